@@ -1,0 +1,2 @@
+//! The program `keyspan`.
+fn main() {}

@@ -1,0 +1,145 @@
+//! What can go wrong in a store, by what the caller can do about it.
+
+use std::{io, path::PathBuf};
+
+/// The result of an operation on a store.
+pub type Result<T, E = Error> = std::result::Result<T, E>;
+
+/// The remedy that an [`Error`] asks for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ErrorKind {
+    /// The request breaks the data model or a limit: correct it.
+    Invalid,
+    /// A size is over its limit: make it smaller.
+    TooLarge,
+    /// The table or family is not there.
+    NotFound,
+    /// The table or family is there already.
+    AlreadyExists,
+    /// A row that the request had read was changed since: read again and retry.
+    Conflict,
+    /// There is no room for the write; reads go on, and writes do again when there is room.
+    NoSpace,
+    /// A file of the store is damaged: restore it, nothing was served from it.
+    Corrupt,
+    /// Another process holds the store.
+    Locked,
+    /// The store has stopped, after a failed sync or because it was closed: start it again.
+    Unavailable,
+    /// The operating system refused.
+    Io,
+    /// The backend cannot do this.
+    Unsupported,
+}
+
+/// An error of a store. [`Error::kind`] says what to do; the text names the thing concerned.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// The request breaks the data model.
+    #[error("{0}")]
+    Invalid(String),
+    /// Something is larger than its limit allows.
+    #[error("{what} of {size} bytes is over the limit of {limit}")]
+    TooLarge {
+        /// What is too large.
+        what: &'static str,
+        /// Its size in bytes.
+        size: usize,
+        /// The limit in bytes.
+        limit: usize,
+    },
+    /// A request holds more things than the limit allows.
+    #[error("{count} {what} are over the limit of {limit}")]
+    TooMany {
+        /// What there is too much of.
+        what: &'static str,
+        /// How many there are.
+        count: usize,
+        /// How many there may be.
+        limit: usize,
+    },
+    /// No table of this name.
+    #[error("table {0:?} does not exist")]
+    NoTable(String),
+    /// No family of this name in the table.
+    #[error("family {family:?} does not exist in table {table:?}")]
+    NoFamily {
+        /// The table's name.
+        table: String,
+        /// The family's name.
+        family: String,
+    },
+    /// The table is there already.
+    #[error("table {0:?} already exists")]
+    TableExists(String),
+    /// The family is there already.
+    #[error("family {family:?} already exists in table {table:?}")]
+    FamilyExists {
+        /// The table's name.
+        table: String,
+        /// The family's name.
+        family: String,
+    },
+    /// A validated row changed after the pin at which it was read.
+    #[error("a row changed since it was read")]
+    Conflict,
+    /// The disk is full.
+    #[error("no space left to write {path}")]
+    NoSpace {
+        /// The file that wanted room.
+        path: PathBuf,
+    },
+    /// A file does not hold what was written to it.
+    #[error("{path} is damaged at byte {offset}: {detail}")]
+    Corrupt {
+        /// The damaged file.
+        path: PathBuf,
+        /// Where the damaged part begins, in bytes.
+        offset: u64,
+        /// What was found.
+        detail: String,
+    },
+    /// Another process has the store open.
+    #[error("the store at {path} is in use by another process")]
+    Locked {
+        /// The store's folder.
+        path: PathBuf,
+    },
+    /// The store has stopped.
+    #[error("the store has stopped: {0}")]
+    Unavailable(String),
+    /// The operating system refused.
+    #[error("cannot {action} {path}")]
+    Io {
+        /// What was tried, as a verb.
+        action: &'static str,
+        /// The file or folder.
+        path: PathBuf,
+        /// The cause.
+        #[source]
+        source: io::Error,
+    },
+    /// The backend cannot do this.
+    #[error("{0}")]
+    Unsupported(String),
+}
+
+impl Error {
+    /// What the caller can do.
+    pub fn kind(&self) -> ErrorKind {
+        match self {
+            Self::Invalid(_) => ErrorKind::Invalid,
+            Self::TooLarge { .. } | Self::TooMany { .. } => ErrorKind::TooLarge,
+            Self::NoTable(_) | Self::NoFamily { .. } => ErrorKind::NotFound,
+            Self::TableExists(_) | Self::FamilyExists { .. } => ErrorKind::AlreadyExists,
+            Self::Conflict => ErrorKind::Conflict,
+            Self::NoSpace { .. } => ErrorKind::NoSpace,
+            Self::Corrupt { .. } => ErrorKind::Corrupt,
+            Self::Locked { .. } => ErrorKind::Locked,
+            Self::Unavailable(_) => ErrorKind::Unavailable,
+            Self::Io { .. } => ErrorKind::Io,
+            Self::Unsupported(_) => ErrorKind::Unsupported,
+        }
+    }
+}

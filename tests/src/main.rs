@@ -1,0 +1,2 @@
+//! The server under test.
+fn main() {}
