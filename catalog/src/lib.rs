@@ -1,1 +1,32 @@
-//! The catalog.
+//! The catalog: tenants, tables, row-key schemas, column mappings and roles, kept in the store itself.
+//!
+//! A statement takes one immutable [`Snapshot`] and plans with it to its last row. A change is an [`Edit`], a value; a pure
+//! function applies it to a snapshot, and [`Catalog`] commits it by check-and-mutate on a version row. Rows of tables are
+//! reached through a [`TenantStore`] only: it adds the tenant's span to every key that goes down and strips it from every key
+//! that comes up.
+
+pub mod catalog;
+pub mod edit;
+pub mod error;
+pub mod ids;
+pub mod key;
+pub mod mapping;
+pub mod role;
+pub mod snapshot;
+pub mod table;
+pub mod tenant;
+pub mod tenant_store;
+pub mod value;
+
+pub use catalog::Catalog;
+pub use edit::Edit;
+pub use error::{Error, ErrorKind, Result};
+pub use ids::{FamilyId, RoleName, TableId, TenantId};
+pub use key::{KeyEncoding, KeyPart, KeySchema, PartBounds};
+pub use mapping::Encoding;
+pub use role::{Role, ScramSecret};
+pub use snapshot::Snapshot;
+pub use table::{Column, ColumnPlace, Table, TableFamily};
+pub use tenant::{DropCertificate, Tenant, TenantState};
+pub use tenant_store::TenantStore;
+pub use value::{SqlType, Value};

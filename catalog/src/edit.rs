@@ -1,0 +1,32 @@
+//! Changes of the catalog, as values.
+
+use crate::{DropCertificate, Role, RoleName, Table, TableId, Tenant, TenantId};
+use serde::{Deserialize, Serialize};
+
+/// One change.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Edit {
+    /// A new tenant.
+    CreateTenant(Tenant),
+    /// The tenant becomes invisible.
+    BeginDropTenant(TenantId),
+    /// The tenant's rows are gone.
+    FinishDropTenant(DropCertificate),
+    /// A new table.
+    CreateTable(Table),
+    /// A table with its definition changed.
+    AlterTable(Table),
+    /// A table goes, with its rows.
+    DropTable(TableId),
+    /// A new role.
+    CreateRole(Role),
+    /// A role changed.
+    AlterRole(Role),
+    /// A role goes.
+    DropRole(RoleName),
+    /// The role may connect to the tenant's database.
+    GrantConnect(RoleName, TenantId),
+    /// It may no longer.
+    RevokeConnect(RoleName, TenantId),
+}

@@ -1,0 +1,98 @@
+//! What can go wrong in the catalog, with what a user is told.
+
+/// The result of an operation on the catalog.
+pub type Result<T, E = Error> = std::result::Result<T, E>;
+
+/// The remedy that an [`Error`] asks for; the gateway gives each its SQLSTATE.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ErrorKind {
+    /// A name breaks its rules, or a definition contradicts itself.
+    Invalid,
+    /// A value does not fit its type or its column.
+    BadValue,
+    /// A number or text is out of its type's range.
+    OutOfRange,
+    /// A key part or a NOT NULL column is NULL.
+    NullValue,
+    /// No tenant of this name.
+    NoTenant,
+    /// No table of this name.
+    NoTable,
+    /// No column or family of this name.
+    NoColumn,
+    /// No role of this name.
+    NoRole,
+    /// A tenant of this name is there.
+    TenantExists,
+    /// A table of this name is there.
+    TableExists,
+    /// A column or family of this name is there.
+    ColumnExists,
+    /// A role of this name is there.
+    RoleExists,
+    /// Others depend on it.
+    InUse,
+    /// The name is kept for the system.
+    Reserved,
+    /// Not supported.
+    Unsupported,
+    /// The catalog changed at the same moment; try again.
+    Conflict,
+    /// What is stored cannot be read.
+    Corrupt,
+    /// The store failed; its error is the source.
+    Store,
+}
+
+/// An error of the catalog: primary message, and what a user needs beside it.
+#[derive(Debug, thiserror::Error)]
+#[error("{message}")]
+pub struct Error {
+    kind: ErrorKind,
+    message: String,
+    /// More about the case at hand.
+    pub detail: Option<String>,
+    /// What to do about it.
+    pub hint: Option<String>,
+    #[source]
+    source: Option<Box<keyspan_storage::Error>>,
+}
+
+impl Error {
+    /// An error with a primary message.
+    pub fn new(kind: ErrorKind, message: impl Into<String>) -> Self {
+        Self { kind, message: message.into(), detail: None, hint: None, source: None }
+    }
+
+    /// Adds a detail.
+    #[must_use]
+    pub fn with_detail(mut self, detail: impl Into<String>) -> Self {
+        self.detail = Some(detail.into());
+        self
+    }
+
+    /// Adds a hint.
+    #[must_use]
+    pub fn with_hint(mut self, hint: impl Into<String>) -> Self {
+        self.hint = Some(hint.into());
+        self
+    }
+
+    /// What the caller can do.
+    pub fn kind(&self) -> ErrorKind {
+        self.kind
+    }
+
+    /// The store's error beneath, if it was that.
+    pub fn store(&self) -> Option<&keyspan_storage::Error> {
+        self.source.as_deref()
+    }
+}
+
+impl From<keyspan_storage::Error> for Error {
+    fn from(source: keyspan_storage::Error) -> Self {
+        let kind =
+            if source.kind() == keyspan_storage::ErrorKind::Conflict { ErrorKind::Conflict } else { ErrorKind::Store };
+        Self { kind, message: source.to_string(), detail: None, hint: None, source: Some(Box::new(source)) }
+    }
+}

@@ -1,0 +1,39 @@
+//! Roles: who may connect, and where.
+
+use crate::{RoleName, TenantId};
+use serde::{Deserialize, Serialize};
+use std::{collections::BTreeSet, fmt};
+
+/// What the server keeps of a password (RFC 5802): enough to check it, not enough to know it.
+#[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ScramSecret {
+    /// Random.
+    pub salt: Vec<u8>,
+    /// Rounds of PBKDF2.
+    pub iterations: u32,
+    /// SHA-256 of the password with salt and rounds: `SaltedPassword` of the RFC, as the wire library wants it.
+    pub salted_password: Vec<u8>,
+}
+
+impl fmt::Debug for ScramSecret {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("ScramSecret(…)")
+    }
+}
+
+/// A role.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Role {
+    /// Its name.
+    pub name: RoleName,
+    /// Its number, never given twice: the OID.
+    pub oid: u32,
+    /// Whether it may connect at all.
+    pub login: bool,
+    /// Whether it is an operator: sees every tenant, defines tables, tenants and roles.
+    pub operator: bool,
+    /// Its password; `None` for a role that cannot log in by one.
+    pub secret: Option<ScramSecret>,
+    /// The databases that it may connect to.
+    pub connect: BTreeSet<TenantId>,
+}

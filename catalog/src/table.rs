@@ -1,0 +1,127 @@
+//! A table: families, columns, row-key schema.
+
+use crate::{Encoding, FamilyId, KeySchema, SqlType, TableId};
+use keyspan_storage::{Aggregate, FamilyName, GcRule, TableName};
+use serde::{Deserialize, Serialize};
+
+/// The hidden family whose one cell says that a row exists (DESIGN: a row of NULLs exists).
+pub const MARKER_FAMILY: &str = "_";
+/// The qualifier of the marker cell.
+pub const MARKER_QUALIFIER: &[u8] = b"";
+/// The leading column of every table in the operator's database.
+pub const TENANT_COLUMN: &str = "tenant";
+/// The column of `raw()` and `cells()` with the bytes of the row key.
+pub const KEY_COLUMN: &str = "_key";
+
+/// What is done with a stored value that does not decode.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum OnBadValue {
+    /// The statement fails.
+    #[default]
+    Error,
+    /// It reads as NULL.
+    Null,
+}
+
+/// What is done with a row whose key does not conform to the schema.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum OnBadKey {
+    /// It is not seen.
+    #[default]
+    Skip,
+    /// Its key parts read as NULL.
+    Null,
+    /// The statement fails.
+    Error,
+}
+
+/// A column family of a table.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct TableFamily {
+    /// Never given twice in a table.
+    pub id: FamilyId,
+    /// Its name in SQL and in the store.
+    pub name: FamilyName,
+    /// What it may forget.
+    pub gc: GcRule,
+    /// Set when cells are merged.
+    #[serde(default)]
+    pub aggregate: Option<Aggregate>,
+}
+
+/// Where a column's values live.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum ColumnPlace {
+    /// The part of the key with this number, from 0.
+    Key(usize),
+    /// A cell.
+    Cell {
+        /// The family.
+        family: FamilyName,
+        /// The qualifier: the column's first name, or that and a number when cells of a dropped column still have it.
+        qualifier: String,
+        /// How values become bytes.
+        encoding: Encoding,
+    },
+}
+
+/// A SQL column.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Column {
+    /// Its number in the table, from 1; never given twice. `attnum` on the wire.
+    pub id: u16,
+    /// Its name.
+    pub name: String,
+    /// Its type.
+    pub kind: SqlType,
+    /// Whether NULL is refused; always so in the key.
+    #[serde(default)]
+    pub not_null: bool,
+    /// Where its values live.
+    pub place: ColumnPlace,
+}
+
+/// A shared table: made by the operator, seen by each tenant as its own.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Table {
+    /// Never given twice.
+    pub id: TableId,
+    /// Its name in SQL.
+    pub name: String,
+    /// Its name in the store; never given twice.
+    pub physical: TableName,
+    /// The declared families; the marker family is not among them.
+    pub families: Vec<TableFamily>,
+    /// The columns, in the order of `SELECT *`; without `tenant`.
+    pub columns: Vec<Column>,
+    /// The row-key schema, as tenants see it.
+    pub key: KeySchema,
+    /// Policy for values that do not decode.
+    #[serde(default)]
+    pub on_bad_value: OnBadValue,
+    /// Policy for keys that do not conform.
+    #[serde(default)]
+    pub on_bad_key: OnBadKey,
+    /// The number for the next column.
+    pub next_column_id: u16,
+    /// The number for the next family.
+    pub next_family_id: u32,
+    /// Qualifiers of dropped columns, with their families: not to be given again.
+    #[serde(default)]
+    pub retired: Vec<(FamilyName, String)>,
+}
+
+impl Table {
+    /// The column of this name.
+    pub fn column(&self, name: &str) -> Option<&Column> {
+        self.columns.iter().find(|column| column.name == name)
+    }
+
+    /// The family of this name.
+    pub fn family(&self, name: &str) -> Option<&TableFamily> {
+        self.families.iter().find(|family| family.name.as_str() == name)
+    }
+}

@@ -1,0 +1,52 @@
+//! Tenants and what is left of those that were dropped.
+
+use crate::TenantId;
+use serde::{Deserialize, Serialize};
+
+/// The byte between a tenant's id and the rest of the row key.
+pub const TENANT_DELIMITER: u8 = b'#';
+
+/// Whether a tenant can be used.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum TenantState {
+    /// In use.
+    Active,
+    /// Invisible; its rows are being deleted.
+    Dropping,
+}
+
+/// A tenant.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Tenant {
+    /// Its id: the name of its database.
+    pub id: TenantId,
+    /// Its number, never given twice: the database's OID.
+    pub oid: u32,
+    /// Whether it can be used.
+    pub state: TenantState,
+    /// When it was made, in microseconds.
+    pub created_micros: i64,
+}
+
+/// What a finished drop leaves: a row of `keyspan.drops`.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct DropCertificate {
+    /// The tenant's number.
+    pub oid: u32,
+    /// The tenant's id.
+    pub tenant: TenantId,
+    /// Who dropped it.
+    pub dropped_by: String,
+    /// Tables in which it had rows.
+    pub tables: u64,
+    /// Rows deleted.
+    pub rows: u64,
+    /// Bytes of them.
+    pub bytes: u64,
+    /// When it became invisible, in microseconds.
+    pub dropped_micros: i64,
+    /// When its last byte left the store's files, in microseconds; `None` until a purge has verified it.
+    #[serde(default)]
+    pub purged_micros: Option<i64>,
+}
