@@ -1,0 +1,253 @@
+//! What a user is told when something goes wrong: SQLSTATE, primary message, detail, hint.
+//!
+//! Every error of the crates beneath becomes a [`SqlError`] here and nowhere else.
+
+use keyspan_catalog::ErrorKind as CatalogKind;
+use keyspan_storage::ErrorKind as StoreKind;
+use std::fmt;
+
+/// The result of what a session does.
+pub type Result<T, E = SqlError> = std::result::Result<T, E>;
+
+/// A SQLSTATE (<https://www.postgresql.org/docs/15/errcodes-appendix.html>).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SqlState(pub &'static str);
+
+macro_rules! states {
+    ($($(#[$doc:meta])* $name:ident = $code:literal;)*) => {
+        impl SqlState { $($(#[$doc])* pub const $name: Self = Self($code);)* }
+    };
+}
+
+states! {
+    /// Something is not supported.
+    FEATURE_NOT_SUPPORTED = "0A000";
+    /// The protocol was broken.
+    PROTOCOL_VIOLATION = "08P01";
+    /// `ON CONFLICT DO UPDATE` met one row twice.
+    CARDINALITY_VIOLATION = "21000";
+    /// Text too long for its type.
+    STRING_DATA_RIGHT_TRUNCATION = "22001";
+    /// A number out of its type's range.
+    NUMERIC_VALUE_OUT_OF_RANGE = "22003";
+    /// A date or time that does not exist.
+    DATETIME_FIELD_OVERFLOW = "22008";
+    /// A date or time that cannot be read.
+    INVALID_DATETIME_FORMAT = "22007";
+    /// Division by zero.
+    DIVISION_BY_ZERO = "22012";
+    /// A parameter out of its domain.
+    INVALID_PARAMETER_VALUE = "22023";
+    /// Text that is no value of its type.
+    INVALID_TEXT_REPRESENTATION = "22P02";
+    /// Data of another shape than expected.
+    DATA_EXCEPTION = "22000";
+    /// NULL where none may be.
+    NOT_NULL_VIOLATION = "23502";
+    /// Refers to something that is not there.
+    FOREIGN_KEY_VIOLATION = "23503";
+    /// The key is there already.
+    UNIQUE_VIOLATION = "23505";
+    /// Inside a transaction, where it cannot be.
+    ACTIVE_SQL_TRANSACTION = "25001";
+    /// The transaction has failed; only its end is accepted.
+    IN_FAILED_SQL_TRANSACTION = "25P02";
+    /// Role or password wrong.
+    INVALID_PASSWORD = "28P01";
+    /// The role may not connect so.
+    INVALID_AUTHORIZATION = "28000";
+    /// Others depend on it.
+    DEPENDENT_OBJECTS_STILL_EXIST = "2BP01";
+    /// No such database.
+    INVALID_CATALOG_NAME = "3D000";
+    /// No such schema.
+    INVALID_SCHEMA_NAME = "3F000";
+    /// A prepared statement or portal of no such name.
+    INVALID_SQL_STATEMENT_NAME = "26000";
+    /// Another transaction got there first: try again.
+    SERIALIZATION_FAILURE = "40001";
+    /// Not allowed to this role.
+    INSUFFICIENT_PRIVILEGE = "42501";
+    /// Does not parse.
+    SYNTAX_ERROR = "42601";
+    /// A name twice.
+    DUPLICATE_COLUMN = "42701";
+    /// No such column.
+    UNDEFINED_COLUMN = "42703";
+    /// No such role or other object.
+    UNDEFINED_OBJECT = "42704";
+    /// The object is there already.
+    DUPLICATE_OBJECT = "42710";
+    /// Types do not go together.
+    DATATYPE_MISMATCH = "42804";
+    /// No such function.
+    UNDEFINED_FUNCTION = "42883";
+    /// A name that several things have.
+    AMBIGUOUS_COLUMN = "42702";
+    /// A name that is kept for the system.
+    RESERVED_NAME = "42939";
+    /// A column is neither grouped nor aggregated.
+    GROUPING_ERROR = "42803";
+    /// A name that breaks the rules for names.
+    INVALID_NAME = "42602";
+    /// No such table.
+    UNDEFINED_TABLE = "42P01";
+    /// No such parameter.
+    UNDEFINED_PARAMETER = "42P02";
+    /// The database is there already.
+    DUPLICATE_DATABASE = "42P04";
+    /// The table is there already.
+    DUPLICATE_TABLE = "42P07";
+    /// A definition that contradicts itself.
+    INVALID_TABLE_DEFINITION = "42P16";
+    /// The parameter's type cannot be told.
+    INDETERMINATE_DATATYPE = "42P18";
+    /// The disk is full.
+    DISK_FULL = "53100";
+    /// Over a memory budget.
+    OUT_OF_MEMORY = "53200";
+    /// Too many connections.
+    TOO_MANY_CONNECTIONS = "53300";
+    /// Over a limit of the data model.
+    PROGRAM_LIMIT_EXCEEDED = "54000";
+    /// In use.
+    OBJECT_IN_USE = "55006";
+    /// Cancelled, or out of time.
+    QUERY_CANCELED = "57014";
+    /// The server stops.
+    ADMIN_SHUTDOWN = "57P01";
+    /// Not ready, or stopped.
+    CANNOT_CONNECT_NOW = "57P03";
+    /// A file of the system failed.
+    IO_ERROR = "58030";
+    /// Stored data is damaged.
+    DATA_CORRUPTED = "XX001";
+    /// A fault of ours.
+    INTERNAL_ERROR = "XX000";
+}
+
+/// An error as PostgreSQL reports it.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub struct SqlError {
+    /// The SQLSTATE.
+    pub state: SqlState,
+    /// The primary message: lower case, no full stop.
+    pub message: String,
+    /// More about the case at hand: a sentence.
+    pub detail: Option<String>,
+    /// What to do: a sentence.
+    pub hint: Option<String>,
+    /// Where in the statement, in characters from 1.
+    pub position: Option<u32>,
+}
+
+impl fmt::Display for SqlError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.message)
+    }
+}
+
+impl SqlError {
+    /// An error with a primary message.
+    pub fn new(state: SqlState, message: impl Into<String>) -> Self {
+        Self { state, message: message.into(), detail: None, hint: None, position: None }
+    }
+
+    /// Something that is not supported: 0A000.
+    pub fn unsupported(what: impl fmt::Display) -> Self {
+        Self::new(SqlState::FEATURE_NOT_SUPPORTED, format!("{what} is not supported"))
+    }
+
+    /// A statement that does not parse: 42601.
+    pub fn syntax(message: impl Into<String>) -> Self {
+        Self::new(SqlState::SYNTAX_ERROR, message)
+    }
+
+    /// Adds a detail.
+    #[must_use]
+    pub fn with_detail(mut self, detail: impl Into<String>) -> Self {
+        self.detail = Some(detail.into());
+        self
+    }
+
+    /// Adds a hint.
+    #[must_use]
+    pub fn with_hint(mut self, hint: impl Into<String>) -> Self {
+        self.hint = Some(hint.into());
+        self
+    }
+}
+
+impl From<keyspan_storage::Error> for SqlError {
+    fn from(error: keyspan_storage::Error) -> Self {
+        Self::new(store_state(error.kind()), with_causes(&error))
+    }
+}
+
+impl From<keyspan_catalog::Error> for SqlError {
+    fn from(error: keyspan_catalog::Error) -> Self {
+        let state = match (error.kind(), error.store()) {
+            (CatalogKind::Store | CatalogKind::Conflict, Some(store)) => store_state(store.kind()),
+            (kind, _) => catalog_state(kind),
+        };
+        Self {
+            state,
+            message: with_causes(&error),
+            detail: error.detail.clone(),
+            hint: error.hint.clone(),
+            position: None,
+        }
+    }
+}
+
+fn with_causes(error: &dyn std::error::Error) -> String {
+    let mut text = error.to_string();
+    let mut cause = error.source();
+    while let Some(next) = cause {
+        let next_text = next.to_string();
+        if !text.ends_with(&next_text) {
+            text = format!("{text}: {next_text}");
+        }
+        cause = next.source();
+    }
+    text
+}
+
+fn store_state(kind: StoreKind) -> SqlState {
+    match kind {
+        StoreKind::Invalid => SqlState::DATA_EXCEPTION,
+        StoreKind::TooLarge => SqlState::PROGRAM_LIMIT_EXCEEDED,
+        StoreKind::NotFound => SqlState::UNDEFINED_TABLE,
+        StoreKind::AlreadyExists => SqlState::DUPLICATE_TABLE,
+        StoreKind::Conflict => SqlState::SERIALIZATION_FAILURE,
+        StoreKind::NoSpace => SqlState::DISK_FULL,
+        StoreKind::Corrupt => SqlState::DATA_CORRUPTED,
+        StoreKind::Locked => SqlState::OBJECT_IN_USE,
+        StoreKind::Unavailable => SqlState::CANNOT_CONNECT_NOW,
+        StoreKind::Io => SqlState::IO_ERROR,
+        StoreKind::Unsupported => SqlState::FEATURE_NOT_SUPPORTED,
+    }
+}
+
+fn catalog_state(kind: CatalogKind) -> SqlState {
+    match kind {
+        CatalogKind::Invalid => SqlState::INVALID_TABLE_DEFINITION,
+        CatalogKind::BadValue => SqlState::INVALID_TEXT_REPRESENTATION,
+        CatalogKind::OutOfRange => SqlState::NUMERIC_VALUE_OUT_OF_RANGE,
+        CatalogKind::NullValue => SqlState::NOT_NULL_VIOLATION,
+        CatalogKind::NoTenant => SqlState::INVALID_CATALOG_NAME,
+        CatalogKind::NoTable => SqlState::UNDEFINED_TABLE,
+        CatalogKind::NoColumn => SqlState::UNDEFINED_COLUMN,
+        CatalogKind::NoRole => SqlState::UNDEFINED_OBJECT,
+        CatalogKind::TenantExists => SqlState::DUPLICATE_DATABASE,
+        CatalogKind::TableExists => SqlState::DUPLICATE_TABLE,
+        CatalogKind::ColumnExists => SqlState::DUPLICATE_COLUMN,
+        CatalogKind::RoleExists => SqlState::DUPLICATE_OBJECT,
+        CatalogKind::InUse => SqlState::DEPENDENT_OBJECTS_STILL_EXIST,
+        CatalogKind::Reserved => SqlState::RESERVED_NAME,
+        CatalogKind::Unsupported => SqlState::FEATURE_NOT_SUPPORTED,
+        CatalogKind::Conflict => SqlState::SERIALIZATION_FAILURE,
+        CatalogKind::Corrupt => SqlState::DATA_CORRUPTED,
+        CatalogKind::Store => SqlState::IO_ERROR,
+    }
+}

@@ -1,0 +1,30 @@
+//! What a statement sees: one snapshot of the catalog, one pin of the store, and the writes of its own transaction.
+//!
+//! Everything that reads rows reads them through a [`View`].
+
+use keyspan_catalog::{Snapshot, Table, TenantStore};
+use keyspan_storage::{Pin, RowKey, RowMutation, RowStream, Scan};
+use std::{collections::BTreeMap, sync::Arc};
+
+/// The buffered writes of a transaction: by table, by key (without the span), mutations in order.
+pub type Buffered = BTreeMap<keyspan_catalog::TableId, BTreeMap<RowKey, RowMutation>>;
+
+/// What a statement sees.
+#[derive(Clone, Debug)]
+pub struct View {
+    /// The catalog.
+    pub snapshot: Arc<Snapshot>,
+    /// The state of the store.
+    pub pin: Pin,
+    /// The door to rows.
+    pub rows: TenantStore,
+    /// Writes of the own transaction that are not committed.
+    pub buffered: Arc<Buffered>,
+}
+
+impl View {
+    /// Reads rows as they would be after the buffered writes. Sets the pin.
+    pub fn scan(&self, table: &Table, scan: Scan) -> RowStream {
+        self.rows.scan(table, Scan { pin: Some(self.pin.clone()), ..scan })
+    }
+}
