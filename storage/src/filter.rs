@@ -1,15 +1,27 @@
 //! Filters: what a read keeps of each row. Bigtable's tree of filters, over the cells of one row.
 //!
-//! A filter takes the cells of a row in order and gives cells in order; a row of which nothing is left is not given.
+//! A filter takes the cells of a row in order and gives cells in order; a row of which nothing is left is not given. A filter
+//! comes in as a [`Filter`], is checked and compiled once for a read as a [`CompiledFilter`], and applied to each row.
 
-use crate::{FamilyName, Result, TimestampRange};
+mod compiled;
+mod pattern;
+
+pub use compiled::CompiledFilter;
+
+use crate::{
+    Error, FamilyName, Result, TimestampRange,
+    model::limits::{FILTER_BYTES_MAX, FILTER_COPIES_MAX, FILTER_DEPTH_MAX},
+};
 use bytes::Bytes;
 use std::ops::Bound;
 
 /// A filter over the cells of a row.
 ///
-/// Patterns are regular expressions over bytes, in the syntax of the `regex` crate (close to RE2, which Bigtable uses); they
-/// match the whole of what they are held against.
+/// Patterns are regular expressions over bytes, in the syntax of the `regex` crate (close to RE2, which Bigtable uses; `\\C` for
+/// any byte is known too); they match the whole of what they are held against. `.` is any byte but a line feed.
+///
+/// The semantics are those of Bigtable's `RowFilter`
+/// (<https://cloud.google.com/bigtable/docs/reference/data/rpc/google.bigtable.v2#rowfilter>).
 #[derive(Clone, Debug, PartialEq)]
 pub enum Filter {
     /// Every cell.
@@ -52,7 +64,7 @@ pub enum Filter {
     StripValue,
     /// Each filter over what the one before left.
     Chain(Vec<Filter>),
-    /// All that any of the filters gives, in order; a cell that several give is given by each of them.
+    /// All that any of the filters gives, in order; a cell that several give is given by each of them, in their order.
     Interleave(Vec<Filter>),
     /// One filter or the other, by whether a third leaves anything of the row.
     Condition {
@@ -69,10 +81,68 @@ impl Filter {
     /// Checks patterns, nesting and size.
     ///
     /// # Errors
-    /// [`Invalid`](crate::Error::Invalid) for a pattern that does not parse or a combination of nothing;
-    /// [`TooMany`](crate::Error::TooMany) above [`FILTER_DEPTH_MAX`](crate::model::limits::FILTER_DEPTH_MAX);
-    /// [`TooLarge`](crate::Error::TooLarge) above [`FILTER_BYTES_MAX`](crate::model::limits::FILTER_BYTES_MAX).
+    /// [`Invalid`](Error::Invalid) for a pattern that does not parse, a limit of no cells, or a combination of nothing;
+    /// [`TooMany`](Error::TooMany) above [`FILTER_DEPTH_MAX`] or [`FILTER_COPIES_MAX`]; [`TooLarge`](Error::TooLarge) above [`FILTER_BYTES_MAX`].
     pub fn check(&self) -> Result<()> {
+        CompiledFilter::new(self).map(drop)
+    }
+
+    /// Checks nesting and size: what must be known before anything is compiled. Counts a byte for each filter, and those of
+    /// its patterns and values.
+    fn check_size(&self) -> Result<()> {
+        let size = self.size_at(1)?;
+        if size > FILTER_BYTES_MAX {
+            return Err(Error::TooLarge { what: "a filter", size, limit: FILTER_BYTES_MAX });
+        }
+        let count = self.copies();
+        if count > FILTER_COPIES_MAX {
+            return Err(Error::TooMany { what: "copies of a cell in a filter", count, limit: FILTER_COPIES_MAX });
+        }
         Ok(())
     }
+
+    /// How many copies it can give of one cell.
+    fn copies(&self) -> usize {
+        match self {
+            Self::Chain(parts) => parts.iter().map(Self::copies).fold(1, usize::saturating_mul),
+            Self::Interleave(parts) => parts.iter().map(Self::copies).fold(0, usize::saturating_add),
+            // What the predicate gives is not kept, but it is made.
+            _ => self.parts().map(Self::copies).fold(1, usize::max),
+        }
+    }
+
+    fn size_at(&self, depth: usize) -> Result<usize> {
+        if depth > FILTER_DEPTH_MAX {
+            return Err(Error::TooMany { what: "levels of a filter", count: depth, limit: FILTER_DEPTH_MAX });
+        }
+        let bound = |bound: &Bound<Bytes>| match bound {
+            Bound::Included(bytes) | Bound::Excluded(bytes) => bytes.len(),
+            Bound::Unbounded => 0,
+        };
+        let own = match self {
+            Self::RowKeyRegex(pattern)
+            | Self::FamilyRegex(pattern)
+            | Self::QualifierRegex(pattern)
+            | Self::ValueRegex(pattern) => pattern.len(),
+            Self::QualifierRange { family, start, end } => family.as_str().len() + bound(start) + bound(end),
+            Self::ValueRange { start, end } => bound(start) + bound(end),
+            _ => 0,
+        };
+        self.parts().try_fold(own + 1, |size, part| Ok(size + part.size_at(depth + 1)?))
+    }
+
+    /// The filters that it is made of.
+    fn parts(&self) -> impl Iterator<Item = &Self> {
+        let (many, few): (&[Self], [Option<&Self>; 3]) = match self {
+            Self::Chain(parts) | Self::Interleave(parts) => (parts, [None; 3]),
+            Self::Condition { predicate, then, otherwise } => {
+                (&[], [Some(predicate), then.as_deref(), otherwise.as_deref()])
+            }
+            _ => (&[], [None; 3]),
+        };
+        many.iter().chain(few.into_iter().flatten())
+    }
 }
+
+#[cfg(test)]
+mod tests;

@@ -9,6 +9,7 @@
 //! Two backends implement the trait: [`memory`], the oracle that defines behaviour, and [`engine`], the embedded store whose
 //! commits survive a crash.
 
+pub mod aggregate;
 pub mod clock;
 pub mod engine;
 pub mod error;

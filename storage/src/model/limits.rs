@@ -23,6 +23,8 @@ pub const MUTATIONS_MAX: usize = 100_000;
 pub const FILTER_DEPTH_MAX: usize = 20;
 /// Bytes of a serialised filter's patterns and values.
 pub const FILTER_BYTES_MAX: usize = 20 << 10;
+/// Copies of one cell that a filter gives, at most: interleaves in a chain multiply them.
+pub const FILTER_COPIES_MAX: usize = 1_000;
 /// Characters of a table name.
 pub const TABLE_NAME_MAX: usize = 50;
 /// Characters of a family name.

@@ -1,0 +1,1 @@
+//! What filters give of one row, and which are refused.

@@ -1,0 +1,105 @@
+//! What a scan keeps of a row: one [`RowReader`] for each scan, one call for each row.
+
+use super::live;
+use crate::{
+    Cell, Columns, FamilyName, Result, Row, RowKey, Scan, ScanMetrics, TableSchema, TimestampRange,
+    filter::CompiledFilter,
+};
+use std::sync::Arc;
+
+/// A scan's columns, timestamps, versions and filter, compiled once and held against each row.
+#[derive(Debug)]
+pub struct RowReader {
+    schema: TableSchema,
+    columns: Columns,
+    timestamps: TimestampRange,
+    versions_max: Option<u32>,
+    filter: Option<CompiledFilter>,
+    keep_empty: bool,
+    metrics: Option<Arc<ScanMetrics>>,
+    now_micros: i64,
+}
+
+impl RowReader {
+    /// Checks and compiles the scan, to judge what is condemned at `now_micros`.
+    ///
+    /// # Errors
+    /// Those of [`Scan::check`].
+    pub fn new(schema: &TableSchema, scan: &Scan, now_micros: i64) -> Result<Self> {
+        scan.check()?;
+        Ok(Self {
+            schema: schema.clone(),
+            columns: scan.columns.clone(),
+            timestamps: scan.timestamps,
+            versions_max: scan.versions_max,
+            filter: scan.filter.as_ref().map(CompiledFilter::new).transpose()?,
+            keep_empty: scan.keep_empty,
+            metrics: scan.metrics.clone(),
+            now_micros,
+        })
+    }
+
+    /// Whether the cells of a column can matter to [`read`](Self::read). A backend may leave out those of the others; what is
+    /// left must be whole columns, so that versions count right.
+    pub fn wants(&self, family: &FamilyName, qualifier: &[u8]) -> bool {
+        // Any living cell makes the row exist, of a column that is wanted or not.
+        self.schema.families.contains_key(family) && (self.keep_empty || self.chooses(family, qualifier))
+    }
+
+    /// What the scan gives of a row that holds these cells, in [order](Cell::order); `None` when it gives nothing.
+    pub fn read(&self, key: RowKey, cells: Vec<Cell>) -> Option<Row> {
+        let seen = (cells.len() as u64, (key.len() + cells.iter().map(Cell::size).sum::<usize>()) as u64);
+        let row = self.choose(key, cells);
+        if let Some(metrics) = &self.metrics {
+            let returned = row.as_ref().map_or((0, 0), |row| (1, row.cells.len() as u64));
+            metrics.add((1, seen.0), seen.1, returned);
+        }
+        row
+    }
+
+    fn choose(&self, key: RowKey, cells: Vec<Cell>) -> Option<Row> {
+        let mut cells = live(&self.schema, cells, self.now_micros);
+        if cells.is_empty() {
+            return None;
+        }
+        if self.columns != Columns::All {
+            cells.retain(|cell| self.chooses(&cell.family, &cell.qualifier));
+        }
+        cells.retain(|cell| self.timestamps.contains(cell.timestamp));
+        if let Some(versions) = self.versions_max {
+            cells = newest(cells, versions as usize);
+        }
+        if let Some(filter) = &self.filter {
+            cells = filter.apply(&key, cells);
+        }
+        (self.keep_empty || !cells.is_empty()).then_some(Row { key, cells })
+    }
+
+    fn chooses(&self, family: &FamilyName, qualifier: &[u8]) -> bool {
+        match &self.columns {
+            Columns::All => true,
+            Columns::Of(wanted) => wanted.binary_search_by(|of| of.family.cmp(family)).is_ok_and(|at| {
+                let qualifiers = wanted[at].qualifiers.as_ref();
+                qualifiers.is_none_or(|all| all.binary_search_by(|one| one.as_ref().cmp(qualifier)).is_ok())
+            }),
+        }
+    }
+}
+
+/// The first `versions` cells of each column; cells that repeat count each.
+pub(crate) fn newest(cells: Vec<Cell>, versions: usize) -> Vec<Cell> {
+    let mut left: Vec<Cell> = Vec::with_capacity(cells.len());
+    let mut count = 0;
+    let mut column = None;
+    for cell in cells {
+        let place = (cell.family.clone(), cell.qualifier.clone());
+        if column.as_ref() != Some(&place) {
+            (column, count) = (Some(place), 0);
+        }
+        count += 1;
+        if count <= versions {
+            left.push(cell);
+        }
+    }
+    left
+}

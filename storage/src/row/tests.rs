@@ -1,0 +1,1 @@
+//! What single mutations do to a row.
