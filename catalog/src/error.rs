@@ -10,8 +10,10 @@ pub enum ErrorKind {
     Invalid,
     /// A value does not fit its type or its column.
     BadValue,
-    /// A number or text is out of its type's range.
+    /// A number or a time is out of its type's range.
     OutOfRange,
+    /// A text is longer than its type allows.
+    TooLong,
     /// A key part or a NOT NULL column is NULL.
     NullValue,
     /// No tenant of this name.

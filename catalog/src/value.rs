@@ -68,7 +68,7 @@ pub enum Value {
     Text(String),
     /// `bytea`
     Bytes(Bytes),
-    /// `date`: days since 1970-01-01.
+    /// `date`: days since 1970-01-01; `i32::MIN` and `i32::MAX` are the infinities.
     Date(i32),
     /// `timestamp`, `timestamptz`: microseconds since 1970-01-01; `i64::MIN` and `i64::MAX` are the infinities.
     Timestamp(i64),
