@@ -11,8 +11,10 @@ pub struct ScramSecret {
     pub salt: Vec<u8>,
     /// Rounds of PBKDF2.
     pub iterations: u32,
-    /// SHA-256 of the password with salt and rounds: `SaltedPassword` of the RFC, as the wire library wants it.
-    pub salted_password: Vec<u8>,
+    /// `StoredKey` of the RFC: checks the client's proof.
+    pub stored_key: Vec<u8>,
+    /// `ServerKey` of the RFC: proves to the client that the server knows the secret too.
+    pub server_key: Vec<u8>,
 }
 
 impl fmt::Debug for ScramSecret {

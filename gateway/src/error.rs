@@ -30,6 +30,10 @@ states! {
     STRING_DATA_RIGHT_TRUNCATION = "22001";
     /// A number out of its type's range.
     NUMERIC_VALUE_OUT_OF_RANGE = "22003";
+    /// Bytes that are no UTF-8, or the character of number 0.
+    CHARACTER_NOT_IN_REPERTOIRE = "22021";
+    /// Binary that is no value of its type.
+    INVALID_BINARY_REPRESENTATION = "22P03";
     /// A date or time that does not exist.
     DATETIME_FIELD_OVERFLOW = "22008";
     /// A date or time that cannot be read.
@@ -66,6 +70,12 @@ states! {
     INVALID_SQL_STATEMENT_NAME = "26000";
     /// Another transaction got there first: try again.
     SERIALIZATION_FAILURE = "40001";
+    /// No portal of this name.
+    INVALID_CURSOR_NAME = "34000";
+    /// A portal of this name is open already.
+    DUPLICATE_CURSOR = "42P03";
+    /// A prepared statement of this name is there already.
+    DUPLICATE_PREPARED_STATEMENT = "42P05";
     /// Not allowed to this role.
     INSUFFICIENT_PRIVILEGE = "42501";
     /// Does not parse.

@@ -1,0 +1,47 @@
+//! The operator's role, `keyspan`: made at the first start of a store.
+
+use crate::{
+    auth::scram::{is_password_of, secret_of},
+    error::Result,
+};
+use keyspan_catalog::{Catalog, Edit, Role, Snapshot, ids::OPERATOR_DATABASE};
+
+/// The operator's role.
+pub const OPERATOR_ROLE: &str = OPERATOR_DATABASE;
+
+/// Whether the store has its operator's role.
+pub fn exists(snapshot: &Snapshot) -> bool {
+    snapshot.role(OPERATOR_ROLE).is_some()
+}
+
+/// Makes the role, or gives it this password if it has another.
+///
+/// # Errors
+/// What is wrong with the password, and the catalog's.
+pub async fn ensure(catalog: &Catalog, password: &str) -> Result<()> {
+    let snapshot = catalog.snapshot();
+    if let Some(role) = snapshot.role(OPERATOR_ROLE) {
+        let same = role.secret.as_ref().is_some_and(|secret| is_password_of(password, secret));
+        if same && role.login && role.operator {
+            return Ok(());
+        }
+    }
+    let secret = secret_of(password)?;
+    catalog
+        .commit(|snapshot| {
+            let secret = Some(secret.clone());
+            Ok(match snapshot.role(OPERATOR_ROLE) {
+                Some(role) => Edit::AlterRole(Role { login: true, operator: true, secret, ..role.as_ref().clone() }),
+                None => Edit::CreateRole(Role {
+                    name: OPERATOR_ROLE.to_owned(),
+                    oid: snapshot.next_oid,
+                    login: true,
+                    operator: true,
+                    secret,
+                    connect: Default::default(),
+                }),
+            })
+        })
+        .await?;
+    Ok(())
+}
