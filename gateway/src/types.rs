@@ -1,1 +1,358 @@
-//! See the crate.
+//! Types: the catalog's [`SqlType`] as Arrow fields, Arrow fields as PostgreSQL types, and single values between both.
+//!
+//! A column's [`SqlType`] becomes a field by [`field_of`]; the provider makes batches of such fields, DataFusion plans with them, and
+//! the wire asks [`pg_type`] what to tell the client. Where Arrow has no type of its own (uuid, json, jsonb, varchar, oid, name …)
+//! the field's metadata says under [`TYPE_KEY`] how PostgreSQL calls it. Text is `Utf8View` everywhere, `timestamptz` is
+//! microseconds in [`UTC`].
+
+use arrow::datatypes::{DataType, Field, FieldRef, IntervalUnit, TimeUnit};
+use keyspan_catalog::SqlType;
+use pgwire::api::Type;
+use std::{collections::HashMap, sync::Arc};
+
+mod scalar;
+
+pub use scalar::{scalar_of_value, value_of_scalar};
+
+/// The metadata key of a field under which PostgreSQL's name of its type stands, where the Arrow type does not tell it.
+pub const TYPE_KEY: &str = "keyspan.type";
+/// The zone of every `timestamptz`, as Arrow wants it.
+pub const UTC: &str = "+00:00";
+/// Digits of a `numeric` without precision: all that fit.
+pub const NUMERIC_PRECISION: u8 = 38;
+/// Digits after the point of a `numeric` without precision.
+pub const NUMERIC_SCALE: i8 = 10;
+
+/// The Arrow type of `timestamptz`.
+pub fn timestamptz() -> DataType {
+    DataType::Timestamp(TimeUnit::Microsecond, Some(UTC.into()))
+}
+
+/// The Arrow type of `timestamp`.
+pub const TIMESTAMP: DataType = DataType::Timestamp(TimeUnit::Microsecond, None);
+/// The Arrow type of `time`.
+pub const TIME: DataType = DataType::Time64(TimeUnit::Microsecond);
+/// The Arrow type of `uuid`.
+pub const UUID: DataType = DataType::FixedSizeBinary(16);
+
+/// The Arrow type of a SQL type.
+pub fn data_type(kind: SqlType) -> DataType {
+    match kind {
+        SqlType::Bool => DataType::Boolean,
+        SqlType::Int2 => DataType::Int16,
+        SqlType::Int4 => DataType::Int32,
+        SqlType::Int8 => DataType::Int64,
+        SqlType::Float4 => DataType::Float32,
+        SqlType::Float8 => DataType::Float64,
+        SqlType::Numeric { precision, scale } => {
+            DataType::Decimal128(precision, i8::try_from(scale).unwrap_or(i8::MAX))
+        }
+        SqlType::Text | SqlType::Varchar(_) | SqlType::Json | SqlType::Jsonb => DataType::Utf8View,
+        SqlType::Bytea => DataType::Binary,
+        SqlType::Date => DataType::Date32,
+        SqlType::Timestamp => TIMESTAMP,
+        SqlType::Timestamptz => timestamptz(),
+        SqlType::Uuid => UUID,
+    }
+}
+
+/// The Arrow field of a column.
+pub fn field_of(name: &str, kind: SqlType, nullable: bool) -> Field {
+    let field = Field::new(name, data_type(kind), nullable);
+    match kind {
+        SqlType::Uuid | SqlType::Json | SqlType::Jsonb | SqlType::Varchar(_) => named(field, &type_name(kind)),
+        _ => field,
+    }
+}
+
+/// A field whose type PostgreSQL calls `name`.
+pub fn named(field: Field, name: &str) -> Field {
+    field.with_metadata(HashMap::from([(TYPE_KEY.to_owned(), name.to_owned())]))
+}
+
+/// A nullable field without a name, for casts: its type's name is kept where Arrow does not tell it.
+pub fn cast_field(kind: SqlType) -> FieldRef {
+    Arc::new(field_of("", kind, true))
+}
+
+/// The SQL type of a field; `None` for one that no column can have.
+pub fn sql_type(field: &Field) -> Option<SqlType> {
+    if let Some(name) = field.metadata().get(TYPE_KEY) {
+        let length = name.strip_prefix("character varying(").and_then(|rest| rest.strip_suffix(')'));
+        return match (name.as_str(), length) {
+            ("uuid", _) => Some(SqlType::Uuid),
+            ("json", _) => Some(SqlType::Json),
+            ("jsonb", _) => Some(SqlType::Jsonb),
+            ("character varying", _) => Some(SqlType::Varchar(None)),
+            (_, Some(length)) => length.parse().ok().map(|length| SqlType::Varchar(Some(length))),
+            _ => None,
+        };
+    }
+    Some(match field.data_type() {
+        DataType::Boolean => SqlType::Bool,
+        DataType::Int8 | DataType::Int16 | DataType::UInt8 => SqlType::Int2,
+        DataType::Int32 | DataType::UInt16 => SqlType::Int4,
+        DataType::Int64 | DataType::UInt32 => SqlType::Int8,
+        DataType::UInt64 => SqlType::Numeric { precision: 20, scale: 0 },
+        DataType::Float16 | DataType::Float32 => SqlType::Float4,
+        DataType::Float64 => SqlType::Float8,
+        DataType::Decimal128(precision, scale) => {
+            SqlType::Numeric { precision: *precision, scale: u8::try_from(*scale).ok()? }
+        }
+        DataType::Utf8 | DataType::LargeUtf8 | DataType::Utf8View => SqlType::Text,
+        DataType::Binary | DataType::LargeBinary | DataType::BinaryView => SqlType::Bytea,
+        DataType::FixedSizeBinary(16) => SqlType::Uuid,
+        DataType::Date32 => SqlType::Date,
+        DataType::Timestamp(_, None) => SqlType::Timestamp,
+        DataType::Timestamp(_, Some(_)) => SqlType::Timestamptz,
+        _ => return None,
+    })
+}
+
+/// A type's name as `format_type` prints it.
+pub fn type_name(kind: SqlType) -> String {
+    match kind {
+        SqlType::Bool => "boolean".into(),
+        SqlType::Int2 => "smallint".into(),
+        SqlType::Int4 => "integer".into(),
+        SqlType::Int8 => "bigint".into(),
+        SqlType::Float4 => "real".into(),
+        SqlType::Float8 => "double precision".into(),
+        SqlType::Numeric { precision, scale } => format!("numeric({precision},{scale})"),
+        SqlType::Text => "text".into(),
+        SqlType::Varchar(None) => "character varying".into(),
+        SqlType::Varchar(Some(length)) => format!("character varying({length})"),
+        SqlType::Bytea => "bytea".into(),
+        SqlType::Date => "date".into(),
+        SqlType::Timestamp => "timestamp without time zone".into(),
+        SqlType::Timestamptz => "timestamp with time zone".into(),
+        SqlType::Uuid => "uuid".into(),
+        SqlType::Json => "json".into(),
+        SqlType::Jsonb => "jsonb".into(),
+    }
+}
+
+/// The PostgreSQL type of a column's type.
+pub fn pg_type_of(kind: SqlType) -> Type {
+    match kind {
+        SqlType::Bool => Type::BOOL,
+        SqlType::Int2 => Type::INT2,
+        SqlType::Int4 => Type::INT4,
+        SqlType::Int8 => Type::INT8,
+        SqlType::Float4 => Type::FLOAT4,
+        SqlType::Float8 => Type::FLOAT8,
+        SqlType::Numeric { .. } => Type::NUMERIC,
+        SqlType::Text => Type::TEXT,
+        SqlType::Varchar(_) => Type::VARCHAR,
+        SqlType::Bytea => Type::BYTEA,
+        SqlType::Date => Type::DATE,
+        SqlType::Timestamp => Type::TIMESTAMP,
+        SqlType::Timestamptz => Type::TIMESTAMPTZ,
+        SqlType::Uuid => Type::UUID,
+        SqlType::Json => Type::JSON,
+        SqlType::Jsonb => Type::JSONB,
+    }
+}
+
+/// The type modifier of a column's type: −1 where it has none.
+pub fn type_modifier(kind: SqlType) -> i32 {
+    /// What PostgreSQL adds to the modifiers of varchar and numeric (`VARHDRSZ`).
+    const HEADER: i32 = 4;
+    match kind {
+        SqlType::Varchar(Some(length)) => i32::try_from(length).map_or(-1, |length| length.saturating_add(HEADER)),
+        SqlType::Numeric { precision, scale } => ((i32::from(precision) << 16) | i32::from(scale)) + HEADER,
+        _ => -1,
+    }
+}
+
+/// The type that a client is told for a field. Maps and structures go as jsonb.
+pub fn pg_type(field: &Field) -> Type {
+    match field.metadata().get(TYPE_KEY).map(String::as_str) {
+        Some("uuid") => return Type::UUID,
+        Some("json") => return Type::JSON,
+        Some("jsonb") => return Type::JSONB,
+        Some("name") => return Type::NAME,
+        Some("\"char\"") => return Type::CHAR,
+        Some("oid") => return Type::OID,
+        Some(name) if name.starts_with("character varying") => return Type::VARCHAR,
+        _ => {}
+    }
+    pg_type_of_data(field.data_type())
+}
+
+fn pg_type_of_data(data: &DataType) -> Type {
+    match data {
+        DataType::Boolean => Type::BOOL,
+        DataType::Int8 | DataType::Int16 | DataType::UInt8 => Type::INT2,
+        DataType::Int32 | DataType::UInt16 => Type::INT4,
+        DataType::Int64 => Type::INT8,
+        DataType::UInt32 => Type::OID,
+        DataType::UInt64 | DataType::Decimal32(..) | DataType::Decimal64(..) | DataType::Decimal128(..) => {
+            Type::NUMERIC
+        }
+        DataType::Decimal256(..) => Type::NUMERIC,
+        DataType::Float16 | DataType::Float32 => Type::FLOAT4,
+        DataType::Float64 => Type::FLOAT8,
+        DataType::Binary | DataType::LargeBinary | DataType::BinaryView => Type::BYTEA,
+        DataType::FixedSizeBinary(16) => Type::UUID,
+        DataType::FixedSizeBinary(_) => Type::BYTEA,
+        DataType::Date32 | DataType::Date64 => Type::DATE,
+        DataType::Time32(_) | DataType::Time64(_) => Type::TIME,
+        DataType::Timestamp(_, None) => Type::TIMESTAMP,
+        DataType::Timestamp(_, Some(_)) => Type::TIMESTAMPTZ,
+        DataType::Interval(_) | DataType::Duration(_) => Type::INTERVAL,
+        DataType::Dictionary(_, value) => pg_type_of_data(value),
+        DataType::List(item) | DataType::LargeList(item) | DataType::FixedSizeList(item, _) => array_of(&pg_type(item)),
+        DataType::ListView(item) | DataType::LargeListView(item) => array_of(&pg_type(item)),
+        DataType::Map(..) | DataType::Struct(_) => Type::JSONB,
+        _ => Type::TEXT,
+    }
+}
+
+/// The array type of a type; `text[]` where it has none.
+fn array_of(item: &Type) -> Type {
+    match *item {
+        Type::BOOL => Type::BOOL_ARRAY,
+        Type::INT2 => Type::INT2_ARRAY,
+        Type::INT4 => Type::INT4_ARRAY,
+        Type::INT8 => Type::INT8_ARRAY,
+        Type::OID => Type::OID_ARRAY,
+        Type::NUMERIC => Type::NUMERIC_ARRAY,
+        Type::FLOAT4 => Type::FLOAT4_ARRAY,
+        Type::FLOAT8 => Type::FLOAT8_ARRAY,
+        Type::VARCHAR => Type::VARCHAR_ARRAY,
+        Type::NAME => Type::NAME_ARRAY,
+        Type::CHAR => Type::CHAR_ARRAY,
+        Type::BYTEA => Type::BYTEA_ARRAY,
+        Type::DATE => Type::DATE_ARRAY,
+        Type::TIME => Type::TIME_ARRAY,
+        Type::TIMESTAMP => Type::TIMESTAMP_ARRAY,
+        Type::TIMESTAMPTZ => Type::TIMESTAMPTZ_ARRAY,
+        Type::INTERVAL => Type::INTERVAL_ARRAY,
+        Type::UUID => Type::UUID_ARRAY,
+        Type::JSON => Type::JSON_ARRAY,
+        Type::JSONB => Type::JSONB_ARRAY,
+        _ => Type::TEXT_ARRAY,
+    }
+}
+
+/// The Arrow type of a parameter that a client declared; `None` for `unknown`, which is inferred, and for types that are not known
+/// here, which come as text.
+pub fn parameter_type(declared: &Type) -> Option<DataType> {
+    let list = |item| Some(DataType::List(Arc::new(Field::new_list_field(item, true))));
+    Some(match *declared {
+        Type::BOOL => DataType::Boolean,
+        Type::INT2 => DataType::Int16,
+        Type::INT4 => DataType::Int32,
+        Type::INT8 => DataType::Int64,
+        Type::OID | Type::REGCLASS | Type::REGTYPE => DataType::UInt32,
+        Type::FLOAT4 => DataType::Float32,
+        Type::FLOAT8 => DataType::Float64,
+        Type::NUMERIC => DataType::Decimal128(NUMERIC_PRECISION, NUMERIC_SCALE),
+        Type::TEXT | Type::VARCHAR | Type::BPCHAR | Type::NAME | Type::CHAR | Type::JSON | Type::JSONB => {
+            DataType::Utf8View
+        }
+        Type::BYTEA => DataType::Binary,
+        Type::DATE => DataType::Date32,
+        Type::TIME => TIME,
+        Type::TIMESTAMP => TIMESTAMP,
+        Type::TIMESTAMPTZ => timestamptz(),
+        Type::INTERVAL => DataType::Interval(IntervalUnit::MonthDayNano),
+        Type::UUID => UUID,
+        Type::BOOL_ARRAY => return list(DataType::Boolean),
+        Type::INT2_ARRAY => return list(DataType::Int16),
+        Type::INT4_ARRAY => return list(DataType::Int32),
+        Type::INT8_ARRAY => return list(DataType::Int64),
+        Type::FLOAT8_ARRAY => return list(DataType::Float64),
+        Type::TEXT_ARRAY | Type::VARCHAR_ARRAY => return list(DataType::Utf8View),
+        _ => return None,
+    })
+}
+
+/// The type that a client is told for a parameter of this Arrow type.
+pub fn parameter_pg_type(data: &DataType) -> Type {
+    match data {
+        DataType::Null => Type::TEXT,
+        other => pg_type_of_data(other),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use expect_test::{Expect, expect};
+
+    const ALL: [SqlType; 17] = [
+        SqlType::Bool,
+        SqlType::Int2,
+        SqlType::Int4,
+        SqlType::Int8,
+        SqlType::Float4,
+        SqlType::Float8,
+        SqlType::Numeric { precision: 10, scale: 2 },
+        SqlType::Text,
+        SqlType::Varchar(None),
+        SqlType::Varchar(Some(12)),
+        SqlType::Bytea,
+        SqlType::Date,
+        SqlType::Timestamp,
+        SqlType::Timestamptz,
+        SqlType::Uuid,
+        SqlType::Json,
+        SqlType::Jsonb,
+    ];
+
+    #[test]
+    fn a_field_tells_the_type_that_it_was_made_of() {
+        for kind in ALL {
+            let field = field_of("a", kind, true);
+            assert_eq!(sql_type(&field), Some(kind));
+            assert_eq!(pg_type(&field), pg_type_of(kind), "{kind:?}");
+        }
+    }
+
+    fn check(kinds: &[SqlType], expected: Expect) {
+        let lines: Vec<_> = kinds
+            .iter()
+            .map(|kind| format!("{} {} {}", type_name(*kind), pg_type_of(*kind).oid(), type_modifier(*kind)))
+            .collect();
+        expected.assert_eq(&lines.join("\n"));
+    }
+
+    #[test]
+    fn names_oids_and_modifiers_are_postgres() {
+        check(
+            &ALL,
+            expect![[r#"
+                boolean 16 -1
+                smallint 21 -1
+                integer 23 -1
+                bigint 20 -1
+                real 700 -1
+                double precision 701 -1
+                numeric(10,2) 1700 655366
+                text 25 -1
+                character varying 1043 -1
+                character varying(12) 1043 16
+                bytea 17 -1
+                date 1082 -1
+                timestamp without time zone 1114 -1
+                timestamp with time zone 1184 -1
+                uuid 2950 -1
+                json 114 -1
+                jsonb 3802 -1"#]],
+        );
+    }
+
+    #[test]
+    fn parameters_come_back_as_declared() {
+        for kind in ALL {
+            let declared = pg_type_of(kind);
+            if matches!(declared, Type::VARCHAR | Type::JSON | Type::JSONB) {
+                continue;
+            }
+            assert_eq!(parameter_type(&declared).map(|data| parameter_pg_type(&data)), Some(declared));
+        }
+        assert_eq!(parameter_type(&Type::UNKNOWN), None);
+    }
+}
