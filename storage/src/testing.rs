@@ -1,1 +1,3 @@
-//! See the crate.
+//! What tests of a store need: a file system that crashes.
+
+pub mod sim;

@@ -3,7 +3,7 @@
 use super::limits;
 use crate::{Error, Result};
 use bytes::Bytes;
-use std::{fmt, ops::Deref};
+use std::{borrow::Borrow, fmt, ops::Deref};
 
 /// The key of a row: 1 to [`ROW_KEY_BYTES_MAX`](limits::ROW_KEY_BYTES_MAX) bytes, ordered as bytes.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -39,6 +39,13 @@ impl RowKey {
 impl Deref for RowKey {
     type Target = [u8];
     fn deref(&self) -> &[u8] {
+        &self.0
+    }
+}
+
+/// Keys compare and hash as their bytes do, so that maps of keys are asked by bytes.
+impl Borrow<[u8]> for RowKey {
+    fn borrow(&self) -> &[u8] {
         &self.0
     }
 }

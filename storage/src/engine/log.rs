@@ -1,0 +1,216 @@
+//! The log: numbered files, allocated ahead, to which one frame is appended and synced at a time.
+//!
+//! `wal/<number>.log` are filled in the order of their numbers; the bytes are drawn in module `frame`. The file after the one
+//! in use is allocated early ([`Log::prepare`]), so that its cost, and a full disk, are met while there is still room for
+//! frames. A file is made in this order, so that a frame is never in a file that a crash could take away: allocate, write the
+//! header, sync the file, sync the folder.
+//!
+//! No space at allocation is [`Error::NoSpace`]: nothing was written, and a later append tries again. Every other error of
+//! an append means that nobody knows what the disk holds: the caller must stop and never retry.
+
+use super::frame;
+use crate::{
+    Error, Result,
+    fs::{File, Fs, is_no_space},
+};
+use std::{
+    io,
+    path::{Path, PathBuf},
+    sync::Arc,
+    time::Instant,
+};
+
+/// The folder of the log in the store's.
+pub(crate) const FOLDER: &str = "wal";
+/// The file on which the sync time is measured.
+const PROBE: &str = "sync.probe";
+/// Writes whose sync is timed at start-up; the median counts.
+const PROBE_SYNCS: usize = 5;
+/// Bytes of each of them.
+const PROBE_BYTES: usize = 4 << 10;
+
+/// A file of the log.
+#[derive(Debug)]
+pub(crate) struct LogFile {
+    /// Its number, from 1.
+    pub(crate) number: u64,
+    /// Where it is.
+    pub(crate) path: PathBuf,
+    /// The file.
+    pub(crate) file: Box<dyn File>,
+    /// What the checksum of its frames begins with.
+    pub(crate) seed: u32,
+    /// Its length.
+    pub(crate) size: u64,
+    /// Where the next frame begins.
+    pub(crate) end: u64,
+}
+
+/// The log, open for appending.
+#[derive(Debug)]
+pub(crate) struct Log {
+    fs: Arc<dyn Fs>,
+    folder: PathBuf,
+    file_bytes: u64,
+    current: Option<LogFile>,
+    next: Option<LogFile>,
+    sequence: u64,
+    /// Whether the last early allocation found no space; it is logged once.
+    starved: bool,
+}
+
+impl Log {
+    /// Goes on after the frame `sequence`, in the file `current`, if there is one.
+    pub(crate) fn new(
+        fs: Arc<dyn Fs>,
+        folder: PathBuf,
+        file_bytes: u64,
+        current: Option<LogFile>,
+        sequence: u64,
+    ) -> Self {
+        Self { fs, folder, file_bytes, current, next: None, sequence, starved: false }
+    }
+
+    /// Writes and syncs one frame. The buffer begins with [`FRAME_BYTES`](frame::FRAME_BYTES) bytes of any content, followed
+    /// by the payload.
+    ///
+    /// # Errors
+    /// [`Error::NoSpace`] when nothing was written; any other is final.
+    pub(crate) fn append(&mut self, buffer: &mut Vec<u8>, now_micros: i64) -> Result<()> {
+        let bytes = frame::padded(buffer.len()) as u64;
+        self.make_room(bytes, now_micros)?;
+        let current = self.current.as_mut().expect("there is room in it");
+        frame::seal(buffer, current.seed, self.sequence + 1);
+        current.file.write_at(current.end, buffer).map_err(|source| failed("write", &current.path, source))?;
+        current.file.sync().map_err(|source| failed("sync", &current.path, source))?;
+        current.end += bytes;
+        self.sequence += 1;
+        Ok(())
+    }
+
+    /// Allocates the next file if the current one is half full. No space is not an error here: the append that needs the room
+    /// reports it.
+    ///
+    /// # Errors
+    /// All are final.
+    pub(crate) fn prepare(&mut self, now_micros: i64) -> Result<()> {
+        let half_full = self.current.as_ref().is_none_or(|current| current.end > current.size / 2);
+        if self.next.is_some() || !half_full {
+            return Ok(());
+        }
+        match self.create(self.file_bytes, now_micros) {
+            Ok(next) => {
+                self.next = Some(next);
+                self.starved = false;
+            }
+            Err(error @ Error::NoSpace { .. }) => {
+                if !self.starved {
+                    tracing::warn!(%error, "the next file of the log cannot be allocated; writes stop when this one is full");
+                }
+                self.starved = true;
+            }
+            Err(error) => return Err(error),
+        }
+        Ok(())
+    }
+
+    /// Sees to it that the current file takes a frame of `bytes` bytes.
+    fn make_room(&mut self, bytes: u64, now_micros: i64) -> Result<()> {
+        if self.current.as_ref().is_some_and(|current| current.end + bytes <= current.size) {
+            return Ok(());
+        }
+        let wanted = self.file_bytes.max(frame::HEADER_BYTES as u64 + bytes);
+        let mut next = match self.next.take() {
+            Some(next) => next,
+            None => self.create(wanted, now_micros)?,
+        };
+        if let Err(error) = grow(&mut next, wanted) {
+            self.next = Some(next);
+            return Err(error);
+        }
+        self.current = Some(next);
+        Ok(())
+    }
+
+    /// Makes the file after the current one.
+    fn create(&self, bytes: u64, now_micros: i64) -> Result<LogFile> {
+        let number = self.current.as_ref().map_or(1, |current| current.number + 1);
+        let path = file_path(&self.folder, number);
+        let file = match self.fs.create(&path, bytes) {
+            Ok(file) => file,
+            Err(error) if is_no_space(&error) => {
+                // What was made of it holds room, perhaps. A file left over is made anew by the next attempt.
+                if let Err(error) = self.fs.unlink(&path) {
+                    tracing::debug!(path = %path.display(), %error, "a file that could not be allocated was not removed");
+                }
+                return Err(Error::NoSpace { path });
+            }
+            Err(source) => return Err(failed("create", &path, source)),
+        };
+        let header = frame::header(number, now_micros);
+        file.write_at(0, &header).map_err(|source| failed("write", &path, source))?;
+        file.sync().map_err(|source| failed("sync", &path, source))?;
+        self.fs.sync_folder(&self.folder).map_err(|source| failed("sync", &self.folder, source))?;
+        let frame::Header::Sound { seed, .. } = frame::read_header(&header) else {
+            unreachable!("a header that was just made is sound");
+        };
+        Ok(LogFile { number, path, file, seed, size: bytes, end: frame::HEADER_BYTES as u64 })
+    }
+}
+
+/// Makes an empty file long enough for a frame larger than a file commonly is.
+fn grow(file: &mut LogFile, bytes: u64) -> Result<()> {
+    if file.size >= bytes {
+        return Ok(());
+    }
+    match file.file.allocate(bytes) {
+        Ok(()) => file.size = bytes,
+        Err(error) if is_no_space(&error) => return Err(Error::NoSpace { path: file.path.clone() }),
+        Err(source) => return Err(failed("allocate", &file.path, source)),
+    }
+    Ok(())
+}
+
+/// Where the file of a number is. Numbers are padded so that names sort as they do.
+pub(crate) fn file_path(folder: &Path, number: u64) -> PathBuf {
+    folder.join(format!("{number:010}.log"))
+}
+
+/// The number of a file by its name.
+pub(crate) fn file_number(name: &str) -> Option<u64> {
+    name.strip_suffix(".log")?.parse().ok()
+}
+
+/// Measures what one sync of the log will take, in microseconds; `None` on a full disk.
+///
+/// # Errors
+/// [`Error::Io`].
+pub(crate) fn measure_sync(fs: &dyn Fs, folder: &Path) -> Result<Option<u64>> {
+    let path = folder.join(PROBE);
+    let took = (|| {
+        let file = fs.create(&path, (PROBE_SYNCS * PROBE_BYTES) as u64)?;
+        let mut took = [0; PROBE_SYNCS];
+        for (at, took) in took.iter_mut().enumerate() {
+            file.write_at((at * PROBE_BYTES) as u64, &[0xff; PROBE_BYTES])?;
+            let began = Instant::now();
+            file.sync()?;
+            *took = u64::try_from(began.elapsed().as_micros()).unwrap_or(u64::MAX);
+        }
+        took.sort_unstable();
+        Ok::<_, io::Error>(took[PROBE_SYNCS / 2])
+    })();
+    match fs.unlink(&path) {
+        Err(source) if source.kind() != io::ErrorKind::NotFound => return Err(failed("unlink", &path, source)),
+        _ => {}
+    }
+    match took {
+        Ok(micros) => Ok(Some(micros)),
+        Err(error) if is_no_space(&error) => Ok(None),
+        Err(source) => Err(failed("write", &path, source)),
+    }
+}
+
+/// The error of a file call.
+pub(crate) fn failed(action: &'static str, path: &Path, source: io::Error) -> Error {
+    Error::Io { action, path: path.to_owned(), source }
+}

@@ -1,0 +1,256 @@
+//! The engine over the machine's file system and over the simulated one.
+
+mod faults;
+
+use super::{Engine, EngineOptions};
+use crate::{
+    Commit, ErrorKind, Family, FamilyName, GcRule, Mutation, Result, Row, RowKey, Scan, Store, StoreExt, TableName,
+    TableSchema, Validation, clock::ManualClock, testing::sim::SimFs,
+};
+use bytes::Bytes;
+use std::{path::Path, sync::Arc};
+
+/// The folder of a simulated store.
+const PATH: &str = "/store";
+/// Its first log file.
+const FIRST_LOG: &str = "/store/wal/0000000001.log";
+
+fn simulated(fs: &SimFs) -> EngineOptions {
+    EngineOptions {
+        fs: Arc::new(fs.clone()),
+        clock: Box::new(ManualClock::new(1_000_000)),
+        log_file_bytes: 2 << 10,
+        ..EngineOptions::new(PATH)
+    }
+}
+
+fn table() -> TableName {
+    TableName::new("t").unwrap()
+}
+
+fn key(key: &str) -> RowKey {
+    RowKey::new(key.to_owned()).unwrap()
+}
+
+fn schema(gc: GcRule) -> TableSchema {
+    TableSchema { families: [(FamilyName::new("f").unwrap(), Family { gc, aggregate: None })].into() }
+}
+
+fn set(value: impl Into<Bytes>) -> Mutation {
+    Mutation::SetCell {
+        family: FamilyName::new("f").unwrap(),
+        qualifier: Bytes::from_static(b"q"),
+        timestamp: None,
+        value: value.into(),
+    }
+}
+
+fn put(row: &str, value: impl Into<Bytes>) -> Commit {
+    Commit::row(table(), key(row), vec![set(value)])
+}
+
+async fn rows(store: &dyn Store) -> Vec<Row> {
+    store.read_rows(&table(), Scan::all()).await.unwrap()
+}
+
+/// Each row's key and newest value.
+async fn values(store: &dyn Store) -> Vec<(String, String)> {
+    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+    rows(store).await.iter().map(|row| (text(&row.key), text(&row.cells[0].value))).collect()
+}
+
+fn pairs(pairs: &[(&str, &str)]) -> Vec<(String, String)> {
+    pairs.iter().map(|&(key, value)| (key.to_owned(), value.to_owned())).collect()
+}
+
+async fn with_table(options: EngineOptions) -> Arc<Engine> {
+    let engine = Engine::open(options).await.unwrap();
+    engine.create_table(&table(), schema(GcRule::KeepAll)).await.unwrap();
+    engine
+}
+
+#[tokio::test]
+async fn commits_are_there_after_reopening_a_real_folder() {
+    let folder = tempfile::tempdir().unwrap();
+    let options = || EngineOptions { log_file_bytes: 4 << 10, ..EngineOptions::new(folder.path().join("store")) };
+    let engine = with_table(options()).await;
+    assert!(engine.sync_micros().is_some());
+    for round in 0..100 {
+        engine.commit(put(&format!("row {:02}", round % 10), format!("value {round}"))).await.unwrap();
+    }
+    // Larger than a log file.
+    engine.commit(put("large", vec![b'x'; 10_000])).await.unwrap();
+    engine.drop_row_range(&table(), Bytes::from_static(b"row 00")).await.unwrap();
+    let before = rows(engine.as_ref()).await;
+    assert_eq!((before.len(), before[0].cells[0].value.len()), (10, 10_000));
+    engine.close().await.unwrap();
+    assert_eq!(engine.commit(put("a", "b")).await.unwrap_err().kind(), ErrorKind::Unavailable);
+    assert_eq!(engine.pin().await.unwrap_err().kind(), ErrorKind::Unavailable);
+
+    let engine = Engine::open(options()).await.unwrap();
+    assert_eq!(rows(engine.as_ref()).await, before);
+    engine.commit(put("row 00", "again")).await.unwrap();
+    drop(engine);
+    let engine = Engine::open(options()).await.unwrap();
+    assert_eq!(rows(engine.as_ref()).await.len(), 11);
+}
+
+#[tokio::test]
+async fn a_second_opening_is_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    let options = || EngineOptions::new(folder.path());
+    let engine = Engine::open(options()).await.unwrap();
+    assert_eq!(Engine::open(options()).await.unwrap_err().kind(), ErrorKind::Locked);
+    drop(engine);
+    Engine::open(options()).await.unwrap();
+}
+
+#[tokio::test]
+async fn tables_and_families_are_there_after_reopening() {
+    let fs = SimFs::new();
+    let engine = with_table(simulated(&fs)).await;
+    let other = TableName::new("other").unwrap();
+    engine.create_table(&other, TableSchema::default()).await.unwrap();
+    engine.drop_table(&other).await.unwrap();
+    engine.commit(put("a", "1")).await.unwrap();
+    let (f, g) = (FamilyName::new("f").unwrap(), FamilyName::new("g").unwrap());
+    use crate::FamilyChange::{Create, Drop};
+    engine.modify_families(&table(), vec![Create(g.clone(), Family::default())]).await.unwrap();
+    // One that is made again shows nothing of the old cells.
+    let again = vec![Drop(f.clone()), Create(f, Family::default())];
+    engine.modify_families(&table(), again).await.unwrap();
+    assert_eq!(rows(engine.as_ref()).await, []);
+    engine.commit(put("b", "2")).await.unwrap();
+    let tables = engine.tables().await.unwrap();
+    drop(engine);
+    let engine = Engine::open(simulated(&fs)).await.unwrap();
+    assert_eq!(engine.tables().await.unwrap(), tables);
+    assert!(tables.len() == 1 && tables[0].1.families.contains_key(&g));
+    assert_eq!(values(engine.as_ref()).await, pairs(&[("b", "2")]));
+}
+
+#[tokio::test]
+async fn semantics_2_stamps_never_repeat_across_a_restart() {
+    let fs = SimFs::new();
+    let at = |now| EngineOptions { clock: Box::new(ManualClock::new(now)), ..simulated(&fs) };
+    let engine = with_table(at(5_000_000)).await;
+    let stamp = engine.commit(put("a", "1")).await.unwrap();
+    drop(engine);
+    // The wall clock was set back.
+    let engine = Engine::open(at(1_000)).await.unwrap();
+    let pin = engine.pin().await.unwrap();
+    assert!(pin.now_micros >= stamp && pin.commit_micros >= stamp, "{pin:?}");
+    assert!(engine.commit(put("a", "2")).await.unwrap() > stamp);
+    assert_eq!(values(engine.as_ref()).await, pairs(&[("a", "2")]));
+}
+
+#[tokio::test]
+async fn semantics_6_the_clock_of_reads_does_not_go_back_across_a_close() {
+    let fs = SimFs::new();
+    let wall = Arc::new(ManualClock::new(1_000_000));
+    let engine = Engine::open(EngineOptions { clock: Box::new(wall.clone()), ..simulated(&fs) }).await.unwrap();
+    engine.create_table(&table(), schema(GcRule::MaxAgeMicros(500_000))).await.unwrap();
+    engine.commit(put("a", "1")).await.unwrap();
+    wall.advance(600_000);
+    assert_eq!(rows(engine.as_ref()).await, []);
+    engine.close().await.unwrap();
+    let engine = Engine::open(simulated(&fs)).await.unwrap();
+    assert_eq!(rows(engine.as_ref()).await, [], "what a read saw condemned has come back");
+}
+
+#[tokio::test]
+async fn semantics_3_a_changed_row_refuses_the_commit_and_nothing_else() {
+    let fs = SimFs::new();
+    let engine = with_table(simulated(&fs)).await;
+    engine.commit(put("a", "1")).await.unwrap();
+    let pin = engine.pin().await.unwrap();
+    engine.commit(put("b", "1")).await.unwrap();
+    let relying = |on: &str| Commit {
+        validation: Some(Validation { pin: pin.clone(), rows: vec![(table(), key(on))] }),
+        writes: [put("a", "2"), put("c", "2")].into_iter().flat_map(|commit| commit.writes).collect(),
+    };
+    assert_eq!(engine.commit(relying("b")).await.unwrap_err().kind(), ErrorKind::Conflict);
+    assert_eq!(values(engine.as_ref()).await, pairs(&[("a", "1"), ("b", "1")]));
+    engine.commit(relying("a")).await.unwrap();
+    assert_eq!(engine.commit(relying("a")).await.unwrap_err().kind(), ErrorKind::Conflict);
+    assert_eq!(values(engine.as_ref()).await, pairs(&[("a", "2"), ("b", "1"), ("c", "2")]));
+}
+
+#[tokio::test]
+async fn a_refused_commit_leaves_nothing_of_itself() {
+    let fs = SimFs::new();
+    let engine = with_table(simulated(&fs)).await;
+    engine.commit(put("a", "1")).await.unwrap();
+    let bad = Mutation::DeleteFromFamily { family: FamilyName::new("none").unwrap() };
+    let mut commit = put("a", "2");
+    commit.writes.extend(put("b", "2").writes);
+    let range = crate::KeyRange::all();
+    commit.writes.push(crate::Write::DeleteRange { table: table(), range });
+    commit.writes.extend(put("c", "2").writes);
+    commit.writes.extend(Commit::row(table(), key("d"), vec![bad]).writes);
+    assert_eq!(engine.commit(commit).await.unwrap_err().kind(), ErrorKind::NotFound);
+    assert_eq!(values(engine.as_ref()).await, pairs(&[("a", "1")]));
+    drop(engine);
+    let engine = Engine::open(simulated(&fs)).await.unwrap();
+    assert_eq!(values(engine.as_ref()).await, pairs(&[("a", "1")]));
+}
+
+#[tokio::test]
+async fn concurrent_commits_share_syncs() {
+    let fs = SimFs::new();
+    let engine = with_table(simulated(&fs)).await;
+    let before = fs.count("sync");
+    let held = fs.hold_syncs();
+    let tasks: Vec<_> = (0..64)
+        .map(|task| {
+            let engine = engine.clone();
+            tokio::spawn(async move { engine.commit(put(&format!("row {task:02}"), "1")).await })
+        })
+        .collect();
+    // On this runtime of one thread every task has queued its commit when this one has its turn again.
+    tokio::task::yield_now().await;
+    drop(held);
+    for task in tasks {
+        task.await.unwrap().unwrap();
+    }
+    assert_eq!(rows(engine.as_ref()).await.len(), 64);
+    let syncs = fs.count("sync") - before;
+    assert!(syncs <= 4, "{syncs} syncs for 64 commits, those of new log files included");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn decisions_on_one_row_wait_for_each_other() {
+    let fs = SimFs::new();
+    let engine = with_table(simulated(&fs)).await;
+    let tasks: Vec<_> = (0..16)
+        .map(|_| {
+            let engine = engine.clone();
+            tokio::spawn(async move {
+                for _ in 0..10 {
+                    let (family, qualifier) = (FamilyName::new("f").unwrap(), Bytes::from_static(b"q"));
+                    let rule = crate::ReadModifyWrite::Increment { family, qualifier, by: 1 };
+                    engine.read_modify_write(&table(), key("a"), vec![rule]).await.unwrap();
+                }
+            })
+        })
+        .collect();
+    for task in tasks {
+        task.await.unwrap();
+    }
+    let row = engine.read_row(&table(), &key("a"), None).await.unwrap().unwrap();
+    assert_eq!(row.cells[0].value, 160i64.to_be_bytes()[..]);
+    assert_eq!(row.cells.len(), 160, "each has a timestamp of its own");
+}
+
+#[tokio::test]
+async fn a_pin_keeps_its_state() {
+    let fs = SimFs::new();
+    let engine = with_table(simulated(&fs)).await;
+    engine.commit(put("a", "1")).await.unwrap();
+    let pin = engine.pin().await.unwrap();
+    engine.commit(put("a", "2")).await.unwrap();
+    engine.drop_table(&table()).await.unwrap();
+    let then = engine.read_rows(&table(), Scan { pin: Some(pin), ..Scan::all() }).await.unwrap();
+    assert_eq!(then[0].cells[0].value, "1");
+    assert_eq!(engine.read_rows(&table(), Scan::all()).await.unwrap_err().kind(), ErrorKind::NotFound);
+}
