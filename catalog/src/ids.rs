@@ -11,6 +11,13 @@ pub const OPERATOR_DATABASE: &str = "keyspan";
 /// Characters of a tenant id.
 pub const TENANT_ID_MAX: usize = 63;
 
+/// Whether the text could be the id of a tenant.
+pub fn is_tenant_id(id: &str) -> bool {
+    let follows = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'_' || byte == b'-';
+    let starts = id.as_bytes().first().is_some_and(|first| first.is_ascii_alphanumeric());
+    starts && id.len() <= TENANT_ID_MAX && id.bytes().all(follows) && !RESERVED_DATABASES.contains(&id)
+}
+
 /// The id of a tenant, `[a-z0-9][a-z0-9_-]{0,62}`: it can never hold the byte that ends it in a row key.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
@@ -25,9 +32,7 @@ impl TenantId {
         if RESERVED_DATABASES.contains(&id) {
             return Err(Error::new(ErrorKind::Reserved, format!("database name \"{id}\" is reserved")));
         }
-        let follows = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'_' || byte == b'-';
-        let fits = id.len() <= TENANT_ID_MAX && id.bytes().all(follows);
-        if !fits || !id.as_bytes().first().is_some_and(|first| first.is_ascii_alphanumeric()) {
+        if !is_tenant_id(id) {
             return Err(Error::new(ErrorKind::Invalid, format!("invalid tenant id \"{id}\"")).with_hint(
                 "A tenant id starts with a-z or 0-9, goes on with a-z, 0-9, _ and -, and has at most 63 characters.",
             ));

@@ -29,4 +29,4 @@ pub use snapshot::Snapshot;
 pub use table::{Column, ColumnPlace, Table, TableFamily};
 pub use tenant::{DropCertificate, Tenant, TenantState};
 pub use tenant_store::TenantStore;
-pub use value::{SqlType, Value};
+pub use value::{SqlType, Value, ValueRef};

@@ -1,6 +1,24 @@
 //! Column mappings: how the value of a SQL column becomes the value of a cell, and back. Pure.
+//!
+//! [`Encoding::Binary`], by type:
+//!
+//! ```text
+//! boolean                     1 byte, 00 or 01
+//! smallint, integer, bigint   2, 4 or 8 bytes big-endian
+//! real, double precision      4 or 8 bytes big-endian (IEEE 754)
+//! numeric                     scale (4 bytes big-endian), digits (two's complement, big-endian, as few bytes as hold them):
+//!                             HBase's form of a BigDecimal
+//! date                        4 bytes big-endian, days since 1970-01-01
+//! timestamp, timestamptz      8 bytes big-endian, microseconds since 1970-01-01
+//! uuid                        16 bytes
+//! text, varchar, json, jsonb  UTF-8
+//! bytea                       as it is
+//! ```
+//!
+//! [`Encoding::Text`] is what PostgreSQL prints. [`Encoding::Json`]: numbers and booleans as JSON has them, json as itself, everything
+//! else (NaN and the infinities too) as a JSON string of what PostgreSQL prints.
 
-use crate::{Result, SqlType, Value};
+use crate::{Error, ErrorKind, Result, SqlType, Value};
 use bytes::Bytes;
 use serde::{Deserialize, Serialize};
 
@@ -20,10 +38,17 @@ pub enum Encoding {
 /// The bytes of a value that is not NULL.
 ///
 /// # Errors
-/// [`BadValue`](crate::ErrorKind::BadValue) or [`OutOfRange`](crate::ErrorKind::OutOfRange) for a value that does not fit the type.
+/// What [`Value::fit`] finds: a value that does not fit the type; [`BadValue`](crate::ErrorKind::BadValue) for NULL.
 pub fn encode(value: &Value, kind: SqlType, encoding: Encoding) -> Result<Bytes> {
-    let _ = (value, kind, encoding);
-    todo!()
+    let value = value.fit(kind)?;
+    if *value == Value::Null {
+        return Err(Error::new(ErrorKind::BadValue, "NULL has no bytes: it is an absent cell"));
+    }
+    Ok(match encoding {
+        Encoding::Binary => encode_binary(&value, kind),
+        Encoding::Text => value.to_text(kind).into(),
+        Encoding::Json => encode_json(&value, kind).into(),
+    })
 }
 
 /// The value of a cell's bytes; never NULL.
@@ -31,6 +56,109 @@ pub fn encode(value: &Value, kind: SqlType, encoding: Encoding) -> Result<Bytes>
 /// # Errors
 /// [`BadValue`](crate::ErrorKind::BadValue) for bytes that no value of the type has.
 pub fn decode(bytes: &Bytes, kind: SqlType, encoding: Encoding) -> Result<Value> {
-    let _ = (bytes, kind, encoding);
-    todo!()
+    let decoded = match encoding {
+        Encoding::Binary => decode_binary(bytes, kind),
+        Encoding::Text => std::str::from_utf8(bytes).ok().and_then(|text| Value::parse(text, kind).ok()),
+        Encoding::Json => decode_json(bytes, kind),
+    };
+    decoded.ok_or_else(|| {
+        let shown = bytes[..bytes.len().min(SHOWN_BYTES_MAX)].escape_ascii();
+        let message = format!("stored value is not of type {kind}");
+        Error::new(ErrorKind::BadValue, message)
+            .with_detail(format!("It has {} bytes and begins with \"{shown}\".", bytes.len()))
+            .with_hint("The table's option on_bad_value = 'null' reads such values as NULL; raw() shows them.")
+    })
+}
+
+/// How much of a value that does not decode is shown.
+const SHOWN_BYTES_MAX: usize = 32;
+
+fn encode_binary(value: &Value, kind: SqlType) -> Bytes {
+    match value {
+        Value::Null => Bytes::new(),
+        Value::Bool(value) => vec![u8::from(*value)].into(),
+        // `fit` has checked the range.
+        Value::Int(n) => match kind {
+            SqlType::Int2 => Bytes::copy_from_slice(&(*n as i16).to_be_bytes()),
+            SqlType::Int4 => Bytes::copy_from_slice(&(*n as i32).to_be_bytes()),
+            _ => Bytes::copy_from_slice(&n.to_be_bytes()),
+        },
+        Value::Float(value) if kind == SqlType::Float4 => Bytes::copy_from_slice(&(*value as f32).to_be_bytes()),
+        Value::Float(value) => Bytes::copy_from_slice(&value.to_be_bytes()),
+        Value::Numeric { unscaled, scale } => encode_numeric(*unscaled, *scale),
+        Value::Text(text) => Bytes::copy_from_slice(text.as_bytes()),
+        Value::Bytes(bytes) => bytes.clone(),
+        Value::Date(days) => Bytes::copy_from_slice(&days.to_be_bytes()),
+        Value::Timestamp(micros) => Bytes::copy_from_slice(&micros.to_be_bytes()),
+        Value::Uuid(uuid) => Bytes::copy_from_slice(uuid),
+    }
+}
+
+fn decode_binary(bytes: &Bytes, kind: SqlType) -> Option<Value> {
+    let all = bytes.as_ref();
+    Some(match kind {
+        SqlType::Bool => match all {
+            [0] => Value::Bool(false),
+            [1] => Value::Bool(true),
+            _ => return None,
+        },
+        SqlType::Int2 => Value::Int(i16::from_be_bytes(all.try_into().ok()?).into()),
+        SqlType::Int4 => Value::Int(i32::from_be_bytes(all.try_into().ok()?).into()),
+        SqlType::Int8 => Value::Int(i64::from_be_bytes(all.try_into().ok()?)),
+        SqlType::Float4 => Value::Float(f32::from_be_bytes(all.try_into().ok()?).into()),
+        SqlType::Float8 => Value::Float(f64::from_be_bytes(all.try_into().ok()?)),
+        SqlType::Numeric { .. } => decode_numeric(all)?.fit(kind).ok()?.into_owned(),
+        SqlType::Text | SqlType::Varchar(_) => Value::Text(std::str::from_utf8(all).ok()?.to_owned()),
+        SqlType::Json | SqlType::Jsonb => Value::parse(std::str::from_utf8(all).ok()?, kind).ok()?,
+        SqlType::Bytea => Value::Bytes(bytes.clone()),
+        SqlType::Date => Value::Date(i32::from_be_bytes(all.try_into().ok()?)),
+        SqlType::Timestamp | SqlType::Timestamptz => Value::Timestamp(i64::from_be_bytes(all.try_into().ok()?)),
+        SqlType::Uuid => Value::Uuid(all.try_into().ok()?),
+    })
+}
+
+fn encode_numeric(unscaled: i128, scale: u8) -> Bytes {
+    let digits = unscaled.to_be_bytes();
+    // A leading byte that only repeats the sign says nothing.
+    let sign = if unscaled < 0 { 0xff } else { 0 };
+    let repeats = |at: usize| digits[at] == sign && (digits[at + 1] ^ sign) & 0x80 == 0;
+    let from = (0..digits.len() - 1).find(|&at| !repeats(at)).unwrap_or(digits.len() - 1);
+    [&u32::from(scale).to_be_bytes(), &digits[from..]].concat().into()
+}
+
+fn decode_numeric(bytes: &[u8]) -> Option<Value> {
+    let (scale, digits) = bytes.split_first_chunk::<4>()?;
+    let scale = u8::try_from(u32::from_be_bytes(*scale)).ok()?;
+    let fill = if *digits.first()? & 0x80 == 0 { 0 } else { 0xff };
+    let mut whole = [fill; size_of::<i128>()];
+    let from = whole.len().checked_sub(digits.len())?;
+    whole[from..].copy_from_slice(digits);
+    Some(Value::Numeric { unscaled: i128::from_be_bytes(whole), scale })
+}
+
+fn encode_json(value: &Value, kind: SqlType) -> String {
+    match value {
+        Value::Bool(value) => value.to_string(),
+        Value::Text(json) if matches!(kind, SqlType::Json | SqlType::Jsonb) => json.clone(),
+        Value::Int(_) | Value::Numeric { .. } => value.to_text(kind),
+        Value::Float(float) if float.is_finite() => value.to_text(kind),
+        _ => serde_json::Value::String(value.to_text(kind)).to_string(),
+    }
+}
+
+fn decode_json(bytes: &[u8], kind: SqlType) -> Option<Value> {
+    let text = std::str::from_utf8(bytes).ok()?;
+    if matches!(kind, SqlType::Json | SqlType::Jsonb) {
+        return Value::parse(text, kind).ok();
+    }
+    match serde_json::from_str(text).ok()? {
+        serde_json::Value::Bool(value) if kind == SqlType::Bool => Some(Value::Bool(value)),
+        serde_json::Value::Number(number) => match kind {
+            SqlType::Int2 | SqlType::Int4 | SqlType::Int8 => Value::parse(&number.to_string(), kind).ok(),
+            SqlType::Float4 | SqlType::Float8 | SqlType::Numeric { .. } => Value::parse(&number.to_string(), kind).ok(),
+            _ => None,
+        },
+        serde_json::Value::String(text) if kind != SqlType::Bool => Value::parse(&text, kind).ok(),
+        _ => None,
+    }
 }

@@ -1,7 +1,15 @@
 //! SQL types that a column may have, and single values of them.
+//!
+//! A value comes from SQL or from text ([`Value::parse`]), is made to fit its column's type ([`Value::fit`]), and becomes part of a
+//! row key ([`key`](crate::key)) or a cell ([`mapping`](crate::mapping)); it is printed with [`Value::to_text`].
+
+pub mod calendar;
+mod fit;
+mod text;
 
 use bytes::Bytes;
 use serde::{Deserialize, Serialize};
+use std::{borrow::Cow, cmp::Ordering, fmt};
 
 /// The type of a column.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -74,4 +82,108 @@ pub enum Value {
     Timestamp(i64),
     /// `uuid`
     Uuid([u8; 16]),
+}
+
+/// One value that is not NULL, with its text or bytes borrowed where they are stored as they are.
+#[derive(Clone, Debug, PartialEq)]
+pub enum ValueRef<'a> {
+    /// `boolean`
+    Bool(bool),
+    /// `smallint`, `integer`, `bigint`
+    Int(i64),
+    /// `real`, `double precision`
+    Float(f64),
+    /// `numeric`, as [`Value::Numeric`].
+    Numeric {
+        /// The digits.
+        unscaled: i128,
+        /// Digits after the point.
+        scale: u8,
+    },
+    /// `text`, `varchar`, `json`, `jsonb`
+    Text(Cow<'a, str>),
+    /// `bytea`
+    Bytes(Cow<'a, [u8]>),
+    /// `date`, as [`Value::Date`].
+    Date(i32),
+    /// `timestamp`, `timestamptz`, as [`Value::Timestamp`].
+    Timestamp(i64),
+    /// `uuid`
+    Uuid([u8; 16]),
+}
+
+impl ValueRef<'_> {
+    /// The value with its text or bytes copied.
+    pub fn into_value(self) -> Value {
+        match self {
+            Self::Bool(value) => Value::Bool(value),
+            Self::Int(value) => Value::Int(value),
+            Self::Float(value) => Value::Float(value),
+            Self::Numeric { unscaled, scale } => Value::Numeric { unscaled, scale },
+            Self::Text(text) => Value::Text(text.into_owned()),
+            Self::Bytes(bytes) => Value::Bytes(bytes.into_owned().into()),
+            Self::Date(value) => Value::Date(value),
+            Self::Timestamp(value) => Value::Timestamp(value),
+            Self::Uuid(value) => Value::Uuid(value),
+        }
+    }
+}
+
+impl Value {
+    /// The order of two values of one type: PostgreSQL's, texts in collation C. `None` for NULL and for values of several types.
+    pub fn compare(&self, other: &Self) -> Option<Ordering> {
+        Some(match (self, other) {
+            (Self::Bool(a), Self::Bool(b)) => a.cmp(b),
+            (Self::Int(a), Self::Int(b)) | (Self::Timestamp(a), Self::Timestamp(b)) => a.cmp(b),
+            // NaN equals itself and is above all.
+            (Self::Float(a), Self::Float(b)) => a.partial_cmp(b).unwrap_or_else(|| a.is_nan().cmp(&b.is_nan())),
+            (Self::Numeric { unscaled: a, scale: x }, Self::Numeric { unscaled: b, scale: y }) => {
+                compare_numeric((*a, *x), (*b, *y))
+            }
+            (Self::Text(a), Self::Text(b)) => a.cmp(b),
+            (Self::Bytes(a), Self::Bytes(b)) => a.cmp(b),
+            (Self::Date(a), Self::Date(b)) => a.cmp(b),
+            (Self::Uuid(a), Self::Uuid(b)) => a.cmp(b),
+            _ => return None,
+        })
+    }
+}
+
+/// Compares two numbers of digits and scale.
+fn compare_numeric((a, a_scale): (i128, u8), (b, b_scale): (i128, u8)) -> Ordering {
+    if a_scale > b_scale {
+        return compare_numeric((b, b_scale), (a, a_scale)).reverse();
+    }
+    let raised = 10i128.checked_pow(u32::from(b_scale - a_scale)).and_then(|factor| a.checked_mul(factor));
+    match raised {
+        Some(a) => a.cmp(&b),
+        // What does not fit into 128 bits is beyond everything that does, except for zero, which fits.
+        None if a == 0 => 0.cmp(&b),
+        None => a.cmp(&0),
+    }
+}
+
+impl fmt::Display for SqlType {
+    /// The type as PostgreSQL's `format_type` prints it.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Bool => f.write_str("boolean"),
+            Self::Int2 => f.write_str("smallint"),
+            Self::Int4 => f.write_str("integer"),
+            Self::Int8 => f.write_str("bigint"),
+            Self::Float4 => f.write_str("real"),
+            Self::Float8 => f.write_str("double precision"),
+            Self::Numeric { precision, scale } => write!(f, "numeric({precision},{scale})"),
+            Self::Text => f.write_str("text"),
+            Self::Varchar(None) => f.write_str("character varying"),
+            Self::Varchar(Some(length)) => write!(f, "character varying({length})"),
+            Self::Bytea => f.write_str("bytea"),
+            Self::Date => f.write_str("date"),
+            Self::Timestamp => f.write_str("timestamp without time zone"),
+            Self::Timestamptz => f.write_str("timestamp with time zone"),
+            Self::Uuid => f.write_str("uuid"),
+            Self::Json => f.write_str("json"),
+            Self::Jsonb => f.write_str("jsonb"),
+        }
+    }
 }

@@ -1,0 +1,97 @@
+//! A value made to fit the type of its column, as PostgreSQL's assignment does it: rounded, checked, or refused.
+
+use super::{SqlType, Value, text};
+use crate::{Error, ErrorKind, Result};
+use std::borrow::Cow;
+
+/// Digits of a `numeric`.
+pub(super) const NUMERIC_DIGITS_MAX: u32 = 38;
+
+impl Value {
+    /// The value as the type holds it: numbers within its range, a `numeric` rounded to its scale, texts within their length, jsonb
+    /// in its normal form. NULL fits every type.
+    ///
+    /// # Errors
+    /// [`OutOfRange`](ErrorKind::OutOfRange) for a number (22003), [`TooLong`](ErrorKind::TooLong) for a text (22001),
+    /// [`BadValue`](ErrorKind::BadValue) for a value of another type or json that is none (22P02).
+    pub fn fit(&self, kind: SqlType) -> Result<Cow<'_, Value>> {
+        let same = Ok(Cow::Borrowed(self));
+        match (kind, self) {
+            (_, Self::Null)
+            | (SqlType::Bool, Self::Bool(_))
+            | (SqlType::Int8, Self::Int(_))
+            | (SqlType::Float8, Self::Float(_))
+            | (SqlType::Text | SqlType::Varchar(None), Self::Text(_))
+            | (SqlType::Bytea, Self::Bytes(_))
+            | (SqlType::Date, Self::Date(_))
+            | (SqlType::Timestamp | SqlType::Timestamptz, Self::Timestamp(_))
+            | (SqlType::Uuid, Self::Uuid(_)) => same,
+            (SqlType::Int2, Self::Int(n)) if i16::try_from(*n).is_ok() => same,
+            (SqlType::Int4, Self::Int(n)) if i32::try_from(*n).is_ok() => same,
+            (SqlType::Int2 | SqlType::Int4, Self::Int(_)) => {
+                Err(Error::new(ErrorKind::OutOfRange, format!("{kind} out of range")))
+            }
+            (SqlType::Float4, Self::Float(value)) => fit_float4(*value).map(|value| Cow::Owned(Self::Float(value))),
+            (SqlType::Float4 | SqlType::Float8, Self::Int(n)) => Ok(Cow::Owned(Self::Float(*n as f64))),
+            (SqlType::Numeric { precision, scale }, Self::Int(n)) => {
+                fit_numeric(i128::from(*n), 0, precision, scale).map(Cow::Owned)
+            }
+            (SqlType::Numeric { precision, scale }, Self::Numeric { unscaled, scale: from }) => {
+                fit_numeric(*unscaled, *from, precision, scale).map(Cow::Owned)
+            }
+            (SqlType::Varchar(Some(length)), Self::Text(text)) => {
+                Ok(cut_varchar(text, length as usize)?.map_or(Cow::Borrowed(self), |cut| Cow::Owned(Self::Text(cut))))
+            }
+            (SqlType::Json, Self::Text(text)) => text::check_json(text).map(|()| Cow::Borrowed(self)),
+            (SqlType::Jsonb, Self::Text(text)) => text::normal_jsonb(text).map(|text| Cow::Owned(Self::Text(text))),
+            _ => Err(Error::new(ErrorKind::BadValue, format!("{self:?} is not a value of type {kind}"))),
+        }
+    }
+}
+
+fn fit_float4(value: f64) -> Result<f64> {
+    let fitted = f64::from(value as f32);
+    if fitted.is_infinite() && value.is_finite() || fitted == 0.0 && value != 0.0 {
+        return Err(Error::new(ErrorKind::OutOfRange, format!("\"{value}\" is out of range for type real")));
+    }
+    Ok(fitted)
+}
+
+/// The text without blanks beyond the length, which PostgreSQL cuts off, if it has such; anything else beyond it is refused.
+fn cut_varchar(text: &str, length: usize) -> Result<Option<String>> {
+    let Some((end, _)) = text.char_indices().nth(length) else { return Ok(None) };
+    if text[end..].bytes().all(|byte| byte == b' ') {
+        return Ok(Some(text[..end].to_owned()));
+    }
+    let message = format!("value too long for type character varying({length})");
+    Err(Error::new(ErrorKind::TooLong, message))
+}
+
+/// Rounds half away from zero to the scale, and checks the number of digits.
+pub(super) fn fit_numeric(unscaled: i128, from: u8, precision: u8, scale: u8) -> Result<Value> {
+    let overflow = || {
+        let whole = precision.saturating_sub(scale);
+        Error::new(ErrorKind::OutOfRange, "numeric field overflow").with_detail(format!(
+            "A field with precision {precision}, scale {scale} must round to an absolute value less than 10^{whole}."
+        ))
+    };
+    let unscaled = if from <= scale {
+        let factor = 10i128.checked_pow(u32::from(scale - from));
+        if unscaled == 0 { Some(0) } else { factor.and_then(|factor| unscaled.checked_mul(factor)) }
+            .ok_or_else(overflow)?
+    } else {
+        match 10i128.checked_pow(u32::from(from - scale)) {
+            Some(divisor) => {
+                let (whole, rest) = (unscaled / divisor, unscaled % divisor);
+                let up = rest.unsigned_abs() >= divisor.unsigned_abs().div_ceil(2);
+                whole + if up { unscaled.signum() } else { 0 }
+            }
+            None => 0,
+        }
+    };
+    let limit = 10i128.checked_pow(u32::from(precision).min(NUMERIC_DIGITS_MAX)).ok_or_else(overflow)?;
+    if unscaled.unsigned_abs() >= limit.unsigned_abs() {
+        return Err(overflow());
+    }
+    Ok(Value::Numeric { unscaled, scale })
+}
