@@ -1,1 +1,200 @@
-//! See the crate.
+//! The memory store: the oracle that defines what a [`Store`] does. Nothing survives it.
+//!
+//! All of it is one `State` behind one lock, made of maps that share structure when they are cloned: a [`Pin`] is a clone
+//! of the state, a write changes a clone and puts it in the place of the old one, or drops it and nothing happened.
+
+mod cursor;
+mod state;
+
+use self::{cursor::Cursor, state::State};
+use crate::{
+    Atomicity, CheckAndMutate, Clock, Commit, Error, FamilyChange, KeyRange, Mutation, Pin, ReadModifyWrite, Result,
+    Row, RowKey, RowMutation, RowSample, RowStream, Scan, Store, TableName, TableSchema, Write,
+    clock::HybridClock,
+    row::{self, RowReader},
+    store::failed,
+};
+use async_trait::async_trait;
+use bytes::Bytes;
+use futures::StreamExt;
+use std::{
+    collections::HashSet,
+    sync::{
+        Arc, Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicBool, Ordering},
+    },
+};
+
+/// A store in memory.
+#[derive(Debug)]
+pub struct MemoryStore {
+    clock: HybridClock,
+    state: Mutex<Arc<State>>,
+    closed: AtomicBool,
+}
+
+impl MemoryStore {
+    /// An empty store.
+    pub fn new(clock: Box<dyn Clock>) -> Self {
+        Self { clock: HybridClock::new(clock, 0), state: Mutex::default(), closed: AtomicBool::new(false) }
+    }
+
+    fn lock(&self) -> Result<MutexGuard<'_, Arc<State>>> {
+        if self.closed.load(Ordering::SeqCst) {
+            return Err(Error::Unavailable("it was closed".into()));
+        }
+        // The state is only ever replaced whole: a panic elsewhere leaves it as it was.
+        Ok(self.state.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// Changes a clone of the state, given a new stamp, and puts it in place if that went well.
+    fn change<T>(&self, change: impl FnOnce(&mut State, i64) -> Result<T>) -> Result<T> {
+        let mut current = self.lock()?;
+        let stamp_micros = self.clock.stamp();
+        let mut next = State::clone(&current);
+        let given = change(&mut next, stamp_micros)?;
+        next.commit_micros = stamp_micros;
+        *current = Arc::new(next);
+        Ok(given)
+    }
+
+    /// The state that a scan reads, and the time by which it judges.
+    fn pinned(&self, pin: Option<&Pin>) -> Result<(Arc<State>, i64)> {
+        let current = self.lock()?;
+        match pin {
+            Some(pin) => Ok((state_of(pin)?, pin.now_micros)),
+            None => Ok((current.clone(), self.clock.now())),
+        }
+    }
+
+    fn cursor(&self, table: &TableName, scan: &Scan) -> Result<Cursor> {
+        scan.check()?;
+        let (state, now_micros) = self.pinned(scan.pin.as_ref())?;
+        let table = state.table(table)?;
+        let reader = RowReader::new(&table.schema, scan, now_micros)?;
+        Ok(Cursor::new(table.rows.clone(), reader, scan))
+    }
+}
+
+fn state_of(pin: &Pin) -> Result<Arc<State>> {
+    let state = pin.state.clone().downcast::<State>();
+    state.map_err(|_| Error::Invalid("the pin is one of another store".into()))
+}
+
+#[async_trait]
+impl Store for MemoryStore {
+    async fn create_table(&self, table: &TableName, schema: TableSchema) -> Result<()> {
+        self.change(|state, _| state.create_table(table, schema))
+    }
+
+    async fn drop_table(&self, table: &TableName) -> Result<()> {
+        self.change(|state, _| state.drop_table(table))
+    }
+
+    async fn tables(&self) -> Result<Vec<(TableName, TableSchema)>> {
+        let state = self.lock()?.clone();
+        Ok(state.tables.iter().map(|(name, table)| (name.clone(), table.schema.as_ref().clone())).collect())
+    }
+
+    async fn modify_families(&self, table: &TableName, changes: Vec<FamilyChange>) -> Result<()> {
+        self.change(|state, now_micros| state.modify_families(table, changes, now_micros))
+    }
+
+    async fn pin(&self) -> Result<Pin> {
+        let current = self.lock()?;
+        Ok(Pin { commit_micros: current.commit_micros, now_micros: self.clock.now(), state: current.clone() })
+    }
+
+    fn scan(&self, table: &TableName, scan: Scan) -> RowStream {
+        match self.cursor(table, &scan) {
+            Ok(cursor) => futures::stream::iter(cursor.map(Ok)).boxed(),
+            Err(error) => failed(error),
+        }
+    }
+
+    async fn sample_row_keys(&self, table: &TableName) -> Result<Vec<RowSample>> {
+        let (state, now_micros) = self.pinned(None)?;
+        Ok(state.table(table)?.samples(now_micros))
+    }
+
+    async fn commit(&self, commit: Commit) -> Result<i64> {
+        row::check_count(commit.writes.iter().map(mutations_in).sum())?;
+        let pinned = commit.validation.as_ref().map(|validation| state_of(&validation.pin)).transpose()?;
+        self.change(|state, stamp_micros| {
+            if let (Some(pinned), Some(validation)) = (pinned, &commit.validation) {
+                state.validate(&pinned, &validation.rows)?;
+            }
+            let read: HashSet<_> = commit.validation.into_iter().flat_map(|validation| validation.rows).collect();
+            for write in commit.writes {
+                match write {
+                    Write::Row { table, row } => {
+                        let place = (table, row.key.clone());
+                        state.mutate(&place.0, row, stamp_micros, read.contains(&place))?;
+                    }
+                    Write::DeleteRange { table, range } => state.delete_range(&table, &range)?,
+                }
+            }
+            Ok(stamp_micros)
+        })
+    }
+
+    async fn mutate_rows(&self, table: &TableName, rows: Vec<RowMutation>) -> Result<Vec<Result<()>>> {
+        row::check_count(rows.iter().map(|row| row.mutations.len()).sum())?;
+        self.lock()?.table(table)?;
+        let mutate = |row| self.change(|state, stamp_micros| state.mutate(table, row, stamp_micros, false).map(drop));
+        Ok(rows.into_iter().map(mutate).collect())
+    }
+
+    async fn check_and_mutate(&self, table: &TableName, request: CheckAndMutate) -> Result<bool> {
+        self.change(|state, stamp_micros| {
+            let held = state.table(table)?;
+            row::check_decision(table, &held.schema, &request, stamp_micros)?;
+            let cells = held.living(&request.key, stamp_micros);
+            let holds = row::holds(request.predicate.as_ref(), &request.key, cells)?;
+            let mutations = if holds { request.then } else { request.otherwise };
+            if !mutations.is_empty() {
+                state.mutate(table, RowMutation { key: request.key, mutations }, stamp_micros, true)?;
+            }
+            Ok(holds)
+        })
+    }
+
+    async fn read_modify_write(&self, table: &TableName, key: RowKey, rules: Vec<ReadModifyWrite>) -> Result<Row> {
+        self.change(|state, stamp_micros| {
+            let held = state.table(table)?;
+            let mutations = row::modify(table, &held.schema, &held.living(&key, stamp_micros), &rules)?;
+            let row = RowMutation { key: key.clone(), mutations };
+            let resolved = state.mutate(table, row, stamp_micros, true)?;
+            Ok(Row { key, cells: row::written(resolved) })
+        })
+    }
+
+    async fn drop_row_range(&self, table: &TableName, prefix: Bytes) -> Result<()> {
+        if prefix.is_empty() {
+            return Err(Error::Invalid("a prefix to drop is empty: that would be every row".into()));
+        }
+        self.change(|state, _| state.delete_range(table, &KeyRange::prefix(prefix)))
+    }
+
+    fn atomicity(&self) -> Atomicity {
+        Atomicity::Commit
+    }
+
+    async fn close(&self) -> Result<()> {
+        self.closed.store(true, Ordering::SeqCst);
+        Ok(())
+    }
+}
+
+fn mutations_in(write: &Write) -> usize {
+    match write {
+        Write::Row { row, .. } => row.mutations.len(),
+        Write::DeleteRange { .. } => 1,
+    }
+}
+
+/// The mutations as they were applied, with their timestamps.
+type Resolved = Vec<Mutation>;
+
+#[cfg(test)]
+mod tests;

@@ -1,3 +1,12 @@
-//! What tests of a store need: a file system that crashes.
+//! What tests of a store need, of this crate's backends and of others: the [`conformance`] suite, [`arbitrary`] operations, the
+//! [`differential`] test that holds one store against another, and a file system that crashes ([`sim`]).
 
+#![expect(clippy::unwrap_used, reason = "these are tests, in a library only so that every backend can call them")]
+
+pub mod arbitrary;
+pub mod conformance;
+pub mod differential;
+mod notation;
 pub mod sim;
+
+pub use notation::{Subject, TABLE};

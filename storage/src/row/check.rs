@@ -2,14 +2,14 @@
 
 use crate::{
     Aggregate, Error, FamilyName, Mutation, Result, RowMutation, TableName, TableSchema, aggregate,
-    model::limits::{CELL_BYTES_MAX, MUTATIONS_MAX, QUALIFIER_BYTES_MAX, TIMESTAMP_AHEAD_MAX_MICROS},
+    model::limits::{CELL_BYTES_MAX, MUTATIONS_MAX, QUALIFIER_BYTES_MAX, ROW_BYTES_MAX, TIMESTAMP_AHEAD_MAX_MICROS},
 };
 use bytes::Bytes;
 
 /// Checks the mutations of one row against the table and the limits.
 ///
 /// # Errors
-/// [`NoFamily`](Error::NoFamily); [`TooLarge`](Error::TooLarge) for a qualifier or a value; [`TooMany`](Error::TooMany)
+/// [`NoFamily`](Error::NoFamily); [`TooLarge`](Error::TooLarge) for a qualifier, a value, or all that is written together; [`TooMany`](Error::TooMany)
 /// mutations; [`Invalid`](Error::Invalid) for none of them, a mutation that the family's kind does not take, a state that is
 /// none, and a timestamp that is negative or more than [`TIMESTAMP_AHEAD_MAX_MICROS`] after `now_micros`.
 pub fn check(table: &TableName, schema: &TableSchema, row: &RowMutation, now_micros: i64) -> Result<()> {
@@ -17,6 +17,11 @@ pub fn check(table: &TableName, schema: &TableSchema, row: &RowMutation, now_mic
         return Err(Error::Invalid("a row is given without mutations".into()));
     }
     check_count(row.mutations.len())?;
+    // More than the row may hold would also be more than a log has to take at once.
+    let size = row.mutations.iter().map(Mutation::size).sum::<usize>();
+    if size > ROW_BYTES_MAX {
+        return Err(Error::TooLarge { what: "a row", size, limit: ROW_BYTES_MAX });
+    }
     row.mutations.iter().try_for_each(|mutation| check_mutation(table, schema, mutation, now_micros))
 }
 

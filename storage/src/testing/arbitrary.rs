@@ -1,0 +1,1 @@
+//! Operations at random.

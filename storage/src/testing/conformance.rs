@@ -1,0 +1,81 @@
+//! The behaviour of a [`Store`](crate::Store), case by case. Every backend's tests call [`conformance`].
+//!
+//! What is expected is written out by hand: it is checked against no other implementation. Each case gets a store of its own;
+//! cases that need one commit to be atomic over rows end early on a store that does not promise it.
+
+mod aggregates;
+mod bulk;
+mod commits;
+mod decisions;
+mod filters;
+mod gc;
+mod limits;
+mod mutations;
+mod pins;
+mod scans;
+mod tables;
+mod time;
+
+use super::notation::{START_MICROS, Subject};
+use futures::{FutureExt, future::BoxFuture};
+use std::panic::AssertUnwindSafe;
+
+/// A case: its name, and what it does.
+type Case = (&'static str, for<'a> fn(&'a Subject) -> BoxFuture<'a, ()>);
+
+/// The cases of each room, by name.
+macro_rules! cases {
+    ($($room:ident: $($case:ident),+;)+) => {
+        const CASES: &[Case] = &[$($(
+            (concat!(stringify!($room), "::", stringify!($case)), |subject| $room::$case(subject).boxed()),
+        )+)+];
+    };
+}
+
+cases! {
+    tables: created_listed_and_dropped, bad_tables_are_refused, families_change_all_or_none,
+        a_family_dropped_and_made_again_is_empty, names_and_schemas_are_kept, a_closed_store_stops;
+    mutations: cells_are_read_back_in_order, a_cell_is_replaced, odd_bytes_are_kept, deletes_take_what_they_name,
+        a_row_without_cells_is_gone, mutations_apply_in_order, deletes_take_newer_timestamps_too;
+    scans: ranges_and_points, an_empty_set_reads_nothing, limits_and_directions, columns_are_chosen,
+        timestamps_and_versions, rows_of_which_nothing_was_chosen, batches_are_bounded, batches_are_bounded_in_bytes,
+        metrics_count, bad_scans_are_refused;
+    filters: each_filter, rows_by_key, duplicates_count_each, filters_come_after_columns, bad_filters_are_refused;
+    gc: reads_agree_with_each_rule, a_row_of_condemned_cells_is_gone, semantics_6_deleting_newer_cells_brings_none_back,
+        semantics_6_loosening_a_rule_brings_none_back, semantics_6_age_condemns_for_ever,
+        semantics_6_the_clock_never_goes_back, a_stricter_rule_holds_at_once, a_write_may_be_condemned_at_once;
+    time: semantics_2_stamps_grow, semantics_2_a_commit_has_one_stamp, semantics_2_a_write_after_a_read_is_newest,
+        semantics_2_client_timestamps_are_bounded;
+    commits: rows_are_visible_together, a_refused_commit_leaves_nothing, writes_apply_in_order,
+        semantics_3_a_changed_row_conflicts, semantics_3_a_new_row_conflicts, semantics_3_a_deleted_row_conflicts,
+        semantics_3_other_rows_do_not_conflict, semantics_3_the_second_of_two_conflicts,
+        semantics_3_a_refused_commit_does_not_conflict_later, semantics_3_ranges_conflict;
+    decisions: check_and_mutate_decides, check_and_mutate_looks_at_living_cells, check_and_mutate_is_checked,
+        appends_and_increments, read_modify_write_is_newest, bad_read_modify_writes_are_refused;
+    aggregates: numbers_merge, timestamps_name_the_cell, distinct_counts, kinds_do_not_mix, bad_states_are_refused,
+        aggregates_can_be_deleted;
+    pins: a_pin_keeps_its_state, a_pin_keeps_its_time, a_pin_keeps_its_table, a_stream_keeps_its_state;
+    bulk: each_row_has_a_status, samples_cut_the_table, ranges_are_dropped, a_dropped_range_takes_new_rows;
+    limits: keys_qualifiers_and_cells, rows, mutations_in_a_request, families_and_tables, filters_in_depth_and_size;
+}
+
+/// Runs every case against a fresh store.
+///
+/// # Panics
+/// When a case fails, after all have run: with the names of those that did. What was wrong has been printed before, as
+/// for any panic.
+pub async fn conformance<F, M>(make: M)
+where
+    M: Fn() -> F,
+    F: Future<Output = Subject>,
+{
+    let mut failed = Vec::new();
+    for (name, case) in CASES {
+        let subject = make().await;
+        subject.clock.set(START_MICROS);
+        if AssertUnwindSafe(case(&subject)).catch_unwind().await.is_err() {
+            failed.push(*name);
+        }
+    }
+    assert!(failed.is_empty(), "{} of {} conformance cases failed: {}", failed.len(), CASES.len(), failed.join(", "));
+}

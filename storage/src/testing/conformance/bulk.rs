@@ -1,0 +1,83 @@
+//! Many rows at once: mutated each by itself, sampled, dropped by prefix.
+
+use crate::{
+    ErrorKind, Mutation, RowMutation, TableName,
+    testing::notation::{Subject, family, key, set, set_now, table},
+};
+use bytes::Bytes;
+
+fn row(name: &str, mutations: Vec<Mutation>) -> RowMutation {
+    RowMutation { key: key(name), mutations }
+}
+
+pub(super) async fn each_row_has_a_status(s: &Subject) {
+    s.create_plain().await;
+    let rows = vec![
+        row("k", vec![set("a:q", 1, "1")]),
+        row("l", vec![set("a:q", 1, "not applied"), set("none:q", 1, "v")]),
+        row("m", vec![]),
+        row("n", vec![set("a:q", -1, "v")]),
+        row("k", vec![set("b:q", 2, "again")]),
+        row("o", vec![set("a:q", 1, "o")]),
+    ];
+    let statuses = s.store.mutate_rows(&table(), rows).await.unwrap();
+    let kinds: Vec<_> = statuses.into_iter().map(|status| status.err().map(|error| error.kind())).collect();
+    let (not_found, invalid) = (Some(ErrorKind::NotFound), Some(ErrorKind::Invalid));
+    assert_eq!(kinds, [None, not_found, invalid, invalid, None, None]);
+    s.check("the good rows", &["k: a:q@1=1 b:q@2=again", "o: a:q@1=o"]).await;
+    assert!(s.store.mutate_rows(&table(), vec![]).await.unwrap().is_empty());
+    let none = TableName::new("none").unwrap();
+    let refused = s.store.mutate_rows(&none, vec![row("k", vec![set_now("a:q", "v")])]).await;
+    assert_eq!(refused.unwrap_err().kind(), ErrorKind::NotFound);
+}
+
+pub(super) async fn samples_cut_the_table(s: &Subject) {
+    s.create_plain().await;
+    assert_eq!(s.store.sample_row_keys(&table()).await.unwrap(), vec![]);
+    s.write("k", vec![set("a:q", 1, "v")]).await;
+    let one = s.store.sample_row_keys(&table()).await.unwrap();
+    assert_eq!(one.iter().map(|sample| sample.key.clone()).collect::<Vec<_>>(), [key("k")]);
+    let value = Bytes::from(vec![7; 1_000]);
+    let set = |qualifier: &'static str| Mutation::SetCell {
+        family: family("a"),
+        qualifier: qualifier.into(),
+        timestamp: Some(1),
+        value: value.clone(),
+    };
+    let rows = (0..500).map(|number| row(&format!("{number:03}"), vec![set("q")])).collect();
+    s.store.mutate_rows(&table(), rows).await.unwrap();
+    let samples = s.store.sample_row_keys(&table()).await.unwrap();
+    assert!(samples.is_sorted_by(|a, b| a.key < b.key && a.offset_bytes <= b.offset_bytes), "{samples:?}");
+    let last = samples.last().unwrap();
+    assert_eq!(last.key, key("k"), "the last is the last key");
+    assert!((500_000..1_000_000).contains(&last.offset_bytes), "{} bytes for half a million", last.offset_bytes);
+}
+
+pub(super) async fn ranges_are_dropped(s: &Subject) {
+    s.create_plain().await;
+    let all = ["a#1", "a#2", "a$", "ab#1", "b"];
+    for name in all {
+        s.write(name, vec![set("a:q", 1, "v")]).await;
+    }
+    let refused = s.store.drop_row_range(&table(), Bytes::new()).await;
+    assert_eq!(refused.unwrap_err().kind(), ErrorKind::Invalid, "an empty prefix would be every row");
+    s.check("nothing was lost", &["a#1: a:q@1=v", "a#2: a:q@1=v", "a$: a:q@1=v", "ab#1: a:q@1=v", "b: a:q@1=v"]).await;
+    s.store.drop_row_range(&table(), "a#".into()).await.unwrap();
+    s.check("exactly the prefix", &["a$: a:q@1=v", "ab#1: a:q@1=v", "b: a:q@1=v"]).await;
+    s.store.drop_row_range(&table(), "none".into()).await.unwrap();
+    s.store.drop_row_range(&table(), "a".into()).await.unwrap();
+    s.check("a shorter one", &["b: a:q@1=v"]).await;
+    let none = TableName::new("none").unwrap();
+    assert_eq!(s.store.drop_row_range(&none, "a".into()).await.unwrap_err().kind(), ErrorKind::NotFound);
+}
+
+pub(super) async fn a_dropped_range_takes_new_rows(s: &Subject) {
+    s.create_plain().await;
+    s.write("a#1", vec![set("a:q", 9, "old"), set("b:q", 9, "old")]).await;
+    s.store.drop_row_range(&table(), "a#".into()).await.unwrap();
+    s.check("gone", &[]).await;
+    s.write("a#1", vec![set("a:q", 5, "new, with an older timestamp")]).await;
+    s.check("only what came later", &["a#1: a:q@5=new, with an older timestamp"]).await;
+    s.store.drop_row_range(&table(), "a#1".into()).await.unwrap();
+    s.check("gone again", &[]).await;
+}

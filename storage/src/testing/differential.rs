@@ -1,0 +1,1 @@
+//! Two stores, one sequence of operations.
