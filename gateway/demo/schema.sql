@@ -34,3 +34,12 @@ CREATE TABLE weather (
     FAMILY air (temp, dewp, humid, precip, pressure, visib),
     FAMILY wind (wind_dir, wind_speed, wind_gust)
 ) WITH (air.max_versions = 1, wind.max_versions = 3);
+
+-- What sensors of some tenants read, made from a seed (`keyspan demo --readings N --seed S`): load to measure with. The newest
+-- reading of a device comes first, so "the last ten" is a short range.
+CREATE TABLE readings (
+    device_type text, device_id text, at timestamptz,
+    temperature double precision, humidity double precision, system_log text,
+    PRIMARY KEY (device_type, device_id, at DESC),
+    FAMILY m (temperature, humidity), FAMILY logs (system_log)
+) WITH (m.max_versions = 5, logs.max_age = '30 days');

@@ -1,1 +1,3 @@
 //! See the crate.
+
+pub mod demo;

@@ -10,6 +10,7 @@ pub mod auth;
 pub mod cli;
 pub mod copy;
 pub mod ddl;
+pub mod demo;
 pub mod dml;
 pub mod error;
 pub mod pg_catalog;
