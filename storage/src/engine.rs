@@ -312,22 +312,7 @@ impl Store for Engine {
     async fn sample_row_keys(&self, table: &TableName) -> Result<Vec<RowSample>> {
         self.check_open()?;
         let state = self.shared.published.load_full();
-        let table = state.table(table)?;
-        let part = (table.bytes / ROW_SAMPLES_MAX).max(1);
-        let (mut offset_bytes, mut next, mut samples) = (0, part, Vec::new());
-        for (key, row) in &table.rows {
-            offset_bytes += (key.len() + row.bytes().len()) as u64;
-            if offset_bytes >= next {
-                next = offset_bytes + part;
-                samples.push(RowSample { key: key.clone(), offset_bytes });
-            }
-        }
-        if let Some((key, _)) =
-            table.rows.get_max().filter(|(key, _)| samples.last().is_none_or(|last| last.key != *key))
-        {
-            samples.push(RowSample { key: key.clone(), offset_bytes });
-        }
-        Ok(samples)
+        Ok(state.table(table)?.samples(ROW_SAMPLES_MAX, self.shared.clock.now()))
     }
 
     async fn commit(&self, commit: Commit) -> Result<i64> {

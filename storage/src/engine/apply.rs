@@ -11,10 +11,7 @@ use crate::{
     Cell, Commit, Error, FamilyChange, FamilyName, KeyRange, Result, RowKey, RowMutation, TableName, TableSchema,
     Validation, Write, model::limits::TABLES_MAX, row,
 };
-use std::{
-    collections::{BTreeSet, HashSet},
-    ops::Bound,
-};
+use std::{collections::HashSet, ops::Bound};
 
 /// Applies a commit with the given stamp.
 ///
@@ -61,12 +58,18 @@ pub(crate) fn commit(state: &mut State, out: &mut Vec<u8>, stamp: i64, commit: C
 /// Whether every row that the commit relied on is the version that it saw.
 fn validate(state: &State, validation: &Validation) -> Result<()> {
     let pinned = pinned(&validation.pin)?;
-    let unchanged = validation.rows.iter().all(|(table, key)| match (pinned.row(table, key), state.row(table, key)) {
-        (None, None) => true,
-        (Some(then), Some(now)) => then.is_same(now),
-        _ => false,
-    });
-    if unchanged { Ok(()) } else { Err(Error::Conflict) }
+    for (table, key) in &validation.rows {
+        let now = state.table(table)?.rows.get::<[u8]>(key);
+        let unchanged = match (pinned.row(table, key), now) {
+            (None, None) => true,
+            (Some(then), Some(now)) => then.is_same(now),
+            _ => false,
+        };
+        if !unchanged {
+            return Err(Error::Conflict);
+        }
+    }
+    Ok(())
 }
 
 /// The state that a pin holds.
@@ -183,44 +186,40 @@ pub(crate) fn modify_families(
     name: &TableName,
     changes: Vec<FamilyChange>,
 ) -> Result<()> {
-    let table = state.table(name)?;
-    let (schema, dropped) = changed(name, &table.descriptor.schema, changes)?;
-    let descriptor = table.descriptor.with_schema(schema, &dropped);
-    descriptor.check_numbers()?;
-    record::put_modify_families(out, stamp, &descriptor.to_logged(name));
-    let changed = with_descriptor(table, descriptor, stamp);
-    state.set_table(name.clone(), changed);
+    let mut table = state.table(name)?.clone();
+    let start = out.len();
+    // One record for each change: what a rule condemns that holds for one of them only stays condemned too.
+    for change in changes {
+        let descriptor = changed(name, &table.descriptor, change).inspect_err(|_| out.truncate(start))?;
+        record::put_modify_families(out, stamp, &descriptor.to_logged(name));
+        table = with_descriptor(&table, descriptor, stamp);
+    }
+    let checked = table.descriptor.schema.check().and_then(|()| table.descriptor.check_numbers());
+    checked.inspect_err(|_| out.truncate(start))?;
+    state.set_table(name.clone(), table);
     state.stamp = stamp;
     Ok(())
 }
 
-/// The families after the changes, and those that were dropped on the way.
-fn changed(
-    table: &TableName,
-    schema: &TableSchema,
-    changes: Vec<FamilyChange>,
-) -> Result<(TableSchema, BTreeSet<FamilyName>)> {
-    let (mut schema, mut dropped) = (schema.clone(), BTreeSet::new());
+/// The families after one change.
+fn changed(table: &TableName, descriptor: &Descriptor, change: FamilyChange) -> Result<Descriptor> {
+    let mut schema = descriptor.schema.clone();
     let missing = |family: &FamilyName| Error::NoFamily { table: table.to_string(), family: family.to_string() };
-    for change in changes {
-        match change {
-            FamilyChange::Create(name, family) => {
-                if schema.families.contains_key(&name) {
-                    return Err(Error::FamilyExists { table: table.to_string(), family: name.to_string() });
-                }
-                schema.families.insert(name, family);
+    match change {
+        FamilyChange::Create(name, family) => {
+            if schema.families.contains_key(&name) {
+                return Err(Error::FamilyExists { table: table.to_string(), family: name.to_string() });
             }
-            FamilyChange::SetGc(name, gc) => {
-                schema.families.get_mut(&name).ok_or_else(|| missing(&name))?.gc = gc;
-            }
-            FamilyChange::Drop(name) => {
-                schema.families.remove(&name).ok_or_else(|| missing(&name))?;
-                dropped.insert(name);
-            }
+            schema.families.insert(name, family);
+        }
+        FamilyChange::SetGc(name, gc) => {
+            schema.families.get_mut(&name).ok_or_else(|| missing(&name))?.gc = gc;
+        }
+        FamilyChange::Drop(name) => {
+            schema.families.remove(&name).ok_or_else(|| missing(&name))?;
         }
     }
-    schema.check()?;
-    Ok((schema, dropped))
+    Ok(descriptor.with_schema(schema))
 }
 
 /// The table with other families. Cells of families that are no more go, and what the rules condemned until now: a looser rule

@@ -5,14 +5,11 @@
 //! Readers take no lock, and whether a row changed since a pin is whether it is still the same allocation.
 
 use super::cells;
-use crate::{Cell, Error, Family, FamilyName, Result, RowKey, TableName, TableSchema};
+use crate::{Cell, Error, Family, FamilyName, Result, RowKey, RowSample, TableName, TableSchema, row};
 use bytes::Bytes;
 use imbl::OrdMap;
 use serde::{Deserialize, Serialize};
-use std::{
-    collections::{BTreeMap, BTreeSet},
-    sync::Arc,
-};
+use std::{collections::BTreeMap, sync::Arc};
 
 /// Families that a table has had, dropped ones included, at most.
 const FAMILY_NUMBERS_MAX: usize = 1 << 20;
@@ -88,17 +85,15 @@ struct LoggedFamily {
 }
 
 impl Descriptor {
-    /// The same table with other families, some of which were dropped, and perhaps made again. Those that stay keep their
-    /// numbers.
-    pub(crate) fn with_schema(&self, schema: TableSchema, dropped: &BTreeSet<FamilyName>) -> Self {
+    /// The same table with other families. Those that stay keep their numbers.
+    pub(crate) fn with_schema(&self, schema: TableSchema) -> Self {
         let mut names = self.names.clone();
-        for name in names.iter_mut().filter(|slot| slot.as_ref().is_some_and(|name| dropped.contains(name))) {
-            *name = None;
+        for slot in &mut names {
+            slot.take_if(|name| !schema.families.contains_key(name));
         }
         let mut numbers = BTreeMap::new();
         for name in schema.families.keys() {
-            let kept = self.numbers.get(name).filter(|_| !dropped.contains(name)).copied();
-            let number = kept.unwrap_or_else(|| {
+            let number = self.number_of(name).unwrap_or_else(|| {
                 names.push(Some(name.clone()));
                 (names.len() - 1) as u32
             });
@@ -207,6 +202,27 @@ impl Table {
     }
 }
 
+impl Table {
+    /// Keys of living rows that cut the table into about `parts` parts, and the last one.
+    pub(crate) fn samples(&self, parts: u64, now_micros: i64) -> Vec<RowSample> {
+        let lives = |row| !row::live(&self.descriptor.schema, self.cells(row), now_micros).is_empty();
+        let part = self.bytes / parts + 1;
+        let (mut offset_bytes, mut next, mut samples) = (0, part, Vec::new());
+        for (key, row) in &self.rows {
+            offset_bytes += (key.len() + row.bytes().len()) as u64;
+            if offset_bytes >= next && lives(row) {
+                next = offset_bytes + part;
+                samples.push(RowSample { key: key.clone(), offset_bytes });
+            }
+        }
+        let last = self.rows.iter().rev().find(|(_, row)| lives(row)).map(|(key, _)| key);
+        if let Some(key) = last.filter(|&key| samples.last().is_none_or(|sample| sample.key != *key)) {
+            samples.push(RowSample { key: key.clone(), offset_bytes });
+        }
+        samples
+    }
+}
+
 impl State {
     /// The table.
     ///
@@ -235,7 +251,7 @@ impl State {
             numbers: BTreeMap::new(),
             names: Vec::new(),
         };
-        empty.with_schema(schema, &BTreeSet::new())
+        empty.with_schema(schema)
     }
 
     /// Puts a table in the place of what bears its name.

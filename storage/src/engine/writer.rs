@@ -165,28 +165,28 @@ impl Writer {
     /// Applies one request to the group's state and frame.
     fn apply(&mut self, state: &mut State, request: Request) -> Answer {
         let out = &mut self.frame;
-        let stamp = self.shared.clock.stamp();
+        let stamp = || self.shared.clock.stamp();
         match request {
             Request::Commit(commit, reply) => {
+                let stamp = stamp();
                 Answer::Stamp(reply, apply::commit(state, out, stamp, commit).map(|()| stamp))
             }
             Request::Rows(table, rows, reply) => {
                 let result = state.table(&table).map(drop).map(|()| {
                     let rows = rows.into_iter().map(|row| {
                         let write = Write::Row { table: table.clone(), row };
-                        let stamp = self.shared.clock.stamp();
-                        apply::commit(state, out, stamp, Commit { writes: vec![write], validation: None })
+                        apply::commit(state, out, stamp(), Commit { writes: vec![write], validation: None })
                     });
                     rows.collect()
                 });
                 Answer::Rows(reply, result)
             }
             Request::CreateTable(name, schema, reply) => {
-                Answer::Done(reply, apply::create_table(state, out, stamp, name, schema))
+                Answer::Done(reply, apply::create_table(state, out, stamp(), name, schema))
             }
-            Request::DropTable(name, reply) => Answer::Done(reply, apply::drop_table(state, out, stamp, &name)),
+            Request::DropTable(name, reply) => Answer::Done(reply, apply::drop_table(state, out, stamp(), &name)),
             Request::ModifyFamilies(name, changes, reply) => {
-                Answer::Done(reply, apply::modify_families(state, out, stamp, &name, changes))
+                Answer::Done(reply, apply::modify_families(state, out, stamp(), &name, changes))
             }
             Request::Close(reply) => Answer::Done(reply, Ok(())),
         }

@@ -7,7 +7,7 @@
 //! lasts, and of the rest what a seed picks: none, some or all of the unsynced writes, each whole or cut, in any order; some or
 //! none of the unsynced entries.
 //!
-//! Faults are chosen too: a sync that fails, an allocation that finds no space, a sync that waits.
+//! Faults are chosen too: a sync that fails (and forgets what it should have written), an allocation that finds no space, a sync that waits.
 
 use crate::fs::{File, Fs};
 use rand::{Rng, SeedableRng, rngs::StdRng};
@@ -113,6 +113,11 @@ impl SimFs {
     /// Lets this many calls succeed, then none.
     pub fn stop_after(&self, calls: usize) {
         self.disk().stop_after = Some(calls);
+    }
+
+    /// Lets calls succeed again: only the program was killed, and what it wrote is still in the machine's memory.
+    pub fn go_on(&self) {
+        self.disk().stop_after = None;
     }
 
     /// Whether the last allowed call was made.
@@ -232,8 +237,9 @@ impl Contents {
     }
 
     fn sync(&mut self) {
-        self.lasting.clone_from(&self.seen);
-        self.pending.clear();
+        for change in self.pending.drain(..) {
+            change.apply(&mut self.lasting);
+        }
     }
 
     /// The bytes after a crash.
@@ -399,6 +405,8 @@ impl File for SimFile {
             disk = self.fs.0.released.wait(disk).unwrap_or_else(PoisonError::into_inner);
         }
         if disk.faults.sync_fails {
+            // As on Linux: what was not written is forgotten, still seen, and no later sync writes it.
+            disk.files[self.file].pending.clear();
             return Err(io::Error::other("a simulated fault"));
         }
         disk.files[self.file].sync();

@@ -26,6 +26,24 @@ async fn a_failed_sync_stops_writing_for_good_and_reads_go_on() {
 }
 
 #[tokio::test]
+async fn what_a_failed_sync_left_in_memory_alone_is_written_by_the_next_start() {
+    let fs = SimFs::new();
+    let engine = with_table(simulated(&fs)).await;
+    engine.commit(put("a", "1")).await.unwrap();
+    fs.fail_syncs(true);
+    engine.commit(put("b", "1")).await.unwrap_err();
+    drop(engine);
+    fs.fail_syncs(false);
+    let engine = reopened(&fs).await.unwrap();
+    assert_eq!(values(engine.as_ref()).await, pairs(&[("a", "1"), ("b", "1")]), "it is still in the machine's memory");
+    engine.commit(put("c", "1")).await.unwrap();
+    for seed in 0..20 {
+        let engine = reopened(&fs.crashed(seed)).await.unwrap();
+        assert_eq!(rows(engine.as_ref()).await.len(), 3, "seed {seed}");
+    }
+}
+
+#[tokio::test]
 async fn a_full_disk_refuses_writes_until_there_is_room() {
     let fs = SimFs::new();
     let engine = with_table(simulated(&fs)).await;
@@ -33,7 +51,8 @@ async fn a_full_disk_refuses_writes_until_there_is_room() {
     let mut acknowledged = 0;
     let error = loop {
         match engine.commit(put(&format!("row {acknowledged:03}"), "1")).await {
-            Ok(_) => acknowledged += 1,
+            Ok(_) if acknowledged < 1_000 => acknowledged += 1,
+            Ok(_) => panic!("a thousand commits fit on a full disk"),
             Err(error) => break error,
         }
     };
@@ -101,6 +120,21 @@ async fn a_torn_last_frame_is_cut() {
     drop(engine);
     let engine = reopened(&fs).await.unwrap();
     assert_eq!(rows(engine.as_ref()).await.len(), 8);
+}
+
+#[tokio::test]
+async fn what_was_cut_does_not_come_back_as_damage() {
+    let (fs, all) = filled(8).await;
+    fs.damage(Path::new(FIRST_LOG), |bytes| {
+        let end = bytes.iter().rposition(|&byte| byte != 0).unwrap() + 8;
+        bytes[end..end + 500].fill(0xaa);
+    });
+    let engine = reopened(&fs).await.unwrap();
+    // It goes to the next file, and what was torn stays in the middle of the log, unless it was zeroed.
+    engine.commit(put("x", vec![b'x'; 3_000])).await.unwrap();
+    drop(engine);
+    let engine = reopened(&fs).await.unwrap();
+    assert_eq!(rows(engine.as_ref()).await.len(), all.len() + 1);
 }
 
 #[tokio::test]

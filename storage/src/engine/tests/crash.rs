@@ -1,0 +1,193 @@
+//! Crashes after every call to the file system.
+//!
+//! A workload of commits runs until the machine stops; what is left of its disk is opened, and must hold every acknowledged
+//! commit, nothing of one that was never sent, and of no commit a part. Then it goes on, crashes again while it recovers, and
+//! is opened once more.
+//!
+//! A round is decided by the number of calls and a seed; a failure names both.
+
+use super::*;
+use crate::fs::Fs;
+use std::collections::BTreeMap;
+
+/// Commits of a workload; each writes its number to two rows.
+const COMMITS: usize = 40;
+/// Crashes with other remains, for each number of calls.
+const SEEDS: u64 = 6;
+
+/// What a workload was told.
+#[derive(Default)]
+struct Told {
+    made: bool,
+    /// By row: the last counter that was acknowledged, and the last that was sent.
+    acknowledged: BTreeMap<String, usize>,
+    sent: BTreeMap<String, usize>,
+}
+
+impl Told {
+    /// Sends commits until one fails. Each writes its number to two rows that share a name.
+    async fn work(&mut self, options: EngineOptions, commits: std::ops::Range<usize>) {
+        let Ok(engine) = Engine::open(options).await else { return };
+        if !self.made {
+            self.made = engine.create_table(&table(), schema(GcRule::KeepAll)).await.is_ok()
+                || engine.tables().await.is_ok_and(|tables| !tables.is_empty());
+            if !self.made {
+                return;
+            }
+        }
+        for number in commits {
+            let name = format!("{}", number % 7);
+            let mut commit = put(&format!("left {name}"), format!("{number}"));
+            // Some are larger than what disks write at once, some than a log file.
+            let filler = "x".repeat([0, 30, 700, 3_000][number % 4]);
+            commit.writes.extend(put(&format!("right {name}"), format!("{number} {filler}")).writes);
+            self.sent.insert(name.clone(), number);
+            match engine.commit(commit).await {
+                Ok(_) => self.acknowledged.insert(name, number),
+                Err(_) => return,
+            };
+        }
+        let _ = engine.close().await;
+    }
+
+    /// Opens what is left and compares.
+    async fn check(&self, fs: &SimFs, round: &str) {
+        let engine = Engine::open(simulated(fs)).await.unwrap_or_else(|error| panic!("{round}: {error}"));
+        let tables = engine.tables().await.unwrap();
+        assert!(!tables.is_empty() || !self.made, "{round}: the table is lost");
+        if tables.is_empty() {
+            return;
+        }
+        let number = |text: &str| text.split(' ').next().unwrap().parse::<usize>().unwrap();
+        let found: BTreeMap<String, usize> =
+            values(engine.as_ref()).await.into_iter().map(|(key, value)| (key, number(&value))).collect();
+        for name in self.sent.keys() {
+            let (left, right) = (found.get(&format!("left {name}")), found.get(&format!("right {name}")));
+            assert_eq!(left, right, "{round}: half of a commit");
+            assert!(left >= self.acknowledged.get(name), "{round}: {name} is at {left:?}, acknowledged was another");
+            assert!(left <= self.sent.get(name), "{round}: {name} is at {left:?}, which nobody sent");
+        }
+        assert!(found.len() <= 2 * self.sent.len(), "{round}: rows that nobody sent");
+        engine.commit(put("after", "1")).await.unwrap_or_else(|error| panic!("{round}: {error}"));
+    }
+}
+
+/// The calls of a whole workload.
+async fn calls() -> usize {
+    let fs = SimFs::new();
+    Told::default().work(simulated(&fs), 0..COMMITS).await;
+    fs.calls().len()
+}
+
+#[tokio::test]
+async fn every_crash_leaves_what_was_acknowledged() {
+    let calls = calls().await;
+    assert!(calls > 2 * COMMITS);
+    for stop in 0..=calls {
+        let fs = SimFs::new();
+        fs.stop_after(stop);
+        let mut told = Told::default();
+        told.work(simulated(&fs), 0..COMMITS).await;
+        for seed in 0..SEEDS {
+            told.check(&fs.crashed(seed), &format!("stopped after {stop} calls, seed {seed}")).await;
+        }
+    }
+}
+
+#[tokio::test]
+async fn every_crash_during_recovery_leaves_what_was_acknowledged() {
+    let calls = calls().await;
+    for (round, stop) in (20..calls).step_by(7).enumerate() {
+        let fs = SimFs::new();
+        fs.stop_after(stop);
+        let mut told = Told::default();
+        told.work(simulated(&fs), 0..COMMITS / 2).await;
+        for again in 0..25 {
+            let crashed = fs.crashed(round as u64);
+            crashed.stop_after(again);
+            let mut told = Told { made: told.made, acknowledged: told.acknowledged.clone(), sent: told.sent.clone() };
+            told.work(simulated(&crashed), COMMITS / 2..COMMITS).await;
+            let crashed = crashed.crashed(again as u64);
+            told.check(&crashed, &format!("stopped after {stop} calls, then after {again}, seeds {round}, {again}"))
+                .await;
+        }
+    }
+}
+
+#[tokio::test]
+async fn what_is_read_after_a_kill_outlives_a_crash() {
+    let calls = calls().await;
+    for stop in 0..calls {
+        let fs = SimFs::new();
+        fs.stop_after(stop);
+        let mut told = Told::default();
+        told.work(simulated(&fs), 0..COMMITS).await;
+        fs.go_on();
+        let engine = Engine::open(simulated(&fs)).await.unwrap();
+        if engine.tables().await.unwrap().is_empty() {
+            continue;
+        }
+        let seen = rows(engine.as_ref()).await;
+        for seed in 0..SEEDS {
+            let left = Engine::open(simulated(&fs.crashed(seed))).await.unwrap();
+            assert_eq!(rows(left.as_ref()).await, seen, "killed after {stop} calls, seed {seed}");
+        }
+    }
+}
+
+/// A file system that leaves out a call that durability needs: the tests above must notice.
+#[derive(Debug)]
+struct Forgetful(SimFs);
+
+impl Fs for Forgetful {
+    fn create_folder(&self, path: &Path) -> std::io::Result<()> {
+        self.0.create_folder(path)
+    }
+
+    fn list(&self, folder: &Path) -> std::io::Result<Vec<String>> {
+        self.0.list(folder)
+    }
+
+    fn create(&self, path: &Path, bytes: u64) -> std::io::Result<Box<dyn crate::fs::File>> {
+        self.0.create(path, bytes)
+    }
+
+    fn open(&self, path: &Path) -> std::io::Result<Box<dyn crate::fs::File>> {
+        self.0.open(path)
+    }
+
+    fn rename(&self, from: &Path, to: &Path) -> std::io::Result<()> {
+        self.0.rename(from, to)
+    }
+
+    fn unlink(&self, path: &Path) -> std::io::Result<()> {
+        self.0.unlink(path)
+    }
+
+    fn sync_folder(&self, _: &Path) -> std::io::Result<()> {
+        Ok(())
+    }
+
+    fn lock(&self, path: &Path) -> std::io::Result<Option<Box<dyn std::any::Any + Send + Sync>>> {
+        self.0.lock(path)
+    }
+}
+
+#[tokio::test]
+async fn the_simulator_notices_folders_that_are_not_synced() {
+    let fs = SimFs::new();
+    let mut told = Told::default();
+    let options = EngineOptions { fs: Arc::new(Forgetful(fs.clone())), ..simulated(&fs) };
+    told.work(options, 0..COMMITS).await;
+    let mut lost = 0;
+    for seed in 0..20 {
+        let crashed = fs.crashed(seed);
+        let checked = Engine::open(simulated(&crashed)).await;
+        let whole = match checked {
+            Ok(engine) => engine.tables().await.is_ok_and(|tables| !tables.is_empty()),
+            Err(_) => false,
+        };
+        lost += usize::from(!whole);
+    }
+    assert!(lost > 0, "no crash lost a file whose folder was never synced");
+}
