@@ -1,5 +1,6 @@
 //! The engine over the machine's file system and over the simulated one.
 
+mod conforms;
 mod crash;
 mod faults;
 

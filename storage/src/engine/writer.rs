@@ -199,7 +199,7 @@ impl Writer {
                 self.shared.published.store(Arc::new(state));
                 answers.into_iter().for_each(|answer| answer.send(None));
                 if self.shared.stopped.get().is_none()
-                    && let Err(error) = self.log.prepare(self.shared.clock.now())
+                    && let Err(error) = self.log.prepare(self.shared.published.load().stamp)
                 {
                     self.stop(error);
                 }
@@ -222,7 +222,8 @@ impl Writer {
             return Ok(());
         }
         self.shared.check_writing()?;
-        self.log.append(&mut self.frame, self.shared.clock.now())
+        // Not by the clock: only commits and reads move it on.
+        self.log.append(&mut self.frame, self.shared.published.load().stamp)
     }
 
     /// Writes nothing any more.
