@@ -6,6 +6,8 @@ use keyspan_catalog::ErrorKind as CatalogKind;
 use keyspan_storage::ErrorKind as StoreKind;
 use std::fmt;
 
+mod datafusion;
+
 /// The result of what a session does.
 pub type Result<T, E = SqlError> = std::result::Result<T, E>;
 
@@ -78,6 +80,8 @@ states! {
     DUPLICATE_PREPARED_STATEMENT = "42P05";
     /// Not allowed to this role.
     INSUFFICIENT_PRIVILEGE = "42501";
+    /// Parses, and makes no sense.
+    SYNTAX_OR_ACCESS = "42000";
     /// Does not parse.
     SYNTAX_ERROR = "42601";
     /// A name twice.
@@ -88,6 +92,10 @@ states! {
     UNDEFINED_OBJECT = "42704";
     /// The object is there already.
     DUPLICATE_OBJECT = "42710";
+    /// A table twice under one name.
+    DUPLICATE_ALIAS = "42712";
+    /// No cast from one to the other.
+    CANNOT_COERCE = "42846";
     /// Types do not go together.
     DATATYPE_MISMATCH = "42804";
     /// No such function.
@@ -190,19 +198,31 @@ impl SqlError {
 
 impl From<keyspan_storage::Error> for SqlError {
     fn from(error: keyspan_storage::Error) -> Self {
-        Self::new(store_state(error.kind()), with_causes(&error))
+        Self::from(&error)
+    }
+}
+
+impl From<&keyspan_storage::Error> for SqlError {
+    fn from(error: &keyspan_storage::Error) -> Self {
+        Self::new(store_state(error.kind()), with_causes(error))
     }
 }
 
 impl From<keyspan_catalog::Error> for SqlError {
     fn from(error: keyspan_catalog::Error) -> Self {
+        Self::from(&error)
+    }
+}
+
+impl From<&keyspan_catalog::Error> for SqlError {
+    fn from(error: &keyspan_catalog::Error) -> Self {
         let state = match (error.kind(), error.store()) {
             (CatalogKind::Store | CatalogKind::Conflict, Some(store)) => store_state(store.kind()),
             (kind, _) => catalog_state(kind),
         };
         Self {
             state,
-            message: with_causes(&error),
+            message: with_causes(error),
             detail: error.detail.clone(),
             hint: error.hint.clone(),
             position: None,

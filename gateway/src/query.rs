@@ -1,9 +1,50 @@
 //! Queries: a DataFusion session for each statement, over the tables that its [`View`] sees.
+//!
+//! [`Query::new`] copies the shared [template] (functions, rules, planners: made once), gives it the statement's [`Facts`] and the
+//! [`tables`] of its snapshot. [`Query::plan`] refuses what DataFusion would drop without a word ([`unsupported`]), rewrites what it
+//! plans otherwise than PostgreSQL ([`rewrite`]) and plans; [`Query::run`] optimises and starts the stream. PostgreSQL's semantics
+//! come in at four places: [`operators`] and [`type_planner`] while planning, [`semantics`] over the typed plan ([`casts`],
+//! [`arithmetic`]), and [`functions`] and [`aggregates`] that stand in for DataFusion's own.
+//!
+//! Typing of literals, where PostgreSQL and DataFusion differ: a whole number is `integer` beside integers in arithmetic, as a value
+//! of CASE, COALESCE, an aggregate or a select list, where it fits; elsewhere DataFusion's bigint. A number with a point is
+//! `double precision`, not numeric. A quoted text beside a value of another type takes that type.
 
-use crate::{error::Result, session::Session, view::View};
-use datafusion::{
-    execution::SendableRecordBatchStream, logical_expr::LogicalPlan, prelude::SessionContext, sql::sqlparser::ast,
+use crate::{
+    error::{Result, SqlError},
+    session::Session,
+    types,
+    view::View,
 };
+use arrow::datatypes::{Field, Schema, SchemaRef};
+use datafusion::{
+    execution::{SendableRecordBatchStream, SessionStateBuilder, context::SQLOptions},
+    logical_expr::LogicalPlan,
+    physical_plan::{execute_stream, stream::RecordBatchStreamAdapter},
+    prelude::SessionContext,
+    sql::sqlparser::ast,
+};
+use futures::StreamExt;
+use std::sync::Arc;
+
+pub mod aggregates;
+pub mod arithmetic;
+pub mod casts;
+pub mod facts;
+pub mod functions;
+pub mod labels;
+pub mod operators;
+pub mod rewrite;
+pub mod semantics;
+pub mod tables;
+pub mod template;
+pub mod type_planner;
+pub mod unsupported;
+
+pub use facts::Facts;
+
+#[cfg(test)]
+pub(crate) mod testing;
 
 /// A DataFusion session in which one statement is planned and run.
 pub struct Query {
@@ -20,8 +61,10 @@ impl Query {
     /// # Errors
     /// What a definition contradicts.
     pub fn new(session: &Session, view: View) -> Result<Self> {
-        let _ = (session, view);
-        todo!()
+        let facts = Arc::new(Facts::of(session, &view));
+        let rows = tables::Rows::of(&view);
+        let context = context(facts, rows);
+        Ok(Self { context, view })
     }
 
     /// Plans a parsed query, with types of parameters inferred where they can be.
@@ -29,8 +72,12 @@ impl Query {
     /// # Errors
     /// What is wrong with the query, with its SQLSTATE.
     pub async fn plan(&self, query: &ast::Statement) -> Result<LogicalPlan> {
-        let _ = query;
-        todo!()
+        plan(&self.context, query).await
+    }
+
+    /// The columns that a plan gives, as the client is told them.
+    pub fn columns(plan: &LogicalPlan) -> SchemaRef {
+        labels::shown(plan.schema().as_arrow())
     }
 
     /// Runs a plan whose parameters were replaced by values.
@@ -38,7 +85,96 @@ impl Query {
     /// # Errors
     /// What planning further finds.
     pub async fn run(&self, plan: LogicalPlan) -> Result<SendableRecordBatchStream> {
-        let _ = plan;
-        todo!()
+        run(&self.context, plan).await
     }
+}
+
+/// A DataFusion session with the facts of a statement, over rows.
+pub(crate) fn context(facts: Arc<Facts>, rows: tables::Rows) -> SessionContext {
+    let template = template::state();
+    let mut config = template.config().clone();
+    let options = config.options_mut();
+    options.catalog.default_catalog.clone_from(&facts.database);
+    options.extensions.insert(facts::Carried(facts.clone()));
+    let catalogs = Arc::new(tables::Databases::new(facts, rows));
+    let state = SessionStateBuilder::new_from_existing(template.clone())
+        .with_session_id(String::new())
+        .with_config(config)
+        .with_catalog_list(catalogs)
+        .build();
+    SessionContext::new_with_state(state)
+}
+
+/// Plans a query in a session.
+pub(crate) async fn plan(context: &SessionContext, query: &ast::Statement) -> Result<LogicalPlan> {
+    unsupported::refuse(query)?;
+    let mut query = query.clone();
+    crate::pg_catalog::rewrite::rewrite(&mut query);
+    rewrite::rewrite(&mut query)?;
+    let statement = datafusion::sql::parser::Statement::Statement(Box::new(query));
+    let plan = context.state().statement_to_plan(statement).await?;
+    SQLOptions::new().with_allow_ddl(false).with_allow_dml(false).with_allow_statements(false).verify_plan(&plan)?;
+    Ok(plan)
+}
+
+/// Runs a plan in a session.
+pub(crate) async fn run(context: &SessionContext, plan: LogicalPlan) -> Result<SendableRecordBatchStream> {
+    let plan = context.state().create_physical_plan(&plan).await?;
+    let stream = execute_stream(plan, context.task_ctx())?;
+    let schema = labels::shown(&stream.schema());
+    let shown = schema.clone();
+    let rows = stream.map(move |batch| batch.and_then(|batch| Ok(batch.with_schema(shown.clone())?)));
+    Ok(Box::pin(RecordBatchStreamAdapter::new(schema, rows)))
+}
+
+impl std::fmt::Debug for Query {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Query").field("view", &self.view).finish_non_exhaustive()
+    }
+}
+
+/// The types of `$1`, `$2`, … of a plan: those that `hints` declare, else those inferred, else text.
+///
+/// # Errors
+/// 42P18 for a number that is left out, 42P02 for a parameter that is no `$n`.
+pub fn parameters(
+    plan: &LogicalPlan,
+    hints: &[Option<arrow::datatypes::DataType>],
+) -> Result<Vec<arrow::datatypes::DataType>> {
+    let mut found: Vec<Option<arrow::datatypes::DataType>> = hints.to_vec();
+    for (name, field) in plan.get_parameter_fields()? {
+        let number =
+            name.strip_prefix('$').and_then(|number| number.parse::<usize>().ok()).filter(|number| *number > 0);
+        let number = number.ok_or_else(|| {
+            SqlError::new(crate::SqlState::UNDEFINED_PARAMETER, format!("there is no parameter {name}"))
+        })?;
+        if found.len() < number {
+            found.resize(number, None);
+        }
+        if found[number - 1].is_none() {
+            let inferred = field.map(|field| field.data_type().clone());
+            found[number - 1] = Some(inferred.unwrap_or(arrow::datatypes::DataType::Utf8View));
+        }
+    }
+    let typed = found.into_iter().enumerate().map(|(index, found)| {
+        found.ok_or_else(|| {
+            let message = format!("could not determine data type of parameter ${}", index + 1);
+            SqlError::new(crate::SqlState::INDETERMINATE_DATATYPE, message)
+        })
+    });
+    typed.collect()
+}
+
+/// A field of a relation of the system: a name, the name of its type, whether it may be NULL.
+pub(crate) fn field(name: &str, data: arrow::datatypes::DataType, type_name: Option<&str>) -> Field {
+    let field = Field::new(name, data, true);
+    match type_name {
+        Some(type_name) => types::named(field, type_name),
+        None => field,
+    }
+}
+
+/// A schema of fields.
+pub(crate) fn schema(fields: Vec<Field>) -> SchemaRef {
+    Arc::new(Schema::new(fields))
 }

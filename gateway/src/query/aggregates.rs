@@ -1,0 +1,125 @@
+//! `sum` and `avg` with PostgreSQL's result types: `sum(bigint)` and `avg` of any integer are numeric, so that neither overflows.
+//!
+//! Both are DataFusion's own; only their arguments are widened to decimals first.
+
+use arrow::datatypes::{DataType, FieldRef};
+use datafusion::{
+    common::DataFusionError,
+    error::Result,
+    execution::{FunctionRegistry, SessionState},
+    functions_aggregate::{average::Avg, sum::Sum},
+    logical_expr::{
+        Accumulator, AggregateUDF, AggregateUDFImpl, GroupsAccumulator, ReversedUDAF, SetMonotonicity, Signature,
+        Volatility,
+        function::{AccumulatorArgs, StateFieldsArgs},
+        utils::AggregateOrderSensitivity,
+    },
+};
+use std::sync::Arc;
+
+/// How `sum` sees a bigint: 28 digits leave 10 more for the count of rows.
+const SUMMED_BIGINT: DataType = DataType::Decimal128(28, 0);
+/// How `avg` sees integers and smallints: DataFusion adds four digits to the twelve after the point, which makes PostgreSQL's 16.
+const AVERAGED_INTEGER: DataType = DataType::Decimal128(22, 12);
+/// How `avg` sees a bigint.
+const AVERAGED_BIGINT: DataType = DataType::Decimal128(31, 12);
+
+/// Registers `sum` and `avg` in the place of DataFusion's.
+pub fn register(state: &mut SessionState) {
+    let both: [Widened; 2] = [
+        Widened { inner: Arc::new(AggregateUDF::from(Sum::new())), averages: false, signature: open() },
+        Widened { inner: Arc::new(AggregateUDF::from(Avg::new())), averages: true, signature: open() },
+    ];
+    for function in both {
+        let registered = state.register_udaf(Arc::new(AggregateUDF::from(function)));
+        debug_assert!(registered.is_ok(), "a session's state takes functions");
+    }
+}
+
+fn open() -> Signature {
+    Signature::user_defined(Volatility::Immutable)
+}
+
+fn sum_argument(data: &DataType) -> Option<DataType> {
+    Some(match data {
+        DataType::Int8 | DataType::Int16 | DataType::Int32 => DataType::Int64,
+        DataType::Int64 => SUMMED_BIGINT,
+        DataType::UInt8 | DataType::UInt16 | DataType::UInt32 | DataType::UInt64 => DataType::UInt64,
+        DataType::Float16 | DataType::Float32 | DataType::Float64 | DataType::Null => DataType::Float64,
+        DataType::Decimal128(..) | DataType::Decimal256(..) | DataType::Duration(_) | DataType::Interval(_) => {
+            data.clone()
+        }
+        _ => return None,
+    })
+}
+
+fn avg_argument(data: &DataType) -> Option<DataType> {
+    Some(match data {
+        DataType::Int8 | DataType::Int16 | DataType::Int32 | DataType::UInt8 | DataType::UInt16 => AVERAGED_INTEGER,
+        DataType::Int64 | DataType::UInt32 | DataType::UInt64 => AVERAGED_BIGINT,
+        DataType::Float16 | DataType::Float32 | DataType::Float64 | DataType::Null => DataType::Float64,
+        DataType::Decimal128(..) | DataType::Decimal256(..) | DataType::Duration(_) => data.clone(),
+        _ => return None,
+    })
+}
+
+/// DataFusion's aggregate over widened arguments.
+#[derive(Debug, PartialEq, Eq, Hash)]
+struct Widened {
+    inner: Arc<AggregateUDF>,
+    averages: bool,
+    signature: Signature,
+}
+
+impl AggregateUDFImpl for Widened {
+    fn name(&self) -> &str {
+        self.inner.name()
+    }
+    fn signature(&self) -> &Signature {
+        &self.signature
+    }
+    fn coerce_types(&self, arguments: &[DataType]) -> Result<Vec<DataType>> {
+        let widened = match arguments {
+            [argument] if self.averages => avg_argument(argument),
+            [argument] => sum_argument(argument),
+            _ => None,
+        };
+        match widened {
+            Some(widened) => Ok(vec![widened]),
+            None => Err(DataFusionError::External(Box::new(super::functions::undefined(self.name(), arguments)))),
+        }
+    }
+    fn return_type(&self, arguments: &[DataType]) -> Result<DataType> {
+        self.inner.return_type(arguments)
+    }
+    fn return_field(&self, arguments: &[FieldRef]) -> Result<FieldRef> {
+        self.inner.return_field(arguments)
+    }
+    fn is_nullable(&self) -> bool {
+        self.inner.is_nullable()
+    }
+    fn accumulator(&self, arguments: AccumulatorArgs) -> Result<Box<dyn Accumulator>> {
+        self.inner.accumulator(arguments)
+    }
+    fn state_fields(&self, arguments: StateFieldsArgs) -> Result<Vec<FieldRef>> {
+        self.inner.state_fields(arguments)
+    }
+    fn groups_accumulator_supported(&self, arguments: AccumulatorArgs) -> bool {
+        self.inner.groups_accumulator_supported(arguments)
+    }
+    fn create_groups_accumulator(&self, arguments: AccumulatorArgs) -> Result<Box<dyn GroupsAccumulator>> {
+        self.inner.create_groups_accumulator(arguments)
+    }
+    fn create_sliding_accumulator(&self, arguments: AccumulatorArgs) -> Result<Box<dyn Accumulator>> {
+        self.inner.create_sliding_accumulator(arguments)
+    }
+    fn order_sensitivity(&self) -> AggregateOrderSensitivity {
+        self.inner.order_sensitivity()
+    }
+    fn reverse_expr(&self) -> ReversedUDAF {
+        ReversedUDAF::Identical
+    }
+    fn set_monotonicity(&self, data: &DataType) -> SetMonotonicity {
+        self.inner.inner().set_monotonicity(data)
+    }
+}

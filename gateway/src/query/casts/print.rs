@@ -1,0 +1,183 @@
+//! Values as text, as PostgreSQL prints them where Arrow prints otherwise. Pure.
+
+use arrow::{
+    array::{Array, ArrayRef, AsArray, StringViewArray, StringViewBuilder},
+    compute::cast,
+    datatypes::{DataType, Date32Type, Float32Type, Float64Type, TimeUnit, TimestampMicrosecondType},
+};
+use chrono::{DateTime, Datelike, NaiveDate, Timelike};
+use datafusion::error::Result;
+use std::fmt::Write;
+
+/// The texts of an array's values.
+///
+/// # Errors
+/// For a type that has no text.
+pub fn texts(array: &ArrayRef) -> Result<StringViewArray> {
+    let mut out = StringViewBuilder::with_capacity(array.len());
+    match array.data_type() {
+        DataType::Float32 => array.as_primitive::<Float32Type>().iter().for_each(|value| {
+            out.append_option(value.map(|value| float(f64::from(value), &format!("{value:e}"))));
+        }),
+        DataType::Float64 => array.as_primitive::<Float64Type>().iter().for_each(|value| {
+            out.append_option(value.map(|value| float(value, &format!("{value:e}"))));
+        }),
+        DataType::Timestamp(_, zone) => {
+            let zoned = zone.is_some();
+            let micros = cast(array, &DataType::Timestamp(TimeUnit::Microsecond, zone.clone()))?;
+            micros.as_primitive::<TimestampMicrosecondType>().iter().for_each(|value| {
+                out.append_option(value.map(|value| timestamp(value, zoned)));
+            });
+        }
+        DataType::Date32 => {
+            array.as_primitive::<Date32Type>().iter().for_each(|value| out.append_option(value.map(date)))
+        }
+        DataType::Binary | DataType::BinaryView => {
+            let bytes = cast(array, &DataType::Binary)?;
+            bytes.as_binary::<i32>().iter().for_each(|value| out.append_option(value.map(bytea)));
+        }
+        DataType::FixedSizeBinary(16) => array.as_fixed_size_binary().iter().for_each(|value| {
+            out.append_option(
+                value.map(|value| uuid::Uuid::from_slice(value).map(|uuid| uuid.to_string()).unwrap_or_default()),
+            );
+        }),
+        _ => return Ok(cast(array, &DataType::Utf8View)?.as_string_view().clone()),
+    }
+    Ok(out.finish())
+}
+
+/// A float with the fewest digits that tell it apart; `scientific` is the same in scientific notation.
+fn float(value: f64, scientific: &str) -> String {
+    if value.is_nan() {
+        return "NaN".into();
+    }
+    if value.is_infinite() {
+        return if value > 0.0 { "Infinity".into() } else { "-Infinity".into() };
+    }
+    let (mantissa, exponent) = scientific.split_once('e').unwrap_or((scientific, "0"));
+    let exponent: i32 = exponent.parse().unwrap_or(0);
+    if (-4..15).contains(&exponent) {
+        let digits: String = mantissa.chars().filter(char::is_ascii_digit).collect();
+        let sign = if mantissa.starts_with('-') { "-" } else { "" };
+        return format!("{sign}{}", plain(&digits, exponent));
+    }
+    let sign = if exponent < 0 { '-' } else { '+' };
+    format!("{mantissa}e{sign}{:02}", exponent.abs())
+}
+
+/// Digits with the point after the first, moved by an exponent.
+fn plain(digits: &str, exponent: i32) -> String {
+    let count = i32::try_from(digits.len()).unwrap_or(i32::MAX);
+    if exponent < 0 {
+        let zeroes = usize::try_from(-exponent - 1).unwrap_or(0);
+        return format!("0.{}{digits}", "0".repeat(zeroes));
+    }
+    if exponent + 1 >= count {
+        let zeroes = usize::try_from(exponent + 1 - count).unwrap_or(0);
+        return format!("{digits}{}", "0".repeat(zeroes));
+    }
+    let (whole, fraction) = digits.split_at(usize::try_from(exponent + 1).unwrap_or(0));
+    format!("{whole}.{fraction}")
+}
+
+fn day(date: NaiveDate, out: &mut String) -> bool {
+    let (before, year) = match date.year() {
+        year if year > 0 => (false, year),
+        year => (true, 1 - year),
+    };
+    let written = write!(out, "{year:04}-{:02}-{:02}", date.month(), date.day());
+    debug_assert!(written.is_ok(), "a string takes everything");
+    before
+}
+
+/// A date: `2013-01-02`.
+fn date(days: i32) -> String {
+    match days {
+        i32::MAX => return "infinity".into(),
+        i32::MIN => return "-infinity".into(),
+        _ => {}
+    }
+    let Some(date) = days.checked_add(719_163).and_then(NaiveDate::from_num_days_from_ce_opt) else {
+        return days.to_string();
+    };
+    let mut out = String::with_capacity(10);
+    if day(date, &mut out) {
+        out.push_str(" BC");
+    }
+    out
+}
+
+/// A timestamp: `2013-01-02 03:04:05.6`, with `+00` if `zoned`.
+fn timestamp(micros: i64, zoned: bool) -> String {
+    match micros {
+        i64::MAX => return "infinity".into(),
+        i64::MIN => return "-infinity".into(),
+        _ => {}
+    }
+    let Some(time) = DateTime::from_timestamp_micros(micros).map(|time| time.naive_utc()) else {
+        return micros.to_string();
+    };
+    let mut out = String::with_capacity(32);
+    let before = day(time.date(), &mut out);
+    let written = write!(out, " {:02}:{:02}:{:02}", time.hour(), time.minute(), time.second());
+    debug_assert!(written.is_ok(), "a string takes everything");
+    let fraction = micros.rem_euclid(1_000_000);
+    if fraction > 0 {
+        out.push('.');
+        out.push_str(format!("{fraction:06}").trim_end_matches('0'));
+    }
+    if zoned {
+        out.push_str("+00");
+    }
+    if before {
+        out.push_str(" BC");
+    }
+    out
+}
+
+/// Bytes: `\x4142`.
+fn bytea(bytes: &[u8]) -> String {
+    let mut out = String::with_capacity(2 + bytes.len() * 2);
+    out.push_str("\\x");
+    for byte in bytes {
+        let written = write!(out, "{byte:02x}");
+        debug_assert!(written.is_ok(), "a string takes everything");
+    }
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn floats_are_as_postgres_prints_them() {
+        let cases = [
+            (0.0, "0"),
+            (1.0, "1"),
+            (-1.5, "-1.5"),
+            (0.1, "0.1"),
+            (0.0001, "0.0001"),
+            (0.00001, "1e-05"),
+            (123_456.789, "123456.789"),
+            (1e14, "100000000000000"),
+            (1e15, "1e+15"),
+            (1.5e300, "1.5e+300"),
+            (f64::NAN, "NaN"),
+            (f64::NEG_INFINITY, "-Infinity"),
+        ];
+        for (value, expected) in cases {
+            assert_eq!(float(value, &format!("{value:e}")), expected);
+        }
+    }
+
+    #[test]
+    fn semantics_9_times_are_as_postgres_prints_them() {
+        assert_eq!(timestamp(1_357_095_845_600_000, false), "2013-01-02 03:04:05.6");
+        assert_eq!(timestamp(0, true), "1970-01-01 00:00:00+00");
+        assert_eq!(timestamp(-1, true), "1969-12-31 23:59:59.999999+00");
+        assert_eq!(timestamp(i64::MAX, true), "infinity");
+        assert_eq!(date(15_707), "2013-01-02");
+        assert_eq!(bytea(b"AB\xff"), "\\x4142ff");
+    }
+}

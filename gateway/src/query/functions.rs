@@ -1,0 +1,318 @@
+//! Scalar functions of PostgreSQL that DataFusion lacks or has otherwise: the statement's time, time zones, intervals, uuids.
+//!
+//! Functions that know the session or the catalog are in [`pg_catalog::functions`](crate::pg_catalog::functions).
+
+use super::{casts::parse::Zone, facts::Facts};
+use crate::{
+    error::{SqlError, SqlState},
+    types::{self, TIME, TIMESTAMP, UUID},
+};
+use arrow::datatypes::{DataType, Field, FieldRef, IntervalMonthDayNano, IntervalUnit};
+use datafusion::{
+    error::{DataFusionError, Result},
+    execution::{FunctionRegistry, SessionState},
+    logical_expr::{
+        ColumnarValue, ReturnFieldArgs, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature, TypeSignature,
+        Volatility,
+    },
+    scalar::ScalarValue,
+};
+use std::{
+    hash::{Hash, Hasher},
+    ops::RangeInclusive,
+    sync::{Arc, LazyLock},
+};
+
+/// Microseconds of a day.
+const DAY_MICROS: i64 = 86_400_000_000;
+
+type Run = fn(&[ScalarValue], &Facts) -> Result<ScalarValue>;
+
+/// A function of one row's values and the statement's facts.
+#[derive(Debug)]
+pub struct RowFunction {
+    name: &'static str,
+    aliases: Vec<String>,
+    signature: Signature,
+    returns: FieldRef,
+    run: Run,
+}
+
+impl PartialEq for RowFunction {
+    fn eq(&self, other: &Self) -> bool {
+        self.name == other.name
+    }
+}
+impl Eq for RowFunction {}
+impl Hash for RowFunction {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        self.name.hash(state);
+    }
+}
+
+/// A function that takes `arity` arguments of any type. Where an argument is NULL it is called all the same.
+pub fn row_function(name: &'static str, arity: RangeInclusive<usize>, returns: DataType, run: Run) -> RowFunction {
+    let one = |count| if count == 0 { TypeSignature::Nullary } else { TypeSignature::Any(count) };
+    let signature = Signature::one_of(arity.map(one).collect(), Volatility::Stable);
+    RowFunction { name, aliases: Vec::new(), signature, returns: Arc::new(Field::new(name, returns, true)), run }
+}
+
+impl RowFunction {
+    /// Other names of the function.
+    #[must_use]
+    pub fn with_aliases(mut self, aliases: &[&str]) -> Self {
+        self.aliases = aliases.iter().map(|alias| (*alias).to_owned()).collect();
+        self
+    }
+
+    /// Another volatility than "the same within a statement".
+    #[must_use]
+    pub fn with_volatility(mut self, volatility: Volatility) -> Self {
+        self.signature.volatility = volatility;
+        self
+    }
+
+    /// A result whose type PostgreSQL calls so.
+    #[must_use]
+    pub fn returning(mut self, type_name: &str) -> Self {
+        self.returns = Arc::new(types::named(self.returns.as_ref().clone(), type_name));
+        self
+    }
+}
+
+impl ScalarUDFImpl for RowFunction {
+    fn name(&self) -> &str {
+        self.name
+    }
+    fn aliases(&self) -> &[String] {
+        &self.aliases
+    }
+    fn signature(&self) -> &Signature {
+        &self.signature
+    }
+    fn return_type(&self, _arguments: &[DataType]) -> Result<DataType> {
+        Ok(self.returns.data_type().clone())
+    }
+    fn return_field_from_args(&self, _arguments: ReturnFieldArgs) -> Result<FieldRef> {
+        Ok(self.returns.clone())
+    }
+    fn invoke_with_args(&self, arguments: ScalarFunctionArgs) -> Result<ColumnarValue> {
+        let facts = Facts::within(&arguments.config_options)?;
+        let constant = arguments.args.iter().all(|argument| matches!(argument, ColumnarValue::Scalar(_)));
+        let value = |argument: &ColumnarValue, row: usize| match argument {
+            ColumnarValue::Scalar(scalar) => Ok(scalar.clone()),
+            ColumnarValue::Array(array) => ScalarValue::try_from_array(array, row),
+        };
+        if constant && self.signature.volatility != Volatility::Volatile {
+            let row = arguments.args.iter().map(|argument| value(argument, 0)).collect::<Result<Vec<_>>>()?;
+            return Ok(ColumnarValue::Scalar((self.run)(&row, facts)?));
+        }
+        let mut results = Vec::with_capacity(arguments.number_rows);
+        for row in 0..arguments.number_rows {
+            let row = arguments.args.iter().map(|argument| value(argument, row)).collect::<Result<Vec<_>>>()?;
+            results.push((self.run)(&row, facts)?);
+        }
+        if results.is_empty() {
+            return Ok(ColumnarValue::Array(arrow::array::new_empty_array(self.returns.data_type())));
+        }
+        Ok(ColumnarValue::Array(ScalarValue::iter_to_array(results)?))
+    }
+}
+
+/// The text of a value; `None` for NULL.
+pub fn text_of(value: &ScalarValue) -> Option<String> {
+    match value {
+        ScalarValue::Utf8(text) | ScalarValue::Utf8View(text) | ScalarValue::LargeUtf8(text) => text.clone(),
+        other if other.is_null() => None,
+        other => Some(other.to_string()),
+    }
+}
+
+/// The whole number of a value, or of its text; `None` for NULL and for what is none.
+pub fn int_of(value: &ScalarValue) -> Option<i64> {
+    match value.cast_to(&DataType::Int64) {
+        Ok(ScalarValue::Int64(int)) => int,
+        _ => None,
+    }
+}
+
+/// The truth of a value; `None` for NULL.
+pub fn bool_of(value: &ScalarValue) -> Option<bool> {
+    match value.cast_to(&DataType::Boolean) {
+        Ok(ScalarValue::Boolean(is)) => is,
+        _ => None,
+    }
+}
+
+/// Text as a result.
+pub fn text(value: impl Into<String>) -> ScalarValue {
+    ScalarValue::Utf8View(Some(value.into()))
+}
+
+/// 42883 for a function.
+pub fn undefined(name: &str, arguments: &[DataType]) -> SqlError {
+    let names: Vec<_> = arguments.iter().map(|data| shown_type(data)).collect();
+    SqlError::new(SqlState::UNDEFINED_FUNCTION, format!("function {name}({}) does not exist", names.join(", ")))
+        .with_hint("No function matches the given name and argument types. You might need to add explicit type casts.")
+}
+
+fn shown_type(data: &DataType) -> String {
+    match types::sql_type(&Field::new("", data.clone(), true)) {
+        Some(keyspan_catalog::SqlType::Numeric { .. }) => "numeric".into(),
+        Some(kind) => types::type_name(kind),
+        None if data.is_null() => "unknown".into(),
+        None => types::pg_type(&Field::new("", data.clone(), true)).name().to_owned(),
+    }
+}
+
+/// Registers the functions.
+pub fn register(state: &mut SessionState) {
+    let functions = [
+        row_function("now", 0..=0, types::timestamptz(), |_, facts| Ok(stamp(facts.now_micros, true))).with_aliases(&[
+            "current_timestamp",
+            "transaction_timestamp",
+            "statement_timestamp",
+            "clock_timestamp",
+        ]),
+        row_function("localtimestamp", 0..=0, TIMESTAMP, |_, facts| Ok(stamp(facts.now_micros, false))),
+        row_function("current_date", 0..=0, DataType::Date32, |_, facts| {
+            Ok(ScalarValue::Date32(i32::try_from(facts.now_micros.div_euclid(DAY_MICROS)).ok()))
+        })
+        .with_aliases(&["today"]),
+        row_function("current_time", 0..=0, TIME, |_, facts| {
+            Ok(ScalarValue::Time64Microsecond(Some(facts.now_micros.rem_euclid(DAY_MICROS))))
+        })
+        .with_aliases(&["localtime"]),
+        row_function("gen_random_uuid", 0..=0, UUID, |_, _| {
+            Ok(ScalarValue::FixedSizeBinary(16, Some(uuid::Uuid::new_v4().into_bytes().to_vec())))
+        })
+        .with_volatility(Volatility::Volatile)
+        .with_aliases(&["uuid_generate_v4"])
+        .returning("uuid"),
+    ];
+    let functions = functions.into_iter().map(|function| Arc::new(ScalarUDF::from(function)));
+    for function in functions.chain([interval_micros(), span_between(), timezone()]) {
+        let registered = state.register_udf(function);
+        debug_assert!(registered.is_ok(), "a session's state takes functions");
+    }
+}
+
+fn stamp(micros: i64, zoned: bool) -> ScalarValue {
+    ScalarValue::TimestampMicrosecond(Some(micros), zoned.then(|| types::UTC.into()))
+}
+
+fn shared(cell: &'static LazyLock<Arc<ScalarUDF>>) -> Arc<ScalarUDF> {
+    Arc::clone(cell)
+}
+
+/// The length of an interval in microseconds, months as 30 days: what PostgreSQL compares.
+pub fn interval_micros() -> Arc<ScalarUDF> {
+    static FUNCTION: LazyLock<Arc<ScalarUDF>> = LazyLock::new(|| {
+        let function = row_function("interval_micros", 1..=1, DataType::Int64, |values, _| {
+            let span = values[0].cast_to(&DataType::Interval(IntervalUnit::MonthDayNano))?;
+            let ScalarValue::IntervalMonthDayNano(Some(span)) = span else { return Ok(ScalarValue::Int64(None)) };
+            let days = i64::from(span.months) * 30 + i64::from(span.days);
+            Ok(ScalarValue::Int64(
+                days.checked_mul(DAY_MICROS).and_then(|days| days.checked_add(span.nanoseconds / 1_000)),
+            ))
+        });
+        Arc::new(ScalarUDF::from(function.with_volatility(Volatility::Immutable)))
+    });
+    shared(&FUNCTION)
+}
+
+/// The interval between two times in microseconds, as days and the rest.
+pub fn span_between() -> Arc<ScalarUDF> {
+    static FUNCTION: LazyLock<Arc<ScalarUDF>> = LazyLock::new(|| {
+        let returns = DataType::Interval(IntervalUnit::MonthDayNano);
+        let function = row_function("span_between", 2..=2, returns, |values, _| {
+            let (Some(end), Some(start)) = (int_of(&values[0]), int_of(&values[1])) else {
+                return Ok(ScalarValue::IntervalMonthDayNano(None));
+            };
+            let infinite = |micros: i64| micros == i64::MAX || micros == i64::MIN;
+            let micros = end.checked_sub(start).filter(|_| !infinite(end) && !infinite(start));
+            let micros = micros.ok_or_else(|| {
+                let message = "cannot subtract infinite timestamps";
+                DataFusionError::External(Box::new(SqlError::new(SqlState::DATETIME_FIELD_OVERFLOW, message)))
+            })?;
+            let days = i32::try_from(micros / DAY_MICROS).unwrap_or(i32::MAX);
+            let span = IntervalMonthDayNano::new(0, days, micros % DAY_MICROS * 1_000);
+            Ok(ScalarValue::IntervalMonthDayNano(Some(span)))
+        });
+        Arc::new(ScalarUDF::from(function.with_volatility(Volatility::Immutable)))
+    });
+    shared(&FUNCTION)
+}
+
+/// `timezone(zone, time)`, which is `time AT TIME ZONE zone`: a `timestamptz` as local time, a `timestamp` as UTC.
+fn timezone() -> Arc<ScalarUDF> {
+    let signature = Signature::new(TypeSignature::Any(2), Volatility::Immutable);
+    Arc::new(ScalarUDF::from(AtTimeZone { signature }))
+}
+
+#[derive(Debug, PartialEq, Eq, Hash)]
+struct AtTimeZone {
+    signature: Signature,
+}
+
+impl ScalarUDFImpl for AtTimeZone {
+    fn name(&self) -> &str {
+        "timezone"
+    }
+    fn signature(&self) -> &Signature {
+        &self.signature
+    }
+    fn return_type(&self, arguments: &[DataType]) -> Result<DataType> {
+        match &arguments[1] {
+            DataType::Timestamp(_, None) => Ok(types::timestamptz()),
+            DataType::Timestamp(_, Some(_))
+            | DataType::Date32
+            | DataType::Utf8
+            | DataType::Utf8View
+            | DataType::Null => Ok(TIMESTAMP),
+            _ => Err(DataFusionError::External(Box::new(undefined("timezone", arguments)))),
+        }
+    }
+    fn invoke_with_args(&self, arguments: ScalarFunctionArgs) -> Result<ColumnarValue> {
+        let rows = arguments.number_rows;
+        let constant = arguments.args.iter().all(|argument| matches!(argument, ColumnarValue::Scalar(_)));
+        let zones = arguments.args[0].clone().into_array(rows)?;
+        let times = arguments.args[1].clone().into_array(rows)?;
+        let plain = matches!(times.data_type(), DataType::Timestamp(_, None));
+        let target = Field::new("", if plain { TIMESTAMP } else { types::timestamptz() }, true);
+        let times = super::casts::convert(&times, &target)?;
+        let returns = arguments.return_type().clone();
+        let mut results = Vec::with_capacity(rows);
+        let mut known: Option<(String, Zone)> = None;
+        for row in 0..rows {
+            let zone = text_of(&ScalarValue::try_from_array(&zones, row)?);
+            let time = ScalarValue::try_from_array(&times, row)?;
+            let (Some(zone), ScalarValue::TimestampMicrosecond(Some(micros), _)) = (zone, time) else {
+                results.push(ScalarValue::try_from(&returns)?);
+                continue;
+            };
+            let parsed = match &known {
+                Some((name, parsed)) if *name == zone => *parsed,
+                _ => parse_zone(&zone)?,
+            };
+            known = Some((zone, parsed));
+            let infinite = micros == i64::MAX || micros == i64::MIN;
+            let moved = if plain { parsed.to_utc(micros) } else { parsed.to_local(micros) };
+            results.push(stamp(if infinite { micros } else { moved.unwrap_or(micros) }, plain));
+        }
+        if constant && rows > 0 {
+            return Ok(ColumnarValue::Scalar(results.swap_remove(0)));
+        }
+        if results.is_empty() {
+            return Ok(ColumnarValue::Array(arrow::array::new_empty_array(&returns)));
+        }
+        Ok(ColumnarValue::Array(ScalarValue::iter_to_array(results)?))
+    }
+}
+
+fn parse_zone(zone: &str) -> Result<Zone> {
+    Zone::parse(zone).ok_or_else(|| {
+        let message = format!("time zone \"{zone}\" not recognized");
+        DataFusionError::External(Box::new(SqlError::new(SqlState::INVALID_PARAMETER_VALUE, message)))
+    })
+}

@@ -1,0 +1,130 @@
+//! Operators as PostgreSQL plans them: a quoted text takes the type beside it, whole numbers are integers where they fit, dates
+//! and times subtract to days and intervals, intervals compare by their length.
+
+use super::functions;
+use crate::types;
+use arrow::datatypes::DataType;
+use datafusion::{
+    common::DFSchema,
+    error::Result,
+    logical_expr::{
+        Cast, Expr, ExprSchemable, Operator, binary_expr,
+        planner::{ExprPlanner, PlannerResult, RawBinaryExpr},
+    },
+    scalar::ScalarValue,
+    sql::sqlparser::ast::BinaryOperator as Sql,
+};
+
+/// The planner of binary operators.
+#[derive(Debug)]
+pub struct Operators;
+
+impl ExprPlanner for Operators {
+    fn plan_binary_op(&self, expr: RawBinaryExpr, schema: &DFSchema) -> Result<PlannerResult<RawBinaryExpr>> {
+        let RawBinaryExpr { op, left, right } = expr;
+        let compares = matches!(op, Sql::Eq | Sql::NotEq | Sql::Lt | Sql::LtEq | Sql::Gt | Sql::GtEq);
+        let counts = matches!(op, Sql::Plus | Sql::Minus | Sql::Multiply | Sql::Divide | Sql::Modulo);
+        let (left, right) = if compares { (typed(left, &right, schema), right) } else { (left, right) };
+        let (left, right) = if compares {
+            let right = typed(right, &left, schema);
+            (left, right)
+        } else {
+            (left, right)
+        };
+        if matches!(op, Sql::PGExp) {
+            let float = |side| Expr::Cast(Cast::new(Box::new(side), DataType::Float64));
+            let power = datafusion::functions::math::power();
+            return Ok(PlannerResult::Planned(power.call(vec![float(left), float(right)])));
+        }
+        let (left, right) = if counts { narrowed(left, right, schema) } else { (left, right) };
+        if let (Ok(a), Ok(b)) = (left.get_type(schema), right.get_type(schema)) {
+            if compares && is_span(&a) && is_span(&b) && (a != b || matches!(a, DataType::Interval(_))) {
+                let length = |side| functions::interval_micros().call(vec![side]);
+                let (left, right) = (length(left), length(right));
+                return Ok(PlannerResult::Original(RawBinaryExpr { op, left, right }));
+            }
+            if let Some(planned) = dates(&op, &left, &a, &right, &b) {
+                return Ok(PlannerResult::Planned(planned));
+            }
+        }
+        Ok(PlannerResult::Original(RawBinaryExpr { op, left, right }))
+    }
+}
+
+fn is_span(data: &DataType) -> bool {
+    matches!(data, DataType::Interval(_) | DataType::Duration(_))
+}
+
+/// The text of a literal whose type is open.
+fn open_text(expr: &Expr) -> bool {
+    matches!(expr, Expr::Literal(ScalarValue::Utf8(Some(_)), _))
+}
+
+fn is_text(data: &DataType) -> bool {
+    matches!(data, DataType::Utf8 | DataType::LargeUtf8 | DataType::Utf8View | DataType::Null)
+}
+
+/// A quoted text as a value of the type beside it.
+fn typed(side: Expr, other: &Expr, schema: &DFSchema) -> Expr {
+    if !open_text(&side) || open_text(other) {
+        return side;
+    }
+    match other.get_type(schema) {
+        Ok(data) if !is_text(&data) && !data.is_nested() => Expr::Cast(Cast::new(Box::new(side), data)),
+        _ => side,
+    }
+}
+
+/// Whole numbers as `integer` where they fit, beside another or beside an `integer` or `smallint`.
+fn narrowed(left: Expr, right: Expr, schema: &DFSchema) -> (Expr, Expr) {
+    let small = |expr: &Expr| matches!(expr.get_type(schema), Ok(DataType::Int16 | DataType::Int32));
+    match (literal(&left), literal(&right)) {
+        (Some(a), Some(b)) => (a, b),
+        (Some(a), None) if small(&right) => (a, right),
+        (None, Some(b)) if small(&left) => (left, b),
+        _ => (left, right),
+    }
+}
+
+fn literal(expr: &Expr) -> Option<Expr> {
+    match expr {
+        Expr::Literal(ScalarValue::Int64(Some(int)), metadata) => {
+            let int = i32::try_from(*int).ok()?;
+            Some(Expr::Literal(ScalarValue::Int32(Some(int)), metadata.clone()))
+        }
+        _ => None,
+    }
+}
+
+/// Arithmetic of dates and times that Arrow has otherwise.
+fn dates(op: &Sql, left: &Expr, a: &DataType, right: &Expr, b: &DataType) -> Option<Expr> {
+    let days = |expr: &Expr| Expr::Cast(Cast::new(Box::new(expr.clone()), DataType::Int32));
+    let date = |expr: Expr| Expr::Cast(Cast::new(Box::new(expr), DataType::Date32));
+    match (op, a, b) {
+        (Sql::Minus, DataType::Date32, DataType::Date32) => Some(binary_expr(days(left), Operator::Minus, days(right))),
+        (Sql::Plus, DataType::Date32, b) if b.is_integer() => {
+            Some(date(binary_expr(days(left), Operator::Plus, days(right))))
+        }
+        (Sql::Minus, DataType::Date32, b) if b.is_integer() => {
+            Some(date(binary_expr(days(left), Operator::Minus, days(right))))
+        }
+        (Sql::Plus, a, DataType::Date32) if a.is_integer() => {
+            Some(date(binary_expr(days(left), Operator::Plus, days(right))))
+        }
+        (Sql::Plus | Sql::Minus, DataType::Date32, DataType::Interval(_)) => {
+            let operator = if matches!(op, Sql::Plus) { Operator::Plus } else { Operator::Minus };
+            let start = Expr::Cast(Cast::new(Box::new(left.clone()), types::TIMESTAMP));
+            Some(binary_expr(start, operator, right.clone()))
+        }
+        (Sql::Minus, DataType::Timestamp(..) | DataType::Date32, DataType::Timestamp(..) | DataType::Date32) => {
+            let micros = |expr: &Expr, data: &DataType| {
+                let zone = if let DataType::Timestamp(_, zone) = data { zone.clone() } else { None };
+                let target = DataType::Timestamp(arrow::datatypes::TimeUnit::Microsecond, zone);
+                let stamp = Expr::Cast(Cast::new(Box::new(expr.clone()), target));
+                Expr::Cast(Cast::new(Box::new(stamp), DataType::Int64))
+            };
+            Some(functions::span_between().call(vec![micros(left, a), micros(right, b)]))
+        }
+        _ => None,
+    }
+}

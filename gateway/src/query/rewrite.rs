@@ -1,0 +1,205 @@
+//! A query's syntax tree as DataFusion can plan it with PostgreSQL's meaning.
+//!
+//! Names of select items ([`labels`]), `pg_catalog.f(…)` as `f(…)`, `OPERATOR(pg_catalog.~)` as `~`, collations that are the order of
+//! bytes dropped, `AT TIME ZONE` as `timezone(…)`, keywords that are functions without parentheses, and whole numbers where their
+//! type shows as `integer`.
+
+use super::labels;
+use crate::error::{Result, SqlError, SqlState};
+use datafusion::sql::sqlparser::ast::{
+    BinaryOperator, CastKind, DataType, Expr, Function, FunctionArg, FunctionArgExpr, FunctionArgumentList,
+    FunctionArguments, Ident, ObjectName, ObjectNamePart, Select, SelectItem, Statement, TableFactor, UnaryOperator,
+    Value, VisitMut, VisitorMut,
+};
+use std::ops::ControlFlow;
+
+/// The schema of PostgreSQL's own functions.
+const PG_CATALOG: &str = "pg_catalog";
+/// Functions whose arguments show their type in the result.
+const TYPED_BY_ARGUMENTS: [&str; 8] = ["sum", "avg", "min", "max", "coalesce", "nullif", "greatest", "least"];
+/// Functions that stand without parentheses and that the parser takes for columns.
+const KEYWORDS: [&str; 3] = ["current_schema", "current_role", "current_database"];
+
+/// Rewrites a statement.
+///
+/// # Errors
+/// 42883 for an operator that there is not.
+pub fn rewrite(statement: &mut Statement) -> Result<()> {
+    match statement.visit(&mut Rewriter) {
+        ControlFlow::Break(error) => Err(*error),
+        ControlFlow::Continue(()) => Ok(()),
+    }
+}
+
+/// A call of a function.
+pub fn call(name: &str, arguments: impl IntoIterator<Item = Expr>) -> Expr {
+    let arguments = arguments.into_iter().map(|expr| FunctionArg::Unnamed(FunctionArgExpr::Expr(expr)));
+    Expr::Function(Function {
+        name: ObjectName(vec![ObjectNamePart::Identifier(Ident::new(name))]),
+        uses_odbc_syntax: false,
+        parameters: FunctionArguments::None,
+        args: FunctionArguments::List(FunctionArgumentList {
+            duplicate_treatment: None,
+            args: arguments.collect(),
+            clauses: Vec::new(),
+        }),
+        filter: None,
+        null_treatment: None,
+        over: None,
+        within_group: Vec::new(),
+    })
+}
+
+struct Rewriter;
+
+type Flow = ControlFlow<Box<SqlError>>;
+
+impl VisitorMut for Rewriter {
+    type Break = Box<SqlError>;
+
+    fn pre_visit_select(&mut self, select: &mut Select) -> Flow {
+        labels::label(select);
+        for item in &mut select.projection {
+            if let SelectItem::UnnamedExpr(expr) | SelectItem::ExprWithAlias { expr, .. } = item {
+                as_integer(expr);
+            }
+        }
+        ControlFlow::Continue(())
+    }
+
+    fn pre_visit_table_factor(&mut self, factor: &mut TableFactor) -> Flow {
+        if let TableFactor::Table { name, args: Some(_), .. } | TableFactor::Function { name, .. } = factor {
+            unqualify(name);
+        }
+        ControlFlow::Continue(())
+    }
+
+    fn pre_visit_expr(&mut self, expr: &mut Expr) -> Flow {
+        match expr {
+            Expr::BinaryOp { op, .. } => {
+                if let BinaryOperator::PGCustomBinaryOperator(path) = op {
+                    match operator(path) {
+                        Some(known) => *op = known,
+                        None => return unknown_operator(path),
+                    }
+                }
+            }
+            Expr::Function(function) => {
+                unqualify(&mut function.name);
+                typed_arguments(function);
+            }
+            Expr::Case { conditions, else_result, .. } => {
+                conditions.iter_mut().for_each(|when| as_integer(&mut when.result));
+                if let Some(value) = else_result {
+                    as_integer(value);
+                }
+            }
+            _ => {}
+        }
+        ControlFlow::Continue(())
+    }
+
+    fn post_visit_expr(&mut self, expr: &mut Expr) -> Flow {
+        let placeholder = || Expr::Identifier(Ident::new(""));
+        match expr {
+            Expr::Collate { expr: inner, .. } => *expr = std::mem::replace(inner, placeholder()),
+            Expr::AtTimeZone { timestamp, time_zone } => {
+                let zone = std::mem::replace(time_zone.as_mut(), placeholder());
+                let stamp = std::mem::replace(timestamp.as_mut(), placeholder());
+                *expr = call("timezone", [zone, stamp]);
+            }
+            Expr::Identifier(ident)
+                if ident.quote_style.is_none() && KEYWORDS.contains(&ident.value.to_lowercase().as_str()) =>
+            {
+                *expr = call(&ident.value.to_lowercase(), []);
+            }
+            _ => {}
+        }
+        ControlFlow::Continue(())
+    }
+}
+
+fn unqualify(name: &mut ObjectName) {
+    let of_system = name.0.first().and_then(|part| part.as_ident());
+    if name.0.len() == 2 && of_system.is_some_and(|ident| ident.value.eq_ignore_ascii_case(PG_CATALOG)) {
+        name.0.remove(0);
+    }
+}
+
+fn typed_arguments(function: &mut Function) {
+    let last = function.name.0.last().and_then(|part| part.as_ident()).map(|ident| ident.value.to_lowercase());
+    if !last.is_some_and(|name| TYPED_BY_ARGUMENTS.contains(&name.as_str())) {
+        return;
+    }
+    if let FunctionArguments::List(list) = &mut function.args {
+        for argument in &mut list.args {
+            if let FunctionArg::Unnamed(FunctionArgExpr::Expr(expr)) = argument {
+                as_integer(expr);
+            }
+        }
+    }
+}
+
+/// A whole number that fits as `integer`.
+fn as_integer(expr: &mut Expr) {
+    let number = match &*expr {
+        Expr::UnaryOp { op: UnaryOperator::Minus, expr } => whole(expr).and_then(i64::checked_neg),
+        other => whole(other),
+    };
+    if number.is_some_and(|number| i32::try_from(number).is_ok()) {
+        let inner = std::mem::replace(expr, Expr::Identifier(Ident::new("")));
+        *expr = Expr::Cast {
+            kind: CastKind::Cast,
+            expr: Box::new(inner),
+            data_type: DataType::Integer(None),
+            array: false,
+            format: None,
+        };
+    }
+}
+
+fn whole(expr: &Expr) -> Option<i64> {
+    match expr {
+        Expr::Value(value) => match &value.value {
+            Value::Number(digits, _) => digits.parse().ok(),
+            _ => None,
+        },
+        _ => None,
+    }
+}
+
+/// The operator that `OPERATOR(pg_catalog.…)` names.
+fn operator(path: &[String]) -> Option<BinaryOperator> {
+    let (name, schema) = path.split_last()?;
+    if schema.iter().any(|schema| schema != PG_CATALOG) {
+        return None;
+    }
+    Some(match name.as_str() {
+        "=" => BinaryOperator::Eq,
+        "<>" | "!=" => BinaryOperator::NotEq,
+        "<" => BinaryOperator::Lt,
+        "<=" => BinaryOperator::LtEq,
+        ">" => BinaryOperator::Gt,
+        ">=" => BinaryOperator::GtEq,
+        "+" => BinaryOperator::Plus,
+        "-" => BinaryOperator::Minus,
+        "*" => BinaryOperator::Multiply,
+        "/" => BinaryOperator::Divide,
+        "%" => BinaryOperator::Modulo,
+        "||" => BinaryOperator::StringConcat,
+        "~" => BinaryOperator::PGRegexMatch,
+        "~*" => BinaryOperator::PGRegexIMatch,
+        "!~" => BinaryOperator::PGRegexNotMatch,
+        "!~*" => BinaryOperator::PGRegexNotIMatch,
+        "~~" => BinaryOperator::PGLikeMatch,
+        "~~*" => BinaryOperator::PGILikeMatch,
+        "!~~" => BinaryOperator::PGNotLikeMatch,
+        "!~~*" => BinaryOperator::PGNotILikeMatch,
+        _ => return None,
+    })
+}
+
+fn unknown_operator(path: &[String]) -> Flow {
+    let message = format!("operator does not exist: {}", path.join("."));
+    ControlFlow::Break(Box::new(SqlError::new(SqlState::UNDEFINED_FUNCTION, message)))
+}

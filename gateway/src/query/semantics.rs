@@ -1,0 +1,139 @@
+//! Rules over logical plans that give expressions PostgreSQL's meaning.
+//!
+//! [`untyped`] runs before DataFusion settles types: quoted texts in `IN` and `BETWEEN` take the type beside them. [`checked`] runs
+//! after: casts and arithmetic that Arrow does otherwise become functions ([`casts`], [`arithmetic`]).
+
+use super::{arithmetic, casts};
+use arrow::datatypes::DataType;
+use datafusion::{
+    common::{
+        DFSchema,
+        tree_node::{Transformed, TreeNode},
+    },
+    config::ConfigOptions,
+    error::Result,
+    logical_expr::{
+        BinaryExpr, Cast, Expr, ExprSchemable, LogicalPlan, expr::ScalarFunction, expr_rewriter::NamePreserver,
+        utils::merge_schema,
+    },
+    optimizer::AnalyzerRule,
+    scalar::ScalarValue,
+};
+use std::sync::Arc;
+
+type Rewrite = fn(Expr, &DFSchema) -> Result<Transformed<Expr>>;
+
+/// A rule that rewrites each expression of a plan, from its leaves up.
+#[derive(Debug)]
+struct EachExpr {
+    name: &'static str,
+    rewrite: Rewrite,
+}
+
+/// The rule for quoted texts, before types are settled.
+pub fn untyped() -> Arc<dyn AnalyzerRule + Send + Sync> {
+    Arc::new(EachExpr { name: "untyped_literals", rewrite: type_literals })
+}
+
+/// The rule for casts and arithmetic, after types are settled.
+pub fn checked() -> Arc<dyn AnalyzerRule + Send + Sync> {
+    Arc::new(EachExpr { name: "checked_semantics", rewrite: check })
+}
+
+impl AnalyzerRule for EachExpr {
+    fn name(&self) -> &str {
+        self.name
+    }
+
+    fn analyze(&self, plan: LogicalPlan, _options: &ConfigOptions) -> Result<LogicalPlan> {
+        let rewritten = plan.transform_up_with_subqueries(|plan| {
+            let mut schema = merge_schema(&plan.inputs());
+            if let LogicalPlan::TableScan(scan) = &plan {
+                let source = DFSchema::try_from_qualified_schema(scan.table_name.clone(), &scan.source.schema())?;
+                schema.merge(&source);
+            }
+            let names = NamePreserver::new(&plan);
+            let rewritten = plan.map_expressions(|expr| {
+                let name = names.save(&expr);
+                let rewritten = expr.transform_up(|expr| (self.rewrite)(expr, &schema))?;
+                Ok(rewritten.update_data(|expr| name.restore(expr)))
+            })?;
+            if rewritten.transformed { rewritten.map_data(LogicalPlan::recompute_schema) } else { Ok(rewritten) }
+        })?;
+        Ok(rewritten.data)
+    }
+}
+
+/// Quoted texts beside a value of a type that DataFusion does not compare with text.
+fn type_literals(expr: Expr, schema: &DFSchema) -> Result<Transformed<Expr>> {
+    let needs = |data: &DataType| {
+        matches!(data, DataType::FixedSizeBinary(_) | DataType::Binary | DataType::Boolean | DataType::UInt32)
+            || data.is_temporal()
+            || data.is_numeric()
+    };
+    let typed = |side: &mut Expr, data: &DataType| {
+        if matches!(side, Expr::Literal(ScalarValue::Utf8(Some(_)), _)) {
+            let text = std::mem::take(side);
+            *side = Expr::Cast(Cast::new(Box::new(text), data.clone()));
+        }
+    };
+    match expr {
+        Expr::InList(mut list) => match list.expr.get_type(schema) {
+            Ok(data) if needs(&data) => {
+                list.list.iter_mut().for_each(|item| typed(item, &data));
+                Ok(Transformed::yes(Expr::InList(list)))
+            }
+            _ => Ok(Transformed::no(Expr::InList(list))),
+        },
+        Expr::Between(mut between) => match between.expr.get_type(schema) {
+            Ok(data) if needs(&data) => {
+                typed(&mut between.low, &data);
+                typed(&mut between.high, &data);
+                Ok(Transformed::yes(Expr::Between(between)))
+            }
+            _ => Ok(Transformed::no(Expr::Between(between))),
+        },
+        other => Ok(Transformed::no(other)),
+    }
+}
+
+fn check(expr: Expr, schema: &DFSchema) -> Result<Transformed<Expr>> {
+    match expr {
+        Expr::BinaryExpr(BinaryExpr { left, op, right }) => {
+            let sides = (left.get_type(schema), right.get_type(schema));
+            let counted = match sides {
+                (Ok(a), Ok(b)) if a == b && (a.is_signed_integer() || a.is_floating()) => {
+                    let divides = matches!(
+                        op,
+                        datafusion::logical_expr::Operator::Divide | datafusion::logical_expr::Operator::Modulo
+                    );
+                    arithmetic::checked(op).filter(|_| divides || !a.is_floating())
+                }
+                _ => None,
+            };
+            Ok(match counted {
+                Some(function) => {
+                    Transformed::yes(Expr::ScalarFunction(ScalarFunction::new_udf(function, vec![*left, *right])))
+                }
+                None => Transformed::no(Expr::BinaryExpr(BinaryExpr { left, op, right })),
+            })
+        }
+        Expr::Negative(inner) => match inner.get_type(schema) {
+            Ok(data) if data.is_signed_integer() => {
+                let function = arithmetic::negate();
+                Ok(Transformed::yes(Expr::ScalarFunction(ScalarFunction::new_udf(function, vec![*inner]))))
+            }
+            _ => Ok(Transformed::no(Expr::Negative(inner))),
+        },
+        Expr::Cast(cast) => {
+            let from = cast.expr.get_type(schema)?;
+            Ok(match casts::function(&from, &cast.field) {
+                Some(function) => {
+                    Transformed::yes(Expr::ScalarFunction(ScalarFunction::new_udf(function, vec![*cast.expr])))
+                }
+                None => Transformed::no(Expr::Cast(cast)),
+            })
+        }
+        other => Ok(Transformed::no(other)),
+    }
+}

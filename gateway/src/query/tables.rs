@@ -1,0 +1,128 @@
+//! The names that a statement can read: the database, its schemas, and the tables in them.
+//!
+//! One database, the session's own: `public` holds the tables of the snapshot, `pg_catalog` and `information_schema` the
+//! relations of [`pg_catalog`](crate::pg_catalog), and `keyspan` what only the operator sees. A name without a schema is looked up
+//! in `public`, then in `pg_catalog`. Nothing can be registered: there are no other names.
+
+use super::facts::Facts;
+use crate::{pg_catalog, view::View};
+use async_trait::async_trait;
+use datafusion::{
+    catalog::{CatalogProvider, CatalogProviderList, SchemaProvider, TableProvider},
+    error::Result,
+};
+use keyspan_catalog::Table;
+use std::{fmt, sync::Arc};
+
+/// The schema of users' tables.
+pub const PUBLIC: &str = "public";
+/// The schema of what only the operator sees.
+pub const KEYSPAN: &str = "keyspan";
+/// The schemas of PostgreSQL's own relations.
+pub const SYSTEM: [&str; 2] = ["pg_catalog", "information_schema"];
+
+type Open = dyn Fn(&Arc<Table>) -> Result<Arc<dyn TableProvider>> + Send + Sync;
+
+/// How a table of the catalog becomes one that DataFusion reads.
+#[derive(Clone)]
+pub struct Rows(pub Arc<Open>);
+
+impl Rows {
+    /// Over the rows that a view sees.
+    pub fn of(view: &View) -> Self {
+        let view = view.clone();
+        Self(Arc::new(move |table| {
+            let _ = &view;
+            let fields = table.columns.iter().map(|column| crate::types::field_of(&column.name, column.kind, true));
+            let schema = super::schema(fields.collect());
+            Ok(Arc::new(datafusion::datasource::empty::EmptyTable::new(schema)))
+        }))
+    }
+}
+
+impl fmt::Debug for Rows {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Rows")
+    }
+}
+
+/// The databases of a session: its own.
+#[derive(Debug)]
+pub struct Databases {
+    name: String,
+    database: Arc<Database>,
+}
+
+#[derive(Debug)]
+struct Database {
+    facts: Arc<Facts>,
+    rows: Rows,
+}
+
+#[derive(Debug)]
+struct Schema {
+    name: &'static str,
+    facts: Arc<Facts>,
+    rows: Rows,
+}
+
+impl Databases {
+    /// The session's own database.
+    pub fn new(facts: Arc<Facts>, rows: Rows) -> Self {
+        Self { name: facts.database.clone(), database: Arc::new(Database { facts, rows }) }
+    }
+}
+
+impl CatalogProviderList for Databases {
+    fn register_catalog(&self, _: String, _: Arc<dyn CatalogProvider>) -> Option<Arc<dyn CatalogProvider>> {
+        None
+    }
+    fn catalog_names(&self) -> Vec<String> {
+        vec![self.name.clone()]
+    }
+    fn catalog(&self, name: &str) -> Option<Arc<dyn CatalogProvider>> {
+        (name == self.name).then(|| self.database.clone() as Arc<dyn CatalogProvider>)
+    }
+}
+
+/// The schemas of a database.
+pub fn schemas(facts: &Facts) -> impl Iterator<Item = &'static str> {
+    SYSTEM.into_iter().chain([PUBLIC]).chain(facts.operator.then_some(KEYSPAN))
+}
+
+impl CatalogProvider for Database {
+    fn schema_names(&self) -> Vec<String> {
+        schemas(&self.facts).map(str::to_owned).collect()
+    }
+    fn schema(&self, name: &str) -> Option<Arc<dyn SchemaProvider>> {
+        let name = schemas(&self.facts).find(|schema| *schema == name)?;
+        Some(Arc::new(Schema { name, facts: self.facts.clone(), rows: self.rows.clone() }))
+    }
+}
+
+#[async_trait]
+impl SchemaProvider for Schema {
+    fn table_names(&self) -> Vec<String> {
+        match self.name {
+            PUBLIC => self.facts.snapshot.tables.values().map(|table| table.name.clone()).collect(),
+            schema => pg_catalog::names(schema).map(str::to_owned).collect(),
+        }
+    }
+
+    async fn table(&self, name: &str) -> Result<Option<Arc<dyn TableProvider>>> {
+        if self.name != PUBLIC {
+            return pg_catalog::relation(self.name, name, &self.facts);
+        }
+        match self.facts.snapshot.table(name) {
+            Some(table) => self.rows.0(table).map(Some),
+            None => pg_catalog::relation(SYSTEM[0], name, &self.facts),
+        }
+    }
+
+    fn table_exist(&self, name: &str) -> bool {
+        match self.name {
+            PUBLIC => self.facts.snapshot.table(name).is_some(),
+            schema => pg_catalog::names(schema).any(|known| known == name),
+        }
+    }
+}
