@@ -45,6 +45,8 @@ pub use facts::Facts;
 
 #[cfg(test)]
 pub(crate) mod testing;
+#[cfg(test)]
+mod tests;
 
 /// A DataFusion session in which one statement is planned and run.
 pub struct Query {
