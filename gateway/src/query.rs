@@ -16,7 +16,10 @@ use crate::{
     types,
     view::View,
 };
-use arrow::datatypes::{Field, Schema, SchemaRef};
+use arrow::{
+    array::{RecordBatch, RecordBatchOptions},
+    datatypes::{Field, Schema, SchemaRef},
+};
 use datafusion::{
     execution::{SendableRecordBatchStream, SessionStateBuilder, context::SQLOptions},
     logical_expr::LogicalPlan,
@@ -125,7 +128,11 @@ pub(crate) async fn run(context: &SessionContext, plan: LogicalPlan) -> Result<S
     let stream = execute_stream(plan, context.task_ctx())?;
     let schema = labels::shown(&stream.schema());
     let shown = schema.clone();
-    let rows = stream.map(move |batch| batch.and_then(|batch| Ok(batch.with_schema(shown.clone())?)));
+    let rows = stream.map(move |batch| {
+        let batch = batch?;
+        let options = RecordBatchOptions::new().with_row_count(Some(batch.num_rows()));
+        Ok(RecordBatch::try_new_with_options(shown.clone(), batch.columns().to_vec(), &options)?)
+    });
     Ok(Box::pin(RecordBatchStreamAdapter::new(schema, rows)))
 }
 

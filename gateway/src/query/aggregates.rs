@@ -31,6 +31,10 @@ pub fn register(state: &mut SessionState) {
         Widened { inner: Arc::new(AggregateUDF::from(Avg::new())), averages: true, signature: open() },
     ];
     for function in both {
+        for name in std::iter::once(function.name()).chain(function.aliases().iter().map(String::as_str)) {
+            let removed = state.deregister_udaf(name);
+            debug_assert!(removed.is_ok(), "a session's state gives functions up");
+        }
         let registered = state.register_udaf(Arc::new(AggregateUDF::from(function)));
         debug_assert!(registered.is_ok(), "a session's state takes functions");
     }
@@ -74,6 +78,9 @@ struct Widened {
 impl AggregateUDFImpl for Widened {
     fn name(&self) -> &str {
         self.inner.name()
+    }
+    fn aliases(&self) -> &[String] {
+        self.inner.aliases()
     }
     fn signature(&self) -> &Signature {
         &self.signature

@@ -191,7 +191,17 @@ pub fn register(state: &mut SessionState) {
         .returning("uuid"),
     ];
     let functions = functions.into_iter().map(|function| Arc::new(ScalarUDF::from(function)));
-    for function in functions.chain([interval_micros(), span_between(), timezone()]) {
+    replace(state, functions.chain([interval_micros(), span_between(), timezone()]));
+}
+
+/// Registers functions, each in the place of whatever had one of its names. (DataFusion's own must go with all its aliases, or a
+/// copy of the state would bring it back by one of them.)
+pub fn replace(state: &mut SessionState, functions: impl IntoIterator<Item = Arc<ScalarUDF>>) {
+    for function in functions {
+        for name in std::iter::once(function.name()).chain(function.aliases().iter().map(String::as_str)) {
+            let removed = state.deregister_udf(name);
+            debug_assert!(removed.is_ok(), "a session's state gives functions up");
+        }
         let registered = state.register_udf(function);
         debug_assert!(registered.is_ok(), "a session's state takes functions");
     }

@@ -8,8 +8,8 @@ use super::labels;
 use crate::error::{Result, SqlError, SqlState};
 use datafusion::sql::sqlparser::ast::{
     BinaryOperator, CastKind, DataType, Expr, Function, FunctionArg, FunctionArgExpr, FunctionArgumentList,
-    FunctionArguments, Ident, ObjectName, ObjectNamePart, Select, SelectItem, Statement, TableFactor, UnaryOperator,
-    Value, VisitMut, VisitorMut,
+    FunctionArguments, Ident, ObjectName, ObjectNamePart, OrderBy, OrderByKind, Query, Select, SelectItem, SetExpr,
+    Statement, TableFactor, UnaryOperator, Value, VisitMut, VisitorMut,
 };
 use std::ops::ControlFlow;
 
@@ -56,6 +56,11 @@ type Flow = ControlFlow<Box<SqlError>>;
 
 impl VisitorMut for Rewriter {
     type Break = Box<SqlError>;
+
+    fn pre_visit_query(&mut self, query: &mut Query) -> Flow {
+        order_by_labels(query);
+        ControlFlow::Continue(())
+    }
 
     fn pre_visit_select(&mut self, select: &mut Select) -> Flow {
         labels::label(select);
@@ -116,6 +121,28 @@ impl VisitorMut for Rewriter {
             _ => {}
         }
         ControlFlow::Continue(())
+    }
+}
+
+/// `SELECT DISTINCT f(a) … ORDER BY f(a)` orders by the item of the list, which DataFusion does not see once it has a name.
+fn order_by_labels(query: &mut Query) {
+    let SetExpr::Select(select) = query.body.as_mut() else { return };
+    let Some(OrderBy { kind: OrderByKind::Expressions(orders), .. }) = &mut query.order_by else { return };
+    if select.distinct.is_none() {
+        return;
+    }
+    let written = select.projection.iter().map(|item| match item {
+        SelectItem::UnnamedExpr(expr) => expr.to_string(),
+        _ => String::new(),
+    });
+    let written: Vec<_> = written.collect();
+    labels::label(select);
+    for order in orders {
+        let wanted = order.expr.to_string();
+        let found = written.iter().position(|written| *written == wanted);
+        if let Some(SelectItem::ExprWithAlias { alias, .. }) = found.and_then(|index| select.projection.get(index)) {
+            order.expr = Expr::Identifier(alias.clone());
+        }
     }
 }
 

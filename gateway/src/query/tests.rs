@@ -129,20 +129,23 @@ async fn semantics_9_aggregates() {
             sum:int8
             2147485192
             > SELECT avg(flight), avg(n), avg(delay), sum(price) FROM flights
-            XX000 schema error: target schema is not superset of current schema target=Field { "avg": nullable Float64 }, Field { "avg": nullable Float64 }, Field { "avg": nullable Float64 }, Field { "sum": nullable Decimal128(20, 2) } current=Field { "avg": nullable Float64 }, Field { "avg\u{1}1": nullable Float64 }, Field { "avg\u{1}2": nullable Float64 }, Field { "sum": nullable Decimal128(20, 2) }
+            avg:numeric | avg:numeric | avg:float8 | sum:numeric
+            1073742596.0000000000000000 | 4611686018427387904.0000000000000000 | -1.25 | 10.60
             > SELECT sum(DISTINCT n), count(DISTINCT origin) FROM flights
             sum:numeric | count:int8
             9223372036854775808 | 2
             > SELECT origin, sum(n), sum(n) OVER () FROM flights GROUP BY origin, n ORDER BY origin
-            XX000 schema error: target schema is not superset of current schema target=Field { "origin": nullable Utf8View }, Field { "sum": nullable Decimal128(38, 0) }, Field { "sum": nullable Decimal128(38, 0) } current=Field { "origin": nullable Utf8View }, Field { "sum": nullable Decimal128(38, 0) }, Field { "sum\u{1}2": nullable Decimal128(38, 0) }
+            origin:text | sum:numeric | sum:numeric
+            EWR | 9223372036854775807 | 9223372036854775808
+            LGA | 1 | 9223372036854775808
             > SELECT sum(CASE WHEN delay > 0 THEN 1 ELSE 0 END) FROM flights
             sum:int8
             1
             > SELECT sum(origin) FROM flights
             42883 function sum(text) does not exist
             > SELECT avg(x) FROM (VALUES (1), (2), (2)) v(x)
-            avg:float8
-            1.6666666666666667"#]],
+            avg:numeric
+            1.6666666666666666"#]],
     )
     .await;
 }
@@ -164,7 +167,8 @@ async fn semantics_9_bytea_uuid_json() {
         ],
         expect![[r#"
             > SELECT '\x4142'::bytea, 'a\\b'::bytea
-            XX000 schema error: target schema is not superset of current schema target=Field { "bytea": Binary }, Field { "bytea": Binary } current=Field { "bytea": Binary }, Field { "bytea\u{1}1": Binary }
+            bytea:bytea | bytea:bytea
+            \x4142 | \x615c62
             > SELECT '\x41'::bytea = 'A'::bytea
             ?column?:bool
             true
@@ -217,7 +221,8 @@ async fn semantics_9_times() {
         ],
         expect![[r#"
             > SELECT '2013-01-01 05:00+02'::timestamptz, timestamptz 'infinity', '-infinity'::timestamp
-            XX000 schema error: target schema is not superset of current schema target=Field { "timestamptz": Timestamp(µs, "+00:00") }, Field { "timestamptz": Timestamp(µs, "+00:00") }, Field { "timestamp": Timestamp(µs) } current=Field { "timestamptz": Timestamp(µs, "+00:00") }, Field { "timestamptz\u{1}1": Timestamp(µs, "+00:00") }, Field { "timestamp": Timestamp(µs) }
+            timestamptz:timestamptz | timestamptz:timestamptz | timestamp:timestamp
+            2013-01-01 03:00:00+00 | infinity | -infinity
             > SELECT now(), current_timestamp, current_date, localtimestamp
             now:timestamptz | current_timestamp:timestamptz | current_date:date | localtimestamp:timestamp
             2013-01-02 03:04:05+00 | 2013-01-02 03:04:05+00 | 2013-01-02 | 2013-01-02 03:04:05
@@ -243,9 +248,11 @@ async fn semantics_9_times() {
             ?column?:interval
             2 days 1 hours
             > SELECT date '2013-03-01' - date '2013-02-01', date '2013-01-31' + 1, date '2013-01-31' + interval '1 month'
-            XX000 schema error: target schema is not superset of current schema target=Field { "?column?": Int32 }, Field { "?column?": Date32 }, Field { "?column?": Timestamp(µs) } current=Field { "?column?": Int32 }, Field { "?column?\u{1}1": Date32 }, Field { "?column?\u{1}2": Timestamp(µs) }
+            ?column?:int4 | ?column?:date | ?column?:timestamp
+            28 | 2013-02-01 | 2013-02-28 00:00:00
             > SELECT interval '1 day' = interval '24 hours', interval '30 hours' > interval '1 day'
-            XX000 schema error: target schema is not superset of current schema target=Field { "?column?": Boolean }, Field { "?column?": Boolean } current=Field { "?column?": Boolean }, Field { "?column?\u{1}1": Boolean }
+            ?column?:bool | ?column?:bool
+            true | true
             > SELECT date_trunc('hour', at) FROM flights ORDER BY 1
             date_trunc:timestamptz
             2013-01-01 05:00:00+00
@@ -258,7 +265,8 @@ async fn semantics_9_times() {
             > SELECT 'x'::timestamptz
             22007 invalid input syntax for type timestamp with time zone: "x"
             > SELECT at::date, at::text FROM flights LIMIT 1
-            XX000 schema error: target schema is not superset of current schema target=Field { "at": nullable Date32 }, Field { "at": nullable Utf8View } current=Field { "at": nullable Date32 }, Field { "at\u{1}1": nullable Utf8View }"#]],
+            at:date | at:text
+            2013-01-01 | 2013-01-01 05:15:00+00"#]],
     )
     .await;
 }
@@ -286,7 +294,8 @@ async fn semantics_9_casts_and_operators() {
             ?column?:float8
             8
             > SELECT 1.5::int, 2.5::int, -2.5::int, '2.5'::numeric(3,1)::int, 2.5::numeric(3,1)::int
-            XX000 schema error: target schema is not superset of current schema target=Field { "int4": Int32 }, Field { "int4": Int32 }, Field { "?column?": Int32 }, Field { "int4": Int32 }, Field { "int4": Int32 } current=Field { "int4": Int32 }, Field { "int4\u{1}1": Int32 }, Field { "?column?": Int32 }, Field { "int4\u{1}3": Int32 }, Field { "int4\u{1}4": Int32 }
+            int4:int4 | int4:int4 | ?column?:int4 | int4:int4 | int4:int4
+            2 | 2 | -2 | 3 | 3
             > SELECT 'abc'::int
             22P02 invalid input syntax for type integer: "abc"
             > SELECT '99999999999'::int
@@ -294,21 +303,25 @@ async fn semantics_9_casts_and_operators() {
             > SELECT 1e10::int
             22003 integer out of range
             > SELECT 1.0::text, 0.1::text, true::text, 12::text
-            XX000 schema error: target schema is not superset of current schema target=Field { "text": Utf8View }, Field { "text": Utf8View }, Field { "text": Utf8View }, Field { "text": Utf8View } current=Field { "text": Utf8View }, Field { "text\u{1}1": Utf8View }, Field { "text\u{1}2": Utf8View }, Field { "text\u{1}3": Utf8View }
+            text:text | text:text | text:text | text:text
+            1 | 0.1 | true | 12
             > SELECT 'a' || 1, 'a' || NULL
-            XX000 schema error: target schema is not superset of current schema target=Field { "?column?": Utf8 }, Field { "?column?": nullable Utf8 } current=Field { "?column?": Utf8 }, Field { "?column?\u{1}1": nullable Utf8 }
+            ?column?:text | ?column?:text
+            a1 | NULL
             > SELECT flight FROM flights WHERE flight = '1545'
             flight:int4
             1545
             > SELECT 't'::bool, 'no'::boolean
-            XX000 schema error: target schema is not superset of current schema target=Field { "bool": Boolean }, Field { "bool": Boolean } current=Field { "bool": Boolean }, Field { "bool\u{1}1": Boolean }
+            bool:bool | bool:bool
+            true | false
             > SELECT '{a,b}'::text[]
             text[]:_text
             [a, b]
             > SELECT 1 = 'a'
             22P02 invalid input syntax for type bigint: "a"
             > SELECT price * 2, price + 1 FROM flights LIMIT 1
-            XX000 schema error: target schema is not superset of current schema target=Field { "?column?": nullable Decimal128(31, 2) }, Field { "?column?": nullable Decimal128(23, 2) } current=Field { "?column?": nullable Decimal128(31, 2) }, Field { "?column?\u{1}1": nullable Decimal128(23, 2) }
+            ?column?:numeric | ?column?:numeric
+            21.00 | 11.50
             > SELECT 'a'::nix
             42704 type "nix" does not exist"#]],
     )
@@ -333,20 +346,25 @@ async fn names_and_types_of_columns() {
         ],
         expect![[r#"
             > SELECT 1, 'a', NULL, true, 1.5, 3000000000
-            XX000 schema error: target schema is not superset of current schema target=Field { "?column?": Int32 }, Field { "?column?": Utf8 }, Field { "?column?": nullable Null }, Field { "?column?": Boolean }, Field { "?column?": Float64 }, Field { "?column?": Int64 } current=Field { "?column?": Int32 }, Field { "?column?\u{1}1": Utf8 }, Field { "?column?\u{1}2": nullable Null }, Field { "?column?\u{1}3": Boolean }, Field { "?column?\u{1}4": Float64 }, Field { "?column?\u{1}5": Int64 }
+            ?column?:int4 | ?column?:text | ?column?:text | ?column?:bool | ?column?:float8 | ?column?:int8
+            1 | a | NULL | true | 1.5 | 3000000000
             > SELECT count(*), count(n), origin, origin FROM flights GROUP BY origin ORDER BY 3 LIMIT 1
-            XX000 schema error: target schema is not superset of current schema target=Field { "count": Int64 }, Field { "count": Int64 }, Field { "origin": nullable Utf8View }, Field { "origin": nullable Utf8View } current=Field { "count": Int64 }, Field { "count\u{1}1": Int64 }, Field { "origin": nullable Utf8View }, Field { "origin\u{1}3": nullable Utf8View }
+            count:int8 | count:int8 | origin:text | origin:text
+            1 | 1 | EWR | EWR
             > SELECT count FROM (SELECT count(*) FROM flights) s
             count:int8
             2
             > SELECT origin AS a, dest AS a FROM flights LIMIT 1
-            XX000 schema error: target schema is not superset of current schema target=Field { "a": nullable Utf8View }, Field { "a": nullable Utf8View } current=Field { "a": nullable Utf8View }, Field { "a\u{1}1": nullable Utf8View }
+            a:text | a:text
+            EWR | IAH
             > SELECT lower(origin) FROM flights ORDER BY lower(origin)
             lower:text
             ewr
             lga
             > SELECT DISTINCT lower(origin) FROM flights ORDER BY lower(origin)
-            42000 for SELECT DISTINCT, ORDER BY expressions flights.origin must appear in select list
+            lower:text
+            ewr
+            lga
             > SELECT lower(origin), count(*) FROM flights GROUP BY lower(origin) ORDER BY count(*) DESC, lower(origin)
             lower:text | count:int8
             ewr | 1
@@ -355,7 +373,8 @@ async fn names_and_types_of_columns() {
             max:float8
             2
             > SELECT f.origin, g.origin FROM flights f JOIN flights g ON f.flight = g.flight LIMIT 1
-            XX000 schema error: target schema is not superset of current schema target=Field { "origin": nullable Utf8View }, Field { "origin": nullable Utf8View } current=Field { "origin": nullable Utf8View }, Field { "origin\u{1}1": nullable Utf8View }
+            origin:text | origin:text
+            EWR | EWR
             > WITH RECURSIVE t AS (SELECT 1 AS n UNION ALL SELECT n + 1 FROM t WHERE n < 3) SELECT sum(n) FROM t
             sum:int8
             6
