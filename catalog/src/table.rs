@@ -1,10 +1,22 @@
 //! A table: families, columns, row-key schema.
+//!
+//! [`Table::define`] makes one of a [`TableDefinition`], what `CREATE TABLE` says; functions such as [`Table::add_column`] take a table
+//! and give the changed one, all of them pure. [`Table::storage_schema`] is what the store must hold for it.
+
+mod alter;
+mod define;
+mod options;
+#[cfg(test)]
+mod tests;
+
+pub use define::{ColumnDefinition, FamilyDefinition, TableDefinition};
+pub use options::{Options, parse_age};
 
 use crate::{Encoding, FamilyId, KeySchema, SqlType, TableId};
-use keyspan_storage::{Aggregate, FamilyName, GcRule, TableName};
+use keyspan_storage::{Aggregate, Family, FamilyName, GcRule, TableName, TableSchema};
 use serde::{Deserialize, Serialize};
 
-/// The hidden family whose one cell says that a row exists (DESIGN: a row of NULLs exists).
+/// The hidden family whose one cell says that a row exists: a row of NULLs does.
 pub const MARKER_FAMILY: &str = "_";
 /// The qualifier of the marker cell.
 pub const MARKER_QUALIFIER: &[u8] = b"";
@@ -124,4 +136,29 @@ impl Table {
     pub fn family(&self, name: &str) -> Option<&TableFamily> {
         self.families.iter().find(|family| family.name.as_str() == name)
     }
+
+    /// The key as tenants see it, or with the tenant's id before it, as the operator does.
+    pub fn key_for(&self, operator: bool) -> KeySchema {
+        KeySchema { with_tenant: operator, ..self.key.clone() }
+    }
+
+    /// The families that the store must have: those declared, and the marker's. A marker ages by the longest age, and only if every
+    /// family has one: a row lives as long as any of its cells may.
+    pub fn storage_schema(&self) -> TableSchema {
+        let ages = self.families.iter().map(|family| family.gc.age_max_micros());
+        let longest = ages.reduce(|a, b| Some(a?.max(b?))).flatten();
+        let one = GcRule::MaxVersions(1);
+        let gc = longest.map_or(one.clone(), |age| GcRule::Union(vec![one, GcRule::MaxAgeMicros(age)]));
+        let marker = (marker_family(), Family { gc, aggregate: None });
+        let declared = self
+            .families
+            .iter()
+            .map(|family| (family.name.clone(), Family { gc: family.gc.clone(), aggregate: family.aggregate }));
+        TableSchema { families: declared.chain([marker]).collect() }
+    }
+}
+
+/// The name of the hidden family: [`MARKER_FAMILY`].
+pub fn marker_family() -> FamilyName {
+    FamilyName::new(MARKER_FAMILY).expect("one underscore is a name")
 }

@@ -1,0 +1,207 @@
+//! Changes of a table's definition. Each takes the table as it is and gives it as it shall be; nothing that is stored is rewritten.
+
+use super::{
+    ColumnDefinition, ColumnPlace, Options, Table,
+    define::{check_column_name, check_name, check_type},
+};
+use crate::{Encoding, Error, ErrorKind, Result, SqlType};
+
+impl Table {
+    /// Adds a column. Its family may be left out when the table has one only.
+    ///
+    /// # Errors
+    /// [`ColumnExists`](ErrorKind::ColumnExists), [`NoColumn`](ErrorKind::NoColumn) for the family, and
+    /// [`Unsupported`](ErrorKind::Unsupported) for NOT NULL: the rows that are there have no value.
+    pub fn add_column(&self, column: &ColumnDefinition) -> Result<Self> {
+        let family = match (&column.family, self.families.as_slice()) {
+            (Some(family), _) => family.clone(),
+            (None, [family]) => family.name.to_string(),
+            (None, _) => {
+                return Err(Error::new(ErrorKind::Invalid, format!("column \"{}\" belongs to no family", column.name))
+                    .with_hint("Name one: ADD COLUMN … FAMILY name."));
+            }
+        };
+        if column.not_null {
+            let message = format!("column \"{}\" cannot be added as NOT NULL", column.name);
+            return Err(Error::new(ErrorKind::Unsupported, message)
+                .with_detail("The rows that are there have no value for it."));
+        }
+        let mut table = self.clone();
+        table.push_cell_column(column, &family, column.encoding.unwrap_or_default())?;
+        Ok(table)
+    }
+
+    /// Drops a column. Its cells stay until their family forgets them, and no other column will ever show them.
+    ///
+    /// # Errors
+    /// [`NoColumn`](ErrorKind::NoColumn); [`InUse`](ErrorKind::InUse) for a part of the key.
+    pub fn drop_column(&self, name: &str) -> Result<Self> {
+        let at = self.position(name)?;
+        let mut table = self.clone();
+        match table.columns.remove(at).place {
+            ColumnPlace::Key(_) => {
+                let message = format!("cannot drop column \"{name}\" because it is part of the primary key");
+                Err(Error::new(ErrorKind::InUse, message))
+            }
+            ColumnPlace::Cell { family, qualifier, .. } => {
+                table.retired.push((family, qualifier));
+                Ok(table)
+            }
+        }
+    }
+
+    /// Renames a column; where its values live stays.
+    ///
+    /// # Errors
+    /// [`NoColumn`](ErrorKind::NoColumn), [`ColumnExists`](ErrorKind::ColumnExists), [`Reserved`](ErrorKind::Reserved).
+    pub fn rename_column(&self, from: &str, to: &str) -> Result<Self> {
+        let at = self.position(from)?;
+        check_name("column", to)?;
+        check_column_name(to)?;
+        if self.column(to).is_some() {
+            return Err(self.column_exists(to));
+        }
+        let mut table = self.clone();
+        if let ColumnPlace::Key(part) = table.columns[at].place {
+            to.clone_into(&mut table.key.parts[part].name);
+        }
+        to.clone_into(&mut table.columns[at].name);
+        Ok(table)
+    }
+
+    /// Renames the table; its name in the store stays.
+    ///
+    /// # Errors
+    /// [`Invalid`](ErrorKind::Invalid).
+    pub fn rename(&self, to: &str) -> Result<Self> {
+        check_name("table", to)?;
+        Ok(Self { name: to.to_owned(), ..self.clone() })
+    }
+
+    /// Gives a column another type, if everything stored reads the same as either.
+    ///
+    /// # Errors
+    /// [`NoColumn`](ErrorKind::NoColumn); [`Unsupported`](ErrorKind::Unsupported) for every other type.
+    pub fn alter_type(&self, name: &str, kind: SqlType) -> Result<Self> {
+        let at = self.position(name)?;
+        check_type(kind)?;
+        let column = &self.columns[at];
+        let reads = match &column.place {
+            ColumnPlace::Key(_) => widens_text(column.kind, kind),
+            ColumnPlace::Cell { encoding, .. } => reads_as(column.kind, kind, *encoding),
+        };
+        if !reads {
+            let message = format!("cannot change column \"{name}\" from {} to {kind}", column.kind);
+            return Err(Error::new(ErrorKind::Unsupported, message)
+                .with_detail("What is stored would not read the same.")
+                .with_hint("Add a column of the new type, UPDATE it from this one, then drop this one."));
+        }
+        let mut table = self.clone();
+        table.columns[at].kind = kind;
+        if let ColumnPlace::Key(part) = table.columns[at].place {
+            table.key.parts[part].kind = kind;
+        }
+        Ok(table)
+    }
+
+    /// Lets a column be NULL.
+    ///
+    /// # Errors
+    /// [`NoColumn`](ErrorKind::NoColumn); [`Invalid`](ErrorKind::Invalid) for a part of the key.
+    pub fn drop_not_null(&self, name: &str) -> Result<Self> {
+        let at = self.position(name)?;
+        let mut table = self.clone();
+        if let ColumnPlace::Key(_) = table.columns[at].place {
+            return Err(Error::new(ErrorKind::Invalid, format!("column \"{name}\" is in a primary key")));
+        }
+        table.columns[at].not_null = false;
+        Ok(table)
+    }
+
+    /// Changes options: policies, and the rules of families. A rule keeps the half that is not named.
+    ///
+    /// # Errors
+    /// What [`Options::parse`] finds; [`Unsupported`](ErrorKind::Unsupported) for what is fixed at creation.
+    pub fn set_options(&self, pairs: &[(String, String)]) -> Result<Self> {
+        let options = Options::parse(pairs)?;
+        options.check_changeable()?;
+        options.check_families(self)?;
+        let mut table = self.clone();
+        table.on_bad_value = options.on_bad_value.unwrap_or(table.on_bad_value);
+        table.on_bad_key = options.on_bad_key.unwrap_or(table.on_bad_key);
+        for family in &mut table.families {
+            family.gc = options.change(family.name.as_str(), &family.gc, family.aggregate)?;
+        }
+        Ok(table)
+    }
+
+    /// Adds a family with its options, named as in [`set_options`](Self::set_options).
+    ///
+    /// # Errors
+    /// [`ColumnExists`](ErrorKind::ColumnExists), [`Reserved`](ErrorKind::Reserved), and what [`Options::parse`] finds.
+    pub fn add_family(&self, name: &str, pairs: &[(String, String)]) -> Result<Self> {
+        let options = Options::parse(pairs)?;
+        let mut table = self.clone();
+        table.push_family(name, &options)?;
+        if let Some((other, _)) = pairs.iter().find(|(option, _)| option.rsplit_once('.').is_none_or(|of| of.0 != name))
+        {
+            let message = format!("parameter \"{other}\" is none of family \"{name}\"");
+            return Err(Error::new(ErrorKind::Invalid, message));
+        }
+        Ok(table)
+    }
+
+    /// Drops a family that no column is in; its cells go with it.
+    ///
+    /// # Errors
+    /// [`NoColumn`](ErrorKind::NoColumn); [`InUse`](ErrorKind::InUse) when it has columns or is the only one.
+    pub fn drop_family(&self, name: &str) -> Result<Self> {
+        let in_use = |why: String| {
+            let message = format!("cannot drop family \"{name}\" of relation \"{}\"", self.name);
+            Err(Error::new(ErrorKind::InUse, message).with_detail(why))
+        };
+        let at = self.families.iter().position(|family| family.name.as_str() == name);
+        let at = at.ok_or_else(|| self.no_family(name))?;
+        let column = self
+            .columns
+            .iter()
+            .find(|column| matches!(&column.place, ColumnPlace::Cell { family, .. } if family.as_str() == name));
+        if let Some(column) = column {
+            return in_use(format!("Column \"{}\" is in it.", column.name));
+        }
+        if self.families.len() == 1 {
+            return in_use("A table has at least one family.".into());
+        }
+        let mut table = self.clone();
+        table.families.remove(at);
+        Ok(table)
+    }
+
+    fn position(&self, name: &str) -> Result<usize> {
+        self.columns.iter().position(|column| column.name == name).ok_or_else(|| self.no_column(name))
+    }
+}
+
+/// Whether every text of one type is one of the other.
+fn widens_text(from: SqlType, to: SqlType) -> bool {
+    match (from, to) {
+        _ if from == to => true,
+        (SqlType::Text | SqlType::Varchar(_), SqlType::Text | SqlType::Varchar(None)) => true,
+        (SqlType::Varchar(Some(from)), SqlType::Varchar(Some(to))) => from <= to,
+        _ => false,
+    }
+}
+
+/// Whether the bytes of every value of one type are the same value of the other.
+fn reads_as(from: SqlType, to: SqlType, encoding: Encoding) -> bool {
+    use SqlType::{Int2, Int4, Int8, Json, Jsonb, Numeric, Text, Varchar};
+    match (from, to) {
+        // Binary integers have the width of their type.
+        (Int2, Int4 | Int8) | (Int4, Int8) => encoding != Encoding::Binary,
+        (Numeric { precision: p, scale: s }, Numeric { precision, scale }) => scale >= s && precision - scale >= p - s,
+        // As JSON, a text is quoted and json is not.
+        (Json | Jsonb, Text | Varchar(None)) => encoding != Encoding::Json,
+        (Jsonb, Json) => true,
+        _ => widens_text(from, to),
+    }
+}

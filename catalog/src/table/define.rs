@@ -1,0 +1,300 @@
+//! What `CREATE TABLE` says, checked.
+
+use super::{Column, ColumnPlace, KEY_COLUMN, MARKER_FAMILY, Options, TENANT_COLUMN, Table, TableFamily};
+use crate::{Encoding, Error, ErrorKind, FamilyId, KeyPart, KeySchema, Result, SqlType, TableId};
+use keyspan_storage::{FamilyName, TableName, model::limits::FAMILIES_MAX};
+
+/// Bytes of a name in SQL; PostgreSQL's NAMEDATALEN less one.
+const NAME_BYTES_MAX: usize = 63;
+/// Digits of a `numeric`.
+const NUMERIC_DIGITS_MAX: u8 = 38;
+/// The family of a table that declares none.
+pub(super) const DEFAULT_FAMILY: &str = "cf";
+
+/// A column as `CREATE TABLE` or `ADD COLUMN` says it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ColumnDefinition {
+    /// Its name.
+    pub name: String,
+    /// Its type.
+    pub kind: SqlType,
+    /// Whether NULL is refused.
+    pub not_null: bool,
+    /// Its family, when it is said with the column.
+    pub family: Option<String>,
+    /// How values become bytes; `None` for the family's default.
+    pub encoding: Option<Encoding>,
+}
+
+/// A family as `CREATE TABLE` says it: `FAMILY name (columns)`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct FamilyDefinition {
+    /// Its name.
+    pub name: String,
+    /// The names of its columns.
+    pub columns: Vec<String>,
+}
+
+/// What `CREATE TABLE` says.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct TableDefinition {
+    /// The table's name.
+    pub name: String,
+    /// The columns in order.
+    pub columns: Vec<ColumnDefinition>,
+    /// The columns of the primary key in order, and whether each descends.
+    pub primary_key: Vec<(String, bool)>,
+    /// The families in order.
+    pub families: Vec<FamilyDefinition>,
+    /// `WITH`: dotted names and the text of their values.
+    pub options: Vec<(String, String)>,
+}
+
+impl Table {
+    /// The table of a definition. `id` is the catalog's [next number](crate::Snapshot::next_oid).
+    ///
+    /// # Errors
+    /// What the definition contradicts: names reserved or given twice, columns in no family or in several, a key that its encoding
+    /// does not have, options that are not known.
+    pub fn define(id: TableId, definition: &TableDefinition) -> Result<Self> {
+        check_name("table", &definition.name)?;
+        let options = Options::parse(&definition.options)?;
+        let key = define_key(definition, &options)?;
+        let mut table = Self {
+            id,
+            name: definition.name.clone(),
+            physical: physical_name(&definition.name, id)?,
+            families: Vec::new(),
+            columns: Vec::new(),
+            key,
+            on_bad_value: options.on_bad_value.unwrap_or_default(),
+            on_bad_key: options.on_bad_key.unwrap_or_default(),
+            next_column_id: 1,
+            next_family_id: 1,
+            retired: Vec::new(),
+        };
+        for family in declared_families(definition) {
+            table.push_family(&family, &options)?;
+        }
+        options.check_families(&table)?;
+        for column in &definition.columns {
+            match definition.primary_key.iter().position(|(name, _)| *name == column.name) {
+                Some(part) => table.push_key_column(column, part, definition)?,
+                None => {
+                    let family = family_of(column, definition)?;
+                    let encoding = column.encoding.or(options.encoding(&family)).unwrap_or_default();
+                    table.push_cell_column(column, &family, encoding)?;
+                }
+            }
+        }
+        check_listed(definition)?;
+        Ok(table)
+    }
+
+    /// Adds a family; its options are taken from those given.
+    pub(super) fn push_family(&mut self, name: &str, options: &Options) -> Result<()> {
+        if name == MARKER_FAMILY {
+            return Err(Error::new(ErrorKind::Reserved, format!("family name \"{name}\" is reserved")));
+        }
+        if self.family(name).is_some() {
+            return Err(Error::new(ErrorKind::ColumnExists, format!("family \"{name}\" specified more than once")));
+        }
+        if self.families.len() + 1 >= FAMILIES_MAX {
+            let message = format!("a table has at most {} families", FAMILIES_MAX - 1);
+            return Err(Error::new(ErrorKind::Invalid, message));
+        }
+        let name = FamilyName::new(name).map_err(|error| Error::new(ErrorKind::Invalid, error.to_string()))?;
+        let (gc, aggregate) = options.family(name.as_str())?;
+        self.families.push(TableFamily { id: FamilyId(self.next_family_id), name, gc, aggregate });
+        self.next_family_id += 1;
+        Ok(())
+    }
+
+    fn push_key_column(&mut self, column: &ColumnDefinition, part: usize, definition: &TableDefinition) -> Result<()> {
+        let listed = definition.families.iter().any(|family| family.columns.contains(&column.name));
+        if listed || column.family.is_some() {
+            let message = format!("column \"{}\" is part of the primary key and belongs to no family", column.name);
+            return Err(Error::new(ErrorKind::Invalid, message));
+        }
+        if column.encoding.is_some() {
+            let message = format!("column \"{}\" is part of the primary key and has no encoding", column.name);
+            return Err(Error::new(ErrorKind::Invalid, message)
+                .with_hint("The table's option key_encoding says how keys are written."));
+        }
+        self.push_column(column, true, ColumnPlace::Key(part))
+    }
+
+    /// Adds a column that lives in cells.
+    pub(super) fn push_cell_column(
+        &mut self,
+        column: &ColumnDefinition,
+        family: &str,
+        encoding: Encoding,
+    ) -> Result<()> {
+        let Some(found) = self.family(family) else {
+            return Err(self.no_family(family));
+        };
+        if found.aggregate.is_some() && (column.kind != SqlType::Int8 || encoding != Encoding::Binary) {
+            let message = format!("column \"{}\" of aggregate family \"{family}\" must be a bigint", column.name);
+            return Err(Error::new(ErrorKind::Invalid, message)
+                .with_detail("Cells of an aggregate family hold 64-bit integers, big-endian."));
+        }
+        let family = found.name.clone();
+        let qualifier = self.free_qualifier(&family, &column.name);
+        self.push_column(column, column.not_null, ColumnPlace::Cell { family, qualifier, encoding })
+    }
+
+    fn push_column(&mut self, column: &ColumnDefinition, not_null: bool, place: ColumnPlace) -> Result<()> {
+        check_name("column", &column.name)?;
+        check_column_name(&column.name)?;
+        check_type(column.kind)?;
+        if self.column(&column.name).is_some() {
+            return Err(self.column_exists(&column.name));
+        }
+        let too_many = || Error::new(ErrorKind::Invalid, "tables can have at most 65534 columns, dropped ones counted");
+        let next = self.next_column_id.checked_add(1).ok_or_else(too_many)?;
+        let (id, name, kind) = (self.next_column_id, column.name.clone(), column.kind);
+        self.columns.push(Column { id, name, kind, not_null, place });
+        self.next_column_id = next;
+        Ok(())
+    }
+
+    /// A qualifier that no column of the family has or had.
+    fn free_qualifier(&self, family: &FamilyName, name: &str) -> String {
+        let taken = |qualifier: &str| {
+            let retired = self.retired.iter().any(|(of, retired)| of == family && retired == qualifier);
+            let used = self.columns.iter().any(|column| {
+                matches!(&column.place, ColumnPlace::Cell { family: of, qualifier: used, .. } if of == family && used == qualifier)
+            });
+            retired || used
+        };
+        let numbered = (1u32..).map(|number| format!("{name}~{number}"));
+        let mut candidates = std::iter::once(name.to_owned()).chain(numbered);
+        candidates.find(|candidate| !taken(candidate)).expect("numbers do not run out before columns do")
+    }
+
+    pub(super) fn no_column(&self, name: &str) -> Error {
+        let message = format!("column \"{name}\" of relation \"{}\" does not exist", self.name);
+        Error::new(ErrorKind::NoColumn, message)
+    }
+
+    pub(super) fn column_exists(&self, name: &str) -> Error {
+        let message = format!("column \"{name}\" of relation \"{}\" already exists", self.name);
+        Error::new(ErrorKind::ColumnExists, message)
+    }
+
+    pub(super) fn no_family(&self, name: &str) -> Error {
+        let message = format!("family \"{name}\" of relation \"{}\" does not exist", self.name);
+        Error::new(ErrorKind::NoColumn, message)
+    }
+}
+
+/// Checks a name in SQL.
+pub(super) fn check_name(what: &str, name: &str) -> Result<()> {
+    if name.is_empty() || name.len() > NAME_BYTES_MAX || name.contains('\0') {
+        let message = format!("{what} name \"{name}\" must have 1 to {NAME_BYTES_MAX} bytes");
+        return Err(Error::new(ErrorKind::Invalid, message));
+    }
+    Ok(())
+}
+
+/// Checks that a column's name is not the system's.
+pub(super) fn check_column_name(name: &str) -> Result<()> {
+    if name == TENANT_COLUMN || name == KEY_COLUMN {
+        let hint = "In the operator's database every table has a leading column tenant; raw() shows the key as _key.";
+        return Err(
+            Error::new(ErrorKind::Reserved, format!("column name \"{name}\" is reserved")).with_hint(hint.to_owned())
+        );
+    }
+    Ok(())
+}
+
+/// Checks the numbers that a type is declared with.
+pub(super) fn check_type(kind: SqlType) -> Result<()> {
+    match kind {
+        SqlType::Numeric { precision, scale }
+            if !(1..=NUMERIC_DIGITS_MAX).contains(&precision) || scale > precision =>
+        {
+            let message = format!("{kind} must have a precision of 1 to {NUMERIC_DIGITS_MAX} and a scale within it");
+            Err(Error::new(ErrorKind::Invalid, message))
+        }
+        SqlType::Varchar(Some(0)) => {
+            Err(Error::new(ErrorKind::Invalid, "length for type character varying must be at least 1"))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// The name in the store: the name in SQL where that can be, and the id, so that it is never given twice.
+fn physical_name(name: &str, id: TableId) -> Result<TableName> {
+    let readable = TableName::new(&format!("{name}-{}", id.0));
+    readable.or_else(|_| TableName::new(&format!("table-{}", id.0))).map_err(Error::from)
+}
+
+fn define_key(definition: &TableDefinition, options: &Options) -> Result<KeySchema> {
+    if definition.primary_key.is_empty() {
+        return Err(Error::new(ErrorKind::Invalid, format!("table \"{}\" has no primary key", definition.name))
+            .with_hint("Declare PRIMARY KEY (…): it is the row key, and its order the order of the rows."));
+    }
+    let part = |(name, descending): &(String, bool)| {
+        let column =
+            definition.columns.iter().find(|column| column.name == *name).ok_or_else(|| {
+                Error::new(ErrorKind::NoColumn, format!("column \"{name}\" named in key does not exist"))
+            })?;
+        Ok(KeyPart { name: name.clone(), kind: column.kind, descending: *descending })
+    };
+    let parts = definition.primary_key.iter().map(part).collect::<Result<_>>()?;
+    let key = KeySchema { encoding: options.key_encoding.unwrap_or_default(), parts, with_tenant: false };
+    key.check()?;
+    Ok(key)
+}
+
+/// The families in order: those of `FAMILY` clauses, those that only columns name, or the default.
+fn declared_families(definition: &TableDefinition) -> Vec<String> {
+    let mut names: Vec<String> = definition.families.iter().map(|family| family.name.clone()).collect();
+    for family in definition.columns.iter().filter_map(|column| column.family.as_ref()) {
+        if !names.contains(family) {
+            names.push(family.clone());
+        }
+    }
+    if names.is_empty() {
+        names.push(DEFAULT_FAMILY.to_owned());
+    }
+    names
+}
+
+/// The one family of a column.
+fn family_of(column: &ColumnDefinition, definition: &TableDefinition) -> Result<String> {
+    let listing = definition.families.iter().filter(|family| family.columns.contains(&column.name));
+    let mut named: Vec<&String> = listing.map(|family| &family.name).chain(column.family.as_ref()).collect();
+    named.dedup();
+    match named.as_slice() {
+        [family] => Ok((*family).clone()),
+        [] if declared_families(definition) == [DEFAULT_FAMILY] && definition.families.is_empty() => {
+            Ok(DEFAULT_FAMILY.to_owned())
+        }
+        [] => Err(Error::new(ErrorKind::Invalid, format!("column \"{}\" belongs to no family", column.name))
+            .with_hint("Name it in one of the FAMILY clauses, or in the primary key.")),
+        [first, second, ..] => {
+            let message = format!("column \"{}\" belongs to families \"{first}\" and \"{second}\"", column.name);
+            Err(Error::new(ErrorKind::Invalid, message))
+        }
+    }
+}
+
+/// Whether the columns that families list are there, each once.
+fn check_listed(definition: &TableDefinition) -> Result<()> {
+    for family in &definition.families {
+        for (index, name) in family.columns.iter().enumerate() {
+            if !definition.columns.iter().any(|column| column.name == *name) {
+                let message = format!("column \"{name}\" named in family \"{}\" does not exist", family.name);
+                return Err(Error::new(ErrorKind::NoColumn, message));
+            }
+            if family.columns[..index].contains(name) {
+                let message = format!("column \"{name}\" appears twice in family \"{}\"", family.name);
+                return Err(Error::new(ErrorKind::ColumnExists, message));
+            }
+        }
+    }
+    Ok(())
+}

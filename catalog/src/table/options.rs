@@ -1,0 +1,212 @@
+//! The options of a table: `WITH (key_encoding = 'ordered', m.max_versions = 5, m.max_age = '30 days')`.
+//!
+//! ```text
+//! key_encoding         delimited | ordered          at creation only
+//! on_bad_value         error | null
+//! on_bad_key           skip | null | error
+//! FAMILY.max_versions  a number, or none
+//! FAMILY.max_age       as '30 days', or none        with max_versions: whichever condemns a cell first
+//! FAMILY.aggregate     sum | min | max | hll        at creation of the family only
+//! FAMILY.encoding      binary | text | json         of the family's columns that say nothing else
+//! ```
+
+use super::{OnBadKey, OnBadValue, Table, define::check_name};
+use crate::{Encoding, Error, ErrorKind, KeyEncoding, Result};
+use keyspan_storage::{Aggregate, GcRule};
+use serde::de::{DeserializeOwned, IntoDeserializer, value::Error as WordError};
+use std::collections::BTreeMap;
+
+/// Options, read.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Options {
+    /// How keys are written.
+    pub key_encoding: Option<KeyEncoding>,
+    /// Policy for values that do not decode.
+    pub on_bad_value: Option<OnBadValue>,
+    /// Policy for keys that do not conform.
+    pub on_bad_key: Option<OnBadKey>,
+    families: BTreeMap<String, FamilyOptions>,
+}
+
+/// Options of one family. The outer `None` says nothing; the inner one is `none`.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+struct FamilyOptions {
+    versions_max: Option<Option<u32>>,
+    age_max_micros: Option<Option<i64>>,
+    aggregate: Option<Aggregate>,
+    encoding: Option<Encoding>,
+}
+
+impl Options {
+    /// Reads names and the texts of their values. Nothing is ignored.
+    ///
+    /// # Errors
+    /// [`Invalid`](ErrorKind::Invalid) for a name that is not known or given twice, or a value that it cannot have;
+    /// [`Unsupported`](ErrorKind::Unsupported) for what is not there yet.
+    pub fn parse(pairs: &[(String, String)]) -> Result<Self> {
+        let mut options = Self::default();
+        for (index, (name, value)) in pairs.iter().enumerate() {
+            if pairs[..index].iter().any(|(other, _)| other == name) {
+                let message = format!("parameter \"{name}\" specified more than once");
+                return Err(Error::new(ErrorKind::Invalid, message));
+            }
+            options.set(name, value.trim())?;
+        }
+        Ok(options)
+    }
+
+    fn set(&mut self, name: &str, value: &str) -> Result<()> {
+        let Some((family, option)) = name.rsplit_once('.') else {
+            match name {
+                "key_encoding" => self.key_encoding = Some(word(name, value, "delimited, ordered")?),
+                "on_bad_value" => self.on_bad_value = Some(word(name, value, "error, null")?),
+                "on_bad_key" => self.on_bad_key = Some(word(name, value, "skip, null, error")?),
+                "history" => {
+                    return Err(Error::new(ErrorKind::Unsupported, "history of a table is not supported yet")
+                        .with_hint("cells('table') shows the versions that the families' rules keep."));
+                }
+                _ => return Err(unknown(name)),
+            }
+            return Ok(());
+        };
+        let of = self.families.entry(family.to_owned()).or_default();
+        let none = value.eq_ignore_ascii_case("none");
+        match option {
+            "max_versions" if none => of.versions_max = Some(None),
+            "max_versions" => {
+                let versions = value.parse().ok().filter(|&versions: &u32| versions >= 1);
+                of.versions_max = Some(Some(versions.ok_or_else(|| bad(name, value, "a number from 1, or none"))?));
+            }
+            "max_age" if none => of.age_max_micros = Some(None),
+            "max_age" => of.age_max_micros = Some(Some(parse_age(value)?)),
+            "aggregate" => of.aggregate = Some(word(name, value, "sum, min, max, hll")?),
+            "encoding" => of.encoding = Some(word(name, value, "binary, text, json")?),
+            _ => return Err(unknown(name)),
+        }
+        Ok(())
+    }
+
+    /// The rule and merging of a new family.
+    pub(super) fn family(&self, name: &str) -> Result<(GcRule, Option<Aggregate>)> {
+        let options = self.families.get(name).cloned().unwrap_or_default();
+        let gc = options.change(name, &GcRule::KeepAll, options.aggregate)?;
+        Ok((gc, options.aggregate))
+    }
+
+    /// The changed rule of a family that is there.
+    pub(super) fn change(&self, name: &str, gc: &GcRule, aggregate: Option<Aggregate>) -> Result<GcRule> {
+        self.families.get(name).map_or(Ok(gc.clone()), |options| options.change(name, gc, aggregate))
+    }
+
+    /// The encoding of the family's columns that say nothing else.
+    pub(super) fn encoding(&self, family: &str) -> Option<Encoding> {
+        self.families.get(family)?.encoding
+    }
+
+    /// Whether every family that has options is one of the table.
+    pub(super) fn check_families(&self, table: &Table) -> Result<()> {
+        self.families.keys().find(|name| table.family(name).is_none()).map_or(Ok(()), |name| Err(table.no_family(name)))
+    }
+
+    /// Refuses what is fixed when a table or family is made.
+    pub(super) fn check_changeable(&self) -> Result<()> {
+        let fixed = |name: String| {
+            let message = format!("parameter \"{name}\" cannot be changed");
+            Err(Error::new(ErrorKind::Unsupported, message)
+                .with_detail("It says how what is stored is to be read.")
+                .with_hint("Create another table and copy the rows."))
+        };
+        if self.key_encoding.is_some() {
+            return fixed("key_encoding".into());
+        }
+        for (family, options) in &self.families {
+            if options.aggregate.is_some() {
+                return fixed(format!("{family}.aggregate"));
+            }
+            if options.encoding.is_some() {
+                return fixed(format!("{family}.encoding"));
+            }
+        }
+        Ok(())
+    }
+}
+
+impl FamilyOptions {
+    fn change(&self, name: &str, gc: &GcRule, aggregate: Option<Aggregate>) -> Result<GcRule> {
+        check_name("family", name)?;
+        let (versions, age) = limits_of(gc);
+        let versions = self.versions_max.unwrap_or(versions).map(GcRule::MaxVersions);
+        let age = self.age_max_micros.unwrap_or(age).map(GcRule::MaxAgeMicros);
+        if age.is_some() && aggregate.is_some() {
+            let message = format!("aggregate family \"{name}\" cannot have a max_age");
+            return Err(Error::new(ErrorKind::Invalid, message)
+                .with_detail("Its cells have no time: a rule by age would forget them at once."));
+        }
+        let rule = match (versions, age) {
+            (Some(versions), Some(age)) => GcRule::Union(vec![versions, age]),
+            (one, other) => one.or(other).unwrap_or_default(),
+        };
+        rule.check().map_err(|error| Error::new(ErrorKind::Invalid, error.to_string()))?;
+        Ok(rule)
+    }
+}
+
+/// The versions and the age of a rule that options can say.
+fn limits_of(gc: &GcRule) -> (Option<u32>, Option<i64>) {
+    match gc {
+        GcRule::MaxVersions(versions) => (Some(*versions), None),
+        GcRule::MaxAgeMicros(age) => (None, Some(*age)),
+        GcRule::Union(rules) => rules.iter().map(limits_of).fold((None, None), |a, b| (a.0.or(b.0), a.1.or(b.1))),
+        GcRule::KeepAll | GcRule::Intersection(_) => (None, None),
+    }
+}
+
+/// An age as `30 days` or `1 hour 30 minutes`, in microseconds. Months and years have no fixed length and are refused.
+///
+/// # Errors
+/// [`Invalid`](ErrorKind::Invalid) for anything else, and for an age below a millisecond.
+pub fn parse_age(text: &str) -> Result<i64> {
+    let wrong = || bad("max_age", text, "an age in days, hours, minutes, seconds or milliseconds, or none");
+    let mut words = text.split_whitespace().flat_map(split_unit);
+    let mut total = 0i64;
+    while let Some(number) = words.next() {
+        let number: i64 = number.parse().map_err(|_| wrong())?;
+        let unit = words.next().unwrap_or_default().to_ascii_lowercase();
+        let micros = match unit.strip_suffix('s').filter(|unit| unit.len() > 1).unwrap_or(&unit) {
+            "ms" | "msec" | "millisecond" => 1_000,
+            "s" | "sec" | "second" => 1_000_000,
+            "min" | "minute" => 60_000_000,
+            "h" | "hour" => 3_600_000_000,
+            "d" | "day" => 86_400_000_000,
+            "w" | "week" => 604_800_000_000,
+            _ => return Err(wrong()),
+        };
+        total = number.checked_mul(micros).and_then(|micros| total.checked_add(micros)).ok_or_else(wrong)?;
+    }
+    if total < 1_000 { Err(wrong()) } else { Ok(total) }
+}
+
+/// `30d` as `30` and `d`.
+fn split_unit(word: &str) -> impl Iterator<Item = &str> {
+    let end = word.find(|c: char| c.is_ascii_alphabetic()).unwrap_or(word.len());
+    [&word[..end], &word[end..]].into_iter().filter(|part| !part.is_empty())
+}
+
+/// One of the words of a type, as it is written in the catalog too.
+fn word<T: DeserializeOwned>(name: &str, value: &str, words: &str) -> Result<T> {
+    let lower = value.to_ascii_lowercase();
+    let read = T::deserialize(IntoDeserializer::<WordError>::into_deserializer(lower));
+    read.map_err(|_| bad(name, value, &format!("one of {words}")))
+}
+
+fn bad(name: &str, value: &str, wanted: &str) -> Error {
+    Error::new(ErrorKind::Invalid, format!("invalid value for parameter \"{name}\": \"{value}\""))
+        .with_hint(format!("It takes {wanted}."))
+}
+
+fn unknown(name: &str) -> Error {
+    Error::new(ErrorKind::Invalid, format!("unrecognized parameter \"{name}\"")).with_hint(
+        "There are key_encoding, on_bad_value, on_bad_key, and for each family its name with \
+         .max_versions, .max_age, .aggregate, .encoding.",
+    )
+}
