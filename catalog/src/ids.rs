@@ -2,7 +2,7 @@
 
 use crate::{Error, ErrorKind, Result};
 use serde::{Deserialize, Serialize};
-use std::{fmt, sync::Arc};
+use std::{borrow::Borrow, fmt, sync::Arc};
 
 /// Databases that are not tenants.
 pub const RESERVED_DATABASES: [&str; 4] = ["keyspan", "postgres", "template0", "template1"];
@@ -55,6 +55,12 @@ impl fmt::Display for TenantId {
 impl fmt::Debug for TenantId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         fmt::Debug::fmt(&self.0, f)
+    }
+}
+
+impl Borrow<str> for TenantId {
+    fn borrow(&self) -> &str {
+        &self.0
     }
 }
 

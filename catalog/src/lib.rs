@@ -26,7 +26,7 @@ pub use key::{KeyEncoding, KeyPart, KeySchema, PartBounds};
 pub use mapping::Encoding;
 pub use role::{Role, ScramSecret};
 pub use snapshot::Snapshot;
-pub use table::{Column, ColumnPlace, Table, TableFamily};
+pub use table::{Column, ColumnDefinition, ColumnPlace, FamilyDefinition, Table, TableDefinition, TableFamily};
 pub use tenant::{DropCertificate, Tenant, TenantState};
 pub use tenant_store::TenantStore;
 pub use value::{SqlType, Value, ValueRef};

@@ -1,13 +1,17 @@
 //! The catalog at one moment. Immutable; changed by a pure function of an [`Edit`](crate::Edit).
 
-use crate::{DropCertificate, Edit, Result, Role, RoleName, Table, TableId, Tenant, TenantId};
+use crate::{
+    DropCertificate, Edit, Error, ErrorKind, Result, Role, RoleName, Table, TableId, Tenant, TenantId, TenantState,
+};
 use std::{collections::BTreeMap, sync::Arc};
 
 /// The first OID given to a table, tenant or role: PostgreSQL keeps those below for itself.
 pub const FIRST_OID: u32 = 16_384;
+/// Bytes of a role's name.
+const ROLE_NAME_BYTES_MAX: usize = 63;
 
 /// The catalog at one moment.
-#[derive(Clone, Debug, Default, PartialEq)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct Snapshot {
     /// Counts edits.
     pub version: u64,
@@ -23,14 +27,189 @@ pub struct Snapshot {
     pub drops: Vec<Arc<DropCertificate>>,
 }
 
+impl Default for Snapshot {
+    /// An empty catalog.
+    fn default() -> Self {
+        Self {
+            version: 0,
+            next_oid: FIRST_OID,
+            tenants: BTreeMap::new(),
+            tables: BTreeMap::new(),
+            roles: BTreeMap::new(),
+            drops: Vec::new(),
+        }
+    }
+}
+
 impl Snapshot {
     /// The snapshot after the edit.
     ///
     /// # Errors
     /// What the edit contradicts.
     pub fn apply(&self, edit: &Edit) -> Result<Self> {
-        let _ = edit;
-        todo!()
+        let mut next = self.clone();
+        next.version += 1;
+        match edit {
+            Edit::CreateTenant(tenant) => next.create_tenant(tenant)?,
+            Edit::BeginDropTenant(id) => next.begin_drop_tenant(id)?,
+            Edit::FinishDropTenant(certificate) => next.finish_drop_tenant(certificate)?,
+            Edit::CreateTable(table) => next.create_table(table)?,
+            Edit::AlterTable(table) => next.alter_table(table)?,
+            Edit::DropTable(id) => drop(next.tables.remove(id).ok_or_else(|| no_table(*id))?),
+            Edit::CreateRole(role) => next.create_role(role)?,
+            Edit::AlterRole(role) => next.alter_role(role)?,
+            Edit::DropRole(name) => next.drop_role(name)?,
+            Edit::GrantConnect(role, tenant) => next.grant(role, tenant)?,
+            Edit::RevokeConnect(role, tenant) => next.revoke(role, tenant)?,
+        }
+        Ok(next)
+    }
+
+    /// Takes a number that was never given before.
+    fn take_oid(&mut self, oid: u32) -> Result<()> {
+        if oid < self.next_oid {
+            return Err(Error::new(ErrorKind::Invalid, format!("number {oid} was given before")));
+        }
+        let used_up = || Error::new(ErrorKind::Invalid, "every number for tables, tenants and roles was given");
+        self.next_oid = oid.checked_add(1).ok_or_else(used_up)?;
+        Ok(())
+    }
+
+    fn create_tenant(&mut self, tenant: &Tenant) -> Result<()> {
+        if let Some(found) = self.tenants.get(&tenant.id) {
+            let error = Error::new(ErrorKind::TenantExists, format!("database \"{}\" already exists", tenant.id));
+            return Err(match found.state {
+                TenantState::Active => error,
+                TenantState::Dropping => error.with_detail("It is being dropped."),
+            });
+        }
+        self.take_oid(tenant.oid)?;
+        self.tenants.insert(tenant.id.clone(), Arc::new(tenant.clone()));
+        Ok(())
+    }
+
+    /// Who could connect no longer can: a tenant made again under this name is another.
+    fn begin_drop_tenant(&mut self, id: &TenantId) -> Result<()> {
+        let tenant = self.tenant(id.as_str()).ok_or_else(|| no_tenant(id))?;
+        let dropping = Tenant { state: TenantState::Dropping, ..tenant.as_ref().clone() };
+        self.tenants.insert(id.clone(), Arc::new(dropping));
+        for role in self.roles.values_mut().filter(|role| role.connect.contains(id)) {
+            Arc::make_mut(role).connect.remove(id);
+        }
+        Ok(())
+    }
+
+    fn finish_drop_tenant(&mut self, certificate: &DropCertificate) -> Result<()> {
+        let found = self.tenants.get(&certificate.tenant).ok_or_else(|| no_tenant(&certificate.tenant))?;
+        if found.state != TenantState::Dropping || found.oid != certificate.oid {
+            let message = format!("database \"{}\" is not being dropped", certificate.tenant);
+            return Err(Error::new(ErrorKind::Invalid, message));
+        }
+        self.tenants.remove(&certificate.tenant);
+        self.drops.push(Arc::new(certificate.clone()));
+        Ok(())
+    }
+
+    fn create_table(&mut self, table: &Table) -> Result<()> {
+        self.check_table(table)?;
+        self.take_oid(table.id.0)?;
+        self.tables.insert(table.id, Arc::new(table.clone()));
+        Ok(())
+    }
+
+    fn alter_table(&mut self, table: &Table) -> Result<()> {
+        let old = self.tables.get(&table.id).ok_or_else(|| no_table(table.id))?;
+        if old.physical != table.physical || old.key.encoding != table.key.encoding {
+            let message = format!("where table \"{}\" is stored cannot change", table.name);
+            return Err(Error::new(ErrorKind::Invalid, message));
+        }
+        self.check_table(table)?;
+        self.tables.insert(table.id, Arc::new(table.clone()));
+        Ok(())
+    }
+
+    fn check_table(&self, table: &Table) -> Result<()> {
+        if self.tables.values().any(|other| other.id != table.id && other.name == table.name) {
+            let message = format!("relation \"{}\" already exists", table.name);
+            return Err(Error::new(ErrorKind::TableExists, message));
+        }
+        table.key.check()?;
+        table.storage_schema().check().map_err(|error| Error::new(ErrorKind::Invalid, error.to_string()))
+    }
+
+    fn create_role(&mut self, role: &Role) -> Result<()> {
+        let name = &role.name;
+        if name.starts_with("pg_") || name == "public" || name == "none" {
+            return Err(Error::new(ErrorKind::Reserved, format!("role name \"{name}\" is reserved")));
+        }
+        if name.is_empty() || name.len() > ROLE_NAME_BYTES_MAX {
+            let message = format!("role name \"{name}\" must have 1 to {ROLE_NAME_BYTES_MAX} bytes");
+            return Err(Error::new(ErrorKind::Invalid, message));
+        }
+        if self.roles.contains_key(name) {
+            return Err(Error::new(ErrorKind::RoleExists, format!("role \"{name}\" already exists")));
+        }
+        if let Some(id) = role.connect.iter().find(|id| self.tenant(id.as_str()).is_none()) {
+            return Err(no_tenant(id));
+        }
+        self.take_oid(role.oid)?;
+        self.roles.insert(name.clone(), Arc::new(role.clone()));
+        Ok(())
+    }
+
+    fn alter_role(&mut self, role: &Role) -> Result<()> {
+        let old = self.roles.get(&role.name).ok_or_else(|| no_role(&role.name))?;
+        if old.oid != role.oid {
+            return Err(Error::new(ErrorKind::Invalid, format!("the number of role \"{}\" cannot change", role.name)));
+        }
+        if let Some(id) =
+            role.connect.iter().find(|id| !old.connect.contains(*id) && self.tenant(id.as_str()).is_none())
+        {
+            return Err(no_tenant(id));
+        }
+        if !is_way_in(role) {
+            self.check_way_in(&role.name)?;
+        }
+        self.roles.insert(role.name.clone(), Arc::new(role.clone()));
+        Ok(())
+    }
+
+    fn drop_role(&mut self, name: &RoleName) -> Result<()> {
+        let role = self.roles.get(name).ok_or_else(|| no_role(name))?;
+        if !role.connect.is_empty() {
+            let granted: Vec<String> = role.connect.iter().map(|id| format!("privileges for database {id}")).collect();
+            let message = format!("role \"{name}\" cannot be dropped because some objects depend on it");
+            return Err(Error::new(ErrorKind::InUse, message)
+                .with_detail(granted.join("\n"))
+                .with_hint("REVOKE CONNECT on them first."));
+        }
+        self.check_way_in(name)?;
+        self.roles.remove(name);
+        Ok(())
+    }
+
+    /// Refuses that the last operator who may log in goes.
+    fn check_way_in(&self, name: &str) -> Result<()> {
+        let is_one = self.roles.get(name).is_some_and(|role| is_way_in(role));
+        if is_one && !self.roles.values().any(|role| role.name != name && is_way_in(role)) {
+            let message = format!("role \"{name}\" is the last operator who may log in");
+            return Err(Error::new(ErrorKind::InUse, message).with_hint("Make another operator first."));
+        }
+        Ok(())
+    }
+
+    fn grant(&mut self, role: &RoleName, id: &TenantId) -> Result<()> {
+        self.tenant(id.as_str()).ok_or_else(|| no_tenant(id))?;
+        let role = self.roles.get_mut(role).ok_or_else(|| no_role(role))?;
+        Arc::make_mut(role).connect.insert(id.clone());
+        Ok(())
+    }
+
+    fn revoke(&mut self, role: &RoleName, id: &TenantId) -> Result<()> {
+        self.tenant(id.as_str()).ok_or_else(|| no_tenant(id))?;
+        let role = self.roles.get_mut(role).ok_or_else(|| no_role(role))?;
+        Arc::make_mut(role).connect.remove(id);
+        Ok(())
     }
 
     /// The table of this name.
@@ -40,8 +219,12 @@ impl Snapshot {
 
     /// The tenant of this name, if it is active.
     pub fn tenant(&self, name: &str) -> Option<&Arc<Tenant>> {
-        let found = self.tenants.iter().find(|(id, _)| id.as_str() == name);
-        found.map(|(_, tenant)| tenant).filter(|tenant| tenant.state == crate::TenantState::Active)
+        self.tenants.get(name).filter(|tenant| tenant.state == TenantState::Active)
+    }
+
+    /// The tenants whose drop has begun and not finished.
+    pub fn dropping(&self) -> impl Iterator<Item = &Arc<Tenant>> {
+        self.tenants.values().filter(|tenant| tenant.state == TenantState::Dropping)
     }
 
     /// The role of this name.
@@ -49,3 +232,23 @@ impl Snapshot {
         self.roles.get(name)
     }
 }
+
+/// Whether the role is an operator who may log in.
+fn is_way_in(role: &Role) -> bool {
+    role.operator && role.login
+}
+
+fn no_tenant(id: &TenantId) -> Error {
+    Error::new(ErrorKind::NoTenant, format!("database \"{id}\" does not exist"))
+}
+
+fn no_role(name: &str) -> Error {
+    Error::new(ErrorKind::NoRole, format!("role \"{name}\" does not exist"))
+}
+
+fn no_table(id: TableId) -> Error {
+    Error::new(ErrorKind::NoTable, format!("relation with OID {} does not exist", id.0))
+}
+
+#[cfg(test)]
+mod tests;

@@ -159,7 +159,7 @@ fn bound(kind: u8, value: &Value) -> Bound<Value> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(2_000))]
+    #![proptest_config(ProptestConfig::with_cases(512))]
 
     #[test]
     fn the_order_of_keys_is_the_order_of_tuples((schema, tuples) in schema_and_tuples(2)) {
