@@ -3,8 +3,14 @@
 use super::MemoryStore;
 use crate::{
     clock::ManualClock,
-    testing::{Subject, conformance::conformance},
+    testing::{
+        Subject,
+        arbitrary::{Operation, operations},
+        conformance::conformance,
+        differential::differential,
+    },
 };
+use proptest::prelude::*;
 use std::sync::Arc;
 
 fn subject() -> Subject {
@@ -15,4 +21,18 @@ fn subject() -> Subject {
 #[tokio::test]
 async fn the_memory_store_conforms() {
     conformance(|| async { subject() }).await;
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(64))]
+
+    /// Finds no fault in the store; it shows that the operations run, and that the differential test itself is deterministic.
+    #[test]
+    fn two_memory_stores_agree(mut operations in operations()) {
+        operations.retain(|operation| !matches!(operation, Operation::Reopen));
+        let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+        runtime.block_on(differential(subject(), subject(), operations, async |_| {
+            unreachable!("a memory store is not opened again")
+        }));
+    }
 }
