@@ -1,6 +1,9 @@
 //! What a statement sees: one snapshot of the catalog, one pin of the store, and the writes of its own transaction.
 //!
-//! Everything that reads rows reads them through a [`View`].
+//! Everything that reads rows reads them through a [`View`]. Rows that the transaction wrote itself are read as they will be after
+//! its commit (module `overlay`).
+
+mod overlay;
 
 use keyspan_catalog::{Snapshot, Table, TenantStore};
 use keyspan_storage::{Pin, RowKey, RowMutation, RowStream, Scan};
@@ -20,11 +23,17 @@ pub struct View {
     pub rows: TenantStore,
     /// Writes of the own transaction that are not committed.
     pub buffered: Arc<Buffered>,
+    /// Whether predicates may become ranges of keys: the setting `keyspan.pushdown`.
+    pub pushdown: bool,
 }
 
 impl View {
     /// Reads rows as they would be after the buffered writes. Sets the pin.
     pub fn scan(&self, table: &Table, scan: Scan) -> RowStream {
-        self.rows.scan(table, Scan { pin: Some(self.pin.clone()), ..scan })
+        let scan = Scan { pin: Some(self.pin.clone()), ..scan };
+        match self.buffered.get(&table.id) {
+            Some(own) if !own.is_empty() => overlay::scan(self, table, scan),
+            _ => self.rows.scan(table, scan),
+        }
     }
 }
