@@ -1,1 +1,216 @@
-//! See the crate.
+//! The server: accepts connections and serves each in a task of its own.
+//!
+//! A connection's way: `startup` (TLS, the first packet, authentication) gives a session; `connection` reads message after message
+//! and hands them to `simple` or `extended`; rows go out by `rows`. Whatever a statement waits for, it waits for in an
+//! [`interrupt`] guard: a cancel request, its timeout, a client that goes away or the server's end stop it.
+//!
+//! [`Server::shutdown`] drains: nothing new is accepted, idle connections are closed, running statements get
+//! [`ServerOptions::drain`] to finish, then are stopped with 57P01; the store is closed last.
+
+mod cancel;
+mod connection;
+mod extended;
+pub mod interrupt;
+mod rows;
+mod simple;
+mod socket;
+mod startup;
+mod tls;
+
+pub use interrupt::shielded;
+pub use tls::TlsFiles;
+
+use crate::session::Shared;
+use cancel::Cancels;
+use std::{
+    io,
+    net::{Ipv4Addr, SocketAddr},
+    path::PathBuf,
+    sync::Arc,
+    time::Duration,
+};
+use tls::Tls;
+use tokio::{
+    net::{TcpListener, TcpSocket, TcpStream},
+    sync::Semaphore,
+};
+use tokio_util::{sync::CancellationToken, task::TaskTracker};
+
+/// Connections that may be open, those that log in included.
+pub const CONNECTIONS_MAX: usize = 200;
+/// Connections beyond the bound that are still told so (or are cancel requests); further ones are closed at once.
+pub const REFUSALS_MAX: usize = 64;
+/// How long running statements may go on when the server stops.
+pub const DRAIN: Duration = Duration::from_secs(10);
+/// How long a client may take to log in, as PostgreSQL's `authentication_timeout`.
+pub const LOGIN_TIMEOUT: Duration = Duration::from_secs(60);
+/// How long a stopped connection may take to say goodbye before it is left alone.
+const GOODBYE: Duration = Duration::from_secs(2);
+/// Connections that may wait to be accepted.
+const BACKLOG: u32 = 1_024;
+
+/// How a server is started.
+#[derive(Clone, Debug)]
+pub struct ServerOptions {
+    /// The catalog, the clock and what else sessions share.
+    pub shared: Arc<Shared>,
+    /// Where to listen; port 0 for any free one.
+    pub listen: SocketAddr,
+    /// The certificate for TLS; `None` to refuse TLS.
+    pub tls: Option<TlsFiles>,
+    /// See [`CONNECTIONS_MAX`].
+    pub connections_max: usize,
+    /// See [`DRAIN`].
+    pub drain: Duration,
+}
+
+impl ServerOptions {
+    /// On a free port of the loopback, without TLS.
+    pub fn new(shared: Arc<Shared>) -> Self {
+        let listen = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
+        Self { shared, listen, tls: None, connections_max: CONNECTIONS_MAX, drain: DRAIN }
+    }
+}
+
+/// Why a server cannot start.
+#[derive(Debug, thiserror::Error)]
+pub enum StartError {
+    /// The address cannot be listened on.
+    #[error("cannot listen on {address}")]
+    Listen {
+        /// The address.
+        address: SocketAddr,
+        /// The cause.
+        #[source]
+        source: io::Error,
+    },
+    /// The files for TLS are of no use.
+    #[error("cannot use {path} for TLS: {detail}")]
+    Tls {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong with it.
+        detail: String,
+    },
+}
+
+/// What all connections of a server share.
+#[derive(Debug)]
+pub(crate) struct Hub {
+    pub(crate) shared: Arc<Shared>,
+    pub(crate) tls: Option<Tls>,
+    pub(crate) cancels: Arc<Cancels>,
+    /// Cancelled when the server begins to stop: idle connections end.
+    pub(crate) draining: CancellationToken,
+    /// Cancelled when it waits no longer: statements end.
+    pub(crate) stopping: CancellationToken,
+    places: Arc<Semaphore>,
+    refusals: Arc<Semaphore>,
+}
+
+/// A running server. Dropped, it stops accepting and stops its statements, without waiting; the store stays open.
+#[derive(Debug)]
+pub struct Server {
+    hub: Arc<Hub>,
+    address: SocketAddr,
+    tasks: TaskTracker,
+    drain: Duration,
+}
+
+impl Server {
+    /// Starts listening, and serving in the background.
+    ///
+    /// # Errors
+    /// An address that cannot be listened on, files for TLS that are of no use.
+    pub async fn start(options: ServerOptions) -> Result<Self, StartError> {
+        let tls = options.tls.as_ref().map(Tls::load).transpose()?;
+        let refused = |source| StartError::Listen { address: options.listen, source };
+        let listener = listen(options.listen).map_err(refused)?;
+        let address = listener.local_addr().map_err(refused)?;
+        let hub = Arc::new(Hub {
+            shared: options.shared,
+            tls,
+            cancels: Arc::default(),
+            draining: CancellationToken::new(),
+            stopping: CancellationToken::new(),
+            places: Arc::new(Semaphore::new(options.connections_max)),
+            refusals: Arc::new(Semaphore::new(REFUSALS_MAX)),
+        });
+        let tasks = TaskTracker::new();
+        tasks.spawn(accept(listener, hub.clone(), tasks.clone()));
+        Ok(Self { hub, address, tasks, drain: options.drain })
+    }
+
+    /// The address that it listens on.
+    pub fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// Drains and stops, and closes the store.
+    ///
+    /// # Errors
+    /// The store's.
+    pub async fn shutdown(self) -> keyspan_storage::Result<()> {
+        self.hub.draining.cancel();
+        self.tasks.close();
+        if tokio::time::timeout(self.drain, self.tasks.wait()).await.is_err() {
+            tracing::warn!(connections = self.tasks.len(), "statements still run: they are stopped");
+            self.hub.stopping.cancel();
+            if tokio::time::timeout(GOODBYE, self.tasks.wait()).await.is_err() {
+                tracing::warn!(connections = self.tasks.len(), "connections do not end: they are left alone");
+            }
+        }
+        self.hub.shared.catalog.store().close().await
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        self.hub.draining.cancel();
+        self.hub.stopping.cancel();
+    }
+}
+
+/// A listener whose connections notice peers that vanished (keepalive) and send small messages at once.
+fn listen(address: SocketAddr) -> io::Result<TcpListener> {
+    let socket = if address.is_ipv4() { TcpSocket::new_v4()? } else { TcpSocket::new_v6()? };
+    socket.set_reuseaddr(true)?;
+    socket.set_keepalive(true)?;
+    socket.bind(address)?;
+    socket.listen(BACKLOG)
+}
+
+async fn accept(listener: TcpListener, hub: Arc<Hub>, tasks: TaskTracker) {
+    loop {
+        let accepted = tokio::select! {
+            () = hub.draining.cancelled() => return,
+            accepted = listener.accept() => accepted,
+        };
+        match accepted {
+            Ok((stream, peer)) => {
+                tasks.spawn(serve(stream, peer, hub.clone()));
+            }
+            Err(error) => {
+                // Out of file descriptors, most of the time: others must end first.
+                tracing::warn!(%error, "cannot accept a connection");
+                tokio::time::sleep(Duration::from_millis(50)).await;
+            }
+        }
+    }
+}
+
+async fn serve(stream: TcpStream, peer: SocketAddr, hub: Arc<Hub>) {
+    let place = hub.places.clone().try_acquire_owned();
+    let refusal = if place.is_ok() { None } else { hub.refusals.clone().try_acquire_owned().ok() };
+    if place.is_err() && refusal.is_none() {
+        tracing::warn!(%peer, "too many connections: closed");
+        return;
+    }
+    if let Err(error) = stream.set_nodelay(true) {
+        tracing::debug!(%peer, %error, "no TCP_NODELAY");
+    }
+    // Boxed: the future of a connection is large.
+    if let Err(error) = Box::pin(connection::serve(stream, hub, place.is_ok())).await {
+        tracing::debug!(%peer, %error, "connection lost");
+    }
+}

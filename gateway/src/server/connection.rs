@@ -1,0 +1,215 @@
+//! A connection that has logged in: message after message, to its end.
+
+use crate::{
+    error::{Result, SqlError},
+    server::{
+        Hub,
+        cancel::Registration,
+        extended::{Portal, PreparedStatement},
+        interrupt::{Guard, Stop, shutdown_error},
+        socket::{Input, Output},
+        startup::{self, Started},
+    },
+    session::{Session, TransactionStatus},
+    wire::{
+        frontend::{Frame, Frontend, MESSAGE_BYTES_MAX},
+        reply::{self, Severity},
+    },
+};
+use std::{collections::HashMap, io, sync::Arc};
+use tokio::{net::TcpStream, time::Instant};
+
+/// A connection.
+pub(crate) struct Connection {
+    pub(crate) input: Input,
+    pub(crate) output: Output,
+    pub(crate) session: Session,
+    pub(crate) registration: Registration,
+    pub(crate) hub: Arc<Hub>,
+    /// Prepared statements by name; the unnamed one has the empty name.
+    pub(crate) statements: HashMap<String, PreparedStatement>,
+    /// Portals by name.
+    pub(crate) portals: HashMap<String, Portal>,
+    /// After an error in the extended protocol: messages are skipped up to the next Sync.
+    skipping: bool,
+    /// Between a message of the extended protocol and its Sync.
+    in_batch: bool,
+}
+
+/// Why a message was not answered as it wanted.
+#[derive(Debug)]
+pub(crate) enum Failure {
+    /// The statement failed; the connection goes on.
+    Sql(SqlError),
+    /// The connection ends; the client is told.
+    Fatal(SqlError),
+    /// The connection is lost.
+    Lost(io::Error),
+}
+
+impl From<SqlError> for Failure {
+    fn from(error: SqlError) -> Self {
+        Self::Sql(error)
+    }
+}
+
+impl From<io::Error> for Failure {
+    fn from(error: io::Error) -> Self {
+        Self::Lost(error)
+    }
+}
+
+impl From<Stop> for Failure {
+    fn from(stop: Stop) -> Self {
+        match stop {
+            Stop::Gone => Self::Lost(io::ErrorKind::ConnectionReset.into()),
+            Stop::Shutdown => Self::Fatal(stop.error()),
+            Stop::Cancelled | Stop::TimedOut | Stop::Panicked => Self::Sql(stop.error()),
+        }
+    }
+}
+
+/// Serves a connection from its first byte to its last.
+pub(crate) async fn serve(stream: TcpStream, hub: Arc<Hub>, place: bool) -> io::Result<()> {
+    let Some(Started { input, output, session, registration }) = startup::start(stream, &hub, place).await? else {
+        return Ok(());
+    };
+    let connection = Connection {
+        input,
+        output,
+        session,
+        registration,
+        hub,
+        statements: HashMap::new(),
+        portals: HashMap::new(),
+        skipping: false,
+        in_batch: false,
+    };
+    connection.run().await
+}
+
+impl Connection {
+    async fn run(mut self) -> io::Result<()> {
+        loop {
+            let answered = match self.next().await {
+                Ok(Some(frame)) => self.answer(frame).await,
+                Ok(None) => return Ok(()),
+                Err(failure) => Err(failure),
+            };
+            match answered {
+                Ok(true) => {}
+                Ok(false) => return Ok(()),
+                Err(Failure::Lost(error)) => return Err(error),
+                Err(Failure::Fatal(error) | Failure::Sql(error)) => {
+                    reply::problem(&error, Severity::Fatal, &mut self.output.buffer);
+                    return self.output.close().await;
+                }
+            }
+        }
+    }
+
+    /// The next message; `None` at the end. A server that stops ends a connection that waits here.
+    async fn next(&mut self) -> Result<Option<Frame>, Failure> {
+        loop {
+            if let Some(frame) = Frame::take(&mut self.input.buffer, MESSAGE_BYTES_MAX)? {
+                return Ok(Some(frame));
+            }
+            // What stands before a Sync is part of a statement under way.
+            let ending = if self.in_batch { &self.hub.stopping } else { &self.hub.draining };
+            tokio::select! {
+                biased;
+                () = ending.cancelled() => return Err(Failure::Fatal(shutdown_error())),
+                filled = self.input.fill() => if !filled? { return Ok(None) },
+            }
+        }
+    }
+
+    /// Answers a message; `false` for the last one.
+    async fn answer(&mut self, frame: Frame) -> Result<bool, Failure> {
+        let extended = frame.is_extended();
+        if self.skipping && !matches!(frame.kind, b'S' | b'X') {
+            return Ok(true);
+        }
+        self.in_batch = extended;
+        let done = match Frontend::parse(frame) {
+            Ok(Frontend::Terminate) => return Ok(false),
+            Ok(Frontend::Sync) => {
+                self.skipping = false;
+                return self.ready().await.map(|()| true);
+            }
+            Ok(message) => self.dispatch(message).await,
+            Err(error) => Err(error.into()),
+        };
+        match done {
+            Ok(()) => {}
+            Err(Failure::Sql(error)) => {
+                self.session.failed();
+                self.tell_notices();
+                reply::problem(&error, Severity::Error, &mut self.output.buffer);
+                self.skipping = extended;
+            }
+            Err(failure) => return Err(failure),
+        }
+        if !extended {
+            self.ready().await?;
+        } else if self.output.is_full() {
+            self.output.send().await?;
+        }
+        Ok(true)
+    }
+
+    async fn dispatch(&mut self, message: Frontend) -> Result<(), Failure> {
+        match message {
+            Frontend::Query(sql) => Box::pin(self.query(sql)).await,
+            Frontend::Parse { name, sql, types } => Box::pin(self.parse(name, &sql, &types)).await,
+            Frontend::Bind(bind) => Ok(self.bind(bind)?),
+            Frontend::Describe(target) => Ok(self.describe(&target)?),
+            Frontend::Execute { portal, rows_max } => Box::pin(self.execute(portal, rows_max)).await,
+            Frontend::Close(target) => {
+                self.close(&target);
+                Ok(())
+            }
+            Frontend::Flush => Ok(self.output.send().await?),
+            Frontend::FunctionCall => Err(SqlError::unsupported("a call of a function by its OID").into()),
+            Frontend::Copy | Frontend::Password(_) | Frontend::Sync | Frontend::Terminate => Ok(()),
+        }
+    }
+
+    /// Ends a simple query or a run of the extended protocol: what changed meanwhile, and the state of the transaction.
+    async fn ready(&mut self) -> Result<(), Failure> {
+        self.in_batch = false;
+        self.end_portals();
+        self.tell_notices();
+        for (name, value) in self.session.take_parameter_status() {
+            reply::parameter_status(&name, &value, &mut self.output.buffer);
+        }
+        reply::ready(self.session.transaction_status(), &mut self.output.buffer);
+        // Only the server's end stops this: the client is to have its answer.
+        tokio::select! {
+            sent = self.output.send() => Ok(sent?),
+            () = self.hub.stopping.cancelled() => Err(Failure::Lost(io::ErrorKind::TimedOut.into())),
+        }
+    }
+
+    /// Portals live as long as their transaction.
+    fn end_portals(&mut self) {
+        if self.session.transaction_status() == TransactionStatus::Idle {
+            self.portals.clear();
+        }
+    }
+
+    /// Writes the notices that have come up.
+    pub(crate) fn tell_notices(&mut self) {
+        for notice in self.session.take_notices() {
+            reply::problem(&notice, Severity::of_notice(&notice), &mut self.output.buffer);
+        }
+    }
+
+    /// Begins a statement: what may stop it from now on, with the parts of the connection that it needs.
+    pub(crate) fn begin(&mut self) -> (Guard<'_>, &mut Session, &mut Output) {
+        let cancel = self.registration.begin();
+        let deadline = self.session.statement_timeout().and_then(|timeout| Instant::now().checked_add(timeout));
+        let guard = Guard { cancel, deadline, stopping: &self.hub.stopping, input: &mut self.input };
+        (guard, &mut self.session, &mut self.output)
+    }
+}

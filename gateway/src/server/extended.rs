@@ -1,0 +1,278 @@
+//! The extended protocol: Parse, Bind, Describe, Execute, Close.
+
+use crate::{
+    error::{Result, SqlError, SqlState},
+    server::{
+        connection::{Connection, Failure},
+        rows::RowsUnderWay,
+    },
+    session::{Outcome, Prepared},
+    statement::Statement,
+    types,
+    wire::{
+        Format,
+        encoder::RowEncoder,
+        frontend::{Bind, Target},
+        parameter, reply,
+    },
+};
+use datafusion::scalar::ScalarValue;
+use pgwire::api::Type;
+use std::sync::Arc;
+
+/// Prepared statements of a connection, at most.
+const STATEMENTS_MAX: usize = 4_096;
+/// Portals of a connection, at most.
+const PORTALS_MAX: usize = 256;
+
+/// A statement that Parse has prepared.
+#[derive(Clone)]
+pub(crate) struct PreparedStatement(Arc<Inner>);
+
+struct Inner {
+    /// `None` for an empty statement.
+    prepared: Option<Prepared>,
+    /// The types of the parameters, as the client declared or was told them.
+    types: Vec<Type>,
+    /// The name, when the text is a DEALLOCATE of a statement of the protocol.
+    sql: String,
+}
+
+/// A statement with its parameters.
+pub(crate) struct Portal {
+    statement: PreparedStatement,
+    encoder: Option<RowEncoder>,
+    formats: Vec<Format>,
+    state: PortalState,
+}
+
+enum PortalState {
+    Bound(Vec<ScalarValue>),
+    Running(RowsUnderWay),
+    Done,
+}
+
+impl Connection {
+    /// Prepares a statement.
+    pub(crate) async fn parse(&mut self, name: String, sql: &str, types: &[u32]) -> Result<(), Failure> {
+        if !name.is_empty() && self.statements.contains_key(&name) {
+            let message = format!("prepared statement \"{name}\" already exists");
+            return Err(SqlError::new(SqlState::DUPLICATE_PREPARED_STATEMENT, message).into());
+        }
+        if !self.statements.contains_key(&name) && self.statements.len() >= STATEMENTS_MAX {
+            let message = format!("a connection has at most {STATEMENTS_MAX} prepared statements");
+            return Err(SqlError::new(SqlState::PROGRAM_LIMIT_EXCEEDED, message)
+                .with_hint("Close statements that are not needed any more.")
+                .into());
+        }
+        self.statements.remove("");
+        let mut statements: Vec<_> =
+            Statement::parse(sql)?.into_iter().filter(|statement| !matches!(statement, Statement::Empty)).collect();
+        if statements.len() > 1 {
+            return Err(SqlError::syntax("cannot insert multiple commands into a prepared statement").into());
+        }
+        let declared: Vec<_> = types.iter().map(|oid| Type::from_oid(*oid)).collect();
+        let hints: Vec<_> = declared.iter().map(|kind| kind.as_ref().and_then(types::parameter_type)).collect();
+        let prepared = match statements.pop() {
+            Some(statement) => {
+                let (mut guard, session, _) = self.begin();
+                let prepared = guard.run(session.prepare(statement, &hints)).await;
+                self.registration.end();
+                Some(prepared??)
+            }
+            None => None,
+        };
+        let wanted = prepared.as_ref().map_or(&[][..], |prepared| &prepared.parameters);
+        let types = wanted.iter().enumerate().map(|(at, data)| match declared.get(at) {
+            Some(Some(kind)) if *kind != Type::UNKNOWN => kind.clone(),
+            _ => types::parameter_pg_type(data),
+        });
+        let inner =
+            Inner { types: types.collect(), prepared, sql: deallocated(sql).map_or_else(String::new, str::to_owned) };
+        self.statements.insert(name, PreparedStatement(Arc::new(inner)));
+        reply::parse_complete(&mut self.output.buffer);
+        Ok(())
+    }
+
+    /// Makes a portal.
+    pub(crate) fn bind(&mut self, bind: Bind) -> Result<()> {
+        let statement = self.statement(&bind.statement)?.clone();
+        if !bind.portal.is_empty() && self.portals.contains_key(&bind.portal) {
+            let message = format!("cursor \"{}\" already exists", bind.portal);
+            return Err(SqlError::new(SqlState::DUPLICATE_CURSOR, message));
+        }
+        if !self.portals.contains_key(&bind.portal) && self.portals.len() >= PORTALS_MAX {
+            let message = format!("a connection has at most {PORTALS_MAX} portals");
+            return Err(SqlError::new(SqlState::PROGRAM_LIMIT_EXCEEDED, message));
+        }
+        let Inner { prepared, types, .. } = &*statement.0;
+        if bind.values.len() != types.len() {
+            let message = format!(
+                "bind message supplies {} parameters, but prepared statement \"{}\" requires {}",
+                bind.values.len(),
+                bind.statement,
+                types.len()
+            );
+            return Err(SqlError::new(SqlState::PROTOCOL_VIOLATION, message));
+        }
+        let formats = Format::for_each(&bind.formats, types.len(), "parameter")?;
+        let wanted = prepared.as_ref().map_or(&[][..], |prepared| &prepared.parameters);
+        let values = bind.values.iter().zip(types).zip(formats).zip(wanted);
+        let values =
+            values.map(|(((value, kind), format), data)| parameter::decode(value.as_deref(), kind, format, data));
+        let values = values.collect::<Result<Vec<_>>>()?;
+        let columns = prepared.as_ref().and_then(|prepared| prepared.columns.clone());
+        let encoder = columns.map(|columns| RowEncoder::new(columns, &bind.results)).transpose()?;
+        let state = PortalState::Bound(values);
+        self.portals.insert(bind.portal, Portal { statement, encoder, formats: bind.results, state });
+        reply::bind_complete(&mut self.output.buffer);
+        Ok(())
+    }
+
+    /// Tells columns, and of a statement its parameters.
+    pub(crate) fn describe(&mut self, target: &Target) -> Result<()> {
+        let encoder = match target {
+            Target::Statement(name) => {
+                let statement = self.statement(name)?.clone();
+                reply::parameters(statement.0.types.iter().map(Type::oid), &mut self.output.buffer);
+                let columns = statement.0.prepared.as_ref().and_then(|prepared| prepared.columns.clone());
+                columns.map(|columns| RowEncoder::new(columns, &[])).transpose()?
+            }
+            Target::Portal(name) => self.portals.get(name).ok_or_else(|| no_portal(name))?.encoder.clone(),
+        };
+        match encoder {
+            Some(encoder) => encoder.describe(&mut self.output.buffer),
+            None => reply::no_data(&mut self.output.buffer),
+        }
+        Ok(())
+    }
+
+    /// Runs a portal, or runs it on.
+    pub(crate) async fn execute(&mut self, name: String, rows_max: Option<u64>) -> Result<(), Failure> {
+        // Out of the map while it runs: a portal that fails is gone.
+        let mut portal = self.portals.remove(&name).ok_or_else(|| no_portal(&name))?;
+        let done = self.execute_portal(&mut portal, rows_max).await;
+        self.registration.end();
+        let reply = done?;
+        self.tell_notices();
+        match reply {
+            Reply::Complete(tag) => {
+                self.completed(&tag);
+                reply::complete(&tag, &mut self.output.buffer);
+            }
+            Reply::Suspended => reply::suspended(&mut self.output.buffer),
+            Reply::Empty => reply::empty(&mut self.output.buffer),
+        }
+        self.portals.insert(name, portal);
+        Ok(())
+    }
+
+    async fn execute_portal(&mut self, portal: &mut Portal, rows_max: Option<u64>) -> Result<Reply, Failure> {
+        let Some(prepared) = &portal.statement.0.prepared else { return Ok(Reply::Empty) };
+        if !portal.statement.0.sql.is_empty()
+            && let Some(tag) = self.deallocate(&portal.statement.0.sql)?
+        {
+            return Ok(Reply::Complete(tag));
+        }
+        let (mut guard, session, output) = self.begin();
+        if let PortalState::Bound(values) = &mut portal.state {
+            let values = std::mem::take(values);
+            portal.state = PortalState::Done;
+            match guard.run(session.execute(prepared, values)).await?? {
+                Outcome::Rows { tag, rows } => {
+                    let encoder = match &portal.encoder {
+                        Some(encoder) => encoder.clone(),
+                        None => RowEncoder::new(rows.schema(), &portal.formats)?,
+                    };
+                    portal.state = PortalState::Running(RowsUnderWay::new(tag, rows, encoder));
+                }
+                Outcome::Done(tag) => return Ok(Reply::Complete(tag)),
+                Outcome::Empty => return Ok(Reply::Empty),
+            }
+        }
+        let PortalState::Running(rows) = &mut portal.state else {
+            // Its rows were all sent before: there are none left.
+            return Ok(Reply::Complete("SELECT 0".to_owned()));
+        };
+        Ok(match rows.send(rows_max, &mut guard, output).await? {
+            Some(tag) => {
+                portal.state = PortalState::Done;
+                Reply::Complete(tag)
+            }
+            None => Reply::Suspended,
+        })
+    }
+
+    /// Forgets a statement or a portal; one that is not there too.
+    pub(crate) fn close(&mut self, target: &Target) {
+        match target {
+            Target::Statement(name) => drop(self.statements.remove(name)),
+            Target::Portal(name) => drop(self.portals.remove(name)),
+        }
+        reply::close_complete(&mut self.output.buffer);
+    }
+
+    /// Does a `DEALLOCATE name` that names a statement of the protocol, as psycopg sends it; gives the command tag.
+    pub(crate) fn deallocate(&mut self, sql: &str) -> Result<Option<String>> {
+        let Some(name) = deallocated(sql) else { return Ok(None) };
+        let name = match name.strip_prefix('"').and_then(|name| name.strip_suffix('"')) {
+            Some(quoted) => quoted.replace("\"\"", "\""),
+            None => name.to_ascii_lowercase(),
+        };
+        Ok(self.statements.remove(&name).map(|_| "DEALLOCATE".to_owned()))
+    }
+
+    fn statement(&self, name: &str) -> Result<&PreparedStatement> {
+        self.statements.get(name).ok_or_else(|| {
+            let message = match name {
+                "" => "unnamed prepared statement does not exist".to_owned(),
+                name => format!("prepared statement \"{name}\" does not exist"),
+            };
+            SqlError::new(SqlState::INVALID_SQL_STATEMENT_NAME, message)
+        })
+    }
+}
+
+enum Reply {
+    Complete(String),
+    Suspended,
+    Empty,
+}
+
+fn no_portal(name: &str) -> SqlError {
+    SqlError::new(SqlState::INVALID_CURSOR_NAME, format!("portal \"{name}\" does not exist"))
+}
+
+/// The name in a `DEALLOCATE [PREPARE] name`, quotes included; `None` for other text.
+fn deallocated(sql: &str) -> Option<&str> {
+    let word = |text: &str, word: &str| {
+        let (first, rest) = text.split_at_checked(word.len())?;
+        (first.eq_ignore_ascii_case(word) && rest.starts_with(char::is_whitespace)).then(|| rest.trim_start().len())
+    };
+    let text = sql.trim().trim_end_matches([';', ' ', '\n', '\t', '\r']);
+    let text = &text[text.len() - word(text, "DEALLOCATE")?..];
+    let name = word(text, "PREPARE").map_or(text, |rest| &text[text.len() - rest..]);
+    let quoted = name.len() > 2 && name.starts_with('"') && name.ends_with('"');
+    let plain = name.chars().all(|char| char.is_alphanumeric() || char == '_') && !name.is_empty();
+    ((quoted || plain) && !name.eq_ignore_ascii_case("all")).then_some(name)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::deallocated;
+
+    #[test]
+    fn a_deallocate_of_one_statement_is_seen() {
+        for (sql, name) in [
+            ("DEALLOCATE \"_pg3_0\"", Some("\"_pg3_0\"")),
+            (" deallocate prepare a ; ", Some("a")),
+            ("DEALLOCATE ALL", None),
+            ("DEALLOCATE a; SELECT 1", None),
+            ("SELECT 1", None),
+            ("DEALLOCATEa", None),
+            ("", None),
+        ] {
+            assert_eq!(deallocated(sql), name, "{sql}");
+        }
+    }
+}

@@ -1,0 +1,202 @@
+//! What may stop a statement: a cancel request, its timeout, a client that went away, the server's end.
+//!
+//! Every wait of a statement goes through [`Guard::run`], which gives the statement's future up when one of these comes first. The
+//! one thing that must not be given up is a commit under way: its outcome would not be known. [`shielded`] marks it; a stop then
+//! waits until it is done.
+
+use crate::{
+    error::{SqlError, SqlState},
+    server::socket::Input,
+};
+use futures::FutureExt;
+use std::{
+    future::{Future, poll_fn},
+    panic::AssertUnwindSafe,
+    pin::pin,
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering},
+    },
+    task::Poll,
+};
+use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
+
+tokio::task_local! {
+    /// How many shielded futures of the running statement are under way.
+    static SHIELDS: Arc<AtomicUsize>;
+}
+
+/// Runs a future that a stop of the statement does not give up: a commit. Outside of a connection it just runs.
+pub async fn shielded<F: Future>(future: F) -> F::Output {
+    struct Shield(Option<Arc<AtomicUsize>>);
+    impl Drop for Shield {
+        fn drop(&mut self) {
+            if let Some(count) = &self.0 {
+                count.fetch_sub(1, Ordering::SeqCst);
+            }
+        }
+    }
+    let shields = SHIELDS.try_with(Arc::clone).ok();
+    if let Some(count) = &shields {
+        count.fetch_add(1, Ordering::SeqCst);
+    }
+    let _shield = Shield(shields);
+    future.await
+}
+
+/// Why a statement was stopped.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Stop {
+    /// By a cancel request.
+    Cancelled,
+    /// By `statement_timeout`.
+    TimedOut,
+    /// The client went away.
+    Gone,
+    /// The server ends.
+    Shutdown,
+    /// It panicked: a fault of ours.
+    Panicked,
+}
+
+impl Stop {
+    /// What the client is told.
+    pub(crate) fn error(self) -> SqlError {
+        match self {
+            Self::Cancelled => SqlError::new(SqlState::QUERY_CANCELED, "canceling statement due to user request"),
+            Self::TimedOut => SqlError::new(SqlState::QUERY_CANCELED, "canceling statement due to statement timeout"),
+            Self::Gone | Self::Shutdown => shutdown_error(),
+            Self::Panicked => SqlError::new(SqlState::INTERNAL_ERROR, "the statement failed by a fault of the server")
+                .with_hint("The server's log says more."),
+        }
+    }
+}
+
+/// What a client is told when the server ends.
+pub(crate) fn shutdown_error() -> SqlError {
+    SqlError::new(SqlState::ADMIN_SHUTDOWN, "terminating connection due to administrator command")
+}
+
+/// Guards the waits of one statement.
+pub(crate) struct Guard<'a> {
+    /// Cancelled by a cancel request.
+    pub(crate) cancel: CancellationToken,
+    /// When the statement's time is over.
+    pub(crate) deadline: Option<Instant>,
+    /// Cancelled when the server waits no longer.
+    pub(crate) stopping: &'a CancellationToken,
+    /// Tells whether the client is there.
+    pub(crate) input: &'a mut Input,
+}
+
+impl Guard<'_> {
+    /// Waits for a future of the statement, or for what stops it.
+    pub(crate) async fn run<F: Future>(&mut self, future: F) -> Result<F::Output, Stop> {
+        let shields = Arc::new(AtomicUsize::new(0));
+        let mut future = pin!(SHIELDS.scope(shields.clone(), AssertUnwindSafe(future).catch_unwind()));
+        let mut stopped = pin!(self.stopped());
+        let mut stop = None;
+        poll_fn(|context| {
+            if let Poll::Ready(output) = future.as_mut().poll(context) {
+                return Poll::Ready(output.map_err(|_| Stop::Panicked));
+            }
+            if stop.is_none()
+                && let Poll::Ready(why) = stopped.as_mut().poll(context)
+            {
+                stop = Some(why);
+            }
+            match stop {
+                Some(why) if shields.load(Ordering::SeqCst) == 0 => Poll::Ready(Err(why)),
+                _ => Poll::Pending,
+            }
+        })
+        .await
+    }
+
+    async fn stopped(&mut self) -> Stop {
+        let deadline = async {
+            match self.deadline {
+                Some(deadline) => tokio::time::sleep_until(deadline).await,
+                None => std::future::pending().await,
+            }
+        };
+        tokio::select! {
+            () = self.cancel.cancelled() => Stop::Cancelled,
+            () = self.stopping.cancelled() => Stop::Shutdown,
+            () = deadline => Stop::TimedOut,
+            () = self.input.gone() => Stop::Gone,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::server::socket;
+    use std::{future::pending, time::Duration};
+    use tokio::sync::Notify;
+
+    async fn run<F: Future>(
+        cancel: &CancellationToken,
+        timeout: Option<Duration>,
+        future: F,
+    ) -> Result<F::Output, Stop> {
+        let (client, server) = tokio::io::duplex(64);
+        let (mut input, _output) = socket::split(Box::new(server));
+        let stopping = CancellationToken::new();
+        let deadline = timeout.map(|timeout| Instant::now() + timeout);
+        let mut guard = Guard { cancel: cancel.clone(), deadline, stopping: &stopping, input: &mut input };
+        let output = guard.run(future).await;
+        drop(client);
+        output
+    }
+
+    #[tokio::test]
+    async fn a_cancel_and_a_timeout_stop_a_wait() {
+        let cancel = CancellationToken::new();
+        assert_eq!(run(&cancel, None, async { 1 }).await, Ok(1));
+        assert_eq!(run(&cancel, Some(Duration::ZERO), pending::<()>()).await, Err(Stop::TimedOut));
+        cancel.cancel();
+        assert_eq!(run(&cancel, None, pending::<()>()).await, Err(Stop::Cancelled));
+    }
+
+    #[tokio::test]
+    async fn a_client_that_goes_away_stops_a_wait() {
+        let (client, server) = tokio::io::duplex(64);
+        let (mut input, _output) = socket::split(Box::new(server));
+        let (cancel, stopping) = (CancellationToken::new(), CancellationToken::new());
+        let mut guard = Guard { cancel, deadline: None, stopping: &stopping, input: &mut input };
+        drop(client);
+        assert_eq!(guard.run(pending::<()>()).await, Err(Stop::Gone));
+    }
+
+    #[tokio::test]
+    async fn a_commit_under_way_is_not_given_up() {
+        let cancel = CancellationToken::new();
+        let (begun, done) = (Notify::new(), Notify::new());
+        let statement = async {
+            shielded(async {
+                begun.notify_one();
+                done.notified().await;
+            })
+            .await;
+            pending::<()>().await;
+        };
+        let stop = async {
+            begun.notified().await;
+            cancel.cancel();
+            // The statement is polled again with the stop seen, and goes on.
+            tokio::task::yield_now().await;
+            done.notify_one();
+        };
+        let (output, ()) = tokio::join!(run(&cancel, None, statement), stop);
+        assert_eq!(output, Err(Stop::Cancelled));
+    }
+
+    #[tokio::test]
+    async fn a_panic_becomes_an_error() {
+        let output = run(&CancellationToken::new(), None, async { panic!("on purpose") }).await;
+        assert_eq!(output.map(|()| ()), Err(Stop::Panicked));
+    }
+}

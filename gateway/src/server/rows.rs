@@ -1,0 +1,77 @@
+//! Rows on their way to the client.
+//!
+//! One batch at a time: it is encoded until the output is full, sent, and only when all of it is written the next is asked for. A
+//! client that reads slowly slows the query down; nothing piles up.
+
+use crate::{
+    error::SqlError,
+    server::{connection::Failure, interrupt::Guard, socket::Output},
+    wire::encoder::{RowEncoder, Rows},
+};
+use datafusion::execution::SendableRecordBatchStream;
+use futures::StreamExt;
+
+/// The rows of a statement that runs.
+pub(crate) struct RowsUnderWay {
+    tag: &'static str,
+    stream: SendableRecordBatchStream,
+    encoder: RowEncoder,
+    /// The batch that is being sent, and the next row of it.
+    batch: Option<(Rows, usize)>,
+}
+
+impl RowsUnderWay {
+    /// Rows of `stream` as `encoder` writes them.
+    pub(crate) fn new(tag: &'static str, stream: SendableRecordBatchStream, encoder: RowEncoder) -> Self {
+        Self { tag, stream, encoder, batch: None }
+    }
+
+    /// Sends rows, at most `rows_max`. Gives the command tag, or `None` when the bound was met.
+    pub(crate) async fn send(
+        &mut self,
+        rows_max: Option<u64>,
+        guard: &mut Guard<'_>,
+        output: &mut Output,
+    ) -> Result<Option<String>, Failure> {
+        let rows_max = rows_max.unwrap_or(u64::MAX);
+        let mut sent = 0;
+        loop {
+            if let Some((rows, next)) = &mut self.batch {
+                while *next < rows.count() && sent < rows_max {
+                    rows.write(*next, &mut output.buffer)?;
+                    (*next, sent) = (*next + 1, sent + 1);
+                    if output.is_full() {
+                        guard.run(output.send()).await??;
+                    }
+                }
+                if sent >= rows_max {
+                    return Ok(None);
+                }
+            }
+            self.batch = match guard.run(self.stream.next()).await? {
+                Some(Ok(batch)) => Some((self.encoder.batch(&batch)?, 0)),
+                Some(Err(error)) => return Err(SqlError::from(error).into()),
+                None => return Ok(Some(tag(self.tag, sent))),
+            };
+        }
+    }
+}
+
+/// The command tag, with the number of rows where PostgreSQL has one.
+fn tag(word: &str, rows: u64) -> String {
+    match word {
+        "SELECT" | "INSERT 0" | "UPDATE" | "DELETE" | "MERGE" | "FETCH" | "MOVE" | "COPY" => format!("{word} {rows}"),
+        _ => word.to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::tag;
+
+    #[test]
+    fn tags_count_where_postgres_does() {
+        assert_eq!((tag("SELECT", 3), tag("INSERT 0", 1)), ("SELECT 3".to_owned(), "INSERT 0 1".to_owned()));
+        assert_eq!((tag("SHOW", 1), tag("EXPLAIN", 9)), ("SHOW".to_owned(), "EXPLAIN".to_owned()));
+    }
+}

@@ -1,0 +1,159 @@
+//! `numeric`, from and to decimal digits.
+//!
+//! The binary form (`numeric_send`) is groups of four decimal digits: their number, the weight of the first as a power of 10,000,
+//! the sign, the digits after the point that are shown, and the groups.
+
+use bytes::{Buf, BufMut, BytesMut};
+
+/// Sign of a binary numeric below zero.
+const NEGATIVE: u16 = 0x4000;
+/// Sign of a binary numeric that is none.
+const NAN: u16 = 0xC000;
+/// Sign of infinity, and with [`NEGATIVE`]'s neighbour 0xF000 of its opposite.
+const INFINITY: u16 = 0xD000;
+/// Digits that a numeric in a parameter may have.
+const DIGITS_MAX: usize = 16_384;
+
+/// Writes an unscaled integer, as decimal digits with an optional minus, as text with `scale` digits after the point.
+pub fn write_text(unscaled: &str, scale: i8, out: &mut BytesMut) {
+    let (negative, digits) = unscaled.strip_prefix('-').map_or((false, unscaled), |digits| (true, digits));
+    if negative {
+        out.put_u8(b'-');
+    }
+    out.reserve(digits.len() + scale.unsigned_abs() as usize + 2);
+    let Ok(scale) = usize::try_from(scale) else {
+        out.put_slice(digits.as_bytes());
+        return if digits != "0" {
+            out.put_bytes(b'0', scale.unsigned_abs() as usize)
+        };
+    };
+    if scale == 0 {
+        return out.put_slice(digits.as_bytes());
+    }
+    let whole = digits.len().saturating_sub(scale);
+    out.put_slice(if whole == 0 { b"0" } else { &digits.as_bytes()[..whole] });
+    out.put_u8(b'.');
+    out.put_bytes(b'0', scale - (digits.len() - whole));
+    out.put_slice(&digits.as_bytes()[whole..]);
+}
+
+/// Writes the same in the binary form.
+pub fn write_binary(unscaled: &str, scale: i8, out: &mut BytesMut) {
+    let mut text = BytesMut::new();
+    write_text(unscaled.strip_prefix('-').unwrap_or(unscaled), scale, &mut text);
+    let point = text.iter().position(|byte| *byte == b'.').unwrap_or(text.len());
+    let (whole, fraction) = (&text[..point], text.get(point + 1..).unwrap_or_default());
+    let mut padded = vec![b'0'; (4 - whole.len() % 4) % 4];
+    padded.extend_from_slice(whole);
+    let whole_groups = padded.len() / 4;
+    padded.extend_from_slice(fraction);
+    padded.resize(padded.len().next_multiple_of(4), b'0');
+    let groups: Vec<u16> =
+        padded.chunks(4).map(|four| four.iter().fold(0, |sum, digit| sum * 10 + u16::from(digit - b'0'))).collect();
+    let leading = groups.iter().take_while(|group| **group == 0).count();
+    let end = groups.iter().rposition(|group| *group != 0).map_or(leading, |last| last + 1);
+    let groups = &groups[leading.min(end)..end];
+    let weight = if groups.is_empty() { 0 } else { whole_groups as i16 - leading as i16 - 1 };
+    out.put_u16(groups.len() as u16);
+    out.put_i16(weight);
+    out.put_u16(if unscaled.starts_with('-') && !groups.is_empty() { NEGATIVE } else { 0 });
+    out.put_u16(fraction.len() as u16);
+    for group in groups {
+        out.put_u16(*group);
+    }
+}
+
+/// The text of a binary numeric; `None` for bytes that are none, and for what is no number (`NaN`, the infinities).
+pub fn text_of_binary(mut bytes: &[u8]) -> Option<String> {
+    if bytes.len() < 8 {
+        return None;
+    }
+    let (count, weight) = (usize::from(bytes.get_u16()), i32::from(bytes.get_i16()));
+    let (sign, scale) = (bytes.get_u16(), usize::from(bytes.get_u16()));
+    let in_bounds = scale <= DIGITS_MAX && weight.unsigned_abs() as usize <= DIGITS_MAX / 4;
+    if bytes.len() != 2 * count || !in_bounds || sign & NAN == NAN || sign == INFINITY {
+        return None;
+    }
+    let groups: Vec<u16> = (0..count).map(|_| bytes.get_u16()).collect();
+    if groups.iter().any(|group| *group > 9_999) {
+        return None;
+    }
+    let group = |power: i32| usize::try_from(weight - power).ok().and_then(|at| groups.get(at)).copied().unwrap_or(0);
+    let mut text = if sign == NEGATIVE { "-".to_owned() } else { String::new() };
+    let whole: String = (0..=weight.max(0)).rev().map(|power| format!("{:04}", group(power))).collect();
+    let whole = whole.trim_start_matches('0');
+    text.push_str(if whole.is_empty() { "0" } else { whole });
+    if scale > 0 {
+        let powers = scale.div_ceil(4) as i32;
+        let fraction: String = (1..=powers).map(|power| format!("{:04}", group(-power))).collect();
+        text.push('.');
+        text.push_str(&fraction[..scale]);
+    }
+    Some(text)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn text(unscaled: &str, scale: i8) -> String {
+        let mut out = BytesMut::new();
+        write_text(unscaled, scale, &mut out);
+        String::from_utf8(out.to_vec()).unwrap()
+    }
+
+    fn binary(unscaled: &str, scale: i8) -> Vec<u16> {
+        let mut out = BytesMut::new();
+        write_binary(unscaled, scale, &mut out);
+        out.chunks(2).map(|two| u16::from_be_bytes([two[0], two[1]])).collect()
+    }
+
+    #[test]
+    fn text_has_the_digits_of_its_scale() {
+        for (unscaled, scale, expected) in [
+            ("0", 0, "0"),
+            ("0", 2, "0.00"),
+            ("5", 2, "0.05"),
+            ("-5", 2, "-0.05"),
+            ("12345", 2, "123.45"),
+            ("-12345", 5, "-0.12345"),
+            ("12", -3, "12000"),
+            ("0", -3, "0"),
+        ] {
+            assert_eq!(text(unscaled, scale), expected);
+        }
+    }
+
+    // What numeric_send of PostgreSQL 15 writes.
+    #[test]
+    fn binary_is_groups_of_four_digits() {
+        for (unscaled, scale, expected) in [
+            ("0", 0, vec![0, 0, 0, 0]),
+            ("0", 2, vec![0, 0, 0, 2]),
+            ("1", 0, vec![1, 0, 0, 0, 1]),
+            ("10000", 0, vec![1, 1, 0, 0, 1]),
+            ("-12345678", 2, vec![3, 1, 0x4000, 2, 12, 3456, 7800]),
+            ("1", 4, vec![1, 0xffff, 0, 4, 1]),
+            ("1", 5, vec![1, 0xfffe, 0, 5, 1000]),
+            ("12", -3, vec![2, 1, 0, 0, 1, 2000]),
+        ] {
+            assert_eq!(binary(unscaled, scale), expected, "{unscaled} {scale}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn binary_comes_back_as_its_text(unscaled: i128, scale in 0i8..39) {
+            let unscaled = unscaled.to_string();
+            let mut out = BytesMut::new();
+            write_binary(&unscaled, scale, &mut out);
+            prop_assert_eq!(text_of_binary(&out), Some(text(&unscaled, scale)));
+        }
+
+        #[test]
+        fn no_bytes_make_it_panic(bytes: Vec<u8>) {
+            let _ = text_of_binary(&bytes);
+        }
+    }
+}
