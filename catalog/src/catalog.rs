@@ -1,25 +1,55 @@
 //! The catalog in the store: load, commit, and the newest snapshot.
+//!
+//! An edit is derived from the newest snapshot, applied to it, and written as one commit of the store: the rows of the objects that
+//! it touches, and the version row, which is validated. When another edit came first, the store refuses, and the edit is derived anew.
+//!
+//! A table of the store is no part of that commit. So that a crash leaves nothing half visible, a new one is made before the edit
+//! that shows it, and an old one is dropped after the edit that hides it; a `pending` row stands in the catalog for as long as the
+//! two disagree, and whoever opens the catalog finishes what is pending. Families are made before the edit; rules are
+//! changed and families dropped after it, since what a rule condemns does not return. [`Catalog::open`] mends those too.
 
-use crate::{Edit, Result, Snapshot};
-use keyspan_storage::Store;
+pub(crate) mod rows;
+mod tenants;
+#[cfg(test)]
+mod tests;
+
+use crate::{Edit, Error, ErrorKind, Result, Snapshot, Table};
+use arc_swap::ArcSwap;
+use futures::TryStreamExt;
+use keyspan_storage::{Commit, FamilyChange, Pin, Scan, Store, StoreExt, TableName, TableSchema, Validation, Write};
+use rows::{Loaded, Version};
 use std::sync::Arc;
+use tokio::sync::Mutex;
 
 /// The name of the catalog's table in the store.
 pub const CATALOG_TABLE: &str = "catalog";
+/// How often an edit is derived anew because another one came first.
+pub const COMMIT_ATTEMPTS_MAX: usize = 16;
 
 /// The catalog of a store.
 #[derive(Debug)]
 pub struct Catalog {
     store: Arc<dyn Store>,
+    newest: ArcSwap<Snapshot>,
+    /// Held by who edits: edits of one process wait for each other rather than conflict.
+    editing: Mutex<()>,
 }
 
 impl Catalog {
-    /// Loads the catalog; makes its table in an empty store.
+    /// Loads the catalog; makes its table in an empty store, and finishes what a crash interrupted.
     ///
     /// # Errors
     /// The store's, and [`Corrupt`](crate::ErrorKind::Corrupt).
     pub async fn open(store: Arc<dyn Store>) -> Result<Self> {
-        Ok(Self { store })
+        match store.create_table(&rows::catalog_table(), rows::catalog_schema()).await {
+            Err(error) if error.kind() != keyspan_storage::ErrorKind::AlreadyExists => return Err(error.into()),
+            Ok(()) | Err(_) => {}
+        }
+        let loaded = load(&store, &store.pin().await?).await?;
+        let catalog = Self { store, newest: ArcSwap::from_pointee(loaded.snapshot), editing: Mutex::new(()) };
+        catalog.finish_pending(&loaded.pending).await?;
+        catalog.mend_families().await?;
+        Ok(catalog)
     }
 
     /// The store beneath.
@@ -29,16 +59,202 @@ impl Catalog {
 
     /// The newest snapshot.
     pub fn snapshot(&self) -> Arc<Snapshot> {
-        todo!()
+        self.newest.load_full()
     }
 
-    /// Derives an edit from the newest snapshot and commits it; tries again when another commits first. Tables are made, changed
-    /// and dropped in the store with it: a crash between leaves nothing half visible.
+    /// Looks whether another gateway has changed the catalog, and gives the newest snapshot.
     ///
     /// # Errors
-    /// What `edit` says, what the edit contradicts, and the store's.
-    pub async fn commit(&self, edit: impl Fn(&Snapshot) -> Result<Edit> + Send + Sync) -> Result<Arc<Snapshot>> {
-        let _ = edit;
-        todo!()
+    /// The store's, and [`Corrupt`](crate::ErrorKind::Corrupt).
+    pub async fn refresh(&self) -> Result<Arc<Snapshot>> {
+        let _editing = self.editing.lock().await;
+        self.refresh_at(&self.store.pin().await?).await
     }
+
+    /// Derives an edit from the newest snapshot and commits it; tries again when another commits first, at most
+    /// [`COMMIT_ATTEMPTS_MAX`] times. Tables are made, changed and dropped in the store with it: a crash between leaves nothing half
+    /// visible.
+    ///
+    /// # Errors
+    /// What `edit` says, what the edit contradicts, [`Conflict`](crate::ErrorKind::Conflict) after the last attempt, and the store's.
+    /// After an error of the store the edit may be in force.
+    pub async fn commit(&self, edit: impl Fn(&Snapshot) -> Result<Edit> + Send + Sync) -> Result<Arc<Snapshot>> {
+        let _editing = self.editing.lock().await;
+        for _ in 0..COMMIT_ATTEMPTS_MAX {
+            let pin = self.store.pin().await?;
+            let before = self.refresh_at(&pin).await?;
+            let edit = edit(&before)?;
+            let after = before.apply(&edit)?;
+            match self.commit_at(&pin, &edit, &before, after).await {
+                Err(error) if error.kind() == ErrorKind::Conflict => tracing::debug!("another edit came first"),
+                other => return other,
+            }
+        }
+        Err(Error::new(ErrorKind::Conflict, "the catalog is being changed by others").with_hint("Try again."))
+    }
+
+    async fn commit_at(&self, pin: &Pin, edit: &Edit, before: &Snapshot, after: Snapshot) -> Result<Arc<Snapshot>> {
+        let mut writes = rows::difference(before, &after);
+        match edit {
+            Edit::CreateTable(table) => {
+                self.make_table(table).await?;
+                writes.push(rows::delete(rows::pending_key(&table.physical)));
+            }
+            Edit::AlterTable(table) => self.make_families(before.tables.get(&table.id), table).await?,
+            Edit::DropTable(id) => {
+                writes.extend(before.tables.get(id).map(|table| rows::put(rows::pending_key(&table.physical), &true)));
+            }
+            _ => {}
+        }
+        let validation =
+            Some(Validation { pin: pin.clone(), rows: vec![(rows::catalog_table(), rows::version_key())] });
+        match self.store.commit(Commit { writes, validation }).await {
+            Err(error) if error.kind() == keyspan_storage::ErrorKind::Conflict => {
+                if let Edit::CreateTable(table) = edit {
+                    self.drop_pending(&table.physical).await?;
+                }
+                return Err(error.into());
+            }
+            committed => committed?,
+        };
+        let after = Arc::new(after);
+        self.newest.store(after.clone());
+        match edit {
+            Edit::AlterTable(table) => self.match_families(table).await?,
+            Edit::DropTable(id) => {
+                if let Some(table) = before.tables.get(id)
+                    && let Err(error) = self.drop_pending(&table.physical).await
+                {
+                    // It is out of sight; the next start drops it.
+                    tracing::warn!(table = %table.physical, %error, "a dropped table is still in the store");
+                }
+            }
+            _ => {}
+        }
+        Ok(after)
+    }
+
+    /// The snapshot at the pin: the newest, if its version is still the stored one.
+    async fn refresh_at(&self, pin: &Pin) -> Result<Arc<Snapshot>> {
+        let row = self.store.read_row(&rows::catalog_table(), &rows::version_key(), Some(pin.clone())).await?;
+        let newest = self.snapshot();
+        if Version::read(row.as_ref())? == Version::of(&newest) {
+            return Ok(newest);
+        }
+        let loaded = Arc::new(load(&self.store, pin).await?.snapshot);
+        self.newest.store(loaded.clone());
+        Ok(loaded)
+    }
+
+    /// Makes a table of the store that is not shown yet. One of its name is left over from an edit that failed, if it is pending.
+    async fn make_table(&self, table: &Table) -> Result<()> {
+        let key = rows::pending_key(&table.physical);
+        let leftover = self.store.read_row(&rows::catalog_table(), &key, None).await?.is_some();
+        if leftover {
+            self.drop_pending(&table.physical).await?;
+        }
+        self.write(rows::put(key, &true)).await?;
+        match self.store.create_table(&table.physical, table.storage_schema()).await {
+            Ok(()) => Ok(()),
+            Err(error) => {
+                // What was there before is not ours to drop at the next start.
+                self.write(rows::delete(rows::pending_key(&table.physical))).await?;
+                Err(error.into())
+            }
+        }
+    }
+
+    async fn drop_pending(&self, physical: &TableName) -> Result<()> {
+        match self.store.drop_table(physical).await {
+            Err(error) if error.kind() != keyspan_storage::ErrorKind::NotFound => return Err(error.into()),
+            Ok(()) | Err(_) => {}
+        }
+        self.write(rows::delete(rows::pending_key(physical))).await
+    }
+
+    async fn finish_pending(&self, pending: &[TableName]) -> Result<()> {
+        let snapshot = self.snapshot();
+        for physical in pending {
+            if snapshot.tables.values().any(|table| table.physical == *physical) {
+                self.write(rows::delete(rows::pending_key(physical))).await?;
+            } else {
+                tracing::info!(table = %physical, "dropping a table that an interrupted statement left");
+                self.drop_pending(physical).await?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Makes the families that the changed table has and the table as it was has not. One that the store has nevertheless is left over
+    /// from an edit that failed.
+    async fn make_families(&self, old: Option<&Arc<Table>>, table: &Table) -> Result<()> {
+        let old = old.map(|old| old.storage_schema()).unwrap_or_default();
+        let stored = self.store.table(&table.physical).await?;
+        let mut changes = Vec::new();
+        for (name, family) in table.storage_schema().families {
+            if !old.families.contains_key(&name) {
+                if stored.families.contains_key(&name) {
+                    changes.push(FamilyChange::Drop(name.clone()));
+                }
+                changes.push(FamilyChange::Create(name, family));
+            }
+        }
+        self.change_families(&table.physical, changes).await
+    }
+
+    /// Changes the rules of the stored families to the table's, drops those that it has not, makes those that are missing.
+    async fn match_families(&self, table: &Table) -> Result<()> {
+        let stored = self.store.table(&table.physical).await?;
+        self.change_families(&table.physical, changes(&stored, &table.storage_schema())).await
+    }
+
+    async fn change_families(&self, physical: &TableName, changes: Vec<FamilyChange>) -> Result<()> {
+        if changes.is_empty() {
+            return Ok(());
+        }
+        Ok(self.store.modify_families(physical, changes).await?)
+    }
+
+    async fn mend_families(&self) -> Result<()> {
+        let stored = self.store.tables().await?;
+        for table in self.snapshot().tables.values() {
+            let Some((_, schema)) = stored.iter().find(|(name, _)| *name == table.physical) else {
+                let message = format!("the store has no table \"{}\" for table \"{}\"", table.physical, table.name);
+                return Err(Error::new(ErrorKind::Corrupt, message));
+            };
+            self.change_families(&table.physical, changes(schema, &table.storage_schema())).await?;
+        }
+        Ok(())
+    }
+
+    async fn write(&self, write: Write) -> Result<()> {
+        self.store.commit(Commit { writes: vec![write], validation: None }).await?;
+        Ok(())
+    }
+}
+
+/// The changes that make the stored families the wanted ones.
+fn changes(stored: &TableSchema, wanted: &TableSchema) -> Vec<FamilyChange> {
+    let mut changes = Vec::new();
+    for name in stored.families.keys().filter(|name| !wanted.families.contains_key(*name)) {
+        changes.push(FamilyChange::Drop(name.clone()));
+    }
+    for (name, family) in &wanted.families {
+        match stored.families.get(name) {
+            None => changes.push(FamilyChange::Create(name.clone(), family.clone())),
+            Some(found) if found.gc != family.gc => changes.push(FamilyChange::SetGc(name.clone(), family.gc.clone())),
+            Some(_) => {}
+        }
+    }
+    changes
+}
+
+async fn load(store: &Arc<dyn Store>, pin: &Pin) -> Result<Loaded> {
+    let mut loaded = Loaded::default();
+    let mut batches = store.scan(&rows::catalog_table(), Scan { pin: Some(pin.clone()), ..Scan::all() });
+    while let Some(batch) = batches.try_next().await? {
+        batch.iter().try_for_each(|row| loaded.take(row))?;
+    }
+    loaded.snapshot.drops.sort_by_key(|certificate| certificate.order());
+    Ok(loaded)
 }

@@ -107,6 +107,7 @@ impl Snapshot {
         }
         self.tenants.remove(&certificate.tenant);
         self.drops.push(Arc::new(certificate.clone()));
+        self.drops.sort_by_key(|certificate| certificate.order());
         Ok(())
     }
 
@@ -122,6 +123,11 @@ impl Snapshot {
         if old.physical != table.physical || old.key.encoding != table.key.encoding {
             let message = format!("where table \"{}\" is stored cannot change", table.name);
             return Err(Error::new(ErrorKind::Invalid, message));
+        }
+        let renewed = |name: &str, id| old.family(name).is_some_and(|old| old.id != id);
+        if let Some(family) = table.families.iter().find(|family| renewed(family.name.as_str(), family.id)) {
+            let message = format!("family \"{}\" cannot be dropped and added in one statement", family.name);
+            return Err(Error::new(ErrorKind::Unsupported, message));
         }
         self.check_table(table)?;
         self.tables.insert(table.id, Arc::new(table.clone()));

@@ -50,3 +50,10 @@ pub struct DropCertificate {
     #[serde(default)]
     pub purged_micros: Option<i64>,
 }
+
+impl DropCertificate {
+    /// The order of certificates: by time, then by number.
+    pub(crate) fn order(&self) -> (i64, u32) {
+        (self.dropped_micros, self.oid)
+    }
+}

@@ -3,10 +3,24 @@
 //! A [`TenantStore`] is made once for a connection, at authentication. It adds the tenant's span to every key that goes down and
 //! strips it from every key that comes up; no key that a session can name lies outside of it. The operator's has no span: its
 //! keys begin with the tenant's id.
+//!
+//! Every commit names the rows of the catalog of the tenants that it writes for, and the store refuses it when one of them changed
+//! since: a tenant that is being dropped gets no row any more.
 
-use crate::{Result, Table, TenantId};
-use keyspan_storage::{Pin, RowKey, RowMutation, RowStream, Scan, Store};
-use std::sync::Arc;
+#[cfg(test)]
+mod tests;
+
+use crate::{
+    Error, ErrorKind, Result, Table, Tenant, TenantId, TenantState, catalog::rows, ids::is_tenant_id,
+    tenant::TENANT_DELIMITER,
+};
+use bytes::Bytes;
+use futures::{StreamExt, TryStreamExt};
+use keyspan_storage::{
+    Commit, Filter, KeyRange, Pin, Row, RowKey, RowMutation, RowSet, RowStream, Scan, Store, StoreExt, TableName,
+    Validation, Write, model::prefix_end,
+};
+use std::{collections::BTreeSet, sync::Arc};
 
 /// Rows of one tenant in every table, or of all tenants for the operator.
 #[derive(Clone, Debug)]
@@ -21,9 +35,18 @@ pub struct Writes {
     /// Mutations of rows.
     pub rows: Vec<(Arc<Table>, RowMutation)>,
     /// Ranges to delete whole.
-    pub ranges: Vec<(Arc<Table>, keyspan_storage::KeyRange)>,
+    pub ranges: Vec<(Arc<Table>, KeyRange)>,
     /// Rows that were relied on when they were read.
     pub validated: Vec<(Arc<Table>, RowKey)>,
+}
+
+/// What a span holds.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct SpanSize {
+    /// Rows that live.
+    pub rows: u64,
+    /// Bytes of their keys, without the tenant's id, and of their living cells.
+    pub bytes: u64,
 }
 
 impl TenantStore {
@@ -51,18 +74,172 @@ impl TenantStore {
     }
 
     /// Reads rows of the span; keys of the scan and of the rows are without it.
+    ///
+    /// A row whose key is the span's beginning and nothing more has no key without it. No schema makes such a key; the operator
+    /// sees it.
     pub fn scan(&self, table: &Table, scan: Scan) -> RowStream {
-        let _ = (table, scan);
-        todo!()
+        let Some(tenant) = &self.tenant else { return self.store.scan(&table.physical, scan) };
+        let span = span(tenant);
+        let scan = Scan {
+            rows: RowSet::new(scan.rows.ranges().iter().map(|range| within(&span, range))),
+            filter: scan.filter.map(|filter| filter_within(tenant, filter)),
+            ..scan
+        };
+        let strip = move |mut batch: Vec<Row>| {
+            batch.retain_mut(|row| match RowKey::new(row.key.bytes().slice(span.len()..)) {
+                Ok(key) => {
+                    row.key = key;
+                    true
+                }
+                Err(_) => false,
+            });
+            batch
+        };
+        let batches = self.store.scan(&table.physical, scan).map_ok(strip);
+        batches.try_filter(|batch| futures::future::ready(!batch.is_empty())).boxed()
     }
 
     /// Commits what a statement or transaction writes, read at `pin`. Refused when a validated row changed, and when a tenant that it
     /// writes for is no longer active: its row in the catalog is validated too.
     ///
     /// # Errors
-    /// [`Conflict`](crate::ErrorKind::Conflict) and the store's.
+    /// [`Conflict`](crate::ErrorKind::Conflict); [`NoTenant`](crate::ErrorKind::NoTenant) for a tenant that is not there or not
+    /// active; [`Invalid`](crate::ErrorKind::Invalid) for the operator's deletion of every tenant's rows; and the store's.
     pub async fn commit(&self, pin: &Pin, writes: Writes) -> Result<i64> {
-        let _ = (pin, writes);
-        todo!()
+        if writes.rows.is_empty() && writes.ranges.is_empty() {
+            return Ok(pin.commit_micros);
+        }
+        let mut tenants = BTreeSet::new();
+        let mut commit = Commit::default();
+        let mut validated = Vec::with_capacity(writes.validated.len() + 1);
+        for (table, range) in writes.ranges {
+            commit.writes.extend(self.delete_range(&table, &range, &mut tenants)?);
+        }
+        for (table, row) in writes.rows {
+            let key = self.key(&row.key)?;
+            match &self.tenant {
+                Some(tenant) => drop(tenants.insert(tenant.clone())),
+                None => drop(tenants.insert(tenant_of(&key)?)),
+            }
+            let row = RowMutation { key, mutations: row.mutations };
+            commit.writes.push(Write::Row { table: table.physical.clone(), row });
+        }
+        for (table, key) in writes.validated {
+            validated.push((table.physical.clone(), self.key(&key)?));
+        }
+        for tenant in &tenants {
+            validated.push(self.active(tenant, pin).await?);
+        }
+        commit.validation = Some(Validation { pin: pin.clone(), rows: validated });
+        Ok(self.store.commit(commit).await?)
+    }
+
+    /// How much the span holds in a table, by reading it. For the operator's door: all of it.
+    ///
+    /// # Errors
+    /// The store's.
+    pub async fn size(&self, table: &Table, pin: Option<Pin>) -> Result<SpanSize> {
+        let mut size = SpanSize::default();
+        let mut rows = self.scan(table, Scan { pin, ..Scan::all() });
+        while let Some(batch) = rows.try_next().await? {
+            size.rows += batch.len() as u64;
+            size.bytes += batch.iter().map(|row| row.size() as u64).sum::<u64>();
+        }
+        Ok(size)
+    }
+
+    /// The key with the span before it.
+    fn key(&self, key: &RowKey) -> Result<RowKey> {
+        let Some(tenant) = &self.tenant else { return Ok(key.clone()) };
+        let span = span(tenant);
+        RowKey::new(join(&span, key)).map_err(|error| {
+            Error::from(error)
+                .with_detail(format!("Of these, {} bytes are the tenant's id and its delimiter.", span.len()))
+        })
+    }
+
+    fn delete_range(&self, table: &Table, range: &KeyRange, tenants: &mut BTreeSet<TenantId>) -> Result<Option<Write>> {
+        let range = match &self.tenant {
+            Some(tenant) => {
+                tenants.insert(tenant.clone());
+                within(&span(tenant), range)
+            }
+            None if range.start.is_empty() && range.end.is_none() => {
+                return Err(Error::new(ErrorKind::Invalid, "a deletion of every tenant's rows needs a range of keys")
+                    .with_hint("Name the tenant, or DROP the table."));
+            }
+            None => {
+                // A range in the span of one tenant; one over several has rows of tenants that may well be going.
+                let tenant = tenant_of(&range.start).ok();
+                tenants.extend(tenant.filter(|tenant| within_span(&span(tenant), range)));
+                range.clone()
+            }
+        };
+        Ok((!range.is_empty()).then(|| Write::DeleteRange { table: table.physical.clone(), range }))
+    }
+
+    /// The row of the catalog that says that the tenant is active at the pin.
+    async fn active(&self, id: &TenantId, pin: &Pin) -> Result<(TableName, RowKey)> {
+        let (table, key) = (rows::catalog_table(), rows::tenant_key(id));
+        let row = self.store.read_row(&table, &key, Some(pin.clone())).await?;
+        let tenant: Option<Tenant> = row.as_ref().map(rows::decode).transpose()?;
+        if tenant.is_none_or(|tenant| tenant.state != TenantState::Active) {
+            return Err(Error::new(ErrorKind::NoTenant, format!("database \"{id}\" does not exist")));
+        }
+        Ok((table, key))
+    }
+}
+
+/// What every key of the tenant begins with.
+pub fn span(tenant: &TenantId) -> Bytes {
+    join(tenant.as_str().as_bytes(), &[TENANT_DELIMITER])
+}
+
+fn join(a: &[u8], b: &[u8]) -> Bytes {
+    [a, b].concat().into()
+}
+
+/// The range, moved into the span; what has no end, ends with the span.
+fn within(span: &[u8], range: &KeyRange) -> KeyRange {
+    let end = range.end.as_ref().map_or_else(|| prefix_end(span), |end| Some(join(span, end)));
+    KeyRange::new(join(span, &range.start), end)
+}
+
+/// Whether no key outside of the span is in the range.
+fn within_span(span: &[u8], range: &KeyRange) -> bool {
+    let end = prefix_end(span);
+    range.start.starts_with(span) && range.end.as_ref().is_some_and(|last| end.is_none_or(|end| *last <= end))
+}
+
+/// The tenant that an operator's key names.
+fn tenant_of(key: &[u8]) -> Result<TenantId> {
+    let end = memchr::memchr(TENANT_DELIMITER, key).unwrap_or(key.len());
+    let id = std::str::from_utf8(&key[..end]).ok().filter(|id| end < key.len() && is_tenant_id(id));
+    id.map_or_else(
+        || {
+            let message = format!("row key \"{}\" does not begin with a tenant's id", key.escape_ascii());
+            Err(Error::new(ErrorKind::NoTenant, message))
+        },
+        TenantId::new,
+    )
+}
+
+/// The filter with its patterns for row keys made to match behind the span. That nothing outside of the span is read is the business
+/// of the scan's rows, not of these patterns.
+fn filter_within(tenant: &TenantId, filter: Filter) -> Filter {
+    let all = |filters: Vec<Filter>| filters.into_iter().map(|filter| filter_within(tenant, filter)).collect();
+    let one = |filter: Option<Box<Filter>>| filter.map(|filter| Box::new(filter_within(tenant, *filter)));
+    match filter {
+        Filter::RowKeyRegex(pattern) => {
+            Filter::RowKeyRegex(format!("{}#(?:{pattern})", regex::escape(tenant.as_str())))
+        }
+        Filter::Chain(filters) => Filter::Chain(all(filters)),
+        Filter::Interleave(filters) => Filter::Interleave(all(filters)),
+        Filter::Condition { predicate, then, otherwise } => Filter::Condition {
+            predicate: Box::new(filter_within(tenant, *predicate)),
+            then: one(then),
+            otherwise: one(otherwise),
+        },
+        other => other,
     }
 }

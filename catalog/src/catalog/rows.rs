@@ -1,0 +1,173 @@
+//! The rows of the catalog's table.
+//!
+//! ```text
+//! key                 family "c", qualifier ""; a value in JSON
+//! version             {"format": 1, "version": 7, "next_oid": 16391}    every edit writes it
+//! tenant#alto         a Tenant
+//! table#16390         a Table
+//! role#ana            a Role
+//! drop#0000016385     a DropCertificate
+//! pending#flights-16390   true: a table of the store that is being made or dropped
+//! ```
+
+use super::CATALOG_TABLE;
+use crate::{DropCertificate, Error, ErrorKind, Result, Role, Snapshot, Table, TableId, Tenant, TenantId};
+use bytes::Bytes;
+use keyspan_storage::{Family, FamilyName, GcRule, Mutation, Row, RowKey, RowMutation, TableName, TableSchema, Write};
+use serde::{Deserialize, Serialize, de::DeserializeOwned};
+use std::{collections::BTreeMap, sync::Arc};
+
+/// The format that is written and read.
+const FORMAT: u32 = 1;
+const FAMILY: &str = "c";
+
+/// What the version row says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct Version {
+    format: u32,
+    version: u64,
+    next_oid: u32,
+}
+
+impl Version {
+    pub(super) fn of(snapshot: &Snapshot) -> Self {
+        Self { format: FORMAT, version: snapshot.version, next_oid: snapshot.next_oid }
+    }
+
+    /// Reads the version row; an absent one is that of an empty catalog.
+    pub(super) fn read(row: Option<&Row>) -> Result<Self> {
+        let Some(row) = row else { return Ok(Self::of(&Snapshot::default())) };
+        let version: Self = decode(row)?;
+        if version.format != FORMAT {
+            let message = format!("the catalog has format {}, this program reads {FORMAT}", version.format);
+            return Err(Error::new(ErrorKind::Corrupt, message));
+        }
+        Ok(version)
+    }
+}
+
+/// The catalog's table in the store.
+pub(crate) fn catalog_table() -> TableName {
+    TableName::new(CATALOG_TABLE).expect("the constant is a name")
+}
+
+pub(super) fn catalog_schema() -> TableSchema {
+    let family = Family { gc: GcRule::MaxVersions(1), aggregate: None };
+    TableSchema { families: BTreeMap::from([(family_name(), family)]) }
+}
+
+fn family_name() -> FamilyName {
+    FamilyName::new(FAMILY).expect("the constant is a name")
+}
+
+fn key(text: String) -> RowKey {
+    RowKey::new(text).expect("names in the catalog are shorter than keys may be")
+}
+
+pub(super) fn version_key() -> RowKey {
+    key("version".into())
+}
+
+pub(crate) fn tenant_key(id: &TenantId) -> RowKey {
+    key(format!("tenant#{id}"))
+}
+
+fn table_key(id: TableId) -> RowKey {
+    key(format!("table#{}", id.0))
+}
+
+pub(super) fn pending_key(table: &TableName) -> RowKey {
+    key(format!("pending#{table}"))
+}
+
+/// The value of a row of the catalog.
+pub(crate) fn decode<T: DeserializeOwned>(row: &Row) -> Result<T> {
+    let cell = row.newest(FAMILY, b"").map_or(&b""[..], |cell| &cell.value);
+    serde_json::from_slice(cell).map_err(|error| {
+        let message = format!("row \"{}\" of the catalog cannot be read", row.key.escape_ascii());
+        Error::new(ErrorKind::Corrupt, message).with_detail(error.to_string())
+    })
+}
+
+fn write(key: RowKey, mutation: Mutation) -> Write {
+    Write::Row { table: catalog_table(), row: RowMutation { key, mutations: vec![mutation] } }
+}
+
+/// Writes a value to a row.
+pub(super) fn put(key: RowKey, value: &impl Serialize) -> Write {
+    let value = serde_json::to_vec(value).expect("what the catalog holds has a form in JSON");
+    let value = Bytes::from(value);
+    write(key, Mutation::SetCell { family: family_name(), qualifier: Bytes::new(), timestamp: None, value })
+}
+
+pub(super) fn delete(key: RowKey) -> Write {
+    write(key, Mutation::DeleteFromRow)
+}
+
+/// The writes that make the rows of `before` those of `after`: what both share is not written again.
+pub(super) fn difference(before: &Snapshot, after: &Snapshot) -> Vec<Write> {
+    let mut writes = Vec::new();
+    maps(&before.tenants, &after.tenants, tenant_key, &mut writes);
+    maps(&before.tables, &after.tables, |id| table_key(*id), &mut writes);
+    maps(&before.roles, &after.roles, |name| key(format!("role#{name}")), &mut writes);
+    let is_new = |order| before.drops.binary_search_by_key(&order, |certificate| certificate.order()).is_err();
+    for certificate in after.drops.iter().filter(|certificate| is_new(certificate.order())) {
+        writes.push(put(key(format!("drop#{:010}", certificate.oid)), certificate.as_ref()));
+    }
+    writes.push(put(version_key(), &Version::of(after)));
+    writes
+}
+
+fn maps<K: Ord, V: Serialize>(
+    before: &BTreeMap<K, Arc<V>>,
+    after: &BTreeMap<K, Arc<V>>,
+    key: impl Fn(&K) -> RowKey,
+    writes: &mut Vec<Write>,
+) {
+    for (id, value) in after {
+        if !before.get(id).is_some_and(|old| Arc::ptr_eq(old, value)) {
+            writes.push(put(key(id), value.as_ref()));
+        }
+    }
+    writes.extend(before.keys().filter(|id| !after.contains_key(id)).map(|id| delete(key(id))));
+}
+
+/// A snapshot being read, and the tables of the store that were being made or dropped.
+#[derive(Debug, Default)]
+pub(super) struct Loaded {
+    pub(super) snapshot: Snapshot,
+    pub(super) pending: Vec<TableName>,
+}
+
+impl Loaded {
+    /// Takes one row of the catalog's table.
+    pub(super) fn take(&mut self, row: &Row) -> Result<()> {
+        let snapshot = &mut self.snapshot;
+        let key = String::from_utf8_lossy(&row.key).into_owned();
+        match key.split_once('#').unwrap_or((&key, "")) {
+            ("version", "") => {
+                let version = Version::read(Some(row))?;
+                (snapshot.version, snapshot.next_oid) = (version.version, version.next_oid);
+            }
+            ("tenant", _) => {
+                let tenant: Tenant = decode(row)?;
+                snapshot.tenants.insert(tenant.id.clone(), Arc::new(tenant));
+            }
+            ("table", _) => {
+                let table: Table = decode(row)?;
+                snapshot.tables.insert(table.id, Arc::new(table));
+            }
+            ("role", _) => {
+                let role: Role = decode(row)?;
+                snapshot.roles.insert(role.name.clone(), Arc::new(role));
+            }
+            ("drop", _) => snapshot.drops.push(Arc::new(decode::<DropCertificate>(row)?)),
+            ("pending", name) => self.pending.push(TableName::new(name)?),
+            _ => {
+                let message = format!("row \"{}\" of the catalog is of no known kind", row.key.escape_ascii());
+                return Err(Error::new(ErrorKind::Corrupt, message));
+            }
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,80 @@
+//! The drop of a tenant, from invisible to certified.
+//!
+//! First the tenant becomes invisible: one edit, whatever its size; writes of its sessions that are under way are refused from then
+//! on, since they validate its row in the catalog. Then its rows are counted and its span deleted in every table. Last, an edit takes
+//! its row away and leaves the certificate. What a crash interrupts is taken up by [`Catalog::finish_drops`].
+
+use super::Catalog;
+use crate::{
+    DropCertificate, Edit, Error, ErrorKind, Result, Tenant, TenantId, TenantStore,
+    tenant_store::{SpanSize, span},
+};
+use std::sync::Arc;
+
+impl Catalog {
+    /// Drops a tenant and its rows. `now_micros` is the time of the statement.
+    ///
+    /// # Errors
+    /// [`NoTenant`](ErrorKind::NoTenant), and the store's; after one of these the tenant is invisible or as it was.
+    pub async fn drop_tenant(&self, id: &TenantId, dropped_by: &str, now_micros: i64) -> Result<Arc<DropCertificate>> {
+        let hidden = self.commit(|_| Ok(Edit::BeginDropTenant(id.clone()))).await?;
+        let tenant = hidden.tenants.get(id).cloned();
+        let tenant =
+            tenant.ok_or_else(|| Error::new(ErrorKind::NoTenant, format!("database \"{id}\" does not exist")))?;
+        self.erase(&tenant, dropped_by, now_micros).await
+    }
+
+    /// Finishes the drops that were begun and interrupted; for the start, before anyone connects. Who began them is not known
+    /// any more: the certificates name `dropped_by`.
+    ///
+    /// # Errors
+    /// The store's.
+    pub async fn finish_drops(&self, dropped_by: &str, now_micros: i64) -> Result<Vec<Arc<DropCertificate>>> {
+        let begun: Vec<Arc<Tenant>> = self.snapshot().dropping().cloned().collect();
+        let mut certificates = Vec::with_capacity(begun.len());
+        for tenant in begun {
+            tracing::info!(tenant = %tenant.id, "finishing an interrupted drop");
+            certificates.push(self.erase(&tenant, dropped_by, now_micros).await?);
+        }
+        Ok(certificates)
+    }
+
+    /// What a tenant has: tables in which it has rows, and the size of all of them. The dry run of a drop.
+    ///
+    /// # Errors
+    /// The store's.
+    pub async fn tenant_size(&self, id: &TenantId) -> Result<(u64, SpanSize)> {
+        let rows = TenantStore::of_tenant(self.store().clone(), id.clone());
+        let pin = rows.pin().await?;
+        let (mut tables, mut total) = (0, SpanSize::default());
+        for table in self.snapshot().tables.values() {
+            let size = rows.size(table, Some(pin.clone())).await?;
+            tables += u64::from(size.rows > 0);
+            total = SpanSize { rows: total.rows + size.rows, bytes: total.bytes + size.bytes };
+        }
+        Ok((tables, total))
+    }
+
+    async fn erase(&self, tenant: &Tenant, dropped_by: &str, now_micros: i64) -> Result<Arc<DropCertificate>> {
+        let (tables, size) = self.tenant_size(&tenant.id).await?;
+        for table in self.snapshot().tables.values() {
+            match self.store().drop_row_range(&table.physical, span(&tenant.id)).await {
+                // Dropped by another statement meanwhile: its rows are gone with it.
+                Err(error) if error.kind() == keyspan_storage::ErrorKind::NotFound => {}
+                other => other?,
+            }
+        }
+        let certificate = DropCertificate {
+            oid: tenant.oid,
+            tenant: tenant.id.clone(),
+            dropped_by: dropped_by.to_owned(),
+            tables,
+            rows: size.rows,
+            bytes: size.bytes,
+            dropped_micros: now_micros,
+            purged_micros: None,
+        };
+        self.commit(|_| Ok(Edit::FinishDropTenant(certificate.clone()))).await?;
+        Ok(Arc::new(certificate))
+    }
+}

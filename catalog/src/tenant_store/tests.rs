@@ -1,0 +1,237 @@
+//! Nothing that goes through a tenant's door touches another tenant's rows.
+
+use super::*;
+use crate::{Catalog, ColumnDefinition, Edit, SqlType, TableDefinition, TableId, snapshot::FIRST_OID};
+use keyspan_storage::{Columns, FamilyName, Mutation, clock::ManualClock, memory::MemoryStore};
+use proptest::prelude::*;
+
+const TENANTS: [&str; 4] = ["alto", "alto-2", "altostrat", "b"];
+
+fn id(tenant: &str) -> TenantId {
+    TenantId::new(tenant).unwrap()
+}
+
+fn key(key: &[u8]) -> RowKey {
+    RowKey::new(key.to_vec()).unwrap()
+}
+
+/// A catalog with the tenants and one table.
+async fn catalog() -> (Catalog, Arc<Table>) {
+    let store = Arc::new(MemoryStore::new(Box::new(ManualClock::new(1_000_000))));
+    let catalog = Catalog::open(store).await.unwrap();
+    for tenant in TENANTS {
+        let create = |oid| Tenant { id: id(tenant), oid, state: TenantState::Active, created_micros: 1 };
+        catalog.commit(|snapshot| Ok(Edit::CreateTenant(create(snapshot.next_oid)))).await.unwrap();
+    }
+    let column = |name: &str| ColumnDefinition {
+        name: name.into(),
+        kind: SqlType::Text,
+        not_null: false,
+        family: None,
+        encoding: None,
+    };
+    let definition = TableDefinition {
+        name: "t".into(),
+        columns: vec![column("id"), column("v")],
+        primary_key: vec![("id".into(), false)],
+        ..TableDefinition::default()
+    };
+    let oid = FIRST_OID + TENANTS.len() as u32;
+    let table = Table::define(TableId(oid), &definition).unwrap();
+    catalog.commit(|_| Ok(Edit::CreateTable(table.clone()))).await.unwrap();
+    (catalog, Arc::new(table))
+}
+
+fn door(catalog: &Catalog, tenant: &str) -> TenantStore {
+    TenantStore::of_tenant(catalog.store().clone(), id(tenant))
+}
+
+fn operator(catalog: &Catalog) -> TenantStore {
+    TenantStore::of_operator(catalog.store().clone())
+}
+
+fn set(at: &[u8]) -> RowMutation {
+    let family = FamilyName::new("cf").unwrap();
+    let set = Mutation::SetCell { family, qualifier: "v".into(), timestamp: None, value: "1".into() };
+    RowMutation { key: key(at), mutations: vec![set] }
+}
+
+async fn write(door: &TenantStore, table: &Arc<Table>, keys: &[&[u8]]) -> Result<i64> {
+    let rows = keys.iter().map(|key| (table.clone(), set(key))).collect();
+    door.commit(&door.pin().await.unwrap(), Writes { rows, ..Writes::default() }).await
+}
+
+async fn delete(door: &TenantStore, table: &Arc<Table>, range: KeyRange) -> Result<i64> {
+    let writes = Writes { ranges: vec![(table.clone(), range)], ..Writes::default() };
+    door.commit(&door.pin().await.unwrap(), writes).await
+}
+
+async fn read(door: &TenantStore, table: &Table, scan: Scan) -> Vec<Vec<u8>> {
+    let rows = door.scan(table, scan).try_concat().await.unwrap();
+    rows.into_iter().map(|row| row.key.to_vec()).collect()
+}
+
+fn block_on<T>(future: impl Future<Output = T>) -> T {
+    tokio::runtime::Builder::new_current_thread().build().unwrap().block_on(future)
+}
+
+#[tokio::test]
+async fn a_tenant_never_sees_one_whose_id_begins_with_its_own() {
+    let (catalog, table) = catalog().await;
+    let keys: [&[u8]; 5] = [b"alto#1", b"alto#2", b"alto-2#1", b"altostrat#1", b"b#\xff\xff"];
+    write(&operator(&catalog), &table, &keys).await.unwrap();
+    let alto = door(&catalog, "alto");
+    assert_eq!(read(&alto, &table, Scan::all()).await, [b"1", b"2"]);
+    assert_eq!(read(&alto, &table, Scan { reversed: true, ..Scan::all() }).await, [b"2", b"1"]);
+    assert_eq!(read(&alto, &table, Scan::of(RowSet::none())).await, Vec::<Vec<u8>>::new());
+    assert_eq!(read(&alto, &table, Scan::of(KeyRange::point(b"2"))).await, [b"2"]);
+    assert_eq!(read(&door(&catalog, "b"), &table, Scan::of(KeyRange::new(&b"\xff"[..], None))).await, [b"\xff\xff"]);
+    assert_eq!(read(&operator(&catalog), &table, Scan::all()).await, keys);
+    assert_eq!(alto.size(&table, None).await.unwrap().rows, 2);
+}
+
+#[tokio::test]
+async fn patterns_for_row_keys_match_what_a_tenant_sees() {
+    let (catalog, table) = catalog().await;
+    write(&operator(&catalog), &table, &[b"alto#1", b"alto#21", b"altostrat#1"]).await.unwrap();
+    let scan = |pattern: &str| {
+        let filter = Filter::Chain(vec![Filter::PassAll, Filter::RowKeyRegex(pattern.into())]);
+        Scan { filter: Some(filter), ..Scan::all() }
+    };
+    let alto = door(&catalog, "alto");
+    assert_eq!(read(&alto, &table, scan("1|x")).await, [b"1"]);
+    assert_eq!(read(&alto, &table, scan(".*1")).await, [&b"1"[..], b"21"]);
+    assert_eq!(read(&alto, &table, scan("y)|(?:.*")).await, [&b"1"[..], b"21"]);
+}
+
+#[tokio::test]
+async fn a_drop_lets_no_write_slip_in() {
+    let (catalog, table) = catalog().await;
+    let alto = door(&catalog, "alto");
+    let pin = alto.pin().await.unwrap();
+    catalog.commit(|_| Ok(Edit::BeginDropTenant(id("alto")))).await.unwrap();
+    let writes = || Writes { rows: vec![(table.clone(), set(b"1"))], ..Writes::default() };
+    // Read before the drop, written after it.
+    assert_eq!(alto.commit(&pin, writes()).await.unwrap_err().kind(), ErrorKind::Conflict);
+    let pin = alto.pin().await.unwrap();
+    assert_eq!(alto.commit(&pin, writes()).await.unwrap_err().kind(), ErrorKind::NoTenant);
+    let operators = write(&operator(&catalog), &table, &[b"b#1", b"alto#1"]).await;
+    assert_eq!(operators.unwrap_err().kind(), ErrorKind::NoTenant);
+    assert!(read(&operator(&catalog), &table, Scan::all()).await.is_empty());
+}
+
+#[tokio::test]
+async fn semantics_3_a_row_that_changed_after_the_pin_is_a_conflict() {
+    let (catalog, table) = catalog().await;
+    let alto = door(&catalog, "alto");
+    let pin = alto.pin().await.unwrap();
+    write(&door(&catalog, "altostrat"), &table, &[b"1"]).await.unwrap();
+    let writes = || Writes {
+        rows: vec![(table.clone(), set(b"1"))],
+        validated: vec![(table.clone(), key(b"1"))],
+        ..Writes::default()
+    };
+    // Another tenant's row of that key is another row.
+    alto.commit(&pin, writes()).await.unwrap();
+    assert_eq!(alto.commit(&pin, writes()).await.unwrap_err().kind(), ErrorKind::Conflict);
+}
+
+#[tokio::test]
+async fn the_operator_names_a_tenant_in_every_key() {
+    let (catalog, table) = catalog().await;
+    let door = operator(&catalog);
+    for bad in [&b"nobody#1"[..], b"1", b"Alto#1", b"#1", b"keyspan#1", b"\xff#1"] {
+        assert_eq!(write(&door, &table, &[bad]).await.unwrap_err().kind(), ErrorKind::NoTenant, "{bad:?}");
+    }
+    assert_eq!(delete(&door, &table, KeyRange::all()).await.unwrap_err().kind(), ErrorKind::Invalid);
+    write(&door, &table, &[b"alto#1", b"altostrat#1"]).await.unwrap();
+    delete(&door, &table, KeyRange::prefix(&b"alto#"[..])).await.unwrap();
+    assert_eq!(read(&door, &table, Scan::all()).await, [b"altostrat#1"]);
+}
+
+#[tokio::test]
+async fn a_key_that_the_tenants_id_makes_too_long_is_told() {
+    let (catalog, table) = catalog().await;
+    let longest = vec![b'x'; 4096 - 5];
+    let too_long = vec![b'x'; 4096 - 4];
+    write(&door(&catalog, "alto"), &table, &[&longest]).await.unwrap();
+    let error = write(&door(&catalog, "alto"), &table, &[&too_long]).await.unwrap_err();
+    assert_eq!(error.store().map(keyspan_storage::Error::kind), Some(keyspan_storage::ErrorKind::TooLarge));
+    assert_eq!(error.to_string(), "a row key of 4097 bytes is over the limit of 4096");
+    assert!(error.detail.unwrap().contains("5 bytes"));
+}
+
+#[tokio::test]
+async fn nothing_to_write_is_no_commit() {
+    let (catalog, table) = catalog().await;
+    let alto = door(&catalog, "alto");
+    let pin = alto.pin().await.unwrap();
+    let writes = Writes { validated: vec![(table, key(b"1"))], ..Writes::default() };
+    assert_eq!(alto.commit(&pin, writes).await.unwrap(), pin.commit_micros);
+}
+
+fn any_key() -> impl Strategy<Value = Vec<u8>> {
+    let bytes = vec![0u8, b'#', b'$', b'-', b'1', b'a', b's', 0xff];
+    prop_oneof![
+        prop::collection::vec(prop::sample::select(bytes), 1..4),
+        prop::sample::select(vec![&b"altostrat#1"[..], b"alto#1", b"#", b"b#"]).prop_map(<[u8]>::to_vec),
+    ]
+}
+
+fn any_range() -> impl Strategy<Value = KeyRange> {
+    let start = prop_oneof![Just(vec![]), any_key()];
+    (start, prop::option::of(any_key())).prop_map(|(start, end)| KeyRange::new(start, end.map(Bytes::from)))
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(64))]
+
+    #[test]
+    fn a_tenants_door_opens_on_its_own_rows_only(
+        all in prop::collection::vec((prop::sample::select(TENANTS.to_vec()), any_key()), 1..20),
+        tenant in prop::sample::select(TENANTS.to_vec()),
+        ranges in prop::collection::vec(any_range(), 0..3),
+        deleted in any_range(),
+        written in any_key(),
+        reversed in any::<bool>(),
+    ) {
+        block_on(async {
+            let (catalog, table) = catalog().await;
+            for (tenant, key) in &all {
+                write(&door(&catalog, tenant), &table, &[key]).await.unwrap();
+            }
+            let others = |rows: Vec<Vec<u8>>| {
+                rows.into_iter().filter(|row| !row.starts_with(&span(&id(tenant)))).collect::<Vec<_>>()
+            };
+            let before = others(read(&operator(&catalog), &table, Scan::all()).await);
+            let own = door(&catalog, tenant);
+            let mut expected: Vec<Vec<u8>> =
+                all.iter().filter(|(of, _)| *of == tenant).map(|(_, key)| key.clone()).collect();
+            expected.sort();
+            expected.dedup();
+            prop_assert_eq!(&read(&own, &table, Scan::all()).await, &expected);
+
+            let chosen = |keys: &[Vec<u8>], set: &RowSet| -> Vec<Vec<u8>> {
+                let inside = |key: &&Vec<u8>| set.ranges().iter().any(|range| range.contains(key));
+                keys.iter().filter(inside).cloned().collect()
+            };
+            let set = RowSet::new(ranges);
+            let mut some = chosen(&expected, &set);
+            if reversed {
+                some.reverse();
+            }
+            let scan = Scan { reversed, columns: Columns::All, ..Scan::of(set) };
+            prop_assert_eq!(read(&own, &table, scan).await, some);
+
+            delete(&own, &table, deleted.clone()).await.unwrap();
+            write(&own, &table, &[&written]).await.unwrap();
+            expected.retain(|key| !deleted.contains(key));
+            expected.push(written.clone());
+            expected.sort();
+            expected.dedup();
+            prop_assert_eq!(read(&own, &table, Scan::all()).await, expected);
+            prop_assert_eq!(others(read(&operator(&catalog), &table, Scan::all()).await), before);
+            Ok(())
+        })?;
+    }
+}
