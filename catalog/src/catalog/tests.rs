@@ -12,7 +12,7 @@ fn store() -> Arc<dyn Store> {
     Arc::new(MemoryStore::new(Box::new(ManualClock::new(1_000_000))))
 }
 
-fn new_tenant(id: &str) -> impl Fn(&Snapshot) -> Result<Edit> + Send + Sync {
+fn new_tenant(id: &str) -> impl Fn(&Snapshot) -> Result<Edit> + Send + Sync + use<> {
     let id = TenantId::new(id).unwrap();
     move |snapshot| {
         let oid = snapshot.next_oid;
