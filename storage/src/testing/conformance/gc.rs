@@ -95,6 +95,14 @@ pub(super) async fn semantics_6_deleting_newer_cells_brings_none_back(s: &Subjec
     }
     s.write("l", vec![delete_between("f:q", 2, None)]).await;
     s.check("pushed out", &[]).await;
+    // Nor what a rule condemned that came when the cells were there.
+    s.write("n", vec![set("f:q", 3, "3")]).await;
+    set_gc(s, GcRule::KeepAll).await;
+    s.write("n", vec![set("f:q", 2, "2"), set("f:q", 1, "1")]).await;
+    set_gc(s, GcRule::MaxVersions(1)).await;
+    s.write("n", vec![delete_between("f:q", 3, None)]).await;
+    s.check("condemned without a write", &[]).await;
+    set_gc(s, GcRule::MaxVersions(2)).await;
     // One mutation that deletes and another that writes, in one row.
     s.write("m", vec![set("f:q", 1, "1"), set("f:q", 2, "2"), set("f:q", 3, "3")]).await;
     s.write("m", vec![delete_between("f:q", 3, None), set("f:r", 1, "r")]).await;
