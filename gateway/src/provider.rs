@@ -1,1 +1,70 @@
-//! See the crate.
+//! Tables for DataFusion, and what it may ask of them.
+//!
+//! The life of a scan: the optimizer shows its filters to [`table`], which promises by [`pushdown`] what becomes ranges of keys
+//! ([`interval`], [`literal`] and [`predicate`] beneath it) and what stays above; the planner then asks for the scan, and the same
+//! function says what [`exec`] reads. Its rows become batches in [`decode`]. [`cells`] and [`raw`] show the same rows as they are
+//! stored. [`explain`] prints what became of it all.
+//!
+//! Only a [`View`] reaches rows, so nothing here can leave the tenant's span.
+
+mod cells;
+pub mod decode;
+pub mod exec;
+pub mod explain;
+mod interval;
+pub mod keys;
+mod literal;
+mod predicate;
+pub mod pushdown;
+mod raw;
+pub mod table;
+
+use crate::{
+    error::{SqlError, SqlState},
+    view::View,
+};
+use datafusion::{
+    catalog::{TableFunctionArgs, TableFunctionImpl, TableProvider},
+    common::Result,
+    error::DataFusionError,
+    logical_expr::Expr,
+};
+use std::sync::Arc;
+use table::Form;
+
+pub use exec::ScanExec;
+pub use explain::{ExplainOptions, explain};
+pub use pushdown::Pushdown;
+pub use table::{KeyspanTable, exact_range, schema_of};
+
+/// The table functions of a statement, by name: `cells` and `raw`.
+pub fn functions(view: &View) -> Vec<(&'static str, Arc<dyn TableFunctionImpl>)> {
+    let function = |form| -> Arc<dyn TableFunctionImpl> { Arc::new(OfTable { view: view.clone(), form }) };
+    vec![("cells", function(Form::Cells)), ("raw", function(Form::Raw))]
+}
+
+/// A function that shows a table, named by its argument.
+#[derive(Debug)]
+struct OfTable {
+    view: View,
+    form: Form,
+}
+
+impl TableFunctionImpl for OfTable {
+    fn call_with_args(&self, args: TableFunctionArgs<'_, '_>) -> Result<Arc<dyn TableProvider>> {
+        let name = match args.exprs() {
+            [Expr::Literal(value, _)] => literal::text(value),
+            _ => None,
+        };
+        let wrong = |state, message: String| DataFusionError::External(Box::new(SqlError::new(state, message)));
+        let Some(name) = name else {
+            let message = "the function takes one argument: the name of a table, as text".to_owned();
+            return Err(wrong(SqlState::UNDEFINED_FUNCTION, message));
+        };
+        let bare = name.strip_prefix("public.").unwrap_or(name);
+        let table = self.view.snapshot.table(bare);
+        let table =
+            table.ok_or_else(|| wrong(SqlState::UNDEFINED_TABLE, format!("relation \"{name}\" does not exist")))?;
+        Ok(Arc::new(KeyspanTable::of(Arc::clone(table), self.view.clone(), self.form)))
+    }
+}

@@ -1,0 +1,266 @@
+//! `cells('t')`: every cell of a table, all versions.
+//!
+//! Columns: the key's (NULL where the key does not conform), `_key`, `family`, `qualifier`, `timestamp`, `value`. A key column of
+//! one of those names is left out: `_key` has it. A qualifier that is no UTF-8 shows as `\x` and hexadecimal digits. Predicates on
+//! `family`, `qualifier` and `timestamp` go down to the store too. The hidden family of markers is not shown.
+
+use super::{
+    decode::{self, BatchBuilder, ColumnBuilder, Layout},
+    keys::{Keys, PartColumn},
+    predicate::{KeyBox, keys_of},
+    pushdown::Pushdown,
+    table::Planned,
+};
+use crate::{error::Result, types};
+use arrow::{
+    array::RecordBatch,
+    datatypes::{Field, Schema, SchemaRef},
+};
+use datafusion::logical_expr::{Expr, TableProviderFilterPushDown};
+use keyspan_catalog::{KeySchema, SqlType, Table, Value, table::KEY_COLUMN, tenant::TENANT_DELIMITER};
+use keyspan_storage::{Columns, FamilyName, Row, RowKey, TimestampRange, scan::FamilyColumns};
+use std::{ops::Bound, sync::Arc};
+
+const FAMILY: &str = "family";
+const QUALIFIER: &str = "qualifier";
+const TIMESTAMP: &str = "timestamp";
+const VALUE: &str = "value";
+
+/// The columns behind those of the key.
+const COLUMNS: [(&str, SqlType); 5] = [
+    (KEY_COLUMN, SqlType::Bytea),
+    (FAMILY, SqlType::Text),
+    (QUALIFIER, SqlType::Text),
+    (TIMESTAMP, SqlType::Timestamptz),
+    (VALUE, SqlType::Bytea),
+];
+
+/// The columns of the key that do not have one of the names, nullable.
+pub(super) fn key_fields(keys: &Keys, taken: impl Fn(&str) -> bool) -> Vec<Field> {
+    let free = keys.columns().iter().filter(|part| !taken(&part.name));
+    free.map(|part| types::field_of(&part.name, part.kind, true)).collect()
+}
+
+pub(super) fn schema_of(_: &Table, keys: &Keys) -> SchemaRef {
+    let mut fields = key_fields(keys, |name| COLUMNS.iter().any(|(column, _)| *column == name));
+    fields.extend(COLUMNS.iter().map(|(name, kind)| types::field_of(name, *kind, false)));
+    Arc::new(Schema::new(fields))
+}
+
+/// All families of a table but the hidden one.
+pub(super) fn all_families(table: &Table) -> Vec<FamilyName> {
+    let mut families: Vec<_> = table.families.iter().map(|family| family.name.clone()).collect();
+    families.sort();
+    families
+}
+
+fn whole_family(family: FamilyName) -> FamilyColumns {
+    FamilyColumns { family, qualifiers: None }
+}
+
+/// Adds what the filters say of families, qualifiers and timestamps.
+pub(super) fn plan(filters: &[Expr], mut pushdown: Pushdown, table: &Table) -> Planned {
+    let columns = [(FAMILY, SqlType::Text), (QUALIFIER, SqlType::Text), (TIMESTAMP, SqlType::Timestamptz)];
+    let keys = Keys::of_columns(columns.map(|(name, kind)| PartColumn { name: name.into(), kind }).to_vec());
+    let mut all: Option<Vec<KeyBox>> = None;
+    for (at, filter) in filters.iter().enumerate() {
+        let Some(set) = keys_of(filter, false, &keys) else { continue };
+        if pushdown.promises[at] == TableProviderFilterPushDown::Unsupported {
+            pushdown.promises[at] = TableProviderFilterPushDown::Inexact;
+        }
+        let both = match &all {
+            None => Some(set.boxes),
+            Some(boxes) => super::predicate::intersect(boxes, &set.boxes),
+        };
+        if let Some(both) = both {
+            all = Some(both);
+            pushdown.pushed.push(filter.clone());
+        }
+    }
+    let families = all_families(table);
+    let Some(boxes) = all else {
+        let columns = Columns::Of(families.into_iter().map(whole_family).collect());
+        return Planned { pushdown, columns: Some(columns), timestamps: TimestampRange::all() };
+    };
+    if boxes.is_empty() {
+        pushdown.rows = keyspan_storage::RowSet::none();
+        pushdown.shape = super::pushdown::Shape::Nothing;
+    }
+    let columns = families.into_iter().filter_map(|family| of_family(family, &boxes)).collect();
+    Planned { pushdown, columns: Some(Columns::Of(columns)), timestamps: timestamps(&boxes) }
+}
+
+/// What the boxes want of a family; `None` for nothing.
+fn of_family(family: FamilyName, boxes: &[KeyBox]) -> Option<FamilyColumns> {
+    let name = Value::Text(family.as_str().to_owned());
+    let mut wanted: Vec<bytes::Bytes> = Vec::new();
+    let mut any = false;
+    for one in boxes.iter().filter(|one| one[0].as_ref().is_none_or(|slot| slot.contains(&name))) {
+        any = true;
+        let points = one[1].as_ref().map(|slot| slot.intervals().iter().map(|only| only.as_point().cloned()));
+        let points: Option<Vec<Value>> = points.and_then(Iterator::collect);
+        // A qualifier written in hexadecimal may stand for other bytes than its text.
+        let plain = |value: &Value| matches!(value, Value::Text(text) if !text.starts_with("\\x"));
+        let Some(points) = points.filter(|points| points.iter().all(plain)) else {
+            return Some(whole_family(family));
+        };
+        wanted.extend(points.into_iter().filter_map(|value| match value {
+            Value::Text(text) => Some(text.into()),
+            _ => None,
+        }));
+    }
+    wanted.sort();
+    wanted.dedup();
+    any.then_some(FamilyColumns { family, qualifiers: Some(wanted) })
+}
+
+/// The least range with all timestamps that the boxes want.
+fn timestamps(boxes: &[KeyBox]) -> TimestampRange {
+    let mut hull: Option<(i64, Option<i64>)> = None;
+    for one in boxes {
+        let Some(intervals) = one[2].as_ref().map(super::interval::Slot::intervals) else {
+            return TimestampRange::all();
+        };
+        let (Some(first), Some(last)) = (intervals.first(), intervals.last()) else { continue };
+        let start = match &first.low {
+            Bound::Included(Value::Timestamp(at)) | Bound::Excluded(Value::Timestamp(at)) => *at,
+            _ => i64::MIN,
+        };
+        let end = match &last.high {
+            Bound::Included(Value::Timestamp(at)) | Bound::Excluded(Value::Timestamp(at)) => at.checked_add(1),
+            _ => None,
+        };
+        hull = Some(match hull {
+            None => (start, end),
+            Some((low, high)) => (low.min(start), high.zip(end).map(|(a, b)| a.max(b))),
+        });
+    }
+    hull.map_or(TimestampRange::all(), |(start, end)| TimestampRange { start, end })
+}
+
+pub(super) fn layout(table: &Table, keys: &Keys, operator: bool, schema: SchemaRef) -> (Arc<dyn Layout>, Columns) {
+    let sources = schema.fields().iter().map(|field| source(field.name(), keys)).collect();
+    let layout = CellLayout { schema, keys: KeyReader::new(table, operator), sources };
+    let columns = all_families(table).into_iter().map(whole_family).collect();
+    (Arc::new(Arc::new(layout)), Columns::Of(columns))
+}
+
+/// Reads keys that may not conform.
+#[derive(Debug)]
+pub(super) struct KeyReader {
+    schema: KeySchema,
+}
+
+impl KeyReader {
+    pub(super) fn new(table: &Table, operator: bool) -> Self {
+        let mut schema = table.key.clone();
+        schema.with_tenant = operator;
+        Self { schema }
+    }
+
+    /// The parts of a key; of one that does not conform, the tenant alone.
+    pub(super) fn read(&self, key: &RowKey) -> Vec<Value> {
+        if let Ok(parts) = self.schema.decode(key) {
+            return parts;
+        }
+        let mut parts = vec![Value::Null; self.schema.parts.len() + usize::from(self.schema.with_tenant)];
+        if self.schema.with_tenant
+            && let Some(end) = key.iter().position(|byte| *byte == TENANT_DELIMITER)
+            && let Ok(tenant) = std::str::from_utf8(&key[..end])
+        {
+            parts[0] = Value::Text(tenant.to_owned());
+        }
+        parts
+    }
+}
+
+#[derive(Clone, Copy, Debug)]
+enum Source {
+    Part(usize, SqlType),
+    Key,
+    Family,
+    Qualifier,
+    Timestamp,
+    Value,
+}
+
+fn source(name: &str, keys: &Keys) -> Source {
+    match name {
+        KEY_COLUMN => Source::Key,
+        FAMILY => Source::Family,
+        QUALIFIER => Source::Qualifier,
+        TIMESTAMP => Source::Timestamp,
+        VALUE => Source::Value,
+        part => keys.part(part).map_or(Source::Key, |(part, kind)| Source::Part(part, kind)),
+    }
+}
+
+#[derive(Debug)]
+struct CellLayout {
+    schema: SchemaRef,
+    keys: KeyReader,
+    sources: Vec<Source>,
+}
+
+impl Layout for Arc<CellLayout> {
+    fn schema(&self) -> &SchemaRef {
+        &self.schema
+    }
+
+    fn start(&self) -> Box<dyn BatchBuilder> {
+        let kind = |source: &Source| match source {
+            Source::Part(_, kind) => *kind,
+            Source::Key | Source::Value => SqlType::Bytea,
+            Source::Family | Source::Qualifier => SqlType::Text,
+            Source::Timestamp => SqlType::Timestamptz,
+        };
+        let columns = self.sources.iter().map(|source| ColumnBuilder::new(kind(source))).collect();
+        Box::new(CellBuilder { layout: Arc::clone(self), columns, rows: 0, bytes: 0 })
+    }
+}
+
+struct CellBuilder {
+    layout: Arc<CellLayout>,
+    columns: Vec<ColumnBuilder>,
+    rows: usize,
+    bytes: usize,
+}
+
+/// A qualifier as text.
+pub(super) fn qualifier_text(qualifier: &[u8]) -> String {
+    let hexadecimal = || qualifier.iter().fold(String::from("\\x"), |text, byte| format!("{text}{byte:02x}"));
+    std::str::from_utf8(qualifier).map_or_else(|_| hexadecimal(), str::to_owned)
+}
+
+impl BatchBuilder for CellBuilder {
+    fn push(&mut self, row: &Row) -> Result<()> {
+        let parts = self.layout.keys.read(&row.key);
+        for cell in &row.cells {
+            for (source, column) in self.layout.sources.iter().zip(&mut self.columns) {
+                self.bytes += match source {
+                    Source::Part(part, _) => column.push(&parts[*part])?,
+                    Source::Key => column.push(&Value::Bytes(row.key.bytes().clone()))?,
+                    Source::Family => column.push(&Value::Text(cell.family.to_string()))?,
+                    Source::Qualifier => column.push(&Value::Text(qualifier_text(&cell.qualifier)))?,
+                    Source::Timestamp => column.push(&Value::Timestamp(cell.timestamp))?,
+                    Source::Value => column.push(&Value::Bytes(cell.value.clone()))?,
+                };
+            }
+            self.rows += 1;
+        }
+        Ok(())
+    }
+
+    fn rows(&self) -> usize {
+        self.rows
+    }
+
+    fn bytes(&self) -> usize {
+        self.bytes
+    }
+
+    fn finish(self: Box<Self>) -> Result<RecordBatch> {
+        let columns = self.columns.into_iter().map(ColumnBuilder::finish).collect();
+        decode::batch(&self.layout.schema, columns, self.rows)
+    }
+}

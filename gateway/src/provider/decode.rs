@@ -1,0 +1,314 @@
+//! Rows to Arrow batches, column by column.
+//!
+//! A [`Layout`] says what a batch holds; for each batch it starts a [`BatchBuilder`], which takes rows of the store one by one. The
+//! layout of a table's rows ([`RowLayout`]) walks the cells of a row once: they and the wanted columns have the same order.
+
+use crate::{
+    error::{Result, SqlError, SqlState},
+    types,
+};
+use arrow::{
+    array::{
+        ArrayRef, BinaryBuilder, BooleanBuilder, Date32Builder, Decimal128Builder, FixedSizeBinaryBuilder,
+        Float32Builder, Float64Builder, Int16Builder, Int32Builder, Int64Builder, RecordBatch, RecordBatchOptions,
+        StringViewBuilder, TimestampMicrosecondBuilder,
+    },
+    datatypes::SchemaRef,
+};
+use bytes::Bytes;
+use keyspan_catalog::{
+    Encoding, KeySchema, SqlType, Value, mapping,
+    table::{OnBadKey, OnBadValue},
+};
+use keyspan_storage::{Aggregate, FamilyName, Row, RowKey, aggregate};
+use std::{fmt, sync::Arc};
+
+/// What a batch of a scan holds.
+pub trait Layout: fmt::Debug + Send + Sync {
+    /// The columns.
+    fn schema(&self) -> &SchemaRef;
+    /// Starts a batch.
+    fn start(&self) -> Box<dyn BatchBuilder>;
+}
+
+/// A batch in the making.
+pub trait BatchBuilder: Send {
+    /// Takes a row; it may become none, one or several rows of the batch.
+    ///
+    /// # Errors
+    /// A key or value that does not decode, where the table's policy says so.
+    fn push(&mut self, row: &Row) -> Result<()>;
+    /// Rows so far.
+    fn rows(&self) -> usize;
+    /// Bytes so far, roughly.
+    fn bytes(&self) -> usize;
+    /// The batch.
+    ///
+    /// # Errors
+    /// A fault of ours: columns that do not fit the schema.
+    fn finish(self: Box<Self>) -> Result<RecordBatch>;
+}
+
+/// Makes a batch of finished columns, or of none.
+pub(super) fn batch(schema: &SchemaRef, columns: Vec<ArrayRef>, rows: usize) -> Result<RecordBatch> {
+    let options = RecordBatchOptions::new().with_row_count(Some(rows));
+    RecordBatch::try_new_with_options(Arc::clone(schema), columns, &options)
+        .map_err(|error| SqlError::new(SqlState::INTERNAL_ERROR, error.to_string()))
+}
+
+/// A column of cells.
+#[derive(Clone, Debug)]
+pub struct CellColumn {
+    /// The column's name in SQL.
+    pub name: String,
+    /// The family.
+    pub family: FamilyName,
+    /// The qualifier.
+    pub qualifier: Bytes,
+    /// The type.
+    pub kind: SqlType,
+    /// How values were made bytes.
+    pub encoding: Encoding,
+    /// Set when the family merges cells.
+    pub aggregate: Option<Aggregate>,
+}
+
+/// The layout of a table's rows.
+#[derive(Debug)]
+pub struct RowLayout {
+    /// The columns.
+    pub schema: SchemaRef,
+    /// The keys, with the tenant before them for the operator.
+    pub keys: KeySchema,
+    /// Columns that are key parts: the part, and the column's place in the batch.
+    pub parts: Vec<(usize, usize)>,
+    /// Columns of cells, by family and qualifier, and their places in the batch.
+    pub cells: Vec<(CellColumn, usize)>,
+    /// The type of each column of the batch.
+    pub kinds: Vec<SqlType>,
+    /// What is done with values that do not decode.
+    pub on_bad_value: OnBadValue,
+    /// What is done with keys that do not conform.
+    pub on_bad_key: OnBadKey,
+}
+
+impl Layout for Arc<RowLayout> {
+    fn schema(&self) -> &SchemaRef {
+        &self.schema
+    }
+
+    fn start(&self) -> Box<dyn BatchBuilder> {
+        let columns = self.kinds.iter().map(|kind| ColumnBuilder::new(*kind)).collect();
+        Box::new(RowBuilder { layout: Arc::clone(self), columns, rows: 0, bytes: 0 })
+    }
+}
+
+struct RowBuilder {
+    layout: Arc<RowLayout>,
+    columns: Vec<ColumnBuilder>,
+    rows: usize,
+    bytes: usize,
+}
+
+impl BatchBuilder for RowBuilder {
+    fn push(&mut self, row: &Row) -> Result<()> {
+        let layout = &self.layout;
+        let parts = match (layout.keys.decode(&row.key), layout.on_bad_key) {
+            (Ok(parts), _) => Some(parts),
+            (Err(_), OnBadKey::Skip) => return Ok(()),
+            (Err(_), OnBadKey::Null) => None,
+            (Err(error), OnBadKey::Error) => return Err(bad_key(&row.key, &error)),
+        };
+        for (part, place) in &layout.parts {
+            self.bytes += self.columns[*place].push(parts.as_ref().map_or(&Value::Null, |parts| &parts[*part]))?;
+        }
+        let mut cells = row.cells.as_slice();
+        for (wanted, place) in &layout.cells {
+            let column = &mut self.columns[*place];
+            let goal = (&wanted.family, &wanted.qualifier);
+            // The first cell of a column is its newest.
+            while cells.first().is_some_and(|cell| (&cell.family, &cell.qualifier) < goal) {
+                cells = &cells[1..];
+            }
+            match cells.first().filter(|cell| (&cell.family, &cell.qualifier) == goal) {
+                None => column.push_null(),
+                Some(cell) => match column.push_cell(wanted, &cell.value) {
+                    Ok(bytes) => self.bytes += bytes,
+                    Err(_) if layout.on_bad_value == OnBadValue::Null => column.push_null(),
+                    Err(error) => return Err(bad_value(wanted, &row.key, &error)),
+                },
+            }
+        }
+        self.rows += 1;
+        Ok(())
+    }
+
+    fn rows(&self) -> usize {
+        self.rows
+    }
+
+    fn bytes(&self) -> usize {
+        self.bytes
+    }
+
+    fn finish(self: Box<Self>) -> Result<RecordBatch> {
+        let columns = self.columns.into_iter().map(ColumnBuilder::finish).collect();
+        batch(&self.layout.schema, columns, self.rows)
+    }
+}
+
+fn bad_key(key: &RowKey, error: &keyspan_catalog::Error) -> SqlError {
+    SqlError::new(SqlState::INVALID_TEXT_REPRESENTATION, "a row key does not conform to the table's key")
+        .with_detail(format!("Key {key:?}: {error}."))
+        .with_hint("raw() shows such rows with their _key; the table option on_bad_key = skip hides them.")
+}
+
+fn bad_value(column: &CellColumn, key: &RowKey, error: &SqlError) -> SqlError {
+    let CellColumn { name, family, qualifier, .. } = column;
+    SqlError::new(SqlState::INVALID_TEXT_REPRESENTATION, format!("invalid stored value in column \"{name}\""))
+        .with_detail(format!("Row {key:?}, cell {family}:{}: {}.", qualifier.escape_ascii(), error.message))
+        .with_hint("raw() shows the stored bytes; the table option on_bad_value = null reads them as NULL.")
+}
+
+/// The values of one column. The type is looked at once for a value, never more.
+#[derive(Debug)]
+pub(super) enum ColumnBuilder {
+    Bool(BooleanBuilder),
+    Int2(Int16Builder),
+    Int4(Int32Builder),
+    Int8(Int64Builder),
+    Float4(Float32Builder),
+    Float8(Float64Builder),
+    Numeric(Decimal128Builder, u8),
+    Text(StringViewBuilder),
+    Bytea(BinaryBuilder),
+    Date(Date32Builder),
+    Timestamp(TimestampMicrosecondBuilder),
+    Uuid(FixedSizeBinaryBuilder),
+}
+
+impl ColumnBuilder {
+    /// A column of a type, as [`types::data_type`] says it in Arrow.
+    pub(super) fn new(kind: SqlType) -> Self {
+        match kind {
+            SqlType::Bool => Self::Bool(BooleanBuilder::new()),
+            SqlType::Int2 => Self::Int2(Int16Builder::new()),
+            SqlType::Int4 => Self::Int4(Int32Builder::new()),
+            SqlType::Int8 => Self::Int8(Int64Builder::new()),
+            SqlType::Float4 => Self::Float4(Float32Builder::new()),
+            SqlType::Float8 => Self::Float8(Float64Builder::new()),
+            SqlType::Numeric { scale, .. } => {
+                Self::Numeric(Decimal128Builder::new().with_data_type(types::data_type(kind)), scale)
+            }
+            SqlType::Text | SqlType::Varchar(_) | SqlType::Json | SqlType::Jsonb => {
+                Self::Text(StringViewBuilder::new())
+            }
+            SqlType::Bytea => Self::Bytea(BinaryBuilder::new()),
+            SqlType::Date => Self::Date(Date32Builder::new()),
+            SqlType::Timestamp | SqlType::Timestamptz => {
+                Self::Timestamp(TimestampMicrosecondBuilder::new().with_data_type(types::data_type(kind)))
+            }
+            SqlType::Uuid => Self::Uuid(FixedSizeBinaryBuilder::new(16)),
+        }
+    }
+
+    pub(super) fn push_null(&mut self) {
+        match self {
+            Self::Bool(builder) => builder.append_null(),
+            Self::Int2(builder) => builder.append_null(),
+            Self::Int4(builder) => builder.append_null(),
+            Self::Int8(builder) => builder.append_null(),
+            Self::Float4(builder) => builder.append_null(),
+            Self::Float8(builder) => builder.append_null(),
+            Self::Numeric(builder, _) => builder.append_null(),
+            Self::Text(builder) => builder.append_null(),
+            Self::Bytea(builder) => builder.append_null(),
+            Self::Date(builder) => builder.append_null(),
+            Self::Timestamp(builder) => builder.append_null(),
+            Self::Uuid(builder) => builder.append_null(),
+        }
+    }
+
+    /// Appends a value and gives its bytes.
+    pub(super) fn push(&mut self, value: &Value) -> Result<usize> {
+        match (self, value) {
+            (builder, Value::Null) => builder.push_null(),
+            (Self::Bool(builder), Value::Bool(value)) => builder.append_value(*value),
+            (Self::Int2(builder), Value::Int(value)) => {
+                builder.append_value(i16::try_from(*value).map_err(|_| unfit())?)
+            }
+            (Self::Int4(builder), Value::Int(value)) => {
+                builder.append_value(i32::try_from(*value).map_err(|_| unfit())?)
+            }
+            (Self::Int8(builder), Value::Int(value)) => builder.append_value(*value),
+            #[expect(clippy::cast_possible_truncation, reason = "a real is what was stored")]
+            (Self::Float4(builder), Value::Float(value)) => builder.append_value(*value as f32),
+            (Self::Float8(builder), Value::Float(value)) => builder.append_value(*value),
+            (Self::Numeric(builder, scale), Value::Numeric { unscaled, scale: from }) => {
+                let factor = 10_i128.checked_pow(u32::from(scale.checked_sub(*from).ok_or_else(unfit)?));
+                builder.append_value(factor.and_then(|factor| unscaled.checked_mul(factor)).ok_or_else(unfit)?);
+            }
+            (Self::Text(builder), Value::Text(text)) => {
+                builder.try_append_value(text).map_err(|_| unfit())?;
+                return Ok(text.len());
+            }
+            (Self::Bytea(builder), Value::Bytes(bytes)) => {
+                builder.append_value(bytes);
+                return Ok(bytes.len());
+            }
+            (Self::Date(builder), Value::Date(days)) => builder.append_value(*days),
+            (Self::Timestamp(builder), Value::Timestamp(micros)) => builder.append_value(*micros),
+            (Self::Uuid(builder), Value::Uuid(bytes)) => builder.append_value(bytes).map_err(|_| unfit())?,
+            _ => return Err(unfit()),
+        }
+        Ok(size_of::<i64>())
+    }
+
+    /// Appends the value of a cell and gives its bytes. Nothing is appended on an error.
+    fn push_cell(&mut self, column: &CellColumn, bytes: &Bytes) -> Result<usize> {
+        if let Some(merged) = column.aggregate {
+            return self.push(&Value::Int(aggregate::value(merged, bytes)?));
+        }
+        if column.encoding == Encoding::Binary && self.push_binary(bytes) {
+            return Ok(bytes.len());
+        }
+        self.push(&mapping::decode(bytes, column.kind, column.encoding)?)
+    }
+
+    /// Appends numbers and times in their full width without a [`Value`] between: what [`mapping::decode`] does, faster.
+    fn push_binary(&mut self, bytes: &[u8]) -> bool {
+        match (self, bytes.len()) {
+            (Self::Int8(builder), 8) => wide(bytes).map(|bytes| builder.append_value(i64::from_be_bytes(bytes))),
+            (Self::Float8(builder), 8) => wide(bytes).map(|bytes| builder.append_value(f64::from_be_bytes(bytes))),
+            (Self::Timestamp(builder), 8) => wide(bytes).map(|bytes| builder.append_value(i64::from_be_bytes(bytes))),
+            (Self::Int4(builder), 4) => wide(bytes).map(|bytes| builder.append_value(i32::from_be_bytes(bytes))),
+            _ => None,
+        }
+        .is_some()
+    }
+
+    pub(super) fn finish(self) -> ArrayRef {
+        match self {
+            Self::Bool(mut builder) => Arc::new(builder.finish()),
+            Self::Int2(mut builder) => Arc::new(builder.finish()),
+            Self::Int4(mut builder) => Arc::new(builder.finish()),
+            Self::Int8(mut builder) => Arc::new(builder.finish()),
+            Self::Float4(mut builder) => Arc::new(builder.finish()),
+            Self::Float8(mut builder) => Arc::new(builder.finish()),
+            Self::Numeric(mut builder, _) => Arc::new(builder.finish()),
+            Self::Text(mut builder) => Arc::new(builder.finish()),
+            Self::Bytea(mut builder) => Arc::new(builder.finish()),
+            Self::Date(mut builder) => Arc::new(builder.finish()),
+            Self::Timestamp(mut builder) => Arc::new(builder.finish()),
+            Self::Uuid(mut builder) => Arc::new(builder.finish()),
+        }
+    }
+}
+
+fn wide<const N: usize>(bytes: &[u8]) -> Option<[u8; N]> {
+    bytes.try_into().ok()
+}
+
+fn unfit() -> SqlError {
+    SqlError::new(SqlState::NUMERIC_VALUE_OUT_OF_RANGE, "the value does not fit the column's type")
+}

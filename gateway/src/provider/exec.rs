@@ -1,0 +1,336 @@
+//! The scan as a node of DataFusion's plan.
+//!
+//! A [`ScanExec`] is a [`View`] and plain data: which keys, which columns, how many, in which direction, laid out how. Its stream
+//! asks the store for rows, hands them to the [layout](super::decode::Layout), and gives batches bounded in rows and bytes. The store
+//! gives rows in the order of keys, so that order is declared, and a reversed read is another scan of the same.
+
+use super::{
+    decode::{BatchBuilder, Layout},
+    pushdown::Shape,
+};
+use crate::{SqlError, view::View};
+use arrow::{array::RecordBatch, datatypes::SchemaRef};
+use datafusion::{
+    common::{Result, tree_node::TreeNodeRecursion},
+    error::DataFusionError,
+    execution::{SendableRecordBatchStream, TaskContext},
+    physical_expr::{ConstExpr, EquivalenceProperties, LexOrdering, Partitioning, PhysicalExpr, PhysicalSortExpr},
+    physical_plan::{
+        DisplayAs, DisplayFormatType, ExecutionPlan, PlanProperties, ReplaceChildrenOptions, SortOrderPushdownResult,
+        coop::make_cooperative,
+        execution_plan::{Boundedness, EmissionType, SchedulingType},
+        metrics::{BaselineMetrics, ExecutionPlanMetricsSet, MetricsSet},
+        stream::RecordBatchStreamAdapter,
+    },
+};
+use futures::TryStreamExt;
+use keyspan_catalog::Table;
+use keyspan_storage::{Columns, KeyRange, Row, RowKey, RowSet, RowStream, Scan, ScanMetrics, TimestampRange};
+use std::{fmt, sync::Arc};
+
+/// Rows of a batch.
+pub const BATCH_ROWS_MAX: usize = 8_192;
+/// Bytes of values after which a batch ends.
+pub const BATCH_BYTES_TARGET: usize = 8 << 20;
+
+/// What is read.
+#[derive(Clone, Debug)]
+pub struct Read {
+    /// Which keys.
+    pub rows: RowSet,
+    /// Which columns.
+    pub columns: Columns,
+    /// Which cells by timestamp.
+    pub timestamps: TimestampRange,
+    /// How many of the newest cells of each column; `None` for all.
+    pub versions_max: Option<u32>,
+    /// Whether a row without any wanted cell counts.
+    pub keep_empty: bool,
+    /// Whether keys descend.
+    pub reversed: bool,
+    /// Rows of the result, at most.
+    pub limit: Option<usize>,
+}
+
+/// What EXPLAIN says of a scan beyond [`Read`].
+#[derive(Clone, Debug)]
+pub struct About {
+    /// The table, or the call of the function, as the query names it.
+    pub name: String,
+    /// How rows are reached.
+    pub shape: Shape,
+    /// Whether ranges were coalesced.
+    pub coalesced: bool,
+    /// Filters that became ranges.
+    pub pushed: Vec<String>,
+    /// Columns of the batches.
+    pub columns: Vec<String>,
+}
+
+/// A scan.
+#[derive(Debug)]
+pub struct ScanExec {
+    view: View,
+    table: Arc<Table>,
+    read: Read,
+    about: About,
+    layout: Arc<dyn Layout>,
+    /// The order of keys, ascending, over the columns of the batches; empty when none is known.
+    order: Vec<PhysicalSortExpr>,
+    constants: Vec<ConstExpr>,
+    properties: Arc<PlanProperties>,
+    metrics: ExecutionPlanMetricsSet,
+    counts: Arc<ScanMetrics>,
+}
+
+impl ScanExec {
+    /// A scan.
+    ///
+    /// # Errors
+    /// What DataFusion says of the order.
+    pub fn new(
+        (view, table): (View, Arc<Table>),
+        (read, about): (Read, About),
+        layout: Arc<dyn Layout>,
+        (order, constants): (Vec<PhysicalSortExpr>, Vec<ConstExpr>),
+    ) -> Result<Self> {
+        let properties = properties(layout.schema(), &order, &constants, read.reversed)?;
+        Ok(Self {
+            view,
+            table,
+            read,
+            about,
+            layout,
+            order,
+            constants,
+            properties: Arc::new(properties),
+            metrics: ExecutionPlanMetricsSet::new(),
+            counts: Arc::default(),
+        })
+    }
+
+    /// The same scan of something else.
+    fn reading(&self, read: Read) -> Result<Self> {
+        let door = (self.view.clone(), Arc::clone(&self.table));
+        let order = (self.order.clone(), self.constants.clone());
+        Self::new(door, (read, self.about.clone()), Arc::clone(&self.layout), order)
+    }
+
+    /// What is read.
+    pub fn read(&self) -> &Read {
+        &self.read
+    }
+
+    /// What EXPLAIN says of it.
+    pub fn about(&self) -> &About {
+        &self.about
+    }
+
+    /// What the store saw and gave so far.
+    pub fn counts(&self) -> &ScanMetrics {
+        &self.counts
+    }
+
+    /// Whether the door has a tenant's span.
+    pub fn in_span(&self) -> bool {
+        self.view.rows.tenant().is_some()
+    }
+}
+
+fn properties(
+    schema: &SchemaRef,
+    order: &[PhysicalSortExpr],
+    constants: &[ConstExpr],
+    reversed: bool,
+) -> Result<PlanProperties> {
+    let turned = order.iter().map(|by| if reversed { by.reverse() } else { by.clone() });
+    let ordering = LexOrdering::new(turned);
+    let mut equivalence = EquivalenceProperties::new_with_orderings(Arc::clone(schema), ordering);
+    equivalence.add_constants(constants.iter().cloned())?;
+    let one = Partitioning::UnknownPartitioning(1);
+    Ok(PlanProperties::new(equivalence, one, EmissionType::Incremental, Boundedness::Bounded)
+        .with_scheduling_type(SchedulingType::Cooperative))
+}
+
+impl DisplayAs for ScanExec {
+    fn fmt_as(&self, _: DisplayFormatType, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "KeyspanScan: {} {}", self.about.name, self.about.shape)
+    }
+}
+
+impl ExecutionPlan for ScanExec {
+    fn name(&self) -> &'static str {
+        "KeyspanScan"
+    }
+
+    fn properties(&self) -> &Arc<PlanProperties> {
+        &self.properties
+    }
+
+    fn children(&self) -> Vec<&Arc<dyn ExecutionPlan>> {
+        Vec::new()
+    }
+
+    fn apply_expressions(
+        &self,
+        _: &mut dyn FnMut(&Arc<dyn PhysicalExpr>) -> Result<TreeNodeRecursion>,
+    ) -> Result<TreeNodeRecursion> {
+        Ok(TreeNodeRecursion::Continue)
+    }
+
+    fn replace_children(
+        self: Arc<Self>,
+        _: Vec<Arc<dyn ExecutionPlan>>,
+        _: ReplaceChildrenOptions,
+    ) -> Result<Arc<dyn ExecutionPlan>> {
+        Ok(self)
+    }
+
+    fn with_new_children(self: Arc<Self>, _: Vec<Arc<dyn ExecutionPlan>>) -> Result<Arc<dyn ExecutionPlan>> {
+        Ok(self)
+    }
+
+    fn fetch(&self) -> Option<usize> {
+        self.read.limit
+    }
+
+    fn with_fetch(&self, limit: Option<usize>) -> Option<Arc<dyn ExecutionPlan>> {
+        let scan = self.reading(Read { limit, ..self.read.clone() }).ok()?;
+        Some(Arc::new(scan))
+    }
+
+    fn try_pushdown_sort(
+        &self,
+        wanted: &[PhysicalSortExpr],
+    ) -> Result<SortOrderPushdownResult<Arc<dyn ExecutionPlan>>> {
+        if self.read.limit.is_some() {
+            // The first rows in one direction are not the first in the other.
+            return Ok(SortOrderPushdownResult::Unsupported);
+        }
+        let other = self.reading(Read { reversed: !self.read.reversed, ..self.read.clone() })?;
+        if other.properties.eq_properties.ordering_satisfy(wanted.to_vec())? {
+            return Ok(SortOrderPushdownResult::Exact { inner: Arc::new(other) });
+        }
+        Ok(SortOrderPushdownResult::Unsupported)
+    }
+
+    fn metrics(&self) -> Option<MetricsSet> {
+        Some(self.metrics.clone_inner())
+    }
+
+    fn execute(&self, partition: usize, _: Arc<TaskContext>) -> Result<SendableRecordBatchStream> {
+        let reading = Reading {
+            view: self.view.clone(),
+            table: Arc::clone(&self.table),
+            remaining: self.read.limit.unwrap_or(usize::MAX),
+            read: self.read.clone(),
+            layout: Arc::clone(&self.layout),
+            counts: Arc::clone(&self.counts),
+            incoming: None,
+            asked: None,
+            given: 0,
+            last: None,
+            queue: Vec::new().into_iter(),
+        };
+        let metrics = BaselineMetrics::new(&self.metrics, partition);
+        let batches = futures::stream::try_unfold((reading, metrics), |(mut reading, metrics)| async move {
+            let batch = reading.next().await.map_err(|error| DataFusionError::External(Box::new(error)))?;
+            Ok(batch.map(|batch| {
+                metrics.record_output(batch.num_rows());
+                (batch, (reading, metrics))
+            }))
+        });
+        let schema = Arc::clone(self.layout.schema());
+        Ok(make_cooperative(Box::pin(RecordBatchStreamAdapter::new(schema, batches))))
+    }
+}
+
+/// A scan under way.
+struct Reading {
+    view: View,
+    table: Arc<Table>,
+    read: Read,
+    layout: Arc<dyn Layout>,
+    counts: Arc<ScanMetrics>,
+    incoming: Option<RowStream>,
+    /// Rows asked for at most, of the store, and given by it since.
+    asked: Option<u64>,
+    given: u64,
+    last: Option<RowKey>,
+    queue: std::vec::IntoIter<Row>,
+    /// Rows of the result still wanted.
+    remaining: usize,
+}
+
+impl Reading {
+    /// The next batch.
+    async fn next(&mut self) -> crate::error::Result<Option<RecordBatch>> {
+        let mut batch = self.layout.start();
+        while self.remaining > batch.rows() && !is_full(batch.as_ref()) {
+            if let Some(row) = self.queue.next() {
+                batch.push(&row)?;
+            } else if !self.fill(batch.rows()).await? {
+                break;
+            }
+        }
+        let rows = batch.rows().min(self.remaining);
+        if rows == 0 {
+            return Ok(None);
+        }
+        self.remaining -= rows;
+        Ok(Some(batch.finish()?.slice(0, rows)))
+    }
+
+    /// Takes the next rows from the store; false when there are no more. The store is asked for no more rows than are wanted; when
+    /// some of them were skipped for their keys, it is asked again from behind the last.
+    async fn fill(&mut self, in_batch: usize) -> Result<bool, SqlError> {
+        let mut incoming = match self.incoming.take() {
+            Some(incoming) => incoming,
+            None if self.read.rows.is_empty() => return Ok(false),
+            None => self.ask(in_batch),
+        };
+        while let Some(rows) = incoming.try_next().await? {
+            self.given += rows.len() as u64;
+            self.last = rows.last().map(|row| row.key.clone());
+            if !rows.is_empty() {
+                self.queue = rows.into_iter();
+                self.incoming = Some(incoming);
+                return Ok(true);
+            }
+        }
+        let cut_short = self.asked.is_some_and(|asked| self.given >= asked);
+        self.read.rows = match self.last.take().filter(|_| cut_short) {
+            Some(last) => self.read.rows.intersect(&RowSet::from(behind(&last, self.read.reversed))),
+            None => RowSet::none(),
+        };
+        Ok(!self.read.rows.is_empty())
+    }
+
+    fn ask(&mut self, in_batch: usize) -> RowStream {
+        self.asked = self.read.limit.map(|_| (self.remaining - in_batch) as u64);
+        self.given = 0;
+        let scan = Scan {
+            columns: self.read.columns.clone(),
+            timestamps: self.read.timestamps,
+            versions_max: self.read.versions_max,
+            keep_empty: self.read.keep_empty,
+            rows_max: self.asked,
+            reversed: self.read.reversed,
+            metrics: Some(Arc::clone(&self.counts)),
+            ..Scan::of(self.read.rows.clone())
+        };
+        self.view.scan(&self.table, scan)
+    }
+}
+
+fn is_full(batch: &dyn BatchBuilder) -> bool {
+    batch.rows() >= BATCH_ROWS_MAX || batch.bytes() >= BATCH_BYTES_TARGET
+}
+
+/// The keys that a scan meets after `last`.
+fn behind(last: &RowKey, reversed: bool) -> KeyRange {
+    if reversed {
+        return KeyRange::new(bytes::Bytes::new(), Some(last.bytes().clone()));
+    }
+    KeyRange::new([last, &[0][..]].concat(), None)
+}

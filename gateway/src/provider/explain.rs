@@ -1,0 +1,188 @@
+//! What EXPLAIN prints: DataFusion's physical plan as PostgreSQL would lay it out, and every scan with its ranges, columns and
+//! predicates; with ANALYZE, what the store saw and gave.
+//!
+//! Ranges print without the tenant's prefix: the scan does not know it. Where a scan covers all keys it says "tenant span".
+
+use super::{exec::ScanExec, pushdown::grouped};
+use crate::error::{Result, SqlError, SqlState};
+use arrow::{
+    array::{RecordBatch, StringViewArray},
+    datatypes::{DataType, Field, Schema, SchemaRef},
+};
+use datafusion::{
+    error::DataFusionError,
+    execution::SendableRecordBatchStream,
+    logical_expr::LogicalPlan,
+    physical_plan::{
+        ExecutionPlan, coop::CooperativeExec, displayable, execute_stream, filter::FilterExec,
+        stream::RecordBatchStreamAdapter,
+    },
+    prelude::SessionContext,
+};
+use futures::TryStreamExt;
+use keyspan_storage::{Columns, KeyRange, TimestampRange};
+use std::{
+    fmt::Write,
+    sync::{Arc, atomic::Ordering},
+};
+
+/// Ranges that are printed one by one.
+const RANGES_SHOWN: usize = 5;
+
+/// What EXPLAIN was asked for.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct ExplainOptions {
+    /// Whether the query is run.
+    pub analyze: bool,
+    /// Whether DataFusion's logical plan is printed too.
+    pub verbose: bool,
+}
+
+/// The column of EXPLAIN's rows.
+pub fn schema() -> SchemaRef {
+    Arc::new(Schema::new(vec![Field::new("QUERY PLAN", DataType::Utf8View, false)]))
+}
+
+/// Plans a query, runs it when that was asked for, and gives the lines of its plan.
+///
+/// # Errors
+/// What planning and running find.
+pub async fn explain(
+    context: &SessionContext,
+    plan: &LogicalPlan,
+    options: ExplainOptions,
+) -> Result<SendableRecordBatchStream, DataFusionError> {
+    let state = context.state();
+    let optimized = state.optimize(plan)?;
+    let physical = state.query_planner().create_physical_plan(&optimized, &state).await?;
+    if options.analyze {
+        let mut rows = execute_stream(Arc::clone(&physical), context.task_ctx())?;
+        while rows.try_next().await?.is_some() {}
+    }
+    let mut lines = Lines { out: Vec::new(), analyze: options.analyze };
+    lines.node(&physical, 0, None);
+    if options.verbose {
+        lines.out.push("Logical plan:".into());
+        lines.out.extend(optimized.display_indent().to_string().lines().map(|line| format!("  {line}")));
+    }
+    let batch = batch(&lines.out).map_err(|error| DataFusionError::External(Box::new(error)))?;
+    Ok(Box::pin(RecordBatchStreamAdapter::new(schema(), futures::stream::iter([Ok(batch)]))))
+}
+
+/// Lines of text as rows of EXPLAIN.
+///
+/// # Errors
+/// A fault of ours.
+pub fn batch(lines: &[String]) -> Result<RecordBatch> {
+    let column = StringViewArray::from_iter_values(lines);
+    RecordBatch::try_new(schema(), vec![Arc::new(column)])
+        .map_err(|error| SqlError::new(SqlState::INTERNAL_ERROR, error.to_string()))
+}
+
+struct Lines {
+    out: Vec<String>,
+    analyze: bool,
+}
+
+impl Lines {
+    /// Prints a node and those below it. `residual` is the predicate of the filter right above.
+    fn node(&mut self, node: &Arc<dyn ExecutionPlan>, depth: usize, residual: Option<String>) {
+        // Nodes that only hand on: what they hand on is printed in their place.
+        if node.is::<CooperativeExec>() {
+            return node.children().into_iter().for_each(|child| self.node(child, depth, residual.clone()));
+        }
+        let indent = if depth == 0 { String::new() } else { format!("{}->  ", " ".repeat(depth * 6 - 4)) };
+        let actual = match node.metrics().and_then(|metrics| metrics.output_rows()).filter(|_| self.analyze) {
+            Some(rows) => format!("  (actual rows={rows})"),
+            None => String::new(),
+        };
+        if let Some(scan) = node.downcast_ref::<ScanExec>() {
+            self.out.push(format!("{indent}KeyspanScan: {}{actual}", scan.about().name));
+            return self.scan(scan, &" ".repeat(depth * 6 + 4), residual);
+        }
+        let line = displayable(node.as_ref()).one_line().to_string();
+        self.out.push(format!("{indent}{}{actual}", line.trim_end()));
+        let predicate = node.downcast_ref::<FilterExec>().map(|filter| {
+            datafusion::physical_expr_common::physical_expr::fmt_sql(filter.predicate().as_ref()).to_string()
+        });
+        node.children().into_iter().for_each(|child| self.node(child, depth + 1, predicate.clone()));
+    }
+
+    fn scan(&mut self, scan: &ScanExec, indent: &str, residual: Option<String>) {
+        let (read, about) = (scan.read(), scan.about());
+        let mut line = |label: &str, text: String| self.out.push(format!("{indent}{label}: {text}"));
+        let coalesced = if about.coalesced { ", coalesced to stay within bounds" } else { "" };
+        line("Access", format!("{}{coalesced}", about.shape));
+        line("Ranges", ranges(read.rows.ranges(), scan.in_span()));
+        line("Families", families(&read.columns));
+        line("Columns", listed(&about.columns));
+        line("Pushed", joined(&about.pushed));
+        line("Residual", residual.unwrap_or_else(|| "none".into()));
+        line("Versions", read.versions_max.map_or_else(|| "all".into(), |versions| versions.to_string()));
+        if read.timestamps != TimestampRange::all() {
+            let end = read.timestamps.end.map_or_else(|| "∞".into(), |end| end.to_string());
+            line("Timestamps", format!("[{}, {end})", read.timestamps.start));
+        }
+        if let Some(limit) = read.limit {
+            line("Limit", limit.to_string());
+        }
+        line("Order", if read.reversed { "key descending" } else { "key" }.into());
+        if self.analyze {
+            let counts = scan.counts();
+            let read = |counter: &std::sync::atomic::AtomicU64| counter.load(Ordering::Relaxed);
+            let (seen, returned) = (read(&counts.rows_seen), read(&counts.rows_returned));
+            line("Rows", format!("seen={seen} returned={returned}"));
+            let (seen, returned) = (read(&counts.cells_seen), read(&counts.cells_returned));
+            line("Cells", format!("seen={seen} returned={returned}"));
+            line("Bytes", format!("seen={}", read(&counts.bytes_seen)));
+        }
+    }
+}
+
+fn listed(names: &[String]) -> String {
+    if names.is_empty() { "none".into() } else { names.join(", ") }
+}
+
+fn joined(filters: &[String]) -> String {
+    if filters.is_empty() { "none".into() } else { filters.join(" AND ") }
+}
+
+fn ranges(ranges: &[KeyRange], in_span: bool) -> String {
+    let whole = if in_span { "tenant span" } else { "whole table" };
+    match ranges {
+        [] => return "none".into(),
+        [only] if only.start.is_empty() && only.end.is_none() => return whole.into(),
+        _ => {}
+    }
+    let mut text = String::new();
+    for (at, range) in ranges.iter().take(RANGES_SHOWN).enumerate() {
+        let separator = if at == 0 { "" } else { ", " };
+        let end = if range.end.is_none() && in_span { "end of tenant span)" } else { "" };
+        match end {
+            "" => write!(text, "{separator}{range:?}"),
+            end => write!(text, "{separator}[{}, {end}", range.start.escape_ascii()),
+        }
+        .expect("a string takes all text");
+    }
+    if ranges.len() > RANGES_SHOWN {
+        write!(text, ", … {} more", grouped(ranges.len() - RANGES_SHOWN)).expect("a string takes all text");
+    }
+    text
+}
+
+fn families(columns: &Columns) -> String {
+    match columns {
+        Columns::All => "all".into(),
+        Columns::Of(families) if families.is_empty() => "none (existence only)".into(),
+        Columns::Of(families) => {
+            let one = |of: &keyspan_storage::scan::FamilyColumns| match &of.qualifiers {
+                None => format!("{}(*)", of.family),
+                Some(qualifiers) => {
+                    let names: Vec<String> = qualifiers.iter().map(|name| name.escape_ascii().to_string()).collect();
+                    format!("{}({})", of.family, names.join(", "))
+                }
+            };
+            families.iter().map(one).collect::<Vec<_>>().join(", ")
+        }
+    }
+}

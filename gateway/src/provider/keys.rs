@@ -1,0 +1,111 @@
+//! What predicates can be turned into ranges of: the parts of a key by their columns' names, or the key as bytes.
+
+use keyspan_catalog::{
+    KeySchema, PartBounds, SqlType, Table, Value,
+    table::{ColumnPlace, KEY_COLUMN, OnBadKey, TENANT_COLUMN},
+};
+use keyspan_storage::{KeyRange, RowKey};
+use std::ops::Bound;
+
+/// One part as predicates name it.
+#[derive(Clone, Debug, PartialEq)]
+pub struct PartColumn {
+    /// The column.
+    pub name: String,
+    /// Its type.
+    pub kind: SqlType,
+}
+
+/// The parts of a table's keys, as predicates name them.
+#[derive(Clone, Debug)]
+pub struct Keys {
+    columns: Vec<PartColumn>,
+    /// `None` for keys as bytes.
+    schema: Option<KeySchema>,
+    /// Whether parts may read as NULL: those of keys that do not conform.
+    pub(super) nullable: bool,
+}
+
+impl Keys {
+    /// The parts of a table's keys. The operator's have the tenant before them.
+    pub fn of_table(table: &Table, operator: bool) -> Self {
+        let mut schema = table.key.clone();
+        schema.with_tenant = operator;
+        let name = |part: usize| {
+            let column = table.columns.iter().find(|column| column.place == ColumnPlace::Key(part));
+            column.map_or(&table.key.parts[part].name, |column| &column.name).clone()
+        };
+        let tenant = operator.then(|| PartColumn { name: TENANT_COLUMN.into(), kind: SqlType::Text });
+        let parts = table.key.parts.iter().enumerate();
+        let parts = parts.map(|(number, part)| PartColumn { name: name(number), kind: part.kind });
+        Self {
+            columns: tenant.into_iter().chain(parts).collect(),
+            schema: Some(schema),
+            nullable: table.on_bad_key == OnBadKey::Null,
+        }
+    }
+
+    /// The same parts where keys that do not conform are shown, with NULL for their parts.
+    #[must_use]
+    pub(super) fn with_nulls(self) -> Self {
+        Self { nullable: true, ..self }
+    }
+
+    /// The key as bytes: the column `_key`.
+    pub(super) fn as_bytes() -> Self {
+        let column = PartColumn { name: KEY_COLUMN.into(), kind: SqlType::Bytea };
+        Self { columns: vec![column], schema: None, nullable: false }
+    }
+
+    /// Columns that are no key, for predicates alone.
+    pub(super) fn of_columns(columns: Vec<PartColumn>) -> Self {
+        Self { columns, schema: None, nullable: false }
+    }
+
+    /// The parts in order.
+    pub fn columns(&self) -> &[PartColumn] {
+        &self.columns
+    }
+
+    /// The number and type of the part that a column is.
+    pub(super) fn part(&self, column: &str) -> Option<(usize, SqlType)> {
+        let number = self.columns.iter().position(|part| part.name == column)?;
+        Some((number, self.columns[number].kind))
+    }
+
+    /// [`KeySchema::range`].
+    pub(super) fn range(&self, equal: &[Value], next: Option<&PartBounds>) -> Option<KeyRange> {
+        let Some(schema) = &self.schema else { return bytes_range(equal, next) };
+        if equal.is_empty() && next.is_none() {
+            return Some(KeyRange::all());
+        }
+        schema.range(equal, next)
+    }
+
+    /// [`KeySchema::range_is_exact`].
+    pub(super) fn range_is_exact(&self, equal: &[Value], next: Option<&PartBounds>) -> bool {
+        let Some(schema) = &self.schema else { return true };
+        (equal.is_empty() && next.is_none()) || schema.range_is_exact(equal, next)
+    }
+}
+
+fn bytes_range(equal: &[Value], next: Option<&PartBounds>) -> Option<KeyRange> {
+    let bytes =
+        |value: &Value| if let Value::Bytes(bytes) = value { bytes.clone() } else { unreachable!("a key is bytes") };
+    let after = |value: &Value| [&bytes(value)[..], &[0]].concat().into();
+    if let Some(key) = equal.first() {
+        return RowKey::new(bytes(key)).ok().map(|key| KeyRange::point(&key));
+    }
+    let Some(PartBounds::Between(low, high)) = next else { return Some(KeyRange::all()) };
+    let start = match low {
+        Bound::Unbounded => bytes::Bytes::new(),
+        Bound::Included(low) => bytes(low),
+        Bound::Excluded(low) => after(low),
+    };
+    let end = match high {
+        Bound::Unbounded => None,
+        Bound::Included(high) => Some(after(high)),
+        Bound::Excluded(high) => Some(bytes(high)),
+    };
+    Some(KeyRange::new(start, end)).filter(|range| !range.is_empty())
+}

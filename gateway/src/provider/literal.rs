@@ -1,0 +1,359 @@
+//! Where a literal lies among the values of a key part. Pure.
+//!
+//! DataFusion compares a part with a literal in a type that holds both: it may have widened the part by a cast. [`Edge`] brings the
+//! literal back to the part's own type, exactly: a part of whole numbers compared with 1.5 has no value that equals it, and 1 is the
+//! greatest below.
+
+use super::interval::{Interval, Slot, beyond};
+use crate::types::UTC;
+use arrow::datatypes::{DataType, TimeUnit};
+use bytes::Bytes;
+use datafusion::scalar::ScalarValue;
+use keyspan_catalog::{SqlType, Value};
+use std::ops::Bound;
+
+/// Microseconds of a day.
+const DAY_MICROS: i64 = 86_400_000_000;
+/// Whole numbers up to this are floats of 64 bits exactly.
+const FLOAT_WHOLE_MAX: f64 = (1_i64 << 52) as f64;
+
+/// Where a literal lies among the values of a type.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) enum Edge {
+    /// Below all of them.
+    Under,
+    /// Above all of them.
+    Over,
+    /// Between them, or on one or several.
+    At {
+        /// The upper bound of the values that are less.
+        below: Bound<Value>,
+        /// The lower bound of the values that are greater.
+        above: Bound<Value>,
+    },
+}
+
+impl Edge {
+    fn on(value: Value) -> Self {
+        Self::At { below: Bound::Excluded(value.clone()), above: Bound::Excluded(value) }
+    }
+
+    /// On the value, or between it and the next.
+    fn floor(value: Value, exactly: bool) -> Self {
+        if exactly {
+            return Self::on(value);
+        }
+        Self::At { below: Bound::Included(value.clone()), above: Bound::Excluded(value) }
+    }
+
+    /// The values less than the literal.
+    pub(super) fn less(&self) -> Slot {
+        match self {
+            Self::Under => Slot::none(),
+            Self::Over => Slot::none().complement(),
+            Self::At { below, .. } => Slot::new(vec![Interval::new(Bound::Unbounded, below.clone())]),
+        }
+    }
+
+    /// The values greater than the literal.
+    pub(super) fn greater(&self) -> Slot {
+        match self {
+            Self::Under => Slot::none().complement(),
+            Self::Over => Slot::none(),
+            Self::At { above, .. } => Slot::new(vec![Interval::new(above.clone(), Bound::Unbounded)]),
+        }
+    }
+
+    /// The values equal to the literal.
+    pub(super) fn equal(&self) -> Slot {
+        match self {
+            Self::Under | Self::Over => Slot::none(),
+            Self::At { below, above } => Slot::new(vec![Interval::new(beyond(below), beyond(above))]),
+        }
+    }
+
+    /// Where `literal`, not NULL, lies among the values of `kind`, when both are compared as the type of `cast`, or as they are.
+    /// `None` when the comparison does not keep the order of the part's values, or is not known to.
+    pub(super) fn of(kind: SqlType, cast: Option<&DataType>, literal: &ScalarValue) -> Option<Self> {
+        match kind {
+            SqlType::Bool => match (cast, literal) {
+                (None, ScalarValue::Boolean(Some(value))) => Some(Self::on(Value::Bool(*value))),
+                _ => None,
+            },
+            SqlType::Int2 => whole(i16::MIN.into(), i16::MAX.into(), cast, literal),
+            SqlType::Int4 => whole(i32::MIN.into(), i32::MAX.into(), cast, literal),
+            SqlType::Int8 => whole(i64::MIN, i64::MAX, cast, literal),
+            SqlType::Float4 | SqlType::Float8 => float(kind, cast, literal),
+            SqlType::Numeric { scale, .. } => numeric(scale, cast, literal),
+            SqlType::Text | SqlType::Varchar(_) => {
+                let keeps =
+                    cast.is_none_or(|to| matches!(to, DataType::Utf8 | DataType::LargeUtf8 | DataType::Utf8View));
+                text(literal).filter(|_| keeps).map(|text| Self::on(Value::Text(text.to_owned())))
+            }
+            SqlType::Bytea => {
+                let binary =
+                    |to: &DataType| matches!(to, DataType::Binary | DataType::LargeBinary | DataType::BinaryView);
+                let (ScalarValue::Binary(Some(bytes))
+                | ScalarValue::LargeBinary(Some(bytes))
+                | ScalarValue::BinaryView(Some(bytes))) = literal
+                else {
+                    return None;
+                };
+                cast.is_none_or(binary).then(|| Self::on(Value::Bytes(Bytes::copy_from_slice(bytes))))
+            }
+            SqlType::Date => date(cast, literal),
+            SqlType::Timestamp | SqlType::Timestamptz => timestamp(kind, cast, literal),
+            SqlType::Uuid => match (cast, literal) {
+                (None, ScalarValue::FixedSizeBinary(16, Some(bytes))) => {
+                    Some(Self::on(Value::Uuid(bytes.as_slice().try_into().ok()?)))
+                }
+                _ => None,
+            },
+            SqlType::Json | SqlType::Jsonb => None,
+        }
+    }
+}
+
+/// The text of a literal of any type of text.
+pub(super) fn text(literal: &ScalarValue) -> Option<&str> {
+    match literal {
+        ScalarValue::Utf8(text) | ScalarValue::LargeUtf8(text) | ScalarValue::Utf8View(text) => text.as_deref(),
+        _ => None,
+    }
+}
+
+fn integer(literal: &ScalarValue) -> Option<i128> {
+    match literal {
+        ScalarValue::Int8(value) => value.map(i128::from),
+        ScalarValue::Int16(value) => value.map(i128::from),
+        ScalarValue::Int32(value) => value.map(i128::from),
+        ScalarValue::Int64(value) => value.map(i128::from),
+        ScalarValue::UInt8(value) => value.map(i128::from),
+        ScalarValue::UInt16(value) => value.map(i128::from),
+        ScalarValue::UInt32(value) => value.map(i128::from),
+        ScalarValue::UInt64(value) => value.map(i128::from),
+        _ => None,
+    }
+}
+
+/// The digits of a number at a scale, rounded down, and whether nothing was rounded.
+fn scaled(unscaled: i128, from: i8, to: i8) -> Option<(i128, bool)> {
+    let shift = i16::from(to) - i16::from(from);
+    let factor = 10_i128.checked_pow(u32::from(shift.unsigned_abs()))?;
+    if shift >= 0 {
+        return Some((unscaled.checked_mul(factor)?, true));
+    }
+    Some((unscaled.div_euclid(factor), unscaled.rem_euclid(factor) == 0))
+}
+
+fn whole(min: i64, max: i64, cast: Option<&DataType>, literal: &ScalarValue) -> Option<Edge> {
+    let keeps = match cast {
+        None | Some(DataType::Int64 | DataType::Decimal128(..) | DataType::Float64) => true,
+        Some(DataType::Int32) => max <= i32::MAX.into(),
+        Some(DataType::Int16) => max <= i16::MAX.into(),
+        Some(_) => false,
+    };
+    let (floor, exactly) = match literal {
+        ScalarValue::Decimal128(Some(unscaled), _, scale) => scaled(*unscaled, *scale, 0)?,
+        // Beyond, several whole numbers would be one float.
+        #[expect(clippy::cast_possible_truncation, reason = "bounded")]
+        ScalarValue::Float64(Some(float)) if float.abs() < FLOAT_WHOLE_MAX => {
+            (float.floor() as i128, float.floor() == *float)
+        }
+        other => (integer(other)?, true),
+    };
+    if !keeps {
+        return None;
+    }
+    match i64::try_from(floor) {
+        Ok(value) if value < min => Some(Edge::Under),
+        Ok(value) if value > max => Some(Edge::Over),
+        Ok(value) => Some(Edge::floor(Value::Int(value), exactly)),
+        Err(_) if floor < 0 => Some(Edge::Under),
+        Err(_) => Some(Edge::Over),
+    }
+}
+
+fn float(kind: SqlType, cast: Option<&DataType>, literal: &ScalarValue) -> Option<Edge> {
+    if !cast.is_none_or(|to| *to == DataType::Float64) {
+        return None;
+    }
+    let value = match literal {
+        ScalarValue::Float64(Some(value)) => *value,
+        ScalarValue::Float32(Some(value)) if cast.is_none() => f64::from(*value),
+        #[expect(clippy::cast_precision_loss, reason = "bounded")]
+        other => integer(other).map(|whole| whole as f64).filter(|whole| whole.abs() < FLOAT_WHOLE_MAX)?,
+    };
+    // DataFusion tells −0 from 0 and orders a negative NaN first; keys do not.
+    if value.is_sign_negative() && (value == 0.0 || value.is_nan()) {
+        return None;
+    }
+    if kind == SqlType::Float8 || value.is_nan() || value.is_infinite() {
+        return Some(Edge::on(Value::Float(value)));
+    }
+    #[expect(clippy::cast_possible_truncation, reason = "rounded down below")]
+    let nearest = value as f32;
+    let floor = if f64::from(nearest) > value { nearest.next_down() } else { nearest };
+    (floor.is_finite()).then(|| Edge::floor(Value::Float(f64::from(floor)), f64::from(floor) == value))
+}
+
+fn numeric(scale: u8, cast: Option<&DataType>, literal: &ScalarValue) -> Option<Edge> {
+    let own = i8::try_from(scale).ok()?;
+    let keeps = match cast {
+        None => true,
+        Some(DataType::Decimal128(_, to)) => *to >= own,
+        Some(_) => false,
+    };
+    let (unscaled, exactly) = match literal {
+        ScalarValue::Decimal128(Some(unscaled), _, from) => scaled(*unscaled, *from, own)?,
+        other => scaled(integer(other)?, 0, own)?,
+    };
+    keeps.then(|| Edge::floor(Value::Numeric { unscaled, scale }, exactly))
+}
+
+/// The microseconds of a literal point in time, rounded down, and whether nothing was rounded.
+fn micros(literal: &ScalarValue) -> Option<(i64, bool)> {
+    match literal {
+        ScalarValue::TimestampSecond(value, _) => Some(((*value)?.checked_mul(1_000_000)?, true)),
+        ScalarValue::TimestampMillisecond(value, _) => Some(((*value)?.checked_mul(1_000)?, true)),
+        ScalarValue::TimestampMicrosecond(value, _) => Some(((*value)?, true)),
+        ScalarValue::TimestampNanosecond(value, _) => {
+            value.map(|nanos| (nanos.div_euclid(1_000), nanos.rem_euclid(1_000) == 0))
+        }
+        _ => None,
+    }
+}
+
+/// Whether a point in time without zone and one with it are the same number.
+fn is_utc(zone: Option<&str>) -> bool {
+    zone.is_none_or(|zone| zone == UTC || zone == "UTC")
+}
+
+fn date(cast: Option<&DataType>, literal: &ScalarValue) -> Option<Edge> {
+    match (cast, literal) {
+        (None | Some(DataType::Date32), ScalarValue::Date32(Some(days))) => Some(Edge::on(Value::Date(*days))),
+        (Some(DataType::Timestamp(_, zone)), literal) if is_utc(zone.as_deref()) => {
+            let (micros, exactly) = micros(literal)?;
+            let days = i32::try_from(micros.div_euclid(DAY_MICROS)).ok()?;
+            Some(Edge::floor(Value::Date(days), exactly && micros.rem_euclid(DAY_MICROS) == 0))
+        }
+        _ => None,
+    }
+}
+
+fn timestamp(kind: SqlType, cast: Option<&DataType>, literal: &ScalarValue) -> Option<Edge> {
+    let zoned = match literal {
+        ScalarValue::TimestampSecond(_, zone)
+        | ScalarValue::TimestampMillisecond(_, zone)
+        | ScalarValue::TimestampMicrosecond(_, zone)
+        | ScalarValue::TimestampNanosecond(_, zone) => zone.is_some(),
+        ScalarValue::Date32(_) => false,
+        _ => return None,
+    };
+    match cast {
+        // A date holds the points in time of a whole day.
+        Some(DataType::Date32) => {
+            let ScalarValue::Date32(Some(days)) = literal else { return None };
+            let day = |days: i32| Value::Timestamp(i64::from(days) * DAY_MICROS);
+            Some(Edge::At { below: Bound::Excluded(day(*days)), above: Bound::Included(day(days.checked_add(1)?)) })
+        }
+        Some(DataType::Timestamp(TimeUnit::Microsecond | TimeUnit::Nanosecond, zone)) if is_utc(zone.as_deref()) => {
+            micros(literal).map(|(micros, exactly)| Edge::floor(Value::Timestamp(micros), exactly))
+        }
+        None if zoned == (kind == SqlType::Timestamptz) => {
+            micros(literal).map(|(micros, exactly)| Edge::floor(Value::Timestamp(micros), exactly))
+        }
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use expect_test::{Expect, expect};
+
+    fn check(kind: SqlType, cast: Option<DataType>, literal: ScalarValue, expected: Expect) {
+        let edge = match Edge::of(kind, cast.as_ref(), &literal) {
+            Some(Edge::At { below, above }) => format!("below {below:?}, above {above:?}"),
+            other => format!("{other:?}"),
+        };
+        expected.assert_eq(&edge);
+    }
+
+    #[test]
+    fn whole_numbers_meet_other_numbers() {
+        let decimal = DataType::Decimal128(20, 1);
+        check(
+            SqlType::Int4,
+            None,
+            ScalarValue::Int64(Some(7)),
+            expect!["below Excluded(Int(7)), above Excluded(Int(7))"],
+        );
+        check(
+            SqlType::Int4,
+            Some(decimal.clone()),
+            ScalarValue::Decimal128(Some(-15), 20, 1),
+            expect!["below Included(Int(-2)), above Excluded(Int(-2))"],
+        );
+        check(
+            SqlType::Int8,
+            Some(DataType::Float64),
+            ScalarValue::Float64(Some(1.0)),
+            expect!["below Excluded(Int(1)), above Excluded(Int(1))"],
+        );
+        check(SqlType::Int8, Some(DataType::Float64), ScalarValue::Float64(Some(9e15)), expect!["None"]);
+        check(SqlType::Int4, Some(DataType::Int64), ScalarValue::Int64(Some(1 << 40)), expect!["Some(Over)"]);
+        check(SqlType::Int2, Some(DataType::Int64), ScalarValue::Int64(Some(-40_000)), expect!["Some(Under)"]);
+        check(SqlType::Int8, Some(DataType::Int32), ScalarValue::Int32(Some(1)), expect!["None"]);
+        check(SqlType::Int8, Some(DataType::Utf8), ScalarValue::Utf8(Some("1".into())), expect!["None"]);
+    }
+
+    #[test]
+    fn floats_and_numerics_round_down() {
+        check(
+            SqlType::Float4,
+            Some(DataType::Float64),
+            ScalarValue::Float64(Some(0.1)),
+            expect!["below Included(Float(0.09999999403953552)), above Excluded(Float(0.09999999403953552))"],
+        );
+        check(SqlType::Float8, None, ScalarValue::Float64(Some(-0.0)), expect!["None"]);
+        check(
+            SqlType::Numeric { precision: 10, scale: 2 },
+            Some(DataType::Decimal128(12, 3)),
+            ScalarValue::Decimal128(Some(1_005), 12, 3),
+            expect![
+                "below Included(Numeric { unscaled: 100, scale: 2 }), above Excluded(Numeric { unscaled: 100, scale: 2 })"
+            ],
+        );
+    }
+
+    #[test]
+    fn points_in_time_meet_dates() {
+        let tz = |unit| DataType::Timestamp(unit, Some(UTC.into()));
+        check(
+            SqlType::Timestamptz,
+            Some(DataType::Date32),
+            ScalarValue::Date32(Some(1)),
+            expect!["below Excluded(Timestamp(86400000000)), above Included(Timestamp(172800000000))"],
+        );
+        check(
+            SqlType::Timestamptz,
+            Some(tz(TimeUnit::Nanosecond)),
+            ScalarValue::TimestampNanosecond(Some(-1), Some(UTC.into())),
+            expect!["below Included(Timestamp(-1)), above Excluded(Timestamp(-1))"],
+        );
+        check(
+            SqlType::Date,
+            Some(tz(TimeUnit::Microsecond)),
+            ScalarValue::TimestampMicrosecond(Some(1), Some(UTC.into())),
+            expect!["below Included(Date(0)), above Excluded(Date(0))"],
+        );
+        let berlin = DataType::Timestamp(TimeUnit::Microsecond, Some("Europe/Berlin".into()));
+        check(
+            SqlType::Timestamp,
+            Some(berlin),
+            ScalarValue::TimestampMicrosecond(Some(1), Some("Europe/Berlin".into())),
+            expect!["None"],
+        );
+    }
+}

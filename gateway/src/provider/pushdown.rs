@@ -1,0 +1,244 @@
+//! From filters to ranges of keys. Pure; both the promise to DataFusion and the scan come from here.
+//!
+//! 1. Each filter becomes a [set of keys](super::predicate): boxes of slots, one slot for each part of the key.
+//! 2. The sets are intersected. No box left: no row, never all of them.
+//! 3. A box becomes ranges from its first part on. Parts given by values multiply into prefixes; the first part that is given by
+//!    intervals makes a range of each prefix and interval; parts behind it, or behind a gap, stay with the residual.
+//! 4. There are at most [`RANGES_MAX`] ranges: a part that would make more is taken in groups of neighbouring values, and the parts
+//!    behind it are left to the residual. The plan says so.
+//!
+//! Ranges may cover too much, never too little. A filter is *exact* when nothing has to look at it again: its set is exact, and so
+//! are the ranges of all parts that it names.
+
+use super::{
+    interval::{Interval, Slot},
+    keys::Keys,
+    predicate::{KeyBox, KeySet, keys_of},
+};
+use datafusion::logical_expr::{Expr, TableProviderFilterPushDown};
+use keyspan_catalog::{PartBounds, Value};
+use keyspan_storage::{KeyRange, RowSet};
+use std::fmt;
+
+/// Ranges of one scan.
+pub const RANGES_MAX: usize = 10_000;
+
+/// How a scan reaches its rows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Shape {
+    /// The filters contradict each other or the key: nothing is read.
+    Nothing,
+    /// Single keys.
+    PointLookup(usize),
+    /// One range.
+    RangeScan,
+    /// Many ranges.
+    SkipScan(usize),
+    /// Every row.
+    FullScan,
+}
+
+impl Shape {
+    pub(super) fn of(rows: &RowSet) -> Self {
+        match rows.ranges() {
+            [] => Self::Nothing,
+            [only] if only.start.is_empty() && only.end.is_none() => Self::FullScan,
+            ranges if ranges.iter().all(|range| range.as_point().is_some()) => Self::PointLookup(ranges.len()),
+            [_] => Self::RangeScan,
+            ranges => Self::SkipScan(ranges.len()),
+        }
+    }
+}
+
+impl fmt::Display for Shape {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Nothing => f.write_str("nothing to read"),
+            Self::PointLookup(1) => f.write_str("point lookup on 1 key"),
+            Self::PointLookup(keys) => write!(f, "point lookup on {} keys", grouped(*keys)),
+            Self::RangeScan => f.write_str("range scan"),
+            Self::SkipScan(ranges) => write!(f, "skip scan on {} ranges", grouped(*ranges)),
+            Self::FullScan => f.write_str("full scan"),
+        }
+    }
+}
+
+/// A number with commas between thousands.
+pub(super) fn grouped(number: usize) -> String {
+    let digits = number.to_string();
+    let mut out = String::with_capacity(digits.len() + digits.len() / 3);
+    for (at, digit) in digits.chars().enumerate() {
+        if at > 0 && (digits.len() - at) % 3 == 0 {
+            out.push(',');
+        }
+        out.push(digit);
+    }
+    out
+}
+
+/// What becomes of filters.
+#[derive(Clone, Debug)]
+pub struct Pushdown {
+    /// The keys that can satisfy all filters.
+    pub rows: RowSet,
+    /// How they are reached.
+    pub shape: Shape,
+    /// Filters that made the ranges smaller.
+    pub pushed: Vec<Expr>,
+    /// Filters that somebody has to look at again.
+    pub residual: Vec<Expr>,
+    /// Whether there would have been more than [`RANGES_MAX`] ranges.
+    pub coalesced: bool,
+    /// Parts that have one and the same value in all rows.
+    pub constants: Vec<(usize, Value)>,
+    /// For each filter, in their order.
+    pub promises: Vec<TableProviderFilterPushDown>,
+}
+
+impl Pushdown {
+    /// No filter, or none that may be used.
+    pub fn none(filters: &[Expr]) -> Self {
+        Self {
+            rows: RowSet::all(),
+            shape: Shape::FullScan,
+            pushed: Vec::new(),
+            residual: filters.to_vec(),
+            coalesced: false,
+            constants: Vec::new(),
+            promises: vec![TableProviderFilterPushDown::Unsupported; filters.len()],
+        }
+    }
+
+    /// Plans the filters, all of which hold together.
+    pub fn plan(filters: &[Expr], keys: &Keys) -> Self {
+        Self::plan_within(filters, keys, RANGES_MAX)
+    }
+
+    /// [`plan`](Self::plan) with another bound, for tests.
+    pub(super) fn plan_within(filters: &[Expr], keys: &Keys, ranges_max: usize) -> Self {
+        let sets: Vec<Option<KeySet>> = filters.iter().map(|filter| keys_of(filter, false, keys)).collect();
+        let (mut all, mut coalesced) = (KeySet::all(keys.columns().len()), false);
+        // Whether a filter's set is among those intersected.
+        let mut taken = vec![false; filters.len()];
+        for (at, set) in sets.iter().enumerate() {
+            let Some(set) = set else { continue };
+            match all.intersect(set) {
+                Some(both) => (all, taken[at]) = (both, true),
+                None => coalesced = true,
+            }
+        }
+        let mut ranges = Ranges { keys, coalesced, out: Vec::new(), used: keys.columns().len() };
+        let budget = (ranges_max / all.boxes.len().max(1)).max(1);
+        for one in &all.boxes {
+            ranges.add(one, budget);
+        }
+        let Ranges { coalesced, out, used, .. } = ranges;
+        let out = RowSet::new(out);
+        let exact = |at: usize| {
+            !keys.nullable && taken[at] && sets[at].as_ref().is_some_and(|set| set.exact && set.depth() <= used)
+        };
+        let promise = |at: usize| match &sets[at] {
+            Some(_) if exact(at) => TableProviderFilterPushDown::Exact,
+            Some(_) => TableProviderFilterPushDown::Inexact,
+            None => TableProviderFilterPushDown::Unsupported,
+        };
+        let promises: Vec<_> = (0..filters.len()).map(promise).collect();
+        let chosen = |wanted: &dyn Fn(usize) -> bool| -> Vec<Expr> {
+            filters.iter().enumerate().filter(|(at, _)| wanted(*at)).map(|(_, filter)| filter.clone()).collect()
+        };
+        let begins =
+            |set: &KeySet| set.boxes.iter().all(|one| one[..used.max(1).min(one.len())].iter().any(Option::is_some));
+        Self {
+            pushed: chosen(&|at| taken[at] && sets[at].as_ref().is_some_and(|set| exact(at) || begins(set))),
+            residual: chosen(&|at| !exact(at)),
+            constants: constants(&all, if keys.nullable { 0 } else { used }),
+            shape: Shape::of(&out),
+            rows: out,
+            coalesced,
+            promises,
+        }
+    }
+
+    /// Whether the rows are exactly those that satisfy the filters.
+    pub fn is_exact(&self) -> bool {
+        self.residual.is_empty()
+    }
+}
+
+/// The leading parts that have one value in all boxes.
+fn constants(set: &KeySet, used: usize) -> Vec<(usize, Value)> {
+    let value = |one: &KeyBox, part: usize| match one[part].as_ref().map(Slot::intervals) {
+        Some([only]) => only.as_point().cloned(),
+        _ => None,
+    };
+    let shared = |part: usize| {
+        let first = value(set.boxes.first()?, part)?;
+        set.boxes.iter().all(|one| value(one, part).as_ref() == Some(&first)).then_some((part, first))
+    };
+    (0..used).filter_map(shared).collect()
+}
+
+/// Collects the ranges of boxes.
+struct Ranges<'a> {
+    keys: &'a Keys,
+    out: Vec<KeyRange>,
+    coalesced: bool,
+    /// How many leading parts the ranges of all boxes express exactly.
+    used: usize,
+}
+
+impl Ranges<'_> {
+    /// Adds the ranges of a box, `budget` of them at most.
+    fn add(&mut self, one: &KeyBox, budget: usize) {
+        let mut prefixes: Vec<Vec<Value>> = vec![Vec::new()];
+        for (part, slot) in one.iter().enumerate() {
+            let Some(slot) = slot else {
+                return self.close(&prefixes, None, part);
+            };
+            let room = (budget / prefixes.len()).max(1);
+            if slot.intervals().len() > room {
+                self.coalesced = true;
+                return self.close(&prefixes, Some(&slot.coarsen(room)), part);
+            }
+            let values: Option<Vec<&Value>> = slot.intervals().iter().map(Interval::as_point).collect();
+            let Some(values) = values else {
+                return self.close(&prefixes, Some(slot), part + 1);
+            };
+            let extend = |prefix: &Vec<Value>, value: &Value| {
+                let mut longer = prefix.clone();
+                longer.push(value.clone());
+                longer
+            };
+            prefixes = prefixes.iter().flat_map(|prefix| values.iter().map(|value| extend(prefix, value))).collect();
+        }
+        self.close(&prefixes, None, one.len());
+    }
+
+    /// Makes the ranges of prefixes and the slot behind them. `used` parts are expressed, if the ranges are exact.
+    fn close(&mut self, prefixes: &[Vec<Value>], slot: Option<&Slot>, used: usize) {
+        let bounds: Vec<Option<PartBounds>> = match slot {
+            Some(slot) => slot.intervals().iter().map(|interval| Some(part_bounds(interval))).collect(),
+            None => vec![None],
+        };
+        for prefix in prefixes {
+            for next in &bounds {
+                let next = next.as_ref();
+                // Without a range there is no such key: nothing is added, and nothing too much.
+                let Some(range) = self.keys.range(prefix, next) else { continue };
+                self.out.push(range);
+                if !self.keys.range_is_exact(prefix, next) {
+                    let leading = if self.keys.range_is_exact(prefix, None) { prefix.len() } else { 0 };
+                    self.used = self.used.min(leading);
+                }
+            }
+        }
+        self.used = self.used.min(used);
+    }
+}
+
+fn part_bounds(interval: &Interval) -> PartBounds {
+    match interval.as_text_prefix() {
+        Some(prefix) => PartBounds::TextPrefix(prefix.to_owned()),
+        None => PartBounds::Between(interval.low.clone(), interval.high.clone()),
+    }
+}
