@@ -2,6 +2,7 @@
 
 mod conforms;
 mod crash;
+mod differential;
 mod faults;
 
 use super::{Engine, EngineOptions};
