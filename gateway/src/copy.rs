@@ -5,12 +5,18 @@
 
 use crate::{
     error::{Result, SqlError, SqlState},
-    session::{Identity, Shared},
+    query::Query,
+    session::{Identity, Session, Shared},
+    statement::{self, CopyTo},
 };
 use arrow::record_batch::RecordBatch;
-use datafusion::execution::SendableRecordBatchStream;
+use datafusion::{execution::SendableRecordBatchStream, scalar::ScalarValue};
 use futures::TryStreamExt;
-use parquet::{arrow::ArrowWriter, basic::Compression, file::properties::WriterProperties};
+use parquet::{
+    arrow::ArrowWriter,
+    basic::{Compression, ZstdLevel},
+    file::properties::WriterProperties,
+};
 use std::{
     fs::File,
     io,
@@ -24,6 +30,28 @@ const BATCHES_MAX: usize = 2;
 const ROW_GROUP_ROWS_MAX: usize = 1 << 17;
 /// Bytes of a row group in memory after which it is written.
 const ROW_GROUP_BYTES_TARGET: usize = 64 << 20;
+
+/// Runs the statement; its command tag.
+///
+/// # Errors
+/// Those of [`target`] and [`to_parquet`].
+pub async fn copy_to(session: &mut Session, copy: &CopyTo, parameters: Vec<ScalarValue>) -> Result<String> {
+    let file = target(&session.shared, &session.identity, &copy.path)?;
+    let view = session.view().await?;
+    let query = Query::new(session, view)?;
+    let mut plan = query.plan(&copy.query).await?;
+    if !parameters.is_empty() {
+        plan = plan.with_param_values(parameters)?;
+    }
+    let compression = match copy.compression {
+        statement::Compression::None => Compression::UNCOMPRESSED,
+        statement::Compression::Snappy => Compression::SNAPPY,
+        statement::Compression::Lz4 => Compression::LZ4_RAW,
+        statement::Compression::Zstd => Compression::ZSTD(ZstdLevel::default()),
+    };
+    let count = to_parquet(query.run(plan).await?, file, compression).await?;
+    Ok(format!("COPY {count}"))
+}
 
 /// The file that a session may write for the path of a `COPY`. A tenant's files live in a folder of its own, named by its id.
 ///

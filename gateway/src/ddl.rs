@@ -1,1 +1,61 @@
-//! See the crate.
+//! Definitions: tables, databases, roles, grants. The operator's, in database `keyspan`.
+//!
+//! Each becomes [`Edit`](keyspan_catalog::Edit)s of the catalog, derived from the newest snapshot and tried again when another
+//! edit comes first. Definitions stand by themselves: they commit at once and cannot be part of a transaction.
+
+mod database;
+mod role;
+mod table;
+
+pub use database::{explain_drop_database, finish_drops};
+
+use crate::{
+    error::{Result, SqlError, SqlState},
+    session::Session,
+    statement::Definition,
+};
+
+/// The command tag of a definition.
+pub fn tag(definition: &Definition) -> &'static str {
+    match definition {
+        Definition::CreateTable(_) => "CREATE TABLE",
+        Definition::AlterTable(_) => "ALTER TABLE",
+        Definition::DropTables(_) => "DROP TABLE",
+        Definition::CreateDatabase(_) => "CREATE DATABASE",
+        Definition::DropDatabase { .. } => "DROP DATABASE",
+        Definition::CreateRole(..) => "CREATE ROLE",
+        Definition::AlterRole(..) => "ALTER ROLE",
+        Definition::DropRoles { .. } => "DROP ROLE",
+        Definition::GrantConnect { .. } => "GRANT",
+        Definition::RevokeConnect { .. } => "REVOKE",
+    }
+}
+
+/// Makes the definition.
+///
+/// # Errors
+/// 42501 outside of the operator's database; what the definition contradicts; the store's.
+pub async fn execute(session: &mut Session, definition: &Definition) -> Result<()> {
+    if !session.identity.operator && !role::is_own_password(session, definition) {
+        let command = tag(definition);
+        return Err(SqlError::new(SqlState::INSUFFICIENT_PRIVILEGE, format!("permission denied for {command}"))
+            .with_detail("Tables, databases and roles are defined by an operator in database \"keyspan\"."));
+    }
+    match definition {
+        Definition::CreateTable(create) => table::create(session, create).await,
+        Definition::AlterTable(alter) => table::alter(session, alter).await,
+        Definition::DropTables(drop) => table::drop(session, drop).await,
+        Definition::CreateDatabase(name) => database::create(session, name).await,
+        Definition::DropDatabase { name, if_exists } => database::drop(session, name, *if_exists).await,
+        Definition::CreateRole(name, options) => role::create(session, name, options).await,
+        Definition::AlterRole(name, options) => role::alter(session, name, options).await,
+        Definition::DropRoles { names, if_exists } => role::drop(session, names, *if_exists).await,
+        Definition::GrantConnect { databases, roles } => role::grant(session, databases, roles, true).await,
+        Definition::RevokeConnect { databases, roles } => role::grant(session, databases, roles, false).await,
+    }
+}
+
+/// Tells the client that something was passed over.
+fn skipped(session: &mut Session, what: &str) {
+    session.notice(SqlError::new(SqlState::SUCCESSFUL_COMPLETION, format!("{what}, skipping")));
+}

@@ -22,6 +22,8 @@ macro_rules! states {
 }
 
 states! {
+    /// No error: what notices carry.
+    SUCCESSFUL_COMPLETION = "00000";
     /// Something is not supported.
     FEATURE_NOT_SUPPORTED = "0A000";
     /// The protocol was broken.
@@ -54,6 +56,16 @@ states! {
     FOREIGN_KEY_VIOLATION = "23503";
     /// The key is there already.
     UNIQUE_VIOLATION = "23505";
+    /// Only a warning.
+    WARNING = "01000";
+    /// The transaction may not write.
+    READ_ONLY_SQL_TRANSACTION = "25006";
+    /// Needs a transaction, and there is none.
+    NO_ACTIVE_SQL_TRANSACTION = "25P01";
+    /// A setting that only tells something.
+    CANT_CHANGE_RUNTIME_PARAM = "55P02";
+    /// Names columns that do not fit the clause.
+    INVALID_COLUMN_REFERENCE = "42P10";
     /// Inside a transaction, where it cannot be.
     ACTIVE_SQL_TRANSACTION = "25001";
     /// The transaction has failed; only its end is accepted.

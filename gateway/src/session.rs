@@ -2,14 +2,28 @@
 //!
 //! A statement's life: [`Statement::parse`](crate::statement::Statement) → [`Session::prepare`] (types of parameters and columns) →
 //! [`Session::execute`] (an [`Outcome`]: rows as a stream, or a command tag). The wire calls these for the simple and the extended
-//! protocol alike.
+//! protocol alike. Each statement takes a [`View`]: one snapshot and one pin; in a transaction with
+//! [`Isolation::RepeatableRead`](crate::statement::Isolation) the first statement's.
 
-use crate::{error::Result, statement::Statement};
+mod dispatch;
+mod settings;
+mod show;
+mod transaction;
+
+pub use settings::Settings;
+pub use transaction::{Reliance, Written};
+
+use crate::{
+    error::{Result, SqlError, SqlState},
+    statement::Statement,
+    view::View,
+};
 use arrow::datatypes::{DataType, SchemaRef};
 use datafusion::{execution::SendableRecordBatchStream, scalar::ScalarValue};
-use keyspan_catalog::{Catalog, TenantStore};
+use keyspan_catalog::{Catalog, Snapshot, TenantStore};
 use keyspan_storage::Clock;
-use std::sync::Arc;
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
+use transaction::TransactionState;
 
 /// Who a session is; fixed at authentication.
 #[derive(Clone, Debug)]
@@ -44,7 +58,11 @@ pub struct Session {
     pub identity: Identity,
     /// The number of the connection: `pg_backend_pid()`.
     pub process_id: i32,
-    notices: Vec<crate::SqlError>,
+    /// The tenant's number when the session began: one that was dropped and made again is another.
+    tenant_oid: Option<u32>,
+    notices: Vec<SqlError>,
+    settings: Settings,
+    transaction: TransactionState,
 }
 
 /// A statement that was analysed: what it takes and what it gives.
@@ -88,7 +106,10 @@ pub enum TransactionStatus {
 impl Session {
     /// A session with default settings.
     pub fn new(shared: Arc<Shared>, identity: Identity, process_id: i32) -> Self {
-        Self { shared, identity, process_id, notices: Vec::new() }
+        let tenant_oid = shared.catalog.snapshot().tenant(&identity.database).map(|tenant| tenant.oid);
+        let settings = Settings::new(&identity);
+        let transaction = TransactionState::default();
+        Self { shared, identity, process_id, tenant_oid, notices: Vec::new(), settings, transaction }
     }
 
     /// Analyses a statement. `hints` are the types that the client declared for `$1`, `$2`, …; `None` to infer.
@@ -96,8 +117,8 @@ impl Session {
     /// # Errors
     /// What is wrong with the statement.
     pub async fn prepare(&mut self, statement: Statement, hints: &[Option<DataType>]) -> Result<Prepared> {
-        let _ = (statement, hints);
-        todo!()
+        let prepared = Box::pin(dispatch::prepare(self, statement, hints)).await;
+        prepared.inspect_err(|_| self.failed())
     }
 
     /// Runs a statement.
@@ -105,20 +126,22 @@ impl Session {
     /// # Errors
     /// What went wrong before its first row; later errors come from the stream.
     pub async fn execute(&mut self, prepared: &Prepared, parameters: Vec<ScalarValue>) -> Result<Outcome> {
-        let _ = (prepared, parameters);
-        todo!()
+        let done = Box::pin(dispatch::execute(self, prepared, parameters)).await;
+        done.inspect_err(|_| self.failed())
     }
 
     /// Tells the session that a statement or its rows failed: an open transaction has failed then.
-    pub fn failed(&mut self) {}
+    pub fn failed(&mut self) {
+        self.transaction.fail();
+    }
 
     /// The state of the transaction.
     pub fn transaction_status(&self) -> TransactionStatus {
-        TransactionStatus::Idle
+        self.transaction.status()
     }
 
     /// Notices since the last call, for the client.
-    pub fn take_notices(&mut self) -> Vec<crate::SqlError> {
+    pub fn take_notices(&mut self) -> Vec<SqlError> {
         std::mem::take(&mut self.notices)
     }
 
@@ -127,17 +150,71 @@ impl Session {
     /// # Errors
     /// An unknown setting or a value that it cannot have.
     pub fn set(&mut self, name: &str, value: &str) -> Result<()> {
-        let _ = (name, value);
-        Ok(())
+        self.settings.set(name, Some(value))
+    }
+
+    /// The settings as text, by name in lower case.
+    pub fn settings(&self) -> BTreeMap<String, String> {
+        let mut all = self.settings.all();
+        all.insert("transaction_isolation".into(), self.isolation().name().into());
+        all
     }
 
     /// Settings to be reported to the client (ParameterStatus): all at start, later those that changed since the last call.
     pub fn take_parameter_status(&mut self) -> Vec<(String, String)> {
-        Vec::new()
+        self.settings.take_reports()
     }
 
     /// `statement_timeout`; `None` for no limit.
-    pub fn statement_timeout(&self) -> Option<std::time::Duration> {
-        None
+    pub fn statement_timeout(&self) -> Option<Duration> {
+        self.settings.statement_timeout()
+    }
+
+    /// A view for one statement.
+    ///
+    /// # Errors
+    /// 3D000 when the tenant was dropped; the store's.
+    pub async fn view(&mut self) -> Result<View> {
+        let snapshot = self.shared.catalog.snapshot();
+        self.check_tenant(&snapshot)?;
+        let rows = self.identity.rows.clone();
+        let pushdown = self.settings.pushdown();
+        let (snapshot, pin) = match self.transaction.state() {
+            Some(state) => state,
+            None => (snapshot, rows.pin().await?),
+        };
+        self.transaction.keep_state(&snapshot, &pin);
+        Ok(View { snapshot, pin, rows, buffered: self.transaction.buffered(), pushdown })
+    }
+
+    /// Adds a notice for the client.
+    pub(crate) fn notice(&mut self, notice: SqlError) {
+        self.notices.push(notice);
+    }
+
+    fn check_tenant(&self, snapshot: &Snapshot) -> Result<()> {
+        if self.identity.rows.tenant().is_none() {
+            return Ok(());
+        }
+        let database = &self.identity.database;
+        let now = snapshot.tenant(database).map(|tenant| tenant.oid);
+        if now.is_some() && now == self.tenant_oid {
+            return Ok(());
+        }
+        let state = SqlState::INVALID_CATALOG_NAME;
+        Err(SqlError::new(state, format!("database \"{database}\" does not exist"))
+            .with_detail("It was dropped after this session had connected to it."))
+    }
+
+    /// The operator in its own database may go on.
+    ///
+    /// # Errors
+    /// 42501 for everyone else.
+    pub(crate) fn require_operator(&self, what: &str) -> Result<()> {
+        if self.identity.operator {
+            return Ok(());
+        }
+        Err(SqlError::new(SqlState::INSUFFICIENT_PRIVILEGE, format!("permission denied: {what} is for operators"))
+            .with_hint("Connect to database \"keyspan\" as an operator."))
     }
 }

@@ -1,23 +1,164 @@
 //! Statements: split, parsed, told apart by their heads.
 //!
-//! Anything that is not a query is ours and never reaches DataFusion's own definitions.
+//! The text is cut into tokens once and at semicolons into statements. The first word decides who reads the rest: a
+//! definition ([`definition`], [`role`]), a setting or the bounds of a transaction ([`command`]) by parsers of our
+//! own, because their syntax is ours or PostgreSQL's alone; queries and writes ([`query`]) by sqlparser, whose tree is then held
+//! against what is supported. Anything that is not a query is ours and never reaches DataFusion's own definitions. Nothing is
+//! ignored: what parses and is not supported is 0A000, what does not parse is 42601.
 
-use crate::error::Result;
+mod clause;
+mod command;
+mod cursor;
+mod definition;
+mod query;
+mod role;
+#[cfg(test)]
+mod tests;
+
+pub use clause::{
+    AlterAction, AlterTable, ColumnClause, CreateTable, DropTables, FamilyClause, KeyClause, OptionClause, RoleOptions,
+};
+pub use command::{Isolation, Setting, Transaction};
+pub use query::{
+    Compression, CopyTo, Explain, OnConflict, assignments, fold, on_conflict, quoted, select_from, table_name, target,
+};
+
+use crate::error::{Result, SqlError};
+use cursor::Cursor;
+use datafusion::sql::sqlparser::ast;
+
+/// The name of a table, without schema: there is one, `public`.
+pub type TableRef = String;
 
 /// A statement.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq)]
 pub enum Statement {
     /// Nothing between two semicolons.
     Empty,
+    /// Something that gives rows and changes nothing: always [`ast::Statement::Query`].
+    Query(Box<ast::Statement>),
+    /// `EXPLAIN`
+    Explain(Explain),
+    /// `EXPLAIN DROP DATABASE`: what it would delete.
+    ExplainDropDatabase(String),
+    /// `INSERT`
+    Insert(Box<ast::Insert>),
+    /// `UPDATE`
+    Update(Box<ast::Update>),
+    /// `DELETE`
+    Delete(Box<ast::Delete>),
+    /// `COPY … TO 'file'`
+    CopyTo(CopyTo),
+    /// A change of the catalog.
+    Definition(Definition),
+    /// `SET`, `RESET`, `SHOW`, `DISCARD`
+    Setting(Setting),
+    /// `BEGIN`, `COMMIT`, `ROLLBACK`, …
+    Transaction(Transaction),
+    /// `DEALLOCATE`; `None` for all. The wire keeps prepared statements and acts on it.
+    Deallocate(Option<String>),
+}
+
+/// A change of the catalog.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Definition {
+    /// `CREATE TABLE`
+    CreateTable(CreateTable),
+    /// `ALTER TABLE`
+    AlterTable(AlterTable),
+    /// `DROP TABLE`
+    DropTables(DropTables),
+    /// `CREATE DATABASE`: a tenant.
+    CreateDatabase(String),
+    /// `DROP DATABASE`
+    DropDatabase {
+        /// The tenant.
+        name: String,
+        /// Whether its absence is fine.
+        if_exists: bool,
+    },
+    /// `CREATE ROLE`
+    CreateRole(String, RoleOptions),
+    /// `ALTER ROLE`
+    AlterRole(String, RoleOptions),
+    /// `DROP ROLE`
+    DropRoles {
+        /// The roles.
+        names: Vec<String>,
+        /// Whether their absence is fine.
+        if_exists: bool,
+    },
+    /// `GRANT CONNECT ON DATABASE … TO …`
+    GrantConnect {
+        /// The tenants.
+        databases: Vec<String>,
+        /// The roles.
+        roles: Vec<String>,
+    },
+    /// `REVOKE CONNECT ON DATABASE … FROM …`
+    RevokeConnect {
+        /// The tenants.
+        databases: Vec<String>,
+        /// The roles.
+        roles: Vec<String>,
+    },
 }
 
 impl Statement {
-    /// Splits text into statements and parses each.
+    /// Splits text into statements and parses each. Text without a statement gives none.
     ///
     /// # Errors
-    /// 42601 with a position.
+    /// 42601 with a position; 0A000.
     pub fn parse(sql: &str) -> Result<Vec<Self>> {
-        let _ = sql;
-        Ok(vec![Self::Empty])
+        Cursor::split(sql)?.into_iter().map(|mut cursor| parse_one(&mut cursor)).collect()
+    }
+}
+
+/// Parses the rest of the cursor as one statement.
+fn parse_one(cursor: &mut Cursor<'_>) -> Result<Statement> {
+    let statement = match cursor.head().as_str() {
+        "" if cursor.at_end() => Statement::Empty,
+        "" | "select" | "values" | "with" | "table" => query::parse_query(cursor)?,
+        "insert" => query::parse_insert(cursor)?,
+        "update" => query::parse_update(cursor)?,
+        "delete" => query::parse_delete(cursor)?,
+        "explain" => query::parse_explain(cursor)?,
+        "copy" => query::parse_copy(cursor)?,
+        "create" | "alter" | "drop" => parse_definition(cursor)?,
+        "grant" | "revoke" => role::parse_grant(cursor)?,
+        "set" | "reset" | "show" | "discard" => command::parse_setting(cursor)?,
+        "begin" | "start" | "commit" | "end" | "rollback" | "abort" => command::parse_transaction(cursor)?,
+        "deallocate" => command::parse_deallocate(cursor)?,
+        _ => return Err(cursor.unknown_statement()),
+    };
+    cursor.expect_end()?;
+    Ok(statement)
+}
+
+/// `CREATE`, `ALTER`, `DROP`: the word after them decides.
+fn parse_definition(cursor: &mut Cursor<'_>) -> Result<Statement> {
+    let verb = cursor.head();
+    cursor.advance();
+    let what = cursor.head();
+    match (verb.as_str(), what.as_str()) {
+        ("create", "table") => definition::parse_create_table(cursor),
+        ("alter", "table") => definition::parse_alter_table(cursor),
+        ("drop", "table") => definition::parse_drop_table(cursor),
+        ("create", "database") => role::parse_create_database(cursor),
+        ("drop", "database") => role::parse_drop_database(cursor),
+        ("create", "role" | "user") => role::parse_create_role(cursor),
+        ("alter", "role" | "user") => role::parse_alter_role(cursor),
+        ("drop", "role" | "user") => role::parse_drop_roles(cursor),
+        _ if definition::is_other_object(&what) => {
+            Err(SqlError::unsupported(format!("{} {}", verb.to_uppercase(), what.to_uppercase())))
+        }
+        _ => Err(cursor.syntax_error()),
+    }
+    .map(Statement::from)
+}
+
+impl From<Definition> for Statement {
+    fn from(definition: Definition) -> Self {
+        Self::Definition(definition)
     }
 }

@@ -1,0 +1,133 @@
+//! `CREATE DATABASE` and `DROP DATABASE`: tenants.
+//!
+//! A drop has two edits. After the first the tenant is invisible and no write of its sessions is accepted; then its span is counted and
+//! deleted in every table; the second leaves the certificate. A crash between the two is mended by [`finish_drops`].
+
+use super::skipped;
+use crate::{
+    error::{Result, SqlError, SqlState},
+    provider::explain,
+    session::{Outcome, Session, Shared},
+};
+use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
+use keyspan_catalog::{
+    DropCertificate, Edit, ErrorKind, Snapshot, Table, Tenant, TenantId, TenantState, TenantStore, snapshot::FIRST_OID,
+    tenant_store::span,
+};
+use keyspan_storage::Pin;
+use std::sync::Arc;
+
+/// Who finishes a drop that a crash interrupted.
+const RESUMED: &str = "(resumed at start)";
+
+/// The tenant of a database's name.
+///
+/// # Errors
+/// 42602 for a name that no tenant can have, 42939 for a reserved one.
+pub(super) fn tenant_id(name: &str) -> Result<TenantId> {
+    TenantId::new(name).map_err(|error| {
+        let invalid = error.kind() == ErrorKind::Invalid;
+        let error = SqlError::from(error);
+        if invalid { SqlError { state: SqlState::INVALID_NAME, ..error } } else { error }
+    })
+}
+
+pub(super) async fn create(session: &mut Session, name: &str) -> Result<()> {
+    let id = tenant_id(name)?;
+    let created_micros = session.shared.clock.now_micros();
+    let edit = |snapshot: &Snapshot| {
+        let oid = snapshot.next_oid.max(FIRST_OID);
+        Ok(Edit::CreateTenant(Tenant { id: id.clone(), oid, state: TenantState::Active, created_micros }))
+    };
+    session.shared.catalog.commit(edit).await?;
+    Ok(())
+}
+
+pub(super) async fn drop(session: &mut Session, name: &str, if_exists: bool) -> Result<()> {
+    let shared = session.shared.clone();
+    let id = tenant_id(name)?;
+    if shared.catalog.snapshot().tenant(name).is_none() && if_exists {
+        skipped(session, &format!("database \"{name}\" does not exist"));
+        return Ok(());
+    }
+    let snapshot = shared.catalog.commit(|_| Ok(Edit::BeginDropTenant(id.clone()))).await?;
+    let tenant = snapshot.tenants.get(&id).ok_or_else(|| no_database(name))?;
+    finish_drop(&shared, &snapshot, tenant, &session.identity.role).await
+}
+
+/// Finishes the drops that a crash interrupted. Their certificates count what was left when they were resumed.
+///
+/// # Errors
+/// The store's.
+pub async fn finish_drops(shared: &Shared) -> Result<()> {
+    let snapshot = shared.catalog.snapshot();
+    for tenant in snapshot.tenants.values().filter(|tenant| tenant.state == TenantState::Dropping) {
+        tracing::info!(tenant = %tenant.id, "finishing a drop that was interrupted");
+        finish_drop(shared, &snapshot, tenant, RESUMED).await?;
+    }
+    Ok(())
+}
+
+async fn finish_drop(shared: &Shared, snapshot: &Snapshot, tenant: &Tenant, dropped_by: &str) -> Result<()> {
+    let dropped_micros = shared.clock.now_micros();
+    let store = shared.catalog.store();
+    let sizes = sizes(shared, snapshot, &tenant.id, None).await?;
+    for table in snapshot.tables.values() {
+        store.drop_row_range(&table.physical, span(&tenant.id)).await?;
+    }
+    let certificate = DropCertificate {
+        oid: tenant.oid,
+        tenant: tenant.id.clone(),
+        dropped_by: dropped_by.to_owned(),
+        tables: sizes.iter().filter(|(_, rows, _)| *rows > 0).count() as u64,
+        rows: sizes.iter().map(|(_, rows, _)| rows).sum(),
+        bytes: sizes.iter().map(|(.., bytes)| bytes).sum(),
+        dropped_micros,
+        purged_micros: None,
+    };
+    shared.catalog.commit(|_| Ok(Edit::FinishDropTenant(certificate.clone()))).await?;
+    Ok(())
+}
+
+/// `EXPLAIN DROP DATABASE`: what it would delete, table by table. Nothing changes.
+///
+/// # Errors
+/// 42501 outside of the operator's database, 3D000, the store's.
+pub async fn explain_drop_database(session: &Session, name: &str) -> Result<Outcome> {
+    if !session.identity.operator {
+        return Err(SqlError::new(SqlState::INSUFFICIENT_PRIVILEGE, "permission denied for EXPLAIN DROP DATABASE"));
+    }
+    let shared = &session.shared;
+    let id = tenant_id(name)?;
+    let pin = shared.catalog.store().pin().await?;
+    let snapshot = shared.catalog.snapshot();
+    snapshot.tenant(name).ok_or_else(|| no_database(name))?;
+    let sizes = sizes(shared, &snapshot, &id, Some(pin)).await?;
+    let mut lines = vec![format!("Drop Database {id} (dry run: nothing is changed)")];
+    lines.extend(sizes.iter().map(|(table, rows, bytes)| format!("  {}: {rows} rows, {bytes} bytes", table.name)));
+    let (rows, bytes) = sizes.iter().fold((0, 0), |sum, (_, rows, bytes)| (sum.0 + rows, sum.1 + bytes));
+    lines.push(format!("Total: {} tables, {rows} rows, {bytes} bytes", sizes.len()));
+    let batch = explain::batch(&lines)?;
+    let rows = futures::stream::iter([Ok(batch)]);
+    Ok(Outcome::Rows { tag: "EXPLAIN", rows: Box::pin(RecordBatchStreamAdapter::new(explain::schema(), rows)) })
+}
+
+/// Rows and bytes of a tenant's span in every table.
+async fn sizes(
+    shared: &Shared,
+    snapshot: &Snapshot,
+    tenant: &TenantId,
+    pin: Option<Pin>,
+) -> Result<Vec<(Arc<Table>, u64, u64)>> {
+    let door = TenantStore::of_tenant(shared.catalog.store().clone(), tenant.clone());
+    let mut sizes = Vec::with_capacity(snapshot.tables.len());
+    for table in snapshot.tables.values() {
+        let size = door.size(table, pin.clone()).await?;
+        sizes.push((table.clone(), size.rows, size.bytes));
+    }
+    Ok(sizes)
+}
+
+fn no_database(name: &str) -> SqlError {
+    SqlError::new(SqlState::INVALID_CATALOG_NAME, format!("database \"{name}\" does not exist"))
+}

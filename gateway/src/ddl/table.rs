@@ -1,0 +1,138 @@
+//! `CREATE TABLE`, `ALTER TABLE`, `DROP TABLE`.
+
+use super::skipped;
+use crate::{
+    error::Result,
+    session::Session,
+    statement::{AlterAction, AlterTable, ColumnClause, CreateTable, DropTables, OptionClause},
+};
+use keyspan_catalog::{
+    Edit, Error, ErrorKind, Snapshot, Table, TableId,
+    table::{ColumnDefinition, FamilyDefinition, TableDefinition},
+};
+use std::sync::Arc;
+
+pub(super) async fn create(session: &mut Session, create: &CreateTable) -> Result<()> {
+    let catalog = session.shared.catalog.clone();
+    if create.if_not_exists && catalog.snapshot().table(&create.name).is_some() {
+        skipped(session, &format!("relation \"{}\" already exists", create.name));
+        return Ok(());
+    }
+    let definition = definition_of(create);
+    let edit = |snapshot: &Snapshot| {
+        let id = TableId(snapshot.next_oid.max(keyspan_catalog::snapshot::FIRST_OID));
+        Ok(Edit::CreateTable(Table::define(id, &definition)?))
+    };
+    catalog.commit(edit).await?;
+    Ok(())
+}
+
+pub(super) async fn alter(session: &mut Session, alter: &AlterTable) -> Result<()> {
+    let catalog = session.shared.catalog.clone();
+    let before = catalog.snapshot();
+    let Some(table) = before.table(&alter.name) else {
+        if alter.if_exists {
+            skipped(session, &format!("relation \"{}\" does not exist", alter.name));
+            return Ok(());
+        }
+        return Err(no_table(&alter.name).into());
+    };
+    for action in &alter.actions {
+        if let Some(what) = passed_over(table, action) {
+            skipped(session, &what);
+        }
+    }
+    let edit = |snapshot: &Snapshot| {
+        let table = snapshot.table(&alter.name).ok_or_else(|| no_table(&alter.name))?;
+        let changed = alter.actions.iter().try_fold(table.as_ref().clone(), |table, action| apply(&table, action))?;
+        Ok(Edit::AlterTable(changed))
+    };
+    catalog.commit(edit).await?;
+    Ok(())
+}
+
+pub(super) async fn drop(session: &mut Session, drop: &DropTables) -> Result<()> {
+    let catalog = session.shared.catalog.clone();
+    let snapshot = catalog.snapshot();
+    let mut tables: Vec<Arc<Table>> = Vec::with_capacity(drop.names.len());
+    for name in &drop.names {
+        match snapshot.table(name) {
+            Some(table) => tables.push(table.clone()),
+            None if drop.if_exists => skipped(session, &format!("table \"{name}\" does not exist")),
+            None => return Err(no_table(name).into()),
+        }
+    }
+    for table in tables {
+        catalog.commit(|_| Ok(Edit::DropTable(table.id))).await?;
+    }
+    Ok(())
+}
+
+fn no_table(name: &str) -> Error {
+    Error::new(ErrorKind::NoTable, format!("relation \"{name}\" does not exist"))
+}
+
+fn definition_of(create: &CreateTable) -> TableDefinition {
+    let family = |family: &crate::statement::FamilyClause| FamilyDefinition {
+        name: family.name.clone(),
+        columns: family.columns.clone(),
+    };
+    TableDefinition {
+        name: create.name.clone(),
+        columns: create.columns.iter().map(|column| column_of(column, None)).collect(),
+        primary_key: create.primary_key.iter().map(|part| (part.column.clone(), part.descending)).collect(),
+        families: create.families.iter().map(family).collect(),
+        options: pairs(&create.options),
+    }
+}
+
+fn column_of(column: &ColumnClause, family: Option<&String>) -> ColumnDefinition {
+    ColumnDefinition {
+        name: column.name.clone(),
+        kind: column.kind,
+        not_null: column.not_null,
+        family: family.cloned(),
+        encoding: None,
+    }
+}
+
+/// Options by dotted name.
+fn pairs(options: &[OptionClause]) -> Vec<(String, String)> {
+    let name = |option: &OptionClause| match &option.family {
+        Some(family) => format!("{family}.{}", option.name),
+        None => option.name.clone(),
+    };
+    options.iter().map(|option| (name(option), option.value.clone())).collect()
+}
+
+/// What an action with `IF [NOT] EXISTS` has nothing to do for.
+fn passed_over(table: &Table, action: &AlterAction) -> Option<String> {
+    match action {
+        AlterAction::AddColumn { column, if_not_exists: true, .. } if table.column(&column.name).is_some() => {
+            Some(format!("column \"{}\" of relation \"{}\" already exists", column.name, table.name))
+        }
+        AlterAction::DropColumn { name, if_exists: true } if table.column(name).is_none() => {
+            Some(format!("column \"{name}\" of relation \"{}\" does not exist", table.name))
+        }
+        AlterAction::AddFamily { name, if_not_exists: true } if table.family(name).is_some() => {
+            Some(format!("family \"{name}\" of relation \"{}\" already exists", table.name))
+        }
+        _ => None,
+    }
+}
+
+fn apply(table: &Table, action: &AlterAction) -> keyspan_catalog::Result<Table> {
+    if passed_over(table, action).is_some() {
+        return Ok(table.clone());
+    }
+    match action {
+        AlterAction::AddColumn { column, family, .. } => table.add_column(&column_of(column, family.as_ref())),
+        AlterAction::DropColumn { name, .. } => table.drop_column(name),
+        AlterAction::RenameColumn { from, to } => table.rename_column(from, to),
+        AlterAction::RenameTable(to) => table.rename(to),
+        AlterAction::SetType { column, kind } => table.alter_type(column, *kind),
+        AlterAction::SetOptions(options) => table.set_options(&pairs(options)),
+        AlterAction::AddFamily { name, .. } => table.add_family(name, &[]),
+        AlterAction::DropFamily(name) => table.drop_family(name),
+    }
+}

@@ -1,0 +1,392 @@
+//! The transaction of a session: what it has read, what it will write.
+//!
+//! Statements append [`Written`] to it. COMMIT makes one commit of all of it. Every row that a statement relied on was read at that
+//! statement's pin ([`Reliance`]); the store checks one pin only, the last; rows relied on at earlier pins are compared
+//! between their pin and the last one first, so that a change by another transaction between two statements is found, and only
+//! a change.
+
+use super::{Session, TransactionStatus};
+use crate::{
+    error::{Result, SqlError, SqlState},
+    session::Settings,
+    statement::Isolation,
+    view::Buffered,
+};
+use futures::TryStreamExt;
+use keyspan_catalog::{Snapshot, Table, TableId, TenantStore, tenant_store::Writes};
+use keyspan_storage::{Atomicity, KeyRange, Mutation, Pin, Row, RowKey, RowMutation, RowSet, Scan};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+};
+
+/// Bytes of mutations and keys that one commit may hold: they are in memory and become one record of the log.
+pub(crate) const COMMIT_BYTES_MAX: usize = 256 << 20;
+/// Rows that are compared between two pins at a time.
+const COMPARED_ROWS: usize = 1_024;
+/// Bytes that are counted for a row beside those of its key and mutations.
+const ROW_OVERHEAD_BYTES: usize = 64;
+
+/// What a statement writes.
+#[derive(Debug, Default)]
+pub struct Written {
+    /// Mutations by table and row; a row's are applied in order.
+    pub rows: BTreeMap<TableId, (Arc<Table>, BTreeMap<RowKey, Vec<Mutation>>)>,
+    /// A range to delete whole: never in a transaction.
+    pub range: Option<(Arc<Table>, KeyRange)>,
+    /// The rows that it relied on.
+    pub relied: BTreeMap<TableId, (Arc<Table>, BTreeSet<RowKey>)>,
+    bytes: usize,
+}
+
+/// Rows and the pin at which they were read.
+#[derive(Debug)]
+pub struct Reliance {
+    /// The pin.
+    pub pin: Pin,
+    /// The rows.
+    pub rows: BTreeMap<TableId, (Arc<Table>, BTreeSet<RowKey>)>,
+}
+
+impl Written {
+    /// Adds mutations of a row.
+    ///
+    /// # Errors
+    /// 54000 above [`COMMIT_BYTES_MAX`].
+    pub fn mutate(&mut self, table: &Arc<Table>, key: RowKey, mutations: Vec<Mutation>) -> Result<()> {
+        self.bytes += ROW_OVERHEAD_BYTES + key.len() + mutations.iter().map(Mutation::size).sum::<usize>();
+        let (_, rows) = self.rows.entry(table.id).or_insert_with(|| (table.clone(), BTreeMap::new()));
+        rows.entry(key).or_default().extend(mutations);
+        self.check_bytes()
+    }
+
+    /// Adds a row that was relied on.
+    ///
+    /// # Errors
+    /// 54000 above [`COMMIT_BYTES_MAX`].
+    pub fn rely(&mut self, table: &Arc<Table>, key: RowKey) -> Result<()> {
+        self.bytes += ROW_OVERHEAD_BYTES + key.len();
+        let (_, rows) = self.relied.entry(table.id).or_insert_with(|| (table.clone(), BTreeSet::new()));
+        rows.insert(key);
+        self.check_bytes()
+    }
+
+    /// Whether the row is written already.
+    pub fn has(&self, table: &Table, key: &RowKey) -> bool {
+        self.rows.get(&table.id).is_some_and(|(_, rows)| rows.contains_key(key))
+    }
+
+    /// Whether nothing is written.
+    pub fn is_empty(&self) -> bool {
+        self.rows.is_empty() && self.range.is_none()
+    }
+
+    fn check_bytes(&self) -> Result<()> {
+        if self.bytes <= COMMIT_BYTES_MAX { Ok(()) } else { Err(too_large()) }
+    }
+
+    fn row_count(&self) -> usize {
+        self.rows.values().map(|(_, rows)| rows.len()).sum()
+    }
+
+    /// As the store takes it.
+    fn into_writes(self) -> Writes {
+        let rows = self.rows.into_values().flat_map(|(table, rows)| {
+            let mutation = move |(key, mutations)| (table.clone(), RowMutation { key, mutations });
+            rows.into_iter().map(mutation)
+        });
+        let validated = self.relied.into_values().flat_map(|(table, keys)| {
+            let pair = move |key| (table.clone(), key);
+            keys.into_iter().map(pair)
+        });
+        Writes { rows: rows.collect(), ranges: self.range.into_iter().collect(), validated: validated.collect() }
+    }
+}
+
+fn too_large() -> SqlError {
+    let message = format!("a commit of more than {} MiB", COMMIT_BYTES_MAX >> 20);
+    SqlError::new(SqlState::PROGRAM_LIMIT_EXCEEDED, message).with_hint("Write fewer rows in a transaction.")
+}
+
+fn conflict() -> SqlError {
+    SqlError::new(SqlState::SERIALIZATION_FAILURE, "could not serialize access due to concurrent update")
+        .with_hint("Run the transaction again.")
+}
+
+/// The transaction of a session, if there is one.
+#[derive(Debug, Default)]
+pub(super) struct TransactionState {
+    open: Option<Box<OpenTransaction>>,
+    failed: bool,
+}
+
+#[derive(Debug)]
+struct OpenTransaction {
+    isolation: Isolation,
+    read_only: bool,
+    /// Kept from the first statement on, when the isolation asks for it.
+    state: Option<(Arc<Snapshot>, Pin)>,
+    started: bool,
+    tables: BTreeMap<TableId, Arc<Table>>,
+    buffered: Arc<Buffered>,
+    bytes: usize,
+    relied: Vec<Reliance>,
+    /// For ROLLBACK.
+    settings: Settings,
+    /// Settings that hold until the end only, with their values before.
+    local: BTreeMap<String, String>,
+}
+
+impl TransactionState {
+    pub(super) fn status(&self) -> TransactionStatus {
+        match &self.open {
+            None => TransactionStatus::Idle,
+            Some(_) if self.failed => TransactionStatus::Failed,
+            Some(_) => TransactionStatus::Open,
+        }
+    }
+
+    pub(super) fn fail(&mut self) {
+        self.failed = self.open.is_some();
+    }
+
+    /// The state to read that earlier statements fixed.
+    pub(super) fn state(&self) -> Option<(Arc<Snapshot>, Pin)> {
+        self.open.as_ref().and_then(|open| open.state.clone())
+    }
+
+    /// Fixes the state to read, when the isolation asks for it.
+    pub(super) fn keep_state(&mut self, snapshot: &Arc<Snapshot>, pin: &Pin) {
+        if let Some(open) = &mut self.open {
+            open.started = true;
+            if open.isolation == Isolation::RepeatableRead {
+                open.state.get_or_insert_with(|| (snapshot.clone(), pin.clone()));
+            }
+        }
+    }
+
+    pub(super) fn buffered(&self) -> Arc<Buffered> {
+        self.open.as_ref().map(|open| open.buffered.clone()).unwrap_or_default()
+    }
+}
+
+impl Session {
+    /// The isolation of the transaction, or of the next one.
+    pub(crate) fn isolation(&self) -> Isolation {
+        self.transaction.open.as_ref().map_or_else(|| self.settings.isolation(), |open| open.isolation)
+    }
+
+    /// Whether the transaction, or the next one, may not write.
+    pub(crate) fn is_read_only(&self) -> bool {
+        self.transaction.open.as_ref().map_or_else(|| self.settings.read_only(), |open| open.read_only)
+    }
+
+    /// Whether a transaction block is open.
+    pub(crate) fn in_transaction(&self) -> bool {
+        self.transaction.open.is_some()
+    }
+
+    pub(super) fn begin(&mut self, isolation: Option<Isolation>, read_only: Option<bool>) {
+        if self.transaction.open.is_some() {
+            let state = SqlState::ACTIVE_SQL_TRANSACTION;
+            self.notice(SqlError::new(state, "there is already a transaction in progress"));
+            return;
+        }
+        self.transaction.failed = false;
+        self.transaction.open = Some(Box::new(OpenTransaction {
+            isolation: isolation.unwrap_or_else(|| self.settings.isolation()),
+            read_only: read_only.unwrap_or_else(|| self.settings.read_only()),
+            state: None,
+            started: false,
+            tables: BTreeMap::new(),
+            buffered: Arc::default(),
+            bytes: 0,
+            relied: Vec::new(),
+            settings: self.settings.clone(),
+            local: BTreeMap::new(),
+        }));
+    }
+
+    /// `SET TRANSACTION`
+    pub(super) fn set_transaction(&mut self, isolation: Option<Isolation>, read_only: Option<bool>) -> Result<()> {
+        let Some(open) = &mut self.transaction.open else {
+            let state = SqlState::NO_ACTIVE_SQL_TRANSACTION;
+            self.notice(SqlError::new(state, "SET TRANSACTION can only be used in transaction blocks"));
+            return Ok(());
+        };
+        if let Some(isolation) = isolation {
+            if open.started && isolation != open.isolation {
+                let message = "SET TRANSACTION ISOLATION LEVEL must be called before any query";
+                return Err(SqlError::new(SqlState::ACTIVE_SQL_TRANSACTION, message));
+            }
+            open.isolation = isolation;
+        }
+        open.read_only = read_only.unwrap_or(open.read_only);
+        Ok(())
+    }
+
+    /// Remembers the value that a setting had before `SET LOCAL`; whether there is a transaction.
+    pub(super) fn remember_local(&mut self, name: &str) -> bool {
+        let before = self.settings.get(name).unwrap_or_default().to_owned();
+        let Some(open) = &mut self.transaction.open else { return false };
+        open.local.entry(name.to_owned()).or_insert(before);
+        true
+    }
+
+    /// Ends the transaction: commits it, or forgets it when it has failed. Gives the command tag.
+    pub(super) async fn commit(&mut self) -> Result<&'static str> {
+        let failed = std::mem::take(&mut self.transaction.failed);
+        let Some(open) = self.transaction.open.take() else {
+            self.notice(SqlError::new(SqlState::NO_ACTIVE_SQL_TRANSACTION, "there is no transaction in progress"));
+            return Ok("COMMIT");
+        };
+        if failed {
+            self.settings.restore(open.settings);
+            return Ok("ROLLBACK");
+        }
+        let committed = commit_all(&self.identity.rows, *open).await;
+        match committed {
+            Ok((local, rows)) => {
+                for (name, value) in local {
+                    self.settings.set(&name, Some(&value))?;
+                }
+                self.warn_of_atomicity(rows);
+                Ok("COMMIT")
+            }
+            Err((error, settings)) => {
+                self.settings.restore(settings);
+                Err(error)
+            }
+        }
+    }
+
+    /// Forgets the transaction.
+    pub(super) fn rollback(&mut self) {
+        self.transaction.failed = false;
+        match self.transaction.open.take() {
+            Some(open) => self.settings.restore(open.settings),
+            None => {
+                let state = SqlState::NO_ACTIVE_SQL_TRANSACTION;
+                self.notice(SqlError::new(state, "there is no transaction in progress"));
+            }
+        }
+    }
+
+    /// Takes what a statement writes: into the transaction, or as a commit of its own.
+    ///
+    /// # Errors
+    /// 40001 when a row changed since `pin` (a statement of its own is then tried again by its caller), 54000, the store's.
+    pub(crate) async fn write(&mut self, pin: &Pin, written: Written) -> Result<()> {
+        let Some(open) = &mut self.transaction.open else {
+            if written.is_empty() {
+                return Ok(());
+            }
+            let rows = written.row_count();
+            self.identity.rows.commit(pin, written.into_writes()).await?;
+            self.warn_of_atomicity(rows);
+            return Ok(());
+        };
+        open.bytes += written.bytes;
+        if open.bytes > COMMIT_BYTES_MAX {
+            return Err(too_large());
+        }
+        let buffered = Arc::make_mut(&mut open.buffered);
+        for (id, (table, rows)) in written.rows {
+            open.tables.insert(id, table);
+            let into = buffered.entry(id).or_default();
+            for (key, mutations) in rows {
+                let empty = || RowMutation { key: key.clone(), mutations: Vec::new() };
+                into.entry(key.clone()).or_insert_with(empty).mutations.extend(mutations);
+            }
+        }
+        if !written.relied.is_empty() {
+            open.relied.push(Reliance { pin: pin.clone(), rows: written.relied });
+        }
+        Ok(())
+    }
+
+    fn warn_of_atomicity(&mut self, rows: usize) {
+        if rows > 1 && self.shared.catalog.store().atomicity() == Atomicity::Row {
+            let state = SqlState::WARNING;
+            self.notice(
+                SqlError::new(state, "this store commits row by row")
+                    .with_detail(format!("Others may have seen some of the {rows} rows before the rest.")),
+            );
+        }
+    }
+}
+
+type Local = BTreeMap<String, String>;
+
+/// Commits a transaction: settings to set back and the number of rows; with an error the settings as they were at BEGIN.
+async fn commit_all(rows: &TenantStore, mut open: OpenTransaction) -> Result<(Local, usize), (SqlError, Settings)> {
+    let result = async {
+        let Some(last) = open.relied.last().map(|reliance| reliance.pin.clone()) else {
+            let pin = rows.pin().await?;
+            return commit_at(rows, &pin, &mut open, BTreeMap::new()).await;
+        };
+        let mut relied: BTreeMap<TableId, (Arc<Table>, BTreeSet<RowKey>)> = BTreeMap::new();
+        for reliance in std::mem::take(&mut open.relied) {
+            let earlier = reliance.pin.commit_micros != last.commit_micros;
+            for (id, (table, keys)) in reliance.rows {
+                if earlier {
+                    check_unchanged(rows, &table, &keys, (&reliance.pin, &last)).await?;
+                }
+                relied.entry(id).or_insert_with(|| (table, BTreeSet::new())).1.extend(keys);
+            }
+        }
+        commit_at(rows, &last, &mut open, relied).await
+    };
+    let result: Result<usize> = result.await;
+    match result {
+        Ok(count) => Ok((open.local, count)),
+        Err(error) if error.state == SqlState::SERIALIZATION_FAILURE => Err((conflict(), open.settings)),
+        Err(error) => Err((error, open.settings)),
+    }
+}
+
+async fn commit_at(
+    rows: &TenantStore,
+    pin: &Pin,
+    open: &mut OpenTransaction,
+    relied: BTreeMap<TableId, (Arc<Table>, BTreeSet<RowKey>)>,
+) -> Result<usize> {
+    let buffered = std::mem::take(&mut open.buffered);
+    if buffered.is_empty() {
+        return Ok(0);
+    }
+    let mut written = Written { relied, ..Written::default() };
+    for (id, mutations) in Arc::unwrap_or_clone(buffered) {
+        let Some(table) = open.tables.get(&id) else { continue };
+        let by_key = mutations.into_iter().map(|(key, row)| (key, row.mutations)).collect();
+        written.rows.insert(id, (table.clone(), by_key));
+    }
+    let count = written.row_count();
+    rows.commit(pin, written.into_writes()).await?;
+    Ok(count)
+}
+
+/// Compares rows between two pins.
+///
+/// # Errors
+/// 40001 when one differs.
+async fn check_unchanged(
+    rows: &TenantStore,
+    table: &Table,
+    keys: &BTreeSet<RowKey>,
+    (from, to): (&Pin, &Pin),
+) -> Result<()> {
+    let keys: Vec<&RowKey> = keys.iter().collect();
+    for chunk in keys.chunks(COMPARED_ROWS) {
+        let points = RowSet::new(chunk.iter().map(|key| KeyRange::point(key)));
+        let read = |pin: &Pin| {
+            let scan = Scan { pin: Some(pin.clone()), ..Scan::of(points.clone()) };
+            rows.scan(table, scan).try_concat()
+        };
+        let (before, after): (Vec<Row>, Vec<Row>) = (read(from).await?, read(to).await?);
+        if before != after {
+            return Err(conflict());
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,148 @@
+//! What definitions consist of, as it was written.
+
+use keyspan_catalog::SqlType;
+
+/// `CREATE TABLE`
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct CreateTable {
+    /// The table.
+    pub name: String,
+    /// Whether it may be there already.
+    pub if_not_exists: bool,
+    /// The columns in order.
+    pub columns: Vec<ColumnClause>,
+    /// The parts of the key in order; empty when none is declared.
+    pub primary_key: Vec<KeyClause>,
+    /// The `FAMILY` clauses.
+    pub families: Vec<FamilyClause>,
+    /// The `WITH` options.
+    pub options: Vec<OptionClause>,
+}
+
+/// A column.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ColumnClause {
+    /// Its name.
+    pub name: String,
+    /// Its type.
+    pub kind: SqlType,
+    /// Whether `NOT NULL` stands there.
+    pub not_null: bool,
+}
+
+/// A part of the primary key.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct KeyClause {
+    /// The column.
+    pub column: String,
+    /// Whether `DESC` stands there.
+    pub descending: bool,
+}
+
+/// `FAMILY m (a, b)`
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct FamilyClause {
+    /// The family.
+    pub name: String,
+    /// Its columns.
+    pub columns: Vec<String>,
+}
+
+/// `m.max_versions = 5` or `key_encoding = ordered`
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct OptionClause {
+    /// The family before the dot.
+    pub family: Option<String>,
+    /// The option, in lower case.
+    pub name: String,
+    /// What was written after `=`: the text of a string, a number, or a word in lower case; `true` when there is none.
+    pub value: String,
+}
+
+/// `ALTER TABLE`
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct AlterTable {
+    /// The table.
+    pub name: String,
+    /// Whether its absence is fine.
+    pub if_exists: bool,
+    /// What is done, in order.
+    pub actions: Vec<AlterAction>,
+}
+
+/// A part of `ALTER TABLE`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum AlterAction {
+    /// `ADD COLUMN … FAMILY …`
+    AddColumn {
+        /// The column.
+        column: ColumnClause,
+        /// Its family; `None` for the table's default.
+        family: Option<String>,
+        /// Whether it may be there already.
+        if_not_exists: bool,
+    },
+    /// `DROP COLUMN`
+    DropColumn {
+        /// The column.
+        name: String,
+        /// Whether its absence is fine.
+        if_exists: bool,
+    },
+    /// `RENAME COLUMN from TO to`
+    RenameColumn {
+        /// The column.
+        from: String,
+        /// Its new name.
+        to: String,
+    },
+    /// `RENAME TO`
+    RenameTable(String),
+    /// `ALTER COLUMN … TYPE`
+    SetType {
+        /// The column.
+        column: String,
+        /// Its new type.
+        kind: SqlType,
+    },
+    /// `SET (…)`
+    SetOptions(Vec<OptionClause>),
+    /// `ADD FAMILY`
+    AddFamily {
+        /// The family.
+        name: String,
+        /// Whether it may be there already.
+        if_not_exists: bool,
+    },
+    /// `DROP FAMILY`
+    DropFamily(String),
+}
+
+/// `DROP TABLE`
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct DropTables {
+    /// The tables.
+    pub names: Vec<String>,
+    /// Whether their absence is fine.
+    pub if_exists: bool,
+}
+
+/// The options of `CREATE ROLE` and `ALTER ROLE`; `None` where nothing was said.
+#[derive(Clone, Default, PartialEq, Eq)]
+pub struct RoleOptions {
+    /// `LOGIN`, `NOLOGIN`
+    pub login: Option<bool>,
+    /// `SUPERUSER`, `NOSUPERUSER`: an operator.
+    pub operator: Option<bool>,
+    /// `PASSWORD '…'`; `Some(None)` for `PASSWORD NULL`.
+    pub password: Option<Option<String>>,
+}
+
+impl std::fmt::Debug for RoleOptions {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        // A password never gets into a log.
+        let password = self.password.as_ref().map(|password| password.as_ref().map(|_| "…"));
+        let mut shown = f.debug_struct("RoleOptions");
+        shown.field("login", &self.login).field("operator", &self.operator).field("password", &password).finish()
+    }
+}

@@ -1,0 +1,327 @@
+//! The tokens of one statement and a place among them.
+//!
+//! Positions in errors are characters of the whole text from 1, as PostgreSQL counts them.
+
+use crate::error::{Result, SqlError};
+use datafusion::sql::sqlparser::{
+    dialect::PostgreSqlDialect,
+    parser::{Parser, ParserError},
+    tokenizer::{Location, Token, TokenWithSpan, Tokenizer},
+};
+
+/// How deep expressions may nest.
+const NESTING_MAX: usize = 128;
+/// What sqlparser parses by.
+pub(super) const DIALECT: PostgreSqlDialect = PostgreSqlDialect {};
+
+/// The tokens of one statement, without white space and comments.
+pub(super) struct Cursor<'a> {
+    sql: &'a str,
+    tokens: Vec<TokenWithSpan>,
+    index: usize,
+}
+
+impl<'a> Cursor<'a> {
+    /// Cuts the text into statements, empty ones left out; text without any gives one that is empty.
+    pub(super) fn split(sql: &'a str) -> Result<Vec<Self>> {
+        let tokens = Tokenizer::new(&DIALECT, sql).tokenize_with_location().map_err(|error| {
+            let near = text_from(sql, error.location);
+            at(sql, error.location, SqlError::syntax(tokenizer_message(&error.message, &near)))
+        })?;
+        let (mut statements, mut current) = (Vec::new(), Vec::new());
+        let mut push = |tokens: &mut Vec<TokenWithSpan>| {
+            if !tokens.is_empty() {
+                statements.push(Self { sql, tokens: std::mem::take(tokens), index: 0 });
+            }
+        };
+        // A semicolon inside parentheses is no end: it stays and is then a syntax error at its own place.
+        let mut depth = 0_usize;
+        for token in tokens {
+            match &token.token {
+                Token::Whitespace(_) | Token::EOF => continue,
+                Token::SemiColon if depth == 0 => {
+                    push(&mut current);
+                    continue;
+                }
+                Token::LParen => depth += 1,
+                Token::RParen => depth = depth.saturating_sub(1),
+                _ => {}
+            }
+            current.push(token);
+        }
+        push(&mut current);
+        if statements.is_empty() {
+            statements.push(Self { sql, tokens: Vec::new(), index: 0 });
+        }
+        Ok(statements)
+    }
+
+    pub(super) fn at_end(&self) -> bool {
+        self.index >= self.tokens.len()
+    }
+
+    pub(super) fn peek(&self) -> Option<&Token> {
+        self.peek_nth(0)
+    }
+
+    pub(super) fn peek_nth(&self, n: usize) -> Option<&Token> {
+        self.tokens.get(self.index + n).map(|token| &token.token)
+    }
+
+    pub(super) fn advance(&mut self) {
+        self.index += 1;
+    }
+
+    /// The next token as an unquoted word in lower case; empty when it is something else.
+    pub(super) fn head(&self) -> String {
+        self.head_nth(0)
+    }
+
+    pub(super) fn head_nth(&self, n: usize) -> String {
+        match self.peek_nth(n) {
+            Some(Token::Word(word)) if word.quote_style.is_none() => word.value.to_lowercase(),
+            _ => String::new(),
+        }
+    }
+
+    /// Whether the words stand anywhere from here on.
+    pub(super) fn contains(&self, words: &[&str]) -> bool {
+        let count = self.tokens.len().saturating_sub(self.index);
+        (0..count).any(|from| words.iter().enumerate().all(|(at, word)| self.head_nth(from + at) == *word))
+    }
+
+    /// Passes the words if they come next, all of them or none.
+    pub(super) fn words(&mut self, words: &str) -> bool {
+        let mut count = 0;
+        for word in words.split(' ') {
+            if self.head_nth(count) != word {
+                return false;
+            }
+            count += 1;
+        }
+        self.index += count;
+        true
+    }
+
+    pub(super) fn expect_words(&mut self, words: &str) -> Result<()> {
+        if self.words(words) { Ok(()) } else { Err(self.syntax_error()) }
+    }
+
+    /// Passes the token if it comes next.
+    pub(super) fn token(&mut self, token: &Token) -> bool {
+        let found = self.peek() == Some(token);
+        self.index += usize::from(found);
+        found
+    }
+
+    pub(super) fn expect_token(&mut self, token: &Token) -> Result<()> {
+        if self.token(token) { Ok(()) } else { Err(self.syntax_error()) }
+    }
+
+    /// A name, folded to lower case unless quoted.
+    pub(super) fn name(&mut self) -> Result<String> {
+        let name = match self.peek() {
+            Some(Token::Word(word)) if word.quote_style.is_none() => word.value.to_lowercase(),
+            Some(Token::Word(word)) if word.quote_style == Some('"') && !word.value.is_empty() => word.value.clone(),
+            _ => return Err(self.syntax_error()),
+        };
+        self.advance();
+        Ok(name)
+    }
+
+    /// One or more things with commas between them.
+    pub(super) fn list<T>(&mut self, mut one: impl FnMut(&mut Self) -> Result<T>) -> Result<Vec<T>> {
+        let mut all = vec![one(self)?];
+        while self.token(&Token::Comma) {
+            all.push(one(self)?);
+        }
+        Ok(all)
+    }
+
+    /// A list in parentheses.
+    pub(super) fn parenthesised<T>(&mut self, one: impl FnMut(&mut Self) -> Result<T>) -> Result<Vec<T>> {
+        self.expect_token(&Token::LParen)?;
+        let all = self.list(one)?;
+        self.expect_token(&Token::RParen)?;
+        Ok(all)
+    }
+
+    /// The text of a string literal.
+    pub(super) fn string(&mut self) -> Result<String> {
+        let text = match self.peek() {
+            Some(Token::SingleQuotedString(text) | Token::EscapedStringLiteral(text)) => text.clone(),
+            Some(Token::DollarQuotedString(text)) => text.value.clone(),
+            _ => return Err(self.syntax_error()),
+        };
+        self.advance();
+        Ok(text)
+    }
+
+    /// The name of a table: alone or after `public`.
+    pub(super) fn table_name(&mut self) -> Result<String> {
+        let first = self.name()?;
+        if !self.token(&Token::Period) {
+            return Ok(first);
+        }
+        let second = self.name()?;
+        if self.peek() == Some(&Token::Period) {
+            return Err(SqlError::unsupported("a name of a table in another database"));
+        }
+        in_public(&first, second)
+    }
+
+    /// Lets sqlparser read on from here.
+    pub(super) fn parse_with<T>(
+        &mut self,
+        parse: impl FnOnce(&mut Parser<'_>) -> std::result::Result<T, ParserError>,
+    ) -> Result<T> {
+        let rest = self.tokens[self.index.min(self.tokens.len())..].to_vec();
+        let mut parser = Parser::new(&DIALECT).with_recursion_limit(NESTING_MAX).with_tokens_with_locations(rest);
+        match parse(&mut parser) {
+            Ok(parsed) => {
+                self.index += parser.index();
+                Ok(parsed)
+            }
+            Err(error) => Err(self.parser_error(&error)),
+        }
+    }
+
+    pub(super) fn expect_end(&self) -> Result<()> {
+        if self.at_end() { Ok(()) } else { Err(self.syntax_error()) }
+    }
+
+    /// 42601 at the next token.
+    pub(super) fn syntax_error(&self) -> SqlError {
+        match self.tokens.get(self.index) {
+            None => self.end_error(),
+            Some(token) => {
+                let location = token.span.start;
+                let near = self.source_of(token);
+                at(self.sql, location, SqlError::syntax(format!("syntax error at or near \"{near}\"")))
+            }
+        }
+    }
+
+    /// A statement whose head is none of ours: 0A000 if sqlparser knows it, else 42601.
+    pub(super) fn unknown_statement(&mut self) -> SqlError {
+        let head = self.head().to_uppercase();
+        let here = self.syntax_error();
+        // Whatever else sqlparser would read here stands for other databases' statements: those of PostgreSQL are told apart.
+        if POSTGRES_HEADS.contains(&head.as_str()) { SqlError::unsupported(head) } else { here }
+    }
+
+    /// The token as it was written.
+    fn source_of(&self, token: &TokenWithSpan) -> String {
+        let (start, end) = (offset(self.sql, token.span.start), offset(self.sql, token.span.end));
+        let text = self.sql.get(start..end).unwrap_or_default().trim();
+        if text.is_empty() { token.token.to_string() } else { text.to_owned() }
+    }
+
+    fn end_error(&self) -> SqlError {
+        let mut error = SqlError::syntax("syntax error at end of input");
+        error.position = u32::try_from(self.sql.chars().count() + 1).ok();
+        error
+    }
+
+    /// sqlparser's errors name what they found and where, as text only.
+    fn parser_error(&self, error: &ParserError) -> SqlError {
+        let text = match error {
+            ParserError::TokenizerError(text) | ParserError::ParserError(text) => text,
+            ParserError::RecursionLimitExceeded => {
+                return SqlError::new(crate::SqlState::PROGRAM_LIMIT_EXCEEDED, "the statement is nested too deep");
+            }
+        };
+        let (message, location) = split_location(text);
+        let expected = message.strip_prefix("Expected: ").and_then(|rest| rest.split_once(", found: "));
+        match (expected, location) {
+            (Some((_, "EOF")), _) => self.end_error(),
+            (Some((wanted, found)), Some(location)) => {
+                let token = self.tokens.iter().find(|token| token.span.start == location);
+                let near = token.map_or_else(|| found.to_owned(), |token| self.source_of(token));
+                let error = SqlError::syntax(format!("syntax error at or near \"{near}\""));
+                at(self.sql, location, error.with_detail(format!("Expected: {wanted}.")))
+            }
+            (_, Some(location)) => at(self.sql, location, SqlError::syntax(message.to_owned())),
+            _ => SqlError::syntax(message.to_owned()),
+        }
+    }
+}
+
+/// PostgreSQL's statements that are not here.
+const POSTGRES_HEADS: [&str; 31] = [
+    "ANALYZE",
+    "CALL",
+    "CHECKPOINT",
+    "CLOSE",
+    "CLUSTER",
+    "COMMENT",
+    "DECLARE",
+    "DO",
+    "EXECUTE",
+    "FETCH",
+    "IMPORT",
+    "LISTEN",
+    "LOAD",
+    "LOCK",
+    "MERGE",
+    "MOVE",
+    "NOTIFY",
+    "PREPARE",
+    "REASSIGN",
+    "REFRESH",
+    "REINDEX",
+    "RELEASE",
+    "SAVEPOINT",
+    "SECURITY",
+    "TRUNCATE",
+    "UNLISTEN",
+    "VACUUM",
+    "IMPORT",
+    "ATTACH",
+    "DETACH",
+    "INSTALL",
+];
+
+/// A name behind a schema: only `public` has tables that are defined here.
+pub(super) fn in_public(schema: &str, name: String) -> Result<String> {
+    if schema == "public" {
+        return Ok(name);
+    }
+    let state = crate::SqlState::INVALID_SCHEMA_NAME;
+    Err(SqlError::new(state, format!("schema \"{schema}\" does not exist"))
+        .with_hint("Tables are in the schema \"public\"."))
+}
+
+/// `text at Line: 1, Column: 2` in two.
+fn split_location(text: &str) -> (&str, Option<Location>) {
+    let parse = || {
+        let (message, place) = text.rsplit_once(" at Line: ")?;
+        let (line, column) = place.split_once(", Column: ")?;
+        Some((message, Location { line: line.parse().ok()?, column: column.parse().ok()? }))
+    };
+    parse().map_or((text, None), |(message, location)| (message, Some(location)))
+}
+
+fn tokenizer_message(message: &str, near: &str) -> String {
+    let lower = message.to_lowercase();
+    if lower.starts_with("unterminated") { format!("{lower} at or near \"{near}\"") } else { message.to_owned() }
+}
+
+/// Where a place lies in the text, in bytes.
+fn offset(sql: &str, location: Location) -> usize {
+    let line = usize::try_from(location.line).unwrap_or(usize::MAX).saturating_sub(1);
+    let column = usize::try_from(location.column).unwrap_or(usize::MAX).saturating_sub(1);
+    let start: usize = sql.split_inclusive('\n').take(line).map(str::len).sum();
+    let rest = &sql[start..];
+    start + rest.char_indices().nth(column).map_or(rest.len(), |(at, _)| at)
+}
+
+fn text_from(sql: &str, location: Location) -> String {
+    const SHOWN: usize = 40;
+    sql[offset(sql, location)..].chars().take(SHOWN).collect()
+}
+
+fn at(sql: &str, location: Location, mut error: SqlError) -> SqlError {
+    error.position = u32::try_from(sql[..offset(sql, location)].chars().count() + 1).ok();
+    error
+}

@@ -1,0 +1,443 @@
+//! `CREATE TABLE`, `ALTER TABLE`, `DROP TABLE`, with families and dotted options.
+
+use super::{
+    AlterAction, AlterTable, ColumnClause, CreateTable, Definition, DropTables, FamilyClause, KeyClause, OptionClause,
+    cursor::Cursor,
+};
+use crate::error::{Result, SqlError, SqlState};
+use datafusion::sql::sqlparser::{
+    ast::{CharacterLength, DataType, ExactNumberInfo, TimezoneInfo},
+    tokenizer::Token,
+};
+use keyspan_catalog::SqlType;
+
+/// What PostgreSQL can create, alter or drop and we cannot.
+const OTHER_OBJECTS: &[&str] = &[
+    "access",
+    "aggregate",
+    "cast",
+    "collation",
+    "conversion",
+    "default",
+    "domain",
+    "event",
+    "extension",
+    "external",
+    "foreign",
+    "function",
+    "global",
+    "group",
+    "index",
+    "language",
+    "local",
+    "materialized",
+    "operator",
+    "or",
+    "owned",
+    "policy",
+    "procedure",
+    "publication",
+    "recursive",
+    "rule",
+    "schema",
+    "sequence",
+    "server",
+    "statistics",
+    "subscription",
+    "system",
+    "tablespace",
+    "temp",
+    "temporary",
+    "text",
+    "trigger",
+    "type",
+    "unique",
+    "unlogged",
+    "view",
+];
+
+/// Digits of a `numeric`.
+const NUMERIC_DIGITS_MAX: u64 = 38;
+/// Characters of a `varchar(n)`, as PostgreSQL has it.
+const VARCHAR_MAX: u64 = 10_485_760;
+
+/// Whether what follows `CREATE`, `ALTER` or `DROP` is known and not supported.
+pub(super) fn is_other_object(word: &str) -> bool {
+    OTHER_OBJECTS.contains(&word)
+}
+
+pub(super) fn parse_create_table(cursor: &mut Cursor<'_>) -> Result<Definition> {
+    cursor.expect_words("table")?;
+    let if_not_exists = cursor.words("if not exists");
+    let mut table = CreateTable { name: cursor.table_name()?, if_not_exists, ..CreateTable::default() };
+    if cursor.words("as") {
+        return Err(SqlError::unsupported("CREATE TABLE AS"));
+    }
+    cursor.expect_token(&Token::LParen)?;
+    if !cursor.token(&Token::RParen) {
+        let mut keys = Vec::new();
+        cursor.list(|cursor| parse_element(cursor, &mut table, &mut keys))?;
+        cursor.expect_token(&Token::RParen)?;
+        if keys.len() > 1 {
+            let message = format!("multiple primary keys for table \"{}\" are not allowed", table.name);
+            return Err(SqlError::new(SqlState::INVALID_TABLE_DEFINITION, message));
+        }
+        table.primary_key = keys.pop().unwrap_or_default();
+    }
+    if cursor.words("with") {
+        table.options = parse_options(cursor)?;
+    }
+    for (words, what) in [
+        ("inherits", "INHERITS"),
+        ("partition by", "PARTITION BY"),
+        ("using", "USING"),
+        ("on commit", "ON COMMIT"),
+        ("tablespace", "TABLESPACE"),
+        ("without oids", "WITHOUT OIDS"),
+        ("as", "CREATE TABLE AS"),
+    ] {
+        if cursor.words(words) {
+            return Err(SqlError::unsupported(what));
+        }
+    }
+    Ok(Definition::CreateTable(table))
+}
+
+/// A column, a key, or a family.
+fn parse_element(cursor: &mut Cursor<'_>, table: &mut CreateTable, keys: &mut Vec<Vec<KeyClause>>) -> Result<()> {
+    if cursor.words("constraint") {
+        cursor.name()?;
+        if cursor.head_nth(0) != "primary" {
+            return Err(unsupported_constraint(cursor).unwrap_or_else(|| cursor.syntax_error()));
+        }
+    }
+    if cursor.words("primary key") {
+        keys.push(cursor.parenthesised(parse_key_part)?);
+        return refuse_key_options(cursor);
+    }
+    if is_family(cursor) {
+        cursor.advance();
+        table.families.push(parse_family(cursor)?);
+        return Ok(());
+    }
+    let next_is_type = matches!(cursor.peek_nth(1), Some(Token::Word(_)));
+    if let Some(error) = unsupported_constraint(cursor)
+        && (!next_is_type || cursor.head_nth(1) == "key")
+    {
+        return Err(error);
+    }
+    let (column, key) = parse_column(cursor)?;
+    if key {
+        keys.push(vec![KeyClause { column: column.name.clone(), descending: false }]);
+    }
+    table.columns.push(column);
+    Ok(())
+}
+
+/// `FAMILY name (` and then a name or the end: a column called `family` has a type there, whose arguments are numbers.
+fn is_family(cursor: &Cursor<'_>) -> bool {
+    cursor.head() == "family"
+        && matches!(cursor.peek_nth(1), Some(Token::Word(_)))
+        && cursor.peek_nth(2) == Some(&Token::LParen)
+        && matches!(cursor.peek_nth(3), Some(Token::Word(_) | Token::RParen))
+}
+
+fn parse_family(cursor: &mut Cursor<'_>) -> Result<FamilyClause> {
+    let name = cursor.name()?;
+    if cursor.peek_nth(1) == Some(&Token::RParen) && cursor.token(&Token::LParen) {
+        cursor.advance();
+        return Ok(FamilyClause { name, columns: Vec::new() });
+    }
+    Ok(FamilyClause { name, columns: cursor.parenthesised(Cursor::name)? })
+}
+
+fn parse_key_part(cursor: &mut Cursor<'_>) -> Result<KeyClause> {
+    let column = cursor.name()?;
+    let descending = !cursor.words("asc") && cursor.words("desc");
+    if cursor.words("nulls") {
+        return Err(SqlError::unsupported("NULLS in a primary key"));
+    }
+    Ok(KeyClause { column, descending })
+}
+
+/// A column; whether it is the primary key by itself.
+fn parse_column(cursor: &mut Cursor<'_>) -> Result<(ColumnClause, bool)> {
+    let name = cursor.name()?;
+    let kind = parse_type(cursor)?;
+    let (mut not_null, mut null, mut key) = (false, false, false);
+    loop {
+        if cursor.words("constraint") {
+            cursor.name()?;
+        }
+        if cursor.words("not null") {
+            not_null = true;
+        } else if cursor.words("null") {
+            null = true;
+        } else if cursor.words("primary key") {
+            key = true;
+            refuse_key_options(cursor)?;
+        } else if let Some(error) = unsupported_constraint(cursor) {
+            return Err(error);
+        } else {
+            break;
+        }
+    }
+    if null && (not_null || key) {
+        let message = format!("conflicting NULL/NOT NULL declarations for column \"{name}\"");
+        return Err(SqlError::syntax(message));
+    }
+    Ok((ColumnClause { name, kind, not_null }, key))
+}
+
+fn refuse_key_options(cursor: &mut Cursor<'_>) -> Result<()> {
+    for word in ["deferrable", "initially", "include", "using", "not deferrable"] {
+        if cursor.words(word) {
+            return Err(SqlError::unsupported(format!("{} of a primary key", word.to_uppercase())));
+        }
+    }
+    Ok(())
+}
+
+/// The constraint that comes next, if it is one that is not supported.
+fn unsupported_constraint(cursor: &Cursor<'_>) -> Option<SqlError> {
+    let what = match cursor.head().as_str() {
+        "default" => "DEFAULT",
+        "check" => "CHECK",
+        "references" => "REFERENCES",
+        "foreign" => "FOREIGN KEY",
+        "unique" => "UNIQUE",
+        "exclude" => "EXCLUDE",
+        "generated" => "GENERATED",
+        "identity" => "IDENTITY",
+        "collate" => "COLLATE",
+        "like" => "LIKE",
+        "storage" => "STORAGE",
+        "compression" => "COMPRESSION",
+        "auto_increment" => "AUTO_INCREMENT",
+        _ => return None,
+    };
+    Some(SqlError::unsupported(format!("{what} in a table's definition")))
+}
+
+fn parse_options(cursor: &mut Cursor<'_>) -> Result<Vec<OptionClause>> {
+    cursor.parenthesised(|cursor| {
+        let first = cursor.name()?;
+        let (family, name) = if cursor.token(&Token::Period) { (Some(first), cursor.name()?) } else { (None, first) };
+        let value = if cursor.token(&Token::Eq) { parse_option_value(cursor)? } else { "true".to_owned() };
+        Ok(OptionClause { family, name, value })
+    })
+}
+
+fn parse_option_value(cursor: &mut Cursor<'_>) -> Result<String> {
+    let sign = if cursor.token(&Token::Minus) { "-" } else { "" };
+    match cursor.peek() {
+        Some(Token::Number(number, _)) => {
+            let value = format!("{sign}{number}");
+            cursor.advance();
+            Ok(value)
+        }
+        Some(Token::Word(_)) if sign.is_empty() => cursor.name(),
+        _ if sign.is_empty() => cursor.string(),
+        _ => Err(cursor.syntax_error()),
+    }
+}
+
+pub(super) fn parse_alter_table(cursor: &mut Cursor<'_>) -> Result<Definition> {
+    cursor.expect_words("table")?;
+    let if_exists = cursor.words("if exists");
+    cursor.words("only");
+    let name = cursor.table_name()?;
+    let actions = cursor.list(parse_action)?;
+    Ok(Definition::AlterTable(AlterTable { name, if_exists, actions }))
+}
+
+fn parse_action(cursor: &mut Cursor<'_>) -> Result<AlterAction> {
+    if cursor.words("add family") {
+        let if_not_exists = cursor.words("if not exists");
+        return Ok(AlterAction::AddFamily { name: cursor.name()?, if_not_exists });
+    }
+    if cursor.words("drop family") {
+        return Ok(AlterAction::DropFamily(cursor.name()?));
+    }
+    if cursor.words("add") {
+        return parse_add_column(cursor);
+    }
+    if cursor.words("drop") {
+        if cursor.words("constraint") {
+            return Err(SqlError::unsupported("DROP CONSTRAINT"));
+        }
+        cursor.words("column");
+        let if_exists = cursor.words("if exists");
+        let name = cursor.name()?;
+        let _ = cursor.words("restrict") || cursor.words("cascade");
+        return Ok(AlterAction::DropColumn { name, if_exists });
+    }
+    if cursor.words("rename to") {
+        return Ok(AlterAction::RenameTable(cursor.name()?));
+    }
+    if cursor.words("rename constraint") {
+        return Err(SqlError::unsupported("RENAME CONSTRAINT"));
+    }
+    if cursor.words("rename") {
+        cursor.words("column");
+        let from = cursor.name()?;
+        cursor.expect_words("to")?;
+        return Ok(AlterAction::RenameColumn { from, to: cursor.name()? });
+    }
+    if cursor.head() == "set" && cursor.peek_nth(1) == Some(&Token::LParen) {
+        cursor.advance();
+        return Ok(AlterAction::SetOptions(parse_options(cursor)?));
+    }
+    if cursor.words("alter") {
+        return parse_alter_column(cursor);
+    }
+    for what in ["set", "reset", "owner", "enable", "disable", "cluster", "inherit", "attach", "detach", "validate"] {
+        if cursor.head() == what {
+            return Err(SqlError::unsupported(format!("ALTER TABLE … {}", what.to_uppercase())));
+        }
+    }
+    Err(cursor.syntax_error())
+}
+
+fn parse_add_column(cursor: &mut Cursor<'_>) -> Result<AlterAction> {
+    if cursor.head() == "constraint" || cursor.head() == "primary" {
+        return Err(SqlError::unsupported("ALTER TABLE … ADD CONSTRAINT"));
+    }
+    if !cursor.words("column")
+        && !matches!(cursor.peek_nth(1), Some(Token::Word(_)))
+        && let Some(error) = unsupported_constraint(cursor)
+    {
+        return Err(error);
+    }
+    let if_not_exists = cursor.words("if not exists");
+    let (column, key) = parse_column(cursor)?;
+    if key {
+        return Err(SqlError::unsupported("ALTER TABLE … ADD COLUMN … PRIMARY KEY"));
+    }
+    let family = if cursor.words("family") { Some(cursor.name()?) } else { None };
+    Ok(AlterAction::AddColumn { column, family, if_not_exists })
+}
+
+fn parse_alter_column(cursor: &mut Cursor<'_>) -> Result<AlterAction> {
+    cursor.words("column");
+    let column = cursor.name()?;
+    if cursor.words("set data type") || cursor.words("type") {
+        let kind = parse_type(cursor)?;
+        if cursor.words("using") {
+            return Err(SqlError::unsupported("ALTER COLUMN … TYPE … USING"));
+        }
+        return Ok(AlterAction::SetType { column, kind });
+    }
+    if cursor.head() == "set" || cursor.head() == "drop" || cursor.head() == "add" {
+        let what = format!("ALTER COLUMN … {} {}", cursor.head(), cursor.head_nth(1)).to_uppercase();
+        return Err(SqlError::unsupported(what));
+    }
+    Err(cursor.syntax_error())
+}
+
+pub(super) fn parse_drop_table(cursor: &mut Cursor<'_>) -> Result<Definition> {
+    cursor.expect_words("table")?;
+    let if_exists = cursor.words("if exists");
+    let names = cursor.list(Cursor::table_name)?;
+    // Nothing depends on a table yet, so that both mean the same.
+    let _ = cursor.words("restrict") || cursor.words("cascade");
+    Ok(Definition::DropTables(DropTables { names, if_exists }))
+}
+
+/// A column's type, with PostgreSQL's synonyms.
+fn parse_type(cursor: &mut Cursor<'_>) -> Result<SqlType> {
+    let word = cursor.head();
+    if ["serial", "bigserial", "smallserial", "serial4", "serial8", "serial2"].contains(&word.as_str()) {
+        return Err(SqlError::unsupported(format!("type {word}"))
+            .with_hint("Consecutive keys all meet at one place; use uuid, or a key of what identifies the row."));
+    }
+    if !matches!(cursor.peek(), Some(Token::Word(_))) {
+        return Err(cursor.syntax_error());
+    }
+    let parsed = cursor.parse_with(|parser| parser.parse_data_type())?;
+    sql_type(&parsed)
+}
+
+/// The type of ours that PostgreSQL's name means.
+///
+/// # Errors
+/// 0A000 for types that are not supported, 22023 for sizes that a type cannot have.
+pub(super) fn sql_type(parsed: &DataType) -> Result<SqlType> {
+    Ok(match parsed {
+        DataType::Bool | DataType::Boolean => SqlType::Bool,
+        DataType::Int2(None) | DataType::SmallInt(None) => SqlType::Int2,
+        DataType::Int(None) | DataType::Int4(None) | DataType::Integer(None) => SqlType::Int4,
+        DataType::Int8(None) | DataType::BigInt(None) => SqlType::Int8,
+        DataType::Real | DataType::Float4 => SqlType::Float4,
+        DataType::Float(ExactNumberInfo::Precision(1..=24)) => SqlType::Float4,
+        DataType::Float(ExactNumberInfo::None | ExactNumberInfo::Precision(25..=53))
+        | DataType::Float8
+        | DataType::DoublePrecision => SqlType::Float8,
+        DataType::Numeric(digits) | DataType::Decimal(digits) | DataType::Dec(digits) => numeric(digits)?,
+        DataType::Text => SqlType::Text,
+        DataType::Varchar(length) | DataType::CharacterVarying(length) | DataType::CharVarying(length) => {
+            SqlType::Varchar(varchar_length(length.as_ref())?)
+        }
+        DataType::Bytea => SqlType::Bytea,
+        DataType::Date => SqlType::Date,
+        DataType::Timestamp(None | Some(6), TimezoneInfo::None | TimezoneInfo::WithoutTimeZone) => SqlType::Timestamp,
+        DataType::Timestamp(None | Some(6), TimezoneInfo::Tz | TimezoneInfo::WithTimeZone) => SqlType::Timestamptz,
+        DataType::Uuid => SqlType::Uuid,
+        DataType::JSON => SqlType::Json,
+        DataType::JSONB => SqlType::Jsonb,
+        DataType::Custom(name, arguments) if arguments.is_empty() => custom_type(&name.to_string())?,
+        other => return Err(SqlError::unsupported(format!("type {}", other.to_string().to_lowercase()))),
+    })
+}
+
+fn custom_type(name: &str) -> Result<SqlType> {
+    let lower = name.to_lowercase();
+    match lower.strip_prefix("pg_catalog.").unwrap_or(&lower) {
+        "timestamptz" => Ok(SqlType::Timestamptz),
+        "int2" => Ok(SqlType::Int2),
+        "int4" => Ok(SqlType::Int4),
+        "int8" => Ok(SqlType::Int8),
+        "float4" => Ok(SqlType::Float4),
+        "float8" => Ok(SqlType::Float8),
+        "bool" => Ok(SqlType::Bool),
+        "json" => Ok(SqlType::Json),
+        "jsonb" => Ok(SqlType::Jsonb),
+        "uuid" => Ok(SqlType::Uuid),
+        "bpchar" | "name" | "money" | "inet" | "cidr" | "xml" | "oid" | "interval" | "time" | "hstore" | "citext" => {
+            Err(SqlError::unsupported(format!("type {name}")))
+        }
+        _ => Err(SqlError::new(SqlState::UNDEFINED_OBJECT, format!("type \"{name}\" does not exist"))),
+    }
+}
+
+fn numeric(digits: &ExactNumberInfo) -> Result<SqlType> {
+    let (precision, scale) = match digits {
+        ExactNumberInfo::None => {
+            return Err(SqlError::unsupported("numeric without a precision")
+                .with_hint("Give the digits in all and those after the point: numeric(20, 4)."));
+        }
+        ExactNumberInfo::Precision(precision) => (*precision, 0),
+        ExactNumberInfo::PrecisionAndScale(precision, scale) => (*precision, *scale),
+    };
+    if !(1..=NUMERIC_DIGITS_MAX).contains(&precision) {
+        let message = format!("NUMERIC precision {precision} must be between 1 and {NUMERIC_DIGITS_MAX}");
+        return Err(SqlError::new(SqlState::INVALID_PARAMETER_VALUE, message));
+    }
+    let fits = u8::try_from(scale).ok().filter(|_| scale >= 0 && scale.unsigned_abs() <= precision);
+    let (Ok(precision), Some(scale)) = (u8::try_from(precision), fits) else {
+        let message = format!("NUMERIC scale {scale} must be between 0 and precision {precision}");
+        return Err(SqlError::new(SqlState::INVALID_PARAMETER_VALUE, message));
+    };
+    Ok(SqlType::Numeric { precision, scale })
+}
+
+fn varchar_length(length: Option<&CharacterLength>) -> Result<Option<u32>> {
+    match length {
+        None => Ok(None),
+        Some(CharacterLength::IntegerLength { length: n @ 1..=VARCHAR_MAX, unit: None }) => Ok(u32::try_from(*n).ok()),
+        Some(other) => {
+            let message = format!("length for type varchar must be from 1 to {VARCHAR_MAX}, not {other}");
+            Err(SqlError::new(SqlState::INVALID_PARAMETER_VALUE, message))
+        }
+    }
+}

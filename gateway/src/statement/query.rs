@@ -1,0 +1,466 @@
+//! Queries and writes: read by sqlparser, then held against what is supported.
+//!
+//! DataFusion's planner passes over clauses that it does not know (`FOR UPDATE`, `TABLESAMPLE`, versions of tables). What it would
+//! pass over is refused here.
+
+use super::{
+    Statement,
+    cursor::{Cursor, DIALECT, in_public},
+    parse_one, role,
+};
+use crate::error::{Result, SqlError, SqlState};
+use datafusion::sql::sqlparser::{
+    ast::{
+        self, ConflictTarget, Expr, FromTable, Ident, LimitClause, ObjectName, OnConflictAction, OnInsert, Query,
+        Select, SetExpr, TableFactor, TableObject, TableWithJoins, UpdateTableFromKind, Value, ValueWithSpan, Visit,
+        VisitMut, Visitor, VisitorMut,
+    },
+    parser::Parser,
+    tokenizer::{Span, Token},
+};
+use std::ops::ControlFlow;
+
+/// `EXPLAIN`
+#[derive(Clone, Debug, PartialEq)]
+pub struct Explain {
+    /// Whether the statement runs and its numbers are shown.
+    pub analyze: bool,
+    /// Whether more is shown.
+    pub verbose: bool,
+    /// A query or a write.
+    pub statement: Box<Statement>,
+}
+
+/// `COPY … TO 'file'`
+#[derive(Clone, Debug, PartialEq)]
+pub struct CopyTo {
+    /// The rows: always [`ast::Statement::Query`].
+    pub query: Box<ast::Statement>,
+    /// The file as it was written.
+    pub path: String,
+    /// How pages are compressed.
+    pub compression: Compression,
+}
+
+/// How the pages of a Parquet file are compressed.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Compression {
+    /// Not.
+    None,
+    /// `snappy`
+    Snappy,
+    /// `lz4_raw`
+    Lz4,
+    /// `zstd`
+    #[default]
+    Zstd,
+}
+
+/// What `INSERT` does with a row whose key is there already.
+#[derive(Clone, Debug, PartialEq)]
+pub enum OnConflict {
+    /// 23505
+    Fail,
+    /// `DO NOTHING`
+    Nothing {
+        /// The columns named; `None` for any conflict.
+        target: Option<Vec<String>>,
+    },
+    /// `DO UPDATE SET …`
+    Update {
+        /// The columns named.
+        target: Vec<String>,
+        /// Columns and their new values.
+        assignments: Vec<(String, Expr)>,
+        /// `WHERE`
+        condition: Option<Expr>,
+    },
+}
+
+pub(super) fn parse_query(cursor: &mut Cursor<'_>) -> Result<Statement> {
+    if cursor.contains(&["for", "system_time", "as", "of"]) {
+        return Err(SqlError::unsupported("FOR SYSTEM_TIME AS OF"));
+    }
+    let mut query = if cursor.words("table") {
+        let name = cursor.table_name()?;
+        select_from(&name, &[])?
+    } else {
+        cursor.parse_with(|parser| parser.parse_query())?
+    };
+    adapt(&mut query)?;
+    Ok(Statement::Query(Box::new(ast::Statement::Query(query))))
+}
+
+pub(super) fn parse_insert(cursor: &mut Cursor<'_>) -> Result<Statement> {
+    let mut parsed = cursor.parse_with(|parser| parser.parse_statement())?;
+    adapt(&mut parsed)?;
+    let ast::Statement::Insert(mut insert) = parsed else { return Err(SqlError::unsupported("this INSERT")) };
+    let duplicate = matches!(insert.on, Some(OnInsert::DuplicateKeyUpdate(_)));
+    refuse(&[
+        (insert.returning.is_some() || insert.output.is_some(), "RETURNING"),
+        (insert.source.is_none() && insert.assignments.is_empty(), "DEFAULT VALUES"),
+        (duplicate, "ON DUPLICATE KEY UPDATE"),
+        (!insert.assignments.is_empty(), "INSERT … SET"),
+        (insert.or.is_some() || insert.ignore || insert.replace_into, "INSERT OR …"),
+        (insert.overwrite || insert.has_table_keyword, "INSERT OVERWRITE"),
+        (insert.partitioned.is_some() || !insert.after_columns.is_empty(), "PARTITION in INSERT"),
+        (insert.insert_alias.is_some() || insert.settings.is_some() || insert.format_clause.is_some(), "this INSERT"),
+        (insert.multi_table_insert_type.is_some(), "INSERT into several tables"),
+        (!matches!(insert.table, TableObject::TableName(_)), "INSERT into a function"),
+    ])?;
+    if let Some(source) = &mut insert.source
+        && let SetExpr::Values(values) = source.body.as_mut()
+    {
+        // There are no defaults: DEFAULT is NULL.
+        values.rows.iter_mut().flat_map(|row| row.content.iter_mut()).for_each(default_to_null);
+    }
+    Ok(Statement::Insert(Box::new(insert)))
+}
+
+pub(super) fn parse_update(cursor: &mut Cursor<'_>) -> Result<Statement> {
+    let mut parsed = cursor.parse_with(|parser| parser.parse_statement())?;
+    adapt(&mut parsed)?;
+    let ast::Statement::Update(mut update) = parsed else { return Err(SqlError::unsupported("this UPDATE")) };
+    refuse(&[
+        (update.returning.is_some() || update.output.is_some(), "RETURNING"),
+        (update.or.is_some() || !update.order_by.is_empty() || update.limit.is_some(), "LIMIT in UPDATE"),
+        (matches!(update.from, Some(UpdateTableFromKind::BeforeSet(_))), "FROM before SET"),
+        (!update.table.joins.is_empty(), "a join as the target of UPDATE"),
+    ])?;
+    update.assignments.iter_mut().for_each(|assignment| default_to_null(&mut assignment.value));
+    Ok(Statement::Update(Box::new(update)))
+}
+
+pub(super) fn parse_delete(cursor: &mut Cursor<'_>) -> Result<Statement> {
+    let mut parsed = cursor.parse_with(|parser| parser.parse_statement())?;
+    adapt(&mut parsed)?;
+    let ast::Statement::Delete(delete) = parsed else { return Err(SqlError::unsupported("this DELETE")) };
+    let (FromTable::WithFromKeyword(from) | FromTable::WithoutKeyword(from)) = &delete.from;
+    refuse(&[
+        (delete.returning.is_some() || delete.output.is_some(), "RETURNING"),
+        (!delete.order_by.is_empty() || delete.limit.is_some(), "LIMIT in DELETE"),
+        (!delete.tables.is_empty() || from.len() != 1, "DELETE from several tables"),
+        (from.iter().any(|table| !table.joins.is_empty()), "a join as the target of DELETE"),
+    ])?;
+    Ok(Statement::Delete(Box::new(delete)))
+}
+
+pub(super) fn parse_explain(cursor: &mut Cursor<'_>) -> Result<Statement> {
+    cursor.expect_words("explain")?;
+    if cursor.head() == "drop" && cursor.head_nth(1) == "database" {
+        return role::parse_explain_drop(cursor);
+    }
+    let (mut analyze, mut verbose) = (false, false);
+    // `EXPLAIN (SELECT 1)` explains a query in parentheses.
+    let is_query = matches!(cursor.head_nth(1).as_str(), "select" | "values" | "with" | "table" | "");
+    if cursor.peek() == Some(&Token::LParen) && !is_query {
+        for (name, value) in cursor.parenthesised(explain_option)? {
+            let on = !matches!(value.as_str(), "off" | "false" | "0");
+            match name.as_str() {
+                "analyze" => analyze = on,
+                "verbose" => verbose = on,
+                // What these would show is not shown, and nothing of what they would hide is.
+                "costs" | "timing" | "summary" => {}
+                "buffers" | "wal" | "settings" | "generic_plan" | "memory" if !on => {}
+                "format" if value == "text" => {}
+                _ => return Err(SqlError::unsupported(format!("EXPLAIN option {}", name.to_uppercase()))),
+            }
+        }
+    } else {
+        analyze = cursor.words("analyze") || cursor.words("analyse");
+        verbose = cursor.words("verbose");
+    }
+    if cursor.at_end() {
+        return Err(cursor.syntax_error());
+    }
+    let statement = parse_one(cursor)?;
+    match &statement {
+        Statement::Query(_) => {}
+        Statement::Insert(_) | Statement::Update(_) | Statement::Delete(_) if !analyze => {}
+        Statement::Insert(_) | Statement::Update(_) | Statement::Delete(_) => {
+            return Err(SqlError::unsupported("EXPLAIN ANALYZE of a statement that writes"));
+        }
+        _ => return Err(SqlError::unsupported("EXPLAIN of this statement")),
+    }
+    Ok(Statement::Explain(Explain { analyze, verbose, statement: Box::new(statement) }))
+}
+
+fn explain_option(cursor: &mut Cursor<'_>) -> Result<(String, String)> {
+    let name = cursor.name()?;
+    let value = match cursor.peek() {
+        Some(Token::Comma | Token::RParen) | None => "true".to_owned(),
+        Some(Token::Number(number, _)) => {
+            let value = number.clone();
+            cursor.advance();
+            value
+        }
+        Some(Token::Word(_)) => cursor.name()?,
+        _ => cursor.string()?.to_lowercase(),
+    };
+    Ok((name, value))
+}
+
+pub(super) fn parse_copy(cursor: &mut Cursor<'_>) -> Result<Statement> {
+    cursor.expect_words("copy")?;
+    let mut query = if cursor.token(&Token::LParen) {
+        if ["insert", "update", "delete"].contains(&cursor.head().as_str()) {
+            return Err(SqlError::unsupported("COPY of a statement that writes"));
+        }
+        let query = cursor.parse_with(|parser| parser.parse_query())?;
+        cursor.expect_token(&Token::RParen)?;
+        query
+    } else {
+        let name = cursor.table_name()?;
+        let columns =
+            if cursor.peek() == Some(&Token::LParen) { cursor.parenthesised(Cursor::name)? } else { Vec::new() };
+        select_from(&name, &columns)?
+    };
+    adapt(&mut query)?;
+    if cursor.words("from") {
+        return Err(SqlError::unsupported("COPY … FROM").with_hint("Use INSERT with several rows in a statement."));
+    }
+    cursor.expect_words("to")?;
+    for (word, what) in [("stdout", "COPY … TO STDOUT"), ("program", "COPY … TO PROGRAM")] {
+        if cursor.words(word) {
+            return Err(SqlError::unsupported(what).with_hint("COPY … TO 'file' (FORMAT parquet) writes a file."));
+        }
+    }
+    let path = cursor.string()?;
+    cursor.words("with");
+    let options =
+        if cursor.peek() == Some(&Token::LParen) { cursor.parenthesised(explain_option)? } else { Vec::new() };
+    let (mut parquet, mut compression) = (false, Compression::default());
+    for (name, value) in options {
+        match (name.as_str(), value.as_str()) {
+            ("format", "parquet") => parquet = true,
+            ("format", other) => return Err(SqlError::unsupported(format!("COPY format {other}"))),
+            ("compression", value) => compression = Compression::named(value)?,
+            _ => return Err(SqlError::unsupported(format!("COPY option {}", name.to_uppercase()))),
+        }
+    }
+    if !parquet {
+        return Err(SqlError::unsupported("COPY … TO a file as text").with_hint("Say (FORMAT parquet)."));
+    }
+    let query = Box::new(ast::Statement::Query(query));
+    Ok(Statement::CopyTo(CopyTo { query, path, compression }))
+}
+
+impl Compression {
+    fn named(name: &str) -> Result<Self> {
+        match name {
+            "none" | "uncompressed" => Ok(Self::None),
+            "snappy" => Ok(Self::Snappy),
+            "lz4" | "lz4_raw" => Ok(Self::Lz4),
+            "zstd" => Ok(Self::Zstd),
+            _ => Err(SqlError::new(SqlState::INVALID_PARAMETER_VALUE, format!("unknown compression \"{name}\""))
+                .with_hint("There are none, snappy, lz4 and zstd.")),
+        }
+    }
+}
+
+/// What the clause of an `INSERT` asks for.
+///
+/// # Errors
+/// 0A000 for a constraint's name, 42601 for `DO UPDATE` without columns.
+pub fn on_conflict(insert: &ast::Insert) -> Result<OnConflict> {
+    let Some(OnInsert::OnConflict(clause)) = &insert.on else { return Ok(OnConflict::Fail) };
+    let target = match &clause.conflict_target {
+        None => None,
+        Some(ConflictTarget::Columns(columns)) => Some(columns.iter().map(fold).collect::<Vec<_>>()),
+        Some(ConflictTarget::OnConstraint(_)) => return Err(SqlError::unsupported("ON CONFLICT ON CONSTRAINT")),
+    };
+    match &clause.action {
+        OnConflictAction::DoNothing => Ok(OnConflict::Nothing { target }),
+        OnConflictAction::DoUpdate(update) => {
+            let target = target.ok_or_else(|| {
+                SqlError::syntax("ON CONFLICT DO UPDATE requires inference specification or constraint name")
+                    .with_hint("For example, ON CONFLICT (column_name).")
+            })?;
+            let assignments = assignments(&update.assignments)?;
+            Ok(OnConflict::Update { target, assignments, condition: update.selection.clone() })
+        }
+    }
+}
+
+/// The columns of `SET` with their values. `DEFAULT` is NULL.
+///
+/// # Errors
+/// 0A000 for a target of several columns, 42601 for a column twice.
+pub fn assignments(assignments: &[ast::Assignment]) -> Result<Vec<(String, Expr)>> {
+    let mut all: Vec<(String, Expr)> = Vec::with_capacity(assignments.len());
+    for assignment in assignments {
+        let ast::AssignmentTarget::ColumnName(ObjectName(parts)) = &assignment.target else {
+            return Err(SqlError::unsupported("SET of several columns at once"));
+        };
+        let [part] = parts.as_slice() else { return Err(SqlError::unsupported("a qualified column in SET")) };
+        let name = part.as_ident().map(fold).ok_or_else(|| SqlError::unsupported("this target of SET"))?;
+        if all.iter().any(|(other, _)| *other == name) {
+            return Err(SqlError::syntax(format!("multiple assignments to same column \"{name}\"")));
+        }
+        let mut value = assignment.value.clone();
+        default_to_null(&mut value);
+        all.push((name, value));
+    }
+    Ok(all)
+}
+
+/// The name of the table that a write goes to, without its schema.
+///
+/// # Errors
+/// 3F000, 0A000.
+pub fn table_name(name: &ObjectName) -> Result<String> {
+    let parts: Option<Vec<String>> = name.0.iter().map(|part| part.as_ident().map(fold)).collect();
+    match parts.as_deref() {
+        Some([name]) => Ok(name.clone()),
+        Some([schema, name]) => in_public(schema, name.clone()),
+        _ => Err(SqlError::unsupported("a name of a table in another database")),
+    }
+}
+
+/// The table and alias that `UPDATE` or `DELETE` goes to.
+///
+/// # Errors
+/// 0A000 for anything but a table.
+pub fn target(table: &TableWithJoins) -> Result<(String, Option<Ident>)> {
+    let TableFactor::Table { name, alias, args: None, .. } = &table.relation else {
+        return Err(SqlError::unsupported("writing to something that is not a table"));
+    };
+    if alias.as_ref().is_some_and(|alias| !alias.columns.is_empty()) {
+        return Err(SqlError::unsupported("columns of an alias of a table that is written"));
+    }
+    Ok((table_name(name)?, alias.as_ref().map(|alias| alias.name.clone())))
+}
+
+/// The name, folded to lower case unless quoted.
+pub fn fold(ident: &Ident) -> String {
+    if ident.quote_style.is_some() { ident.value.clone() } else { ident.value.to_lowercase() }
+}
+
+/// A name in quotes.
+pub fn quoted(name: &str) -> Ident {
+    Ident::with_quote('"', name)
+}
+
+/// `SELECT columns FROM table`; all of them when none is named.
+///
+/// # Errors
+/// None that a name could bring.
+pub fn select_from(table: &str, columns: &[String]) -> Result<Box<Query>> {
+    let columns: Vec<String> = columns.iter().map(|name| quoted(name).to_string()).collect();
+    let columns = if columns.is_empty() { "*".to_owned() } else { columns.join(", ") };
+    let sql = format!("SELECT {columns} FROM {}", quoted(table));
+    let parsed = Parser::new(&DIALECT).try_with_sql(&sql).and_then(|mut parser| parser.parse_query());
+    parsed.map_err(|error| SqlError::new(SqlState::INTERNAL_ERROR, error.to_string()))
+}
+
+fn default_to_null(expr: &mut Expr) {
+    if let Expr::Identifier(name) = expr
+        && name.quote_style.is_none()
+        && name.value.eq_ignore_ascii_case("default")
+    {
+        *expr = Expr::Value(ValueWithSpan { value: Value::Null, span: Span::empty() });
+    }
+}
+
+fn refuse(clauses: &[(bool, &str)]) -> Result<()> {
+    match clauses.iter().find(|(found, _)| *found) {
+        None => Ok(()),
+        Some((_, what)) => Err(SqlError::unsupported(what)),
+    }
+}
+
+/// Refuses what nobody would handle, and writes in another form what DataFusion knows in that form only.
+fn adapt<T: Visit + VisitMut>(tree: &mut T) -> Result<()> {
+    if let ControlFlow::Break(error) = Visit::visit(tree, &mut Refusal) {
+        return Err(error);
+    }
+    match VisitMut::visit(tree, &mut Rewrite) {
+        ControlFlow::Break(error) => Err(error),
+        ControlFlow::Continue(()) => Ok(()),
+    }
+}
+
+fn step(result: Result<()>) -> ControlFlow<SqlError> {
+    match result {
+        Ok(()) => ControlFlow::Continue(()),
+        Err(error) => ControlFlow::Break(error),
+    }
+}
+
+struct Refusal;
+
+impl Visitor for Refusal {
+    type Break = SqlError;
+
+    fn pre_visit_query(&mut self, query: &Query) -> ControlFlow<SqlError> {
+        let writes =
+            matches!(*query.body, SetExpr::Insert(_) | SetExpr::Update(_) | SetExpr::Delete(_) | SetExpr::Merge(_));
+        step(refuse(&[
+            (!query.locks.is_empty(), "FOR UPDATE or FOR SHARE"),
+            (writes, "a statement that writes inside of WITH"),
+            (query.for_clause.is_some(), "FOR XML or FOR JSON"),
+            (query.settings.is_some(), "SETTINGS"),
+            (query.format_clause.is_some(), "FORMAT"),
+            (!query.pipe_operators.is_empty(), "a pipe operator"),
+        ]))
+    }
+
+    fn pre_visit_select(&mut self, select: &Select) -> ControlFlow<SqlError> {
+        step(refuse(&[
+            (select.into.is_some(), "SELECT INTO"),
+            (select.top.is_some(), "TOP"),
+            (select.prewhere.is_some(), "PREWHERE"),
+            (!select.connect_by.is_empty(), "CONNECT BY"),
+            (!select.lateral_views.is_empty(), "LATERAL VIEW"),
+            (select.value_table_mode.is_some(), "SELECT AS VALUE"),
+            (select.select_modifiers.is_some(), "a modifier of SELECT"),
+        ]))
+    }
+
+    fn pre_visit_table_factor(&mut self, table: &TableFactor) -> ControlFlow<SqlError> {
+        step(match table {
+            TableFactor::Table {
+                with_hints,
+                version,
+                with_ordinality,
+                partitions,
+                json_path,
+                sample,
+                index_hints,
+                ..
+            } => refuse(&[
+                (version.is_some(), "AS OF"),
+                (sample.is_some(), "TABLESAMPLE"),
+                (*with_ordinality, "WITH ORDINALITY"),
+                (!with_hints.is_empty() || !index_hints.is_empty(), "a hint"),
+                (!partitions.is_empty() || json_path.is_some(), "a part of a table"),
+            ]),
+            TableFactor::Derived { sample, .. } => refuse(&[(sample.is_some(), "TABLESAMPLE")]),
+            _ => Ok(()),
+        })
+    }
+}
+
+struct Rewrite;
+
+impl VisitorMut for Rewrite {
+    type Break = SqlError;
+
+    /// `FETCH FIRST n ROWS ONLY` is `LIMIT n`.
+    fn pre_visit_query(&mut self, query: &mut Query) -> ControlFlow<SqlError> {
+        let Some(fetch) = query.fetch.take() else { return ControlFlow::Continue(()) };
+        if fetch.with_ties || fetch.percent {
+            return ControlFlow::Break(SqlError::unsupported("FETCH WITH TIES or PERCENT"));
+        }
+        let one = || Expr::Value(ValueWithSpan { value: Value::Number("1".into(), false), span: Span::empty() });
+        let count = Some(fetch.quantity.unwrap_or_else(one));
+        match &mut query.limit_clause {
+            None => {
+                query.limit_clause = Some(LimitClause::LimitOffset { limit: count, offset: None, limit_by: vec![] })
+            }
+            Some(LimitClause::LimitOffset { limit: limit @ None, .. }) => *limit = count,
+            Some(_) => return ControlFlow::Break(SqlError::syntax("multiple LIMIT clauses not allowed")),
+        }
+        ControlFlow::Continue(())
+    }
+}
