@@ -1,3 +1,238 @@
-//! See the crate.
+//! The command line: what `keyspan` takes, and its way from start to end.
+//!
+//! [`main`] parses, opens the store and the catalog ([`open`](mod@open)), sees to the operator's password ([`password`]), starts the
+//! [`server`](crate::server) and waits for a signal. What goes wrong before that is one line on standard error and exit code 1.
+//! Standard output says `listening on ADDR:PORT`, for programs that start this one.
 
 pub mod demo;
+pub mod open;
+pub mod password;
+
+use crate::server::{CONNECTIONS_MAX, Server, ServerOptions, TlsFiles};
+use anyhow::{Context, Result};
+use clap::{Args, Parser, Subcommand};
+use demo::DemoOptions;
+use std::{
+    io::{self, Write, stderr, stdout},
+    net::{SocketAddr, ToSocketAddrs},
+    path::{Path, PathBuf},
+    process::ExitCode,
+};
+use tokio::signal::unix::{SignalKind, signal};
+use tracing_subscriber::EnvFilter;
+
+/// Bytes of a worker's stack: plans of deeply nested queries recurse.
+const STACK_BYTES: usize = 8 << 20;
+
+/// A Postgres server in front of one big wide-column table.
+///
+/// Each tenant is a Postgres database, its rows a span of row keys; SQL predicates become key ranges inside the store. psql, drivers
+/// and BI tools connect as to PostgreSQL.
+#[derive(Debug, Parser)]
+#[command(name = "keyspan", version, after_long_help = AFTER_HELP, max_term_width = 120)]
+pub struct Cli {
+    #[command(subcommand)]
+    command: Command,
+}
+
+const AFTER_HELP: &str = "\
+Examples:
+  keyspan demo                            load real flights, ask three queries, serve
+  keyspan serve                           serve ./keyspan-data on 127.0.0.1:5433
+  keyspan serve --store /srv/keyspan --listen 0.0.0.0:5432 --tls-cert server.crt --tls-key server.key
+
+Connect:
+  psql \"host=127.0.0.1 port=5433 user=keyspan dbname=keyspan\"      the operator: tables, tenants, roles
+  psql \"host=127.0.0.1 port=5433 user=ana dbname=altostrat\"        a role in a tenant's database
+
+Environment:
+  KEYSPAN_PASSWORD   the operator's password; without it one is made at the first start, shown once, and kept in the store's folder
+                     in the file operator-password, readable by its owner alone
+  KEYSPAN_LOG        what is logged to standard error, for example info or keyspan_gateway=debug (default: warn)
+
+Stop it with Ctrl-C or SIGTERM: running statements get ten seconds to finish. A second signal stops at once; what was
+acknowledged is on the disk either way.";
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// Serve a store.
+    Serve {
+        #[command(flatten)]
+        serve: ServeOptions,
+    },
+    /// Fill an empty store with real flights, ask three queries through the own wire, then serve it.
+    Demo {
+        #[command(flatten)]
+        serve: ServeOptions,
+        #[command(flatten)]
+        demo: DemoOptions,
+    },
+}
+
+/// Where the store is and how it is served.
+#[derive(Clone, Debug, Args)]
+pub struct ServeOptions {
+    /// The store's folder; made if it is not there.
+    #[arg(long, value_name = "DIR", default_value = "./keyspan-data")]
+    pub store: PathBuf,
+
+    /// Where to listen; port 0 takes a free one. The address in use is printed as "listening on ADDR:PORT".
+    #[arg(long, value_name = "ADDR:PORT", default_value = "127.0.0.1:5433")]
+    pub listen: String,
+
+    /// The server's certificate, and those above it, in PEM. Clients may then connect with TLS.
+    #[arg(long, value_name = "FILE", requires = "tls_key")]
+    pub tls_cert: Option<PathBuf>,
+
+    /// The private key of the certificate, in PEM.
+    #[arg(long, value_name = "FILE", requires = "tls_cert")]
+    pub tls_key: Option<PathBuf>,
+
+    /// The folder into which operators may COPY … TO; made if it is not there [default: exports in the store's folder]
+    #[arg(long, value_name = "DIR")]
+    pub copy_dir: Option<PathBuf>,
+
+    /// Connections that may be open at a time.
+    #[arg(long, value_name = "NUMBER", default_value_t = CONNECTIONS_MAX)]
+    pub connections_max: usize,
+}
+
+/// The program: parses the arguments of the process, runs, gives its exit code.
+pub fn main() -> ExitCode {
+    let cli = Cli::parse();
+    let filter = EnvFilter::try_from_env("KEYSPAN_LOG").unwrap_or_else(|_| EnvFilter::new("warn"));
+    tracing_subscriber::fmt().with_env_filter(filter).with_writer(io::stderr).init();
+    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().thread_stack_size(STACK_BYTES).build();
+    let done = match runtime {
+        Ok(runtime) => runtime.block_on(Box::pin(run(cli))),
+        Err(error) => Err(error).context("cannot start threads"),
+    };
+    match done {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            // Nobody to tell is no reason to fail otherwise.
+            let _ = writeln!(stderr(), "keyspan: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+async fn run(cli: Cli) -> Result<()> {
+    let (options, demo) = match cli.command {
+        Command::Serve { serve } => (serve, None),
+        Command::Demo { serve, demo } => (serve, Some(demo)),
+    };
+    // Before the store: a wrong address should not cost the replay of a log.
+    let listen = resolve(&options.listen)?;
+    let opened = open::open(&options.store, copy_folder(&options)?).await?;
+    let password = password::settle(&opened.shared.catalog, &options.store).await?;
+    let passwords = match &demo {
+        Some(demo) => Some(Box::pin(demo::fill(&opened.shared, &options.store, demo)).await?),
+        None => None,
+    };
+    let tls = options.tls_cert.clone().zip(options.tls_key.clone());
+    let server = Server::start(ServerOptions {
+        listen,
+        tls: tls.map(|(certificate, key)| TlsFiles { certificate, key }),
+        connections_max: options.connections_max,
+        ..ServerOptions::new(opened.shared.clone())
+    })
+    .await?;
+    let signals = Signals::new()?;
+    tell(&server, &opened, &password, &options.store)?;
+    if let (Some(demo), Some(passwords)) = (&demo, &passwords) {
+        let shown = Box::pin(demo::show(server.address(), password.known()?, passwords)).await;
+        if let Ok(text) = &shown {
+            write!(stdout(), "{text}")?;
+        }
+        if demo.exit || shown.is_err() {
+            server.shutdown().await.context("cannot close the store")?;
+            return shown.map(drop);
+        }
+    }
+    wait(server, signals).await
+}
+
+/// The address of `host:port`.
+fn resolve(listen: &str) -> Result<SocketAddr> {
+    let addresses = listen.to_socket_addrs().with_context(|| format!("--listen {listen} is no ADDR:PORT"))?;
+    addresses.into_iter().next().with_context(|| format!("--listen {listen} names no address"))
+}
+
+fn copy_folder(options: &ServeOptions) -> Result<PathBuf> {
+    let folder = options.copy_dir.clone().unwrap_or_else(|| options.store.join("exports"));
+    std::fs::create_dir_all(&folder).with_context(|| format!("cannot make the folder {}", folder.display()))?;
+    folder.canonicalize().with_context(|| format!("cannot use the folder {}", folder.display()))
+}
+
+/// Says what a user needs first: on standard error, but for the address.
+fn tell(server: &Server, opened: &open::Opened, password: &password::Password, store: &Path) -> Result<()> {
+    let mut text = String::new();
+    if let Some(micros) = opened.sync_micros {
+        text.push_str(&format!("store {}: a write waits {micros} µs for the disk\n", store.display()));
+    }
+    text.push_str(&password.notice(store));
+    // Nobody to tell is no reason to stop.
+    let _ = stderr().write_all(text.as_bytes());
+    writeln!(stdout(), "listening on {}", server.address()).context("cannot write to standard output")?;
+    stdout().flush().context("cannot write to standard output")
+}
+
+struct Signals {
+    terminate: tokio::signal::unix::Signal,
+    interrupt: tokio::signal::unix::Signal,
+}
+
+impl Signals {
+    fn new() -> Result<Self> {
+        let of = |kind| signal(kind).context("cannot listen for signals");
+        Ok(Self { terminate: of(SignalKind::terminate())?, interrupt: of(SignalKind::interrupt())? })
+    }
+
+    async fn next(&mut self) {
+        tokio::select! {
+            _ = self.terminate.recv() => {}
+            _ = self.interrupt.recv() => {}
+        }
+    }
+}
+
+/// Serves until a signal, then drains; a second signal does not wait.
+async fn wait(server: Server, mut signals: Signals) -> Result<()> {
+    signals.next().await;
+    tracing::info!("stopping");
+    tokio::select! {
+        closed = server.shutdown() => closed.context("cannot close the store"),
+        () = signals.next() => anyhow::bail!("stopped by a second signal"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::CommandFactory;
+
+    #[test]
+    fn the_command_line_is_consistent() {
+        Cli::command().debug_assert();
+    }
+
+    #[test]
+    fn the_defaults_are_those_that_other_programs_rely_on() {
+        let Command::Serve { serve } = Cli::parse_from(["keyspan", "serve"]).command else { panic!("serve") };
+        assert_eq!((serve.store, serve.listen.as_str()), (PathBuf::from("./keyspan-data"), "127.0.0.1:5433"));
+        let Command::Demo { demo, .. } = Cli::parse_from(["keyspan", "demo", "--exit", "--listen", "[::1]:0"]).command
+        else {
+            panic!("demo")
+        };
+        assert!(demo.exit);
+    }
+
+    #[test]
+    fn an_address_is_one_or_is_refused() {
+        assert_eq!(resolve("127.0.0.1:0").unwrap(), SocketAddr::from(([127, 0, 0, 1], 0)));
+        for listen in ["127.0.0.1", "127.0.0.1:99999", ":"] {
+            assert!(format!("{:#}", resolve(listen).unwrap_err()).starts_with("--listen"), "{listen}");
+        }
+    }
+}
