@@ -33,7 +33,6 @@ pub async fn open(folder: &Path, copy_folder: PathBuf) -> Result<Opened> {
     let engine = Engine::open(EngineOptions::new(folder)).await.with_context(context)?;
     let sync_micros = engine.sync_micros();
     let catalog = Catalog::open(engine).await.with_context(context)?;
-    let shared =
-        Shared { catalog: Arc::new(catalog), clock: Arc::new(SystemClock), copy_folder: Some(copy_folder) };
+    let shared = Shared { catalog: Arc::new(catalog), clock: Arc::new(SystemClock), copy_folder: Some(copy_folder) };
     Ok(Opened { shared: Arc::new(shared), sync_micros })
 }
