@@ -56,12 +56,11 @@ pub fn stamp_for(commit_micros: i64, after_read: bool, cells: &[Cell]) -> i64 {
 /// # Errors
 /// [`TooLarge`](Error::TooLarge) above [`ROW_BYTES_MAX`]; [`Invalid`](Error::Invalid) for an aggregate state that is none.
 pub fn fold(schema: &TableSchema, cells: Vec<Cell>, mutations: &[Mutation], now_micros: i64) -> Result<Vec<Cell>> {
-    let mut content: Content =
-        live(schema, cells, now_micros).into_iter().map(|cell| (Place::of(&cell), cell.value)).collect();
-    for mutation in mutations {
-        apply(schema, &mut content, mutation, now_micros)?;
-    }
-    let cells = content.into_iter().map(|(place, value)| place.cell(value)).collect();
+    let cells = live(schema, cells, now_micros);
+    let cells = match mutations.iter().map(|mutation| written_cell(mutation, now_micros)).collect() {
+        Some(written) => laid_over(cells, written),
+        None => change(schema, cells, mutations, now_micros)?,
+    };
     let cells = live(schema, cells, now_micros);
     let size = cells.iter().map(Cell::size).sum::<usize>();
     if size > ROW_BYTES_MAX {
@@ -73,19 +72,67 @@ pub fn fold(schema: &TableSchema, cells: Vec<Cell>, mutations: &[Mutation], now_
 /// The cells, given in [order](Cell::order), that no rule has condemned at `now_micros`. Cells of families that the table does
 /// not have are left out as well.
 pub fn live(schema: &TableSchema, mut cells: Vec<Cell>, now_micros: i64) -> Vec<Cell> {
-    // Where the cell before stood: its column, its place among the column's cells, and its family's definition.
-    let mut before: Option<(FamilyName, Bytes, usize, Option<&Family>)> = None;
-    cells.retain(|cell| {
-        let (index, family) = match &before {
-            Some((name, qualifier, index, family)) if *name == cell.family => {
-                (if *qualifier == cell.qualifier { index + 1 } else { 0 }, *family)
-            }
-            _ => (0, schema.families.get(&cell.family)),
-        };
-        before = Some((cell.family.clone(), cell.qualifier.clone(), index, family));
-        family.is_some_and(|family| !family.gc.condemns(index, cell.timestamp, now_micros))
+    let mut condemned = Vec::new();
+    // The family of the cell before, and the cell's place among those of its column.
+    let (mut family, mut index): (Option<&Family>, usize) = (None, 0);
+    for (at, cell) in cells.iter().enumerate() {
+        let before = at.checked_sub(1).map(|at| &cells[at]).filter(|before| before.family == cell.family);
+        if before.is_none() {
+            family = schema.families.get(&cell.family);
+        }
+        index = if before.is_some_and(|before| before.qualifier == cell.qualifier) { index + 1 } else { 0 };
+        if family.is_none_or(|family| family.gc.condemns(index, cell.timestamp, now_micros)) {
+            condemned.push(at);
+        }
+    }
+    if condemned.is_empty() {
+        return cells;
+    }
+    let (mut at, mut next) = (0, condemned.into_iter().peekable());
+    cells.retain(|_| {
+        let living = next.next_if_eq(&at).is_none();
+        at += 1;
+        living
     });
     cells
+}
+
+/// What a mutation writes when it does no more than that.
+fn written_cell(mutation: &Mutation, now_micros: i64) -> Option<Cell> {
+    match mutation {
+        Mutation::SetCell { family, qualifier, timestamp, value } => Some(Cell {
+            family: family.clone(),
+            qualifier: qualifier.clone(),
+            timestamp: timestamp.unwrap_or(now_micros),
+            value: value.clone(),
+        }),
+        _ => None,
+    }
+}
+
+/// The cells with those written later laid over them: what [`change`] comes to for a row that is only written to, which most
+/// are, without a tree.
+fn laid_over(mut cells: Vec<Cell>, written: Vec<Cell>) -> Vec<Cell> {
+    cells.extend(written);
+    // Stable: of cells in one place the last written comes last.
+    cells.sort_by(Cell::order);
+    cells.dedup_by(|later, kept| {
+        let same = later.order(kept).is_eq();
+        if same {
+            std::mem::swap(later, kept);
+        }
+        same
+    });
+    cells
+}
+
+/// The cells after the mutations.
+fn change(schema: &TableSchema, cells: Vec<Cell>, mutations: &[Mutation], now_micros: i64) -> Result<Vec<Cell>> {
+    let mut content: Content = cells.into_iter().map(|cell| (Place::of(&cell), cell.value)).collect();
+    for mutation in mutations {
+        apply(schema, &mut content, mutation, now_micros)?;
+    }
+    Ok(content.into_iter().map(|(place, value)| place.cell(value)).collect())
 }
 
 /// A row under change.

@@ -83,6 +83,17 @@ proptest! {
         }
     }
 
+    /// A row that is only written to takes another way through [`fold`], to the same end.
+    #[test]
+    fn writes_alone_are_laid_over(mutations in prop::collection::vec(arbitrary::mutation(), 0..60), split in 0usize..20) {
+        let schema = arbitrary::families();
+        let sets: Vec<_> = mutations.into_iter().filter(|one| written_cell(one, 1_000_000).is_some()).collect();
+        let (before, after) = sets.split_at(split.min(sets.len()));
+        let cells = change(&schema, Vec::new(), before, 1_000_000).unwrap();
+        let written = after.iter().filter_map(|one| written_cell(one, 1_000_000)).collect();
+        prop_assert_eq!(laid_over(cells.clone(), written), change(&schema, cells, after, 1_000_000).unwrap());
+    }
+
     /// A reader that is given only the columns that it wants gives the same.
     #[test]
     fn cells_that_a_reader_does_not_want_do_not_matter(
