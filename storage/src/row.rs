@@ -1,6 +1,6 @@
 //! What mutations do to a row. Pure, and the one place that says so: every backend folds its rows here.
 //!
-//! A write goes through [`check`] (does the request fit the data model), [`stamp_for`] and [`resolve`] (which timestamp do cells
+//! A write goes through [`check()`] (does the request fit the data model), [`stamp_for`] and [`resolve`] (which timestamp do cells
 //! get that bring none), and [`fold`] (what does the row hold afterwards). A read goes through a [`RowReader`]. In between stand
 //! [`holds`] and [`modify`]: the decisions of check-and-mutate and read-modify-write.
 //!
@@ -51,7 +51,7 @@ pub fn stamp_for(commit_micros: i64, after_read: bool, cells: &[Cell]) -> i64 {
 /// last. Between the two, mutations see each other in order: a delete takes the cells that are there, whatever their
 /// timestamps, and a later write with an older timestamp is there again.
 ///
-/// The mutations were [checked](check) and [resolved](resolve); a timestamp that is still missing counts as `now_micros`.
+/// The mutations were [checked](check()) and [resolved](resolve); a timestamp that is still missing counts as `now_micros`.
 ///
 /// # Errors
 /// [`TooLarge`](Error::TooLarge) above [`ROW_BYTES_MAX`]; [`Invalid`](Error::Invalid) for an aggregate state that is none.
