@@ -1,6 +1,357 @@
-//! Functions.
-use datafusion::execution::SessionState;
+//! Functions that know the session or the catalog: `version()`, `current_setting()`, `format_type()`, `pg_get_indexdef()` and the
+//! like.
+
+use super::{cluster, objects};
+use crate::{
+    error::{SqlError, SqlState},
+    query::{
+        Facts,
+        functions::{RowFunction, bool_of, int_of, replace, row_function, text, text_of},
+        tables::{PUBLIC, SYSTEM},
+    },
+    types,
+};
+use arrow::datatypes::{DataType, Field};
+use datafusion::{
+    error::{DataFusionError, Result},
+    execution::SessionState,
+    logical_expr::ScalarUDF,
+    scalar::ScalarValue,
+};
+use std::sync::Arc;
+
+/// What `version()` says: clients read the number after `PostgreSQL`.
+pub const VERSION: &str =
+    concat!("PostgreSQL 16.0 (Keyspan ", env!("CARGO_PKG_VERSION"), ") on ", "x86_64", ", 64-bit");
+
+type Values<'a> = &'a [ScalarValue];
+
 /// Registers the functions.
 pub fn register(state: &mut SessionState) {
-    let _ = state;
+    let all = session().into_iter().chain(catalog()).chain(casts()).chain(constants());
+    replace(state, all.map(|function| Arc::new(ScalarUDF::from(function))));
+}
+
+fn told(state: SqlState, message: String) -> DataFusionError {
+    DataFusionError::External(Box::new(SqlError::new(state, message)))
+}
+
+fn null_text() -> ScalarValue {
+    ScalarValue::Utf8View(None)
+}
+
+fn optional(value: Option<String>) -> ScalarValue {
+    ScalarValue::Utf8View(value)
+}
+
+fn names(values: &[&str]) -> ScalarValue {
+    let items: Vec<_> = values.iter().map(|value| text(*value)).collect();
+    ScalarValue::List(ScalarValue::new_list_nullable(&items, &DataType::Utf8View))
+}
+
+fn list_of_names() -> DataType {
+    DataType::List(Arc::new(Field::new_list_field(DataType::Utf8View, true)))
+}
+
+fn oid(value: &ScalarValue) -> Option<u32> {
+    int_of(value).and_then(|value| u32::try_from(value).ok())
+}
+
+/// Functions of the session.
+fn session() -> Vec<RowFunction> {
+    let name = |function, run| row_function(function, 0..=0, DataType::Utf8View, run).returning("name");
+    vec![
+        row_function("version", 0..=0, DataType::Utf8View, |_, _| Ok(text(VERSION))),
+        name("current_database", |_, facts| Ok(text(&facts.database))).with_aliases(&["current_catalog"]),
+        name("current_schema", |_, _| Ok(text(PUBLIC))),
+        row_function("current_schemas", 1..=1, list_of_names(), |values, _| {
+            Ok(if bool_of(&values[0]) == Some(true) { names(&[SYSTEM[0], PUBLIC]) } else { names(&[PUBLIC]) })
+        }),
+        name("current_user", |_, facts| Ok(text(&facts.role))).with_aliases(&["session_user", "user", "current_role"]),
+        row_function("pg_backend_pid", 0..=0, DataType::Int32, |_, facts| {
+            Ok(ScalarValue::Int32(Some(facts.process_id)))
+        }),
+        row_function("current_setting", 1..=2, DataType::Utf8View, current_setting),
+        row_function("set_config", 3..=3, DataType::Utf8View, |values, _| {
+            let setting = text_of(&values[0]).unwrap_or_default();
+            Err(told(SqlState::FEATURE_NOT_SUPPORTED, format!("set_config(\"{setting}\") is not supported: use SET")))
+        }),
+        row_function("pg_is_in_recovery", 0..=0, DataType::Boolean, |_, _| Ok(ScalarValue::Boolean(Some(false)))),
+        row_function("pg_client_encoding", 0..=0, DataType::Utf8View, |_, _| Ok(text("UTF8"))),
+        row_function("pg_advisory_unlock_all", 0..=0, DataType::Utf8View, |_, _| Ok(text(""))),
+        row_function("pg_has_role", 2..=3, DataType::Boolean, |values, facts| {
+            let role = text_of(&values[values.len() - 2]).unwrap_or_default();
+            let same = role == facts.role || oid(&values[values.len() - 2]) == role_oid(facts);
+            Ok(ScalarValue::Boolean(Some(same || facts.operator)))
+        }),
+        row_function("has_database_privilege", 2..=3, DataType::Boolean, |values, facts| {
+            let wanted = &values[values.len() - 2];
+            let known = cluster::databases(facts);
+            let seen = known
+                .iter()
+                .any(|(number, name)| text_of(wanted).as_ref() == Some(name) || oid(wanted) == Some(*number));
+            let creates = text_of(&values[values.len() - 1]).is_some_and(|wish| wish.to_uppercase().contains("CREATE"));
+            Ok(ScalarValue::Boolean(Some(seen && (!creates || facts.operator))))
+        }),
+    ]
+}
+
+fn role_oid(facts: &Facts) -> Option<u32> {
+    facts.snapshot.role(&facts.role).map(|role| role.oid)
+}
+
+fn current_setting(values: Values<'_>, facts: &Facts) -> Result<ScalarValue> {
+    let Some(name) = text_of(&values[0]) else { return Ok(null_text()) };
+    let found = match name.to_lowercase().as_str() {
+        "server_version" => Some("16.0".to_owned()),
+        "server_version_num" => Some("160000".to_owned()),
+        "server_encoding" => Some("UTF8".to_owned()),
+        lower => facts.settings.get(lower).cloned(),
+    };
+    let missing_ok = values.get(1).and_then(bool_of) == Some(true);
+    match found {
+        None if !missing_ok => {
+            Err(told(SqlState::UNDEFINED_OBJECT, format!("unrecognized configuration parameter \"{name}\"")))
+        }
+        found => Ok(optional(found)),
+    }
+}
+
+/// Functions of the catalog.
+fn catalog() -> Vec<RowFunction> {
+    let texts = |name, arity, run| row_function(name, arity, DataType::Utf8View, run);
+    vec![
+        texts("format_type", 2..=2, |values, facts| {
+            let Some(number) = oid(&values[0]) else { return Ok(null_text()) };
+            Ok(text(format_type(facts, number, int_of(&values[1]).unwrap_or(-1))))
+        }),
+        texts("pg_get_userbyid", 1..=1, |values, facts| {
+            Ok(optional(oid(&values[0]).map(|number| cluster::role_name(facts, number))))
+        })
+        .returning("name"),
+        texts("pg_get_indexdef", 1..=3, |values, facts| {
+            let Some(number) = oid(&values[0]).filter(|number| objects::is_index(*number)) else {
+                return Ok(null_text());
+            };
+            let Some(table) = objects::table_of_oid(facts, number) else { return Ok(null_text()) };
+            let column = values.get(1).and_then(int_of).and_then(|column| usize::try_from(column).ok()).unwrap_or(0);
+            if column == 0 {
+                return Ok(text(objects::index_definition(table, facts)));
+            }
+            let key = objects::key(table, facts);
+            Ok(optional(key.get(column - 1).map(|part| objects::quoted(&part.name))))
+        }),
+        texts("pg_get_constraintdef", 1..=2, |values, facts| {
+            let table = oid(&values[0]).and_then(|number| objects::table_of_oid(facts, number));
+            Ok(optional(table.map(|table| format!("PRIMARY KEY {}", objects::key_list(table, facts, false)))))
+        }),
+        row_function("pg_table_is_visible", 1..=1, DataType::Boolean, |values, facts| {
+            let Some(number) = oid(&values[0]) else { return Ok(ScalarValue::Boolean(None)) };
+            let of_system =
+                objects::system_relations(facts).any(|known| known.oid == number && known.schema == SYSTEM[0]);
+            let seen = of_system || objects::table_of_oid(facts, number).is_some();
+            Ok(ScalarValue::Boolean(Some(seen)))
+        }),
+        texts("pg_size_pretty", 1..=1, |values, _| Ok(optional(int_of(&values[0]).map(size_pretty)))),
+        texts("pg_encoding_to_char", 1..=1, |values, _| {
+            Ok(text(if int_of(&values[0]) == Some(6) { "UTF8" } else { "" }))
+        })
+        .returning("name"),
+        texts("pg_typeof", 1..=1, |values, _| {
+            let data = values[0].data_type();
+            let field = Field::new("", data, true);
+            Ok(text(types::sql_type(&field).map_or_else(
+                || types::pg_type(&field).name().to_owned(),
+                |kind| match kind {
+                    keyspan_catalog::SqlType::Numeric { .. } => "numeric".to_owned(),
+                    kind => types::type_name(kind),
+                },
+            )))
+        }),
+        texts("quote_ident", 1..=1, |values, _| Ok(optional(text_of(&values[0]).map(|name| objects::quoted(&name))))),
+        texts("quote_literal", 1..=1, |values, _| {
+            Ok(optional(text_of(&values[0]).map(|value| format!("'{}'", value.replace('\'', "''")))))
+        }),
+        row_function("array_upper", 2..=2, DataType::Int32, |values, _| {
+            let ScalarValue::List(list) = &values[0] else { return Ok(ScalarValue::Int32(None)) };
+            let length = arrow::array::Array::is_valid(list.as_ref(), 0).then(|| list.value_length(0));
+            Ok(ScalarValue::Int32(length.filter(|length| *length > 0)))
+        }),
+    ]
+}
+
+/// A type's name with its modifier.
+fn format_type(facts: &Facts, number: u32, modifier: i64) -> String {
+    let Some(words) = objects::type_lines().find(|words| words[0].parse() == Ok(number)) else {
+        let table = objects::table_of_oid(facts, number);
+        return table.map_or_else(|| "???".to_owned(), |table| objects::quoted(&table.name));
+    };
+    let name = match words[1] {
+        "bool" => "boolean",
+        "int2" => "smallint",
+        "int4" => "integer",
+        "int8" => "bigint",
+        "float4" => "real",
+        "float8" => "double precision",
+        "varchar" => "character varying",
+        "bpchar" => "character",
+        "timestamp" => "timestamp without time zone",
+        "timestamptz" => "timestamp with time zone",
+        "time" => "time without time zone",
+        "timetz" => "time with time zone",
+        "char" => "\"char\"",
+        name if name.starts_with('_') => {
+            let item = words[7].parse().unwrap_or(0);
+            return format!("{}[]", format_type(facts, item, modifier));
+        }
+        name => name,
+    };
+    match (words[1], modifier - 4) {
+        ("varchar" | "bpchar", length) if length > 0 => format!("{name}({length})"),
+        ("numeric", packed) if packed > 0 => format!("{name}({},{})", packed >> 16, packed & 0xFFFF),
+        _ => name.to_owned(),
+    }
+}
+
+fn size_pretty(bytes: i64) -> String {
+    const UNITS: [&str; 5] = ["kB", "MB", "GB", "TB", "PB"];
+    if bytes.abs() < 10 * 1024 {
+        return format!("{bytes} bytes");
+    }
+    let mut size = bytes;
+    let mut shown = "bytes";
+    for unit in UNITS {
+        size = (size + 512) / 1024;
+        shown = unit;
+        if size.abs() < 10 * 1024 {
+            break;
+        }
+    }
+    format!("{size} {shown}")
+}
+
+/// What [`rewrite`](super::rewrite) puts in the place of casts to and from OID types.
+fn casts() -> Vec<RowFunction> {
+    let texts = |name, run| row_function(name, 1..=1, DataType::Utf8View, run);
+    let oids = |name, run| row_function(name, 1..=1, DataType::UInt32, run).returning("oid");
+    vec![
+        oids("regclass_oid", |values, facts| {
+            let Some(name) = text_of(&values[0]) else { return Ok(ScalarValue::UInt32(None)) };
+            let found = name.parse().ok().or_else(|| objects::oid_of_relation(facts, &name));
+            let missing = || told(SqlState::UNDEFINED_TABLE, format!("relation \"{name}\" does not exist"));
+            Ok(ScalarValue::UInt32(Some(found.ok_or_else(missing)?)))
+        }),
+        texts("regclass_text", |values, facts| {
+            let name = |number| objects::name_of_relation(facts, number).unwrap_or_else(|| unnamed(number));
+            Ok(optional(oid(&values[0]).map(name)))
+        }),
+        texts("to_regclass", |values, facts| {
+            let found = text_of(&values[0]).and_then(|name| objects::oid_of_relation(facts, &name));
+            Ok(optional(found.and_then(|number| objects::name_of_relation(facts, number))))
+        }),
+        oids("regtype_oid", |values, _| {
+            let Some(name) = text_of(&values[0]) else { return Ok(ScalarValue::UInt32(None)) };
+            let missing = || told(SqlState::UNDEFINED_OBJECT, format!("type \"{name}\" does not exist"));
+            Ok(ScalarValue::UInt32(Some(type_oid(&name).ok_or_else(missing)?)))
+        }),
+        texts("regtype_text", |values, facts| {
+            Ok(optional(
+                oid(&values[0]).map(|number| if number == 0 { "-".into() } else { format_type(facts, number, -1) }),
+            ))
+        }),
+        texts("to_regtype", |values, facts| {
+            let found = text_of(&values[0]).and_then(|name| type_oid(&name));
+            Ok(optional(found.map(|number| format_type(facts, number, -1))))
+        }),
+        oids("regnamespace_oid", |values, facts| {
+            let Some(name) = text_of(&values[0]) else { return Ok(ScalarValue::UInt32(None)) };
+            let known = crate::query::tables::schemas(facts).any(|schema| schema == name);
+            let missing = || told(SqlState::INVALID_SCHEMA_NAME, format!("schema \"{name}\" does not exist"));
+            known.then(|| ScalarValue::UInt32(Some(objects::schema_oid(&name)))).ok_or_else(missing)
+        }),
+        texts("regnamespace_text", |values, facts| {
+            let known =
+                |number: u32| crate::query::tables::schemas(facts).find(|schema| objects::schema_oid(schema) == number);
+            Ok(optional(oid(&values[0]).map(|number| known(number).map_or_else(|| unnamed(number), str::to_owned))))
+        }),
+        oids("regrole_oid", |values, facts| {
+            let name = text_of(&values[0]).unwrap_or_default();
+            let found = cluster::roles(facts).find(|role| role.name == name).map(|role| role.oid);
+            let missing = || told(SqlState::UNDEFINED_OBJECT, format!("role \"{name}\" does not exist"));
+            Ok(ScalarValue::UInt32(Some(found.ok_or_else(missing)?)))
+        }),
+        texts("regrole_text", |values, facts| {
+            Ok(optional(oid(&values[0]).map(|number| cluster::role_name(facts, number))))
+        }),
+    ]
+}
+
+fn unnamed(number: u32) -> String {
+    if number == 0 { "-".to_owned() } else { number.to_string() }
+}
+
+fn type_oid(name: &str) -> Option<u32> {
+    let bare = name.trim().trim_matches('"').to_lowercase();
+    let bare = bare.strip_prefix("pg_catalog.").unwrap_or(&bare);
+    let internal = match bare {
+        "boolean" => "bool",
+        "smallint" => "int2",
+        "integer" | "int" => "int4",
+        "bigint" => "int8",
+        "real" => "float4",
+        "double precision" => "float8",
+        "character varying" => "varchar",
+        "timestamp without time zone" => "timestamp",
+        "timestamp with time zone" => "timestamptz",
+        other => other,
+    };
+    objects::type_lines().find(|words| words[1] == internal).and_then(|words| words[0].parse().ok())
+}
+
+/// Functions whose answer never differs here: there is nothing of their kind, or nothing that is hidden.
+fn constants() -> Vec<RowFunction> {
+    let nothing = |name, arity| row_function(name, arity, DataType::Utf8View, |_, _| Ok(null_text()));
+    let yes = |name, arity| row_function(name, arity, DataType::Boolean, |_, _| Ok(ScalarValue::Boolean(Some(true))));
+    let no = |name, arity| row_function(name, arity, DataType::Boolean, |_, _| Ok(ScalarValue::Boolean(Some(false))));
+    let unmeasured = |name, arity| row_function(name, arity, DataType::Int64, |_, _| Ok(ScalarValue::Int64(Some(0))));
+    vec![
+        nothing("pg_get_expr", 2..=3),
+        nothing("obj_description", 1..=2),
+        nothing("col_description", 2..=2),
+        nothing("shobj_description", 2..=2),
+        nothing("pg_get_viewdef", 1..=2),
+        nothing("pg_get_ruledef", 1..=2),
+        nothing("pg_get_triggerdef", 1..=2),
+        nothing("pg_get_functiondef", 1..=1),
+        nothing("pg_get_function_result", 1..=1),
+        nothing("pg_get_function_arguments", 1..=1),
+        nothing("pg_get_function_identity_arguments", 1..=1),
+        nothing("pg_get_partkeydef", 1..=1),
+        nothing("pg_get_partition_constraintdef", 1..=1),
+        nothing("pg_get_statisticsobjdef_columns", 1..=1),
+        nothing("pg_get_serial_sequence", 2..=2),
+        nothing("pg_tablespace_location", 1..=1),
+        nothing("inet_client_addr", 0..=0),
+        nothing("inet_server_addr", 0..=0),
+        nothing("inet_client_port", 0..=0),
+        nothing("inet_server_port", 0..=0),
+        no("pg_relation_is_publishable", 1..=1),
+        no("pg_relation_is_updatable", 2..=2),
+        yes("has_table_privilege", 2..=3),
+        yes("has_schema_privilege", 2..=3),
+        yes("has_column_privilege", 3..=4),
+        yes("has_any_column_privilege", 2..=3),
+        yes("has_function_privilege", 2..=3),
+        yes("has_sequence_privilege", 2..=3),
+        yes("has_type_privilege", 2..=3),
+        yes("pg_type_is_visible", 1..=1),
+        yes("pg_function_is_visible", 1..=1),
+        yes("pg_operator_is_visible", 1..=1),
+        yes("pg_collation_is_visible", 1..=1),
+        unmeasured("pg_relation_size", 1..=2),
+        unmeasured("pg_total_relation_size", 1..=1),
+        unmeasured("pg_table_size", 1..=1),
+        unmeasured("pg_indexes_size", 1..=1),
+        unmeasured("pg_database_size", 1..=1),
+    ]
 }

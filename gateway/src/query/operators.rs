@@ -70,7 +70,9 @@ fn typed(side: Expr, other: &Expr, schema: &DFSchema) -> Expr {
         return side;
     }
     match other.get_type(schema) {
-        Ok(data) if !is_text(&data) && !data.is_nested() => Expr::Cast(Cast::new(Box::new(side), data)),
+        Ok(data) if !is_text(&data) && (!data.is_nested() || matches!(data, DataType::List(_))) => {
+            Expr::Cast(Cast::new(Box::new(side), data))
+        }
         _ => side,
     }
 }

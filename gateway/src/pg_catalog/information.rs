@@ -1,0 +1,102 @@
+//! `information_schema`: the SQL standard's view of a database.
+
+use super::{
+    cluster,
+    columns::{Cell, Row, Rows},
+    objects::{self, Attribute},
+};
+use crate::{
+    query::{Facts, tables},
+    row, types,
+};
+use keyspan_catalog::{SqlType, Table};
+
+/// Fills a relation.
+pub fn fill(rows: &mut Rows, facts: &Facts) {
+    let database = facts.database.clone();
+    let known = facts.snapshot.tables.values();
+    let owner = cluster::role_name(facts, objects::owner(facts));
+    match rows.relation.name {
+        "information_schema_catalog_name" => rows.push(row! { "catalog_name" => database }),
+        "schemata" => rows.extend(tables::schemas(facts).map(|name| {
+            row! { "catalog_name" => database.clone(), "schema_name" => name, "schema_owner" => owner.clone() }
+        })),
+        "tables" => {
+            rows.extend(known.map(|table| listed(&database, tables::PUBLIC, &table.name, "BASE TABLE", "YES")));
+            rows.extend(objects::system_relations(facts).map(|relation| {
+                let kind = if relation.kind == "r" { "BASE TABLE" } else { "VIEW" };
+                listed(&database, relation.schema, relation.name, kind, "NO")
+            }));
+        }
+        "columns" => rows.extend(known.flat_map(|table| {
+            let columns = objects::attributes(table, facts);
+            columns.iter().zip(1_i32..).map(|(column, place)| described(&database, table, column, place)).collect::<Vec<_>>()
+        })),
+        "table_constraints" => rows.extend(known.map(|table| {
+            row! {
+                "constraint_catalog" => database.clone(), "constraint_schema" => tables::PUBLIC,
+                "constraint_name" => objects::key_name(table), "table_catalog" => database.clone(),
+                "table_schema" => tables::PUBLIC, "table_name" => table.name.clone(), "constraint_type" => "PRIMARY KEY",
+                "is_deferrable" => "NO", "initially_deferred" => "NO", "enforced" => "YES",
+            }
+        })),
+        "key_column_usage" | "constraint_column_usage" => {
+            let ordered = rows.relation.name == "key_column_usage";
+            for table in known {
+                for (part, place) in objects::key(table, facts).into_iter().zip(1_i32..) {
+                    let mut usage: Row = row! {
+                        "constraint_catalog" => database.clone(), "constraint_schema" => tables::PUBLIC,
+                        "constraint_name" => objects::key_name(table), "table_catalog" => database.clone(),
+                        "table_schema" => tables::PUBLIC, "table_name" => table.name.clone(), "column_name" => part.name,
+                    };
+                    if ordered {
+                        usage.insert("ordinal_position", Cell::from(place));
+                    }
+                    rows.push(usage);
+                }
+            }
+        }
+        "enabled_roles" => rows.push(row! { "role_name" => facts.role.clone() }),
+        "character_sets" => rows.push(row! {
+            "character_set_name" => "UTF8", "character_repertoire" => "UCS", "form_of_use" => "UTF8",
+            "default_collate_catalog" => database,
+        }),
+        _ => {}
+    }
+}
+
+fn listed(database: &str, schema: &str, name: &str, kind: &str, insertable: &str) -> Row {
+    row! {
+        "table_catalog" => database, "table_schema" => schema, "table_name" => name, "table_type" => kind,
+        "is_insertable_into" => insertable, "is_typed" => "NO",
+    }
+}
+
+fn described(database: &str, table: &Table, column: &Attribute, place: i32) -> Row {
+    let shown = types::type_name(column.kind);
+    let data_type = shown.split('(').next().unwrap_or(&shown).to_owned();
+    let (precision, radix, scale) = match column.kind {
+        SqlType::Int2 => (Some(16), Some(2), Some(0)),
+        SqlType::Int4 => (Some(32), Some(2), Some(0)),
+        SqlType::Int8 => (Some(64), Some(2), Some(0)),
+        SqlType::Float4 => (Some(24), Some(2), None),
+        SqlType::Float8 => (Some(53), Some(2), None),
+        SqlType::Numeric { precision, scale } => (Some(i32::from(precision)), Some(10), Some(i32::from(scale))),
+        _ => (None, None, None),
+    };
+    let length = match column.kind {
+        SqlType::Varchar(Some(length)) => Some(i64::from(length)),
+        _ => None,
+    };
+    let fraction = matches!(column.kind, SqlType::Timestamp | SqlType::Timestamptz).then_some(6);
+    row! {
+        "table_catalog" => database, "table_schema" => tables::PUBLIC, "table_name" => table.name.clone(),
+        "column_name" => column.name.clone(), "ordinal_position" => place,
+        "is_nullable" => if column.not_null { "NO" } else { "YES" }, "data_type" => data_type,
+        "character_maximum_length" => length, "numeric_precision" => precision, "numeric_precision_radix" => radix,
+        "numeric_scale" => scale, "datetime_precision" => fraction, "udt_catalog" => database,
+        "udt_schema" => "pg_catalog", "udt_name" => types::pg_type_of(column.kind).name(), "dtd_identifier" => place.to_string(),
+        "is_self_referencing" => "NO", "is_identity" => "NO", "is_generated" => "NEVER", "is_updatable" => "YES",
+        "character_octet_length" => Cell::Null, "interval_precision" => Cell::Null, "maximum_cardinality" => Cell::Null,
+    }
+}

@@ -1,0 +1,381 @@
+//! What is in a database: schemas, tables, columns, primary keys, types.
+//!
+//! OIDs are the catalog's own numbers, so they stay the same for ever: a table has its id; its primary key's index, its constraint
+//! and its row type have the id with a bit set.
+
+use super::columns::{self, Cell, Row, Rows};
+use crate::{
+    query::{
+        Facts,
+        tables::{KEYSPAN, PUBLIC, SYSTEM, schemas},
+    },
+    row, types,
+};
+use keyspan_catalog::{SqlType, Table, table::TENANT_COLUMN};
+use std::sync::Arc;
+
+/// Set in the OID of a primary key's index.
+const INDEX: u32 = 1 << 30;
+/// Set in the OID of a primary key's constraint.
+const CONSTRAINT: u32 = 1 << 31;
+/// Set in the OID of a table's row type.
+const ROW_TYPE: u32 = INDEX | CONSTRAINT;
+/// The OID of the schema `keyspan`.
+const KEYSPAN_SCHEMA: u32 = 16_001;
+/// The OID of the access method `keyspan` of tables.
+const TABLE_METHOD: u32 = 16_002;
+/// The OID of the access method `keyspan` of keys.
+pub const KEY_METHOD: u32 = 16_003;
+/// The OID of the collation `default`, which is the order of bytes.
+const DEFAULT_COLLATION: u32 = 100;
+/// The OID of the owner when no role is an operator: PostgreSQL's first.
+const FIRST_OWNER: u32 = 10;
+
+const TYPES: &str = include_str!("data/types.txt");
+
+/// A column as SQL shows it.
+#[derive(Clone, Debug)]
+pub struct Attribute {
+    /// Its number, from 1.
+    pub number: u16,
+    /// Its name.
+    pub name: String,
+    /// Its type.
+    pub kind: SqlType,
+    /// Whether it refuses NULL.
+    pub not_null: bool,
+}
+
+/// A part of a primary key as SQL shows it.
+#[derive(Clone, Debug)]
+pub struct KeyColumn {
+    /// The number of its column.
+    pub number: u16,
+    /// The name of its column.
+    pub name: String,
+    /// Whether greater values come first.
+    pub descending: bool,
+}
+
+/// The columns of a table as the session sees them: the operator's begin with `tenant`.
+pub fn attributes(table: &Table, facts: &Facts) -> Vec<Attribute> {
+    let shift = u16::from(facts.operator);
+    let tenant = facts.operator.then(|| Attribute {
+        number: 1,
+        name: TENANT_COLUMN.to_owned(),
+        kind: SqlType::Text,
+        not_null: true,
+    });
+    let own = table.columns.iter().map(|column| Attribute {
+        number: column.id + shift,
+        name: column.name.clone(),
+        kind: column.kind,
+        not_null: column.not_null || matches!(column.place, keyspan_catalog::ColumnPlace::Key(_)),
+    });
+    tenant.into_iter().chain(own).collect()
+}
+
+/// The parts of a table's primary key as the session sees them.
+pub fn key(table: &Table, facts: &Facts) -> Vec<KeyColumn> {
+    let columns = attributes(table, facts);
+    let number = |name: &str| columns.iter().find(|column| column.name == name).map_or(0, |column| column.number);
+    let tenant = facts.operator.then(|| (TENANT_COLUMN, false));
+    let parts = table.key.parts.iter().map(|part| (part.name.as_str(), part.descending));
+    let parts = tenant.into_iter().chain(parts);
+    parts.map(|(name, descending)| KeyColumn { number: number(name), name: name.to_owned(), descending }).collect()
+}
+
+/// The name of a table's primary key.
+pub fn key_name(table: &Table) -> String {
+    format!("{}_pkey", table.name)
+}
+
+/// The OID of a table's primary key's index.
+pub fn index_oid(table: &Table) -> u32 {
+    table.id.0 | INDEX
+}
+
+/// The table of which this is the OID, the index's OID or the constraint's OID.
+pub fn table_of_oid(facts: &Facts, oid: u32) -> Option<&Arc<Table>> {
+    let id = if oid < INDEX { oid } else { oid & (INDEX - 1) };
+    facts.snapshot.tables.get(&keyspan_catalog::TableId(id))
+}
+
+/// Whether an OID is that of a primary key's index.
+pub fn is_index(oid: u32) -> bool {
+    oid & ROW_TYPE == INDEX
+}
+
+/// `(origin, dest, at DESC)`
+pub fn key_list(table: &Table, facts: &Facts, directions: bool) -> String {
+    let parts = key(table, facts);
+    let shown = parts.iter().map(|part| {
+        let direction = if directions && part.descending { " DESC" } else { "" };
+        format!("{}{direction}", quoted(&part.name))
+    });
+    format!("({})", shown.collect::<Vec<_>>().join(", "))
+}
+
+/// A name as SQL needs it.
+pub fn quoted(name: &str) -> String {
+    let plain = name.bytes().all(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'_')
+        && !name.starts_with(|first: char| first.is_ascii_digit());
+    if plain && !name.is_empty() { name.to_owned() } else { format!("\"{}\"", name.replace('"', "\"\"")) }
+}
+
+/// The index's definition.
+pub fn index_definition(table: &Table, facts: &Facts) -> String {
+    let (index, list) = (quoted(&key_name(table)), key_list(table, facts, true));
+    format!("CREATE UNIQUE INDEX {index} ON public.{} USING keyspan {list}", quoted(&table.name))
+}
+
+/// The OID of a schema.
+pub fn schema_oid(name: &str) -> u32 {
+    match name {
+        "pg_catalog" => 11,
+        PUBLIC => 2200,
+        "information_schema" => 13_194,
+        _ => KEYSPAN_SCHEMA,
+    }
+}
+
+/// The OID of the role that owns everything.
+pub fn owner(facts: &Facts) -> u32 {
+    facts.snapshot.roles.values().find(|role| role.operator).map_or(FIRST_OWNER, |role| role.oid)
+}
+
+/// The relations of the system that a session sees.
+pub fn system_relations(facts: &Facts) -> impl Iterator<Item = &'static columns::Relation> {
+    let operator = facts.operator;
+    columns::all().filter(move |relation| operator || relation.schema != KEYSPAN)
+}
+
+/// The lines of `data/types.txt`, by word.
+pub fn type_lines() -> impl Iterator<Item = Vec<&'static str>> {
+    TYPES.lines().filter(|line| !line.starts_with('#')).map(|line| line.split(' ').collect())
+}
+
+/// Fills a relation that describes a database's content.
+pub fn fill(rows: &mut Rows, facts: &Facts) {
+    let tables = facts.snapshot.tables.values();
+    match rows.relation.name {
+        "pg_namespace" => rows.extend(schemas(facts).map(|name| {
+            row! { "oid" => schema_oid(name), "nspname" => name, "nspowner" => owner(facts) }
+        })),
+        "pg_class" => {
+            rows.extend(tables.clone().flat_map(|table| [class(table, facts), index_class(table, facts)]));
+            rows.extend(system_relations(facts).map(|relation| system_class(relation, facts)));
+        }
+        "pg_attribute" => {
+            for table in tables {
+                let columns = attributes(table, facts);
+                rows.extend(columns.iter().map(|column| attribute(table.id.0, column)));
+                rows.extend(key(table, facts).iter().zip(1_u16..).filter_map(|(part, number)| {
+                    let column = columns.iter().find(|column| column.number == part.number)?;
+                    Some(attribute(index_oid(table), &Attribute { number, not_null: false, ..column.clone() }))
+                }));
+            }
+            rows.extend(system_relations(facts).flat_map(system_attributes));
+        }
+        "pg_index" => rows.extend(tables.map(|table| index(table, facts))),
+        "pg_constraint" => rows.extend(tables.map(|table| constraint(table, facts))),
+        "pg_indexes" => rows.extend(tables.map(|table| {
+            row! {
+                "schemaname" => PUBLIC, "tablename" => table.name.clone(), "indexname" => key_name(table),
+                "indexdef" => index_definition(table, facts),
+            }
+        })),
+        "pg_tables" => rows.extend(tables.map(|table| {
+            row! {
+                "schemaname" => PUBLIC, "tablename" => table.name.clone(), "hasindexes" => true,
+                "tableowner" => super::cluster::role_name(facts, owner(facts)),
+            }
+        })),
+        "pg_type" => {
+            rows.extend(type_lines().map(|words| system_type(&words, facts)));
+            rows.extend(tables.map(|table| row_type(table, facts)));
+        }
+        "pg_am" => rows.extend([
+            row! { "oid" => 2_u32, "amname" => "heap", "amtype" => "t" },
+            row! { "oid" => 403_u32, "amname" => "btree", "amtype" => "i" },
+            row! { "oid" => TABLE_METHOD, "amname" => "keyspan", "amtype" => "t" },
+            row! { "oid" => KEY_METHOD, "amname" => "keyspan_key", "amtype" => "i" },
+        ]),
+        "pg_collation" => rows.extend([(DEFAULT_COLLATION, "default", "d"), (950, "C", "c"), (951, "POSIX", "c")].map(
+            |(oid, name, provider): (u32, &str, &str)| {
+                row! {
+                    "oid" => oid, "collname" => name, "collnamespace" => 11_u32, "collowner" => owner(facts),
+                    "collprovider" => provider, "collisdeterministic" => true, "collencoding" => -1,
+                    "collcollate" => "C", "collctype" => "C",
+                }
+            },
+        )),
+        "drops" if rows.relation.schema == KEYSPAN => rows.extend(facts.snapshot.drops.iter().map(|drop| {
+            let purged = drop.purged_micros.map_or(Cell::Null, Cell::Micros);
+            row! {
+                "oid" => drop.oid, "tenant" => drop.tenant.as_str(), "dropped_by" => drop.dropped_by.clone(),
+                "tables" => count(drop.tables), "rows" => count(drop.rows), "bytes" => count(drop.bytes),
+                "dropped_at" => Cell::Micros(drop.dropped_micros), "purged_at" => purged,
+            }
+        })),
+        "tenants" if rows.relation.schema == KEYSPAN => rows.extend(facts.snapshot.tenants.values().map(|tenant| {
+            let state = match tenant.state {
+                keyspan_catalog::TenantState::Active => "active",
+                keyspan_catalog::TenantState::Dropping => "dropping",
+            };
+            row! {
+                "oid" => tenant.oid, "tenant" => tenant.id.as_str(), "state" => state,
+                "created_at" => Cell::Micros(tenant.created_micros),
+            }
+        })),
+        _ => {}
+    }
+}
+
+fn count(number: u64) -> i64 {
+    i64::try_from(number).unwrap_or(i64::MAX)
+}
+
+fn class(table: &Table, facts: &Facts) -> Row {
+    row! {
+        "oid" => table.id.0, "relname" => table.name.clone(), "relnamespace" => schema_oid(PUBLIC),
+        "reltype" => table.id.0 | ROW_TYPE, "relowner" => owner(facts), "relam" => TABLE_METHOD,
+        "relfilenode" => table.id.0, "reltuples" => -1, "relhasindex" => true, "relpersistence" => "p", "relkind" => "r",
+        "relnatts" => i64::try_from(attributes(table, facts).len()).unwrap_or(0), "relispopulated" => true,
+        "relreplident" => "d",
+    }
+}
+
+fn index_class(table: &Table, facts: &Facts) -> Row {
+    row! {
+        "oid" => index_oid(table), "relname" => key_name(table), "relnamespace" => schema_oid(PUBLIC),
+        "relowner" => owner(facts), "relam" => KEY_METHOD, "relfilenode" => index_oid(table), "relpersistence" => "p",
+        "relkind" => "i", "relnatts" => i64::try_from(key(table, facts).len()).unwrap_or(0), "relispopulated" => true,
+        "relreplident" => "n",
+    }
+}
+
+fn system_class(relation: &columns::Relation, facts: &Facts) -> Row {
+    row! {
+        "oid" => relation.oid, "relname" => relation.name, "relnamespace" => schema_oid(relation.schema),
+        "relowner" => owner(facts), "relam" => if relation.kind == "r" { 2_u32 } else { 0 }, "relpersistence" => "p",
+        "relkind" => relation.kind, "relnatts" => i64::try_from(relation.columns.fields().len()).unwrap_or(0),
+        "relispopulated" => true, "relreplident" => "n", "reltuples" => -1,
+    }
+}
+
+/// What PostgreSQL knows of a type's storage: length, by value, alignment, storage, collation.
+fn layout(oid: u32) -> (i64, bool, &'static str, &'static str, i64) {
+    let found = type_lines().find(|words| words[0].parse() == Ok(oid));
+    found.map_or((-1, false, "i", "x", 0), |words| {
+        (words[2].parse().unwrap_or(-1), words[3] == "t", words[13], words[14], words[15].parse().unwrap_or(0))
+    })
+}
+
+fn attribute(relation: u32, column: &Attribute) -> Row {
+    let oid = types::pg_type_of(column.kind).oid();
+    let (length, by_value, align, storage, collation) = layout(oid);
+    row! {
+        "attrelid" => relation, "attname" => column.name.clone(), "atttypid" => oid, "attstattarget" => -1,
+        "attlen" => length, "attnum" => column.number, "attcacheoff" => -1, "atttypmod" => types::type_modifier(column.kind),
+        "attbyval" => by_value, "attalign" => align, "attstorage" => storage, "attnotnull" => column.not_null,
+        "attislocal" => true, "attcollation" => collation,
+    }
+}
+
+fn system_attributes(relation: &'static columns::Relation) -> impl Iterator<Item = Row> {
+    relation.columns.fields().iter().zip(1_u16..).map(|(field, number)| {
+        let oid = types::pg_type(field).oid();
+        row! {
+            "attrelid" => relation.oid, "attname" => field.name().clone(), "atttypid" => oid, "attstattarget" => -1,
+            "attlen" => -1, "attnum" => number, "attcacheoff" => -1, "atttypmod" => -1, "attalign" => "i",
+            "attstorage" => "x", "attislocal" => true,
+        }
+    })
+}
+
+fn index(table: &Table, facts: &Facts) -> Row {
+    let parts = key(table, facts);
+    let numbers: Vec<i64> = parts.iter().map(|part| i64::from(part.number)).collect();
+    let each = |value: fn(&KeyColumn) -> i64| parts.iter().map(value).collect::<Vec<_>>();
+    row! {
+        "indexrelid" => index_oid(table), "indrelid" => table.id.0, "indnatts" => i64::try_from(parts.len()).unwrap_or(0),
+        "indnkeyatts" => i64::try_from(parts.len()).unwrap_or(0), "indisunique" => true, "indisprimary" => true,
+        "indimmediate" => true, "indisvalid" => true, "indisready" => true, "indislive" => true, "indkey" => numbers,
+        "indcollation" => each(|_| 0), "indclass" => each(|_| 0),
+        // As PostgreSQL packs it: 1 for DESC, 2 for NULLS FIRST, which goes with it.
+        "indoption" => each(|part| if part.descending { 3 } else { 0 }),
+    }
+}
+
+fn constraint(table: &Table, facts: &Facts) -> Row {
+    let numbers: Vec<i64> = key(table, facts).iter().map(|part| i64::from(part.number)).collect();
+    row! {
+        "oid" => table.id.0 | CONSTRAINT, "conname" => key_name(table), "connamespace" => schema_oid(PUBLIC),
+        "contype" => "p", "convalidated" => true, "conrelid" => table.id.0, "conindid" => index_oid(table),
+        "conislocal" => true, "connoinherit" => true, "conkey" => numbers,
+    }
+}
+
+fn system_type(words: &[&'static str], facts: &Facts) -> Row {
+    let number = |index: usize| words[index].parse::<i64>().unwrap_or(0);
+    row! {
+        "oid" => number(0), "typname" => words[1], "typnamespace" => 11_u32, "typowner" => owner(facts),
+        "typlen" => number(2), "typbyval" => words[3] == "t", "typtype" => words[4], "typcategory" => words[5],
+        "typispreferred" => words[6] == "t", "typisdefined" => true, "typdelim" => ",", "typelem" => number(7),
+        "typarray" => number(8), "typinput" => words[9], "typoutput" => words[10], "typreceive" => words[11],
+        "typsend" => words[12], "typalign" => words[13], "typstorage" => words[14], "typtypmod" => -1,
+        "typcollation" => number(15),
+    }
+}
+
+fn row_type(table: &Table, facts: &Facts) -> Row {
+    row! {
+        "oid" => table.id.0 | ROW_TYPE, "typname" => table.name.clone(), "typnamespace" => schema_oid(PUBLIC),
+        "typowner" => owner(facts), "typlen" => -1, "typtype" => "c", "typcategory" => "C", "typisdefined" => true,
+        "typdelim" => ",", "typrelid" => table.id.0, "typinput" => "record_in", "typoutput" => "record_out",
+        "typreceive" => "record_recv", "typsend" => "record_send", "typalign" => "d", "typstorage" => "x",
+        "typtypmod" => -1,
+    }
+}
+
+/// The relation of a name, with or without schema: tables first, then the system's.
+pub fn oid_of_relation(facts: &Facts, name: &str) -> Option<u32> {
+    let parts: Vec<String> = name.split('.').map(unquoted).collect();
+    let (schema, name) = match parts.as_slice() {
+        [name] => (None, name.as_str()),
+        [schema, name] => (Some(schema.as_str()), name.as_str()),
+        _ => return None,
+    };
+    if schema.is_none_or(|schema| schema == PUBLIC) {
+        let tables = facts.snapshot.tables.values();
+        let found = tables.clone().find(|table| table.name == name).map(|table| table.id.0);
+        let found =
+            found.or_else(|| tables.clone().find(|table| key_name(table) == name).map(|table| index_oid(table)));
+        if found.is_some() {
+            return found;
+        }
+    }
+    let schema = schema.unwrap_or(SYSTEM[0]);
+    system_relations(facts).find(|relation| relation.schema == schema && relation.name == name).map(|found| found.oid)
+}
+
+/// The name of a relation, with its schema where it is not found without.
+pub fn name_of_relation(facts: &Facts, oid: u32) -> Option<String> {
+    if let Some(table) = table_of_oid(facts, oid) {
+        return Some(quoted(&if is_index(oid) { key_name(table) } else { table.name.clone() }));
+    }
+    let relation = system_relations(facts).find(|relation| relation.oid == oid)?;
+    Some(if relation.schema == SYSTEM[0] {
+        relation.name.to_owned()
+    } else {
+        format!("{}.{}", relation.schema, relation.name)
+    })
+}
+
+fn unquoted(part: &str) -> String {
+    match part.strip_prefix('"').and_then(|part| part.strip_suffix('"')) {
+        Some(inner) => inner.replace("\"\"", "\""),
+        None => part.to_lowercase(),
+    }
+}
