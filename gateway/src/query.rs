@@ -69,6 +69,9 @@ impl Query {
         let facts = Arc::new(Facts::of(session, &view));
         let rows = tables::Rows::of(&view);
         let context = context(facts, rows);
+        for (name, function) in crate::provider::functions(&view) {
+            context.register_udtf(name, function);
+        }
         Ok(Self { context, view })
     }
 

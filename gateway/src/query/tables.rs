@@ -5,7 +5,7 @@
 //! in `public`, then in `pg_catalog`. Nothing can be registered: there are no other names.
 
 use super::facts::Facts;
-use crate::{pg_catalog, view::View};
+use crate::{pg_catalog, provider::KeyspanTable, view::View};
 use async_trait::async_trait;
 use datafusion::{
     catalog::{CatalogProvider, CatalogProviderList, SchemaProvider, TableProvider},
@@ -31,12 +31,7 @@ impl Rows {
     /// Over the rows that a view sees.
     pub fn of(view: &View) -> Self {
         let view = view.clone();
-        Self(Arc::new(move |table| {
-            let _ = &view;
-            let fields = table.columns.iter().map(|column| crate::types::field_of(&column.name, column.kind, true));
-            let schema = super::schema(fields.collect());
-            Ok(Arc::new(datafusion::datasource::empty::EmptyTable::new(schema)))
-        }))
+        Self(Arc::new(move |table| Ok(Arc::new(KeyspanTable::new(table.clone(), view.clone())))))
     }
 }
 
