@@ -49,10 +49,7 @@ fn read(line: &'static str) -> Option<Relation> {
 }
 
 fn arrow_type(written: &str) -> (DataType, Option<&str>) {
-    let list = |item, name: Option<&str>| {
-        let item = query::field("item", item, name);
-        (DataType::List(Arc::new(item)), None)
-    };
+    let list = |item| (DataType::List(Arc::new(Field::new_list_field(item, true))), None);
     match written {
         "oid" | "xid" => (DataType::UInt32, Some("oid")),
         "name" | "sql_identifier" => (DataType::Utf8View, Some("name")),
@@ -67,10 +64,9 @@ fn arrow_type(written: &str) -> (DataType, Option<&str>) {
         "interval" => (DataType::Interval(IntervalUnit::MonthDayNano), None),
         "bytea" => (DataType::Binary, None),
         "yes_or_no" | "character_data" => (DataType::Utf8View, Some("character varying")),
-        "oid[]" | "oidvector" => list(DataType::UInt32, Some("oid")),
-        "smallint[]" | "int2vector" => list(DataType::Int16, None),
-        "name[]" => list(DataType::Utf8View, Some("name")),
-        other if other.ends_with("[]") => list(DataType::Utf8View, None),
+        "oid[]" | "oidvector" => list(DataType::UInt32),
+        "smallint[]" | "int2vector" => list(DataType::Int16),
+        other if other.ends_with("[]") => list(DataType::Utf8View),
         _ => (DataType::Utf8View, None),
     }
 }

@@ -4,7 +4,9 @@
 //! an alias; one that is taken gets a suffix after [`MARK`], which [`shown`] cuts off again.
 
 use arrow::datatypes::{Schema, SchemaRef};
-use datafusion::sql::sqlparser::ast::{CastKind, Expr, FunctionArguments, Ident, Select, SelectItem, SetExpr};
+use datafusion::sql::sqlparser::ast::{
+    CastKind, Expr, FunctionArg, FunctionArgExpr, FunctionArguments, Ident, Select, SelectItem, SetExpr,
+};
 use std::{collections::BTreeSet, sync::Arc};
 
 /// What stands between a column's name and the number that keeps it apart from others of the same name.
@@ -28,7 +30,10 @@ pub fn label(select: &mut Select) {
     for item in &mut select.projection {
         let (expr, name, bare) = match item {
             SelectItem::UnnamedExpr(expr) => match column(expr) {
-                Some(name) => (expr, name, true),
+                Some(name) => {
+                    let bare = !super::rewrite::KEYWORDS.contains(&name.as_str());
+                    (expr, name, bare)
+                }
                 None => {
                     let name = name_of(expr).0;
                     (expr, name, false)
@@ -69,12 +74,18 @@ fn name_of(expr: &Expr) -> (String, u8) {
     }
     let fixed = |name: &str| (name.to_owned(), 2);
     match expr {
-        Expr::Nested(inner) | Expr::Collate { expr: inner, .. } => name_of(inner),
+        Expr::CompoundFieldAccess { root: inner, .. } | Expr::Nested(inner) | Expr::Collate { expr: inner, .. } => {
+            name_of(inner)
+        }
         Expr::Function(function) => {
             if matches!(function.args, FunctionArguments::Subquery(_)) {
                 return fixed("array");
             }
             let last = function.name.0.last().and_then(|part| part.as_ident());
+            if let Some(kind) = last.and_then(|ident| reg_cast(&ident.value)) {
+                let inner = argument(&function.args).map(name_of).filter(|(_, strength)| *strength > 1);
+                return inner.unwrap_or_else(|| (kind.to_owned(), 1));
+            }
             last.map_or((NAMELESS.to_owned(), 0), |ident| (ident.value.to_lowercase(), 2))
         }
         Expr::Cast { kind: CastKind::Cast | CastKind::DoubleColon, expr, data_type, .. } => {
@@ -106,6 +117,23 @@ fn name_of(expr: &Expr) -> (String, u8) {
         Expr::Floor { .. } => fixed("floor"),
         Expr::AtTimeZone { .. } => fixed("timezone"),
         _ => (NAMELESS.to_owned(), 0),
+    }
+}
+
+/// The type of a cast that is written as one of our functions: `regclass_text(…)`.
+fn reg_cast(function: &str) -> Option<&str> {
+    let kind = function.strip_suffix("_oid").or_else(|| function.strip_suffix("_text"))?;
+    ["regclass", "regtype", "regnamespace", "regrole"].contains(&kind).then_some(kind)
+}
+
+/// The first argument of a call.
+fn argument(arguments: &FunctionArguments) -> Option<&Expr> {
+    match arguments {
+        FunctionArguments::List(list) => match list.args.first()? {
+            FunctionArg::Unnamed(FunctionArgExpr::Expr(expr)) => Some(expr),
+            _ => None,
+        },
+        _ => None,
     }
 }
 

@@ -16,9 +16,10 @@ use std::ops::ControlFlow;
 /// The schema of PostgreSQL's own functions.
 const PG_CATALOG: &str = "pg_catalog";
 /// Functions whose arguments show their type in the result.
-const TYPED_BY_ARGUMENTS: [&str; 8] = ["sum", "avg", "min", "max", "coalesce", "nullif", "greatest", "least"];
+const TYPED_BY_ARGUMENTS: [&str; 9] =
+    ["pg_typeof", "sum", "avg", "min", "max", "coalesce", "nullif", "greatest", "least"];
 /// Functions that stand without parentheses and that the parser takes for columns.
-const KEYWORDS: [&str; 3] = ["current_schema", "current_role", "current_database"];
+pub(super) const KEYWORDS: [&str; 3] = ["current_schema", "current_role", "current_database"];
 
 /// Rewrites a statement.
 ///
