@@ -62,7 +62,7 @@ fn age(milliseconds: i64) -> GcRule {
 
 /// Sequences of operations.
 pub fn operations() -> impl Strategy<Value = Vec<Operation>> {
-    vec(operation(), 1..40)
+    vec(operation(), 1..60)
 }
 
 /// One operation.
@@ -81,7 +81,7 @@ pub fn operation() -> impl Strategy<Value = Operation> {
         1 => select(vec!["", "a", "ab", "b", "c"]).prop_map(|prefix| Operation::DropRowRange(prefix.into())),
         1 => family_change().prop_map(Operation::ModifyFamily),
         2 => Just(Operation::Pin),
-        6 => (scan(), any::<bool>()).prop_map(|(scan, pinned)| Operation::Read(scan, pinned)),
+        9 => (scan(), any::<bool>()).prop_map(|(scan, pinned)| Operation::Read(scan, pinned)),
         2 => (1i64..10).prop_map(Operation::Wait),
         1 => Just(Operation::Reopen),
     ]
@@ -251,14 +251,15 @@ fn columns() -> impl Strategy<Value = Columns> {
         };
         Columns::Of(wanted.into_iter().map(of).collect())
     });
-    prop_oneof![Just(Columns::All), wanted]
+    prop_oneof![3 => Just(Columns::All), 1 => wanted]
 }
 
 /// Scans without a pin.
 pub fn scan() -> impl Strategy<Value = Scan> {
-    let choice = (columns(), prop_oneof![3 => Just(TimestampRange::all()), 1 => timestamps()], option::of(0u32..3));
-    let shape = (any::<bool>(), option::of(0u64..5), any::<bool>());
-    (row_set(), choice, option::of(filter()), shape).prop_map(|(rows, choice, filter, shape)| Scan {
+    let choice =
+        (columns(), prop_oneof![5 => Just(TimestampRange::all()), 1 => timestamps()], option::weighted(0.3, 0u32..4));
+    let shape = (any::<bool>(), option::weighted(0.3, 0u64..5), any::<bool>());
+    (row_set(), choice, option::weighted(0.3, filter()), shape).prop_map(|(rows, choice, filter, shape)| Scan {
         columns: choice.0,
         timestamps: choice.1,
         versions_max: choice.2,

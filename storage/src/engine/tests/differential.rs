@@ -18,7 +18,7 @@ fn oracle() -> Subject {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(48))]
+    #![proptest_config(ProptestConfig::with_cases(96))]
 
     #[test]
     fn the_engine_agrees_with_the_memory_store(operations in operations()) {
