@@ -1,7 +1,7 @@
 //! A file system in memory that forgets what was not synced.
 //!
 //! [`SimFs`] keeps two things apart, as disks do: what the running program sees, and what would be there after a crash. A
-//! file's bytes and length become lasting at [`File::sync`](crate::fs::File::sync), the entries of a folder at
+//! file's bytes and length become lasting at [`File::sync`], the entries of a folder at
 //! [`Fs::sync_folder`]. Every call is counted and named. After the call that a test chooses ([`SimFs::stop_after`]) all calls
 //! fail, as if the machine had stopped there; [`SimFs::crashed`] then gives the file system that the next start finds: what
 //! lasts, and of the rest what a seed picks: none, some or all of the unsynced writes, each whole or cut, in any order; some or
