@@ -10,6 +10,7 @@ use crate::{
     row::RowReader,
     store::{BATCH_BYTES_TARGET, BATCH_ROWS_MAX, RowStream},
 };
+use bytes::Bytes;
 use futures::{StreamExt, stream};
 use std::{collections::VecDeque, ops::Bound};
 
@@ -35,7 +36,7 @@ pub(crate) struct Reading {
 enum Wanted {
     Nothing,
     Everything(FamilyName),
-    Columns(FamilyName),
+    Columns(FamilyName, Vec<Bytes>),
 }
 
 impl Reading {
@@ -72,7 +73,7 @@ impl Reading {
 
     /// The next rows; possibly none, though there are more.
     fn step(&mut self) -> Vec<Row> {
-        let (mut batch, mut bytes, mut seen) = (Vec::new(), 0, 0);
+        let (mut batch, mut bytes, mut seen, mut expected) = (Vec::new(), 0, 0, 0);
         while let Some(range) = self.ranges.front() {
             let (mut start, mut end) = bounds(range);
             if let Some(last) = &self.last {
@@ -81,7 +82,10 @@ impl Reading {
             let mut rows = self.table.rows.range::<_, [u8]>((start, end));
             while let Some((key, row)) = if self.reversed { rows.next_back() } else { rows.next() } {
                 seen += 1;
-                if let Some(row) = self.reader.read(key.clone(), self.cells(row.bytes())) {
+                let cells = self.cells(row.bytes(), expected);
+                // Rows of a table are alike: the next one has room at once.
+                expected = cells.len();
+                if let Some(row) = self.reader.read(key.clone(), cells) {
                     bytes += row.size();
                     batch.push(row);
                     self.left -= 1;
@@ -102,23 +106,30 @@ impl Reading {
         batch
     }
 
-    /// The wanted cells of a row.
-    fn cells(&self, row: &bytes::Bytes) -> Vec<Cell> {
-        let mut cells = Vec::new();
+    /// The wanted cells of a row: whole columns.
+    fn cells(&self, row: &Bytes, expected: usize) -> Vec<Cell> {
+        let mut cells = Vec::with_capacity(expected);
         let mut chosen = None;
+        // Columns come in order, wanted ones too: a step forward in the one list is never a step back in the other.
+        let (mut family, mut passed) = (None, 0);
         for cell in cells::decode(row) {
             if cell.new_column {
+                if family != Some(cell.family) {
+                    (family, passed) = (Some(cell.family), 0);
+                }
                 chosen = match self.wanted.get(cell.family as usize) {
-                    Some(Wanted::Everything(family)) => Some((family, row.slice_ref(cell.qualifier))),
-                    Some(Wanted::Columns(family)) if self.reader.wants(family, cell.qualifier) => {
-                        Some((family, row.slice_ref(cell.qualifier)))
+                    Some(Wanted::Everything(name)) => Some(name),
+                    Some(Wanted::Columns(name, qualifiers)) => {
+                        passed += qualifiers[passed..].iter().take_while(|wanted| ***wanted < *cell.qualifier).count();
+                        qualifiers.get(passed).filter(|wanted| ***wanted == *cell.qualifier).map(|_| name)
                     }
                     _ => None,
-                };
+                }
+                .map(|name| (name, row.slice_ref(cell.qualifier)));
             }
-            if let Some((family, qualifier)) = &chosen {
+            if let Some((name, qualifier)) = &chosen {
                 cells.push(Cell {
-                    family: FamilyName::clone(family),
+                    family: FamilyName::clone(name),
                     qualifier: qualifier.clone(),
                     timestamp: cell.timestamp,
                     value: row.slice_ref(cell.value),
@@ -140,8 +151,10 @@ impl Wanted {
         };
         match columns.iter().find(|of| of.family == name) {
             None => Self::Nothing,
-            Some(of) if of.qualifiers.is_none() => Self::Everything(name),
-            Some(_) => Self::Columns(name),
+            Some(of) => match &of.qualifiers {
+                None => Self::Everything(name),
+                Some(qualifiers) => Self::Columns(name, qualifiers.clone()),
+            },
         }
     }
 }

@@ -84,7 +84,7 @@ fn check_mutation(table: &TableName, schema: &TableSchema, mutation: &Mutation, 
 /// # Errors
 /// [`Invalid`](Error::Invalid) for an aggregate family.
 pub(super) fn check_plain(schema: &TableSchema, family: &FamilyName) -> Result<()> {
-    if aggregate_of(schema, family).is_ok() {
+    if schema.families.get(family).is_some_and(|family| family.aggregate.is_some()) {
         return Err(Error::Invalid(format!("family {family:?} is an aggregate family: its cells cannot be set")));
     }
     Ok(())

@@ -48,12 +48,11 @@ impl RowReader {
 
     /// What the scan gives of a row that holds these cells, in [order](Cell::order); `None` when it gives nothing.
     pub fn read(&self, key: RowKey, cells: Vec<Cell>) -> Option<Row> {
+        let Some(metrics) = &self.metrics else { return self.choose(key, cells) };
         let seen = (cells.len() as u64, (key.len() + cells.iter().map(Cell::size).sum::<usize>()) as u64);
         let row = self.choose(key, cells);
-        if let Some(metrics) = &self.metrics {
-            let returned = row.as_ref().map_or((0, 0), |row| (1, row.cells.len() as u64));
-            metrics.add((1, seen.0), seen.1, returned);
-        }
+        let returned = row.as_ref().map_or((0, 0), |row| (1, row.cells.len() as u64));
+        metrics.add((1, seen.0), seen.1, returned);
         row
     }
 
