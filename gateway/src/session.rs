@@ -205,16 +205,4 @@ impl Session {
         Err(SqlError::new(state, format!("database \"{database}\" does not exist"))
             .with_detail("It was dropped after this session had connected to it."))
     }
-
-    /// The operator in its own database may go on.
-    ///
-    /// # Errors
-    /// 42501 for everyone else.
-    pub(crate) fn require_operator(&self, what: &str) -> Result<()> {
-        if self.identity.operator {
-            return Ok(());
-        }
-        Err(SqlError::new(SqlState::INSUFFICIENT_PRIVILEGE, format!("permission denied: {what} is for operators"))
-            .with_hint("Connect to database \"keyspan\" as an operator."))
-    }
 }

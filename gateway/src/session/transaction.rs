@@ -14,7 +14,9 @@ use crate::{
 };
 use futures::TryStreamExt;
 use keyspan_catalog::{Snapshot, Table, TableId, TenantStore, tenant_store::Writes};
-use keyspan_storage::{Atomicity, KeyRange, Mutation, Pin, Row, RowKey, RowMutation, RowSet, Scan};
+use keyspan_storage::{
+    Atomicity, KeyRange, Mutation, Pin, Row, RowKey, RowMutation, RowSet, Scan, model::limits::MUTATIONS_MAX,
+};
 use std::{
     collections::{BTreeMap, BTreeSet},
     sync::Arc,
@@ -37,6 +39,7 @@ pub struct Written {
     /// The rows that it relied on.
     pub relied: BTreeMap<TableId, (Arc<Table>, BTreeSet<RowKey>)>,
     bytes: usize,
+    mutations: usize,
 }
 
 /// Rows and the pin at which they were read.
@@ -49,14 +52,21 @@ pub struct Reliance {
 }
 
 impl Written {
+    /// A range that is deleted whole.
+    pub fn of_range(table: Arc<Table>, range: KeyRange) -> Self {
+        Self { range: Some((table, range)), ..Self::default() }
+    }
+
     /// Adds mutations of a row.
     ///
     /// # Errors
-    /// 54000 above [`COMMIT_BYTES_MAX`].
+    /// 54000 above [`COMMIT_BYTES_MAX`] and above [`MUTATIONS_MAX`].
     pub fn mutate(&mut self, table: &Arc<Table>, key: RowKey, mutations: Vec<Mutation>) -> Result<()> {
         self.bytes += ROW_OVERHEAD_BYTES + key.len() + mutations.iter().map(Mutation::size).sum::<usize>();
+        self.mutations += mutations.len();
         let (_, rows) = self.rows.entry(table.id).or_insert_with(|| (table.clone(), BTreeMap::new()));
         rows.entry(key).or_default().extend(mutations);
+        check_mutations(self.mutations)?;
         self.check_bytes()
     }
 
@@ -103,6 +113,17 @@ impl Written {
     }
 }
 
+/// 54000 for more than one record of the log may hold.
+fn check_mutations(count: usize) -> Result<()> {
+    if count <= MUTATIONS_MAX {
+        return Ok(());
+    }
+    let message = format!("a commit of more than {MUTATIONS_MAX} mutations");
+    Err(SqlError::new(SqlState::PROGRAM_LIMIT_EXCEEDED, message)
+        .with_detail("Each cell that is written is a mutation, and so is each row that is deleted.")
+        .with_hint("Write fewer rows in a transaction."))
+}
+
 fn too_large() -> SqlError {
     let message = format!("a commit of more than {} MiB", COMMIT_BYTES_MAX >> 20);
     SqlError::new(SqlState::PROGRAM_LIMIT_EXCEEDED, message).with_hint("Write fewer rows in a transaction.")
@@ -130,6 +151,7 @@ struct OpenTransaction {
     tables: BTreeMap<TableId, Arc<Table>>,
     buffered: Arc<Buffered>,
     bytes: usize,
+    mutations: usize,
     relied: Vec<Reliance>,
     /// For ROLLBACK.
     settings: Settings,
@@ -201,6 +223,7 @@ impl Session {
             tables: BTreeMap::new(),
             buffered: Arc::default(),
             bytes: 0,
+            mutations: 0,
             relied: Vec::new(),
             settings: self.settings.clone(),
             local: BTreeMap::new(),
@@ -287,6 +310,8 @@ impl Session {
             return Ok(());
         };
         open.bytes += written.bytes;
+        open.mutations += written.mutations;
+        check_mutations(open.mutations)?;
         if open.bytes > COMMIT_BYTES_MAX {
             return Err(too_large());
         }

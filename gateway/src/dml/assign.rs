@@ -1,0 +1,189 @@
+//! Values into columns, as PostgreSQL's assignment casts have it: rounded, checked, or refused.
+
+use super::target::TargetColumn;
+use crate::{
+    error::{Result, SqlError, SqlState},
+    types,
+};
+use arrow::{
+    array::{ArrayRef, RecordBatch},
+    datatypes::DataType,
+};
+use datafusion::scalar::ScalarValue;
+use keyspan_catalog::{SqlType, Value};
+
+/// Microseconds of a day.
+const DAY_MICROS: i64 = 86_400_000_000;
+
+/// The value of a column's row, cast to the type of the column that it goes to.
+///
+/// # Errors
+/// 42804 for types that PostgreSQL does not cast, 22003, 22P02, 22001 and others for values that do not fit.
+pub(super) fn assign(array: &ArrayRef, row: usize, column: &TargetColumn) -> Result<Value> {
+    let scalar = ScalarValue::try_from_array(array, row)?;
+    let value = types::value_of_scalar(&scalar).map_err(|_| mismatch(column, array.data_type()))?;
+    cast(value, array.data_type(), column)
+}
+
+/// The values of some columns of a row, cast.
+pub(super) fn assign_row(
+    batch: &RecordBatch,
+    from: usize,
+    row: usize,
+    columns: &[&TargetColumn],
+) -> Result<Vec<Value>> {
+    columns.iter().enumerate().map(|(at, column)| assign(batch.column(from + at), row, column)).collect()
+}
+
+fn cast(value: Value, from: &DataType, column: &TargetColumn) -> Result<Value> {
+    use SqlType::{
+        Bool, Bytea, Date, Float4, Float8, Int2, Int4, Int8, Json, Jsonb, Numeric, Text, Timestamp, Timestamptz, Uuid,
+        Varchar,
+    };
+    let kind = column.kind;
+    let out_of_range = || {
+        let message = format!("{} out of range", types::type_name(kind));
+        SqlError::new(SqlState::NUMERIC_VALUE_OUT_OF_RANGE, message)
+    };
+    let converted = match (kind, value) {
+        (_, Value::Null) => Value::Null,
+        (Text | Varchar(_), Value::Bool(value)) => Value::Text(if value { "true" } else { "false" }.to_owned()),
+        (Text | Varchar(_) | Json | Jsonb, Value::Text(text)) => Value::Text(text),
+        (Text | Varchar(_), value) => Value::Text(value.to_text(kind_of(&value, from))),
+        (_, Value::Text(text)) => return Ok(Value::parse(&text, kind)?),
+        (Int2 | Int4 | Int8, Value::Float(value)) => {
+            let rounded = value.round_ties_even();
+            // 2^63 is a float, and the first that does not fit.
+            if !(-9_223_372_036_854_775_808.0..9_223_372_036_854_775_808.0).contains(&rounded) {
+                return Err(out_of_range());
+            }
+            #[expect(clippy::cast_possible_truncation, reason = "checked above")]
+            Value::Int(rounded as i64)
+        }
+        (Int2 | Int4 | Int8, Value::Numeric { unscaled, scale }) => {
+            Value::Int(i64::try_from(rounded(unscaled, scale)).map_err(|_| out_of_range())?)
+        }
+        (Float4 | Float8, value @ Value::Numeric { .. }) => {
+            return Ok(Value::parse(&value.to_text(kind_of(&value, from)), kind)?);
+        }
+        // The shortest text of a float is the number that was meant.
+        (Numeric { .. }, value @ Value::Float(_)) => {
+            return Ok(Value::parse(&value.to_text(kind_of(&value, from)), kind)?);
+        }
+        (Date, Value::Timestamp(i64::MIN)) => Value::Date(i32::MIN),
+        (Date, Value::Timestamp(i64::MAX)) => Value::Date(i32::MAX),
+        (Date, Value::Timestamp(micros)) => {
+            Value::Date(i32::try_from(micros.div_euclid(DAY_MICROS)).map_err(|_| out_of_range())?)
+        }
+        (Timestamp | Timestamptz, Value::Date(i32::MIN)) => Value::Timestamp(i64::MIN),
+        (Timestamp | Timestamptz, Value::Date(i32::MAX)) => Value::Timestamp(i64::MAX),
+        (Timestamp | Timestamptz, Value::Date(days)) => {
+            Value::Timestamp(i64::from(days).checked_mul(DAY_MICROS).ok_or_else(out_of_range)?)
+        }
+        (Bool, value @ Value::Bool(_))
+        | (Int2 | Int4 | Int8 | Float4 | Float8 | Numeric { .. }, value @ Value::Int(_))
+        | (Float4 | Float8, value @ Value::Float(_))
+        | (Numeric { .. }, value @ Value::Numeric { .. })
+        | (Bytea, value @ Value::Bytes(_))
+        | (Date, value @ Value::Date(_))
+        | (Timestamp | Timestamptz, value @ Value::Timestamp(_))
+        | (Uuid, value @ Value::Uuid(_)) => value,
+        _ => return Err(mismatch(column, from)),
+    };
+    Ok(converted.fit(kind)?.into_owned())
+}
+
+/// The type by which a value is printed.
+fn kind_of(value: &Value, from: &DataType) -> SqlType {
+    match value {
+        Value::Null | Value::Text(_) => SqlType::Text,
+        Value::Bool(_) => SqlType::Bool,
+        Value::Int(_) => SqlType::Int8,
+        Value::Float(_) if *from == DataType::Float32 => SqlType::Float4,
+        Value::Float(_) => SqlType::Float8,
+        Value::Numeric { scale, .. } => SqlType::Numeric { precision: types::NUMERIC_PRECISION, scale: *scale },
+        Value::Bytes(_) => SqlType::Bytea,
+        Value::Date(_) => SqlType::Date,
+        Value::Timestamp(_) if matches!(from, DataType::Timestamp(_, Some(_))) => SqlType::Timestamptz,
+        Value::Timestamp(_) => SqlType::Timestamp,
+        Value::Uuid(_) => SqlType::Uuid,
+    }
+}
+
+/// A numeric without its fraction: half away from zero, as PostgreSQL rounds them.
+fn rounded(unscaled: i128, scale: u8) -> i128 {
+    let unit = 10_i128.checked_pow(u32::from(scale)).unwrap_or(i128::MAX);
+    let (whole, rest) = (unscaled / unit, unscaled % unit);
+    if rest.unsigned_abs() >= unit.unsigned_abs().div_ceil(2) { whole + unscaled.signum() } else { whole }
+}
+
+fn mismatch(column: &TargetColumn, from: &DataType) -> SqlError {
+    let found = types::parameter_pg_type(from);
+    let wanted = types::type_name(column.kind);
+    let message = format!("column \"{}\" is of type {wanted} but expression is of type {}", column.name, found.name());
+    SqlError::new(SqlState::DATATYPE_MISMATCH, message).with_hint("You will need to rewrite or cast the expression.")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::dml::target::Place;
+    use expect_test::{Expect, expect};
+
+    fn check(value: ScalarValue, kind: SqlType, expected: Expect) {
+        let column = TargetColumn { name: "a".into(), kind, not_null: false, place: Place::Key(0) };
+        let array = value.to_array().unwrap();
+        let shown = match assign(&array, 0, &column) {
+            Ok(value) => format!("{value:?}"),
+            Err(error) => format!("{} {error}", error.state.0),
+        };
+        expected.assert_eq(&shown);
+    }
+
+    #[test]
+    fn numbers_are_rounded_and_checked() {
+        check(ScalarValue::Float64(Some(2.5)), SqlType::Int4, expect!["Int(2)"]);
+        check(ScalarValue::Float64(Some(3.5)), SqlType::Int4, expect!["Int(4)"]);
+        check(ScalarValue::Float64(Some(1e30)), SqlType::Int8, expect!["22003 bigint out of range"]);
+        check(ScalarValue::Float64(Some(f64::NAN)), SqlType::Int8, expect!["22003 bigint out of range"]);
+        check(ScalarValue::Decimal128(Some(-25), 10, 1), SqlType::Int4, expect!["Int(-3)"]);
+        check(ScalarValue::Decimal128(Some(24), 10, 1), SqlType::Int4, expect!["Int(2)"]);
+        check(ScalarValue::Int64(Some(40_000)), SqlType::Int2, expect!["22003 smallint out of range"]);
+        let numeric = SqlType::Numeric { precision: 5, scale: 2 };
+        check(ScalarValue::Float64(Some(1.005)), numeric, expect!["Numeric { unscaled: 101, scale: 2 }"]);
+        check(ScalarValue::Int64(Some(7)), numeric, expect!["Numeric { unscaled: 700, scale: 2 }"]);
+    }
+
+    #[test]
+    fn texts_are_read_and_everything_becomes_text() {
+        check(
+            ScalarValue::from("x1"),
+            SqlType::Int4,
+            expect![[r#"22P02 invalid input syntax for type integer: "x1""#]],
+        );
+        check(ScalarValue::from("12"), SqlType::Int4, expect!["Int(12)"]);
+        check(ScalarValue::Boolean(Some(true)), SqlType::Text, expect![[r#"Text("true")"#]]);
+        check(ScalarValue::Float32(Some(0.1)), SqlType::Text, expect![[r#"Text("0.1")"#]]);
+        check(
+            ScalarValue::from("abcd"),
+            SqlType::Varchar(Some(3)),
+            expect!["22001 value too long for type character varying(3)"],
+        );
+        check(ScalarValue::Date32(Some(1)), SqlType::Timestamp, expect!["Timestamp(86400000000)"]);
+        check(ScalarValue::TimestampMicrosecond(Some(-1), None), SqlType::Date, expect!["Date(-1)"]);
+    }
+
+    #[test]
+    fn what_postgres_does_not_cast_is_refused() {
+        check(
+            ScalarValue::Boolean(Some(true)),
+            SqlType::Int4,
+            expect![[r#"42804 column "a" is of type integer but expression is of type bool"#]],
+        );
+        check(
+            ScalarValue::Int32(Some(1)),
+            SqlType::Bool,
+            expect![[r#"42804 column "a" is of type boolean but expression is of type int4"#]],
+        );
+    }
+}

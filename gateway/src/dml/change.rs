@@ -1,0 +1,157 @@
+//! `UPDATE` and `DELETE`.
+
+use super::{
+    assign::{assign, assign_row},
+    range, rows,
+    target::{Place, Target, TargetColumn, marker},
+    tree,
+};
+use crate::{
+    error::{Result, SqlError},
+    query::Query,
+    session::{Session, Written},
+    statement::{assignments, quoted, target as written_table},
+    view::View,
+};
+use arrow::datatypes::DataType;
+use datafusion::{
+    scalar::ScalarValue,
+    sql::sqlparser::ast::{self, Expr, FromTable, Ident, TableWithJoins, UpdateTableFromKind},
+};
+use futures::TryStreamExt;
+use keyspan_storage::Mutation;
+
+type Hints = Vec<Option<DataType>>;
+
+/// The table that is written and the name by which the statement calls it.
+fn resolve(view: &View, table: &TableWithJoins) -> Result<(Target, Ident)> {
+    let (name, alias) = written_table(table)?;
+    let target = Target::of(view, &name)?;
+    Ok((target, alias.unwrap_or_else(|| quoted(&name))))
+}
+
+/// The columns that `SET` names, with their new values.
+pub(super) fn set_columns<'a>(
+    target: &'a Target,
+    assignments: Vec<(String, Expr)>,
+) -> Result<Vec<(&'a TargetColumn, Expr)>> {
+    let one = |(name, mut value): (String, Expr)| {
+        let column = &target.columns[target.position(&name)?];
+        match &column.place {
+            Place::Key(_) => {
+                let what = format!("changing column \"{name}\", a part of the primary key");
+                return Err(SqlError::unsupported(what).with_hint("Delete the row and insert it anew."));
+            }
+            Place::Cell { .. } if column.is_aggregate() => {
+                let what = format!("setting column \"{name}\" of an aggregate family");
+                return Err(SqlError::unsupported(what)
+                    .with_hint("INSERT … ON CONFLICT DO UPDATE SET column = EXCLUDED.column merges a value into it."));
+            }
+            Place::Cell { .. } => {}
+        }
+        tree::keep_digits(&mut value, column.kind);
+        Ok((column, value))
+    };
+    assignments.into_iter().map(one).collect()
+}
+
+/// The SELECT beneath an UPDATE: keys, then new values.
+pub(super) fn update_select(
+    view: &View,
+    update: &ast::Update,
+    hints: &[Option<DataType>],
+) -> Result<(ast::Statement, Hints)> {
+    let (target, name) = resolve(view, &update.table)?;
+    let set = set_columns(&target, assignments(&update.assignments)?)?;
+    let mut hints = hints.to_vec();
+    set.iter().for_each(|(column, value)| tree::hint(&mut hints, value, column.kind));
+    let mut items = tree::key_items(&target, &name);
+    items.extend(set.into_iter().map(|(_, value)| value));
+    let mut from = vec![update.table.clone()];
+    if let Some(UpdateTableFromKind::AfterSet(tables)) = &update.from {
+        from.extend(tables.iter().cloned());
+    }
+    Ok((tree::select(items, from, update.selection.clone())?, hints))
+}
+
+/// The mutations of an UPDATE and the number of rows.
+pub(super) async fn update(
+    session: &Session,
+    view: View,
+    update: &ast::Update,
+    parameters: &[ScalarValue],
+) -> Result<(Written, u64)> {
+    let (select, _) = update_select(&view, update, &[])?;
+    let (target, _) = resolve(&view, &update.table)?;
+    let set = set_columns(&target, assignments(&update.assignments)?)?;
+    let keys = target.key_columns();
+    let query = Query::new(session, view)?;
+    let mut batches = rows(&query, &select, parameters).await?;
+    let (mut written, mut count) = (Written::default(), 0);
+    while let Some(batch) = batches.try_next().await? {
+        for row in 0..batch.num_rows() {
+            let key = target.row_key(&assign_row(&batch, 0, row, &keys)?)?;
+            // With FROM a row may be found several times: as in PostgreSQL, one of them counts.
+            if written.has(&target.table, &key) {
+                continue;
+            }
+            let mut mutations: Vec<Mutation> = vec![marker()];
+            for (at, (column, _)) in set.iter().enumerate() {
+                let value = assign(batch.column(keys.len() + at), row, column)?;
+                target.check_null(column, &value)?;
+                mutations.extend(column.set(&value)?);
+            }
+            written.rely(&target.table, key.clone())?;
+            written.mutate(&target.table, key, mutations)?;
+            count += 1;
+        }
+    }
+    Ok((written, count))
+}
+
+fn deleted_table(delete: &ast::Delete) -> &TableWithJoins {
+    let (FromTable::WithFromKeyword(from) | FromTable::WithoutKeyword(from)) = &delete.from;
+    &from[0]
+}
+
+/// The SELECT beneath a DELETE: keys.
+pub(super) fn delete_select(view: &View, delete: &ast::Delete) -> Result<ast::Statement> {
+    let table = deleted_table(delete);
+    let (target, name) = resolve(view, table)?;
+    let mut from = vec![table.clone()];
+    from.extend(delete.using.iter().flatten().cloned());
+    tree::select(tree::key_items(&target, &name), from, delete.selection.clone())
+}
+
+/// The mutations of a DELETE, or a range, and the number of rows.
+pub(super) async fn delete(
+    session: &Session,
+    view: View,
+    delete: &ast::Delete,
+    parameters: &[ScalarValue],
+    autocommit: bool,
+) -> Result<(Written, u64)> {
+    let (target, _) = resolve(&view, deleted_table(delete))?;
+    let select = delete_select(&view, delete)?;
+    let query = Query::new(session, view)?;
+    let plan = query.plan(&select).await?;
+    let plan = if parameters.is_empty() { plan } else { plan.with_param_values(parameters.to_vec())? };
+    if autocommit && let Some((range, count)) = range::whole_prefix(&query, &plan, &target).await? {
+        return Ok((Written::of_range(target.table.clone(), range), count));
+    }
+    let keys = target.key_columns();
+    let mut batches = query.run(plan).await?;
+    let (mut written, mut count) = (Written::default(), 0);
+    while let Some(batch) = batches.try_next().await? {
+        for row in 0..batch.num_rows() {
+            let key = target.row_key(&assign_row(&batch, 0, row, &keys)?)?;
+            if written.has(&target.table, &key) {
+                continue;
+            }
+            written.rely(&target.table, key.clone())?;
+            written.mutate(&target.table, key, vec![Mutation::DeleteFromRow])?;
+            count += 1;
+        }
+    }
+    Ok((written, count))
+}

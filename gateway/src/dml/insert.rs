@@ -1,0 +1,220 @@
+//! `INSERT`: rows of the source become values of columns, then new rows, or upserts.
+
+use super::{
+    assign::assign,
+    rows,
+    target::{Target, TargetColumn, marker},
+    tree, upsert,
+};
+use crate::{
+    error::{Result, SqlError, SqlState},
+    query::Query,
+    session::{Session, Written},
+    statement::{self, OnConflict},
+    view::View,
+};
+use arrow::{array::RecordBatch, datatypes::DataType};
+use datafusion::{
+    scalar::ScalarValue,
+    sql::sqlparser::ast::{self, SetExpr, TableObject},
+};
+use futures::TryStreamExt;
+use keyspan_catalog::Value;
+use keyspan_storage::{Columns, KeyRange, Mutation, RowKey, RowSet, Scan};
+use std::collections::HashSet;
+
+/// Rows whose keys are looked up at a time.
+const LOOKUP_ROWS: usize = 1_024;
+
+/// A row on its way in.
+pub(super) struct NewRow {
+    /// The values of the parts of its key.
+    pub(super) parts: Vec<Value>,
+    pub(super) key: RowKey,
+    /// A value for each column of the target; NULL for those that the statement does not name.
+    pub(super) values: Vec<Value>,
+}
+
+/// The table of an INSERT and the places of the columns that it names.
+pub(super) fn resolve(view: &View, insert: &ast::Insert) -> Result<(Target, Vec<usize>)> {
+    let TableObject::TableName(name) = &insert.table else {
+        return Err(SqlError::unsupported("INSERT into something that is not a table"));
+    };
+    let target = Target::of(view, &statement::table_name(name)?)?;
+    let mut named = Vec::with_capacity(insert.columns.len());
+    for column in &insert.columns {
+        let name = match column.0.as_slice() {
+            [part] => part.as_ident().map(statement::fold),
+            _ => None,
+        };
+        let name = name.ok_or_else(|| SqlError::unsupported("a qualified column in INSERT"))?;
+        let position = target.position(&name)?;
+        if named.contains(&position) {
+            let message = format!("column \"{name}\" specified more than once");
+            return Err(SqlError::new(SqlState::DUPLICATE_COLUMN, message));
+        }
+        named.push(position);
+    }
+    if insert.columns.is_empty() {
+        named = (0..target.columns.len()).collect();
+    }
+    Ok((target, named))
+}
+
+/// The query that gives the rows, and the types of parameters that go into columns as they are.
+pub(super) fn source(
+    view: &View,
+    insert: &ast::Insert,
+    hints: &[Option<DataType>],
+) -> Result<(ast::Statement, Vec<Option<DataType>>)> {
+    let (target, named) = resolve(view, insert)?;
+    let columns: Vec<&TargetColumn> = named.iter().map(|at| &target.columns[*at]).collect();
+    let mut hints = hints.to_vec();
+    let mut source = insert.source.clone().ok_or_else(|| SqlError::unsupported("DEFAULT VALUES"))?;
+    if let SetExpr::Values(values) = source.body.as_mut() {
+        for row in &values.rows {
+            row.content.iter().zip(&columns).for_each(|(cell, column)| tree::hint(&mut hints, cell, column.kind));
+        }
+        tree::type_values(&mut values.rows, &columns)?;
+    }
+    Ok((ast::Statement::Query(source), hints))
+}
+
+/// The mutations of an INSERT and the number of rows that it inserted or updated.
+pub(super) async fn run(
+    session: &Session,
+    view: View,
+    insert: &ast::Insert,
+    parameters: &[ScalarValue],
+) -> Result<(Written, u64)> {
+    let (target, named) = resolve(&view, insert)?;
+    let conflict = statement::on_conflict(insert)?;
+    upsert::check_target(&target, &conflict)?;
+    let blind = upsert::is_blind(&target, &named, &conflict);
+    if let OnConflict::Update { assignments, .. } = &conflict
+        && !blind
+    {
+        super::change::set_columns(&target, assignments.clone())?;
+    }
+    let (select, _) = source(&view, insert, &[])?;
+    let query = Query::new(session, view)?;
+    let mut batches = rows(&query, &select, parameters).await?;
+    check_width(insert, &named, batches.schema().fields().len())?;
+    let (mut written, mut count, mut seen) = (Written::default(), 0, HashSet::new());
+    while let Some(batch) = batches.try_next().await? {
+        let mut from = 0;
+        while from < batch.num_rows() {
+            let chunk = batch.slice(from, LOOKUP_ROWS.min(batch.num_rows() - from));
+            from += chunk.num_rows();
+            let new = new_rows(&query.view, &target, &named, &chunk)?;
+            count += match &conflict {
+                _ if blind => put_blindly(&target, &named, new, &mut seen, &mut written)?,
+                OnConflict::Update { .. } => {
+                    let upsert = upsert::Upsert { query: &query, target: &target, insert, parameters };
+                    upsert.run(&conflict, new, &mut seen, &mut written).await?
+                }
+                OnConflict::Fail | OnConflict::Nothing { .. } => {
+                    let skip = conflict != OnConflict::Fail;
+                    put_new(&query.view, &target, new, skip, &mut seen, &mut written).await?
+                }
+            };
+        }
+    }
+    Ok((written, count))
+}
+
+fn check_width(insert: &ast::Insert, named: &[usize], width: usize) -> Result<()> {
+    if width > named.len() {
+        return Err(SqlError::syntax("INSERT has more expressions than target columns"));
+    }
+    if width < named.len() && !insert.columns.is_empty() {
+        return Err(SqlError::syntax("INSERT has more target columns than expressions"));
+    }
+    Ok(())
+}
+
+/// The rows of a batch, checked one by one.
+fn new_rows(view: &View, target: &Target, named: &[usize], batch: &RecordBatch) -> Result<Vec<NewRow>> {
+    let key_places: Vec<usize> =
+        target.key_columns().iter().map(|column| target.position(&column.name)).collect::<Result<_>>()?;
+    let one = |row: usize| {
+        let mut values = vec![Value::Null; target.columns.len()];
+        // A list of values may be shorter than the columns: the rest is NULL.
+        for (array, at) in batch.columns().iter().zip(named) {
+            values[*at] = assign(array, row, &target.columns[*at])?;
+        }
+        for (column, value) in target.columns.iter().zip(&values) {
+            target.check_null(column, value)?;
+        }
+        let parts: Vec<Value> = key_places.iter().map(|at| values[*at].clone()).collect();
+        target.check_tenant(view, &parts)?;
+        let key = target.row_key(&parts)?;
+        Ok(NewRow { parts, key, values })
+    };
+    (0..batch.num_rows()).map(one).collect()
+}
+
+/// The mutations that make a row that is not there.
+pub(super) fn creation(target: &Target, row: &NewRow) -> Result<Vec<Mutation>> {
+    let mut mutations = vec![marker()];
+    for (column, value) in target.columns.iter().zip(&row.values) {
+        mutations.extend(column.insert(value)?);
+    }
+    Ok(mutations)
+}
+
+/// Which of the rows are there.
+pub(super) async fn existing(view: &View, target: &Target, rows: &[NewRow]) -> Result<HashSet<RowKey>> {
+    let points = RowSet::new(rows.iter().map(|row| KeyRange::point(&row.key)));
+    let scan = Scan { columns: Columns::Of(Vec::new()), keep_empty: true, ..Scan::of(points) };
+    let found: Vec<keyspan_storage::Row> = view.scan(&target.table, scan).try_concat().await?;
+    Ok(found.into_iter().map(|row| row.key).collect())
+}
+
+/// Rows that must not be there, or are passed over when they are.
+async fn put_new(
+    view: &View,
+    target: &Target,
+    rows: Vec<NewRow>,
+    skip: bool,
+    seen: &mut HashSet<RowKey>,
+    written: &mut Written,
+) -> Result<u64> {
+    let there = existing(view, target, &rows).await?;
+    let mut count = 0;
+    for row in rows {
+        let taken = there.contains(&row.key) || !seen.insert(row.key.clone());
+        if taken && !skip {
+            return Err(target.duplicate(&row.parts));
+        }
+        written.rely(&target.table, row.key.clone())?;
+        if !taken {
+            let mutations = creation(target, &row)?;
+            written.mutate(&target.table, row.key, mutations)?;
+            count += 1;
+        }
+    }
+    Ok(count)
+}
+
+/// Rows that are written whether they are there or not.
+fn put_blindly(
+    target: &Target,
+    named: &[usize],
+    rows: Vec<NewRow>,
+    seen: &mut HashSet<RowKey>,
+    written: &mut Written,
+) -> Result<u64> {
+    let count = rows.len() as u64;
+    for row in rows {
+        if !seen.insert(row.key.clone()) {
+            return Err(upsert::twice());
+        }
+        let mut mutations = vec![marker()];
+        for at in named {
+            mutations.extend(target.columns[*at].set(&row.values[*at])?);
+        }
+        written.mutate(&target.table, row.key, mutations)?;
+    }
+    Ok(count)
+}

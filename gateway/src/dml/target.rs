@@ -1,0 +1,202 @@
+//! The table that a write goes to, as the session sees it: with a leading `tenant` column for the operator.
+
+use crate::{
+    error::{Result, SqlError, SqlState},
+    view::View,
+};
+use bytes::Bytes;
+use keyspan_catalog::{
+    ColumnPlace, Encoding, KeySchema, SqlType, Table, Value, mapping,
+    table::{MARKER_QUALIFIER, TENANT_COLUMN, marker_family},
+};
+use keyspan_storage::{Aggregate, FamilyName, Mutation, RowKey, store::delete_column};
+use std::sync::Arc;
+
+/// A table that is written.
+pub(super) struct Target {
+    pub(super) table: Arc<Table>,
+    /// Its keys, as the session sees them.
+    pub(super) key: KeySchema,
+    /// Its columns in the order of `SELECT *`.
+    pub(super) columns: Vec<TargetColumn>,
+}
+
+/// A column of it.
+pub(super) struct TargetColumn {
+    pub(super) name: String,
+    pub(super) kind: SqlType,
+    pub(super) not_null: bool,
+    pub(super) place: Place,
+}
+
+/// Where a column's values go.
+pub(super) enum Place {
+    /// The part of the key with this number; the tenant is 0 for the operator.
+    Key(usize),
+    /// A cell.
+    Cell { family: FamilyName, qualifier: Bytes, encoding: Encoding, aggregate: Option<Aggregate> },
+}
+
+impl Target {
+    /// # Errors
+    /// 42P01.
+    pub(super) fn of(view: &View, name: &str) -> Result<Self> {
+        let table =
+            view.snapshot.table(name).cloned().ok_or_else(|| {
+                SqlError::new(SqlState::UNDEFINED_TABLE, format!("relation \"{name}\" does not exist"))
+            })?;
+        let operator = view.rows.tenant().is_none();
+        let key = if operator { table.key.for_operator() } else { table.key.clone() };
+        let tenant = operator.then(|| TargetColumn {
+            name: TENANT_COLUMN.to_owned(),
+            kind: SqlType::Text,
+            not_null: true,
+            place: Place::Key(0),
+        });
+        let columns = table.columns.iter().map(|column| {
+            let place = match &column.place {
+                ColumnPlace::Key(part) => Place::Key(part + usize::from(operator)),
+                ColumnPlace::Cell { family, qualifier, encoding } => Place::Cell {
+                    family: family.clone(),
+                    qualifier: Bytes::copy_from_slice(qualifier.as_bytes()),
+                    encoding: *encoding,
+                    aggregate: table.family(family.as_str()).and_then(|family| family.aggregate),
+                },
+            };
+            let in_key = matches!(place, Place::Key(_));
+            let (name, kind) = (column.name.clone(), column.kind);
+            TargetColumn { name, kind, not_null: column.not_null || in_key, place }
+        });
+        let columns = tenant.into_iter().chain(columns).collect();
+        Ok(Self { table: table.clone(), key, columns })
+    }
+
+    /// The place of a column in [`columns`](Self::columns).
+    ///
+    /// # Errors
+    /// 42703.
+    pub(super) fn position(&self, name: &str) -> Result<usize> {
+        self.columns.iter().position(|column| column.name == name).ok_or_else(|| {
+            let message = format!("column \"{name}\" of relation \"{}\" does not exist", self.table.name);
+            SqlError::new(SqlState::UNDEFINED_COLUMN, message)
+        })
+    }
+
+    /// The columns of the key, in its order.
+    pub(super) fn key_columns(&self) -> Vec<&TargetColumn> {
+        let mut columns: Vec<(usize, &TargetColumn)> = self
+            .columns
+            .iter()
+            .filter_map(|column| match column.place {
+                Place::Key(part) => Some((part, column)),
+                Place::Cell { .. } => None,
+            })
+            .collect();
+        columns.sort_by_key(|(part, _)| *part);
+        columns.into_iter().map(|(_, column)| column).collect()
+    }
+
+    /// The row key of values of its parts.
+    ///
+    /// # Errors
+    /// 0A000 for NULL: the row's key does not conform to the schema; what [`KeySchema::encode`] finds.
+    pub(super) fn row_key(&self, parts: &[Value]) -> Result<RowKey> {
+        if parts.contains(&Value::Null) {
+            let message = format!("a row of \"{}\" whose key does not conform cannot be written", self.table.name);
+            return Err(SqlError::new(SqlState::FEATURE_NOT_SUPPORTED, message)
+                .with_hint("Add a condition that leaves rows with NULL in the key out."));
+        }
+        Ok(self.key.encode(parts)?)
+    }
+
+    /// `Key (a, b)=(x, y)`
+    pub(super) fn shown_key(&self, parts: &[Value]) -> String {
+        let columns = self.key_columns();
+        let names: Vec<&str> = columns.iter().map(|column| column.name.as_str()).collect();
+        let values: Vec<String> = parts.iter().zip(&columns).map(|(value, of)| value.to_text(of.kind)).collect();
+        format!("Key ({})=({})", names.join(", "), values.join(", "))
+    }
+
+    /// 23502 for NULL in a column that has none.
+    pub(super) fn check_null(&self, column: &TargetColumn, value: &Value) -> Result<()> {
+        if *value != Value::Null || !column.not_null {
+            return Ok(());
+        }
+        let (name, table) = (&column.name, &self.table.name);
+        let message = format!("null value in column \"{name}\" of relation \"{table}\" violates not-null constraint");
+        Err(SqlError::new(SqlState::NOT_NULL_VIOLATION, message))
+    }
+
+    /// 23505
+    pub(super) fn duplicate(&self, parts: &[Value]) -> SqlError {
+        let message = format!("duplicate key value violates unique constraint \"{}_pkey\"", self.table.name);
+        SqlError::new(SqlState::UNIQUE_VIOLATION, message)
+            .with_detail(format!("{} already exists.", self.shown_key(parts)))
+    }
+
+    /// 23503 when the operator writes for a tenant that is not there.
+    pub(super) fn check_tenant(&self, view: &View, parts: &[Value]) -> Result<()> {
+        if view.rows.tenant().is_some() {
+            return Ok(());
+        }
+        let Some(Value::Text(tenant)) = parts.first() else { return Ok(()) };
+        if view.snapshot.tenant(tenant).is_some() {
+            return Ok(());
+        }
+        let table = &self.table.name;
+        let message = format!("insert on table \"{table}\" violates foreign key constraint \"{table}_tenant_fkey\"");
+        Err(SqlError::new(SqlState::FOREIGN_KEY_VIOLATION, message)
+            .with_detail(format!("Key (tenant)=({tenant}) is not present in table \"tenants\"."))
+            .with_hint("CREATE DATABASE makes a tenant."))
+    }
+}
+
+/// The cell that says that the row exists.
+pub(super) fn marker() -> Mutation {
+    let qualifier = Bytes::from_static(MARKER_QUALIFIER);
+    Mutation::SetCell { family: marker_family(), qualifier, timestamp: None, value: Bytes::new() }
+}
+
+impl TargetColumn {
+    /// Whether values are merged into its cells.
+    pub(super) fn is_aggregate(&self) -> bool {
+        matches!(self.place, Place::Cell { aggregate: Some(_), .. })
+    }
+
+    /// The mutation that a new row needs for the value; `None` for NULL and for a part of the key.
+    ///
+    /// # Errors
+    /// For a value that has no bytes.
+    pub(super) fn insert(&self, value: &Value) -> Result<Option<Mutation>> {
+        let Place::Cell { family, qualifier, encoding, aggregate } = &self.place else { return Ok(None) };
+        let (family, qualifier) = (family.clone(), qualifier.clone());
+        Ok(match (value, aggregate) {
+            (Value::Null, _) => None,
+            // The cell at timestamp 0 takes every input: one cell, one aggregate.
+            (Value::Int(input), Some(_)) => {
+                Some(Mutation::AddToCell { family, qualifier, timestamp: Some(0), input: *input })
+            }
+            (_, Some(_)) => {
+                let message = format!("column \"{}\" merges integers only", self.name);
+                return Err(SqlError::new(SqlState::DATATYPE_MISMATCH, message));
+            }
+            (value, None) => {
+                let value = mapping::encode(value, self.kind, *encoding)?;
+                Some(Mutation::SetCell { family, qualifier, timestamp: None, value })
+            }
+        })
+    }
+
+    /// The mutation that gives the cell of a row this value; NULL deletes the column's cells.
+    ///
+    /// # Errors
+    /// As for [`insert`](Self::insert).
+    pub(super) fn set(&self, value: &Value) -> Result<Option<Mutation>> {
+        match (&self.place, value) {
+            (Place::Cell { family, qualifier, aggregate: None, .. }, Value::Null) => {
+                Ok(Some(delete_column(family.clone(), qualifier.clone())))
+            }
+            _ => self.insert(value),
+        }
+    }
+}

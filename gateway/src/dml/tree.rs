@@ -1,0 +1,158 @@
+//! Trees of SELECTs that writes are planned as, and what PostgreSQL does to values on their way into columns while it parses.
+
+use super::target::{Target, TargetColumn};
+use crate::{
+    error::Result,
+    statement::{quoted, select_from},
+    types,
+};
+use arrow::datatypes::DataType;
+use datafusion::sql::sqlparser::{
+    ast::{
+        self, CastKind, Expr, Ident, Query, Select, SelectItem, SetExpr, TableWithJoins, UnaryOperator, Value,
+        ValueWithSpan, VisitMut, VisitorMut,
+    },
+    dialect::PostgreSqlDialect,
+    parser::Parser,
+    tokenizer::Span,
+};
+use keyspan_catalog::SqlType;
+use std::ops::ControlFlow;
+
+/// `SELECT items FROM tables WHERE condition`; each item gets a name of its own.
+pub(super) fn select(items: Vec<Expr>, from: Vec<TableWithJoins>, condition: Option<Expr>) -> Result<ast::Statement> {
+    let mut query: Box<Query> = select_from("t", &[])?;
+    if let SetExpr::Select(select) = query.body.as_mut() {
+        let named = |(at, expr)| SelectItem::ExprWithAlias { expr, alias: quoted(&format!("c{at}")) };
+        let select: &mut Select = select;
+        select.projection = items.into_iter().enumerate().map(named).collect();
+        select.from = from;
+        select.selection = condition;
+    }
+    Ok(ast::Statement::Query(query))
+}
+
+/// `table.column`
+pub(super) fn column(table: &Ident, name: &str) -> Expr {
+    Expr::CompoundIdentifier(vec![table.clone(), quoted(name)])
+}
+
+/// The columns of the key behind the table's name.
+pub(super) fn key_items(target: &Target, table: &Ident) -> Vec<Expr> {
+    target.key_columns().iter().map(|of| column(table, &of.name)).collect()
+}
+
+pub(super) fn value(value: Value) -> Expr {
+    Expr::Value(ValueWithSpan { value, span: Span::empty() })
+}
+
+/// A cast to the type of a column, without the length of a varchar: that is checked later, and a cast would cut.
+pub(super) fn cast(expr: Expr, kind: SqlType) -> Result<Expr> {
+    let name = match kind {
+        SqlType::Varchar(_) => "text".to_owned(),
+        kind => types::type_name(kind),
+    };
+    let parsed = Parser::new(&PostgreSqlDialect {}).try_with_sql(&name).and_then(|mut parser| parser.parse_data_type());
+    let data_type = parsed
+        .map_err(|error| crate::SqlError::new(crate::SqlState::INTERNAL_ERROR, format!("type {name}: {error}")))?;
+    Ok(Expr::Cast { kind: CastKind::Cast, expr: Box::new(expr), data_type, array: false, format: None })
+}
+
+/// The number of a parameter that stands alone.
+pub(super) fn parameter(expr: &Expr) -> Option<usize> {
+    match expr {
+        Expr::Value(ValueWithSpan { value: Value::Placeholder(name), .. }) => {
+            name.strip_prefix('$').and_then(|number| number.parse().ok()).filter(|number| *number > 0)
+        }
+        Expr::Nested(inner) => parameter(inner),
+        _ => None,
+    }
+}
+
+/// A parameter that goes into a column has the column's type, unless the client said another.
+pub(super) fn hint(hints: &mut Vec<Option<DataType>>, expr: &Expr, kind: SqlType) {
+    let Some(number) = parameter(expr) else { return };
+    if hints.len() < number {
+        hints.resize(number, None);
+    }
+    hints[number - 1].get_or_insert_with(|| types::data_type(kind));
+}
+
+fn is_text(expr: &Expr) -> bool {
+    let text = |value: &Value| {
+        matches!(value, Value::SingleQuotedString(_) | Value::EscapedStringLiteral(_) | Value::DollarQuotedString(_))
+    };
+    matches!(expr, Expr::Value(literal) if text(&literal.value))
+}
+
+fn is_null(expr: &Expr) -> bool {
+    matches!(expr, Expr::Value(literal) if literal.value == Value::Null)
+}
+
+/// The digits of a literal number, with its sign.
+fn digits(expr: &Expr) -> Option<String> {
+    match expr {
+        Expr::Value(ValueWithSpan { value: Value::Number(number, _), .. }) => Some(number.to_string()),
+        Expr::UnaryOp { op: UnaryOperator::Minus, expr } => digits(expr).map(|number| format!("-{number}")),
+        _ => None,
+    }
+}
+
+/// A literal number for a `numeric` goes there as text, so that no digit is lost on the way through a float.
+pub(super) fn keep_digits(expr: &mut Expr, kind: SqlType) {
+    if matches!(kind, SqlType::Numeric { .. })
+        && let Some(digits) = digits(expr)
+    {
+        *expr = value(Value::SingleQuotedString(digits));
+    }
+}
+
+/// Makes the rows of a VALUES fit their columns: PostgreSQL types each literal by its column, DataFusion all rows of a column alike.
+pub(super) fn type_values(rows: &mut [ast::Parens<Vec<Expr>>], columns: &[&TargetColumn]) -> Result<()> {
+    for (at, column) in columns.iter().enumerate() {
+        for row in rows.iter_mut() {
+            if let Some(expr) = row.content.get_mut(at) {
+                keep_digits(expr, column.kind);
+            }
+        }
+        let cells = || rows.iter().filter_map(|row| row.content.get(at)).filter(|cell| !is_null(cell));
+        let mixed = cells().any(is_text) && !cells().all(is_text);
+        for row in rows.iter_mut().filter(|_| mixed) {
+            if let Some(expr) = row.content.get_mut(at).filter(|cell| is_text(cell)) {
+                *expr = cast(expr.clone(), column.kind)?;
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Puts the table's name before columns that have none, outside of subqueries.
+pub(super) fn qualify(expr: &mut Expr, target: &Target, table: &Ident) {
+    struct Qualify<'a> {
+        target: &'a Target,
+        table: &'a Ident,
+        depth: usize,
+    }
+    impl VisitorMut for Qualify<'_> {
+        type Break = ();
+        fn pre_visit_query(&mut self, _: &mut Query) -> ControlFlow<()> {
+            self.depth += 1;
+            ControlFlow::Continue(())
+        }
+        fn post_visit_query(&mut self, _: &mut Query) -> ControlFlow<()> {
+            self.depth -= 1;
+            ControlFlow::Continue(())
+        }
+        fn pre_visit_expr(&mut self, expr: &mut Expr) -> ControlFlow<()> {
+            if self.depth == 0
+                && let Expr::Identifier(name) = expr
+                && let folded = crate::statement::fold(name)
+                && self.target.columns.iter().any(|column| column.name == folded)
+            {
+                *expr = column(self.table, &folded);
+            }
+            ControlFlow::Continue(())
+        }
+    }
+    let _: ControlFlow<()> = VisitMut::visit(expr, &mut Qualify { target, table, depth: 0 });
+}

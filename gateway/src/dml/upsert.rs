@@ -1,0 +1,301 @@
+//! `ON CONFLICT`: which upserts are blind, and the read-modify-write of those that are not.
+
+use super::{
+    assign::{assign, assign_row},
+    change::set_columns,
+    insert::{self, NewRow},
+    rows,
+    target::{Place, Target, marker},
+    tree,
+};
+use crate::{
+    error::{Result, SqlError, SqlState},
+    query::Query,
+    session::Written,
+    statement::{self, OnConflict, quoted, select_from},
+    view::View,
+};
+use arrow::datatypes::DataType;
+use datafusion::{
+    scalar::ScalarValue,
+    sql::sqlparser::ast::{self, BinaryOperator, Expr, Ident, SetExpr, TableWithJoins, Value as Literal},
+};
+use futures::TryStreamExt;
+use keyspan_catalog::{SqlType, Value};
+use keyspan_storage::RowKey;
+use std::collections::{BTreeSet, HashMap, HashSet};
+
+/// The name of the row that was to be inserted.
+const EXCLUDED: &str = "excluded";
+/// Conflicting rows that are planned together.
+const CONFLICTS_MAX: usize = 64;
+
+/// 21000
+pub(super) fn twice() -> SqlError {
+    let message = "ON CONFLICT DO UPDATE command cannot affect row a second time";
+    SqlError::new(SqlState::CARDINALITY_VIOLATION, message).with_hint(
+        "Ensure that no rows proposed for insertion within the same command have duplicate constrained values.",
+    )
+}
+
+/// The columns that a conflict names must be those of the primary key.
+///
+/// # Errors
+/// 42703, 42P10.
+pub(super) fn check_target(target: &Target, conflict: &OnConflict) -> Result<()> {
+    let named = match conflict {
+        OnConflict::Fail | OnConflict::Nothing { target: None } => return Ok(()),
+        OnConflict::Nothing { target: Some(named) } | OnConflict::Update { target: named, .. } => named,
+    };
+    for name in named {
+        target.position(name)?;
+    }
+    let named: BTreeSet<&str> = named.iter().map(String::as_str).collect();
+    let key: BTreeSet<&str> = target.key_columns().iter().map(|column| column.name.as_str()).collect();
+    if named == key {
+        return Ok(());
+    }
+    let message = "there is no unique or exclusion constraint matching the ON CONFLICT specification";
+    let key: Vec<&str> = target.key_columns().iter().map(|column| column.name.as_str()).collect();
+    Err(SqlError::new(SqlState::INVALID_COLUMN_REFERENCE, message)
+        .with_hint(format!("The primary key is ({}).", key.join(", "))))
+}
+
+/// Whether the update sets exactly the inserted columns beside the key, each from `EXCLUDED`, without a condition: then it
+/// does not matter what was there.
+pub(super) fn is_blind(target: &Target, named: &[usize], conflict: &OnConflict) -> bool {
+    let OnConflict::Update { assignments, condition: None, .. } = conflict else { return false };
+    let inserted: BTreeSet<&str> = named
+        .iter()
+        .map(|at| &target.columns[*at])
+        .filter(|column| matches!(column.place, Place::Cell { .. }))
+        .map(|column| column.name.as_str())
+        .collect();
+    let set: BTreeSet<&str> = assignments.iter().map(|(name, _)| name.as_str()).collect();
+    inserted == set && assignments.iter().all(|(name, value)| is_excluded(value, name))
+}
+
+fn is_excluded(value: &Expr, name: &str) -> bool {
+    let Expr::CompoundIdentifier(parts) = value else { return false };
+    matches!(parts.as_slice(), [row, column] if statement::fold(row) == EXCLUDED && statement::fold(column) == name)
+}
+
+/// Parameters that are set as they are have the type of their column; others in the clause are text unless the client said.
+pub(super) fn hint_parameters(view: &View, insert: &ast::Insert, hints: &mut Vec<Option<DataType>>) -> Result<()> {
+    let OnConflict::Update { assignments, condition, .. } = statement::on_conflict(insert)? else { return Ok(()) };
+    let (target, _) = insert::resolve(view, insert)?;
+    for (name, value) in &assignments {
+        tree::hint(hints, value, target.columns[target.position(name)?].kind);
+        hint_within(hints, value, &target);
+    }
+    if let Some(condition) = &condition {
+        hint_within(hints, condition, &target);
+    }
+    Ok(())
+}
+
+/// A parameter beside a column has the column's type.
+fn hint_within(hints: &mut Vec<Option<DataType>>, expr: &Expr, target: &Target) {
+    let Expr::BinaryOp { left, right, .. } = expr else {
+        if let Expr::Nested(inner) = expr {
+            hint_within(hints, inner, target);
+        }
+        return;
+    };
+    let kind = |expr: &Expr| {
+        let name = match expr {
+            Expr::Identifier(name) => statement::fold(name),
+            Expr::CompoundIdentifier(parts) => statement::fold(parts.last()?),
+            _ => return None,
+        };
+        target.position(&name).ok().map(|at| target.columns[at].kind)
+    };
+    for (one, other) in [(left, right), (right, left)] {
+        match kind(other) {
+            Some(kind) => tree::hint(hints, one, kind),
+            None => hint_within(hints, one, target),
+        }
+    }
+}
+
+/// What an upsert that is not blind needs.
+pub(super) struct Upsert<'a> {
+    pub(super) query: &'a Query,
+    pub(super) target: &'a Target,
+    pub(super) insert: &'a ast::Insert,
+    pub(super) parameters: &'a [ScalarValue],
+}
+
+impl Upsert<'_> {
+    /// Inserts the rows that are not there and updates those that are; how many were written.
+    pub(super) async fn run(
+        &self,
+        conflict: &OnConflict,
+        new: Vec<NewRow>,
+        seen: &mut HashSet<RowKey>,
+        written: &mut Written,
+    ) -> Result<u64> {
+        let OnConflict::Update { assignments, condition, .. } = conflict else { return Ok(0) };
+        let target = self.target;
+        let there = insert::existing(&self.query.view, target, &new).await?;
+        let (mut count, mut conflicting) = (0, Vec::new());
+        for row in new {
+            if !seen.insert(row.key.clone()) {
+                return Err(twice());
+            }
+            written.rely(&target.table, row.key.clone())?;
+            if there.contains(&row.key) {
+                conflicting.push(row);
+            } else {
+                let mutations = insert::creation(target, &row)?;
+                written.mutate(&target.table, row.key, mutations)?;
+                count += 1;
+            }
+        }
+        for chunk in conflicting.chunks(CONFLICTS_MAX) {
+            count += self.update(assignments, condition.as_ref(), chunk, written).await?;
+        }
+        Ok(count)
+    }
+
+    /// Updates rows that are there: the new values are a SELECT over the table joined with the rows that were to be inserted.
+    async fn update(
+        &self,
+        assignments: &[(String, Expr)],
+        condition: Option<&Expr>,
+        conflicting: &[NewRow],
+        written: &mut Written,
+    ) -> Result<u64> {
+        let target = self.target;
+        let set = set_columns(target, assignments.to_vec())?;
+        let keys = target.key_columns();
+        let name = self.table_name();
+        let mut items = tree::key_items(target, &name);
+        for (_, value) in &set {
+            let mut value = value.clone();
+            tree::qualify(&mut value, target, &name);
+            items.push(value);
+        }
+        let mut condition = condition.cloned();
+        if let Some(condition) = &mut condition {
+            tree::qualify(condition, target, &name);
+        }
+        let condition = self.joined(&name, conflicting, condition)?;
+        let from = vec![self.table()?, self.excluded(conflicting)?];
+        let select = tree::select(items, from, Some(condition))?;
+        let by_key: HashMap<&RowKey, &NewRow> = conflicting.iter().map(|row| (&row.key, row)).collect();
+        let mut batches = rows(self.query, &select, self.parameters).await?;
+        let mut count = 0;
+        while let Some(batch) = batches.try_next().await? {
+            for row in 0..batch.num_rows() {
+                let key = target.row_key(&assign_row(&batch, 0, row, &keys)?)?;
+                if !by_key.contains_key(&key) || written.has(&target.table, &key) {
+                    continue;
+                }
+                let mut mutations = vec![marker()];
+                for (at, (column, _)) in set.iter().enumerate() {
+                    let value = assign(batch.column(keys.len() + at), row, column)?;
+                    target.check_null(column, &value)?;
+                    mutations.extend(column.set(&value)?);
+                }
+                written.mutate(&target.table, key, mutations)?;
+                count += 1;
+            }
+        }
+        Ok(count)
+    }
+
+    /// The name by which the statement calls the table.
+    fn table_name(&self) -> Ident {
+        match &self.insert.table_alias {
+            Some(alias) => alias.alias.clone(),
+            None => quoted(&self.target.table.name),
+        }
+    }
+
+    fn table(&self) -> Result<TableWithJoins> {
+        let mut table = from_of(select_from(&self.target.table.name, &[])?)?;
+        if let (Some(alias), ast::TableFactor::Table { alias: to, .. }) =
+            (&self.insert.table_alias, &mut table.relation)
+        {
+            *to = Some(ast::TableAlias { explicit: true, name: alias.alias.clone(), columns: Vec::new(), at: None });
+        }
+        Ok(table)
+    }
+
+    /// `(VALUES …) AS excluded (columns)`
+    fn excluded(&self, conflicting: &[NewRow]) -> Result<TableWithJoins> {
+        let columns = &self.target.columns;
+        let names: Vec<String> = columns.iter().map(|column| quoted(&column.name).to_string()).collect();
+        let mut table = parse_from(&format!("(VALUES (NULL)) AS {EXCLUDED} ({})", names.join(", ")))?;
+        if let ast::TableFactor::Derived { subquery, .. } = &mut table.relation
+            && let SetExpr::Values(values) = subquery.body.as_mut()
+        {
+            let row = |new: &NewRow| -> Result<ast::Parens<Vec<Expr>>> {
+                let cells = new.values.iter().zip(columns).map(|(value, column)| literal(value, column.kind));
+                Ok(ast::Parens::with_empty_span(cells.collect::<Result<_>>()?))
+            };
+            values.rows = conflicting.iter().map(row).collect::<Result<_>>()?;
+        }
+        Ok(table)
+    }
+
+    /// The join on the key, the keys themselves (so that they become points), and the statement's condition.
+    fn joined(&self, name: &Ident, conflicting: &[NewRow], condition: Option<Expr>) -> Result<Expr> {
+        let keys = self.target.key_columns();
+        let excluded = quoted(EXCLUDED);
+        let equal = |left, right| binary(left, BinaryOperator::Eq, right);
+        let join = keys.iter().map(|key| equal(tree::column(name, &key.name), tree::column(&excluded, &key.name)));
+        let mut all = join.reduce(|a, b| binary(a, BinaryOperator::And, b));
+        let mut points: Option<Expr> = None;
+        for row in conflicting {
+            let mut point: Option<Expr> = None;
+            for (key, value) in keys.iter().zip(&row.parts) {
+                let part = equal(tree::column(name, &key.name), literal(value, key.kind)?);
+                point = Some(and(point, part));
+            }
+            points = match (points, point) {
+                (Some(points), Some(point)) => Some(binary(points, BinaryOperator::Or, point)),
+                (points, point) => points.or(point),
+            };
+        }
+        for part in [points, condition].into_iter().flatten() {
+            all = Some(and(all, Expr::Nested(Box::new(part))));
+        }
+        all.ok_or_else(|| SqlError::new(SqlState::INTERNAL_ERROR, "a table without a key"))
+    }
+}
+
+fn and(left: Option<Expr>, right: Expr) -> Expr {
+    match left {
+        Some(left) => binary(left, BinaryOperator::And, right),
+        None => right,
+    }
+}
+
+fn binary(left: Expr, op: BinaryOperator, right: Expr) -> Expr {
+    Expr::BinaryOp { left: Box::new(left), op, right: Box::new(right) }
+}
+
+/// A value as an expression of its type.
+fn literal(value: &Value, kind: SqlType) -> Result<Expr> {
+    let literal = match value {
+        Value::Null => Literal::Null,
+        value => Literal::SingleQuotedString(value.to_text(kind)),
+    };
+    tree::cast(tree::value(literal), kind)
+}
+
+fn parse_from(from: &str) -> Result<TableWithJoins> {
+    use datafusion::sql::sqlparser::{dialect::PostgreSqlDialect, parser::Parser};
+    let parsed =
+        Parser::new(&PostgreSqlDialect {}).try_with_sql(from).and_then(|mut parser| parser.parse_table_and_joins());
+    parsed.map_err(|error| SqlError::new(SqlState::INTERNAL_ERROR, error.to_string()))
+}
+
+fn from_of(query: Box<ast::Query>) -> Result<TableWithJoins> {
+    match *query.body {
+        SetExpr::Select(mut select) if !select.from.is_empty() => Ok(select.from.swap_remove(0)),
+        _ => Err(SqlError::new(SqlState::INTERNAL_ERROR, "a SELECT without a table")),
+    }
+}
