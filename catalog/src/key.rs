@@ -4,14 +4,14 @@
 //! says of the leading parts becomes a range of keys with [`KeySchema::range`]. The order of keys, as bytes, is the order of the
 //! tuples of values: that of the SQL types, texts in collation C, a descending part turned round.
 //!
-//! Two encodings stand beside each other, [`delimited`] and [`ordered`]. In both, what a part's value becomes is no prefix of what
+//! Two encodings stand beside each other, `delimited` and `ordered`. In both, what a part's value becomes is no prefix of what
 //! another value becomes once the part's end is counted in; so all keys with the same first parts lie together, and nothing else
 //! between them. A tenant's id, where the schema has one, stands first as text and ends with `#` in either encoding.
 
 mod delimited;
 mod ordered;
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;
 
 use crate::{Error, ErrorKind, Result, SqlType, Value, ValueRef, ids, table, tenant::TENANT_DELIMITER};
 use keyspan_storage::{

@@ -18,7 +18,13 @@
 //! [`Encoding::Text`] is what PostgreSQL prints. [`Encoding::Json`]: numbers and booleans as JSON has them, json as itself, everything
 //! else (NaN and the infinities too) as a JSON string of what PostgreSQL prints.
 
-use crate::{Error, ErrorKind, Result, SqlType, Value};
+#[cfg(test)]
+mod tests;
+
+use crate::{
+    Error, ErrorKind, Result, SqlType, Value,
+    value::calendar::{is_date, is_timestamp},
+};
 use bytes::Bytes;
 use serde::{Deserialize, Serialize};
 
@@ -111,8 +117,11 @@ fn decode_binary(bytes: &Bytes, kind: SqlType) -> Option<Value> {
         SqlType::Text | SqlType::Varchar(_) => Value::Text(std::str::from_utf8(all).ok()?.to_owned()),
         SqlType::Json | SqlType::Jsonb => Value::parse(std::str::from_utf8(all).ok()?, kind).ok()?,
         SqlType::Bytea => Value::Bytes(bytes.clone()),
-        SqlType::Date => Value::Date(i32::from_be_bytes(all.try_into().ok()?)),
-        SqlType::Timestamp | SqlType::Timestamptz => Value::Timestamp(i64::from_be_bytes(all.try_into().ok()?)),
+        SqlType::Date => Value::Date(Some(i32::from_be_bytes(all.try_into().ok()?)).filter(|days| is_date(*days))?),
+        SqlType::Timestamp | SqlType::Timestamptz => {
+            let micros = i64::from_be_bytes(all.try_into().ok()?);
+            Value::Timestamp(Some(micros).filter(|micros| is_timestamp(*micros))?)
+        }
         SqlType::Uuid => Value::Uuid(all.try_into().ok()?),
     })
 }

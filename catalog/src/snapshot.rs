@@ -1,4 +1,4 @@
-//! The catalog at one moment. Immutable; changed by a pure function of an [`Edit`](crate::Edit).
+//! The catalog at one moment. Immutable; changed by a pure function of an [`Edit`].
 
 use crate::{
     DropCertificate, Edit, Error, ErrorKind, Result, Role, RoleName, Table, TableId, Tenant, TenantId, TenantState,

@@ -112,6 +112,30 @@ async fn an_edit_that_lost_is_derived_anew() {
     assert_eq!(*one.refresh().await.unwrap(), *seen);
 }
 
+#[test]
+fn an_edit_that_meets_another_tries_again_and_not_for_ever() {
+    use futures::executor::block_on;
+    let store = store();
+    let (one, other) = (block_on(Catalog::open(store.clone())).unwrap(), block_on(Catalog::open(store)).unwrap());
+    let meets = |count: usize| {
+        let (create, attempts, other) = (new_tenant(&format!("met-{count}")), AtomicUsize::new(0), &other);
+        block_on(one.commit(move |snapshot: &Snapshot| {
+            let attempt = attempts.fetch_add(1, Ordering::SeqCst);
+            if attempt < count {
+                // After this edit was given its snapshot, and before it is written.
+                let first = new_tenant(&format!("first-{count}-{attempt}"));
+                let committed = std::thread::scope(|scope| scope.spawn(|| block_on(other.commit(first))).join());
+                committed.unwrap().unwrap();
+            }
+            create(snapshot)
+        }))
+    };
+    let after = meets(2).unwrap();
+    assert_eq!((after.tenants.len(), after.version), (3, 3));
+    assert_eq!(meets(COMMIT_ATTEMPTS_MAX).unwrap_err().kind(), ErrorKind::Conflict);
+    assert_eq!(block_on(one.refresh()).unwrap().tenants.len(), 3 + COMMIT_ATTEMPTS_MAX);
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn edits_of_two_gateways_at_once_all_happen() {
     let store = store();

@@ -71,22 +71,27 @@ pub(super) fn may_be_empty(part: &KeyPart) -> bool {
 
 /// Appends a value that fits the part's type; without the delimiter.
 pub(super) fn encode(part: &KeyPart, value: &Value, out: &mut Vec<u8>) -> Result<()> {
-    let from = out.len();
     match value {
-        Value::Bool(value) => out.push(b'0' + u8::from(*value)),
-        Value::Int(n) => return Ok(encode_int(part, *n, out)),
-        Value::Text(text) => return Ok(escape(text.as_bytes(), out)),
-        Value::Bytes(bytes) => return Ok(escape(bytes, out)),
-        Value::Uuid(uuid) => return Ok(encode_uuid(uuid, part.descending, out)),
+        Value::Bool(value) => out.push(b'0' + u8::from(*value != part.descending) + if part.descending { 8 } else { 0 }),
+        Value::Int(n) => encode_int(part, *n, out),
+        Value::Text(text) => escape(text.as_bytes(), out),
+        Value::Bytes(bytes) => escape(bytes, out),
+        Value::Uuid(uuid) => encode_uuid(uuid, part.descending, out),
         Value::Date(i32::MIN) | Value::Timestamp(i64::MIN) => {
-            return Ok(out.extend_from_slice(infinities(part.descending).0));
+            out.extend_from_slice(infinities(part.descending).0);
         }
         Value::Date(i32::MAX) | Value::Timestamp(i64::MAX) => {
-            return Ok(out.extend_from_slice(infinities(part.descending).1));
+            out.extend_from_slice(infinities(part.descending).1);
         }
-        Value::Date(days) if DAYS.contains(&i64::from(*days)) => encode_days(i64::from(*days), out),
+        Value::Date(days) if DAYS.contains(&i64::from(*days)) => {
+            let from = out.len();
+            encode_days(i64::from(*days), out);
+            flip_if(part, &mut out[from..]);
+        }
         Value::Timestamp(micros) if DAYS.contains(&micros.div_euclid(MICROS_PER_DAY)) => {
+            let from = out.len();
             encode_micros(part, *micros, out);
+            flip_if(part, &mut out[from..]);
         }
         Value::Date(_) | Value::Timestamp(_) => {
             let message = format!("the key's column \"{}\" holds years 1 to 9999 and the infinities only", part.name);
@@ -97,9 +102,6 @@ pub(super) fn encode(part: &KeyPart, value: &Value, out: &mut Vec<u8>) -> Result
             let message = format!("the key's column \"{}\" cannot hold {value:?}", part.name);
             return Err(Error::new(ErrorKind::BadValue, message));
         }
-    }
-    if part.descending {
-        flip_digits(&mut out[from..]);
     }
     Ok(())
 }
@@ -164,12 +166,16 @@ fn flip_digits(bytes: &mut [u8]) {
     }
 }
 
+fn flip_if(part: &KeyPart, bytes: &mut [u8]) {
+    if part.descending {
+        flip_digits(bytes);
+    }
+}
+
 /// The bytes with the digits of a descending part turned back; `None` for another width.
 fn unflip<const WIDTH: usize>(part: &KeyPart, bytes: &[u8]) -> Option<[u8; WIDTH]> {
     let mut bytes: [u8; WIDTH] = bytes.try_into().ok()?;
-    if part.descending {
-        flip_digits(&mut bytes);
-    }
+    flip_if(part, &mut bytes);
     Some(bytes)
 }
 

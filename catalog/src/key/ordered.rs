@@ -16,7 +16,10 @@
 //! Descending: every byte complemented.
 
 use super::KeyPart;
-use crate::{SqlType, Value, ValueRef};
+use crate::{
+    SqlType, Value, ValueRef,
+    value::calendar::{is_date, is_timestamp},
+};
 use std::borrow::Cow;
 
 const ZERO: u8 = 0;
@@ -69,9 +72,13 @@ pub(super) fn decode<'a>(part: &KeyPart, key: &mut &'a [u8]) -> Option<ValueRef<
         SqlType::Int2 => ValueRef::Int((i16::from_be_bytes(take(key, descending)?) ^ i16::MIN).into()),
         SqlType::Int4 => ValueRef::Int((i32::from_be_bytes(take(key, descending)?) ^ i32::MIN).into()),
         SqlType::Int8 => ValueRef::Int(i64::from_be_bytes(take(key, descending)?) ^ i64::MIN),
-        SqlType::Date => ValueRef::Date(i32::from_be_bytes(take(key, descending)?) ^ i32::MIN),
+        SqlType::Date => {
+            let days = i32::from_be_bytes(take(key, descending)?) ^ i32::MIN;
+            ValueRef::Date(Some(days).filter(|days| is_date(*days))?)
+        }
         SqlType::Timestamp | SqlType::Timestamptz => {
-            ValueRef::Timestamp(i64::from_be_bytes(take(key, descending)?) ^ i64::MIN)
+            let micros = i64::from_be_bytes(take(key, descending)?) ^ i64::MIN;
+            ValueRef::Timestamp(Some(micros).filter(|micros| is_timestamp(*micros))?)
         }
         SqlType::Float8 => ValueRef::Float(decode_float(take(key, descending)?)?),
         SqlType::Float4 => {

@@ -1,11 +1,11 @@
 //! Order, round trips and ranges of keys.
 
 use super::*;
-use crate::value::calendar::MICROS_PER_DAY;
+use crate::value::calendar::{FIRST_DAY, LAST_DAY, MICROS_PER_DAY};
 use proptest::prelude::*;
 use std::cmp::Ordering;
 
-const TYPES: [SqlType; 14] = [
+pub(crate) const TYPES: [SqlType; 14] = [
     SqlType::Bool,
     SqlType::Int2,
     SqlType::Int4,
@@ -36,7 +36,7 @@ fn text(value: &str) -> Value {
 }
 
 /// Texts that meet often, and of the characters that could harm.
-fn any_text() -> impl Strategy<Value = String> {
+pub(crate) fn any_text() -> impl Strategy<Value = String> {
     let chars = vec!['\0', '\u{1}', ' ', '!', '"', '#', '$', '%', '`', 'a', 'b', '\u{7f}', 'é', '\u{ffff}', '😀'];
     prop_oneof![
         prop::collection::vec(prop::sample::select(chars), 0..4).prop_map(|chars| chars.into_iter().collect()),
@@ -44,11 +44,15 @@ fn any_text() -> impl Strategy<Value = String> {
     ]
 }
 
-fn any_value(kind: SqlType, encoding: KeyEncoding) -> BoxedStrategy<Value> {
+pub(crate) fn any_value(kind: SqlType, encoding: KeyEncoding) -> BoxedStrategy<Value> {
     let whole = encoding == KeyEncoding::Ordered;
     // The whole domain, or years 1 to 9999.
-    let days = if whole { i32::MIN..=i32::MAX } else { -719_162..=2_932_896 };
-    let micros = if whole { i64::MIN..=i64::MAX } else { -719_162 * MICROS_PER_DAY..=2_932_897 * MICROS_PER_DAY - 1 };
+    let days = if whole { FIRST_DAY as i32..=LAST_DAY as i32 } else { -719_162..=2_932_896 };
+    let micros = if whole {
+        FIRST_DAY * MICROS_PER_DAY..=i64::MAX
+    } else {
+        -719_162 * MICROS_PER_DAY..=2_932_897 * MICROS_PER_DAY - 1
+    };
     let int = |least: i64, greatest: i64| {
         prop_oneof![least..=greatest, -2i64..=2, Just(least), Just(greatest)].prop_map(Value::Int).boxed()
     };

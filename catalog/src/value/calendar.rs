@@ -4,8 +4,22 @@
 
 /// Microseconds of a day.
 pub const MICROS_PER_DAY: i64 = 86_400_000_000;
+/// The first day of PostgreSQL's calendar: 4714-11-24 BC, day 0 of the Julian period.
+pub const FIRST_DAY: i64 = -2_440_588;
+/// The last day of a date: 5874897-12-31.
+pub const LAST_DAY: i64 = 2_145_042_905;
 /// Days of 400 years, after which the calendar repeats.
 const DAYS_PER_ERA: i64 = 146_097;
+
+/// Whether a `date` can be this day: one of PostgreSQL's calendar, or an infinity.
+pub fn is_date(days: i32) -> bool {
+    (FIRST_DAY..=LAST_DAY).contains(&days.into()) || days == i32::MIN || days == i32::MAX
+}
+
+/// Whether a `timestamp` can be this moment: from the first day on, or minus infinity. The end of 64 bits is the end of time.
+pub fn is_timestamp(micros: i64) -> bool {
+    micros >= FIRST_DAY * MICROS_PER_DAY || micros == i64::MIN
+}
 
 /// Year, month and day. The year before year 1 is 0: 1 BC.
 pub fn civil_from_days(days: i64) -> (i64, u32, u32) {
@@ -56,6 +70,8 @@ mod tests {
         assert_eq!(days_from_civil(2000, 2, 29), Some(11_016));
         assert_eq!(days_from_civil(1, 1, 1), Some(-719_162));
         assert_eq!(days_from_civil(9999, 12, 31), Some(2_932_896));
+        assert_eq!(days_from_civil(-4713, 11, 24), Some(FIRST_DAY));
+        assert_eq!(days_from_civil(5_874_897, 12, 31), Some(LAST_DAY));
         assert_eq!(days_from_civil(1900, 2, 29), None);
         assert_eq!(days_from_civil(2013, 4, 31), None);
         assert_eq!(days_from_civil(2013, 13, 1), None);

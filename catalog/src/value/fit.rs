@@ -1,6 +1,10 @@
 //! A value made to fit the type of its column, as PostgreSQL's assignment does it: rounded, checked, or refused.
 
-use super::{SqlType, Value, text};
+use super::{
+    SqlType, Value,
+    calendar::{is_date, is_timestamp},
+    text,
+};
 use crate::{Error, ErrorKind, Result};
 use std::borrow::Cow;
 
@@ -23,9 +27,13 @@ impl Value {
             | (SqlType::Float8, Self::Float(_))
             | (SqlType::Text | SqlType::Varchar(None), Self::Text(_))
             | (SqlType::Bytea, Self::Bytes(_))
-            | (SqlType::Date, Self::Date(_))
-            | (SqlType::Timestamp | SqlType::Timestamptz, Self::Timestamp(_))
             | (SqlType::Uuid, Self::Uuid(_)) => same,
+            (SqlType::Date, Self::Date(days)) if is_date(*days) => same,
+            (SqlType::Timestamp | SqlType::Timestamptz, Self::Timestamp(micros)) if is_timestamp(*micros) => same,
+            (SqlType::Date, Self::Date(_)) => Err(Error::new(ErrorKind::OutOfRange, "date out of range")),
+            (SqlType::Timestamp | SqlType::Timestamptz, Self::Timestamp(_)) => {
+                Err(Error::new(ErrorKind::OutOfRange, "timestamp out of range"))
+            }
             (SqlType::Int2, Self::Int(n)) if i16::try_from(*n).is_ok() => same,
             (SqlType::Int4, Self::Int(n)) if i32::try_from(*n).is_ok() => same,
             (SqlType::Int2 | SqlType::Int4, Self::Int(_)) => {

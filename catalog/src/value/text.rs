@@ -5,14 +5,12 @@
 
 use super::{
     SqlType, Value,
-    calendar::{MICROS_PER_DAY, civil_from_days, days_from_civil},
+    calendar::{FIRST_DAY, MICROS_PER_DAY, civil_from_days, days_from_civil, is_timestamp},
     fit::{NUMERIC_DIGITS_MAX, fit_numeric},
 };
 use crate::{Error, ErrorKind, Result};
 use std::fmt::Write;
 
-/// The first day of PostgreSQL's calendar: 4714-11-24 BC, day 0 of the Julian period.
-const FIRST_DAY: i64 = -2_440_588;
 /// The last year of a date.
 const LAST_YEAR: i64 = 5_874_897;
 const SECONDS_PER_DAY: i64 = 86_400;
@@ -214,7 +212,7 @@ fn parse_timestamp(text: &str, kind: SqlType) -> Result<Value> {
         .days
         .checked_mul(MICROS_PER_DAY)
         .and_then(|micros| micros.checked_add(moment.micros_of_day - offset))
-        .filter(|micros| *micros != i64::MIN && *micros != i64::MAX);
+        .filter(|micros| is_timestamp(*micros) && *micros != i64::MIN && *micros != i64::MAX);
     micros.map(Value::Timestamp).ok_or_else(|| out_of_range(text, kind))
 }
 
@@ -459,3 +457,6 @@ fn write_jsonb_text(text: &str, out: &mut String) -> Result<()> {
     let _ = write!(out, "{}", serde_json::Value::String(text.to_owned()));
     Ok(())
 }
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,101 @@
+//! Round trips of cells, and the bytes of named values.
+
+use super::*;
+use crate::{
+    KeyEncoding,
+    key::tests::{TYPES, any_value},
+};
+use proptest::prelude::*;
+
+fn hex(bytes: &[u8]) -> String {
+    Value::Bytes(Bytes::copy_from_slice(bytes)).to_text(SqlType::Bytea)[2..].to_owned()
+}
+
+fn any_cell() -> impl Strategy<Value = (SqlType, Value, Encoding)> {
+    let encoding = prop::sample::select(vec![Encoding::Binary, Encoding::Text, Encoding::Json]);
+    (prop::sample::select(TYPES.to_vec()), encoding)
+        .prop_flat_map(|(kind, encoding)| (Just(kind), any_value(kind, KeyEncoding::Ordered), Just(encoding)))
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(2_000))]
+
+    #[test]
+    fn cells_decode_to_what_was_encoded((kind, value, encoding) in any_cell()) {
+        let bytes = encode(&value, kind, encoding).unwrap();
+        let decoded = decode(&bytes, kind, encoding).unwrap();
+        prop_assert!(decoded.compare(&value).is_some_and(|order| order.is_eq()), "{:?} {:?}", bytes, decoded);
+        prop_assert_eq!(encode(&decoded, kind, encoding).unwrap(), bytes);
+    }
+
+    #[test]
+    fn any_bytes_decode_or_are_refused(bytes in prop::collection::vec(any::<u8>(), 0..20), (kind, _, encoding) in any_cell()) {
+        if let Err(error) = decode(&bytes.into(), kind, encoding) {
+            prop_assert_eq!(error.kind(), ErrorKind::BadValue);
+        }
+    }
+}
+
+#[test]
+fn binary_is_big_endian() {
+    let check = |value: Value, kind: SqlType, expected: &str| {
+        let bytes = encode(&value, kind, Encoding::Binary).unwrap();
+        assert_eq!(hex(&bytes), expected, "{value:?}");
+        assert_eq!(decode(&bytes, kind, Encoding::Binary).unwrap(), value);
+    };
+    check(Value::Bool(true), SqlType::Bool, "01");
+    check(Value::Int(-2), SqlType::Int2, "fffe");
+    check(Value::Int(1), SqlType::Int4, "00000001");
+    check(Value::Int(1), SqlType::Int8, "0000000000000001");
+    check(Value::Float(1.5), SqlType::Float4, "3fc00000");
+    check(Value::Float(1.5), SqlType::Float8, "3ff8000000000000");
+    check(Value::Text("é".into()), SqlType::Text, "c3a9");
+    check(Value::Date(-1), SqlType::Date, "ffffffff");
+    check(Value::Timestamp(1), SqlType::Timestamptz, "0000000000000001");
+    // HBase's Bytes.toBytes(new BigDecimal("1.28")) and of -1.28.
+    let numeric = SqlType::Numeric { precision: 5, scale: 2 };
+    check(Value::Numeric { unscaled: 128, scale: 2 }, numeric, "000000020080");
+    check(Value::Numeric { unscaled: -128, scale: 2 }, numeric, "0000000280");
+    check(Value::Numeric { unscaled: 0, scale: 2 }, numeric, "0000000200");
+}
+
+#[test]
+fn json_is_json() {
+    let check = |value: Value, kind: SqlType, expected: &str| {
+        let bytes = encode(&value, kind, Encoding::Json).unwrap();
+        assert_eq!(std::str::from_utf8(&bytes).unwrap(), expected);
+        assert_eq!(decode(&bytes, kind, Encoding::Json).unwrap(), value);
+    };
+    check(Value::Int(-2), SqlType::Int2, "-2");
+    check(Value::Float(1e20), SqlType::Float8, "1e+20");
+    check(Value::Float(f64::INFINITY), SqlType::Float8, "\"Infinity\"");
+    check(Value::Text("a\"b".into()), SqlType::Text, r#""a\"b""#);
+    check(Value::Text("{\"a\": 1}".into()), SqlType::Jsonb, "{\"a\": 1}");
+    check(Value::Timestamp(0), SqlType::Timestamptz, "\"1970-01-01 00:00:00+00\"");
+    check(Value::Numeric { unscaled: -5, scale: 2 }, SqlType::Numeric { precision: 3, scale: 2 }, "-0.05");
+}
+
+#[test]
+fn values_that_do_not_fit_are_refused() {
+    let check = |value: Value, kind: SqlType, expected: ErrorKind| {
+        assert_eq!(encode(&value, kind, Encoding::Binary).unwrap_err().kind(), expected, "{value:?} {kind}");
+    };
+    check(Value::Int(32_768), SqlType::Int2, ErrorKind::OutOfRange);
+    check(Value::Int(-2_147_483_649), SqlType::Int4, ErrorKind::OutOfRange);
+    check(Value::Float(1e300), SqlType::Float4, ErrorKind::OutOfRange);
+    check(Value::Text("éé ".into()), SqlType::Varchar(Some(1)), ErrorKind::TooLong);
+    check(
+        Value::Numeric { unscaled: 99_995, scale: 3 },
+        SqlType::Numeric { precision: 4, scale: 2 },
+        ErrorKind::OutOfRange,
+    );
+    check(Value::Text("{".into()), SqlType::Json, ErrorKind::BadValue);
+    check(Value::Text("1".into()), SqlType::Int8, ErrorKind::BadValue);
+    check(Value::Timestamp(i64::MIN + 1), SqlType::Timestamp, ErrorKind::OutOfRange);
+    check(Value::Null, SqlType::Int8, ErrorKind::BadValue);
+    // Characters count, and blanks beyond the end are cut.
+    let kept = Value::Text("é  ".into()).fit(SqlType::Varchar(Some(1))).unwrap().into_owned();
+    assert_eq!(kept, Value::Text("é".into()));
+    let error = decode(&Bytes::from_static(b"\x01\x02\x03"), SqlType::Int8, Encoding::Binary).unwrap_err();
+    assert_eq!(error.detail.unwrap(), "It has 3 bytes and begins with \"\\x01\\x02\\x03\".");
+}
