@@ -72,7 +72,9 @@ pub(super) fn may_be_empty(part: &KeyPart) -> bool {
 /// Appends a value that fits the part's type; without the delimiter.
 pub(super) fn encode(part: &KeyPart, value: &Value, out: &mut Vec<u8>) -> Result<()> {
     match value {
-        Value::Bool(value) => out.push(b'0' + u8::from(*value != part.descending) + if part.descending { 8 } else { 0 }),
+        Value::Bool(value) => {
+            out.push(b'0' + u8::from(*value != part.descending) + if part.descending { 8 } else { 0 })
+        }
         Value::Int(n) => encode_int(part, *n, out),
         Value::Text(text) => escape(text.as_bytes(), out),
         Value::Bytes(bytes) => escape(bytes, out),
