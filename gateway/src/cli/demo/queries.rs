@@ -17,9 +17,12 @@ pub(super) struct Login<'a> {
 struct Telling {
     heading: &'static str,
     sql: &'static str,
-    /// Whether EXPLAIN's line about key ranges is shown as well.
+    /// Whether EXPLAIN's lines about keys are shown as well.
     ranges: bool,
 }
+
+/// What begins the lines of EXPLAIN that are shown.
+const EXPLAINED: [&str; 2] = ["Access:", "Ranges:"];
 
 const OF_A_TENANT: [Telling; 2] = [
     Telling {
@@ -87,8 +90,9 @@ async fn tell(client: &Client, query: &Telling, shown: &mut String) -> Result<()
     shown.push('\n');
     if query.ranges {
         let plan = Answer::of(client.simple_query(&format!("EXPLAIN {}", query.sql)).await?);
-        for line in plan.rows.iter().flatten().flat_map(|text| text.lines()).filter(|line| line.contains("ranges")) {
-            writeln!(shown, "    EXPLAIN: {}", line.trim())?;
+        let lines = plan.rows.iter().flatten().flat_map(|text| text.lines()).map(str::trim);
+        for line in lines.filter(|line| EXPLAINED.iter().any(|label| line.starts_with(label))) {
+            writeln!(shown, "    EXPLAIN  {line}")?;
         }
         shown.push('\n');
     }
