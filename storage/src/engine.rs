@@ -17,6 +17,7 @@
 mod apply;
 mod cells;
 mod codec;
+mod decide;
 mod frame;
 mod log;
 mod memtable;
@@ -30,8 +31,8 @@ mod writer;
 pub use writer::{GROUP_BYTES_TARGET, GROUP_REQUESTS_MAX, REQUEST_BYTES_MAX};
 
 use crate::{
-    Cell, CheckAndMutate, Clock, Commit, Error, FamilyChange, KeyRange, Mutation, Pin, ReadModifyWrite, Result, Row,
-    RowKey, RowMutation, RowSample, RowStream, Scan, Store, SystemClock, TableName, TableSchema, Validation, Write,
+    CheckAndMutate, Clock, Commit, Error, FamilyChange, KeyRange, Mutation, Pin, ReadModifyWrite, Result, Row, RowKey,
+    RowMutation, RowSample, RowStream, Scan, Store, SystemClock, TableName, TableSchema, Write,
     clock::HybridClock,
     fs::{Fs, LocalFs},
     row,
@@ -40,10 +41,10 @@ use crate::{
 use arc_swap::ArcSwap;
 use async_trait::async_trait;
 use bytes::Bytes;
-use memtable::{State, Table};
+use decide::Decided;
+use memtable::State;
 use std::{
     fmt,
-    hash::{DefaultHasher, Hash, Hasher},
     path::PathBuf,
     sync::{
         Arc, Mutex, OnceLock, PoisonError,
@@ -223,55 +224,9 @@ impl Engine {
         read::Reading::new(table, scan, pin.now_micros)
     }
 
-    /// Holds the lock of a row, decides from its cells what to write, and writes it if the row is still the same; again, if it is
-    /// not. `decide` takes the table, the living cells and the time; without mutations nothing is written.
-    async fn decide<T>(
-        &self,
-        name: &TableName,
-        key: &RowKey,
-        decide: impl Fn(&Table, Vec<Cell>, i64) -> Result<(T, Vec<Mutation>)> + Send + Sync,
-    ) -> Result<Decided<T>> {
-        let mut hasher = DefaultHasher::new();
-        (name, key).hash(&mut hasher);
-        let _lock = self.row_locks[hasher.finish() as usize % ROW_LOCKS].lock().await;
-        for _ in 0..ROW_ATTEMPTS_MAX {
-            self.check_open()?;
-            let pin = self.pin_now();
-            let (decision, mutations, cells) = {
-                let table = apply::pinned(&pin)?.table(name)?;
-                let cells = table.rows.get::<[u8]>(key).map(|row| table.cells(row)).unwrap_or_default();
-                let cells = row::live(&table.descriptor.schema, cells, pin.now_micros);
-                let (decision, mutations) = decide(table, cells.clone(), pin.now_micros)?;
-                (decision, mutations, cells)
-            };
-            if mutations.is_empty() {
-                return Ok(Decided { decision, mutations, stamp: pin.commit_micros });
-            }
-            let mut commit = Commit::row(name.clone(), key.clone(), mutations.clone());
-            commit.validation = Some(Validation { pin, rows: vec![(name.clone(), key.clone())] });
-            match self.commit(commit).await {
-                Ok(stamp) => {
-                    let stamp = row::stamp_for(stamp, true, &cells);
-                    return Ok(Decided { decision, mutations, stamp });
-                }
-                Err(Error::Conflict) => {}
-                Err(error) => return Err(error),
-            }
-        }
-        Err(Error::Conflict)
-    }
-
     fn take_thread(&self) -> Option<JoinHandle<()>> {
         self.thread.lock().unwrap_or_else(PoisonError::into_inner).take()
     }
-}
-
-/// What [`Engine::decide`] came to.
-struct Decided<T> {
-    decision: T,
-    mutations: Vec<Mutation>,
-    /// The stamp of the row's new cells.
-    stamp: i64,
 }
 
 /// Bytes that a row adds to a request.

@@ -224,6 +224,25 @@ async fn concurrent_commits_share_syncs() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn writers_wait_for_a_full_queue() {
+    let fs = SimFs::new();
+    let options = EngineOptions { queue_requests_max: 1, queue_bytes_max: 2 << 10, ..simulated(&fs) };
+    let engine = with_table(options).await;
+    let tasks: Vec<_> = (0..64)
+        .map(|task| {
+            let engine = engine.clone();
+            // Some requests alone are more than the queue takes.
+            let value = vec![b'x'; if task % 8 == 0 { 5_000 } else { 500 }];
+            tokio::spawn(async move { engine.commit(put(&format!("row {task:02}"), value)).await })
+        })
+        .collect();
+    for task in tasks {
+        task.await.unwrap().unwrap();
+    }
+    assert_eq!(rows(engine.as_ref()).await.len(), 64);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn decisions_on_one_row_wait_for_each_other() {
     let fs = SimFs::new();
     let engine = with_table(simulated(&fs)).await;

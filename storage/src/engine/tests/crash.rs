@@ -8,6 +8,7 @@
 
 use super::*;
 use crate::fs::Fs;
+use futures::future::join_all;
 use std::collections::BTreeMap;
 
 /// Commits of a workload; each writes its number to two rows.
@@ -35,17 +36,26 @@ impl Told {
                 return;
             }
         }
-        for number in commits {
-            let name = format!("{}", number % 7);
-            let mut commit = put(&format!("left {name}"), format!("{number}"));
-            // Some are larger than what disks write at once, some than a log file.
-            let filler = "x".repeat([0, 30, 700, 3_000][number % 4]);
-            commit.writes.extend(put(&format!("right {name}"), format!("{number} {filler}")).writes);
-            self.sent.insert(name.clone(), number);
-            match engine.commit(commit).await {
-                Ok(_) => self.acknowledged.insert(name, number),
-                Err(_) => return,
-            };
+        for numbers in commits.collect::<Vec<_>>().chunks(3) {
+            // The three may come to be one group.
+            let commits = numbers.iter().map(|&number| {
+                let name = format!("{}", number % 7);
+                let mut commit = put(&format!("left {name}"), format!("{number}"));
+                // Some are larger than what disks write at once, some than a log file.
+                let filler = "x".repeat([0, 30, 700, 3_000][number % 4]);
+                commit.writes.extend(put(&format!("right {name}"), format!("{number} {filler}")).writes);
+                self.sent.insert(name.clone(), number);
+                let engine = engine.clone();
+                async move { engine.commit(commit).await.map(|_| (name, number)) }
+            });
+            let answers = join_all(commits.collect::<Vec<_>>()).await;
+            let count = answers.len();
+            let acknowledged: Vec<_> = answers.into_iter().flatten().collect();
+            let all = acknowledged.len() == count;
+            self.acknowledged.extend(acknowledged);
+            if !all {
+                return;
+            }
         }
         let _ = engine.close().await;
     }
