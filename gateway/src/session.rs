@@ -153,6 +153,11 @@ impl Session {
         self.settings.set(name, Some(value))
     }
 
+    /// The startup parameters are set: RESET goes back to the settings as they are now.
+    pub fn started(&mut self) {
+        self.settings.keep_as_initial();
+    }
+
     /// The settings as text, by name in lower case.
     pub fn settings(&self) -> BTreeMap<String, String> {
         let mut all = self.settings.all();

@@ -12,18 +12,15 @@ use crate::{
         interrupt::shutdown_error,
         socket::{Input, Output, Stream, split},
     },
-    session::{Identity, Session},
+    session::Session,
     wire::{
         frontend::{Frame, SMALL_MESSAGE_BYTES_MAX, Startup, sasl_initial},
         reply::{self, Severity},
     },
 };
 use bytes::{Bytes, BytesMut};
-use std::{collections::BTreeMap, io, sync::Arc};
+use std::{io, sync::Arc};
 use tokio::{io::AsyncReadExt, io::AsyncWriteExt, net::TcpStream};
-
-/// What this server says it is: drivers read the digits at the start.
-const SERVER_VERSION: &str = concat!("16.6 (Keyspan ", env!("CARGO_PKG_VERSION"), ")");
 
 /// The newest minor version of protocol 3 that is spoken here.
 const MINOR: u16 = 2;
@@ -172,7 +169,7 @@ async fn log_in(
     authenticate(input, output, hub, role, binding).await?;
     let identity = identify(&hub.shared, role, database)?;
     let registration = hub.cancels.register(spoken >= 2);
-    let mut session = Session::new(hub.shared.clone(), identity.clone(), registration.process_id);
+    let mut session = Session::new(hub.shared.clone(), identity, registration.process_id);
     let mut warnings = Vec::new();
     for (name, value) in settings(&parameters)? {
         match session.set(&name, &value) {
@@ -182,8 +179,9 @@ async fn log_in(
             Err(error) => return Err(error.into()),
         }
     }
+    session.started();
     let out = &mut output.buffer;
-    for (name, value) in statuses(&identity, &mut session) {
+    for (name, value) in session.take_parameter_status() {
         reply::parameter_status(&name, &value, out);
     }
     reply::key_data(registration.process_id, &registration.secret, out);
@@ -268,27 +266,6 @@ fn options(text: &str) -> Result<Vec<(String, String)>> {
         settings.push((name.replace('-', "_"), value.to_owned()));
     }
     Ok(settings)
-}
-
-/// What the client is told of settings: what never changes, then what the session says.
-fn statuses(identity: &Identity, session: &mut Session) -> BTreeMap<String, String> {
-    let fixed = [
-        ("server_version", SERVER_VERSION),
-        ("server_encoding", "UTF8"),
-        ("client_encoding", "UTF8"),
-        ("DateStyle", "ISO, MDY"),
-        ("IntervalStyle", "postgres"),
-        ("TimeZone", "UTC"),
-        ("integer_datetimes", "on"),
-        ("standard_conforming_strings", "on"),
-        ("in_hot_standby", "off"),
-        ("default_transaction_read_only", "off"),
-        ("is_superuser", if identity.operator { "on" } else { "off" }),
-        ("session_authorization", &identity.role),
-        ("application_name", ""),
-    ];
-    let fixed = fixed.into_iter().map(|(name, value)| (name.to_owned(), value.to_owned()));
-    fixed.chain(session.take_parameter_status()).collect()
 }
 
 #[cfg(test)]

@@ -6,6 +6,7 @@ use crate::{
     error::{Result, SqlError, SqlState},
     provider::explain,
     query::{self, Query},
+    server::shielded,
     statement::{Definition, Explain, Setting, Statement, Transaction},
 };
 use arrow::datatypes::{DataType, SchemaRef};
@@ -143,7 +144,7 @@ async fn define(session: &mut Session, definition: &Definition) -> Result<Outcom
         let message = format!("cannot execute {} in a read-only transaction", ddl::tag(definition));
         return Err(SqlError::new(SqlState::READ_ONLY_SQL_TRANSACTION, message));
     }
-    ddl::execute(session, definition).await?;
+    shielded(ddl::execute(session, definition)).await?;
     Ok(Outcome::Done(ddl::tag(definition).into()))
 }
 

@@ -8,6 +8,7 @@
 use super::{Session, TransactionStatus};
 use crate::{
     error::{Result, SqlError, SqlState},
+    server::shielded,
     session::Settings,
     statement::Isolation,
     view::Buffered,
@@ -305,7 +306,7 @@ impl Session {
                 return Ok(());
             }
             let rows = written.row_count();
-            self.identity.rows.commit(pin, written.into_writes()).await?;
+            shielded(self.identity.rows.commit(pin, written.into_writes())).await?;
             self.warn_of_atomicity(rows);
             return Ok(());
         };
@@ -387,7 +388,7 @@ async fn commit_at(
         written.rows.insert(id, (table.clone(), by_key));
     }
     let count = written.row_count();
-    rows.commit(pin, written.into_writes()).await?;
+    shielded(rows.commit(pin, written.into_writes())).await?;
     Ok(count)
 }
 

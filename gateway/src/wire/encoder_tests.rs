@@ -3,7 +3,7 @@
 use super::*;
 use arrow::{
     array::{
-        ArrayRef, BinaryArray, BinaryViewArray, BooleanArray, Date32Array, Decimal128Array, Decimal256Array,
+        Array, ArrayRef, BinaryArray, BinaryViewArray, BooleanArray, Date32Array, Decimal128Array, Decimal256Array,
         DictionaryArray, DurationMicrosecondArray, FixedSizeBinaryArray, Float32Array, Float64Array, Int16Array,
         Int32Array, Int64Array, IntervalMonthDayNanoArray, LargeStringArray, ListArray, MapArray, NullArray,
         StringArray, StringViewArray, StructArray, Time64MicrosecondArray, TimestampMicrosecondArray,
@@ -35,12 +35,7 @@ fn values(array: ArrayRef, kind: Option<&str>, format: Format) -> Result<Vec<Opt
     (0..rows.count()).map(one).collect()
 }
 
-fn check(
-    array: impl arrow::array::Array + 'static,
-    kind: Option<&str>,
-    text: &[Option<&str>],
-    binary: &[Option<&[u8]>],
-) {
+fn check(array: impl Array + 'static, kind: Option<&str>, text: &[Option<&str>], binary: &[Option<&[u8]>]) {
     let array: ArrayRef = Arc::new(array);
     let shown: Vec<_> = values(array.clone(), kind, Format::Text).unwrap();
     let shown: Vec<_> =
@@ -68,7 +63,7 @@ fn booleans_and_integers() {
         UInt64Array::from(vec![u64::MAX]),
         None,
         &[Some("18446744073709551615")],
-        &[Some(b"\0\x05\0\x04\0\0\0\0\x07\x34\x1a\x58\x01\xc1\x25\x6f\x06\x4f")],
+        &[Some(b"\0\x05\0\x04\0\0\0\0\x07\x34\x1a\x58\x02\xe1\x03\xbb\x06\x4f")],
     );
 }
 
@@ -137,7 +132,7 @@ fn dates_and_times() {
         Time64MicrosecondArray::from(vec![3_661_000_001]),
         None,
         &[Some("01:01:01.000001")],
-        &[Some(b"\0\0\0\0\xda\x36\x4a\x41")],
+        &[Some(b"\0\0\0\0\xda\x36\x6d\x41")],
     );
     let moments = || TimestampMicrosecondArray::from(vec![946_684_800_000_001, i64::MAX, i64::MIN]);
     let binary: [Option<&[u8]>; 3] =

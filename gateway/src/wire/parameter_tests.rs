@@ -35,7 +35,7 @@ fn text_is_read_by_its_type() {
         "22003 \"1e400\" is out of range for type double precision"
     );
     assert_eq!(text("-Infinity", Type::FLOAT8, DataType::Float64), "Float64(-inf)");
-    assert_eq!(text("1.50", Type::NUMERIC, DataType::Decimal128(10, 2)), "Decimal128(Some(150),10,2)");
+    assert_eq!(text("1.50", Type::NUMERIC, DataType::Decimal128(10, 2)), "Decimal128(1.50,10,2)");
     assert_eq!(text("\\x4142", Type::BYTEA, DataType::Binary), "Binary(\"65,66\")");
     assert_eq!(text("a\\\\\\001", Type::BYTEA, DataType::Binary), "Binary(\"97,92,1\")");
     assert_eq!(text("\\x4", Type::BYTEA, DataType::Binary), "22P02 invalid input syntax for type bytea: \"\\x4\"");
@@ -69,7 +69,7 @@ fn binary_is_read_by_its_type() {
         "22P03 incorrect binary data format for a parameter of type integer"
     );
     let number = b"\0\x02\0\0\x40\0\0\x02\0\x7b\x11\x94";
-    assert_eq!(binary(number, Type::NUMERIC, DataType::Decimal128(10, 2)), "Decimal128(Some(-12345),10,2)");
+    assert_eq!(binary(number, Type::NUMERIC, DataType::Decimal128(10, 2)), "Decimal128(-123.45,10,2)");
     assert_eq!(binary(b"\x01[1]", Type::JSONB, DataType::Utf8), "Utf8(\"[1]\")");
     assert_eq!(binary(b"a\xff", Type::TEXT, DataType::Utf8), "22021 invalid byte sequence for encoding \"UTF8\": 0xff");
     let id = uuid::Uuid::from_u128(7);

@@ -205,7 +205,7 @@ mod tests {
     #[test]
     fn an_error_has_its_fields_and_no_zero_within() {
         let error = SqlError { position: Some(8), ..SqlError::syntax("a\0b").with_hint("c") };
-        let expected = b"E\0\0\0\x26SERROR\0VERROR\0C42601\0Mab\0Hc\0P8\0\0";
+        let expected = b"E\0\0\0\x24SERROR\0VERROR\0C42601\0Mab\0Hc\0P8\0\0";
         assert_eq!(written(|out| problem(&error, Severity::Error, out)), expected);
         let notice = SqlError::new(SqlState("00000"), "a");
         assert_eq!(Severity::of_notice(&notice), Severity::Notice);
