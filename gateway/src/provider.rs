@@ -68,3 +68,8 @@ impl TableFunctionImpl for OfTable {
         Ok(Arc::new(KeyspanTable::of(Arc::clone(table), self.view.clone(), self.form)))
     }
 }
+
+#[cfg(test)]
+mod testing;
+#[cfg(test)]
+mod tests;

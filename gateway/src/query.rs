@@ -67,12 +67,7 @@ impl Query {
     /// What a definition contradicts.
     pub fn new(session: &Session, view: View) -> Result<Self> {
         let facts = Arc::new(Facts::of(session, &view));
-        let rows = tables::Rows::of(&view);
-        let context = context(facts, rows);
-        for (name, function) in crate::provider::functions(&view) {
-            context.register_udtf(name, function);
-        }
-        Ok(Self { context, view })
+        Ok(Self { context: over(facts, &view), view })
     }
 
     /// Plans a parsed query, with types of parameters inferred where they can be.
@@ -95,6 +90,15 @@ impl Query {
     pub async fn run(&self, plan: LogicalPlan) -> Result<SendableRecordBatchStream> {
         run(&self.context, plan).await
     }
+}
+
+/// A DataFusion session with the facts of a statement, over the rows that a view sees.
+pub(crate) fn over(facts: Arc<Facts>, view: &View) -> SessionContext {
+    let context = context(facts, tables::Rows::of(view));
+    for (name, function) in crate::provider::functions(view) {
+        context.register_udtf(name, function);
+    }
+    context
 }
 
 /// A DataFusion session with the facts of a statement, over rows.

@@ -17,9 +17,9 @@ use arrow::{
     datatypes::{Field, Schema, SchemaRef},
 };
 use datafusion::logical_expr::{Expr, TableProviderFilterPushDown};
-use keyspan_catalog::{KeySchema, SqlType, Table, Value, table::KEY_COLUMN, tenant::TENANT_DELIMITER};
+use keyspan_catalog::{KeySchema, SqlType, Table, Value, ValueRef, table::KEY_COLUMN, tenant::TENANT_DELIMITER};
 use keyspan_storage::{Columns, FamilyName, Row, RowKey, TimestampRange, scan::FamilyColumns};
-use std::{ops::Bound, sync::Arc};
+use std::{borrow::Cow, ops::Bound, sync::Arc};
 
 const FAMILY: &str = "family";
 const QUALIFIER: &str = "qualifier";
@@ -227,9 +227,9 @@ struct CellBuilder {
 }
 
 /// A qualifier as text.
-pub(super) fn qualifier_text(qualifier: &[u8]) -> String {
+pub(super) fn qualifier_text(qualifier: &[u8]) -> Cow<'_, str> {
     let hexadecimal = || qualifier.iter().fold(String::from("\\x"), |text, byte| format!("{text}{byte:02x}"));
-    std::str::from_utf8(qualifier).map_or_else(|_| hexadecimal(), str::to_owned)
+    std::str::from_utf8(qualifier).map_or_else(|_| hexadecimal().into(), Cow::Borrowed)
 }
 
 impl BatchBuilder for CellBuilder {
@@ -238,12 +238,12 @@ impl BatchBuilder for CellBuilder {
         for cell in &row.cells {
             for (source, column) in self.layout.sources.iter().zip(&mut self.columns) {
                 self.bytes += match source {
-                    Source::Part(part, _) => column.push(&parts[*part])?,
-                    Source::Key => column.push(&Value::Bytes(row.key.bytes().clone()))?,
-                    Source::Family => column.push(&Value::Text(cell.family.to_string()))?,
-                    Source::Qualifier => column.push(&Value::Text(qualifier_text(&cell.qualifier)))?,
-                    Source::Timestamp => column.push(&Value::Timestamp(cell.timestamp))?,
-                    Source::Value => column.push(&Value::Bytes(cell.value.clone()))?,
+                    Source::Part(part, _) => column.push_value(&parts[*part])?,
+                    Source::Key => column.push(&ValueRef::Bytes(row.key.bytes().as_ref().into()))?,
+                    Source::Family => column.push(&ValueRef::Text(cell.family.as_str().into()))?,
+                    Source::Qualifier => column.push(&ValueRef::Text(qualifier_text(&cell.qualifier)))?,
+                    Source::Timestamp => column.push(&ValueRef::Timestamp(cell.timestamp))?,
+                    Source::Value => column.push(&ValueRef::Bytes(cell.value.as_ref().into()))?,
                 };
             }
             self.rows += 1;

@@ -17,7 +17,7 @@ use arrow::{
 };
 use bytes::Bytes;
 use keyspan_catalog::{
-    Encoding, KeySchema, SqlType, Value, mapping,
+    Encoding, KeySchema, SqlType, Value, ValueRef, mapping,
     table::{OnBadKey, OnBadValue},
 };
 use keyspan_storage::{Aggregate, FamilyName, Row, RowKey, aggregate};
@@ -113,14 +113,18 @@ struct RowBuilder {
 impl BatchBuilder for RowBuilder {
     fn push(&mut self, row: &Row) -> Result<()> {
         let layout = &self.layout;
-        let parts = match (layout.keys.decode(&row.key), layout.on_bad_key) {
-            (Ok(parts), _) => Some(parts),
+        let mut parts = Vec::with_capacity(layout.keys.column_count());
+        match (layout.keys.decode_refs(&row.key, &mut parts), layout.on_bad_key) {
+            (Ok(()), _) => {}
             (Err(_), OnBadKey::Skip) => return Ok(()),
-            (Err(_), OnBadKey::Null) => None,
+            (Err(_), OnBadKey::Null) => parts.clear(),
             (Err(error), OnBadKey::Error) => return Err(bad_key(&row.key, &error)),
-        };
+        }
         for (part, place) in &layout.parts {
-            self.bytes += self.columns[*place].push(parts.as_ref().map_or(&Value::Null, |parts| &parts[*part]))?;
+            match parts.get(*part) {
+                Some(part) => self.bytes += self.columns[*place].push(part)?,
+                None => self.columns[*place].push_null(),
+            }
         }
         let mut cells = row.cells.as_slice();
         for (wanted, place) in &layout.cells {
@@ -230,49 +234,69 @@ impl ColumnBuilder {
     }
 
     /// Appends a value and gives its bytes.
-    pub(super) fn push(&mut self, value: &Value) -> Result<usize> {
+    pub(super) fn push(&mut self, value: &ValueRef<'_>) -> Result<usize> {
         match (self, value) {
-            (builder, Value::Null) => builder.push_null(),
-            (Self::Bool(builder), Value::Bool(value)) => builder.append_value(*value),
-            (Self::Int2(builder), Value::Int(value)) => {
-                builder.append_value(i16::try_from(*value).map_err(|_| unfit())?)
-            }
-            (Self::Int4(builder), Value::Int(value)) => {
-                builder.append_value(i32::try_from(*value).map_err(|_| unfit())?)
-            }
-            (Self::Int8(builder), Value::Int(value)) => builder.append_value(*value),
+            (Self::Bool(builder), ValueRef::Bool(value)) => builder.append_value(*value),
+            (Self::Int2(builder), ValueRef::Int(value)) => builder.append_value(narrow(*value)?),
+            (Self::Int4(builder), ValueRef::Int(value)) => builder.append_value(narrow(*value)?),
+            (Self::Int8(builder), ValueRef::Int(value)) => builder.append_value(*value),
             #[expect(clippy::cast_possible_truncation, reason = "a real is what was stored")]
-            (Self::Float4(builder), Value::Float(value)) => builder.append_value(*value as f32),
-            (Self::Float8(builder), Value::Float(value)) => builder.append_value(*value),
-            (Self::Numeric(builder, scale), Value::Numeric { unscaled, scale: from }) => {
+            (Self::Float4(builder), ValueRef::Float(value)) => builder.append_value(*value as f32),
+            (Self::Float8(builder), ValueRef::Float(value)) => builder.append_value(*value),
+            (Self::Numeric(builder, scale), ValueRef::Numeric { unscaled, scale: from }) => {
                 let factor = 10_i128.checked_pow(u32::from(scale.checked_sub(*from).ok_or_else(unfit)?));
                 builder.append_value(factor.and_then(|factor| unscaled.checked_mul(factor)).ok_or_else(unfit)?);
             }
-            (Self::Text(builder), Value::Text(text)) => {
+            (Self::Text(builder), ValueRef::Text(text)) => {
                 builder.try_append_value(text).map_err(|_| unfit())?;
                 return Ok(text.len());
             }
-            (Self::Bytea(builder), Value::Bytes(bytes)) => {
+            (Self::Bytea(builder), ValueRef::Bytes(bytes)) => {
                 builder.append_value(bytes);
                 return Ok(bytes.len());
             }
-            (Self::Date(builder), Value::Date(days)) => builder.append_value(*days),
-            (Self::Timestamp(builder), Value::Timestamp(micros)) => builder.append_value(*micros),
-            (Self::Uuid(builder), Value::Uuid(bytes)) => builder.append_value(bytes).map_err(|_| unfit())?,
+            (Self::Date(builder), ValueRef::Date(days)) => builder.append_value(*days),
+            (Self::Timestamp(builder), ValueRef::Timestamp(micros)) => builder.append_value(*micros),
+            (Self::Uuid(builder), ValueRef::Uuid(bytes)) => builder.append_value(bytes).map_err(|_| unfit())?,
             _ => return Err(unfit()),
         }
         Ok(size_of::<i64>())
     }
 
+    /// [`push`](Self::push) of a value that may be NULL.
+    pub(super) fn push_value(&mut self, value: &Value) -> Result<usize> {
+        let value = match value {
+            Value::Null => {
+                self.push_null();
+                return Ok(1);
+            }
+            Value::Bool(value) => ValueRef::Bool(*value),
+            Value::Int(value) => ValueRef::Int(*value),
+            Value::Float(value) => ValueRef::Float(*value),
+            Value::Numeric { unscaled, scale } => ValueRef::Numeric { unscaled: *unscaled, scale: *scale },
+            Value::Text(text) => ValueRef::Text(text.into()),
+            Value::Bytes(bytes) => ValueRef::Bytes(bytes.as_ref().into()),
+            Value::Date(days) => ValueRef::Date(*days),
+            Value::Timestamp(micros) => ValueRef::Timestamp(*micros),
+            Value::Uuid(bytes) => ValueRef::Uuid(*bytes),
+        };
+        self.push(&value)
+    }
+
     /// Appends the value of a cell and gives its bytes. Nothing is appended on an error.
     fn push_cell(&mut self, column: &CellColumn, bytes: &Bytes) -> Result<usize> {
         if let Some(merged) = column.aggregate {
-            return self.push(&Value::Int(aggregate::value(merged, bytes)?));
+            return self.push(&ValueRef::Int(aggregate::value(merged, bytes)?));
         }
         if column.encoding == Encoding::Binary && self.push_binary(bytes) {
             return Ok(bytes.len());
         }
-        self.push(&mapping::decode(bytes, column.kind, column.encoding)?)
+        if column.encoding == Encoding::Binary && matches!(column.kind, SqlType::Text | SqlType::Varchar(_)) {
+            let text = std::str::from_utf8(bytes);
+            let text = text.map_err(|error| SqlError::new(SqlState::DATA_EXCEPTION, error.to_string()))?;
+            return self.push(&ValueRef::Text(text.into()));
+        }
+        self.push_value(&mapping::decode(bytes, column.kind, column.encoding)?)
     }
 
     /// Appends numbers and times in their full width without a [`Value`] between: what [`mapping::decode`] does, faster.
@@ -307,6 +331,10 @@ impl ColumnBuilder {
 
 fn wide<const N: usize>(bytes: &[u8]) -> Option<[u8; N]> {
     bytes.try_into().ok()
+}
+
+fn narrow<T: TryFrom<i64>>(value: i64) -> Result<T> {
+    T::try_from(value).map_err(|_| unfit())
 }
 
 fn unfit() -> SqlError {

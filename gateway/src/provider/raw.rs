@@ -14,7 +14,7 @@ use arrow::{
     array::{ArrayRef, BinaryBuilder, MapBuilder, MapFieldNames, RecordBatch, StringBuilder},
     datatypes::{DataType, Field, Fields, Schema, SchemaRef},
 };
-use keyspan_catalog::{SqlType, Table, Value, table::KEY_COLUMN};
+use keyspan_catalog::{SqlType, Table, ValueRef, table::KEY_COLUMN};
 use keyspan_storage::{Columns, FamilyName, Row, scan::FamilyColumns};
 use std::sync::Arc;
 
@@ -100,7 +100,7 @@ impl BatchBuilder for RawBuilder {
         let parts = self.layout.keys.read(&row.key);
         for (source, column) in self.layout.sources.iter().zip(&mut self.columns) {
             match (source, column) {
-                (Source::Part(part, _), RawColumn::Plain(column)) => self.bytes += column.push(&parts[*part])?,
+                (Source::Part(part, _), RawColumn::Plain(column)) => self.bytes += column.push_value(&parts[*part])?,
                 (Source::Family(family), RawColumn::Map(map)) => {
                     for cell in row.cells.iter().filter(|cell| cell.family == *family) {
                         map.keys().append_value(qualifier_text(&cell.qualifier));
@@ -109,7 +109,9 @@ impl BatchBuilder for RawBuilder {
                     }
                     map.append(true).map_err(|error| SqlError::new(SqlState::INTERNAL_ERROR, error.to_string()))?;
                 }
-                (_, RawColumn::Plain(column)) => self.bytes += column.push(&Value::Bytes(row.key.bytes().clone()))?,
+                (_, RawColumn::Plain(column)) => {
+                    self.bytes += column.push(&ValueRef::Bytes(row.key.bytes().as_ref().into()))?
+                }
                 (_, RawColumn::Map(_)) => unreachable!("a map is a family's"),
             }
         }

@@ -1,0 +1,216 @@
+//! What tests of scans share: tables of several key schemas over a memory store, with rows of two tenants.
+
+use super::{ExplainOptions, explain};
+use crate::{
+    error::SqlError,
+    query::{self, Facts},
+    view::View,
+};
+use arrow::array::RecordBatch;
+use bytes::Bytes;
+use datafusion::{physical_plan::execute_stream, prelude::SessionContext};
+use futures::TryStreamExt;
+use keyspan_catalog::{
+    Column, ColumnPlace, Encoding, FamilyId, KeyEncoding, KeyPart, KeySchema, Snapshot, SqlType, Table, TableFamily,
+    TableId, TenantId, TenantStore, Value, mapping,
+    table::{MARKER_FAMILY, MARKER_QUALIFIER, OnBadKey, OnBadValue},
+};
+use keyspan_storage::{
+    Commit, Family, FamilyName, GcRule, Mutation, Store, TableName, TableSchema, clock::ManualClock,
+    memory::MemoryStore,
+};
+use std::{collections::BTreeMap, sync::Arc};
+
+/// The store's clock, in microseconds.
+pub(super) const NOW: i64 = 1_357_095_845_000_000;
+
+fn part(name: &str, kind: SqlType, descending: bool) -> KeyPart {
+    KeyPart { name: name.into(), kind, descending }
+}
+
+/// A table whose key is `parts` and whose other columns are `cells`: name, type, family.
+pub(super) fn table(
+    name: &str,
+    encoding: KeyEncoding,
+    parts: Vec<KeyPart>,
+    cells: &[(&str, SqlType, &str)],
+) -> Arc<Table> {
+    let mut columns: Vec<Column> = Vec::new();
+    let mut families: Vec<TableFamily> = Vec::new();
+    for (number, part) in parts.iter().enumerate() {
+        let place = ColumnPlace::Key(number);
+        columns.push(Column { id: 0, name: part.name.clone(), kind: part.kind, not_null: true, place });
+    }
+    for (name, kind, family) in cells {
+        let family = FamilyName::new(family).unwrap();
+        if families.iter().all(|known| known.name != family) {
+            let id = FamilyId(families.len() as u32);
+            families.push(TableFamily { id, name: family.clone(), gc: GcRule::MaxVersions(3), aggregate: None });
+        }
+        let place = ColumnPlace::Cell { family, qualifier: (*name).into(), encoding: Encoding::Binary };
+        columns.push(Column { id: 0, name: (*name).into(), kind: *kind, not_null: false, place });
+    }
+    for (at, column) in columns.iter_mut().enumerate() {
+        column.id = at as u16 + 1;
+    }
+    Arc::new(Table {
+        id: TableId(16_400 + name.bytes().map(u32::from).sum::<u32>()),
+        name: name.into(),
+        physical: TableName::new(&format!("t-{name}")).unwrap(),
+        families,
+        columns,
+        key: KeySchema { encoding, parts, with_tenant: false },
+        on_bad_value: OnBadValue::Error,
+        on_bad_key: OnBadKey::Skip,
+        next_column_id: 100,
+        next_family_id: 100,
+        retired: Vec::new(),
+    })
+}
+
+/// `flights`: delimited, the last part descending.
+pub(super) fn flights() -> Arc<Table> {
+    let key = vec![
+        part("origin", SqlType::Text, false),
+        part("dest", SqlType::Text, false),
+        part("at", SqlType::Timestamptz, true),
+        part("flight", SqlType::Int4, false),
+    ];
+    let cells =
+        [("delay", SqlType::Float8, "delays"), ("tail", SqlType::Text, "plane"), ("seats", SqlType::Int4, "plane")];
+    table("flights", KeyEncoding::Delimited, key, &cells)
+}
+
+/// `things`: ordered, with types that delimited keys do not have.
+pub(super) fn things() -> Arc<Table> {
+    let key = vec![
+        part("kind", SqlType::Int2, true),
+        part("on_sale", SqlType::Bool, false),
+        part("price", SqlType::Numeric { precision: 10, scale: 2 }, false),
+        part("weight", SqlType::Float8, true),
+        part("code", SqlType::Bytea, false),
+        part("day", SqlType::Date, false),
+    ];
+    table("things", KeyEncoding::Ordered, key, &[("note", SqlType::Text, "m")])
+}
+
+/// `names`: ordered, one descending text.
+pub(super) fn names() -> Arc<Table> {
+    table("names", KeyEncoding::Ordered, vec![part("name", SqlType::Text, true)], &[("n", SqlType::Int8, "m")])
+}
+
+fn family(name: &str) -> FamilyName {
+    FamilyName::new(name).unwrap()
+}
+
+/// A store with the tables and the snapshot that shows them.
+pub(super) struct World {
+    store: Arc<dyn Store>,
+    snapshot: Arc<Snapshot>,
+}
+
+impl World {
+    /// The tables, without rows.
+    pub(super) async fn of(tables: Vec<Arc<Table>>) -> Self {
+        let store: Arc<dyn Store> = Arc::new(MemoryStore::new(Box::new(ManualClock::new(NOW))));
+        for table in &tables {
+            let of =
+                |table: &TableFamily| (table.name.clone(), Family { gc: table.gc.clone(), aggregate: table.aggregate });
+            let mut families: BTreeMap<_, _> = table.families.iter().map(of).collect();
+            families.insert(family(MARKER_FAMILY), Family { gc: GcRule::MaxVersions(1), aggregate: None });
+            store.create_table(&table.physical, TableSchema { families }).await.unwrap();
+        }
+        let tables = tables.into_iter().map(|table| (table.id, table)).collect();
+        Self { store, snapshot: Arc::new(Snapshot { tables, ..Snapshot::default() }) }
+    }
+
+    pub(super) fn table(&self, name: &str) -> &Arc<Table> {
+        self.snapshot.table(name).unwrap()
+    }
+
+    /// Writes a row of a tenant: values of the columns in order.
+    pub(super) async fn insert(&self, table: &str, tenant: &str, values: &[Value]) {
+        let table = self.table(table);
+        let parts = table.key.parts.len();
+        let key = table.key.encode(&values[..parts]).unwrap();
+        let mut cells = vec![(family(MARKER_FAMILY), Bytes::from_static(MARKER_QUALIFIER), Bytes::new())];
+        for (column, value) in table.columns.iter().zip(values).skip(parts) {
+            if let ColumnPlace::Cell { family, qualifier, encoding } = &column.place
+                && *value != Value::Null
+            {
+                let bytes = mapping::encode(value, column.kind, *encoding).unwrap();
+                cells.push((family.clone(), qualifier.clone().into(), bytes));
+            }
+        }
+        self.write(&table.name, &[tenant.as_bytes(), b"#", &key].concat(), cells).await;
+    }
+
+    /// Writes cells under a key of the store.
+    pub(super) async fn write(&self, table: &str, key: &[u8], cells: Vec<(FamilyName, Bytes, Bytes)>) {
+        let set = |(family, qualifier, value)| Mutation::SetCell { family, qualifier, timestamp: None, value };
+        let mutations = cells.into_iter().map(set).collect();
+        let key = keyspan_storage::RowKey::new(key.to_vec()).unwrap();
+        self.store.commit(Commit::row(self.table(table).physical.clone(), key, mutations)).await.unwrap();
+    }
+
+    /// What a tenant sees, or the operator.
+    pub(super) async fn view(&self, tenant: Option<&str>, pushdown: bool) -> View {
+        let rows = match tenant {
+            Some(tenant) => TenantStore::of_tenant(Arc::clone(&self.store), TenantId::new(tenant).unwrap()),
+            None => TenantStore::of_operator(Arc::clone(&self.store)),
+        };
+        let pin = rows.pin().await.unwrap();
+        View { snapshot: Arc::clone(&self.snapshot), pin, rows, buffered: Arc::default(), pushdown }
+    }
+
+    /// A session of a tenant, or of the operator.
+    pub(super) async fn session(&self, tenant: Option<&str>, pushdown: bool) -> SessionContext {
+        let view = self.view(tenant, pushdown).await;
+        let facts = Facts {
+            role: "ana".into(),
+            database: tenant.unwrap_or("keyspan").into(),
+            operator: tenant.is_none(),
+            process_id: 1,
+            now_micros: NOW,
+            snapshot: Arc::clone(&self.snapshot),
+            settings: BTreeMap::new(),
+        };
+        query::over(Arc::new(facts), &view)
+    }
+}
+
+/// The answer as PostgreSQL prints it, one line for each row, in the order given; or SQLSTATE and message.
+pub(super) async fn rows(context: &SessionContext, sql: &str) -> String {
+    match query::testing::answer(context, sql).await {
+        Ok((_, rows)) => rows.iter().map(|row| row.join(" | ")).collect::<Vec<_>>().join("\n"),
+        Err(error) => format!("{} {}", error.state.0, error.message),
+    }
+}
+
+/// The lines of EXPLAIN.
+pub(super) async fn plan(context: &SessionContext, sql: &str, analyze: bool) -> String {
+    let lines = async {
+        let plan = query::plan(context, &query::testing::parse(sql)).await?;
+        let stream = explain(context, &plan, ExplainOptions { analyze, verbose: false }).await?;
+        Ok::<Vec<RecordBatch>, SqlError>(stream.try_collect().await?)
+    };
+    match lines.await {
+        Ok(batches) => {
+            let text = |batch: &RecordBatch| {
+                let column = batch.column(0).as_any().downcast_ref::<arrow::array::StringViewArray>().unwrap();
+                column.iter().map(|line| line.unwrap().to_owned()).collect::<Vec<_>>()
+            };
+            batches.iter().flat_map(text).collect::<Vec<_>>().join("\n")
+        }
+        Err(error) => format!("{} {}", error.state.0, error.message),
+    }
+}
+
+/// The number of batches of a query, and the rows of the largest.
+pub(super) async fn batches(context: &SessionContext, sql: &str) -> (usize, usize) {
+    let plan = query::plan(context, &query::testing::parse(sql)).await.unwrap();
+    let plan = context.state().create_physical_plan(&plan).await.unwrap();
+    let stream = execute_stream(plan, context.task_ctx()).unwrap();
+    let batches: Vec<RecordBatch> = stream.try_collect().await.unwrap();
+    (batches.len(), batches.iter().map(RecordBatch::num_rows).max().unwrap_or(0))
+}

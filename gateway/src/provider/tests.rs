@@ -1,0 +1,5 @@
+//! Tests of scans through DataFusion: what becomes of predicates, that pushdown never changes an answer, and what is shown.
+
+mod predicates;
+mod random;
+mod scans;
