@@ -159,6 +159,8 @@ impl Writer {
             next = if full { None } else { self.queue.try_recv().ok() };
         }
         self.settle(state, answers);
+        // One large request does not keep its room for ever.
+        self.frame.shrink_to(2 * GROUP_BYTES_TARGET);
         closing
     }
 
