@@ -7,10 +7,11 @@ mod database;
 mod role;
 mod table;
 
-pub use database::{explain_drop_database, finish_drops};
+pub use database::explain_drop_database;
 
 use crate::{
     error::{Result, SqlError, SqlState},
+    server::shielded,
     session::Session,
     statement::Definition,
 };
@@ -41,6 +42,11 @@ pub async fn execute(session: &mut Session, definition: &Definition) -> Result<(
         return Err(SqlError::new(SqlState::INSUFFICIENT_PRIVILEGE, format!("permission denied for {command}"))
             .with_detail("Tables, databases and roles are defined by an operator in database \"keyspan\"."));
     }
+    // Half of a definition is none: a cancel request waits until it stands.
+    shielded(Box::pin(make(session, definition))).await
+}
+
+async fn make(session: &mut Session, definition: &Definition) -> Result<()> {
     match definition {
         Definition::CreateTable(create) => table::create(session, create).await,
         Definition::AlterTable(alter) => table::alter(session, alter).await,

@@ -4,13 +4,16 @@ use crate::session::Shared;
 use anyhow::{Context, Result, bail};
 use keyspan_catalog::Catalog;
 use keyspan_storage::{
-    SystemClock,
+    Clock, SystemClock,
     engine::{Engine, EngineOptions},
 };
 use std::{
     path::{Path, PathBuf},
     sync::Arc,
 };
+
+/// Who finishes a drop that was interrupted, in its certificate: who began it is not known any more.
+const RESUMED: &str = "(resumed at start)";
 
 /// An open store.
 #[derive(Debug)]
@@ -33,6 +36,8 @@ pub async fn open(folder: &Path, copy_folder: PathBuf) -> Result<Opened> {
     let engine = Engine::open(EngineOptions::new(folder)).await.with_context(context)?;
     let sync_micros = engine.sync_micros();
     let catalog = Catalog::open(engine).await.with_context(context)?;
+    // Before anyone connects: a tenant whose drop a crash interrupted goes first.
+    catalog.finish_drops(RESUMED, SystemClock.now_micros()).await.with_context(context)?;
     let shared = Shared { catalog: Arc::new(catalog), clock: Arc::new(SystemClock), copy_folder: Some(copy_folder) };
     Ok(Opened { shared: Arc::new(shared), sync_micros })
 }

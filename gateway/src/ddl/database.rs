@@ -1,7 +1,7 @@
 //! `CREATE DATABASE` and `DROP DATABASE`: tenants.
 //!
-//! A drop has two edits. After the first the tenant is invisible and no write of its sessions is accepted; then its span is counted and
-//! deleted in every table; the second leaves the certificate. A crash between the two is mended by [`finish_drops`].
+//! How a tenant goes from invisible to certified is the catalog's ([`Catalog::drop_tenant`](keyspan_catalog::Catalog::drop_tenant));
+//! a crash in between is mended at the next start.
 
 use super::skipped;
 use crate::{
@@ -11,14 +11,10 @@ use crate::{
 };
 use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
 use keyspan_catalog::{
-    DropCertificate, Edit, ErrorKind, Snapshot, Table, Tenant, TenantId, TenantState, TenantStore, snapshot::FIRST_OID,
-    tenant_store::span,
+    Edit, ErrorKind, Snapshot, Table, Tenant, TenantId, TenantState, TenantStore, snapshot::FIRST_OID,
 };
 use keyspan_storage::Pin;
 use std::sync::Arc;
-
-/// Who finishes a drop that a crash interrupted.
-const RESUMED: &str = "(resumed at start)";
 
 /// The tenant of a database's name.
 ///
@@ -50,42 +46,7 @@ pub(super) async fn drop(session: &mut Session, name: &str, if_exists: bool) -> 
         skipped(session, &format!("database \"{name}\" does not exist"));
         return Ok(());
     }
-    let snapshot = shared.catalog.commit(|_| Ok(Edit::BeginDropTenant(id.clone()))).await?;
-    let tenant = snapshot.tenants.get(&id).ok_or_else(|| no_database(name))?;
-    finish_drop(&shared, &snapshot, tenant, &session.identity.role).await
-}
-
-/// Finishes the drops that a crash interrupted. Their certificates count what was left when they were resumed.
-///
-/// # Errors
-/// The store's.
-pub async fn finish_drops(shared: &Shared) -> Result<()> {
-    let snapshot = shared.catalog.snapshot();
-    for tenant in snapshot.tenants.values().filter(|tenant| tenant.state == TenantState::Dropping) {
-        tracing::info!(tenant = %tenant.id, "finishing a drop that was interrupted");
-        finish_drop(shared, &snapshot, tenant, RESUMED).await?;
-    }
-    Ok(())
-}
-
-async fn finish_drop(shared: &Shared, snapshot: &Snapshot, tenant: &Tenant, dropped_by: &str) -> Result<()> {
-    let dropped_micros = shared.clock.now_micros();
-    let store = shared.catalog.store();
-    let sizes = sizes(shared, snapshot, &tenant.id, None).await?;
-    for table in snapshot.tables.values() {
-        store.drop_row_range(&table.physical, span(&tenant.id)).await?;
-    }
-    let certificate = DropCertificate {
-        oid: tenant.oid,
-        tenant: tenant.id.clone(),
-        dropped_by: dropped_by.to_owned(),
-        tables: sizes.iter().filter(|(_, rows, _)| *rows > 0).count() as u64,
-        rows: sizes.iter().map(|(_, rows, _)| rows).sum(),
-        bytes: sizes.iter().map(|(.., bytes)| bytes).sum(),
-        dropped_micros,
-        purged_micros: None,
-    };
-    shared.catalog.commit(|_| Ok(Edit::FinishDropTenant(certificate.clone()))).await?;
+    shared.catalog.drop_tenant(&id, &session.identity.role, shared.clock.now_micros()).await?;
     Ok(())
 }
 

@@ -268,7 +268,7 @@ impl Session {
             self.settings.restore(open.settings);
             return Ok("ROLLBACK");
         }
-        let committed = commit_all(&self.identity.rows, *open).await;
+        let committed = shielded(commit_all(&self.identity.rows, *open)).await;
         match committed {
             Ok((local, rows)) => {
                 for (name, value) in local {
