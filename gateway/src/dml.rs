@@ -10,6 +10,8 @@ mod change;
 mod insert;
 mod range;
 mod target;
+#[cfg(test)]
+mod tests;
 mod tree;
 mod upsert;
 

@@ -8,6 +8,10 @@
 mod dispatch;
 mod settings;
 mod show;
+#[cfg(test)]
+pub(crate) mod testing;
+#[cfg(test)]
+mod tests;
 mod transaction;
 
 pub use settings::Settings;

@@ -81,6 +81,12 @@ pub(super) fn parse_query(cursor: &mut Cursor<'_>) -> Result<Statement> {
     if cursor.contains(&["for", "system_time", "as", "of"]) {
         return Err(SqlError::unsupported("FOR SYSTEM_TIME AS OF"));
     }
+    // sqlparser takes FOR behind a select list without FROM for an alias.
+    for lock in [&["for", "update"][..], &["for", "share"], &["for", "no", "key"], &["for", "key", "share"]] {
+        if cursor.contains(lock) {
+            return Err(SqlError::unsupported("FOR UPDATE or FOR SHARE"));
+        }
+    }
     let mut query = if cursor.words("table") {
         let name = cursor.table_name()?;
         select_from(&name, &[])?

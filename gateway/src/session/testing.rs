@@ -1,0 +1,99 @@
+//! What tests of sessions share: a server without a wire, over the memory store, and statements with what they were told.
+
+use super::{Identity, Outcome, Session, Shared};
+use crate::statement::Statement;
+use arrow::util::display::{ArrayFormatter, FormatOptions};
+use expect_test::Expect;
+use futures::TryStreamExt;
+use keyspan_catalog::{Catalog, TenantStore};
+use keyspan_storage::{Clock, SystemClock, memory::MemoryStore};
+use std::sync::Arc;
+
+/// A server without a wire.
+pub(crate) struct World {
+    pub(crate) shared: Arc<Shared>,
+}
+
+impl World {
+    /// An empty store.
+    pub(crate) async fn empty() -> Self {
+        let clock: Arc<dyn Clock> = Arc::new(SystemClock);
+        let store = Arc::new(MemoryStore::new(Box::new(SystemClock)));
+        let catalog = Arc::new(Catalog::open(store).await.unwrap());
+        Self { shared: Arc::new(Shared { catalog, clock, copy_folder: None }) }
+    }
+
+    /// Tenants `alto` and `altostrat`, and the table `t (a, b → n, s, c)`.
+    pub(crate) async fn new() -> Self {
+        let world = Self::empty().await;
+        let sql = "CREATE DATABASE alto; CREATE DATABASE altostrat;
+            CREATE TABLE t (a text, b int, n bigint, s varchar(3), c bigint, PRIMARY KEY (a, b), FAMILY m (n, s), FAMILY k (c))
+            WITH (m.max_versions = 2, k.aggregate = sum)";
+        assert_eq!(run(&mut world.operator(), sql).await, "CREATE DATABASE\nCREATE DATABASE\nCREATE TABLE");
+        world
+    }
+
+    pub(crate) fn operator(&self) -> Session {
+        let rows = TenantStore::of_operator(self.shared.catalog.store().clone());
+        let identity = Identity { role: "keyspan".into(), operator: true, database: "keyspan".into(), rows };
+        Session::new(self.shared.clone(), identity, 1)
+    }
+
+    pub(crate) fn tenant(&self, name: &str) -> Session {
+        let id = keyspan_catalog::TenantId::new(name).unwrap();
+        let rows = TenantStore::of_tenant(self.shared.catalog.store().clone(), id);
+        let identity = Identity { role: "ana".into(), operator: false, database: name.into(), rows };
+        Session::new(self.shared.clone(), identity, 2)
+    }
+}
+
+/// Runs statements and shows what each gave, up to the first error.
+pub(crate) async fn run(session: &mut Session, sql: &str) -> String {
+    let statements = match Statement::parse(sql) {
+        Ok(statements) => statements,
+        Err(error) => return shown_error(&error),
+    };
+    let mut shown = Vec::new();
+    for statement in statements {
+        match one(session, statement).await {
+            Ok(text) => shown.push(text),
+            Err(error) => {
+                session.failed();
+                shown.push(shown_error(&error));
+                break;
+            }
+        }
+    }
+    shown.join("\n")
+}
+
+fn shown_error(error: &crate::SqlError) -> String {
+    let detail = error.detail.as_ref().map(|detail| format!(" ({detail})")).unwrap_or_default();
+    format!("{} {}{detail}", error.state.0, error.message)
+}
+
+async fn one(session: &mut Session, statement: Statement) -> crate::error::Result<String> {
+    let prepared = session.prepare(statement, &[]).await?;
+    match session.execute(&prepared, Vec::new()).await? {
+        Outcome::Empty => Ok(String::new()),
+        Outcome::Done(tag) => Ok(tag),
+        Outcome::Rows { rows, .. } => {
+            let mut lines = Vec::new();
+            let batches: Vec<_> = rows.try_collect().await.map_err(crate::SqlError::from)?;
+            for batch in batches {
+                let options = FormatOptions::default().with_null("∅");
+                let columns: Vec<_> =
+                    batch.columns().iter().map(|column| ArrayFormatter::try_new(column, &options).unwrap()).collect();
+                for row in 0..batch.num_rows() {
+                    let cells: Vec<String> = columns.iter().map(|column| column.value(row).to_string()).collect();
+                    lines.push(cells.join("|"));
+                }
+            }
+            Ok(if lines.is_empty() { "(no rows)".to_owned() } else { lines.join("\n") })
+        }
+    }
+}
+
+pub(crate) async fn check(session: &mut Session, sql: &str, expected: Expect) {
+    expected.assert_eq(&run(session, sql).await);
+}
