@@ -17,7 +17,7 @@ pub(super) struct Shown {
 impl Shown {
     /// On this process's standard error.
     pub(super) fn new() -> Self {
-        let template = "{prefix:>10} {bar:32} {human_pos:>9}/{human_len} rows, {per_sec}";
+        let template = "{prefix:>10} {bar:32} {human_pos:>9}/{human_len} rows";
         let bar = stderr().is_terminal().then(|| {
             let style = ProgressStyle::with_template(template).unwrap_or_else(|_| ProgressStyle::default_bar());
             ProgressBar::no_length().with_style(style)
@@ -35,9 +35,8 @@ impl Shown {
         match &self.bar {
             Some(bar) => {
                 if next {
-                    bar.reset();
-                    bar.set_length(rows_total);
                     bar.set_prefix(table);
+                    bar.set_length(rows_total);
                 }
                 bar.set_position(rows);
                 if rows == rows_total {
