@@ -1,1 +1,12 @@
-//! Tests over the wire.
+//! Tests over the wire: the real server on a real socket, with real clients, in one binary.
+//!
+//! A test starts a [`Harness`](harness::Harness), which has an operator, tenants and roles, and asks it for clients.
+
+#![allow(unreachable_pub, reason = "the modules are a library to each other, in a binary")]
+
+mod wire {
+    pub mod command;
+    pub mod harness;
+    pub mod protocol;
+    pub mod tls;
+}

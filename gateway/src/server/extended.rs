@@ -34,8 +34,6 @@ struct Inner {
     prepared: Option<Prepared>,
     /// The types of the parameters, as the client declared or was told them.
     types: Vec<Type>,
-    /// The name, when the text is a DEALLOCATE of a statement of the protocol.
-    sql: String,
 }
 
 /// A statement with its parameters.
@@ -65,7 +63,9 @@ impl Connection {
                 .with_hint("Close statements that are not needed any more.")
                 .into());
         }
-        self.statements.remove("");
+        if name.is_empty() {
+            self.statements.remove("");
+        }
         let mut statements: Vec<_> =
             Statement::parse(sql)?.into_iter().filter(|statement| !matches!(statement, Statement::Empty)).collect();
         if statements.len() > 1 {
@@ -87,8 +87,7 @@ impl Connection {
             Some(Some(kind)) if *kind != Type::UNKNOWN => kind.clone(),
             _ => types::parameter_pg_type(data),
         });
-        let inner =
-            Inner { types: types.collect(), prepared, sql: deallocated(sql).map_or_else(String::new, str::to_owned) };
+        let inner = Inner { types: types.collect(), prepared };
         self.statements.insert(name, PreparedStatement(Arc::new(inner)));
         reply::parse_complete(&mut self.output.buffer);
         Ok(())
@@ -157,7 +156,9 @@ impl Connection {
         self.tell_notices();
         match reply {
             Reply::Complete(tag) => {
-                self.completed(&tag);
+                if let Some(prepared) = &portal.statement.0.prepared {
+                    self.completed(&prepared.statement, &tag)?;
+                }
                 reply::complete(&tag, &mut self.output.buffer);
             }
             Reply::Suspended => reply::suspended(&mut self.output.buffer),
@@ -169,11 +170,6 @@ impl Connection {
 
     async fn execute_portal(&mut self, portal: &mut Portal, rows_max: Option<u64>) -> Result<Reply, Failure> {
         let Some(prepared) = &portal.statement.0.prepared else { return Ok(Reply::Empty) };
-        if !portal.statement.0.sql.is_empty()
-            && let Some(tag) = self.deallocate(&portal.statement.0.sql)?
-        {
-            return Ok(Reply::Complete(tag));
-        }
         let (mut guard, session, output) = self.begin();
         if let PortalState::Bound(values) = &mut portal.state {
             let values = std::mem::take(values);
@@ -212,14 +208,22 @@ impl Connection {
         reply::close_complete(&mut self.output.buffer);
     }
 
-    /// Does a `DEALLOCATE name` that names a statement of the protocol, as psycopg sends it; gives the command tag.
-    pub(crate) fn deallocate(&mut self, sql: &str) -> Result<Option<String>> {
-        let Some(name) = deallocated(sql) else { return Ok(None) };
-        let name = match name.strip_prefix('"').and_then(|name| name.strip_suffix('"')) {
-            Some(quoted) => quoted.replace("\"\"", "\""),
-            None => name.to_ascii_lowercase(),
-        };
-        Ok(self.statements.remove(&name).map(|_| "DEALLOCATE".to_owned()))
+    /// What a finished command means for prepared statements and portals.
+    pub(crate) fn completed(&mut self, statement: &Statement, tag: &str) -> Result<()> {
+        match (statement, tag) {
+            (Statement::Deallocate(Some(name)), _) => {
+                self.statement(name)?;
+                self.statements.remove(name);
+            }
+            (Statement::Deallocate(None), _) => self.statements.clear(),
+            (_, "DISCARD ALL") => {
+                self.statements.clear();
+                self.portals.clear();
+            }
+            (_, "COMMIT" | "ROLLBACK") => self.portals.clear(),
+            _ => {}
+        }
+        Ok(())
     }
 
     fn statement(&self, name: &str) -> Result<&PreparedStatement> {
@@ -241,38 +245,4 @@ enum Reply {
 
 fn no_portal(name: &str) -> SqlError {
     SqlError::new(SqlState::INVALID_CURSOR_NAME, format!("portal \"{name}\" does not exist"))
-}
-
-/// The name in a `DEALLOCATE [PREPARE] name`, quotes included; `None` for other text.
-fn deallocated(sql: &str) -> Option<&str> {
-    let word = |text: &str, word: &str| {
-        let (first, rest) = text.split_at_checked(word.len())?;
-        (first.eq_ignore_ascii_case(word) && rest.starts_with(char::is_whitespace)).then(|| rest.trim_start().len())
-    };
-    let text = sql.trim().trim_end_matches([';', ' ', '\n', '\t', '\r']);
-    let text = &text[text.len() - word(text, "DEALLOCATE")?..];
-    let name = word(text, "PREPARE").map_or(text, |rest| &text[text.len() - rest..]);
-    let quoted = name.len() > 2 && name.starts_with('"') && name.ends_with('"');
-    let plain = name.chars().all(|char| char.is_alphanumeric() || char == '_') && !name.is_empty();
-    ((quoted || plain) && !name.eq_ignore_ascii_case("all")).then_some(name)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::deallocated;
-
-    #[test]
-    fn a_deallocate_of_one_statement_is_seen() {
-        for (sql, name) in [
-            ("DEALLOCATE \"_pg3_0\"", Some("\"_pg3_0\"")),
-            (" deallocate prepare a ; ", Some("a")),
-            ("DEALLOCATE ALL", None),
-            ("DEALLOCATE a; SELECT 1", None),
-            ("SELECT 1", None),
-            ("DEALLOCATEa", None),
-            ("", None),
-        ] {
-            assert_eq!(deallocated(sql), name, "{sql}");
-        }
-    }
 }

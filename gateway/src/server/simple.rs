@@ -15,10 +15,6 @@ impl Connection {
     pub(crate) async fn query(&mut self, sql: String) -> Result<(), Failure> {
         self.statements.remove("");
         self.portals.remove("");
-        if let Some(tag) = self.deallocate(&sql)? {
-            reply::complete(&tag, &mut self.output.buffer);
-            return Ok(());
-        }
         let statements = Statement::parse(&sql)?;
         drop(sql);
         let count = statements.len();
@@ -58,22 +54,9 @@ impl Connection {
         drop(guard);
         self.tell_notices();
         if let Some(tag) = tag {
-            self.completed(&tag);
+            self.completed(&prepared.statement, &tag)?;
             reply::complete(&tag, &mut self.output.buffer);
         }
         Ok(())
-    }
-
-    /// What a finished command means for prepared statements and portals.
-    pub(crate) fn completed(&mut self, tag: &str) {
-        match tag {
-            "DISCARD ALL" => {
-                self.statements.clear();
-                self.portals.clear();
-            }
-            "DEALLOCATE ALL" => self.statements.clear(),
-            "CLOSE CURSOR ALL" | "COMMIT" | "ROLLBACK" => self.portals.clear(),
-            _ => {}
-        }
     }
 }

@@ -56,7 +56,11 @@ impl From<io::Error> for Refusal {
 /// Logs a client in; `None` when the connection is over: a cancel request, a refusal, a probe. `place` tells whether there is
 /// room for another connection.
 pub(crate) async fn start(stream: TcpStream, hub: &Arc<Hub>, place: bool) -> io::Result<Option<Started>> {
-    let Ok(opened) = tokio::time::timeout(LOGIN_TIMEOUT, open(stream, hub)).await else { return Ok(None) };
+    let opened = tokio::select! {
+        opened = tokio::time::timeout(LOGIN_TIMEOUT, open(stream, hub)) => opened,
+        () = hub.draining.cancelled() => return Ok(None),
+    };
+    let Ok(opened) = opened else { return Ok(None) };
     let Some((mut input, mut output, packet, binding)) = opened? else { return Ok(None) };
     let (minor, parameters) = match packet {
         Ok(Startup::Login { minor, parameters }) => (minor, Ok(parameters)),

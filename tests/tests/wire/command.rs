@@ -1,0 +1,143 @@
+//! The program itself: what it prints, how it starts, fails and stops.
+
+use super::harness::{Harness, connect, rows};
+use anyhow::{Context, Result};
+use std::{
+    net::SocketAddr,
+    os::unix::fs::PermissionsExt,
+    path::Path,
+    process::{Output, Stdio},
+};
+use tokio::{
+    io::{AsyncBufReadExt, BufReader},
+    process::{Child, Command},
+};
+use tokio_postgres::Config;
+
+/// The program, with its arguments to come.
+pub fn keyspan() -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_keyspan-under-test"));
+    command.env_remove("KEYSPAN_PASSWORD").env_remove("KEYSPAN_LOG").kill_on_drop(true);
+    command
+}
+
+/// A program that serves.
+pub struct Serving {
+    /// The process.
+    pub child: Child,
+    /// Where it listens.
+    pub address: SocketAddr,
+}
+
+impl Serving {
+    /// Starts `keyspan serve` on a free port and waits until it listens.
+    pub async fn start(store: &Path, password: Option<&str>) -> Result<Self> {
+        let mut command = keyspan();
+        command.args(["serve", "--listen", "127.0.0.1:0", "--store"]).arg(store);
+        if let Some(password) = password {
+            command.env("KEYSPAN_PASSWORD", password);
+        }
+        let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn()?;
+        let stdout = child.stdout.take().context("a pipe")?;
+        let line = BufReader::new(stdout).lines().next_line().await?;
+        let Some(line) = line else {
+            anyhow::bail!("it ended: {}", String::from_utf8_lossy(&child.wait_with_output().await?.stderr))
+        };
+        let address = line.strip_prefix("listening on ").context("the address")?.parse()?;
+        Ok(Self { child, address })
+    }
+
+    /// How to connect to it as the operator.
+    pub fn config(&self, password: &str) -> Config {
+        let mut config = Config::new();
+        config.host(self.address.ip().to_string()).port(self.address.port());
+        config.user("keyspan").password(password).dbname("keyspan");
+        config
+    }
+
+    /// Sends a signal and waits for the end.
+    pub async fn signal(self, signal: rustix::process::Signal) -> Result<Output> {
+        let id = self.child.id().and_then(|id| rustix::process::Pid::from_raw(id as i32)).context("a process")?;
+        rustix::process::kill_process(id, signal)?;
+        Ok(self.child.wait_with_output().await?)
+    }
+}
+
+#[tokio::test]
+async fn a_password_is_made_shown_once_and_kept() -> Result<()> {
+    let folder = tempfile::tempdir()?;
+    let store = folder.path().join("store");
+    let serving = Serving::start(&store, None).await?;
+    let file = store.join("operator-password");
+    let password = std::fs::read_to_string(&file)?.trim().to_owned();
+    assert_eq!(std::fs::metadata(&file)?.permissions().mode() & 0o777, 0o600);
+    assert_eq!(rows(&connect(&serving.config(&password)).await?, "SELECT 1").await?, ["1"]);
+    let first = serving.signal(rustix::process::Signal::TERM).await?;
+    assert_eq!(first.status.code(), Some(0));
+    assert!(String::from_utf8_lossy(&first.stderr).contains(&password));
+
+    let again = Serving::start(&store, None).await?;
+    connect(&again.config(&password)).await?;
+    let second = again.signal(rustix::process::Signal::INT).await?;
+    assert_eq!(second.status.code(), Some(0));
+    assert!(!String::from_utf8_lossy(&second.stderr).contains(&password));
+    Ok(())
+}
+
+#[tokio::test]
+async fn the_password_of_the_environment_replaces_another() -> Result<()> {
+    let folder = tempfile::tempdir()?;
+    for password in ["one", "another"] {
+        let serving = Serving::start(folder.path(), Some(password)).await?;
+        assert_eq!(rows(&connect(&serving.config(password)).await?, "SELECT 1").await?, ["1"]);
+        assert_eq!(serving.signal(rustix::process::Signal::TERM).await?.status.code(), Some(0));
+    }
+    Ok(())
+}
+
+/// The one line on standard error with which a start has to fail.
+async fn failed_start(arguments: &[&str]) -> Result<String> {
+    let output = keyspan().arg("serve").args(arguments).output().await?;
+    assert_eq!((output.status.code(), output.stdout.as_slice()), (Some(1), b"".as_slice()));
+    let told = String::from_utf8(output.stderr)?;
+    assert_eq!(told.lines().count(), 1, "{told}");
+    Ok(told)
+}
+
+#[tokio::test]
+async fn a_start_that_fails_says_why_in_one_line() -> Result<()> {
+    let harness = Harness::start().await?;
+    let folder = tempfile::tempdir()?;
+    let (store, taken) = (folder.path().join("store"), harness.address().to_string());
+    let store = store.to_str().context("a path")?;
+    let told = failed_start(&["--store", store, "--listen", &taken]).await?;
+    assert!(told.starts_with(&format!("keyspan: cannot listen on {taken}: ")), "{told}");
+    let told = failed_start(&["--store", store, "--listen", "nowhere"]).await?;
+    assert!(told.starts_with("keyspan: --listen nowhere is no ADDR:PORT"), "{told}");
+    let told =
+        failed_start(&["--store", store, "--listen", "127.0.0.1:0", "--tls-cert", "a", "--tls-key", "b"]).await?;
+    assert!(told.starts_with("keyspan: cannot use a for TLS: "), "{told}");
+    let told = failed_start(&["--store", "bigtable://project/instance"]).await?;
+    assert!(told.contains("not supported"), "{told}");
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_store_in_use_is_refused() -> Result<()> {
+    let folder = tempfile::tempdir()?;
+    let serving = Serving::start(folder.path(), Some("a password")).await?;
+    let told = failed_start(&["--listen", "127.0.0.1:0", "--store", folder.path().to_str().context("a path")?]).await?;
+    assert!(told.contains("in use by another process"), "{told}");
+    assert_eq!(rows(&connect(&serving.config("a password")).await?, "SELECT 1").await?, ["1"]);
+    Ok(())
+}
+
+#[tokio::test]
+async fn help_says_how_to_connect_and_names_the_environment() -> Result<()> {
+    let output = keyspan().arg("--help").output().await?;
+    let help = String::from_utf8(output.stdout)?;
+    for word in ["serve", "demo", "KEYSPAN_PASSWORD", "KEYSPAN_LOG", "psql", "Ctrl-C"] {
+        assert!(help.contains(word), "{word} is missing");
+    }
+    Ok(())
+}

@@ -1,0 +1,263 @@
+//! A server over a fresh store, with tenants and roles made by SQL.
+
+use anyhow::{Context, Result};
+use bytes::{Buf, BufMut, BytesMut};
+use keyspan_catalog::Catalog;
+use keyspan_gateway::{
+    auth::operator,
+    server::{Server, ServerOptions},
+    session::Shared,
+};
+use keyspan_storage::{
+    Store, SystemClock,
+    engine::{Engine, EngineOptions},
+};
+use std::{net::SocketAddr, path::Path, sync::Arc};
+use tempfile::TempDir;
+use tokio::{
+    io::{AsyncReadExt, AsyncWriteExt},
+    net::TcpStream,
+};
+use tokio_postgres::{Client, Config, NoTls, SimpleQueryMessage};
+
+/// The operator's password.
+pub const OPERATOR_PASSWORD: &str = "operator's password";
+/// The password of every role that [`Harness::tenant`] makes.
+pub const PASSWORD: &str = "pass word";
+
+/// A server, and the store in a folder of its own.
+pub struct Harness {
+    server: Option<Server>,
+    folder: TempDir,
+    shared: Arc<Shared>,
+    address: SocketAddr,
+}
+
+impl Harness {
+    /// A server over an embedded store.
+    pub async fn start() -> Result<Self> {
+        Self::start_with(|_| {}).await
+    }
+
+    /// The same, with options of one's own.
+    pub async fn start_with(change: impl FnOnce(&mut ServerOptions)) -> Result<Self> {
+        Self::open(tempfile::tempdir()?, change).await
+    }
+
+    async fn open(folder: TempDir, change: impl FnOnce(&mut ServerOptions)) -> Result<Self> {
+        let store: Arc<dyn Store> = Engine::open(EngineOptions::new(folder.path().join("store"))).await?;
+        let catalog = Arc::new(Catalog::open(store).await?);
+        operator::ensure(&catalog, OPERATOR_PASSWORD).await?;
+        let copy_folder = folder.path().join("exports");
+        std::fs::create_dir_all(&copy_folder)?;
+        let shared = Arc::new(Shared { catalog, clock: Arc::new(SystemClock), copy_folder: Some(copy_folder) });
+        let mut options = ServerOptions::new(shared.clone());
+        change(&mut options);
+        let server = Server::start(options).await?;
+        let address = server.address();
+        Ok(Self { server: Some(server), folder, shared, address })
+    }
+
+    /// Stops the server and starts another over the same store.
+    pub async fn restart(mut self) -> Result<Self> {
+        self.stop().await?;
+        let Self { folder, .. } = self;
+        Self::open(folder, |_| {}).await
+    }
+
+    /// Stops the server as SIGTERM does.
+    pub async fn stop(&mut self) -> Result<()> {
+        let server = self.server.take().context("the server has stopped before")?;
+        Ok(server.shutdown().await?)
+    }
+
+    /// Where the server listens.
+    pub fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// The folder that operators may copy into.
+    #[allow(dead_code, reason = "for tests of other parts")]
+    pub fn copy_folder(&self) -> &Path {
+        self.shared.copy_folder.as_deref().expect("the harness sets one")
+    }
+
+    /// The catalog, the clock and what else the sessions share.
+    #[allow(dead_code, reason = "for tests of other parts")]
+    pub fn shared(&self) -> &Arc<Shared> {
+        &self.shared
+    }
+
+    /// How to connect as a role to a database.
+    pub fn config(&self, role: &str, password: &str, database: &str) -> Config {
+        let mut config = Config::new();
+        config.host(self.address.ip().to_string()).port(self.address.port());
+        config.user(role).password(password).dbname(database);
+        config
+    }
+
+    /// A client as the operator.
+    pub async fn operator(&self) -> Result<Client> {
+        connect(&self.config(operator::OPERATOR_ROLE, OPERATOR_PASSWORD, "keyspan")).await
+    }
+
+    /// A client as a role in a database.
+    pub async fn connect(&self, role: &str, database: &str) -> Result<Client> {
+        connect(&self.config(role, PASSWORD, database)).await
+    }
+
+    /// Makes a tenant and a role of the same name that may connect to it; gives a client of that role.
+    pub async fn tenant(&self, id: &str) -> Result<Client> {
+        let operator = self.operator().await?;
+        operator.batch_execute(&format!("CREATE DATABASE \"{id}\"")).await?;
+        operator.batch_execute(&format!("CREATE ROLE \"{id}\" LOGIN PASSWORD '{PASSWORD}'")).await?;
+        operator.batch_execute(&format!("GRANT CONNECT ON DATABASE \"{id}\" TO \"{id}\"")).await?;
+        self.connect(id, id).await
+    }
+}
+
+/// Connects, and serves the connection in the background.
+pub async fn connect(config: &Config) -> Result<Client> {
+    let (client, connection) = config.connect(NoTls).await?;
+    tokio::spawn(connection);
+    Ok(client)
+}
+
+/// The rows of a query by the simple protocol: a line for each, values apart by `|`, NULL as nothing.
+pub async fn rows(client: &Client, sql: &str) -> Result<Vec<String>> {
+    let messages = client.simple_query(sql).await?;
+    let row = |message| match message {
+        SimpleQueryMessage::Row(row) => {
+            let values: Vec<_> = (0..row.len()).map(|at| row.get(at).unwrap_or_default().to_owned()).collect();
+            Some(values.join("|"))
+        }
+        _ => None,
+    };
+    Ok(messages.into_iter().filter_map(row).collect())
+}
+
+/// SQLSTATE and primary message of the error that a statement has to end with.
+pub async fn error(client: &Client, sql: &str) -> String {
+    match client.simple_query(sql).await {
+        Ok(_) => format!("no error from {sql}"),
+        Err(error) => told(&error),
+    }
+}
+
+/// SQLSTATE and primary message of an error, or what else went wrong.
+pub fn told(error: &tokio_postgres::Error) -> String {
+    match error.as_db_error() {
+        Some(told) => format!("{} {}", told.code().code(), told.message()),
+        None => format!("not from the server: {error:?}"),
+    }
+}
+
+/// A client that writes and reads messages byte by byte, for what no driver does.
+pub struct Raw {
+    stream: TcpStream,
+    input: BytesMut,
+}
+
+impl Raw {
+    /// Connects without a word.
+    pub async fn connect(address: SocketAddr) -> Result<Self> {
+        Ok(Self { stream: TcpStream::connect(address).await?, input: BytesMut::new() })
+    }
+
+    /// Sends bytes as they are.
+    pub async fn send(&mut self, bytes: &[u8]) -> Result<()> {
+        Ok(self.stream.write_all(bytes).await?)
+    }
+
+    /// Sends a message of a type.
+    pub async fn message(&mut self, kind: u8, body: &[u8]) -> Result<()> {
+        let mut message = BytesMut::new();
+        message.put_u8(kind);
+        message.put_u32(body.len() as u32 + 4);
+        message.put_slice(body);
+        self.send(&message).await
+    }
+
+    /// Sends a startup packet of a version with its body.
+    pub async fn startup(&mut self, version: u32, body: &[u8]) -> Result<()> {
+        let mut packet = BytesMut::new();
+        packet.put_u32(body.len() as u32 + 8);
+        packet.put_u32(version);
+        packet.put_slice(body);
+        self.send(&packet).await
+    }
+
+    /// The next byte, which is no part of a message: the answer to a request for TLS.
+    pub async fn byte(&mut self) -> Result<u8> {
+        if self.input.is_empty() {
+            self.stream.read_buf(&mut self.input).await?;
+        }
+        self.input.try_get_u8().context("the server has closed the connection")
+    }
+
+    /// The next message; `None` when the server has closed the connection.
+    pub async fn next(&mut self) -> Result<Option<(u8, BytesMut)>> {
+        loop {
+            if self.input.len() >= 5 {
+                let length = (&self.input[1..5]).get_u32() as usize;
+                if self.input.len() > length {
+                    let mut message = self.input.split_to(length + 1);
+                    let kind = message.get_u8();
+                    message.advance(4);
+                    return Ok(Some((kind, message)));
+                }
+            }
+            if self.stream.read_buf(&mut self.input).await? == 0 {
+                return Ok(None);
+            }
+        }
+    }
+
+    /// The types of the messages up to and with ReadyForQuery, or up to the end of the connection; an error as its SQLSTATE.
+    pub async fn replies(&mut self) -> Result<String> {
+        let mut replies = String::new();
+        while let Some((kind, body)) = self.next().await? {
+            match kind {
+                b'E' => {
+                    let code = body[..].split(|byte| *byte == 0).find_map(|field| field.strip_prefix(b"C"));
+                    replies.push_str(&format!("[{}]", String::from_utf8_lossy(code.unwrap_or_default())));
+                }
+                b'Z' => {
+                    replies.push('Z');
+                    return Ok(replies);
+                }
+                kind => replies.push(char::from(kind)),
+            }
+        }
+        replies.push('.');
+        Ok(replies)
+    }
+
+    /// Logs in; the secret of the connection is given.
+    pub async fn log_in(address: SocketAddr, role: &str, password: &str, database: &str) -> Result<(Self, BytesMut)> {
+        use postgres_protocol::authentication::sasl::{ChannelBinding, ScramSha256};
+        let mut raw = Self::connect(address).await?;
+        raw.startup(196_608, format!("user\0{role}\0database\0{database}\0\0").as_bytes()).await?;
+        let mut scram = ScramSha256::new(password.as_bytes(), ChannelBinding::unsupported());
+        raw.next().await?.context("authentication")?;
+        let first = scram.message().to_vec();
+        let mut body = BytesMut::from(&b"SCRAM-SHA-256\0"[..]);
+        body.put_u32(first.len() as u32);
+        body.put_slice(&first);
+        raw.message(b'p', &body).await?;
+        let (_, mut server_first) = raw.next().await?.context("the server's first message")?;
+        server_first.advance(4);
+        scram.update(&server_first)?;
+        raw.message(b'p', scram.message()).await?;
+        let mut key = BytesMut::new();
+        while let Some((kind, body)) = raw.next().await? {
+            match kind {
+                b'K' => key = body,
+                b'Z' => return Ok((raw, key)),
+                b'E' => anyhow::bail!("{}", String::from_utf8_lossy(&body)),
+                _ => {}
+            }
+        }
+        anyhow::bail!("the server has closed the connection")
+    }
+}
