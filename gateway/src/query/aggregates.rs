@@ -1,6 +1,7 @@
 //! `sum` and `avg` with PostgreSQL's result types: `sum(bigint)` and `avg` of any integer are numeric, so that neither overflows.
 //!
-//! Both are DataFusion's own; only their arguments are widened to decimals first.
+//! Both are DataFusion's own; only their arguments are widened to decimals first. DataFusion cuts an average of decimals off; so it
+//! computes one digit more than PostgreSQL shows, and [`rounded`] rounds it away.
 
 use arrow::datatypes::{DataType, FieldRef};
 use datafusion::{
@@ -17,12 +18,17 @@ use datafusion::{
 };
 use std::sync::Arc;
 
+mod rounded;
+
 /// How `sum` sees a bigint: 28 digits leave 10 more for the count of rows.
 const SUMMED_BIGINT: DataType = DataType::Decimal128(28, 0);
-/// How `avg` sees integers and smallints: DataFusion adds four digits to the twelve after the point, which makes PostgreSQL's 16.
-const AVERAGED_INTEGER: DataType = DataType::Decimal128(22, 12);
-/// How `avg` sees a bigint.
-const AVERAGED_BIGINT: DataType = DataType::Decimal128(31, 12);
+/// Digits after the point with which `avg` sees its argument: DataFusion adds four, of which the last is rounded away, which leaves
+/// PostgreSQL's 16.
+const AVERAGED_SCALE: u8 = 13;
+/// Digits before the point of an integer.
+const INTEGER_DIGITS: u8 = 10;
+/// Digits before the point of a bigint.
+const BIGINT_DIGITS: u8 = 19;
 
 /// Registers `sum` and `avg` in the place of DataFusion's.
 pub fn register(state: &mut SessionState) {
@@ -59,12 +65,24 @@ fn sum_argument(data: &DataType) -> Option<DataType> {
 
 fn avg_argument(data: &DataType) -> Option<DataType> {
     Some(match data {
-        DataType::Int8 | DataType::Int16 | DataType::Int32 | DataType::UInt8 | DataType::UInt16 => AVERAGED_INTEGER,
-        DataType::Int64 | DataType::UInt32 | DataType::UInt64 => AVERAGED_BIGINT,
+        DataType::Int8 | DataType::Int16 | DataType::Int32 | DataType::UInt8 | DataType::UInt16 => {
+            averaged(INTEGER_DIGITS)
+        }
+        DataType::Int64 | DataType::UInt32 | DataType::UInt64 => averaged(BIGINT_DIGITS),
         DataType::Float16 | DataType::Float32 | DataType::Float64 | DataType::Null => DataType::Float64,
-        DataType::Decimal128(..) | DataType::Decimal256(..) | DataType::Duration(_) => data.clone(),
+        DataType::Decimal128(precision, scale) => match u8::try_from(*scale) {
+            Ok(scale) if scale < AVERAGED_SCALE && precision - scale + AVERAGED_SCALE <= 38 => {
+                averaged(precision - scale)
+            }
+            _ => data.clone(),
+        },
+        DataType::Decimal256(..) | DataType::Duration(_) => data.clone(),
         _ => return None,
     })
+}
+
+fn averaged(digits: u8) -> DataType {
+    DataType::Decimal128(digits + AVERAGED_SCALE, 13)
 }
 
 /// DataFusion's aggregate over widened arguments.
@@ -73,6 +91,16 @@ struct Widened {
     inner: Arc<AggregateUDF>,
     averages: bool,
     signature: Signature,
+}
+
+impl Widened {
+    /// The arguments as DataFusion's own aggregate is made with: its result type is not the one that is shown.
+    fn within<'a>(&self, arguments: AccumulatorArgs<'a>) -> Result<AccumulatorArgs<'a>> {
+        let types: Vec<_> = arguments.expr_fields.iter().map(|field| field.data_type().clone()).collect();
+        let returns = self.inner.return_type(&types)?;
+        let return_field = Arc::new(arguments.return_field.as_ref().clone().with_data_type(returns));
+        Ok(AccumulatorArgs { return_field, ..arguments })
+    }
 }
 
 impl AggregateUDFImpl for Widened {
@@ -97,28 +125,32 @@ impl AggregateUDFImpl for Widened {
         }
     }
     fn return_type(&self, arguments: &[DataType]) -> Result<DataType> {
-        self.inner.return_type(arguments)
-    }
-    fn return_field(&self, arguments: &[FieldRef]) -> Result<FieldRef> {
-        self.inner.return_field(arguments)
+        let inner = self.inner.return_type(arguments)?;
+        Ok(if self.averages { rounded::shown(&inner) } else { inner })
     }
     fn is_nullable(&self) -> bool {
         self.inner.is_nullable()
     }
     fn accumulator(&self, arguments: AccumulatorArgs) -> Result<Box<dyn Accumulator>> {
-        self.inner.accumulator(arguments)
+        let shown = arguments.return_field.data_type().clone();
+        let inner = self.inner.accumulator(self.within(arguments)?)?;
+        Ok(if self.averages { Box::new(rounded::One { inner, shown }) } else { inner })
     }
     fn state_fields(&self, arguments: StateFieldsArgs) -> Result<Vec<FieldRef>> {
         self.inner.state_fields(arguments)
     }
     fn groups_accumulator_supported(&self, arguments: AccumulatorArgs) -> bool {
-        self.inner.groups_accumulator_supported(arguments)
+        self.within(arguments).is_ok_and(|arguments| self.inner.groups_accumulator_supported(arguments))
     }
     fn create_groups_accumulator(&self, arguments: AccumulatorArgs) -> Result<Box<dyn GroupsAccumulator>> {
-        self.inner.create_groups_accumulator(arguments)
+        let shown = arguments.return_field.data_type().clone();
+        let inner = self.inner.create_groups_accumulator(self.within(arguments)?)?;
+        Ok(if self.averages { Box::new(rounded::Many { inner, shown }) } else { inner })
     }
     fn create_sliding_accumulator(&self, arguments: AccumulatorArgs) -> Result<Box<dyn Accumulator>> {
-        self.inner.create_sliding_accumulator(arguments)
+        let shown = arguments.return_field.data_type().clone();
+        let inner = self.inner.create_sliding_accumulator(self.within(arguments)?)?;
+        Ok(if self.averages { Box::new(rounded::One { inner, shown }) } else { inner })
     }
     fn order_sensitivity(&self) -> AggregateOrderSensitivity {
         self.inner.order_sensitivity()

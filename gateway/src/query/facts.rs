@@ -43,7 +43,7 @@ impl Facts {
             process_id: session.process_id,
             now_micros: session.shared.clock.now_micros(),
             snapshot: view.snapshot.clone(),
-            settings: BTreeMap::new(),
+            settings: session.settings(),
         }
     }
 

@@ -27,6 +27,11 @@ pub fn shown(schema: &Schema) -> SchemaRef {
 /// Gives the items of a select list their names.
 pub fn label(select: &mut Select) {
     let mut taken = BTreeSet::new();
+    // Beside a wildcard, which may bring any name, no name is known to be free.
+    let wild = select
+        .projection
+        .iter()
+        .any(|item| matches!(item, SelectItem::Wildcard(_) | SelectItem::QualifiedWildcard(..)));
     for item in &mut select.projection {
         let (expr, name, bare) = match item {
             SelectItem::UnnamedExpr(expr) => match column(expr) {
@@ -45,7 +50,7 @@ pub fn label(select: &mut Select) {
             }
             _ => continue,
         };
-        let fresh = taken.insert(name.clone());
+        let fresh = taken.insert(name.clone()) && !wild;
         if bare && fresh {
             continue;
         }

@@ -459,3 +459,44 @@ async fn a_tenant_sees_no_schema_of_the_operator() {
         "42P01 relation \"keyspan.tenants\" does not exist"
     );
 }
+
+#[tokio::test]
+async fn predicates_reach_the_table_as_comparisons_with_literals() {
+    let context = session(false);
+    let queries = [
+        "SELECT origin FROM flights WHERE at >= '2013-01-01 05:20Z' AND flight = 1545",
+        "SELECT origin FROM flights WHERE origin = 'EWR' AND at BETWEEN '2013-01-01Z' AND now() - interval '1 hour'",
+        "SELECT origin FROM flights WHERE u = 'a0eebc99-9c0b-4ef8-bb6d-6bb9bd380a11' AND price > 10",
+        "SELECT origin FROM flights WHERE flight IN (1, 2) AND n <> 2 + 3 AND tail = 'N1'",
+        "SELECT origin FROM flights WHERE at >= timestamptz '2013-01-01' AND at < date '2013-02-01'",
+    ];
+    let mut plans = Vec::new();
+    for sql in queries {
+        let plan = super::plan(&context, &super::testing::parse(sql)).await.unwrap();
+        let plan = context.state().optimize(&plan).unwrap();
+        plans.push(plan.display_indent().to_string());
+    }
+    expect![[""]].assert_eq(&plans.join("\n"));
+}
+
+#[tokio::test]
+async fn parameters_are_inferred() {
+    let context = session(false);
+    let queries = [
+        "SELECT $1",
+        "SELECT origin FROM flights WHERE at >= $1 AND flight = $2 AND origin = $3 AND u = $4 AND price < $5",
+        "SELECT origin FROM flights WHERE n IN ($1, $2) LIMIT $3",
+        "SELECT $1::int + 1, flight + $2 FROM flights",
+        "SELECT origin FROM flights WHERE at BETWEEN $1 AND $2 AND tail LIKE $3",
+        "SELECT $2::text",
+    ];
+    let mut found = Vec::new();
+    for sql in queries {
+        let types = match super::plan(&context, &super::testing::parse(sql)).await {
+            Ok(plan) => super::parameters(&plan, &[]).map_or_else(|error| error.message, |types| format!("{types:?}")),
+            Err(error) => error.message,
+        };
+        found.push(format!("{sql}: {types}"));
+    }
+    expect![[""]].assert_eq(&found.join("\n"));
+}
