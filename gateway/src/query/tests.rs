@@ -145,7 +145,7 @@ async fn semantics_9_aggregates() {
             42883 function sum(text) does not exist
             > SELECT avg(x) FROM (VALUES (1), (2), (2)) v(x)
             avg:numeric
-            1.6666666666666666"#]],
+            1.6666666666666667"#]],
     )
     .await;
 }
@@ -379,7 +379,8 @@ async fn names_and_types_of_columns() {
             sum:int8
             6
             > SELECT *, origin FROM (SELECT origin FROM flights) s ORDER BY 1 LIMIT 1
-            42701 projections require unique expression names but the expression "s.origin" at position 0 and "s.origin" at position 1 have the same name. Consider aliasing ("AS") one of them"#]],
+            origin:text | origin:text
+            EWR | EWR"#]],
     )
     .await;
 }
@@ -476,7 +477,22 @@ async fn predicates_reach_the_table_as_comparisons_with_literals() {
         let plan = context.state().optimize(&plan).unwrap();
         plans.push(plan.display_indent().to_string());
     }
-    expect![[""]].assert_eq(&plans.join("\n"));
+    expect![[r#"
+        Projection: flights.origin
+          Filter: flights.at >= TimestampMicrosecond(1357017600000000, Some("+00:00")) AND flights.flight = Int32(1545)
+            TableScan: flights projection=[origin, at, flight]
+        Projection: flights.origin
+          Filter: flights.at <= TimestampMicrosecond(1357092245000000, Some("+00:00")) AND flights.origin = Utf8View("EWR") AND flights.at >= pg_cast(Utf8("2013-01-01Z"))
+            TableScan: flights projection=[origin, at]
+        Projection: flights.origin
+          Filter: flights.u = FixedSizeBinary(16, "160,238,188,153,156,11,78,248,187,109,107,185,189,56,10,17") AND flights.price > Decimal128(10.00,10,2)
+            TableScan: flights projection=[origin, price, u]
+        Projection: flights.origin
+          Filter: (flights.flight = Int32(1) OR flights.flight = Int32(2)) AND flights.n != Int64(5) AND flights.tail = Utf8View("N1")
+            TableScan: flights projection=[origin, flight, tail, n]
+        Projection: flights.origin
+          Filter: flights.at >= TimestampMicrosecond(1356998400000000, Some("+00:00")) AND flights.at < TimestampMicrosecond(1359676800000000, Some("+00:00"))
+            TableScan: flights projection=[origin, at]"#]].assert_eq(&plans.join("\n"));
 }
 
 #[tokio::test]
@@ -498,5 +514,11 @@ async fn parameters_are_inferred() {
         };
         found.push(format!("{sql}: {types}"));
     }
-    expect![[""]].assert_eq(&found.join("\n"));
+    expect![[r#"
+        SELECT $1: [Utf8View]
+        SELECT origin FROM flights WHERE at >= $1 AND flight = $2 AND origin = $3 AND u = $4 AND price < $5: [Timestamp(Microsecond, Some("+00:00")), Int32, Utf8View, FixedSizeBinary(16), Decimal128(10, 2)]
+        SELECT origin FROM flights WHERE n IN ($1, $2) LIMIT $3: [Int64, Int64, Utf8View]
+        SELECT $1::int + 1, flight + $2 FROM flights: [Utf8View, Int32]
+        SELECT origin FROM flights WHERE at BETWEEN $1 AND $2 AND tail LIKE $3: [Timestamp(Microsecond, Some("+00:00")), Timestamp(Microsecond, Some("+00:00")), Utf8View]
+        SELECT $2::text: could not determine data type of parameter $1"#]].assert_eq(&found.join("\n"));
 }
