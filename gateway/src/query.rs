@@ -10,12 +10,7 @@
 //! of CASE, COALESCE, an aggregate or a select list, where it fits; elsewhere DataFusion's bigint. A number with a point is
 //! `double precision`, not numeric. A quoted text beside a value of another type takes that type.
 
-use crate::{
-    error::{Result, SqlError},
-    session::Session,
-    types,
-    view::View,
-};
+use crate::{error::Result, session::Session, types, view::View};
 use arrow::{
     array::{RecordBatch, RecordBatchOptions},
     datatypes::{Field, Schema, SchemaRef},
@@ -37,6 +32,7 @@ pub mod facts;
 pub mod functions;
 pub mod labels;
 pub mod operators;
+pub mod parameters;
 pub mod rewrite;
 pub mod semantics;
 pub mod tables;
@@ -45,6 +41,7 @@ pub mod type_planner;
 pub mod unsupported;
 
 pub use facts::Facts;
+pub use parameters::parameters;
 
 #[cfg(test)]
 pub(crate) mod testing;
@@ -126,7 +123,7 @@ pub(crate) async fn plan(context: &SessionContext, query: &ast::Statement) -> Re
     let statement = datafusion::sql::parser::Statement::Statement(Box::new(query));
     let plan = context.state().statement_to_plan(statement).await?;
     SQLOptions::new().with_allow_ddl(false).with_allow_dml(false).with_allow_statements(false).verify_plan(&plan)?;
-    Ok(plan)
+    Ok(parameters::infer(plan)?)
 }
 
 /// Runs a plan in a session.
@@ -147,38 +144,6 @@ impl std::fmt::Debug for Query {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Query").field("view", &self.view).finish_non_exhaustive()
     }
-}
-
-/// The types of `$1`, `$2`, … of a plan: those that `hints` declare, else those inferred, else text.
-///
-/// # Errors
-/// 42P18 for a number that is left out, 42P02 for a parameter that is no `$n`.
-pub fn parameters(
-    plan: &LogicalPlan,
-    hints: &[Option<arrow::datatypes::DataType>],
-) -> Result<Vec<arrow::datatypes::DataType>> {
-    let mut found: Vec<Option<arrow::datatypes::DataType>> = hints.to_vec();
-    for (name, field) in plan.get_parameter_fields()? {
-        let number =
-            name.strip_prefix('$').and_then(|number| number.parse::<usize>().ok()).filter(|number| *number > 0);
-        let number = number.ok_or_else(|| {
-            SqlError::new(crate::SqlState::UNDEFINED_PARAMETER, format!("there is no parameter {name}"))
-        })?;
-        if found.len() < number {
-            found.resize(number, None);
-        }
-        if found[number - 1].is_none() {
-            let inferred = field.map(|field| field.data_type().clone());
-            found[number - 1] = Some(inferred.unwrap_or(arrow::datatypes::DataType::Utf8View));
-        }
-    }
-    let typed = found.into_iter().enumerate().map(|(index, found)| {
-        found.ok_or_else(|| {
-            let message = format!("could not determine data type of parameter ${}", index + 1);
-            SqlError::new(crate::SqlState::INDETERMINATE_DATATYPE, message)
-        })
-    });
-    typed.collect()
 }
 
 /// A field of a relation of the system: a name, the name of its type, whether it may be NULL.

@@ -264,14 +264,18 @@ pub fn timestamp(text: &str, zoned: bool) -> Result<i64> {
     }
     let (day, rest) = match trimmed.find(['T', 't', ' ']) {
         Some(index) => (&trimmed[..index], trimmed[index + 1..].trim_start()),
-        None => (trimmed, ""),
+        // A date with a zone and no time; a date has at least eight characters.
+        None => match trimmed.char_indices().skip(8).find(|(_, c)| matches!(c, 'Z' | 'z' | '+')) {
+            Some((index, _)) => trimmed.split_at(index),
+            None => (trimmed, ""),
+        },
     };
     let (hours, zone) = match rest.find(|c: char| !(c.is_ascii_digit() || c == ':' || c == '.')) {
         Some(index) => (&rest[..index], rest[index..].trim()),
         None => (rest, ""),
     };
     let date = calendar(day, kind, text)?;
-    let of_day = if hours.is_empty() && zone.is_empty() { 0 } else { clock(hours, kind, text)? };
+    let of_day = if hours.is_empty() { 0 } else { clock(hours, kind, text)? };
     let local = (i64::from(date.num_days_from_ce() - EPOCH_FROM_CE) * 86_400) * MICROS + of_day;
     if zone.is_empty() {
         return Ok(local);
@@ -438,6 +442,7 @@ mod tests {
                 timestamp("2013-07-01 00:00:00 America/New_York", true),
                 timestamp("1970-01-01 05:00+05", false),
                 timestamp("1970-01-02", false),
+                timestamp("1970-01-02Z", true),
                 timestamp("infinity", true),
                 timestamp("-infinity", false),
                 timestamp("2013-02-30", true),
@@ -451,6 +456,7 @@ mod tests {
                 12600000000
                 1372651200000000
                 18000000000
+                86400000000
                 86400000000
                 9223372036854775807
                 -9223372036854775808
