@@ -482,7 +482,7 @@ async fn predicates_reach_the_table_as_comparisons_with_literals() {
           Filter: flights.at >= TimestampMicrosecond(1357017600000000, Some("+00:00")) AND flights.flight = Int32(1545)
             TableScan: flights projection=[origin, at, flight]
         Projection: flights.origin
-          Filter: flights.at <= TimestampMicrosecond(1357092245000000, Some("+00:00")) AND flights.origin = Utf8View("EWR") AND flights.at >= TimestampMicrosecond(1356998400000000, Some("+00:00"))
+          Filter: flights.origin = Utf8View("EWR") AND flights.at >= TimestampMicrosecond(1356998400000000, Some("+00:00")) AND flights.at <= TimestampMicrosecond(1357092245000000, Some("+00:00"))
             TableScan: flights projection=[origin, at]
         Projection: flights.origin
           Filter: flights.u = FixedSizeBinary(16, "160,238,188,153,156,11,78,248,187,109,107,185,189,56,10,17") AND flights.price > Decimal128(10.00,10,2)
