@@ -28,6 +28,8 @@ use std::{
 
 /// Ranges that are printed one by one.
 const RANGES_SHOWN: usize = 5;
+/// Characters of a line; long lists of values are cut.
+const LINE_CHARS_MAX: usize = 600;
 
 /// What EXPLAIN was asked for.
 #[derive(Clone, Copy, Debug, Default)]
@@ -101,16 +103,20 @@ impl Lines {
             return self.scan(scan, &" ".repeat(depth * 6 + 4), residual);
         }
         let line = displayable(node.as_ref()).one_line().to_string();
-        self.out.push(format!("{indent}{}{actual}", line.trim_end()));
+        self.out.push(format!("{indent}{}{actual}", cut(line.trim_end())));
+        let hands_on =
+            matches!(node.name(), "RepartitionExec" | "CoalescePartitionsExec" | "CoalesceBatchesExec" | "BufferExec");
+        let residual = residual.filter(|_| hands_on);
         let predicate = node.downcast_ref::<FilterExec>().map(|filter| {
             datafusion::physical_expr_common::physical_expr::fmt_sql(filter.predicate().as_ref()).to_string()
         });
-        node.children().into_iter().for_each(|child| self.node(child, depth + 1, predicate.clone()));
+        let residual = predicate.or(residual);
+        node.children().into_iter().for_each(|child| self.node(child, depth + 1, residual.clone()));
     }
 
     fn scan(&mut self, scan: &ScanExec, indent: &str, residual: Option<String>) {
         let (read, about) = (scan.read(), scan.about());
-        let mut line = |label: &str, text: String| self.out.push(format!("{indent}{label}: {text}"));
+        let mut line = |label: &str, text: String| self.out.push(format!("{indent}{label}: {}", cut(&text)));
         let coalesced = if about.coalesced { ", coalesced to stay within bounds" } else { "" };
         line("Access", format!("{}{coalesced}", about.shape));
         line("Ranges", ranges(read.rows.ranges(), scan.in_span()));
@@ -139,6 +145,14 @@ impl Lines {
     }
 }
 
+/// The text, or its beginning and how much was left out.
+fn cut(text: &str) -> String {
+    match text.char_indices().nth(LINE_CHARS_MAX) {
+        None => text.to_owned(),
+        Some((at, _)) => format!("{}… ({} more characters)", &text[..at], grouped(text[at..].chars().count())),
+    }
+}
+
 fn listed(names: &[String]) -> String {
     if names.is_empty() { "none".into() } else { names.join(", ") }
 }
@@ -157,10 +171,12 @@ fn ranges(ranges: &[KeyRange], in_span: bool) -> String {
     let mut text = String::new();
     for (at, range) in ranges.iter().take(RANGES_SHOWN).enumerate() {
         let separator = if at == 0 { "" } else { ", " };
-        let end = if range.end.is_none() && in_span { "end of tenant span)" } else { "" };
-        match end {
-            "" => write!(text, "{separator}{range:?}"),
-            end => write!(text, "{separator}[{}, {end}", range.start.escape_ascii()),
+        let (first, last) = if in_span { ("start of tenant span", "end of tenant span") } else { ("start", "end") };
+        let start = if range.start.is_empty() { first.to_owned() } else { range.start.escape_ascii().to_string() };
+        let end = range.end.as_ref().map_or_else(|| last.to_owned(), |end| end.escape_ascii().to_string());
+        match range.as_point() {
+            Some(key) => write!(text, "{separator}[{}]", key.escape_ascii()),
+            None => write!(text, "{separator}[{start}, {end})"),
         }
         .expect("a string takes all text");
     }

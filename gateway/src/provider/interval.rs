@@ -149,6 +149,9 @@ impl Slot {
 
     /// The texts that start with the prefix.
     pub(super) fn text_prefix(prefix: &str) -> Self {
+        if prefix.is_empty() {
+            return Self::none().complement();
+        }
         let low = Bound::Included(Value::Text(prefix.to_owned()));
         Self::new(vec![Interval::new(low, after_prefix(prefix))])
     }
