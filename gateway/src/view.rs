@@ -4,6 +4,8 @@
 //! its commit (module `overlay`).
 
 mod overlay;
+#[cfg(test)]
+mod tests;
 
 use keyspan_catalog::{Snapshot, Table, TenantStore};
 use keyspan_storage::{Pin, RowKey, RowMutation, RowStream, Scan};

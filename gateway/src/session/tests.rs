@@ -236,6 +236,19 @@ async fn settings_are_checked_shown_and_rolled_back() {
         25006 cannot execute INSERT in a read-only transaction"#]],
     )
     .await;
+    run(&mut alto, "ROLLBACK").await;
+    alto.set("application_name", "pool").unwrap();
+    alto.started();
+    check(
+        &mut alto,
+        "SET application_name = 'other'; SELECT current_setting('application_name'); RESET ALL; SHOW application_name",
+        expect![[r#"
+            SET
+            other
+            RESET
+            pool"#]],
+    )
+    .await;
     assert!(alto.take_parameter_status().iter().any(|(name, value)| name == "TimeZone" && value == "UTC"));
 }
 
