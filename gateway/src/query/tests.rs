@@ -1,4 +1,4 @@
-//! Queries in process: PostgreSQL's semantics where DataFusion differs. Expected answers were compared with PostgreSQL 15.
+//! Queries in process: PostgreSQL's semantics where DataFusion differs.
 
 use super::testing::{session, shown};
 use expect_test::{Expect, expect};
