@@ -17,7 +17,7 @@ use std::{
     sync::Arc,
 };
 use tempfile::TempDir;
-use tokio_postgres::{Client, Config, NoTls, SimpleQueryMessage, config::Host};
+use tokio_postgres::{Client, Config, NoTls, SimpleQueryMessage, config::Host, error::SqlState};
 
 /// The operator's role and database.
 const OPERATOR: &str = "keyspan";
@@ -121,7 +121,11 @@ async fn connect(config: &Config) -> Result<Client> {
     let who = || format!("cannot connect as {} to {}", config.get_user().unwrap_or("?"), address_of(config));
     let (client, connection) = config.connect(NoTls).await.with_context(who)?;
     tokio::spawn(async move {
-        if let Err(error) = connection.await {
+        // A gateway that stops says so to connections that are just being closed.
+        let ended = connection.await;
+        if let Err(error) = ended.as_ref()
+            && error.code() != Some(&SqlState::ADMIN_SHUTDOWN)
+        {
             eprintln!("-- the connection broke: {error}");
         }
     });
@@ -166,7 +170,7 @@ pub async fn show(client: &Client, sql: &str) -> Result<()> {
     Ok(())
 }
 
-/// A statement without the indentation that it has in a program: its last line's, of which the others have more.
+/// A statement without the indentation that its further lines have in common, which is that of the program around it.
 fn unindented(sql: &str) -> String {
     let indent = |line: &str| line.len() - line.trim_start().len();
     let common = sql.lines().skip(1).map(indent).min().unwrap_or_default();
