@@ -15,7 +15,7 @@ mod tests;
 mod transaction;
 
 pub use settings::Settings;
-pub use transaction::{Reliance, Written};
+pub use transaction::{Changes, Reliance, Written};
 
 use crate::{
     error::{Result, SqlError, SqlState},

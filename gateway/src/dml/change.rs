@@ -31,10 +31,7 @@ fn resolve(view: &View, table: &TableWithJoins) -> Result<(Target, Ident)> {
 }
 
 /// The columns that `SET` names, with their new values.
-pub(super) fn set_columns<'a>(
-    target: &'a Target,
-    assignments: Vec<(String, Expr)>,
-) -> Result<Vec<(&'a TargetColumn, Expr)>> {
+pub(super) fn set_columns(target: &Target, assignments: Vec<(String, Expr)>) -> Result<Vec<(&TargetColumn, Expr)>> {
     let one = |(name, mut value): (String, Expr)| {
         let column = &target.columns[target.position(&name)?];
         match &column.place {

@@ -153,7 +153,7 @@ impl Upsert<'_> {
             }
         }
         for chunk in conflicting.chunks(CONFLICTS_MAX) {
-            count += self.update(assignments, condition.as_ref(), chunk, written).await?;
+            count += self.update(assignments, condition.as_deref(), chunk, written).await?;
         }
         Ok(count)
     }

@@ -30,11 +30,14 @@ const COMPARED_ROWS: usize = 1_024;
 /// Bytes that are counted for a row beside those of its key and mutations.
 const ROW_OVERHEAD_BYTES: usize = 64;
 
+/// Mutations of rows, by row; a row's are applied in order.
+pub type Changes = BTreeMap<RowKey, Vec<Mutation>>;
+
 /// What a statement writes.
 #[derive(Debug, Default)]
 pub struct Written {
-    /// Mutations by table and row; a row's are applied in order.
-    pub rows: BTreeMap<TableId, (Arc<Table>, BTreeMap<RowKey, Vec<Mutation>>)>,
+    /// Mutations by table.
+    pub rows: BTreeMap<TableId, (Arc<Table>, Changes)>,
     /// A range to delete whole: never in a transaction.
     pub range: Option<(Arc<Table>, KeyRange)>,
     /// The rows that it relied on.

@@ -73,7 +73,7 @@ pub enum OnConflict {
         /// Columns and their new values.
         assignments: Vec<(String, Expr)>,
         /// `WHERE`
-        condition: Option<Expr>,
+        condition: Option<Box<Expr>>,
     },
 }
 
@@ -283,7 +283,7 @@ pub fn on_conflict(insert: &ast::Insert) -> Result<OnConflict> {
                     .with_hint("For example, ON CONFLICT (column_name).")
             })?;
             let assignments = assignments(&update.assignments)?;
-            Ok(OnConflict::Update { target, assignments, condition: update.selection.clone() })
+            Ok(OnConflict::Update { target, assignments, condition: update.selection.clone().map(Box::new) })
         }
     }
 }
