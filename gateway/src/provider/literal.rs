@@ -175,7 +175,7 @@ fn whole(min: i64, max: i64, cast: Option<&DataType>, literal: &ScalarValue) -> 
 }
 
 fn float(kind: SqlType, cast: Option<&DataType>, literal: &ScalarValue) -> Option<Edge> {
-    if !cast.is_none_or(|to| *to == DataType::Float64) {
+    if cast.is_some_and(|to| *to != DataType::Float64) {
         return None;
     }
     let value = match literal {
