@@ -1,6 +1,6 @@
 //! From filters to ranges of keys. Pure; both the promise to DataFusion and the scan come from here.
 //!
-//! 1. Each filter becomes a [set of keys](super::predicate): boxes of slots, one slot for each part of the key.
+//! 1. Each filter becomes a set of keys (`predicate`): boxes of slots, one slot for each part of the key.
 //! 2. The sets are intersected. No box left: no row, never all of them.
 //! 3. A box becomes ranges from its first part on. Parts given by values multiply into prefixes; the first part that is given by
 //!    intervals makes a range of each prefix and interval; parts behind it, or behind a gap, stay with the residual.

@@ -1,4 +1,4 @@
-//! Tables as DataFusion sees them: rows of typed columns, or what [`cells`](super::cells) and [`raw`](super::raw) show of them.
+//! Tables as DataFusion sees them: rows of typed columns, or what `cells` and `raw` show of them.
 //!
 //! DataFusion asks twice about filters: what the table promises, and for the scan. Both answers come from one [`Pushdown`]. Should a
 //! scan be given filters with which a promise cannot be kept (more ranges than there may be), it keeps it by a filter of its own: a
