@@ -15,6 +15,7 @@ use crate::{
     session::{Outcome, Session, Shared},
     statement::Statement,
 };
+use files::File;
 use futures::TryStreamExt;
 use keyspan_catalog::{Snapshot, Table, TenantId, ids::OPERATOR_DATABASE};
 use loader::Loader;
@@ -60,8 +61,7 @@ pub enum State {
 
 /// What the store holds of the demo.
 pub fn state(snapshot: &Snapshot) -> State {
-    let table = |name: &&&str| snapshot.table(name).is_none();
-    if let Some(name) = TABLES.iter().find(table) {
+    if let Some(name) = TABLES.iter().find(|name| snapshot.table(name).is_none()) {
         let empty = snapshot.tables.is_empty() && snapshot.tenants.is_empty();
         return if empty { State::Empty } else { State::Other(format!("table \"{name}\" is not there")) };
     }
@@ -88,31 +88,48 @@ pub async fn load(
     progress: &mut dyn FnMut(Progress),
 ) -> Result<()> {
     let mut operator = Session::new(shared.clone(), identify(shared, OPERATOR_ROLE, OPERATOR_DATABASE)?, 0);
-    run(&mut operator, SCHEMA).await?;
-    for tenant in files::tenants()? {
-        run(&mut operator, &format!("CREATE DATABASE \"{tenant}\"")).await?;
-    }
+    define(&mut operator).await?;
     for file in files::FILES {
-        let mut loader = Loader::new(shared, table(shared, file.table)?, &file.columns()?)?;
-        let rows_total = file.rows()?;
-        let mut step = |rows| progress(Progress { table: file.table, rows, rows_total });
-        for row in file.read()? {
-            let (tenant, values) = row?;
-            loader.put(&tenant, &values, &mut step).await?;
-        }
-        loader.finish(&mut step).await?;
+        load_file(shared, &file, progress).await?;
     }
+    make_readings(shared, size, progress).await?;
+    make_roles(&mut operator, passwords).await
+}
+
+async fn define(operator: &mut Session) -> Result<()> {
+    run(operator, SCHEMA).await?;
+    for tenant in files::tenants()? {
+        run(operator, &format!("CREATE DATABASE \"{tenant}\"")).await?;
+    }
+    Ok(())
+}
+
+async fn load_file(shared: &Arc<Shared>, file: &File, progress: &mut dyn FnMut(Progress)) -> Result<()> {
+    let mut loader = Loader::new(shared, table(shared, file.table)?, &file.columns()?)?;
+    let rows_total = file.rows()?;
+    let mut step = |rows| progress(Progress { table: file.table, rows, rows_total });
+    for row in file.read()? {
+        let (tenant, values) = row?;
+        loader.put(&tenant, &values, &mut step).await?;
+    }
+    loader.finish(&mut step).await
+}
+
+async fn make_readings(shared: &Arc<Shared>, size: Size, progress: &mut dyn FnMut(Progress)) -> Result<()> {
     let mut loader = Loader::new(shared, table(shared, "readings")?, &readings::COLUMNS)?;
     let mut step = |rows| progress(Progress { table: "readings", rows, rows_total: size.readings });
     for number in 0..size.readings {
         let (tenant, values) = readings::reading(size.seed, number);
         loader.put(tenant, &values, &mut step).await?;
     }
-    loader.finish(&mut step).await?;
+    loader.finish(&mut step).await
+}
+
+async fn make_roles(operator: &mut Session, passwords: &[String; ROLES.len()]) -> Result<()> {
     for (role, password) in ROLES.iter().zip(passwords) {
-        run(&mut operator, &format!("CREATE ROLE \"{role}\" LOGIN PASSWORD '{}'", password.replace('\'', "''")))
-            .await?;
-        run(&mut operator, &format!("GRANT CONNECT ON DATABASE \"{role}\" TO \"{role}\"")).await?;
+        let password = password.replace('\'', "''");
+        run(operator, &format!("CREATE ROLE \"{role}\" LOGIN PASSWORD '{password}'")).await?;
+        run(operator, &format!("GRANT CONNECT ON DATABASE \"{role}\" TO \"{role}\"")).await?;
     }
     Ok(())
 }
@@ -150,7 +167,113 @@ fn table(shared: &Shared, name: &str) -> Result<Arc<Table>> {
     shared.catalog.snapshot().table(name).cloned().ok_or_else(missing)
 }
 
-/// A tenant of the demo: its ids are fit to be ones.
+/// A tenant of the demo.
 fn tenant_id(id: &str) -> Result<TenantId> {
     Ok(TenantId::new(id)?)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::session::testing::{World, check};
+    use expect_test::expect;
+    use keyspan_catalog::TenantStore;
+    use keyspan_storage::{Row, Scan};
+    use std::collections::BTreeMap;
+
+    const PASSWORDS: [&str; 2] = ["it's one", "another"];
+
+    async fn world() -> World {
+        let world = World::empty().await;
+        crate::auth::operator::ensure(&world.shared.catalog, "operator").await.unwrap();
+        world
+    }
+
+    #[tokio::test]
+    async fn a_load_that_was_cut_short_does_not_look_whole() {
+        let world = world().await;
+        let state = || state(&world.shared.catalog.snapshot());
+        assert_eq!(state(), State::Empty);
+        let mut operator = world.operator();
+        define(&mut operator).await.unwrap();
+        assert_eq!(state(), State::Other("role \"vx\", which is made last, is not there".into()));
+        make_roles(&mut operator, &PASSWORDS.map(str::to_owned)).await.unwrap();
+        assert_eq!(state(), State::Whole);
+        run(&mut operator, "REVOKE CONNECT ON DATABASE wn FROM wn").await.unwrap();
+        assert_eq!(state(), State::Other("role \"wn\", which is made last, is not there".into()));
+        run(&mut operator, "DROP DATABASE vx").await.unwrap();
+        assert_eq!(state(), State::Other("database \"vx\" is not there".into()));
+    }
+
+    #[tokio::test]
+    async fn passwords_are_set_where_they_differ() {
+        let world = world().await;
+        let mut operator = world.operator();
+        define(&mut operator).await.unwrap();
+        make_roles(&mut operator, &PASSWORDS.map(str::to_owned)).await.unwrap();
+        let secret = |role| world.shared.catalog.snapshot().role(role).unwrap().secret.clone().unwrap();
+        let before = ROLES.map(secret);
+        assert!(is_password_of(PASSWORDS[0], &before[0]) && is_password_of(PASSWORDS[1], &before[1]));
+        set_passwords(&world.shared, &["new".into(), PASSWORDS[1].into()]).await.unwrap();
+        assert!(is_password_of("new", &secret("vx")));
+        assert_eq!(secret("wn"), before[1]);
+    }
+
+    #[tokio::test]
+    async fn rows_arrive_whole_and_where_they_belong() {
+        let world = world().await;
+        define(&mut world.operator()).await.unwrap();
+        let mut durable = BTreeMap::new();
+        let mut progress = |progress: Progress| {
+            let rows = durable.insert(progress.table, progress.rows).unwrap_or_default();
+            assert!(rows < progress.rows && progress.rows <= progress.rows_total);
+        };
+        load_file(&world.shared, &files::FILES[0], &mut progress).await.unwrap();
+        make_readings(&world.shared, Size { readings: 10_001, seed: 1 }, &mut progress).await.unwrap();
+        assert_eq!(durable, BTreeMap::from([("airports", 338), ("readings", 10_001)]));
+        check(
+            &mut world.operator(),
+            "SELECT count(*), count(DISTINCT tenant) FROM airports; SELECT tenant, count(*) FROM readings GROUP BY 1 ORDER BY 1",
+            expect![[r#"
+                338|16
+                f9|1250
+                ha|1250
+                vx|5001
+                wn|2500"#]],
+        )
+        .await;
+        check(
+            &mut world.tenant("vx"),
+            "SELECT * FROM airports WHERE faa = 'SFO'; SELECT * FROM readings WHERE device_id = 'gate-000' LIMIT 2",
+            expect![[r#"
+                SFO|San Francisco Intl|37.618972|-122.374889|13|America/Los_Angeles
+                gate|gate-000|2013-01-01T00:25:00Z|18.97|0.54|∅
+                gate|gate-000|2013-01-01T00:24:00Z|19.61|0.56|∅"#]],
+        )
+        .await;
+    }
+
+    #[tokio::test]
+    async fn semantics_1_a_loaded_row_has_the_cells_of_an_inserted_one() {
+        let world = world().await;
+        define(&mut world.operator()).await.unwrap();
+        make_readings(&world.shared, Size { readings: 100, seed: 1 }, &mut |_| {}).await.unwrap();
+        let mut session = world.tenant("vx");
+        let door = TenantStore::of_tenant(world.shared.catalog.store().clone(), tenant_id("vx").unwrap());
+        let readings = table(&world.shared, "readings").unwrap();
+        let loaded: Vec<Row> = door.scan(&readings, Scan::all()).try_concat().await.unwrap();
+        run(&mut session, "INSERT INTO readings SELECT device_type, device_id || '+', at, temperature, humidity, system_log FROM readings")
+            .await
+            .unwrap();
+        let all: Vec<Row> = door.scan(&readings, Scan::all()).try_concat().await.unwrap();
+        assert_eq!((loaded.len(), all.len()), (100, 200));
+        let cells = |row: &Row| -> Vec<_> {
+            row.cells.iter().map(|cell| (cell.family.clone(), cell.qualifier.clone(), cell.value.clone())).collect()
+        };
+        let mut of_loaded: Vec<_> = loaded.iter().map(cells).collect();
+        let mut of_inserted: Vec<_> = all.iter().filter(|row| !loaded.contains(row)).map(cells).collect();
+        of_loaded.sort();
+        of_inserted.sort();
+        assert_eq!(of_loaded, of_inserted);
+    }
 }
