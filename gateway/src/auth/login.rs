@@ -5,15 +5,17 @@ use crate::{
     session::{Identity, Shared},
 };
 use keyspan_catalog::{
-    TenantStore,
+    Tenant, TenantStore,
     ids::{OPERATOR_DATABASE, RESERVED_DATABASES},
 };
+use std::sync::Arc;
 
 /// The identity of `role` in `database`.
 ///
 /// # Errors
-/// 28P01 when the role was dropped meanwhile, 28000 when it may not log in, 3D000 for an unknown database, 42501 for one that it
-/// may not connect to.
+/// 28P01 when the role was dropped meanwhile, 28000 when it may not log in, 42501 for the operator's database, 3D000 for a database
+/// that is not there. A tenant's database that the role may not connect to is not there for it either: else a tenant could learn
+/// who the other tenants are.
 pub fn identify(shared: &Shared, role: &str, database: &str) -> Result<Identity> {
     let snapshot = shared.catalog.snapshot();
     let Some(known) = snapshot.role(role) else {
@@ -37,10 +39,11 @@ pub fn identify(shared: &Shared, role: &str, database: &str) -> Result<Identity>
         return Err(unknown(database)
             .with_hint("Operators connect to database \"keyspan\"; every other database is a tenant's, by its id."));
     }
-    let Some(tenant) = snapshot.tenant(database) else { return Err(unknown(database)) };
-    if !known.operator && !known.connect.contains(&tenant.id) {
-        return Err(denied(database));
-    }
+    let granted = |tenant: &&Arc<Tenant>| known.operator || known.connect.contains(&tenant.id);
+    let Some(tenant) = snapshot.tenant(database).filter(granted) else {
+        let hint = "An operator makes it with CREATE DATABASE, and lets a role in with GRANT CONNECT ON DATABASE.";
+        return Err(unknown(database).with_hint(hint));
+    };
     Ok(identity(false, TenantStore::of_tenant(store, tenant.id.clone())))
 }
 

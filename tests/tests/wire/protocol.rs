@@ -38,7 +38,7 @@ async fn a_role_connects_only_where_it_may() -> Result<()> {
     let operator = harness.operator().await?;
     operator.batch_execute(&format!("CREATE ROLE group_role PASSWORD '{PASSWORD}'")).await?;
     for (role, database, expected) in [
-        ("alto", "altostrat", "42501 permission denied for database \"altostrat\""),
+        ("alto", "altostrat", "3D000 database \"altostrat\" does not exist"),
         ("alto", "keyspan", "42501 permission denied for database \"keyspan\""),
         ("alto", "nowhere", "3D000 database \"nowhere\" does not exist"),
         ("alto", "postgres", "3D000 database \"postgres\" does not exist"),
