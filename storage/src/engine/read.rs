@@ -21,8 +21,8 @@ const STEP_ROWS_MAX: usize = 4 * BATCH_ROWS_MAX;
 pub(crate) struct Reading {
     table: Table,
     reader: RowReader,
-    /// What is wanted of each family, by number.
-    wanted: Vec<Wanted>,
+    /// What is wanted of each family, by number; `None` where no family has the number.
+    wanted: Vec<Option<Wanted>>,
     /// What is left, in the scan's order.
     ranges: VecDeque<KeyRange>,
     /// The last row looked at in the first of the ranges.
@@ -33,17 +33,35 @@ pub(crate) struct Reading {
 }
 
 /// What is wanted of a family.
-enum Wanted {
-    Nothing,
-    Everything(FamilyName),
-    Columns(FamilyName, Vec<Bytes>),
+struct Wanted {
+    name: FamilyName,
+    columns: WantedColumns,
+    /// What its cells of other columns are to the row's existence.
+    other: Witness,
+}
+
+enum WantedColumns {
+    None,
+    All,
+    These(Vec<Bytes>),
+}
+
+/// What an unwanted cell says of the existence of its row.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Witness {
+    /// Nothing that is asked for.
+    Unneeded,
+    /// That the row exists, unless the cell is condemned.
+    Doubtful,
+    /// That the row exists, if it is the newest of its column.
+    Sure,
 }
 
 impl Reading {
     /// Begins a scan of a table, to judge what is condemned at `now_micros`.
     pub(crate) fn new(table: Table, scan: Scan, now_micros: i64) -> Result<Self> {
         let reader = RowReader::new(&table.descriptor.schema, &scan, now_micros)?;
-        let wanted = table.descriptor.names().map(|name| Wanted::new(name, &scan)).collect();
+        let wanted = table.descriptor.names().map(|name| Some(Wanted::new(name?, &scan, &reader))).collect();
         let mut ranges: VecDeque<KeyRange> = scan.rows.ranges().iter().cloned().collect();
         if scan.reversed {
             ranges.make_contiguous().reverse();
@@ -106,26 +124,31 @@ impl Reading {
         batch
     }
 
-    /// The wanted cells of a row: whole columns.
+    /// The wanted cells of a row: whole columns. Where rows of unwanted cells count, also as many of these as it takes to see that the
+    /// row exists.
     fn cells(&self, row: &Bytes, expected: usize) -> Vec<Cell> {
         let mut cells = Vec::with_capacity(expected);
         let mut chosen = None;
+        let mut exists = false;
         // Columns come in order, wanted ones too: a step forward in the one list is never a step back in the other.
         let (mut family, mut passed) = (None, 0);
         for cell in cells::decode(row) {
+            let Some(Some(wanted)) = self.wanted.get(cell.family as usize) else { continue };
             if cell.new_column {
                 if family != Some(cell.family) {
                     (family, passed) = (Some(cell.family), 0);
                 }
-                chosen = match self.wanted.get(cell.family as usize) {
-                    Some(Wanted::Everything(name)) => Some(name),
-                    Some(Wanted::Columns(name, qualifiers)) => {
+                let is_wanted = match &wanted.columns {
+                    WantedColumns::None => false,
+                    WantedColumns::All => true,
+                    WantedColumns::These(qualifiers) => {
                         passed += qualifiers[passed..].iter().take_while(|wanted| ***wanted < *cell.qualifier).count();
-                        qualifiers.get(passed).filter(|wanted| ***wanted == *cell.qualifier).map(|_| name)
+                        qualifiers.get(passed).is_some_and(|wanted| **wanted == *cell.qualifier)
                     }
-                    _ => None,
-                }
-                .map(|name| (name, row.slice_ref(cell.qualifier)));
+                };
+                let is_witness = !exists && wanted.other != Witness::Unneeded;
+                chosen = (is_wanted || is_witness).then(|| (&wanted.name, row.slice_ref(cell.qualifier)));
+                exists |= wanted.other == Witness::Sure;
             }
             if let Some((name, qualifier)) = &chosen {
                 cells.push(Cell {
@@ -141,20 +164,19 @@ impl Reading {
 }
 
 impl Wanted {
-    fn new(name: Option<&FamilyName>, scan: &Scan) -> Self {
-        let Some(name) = name.cloned() else { return Self::Nothing };
+    fn new(name: &FamilyName, scan: &Scan, reader: &RowReader) -> Self {
         let columns = match &scan.columns {
-            // Any living cell makes the row exist.
-            _ if scan.keep_empty => return Self::Everything(name),
-            Columns::All => return Self::Everything(name),
-            Columns::Of(columns) => columns,
-        };
-        match columns.iter().find(|of| of.family == name) {
-            None => Self::Nothing,
-            Some(of) => match &of.qualifiers {
-                None => Self::Everything(name),
-                Some(qualifiers) => Self::Columns(name, qualifiers.clone()),
+            Columns::All => WantedColumns::All,
+            Columns::Of(columns) => match columns.iter().find(|of| of.family == *name) {
+                None => WantedColumns::None,
+                Some(of) => of.qualifiers.clone().map_or(WantedColumns::All, WantedColumns::These),
             },
-        }
+        };
+        let other = match scan.keep_empty {
+            false => Witness::Unneeded,
+            true if reader.newest_always_lives(name) => Witness::Sure,
+            true => Witness::Doubtful,
+        };
+        Self { name: name.clone(), columns, other }
     }
 }

@@ -46,6 +46,12 @@ impl RowReader {
         self.schema.families.contains_key(family) && (self.keep_empty || self.chooses(family, qualifier))
     }
 
+    /// Whether the newest cell of a column of this family lives, whatever the time. With [`keep_empty`](Scan::keep_empty) a backend
+    /// may leave out the unwanted cells of a row once it has kept one such.
+    pub fn newest_always_lives(&self, family: &FamilyName) -> bool {
+        self.schema.families.get(family).is_some_and(|family| !family.gc.condemns(0, i64::MIN, i64::MAX))
+    }
+
     /// What the scan gives of a row that holds these cells, in [order](Cell::order); `None` when it gives nothing.
     pub fn read(&self, key: RowKey, cells: Vec<Cell>) -> Option<Row> {
         let Some(metrics) = &self.metrics else { return self.choose(key, cells) };
@@ -86,19 +92,22 @@ impl RowReader {
 }
 
 /// The first `versions` cells of each column; cells that repeat count each.
-pub(crate) fn newest(cells: Vec<Cell>, versions: usize) -> Vec<Cell> {
-    let mut left: Vec<Cell> = Vec::with_capacity(cells.len());
-    let mut count = 0;
-    let mut column = None;
-    for cell in cells {
-        let place = (cell.family.clone(), cell.qualifier.clone());
-        if column.as_ref() != Some(&place) {
-            (column, count) = (Some(place), 0);
-        }
-        count += 1;
-        if count <= versions {
-            left.push(cell);
-        }
+pub(crate) fn newest(mut cells: Vec<Cell>, versions: usize) -> Vec<Cell> {
+    if versions == 0 {
+        return Vec::new();
     }
-    left
+    let mut kept = 1;
+    cells.dedup_by(|cell, before| {
+        let same = cell.same_column(before);
+        let over = same && kept >= versions;
+        kept = if !same {
+            1
+        } else if over {
+            kept
+        } else {
+            kept + 1
+        };
+        over
+    });
+    cells
 }
