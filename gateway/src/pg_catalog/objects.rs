@@ -79,7 +79,7 @@ pub fn attributes(table: &Table, facts: &Facts) -> Vec<Attribute> {
 pub fn key(table: &Table, facts: &Facts) -> Vec<KeyColumn> {
     let columns = attributes(table, facts);
     let number = |name: &str| columns.iter().find(|column| column.name == name).map_or(0, |column| column.number);
-    let tenant = facts.operator.then(|| (TENANT_COLUMN, false));
+    let tenant = facts.operator.then_some((TENANT_COLUMN, false));
     let parts = table.key.parts.iter().map(|part| (part.name.as_str(), part.descending));
     let parts = tenant.into_iter().chain(parts);
     parts.map(|(name, descending)| KeyColumn { number: number(name), name: name.to_owned(), descending }).collect()

@@ -167,7 +167,7 @@ pub(crate) async fn answer(context: &SessionContext, sql: &str) -> crate::error:
     let batches: Vec<RecordBatch> = stream.try_collect().await?;
     let mut out = Vec::new();
     for batch in batches {
-        let columns = batch.columns().iter().map(|column| super::casts::print::texts(column));
+        let columns = batch.columns().iter().map(super::casts::print::texts);
         let columns = columns.collect::<Result<Vec<_>, _>>()?;
         for row in 0..batch.num_rows() {
             let value = |column: &arrow::array::StringViewArray| {

@@ -197,6 +197,6 @@ mod tests {
     #[tokio::test]
     async fn a_panic_becomes_an_error() {
         let output = run(&CancellationToken::new(), None, async { panic!("on purpose") }).await;
-        assert_eq!(output.map(|()| ()), Err(Stop::Panicked));
+        assert_eq!(output, Err(Stop::Panicked));
     }
 }

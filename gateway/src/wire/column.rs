@@ -143,7 +143,7 @@ fn writer(array: &ArrayRef, kind: &Type, format: Format) -> Result<Write> {
 
 fn temporal(array: &ArrayRef, kind: &Type, binary: bool) -> Write {
     match array.data_type() {
-        DataType::Date32 => date::<Date32Type>(array, binary, |days| Some(days)),
+        DataType::Date32 => date::<Date32Type>(array, binary, Some),
         DataType::Date64 => date::<Date64Type>(array, binary, |millis| match millis {
             i64::MIN => Some(i32::MIN),
             i64::MAX => Some(i32::MAX),

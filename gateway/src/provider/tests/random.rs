@@ -252,9 +252,9 @@ proptest! {
         let first = first.min(filters.len());
         let (early, all) = (Pushdown::plan(&filters[..first], &keys), Pushdown::plan(&filters, &keys));
         prop_assume!(!all.coalesced);
-        for at in 0..first {
-            if early.promises[at] == datafusion::logical_expr::TableProviderFilterPushDown::Exact {
-                prop_assert_eq!(&all.promises[at], &early.promises[at], "{}", &filters[at]);
+        for (filter, (early, all)) in filters.iter().zip(early.promises.iter().zip(&all.promises)) {
+            if *early == datafusion::logical_expr::TableProviderFilterPushDown::Exact {
+                prop_assert_eq!(all, early, "{}", filter);
             }
         }
     }
