@@ -1,7 +1,7 @@
 //! The names that a statement can read: the database, its schemas, and the tables in them.
 //!
 //! One database, the session's own: `public` holds the tables of the snapshot, `pg_catalog` and `information_schema` the
-//! relations of [`pg_catalog`](crate::pg_catalog), and `keyspan` what only the operator sees. A name without a schema is looked up
+//! relations of [`pg_catalog`], and `keyspan` what only the operator sees. A name without a schema is looked up
 //! in `public`, then in `pg_catalog`. Nothing can be registered: there are no other names.
 
 use super::facts::Facts;
