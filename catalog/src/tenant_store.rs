@@ -27,6 +27,8 @@ use std::{collections::BTreeSet, sync::Arc};
 pub struct TenantStore {
     store: Arc<dyn Store>,
     tenant: Option<TenantId>,
+    /// The tenant's number, where another tenant of the same id is not meant.
+    oid: Option<u32>,
 }
 
 /// What a statement writes: keys without the span.
@@ -50,14 +52,19 @@ pub struct SpanSize {
 }
 
 impl TenantStore {
-    /// The door of a tenant.
+    /// The door of whichever tenant has the id.
     pub fn of_tenant(store: Arc<dyn Store>, tenant: TenantId) -> Self {
-        Self { store, tenant: Some(tenant) }
+        Self { store, tenant: Some(tenant), oid: None }
+    }
+
+    /// The door of this very tenant: it writes nothing for another one that gets the id after a drop.
+    pub fn of_session(store: Arc<dyn Store>, tenant: &Tenant) -> Self {
+        Self { store, tenant: Some(tenant.id.clone()), oid: Some(tenant.oid) }
     }
 
     /// The door of the operator.
     pub fn of_operator(store: Arc<dyn Store>) -> Self {
-        Self { store, tenant: None }
+        Self { store, tenant: None, oid: None }
     }
 
     /// The tenant; `None` for the operator.
@@ -71,6 +78,11 @@ impl TenantStore {
     /// The store's.
     pub async fn pin(&self) -> Result<Pin> {
         Ok(self.store.pin().await?)
+    }
+
+    /// The tenant's number, for a door of [`of_session`](Self::of_session).
+    pub fn oid(&self) -> Option<u32> {
+        self.oid
     }
 
     /// Reads rows of the span; keys of the scan and of the rows are without it.
@@ -183,7 +195,8 @@ impl TenantStore {
         let (table, key) = (rows::catalog_table(), rows::tenant_key(id));
         let row = self.store.read_row(&table, &key, Some(pin.clone())).await?;
         let tenant: Option<Tenant> = row.as_ref().map(rows::decode).transpose()?;
-        if tenant.is_none_or(|tenant| tenant.state != TenantState::Active) {
+        let usable = |tenant: Tenant| tenant.state == TenantState::Active && self.oid.is_none_or(|oid| oid == tenant.oid);
+        if !tenant.is_some_and(usable) {
             return Err(Error::new(ErrorKind::NoTenant, format!("database \"{id}\" does not exist")));
         }
         Ok((table, key))

@@ -62,8 +62,6 @@ pub struct Session {
     pub identity: Identity,
     /// The number of the connection: `pg_backend_pid()`.
     pub process_id: i32,
-    /// The tenant's number when the session began: one that was dropped and made again is another.
-    tenant_oid: Option<u32>,
     notices: Vec<SqlError>,
     settings: Settings,
     transaction: TransactionState,
@@ -110,10 +108,9 @@ pub enum TransactionStatus {
 impl Session {
     /// A session with default settings.
     pub fn new(shared: Arc<Shared>, identity: Identity, process_id: i32) -> Self {
-        let tenant_oid = shared.catalog.snapshot().tenant(&identity.database).map(|tenant| tenant.oid);
         let settings = Settings::new(&identity);
         let transaction = TransactionState::default();
-        Self { shared, identity, process_id, tenant_oid, notices: Vec::new(), settings, transaction }
+        Self { shared, identity, process_id, notices: Vec::new(), settings, transaction }
     }
 
     /// Analyses a statement. `hints` are the types that the client declared for `$1`, `$2`, …; `None` to infer.
@@ -192,6 +189,8 @@ impl Session {
             Some(state) => state,
             None => (snapshot, rows.pin().await?),
         };
+        // Once more: the pin may be younger than a drop, and than another tenant of the same id.
+        self.check_tenant(&self.shared.catalog.snapshot())?;
         self.transaction.keep_state(&snapshot, &pin);
         Ok(View { snapshot, pin, rows, buffered: self.transaction.buffered(), pushdown })
     }
@@ -202,14 +201,12 @@ impl Session {
     }
 
     fn check_tenant(&self, snapshot: &Snapshot) -> Result<()> {
-        if self.identity.rows.tenant().is_none() {
+        let Some(id) = self.identity.rows.tenant() else { return Ok(()) };
+        let known = self.identity.rows.oid();
+        if snapshot.tenant(id.as_str()).is_some_and(|now| known.is_none_or(|known| known == now.oid)) {
             return Ok(());
         }
         let database = &self.identity.database;
-        let now = snapshot.tenant(database).map(|tenant| tenant.oid);
-        if now.is_some() && now == self.tenant_oid {
-            return Ok(());
-        }
         let state = SqlState::INVALID_CATALOG_NAME;
         Err(SqlError::new(state, format!("database \"{database}\" does not exist"))
             .with_detail("It was dropped after this session had connected to it."))

@@ -44,7 +44,7 @@ pub fn identify(shared: &Shared, role: &str, database: &str) -> Result<Identity>
         let hint = "An operator makes it with CREATE DATABASE, and lets a role in with GRANT CONNECT ON DATABASE.";
         return Err(unknown(database).with_hint(hint));
     };
-    Ok(identity(false, TenantStore::of_tenant(store, tenant.id.clone())))
+    Ok(identity(false, TenantStore::of_session(store, tenant)))
 }
 
 fn unknown(database: &str) -> SqlError {
