@@ -195,7 +195,8 @@ impl TenantStore {
         let (table, key) = (rows::catalog_table(), rows::tenant_key(id));
         let row = self.store.read_row(&table, &key, Some(pin.clone())).await?;
         let tenant: Option<Tenant> = row.as_ref().map(rows::decode).transpose()?;
-        let usable = |tenant: Tenant| tenant.state == TenantState::Active && self.oid.is_none_or(|oid| oid == tenant.oid);
+        let usable =
+            |tenant: Tenant| tenant.state == TenantState::Active && self.oid.is_none_or(|oid| oid == tenant.oid);
         if !tenant.is_some_and(usable) {
             return Err(Error::new(ErrorKind::NoTenant, format!("database \"{id}\" does not exist")));
         }

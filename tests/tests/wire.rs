@@ -7,6 +7,9 @@
 mod wire {
     pub mod command;
     pub mod harness;
+    pub mod isolation;
+    pub mod isolation_drop;
+    pub mod process;
     pub mod protocol;
     pub mod tls;
 }
