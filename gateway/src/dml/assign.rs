@@ -21,7 +21,10 @@ const DAY_MICROS: i64 = 86_400_000_000;
 /// 42804 for types that PostgreSQL does not cast, 22003, 22P02, 22001 and others for values that do not fit.
 pub(super) fn assign(array: &ArrayRef, row: usize, column: &TargetColumn) -> Result<Value> {
     let scalar = ScalarValue::try_from_array(array, row)?;
-    let value = types::value_of_scalar(&scalar).map_err(|_| mismatch(column, array.data_type()))?;
+    let value = types::value_of_scalar(&scalar).map_err(|error| match error.state {
+        SqlState::NUMERIC_VALUE_OUT_OF_RANGE => error,
+        _ => mismatch(column, array.data_type()),
+    })?;
     cast(value, array.data_type(), column)
 }
 
@@ -50,7 +53,7 @@ fn cast(value: Value, from: &DataType, column: &TargetColumn) -> Result<Value> {
         (Text | Varchar(_), Value::Bool(value)) => Value::Text(if value { "true" } else { "false" }.to_owned()),
         (Text | Varchar(_) | Json | Jsonb, Value::Text(text)) => Value::Text(text),
         (Text | Varchar(_), value) => Value::Text(value.to_text(kind_of(&value, from))),
-        (_, Value::Text(text)) => return Ok(Value::parse(&text, kind)?),
+        (_, Value::Text(text)) => return read(&text, kind),
         (Int2 | Int4 | Int8, Value::Float(value)) => {
             let rounded = value.round_ties_even();
             // 2^63 is a float, and the first that does not fit.
@@ -91,6 +94,24 @@ fn cast(value: Value, from: &DataType, column: &TargetColumn) -> Result<Value> {
         _ => return Err(mismatch(column, from)),
     };
     Ok(converted.fit(kind)?.into_owned())
+}
+
+/// A text as a value of a column's type.
+///
+/// # Errors
+/// 22P02 and others; of dates and times 22007 and 22008, as PostgreSQL has it.
+fn read(text: &str, kind: SqlType) -> Result<Value> {
+    Value::parse(text, kind).map_err(|error| {
+        let mut error = SqlError::from(error);
+        if matches!(kind, SqlType::Date | SqlType::Timestamp | SqlType::Timestamptz) {
+            error.state = match error.state {
+                SqlState::INVALID_TEXT_REPRESENTATION => SqlState::INVALID_DATETIME_FORMAT,
+                SqlState::NUMERIC_VALUE_OUT_OF_RANGE => SqlState::DATETIME_FIELD_OVERFLOW,
+                other => other,
+            };
+        }
+        error
+    })
 }
 
 /// The type by which a value is printed.

@@ -95,6 +95,14 @@ fn of_arrow(error: &ArrowError) -> SqlError {
         ArrowError::InvalidArgumentError(message) if message.contains("too large to store") => {
             SqlError::new(SqlState::NUMERIC_VALUE_OUT_OF_RANGE, "numeric field overflow").with_detail(tidy(message))
         }
+        ArrowError::ComputeError(message) if message.contains("verflow on ") => {
+            SqlError::new(SqlState::NUMERIC_VALUE_OUT_OF_RANGE, out_of_range(message))
+        }
+        ArrowError::InvalidArgumentError(message) | ArrowError::ComputeError(message)
+            if message.contains("imestamp out of range") =>
+        {
+            SqlError::new(SqlState::DATETIME_FIELD_OVERFLOW, tidy(message))
+        }
         ArrowError::InvalidArgumentError(message) | ArrowError::ComputeError(message) => {
             SqlError::new(SqlState::INVALID_PARAMETER_VALUE, tidy(message))
         }
@@ -192,6 +200,9 @@ fn of_plan(message: &str) -> SqlError {
         ["GROUP BY clause", "in GROUP BY", "Aggregate functions are not allowed", "aggregate function calls"];
     if grouping.iter().any(|words| message.contains(words)) && !message.contains("position") {
         return SqlError::new(SqlState::GROUPING_ERROR, tidy(message));
+    }
+    if message.contains("nconsistent data length across values list") {
+        return SqlError::syntax("VALUES lists must all be the same length");
     }
     if message.contains("unique expression names") {
         return SqlError::new(SqlState::DUPLICATE_COLUMN, tidy(message));

@@ -189,6 +189,8 @@ pub fn register(state: &mut SessionState) {
         .with_volatility(Volatility::Volatile)
         .with_aliases(&["uuid_generate_v4"])
         .returning("uuid"),
+        row_function("octet_length", 1..=1, DataType::Int32, |values, _| Ok(ScalarValue::Int32(octets(&values[0]))))
+            .with_volatility(Volatility::Immutable),
     ];
     let functions = functions.into_iter().map(|function| Arc::new(ScalarUDF::from(function)));
     replace(state, functions.chain([interval_micros(), span_between(), timezone()]));
@@ -225,6 +227,28 @@ pub fn interval_micros() -> Arc<ScalarUDF> {
             Ok(ScalarValue::Int64(
                 days.checked_mul(DAY_MICROS).and_then(|days| days.checked_add(span.nanoseconds / 1_000)),
             ))
+        });
+        Arc::new(ScalarUDF::from(function.with_volatility(Volatility::Immutable)))
+    });
+    shared(&FUNCTION)
+}
+
+/// The number of bytes of a `bytea` or a text; `None` for NULL.
+fn octets(value: &ScalarValue) -> Option<i32> {
+    let length = match value {
+        ScalarValue::Binary(bytes) | ScalarValue::LargeBinary(bytes) | ScalarValue::BinaryView(bytes) => {
+            bytes.as_ref().map(Vec::len)
+        }
+        other => text_of(other).map(|text| text.len()),
+    };
+    length.and_then(|length| i32::try_from(length).ok())
+}
+
+/// The number of bytes of a `bytea`.
+pub fn bytes_length() -> Arc<ScalarUDF> {
+    static FUNCTION: LazyLock<Arc<ScalarUDF>> = LazyLock::new(|| {
+        let function = row_function("bytes_length", 1..=1, DataType::Int32, |values, _| {
+            Ok(ScalarValue::Int32(octets(&values[0])))
         });
         Arc::new(ScalarUDF::from(function.with_volatility(Volatility::Immutable)))
     });

@@ -1,9 +1,10 @@
 //! Rules over logical plans that give expressions PostgreSQL's meaning.
 //!
-//! [`untyped`] runs before DataFusion settles types: quoted texts in `IN` and `BETWEEN` take the type beside them. [`checked`] runs
-//! after: casts and arithmetic that Arrow does otherwise become functions ([`casts`], [`arithmetic`]).
+//! [`untyped`] runs before DataFusion settles types: quoted texts in `IN` and `BETWEEN` take the type beside them, numbers that are
+//! compared with a `numeric` keep their digits. [`checked`] runs after: casts and arithmetic that Arrow does otherwise become functions ([`casts`], [`arithmetic`]).
 
-use super::{arithmetic, casts};
+use super::{arithmetic, casts, functions};
+use crate::types;
 use arrow::datatypes::DataType;
 use datafusion::{
     common::{
@@ -77,10 +78,33 @@ fn type_literals(expr: Expr, schema: &DFSchema) -> Result<Transformed<Expr>> {
             *side = Expr::Cast(Cast::new(Box::new(text), data.clone()));
         }
     };
+    let exact = |side: &mut Expr, data: &DataType| {
+        if let (DataType::Decimal128(..), Expr::Literal(literal @ ScalarValue::Float64(Some(_)), _)) = (data, side)
+            && let Some(decimal) = decimal(literal)
+        {
+            *literal = decimal;
+        }
+    };
     match expr {
+        Expr::BinaryExpr(mut binary) if binary.op.supports_propagation() => {
+            if let (Ok(left), Ok(right)) = (binary.left.get_type(schema), binary.right.get_type(schema)) {
+                exact(&mut binary.left, &right);
+                exact(&mut binary.right, &left);
+            }
+            Ok(Transformed::yes(Expr::BinaryExpr(binary)))
+        }
+        // DataFusion would take the length of the text that bytes print as.
+        Expr::ScalarFunction(call) if call.func.name() == "character_length" => match call.args.as_slice() {
+            [bytes] if bytes.get_type(schema).is_ok_and(|data| data.is_binary()) => {
+                let function = functions::bytes_length();
+                Ok(Transformed::yes(Expr::ScalarFunction(ScalarFunction::new_udf(function, call.args))))
+            }
+            _ => Ok(Transformed::no(Expr::ScalarFunction(call))),
+        },
         Expr::InList(mut list) => match list.expr.get_type(schema) {
             Ok(data) if needs(&data) => {
                 list.list.iter_mut().for_each(|item| typed(item, &data));
+                list.list.iter_mut().for_each(|item| exact(item, &data));
                 Ok(Transformed::yes(Expr::InList(list)))
             }
             _ => Ok(Transformed::no(Expr::InList(list))),
@@ -89,12 +113,25 @@ fn type_literals(expr: Expr, schema: &DFSchema) -> Result<Transformed<Expr>> {
             Ok(data) if needs(&data) => {
                 typed(&mut between.low, &data);
                 typed(&mut between.high, &data);
+                exact(&mut between.low, &data);
+                exact(&mut between.high, &data);
                 Ok(Transformed::yes(Expr::Between(between)))
             }
             _ => Ok(Transformed::no(Expr::Between(between))),
         },
         other => Ok(Transformed::no(other)),
     }
+}
+
+/// The number that was written, where it is compared with a `numeric`: as a float it would not equal what is stored.
+fn decimal(literal: &ScalarValue) -> Option<ScalarValue> {
+    let ScalarValue::Float64(Some(float)) = literal else { return None };
+    let text = float.is_finite().then(|| float.to_string())?;
+    let (whole, fraction) = text.split_once('.').unwrap_or((&text, ""));
+    let unscaled: i128 = format!("{whole}{fraction}").parse().ok()?;
+    let (digits, scale) = (whole.len() + fraction.len(), fraction.len());
+    let precision = u8::try_from(digits).ok().filter(|digits| *digits <= types::NUMERIC_PRECISION)?;
+    Some(ScalarValue::Decimal128(Some(unscaled), precision, i8::try_from(scale).ok()?))
 }
 
 fn check(expr: Expr, schema: &DFSchema) -> Result<Transformed<Expr>> {

@@ -1,12 +1,15 @@
 //! The simple protocol: text with statements, each run to its end, up to the first that fails.
+//!
+//! As in PostgreSQL, several statements of one text are one transaction when they write: what came before one that fails is
+//! forgotten. Texts that hold definitions, or bounds of transactions of their own, are run statement by statement.
 
 use crate::{
     server::{
         connection::{Connection, Failure},
         rows::RowsUnderWay,
     },
-    session::Outcome,
-    statement::Statement,
+    session::{Outcome, TransactionStatus},
+    statement::{Setting, Statement},
     wire::{encoder::RowEncoder, reply},
 };
 
@@ -17,6 +20,23 @@ impl Connection {
         self.portals.remove("");
         let statements = Statement::parse(&sql)?;
         drop(sql);
+        if !is_one_transaction(&statements) || self.session.transaction_status() != TransactionStatus::Idle {
+            return self.run_all(statements).await;
+        }
+        self.session.begin(None, None);
+        match self.run_all(statements).await {
+            Ok(()) => {
+                self.session.commit().await?;
+                Ok(())
+            }
+            Err(failure) => {
+                self.session.rollback();
+                Err(failure)
+            }
+        }
+    }
+
+    async fn run_all(&mut self, statements: Vec<Statement>) -> Result<(), Failure> {
         let count = statements.len();
         let mut ran = false;
         for statement in statements {
@@ -59,4 +79,20 @@ impl Connection {
         }
         Ok(())
     }
+}
+
+/// Whether the statements of a text write together.
+fn is_one_transaction(statements: &[Statement]) -> bool {
+    let writes = |of: &Statement| matches!(of, Statement::Insert(_) | Statement::Update(_) | Statement::Delete(_));
+    let by_itself = |of: &Statement| {
+        matches!(
+            of,
+            Statement::Definition(_)
+                | Statement::Transaction(_)
+                | Statement::Deallocate(_)
+                | Statement::Setting(Setting::Discard(_))
+        )
+    };
+    let count = statements.iter().filter(|of| **of != Statement::Empty).count();
+    count > 1 && statements.iter().any(writes) && !statements.iter().any(by_itself)
 }

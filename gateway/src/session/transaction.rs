@@ -212,7 +212,7 @@ impl Session {
         self.transaction.open.is_some()
     }
 
-    pub(super) fn begin(&mut self, isolation: Option<Isolation>, read_only: Option<bool>) {
+    pub(crate) fn begin(&mut self, isolation: Option<Isolation>, read_only: Option<bool>) {
         if self.transaction.open.is_some() {
             let state = SqlState::ACTIVE_SQL_TRANSACTION;
             self.notice(SqlError::new(state, "there is already a transaction in progress"));
@@ -261,7 +261,7 @@ impl Session {
     }
 
     /// Ends the transaction: commits it, or forgets it when it has failed. Gives the command tag.
-    pub(super) async fn commit(&mut self) -> Result<&'static str> {
+    pub(crate) async fn commit(&mut self) -> Result<&'static str> {
         let failed = std::mem::take(&mut self.transaction.failed);
         let Some(open) = self.transaction.open.take() else {
             self.notice(SqlError::new(SqlState::NO_ACTIVE_SQL_TRANSACTION, "there is no transaction in progress"));
@@ -288,7 +288,7 @@ impl Session {
     }
 
     /// Forgets the transaction.
-    pub(super) fn rollback(&mut self) {
+    pub(crate) fn rollback(&mut self) {
         self.transaction.failed = false;
         match self.transaction.open.take() {
             Some(open) => self.settings.restore(open.settings),

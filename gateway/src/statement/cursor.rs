@@ -19,6 +19,8 @@ pub(super) struct Cursor<'a> {
     sql: &'a str,
     tokens: Vec<TokenWithSpan>,
     index: usize,
+    /// Where the semicolon behind it is, if there is one.
+    end: Option<Location>,
 }
 
 impl<'a> Cursor<'a> {
@@ -29,9 +31,9 @@ impl<'a> Cursor<'a> {
             at(sql, error.location, SqlError::syntax(tokenizer_message(&error.message, &near)))
         })?;
         let (mut statements, mut current) = (Vec::new(), Vec::new());
-        let mut push = |tokens: &mut Vec<TokenWithSpan>| {
+        let mut push = |tokens: &mut Vec<TokenWithSpan>, end: Option<Location>| {
             if !tokens.is_empty() {
-                statements.push(Self { sql, tokens: std::mem::take(tokens), index: 0 });
+                statements.push(Self { sql, tokens: std::mem::take(tokens), index: 0, end });
             }
         };
         // A semicolon inside parentheses is no end: it stays and is then a syntax error at its own place.
@@ -40,7 +42,7 @@ impl<'a> Cursor<'a> {
             match &token.token {
                 Token::Whitespace(_) | Token::EOF => continue,
                 Token::SemiColon if depth == 0 => {
-                    push(&mut current);
+                    push(&mut current, Some(token.span.start));
                     continue;
                 }
                 Token::LParen => depth += 1,
@@ -49,9 +51,9 @@ impl<'a> Cursor<'a> {
             }
             current.push(token);
         }
-        push(&mut current);
+        push(&mut current, None);
         if statements.is_empty() {
-            statements.push(Self { sql, tokens: Vec::new(), index: 0 });
+            statements.push(Self { sql, tokens: Vec::new(), index: 0, end: None });
         }
         Ok(statements)
     }
@@ -218,6 +220,9 @@ impl<'a> Cursor<'a> {
     }
 
     fn end_error(&self) -> SqlError {
+        if let Some(end) = self.end {
+            return at(self.sql, end, SqlError::syntax("syntax error at or near \";\""));
+        }
         let mut error = SqlError::syntax("syntax error at end of input");
         error.position = u32::try_from(self.sql.chars().count() + 1).ok();
         error

@@ -77,10 +77,17 @@ pub enum OnConflict {
     },
 }
 
-pub(super) fn parse_query(cursor: &mut Cursor<'_>) -> Result<Statement> {
-    if cursor.contains(&["for", "system_time", "as", "of"]) {
-        return Err(SqlError::unsupported("FOR SYSTEM_TIME AS OF"));
+/// Refuses reads of the past.
+fn refuse_history(cursor: &Cursor<'_>) -> Result<()> {
+    if !cursor.contains(&["for", "system_time", "as", "of"]) {
+        return Ok(());
     }
+    let hint = "cells('table') shows the versions that the families' rules keep.";
+    Err(SqlError::unsupported("FOR SYSTEM_TIME AS OF").with_hint(hint))
+}
+
+pub(super) fn parse_query(cursor: &mut Cursor<'_>) -> Result<Statement> {
+    refuse_history(cursor)?;
     // sqlparser takes FOR behind a select list without FROM for an alias.
     for lock in [&["for", "update"][..], &["for", "share"], &["for", "no", "key"], &["for", "key", "share"]] {
         if cursor.contains(lock) {
@@ -98,6 +105,7 @@ pub(super) fn parse_query(cursor: &mut Cursor<'_>) -> Result<Statement> {
 }
 
 pub(super) fn parse_insert(cursor: &mut Cursor<'_>) -> Result<Statement> {
+    refuse_history(cursor)?;
     let mut parsed = cursor.parse_with(|parser| parser.parse_statement())?;
     adapt(&mut parsed)?;
     let ast::Statement::Insert(mut insert) = parsed else { return Err(SqlError::unsupported("this INSERT")) };
@@ -124,6 +132,7 @@ pub(super) fn parse_insert(cursor: &mut Cursor<'_>) -> Result<Statement> {
 }
 
 pub(super) fn parse_update(cursor: &mut Cursor<'_>) -> Result<Statement> {
+    refuse_history(cursor)?;
     let mut parsed = cursor.parse_with(|parser| parser.parse_statement())?;
     adapt(&mut parsed)?;
     let ast::Statement::Update(mut update) = parsed else { return Err(SqlError::unsupported("this UPDATE")) };
@@ -138,6 +147,7 @@ pub(super) fn parse_update(cursor: &mut Cursor<'_>) -> Result<Statement> {
 }
 
 pub(super) fn parse_delete(cursor: &mut Cursor<'_>) -> Result<Statement> {
+    refuse_history(cursor)?;
     let mut parsed = cursor.parse_with(|parser| parser.parse_statement())?;
     adapt(&mut parsed)?;
     let ast::Statement::Delete(delete) = parsed else { return Err(SqlError::unsupported("this DELETE")) };
