@@ -11,5 +11,7 @@ mod wire {
     pub mod isolation_drop;
     pub mod process;
     pub mod protocol;
+    pub mod semantics;
+    pub mod slt;
     pub mod tls;
 }

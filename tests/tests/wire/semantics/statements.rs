@@ -1,0 +1,174 @@
+//! What a statement may be.
+
+use super::{Sessions, answer, check};
+use anyhow::Result;
+use expect_test::expect;
+
+#[tokio::test]
+async fn semantics_10_definitions_of_datafusion_are_unreachable() -> Result<()> {
+    check(expect![[r#"
+        op> CREATE VIEW v AS SELECT 1
+        0A000: CREATE VIEW is not supported
+        op> CREATE OR REPLACE VIEW v AS SELECT 1
+        0A000: CREATE OR is not supported
+        op> CREATE MATERIALIZED VIEW v AS SELECT 1
+        0A000: CREATE MATERIALIZED is not supported
+        op> CREATE EXTERNAL TABLE e STORED AS CSV LOCATION '/etc/passwd'
+        0A000: CREATE EXTERNAL is not supported
+        op> CREATE UNBOUNDED EXTERNAL TABLE e STORED AS CSV LOCATION '/etc/passwd'
+        42601: syntax error at or near "UNBOUNDED"
+        POSITION: 8
+        op> CREATE TABLE c AS SELECT 1
+        0A000: CREATE TABLE AS is not supported
+        op> CREATE TABLE c AS VALUES (1)
+        0A000: CREATE TABLE AS is not supported
+        op> SELECT 1 INTO c
+        0A000: SELECT INTO is not supported
+        op> CREATE TEMP TABLE c (a int)
+        0A000: CREATE TEMP is not supported
+        op> CREATE FUNCTION f(int) RETURNS int RETURN $1
+        0A000: CREATE FUNCTION is not supported
+        op> CREATE SCHEMA s
+        0A000: CREATE SCHEMA is not supported
+        op> CREATE INDEX i ON t (a)
+        0A000: CREATE INDEX is not supported
+        op> CREATE CATALOG c
+        42601: syntax error at or near "CATALOG"
+        POSITION: 8
+        op> DROP VIEW v
+        0A000: DROP VIEW is not supported
+        op> DROP SCHEMA public
+        0A000: DROP SCHEMA is not supported
+        op> DROP FUNCTION f
+        0A000: DROP FUNCTION is not supported
+        op> COPY (SELECT 1) TO '/tmp/x' STORED AS CSV
+        0A000: COPY … TO a file as text is not supported
+        HINT: Say (FORMAT parquet).
+        op> COPY (SELECT 1) TO '/tmp/x.csv' (FORMAT csv)
+        0A000: COPY format csv is not supported
+        op> COPY (SELECT 1) TO PROGRAM 'cat'
+        0A000: COPY … TO PROGRAM is not supported
+        HINT: COPY … TO 'file' (FORMAT parquet) writes a file.
+        op> COPY (SELECT 1) TO STDOUT
+        0A000: COPY … TO STDOUT is not supported
+        HINT: COPY … TO 'file' (FORMAT parquet) writes a file.
+        op> SET datafusion.execution.batch_size = 1
+        42704: unrecognized configuration parameter "datafusion.execution.batch_size"
+        op> SET datafusion.runtime.memory_limit = '1G'
+        42704: unrecognized configuration parameter "datafusion.runtime.memory_limit"
+        op> SHOW datafusion.execution.batch_size
+        42704: unrecognized configuration parameter "datafusion.execution.batch_size"
+        op> SELECT * FROM '/etc/passwd'
+        42P01: relation "/etc/passwd" does not exist
+        op> SELECT * FROM read_csv('/etc/passwd')
+        42883: function read_csv does not exist
+        op> SELECT * FROM "/etc/passwd.csv"
+        42P01: relation "/etc/passwd.csv" does not exist
+        op> PREPARE p AS SELECT 1
+        0A000: PREPARE is not supported
+        op> EXECUTE p
+        0A000: EXECUTE is not supported
+        op> DECLARE c CURSOR FOR SELECT 1
+        0A000: DECLARE is not supported
+        op> LOAD 'x'
+        0A000: LOAD is not supported
+        op> MERGE INTO t USING u ON t.a = u.a WHEN MATCHED THEN DELETE
+        0A000: MERGE is not supported
+        op> TRUNCATE t
+        0A000: TRUNCATE is not supported
+        op> VACUUM
+        0A000: VACUUM is not supported
+        op> LOCK TABLE t
+        0A000: LOCK is not supported
+        op> SAVEPOINT s
+        0A000: SAVEPOINT is not supported
+        op> WITH d AS (DELETE FROM t) SELECT 1
+        0A000: a statement that writes inside of WITH is not supported
+        op> EXPLAIN CREATE TABLE c (a int)
+        0A000: EXPLAIN of this statement is not supported
+        op> SELECT tablename FROM pg_tables WHERE schemaname = 'public'
+        (no rows)
+    "#]])
+    .await
+}
+
+#[tokio::test]
+async fn semantics_10_what_the_planner_would_drop_is_refused() -> Result<()> {
+    check(expect![[r#"
+        op> CREATE TABLE t (a int PRIMARY KEY, b text)
+        (0)
+        a> SELECT * FROM t FOR UPDATE
+        0A000: FOR UPDATE or FOR SHARE is not supported
+        a> SELECT * FROM t FOR NO KEY UPDATE
+        0A000: FOR UPDATE or FOR SHARE is not supported
+        a> SELECT * FROM t FOR SHARE SKIP LOCKED
+        0A000: FOR UPDATE or FOR SHARE is not supported
+        a> SELECT * FROM (SELECT * FROM t FOR UPDATE) x
+        0A000: FOR UPDATE or FOR SHARE is not supported
+        a> SELECT * FROM t TABLESAMPLE BERNOULLI (10)
+        0A000: TABLESAMPLE is not supported
+        a> SELECT * FROM t ORDER BY a FETCH FIRST 1 ROWS WITH TIES
+        0A000: FETCH WITH TIES or PERCENT is not supported
+        a> SELECT * FROM t ORDER BY b COLLATE "de_DE"
+        0A000: the collation "de_DE" is not supported
+        a> INSERT INTO t VALUES (1, 'x') RETURNING a
+        0A000: RETURNING is not supported
+        a> UPDATE t SET b = 'x' RETURNING a
+        0A000: RETURNING is not supported
+        a> DELETE FROM t RETURNING a
+        0A000: RETURNING is not supported
+        a> DELETE FROM t LIMIT 1
+        0A000: LIMIT in DELETE is not supported
+        a> INSERT INTO t DEFAULT VALUES
+        0A000: DEFAULT VALUES is not supported
+        op> CREATE TABLE u (a int GENERATED ALWAYS AS IDENTITY PRIMARY KEY)
+        0A000: GENERATED in a table's definition is not supported
+        op> CREATE TABLE u (a serial PRIMARY KEY)
+        0A000: type serial is not supported
+        HINT: Consecutive keys all meet at one place; use uuid, or a key of what identifies the row.
+        op> CREATE TABLE u (a int PRIMARY KEY, b int DEFAULT 5)
+        0A000: DEFAULT in a table's definition is not supported
+        op> CREATE TABLE u (a int PRIMARY KEY, b int CHECK (b > 0))
+        0A000: CHECK in a table's definition is not supported
+        op> CREATE TABLE u (a int PRIMARY KEY, b int UNIQUE)
+        0A000: UNIQUE in a table's definition is not supported
+        op> CREATE TABLE u (a int PRIMARY KEY REFERENCES t (a))
+        0A000: REFERENCES in a table's definition is not supported
+        op> CREATE TABLE u (a text, b text, PRIMARY KEY (a DESC, b))
+        0A000: column "a" cannot be part of the primary key: texts do not descend in delimited keys
+        HINT: Create the table WITH (key_encoding = 'ordered'), or leave out DESC.
+        op> CREATE TABLE u (a double precision PRIMARY KEY)
+        0A000: column "a" cannot be part of the primary key: its type has no place in delimited keys
+        HINT: Create the table WITH (key_encoding = 'ordered'), or take an integer type.
+        op> CREATE TABLE u (a int)
+        42P16: table "u" has no primary key
+        HINT: Declare PRIMARY KEY (…): it is the row key, and its order the order of the rows.
+        op> CREATE TABLE u (tenant text PRIMARY KEY)
+        42939: column name "tenant" is reserved
+        HINT: In the operator's database every table has a leading column tenant; raw() shows the key as _key.
+        op> CREATE TABLE u (_key text PRIMARY KEY)
+        42939: column name "_key" is reserved
+        HINT: In the operator's database every table has a leading column tenant; raw() shows the key as _key.
+        op> CREATE TABLE u (a int PRIMARY KEY) WITH (fillfactor = 70)
+        42P16: unrecognized parameter "fillfactor"
+        HINT: There are key_encoding, on_bad_value, on_bad_key, and for each family its name with .max_versions, .max_age, .aggregate, .encoding.
+        op> CREATE TABLE u (a int PRIMARY KEY) WITH (nix.max_versions = 70)
+        42703: family "nix" of relation "u" does not exist
+        op> SELECT * FROM u
+        42P01: relation "u" does not exist
+    "#]])
+    .await
+}
+
+#[tokio::test]
+async fn semantics_10_files_are_written_below_the_folder_for_them_only() -> Result<()> {
+    let mut sessions = Sessions::start().await?;
+    for (name, path) in
+        [("a", "/tmp/x.parquet"), ("op", "/tmp/x.parquet"), ("op", "../x.parquet"), ("a", "a/../../x.parquet")]
+    {
+        let sql = format!("COPY (SELECT 1) TO '{path}' (FORMAT parquet)");
+        let answer = answer(sessions.get(name).await?, &sql).await;
+        assert!(answer.starts_with(&format!("42501: COPY may not write \"{path}\"")), "{answer}");
+    }
+    Ok(())
+}

@@ -1,0 +1,255 @@
+//! Versions, what condemns them, history and aggregates; tables and columns that come again.
+
+use super::check;
+use anyhow::Result;
+use expect_test::expect;
+
+#[tokio::test]
+async fn semantics_6_a_condemned_cell_never_returns() -> Result<()> {
+    check(expect![[r#"
+        op> CREATE TABLE t (a text PRIMARY KEY, b int, FAMILY m (b)) WITH (m.max_versions = 4)
+        (0)
+        a> INSERT INTO t VALUES ('x', 1)
+        (1)
+        a> UPDATE t SET b = 2
+        (1)
+        a> UPDATE t SET b = 3
+        (1)
+        a> UPDATE t SET b = 4
+        (1)
+        a> UPDATE t SET b = 5
+        (1)
+        a> SELECT value FROM cells('t') ORDER BY timestamp DESC
+        \x00000005
+        \x00000004
+        \x00000003
+        \x00000002
+        op> ALTER TABLE t SET (m.max_versions = 2)
+        (0)
+        a> SELECT value FROM cells('t') ORDER BY timestamp DESC
+        \x00000005
+        \x00000004
+        op> ALTER TABLE t SET (m.max_versions = 10)
+        (0)
+        a> SELECT value FROM cells('t') ORDER BY timestamp DESC
+        \x00000005
+        \x00000004
+        a> UPDATE t SET b = 6
+        (1)
+        a> SELECT value FROM cells('t') ORDER BY timestamp DESC
+        \x00000006
+        \x00000005
+        \x00000004
+        op> ALTER TABLE t SET (m.max_versions = 1)
+        (0)
+        op> ALTER TABLE t SET (m.max_versions = none)
+        (0)
+        a> SELECT value FROM cells('t') ORDER BY timestamp DESC
+        \x00000006
+        a> UPDATE t SET b = 7
+        (1)
+        a> SELECT value FROM cells('t') ORDER BY timestamp DESC
+        \x00000007
+        \x00000006
+        a> UPDATE t SET b = NULL
+        (1)
+        a> SELECT count(*) FROM cells('t')
+        0
+        a> SELECT * FROM t
+        x | NULL
+    "#]])
+    .await
+}
+
+#[tokio::test]
+async fn semantics_6_each_family_keeps_its_own_versions() -> Result<()> {
+    check(expect![[r#"
+        op> CREATE TABLE t (a text PRIMARY KEY, b int, c int, FAMILY m (b), FAMILY n (c)) WITH (n.max_versions = 2)
+        (0)
+        a> INSERT INTO t VALUES ('x', 1, 1)
+        (1)
+        a> UPDATE t SET b = 2, c = 2
+        (1)
+        a> UPDATE t SET b = 3, c = 3
+        (1)
+        a> SELECT family, value FROM cells('t') ORDER BY family, timestamp DESC
+        m | \x00000003
+        m | \x00000002
+        m | \x00000001
+        n | \x00000003
+        n | \x00000002
+    "#]])
+    .await
+}
+
+#[tokio::test]
+async fn semantics_7_reads_of_the_past_are_refused() -> Result<()> {
+    check(expect![[r#"
+        op> CREATE TABLE t (a text PRIMARY KEY, b int)
+        (0)
+        a> INSERT INTO t VALUES ('x', 1)
+        (1)
+        a> SELECT * FROM t FOR SYSTEM_TIME AS OF '2026-01-01 00:00Z'
+        0A000: FOR SYSTEM_TIME AS OF is not supported
+        HINT: cells('table') shows the versions that the families' rules keep.
+        a> SELECT * FROM t FOR SYSTEM_TIME AS OF now() AS old WHERE a = 'x'
+        0A000: FOR SYSTEM_TIME AS OF is not supported
+        HINT: cells('table') shows the versions that the families' rules keep.
+        a> SELECT * FROM t JOIN t FOR SYSTEM_TIME AS OF '2026-01-01' AS u ON t.a = u.a
+        0A000: FOR SYSTEM_TIME AS OF is not supported
+        HINT: cells('table') shows the versions that the families' rules keep.
+        a> DELETE FROM t WHERE a IN (SELECT a FROM t FOR SYSTEM_TIME AS OF '2026-01-01')
+        0A000: FOR SYSTEM_TIME AS OF is not supported
+        HINT: cells('table') shows the versions that the families' rules keep.
+        op> CREATE TABLE u (a text PRIMARY KEY) WITH (history = '7 days')
+        0A000: history of a table is not supported yet
+        HINT: cells('table') shows the versions that the families' rules keep.
+        a> SELECT * FROM t
+        x | 1
+    "#]])
+    .await
+}
+
+#[tokio::test]
+async fn semantics_8_aggregate_families() -> Result<()> {
+    check(expect![[r#"
+        op> CREATE TABLE t (a text PRIMARY KEY, s bigint, lo bigint, hi bigint, note text, FAMILY s (s), FAMILY lo (lo), FAMILY hi (hi), FAMILY n (note)) WITH (s.aggregate = sum, lo.aggregate = min, hi.aggregate = max)
+        (0)
+        a> INSERT INTO t VALUES ('x', 5, 5, 5, 'first')
+        (1)
+        a> SELECT * FROM t
+        x | 5 | 5 | 5 | first
+        a> INSERT INTO t (a, s, lo, hi) VALUES ('x', 3, 3, 3) ON CONFLICT (a) DO UPDATE SET s = EXCLUDED.s, lo = EXCLUDED.lo, hi = EXCLUDED.hi
+        (1)
+        a> INSERT INTO t (a, s, lo, hi) VALUES ('x', 9, 9, 9) ON CONFLICT (a) DO UPDATE SET s = EXCLUDED.s, lo = EXCLUDED.lo, hi = EXCLUDED.hi
+        (1)
+        a> SELECT * FROM t
+        x | 17 | 3 | 9 | first
+        a> UPDATE t SET s = 1
+        0A000: setting column "s" of an aggregate family is not supported
+        HINT: INSERT … ON CONFLICT DO UPDATE SET column = EXCLUDED.column merges a value into it.
+        a> UPDATE t SET note = 'second' WHERE s > 16
+        (1)
+        a> SELECT * FROM t WHERE s = 17 AND hi = 9
+        x | 17 | 3 | 9 | second
+        a> INSERT INTO t (a, s) VALUES ('x', 1)
+        23505: duplicate key value violates unique constraint "t_pkey"
+        DETAIL: Key (a)=(x) already exists.
+        a> DELETE FROM t WHERE a = 'x'
+        (1)
+        a> INSERT INTO t (a, s) VALUES ('x', 1)
+        (1)
+        a> SELECT * FROM t
+        x | 1 | NULL | NULL | NULL
+        op> CREATE TABLE u (a text PRIMARY KEY, b text, FAMILY m (b)) WITH (m.aggregate = sum)
+        42P16: column "b" of aggregate family "m" must be a bigint
+        DETAIL: Cells of an aggregate family hold 64-bit integers, big-endian.
+    "#]])
+    .await
+}
+
+#[tokio::test]
+async fn semantics_8_an_aggregate_family_counts_distinct_values() -> Result<()> {
+    check(expect![[r#"
+        op> CREATE TABLE t (a text PRIMARY KEY, visitors bigint, FAMILY m (visitors)) WITH (m.aggregate = hll)
+        (0)
+        a> INSERT INTO t VALUES ('x', 1)
+        (1)
+        a> INSERT INTO t VALUES ('x', 2) ON CONFLICT (a) DO UPDATE SET visitors = EXCLUDED.visitors
+        (1)
+        a> INSERT INTO t VALUES ('x', 1) ON CONFLICT (a) DO UPDATE SET visitors = EXCLUDED.visitors
+        (1)
+        a> SELECT * FROM t
+        x | 2
+    "#]])
+    .await
+}
+
+#[tokio::test]
+async fn a_column_that_comes_again_shows_nothing_old() -> Result<()> {
+    check(expect![[r#"
+        op> CREATE TABLE t (a text PRIMARY KEY, b int, c int, FAMILY m (b, c))
+        (0)
+        a> INSERT INTO t VALUES ('x', 1, 2)
+        (1)
+        op> ALTER TABLE t DROP COLUMN b
+        (0)
+        a> SELECT * FROM t
+        x | 2
+        op> ALTER TABLE t ADD COLUMN b int FAMILY m
+        (0)
+        a> SELECT * FROM t
+        x | 2 | NULL
+        a> INSERT INTO t (a, b) VALUES ('y', 5)
+        (1)
+        a> SELECT a, b FROM t ORDER BY a
+        x | NULL
+        y | 5
+        op> ALTER TABLE t RENAME COLUMN b TO d
+        (0)
+        a> SELECT a, d FROM t ORDER BY a
+        x | NULL
+        y | 5
+        op> ALTER TABLE t DROP FAMILY m
+        2BP01: cannot drop family "m" of relation "t"
+        DETAIL: Column "c" is in it.
+        op> ALTER TABLE t DROP COLUMN c
+        (0)
+        op> ALTER TABLE t DROP COLUMN d
+        (0)
+        op> ALTER TABLE t DROP FAMILY m
+        2BP01: cannot drop family "m" of relation "t"
+        DETAIL: A table has at least one family.
+        a> SELECT * FROM t ORDER BY a
+        x
+        y
+        op> ALTER TABLE t ADD FAMILY m
+        42701: family "m" specified more than once
+        op> ALTER TABLE t ADD COLUMN c int FAMILY m
+        (0)
+        a> SELECT a, c FROM t ORDER BY a
+        x | NULL
+        y | NULL
+        a> SELECT count(*) FROM cells('t')
+        3
+    "#]])
+    .await
+}
+
+#[tokio::test]
+async fn a_table_or_tenant_that_comes_again_is_empty() -> Result<()> {
+    check(expect![[r#"
+        op> CREATE TABLE t (a text PRIMARY KEY, b int)
+        (0)
+        a> INSERT INTO t VALUES ('x', 1)
+        (1)
+        op> DROP TABLE t
+        (0)
+        a> SELECT * FROM t
+        42P01: relation "t" does not exist
+        op> CREATE TABLE t (a text PRIMARY KEY, b int)
+        (0)
+        a> SELECT * FROM t
+        (no rows)
+        a> SELECT count(*) FROM cells('t')
+        0
+        a> INSERT INTO t VALUES ('x', 2)
+        (1)
+        s> INSERT INTO t VALUES ('x', 3)
+        (1)
+        op> DROP DATABASE alto
+        (0)
+        op> CREATE DATABASE alto
+        (0)
+        op> GRANT CONNECT ON DATABASE alto TO alto
+        (0)
+        again> SELECT * FROM t
+        (no rows)
+        again> INSERT INTO t VALUES ('x', 4)
+        (1)
+        op> SELECT * FROM t ORDER BY tenant
+        alto | x | 4
+        altostrat | x | 3
+    "#]])
+    .await
+}
