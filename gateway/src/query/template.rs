@@ -5,7 +5,7 @@ use crate::types;
 use datafusion::{
     catalog::MemoryCatalogProviderList,
     execution::{
-        SessionState, SessionStateBuilder,
+        FunctionRegistry, SessionState, SessionStateBuilder,
         disk_manager::{DiskManagerBuilder, DiskManagerMode},
         memory_pool::FairSpillPool,
         runtime_env::{RuntimeEnv, RuntimeEnvBuilder},
@@ -22,6 +22,10 @@ pub const SPILL_BYTES: u64 = 16 << 30;
 pub const BATCH_ROWS: usize = 8192;
 /// Streams in which a query runs at most.
 pub const PARTITIONS: usize = 2;
+
+/// Functions of DataFusion that share a name with one of PostgreSQL's and do something else: no answer is better than a wrong one.
+/// `to_char` takes strftime's patterns and gives PostgreSQL's back as they are.
+const NOT_POSTGRES: [&str; 2] = ["to_char", "date_format"];
 
 /// The state that every statement's session starts from.
 pub fn state() -> &'static SessionState {
@@ -50,6 +54,9 @@ fn make() -> SessionState {
         .with_type_planner(Arc::new(Types))
         .with_analyzer_rules(analyzer)
         .build();
+    for name in NOT_POSTGRES {
+        state.deregister_udf(name).expect("the state's own functions can be taken away");
+    }
     functions::register(&mut state);
     crate::pg_catalog::functions::register(&mut state);
     aggregates::register(&mut state);

@@ -522,3 +522,14 @@ async fn parameters_are_inferred() {
         SELECT origin FROM flights WHERE at BETWEEN $1 AND $2 AND tail LIKE $3: [Timestamp(Microsecond, Some("+00:00")), Timestamp(Microsecond, Some("+00:00")), Utf8View]
         SELECT $2::text: could not determine data type of parameter $1"#]].assert_eq(&found.join("\n"));
 }
+
+#[tokio::test]
+async fn functions_that_only_share_a_name_with_postgresqls_are_not_there() {
+    check(
+        &["SELECT to_char(now(), 'YYYY')"],
+        expect![[r#"
+            > SELECT to_char(now(), 'YYYY')
+            42883 function to_char does not exist"#]],
+    )
+    .await;
+}

@@ -40,8 +40,8 @@ impl World {
     }
 
     pub(crate) fn tenant(&self, name: &str) -> Session {
-        let id = keyspan_catalog::TenantId::new(name).unwrap();
-        let rows = TenantStore::of_tenant(self.shared.catalog.store().clone(), id);
+        let snapshot = self.shared.catalog.snapshot();
+        let rows = TenantStore::of_session(self.shared.catalog.store().clone(), snapshot.tenant(name).unwrap());
         let identity = Identity { role: "ana".into(), operator: false, database: name.into(), rows };
         Session::new(self.shared.clone(), identity, 2)
     }
