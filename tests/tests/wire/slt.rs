@@ -156,7 +156,7 @@ async fn run_file<M: MakeConnection<Conn = Wire>>(
     let update = std::env::var_os("UPDATE_EXPECT").is_some();
     let mut text = String::new();
     for record in parse_file::<DefaultColumnType>(file)? {
-        *asked.lock().unwrap() = connection(&record);
+        *asked.lock().expect("no one panics with it") = connection(&record);
         if update {
             let output = runner.apply_record(record.clone()).await;
             let new = update_record_with_output(
@@ -186,7 +186,7 @@ async fn check(name: &str) -> Result<()> {
     harness.tenant("altostrat").await?;
     let (harness, asked) = (Arc::new(harness), Arc::new(Mutex::new(String::new())));
     let connect = || {
-        let (harness, name) = (harness.clone(), asked.lock().unwrap().clone());
+        let (harness, name) = (harness.clone(), asked.lock().expect("no one panics with it").clone());
         async move {
             let client = match name.as_str() {
                 "operator" => harness.operator().await,
