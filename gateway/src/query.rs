@@ -2,7 +2,8 @@
 //!
 //! [`Query::new`] copies the shared [template] (functions, rules, planners: made once), gives it the statement's [`Facts`] and the
 //! [`tables`] of its snapshot. [`Query::plan`] refuses what DataFusion would drop without a word ([`unsupported`]), rewrites what it
-//! plans otherwise than PostgreSQL ([`rewrite`]) and plans; [`Query::run`] optimises and starts the stream. PostgreSQL's semantics
+//! plans otherwise than PostgreSQL ([`rewrite`]) and plans; [`Query::run`] optimises and starts the
+//! stream, on [`threads`] of its own. PostgreSQL's semantics
 //! come in at four places: [`operators`] and [`type_planner`] while planning, [`semantics`] over the typed plan ([`casts`],
 //! [`arithmetic`]), and [`functions`] and [`aggregates`] that stand in for DataFusion's own.
 //!
@@ -18,7 +19,7 @@ use arrow::{
 use datafusion::{
     execution::{SendableRecordBatchStream, SessionStateBuilder, context::SQLOptions},
     logical_expr::LogicalPlan,
-    physical_plan::{execute_stream, stream::RecordBatchStreamAdapter},
+    physical_plan::stream::RecordBatchStreamAdapter,
     prelude::SessionContext,
     sql::sqlparser::ast,
 };
@@ -37,6 +38,7 @@ pub mod rewrite;
 pub mod semantics;
 pub mod tables;
 pub mod template;
+pub(crate) mod threads;
 pub mod type_planner;
 pub mod unsupported;
 
@@ -129,7 +131,7 @@ pub(crate) async fn plan(context: &SessionContext, query: &ast::Statement) -> Re
 /// Runs a plan in a session.
 pub(crate) async fn run(context: &SessionContext, plan: LogicalPlan) -> Result<SendableRecordBatchStream> {
     let plan = context.state().create_physical_plan(&plan).await?;
-    let stream = execute_stream(plan, context.task_ctx())?;
+    let stream = threads::run(plan, context.task_ctx());
     let schema = labels::shown(&stream.schema());
     let shown = schema.clone();
     let rows = stream.map(move |batch| {

@@ -13,5 +13,6 @@ mod wire {
     pub mod protocol;
     pub mod semantics;
     pub mod slt;
+    pub mod streaming;
     pub mod tls;
 }

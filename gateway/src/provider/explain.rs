@@ -4,7 +4,10 @@
 //! Ranges print without the tenant's prefix: the scan does not know it. Where a scan covers all keys it says "tenant span".
 
 use super::{exec::ScanExec, pushdown::grouped};
-use crate::error::{Result, SqlError, SqlState};
+use crate::{
+    error::{Result, SqlError, SqlState},
+    query::threads,
+};
 use arrow::{
     array::{RecordBatch, StringViewArray},
     datatypes::{DataType, Field, Schema, SchemaRef},
@@ -14,8 +17,7 @@ use datafusion::{
     execution::SendableRecordBatchStream,
     logical_expr::LogicalPlan,
     physical_plan::{
-        ExecutionPlan, coop::CooperativeExec, displayable, execute_stream, filter::FilterExec,
-        stream::RecordBatchStreamAdapter,
+        ExecutionPlan, coop::CooperativeExec, displayable, filter::FilterExec, stream::RecordBatchStreamAdapter,
     },
     prelude::SessionContext,
 };
@@ -58,7 +60,7 @@ pub async fn explain(
     let optimized = state.optimize(plan)?;
     let physical = state.query_planner().create_physical_plan(&optimized, &state).await?;
     if options.analyze {
-        let mut rows = execute_stream(Arc::clone(&physical), context.task_ctx())?;
+        let mut rows = threads::run(Arc::clone(&physical), context.task_ctx());
         while rows.try_next().await?.is_some() {}
     }
     let mut lines = Lines { out: Vec::new(), analyze: options.analyze };
