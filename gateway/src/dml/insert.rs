@@ -76,6 +76,13 @@ pub(super) fn source(
             row.content.iter().zip(&columns).for_each(|(cell, column)| tree::hint(&mut hints, cell, column.kind));
         }
         tree::type_values(&mut values.rows, &columns)?;
+        // DataFusion takes the rows of a VALUES for constants; a row by itself can be a SELECT.
+        if values.rows.iter().flat_map(|row| &row.content).any(tree::has_subquery) {
+            return match values.rows.as_slice() {
+                [row] => Ok((tree::select(row.content.clone(), Vec::new(), None)?, hints)),
+                _ => Err(SqlError::unsupported("a subquery in a VALUES of several rows")),
+            };
+        }
     }
     Ok((ast::Statement::Query(source), hints))
 }

@@ -126,6 +126,15 @@ pub(super) fn type_values(rows: &mut [ast::Parens<Vec<Expr>>], columns: &[&Targe
     Ok(())
 }
 
+/// Whether an expression asks a query.
+pub(super) fn has_subquery(expr: &Expr) -> bool {
+    let asks = |expr: &Expr| match expr {
+        Expr::Subquery(_) | Expr::InSubquery { .. } | Expr::Exists { .. } => ControlFlow::Break(()),
+        _ => ControlFlow::Continue(()),
+    };
+    ast::visit_expressions(expr, asks).is_break()
+}
+
 /// Puts the table's name before columns that have none, outside of subqueries.
 pub(super) fn qualify(expr: &mut Expr, target: &Target, table: &Ident) {
     struct Qualify<'a> {

@@ -160,7 +160,14 @@ fn listed(names: &[String]) -> String {
 }
 
 fn joined(filters: &[String]) -> String {
-    if filters.is_empty() { "none".into() } else { filters.join(" AND ") }
+    match filters {
+        [] => "none".into(),
+        [only] => only.clone(),
+        several => {
+            let one = |filter: &String| if filter.contains(" OR ") { format!("({filter})") } else { filter.clone() };
+            several.iter().map(one).collect::<Vec<_>>().join(" AND ")
+        }
+    }
 }
 
 fn ranges(ranges: &[KeyRange], in_span: bool) -> String {

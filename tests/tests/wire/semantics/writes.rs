@@ -265,6 +265,12 @@ async fn semantics_5_predicates_touch_exactly_their_rows() -> Result<()> {
         0
         a> SELECT count(*) FROM u
         3
+        a> INSERT INTO t VALUES (1, (SELECT max(x) FROM u))
+        (1)
+        a> INSERT INTO t VALUES (2, 2), (3, (SELECT max(x) FROM u))
+        0A000: a subquery in a VALUES of several rows is not supported
+        a> SELECT * FROM t
+        1 | 40
     "#]])
     .await
 }
