@@ -22,7 +22,7 @@ use datafusion::{
     catalog::{Session, TableProvider},
     common::{Constraint, Constraints, DFSchema, Result, ScalarValue},
     datasource::TableType,
-    logical_expr::{BinaryExpr, Expr, Operator, TableProviderFilterPushDown, utils::conjunction},
+    logical_expr::{Expr, TableProviderFilterPushDown, utils::conjunction},
     physical_expr::{AcrossPartitions, ConstExpr, PhysicalSortExpr, expressions},
     physical_plan::{
         ExecutionPlan,
@@ -215,7 +215,7 @@ impl KeyspanTable {
             name,
             shape: plan.shape,
             coalesced: plan.coalesced,
-            pushed: plan.pushed.iter().map(shown).collect(),
+            pushed: plan.pushed.iter().map(|filter| filter.human_display().to_string()).collect(),
             columns: schema.fields().iter().map(|field| field.name().clone()).collect(),
         };
         let door = (self.view.clone(), Arc::clone(&self.table));
@@ -360,13 +360,5 @@ impl Pushdown {
             constants: Vec::new(),
             promises,
         }
-    }
-}
-
-/// A predicate as a part of a conjunction, for EXPLAIN.
-fn shown(filter: &Expr) -> String {
-    match filter {
-        Expr::BinaryExpr(BinaryExpr { op: Operator::Or, .. }) => format!("({})", filter.human_display()),
-        _ => filter.human_display().to_string(),
     }
 }
