@@ -92,8 +92,8 @@ pub fn sql_type(field: &Field) -> Option<SqlType> {
         DataType::Boolean => SqlType::Bool,
         DataType::Int8 | DataType::Int16 | DataType::UInt8 => SqlType::Int2,
         DataType::Int32 | DataType::UInt16 => SqlType::Int4,
-        DataType::Int64 | DataType::UInt32 => SqlType::Int8,
-        DataType::UInt64 => SqlType::Numeric { precision: 20, scale: 0 },
+        // DataFusion counts rows in windows with unsigned integers; PostgreSQL's are bigint.
+        DataType::Int64 | DataType::UInt32 | DataType::UInt64 => SqlType::Int8,
         DataType::Float16 | DataType::Float32 => SqlType::Float4,
         DataType::Float64 => SqlType::Float8,
         DataType::Decimal128(precision, scale) => {
@@ -185,12 +185,11 @@ fn pg_type_of_data(data: &DataType) -> Type {
         DataType::Boolean => Type::BOOL,
         DataType::Int8 | DataType::Int16 | DataType::UInt8 => Type::INT2,
         DataType::Int32 | DataType::UInt16 => Type::INT4,
-        DataType::Int64 => Type::INT8,
+        DataType::Int64 | DataType::UInt64 => Type::INT8,
         DataType::UInt32 => Type::OID,
-        DataType::UInt64 | DataType::Decimal32(..) | DataType::Decimal64(..) | DataType::Decimal128(..) => {
+        DataType::Decimal32(..) | DataType::Decimal64(..) | DataType::Decimal128(..) | DataType::Decimal256(..) => {
             Type::NUMERIC
         }
-        DataType::Decimal256(..) => Type::NUMERIC,
         DataType::Float16 | DataType::Float32 => Type::FLOAT4,
         DataType::Float64 => Type::FLOAT8,
         DataType::Binary | DataType::LargeBinary | DataType::BinaryView => Type::BYTEA,

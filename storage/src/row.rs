@@ -17,7 +17,7 @@ pub(crate) use reader::newest;
 
 use crate::{
     Cell, Error, Family, FamilyName, Mutation, Result, TableSchema, TimestampRange, aggregate,
-    model::limits::ROW_BYTES_MAX,
+    model::limits::{ROW_BYTES_MAX, ROW_BYTES_SOFT},
 };
 use bytes::Bytes;
 use std::{cmp::Reverse, collections::BTreeMap};
@@ -65,6 +65,9 @@ pub fn fold(schema: &TableSchema, cells: Vec<Cell>, mutations: &[Mutation], now_
     let size = cells.iter().map(Cell::size).sum::<usize>();
     if size > ROW_BYTES_MAX {
         return Err(Error::TooLarge { what: "a row", size, limit: ROW_BYTES_MAX });
+    }
+    if size > ROW_BYTES_SOFT {
+        tracing::warn!(bytes = size, advised = ROW_BYTES_SOFT, "a row is larger than is advised");
     }
     Ok(cells)
 }

@@ -2,7 +2,9 @@
 
 use crate::{
     Aggregate, Error, FamilyName, Mutation, Result, RowMutation, TableName, TableSchema, aggregate,
-    model::limits::{CELL_BYTES_MAX, MUTATIONS_MAX, QUALIFIER_BYTES_MAX, ROW_BYTES_MAX, TIMESTAMP_AHEAD_MAX_MICROS},
+    model::limits::{
+        CELL_BYTES_MAX, CELL_BYTES_SOFT, MUTATIONS_MAX, QUALIFIER_BYTES_MAX, ROW_BYTES_MAX, TIMESTAMP_AHEAD_MAX_MICROS,
+    },
 };
 use bytes::Bytes;
 
@@ -104,6 +106,9 @@ pub(super) fn check_column(qualifier: &Bytes) -> Result<()> {
 pub(super) fn check_value(value: &[u8]) -> Result<()> {
     if value.len() > CELL_BYTES_MAX {
         return Err(Error::TooLarge { what: "a cell", size: value.len(), limit: CELL_BYTES_MAX });
+    }
+    if value.len() > CELL_BYTES_SOFT {
+        tracing::warn!(bytes = value.len(), advised = CELL_BYTES_SOFT, "a cell is larger than is advised");
     }
     Ok(())
 }

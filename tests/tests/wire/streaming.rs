@@ -177,6 +177,8 @@ async fn a_statement_that_does_not_give_way_holds_up_no_connection() -> Result<(
     let client = connect(&serving.config(PASSWORD)).await?;
     let stopped = cancel_until_done(&client, error(&client, STUBBORN)).await?;
     assert_eq!(stopped, "57014 canceling statement due to user request");
+    // On another connection: the last cancel requests may still be on their way.
+    let client = connect(&serving.config(PASSWORD)).await?;
     client.batch_execute("SET statement_timeout = '200ms'").await?;
     assert_eq!(error(&client, STUBBORN).await, "57014 canceling statement due to statement timeout");
     assert_eq!(rows(&connect(&serving.config(PASSWORD)).await?, "SELECT 7").await?, ["7"]);
