@@ -9,10 +9,7 @@ use keyspan_gateway::{
     server::{Server, ServerOptions},
     session::Shared,
 };
-use keyspan_storage::{
-    SystemClock,
-    engine::{Engine, EngineOptions},
-};
+use keyspan_storage::engine::{Engine, EngineOptions};
 use std::sync::Arc;
 use tokio_postgres::NoTls;
 
@@ -26,7 +23,7 @@ async fn main() -> Result<()> {
         let catalog = Arc::new(Catalog::open(store).await?);
         operator::ensure(&catalog, "secret").await?;
         // What all connections share; COPY may write no files here.
-        let shared = Arc::new(Shared { catalog, clock: Arc::new(SystemClock), copy_folder: None });
+        let shared = Arc::new(Shared::new(catalog));
         // On a free port of the loopback; the options say otherwise, and more.
         let server = Server::start(ServerOptions::new(shared)).await?;
         println!("listening on {}", server.address());

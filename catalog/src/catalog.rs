@@ -8,12 +8,13 @@
 //! two disagree, and whoever opens the catalog finishes what is pending. Families are made before the edit; rules are
 //! changed and families dropped after it, since what a rule condemns does not return. [`Catalog::open`] mends those too.
 
+mod purges;
 pub(crate) mod rows;
 mod tenants;
 #[cfg(test)]
 mod tests;
 
-use crate::{Edit, Error, ErrorKind, Result, Snapshot, Table};
+use crate::{Edit, Error, ErrorKind, Result, Snapshot, Table, layouts::NewestLayouts};
 use arc_swap::ArcSwap;
 use futures::TryStreamExt;
 use keyspan_storage::{Commit, FamilyChange, Pin, Scan, Store, StoreExt, TableName, TableSchema, Validation, Write};
@@ -30,7 +31,7 @@ pub const COMMIT_ATTEMPTS_MAX: usize = 16;
 #[derive(Debug)]
 pub struct Catalog {
     store: Arc<dyn Store>,
-    newest: ArcSwap<Snapshot>,
+    newest: Arc<ArcSwap<Snapshot>>,
     /// Held by who edits: edits of one process wait for each other rather than conflict.
     editing: Mutex<()>,
 }
@@ -46,7 +47,9 @@ impl Catalog {
             Ok(()) | Err(_) => {}
         }
         let loaded = load(&store, &store.pin().await?).await?;
-        let catalog = Self { store, newest: ArcSwap::from_pointee(loaded.snapshot), editing: Mutex::new(()) };
+        let newest = Arc::new(ArcSwap::from_pointee(loaded.snapshot));
+        store.set_layouts(Arc::new(NewestLayouts(Arc::clone(&newest))));
+        let catalog = Self { store, newest, editing: Mutex::new(()) };
         catalog.finish_pending(&loaded.pending).await?;
         catalog.mend_families().await?;
         Ok(catalog)
@@ -185,8 +188,8 @@ impl Catalog {
         Ok(())
     }
 
-    /// Makes the families that the changed table has and the table as it was has not. One that the store has nevertheless is left over
-    /// from an edit that failed.
+    /// Makes the families that the changed table has and the table as it was has not, and switches history on. A family that the store
+    /// has nevertheless is left over from an edit that failed.
     async fn make_families(&self, old: Option<&Arc<Table>>, table: &Table) -> Result<()> {
         let old = old.map(|old| old.storage_schema()).unwrap_or_default();
         let stored = self.store.table(&table.physical).await?;
@@ -199,10 +202,14 @@ impl Catalog {
                 changes.push(FamilyChange::Create(name, family));
             }
         }
+        if stored.history.is_none() && table.history_micros.is_some() {
+            changes.push(FamilyChange::SetHistory(table.history_micros));
+        }
         self.change_families(&table.physical, changes).await
     }
 
-    /// Changes the rules of the stored families to the table's, drops those that it has not, makes those that are missing.
+    /// Changes the rules of the stored families to the table's, drops those that it has not, makes those that are missing; keeps history
+    /// as long as the table says.
     async fn match_families(&self, table: &Table) -> Result<()> {
         let stored = self.store.table(&table.physical).await?;
         self.change_families(&table.physical, changes(&stored, &table.storage_schema())).await
@@ -233,7 +240,7 @@ impl Catalog {
     }
 }
 
-/// The changes that make the stored families the wanted ones.
+/// The changes that make the stored families and history the wanted ones.
 fn changes(stored: &TableSchema, wanted: &TableSchema) -> Vec<FamilyChange> {
     let mut changes = Vec::new();
     for name in stored.families.keys().filter(|name| !wanted.families.contains_key(*name)) {
@@ -245,6 +252,10 @@ fn changes(stored: &TableSchema, wanted: &TableSchema) -> Vec<FamilyChange> {
             Some(found) if found.gc != family.gc => changes.push(FamilyChange::SetGc(name.clone(), family.gc.clone())),
             Some(_) => {}
         }
+    }
+    let keep_micros = |schema: &TableSchema| schema.history.map(|history| history.keep_micros);
+    if keep_micros(stored) != keep_micros(wanted) {
+        changes.push(FamilyChange::SetHistory(keep_micros(wanted)));
     }
     changes
 }

@@ -13,6 +13,11 @@ pub enum Edit {
     BeginDropTenant(TenantId),
     /// The tenant's rows are gone.
     FinishDropTenant(DropCertificate),
+    /// The purge of dropped tenants, named by their numbers, begins at a time in microseconds. Those that it began for before keep their
+    /// time.
+    BeginPurge(Vec<u32>, i64),
+    /// Their bytes are gone, at a time in microseconds.
+    FinishPurge(Vec<u32>, i64),
     /// A new table.
     CreateTable(Table),
     /// A table with its definition changed.

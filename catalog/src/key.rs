@@ -7,11 +7,16 @@
 //! Two encodings stand beside each other, `delimited` and `ordered`. In both, what a part's value becomes is no prefix of what
 //! another value becomes once the part's end is counted in; so all keys with the same first parts lie together, and nothing else
 //! between them. A tenant's id, where the schema has one, stands first as text and ends with `#` in either encoding.
+//!
+//! [`KeyColumns`] makes typed columns of many keys at once.
 
+mod columns;
 mod delimited;
 mod ordered;
 #[cfg(test)]
 pub(crate) mod tests;
+
+pub use columns::KeyColumns;
 
 use crate::{Error, ErrorKind, Result, SqlType, Value, ValueRef, ids, table, tenant::TENANT_DELIMITER};
 use keyspan_storage::{

@@ -53,6 +53,10 @@ impl Snapshot {
             Edit::CreateTenant(tenant) => next.create_tenant(tenant)?,
             Edit::BeginDropTenant(id) => next.begin_drop_tenant(id)?,
             Edit::FinishDropTenant(certificate) => next.finish_drop_tenant(certificate)?,
+            Edit::BeginPurge(oids, at) => {
+                next.purge(oids, |drop| drop.purging_micros = drop.purging_micros.or(Some(*at)))?
+            }
+            Edit::FinishPurge(oids, at) => next.purge(oids, |drop| drop.purged_micros = Some(*at))?,
             Edit::CreateTable(table) => next.create_table(table)?,
             Edit::AlterTable(table) => next.alter_table(table)?,
             Edit::DropTable(id) => drop(next.tables.remove(id).ok_or_else(|| no_table(*id))?),
@@ -108,6 +112,16 @@ impl Snapshot {
         self.tenants.remove(&certificate.tenant);
         self.drops.push(Arc::new(certificate.clone()));
         self.drops.sort_by_key(|certificate| certificate.order());
+        Ok(())
+    }
+
+    /// Moves the purges of dropped tenants on: `step` changes the certificate of one. None of them is complete yet.
+    fn purge(&mut self, oids: &[u32], step: impl Fn(&mut DropCertificate)) -> Result<()> {
+        for oid in oids {
+            let found = self.drops.iter_mut().find(|drop| drop.oid == *oid && drop.purged_micros.is_none());
+            let message = || format!("the drop of database {oid} is not known, or its bytes were purged before");
+            step(Arc::make_mut(found.ok_or_else(|| Error::new(ErrorKind::Invalid, message()))?));
+        }
         Ok(())
     }
 

@@ -10,10 +10,10 @@ mod options;
 mod tests;
 
 pub use define::{ColumnDefinition, FamilyDefinition, TableDefinition};
-pub use options::{Options, parse_age};
+pub use options::Options;
 
 use crate::{Encoding, FamilyId, KeySchema, SqlType, TableId};
-use keyspan_storage::{Aggregate, Family, FamilyName, GcRule, TableName, TableSchema};
+use keyspan_storage::{Aggregate, Family, FamilyName, GcRule, History, TableName, TableSchema};
 use serde::{Deserialize, Serialize};
 
 /// The hidden family whose one cell says that a row exists: a row of NULLs does.
@@ -117,6 +117,9 @@ pub struct Table {
     /// Policy for keys that do not conform.
     #[serde(default)]
     pub on_bad_key: OnBadKey,
+    /// For how long what rows held is kept after they changed, in microseconds; `None` for not at all.
+    #[serde(default)]
+    pub history_micros: Option<i64>,
     /// The number for the next column.
     pub next_column_id: u16,
     /// The number for the next family.
@@ -143,7 +146,7 @@ impl Table {
     }
 
     /// The families that the store must have: those declared, and the marker's. A marker ages by the longest age, and only if every
-    /// family has one: a row lives as long as any of its cells may.
+    /// family has one: a row lives as long as any of its cells may. Since when there is history is the store's business: 0 here.
     pub fn storage_schema(&self) -> TableSchema {
         let ages = self.families.iter().map(|family| family.gc.age_max_micros());
         let longest = ages.reduce(|a, b| Some(a?.max(b?))).flatten();
@@ -154,7 +157,8 @@ impl Table {
             .families
             .iter()
             .map(|family| (family.name.clone(), Family { gc: family.gc.clone(), aggregate: family.aggregate }));
-        TableSchema { families: declared.chain([marker]).collect() }
+        let history = self.history_micros.map(|keep_micros| History { keep_micros, since_micros: 0 });
+        TableSchema { families: declared.chain([marker]).collect(), history }
     }
 }
 

@@ -46,12 +46,46 @@ pub struct DropCertificate {
     pub bytes: u64,
     /// When it became invisible, in microseconds.
     pub dropped_micros: i64,
+    /// When the purge of its bytes was begun, in microseconds; `None` before.
+    #[serde(default)]
+    pub purging_micros: Option<i64>,
     /// When its last byte left the store's files, in microseconds; `None` until a purge has verified it.
     #[serde(default)]
     pub purged_micros: Option<i64>,
 }
 
+/// How far the purge of a dropped tenant's bytes is. It only goes forward; a crash repeats the step that it interrupted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum PurgeState {
+    /// Its rows are dead; the store's files have them still.
+    Waiting,
+    /// The store has been told to rewrite and delete files.
+    Running,
+    /// The store has said that no file has a byte of it any more.
+    Done,
+}
+
+impl PurgeState {
+    /// `waiting`, `running` or `done`.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Waiting => "waiting",
+            Self::Running => "running",
+            Self::Done => "done",
+        }
+    }
+}
+
 impl DropCertificate {
+    /// How far the purge is.
+    pub fn purge_state(&self) -> PurgeState {
+        match (self.purged_micros, self.purging_micros) {
+            (Some(_), _) => PurgeState::Done,
+            (None, Some(_)) => PurgeState::Running,
+            (None, None) => PurgeState::Waiting,
+        }
+    }
+
     /// The order of certificates: by time, then by number.
     pub(crate) fn order(&self) -> (i64, u32) {
         (self.dropped_micros, self.oid)

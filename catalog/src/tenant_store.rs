@@ -17,8 +17,8 @@ use crate::{
 use bytes::Bytes;
 use futures::{StreamExt, TryStreamExt};
 use keyspan_storage::{
-    Commit, Filter, KeyRange, Pin, Row, RowKey, RowMutation, RowSet, RowStream, Scan, Store, StoreExt, TableName,
-    Validation, Write, model::prefix_end,
+    Columnar, ColumnarRequest, Commit, Filter, KeyRange, Pin, Rest, Row, RowKey, RowMutation, RowSet, RowStream, Scan,
+    Store, StoreExt, TableName, Validation, Write, model::prefix_end,
 };
 use std::{collections::BTreeSet, sync::Arc};
 
@@ -90,25 +90,27 @@ impl TenantStore {
     /// A row whose key is the span's beginning and nothing more has no key without it. No schema makes such a key; the operator
     /// sees it.
     pub fn scan(&self, table: &Table, scan: Scan) -> RowStream {
-        let Some(tenant) = &self.tenant else { return self.store.scan(&table.physical, scan) };
-        let span = span(tenant);
-        let scan = Scan {
-            rows: RowSet::new(scan.rows.ranges().iter().map(|range| within(&span, range))),
-            filter: scan.filter.map(|filter| filter_within(tenant, filter)),
-            ..scan
+        match &self.tenant {
+            Some(tenant) => spanned(tenant, scan, |scan| self.store.scan(&table.physical, scan)),
+            None => self.store.scan(&table.physical, scan),
+        }
+    }
+
+    /// Where the rows of the span are, for scans of many rows; `None` where the store has no such files. The request and the rows of
+    /// the rest are without the span; key columns are the store's, the tenant first. May read files.
+    ///
+    /// A row group may hold other tenants' rows: what a part selects is this tenant's, and nothing else of it is.
+    ///
+    /// # Errors
+    /// The store's.
+    pub fn columnar(&self, table: &Table, request: ColumnarRequest) -> Option<Result<Columnar>> {
+        let fast = self.store.columnar()?;
+        let Some(tenant) = &self.tenant else {
+            return Some(fast.columnar(&table.physical, request).map_err(Error::from));
         };
-        let strip = move |mut batch: Vec<Row>| {
-            batch.retain_mut(|row| match RowKey::new(row.key.bytes().slice(span.len()..)) {
-                Ok(key) => {
-                    row.key = key;
-                    true
-                }
-                Err(_) => false,
-            });
-            batch
-        };
-        let batches = self.store.scan(&table.physical, scan).map_ok(strip);
-        batches.try_filter(|batch| futures::future::ready(!batch.is_empty())).boxed()
+        let request = ColumnarRequest { rows: rows_within(&span(tenant), &request.rows), ..request };
+        let found = fast.columnar(&table.physical, request);
+        Some(found.map(|found| in_span(tenant.clone(), found)).map_err(Error::from))
     }
 
     /// Commits what a statement or transaction writes, read at `pin`. Refused when a validated row changed, and when a tenant that it
@@ -217,6 +219,42 @@ fn join(a: &[u8], b: &[u8]) -> Bytes {
 fn within(span: &[u8], range: &KeyRange) -> KeyRange {
     let end = range.end.as_ref().map_or_else(|| prefix_end(span), |end| Some(join(span, end)));
     KeyRange::new(join(span, &range.start), end)
+}
+
+/// The rows, moved into the span.
+fn rows_within(span: &[u8], rows: &RowSet) -> RowSet {
+    RowSet::new(rows.ranges().iter().map(|range| within(span, range)))
+}
+
+/// Reads a scan of the span by one of the store: keys go down with it and come up without it.
+fn spanned(tenant: &TenantId, scan: Scan, read: impl FnOnce(Scan) -> RowStream) -> RowStream {
+    let span = span(tenant);
+    let scan = Scan {
+        rows: rows_within(&span, &scan.rows),
+        filter: scan.filter.map(|filter| filter_within(tenant, filter)),
+        ..scan
+    };
+    let strip = move |mut batch: Vec<Row>| {
+        batch.retain_mut(|row| match RowKey::new(row.key.bytes().slice(span.len()..)) {
+            Ok(key) => {
+                row.key = key;
+                true
+            }
+            Err(_) => false,
+        });
+        batch
+    };
+    read(scan).map_ok(strip).try_filter(|batch| futures::future::ready(!batch.is_empty())).boxed()
+}
+
+/// The same files and rows, with a rest whose scans and rows are without the span.
+fn in_span(tenant: TenantId, found: Columnar) -> Columnar {
+    let Columnar { parts, rest } = found;
+    if rest.is_empty() {
+        return Columnar { parts, rest };
+    }
+    let estimate = rest.rows_estimate();
+    Columnar { parts, rest: Rest::new(estimate, move |scan| spanned(&tenant, scan, |scan| rest.scan(scan))) }
 }
 
 /// Whether no key outside of the span is in the range.

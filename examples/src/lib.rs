@@ -7,10 +7,7 @@ use keyspan_gateway::{
     server::{Server, ServerOptions},
     session::Shared,
 };
-use keyspan_storage::{
-    SystemClock,
-    engine::{Engine, EngineOptions},
-};
+use keyspan_storage::engine::{Engine, EngineOptions};
 use std::{
     env,
     path::{Path, PathBuf},
@@ -109,7 +106,7 @@ pub async fn embedded(folder: &Path, operator_password: &str) -> Result<Server> 
     // What all sessions share, among it the folder below which COPY may write.
     let copy_folder = copy_folder_of(folder);
     std::fs::create_dir_all(&copy_folder)?;
-    let shared = Arc::new(Shared { catalog, clock: Arc::new(SystemClock), copy_folder: Some(copy_folder) });
+    let shared = Arc::new(Shared { copy_folder: Some(copy_folder), ..Shared::new(catalog) });
     Ok(Server::start(ServerOptions::new(shared)).await?)
 }
 

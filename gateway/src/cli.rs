@@ -1,21 +1,24 @@
 //! The command line: what `keyspan` takes, and its way from start to end.
 //!
 //! [`main`] parses, opens the store and the catalog ([`open`](mod@open)), sees to the operator's password ([`password`]), starts the
-//! [`server`](crate::server) and waits for a signal. What goes wrong before that is one line on standard error and exit code 1.
+//! [`server`](crate::server) and waits for a signal; or it looks at the store's [`files`] alone. What goes wrong before that is one line on standard error and exit code 1.
 //! Standard output says `listening on ADDR:PORT`, for programs that start this one.
 
 pub mod demo;
+pub mod files;
 pub mod open;
+pub mod options;
 pub mod password;
 
-use crate::server::{CONNECTIONS_MAX, Server, ServerOptions, TlsFiles};
+use crate::server::{Server, ServerOptions, TlsFiles};
 use anyhow::{Context, Result};
-use clap::{Args, Parser, Subcommand};
+use clap::{Parser, Subcommand};
 use demo::DemoOptions;
+use open::Opened;
+use options::ServeOptions;
 use std::{
     io::{self, Write, stderr, stdout},
     net::{SocketAddr, ToSocketAddrs},
-    path::{Path, PathBuf},
     process::ExitCode,
 };
 use tokio::signal::unix::{SignalKind, signal};
@@ -40,6 +43,8 @@ Examples:
   keyspan demo                            load real flights, ask three queries, serve
   keyspan serve                           serve ./keyspan-data on 127.0.0.1:5433
   keyspan serve --store /srv/keyspan --listen 0.0.0.0:5432 --tls-cert server.crt --tls-key server.key
+  keyspan serve --memory 4GiB --segments s3://bucket/prefix    rows in a bucket, the log on the local disk
+  keyspan backup /backup/today            copy ./keyspan-data, which may be served meanwhile
 
 Connect:
   psql \"host=127.0.0.1 port=5433 user=keyspan dbname=keyspan\"      the operator: tables, tenants, roles
@@ -48,6 +53,7 @@ Connect:
 Environment:
   KEYSPAN_PASSWORD   the operator's password; without it one is made at the first start, shown once, and kept in the store's folder
                      in the file operator-password, readable by its owner alone
+  KEYSPAN_…          the options of storage, see keyspan serve --help: an option on the command line comes before it
   KEYSPAN_LOG        what is logged to standard error, for example info or keyspan_gateway=debug (default: warn)
 
 Stop it with Ctrl-C or SIGTERM: running statements get ten seconds to finish. A second signal stops at once; what was
@@ -67,34 +73,24 @@ enum Command {
         #[command(flatten)]
         demo: DemoOptions,
     },
-}
-
-/// Where the store is and how it is served.
-#[derive(Clone, Debug, Args)]
-pub struct ServeOptions {
-    /// The store's folder; made if it is not there.
-    #[arg(long, value_name = "DIR", default_value = "./keyspan-data")]
-    pub store: PathBuf,
-
-    /// Where to listen; port 0 takes a free one. The address in use is printed as "listening on ADDR:PORT".
-    #[arg(long, value_name = "ADDR:PORT", default_value = "127.0.0.1:5433")]
-    pub listen: String,
-
-    /// The server's certificate, and those above it, in PEM. Clients may then connect with TLS.
-    #[arg(long, value_name = "FILE", requires = "tls_key")]
-    pub tls_cert: Option<PathBuf>,
-
-    /// The private key of the certificate, in PEM.
-    #[arg(long, value_name = "FILE", requires = "tls_cert")]
-    pub tls_key: Option<PathBuf>,
-
-    /// The folder into which operators may COPY … TO; made if it is not there [default: exports in the store's folder]
-    #[arg(long, value_name = "DIR")]
-    pub copy_dir: Option<PathBuf>,
-
-    /// Connections that may be open at a time.
-    #[arg(long, value_name = "NUMBER", default_value_t = CONNECTIONS_MAX)]
-    pub connections_max: usize,
+    /// Read every file of a store that is not in use, and name what is damaged.
+    #[command(after_help = files::CHECK_HELP)]
+    Check {
+        #[command(flatten)]
+        store: files::Place,
+    },
+    /// Copy a store, in use or not, into an empty folder.
+    #[command(after_help = files::BACKUP_HELP)]
+    Backup {
+        #[command(flatten)]
+        backup: files::BackupOptions,
+    },
+    /// Make a store of a backup, in an empty folder.
+    #[command(after_help = files::RESTORE_HELP)]
+    Restore {
+        #[command(flatten)]
+        restore: files::RestoreOptions,
+    },
 }
 
 /// The program: parses the arguments of the process, runs, gives its exit code.
@@ -121,10 +117,13 @@ async fn run(cli: Cli) -> Result<()> {
     let (options, demo) = match cli.command {
         Command::Serve { serve } => (serve, None),
         Command::Demo { serve, demo } => (serve, Some(demo)),
+        Command::Check { store } => return files::check(store).await,
+        Command::Backup { backup } => return files::backup(backup).await,
+        Command::Restore { restore } => return files::restore(restore).await,
     };
     // Before the store: a wrong address should not cost the replay of a log.
     let listen = resolve(&options.listen)?;
-    let opened = open::open(&options.store, copy_folder(&options)?).await?;
+    let opened = Box::pin(open::open(&options)).await?;
     let password = password::settle(&opened.shared.catalog, &options.store).await?;
     let passwords = match &demo {
         Some(demo) => Some(Box::pin(demo::fill(&opened.shared, &options.store, demo)).await?),
@@ -139,7 +138,7 @@ async fn run(cli: Cli) -> Result<()> {
     })
     .await?;
     let signals = Signals::new()?;
-    tell(&server, &opened, &password, &options.store)?;
+    tell(&server, &opened, &password, &options)?;
     if let (Some(demo), Some(passwords)) = (&demo, &passwords) {
         let shown = Box::pin(demo::show(server.address(), password.known()?, passwords)).await;
         if let Ok(text) = &shown {
@@ -159,19 +158,10 @@ fn resolve(listen: &str) -> Result<SocketAddr> {
     addresses.into_iter().next().with_context(|| format!("--listen {listen} names no address"))
 }
 
-fn copy_folder(options: &ServeOptions) -> Result<PathBuf> {
-    let folder = options.copy_dir.clone().unwrap_or_else(|| options.store.join("exports"));
-    std::fs::create_dir_all(&folder).with_context(|| format!("cannot make the folder {}", folder.display()))?;
-    folder.canonicalize().with_context(|| format!("cannot use the folder {}", folder.display()))
-}
-
 /// Says what a user needs first: on standard error, but for the address.
-fn tell(server: &Server, opened: &open::Opened, password: &password::Password, store: &Path) -> Result<()> {
-    let mut text = String::new();
-    if let Some(micros) = opened.sync_micros {
-        text.push_str(&format!("store {}: a write waits {micros} µs for the disk\n", store.display()));
-    }
-    text.push_str(&password.notice(store));
+fn tell(server: &Server, opened: &Opened, password: &password::Password, options: &ServeOptions) -> Result<()> {
+    let mut text = opened.notice(options);
+    text.push_str(&password.notice(&options.store));
     // Nobody to tell is no reason to stop.
     let _ = stderr().write_all(text.as_bytes());
     writeln!(stdout(), "listening on {}", server.address()).context("cannot write to standard output")?;
@@ -211,6 +201,7 @@ async fn wait(server: Server, mut signals: Signals) -> Result<()> {
 mod tests {
     use super::*;
     use clap::CommandFactory;
+    use std::path::PathBuf;
 
     #[test]
     fn the_command_line_is_consistent() {

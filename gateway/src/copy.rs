@@ -38,7 +38,7 @@ const ROW_GROUP_BYTES_TARGET: usize = 64 << 20;
 pub async fn copy_to(session: &mut Session, copy: &CopyTo, parameters: Vec<ScalarValue>) -> Result<String> {
     let file = target(&session.shared, &session.identity, &copy.path)?;
     let view = session.view().await?;
-    let query = Query::new(session, view)?;
+    let query = Query::new(session, view)?.with_parameters(&parameters);
     let mut plan = query.plan(&copy.query).await?;
     if !parameters.is_empty() {
         plan = plan.with_param_values(parameters)?;

@@ -17,7 +17,7 @@ mod upsert;
 
 use crate::{
     error::{Result, SqlError, SqlState},
-    query::{self, Query},
+    query::Query,
     session::Session,
     statement::Statement,
 };
@@ -51,14 +51,18 @@ pub async fn parameters(
         // Parameters in ON CONFLICT are planned with the rows that conflict: their types are those of what they are set to.
         upsert::hint_parameters(&query.view, insert, &mut hints)?;
     }
-    query::parameters(&plan, &hints)
+    query.parameters(&select, &plan, &hints).await
 }
 
 /// The plan of the SELECT beneath a write: for EXPLAIN.
 ///
 /// # Errors
 /// What is wrong with the statement.
-pub async fn plan(session: &mut Session, statement: &Statement) -> Result<(Query, LogicalPlan)> {
+pub async fn plan(
+    session: &mut Session,
+    statement: &Statement,
+    parameters: &[ScalarValue],
+) -> Result<(Query, LogicalPlan)> {
     let view = session.view().await?;
     let select = match statement {
         Statement::Insert(insert) => insert::source(&view, insert, &[])?.0,
@@ -66,7 +70,7 @@ pub async fn plan(session: &mut Session, statement: &Statement) -> Result<(Query
         Statement::Delete(delete) => change::delete_select(&view, delete)?,
         _ => return Err(not_a_write()),
     };
-    let query = Query::new(session, view)?;
+    let query = Query::new(session, view)?.with_parameters(parameters);
     let plan = query.plan(&select).await?;
     Ok((query, plan))
 }

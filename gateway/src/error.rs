@@ -152,6 +152,8 @@ states! {
     IO_ERROR = "58030";
     /// Stored data is damaged.
     DATA_CORRUPTED = "XX001";
+    /// A state that is kept no longer.
+    SNAPSHOT_TOO_OLD = "72000";
     /// A fault of ours.
     INTERNAL_ERROR = "XX000";
 }
@@ -216,7 +218,8 @@ impl From<keyspan_storage::Error> for SqlError {
 
 impl From<&keyspan_storage::Error> for SqlError {
     fn from(error: &keyspan_storage::Error) -> Self {
-        Self::new(store_state(error.kind()), with_causes(error))
+        let hint = store_hint(error.kind()).map(str::to_owned);
+        Self { hint, ..Self::new(store_state(error.kind()), with_causes(error)) }
     }
 }
 
@@ -236,7 +239,7 @@ impl From<&keyspan_catalog::Error> for SqlError {
             state,
             message: with_causes(error),
             detail: error.detail.clone(),
-            hint: error.hint.clone(),
+            hint: error.hint.clone().or(error.store().and_then(|store| store_hint(store.kind())).map(str::to_owned)),
             position: None,
         }
     }
@@ -262,14 +265,32 @@ fn store_state(kind: StoreKind) -> SqlState {
         StoreKind::NotFound => SqlState::UNDEFINED_TABLE,
         StoreKind::AlreadyExists => SqlState::DUPLICATE_TABLE,
         StoreKind::Conflict => SqlState::SERIALIZATION_FAILURE,
+        StoreKind::PinExpired => SqlState::SNAPSHOT_TOO_OLD,
         StoreKind::NoSpace => SqlState::DISK_FULL,
         StoreKind::Corrupt => SqlState::DATA_CORRUPTED,
         StoreKind::Locked => SqlState::OBJECT_IN_USE,
         StoreKind::Unavailable => SqlState::CANNOT_CONNECT_NOW,
         StoreKind::Io => SqlState::IO_ERROR,
-        StoreKind::Unsupported => SqlState::FEATURE_NOT_SUPPORTED,
+        StoreKind::Unsupported | StoreKind::NoHistory => SqlState::FEATURE_NOT_SUPPORTED,
+        StoreKind::TooOld => SqlState::SNAPSHOT_TOO_OLD,
+        StoreKind::Future => SqlState::INVALID_PARAMETER_VALUE,
     }
 }
+
+/// What to do about an error of the store, where the message does not say it.
+fn store_hint(kind: StoreKind) -> Option<&'static str> {
+    match kind {
+        StoreKind::PinExpired => Some("Run the statement again, in a new transaction."),
+        StoreKind::NoSpace => Some("Reads go on. Writes do again when there is room."),
+        StoreKind::Corrupt => Some("Nothing was served from the damaged part. Restore the file from a backup."),
+        StoreKind::NoHistory => Some(NO_HISTORY_HINT),
+        _ => None,
+    }
+}
+
+/// What to do with a table that keeps no history.
+pub const NO_HISTORY_HINT: &str = "cells('table') shows the versions that are still stored. An operator lets a table keep history with \
+                                   ALTER TABLE … SET (history = '7 days').";
 
 fn catalog_state(kind: CatalogKind) -> SqlState {
     match kind {
@@ -292,5 +313,47 @@ fn catalog_state(kind: CatalogKind) -> SqlState {
         CatalogKind::Conflict => SqlState::SERIALIZATION_FAILURE,
         CatalogKind::Corrupt => SqlState::DATA_CORRUPTED,
         CatalogKind::Store => SqlState::IO_ERROR,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use expect_test::{Expect, expect};
+
+    fn check(error: keyspan_storage::Error, expected: Expect) {
+        let told = SqlError::from(&error);
+        let hint = told.hint.as_deref().unwrap_or("none");
+        expected.assert_eq(&format!("{}: {}\nHINT: {hint}", told.state.0, told.message));
+        // The same by way of the catalog.
+        let by_catalog = SqlError::from(keyspan_catalog::Error::from(error));
+        assert_eq!((by_catalog.state, by_catalog.hint), (told.state, told.hint));
+    }
+
+    #[test]
+    fn errors_of_the_store_name_the_remedy() {
+        use keyspan_storage::Error::{Corrupt, NoSpace, PinExpired};
+        check(
+            PinExpired { age_seconds: 3_700, age_seconds_max: 3_600 },
+            expect![[r#"
+                72000: snapshot too old: it was taken 3700 s ago, and the store keeps one for 3600 s
+                HINT: Run the statement again, in a new transaction."#]],
+        );
+        check(
+            NoSpace { path: "wal/7.log".into() },
+            expect![[r#"
+                53100: no space left to write wal/7.log
+                HINT: Reads go on. Writes do again when there is room."#]],
+        );
+        check(
+            Corrupt {
+                path: "seg/0000.parquet".into(),
+                offset: 4_711,
+                detail: "a block does not have its checksum".into(),
+            },
+            expect![[r#"
+                XX001: seg/0000.parquet is damaged at byte 4711: a block does not have its checksum
+                HINT: Nothing was served from the damaged part. Restore the file from a backup."#]],
+        );
     }
 }

@@ -3,11 +3,13 @@
 //! The life of a scan: the optimizer shows its filters to [`table`], which promises by [`pushdown`] what becomes ranges of keys
 //! (`interval`, `literal` and `predicate` beneath it) and what stays above; the planner then asks for the scan, and the same
 //! function says what [`exec`] reads. Its rows become batches in [`decode`]. `cells` and `raw` show the same rows as they are
-//! stored. [`mod@explain`] prints what became of it all.
+//! stored. Scans of many rows read row groups instead, where the store has them ([`columnar`]). [`mod@explain`] prints what became of it
+//! all.
 //!
 //! Only a [`View`] reaches rows, so nothing here can leave the tenant's span.
 
 mod cells;
+pub mod columnar;
 pub mod decode;
 pub mod exec;
 pub mod explain;

@@ -14,16 +14,17 @@
 use crate::{error::Result, session::Session, types, view::View};
 use arrow::{
     array::{RecordBatch, RecordBatchOptions},
-    datatypes::{Field, Schema, SchemaRef},
+    datatypes::{DataType, Field, Schema, SchemaRef},
 };
 use datafusion::{
     execution::{SendableRecordBatchStream, SessionStateBuilder, context::SQLOptions},
     logical_expr::LogicalPlan,
     physical_plan::stream::RecordBatchStreamAdapter,
     prelude::SessionContext,
+    scalar::ScalarValue,
     sql::sqlparser::ast,
 };
-use futures::StreamExt;
+use futures::{StreamExt, TryStreamExt};
 use std::sync::Arc;
 
 pub mod aggregates;
@@ -34,6 +35,7 @@ pub mod functions;
 pub mod labels;
 pub mod operators;
 pub mod parameters;
+pub mod past;
 pub mod rewrite;
 pub mod semantics;
 pub mod tables;
@@ -43,7 +45,7 @@ pub mod type_planner;
 pub mod unsupported;
 
 pub use facts::Facts;
-pub use parameters::parameters;
+use parameters::parameters;
 
 #[cfg(test)]
 pub(crate) mod testing;
@@ -56,6 +58,9 @@ pub struct Query {
     pub context: SessionContext,
     /// What it sees.
     pub view: View,
+    facts: Arc<Facts>,
+    /// The values of `$1`, `$2`, …; none while the statement is only analysed.
+    parameters: Vec<ScalarValue>,
 }
 
 impl Query {
@@ -66,7 +71,13 @@ impl Query {
     /// What a definition contradicts.
     pub fn new(session: &Session, view: View) -> Result<Self> {
         let facts = Arc::new(Facts::of(session, &view));
-        Ok(Self { context: over(facts, &view), view })
+        Ok(Self { context: over(facts.clone(), &view), view, facts, parameters: Vec::new() })
+    }
+
+    /// The same with the values of parameters: what `FOR SYSTEM_TIME AS OF` needs before anything is planned.
+    #[must_use]
+    pub fn with_parameters(self, parameters: &[ScalarValue]) -> Self {
+        Self { parameters: parameters.to_vec(), ..self }
     }
 
     /// Plans a parsed query, with types of parameters inferred where they can be.
@@ -74,7 +85,40 @@ impl Query {
     /// # Errors
     /// What is wrong with the query, with its SQLSTATE.
     pub async fn plan(&self, query: &ast::Statement) -> Result<LogicalPlan> {
-        plan(&self.context, query).await
+        match self.moments(query).await? {
+            None => plan(&self.context, query).await,
+            Some(moments) => plan(&self.context, &past::placed(query, &moments, &self.view.snapshot)?).await,
+        }
+    }
+
+    /// The moments of a query, in order: `None` when it has none. While parameters have no values none is known.
+    async fn moments(&self, query: &ast::Statement) -> Result<Option<Vec<Option<i64>>>> {
+        let Some((question, count)) = past::question(query)? else { return Ok(None) };
+        let asked = plan(&self.context, &question).await?;
+        if self.parameters.is_empty() && !asked.get_parameter_names()?.is_empty() {
+            return Ok(Some(vec![None; count]));
+        }
+        let asked =
+            if self.parameters.is_empty() { asked } else { asked.with_param_values(self.parameters.clone())? };
+        let answer: Vec<RecordBatch> = run(&self.context, asked).await?.try_collect().await?;
+        past::answer(&answer, self.facts.now_micros, self.view.pin.now_micros).map(Some)
+    }
+
+    /// The types of the parameters of a query and its plan: those that `hints` declare, else those inferred, else text.
+    ///
+    /// # Errors
+    /// Those of [`parameters()`].
+    pub async fn parameters(
+        &self,
+        query: &ast::Statement,
+        plan: &LogicalPlan,
+        hints: &[Option<DataType>],
+    ) -> Result<Vec<DataType>> {
+        let mut hints = hints.to_vec();
+        if let Some((question, _)) = past::question(query)? {
+            parameters::hint(&self::plan(&self.context, &question).await?, &mut hints)?;
+        }
+        parameters(plan, &hints)
     }
 
     /// The columns that a plan gives, as the client is told them.
@@ -103,17 +147,23 @@ pub(crate) fn over(facts: Arc<Facts>, view: &View) -> SessionContext {
 /// A DataFusion session with the facts of a statement, over rows.
 pub(crate) fn context(facts: Arc<Facts>, rows: tables::Rows) -> SessionContext {
     let template = template::state();
+    let resources = facts.shared.as_ref().map(|shared| shared.resources.clone());
     let mut config = template.config().clone();
     let options = config.options_mut();
     options.catalog.default_catalog.clone_from(&facts.database);
+    if let Some(resources) = &resources {
+        options.execution.sort_spill_reservation_bytes = resources.memory.sort_aside_bytes();
+    }
     options.extensions.insert(facts::Carried(facts.clone()));
     let catalogs = Arc::new(tables::Databases::new(facts, rows));
-    let state = SessionStateBuilder::new_from_existing(template.clone())
+    let mut state = SessionStateBuilder::new_from_existing(template.clone())
         .with_session_id(String::new())
         .with_config(config)
-        .with_catalog_list(catalogs)
-        .build();
-    SessionContext::new_with_state(state)
+        .with_catalog_list(catalogs);
+    if let Some(resources) = resources {
+        state = state.with_runtime_env(resources.runtime);
+    }
+    SessionContext::new_with_state(state.build())
 }
 
 /// Plans a query in a session.

@@ -20,7 +20,7 @@ mod tls;
 pub use interrupt::shielded;
 pub use tls::TlsFiles;
 
-use crate::session::Shared;
+use crate::{purge, session::Shared};
 use cancel::Cancels;
 use std::{
     io,
@@ -138,6 +138,7 @@ impl Server {
         });
         let tasks = TaskTracker::new();
         tasks.spawn(accept(listener, hub.clone(), tasks.clone()));
+        tasks.spawn(purge::run(hub.shared.clone(), hub.draining.clone()));
         Ok(Self { hub, address, tasks, drain: options.drain })
     }
 

@@ -19,13 +19,15 @@ pub use transaction::{Changes, Reliance, Written};
 
 use crate::{
     error::{Result, SqlError, SqlState},
+    purge::Purges,
+    resources::Resources,
     statement::Statement,
     view::View,
 };
 use arrow::datatypes::{DataType, SchemaRef};
 use datafusion::{execution::SendableRecordBatchStream, scalar::ScalarValue};
 use keyspan_catalog::{Catalog, Snapshot, TenantStore};
-use keyspan_storage::Clock;
+use keyspan_storage::{Clock, SystemClock};
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 use transaction::TransactionState;
 
@@ -51,6 +53,23 @@ pub struct Shared {
     pub clock: Arc<dyn Clock>,
     /// Where an operator's `COPY … TO` may write local files; `None` for nowhere.
     pub copy_folder: Option<std::path::PathBuf>,
+    /// What running queries share of the machine.
+    pub resources: Resources,
+    /// The purge of dropped tenants, in the background.
+    pub purges: Purges,
+}
+
+impl Shared {
+    /// Over the machine's clock, with default resources, and nowhere to copy to.
+    pub fn new(catalog: Arc<Catalog>) -> Self {
+        Self {
+            catalog,
+            clock: Arc::new(SystemClock),
+            copy_folder: None,
+            resources: Resources::default(),
+            purges: Purges::default(),
+        }
+    }
 }
 
 /// A session.
@@ -184,7 +203,7 @@ impl Session {
         let snapshot = self.shared.catalog.snapshot();
         self.check_tenant(&snapshot)?;
         let rows = self.identity.rows.clone();
-        let pushdown = self.settings.pushdown();
+        let (pushdown, columnar) = (self.settings.pushdown(), self.settings.columnar());
         let (snapshot, pin) = match self.transaction.state() {
             Some(state) => state,
             None => (snapshot, rows.pin().await?),
@@ -192,7 +211,7 @@ impl Session {
         // Once more: the pin may be younger than a drop, and than another tenant of the same id.
         self.check_tenant(&self.shared.catalog.snapshot())?;
         self.transaction.keep_state(&snapshot, &pin);
-        Ok(View { snapshot, pin, rows, buffered: self.transaction.buffered(), pushdown })
+        Ok(View { snapshot, pin, rows, buffered: self.transaction.buffered(), pushdown, columnar, as_of: None })
     }
 
     /// Adds a notice for the client.

@@ -10,6 +10,7 @@ mod clause;
 mod command;
 mod cursor;
 mod definition;
+mod past;
 mod query;
 mod role;
 #[cfg(test)]

@@ -27,12 +27,22 @@ pub struct View {
     pub buffered: Arc<Buffered>,
     /// Whether predicates may become ranges of keys: the setting `keyspan.pushdown`.
     pub pushdown: bool,
+    /// Whether scans of many rows may read row groups: the setting `keyspan.columnar`.
+    pub columnar: bool,
+    /// The moment, in microseconds, as of which rows are read; `None` for as they are.
+    pub as_of: Option<i64>,
 }
 
 impl View {
-    /// Reads rows as they would be after the buffered writes. Sets the pin.
+    /// The rows as they were at a moment, in microseconds: without the transaction's own writes. No row groups hold them.
+    #[must_use]
+    pub fn past(&self, as_of_micros: i64) -> Self {
+        Self { as_of: Some(as_of_micros), buffered: Arc::default(), columnar: false, ..self.clone() }
+    }
+
+    /// Reads rows as they would be after the buffered writes, or as they were. Sets the pin.
     pub fn scan(&self, table: &Table, scan: Scan) -> RowStream {
-        let scan = Scan { pin: Some(self.pin.clone()), ..scan };
+        let scan = Scan { pin: Some(self.pin.clone()), as_of: self.as_of, ..scan };
         match self.buffered.get(&table.id) {
             Some(own) if !own.is_empty() => overlay::scan(self, table, scan),
             _ => self.rows.scan(table, scan),

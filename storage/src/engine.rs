@@ -1,62 +1,101 @@
 //! The embedded engine: a [`Store`] in one process, on a local disk, whose acknowledged commits survive a crash.
 //!
 //! ```text
-//! LOCK              held by the process that has the store open
-//! wal/<number>.log  what was committed, in order
+//! LOCK                      held by the process that has the store open
+//! wal/<number>.log          what was committed since the last flush, in order
+//! CURRENT, manifest/<n>     which segments there are, and up to where in the log they hold everything
+//! dead/<segment>-<n>        which positions of a segment no longer hold a row
+//! seg/<segment>.parquet     rows; in an object store, if one is named
 //! ```
 //!
-//! A commit goes through a bounded queue to the log thread (module `writer`), which checks it, adds it to the group of its
-//! moment, writes and syncs the group to the log (`log`, `frame`, `record`), and only then publishes the changed tables
-//! (`memtable`, `apply`) and answers. Reads (`read`) take the published tables and no lock. Opening a store replays its log (`recover`).
+//! A row has one living place: a memtable, or a position of one segment (`state`). *Writing:* what the rows of a commit held before is
+//! read (`fetch`), and the commit goes through a bounded queue to the log thread (`writer`), which checks it, folds its rows into the active
+//! memtable (`apply`, `memtable`), adds it to the group of its moment, writes and syncs the group to the log (`log`, `frame`, `record`), and only then
+//! publishes the changed tables and answers. *Reading* takes the published tables and no lock (`read`, `columnar`). *Segments:* a full
+//! memtable is frozen and written to deltas, and tablets with many of them are compacted to new bases, by threads of their own (`maintain`,
+//! `flush`, `compact`, `segment`, `tablet`, `dead`); what they made is named by a manifest (`manifest`) and installed by the log thread (`install`). Opening a
+//! store reads the manifest and replays the log behind it (`recover`).
 //!
 //! Check-and-mutate and read-modify-write read, decide, and commit on the condition that the row did not change meanwhile; they take
 //! one of [`ROW_LOCKS`] locks first, so that they wait for each other rather than fail each other.
 //!
-//! What makes a commit atomic is the checksum of its frame; what makes it last is the sync before the answer.
+//! What makes a commit atomic is the checksum of its frame; what makes it last is the sync before the answer. What makes a flush or a
+//! compaction atomic is the rename of `CURRENT`.
 
 mod apply;
+pub(crate) mod blobs;
+mod board;
+mod budget;
 mod cells;
 mod codec;
+mod columnar;
+mod compact;
+mod dead;
 mod decide;
+mod descriptor;
+mod fetch;
+pub mod files;
+mod flush;
 mod frame;
+#[cfg(feature = "testing")]
+pub(crate) mod fuzz;
+mod garbage;
+mod inspect;
+mod install;
 mod log;
+mod maintain;
+mod manifest;
 mod memtable;
+mod open;
+mod pins;
+mod purge;
+mod ranges;
 mod read;
 mod record;
 mod recover;
+mod row_cache;
+mod samples;
+mod segment;
+mod state;
+mod tablet;
 #[cfg(test)]
 mod tests;
 mod writer;
 
+pub use budget::{Budget, MEMORY_BYTES, MEMTABLE_BYTES_MAX, MEMTABLE_BYTES_MIN};
 pub use writer::{GROUP_BYTES_TARGET, GROUP_REQUESTS_MAX, REQUEST_BYTES_MAX};
 
 use crate::{
-    CheckAndMutate, Clock, Commit, Error, FamilyChange, KeyRange, Mutation, Pin, ReadModifyWrite, Result, Row, RowKey,
-    RowMutation, RowSample, RowStream, Scan, Store, SystemClock, TableName, TableSchema, Write,
-    clock::HybridClock,
+    CheckAndMutate, Clock, ColumnarScan, Commit, Error, FamilyChange, Inspection, KeyRange, Layouts, Mutation, Pin,
+    PurgeReport, ReadModifyWrite, Result, Row, RowKey, RowMutation, RowSample, RowStream, Scan, Store, SystemClock,
+    TableName, TableSchema, Write,
     fs::{Fs, LocalFs},
     row,
     store::{Atomicity, failed},
 };
-use arc_swap::ArcSwap;
 use async_trait::async_trait;
 use bytes::Bytes;
 use decide::Decided;
-use memtable::State;
+use fetch::{Fetched, Wanted};
+use maintain::{LayoutsOf, Maintenance};
+use state::State;
 use std::{
     fmt,
     path::PathBuf,
     sync::{
-        Arc, Mutex, OnceLock, PoisonError,
+        Arc, Mutex, PoisonError,
         atomic::{AtomicBool, Ordering},
     },
     thread::JoinHandle,
 };
 use tokio::sync::{Semaphore, mpsc, oneshot};
-use writer::{Queued, Reply, Request, Shared, Writer};
+use url::Url;
+use writer::{Queued, Reply, Request, Shared};
 
 /// Bytes of a log file, unless a single group needs more.
 pub const LOG_FILE_BYTES: u64 = 64 << 20;
+/// Bytes of a base segment, about: a tablet with more becomes two.
+pub const BASE_BYTES: u64 = 256 << 20;
 /// Requests that wait for the log thread; further ones wait to be queued.
 pub const QUEUE_REQUESTS_MAX: usize = 4_096;
 /// Bytes of keys and mutations that wait for the log thread; a larger request waits until it is alone.
@@ -68,10 +107,23 @@ pub const ROW_ATTEMPTS_MAX: usize = 64;
 /// Keys that [`Store::sample_row_keys`] gives, at most.
 pub const ROW_SAMPLES_MAX: u64 = 100;
 
+/// How old a pin may be, in microseconds: an hour.
+pub const PIN_AGE_MAX_MICROS: i64 = 3_600_000_000;
+
 /// The file whose lock stands for the store.
 const LOCK: &str = "LOCK";
 /// Bytes that one permit of the queue stands for.
 const ROOM_BYTES: usize = 1 << 10;
+
+/// How the values of base segments are compressed. Deltas, which are read once more before they go, are LZ4 always.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Codec {
+    /// Fast to read: the default.
+    #[default]
+    Lz4,
+    /// Smaller by about a third, and two to three times slower to read.
+    Zstd,
+}
 
 /// Where a store is, and what it works with.
 #[derive(Debug)]
@@ -82,6 +134,20 @@ pub struct EngineOptions {
     pub fs: Arc<dyn Fs>,
     /// The wall clock.
     pub clock: Box<dyn Clock>,
+    /// Where segments are: an object store (`s3://`, `gs://`, `az://`) or `file://`; `None` for the store's folder.
+    pub segments: Option<Url>,
+    /// What the engine may take of memory, in bytes; [`Budget`] says for what.
+    pub memory_bytes: u64,
+    /// Bytes after which a memtable is flushed; `None` for what [`Budget`] makes of the memory.
+    pub memtable_bytes: Option<u64>,
+    /// How base segments are compressed.
+    pub base_codec: Codec,
+    /// See [`PIN_AGE_MAX_MICROS`].
+    pub pin_age_max_micros: i64,
+    /// Bytes after which a base segment ends and another begins.
+    pub base_bytes: u64,
+    /// Whether tablets are compacted without being asked.
+    pub compacts: bool,
     /// See [`LOG_FILE_BYTES`].
     pub log_file_bytes: u64,
     /// See [`QUEUE_REQUESTS_MAX`]; at least 1.
@@ -97,6 +163,13 @@ impl EngineOptions {
             path: path.into(),
             fs: Arc::new(LocalFs),
             clock: Box::new(SystemClock),
+            segments: None,
+            memory_bytes: MEMORY_BYTES,
+            memtable_bytes: None,
+            base_codec: Codec::default(),
+            pin_age_max_micros: PIN_AGE_MAX_MICROS,
+            base_bytes: BASE_BYTES,
+            compacts: true,
             log_file_bytes: LOG_FILE_BYTES,
             queue_requests_max: QUEUE_REQUESTS_MAX,
             queue_bytes_max: QUEUE_BYTES_MAX,
@@ -108,14 +181,20 @@ impl EngineOptions {
 pub struct Engine {
     path: PathBuf,
     shared: Arc<Shared>,
+    maintenance: Arc<Maintenance>,
     /// Taken when the engine is dropped, and at no other time.
     queue: Option<mpsc::Sender<Queued>>,
     room: Arc<Semaphore>,
     room_permits: usize,
     row_locks: Vec<tokio::sync::Mutex<()>>,
     closed: AtomicBool,
-    thread: Mutex<Option<JoinHandle<()>>>,
+    threads: Mutex<Vec<JoinHandle<()>>>,
     sync_micros: Option<u64>,
+    budget: Budget,
+    memory_bytes: u64,
+    pin_age_max_micros: i64,
+    /// Whether reading a few rows of segments takes less than handing it to another thread.
+    is_local: bool,
 }
 
 impl fmt::Debug for Engine {
@@ -134,41 +213,8 @@ impl Engine {
     /// [`Error::Locked`] when another process, or this one, has it open; [`Error::Corrupt`] when the log is damaged: nothing was
     /// changed then; [`Error::Unsupported`] for a newer format; [`Error::Io`].
     pub async fn open(options: EngineOptions) -> Result<Arc<Self>> {
-        let opened = tokio::task::spawn_blocking(move || Self::open_blocking(options));
+        let opened = tokio::task::spawn_blocking(move || open::open(options));
         opened.await.map_err(|error| Error::Unavailable(format!("opening it failed: {error}")))?
-    }
-
-    fn open_blocking(options: EngineOptions) -> Result<Arc<Self>> {
-        let EngineOptions { path, fs, clock, log_file_bytes, queue_requests_max, queue_bytes_max } = options;
-        let wal = path.join(log::FOLDER);
-        fs.create_folder(&path).map_err(|source| log::failed("create", &path, source))?;
-        let lock = fs.lock(&path.join(LOCK)).map_err(|source| log::failed("lock", &path.join(LOCK), source))?;
-        let lock = lock.ok_or_else(|| Error::Locked { path: path.clone() })?;
-        fs.create_folder(&wal).map_err(|source| log::failed("create", &wal, source))?;
-        let recovered = recover::recover(fs.as_ref(), &wal, State::default(), 0)?;
-        let sync_micros = log::measure_sync(fs.as_ref(), &wal)?;
-        let clock = HybridClock::new(clock, recovered.state.stamp);
-        let mut log = log::Log::new(fs, wal, log_file_bytes, recovered.current, recovered.sequence);
-        log.prepare(clock.now())?;
-
-        let shared =
-            Arc::new(Shared { published: ArcSwap::from_pointee(recovered.state), clock, stopped: OnceLock::new() });
-        let (queue, requests) = mpsc::channel(queue_requests_max.max(1));
-        let writer = Writer::new(shared.clone(), log, requests, lock);
-        let thread = std::thread::Builder::new().name("keyspan-log".into()).spawn(move || writer.run());
-        let thread = thread.map_err(|source| log::failed("start the log thread of", &path, source))?;
-        let room_permits = (queue_bytes_max / ROOM_BYTES).clamp(1, Semaphore::MAX_PERMITS);
-        Ok(Arc::new(Self {
-            path,
-            shared,
-            queue: Some(queue),
-            room: Arc::new(Semaphore::new(room_permits)),
-            room_permits,
-            row_locks: (0..ROW_LOCKS).map(|_| tokio::sync::Mutex::default()).collect(),
-            closed: AtomicBool::new(false),
-            thread: Mutex::new(Some(thread)),
-            sync_micros,
-        }))
     }
 
     /// What one sync of the log took at start-up, in microseconds: the least that a commit takes. `None` on a full disk, where it
@@ -177,9 +223,28 @@ impl Engine {
         self.sync_micros
     }
 
-    /// Bytes of keys and rows in memory.
+    /// Bytes of keys and rows in memtables.
     pub fn memory_bytes(&self) -> u64 {
-        self.shared.published.load().tables.values().map(|table| table.bytes).sum()
+        let state = self.shared.published.load();
+        state.active_bytes() + state.frozen_bytes()
+    }
+
+    /// Writes everything that was acknowledged before the call to segments.
+    ///
+    /// # Errors
+    /// [`Error::NoSpace`] when there is no room for them, and those of writing; nothing is lost then.
+    pub async fn flush(&self) -> Result<()> {
+        self.ask(0, Request::Flush).await
+    }
+
+    /// Flushes, and compacts every tablet of the table, or of all tables, that is more than one base.
+    ///
+    /// # Errors
+    /// Those of [`flush`](Self::flush), and of reading segments.
+    pub async fn compact(&self, table: Option<&TableName>) -> Result<()> {
+        self.flush().await?;
+        let (maintenance, table) = (Arc::clone(&self.maintenance), table.cloned());
+        blocking(move || maintenance.compact_asked(table.as_ref())).await
     }
 
     fn check_open(&self) -> Result<()> {
@@ -205,7 +270,7 @@ impl Engine {
         let permits = u32::try_from(permits).expect("a request is below REQUEST_BYTES_MAX");
         let room = self.room.clone().acquire_many_owned(permits).await.map_err(|_| ended())?;
         let (reply, answer) = oneshot::channel();
-        let queued = Queued { request: request(reply), room };
+        let queued = Queued { request: request(reply), room: Some(room) };
         let queue = self.queue.as_ref().expect("it is taken by drop alone");
         queue.send(queued).await.map_err(|_| ended())?;
         answer.await.map_err(|_| ended())?
@@ -213,20 +278,38 @@ impl Engine {
 
     fn pin_now(&self) -> Pin {
         let state = self.shared.published.load_full();
-        Pin { commit_micros: state.stamp, now_micros: self.shared.clock.now(), state }
+        let now_micros = self.shared.clock.now();
+        let commit_micros = state.stamp;
+        Pin { commit_micros, now_micros, state: self.shared.pins.hold(state, now_micros) }
     }
 
     fn reading(&self, table: &TableName, scan: Scan) -> Result<read::Reading> {
         scan.check()?;
         self.check_open()?;
         let pin = scan.pin.clone().unwrap_or_else(|| self.pin_now());
-        let table = apply::pinned(&pin)?.table(table)?.clone();
-        read::Reading::new(table, scan, pin.now_micros)
+        let held = apply::held(&pin)?;
+        let table = held.state()?.table(table)?.clone();
+        read::Reading::new((held, self.shared.clone()), (table, read::Parts::All), scan, pin.now_micros, self.is_local)
     }
 
-    fn take_thread(&self) -> Option<JoinHandle<()>> {
-        self.thread.lock().unwrap_or_else(PoisonError::into_inner).take()
+    /// Looks up rows of segments; on this thread when there is nothing to read.
+    async fn fetch(&self, state: &Arc<State>, wanted: Wanted) -> Result<Fetched> {
+        if wanted.is_empty() {
+            return Ok(Fetched::none(state));
+        }
+        let (state, shared) = (Arc::clone(state), Arc::clone(&self.shared));
+        blocking(move || wanted.fetch(&state, &shared.rows)).await
     }
+
+    fn take_threads(&self) -> Vec<JoinHandle<()>> {
+        std::mem::take(&mut self.threads.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+}
+
+/// Does what blocks on a thread for it.
+async fn blocking<T: Send + 'static>(work: impl FnOnce() -> Result<T> + Send + 'static) -> Result<T> {
+    let ended = tokio::task::spawn_blocking(work).await;
+    ended.map_err(|error| Error::Unavailable(format!("what was under way ended early: {error}")))?
 }
 
 /// Bytes that a row adds to a request.
@@ -237,6 +320,9 @@ fn request_bytes(row: &RowMutation) -> usize {
 #[async_trait]
 impl Store for Engine {
     async fn create_table(&self, table: &TableName, schema: TableSchema) -> Result<()> {
+        if schema.history.is_some() {
+            return Err(Error::Unsupported("this store keeps no history".into()));
+        }
         self.ask(0, |reply| Request::CreateTable(table.clone(), schema, reply)).await
     }
 
@@ -267,7 +353,9 @@ impl Store for Engine {
     async fn sample_row_keys(&self, table: &TableName) -> Result<Vec<RowSample>> {
         self.check_open()?;
         let state = self.shared.published.load_full();
-        Ok(state.table(table)?.samples(ROW_SAMPLES_MAX, self.shared.clock.now()))
+        let weights = state.table(table)?.clone();
+        let cuts = blocking(move || samples::cuts(&weights, ROW_SAMPLES_MAX)).await?;
+        samples::living(self, table, cuts).await
     }
 
     async fn commit(&self, commit: Commit) -> Result<i64> {
@@ -275,13 +363,21 @@ impl Store for Engine {
             Write::Row { row, .. } => request_bytes(row),
             Write::DeleteRange { range, .. } => range.start.len() + range.end.as_ref().map_or(0, Bytes::len),
         });
-        self.ask(bytes.sum(), |reply| Request::Commit(commit, reply)).await
+        let bytes = bytes.sum();
+        let state = self.shared.published.load_full();
+        let fetched = self.fetch(&state, Wanted::of_commit(&state, &commit)).await?;
+        drop(state);
+        self.ask(bytes, |reply| Request::Commit(commit, fetched, reply)).await
     }
 
     async fn mutate_rows(&self, table: &TableName, rows: Vec<RowMutation>) -> Result<Vec<Result<()>>> {
         row::check_count(rows.iter().map(|row| row.mutations.len()).sum())?;
         let bytes = rows.iter().map(request_bytes).sum();
-        self.ask(bytes, |reply| Request::Rows(table.clone(), rows, reply)).await
+        let state = self.shared.published.load_full();
+        let wanted = Wanted::of(&state, rows.iter().map(|row| (table, &row.key)));
+        let fetched = self.fetch(&state, wanted).await?;
+        drop(state);
+        self.ask(bytes, |reply| Request::Rows(table.clone(), rows, fetched, reply)).await
     }
 
     async fn check_and_mutate(&self, table: &TableName, request: CheckAndMutate) -> Result<bool> {
@@ -312,6 +408,23 @@ impl Store for Engine {
             .map(drop)
     }
 
+    async fn purge(&self, ranges: &[(TableName, KeyRange)]) -> Result<PurgeReport> {
+        self.check_open()?;
+        self.purge_ranges(ranges).await
+    }
+
+    fn inspect(&self) -> Option<Inspection> {
+        Some(self.inspection())
+    }
+
+    fn set_layouts(&self, layouts: Arc<dyn Layouts>) {
+        self.maintenance.layouts.store(Some(Arc::new(LayoutsOf(layouts))));
+    }
+
+    fn columnar(&self) -> Option<&dyn ColumnarScan> {
+        Some(self)
+    }
+
     fn atomicity(&self) -> Atomicity {
         Atomicity::Commit
     }
@@ -322,10 +435,9 @@ impl Store for Engine {
             return Ok(());
         }
         let closed = self.send(0, Request::Close).await;
-        if let Some(thread) = self.take_thread() {
-            // The thread has answered and only has its files to close; should it have panicked, it said so.
-            let _ = tokio::task::spawn_blocking(move || thread.join()).await;
-        }
+        let threads = self.take_threads();
+        // The log thread has answered; the others stop at the next row group. Should one have panicked, it said so.
+        let _ = tokio::task::spawn_blocking(move || threads.into_iter().for_each(|thread| drop(thread.join()))).await;
         closed
     }
 }
@@ -335,7 +447,7 @@ impl Drop for Engine {
     /// [`close`](Store::close) to wait without blocking, and to learn of errors.
     fn drop(&mut self) {
         self.queue = None;
-        if let Some(thread) = self.take_thread() {
+        for thread in self.take_threads() {
             let _ = thread.join();
         }
     }

@@ -18,6 +18,8 @@ pub enum ErrorKind {
     AlreadyExists,
     /// A row that the request had read was changed since: read again and retry.
     Conflict,
+    /// The pinned state is older than the store keeps states: read again at a new pin.
+    PinExpired,
     /// There is no room for the write; reads go on, and writes do again when there is room.
     NoSpace,
     /// A file of the store is damaged: restore it, nothing was served from it.
@@ -30,6 +32,12 @@ pub enum ErrorKind {
     Io,
     /// The backend cannot do this.
     Unsupported,
+    /// The table keeps no history: read it as it is now, or its versions of cells.
+    NoHistory,
+    /// The moment asked for is before what is kept: ask for a later one.
+    TooOld,
+    /// The moment asked for is still to come: ask for an earlier one.
+    Future,
 }
 
 /// An error of a store. [`Error::kind`] says what to do; the text names the thing concerned.
@@ -84,6 +92,14 @@ pub enum Error {
     /// A validated row changed after the pin at which it was read.
     #[error("a row changed since it was read")]
     Conflict,
+    /// A pin was held for longer than the store keeps the state that it names.
+    #[error("snapshot too old: it was taken {age_seconds} s ago, and the store keeps one for {age_seconds_max} s")]
+    PinExpired {
+        /// The age of the pin, in seconds.
+        age_seconds: u64,
+        /// How old a pin may be, in seconds.
+        age_seconds_max: u64,
+    },
     /// The disk is full.
     #[error("no space left to write {path}")]
     NoSpace {
@@ -123,6 +139,18 @@ pub enum Error {
     /// The backend cannot do this.
     #[error("{0}")]
     Unsupported(String),
+    /// A scan asks what was, of a table that does not keep it.
+    #[error("the table keeps no history")]
+    NoHistory,
+    /// A scan asks what was before all that the table's history keeps.
+    #[error("the table's history does not reach back to the moment asked for")]
+    TooOld {
+        /// The first moment that can be asked for, in microseconds.
+        oldest_micros: i64,
+    },
+    /// A scan asks what will be.
+    #[error("the moment asked for is in the future")]
+    Future,
 }
 
 impl Error {
@@ -134,12 +162,16 @@ impl Error {
             Self::NoTable(_) | Self::NoFamily { .. } => ErrorKind::NotFound,
             Self::TableExists(_) | Self::FamilyExists { .. } => ErrorKind::AlreadyExists,
             Self::Conflict => ErrorKind::Conflict,
+            Self::PinExpired { .. } => ErrorKind::PinExpired,
             Self::NoSpace { .. } => ErrorKind::NoSpace,
             Self::Corrupt { .. } => ErrorKind::Corrupt,
             Self::Locked { .. } => ErrorKind::Locked,
             Self::Unavailable(_) => ErrorKind::Unavailable,
             Self::Io { .. } => ErrorKind::Io,
             Self::Unsupported(_) => ErrorKind::Unsupported,
+            Self::NoHistory => ErrorKind::NoHistory,
+            Self::TooOld { .. } => ErrorKind::TooOld,
+            Self::Future => ErrorKind::Future,
         }
     }
 }

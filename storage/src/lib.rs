@@ -5,17 +5,21 @@
 //!
 //! The modules stand in the order in which a write meets them: the [`model`] says what may be written and its limits,
 //! [`store`] takes it as a [`Commit`], [`clock`] stamps it, [`row`] folds it into what the row held, [`gc`] condemns what a
-//! family's rule no longer keeps; a read names its rows and columns with a [`Scan`] and may pass them through a [`Filter`].
+//! family's rule no longer keeps; a read names its rows and columns with a [`Scan`] and may pass them through a [`Filter`]. A scan of
+//! many rows may instead take files and read them itself ([`columnar`]), where the [`layout`] of a table says how its columns are typed.
 //! Two backends implement the trait: [`memory`], the oracle that defines behaviour, and [`engine`], the embedded store whose
 //! commits survive a crash.
 
 pub mod aggregate;
 pub mod clock;
+pub mod columnar;
 pub mod engine;
 pub mod error;
 pub mod filter;
 pub mod fs;
 pub mod gc;
+pub mod inspect;
+pub mod layout;
 pub mod memory;
 pub mod model;
 pub mod row;
@@ -25,11 +29,14 @@ pub mod store;
 pub mod testing;
 
 pub use clock::{Clock, SystemClock};
+pub use columnar::{Columnar, ColumnarRequest, ColumnarScan, ParquetPart, PartFile, Rest, WantedColumn};
 pub use error::{Error, ErrorKind, Result};
 pub use filter::Filter;
 pub use gc::GcRule;
+pub use inspect::{Inspection, PurgeReport};
+pub use layout::{Accepts, ColumnKind, KeyDecoder, Layout, LayoutColumn, Layouts};
 pub use model::{
-    Aggregate, Cell, Family, FamilyName, KeyRange, Mutation, Row, RowKey, RowSet, TableName, TableSchema,
+    Aggregate, Cell, Family, FamilyName, History, KeyRange, Mutation, Row, RowKey, RowSet, TableName, TableSchema,
     TimestampRange,
 };
 pub use scan::{Columns, Scan, ScanMetrics};

@@ -8,8 +8,9 @@ mod state;
 
 use self::{cursor::Cursor, state::State};
 use crate::{
-    Atomicity, CheckAndMutate, Clock, Commit, Error, FamilyChange, KeyRange, Mutation, Pin, ReadModifyWrite, Result,
-    Row, RowKey, RowMutation, RowSample, RowStream, Scan, Store, TableName, TableSchema, Write,
+    Atomicity, CheckAndMutate, Clock, Commit, Error, FamilyChange, KeyRange, Mutation, Pin, PurgeReport,
+    ReadModifyWrite, Result, Row, RowKey, RowMutation, RowSample, RowStream, Scan, Store, TableName, TableSchema,
+    Write,
     clock::HybridClock,
     row::{self, RowReader},
     store::failed,
@@ -72,7 +73,8 @@ impl MemoryStore {
         let (state, now_micros) = self.pinned(scan.pin.as_ref())?;
         let table = state.table(table)?;
         let reader = RowReader::new(&table.schema, scan, now_micros)?;
-        Ok(Cursor::new(table.rows.clone(), reader, scan))
+        let rows = scan.as_of.map_or_else(|| table.rows.clone(), |as_of_micros| table.rows_as_of(as_of_micros));
+        Ok(Cursor::new(rows, reader, scan))
     }
 }
 
@@ -84,7 +86,7 @@ fn state_of(pin: &Pin) -> Result<Arc<State>> {
 #[async_trait]
 impl Store for MemoryStore {
     async fn create_table(&self, table: &TableName, schema: TableSchema) -> Result<()> {
-        self.change(|state, _| state.create_table(table, schema))
+        self.change(|state, stamp_micros| state.create_table(table, schema, stamp_micros))
     }
 
     async fn drop_table(&self, table: &TableName) -> Result<()> {
@@ -174,6 +176,11 @@ impl Store for MemoryStore {
             return Err(Error::Invalid("a prefix to drop is empty: that would be every row".into()));
         }
         self.change(|state, _| state.delete_range(table, &KeyRange::prefix(prefix)))
+    }
+
+    /// There is no file; what a pin holds goes with the pin.
+    async fn purge(&self, _ranges: &[(TableName, KeyRange)]) -> Result<PurgeReport> {
+        self.lock().map(|_| PurgeReport::default())
     }
 
     fn atomicity(&self) -> Atomicity {

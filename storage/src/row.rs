@@ -16,7 +16,7 @@ pub use reader::RowReader;
 pub(crate) use reader::newest;
 
 use crate::{
-    Cell, Error, Family, FamilyName, Mutation, Result, TableSchema, TimestampRange, aggregate,
+    Cell, Error, Family, FamilyName, GcRule, Mutation, Result, TableSchema, TimestampRange, aggregate,
     model::limits::{ROW_BYTES_MAX, ROW_BYTES_SOFT},
 };
 use bytes::Bytes;
@@ -96,6 +96,26 @@ pub fn live(schema: &TableSchema, mut cells: Vec<Cell>, now_micros: i64) -> Vec<
         let living = next.next_if_eq(&at).is_none();
         at += 1;
         living
+    });
+    cells
+}
+
+/// The cells, given in [order](Cell::order), without those of one family that a rule condemned at `now_micros`.
+pub(crate) fn without_condemned(
+    mut cells: Vec<Cell>,
+    family: &FamilyName,
+    rule: &GcRule,
+    now_micros: i64,
+) -> Vec<Cell> {
+    let mut index = 0;
+    let mut column: Option<Bytes> = None;
+    cells.retain(|cell| {
+        if cell.family != *family {
+            return true;
+        }
+        index = if column.as_ref() == Some(&cell.qualifier) { index + 1 } else { 0 };
+        column = Some(cell.qualifier.clone());
+        !rule.condemns(index, cell.timestamp, now_micros)
     });
     cells
 }

@@ -1,6 +1,6 @@
 //! What a read asks for.
 
-use crate::{Error, FamilyName, Filter, Pin, Result, RowSet, TimestampRange, model::limits};
+use crate::{Error, FamilyName, Filter, Pin, Result, RowSet, TableSchema, TimestampRange, model::limits};
 use bytes::Bytes;
 use std::sync::{
     Arc,
@@ -61,6 +61,10 @@ pub struct Scan {
     pub reversed: bool,
     /// The state to read; `None` for the newest.
     pub pin: Option<Pin>,
+    /// Rows as they were after the last commit with this stamp or an earlier one, in microseconds, without what rules had condemned by
+    /// then; `None` for as they are. The table must keep [`History`](crate::History) that reaches so far back from the state that is
+    /// read. Families and their rules are those of that state.
+    pub as_of: Option<i64>,
     /// Counts what the read sees and gives, for whoever asks.
     pub metrics: Option<Arc<ScanMetrics>>,
 }
@@ -78,6 +82,7 @@ impl Scan {
             rows_max: None,
             reversed: false,
             pin: None,
+            as_of: None,
             metrics: None,
         }
     }
@@ -100,6 +105,22 @@ impl Scan {
             }
         }
         self.filter.as_ref().map_or(Ok(()), Filter::check)
+    }
+
+    /// The time by which the scan judges what is condemned: [`as_of`](Self::as_of), or the time of the state that it reads.
+    ///
+    /// # Errors
+    /// [`Error::NoHistory`], [`Error::TooOld`], [`Error::Future`].
+    pub fn judged_micros(&self, schema: &TableSchema, now_micros: i64) -> Result<i64> {
+        let Some(as_of) = self.as_of else { return Ok(now_micros) };
+        let oldest_micros = schema.history.as_ref().ok_or(Error::NoHistory)?.oldest_micros(now_micros);
+        if as_of > now_micros {
+            return Err(Error::Future);
+        }
+        if as_of < oldest_micros {
+            return Err(Error::TooOld { oldest_micros });
+        }
+        Ok(as_of)
     }
 }
 

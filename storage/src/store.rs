@@ -5,8 +5,8 @@
 //! [`ErrorKind::Conflict`](crate::ErrorKind::Conflict) when one of them changed since.
 
 use crate::{
-    Cell, Error, Family, FamilyName, Filter, KeyRange, Mutation, Result, Row, RowKey, Scan, TableName, TableSchema,
-    TimestampRange,
+    Cell, ColumnarScan, Error, Family, FamilyName, Filter, Inspection, KeyRange, Layouts, Mutation, PurgeReport,
+    Result, Row, RowKey, Scan, TableName, TableSchema, TimestampRange,
 };
 use async_trait::async_trait;
 use bytes::Bytes;
@@ -67,7 +67,7 @@ pub enum Write {
         /// The row and what is done to it.
         row: RowMutation,
     },
-    /// Deletes every row in a range.
+    /// Deletes every row in a range, and what the table's history keeps of them: a purge.
     DeleteRange {
         /// The table.
         table: TableName,
@@ -111,6 +111,8 @@ pub enum FamilyChange {
     SetGc(FamilyName, crate::GcRule),
     /// Removes a family and its cells.
     Drop(FamilyName),
+    /// Keeps what rows held for so many microseconds, or forgets it: see [`History`](crate::History).
+    SetHistory(Option<i64>),
 }
 
 /// A decision and the mutations of a row that follow from it, as one step.
@@ -218,14 +220,42 @@ pub trait Store: Send + Sync + fmt::Debug + 'static {
     /// family.
     async fn read_modify_write(&self, table: &TableName, key: RowKey, rules: Vec<ReadModifyWrite>) -> Result<Row>;
 
-    /// Deletes every row whose key starts with `prefix`.
+    /// Deletes every row whose key starts with `prefix`, and what the table's history keeps of them.
     ///
     /// # Errors
     /// [`Invalid`](crate::ErrorKind::Invalid) for an empty prefix.
     async fn drop_row_range(&self, table: &TableName, prefix: Bytes) -> Result<()>;
 
+    /// Makes the bytes of deleted rows go: when it returns, no file of the store holds a row of these ranges that was deleted before
+    /// the call, and no manifest a key of one. Rows that live stay. It may take as long as rewriting all that the ranges touch, and
+    /// waits for pins, or lets them expire. A table that is not there has nothing to go. Called again after an error or a crash, it
+    /// begins anew with what is left.
+    ///
+    /// # Errors
+    /// [`Unsupported`](crate::ErrorKind::Unsupported) by a store that cannot promise it, which is what the trait says for those that
+    /// do not say otherwise; the store's.
+    async fn purge(&self, ranges: &[(TableName, KeyRange)]) -> Result<PurgeReport> {
+        let _ = ranges;
+        Err(Error::Unsupported("this store cannot promise that the bytes of deleted rows are gone".into()))
+    }
+
+    /// The inside of the store, for those who operate it; `None` for a store that shows nothing of it.
+    fn inspect(&self) -> Option<Inspection> {
+        None
+    }
+
     /// What a commit makes visible together.
     fn atomicity(&self) -> Atomicity;
+
+    /// Tells the store how its tables are laid out, for what it writes from now on. A store without typed files does not care.
+    fn set_layouts(&self, layouts: Arc<dyn Layouts>) {
+        drop(layouts);
+    }
+
+    /// The fast path for scans of many rows, in a store that has one.
+    fn columnar(&self) -> Option<&dyn ColumnarScan> {
+        None
+    }
 
     /// Finishes what is under way and stops. Later operations fail with
     /// [`Unavailable`](crate::ErrorKind::Unavailable).

@@ -1,11 +1,14 @@
 //! What tests of a store need, of this crate's backends and of others: the [`conformance`] suite, [`arbitrary`] operations, the
-//! [`differential`] test that holds one store against another, and a file system that crashes ([`sim`]).
+//! [`differential`] test that holds one store against another, a file system that crashes ([`sim`]), and what [fuzzers](fuzz) call.
 
 #![expect(clippy::unwrap_used, reason = "these are tests, in a library only so that every backend can call them")]
 
 pub mod arbitrary;
+#[cfg(test)]
+pub(crate) mod blobs;
 pub mod conformance;
 pub mod differential;
+pub mod fuzz;
 mod notation;
 pub mod sim;
 

@@ -6,6 +6,7 @@
 
 mod wire {
     pub mod command;
+    pub mod files;
     pub mod harness;
     pub mod isolation;
     pub mod isolation_drop;

@@ -53,7 +53,7 @@ pub(crate) fn catalog_table() -> TableName {
 
 pub(super) fn catalog_schema() -> TableSchema {
     let family = Family { gc: GcRule::MaxVersions(1), aggregate: None };
-    TableSchema { families: BTreeMap::from([(family_name(), family)]) }
+    TableSchema::of([(family_name(), family)])
 }
 
 fn family_name() -> FamilyName {
@@ -110,8 +110,9 @@ pub(super) fn difference(before: &Snapshot, after: &Snapshot) -> Vec<Write> {
     maps(&before.tenants, &after.tenants, tenant_key, &mut writes);
     maps(&before.tables, &after.tables, |id| table_key(*id), &mut writes);
     maps(&before.roles, &after.roles, |name| key(format!("role#{name}")), &mut writes);
-    let is_new = |order| before.drops.binary_search_by_key(&order, |certificate| certificate.order()).is_err();
-    for certificate in after.drops.iter().filter(|certificate| is_new(certificate.order())) {
+    let old = |order| before.drops.binary_search_by_key(&order, |certificate| certificate.order()).ok();
+    let is_old = |new: &Arc<DropCertificate>| old(new.order()).is_some_and(|at| Arc::ptr_eq(&before.drops[at], new));
+    for certificate in after.drops.iter().filter(|certificate| !is_old(certificate)) {
         writes.push(put(key(format!("drop#{:010}", certificate.oid)), certificate.as_ref()));
     }
     writes.push(put(version_key(), &Version::of(after)));

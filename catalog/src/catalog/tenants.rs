@@ -72,6 +72,7 @@ impl Catalog {
             rows: size.rows,
             bytes: size.bytes,
             dropped_micros: now_micros,
+            purging_micros: None,
             purged_micros: None,
         };
         self.commit(|_| Ok(Edit::FinishDropTenant(certificate.clone()))).await?;

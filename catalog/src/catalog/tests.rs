@@ -233,6 +233,30 @@ async fn families_follow_the_definition() {
 }
 
 #[tokio::test]
+async fn history_follows_the_definition() {
+    let store = store();
+    let catalog = Catalog::open(store.clone()).await.unwrap();
+    catalog.commit(new_table("t")).await.unwrap();
+    let name = TableName::new("t-16384").unwrap();
+    let set = |value: &'static str| alter("t", move |table| table.set_options(&[("history".into(), value.into())]));
+    let kept = async || store.table(&name).await.unwrap().history;
+    catalog.commit(set("1 day")).await.unwrap();
+    let day = kept().await.unwrap();
+    assert_eq!(day.keep_micros, 86_400_000_000);
+    // What is no change leaves what is kept.
+    catalog.commit(set("24 hours")).await.unwrap();
+    assert_eq!(kept().await, Some(day));
+    catalog.commit(set("2 days")).await.unwrap();
+    assert_eq!(kept().await.unwrap().keep_micros, 172_800_000_000);
+    // A crash before the store heard of it: the next start says it.
+    store.modify_families(&name, vec![FamilyChange::SetHistory(None)]).await.unwrap();
+    Catalog::open(store.clone()).await.unwrap();
+    assert_eq!(kept().await.unwrap().keep_micros, 172_800_000_000);
+    catalog.commit(set("none")).await.unwrap();
+    assert_eq!(kept().await, None);
+}
+
+#[tokio::test]
 async fn a_dropped_tenant_leaves_the_others_rows() {
     let catalog = Catalog::open(store()).await.unwrap();
     for id in ["alto", "altostrat"] {

@@ -31,7 +31,7 @@ fn schema(encoding: KeyEncoding, kinds: &[(SqlType, bool)]) -> KeySchema {
     KeySchema { encoding, parts: kinds.iter().enumerate().map(part).collect(), with_tenant: false }
 }
 
-fn text(value: &str) -> Value {
+pub(crate) fn text(value: &str) -> Value {
     Value::Text(value.to_owned())
 }
 
@@ -96,7 +96,7 @@ fn any_float() -> impl Strategy<Value = f64> {
 }
 
 /// A schema and tuples of it.
-fn schema_and_tuples(count: usize) -> impl Strategy<Value = (KeySchema, Vec<Vec<Value>>)> {
+pub(crate) fn schema_and_tuples(count: usize) -> impl Strategy<Value = (KeySchema, Vec<Vec<Value>>)> {
     let ordered = prop::bool::ANY.prop_map(|yes| if yes { KeyEncoding::Ordered } else { KeyEncoding::Delimited });
     let parts = prop::collection::vec((prop::sample::select(TYPES.to_vec()), prop::bool::ANY), 1..4);
     (ordered, parts, prop::bool::ANY).prop_flat_map(move |(encoding, mut parts, with_tenant)| {

@@ -32,6 +32,7 @@ fn certificate(id: &str, oid: u32) -> DropCertificate {
         rows: 0,
         bytes: 0,
         dropped_micros: 2,
+        purging_micros: None,
         purged_micros: None,
     }
 }

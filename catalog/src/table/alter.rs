@@ -118,7 +118,7 @@ impl Table {
         Ok(table)
     }
 
-    /// Changes options: policies, and the rules of families. A rule keeps the half that is not named.
+    /// Changes options: policies, history, and the rules of families. A rule keeps the half that is not named.
     ///
     /// # Errors
     /// What [`Options::parse`] finds; [`Unsupported`](ErrorKind::Unsupported) for what is fixed at creation.
@@ -129,6 +129,7 @@ impl Table {
         let mut table = self.clone();
         table.on_bad_value = options.on_bad_value.unwrap_or(table.on_bad_value);
         table.on_bad_key = options.on_bad_key.unwrap_or(table.on_bad_key);
+        table.history_micros = options.history_micros.unwrap_or(table.history_micros);
         for family in &mut table.families {
             family.gc = options.change(family.name.as_str(), &family.gc, family.aggregate)?;
         }

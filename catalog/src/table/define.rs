@@ -69,6 +69,7 @@ impl Table {
             key,
             on_bad_value: options.on_bad_value.unwrap_or_default(),
             on_bad_key: options.on_bad_key.unwrap_or_default(),
+            history_micros: options.history_micros.flatten(),
             next_column_id: 1,
             next_family_id: 1,
             retired: Vec::new(),

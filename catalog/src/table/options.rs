@@ -4,6 +4,7 @@
 //! key_encoding         delimited | ordered          at creation only
 //! on_bad_value         error | null
 //! on_bad_key           skip | null | error
+//! history              as '7 days', or none         how long AS OF reaches back
 //! FAMILY.max_versions  a number, or none
 //! FAMILY.max_age       as '30 days', or none        with max_versions: whichever condemns a cell first
 //! FAMILY.aggregate     sum | min | max | hll        at creation of the family only
@@ -25,6 +26,8 @@ pub struct Options {
     pub on_bad_value: Option<OnBadValue>,
     /// Policy for keys that do not conform.
     pub on_bad_key: Option<OnBadKey>,
+    /// How long history is kept, in microseconds; the inner `None` is `none`.
+    pub history_micros: Option<Option<i64>>,
     families: BTreeMap<String, FamilyOptions>,
 }
 
@@ -41,8 +44,7 @@ impl Options {
     /// Reads names and the texts of their values. Nothing is ignored.
     ///
     /// # Errors
-    /// [`Invalid`](ErrorKind::Invalid) for a name that is not known or given twice, or a value that it cannot have;
-    /// [`Unsupported`](ErrorKind::Unsupported) for what is not there yet.
+    /// [`Invalid`](ErrorKind::Invalid) for a name that is not known or given twice, or a value that it cannot have.
     pub fn parse(pairs: &[(String, String)]) -> Result<Self> {
         let mut options = Self::default();
         for (index, (name, value)) in pairs.iter().enumerate() {
@@ -61,10 +63,8 @@ impl Options {
                 "key_encoding" => self.key_encoding = Some(word(name, value, "delimited, ordered")?),
                 "on_bad_value" => self.on_bad_value = Some(word(name, value, "error, null")?),
                 "on_bad_key" => self.on_bad_key = Some(word(name, value, "skip, null, error")?),
-                "history" => {
-                    return Err(Error::new(ErrorKind::Unsupported, "history of a table is not supported yet")
-                        .with_hint("cells('table') shows the versions that the families' rules keep."));
-                }
+                "history" if value.eq_ignore_ascii_case("none") => self.history_micros = Some(None),
+                "history" => self.history_micros = Some(Some(age(name, value)?)),
                 _ => return Err(unknown(name)),
             }
             return Ok(());
@@ -78,7 +78,7 @@ impl Options {
                 of.versions_max = Some(Some(versions.ok_or_else(|| bad(name, value, "a number from 1, or none"))?));
             }
             "max_age" if none => of.age_max_micros = Some(None),
-            "max_age" => of.age_max_micros = Some(Some(parse_age(value)?)),
+            "max_age" => of.age_max_micros = Some(Some(age(option, value)?)),
             "aggregate" => of.aggregate = Some(word(name, value, "sum, min, max, hll")?),
             "encoding" => of.encoding = Some(word(name, value, "binary, text, json")?),
             _ => return Err(unknown(name)),
@@ -161,12 +161,10 @@ fn limits_of(gc: &GcRule) -> (Option<u32>, Option<i64>) {
     }
 }
 
-/// An age as `30 days` or `1 hour 30 minutes`, in microseconds. Months and years have no fixed length and are refused.
-///
-/// # Errors
-/// [`Invalid`](ErrorKind::Invalid) for anything else, and for an age below a millisecond.
-pub fn parse_age(text: &str) -> Result<i64> {
-    let wrong = || bad("max_age", text, "an age in days, hours, minutes, seconds or milliseconds, or none");
+/// An age as `30 days` or `1 hour 30 minutes`, in microseconds, for the parameter `name`. Months and years have no fixed length and are
+/// refused, and so is an age below a millisecond.
+pub(super) fn age(name: &str, text: &str) -> Result<i64> {
+    let wrong = || bad(name, text, "an age in days, hours, minutes, seconds or milliseconds, or none");
     let mut words = text.split_whitespace().flat_map(split_unit);
     let mut total = 0i64;
     while let Some(number) = words.next() {
@@ -206,7 +204,7 @@ fn bad(name: &str, value: &str, wanted: &str) -> Error {
 
 fn unknown(name: &str) -> Error {
     Error::new(ErrorKind::Invalid, format!("unrecognized parameter \"{name}\"")).with_hint(
-        "There are key_encoding, on_bad_value, on_bad_key, and for each family its name with \
+        "There are key_encoding, on_bad_value, on_bad_key, history, and for each family its name with \
          .max_versions, .max_age, .aggregate, .encoding.",
     )
 }

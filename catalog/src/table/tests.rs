@@ -207,7 +207,7 @@ fn definitions_that_contradict_themselves_are_refused() {
 #[test]
 fn options_are_never_ignored() {
     let with = |name: &str, value: &str| define(&TableDefinition { options: pairs(&[(name, value)]), ..readings() });
-    use ErrorKind::{Invalid, NoColumn, Unsupported};
+    use ErrorKind::{Invalid, NoColumn};
     refused(with("fillfactor", "70"), Invalid, "unrecognized parameter \"fillfactor\"");
     refused(with("m.colour", "red"), Invalid, "unrecognized parameter \"m.colour\"");
     refused(with("x.max_versions", "1"), NoColumn, "family \"x\" of relation \"readings\" does not exist");
@@ -215,12 +215,14 @@ fn options_are_never_ignored() {
     refused(with("m.max_age", "2 months"), Invalid, "invalid value for parameter \"max_age\": \"2 months\"");
     refused(with("m.aggregate", "avg"), Invalid, "invalid value for parameter \"m.aggregate\": \"avg\"");
     refused(with("key_encoding", "x"), Invalid, "invalid value for parameter \"key_encoding\": \"x\"");
-    refused(with("history", "7 days"), Unsupported, "history of a table is not supported yet");
+    refused(with("history", "0 days"), Invalid, "invalid value for parameter \"history\": \"0 days\"");
+    refused(with("history", "1 month"), Invalid, "invalid value for parameter \"history\": \"1 month\"");
     let twice = TableDefinition { options: pairs(&[("m.max_versions", "1"), ("m.max_versions", "2")]), ..readings() };
     refused(define(&twice), Invalid, "parameter \"m.max_versions\" specified more than once");
-    assert_eq!(parse_age("1 hour 30min").unwrap(), 5_400_000_000);
-    assert_eq!(parse_age("2d").unwrap(), 172_800_000_000);
-    assert!(parse_age("").is_err() && parse_age("1").is_err() && parse_age("-1 day").is_err());
+    let age = |text| super::options::age("max_age", text);
+    assert_eq!(age("1 hour 30min").unwrap(), 5_400_000_000);
+    assert_eq!(age("2d").unwrap(), 172_800_000_000);
+    assert!(age("").is_err() && age("1").is_err() && age("-1 day").is_err());
 }
 
 #[test]
@@ -235,6 +237,11 @@ fn options_are_changed_one_by_one() {
     );
     let one = both.set_options(&pairs(&[("logs.max_age", "none")])).unwrap();
     assert_eq!(gc(&one, "logs"), GcRule::MaxVersions(3));
+    let history = |table: &Table| table.storage_schema().history.map(|history| history.keep_micros);
+    let kept = table.set_options(&pairs(&[("history", "7 days")])).unwrap();
+    let still = kept.set_options(&pairs(&[("m.max_versions", "2")])).unwrap();
+    let none = kept.set_options(&pairs(&[("history", "none")])).unwrap();
+    assert_eq!([&table, &kept, &still, &none].map(history), [None, Some(604_800_000_000), Some(604_800_000_000), None]);
     refused(
         table.set_options(&pairs(&[("key_encoding", "ordered")])),
         ErrorKind::Unsupported,

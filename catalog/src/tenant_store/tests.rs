@@ -235,3 +235,46 @@ proptest! {
         })?;
     }
 }
+
+/// A store whose fast path has no file: all rows are in the rest. It remembers what it was asked.
+#[derive(Debug)]
+struct RestOnly {
+    store: Arc<dyn Store>,
+    asked: std::sync::Mutex<Vec<RowSet>>,
+}
+
+impl keyspan_storage::ColumnarScan for RestOnly {
+    fn columnar(&self, table: &TableName, request: ColumnarRequest) -> keyspan_storage::Result<Columnar> {
+        self.asked.lock().unwrap().push(request.rows);
+        let (store, table, pin) = (Arc::clone(&self.store), table.clone(), request.pin);
+        let read = move |scan: Scan| store.scan(&table, Scan { pin: pin.clone(), ..scan });
+        Ok(Columnar { parts: Vec::new(), rest: Rest::new(1, read) })
+    }
+}
+
+#[tokio::test]
+async fn the_rest_of_a_fast_scan_lies_in_the_span() {
+    let (catalog, table) = catalog().await;
+    for tenant in ["alto", "alto-2", "altostrat"] {
+        write(&door(&catalog, tenant), &table, &[b"a", b"b", b"c"]).await.unwrap();
+    }
+    let fast = RestOnly { store: catalog.store().clone(), asked: std::sync::Mutex::default() };
+    let pin = catalog.store().pin().await.unwrap();
+    let rows = RowSet::from(KeyRange::new(&b"b"[..], None));
+    let moved = rows_within(&span(&id("alto")), &rows);
+    let request = ColumnarRequest { rows: moved.clone(), columns: Vec::new(), key: None, pin: Some(pin) };
+    let found = keyspan_storage::ColumnarScan::columnar(&fast, &table.physical, request).unwrap();
+    let found = in_span(id("alto"), found);
+    assert_eq!(*fast.asked.lock().unwrap(), [moved]);
+    let keys = |scan: Scan| {
+        let rows = found.rest.scan(scan);
+        async move {
+            let rows: Vec<Row> = rows.try_concat().await.unwrap();
+            rows.into_iter().map(|row| row.key.to_vec()).collect::<Vec<_>>()
+        }
+    };
+    assert_eq!(keys(Scan::of(rows.clone())).await, [b"b", b"c"]);
+    assert_eq!(keys(Scan { reversed: true, ..Scan::all() }).await, [b"c", b"b", b"a"]);
+    let filter = Some(Filter::RowKeyRegex("[ac]".into()));
+    assert_eq!(keys(Scan { filter, ..Scan::of(rows) }).await, [b"c"]);
+}

@@ -1,16 +1,14 @@
 //! Opens a store and its catalog.
 
-use crate::session::Shared;
-use anyhow::{Context, Result, bail};
+use super::options::ServeOptions;
+use crate::{
+    resources::{Resources, Size, clear_folder},
+    session::Shared,
+};
+use anyhow::{Context, Result};
 use keyspan_catalog::Catalog;
-use keyspan_storage::{
-    Clock, SystemClock,
-    engine::{Engine, EngineOptions},
-};
-use std::{
-    path::{Path, PathBuf},
-    sync::Arc,
-};
+use keyspan_storage::{Clock, SystemClock, engine::Engine};
+use std::sync::Arc;
 
 /// Who finishes a drop that was interrupted, in its certificate: who began it is not known any more.
 const RESUMED: &str = "(resumed at start)";
@@ -24,20 +22,35 @@ pub struct Opened {
     pub sync_micros: Option<u64>,
 }
 
-/// Opens the store in `folder`; operators may copy into `copy_folder`.
+/// Opens the store that the options name.
 ///
 /// # Errors
-/// A store that another process has open, a damaged one, and what the system refuses.
-pub async fn open(folder: &Path, copy_folder: PathBuf) -> Result<Opened> {
-    if folder.to_str().is_some_and(|folder| folder.contains("://")) {
-        bail!("--store {} is no folder: other stores are not supported yet", folder.display());
-    }
-    let context = || format!("cannot open the store {}", folder.display());
-    let engine = Engine::open(EngineOptions::new(folder)).await.with_context(context)?;
+/// A store that another process has open, a damaged one, folders that cannot be made, and what the system refuses.
+pub async fn open(options: &ServeOptions) -> Result<Opened> {
+    let context = || format!("cannot open the store {}", options.store.display());
+    let memory = options.storage.memory()?;
+    let engine = Engine::open(options.engine(&memory)?).await.with_context(context)?;
     let sync_micros = engine.sync_micros();
     let catalog = Catalog::open(engine).await.with_context(context)?;
     // Before anyone connects: a tenant whose drop a crash interrupted goes first.
     catalog.finish_drops(RESUMED, SystemClock.now_micros()).await.with_context(context)?;
-    let shared = Shared { catalog: Arc::new(catalog), clock: Arc::new(SystemClock), copy_folder: Some(copy_folder) };
+    let copy_folder = Some(options.copy_folder()?);
+    let temp = options.temp_folder()?;
+    let failed = || format!("cannot use the folder {} for temporary files", temp.display());
+    // The store is held from here on, and the folder with it.
+    clear_folder(&temp).with_context(failed)?;
+    let resources = Resources::new(memory, Some(temp.clone()), options.storage.temp_max.0).with_context(failed)?;
+    let shared = Shared { copy_folder, resources, ..Shared::new(Arc::new(catalog)) };
     Ok(Opened { shared: Arc::new(shared), sync_micros })
+}
+
+impl Opened {
+    /// What is said of it at the start.
+    pub fn notice(&self, options: &ServeOptions) -> String {
+        let memory = &self.shared.resources.memory;
+        let (all, queries, engine) = (Size(memory.all_bytes), Size(memory.query_bytes), Size(memory.engine_bytes));
+        let store = options.store.display();
+        let waits = self.sync_micros.map(|micros| format!("store {store}: a write waits {micros} µs for the disk\n"));
+        format!("{}memory {all}: {queries} for queries, {engine} for the store\n", waits.unwrap_or_default())
+    }
 }

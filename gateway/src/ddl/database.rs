@@ -1,7 +1,7 @@
 //! `CREATE DATABASE` and `DROP DATABASE`: tenants.
 //!
 //! How a tenant goes from invisible to certified is the catalog's ([`Catalog::drop_tenant`](keyspan_catalog::Catalog::drop_tenant));
-//! a crash in between is mended at the next start.
+//! a crash in between is mended at the next start. That the tenant's bytes go too is for the background ([`purge`](crate::purge)).
 
 use super::skipped;
 use crate::{
@@ -47,6 +47,7 @@ pub(super) async fn drop(session: &mut Session, name: &str, if_exists: bool) -> 
         return Ok(());
     }
     shared.catalog.drop_tenant(&id, &session.identity.role, shared.clock.now_micros()).await?;
+    shared.purges.wake();
     Ok(())
 }
 

@@ -82,7 +82,7 @@ pub(super) async fn update(
     let (target, _) = resolve(&view, &update.table)?;
     let set = set_columns(&target, assignments(&update.assignments)?)?;
     let keys = target.key_columns();
-    let query = Query::new(session, view)?;
+    let query = Query::new(session, view)?.with_parameters(parameters);
     let mut batches = rows(&query, &select, parameters).await?;
     let (mut written, mut count) = (Written::default(), 0);
     while let Some(batch) = batches.try_next().await? {
@@ -130,7 +130,7 @@ pub(super) async fn delete(
 ) -> Result<(Written, u64)> {
     let (target, _) = resolve(&view, deleted_table(delete))?;
     let select = delete_select(&view, delete)?;
-    let query = Query::new(session, view)?;
+    let query = Query::new(session, view)?.with_parameters(parameters);
     let plan = query.plan(&select).await?;
     let plan = if parameters.is_empty() { plan } else { plan.with_param_values(parameters.to_vec())? };
     if autocommit && let Some((range, count)) = range::whole_prefix(&query, &plan, &target).await? {

@@ -104,7 +104,7 @@ pub(super) async fn run(
         super::change::set_columns(&target, assignments.clone())?;
     }
     let (select, _) = source(&view, insert, &[])?;
-    let query = Query::new(session, view)?;
+    let query = Query::new(session, view)?.with_parameters(parameters);
     let mut batches = rows(&query, &select, parameters).await?;
     check_width(insert, &named, batches.schema().fields().len())?;
     let (mut written, mut count, mut seen) = (Written::default(), 0, HashSet::new());

@@ -14,13 +14,16 @@ use std::sync::Arc;
 pub(super) const RANGE_ROWS_MIN: u64 = 10_000;
 
 /// The range that a DELETE may delete whole, with the number of its rows; `None` when rows are to be deleted one by one: the
-/// predicate is not exactly a key prefix, the rows are few, or there are rows that the statement does not see, because
-/// their keys do not conform.
+/// predicate is not exactly a key prefix, the rows are few, there are rows that the statement does not see, because their keys do
+/// not conform, or the table keeps history, which the deletion of a range would take along.
 pub(super) async fn whole_prefix(
     query: &Query,
     plan: &LogicalPlan,
     target: &Target,
 ) -> Result<Option<(KeyRange, u64)>> {
+    if target.table.history_micros.is_some() {
+        return Ok(None);
+    }
     let physical = query.context.state().create_physical_plan(plan).await?;
     let Some(range) = scanned_range(&physical).filter(is_prefix) else { return Ok(None) };
     let keys_only =

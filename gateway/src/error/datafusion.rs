@@ -9,6 +9,7 @@ use datafusion::{
     common::{Column, SchemaError},
     error::DataFusionError,
 };
+use parquet::errors::ParquetError;
 use std::error::Error;
 
 impl From<DataFusionError> for SqlError {
@@ -43,8 +44,15 @@ fn of(error: &DataFusionError) -> SqlError {
         }
         DataFusionError::IoError(inner) => of_io(inner),
         DataFusionError::ObjectStore(inner) => SqlError::new(SqlState::IO_ERROR, tidy(&inner.to_string())),
-        DataFusionError::ParquetError(inner) => SqlError::new(SqlState::DATA_CORRUPTED, tidy(&inner.to_string())),
+        DataFusionError::ParquetError(inner) => of_parquet(inner),
         other => SqlError::new(SqlState::INTERNAL_ERROR, tidy(&other.strip_backtrace())),
+    }
+}
+
+fn of_parquet(error: &ParquetError) -> SqlError {
+    match error {
+        ParquetError::External(inner) => ours(inner.as_ref()),
+        other => SqlError::new(SqlState::DATA_CORRUPTED, tidy(&other.to_string())),
     }
 }
 
@@ -66,6 +74,9 @@ fn ours(error: &(dyn Error + 'static)) -> SqlError {
         }
         if let Some(found) = error.downcast_ref::<ArrowError>() {
             return of_arrow(found);
+        }
+        if let Some(found) = error.downcast_ref::<ParquetError>() {
+            return of_parquet(found);
         }
         cause = error.source();
     }

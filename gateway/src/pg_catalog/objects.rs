@@ -212,10 +212,13 @@ pub fn fill(rows: &mut Rows, facts: &Facts) {
         )),
         "drops" if rows.relation.schema == KEYSPAN => rows.extend(facts.snapshot.drops.iter().map(|drop| {
             let purged = drop.purged_micros.map_or(Cell::Null, Cell::Micros);
+            let error = facts.shared.as_ref().filter(|_| drop.purged_micros.is_none());
+            let error = error.and_then(|shared| shared.purges.error());
             row! {
                 "oid" => drop.oid, "tenant" => drop.tenant.as_str(), "dropped_by" => drop.dropped_by.clone(),
                 "tables" => count(drop.tables), "rows" => count(drop.rows), "bytes" => count(drop.bytes),
                 "dropped_at" => Cell::Micros(drop.dropped_micros), "purged_at" => purged,
+                "purge" => drop.purge_state().name(), "purge_error" => error,
             }
         })),
         "tenants" if rows.relation.schema == KEYSPAN => rows.extend(facts.snapshot.tenants.values().map(|tenant| {
@@ -232,7 +235,8 @@ pub fn fill(rows: &mut Rows, facts: &Facts) {
     }
 }
 
-fn count(number: u64) -> i64 {
+/// A count as a `bigint`.
+pub(super) fn count(number: u64) -> i64 {
     i64::try_from(number).unwrap_or(i64::MAX)
 }
 

@@ -209,7 +209,7 @@ async fn a_tenant_sees_no_other_tenant() {
             aa | active | 2013-01-02 03:04:05+00
             ua | active | 2013-01-02 03:04:05+00
             > SELECT * FROM keyspan.drops
-            oid:oid | tenant:text | dropped_by:text | tables:int8 | rows:int8 | bytes:int8 | dropped_at:timestamptz | purged_at:timestamptz
+            oid:oid | tenant:text | dropped_by:text | tables:int8 | rows:int8 | bytes:int8 | dropped_at:timestamptz | purged_at:timestamptz | purge:text | purge_error:text
             > SELECT attname, attnum, attnotnull FROM pg_attribute WHERE attrelid = 'flights'::regclass ORDER BY attnum LIMIT 3
             attname:name | attnum:int2 | attnotnull:bool
             tenant | 1 | true

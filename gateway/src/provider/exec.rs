@@ -25,7 +25,7 @@ use datafusion::{
 };
 use futures::TryStreamExt;
 use keyspan_catalog::Table;
-use keyspan_storage::{Columns, KeyRange, Row, RowKey, RowSet, RowStream, Scan, ScanMetrics, TimestampRange};
+use keyspan_storage::{Columns, KeyRange, Rest, Row, RowKey, RowSet, RowStream, Scan, ScanMetrics, TimestampRange};
 use std::{fmt, sync::Arc};
 
 /// Rows of a batch.
@@ -67,11 +67,13 @@ pub struct About {
     pub columns: Vec<String>,
 }
 
-/// A scan.
+/// A scan: of all rows, or of the rest beside row groups.
 #[derive(Debug)]
 pub struct ScanExec {
     view: View,
     table: Arc<Table>,
+    /// Set when only these of the rows are read.
+    rest: Option<Rest>,
     read: Read,
     about: About,
     layout: Arc<dyn Layout>,
@@ -98,6 +100,7 @@ impl ScanExec {
         Ok(Self {
             view,
             table,
+            rest: None,
             read,
             about,
             layout,
@@ -113,7 +116,18 @@ impl ScanExec {
     fn reading(&self, read: Read) -> Result<Self> {
         let door = (self.view.clone(), Arc::clone(&self.table));
         let order = (self.order.clone(), self.constants.clone());
-        Self::new(door, (read, self.about.clone()), Arc::clone(&self.layout), order)
+        let scan = Self::new(door, (read, self.about.clone()), Arc::clone(&self.layout), order)?;
+        Ok(Self { rest: self.rest.clone(), ..scan })
+    }
+
+    /// The same scan of those rows that are in no row group.
+    pub(super) fn of_rest(&self, rest: Rest) -> Result<Self> {
+        Ok(Self { rest: Some(rest), ..self.reading(self.read.clone())? })
+    }
+
+    /// The moment as of which rows are read, in microseconds; `None` for as they are.
+    pub fn as_of(&self) -> Option<i64> {
+        self.view.as_of
     }
 
     /// What is read.
@@ -222,6 +236,7 @@ impl ExecutionPlan for ScanExec {
         let reading = Reading {
             view: self.view.clone(),
             table: Arc::clone(&self.table),
+            rest: self.rest.clone(),
             remaining: self.read.limit.unwrap_or(usize::MAX),
             read: self.read.clone(),
             layout: Arc::clone(&self.layout),
@@ -249,6 +264,7 @@ impl ExecutionPlan for ScanExec {
 struct Reading {
     view: View,
     table: Arc<Table>,
+    rest: Option<Rest>,
     read: Read,
     layout: Arc<dyn Layout>,
     counts: Arc<ScanMetrics>,
@@ -319,7 +335,10 @@ impl Reading {
             metrics: Some(Arc::clone(&self.counts)),
             ..Scan::of(self.read.rows.clone())
         };
-        self.view.scan(&self.table, scan)
+        match &self.rest {
+            Some(rest) => rest.scan(Scan { pin: Some(self.view.pin.clone()), ..scan }),
+            None => self.view.scan(&self.table, scan),
+        }
     }
 }
 

@@ -1,9 +1,16 @@
 //! What EXPLAIN prints: DataFusion's physical plan as PostgreSQL would lay it out, and every scan with its ranges, columns and
 //! predicates; with ANALYZE, what the store saw and gave.
 //!
+//! Of a scan by row groups ([`columnar`](super::columnar)) the row groups and rows are counted that it selects, no others: a row group may
+//! hold rows of several tenants.
+//!
 //! Ranges print without the tenant's prefix: the scan does not know it. Where a scan covers all keys it says "tenant span".
 
-use super::{exec::ScanExec, pushdown::grouped};
+use super::{
+    columnar::{ColumnarExec, Counts},
+    exec::ScanExec,
+    pushdown::grouped,
+};
 use crate::{
     error::{Result, SqlError, SqlState},
     query::threads,
@@ -13,15 +20,19 @@ use arrow::{
     datatypes::{DataType, Field, Schema, SchemaRef},
 };
 use datafusion::{
+    datasource::source::DataSourceExec,
     error::DataFusionError,
     execution::SendableRecordBatchStream,
     logical_expr::LogicalPlan,
+    physical_expr::PhysicalExpr,
     physical_plan::{
-        ExecutionPlan, coop::CooperativeExec, displayable, filter::FilterExec, stream::RecordBatchStreamAdapter,
+        ExecutionPlan, coop::CooperativeExec, displayable, filter::FilterExec, metrics::MetricValue,
+        stream::RecordBatchStreamAdapter,
     },
     prelude::SessionContext,
 };
 use futures::TryStreamExt;
+use keyspan_catalog::{SqlType, Value};
 use keyspan_storage::{Columns, KeyRange, TimestampRange};
 use std::{
     fmt::Write,
@@ -102,24 +113,33 @@ impl Lines {
         };
         if let Some(scan) = node.downcast_ref::<ScanExec>() {
             self.out.push(format!("{indent}KeyspanScan: {}{actual}", scan.about().name));
-            return self.scan(scan, &" ".repeat(depth * 6 + 4), residual);
+            return self.scan(scan, &" ".repeat(depth * 6 + 4), residual, None);
+        }
+        if let Some(fast) = node.downcast_ref::<ColumnarExec>() {
+            self.out.push(format!("{indent}KeyspanScan: {}{actual}", fast.scan().about().name));
+            let taken = fast.filters().iter().map(|filter| shown(filter.as_ref()));
+            let residual: Vec<String> = residual.into_iter().chain(taken).collect();
+            let residual = (!residual.is_empty()).then(|| joined(&residual));
+            return self.scan(fast.scan(), &" ".repeat(depth * 6 + 4), residual, Some(fast));
         }
         let line = displayable(node.as_ref()).one_line().to_string();
         self.out.push(format!("{indent}{}{actual}", cut(line.trim_end())));
         let hands_on =
             matches!(node.name(), "RepartitionExec" | "CoalescePartitionsExec" | "CoalesceBatchesExec" | "BufferExec");
         let residual = residual.filter(|_| hands_on);
-        let predicate = node.downcast_ref::<FilterExec>().map(|filter| {
-            datafusion::physical_expr_common::physical_expr::fmt_sql(filter.predicate().as_ref()).to_string()
-        });
+        let predicate = node.downcast_ref::<FilterExec>().map(|filter| shown(filter.predicate().as_ref()));
         let residual = predicate.or(residual);
         node.children().into_iter().for_each(|child| self.node(child, depth + 1, residual.clone()));
     }
 
-    fn scan(&mut self, scan: &ScanExec, indent: &str, residual: Option<String>) {
+    /// Prints a scan; `fast` when it reads row groups.
+    fn scan(&mut self, scan: &ScanExec, indent: &str, residual: Option<String>, fast: Option<&ColumnarExec>) {
         let (read, about) = (scan.read(), scan.about());
         let mut line = |label: &str, text: String| self.out.push(format!("{indent}{label}: {}", cut(&text)));
         let coalesced = if about.coalesced { ", coalesced to stay within bounds" } else { "" };
+        if let Some(as_of) = scan.as_of() {
+            line("As of", Value::Timestamp(as_of).to_text(SqlType::Timestamptz));
+        }
         line("Access", format!("{}{coalesced}", about.shape));
         line("Ranges", ranges(read.rows.ranges(), scan.in_span()));
         line("Families", families(&read.columns));
@@ -134,8 +154,17 @@ impl Lines {
         if let Some(limit) = read.limit {
             line("Limit", limit.to_string());
         }
-        line("Order", if read.reversed { "key descending" } else { "key" }.into());
-        if self.analyze {
+        let order = if read.reversed { "key descending" } else { "key" };
+        line("Order", if fast.is_some() { "none" } else { order }.into());
+        if let Some(fast) = fast {
+            line("Row groups", row_groups(fast.counts()));
+            if self.analyze {
+                line("Files", files(fast));
+            }
+        }
+        // Of a scan by row groups, the rest alone is read by rows.
+        let by_rows = fast.map_or(Some(scan), ColumnarExec::rest);
+        if let Some(scan) = by_rows.filter(|_| self.analyze) {
             let counts = scan.counts();
             let read = |counter: &std::sync::atomic::AtomicU64| counter.load(Ordering::Relaxed);
             let (seen, returned) = (read(&counts.rows_seen), read(&counts.rows_returned));
@@ -145,6 +174,40 @@ impl Lines {
             line("Bytes", format!("seen={}", read(&counts.bytes_seen)));
         }
     }
+}
+
+fn shown(filter: &dyn PhysicalExpr) -> String {
+    datafusion::physical_expr_common::physical_expr::fmt_sql(filter).to_string()
+}
+
+/// How much of a scan is read as row groups, and how much by rows.
+fn row_groups(counts: &Counts) -> String {
+    let number = |number: u64| grouped(usize::try_from(number).unwrap_or(usize::MAX));
+    let Counts { files, row_groups, rows, rest } = counts;
+    let (groups, files) = (grouped(*row_groups), grouped(*files));
+    let rest = rest.map_or_else(|| "none".into(), |rest| format!("about {} rows", number(rest)));
+    format!("clean={groups} files={files} rows={}, rest={rest}", number(*rows))
+}
+
+/// What was read of the files of a scan that has run.
+fn files(fast: &ColumnarExec) -> String {
+    let (mut bytes, mut rows, mut skipped) = (0, 0, 0);
+    let mut nodes: Vec<Arc<dyn ExecutionPlan>> = fast.children().into_iter().cloned().collect();
+    while let Some(node) = nodes.pop() {
+        nodes.extend(node.children().into_iter().cloned());
+        let Some(metrics) = node.metrics().filter(|_| node.is::<DataSourceExec>()) else { continue };
+        rows += metrics.output_rows().unwrap_or_default();
+        for metric in metrics.iter() {
+            match metric.value() {
+                MetricValue::Count { name, count } if name == "bytes_scanned" => bytes += count.value(),
+                MetricValue::PruningMetrics { name, pruning_metrics } if name == "row_groups_pruned_statistics" => {
+                    skipped += pruning_metrics.pruned();
+                }
+                _ => {}
+            }
+        }
+    }
+    format!("row groups skipped={skipped} rows={rows} bytes={bytes}")
 }
 
 /// The text, or its beginning and how much was left out.

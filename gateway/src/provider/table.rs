@@ -5,7 +5,7 @@
 //! promise is remembered as long as the statement's table.
 
 use super::{
-    cells, decode,
+    cells, columnar, decode,
     decode::{CellColumn, Layout, RowLayout},
     exec::{About, Read, ScanExec},
     keys::Keys,
@@ -221,6 +221,25 @@ impl KeyspanTable {
         let door = (self.view.clone(), Arc::clone(&self.table));
         ScanExec::new(door, (read, about), layout, self.order(plan, &schema))
     }
+
+    /// The plan that reads `projection`: by row groups where they serve, else by rows.
+    async fn read(
+        &self,
+        state: &dyn Session,
+        planned: &Planned,
+        projection: &[usize],
+        limit: Option<usize>,
+    ) -> Result<Arc<dyn ExecutionPlan>> {
+        let scan = Arc::new(self.exec(planned, projection, limit)?);
+        if self.form == Form::Rows {
+            let partitions = state.config().target_partitions();
+            let door = (&self.view, &self.table);
+            if let Some(plan) = columnar::plan(door, projection, &scan, partitions).await? {
+                return Ok(plan);
+            }
+        }
+        Ok(scan)
+    }
 }
 
 #[async_trait]
@@ -264,7 +283,7 @@ impl TableProvider for KeyspanTable {
         let unmet = conjunction(self.unmet(&planned.pushdown));
         let Some(predicate) = unmet else {
             let limit = limit.filter(|_| planned.pushdown.is_exact());
-            return Ok(Arc::new(self.exec(&planned, &wanted, limit)?));
+            return self.read(state, &planned, &wanted, limit).await;
         };
         let mut read = wanted.clone();
         for column in predicate.column_refs() {
@@ -273,12 +292,11 @@ impl TableProvider for KeyspanTable {
                 read.push(at);
             }
         }
-        let scan = self.exec(&planned, &read, None)?;
+        let scan = self.read(state, &planned, &read, None).await?;
         let schema = DFSchema::try_from(scan.schema().as_ref().clone())?;
         let predicate = state.create_physical_expr(predicate, &schema)?;
-        let filter: FilterExec = FilterExecBuilder::new(predicate, Arc::new(scan))
-            .apply_projection(Some((0..wanted.len()).collect()))?
-            .build()?;
+        let filter: FilterExec =
+            FilterExecBuilder::new(predicate, scan).apply_projection(Some((0..wanted.len()).collect()))?.build()?;
         Ok(Arc::new(filter))
     }
 }

@@ -1,5 +1,7 @@
 //! What tests of scans share: tables of several key schemas over a memory store, with rows of two tenants.
 
+mod files;
+
 use super::{ExplainOptions, explain};
 use crate::{
     error::SqlError,
@@ -9,15 +11,18 @@ use crate::{
 use arrow::array::RecordBatch;
 use bytes::Bytes;
 use datafusion::{physical_plan::execute_stream, prelude::SessionContext};
+use files::FileStore;
 use futures::TryStreamExt;
 use keyspan_catalog::{
     Column, ColumnPlace, Encoding, FamilyId, KeyEncoding, KeyPart, KeySchema, Snapshot, SqlType, Table, TableFamily,
-    TableId, TenantId, TenantStore, Value, mapping,
+    TableId, TenantId, TenantStore, Value,
+    layouts::layout_of,
+    mapping,
     table::{MARKER_FAMILY, MARKER_QUALIFIER, OnBadKey, OnBadValue},
 };
 use keyspan_storage::{
-    Commit, Family, FamilyName, GcRule, Mutation, Store, TableName, TableSchema, clock::ManualClock,
-    memory::MemoryStore,
+    Commit, Family, FamilyName, GcRule, Layout, Layouts, Mutation, RowKey, RowMutation, Store, TableName, TableSchema,
+    Write, clock::ManualClock, memory::MemoryStore,
 };
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -62,6 +67,7 @@ pub(super) fn table(
         key: KeySchema { encoding, parts, with_tenant: false },
         on_bad_value: OnBadValue::Error,
         on_bad_key: OnBadKey::Skip,
+        history_micros: None,
         next_column_id: 100,
         next_family_id: 100,
         retired: Vec::new(),
@@ -103,6 +109,21 @@ fn family(name: &str) -> FamilyName {
     FamilyName::new(name).unwrap()
 }
 
+fn mutation(key: Vec<u8>, cells: Vec<(FamilyName, Bytes, Bytes)>) -> RowMutation {
+    let set = |(family, qualifier, value)| Mutation::SetCell { family, qualifier, timestamp: None, value };
+    RowMutation { key: RowKey::new(key).unwrap(), mutations: cells.into_iter().map(set).collect() }
+}
+
+/// The layouts of tables.
+#[derive(Debug)]
+struct LaidOut(Vec<Arc<Table>>);
+
+impl Layouts for LaidOut {
+    fn layout(&self, table: &TableName) -> Option<Arc<Layout>> {
+        self.0.iter().find(|known| known.physical == *table).map(|table| Arc::new(layout_of(table)))
+    }
+}
+
 /// A store with the tables and the snapshot that shows them.
 pub(super) struct World {
     store: Arc<dyn Store>,
@@ -112,13 +133,29 @@ pub(super) struct World {
 impl World {
     /// The tables, without rows.
     pub(super) async fn of(tables: Vec<Arc<Table>>) -> Self {
-        let store: Arc<dyn Store> = Arc::new(MemoryStore::new(Box::new(ManualClock::new(NOW))));
+        Self::in_store(Arc::new(MemoryStore::new(Box::new(ManualClock::new(NOW)))), tables).await
+    }
+
+    /// The tables, without rows, in a store with a fast path.
+    pub(super) async fn with_files(tables: Vec<Arc<Table>>) -> Self {
+        let store = FileStore::new(MemoryStore::new(Box::new(ManualClock::new(NOW))));
+        store.set_layouts(Arc::new(LaidOut(tables.clone())));
+        Self::in_store(Arc::new(store), tables).await
+    }
+
+    /// The tables, without rows, in an engine.
+    pub(super) async fn in_engine(engine: Arc<dyn Store>, tables: Vec<Arc<Table>>) -> Self {
+        engine.set_layouts(Arc::new(LaidOut(tables.clone())));
+        Self::in_store(engine, tables).await
+    }
+
+    async fn in_store(store: Arc<dyn Store>, tables: Vec<Arc<Table>>) -> Self {
         for table in &tables {
             let of =
                 |table: &TableFamily| (table.name.clone(), Family { gc: table.gc.clone(), aggregate: table.aggregate });
             let mut families: BTreeMap<_, _> = table.families.iter().map(of).collect();
             families.insert(family(MARKER_FAMILY), Family { gc: GcRule::MaxVersions(1), aggregate: None });
-            store.create_table(&table.physical, TableSchema { families }).await.unwrap();
+            store.create_table(&table.physical, TableSchema::of(families)).await.unwrap();
         }
         let tables = tables.into_iter().map(|table| (table.id, table)).collect();
         Self { store, snapshot: Arc::new(Snapshot { tables, ..Snapshot::default() }) }
@@ -128,8 +165,22 @@ impl World {
         self.snapshot.table(name).unwrap()
     }
 
+    /// Deletes rows by their keys in the store.
+    pub(super) async fn delete(&self, table: &str, keys: impl IntoIterator<Item = Vec<u8>>) {
+        let physical = self.table(table).physical.clone();
+        let row = |key| RowMutation { key: RowKey::new(key).unwrap(), mutations: vec![Mutation::DeleteFromRow] };
+        let writes = keys.into_iter().map(|key| Write::Row { table: physical.clone(), row: row(key) });
+        self.store.commit(Commit { writes: writes.collect(), validation: None }).await.unwrap();
+    }
+
     /// Writes a row of a tenant: values of the columns in order.
     pub(super) async fn insert(&self, table: &str, tenant: &str, values: &[Value]) {
+        let (key, cells) = self.row(table, tenant, values);
+        self.write(table, &key, cells).await;
+    }
+
+    /// The key of the store and the cells of a row.
+    fn row(&self, table: &str, tenant: &str, values: &[Value]) -> (Vec<u8>, Vec<(FamilyName, Bytes, Bytes)>) {
         let table = self.table(table);
         let parts = table.key.parts.len();
         let key = table.key.encode(&values[..parts]).unwrap();
@@ -142,15 +193,22 @@ impl World {
                 cells.push((family.clone(), qualifier.clone().into(), bytes));
             }
         }
-        self.write(&table.name, &[tenant.as_bytes(), b"#", &key].concat(), cells).await;
+        ([tenant.as_bytes(), b"#", &key].concat(), cells)
+    }
+
+    /// Writes many rows of a tenant at once.
+    pub(super) async fn insert_all(&self, table: &str, tenant: &str, rows: impl IntoIterator<Item = Vec<Value>>) {
+        let rows = rows.into_iter().map(|values| self.row(table, tenant, &values));
+        let physical = self.table(table).physical.clone();
+        let write = |(key, cells): (Vec<u8>, Vec<_>)| Write::Row { table: physical.clone(), row: mutation(key, cells) };
+        let writes = rows.map(write).collect();
+        self.store.commit(Commit { writes, validation: None }).await.unwrap();
     }
 
     /// Writes cells under a key of the store.
     pub(super) async fn write(&self, table: &str, key: &[u8], cells: Vec<(FamilyName, Bytes, Bytes)>) {
-        let set = |(family, qualifier, value)| Mutation::SetCell { family, qualifier, timestamp: None, value };
-        let mutations = cells.into_iter().map(set).collect();
-        let key = keyspan_storage::RowKey::new(key.to_vec()).unwrap();
-        self.store.commit(Commit::row(self.table(table).physical.clone(), key, mutations)).await.unwrap();
+        let row = mutation(key.to_vec(), cells);
+        self.store.commit(Commit::row(self.table(table).physical.clone(), row.key, row.mutations)).await.unwrap();
     }
 
     /// What a tenant sees, or the operator.
@@ -160,12 +218,25 @@ impl World {
             None => TenantStore::of_operator(Arc::clone(&self.store)),
         };
         let pin = rows.pin().await.unwrap();
-        View { snapshot: Arc::clone(&self.snapshot), pin, rows, buffered: Arc::default(), pushdown }
+        View {
+            snapshot: Arc::clone(&self.snapshot),
+            pin,
+            rows,
+            buffered: Arc::default(),
+            pushdown,
+            columnar: true,
+            as_of: None,
+        }
     }
 
     /// A session of a tenant, or of the operator.
     pub(super) async fn session(&self, tenant: Option<&str>, pushdown: bool) -> SessionContext {
-        let view = self.view(tenant, pushdown).await;
+        self.session_of(self.view(tenant, pushdown).await)
+    }
+
+    /// A session with a view.
+    pub(super) fn session_of(&self, view: View) -> SessionContext {
+        let tenant = view.rows.tenant().map(TenantId::as_str);
         let facts = Facts {
             role: "ana".into(),
             database: tenant.unwrap_or("keyspan").into(),
@@ -174,6 +245,7 @@ impl World {
             now_micros: NOW,
             snapshot: Arc::clone(&self.snapshot),
             settings: BTreeMap::new(),
+            shared: None,
         };
         query::over(Arc::new(facts), &view)
     }

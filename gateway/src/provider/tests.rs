@@ -1,5 +1,6 @@
 //! Tests of scans through DataFusion: what becomes of predicates, that pushdown never changes an answer, and what is shown.
 
+mod columnar;
 mod predicates;
 mod random;
 mod scans;

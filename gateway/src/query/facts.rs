@@ -2,7 +2,10 @@
 //!
 //! Functions are made once for all sessions; the facts reach them in DataFusion's configuration, as [`Carried`].
 
-use crate::{session::Session, view::View};
+use crate::{
+    session::{Session, Shared},
+    view::View,
+};
 use datafusion::{
     common::{
         config::{ConfigEntry, ConfigExtension, ExtensionOptions},
@@ -31,6 +34,8 @@ pub struct Facts {
     pub snapshot: Arc<Snapshot>,
     /// The session's settings, by lower-case name.
     pub settings: BTreeMap<String, String>,
+    /// The server: its resources, and what of the store only the operator's relations show. `None` without one, in tests.
+    pub shared: Option<Arc<Shared>>,
 }
 
 impl Facts {
@@ -44,6 +49,7 @@ impl Facts {
             now_micros: session.shared.clock.now_micros(),
             snapshot: view.snapshot.clone(),
             settings: session.settings(),
+            shared: Some(session.shared.clone()),
         }
     }
 

@@ -45,6 +45,21 @@ fn typed(id: String, field: FieldRef) -> Expr {
 /// 42P18 for a number that is left out, 42P02 for a parameter that is no `$n`.
 pub fn parameters(plan: &LogicalPlan, hints: &[Option<DataType>]) -> Result<Vec<DataType>> {
     let mut found: Vec<Option<DataType>> = hints.to_vec();
+    hint(plan, &mut found)?;
+    let typed = found.into_iter().enumerate().map(|(index, found)| {
+        found.ok_or_else(|| {
+            let message = format!("could not determine data type of parameter ${}", index + 1);
+            SqlError::new(SqlState::INDETERMINATE_DATATYPE, message)
+        })
+    });
+    typed.collect()
+}
+
+/// Adds the types that a plan has for parameters of which nothing is known yet; text where it does not tell.
+///
+/// # Errors
+/// 42P02 for a parameter that is no `$n`.
+pub(super) fn hint(plan: &LogicalPlan, found: &mut Vec<Option<DataType>>) -> Result<()> {
     for (name, field) in plan.get_parameter_fields()? {
         let number =
             name.strip_prefix('$').and_then(|number| number.parse::<usize>().ok()).filter(|number| *number > 0);
@@ -58,11 +73,5 @@ pub fn parameters(plan: &LogicalPlan, hints: &[Option<DataType>]) -> Result<Vec<
             found[number - 1] = Some(inferred.unwrap_or(DataType::Utf8View));
         }
     }
-    let typed = found.into_iter().enumerate().map(|(index, found)| {
-        found.ok_or_else(|| {
-            let message = format!("could not determine data type of parameter ${}", index + 1);
-            SqlError::new(SqlState::INDETERMINATE_DATATYPE, message)
-        })
-    });
-    typed.collect()
+    Ok(())
 }

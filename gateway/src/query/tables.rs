@@ -2,9 +2,10 @@
 //!
 //! One database, the session's own: `public` holds the tables of the snapshot, `pg_catalog` and `information_schema` the
 //! relations of [`pg_catalog`], and `keyspan` what only the operator sees. A name without a schema is looked up
-//! in `public`, then in `pg_catalog`. Nothing can be registered: there are no other names.
+//! in `public`, then in `pg_catalog`. For tables as they were, [`past`] makes names of schemas; nothing can be registered, and
+//! there are no other names.
 
-use super::facts::Facts;
+use super::{facts::Facts, past};
 use crate::{pg_catalog, provider::KeyspanTable, view::View};
 use async_trait::async_trait;
 use datafusion::{
@@ -21,9 +22,9 @@ pub const KEYSPAN: &str = "keyspan";
 /// The schemas of PostgreSQL's own relations.
 pub const SYSTEM: [&str; 2] = ["pg_catalog", "information_schema"];
 
-type Open = dyn Fn(&Arc<Table>) -> Result<Arc<dyn TableProvider>> + Send + Sync;
+type Open = dyn Fn(&Arc<Table>, Option<i64>) -> Result<Arc<dyn TableProvider>> + Send + Sync;
 
-/// How a table of the catalog becomes one that DataFusion reads.
+/// How a table of the catalog becomes one that DataFusion reads: as it is, or as it was at a moment in microseconds.
 #[derive(Clone)]
 pub struct Rows(pub Arc<Open>);
 
@@ -31,7 +32,13 @@ impl Rows {
     /// Over the rows that a view sees.
     pub fn of(view: &View) -> Self {
         let view = view.clone();
-        Self(Arc::new(move |table| Ok(Arc::new(KeyspanTable::new(table.clone(), view.clone())))))
+        Self(Arc::new(move |table, as_of| {
+            let view = match as_of {
+                Some(micros) => past::view(&view, table, micros)?,
+                None => view.clone(),
+            };
+            Ok(Arc::new(KeyspanTable::new(table.clone(), view)))
+        }))
     }
 }
 
@@ -57,6 +64,8 @@ struct Database {
 #[derive(Debug)]
 struct Schema {
     name: &'static str,
+    /// For tables as they were.
+    as_of: Option<i64>,
     facts: Arc<Facts>,
     rows: Rows,
 }
@@ -90,8 +99,9 @@ impl CatalogProvider for Database {
         schemas(&self.facts).map(str::to_owned).collect()
     }
     fn schema(&self, name: &str) -> Option<Arc<dyn SchemaProvider>> {
-        let name = schemas(&self.facts).find(|schema| *schema == name)?;
-        Some(Arc::new(Schema { name, facts: self.facts.clone(), rows: self.rows.clone() }))
+        let as_of = past::moment(name);
+        let name = if as_of.is_some() { PUBLIC } else { schemas(&self.facts).find(|schema| *schema == name)? };
+        Some(Arc::new(Schema { name, as_of, facts: self.facts.clone(), rows: self.rows.clone() }))
     }
 }
 
@@ -109,7 +119,8 @@ impl SchemaProvider for Schema {
             return pg_catalog::relation(self.name, name, &self.facts);
         }
         match self.facts.snapshot.table(name) {
-            Some(table) => self.rows.0(table).map(Some),
+            Some(table) => self.rows.0(table, self.as_of).map(Some),
+            None if self.as_of.is_some() => Ok(None),
             None => pg_catalog::relation(SYSTEM[0], name, &self.facts),
         }
     }

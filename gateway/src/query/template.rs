@@ -1,23 +1,15 @@
-//! What all statements share of DataFusion: functions, planners, rules, configuration, and the memory that queries may take.
+//! What all statements share of DataFusion: functions, planners, rules, configuration.
+//! Memory and temporary files are not among it: they are a server's [`Resources`](crate::resources::Resources).
 
 use super::{aggregates, functions, operators::Operators, semantics, type_planner::Types};
 use crate::types;
 use datafusion::{
     catalog::MemoryCatalogProviderList,
-    execution::{
-        FunctionRegistry, SessionState, SessionStateBuilder,
-        disk_manager::{DiskManagerBuilder, DiskManagerMode},
-        memory_pool::FairSpillPool,
-        runtime_env::{RuntimeEnv, RuntimeEnvBuilder},
-    },
+    execution::{FunctionRegistry, SessionState, SessionStateBuilder},
     prelude::SessionConfig,
 };
 use std::sync::{Arc, LazyLock};
 
-/// The memory that the running queries of a server may take for sorting, joining and grouping, in bytes.
-pub const QUERY_MEMORY_BYTES: usize = 1 << 30;
-/// What they may spill to temporary files beyond it, in bytes.
-pub const SPILL_BYTES: u64 = 16 << 30;
 /// Rows in a batch.
 pub const BATCH_ROWS: usize = 8192;
 /// Streams in which a query runs at most.
@@ -50,7 +42,6 @@ fn make() -> SessionState {
     let mut state = SessionStateBuilder::new_with_default_features()
         .with_config(config)
         .with_catalog_list(Arc::new(MemoryCatalogProviderList::new()))
-        .with_runtime_env(runtime())
         .with_type_planner(Arc::new(Types))
         .with_analyzer_rules(analyzer)
         .build();
@@ -63,15 +54,4 @@ fn make() -> SessionState {
     SessionStateBuilder::new_from_existing(state.clone())
         .with_expr_planners(std::iter::once(Arc::new(Operators) as _).chain(state.expr_planners().to_vec()).collect())
         .build()
-}
-
-fn runtime() -> Arc<RuntimeEnv> {
-    let disk = DiskManagerBuilder::default()
-        .with_mode(DiskManagerMode::OsTmpDirectory)
-        .with_max_temp_directory_size(SPILL_BYTES);
-    let runtime = RuntimeEnvBuilder::new()
-        .with_memory_pool(Arc::new(FairSpillPool::new(QUERY_MEMORY_BYTES)))
-        .with_disk_manager_builder(disk)
-        .build();
-    Arc::new(runtime.expect("a runtime without a cache or files of its own can be made"))
 }

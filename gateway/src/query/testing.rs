@@ -74,6 +74,7 @@ pub(crate) fn snapshot() -> Snapshot {
         key,
         on_bad_value: keyspan_catalog::table::OnBadValue::Error,
         on_bad_key: keyspan_catalog::table::OnBadKey::Skip,
+        history_micros: None,
         next_column_id: 11,
         next_family_id: 2,
         retired: Vec::new(),
@@ -112,10 +113,11 @@ pub(crate) fn session(operator: bool) -> SessionContext {
         now_micros: NOW,
         snapshot: Arc::new(snapshot()),
         settings: BTreeMap::from([("search_path".to_owned(), "\"$user\", public".to_owned())]),
+        shared: None,
     };
     super::context(
         Arc::new(facts),
-        Rows(Arc::new(|table| {
+        Rows(Arc::new(|table, _| {
             let fields = table.columns.iter().map(|column| crate::types::field_of(&column.name, column.kind, true));
             let schema = super::schema(fields.collect());
             let rows = rows(&schema);

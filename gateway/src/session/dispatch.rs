@@ -5,7 +5,7 @@ use crate::{
     copy, ddl, dml,
     error::{Result, SqlError, SqlState},
     provider::explain,
-    query::{self, Query},
+    query::Query,
     server::shielded,
     statement::{Definition, Explain, Setting, Statement, Transaction},
 };
@@ -20,19 +20,18 @@ pub(super) async fn prepare(session: &mut Session, statement: Statement, hints: 
     let none = (Vec::new(), None);
     let (parameters, columns): (Vec<DataType>, Option<SchemaRef>) = match &statement {
         Statement::Query(query) => {
-            let (_, plan) = plan_query(session, query).await?;
-            (query::parameters(&plan, hints)?, Some(Query::columns(&plan)))
+            let (planned, plan) = plan_query(session, query, &[]).await?;
+            (planned.parameters(query, &plan, hints).await?, Some(Query::columns(&plan)))
         }
         Statement::Insert(_) | Statement::Update(_) | Statement::Delete(_) => {
             (dml::parameters(session, &statement, hints).await?, None)
         }
         Statement::Explain(explained) => {
-            let (_, plan) = plan_explained(session, explained).await?;
-            (query::parameters(&plan, hints)?, Some(explain::schema()))
+            (explained_parameters(session, explained, hints).await?, Some(explain::schema()))
         }
         Statement::CopyTo(copy) => {
-            let (_, plan) = plan_query(session, &copy.query).await?;
-            (query::parameters(&plan, hints)?, None)
+            let (planned, plan) = plan_query(session, &copy.query, &[]).await?;
+            (planned.parameters(&copy.query, &plan, hints).await?, None)
         }
         Statement::Setting(Setting::Show(name)) => (Vec::new(), Some(show::columns(name.as_deref())?)),
         Statement::ExplainDropDatabase(_) => (Vec::new(), Some(explain::schema())),
@@ -63,12 +62,12 @@ pub(super) async fn execute(
     match statement {
         Statement::Empty => Ok(Outcome::Empty),
         Statement::Query(query) => {
-            let (query, plan) = plan_query(session, query).await?;
+            let (query, plan) = plan_query(session, query, &parameters).await?;
             let rows = query.run(with_parameters(plan, parameters)?).await?;
             Ok(Outcome::Rows { tag: "SELECT", rows })
         }
         Statement::Explain(explained) => {
-            let (query, plan) = plan_explained(session, explained).await?;
+            let (query, plan) = plan_explained(session, explained, &parameters).await?;
             let plan = with_parameters(plan, parameters)?;
             let options = explain::ExplainOptions { analyze: explained.analyze, verbose: explained.verbose };
             let rows = explain::explain(&query.context, &plan, options).await?;
@@ -113,17 +112,35 @@ fn check_writable(session: &Session, statement: &Statement) -> Result<()> {
     Err(SqlError::new(SqlState::READ_ONLY_SQL_TRANSACTION, message))
 }
 
-async fn plan_query(session: &mut Session, statement: &ast::Statement) -> Result<(Query, LogicalPlan)> {
+async fn plan_query(
+    session: &mut Session,
+    statement: &ast::Statement,
+    parameters: &[ScalarValue],
+) -> Result<(Query, LogicalPlan)> {
     let view = session.view().await?;
-    let query = Query::new(session, view)?;
+    let query = Query::new(session, view)?.with_parameters(parameters);
     let plan = query.plan(statement).await?;
     Ok((query, plan))
 }
 
-async fn plan_explained(session: &mut Session, explained: &Explain) -> Result<(Query, LogicalPlan)> {
+async fn plan_explained(
+    session: &mut Session,
+    explained: &Explain,
+    parameters: &[ScalarValue],
+) -> Result<(Query, LogicalPlan)> {
     match explained.statement.as_ref() {
-        Statement::Query(query) => plan_query(session, query).await,
-        write => dml::plan(session, write).await,
+        Statement::Query(query) => plan_query(session, query, parameters).await,
+        write => dml::plan(session, write, parameters).await,
+    }
+}
+
+async fn explained_parameters(session: &mut Session, explained: &Explain, hints: Hints<'_>) -> Result<Vec<DataType>> {
+    match explained.statement.as_ref() {
+        Statement::Query(query) => {
+            let (planned, plan) = plan_query(session, query, &[]).await?;
+            planned.parameters(query, &plan, hints).await
+        }
+        write => dml::parameters(session, write, hints).await,
     }
 }
 

@@ -76,6 +76,7 @@ const KNOWN: &[Known] = &[
     ("intervalstyle", "postgres", Takes::Only(&["postgres"]), Some("IntervalStyle"), "How intervals are printed."),
     ("is_superuser", "off", Takes::Nothing, Some("is_superuser"), "Whether the role is an operator."),
     ("jit", "off", Takes::Bool, None, "Nothing here is compiled at run time."),
+    ("keyspan.columnar", "on", Takes::Bool, None, "Whether scans of many rows read row groups of typed columns."),
     ("keyspan.pushdown", "on", Takes::Bool, None, "Whether predicates become ranges of keys."),
     ("lc_collate", "C", Takes::Nothing, None, "The order of texts."),
     ("lc_ctype", "C", Takes::Nothing, None, "The classes of characters."),
@@ -204,6 +205,11 @@ impl Settings {
     /// `keyspan.pushdown`
     pub fn pushdown(&self) -> bool {
         self.value("keyspan.pushdown") == "on"
+    }
+
+    /// `keyspan.columnar`
+    pub fn columnar(&self) -> bool {
+        self.value("keyspan.columnar") == "on"
     }
 
     /// `default_transaction_read_only`

@@ -1,13 +1,27 @@
 //! What tests of sessions share: a server without a wire, over the memory store, and statements with what they were told.
 
-use super::{Identity, Outcome, Session, Shared};
+use super::{Identity, Outcome, Prepared, Session, Shared};
 use crate::statement::Statement;
-use arrow::util::display::{ArrayFormatter, FormatOptions};
+use arrow::{
+    datatypes::DataType,
+    util::display::{ArrayFormatter, FormatOptions},
+};
+use datafusion::scalar::ScalarValue;
 use expect_test::Expect;
 use futures::TryStreamExt;
 use keyspan_catalog::{Catalog, TenantStore};
 use keyspan_storage::{Clock, SystemClock, memory::MemoryStore};
 use std::sync::Arc;
+
+/// A clock that is shared.
+#[derive(Debug)]
+struct Told(Arc<dyn Clock>);
+
+impl Clock for Told {
+    fn now_micros(&self) -> i64 {
+        self.0.now_micros()
+    }
+}
 
 /// A server without a wire.
 pub(crate) struct World {
@@ -17,10 +31,14 @@ pub(crate) struct World {
 impl World {
     /// An empty store.
     pub(crate) async fn empty() -> Self {
-        let clock: Arc<dyn Clock> = Arc::new(SystemClock);
-        let store = Arc::new(MemoryStore::new(Box::new(SystemClock)));
+        Self::at(Arc::new(SystemClock)).await
+    }
+
+    /// An empty store, where a clock tells the time.
+    pub(crate) async fn at(clock: Arc<dyn Clock>) -> Self {
+        let store = Arc::new(MemoryStore::new(Box::new(Told(clock.clone()))));
         let catalog = Arc::new(Catalog::open(store).await.unwrap());
-        Self { shared: Arc::new(Shared { catalog, clock, copy_folder: None }) }
+        Self { shared: Arc::new(Shared { clock, ..Shared::new(catalog) }) }
     }
 
     /// Tenants `alto` and `altostrat`, and the table `t (a, b → n, s, c)`.
@@ -74,7 +92,15 @@ fn shown_error(error: &crate::SqlError) -> String {
 
 async fn one(session: &mut Session, statement: Statement) -> crate::error::Result<String> {
     let prepared = session.prepare(statement, &[]).await?;
-    match session.execute(&prepared, Vec::new()).await? {
+    shown(session, &prepared, Vec::new()).await
+}
+
+async fn shown(
+    session: &mut Session,
+    prepared: &Prepared,
+    parameters: Vec<ScalarValue>,
+) -> crate::error::Result<String> {
+    match session.execute(prepared, parameters).await? {
         Outcome::Empty => Ok(String::new()),
         Outcome::Done(tag) => Ok(tag),
         Outcome::Rows { rows, .. } => {
@@ -91,6 +117,20 @@ async fn one(session: &mut Session, statement: Statement) -> crate::error::Resul
             }
             Ok(if lines.is_empty() { "(no rows)".to_owned() } else { lines.join("\n") })
         }
+    }
+}
+
+/// Runs a statement with values for its parameters and shows what it gave.
+pub(crate) async fn run_with(session: &mut Session, sql: &str, parameters: Vec<ScalarValue>) -> String {
+    let statement = Statement::parse(sql).unwrap().swap_remove(0);
+    let types = |types: &[DataType]| types.iter().map(DataType::to_string).collect::<Vec<_>>().join(", ");
+    match session.prepare(statement, &[]).await {
+        Ok(prepared) => {
+            let shown = shown(session, &prepared, parameters).await;
+            let shown = shown.unwrap_or_else(|error| shown_error(&error));
+            format!("({})\n{shown}", types(&prepared.parameters))
+        }
+        Err(error) => shown_error(&error),
     }
 }
 

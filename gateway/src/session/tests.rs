@@ -1,5 +1,7 @@
 //! Transactions, settings, definitions and dropped tenants: statements of several sessions and what each is told.
 
+mod past;
+
 use super::{
     Written,
     testing::{World, check, run},

@@ -4,6 +4,7 @@
 
 use crate::error::{Result, SqlError};
 use datafusion::sql::sqlparser::{
+    ast::Expr,
     dialect::PostgreSqlDialect,
     parser::{Parser, ParserError},
     tokenizer::{Location, Token, TokenWithSpan, Tokenizer},
@@ -13,6 +14,16 @@ use datafusion::sql::sqlparser::{
 const NESTING_MAX: usize = 128;
 /// What sqlparser parses by.
 pub(super) const DIALECT: PostgreSqlDialect = PostgreSqlDialect {};
+
+/// An expression that was cut out of a statement.
+pub(super) struct Cut {
+    /// What it is.
+    pub(super) expression: Expr,
+    /// The token in front of the words that announce it.
+    pub(super) before: Option<TokenWithSpan>,
+    /// 42601 at those words.
+    pub(super) misplaced: SqlError,
+}
 
 /// The tokens of one statement, without white space and comments.
 pub(super) struct Cursor<'a> {
@@ -103,6 +114,26 @@ impl<'a> Cursor<'a> {
         }
         self.index += count;
         true
+    }
+
+    /// Cuts out every expression from here on that the words announce, with the words.
+    pub(super) fn cut_expressions(&mut self, words: &str) -> Result<Vec<Cut>> {
+        let (here, mut cuts) = (self.index, Vec::new());
+        let mut from = here;
+        while from < self.tokens.len() {
+            self.index = from;
+            let misplaced = self.syntax_error();
+            if !self.words(words) {
+                from += 1;
+                continue;
+            }
+            let expression = self.parse_with(|parser| parser.parse_expr())?;
+            let before = from.checked_sub(1).filter(|before| *before >= here).map(|at| self.tokens[at].clone());
+            self.tokens.drain(from..self.index.min(self.tokens.len()));
+            cuts.push(Cut { expression, before, misplaced });
+        }
+        self.index = here;
+        Ok(cuts)
     }
 
     pub(super) fn expect_words(&mut self, words: &str) -> Result<()> {

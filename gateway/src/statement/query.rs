@@ -6,14 +6,16 @@
 use super::{
     Statement,
     cursor::{Cursor, DIALECT, in_public},
-    parse_one, role,
+    parse_one,
+    past::{Past, refuse_target},
+    role,
 };
 use crate::error::{Result, SqlError, SqlState};
 use datafusion::sql::sqlparser::{
     ast::{
         self, ConflictTarget, Expr, FromTable, Ident, LimitClause, ObjectName, OnConflictAction, OnInsert, Query,
-        Select, SetExpr, TableFactor, TableObject, TableWithJoins, UpdateTableFromKind, Value, ValueWithSpan, Visit,
-        VisitMut, Visitor, VisitorMut,
+        Select, SetExpr, TableFactor, TableObject, TableVersion, TableWithJoins, UpdateTableFromKind, Value,
+        ValueWithSpan, Visit, VisitMut, Visitor, VisitorMut,
     },
     parser::Parser,
     tokenizer::{Span, Token},
@@ -77,17 +79,8 @@ pub enum OnConflict {
     },
 }
 
-/// Refuses reads of the past.
-fn refuse_history(cursor: &Cursor<'_>) -> Result<()> {
-    if !cursor.contains(&["for", "system_time", "as", "of"]) {
-        return Ok(());
-    }
-    let hint = "cells('table') shows the versions that the families' rules keep.";
-    Err(SqlError::unsupported("FOR SYSTEM_TIME AS OF").with_hint(hint))
-}
-
 pub(super) fn parse_query(cursor: &mut Cursor<'_>) -> Result<Statement> {
-    refuse_history(cursor)?;
+    let past = Past::cut(cursor)?;
     // sqlparser takes FOR behind a select list without FROM for an alias.
     for lock in [&["for", "update"][..], &["for", "share"], &["for", "no", "key"], &["for", "key", "share"]] {
         if cursor.contains(lock) {
@@ -100,13 +93,15 @@ pub(super) fn parse_query(cursor: &mut Cursor<'_>) -> Result<Statement> {
     } else {
         cursor.parse_with(|parser| parser.parse_query())?
     };
+    past.put(&mut query)?;
     adapt(&mut query)?;
     Ok(Statement::Query(Box::new(ast::Statement::Query(query))))
 }
 
 pub(super) fn parse_insert(cursor: &mut Cursor<'_>) -> Result<Statement> {
-    refuse_history(cursor)?;
+    let past = Past::cut(cursor)?;
     let mut parsed = cursor.parse_with(|parser| parser.parse_statement())?;
+    past.put(&mut parsed)?;
     adapt(&mut parsed)?;
     let ast::Statement::Insert(mut insert) = parsed else { return Err(SqlError::unsupported("this INSERT")) };
     let duplicate = matches!(insert.on, Some(OnInsert::DuplicateKeyUpdate(_)));
@@ -132,8 +127,9 @@ pub(super) fn parse_insert(cursor: &mut Cursor<'_>) -> Result<Statement> {
 }
 
 pub(super) fn parse_update(cursor: &mut Cursor<'_>) -> Result<Statement> {
-    refuse_history(cursor)?;
+    let past = Past::cut(cursor)?;
     let mut parsed = cursor.parse_with(|parser| parser.parse_statement())?;
+    past.put(&mut parsed)?;
     adapt(&mut parsed)?;
     let ast::Statement::Update(mut update) = parsed else { return Err(SqlError::unsupported("this UPDATE")) };
     refuse(&[
@@ -142,13 +138,15 @@ pub(super) fn parse_update(cursor: &mut Cursor<'_>) -> Result<Statement> {
         (matches!(update.from, Some(UpdateTableFromKind::BeforeSet(_))), "FROM before SET"),
         (!update.table.joins.is_empty(), "a join as the target of UPDATE"),
     ])?;
+    refuse_target(&update.table)?;
     update.assignments.iter_mut().for_each(|assignment| default_to_null(&mut assignment.value));
     Ok(Statement::Update(Box::new(update)))
 }
 
 pub(super) fn parse_delete(cursor: &mut Cursor<'_>) -> Result<Statement> {
-    refuse_history(cursor)?;
+    let past = Past::cut(cursor)?;
     let mut parsed = cursor.parse_with(|parser| parser.parse_statement())?;
+    past.put(&mut parsed)?;
     adapt(&mut parsed)?;
     let ast::Statement::Delete(delete) = parsed else { return Err(SqlError::unsupported("this DELETE")) };
     let (FromTable::WithFromKeyword(from) | FromTable::WithoutKeyword(from)) = &delete.from;
@@ -158,6 +156,7 @@ pub(super) fn parse_delete(cursor: &mut Cursor<'_>) -> Result<Statement> {
         (!delete.tables.is_empty() || from.len() != 1, "DELETE from several tables"),
         (from.iter().any(|table| !table.joins.is_empty()), "a join as the target of DELETE"),
     ])?;
+    from.iter().try_for_each(refuse_target)?;
     Ok(Statement::Delete(Box::new(delete)))
 }
 
@@ -218,6 +217,7 @@ fn explain_option(cursor: &mut Cursor<'_>) -> Result<(String, String)> {
 
 pub(super) fn parse_copy(cursor: &mut Cursor<'_>) -> Result<Statement> {
     cursor.expect_words("copy")?;
+    let past = Past::cut(cursor)?;
     let mut query = if cursor.token(&Token::LParen) {
         if ["insert", "update", "delete"].contains(&cursor.head().as_str()) {
             return Err(SqlError::unsupported("COPY of a statement that writes"));
@@ -231,6 +231,7 @@ pub(super) fn parse_copy(cursor: &mut Cursor<'_>) -> Result<Statement> {
             if cursor.peek() == Some(&Token::LParen) { cursor.parenthesised(Cursor::name)? } else { Vec::new() };
         select_from(&name, &columns)?
     };
+    past.put(&mut query)?;
     adapt(&mut query)?;
     if cursor.words("from") {
         return Err(SqlError::unsupported("COPY … FROM").with_hint("Use INSERT with several rows in a statement."));
@@ -445,7 +446,7 @@ impl Visitor for Refusal {
                 index_hints,
                 ..
             } => refuse(&[
-                (version.is_some(), "AS OF"),
+                (version.as_ref().is_some_and(|of| !matches!(of, TableVersion::ForSystemTimeAsOf(_))), "AS OF"),
                 (sample.is_some(), "TABLESAMPLE"),
                 (*with_ordinality, "WITH ORDINALITY"),
                 (!with_hints.is_empty() || !index_hints.is_empty(), "a hint"),

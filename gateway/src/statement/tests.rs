@@ -165,7 +165,7 @@ fn semantics_10_queries_pass_and_what_nobody_handles_does_not() {
     check("SELECT 1 FOR UPDATE", expect!["0A000 FOR UPDATE or FOR SHARE is not supported"]);
     check("SELECT * FROM (SELECT 1 FOR SHARE) x", expect!["0A000 FOR UPDATE or FOR SHARE is not supported"]);
     check("SELECT * FROM t TABLESAMPLE SYSTEM (1)", expect!["0A000 TABLESAMPLE is not supported"]);
-    check("SELECT * FROM t FOR SYSTEM_TIME AS OF 'x'", expect!["0A000 FOR SYSTEM_TIME AS OF is not supported"]);
+    check("SELECT * FROM t FOR SYSTEM_TIME AS OF 'x'", expect!["query SELECT * FROM t FOR SYSTEM_TIME AS OF 'x'"]);
     check("SELECT 1 INTO x", expect!["0A000 SELECT INTO is not supported"]);
     check(
         "WITH a AS (DELETE FROM t RETURNING *) SELECT * FROM a",

@@ -1,31 +1,52 @@
-//! What a commit or a change of tables does to a [`State`], and to the log's payload. No IO.
+//! What a commit or a change of tables does to a [`State`], and to the log's payload.
 //!
 //! Each function checks, changes the state and appends a record, or gives an error and leaves both as they were. Replay goes
-//! through [`replay`], which does the same from the record.
+//! through [`replay`], which does the same from the record. Files are read only for rows that no memtable knows and that were
+//! not [fetched](super::fetch) before, and for the bounds of a deleted range in segments.
+//!
+//! A row that the active memtable does not know yet is logged whole, and from then on what is done to it: so replay, which
+//! begins with an empty memtable, needs no segment to fold a row.
 
 use super::{
-    memtable::{Descriptor, State, StoredRow, Table},
-    record::{self, Record},
+    descriptor::Descriptor,
+    fetch::{Before, Fetched},
+    manifest::{PastRule, SegmentId},
+    memtable::Slot,
+    pins::Held,
+    record::{self, LoggedRow, LoggedWrite, Record},
+    row_cache::RowCache,
+    state::{State, Table},
 };
 use crate::{
-    Cell, Commit, Error, FamilyChange, FamilyName, KeyRange, Result, RowKey, RowMutation, TableName, TableSchema,
+    Commit, Error, FamilyChange, FamilyName, GcRule, KeyRange, Result, RowKey, RowMutation, TableName, TableSchema,
     Validation, Write, model::limits::TABLES_MAX, row,
 };
-use std::{collections::HashSet, ops::Bound};
+use bytes::Bytes;
+use imbl::OrdMap;
+use std::{
+    collections::{BTreeMap, BTreeSet, HashSet},
+    sync::Arc,
+};
 
 /// Applies a commit with the given stamp.
 ///
 /// # Errors
 /// Those of [`Store::commit`](crate::Store::commit).
-pub(crate) fn commit(state: &mut State, out: &mut Vec<u8>, stamp: i64, commit: Commit) -> Result<()> {
+pub(crate) fn commit(
+    state: &mut State,
+    out: &mut Vec<u8>,
+    stamp: i64,
+    commit: Commit,
+    (fetched, rows): (&Fetched, &RowCache),
+) -> Result<()> {
     if let Some(validation) = &commit.validation {
         validate(state, validation)?;
     }
-    let rows = commit.writes.iter().map(|write| match write {
+    let mutations = commit.writes.iter().map(|write| match write {
         Write::Row { row, .. } => row.mutations.len(),
         Write::DeleteRange { .. } => 1,
     });
-    row::check_count(rows.sum())?;
+    row::check_count(mutations.sum())?;
     if commit.writes.is_empty() {
         return Ok(());
     }
@@ -33,13 +54,14 @@ pub(crate) fn commit(state: &mut State, out: &mut Vec<u8>, stamp: i64, commit: C
         Some(validation) => validation.rows.iter().map(|(table, key)| (table, key)).collect(),
         None => HashSet::new(),
     };
-    let mut change = Change { state, undo: Vec::new() };
     let start = out.len();
     record::put_commit(out, stamp, commit.writes.len());
+    let mut change = Change { state, stamp, undo: Vec::new() };
     let applied = commit.writes.into_iter().try_for_each(|write| match write {
         Write::Row { table, row } => {
             let after_read = relied_on.contains(&(&table, &row.key));
-            change.check_and_mutate_row(out, stamp, after_read, &table, row)
+            let before = fetched.before(change.state.flushes, change.state.table(&table)?, &row.key, rows)?;
+            change.check_and_mutate_row(out, after_read, &table, row, before)
         }
         Write::DeleteRange { table, range } => {
             record::put_delete_range(out, &change.state.table(&table)?.descriptor, &range);
@@ -55,88 +77,132 @@ pub(crate) fn commit(state: &mut State, out: &mut Vec<u8>, stamp: i64, commit: C
     applied
 }
 
-/// Whether every row that the commit relied on is the version that it saw.
+/// Whether every row that the commit relied on is as it saw it.
 fn validate(state: &State, validation: &Validation) -> Result<()> {
     let pinned = pinned(&validation.pin)?;
     for (table, key) in &validation.rows {
-        let now = state.table(table)?.rows.get::<[u8]>(key);
-        let unchanged = match (pinned.row(table, key), now) {
-            (None, None) => true,
-            (Some(then), Some(now)) => then.is_same(now),
-            _ => false,
-        };
-        if !unchanged {
+        if !state.is_unchanged(&pinned, table, key)? {
             return Err(Error::Conflict);
         }
     }
     Ok(())
 }
 
-/// The state that a pin holds.
+/// What a pin holds.
 ///
 /// # Errors
 /// [`Error::Invalid`] for a pin of another store.
-pub(crate) fn pinned(pin: &crate::Pin) -> Result<&State> {
-    pin.state.downcast_ref().ok_or_else(|| Error::Invalid("the pin is one of another store".into()))
+pub(crate) fn held(pin: &crate::Pin) -> Result<Arc<Held>> {
+    let held = Arc::clone(&pin.state).downcast();
+    held.map_err(|_| Error::Invalid("the pin is one of another store".into()))
+}
+
+/// The state that a pin holds.
+///
+/// # Errors
+/// [`Error::Invalid`] for a pin of another store; [`Error::PinExpired`].
+pub(crate) fn pinned(pin: &crate::Pin) -> Result<Arc<State>> {
+    held(pin)?.state()
 }
 
 /// A commit under way, which can be taken back.
 struct Change<'a> {
     state: &'a mut State,
+    stamp: i64,
     /// What was there before each change, in order.
-    undo: Vec<(TableName, RowKey, Option<StoredRow>)>,
+    undo: Vec<Undo>,
+}
+
+/// What was there before a change.
+enum Undo {
+    Slot(TableName, RowKey, Option<Slot>),
+    Dead(TableName, OrdMap<SegmentId, super::dead::Dead>),
+    Range(TableName),
 }
 
 impl Change<'_> {
     fn check_and_mutate_row(
         &mut self,
         out: &mut Vec<u8>,
-        stamp: i64,
         after_read: bool,
         name: &TableName,
         mut row: RowMutation,
+        before: Before,
     ) -> Result<()> {
         let table = self.state.table(name)?;
-        row::check(name, &table.descriptor.schema, &row, stamp)?;
-        let cells = table.rows.get::<[u8]>(&row.key).map(|row| table.cells(row)).unwrap_or_default();
-        row::resolve(&mut row.mutations, row::stamp_for(stamp, after_read, &cells));
-        record::put_row(out, &table.descriptor, &row.key, &row.mutations);
-        self.mutate_row(stamp, name, row, cells)
+        row::check(name, &table.descriptor.schema, &row, self.stamp)?;
+        row::resolve(&mut row.mutations, row::stamp_for(self.stamp, after_read, &before.cells));
+        let is_known = table.active.slots.contains_key::<[u8]>(&row.key);
+        let cells = row::fold(&table.descriptor.schema, before.cells, &row.mutations, self.stamp)?;
+        let encoded = table.encode(&cells);
+        match is_known {
+            true => record::put_row(out, &table.descriptor, &row.key, &row.mutations),
+            false => record::put_whole_row(out, &table.descriptor, &row.key, before.existed, encoded.as_ref()),
+        }
+        if encoded.is_none() && !before.existed && !is_known {
+            // A row that is not there was deleted: the record says so too, and neither leaves a trace.
+            return Ok(());
+        }
+        if let Some((segment, position)) = before.place {
+            self.remember_dead(name)?;
+            self.state.table_mut(name)?.kill(segment, position);
+        }
+        self.set(name, &row.key, Some(encoded))
     }
 
-    fn mutate_row(&mut self, stamp: i64, name: &TableName, row: RowMutation, cells: Vec<Cell>) -> Result<()> {
-        let table = self.state.tables.get_mut(name).ok_or_else(|| Error::NoTable(name.to_string()))?;
-        let cells = row::fold(&table.descriptor.schema, cells, &row.mutations, stamp)?;
-        let before = table.set(&row.key, table.encode(&cells));
-        self.undo.push((name.clone(), row.key, before));
+    /// Puts a slot in the place of what the active memtable has.
+    fn set(&mut self, name: &TableName, key: &RowKey, row: Option<Option<Bytes>>) -> Result<()> {
+        let stamp = self.stamp;
+        let before = self.state.table_mut(name)?.active.set(key, row.map(|row| Slot { stamp, row }));
+        self.undo.push(Undo::Slot(name.clone(), key.clone(), before));
+        Ok(())
+    }
+
+    /// Keeps the dead positions of a table as they were before the commit.
+    fn remember_dead(&mut self, name: &TableName) -> Result<()> {
+        if !self.undo.iter().rev().any(|undo| matches!(undo, Undo::Dead(of, _) if of == name)) {
+            let dead = self.state.table(name)?.dead.clone();
+            self.undo.push(Undo::Dead(name.clone(), dead));
+        }
         Ok(())
     }
 
     fn delete_range(&mut self, name: &TableName, range: &KeyRange) -> Result<()> {
-        let table = self.state.tables.get_mut(name).ok_or_else(|| Error::NoTable(name.to_string()))?;
         if range.is_empty() {
             return Ok(());
         }
-        let keys: Vec<RowKey> = table.rows.range::<_, [u8]>(bounds(range)).map(|(key, _)| key.clone()).collect();
-        for key in keys {
-            let before = table.set(&key, None);
-            self.undo.push((name.clone(), key, before));
+        let table = self.state.table(name)?;
+        // A slot stays for each row, to say that it is gone: the frozen memtable may have it, and replay must find what it found.
+        let mut keys = table.active.keys(range);
+        if let Some(frozen) = &table.frozen {
+            keys.extend(frozen.memtable.keys(range));
         }
+        let segments = super::ranges::positions_of(table, range)?;
+        for key in keys {
+            self.set(name, &key, Some(None))?;
+        }
+        self.remember_dead(name)?;
+        let stamp = self.stamp;
+        let table = self.state.table_mut(name)?;
+        for (segment, positions) in segments {
+            table.kill_range(segment, positions);
+        }
+        table.active.push_range(range.clone(), stamp);
+        self.undo.push(Undo::Range(name.clone()));
         Ok(())
     }
 
     fn roll_back(self) {
-        for (name, key, before) in self.undo.into_iter().rev() {
-            if let Some(table) = self.state.tables.get_mut(&name) {
-                table.set(&key, before);
+        for undo in self.undo.into_iter().rev() {
+            let (Undo::Slot(name, ..) | Undo::Dead(name, _) | Undo::Range(name)) = &undo;
+            let Some(table) = self.state.tables.get_mut(name) else { continue };
+            match undo {
+                Undo::Slot(_, key, before) => drop(table.active.set(&key, before)),
+                Undo::Dead(_, dead) => table.dead = dead,
+                Undo::Range(_) => table.active.pop_range(),
             }
         }
     }
-}
-
-/// The bounds of a range that is not empty.
-pub(crate) fn bounds(range: &KeyRange) -> (Bound<&[u8]>, Bound<&[u8]>) {
-    (Bound::Included(&range.start[..]), range.end.as_ref().map_or(Bound::Unbounded, |end| Bound::Excluded(&end[..])))
 }
 
 /// Makes a table.
@@ -218,69 +284,126 @@ fn changed(table: &TableName, descriptor: &Descriptor, change: FamilyChange) -> 
         FamilyChange::Drop(name) => {
             schema.families.remove(&name).ok_or_else(|| missing(&name))?;
         }
+        FamilyChange::SetHistory(_) => return Err(Error::Unsupported("this store keeps no history".into())),
     }
     Ok(descriptor.with_schema(schema))
 }
 
 /// The table with other families. Cells of families that are no more go, and what the rules condemned until now: a looser rule
-/// must not bring it back. Rows that lose nothing stay the versions that they are.
+/// must not bring it back. In the active memtable that is done here; of what is older it is remembered as a past rule.
 fn with_descriptor(table: &Table, descriptor: Descriptor, now_micros: i64) -> Table {
     let old = &table.descriptor;
     let keeps = |name: &FamilyName| descriptor.number_of(name) == old.number_of(name);
-    let only_adds = old.schema.families.iter().all(|(name, family)| {
-        keeps(name) && descriptor.schema.families.get(name).is_some_and(|now| now.gc == family.gc)
-    });
+    let changes = |name: &FamilyName, gc: &GcRule| {
+        descriptor.schema.families.get(name).is_some_and(|now| keeps(name) && now.gc != *gc)
+    };
     let mut changed = Table { descriptor: descriptor.clone().into(), ..table.clone() };
+    for (name, family) in &old.schema.families {
+        if changes(name, &family.gc) && family.gc != GcRule::KeepAll {
+            let family_number = old.number_of(name).expect("a family of the schema has a number");
+            let rule = family.gc.clone();
+            changed.past_rules.push_back(PastRule { family: family_number, rule, at_micros: now_micros });
+        }
+    }
+    let only_adds = old.schema.families.iter().all(|(name, family)| keeps(name) && !changes(name, &family.gc));
     if only_adds {
         return changed;
     }
-    for (key, row) in &table.rows {
-        let cells = table.cells(row);
+    for (key, slot) in &table.active.slots {
+        let Some(row) = &slot.row else { continue };
+        let cells = table.cells(row, None);
         let count = cells.len();
         let mut left = row::live(&old.schema, cells, now_micros);
         left.retain(|cell| keeps(&cell.family));
         if left.len() < count {
-            changed.set(key, changed.encode(&left));
+            changed.active.set(key, Some(Slot { stamp: slot.stamp, row: changed.encode(&left) }));
         }
     }
     changed
 }
 
-/// Does what a record says; `None` when it contradicts the state.
-pub(crate) fn replay(state: &mut State, record: Record) -> Option<()> {
+/// Rows of the log whose older versions in segments are dead, by table number.
+pub(crate) type Superseded = BTreeMap<u32, BTreeSet<RowKey>>;
+
+/// Does what a record says; `None` when it contradicts the state. Positions of segments that are dead for it are left to be found: of
+/// rows in `superseded`, of deleted ranges at once.
+///
+/// # Errors
+/// Those of reading the bounds of deleted ranges.
+pub(crate) fn replay(state: &mut State, superseded: &mut Superseded, record: Record) -> Result<Option<()>> {
     let stamp = match record {
         Record::Commit { stamp, writes } => {
-            let mut change = Change { state, undo: Vec::new() };
+            let mut change = Change { state, stamp, undo: Vec::new() };
             for write in writes {
-                match write {
-                    Write::Row { table, row } => {
-                        let found = change.state.tables.get(&table)?;
-                        let cells = found.rows.get::<[u8]>(&row.key).map(|row| found.cells(row)).unwrap_or_default();
-                        change.mutate_row(stamp, &table, row, cells).ok()?;
-                    }
-                    Write::DeleteRange { table, range } => change.delete_range(&table, &range).ok()?,
+                if replay_write(&mut change, superseded, write)?.is_none() {
+                    return Ok(None);
                 }
+                change.undo.clear();
             }
-            stamp
+            Some(stamp)
         }
-        Record::CreateTable { stamp, descriptor } => {
-            let (name, descriptor) = descriptor.into_descriptor()?;
+        Record::CreateTable { stamp, descriptor } => descriptor.into_descriptor().map(|(name, descriptor)| {
             state.set_table(name, Table::new(descriptor));
             stamp
-        }
+        }),
         Record::DropTable { stamp, table } => {
             state.remove_table(&table);
-            stamp
+            Some(stamp)
         }
-        Record::ModifyFamilies { stamp, descriptor } => {
-            let (name, descriptor) = descriptor.into_descriptor()?;
+        Record::ModifyFamilies { stamp, descriptor } => descriptor.into_descriptor().and_then(|(name, descriptor)| {
             let table = state.tables.get(&name).filter(|table| table.descriptor.number == descriptor.number)?;
             let changed = with_descriptor(table, descriptor, stamp);
             state.set_table(name, changed);
-            stamp
-        }
-        Record::Clock { stamp } => stamp,
+            Some(stamp)
+        }),
+        Record::Clock { stamp } => Some(stamp),
     };
-    state.stamp = state.stamp.max(stamp);
-    Some(())
+    Ok(stamp.map(|stamp| state.stamp = state.stamp.max(stamp)))
+}
+
+fn replay_write(change: &mut Change<'_>, superseded: &mut Superseded, write: LoggedWrite) -> Result<Option<()>> {
+    match write {
+        LoggedWrite::Row { table: name, row: LoggedRow { key, mutations } } => {
+            let table = change.state.table(&name)?;
+            let Some(slot) = table.active.slots.get::<[u8]>(&key) else { return Ok(None) };
+            let cells = slot.row.as_ref().map_or_else(Vec::new, |row| table.cells(row, None));
+            let Ok(cells) = row::fold(&table.descriptor.schema, cells, &mutations, change.stamp) else {
+                return Ok(None);
+            };
+            let encoded = table.encode(&cells);
+            change.set(&name, &key, Some(encoded))?;
+        }
+        LoggedWrite::Whole { table: name, key, existed, row } => {
+            if row.is_none() && !existed {
+                return Ok(Some(()));
+            }
+            if existed {
+                let number = change.state.table(&name)?.descriptor.number;
+                superseded.entry(number).or_default().insert(own(&key));
+            }
+            // A row of its own, not a slice that keeps a log file in memory.
+            change.set(&name, &key, Some(row.map(|row| Bytes::copy_from_slice(&row))))?;
+        }
+        LoggedWrite::DeleteRange { table, range } => change.delete_range(&table, &range)?,
+    }
+    Ok(Some(()))
+}
+
+fn own(key: &RowKey) -> RowKey {
+    RowKey::new(Bytes::copy_from_slice(key)).expect("the key was one before")
+}
+
+/// Marks the older versions of replayed rows dead, in whichever segments they are.
+///
+/// # Errors
+/// Those of reading.
+pub(crate) fn settle(state: &mut State, superseded: Superseded) -> Result<()> {
+    for (number, keys) in superseded {
+        let Some((name, table)) = state.table_by_number(number) else { continue };
+        let name = name.clone();
+        let found = super::ranges::places_of(table, &keys)?;
+        let table = state.table_mut(&name)?;
+        found.into_iter().for_each(|(segment, position)| table.kill(segment, position));
+    }
+    Ok(())
 }

@@ -1,4 +1,4 @@
-//! The cells of a row in the memtable: one contiguous byte string, so that a row costs one allocation, and so that values are
+//! The cells of a row: one contiguous byte string, so that a row costs one allocation, and so that values are
 //! handed out as slices of it.
 //!
 //! ```text
@@ -10,12 +10,13 @@
 //!   bytes       value
 //! ```
 //!
-//! A family stands in it by its stable number, which the table's descriptor maps to its name. This is a form in memory, not a
-//! format on disk.
+//! A family stands in it by its stable number, which the table's descriptor maps to its name. The log and segments hold rows
+//! in this form too: their formats' versions stand for it.
 
 use super::codec::{Cursor, put_bytes, put_i64, put_varint, unzigzag, zigzag};
 use crate::{Cell, FamilyName};
 use bytes::Bytes;
+use std::ops::Range;
 
 const SAME_COLUMN: u64 = 1;
 const SAME_TIMESTAMP: u64 = 2;
@@ -23,30 +24,83 @@ const SAME_TIMESTAMP: u64 = 2;
 /// Encodes cells, of which there is at least one.
 pub(crate) fn encode(cells: &[Cell], number_of: impl Fn(&FamilyName) -> u32) -> Bytes {
     let payload: usize = cells.iter().map(|cell| cell.qualifier.len() + cell.value.len() + 5).sum();
-    let mut out = Vec::with_capacity(payload + 8);
-    let base = cells.first().map_or(0, |cell| cell.timestamp);
-    put_i64(&mut out, base);
-    let mut last: Option<(&Cell, u32)> = None;
+    let mut encoder = Encoder::with_capacity(payload + 8);
+    let mut last: Option<(&FamilyName, u32)> = None;
     for cell in cells {
-        let same_column = last.is_some_and(|(last, _)| last.same_column(cell));
         let number = match last {
-            Some((last, number)) if last.family == cell.family => number,
+            Some((family, number)) if *family == cell.family => number,
             _ => number_of(&cell.family),
         };
-        let same_timestamp = cell.timestamp == base;
+        encoder.push(number, &cell.qualifier, cell.timestamp, &cell.value);
+        last = Some((&cell.family, number));
+    }
+    encoder.finish()
+}
+
+/// Encodes a row cell by cell.
+#[derive(Debug, Default)]
+pub(crate) struct Encoder {
+    out: Vec<u8>,
+    /// The timestamp of the first cell.
+    base: i64,
+    /// Of the cell before: its family, and where its qualifier is in `out`.
+    last: Option<(u32, Range<usize>)>,
+}
+
+impl Encoder {
+    /// Begins a row of about so many bytes.
+    pub(crate) fn with_capacity(bytes: usize) -> Self {
+        Self { out: Vec::with_capacity(bytes), ..Self::default() }
+    }
+
+    /// Adds a cell, the next in the order of a row.
+    pub(crate) fn push(&mut self, family: u32, qualifier: &[u8], timestamp: i64, value: &[u8]) {
+        if self.out.is_empty() {
+            self.base = timestamp;
+            put_i64(&mut self.out, timestamp);
+        }
+        let same_column =
+            self.last.as_ref().is_some_and(|(last, at)| *last == family && self.out[at.clone()] == *qualifier);
+        let same_timestamp = timestamp == self.base;
         let flags = if same_column { SAME_COLUMN } else { 0 } | if same_timestamp { SAME_TIMESTAMP } else { 0 };
-        put_varint(&mut out, (u64::from(number) << 2) | flags);
+        put_varint(&mut self.out, (u64::from(family) << 2) | flags);
         if !same_column {
-            put_bytes(&mut out, &cell.qualifier);
+            put_bytes(&mut self.out, qualifier);
+            self.last = Some((family, self.out.len() - qualifier.len()..self.out.len()));
         }
         if !same_timestamp {
-            put_varint(&mut out, zigzag(base.wrapping_sub(cell.timestamp)));
+            put_varint(&mut self.out, zigzag(self.base.wrapping_sub(timestamp)));
         }
-        put_bytes(&mut out, &cell.value);
-        last = Some((cell, number));
+        put_bytes(&mut self.out, value);
     }
-    // Exactly as long as it must be: the estimate above would stay allocated.
-    Bytes::from(out.into_boxed_slice())
+
+    /// Whether no cell was added.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.out.is_empty()
+    }
+
+    /// The row, exactly as long as it must be: an estimate would stay allocated.
+    pub(crate) fn finish(self) -> Bytes {
+        Bytes::from(self.out.into_boxed_slice())
+    }
+}
+
+/// Whether the bytes are an encoded row of at least one cell.
+pub(crate) fn is_sound(row: &[u8]) -> bool {
+    if row.len() <= size_of::<i64>() {
+        return false;
+    }
+    let mut cells = decode(row);
+    // The first cell begins a column.
+    if row[size_of::<i64>()] & SAME_COLUMN as u8 != 0 {
+        return false;
+    }
+    while !cells.cursor.is_empty() {
+        if cells.take_cell().is_none() {
+            return false;
+        }
+    }
+    true
 }
 
 /// A cell where it lies.
@@ -80,7 +134,7 @@ pub(crate) struct Cells<'a> {
 }
 
 impl<'a> Cells<'a> {
-    fn take(&mut self) -> Option<CellRef<'a>> {
+    fn take_cell(&mut self) -> Option<CellRef<'a>> {
         let head = self.cursor.varint()?;
         let new_column = head & SAME_COLUMN == 0;
         if new_column {
@@ -99,7 +153,8 @@ impl<'a> Iterator for Cells<'a> {
     type Item = CellRef<'a>;
 
     fn next(&mut self) -> Option<CellRef<'a>> {
-        (!self.cursor.is_empty()).then(|| self.take().expect("the memtable holds what `encode` made"))
+        (!self.cursor.is_empty())
+            .then(|| self.take_cell().expect("rows are what `encode` made: those of files were checked"))
     }
 }
 

@@ -1,6 +1,6 @@
 //! Check-and-mutate and read-modify-write: read a row, decide, and commit if it is still the same.
 
-use super::{Engine, ROW_ATTEMPTS_MAX, ROW_LOCKS, apply, memtable::Table};
+use super::{Engine, ROW_ATTEMPTS_MAX, ROW_LOCKS, apply, fetch::Wanted, state::Table};
 use crate::{Cell, Commit, Error, Mutation, Result, RowKey, Store, TableName, Validation, row};
 use std::hash::{DefaultHasher, Hash, Hasher};
 
@@ -29,9 +29,11 @@ impl Engine {
         for _ in 0..ROW_ATTEMPTS_MAX {
             self.check_open()?;
             let pin = self.pin_now();
+            let state = apply::pinned(&pin)?;
+            let fetched = self.fetch(&state, Wanted::of(&state, [(name, key)].into_iter())).await?;
             let (decision, mutations, cells) = {
-                let table = apply::pinned(&pin)?.table(name)?;
-                let cells = table.rows.get::<[u8]>(key).map(|row| table.cells(row)).unwrap_or_default();
+                let table = state.table(name)?;
+                let cells = fetched.before(state.flushes, table, key, &self.shared.rows)?.cells;
                 let cells = row::live(&table.descriptor.schema, cells, pin.now_micros);
                 let (decision, mutations) = decide(table, cells.clone(), pin.now_micros)?;
                 (decision, mutations, cells)

@@ -5,7 +5,7 @@
 //! ```text
 //! header, 40 bytes, synced before the first frame is written
 //!      0   8  magic            "KSLOG\r\n\0"
-//!      8   4  format version   1
+//!      8   4  format version   2
 //!     12   4  zero
 //!     16   8  number of the file
 //!     24   8  when the file was made, in microseconds
@@ -37,7 +37,7 @@ pub(crate) const FRAME_BYTES: usize = 16;
 /// What frames begin at multiples of.
 pub(crate) const ALIGNMENT: usize = 8;
 /// The format that this program writes, and the only one that it reads.
-pub(crate) const FORMAT_VERSION: u32 = 1;
+pub(crate) const FORMAT_VERSION: u32 = 2;
 
 const MAGIC: &[u8; 8] = b"KSLOG\r\n\0";
 
@@ -215,10 +215,10 @@ mod tests {
         flipped[HEADER_BYTES] = 1;
         assert_eq!(read_header(&flipped), Header::Damaged);
         let mut newer = bytes;
-        newer[8] = 2;
+        newer[8] = 3;
         let checksum = crc32c::crc32c(&newer[..32]);
         newer[32..36].copy_from_slice(&checksum.to_le_bytes());
-        assert_eq!(read_header(&newer), Header::Version(2));
+        assert_eq!(read_header(&newer), Header::Version(3));
     }
 
     #[test]

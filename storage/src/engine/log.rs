@@ -14,6 +14,7 @@ use crate::{
     fs::{File, Fs, is_no_space},
 };
 use std::{
+    collections::VecDeque,
     io,
     path::{Path, PathBuf},
     sync::Arc,
@@ -32,8 +33,6 @@ const PROBE_BYTES: usize = 4 << 10;
 /// A file of the log.
 #[derive(Debug)]
 pub(crate) struct LogFile {
-    /// Its number, from 1.
-    pub(crate) number: u64,
     /// Where it is.
     pub(crate) path: PathBuf,
     /// The file.
@@ -46,29 +45,88 @@ pub(crate) struct LogFile {
     pub(crate) end: u64,
 }
 
+/// A file of the log that takes no more frames.
+#[derive(Clone, Debug)]
+pub(crate) struct OlderFile {
+    /// Where it is.
+    pub(crate) path: PathBuf,
+    /// Its length.
+    pub(crate) size: u64,
+    /// The sequence of its last frame.
+    pub(crate) last: u64,
+}
+
+/// Where a log goes on.
+#[derive(Debug, Default)]
+pub(crate) struct LogEnd {
+    /// Full files, the oldest first.
+    pub(crate) older: VecDeque<OlderFile>,
+    /// The file to append to; `None` when none has a frame.
+    pub(crate) current: Option<LogFile>,
+    /// The number of the newest file.
+    pub(crate) newest: u64,
+    /// The sequence of the last frame.
+    pub(crate) sequence: u64,
+}
+
 /// The log, open for appending.
 #[derive(Debug)]
 pub(crate) struct Log {
     fs: Arc<dyn Fs>,
     folder: PathBuf,
     file_bytes: u64,
+    /// Full files, the oldest first.
+    older: VecDeque<OlderFile>,
     current: Option<LogFile>,
     next: Option<LogFile>,
+    /// The number of the newest file that was ever made.
+    newest: u64,
     sequence: u64,
     /// Whether the last early allocation found no space; it is logged once.
     starved: bool,
 }
 
 impl Log {
-    /// Goes on after the frame `sequence`, in the file `current`, if there is one.
-    pub(crate) fn new(
-        fs: Arc<dyn Fs>,
-        folder: PathBuf,
-        file_bytes: u64,
-        current: Option<LogFile>,
-        sequence: u64,
-    ) -> Self {
-        Self { fs, folder, file_bytes, current, next: None, sequence, starved: false }
+    /// Goes on at the end of a log.
+    pub(crate) fn new(fs: Arc<dyn Fs>, folder: PathBuf, file_bytes: u64, end: LogEnd) -> Self {
+        let LogEnd { older, current, newest, sequence } = end;
+        Self { fs, folder, file_bytes, older, current, next: None, newest, sequence, starved: false }
+    }
+
+    /// The sequence of the last frame.
+    pub(crate) fn sequence(&self) -> u64 {
+        self.sequence
+    }
+
+    /// Bytes of the files.
+    pub(crate) fn bytes(&self) -> u64 {
+        let (current, next) = (self.current.iter(), self.next.iter());
+        self.older.iter().map(|file| file.size).sum::<u64>() + current.chain(next).map(|file| file.size).sum::<u64>()
+    }
+
+    /// Lets the next frame begin a new file, so that [`release`](Self::release) can remove the current one.
+    pub(crate) fn roll(&mut self) {
+        if let Some(current) = self.current.take_if(|current| current.end > frame::HEADER_BYTES as u64) {
+            self.older.push_back(OlderFile { path: current.path, size: current.size, last: self.sequence });
+        }
+    }
+
+    /// Removes files whose frames are all up to `sequence`, the oldest first and each for itself, so that a crash leaves no gap.
+    ///
+    /// # Errors
+    /// [`Error::Io`]; what is left is removed another time.
+    pub(crate) fn release(&mut self, sequence: u64) -> Result<()> {
+        while let Some(file) = self.older.front().filter(|file| file.last <= sequence) {
+            match self.fs.unlink(&file.path) {
+                Err(source) if source.kind() != io::ErrorKind::NotFound => {
+                    return Err(failed("unlink", &file.path, source));
+                }
+                _ => {}
+            }
+            self.fs.sync_folder(&self.folder).map_err(|source| failed("sync", &self.folder, source))?;
+            self.older.pop_front();
+        }
+        Ok(())
     }
 
     /// Writes and syncs one frame. The buffer begins with [`FRAME_BYTES`](frame::FRAME_BYTES) bytes of any content, followed
@@ -128,13 +186,15 @@ impl Log {
             self.next = Some(next);
             return Err(error);
         }
-        self.current = Some(next);
+        if let Some(full) = self.current.replace(next) {
+            self.older.push_back(OlderFile { path: full.path, size: full.size, last: self.sequence });
+        }
         Ok(())
     }
 
     /// Makes the file after the current one.
-    fn create(&self, bytes: u64, now_micros: i64) -> Result<LogFile> {
-        let number = self.current.as_ref().map_or(1, |current| current.number + 1);
+    fn create(&mut self, bytes: u64, now_micros: i64) -> Result<LogFile> {
+        let number = self.newest + 1;
         let path = file_path(&self.folder, number);
         let file = match self.fs.create(&path, bytes) {
             Ok(file) => file,
@@ -154,7 +214,8 @@ impl Log {
         let frame::Header::Sound { seed, .. } = frame::read_header(&header) else {
             unreachable!("a header that was just made is sound");
         };
-        Ok(LogFile { number, path, file, seed, size: bytes, end: frame::HEADER_BYTES as u64 })
+        self.newest = number;
+        Ok(LogFile { path, file, seed, size: bytes, end: frame::HEADER_BYTES as u64 })
     }
 }
 

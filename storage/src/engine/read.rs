@@ -1,88 +1,131 @@
-//! Scans: rows of one published state, batch by batch.
+//! Scans: rows of one state, batch by batch.
 //!
-//! A scan holds its table as it was, so that nothing that is written meanwhile concerns it, and it takes no lock. Between
-//! batches it keeps a key, not a place in the tree. Only the cells of wanted columns are taken out of a row; what they hold are slices
-//! of it. A scan that finds little gives way to other tasks after [`STEP_ROWS_MAX`] rows.
+//! A scan holds its table as it was, so that nothing that is written meanwhile concerns it, and it takes no lock. Rows come from the
+//! memtables and from segments ([`merge`]), in the order of keys; of each only the cells of wanted columns are taken. A scan that
+//! finds little gives way to other tasks after [`STEP_ROWS_MAX`] rows. One that reads files does so on tokio's blocking threads, but for
+//! a few rows of local segments, which take less than the way there and back.
 
-use super::{apply::bounds, cells, memtable::Table};
+mod cells;
+mod merge;
+
+use self::{
+    cells::WantedCells,
+    merge::{Body, Merge},
+};
+use super::{
+    dead::Position,
+    manifest::SegmentId,
+    memtable::bounds,
+    pins::Held,
+    state::{Known, Table},
+    writer::Shared,
+};
 use crate::{
-    Cell, Columns, FamilyName, KeyRange, Result, Row, RowKey, Scan,
+    Error, KeyRange, Result, Row, RowKey, Scan,
     row::RowReader,
     store::{BATCH_BYTES_TARGET, BATCH_ROWS_MAX, RowStream},
 };
-use bytes::Bytes;
 use futures::{StreamExt, stream};
-use std::{collections::VecDeque, ops::Bound};
+use std::{
+    collections::{HashMap, VecDeque},
+    ops::Range,
+    sync::Arc,
+};
 
 /// Rows looked at before other tasks have their turn.
 const STEP_ROWS_MAX: usize = 4 * BATCH_ROWS_MAX;
+/// Single rows of local segments that are read where the scan is asked for.
+const INLINE_POINTS_MAX: usize = 4;
+
+/// Where a scan reads.
+#[derive(Clone, Debug)]
+pub(crate) enum Parts {
+    /// Everywhere.
+    All,
+    /// In memtables, and at these positions of segments.
+    Rest(Arc<HashMap<SegmentId, Vec<Range<Position>>>>),
+}
+
+impl Parts {
+    /// Those of a segment's positions that are read.
+    fn of(&self, segment: SegmentId, positions: Range<Position>) -> Vec<Range<Position>> {
+        match self {
+            Self::All => vec![positions],
+            Self::Rest(rest) => {
+                let ranges = rest.get(&segment).into_iter().flatten();
+                let both = ranges.map(|range| range.start.max(positions.start)..range.end.min(positions.end));
+                both.filter(|both| !both.is_empty()).collect()
+            }
+        }
+    }
+}
 
 /// A scan under way.
 pub(crate) struct Reading {
+    held: Arc<Held>,
     table: Table,
+    shared: Arc<Shared>,
     reader: RowReader,
-    /// What is wanted of each family, by number; `None` where no family has the number.
-    wanted: Vec<Option<Wanted>>,
+    wanted: Arc<WantedCells>,
     /// What is left, in the scan's order.
     ranges: VecDeque<KeyRange>,
-    /// The last row looked at in the first of the ranges.
-    last: Option<RowKey>,
+    /// The first of them, being read.
+    merge: Option<Merge>,
+    parts: Parts,
     reversed: bool,
     /// Rows still to be given.
     left: u64,
-}
-
-/// What is wanted of a family.
-struct Wanted {
-    name: FamilyName,
-    columns: WantedColumns,
-    /// What its cells of other columns are to the row's existence.
-    other: Witness,
-}
-
-enum WantedColumns {
-    None,
-    All,
-    These(Vec<Bytes>),
-}
-
-/// What an unwanted cell says of the existence of its row.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Witness {
-    /// Nothing that is asked for.
-    Unneeded,
-    /// That the row exists, unless the cell is condemned.
-    Doubtful,
-    /// That the row exists, if it is the newest of its column.
-    Sure,
+    /// Whether files are read where the scan is asked for.
+    is_inline: bool,
 }
 
 impl Reading {
     /// Begins a scan of a table, to judge what is condemned at `now_micros`.
-    pub(crate) fn new(table: Table, scan: Scan, now_micros: i64) -> Result<Self> {
+    pub(crate) fn new(
+        (held, shared): (Arc<Held>, Arc<Shared>),
+        (table, parts): (Table, Parts),
+        scan: Scan,
+        now_micros: i64,
+        is_local: bool,
+    ) -> Result<Self> {
         let reader = RowReader::new(&table.descriptor.schema, &scan, now_micros)?;
-        let wanted = table.descriptor.names().map(|name| Some(Wanted::new(name?, &scan, &reader))).collect();
+        let wanted = Arc::new(WantedCells::new(&table.descriptor, &scan, &reader));
         let mut ranges: VecDeque<KeyRange> = scan.rows.ranges().iter().cloned().collect();
         if scan.reversed {
             ranges.make_contiguous().reverse();
         }
         let left = scan.rows_max.unwrap_or(u64::MAX);
-        Ok(Self { table, reader, wanted, ranges, last: None, reversed: scan.reversed, left })
+        let few =
+            is_local && ranges.len() <= INLINE_POINTS_MAX && ranges.iter().all(|range| range.as_point().is_some());
+        let is_inline = few || table.tablets.is_empty();
+        let reversed = scan.reversed;
+        Ok(Self { held, table, shared, reader, wanted, ranges, merge: None, parts, reversed, left, is_inline })
     }
 
     /// The rows.
     pub(crate) fn stream(self) -> RowStream {
-        let batches = stream::unfold(self, |mut reading| async move {
+        let batches = stream::try_unfold(self, |mut reading| async move {
             while !reading.is_done() {
-                let batch = reading.step();
+                let batch;
+                (batch, reading) = reading.stepped().await?;
                 if !batch.is_empty() {
-                    return Some((Ok(batch), reading));
+                    return Ok(Some((batch, reading)));
                 }
                 tokio::task::yield_now().await;
             }
-            None
+            Ok(None)
         });
         batches.boxed()
+    }
+
+    async fn stepped(mut self) -> Result<(Vec<Row>, Self)> {
+        if self.is_inline {
+            let batch = self.step()?;
+            return Ok((batch, self));
+        }
+        let step = move || self.step().map(|batch| (batch, self));
+        let ended = tokio::task::spawn_blocking(step).await;
+        ended.map_err(|error| Error::Unavailable(format!("a read ended early: {error}")))?
     }
 
     fn is_done(&self) -> bool {
@@ -90,93 +133,72 @@ impl Reading {
     }
 
     /// The next rows; possibly none, though there are more.
-    fn step(&mut self) -> Vec<Row> {
-        let (mut batch, mut bytes, mut seen, mut expected) = (Vec::new(), 0, 0, 0);
+    fn step(&mut self) -> Result<Vec<Row>> {
+        // A pin that was taken away ends the scans that read by it.
+        self.held.state()?;
+        let (mut batch, mut bytes) = (Vec::new(), 0);
+        for _ in 0..STEP_ROWS_MAX {
+            let Some((key, body)) = self.next()? else { break };
+            let cells = self.wanted.cells(&self.table, body);
+            if let Some(row) = self.reader.read(key, cells) {
+                bytes += row.size();
+                batch.push(row);
+                self.left -= 1;
+            }
+            if self.left == 0 || batch.len() == BATCH_ROWS_MAX || bytes >= BATCH_BYTES_TARGET {
+                break;
+            }
+        }
+        Ok(batch)
+    }
+
+    /// The next row, as it is stored.
+    fn next(&mut self) -> Result<Option<(RowKey, Body)>> {
         while let Some(range) = self.ranges.front() {
-            let (mut start, mut end) = bounds(range);
-            if let Some(last) = &self.last {
-                *(if self.reversed { &mut end } else { &mut start }) = Bound::Excluded(last);
-            }
-            let mut rows = self.table.rows.range::<_, [u8]>((start, end));
-            while let Some((key, row)) = if self.reversed { rows.next_back() } else { rows.next() } {
-                seen += 1;
-                let cells = self.cells(row.bytes(), expected);
-                // Rows of a table are alike: the next one has room at once.
-                expected = cells.len();
-                if let Some(row) = self.reader.read(key.clone(), cells) {
-                    bytes += row.size();
-                    batch.push(row);
-                    self.left -= 1;
-                }
-                if self.left == 0
-                    || batch.len() == BATCH_ROWS_MAX
-                    || bytes >= BATCH_BYTES_TARGET
-                    || seen == STEP_ROWS_MAX
-                {
-                    self.last = Some(key.clone());
-                    return batch;
-                }
-            }
-            drop(rows);
-            self.ranges.pop_front();
-            self.last = None;
-        }
-        batch
-    }
-
-    /// The wanted cells of a row: whole columns. Where rows of unwanted cells count, also as many of these as it takes to see that the
-    /// row exists.
-    fn cells(&self, row: &Bytes, expected: usize) -> Vec<Cell> {
-        let mut cells = Vec::with_capacity(expected);
-        let mut chosen = None;
-        let mut exists = false;
-        // Columns come in order, wanted ones too: a step forward in the one list is never a step back in the other.
-        let (mut family, mut passed) = (None, 0);
-        for cell in cells::decode(row) {
-            let Some(Some(wanted)) = self.wanted.get(cell.family as usize) else { continue };
-            if cell.new_column {
-                if family != Some(cell.family) {
-                    (family, passed) = (Some(cell.family), 0);
-                }
-                let is_wanted = match &wanted.columns {
-                    WantedColumns::None => false,
-                    WantedColumns::All => true,
-                    WantedColumns::These(qualifiers) => {
-                        passed += qualifiers[passed..].iter().take_while(|wanted| ***wanted < *cell.qualifier).count();
-                        qualifiers.get(passed).is_some_and(|wanted| **wanted == *cell.qualifier)
+            let found = match (&mut self.merge, range.as_point()) {
+                (Some(merge), _) => merge.next()?,
+                (None, Some(_)) => {
+                    let range = self.ranges.pop_front().expect("there is a first");
+                    match self.point(range.as_point().expect("it is one"))? {
+                        Some(found) => return Ok(Some(found)),
+                        None => continue,
                     }
-                };
-                let is_witness = !exists && wanted.other != Witness::Unneeded;
-                chosen = (is_wanted || is_witness).then(|| (&wanted.name, row.slice_ref(cell.qualifier)));
-                exists |= wanted.other == Witness::Sure;
+                }
+                (None, None) => {
+                    let hint = usize::try_from(self.left).unwrap_or(usize::MAX).min(BATCH_ROWS_MAX);
+                    let mut merge = Merge::new(&self.table, range, &self.parts, &self.wanted, (self.reversed, hint));
+                    let found = merge.next()?;
+                    self.merge = Some(merge);
+                    found
+                }
+            };
+            if found.is_some() {
+                return Ok(found);
             }
-            if let Some((name, qualifier)) = &chosen {
-                cells.push(Cell {
-                    family: FamilyName::clone(name),
-                    qualifier: qualifier.clone(),
-                    timestamp: cell.timestamp,
-                    value: row.slice_ref(cell.value),
-                });
-            }
+            self.merge = None;
+            self.ranges.pop_front();
         }
-        cells
+        Ok(None)
     }
-}
 
-impl Wanted {
-    fn new(name: &FamilyName, scan: &Scan, reader: &RowReader) -> Self {
-        let columns = match &scan.columns {
-            Columns::All => WantedColumns::All,
-            Columns::Of(columns) => match columns.iter().find(|of| of.family == *name) {
-                None => WantedColumns::None,
-                Some(of) => of.qualifiers.clone().map_or(WantedColumns::All, WantedColumns::These),
+    /// One row.
+    fn point(&self, key: &[u8]) -> Result<Option<(RowKey, Body)>> {
+        let own = || RowKey::new(bytes::Bytes::copy_from_slice(key));
+        Ok(match self.table.known(key) {
+            Known::Row(row, as_of) => Some((own()?, Body::Encoded(row, as_of))),
+            Known::Gone => None,
+            Known::Unknown => match self.table.locate(key)? {
+                None => None,
+                Some(place)
+                    if self.parts.of(place.segment.meta().id, place.position..place.position + 1).is_empty() =>
+                {
+                    None
+                }
+                Some(place) => {
+                    let row = self.shared.rows.read(&place)?;
+                    Some((own()?, Body::Encoded(row, Some(place.segment.meta().stamp))))
+                }
             },
-        };
-        let other = match scan.keep_empty {
-            false => Witness::Unneeded,
-            true if reader.newest_always_lives(name) => Witness::Sure,
-            true => Witness::Doubtful,
-        };
-        Self { name: name.clone(), columns, other }
+        })
     }
 }

@@ -8,6 +8,7 @@
 //!          | 4  stamp  descriptor:bytes          families changed: cells of numbers that are no more are gone
 //!          | 5  stamp                            clock: reads have judged by this time
 //! write    = 1  table:varint  key:bytes  count:varint  mutation …
+//!          | 3  table:varint  key:bytes  existed  row:bytes  the whole row afterwards, as module `cells` has it; empty: it is gone
 //!          | 2  table:varint  start:bytes  0             rows from a key on
 //!          | 2  table:varint  start:bytes  1  end:bytes  rows from a key to another, exclusive
 //! mutation = 1  family:varint  qualifier:bytes  timestamp  value:bytes     set
@@ -22,14 +23,16 @@
 //! Tags are single bytes; stamps, timestamps, inputs, starts and ends of times are 8 bytes, little-endian; varints and byte strings as in
 //! module `codec`. Tables and families stand in it by their stable numbers.
 //!
-//! Folding is a function of the row before, the mutations, the schema and the stamp, so that replaying the records gives the
+//! *existed* is 1 when the row was there before, so that an older version may lie in a segment; otherwise 0. Folding is a function of the row before, the mutations, the schema and the stamp, so that replaying the records gives the
 //! rows that were acknowledged.
 
 use super::{
+    cells,
     codec::{Cursor, put_bytes, put_i64, put_varint},
-    memtable::{Descriptor, LoggedDescriptor, State},
+    descriptor::{Descriptor, LoggedDescriptor},
+    state::State,
 };
-use crate::{FamilyName, KeyRange, Mutation, RowKey, RowMutation, TableName, TimestampRange, Write};
+use crate::{FamilyName, KeyRange, Mutation, RowKey, TableName, TimestampRange};
 use bytes::Bytes;
 
 const COMMIT: u8 = 1;
@@ -40,6 +43,7 @@ const CLOCK: u8 = 5;
 
 const ROW: u8 = 1;
 const DELETE_RANGE: u8 = 2;
+const WHOLE_ROW: u8 = 3;
 
 const SET_CELL: u8 = 1;
 const ADD_TO_CELL: u8 = 2;
@@ -56,7 +60,7 @@ pub(crate) enum Record {
         /// In microseconds.
         stamp: i64,
         /// In order.
-        writes: Vec<Write>,
+        writes: Vec<LoggedWrite>,
     },
     /// A new table.
     CreateTable {
@@ -86,6 +90,45 @@ pub(crate) enum Record {
     },
 }
 
+/// A part of a logged commit.
+#[derive(Debug)]
+pub(crate) enum LoggedWrite {
+    /// Mutations of a row that the memtable has.
+    Row {
+        /// The table.
+        table: TableName,
+        /// The row.
+        row: LoggedRow,
+    },
+    /// A whole row.
+    Whole {
+        /// The table.
+        table: TableName,
+        /// The row's key.
+        key: RowKey,
+        /// Whether the row was there before.
+        existed: bool,
+        /// The row, encoded; `None` when it is gone.
+        row: Option<Bytes>,
+    },
+    /// Rows that are no more.
+    DeleteRange {
+        /// The table.
+        table: TableName,
+        /// Their keys.
+        range: KeyRange,
+    },
+}
+
+/// Mutations of a row, with their timestamps.
+#[derive(Debug)]
+pub(crate) struct LoggedRow {
+    /// The row.
+    pub(crate) key: RowKey,
+    /// In order.
+    pub(crate) mutations: Vec<Mutation>,
+}
+
 /// Begins a commit of `writes` writes, which follow.
 pub(crate) fn put_commit(out: &mut Vec<u8>, stamp: i64, writes: usize) {
     out.push(COMMIT);
@@ -102,6 +145,15 @@ pub(crate) fn put_row(out: &mut Vec<u8>, table: &Descriptor, key: &[u8], mutatio
     for mutation in mutations {
         put_mutation(out, table, mutation);
     }
+}
+
+/// A row of a commit as it is afterwards.
+pub(crate) fn put_whole_row(out: &mut Vec<u8>, table: &Descriptor, key: &[u8], existed: bool, row: Option<&Bytes>) {
+    out.push(WHOLE_ROW);
+    put_varint(out, u64::from(table.number));
+    put_bytes(out, key);
+    out.push(u8::from(existed));
+    put_bytes(out, row.map_or(&[], |row| &row[..]));
 }
 
 /// One range of a commit.
@@ -216,7 +268,7 @@ pub(crate) fn take(from: &mut Cursor<'_>, payload: &Bytes, state: &State) -> Opt
     }
 }
 
-fn take_write(from: &mut Cursor<'_>, payload: &Bytes, state: &State) -> Option<Write> {
+fn take_write(from: &mut Cursor<'_>, payload: &Bytes, state: &State) -> Option<LoggedWrite> {
     let tag = from.u8()?;
     let number = u32::try_from(from.varint()?).ok()?;
     let (name, table) = state.table_by_number(number)?;
@@ -228,7 +280,20 @@ fn take_write(from: &mut Cursor<'_>, payload: &Bytes, state: &State) -> Option<W
             for _ in 0..count {
                 mutations.push(take_mutation(from, payload, &table.descriptor)?);
             }
-            Some(Write::Row { table: name.clone(), row: RowMutation { key, mutations } })
+            Some(LoggedWrite::Row { table: name.clone(), row: LoggedRow { key, mutations } })
+        }
+        WHOLE_ROW => {
+            let key = RowKey::new(payload.slice_ref(from.bytes()?)).ok()?;
+            let existed = match from.u8()? {
+                0 => false,
+                1 => true,
+                _ => return None,
+            };
+            let row = Some(from.bytes()?).filter(|row| !row.is_empty());
+            if row.is_some_and(|row| !cells::is_sound(row)) {
+                return None;
+            }
+            Some(LoggedWrite::Whole { table: name.clone(), key, existed, row: row.map(|row| payload.slice_ref(row)) })
         }
         DELETE_RANGE => {
             let start = payload.slice_ref(from.bytes()?);
@@ -237,7 +302,7 @@ fn take_write(from: &mut Cursor<'_>, payload: &Bytes, state: &State) -> Option<W
                 1 => Some(payload.slice_ref(from.bytes()?)),
                 _ => return None,
             };
-            Some(Write::DeleteRange { table: name.clone(), range: KeyRange { start, end } })
+            Some(LoggedWrite::DeleteRange { table: name.clone(), range: KeyRange { start, end } })
         }
         _ => None,
     }

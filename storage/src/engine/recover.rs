@@ -10,30 +10,32 @@
 //! 5. The last sound frame is written once more and synced. A program that was killed, or whose sync failed, may have left it in
 //!    the cache of the operating system alone; what is read from now on must be on the disk.
 //!
-//! Replay starts after the sequence that is given: 0 as long as the log is all there is. With segments it is the one up to
-//! which they hold everything, and files that end before it are gone.
+//! Replay starts after the sequence up to which segments hold everything. Files that end before it may still be there: their frames are
+//! checked and passed over. When there is nothing after it, all of them are removed. At the end the older versions of replayed rows are
+//! marked dead in segments, all at once.
 
 use super::{
-    apply,
+    apply::{self, Superseded},
     codec::Cursor,
     frame::{self, Frame, HEADER_BYTES, Header, Tail},
-    log::{self, LogFile, failed},
-    memtable::State,
+    log::{self, LogEnd, LogFile, OlderFile, failed},
     record,
+    state::State,
 };
 use crate::{Error, Result, fs::Fs};
 use bytes::Bytes;
-use std::path::{Path, PathBuf};
+use std::{
+    collections::VecDeque,
+    path::{Path, PathBuf},
+};
 
 /// What the log came to.
 #[derive(Debug)]
 pub(crate) struct Recovered {
     /// The tables.
     pub(crate) state: State,
-    /// The file to append to; `None` when none has a frame.
-    pub(crate) current: Option<LogFile>,
-    /// The sequence of the last frame.
-    pub(crate) sequence: u64,
+    /// Where the log goes on.
+    pub(crate) end: LogEnd,
 }
 
 /// Replays the log in `folder` on top of `state`, which holds everything up to the frame `after`.
@@ -42,9 +44,10 @@ pub(crate) struct Recovered {
 /// [`Error::Corrupt`], with nothing changed; [`Error::Unsupported`] for a format that this program does not know;
 /// [`Error::Io`].
 pub(crate) fn recover(fs: &dyn Fs, folder: &Path, state: State, after: u64) -> Result<Recovered> {
-    let mut replay = Replay { state, sequence: after, last: None };
+    let superseded = Superseded::new();
+    let mut replay = Replay { state, after, sequence: None, superseded, last: None, older: VecDeque::new() };
     let mut unused = Vec::new();
-    let mut before = None;
+    let (mut before, mut newest) = (None, 0);
     for number in numbers(fs, folder)? {
         let path = log::file_path(folder, number);
         if before.is_some_and(|before| before + 1 != number) {
@@ -56,20 +59,38 @@ pub(crate) fn recover(fs: &dyn Fs, folder: &Path, state: State, after: u64) -> R
         let size = file.size().map_err(|source| failed("read", &path, source))?;
         let length = usize::try_from(size).unwrap_or(usize::MAX);
         let bytes = Bytes::from(file.read_at(0, length).map_err(|source| failed("read", &path, source))?);
+        let last_before = replay.sequence;
         match replay.file(&path, number, &bytes)? {
-            Some(end) => replay.last = Some(Last { number, path, file, bytes, end }),
+            Some(end) => {
+                // The numbers of files without frames are given again: those must follow each other.
+                newest = number;
+                if let Some(full) = replay.last.replace(Last { path, file, bytes, end }) {
+                    let last = last_before.expect("a file before it has frames");
+                    replay.older.push_back(OlderFile { path: full.path, size: full.bytes.len() as u64, last });
+                }
+            }
             None => unused.push(path),
         }
     }
-    let Replay { state, sequence, last } = replay;
+    let Replay { mut state, sequence, superseded, last, mut older, .. } = replay;
+    apply::settle(&mut state, superseded)?;
+    let sequence = sequence.unwrap_or(after).max(after);
     let current = last.map(Last::settle).transpose()?;
+    // Whatever the frames up to there say, segments hold it; going on behind them would leave a gap in the sequences.
+    let current = match current {
+        Some(file) if sequence == after => {
+            older.push_back(OlderFile { path: file.path, size: file.size, last: after });
+            None
+        }
+        current => current,
+    };
     for path in &unused {
         fs.unlink(path).map_err(|source| failed("unlink", path, source))?;
     }
     if !unused.is_empty() {
         fs.sync_folder(folder).map_err(|source| failed("sync", folder, source))?;
     }
-    Ok(Recovered { state, current, sequence })
+    Ok(Recovered { state, end: LogEnd { older, current, newest, sequence } })
 }
 
 /// The numbers of the log files, ascending.
@@ -82,14 +103,19 @@ fn numbers(fs: &dyn Fs, folder: &Path) -> Result<Vec<u64>> {
 
 struct Replay {
     state: State,
-    sequence: u64,
+    /// The frame up to which the state held everything from the first.
+    after: u64,
+    /// The last frame met.
+    sequence: Option<u64>,
+    superseded: Superseded,
     /// The last file with frames.
     last: Option<Last>,
+    /// Those before it.
+    older: VecDeque<OlderFile>,
 }
 
 /// The last file with frames, sound or torn.
 struct Last {
-    number: u64,
     path: PathBuf,
     file: Box<dyn crate::fs::File>,
     bytes: Bytes,
@@ -130,21 +156,23 @@ impl Replay {
         };
         let mut ends = FramesEnd { seed, last: None, end: HEADER_BYTES, torn: None };
         while let Some(found) = frame::frame_at(bytes, ends.end, seed) {
-            if found.sequence != self.sequence + 1 && !(self.is_first(&ends) && found.sequence <= self.sequence) {
-                let detail = format!("frame {} follows frame {}", found.sequence, self.sequence);
-                return Err(corrupt(ends.end, detail));
+            // The first frame that is still there may be any that segments hold, or the one after these.
+            let follows = self.sequence.map_or(found.sequence <= self.after + 1, |last| found.sequence == last + 1);
+            if !follows {
+                let last = self.sequence.unwrap_or(self.after);
+                return Err(corrupt(ends.end, format!("frame {} follows frame {last}", found.sequence)));
             }
             self.check_before_is_whole()?;
-            if found.sequence > self.sequence {
-                self.frame(bytes, &found).ok_or_else(|| {
+            if found.sequence > self.after {
+                self.frame(bytes, &found)?.ok_or_else(|| {
                     corrupt(ends.end, format!("frame {} holds a record that makes no sense", found.sequence))
                 })?;
-                self.sequence = found.sequence;
             }
+            self.sequence = Some(found.sequence);
             ends.last = Some(ends.end);
             ends.end = found.end;
         }
-        match frame::read_tail(bytes, ends.end, seed, self.sequence + 1) {
+        match frame::read_tail(bytes, ends.end, seed, self.next()) {
             Tail::Clean => {}
             Tail::Torn { end } => {
                 self.check_before_is_whole()?;
@@ -153,7 +181,7 @@ impl Replay {
             Tail::Damaged { sound } => {
                 let detail = format!(
                     "frame {} is bad, and a later one at byte {sound} is sound; nothing was changed",
-                    self.sequence + 1
+                    self.next()
                 );
                 return Err(corrupt(ends.end, detail));
             }
@@ -161,9 +189,9 @@ impl Replay {
         Ok((ends.last.is_some() || ends.torn.is_some()).then_some(ends))
     }
 
-    /// Whether no frame was met yet: the first ones may be older than where replay starts.
-    fn is_first(&self, ends: &FramesEnd) -> bool {
-        self.last.is_none() && ends.last.is_none()
+    /// The sequence of the next frame.
+    fn next(&self) -> u64 {
+        self.sequence.unwrap_or(self.after) + 1
     }
 
     /// A frame in a later file was written after the sync of all before it: none of them can be torn.
@@ -172,27 +200,29 @@ impl Replay {
             Some(Last { path, end: FramesEnd { end, torn: Some(_), .. }, .. }) => Err(Error::Corrupt {
                 path: path.clone(),
                 offset: *end as u64,
-                detail: format!("frame {} is bad, and later files hold frames; nothing was changed", self.sequence + 1),
+                detail: format!("frame {} is bad, and later files hold frames; nothing was changed", self.next()),
             }),
             _ => Ok(()),
         }
     }
 
-    fn frame(&mut self, file: &Bytes, frame: &Frame<'_>) -> Option<()> {
+    fn frame(&mut self, file: &Bytes, frame: &Frame<'_>) -> Result<Option<()>> {
         let payload = file.slice_ref(frame.payload);
         let mut cursor = Cursor::new(&payload);
         while !cursor.is_empty() {
-            let record = record::take(&mut cursor, &payload, &self.state)?;
-            apply::replay(&mut self.state, record)?;
+            let Some(record) = record::take(&mut cursor, &payload, &self.state) else { return Ok(None) };
+            if apply::replay(&mut self.state, &mut self.superseded, record)?.is_none() {
+                return Ok(None);
+            }
         }
-        Some(())
+        Ok(Some(()))
     }
 }
 
 impl Last {
     /// Makes the file ready for the next frame.
     fn settle(self) -> Result<LogFile> {
-        let Self { number, path, file, bytes, end: FramesEnd { seed, last, end, torn } } = self;
+        let Self { path, file, bytes, end: FramesEnd { seed, last, end, torn } } = self;
         let write =
             |at: usize, bytes: &[u8]| file.write_at(at as u64, bytes).map_err(|source| failed("write", &path, source));
         if let Some(torn) = torn {
@@ -208,6 +238,6 @@ impl Last {
             write(last, &bytes[last..end])?;
         }
         file.sync().map_err(|source| failed("sync", &path, source))?;
-        Ok(LogFile { number, size: bytes.len() as u64, path, file, seed, end: end as u64 })
+        Ok(LogFile { size: bytes.len() as u64, path, file, seed, end: end as u64 })
     }
 }

@@ -4,6 +4,8 @@ mod conforms;
 mod crash;
 mod differential;
 mod faults;
+mod machine;
+mod simulation;
 
 use super::{Engine, EngineOptions};
 use crate::{
@@ -36,7 +38,7 @@ fn key(key: &str) -> RowKey {
 }
 
 fn schema(gc: GcRule) -> TableSchema {
-    TableSchema { families: [(FamilyName::new("f").unwrap(), Family { gc, aggregate: None })].into() }
+    TableSchema::of([(FamilyName::new("f").unwrap(), Family { gc, aggregate: None })])
 }
 
 fn set(value: impl Into<Bytes>) -> Mutation {

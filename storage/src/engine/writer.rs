@@ -11,16 +11,23 @@
 //! log is final: nobody knows what the disk holds. The engine then refuses every write and never retries; reads go on from
 //! what was published last, all of which was synced.
 //!
+//! Between groups it does two more things. It *freezes* memtables that are full, for the flush thread to write to segments; and it
+//! *installs* what the flush and compaction threads have made ([`super::install`]), since it alone changes the state. While one memtable is
+//! being flushed and the next is full as well, writers wait; when the flush fails, they are told why.
+//!
 //! *The clock.* A commit's stamp is in its record, so that stamps never repeat across a restart. GC judges by a clock that reads
 //! advance too; closing the store leaves a record of it. After a crash it starts from the last stamp or the wall clock, whichever is
 //! later: it could only go back if nothing was committed since the read, and the wall clock was set back over the restart.
 
-use super::{apply, frame, log::Log, memtable::State, record};
+use super::{
+    apply, board::Board, fetch::Fetched, frame, install::install, log::Log, pins::Pins, record, row_cache::RowCache,
+    state::State,
+};
 use crate::{Commit, Error, FamilyChange, Result, RowMutation, TableName, TableSchema, Write, clock::HybridClock};
 use arc_swap::ArcSwap;
-use std::{
-    any::Any,
-    sync::{Arc, OnceLock},
+use std::sync::{
+    Arc, OnceLock,
+    atomic::{AtomicU64, Ordering},
 };
 use tokio::sync::{OwnedSemaphorePermit, mpsc, oneshot};
 
@@ -40,6 +47,14 @@ pub(crate) struct Shared {
     pub(crate) clock: HybridClock,
     /// Why the store has stopped writing, once it has.
     pub(crate) stopped: OnceLock<String>,
+    /// Rows of segments that were read lately.
+    pub(crate) rows: RowCache,
+    /// States that readers hold.
+    pub(crate) pins: Pins,
+    /// What the threads tell each other.
+    pub(crate) board: Board,
+    /// Bytes of the log's files, for whoever asks.
+    pub(crate) log_bytes: AtomicU64,
 }
 
 impl Shared {
@@ -53,19 +68,37 @@ impl Shared {
 /// Where an answer goes.
 pub(crate) type Reply<T> = oneshot::Sender<Result<T>>;
 
+/// The error once more, for somebody else.
+pub(crate) fn same(error: &Error) -> Error {
+    match error {
+        Error::NoSpace { path } => Error::NoSpace { path: path.clone() },
+        Error::Corrupt { path, offset, detail } => {
+            Error::Corrupt { path: path.clone(), offset: *offset, detail: detail.clone() }
+        }
+        error => {
+            let cause = std::error::Error::source(error).map(|source| format!(": {source}")).unwrap_or_default();
+            Error::Unavailable(format!("its memory is full, and cannot be written to segments: {error}{cause}"))
+        }
+    }
+}
+
 /// What the log thread is asked.
 #[derive(Debug)]
 pub(crate) enum Request {
-    /// One commit; its stamp.
-    Commit(Commit, Reply<i64>),
-    /// Rows, each for itself.
-    Rows(TableName, Vec<RowMutation>, Reply<Vec<Result<()>>>),
+    /// One commit, and what was read for it; its stamp.
+    Commit(Commit, Fetched, Reply<i64>),
+    /// Rows, each for itself, and what was read for them.
+    Rows(TableName, Vec<RowMutation>, Fetched, Reply<Vec<Result<()>>>),
     /// A new table.
     CreateTable(TableName, TableSchema, Reply<()>),
     /// A table to be forgotten.
     DropTable(TableName, Reply<()>),
     /// A table with other families.
     ModifyFamilies(TableName, Vec<FamilyChange>, Reply<()>),
+    /// Everything so far to segments.
+    Flush(Reply<()>),
+    /// Nothing: there is something to install.
+    Wake,
     /// The end.
     Close(Reply<()>),
 }
@@ -75,8 +108,8 @@ pub(crate) enum Request {
 pub(crate) struct Queued {
     /// What is asked.
     pub(crate) request: Request,
-    /// Given back when the request is answered.
-    pub(crate) room: OwnedSemaphorePermit,
+    /// Given back when the request is answered; the engine's own threads take none.
+    pub(crate) room: Option<OwnedSemaphorePermit>,
 }
 
 /// An answer that waits for the sync.
@@ -84,9 +117,25 @@ enum Answer {
     Stamp(Reply<i64>, Result<i64>),
     Rows(Reply<Vec<Result<()>>>, Result<Vec<Result<()>>>),
     Done(Reply<()>, Result<()>),
+    Flush(Reply<()>),
+    None,
 }
 
 impl Answer {
+    /// The answer of a store that takes no writes for now.
+    fn refused(request: Request, error: &Error) -> Self {
+        let error = || same(error);
+        match request {
+            Request::Commit(_, _, reply) => Self::Stamp(reply, Err(error())),
+            Request::Rows(_, _, _, reply) => Self::Rows(reply, Err(error())),
+            Request::CreateTable(_, _, reply) | Request::DropTable(_, reply) | Request::ModifyFamilies(_, _, reply) => {
+                Self::Done(reply, Err(error()))
+            }
+            Request::Flush(reply) | Request::Close(reply) => Self::Done(reply, Err(error())),
+            Request::Wake => Self::None,
+        }
+    }
+
     /// Answers; `failure` makes the error of a log that did not take the group.
     fn send(self, failure: Option<&dyn Fn() -> Error>) {
         fn outcome<T>(result: Result<T>, failure: Option<&dyn Fn() -> Error>) -> Result<T> {
@@ -100,8 +149,28 @@ impl Answer {
             Self::Stamp(reply, result) => drop(reply.send(outcome(result, failure))),
             Self::Rows(reply, result) => drop(reply.send(outcome(result, failure))),
             Self::Done(reply, result) => drop(reply.send(outcome(result, failure))),
+            Self::Flush(reply) => drop(reply.send(outcome(Ok(()), failure))),
+            Self::None => {}
         }
     }
+}
+
+/// When memtables are written to segments.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Thresholds {
+    /// Bytes of active memtables above which they are frozen.
+    pub(crate) memtable_bytes: u64,
+    /// Bytes of active memtables above which writers wait for the frozen ones.
+    pub(crate) stall_bytes: u64,
+}
+
+/// Whoever waits until segments hold what was written.
+struct Waiting {
+    /// The last frame of it.
+    until: u64,
+    /// Flushes that were begun before, and whose failure says nothing.
+    attempts: u64,
+    reply: Reply<()>,
 }
 
 /// The log thread's own.
@@ -109,38 +178,113 @@ pub(crate) struct Writer {
     shared: Arc<Shared>,
     log: Log,
     queue: mpsc::Receiver<Queued>,
+    thresholds: Thresholds,
     /// The frame under construction: room for its head, then the records.
     frame: Vec<u8>,
-    /// Held until the thread ends.
-    lock: Option<Box<dyn Any + Send + Sync>>,
+    /// Frames that segments hold.
+    flushed: u64,
+    waiting: Vec<Waiting>,
 }
 
 impl Writer {
-    /// Takes what the thread needs.
+    /// Takes what the thread needs; segments hold the frames up to `flushed`.
     pub(crate) fn new(
         shared: Arc<Shared>,
         log: Log,
         queue: mpsc::Receiver<Queued>,
-        lock: Box<dyn Any + Send + Sync>,
+        thresholds: Thresholds,
+        flushed: u64,
     ) -> Self {
-        Self { shared, log, queue, frame: Vec::new(), lock: Some(lock) }
+        Self { shared, log, queue, thresholds, frame: Vec::new(), flushed, waiting: Vec::new() }
     }
 
     /// Serves until the store is closed, or nobody is left to ask.
     pub(crate) fn run(mut self) {
         let mut closing = None;
+        self.maintain();
         while closing.is_none() {
             let Some(first) = self.queue.blocking_recv() else { break };
             closing = self.group(first);
+            self.maintain();
         }
+        // Nothing is installed any more: the flush and compaction threads end.
+        self.shared.board.close();
         let closed = self.finish();
+        let ended = || Error::Unavailable("it was closed".into());
+        self.waiting.drain(..).for_each(|waiting| drop(waiting.reply.send(Err(ended()))));
         if let Some(reply) = closing {
             drop(reply.send(closed));
         }
     }
 
+    /// Installs what other threads have made, and freezes memtables when it is time.
+    fn maintain(&mut self) {
+        for done in self.shared.board.take_installs() {
+            let mut state = State::clone(&self.shared.published.load());
+            let flushed = install(&mut state, &self.shared.board, &done.made);
+            self.shared.published.store(Arc::new(state));
+            drop(done.told);
+            if let Some(sequence) = flushed {
+                self.flushed = sequence;
+                if let Err(error) = self.log.release(sequence) {
+                    tracing::warn!(%error, "a file of the log that is no longer needed was not removed");
+                }
+                for over in self.waiting.extract_if(.., |waiting| waiting.until <= sequence) {
+                    drop(over.reply.send(Ok(())));
+                }
+            }
+        }
+        if let Some(failure) = self.shared.board.failure() {
+            for over in self.waiting.extract_if(.., |waiting| waiting.attempts < failure.attempt) {
+                drop(over.reply.send(Err(failure.error())));
+            }
+            if !self.waiting.is_empty() {
+                self.shared.board.retry();
+            }
+        }
+        if self.shared.board.is_closed() {
+            let reason = || self.shared.stopped.get().cloned().unwrap_or_else(|| "it was closed".into());
+            self.waiting.drain(..).for_each(|waiting| drop(waiting.reply.send(Err(Error::Unavailable(reason())))));
+            return;
+        }
+        self.freeze();
+        self.shared.log_bytes.store(self.log.bytes(), Ordering::Relaxed);
+    }
+
+    /// Hands full memtables, or what somebody waits for, to the flush thread, unless it is still busy.
+    fn freeze(&mut self) {
+        let published = self.shared.published.load();
+        let is_full = published.active_bytes() >= self.thresholds.memtable_bytes;
+        let is_wanted = self.waiting.iter().any(|waiting| waiting.until > self.flushed);
+        if !(is_full || is_wanted) || self.shared.board.is_flushing() {
+            return;
+        }
+        let mut state = State::clone(&published);
+        drop(published);
+        state.freeze();
+        let state = Arc::new(state);
+        self.shared.published.store(Arc::clone(&state));
+        if is_wanted {
+            // Whoever asks may want the log's bytes gone.
+            self.log.roll();
+        }
+        self.shared.board.flush(state, self.log.sequence());
+    }
+
+    /// Waits while both memtables are full. Gives why there is no hope for now.
+    fn stall(&mut self) -> Option<Error> {
+        while self.shared.published.load().active_bytes() >= self.thresholds.stall_bytes {
+            match self.shared.board.await_flush() {
+                Ok(()) => self.maintain(),
+                Err(error) => return Some(error),
+            }
+        }
+        None
+    }
+
     /// Does one group; gives whom to tell when the store was asked to close.
     fn group(&mut self, first: Queued) -> Option<Reply<()>> {
+        let stalled = self.stall();
         let mut state = State::clone(&self.shared.published.load());
         let (mut answers, mut rooms, mut closing) = (Vec::new(), Vec::new(), None);
         self.frame.clear();
@@ -153,7 +297,7 @@ impl Writer {
                     closing = Some(reply);
                     break;
                 }
-                request => answers.push(self.apply(&mut state, request)),
+                request => answers.push(self.apply(&mut state, request, stalled.as_ref())),
             }
             let full = answers.len() >= GROUP_REQUESTS_MAX || self.frame.len() >= GROUP_BYTES_TARGET;
             next = if full { None } else { self.queue.try_recv().ok() };
@@ -165,21 +309,26 @@ impl Writer {
     }
 
     /// Applies one request to the group's state and frame.
-    fn apply(&mut self, state: &mut State, request: Request) -> Answer {
+    fn apply(&mut self, state: &mut State, request: Request, stalled: Option<&Error>) -> Answer {
+        if let Some(error) = stalled {
+            return Answer::refused(request, error);
+        }
+        let rows = &self.shared.rows;
         let out = &mut self.frame;
         let stamp = || self.shared.clock.stamp();
         match request {
-            Request::Commit(commit, reply) => {
+            Request::Commit(commit, fetched, reply) => {
                 let stamp = stamp();
-                Answer::Stamp(reply, apply::commit(state, out, stamp, commit).map(|()| stamp))
+                Answer::Stamp(reply, apply::commit(state, out, stamp, commit, (&fetched, rows)).map(|()| stamp))
             }
-            Request::Rows(table, rows, reply) => {
+            Request::Rows(table, mutations, fetched, reply) => {
                 let result = state.table(&table).map(drop).map(|()| {
-                    let rows = rows.into_iter().map(|row| {
+                    let results = mutations.into_iter().map(|row| {
                         let write = Write::Row { table: table.clone(), row };
-                        apply::commit(state, out, stamp(), Commit { writes: vec![write], validation: None })
+                        let commit = Commit { writes: vec![write], validation: None };
+                        apply::commit(state, out, stamp(), commit, (&fetched, rows))
                     });
-                    rows.collect()
+                    results.collect()
                 });
                 Answer::Rows(reply, result)
             }
@@ -190,6 +339,8 @@ impl Writer {
             Request::ModifyFamilies(name, changes, reply) => {
                 Answer::Done(reply, apply::modify_families(state, out, stamp(), &name, changes))
             }
+            Request::Flush(reply) => Answer::Flush(reply),
+            Request::Wake => Answer::None,
             Request::Close(reply) => Answer::Done(reply, Ok(())),
         }
     }
@@ -199,7 +350,21 @@ impl Writer {
         match self.append() {
             Ok(()) => {
                 self.shared.published.store(Arc::new(state));
-                answers.into_iter().for_each(|answer| answer.send(None));
+                for answer in answers {
+                    match answer {
+                        Answer::Flush(reply) if self.log.sequence() > self.flushed => {
+                            let attempts = self.shared.board.attempts();
+                            self.shared.board.retry();
+                            self.waiting.push(Waiting { until: self.log.sequence(), attempts, reply });
+                        }
+                        Answer::Flush(reply) => {
+                            // Segments hold it, but so may the file of the log that is in use.
+                            self.log.roll();
+                            drop(reply.send(self.log.release(self.flushed)));
+                        }
+                        answer => answer.send(None),
+                    }
+                }
                 if self.shared.stopped.get().is_none()
                     && let Err(error) = self.log.prepare(self.shared.published.load().stamp)
                 {
@@ -250,7 +415,6 @@ impl Writer {
             result => result,
         };
         let _ = self.shared.stopped.set("it was closed".to_owned());
-        self.lock = None;
         result
     }
 }

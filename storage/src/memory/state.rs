@@ -2,7 +2,7 @@
 
 use super::Resolved;
 use crate::{
-    Cell, Error, Family, FamilyChange, KeyRange, Result, RowKey, RowMutation, RowSample, TableName, TableSchema,
+    Cell, Error, FamilyChange, KeyRange, Result, RowKey, RowMutation, RowSample, TableName, TableSchema,
     model::limits::TABLES_MAX, row,
 };
 use imbl::OrdMap;
@@ -13,6 +13,9 @@ const SAMPLES_MAX: u64 = 64;
 
 /// Rows by key; a row's cells are in [order](Cell::order), and never none.
 pub(super) type Rows = OrdMap<RowKey, Arc<Vec<Cell>>>;
+
+/// What rows held until they changed, by key and the stamp of the change; `None` where a row was absent.
+type Past = OrdMap<(RowKey, i64), Option<Arc<Vec<Cell>>>>;
 
 /// The tables at one moment. Cheap to clone.
 #[derive(Clone, Debug, Default)]
@@ -27,6 +30,7 @@ pub(super) struct State {
 pub(super) struct Table {
     pub(super) schema: Arc<TableSchema>,
     pub(super) rows: Rows,
+    past: Past,
 }
 
 impl State {
@@ -38,7 +42,7 @@ impl State {
         self.tables.get_mut(table).ok_or_else(|| Error::NoTable(table.to_string()))
     }
 
-    pub(super) fn create_table(&mut self, table: &TableName, schema: TableSchema) -> Result<()> {
+    pub(super) fn create_table(&mut self, table: &TableName, schema: TableSchema, stamp_micros: i64) -> Result<()> {
         if self.tables.contains_key(table) {
             return Err(Error::TableExists(table.to_string()));
         }
@@ -46,7 +50,8 @@ impl State {
             return Err(Error::TooMany { what: "tables", count: TABLES_MAX + 1, limit: TABLES_MAX });
         }
         schema.check()?;
-        self.tables.insert(table.clone(), Table { schema: Arc::new(schema), rows: Rows::new() });
+        let schema = Arc::new(schema.created(stamp_micros));
+        self.tables.insert(table.clone(), Table { schema, rows: Rows::new(), past: Past::new() });
         Ok(())
     }
 
@@ -98,6 +103,7 @@ impl State {
         let cells = table.rows.get(&row.key).map(|cells| cells.as_ref().clone()).unwrap_or_default();
         row::resolve(&mut row.mutations, row::stamp_for(stamp_micros, after_read, &cells));
         let cells = row::fold(&table.schema, cells, &row.mutations, stamp_micros)?;
+        table.remember(&row.key, cells.is_empty(), stamp_micros);
         table.put(row.key, cells);
         Ok(row.mutations)
     }
@@ -107,6 +113,10 @@ impl State {
         let keys: Vec<RowKey> = within(&table.rows, range).map(|(key, _)| key.clone()).collect();
         for key in keys {
             table.rows.remove(&key);
+        }
+        let purged = table.past.keys().filter(|(key, _)| range.contains(key)).cloned().collect::<Vec<_>>();
+        for place in purged {
+            table.past.remove(&place);
         }
         Ok(())
     }
@@ -126,29 +136,52 @@ impl Table {
         }
     }
 
-    fn modify_family(&mut self, name: &TableName, change: FamilyChange, now_micros: i64) -> Result<()> {
-        let absent = |family: &_| Error::NoFamily { table: name.to_string(), family: String::from(family) };
-        let mut schema = self.schema.as_ref().clone();
-        match change {
-            FamilyChange::Create(family, definition) => {
-                if schema.families.contains_key(&family) {
-                    return Err(Error::FamilyExists { table: name.to_string(), family: family.to_string() });
-                }
-                schema.families.insert(family, definition);
-            }
-            FamilyChange::SetGc(family, gc) => {
-                let changed: &mut Family = schema.families.get_mut(&family).ok_or_else(|| absent(family.as_str()))?;
-                changed.gc = gc;
-                // What the old rule condemned must not come back under the new one.
-                self.prune(now_micros);
-            }
-            FamilyChange::Drop(family) => {
-                schema.families.remove(&family).ok_or_else(|| absent(family.as_str()))?;
-            }
+    /// Keeps what the row holds, before it is changed, if the table keeps history. Of several changes by one commit the first counts.
+    fn remember(&mut self, key: &RowKey, becomes_absent: bool, stamp_micros: i64) {
+        let Some(history) = self.schema.history else { return };
+        let before = self.rows.get(key).cloned();
+        if before.is_none() && becomes_absent {
+            return;
         }
-        self.schema = Arc::new(schema);
-        // The cells of a family that is gone; one of the same name that comes later begins empty.
-        self.prune(now_micros);
+        self.past.entry((key.clone(), stamp_micros)).or_insert(before);
+        let forgotten = (key.clone(), i64::MIN)..=(key.clone(), history.forgotten_micros(stamp_micros));
+        for place in self.past.range(forgotten).map(|(place, _)| place.clone()).collect::<Vec<_>>() {
+            self.past.remove(&place);
+        }
+    }
+
+    /// The rows as they were after the last commit with this stamp or an earlier one. History must reach so far back.
+    pub(super) fn rows_as_of(&self, as_of_micros: i64) -> Rows {
+        let mut rows = self.rows.clone();
+        let mut last = None;
+        for ((key, stamp_micros), before) in &self.past {
+            if *stamp_micros <= as_of_micros || last == Some(key) {
+                continue;
+            }
+            last = Some(key);
+            match before {
+                Some(cells) => rows.insert(key.clone(), cells.clone()),
+                None => rows.remove(key),
+            };
+        }
+        rows
+    }
+
+    fn modify_family(&mut self, name: &TableName, change: FamilyChange, now_micros: i64) -> Result<()> {
+        let changed = self.schema.changed(name, change, now_micros)?;
+        if changed.history.is_none_or(|history| history.since_micros == now_micros) {
+            self.past.clear();
+        }
+        let loses = self.schema.loses_by(&changed);
+        if loses {
+            // What the old rules condemned must not come back under the new ones.
+            self.prune(now_micros);
+        }
+        self.schema = Arc::new(changed);
+        if loses {
+            // The cells of a family that is gone; one of the same name that comes later begins empty.
+            self.prune(now_micros);
+        }
         Ok(())
     }
 

@@ -5,8 +5,8 @@ use crate::{
     clock::ManualClock,
     testing::{
         Subject,
-        arbitrary::{Operation, operations},
-        conformance::conformance,
+        arbitrary::{Operation, operations_with_history},
+        conformance::{conformance, conformance_of_history},
         differential::differential,
     },
 };
@@ -23,16 +23,21 @@ async fn the_memory_store_conforms() {
     conformance(|| async { subject() }).await;
 }
 
+#[tokio::test]
+async fn the_memory_store_keeps_history() {
+    conformance_of_history(|| async { subject() }).await;
+}
+
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(64))]
 
     /// Finds no fault in the store; it shows that the operations run, and that the differential test itself is deterministic.
     #[test]
-    fn two_memory_stores_agree(mut operations in operations()) {
-        operations.retain(|operation| !matches!(operation, Operation::Reopen));
+    fn two_memory_stores_agree(mut operations in operations_with_history()) {
+        operations.retain(|operation| !matches!(operation, Operation::Maintain(_)));
         let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
-        runtime.block_on(differential(subject(), subject(), operations, async |_| {
-            unreachable!("a memory store is not opened again")
+        runtime.block_on(differential(subject(), subject(), operations, async |_, _| {
+            unreachable!("a memory store keeps no files")
         }));
     }
 }

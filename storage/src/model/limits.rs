@@ -31,3 +31,5 @@ pub const TABLE_NAME_MAX: usize = 50;
 pub const FAMILY_NAME_MAX: usize = 64;
 /// How far ahead of the store's clock a timestamp that a client brings may lie, in microseconds.
 pub const TIMESTAMP_AHEAD_MAX_MICROS: i64 = 86_400_000_000;
+/// How long a table that keeps history keeps it at least, in microseconds.
+pub const HISTORY_MICROS_MIN: i64 = 1_000;

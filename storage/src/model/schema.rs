@@ -1,7 +1,7 @@
 //! The families of a table.
 
-use super::{FamilyName, limits};
-use crate::{Error, GcRule, Result};
+use super::{FamilyName, TableName, limits};
+use crate::{Error, FamilyChange, GcRule, Result};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
@@ -29,21 +29,112 @@ pub struct Family {
     pub aggregate: Option<Aggregate>,
 }
 
-/// The families of a table, by name.
+/// How long a table keeps what its rows held before they changed, for [`Scan::as_of`](crate::Scan::as_of).
+///
+/// Beside the rows the store keeps, for every change of a row, what the row held until then (nothing, where it was absent), under the
+/// key and the stamp of the change. What a row held at a moment stands under the least stamp after it; where there is none, the row
+/// has not changed since and is read itself. What was superseded longer ago than [`keep_micros`](Self::keep_micros) is forgotten.
+///
+/// History begins when it is switched on, and anew with every change of a family's rule and every family that is dropped: what such a
+/// change takes is taken from the past too. A deletion of a range is a purge and takes history along, and so does the drop of a table.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct History {
+    /// For how long, in microseconds; at least [`HISTORY_MICROS_MIN`](limits::HISTORY_MICROS_MIN).
+    pub keep_micros: i64,
+    /// The stamp of the commit from which on all is kept, in microseconds; the store's business.
+    pub since_micros: i64,
+}
+
+impl History {
+    /// The first moment that can be asked for at the time `now_micros`.
+    pub fn oldest_micros(&self, now_micros: i64) -> i64 {
+        self.since_micros.max(self.forgotten_micros(now_micros))
+    }
+
+    /// What was superseded at this moment or before is forgotten at the time `now_micros`. A row of a table with history may not lose
+    /// cells to a rule that did not condemn them by then.
+    pub fn forgotten_micros(&self, now_micros: i64) -> i64 {
+        now_micros.saturating_sub(self.keep_micros)
+    }
+
+    /// What becomes of a table's history when it is asked to keep this long, by a commit with this stamp. Keeping longer brings nothing
+    /// back that was forgotten.
+    pub(crate) fn changed(before: Option<Self>, keep_micros: Option<i64>, stamp_micros: i64) -> Option<Self> {
+        let keep_micros = keep_micros?;
+        let since_micros = before.map_or(stamp_micros, |before| before.oldest_micros(stamp_micros));
+        Some(Self { keep_micros, since_micros })
+    }
+}
+
+/// The families of a table, by name, and what else is to be known of it.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TableSchema {
     /// At most [`FAMILIES_MAX`](limits::FAMILIES_MAX).
     pub families: BTreeMap<FamilyName, Family>,
+    /// Set when what rows held before is kept. Of a schema that is given to [`Store::create_table`](crate::Store::create_table) only
+    /// [`keep_micros`](History::keep_micros) counts.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub history: Option<History>,
 }
 
 impl TableSchema {
-    /// Checks the number of families and their rules.
+    /// A table that keeps no history.
+    pub fn of(families: impl Into<BTreeMap<FamilyName, Family>>) -> Self {
+        Self { families: families.into(), history: None }
+    }
+
+    /// The schema after a change by a commit with the stamp; not [checked](Self::check) yet. A change that takes something away lets
+    /// history begin anew.
     ///
     /// # Errors
-    /// [`Error::TooMany`] families, or an invalid [rule](GcRule::check).
+    /// [`Error::FamilyExists`], [`Error::NoFamily`]; they name the `table`.
+    pub fn changed(&self, table: &TableName, change: FamilyChange, stamp_micros: i64) -> Result<Self> {
+        let absent = |family: &FamilyName| Error::NoFamily { table: table.to_string(), family: family.to_string() };
+        let mut schema = self.clone();
+        match change {
+            FamilyChange::Create(name, family) => {
+                if schema.families.contains_key(&name) {
+                    return Err(Error::FamilyExists { table: table.to_string(), family: name.to_string() });
+                }
+                schema.families.insert(name, family);
+            }
+            FamilyChange::SetGc(name, gc) => {
+                schema.families.get_mut(&name).ok_or_else(|| absent(&name))?.gc = gc;
+            }
+            FamilyChange::Drop(name) => {
+                schema.families.remove(&name).ok_or_else(|| absent(&name))?;
+            }
+            FamilyChange::SetHistory(keep_micros) => {
+                schema.history = History::changed(schema.history, keep_micros, stamp_micros);
+            }
+        }
+        if self.loses_by(&schema) {
+            schema = schema.created(stamp_micros);
+        }
+        Ok(schema)
+    }
+
+    /// Whether the other schema, which comes after this one, lacks a family or has another rule for one.
+    pub(crate) fn loses_by(&self, next: &Self) -> bool {
+        self.families.iter().any(|(name, family)| next.families.get(name) != Some(family))
+    }
+
+    /// The schema with a history that a commit with the stamp begins.
+    pub(crate) fn created(mut self, stamp_micros: i64) -> Self {
+        self.history = self.history.map(|history| History { since_micros: stamp_micros, ..history });
+        self
+    }
+
+    /// Checks the number of families, their rules, and how long history is kept.
+    ///
+    /// # Errors
+    /// [`Error::TooMany`] families, an invalid [rule](GcRule::check), or too short a history.
     pub fn check(&self) -> Result<()> {
         if self.families.len() > limits::FAMILIES_MAX {
             return Err(Error::TooMany { what: "families", count: self.families.len(), limit: limits::FAMILIES_MAX });
+        }
+        if self.history.is_some_and(|history| history.keep_micros < limits::HISTORY_MICROS_MIN) {
+            return Err(Error::Invalid("history must be kept for at least a millisecond".into()));
         }
         self.families.values().try_for_each(|family| family.gc.check())
     }

@@ -21,12 +21,14 @@ pub struct RowReader {
 }
 
 impl RowReader {
-    /// Checks and compiles the scan, to judge what is condemned at `now_micros`.
+    /// Checks and compiles the scan of a state of the time `now_micros`. What is condemned is judged by that time, or by that of
+    /// [`as_of`](Scan::as_of): the caller gives the rows as they were then.
     ///
     /// # Errors
-    /// Those of [`Scan::check`].
+    /// Those of [`Scan::check`] and [`Scan::judged_micros`].
     pub fn new(schema: &TableSchema, scan: &Scan, now_micros: i64) -> Result<Self> {
         scan.check()?;
+        let now_micros = scan.judged_micros(schema, now_micros)?;
         Ok(Self {
             schema: schema.clone(),
             columns: scan.columns.clone(),

@@ -14,7 +14,7 @@ fn set(family: &str, timestamp: Option<i64>) -> Mutation {
 }
 
 fn schema(gc: GcRule) -> TableSchema {
-    TableSchema { families: [(FamilyName::new("f").unwrap(), Family { gc, aggregate: None })].into() }
+    TableSchema::of([(FamilyName::new("f").unwrap(), Family { gc, aggregate: None })])
 }
 
 #[test]

@@ -1,22 +1,31 @@
-//! Operations at random, as `proptest` strategies. The alphabets are small, so that rows, columns and timestamps meet.
+//! Operations at random, as `proptest` strategies. The alphabets are small, so that rows, columns and timestamps meet; now and
+//! then many rows, or a wide one, are written at once, so that what a store keeps in parts has several.
 //!
 //! Timestamps that clients bring are whole milliseconds; the clock stands at half ones ([`differential`](super::differential)
 //! sees to it), so that what a store stamps never lies on what a client brought, whatever stamps the store skips.
 
+mod scans;
+
+pub use scans::{filter, scan};
+
 use super::notation::{START_MICROS, family, table};
 use crate::{
-    Aggregate, CheckAndMutate, Columns, Family, FamilyChange, FamilyName, Filter, GcRule, KeyRange, Mutation,
-    ReadModifyWrite, RowKey, RowMutation, RowSet, Scan, TableSchema, TimestampRange, Write, scan::FamilyColumns,
+    Aggregate, CheckAndMutate, Family, FamilyChange, FamilyName, GcRule, KeyRange, Mutation, ReadModifyWrite, RowKey,
+    RowMutation, Scan, TableSchema, TimestampRange, Write,
 };
 use bytes::Bytes;
 use proptest::{collection::vec, option, prelude::*, sample::select};
-use std::ops::Bound;
+
+/// Pins that a test keeps at a time.
+pub const PINS: usize = 3;
+/// Numbered rows, next to those whose keys are odd.
+const NUMBERED_ROWS: u8 = 48;
 
 /// One step of a differential test. It works on one table.
 #[derive(Clone, Debug)]
 pub enum Operation {
-    /// A commit; with rows, it relied on them at the pin kept before, or else at a fresh one.
-    Commit(Vec<Write>, Option<Vec<RowKey>>),
+    /// A commit; with rows, it relied on them at the pin of the place, or else at a fresh one.
+    Commit(Vec<Write>, Option<(usize, Vec<RowKey>)>),
     /// Rows mutated each by itself.
     MutateRows(Vec<RowMutation>),
     /// A decision.
@@ -27,37 +36,68 @@ pub enum Operation {
     DropRowRange(Bytes),
     /// A change of the families.
     ModifyFamily(FamilyChange),
-    /// A pin, kept instead of the one before.
-    Pin,
-    /// A read, at the pin kept before or of the newest state.
-    Read(Scan, bool),
+    /// A pin, kept in the place of another.
+    Pin(usize),
+    /// A read, at the pin of a place or of the newest state.
+    Read(Scan, Option<usize>),
+    /// Such a read of what was so many milliseconds ago, rounded to whole ones; below zero of what will be.
+    ReadPast(Scan, i64, Option<usize>),
     /// Time goes on by this many milliseconds.
     Wait(i64),
-    /// The store is closed and opened again; the kept pin is gone.
+    /// What a store does with its files.
+    Maintain(Maintenance),
+}
+
+/// What changes nothing of what a store holds, only where it holds it. A store that keeps no files has nothing to do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Maintenance {
+    /// Rows in memory go to files.
+    Flush,
+    /// Files are rewritten.
+    Compact,
+    /// A rewriting begins, and is not finished before [`Finish`](Self::Finish) or any other maintenance.
+    BeginCompact,
+    /// Rows in memory begin to go to files, and are not there before [`Finish`](Self::Finish) or any other maintenance.
+    BeginFlush,
+    /// What was begun ends.
+    Finish,
+    /// The store is closed and opened again; the kept pins are gone.
     Reopen,
+    /// The process is killed, and the store opened by another; the kept pins are gone.
+    Kill,
+    /// The machine stops, by the seed, and what is left of its disk is opened; the kept pins are gone.
+    Crash(u64),
+}
+
+impl Maintenance {
+    /// Whether pins outlive it.
+    pub fn keeps_pins(self) -> bool {
+        !matches!(self, Self::Reopen | Self::Kill | Self::Crash(_))
+    }
 }
 
 /// The families: plain ones with each kind of rule, and aggregates. `e` comes and goes.
 pub fn families() -> TableSchema {
     let plain = |name, gc| (family(name), Family { gc, aggregate: None });
     let merging = |name, of| (family(name), Family { gc: GcRule::MaxVersions(2), aggregate: Some(of) });
-    TableSchema {
-        families: [
-            plain("a", GcRule::KeepAll),
-            plain("b", GcRule::MaxVersions(2)),
-            plain("c", age(12)),
-            plain("d", GcRule::Intersection(vec![GcRule::MaxVersions(1), age(8)])),
-            merging("sum", Aggregate::Sum),
-            merging("max", Aggregate::Max),
-            merging("hll", Aggregate::Hll),
-        ]
-        .into(),
-    }
+    TableSchema::of([
+        plain("a", GcRule::KeepAll),
+        plain("b", GcRule::MaxVersions(2)),
+        plain("c", age(12)),
+        plain("d", GcRule::Intersection(vec![GcRule::MaxVersions(1), age(8)])),
+        merging("sum", Aggregate::Sum),
+        merging("max", Aggregate::Max),
+        merging("hll", Aggregate::Hll),
+    ])
 }
 
 /// A quarter of a millisecond more than whole: no cell lies so near the edge that a skipped stamp could decide.
+fn micros(milliseconds: i64) -> i64 {
+    milliseconds * 1_000 + 250
+}
+
 fn age(milliseconds: i64) -> GcRule {
-    GcRule::MaxAgeMicros(milliseconds * 1_000 + 250)
+    GcRule::MaxAgeMicros(micros(milliseconds))
 }
 
 /// Sequences of operations.
@@ -65,45 +105,109 @@ pub fn operations() -> impl Strategy<Value = Vec<Operation>> {
     vec(operation(), 1..60)
 }
 
+/// Sequences of operations on a table that keeps history, most of the time.
+pub fn operations_with_history() -> impl Strategy<Value = Vec<Operation>> {
+    let set = |milliseconds: Option<i64>| Operation::ModifyFamily(FamilyChange::SetHistory(milliseconds.map(micros)));
+    let keep = prop_oneof![8 => (4i64..60).prop_map(Some), 1 => Just(None)];
+    let next = prop_oneof![
+        12 => operation(),
+        5 => (scan(), -1i64..40, option::of(0..PINS)).prop_map(|(scan, ago, pinned)| Operation::ReadPast(scan, ago, pinned)),
+        5 => (0i64..30).prop_map(|ago| Operation::ReadPast(Scan::all(), ago, None)),
+        1 => keep.prop_map(set),
+    ];
+    vec(next, 1..80).prop_map(move |operations| [set(Some(40))].into_iter().chain(operations).collect())
+}
+
 /// One operation.
 pub fn operation() -> impl Strategy<Value = Operation> {
     let write = prop_oneof![
-        9 => row_mutation().prop_map(|row| Write::Row { table: table(), row }),
+        18 => row_mutation().prop_map(row_write),
         1 => key_range().prop_map(|range| Write::DeleteRange { table: table(), range }),
     ];
     prop_oneof![
-        8 => (vec(write, 0..4), option::weighted(0.3, vec(row_key(), 0..3))).prop_map(|(w, rows)| Operation::Commit(w, rows)),
-        2 => vec(row_mutation(), 0..4).prop_map(Operation::MutateRows),
-        2 => (row_key(), option::of(filter()), mutations(), mutations()).prop_map(|(key, predicate, then, otherwise)| {
+        16 => (vec(write, 0..4), option::weighted(0.3, (0..PINS, vec(row_key(), 0..3))))
+            .prop_map(|(writes, relied_on)| Operation::Commit(writes, relied_on)),
+        2 => prop_oneof![3 => many_rows(), 1 => wide_row()].prop_map(|writes| Operation::Commit(writes, None)),
+        4 => vec(row_mutation(), 0..4).prop_map(Operation::MutateRows),
+        4 => (row_key(), option::of(filter()), mutations(), mutations()).prop_map(|(key, predicate, then, otherwise)| {
             Operation::CheckAndMutate(CheckAndMutate { key, predicate, then, otherwise })
         }),
-        2 => (row_key(), vec(rule(), 0..3)).prop_map(|(key, rules)| Operation::ReadModifyWrite(key, rules)),
-        1 => select(vec!["", "a", "ab", "b", "c"]).prop_map(|prefix| Operation::DropRowRange(prefix.into())),
-        1 => family_change().prop_map(Operation::ModifyFamily),
-        2 => Just(Operation::Pin),
-        9 => (scan(), any::<bool>()).prop_map(|(scan, pinned)| Operation::Read(scan, pinned)),
-        2 => (1i64..10).prop_map(Operation::Wait),
-        1 => Just(Operation::Reopen),
+        4 => (row_key(), vec(rule(), 0..3)).prop_map(|(key, rules)| Operation::ReadModifyWrite(key, rules)),
+        2 => select(vec!["", "a", "ab", "b", "c", "k0", "k2"]).prop_map(|prefix| Operation::DropRowRange(prefix.into())),
+        3 => family_change().prop_map(Operation::ModifyFamily),
+        4 => (0..PINS).prop_map(Operation::Pin),
+        18 => (scan(), option::of(0..PINS)).prop_map(|(scan, pinned)| Operation::Read(scan, pinned)),
+        3 => (1i64..10).prop_map(Operation::Wait),
+        1 => (10i64..40).prop_map(Operation::Wait),
+        13 => maintenance().prop_map(Operation::Maintain),
+    ]
+}
+
+/// Maintenance.
+pub fn maintenance() -> impl Strategy<Value = Maintenance> {
+    prop_oneof![
+        5 => Just(Maintenance::Flush),
+        3 => Just(Maintenance::Compact),
+        3 => Just(Maintenance::BeginCompact),
+        2 => Just(Maintenance::BeginFlush),
+        2 => Just(Maintenance::Finish),
+        1 => Just(Maintenance::Reopen),
+        1 => Just(Maintenance::Kill),
+        1 => any::<u64>().prop_map(Maintenance::Crash),
     ]
 }
 
 /// Row keys, some of which begin with others.
 pub fn row_key() -> impl Strategy<Value = RowKey> {
     let keys: [&'static [u8]; 7] = [b"a", b"a\0", b"ab", b"abc", b"b", b"b\xff", b"c"];
-    select(keys.to_vec()).prop_map(|key| RowKey::new(key).expect("short and not empty"))
+    prop_oneof![
+        2 => select(keys.to_vec()).prop_map(|key| RowKey::new(key).expect("short and not empty")),
+        1 => (0..NUMBERED_ROWS).prop_map(numbered),
+    ]
+}
+
+fn numbered(number: u8) -> RowKey {
+    RowKey::new(format!("k{number:02}")).expect("short and not empty")
+}
+
+fn row_write(row: RowMutation) -> Write {
+    Write::Row { table: table(), row }
+}
+
+fn set(family_name: &str, qualifier: impl Into<Bytes>, timestamp: i64, value: Bytes) -> Mutation {
+    Mutation::SetCell { family: family(family_name), qualifier: qualifier.into(), timestamp: Some(timestamp), value }
+}
+
+/// Many rows that are alike, of one to three columns.
+fn many_rows() -> impl Strategy<Value = Vec<Write>> {
+    let column =
+        (select(vec!["a", "b", "c"]), qualifier(), timestamp().prop_filter("one that is taken", |&at| at >= 0));
+    let value = prop_oneof![value(), select(vec![60usize, 400]).prop_map(|bytes| Bytes::from(vec![b'x'; bytes]))];
+    (0..NUMBERED_ROWS, 1..NUMBERED_ROWS, vec((column, value), 1..4)).prop_map(|(first, count, columns)| {
+        let row = |number| {
+            let cells = columns
+                .iter()
+                .map(|((family, qualifier, at), value)| set(family, qualifier.clone(), *at, value.clone()));
+            RowMutation { key: numbered(number), mutations: cells.collect() }
+        };
+        (first..NUMBERED_ROWS.min(first + count)).map(row).map(row_write).collect()
+    })
+}
+
+/// A row of hundreds of columns, or one of which a column has as many versions.
+fn wide_row() -> impl Strategy<Value = Vec<Write>> {
+    (row_key(), select(vec!["a", "d"]), 100u16..400, any::<bool>()).prop_map(|(key, family, cells, versions)| {
+        let cell = |number: u16| match versions {
+            true => set(family, "p", START_MICROS - i64::from(number) * 1_000, Bytes::from_static(b"version")),
+            false => set(family, format!("w{number:03}"), START_MICROS + 5_000, Bytes::from_static(b"x")),
+        };
+        vec![row_write(RowMutation { key, mutations: (0..cells).map(cell).collect() })]
+    })
 }
 
 fn key_range() -> impl Strategy<Value = KeyRange> {
     (row_key(), option::of(row_key()))
         .prop_map(|(start, end)| KeyRange::new(start.into_bytes(), end.map(RowKey::into_bytes)))
-}
-
-fn row_set() -> impl Strategy<Value = RowSet> {
-    prop_oneof![
-        2 => Just(RowSet::all()),
-        1 => row_key().prop_map(|key| KeyRange::point(&key).into()),
-        2 => vec(key_range(), 0..4).prop_map(RowSet::new),
-    ]
 }
 
 fn plain_family() -> impl Strategy<Value = FamilyName> {
@@ -199,74 +303,4 @@ fn family_change() -> impl Strategy<Value = FamilyChange> {
         1 => select(vec!["e", "b"]).prop_map(|name| FamilyChange::Drop(family(name))),
         1 => Just(FamilyChange::Create(family("b"), Family::default())),
     ]
-}
-
-/// Filters, of at most three levels.
-pub fn filter() -> impl Strategy<Value = Filter> {
-    let bound = |of: BoxedStrategy<Bytes>| {
-        (of, 0..3).prop_map(|(bytes, kind)| match kind {
-            0 => Bound::Included(bytes),
-            1 => Bound::Excluded(bytes),
-            _ => Bound::Unbounded,
-        })
-    };
-    let values = (bound(value().boxed()), bound(value().boxed()));
-    let qualifiers = (plain_family(), bound(qualifier().boxed()), bound(qualifier().boxed()));
-    let leaf = prop_oneof![
-        Just(Filter::PassAll),
-        Just(Filter::BlockAll),
-        Just(Filter::StripValue),
-        select(vec!["a.*", r"b\C*", "ab|c", "("]).prop_map(|pattern| Filter::RowKeyRegex(pattern.into())),
-        select(vec!["[abc]", "sum|d", ""]).prop_map(|pattern| Filter::FamilyRegex(pattern.into())),
-        select(vec!["p+", "", "q|p"]).prop_map(|pattern| Filter::QualifierRegex(pattern.into())),
-        select(vec!["x", "y*", r"\C{8}"]).prop_map(|pattern| Filter::ValueRegex(pattern.into())),
-        qualifiers.prop_map(|(family, start, end)| Filter::QualifierRange { family, start, end }),
-        values.prop_map(|(start, end)| Filter::ValueRange { start, end }),
-        timestamps().prop_map(Filter::Timestamps),
-        (0u32..4).prop_map(Filter::CellsPerColumn),
-        (0u32..6).prop_map(Filter::CellsPerRow),
-        (0u32..4).prop_map(Filter::CellsPerRowOffset),
-    ];
-    leaf.prop_recursive(2, 8, 3, |inner| {
-        prop_oneof![
-            vec(inner.clone(), 0..3).prop_map(Filter::Chain),
-            vec(inner.clone(), 0..3).prop_map(Filter::Interleave),
-            (inner.clone(), option::of(inner.clone()), option::of(inner)).prop_map(|(predicate, then, otherwise)| {
-                Filter::Condition {
-                    predicate: Box::new(predicate),
-                    then: then.map(Box::new),
-                    otherwise: otherwise.map(Box::new),
-                }
-            }),
-        ]
-    })
-}
-
-fn columns() -> impl Strategy<Value = Columns> {
-    let qualifiers = option::of(proptest::collection::btree_set(qualifier(), 0..3));
-    let wanted = proptest::collection::btree_map(plain_family(), qualifiers, 0..3).prop_map(|wanted| {
-        let of = |(family, qualifiers): (_, Option<std::collections::BTreeSet<_>>)| FamilyColumns {
-            family,
-            qualifiers: qualifiers.map(|all| all.into_iter().collect()),
-        };
-        Columns::Of(wanted.into_iter().map(of).collect())
-    });
-    prop_oneof![3 => Just(Columns::All), 1 => wanted]
-}
-
-/// Scans without a pin.
-pub fn scan() -> impl Strategy<Value = Scan> {
-    let choice =
-        (columns(), prop_oneof![5 => Just(TimestampRange::all()), 1 => timestamps()], option::weighted(0.3, 0u32..4));
-    let shape = (any::<bool>(), option::weighted(0.3, 0u64..5), any::<bool>());
-    (row_set(), choice, option::weighted(0.3, filter()), shape).prop_map(|(rows, choice, filter, shape)| Scan {
-        columns: choice.0,
-        timestamps: choice.1,
-        versions_max: choice.2,
-        filter,
-        keep_empty: shape.0,
-        rows_max: shape.1,
-        reversed: shape.2,
-        ..Scan::of(rows)
-    })
 }

@@ -9,6 +9,7 @@ mod commits;
 mod decisions;
 mod filters;
 mod gc;
+mod history;
 mod limits;
 mod mutations;
 mod pins;
@@ -25,14 +26,14 @@ type Case = (&'static str, for<'a> fn(&'a Subject) -> BoxFuture<'a, ()>);
 
 /// The cases of each room, by name.
 macro_rules! cases {
-    ($($room:ident: $($case:ident),+;)+) => {
-        const CASES: &[Case] = &[$($(
+    ($all:ident $($room:ident: $($case:ident),+;)+) => {
+        const $all: &[Case] = &[$($(
             (concat!(stringify!($room), "::", stringify!($case)), |subject| $room::$case(subject).boxed()),
         )+)+];
     };
 }
 
-cases! {
+cases! { CASES
     tables: created_listed_and_dropped, bad_tables_are_refused, families_change_all_or_none,
         a_family_dropped_and_made_again_is_empty, names_and_schemas_are_kept, a_closed_store_stops;
     mutations: cells_are_read_back_in_order, a_cell_is_replaced, odd_bytes_are_kept, deletes_take_what_they_name,
@@ -59,6 +60,13 @@ cases! {
     limits: keys_qualifiers_and_cells, rows, mutations_in_a_request, families_and_tables, filters_in_depth_and_size;
 }
 
+cases! { OF_HISTORY
+    history: rows_as_they_were, a_moment_lies_between_commits, absent_rows_are_absent, the_past_is_read_as_the_present_is,
+        history_begins_and_ends, semantics_7_what_cannot_be_asked, keeping_longer_brings_nothing_back,
+        semantics_7_a_purge_takes_history_along, semantics_6_what_was_condemned_then_is_not_shown,
+        a_change_of_rules_begins_anew, several_changes_in_one_commit, every_kind_of_write_is_kept, a_pin_keeps_its_past;
+}
+
 /// Runs every case against a fresh store.
 ///
 /// # Panics
@@ -69,13 +77,33 @@ where
     M: Fn() -> F,
     F: Future<Output = Subject>,
 {
+    run(CASES, make).await;
+}
+
+/// Runs the cases of tables that keep history, for stores that do.
+///
+/// # Panics
+/// As [`conformance`] does.
+pub async fn conformance_of_history<F, M>(make: M)
+where
+    M: Fn() -> F,
+    F: Future<Output = Subject>,
+{
+    run(OF_HISTORY, make).await;
+}
+
+async fn run<F, M>(cases: &[Case], make: M)
+where
+    M: Fn() -> F,
+    F: Future<Output = Subject>,
+{
     let mut failed = Vec::new();
-    for (name, case) in CASES {
+    for (name, case) in cases {
         let subject = make().await;
         subject.clock.set(START_MICROS);
         if AssertUnwindSafe(case(&subject)).catch_unwind().await.is_err() {
             failed.push(*name);
         }
     }
-    assert!(failed.is_empty(), "{} of {} conformance cases failed: {}", failed.len(), CASES.len(), failed.join(", "));
+    assert!(failed.is_empty(), "{} of {} conformance cases failed: {}", failed.len(), cases.len(), failed.join(", "));
 }

@@ -1,60 +1,149 @@
 //! One sequence of operations on two stores: the oracle and the one under test. Every answer must agree, errors by their kind,
-//! and after each operation everything that both hold.
+//! and after each operation everything that both hold; after [maintenance](Maintenance) every kept pin too, read in several ways.
 //!
 //! Stores may skip stamps (one that pins before it writes is a microsecond late), so that timestamps are compared by the
 //! millisecond; [`arbitrary`](super::arbitrary) keeps what clients bring away from them. And a store may find a conflict
 //! where the oracle finds none, in a row that was written to what it was before: the oracle then sits the commit out.
 
 use super::{
-    arbitrary::{Operation, families},
-    notation::{START_MICROS, Subject, table},
+    arbitrary::{Maintenance, Operation, PINS, families},
+    notation::{START_MICROS, Subject, family, table},
 };
 use crate::{
-    Commit, ErrorKind, KeyRange, Pin, Result, Row, RowKey, RowMutation, Scan, StoreExt, Validation, Write, row::resolve,
+    Columns, Commit, ErrorKind, KeyRange, Pin, Result, Row, RowKey, RowMutation, Scan, Store, StoreExt, Validation,
+    Write, row::resolve, scan::FamilyColumns,
 };
+use bytes::Bytes;
 
-/// Runs the operations. `reopen` is called for [`Operation::Reopen`] with the store under test, closed, and gives it back open.
+/// Microseconds by which time goes on with every operation.
+pub const STEP_MICROS: i64 = 1_000;
+/// The time before the first operation.
+pub const FIRST_MICROS: i64 = START_MICROS + 500;
+
+/// Runs the operations. `maintain` is called with the store under test for [`Operation::Maintain`], and gives it back, or what was
+/// opened in its place.
 ///
 /// # Panics
 /// When the stores disagree: with the operation, by its place in the sequence.
-pub async fn differential<R>(oracle: Subject, subject: Subject, operations: Vec<Operation>, reopen: R)
+pub async fn differential<M>(oracle: Subject, subject: Subject, operations: Vec<Operation>, mut maintain: M)
 where
-    R: AsyncFn(Subject) -> Subject,
+    M: AsyncFnMut(Subject, Maintenance) -> Subject,
 {
-    let mut pair = Pair { oracle, subject, now_micros: START_MICROS + 500, pins: None, touched: Vec::new() };
+    let mut pair = Pair { oracle, subject, now_micros: FIRST_MICROS, pins: Default::default() };
     pair.set_clocks();
     pair.oracle.store.create_table(&table(), families()).await.unwrap();
     pair.subject.store.create_table(&table(), families()).await.unwrap();
     for (place, operation) in operations.into_iter().enumerate() {
-        pair.now_micros += 1_000;
+        pair.now_micros += STEP_MICROS;
         pair.set_clocks();
         let what = format!("operation {place}, {operation:?}");
-        if matches!(operation, Operation::Reopen) {
-            pair.subject.store.close().await.unwrap();
-            (pair.subject, pair.pins) = (reopen(pair.subject).await, None);
+        if let Operation::Maintain(maintenance) = operation {
+            if !maintenance.keeps_pins() {
+                pair.pins = Default::default();
+            }
+            pair.subject = maintain(pair.subject, maintenance).await;
+            pair.compare_all(&what).await;
         } else {
             pair.apply(&what, operation).await;
+            pair.compare(&format!("after {what}"), &Scan::all(), None).await;
         }
-        pair.compare(&format!("after {what}"), &Scan::all(), false).await;
     }
+}
+
+/// What an operation came to, as far as stores must agree on it.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Answer {
+    /// Nothing but that it was done.
+    Done,
+    /// Each row's outcome.
+    Statuses(Vec<Result<(), ErrorKind>>),
+    /// The decision.
+    Decided(bool),
+    /// The cells written.
+    Written(Row),
+}
+
+/// Does what a client asks for, other than reads and pins; `pin` is what a commit relied on. The time is that of the store's clock.
+///
+/// # Errors
+/// The kind of the store's.
+pub async fn perform(
+    store: &dyn Store,
+    operation: &Operation,
+    now_micros: i64,
+    pin: Option<&Pin>,
+) -> Result<Answer, ErrorKind> {
+    let table = table();
+    match operation.clone() {
+        Operation::Commit(writes, relied_on) => {
+            let validation = relied_on.zip(pin).map(|((_, keys), pin)| Validation {
+                pin: pin.clone(),
+                rows: keys.into_iter().map(|key| (table.clone(), key)).collect(),
+            });
+            kind(store.commit(Commit { writes, validation }).await.map(|_| Answer::Done))
+        }
+        Operation::MutateRows(mut rows) => {
+            // A store may stamp the rows one by one or together.
+            rows.iter_mut().for_each(|row| resolve(&mut row.mutations, now_micros));
+            let statuses = store.mutate_rows(&table, rows).await;
+            kind(statuses.map(|all| Answer::Statuses(all.into_iter().map(kind).collect())))
+        }
+        Operation::CheckAndMutate(request) => kind(store.check_and_mutate(&table, request).await.map(Answer::Decided)),
+        Operation::ReadModifyWrite(key, rules) => {
+            kind(store.read_modify_write(&table, key, rules).await.map(|row| Answer::Written(rounded(row))))
+        }
+        Operation::DropRowRange(prefix) => kind(store.drop_row_range(&table, prefix).await.map(|()| Answer::Done)),
+        Operation::ModifyFamily(change) => {
+            kind(store.modify_families(&table, vec![change]).await.map(|()| Answer::Done))
+        }
+        Operation::Pin(_)
+        | Operation::Read(..)
+        | Operation::ReadPast(..)
+        | Operation::Wait(_)
+        | Operation::Maintain(_) => Ok(Answer::Done),
+    }
+}
+
+/// What a scan gives, as far as stores must agree on it.
+///
+/// # Errors
+/// The kind of the store's.
+pub async fn observe(store: &dyn Store, scan: Scan) -> Result<Vec<Row>, ErrorKind> {
+    kind(store.read_rows(&table(), scan).await.map(|rows| rows.into_iter().map(rounded).collect()))
+}
+
+/// Scans that together look at a table from all sides.
+pub fn views() -> Vec<Scan> {
+    let column = |name: &str, qualifier: &'static str| FamilyColumns {
+        family: family(name),
+        qualifiers: Some(vec![Bytes::from_static(qualifier.as_bytes())]),
+    };
+    let middle = KeyRange::new(&b"ab"[..], Some(Bytes::from_static(b"k20")));
+    vec![
+        Scan::all(),
+        Scan { reversed: true, ..Scan::all() },
+        Scan { columns: Columns::Of(vec![column("a", "p")]), keep_empty: true, versions_max: Some(1), ..Scan::all() },
+        Scan { columns: Columns::Of(vec![column("b", "p"), column("c", "q")]), ..Scan::of(middle) },
+        Scan { rows_max: Some(3), reversed: true, ..Scan::all() },
+    ]
 }
 
 struct Pair {
     oracle: Subject,
     subject: Subject,
     now_micros: i64,
-    /// The oracle's and the subject's, taken at the same time.
-    pins: Option<Pins>,
-    /// What was written since the pins were taken.
-    touched: Vec<KeyRange>,
+    pins: [Option<Pins>; PINS],
 }
 
+/// The oracle's pin and the subject's, taken at the same time.
 #[derive(Clone)]
 struct Pins {
     oracle: Pin,
     subject: Pin,
     /// A change of families may rewrite rows of which no reader sees a difference: no more validations.
     validates: bool,
+    /// What was written since.
+    touched: Vec<KeyRange>,
 }
 
 impl Pair {
@@ -64,90 +153,86 @@ impl Pair {
     }
 
     async fn apply(&mut self, what: &str, operation: Operation) {
-        let (oracle, subject) = (self.oracle.store.clone(), self.subject.store.clone());
-        match operation {
-            Operation::Commit(writes, relied_on) => self.commit(what, writes, relied_on).await,
-            Operation::MutateRows(mut rows) => {
-                // A store may stamp the rows one by one or together.
-                rows.iter_mut().for_each(|row| resolve(&mut row.mutations, self.now_micros));
-                self.touched.extend(rows.iter().map(|row| KeyRange::point(&row.key)));
-                let answers =
-                    (oracle.mutate_rows(&table(), rows.clone()).await, subject.mutate_rows(&table(), rows).await);
-                let statuses =
-                    |answer: Result<Vec<Result<()>>>| answer.map(|all| all.into_iter().map(kind).collect::<Vec<_>>());
-                assert_eq!(kind(statuses(answers.0)), kind(statuses(answers.1)), "{what}");
+        match &operation {
+            Operation::Pin(place) => self.pins[*place] = Some(self.pin().await),
+            Operation::Read(scan, place) => self.compare(what, scan, *place).await,
+            Operation::ReadPast(scan, milliseconds, place) => {
+                let as_of = Some((self.now_micros / 1_000 - milliseconds) * 1_000);
+                self.compare(what, &Scan { as_of, ..scan.clone() }, *place).await;
             }
-            Operation::CheckAndMutate(request) => {
-                self.touched.push(KeyRange::point(&request.key));
-                let left = oracle.check_and_mutate(&table(), request.clone()).await;
-                assert_eq!(kind(left), kind(subject.check_and_mutate(&table(), request).await), "{what}");
-            }
-            Operation::ReadModifyWrite(key, rules) => {
-                self.touched.push(KeyRange::point(&key));
-                let left = oracle.read_modify_write(&table(), key.clone(), rules.clone()).await;
-                let right = subject.read_modify_write(&table(), key, rules).await;
-                assert_eq!(kind(left.map(rounded)), kind(right.map(rounded)), "{what}");
-            }
-            Operation::DropRowRange(prefix) => {
-                self.touched.push(KeyRange::prefix(prefix.clone()));
-                let left = oracle.drop_row_range(&table(), prefix.clone()).await;
-                assert_eq!(kind(left), kind(subject.drop_row_range(&table(), prefix).await), "{what}");
-            }
-            Operation::ModifyFamily(change) => {
-                let left = oracle.modify_families(&table(), vec![change.clone()]).await;
-                assert_eq!(kind(left), kind(subject.modify_families(&table(), vec![change]).await), "{what}");
-                self.pins.iter_mut().for_each(|pins| pins.validates = false);
-            }
-            Operation::Pin => {
-                self.pins = Some(self.pin().await);
-                self.touched.clear();
-            }
-            Operation::Read(scan, pinned) => self.compare(what, &scan, pinned).await,
             Operation::Wait(milliseconds) => self.now_micros += milliseconds * 1_000,
-            Operation::Reopen => {}
+            Operation::Commit(_, Some((place, relied_on))) => {
+                let pins = match self.pins[*place].clone().filter(|pins| pins.validates) {
+                    Some(pins) => pins,
+                    None => self.pin().await,
+                };
+                let right =
+                    perform(self.subject.store.as_ref(), &operation, self.now_micros, Some(&pins.subject)).await;
+                if right == Err(ErrorKind::Conflict) {
+                    let touched = |key: &RowKey| pins.touched.iter().any(|range| range.contains(key));
+                    assert!(relied_on.iter().any(touched), "{what}: a conflict over rows that nothing has touched");
+                    return;
+                }
+                let left = perform(self.oracle.store.as_ref(), &operation, self.now_micros, Some(&pins.oracle)).await;
+                assert_eq!(left, right, "{what}");
+            }
+            _ => {
+                let left = perform(self.oracle.store.as_ref(), &operation, self.now_micros, None).await;
+                let right = perform(self.subject.store.as_ref(), &operation, self.now_micros, None).await;
+                assert_eq!(left, right, "{what}");
+            }
+        }
+        let changes_families = matches!(operation, Operation::ModifyFamily(_));
+        for pins in self.pins.iter_mut().flatten() {
+            pins.validates &= !changes_families;
+            pins.touched.extend(touched(&operation));
         }
     }
 
     async fn pin(&self) -> Pins {
         let (oracle, subject) = (self.oracle.store.pin().await.unwrap(), self.subject.store.pin().await.unwrap());
-        Pins { oracle, subject, validates: true }
+        Pins { oracle, subject, validates: true, touched: Vec::new() }
     }
 
-    async fn commit(&mut self, what: &str, writes: Vec<Write>, relied_on: Option<Vec<RowKey>>) {
-        let kept = self.pins.clone().filter(|pins| pins.validates);
-        let is_fresh = kept.is_none();
-        let pins = match kept {
-            Some(pins) => pins,
-            None => self.pin().await,
-        };
-        let commit = |pin: &Pin| Commit {
-            writes: writes.clone(),
-            validation: relied_on.as_ref().map(|keys| Validation {
-                pin: pin.clone(),
-                rows: keys.iter().map(|key| (table(), key.clone())).collect(),
-            }),
-        };
-        let right = kind(self.subject.store.commit(commit(&pins.subject)).await.map(drop));
-        if right == Err(ErrorKind::Conflict) {
-            let touched = |key: &RowKey| !is_fresh && self.touched.iter().any(|range| range.contains(key));
-            assert!(relied_on.iter().flatten().any(touched), "{what}: a conflict over rows that nothing has touched");
-            return;
-        }
-        let left = kind(self.oracle.store.commit(commit(&pins.oracle)).await.map(drop));
-        assert_eq!(left, right, "{what}");
-        self.touched.extend(writes.iter().map(|write| match write {
-            Write::Row { row: RowMutation { key, .. }, .. } => KeyRange::point(key),
-            Write::DeleteRange { range, .. } => range.clone(),
-        }));
-    }
-
-    async fn compare(&self, what: &str, scan: &Scan, pinned: bool) {
-        let pins = self.pins.as_ref().filter(|_| pinned);
+    async fn compare(&self, what: &str, scan: &Scan, place: Option<usize>) {
+        let pins = place.and_then(|place| self.pins[place].as_ref());
         let at = |pin: Option<&Pin>| Scan { pin: pin.cloned(), ..scan.clone() };
-        let left = self.oracle.store.read_rows(&table(), at(pins.map(|pins| &pins.oracle))).await;
-        let right = self.subject.store.read_rows(&table(), at(pins.map(|pins| &pins.subject))).await;
-        let rounded = |rows: Vec<Row>| rows.into_iter().map(rounded).collect::<Vec<_>>();
-        assert_eq!(kind(left.map(rounded)), kind(right.map(rounded)), "{what}");
+        let left = observe(self.oracle.store.as_ref(), at(pins.map(|pins| &pins.oracle))).await;
+        let right = observe(self.subject.store.as_ref(), at(pins.map(|pins| &pins.subject))).await;
+        assert_eq!(left, right, "{what}");
+    }
+
+    /// The newest state and that of every pin, from all sides.
+    async fn compare_all(&self, what: &str) {
+        for scan in views() {
+            self.compare(&format!("after {what}, {scan:?}"), &scan, None).await;
+            for place in 0..PINS {
+                self.compare(&format!("after {what}, pin {place}, {scan:?}"), &scan, Some(place)).await;
+            }
+        }
+    }
+}
+
+/// The rows that an operation may have written to.
+fn touched(operation: &Operation) -> Vec<KeyRange> {
+    match operation {
+        Operation::Commit(writes, _) => {
+            let ranges = writes.iter().map(|write| match write {
+                Write::Row { row: RowMutation { key, .. }, .. } => KeyRange::point(key),
+                Write::DeleteRange { range, .. } => range.clone(),
+            });
+            ranges.collect()
+        }
+        Operation::MutateRows(rows) => rows.iter().map(|row| KeyRange::point(&row.key)).collect(),
+        Operation::CheckAndMutate(request) => vec![KeyRange::point(&request.key)],
+        Operation::ReadModifyWrite(key, _) => vec![KeyRange::point(key)],
+        Operation::DropRowRange(prefix) => vec![KeyRange::prefix(prefix.clone())],
+        Operation::ModifyFamily(_)
+        | Operation::Pin(_)
+        | Operation::Read(..)
+        | Operation::ReadPast(..)
+        | Operation::Wait(_)
+        | Operation::Maintain(_) => Vec::new(),
     }
 }
 

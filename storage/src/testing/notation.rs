@@ -99,21 +99,19 @@ pub(super) fn key(key: &str) -> RowKey {
 
 pub(super) fn schema(families: &[(&str, GcRule)]) -> TableSchema {
     let plain = |(name, gc): &(&str, GcRule)| (family(name), Family { gc: gc.clone(), aggregate: None });
-    TableSchema { families: families.iter().map(plain).collect() }
+    TableSchema::of(families.iter().map(plain).collect::<BTreeMap<_, _>>())
 }
 
 /// Families `plain`, `sum`, `min`, `max` and `hll`.
 pub(super) fn aggregates() -> TableSchema {
     let of = |name, aggregate| (family(name), Family { gc: GcRule::KeepAll, aggregate });
-    TableSchema {
-        families: BTreeMap::from([
-            of("plain", None),
-            of("sum", Some(Aggregate::Sum)),
-            of("min", Some(Aggregate::Min)),
-            of("max", Some(Aggregate::Max)),
-            of("hll", Some(Aggregate::Hll)),
-        ]),
-    }
+    TableSchema::of([
+        of("plain", None),
+        of("sum", Some(Aggregate::Sum)),
+        of("min", Some(Aggregate::Min)),
+        of("max", Some(Aggregate::Max)),
+        of("hll", Some(Aggregate::Hll)),
+    ])
 }
 
 fn column(column: &str) -> (FamilyName, Bytes) {

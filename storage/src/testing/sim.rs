@@ -7,7 +7,8 @@
 //! lasts, and of the rest what a seed picks: none, some or all of the unsynced writes, each whole or cut, in any order; some or
 //! none of the unsynced entries.
 //!
-//! Faults are chosen too: a sync that fails (and forgets what it should have written), an allocation that finds no space, a sync that waits.
+//! Faults are chosen too: a sync that fails (and forgets what it should have written), an allocation or a write past the end of a
+//! file that finds no space, a sync that waits.
 
 use crate::fs::{File, Fs};
 use rand::{Rng, SeedableRng, rngs::StdRng};
@@ -55,11 +56,15 @@ struct Disk {
     faults: Faults,
 }
 
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Debug, Default)]
 struct Faults {
     sync_fails: bool,
-    no_space: bool,
-    sync_waits: bool,
+    /// How often files may still grow; `None` for as long as they like.
+    growths_left: Option<usize>,
+    /// The syncs of files below it wait.
+    sync_waits_in: Option<PathBuf>,
+    /// Whether one has waited since.
+    sync_has_waited: bool,
 }
 
 #[derive(Clone, Debug, Default)]
@@ -115,6 +120,12 @@ impl SimFs {
         self.disk().stop_after = Some(calls);
     }
 
+    /// Lets no call succeed from now on.
+    pub fn stop(&self) {
+        let mut disk = self.disk();
+        disk.stop_after = Some(disk.calls.len());
+    }
+
     /// Lets calls succeed again: only the program was killed, and what it wrote is still in the machine's memory.
     pub fn go_on(&self) {
         self.disk().stop_after = None;
@@ -131,14 +142,30 @@ impl SimFs {
         self.disk().faults.sync_fails = fail;
     }
 
-    /// Makes allocations find no space, or some again.
+    /// Makes allocations, and writes past the end of a file, find no space, or some again.
     pub fn fill_disk(&self, full: bool) {
-        self.disk().faults.no_space = full;
+        self.disk().faults.growths_left = full.then_some(0);
+    }
+
+    /// Lets files grow this many times more; after that there is no space, until [`fill_disk`](Self::fill_disk) says otherwise.
+    pub fn fill_disk_after(&self, growths: usize) {
+        self.disk().faults.growths_left = Some(growths);
+    }
+
+    /// Whether a file that grew now would find no space.
+    pub fn is_full(&self) -> bool {
+        self.disk().faults.growths_left == Some(0)
     }
 
     /// Makes the syncs of files wait until the guard is dropped.
     pub fn hold_syncs(&self) -> HeldSyncs {
-        self.disk().faults.sync_waits = true;
+        self.hold_syncs_in(Path::new(""))
+    }
+
+    /// Makes the syncs of files below a folder wait until the guard is dropped. One such hold at a time.
+    pub fn hold_syncs_in(&self, folder: &Path) -> HeldSyncs {
+        let faults = &mut self.disk().faults;
+        (faults.sync_waits_in, faults.sync_has_waited) = (Some(folder.to_owned()), false);
         HeldSyncs(self.clone())
     }
 
@@ -203,6 +230,18 @@ fn is_root(path: &Path) -> bool {
 }
 
 impl Disk {
+    /// Counts the growth of a file.
+    fn grow(&mut self) -> io::Result<()> {
+        match &mut self.faults.growths_left {
+            Some(0) => Err(io::ErrorKind::StorageFull.into()),
+            Some(left) => {
+                *left -= 1;
+                Ok(())
+            }
+            None => Ok(()),
+        }
+    }
+
     fn file(&self, path: &Path) -> io::Result<usize> {
         self.seen.get(path).copied().flatten().ok_or_else(|| io::ErrorKind::NotFound.into())
     }
@@ -306,9 +345,7 @@ impl Fs for SimFs {
         let file = disk.files.len();
         disk.files.push(Contents::default());
         disk.seen.insert(path.to_owned(), Some(file));
-        if disk.faults.no_space {
-            return Err(io::ErrorKind::StorageFull.into());
-        }
+        disk.grow()?;
         disk.files[file].change(Change::Length(usize::try_from(bytes).expect("simulated files are small")));
         Ok(Box::new(SimFile { fs: self.clone(), path: path.to_owned(), file }))
     }
@@ -361,9 +398,16 @@ impl Drop for Lock {
     }
 }
 
+impl HeldSyncs {
+    /// Whether a sync waits, or has waited.
+    pub fn has_met(&self) -> bool {
+        self.0.disk().faults.sync_has_waited
+    }
+}
+
 impl Drop for HeldSyncs {
     fn drop(&mut self) {
-        self.0.disk().faults.sync_waits = false;
+        self.0.disk().faults.sync_waits_in = None;
         self.0.0.released.notify_all();
     }
 }
@@ -383,17 +427,18 @@ impl File for SimFile {
     fn write_at(&self, offset: u64, bytes: &[u8]) -> io::Result<()> {
         let mut disk = self.fs.call("write", &self.path)?;
         let offset = usize::try_from(offset).expect("simulated files are small");
+        if offset + bytes.len() > disk.files[self.file].seen.len() {
+            disk.grow()?;
+        }
         disk.files[self.file].change(Change::Bytes(offset, bytes.to_vec()));
         Ok(())
     }
 
     fn allocate(&self, bytes: u64) -> io::Result<()> {
         let mut disk = self.fs.call("allocate", &self.path)?;
-        if disk.faults.no_space {
-            return Err(io::ErrorKind::StorageFull.into());
-        }
         let bytes = usize::try_from(bytes).expect("simulated files are small");
         if disk.files[self.file].seen.len() < bytes {
+            disk.grow()?;
             disk.files[self.file].change(Change::Length(bytes));
         }
         Ok(())
@@ -401,7 +446,8 @@ impl File for SimFile {
 
     fn sync(&self) -> io::Result<()> {
         let mut disk = self.fs.call("sync", &self.path)?;
-        while disk.faults.sync_waits {
+        while disk.faults.sync_waits_in.as_ref().is_some_and(|folder| self.path.starts_with(folder)) {
+            disk.faults.sync_has_waited = true;
             disk = self.fs.0.released.wait(disk).unwrap_or_else(PoisonError::into_inner);
         }
         if disk.faults.sync_fails {
@@ -443,5 +489,23 @@ mod tests {
         let file = fs.create(Path::new("/x"), 0).unwrap();
         assert!(file.write_at(0, b"a").is_err() && fs.is_stopped());
         assert_eq!(fs.count("write") + fs.count("create"), 1);
+    }
+
+    #[test]
+    fn a_full_disk_refuses_what_grows_and_nothing_else() {
+        let fs = SimFs::new();
+        fs.fill_disk_after(2);
+        let file = fs.create(Path::new("/x"), 4).unwrap();
+        file.write_at(2, b"abc").unwrap();
+        assert!(fs.is_full());
+        file.write_at(0, b"12345").unwrap();
+        let no_space = |error: io::Error| assert_eq!(error.kind(), io::ErrorKind::StorageFull);
+        no_space(file.write_at(1, b"12345").unwrap_err());
+        no_space(file.allocate(6).unwrap_err());
+        no_space(fs.create(Path::new("/y"), 1).unwrap_err());
+        file.sync().unwrap();
+        fs.fill_disk(false);
+        file.write_at(5, b"6").unwrap();
+        assert_eq!(fs.read(Path::new("/x")).unwrap(), b"123456");
     }
 }

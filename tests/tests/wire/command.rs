@@ -32,11 +32,17 @@ pub struct Serving {
 impl Serving {
     /// Starts `keyspan serve` on a free port and waits until it listens.
     pub async fn start(store: &Path, password: Option<&str>) -> Result<Self> {
+        Self::start_with(store, password, |_| {}).await
+    }
+
+    /// The same, with more arguments or another environment.
+    pub async fn start_with(store: &Path, password: Option<&str>, change: impl FnOnce(&mut Command)) -> Result<Self> {
         let mut command = keyspan();
         command.args(["serve", "--listen", "127.0.0.1:0", "--store"]).arg(store);
         if let Some(password) = password {
             command.env("KEYSPAN_PASSWORD", password);
         }
+        change(&mut command);
         let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn()?;
         let stdout = child.stdout.take().context("a pipe")?;
         let line = BufReader::new(stdout).lines().next_line().await?;

@@ -1,5 +1,7 @@
 //! A server over a fresh store, with tenants and roles made by SQL.
 
+pub mod s3;
+
 use anyhow::{Context, Result};
 use bytes::{Buf, BufMut, BytesMut};
 use keyspan_catalog::Catalog;
@@ -9,7 +11,7 @@ use keyspan_gateway::{
     session::Shared,
 };
 use keyspan_storage::{
-    Store, SystemClock,
+    Store,
     engine::{Engine, EngineOptions},
 };
 use std::{net::SocketAddr, path::Path, sync::Arc};
@@ -50,7 +52,7 @@ impl Harness {
         operator::ensure(&catalog, OPERATOR_PASSWORD).await?;
         let copy_folder = folder.path().join("exports");
         std::fs::create_dir_all(&copy_folder)?;
-        let shared = Arc::new(Shared { catalog, clock: Arc::new(SystemClock), copy_folder: Some(copy_folder) });
+        let shared = Arc::new(Shared { copy_folder: Some(copy_folder), ..Shared::new(catalog) });
         let mut options = ServerOptions::new(shared.clone());
         change(&mut options);
         let server = Server::start(options).await?;

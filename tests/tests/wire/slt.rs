@@ -226,6 +226,7 @@ files! {
     definitions
     joins
     key_ranges
+    operations
     order_and_limit
     settings
     shared_tables

@@ -1,20 +1,31 @@
-//! Random operations on the engine and on the memory store, with reopenings between.
+//! Random operations on the engine and on the memory store, with flushes, compactions, kills and crashes between.
 
-use super::*;
+use super::{machine::Machine, *};
 use crate::{
     memory::MemoryStore,
-    testing::{Subject, arbitrary::operations, differential::differential},
+    testing::{
+        Subject,
+        arbitrary::{Operation, operations},
+        differential::differential,
+    },
 };
 use proptest::prelude::*;
 
-async fn open(fs: &SimFs, clock: Arc<ManualClock>) -> Subject {
-    let options = EngineOptions { clock: Box::new(clock.clone()), ..simulated(fs) };
-    Subject::new(Engine::open(options).await.unwrap(), clock)
-}
-
-fn oracle() -> Subject {
+pub(super) fn oracle() -> Subject {
     let clock = Arc::new(ManualClock::new(0));
     Subject::new(Arc::new(MemoryStore::new(Box::new(clock.clone()))), clock)
+}
+
+fn agree(options: fn(&SimFs) -> EngineOptions, operations: Vec<Operation>) {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    runtime.block_on(async {
+        let mut machine = Machine::new(options);
+        let subject = machine.subject().await;
+        differential(oracle(), subject, operations, async |subject, maintenance| {
+            machine.maintain(subject, maintenance).await
+        })
+        .await;
+    });
 }
 
 proptest! {
@@ -22,16 +33,6 @@ proptest! {
 
     #[test]
     fn the_engine_agrees_with_the_memory_store(operations in operations()) {
-        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
-        runtime.block_on(async {
-            let fs = SimFs::new();
-            let subject = open(&fs, Arc::new(ManualClock::new(0))).await;
-            let reopen = async |closed: Subject| {
-                let clock = closed.clock.clone();
-                drop(closed);
-                open(&fs, clock).await
-            };
-            differential(oracle(), subject, operations, reopen).await;
-        });
+        agree(simulated, operations);
     }
 }

@@ -83,27 +83,18 @@ async fn semantics_6_each_family_keeps_its_own_versions() -> Result<()> {
 }
 
 #[tokio::test]
-async fn semantics_7_reads_of_the_past_are_refused() -> Result<()> {
+async fn semantics_7_a_table_without_history_has_no_past() -> Result<()> {
     check(expect![[r#"
         op> CREATE TABLE t (a text PRIMARY KEY, b int)
         (0)
         a> INSERT INTO t VALUES ('x', 1)
         (1)
-        a> SELECT * FROM t FOR SYSTEM_TIME AS OF '2026-01-01 00:00Z'
-        0A000: FOR SYSTEM_TIME AS OF is not supported
-        HINT: cells('table') shows the versions that the families' rules keep.
         a> SELECT * FROM t FOR SYSTEM_TIME AS OF now() AS old WHERE a = 'x'
-        0A000: FOR SYSTEM_TIME AS OF is not supported
-        HINT: cells('table') shows the versions that the families' rules keep.
-        a> SELECT * FROM t JOIN t FOR SYSTEM_TIME AS OF '2026-01-01' AS u ON t.a = u.a
-        0A000: FOR SYSTEM_TIME AS OF is not supported
-        HINT: cells('table') shows the versions that the families' rules keep.
+        0A000: relation "t" keeps no history
+        HINT: cells('table') shows the versions that are still stored. An operator lets a table keep history with ALTER TABLE … SET (history = '7 days').
         a> DELETE FROM t WHERE a IN (SELECT a FROM t FOR SYSTEM_TIME AS OF '2026-01-01')
-        0A000: FOR SYSTEM_TIME AS OF is not supported
-        HINT: cells('table') shows the versions that the families' rules keep.
-        op> CREATE TABLE u (a text PRIMARY KEY) WITH (history = '7 days')
-        0A000: history of a table is not supported yet
-        HINT: cells('table') shows the versions that the families' rules keep.
+        0A000: relation "t" keeps no history
+        HINT: cells('table') shows the versions that are still stored. An operator lets a table keep history with ALTER TABLE … SET (history = '7 days').
         a> SELECT * FROM t
         x | 1
     "#]])

@@ -1,0 +1,143 @@
+//! The purge of dropped tenants: from rows that no one can read to files that no longer have them.
+//!
+//! ```text
+//! DROP DATABASE        BeginPurge              Store::purge            FinishPurge
+//!   certificate  ───►  purging_micros  ───►  files are rewritten ───►  purged_micros
+//! ```
+//!
+//! The certificate's row in the catalog is the state: each step is an edit, a crash between two repeats the one that was under way.
+//! [`Store::purge`](keyspan_storage::Store::purge) may be asked again at any time, and says only when it is done that it is. A tenant
+//! of the same id that was made meanwhile keeps its rows: only what was deleted goes.
+
+use super::Catalog;
+use crate::{DropCertificate, Edit, Result, tenant_store::span};
+use keyspan_storage::{Clock, KeyRange, PurgeReport};
+use std::sync::Arc;
+
+/// Drops that one purge takes together: the store reads and rewrites what they share once.
+pub(super) const PURGED_TOGETHER_MAX: usize = 64;
+
+impl Catalog {
+    /// The drops whose bytes are not purged yet, oldest first.
+    pub fn unpurged(&self) -> Vec<Arc<DropCertificate>> {
+        self.snapshot().drops.iter().filter(|drop| drop.purged_micros.is_none()).cloned().collect()
+    }
+
+    /// Purges what is not purged yet, [`PURGED_TOGETHER_MAX`] drops at most; `None` when there is nothing. It may take long.
+    ///
+    /// # Errors
+    /// The store's: [`Unsupported`](keyspan_storage::ErrorKind::Unsupported) by one that cannot promise it. The purge is not complete
+    /// then, and can be asked for again.
+    pub async fn purge(&self, clock: &dyn Clock) -> Result<Option<PurgeReport>> {
+        let mut drops = self.unpurged();
+        drops.truncate(PURGED_TOGETHER_MAX);
+        if drops.is_empty() {
+            return Ok(None);
+        }
+        let oids: Vec<u32> = drops.iter().map(move |drop| drop.oid).collect();
+        if drops.iter().any(|drop| drop.purging_micros.is_none()) {
+            let now_micros = clock.now_micros();
+            self.commit(|_| Ok(Edit::BeginPurge(oids.clone(), now_micros))).await?;
+        }
+        let snapshot = self.snapshot();
+        // A table made since has nothing of theirs; one dropped since is the store's to clear away.
+        let ranges = snapshot
+            .tables
+            .values()
+            .flat_map(|table| drops.iter().map(|drop| (table.physical.clone(), KeyRange::prefix(span(&drop.tenant)))));
+        let report = self.store().purge(&ranges.collect::<Vec<_>>()).await?;
+        let now_micros = clock.now_micros();
+        self.commit(|_| Ok(Edit::FinishPurge(oids.clone(), now_micros))).await?;
+        Ok(Some(report))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{ErrorKind, PurgeState, Snapshot, Tenant, TenantId, TenantState};
+    use keyspan_storage::{Store, clock::ManualClock, memory::MemoryStore};
+
+    async fn dropped(store: &Arc<dyn Store>, ids: &[&str]) -> Catalog {
+        let catalog = Catalog::open(store.clone()).await.unwrap();
+        for id in ids {
+            let id = TenantId::new(id).unwrap();
+            let create = |snapshot: &Snapshot| {
+                let (id, state) = (id.clone(), TenantState::Active);
+                Ok(Edit::CreateTenant(Tenant { id, oid: snapshot.next_oid, state, created_micros: 1 }))
+            };
+            catalog.commit(create).await.unwrap();
+            catalog.drop_tenant(&id, "keyspan", 5).await.unwrap();
+        }
+        catalog
+    }
+
+    fn store() -> Arc<dyn Store> {
+        Arc::new(MemoryStore::new(Box::new(ManualClock::new(1_000_000))))
+    }
+
+    fn times(catalog: &Catalog) -> Vec<(Option<i64>, Option<i64>)> {
+        catalog.snapshot().drops.iter().map(|drop| (drop.purging_micros, drop.purged_micros)).collect()
+    }
+
+    #[tokio::test]
+    async fn what_was_dropped_is_purged_once_and_stays_so() {
+        let store = store();
+        let catalog = dropped(&store, &["alto", "bari"]).await;
+        assert_eq!(catalog.unpurged().len(), 2);
+        assert_eq!(catalog.purge(&ManualClock::new(7)).await.unwrap(), Some(PurgeReport::default()));
+        assert_eq!(catalog.purge(&ManualClock::new(8)).await.unwrap(), None);
+        assert_eq!(times(&catalog), [(Some(7), Some(7)); 2]);
+        let again = Catalog::open(store).await.unwrap();
+        assert_eq!(again.snapshot().drops, catalog.snapshot().drops);
+        assert_eq!(again.snapshot().drops[0].purge_state(), PurgeState::Done);
+    }
+
+    #[tokio::test]
+    async fn a_purge_that_was_interrupted_begins_again_and_keeps_its_time() {
+        let store = store();
+        let catalog = dropped(&store, &["alto"]).await;
+        let oid = catalog.snapshot().drops[0].oid;
+        catalog.commit(|_| Ok(Edit::BeginPurge(vec![oid], 6))).await.unwrap();
+        let catalog = Catalog::open(store.clone()).await.unwrap();
+        assert_eq!(catalog.unpurged()[0].purge_state(), PurgeState::Running);
+        let catalog = dropped(&store, &["bari"]).await;
+        catalog.purge(&ManualClock::new(9)).await.unwrap();
+        assert_eq!(times(&catalog), [(Some(6), Some(9)), (Some(9), Some(9))]);
+    }
+
+    #[tokio::test]
+    async fn a_store_that_fails_certifies_nothing() {
+        let store = store();
+        let catalog = dropped(&store, &["alto"]).await;
+        let oid = catalog.snapshot().drops[0].oid;
+        catalog.commit(|_| Ok(Edit::BeginPurge(vec![oid], 6))).await.unwrap();
+        store.close().await.unwrap();
+        let error = catalog.purge(&ManualClock::new(9)).await.unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Store);
+        assert_eq!(times(&catalog), [(Some(6), None)]);
+    }
+
+    #[tokio::test]
+    async fn no_more_than_some_go_together() {
+        let ids: Vec<String> = (0..=PURGED_TOGETHER_MAX).map(|number| format!("t{number}")).collect();
+        let ids: Vec<&str> = ids.iter().map(String::as_str).collect();
+        let catalog = dropped(&store(), &ids).await;
+        for left in [1, 0] {
+            assert!(catalog.purge(&ManualClock::new(7)).await.unwrap().is_some());
+            assert_eq!(catalog.unpurged().len(), left);
+        }
+    }
+
+    #[tokio::test]
+    async fn a_certificate_is_final() {
+        let catalog = dropped(&store(), &["alto"]).await;
+        let oid = catalog.snapshot().drops[0].oid;
+        catalog.purge(&ManualClock::new(7)).await.unwrap();
+        for edit in [Edit::BeginPurge(vec![oid], 9), Edit::FinishPurge(vec![oid], 9), Edit::FinishPurge(vec![1], 9)] {
+            let error = catalog.commit(|_| Ok(edit.clone())).await.unwrap_err();
+            assert_eq!(error.kind(), ErrorKind::Invalid);
+        }
+        assert_eq!(times(&catalog), [(Some(7), Some(7))]);
+    }
+}

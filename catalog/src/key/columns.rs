@@ -1,0 +1,314 @@
+//! Keys as typed columns: what segments keep beside the bytes of a key.
+//!
+//! The columns are `tenant`, then `part1`, `part2`, … in the order of the key. Their names hold no column's name, so that one may be
+//! renamed while files keep what they have. All keys of a file conform, or none has columns: [`KeyDecoder::decode`] gives all or nothing.
+
+use super::{KeyEncoding, KeySchema};
+use crate::{SqlType, ValueRef, table::TENANT_COLUMN};
+use arrow::{
+    array::{
+        Array, ArrayRef, BinaryArray, BinaryBuilder, BooleanBuilder, Date32Builder, Decimal128Builder,
+        FixedSizeBinaryBuilder, Float32Builder, Float64Builder, Int16Builder, Int32Builder, Int64Builder,
+        StringBuilder, TimestampMicrosecondBuilder,
+    },
+    datatypes::{DataType, Field, TimeUnit},
+};
+use keyspan_storage::KeyDecoder;
+use std::sync::Arc;
+
+/// The zone of `timestamptz`, as Arrow wants it.
+const UTC: &str = "+00:00";
+
+/// Decodes the keys of a table as they stand in the store: a tenant's id, then the parts.
+#[derive(Clone, Debug)]
+pub struct KeyColumns {
+    schema: KeySchema,
+    id: String,
+}
+
+impl KeyColumns {
+    /// Of a table's key; `None` when a part has no column.
+    pub fn new(schema: &KeySchema) -> Option<Self> {
+        let kinds: Option<Vec<String>> = schema.parts.iter().map(|part| name(part.kind)).collect();
+        let directed = kinds?.into_iter().zip(&schema.parts);
+        let parts: Vec<String> =
+            directed.map(|(kind, part)| if part.descending { format!("{kind}-") } else { kind }).collect();
+        let encoding = match schema.encoding {
+            KeyEncoding::Delimited => "delimited",
+            KeyEncoding::Ordered => "ordered",
+        };
+        Some(Self { schema: schema.for_operator(), id: format!("1 {encoding} {}", parts.join(" ")) })
+    }
+}
+
+impl KeyDecoder for KeyColumns {
+    fn id(&self) -> String {
+        self.id.clone()
+    }
+
+    fn fields(&self) -> Vec<Field> {
+        let tenant = Field::new(TENANT_COLUMN, DataType::Utf8, false);
+        let part = |(at, kind)| Field::new(format!("part{}", at + 1), data_type(kind), false);
+        let kinds = self.schema.parts.iter().map(|part| part.kind).enumerate();
+        [tenant].into_iter().chain(kinds.map(part)).collect()
+    }
+
+    fn decode(&self, keys: &BinaryArray) -> Option<Vec<ArrayRef>> {
+        let kinds = [SqlType::Text].into_iter().chain(self.schema.parts.iter().map(|part| part.kind));
+        let mut columns: Vec<Column> = kinds.map(Column::new).collect();
+        let mut fits = keys.null_count() == 0;
+        for key in keys.iter().flatten() {
+            self.schema.try_visit(key, |part, value| fits &= columns[part].push(&value).is_some())?;
+        }
+        fits.then(|| columns.into_iter().map(Column::finish).collect())
+    }
+}
+
+/// How a type is called in an id; types that read the same bytes alike have one name.
+fn name(kind: SqlType) -> Option<String> {
+    Some(match kind {
+        SqlType::Bool => "boolean".into(),
+        SqlType::Int2 => "int2".into(),
+        SqlType::Int4 => "int4".into(),
+        SqlType::Int8 => "int8".into(),
+        SqlType::Float4 => "float4".into(),
+        SqlType::Float8 => "float8".into(),
+        SqlType::Numeric { precision, scale } => format!("numeric({precision},{scale})"),
+        SqlType::Text | SqlType::Varchar(_) => "text".into(),
+        SqlType::Bytea => "bytea".into(),
+        SqlType::Date => "date".into(),
+        SqlType::Timestamp => "timestamp".into(),
+        SqlType::Timestamptz => "timestamptz".into(),
+        SqlType::Uuid => "uuid".into(),
+        SqlType::Json | SqlType::Jsonb => return None,
+    })
+}
+
+fn data_type(kind: SqlType) -> DataType {
+    match kind {
+        SqlType::Bool => DataType::Boolean,
+        SqlType::Int2 => DataType::Int16,
+        SqlType::Int4 => DataType::Int32,
+        SqlType::Int8 => DataType::Int64,
+        SqlType::Float4 => DataType::Float32,
+        SqlType::Float8 => DataType::Float64,
+        SqlType::Numeric { precision, scale } => {
+            DataType::Decimal128(precision, i8::try_from(scale).unwrap_or(i8::MAX))
+        }
+        SqlType::Text | SqlType::Varchar(_) | SqlType::Json | SqlType::Jsonb => DataType::Utf8,
+        SqlType::Bytea => DataType::Binary,
+        SqlType::Date => DataType::Date32,
+        SqlType::Timestamp => DataType::Timestamp(TimeUnit::Microsecond, None),
+        SqlType::Timestamptz => DataType::Timestamp(TimeUnit::Microsecond, Some(UTC.into())),
+        SqlType::Uuid => DataType::FixedSizeBinary(16),
+    }
+}
+
+/// A column in the making.
+enum Column {
+    Bool(BooleanBuilder),
+    Int2(Int16Builder),
+    Int4(Int32Builder),
+    Int8(Int64Builder),
+    Float4(Float32Builder),
+    Float8(Float64Builder),
+    Numeric(Decimal128Builder, u8),
+    Text(StringBuilder),
+    Bytea(BinaryBuilder),
+    Date(Date32Builder),
+    Timestamp(TimestampMicrosecondBuilder),
+    Uuid(FixedSizeBinaryBuilder),
+}
+
+impl Column {
+    fn new(kind: SqlType) -> Self {
+        match kind {
+            SqlType::Bool => Self::Bool(BooleanBuilder::new()),
+            SqlType::Int2 => Self::Int2(Int16Builder::new()),
+            SqlType::Int4 => Self::Int4(Int32Builder::new()),
+            SqlType::Int8 => Self::Int8(Int64Builder::new()),
+            SqlType::Float4 => Self::Float4(Float32Builder::new()),
+            SqlType::Float8 => Self::Float8(Float64Builder::new()),
+            SqlType::Numeric { scale, .. } => {
+                Self::Numeric(Decimal128Builder::new().with_data_type(data_type(kind)), scale)
+            }
+            SqlType::Text | SqlType::Varchar(_) | SqlType::Json | SqlType::Jsonb => Self::Text(StringBuilder::new()),
+            SqlType::Bytea => Self::Bytea(BinaryBuilder::new()),
+            SqlType::Date => Self::Date(Date32Builder::new()),
+            SqlType::Timestamp | SqlType::Timestamptz => {
+                Self::Timestamp(TimestampMicrosecondBuilder::new().with_data_type(data_type(kind)))
+            }
+            SqlType::Uuid => Self::Uuid(FixedSizeBinaryBuilder::new(16)),
+        }
+    }
+
+    /// Appends a value; `None` for one that is not of the column's type.
+    fn push(&mut self, value: &ValueRef<'_>) -> Option<()> {
+        match (self, value) {
+            (Self::Bool(builder), ValueRef::Bool(value)) => builder.append_value(*value),
+            (Self::Int2(builder), ValueRef::Int(value)) => builder.append_value(i16::try_from(*value).ok()?),
+            (Self::Int4(builder), ValueRef::Int(value)) => builder.append_value(i32::try_from(*value).ok()?),
+            (Self::Int8(builder), ValueRef::Int(value)) => builder.append_value(*value),
+            // A real in a key is a double that a real holds.
+            (Self::Float4(builder), ValueRef::Float(value)) => builder.append_value(*value as f32),
+            (Self::Float8(builder), ValueRef::Float(value)) => builder.append_value(*value),
+            (Self::Numeric(builder, scale), ValueRef::Numeric { unscaled, scale: of }) if of == scale => {
+                builder.append_value(*unscaled);
+            }
+            (Self::Text(builder), ValueRef::Text(text)) => builder.append_value(text),
+            (Self::Bytea(builder), ValueRef::Bytes(bytes)) => builder.append_value(bytes),
+            (Self::Date(builder), ValueRef::Date(days)) => builder.append_value(*days),
+            (Self::Timestamp(builder), ValueRef::Timestamp(micros)) => builder.append_value(*micros),
+            (Self::Uuid(builder), ValueRef::Uuid(bytes)) => builder.append_value(bytes).ok()?,
+            _ => return None,
+        }
+        Some(())
+    }
+
+    fn finish(self) -> ArrayRef {
+        match self {
+            Self::Bool(mut builder) => Arc::new(builder.finish()),
+            Self::Int2(mut builder) => Arc::new(builder.finish()),
+            Self::Int4(mut builder) => Arc::new(builder.finish()),
+            Self::Int8(mut builder) => Arc::new(builder.finish()),
+            Self::Float4(mut builder) => Arc::new(builder.finish()),
+            Self::Float8(mut builder) => Arc::new(builder.finish()),
+            Self::Numeric(mut builder, _) => Arc::new(builder.finish()),
+            Self::Text(mut builder) => Arc::new(builder.finish()),
+            Self::Bytea(mut builder) => Arc::new(builder.finish()),
+            Self::Date(mut builder) => Arc::new(builder.finish()),
+            Self::Timestamp(mut builder) => Arc::new(builder.finish()),
+            Self::Uuid(mut builder) => Arc::new(builder.finish()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::key::tests::{schema_and_tuples, text};
+    use crate::{KeyPart, Value};
+    use arrow::{array::RecordBatch, util::display::array_value_to_string};
+    use expect_test::{Expect, expect};
+    use proptest::prelude::*;
+
+    fn keys(keys: &[&[u8]]) -> BinaryArray {
+        BinaryArray::from_iter_values(keys)
+    }
+
+    fn check(encoding: KeyEncoding, parts: &[(SqlType, bool)], stored: &[&[u8]], expected: Expect) {
+        let part = |(at, (kind, descending)): (usize, &(SqlType, bool))| KeyPart {
+            name: format!("c{at}"),
+            kind: *kind,
+            descending: *descending,
+        };
+        let schema = KeySchema { encoding, parts: parts.iter().enumerate().map(part).collect(), with_tenant: false };
+        let decoder = KeyColumns::new(&schema).unwrap();
+        let Some(columns) = decoder.decode(&keys(stored)) else { return expected.assert_eq("none") };
+        let schema = Arc::new(arrow::datatypes::Schema::new(decoder.fields()));
+        let batch = RecordBatch::try_new(Arc::clone(&schema), columns).unwrap();
+        let mut lines = vec![decoder.id()];
+        lines.extend(schema.fields().iter().zip(batch.columns()).map(|(field, column)| {
+            let values: Vec<String> =
+                (0..column.len()).map(|row| array_value_to_string(column, row).unwrap()).collect();
+            format!("{}: {}", field.name(), values.join(", "))
+        }));
+        expected.assert_eq(&lines.join("\n"));
+    }
+
+    #[test]
+    fn keys_become_columns_or_nothing() {
+        let readings = [(SqlType::Text, false), (SqlType::Timestamptz, true), (SqlType::Int4, false)];
+        let first: &[u8] = b"alto#New$`York#7986-98-98T94:84:99.999998Z#0000000042";
+        let second: &[u8] = b"b-2##7986-98-98T94:84:99.999999Z#-9999999998";
+        check(
+            KeyEncoding::Delimited,
+            &readings,
+            &[first, second],
+            expect![[r#"
+                1 delimited text timestamptz- int4
+                tenant: alto, b-2
+                part1: New York, 
+                part2: 2013-01-01T05:15:00.000001Z, 2013-01-01T05:15:00Z
+                part3: 42, -1"#]],
+        );
+        check(KeyEncoding::Delimited, &readings, &[first, b"alto#x"], expect!["none"]);
+        check(KeyEncoding::Delimited, &readings, &[b"Alto#a#7986-98-98T94:84:99.999998Z#0000000042"], expect!["none"]);
+        check(
+            KeyEncoding::Ordered,
+            &[(SqlType::Bool, true), (SqlType::Varchar(Some(3)), false)],
+            &[b"a#\xffx\0\x01", b"a#\xfe\0\x01"],
+            expect![[r#"
+                1 ordered boolean- text
+                tenant: a, a
+                part1: false, true
+                part2: x, "#]],
+        );
+        check(
+            KeyEncoding::Ordered,
+            &[(SqlType::Bool, true)],
+            &[],
+            expect![[r#"
+            1 ordered boolean-
+            tenant: 
+            part1: "#]],
+        );
+    }
+
+    proptest! {
+        #[test]
+        fn columns_hold_what_the_keys_decode_to((schema, tuples) in schema_and_tuples(4)) {
+            let mut schema = schema;
+            let stored: Vec<Vec<u8>> = tuples.iter().map(|tuple| {
+                let key = schema.encode(tuple).unwrap();
+                if schema.with_tenant { key.to_vec() } else { [b"alto#", &key[..]].concat() }
+            }).collect();
+            let with_tenant = std::mem::replace(&mut schema.with_tenant, false);
+            let decoder = KeyColumns::new(&schema).unwrap();
+            let slices: Vec<&[u8]> = stored.iter().map(Vec::as_slice).collect();
+            let columns = decoder.decode(&keys(&slices)).unwrap();
+            for (row, key) in stored.iter().enumerate() {
+                let parts = schema.for_operator().decode(key).unwrap();
+                prop_assert!(with_tenant || parts[0] == text("alto"));
+                for (part, column) in parts.iter().zip(&columns) {
+                    prop_assert_eq!(&shown(column, row), &plain(part));
+                }
+            }
+        }
+    }
+
+    /// A value of a column, in a form of few types.
+    fn shown(column: &ArrayRef, row: usize) -> String {
+        use arrow::array::AsArray;
+        use arrow::datatypes::*;
+        match column.data_type() {
+            DataType::Boolean => column.as_boolean().value(row).to_string(),
+            DataType::Int16 => column.as_primitive::<Int16Type>().value(row).to_string(),
+            DataType::Int32 => column.as_primitive::<Int32Type>().value(row).to_string(),
+            DataType::Int64 => column.as_primitive::<Int64Type>().value(row).to_string(),
+            DataType::Float32 => f64::from(column.as_primitive::<Float32Type>().value(row)).to_string(),
+            DataType::Float64 => column.as_primitive::<Float64Type>().value(row).to_string(),
+            DataType::Decimal128(..) => column.as_primitive::<Decimal128Type>().value(row).to_string(),
+            DataType::Utf8 => column.as_string::<i32>().value(row).to_owned(),
+            DataType::Binary => format!("{:?}", column.as_binary::<i32>().value(row)),
+            DataType::Date32 => column.as_primitive::<Date32Type>().value(row).to_string(),
+            DataType::Timestamp(..) => column.as_primitive::<TimestampMicrosecondType>().value(row).to_string(),
+            _ => format!("{:?}", column.as_fixed_size_binary().value(row)),
+        }
+    }
+
+    fn plain(value: &Value) -> String {
+        match value {
+            Value::Null => unreachable!("no part of a key is NULL"),
+            Value::Bool(value) => value.to_string(),
+            Value::Int(n) => n.to_string(),
+            Value::Float(value) => value.to_string(),
+            Value::Numeric { unscaled, .. } => unscaled.to_string(),
+            Value::Text(text) => text.clone(),
+            Value::Bytes(bytes) => format!("{:?}", &bytes[..]),
+            Value::Date(days) => days.to_string(),
+            Value::Timestamp(micros) => micros.to_string(),
+            Value::Uuid(bytes) => format!("{:?}", &bytes[..]),
+        }
+    }
+}

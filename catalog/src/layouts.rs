@@ -1,0 +1,248 @@
+//! What the store is told of the tables, so that its segments hold typed columns.
+//!
+//! Every column of cells gets one of its own. It is typed where the bytes of a cell are the value that SQL reads ([`column_kind`]); else it
+//! holds the bytes. A value that does not decode is kept apart by the store, so that who reads the typed column never meets it.
+
+use crate::{
+    Column, ColumnPlace, Encoding, Snapshot, SqlType, Table,
+    key::KeyColumns,
+    value::calendar::{is_date, is_timestamp},
+};
+use arc_swap::ArcSwap;
+use keyspan_storage::{Accepts, Aggregate, ColumnKind, KeyDecoder, Layout, LayoutColumn, Layouts, TableName};
+use std::{fmt, sync::Arc};
+
+/// The layouts of the newest snapshot's tables. It holds on to the snapshot alone, not to the store.
+pub(crate) struct NewestLayouts(pub(crate) Arc<ArcSwap<Snapshot>>);
+
+impl fmt::Debug for NewestLayouts {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("NewestLayouts")
+    }
+}
+
+impl Layouts for NewestLayouts {
+    fn layout(&self, table: &TableName) -> Option<Arc<Layout>> {
+        let snapshot = self.0.load();
+        let found = snapshot.tables.values().find(|known| known.physical == *table)?;
+        Some(Arc::new(layout_of(found)))
+    }
+}
+
+/// How the rows of a table are laid out.
+pub fn layout_of(table: &Table) -> Layout {
+    let column = |column: &Column| {
+        let ColumnPlace::Cell { family, qualifier, .. } = &column.place else { return None };
+        let kind = column_kind(table, column);
+        let accepts = kind.and_then(|_| column_accepts(column));
+        let kind = kind.unwrap_or(ColumnKind::Binary);
+        Some(LayoutColumn { family: family.clone(), qualifier: qualifier.clone().into(), kind, accepts })
+    };
+    let columns = table.columns.iter().filter_map(column).collect();
+    Layout { columns, key: key_columns(table).map(|key| Arc::new(key) as Arc<dyn KeyDecoder>) }
+}
+
+/// The columns of the table's keys, as they stand in the store; `None` when its keys have none.
+pub fn key_columns(table: &Table) -> Option<KeyColumns> {
+    KeyColumns::new(&table.key)
+}
+
+/// What the cells of a column are, where they are the values that SQL reads; `None` for the key's columns and where a value has to
+/// be made of the bytes.
+pub fn column_kind(table: &Table, column: &Column) -> Option<ColumnKind> {
+    let ColumnPlace::Cell { family, encoding, .. } = &column.place else { return None };
+    if let Some(aggregate) = table.family(family.as_str()).and_then(|family| family.aggregate) {
+        let number = matches!(aggregate, Aggregate::Sum | Aggregate::Min | Aggregate::Max);
+        return (number && column.kind == SqlType::Int8).then_some(ColumnKind::Int64);
+    }
+    if *encoding != Encoding::Binary {
+        return (column.kind == SqlType::Text && *encoding == Encoding::Text).then_some(ColumnKind::Utf8);
+    }
+    Some(match column.kind {
+        SqlType::Bool => ColumnKind::Bool,
+        SqlType::Int2 => ColumnKind::Int16,
+        SqlType::Int4 => ColumnKind::Int32,
+        SqlType::Int8 => ColumnKind::Int64,
+        SqlType::Float4 => ColumnKind::Float32,
+        SqlType::Float8 => ColumnKind::Float64,
+        SqlType::Text | SqlType::Varchar(_) | SqlType::Json | SqlType::Jsonb => ColumnKind::Utf8,
+        SqlType::Bytea => ColumnKind::Binary,
+        SqlType::Date => ColumnKind::Date32,
+        SqlType::Timestamp => ColumnKind::Timestamp,
+        SqlType::Timestamptz => ColumnKind::TimestampUtc,
+        SqlType::Uuid => ColumnKind::Uuid,
+        SqlType::Numeric { .. } => return None,
+    })
+}
+
+/// Which values of a column's kind are values of the column, where not all of them are.
+pub fn column_accepts(column: &Column) -> Option<Accepts> {
+    let accepts = |name, holds| Some(Accepts { name, holds });
+    match column.kind {
+        SqlType::Date => accepts("date", |bytes| bytes.try_into().is_ok_and(|days| is_date(i32::from_be_bytes(days)))),
+        SqlType::Timestamp | SqlType::Timestamptz => {
+            accepts("timestamp", |bytes| bytes.try_into().is_ok_and(|micros| is_timestamp(i64::from_be_bytes(micros))))
+        }
+        SqlType::Json => accepts("json", |bytes| reads_as_itself(bytes, SqlType::Json)),
+        SqlType::Jsonb => accepts("jsonb", |bytes| reads_as_itself(bytes, SqlType::Jsonb)),
+        _ => None,
+    }
+}
+
+/// Whether the bytes are a text of the type that reads as it stands.
+fn reads_as_itself(bytes: &[u8], kind: SqlType) -> bool {
+    let Ok(text) = std::str::from_utf8(bytes) else { return false };
+    crate::Value::parse(text, kind).is_ok_and(|value| matches!(value, crate::Value::Text(read) if read == text))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{ColumnDefinition, FamilyDefinition, TableDefinition, TableId, Value, mapping};
+    use expect_test::{Expect, expect};
+    use proptest::prelude::*;
+
+    const KINDS: [SqlType; 14] = [
+        SqlType::Bool,
+        SqlType::Int2,
+        SqlType::Int4,
+        SqlType::Int8,
+        SqlType::Float4,
+        SqlType::Float8,
+        SqlType::Text,
+        SqlType::Varchar(Some(3)),
+        SqlType::Bytea,
+        SqlType::Date,
+        SqlType::Timestamp,
+        SqlType::Timestamptz,
+        SqlType::Uuid,
+        SqlType::Jsonb,
+    ];
+
+    /// A table with one column of each, `c0` and on, all of them in the family `m`.
+    fn table(columns: &[(SqlType, Encoding)], options: &[(&str, &str)]) -> Table {
+        let column = |(name, kind, family, encoding): (String, SqlType, Option<&str>, Option<Encoding>)| {
+            ColumnDefinition { name, kind, not_null: false, family: family.map(str::to_owned), encoding }
+        };
+        let id = column(("id".into(), SqlType::Int4, None, None));
+        let cells = columns.iter().enumerate();
+        let cells = cells.map(|(at, (kind, encoding))| column((format!("c{at}"), *kind, None, Some(*encoding))));
+        let names = (0..columns.len()).map(|at| format!("c{at}")).collect();
+        let definition = TableDefinition {
+            name: "t".into(),
+            columns: [id].into_iter().chain(cells).collect(),
+            primary_key: vec![("id".into(), true)],
+            families: vec![FamilyDefinition { name: "m".into(), columns: names }],
+            options: options.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect(),
+        };
+        Table::define(TableId(20_000), &definition).unwrap()
+    }
+
+    fn check(columns: &[(SqlType, Encoding)], options: &[(&str, &str)], expected: Expect) {
+        let layout = layout_of(&table(columns, options));
+        let columns = layout.columns.iter().map(|column| {
+            let some = if column.accepts.is_some() { " (some)" } else { "" };
+            format!("{}:{} {:?}{some}", column.family, column.qualifier.escape_ascii(), column.kind)
+        });
+        let lines: Vec<String> = columns.chain(layout.key.map(|key| key.id())).collect();
+        expected.assert_eq(&lines.join("\n"));
+    }
+
+    #[test]
+    fn columns_are_typed_where_bytes_are_values() {
+        check(
+            &KINDS.map(|kind| (kind, Encoding::Binary)),
+            &[],
+            expect![[r#"
+            m:c0 Bool
+            m:c1 Int16
+            m:c2 Int32
+            m:c3 Int64
+            m:c4 Float32
+            m:c5 Float64
+            m:c6 Utf8
+            m:c7 Utf8
+            m:c8 Binary
+            m:c9 Date32 (some)
+            m:c10 Timestamp (some)
+            m:c11 TimestampUtc (some)
+            m:c12 Uuid
+            m:c13 Utf8 (some)
+            1 delimited int4-"#]],
+        );
+        let others = [
+            (SqlType::Numeric { precision: 5, scale: 2 }, Encoding::Binary),
+            (SqlType::Int4, Encoding::Text),
+            (SqlType::Text, Encoding::Text),
+            (SqlType::Text, Encoding::Json),
+        ];
+        check(
+            &others,
+            &[],
+            expect![[r#"
+            m:c0 Binary
+            m:c1 Binary
+            m:c2 Utf8
+            m:c3 Binary
+            1 delimited int4-"#]],
+        );
+        let one = [(SqlType::Int8, Encoding::Binary)];
+        check(
+            &one,
+            &[("m.aggregate", "max")],
+            expect![[r#"
+            m:c0 Int64
+            1 delimited int4-"#]],
+        );
+        check(
+            &one,
+            &[("m.aggregate", "hll")],
+            expect![[r#"
+            m:c0 Binary
+            1 delimited int4-"#]],
+        );
+    }
+
+    /// Whether the bytes are of the kind's form, as [`ColumnKind`] says it.
+    fn is_of(kind: ColumnKind, bytes: &[u8]) -> bool {
+        match kind {
+            ColumnKind::Binary => true,
+            ColumnKind::Utf8 => std::str::from_utf8(bytes).is_ok(),
+            ColumnKind::Bool => matches!(bytes, [0 | 1]),
+            ColumnKind::Int16 => bytes.len() == 2,
+            ColumnKind::Int32 | ColumnKind::Float32 | ColumnKind::Date32 => bytes.len() == 4,
+            ColumnKind::Int64 | ColumnKind::Float64 | ColumnKind::Timestamp | ColumnKind::TimestampUtc => {
+                bytes.len() == 8
+            }
+            ColumnKind::Uuid => bytes.len() == 16,
+        }
+    }
+
+    fn bytes() -> impl Strategy<Value = Vec<u8>> {
+        let width = prop::sample::select(vec![0, 1, 2, 4, 8, 16]);
+        let random = width.prop_flat_map(|width| prop::collection::vec(any::<u8>(), width));
+        let near = (any::<i32>(), prop::sample::select(vec![0_u8, 0x7f, 0x80, 0xff]));
+        let near = near.prop_map(|(low, high)| [&[high; 4][..], &low.to_be_bytes()].concat());
+        let texts = prop::sample::select(vec!["{}", "{\"a\": 1}", "{\"a\":1}", "[1, 2]", "é", "nul", "1.50"]);
+        prop_oneof![random, near, texts.prop_map(|text| text.as_bytes().to_vec())]
+    }
+
+    proptest! {
+        #[test]
+        fn what_a_column_takes_is_what_decodes_as_it_stands(bytes in bytes(), kind in prop::sample::select(KINDS.to_vec())) {
+            let column = layout_of(&table(&[(kind, Encoding::Binary)], &[])).columns.remove(0);
+            let taken = is_of(column.kind, &bytes) && column.accepts.is_none_or(|accepts| (accepts.holds)(&bytes));
+            let decoded = mapping::decode(&bytes.clone().into(), kind, Encoding::Binary);
+            if taken {
+                prop_assert!(decoded.is_ok(), "{:?} {:?}", kind, decoded);
+            }
+            if let Ok(value) = decoded {
+                let text = matches!(&value, Value::Text(text) if text.as_bytes() != bytes);
+                prop_assert!(taken || text, "{:?} {:?}", kind, value);
+                if let Ok(written) = mapping::encode(&value, kind, Encoding::Binary) {
+                    prop_assert!(is_of(column.kind, &written) && column.accepts.is_none_or(|accepts| (accepts.holds)(&written)));
+                }
+            }
+        }
+    }
+}

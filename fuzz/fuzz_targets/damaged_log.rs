@@ -1,0 +1,7 @@
+//! A log file with damage.
+
+#![no_main]
+
+use libfuzzer_sys::fuzz_target;
+
+fuzz_target!(|bytes: &[u8]| keyspan_storage::testing::fuzz::damaged_log(bytes));

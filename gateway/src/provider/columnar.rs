@@ -1,0 +1,160 @@
+//! The fast path of scans: DataFusion's own Parquet source over row groups, and the scan by rows over the rest.
+//!
+//! ```text
+//! ColumnarExec                         the columns of SQL, in no order
+//!   UnionExec
+//!     DataSourceExec                   row groups that hold just what SQL reads, split over the partitions (module `parts`)
+//!     ScanExec                         all other rows
+//! ```
+//!
+//! [`plan`] says whether a scan goes this way. What it may not change is an answer: the store gives exact selections of rows, parts and
+//! rest have none in common, and what the store calls clean needs no decoding. A scan of few rows, of single keys, over own uncommitted
+//! writes, or of a column whose cells are no values as they stand goes by rows. Whoever wants the order of keys gets the scan by rows
+//! in place of all this (`exec`).
+//!
+//! Statistics of files and row groups stay with the Parquet source: the planner sees none, since a row group may hold the rows of
+//! several tenants. Row groups and pages are skipped by them nevertheless, by predicates that stay in force for each row.
+
+mod exec;
+mod parts;
+mod reader;
+
+use super::{exec::ScanExec, table::is_operator};
+use crate::view::View;
+use arrow::datatypes::SchemaRef;
+use datafusion::{
+    common::Result,
+    error::DataFusionError,
+    physical_plan::{ExecutionPlan, union::UnionExec},
+};
+pub use exec::{ColumnarExec, Counts};
+use keyspan_catalog::{
+    Table,
+    layouts::{column_accepts, column_kind, key_columns},
+    table::{ColumnPlace, OnBadKey},
+};
+use keyspan_storage::{Columnar, ColumnarRequest, KeyDecoder, RowSet, WantedColumn};
+use std::sync::Arc;
+
+/// A scan of fewer rows in row groups goes by rows: opening files costs more than it saves.
+pub const ROWS_MIN: u64 = 4_096;
+/// A scan of more ranges goes by rows: each of them is looked up in each file.
+pub const RANGES_MAX: usize = 256;
+
+/// Where a column of a batch comes from in a file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Source {
+    /// The wanted column of this number.
+    Cell(usize),
+    /// The decoder's column of this number.
+    Key(usize),
+}
+
+/// What is asked of the store for some columns of a table.
+struct Wanted {
+    sources: Vec<Source>,
+    columns: Vec<WantedColumn>,
+    key: Option<String>,
+}
+
+/// The plan of a scan by row groups; `None` when it is to go by rows. `scan` is the one by rows, whose batches have the columns
+/// `projection` of the table.
+///
+/// # Errors
+/// What the store says.
+pub(super) async fn plan(
+    (view, table): (&View, &Arc<Table>),
+    projection: &[usize],
+    scan: &Arc<ScanExec>,
+    partitions: usize,
+) -> Result<Option<Arc<dyn ExecutionPlan>>> {
+    if !is_candidate(view, table, scan) {
+        return Ok(None);
+    }
+    let Some(wanted) = wanted(table, is_operator(view), projection) else { return Ok(None) };
+    let request = ColumnarRequest {
+        rows: scan.read().rows.clone(),
+        columns: wanted.columns,
+        key: wanted.key,
+        pin: Some(view.pin.clone()),
+    };
+    let (rows, asked) = (view.rows.clone(), Arc::clone(table));
+    // The store may have to read what its files hold.
+    let found = tokio::task::spawn_blocking(move || rows.columnar(&asked, request)).await;
+    let found = found.map_err(|error| DataFusionError::ExecutionJoin(Box::new(error)))?;
+    let Some(found) = found.transpose().map_err(|error| DataFusionError::External(Box::new(error)))? else {
+        return Ok(None);
+    };
+    if found.parts.iter().map(|part| part.rows).sum::<u64>() < ROWS_MIN {
+        return Ok(None);
+    }
+    over(found, &wanted.sources, scan, partitions).map(Some)
+}
+
+/// Whether nothing speaks against row groups before the store is asked.
+fn is_candidate(view: &View, table: &Table, scan: &ScanExec) -> bool {
+    let read = scan.read();
+    let few = read.limit.is_some_and(|limit| (limit as u64) < ROWS_MIN);
+    let own = view.buffered.get(&table.id).is_some_and(|own| !own.is_empty());
+    view.columnar && view.pushdown && !few && !own && reads_many(&read.rows)
+}
+
+/// Whether the ranges are few and not all of them single keys.
+fn reads_many(rows: &RowSet) -> bool {
+    rows.ranges().len() <= RANGES_MAX && rows.ranges().iter().any(|range| range.as_point().is_none())
+}
+
+/// What has to be asked for; `None` when a column's values are not those of its cells.
+fn wanted(table: &Table, operator: bool, projection: &[usize]) -> Option<Wanted> {
+    let tenant = usize::from(operator);
+    let mut wanted = Wanted { sources: Vec::new(), columns: Vec::new(), key: None };
+    let mut key = table.on_bad_key != OnBadKey::Null;
+    for at in projection {
+        let Some(column) = at.checked_sub(tenant).map(|at| &table.columns[at]) else {
+            key = true;
+            wanted.sources.push(Source::Key(0));
+            continue;
+        };
+        match &column.place {
+            ColumnPlace::Key(part) => {
+                key = true;
+                // The store's keys begin with the tenant, whoever looks.
+                wanted.sources.push(Source::Key(part + 1));
+            }
+            ColumnPlace::Cell { family, qualifier, .. } => {
+                let kind = column_kind(table, column)?;
+                wanted.sources.push(Source::Cell(wanted.columns.len()));
+                let accepts = column_accepts(column).map(|accepts| accepts.name);
+                let (family, qualifier) = (family.clone(), qualifier.clone().into());
+                wanted.columns.push(WantedColumn { family, qualifier, kind, accepts });
+            }
+        }
+    }
+    if key {
+        // Rows whose keys do not conform have to be told from the others even when no part is read.
+        wanted.key = Some(key_columns(table)?.id());
+    }
+    Some(wanted)
+}
+
+/// The plan over what the store found.
+fn over(
+    found: Columnar,
+    sources: &[Source],
+    scan: &Arc<ScanExec>,
+    partitions: usize,
+) -> Result<Arc<dyn ExecutionPlan>> {
+    let Columnar { parts, rest } = found;
+    let counts = Counts {
+        files: parts.len(),
+        row_groups: parts.iter().map(|part| part.row_groups.len()).sum(),
+        rows: parts.iter().map(|part| part.rows).sum(),
+        rest: if rest.is_empty() { None } else { Some(rest.rows_estimate()) },
+    };
+    let schema: SchemaRef = scan.schema();
+    let mut children = parts::sources(parts, sources, &schema, scan.read().limit, partitions)?;
+    let rest = if rest.is_empty() { None } else { Some(Arc::new(scan.of_rest(rest)?)) };
+    children.extend(rest.iter().map(|rest| Arc::clone(rest) as Arc<dyn ExecutionPlan>));
+    let child = if children.len() == 1 { children.remove(0) } else { UnionExec::try_new(children)? };
+    Ok(Arc::new(ColumnarExec::new(child, Arc::clone(scan), rest, counts)?))
+}

@@ -1,0 +1,240 @@
+//! The node above row groups and rest: it gives their rows the columns of SQL, and knows the scan by rows that gives the same.
+//!
+//! Row groups come in no order. Where the plan above wants that of the keys, [`try_pushdown_sort`](ExecutionPlan::try_pushdown_sort)
+//! gives the scan by rows in place of this node. Filters that have gone into the row groups by then go above that scan, and so do
+//! columns that were left out.
+
+use super::super::exec::ScanExec;
+use arrow::{array::RecordBatch, datatypes::SchemaRef};
+use datafusion::{
+    common::{Result, config::ConfigOptions, tree_node::TreeNodeRecursion},
+    execution::{SendableRecordBatchStream, TaskContext},
+    physical_expr::{PhysicalExpr, PhysicalSortExpr, conjunction, expressions::Column},
+    physical_plan::{
+        DisplayAs, DisplayFormatType, ExecutionPlan, PlanProperties, ReplaceChildrenOptions, SortOrderPushdownResult,
+        execution_plan::{Boundedness, CardinalityEffect, EmissionType},
+        filter::FilterExec,
+        filter_pushdown::{
+            ChildPushdownResult, FilterDescription, FilterPushdownPhase, FilterPushdownPropagation, PushedDown,
+        },
+        metrics::{BaselineMetrics, ExecutionPlanMetricsSet, MetricsSet},
+        projection::ProjectionExec,
+        stream::RecordBatchStreamAdapter,
+    },
+};
+use futures::StreamExt;
+use std::{fmt, sync::Arc};
+
+/// How much is where.
+#[derive(Clone, Copy, Debug)]
+pub struct Counts {
+    /// Files with row groups that are read.
+    pub files: usize,
+    /// These row groups.
+    pub row_groups: usize,
+    /// The rows selected of them.
+    pub rows: u64,
+    /// Other rows, roughly; `None` when there are none for certain.
+    pub rest: Option<u64>,
+}
+
+/// A scan by row groups and rest.
+#[derive(Clone, Debug)]
+pub struct ColumnarExec {
+    /// Row groups, rest, or both.
+    child: Arc<dyn ExecutionPlan>,
+    /// The same rows by the scan by rows, in the order of keys.
+    ordered: Arc<dyn ExecutionPlan>,
+    /// That scan.
+    scan: Arc<ScanExec>,
+    rest: Option<Arc<ScanExec>>,
+    counts: Counts,
+    /// Filters that the child applies.
+    filters: Vec<Arc<dyn PhysicalExpr>>,
+    properties: Arc<PlanProperties>,
+    metrics: ExecutionPlanMetricsSet,
+}
+
+impl ColumnarExec {
+    /// A scan of `child`, which gives the rows of `scan` in another order; of it, those of `rest` by rows.
+    ///
+    /// # Errors
+    /// What DataFusion says of the plan.
+    pub fn new(
+        child: Arc<dyn ExecutionPlan>,
+        scan: Arc<ScanExec>,
+        rest: Option<Arc<ScanExec>>,
+        counts: Counts,
+    ) -> Result<Self> {
+        let ordered = Arc::clone(&scan) as Arc<dyn ExecutionPlan>;
+        let properties = properties(&child, &ordered);
+        let metrics = ExecutionPlanMetricsSet::new();
+        Ok(Self { child, ordered, scan, rest, counts, filters: Vec::new(), properties, metrics })
+    }
+
+    fn with(&self, child: Arc<dyn ExecutionPlan>, ordered: Arc<dyn ExecutionPlan>) -> Self {
+        Self { properties: properties(&child, &ordered), child, ordered, ..self.clone() }
+    }
+
+    /// The scan by rows, which says what is read.
+    pub fn scan(&self) -> &ScanExec {
+        &self.scan
+    }
+
+    /// The scan of the rest.
+    pub fn rest(&self) -> Option<&ScanExec> {
+        self.rest.as_deref()
+    }
+
+    /// How much is where.
+    pub fn counts(&self) -> &Counts {
+        &self.counts
+    }
+
+    /// Filters that row groups and rest have taken over.
+    pub fn filters(&self) -> &[Arc<dyn PhysicalExpr>] {
+        &self.filters
+    }
+}
+
+/// Those of the child's partitions, with what is known of the ordered rows but for their order.
+fn properties(child: &Arc<dyn ExecutionPlan>, ordered: &Arc<dyn ExecutionPlan>) -> Arc<PlanProperties> {
+    let mut equivalence = ordered.properties().eq_properties.clone();
+    equivalence.clear_orderings();
+    let partitioning = child.properties().partitioning.clone();
+    let properties = PlanProperties::new(equivalence, partitioning, EmissionType::Incremental, Boundedness::Bounded);
+    Arc::new(properties.with_scheduling_type(child.properties().scheduling_type))
+}
+
+impl DisplayAs for ColumnarExec {
+    fn fmt_as(&self, _: DisplayFormatType, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "KeyspanColumnarScan: {} {}", self.scan.about().name, self.scan.about().shape)
+    }
+}
+
+impl ExecutionPlan for ColumnarExec {
+    fn name(&self) -> &'static str {
+        "KeyspanColumnarScan"
+    }
+
+    fn properties(&self) -> &Arc<PlanProperties> {
+        &self.properties
+    }
+
+    fn children(&self) -> Vec<&Arc<dyn ExecutionPlan>> {
+        vec![&self.child]
+    }
+
+    fn benefits_from_input_partitioning(&self) -> Vec<bool> {
+        vec![false]
+    }
+
+    fn apply_expressions(
+        &self,
+        _: &mut dyn FnMut(&Arc<dyn PhysicalExpr>) -> Result<TreeNodeRecursion>,
+    ) -> Result<TreeNodeRecursion> {
+        Ok(TreeNodeRecursion::Continue)
+    }
+
+    fn replace_children(
+        self: Arc<Self>,
+        mut children: Vec<Arc<dyn ExecutionPlan>>,
+        _: ReplaceChildrenOptions,
+    ) -> Result<Arc<dyn ExecutionPlan>> {
+        let ordered = Arc::clone(&self.ordered);
+        Ok(match children.pop() {
+            Some(child) => Arc::new(self.with(child, ordered)),
+            None => self,
+        })
+    }
+
+    fn with_new_children(self: Arc<Self>, mut children: Vec<Arc<dyn ExecutionPlan>>) -> Result<Arc<dyn ExecutionPlan>> {
+        let ordered = Arc::clone(&self.ordered);
+        Ok(match children.pop() {
+            Some(child) => Arc::new(self.with(child, ordered)),
+            None => self,
+        })
+    }
+
+    fn supports_limit_pushdown(&self) -> bool {
+        true
+    }
+
+    fn cardinality_effect(&self) -> CardinalityEffect {
+        CardinalityEffect::Equal
+    }
+
+    fn gather_filters_for_pushdown(
+        &self,
+        _: FilterPushdownPhase,
+        filters: Vec<Arc<dyn PhysicalExpr>>,
+        _: &ConfigOptions,
+    ) -> Result<FilterDescription> {
+        FilterDescription::from_children(filters, &self.children())
+    }
+
+    fn handle_child_pushdown_result(
+        &self,
+        phase: FilterPushdownPhase,
+        result: ChildPushdownResult,
+        _: &ConfigOptions,
+    ) -> Result<FilterPushdownPropagation<Arc<dyn ExecutionPlan>>> {
+        let taken = result.parent_filters.iter().filter(|filter| matches!(filter.all(), PushedDown::Yes));
+        let taken: Vec<_> = taken.map(|filter| Arc::clone(&filter.filter)).collect();
+        let answer = FilterPushdownPropagation::if_all(result);
+        // Dynamic filters, which come later, only leave out what somebody above would drop.
+        if phase != FilterPushdownPhase::Pre || taken.is_empty() {
+            return Ok(answer);
+        }
+        let filtered = FilterExec::try_new(conjunction(taken.clone()), Arc::clone(&self.ordered))?;
+        let mut node = self.with(Arc::clone(&self.child), Arc::new(filtered));
+        node.filters.extend(taken);
+        Ok(answer.with_updated_node(Arc::new(node)))
+    }
+
+    fn try_swapping_with_projection(&self, projection: &ProjectionExec) -> Result<Option<Arc<dyn ExecutionPlan>>> {
+        let narrows = projection.expr().len() < self.schema().fields().len();
+        if !narrows || !projection.expr().iter().all(|one| one.expr.is::<Column>()) {
+            return Ok(None);
+        }
+        let over = |plan: &Arc<dyn ExecutionPlan>| -> Result<Arc<dyn ExecutionPlan>> {
+            Ok(Arc::new(ProjectionExec::try_new(projection.expr().to_vec(), Arc::clone(plan))?))
+        };
+        Ok(Some(Arc::new(self.with(over(&self.child)?, over(&self.ordered)?))))
+    }
+
+    fn try_pushdown_sort(
+        &self,
+        wanted: &[PhysicalSortExpr],
+    ) -> Result<SortOrderPushdownResult<Arc<dyn ExecutionPlan>>> {
+        if self.ordered.properties().eq_properties.ordering_satisfy(wanted.to_vec())? {
+            return Ok(SortOrderPushdownResult::Exact { inner: Arc::clone(&self.ordered) });
+        }
+        self.ordered.try_pushdown_sort(wanted)
+    }
+
+    fn metrics(&self) -> Option<MetricsSet> {
+        Some(self.metrics.clone_inner())
+    }
+
+    fn execute(&self, partition: usize, context: Arc<TaskContext>) -> Result<SendableRecordBatchStream> {
+        let rows = self.child.execute(partition, context)?;
+        let schema = self.schema();
+        let metrics = BaselineMetrics::new(&self.metrics, partition);
+        let shown = Arc::clone(&schema);
+        let rows = rows.map(move |batch| {
+            let batch = as_schema(batch?, &shown)?;
+            metrics.record_output(batch.num_rows());
+            Ok(batch)
+        });
+        Ok(Box::pin(RecordBatchStreamAdapter::new(schema, rows)))
+    }
+}
+
+/// The batch with the fields of SQL: the file's say less of names and NULLs.
+fn as_schema(batch: RecordBatch, schema: &SchemaRef) -> Result<RecordBatch> {
+    let rows = batch.num_rows();
+    let (_, columns, _) = batch.into_parts();
+    let options = arrow::array::RecordBatchOptions::new().with_row_count(Some(rows));
+    Ok(RecordBatch::try_new_with_options(Arc::clone(schema), columns, &options)?)
+}

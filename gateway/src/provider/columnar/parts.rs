@@ -1,0 +1,162 @@
+//! Row groups as DataFusion's source of Parquet files.
+//!
+//! Files in which the wanted columns have the same names are read by one `DataSourceExec`; that is nearly always all of them. Its table
+//! has the file's names and SQL's types, its projection SQL's names. A file's row groups are cut into chunks, each a file of its own to
+//! DataFusion with an access plan of its own; a partition that is done early takes chunks from others.
+
+use super::{
+    Source,
+    reader::{Opened, Readers},
+};
+use arrow::datatypes::{Schema, SchemaRef};
+use datafusion::{
+    common::Result,
+    config::TableParquetOptions,
+    datasource::{
+        listing::PartitionedFile,
+        physical_plan::{
+            FileGroup, FileScanConfigBuilder, FileSource, ParquetSource,
+            parquet::{ParquetAccessPlan, RowGroupAccess},
+        },
+        source::DataSourceExec,
+    },
+    execution::object_store::ObjectStoreUrl,
+    physical_expr::{
+        expressions::Column,
+        projection::{ProjectionExpr, ProjectionExprs},
+    },
+    physical_plan::ExecutionPlan,
+};
+use keyspan_storage::ParquetPart;
+use parquet::arrow::arrow_reader::RowSelection;
+use std::sync::Arc;
+
+/// Chunks of row groups for each partition, where there are so many row groups.
+const CHUNKS_PER_PARTITION: usize = 4;
+
+/// Files whose wanted columns have the same names.
+struct Group {
+    names: Vec<String>,
+    parts: Vec<ParquetPart>,
+}
+
+/// The plans that read the parts, with the columns of `schema`, which come from `sources`.
+pub(super) fn sources(
+    parts: Vec<ParquetPart>,
+    sources: &[Source],
+    schema: &SchemaRef,
+    limit: Option<usize>,
+    partitions: usize,
+) -> Result<Vec<Arc<dyn ExecutionPlan>>> {
+    let groups = grouped(parts, sources).into_iter();
+    groups.map(|group| source(group, schema, limit, partitions)).collect()
+}
+
+/// A name that no column of a file has: read as NULL.
+fn absent(place: usize) -> String {
+    format!("absent:{place}")
+}
+
+/// The name of each column in the file; `None` for one that is NULL.
+fn names(part: &ParquetPart, sources: &[Source]) -> Vec<Option<String>> {
+    let name = |source: &Source| match source {
+        Source::Cell(at) => part.columns[*at].clone(),
+        Source::Key(at) => Some(part.key_columns[*at].clone()),
+    };
+    sources.iter().map(name).collect()
+}
+
+fn grouped(parts: Vec<ParquetPart>, sources: &[Source]) -> Vec<Group> {
+    let named: Vec<Vec<Option<String>>> = parts.iter().map(|part| names(part, sources)).collect();
+    // What a column is called where it is there at all.
+    let usual = |place: usize| named.iter().find_map(|names| names[place].clone());
+    let usual: Vec<Option<String>> = (0..sources.len()).map(usual).collect();
+    let mut groups: Vec<Group> = Vec::new();
+    for (part, names) in parts.into_iter().zip(&named) {
+        let has = |name: &str| {
+            part.metadata
+                .file_metadata()
+                .schema_descr()
+                .root_schema()
+                .get_fields()
+                .iter()
+                .any(|field| field.name() == name)
+        };
+        let names = names.iter().enumerate().map(|(place, name)| match (name, &usual[place]) {
+            (Some(name), _) => name.clone(),
+            // A file without the column may be read as if it had it: NULL.
+            (None, Some(usual)) if !has(usual) => usual.clone(),
+            (None, _) => absent(place),
+        });
+        let names: Vec<String> = names.collect();
+        match groups.iter_mut().find(|group| group.names == names) {
+            Some(group) => group.parts.push(part),
+            None => groups.push(Group { names, parts: vec![part] }),
+        }
+    }
+    groups
+}
+
+fn source(group: Group, schema: &SchemaRef, limit: Option<usize>, partitions: usize) -> Result<Arc<dyn ExecutionPlan>> {
+    let Group { names, parts } = group;
+    let fields = schema.fields().iter().zip(&names);
+    let fields: Vec<_> = fields.map(|(field, name)| field.as_ref().clone().with_name(name)).collect();
+    let options = TableParquetOptions::default();
+    let parquet = ParquetSource::new(Arc::new(Schema::new(fields)))
+        .with_table_parquet_options(options)
+        .with_parquet_file_reader_factory(Arc::new(Readers))
+        .with_pushdown_filters(true)
+        .with_bloom_filter_on_read(false);
+    let column = |(at, (name, field)): (usize, (&String, &Arc<arrow::datatypes::Field>))| {
+        ProjectionExpr::new(Arc::new(Column::new(name, at)), field.name())
+    };
+    let projection = ProjectionExprs::new(names.iter().zip(schema.fields()).enumerate().map(column));
+    let renamed = parquet.try_pushdown_projection(&projection)?;
+    let parquet = renamed.unwrap_or_else(|| Arc::new(parquet));
+    // Files bring their own readers: the place is never asked.
+    let config = FileScanConfigBuilder::new(ObjectStoreUrl::local_filesystem(), parquet)
+        .with_file_groups(spread(parts, partitions.max(1)))
+        .with_limit(limit)
+        .build();
+    Ok(DataSourceExec::from_data_source(config))
+}
+
+/// Cuts the parts into chunks and deals them out: neighbours stay together, partitions have about as many rows.
+fn spread(parts: Vec<ParquetPart>, partitions: usize) -> Vec<FileGroup> {
+    let row_groups: usize = parts.iter().map(|part| part.row_groups.len()).sum();
+    let of_chunk = row_groups.div_ceil(partitions * CHUNKS_PER_PARTITION).max(1);
+    let share = parts.iter().map(|part| part.rows).sum::<u64>().div_ceil(partitions as u64).max(1);
+    let mut groups: Vec<Vec<PartitionedFile>> = vec![Vec::new(); partitions];
+    let mut dealt = 0;
+    for part in &parts {
+        for chosen in part.row_groups.chunks(of_chunk) {
+            let group = usize::try_from(dealt / share).unwrap_or(usize::MAX).min(partitions - 1);
+            let (chunk, rows) = chunk(part, chosen);
+            groups[group].push(chunk);
+            dealt += rows;
+        }
+    }
+    groups.into_iter().filter(|group| !group.is_empty()).map(FileGroup::new).collect()
+}
+
+/// Some row groups of a part, and how many rows of them are read.
+fn chunk(part: &ParquetPart, chosen: &[(usize, Option<RowSelection>)]) -> (PartitionedFile, u64) {
+    let all = part.metadata.row_groups();
+    let mut plan = ParquetAccessPlan::new_none(all.len());
+    let mut rows = 0;
+    for (at, selection) in chosen {
+        rows += match selection {
+            Some(selection) => selection.row_count() as u64,
+            None => u64::try_from(all[*at].num_rows()).unwrap_or_default(),
+        };
+        plan.set(*at, selection.clone().map_or(RowGroupAccess::Scan, RowGroupAccess::Selection));
+    }
+    let opened = Opened { file: Arc::clone(&part.file), metadata: Arc::clone(&part.metadata) };
+    let size = part.file.size();
+    // With a range, though it is that of the whole file, DataFusion does not cut the file up once more.
+    let file = PartitionedFile::new(part.file.name(), size)
+        .with_range(0, i64::try_from(size).unwrap_or(i64::MAX))
+        .with_extension(opened)
+        .with_extension(plan);
+    (file, rows)
+}

@@ -1,0 +1,73 @@
+//! How DataFusion's Parquet source reads the files of the store: each file carries its own reader and what its footer says.
+
+use bytes::Bytes;
+use datafusion::{
+    common::Result,
+    datasource::{
+        listing::PartitionedFile,
+        physical_plan::{ParquetFileMetrics, ParquetFileReaderFactory},
+    },
+    error::DataFusionError,
+    physical_plan::metrics::ExecutionPlanMetricsSet,
+};
+use futures::{FutureExt, TryFutureExt, future::BoxFuture};
+use keyspan_storage::PartFile;
+use parquet::{
+    arrow::{arrow_reader::ArrowReaderOptions, async_reader::AsyncFileReader},
+    errors::{ParquetError, Result as ParquetResult},
+    file::metadata::ParquetMetaData,
+};
+use std::{ops::Range, sync::Arc};
+
+/// What a [`PartitionedFile`] carries.
+#[derive(Clone, Debug)]
+pub(super) struct Opened {
+    pub(super) file: Arc<dyn PartFile>,
+    pub(super) metadata: Arc<ParquetMetaData>,
+}
+
+/// Makes the readers.
+#[derive(Debug)]
+pub(super) struct Readers;
+
+impl ParquetFileReaderFactory for Readers {
+    fn create_reader(
+        &self,
+        partition: usize,
+        file: PartitionedFile,
+        _: Option<usize>,
+        metrics: &ExecutionPlanMetricsSet,
+    ) -> Result<Box<dyn AsyncFileReader + Send>> {
+        let opened = file.extension::<Opened>().cloned();
+        let opened = opened.ok_or_else(|| DataFusionError::Internal("a file that is none of the store's".into()))?;
+        let metrics = ParquetFileMetrics::new(partition, file.object_meta.location.as_ref(), metrics);
+        Ok(Box::new(Reader { opened, metrics }))
+    }
+}
+
+struct Reader {
+    opened: Opened,
+    metrics: ParquetFileMetrics,
+}
+
+impl AsyncFileReader for Reader {
+    fn get_bytes(&mut self, range: Range<u64>) -> BoxFuture<'_, ParquetResult<Bytes>> {
+        let read = self.get_byte_ranges(vec![range]);
+        let only =
+            |mut bytes: Vec<Bytes>| bytes.pop().ok_or_else(|| ParquetError::General("a read gave no bytes".into()));
+        async move { read.await.and_then(only) }.boxed()
+    }
+
+    fn get_byte_ranges(&mut self, ranges: Vec<Range<u64>>) -> BoxFuture<'_, ParquetResult<Vec<Bytes>>> {
+        let bytes: u64 = ranges.iter().map(|range| range.end - range.start).sum();
+        self.metrics.bytes_scanned.add(usize::try_from(bytes).unwrap_or(usize::MAX));
+        self.opened.file.read(&ranges).map_err(|error| ParquetError::External(Box::new(error))).boxed()
+    }
+
+    fn get_metadata<'a>(
+        &'a mut self,
+        _: Option<&'a ArrowReaderOptions>,
+    ) -> BoxFuture<'a, ParquetResult<Arc<ParquetMetaData>>> {
+        futures::future::ready(Ok(Arc::clone(&self.opened.metadata))).boxed()
+    }
+}

@@ -1,0 +1,309 @@
+//! A store with a fast path whose every file is made when it is asked for: real Parquet in memory, over the rows of the memory store.
+//!
+//! It is as contrary as the rules allow. Rows of all tenants share row groups; dead copies of rows, with other rows' values, stand between
+//! the living ones; every tenth row is in the rest; files differ in what they call a column, and have none for a column without values.
+
+use arrow::{
+    array::{
+        ArrayRef, BinaryArray, BooleanArray, Date32Array, FixedSizeBinaryArray, Float32Array, Float64Array, Int16Array,
+        Int32Array, Int64Array, RecordBatch, StringArray, TimestampMicrosecondArray,
+    },
+    datatypes::{Field, Schema},
+};
+use async_trait::async_trait;
+use bytes::Bytes;
+use futures::{FutureExt, TryStreamExt, executor::block_on, future::BoxFuture};
+use keyspan_storage::{
+    CheckAndMutate, ColumnKind, Columnar, ColumnarRequest, ColumnarScan, Commit, FamilyChange, KeyDecoder, KeyRange,
+    Layout, Layouts, ParquetPart, PartFile, Pin, ReadModifyWrite, Rest, Result, Row, RowKey, RowMutation, RowSample,
+    RowSet, RowStream, Scan, Store, TableName, TableSchema, WantedColumn, memory::MemoryStore, store::Atomicity,
+};
+use parquet::{
+    arrow::{
+        ArrowWriter,
+        arrow_reader::{RowSelection, RowSelector},
+    },
+    file::{
+        metadata::{PageIndexPolicy, ParquetMetaDataReader},
+        properties::WriterProperties,
+    },
+};
+use std::{
+    ops::Range,
+    sync::{Arc, Mutex},
+};
+
+/// Rows of a row group, dead ones counted.
+const ROW_GROUP_ROWS: usize = 1_000;
+/// Rows of a page.
+const PAGE_ROWS: usize = 100;
+/// Files of a table.
+const FILES: usize = 3;
+/// Every so many rows one is in the rest.
+const REST_EVERY: usize = 10;
+/// Every so many rows a dead one stands before it.
+const DEAD_EVERY: usize = 7;
+
+/// The store.
+#[derive(Debug)]
+pub(in crate::provider) struct FileStore {
+    rows: Arc<MemoryStore>,
+    layouts: Mutex<Option<Arc<dyn Layouts>>>,
+}
+
+impl FileStore {
+    pub(in crate::provider) fn new(rows: MemoryStore) -> Self {
+        Self { rows: Arc::new(rows), layouts: Mutex::default() }
+    }
+}
+
+#[async_trait]
+impl Store for FileStore {
+    async fn create_table(&self, table: &TableName, schema: TableSchema) -> Result<()> {
+        self.rows.create_table(table, schema).await
+    }
+    async fn drop_table(&self, table: &TableName) -> Result<()> {
+        self.rows.drop_table(table).await
+    }
+    async fn tables(&self) -> Result<Vec<(TableName, TableSchema)>> {
+        self.rows.tables().await
+    }
+    async fn modify_families(&self, table: &TableName, changes: Vec<FamilyChange>) -> Result<()> {
+        self.rows.modify_families(table, changes).await
+    }
+    async fn pin(&self) -> Result<Pin> {
+        self.rows.pin().await
+    }
+    fn scan(&self, table: &TableName, scan: Scan) -> RowStream {
+        self.rows.scan(table, scan)
+    }
+    async fn sample_row_keys(&self, table: &TableName) -> Result<Vec<RowSample>> {
+        self.rows.sample_row_keys(table).await
+    }
+    async fn commit(&self, commit: Commit) -> Result<i64> {
+        self.rows.commit(commit).await
+    }
+    async fn mutate_rows(&self, table: &TableName, rows: Vec<RowMutation>) -> Result<Vec<Result<()>>> {
+        self.rows.mutate_rows(table, rows).await
+    }
+    async fn check_and_mutate(&self, table: &TableName, request: CheckAndMutate) -> Result<bool> {
+        self.rows.check_and_mutate(table, request).await
+    }
+    async fn read_modify_write(&self, table: &TableName, key: RowKey, rules: Vec<ReadModifyWrite>) -> Result<Row> {
+        self.rows.read_modify_write(table, key, rules).await
+    }
+    async fn drop_row_range(&self, table: &TableName, prefix: Bytes) -> Result<()> {
+        self.rows.drop_row_range(table, prefix).await
+    }
+    fn atomicity(&self) -> Atomicity {
+        self.rows.atomicity()
+    }
+    async fn close(&self) -> Result<()> {
+        self.rows.close().await
+    }
+    fn set_layouts(&self, layouts: Arc<dyn Layouts>) {
+        *self.layouts.lock().unwrap() = Some(layouts);
+    }
+    fn columnar(&self) -> Option<&dyn ColumnarScan> {
+        Some(self)
+    }
+}
+
+impl ColumnarScan for FileStore {
+    fn columnar(&self, table: &TableName, request: ColumnarRequest) -> Result<Columnar> {
+        let layouts = self.layouts.lock().unwrap().clone().unwrap();
+        let layout = layouts.layout(table).unwrap();
+        let pin = request.pin.clone();
+        let all = self.rows.scan(table, Scan { pin: pin.clone(), ..Scan::all() });
+        let all: Vec<Row> = block_on(all.try_concat())?;
+        let (mut files, mut rest): ([Vec<Row>; FILES], Vec<KeyRange>) = Default::default();
+        let of_file = all.len().div_ceil(FILES).max(1);
+        let keys = BinaryArray::from_iter_values(all.iter().map(|row| &row.key[..]));
+        let conform = layout.key.as_ref().is_some_and(|key| key.decode(&keys).is_some());
+        for (at, row) in all.into_iter().enumerate() {
+            if at % REST_EVERY == 3 || !is_clean(&row, &layout, &request, conform) {
+                rest.push(KeyRange::point(&row.key));
+            } else {
+                files[at / of_file].push(row);
+            }
+        }
+        let decoder = layout.key.as_ref().filter(|key| request.key.as_ref() == Some(&key.id()));
+        assert_eq!(decoder.is_some(), request.key.is_some(), "the reader knows another decoder");
+        let parts = files.iter().enumerate();
+        let parts = parts.filter_map(|(file, rows)| part(file, rows, &request, decoder.map(AsRef::as_ref))).collect();
+        let (store, table, rest) = (Arc::clone(&self.rows), table.clone(), RowSet::new(rest));
+        let within = rest.intersect(&request.rows);
+        let read = move |scan: Scan| {
+            assert_eq!(scan.rows.intersect(&request.rows), scan.rows, "the rest is asked for rows of the request");
+            let rows = scan.rows.intersect(&rest);
+            store.scan(&table, Scan { rows, pin: pin.clone(), ..scan })
+        };
+        let rest = if within.is_empty() { Rest::none() } else { Rest::new(within.ranges().len() as u64, read) };
+        Ok(Columnar { parts, rest })
+    }
+}
+
+/// The newest cell of a column.
+fn newest<'a>(row: &'a Row, column: &WantedColumn) -> Option<&'a Bytes> {
+    let cell = |cell: &&keyspan_storage::Cell| cell.family == column.family && cell.qualifier == column.qualifier;
+    row.cells.iter().find(cell).map(|cell| &cell.value)
+}
+
+fn fits(kind: ColumnKind, value: &[u8]) -> bool {
+    match kind {
+        ColumnKind::Binary => true,
+        ColumnKind::Utf8 => std::str::from_utf8(value).is_ok(),
+        ColumnKind::Bool => matches!(value, [0 | 1]),
+        ColumnKind::Int16 => value.len() == 2,
+        ColumnKind::Int32 | ColumnKind::Float32 | ColumnKind::Date32 => value.len() == 4,
+        ColumnKind::Int64 | ColumnKind::Float64 | ColumnKind::Timestamp | ColumnKind::TimestampUtc => value.len() == 8,
+        ColumnKind::Uuid => value.len() == 16,
+    }
+}
+
+/// `conform` says that all keys do.
+fn is_clean(row: &Row, layout: &Layout, request: &ColumnarRequest, conform: bool) -> bool {
+    let cells = request.columns.iter().all(|wanted| {
+        let known = layout.columns.iter().find(|of| of.family == wanted.family && of.qualifier == wanted.qualifier);
+        let known = known
+            .filter(|known| known.kind == wanted.kind && known.accepts.map(|accepts| accepts.name) == wanted.accepts)
+            .expect("a column that is laid out as it is read");
+        newest(row, wanted)
+            .is_none_or(|value| fits(wanted.kind, value) && known.accepts.is_none_or(|accepts| (accepts.holds)(value)))
+    });
+    let keys = || BinaryArray::from_iter_values([&row.key[..]]);
+    let decodes = || layout.key.as_ref().is_some_and(|key| key.decode(&keys()).is_some());
+    cells && (conform || request.key.is_none() || decodes())
+}
+
+/// A position of a file: the row that stands there, and whether it lives.
+struct Position<'a> {
+    row: &'a Row,
+    lives: bool,
+}
+
+fn part(
+    number: usize,
+    rows: &[Row],
+    request: &ColumnarRequest,
+    decoder: Option<&dyn KeyDecoder>,
+) -> Option<ParquetPart> {
+    let mut positions = Vec::new();
+    for (at, row) in rows.iter().enumerate() {
+        if at % DEAD_EVERY == 0 {
+            // The values are another row's, as if they had been overwritten.
+            positions.push(Position { row: &rows[(at * 31 + 7) % rows.len()], lives: false });
+        }
+        positions.push(Position { row, lives: true });
+    }
+    let prefix = if number == FILES - 1 { "8" } else { "1" };
+    let has = |column: &WantedColumn| positions.iter().any(|position| newest(position.row, column).is_some());
+    let name = |column: &WantedColumn| {
+        has(column).then(|| format!("{prefix}:{}:{}", column.family, column.qualifier.escape_ascii()))
+    };
+    let columns: Vec<Option<String>> = request.columns.iter().map(name).collect();
+    let (mut fields, mut arrays): (Vec<Field>, Vec<ArrayRef>) = Default::default();
+    let keys = BinaryArray::from_iter_values(positions.iter().map(|position| &position.row.key[..]));
+    let mut key_columns = Vec::new();
+    if let Some(decoder) = decoder {
+        for (field, array) in decoder.fields().into_iter().zip(decoder.decode(&keys).unwrap()) {
+            key_columns.push(format!("key:{}", field.name()));
+            fields.push(field.with_name(key_columns.last().unwrap()));
+            arrays.push(array);
+        }
+    }
+    fields.push(Field::new("_key", arrow::datatypes::DataType::Binary, false));
+    arrays.push(Arc::new(keys));
+    for (column, name) in request.columns.iter().zip(&columns) {
+        let Some(name) = name else { continue };
+        let values: Vec<Option<&[u8]>> =
+            positions.iter().map(|position| newest(position.row, column).map(|value| &value[..])).collect();
+        let array = array(column.kind, &values);
+        fields.push(Field::new(name, array.data_type().clone(), true));
+        arrays.push(array);
+    }
+    let batch = RecordBatch::try_new(Arc::new(Schema::new(fields)), arrays).unwrap();
+    let properties = WriterProperties::builder()
+        .set_max_row_group_row_count(Some(ROW_GROUP_ROWS))
+        .set_data_page_row_count_limit(PAGE_ROWS)
+        .set_write_batch_size(PAGE_ROWS)
+        .build();
+    let mut bytes = Vec::new();
+    let mut writer = ArrowWriter::try_new(&mut bytes, batch.schema(), Some(properties)).unwrap();
+    writer.write(&batch).unwrap();
+    writer.close().unwrap();
+    let bytes = Bytes::from(bytes);
+    let mut reader = ParquetMetaDataReader::new().with_page_index_policy(PageIndexPolicy::Required);
+    reader.try_parse(&bytes).unwrap();
+    let metadata = Arc::new(reader.finish().unwrap());
+    let selected = |position: &Position<'_>| {
+        position.lives && request.rows.ranges().iter().any(|range| range.contains(&position.row.key))
+    };
+    let (mut row_groups, mut count) = (Vec::new(), 0);
+    for (at, positions) in positions.chunks(ROW_GROUP_ROWS).enumerate() {
+        let selectors = positions.iter().map(|position| match selected(position) {
+            true => RowSelector::select(1),
+            false => RowSelector::skip(1),
+        });
+        let selection: RowSelection = selectors.collect();
+        count += selection.row_count() as u64;
+        if selection.row_count() == positions.len() {
+            row_groups.push((at, None));
+        } else if selection.row_count() > 0 {
+            row_groups.push((at, Some(selection)));
+        }
+    }
+    let dead = positions.iter().filter(|position| !position.lives).count() as u64;
+    let file: Arc<dyn PartFile> = Arc::new(InMemory { number, bytes });
+    (count > 0).then_some(ParquetPart { file, metadata, row_groups, rows: count, dead, columns, key_columns })
+}
+
+fn array(kind: ColumnKind, values: &[Option<&[u8]>]) -> ArrayRef {
+    fn wide<const N: usize, T>(values: &[Option<&[u8]>], read: fn([u8; N]) -> T) -> Vec<Option<T>> {
+        // A row that is dead may hold what does not fit: nobody reads it.
+        values.iter().map(|value| value.and_then(|value| value.try_into().ok()).map(read)).collect()
+    }
+    match kind {
+        ColumnKind::Binary => Arc::new(BinaryArray::from_iter(values)),
+        ColumnKind::Utf8 => {
+            let text = |value: &Option<&[u8]>| value.and_then(|value| String::from_utf8(value.to_vec()).ok());
+            Arc::new(StringArray::from_iter(values.iter().map(text)))
+        }
+        ColumnKind::Bool => Arc::new(BooleanArray::from(wide(values, |[byte]| byte == 1))),
+        ColumnKind::Int16 => Arc::new(Int16Array::from(wide(values, i16::from_be_bytes))),
+        ColumnKind::Int32 => Arc::new(Int32Array::from(wide(values, i32::from_be_bytes))),
+        ColumnKind::Int64 => Arc::new(Int64Array::from(wide(values, i64::from_be_bytes))),
+        ColumnKind::Float32 => Arc::new(Float32Array::from(wide(values, f32::from_be_bytes))),
+        ColumnKind::Float64 => Arc::new(Float64Array::from(wide(values, f64::from_be_bytes))),
+        ColumnKind::Date32 => Arc::new(Date32Array::from(wide(values, i32::from_be_bytes))),
+        ColumnKind::Timestamp => Arc::new(TimestampMicrosecondArray::from(wide(values, i64::from_be_bytes))),
+        ColumnKind::TimestampUtc => {
+            let times = TimestampMicrosecondArray::from(wide(values, i64::from_be_bytes));
+            Arc::new(times.with_timezone("+00:00"))
+        }
+        ColumnKind::Uuid => {
+            let bytes = wide::<16, _>(values, |bytes| bytes);
+            Arc::new(FixedSizeBinaryArray::try_from_sparse_iter_with_size(bytes.into_iter(), 16).unwrap())
+        }
+    }
+}
+
+#[derive(Debug)]
+struct InMemory {
+    number: usize,
+    bytes: Bytes,
+}
+
+impl PartFile for InMemory {
+    fn name(&self) -> String {
+        format!("{}.parquet", self.number)
+    }
+    fn size(&self) -> u64 {
+        self.bytes.len() as u64
+    }
+    fn read(&self, ranges: &[Range<u64>]) -> BoxFuture<'static, Result<Vec<Bytes>>> {
+        let slice = |range: &Range<u64>| self.bytes.slice(range.start as usize..range.end as usize);
+        let bytes = ranges.iter().map(slice).collect();
+        futures::future::ready(Ok(bytes)).boxed()
+    }
+}

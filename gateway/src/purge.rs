@@ -1,0 +1,145 @@
+//! The purge of dropped tenants, in the background.
+//!
+//! `DROP DATABASE` answers when the tenant's rows are dead; [`run`] then makes their bytes go. It looks at the start, for what a
+//! crash left, and after each drop; what fails is tried again after a while. How far a purge is stands in the catalog
+//! ([`Catalog::purge`](keyspan_catalog::Catalog::purge)) and in `keyspan.drops`, and why it does not come further, too.
+
+use crate::{error::SqlError, session::Shared};
+use std::{
+    sync::{Arc, Mutex, PoisonError},
+    time::Duration,
+};
+use tokio::sync::Notify;
+use tokio_util::sync::CancellationToken;
+
+/// How long after an error the purge is tried again; doubled with each further one.
+const RETRY_MIN: Duration = Duration::from_secs(1);
+/// The longest time between two tries.
+const RETRY_MAX: Duration = Duration::from_secs(300);
+
+/// What sessions and the background share of the purge.
+#[derive(Debug, Default)]
+pub struct Purges {
+    wanted: Notify,
+    error: Mutex<Option<String>>,
+}
+
+impl Purges {
+    /// Tells the background that something was dropped.
+    pub fn wake(&self) {
+        self.wanted.notify_one();
+    }
+
+    /// Why the last try failed; `None` when it did not, or nothing was to be purged.
+    pub fn error(&self) -> Option<String> {
+        self.lock().clone()
+    }
+
+    fn lock(&self) -> std::sync::MutexGuard<'_, Option<String>> {
+        // A text that is replaced whole is whole.
+        self.error.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Purges what was dropped, until `stop`. What is under way then is taken up by the next start.
+pub(crate) async fn run(shared: Arc<Shared>, stop: CancellationToken) {
+    let mut wait = RETRY_MIN;
+    while let Some(pause) = stop.run_until_cancelled(step(&shared, &mut wait)).await {
+        let woken = async {
+            match pause {
+                Pause::None => {}
+                Pause::UntilWoken => shared.purges.wanted.notified().await,
+                Pause::AtMost(time) => drop(tokio::time::timeout(time, shared.purges.wanted.notified()).await),
+            }
+        };
+        if stop.run_until_cancelled(woken).await.is_none() {
+            return;
+        }
+    }
+}
+
+/// What to wait for before the next step.
+#[derive(Debug, PartialEq, Eq)]
+enum Pause {
+    None,
+    UntilWoken,
+    AtMost(Duration),
+}
+
+async fn step(shared: &Shared, wait: &mut Duration) -> Pause {
+    let purged = shared.catalog.purge(shared.clock.as_ref()).await;
+    *shared.purges.lock() = purged.as_ref().err().map(|error| SqlError::from(error).message);
+    match purged {
+        Ok(report) => {
+            *wait = RETRY_MIN;
+            match report {
+                None => Pause::UntilWoken,
+                Some(report) => {
+                    tracing::info!(?report, "the bytes of dropped databases are gone");
+                    Pause::None
+                }
+            }
+        }
+        Err(error)
+            if error.store().map(keyspan_storage::Error::kind) == Some(keyspan_storage::ErrorKind::Unsupported) =>
+        {
+            tracing::debug!(%error, "no purge");
+            Pause::UntilWoken
+        }
+        Err(error) => {
+            tracing::warn!(%error, "dropped databases could not be purged yet");
+            let pause = *wait;
+            *wait = (pause * 2).min(RETRY_MAX);
+            Pause::AtMost(pause)
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::session::testing::{World, run as sql};
+
+    #[tokio::test]
+    async fn a_drop_is_purged_and_the_relation_says_so() {
+        let world = World::new().await;
+        let drops = "SELECT tenant, purge, purge_error, purged_at >= dropped_at FROM keyspan.drops";
+        sql(&mut world.operator(), "DROP DATABASE alto").await;
+        assert_eq!(sql(&mut world.operator(), drops).await, "alto|waiting|∅|∅");
+        let mut wait = RETRY_MIN;
+        assert_eq!(step(&world.shared, &mut wait).await, Pause::None);
+        assert_eq!(sql(&mut world.operator(), drops).await, "alto|done|∅|true");
+        assert_eq!(step(&world.shared, &mut wait).await, Pause::UntilWoken);
+    }
+
+    #[tokio::test]
+    async fn what_fails_is_told_and_tried_again_later_and_later() {
+        let world = World::new().await;
+        sql(&mut world.operator(), "DROP DATABASE alto").await;
+        world.shared.catalog.store().close().await.unwrap();
+        let mut wait = RETRY_MIN;
+        assert_eq!(step(&world.shared, &mut wait).await, Pause::AtMost(RETRY_MIN));
+        assert_eq!(step(&world.shared, &mut wait).await, Pause::AtMost(2 * RETRY_MIN));
+        assert_eq!(world.shared.purges.error().as_deref(), Some("the store has stopped: it was closed"));
+        wait = RETRY_MAX;
+        step(&world.shared, &mut wait).await;
+        assert_eq!(wait, RETRY_MAX);
+    }
+
+    #[tokio::test]
+    async fn it_runs_until_it_is_stopped() {
+        let world = World::new().await;
+        let (stop, shared) = (CancellationToken::new(), world.shared.clone());
+        let running = tokio::spawn(run(shared.clone(), stop.clone()));
+        // The first when it runs already, perhaps; each of them must wake it.
+        for tenant in ["alto", "altostrat"] {
+            sql(&mut world.operator(), &format!("DROP DATABASE {tenant}")).await;
+            while !shared.catalog.unpurged().is_empty() {
+                tokio::task::yield_now().await;
+            }
+        }
+        stop.cancel();
+        running.await.unwrap();
+        assert_eq!(shared.purges.error(), None);
+    }
+}

@@ -1,0 +1,217 @@
+//! What the server may take of the machine: memory, divided by a pure function, and room for temporary files.
+//!
+//! [`Memory::of`] divides what `--memory` says; the engine divides its part further ([`Budget`]). [`Resources`] is what running
+//! queries share: DataFusion's pool of memory, which makes those that sort, group and join give way to each other and write to
+//! temporary files what does not fit, and the bounded folder of these files.
+
+mod age;
+mod machine;
+mod size;
+
+pub use age::Age;
+pub use machine::{machine_bytes, process_bytes};
+pub use size::Size;
+
+use datafusion::{
+    error::Result,
+    execution::{
+        disk_manager::{DiskManagerBuilder, DiskManagerMode},
+        memory_pool::FairSpillPool,
+        runtime_env::{RuntimeEnv, RuntimeEnvBuilder},
+    },
+};
+use keyspan_storage::engine::Budget;
+use std::{
+    path::{Path, PathBuf},
+    sync::Arc,
+};
+
+/// The share of the machine's memory that a server takes unless it is told: one over this.
+pub const MACHINE_SHARE: u64 = 4;
+/// The least that `--memory` may say: below it not even a sort has room to write its rows to a file.
+pub const MEMORY_BYTES_MIN: u64 = 32 << 20;
+/// The memory of a server that is not told, in a program that embeds it.
+pub const MEMORY_BYTES: u64 = 2 << 30;
+/// Bytes of temporary files of all running queries, unless it is told otherwise.
+pub const TEMP_BYTES: u64 = 16 << 30;
+/// Bytes that a sort keeps aside, to merge what it wrote to files, at most.
+const SORT_ASIDE_BYTES_MAX: u64 = 10 << 20;
+/// Sorts that fit into the memory of queries at the same time, by what they keep aside.
+const SORTS: u64 = 16;
+
+/// What is done with the memory that the server may take, in bytes.
+///
+/// ```text
+/// all   = 1/2 queries · 3/8 engine · 1/8 unplanned
+/// ```
+///
+/// Unplanned is what nobody counts: batches on their way, messages of clients, writes that wait for the log, plans.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Memory {
+    /// All of it.
+    pub all_bytes: u64,
+    /// For running queries: sorting, grouping, joining.
+    pub query_bytes: u64,
+    /// For the store: memtables and caches.
+    pub engine_bytes: u64,
+    /// For a memtable, where it is not the engine that says.
+    pub memtable_bytes: Option<u64>,
+    /// What may wait for the log.
+    pub queue_bytes: u64,
+}
+
+impl Memory {
+    /// Divides the memory; less than [`MEMORY_BYTES_MIN`] is taken as that.
+    pub fn of(all_bytes: u64, memtable_bytes: Option<u64>) -> Self {
+        let all_bytes = all_bytes.max(MEMORY_BYTES_MIN);
+        let engine_bytes = all_bytes / 8 * 3;
+        Self { all_bytes, query_bytes: all_bytes / 2, engine_bytes, memtable_bytes, queue_bytes: all_bytes / 32 }
+    }
+
+    /// What the engine makes of its part.
+    pub fn budget(&self) -> Budget {
+        Budget::of(self.engine_bytes, self.memtable_bytes)
+    }
+
+    /// What a sort keeps aside to merge with.
+    pub fn sort_aside_bytes(&self) -> usize {
+        usize::try_from((self.query_bytes / SORTS).min(SORT_ASIDE_BYTES_MAX)).unwrap_or(usize::MAX)
+    }
+}
+
+impl Default for Memory {
+    fn default() -> Self {
+        Self::of(MEMORY_BYTES, None)
+    }
+}
+
+/// What running queries share.
+#[derive(Clone, Debug)]
+pub struct Resources {
+    /// How the memory is divided.
+    pub memory: Memory,
+    /// DataFusion's: the pool and the temporary files.
+    pub runtime: Arc<RuntimeEnv>,
+}
+
+impl Resources {
+    /// Temporary files go into `folder`, which is made if it is not there; `None` for the system's. They take `temp_bytes` together,
+    /// and end with their query.
+    ///
+    /// # Errors
+    /// When the folder cannot be made or used.
+    pub fn new(memory: Memory, folder: Option<PathBuf>, temp_bytes: u64) -> Result<Self> {
+        let mode = match folder {
+            Some(folder) => DiskManagerMode::Directories(vec![folder]),
+            None => DiskManagerMode::OsTmpDirectory,
+        };
+        let disk = DiskManagerBuilder::default().with_mode(mode).with_max_temp_directory_size(temp_bytes);
+        let pool = FairSpillPool::new(usize::try_from(memory.query_bytes).unwrap_or(usize::MAX));
+        let runtime = RuntimeEnvBuilder::new().with_memory_pool(Arc::new(pool)).with_disk_manager_builder(disk);
+        Ok(Self { memory, runtime: Arc::new(runtime.build()?) })
+    }
+
+    /// Bytes that running queries have reserved.
+    pub fn query_bytes(&self) -> u64 {
+        self.runtime.memory_pool.reserved() as u64
+    }
+
+    /// Bytes of their temporary files, and what these may take.
+    pub fn temp_bytes(&self) -> (u64, u64) {
+        let disk = &self.runtime.disk_manager;
+        (disk.used_disk_space(), disk.max_temp_directory_size())
+    }
+}
+
+impl Default for Resources {
+    fn default() -> Self {
+        Self::new(Memory::default(), None, TEMP_BYTES).expect("the system's temporary folder is made when it is needed")
+    }
+}
+
+/// Empties the folder of temporary files, and makes it: a server that was killed left some behind. Whoever calls it holds the store,
+/// to which the folder belongs.
+///
+/// # Errors
+/// The system's.
+pub fn clear_folder(folder: &Path) -> std::io::Result<()> {
+    match std::fs::remove_dir_all(folder) {
+        Err(error) if error.kind() != std::io::ErrorKind::NotFound => return Err(error),
+        Ok(()) | Err(_) => {}
+    }
+    std::fs::create_dir_all(folder)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use expect_test::{Expect, expect};
+
+    fn check(all_bytes: u64, memtable_bytes: Option<u64>, expected: Expect) {
+        let memory = Memory::of(all_bytes, memtable_bytes);
+        let budget = memory.budget();
+        let parts = [
+            ("queries", memory.query_bytes),
+            ("a sort's aside", memory.sort_aside_bytes() as u64),
+            ("a memtable", budget.memtable_bytes),
+            ("rows", budget.row_cache_bytes),
+            ("pages", budget.page_cache_bytes),
+            ("footers", budget.footer_cache_bytes),
+            ("queue", memory.queue_bytes),
+        ];
+        let shown: Vec<_> = parts.iter().map(|(name, bytes)| format!("{name} {}", Size(*bytes))).collect();
+        expected.assert_eq(&shown.join(", "));
+        assert!(memory.query_bytes + memory.engine_bytes + memory.queue_bytes <= memory.all_bytes);
+        assert!(memtable_bytes.is_some() || budget.total_bytes() == memory.engine_bytes);
+    }
+
+    #[test]
+    fn memory_is_divided() {
+        check(
+            8 << 30,
+            None,
+            expect![
+                "queries 4GiB, a sort's aside 10MiB, a memtable 64MiB, rows 736MiB, pages 1.7GiB, footers 368MiB, queue 256MiB"
+            ],
+        );
+        check(
+            512 << 20,
+            None,
+            expect![
+                "queries 256MiB, a sort's aside 10MiB, a memtable 32MiB, rows 32MiB, pages 80MiB, footers 16MiB, queue 16MiB"
+            ],
+        );
+        check(
+            32 << 20,
+            None,
+            expect![
+                "queries 16MiB, a sort's aside 1MiB, a memtable 2MiB, rows 2MiB, pages 5MiB, footers 1MiB, queue 1MiB"
+            ],
+        );
+        check(
+            32 << 20,
+            Some(1 << 20),
+            expect![
+                "queries 16MiB, a sort's aside 1MiB, a memtable 1MiB, rows 2.5MiB, pages 6.2MiB, footers 1.2MiB, queue 1MiB"
+            ],
+        );
+        check(
+            0,
+            None,
+            expect![
+                "queries 16MiB, a sort's aside 1MiB, a memtable 2MiB, rows 2MiB, pages 5MiB, footers 1MiB, queue 1MiB"
+            ],
+        );
+    }
+
+    #[test]
+    fn what_a_killed_server_left_is_cleared() {
+        let folder = tempfile::tempdir().unwrap();
+        let temp = folder.path().join("temp");
+        clear_folder(&temp).unwrap();
+        std::fs::create_dir(temp.join("datafusion-x")).unwrap();
+        std::fs::write(temp.join("datafusion-x/rows"), "rows").unwrap();
+        clear_folder(&temp).unwrap();
+        assert_eq!(std::fs::read_dir(&temp).unwrap().count(), 0);
+    }
+}

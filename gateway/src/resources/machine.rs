@@ -1,0 +1,44 @@
+//! What the system says of memory: how much there is, and how much this process has.
+
+use std::fs;
+
+/// The machine's memory in bytes, or what a container may have of it; `None` where the system does not tell.
+pub fn machine_bytes() -> Option<u64> {
+    let machine = kib_of(&fs::read_to_string("/proc/meminfo").ok()?, "MemTotal:")?;
+    let limits = ["/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes"];
+    // "max" is no number, and no limit.
+    let limits = limits.iter().filter_map(|file| fs::read_to_string(file).ok()?.trim().parse::<u64>().ok());
+    Some(limits.fold(machine, u64::min))
+}
+
+/// Bytes of this process in memory, now and at most so far; `None` where the system does not tell.
+pub fn process_bytes() -> Option<(u64, u64)> {
+    let status = fs::read_to_string("/proc/self/status").ok()?;
+    Some((kib_of(&status, "VmRSS:")?, kib_of(&status, "VmHWM:")?))
+}
+
+/// Bytes of a line such as `MemTotal:       24684040 kB`.
+fn kib_of(text: &str, name: &str) -> Option<u64> {
+    let line = text.lines().find_map(|line| line.strip_prefix(name))?;
+    let kib: u64 = line.trim().strip_suffix("kB")?.trim_end().parse().ok()?;
+    kib.checked_mul(1 << 10)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lines_of_the_system_are_read() {
+        let text = "Name:\tkeyspan\nVmHWM:\t  2048 kB\nVmRSS:\t    12 kB\nThreads:\t4\n";
+        assert_eq!((kib_of(text, "VmRSS:"), kib_of(text, "VmHWM:")), (Some(12 << 10), Some(2 << 20)));
+        assert_eq!((kib_of(text, "Threads:"), kib_of(text, "VmData:")), (None, None));
+    }
+
+    #[test]
+    #[cfg(target_os = "linux")]
+    fn a_process_is_smaller_than_its_machine() {
+        let (now, peak) = process_bytes().unwrap();
+        assert!(now > 0 && now <= peak && peak < machine_bytes().unwrap());
+    }
+}

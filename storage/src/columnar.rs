@@ -1,0 +1,135 @@
+//! The fast path for scans of many rows: Parquet row groups that a query engine reads itself, and ordinary rows for the rest.
+//!
+//! A scan of typed columns asks a [`ColumnarScan`] for a [`Columnar`]. Its parts are files with row groups in which every wanted column
+//! stands as it would be read (`clean`), each with the exact selection of positions: the living rows inside of the ranges. Every
+//! other row (of memtables, of row groups that are not clean) comes from the [`Rest`]. Parts and rest have no row in common, and
+//! together all rows of the scan: those of which any cell lives.
+//!
+//! A row group may hold rows of several owners. The selection is all that keeps them apart: nobody may widen it, nor draw
+//! conclusions from statistics of a row group about the rows selected.
+
+use crate::{ColumnKind, FamilyName, Pin, Result, RowSet, RowStream, Scan, TableName};
+use bytes::Bytes;
+use futures::future::BoxFuture;
+use parquet::{arrow::arrow_reader::RowSelection, file::metadata::ParquetMetaData};
+use std::{fmt, ops::Range, sync::Arc};
+
+/// A store that gives row groups.
+pub trait ColumnarScan: Send + Sync {
+    /// Where the rows of the request are. May read files: called where blocking is allowed.
+    ///
+    /// # Errors
+    /// [`NotFound`](crate::ErrorKind::NotFound) for the table, and what reading files finds.
+    fn columnar(&self, table: &TableName, request: ColumnarRequest) -> Result<Columnar>;
+}
+
+/// What is wanted.
+#[derive(Clone, Debug)]
+pub struct ColumnarRequest {
+    /// Which rows.
+    pub rows: RowSet,
+    /// The newest cells of which columns.
+    pub columns: Vec<WantedColumn>,
+    /// The [id](crate::KeyDecoder::id) of the decoder whose columns are wanted; with one, keys that it does not decode are in the rest.
+    pub key: Option<String>,
+    /// The state to read; `None` for the newest.
+    pub pin: Option<Pin>,
+}
+
+/// A column and what it has to be.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct WantedColumn {
+    /// The family.
+    pub family: FamilyName,
+    /// The qualifier.
+    pub qualifier: Bytes,
+    /// What its values are; a row group in which the column is of another kind is not clean.
+    pub kind: ColumnKind,
+    /// The name of what its values are [held against](crate::Accepts); a row group whose values were not is not clean. `None` where any value
+    /// of the kind will do.
+    pub accepts: Option<&'static str>,
+}
+
+/// Where rows are.
+#[derive(Clone, Debug)]
+pub struct Columnar {
+    /// Row groups, at most one part for each file.
+    pub parts: Vec<ParquetPart>,
+    /// All other rows.
+    pub rest: Rest,
+}
+
+/// Row groups of one file.
+#[derive(Clone, Debug)]
+pub struct ParquetPart {
+    /// The file.
+    pub file: Arc<dyn PartFile>,
+    /// What its footer says, with the page index.
+    pub metadata: Arc<ParquetMetaData>,
+    /// Row groups, ascending, and which of their rows; `None` for all. A selection is as long as its row group, and selects some row.
+    pub row_groups: Vec<(usize, Option<RowSelection>)>,
+    /// Rows that are selected.
+    pub rows: u64,
+    /// Rows of these row groups that live no more; whoever wrote them.
+    pub dead: u64,
+    /// Each wanted column's name in the file; `None` when it is NULL in every selected row.
+    pub columns: Vec<Option<String>>,
+    /// The names of the decoder's columns in the file, in its order; empty when none were wanted.
+    pub key_columns: Vec<String>,
+}
+
+/// A file of a part. It stays readable for as long as the value lives, whatever happens to the store's files.
+pub trait PartFile: fmt::Debug + Send + Sync + 'static {
+    /// Its name, unique in the store.
+    fn name(&self) -> String;
+    /// Its size in bytes.
+    fn size(&self) -> u64;
+    /// The bytes of the ranges, in their order.
+    fn read(&self, ranges: &[Range<u64>]) -> BoxFuture<'static, Result<Vec<Bytes>>>;
+}
+
+type ReadRest = dyn Fn(Scan) -> RowStream + Send + Sync;
+
+/// Rows that no part holds, at the pin of the request.
+#[derive(Clone)]
+pub struct Rest {
+    rows_estimate: u64,
+    /// `None` when there is no row for certain.
+    read: Option<Arc<ReadRest>>,
+}
+
+impl Rest {
+    /// Rows that `read` gives. It is asked for rows of the request only, of which it gives those that no part holds.
+    pub fn new(rows_estimate: u64, read: impl Fn(Scan) -> RowStream + Send + Sync + 'static) -> Self {
+        Self { rows_estimate, read: Some(Arc::new(read)) }
+    }
+
+    /// No row.
+    pub const fn none() -> Self {
+        Self { rows_estimate: 0, read: None }
+    }
+
+    /// Reads rows in the scan's order. The scan's own pin does not count; its rows lie in those of the request.
+    pub fn scan(&self, scan: Scan) -> RowStream {
+        match &self.read {
+            Some(read) => read(scan),
+            None => Box::pin(futures::stream::empty()),
+        }
+    }
+
+    /// Whether there is no row for certain.
+    pub fn is_empty(&self) -> bool {
+        self.read.is_none()
+    }
+
+    /// Rows, roughly.
+    pub fn rows_estimate(&self) -> u64 {
+        self.rows_estimate
+    }
+}
+
+impl fmt::Debug for Rest {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Rest").field("rows_estimate", &self.rows_estimate).field("empty", &self.is_empty()).finish()
+    }
+}

@@ -1,0 +1,77 @@
+//! Whose a place for segments is.
+//!
+//! What no manifest names is removed at start-up. A store that is started with the segments of another, or without its own folder,
+//! would remove them all. So a place that a URL names has an owner, and so has the store: one number in a file `STORE` in both.
+//!
+//! ```text
+//! STORE    the envelope of module `manifest::envelope`, with the owner's number as its version and no body
+//! ```
+//!
+//! The number is the moment at which the store's file was made, in microseconds. That file comes first, then the place's, then
+//! segments: a place with segments and without an owner is somebody else's.
+
+use super::Blobs;
+use crate::{
+    Error, Result,
+    engine::{
+        blobs::no_space_or,
+        log::failed,
+        manifest::{Kind, SegmentId, open_envelope, seal_envelope},
+    },
+    fs::Fs,
+};
+use std::{io, path::Path};
+
+/// The file's name, in both places.
+const STORE: &str = "STORE";
+
+/// Takes a place for the store in a folder, which is locked, or sees that it is the store's.
+///
+/// # Errors
+/// [`Error::Invalid`] for another store's place; [`Error::Corrupt`], [`Error::NoSpace`], [`Error::Io`].
+pub(crate) fn claim(blobs: &dyn Blobs, fs: &dyn Fs, store: &Path, now_micros: i64) -> Result<()> {
+    let number = number_of(fs, store, now_micros)?;
+    let listed = blobs.list()?;
+    if listed.iter().any(|(name, _)| name == STORE) {
+        let blob = blobs.open(STORE)?;
+        let bytes = blob.read_at(0, usize::try_from(blob.size()).unwrap_or(usize::MAX))?;
+        let (owner, _) = open_envelope(Kind::Store, &blob.path(), &bytes)?;
+        return if owner == number { Ok(()) } else { Err(foreign(blobs, store)) };
+    }
+    if listed.iter().any(|(name, _)| SegmentId::of_name(name).is_some()) {
+        return Err(foreign(blobs, store));
+    }
+    let mut writer = blobs.create(STORE)?;
+    writer.write(&seal_envelope(Kind::Store, number, &[]))?;
+    writer.finish().map(drop)
+}
+
+fn foreign(blobs: &dyn Blobs, store: &Path) -> Error {
+    let (place, store) = (blobs.describe(), store.display());
+    Error::Invalid(format!("{place} holds the segments of another store than {store}"))
+}
+
+/// The store's number; made if there is none.
+fn number_of(fs: &dyn Fs, store: &Path, now_micros: i64) -> Result<u64> {
+    let path = store.join(STORE);
+    match fs.open(&path) {
+        Ok(file) => {
+            let size = file.size().map_err(|source| failed("read", &path, source))?;
+            let bytes = file.read_at(0, usize::try_from(size).unwrap_or(usize::MAX));
+            let bytes = bytes.map_err(|source| failed("read", &path, source))?;
+            return open_envelope(Kind::Store, &path, &bytes).map(|(number, _)| number);
+        }
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+        Err(source) => return Err(failed("open", &path, source)),
+    }
+    let number = now_micros.unsigned_abs();
+    // Under another name first: a crash leaves the whole file or none.
+    let new = store.join("STORE.tmp");
+    let file = fs.create(&new, 0).map_err(|source| no_space_or("create", &new, source))?;
+    let bytes = seal_envelope(Kind::Store, number, &[]);
+    file.write_at(0, &bytes).map_err(|source| no_space_or("write", &new, source))?;
+    file.sync().map_err(|source| no_space_or("sync", &new, source))?;
+    fs.rename(&new, &path).map_err(|source| failed("rename", &new, source))?;
+    fs.sync_folder(store).map_err(|source| failed("sync", store, source))?;
+    Ok(number)
+}

@@ -1,0 +1,84 @@
+//! How the engine divides the memory that it was given: a pure function.
+//!
+//! ```text
+//! memory = 2 memtables (the one written into, the one on its way into segments) + caches
+//! caches = 1/4 rows · 5/8 pages · 1/8 footers
+//! ```
+//!
+//! A memtable takes a sixth of the memory and never more than [`MEMTABLE_BYTES_MAX`], so that a flush is short and a start replays
+//! little; the caches take what that leaves.
+
+/// Bytes that the engine takes unless it is told otherwise.
+pub const MEMORY_BYTES: u64 = 512 << 20;
+/// Bytes after which a memtable is flushed, at most, unless it is told otherwise.
+pub const MEMTABLE_BYTES_MAX: u64 = 64 << 20;
+/// Bytes of a memtable, at least: below this, segments would be more footer than rows.
+pub const MEMTABLE_BYTES_MIN: u64 = 64 << 10;
+
+/// How much of its memory the engine gives to what, in bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Budget {
+    /// A memtable is flushed when it has this. Up to two are in memory.
+    pub memtable_bytes: u64,
+    /// Decoded rows that were read lately.
+    pub row_cache_bytes: u64,
+    /// Parts of segments that were read lately.
+    pub page_cache_bytes: u64,
+    /// Footers of segments.
+    pub footer_cache_bytes: u64,
+}
+
+impl Budget {
+    /// Divides `memory_bytes`. A memtable's size may be given; it is at least [`MEMTABLE_BYTES_MIN`], even when the memory is less.
+    pub fn of(memory_bytes: u64, memtable_bytes: Option<u64>) -> Self {
+        let memtable_bytes = memtable_bytes.unwrap_or_else(|| (memory_bytes / 6).min(MEMTABLE_BYTES_MAX));
+        let memtable_bytes = memtable_bytes.max(MEMTABLE_BYTES_MIN);
+        let caches = memory_bytes.saturating_sub(2 * memtable_bytes);
+        let (row_cache_bytes, footer_cache_bytes) = (caches / 4, caches / 8);
+        let page_cache_bytes = caches - row_cache_bytes - footer_cache_bytes;
+        Self { memtable_bytes, row_cache_bytes, page_cache_bytes, footer_cache_bytes }
+    }
+
+    /// What all of it takes together, in bytes.
+    pub fn total_bytes(&self) -> u64 {
+        2 * self.memtable_bytes + self.row_cache_bytes + self.page_cache_bytes + self.footer_cache_bytes
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use expect_test::{Expect, expect};
+    use proptest::prelude::*;
+
+    fn check(memory_mib: u64, memtable_bytes: Option<u64>, expected: Expect) {
+        let budget = Budget::of(memory_mib << 20, memtable_bytes);
+        let kib = |bytes: u64| bytes >> 10;
+        expected.assert_eq(&format!(
+            "memtables 2 x {}, rows {}, pages {}, footers {} KiB",
+            kib(budget.memtable_bytes),
+            kib(budget.row_cache_bytes),
+            kib(budget.page_cache_bytes),
+            kib(budget.footer_cache_bytes)
+        ));
+    }
+
+    #[test]
+    fn memory_is_divided() {
+        check(4096, None, expect!["memtables 2 x 65536, rows 1015808, pages 2539520, footers 507904 KiB"]);
+        check(512, None, expect!["memtables 2 x 65536, rows 98304, pages 245760, footers 49152 KiB"]);
+        check(24, None, expect!["memtables 2 x 4096, rows 4096, pages 10240, footers 2048 KiB"]);
+        check(24, Some(1), expect!["memtables 2 x 64, rows 6112, pages 15280, footers 3056 KiB"]);
+        check(8, Some(64 << 20), expect!["memtables 2 x 65536, rows 0, pages 0, footers 0 KiB"]);
+        check(0, None, expect!["memtables 2 x 64, rows 0, pages 0, footers 0 KiB"]);
+    }
+
+    proptest! {
+        #[test]
+        fn all_of_it_is_used_and_no_more(memory in 2 * MEMTABLE_BYTES_MIN..1 << 45, memtable in prop::option::of(0u64..1 << 40)) {
+            let budget = Budget::of(memory, memtable);
+            let least = 2 * memtable.unwrap_or(0).max(MEMTABLE_BYTES_MIN);
+            prop_assert_eq!(budget.total_bytes(), memory.max(least));
+        }
+    }
+}

@@ -1,0 +1,131 @@
+//! The fast path: of each segment the row groups that a query engine may read by itself, and the rest.
+
+use super::{
+    Engine, apply,
+    ranges::positions_in,
+    read::{Parts, Reading},
+    segment::{CleanColumn, CleanRequest, Segment},
+    state::Table,
+};
+use crate::{Columnar, ColumnarRequest, ColumnarScan, GcRule, Result, TableName, columnar::Rest, store::failed};
+use std::{
+    collections::{BTreeMap, HashMap},
+    ops::Range,
+    sync::Arc,
+};
+
+/// Rows of memtables that are counted, at most; there may be more.
+const COUNTED_ROWS_MAX: usize = 100_000;
+
+impl ColumnarScan for Engine {
+    fn columnar(&self, name: &TableName, request: ColumnarRequest) -> Result<Columnar> {
+        self.check_open()?;
+        let pin = request.pin.clone().unwrap_or_else(|| self.pin_now());
+        let held = apply::held(&pin)?;
+        let table = held.state()?.table(name)?.clone();
+        let descriptor = &table.descriptor;
+        // A family that is not there has no cells.
+        let number_of = |family| descriptor.number_of(family).unwrap_or(u32::MAX);
+        let columns = request.columns.iter().map(|column| CleanColumn {
+            family: number_of(&column.family),
+            qualifier: column.qualifier.clone(),
+            kind: column.kind,
+            accepts: column.accepts,
+        });
+        let columns: Vec<CleanColumn> = columns.collect();
+        let mut parts = Vec::new();
+        let mut rest: HashMap<_, Vec<Range<u32>>> = HashMap::new();
+        let mut rest_rows = 0;
+        for (segment, ranges) in positions(&table, &request)? {
+            let id = segment.meta().id;
+            let dead = table.dead.get(&id).cloned().unwrap_or_default();
+            let families = rules(&table, &segment, pin.now_micros);
+            let clean = segment.clean(&CleanRequest {
+                ranges: &ranges,
+                dead: &dead,
+                columns: &columns,
+                key: request.key.as_deref(),
+                families: &families,
+            })?;
+            parts.extend(clean.part);
+            if clean.rest_rows > 0 {
+                rest_rows += clean.rest_rows;
+                rest.insert(id, clean.rest);
+            }
+        }
+        let memory_rows: usize = request.rows.ranges().iter().map(|range| memory_rows(&table, range)).sum();
+        let rows_estimate = rest_rows + memory_rows as u64;
+        if rows_estimate == 0 {
+            return Ok(Columnar { parts, rest: Rest::none() });
+        }
+        let (shared, rest) = (Arc::clone(&self.shared), Arc::new(rest));
+        let rest = Rest::new(rows_estimate, move |scan| {
+            let owned = (Arc::clone(&held), Arc::clone(&shared));
+            let reading =
+                Reading::new(owned, (table.clone(), Parts::Rest(Arc::clone(&rest))), scan, pin.now_micros, false);
+            reading.map_or_else(failed, Reading::stream)
+        });
+        Ok(Columnar { parts, rest })
+    }
+}
+
+/// Positions of a segment, ascending and disjoint.
+type PositionsOf = (Arc<Segment>, Vec<Range<u32>>);
+
+/// The positions asked for, by segment.
+fn positions(table: &Table, request: &ColumnarRequest) -> Result<Vec<PositionsOf>> {
+    let mut found: Vec<PositionsOf> = Vec::new();
+    let mut places = HashMap::new();
+    for tablet in table.tablets.iter() {
+        for range in request.rows.ranges() {
+            let both = tablet.range.intersect(range);
+            if both.is_empty() {
+                continue;
+            }
+            for segment in &tablet.segments {
+                let positions = positions_in(segment, &tablet.range, range)?;
+                if positions.is_empty() {
+                    continue;
+                }
+                let place = *places.entry(segment.meta().id).or_insert_with(|| {
+                    found.push((Arc::clone(segment), Vec::new()));
+                    found.len() - 1
+                });
+                let ranges = &mut found[place].1;
+                match ranges.last_mut() {
+                    Some(last) if last.end == positions.start => last.end = positions.end,
+                    _ => ranges.push(positions),
+                }
+            }
+        }
+    }
+    Ok(found)
+}
+
+/// The rules that concern cells of a segment, by family, each with the time by which it judges.
+fn rules(table: &Table, segment: &Segment, now_micros: i64) -> BTreeMap<u32, Vec<(GcRule, i64)>> {
+    let descriptor = &table.descriptor;
+    let now = descriptor
+        .schema
+        .families
+        .iter()
+        .filter_map(|(name, family)| Some((descriptor.number_of(name)?, vec![(family.gc.clone(), now_micros)])));
+    let mut rules: BTreeMap<u32, Vec<(GcRule, i64)>> = now.collect();
+    for past in table.past_rules.iter().filter(|past| past.at_micros > segment.meta().stamp) {
+        if let Some(rules) = rules.get_mut(&past.family) {
+            rules.push((past.rule.clone(), past.at_micros));
+        }
+    }
+    rules
+}
+
+fn memory_rows(table: &Table, range: &crate::KeyRange) -> usize {
+    if range.is_empty() {
+        return 0;
+    }
+    let frozen = table.frozen.iter().map(|frozen| &frozen.memtable);
+    let memtables = std::iter::once(&table.active).chain(frozen);
+    memtables
+        .map(|memtable| memtable.slots.range::<_, [u8]>(super::memtable::bounds(range)).take(COUNTED_ROWS_MAX).count())
+        .sum()
+}

@@ -1,0 +1,99 @@
+//! Where the rows of a compaction's inputs went.
+//!
+//! All rows that were written have a *rank*, in the order of keys over all outputs. Four bytes for each position of an input hold it.
+
+use crate::engine::dead::{Dead, Position};
+use std::ops::Range;
+
+/// The rank of a row that was not written.
+const GONE: u32 = u32::MAX;
+
+/// See the module.
+#[derive(Debug, Default)]
+pub(crate) struct Moved {
+    inputs: Vec<MovedInput>,
+    /// The rank of the first row of each output.
+    starts: Vec<u32>,
+    /// Rows written.
+    rows: u32,
+}
+
+#[derive(Debug)]
+struct MovedInput {
+    /// The first position.
+    first: Position,
+    /// Of it and the next ones.
+    ranks: Vec<u32>,
+}
+
+impl Moved {
+    /// Of inputs with these positions, none of which has moved yet.
+    pub(super) fn new(inputs: impl Iterator<Item = Range<Position>>) -> Self {
+        let input =
+            |positions: Range<Position>| MovedInput { first: positions.start, ranks: vec![GONE; positions.len()] };
+        Self { inputs: inputs.map(input).collect(), starts: Vec::new(), rows: 0 }
+    }
+
+    /// What moves from now on moves to the next output.
+    pub(super) fn begin_output(&mut self) {
+        self.starts.push(self.rows);
+    }
+
+    /// The last output has no row, and is none.
+    pub(super) fn drop_output(&mut self) {
+        debug_assert_eq!(self.starts.last(), Some(&self.rows));
+        self.starts.pop();
+    }
+
+    /// The position has moved to this one of the last output.
+    pub(super) fn set(&mut self, input: usize, position: Position, new: Position) {
+        let start = self.starts.last().expect("an output was begun");
+        let rank =
+            start.checked_add(new).filter(|rank| *rank != GONE).expect("segments of a tablet have below 2^32 rows");
+        let MovedInput { first, ranks } = &mut self.inputs[input];
+        ranks[(position - *first) as usize] = rank;
+        self.rows = rank + 1;
+    }
+
+    /// Where the row of an input's position is: the output, and the position there. `None` when it was not written.
+    #[cfg(test)]
+    pub(crate) fn place(&self, input: usize, position: Position) -> Option<(usize, Position)> {
+        let MovedInput { first, ranks } = self.inputs.get(input)?;
+        let rank = *ranks.get(position.checked_sub(*first)? as usize)?;
+        (rank != GONE).then(|| self.of_rank(rank))
+    }
+
+    fn of_rank(&self, rank: u32) -> (usize, Position) {
+        let output = self.starts.partition_point(|start| *start <= rank) - 1;
+        (output, rank - self.starts[output])
+    }
+
+    /// Marks dead in the outputs, of which `dead` has one each, what died in an input since: from the positions that were dead then
+    /// and those that are now.
+    pub(crate) fn remap(&self, input: usize, then: &Dead, now: &Dead, dead: &mut [Dead]) {
+        let Some(MovedInput { first, ranks }) = self.inputs.get(input) else { return };
+        // Ranks ascend within an input: those of neighbours join into runs.
+        let mut run = 0..0;
+        for position in now.difference(then) {
+            let rank = position.checked_sub(*first).and_then(|at| ranks.get(at as usize).copied()).unwrap_or(GONE);
+            if rank == GONE {
+                continue;
+            }
+            if rank != run.end {
+                self.insert(dead, std::mem::replace(&mut run, rank..rank));
+            }
+            run.end = rank + 1;
+        }
+        self.insert(dead, run);
+    }
+
+    /// Marks the rows of these ranks dead.
+    fn insert(&self, dead: &mut [Dead], mut ranks: Range<u32>) {
+        while !ranks.is_empty() {
+            let (output, from) = self.of_rank(ranks.start);
+            let end = self.starts.get(output + 1).map_or(ranks.end, |next| ranks.end.min(*next));
+            dead[output].insert_range(from..from + (end - ranks.start));
+            ranks.start = end;
+        }
+    }
+}

@@ -1,0 +1,148 @@
+//! Rows of segments, read before a commit gets to the log thread.
+//!
+//! A write puts the whole row into the memtable, so that it needs what the row held before. The rows that no memtable knows are
+//! read here, by whoever commits and many at a time, so that the log thread, of which there is one, seldom has to. What was
+//! read stays true as long as no memtable became segments ([`State::flushes`]) and the place still lives: anything else that
+//! happened to the row is in a memtable, and is found there first.
+
+use super::{
+    dead::Position,
+    manifest::SegmentId,
+    row_cache::RowCache,
+    state::{Known, Place, State, Table},
+};
+use crate::{Cell, Commit, Result, RowKey, TableName, Write};
+use bytes::Bytes;
+use std::collections::{BTreeSet, HashMap};
+
+/// Rows of segments at one moment.
+#[derive(Debug, Default)]
+pub(crate) struct Fetched {
+    /// [`State::flushes`] of that moment.
+    flushes: u64,
+    /// By table number.
+    rows: HashMap<u32, HashMap<RowKey, Option<FetchedRow>>>,
+}
+
+#[derive(Clone, Debug)]
+struct FetchedRow {
+    segment: SegmentId,
+    position: Position,
+    row: Bytes,
+    as_of: i64,
+}
+
+/// What a row held before a write.
+#[derive(Debug, Default)]
+pub(crate) struct Before {
+    /// Its cells.
+    pub(crate) cells: Vec<Cell>,
+    /// Its place, if that is in a segment.
+    pub(crate) place: Option<(SegmentId, Position)>,
+    /// Whether it was there, in whatever place.
+    pub(crate) existed: bool,
+}
+
+/// The rows of a commit that must be looked up in segments.
+#[derive(Debug, Default)]
+pub(crate) struct Wanted(HashMap<TableName, BTreeSet<RowKey>>);
+
+impl Wanted {
+    /// Those that memtables do not know and segments may hold.
+    pub(crate) fn of_commit(state: &State, commit: &Commit) -> Self {
+        let rows = commit.writes.iter().filter_map(|write| match write {
+            Write::Row { table, row } => Some((table, &row.key)),
+            Write::DeleteRange { .. } => None,
+        });
+        Self::of(state, rows)
+    }
+
+    /// Those of the rows that memtables do not know and segments may hold.
+    pub(crate) fn of<'a>(state: &State, rows: impl Iterator<Item = (&'a TableName, &'a RowKey)>) -> Self {
+        let mut wanted: HashMap<TableName, BTreeSet<RowKey>> = HashMap::new();
+        for (name, key) in rows {
+            let Some(table) = state.tables.get(name) else { continue };
+            if table.may_be_in_segments(key) && matches!(table.known(key), Known::Unknown) {
+                match wanted.get_mut(name) {
+                    Some(keys) => drop(keys.insert(key.clone())),
+                    None => drop(wanted.insert(name.clone(), BTreeSet::from([key.clone()]))),
+                }
+            }
+        }
+        Self(wanted)
+    }
+
+    /// Whether there are none.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// Looks them up. Reads files.
+    ///
+    /// # Errors
+    /// Those of reading.
+    pub(crate) fn fetch(self, state: &State, rows: &RowCache) -> Result<Fetched> {
+        let mut fetched = Fetched { flushes: state.flushes, rows: HashMap::new() };
+        for (name, keys) in self.0 {
+            let table = state.table(&name)?;
+            let of_table = fetched.rows.entry(table.descriptor.number).or_default();
+            for key in keys {
+                let found = table.locate(&key)?.map(|place| FetchedRow::of(&place, rows)).transpose()?;
+                of_table.insert(key, found);
+            }
+        }
+        Ok(fetched)
+    }
+}
+
+impl FetchedRow {
+    fn of(place: &Place, rows: &RowCache) -> Result<Self> {
+        let meta = place.segment.meta();
+        Ok(Self { segment: meta.id, position: place.position, row: rows.read(place)?, as_of: meta.stamp })
+    }
+}
+
+impl Fetched {
+    /// Nothing, since nothing was to be looked up.
+    pub(crate) fn none(state: &State) -> Self {
+        Self { flushes: state.flushes, rows: HashMap::new() }
+    }
+
+    /// What the row holds in the table as it is now; read from files if it was not fetched, or that is no longer true.
+    ///
+    /// # Errors
+    /// Those of reading.
+    pub(crate) fn before(&self, flushes: u64, table: &Table, key: &RowKey, rows: &RowCache) -> Result<Before> {
+        match table.known(key) {
+            Known::Row(row, as_of) => {
+                return Ok(Before { cells: table.cells(&row, as_of), place: None, existed: true });
+            }
+            Known::Gone => return Ok(Before::default()),
+            Known::Unknown => {}
+        }
+        let found = match self.still_true(flushes, table, key) {
+            Some(found) => found,
+            None if table.may_be_in_segments(key) => {
+                table.locate(key)?.map(|place| FetchedRow::of(&place, rows)).transpose()?
+            }
+            None => None,
+        };
+        Ok(found.map_or_else(Before::default, |found| Before {
+            cells: table.cells(&found.row, Some(found.as_of)),
+            place: Some((found.segment, found.position)),
+            existed: true,
+        }))
+    }
+
+    fn still_true(&self, flushes: u64, table: &Table, key: &RowKey) -> Option<Option<FetchedRow>> {
+        let fetched = self.rows.get(&table.descriptor.number).filter(|_| self.flushes == flushes)?.get(key)?;
+        match fetched {
+            // No memtable brought it meanwhile.
+            None => Some(None),
+            Some(row) if !table.tablets.has_segment(key, row.segment) => None,
+            // A range was deleted.
+            Some(row) if table.is_dead(row.segment, row.position) => Some(None),
+            Some(row) => Some(Some(row.clone())),
+        }
+    }
+}

@@ -1,0 +1,112 @@
+//! Every file of a store against its checksums.
+//!
+//! `CURRENT` and the manifest, the dead positions, each frame of the log, each segment with its rows, in this order. A damage
+//! hides what hangs on it and nothing else: without a manifest there are no segments to look at, but the log still is.
+
+use super::{Checked, Step, StoreFiles, frames, segments, verify};
+use crate::{
+    Error, Result,
+    engine::{
+        dead::Dead,
+        log::failed,
+        manifest::{CURRENT, Manifest, Manifests, SegmentId},
+    },
+};
+use std::collections::BTreeSet;
+
+struct Check<'a> {
+    checked: Checked,
+    watch: &'a mut dyn FnMut(Step<'_>),
+}
+
+impl Check<'_> {
+    fn file(&mut self, name: &str) {
+        self.checked.files += 1;
+        (self.watch)(Step::File(name));
+    }
+
+    fn done(&mut self, bytes: u64) {
+        self.checked.bytes += bytes;
+        (self.watch)(Step::Done(bytes));
+    }
+
+    /// Takes what is wrong with a file, and goes on.
+    fn take<T>(&mut self, result: Result<T>) -> Option<T> {
+        result.inspect_err(|error| self.found(error)).ok()
+    }
+
+    fn found(&mut self, error: &Error) {
+        self.checked.found += 1;
+        (self.watch)(Step::Found(error));
+    }
+}
+
+impl StoreFiles {
+    /// Reads every file of a store that nobody has open, and tells what is wrong with it. Nothing is changed.
+    ///
+    /// # Errors
+    /// [`Error::Locked`] for a store in use; [`Error::Invalid`] for a folder without a store; [`Error::Io`] for one that
+    /// cannot be listed. What is wrong with single files is no error here: see [`Checked::found`].
+    pub fn check(&self, watch: &mut dyn FnMut(Step<'_>)) -> Result<Checked> {
+        let folder = self.fs.list(&self.path).map_err(|source| failed("list", &self.path, source))?;
+        let wal = self.wal();
+        let log = frames::log_files(self.fs.as_ref(), &wal)?;
+        if log.is_empty() && !folder.iter().any(|name| name == CURRENT) {
+            return Err(Error::Invalid(format!("there is no store in {}", self.path.display())));
+        }
+        let _lock = self.lock()?;
+        let blobs = self.blobs()?;
+        let mut check = Check { checked: Checked::default(), watch };
+
+        check.file(CURRENT);
+        let loaded = check.take(Manifests::load(self.fs.clone(), self.path.clone()));
+        let (manifests, manifest) = loaded.map_or((None, Manifest::default()), |(all, one)| (Some(all), one));
+        let segments = segments(&manifest);
+        let ahead = segments.values().flat_map(|(_, meta)| meta.files()).map(|(_, bytes)| bytes).sum();
+        (check.watch)(Step::Ahead(ahead));
+
+        for (id, meta) in &manifest.dead {
+            let Some(manifests) = &manifests else { break };
+            check.file(&format!("dead positions of {id}"));
+            let decoded = manifests.read_dead(*id, meta).and_then(|bytes| {
+                let dead = Dead::decode(&bytes).filter(|dead| dead.count() == meta.count);
+                let detail = format!("it does not hold {} dead positions", meta.count);
+                let damaged = Error::Corrupt { path: manifests.dead_path(*id, meta.version), offset: 0, detail };
+                dead.map(|_| bytes.len() as u64).ok_or(damaged)
+            });
+            if let Some(bytes) = check.take(decoded) {
+                check.done(bytes);
+            }
+        }
+
+        let mut frames = frames::Frames::after(manifest.sequence);
+        if manifests.is_none() {
+            // Up to where segments hold everything is not known: any first frame may be right.
+            frames = frames::Frames::after(u64::MAX - 1);
+        }
+        for (number, path) in log {
+            check.file(&path.display().to_string());
+            let read = self.read(&path);
+            if let Some(bytes) = check.take(read) {
+                frames.file(number, &path, &bytes, &mut |error| check.found(&error));
+                check.done(bytes.len() as u64);
+            }
+        }
+        check.checked.frames = frames.count;
+
+        let mut named = BTreeSet::new();
+        for (id, (table, meta)) in &segments {
+            check.file(&format!("segment {id}"));
+            named.extend(meta.files().map(|(name, _)| name));
+            if check.take(verify(&blobs, *table, meta)).is_some() {
+                check.checked.segment_rows += u64::from(meta.rows);
+            }
+            check.done(meta.bytes + meta.side_bytes);
+        }
+        let listed = check.take(blobs.list()).unwrap_or_default();
+        let unnamed = listed.iter().filter(|(name, _)| SegmentId::of_name(name).is_some() && !named.contains(name));
+        // Of a manifest that cannot be read it is not known what it names.
+        check.checked.unnamed = if manifests.is_some() { unnamed.count() as u64 } else { 0 };
+        Ok(check.checked)
+    }
+}

@@ -1,0 +1,53 @@
+//! What fuzzers call ([`testing::fuzz`](crate::testing::fuzz)): everything that the engine decodes from a disk, with any bytes.
+//!
+//! Each function panics for a fault of ours and for nothing else. Bytes that a checksum protects come in two kinds: as they are,
+//! where the checksum must find the damage, and behind a right checksum, where what decodes them must hold by itself.
+
+use super::{
+    dead::Dead,
+    frame::{self, FRAME_BYTES, HEADER_BYTES, Header},
+    log, manifest,
+};
+use std::path::{Path, PathBuf};
+
+/// The first log file of a store.
+pub(crate) fn first_log(store: &Path) -> PathBuf {
+    log::file_path(&store.join(log::FOLDER), 1)
+}
+
+/// The log file with one more frame of this payload, sound by its checksum; as it is if it is no log file.
+pub(crate) fn with_frame(mut file: Vec<u8>, payload: &[u8]) -> Vec<u8> {
+    let Header::Sound { seed, .. } = frame::read_header(&file) else { return file };
+    let (mut end, mut sequence) = (HEADER_BYTES, 0);
+    while let Some(found) = frame::frame_at(&file, end, seed) {
+        (end, sequence) = (found.end, found.sequence);
+    }
+    let mut buffer = vec![0; FRAME_BYTES];
+    buffer.extend_from_slice(payload);
+    frame::seal(&mut buffer, seed, sequence + 1);
+    file.truncate(end);
+    file.extend_from_slice(&buffer);
+    file
+}
+
+/// A file of dead positions: what is read is what would be written.
+pub(crate) fn dead_positions(bytes: &[u8]) {
+    let mut sealed = bytes.to_vec();
+    sealed.extend_from_slice(&crc32c::crc32c(bytes).to_le_bytes());
+    for bytes in [bytes, &sealed] {
+        if let Some(dead) = Dead::decode(bytes) {
+            assert_eq!(Dead::decode(&dead.encode()), Some(dead.clone()), "dead positions do not come back");
+            assert_eq!(dead.count(), dead.count_in(0..u32::MAX) + u64::from(dead.contains(u32::MAX)));
+        }
+    }
+}
+
+/// The file of a manifest, and the body of one behind a right checksum: what is taken makes sense, and is read back.
+pub(crate) fn manifest(bytes: &[u8]) {
+    for bytes in [bytes, &manifest::sealed(1, bytes)] {
+        if let Ok(taken) = manifest::decode(1, Path::new("manifest"), bytes) {
+            let again = manifest::decode(1, Path::new("manifest"), &manifest::encode(&taken));
+            assert_eq!(again.expect("what was taken is read back"), taken);
+        }
+    }
+}

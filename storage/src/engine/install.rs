@@ -1,0 +1,168 @@
+//! What the flush and compaction threads made, put into the state. No IO.
+//!
+//! While they worked, rows were written. So the places that they give to rows may be dead already: of a flushed memtable those
+//! that the memtable after it knows better, of a compaction those that died in its inputs meanwhile.
+
+use super::{
+    board::Board,
+    compact::Moved,
+    dead::{Dead, Position},
+    manifest::SegmentId,
+    memtable::Memtable,
+    segment::Segment,
+    state::{FLUSHES_REMEMBERED, Flushed, State, Table},
+};
+use crate::{KeyRange, RowKey};
+use std::{ops::Range, sync::Arc};
+
+/// What was made.
+#[derive(Debug)]
+pub(crate) enum Made {
+    /// Segments of the frozen memtables.
+    Flushed(FlushedTables),
+    /// A tablet made anew.
+    Compacted(CompactedTablet),
+}
+
+/// The frozen memtables of all tables as segments.
+#[derive(Debug)]
+pub(crate) struct FlushedTables {
+    /// The last frame before they were frozen.
+    pub(crate) sequence: u64,
+    /// By table number.
+    pub(crate) tables: Vec<(u32, Vec<NewDelta>)>,
+    /// Which rows they changed.
+    pub(crate) remembered: Arc<Flushed>,
+}
+
+/// A memtable's rows of one tablet, or of a few that follow each other.
+#[derive(Debug)]
+pub(crate) struct NewDelta {
+    /// The segment.
+    pub(crate) segment: Arc<Segment>,
+    /// Its keys, by position.
+    pub(crate) keys: Vec<RowKey>,
+}
+
+/// A tablet after compaction.
+#[derive(Debug)]
+pub(crate) struct CompactedTablet {
+    /// The table's number.
+    pub(crate) table: u32,
+    /// The tablet's keys.
+    pub(crate) range: KeyRange,
+    /// What went in.
+    pub(crate) inputs: Vec<CompactedInput>,
+    /// What came out, by key.
+    pub(crate) outputs: Vec<Arc<Segment>>,
+    /// Where the rows of each input went.
+    pub(crate) moved: Moved,
+}
+
+/// A segment that went into a compaction.
+#[derive(Debug)]
+pub(crate) struct CompactedInput {
+    /// Which.
+    pub(crate) id: SegmentId,
+    /// The positions of it that did: those in the tablet.
+    pub(crate) positions: Range<Position>,
+    /// The positions that were dead then.
+    pub(crate) dead: Dead,
+}
+
+/// Puts it in; gives the sequence up to which segments hold everything now, if that changed.
+pub(crate) fn install(state: &mut State, board: &Board, made: &Made) -> Option<u64> {
+    match made {
+        Made::Flushed(flushed) => {
+            install_flush(state, flushed);
+            board.flushed();
+            Some(flushed.sequence)
+        }
+        Made::Compacted(compacted) => {
+            install_compaction(state, compacted);
+            board.change_job(|frozen| install_compaction(frozen, compacted));
+            None
+        }
+    }
+}
+
+fn install_flush(state: &mut State, flushed: &FlushedTables) {
+    for (number, deltas) in &flushed.tables {
+        // A table that was dropped meanwhile leaves its segments to nobody.
+        let Some((name, _)) = state.table_by_number(*number) else { continue };
+        let name = name.clone();
+        let table = state.tables.get_mut(&name).expect("its name was just found");
+        for NewDelta { segment, keys } in deltas {
+            let mut dead = Dead::default();
+            for position in superseded(&table.active, keys) {
+                dead.insert(position);
+            }
+            if dead.count() > 0 {
+                table.dead.insert(segment.meta().id, dead);
+            }
+        }
+        let segments = deltas.iter().map(|delta| Arc::clone(&delta.segment)).collect();
+        table.tablets = table.tablets.with_deltas(segments);
+    }
+    let names: Vec<_> = state.tables.keys().cloned().collect();
+    for name in names {
+        if state.tables.get(&name).is_some_and(|table| table.frozen.is_some()) {
+            let table = state.tables.get_mut(&name).expect("it was just there");
+            table.frozen = None;
+            forget_past_rules(table);
+        }
+    }
+    state.flushes += 1;
+    state.remembered.push_back(Arc::clone(&flushed.remembered));
+    if state.remembered.len() > FLUSHES_REMEMBERED {
+        state.remembered.pop_front();
+    }
+}
+
+/// The positions of keys, ascending, of which the memtable knows better.
+fn superseded<'a>(active: &'a Memtable, keys: &'a [RowKey]) -> impl Iterator<Item = u32> + 'a {
+    let mut slots = active.slots.keys().peekable();
+    keys.iter().zip(0..).filter_map(move |(key, position)| {
+        while slots.next_if(|slot| *slot < key).is_some() {}
+        slots.peek().is_some_and(|slot| *slot == key).then_some(position)
+    })
+}
+
+fn install_compaction(state: &mut State, compacted: &CompactedTablet) {
+    let Some((name, _)) = state.table_by_number(compacted.table) else { return };
+    let name = name.clone();
+    let table = state.tables.get_mut(&name).expect("its name was just found");
+    let inputs: Vec<SegmentId> = compacted.inputs.iter().map(|input| input.id).collect();
+    let Some(tablets) = table.tablets.with_compacted(&compacted.range, &inputs, compacted.outputs.clone()) else {
+        return;
+    };
+    table.tablets = tablets;
+    let mut dead = vec![Dead::default(); compacted.outputs.len()];
+    for (at, input) in compacted.inputs.iter().enumerate() {
+        let now = table.dead.get(&input.id).cloned().unwrap_or_default();
+        compacted.moved.remap(at, &input.dead, &now, &mut dead);
+        if table.tablets.names(input.id) {
+            // Another tablet still reads its own part of it.
+            table.kill_range(input.id, input.positions.clone());
+        } else {
+            table.dead.remove(&input.id);
+        }
+    }
+    for (output, dead) in compacted.outputs.iter().zip(dead) {
+        if dead.count() > 0 {
+            table.dead.insert(output.meta().id, dead);
+        }
+    }
+    forget_past_rules(table);
+}
+
+/// Forgets the past rules that no segment is old enough for.
+fn forget_past_rules(table: &mut Table) {
+    if table.past_rules.is_empty() {
+        return;
+    }
+    let frozen = table.frozen.iter().map(|frozen| frozen.stamp);
+    let segments = table.tablets.iter().flat_map(|tablet| tablet.segments.iter().map(|segment| segment.meta().stamp));
+    let oldest = frozen.chain(segments).min().unwrap_or(i64::MAX);
+    table.past_rules.retain(|past| past.at_micros > oldest);
+}

@@ -1,0 +1,272 @@
+//! The threads that keep segments: one flushes, one compacts.
+//!
+//! Both change the manifest, under one lock ([`Maintenance::manifest`]), and in this order, so that a crash at any point leaves a
+//! store: segment files, synced; files of dead positions, synced; the manifest, and `CURRENT` to name it; then the state in memory
+//! ([`install`](super::install), on the log thread); last, what nobody names any more is removed. A flush holds the lock from its
+//! beginning, so that no tablet changes under it; a compaction takes it when it is done with reading and writing.
+//!
+//! A segment's file is removed when the manifest does not name it and no state that anybody holds does ([`Files`]).
+
+mod compaction;
+mod files;
+mod flush;
+
+pub(crate) use compaction::{Asked, Compactions};
+pub(crate) use files::Files;
+
+use super::{
+    Codec,
+    blobs::Blobs,
+    board::Install,
+    compact::Outputs,
+    dead::Dead,
+    install::Made,
+    manifest::{DeadMeta, Manifest, Manifests, SegmentId, SegmentMeta, TableMeta, TabletMeta},
+    segment::{Caches, Compression, Segment, SegmentOptions, SegmentWriter, Shape},
+    state::{State, Table},
+    tablet::Tablet,
+    writer::{Queued, Request, Shared},
+};
+use crate::{Error, ErrorKind, Layouts, Result, TableName};
+use arc_swap::ArcSwapOption;
+use std::{
+    collections::BTreeMap,
+    sync::{Arc, Mutex, MutexGuard, PoisonError, mpsc::channel},
+};
+use tokio::sync::mpsc::WeakSender;
+
+/// What flush and compaction are made with.
+#[derive(Debug)]
+pub(crate) struct Maintenance {
+    /// What the log thread shares.
+    pub(crate) shared: Arc<Shared>,
+    /// Where segments are.
+    pub(crate) blobs: Arc<dyn Blobs>,
+    /// What is kept of segments in memory.
+    pub(crate) caches: Arc<Caches>,
+    /// The manifest in force.
+    manifest: Mutex<InForce>,
+    /// Segment files, to know when one can go.
+    pub(crate) files: Files,
+    /// What the catalog knows of tables' columns.
+    pub(crate) layouts: ArcSwapOption<LayoutsOf>,
+    /// Past and present compactions.
+    pub(crate) compactions: Compactions,
+    /// How compaction goes about it.
+    pub(crate) options: MaintenanceOptions,
+    /// To wake the log thread.
+    queue: WeakSender<Queued>,
+}
+
+/// The catalog's layouts, in a form that can be swapped.
+#[derive(Debug)]
+pub(crate) struct LayoutsOf(pub(crate) Arc<dyn Layouts>);
+
+/// Sizes of segments.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct MaintenanceOptions {
+    /// Bytes after which a base ends and another begins.
+    pub(crate) base_bytes: u64,
+    /// How bases are compressed.
+    pub(crate) base_codec: Codec,
+    /// Whether tablets are compacted without being asked.
+    pub(crate) compacts: bool,
+    /// How old a pin may be, in microseconds.
+    pub(crate) pin_age_max_micros: i64,
+}
+
+/// The manifest in force, with the dead positions that its files hold.
+#[derive(Debug)]
+pub(crate) struct InForce {
+    pub(crate) manifests: Manifests,
+    pub(crate) manifest: Manifest,
+    pub(crate) dead: BTreeMap<SegmentId, Dead>,
+}
+
+impl Maintenance {
+    /// Goes on from a manifest.
+    pub(crate) fn new(
+        shared: Arc<Shared>,
+        (blobs, caches): (Arc<dyn Blobs>, Arc<Caches>),
+        in_force: InForce,
+        options: MaintenanceOptions,
+        queue: WeakSender<Queued>,
+    ) -> Self {
+        Self {
+            shared,
+            blobs,
+            caches,
+            manifest: Mutex::new(in_force),
+            files: Files::default(),
+            layouts: ArcSwapOption::empty(),
+            compactions: Compactions::default(),
+            options,
+            queue,
+        }
+    }
+
+    /// The manifest in force; held while it is changed.
+    pub(crate) fn manifest(&self) -> MutexGuard<'_, InForce> {
+        self.manifest.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Hands over to the log thread, and waits until it has installed it.
+    ///
+    /// # Errors
+    /// [`Error::Unavailable`] when the store is closed.
+    fn install(&self, made: Made) -> Result<()> {
+        let closed = || Error::Unavailable("it was closed".into());
+        let (told, installed) = channel();
+        if !self.shared.board.push(Install { made, told }) {
+            return Err(closed());
+        }
+        self.wake();
+        // Nothing is ever sent: the other end is dropped when it is done.
+        let _ = installed.recv();
+        if self.shared.board.is_closed() { Err(closed()) } else { Ok(()) }
+    }
+
+    /// Has the log thread look at the board.
+    fn wake(&self) {
+        if let Some(queue) = self.queue.upgrade() {
+            // A full queue is one that the log thread works on: it looks after each group.
+            let _ = queue.try_send(Queued { request: Request::Wake, room: None });
+        }
+    }
+
+    /// An identity for a new segment.
+    fn next_id(&self) -> SegmentId {
+        SegmentId(u64::try_from(self.shared.clock.stamp()).expect("stamps are after 1970"))
+    }
+
+    /// Opens a segment that was written.
+    pub(crate) fn open(&self, table: u32, meta: SegmentMeta) -> Arc<Segment> {
+        let segment = Segment::open(Arc::clone(&self.blobs), table, meta, Arc::clone(&self.caches));
+        self.files.add(&segment);
+        segment
+    }
+
+    /// Puts a manifest in force. When nobody knows which one is, the store takes no more writes, and no file is removed.
+    fn commit(&self, in_force: &mut InForce, manifest: Manifest, dead: BTreeMap<SegmentId, Dead>) -> Result<()> {
+        in_force.commit(manifest, dead).inspect_err(|error| {
+            if error.kind() != ErrorKind::NoSpace {
+                let reason = format!("the manifest could not be replaced: {error}; writing needs a restart");
+                tracing::error!(%reason, "the store takes no more writes");
+                let _ = self.shared.stopped.set(reason);
+                self.shared.board.close();
+                self.wake();
+            }
+        })
+    }
+
+    /// Removes segments that no manifest is going to name.
+    fn abandon(&self, segments: impl IntoIterator<Item = SegmentMeta>) {
+        for meta in segments {
+            if let Err(error) = files::delete(self.blobs.as_ref(), meta.id) {
+                tracing::warn!(%error, "a segment that is not used was not removed; the next start does it");
+            }
+        }
+    }
+
+    /// Removes the files of segments that nobody names any more.
+    pub(crate) fn collect(&self) {
+        if self.shared.board.is_closed() {
+            return;
+        }
+        let manifest = self.manifest();
+        self.files.collect(&manifest.manifest, self.blobs.as_ref(), &self.caches);
+    }
+}
+
+/// Makes segments of a table.
+pub(super) struct Writers<'a> {
+    pub(super) maintenance: &'a Maintenance,
+    pub(super) name: &'a TableName,
+    pub(super) table: &'a Table,
+    /// The stamp that the rows are as of.
+    pub(super) stamp: i64,
+    pub(super) base: bool,
+}
+
+impl Outputs for Writers<'_> {
+    type Writer = SegmentWriter;
+
+    fn begin(&mut self, sample: &[&[u8]]) -> Result<SegmentWriter> {
+        let Self { maintenance, name, table, stamp, base } = *self;
+        let layout = maintenance.layouts.load().as_ref().and_then(|layouts| layouts.0.layout(name));
+        let families =
+            table.descriptor.schema.families.keys().map(|family| {
+                (table.descriptor.number_of(family).expect("a family of the schema has a number"), family)
+            });
+        let shape = Shape::new(families, layout.as_deref(), sample.iter().copied());
+        let (id, number) = (maintenance.next_id(), table.descriptor.number);
+        let options = match base {
+            false => SegmentOptions::delta(id, number, stamp),
+            true => SegmentOptions {
+                compression: compression(maintenance.options.base_codec),
+                ..SegmentOptions::base(id, number, stamp)
+            },
+        };
+        SegmentWriter::new(Arc::clone(&maintenance.blobs), shape, options)
+    }
+}
+
+impl InForce {
+    /// Puts a manifest in force that names these dead positions, and removes what the old one alone named.
+    ///
+    /// # Errors
+    /// [`Error::NoSpace`]: the old one stays in force; [`Error::Io`].
+    fn commit(&mut self, mut manifest: Manifest, dead: BTreeMap<SegmentId, Dead>) -> Result<()> {
+        manifest.version = self.manifest.version + 1;
+        manifest.dead = BTreeMap::new();
+        let mut changed = Vec::new();
+        for (id, dead) in &dead {
+            let count = dead.count();
+            // Positions only ever die: as many are the same ones.
+            let unchanged = self.manifest.dead.get(id).filter(|meta| meta.count == count).copied();
+            let meta = unchanged.unwrap_or_else(|| {
+                changed.push((*id, dead.encode()));
+                DeadMeta { version: manifest.version, count }
+            });
+            manifest.dead.insert(*id, meta);
+        }
+        self.manifests.write_dead(manifest.version, changed.iter().map(|(id, bytes)| (*id, &bytes[..])))?;
+        self.manifests.commit(&manifest)?;
+        (self.manifest, self.dead) = (manifest, dead);
+        // Old manifests hold keys, and so they go at once.
+        if let Err(error) = self.manifests.clean(&self.manifest, false) {
+            tracing::warn!(%error, "old manifests were not removed; the next start does it");
+        }
+        Ok(())
+    }
+}
+
+/// A table as a manifest has it.
+pub(super) fn table_meta(name: &TableName, table: &Table) -> TableMeta {
+    TableMeta {
+        descriptor: table.descriptor.to_logged(name),
+        past_rules: table.past_rules.iter().cloned().collect(),
+        tablets: table.tablets.iter().map(tablet_meta).collect(),
+    }
+}
+
+fn tablet_meta(tablet: &Tablet<Segment>) -> TabletMeta {
+    let segments = tablet.segments.iter().map(|segment| segment.meta().clone()).collect();
+    TabletMeta { range: tablet.range.clone(), segments }
+}
+
+/// The dead positions of the segments that tables name.
+pub(super) fn dead_of(state: &State) -> BTreeMap<SegmentId, Dead> {
+    let of_table = |table: &Table| -> Vec<(SegmentId, Dead)> {
+        let living = table.dead.iter().filter(|(_, dead)| dead.count() > 0);
+        living.map(|(id, dead)| (*id, dead.clone())).collect()
+    };
+    state.tables.values().flat_map(of_table).collect()
+}
+
+fn compression(codec: Codec) -> Compression {
+    match codec {
+        Codec::Lz4 => Compression::Fast,
+        Codec::Zstd => Compression::Small,
+    }
+}

@@ -1,0 +1,308 @@
+//! The compaction thread: tablets with many deltas, much that is dead, or rows that must go, to new bases.
+//!
+//! What it reads is the state of the manifest: the positions that were dead then are left out. What dies while it works is mapped to the new
+//! positions when the result is installed.
+
+use super::{InForce, Maintenance, Writers, tablet_meta};
+use crate::{
+    Error, KeyRange, Result, TableName,
+    engine::{
+        compact::{Compaction, Input},
+        dead::Dead,
+        garbage::{self, Garbage},
+        install::{CompactedInput, CompactedTablet, Made},
+        manifest::SegmentId,
+        ranges::positions_in,
+        segment::Segment,
+        state::Table,
+        tablet::choose::{CompactionLimits, CompactionReason, Conditions, Purge, choose},
+    },
+    inspect::{COMPACTIONS_MAX, CompactionInfo, CompactionState},
+};
+use std::{
+    collections::{BTreeMap, VecDeque},
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::Duration,
+};
+
+/// How often the thread looks without being told to: rules by age condemn as time passes.
+const LOOK_EVERY: Duration = Duration::from_secs(30);
+/// Deltas of one tablet above which a flush waits for a compaction.
+pub(super) const DELTAS_LAGGING: usize = 12;
+
+/// The last compactions, the oldest first.
+#[derive(Debug, Default)]
+pub(crate) struct Compactions {
+    /// Held by whoever compacts: one at a time.
+    one: Mutex<()>,
+    ring: Mutex<Ring>,
+}
+
+#[derive(Debug, Default)]
+struct Ring {
+    last: u64,
+    /// By those that are done.
+    bytes_written: u64,
+    infos: VecDeque<CompactionInfo>,
+}
+
+impl Compactions {
+    fn ring(&self) -> MutexGuard<'_, Ring> {
+        self.ring.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// All that are remembered.
+    pub(crate) fn infos(&self) -> Vec<CompactionInfo> {
+        self.ring().infos.iter().cloned().collect()
+    }
+
+    /// Bytes written by those that are done.
+    pub(crate) fn bytes_written(&self) -> u64 {
+        self.ring().bytes_written
+    }
+
+    fn begin(&self, job: &Job, started_micros: i64) -> u64 {
+        let mut ring = self.ring();
+        ring.last += 1;
+        let id = ring.last;
+        ring.infos.push_back(CompactionInfo {
+            id,
+            table: job.name.clone(),
+            tablet: job.range.start.clone(),
+            reason: job.reason.name(),
+            state: CompactionState::Running,
+            started_micros,
+            finished_micros: None,
+            bytes_read: 0,
+            bytes_written: 0,
+            rows_in: 0,
+            rows_out: 0,
+            error: None,
+        });
+        if ring.infos.len() > COMPACTIONS_MAX {
+            ring.infos.pop_front();
+        }
+        id
+    }
+
+    fn end(&self, id: u64) {
+        let mut ring = self.ring();
+        let written = ring.infos.iter().rev().find(|info| info.id == id).map_or(0, |info| info.bytes_written);
+        ring.bytes_written += written;
+    }
+
+    fn change(&self, id: u64, change: impl FnOnce(&mut CompactionInfo)) {
+        if let Some(info) = self.ring().infos.iter_mut().rev().find(|info| info.id == id) {
+            change(info);
+        }
+    }
+}
+
+/// What is asked of compaction beyond what it sees by itself.
+#[derive(Debug, Default)]
+pub(crate) struct Asked<'a> {
+    /// Segments of stamps before this one, in this table or in all.
+    pub(crate) before: Option<(Option<&'a TableName>, i64)>,
+    /// Rows that are to vanish, by table.
+    pub(crate) purges: &'a [(TableName, Purge)],
+}
+
+/// A tablet to compact.
+struct Job {
+    name: TableName,
+    table: Table,
+    range: KeyRange,
+    reason: CompactionReason,
+    /// Its segments' dead positions as of the manifest.
+    dead: BTreeMap<SegmentId, Dead>,
+    /// What the result is as of.
+    stamp: i64,
+}
+
+impl Maintenance {
+    /// Compacts what needs it until the store is closed.
+    pub(crate) fn run_compaction(&self) {
+        while self.shared.board.await_look(LOOK_EVERY) {
+            self.shared.pins.expire(self.shared.clock.now(), self.options.pin_age_max_micros);
+            self.collect();
+            if !self.options.compacts {
+                continue;
+            }
+            loop {
+                match self.compact_next(&Asked::default()) {
+                    Ok(true) => {}
+                    Ok(false) => break,
+                    Err(_) if self.shared.board.is_closed() => return,
+                    Err(error) => {
+                        tracing::error!(%error, "a compaction failed; it is tried again later");
+                        break;
+                    }
+                }
+            }
+            self.shared.board.compacted();
+        }
+    }
+
+    /// Compacts every tablet that is more than one base.
+    ///
+    /// # Errors
+    /// Those of reading and writing.
+    pub(crate) fn compact_asked(&self, table: Option<&TableName>) -> Result<()> {
+        let before = self.shared.published.load().stamp + 1;
+        while self.compact_next(&Asked { before: Some((table, before)), purges: &[] })? {}
+        Ok(())
+    }
+
+    /// Compacts one tablet; `false` when none needs it.
+    ///
+    /// # Errors
+    /// Those of reading and writing.
+    pub(crate) fn compact_next(&self, asked: &Asked<'_>) -> Result<bool> {
+        let _one = self.compactions.one.lock().unwrap_or_else(PoisonError::into_inner);
+        let Some(job) = self.choose(asked) else { return Ok(false) };
+        let id = self.compactions.begin(&job, self.shared.clock.now());
+        let result = self.compact(&job, id);
+        let finished = Some(self.shared.clock.now());
+        self.compactions.end(id);
+        self.compactions.change(id, |info| {
+            info.finished_micros = finished;
+            match &result {
+                Ok(()) => info.state = CompactionState::Done,
+                Err(error) => {
+                    info.state = CompactionState::Failed;
+                    info.error = Some(error.to_string());
+                }
+            }
+        });
+        self.collect();
+        result.map(|()| true)
+    }
+
+    /// Whether compaction lags so far behind that more deltas would only make it worse.
+    pub(super) fn lags(&self) -> bool {
+        let state = self.shared.published.load();
+        let tablets = state.tables.values().flat_map(|table| table.tablets.iter());
+        self.options.compacts && tablets.into_iter().any(|tablet| tablet.segments.len() > DELTAS_LAGGING)
+    }
+
+    fn choose(&self, asked: &Asked<'_>) -> Option<Job> {
+        // Under the lock the published tablets are those of the manifest.
+        let in_force = self.manifest();
+        let state = self.shared.published.load_full();
+        let now_micros = self.shared.clock.now();
+        let chosen = state.tables.iter().filter_map(|(name, table)| {
+            let purges: Vec<Purge> =
+                asked.purges.iter().filter(|(of, _)| of == name).map(|(_, purge)| purge.clone()).collect();
+            let before = asked.before.filter(|(of, _)| of.is_none_or(|of| of == name)).map(|(_, before)| before);
+            let ages =
+                table.descriptor.schema.families.values().any(|family| family.gc.condemns(0, i64::MIN, i64::MAX));
+            let conditions = Conditions {
+                // Those that a compaction leaves out; it maps what died since, and would be chosen for ever.
+                dead: &|id| in_force.dead.get(&id).map_or(0, Dead::count),
+                horizon: &|segment| ages.then(|| horizon_of(table, segment)).flatten(),
+                past_rules_until: table.past_rules.iter().map(|past| past.at_micros).max(),
+                purges: &purges,
+                asked: before,
+                now_micros,
+            };
+            let choice = choose(&table.tablets, &conditions, &CompactionLimits::default())?;
+            Some((choice, name, table))
+        });
+        let (choice, name, table) = chosen.max_by_key(|(choice, ..)| choice.reason)?;
+        let tablet = table.tablets.iter().nth(choice.tablet).expect("it was chosen among them");
+        let ids = tablet.segments.iter().map(|segment| segment.meta().id);
+        let dead = ids.filter_map(|id| Some((id, in_force.dead.get(&id)?.clone()))).collect();
+        let (range, reason) = (tablet.range.clone(), choice.reason);
+        Some(Job { name: name.clone(), table: table.clone(), range, reason, dead, stamp: state.stamp })
+    }
+
+    fn compact(&self, job: &Job, id: u64) -> Result<()> {
+        let tablet = job.table.tablets.iter().find(|tablet| tablet.range == job.range).expect("it was chosen there");
+        let (mut inputs, mut compacted) = (Vec::new(), Vec::new());
+        for segment in &tablet.segments {
+            let meta = segment.meta();
+            let positions = positions_in(segment, &tablet.range, &KeyRange::all())?;
+            let dead = job.dead.get(&meta.id).cloned().unwrap_or_default();
+            inputs.push(Input {
+                stamp: meta.stamp,
+                positions: positions.clone(),
+                bytes: meta.bytes,
+                batches: segment.encoded(vec![positions.clone()], dead.clone())?,
+            });
+            compacted.push(CompactedInput { id: meta.id, positions, dead });
+        }
+        let past_rules: Vec<_> = job.table.past_rules.iter().cloned().collect();
+        let garbage = Garbage::new(Arc::clone(&job.table.descriptor), &past_rules, self.shared.clock.now());
+        let outputs = Writers { maintenance: self, name: &job.name, table: &job.table, stamp: job.stamp, base: true };
+        let mut compaction = Compaction::new(inputs, &garbage, outputs, self.options.base_bytes);
+        loop {
+            let step = match self.shared.board.is_closed() {
+                true => Err(Error::Unavailable("it was closed".into())),
+                false => compaction.step(),
+            };
+            match step {
+                Ok(true) => break,
+                Ok(false) => {}
+                Err(error) => {
+                    self.abandon(compaction.abandon());
+                    return Err(error);
+                }
+            }
+            let progress = compaction.progress();
+            self.compactions.change(id, |info| {
+                info.bytes_read = progress.bytes_read;
+                info.bytes_written = progress.bytes_written;
+                info.rows_in = progress.rows_read;
+                info.rows_out = progress.rows_written;
+            });
+        }
+        let made = compaction.finish();
+        self.compactions.change(id, |info| {
+            (info.bytes_written, info.rows_out) = (made.progress.bytes_written, made.progress.rows_written)
+        });
+        let number = job.table.descriptor.number;
+        let outputs = made.segments.iter().map(|meta| self.open(number, meta.clone())).collect();
+        let range = job.range.clone();
+        let compacted = CompactedTablet { table: number, range, inputs: compacted, outputs, moved: made.moved };
+        let mut in_force = self.manifest();
+        if !self.put_in_force(&mut in_force, &compacted)? {
+            // The table is gone: so are the files, once nobody holds them.
+            return Ok(());
+        }
+        self.install(Made::Compacted(compacted))
+    }
+
+    /// Puts the manifest in force that names the result; `false` when there is nothing to put it into any more.
+    fn put_in_force(&self, in_force: &mut InForce, compacted: &CompactedTablet) -> Result<bool> {
+        let state = self.shared.published.load();
+        let Some((_, table)) = state.table_by_number(compacted.table) else { return Ok(false) };
+        let mut manifest = in_force.manifest.clone();
+        let of_table = manifest.tables.iter_mut().find(|table| table.descriptor.number() == compacted.table);
+        let Some(of_table) = of_table else { return Ok(false) };
+        let inputs: Vec<SegmentId> = compacted.inputs.iter().map(|input| input.id).collect();
+        let tablets = table.tablets.with_compacted(&compacted.range, &inputs, compacted.outputs.clone());
+        let Some(tablets) = tablets else { return Ok(false) };
+        of_table.tablets = tablets.iter().map(tablet_meta).collect();
+        let mut dead = in_force.dead.clone();
+        let mut of_outputs = vec![Dead::default(); compacted.outputs.len()];
+        for (at, input) in compacted.inputs.iter().enumerate() {
+            let now = dead.remove(&input.id).unwrap_or_default();
+            compacted.moved.remap(at, &input.dead, &now, &mut of_outputs);
+            if tablets.names(input.id) {
+                let mut now = now;
+                now.insert_range(input.positions.clone());
+                dead.insert(input.id, now);
+            }
+        }
+        let outputs = compacted.outputs.iter().zip(of_outputs).filter(|(_, dead)| dead.count() > 0);
+        dead.extend(outputs.map(|(output, dead)| (output.meta().id, dead)));
+        self.commit(in_force, manifest, dead)?;
+        Ok(true)
+    }
+}
+
+/// From when on there is much garbage in a segment; a segment that cannot be read is compacted for that reason by nobody.
+fn horizon_of(table: &Table, segment: &Segment) -> Option<i64> {
+    let least = segment.least_timestamps().ok()?;
+    garbage::horizon(&table.descriptor, segment.meta().stamp, &least, 0)
+}

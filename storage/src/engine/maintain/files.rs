@@ -1,0 +1,94 @@
+//! When a segment's files can go: when the manifest in force does not name it, and nobody holds it any more.
+
+use crate::{
+    KeyRange, Result,
+    engine::{
+        blobs::Blobs,
+        manifest::{Manifest, SegmentId},
+        segment::{Caches, Segment},
+        tablet::reaches_into,
+    },
+};
+use std::{
+    collections::{BTreeMap, HashSet},
+    sync::{
+        Arc, Mutex, PoisonError, Weak,
+        atomic::{AtomicU64, Ordering},
+    },
+};
+
+/// A segment that has files.
+#[derive(Debug)]
+struct Kept {
+    segment: Weak<Segment>,
+    bytes: u64,
+}
+
+/// The segments that have files.
+#[derive(Debug, Default)]
+pub(crate) struct Files {
+    files: Mutex<BTreeMap<SegmentId, Kept>>,
+    files_removed: AtomicU64,
+    bytes_removed: AtomicU64,
+}
+
+impl Files {
+    /// Keeps an eye on a segment.
+    pub(crate) fn add(&self, segment: &Arc<Segment>) {
+        let mut files = self.files.lock().unwrap_or_else(PoisonError::into_inner);
+        let bytes = segment.meta().bytes + segment.meta().side_bytes;
+        files.insert(segment.meta().id, Kept { segment: Arc::downgrade(segment), bytes });
+    }
+
+    /// Removes the files of segments that are not named and not held. What cannot be removed is tried again another time.
+    pub(super) fn collect(&self, manifest: &Manifest, blobs: &dyn Blobs, caches: &Caches) {
+        let named = named(manifest);
+        let mut files = self.files.lock().unwrap_or_else(PoisonError::into_inner);
+        files.retain(|id, kept| {
+            if named.contains(id) || kept.segment.strong_count() > 0 {
+                return true;
+            }
+            caches.forget(*id);
+            match delete(blobs, *id) {
+                Ok(()) => {
+                    self.files_removed.fetch_add(1, Ordering::Relaxed);
+                    self.bytes_removed.fetch_add(kept.bytes, Ordering::Relaxed);
+                    false
+                }
+                Err(error) => {
+                    tracing::warn!(%error, "a segment that is no longer needed was not removed");
+                    true
+                }
+            }
+        });
+    }
+
+    /// Whether somebody holds a segment that the manifest does not name and that reaches into a range; or one could not be removed.
+    pub(crate) fn are_held(&self, manifest: &Manifest, ranges: &[KeyRange]) -> bool {
+        let named = named(manifest);
+        let files = self.files.lock().unwrap_or_else(PoisonError::into_inner);
+        let unnamed = files.iter().filter(|(id, _)| !named.contains(id));
+        unnamed.into_iter().any(|(_, kept)| {
+            kept.segment.upgrade().is_none_or(|segment| ranges.iter().any(|range| reaches_into(segment.meta(), range)))
+        })
+    }
+
+    /// Files that were removed, and their bytes, since the store was opened.
+    pub(crate) fn removed(&self) -> (u64, u64) {
+        (self.files_removed.load(Ordering::Relaxed), self.bytes_removed.load(Ordering::Relaxed))
+    }
+}
+
+fn named(manifest: &Manifest) -> HashSet<SegmentId> {
+    let tablets = manifest.tables.iter().flat_map(|table| &table.tablets);
+    tablets.flat_map(|tablet| tablet.segments.iter().map(|meta| meta.id)).collect()
+}
+
+/// Removes the files of a segment.
+///
+/// # Errors
+/// Those of removing.
+pub(super) fn delete(blobs: &dyn Blobs, id: SegmentId) -> Result<()> {
+    blobs.delete(&id.parquet_name())?;
+    blobs.delete(&id.side_name())
+}

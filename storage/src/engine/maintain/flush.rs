@@ -1,0 +1,103 @@
+//! The flush thread: frozen memtables to one delta for each tablet that they touch.
+
+use super::{InForce, Maintenance, Writers, dead_of, table_meta};
+use crate::{
+    Result,
+    engine::{
+        board::FlushJob,
+        dead::Dead,
+        flush::{DELTA_BYTES_MIN, FlushedSegment, flush},
+        install::{FlushedTables, Made, NewDelta},
+        manifest::{Manifest, SegmentId},
+        state::{Flushed, Table},
+    },
+};
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
+
+/// How often a flush that waits for compactions looks whether it may go on.
+const LAG_LOOK_EVERY: Duration = Duration::from_millis(100);
+
+impl Maintenance {
+    /// Flushes what is frozen until the store is closed.
+    pub(crate) fn run_flush(&self) {
+        while self.shared.board.await_job() {
+            // Deltas that pile up make every read slower: writers wait for the compactions instead.
+            while self.lags() && self.shared.board.await_compacted(LAG_LOOK_EVERY) {}
+            let Err(error) = self.flush() else { continue };
+            if self.shared.board.is_closed() {
+                return;
+            }
+            tracing::error!(%error, "memtables could not be written to segments; it is tried again when they are full");
+            self.shared.board.failed(error);
+            self.wake();
+        }
+    }
+
+    fn flush(&self) -> Result<()> {
+        let mut in_force = self.manifest();
+        let Some(job) = self.shared.board.job() else { return Ok(()) };
+        let mut written = Vec::new();
+        if let Err(error) = self.write_all(&job, &mut written) {
+            self.abandon(
+                written.into_iter().flat_map(|(_, deltas)| deltas.into_iter().map(|delta: FlushedSegment| delta.meta)),
+            );
+            return Err(error);
+        }
+        let tables: Vec<(u32, Vec<NewDelta>)> = written
+            .into_iter()
+            .map(|(number, deltas)| {
+                let opened = deltas.into_iter().map(|delta| {
+                    let FlushedSegment { meta, keys } = delta;
+                    NewDelta { segment: self.open(number, meta), keys }
+                });
+                (number, opened.collect())
+            })
+            .collect();
+        let (manifest, dead) = manifest_of(&in_force, &job, &tables);
+        self.commit(&mut in_force, manifest, dead)?;
+        let remembered = Arc::new(Flushed::of(&job.state));
+        let sequence = job.sequence;
+        drop(job);
+        self.install(Made::Flushed(FlushedTables { sequence, tables, remembered }))?;
+        drop(in_force);
+        self.collect();
+        self.shared.board.look();
+        Ok(())
+    }
+
+    /// Writes the rows of every table; what was written stands in `written`, also when something fails.
+    fn write_all(&self, job: &FlushJob, written: &mut Vec<(u32, Vec<FlushedSegment>)>) -> Result<()> {
+        for (name, table) in &job.state.tables {
+            let Some(frozen) = &table.frozen else { continue };
+            let rows = || frozen.memtable.slots.iter().filter_map(|(key, slot)| Some((key, slot.row.as_ref()?)));
+            let mut outputs = Writers { maintenance: self, name, table, stamp: frozen.stamp, base: false };
+            written.push((table.descriptor.number, Vec::new()));
+            let (_, deltas) = written.last_mut().expect("it was just pushed");
+            flush(rows(), &table.tablets, &mut outputs, DELTA_BYTES_MIN, deltas)?;
+        }
+        Ok(())
+    }
+}
+
+/// The manifest that names the new deltas, and the dead positions as of the moment of freezing.
+fn manifest_of(
+    in_force: &InForce,
+    job: &FlushJob,
+    tables: &[(u32, Vec<NewDelta>)],
+) -> (Manifest, BTreeMap<SegmentId, Dead>) {
+    let with_deltas = |table: &Table| {
+        let deltas = tables.iter().filter(|(number, _)| *number == table.descriptor.number);
+        let segments = deltas.flat_map(|(_, deltas)| deltas.iter().map(|delta| Arc::clone(&delta.segment)));
+        Table { tablets: table.tablets.with_deltas(segments.collect()), ..table.clone() }
+    };
+    let state = &job.state;
+    let manifest = Manifest {
+        version: 0,
+        sequence: job.sequence,
+        stamp: state.stamp,
+        next_table: state.next_table,
+        tables: state.tables.iter().map(|(name, table)| table_meta(name, &with_deltas(table))).collect(),
+        dead: in_force.manifest.dead.clone(),
+    };
+    (manifest, dead_of(state))
+}

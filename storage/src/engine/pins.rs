@@ -1,0 +1,83 @@
+//! Pins: states that stay readable, but not for ever.
+//!
+//! A pin keeps the files of its state. So that a forgotten one does not keep them for good, [`Pins::expire`] takes the state away from pins
+//! that are older than the greatest age; whoever reads on there is told [`Error::PinExpired`].
+
+use super::state::State;
+use crate::{Error, Result};
+use arc_swap::ArcSwapOption;
+use std::{
+    collections::VecDeque,
+    sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak},
+};
+
+/// Pins after which those that nobody holds any more are forgotten.
+const SWEEP_PINS: usize = 1_024;
+/// Microseconds in a second.
+const SECOND_MICROS: i64 = 1_000_000;
+
+/// A state that a pin holds until it is too old.
+#[derive(Debug)]
+pub(crate) struct Held {
+    state: ArcSwapOption<State>,
+    taken_micros: i64,
+    expired: OnceLock<Expired>,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Expired {
+    age_seconds: u64,
+    age_seconds_max: u64,
+}
+
+impl Held {
+    /// The state.
+    ///
+    /// # Errors
+    /// [`Error::PinExpired`].
+    pub(crate) fn state(&self) -> Result<Arc<State>> {
+        self.state.load_full().ok_or_else(|| {
+            let Expired { age_seconds, age_seconds_max } =
+                *self.expired.get().expect("it is set before the state goes");
+            Error::PinExpired { age_seconds, age_seconds_max }
+        })
+    }
+}
+
+/// The pins that may be alive, the oldest first.
+#[derive(Debug, Default)]
+pub(crate) struct Pins(Mutex<VecDeque<Weak<Held>>>);
+
+impl Pins {
+    fn pins(&self) -> MutexGuard<'_, VecDeque<Weak<Held>>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Holds on to a state.
+    pub(crate) fn hold(&self, state: Arc<State>, now_micros: i64) -> Arc<Held> {
+        let state = ArcSwapOption::new(Some(state));
+        let held = Arc::new(Held { state, taken_micros: now_micros, expired: OnceLock::new() });
+        let mut pins = self.pins();
+        while pins.front().is_some_and(|pin| pin.strong_count() == 0) {
+            pins.pop_front();
+        }
+        if pins.len() % SWEEP_PINS == SWEEP_PINS - 1 {
+            pins.retain(|pin| pin.strong_count() > 0);
+        }
+        pins.push_back(Arc::downgrade(&held));
+        held
+    }
+
+    /// Takes the state from every pin older than the greatest age; how many there were.
+    pub(crate) fn expire(&self, now_micros: i64, age_max_micros: i64) -> usize {
+        let seconds = |micros: i64| u64::try_from(micros / SECOND_MICROS).unwrap_or_default();
+        let pins = self.pins();
+        let old = pins.iter().filter_map(Weak::upgrade).filter(|held| now_micros - held.taken_micros > age_max_micros);
+        let expired = old.filter(|held| {
+            let age_seconds = seconds(now_micros - held.taken_micros);
+            held.expired.get_or_init(|| Expired { age_seconds, age_seconds_max: seconds(age_max_micros) });
+            held.state.swap(None).is_some()
+        });
+        expired.count()
+    }
+}

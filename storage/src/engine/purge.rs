@@ -1,0 +1,64 @@
+//! The bytes of deleted rows, made to go.
+//!
+//! 1. Flush: from then on the rows are dead in the manifest, and the log's files, all of which were begun before, are removed.
+//! 2. Compact every tablet with a segment that is older than the purge and reaches into a range: nothing dead is written anew.
+//! 3. Wait until no pin holds a segment that reaches into a range; pins that are too old are taken away. Then its files are removed.
+//! 4. Forget rows in caches, and look that only named files are there.
+//!
+//! Nothing of this is remembered: called again, it begins anew and finds less to do.
+
+use super::{Engine, blocking, maintain::Asked, tablet::choose::Purge};
+use crate::{KeyRange, PurgeReport, Result, TableName};
+use std::{sync::Arc, time::Duration};
+
+/// How often it is looked whether pins have gone.
+const PINS_LOOK_EVERY: Duration = Duration::from_millis(100);
+
+impl Engine {
+    /// See [`Store::purge`](crate::Store::purge).
+    pub(super) async fn purge_ranges(&self, ranges: &[(TableName, KeyRange)]) -> Result<PurgeReport> {
+        let stamp = self.shared.published.load().stamp + 1;
+        let keys: Arc<[KeyRange]> = ranges.iter().map(|(_, range)| range.clone()).collect();
+        let before = self.spent();
+        let purges: Arc<[(TableName, Purge)]> =
+            ranges.iter().map(|(table, range)| (table.clone(), Purge { range: range.clone(), stamp })).collect();
+        self.flush().await?;
+        let (maintenance, wanted) = (Arc::clone(&self.maintenance), Arc::clone(&purges));
+        blocking(move || {
+            while maintenance.compact_next(&Asked { before: None, purges: &wanted })? {}
+            Ok(())
+        })
+        .await?;
+        self.shared.rows.clear();
+        loop {
+            let (maintenance, keys) = (Arc::clone(&self.maintenance), Arc::clone(&keys));
+            let age_max_micros = self.pin_age_max_micros;
+            let is_held = blocking(move || {
+                let shared = &maintenance.shared;
+                shared.pins.expire(shared.clock.now(), age_max_micros);
+                maintenance.collect();
+                let manifest = maintenance.manifest();
+                Ok(maintenance.files.are_held(&manifest.manifest, &keys))
+            });
+            if !is_held.await? {
+                break;
+            }
+            self.check_open()?;
+            tokio::time::sleep(PINS_LOOK_EVERY).await;
+        }
+        // Readers that were under way may have brought rows back.
+        self.shared.rows.clear();
+        let after = self.spent();
+        Ok(PurgeReport {
+            files_deleted: after.files_deleted - before.files_deleted,
+            bytes_deleted: after.bytes_deleted - before.bytes_deleted,
+            bytes_written: after.bytes_written - before.bytes_written,
+        })
+    }
+
+    /// What was removed and written since the store was opened.
+    fn spent(&self) -> PurgeReport {
+        let (files_deleted, bytes_deleted) = self.maintenance.files.removed();
+        PurgeReport { files_deleted, bytes_deleted, bytes_written: self.maintenance.compactions.bytes_written() }
+    }
+}

@@ -1,0 +1,167 @@
+//! Which cells of a stored row a scan looks at.
+
+use super::merge::Body;
+use crate::{
+    Cell, Columns, FamilyName, Scan, TimestampRange,
+    engine::{
+        cells,
+        descriptor::Descriptor,
+        segment::{StoredCell, WantedColumns, WantedFamily},
+        state::Table,
+    },
+    row::RowReader,
+};
+use bytes::Bytes;
+
+/// What is wanted of each family, by number; `None` where no family has the number.
+#[derive(Debug)]
+pub(super) struct WantedCells {
+    families: Vec<Option<Wanted>>,
+    /// Whether versions older than the newest matter.
+    pub(super) older: bool,
+}
+
+/// What is wanted of a family.
+#[derive(Debug)]
+struct Wanted {
+    name: FamilyName,
+    columns: Of,
+    /// What its cells of other columns are to the row's existence.
+    other: Witness,
+}
+
+#[derive(Clone, Debug)]
+enum Of {
+    None,
+    All,
+    These(Vec<Bytes>),
+}
+
+/// What an unwanted cell says of the existence of its row.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Witness {
+    /// Nothing that is asked for.
+    Unneeded,
+    /// That the row exists, unless the cell is condemned.
+    Doubtful,
+    /// That the row exists, if it is the newest of its column.
+    Sure,
+}
+
+impl WantedCells {
+    pub(super) fn new(descriptor: &Descriptor, scan: &Scan, reader: &RowReader) -> Self {
+        let families = descriptor.names().map(|name| Some(Wanted::new(name?, scan, reader))).collect();
+        let older = scan.versions_max != Some(1) || scan.timestamps != TimestampRange::all() || scan.filter.is_some();
+        Self { families, older }
+    }
+
+    /// What is to be read of a segment; `sure` is a column that every one of its rows has, of a family whose newest cells always live.
+    pub(super) fn of_segment(&self, sure: Option<(u32, Bytes)>) -> Vec<WantedFamily> {
+        let families = self.families.iter().zip(0..);
+        let families = families.filter_map(|(wanted, number)| {
+            let wanted = wanted.as_ref()?;
+            let witness = sure.as_ref().filter(|(family, _)| *family == number).map(|(_, qualifier)| qualifier);
+            let columns = match (&wanted.columns, wanted.other) {
+                (Of::All, _) => WantedColumns::All,
+                // Without a sure column every cell is one that may show that the row exists.
+                (_, Witness::Doubtful | Witness::Sure) if sure.is_none() => WantedColumns::All,
+                (Of::None, _) => WantedColumns::These(witness.into_iter().cloned().collect()),
+                (Of::These(qualifiers), _) => {
+                    let mut qualifiers = qualifiers.clone();
+                    if let Some(witness) = witness
+                        && let Err(at) = qualifiers.binary_search(witness)
+                    {
+                        qualifiers.insert(at, witness.clone());
+                    }
+                    WantedColumns::These(qualifiers)
+                }
+            };
+            let is_empty = matches!(&columns, WantedColumns::These(qualifiers) if qualifiers.is_empty());
+            (!is_empty).then_some(WantedFamily { family: number, columns })
+        });
+        families.collect()
+    }
+
+    /// The families whose newest cells show that a row exists, whatever the time; none when that is not asked for.
+    pub(super) fn sure_families(&self) -> Vec<u32> {
+        let families = self.families.iter().zip(0..);
+        let sure = families.filter(|(wanted, _)| wanted.as_ref().is_some_and(|wanted| wanted.other == Witness::Sure));
+        sure.map(|(_, number)| number).collect()
+    }
+
+    /// Whether cells that are not wanted show that a row exists.
+    pub(super) fn needs_witness(&self) -> bool {
+        self.families.iter().flatten().any(|wanted| wanted.other != Witness::Unneeded)
+    }
+
+    /// The wanted cells of a row: whole columns. Where rows of unwanted cells count, also as many of these as it takes to see that the
+    /// row exists.
+    pub(super) fn cells(&self, table: &Table, body: Body) -> Vec<Cell> {
+        match body {
+            Body::Encoded(row, as_of) => table.without_condemned(self.of_encoded(&row), as_of),
+            Body::Cells(cells, stamp) => table.without_condemned(self.of_stored(cells), Some(stamp)),
+        }
+    }
+
+    fn of_stored(&self, cells: Vec<StoredCell>) -> Vec<Cell> {
+        let cells = cells.into_iter().filter_map(|StoredCell { family, qualifier, timestamp, value }| {
+            let wanted = self.families.get(family as usize)?.as_ref()?;
+            Some(Cell { family: wanted.name.clone(), qualifier, timestamp, value })
+        });
+        cells.collect()
+    }
+
+    fn of_encoded(&self, row: &Bytes) -> Vec<Cell> {
+        let mut cells = Vec::new();
+        let mut chosen = None;
+        let mut exists = false;
+        // Columns come in order, wanted ones too: a step forward in the one list is never a step back in the other.
+        let (mut family, mut passed) = (None, 0);
+        for cell in cells::decode(row) {
+            let Some(Some(wanted)) = self.families.get(cell.family as usize) else { continue };
+            if cell.new_column {
+                if family != Some(cell.family) {
+                    (family, passed) = (Some(cell.family), 0);
+                }
+                let is_wanted = match &wanted.columns {
+                    Of::None => false,
+                    Of::All => true,
+                    Of::These(qualifiers) => {
+                        passed += qualifiers[passed..].iter().take_while(|wanted| ***wanted < *cell.qualifier).count();
+                        qualifiers.get(passed).is_some_and(|wanted| **wanted == *cell.qualifier)
+                    }
+                };
+                let is_witness = !exists && wanted.other != Witness::Unneeded;
+                chosen = (is_wanted || is_witness).then(|| (&wanted.name, row.slice_ref(cell.qualifier)));
+                exists |= wanted.other == Witness::Sure;
+            }
+            if let Some((name, qualifier)) = &chosen {
+                cells.push(Cell {
+                    family: FamilyName::clone(name),
+                    qualifier: qualifier.clone(),
+                    timestamp: cell.timestamp,
+                    value: row.slice_ref(cell.value),
+                });
+            }
+        }
+        cells
+    }
+}
+
+impl Wanted {
+    fn new(name: &FamilyName, scan: &Scan, reader: &RowReader) -> Self {
+        let columns = match &scan.columns {
+            Columns::All => Of::All,
+            Columns::Of(columns) => match columns.iter().find(|of| of.family == *name) {
+                None => Of::None,
+                Some(of) => of.qualifiers.clone().map_or(Of::All, Of::These),
+            },
+        };
+        let other = match scan.keep_empty {
+            false => Witness::Unneeded,
+            true if reader.newest_always_lives(name) => Witness::Sure,
+            true => Witness::Doubtful,
+        };
+        Self { name: name.clone(), columns, other }
+    }
+}

@@ -1,0 +1,211 @@
+//! The rows of a range, from wherever they are, in the order of keys.
+//!
+//! A key has one living place, so that a merge only ever takes the least of the next keys (the greatest, when keys descend). The active
+//! memtable hides the keys of the frozen one that it has; positions of segments that are elsewhere are dead. Tablets are opened one after
+//! the other.
+
+use super::{Parts, bounds, cells::WantedCells};
+use crate::{
+    KeyRange, Result, RowKey,
+    engine::{
+        memtable::Slot,
+        ranges::positions_in,
+        segment::{self, RowsRequest, Segment, SegmentRow, StoredCell},
+        state::Table,
+        tablet::Tablet,
+    },
+};
+use bytes::Bytes;
+use imbl::OrdMap;
+use std::{collections::VecDeque, ops::Bound, sync::Arc, vec};
+
+/// Slots that are taken out of a memtable at once.
+const SLOTS_BUFFERED: usize = 256;
+
+/// What a row holds, as it is stored.
+#[derive(Debug)]
+pub(super) enum Body {
+    /// All of it, encoded, and the stamp that it is as of; `None` for a row that is up to date.
+    Encoded(Bytes, Option<i64>),
+    /// The wanted cells, and the stamp that they are as of.
+    Cells(Vec<StoredCell>, i64),
+}
+
+/// A merge under way.
+pub(super) struct Merge {
+    table: Table,
+    parts: Parts,
+    range: KeyRange,
+    wanted: Arc<WantedCells>,
+    reversed: bool,
+    batch_rows: usize,
+    memory: Vec<Slots>,
+    /// Still to be opened, in the scan's order.
+    tablets: VecDeque<Tablet<Segment>>,
+    /// Of the tablet that is open.
+    segments: Vec<Rows>,
+}
+
+impl Merge {
+    pub(super) fn new(
+        table: &Table,
+        range: &KeyRange,
+        parts: &Parts,
+        wanted: &Arc<WantedCells>,
+        (reversed, batch_rows): (bool, usize),
+    ) -> Self {
+        let active = Slots::new(table.active.slots.clone(), OrdMap::new(), None, (range, reversed));
+        let frozen = table.frozen.as_ref().map(|frozen| {
+            let slots = frozen.memtable.slots.clone();
+            Slots::new(slots, table.active.slots.clone(), Some(frozen.stamp), (range, reversed))
+        });
+        let mut tablets: VecDeque<Tablet<Segment>> = table.tablets.of_range(range).iter().cloned().collect();
+        if reversed {
+            tablets.make_contiguous().reverse();
+        }
+        let memory = [active].into_iter().chain(frozen).collect();
+        let (table, parts) = (table.clone(), parts.clone());
+        let (range, wanted) = (range.clone(), Arc::clone(wanted));
+        Self { table, parts, range, wanted, reversed, batch_rows, memory, tablets, segments: Vec::new() }
+    }
+
+    /// The next row.
+    pub(super) fn next(&mut self) -> Result<Option<(RowKey, Body)>> {
+        self.refill()?;
+        // Which part has the next key; there are a few.
+        let mut next: Option<(usize, &RowKey)> = None;
+        let memory = self.memory.iter().map(|slots| slots.buffer.front().map(|(key, _)| key));
+        let segments = self.segments.iter().map(|rows| rows.batch.as_slice().first().map(|row| &row.key));
+        for (part, key) in memory.chain(segments).enumerate() {
+            let Some(key) = key else { continue };
+            let is_before = |other: &RowKey| if self.reversed { key > other } else { key < other };
+            if next.is_none_or(|(_, other)| is_before(other)) {
+                next = Some((part, key));
+            }
+        }
+        let Some((part, _)) = next else { return Ok(None) };
+        if let Some(slots) = self.memory.get_mut(part) {
+            let (key, row) = slots.buffer.pop_front().expect("it has the next key");
+            return Ok(Some((key, Body::Encoded(row, slots.as_of))));
+        }
+        let rows = &mut self.segments[part - self.memory.len()];
+        let SegmentRow { key, cells, .. } = rows.batch.next().expect("it has the next key");
+        Ok(Some((key, Body::Cells(cells, rows.stamp))))
+    }
+
+    /// Sees to it that every part that is not at its end has a row at hand.
+    fn refill(&mut self) -> Result<()> {
+        self.memory.iter_mut().for_each(Slots::refill);
+        loop {
+            let mut at = 0;
+            while at < self.segments.len() {
+                if self.segments[at].refill()? {
+                    at += 1;
+                } else {
+                    self.segments.swap_remove(at);
+                }
+            }
+            if !self.segments.is_empty() {
+                return Ok(());
+            }
+            let Some(tablet) = self.tablets.pop_front() else { return Ok(()) };
+            for segment in &tablet.segments {
+                self.segments.extend(self.open(segment, &tablet.range)?);
+            }
+        }
+    }
+
+    fn open(&self, segment: &Arc<Segment>, tablet: &KeyRange) -> Result<Option<Rows>> {
+        let positions = positions_in(segment, tablet, &self.range)?;
+        let meta = segment.meta();
+        let dead = self.table.dead.get(&meta.id).cloned().unwrap_or_default();
+        let ranges = self.parts.of(meta.id, positions);
+        if ranges.iter().all(|range| dead.count_in(range.clone()) == u64::from(range.end - range.start)) {
+            return Ok(None);
+        }
+        let sure = match self.wanted.needs_witness() {
+            true => segment.witness(&self.wanted.sure_families())?,
+            false => None,
+        };
+        let request = RowsRequest {
+            ranges,
+            dead,
+            wanted: self.wanted.of_segment(sure),
+            older: self.wanted.older,
+            reversed: self.reversed,
+            rows_soon: self.batch_rows,
+        };
+        Ok(Some(Rows { rows: segment.rows(request)?, batch: Vec::new().into_iter(), stamp: meta.stamp }))
+    }
+}
+
+/// Rows of a segment, batch by batch.
+struct Rows {
+    rows: segment::Rows,
+    batch: vec::IntoIter<SegmentRow>,
+    stamp: i64,
+}
+
+impl Rows {
+    /// Whether there is a row at hand.
+    fn refill(&mut self) -> Result<bool> {
+        while self.batch.as_slice().is_empty() {
+            match self.rows.next() {
+                Some(batch) => self.batch = batch?.into_iter(),
+                None => return Ok(false),
+            }
+        }
+        Ok(true)
+    }
+}
+
+/// Rows of a memtable, some at a time.
+struct Slots {
+    slots: OrdMap<RowKey, Slot>,
+    /// Keys that are not to be given.
+    hidden: OrdMap<RowKey, Slot>,
+    as_of: Option<i64>,
+    range: KeyRange,
+    reversed: bool,
+    buffer: VecDeque<(RowKey, Bytes)>,
+    /// The last key taken out.
+    last: Option<RowKey>,
+    is_done: bool,
+}
+
+impl Slots {
+    fn new(
+        slots: OrdMap<RowKey, Slot>,
+        hidden: OrdMap<RowKey, Slot>,
+        as_of: Option<i64>,
+        (range, reversed): (&KeyRange, bool),
+    ) -> Self {
+        let (is_done, range) = (slots.is_empty() || range.is_empty(), range.clone());
+        Self { slots, hidden, as_of, range, reversed, buffer: VecDeque::new(), last: None, is_done }
+    }
+
+    fn refill(&mut self) {
+        while self.buffer.is_empty() && !self.is_done {
+            let (mut start, mut end) = bounds(&self.range);
+            if let Some(last) = &self.last {
+                *(if self.reversed { &mut end } else { &mut start }) = Bound::Excluded(last);
+            }
+            let mut slots = self.slots.range::<_, [u8]>((start, end));
+            let mut last = None;
+            for _ in 0..SLOTS_BUFFERED {
+                let Some((key, slot)) = (if self.reversed { slots.next_back() } else { slots.next() }) else {
+                    self.is_done = true;
+                    break;
+                };
+                last = Some(key.clone());
+                if let Some(row) = &slot.row
+                    && !self.hidden.contains_key(key)
+                {
+                    self.buffer.push_back((key.clone(), row.clone()));
+                }
+            }
+            drop(slots);
+            self.last = last.or(self.last.take());
+        }
+    }
+}

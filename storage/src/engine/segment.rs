@@ -1,0 +1,83 @@
+//! Segments: files of rows sorted by key, one for each key, written once and never changed. A row is all of its cells.
+//!
+//! A segment is a Parquet file, which any reader of Parquet understands, and which a query engine may scan without us, plus
+//! rarely a file of what is too large for it.
+//!
+//! ```text
+//! <id>.parquet
+//!   "PAR1"
+//!   row groups             of at most GROUP_ROWS_MAX rows and about GROUP_BYTES_TARGET; pages of PAGE_ROWS_MAX rows, PAGE_BYTES_TARGET
+//!   tail                   its length and CRC-32C are in the manifest (SegmentMeta)
+//!     own part             drawn in module `tail`: checksums of all blocks before the tail, first key of each page, bloom filter
+//!     page index, footer   Parquet's own; the footer's key-value metadata holds "keyspan.segment": JSON, module `footer`
+//!
+//! columns, in this order
+//!   _key                   binary: the row key
+//!   _ts                    int64: the timestamp of most cells that stand in columns of their own
+//!   key:<field>            what the key's parts are, typed (`KeyDecoder`); null where a key is not of that form
+//!   <N>:<family>:<qual>    value of the newest cell of a column that is *shredded*, if it is of the column's kind; N is the family's number,
+//!                          and bytes of the qualifier that are not letters, digits, `_`, `-` or `.` are escaped as %XX
+//!   <N>:<family>:<qual>@ts int64: its timestamp; null where it is that of `_ts`
+//!   <N>:<family>:*         binary: all other cells of the family (`engine::cells`), its *overflow*: older versions, columns that are not shredded,
+//!                          values that are not of their column's kind or too large (VALUE_BYTES_MAX); null where there are none
+//!   _side                  binary: where in the side file the overflow of all families of the row stands (module `side`), for a row in which it
+//!                          is larger than OVERFLOW_BYTES_MAX; mostly null
+//! ```
+//!
+//! Writing: `shape` chooses the columns, `options` says how pages are made, `writer` takes row by row, `columns` splits each into them, `sink` checksums what goes to
+//! the file. Reading: `open` gets the tail through a bounded cache, `keys` finds positions, `checked` reads bytes and holds them against the
+//! checksums, `projection` says which columns it takes, `decode` makes rows of them, `walk` goes through positions, `rows` and `row` are what callers see, `clean` says what a query engine may read by itself.
+//! `verify` reads everything.
+
+mod checked;
+mod clean;
+mod columns;
+mod decode;
+mod footer;
+mod keys;
+mod kind;
+mod open;
+mod options;
+mod projection;
+mod row;
+mod rows;
+mod shape;
+mod side;
+mod sink;
+mod tail;
+#[cfg(test)]
+#[allow(
+    clippy::single_range_in_vec_init,
+    clippy::manual_is_multiple_of,
+    reason = "lists of one range are what is tested"
+)]
+mod tests;
+mod verify;
+mod walk;
+mod writer;
+
+pub(crate) use clean::{CleanColumn, CleanRequest};
+pub(crate) use open::{Caches, Segment};
+#[cfg(test)]
+pub(crate) use options::Limits;
+pub(crate) use options::{Compression, SegmentOptions};
+pub(crate) use rows::{EncodedRow, Rows, RowsRequest, SegmentRow, StoredCell, WantedColumns, WantedFamily};
+pub(crate) use shape::Shape;
+pub(crate) use writer::SegmentWriter;
+
+use super::manifest::{SegmentId, SegmentMeta};
+
+/// Rows of a row group.
+pub(crate) const GROUP_ROWS_MAX: u32 = 128 << 10;
+/// Bytes of keys and encoded rows after which a row group ends; it may hold one row more.
+pub(crate) const GROUP_BYTES_TARGET: usize = 64 << 20;
+/// Rows of a page: what a point read decodes for each column.
+pub(crate) const PAGE_ROWS_MAX: usize = 4_096;
+/// Bytes after which a page ends; it may hold one value more.
+pub(crate) const PAGE_BYTES_TARGET: usize = 1 << 20;
+/// Bytes of a dictionary, which every read of a page of its column decodes as well.
+pub(crate) const DICTIONARY_BYTES_MAX: usize = 32 << 10;
+/// Bytes of a value in a column of its own.
+pub(crate) const VALUE_BYTES_MAX: usize = 1 << 20;
+/// Bytes of the overflow of a row in the Parquet file.
+pub(crate) const OVERFLOW_BYTES_MAX: usize = 1 << 20;

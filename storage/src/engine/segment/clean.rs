@@ -1,0 +1,218 @@
+//! Which row groups a query engine may read by itself, and which of their rows. Pure, but for getting the footer.
+//!
+//! A row group is *clean* for a request when its columns hold, in every row, what a scan would give:
+//! - each wanted column is shredded with the wanted kind, its values held against what they have to be, and residual nowhere, or no row of
+//!   the row group has a cell of it, or its family is gone;
+//! - no newest cell of a wanted column can have been condemned. Older versions do not matter: the newest cell is all that is wanted, and no
+//!   rule condemns it for being old among others;
+//! - every row exists: no family that has cells here is gone or can have lost one, or one that cannot has a column with a value in every row;
+//! - the key's parts are there, if they are wanted.
+
+use super::{
+    footer::{ColumnFooter, Footer, GroupFooter},
+    open::{Loaded, Segment},
+};
+use crate::{
+    ColumnKind, GcRule, ParquetPart, PartFile, Result,
+    engine::dead::{Dead, Position},
+};
+use bytes::Bytes;
+use futures::{FutureExt, future::BoxFuture};
+use parquet::arrow::arrow_reader::RowSelection;
+use std::{collections::BTreeMap, ops::Range, sync::Arc};
+
+/// What is wanted of a segment.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct CleanRequest<'a> {
+    /// Which positions, ascending and disjoint.
+    pub(crate) ranges: &'a [Range<Position>],
+    /// Except for these.
+    pub(crate) dead: &'a Dead,
+    /// The newest cells of which columns.
+    pub(crate) columns: &'a [CleanColumn],
+    /// The id of the decoder whose columns are wanted.
+    pub(crate) key: Option<&'a str>,
+    /// By number, the families that the table has, each with every rule that may have condemned cells of this segment and the moment of
+    /// which: its own and the pin's, and past ones.
+    pub(crate) families: &'a BTreeMap<u32, Vec<(GcRule, i64)>>,
+}
+
+/// A column, and what it has to be.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct CleanColumn {
+    /// The family's number.
+    pub(crate) family: u32,
+    pub(crate) qualifier: Bytes,
+    pub(crate) kind: ColumnKind,
+    /// The name of what its values must have been held against.
+    pub(crate) accepts: Option<&'static str>,
+}
+
+impl CleanColumn {
+    /// Whether the shredded column is as it has to be.
+    fn is(&self, column: &ColumnFooter) -> bool {
+        column.kind == self.kind && self.accepts.is_none_or(|name| column.accepts.as_deref() == Some(name))
+    }
+}
+
+/// What a query engine may read of a segment, and what it may not.
+#[derive(Debug, Default)]
+pub(crate) struct CleanParts {
+    /// Clean row groups with living rows.
+    pub(crate) part: Option<ParquetPart>,
+    /// Positions of the other row groups, dead ones included.
+    pub(crate) rest: Vec<Range<Position>>,
+    /// Living rows among them.
+    pub(crate) rest_rows: u64,
+}
+
+impl Segment {
+    /// Divides the rows of a request into those of clean row groups and the rest.
+    ///
+    /// # Errors
+    /// [`Corrupt`](crate::ErrorKind::Corrupt), [`Io`](crate::ErrorKind::Io).
+    pub(crate) fn clean(&self, request: &CleanRequest<'_>) -> Result<CleanParts> {
+        if request.ranges.is_empty() {
+            return Ok(CleanParts::default());
+        }
+        let loaded = self.load()?;
+        let found = choose(&loaded.footer, request);
+        let part = (!found.groups.is_empty()).then(|| ParquetPart {
+            metadata: loaded.metadata.metadata().clone(),
+            row_groups: found.groups,
+            rows: found.rows,
+            dead: found.dead,
+            columns: names(&loaded.footer, request),
+            key_columns: match (request.key, &loaded.footer.key) {
+                (Some(_), Some(key)) => key.columns.clone(),
+                _ => Vec::new(),
+            },
+            file: Arc::new(SegmentFile(loaded)),
+        });
+        Ok(CleanParts { part, rest: found.rest, rest_rows: found.rest_rows })
+    }
+}
+
+/// What [`choose`] finds.
+#[derive(Debug, Default, PartialEq)]
+struct Chosen {
+    groups: Vec<(usize, Option<RowSelection>)>,
+    /// Living rows of the groups that are selected.
+    rows: u64,
+    /// Dead rows of the groups.
+    dead: u64,
+    rest: Vec<Range<Position>>,
+    rest_rows: u64,
+}
+
+fn choose(footer: &Footer, request: &CleanRequest<'_>) -> Chosen {
+    let mut chosen = Chosen::default();
+    for (at, group) in footer.groups.iter().enumerate() {
+        let positions = group.positions();
+        let within: Vec<Range<Position>> = within(request.ranges, &positions).collect();
+        let living =
+            |range: &Range<Position>| u64::from(range.end - range.start) - request.dead.count_in(range.clone());
+        let rows: u64 = within.iter().map(living).sum();
+        if rows == 0 {
+            continue;
+        }
+        if !is_clean(footer, at, request) {
+            chosen.rest.extend(within);
+            chosen.rest_rows += rows;
+            continue;
+        }
+        let selection = (rows < u64::from(group.rows)).then(|| {
+            let runs = within.iter().flat_map(|range| request.dead.living(range.clone()));
+            let runs = runs.map(|run| (run.start - positions.start) as usize..(run.end - positions.start) as usize);
+            RowSelection::from_consecutive_ranges(runs, positions.len())
+        });
+        chosen.groups.push((at, selection));
+        chosen.rows += rows;
+        chosen.dead += request.dead.count_in(positions);
+    }
+    chosen
+}
+
+/// The parts of ascending ranges that lie in `bounds`.
+fn within<'a>(
+    ranges: &'a [Range<Position>],
+    bounds: &Range<Position>,
+) -> impl Iterator<Item = Range<Position>> + use<'a> {
+    let (start, end) = (bounds.start, bounds.end);
+    let first = ranges.partition_point(|range| range.end <= start);
+    let touching = ranges[first..].iter().take_while(move |range| range.start < end);
+    touching.map(move |range| range.start.max(start)..range.end.min(end)).filter(|range| !range.is_empty())
+}
+
+fn is_clean(footer: &Footer, at: usize, request: &CleanRequest<'_>) -> bool {
+    let group = &footer.groups[at];
+    let key = request.key.is_none_or(|id| group.key && footer.key.as_ref().is_some_and(|key| key.id == id));
+    let column_is_clean = |column: &CleanColumn| {
+        // A family that is gone has no cells, whatever the file holds.
+        let rules = request.families.get(&column.family);
+        rules.is_none_or(|rules| is_plain(footer, at, column) && !may_condemn(footer, group, column.family, rules))
+    };
+    key && request.columns.iter().all(column_is_clean) && every_row_exists(footer, group, request.families)
+}
+
+/// Whether the column stands in the row group as it is wanted, or there is nothing of it.
+fn is_plain(footer: &Footer, at: usize, wanted: &CleanColumn) -> bool {
+    let group = &footer.groups[at];
+    match footer.column(wanted.family, &wanted.qualifier) {
+        Some(column) => {
+            group.residual[column] == 0 && (group.values[column] == 0 || wanted.is(&footer.columns[column]))
+        }
+        None => !footer.overflow_may_hold(at, wanted.family, &wanted.qualifier, true),
+    }
+}
+
+/// Whether a rule may have condemned the newest cell of a column of the family.
+fn may_condemn(footer: &Footer, group: &GroupFooter, family: u32, rules: &[(GcRule, i64)]) -> bool {
+    let least = footer.family(family).and_then(|at| group.newest_least[at]);
+    least.is_some_and(|least| rules.iter().any(|(rule, moment)| rule.condemns(0, least, *moment)))
+}
+
+fn every_row_exists(footer: &Footer, group: &GroupFooter, families: &BTreeMap<u32, Vec<(GcRule, i64)>>) -> bool {
+    let keeps = |family: u32| families.get(&family).is_some_and(|rules| !may_condemn(footer, group, family, rules));
+    let here = footer.families.iter().zip(&group.newest_least).filter(|(_, least)| least.is_some());
+    let every_family_keeps = || here.clone().all(|(family, _)| keeps(family.number));
+    let full = |(column, &values): (usize, &u32)| values == group.rows && keeps(footer.columns[column].family);
+    every_family_keeps() || group.values.iter().enumerate().any(full)
+}
+
+/// The names in the file of the wanted columns; `None` for one that is NULL in every clean row group.
+fn names(footer: &Footer, request: &CleanRequest<'_>) -> Vec<Option<String>> {
+    let name = |wanted: &CleanColumn| {
+        request.families.get(&wanted.family)?;
+        let column = &footer.columns[footer.column(wanted.family, &wanted.qualifier)?];
+        wanted.is(column).then(|| column.name.clone())
+    };
+    request.columns.iter().map(name).collect()
+}
+
+/// The file of a part.
+#[derive(Debug)]
+struct SegmentFile(Arc<Loaded>);
+
+impl PartFile for SegmentFile {
+    fn name(&self) -> String {
+        self.0.id.parquet_name()
+    }
+
+    fn size(&self) -> u64 {
+        self.0.file.size()
+    }
+
+    fn read(&self, ranges: &[Range<u64>]) -> BoxFuture<'static, Result<Vec<Bytes>>> {
+        let (loaded, ranges) = (self.0.clone(), ranges.to_vec());
+        let read = move || {
+            let read = |range: Range<u64>| loaded.file.read(range.start, (range.end - range.start) as usize);
+            ranges.into_iter().map(read).collect()
+        };
+        async move {
+            let done = tokio::task::spawn_blocking(read).await;
+            done.unwrap_or_else(|error| Err(crate::Error::Unavailable(format!("a read was given up: {error}"))))
+        }
+        .boxed()
+    }
+}

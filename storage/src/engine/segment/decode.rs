@@ -1,0 +1,213 @@
+//! Columns of a row group, read and made rows again.
+
+use super::{
+    checked::{Failed, Pages},
+    kind::Slices,
+    open::Loaded,
+    projection::Projection,
+    rows::WantedColumns,
+    side,
+};
+use crate::{
+    Result, RowKey,
+    engine::{blobs::Blobs, cells, dead::Position},
+};
+use arrow::{
+    array::{Array, AsArray, RecordBatch},
+    buffer::{NullBuffer, ScalarBuffer},
+    datatypes::Int64Type,
+};
+use bytes::Bytes;
+use parquet::arrow::{
+    ProjectionMask,
+    arrow_reader::{ParquetRecordBatchReader, ParquetRecordBatchReaderBuilder, RowSelection},
+};
+use std::{iter::Peekable, ops::Range, sync::Arc};
+
+/// A row group being read.
+pub(super) struct Reading {
+    reader: ParquetRecordBatchReader,
+    failed: Failed,
+    loaded: Arc<Loaded>,
+    group: usize,
+}
+
+/// Reads rows of a row group, given as ascending runs of positions of the segment, in batches of at most `batch_rows`.
+pub(super) fn read(
+    loaded: &Arc<Loaded>,
+    group: usize,
+    projection: &Projection,
+    runs: &[Range<Position>],
+    batch_rows: usize,
+) -> Result<Reading> {
+    let of_group = loaded.footer.groups[group].positions();
+    let relative = |position: Position| (position - of_group.start) as usize;
+    let runs = runs.iter().map(|run| relative(run.start)..relative(run.end));
+    let selection = RowSelection::from_consecutive_ranges(runs, of_group.len());
+    let pages = Pages::new(loaded.file.clone());
+    let failed = pages.failed();
+    let builder = ParquetRecordBatchReaderBuilder::new_with_metadata(pages, loaded.metadata.clone());
+    let mask = ProjectionMask::roots(builder.parquet_schema(), projection.columns.iter().copied());
+    let reader = builder
+        .with_row_groups(vec![group])
+        .with_projection(mask)
+        .with_row_selection(selection)
+        .with_batch_size(batch_rows)
+        .build()
+        .map_err(|error| failed.take().unwrap_or_else(|| loaded.damaged(group, error.to_string())))?;
+    Ok(Reading { reader, failed, loaded: loaded.clone(), group })
+}
+
+impl Reading {
+    /// The next rows.
+    pub(super) fn next_batch(&mut self) -> Result<Option<RecordBatch>> {
+        self.reader
+            .next()
+            .transpose()
+            .map_err(|error| self.failed.take().unwrap_or_else(|| self.loaded.damaged(self.group, error.to_string())))
+    }
+}
+
+/// A row key out of a row group.
+pub(super) fn row_key(loaded: &Loaded, group: usize, key: &[u8]) -> Result<RowKey> {
+    checked_key(loaded, group, Bytes::copy_from_slice(key))
+}
+
+fn checked_key(loaded: &Loaded, group: usize, key: Bytes) -> Result<RowKey> {
+    RowKey::new(key).map_err(|error| loaded.damaged(group, error.to_string()))
+}
+
+/// Decoded rows of a row group.
+#[derive(Debug)]
+pub(super) struct Decoded {
+    loaded: Arc<Loaded>,
+    group: usize,
+    rows: usize,
+    keys: Option<Slices>,
+    timestamps: ScalarBuffer<i64>,
+    families: Vec<DecodedFamily>,
+    side: Option<Slices>,
+}
+
+#[derive(Debug)]
+struct DecodedFamily {
+    number: u32,
+    shredded: Vec<DecodedColumn>,
+    overflow: Option<Slices>,
+    wanted: WantedColumns,
+}
+
+#[derive(Debug)]
+struct DecodedColumn {
+    qualifier: Bytes,
+    values: Slices,
+    timestamps: Option<(ScalarBuffer<i64>, Option<NullBuffer>)>,
+}
+
+/// A cell, each of its parts with the memory that it lies in.
+pub(super) struct Found<'a> {
+    pub(super) family: u32,
+    pub(super) qualifier: (&'a Bytes, &'a [u8]),
+    pub(super) timestamp: i64,
+    pub(super) value: (&'a Bytes, &'a [u8]),
+}
+
+impl Decoded {
+    /// The rows of a batch that was read with the projection.
+    pub(super) fn new(
+        loaded: &Arc<Loaded>,
+        group: usize,
+        projection: &Projection,
+        batch: &RecordBatch,
+    ) -> Result<Self> {
+        let mut columns = batch.columns().iter();
+        let decoded = (|| {
+            let keys = if projection.key { Some(Slices::new(columns.next()?)?) } else { None };
+            let shredded = projection.families.iter().any(|family| !family.shredded.is_empty());
+            let timestamps = match shredded {
+                true => columns.next()?.as_primitive_opt::<Int64Type>()?.values().clone(),
+                false => ScalarBuffer::default(),
+            };
+            let mut families = Vec::with_capacity(projection.families.len());
+            for family in &projection.families {
+                let mut shredded = Vec::with_capacity(family.shredded.len());
+                for column in &family.shredded {
+                    let values = Slices::new(columns.next()?)?;
+                    let timestamps = match column.timestamps {
+                        true => {
+                            let array = columns.next()?.as_primitive_opt::<Int64Type>()?;
+                            Some((array.values().clone(), array.nulls().cloned()))
+                        }
+                        false => None,
+                    };
+                    shredded.push(DecodedColumn { qualifier: column.qualifier.clone(), values, timestamps });
+                }
+                let (number, wanted) = (family.number, family.wanted.clone());
+                families.push(DecodedFamily { number, shredded, overflow: None, wanted });
+            }
+            for (family, projected) in families.iter_mut().zip(&projection.families) {
+                if projected.overflow {
+                    family.overflow = Some(Slices::new(columns.next()?)?);
+                }
+            }
+            let side = if projection.side { Some(Slices::new(columns.next()?)?) } else { None };
+            Some(Self { loaded: loaded.clone(), group, rows: batch.num_rows(), keys, timestamps, families, side })
+        })();
+        decoded.ok_or_else(|| loaded.damaged(group, "a column is not of the type that the footer says".into()))
+    }
+
+    pub(super) fn rows(&self) -> usize {
+        self.rows
+    }
+
+    /// The key of a row.
+    pub(super) fn key(&self, row: usize) -> Result<RowKey> {
+        let key = self.keys.as_ref().and_then(|keys| keys.get(row));
+        let (bytes, key) = key.ok_or_else(|| self.loaded.damaged(self.group, "a row has no key".into()))?;
+        checked_key(&self.loaded, self.group, bytes.slice_ref(key))
+    }
+
+    /// The wanted cells of a row, in order.
+    pub(super) fn cells(&self, row: usize, blobs: &dyn Blobs, mut give: impl FnMut(Found<'_>)) -> Result<()> {
+        let place = self.side.as_ref().and_then(|side| side.get(row));
+        let beside = match place {
+            Some((_, place)) => side::read(self.loaded.side(blobs)?, self.loaded.id, place)?,
+            None => Vec::new(),
+        };
+        for family in &self.families {
+            let overflow = match place {
+                Some(_) => beside.iter().find(|(number, _)| *number == family.number).map(|(_, bytes)| bytes.clone()),
+                None => {
+                    let found = family.overflow.as_ref().and_then(|overflow| overflow.get(row));
+                    found.map(|(bytes, cells)| bytes.slice_ref(cells))
+                }
+            };
+            let overflow = overflow.unwrap_or_default();
+            self.merge(row, family, &overflow, &mut give);
+        }
+        Ok(())
+    }
+
+    /// Cells of columns of their own, and those of the overflow, in the order of both.
+    fn merge(&self, row: usize, family: &DecodedFamily, overflow: &Bytes, give: &mut impl FnMut(Found<'_>)) {
+        let number = family.number;
+        let mut rest: Peekable<_> =
+            cells::decode(overflow).filter(|cell| family.wanted.contains(cell.qualifier)).peekable();
+        let beside = |cell: cells::CellRef<'_>, give: &mut dyn FnMut(Found<'_>)| {
+            let (qualifier, value) = ((overflow, cell.qualifier), (overflow, cell.value));
+            give(Found { family: number, qualifier, timestamp: cell.timestamp, value });
+        };
+        for column in &family.shredded {
+            let Some(value) = column.values.get(row) else { continue };
+            // Those of the column itself are older versions.
+            while let Some(cell) = rest.next_if(|cell| *cell.qualifier < *column.qualifier) {
+                beside(cell, give);
+            }
+            let own =
+                column.timestamps.as_ref().filter(|(_, nulls)| nulls.as_ref().is_none_or(|nulls| nulls.is_valid(row)));
+            let timestamp = own.map_or_else(|| self.timestamps[row], |(timestamps, _)| timestamps[row]);
+            give(Found { family: number, qualifier: (&column.qualifier, &column.qualifier), timestamp, value });
+        }
+        rest.for_each(|cell| beside(cell, give));
+    }
+}

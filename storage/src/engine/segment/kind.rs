@@ -1,0 +1,278 @@
+//! What a value becomes in a column of its kind, and back. Pure.
+//!
+//! [`Values`] gathers the values of a column for some rows; [`Slices`] gives the bytes of each value of a column that was read. A value that
+//! [`fits`] comes back byte for byte.
+
+use crate::ColumnKind;
+use arrow::{
+    array::{
+        Array, ArrayBuilder, ArrayRef, ArrowPrimitiveType, AsArray, BinaryBuilder, BooleanBuilder, Date32Builder,
+        FixedSizeBinaryBuilder, Float32Builder, Float64Builder, Int16Builder, Int32Builder, Int64Builder,
+        StringBuilder, TimestampMicrosecondBuilder,
+    },
+    buffer::{Buffer, NullBuffer, OffsetBuffer},
+    datatypes::{
+        DataType, Date32Type, Float32Type, Float64Type, Int16Type, Int32Type, Int64Type, TimeUnit,
+        TimestampMicrosecondType,
+    },
+};
+use bytes::Bytes;
+
+/// The type of the column.
+pub(super) fn data_type(kind: ColumnKind) -> DataType {
+    match kind {
+        ColumnKind::Binary => DataType::Binary,
+        ColumnKind::Utf8 => DataType::Utf8,
+        ColumnKind::Bool => DataType::Boolean,
+        ColumnKind::Int16 => DataType::Int16,
+        ColumnKind::Int32 => DataType::Int32,
+        ColumnKind::Int64 => DataType::Int64,
+        ColumnKind::Float32 => DataType::Float32,
+        ColumnKind::Float64 => DataType::Float64,
+        ColumnKind::Date32 => DataType::Date32,
+        ColumnKind::Timestamp => DataType::Timestamp(TimeUnit::Microsecond, None),
+        ColumnKind::TimestampUtc => DataType::Timestamp(TimeUnit::Microsecond, Some("UTC".into())),
+        ColumnKind::Uuid => DataType::FixedSizeBinary(16),
+    }
+}
+
+/// Whether a value is not a number, which statistics know nothing of: they bound the numbers only.
+pub(super) fn has_nan(array: &dyn Array) -> bool {
+    match array.data_type() {
+        DataType::Float32 => array.as_primitive::<Float32Type>().iter().flatten().any(f32::is_nan),
+        DataType::Float64 => array.as_primitive::<Float64Type>().iter().flatten().any(f64::is_nan),
+        _ => false,
+    }
+}
+
+/// What stands for the kind in a footer, for ever.
+pub(super) fn name(kind: ColumnKind) -> &'static str {
+    match kind {
+        ColumnKind::Binary => "binary",
+        ColumnKind::Utf8 => "utf8",
+        ColumnKind::Bool => "bool",
+        ColumnKind::Int16 => "int16",
+        ColumnKind::Int32 => "int32",
+        ColumnKind::Int64 => "int64",
+        ColumnKind::Float32 => "float32",
+        ColumnKind::Float64 => "float64",
+        ColumnKind::Date32 => "date32",
+        ColumnKind::Timestamp => "timestamp",
+        ColumnKind::TimestampUtc => "timestamp_utc",
+        ColumnKind::Uuid => "uuid",
+    }
+}
+
+/// All kinds.
+pub(super) const KINDS: [ColumnKind; 12] = [
+    ColumnKind::Binary,
+    ColumnKind::Utf8,
+    ColumnKind::Bool,
+    ColumnKind::Int16,
+    ColumnKind::Int32,
+    ColumnKind::Int64,
+    ColumnKind::Float32,
+    ColumnKind::Float64,
+    ColumnKind::Date32,
+    ColumnKind::Timestamp,
+    ColumnKind::TimestampUtc,
+    ColumnKind::Uuid,
+];
+
+/// Whether a column of the kind can hold the value.
+pub(super) fn fits(kind: ColumnKind, value: &[u8]) -> bool {
+    match kind {
+        ColumnKind::Binary => true,
+        ColumnKind::Utf8 => std::str::from_utf8(value).is_ok(),
+        ColumnKind::Bool => matches!(value, [0 | 1]),
+        ColumnKind::Int16 => value.len() == 2,
+        ColumnKind::Int32 | ColumnKind::Float32 | ColumnKind::Date32 => value.len() == 4,
+        ColumnKind::Int64 | ColumnKind::Float64 | ColumnKind::Timestamp | ColumnKind::TimestampUtc => value.len() == 8,
+        ColumnKind::Uuid => value.len() == 16,
+    }
+}
+
+/// The values of a column, for the rows of a batch.
+#[derive(Debug)]
+pub(super) enum Values {
+    Binary(BinaryBuilder),
+    Utf8(StringBuilder),
+    Bool(BooleanBuilder),
+    Int16(Int16Builder),
+    Int32(Int32Builder),
+    Int64(Int64Builder),
+    Float32(Float32Builder),
+    Float64(Float64Builder),
+    Date32(Date32Builder),
+    Timestamp(TimestampMicrosecondBuilder),
+    Uuid(FixedSizeBinaryBuilder),
+}
+
+macro_rules! each {
+    ($values:expr, $builder:ident => $what:expr) => {
+        match $values {
+            Values::Binary($builder) => $what,
+            Values::Utf8($builder) => $what,
+            Values::Bool($builder) => $what,
+            Values::Int16($builder) => $what,
+            Values::Int32($builder) => $what,
+            Values::Int64($builder) => $what,
+            Values::Float32($builder) => $what,
+            Values::Float64($builder) => $what,
+            Values::Date32($builder) => $what,
+            Values::Timestamp($builder) => $what,
+            Values::Uuid($builder) => $what,
+        }
+    };
+}
+
+impl Values {
+    pub(super) fn new(kind: ColumnKind) -> Self {
+        match kind {
+            ColumnKind::Binary => Self::Binary(BinaryBuilder::new()),
+            ColumnKind::Utf8 => Self::Utf8(StringBuilder::new()),
+            ColumnKind::Bool => Self::Bool(BooleanBuilder::new()),
+            ColumnKind::Int16 => Self::Int16(Int16Builder::new()),
+            ColumnKind::Int32 => Self::Int32(Int32Builder::new()),
+            ColumnKind::Int64 => Self::Int64(Int64Builder::new()),
+            ColumnKind::Float32 => Self::Float32(Float32Builder::new()),
+            ColumnKind::Float64 => Self::Float64(Float64Builder::new()),
+            ColumnKind::Date32 => Self::Date32(Date32Builder::new()),
+            ColumnKind::Timestamp | ColumnKind::TimestampUtc => {
+                Self::Timestamp(TimestampMicrosecondBuilder::new().with_data_type(data_type(kind)))
+            }
+            ColumnKind::Uuid => Self::Uuid(FixedSizeBinaryBuilder::new(16)),
+        }
+    }
+
+    /// Makes the values of rows below `row` NULL that were not set.
+    pub(super) fn pad(&mut self, row: usize) {
+        each!(self, builder => {
+            let missing = row - builder.len();
+            if missing > 0 {
+                builder.append_nulls(missing);
+            }
+        });
+    }
+
+    /// Sets the value of row `row`, later than those set before. `false`, and NULL, if it does not [fit](fits).
+    pub(super) fn set(&mut self, row: usize, value: &[u8]) -> bool {
+        self.pad(row);
+        self.append(value).is_some()
+    }
+
+    fn append(&mut self, value: &[u8]) -> Option<()> {
+        match self {
+            Self::Binary(builder) => builder.append_value(value),
+            Self::Utf8(builder) => builder.append_value(std::str::from_utf8(value).ok()?),
+            Self::Bool(builder) => match value {
+                [flag @ (0 | 1)] => builder.append_value(*flag == 1),
+                _ => return None,
+            },
+            Self::Int16(builder) => builder.append_value(i16::from_be_bytes(value.try_into().ok()?)),
+            Self::Int32(builder) => builder.append_value(i32::from_be_bytes(value.try_into().ok()?)),
+            Self::Int64(builder) => builder.append_value(i64::from_be_bytes(value.try_into().ok()?)),
+            Self::Float32(builder) => builder.append_value(f32::from_be_bytes(value.try_into().ok()?)),
+            Self::Float64(builder) => builder.append_value(f64::from_be_bytes(value.try_into().ok()?)),
+            Self::Date32(builder) => builder.append_value(i32::from_be_bytes(value.try_into().ok()?)),
+            Self::Timestamp(builder) => builder.append_value(i64::from_be_bytes(value.try_into().ok()?)),
+            Self::Uuid(builder) => builder.append_value(value).ok()?,
+        }
+        Some(())
+    }
+
+    /// The column of `rows` rows; the values begin anew.
+    pub(super) fn finish(&mut self, rows: usize) -> ArrayRef {
+        self.pad(rows);
+        each!(self, builder => ArrayBuilder::finish(builder))
+    }
+}
+
+/// The bytes of the values of a column.
+#[derive(Debug)]
+pub(super) struct Slices {
+    bytes: Bytes,
+    places: Places,
+    nulls: Option<NullBuffer>,
+}
+
+#[derive(Debug)]
+enum Places {
+    /// Each of so many bytes.
+    Wide(usize),
+    Between(OffsetBuffer<i32>),
+}
+
+/// Memory of arrow's, held by [`Bytes`].
+struct Held(Buffer);
+
+impl AsRef<[u8]> for Held {
+    fn as_ref(&self) -> &[u8] {
+        &self.0
+    }
+}
+
+impl Slices {
+    /// The values of a column; `None` if it is of no kind.
+    pub(super) fn new(array: &dyn Array) -> Option<Self> {
+        let nulls = array.nulls().filter(|nulls| nulls.null_count() > 0).cloned();
+        let (bytes, places) = match array.data_type() {
+            DataType::Binary => {
+                let array = array.as_binary::<i32>();
+                (held(array.values()), Places::Between(array.offsets().clone()))
+            }
+            DataType::Utf8 => {
+                let array = array.as_string::<i32>();
+                (held(array.values()), Places::Between(array.offsets().clone()))
+            }
+            DataType::Boolean => {
+                let flags: Vec<u8> = array.as_boolean().values().iter().map(u8::from).collect();
+                (flags.into(), Places::Wide(1))
+            }
+            DataType::Int16 => wide::<Int16Type, 2>(array, i16::to_be_bytes),
+            DataType::Int32 => wide::<Int32Type, 4>(array, i32::to_be_bytes),
+            DataType::Int64 => wide::<Int64Type, 8>(array, i64::to_be_bytes),
+            DataType::Float32 => wide::<Float32Type, 4>(array, f32::to_be_bytes),
+            DataType::Float64 => wide::<Float64Type, 8>(array, f64::to_be_bytes),
+            DataType::Date32 => wide::<Date32Type, 4>(array, i32::to_be_bytes),
+            DataType::Timestamp(TimeUnit::Microsecond, _) => {
+                wide::<TimestampMicrosecondType, 8>(array, i64::to_be_bytes)
+            }
+            DataType::FixedSizeBinary(16) => {
+                // Of a slice of an array, as its reader may make one, only the part that counts.
+                let array = array.as_fixed_size_binary();
+                (Bytes::copy_from_slice(array.value_data()), Places::Wide(16))
+            }
+            _ => return None,
+        };
+        Some(Self { bytes, places, nulls })
+    }
+
+    /// The bytes of the row's value, and the memory that they lie in; `None` for NULL.
+    pub(super) fn get(&self, row: usize) -> Option<(&Bytes, &[u8])> {
+        if self.nulls.as_ref().is_some_and(|nulls| nulls.is_null(row)) {
+            return None;
+        }
+        let place = match &self.places {
+            Places::Wide(width) => row * width..(row + 1) * width,
+            Places::Between(offsets) => offsets[row] as usize..offsets[row + 1] as usize,
+        };
+        Some((&self.bytes, &self.bytes[place]))
+    }
+}
+
+fn held(buffer: &Buffer) -> Bytes {
+    Bytes::from_owner(Held(buffer.clone()))
+}
+
+fn wide<T: ArrowPrimitiveType, const N: usize>(
+    array: &dyn Array,
+    encode: impl Fn(T::Native) -> [u8; N],
+) -> (Bytes, Places) {
+    let values = array.as_primitive::<T>().values();
+    let mut bytes = Vec::with_capacity(values.len() * N);
+    for &value in values {
+        bytes.extend_from_slice(&encode(value));
+    }
+    (bytes.into(), Places::Wide(N))
+}

@@ -1,0 +1,315 @@
+//! A segment that is read: its tail, got when it is first needed and kept in a bounded cache.
+
+use super::{
+    SegmentId, SegmentMeta,
+    checked::{CheckedFile, read_tail},
+    footer::{FOOTER_KEY, Footer},
+    keys::Keys,
+    shape, side,
+    tail::{self, PageStart},
+};
+use crate::{
+    Error, Result,
+    engine::blobs::{Blob, Blobs},
+};
+use bytes::Bytes;
+use parquet::{
+    arrow::arrow_reader::{ArrowReaderMetadata, ArrowReaderOptions},
+    bloom_filter::Sbbf,
+    errors::ParquetError,
+    file::{
+        metadata::{PageIndexPolicy, ParquetMetaData, ParquetMetaDataReader},
+        reader::{ChunkReader, Length},
+    },
+};
+use quick_cache::{OptionsBuilder, Weighter, sync::Cache};
+use std::{
+    collections::BTreeMap,
+    io::Cursor,
+    sync::{Arc, OnceLock},
+};
+
+/// What is kept of segments that are read. A file is open as long as its tail is here, or somebody reads it.
+#[derive(Debug)]
+pub(crate) struct Caches {
+    loaded: Cache<SegmentId, Arc<Loaded>, Weights>,
+    keys: Cache<(SegmentId, u32), Arc<Keys>, Weights>,
+}
+
+/// Bytes of a tail, guessed, for the cache's first allocation.
+const TAIL_BYTES_GUESS: u64 = 256 << 10;
+/// Bytes of a page of keys, guessed, for the cache's first allocation.
+const KEYS_BYTES_GUESS: u64 = 128 << 10;
+
+impl Caches {
+    /// Caches of so many bytes: for tails, and for pages of keys.
+    pub(crate) fn new(tail_bytes: u64, key_bytes: u64) -> Self {
+        Self { loaded: cache(tail_bytes, TAIL_BYTES_GUESS), keys: cache(key_bytes, KEYS_BYTES_GUESS) }
+    }
+
+    /// Forgets a segment that is no more.
+    pub(crate) fn forget(&self, id: SegmentId) {
+        self.loaded.remove(&id);
+        self.keys.retain(|(segment, _), _| *segment != id);
+    }
+
+    /// Bytes in use, by tails and by pages of keys.
+    pub(crate) fn bytes(&self) -> (u64, u64) {
+        (self.loaded.weight(), self.keys.weight())
+    }
+
+    /// The page of keys.
+    pub(super) fn keys(&self, id: SegmentId, page: u32, read: impl FnOnce() -> Result<Arc<Keys>>) -> Result<Arc<Keys>> {
+        self.keys.get_or_insert_with(&(id, page), read)
+    }
+}
+
+fn cache<K: std::hash::Hash + Eq, V: Clone>(bytes: u64, guess: u64) -> Cache<K, V, Weights>
+where
+    Weights: Weighter<K, V>,
+{
+    // One shard: a shard that is smaller than what it should hold would hold nothing.
+    let items = usize::try_from(bytes / guess).unwrap_or(usize::MAX).max(1);
+    let options = OptionsBuilder::new()
+        .estimated_items_capacity(items)
+        .weight_capacity(bytes)
+        .shards(1)
+        .build()
+        .expect("capacities are given");
+    Cache::with_options(options, Weights, Default::default(), Default::default())
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Weights;
+
+impl Weighter<SegmentId, Arc<Loaded>> for Weights {
+    fn weight(&self, _: &SegmentId, loaded: &Arc<Loaded>) -> u64 {
+        loaded.weight
+    }
+}
+
+impl Weighter<(SegmentId, u32), Arc<Keys>> for Weights {
+    fn weight(&self, _: &(SegmentId, u32), keys: &Arc<Keys>) -> u64 {
+        keys.weight()
+    }
+}
+
+/// A segment. To open it touches no file.
+#[derive(Debug)]
+pub(crate) struct Segment {
+    pub(super) blobs: Arc<dyn Blobs>,
+    /// The number of its table.
+    pub(super) table: u32,
+    pub(super) meta: SegmentMeta,
+    pub(super) caches: Arc<Caches>,
+}
+
+impl Segment {
+    /// The segment of a table, as the manifest knows it.
+    pub(crate) fn open(blobs: Arc<dyn Blobs>, table: u32, meta: SegmentMeta, caches: Arc<Caches>) -> Arc<Self> {
+        Arc::new(Self { blobs, table, meta, caches })
+    }
+
+    /// What the manifest knows.
+    pub(crate) fn meta(&self) -> &SegmentMeta {
+        &self.meta
+    }
+
+    /// A column of one of the families that has a value of its own in every row: to read it is to see that rows exist. The least of several.
+    ///
+    /// # Errors
+    /// [`Corrupt`](crate::ErrorKind::Corrupt), [`Io`](crate::ErrorKind::Io).
+    pub(crate) fn witness(&self, families: &[u32]) -> Result<Option<(u32, Bytes)>> {
+        let loaded = self.load()?;
+        let (footer, places) = (&loaded.footer, loaded.places());
+        let is_full = |column: &usize| {
+            families.contains(&footer.columns[*column].family)
+                && footer.groups.iter().all(|group| group.values[*column] == group.rows)
+        };
+        let bytes = |column: &usize| -> i64 {
+            let groups = loaded.metadata.metadata().row_groups().iter();
+            groups.map(|group| group.column(places.values(*column)).compressed_size()).sum()
+        };
+        let least = (0..footer.columns.len()).filter(is_full).min_by_key(bytes);
+        Ok(least.map(|column| (footer.columns[column].family, footer.columns[column].qualifier.0.clone())))
+    }
+
+    /// The least timestamp of each family that has cells, by number, in microseconds.
+    ///
+    /// # Errors
+    /// [`Corrupt`](crate::ErrorKind::Corrupt), [`Io`](crate::ErrorKind::Io).
+    pub(crate) fn least_timestamps(&self) -> Result<BTreeMap<u32, i64>> {
+        let loaded = self.load()?;
+        let footer = &loaded.footer;
+        let least = |at: usize| footer.groups.iter().filter_map(|group| group.least[at]).min();
+        let families = footer.families.iter().enumerate();
+        Ok(families.filter_map(|(at, family)| Some((family.number, least(at)?))).collect())
+    }
+
+    /// The tail, from the cache or the file.
+    pub(super) fn load(&self) -> Result<Arc<Loaded>> {
+        self.caches.loaded.get_or_insert_with(&self.meta.id, || self.read().map(Arc::new))
+    }
+
+    /// The tail, from the file.
+    pub(super) fn read(&self) -> Result<Loaded> {
+        Loaded::read(self.blobs.as_ref(), self.table, &self.meta)
+    }
+}
+
+/// What is known of a segment whose tail was read.
+#[derive(Debug)]
+pub(super) struct Loaded {
+    pub(super) id: SegmentId,
+    pub(super) file: Arc<CheckedFile>,
+    pub(super) metadata: ArrowReaderMetadata,
+    pub(super) footer: Footer,
+    pub(super) pages: Vec<PageStart>,
+    pub(super) bloom: Option<Sbbf>,
+    side: OnceLock<Arc<dyn Blob>>,
+    weight: u64,
+}
+
+/// A tail as Parquet's reader wants it: at its place in the file.
+struct TailBytes {
+    offset: u64,
+    bytes: Bytes,
+}
+
+impl Length for TailBytes {
+    fn len(&self) -> u64 {
+        self.offset + self.bytes.len() as u64
+    }
+}
+
+impl ChunkReader for TailBytes {
+    type T = Cursor<Bytes>;
+
+    fn get_read(&self, start: u64) -> Result<Self::T, ParquetError> {
+        self.get_bytes(start, (self.len().saturating_sub(start)) as usize).map(Cursor::new)
+    }
+
+    fn get_bytes(&self, start: u64, length: usize) -> Result<Bytes, ParquetError> {
+        let from = start.checked_sub(self.offset).and_then(|from| usize::try_from(from).ok());
+        let range = from.and_then(|from| Some(from..from.checked_add(length)?));
+        let range = range.filter(|range| range.end <= self.bytes.len());
+        let range = range.ok_or_else(|| ParquetError::EOF(format!("{length} bytes at {start} are not in the tail")))?;
+        Ok(self.bytes.slice(range))
+    }
+}
+
+impl Loaded {
+    fn read(blobs: &dyn Blobs, table: u32, meta: &SegmentMeta) -> Result<Self> {
+        let blob = blobs.open(&meta.id.parquet_name())?;
+        let tail_offset = meta.bytes.saturating_sub(meta.tail_bytes.into());
+        let path = blob.path();
+        let damaged = |detail: String| Error::Corrupt { path: path.clone(), offset: tail_offset, detail };
+        if blob.size() != meta.bytes {
+            let (path, offset) = (path, blob.size().min(meta.bytes));
+            let detail = format!("the file has {} bytes, {} were written", blob.size(), meta.bytes);
+            return Err(Error::Corrupt { path, offset, detail });
+        }
+        let bytes = read_tail(blob.as_ref(), tail_offset, meta.tail_crc)?;
+        let tail = tail::decode(&bytes, meta.rows).map_err(&damaged)?;
+
+        let reader = TailBytes { offset: tail_offset, bytes };
+        let policy = PageIndexPolicy::Required;
+        let metadata = ParquetMetaDataReader::new().with_page_index_policy(policy).parse_and_finish(&reader);
+        let metadata = Arc::new(metadata.map_err(|error| damaged(error.to_string()))?);
+        let footer = footer(&metadata).map_err(&damaged)?;
+        check(table, meta, &footer, &metadata).map_err(&damaged)?;
+        let metadata = ArrowReaderMetadata::try_new(metadata, ArrowReaderOptions::new().with_page_index_policy(policy));
+        let metadata = metadata.map_err(|error| damaged(error.to_string()))?;
+
+        let file = Arc::new(CheckedFile::new(blob, tail.blocks, tail_offset, meta.tail_crc)?);
+        let pages: usize = tail.pages.iter().map(|page| page.key.len() + size_of::<PageStart>()).sum();
+        let bloom = tail.bloom.as_ref().map_or(0, |bloom| bloom.num_blocks() * 32);
+        // The footer in memory is about as large as its JSON, which the metadata holds.
+        let weight = file.weight() + 2 * metadata.metadata().memory_size() + pages + bloom;
+        let (pages, bloom) = (tail.pages, tail.bloom);
+        Ok(Self { id: meta.id, file, metadata, footer, pages, bloom, side: OnceLock::new(), weight: weight as u64 })
+    }
+
+    /// The side file.
+    pub(super) fn side(&self, blobs: &dyn Blobs) -> Result<&dyn Blob> {
+        if let Some(side) = self.side.get() {
+            return Ok(side.as_ref());
+        }
+        let side = blobs.open(&self.id.side_name())?;
+        side::check_header(side.as_ref(), self.id)?;
+        Ok(self.side.get_or_init(|| side).as_ref())
+    }
+
+    /// The error of a row group that cannot be read.
+    pub(super) fn damaged(&self, group: usize, detail: String) -> Error {
+        let columns = self.metadata.metadata().row_group(group).columns();
+        let offset = columns.iter().map(|column| column.byte_range().0).min().unwrap_or_default();
+        self.file.damaged(offset, detail)
+    }
+
+    /// Where columns are among the columns of the file.
+    pub(super) fn places(&self) -> Places {
+        Places::of(&self.footer)
+    }
+}
+
+/// Where columns are among the columns of the file.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Places {
+    shredded: usize,
+    overflow: usize,
+    /// Of `_side`.
+    pub(super) side: usize,
+}
+
+impl Places {
+    /// Of `_key`.
+    pub(super) const KEY: usize = 0;
+    /// Of `_ts`.
+    pub(super) const TIMESTAMP: usize = 1;
+
+    pub(super) fn of(footer: &Footer) -> Self {
+        let shredded = 2 + footer.key.as_ref().map_or(0, |key| key.columns.len());
+        let overflow = shredded + 2 * footer.columns.len();
+        Self { shredded, overflow, side: overflow + footer.families.len() }
+    }
+
+    /// Of the values of a shredded column; its timestamps come next.
+    pub(super) fn values(&self, column: usize) -> usize {
+        self.shredded + 2 * column
+    }
+
+    /// Of the overflow of a family.
+    pub(super) fn overflow(&self, family: usize) -> usize {
+        self.overflow + family
+    }
+}
+
+fn footer(metadata: &ParquetMetaData) -> Result<Footer, String> {
+    let pairs = metadata.file_metadata().key_value_metadata();
+    let json = pairs.into_iter().flatten().find(|pair| pair.key == FOOTER_KEY).and_then(|pair| pair.value.as_deref());
+    Footer::parse(json.ok_or("it has no footer of ours")?)
+}
+
+/// Whether footer, Parquet's metadata and manifest speak of one segment.
+fn check(table: u32, meta: &SegmentMeta, footer: &Footer, metadata: &ParquetMetaData) -> Result<(), String> {
+    if (footer.segment, footer.table) != (meta.id.0, table) {
+        return Err(format!("it is segment {} of table {}", SegmentId(footer.segment), footer.table));
+    }
+    let groups = metadata.row_groups();
+    let same_groups = groups.len() == footer.groups.len()
+        && groups.iter().zip(&footer.groups).all(|(group, ours)| group.num_rows() == i64::from(ours.rows));
+    if !same_groups || footer.rows() != meta.rows {
+        return Err("the footer counts other rows than the manifest, or Parquet's metadata".into());
+    }
+    let mut names = vec![shape::KEY.to_owned(), shape::TIMESTAMP.to_owned()];
+    names.extend(footer.key.iter().flat_map(|key| key.columns.iter().cloned()));
+    names.extend(footer.columns.iter().flat_map(|column| [column.name.clone(), shape::timestamps_of(&column.name)]));
+    names.extend(footer.families.iter().map(|family| family.overflow.clone()));
+    names.push(shape::SIDE.to_owned());
+    let columns = metadata.file_metadata().schema_descr().columns();
+    if !columns.iter().map(|column| column.path().string()).eq(names) {
+        return Err("the footer has other columns than Parquet's metadata".into());
+    }
+    Ok(())
+}

@@ -1,0 +1,104 @@
+//! What a segment is to be, and what that means to Parquet's writer.
+
+use super::{
+    DICTIONARY_BYTES_MAX, GROUP_BYTES_TARGET, GROUP_ROWS_MAX, PAGE_BYTES_TARGET, PAGE_ROWS_MAX,
+    shape::{KEY, SIDE, Shape, TIMESTAMP, timestamps_of},
+};
+use crate::engine::manifest::SegmentId;
+use arrow::datatypes::{DataType, SchemaRef};
+use parquet::{
+    basic::{self, ZstdLevel},
+    file::properties::{EnabledStatistics, WriterProperties},
+    schema::types::ColumnPath,
+};
+
+/// Rows after which Parquet's writer looks whether a page is full.
+const WRITE_ROWS_MAX: usize = 1_024;
+
+/// How pages are compressed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Compression {
+    /// LZ4: read fast.
+    Fast,
+    /// zstd: small.
+    Small,
+}
+
+/// What a segment is to be.
+#[derive(Clone, Debug)]
+pub(crate) struct SegmentOptions {
+    pub(crate) id: SegmentId,
+    /// The table's number.
+    pub(crate) table: u32,
+    /// The rows are as of this commit stamp, in microseconds.
+    pub(crate) stamp: i64,
+    /// Whether it is a tablet's base.
+    pub(crate) base: bool,
+    pub(crate) compression: Compression,
+    /// Whether it has a bloom filter of its keys. It is of use where most keys that are looked for are not there.
+    pub(crate) bloom: bool,
+    pub(crate) limits: Limits,
+}
+
+/// Where pages and row groups end.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Limits {
+    /// See [`GROUP_ROWS_MAX`].
+    pub(crate) group_rows_max: u32,
+    /// See [`GROUP_BYTES_TARGET`].
+    pub(crate) group_bytes_target: usize,
+    /// See [`PAGE_ROWS_MAX`].
+    pub(crate) page_rows_max: usize,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self { group_rows_max: GROUP_ROWS_MAX, group_bytes_target: GROUP_BYTES_TARGET, page_rows_max: PAGE_ROWS_MAX }
+    }
+}
+
+impl SegmentOptions {
+    /// Those of a delta.
+    pub(crate) fn delta(id: SegmentId, table: u32, stamp: i64) -> Self {
+        Self { id, table, stamp, base: false, compression: Compression::Fast, bloom: true, limits: Limits::default() }
+    }
+
+    /// Those of a base.
+    pub(crate) fn base(id: SegmentId, table: u32, stamp: i64) -> Self {
+        Self { base: true, bloom: false, ..Self::delta(id, table, stamp) }
+    }
+}
+
+/// How Parquet's writer goes about the columns of a shape.
+pub(super) fn properties(shape: &Shape, schema: &SchemaRef, options: &SegmentOptions) -> WriterProperties {
+    let path = |name: &str| ColumnPath::new(vec![name.to_owned()]);
+    let mut properties = WriterProperties::builder()
+        .set_created_by("keyspan".to_owned())
+        .set_compression(match options.compression {
+            Compression::Fast => basic::Compression::LZ4_RAW,
+            Compression::Small => basic::Compression::ZSTD(ZstdLevel::default()),
+        })
+        .set_data_page_row_count_limit(options.limits.page_rows_max)
+        .set_data_page_size_limit(PAGE_BYTES_TARGET)
+        .set_dictionary_page_size_limit(DICTIONARY_BYTES_MAX)
+        .set_write_batch_size(WRITE_ROWS_MAX.min(options.limits.page_rows_max))
+        .set_statistics_enabled(EnabledStatistics::Page)
+        .set_column_dictionary_enabled(path(KEY), false)
+        .set_column_dictionary_enabled(path(TIMESTAMP), false)
+        .set_column_statistics_enabled(path(TIMESTAMP), EnabledStatistics::None)
+        .set_column_statistics_enabled(path(SIDE), EnabledStatistics::None);
+    for column in shape.columns.iter() {
+        let timestamps = path(&timestamps_of(&column.name));
+        properties = properties
+            .set_column_dictionary_enabled(path(&column.name), column.dictionary)
+            .set_column_statistics_enabled(timestamps, EnabledStatistics::None);
+    }
+    // Overflow and places in the side file: nobody compares them, and hardly any is there twice.
+    for field in schema.fields().iter().rev().take(shape.families.len() + 1) {
+        debug_assert_eq!(field.data_type(), &DataType::Binary);
+        properties = properties
+            .set_column_dictionary_enabled(path(field.name()), false)
+            .set_column_statistics_enabled(path(field.name()), EnabledStatistics::None);
+    }
+    properties.build()
+}

@@ -1,0 +1,126 @@
+//! Which columns of a row group are read for which cells. Pure.
+
+use super::{
+    footer::Footer,
+    open::{Loaded, Places},
+    rows::{WantedColumns, WantedFamily},
+};
+use bytes::Bytes;
+use parquet::file::metadata::ParquetMetaData;
+
+/// Which columns of the file are read of a row group, and what becomes of them.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Projection {
+    /// Places in the file, ascending.
+    pub(super) columns: Vec<usize>,
+    pub(super) key: bool,
+    pub(super) families: Vec<ProjectedFamily>,
+    /// Whether rows may have their overflow in the side file.
+    pub(super) side: bool,
+}
+
+/// What is read of a family.
+#[derive(Clone, Debug)]
+pub(super) struct ProjectedFamily {
+    pub(super) number: u32,
+    pub(super) shredded: Vec<ProjectedColumn>,
+    pub(super) overflow: bool,
+    /// What is wanted of the overflow.
+    pub(super) wanted: WantedColumns,
+}
+
+/// A shredded column that is read.
+#[derive(Clone, Debug)]
+pub(super) struct ProjectedColumn {
+    pub(super) qualifier: Bytes,
+    /// Whether its timestamps are, too: some are not those of the rows.
+    pub(super) timestamps: bool,
+}
+
+impl Projection {
+    /// The keys alone.
+    pub(super) fn keys() -> Self {
+        Self { columns: vec![Places::KEY], key: true, ..Self::default() }
+    }
+
+    /// What it takes to know the wanted cells of the rows of a row group: columns in which there is none are left out.
+    pub(super) fn new(loaded: &Loaded, group: usize, wanted: &[WantedFamily], older: bool, key: bool) -> Self {
+        let (footer, places) = (&loaded.footer, loaded.places());
+        let found = &footer.groups[group];
+        let mut projection = Self { key, ..Self::default() };
+        projection.columns.extend(key.then_some(Places::KEY));
+        let (mut values, mut overflows) = (Vec::new(), Vec::new());
+        for (at, family) in footer.families.iter().enumerate() {
+            let Some(of) = wanted.iter().find(|of| of.family == family.number) else { continue };
+            let columns = footer.columns_of(family.number);
+            let overflow = found.overflow[at] > 0 && overflow_is_needed(footer, group, of, older);
+            let is_wanted = |qualifier: &Bytes| of.columns.contains(qualifier);
+            let chosen =
+                columns.filter(|&column| found.values[column] > 0 && is_wanted(&footer.columns[column].qualifier.0));
+            let shredded = chosen.map(|column| {
+                let timestamps = found.timestamps[column] > 0;
+                values.push(places.values(column));
+                values.extend(timestamps.then_some(places.values(column) + 1));
+                ProjectedColumn { qualifier: footer.columns[column].qualifier.0.clone(), timestamps }
+            });
+            let shredded: Vec<_> = shredded.collect();
+            overflows.extend(overflow.then_some(places.overflow(at)));
+            projection.side |= overflow && found.side > 0;
+            if overflow || !shredded.is_empty() {
+                let (number, wanted) = (family.number, of.columns.clone());
+                projection.families.push(ProjectedFamily { number, shredded, overflow, wanted });
+            }
+        }
+        if !values.is_empty() {
+            projection.columns.push(Places::TIMESTAMP);
+        }
+        projection.columns.extend(values);
+        projection.columns.extend(overflows);
+        projection.columns.extend(projection.side.then_some(places.side));
+        projection
+    }
+
+    /// Whether nothing is read.
+    pub(super) fn is_empty(&self) -> bool {
+        self.columns.is_empty()
+    }
+
+    /// Rows of a row group that take about so many bytes when decoded, at least one.
+    pub(super) fn rows_of_bytes(&self, loaded: &Loaded, group: usize, bytes: usize) -> usize {
+        let metadata = loaded.metadata.metadata();
+        let row_bytes: usize = self.columns.iter().map(|&column| value_bytes_max(metadata, group, column)).sum();
+        (bytes / row_bytes.max(1)).max(1)
+    }
+}
+
+/// Whether the overflow of a family may hold wanted cells.
+fn overflow_is_needed(footer: &Footer, group: usize, wanted: &WantedFamily, older: bool) -> bool {
+    match &wanted.columns {
+        WantedColumns::These(qualifiers) => {
+            qualifiers.iter().any(|qualifier| footer.overflow_may_hold(group, wanted.family, qualifier, older))
+        }
+        WantedColumns::All => {
+            let found = &footer.groups[group];
+            let mut columns = footer.columns_of(wanted.family);
+            let newest = columns.any(|column| found.residual[column] > 0);
+            let other = footer.family(wanted.family).is_some_and(|at| !footer.families[at].qualifiers.is_empty());
+            older || newest || other
+        }
+    }
+}
+
+/// Bytes of a value in the page with the largest ones, on average.
+fn value_bytes_max(metadata: &ParquetMetaData, group: usize, column: usize) -> usize {
+    const FIXED_BYTES: usize = 16;
+    let rows = metadata.row_group(group).num_rows();
+    let Some(index) = metadata.offset_index().and_then(|groups| groups.get(group)?.get(column)) else {
+        return FIXED_BYTES;
+    };
+    let Some(bytes) = index.unencoded_byte_array_data_bytes() else { return FIXED_BYTES };
+    let pages = index.page_locations();
+    let of_page = pages.iter().zip(bytes).enumerate().map(|(at, (page, bytes))| {
+        let end = pages.get(at + 1).map_or(rows, |next| next.first_row_index);
+        bytes / (end - page.first_row_index).max(1)
+    });
+    FIXED_BYTES + usize::try_from(of_page.max().unwrap_or_default()).unwrap_or_default()
+}

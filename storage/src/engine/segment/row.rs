@@ -1,0 +1,44 @@
+//! One row.
+
+use super::{
+    decode::{self, Decoded},
+    open::Segment,
+    projection::Projection,
+    rows::WantedFamily,
+};
+use crate::{
+    Result, RowKey,
+    engine::{cells::Encoder, dead::Position},
+};
+use bytes::Bytes;
+
+/// Bytes of an encoded row, guessed, for the first allocation.
+const ROW_BYTES_GUESS: usize = 512;
+
+impl Segment {
+    /// The row at a position: its key, and all of its cells, encoded.
+    ///
+    /// # Errors
+    /// [`Corrupt`](crate::ErrorKind::Corrupt), [`Io`](crate::ErrorKind::Io).
+    ///
+    /// # Panics
+    /// If there is no row at the position.
+    pub(crate) fn row(&self, position: Position) -> Result<(RowKey, Bytes)> {
+        let key = self.key_at(position)?;
+        let loaded = self.load()?;
+        let group = loaded.footer.group_of(position);
+        let wanted = WantedFamily::everything(&loaded.footer);
+        let projection = Projection::new(&loaded, group, &wanted, true, false);
+        let mut encoder = Encoder::with_capacity(ROW_BYTES_GUESS);
+        if !projection.is_empty() {
+            let run = position..position + 1;
+            let batch = decode::read(&loaded, group, &projection, &[run], 1)?.next_batch()?;
+            let batch = batch.ok_or_else(|| loaded.damaged(group, "it ends before the row".into()))?;
+            let decoded = Decoded::new(&loaded, group, &projection, &batch)?;
+            decoded.cells(0, self.blobs.as_ref(), |cell| {
+                encoder.push(cell.family, cell.qualifier.1, cell.timestamp, cell.value.1);
+            })?;
+        }
+        Ok((key, encoder.finish()))
+    }
+}

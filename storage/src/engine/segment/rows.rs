@@ -1,0 +1,226 @@
+//! Rows in the order of their keys, either way: some cells of each ([`Rows`], for scans), or whole rows encoded ([`EncodedRows`], for compaction).
+
+use super::{decode::Decoded, footer::Footer, open::Segment, walk::Walk};
+use crate::{
+    Result, RowKey,
+    engine::{
+        cells::Encoder,
+        dead::{Dead, Position},
+    },
+    store::{BATCH_BYTES_TARGET, BATCH_ROWS_MAX},
+};
+use bytes::Bytes;
+use std::{ops::Range, sync::Arc};
+
+/// What is read of a segment.
+#[derive(Clone, Debug)]
+pub(crate) struct RowsRequest {
+    /// Which positions, ascending and disjoint.
+    pub(crate) ranges: Vec<Range<Position>>,
+    /// Except for these.
+    pub(crate) dead: Dead,
+    /// Which cells, each family at most once.
+    pub(crate) wanted: Vec<WantedFamily>,
+    /// Whether older versions are wanted too. Without, the newest cell of each wanted column is given, older ones perhaps.
+    pub(crate) older: bool,
+    /// From the greatest key down.
+    pub(crate) reversed: bool,
+    /// How many rows are wanted soon.
+    pub(crate) rows_soon: usize,
+}
+
+/// What is wanted of a family.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct WantedFamily {
+    /// Its number.
+    pub(crate) family: u32,
+    pub(crate) columns: WantedColumns,
+}
+
+/// Columns of a family.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum WantedColumns {
+    All,
+    /// Qualifiers, ascending.
+    These(Vec<Bytes>),
+}
+
+impl WantedColumns {
+    /// Whether the column is wanted.
+    pub(super) fn contains(&self, qualifier: &[u8]) -> bool {
+        match self {
+            Self::All => true,
+            Self::These(qualifiers) => qualifiers.binary_search_by(|one| one.as_ref().cmp(qualifier)).is_ok(),
+        }
+    }
+}
+
+impl WantedFamily {
+    /// Every cell of a segment.
+    pub(super) fn everything(footer: &Footer) -> Vec<Self> {
+        let families = footer.families.iter();
+        families.map(|family| Self { family: family.number, columns: WantedColumns::All }).collect()
+    }
+}
+
+/// A row of a segment, as far as it was wanted.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct SegmentRow {
+    pub(crate) position: Position,
+    pub(crate) key: RowKey,
+    /// The wanted cells, in order; perhaps none.
+    pub(crate) cells: Vec<StoredCell>,
+}
+
+/// A cell, its family by number.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct StoredCell {
+    pub(crate) family: u32,
+    pub(crate) qualifier: Bytes,
+    /// In microseconds.
+    pub(crate) timestamp: i64,
+    pub(crate) value: Bytes,
+}
+
+/// A whole row of a segment.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct EncodedRow {
+    pub(crate) position: Position,
+    pub(crate) key: RowKey,
+    /// Its cells (`engine::cells`).
+    pub(crate) row: Bytes,
+}
+
+impl Segment {
+    /// Reads rows.
+    ///
+    /// # Errors
+    /// [`Corrupt`](crate::ErrorKind::Corrupt), [`Io`](crate::ErrorKind::Io), also from the iterator, which then ends.
+    pub(crate) fn rows(self: &Arc<Self>, request: RowsRequest) -> Result<Rows> {
+        Ok(Rows(Batches::new(Walk::new(self.clone(), self.load()?, request))))
+    }
+
+    /// Reads whole rows.
+    ///
+    /// # Errors
+    /// Those of [`rows`](Self::rows).
+    pub(crate) fn encoded(self: &Arc<Self>, ranges: Vec<Range<Position>>, dead: Dead) -> Result<EncodedRows> {
+        let loaded = self.load()?;
+        let wanted = WantedFamily::everything(&loaded.footer);
+        let request = RowsRequest { ranges, dead, wanted, older: true, reversed: false, rows_soon: usize::MAX };
+        Ok(EncodedRows(Batches::new(Walk::new(self.clone(), loaded, request))))
+    }
+}
+
+/// Batches of [`BATCH_ROWS_MAX`] rows and about [`BATCH_BYTES_TARGET`], at most.
+#[derive(Debug)]
+pub(crate) struct Rows(Batches);
+
+impl Iterator for Rows {
+    type Item = Result<Vec<SegmentRow>>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        let mut expected = 0;
+        self.0.next_batch(|walk, decoded, row, position| {
+            let key = decoded.key(row)?;
+            // Rows of a table are alike: the next one has room at once.
+            let (mut cells, mut bytes) = (Vec::with_capacity(expected), key.len());
+            decoded.cells(row, walk.segment.blobs.as_ref(), |cell| {
+                bytes += size_of::<StoredCell>() + cell.value.1.len();
+                cells.push(StoredCell {
+                    family: cell.family,
+                    qualifier: cell.qualifier.0.slice_ref(cell.qualifier.1),
+                    timestamp: cell.timestamp,
+                    value: cell.value.0.slice_ref(cell.value.1),
+                });
+            })?;
+            expected = cells.len();
+            Ok((SegmentRow { position, key, cells }, bytes))
+        })
+    }
+}
+
+/// Batches of [`BATCH_ROWS_MAX`] rows and about [`BATCH_BYTES_TARGET`], at most.
+#[derive(Debug)]
+pub(crate) struct EncodedRows(Batches);
+
+impl Iterator for EncodedRows {
+    type Item = Result<Vec<EncodedRow>>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        let mut expected = 0;
+        self.0.next_batch(|walk, decoded, row, position| {
+            let key = decoded.key(row)?;
+            let mut encoder = Encoder::with_capacity(expected);
+            decoded.cells(row, walk.segment.blobs.as_ref(), |cell| {
+                encoder.push(cell.family, cell.qualifier.1, cell.timestamp, cell.value.1);
+            })?;
+            let row = encoder.finish();
+            expected = row.len();
+            let bytes = key.len() + row.len();
+            Ok((EncodedRow { position, key, row }, bytes))
+        })
+    }
+}
+
+/// Rows on their way from decoded columns to batches.
+#[derive(Debug)]
+struct Batches {
+    walk: Walk,
+    /// Decoded rows with their positions, in the order in which they are given, and how many of them were.
+    at_hand: Option<(Decoded, Vec<Position>, usize)>,
+    failed: bool,
+}
+
+impl Batches {
+    fn new(walk: Walk) -> Self {
+        Self { walk, at_hand: None, failed: false }
+    }
+
+    fn next_batch<T>(
+        &mut self,
+        row: impl FnMut(&Walk, &Decoded, usize, Position) -> Result<(T, usize)>,
+    ) -> Option<Result<Vec<T>>> {
+        if self.failed {
+            return None;
+        }
+        let batch = self.gather(row);
+        self.failed = batch.is_err();
+        batch.map(|batch| (!batch.is_empty()).then_some(batch)).transpose()
+    }
+
+    fn gather<T>(
+        &mut self,
+        mut row: impl FnMut(&Walk, &Decoded, usize, Position) -> Result<(T, usize)>,
+    ) -> Result<Vec<T>> {
+        let (mut batch, mut bytes) = (Vec::new(), 0);
+        loop {
+            let Some((decoded, positions, next)) = &mut self.at_hand else {
+                match self.walk.next_decoded()? {
+                    Some((decoded, positions)) => self.at_hand = Some((decoded, positions, 0)),
+                    None => return Ok(batch),
+                }
+                continue;
+            };
+            while let Some(&position) = positions.get(*next) {
+                let at = if self.walk.reversed { positions.len() - 1 - *next } else { *next };
+                let position = if self.walk.reversed { positions[at] } else { position };
+                *next += 1;
+                if self.walk.dead.contains(position) {
+                    continue;
+                }
+                let (made, size) = row(&self.walk, decoded, at, position)?;
+                batch.push(made);
+                bytes += size;
+                if batch.len() == BATCH_ROWS_MAX || bytes >= BATCH_BYTES_TARGET {
+                    return Ok(batch);
+                }
+            }
+            self.at_hand = None;
+            // What is there is given before more is decoded.
+            if !batch.is_empty() {
+                return Ok(batch);
+            }
+        }
+    }
+}

@@ -1,0 +1,144 @@
+//! The side file: the overflow of rows in which it is too large for a page.
+//!
+//! ```text
+//!   0   8  magic             "KSSIDE\r\n"
+//!   8   4  format version    1, little-endian
+//!  12   4  zero
+//!  16   8  segment, little-endian
+//!  24      records, one after the other:
+//!            for each family with overflow, in the order of a row:
+//!              varint        number of the family
+//!              byte string   its cells (`engine::cells`)
+//!
+//! place of a record, in column `_side`, 16 bytes, little-endian
+//!   0   8  where it begins
+//!   8   4  its length
+//!  12   4  its CRC-32C, seeded with that of the header
+//! ```
+//!
+//! There is no side file until something goes into it.
+
+use super::SegmentId;
+use crate::{
+    Error, Result,
+    engine::{
+        blobs::{Blob, BlobWriter, Blobs},
+        codec::{Cursor, put_bytes, put_varint},
+    },
+};
+use bytes::Bytes;
+use std::sync::Arc;
+
+const MAGIC: &[u8; 8] = b"KSSIDE\r\n";
+const FORMAT_VERSION: u32 = 1;
+const HEADER_BYTES: usize = 24;
+/// Bytes of the place of a record.
+pub(super) const PLACE_BYTES: usize = 16;
+
+fn header(id: SegmentId) -> [u8; HEADER_BYTES] {
+    let mut header = [0; HEADER_BYTES];
+    header[..8].copy_from_slice(MAGIC);
+    header[8..12].copy_from_slice(&FORMAT_VERSION.to_le_bytes());
+    header[16..].copy_from_slice(&id.0.to_le_bytes());
+    header
+}
+
+/// Writes a side file when there is reason to.
+pub(super) struct SideWriter {
+    blobs: Arc<dyn Blobs>,
+    id: SegmentId,
+    file: Option<Box<dyn BlobWriter>>,
+    offset: u64,
+}
+
+impl SideWriter {
+    pub(super) fn new(blobs: Arc<dyn Blobs>, id: SegmentId) -> Self {
+        Self { blobs, id, file: None, offset: 0 }
+    }
+
+    /// Adds a record. Gives its place.
+    pub(super) fn append(&mut self, record: &[u8]) -> Result<[u8; PLACE_BYTES]> {
+        let header = header(self.id);
+        let file = match &mut self.file {
+            Some(file) => file,
+            none => {
+                let file = none.insert(self.blobs.create(&self.id.side_name())?);
+                file.write(&header)?;
+                self.offset = HEADER_BYTES as u64;
+                file
+            }
+        };
+        file.write(record)?;
+        let length = u32::try_from(record.len()).expect("a row is bounded far below 4 GiB");
+        let mut place = [0; PLACE_BYTES];
+        place[..8].copy_from_slice(&self.offset.to_le_bytes());
+        place[8..12].copy_from_slice(&length.to_le_bytes());
+        place[12..].copy_from_slice(&checksum(self.id, record).to_le_bytes());
+        self.offset += u64::from(length);
+        Ok(place)
+    }
+
+    /// Bytes so far.
+    pub(super) fn bytes(&self) -> u64 {
+        self.offset
+    }
+
+    /// Makes the file last, if there is one. Gives its bytes.
+    pub(super) fn finish(self) -> Result<u64> {
+        self.file.map_or(Ok(0), |file| file.finish())
+    }
+}
+
+fn checksum(id: SegmentId, record: &[u8]) -> u32 {
+    crc32c::crc32c_append(crc32c::crc32c(&header(id)), record)
+}
+
+/// The record of a row's overflow: cells by family number.
+pub(super) fn record<'a>(families: impl Iterator<Item = (u32, &'a Bytes)>) -> Vec<u8> {
+    let mut record = Vec::new();
+    for (number, cells) in families {
+        put_varint(&mut record, number.into());
+        put_bytes(&mut record, cells);
+    }
+    record
+}
+
+/// The overflow of a row, by family number, out of the record at the place.
+pub(super) fn read(file: &dyn Blob, id: SegmentId, place: &[u8]) -> Result<Vec<(u32, Bytes)>> {
+    let damaged = |offset: u64, detail: &str| Error::Corrupt { path: file.path(), offset, detail: detail.into() };
+    let (Some(offset), Some(length), Some(crc)) = (
+        place.first_chunk().copied().map(u64::from_le_bytes),
+        place.get(8..12).and_then(|bytes| bytes.try_into().ok()).map(u32::from_le_bytes),
+        place.get(12..PLACE_BYTES).and_then(|bytes| bytes.try_into().ok()).map(u32::from_le_bytes),
+    ) else {
+        return Err(damaged(0, "the place of a row's overflow is no place"));
+    };
+    let record = file.read_at(offset, length as usize)?;
+    if checksum(id, &record) != crc {
+        return Err(damaged(offset, "the checksum of a row's overflow does not match"));
+    }
+    let mut cursor = Cursor::new(&record);
+    let mut families = Vec::new();
+    while !cursor.is_empty() {
+        let number = cursor.varint().and_then(|number| u32::try_from(number).ok());
+        let (Some(number), Some(cells)) = (number, cursor.bytes()) else {
+            return Err(damaged(offset, "a row's overflow ends too early"));
+        };
+        families.push((number, record.slice_ref(cells)));
+    }
+    Ok(families)
+}
+
+/// Checks what the file begins with.
+pub(super) fn check_header(file: &dyn Blob, id: SegmentId) -> Result<()> {
+    let damaged = |detail: String| Err(Error::Corrupt { path: file.path(), offset: 0, detail });
+    let found = file.read_at(0, HEADER_BYTES)?;
+    let version = u32::from_le_bytes(found[8..12].try_into().expect("4 bytes"));
+    if found.starts_with(MAGIC) && version != FORMAT_VERSION {
+        return damaged(format!("the format version is {version}, this program reads {FORMAT_VERSION}"));
+    }
+    if found[..] != header(id) {
+        return damaged("it does not begin as the segment's side file does".into());
+    }
+    Ok(())
+}

@@ -1,0 +1,322 @@
+//! The tables, as one value.
+//!
+//! A [`State`] is persistent: a copy costs nothing and shares all that does not change afterwards. The log thread changes its
+//! own copy and publishes it when the log holds what led to it; a [`Pin`](crate::Pin) is the published state of its moment.
+//! Readers take no lock.
+//!
+//! A row has one living place: a slot of the active memtable, a slot of the frozen one (which is being written to segments), or a
+//! position of one segment. A write puts the whole row into the active memtable and marks its position in a segment dead. So the
+//! rows of a table are those of its parts, taken together, and nothing is merged cell by cell.
+
+use super::{
+    cells,
+    dead::{Dead, Position},
+    descriptor::Descriptor,
+    manifest::{PastRule, SegmentId},
+    memtable::Memtable,
+    segment::Segment,
+    tablet::Tablets,
+};
+use crate::{Cell, Error, FamilyName, Result, TableName, TableSchema, row};
+use bytes::Bytes;
+use imbl::{OrdMap, Vector};
+use std::{
+    hash::{DefaultHasher, Hash, Hasher},
+    ops::Range,
+    sync::Arc,
+};
+
+/// Flushed memtables of which it is known which rows they changed; a commit that relied on an older pin is refused.
+pub(crate) const FLUSHES_REMEMBERED: usize = 4;
+
+/// The tables at one moment.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct State {
+    /// By name.
+    pub(crate) tables: OrdMap<TableName, Table>,
+    /// Where each table is, by its number.
+    names: OrdMap<u32, TableName>,
+    /// The number of the next table to be made.
+    pub(crate) next_table: u32,
+    /// The greatest stamp given so far, in microseconds.
+    pub(crate) stamp: i64,
+    /// How often frozen memtables became segments.
+    pub(crate) flushes: u64,
+    /// What the last of them changed, oldest first; at most [`FLUSHES_REMEMBERED`].
+    pub(crate) remembered: Vector<Arc<Flushed>>,
+}
+
+/// One table at one moment.
+#[derive(Clone, Debug)]
+pub(crate) struct Table {
+    /// Its families.
+    pub(crate) descriptor: Arc<Descriptor>,
+    /// What is written goes here.
+    pub(crate) active: Memtable,
+    /// What is being written to segments.
+    pub(crate) frozen: Option<Arc<Frozen>>,
+    /// The segments.
+    pub(crate) tablets: Tablets<Segment>,
+    /// The positions of segments whose rows are no more, or elsewhere.
+    pub(crate) dead: OrdMap<SegmentId, Dead>,
+    /// What rules condemned that hold no more, in segments older than the change.
+    pub(crate) past_rules: Vector<PastRule>,
+}
+
+/// A memtable that takes no more writes.
+#[derive(Debug)]
+pub(crate) struct Frozen {
+    /// Its rows.
+    pub(crate) memtable: Memtable,
+    /// The last stamp before it was frozen, in microseconds.
+    pub(crate) stamp: i64,
+}
+
+/// Which rows a flush brought into segments, so that it is known of a row whether it changed since a pin: hashes, since a false alarm
+/// only costs a retry.
+#[derive(Debug)]
+pub(crate) struct Flushed {
+    /// By hash of table and key, ascending, with the stamp of the last change.
+    rows: Vec<(u64, i64)>,
+    /// Deleted ranges by table.
+    ranges: Vec<(u32, crate::KeyRange, i64)>,
+}
+
+impl Flushed {
+    /// What the frozen memtables of a state changed.
+    pub(crate) fn of(state: &State) -> Self {
+        let (mut rows, mut ranges) = (Vec::new(), Vec::new());
+        for table in state.tables.values() {
+            let (number, Some(frozen)) = (table.descriptor.number, &table.frozen) else { continue };
+            rows.extend(frozen.memtable.slots.iter().map(|(key, slot)| (hash(number, key), slot.stamp)));
+            ranges.extend(frozen.memtable.ranges.iter().map(|(range, stamp)| (number, range.clone(), *stamp)));
+        }
+        rows.sort_unstable();
+        Self { rows, ranges }
+    }
+
+    fn changed_after(&self, table: u32, key: &[u8], stamp: i64) -> bool {
+        let hash = hash(table, key);
+        let from = self.rows.partition_point(|(of, _)| *of < hash);
+        self.rows[from..].iter().take_while(|(of, _)| *of == hash).any(|(_, changed)| *changed > stamp)
+            || self.ranges.iter().any(|(of, range, deleted)| *of == table && *deleted > stamp && range.contains(key))
+    }
+}
+
+fn hash(table: u32, key: &[u8]) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    (table, key).hash(&mut hasher);
+    hasher.finish()
+}
+
+/// Where a row is in a table's segments.
+#[derive(Clone, Debug)]
+pub(crate) struct Place {
+    /// The segment.
+    pub(crate) segment: Arc<Segment>,
+    /// The position in it.
+    pub(crate) position: Position,
+}
+
+/// What memtables know of a row.
+#[derive(Clone, Debug)]
+pub(crate) enum Known {
+    /// The row, encoded, and the stamp up to which past rules were applied to it; `None` for a row that is up to date.
+    Row(Bytes, Option<i64>),
+    /// There is none.
+    Gone,
+    /// They do not: segments may.
+    Unknown,
+}
+
+impl Table {
+    /// An empty table.
+    pub(crate) fn new(descriptor: Descriptor) -> Self {
+        Self {
+            descriptor: Arc::new(descriptor),
+            active: Memtable::default(),
+            frozen: None,
+            tablets: Tablets::default(),
+            dead: OrdMap::new(),
+            past_rules: Vector::new(),
+        }
+    }
+
+    /// What the memtables know of a row.
+    pub(crate) fn known(&self, key: &[u8]) -> Known {
+        let (slot, as_of) = match self.active.slots.get(key) {
+            Some(slot) => (slot, None),
+            None => match self.frozen.as_ref().and_then(|frozen| Some((frozen.memtable.slots.get(key)?, frozen.stamp)))
+            {
+                Some((slot, stamp)) => (slot, Some(stamp)),
+                None => return Known::Unknown,
+            },
+        };
+        slot.row.clone().map_or(Known::Gone, |row| Known::Row(row, as_of))
+    }
+
+    /// The living place of a row in segments. Reads files.
+    ///
+    /// # Errors
+    /// Those of reading.
+    pub(crate) fn locate(&self, key: &[u8]) -> Result<Option<Place>> {
+        let Some(tablet) = self.tablets.of_key(key) else { return Ok(None) };
+        // The newest is last, and the likeliest to hold what is asked for.
+        for segment in tablet.segments.iter().rev() {
+            let meta = segment.meta();
+            if key < &meta.first[..] || key > &meta.last[..] {
+                continue;
+            }
+            if let Some(position) = segment.find(key)?.filter(|&position| !self.is_dead(meta.id, position)) {
+                return Ok(Some(Place { segment: Arc::clone(segment), position }));
+            }
+        }
+        Ok(None)
+    }
+
+    /// Whether the segments' bounds leave room for the row: if not, it is in none, and no file need be read to know.
+    pub(crate) fn may_be_in_segments(&self, key: &[u8]) -> bool {
+        self.tablets.of_key(key).is_some_and(|tablet| {
+            tablet.segments.iter().any(|segment| {
+                let meta = segment.meta();
+                key >= &meta.first[..] && key <= &meta.last[..]
+            })
+        })
+    }
+
+    /// Whether a position is dead.
+    pub(crate) fn is_dead(&self, segment: SegmentId, position: Position) -> bool {
+        self.dead.get(&segment).is_some_and(|dead| dead.contains(position))
+    }
+
+    /// Marks a position dead.
+    pub(crate) fn kill(&mut self, segment: SegmentId, position: Position) {
+        match self.dead.get_mut(&segment) {
+            Some(dead) => drop(dead.insert(position)),
+            None => {
+                let mut dead = Dead::default();
+                dead.insert(position);
+                self.dead.insert(segment, dead);
+            }
+        }
+    }
+
+    /// Marks positions dead.
+    pub(crate) fn kill_range(&mut self, segment: SegmentId, positions: Range<Position>) {
+        let mut dead = self.dead.get(&segment).cloned().unwrap_or_default();
+        dead.insert_range(positions);
+        self.dead.insert(segment, dead);
+    }
+
+    /// The cells of an encoded row, without those that past rules condemned in what is as of the stamp. Cells of families that are no
+    /// more are left out.
+    pub(crate) fn cells(&self, row: &Bytes, as_of: Option<i64>) -> Vec<Cell> {
+        let cells = cells::decode(row).filter_map(|cell| {
+            Some(Cell {
+                family: self.descriptor.family(cell.family)?.clone(),
+                qualifier: row.slice_ref(cell.qualifier),
+                timestamp: cell.timestamp,
+                value: row.slice_ref(cell.value),
+            })
+        });
+        self.without_condemned(cells.collect(), as_of)
+    }
+
+    /// The cells without those that past rules condemned in what is as of the stamp.
+    pub(crate) fn without_condemned(&self, mut cells: Vec<Cell>, as_of: Option<i64>) -> Vec<Cell> {
+        let Some(as_of) = as_of else { return cells };
+        for past in self.past_rules.iter().filter(|past| past.at_micros > as_of) {
+            let Some(family) = self.descriptor.family(past.family) else { continue };
+            cells = row::without_condemned(cells, family, &past.rule, past.at_micros);
+        }
+        cells
+    }
+
+    /// Encodes cells; `None` for a row without any.
+    pub(crate) fn encode(&self, cells: &[Cell]) -> Option<Bytes> {
+        let number_of = |family: &FamilyName| self.descriptor.number_of(family).expect("folding keeps to the schema");
+        (!cells.is_empty()).then(|| cells::encode(cells, number_of))
+    }
+}
+
+impl State {
+    /// The table.
+    ///
+    /// # Errors
+    /// [`Error::NoTable`].
+    pub(crate) fn table(&self, name: &TableName) -> Result<&Table> {
+        self.tables.get(name).ok_or_else(|| Error::NoTable(name.to_string()))
+    }
+
+    /// The table, to be changed.
+    ///
+    /// # Errors
+    /// [`Error::NoTable`].
+    pub(crate) fn table_mut(&mut self, name: &TableName) -> Result<&mut Table> {
+        self.tables.get_mut(name).ok_or_else(|| Error::NoTable(name.to_string()))
+    }
+
+    /// The table of a number.
+    pub(crate) fn table_by_number(&self, number: u32) -> Option<(&TableName, &Table)> {
+        let name = self.names.get(&number)?;
+        Some((name, self.tables.get(name)?))
+    }
+
+    /// Describes a new table.
+    pub(crate) fn describe(&self, schema: TableSchema) -> Descriptor {
+        Descriptor::empty(self.next_table).with_schema(schema)
+    }
+
+    /// Puts a table in the place of what bears its name.
+    pub(crate) fn set_table(&mut self, name: TableName, table: Table) {
+        self.next_table = self.next_table.max(table.descriptor.number + 1);
+        self.names.insert(table.descriptor.number, name.clone());
+        self.tables.insert(name, table);
+    }
+
+    /// Forgets a table.
+    pub(crate) fn remove_table(&mut self, name: &TableName) {
+        if let Some(table) = self.tables.remove(name) {
+            self.names.remove(&table.descriptor.number);
+        }
+    }
+
+    /// Whether no commit changed the row since the `then` state; when that is too long ago to know, no.
+    pub(crate) fn is_unchanged(&self, then: &Self, name: &TableName, key: &[u8]) -> Result<bool> {
+        let table = self.table(name)?;
+        let number = table.descriptor.number;
+        if then.tables.get(name).is_none_or(|before| before.descriptor.number != number) {
+            return Ok(false);
+        }
+        let after = |stamp: Option<i64>| stamp.is_some_and(|stamp| stamp > then.stamp);
+        let frozen = table.frozen.as_ref().and_then(|frozen| frozen.memtable.changed(key));
+        if after(table.active.changed(key)) || after(frozen) {
+            return Ok(false);
+        }
+        let since = usize::try_from(self.flushes - then.flushes).unwrap_or(usize::MAX);
+        let Some(skip) = self.remembered.len().checked_sub(since) else { return Ok(false) };
+        Ok(!self.remembered.iter().skip(skip).any(|flushed| flushed.changed_after(number, key, then.stamp)))
+    }
+
+    /// Bytes in active memtables.
+    pub(crate) fn active_bytes(&self) -> u64 {
+        self.tables.values().map(|table| table.active.bytes).sum()
+    }
+
+    /// Bytes in frozen memtables.
+    pub(crate) fn frozen_bytes(&self) -> u64 {
+        self.tables.values().filter_map(|table| table.frozen.as_ref()).map(|frozen| frozen.memtable.bytes).sum()
+    }
+
+    /// Begins new memtables; the old ones take no more writes.
+    pub(crate) fn freeze(&mut self) {
+        let stamp = self.stamp;
+        let names: Vec<TableName> =
+            self.tables.iter().filter(|(_, table)| !table.active.is_empty()).map(|(name, _)| name.clone()).collect();
+        for name in names {
+            let table = self.tables.get_mut(&name).expect("it was just there");
+            debug_assert!(table.frozen.is_none(), "one flush at a time");
+            table.frozen = Some(Arc::new(Frozen { memtable: std::mem::take(&mut table.active), stamp }));
+        }
+    }
+}

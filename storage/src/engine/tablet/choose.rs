@@ -1,0 +1,193 @@
+//! Which tablet to compact next, and why. Pure.
+//!
+//! Reasons stand in the order in which they go before each other: [`CompactionReason`]. Of several tablets with the same reason the one
+//! that gains most is chosen. What a compaction costs is bounded by the size of a base, what it wins by the limits in
+//! [`CompactionLimits`]: between two of them a tablet must have changed by a share of its size.
+
+use super::{Stored, Tablet, Tablets, reaches_into};
+use crate::{
+    KeyRange,
+    engine::manifest::{SegmentId, SegmentMeta},
+};
+use std::{collections::HashMap, fmt};
+
+/// Deltas that a tablet keeps.
+pub(crate) const DELTAS_MAX: usize = 4;
+/// The share of a segment's rows, in percent, from which on their death is reason to write it anew.
+pub(crate) const DEAD_PERCENT: u64 = 20;
+/// The share of the base's bytes, in percent, that deltas may reach.
+pub(crate) const DELTA_PERCENT: u64 = 25;
+/// Bytes below which neither dead rows nor deltas are reason enough by their share: small tablets would be written all the time.
+pub(crate) const CHANGED_BYTES_MIN: u64 = 1 << 20;
+
+/// When tablets are compacted.
+#[derive(Clone, Debug)]
+pub(crate) struct CompactionLimits {
+    /// See [`DELTAS_MAX`].
+    pub(crate) deltas_max: usize,
+    /// See [`DEAD_PERCENT`].
+    pub(crate) dead_percent: u64,
+    /// See [`DELTA_PERCENT`].
+    pub(crate) delta_percent: u64,
+    /// See [`CHANGED_BYTES_MIN`].
+    pub(crate) changed_bytes_min: u64,
+}
+
+impl Default for CompactionLimits {
+    fn default() -> Self {
+        Self {
+            deltas_max: DELTAS_MAX,
+            dead_percent: DEAD_PERCENT,
+            delta_percent: DELTA_PERCENT,
+            changed_bytes_min: CHANGED_BYTES_MIN,
+        }
+    }
+}
+
+/// Rows of this range are to vanish from every file.
+#[derive(Clone, Debug)]
+pub(crate) struct Purge {
+    /// The keys.
+    pub(crate) range: KeyRange,
+    /// The stamp of the drop, in microseconds: segments of later ones never held the rows.
+    pub(crate) stamp: i64,
+}
+
+/// What is known of a table besides its tablets.
+pub(crate) struct Conditions<'a, S> {
+    /// How many of a segment's positions are dead.
+    pub(crate) dead: &'a dyn Fn(SegmentId) -> u64,
+    /// From when on there is much for garbage collection in a segment, in microseconds; `None` for never.
+    pub(crate) horizon: &'a dyn Fn(&S) -> Option<i64>,
+    /// When the last of the past rules was replaced, in microseconds: segments of earlier stamps need them.
+    pub(crate) past_rules_until: Option<i64>,
+    /// What is to vanish.
+    pub(crate) purges: &'a [Purge],
+    /// Somebody asked for segments of stamps before this one to be compacted.
+    pub(crate) asked: Option<i64>,
+    /// The time.
+    pub(crate) now_micros: i64,
+}
+
+/// Why a tablet is compacted; those that go first stand last.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum CompactionReason {
+    /// Much of it is garbage by now.
+    Garbage,
+    /// It has segments in which past rules still count.
+    PastRules,
+    /// Too many rows of a segment are dead.
+    Dead,
+    /// Its deltas are large for its base.
+    DeltaBytes,
+    /// It has too many deltas.
+    Deltas,
+    /// Rows are to vanish from its files.
+    Purge,
+    /// Somebody asked.
+    Asked,
+}
+
+impl CompactionReason {
+    /// What it is called.
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::Garbage => "garbage",
+            Self::PastRules => "past rules",
+            Self::Dead => "dead rows",
+            Self::DeltaBytes => "size of deltas",
+            Self::Deltas => "number of deltas",
+            Self::Purge => "purge",
+            Self::Asked => "asked",
+        }
+    }
+}
+
+impl fmt::Display for CompactionReason {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+/// A tablet to be compacted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct CompactionChoice {
+    /// Its place among the tablets.
+    pub(crate) tablet: usize,
+    /// Why.
+    pub(crate) reason: CompactionReason,
+}
+
+/// The tablet to compact next; `None` when all are well.
+pub(crate) fn choose<S: Stored>(
+    tablets: &Tablets<S>,
+    conditions: &Conditions<'_, S>,
+    limits: &CompactionLimits,
+) -> Option<CompactionChoice> {
+    // A delta that is in several tablets counts for each with its part only.
+    let mut tablets_of: HashMap<SegmentId, u64> = HashMap::new();
+    for segment in tablets.iter().flat_map(|tablet| &tablet.segments) {
+        *tablets_of.entry(segment.meta().id).or_default() += 1;
+    }
+    let part = |meta: &SegmentMeta| (meta.bytes + meta.side_bytes) / tablets_of.get(&meta.id).copied().unwrap_or(1);
+    let judged = tablets.iter().enumerate().filter_map(|(at, tablet)| {
+        let (reason, gain) = judge(tablet, conditions, limits, &part)?;
+        Some((reason, gain, std::cmp::Reverse(at)))
+    });
+    judged.max().map(|(reason, _, at)| CompactionChoice { tablet: at.0, reason })
+}
+
+/// Why to compact a tablet, and what is gained, in a measure of the reason's own.
+fn judge<S: Stored>(
+    tablet: &Tablet<S>,
+    conditions: &Conditions<'_, S>,
+    limits: &CompactionLimits,
+    part: &dyn Fn(&SegmentMeta) -> u64,
+) -> Option<(CompactionReason, u64)> {
+    let metas = || tablet.segments.iter().map(|segment| segment.meta());
+    let dead_bytes = |meta: &SegmentMeta| share(part(meta), (conditions.dead)(meta.id), u64::from(meta.rows));
+    let bytes = |base: bool| metas().filter(|meta| meta.base == base).map(part).sum::<u64>();
+    let (base_bytes, delta_bytes) = (bytes(true), bytes(false));
+    let deltas = metas().filter(|meta| !meta.base).count();
+    let changed = deltas > 0 || metas().any(|meta| (conditions.dead)(meta.id) > 0);
+
+    let past = conditions.past_rules_until;
+    let needs_past_rules = metas().filter(|meta| past.is_some_and(|until| meta.stamp < until)).count();
+    let horizon = tablet.segments.iter().filter_map(|segment| (conditions.horizon)(segment)).min();
+    let overdue = horizon.and_then(|horizon| u64::try_from(conditions.now_micros.saturating_sub(horizon)).ok());
+    let purged = metas().filter(|meta| conditions.purges.iter().any(|purge| concerns(purge, tablet, meta))).map(part);
+    let asked = metas().any(|meta| conditions.asked.is_some_and(|asked| meta.stamp < asked));
+    let is_mostly_dead = |meta: &&SegmentMeta| {
+        let dead = (conditions.dead)(meta.id);
+        dead >= u64::from(meta.rows)
+            || dead_bytes(meta) >= limits.changed_bytes_min && dead * 100 >= u64::from(meta.rows) * limits.dead_percent
+    };
+    let mostly_dead: Vec<u64> = metas().filter(is_mostly_dead).map(dead_bytes).collect();
+
+    use CompactionReason::{Asked, Dead, DeltaBytes, Deltas, Garbage, PastRules, Purge};
+    let reasons = [
+        // A base that nothing changed is as it would be again.
+        (Asked, (asked && (changed || needs_past_rules > 0 || overdue.is_some())).then_some(base_bytes + delta_bytes)),
+        (Purge, purged.reduce(|a, b| a + b)),
+        (Deltas, (deltas > limits.deltas_max).then_some(deltas as u64)),
+        (
+            DeltaBytes,
+            (base_bytes > 0 && delta_bytes >= limits.changed_bytes_min.max(base_bytes * limits.delta_percent / 100))
+                .then_some(delta_bytes),
+        ),
+        (Dead, (!mostly_dead.is_empty()).then(|| mostly_dead.iter().sum())),
+        (PastRules, (needs_past_rules > 0).then_some(needs_past_rules as u64)),
+        (Garbage, overdue),
+    ];
+    reasons.into_iter().find_map(|(reason, gain)| Some((reason, gain?)))
+}
+
+/// Whether the tablet must be written anew before the files hold nothing of the purge's rows.
+fn concerns<S>(purge: &Purge, tablet: &Tablet<S>, meta: &SegmentMeta) -> bool {
+    meta.stamp < purge.stamp && reaches_into(meta, &tablet.range.intersect(&purge.range))
+}
+
+/// The part of `whole` that `some` are of `all`.
+fn share(whole: u64, some: u64, all: u64) -> u64 {
+    u64::try_from(u128::from(whole) * u128::from(some) / u128::from(all.max(1))).unwrap_or(u64::MAX)
+}

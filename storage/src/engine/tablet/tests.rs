@@ -1,0 +1,268 @@
+//! Tablets under flushes and compactions, and the choice among them.
+
+use super::{
+    choose::{CompactionLimits, Conditions, Purge, choose},
+    *,
+};
+use crate::engine::compact::tests::meta;
+use expect_test::{Expect, expect};
+use proptest::prelude::*;
+use std::collections::{BTreeMap, BTreeSet};
+
+type Key = [u8; 1];
+
+/// What happens to a table.
+#[derive(Clone, Debug)]
+enum Event {
+    /// These rows are written and flushed, as deltas of so many rows.
+    Flush(BTreeSet<Key>, usize),
+    /// The tablet of a key is compacted into bases of so many rows; meanwhile rows are flushed, and a rule takes some.
+    Compact { tablet: Key, rows: usize, meanwhile: Option<(BTreeSet<Key>, usize)>, taken: BTreeSet<Key> },
+}
+
+fn keys() -> impl Strategy<Value = BTreeSet<Key>> {
+    prop::collection::btree_set((0u8..24).prop_map(|key| [key]), 1..12)
+}
+
+fn events() -> impl Strategy<Value = Vec<Event>> {
+    let compact = (
+        0u8..24,
+        1usize..6,
+        prop::option::weighted(0.6, (keys(), 1usize..12)),
+        prop_oneof![keys(), Just((0..24).map(|key| [key]).collect())],
+    );
+    let event = prop_oneof![
+        (keys(), 1usize..12).prop_map(|(keys, rows)| Event::Flush(keys, rows)),
+        compact.prop_map(|(tablet, rows, meanwhile, taken)| Event::Compact {
+            tablet: [tablet],
+            rows,
+            meanwhile,
+            taken
+        }),
+    ];
+    prop::collection::vec(event, 1..16)
+}
+
+/// A table whose segments are sets of keys.
+#[derive(Default)]
+struct Table {
+    tablets: Tablets<SegmentMeta>,
+    segments: BTreeMap<SegmentId, BTreeSet<Key>>,
+    dead: BTreeSet<(SegmentId, Key)>,
+    /// Where each row ought to live.
+    places: BTreeMap<Key, SegmentId>,
+}
+
+impl Table {
+    fn segment(&mut self, keys: BTreeSet<Key>, base: bool) -> Arc<SegmentMeta> {
+        let key = |key: Option<&Key>| RowKey::new(key.unwrap().to_vec()).unwrap();
+        let (first, last, rows) = (key(keys.first()), key(keys.last()), keys.len() as u32);
+        let meta = SegmentMeta { base, ..meta(self.segments.len() as u64, &first, &last, rows) };
+        self.segments.insert(meta.id, keys);
+        Arc::new(meta)
+    }
+
+    fn flush(&mut self, keys: &BTreeSet<Key>, rows: usize) {
+        let keys: Vec<Key> = keys.iter().copied().collect();
+        let mut deltas = Vec::new();
+        for part in keys.chunks(rows) {
+            let delta = self.segment(part.iter().copied().collect(), false);
+            for key in part {
+                if let Some(old) = self.places.insert(*key, delta.id) {
+                    self.dead.insert((old, *key));
+                }
+            }
+            deltas.push(delta);
+        }
+        self.tablets = self.tablets.with_deltas(deltas);
+    }
+
+    fn living(&self, tablet: &Tablet<SegmentMeta>) -> BTreeMap<Key, SegmentId> {
+        let mut living = BTreeMap::new();
+        for id in tablet.segments.iter().map(|segment| segment.id) {
+            for key in self.segments[&id].iter().filter(|key| tablet.range.contains(*key)) {
+                if !self.dead.contains(&(id, *key)) {
+                    assert_eq!(living.insert(*key, id), None, "a row lives twice: {key:?}");
+                }
+            }
+        }
+        living
+    }
+
+    fn compact(&mut self, key: Key, rows: usize, meanwhile: Option<(BTreeSet<Key>, usize)>, taken: &BTreeSet<Key>) {
+        let Some(tablet) = self.tablets.of_key(&key).cloned() else { return };
+        let inputs: Vec<SegmentId> = tablet.segments.iter().map(|segment| segment.id).collect();
+        let living = self.living(&tablet);
+        let left: Vec<Key> = living.keys().copied().filter(|key| !taken.contains(key)).collect();
+        if let Some((keys, rows)) = meanwhile {
+            self.flush(&keys, rows);
+        }
+        let mut bases = Vec::new();
+        for part in left.chunks(rows) {
+            let base = self.segment(part.iter().copied().collect(), true);
+            for key in part {
+                if self.places[key] == living[key] {
+                    self.places.insert(*key, base.id);
+                } else {
+                    self.dead.insert((base.id, *key));
+                }
+            }
+            bases.push(base);
+        }
+        for key in living.keys().filter(|key| taken.contains(*key)) {
+            if self.places[key] == living[key] {
+                self.places.remove(key);
+            }
+        }
+        self.tablets = self.tablets.with_compacted(&tablet.range, &inputs, bases).unwrap();
+    }
+
+    fn check(&self) {
+        assert!(
+            Tablets::new(self.tablets.0.to_vec()).is_some(),
+            "ranges overlap or leave keys out: {:?}",
+            self.tablets
+        );
+        let living: BTreeMap<Key, SegmentId> = self.tablets.iter().flat_map(|tablet| self.living(tablet)).collect();
+        assert_eq!(living, self.places, "{:?}", self.tablets);
+        for (key, id) in &self.places {
+            assert!(self.tablets.has_segment(key, *id));
+        }
+        for tablet in self.tablets.iter() {
+            assert!(tablet.segments.iter().all(|segment| reaches_into(segment, &tablet.range)));
+            assert!(tablet.segments.iter().skip(1).all(|segment| !segment.base));
+        }
+    }
+}
+
+proptest! {
+    #[test]
+    fn every_row_lives_in_its_tablet_and_nowhere_else(events in events(), range in (0u8..24, 0u8..24)) {
+        let mut table = Table::default();
+        for event in events {
+            match event {
+                Event::Flush(keys, rows) => table.flush(&keys, rows),
+                Event::Compact { tablet, rows, meanwhile, taken } => table.compact(tablet, rows, meanwhile, &taken),
+            }
+            table.check();
+        }
+        let range = KeyRange::new(vec![range.0], Some(vec![range.1].into()));
+        let found: Vec<_> = table.tablets.of_range(&range).iter().map(|tablet| tablet.range.clone()).collect();
+        let all = table.tablets.iter().map(|tablet| tablet.range.clone());
+        prop_assert_eq!(found, all.filter(|of| !of.intersect(&range).is_empty() && !range.is_empty()).collect::<Vec<_>>());
+        let without = table.tablets.without(|segment| segment.id.0 % 2 == 0);
+        prop_assert_eq!(without.len(), table.tablets.len());
+        for (with, without) in table.tablets.iter().zip(without.iter()) {
+            let odd = with.segments.iter().filter(|segment| segment.id.0 % 2 == 1).map(|segment| segment.id);
+            prop_assert!(odd.eq(without.segments.iter().map(|segment| segment.id)));
+        }
+    }
+}
+
+/// `text` has the tablets, divided by `|`. A tablet is the key that it begins with, a colon, and segments: `B` or `D`, megabytes, and
+/// perhaps `/` percent dead, `@` stamp (else 100), `!` horizon, `#` number (else unique). A segment's keys are those of the tablets it is in.
+fn check_choice(text: &str, past_rules_until: Option<i64>, purges: &[Purge], asked: Option<i64>, expected: &Expect) {
+    let tablets: Vec<(&[u8], &str)> = text
+        .split('|')
+        .map(|tablet| tablet.trim().split_once(':').unwrap())
+        .map(|(start, rest)| (start.as_bytes(), rest))
+        .collect();
+    let (mut dead, mut horizons, mut built) = (BTreeMap::new(), BTreeMap::new(), Vec::new());
+    for (at, (start, segments)) in tablets.iter().enumerate() {
+        let end = tablets.get(at + 1).map(|(start, _)| start.to_vec().into());
+        let mut of_tablet = Vec::new();
+        for (place, segment) in segments.split_whitespace().enumerate() {
+            let number = |mark: char| -> Option<i64> {
+                let from = &segment[segment.find(mark)? + 1..];
+                from[..from.find(|c: char| !c.is_ascii_digit()).unwrap_or(from.len())].parse().ok()
+            };
+            let id = SegmentId(number('#').unwrap_or((1000 * at + place) as i64) as u64);
+            let base = segment.starts_with('B');
+            let key = |key: &[u8]| RowKey::new([key, b"k"].concat()).unwrap();
+            dead.insert(id, number('/').unwrap_or(0) as u64 * 10);
+            horizons.insert(id, number('!'));
+            of_tablet.push(Arc::new(SegmentMeta {
+                bytes: number(if base { 'B' } else { 'D' }).unwrap() as u64 * 1_000_000,
+                stamp: number('@').unwrap_or(100),
+                base,
+                ..meta(id.0, &key(start), &key(start), 1000)
+            }));
+        }
+        built.push(Tablet { range: KeyRange::new(start.to_vec(), end), segments: of_tablet });
+    }
+    let tablets = Tablets::new(built).unwrap();
+    let conditions = Conditions {
+        dead: &|id| dead[&id],
+        horizon: &|segment: &SegmentMeta| horizons[&segment.id],
+        past_rules_until,
+        purges,
+        asked,
+        now_micros: 1_000,
+    };
+    let choice = choose(
+        &tablets,
+        &conditions,
+        &CompactionLimits { changed_bytes_min: 1_000_000, ..CompactionLimits::default() },
+    );
+    let text = choice.map_or("none".into(), |choice| format!("{}: {}", choice.tablet, choice.reason));
+    expected.assert_eq(&text);
+}
+
+#[test]
+fn tablets_are_chosen() {
+    let check = |text: &str, expected: Expect| check_choice(text, None, &[], None, &expected);
+    check(":B100", expect!["none"]);
+    check(":B100/19 D1 D1 D1 D1", expect!["none"]);
+    // Deltas: too many, or too large for the base.
+    check(":B100 D1 D1 D1 D1 D1", expect!["0: number of deltas"]);
+    check(":B100 D1 D1 D1 D1 | b:B100 D1 D1 D1 D1 D1 | c:B100 D1 D1 D1 D1 D1 D1", expect!["2: number of deltas"]);
+    check(":B100 | b:B100 D12 D12", expect!["none"]);
+    check(":B100 | b:B100 D12 D13", expect!["1: size of deltas"]);
+    // A delta without a base is as good as one.
+    check(":D30", expect!["none"]);
+    // Small ones wait for more.
+    check(":B1 D0 D0 D0", expect!["none"]);
+    // A delta that is in two tablets counts for each with its half.
+    check(":B100 D30#7 | b:B100 D30#7", expect!["none"]);
+    check(":B100 D60#7 | b:B100 D60#7", expect!["0: size of deltas"]);
+    // Dead rows.
+    check(":B100 | b:B100/20", expect!["1: dead rows"]);
+    check(":B4/24 | b:B3", expect!["none"]);
+    check(":B4/25 | b:B3", expect!["0: dead rows"]);
+    check(":B0/100", expect!["0: dead rows"]);
+    check(":B100/30 | b:B100/20 D1 D1 D1 D1 D1", expect!["1: number of deltas"]);
+    // Garbage.
+    check(":B100!1001", expect!["none"]);
+    check(":B100!1000 | b:B100!990", expect!["1: garbage"]);
+}
+
+#[test]
+fn past_rules_purges_and_requests_choose_tablets() {
+    check_choice(":B100 | b:B100@50", Some(100), &[], None, &expect!["1: past rules"]);
+    check_choice(":B100 | b:B100@50", Some(50), &[], None, &expect!["none"]);
+
+    let purges = [Purge { range: KeyRange::prefix(&b"b"[..]), stamp: 100 }];
+    check_choice(":B100@50 | b:B100@50 | c:B100@50", None, &purges, None, &expect!["1: purge"]);
+    check_choice(":B100@50 | b:B100@100 | c:B100@50", None, &purges, None, &expect!["none"]);
+    check_choice(":B100 D1 D1 D1 D1 D1 | b:B100@50", None, &purges, None, &expect!["1: purge"]);
+
+    check_choice(":B100@50 | b:B100@50 D1", None, &[], Some(100), &expect!["1: asked"]);
+    check_choice(":B100@50 | b:B100@100 D1", None, &[], Some(100), &expect!["none"]);
+    check_choice(":B100@50/1 | b:B100@50", None, &[], Some(100), &expect!["0: asked"]);
+    check_choice(":B100@50!5 | b:B200@50", None, &[], Some(100), &expect!["0: asked"]);
+}
+
+#[test]
+fn tablets_that_do_not_hold_every_key_once_are_refused() {
+    let tablets = |ranges: &[(&str, Option<&str>)]| {
+        let tablets = ranges.iter().map(|(start, end)| Tablet::<SegmentMeta> {
+            range: KeyRange::new(start.as_bytes().to_vec(), end.map(|end| end.as_bytes().to_vec().into())),
+            segments: Vec::new(),
+        });
+        Tablets::new(tablets.collect()).is_some()
+    };
+    assert!(tablets(&[]) && tablets(&[("", None)]) && tablets(&[("", Some("b")), ("b", None)]));
+    assert!(!tablets(&[("", Some("b"))]) && !tablets(&[("b", None)]));
+    assert!(!tablets(&[("", Some("b")), ("c", None)]) && !tablets(&[("", Some("c")), ("b", None)]));
+    assert!(!tablets(&[("", Some("b")), ("b", Some("b")), ("b", None)]));
+}

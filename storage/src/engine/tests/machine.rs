@@ -1,0 +1,115 @@
+//! A simulated machine that an engine runs on: it flushes, compacts, is killed and crashes when a test says so.
+
+use super::*;
+use crate::testing::{Subject, arbitrary::Maintenance, sim::HeldSyncs};
+use tokio::task::JoinHandle;
+
+/// The folder of segment files.
+const SEGMENTS: &str = "/store/seg";
+
+/// The machine: its disk, its clock, and the engine on it.
+pub(super) struct Machine {
+    pub(super) fs: SimFs,
+    pub(super) clock: Arc<ManualClock>,
+    options: fn(&SimFs) -> EngineOptions,
+    engine: Option<Arc<Engine>>,
+    /// What was begun and waits for a sync.
+    begun: Option<(HeldSyncs, JoinHandle<Result<()>>)>,
+}
+
+impl Machine {
+    /// A machine with an empty disk; engines on it have these options, but for the clock.
+    pub(super) fn new(options: fn(&SimFs) -> EngineOptions) -> Self {
+        let clock = Arc::new(ManualClock::new(0));
+        Self { fs: SimFs::new(), clock, options, engine: None, begun: None }
+    }
+
+    /// Starts an engine on what the disk holds.
+    pub(super) async fn start(&mut self) -> Result<Arc<Engine>> {
+        let options = EngineOptions { clock: Box::new(self.clock.clone()), ..(self.options)(&self.fs) };
+        let engine = Engine::open(options).await?;
+        self.engine = Some(engine.clone());
+        Ok(engine)
+    }
+
+    /// The engine as the subject of a differential test.
+    pub(super) async fn subject(&mut self) -> Subject {
+        Subject::new(self.start().await.unwrap(), self.clock.clone())
+    }
+
+    /// Does what is asked with the engine of the subject, which must be the one that runs.
+    pub(super) async fn maintain(&mut self, subject: Subject, maintenance: Maintenance) -> Subject {
+        if maintenance.keeps_pins() {
+            self.tend(maintenance).await.unwrap();
+            return subject;
+        }
+        match maintenance {
+            Maintenance::Kill => {
+                self.stop(subject).await;
+                self.fs.go_on();
+            }
+            Maintenance::Crash(seed) => {
+                self.stop(subject).await;
+                self.fs = self.fs.crashed(seed);
+            }
+            _ => {
+                self.finish().await.unwrap();
+                subject.store.close().await.unwrap();
+                self.engine = None;
+                drop(subject);
+            }
+        }
+        self.subject().await
+    }
+
+    /// Flushes, compacts, begins to and ends it.
+    pub(super) async fn tend(&mut self, maintenance: Maintenance) -> Result<()> {
+        match self.finish().await {
+            // What was begun while the disk was full ends so, also when there is room again.
+            Err(error) if error.kind() == ErrorKind::NoSpace => {}
+            ended => ended?,
+        }
+        let engine = self.engine.clone().expect("an engine runs");
+        match maintenance {
+            Maintenance::Flush => flush(&engine).await?,
+            Maintenance::Compact => compact(&engine).await?,
+            Maintenance::BeginFlush => self.begin(tokio::spawn(async move { flush(&engine).await })).await,
+            Maintenance::BeginCompact => self.begin(tokio::spawn(async move { compact(&engine).await })).await,
+            _ => {}
+        }
+        Ok(())
+    }
+
+    /// Lets the task run up to its first sync of a segment file, or to its end.
+    async fn begin(&mut self, task: JoinHandle<Result<()>>) {
+        let held = self.fs.hold_syncs_in(Path::new(SEGMENTS));
+        while !held.has_met() && !task.is_finished() {
+            tokio::task::yield_now().await;
+        }
+        self.begun = Some((held, task));
+    }
+
+    /// Lets what was begun end.
+    pub(super) async fn finish(&mut self) -> Result<()> {
+        let Some((held, task)) = self.begun.take() else { return Ok(()) };
+        drop(held);
+        task.await.expect("maintenance does not panic")
+    }
+
+    /// Stops the machine and ends the process that cannot do anything any more. The engine must have no other owner than `last`.
+    pub(super) async fn stop<T>(&mut self, last: T) {
+        self.fs.stop();
+        // It fails or not, as it got far or not.
+        let _ = self.finish().await;
+        self.engine = None;
+        drop(last);
+    }
+}
+
+async fn flush(engine: &Engine) -> Result<()> {
+    engine.flush().await
+}
+
+async fn compact(engine: &Engine) -> Result<()> {
+    engine.compact(None).await
+}

@@ -1,0 +1,330 @@
+//! Crashes and faults, driven by seeds.
+//!
+//! A seed decides a workload of [operations](crate::testing::arbitrary) and a chain of rounds. In a round an engine opens what the
+//! round before left, goes on with the workload, and meets what the seed picked: the machine stops after some call to its file
+//! system (while it opens the store, too), a sync fails, or the disk is full for a while. Then the process is killed, or the
+//! machine crashes and forgets some of what was not synced.
+//!
+//! The expected state is a memory store that did what was acknowledged. At most one operation of a round had no answer; after
+//! the next opening it has happened whole or not at all.
+//!
+//! The variable [`SEEDS_VARIABLE`], `from..to`, picks other seeds than [`SEEDS`]. A failure names the seed, and how to run it alone.
+
+use super::{differential::oracle, machine::Machine, *};
+use crate::testing::{
+    Subject,
+    arbitrary::{Maintenance, Operation, families, operation},
+    differential::{FIRST_MICROS, STEP_MICROS, observe, perform, views},
+};
+use proptest::{
+    collection::vec,
+    prelude::*,
+    strategy::ValueTree,
+    test_runner::{Config, RngAlgorithm, TestRng, TestRunner},
+};
+use rand::{Rng, SeedableRng, rngs::StdRng};
+use std::{
+    ops::Range,
+    panic::{AssertUnwindSafe, catch_unwind},
+};
+
+/// The seeds of every run.
+const SEEDS: Range<u64> = 0..100;
+/// Operations of a seed.
+const OPERATIONS: Range<usize> = 20..70;
+/// The variable that names others.
+const SEEDS_VARIABLE: &str = "KEYSPAN_SEEDS";
+/// Rounds of a seed.
+const ROUNDS: usize = 8;
+
+/// What a round meets.
+#[derive(Clone, Copy, Debug)]
+enum Fault {
+    /// The machine stops after so many calls.
+    Stop(usize),
+    /// Syncs fail from the operation of the round on.
+    Sync(usize),
+    /// From the first operation of the round on files grow so many times, until the other operation.
+    Full {
+        from: usize,
+        growths: usize,
+        to: usize,
+    },
+    None,
+}
+
+impl Fault {
+    fn pick(random: &mut StdRng) -> Self {
+        match random.random_range(0..10) {
+            // Early ones meet the opening.
+            0..7 => {
+                let calls_max = [30, 120, 500][random.random_range(0..3)];
+                Self::Stop(random.random_range(0..calls_max))
+            }
+            7 => Self::Sync(random.random_range(0..12)),
+            8 => {
+                let from = random.random_range(0..8);
+                Self::Full { from, growths: random.random_range(0..6), to: from + random.random_range(1..10) }
+            }
+            _ => Self::None,
+        }
+    }
+}
+
+/// How a round ended.
+enum End {
+    /// With all of the workload done.
+    Done,
+    /// With an operation that may have been done.
+    Unanswered(Box<Operation>),
+    /// With nothing in doubt.
+    Cut,
+}
+
+struct Simulation {
+    random: StdRng,
+    machine: Machine,
+    oracle: Subject,
+    now_micros: i64,
+    /// Whether syncs fail in this round.
+    syncs_fail: bool,
+    /// What had no answer, until it is known whether it was done.
+    doubt: Option<Operation>,
+    /// For messages.
+    at: String,
+}
+
+/// Runs one seed.
+async fn simulate(seed: u64, options: fn(&SimFs) -> EngineOptions) {
+    let mut bytes = [0; 32];
+    bytes[..8].copy_from_slice(&seed.to_le_bytes());
+    let mut runner = TestRunner::new_with_rng(Config::default(), TestRng::from_seed(RngAlgorithm::ChaCha, &bytes));
+    let workload = vec(operation(), OPERATIONS).new_tree(&mut runner).unwrap().current();
+    let mut simulation = Simulation {
+        random: StdRng::seed_from_u64(seed),
+        machine: Machine::new(options),
+        oracle: oracle(),
+        now_micros: FIRST_MICROS,
+        syncs_fail: false,
+        doubt: None,
+        at: String::new(),
+    };
+    simulation.run(workload).await;
+}
+
+impl Simulation {
+    async fn run(&mut self, workload: Vec<Operation>) {
+        self.set_clocks();
+        self.oracle.store.create_table(&super::table(), families()).await.unwrap();
+        let engine = self.machine.start().await.unwrap();
+        engine.create_table(&super::table(), families()).await.unwrap();
+        self.end(engine).await;
+        let mut left = workload.into_iter().enumerate();
+        for round in 0..ROUNDS {
+            let fault = Fault::pick(&mut self.random);
+            self.at = format!("round {round}, {fault:?}");
+            if let Fault::Stop(calls) = fault {
+                self.machine.fs.stop_after(self.machine.fs.calls().len() + calls);
+            }
+            match self.machine.start().await {
+                Ok(engine) => {
+                    match self.round(&engine, fault, &mut left).await {
+                        End::Unanswered(operation) => self.doubt = Some(*operation),
+                        End::Done | End::Cut => {}
+                    }
+                    self.end(engine).await;
+                }
+                Err(error) => {
+                    assert!(self.machine.fs.is_stopped(), "{}: it does not open: {error:?}", self.at);
+                    self.end(()).await;
+                }
+            }
+        }
+        // The last word is that of a machine that works.
+        self.at = "the last opening".into();
+        let engine = self.machine.start().await.unwrap_or_else(|error| panic!("{}: {error:?}", self.at));
+        assert!(self.settle(&engine).await, "{}: it cannot be read", self.at);
+        for (place, operation) in left {
+            self.at = format!("the last opening, operation {place}, {operation:?}");
+            assert!(matches!(self.step(&engine, operation).await, End::Done), "{}", self.at);
+        }
+        self.compare(&engine).await;
+    }
+
+    /// Ends the process, in the middle of whatever it does.
+    async fn end(&mut self, last: impl Sized) {
+        self.machine.stop(last).await;
+        self.machine.fs.fail_syncs(false);
+        self.syncs_fail = false;
+        self.machine.fs.fill_disk(false);
+        match self.random.random_bool(0.3) {
+            true => self.machine.fs.go_on(),
+            false => self.machine.fs = self.machine.fs.crashed(self.random.random()),
+        }
+    }
+
+    async fn round(
+        &mut self,
+        engine: &Arc<Engine>,
+        fault: Fault,
+        workload: &mut impl Iterator<Item = (usize, Operation)>,
+    ) -> End {
+        if !self.settle(engine).await {
+            return match self.doubt.take() {
+                Some(operation) => End::Unanswered(Box::new(operation)),
+                None => End::Cut,
+            };
+        }
+        let at = self.at.clone();
+        let operations = self.random.random_range(1..30);
+        for (step, (place, operation)) in workload.by_ref().take(operations).enumerate() {
+            self.at = format!("{at}, operation {place}, {operation:?}");
+            match fault {
+                Fault::Sync(from) if step == from => {
+                    self.machine.fs.fail_syncs(true);
+                    self.syncs_fail = true;
+                }
+                Fault::Full { from, growths, .. } if step == from => self.machine.fs.fill_disk_after(growths),
+                Fault::Full { to, .. } if step == to => self.machine.fs.fill_disk(false),
+                _ => {}
+            }
+            match self.step(engine, operation).await {
+                End::Done => {}
+                end => return end,
+            }
+            if self.machine.fs.is_stopped() {
+                return End::Cut;
+            }
+        }
+        End::Done
+    }
+
+    /// Finds out whether what had no answer was done, and compares. `false` when the machine has stopped.
+    async fn settle(&mut self, engine: &Arc<Engine>) -> bool {
+        let Some(found) = self.whole(engine.as_ref()).await else { return false };
+        let mut expected = self.whole(self.oracle.store.as_ref()).await;
+        if let Some(operation) = self.doubt.take()
+            && expected.as_ref() != Some(&found)
+        {
+            let done = perform(self.oracle.store.as_ref(), &operation, self.now_micros, None).await;
+            self.at += &format!(", after {operation:?} that was done or not: {done:?}");
+            expected = self.whole(self.oracle.store.as_ref()).await;
+        }
+        assert_eq!(Some(found), expected, "{}", self.at);
+        self.compare(engine).await
+    }
+
+    /// Every row, and the families; `None` when the machine has stopped.
+    async fn whole(&self, store: &dyn Store) -> Option<(Vec<Row>, Vec<(TableName, TableSchema)>)> {
+        let rows = observe(store, Scan::all()).await;
+        let rows = rows.inspect_err(|kind| self.must_be_stopped(kind)).ok()?;
+        let tables = store.tables().await;
+        Some((rows, tables.inspect_err(|error| self.must_be_stopped(error)).ok()?))
+    }
+
+    fn must_be_stopped(&self, found: &dyn std::fmt::Debug) {
+        assert!(self.machine.fs.is_stopped(), "{}: {found:?}", self.at);
+    }
+
+    /// Whether the machine still runs, with everything as it should be.
+    async fn compare(&self, engine: &Arc<Engine>) -> bool {
+        for scan in views() {
+            let found = observe(engine.as_ref(), scan.clone()).await;
+            if let Err(kind) = &found {
+                self.must_be_stopped(kind);
+                return false;
+            }
+            let expected = observe(self.oracle.store.as_ref(), scan.clone()).await;
+            assert_eq!(found, expected, "{}, {scan:?}", self.at);
+        }
+        true
+    }
+
+    /// Whether calls to the file system may fail.
+    fn is_hurt(&self) -> bool {
+        self.syncs_fail || self.machine.fs.is_stopped() || self.machine.fs.is_full()
+    }
+
+    /// One operation. The time goes on before it: what is in doubt is settled at its own.
+    async fn step(&mut self, engine: &Arc<Engine>, operation: Operation) -> End {
+        self.now_micros += STEP_MICROS;
+        self.set_clocks();
+        match &operation {
+            Operation::Wait(milliseconds) => {
+                self.now_micros += milliseconds * 1_000;
+                End::Done
+            }
+            Operation::Read(scan, _) => {
+                let found = observe(engine.as_ref(), scan.clone()).await;
+                if found == observe(self.oracle.store.as_ref(), scan.clone()).await {
+                    return End::Done;
+                }
+                self.must_be_stopped(&found);
+                End::Cut
+            }
+            Operation::Maintain(maintenance) if maintenance.keeps_pins() => self.maintain(*maintenance).await,
+            // A round has its own end.
+            Operation::Maintain(_) | Operation::Pin(_) => End::Done,
+            _ => self.write(engine, operation).await,
+        }
+    }
+
+    async fn write(&mut self, engine: &Arc<Engine>, operation: Operation) -> End {
+        match perform(engine.as_ref(), &operation, self.now_micros, None).await {
+            Err(ErrorKind::NoSpace) if self.is_hurt() => {
+                // Nothing was done, and reads go on.
+                match self.compare(engine).await {
+                    true => End::Done,
+                    false => End::Cut,
+                }
+            }
+            Err(ErrorKind::Unavailable | ErrorKind::Io) if self.is_hurt() => End::Unanswered(Box::new(operation)),
+            answer => {
+                let expected = perform(self.oracle.store.as_ref(), &operation, self.now_micros, None).await;
+                assert_eq!(answer, expected, "{}", self.at);
+                End::Done
+            }
+        }
+    }
+
+    async fn maintain(&mut self, maintenance: Maintenance) -> End {
+        match self.machine.tend(maintenance).await {
+            Ok(()) => End::Done,
+            Err(error) if error.kind() == ErrorKind::NoSpace && self.is_hurt() => End::Done,
+            Err(error) => {
+                assert!(self.is_hurt(), "{}: {error:?}", self.at);
+                End::Cut
+            }
+        }
+    }
+
+    fn set_clocks(&self) {
+        self.oracle.clock.set(self.now_micros);
+        self.machine.clock.set(self.now_micros);
+    }
+}
+
+/// The seeds to run.
+fn seeds() -> Range<u64> {
+    let Ok(chosen) = std::env::var(SEEDS_VARIABLE) else { return SEEDS };
+    let range = chosen.split_once("..").and_then(|(from, to)| Some(from.parse().ok()?..to.parse().ok()?));
+    range.unwrap_or_else(|| panic!("{SEEDS_VARIABLE} is from..to, not {chosen}"))
+}
+
+/// Runs every seed; `test` is the name of the test that does it.
+fn run(test: &str, options: fn(&SimFs) -> EngineOptions) {
+    for seed in seeds() {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        let outcome = catch_unwind(AssertUnwindSafe(|| runtime.block_on(simulate(seed, options))));
+        assert!(
+            outcome.is_ok(),
+            "seed {seed} failed, see above; alone: {SEEDS_VARIABLE}={seed}..{} cargo test -p keyspan-storage --lib {test}",
+            seed + 1
+        );
+    }
+}
+
+#[test]
+fn every_seed_leaves_what_was_acknowledged() {
+    run("every_seed_leaves_what_was_acknowledged", simulated);
+}

@@ -1,0 +1,180 @@
+//! An object store in memory that fails as real ones do.
+//!
+//! [`FaultyBlobs`] keeps finished files, and fails requests that a seed picks: some with nothing done (an error, a timeout), some
+//! done all the same, their acknowledgement lost. What is there survives a crash of the program: clones are the same store.
+
+use crate::{
+    Error, Result,
+    engine::blobs::{Blob, BlobWriter, Blobs, missing, too_short},
+};
+use bytes::Bytes;
+use rand::{Rng, SeedableRng, rngs::StdRng};
+use std::{
+    collections::BTreeMap,
+    io,
+    path::{Path, PathBuf},
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+};
+
+/// An object store in memory.
+#[derive(Clone, Debug)]
+pub(crate) struct FaultyBlobs(Arc<Mutex<Bucket>>);
+
+#[derive(Debug)]
+struct Bucket {
+    files: BTreeMap<String, Bytes>,
+    random: StdRng,
+    /// How many of a thousand requests fail.
+    failing: u32,
+    /// How many requests were made to fail.
+    failed: usize,
+}
+
+/// What happens to a request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Fate {
+    Done,
+    /// Nothing was done, and an error says so.
+    Refused(io::ErrorKind),
+    /// It was done, and an error comes back.
+    AcknowledgementLost,
+}
+
+impl FaultyBlobs {
+    /// An empty store in which nothing fails yet.
+    pub(crate) fn new(seed: u64) -> Self {
+        let random = StdRng::seed_from_u64(seed);
+        Self(Arc::new(Mutex::new(Bucket { files: BTreeMap::new(), random, failing: 0, failed: 0 })))
+    }
+
+    /// Makes so many of a thousand requests fail from now on.
+    pub(crate) fn fail(&self, per_thousand: u32) {
+        self.bucket().failing = per_thousand;
+    }
+
+    /// How many requests have failed so far.
+    pub(crate) fn failed(&self) -> usize {
+        self.bucket().failed
+    }
+
+    fn bucket(&self) -> MutexGuard<'_, Bucket> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Makes a request of a kind that changes something.
+    fn request<T>(
+        &self,
+        action: &'static str,
+        name: &str,
+        request: impl FnOnce(&mut BTreeMap<String, Bytes>) -> Result<T>,
+    ) -> Result<T> {
+        let mut bucket = self.bucket();
+        let kind = match bucket.fate() {
+            Fate::Done => return request(&mut bucket.files),
+            Fate::Refused(kind) => kind,
+            Fate::AcknowledgementLost => {
+                request(&mut bucket.files)?;
+                io::ErrorKind::TimedOut
+            }
+        };
+        Err(Error::Io { action, path: path(name), source: io::Error::new(kind, "a simulated fault") })
+    }
+}
+
+impl Bucket {
+    fn fate(&mut self) -> Fate {
+        if self.random.random_range(0..1_000) >= self.failing {
+            return Fate::Done;
+        }
+        self.failed += 1;
+        match self.random.random_range(0..3) {
+            0 => Fate::Refused(io::ErrorKind::Other),
+            1 => Fate::Refused(io::ErrorKind::TimedOut),
+            _ => Fate::AcknowledgementLost,
+        }
+    }
+}
+
+fn path(name: &str) -> PathBuf {
+    Path::new("memory:").join(name)
+}
+
+impl Blobs for FaultyBlobs {
+    fn create(&self, name: &str) -> Result<Box<dyn BlobWriter>> {
+        Ok(Box::new(FaultyWriter { blobs: self.clone(), name: name.to_owned(), bytes: Vec::new() }))
+    }
+
+    fn open(&self, name: &str) -> Result<Arc<dyn Blob>> {
+        let found = self.request("open", name, |files| Ok(files.get(name).map(Bytes::len)))?;
+        let size = found.ok_or_else(|| missing(&path(name)))? as u64;
+        Ok(Arc::new(FaultyBlob { blobs: self.clone(), name: name.to_owned(), size }))
+    }
+
+    fn delete(&self, name: &str) -> Result<()> {
+        self.request("delete", name, |files| {
+            files.remove(name);
+            Ok(())
+        })
+    }
+
+    fn list(&self) -> Result<Vec<(String, u64)>> {
+        self.request("list", "", |files| {
+            Ok(files.iter().map(|(name, bytes)| (name.clone(), bytes.len() as u64)).collect())
+        })
+    }
+
+    fn describe(&self) -> String {
+        "memory:".into()
+    }
+}
+
+struct FaultyWriter {
+    blobs: FaultyBlobs,
+    name: String,
+    bytes: Vec<u8>,
+}
+
+impl BlobWriter for FaultyWriter {
+    fn write(&mut self, bytes: &[u8]) -> Result<()> {
+        // A part of an upload: nobody sees it until the end.
+        self.blobs.request("write", &self.name, |_| Ok(()))?;
+        self.bytes.extend_from_slice(bytes);
+        Ok(())
+    }
+
+    fn finish(self: Box<Self>) -> Result<u64> {
+        let Self { blobs, name, bytes } = *self;
+        let size = bytes.len() as u64;
+        blobs.request("write", &name, |files| {
+            files.insert(name.clone(), bytes.into());
+            Ok(size)
+        })
+    }
+}
+
+#[derive(Debug)]
+struct FaultyBlob {
+    blobs: FaultyBlobs,
+    name: String,
+    size: u64,
+}
+
+impl Blob for FaultyBlob {
+    fn size(&self) -> u64 {
+        self.size
+    }
+
+    fn read_at(&self, offset: u64, bytes: usize) -> Result<Bytes> {
+        self.blobs.request("read", &self.name, |files| {
+            let file = files.get(&self.name).ok_or_else(|| missing(&path(&self.name)))?;
+            let start = usize::try_from(offset).expect("files in memory are small");
+            let wanted = start.checked_add(bytes).filter(|&end| end <= file.len());
+            let end = wanted.ok_or_else(|| too_short(&self.path(), self.size, offset.saturating_add(bytes as u64)))?;
+            Ok(file.slice(start..end))
+        })
+    }
+
+    fn path(&self) -> PathBuf {
+        path(&self.name)
+    }
+}

@@ -1,0 +1,141 @@
+//! What fuzzers call, with any bytes: the targets of the folder `fuzz`, and the tests here with random and with damaged ones.
+//!
+//! Every function panics for a fault of ours, and for nothing else: what is damaged is refused, and what is not refused is
+//! what was written.
+
+mod damage;
+mod store;
+
+use super::{
+    notation::{family, table},
+    sim::SimFs,
+};
+use crate::{
+    ErrorKind, KeyRange, RowKey, Scan, Store, StoreExt,
+    clock::ManualClock,
+    engine::{Engine, EngineOptions, fuzz},
+    fs::Fs,
+};
+use std::{path::Path, sync::Arc};
+
+pub use store::damaged_store;
+
+/// The folder of the stores.
+const STORE: &str = "/store";
+
+/// A whole log file.
+pub fn log_file(bytes: &[u8]) {
+    open_with_log(bytes);
+}
+
+/// A log file, damaged as the bytes say.
+pub fn damaged_log(edits: &[u8]) {
+    open_with_log(&damage::damaged(store::log(), edits));
+}
+
+/// The payload of a frame that is sound by its checksum, behind the frames of a log.
+pub fn log_records(payload: &[u8]) {
+    open_with_log(&fuzz::with_frame(store::log().to_vec(), payload));
+}
+
+/// A file of dead positions.
+pub fn dead_positions(bytes: &[u8]) {
+    fuzz::dead_positions(bytes);
+}
+
+/// A manifest.
+pub fn manifest(bytes: &[u8]) {
+    fuzz::manifest(bytes);
+}
+
+/// A row key, and the ranges made of it.
+pub fn row_key(bytes: &[u8]) {
+    let (key, other) = bytes.split_at(bytes.len() / 2);
+    let Ok(key) = RowKey::new(key.to_vec()) else {
+        assert!(key.is_empty() || key.len() > crate::model::limits::ROW_KEY_BYTES_MAX);
+        return;
+    };
+    let point = KeyRange::point(&key);
+    assert!(point.contains(&key) && point.contains(other) == (*other == *key));
+    let prefix = KeyRange::prefix(key.clone().into_bytes());
+    assert_eq!(prefix.contains(other), other.starts_with(&key));
+}
+
+/// Opens a store of this log file; if that goes well, what it holds is what the next opening finds.
+fn open_with_log(bytes: &[u8]) {
+    let fs = SimFs::new();
+    let path = fuzz::first_log(Path::new(STORE));
+    fs.create_folder(path.parent().expect("it is in a folder")).unwrap();
+    let file = fs.create(&path, bytes.len() as u64).unwrap();
+    file.write_at(0, bytes).unwrap();
+    block_on(async {
+        let engine = match open(&fs).await {
+            Ok(engine) => engine,
+            Err(kind) => return assert!(is_refusal(kind), "{kind:?}"),
+        };
+        let tables = engine.tables().await.unwrap();
+        let mut rows = Vec::new();
+        for (name, _) in &tables {
+            rows.push(engine.read_rows(name, Scan::all()).await.unwrap());
+        }
+        engine.close().await.unwrap();
+        drop(engine);
+        let engine = open(&fs).await.expect("what was opened once is opened again");
+        assert_eq!(engine.tables().await.unwrap(), tables);
+        for ((name, _), rows) in tables.iter().zip(rows) {
+            assert_eq!(engine.read_rows(name, Scan::all()).await.unwrap(), rows);
+        }
+    });
+}
+
+fn is_refusal(kind: ErrorKind) -> bool {
+    matches!(kind, ErrorKind::Corrupt | ErrorKind::Unsupported)
+}
+
+async fn open(fs: &SimFs) -> Result<Arc<Engine>, ErrorKind> {
+    let clock = Box::new(ManualClock::new(super::notation::START_MICROS));
+    let options =
+        EngineOptions { fs: Arc::new(fs.clone()), clock, log_file_bytes: 2 << 10, ..EngineOptions::new(STORE) };
+    Engine::open(options).await.map_err(|error| error.kind())
+}
+
+fn block_on<T>(future: impl Future<Output = T>) -> T {
+    tokio::runtime::Builder::new_current_thread().build().expect("a runtime without drivers").block_on(future)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::{collection::vec, prelude::*};
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(256))]
+
+        #[test]
+        fn any_bytes(bytes in vec(any::<u8>(), 0..200)) {
+            row_key(&bytes);
+            dead_positions(&bytes);
+            dead_positions(&[b"KSDEAD\r\n\x01", &bytes[..]].concat());
+            manifest(&bytes);
+            log_file(&bytes);
+            log_records(&bytes);
+        }
+
+        /// Records have their numbers in few bits: most of these bytes mean something.
+        #[test]
+        fn small_bytes(bytes in vec(0u8..8, 0..80)) {
+            dead_positions(&[b"KSDEAD\r\n\x01", &bytes[..]].concat());
+            log_records(&bytes);
+        }
+
+        #[test]
+        fn a_damaged_log_is_refused_or_stays_what_it_is(edits in vec(any::<u8>(), 0..40)) {
+            damaged_log(&edits);
+        }
+
+        #[test]
+        fn a_damaged_store_is_refused_or_right(edits in vec(any::<u8>(), 1..30)) {
+            damaged_store(&edits);
+        }
+    }
+}
