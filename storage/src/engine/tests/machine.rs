@@ -12,16 +12,16 @@ pub(super) struct Machine {
     pub(super) fs: SimFs,
     pub(super) clock: Arc<ManualClock>,
     options: fn(&SimFs) -> EngineOptions,
-    engine: Option<Arc<Engine>>,
-    /// What was begun and waits for a sync.
+    /// What was begun and waits for a sync. Before the engine, which is dropped after it: its threads end when they are let go.
     begun: Option<(HeldSyncs, JoinHandle<Result<()>>)>,
+    engine: Option<Arc<Engine>>,
 }
 
 impl Machine {
     /// A machine with an empty disk; engines on it have these options, but for the clock.
     pub(super) fn new(options: fn(&SimFs) -> EngineOptions) -> Self {
         let clock = Arc::new(ManualClock::new(0));
-        Self { fs: SimFs::new(), clock, options, engine: None, begun: None }
+        Self { fs: SimFs::new(), clock, options, begun: None, engine: None }
     }
 
     /// Starts an engine on what the disk holds.
