@@ -55,7 +55,9 @@ pub(super) fn open(options: EngineOptions) -> Result<Arc<Engine>> {
     // Only now that all of it was read: a damaged store stays as it is.
     manifests.clean_segments(&manifest, blobs.as_ref())?;
     let sync_micros = log::measure_sync(fs.as_ref(), &wal)?;
-    let clock = HybridClock::new(clock, recovered.state.stamp);
+    // Segments are named by stamps too: should the wall clock have been set back, their names are not given again.
+    let newest = opened.keys().map(|id| i64::try_from(id.0).unwrap_or(i64::MAX)).max().unwrap_or_default();
+    let clock = HybridClock::new(clock, recovered.state.stamp.max(newest));
     let mut log = log::Log::new(fs, wal, options.log_file_bytes, recovered.end);
     log.release(manifest.sequence)?;
     log.prepare(clock.now())?;

@@ -101,6 +101,31 @@ async fn commits_are_there_after_reopening_a_real_folder() {
 }
 
 #[tokio::test]
+async fn a_clock_set_back_over_a_restart_overwrites_no_segment() {
+    // Whichever stamp the second segment is named by, the first one's is among them.
+    for back_micros in 0..8 {
+        let fs = SimFs::new();
+        let clock = Arc::new(ManualClock::new(1_000_000));
+        let options = || EngineOptions { clock: Box::new(clock.clone()), compacts: false, ..simulated(&fs) };
+        let engine = with_table(options()).await;
+        engine.commit(put("a", "1")).await.unwrap();
+        clock.set(5_000_000);
+        engine.flush().await.unwrap();
+        fs.stop();
+        drop(engine);
+        fs.go_on();
+
+        clock.set(5_000_000 - back_micros);
+        let engine = Engine::open(options()).await.unwrap();
+        engine.commit(put("b", "2")).await.unwrap();
+        engine.flush().await.unwrap();
+        engine.close().await.unwrap();
+        let engine = Engine::open(options()).await.unwrap();
+        assert_eq!(values(engine.as_ref()).await, pairs(&[("a", "1"), ("b", "2")]), "{back_micros} µs back");
+    }
+}
+
+#[tokio::test]
 async fn a_second_opening_is_refused() {
     let folder = tempfile::tempdir().unwrap();
     let options = || EngineOptions::new(folder.path());
