@@ -11,9 +11,10 @@ use super::{
     memtable::Memtable,
     segment::Segment,
     state::{FLUSHES_REMEMBERED, Flushed, State, Table},
+    tablet::Tablets,
 };
 use crate::{KeyRange, RowKey};
-use std::{ops::Range, sync::Arc};
+use std::{collections::BTreeMap, ops::Range, sync::Arc};
 
 /// What was made.
 #[derive(Debug)]
@@ -22,6 +23,8 @@ pub(crate) enum Made {
     Flushed(FlushedTables),
     /// A tablet made anew.
     Compacted(CompactedTablet),
+    /// Tablets with the same rows and other borders, by table number.
+    Bordered(BTreeMap<u32, Tablets>),
 }
 
 /// The frozen memtables of all tables as segments.
@@ -81,6 +84,11 @@ pub(crate) fn install(state: &mut State, board: &Board, made: &Made) -> Option<u
         Made::Compacted(compacted) => {
             install_compaction(state, compacted);
             board.change_job(|frozen| install_compaction(frozen, compacted));
+            None
+        }
+        Made::Bordered(moved) => {
+            install_borders(state, moved);
+            board.change_job(|frozen| install_borders(frozen, moved));
             None
         }
     }
@@ -154,6 +162,17 @@ fn install_compaction(state: &mut State, compacted: &CompactedTablet) {
         }
     }
     forget_past_rules(table);
+}
+
+fn install_borders(state: &mut State, moved: &BTreeMap<u32, Tablets>) {
+    for (number, tablets) in moved {
+        let Some((name, _)) = state.table_by_number(*number) else { continue };
+        let name = name.clone();
+        let table = state.tables.get_mut(&name).expect("its name was just found");
+        let gone: Vec<SegmentId> = table.dead.keys().copied().filter(|id| !tablets.names(*id)).collect();
+        gone.iter().for_each(|id| drop(table.dead.remove(id)));
+        table.tablets = tablets.clone();
+    }
 }
 
 /// Forgets the past rules that no segment is old enough for.

@@ -7,6 +7,7 @@
 //!
 //! A segment's file is removed when the manifest does not name it and no state that anybody holds does ([`Files`]).
 
+mod borders;
 mod compaction;
 mod files;
 mod flush;

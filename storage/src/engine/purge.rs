@@ -1,7 +1,8 @@
 //! The bytes of deleted rows, made to go.
 //!
 //! 1. Flush: from then on the rows are dead in the manifest, and the log's files, all of which were begun before, are removed.
-//! 2. Compact every tablet with a segment that is older than the purge and reaches into a range: nothing dead is written anew.
+//! 2. Compact every tablet with a segment that is older than the purge and reaches into a range: nothing dead is written anew. Then borders
+//!    between tablets are moved out of the ranges: they were keys of rows.
 //! 3. Wait until no pin holds a segment that reaches into a range; pins that are too old are taken away. Then its files are removed.
 //! 4. Forget rows in caches, and look that only named files are there.
 //!
@@ -17,16 +18,18 @@ const PINS_LOOK_EVERY: Duration = Duration::from_millis(100);
 impl Engine {
     /// See [`Store::purge`](crate::Store::purge).
     pub(super) async fn purge_ranges(&self, ranges: &[(TableName, KeyRange)]) -> Result<PurgeReport> {
-        let stamp = self.shared.published.load().stamp + 1;
         let keys: Arc<[KeyRange]> = ranges.iter().map(|(_, range)| range.clone()).collect();
         let before = self.spent();
-        let purges: Arc<[(TableName, Purge)]> =
-            ranges.iter().map(|(table, range)| (table.clone(), Purge { range: range.clone(), stamp })).collect();
         self.flush().await?;
-        let (maintenance, wanted) = (Arc::clone(&self.maintenance), Arc::clone(&purges));
+        let (maintenance, ranges) = (Arc::clone(&self.maintenance), ranges.to_vec());
         blocking(move || {
-            while maintenance.compact_next(&Asked { before: None, purges: &wanted })? {}
-            Ok(())
+            // What a flush or a compaction writes from here on has none of the rows.
+            let before = maintenance.segments_from_now_on();
+            let purge =
+                |(table, range): &(TableName, KeyRange)| (table.clone(), Purge { range: range.clone(), before });
+            let purges: Vec<(TableName, Purge)> = ranges.iter().map(purge).collect();
+            while maintenance.compact_next(&Asked { before: None, purges: &purges })? {}
+            maintenance.move_borders(&ranges)
         })
         .await?;
         self.shared.rows.clear();

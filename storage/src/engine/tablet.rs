@@ -6,7 +6,7 @@
 //! ```text
 //! flush       with_deltas      a delta joins every tablet that its keys reach into
 //! compaction  with_compacted   the segments of one tablet become new bases; each has a tablet, and the ranges meet at their first keys
-//! both        without          segments in which nothing lives are left out
+//! purge       without_borders  the ranges meet elsewhere
 //! ```
 //!
 //! A delta may be in several tablets: one that came while a tablet was compacted into several, or that was too small to be divided. So
@@ -22,7 +22,7 @@ use super::{
     manifest::{SegmentId, SegmentMeta},
     segment::Segment,
 };
-use crate::{KeyRange, RowKey};
+use crate::{KeyRange, Result, RowKey};
 use std::{fmt, sync::Arc};
 
 /// What tablets are made of: segments, or in tests what describes them.
@@ -186,6 +186,51 @@ impl<S: Stored> Tablets<S> {
             join(&mut tablets, at);
         }
         Some(Self(Arc::new(tablets)))
+    }
+
+    /// With those borders moved up that are keys of the ranges, which are disjoint and not adjacent: each to the next key that a
+    /// segment of its two tablets has, or to the end of the range. So no key of a segment changes its tablet. A tablet that would hold
+    /// nothing is joined to the one before. `None` when there is no border to move.
+    ///
+    /// `next` gives the least key of a segment that is not less than another.
+    ///
+    /// # Errors
+    /// Those of `next`.
+    pub(crate) fn without_borders_in(
+        &self,
+        ranges: &[KeyRange],
+        next: impl Fn(&S, &[u8]) -> Result<Option<RowKey>>,
+    ) -> Result<Option<Self>> {
+        let mut moved = false;
+        let mut tablets: Vec<Tablet<S>> = Vec::with_capacity(self.0.len());
+        for tablet in self.iter() {
+            let mut tablet = tablet.clone();
+            let border = tablet.range.start.clone();
+            let range = ranges.iter().find(|range| range.contains(&border));
+            if let (Some(before), Some(range)) = (tablets.last_mut(), range) {
+                let mut to = range.end.clone();
+                for segment in before.segments.iter().chain(&tablet.segments) {
+                    let key = next(segment, &border)?.map(RowKey::into_bytes);
+                    to = match (to, key) {
+                        (Some(to), Some(key)) => Some(to.min(key)),
+                        (to, key) => to.or(key),
+                    };
+                }
+                moved |= to.as_ref() != Some(&border);
+                match to.filter(|to| tablet.range.end.as_ref().is_none_or(|end| to < end)) {
+                    Some(to) => {
+                        before.range.end = Some(to.clone());
+                        tablet.range.start = to;
+                    }
+                    None => {
+                        before.range.end = tablet.range.end;
+                        continue;
+                    }
+                }
+            }
+            tablets.push(tablet);
+        }
+        Ok(moved.then(|| Self(Arc::new(tablets))))
     }
 
     /// Without the segments of which this is said. The tablets stay.

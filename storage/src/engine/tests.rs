@@ -5,6 +5,7 @@ mod crash;
 mod differential;
 mod faults;
 mod machine;
+mod purges;
 mod simulation;
 
 use super::{Engine, EngineOptions};

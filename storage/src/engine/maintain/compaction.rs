@@ -61,6 +61,11 @@ impl Compactions {
         self.ring().bytes_written
     }
 
+    /// Keeps compactions from beginning; first waits for the one that is under way.
+    pub(super) fn hold(&self) -> MutexGuard<'_, ()> {
+        self.one.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     fn begin(&self, job: &Job, started_micros: i64) -> u64 {
         let mut ring = self.ring();
         ring.last += 1;
@@ -158,7 +163,7 @@ impl Maintenance {
     /// # Errors
     /// Those of reading and writing.
     pub(crate) fn compact_next(&self, asked: &Asked<'_>) -> Result<bool> {
-        let _one = self.compactions.one.lock().unwrap_or_else(PoisonError::into_inner);
+        let _one = self.compactions.hold();
         let Some(job) = self.choose(asked) else { return Ok(false) };
         let id = self.compactions.begin(&job, self.shared.clock.now());
         let result = self.compact(&job, id);

@@ -133,6 +133,15 @@ impl Segment {
         decode::row_key(&loaded, loaded.footer.group_of(position), keys.keys.value((position - keys.first) as usize))
     }
 
+    /// The least key that is not less than `key`.
+    ///
+    /// # Errors
+    /// Those of [`find`](Self::find).
+    pub(crate) fn next_key(&self, key: &[u8]) -> Result<Option<RowKey>> {
+        let position = self.lower_bound(key)?;
+        if position == self.meta.rows { Ok(None) } else { self.key_at(position).map(Some) }
+    }
+
     fn may_hold(&self, key: &[u8]) -> bool {
         *self.meta.first <= *key && *key <= *self.meta.last
     }

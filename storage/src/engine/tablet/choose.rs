@@ -49,8 +49,9 @@ impl Default for CompactionLimits {
 pub(crate) struct Purge {
     /// The keys.
     pub(crate) range: KeyRange,
-    /// The stamp of the drop, in microseconds: segments of later ones never held the rows.
-    pub(crate) stamp: i64,
+    /// Segments from this one on never held the rows. Their numbers tell, not their stamps: what a compaction writes is of the stamp of
+    /// the last commit, which may be that of the drop.
+    pub(crate) before: SegmentId,
 }
 
 /// What is known of a table besides its tablets.
@@ -155,7 +156,7 @@ fn judge<S: Stored>(
     let needs_past_rules = metas().filter(|meta| past.is_some_and(|until| meta.stamp < until)).count();
     let horizon = tablet.segments.iter().filter_map(|segment| (conditions.horizon)(segment)).min();
     let overdue = horizon.and_then(|horizon| u64::try_from(conditions.now_micros.saturating_sub(horizon)).ok());
-    let purged = metas().filter(|meta| conditions.purges.iter().any(|purge| concerns(purge, tablet, meta))).map(part);
+    let purged = metas().filter(|meta| conditions.purges.iter().any(|purge| concerns(purge, meta))).map(part);
     let asked = metas().any(|meta| conditions.asked.is_some_and(|asked| meta.stamp < asked));
     let is_mostly_dead = |meta: &&SegmentMeta| {
         let dead = (conditions.dead)(meta.id);
@@ -182,9 +183,10 @@ fn judge<S: Stored>(
     reasons.into_iter().find_map(|(reason, gain)| Some((reason, gain?)))
 }
 
-/// Whether the tablet must be written anew before the files hold nothing of the purge's rows.
-fn concerns<S>(purge: &Purge, tablet: &Tablet<S>, meta: &SegmentMeta) -> bool {
-    meta.stamp < purge.stamp && reaches_into(meta, &tablet.range.intersect(&purge.range))
+/// Whether the segment must be written anew before the files hold nothing of the purge's rows. What it has of them may belong to another
+/// tablet, which was compacted before: the bytes are in the file all the same.
+fn concerns(purge: &Purge, meta: &SegmentMeta) -> bool {
+    meta.id < purge.before && reaches_into(meta, &purge.range)
 }
 
 /// The part of `whole` that `some` are of `all`.

@@ -18,6 +18,8 @@ enum Event {
     Flush(BTreeSet<Key>, usize),
     /// The tablet of a key is compacted into bases of so many rows; meanwhile rows are flushed, and a rule takes some.
     Compact { tablet: Key, rows: usize, meanwhile: Option<(BTreeSet<Key>, usize)>, taken: BTreeSet<Key> },
+    /// Borders are moved out of a range.
+    MoveBorders(Key, Key),
 }
 
 fn keys() -> impl Strategy<Value = BTreeSet<Key>> {
@@ -39,6 +41,7 @@ fn events() -> impl Strategy<Value = Vec<Event>> {
             meanwhile,
             taken
         }),
+        (0u8..24, 0u8..24).prop_map(|(start, end)| Event::MoveBorders([start], [end])),
     ];
     prop::collection::vec(event, 1..16)
 }
@@ -117,6 +120,26 @@ impl Table {
         self.tablets = self.tablets.with_compacted(&tablet.range, &inputs, bases).unwrap();
     }
 
+    fn move_borders(&mut self, start: Key, end: Key) {
+        let range = KeyRange::new(start.to_vec(), Some(end.to_vec().into()));
+        let ranges: Vec<KeyRange> = [range].into_iter().filter(|range| !range.is_empty()).collect();
+        let next = |segment: &SegmentMeta, key: &[u8]| {
+            let next = self.segments[&segment.id].iter().find(|other| other[..] >= *key);
+            Ok(next.map(|key| RowKey::new(key.to_vec()).unwrap()))
+        };
+        if let Some(tablets) = self.tablets.without_borders_in(&ranges, next).unwrap() {
+            self.tablets = tablets;
+        }
+        assert!(
+            self.tablets.without_borders_in(&ranges, next).unwrap().is_none(),
+            "a second time there is nothing to do"
+        );
+        for border in self.tablets.iter().map(|tablet| &tablet.range.start).filter(|border| !border.is_empty()) {
+            let is_key = self.segments.values().any(|keys| keys.iter().any(|key| key[..] == border[..]));
+            assert!(is_key || !ranges.iter().any(|range| range.contains(border)), "{border:?} in {ranges:?}");
+        }
+    }
+
     fn check(&self) {
         assert!(
             Tablets::new(self.tablets.0.to_vec()).is_some(),
@@ -143,6 +166,7 @@ proptest! {
             match event {
                 Event::Flush(keys, rows) => table.flush(&keys, rows),
                 Event::Compact { tablet, rows, meanwhile, taken } => table.compact(tablet, rows, meanwhile, &taken),
+                Event::MoveBorders(start, end) => table.move_borders(start, end),
             }
             table.check();
         }
@@ -241,10 +265,10 @@ fn past_rules_purges_and_requests_choose_tablets() {
     check_choice(":B100 | b:B100@50", Some(100), &[], None, &expect!["1: past rules"]);
     check_choice(":B100 | b:B100@50", Some(50), &[], None, &expect!["none"]);
 
-    let purges = [Purge { range: KeyRange::prefix(&b"b"[..]), stamp: 100 }];
-    check_choice(":B100@50 | b:B100@50 | c:B100@50", None, &purges, None, &expect!["1: purge"]);
-    check_choice(":B100@50 | b:B100@100 | c:B100@50", None, &purges, None, &expect!["none"]);
-    check_choice(":B100 D1 D1 D1 D1 D1 | b:B100@50", None, &purges, None, &expect!["1: purge"]);
+    let purges = [Purge { range: KeyRange::prefix(&b"b"[..]), before: SegmentId(100) }];
+    check_choice(":B100#50 | b:B100#51 | c:B100#52", None, &purges, None, &expect!["1: purge"]);
+    check_choice(":B100#50 | b:B100#100 | c:B100#52", None, &purges, None, &expect!["none"]);
+    check_choice(":B100 D1 D1 D1 D1 D1 | b:B100#50", None, &purges, None, &expect!["1: purge"]);
 
     check_choice(":B100@50 | b:B100@50 D1", None, &[], Some(100), &expect!["1: asked"]);
     check_choice(":B100@50 | b:B100@100 D1", None, &[], Some(100), &expect!["none"]);

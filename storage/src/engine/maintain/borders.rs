@@ -1,0 +1,54 @@
+//! Borders between tablets that are keys of purged rows.
+//!
+//! A border is the first key of a base that was once cut there. When the row goes, its key must go too: from the manifest, and from what
+//! the operator sees of tablets. So the border moves up to where no row changes its tablet ([`Tablets::without_borders_in`]).
+
+use super::{Maintenance, tablet_meta};
+use crate::{
+    KeyRange, Result, RowSet, TableName,
+    engine::{install::Made, manifest::SegmentId, segment::Segment, tablet::Tablets},
+};
+use std::collections::BTreeMap;
+
+impl Maintenance {
+    /// An identity that no segment has which was begun before now, and every one which is begun from now on comes after.
+    pub(crate) fn segments_from_now_on(&self) -> SegmentId {
+        let _one = self.compactions.hold();
+        self.next_id()
+    }
+
+    /// Moves borders out of ranges that hold no rows but such as were written of late.
+    ///
+    /// # Errors
+    /// Those of reading segments and of writing a manifest.
+    pub(crate) fn move_borders(&self, ranges: &[(TableName, KeyRange)]) -> Result<()> {
+        // A compaction knows its tablet by its borders.
+        let _one = self.compactions.hold();
+        // Under this lock the published tablets are those of the manifest.
+        let mut in_force = self.manifest();
+        let state = self.shared.published.load_full();
+        let mut moved: BTreeMap<u32, Tablets<Segment>> = BTreeMap::new();
+        for (name, table) in &state.tables {
+            let of_table = ranges.iter().filter(|(of, _)| of == name).map(|(_, range)| range.clone());
+            let next = |segment: &Segment, key: &[u8]| segment.next_key(key);
+            if let Some(tablets) = table.tablets.without_borders_in(RowSet::new(of_table).ranges(), next)? {
+                moved.insert(table.descriptor.number, tablets);
+            }
+        }
+        if moved.is_empty() {
+            return Ok(());
+        }
+        let (mut manifest, mut dead) = (in_force.manifest.clone(), in_force.dead.clone());
+        for table in &mut manifest.tables {
+            let Some(tablets) = moved.get(&table.descriptor.number()) else { continue };
+            for id in table.tablets.iter().flat_map(|tablet| &tablet.segments).map(|meta| meta.id) {
+                if !tablets.names(id) {
+                    dead.remove(&id);
+                }
+            }
+            table.tablets = tablets.iter().map(tablet_meta).collect();
+        }
+        self.commit(&mut in_force, manifest, dead)?;
+        self.install(Made::Bordered(moved))
+    }
+}

@@ -1,0 +1,117 @@
+//! What a purge leaves on the disk, and when it ends.
+
+use super::*;
+use crate::{KeyRange, RowMutation};
+use std::{fs, path::PathBuf};
+
+/// What stands in every key that has to vanish, and nowhere else. No two of its bytes repeat, so that no codec tears it.
+const MARK: &str = "bQz7w";
+
+/// Tablets of as many rows as a compaction takes at a time.
+fn small_tablets(folder: &Path) -> EngineOptions {
+    EngineOptions { base_bytes: 1, compacts: false, ..EngineOptions::new(folder) }
+}
+
+fn rows_of(prefix: &str, numbers: std::ops::Range<u32>) -> Vec<RowMutation> {
+    let row = |number| RowMutation { key: key(&format!("{prefix}-{number:05}")), mutations: vec![set("v")] };
+    numbers.map(row).collect()
+}
+
+async fn write(engine: &Engine, prefix: &str, numbers: std::ops::Range<u32>) {
+    for row in engine.mutate_rows(&table(), rows_of(prefix, numbers)).await.unwrap() {
+        row.unwrap();
+    }
+}
+
+fn all_files(folder: &Path) -> Vec<PathBuf> {
+    let entries = fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path());
+    entries.flat_map(|path| if path.is_dir() { all_files(&path) } else { vec![path] }).collect()
+}
+
+/// The files with the mark, as it is or as manifests write keys.
+fn marked(folder: &Path) -> Vec<PathBuf> {
+    let digits: String = MARK.bytes().map(|byte| format!("{byte:02x}")).collect();
+    let holds = |path: &PathBuf| {
+        let bytes = fs::read(path).unwrap();
+        [MARK, &digits].iter().any(|mark| bytes.windows(mark.len()).any(|part| part == mark.as_bytes()))
+    };
+    all_files(folder).into_iter().filter(holds).collect()
+}
+
+async fn purge(engine: &Engine) {
+    engine.drop_row_range(&table(), MARK.into()).await.unwrap();
+    engine.purge(&[(table(), KeyRange::prefix(MARK))]).await.unwrap();
+}
+
+fn borders(engine: &Engine) -> Vec<Bytes> {
+    engine.inspect().unwrap().tablets.into_iter().map(|tablet| tablet.start).collect()
+}
+
+#[tokio::test]
+async fn a_purge_in_the_middle_ends_although_nothing_is_written_after_it() {
+    let folder = tempfile::tempdir().unwrap();
+    let engine = with_table(EngineOptions { compacts: false, ..EngineOptions::new(folder.path()) }).await;
+    for prefix in ["a", MARK, "c"] {
+        write(&engine, prefix, 0..3).await;
+    }
+    engine.flush().await.unwrap();
+    assert!(!marked(folder.path()).is_empty());
+    // What it writes reaches from `a` to `c`, over what it is to remove.
+    purge(&engine).await;
+    assert_eq!((marked(folder.path()), rows(engine.as_ref()).await.len()), (vec![], 6));
+    assert_eq!(engine.inspect().unwrap().compactions.len(), 1);
+    purge(&engine).await;
+    assert_eq!(rows(engine.as_ref()).await.len(), 6);
+}
+
+#[tokio::test]
+async fn a_delta_of_several_tablets_and_a_border_vanish_as_well() {
+    let folder = tempfile::tempdir().unwrap();
+    let engine = with_table(small_tablets(folder.path())).await;
+    for (prefix, count) in [("a", 5_000), (MARK, 3_600), ("c", 200)] {
+        write(&engine, prefix, 0..count).await;
+    }
+    engine.compact(None).await.unwrap();
+    let before = borders(&engine);
+    assert_eq!(before.len(), 3);
+    assert!(before[1].starts_with(b"a-") && before[2].starts_with(MARK.as_bytes()), "{before:?}");
+    // A delta in the first tablet, which no row of the range belongs to, and in the second.
+    write(&engine, "a", 0..1).await;
+    write(&engine, MARK, 10..11).await;
+    engine.flush().await.unwrap();
+    purge(&engine).await;
+    assert_eq!(marked(folder.path()), [PathBuf::new(); 0]);
+    assert!(borders(&engine).iter().all(|border| !border.starts_with(MARK.as_bytes())), "{:?}", borders(&engine));
+    assert_eq!(rows(engine.as_ref()).await.len(), 5_200);
+    drop(engine);
+    let engine = Engine::open(small_tablets(folder.path())).await.unwrap();
+    assert_eq!(rows(engine.as_ref()).await.len(), 5_200);
+}
+
+#[tokio::test]
+async fn rows_that_are_there_again_stay_and_only_they() {
+    let folder = tempfile::tempdir().unwrap();
+    let engine = with_table(small_tablets(folder.path())).await;
+    for (prefix, count) in [("a", 100), (MARK, 9_000), ("c", 100)] {
+        write(&engine, prefix, 0..count).await;
+    }
+    engine.compact(None).await.unwrap();
+    assert_eq!(borders(&engine).len(), 3);
+    engine.drop_row_range(&table(), MARK.into()).await.unwrap();
+    // On both sides of the borders, in segments and not.
+    let again = [100..103, 4_500..4_503, 8_900..8_903];
+    for numbers in again.clone() {
+        write(&engine, MARK, numbers).await;
+    }
+    engine.flush().await.unwrap();
+    write(&engine, MARK, 5_000..5_001).await;
+    engine.purge(&[(table(), KeyRange::prefix(MARK))]).await.unwrap();
+    let keys: Vec<RowKey> = rows(engine.as_ref()).await.into_iter().map(|row| row.key).collect();
+    let expected = rows_of("a", 0..100).into_iter().chain(rows_of(MARK, 100..103)).chain(rows_of(MARK, 4_500..4_503));
+    let expected = expected.chain(rows_of(MARK, 5_000..5_001)).chain(rows_of(MARK, 8_900..8_903));
+    let expected: Vec<RowKey> = expected.chain(rows_of("c", 0..100)).map(|row| row.key).collect();
+    assert_eq!(keys, expected);
+    for border in borders(&engine).iter().skip(1) {
+        assert!(keys.iter().any(|key| key[..] == border[..]) || !border.starts_with(MARK.as_bytes()), "{border:?}");
+    }
+}
