@@ -40,6 +40,7 @@ mod frame;
 #[cfg(feature = "testing")]
 pub(crate) mod fuzz;
 mod garbage;
+mod grain;
 mod inspect;
 mod install;
 mod log;
@@ -63,6 +64,7 @@ mod tests;
 mod writer;
 
 pub use budget::{Budget, MEMORY_BYTES, MEMTABLE_BYTES_MAX, MEMTABLE_BYTES_MIN};
+pub use grain::Grain;
 pub use writer::{GROUP_BYTES_TARGET, GROUP_REQUESTS_MAX, REQUEST_BYTES_MAX};
 
 use crate::{
@@ -148,6 +150,8 @@ pub struct EngineOptions {
     pub base_bytes: u64,
     /// Whether tablets are compacted without being asked.
     pub compacts: bool,
+    /// How finely it divides what it keeps: for tests.
+    pub grain: Grain,
     /// See [`LOG_FILE_BYTES`].
     pub log_file_bytes: u64,
     /// See [`QUEUE_REQUESTS_MAX`]; at least 1.
@@ -170,6 +174,7 @@ impl EngineOptions {
             pin_age_max_micros: PIN_AGE_MAX_MICROS,
             base_bytes: BASE_BYTES,
             compacts: true,
+            grain: Grain::default(),
             log_file_bytes: LOG_FILE_BYTES,
             queue_requests_max: QUEUE_REQUESTS_MAX,
             queue_bytes_max: QUEUE_BYTES_MAX,

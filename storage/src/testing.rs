@@ -6,6 +6,7 @@
 pub mod arbitrary;
 #[cfg(test)]
 pub(crate) mod blobs;
+pub mod columnar;
 pub mod conformance;
 pub mod differential;
 pub mod fuzz;

@@ -71,6 +71,10 @@ struct Notes {
     look: bool,
     /// Whether the compaction thread found nothing more to do.
     rests: bool,
+    /// Whether writers wait for a flush.
+    stalled: bool,
+    /// How often they began to.
+    stalls: u64,
     closed: bool,
 }
 
@@ -118,12 +122,30 @@ impl Board {
     /// Why that failed too.
     pub(crate) fn await_flush(&self) -> Result<()> {
         self.retry();
-        let notes = self.wait_while(|notes| notes.installs.is_empty() && notes.failure.is_none() && !notes.closed);
+        let mut notes = self.notes();
+        (notes.stalled, notes.stalls) = (true, notes.stalls + 1);
+        self.changed.notify_all();
+        let waits = |notes: &mut Notes| notes.installs.is_empty() && notes.failure.is_none() && !notes.closed;
+        let mut notes = self.changed.wait_while(notes, waits).unwrap_or_else(PoisonError::into_inner);
+        notes.stalled = false;
         match &notes.failure {
             Some(failure) if notes.installs.is_empty() => Err(failure.error()),
             _ if notes.closed => Err(Error::Unavailable("it was closed".into())),
             _ => Ok(()),
         }
+    }
+
+    /// Whether writers wait for a flush.
+    #[cfg(test)]
+    pub(crate) fn is_stalled(&self) -> bool {
+        self.notes().stalled
+    }
+
+    /// Waits until writers have begun to wait more often than `stalls` times; how often by now, `None` when the store is closed.
+    #[cfg(test)]
+    pub(crate) fn await_stall(&self, stalls: u64) -> Option<u64> {
+        let notes = self.wait_while(|notes| notes.stalls <= stalls && !notes.closed);
+        (!notes.closed).then_some(notes.stalls)
     }
 
     /// What is to be installed.

@@ -31,8 +31,13 @@ pub struct Budget {
 impl Budget {
     /// Divides `memory_bytes`. A memtable's size may be given; it is at least [`MEMTABLE_BYTES_MIN`], even when the memory is less.
     pub fn of(memory_bytes: u64, memtable_bytes: Option<u64>) -> Self {
+        Self::with_least(memory_bytes, memtable_bytes, MEMTABLE_BYTES_MIN)
+    }
+
+    /// With another least size of a memtable.
+    pub(crate) fn with_least(memory_bytes: u64, memtable_bytes: Option<u64>, memtable_bytes_min: u64) -> Self {
         let memtable_bytes = memtable_bytes.unwrap_or_else(|| (memory_bytes / 6).min(MEMTABLE_BYTES_MAX));
-        let memtable_bytes = memtable_bytes.max(MEMTABLE_BYTES_MIN);
+        let memtable_bytes = memtable_bytes.max(memtable_bytes_min);
         let caches = memory_bytes.saturating_sub(2 * memtable_bytes);
         let (row_cache_bytes, footer_cache_bytes) = (caches / 4, caches / 8);
         let page_cache_bytes = caches - row_cache_bytes - footer_cache_bytes;

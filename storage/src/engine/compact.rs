@@ -154,9 +154,8 @@ where
         }
     }
 
-    /// With fewer rows in a step, so that tests cut where they like.
-    #[cfg(test)]
-    fn with_step_rows(self, step_rows: usize) -> Self {
+    /// With so many rows in a step.
+    pub(crate) fn with_step_rows(self, step_rows: usize) -> Self {
         Self { step_rows, ..self }
     }
 

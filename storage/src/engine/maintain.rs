@@ -16,7 +16,7 @@ pub(crate) use compaction::{Asked, Compactions};
 pub(crate) use files::Files;
 
 use super::{
-    Codec,
+    Codec, Grain,
     blobs::Blobs,
     board::Install,
     compact::Outputs,
@@ -72,6 +72,8 @@ pub(crate) struct MaintenanceOptions {
     pub(crate) base_codec: Codec,
     /// Whether tablets are compacted without being asked.
     pub(crate) compacts: bool,
+    /// How finely segments are divided, and tablets.
+    pub(crate) grain: Grain,
     /// How old a pin may be, in microseconds.
     pub(crate) pin_age_max_micros: i64,
 }
@@ -152,12 +154,24 @@ impl Maintenance {
         in_force.commit(manifest, dead).inspect_err(|error| {
             if error.kind() != ErrorKind::NoSpace {
                 let reason = format!("the manifest could not be replaced: {error}; writing needs a restart");
-                tracing::error!(%reason, "the store takes no more writes");
-                let _ = self.shared.stopped.set(reason);
-                self.shared.board.close();
-                self.wake();
+                self.stop(reason);
             }
         })
+    }
+
+    /// Lets nobody write any more, nor wait for what does not come.
+    fn stop(&self, reason: String) {
+        tracing::error!(%reason, "the store takes no more writes");
+        let _ = self.shared.stopped.set(reason);
+        self.shared.board.close();
+        self.wake();
+    }
+
+    /// Does a thread's work. Should it panic the store stops: whoever waits for the thread would wait for ever.
+    pub(crate) fn watched(&self, work: impl FnOnce(&Self)) {
+        let watch = Watch(self);
+        work(self);
+        drop(watch);
     }
 
     /// Removes segments that no manifest is going to name.
@@ -176,6 +190,17 @@ impl Maintenance {
         }
         let manifest = self.manifest();
         self.files.collect(&manifest.manifest, self.blobs.as_ref(), &self.caches);
+    }
+}
+
+/// Stops the store when it is dropped by a panic.
+struct Watch<'a>(&'a Maintenance);
+
+impl Drop for Watch<'_> {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            self.0.stop("a thread that keeps its segments has panicked; writing needs a restart".into());
+        }
     }
 }
 
@@ -201,13 +226,14 @@ impl Outputs for Writers<'_> {
             });
         let shape = Shape::new(families, layout.as_deref(), sample.iter().copied());
         let (id, number) = (maintenance.next_id(), table.descriptor.number);
-        let options = match base {
+        let mut options = match base {
             false => SegmentOptions::delta(id, number, stamp),
             true => SegmentOptions {
                 compression: compression(maintenance.options.base_codec),
                 ..SegmentOptions::base(id, number, stamp)
             },
         };
+        options.limits = maintenance.options.grain.segments();
         SegmentWriter::new(Arc::clone(&maintenance.blobs), shape, options)
     }
 }

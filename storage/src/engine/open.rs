@@ -30,7 +30,7 @@ use tokio::sync::{Semaphore, mpsc};
 
 /// See [`Engine::open`].
 pub(super) fn open(options: EngineOptions) -> Result<Arc<Engine>> {
-    let EngineOptions { path, fs, clock, segments, memory_bytes, memtable_bytes, base_codec, .. } = options;
+    let EngineOptions { path, fs, clock, segments, memory_bytes, memtable_bytes, base_codec, grain, .. } = options;
     let wal = path.join(log::FOLDER);
     fs.create_folder(&path).map_err(|source| log::failed("create", &path, source))?;
     let lock = fs.lock(&path.join(LOCK)).map_err(|source| log::failed("lock", &path.join(LOCK), source))?;
@@ -42,7 +42,7 @@ pub(super) fn open(options: EngineOptions) -> Result<Arc<Engine>> {
     if segments.is_some() {
         blobs::claim(blobs.as_ref(), fs.as_ref(), &path, clock.now_micros())?;
     }
-    let budget = Budget::of(memory_bytes, memtable_bytes);
+    let budget = Budget::with_least(memory_bytes, memtable_bytes, grain.memtable_bytes_min);
     let caches = Arc::new(Caches::new(budget.footer_cache_bytes, budget.page_cache_bytes));
     let mut opened = HashMap::new();
     let mut open = |number: u32, meta: &super::manifest::SegmentMeta| {
@@ -81,6 +81,7 @@ pub(super) fn open(options: EngineOptions) -> Result<Arc<Engine>> {
             base_bytes: options.base_bytes,
             base_codec,
             compacts: options.compacts,
+            grain,
             pin_age_max_micros: options.pin_age_max_micros,
         },
         queue.downgrade(),
@@ -101,8 +102,8 @@ pub(super) fn open(options: EngineOptions) -> Result<Arc<Engine>> {
     let (flushing, compacting) = (Arc::clone(&maintenance), Arc::clone(&maintenance));
     let threads = vec![
         thread("keyspan-log", Box::new(move || writer.run()))?,
-        thread("keyspan-flush", Box::new(move || flushing.run_flush()))?,
-        thread("keyspan-compact", Box::new(move || compacting.run_compaction()))?,
+        thread("keyspan-flush", Box::new(move || flushing.watched(Maintenance::run_flush)))?,
+        thread("keyspan-compact", Box::new(move || compacting.watched(Maintenance::run_compaction)))?,
     ];
     let room_permits = (options.queue_bytes_max / ROOM_BYTES).clamp(1, Semaphore::MAX_PERMITS);
     Ok(Arc::new(Engine {

@@ -89,7 +89,7 @@ impl Reading {
         is_local: bool,
     ) -> Result<Self> {
         let reader = RowReader::new(&table.descriptor.schema, &scan, now_micros)?;
-        let wanted = Arc::new(WantedCells::new(&table.descriptor, &scan, &reader));
+        let wanted = Arc::new(WantedCells::new(&table, &scan, &reader));
         let mut ranges: VecDeque<KeyRange> = scan.rows.ranges().iter().cloned().collect();
         if scan.reversed {
             ranges.make_contiguous().reverse();

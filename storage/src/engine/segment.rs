@@ -58,9 +58,7 @@ mod writer;
 
 pub(crate) use clean::{CleanColumn, CleanRequest};
 pub(crate) use open::{Caches, Segment};
-#[cfg(test)]
-pub(crate) use options::Limits;
-pub(crate) use options::{Compression, SegmentOptions};
+pub(crate) use options::{Compression, Limits, SegmentOptions};
 pub(crate) use rows::{EncodedRow, Rows, RowsRequest, SegmentRow, StoredCell, WantedColumns, WantedFamily};
 pub(crate) use shape::Shape;
 pub(crate) use writer::SegmentWriter;

@@ -1,5 +1,6 @@
 //! The engine over the machine's file system and over the simulated one.
 
+mod cases;
 mod conforms;
 mod crash;
 mod differential;
@@ -8,7 +9,7 @@ mod machine;
 mod purges;
 mod simulation;
 
-use super::{Engine, EngineOptions};
+use super::{Engine, EngineOptions, Grain};
 use crate::{
     Commit, ErrorKind, Family, FamilyName, GcRule, Mutation, Result, Row, RowKey, Scan, Store, StoreExt, TableName,
     TableSchema, Validation, clock::ManualClock, testing::sim::SimFs,
@@ -27,6 +28,23 @@ fn simulated(fs: &SimFs) -> EngineOptions {
         clock: Box::new(ManualClock::new(1_000_000)),
         log_file_bytes: 2 << 10,
         ..EngineOptions::new(PATH)
+    }
+}
+
+/// So small that an engine flushes and compacts by itself all the time, with several of everything.
+fn tiny(fs: &SimFs) -> EngineOptions {
+    EngineOptions {
+        memtable_bytes: Some(2 << 10),
+        base_bytes: 2 << 10,
+        grain: Grain {
+            memtable_bytes_min: 1,
+            group_rows_max: 5,
+            page_rows_max: 2,
+            delta_bytes_min: 1,
+            changed_bytes_min: 1,
+            step_rows_max: 3,
+        },
+        ..simulated(fs)
     }
 }
 

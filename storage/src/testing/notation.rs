@@ -2,8 +2,9 @@
 //! `key: family:qualifier@timestamp=value …`.
 
 use crate::{
-    Aggregate, Commit, Error, Family, FamilyName, GcRule, KeyRange, Mutation, Row, RowKey, RowMutation, Scan, Store,
-    StoreExt, TableName, TableSchema, TimestampRange, Validation, Write, clock::ManualClock, store::delete_column,
+    Aggregate, Commit, Error, Family, FamilyName, GcRule, KeyRange, Mutation, Pin, Row, RowKey, RowMutation, Scan,
+    Store, StoreExt, TableName, TableSchema, TimestampRange, Validation, Write, clock::ManualClock,
+    store::delete_column,
 };
 use bytes::Bytes;
 use std::{any::Any, collections::BTreeMap, fmt, sync::Arc};
@@ -21,6 +22,8 @@ pub struct Subject {
     pub clock: Arc<ManualClock>,
     /// What must live as long as the store: a folder, a simulated disk.
     pub guard: Box<dyn Any + Send + Sync>,
+    /// Whether so much happened since a pin that the store no longer knows which rows changed: it may see conflicts that are none.
+    pub forgets: Box<dyn Fn(&Pin) -> bool + Send + Sync>,
 }
 
 impl fmt::Debug for Subject {
@@ -32,7 +35,7 @@ impl fmt::Debug for Subject {
 impl Subject {
     /// A store that needs nothing else to live.
     pub fn new(store: Arc<dyn Store>, clock: Arc<ManualClock>) -> Self {
-        Self { store, clock, guard: Box::new(()) }
+        Self { store, clock, guard: Box::new(()), forgets: Box::new(|_| false) }
     }
 
     /// Creates the table.

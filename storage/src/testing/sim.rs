@@ -169,6 +169,12 @@ impl SimFs {
         HeldSyncs(self.clone())
     }
 
+    /// Lets syncs that wait go on, whoever holds them.
+    pub fn release_syncs(&self) {
+        self.disk().faults.sync_waits_in = None;
+        self.0.released.notify_all();
+    }
+
     /// What the next start finds if the machine stops now.
     pub fn crashed(&self, seed: u64) -> Self {
         let mut random = StdRng::seed_from_u64(seed);
@@ -407,8 +413,7 @@ impl HeldSyncs {
 
 impl Drop for HeldSyncs {
     fn drop(&mut self) {
-        self.0.disk().faults.sync_waits_in = None;
-        self.0.0.released.notify_all();
+        self.0.release_syncs();
     }
 }
 

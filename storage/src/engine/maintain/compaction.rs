@@ -15,7 +15,7 @@ use crate::{
         ranges::positions_in,
         segment::Segment,
         state::Table,
-        tablet::choose::{CompactionLimits, CompactionReason, Conditions, Purge, choose},
+        tablet::choose::{CompactionReason, Conditions, Purge, choose},
     },
     inspect::{COMPACTIONS_MAX, CompactionInfo, CompactionState},
 };
@@ -193,6 +193,7 @@ impl Maintenance {
     fn choose(&self, asked: &Asked<'_>) -> Option<Job> {
         // Under the lock the published tablets are those of the manifest.
         let in_force = self.manifest();
+        let limits = self.options.grain.compactions();
         let state = self.shared.published.load_full();
         let now_micros = self.shared.clock.now();
         let chosen = state.tables.iter().filter_map(|(name, table)| {
@@ -210,7 +211,7 @@ impl Maintenance {
                 asked: before,
                 now_micros,
             };
-            let choice = choose(&table.tablets, &conditions, &CompactionLimits::default())?;
+            let choice = choose(&table.tablets, &conditions, &limits)?;
             Some((choice, name, table))
         });
         let (choice, name, table) = chosen.max_by_key(|(choice, ..)| choice.reason)?;
@@ -239,7 +240,8 @@ impl Maintenance {
         let past_rules: Vec<_> = job.table.past_rules.iter().cloned().collect();
         let garbage = Garbage::new(Arc::clone(&job.table.descriptor), &past_rules, self.shared.clock.now());
         let outputs = Writers { maintenance: self, name: &job.name, table: &job.table, stamp: job.stamp, base: true };
-        let mut compaction = Compaction::new(inputs, &garbage, outputs, self.options.base_bytes);
+        let mut compaction = Compaction::new(inputs, &garbage, outputs, self.options.base_bytes)
+            .with_step_rows(self.options.grain.step_rows_max);
         loop {
             let step = match self.shared.board.is_closed() {
                 true => Err(Error::Unavailable("it was closed".into())),

@@ -6,7 +6,7 @@ use crate::{
     engine::{
         board::FlushJob,
         dead::Dead,
-        flush::{DELTA_BYTES_MIN, FlushedSegment, flush},
+        flush::{FlushedSegment, flush},
         install::{FlushedTables, Made, NewDelta},
         manifest::{Manifest, SegmentId},
         state::{Flushed, Table},
@@ -73,7 +73,7 @@ impl Maintenance {
             let mut outputs = Writers { maintenance: self, name, table, stamp: frozen.stamp, base: false };
             written.push((table.descriptor.number, Vec::new()));
             let (_, deltas) = written.last_mut().expect("it was just pushed");
-            flush(rows(), &table.tablets, &mut outputs, DELTA_BYTES_MIN, deltas)?;
+            flush(rows(), &table.tablets, &mut outputs, self.options.grain.delta_bytes_min, deltas)?;
         }
         Ok(())
     }

@@ -5,7 +5,6 @@ use crate::{
     Cell, Columns, FamilyName, Scan, TimestampRange,
     engine::{
         cells,
-        descriptor::Descriptor,
         segment::{StoredCell, WantedColumns, WantedFamily},
         state::Table,
     },
@@ -49,8 +48,14 @@ enum Witness {
 }
 
 impl WantedCells {
-    pub(super) fn new(descriptor: &Descriptor, scan: &Scan, reader: &RowReader) -> Self {
-        let families = descriptor.names().map(|name| Some(Wanted::new(name?, scan, reader))).collect();
+    pub(super) fn new(table: &Table, scan: &Scan, reader: &RowReader) -> Self {
+        // What a past rule may have condemned shows nothing, though the rule of today condemns nothing.
+        let condemned = |number: u32| {
+            let of_family = table.past_rules.iter().filter(|past| past.family == number);
+            of_family.into_iter().any(|past| past.rule.condemns(0, i64::MIN, i64::MAX))
+        };
+        let names = table.descriptor.names().zip(0..);
+        let families = names.map(|(name, number)| Some(Wanted::new(name?, scan, reader, condemned(number)))).collect();
         let older = scan.versions_max != Some(1) || scan.timestamps != TimestampRange::all() || scan.filter.is_some();
         Self { families, older }
     }
@@ -149,7 +154,7 @@ impl WantedCells {
 }
 
 impl Wanted {
-    fn new(name: &FamilyName, scan: &Scan, reader: &RowReader) -> Self {
+    fn new(name: &FamilyName, scan: &Scan, reader: &RowReader, condemned: bool) -> Self {
         let columns = match &scan.columns {
             Columns::All => Of::All,
             Columns::Of(columns) => match columns.iter().find(|of| of.family == *name) {
@@ -159,7 +164,7 @@ impl Wanted {
         };
         let other = match scan.keep_empty {
             false => Witness::Unneeded,
-            true if reader.newest_always_lives(name) => Witness::Sure,
+            true if reader.newest_always_lives(name) && !condemned => Witness::Sure,
             true => Witness::Doubtful,
         };
         Self { name: name.clone(), columns, other }

@@ -1,4 +1,5 @@
-//! Random operations on the engine and on the memory store, with flushes, compactions, kills and crashes between.
+//! Random operations on the engine and on the memory store, with flushes, compactions, kills and crashes between; rows are read one by one and
+//! by the fast path.
 
 use super::{machine::Machine, *};
 use crate::{
@@ -16,7 +17,7 @@ pub(super) fn oracle() -> Subject {
     Subject::new(Arc::new(MemoryStore::new(Box::new(clock.clone()))), clock)
 }
 
-fn agree(options: fn(&SimFs) -> EngineOptions, operations: Vec<Operation>) {
+pub(super) fn agree(options: fn(&SimFs) -> EngineOptions, operations: Vec<Operation>) {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     runtime.block_on(async {
         let mut machine = Machine::new(options);
@@ -34,5 +35,10 @@ proptest! {
     #[test]
     fn the_engine_agrees_with_the_memory_store(operations in operations()) {
         agree(simulated, operations);
+    }
+
+    #[test]
+    fn the_engine_agrees_when_all_is_tiny(operations in operations()) {
+        agree(tiny, operations);
     }
 }

@@ -182,3 +182,28 @@ async fn no_flipped_bit_of_the_log_yields_a_wrong_row() {
     }
     assert!(refused > used / 2, "{refused} of {used}");
 }
+
+/// Knows nothing of tables, loudly.
+#[derive(Debug)]
+struct Panicking;
+
+impl crate::Layouts for Panicking {
+    fn layout(&self, _: &TableName) -> Option<Arc<crate::Layout>> {
+        panic!("a layout that cannot be had")
+    }
+}
+
+#[tokio::test]
+async fn a_panic_of_a_flush_stops_writing_and_nobody_waits_for_it() {
+    let fs = SimFs::new();
+    let engine = with_table(simulated(&fs)).await;
+    engine.set_layouts(Arc::new(Panicking));
+    engine.commit(put("a", "1")).await.unwrap();
+    assert_eq!(engine.flush().await.unwrap_err().kind(), ErrorKind::Unavailable);
+    assert_eq!(engine.commit(put("b", "1")).await.unwrap_err().kind(), ErrorKind::Unavailable);
+    assert_eq!(values(engine.as_ref()).await, pairs(&[("a", "1")]));
+    drop(engine);
+    let engine = reopened(&fs).await.unwrap();
+    engine.flush().await.unwrap();
+    assert_eq!(values(engine.as_ref()).await, pairs(&[("a", "1")]));
+}

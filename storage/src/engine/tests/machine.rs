@@ -1,7 +1,11 @@
 //! A simulated machine that an engine runs on: it flushes, compacts, is killed and crashes when a test says so.
 
 use super::*;
-use crate::testing::{Subject, arbitrary::Maintenance, sim::HeldSyncs};
+use crate::{
+    Pin,
+    engine::{apply, state::FLUSHES_REMEMBERED},
+    testing::{Subject, arbitrary::Maintenance, columnar::Typed, sim::HeldSyncs},
+};
 use tokio::task::JoinHandle;
 
 /// The folder of segment files.
@@ -28,13 +32,29 @@ impl Machine {
     pub(super) async fn start(&mut self) -> Result<Arc<Engine>> {
         let options = EngineOptions { clock: Box::new(self.clock.clone()), ..(self.options)(&self.fs) };
         let engine = Engine::open(options).await?;
+        engine.set_layouts(Arc::new(Typed));
         self.engine = Some(engine.clone());
+        // A writer that waits for the flush that is held would wait for ever.
+        let (shared, fs) = (engine.shared.clone(), self.fs.clone());
+        std::thread::spawn(move || {
+            let mut stalls = 0;
+            while let Some(now) = shared.board.await_stall(stalls) {
+                stalls = now;
+                fs.release_syncs();
+            }
+        });
         Ok(engine)
     }
 
     /// The engine as the subject of a differential test.
     pub(super) async fn subject(&mut self) -> Subject {
-        Subject::new(self.start().await.unwrap(), self.clock.clone())
+        let engine = self.start().await.unwrap();
+        let shared = engine.shared.clone();
+        let forgets = move |pin: &Pin| {
+            let flushes = shared.published.load().flushes - apply::pinned(pin).unwrap().flushes;
+            flushes > FLUSHES_REMEMBERED as u64
+        };
+        Subject { forgets: Box::new(forgets), ..Subject::new(engine, self.clock.clone()) }
     }
 
     /// Does what is asked with the engine of the subject, which must be the one that runs.
@@ -82,9 +102,14 @@ impl Machine {
 
     /// Lets the task run up to its first sync of a segment file, or to its end.
     async fn begin(&mut self, task: JoinHandle<Result<()>>) {
+        let board = &self.engine.as_ref().expect("an engine runs").shared.board;
         let held = self.fs.hold_syncs_in(Path::new(SEGMENTS));
-        while !held.has_met() && !task.is_finished() {
+        while !held.has_met() && !task.is_finished() && !board.is_stalled() {
             tokio::task::yield_now().await;
+        }
+        if board.is_stalled() {
+            // Since before the syncs were held: nobody else lets them go.
+            self.fs.release_syncs();
         }
         self.begun = Some((held, task));
     }
