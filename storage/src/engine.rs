@@ -138,6 +138,9 @@ pub struct EngineOptions {
     pub clock: Box<dyn Clock>,
     /// Where segments are: an object store (`s3://`, `gs://`, `az://`) or `file://`; `None` for the store's folder.
     pub segments: Option<Url>,
+    /// Where segments are instead, when it is given.
+    #[cfg(test)]
+    pub(crate) blobs: Option<Arc<dyn blobs::Blobs>>,
     /// What the engine may take of memory, in bytes; [`Budget`] says for what.
     pub memory_bytes: u64,
     /// Bytes after which a memtable is flushed; `None` for what [`Budget`] makes of the memory.
@@ -168,6 +171,8 @@ impl EngineOptions {
             fs: Arc::new(LocalFs),
             clock: Box::new(SystemClock),
             segments: None,
+            #[cfg(test)]
+            blobs: None,
             memory_bytes: MEMORY_BYTES,
             memtable_bytes: None,
             base_codec: Codec::default(),

@@ -365,8 +365,12 @@ fn replay_write(change: &mut Change<'_>, superseded: &mut Superseded, write: Log
     match write {
         LoggedWrite::Row { table: name, row: LoggedRow { key, mutations } } => {
             let table = change.state.table(&name)?;
-            let Some(slot) = table.active.slots.get::<[u8]>(&key) else { return Ok(None) };
-            let cells = slot.row.as_ref().map_or_else(Vec::new, |row| table.cells(row, None));
+            let cells = match table.active.slots.get::<[u8]>(&key) {
+                Some(slot) => slot.row.as_ref().map_or_else(Vec::new, |row| table.cells(row, None)),
+                // It was in the memtable before this one, of which the deletion of a range left a slot; segments hold that one by now.
+                None if table.active.ranges.iter().any(|(range, _)| range.contains(&key)) => Vec::new(),
+                None => return Ok(None),
+            };
             let Ok(cells) = row::fold(&table.descriptor.schema, cells, &mutations, change.stamp) else {
                 return Ok(None);
             };

@@ -4,9 +4,10 @@
 //! where the checksum must find the damage, and behind a right checksum, where what decodes them must hold by itself.
 
 use super::{
+    cells,
     dead::Dead,
     frame::{self, FRAME_BYTES, HEADER_BYTES, Header},
-    log, manifest,
+    log, manifest, segment,
 };
 use std::path::{Path, PathBuf};
 
@@ -49,5 +50,27 @@ pub(crate) fn manifest(bytes: &[u8]) {
             let again = manifest::decode(1, Path::new("manifest"), &manifest::encode(&taken));
             assert_eq!(again.expect("what was taken is read back"), taken);
         }
+    }
+}
+
+/// An encoded row: what passes for one can be taken apart, and put together again.
+pub(crate) fn row(bytes: &[u8]) {
+    if !cells::is_sound(bytes) {
+        return;
+    }
+    let mut encoder = cells::Encoder::with_capacity(bytes.len());
+    for cell in cells::decode(bytes) {
+        encoder.push(cell.family, cell.qualifier, cell.timestamp, cell.value);
+    }
+    let again = encoder.finish();
+    let parts = |row| cells::decode(row).map(|cell| (cell.family, cell.qualifier, cell.timestamp, cell.value));
+    assert!(cells::is_sound(&again) && parts(&again).eq(parts(bytes)), "a row does not come back");
+}
+
+/// The own part of a segment's tail, of so many rows, and the footer in it.
+pub(crate) fn segment(rows: u32, bytes: &[u8]) {
+    segment::fuzz_tail(rows, bytes);
+    if let Ok(text) = std::str::from_utf8(bytes) {
+        segment::fuzz_footer(text);
     }
 }

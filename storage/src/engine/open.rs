@@ -38,8 +38,12 @@ pub(super) fn open(options: EngineOptions) -> Result<Arc<Engine>> {
     fs.create_folder(&wal).map_err(|source| log::failed("create", &wal, source))?;
 
     let (manifests, manifest) = Manifests::load(Arc::clone(&fs), path.clone())?;
-    let blobs = blobs::at(segments.as_ref(), &path, &fs)?;
-    if segments.is_some() {
+    let given: Option<Arc<dyn blobs::Blobs>> = None;
+    #[cfg(test)]
+    let given = options.blobs.or(given);
+    let is_local = segments.is_none() && given.is_none();
+    let blobs = given.map_or_else(|| blobs::at(segments.as_ref(), &path, &fs), Ok)?;
+    if !is_local {
         blobs::claim(blobs.as_ref(), fs.as_ref(), &path, clock.now_micros())?;
     }
     let budget = Budget::with_least(memory_bytes, memtable_bytes, grain.memtable_bytes_min);
@@ -107,7 +111,7 @@ pub(super) fn open(options: EngineOptions) -> Result<Arc<Engine>> {
     ];
     let room_permits = (options.queue_bytes_max / ROOM_BYTES).clamp(1, Semaphore::MAX_PERMITS);
     Ok(Arc::new(Engine {
-        is_local: segments.is_none(),
+        is_local,
         path,
         shared,
         maintenance,

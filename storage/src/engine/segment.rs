@@ -34,6 +34,8 @@ mod clean;
 mod columns;
 mod decode;
 mod footer;
+#[cfg(feature = "testing")]
+mod fuzz;
 mod keys;
 mod kind;
 mod open;
@@ -57,6 +59,8 @@ mod walk;
 mod writer;
 
 pub(crate) use clean::{CleanColumn, CleanRequest};
+#[cfg(feature = "testing")]
+pub(crate) use fuzz::{fuzz_footer, fuzz_tail};
 pub(crate) use open::{Caches, Segment};
 pub(crate) use options::{Compression, Limits, SegmentOptions};
 pub(crate) use rows::{EncodedRow, Rows, RowsRequest, SegmentRow, StoredCell, WantedColumns, WantedFamily};

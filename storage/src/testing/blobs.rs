@@ -1,7 +1,8 @@
 //! An object store in memory that fails as real ones do.
 //!
 //! [`FaultyBlobs`] keeps finished files, and fails requests that a seed picks: some with nothing done (an error, a timeout), some
-//! done all the same, their acknowledgement lost. What is there survives a crash of the program: clones are the same store.
+//! done all the same, their acknowledgement lost. Requests of one kind can be made to wait. What is there survives a crash of the
+//! program: clones are the same store.
 
 use crate::{
     Error, Result,
@@ -13,12 +14,35 @@ use std::{
     collections::BTreeMap,
     io,
     path::{Path, PathBuf},
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError},
 };
 
 /// An object store in memory.
 #[derive(Clone, Debug)]
-pub(crate) struct FaultyBlobs(Arc<Mutex<Bucket>>);
+pub(crate) struct FaultyBlobs(Arc<Shared>);
+
+#[derive(Debug)]
+struct Shared {
+    bucket: Mutex<Bucket>,
+    released: Condvar,
+}
+
+/// Lets requests go on when it is dropped.
+#[derive(Debug)]
+pub(crate) struct HeldRequests(FaultyBlobs);
+
+impl HeldRequests {
+    /// Whether a request waits, or has waited.
+    pub(crate) fn has_met(&self) -> bool {
+        self.0.bucket().has_waited
+    }
+}
+
+impl Drop for HeldRequests {
+    fn drop(&mut self) {
+        self.0.release();
+    }
+}
 
 #[derive(Debug)]
 struct Bucket {
@@ -28,6 +52,10 @@ struct Bucket {
     failing: u32,
     /// How many requests were made to fail.
     failed: usize,
+    /// Requests of this action wait.
+    waits: Option<&'static str>,
+    /// Whether one has waited since.
+    has_waited: bool,
 }
 
 /// What happens to a request.
@@ -44,12 +72,28 @@ impl FaultyBlobs {
     /// An empty store in which nothing fails yet.
     pub(crate) fn new(seed: u64) -> Self {
         let random = StdRng::seed_from_u64(seed);
-        Self(Arc::new(Mutex::new(Bucket { files: BTreeMap::new(), random, failing: 0, failed: 0 })))
+        let files = BTreeMap::new();
+        let bucket = Bucket { files, random, failing: 0, failed: 0, waits: None, has_waited: false };
+        Self(Arc::new(Shared { bucket: Mutex::new(bucket), released: Condvar::new() }))
     }
 
-    /// Makes so many of a thousand requests fail from now on.
-    pub(crate) fn fail(&self, per_thousand: u32) {
-        self.bucket().failing = per_thousand;
+    /// Makes so many of a thousand requests fail from now on; gives how many did until now.
+    pub(crate) fn fail(&self, per_thousand: u32) -> u32 {
+        std::mem::replace(&mut self.bucket().failing, per_thousand)
+    }
+
+    /// Makes requests of an action (`open`, `read`, `write`, `finish`, `delete`, `list`) wait until the guard is dropped.
+    pub(crate) fn hold(&self, action: &'static str) -> HeldRequests {
+        let mut bucket = self.bucket();
+        (bucket.waits, bucket.has_waited) = (Some(action), false);
+        drop(bucket);
+        HeldRequests(self.clone())
+    }
+
+    /// Lets requests that wait go on.
+    pub(crate) fn release(&self) {
+        self.bucket().waits = None;
+        self.0.released.notify_all();
     }
 
     /// How many requests have failed so far.
@@ -58,7 +102,7 @@ impl FaultyBlobs {
     }
 
     fn bucket(&self) -> MutexGuard<'_, Bucket> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.bucket.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Makes a request of a kind that changes something.
@@ -69,6 +113,10 @@ impl FaultyBlobs {
         request: impl FnOnce(&mut BTreeMap<String, Bytes>) -> Result<T>,
     ) -> Result<T> {
         let mut bucket = self.bucket();
+        while bucket.waits == Some(action) {
+            bucket.has_waited = true;
+            bucket = self.0.released.wait(bucket).unwrap_or_else(PoisonError::into_inner);
+        }
         let kind = match bucket.fate() {
             Fate::Done => return request(&mut bucket.files),
             Fate::Refused(kind) => kind,
@@ -145,7 +193,7 @@ impl BlobWriter for FaultyWriter {
     fn finish(self: Box<Self>) -> Result<u64> {
         let Self { blobs, name, bytes } = *self;
         let size = bytes.len() as u64;
-        blobs.request("write", &name, |files| {
+        blobs.request("finish", &name, |files| {
             files.insert(name.clone(), bytes.into());
             Ok(size)
         })

@@ -54,6 +54,8 @@ fn columns() -> Vec<WantedColumn> {
         column("a", "p", ColumnKind::Int64),
         column("a", "q", ColumnKind::Utf8),
         column("b", "p", ColumnKind::Binary),
+        column("c", "", ColumnKind::Binary),
+        column("c", "p", ColumnKind::Binary),
         column("c", "q", ColumnKind::Binary),
         column("d", "", ColumnKind::Binary),
         column("max", "p", ColumnKind::Binary),
@@ -70,8 +72,8 @@ pub(super) fn requests() -> Vec<(RowSet, Vec<WantedColumn>)> {
         (RowSet::all(), Vec::new()),
         (RowSet::all(), some(&[0])),
         (ranges.clone(), some(&[1, 2])),
-        (RowSet::all(), some(&[3])),
-        (ranges, some(&[5, 6])),
+        (RowSet::all(), some(&[3, 4, 5])),
+        (ranges, some(&[7, 8])),
         (RowSet::all(), columns()),
     ]
 }

@@ -13,13 +13,15 @@ use super::{
 use crate::{
     ErrorKind, KeyRange, RowKey, Scan, Store, StoreExt,
     clock::ManualClock,
-    engine::{Engine, EngineOptions, fuzz},
+    engine::{Engine, EngineOptions, Grain, fuzz},
     fs::Fs,
 };
 use std::{path::Path, sync::Arc};
 
 pub use store::damaged_store;
 
+/// Rows of a row group of theirs.
+const GROUP_ROWS_MAX: u32 = 4;
 /// The folder of the stores.
 const STORE: &str = "/store";
 
@@ -31,6 +33,11 @@ pub fn log_file(bytes: &[u8]) {
 /// A log file, damaged as the bytes say.
 pub fn damaged_log(edits: &[u8]) {
     open_with_log(&damage::damaged(store::log(), edits));
+}
+
+/// The footer of a segment, damaged as the bytes say.
+pub fn damaged_footer(edits: &[u8]) {
+    fuzz::segment(0, &damage::damaged(store::footer(), edits));
 }
 
 /// The payload of a frame that is sound by its checksum, behind the frames of a log.
@@ -46,6 +53,18 @@ pub fn dead_positions(bytes: &[u8]) {
 /// A manifest.
 pub fn manifest(bytes: &[u8]) {
     fuzz::manifest(bytes);
+}
+
+/// The cells of a row, as the log and segments hold them.
+pub fn row(bytes: &[u8]) {
+    fuzz::row(bytes);
+}
+
+/// The own part of a segment's tail, behind a right checksum; the first byte counts the rows.
+pub fn segment(bytes: &[u8]) {
+    if let Some((rows, bytes)) = bytes.split_first() {
+        fuzz::segment((*rows).into(), bytes);
+    }
 }
 
 /// A row key, and the ranges made of it.
@@ -94,8 +113,17 @@ fn is_refusal(kind: ErrorKind) -> bool {
 
 async fn open(fs: &SimFs) -> Result<Arc<Engine>, ErrorKind> {
     let clock = Box::new(ManualClock::new(super::notation::START_MICROS));
-    let options =
-        EngineOptions { fs: Arc::new(fs.clone()), clock, log_file_bytes: 2 << 10, ..EngineOptions::new(STORE) };
+    // Small parts, so that a few rows make several.
+    let grain = Grain { group_rows_max: GROUP_ROWS_MAX, page_rows_max: 2, step_rows_max: 8, ..Grain::default() };
+    let options = EngineOptions {
+        fs: Arc::new(fs.clone()),
+        clock,
+        grain,
+        base_bytes: 1 << 10,
+        compacts: false,
+        log_file_bytes: 2 << 10,
+        ..EngineOptions::new(STORE)
+    };
     Engine::open(options).await.map_err(|error| error.kind())
 }
 
@@ -119,6 +147,8 @@ mod tests {
             manifest(&bytes);
             log_file(&bytes);
             log_records(&bytes);
+            row(&bytes);
+            segment(&bytes);
         }
 
         /// Records have their numbers in few bits: most of these bytes mean something.
@@ -126,6 +156,13 @@ mod tests {
         fn small_bytes(bytes in vec(0u8..8, 0..80)) {
             dead_positions(&[b"KSDEAD\r\n\x01", &bytes[..]].concat());
             log_records(&bytes);
+            row(&[&[0; 8], &bytes[..]].concat());
+            segment(&bytes);
+        }
+
+        #[test]
+        fn a_damaged_footer_is_refused_or_makes_sense(edits in vec(any::<u8>(), 0..24)) {
+            damaged_footer(&edits);
         }
 
         #[test]

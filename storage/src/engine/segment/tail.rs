@@ -25,6 +25,9 @@ pub(super) const BLOCK_BYTES: usize = 8 << 10;
 
 const MAGIC: &[u8; 8] = b"KSSEG\r\n\0";
 const FORMAT_VERSION: u64 = 1;
+/// Bytes of magic and version.
+#[cfg(feature = "testing")]
+pub(super) const HEAD_BYTES: usize = MAGIC.len() + 1;
 /// Bytes of a block of the bloom filter.
 const BLOOM_BLOCK_BYTES: usize = 32;
 

@@ -74,3 +74,19 @@ fn a_writer_that_waits_for_a_held_flush_lets_it_go() {
         ],
     );
 }
+
+/// A row of the memtable that is being flushed is deleted with its range and written again: the log tells what was done to it in the new
+/// memtable, and a start after the flush finds it in none.
+#[test]
+fn a_row_that_a_range_took_out_of_a_flush_is_replayed() {
+    for end in [Maintenance::Kill, Maintenance::Crash(3), Maintenance::Reopen] {
+        agree_in_all_sizes(&[
+            Operation::Commit(writes("k00", vec![cell("a", "p", 0), cell("a", "q", 0)]), None),
+            Operation::Maintain(Maintenance::BeginFlush),
+            Operation::DropRowRange(Bytes::from_static(b"k0")),
+            Operation::Commit(writes("k00", vec![cell("a", "q", 1)]), None),
+            Operation::Maintain(Maintenance::Finish),
+            Operation::Maintain(end),
+        ]);
+    }
+}

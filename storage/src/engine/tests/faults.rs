@@ -1,6 +1,7 @@
 //! Full disks, failing syncs and damaged logs.
 
 use super::*;
+use crate::testing::blobs::FaultyBlobs;
 
 async fn reopened(fs: &SimFs) -> Result<Arc<Engine>> {
     Engine::open(simulated(fs)).await
@@ -206,4 +207,34 @@ async fn a_panic_of_a_flush_stops_writing_and_nobody_waits_for_it() {
     let engine = reopened(&fs).await.unwrap();
     engine.flush().await.unwrap();
     assert_eq!(values(engine.as_ref()).await, pairs(&[("a", "1")]));
+}
+
+#[tokio::test]
+async fn a_slow_read_of_a_segment_keeps_nobody_else_waiting() {
+    let (fs, blobs) = (SimFs::new(), FaultyBlobs::new(1));
+    // Without caches every read is a request.
+    let engine = with_table(EngineOptions { blobs: Some(Arc::new(blobs.clone())), memory_bytes: 0, ..tiny(&fs) }).await;
+    for row in ["a", "b", "c", "d"] {
+        engine.commit(put(row, "1")).await.unwrap();
+    }
+    engine.compact(None).await.unwrap();
+    let held = blobs.hold("read");
+    let slow = tokio::spawn({
+        let engine = engine.clone();
+        async move { values(engine.as_ref()).await }
+    });
+    while !held.has_met() {
+        tokio::task::yield_now().await;
+    }
+    // New rows need nothing of what is slow.
+    engine.commit(put("e", "2")).await.unwrap();
+    let found = engine.read_row(&table(), &key("e"), None).await.unwrap();
+    assert!(found.is_some() && !slow.is_finished());
+    drop(held);
+    assert_eq!(
+        slow.await.unwrap(),
+        pairs(&[("a", "1"), ("b", "1"), ("c", "1"), ("d", "1")]),
+        "as it was when it began"
+    );
+    assert_eq!(rows(engine.as_ref()).await.len(), 5);
 }

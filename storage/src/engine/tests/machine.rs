@@ -3,8 +3,14 @@
 use super::*;
 use crate::{
     Pin,
-    engine::{apply, state::FLUSHES_REMEMBERED},
-    testing::{Subject, arbitrary::Maintenance, columnar::Typed, sim::HeldSyncs},
+    engine::{apply, blobs::Blobs, state::FLUSHES_REMEMBERED},
+    testing::{
+        Subject,
+        arbitrary::Maintenance,
+        blobs::{FaultyBlobs, HeldRequests},
+        columnar::Typed,
+        sim::HeldSyncs,
+    },
 };
 use tokio::task::JoinHandle;
 
@@ -15,9 +21,11 @@ const SEGMENTS: &str = "/store/seg";
 pub(super) struct Machine {
     pub(super) fs: SimFs,
     pub(super) clock: Arc<ManualClock>,
+    /// Where segments are, if not on the disk.
+    pub(super) blobs: Option<FaultyBlobs>,
     options: fn(&SimFs) -> EngineOptions,
-    /// What was begun and waits for a sync. Before the engine, which is dropped after it: its threads end when they are let go.
-    begun: Option<(HeldSyncs, JoinHandle<Result<()>>)>,
+    /// What was begun and waits for a segment to be there. Before the engine, which is dropped after it: its threads end when they are let go.
+    begun: Option<(Held, JoinHandle<Result<()>>)>,
     engine: Option<Arc<Engine>>,
 }
 
@@ -25,22 +33,28 @@ impl Machine {
     /// A machine with an empty disk; engines on it have these options, but for the clock.
     pub(super) fn new(options: fn(&SimFs) -> EngineOptions) -> Self {
         let clock = Arc::new(ManualClock::new(0));
-        Self { fs: SimFs::new(), clock, options, begun: None, engine: None }
+        Self { fs: SimFs::new(), clock, blobs: None, options, begun: None, engine: None }
+    }
+
+    /// One whose segments are in an object store.
+    pub(super) fn with_blobs(options: fn(&SimFs) -> EngineOptions, blobs: FaultyBlobs) -> Self {
+        Self { blobs: Some(blobs), ..Self::new(options) }
     }
 
     /// Starts an engine on what the disk holds.
     pub(super) async fn start(&mut self) -> Result<Arc<Engine>> {
-        let options = EngineOptions { clock: Box::new(self.clock.clone()), ..(self.options)(&self.fs) };
+        let blobs = self.blobs.clone().map(|blobs| Arc::new(blobs) as Arc<dyn Blobs>);
+        let options = EngineOptions { clock: Box::new(self.clock.clone()), blobs, ..(self.options)(&self.fs) };
         let engine = Engine::open(options).await?;
         engine.set_layouts(Arc::new(Typed));
         self.engine = Some(engine.clone());
         // A writer that waits for the flush that is held would wait for ever.
-        let (shared, fs) = (engine.shared.clone(), self.fs.clone());
+        let (shared, fs, blobs) = (engine.shared.clone(), self.fs.clone(), self.blobs.clone());
         std::thread::spawn(move || {
             let mut stalls = 0;
             while let Some(now) = shared.board.await_stall(stalls) {
                 stalls = now;
-                fs.release_syncs();
+                release(&fs, blobs.as_ref());
             }
         });
         Ok(engine)
@@ -100,16 +114,19 @@ impl Machine {
         Ok(())
     }
 
-    /// Lets the task run up to its first sync of a segment file, or to its end.
+    /// Lets the task run until its first segment is to last, or to its end.
     async fn begin(&mut self, task: JoinHandle<Result<()>>) {
         let board = &self.engine.as_ref().expect("an engine runs").shared.board;
-        let held = self.fs.hold_syncs_in(Path::new(SEGMENTS));
+        let held = match &self.blobs {
+            Some(blobs) => Held::Requests(blobs.hold("finish")),
+            None => Held::Syncs(self.fs.hold_syncs_in(Path::new(SEGMENTS))),
+        };
         while !held.has_met() && !task.is_finished() && !board.is_stalled() {
             tokio::task::yield_now().await;
         }
         if board.is_stalled() {
             // Since before the syncs were held: nobody else lets them go.
-            self.fs.release_syncs();
+            release(&self.fs, self.blobs.as_ref());
         }
         self.begun = Some((held, task));
     }
@@ -128,6 +145,29 @@ impl Machine {
         let _ = self.finish().await;
         self.engine = None;
         drop(last);
+    }
+}
+
+/// What holds back what was begun, until it is dropped.
+enum Held {
+    Syncs(HeldSyncs),
+    Requests(HeldRequests),
+}
+
+impl Held {
+    fn has_met(&self) -> bool {
+        match self {
+            Self::Syncs(held) => held.has_met(),
+            Self::Requests(held) => held.has_met(),
+        }
+    }
+}
+
+/// Lets go on what is held, whoever holds it.
+fn release(fs: &SimFs, blobs: Option<&FaultyBlobs>) {
+    match blobs {
+        Some(blobs) => blobs.release(),
+        None => fs.release_syncs(),
     }
 }
 

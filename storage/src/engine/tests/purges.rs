@@ -80,7 +80,7 @@ async fn a_delta_of_several_tablets_and_a_border_vanish_as_well() {
     write(&engine, MARK, 10..11).await;
     engine.flush().await.unwrap();
     purge(&engine).await;
-    assert_eq!(marked(folder.path()), [PathBuf::new(); 0]);
+    assert!(marked(folder.path()).is_empty());
     assert!(borders(&engine).iter().all(|border| !border.starts_with(MARK.as_bytes())), "{:?}", borders(&engine));
     assert_eq!(rows(engine.as_ref()).await.len(), 5_200);
     drop(engine);

@@ -2,7 +2,8 @@
 //!
 //! A seed decides a workload of [operations](crate::testing::arbitrary) and a chain of rounds. In a round an engine opens what the
 //! round before left, goes on with the workload, and meets what the seed picked: the machine stops after some call to its file
-//! system (while it opens the store, too), a sync fails, or the disk is full for a while. Then the process is killed, or the
+//! system (while it opens the store, too), a sync fails, the disk is full for a while, or the object store that has the
+//! segments fails requests. Then the process is killed, or the
 //! machine crashes and forgets some of what was not synced.
 //!
 //! The expected state is a memory store that did what was acknowledged. At most one operation of a round had no answer; after
@@ -10,10 +11,14 @@
 //!
 //! The variable [`SEEDS_VARIABLE`], `from..to`, picks other seeds than [`SEEDS`]. A failure names the seed, and how to run it alone.
 
+mod fault;
+
+use self::fault::Fault;
 use super::{differential::oracle, machine::Machine, *};
 use crate::testing::{
     Subject,
     arbitrary::{Maintenance, Operation, families, operation},
+    blobs::FaultyBlobs,
     differential::{Answer, FIRST_MICROS, STEP_MICROS, observe, perform, views},
 };
 use proptest::{
@@ -30,46 +35,14 @@ use std::{
 
 /// The seeds of every run.
 const SEEDS: Range<u64> = 0..100;
+/// Those with an object store, whose rounds take longer.
+const SEEDS_WITH_BLOBS: Range<u64> = 0..40;
 /// Operations of a seed.
 const OPERATIONS: Range<usize> = 20..70;
 /// The variable that names others.
 const SEEDS_VARIABLE: &str = "KEYSPAN_SEEDS";
 /// Rounds of a seed.
 const ROUNDS: usize = 8;
-
-/// What a round meets.
-#[derive(Clone, Copy, Debug)]
-enum Fault {
-    /// The machine stops after so many calls.
-    Stop(usize),
-    /// Syncs fail from the operation of the round on.
-    Sync(usize),
-    /// From the first operation of the round on files grow so many times, until the other operation.
-    Full {
-        from: usize,
-        growths: usize,
-        to: usize,
-    },
-    None,
-}
-
-impl Fault {
-    fn pick(random: &mut StdRng) -> Self {
-        match random.random_range(0..10) {
-            // Early ones meet the opening.
-            0..7 => {
-                let calls_max = [30, 120, 500][random.random_range(0..3)];
-                Self::Stop(random.random_range(0..calls_max))
-            }
-            7 => Self::Sync(random.random_range(0..12)),
-            8 => {
-                let from = random.random_range(0..8);
-                Self::Full { from, growths: random.random_range(0..6), to: from + random.random_range(1..10) }
-            }
-            _ => Self::None,
-        }
-    }
-}
 
 /// How a round ended.
 enum End {
@@ -90,6 +63,8 @@ struct Simulation {
     syncs_fail: bool,
     /// Whether the disk was full in this round: a flush that found it so may be what a writer hears of later.
     was_full: bool,
+    /// Whether requests for segments failed in this round.
+    blobs_failed: bool,
     /// What had no answer, until it is known whether it was done.
     doubt: Option<Operation>,
     /// For messages.
@@ -97,18 +72,19 @@ struct Simulation {
 }
 
 /// Runs one seed.
-async fn simulate(seed: u64, options: fn(&SimFs) -> EngineOptions) {
+async fn simulate(seed: u64, machine: Machine) {
     let mut bytes = [0; 32];
     bytes[..8].copy_from_slice(&seed.to_le_bytes());
     let mut runner = TestRunner::new_with_rng(Config::default(), TestRng::from_seed(RngAlgorithm::ChaCha, &bytes));
     let workload = vec(operation(), OPERATIONS).new_tree(&mut runner).unwrap().current();
     let mut simulation = Simulation {
         random: StdRng::seed_from_u64(seed),
-        machine: Machine::new(options),
+        machine,
         oracle: oracle(),
         now_micros: FIRST_MICROS,
         syncs_fail: false,
         was_full: false,
+        blobs_failed: false,
         doubt: None,
         at: String::new(),
     };
@@ -124,10 +100,13 @@ impl Simulation {
         self.end(engine).await;
         let mut left = workload.into_iter().enumerate();
         for round in 0..ROUNDS {
-            let fault = Fault::pick(&mut self.random);
+            let fault = Fault::pick(&mut self.random, self.machine.blobs.is_some());
             self.at = format!("round {round}, {fault:?}");
             if let Fault::Stop(calls) = fault {
                 self.machine.fs.stop_after(self.machine.fs.calls().len() + calls);
+            }
+            if let Fault::Blobs { from: None, per_thousand, .. } = fault {
+                self.fail_blobs(per_thousand);
             }
             match self.machine.start().await {
                 Ok(engine) => {
@@ -138,7 +117,8 @@ impl Simulation {
                     self.end(engine).await;
                 }
                 Err(error) => {
-                    assert!(self.machine.fs.is_stopped(), "{}: it does not open: {error:?}", self.at);
+                    let hurt = self.machine.fs.is_stopped() || self.blobs_failed && error.kind() == ErrorKind::Io;
+                    assert!(hurt, "{}: it does not open: {error:?}", self.at);
                     self.end(()).await;
                 }
             }
@@ -159,7 +139,8 @@ impl Simulation {
         self.machine.stop(last).await;
         self.machine.fs.fail_syncs(false);
         self.syncs_fail = false;
-        self.was_full = false;
+        (self.was_full, self.blobs_failed) = (false, false);
+        self.resume_blobs(0);
         self.machine.fs.fill_disk(false);
         match self.random.random_bool(0.3) {
             true => self.machine.fs.go_on(),
@@ -193,6 +174,8 @@ impl Simulation {
                     self.was_full = true;
                 }
                 Fault::Full { to, .. } if step == to => self.machine.fs.fill_disk(false),
+                Fault::Blobs { from: Some(from), per_thousand, .. } if step == from => self.fail_blobs(per_thousand),
+                Fault::Blobs { to, .. } if step == to => self.resume_blobs(0),
                 _ => {}
             }
             match self.step(engine, operation).await {
@@ -206,9 +189,28 @@ impl Simulation {
         End::Done
     }
 
+    fn fail_blobs(&mut self, per_thousand: u32) {
+        self.blobs_failed = true;
+        self.resume_blobs(per_thousand);
+    }
+
+    /// Lets requests for segments succeed; gives how many of a thousand failed, for [`resume_blobs`](Self::resume_blobs).
+    fn calm_blobs(&self) -> u32 {
+        self.machine.blobs.as_ref().map_or(0, |blobs| blobs.fail(0))
+    }
+
+    fn resume_blobs(&self, per_thousand: u32) {
+        if let Some(blobs) = &self.machine.blobs {
+            blobs.fail(per_thousand);
+        }
+    }
+
     /// Finds out whether what had no answer was done, and compares. `false` when the machine has stopped.
     async fn settle(&mut self, engine: &Arc<Engine>) -> bool {
-        let Some(found) = self.whole(engine.as_ref()).await else { return false };
+        let failing = self.calm_blobs();
+        let found = self.whole(engine.as_ref()).await;
+        self.resume_blobs(failing);
+        let Some(found) = found else { return false };
         let mut expected = self.whole(self.oracle.store.as_ref()).await;
         if let Some(operation) = self.doubt.take()
             && expected.as_ref() != Some(&found)
@@ -235,6 +237,13 @@ impl Simulation {
 
     /// Whether the machine still runs, with everything as it should be.
     async fn compare(&self, engine: &Arc<Engine>) -> bool {
+        let failing = self.calm_blobs();
+        let same = self.compare_in_peace(engine).await;
+        self.resume_blobs(failing);
+        same
+    }
+
+    async fn compare_in_peace(&self, engine: &Arc<Engine>) -> bool {
         for scan in views() {
             let found = observe(engine.as_ref(), scan.clone()).await;
             if let Err(kind) = &found {
@@ -249,7 +258,7 @@ impl Simulation {
 
     /// Whether calls to the file system may fail.
     fn is_hurt(&self) -> bool {
-        self.syncs_fail || self.machine.fs.is_stopped() || self.machine.fs.is_full()
+        self.syncs_fail || self.machine.fs.is_stopped() || self.machine.fs.is_full() || self.blobs_failed
     }
 
     /// One operation. The time goes on before it: what is in doubt is settled at its own.
@@ -264,6 +273,9 @@ impl Simulation {
             Operation::Read(scan, _) => {
                 let found = observe(engine.as_ref(), scan.clone()).await;
                 if found == observe(self.oracle.store.as_ref(), scan.clone()).await {
+                    return End::Done;
+                }
+                if self.blobs_failed && found == Err(ErrorKind::Io) {
                     return End::Done;
                 }
                 self.must_be_stopped(&found);
@@ -285,6 +297,11 @@ impl Simulation {
                     false => End::Cut,
                 }
             }
+            // Nothing was written to the log, which is well.
+            Err(ErrorKind::Unavailable | ErrorKind::Io) if self.only_blobs_hurt() => match self.compare(engine).await {
+                true => End::Done,
+                false => End::Cut,
+            },
             Err(ErrorKind::Unavailable | ErrorKind::Io) if self.is_hurt() => End::Unanswered(Box::new(operation)),
             Ok(Answer::Statuses(found)) if self.is_hurt() => {
                 // A row that could not be read was not written; the others were.
@@ -312,9 +329,14 @@ impl Simulation {
             Err(error) if error.kind() == ErrorKind::NoSpace && (self.is_hurt() || self.was_full) => End::Done,
             Err(error) => {
                 assert!(self.is_hurt(), "{}: {error:?}", self.at);
-                End::Cut
+                if self.only_blobs_hurt() { End::Done } else { End::Cut }
             }
         }
+    }
+
+    /// Whether nothing but requests for segments may fail.
+    fn only_blobs_hurt(&self) -> bool {
+        self.blobs_failed && !self.machine.fs.is_stopped()
     }
 
     fn set_clocks(&self) {
@@ -324,17 +346,17 @@ impl Simulation {
 }
 
 /// The seeds to run.
-fn seeds() -> Range<u64> {
-    let Ok(chosen) = std::env::var(SEEDS_VARIABLE) else { return SEEDS };
+fn seeds(usual: Range<u64>) -> Range<u64> {
+    let Ok(chosen) = std::env::var(SEEDS_VARIABLE) else { return usual };
     let range = chosen.split_once("..").and_then(|(from, to)| Some(from.parse().ok()?..to.parse().ok()?));
     range.unwrap_or_else(|| panic!("{SEEDS_VARIABLE} is from..to, not {chosen}"))
 }
 
-/// Runs every seed; `test` is the name of the test that does it.
-fn run(test: &str, options: fn(&SimFs) -> EngineOptions) {
-    for seed in seeds() {
+/// Runs every seed on a machine of its own; `test` is the name of the test that does it.
+fn run(test: &str, usual: Range<u64>, machine: fn(u64) -> Machine) {
+    for seed in seeds(usual) {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
-        let outcome = catch_unwind(AssertUnwindSafe(|| runtime.block_on(simulate(seed, options))));
+        let outcome = catch_unwind(AssertUnwindSafe(|| runtime.block_on(simulate(seed, machine(seed)))));
         assert!(
             outcome.is_ok(),
             "seed {seed} failed, see above; alone: {SEEDS_VARIABLE}={seed}..{} cargo test -p keyspan-storage --lib {test}",
@@ -345,10 +367,17 @@ fn run(test: &str, options: fn(&SimFs) -> EngineOptions) {
 
 #[test]
 fn every_seed_leaves_what_was_acknowledged() {
-    run("every_seed_leaves_what_was_acknowledged", simulated);
+    run("every_seed_leaves_what_was_acknowledged", SEEDS, |_| Machine::new(simulated));
 }
 
 #[test]
 fn every_tiny_seed_leaves_what_was_acknowledged() {
-    run("every_tiny_seed_leaves_what_was_acknowledged", tiny);
+    run("every_tiny_seed_leaves_what_was_acknowledged", SEEDS, |_| Machine::new(tiny));
+}
+
+#[test]
+fn every_seed_with_an_object_store_leaves_what_was_acknowledged() {
+    run("every_seed_with_an_object_store_leaves_what_was_acknowledged", SEEDS_WITH_BLOBS, |seed| {
+        Machine::with_blobs(tiny, FaultyBlobs::new(seed))
+    });
 }

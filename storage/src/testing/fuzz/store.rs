@@ -2,17 +2,21 @@
 
 use super::{
     super::{differential::views, notation::schema},
-    STORE, block_on, damage, family, is_refusal, open, table,
+    GROUP_ROWS_MAX, STORE, block_on, damage, family, is_refusal, open, table,
 };
-use crate::{Commit, GcRule, Mutation, Row, RowKey, Scan, Store, StoreExt, fs::Fs, testing::sim::SimFs};
+use crate::{
+    Commit, GcRule, Mutation, Row, RowKey, Scan, Store, StoreExt, fs::Fs, inspect::SegmentKind, testing::sim::SimFs,
+};
 use bytes::Bytes;
 use std::{
     path::{Path, PathBuf},
     sync::OnceLock,
 };
 
-/// Commits, of which the first half is in segments.
-const COMMITS: u8 = 24;
+/// Commits, of which the first third is in bases, the second in a delta.
+const COMMITS: u8 = 36;
+/// Those that only the log holds begin here.
+const LOGGED: u8 = COMMITS / 3 * 2;
 
 /// A closed store.
 struct Sample {
@@ -35,14 +39,21 @@ async fn make() -> Sample {
     engine.create_table(&table(), schema(&gc)).await.unwrap();
     let mut states = Vec::new();
     for number in 0..COMMITS {
-        if number == COMMITS / 2 {
+        if number == COMMITS / 3 {
+            engine.compact(None).await.unwrap();
+        }
+        if number == LOGGED {
+            engine.flush().await.unwrap();
             states.push(engine.read_rows(&table(), Scan::all()).await.unwrap());
         }
         engine.commit(commit(number)).await.unwrap();
-        if number >= COMMITS / 2 {
+        if number >= LOGGED {
             states.push(engine.read_rows(&table(), Scan::all()).await.unwrap());
         }
     }
+    let segments = engine.inspect().expect("engines say what they have").segments;
+    let has_groups = |kind| segments.iter().any(|one| one.kind == kind && one.rows > u64::from(GROUP_ROWS_MAX));
+    assert!(has_groups(SegmentKind::Base) && has_groups(SegmentKind::Delta), "{segments:?}");
     engine.close().await.unwrap();
     let files = files(&fs, Path::new(STORE));
     Sample { fs, files, states }
@@ -86,6 +97,24 @@ pub(super) fn log() -> &'static [u8] {
         let sample = sample();
         let first = sample.files.iter().find(|path| path.extension().is_some_and(|ending| ending == "log"));
         sample.fs.read(first.expect("a store has a log")).expect("it is a file")
+    })
+}
+
+/// The footer of a segment of the store.
+pub(super) fn footer() -> &'static [u8] {
+    static FOOTER: OnceLock<Vec<u8>> = OnceLock::new();
+    FOOTER.get_or_init(|| {
+        let sample = sample();
+        let segment = sample.files.iter().find(|path| path.extension().is_some_and(|ending| ending == "parquet"));
+        let bytes = sample.fs.read(segment.expect("it has segments")).expect("it is a file");
+        // It stands in the tail as it is: JSON, the only such text in the file.
+        let start = bytes.windows(11).position(|window| window == br#"{"version":"#).expect("a footer");
+        let mut depth = 0;
+        let end = bytes[start..].iter().position(|byte| {
+            depth += i32::from(*byte == b'{') - i32::from(*byte == b'}');
+            depth == 0
+        });
+        bytes[start..=start + end.expect("it ends")].to_vec()
     })
 }
 
