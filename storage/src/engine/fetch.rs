@@ -1,19 +1,27 @@
 //! Rows of segments, read before a commit gets to the log thread.
 //!
 //! A write puts the whole row into the memtable, so that it needs what the row held before. The rows that no memtable knows are
-//! read here, by whoever commits and many at a time, so that the log thread, of which there is one, seldom has to. What was
+//! read here, by whoever commits and many at a time, so that the log thread, of which there is one, seldom has to. Many rows of one
+//! segment are read in one pass over it, which decodes no page twice. What was
 //! read stays true as long as no memtable became segments ([`State::flushes`]) and the place still lives: anything else that
 //! happened to the row is in a memtable, and is found there first.
 
 use super::{
-    dead::Position,
+    dead::{Dead, Position},
     manifest::SegmentId,
     row_cache::RowCache,
     state::{Known, Place, State, Table},
 };
 use crate::{Cell, Commit, Result, RowKey, TableName, Write};
 use bytes::Bytes;
-use std::collections::{BTreeSet, HashMap};
+use std::{
+    collections::{BTreeMap, BTreeSet, HashMap},
+    ops::Range,
+    sync::Arc,
+};
+
+/// Rows of one segment from which on they are read together; fewer are read singly, through the cache.
+const TOGETHER_ROWS_MIN: usize = 16;
 
 /// Rows of segments at one moment.
 #[derive(Debug, Default)]
@@ -86,13 +94,51 @@ impl Wanted {
         for (name, keys) in self.0 {
             let table = state.table(&name)?;
             let of_table = fetched.rows.entry(table.descriptor.number).or_default();
+            let mut places: BTreeMap<SegmentId, Vec<(RowKey, Place)>> = BTreeMap::new();
             for key in keys {
-                let found = table.locate(&key)?.map(|place| FetchedRow::of(&place, rows)).transpose()?;
-                of_table.insert(key, found);
+                match table.locate(&key)? {
+                    Some(place) => places.entry(place.segment.meta().id).or_default().push((key, place)),
+                    None => drop(of_table.insert(key, None)),
+                }
+            }
+            for found in places.into_values() {
+                if found.len() < TOGETHER_ROWS_MIN {
+                    for (key, place) in found {
+                        let row = FetchedRow::of(&place, rows)?;
+                        of_table.insert(key, Some(row));
+                    }
+                } else {
+                    together(found, |key, row| drop(of_table.insert(key, Some(row))))?;
+                }
             }
         }
         Ok(fetched)
     }
+}
+
+/// Reads rows of one segment, in the order of their keys, which is that of their positions. They stay out of the cache: whoever
+/// changes so many rows reads none of them soon, and from a memtable if so.
+fn together(found: Vec<(RowKey, Place)>, mut give: impl FnMut(RowKey, FetchedRow)) -> Result<()> {
+    let Some((_, place)) = found.first() else { return Ok(()) };
+    let (segment, as_of) = (Arc::clone(&place.segment), place.segment.meta().stamp);
+    let mut runs: Vec<Range<Position>> = Vec::new();
+    for (_, place) in &found {
+        match runs.last_mut() {
+            Some(last) if last.end == place.position => last.end += 1,
+            _ => runs.push(place.position..place.position + 1),
+        }
+    }
+    let mut wanted = found.into_iter();
+    for batch in segment.encoded(runs, Dead::default())? {
+        for read in batch? {
+            let (key, place) = wanted.next().expect("no more rows come than were asked for");
+            debug_assert_eq!((&key, place.position), (&read.key, read.position));
+            let row = FetchedRow { segment: segment.meta().id, position: place.position, row: read.row, as_of };
+            give(key, row);
+        }
+    }
+    // What is left would be taken for rows that are not there: the log thread reads it once more, and says what is wrong.
+    Ok(())
 }
 
 impl FetchedRow {

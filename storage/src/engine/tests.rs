@@ -8,6 +8,7 @@ mod faults;
 mod machine;
 mod purges;
 mod simulation;
+mod together;
 
 use super::{Engine, EngineOptions, Grain};
 use crate::{
