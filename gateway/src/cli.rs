@@ -1,9 +1,11 @@
 //! The command line: what `keyspan` takes, and its way from start to end.
 //!
 //! [`main`] parses, opens the store and the catalog ([`open`](mod@open)), sees to the operator's password ([`password`]), starts the
-//! [`server`](crate::server) and waits for a signal; or it looks at the store's [`files`] alone. What goes wrong before that is one line on standard error and exit code 1.
+//! [`server`](crate::server) and waits for a signal; or it looks at the store's [`files`] alone, or
+//! measures one of its own ([`mod@bench`]). What goes wrong before that is one line on standard error and exit code 1.
 //! Standard output says `listening on ADDR:PORT`, for programs that start this one.
 
+pub mod bench;
 pub mod demo;
 pub mod files;
 pub mod open;
@@ -12,6 +14,7 @@ pub mod password;
 
 use crate::server::{Server, ServerOptions, TlsFiles};
 use anyhow::{Context, Result};
+use bench::Bench;
 use clap::{Parser, Subcommand};
 use demo::DemoOptions;
 use open::Opened;
@@ -45,6 +48,7 @@ Examples:
   keyspan serve --store /srv/keyspan --listen 0.0.0.0:5432 --tls-cert server.crt --tls-key server.key
   keyspan serve --memory 4GiB --segments s3://bucket/prefix    rows in a bucket, the log on the local disk
   keyspan backup /backup/today            copy ./keyspan-data, which may be served meanwhile
+  keyspan bench scan                      what scans and space cost over plain Parquet files, on this machine
 
 Connect:
   psql \"host=127.0.0.1 port=5433 user=keyspan dbname=keyspan\"      the operator: tables, tenants, roles
@@ -91,6 +95,9 @@ enum Command {
         #[command(flatten)]
         restore: files::RestoreOptions,
     },
+    /// Measure on this machine what is promised of speed and space.
+    #[command(subcommand)]
+    Bench(Bench),
 }
 
 /// The program: parses the arguments of the process, runs, gives its exit code.
@@ -120,6 +127,7 @@ async fn run(cli: Cli) -> Result<()> {
         Command::Check { store } => return files::check(store).await,
         Command::Backup { backup } => return files::backup(backup).await,
         Command::Restore { restore } => return files::restore(restore).await,
+        Command::Bench(bench) => return Box::pin(bench::run(bench)).await,
     };
     // Before the store: a wrong address should not cost the replay of a log.
     let listen = resolve(&options.listen)?;

@@ -65,6 +65,7 @@ mod writer;
 
 pub use budget::{Budget, MEMORY_BYTES, MEMTABLE_BYTES_MAX, MEMTABLE_BYTES_MIN};
 pub use grain::Grain;
+pub use segment::{DICTIONARY_BYTES_MAX, PAGE_BYTES_TARGET, PAGE_ROWS_MAX};
 pub use writer::{GROUP_BYTES_TARGET, GROUP_REQUESTS_MAX, REQUEST_BYTES_MAX};
 
 use crate::{

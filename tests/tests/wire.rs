@@ -5,6 +5,7 @@
 #![allow(unreachable_pub, reason = "the modules are a library to each other, in a binary")]
 
 mod wire {
+    pub mod bench;
     pub mod command;
     pub mod files;
     pub mod harness;

@@ -162,14 +162,22 @@ impl StorageOptions {
     /// # Errors
     /// For one that is too small.
     pub fn memory(&self) -> Result<Memory> {
-        let least = Size(MEMORY_BYTES_MIN);
-        if let Some(memory) = self.memory {
-            ensure!(memory >= least, "--memory {memory} is less than {least}");
-        }
-        let of_machine = || machine_bytes().map_or(MEMORY_BYTES, |bytes| bytes / MACHINE_SHARE);
-        let bytes = self.memory.map_or_else(of_machine, |memory| memory.0);
-        Ok(Memory::of(bytes, self.memtable_size.map(|size| size.0)))
+        memory(self.memory, self.memtable_size)
     }
+}
+
+/// What `--memory` says, or a share of the machine's, divided.
+///
+/// # Errors
+/// For one that is too small.
+pub(super) fn memory(said: Option<Size>, memtable: Option<Size>) -> Result<Memory> {
+    let least = Size(MEMORY_BYTES_MIN);
+    if let Some(memory) = said {
+        ensure!(memory >= least, "--memory {memory} is less than {least}");
+    }
+    let of_machine = || machine_bytes().map_or(MEMORY_BYTES, |bytes| bytes / MACHINE_SHARE);
+    let bytes = said.map_or_else(of_machine, |memory| memory.0);
+    Ok(Memory::of(bytes, memtable.map(|size| size.0)))
 }
 
 /// A number of a folder, the same at every start.

@@ -19,9 +19,9 @@ use std::{collections::BTreeMap, sync::Arc};
 use tokio::task::JoinSet;
 
 /// Rows of a commit; with up to 32 columns each they stay below the store's limit of mutations.
-pub(super) const COMMIT_ROWS: usize = 2_000;
+pub(crate) const COMMIT_ROWS: usize = 2_000;
 /// Commits under way at a time.
-pub(super) const COMMITS_MAX: usize = 4;
+pub(crate) const COMMITS_MAX: usize = 4;
 
 /// A column of the source that becomes a cell.
 struct CellColumn {
@@ -34,7 +34,7 @@ struct CellColumn {
 }
 
 /// Loads one table.
-pub(super) struct Loader {
+pub(crate) struct Loader {
     store: Arc<dyn Store>,
     table: Arc<Table>,
     /// For each part of the key, its position among the source's values.
@@ -52,7 +52,7 @@ impl Loader {
     ///
     /// # Errors
     /// 42703 for a column that the table does not have, 23502 when a part of the key is not among them.
-    pub(super) fn new(shared: &Shared, table: Arc<Table>, columns: &[impl AsRef<str>]) -> Result<Self> {
+    pub(crate) fn new(shared: &Shared, table: Arc<Table>, columns: &[impl AsRef<str>]) -> Result<Self> {
         let mut key = vec![None; table.key.parts.len()];
         let mut cells = Vec::new();
         for (position, name) in columns.iter().enumerate() {
@@ -84,7 +84,7 @@ impl Loader {
     ///
     /// # Errors
     /// A value that does not fit, and what a commit before it said.
-    pub(super) async fn put(&mut self, tenant: &TenantId, row: &[Value], step: &mut impl FnMut(u64)) -> Result<()> {
+    pub(crate) async fn put(&mut self, tenant: &TenantId, row: &[Value], step: &mut impl FnMut(u64)) -> Result<()> {
         let row = self.encode(row)?;
         let full = match self.waiting.get_mut(tenant) {
             Some(rows) => {
@@ -108,7 +108,7 @@ impl Loader {
     ///
     /// # Errors
     /// What a commit said.
-    pub(super) async fn finish(mut self, step: &mut impl FnMut(u64)) -> Result<()> {
+    pub(crate) async fn finish(mut self, step: &mut impl FnMut(u64)) -> Result<()> {
         for (tenant, rows) in std::mem::take(&mut self.waiting) {
             self.commit(tenant, rows, step).await?;
         }

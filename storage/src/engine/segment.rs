@@ -74,11 +74,11 @@ pub(crate) const GROUP_ROWS_MAX: u32 = 128 << 10;
 /// Bytes of keys and encoded rows after which a row group ends; it may hold one row more.
 pub(crate) const GROUP_BYTES_TARGET: usize = 64 << 20;
 /// Rows of a page: what a point read decodes for each column.
-pub(crate) const PAGE_ROWS_MAX: usize = 4_096;
+pub const PAGE_ROWS_MAX: usize = 4_096;
 /// Bytes after which a page ends; it may hold one value more.
-pub(crate) const PAGE_BYTES_TARGET: usize = 1 << 20;
+pub const PAGE_BYTES_TARGET: usize = 1 << 20;
 /// Bytes of a dictionary, which every read of a page of its column decodes as well.
-pub(crate) const DICTIONARY_BYTES_MAX: usize = 32 << 10;
+pub const DICTIONARY_BYTES_MAX: usize = 32 << 10;
 /// Bytes of a value in a column of its own.
 pub(crate) const VALUE_BYTES_MAX: usize = 1 << 20;
 /// Bytes of the overflow of a row in the Parquet file.

@@ -1,0 +1,110 @@
+//! `keyspan bench scan`: what a store costs over plain Parquet files, in ratios of one run on one machine.
+//!
+//! ```text
+//! data      rows made from a seed: what the table has to hold at any moment
+//! store     the table in a store of its own: load, update, delete, flush, compact; sessions without a wire
+//! plain     the same rows as plain Parquet files, read by DataFusion alone
+//! rounds    one query on both sides in turn; answers are held against what `data` says before times count
+//! phases    the steps of the run, in order
+//! report    a table of ratios, each with its target
+//! ```
+//!
+//! Everything lies in a temporary folder, which is removed at the end, also of a run that failed or was stopped.
+
+mod data;
+mod measure;
+mod phases;
+mod plain;
+mod progress;
+mod report;
+mod rounds;
+mod store;
+
+use super::Signals;
+use crate::resources::Size;
+use anyhow::{Context, Result, anyhow};
+use clap::{Args, Subcommand};
+use std::{
+    env,
+    io::{Write, stdout},
+    path::PathBuf,
+};
+
+/// After the help of `keyspan bench scan`.
+pub const SCAN_HELP: &str = "\
+A table of readings (8 tenants, up to 10,000 devices, 10 columns) is loaded in order of time into a store in a temporary folder, then
+scanned, updated, compacted, deleted from. Queries go the way of those of clients, without the wire: session, DataFusion, store. They are
+compared to DataFusion alone on plain Parquet files: of the same layout (rows, row groups, pages, codec as in the store's segments) and of
+DataFusion's own. Both sides run in turn, on the same threads and with the same number of streams, and their answers are checked against what
+was written. Ratios are medians over rounds, so that what else the machine does concerns both sides.
+
+A target stands beside each ratio that has one, with \"met\" or \"not met\". Neither changes the exit code, which is 1 when an answer
+is wrong or something fails.
+
+Ten million rows take some 5 GB of disk and a quarter of an hour on two cores. The folder is removed at the end.
+
+Examples:
+  keyspan bench scan
+  keyspan bench scan --rows 1000000 --path /mnt/fast
+  keyspan bench scan --memory 512MiB --json > run.json";
+
+/// What is measured.
+#[derive(Clone, Debug, Subcommand)]
+pub enum Bench {
+    /// Measure scans, space, start-up, writes and memory against plain Parquet files.
+    #[command(after_help = SCAN_HELP)]
+    Scan {
+        /// What to measure.
+        #[command(flatten)]
+        scan: ScanOptions,
+    },
+}
+
+/// What `keyspan bench scan` takes.
+#[derive(Clone, Debug, Args)]
+pub struct ScanOptions {
+    /// Rows of the table.
+    #[arg(long, value_name = "ROWS", default_value_t = 10_000_000, value_parser = clap::value_parser!(u64).range(1_000..=1_000_000_000))]
+    pub rows: u64,
+
+    /// How often each query runs on each side, after one run that does not count.
+    #[arg(long, value_name = "NUMBER", default_value_t = 11, value_parser = clap::value_parser!(u16).range(1..=1_000))]
+    pub rounds: u16,
+
+    /// The folder in which the temporary folder is made [default: the system's for temporary files]
+    #[arg(long, value_name = "DIR")]
+    pub path: Option<PathBuf>,
+
+    /// Memory that the store and its queries may take, as keyspan serve --memory [default: a quarter of the machine's]
+    #[arg(long, value_name = "SIZE")]
+    pub memory: Option<Size>,
+
+    /// What the rows are made from: the same seed gives the same rows.
+    #[arg(long, value_name = "NUMBER", default_value_t = 1)]
+    pub seed: u64,
+
+    /// Print JSON instead of a table: seconds, bytes and ratios as numbers.
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// Runs what was asked for.
+///
+/// # Errors
+/// When an answer is wrong, something fails, or a signal came.
+pub async fn run(bench: Bench) -> Result<()> {
+    let Bench::Scan { scan } = bench;
+    let path = scan.path.clone().unwrap_or_else(env::temp_dir);
+    let failed = || format!("cannot make a folder in {}", path.display());
+    let folder = tempfile::Builder::new().prefix("keyspan-bench-").tempdir_in(&path).with_context(failed)?;
+    let mut signals = Signals::new()?;
+    let done = tokio::select! {
+        done = phases::run(&scan, folder.path()) => done,
+        () = signals.next() => Err(anyhow!("stopped by a signal")),
+    };
+    let place = folder.path().to_owned();
+    let removed = folder.close().with_context(|| format!("cannot remove {}", place.display()));
+    let report = done.and_then(|report| removed.map(|()| report))?;
+    let text = if scan.json { serde_json::to_string_pretty(&report)? } else { report.to_string() };
+    writeln!(stdout(), "{text}").context("cannot write to standard output")
+}

@@ -1,0 +1,85 @@
+//! `keyspan bench`: it runs through, finds right answers, says all that it promises, and leaves nothing behind. No time is held against
+//! anything here.
+
+use super::command::keyspan;
+use anyhow::{Context, Result};
+use rustix::process::{Pid, Signal, kill_process};
+use serde_json::Value;
+use std::{path::Path, process::Stdio};
+use tokio::io::{AsyncBufReadExt, BufReader};
+
+fn is_empty(folder: &Path) -> Result<bool> {
+    Ok(std::fs::read_dir(folder)?.next().is_none())
+}
+
+#[tokio::test]
+async fn a_small_run_measures_everything() -> Result<()> {
+    let folder = tempfile::tempdir()?;
+    let mut command = keyspan();
+    command.args(["bench", "scan", "--rows", "5000", "--rounds", "1", "--memory", "64MiB", "--json", "--path"]);
+    let output = command.arg(folder.path()).output().await?;
+    let told = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(output.status.success(), "{told}");
+    assert!(told.contains("load") && told.contains("delete 50 prefixes"), "{told}");
+    let report: Value = serde_json::from_slice(&output.stdout)?;
+    assert_eq!((&report["rows"], &report["rounds"]), (&5000.into(), &1.into()));
+    let lines = report["lines"].as_array().context("lines")?;
+    for (what, target) in [
+        ("clean scan, 2 columns", Some(1.2)),
+        ("clean scan, 2 columns, DataFusion's layout", None),
+        ("1 % updated, as written", Some(1.5)),
+        ("1 % updated, flushed", Some(1.5)),
+        ("10 % updated, as written", Some(3.0)),
+        ("10 % updated, flushed", Some(3.0)),
+        ("compacted again", Some(1.2)),
+        ("space, LZ4", Some(1.3)),
+        ("space, zstd", Some(1.3)),
+        ("start-up", Some(1.0)),
+        ("write amplification of load and compaction", None),
+        ("a row during compaction, p99", None),
+        ("deleted prefixes to compacted", Some(1.5)),
+        ("peak memory to --memory + 100MiB", Some(1.0)),
+    ] {
+        let line = lines.iter().find(|line| line["what"] == what).with_context(|| format!("{what} is missing"))?;
+        assert!(line["result"]["value"].as_f64().context("a number")?.is_finite(), "{line}");
+        assert_eq!(line["target"]["at_most"].as_f64(), target, "{line}");
+        assert_eq!(line["met"].is_boolean(), target.is_some(), "{line}");
+    }
+    let writers = lines.iter().find(|line| line["what"] == "64 writers to one").context("the writers")?;
+    assert_eq!(writers["target"]["at_least"].as_f64(), Some(10.0));
+    assert!(is_empty(folder.path())?, "the temporary folder is left");
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_run_that_is_stopped_leaves_nothing() -> Result<()> {
+    let folder = tempfile::tempdir()?;
+    let mut command = keyspan();
+    command.args(["bench", "scan", "--rows", "100000000", "--path"]).arg(folder.path());
+    let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn()?;
+    let mut told = BufReader::new(child.stderr.take().context("a pipe")?).lines();
+    let first = told.next_line().await?.context("it ended")?;
+    assert!(first.ends_with("load"), "{first}");
+    assert!(!is_empty(folder.path())?);
+    let id = child.id().and_then(|id| Pid::from_raw(id.cast_signed())).context("it ended")?;
+    kill_process(id, Signal::TERM)?;
+    let last = told.next_line().await?.context("no word")?;
+    assert_eq!(last, "keyspan: stopped by a signal");
+    assert_eq!(child.wait().await?.code(), Some(1));
+    assert!(is_empty(folder.path())?, "the temporary folder is left");
+    Ok(())
+}
+
+#[tokio::test]
+async fn help_says_what_is_measured() -> Result<()> {
+    let output = keyspan().args(["bench", "scan", "--help"]).output().await?;
+    let help = String::from_utf8(output.stdout)?;
+    for word in
+        ["--rows", "--rounds", "--path", "--memory", "--seed", "--json", "Examples:", "without the wire", "10000000"]
+    {
+        assert!(help.contains(word), "{word} is missing in {help}");
+    }
+    let output = keyspan().args(["bench", "scan", "--rows", "3"]).output().await?;
+    assert_eq!(output.status.code(), Some(2));
+    Ok(())
+}
