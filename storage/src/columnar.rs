@@ -66,7 +66,8 @@ pub struct ParquetPart {
     pub file: Arc<dyn PartFile>,
     /// What its footer says, with the page index.
     pub metadata: Arc<ParquetMetaData>,
-    /// Row groups, ascending, and which of their rows; `None` for all. A selection is as long as its row group, and selects some row.
+    /// Row groups, ascending, and which of their rows; `None` for all. A selection is as long as its row group, and selects some row. One of
+    /// many short runs is a [bitmap](RowSelection::as_mask).
     pub row_groups: Vec<(usize, Option<RowSelection>)>,
     /// Rows that are selected.
     pub rows: u64,

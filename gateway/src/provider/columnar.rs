@@ -3,7 +3,8 @@
 //! ```text
 //! ColumnarExec                         the columns of SQL, in no order
 //!   UnionExec
-//!     DataSourceExec                   row groups that hold just what SQL reads, split over the partitions (module `parts`)
+//!     DataSourceExec                   row groups that hold just what SQL reads, split over the partitions (module `parts`), below a
+//!                                      node that leaves dead rows out where there are many (module `living`)
 //!     ScanExec                         all other rows
 //! ```
 //!
@@ -16,6 +17,7 @@
 //! several tenants. Row groups and pages are skipped by them nevertheless, by predicates that stay in force for each row.
 
 mod exec;
+mod living;
 mod parts;
 mod reader;
 

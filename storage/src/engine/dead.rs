@@ -6,6 +6,7 @@
 
 mod encoding;
 
+use arrow::array::BooleanBufferBuilder;
 use imbl::{OrdMap, ordmap::DiffItem};
 use std::{ops::Range, sync::Arc};
 
@@ -159,6 +160,23 @@ impl Dead {
             at = self.next(true, start, range.end).unwrap_or(range.end);
             Some(start..at)
         })
+    }
+
+    /// Adds a bit for each position of the range: whether it lives.
+    pub(crate) fn append_living(&self, range: Range<Position>, bits: &mut BooleanBufferBuilder) {
+        for (number, from, to) in chunks_of(range) {
+            match self.chunks.get(&number) {
+                None => bits.append_n((to - from) as usize, true),
+                Some(Chunk::Full) => bits.append_n((to - from) as usize, false),
+                Some(Chunk::Some(words)) => {
+                    let mut living = [0; CHUNK_WORDS * size_of::<u64>()];
+                    for (bytes, word) in living.chunks_exact_mut(size_of::<u64>()).zip(words.iter()) {
+                        bytes.copy_from_slice(&(!word).to_le_bytes());
+                    }
+                    bits.append_packed_range(from as usize..to as usize, &living);
+                }
+            }
+        }
     }
 
     /// The first position from `from` on and below `end` that is dead, or that lives.

@@ -3,12 +3,20 @@
 //! Files in which the wanted columns have the same names are read by one `DataSourceExec`; that is nearly always all of them. Its table
 //! has the file's names and SQL's types, its projection SQL's names. A file's row groups are cut into chunks, each a file of its own to
 //! DataFusion with an access plan of its own; a partition that is done early takes chunks from others.
+//!
+//! A selection that is a bitmap has many short runs. Its rows are decoded, but for long stretches without any, and dropped afterwards
+//! ([`living`](super::living)), as long as no filter wants to look at them.
 
 use super::{
     Source,
+    living::{self, LivingExec},
     reader::{Opened, Readers},
 };
-use arrow::datatypes::{Schema, SchemaRef};
+use arrow::{
+    array::BooleanBufferBuilder,
+    buffer::BooleanBuffer,
+    datatypes::{Field, FieldRef, Schema, SchemaRef},
+};
 use datafusion::{
     common::Result,
     config::TableParquetOptions,
@@ -19,6 +27,7 @@ use datafusion::{
             parquet::{ParquetAccessPlan, RowGroupAccess},
         },
         source::DataSourceExec,
+        table_schema::TableSchema,
     },
     execution::object_store::ObjectStoreUrl,
     physical_expr::{
@@ -26,13 +35,16 @@ use datafusion::{
         projection::{ProjectionExpr, ProjectionExprs},
     },
     physical_plan::ExecutionPlan,
+    scalar::ScalarValue,
 };
 use keyspan_storage::ParquetPart;
 use parquet::arrow::arrow_reader::RowSelection;
-use std::sync::Arc;
+use std::{ops::Range, sync::Arc};
 
 /// Chunks of row groups for each partition, where there are so many row groups.
 const CHUNKS_PER_PARTITION: usize = 4;
+/// Rows, none of them wanted, that are skipped rather than decoded and dropped.
+const GAP_ROWS_MIN: usize = 1_024;
 
 /// Files whose wanted columns have the same names.
 struct Group {
@@ -99,39 +111,106 @@ fn grouped(parts: Vec<ParquetPart>, sources: &[Source]) -> Vec<Group> {
 
 fn source(group: Group, schema: &SchemaRef, limit: Option<usize>, partitions: usize) -> Result<Arc<dyn ExecutionPlan>> {
     let Group { names, parts } = group;
-    let fields = schema.fields().iter().zip(&names);
+    let exact = files(&names, schema, spread(&parts, partitions.max(1), false), limit, &[])?;
+    let wanted: Vec<Option<BooleanBuffer>> = parts.iter().map(wanted).collect();
+    if wanted.iter().all(Option::is_none) {
+        return Ok(exact);
+    }
+    // A limit would count rows that are dropped.
+    let all = files(&names, schema, spread(&parts, partitions.max(1), true), None, &living::columns())?;
+    Ok(Arc::new(LivingExec::new(all, exact, wanted.into())))
+}
+
+/// A source of files. Of the columns in `own` the first is the file's number, the others are made by the reader.
+fn files(
+    names: &[String],
+    schema: &SchemaRef,
+    files: Vec<FileGroup>,
+    limit: Option<usize>,
+    own: &[Field],
+) -> Result<Arc<dyn ExecutionPlan>> {
+    let fields = schema.fields().iter().zip(names);
     let fields: Vec<_> = fields.map(|(field, name)| field.as_ref().clone().with_name(name)).collect();
+    let own: Vec<FieldRef> = own.iter().cloned().map(Arc::new).collect();
+    let (number, made) = own.split_at(own.len().min(1));
+    let table = TableSchema::builder(Arc::new(Schema::new(fields)))
+        .with_table_partition_cols(number.to_vec())
+        .with_virtual_columns(made.to_vec())
+        .build();
     let options = TableParquetOptions::default();
-    let parquet = ParquetSource::new(Arc::new(Schema::new(fields)))
+    let parquet = ParquetSource::new(table)
         .with_table_parquet_options(options)
         .with_parquet_file_reader_factory(Arc::new(Readers))
         .with_pushdown_filters(true)
         .with_bloom_filter_on_read(false);
-    let column = |(at, (name, field)): (usize, (&String, &Arc<arrow::datatypes::Field>))| {
-        ProjectionExpr::new(Arc::new(Column::new(name, at)), field.name())
-    };
-    let projection = ProjectionExprs::new(names.iter().zip(schema.fields()).enumerate().map(column));
+    let column =
+        |(at, (name, shown)): (usize, (&String, &String))| ProjectionExpr::new(Arc::new(Column::new(name, at)), shown);
+    let shown = schema.fields().iter().map(|field| field.name());
+    let named = names.iter().zip(shown).chain(own.iter().map(|field| (field.name(), field.name())));
+    let projection = ProjectionExprs::new(named.enumerate().map(column));
     let renamed = parquet.try_pushdown_projection(&projection)?;
     let parquet = renamed.unwrap_or_else(|| Arc::new(parquet));
     // Files bring their own readers: the place is never asked.
     let config = FileScanConfigBuilder::new(ObjectStoreUrl::local_filesystem(), parquet)
-        .with_file_groups(spread(parts, partitions.max(1)))
+        .with_file_groups(files)
         .with_limit(limit)
         .build();
     Ok(DataSourceExec::from_data_source(config))
 }
 
-/// Cuts the parts into chunks and deals them out: neighbours stay together, partitions have about as many rows.
-fn spread(parts: Vec<ParquetPart>, partitions: usize) -> Vec<FileGroup> {
+/// Which rows of the file are wanted, where a selection is a bitmap; rows that the source leaves out anyway count as wanted.
+fn wanted(part: &ParquetPart) -> Option<BooleanBuffer> {
+    let mask = |selection: &Option<RowSelection>| selection.as_ref().and_then(RowSelection::as_mask).cloned();
+    if part.row_groups.iter().all(|(_, selection)| mask(selection).is_none()) {
+        return None;
+    }
+    let all = part.metadata.row_groups();
+    let rows = |at: usize| usize::try_from(all[at].num_rows()).unwrap_or_default();
+    let mut bits = BooleanBufferBuilder::new((0..all.len()).map(rows).sum());
+    let mut selections = part.row_groups.iter().peekable();
+    for at in 0..all.len() {
+        match selections.next_if(|(chosen, _)| *chosen == at).and_then(|(_, selection)| mask(selection)) {
+            Some(mask) => bits.append_buffer(&mask),
+            None => bits.append_n(rows(at), true),
+        }
+    }
+    Some(bits.finish())
+}
+
+/// What is decoded of a row group whose selection is the bitmap: all but long stretches without a wanted row.
+fn stretches(mask: &BooleanBuffer) -> RowGroupAccess {
+    let mut stretches: Vec<Range<usize>> = Vec::new();
+    for (start, end) in mask.set_slices() {
+        match stretches.last_mut() {
+            Some(last) if start - last.end < GAP_ROWS_MIN => last.end = end,
+            _ => stretches.push(start..end),
+        }
+    }
+    match stretches.as_slice() {
+        [one] if one.start < GAP_ROWS_MIN && mask.len() - one.end < GAP_ROWS_MIN => RowGroupAccess::Scan,
+        _ => {
+            let stretches = stretches.into_iter();
+            RowGroupAccess::Selection(RowSelection::from_consecutive_ranges(stretches, mask.len()))
+        }
+    }
+}
+
+/// Cuts the parts into chunks and deals them out: neighbours stay together, partitions have about as many rows. With `decoded`, rows that
+/// are to be dropped afterwards are read, and files have numbers.
+fn spread(parts: &[ParquetPart], partitions: usize, decoded: bool) -> Vec<FileGroup> {
     let row_groups: usize = parts.iter().map(|part| part.row_groups.len()).sum();
     let of_chunk = row_groups.div_ceil(partitions * CHUNKS_PER_PARTITION).max(1);
     let share = parts.iter().map(|part| part.rows).sum::<u64>().div_ceil(partitions as u64).max(1);
     let mut groups: Vec<Vec<PartitionedFile>> = vec![Vec::new(); partitions];
     let mut dealt = 0;
-    for part in &parts {
+    for (number, part) in parts.iter().enumerate() {
         for chosen in part.row_groups.chunks(of_chunk) {
             let group = usize::try_from(dealt / share).unwrap_or(usize::MAX).min(partitions - 1);
-            let (chunk, rows) = chunk(part, chosen);
+            let (mut chunk, rows) = chunk(part, chosen, decoded);
+            if decoded {
+                let number = u32::try_from(number).unwrap_or(u32::MAX);
+                chunk = chunk.with_partition_values(vec![ScalarValue::UInt32(Some(number))]);
+            }
             groups[group].push(chunk);
             dealt += rows;
         }
@@ -139,8 +218,8 @@ fn spread(parts: Vec<ParquetPart>, partitions: usize) -> Vec<FileGroup> {
     groups.into_iter().filter(|group| !group.is_empty()).map(FileGroup::new).collect()
 }
 
-/// Some row groups of a part, and how many rows of them are read.
-fn chunk(part: &ParquetPart, chosen: &[(usize, Option<RowSelection>)]) -> (PartitionedFile, u64) {
+/// Some row groups of a part, and how many rows of them are wanted.
+fn chunk(part: &ParquetPart, chosen: &[(usize, Option<RowSelection>)], decoded: bool) -> (PartitionedFile, u64) {
     let all = part.metadata.row_groups();
     let mut plan = ParquetAccessPlan::new_none(all.len());
     let mut rows = 0;
@@ -149,7 +228,9 @@ fn chunk(part: &ParquetPart, chosen: &[(usize, Option<RowSelection>)]) -> (Parti
             Some(selection) => selection.row_count() as u64,
             None => u64::try_from(all[*at].num_rows()).unwrap_or_default(),
         };
-        plan.set(*at, selection.clone().map_or(RowGroupAccess::Scan, RowGroupAccess::Selection));
+        let mask = selection.as_ref().and_then(RowSelection::as_mask).filter(|_| decoded);
+        let exact = || selection.clone().map_or(RowGroupAccess::Scan, RowGroupAccess::Selection);
+        plan.set(*at, mask.map_or_else(exact, stretches));
     }
     let opened = Opened { file: Arc::clone(&part.file), metadata: Arc::clone(&part.metadata) };
     let size = part.file.size();

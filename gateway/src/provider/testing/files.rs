@@ -1,7 +1,7 @@
 //! A store with a fast path whose every file is made when it is asked for: real Parquet in memory, over the rows of the memory store.
 //!
 //! It is as contrary as the rules allow. Rows of all tenants share row groups; dead copies of rows, with other rows' values, stand between
-//! the living ones; every tenth row is in the rest; files differ in what they call a column, and have none for a column without values.
+//! the living ones; every tenth row is in the rest; selections are lists and bitmaps by turns; files differ in what they call a column, and have none for a column without values.
 
 use arrow::{
     array::{
@@ -245,7 +245,10 @@ fn part(
             true => RowSelector::select(1),
             false => RowSelector::skip(1),
         });
-        let selection: RowSelection = selectors.collect();
+        let selection: RowSelection = match at % 2 {
+            0 => selectors.collect(),
+            _ => RowSelection::from_boolean_buffer(positions.iter().map(selected).collect()),
+        };
         count += selection.row_count() as u64;
         if selection.row_count() == positions.len() {
             row_groups.push((at, None));

@@ -80,6 +80,10 @@ proptest! {
         }
         let count = range.clone().filter(|position| model.contains(position)).count();
         prop_assert_eq!(dead.count_in(range.clone()), count as u64);
+        let mut bits = BooleanBufferBuilder::new(0);
+        dead.append_living(range.clone(), &mut bits);
+        let living: Vec<bool> = bits.finish().iter().collect();
+        prop_assert_eq!(living, range.clone().map(|position| !model.contains(&position)).collect::<Vec<_>>());
         prop_assert_eq!(dead.living(range.clone()).collect::<Vec<_>>(), runs(&model, range));
         prop_assert_eq!(dead.living(0..END).collect::<Vec<_>>(), runs(&model, 0..END));
         let added: Vec<Position> = model.difference(&older_model).copied().collect();

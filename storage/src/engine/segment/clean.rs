@@ -16,10 +16,15 @@ use crate::{
     ColumnKind, GcRule, ParquetPart, PartFile, Result,
     engine::dead::{Dead, Position},
 };
+use arrow::array::BooleanBufferBuilder;
 use bytes::Bytes;
 use futures::{FutureExt, future::BoxFuture};
 use parquet::arrow::arrow_reader::RowSelection;
 use std::{collections::BTreeMap, ops::Range, sync::Arc};
+
+/// Runs of selected rows of a row group, beyond which a selection is a bitmap: a reader that skips row by row takes longer than one that
+/// reads all.
+const RUNS_MAX: usize = 128;
 
 /// What is wanted of a segment.
 #[derive(Clone, Copy, Debug)]
@@ -121,16 +126,30 @@ fn choose(footer: &Footer, request: &CleanRequest<'_>) -> Chosen {
             chosen.rest_rows += rows;
             continue;
         }
-        let selection = (rows < u64::from(group.rows)).then(|| {
-            let runs = within.iter().flat_map(|range| request.dead.living(range.clone()));
-            let runs = runs.map(|run| (run.start - positions.start) as usize..(run.end - positions.start) as usize);
-            RowSelection::from_consecutive_ranges(runs, positions.len())
-        });
+        let selection = (rows < u64::from(group.rows)).then(|| selection(request.dead, &within, &positions));
         chosen.groups.push((at, selection));
         chosen.rows += rows;
         chosen.dead += request.dead.count_in(positions);
     }
     chosen
+}
+
+/// The living positions in the ranges, which lie in the row group's; as a bitmap when they are in many runs.
+fn selection(dead: &Dead, within: &[Range<Position>], positions: &Range<Position>) -> RowSelection {
+    let runs = || within.iter().flat_map(|range| dead.living(range.clone()));
+    if runs().nth(RUNS_MAX).is_none() {
+        let runs = runs().map(|run| (run.start - positions.start) as usize..(run.end - positions.start) as usize);
+        return RowSelection::from_consecutive_ranges(runs, positions.len());
+    }
+    let mut bits = BooleanBufferBuilder::new(positions.len());
+    let mut at = positions.start;
+    for range in within {
+        bits.append_n((range.start - at) as usize, false);
+        dead.append_living(range.clone(), &mut bits);
+        at = range.end;
+    }
+    bits.append_n((positions.end - at) as usize, false);
+    RowSelection::from_boolean_buffer(bits.finish())
 }
 
 /// The parts of ascending ranges that lie in `bounds`.

@@ -1,0 +1,285 @@
+//! Row groups with many dead rows here and there: they are decoded whole, and the dead rows left out afterwards, by position.
+//!
+//! To skip single rows while decoding costs more than to decode them. So files are read with two columns more, the number of the file and
+//! the position of the row in it, and [`LivingExec`] drops the rows whose bits say that they are not wanted, with these two columns.
+//!
+//! Nothing may look at the values of rows that are not wanted: they are dead, or another tenant's, and what divides by one of them would
+//! fail. So no filter goes below this node. When one could, the node makes way for the plan that selects rows while decoding.
+
+use arrow::{
+    array::{AsArray, BooleanArray, RecordBatch, RecordBatchOptions},
+    buffer::BooleanBuffer,
+    compute::FilterBuilder,
+    datatypes::{DataType, Field, Int64Type, Schema, SchemaRef, UInt32Type},
+};
+use datafusion::{
+    common::{Result, config::ConfigOptions, tree_node::TreeNodeRecursion},
+    error::DataFusionError,
+    execution::{SendableRecordBatchStream, TaskContext},
+    physical_expr::{EquivalenceProperties, PhysicalExpr, expressions::Column, projection::ProjectionExpr},
+    physical_plan::{
+        DisplayAs, DisplayFormatType, ExecutionPlan, PlanProperties, ReplaceChildrenOptions,
+        execution_plan::{Boundedness, CardinalityEffect, EmissionType},
+        filter_pushdown::{
+            ChildPushdownResult, FilterDescription, FilterPushdownPhase, FilterPushdownPropagation, PushedDown,
+        },
+        metrics::{BaselineMetrics, ExecutionPlanMetricsSet, MetricsSet},
+        projection::ProjectionExec,
+        stream::RecordBatchStreamAdapter,
+    },
+};
+use futures::{StreamExt, TryStreamExt};
+use parquet::arrow::RowNumber;
+use std::{fmt, sync::Arc};
+
+/// The number of the file. No column of a file is called so: theirs begin with a number, `key` or `_`.
+const FILE: &str = "living:file";
+/// The position of the row in its file.
+const POSITION: &str = "living:position";
+
+/// The two columns, as the source of files makes them.
+pub(super) fn columns() -> [Field; 2] {
+    let position = Field::new(POSITION, DataType::Int64, false).with_extension_type(RowNumber);
+    [Field::new(FILE, DataType::UInt32, false), position]
+}
+
+/// See the module.
+#[derive(Clone, Debug)]
+pub(super) struct LivingExec {
+    /// All rows of the row groups, with the two columns at the end.
+    child: Arc<dyn ExecutionPlan>,
+    /// The wanted rows alone, without the two columns.
+    exact: Arc<dyn ExecutionPlan>,
+    /// By number of the file which of its rows are wanted; `None` for all that are read.
+    files: Arc<[Option<BooleanBuffer>]>,
+    properties: Arc<PlanProperties>,
+    metrics: ExecutionPlanMetricsSet,
+}
+
+impl LivingExec {
+    /// The wanted rows of `child`, which are those of `exact`.
+    pub(super) fn new(
+        child: Arc<dyn ExecutionPlan>,
+        exact: Arc<dyn ExecutionPlan>,
+        files: Arc<[Option<BooleanBuffer>]>,
+    ) -> Self {
+        let equivalence = EquivalenceProperties::new(shown(&child.schema()));
+        let partitioning = child.properties().partitioning.clone();
+        let properties =
+            PlanProperties::new(equivalence, partitioning, EmissionType::Incremental, Boundedness::Bounded);
+        let properties = properties.with_scheduling_type(child.properties().scheduling_type);
+        Self { child, exact, files, properties: Arc::new(properties), metrics: ExecutionPlanMetricsSet::new() }
+    }
+}
+
+impl LivingExec {
+    fn over(self: Arc<Self>, child: Option<Arc<dyn ExecutionPlan>>) -> Arc<dyn ExecutionPlan> {
+        match child {
+            Some(child) => Arc::new(Self::new(child, Arc::clone(&self.exact), Arc::clone(&self.files))),
+            None => self,
+        }
+    }
+}
+
+/// The schema without the two columns.
+fn shown(schema: &SchemaRef) -> SchemaRef {
+    let fields = schema.fields();
+    Arc::new(Schema::new(fields[..fields.len() - 2].to_vec()))
+}
+
+impl DisplayAs for LivingExec {
+    fn fmt_as(&self, _: DisplayFormatType, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "KeyspanLivingRows")
+    }
+}
+
+impl ExecutionPlan for LivingExec {
+    fn name(&self) -> &'static str {
+        "KeyspanLivingRows"
+    }
+
+    fn properties(&self) -> &Arc<PlanProperties> {
+        &self.properties
+    }
+
+    fn children(&self) -> Vec<&Arc<dyn ExecutionPlan>> {
+        vec![&self.child]
+    }
+
+    fn benefits_from_input_partitioning(&self) -> Vec<bool> {
+        vec![false]
+    }
+
+    fn apply_expressions(
+        &self,
+        _: &mut dyn FnMut(&Arc<dyn PhysicalExpr>) -> Result<TreeNodeRecursion>,
+    ) -> Result<TreeNodeRecursion> {
+        Ok(TreeNodeRecursion::Continue)
+    }
+
+    fn replace_children(
+        self: Arc<Self>,
+        mut children: Vec<Arc<dyn ExecutionPlan>>,
+        _: ReplaceChildrenOptions,
+    ) -> Result<Arc<dyn ExecutionPlan>> {
+        Ok(self.over(children.pop()))
+    }
+
+    fn with_new_children(self: Arc<Self>, mut children: Vec<Arc<dyn ExecutionPlan>>) -> Result<Arc<dyn ExecutionPlan>> {
+        Ok(self.over(children.pop()))
+    }
+
+    fn cardinality_effect(&self) -> CardinalityEffect {
+        CardinalityEffect::LowerEqual
+    }
+
+    fn gather_filters_for_pushdown(
+        &self,
+        _: FilterPushdownPhase,
+        filters: Vec<Arc<dyn PhysicalExpr>>,
+        _: &ConfigOptions,
+    ) -> Result<FilterDescription> {
+        Ok(FilterDescription::all_unsupported(&filters, &self.children()))
+    }
+
+    fn handle_child_pushdown_result(
+        &self,
+        phase: FilterPushdownPhase,
+        result: ChildPushdownResult,
+        options: &ConfigOptions,
+    ) -> Result<FilterPushdownPropagation<Arc<dyn ExecutionPlan>>> {
+        if result.parent_filters.is_empty() {
+            return Ok(FilterPushdownPropagation::all_unsupported(result));
+        }
+        let exact = self.exact.handle_child_pushdown_result(phase, result.clone(), options)?;
+        let takes = exact.filters.iter().any(|taken| matches!(taken, PushedDown::Yes));
+        Ok(if takes { exact } else { FilterPushdownPropagation::all_unsupported(result) })
+    }
+
+    fn try_swapping_with_projection(&self, projection: &ProjectionExec) -> Result<Option<Arc<dyn ExecutionPlan>>> {
+        let (exprs, columns) = (projection.expr().to_vec(), self.schema().fields().len());
+        if exprs.len() >= columns || !exprs.iter().all(|one| one.expr.is::<Column>()) {
+            return Ok(None);
+        }
+        let own = [(FILE, columns), (POSITION, columns + 1)]
+            .map(|(name, at)| ProjectionExpr::new(Arc::new(Column::new(name, at)), name));
+        let with_own = [exprs.clone(), own.to_vec()].concat();
+        let narrowed = |plan: &Arc<dyn ExecutionPlan>, exprs: Vec<ProjectionExpr>| {
+            plan.try_swapping_with_projection(&ProjectionExec::try_new(exprs, Arc::clone(plan))?)
+        };
+        let (child, exact) = (narrowed(&self.child, with_own)?, narrowed(&self.exact, exprs)?);
+        let Some((child, exact)) = child.zip(exact) else { return Ok(None) };
+        Ok(Some(Arc::new(Self::new(child, exact, Arc::clone(&self.files)))))
+    }
+
+    fn metrics(&self) -> Option<MetricsSet> {
+        Some(self.metrics.clone_inner())
+    }
+
+    fn execute(&self, partition: usize, context: Arc<TaskContext>) -> Result<SendableRecordBatchStream> {
+        let (rows, files) = (self.child.execute(partition, context)?, Arc::clone(&self.files));
+        let metrics = BaselineMetrics::new(&self.metrics, partition);
+        let (schema, of_batches) = (self.schema(), self.schema());
+        let rows = rows.map(move |batch| {
+            let batch = living(&batch?, &files, &of_batches)?;
+            metrics.record_output(batch.num_rows());
+            Ok(batch)
+        });
+        let rows = rows.try_filter(|batch| std::future::ready(batch.num_rows() > 0));
+        Ok(Box::pin(RecordBatchStreamAdapter::new(schema, rows)))
+    }
+}
+
+/// The wanted rows of a batch, without the two columns.
+fn living(batch: &RecordBatch, files: &[Option<BooleanBuffer>], schema: &SchemaRef) -> Result<RecordBatch> {
+    let columns = schema.fields().len();
+    let made = |columns, rows| {
+        let options = RecordBatchOptions::new().with_row_count(Some(rows));
+        Ok(RecordBatch::try_new_with_options(Arc::clone(schema), columns, &options)?)
+    };
+    let all = &batch.columns()[..columns];
+    let Some(wanted) = wanted(batch, columns, files)? else { return made(all.to_vec(), batch.num_rows()) };
+    let wanted = BooleanArray::new(wanted, None);
+    let rows = wanted.true_count();
+    if rows == batch.num_rows() {
+        return made(all.to_vec(), rows);
+    }
+    let filter = FilterBuilder::new(&wanted);
+    let filter = if columns > 1 { filter.optimize().build() } else { filter.build() };
+    made(all.iter().map(|column| filter.filter(column)).collect::<Result<_, _>>()?, rows)
+}
+
+/// Which rows of a batch are wanted; `None` for all.
+fn wanted(batch: &RecordBatch, columns: usize, files: &[Option<BooleanBuffer>]) -> Result<Option<BooleanBuffer>> {
+    let fault = |what: &str| DataFusionError::Internal(format!("rows of files {what}"));
+    let numbers = batch.column(columns).as_primitive_opt::<UInt32Type>().ok_or_else(|| fault("have no file"))?;
+    let positions = batch.column(columns + 1).as_primitive_opt::<Int64Type>();
+    let (numbers, positions) = (numbers.values(), positions.ok_or_else(|| fault("have no position"))?.values());
+    let Some((&number, &first)) = numbers.first().zip(positions.first()) else { return Ok(None) };
+    let bits_of = |number: u32| files.get(number as usize).ok_or_else(|| fault("are of no known file"));
+    let outside = || fault("stand behind the end of their file");
+    let position = |position: i64| usize::try_from(position).map_err(|_| outside());
+    if numbers.iter().all(|one| *one == number) {
+        let Some(bits) = bits_of(number)? else { return Ok(None) };
+        let (first, last) = (position(first)?, position(positions[positions.len() - 1])?);
+        if last + 1 == first + positions.len() && positions.is_sorted() {
+            let within = last < bits.len();
+            return within.then(|| Some(bits.slice(first, positions.len()))).ok_or_else(outside);
+        }
+    }
+    let bit = |(number, at): (&u32, &i64)| match bits_of(*number)? {
+        None => Ok(true),
+        Some(bits) => {
+            let at = position(*at)?;
+            if at < bits.len() { Ok(bits.value(at)) } else { Err(outside()) }
+        }
+    };
+    let bits: Vec<bool> = numbers.iter().zip(positions).map(bit).collect::<Result<_>>()?;
+    Ok(Some(bits.into()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use arrow::array::{Int64Array, UInt32Array};
+
+    fn check(rows: &[(u32, i64)], files: &[Option<&[bool]>]) -> Result<Vec<i64>, String> {
+        let values: Int64Array = rows.iter().map(|(file, position)| i64::from(*file) * 100 + position).collect();
+        let numbers: UInt32Array = rows.iter().map(|(file, _)| Some(*file)).collect();
+        let positions: Int64Array = rows.iter().map(|(_, position)| Some(*position)).collect();
+        let [file, position] = columns();
+        let schema = Arc::new(Schema::new(vec![Field::new("v", DataType::Int64, true), file, position]));
+        let batch =
+            RecordBatch::try_new(schema.clone(), vec![Arc::new(values), Arc::new(numbers), Arc::new(positions)]);
+        let files: Vec<_> = files.iter().map(|bits| bits.map(BooleanBuffer::from)).collect();
+        let found = living(&batch.unwrap(), &files, &shown(&schema)).map_err(|error| error.to_string())?;
+        Ok(found.column(0).as_primitive::<Int64Type>().values().to_vec())
+    }
+
+    #[test]
+    fn rows_are_found_by_their_positions() {
+        let bits: &[bool] = &[true, false, true, true, false, true];
+        for (rows, expected) in [
+            (&[(0, 0), (0, 1), (0, 2)][..], &[0, 2][..]),
+            (&[(0, 3), (0, 4), (0, 5)], &[3, 5]),
+            (&[(0, 2), (0, 3)], &[2, 3]),
+            (&[(0, 1), (0, 4)], &[]),
+            // Some were left out before: by a selection, or by statistics of pages.
+            (&[(0, 0), (0, 2), (0, 4), (0, 5)], &[0, 2, 5]),
+            (&[(0, 5), (0, 1), (0, 3)], &[5, 3]),
+            (&[(0, 4), (0, 5), (1, 1), (1, 4)], &[5, 101, 104]),
+            (&[(1, 0), (1, 900)], &[100, 1_000]),
+            (&[], &[]),
+        ] {
+            assert_eq!(check(rows, &[Some(bits), None]).unwrap(), expected, "{rows:?}");
+        }
+    }
+
+    #[test]
+    fn a_row_of_which_nothing_is_known_is_a_fault() {
+        for rows in [&[(0, 2)][..], &[(1, 0)], &[(0, -1)], &[(0, 0), (0, 2)], &[(0, 0), (1, 0)]] {
+            let error = check(rows, &[Some(&[true, true])]).unwrap_err();
+            assert!(error.contains("rows of files"), "{error}");
+        }
+    }
+}
