@@ -1,7 +1,11 @@
-//! The process as crashes meet it: `kill -9` and SIGTERM while clients write, a log that was damaged or cut, a drop cut short.
+//! The process as crashes meet it: `kill -9` and SIGTERM while clients write and the store flushes and compacts, a log that was damaged or
+//! cut, a drop cut short.
 //!
 //! Every test keeps its own record of what the server acknowledged, and compares it with what the next start serves.
 
+mod writers;
+
+use self::writers::Record;
 use super::{
     command::{Serving, keyspan},
     harness::{connect, rows},
@@ -11,20 +15,15 @@ use keyspan_catalog::{Catalog, Edit, TenantId};
 use keyspan_storage::engine::{Engine, EngineOptions};
 use rustix::process::Signal;
 use std::{
-    collections::{BTreeMap, BTreeSet},
+    collections::BTreeMap,
     fs::{self, OpenOptions},
     io::Read,
     os::unix::fs::FileExt,
     path::{Path, PathBuf},
 };
-use tokio::{sync::mpsc, task::JoinHandle};
-use tokio_postgres::{Client, Config};
+use tokio_postgres::Config;
 
 const PASSWORD: &str = "a password";
-/// Rows of each statement of a writer.
-const STATEMENT_ROWS: usize = 20;
-/// Connections that write at a time.
-const WRITERS: i64 = 4;
 
 async fn start(store: &Path) -> Result<Serving> {
     Serving::start(store, Some(PASSWORD)).await
@@ -51,105 +50,6 @@ fn tenant(serving: &Serving, id: &str) -> Config {
     config
 }
 
-/// One transaction of a writer, in one of the ways that drivers have; each writes [`STATEMENT_ROWS`] rows or none.
-async fn write(client: &mut Client, writer: i64, statement: i64) -> Result<(), tokio_postgres::Error> {
-    let values = |parts: std::ops::Range<usize>| {
-        let rows: Vec<_> = parts.map(|part| format!("({writer}, {statement}, {part}, 'row {part}')")).collect();
-        format!("INSERT INTO t VALUES {}", rows.join(", "))
-    };
-    let (all, half) = (0..STATEMENT_ROWS, STATEMENT_ROWS / 2);
-    match writer {
-        0 => client.batch_execute(&values(all)).await,
-        1 => client.execute(&values(all), &[]).await.map(drop),
-        2 => {
-            let transaction = client.transaction().await?;
-            transaction.batch_execute(&values(0..half)).await?;
-            transaction.batch_execute(&values(half..STATEMENT_ROWS)).await?;
-            transaction.commit().await
-        }
-        _ => {
-            let transaction = client.transaction().await?;
-            transaction.batch_execute(&values(all)).await?;
-            let count = format!(
-                "INSERT INTO counters VALUES ({writer}, 1) ON CONFLICT (writer) DO UPDATE SET n = counters.n + 1"
-            );
-            transaction.batch_execute(&count).await?;
-            transaction.commit().await
-        }
-    }
-}
-
-/// What is known of the writers' statements.
-#[derive(Default)]
-struct Record {
-    acknowledged: BTreeSet<(i64, i64)>,
-    /// For each writer the next statement; no statement from here on was ever sent.
-    next: BTreeMap<i64, i64>,
-}
-
-/// A writer: it says what was acknowledged, and ends with its connection; then it gives the statement that had no answer.
-fn writer(config: Config, writer: i64, from: i64, acknowledged: mpsc::UnboundedSender<(i64, i64)>) -> JoinHandle<i64> {
-    tokio::spawn(async move {
-        let Ok(mut client) = connect(&config).await else { return from };
-        for statement in from.. {
-            if write(&mut client, writer, statement).await.is_err() {
-                return statement;
-            }
-            acknowledged.send((writer, statement)).expect("the test listens");
-        }
-        unreachable!("there is no last number")
-    })
-}
-
-impl Record {
-    /// Writes from several connections until `count` statements were acknowledged, sends the signal in the middle of the next ones,
-    /// and waits for the end. Gives the exit code.
-    async fn write_until(&mut self, serving: Serving, count: usize, signal: Signal) -> Result<Option<i32>> {
-        let (acknowledged, mut listen) = mpsc::unbounded_channel();
-        let writers: Vec<_> = (0..WRITERS)
-            .map(|number| {
-                let from = self.next.get(&number).copied().unwrap_or_default();
-                (number, writer(tenant(&serving, "alto"), number, from, acknowledged.clone()))
-            })
-            .collect();
-        drop(acknowledged);
-        for _ in 0..count {
-            self.acknowledged.insert(listen.recv().await.context("the writers have ended before the signal")?);
-        }
-        let ended = serving.signal(signal).await?;
-        while let Some(one) = listen.recv().await {
-            self.acknowledged.insert(one);
-        }
-        for (number, writer) in writers {
-            self.next.insert(number, writer.await? + 1);
-        }
-        Ok(ended.status.code())
-    }
-
-    /// The statements that are there, after checking that each is there whole and was sent, and that none that was acknowledged is
-    /// missing.
-    async fn check(&self, serving: &Serving) -> Result<BTreeSet<(i64, i64)>> {
-        let client = connect(&tenant(serving, "alto")).await?;
-        let sql = "SELECT writer, statement, count(*), count(v), min(part), max(part) FROM t GROUP BY 1, 2";
-        let mut there = BTreeSet::new();
-        for row in client.query(sql, &[]).await? {
-            let one = (row.get::<_, i64>(0), row.get::<_, i64>(1));
-            let counts: Vec<i64> = (2..6).map(|at| row.get(at)).collect();
-            let rows = STATEMENT_ROWS as i64;
-            assert_eq!(counts, [rows, rows, 0, rows - 1], "statement {one:?} is there in part");
-            assert!(one.1 < self.next[&one.0], "statement {one:?} was never sent");
-            there.insert(one);
-        }
-        let lost: Vec<_> = self.acknowledged.difference(&there).collect();
-        assert!(lost.is_empty(), "acknowledged and lost: {lost:?}");
-        // A transaction over two tables is in both or in none.
-        let counted = there.iter().filter(|(writer, _)| *writer == 3).count();
-        assert_eq!(rows(&client, "SELECT n FROM counters WHERE writer = 3").await?, [counted.to_string()]);
-        assert_eq!(rows(&connect(&tenant(serving, "altostrat")).await?, "SELECT * FROM t").await?, [""; 0]);
-        Ok(there)
-    }
-}
-
 #[tokio::test(flavor = "multi_thread")]
 async fn a_kill_loses_no_acknowledged_row_and_leaves_no_half_statement() -> Result<()> {
     let folder = tempfile::tempdir()?;
@@ -162,6 +62,36 @@ async fn a_kill_loses_no_acknowledged_row_and_leaves_no_half_statement() -> Resu
         serving = start(folder.path()).await?;
         record.check(&serving).await?;
     }
+    Ok(())
+}
+
+/// A server whose memtables are full after a few statements.
+async fn start_small(store: &Path) -> Result<Serving> {
+    Serving::start_with(store, Some(PASSWORD), |command| drop(command.args(["--memtable-size", "64KiB"]))).await
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn kills_in_the_middle_of_flushes_and_compactions_lose_nothing() -> Result<()> {
+    let folder = tempfile::tempdir()?;
+    let mut serving = start_small(folder.path()).await?;
+    define(&serving).await?;
+    let mut record = Record::default();
+    for round in 0..10 {
+        record.write_until(serving, 25 + 5 * (round % 4), Signal::KILL).await?;
+        let checked = keyspan().args(["check", "--store"]).arg(folder.path()).output().await?;
+        assert_eq!(
+            checked.status.code(),
+            Some(0),
+            "{}",
+            String::from_utf8_lossy(&[checked.stdout, checked.stderr].concat())
+        );
+        serving = start_small(folder.path()).await?;
+        record.check(&serving).await?;
+    }
+    // It did flush and compact.
+    let operator = connect(&serving.config(PASSWORD)).await?;
+    let kinds = "SELECT DISTINCT kind FROM keyspan.segments ORDER BY 1";
+    assert_eq!(rows(&operator, kinds).await?.first().map(String::as_str), Some("base"));
     Ok(())
 }
 

@@ -1,5 +1,7 @@
 //! Scans by row groups give what scans by rows give, over a store whose files are as contrary as they may be.
 
+mod dirty;
+
 use crate::{
     provider::testing::{NOW, World, plan, rows, table},
     view::View,

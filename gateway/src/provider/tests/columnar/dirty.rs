@@ -1,0 +1,81 @@
+//! Row groups that are clean and dirty in turn, by seeds: many small ones, in an engine that flushes and compacts by itself.
+
+use super::*;
+use keyspan_storage::engine::Grain;
+use rand::{Rng, SeedableRng, rngs::StdRng};
+use std::ops::Range;
+
+const SEEDS: Range<u64> = 0..4;
+/// Changes of a seed; after each, some queries are asked in both ways.
+const ROUNDS: usize = 8;
+/// Rows of each tenant at first.
+const FEW_ROWS: i64 = 400;
+
+fn options(folder: &std::path::Path) -> EngineOptions {
+    EngineOptions {
+        clock: Box::new(ManualClock::new(NOW)),
+        memtable_bytes: Some(48 << 10),
+        base_bytes: 16 << 10,
+        grain: Grain {
+            memtable_bytes_min: 1,
+            group_rows_max: 40,
+            page_rows_max: 8,
+            delta_bytes_min: 1,
+            changed_bytes_min: 1,
+            step_rows_max: 100,
+        },
+        ..EngineOptions::new(folder)
+    }
+}
+
+/// Deletes rows or writes them anew: a stretch, or some here and there.
+async fn change(world: &World, random: &mut StdRng) {
+    let tenant = ["aa", "aa-2"][random.random_range(0..2)];
+    let first = random.random_range(0..FEW_ROWS);
+    let step = [1, 1, 7, 50][random.random_range(0..4)];
+    let rows = (first..FEW_ROWS + 50).step_by(step).take(random.random_range(1..60));
+    if random.random_bool(0.3) {
+        let key = |n| [tenant.as_bytes(), b"#", &world.table("metrics").key.encode(&row(n)[..3]).unwrap()[..]].concat();
+        world.delete("metrics", rows.map(key)).await;
+    } else {
+        let shift = random.random_range(0..4);
+        let changed = rows.map(|n| [&row(n)[..3], &row(n + shift)[3..]].concat());
+        world.insert_all("metrics", tenant, changed).await;
+    }
+}
+
+async fn check(seed: u64) {
+    let mut random = StdRng::seed_from_u64(seed);
+    let folder = tempfile::tempdir().unwrap();
+    let engine = Engine::open(options(folder.path())).await.unwrap();
+    let world = World::in_engine(engine.clone(), vec![metrics(|_| {})]).await;
+    for tenant in ["aa", "aa-2"] {
+        world.insert_all("metrics", tenant, (0..FEW_ROWS).map(row)).await;
+    }
+    let mut by_row_groups = 0;
+    for round in 0..ROUNDS {
+        change(&world, &mut random).await;
+        match random.random_range(0..4) {
+            0 => engine.flush().await.unwrap(),
+            1 => engine.compact(None).await.unwrap(),
+            _ => {}
+        }
+        let tenant = [Some("aa"), Some("aa-2"), None][random.random_range(0..3)];
+        let [fast, by_rows] = sessions(&world, tenant).await;
+        let queries = BY_ROW_GROUPS.iter().chain(BY_ROWS);
+        for sql in queries.skip(random.random_range(0..5)).step_by(5) {
+            let (a, b) = (rows(&fast, sql).await, rows(&by_rows, sql).await);
+            assert!(a == b && !is_error(&a), "seed {seed}, round {round}, {tenant:?}: {sql}\n{a}\nby rows\n{b}");
+        }
+        by_row_groups += usize::from(plan(&fast, "SELECT sum(cpu) FROM metrics", false).await.contains("Row groups:"));
+    }
+    assert!(by_row_groups > 0, "seed {seed} has read no row group");
+    engine.close().await.unwrap();
+}
+
+#[tokio::test]
+async fn row_groups_that_are_dirty_in_turn_never_change_an_answer() {
+    for seed in SEEDS {
+        check(seed).await;
+    }
+}
