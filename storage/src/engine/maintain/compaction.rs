@@ -106,8 +106,8 @@ impl Compactions {
 /// What is asked of compaction beyond what it sees by itself.
 #[derive(Debug, Default)]
 pub(crate) struct Asked<'a> {
-    /// Segments of stamps before this one, in this table or in all.
-    pub(crate) before: Option<(Option<&'a TableName>, i64)>,
+    /// Segments begun before this one, in this table or in all.
+    pub(crate) before: Option<(Option<&'a TableName>, SegmentId)>,
     /// Rows that are to vanish, by table.
     pub(crate) purges: &'a [(TableName, Purge)],
 }
@@ -153,7 +153,7 @@ impl Maintenance {
     /// # Errors
     /// Those of reading and writing.
     pub(crate) fn compact_asked(&self, table: Option<&TableName>) -> Result<()> {
-        let before = self.shared.published.load().stamp + 1;
+        let before = self.segments_from_now_on();
         while self.compact_next(&Asked { before: Some((table, before)), purges: &[] })? {}
         Ok(())
     }
@@ -229,12 +229,8 @@ impl Maintenance {
             let meta = segment.meta();
             let positions = positions_in(segment, &tablet.range, &KeyRange::all())?;
             let dead = job.dead.get(&meta.id).cloned().unwrap_or_default();
-            inputs.push(Input {
-                stamp: meta.stamp,
-                positions: positions.clone(),
-                bytes: meta.bytes,
-                batches: segment.encoded(vec![positions.clone()], dead.clone())?,
-            });
+            let batches = segment.encoded(vec![positions.clone()], dead.clone())?;
+            inputs.push(Input::new(meta, positions.clone(), &dead, batches));
             compacted.push(CompactedInput { id: meta.id, positions, dead });
         }
         let past_rules: Vec<_> = job.table.past_rules.iter().cloned().collect();
