@@ -1,5 +1,8 @@
 //! The compaction thread: tablets with many deltas, much that is dead, or rows that must go, to new bases.
 //!
+//! The thread gives way to others (`priority`): a compaction takes the time that reads and the log leave. When they leave too little, deltas pile up
+//! until flushes wait ([`DELTAS_LAGGING`]), and with them writers, which is time for it.
+//!
 //! What it reads is the state of the manifest: the positions that were dead then are left out. What dies while it works is mapped to the new
 //! positions when the result is installed.
 
@@ -12,6 +15,7 @@ use crate::{
         garbage::{self, Garbage},
         install::{CompactedInput, CompactedTablet, Made},
         manifest::SegmentId,
+        priority,
         ranges::positions_in,
         segment::Segment,
         state::Table,
@@ -127,6 +131,7 @@ struct Job {
 impl Maintenance {
     /// Compacts what needs it until the store is closed.
     pub(crate) fn run_compaction(&self) {
+        priority::give_way();
         while self.shared.board.await_look(LOOK_EVERY) {
             self.shared.pins.expire(self.shared.clock.now(), self.options.pin_age_max_micros);
             self.collect();
