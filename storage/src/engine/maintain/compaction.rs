@@ -312,5 +312,5 @@ impl Maintenance {
 /// From when on there is much garbage in a segment; a segment that cannot be read is compacted for that reason by nobody.
 fn horizon_of(table: &Table, segment: &Segment) -> Option<i64> {
     let least = segment.least_timestamps().ok()?;
-    garbage::horizon(&table.descriptor, segment.meta().stamp, &least, 0)
+    garbage::horizon(&table.descriptor, segment.meta().stamp, least, 0)
 }
