@@ -49,6 +49,7 @@ mod manifest;
 mod memtable;
 mod open;
 mod pins;
+mod priority;
 mod purge;
 mod ranges;
 mod read;
@@ -83,10 +84,11 @@ use fetch::{Fetched, Wanted};
 use maintain::{LayoutsOf, Maintenance};
 use state::State;
 use std::{
+    any::Any,
     fmt,
     path::PathBuf,
     sync::{
-        Arc, Mutex, PoisonError,
+        Arc, Mutex, PoisonError, Weak,
         atomic::{AtomicBool, Ordering},
     },
     thread::JoinHandle,
@@ -200,6 +202,8 @@ pub struct Engine {
     row_locks: Vec<tokio::sync::Mutex<()>>,
     closed: AtomicBool,
     threads: Mutex<Vec<JoinHandle<()>>>,
+    /// The lock that stands for the store, as long as one of its threads runs.
+    lock: Weak<Box<dyn Any + Send + Sync>>,
     sync_micros: Option<u64>,
     budget: Budget,
     memory_bytes: u64,
@@ -255,7 +259,7 @@ impl Engine {
     pub async fn compact(&self, table: Option<&TableName>) -> Result<()> {
         self.flush().await?;
         let (maintenance, table) = (Arc::clone(&self.maintenance), table.cloned());
-        blocking(move || maintenance.compact_asked(table.as_ref())).await
+        self.giving_way(move || maintenance.compact_asked(table.as_ref())).await
     }
 
     fn check_open(&self) -> Result<()> {
@@ -310,6 +314,26 @@ impl Engine {
         }
         let (state, shared) = (Arc::clone(state), Arc::clone(&self.shared));
         blocking(move || wanted.fetch(&state, &shared.rows)).await
+    }
+
+    /// Does what takes long and may change the manifest, on a thread of its own, which gives way to others. Until it ends the store is not free.
+    async fn giving_way<T: Send + 'static>(&self, work: impl FnOnce() -> Result<T> + Send + 'static) -> Result<T> {
+        let lock = self.lock.upgrade().ok_or_else(|| Error::Unavailable("it was closed".into()))?;
+        let (done, ended) = oneshot::channel();
+        let work = move || {
+            priority::give_way();
+            // When nobody waits any more, what was done is done all the same.
+            let _ = done.send(work());
+            drop(lock);
+        };
+        let started = std::thread::Builder::new().name("keyspan-asked".into()).spawn(work);
+        let started = started.map_err(|error| Error::Unavailable(format!("no thread can be started: {error}")))?;
+        {
+            let mut threads = self.threads.lock().unwrap_or_else(PoisonError::into_inner);
+            threads.retain(|thread| !thread.is_finished());
+            threads.push(started);
+        }
+        ended.await.map_err(|_| Error::Unavailable("what was under way ended early".into()))?
     }
 
     fn take_threads(&self) -> Vec<JoinHandle<()>> {

@@ -22,6 +22,7 @@ use crate::{Error, Result, fs::Fs};
 use bytes::Bytes;
 use std::{
     fmt::Debug,
+    ops::Range,
     path::{Path, PathBuf},
     sync::Arc,
 };
@@ -85,6 +86,19 @@ pub(crate) trait Blob: Send + Sync + Debug {
     /// # Errors
     /// [`Error::Corrupt`] when the file ends before, [`Error::Io`].
     fn read_at(&self, offset: u64, bytes: usize) -> Result<Bytes>;
+
+    /// Reads several parts, given as ascending and disjoint ranges; all at once where each read [takes long](Self::is_remote).
+    ///
+    /// # Errors
+    /// Those of [`read_at`](Self::read_at).
+    fn read_ranges(&self, ranges: &[Range<u64>]) -> Result<Vec<Bytes>> {
+        ranges.iter().map(|range| self.read_at(range.start, (range.end - range.start) as usize)).collect()
+    }
+
+    /// Whether a read takes so long, be it of a few bytes, that many parts should be read at once.
+    fn is_remote(&self) -> bool {
+        false
+    }
 
     /// Where it is, for errors.
     fn path(&self) -> PathBuf;

@@ -121,6 +121,7 @@ pub(super) fn open(options: EngineOptions) -> Result<Arc<Engine>> {
         row_locks: (0..ROW_LOCKS).map(|_| tokio::sync::Mutex::default()).collect(),
         closed: AtomicBool::new(false),
         threads: Mutex::new(threads),
+        lock: Arc::downgrade(&lock),
         sync_micros,
         budget,
         memory_bytes,

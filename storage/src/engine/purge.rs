@@ -22,7 +22,7 @@ impl Engine {
         let before = self.spent();
         self.flush().await?;
         let (maintenance, ranges) = (Arc::clone(&self.maintenance), ranges.to_vec());
-        blocking(move || {
+        self.giving_way(move || {
             // What a flush or a compaction writes from here on has none of the rows.
             let before = maintenance.segments_from_now_on();
             let purge =

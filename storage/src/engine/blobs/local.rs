@@ -18,6 +18,8 @@ use std::{
 
 /// Bytes gathered before they are written to a file.
 const WRITE_BYTES: usize = 256 << 10;
+/// Bytes after which a file is synced while it is written: all of a large one at once would keep the log's syncs waiting.
+const SYNC_BYTES: u64 = 8 << 20;
 
 /// A folder of segment files.
 #[derive(Debug)]
@@ -61,6 +63,7 @@ impl Blobs for LocalBlobs {
             path,
             file,
             written: 0,
+            synced: 0,
             buffer: Vec::new(),
             finished: false,
         }))
@@ -107,8 +110,9 @@ struct LocalWriter {
     folder: PathBuf,
     path: PathBuf,
     file: Box<dyn File>,
-    /// Bytes in the file.
+    /// Bytes in the file, and how many of them were synced.
     written: u64,
+    synced: u64,
     /// Bytes to be written after them.
     buffer: Vec<u8>,
     finished: bool,
@@ -123,6 +127,16 @@ impl LocalWriter {
         written.map_err(|source| no_space_or("write", &self.path, source))?;
         self.written += self.buffer.len() as u64;
         self.buffer.clear();
+        if self.written - self.synced >= SYNC_BYTES {
+            self.sync()?;
+        }
+        Ok(())
+    }
+
+    fn sync(&mut self) -> Result<()> {
+        // Where room is given to bytes only when they reach the disk, the sync is what finds that there is none.
+        self.file.sync().map_err(|source| no_space_or("sync", &self.path, source))?;
+        self.synced = self.written;
         Ok(())
     }
 }
@@ -146,8 +160,7 @@ impl BlobWriter for LocalWriter {
 
     fn finish(mut self: Box<Self>) -> Result<u64> {
         self.flush()?;
-        // Where room is given to bytes only when they reach the disk, the sync is what finds that there is none.
-        self.file.sync().map_err(|source| no_space_or("sync", &self.path, source))?;
+        self.sync()?;
         self.fs.sync_folder(&self.folder).map_err(|source| no_space_or("sync", &self.folder, source))?;
         self.finished = true;
         Ok(self.written)

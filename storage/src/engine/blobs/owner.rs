@@ -8,7 +8,8 @@
 //! ```
 //!
 //! The number is the moment at which the store's file was made, in microseconds. That file comes first, then the place's, then
-//! segments: a place with segments and without an owner is somebody else's.
+//! segments: a place with segments and without an owner is somebody else's. In a place without segments a file that is damaged was not
+//! written to its end, and is written anew.
 
 use super::Blobs;
 use crate::{
@@ -32,13 +33,18 @@ const STORE: &str = "STORE";
 pub(crate) fn claim(blobs: &dyn Blobs, fs: &dyn Fs, store: &Path, now_micros: i64) -> Result<()> {
     let number = number_of(fs, store, now_micros)?;
     let listed = blobs.list()?;
+    let has_segments = listed.iter().any(|(name, _)| SegmentId::of_name(name).is_some());
     if listed.iter().any(|(name, _)| name == STORE) {
         let blob = blobs.open(STORE)?;
         let bytes = blob.read_at(0, usize::try_from(blob.size()).unwrap_or(usize::MAX))?;
-        let (owner, _) = open_envelope(Kind::Store, &blob.path(), &bytes)?;
-        return if owner == number { Ok(()) } else { Err(foreign(blobs, store)) };
-    }
-    if listed.iter().any(|(name, _)| SegmentId::of_name(name).is_some()) {
+        match open_envelope(Kind::Store, &blob.path(), &bytes) {
+            Ok((owner, _)) if owner == number => return Ok(()),
+            Ok(_) => return Err(foreign(blobs, store)),
+            // A crash cut it short: what comes after it is not there yet.
+            Err(Error::Corrupt { .. }) if !has_segments => {}
+            Err(error) => return Err(error),
+        }
+    } else if has_segments {
         return Err(foreign(blobs, store));
     }
     let mut writer = blobs.create(STORE)?;
@@ -59,6 +65,8 @@ fn number_of(fs: &dyn Fs, store: &Path, now_micros: i64) -> Result<u64> {
             let size = file.size().map_err(|source| failed("read", &path, source))?;
             let bytes = file.read_at(0, usize::try_from(size).unwrap_or(usize::MAX));
             let bytes = bytes.map_err(|source| failed("read", &path, source))?;
+            // A program that was killed may have left a name that is seen and does not last; the place is about to be given its number.
+            fs.sync_folder(store).map_err(|source| failed("sync", store, source))?;
             return open_envelope(Kind::Store, &path, &bytes).map(|(number, _)| number);
         }
         Err(error) if error.kind() == io::ErrorKind::NotFound => {}

@@ -22,6 +22,7 @@ use object_store::{
 use std::{
     collections::VecDeque,
     fmt, io,
+    ops::Range,
     path::{Path, PathBuf},
     sync::{Arc, mpsc},
     time::Duration,
@@ -327,6 +328,25 @@ impl Blob for RemoteBlob {
             return Err(too_short(&self.path, offset + read.len() as u64, end));
         }
         Ok(read)
+    }
+
+    /// Ranges that are near each other are one request; a few requests are under way at a time.
+    fn read_ranges(&self, ranges: &[Range<u64>]) -> Result<Vec<Bytes>> {
+        if let Some(range) = ranges.iter().find(|range| range.end > self.size) {
+            return Err(too_short(&self.path, self.size, range.end));
+        }
+        let (store, key, wanted) = (self.bucket.store.clone(), self.key.clone(), ranges.to_vec());
+        let read = self.bucket.wait(async move { store.get_ranges(&key, &wanted).await });
+        let read = read.map_err(|error| refused("read", &self.path, error))?;
+        let short = ranges.iter().zip(&read).find(|(range, bytes)| range.end - range.start != bytes.len() as u64);
+        match short {
+            Some((range, bytes)) => Err(too_short(&self.path, range.start + bytes.len() as u64, range.end)),
+            None => Ok(read),
+        }
+    }
+
+    fn is_remote(&self) -> bool {
+        true
     }
 
     fn path(&self) -> PathBuf {

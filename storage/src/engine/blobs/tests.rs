@@ -24,6 +24,10 @@ fn conforms(blobs: &dyn Blobs) {
     assert_eq!(blob.read_at(0, long.len()).unwrap(), long);
     assert_eq!(blob.read_at(1_000_001, 7).unwrap(), long[1_000_001..1_000_008]);
     assert_eq!(blob.read_at(blob.size(), 0).unwrap(), Bytes::new());
+    let parts = blob.read_ranges(&[0..3, 700_000..700_009, 2_999_999..3_000_000]).unwrap();
+    assert_eq!(parts, [&long[..3], &long[700_000..700_009], &long[2_999_999..]]);
+    assert_eq!(blob.read_ranges(&[]).unwrap(), Vec::<Bytes>::new());
+    assert!(matches!(blob.read_ranges(&[0..3, 7..blob.size() + 1]), Err(Error::Corrupt { .. })));
     match blob.read_at(blob.size() - 3, 4) {
         Err(Error::Corrupt { path, offset, .. }) => assert_eq!((path, offset), (blob.path(), blob.size())),
         other => panic!("{other:?}"),

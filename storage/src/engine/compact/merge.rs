@@ -5,7 +5,11 @@
 
 use crate::{
     Result, RowKey,
-    engine::{dead::Position, segment::EncodedRow},
+    engine::{
+        dead::{Dead, Position},
+        manifest::SegmentMeta,
+        segment::EncodedRow,
+    },
 };
 use std::{ops::Range, vec};
 
@@ -20,6 +24,15 @@ pub(crate) struct Input<R> {
     pub(crate) bytes: u64,
     /// The living rows among them, in order.
     pub(crate) batches: R,
+}
+
+impl<R> Input<R> {
+    /// These positions of a segment, of which some are dead.
+    pub(crate) fn new(meta: &SegmentMeta, positions: Range<Position>, dead: &Dead, batches: R) -> Self {
+        let living = u64::from(positions.end - positions.start) - dead.count_in(positions.clone());
+        let bytes = u128::from(meta.bytes + meta.side_bytes) * u128::from(living) / u128::from(meta.rows.max(1));
+        Self { stamp: meta.stamp, positions, bytes: u64::try_from(bytes).unwrap_or(u64::MAX), batches }
+    }
 }
 
 /// See the module.

@@ -310,6 +310,19 @@ fn bases_are_about_equal() {
 }
 
 #[test]
+fn an_input_has_the_bytes_of_what_lives_in_its_tablet() {
+    let segment = SegmentMeta { bytes: 900, side_bytes: 100, ..meta(1, &key(1), &key(9), 100) };
+    let mut dead = Dead::default();
+    dead.insert_range(0..10);
+    dead.insert_range(50..55);
+    let bytes = |positions| Input::new(&segment, positions, &dead, ()).bytes;
+    assert_eq!(bytes(0..100), 850);
+    assert_eq!(bytes(0..10), 0);
+    assert_eq!(bytes(40..60), 150);
+    assert_eq!(bytes(60..100), 400);
+}
+
+#[test]
 #[should_panic(expected = "a row lives in one segment")]
 fn a_row_that_lives_twice_is_our_mistake() {
     let row = || vec![Ok(vec![EncodedRow { position: 0, key: key(1), row: Bytes::from_static(b"row") }])].into_iter();

@@ -44,15 +44,21 @@ proptest! {
             prop_assert_eq!(delta.keys.len(), delta.meta.rows as usize);
             prop_assert_eq!(delta.position(b"not one"), None);
         }
-        let touched: BTreeSet<_> = rows.keys().map(|key| tablets.of_key(key).map(|tablet| tablet.range.start.clone())).collect();
-        if delta_bytes_min == 0 {
-            prop_assert_eq!(written.len(), touched.len());
-        } else {
-            // All but the last are as large as they must be.
-            let small = |delta: &&FlushedSegment| delta.meta.bytes < delta_bytes_min;
-            prop_assert_eq!(written.iter().rev().skip(1).filter(small).count(), 0);
-            prop_assert!(written.len() <= touched.len());
+        // A delta ends where a tablet does, at the first such place at which it is as large as it must be, and nowhere else.
+        let (mut expected, mut bytes): (Vec<Vec<&RowKey>>, u64) = (Vec::new(), 0);
+        let mut last = None;
+        for (key, row) in &rows {
+            let tablet = tablets.of_key(key).map(|tablet| &tablet.range.start);
+            let ends = last.replace(tablet).is_none_or(|last| last != tablet && bytes >= delta_bytes_min);
+            if ends {
+                expected.push(Vec::new());
+                bytes = 0;
+            }
+            expected.last_mut().unwrap().push(key);
+            bytes += (key.len() + row.len()) as u64;
         }
+        let keys: Vec<Vec<&RowKey>> = written.iter().map(|delta| delta.keys.iter().collect()).collect();
+        prop_assert_eq!(keys, expected);
     }
 
     #[test]

@@ -1,5 +1,8 @@
 //! The compaction thread: tablets with many deltas, much that is dead, or rows that must go, to new bases.
 //!
+//! The thread gives way to others (`priority`): a compaction takes the time that reads and the log leave. When they leave too little, deltas pile up
+//! until flushes wait ([`DELTAS_LAGGING`]), and with them writers, which is time for it.
+//!
 //! What it reads is the state of the manifest: the positions that were dead then are left out. What dies while it works is mapped to the new
 //! positions when the result is installed.
 
@@ -12,6 +15,7 @@ use crate::{
         garbage::{self, Garbage},
         install::{CompactedInput, CompactedTablet, Made},
         manifest::SegmentId,
+        priority,
         ranges::positions_in,
         segment::Segment,
         state::Table,
@@ -106,8 +110,8 @@ impl Compactions {
 /// What is asked of compaction beyond what it sees by itself.
 #[derive(Debug, Default)]
 pub(crate) struct Asked<'a> {
-    /// Segments of stamps before this one, in this table or in all.
-    pub(crate) before: Option<(Option<&'a TableName>, i64)>,
+    /// Segments begun before this one, in this table or in all.
+    pub(crate) before: Option<(Option<&'a TableName>, SegmentId)>,
     /// Rows that are to vanish, by table.
     pub(crate) purges: &'a [(TableName, Purge)],
 }
@@ -127,6 +131,7 @@ struct Job {
 impl Maintenance {
     /// Compacts what needs it until the store is closed.
     pub(crate) fn run_compaction(&self) {
+        priority::give_way();
         while self.shared.board.await_look(LOOK_EVERY) {
             self.shared.pins.expire(self.shared.clock.now(), self.options.pin_age_max_micros);
             self.collect();
@@ -153,7 +158,7 @@ impl Maintenance {
     /// # Errors
     /// Those of reading and writing.
     pub(crate) fn compact_asked(&self, table: Option<&TableName>) -> Result<()> {
-        let before = self.shared.published.load().stamp + 1;
+        let before = self.segments_from_now_on();
         while self.compact_next(&Asked { before: Some((table, before)), purges: &[] })? {}
         Ok(())
     }
@@ -229,12 +234,8 @@ impl Maintenance {
             let meta = segment.meta();
             let positions = positions_in(segment, &tablet.range, &KeyRange::all())?;
             let dead = job.dead.get(&meta.id).cloned().unwrap_or_default();
-            inputs.push(Input {
-                stamp: meta.stamp,
-                positions: positions.clone(),
-                bytes: meta.bytes,
-                batches: segment.encoded(vec![positions.clone()], dead.clone())?,
-            });
+            let batches = segment.encoded(vec![positions.clone()], dead.clone())?;
+            inputs.push(Input::new(meta, positions.clone(), &dead, batches));
             compacted.push(CompactedInput { id: meta.id, positions, dead });
         }
         let past_rules: Vec<_> = job.table.past_rules.iter().cloned().collect();
@@ -311,5 +312,5 @@ impl Maintenance {
 /// From when on there is much garbage in a segment; a segment that cannot be read is compacted for that reason by nobody.
 fn horizon_of(table: &Table, segment: &Segment) -> Option<i64> {
     let least = segment.least_timestamps().ok()?;
-    garbage::horizon(&table.descriptor, segment.meta().stamp, &least, 0)
+    garbage::horizon(&table.descriptor, segment.meta().stamp, least, 0)
 }

@@ -1,4 +1,6 @@
 //! Bytes of a segment's file, held against their checksums before anybody looks at them.
+//!
+//! Of a file that is far away, what a read is going to need is read beforehand ([`CheckedFile::read_ahead`]), all of it at once.
 
 use super::tail::BLOCK_BYTES;
 use crate::{Error, Result, engine::blobs::Blob};
@@ -9,6 +11,7 @@ use parquet::{
 };
 use std::{
     io,
+    ops::Range,
     sync::{Arc, Mutex, PoisonError},
 };
 
@@ -58,17 +61,47 @@ impl CheckedFile {
             return self.read_with_tail(offset, end);
         }
         let block = BLOCK_BYTES as u64;
-        let first = offset / block;
-        let from = first * block;
+        let from = offset / block * block;
         let to = end.next_multiple_of(block).min(self.tail_offset);
         let read = self.blob.read_at(from, (to - from) as usize)?;
-        for (at, bytes) in read.chunks(BLOCK_BYTES).enumerate() {
-            if crc32c::crc32c(bytes) != self.blocks[first as usize + at] {
+        self.check(from, &read)?;
+        Ok(read.slice((offset - from) as usize..(end - from) as usize))
+    }
+
+    /// Reads parts of the file before the tail at once, ascending and disjoint ranges, with as much around them as it takes to check them.
+    pub(super) fn read_ahead(&self, ranges: &[Range<u64>]) -> Result<Ahead> {
+        let block = BLOCK_BYTES as u64;
+        let mut wanted: Vec<Range<u64>> = Vec::new();
+        for range in ranges {
+            let from = range.start / block * block;
+            let to = range.end.next_multiple_of(block).min(self.tail_offset);
+            match wanted.last_mut() {
+                Some(last) if last.end >= from => last.end = last.end.max(to),
+                _ => wanted.push(from..to),
+            }
+        }
+        let read = self.blob.read_ranges(&wanted)?;
+        for (range, bytes) in wanted.iter().zip(&read) {
+            self.check(range.start, bytes)?;
+        }
+        Ok(Ahead(wanted.into_iter().map(|range| range.start).zip(read).collect()))
+    }
+
+    /// Holds whole blocks against their checksums.
+    fn check(&self, from: u64, read: &[u8]) -> Result<()> {
+        let block = BLOCK_BYTES as u64;
+        for (at, bytes) in (0..).zip(read.chunks(BLOCK_BYTES)) {
+            if crc32c::crc32c(bytes) != self.blocks[(from / block) as usize + at] {
                 let offset = from + at as u64 * block;
                 return Err(self.damaged(offset, format!("the checksum of {} bytes does not match", bytes.len())));
             }
         }
-        Ok(read.slice((offset - from) as usize..(end - from) as usize))
+        Ok(())
+    }
+
+    /// Whether every read of it takes long.
+    pub(super) fn is_remote(&self) -> bool {
+        self.blob.is_remote()
     }
 
     /// Reads bytes of which some are of the tail. Rare: whoever opened the file knows what stands there.
@@ -98,16 +131,33 @@ pub(super) fn read_tail(blob: &dyn Blob, offset: u64, crc: u32) -> Result<Bytes>
     }
 }
 
+/// Checked parts of a file, each with the place that it begins at, ascending.
+#[derive(Debug, Default)]
+pub(super) struct Ahead(Vec<(u64, Bytes)>);
+
+impl Ahead {
+    /// Bytes that were read.
+    fn get(&self, offset: u64, length: usize) -> Option<Bytes> {
+        let at = self.0.partition_point(|(start, _)| *start <= offset).checked_sub(1)?;
+        let (start, bytes) = &self.0[at];
+        let from = usize::try_from(offset - start).ok()?;
+        let range = from..from.checked_add(length)?;
+        (range.end <= bytes.len()).then(|| bytes.slice(range))
+    }
+}
+
 /// A file as Parquet's reader wants it. What it makes of our errors says less than they do, so they are kept.
 #[derive(Debug)]
 pub(super) struct Pages {
     file: Arc<CheckedFile>,
+    ahead: Ahead,
     failed: Arc<Mutex<Option<Error>>>,
 }
 
 impl Pages {
-    pub(super) fn new(file: Arc<CheckedFile>) -> Self {
-        Self { file, failed: Arc::default() }
+    /// A file of which parts were read already.
+    pub(super) fn new(file: Arc<CheckedFile>, ahead: Ahead) -> Self {
+        Self { file, ahead, failed: Arc::default() }
     }
 
     /// Where the error of the last failed read is kept.
@@ -140,6 +190,9 @@ impl ChunkReader for Pages {
     }
 
     fn get_bytes(&self, start: u64, length: usize) -> Result<Bytes, ParquetError> {
+        if let Some(bytes) = self.ahead.get(start, length) {
+            return Ok(bytes);
+        }
         self.file.read(start, length).map_err(|error| {
             let shown = ParquetError::General(error.to_string());
             *self.failed.lock().unwrap_or_else(PoisonError::into_inner) = Some(error);

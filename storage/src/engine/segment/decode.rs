@@ -1,7 +1,7 @@
 //! Columns of a row group, read and made rows again.
 
 use super::{
-    checked::{Failed, Pages},
+    checked::{Ahead, Failed, Pages},
     kind::Slices,
     open::Loaded,
     projection::Projection,
@@ -24,6 +24,9 @@ use parquet::arrow::{
 };
 use std::{iter::Peekable, ops::Range, sync::Arc};
 
+/// Bytes of a file far away that are read before they are asked for; a page more may be.
+pub(super) const AHEAD_BYTES_MAX: u64 = 16 << 20;
+
 /// A row group being read.
 pub(super) struct Reading {
     reader: ParquetRecordBatchReader,
@@ -44,7 +47,11 @@ pub(super) fn read(
     let relative = |position: Position| (position - of_group.start) as usize;
     let runs = runs.iter().map(|run| relative(run.start)..relative(run.end));
     let selection = RowSelection::from_consecutive_ranges(runs, of_group.len());
-    let pages = Pages::new(loaded.file.clone());
+    let ahead = match loaded.file.is_remote() {
+        true => loaded.file.read_ahead(&byte_ranges(loaded, group, projection, &selection))?,
+        false => Ahead::default(),
+    };
+    let pages = Pages::new(loaded.file.clone(), ahead);
     let failed = pages.failed();
     let builder = ParquetRecordBatchReaderBuilder::new_with_metadata(pages, loaded.metadata.clone());
     let mask = ProjectionMask::roots(builder.parquet_schema(), projection.columns.iter().copied());
@@ -56,6 +63,29 @@ pub(super) fn read(
         .build()
         .map_err(|error| failed.take().unwrap_or_else(|| loaded.damaged(group, error.to_string())))?;
     Ok(Reading { reader, failed, loaded: loaded.clone(), group })
+}
+
+/// The bytes of the pages that a selection of a row group needs, dictionaries included, ascending and disjoint; at most so many that they
+/// begin within [`AHEAD_BYTES_MAX`] of all together.
+fn byte_ranges(loaded: &Loaded, group: usize, projection: &Projection, selection: &RowSelection) -> Vec<Range<u64>> {
+    let metadata = loaded.metadata.metadata();
+    let Some(index) = metadata.offset_index().and_then(|groups| groups.get(group)) else { return Vec::new() };
+    let of_column = |&column: &usize| {
+        let pages = index[column].page_locations();
+        let chunk = metadata.row_group(group).column(column).byte_range().0;
+        let dictionary = pages.first().map(|first| chunk..u64::try_from(first.offset).unwrap_or(chunk));
+        let dictionary = dictionary.filter(|dictionary| !dictionary.is_empty());
+        dictionary.into_iter().chain(selection.scan_ranges(pages))
+    };
+    let mut ranges: Vec<Range<u64>> = projection.columns.iter().flat_map(of_column).collect();
+    ranges.sort_unstable_by_key(|range| range.start);
+    let mut bytes = 0;
+    ranges.retain(|range| {
+        let fits = bytes < AHEAD_BYTES_MAX;
+        bytes += range.end - range.start;
+        fits
+    });
+    ranges
 }
 
 impl Reading {

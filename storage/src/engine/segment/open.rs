@@ -26,13 +26,15 @@ use quick_cache::{OptionsBuilder, Weighter, sync::Cache};
 use std::{
     collections::BTreeMap,
     io::Cursor,
-    sync::{Arc, OnceLock},
+    sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak},
 };
 
 /// What is kept of segments that are read. A file is open as long as its tail is here, or somebody reads it.
 #[derive(Debug)]
 pub(crate) struct Caches {
     loaded: Cache<SegmentId, Arc<Loaded>, Weights>,
+    /// The tail that was read last, whether or not it fits into the cache: one that does not would be read for every row.
+    last: Mutex<Option<Arc<Loaded>>>,
     keys: Cache<(SegmentId, u32), Arc<Keys>, Weights>,
 }
 
@@ -44,12 +46,31 @@ const KEYS_BYTES_GUESS: u64 = 128 << 10;
 impl Caches {
     /// Caches of so many bytes: for tails, and for pages of keys.
     pub(crate) fn new(tail_bytes: u64, key_bytes: u64) -> Self {
-        Self { loaded: cache(tail_bytes, TAIL_BYTES_GUESS), keys: cache(key_bytes, KEYS_BYTES_GUESS) }
+        let (loaded, keys) = (cache(tail_bytes, TAIL_BYTES_GUESS), cache(key_bytes, KEYS_BYTES_GUESS));
+        Self { loaded, last: Mutex::default(), keys }
+    }
+
+    /// The tail of a segment.
+    fn get(&self, id: SegmentId) -> Option<Arc<Loaded>> {
+        self.loaded.get(&id).or_else(|| self.last().as_ref().filter(|last| last.id == id).cloned())
+    }
+
+    /// Keeps a tail that was read.
+    fn put(&self, loaded: &Arc<Loaded>) {
+        self.loaded.insert(loaded.id, loaded.clone());
+        let before = self.last().replace(loaded.clone());
+        // Outside of the lock: it may be the last to hold what it holds.
+        drop(before);
+    }
+
+    fn last(&self) -> MutexGuard<'_, Option<Arc<Loaded>>> {
+        self.last.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Forgets a segment that is no more.
     pub(crate) fn forget(&self, id: SegmentId) {
         self.loaded.remove(&id);
+        drop(self.last().take_if(|last| last.id == id));
         self.keys.retain(|(segment, _), _| *segment != id);
     }
 
@@ -102,12 +123,16 @@ pub(crate) struct Segment {
     pub(super) table: u32,
     pub(super) meta: SegmentMeta,
     pub(super) caches: Arc<Caches>,
+    /// The tail as long as somebody uses it. Who reads it holds the lock, so that others wait for it rather than read it too.
+    in_use: Mutex<Weak<Loaded>>,
+    /// See [`least_timestamps`](Self::least_timestamps): asked for again and again, of all segments.
+    least: OnceLock<BTreeMap<u32, i64>>,
 }
 
 impl Segment {
     /// The segment of a table, as the manifest knows it.
     pub(crate) fn open(blobs: Arc<dyn Blobs>, table: u32, meta: SegmentMeta, caches: Arc<Caches>) -> Arc<Self> {
-        Arc::new(Self { blobs, table, meta, caches })
+        Arc::new(Self { blobs, table, meta, caches, in_use: Mutex::default(), least: OnceLock::new() })
     }
 
     /// What the manifest knows.
@@ -138,17 +163,31 @@ impl Segment {
     ///
     /// # Errors
     /// [`Corrupt`](crate::ErrorKind::Corrupt), [`Io`](crate::ErrorKind::Io).
-    pub(crate) fn least_timestamps(&self) -> Result<BTreeMap<u32, i64>> {
+    pub(crate) fn least_timestamps(&self) -> Result<&BTreeMap<u32, i64>> {
+        if let Some(least) = self.least.get() {
+            return Ok(least);
+        }
         let loaded = self.load()?;
         let footer = &loaded.footer;
         let least = |at: usize| footer.groups.iter().filter_map(|group| group.least[at]).min();
         let families = footer.families.iter().enumerate();
-        Ok(families.filter_map(|(at, family)| Some((family.number, least(at)?))).collect())
+        let least = families.filter_map(|(at, family)| Some((family.number, least(at)?))).collect();
+        Ok(self.least.get_or_init(|| least))
     }
 
-    /// The tail, from the cache or the file.
+    /// The tail: from the cache, from whoever uses it, or from the file.
     pub(super) fn load(&self) -> Result<Arc<Loaded>> {
-        self.caches.loaded.get_or_insert_with(&self.meta.id, || self.read().map(Arc::new))
+        if let Some(loaded) = self.caches.get(self.meta.id) {
+            return Ok(loaded);
+        }
+        let mut in_use = self.in_use.lock().unwrap_or_else(PoisonError::into_inner);
+        let loaded = match self.caches.get(self.meta.id).or_else(|| in_use.upgrade()) {
+            Some(loaded) => loaded,
+            None => Arc::new(self.read()?),
+        };
+        *in_use = Arc::downgrade(&loaded);
+        self.caches.put(&loaded);
+        Ok(loaded)
     }
 
     /// The tail, from the file.

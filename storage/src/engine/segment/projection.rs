@@ -93,6 +93,16 @@ impl Projection {
     }
 }
 
+impl Projection {
+    /// Rows of a row group that take about so many bytes of the file, at least one.
+    pub(super) fn rows_of_file_bytes(&self, loaded: &Loaded, group: usize, bytes: u64) -> usize {
+        let group = loaded.metadata.metadata().row_group(group);
+        let all: u64 = self.columns.iter().map(|&column| group.column(column).byte_range().1).sum();
+        let rows = u64::try_from(group.num_rows()).unwrap_or_default() * bytes / all.max(1);
+        usize::try_from(rows).unwrap_or(usize::MAX).max(1)
+    }
+}
+
 /// Whether the overflow of a family may hold wanted cells.
 fn overflow_is_needed(footer: &Footer, group: usize, wanted: &WantedFamily, older: bool) -> bool {
     match &wanted.columns {

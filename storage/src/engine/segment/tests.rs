@@ -2,6 +2,7 @@
 
 mod clean;
 mod damage;
+mod far;
 mod large;
 mod model;
 

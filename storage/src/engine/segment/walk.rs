@@ -110,6 +110,10 @@ impl Walk {
         let projection = Projection::new(&self.loaded, group, &self.wanted, self.older, true);
         let batch_rows = projection.rows_of_bytes(&self.loaded, group, DECODED_BYTES_TARGET).min(PAGE_ROWS_MAX);
         let most = if self.reversed { self.piece_rows.min(batch_rows) } else { self.piece_rows };
+        let most = match self.loaded.file.is_remote() {
+            true => most.min(projection.rows_of_file_bytes(&self.loaded, group, decode::AHEAD_BYTES_MAX)),
+            false => most,
+        };
         let positions = self.loaded.footer.groups[group].positions();
         let runs = match self.reversed {
             true => self.take_back(positions.start, most),

@@ -3,6 +3,11 @@
 //! Reasons stand in the order in which they go before each other: [`CompactionReason`]. Of several tablets with the same reason the one
 //! that gains most is chosen. What a compaction costs is bounded by the size of a base, what it wins by the limits in
 //! [`CompactionLimits`]: between two of them a tablet must have changed by a share of its size.
+//!
+//! A tablet that was just compacted is one base, written from now on, of which nothing is dead. No reason concerns such a tablet, whatever the clock
+//! does and whether anybody commits or not: those that look at dead rows or deltas find none; purges and requests mean segments *begun before*
+//! them; past rules mean those of an earlier stamp than the rule's, which the state that was compacted had; and garbage counts only a
+//! [while](GARBAGE_PAUSE_MICROS) after a segment was begun. So compaction comes to an end when writing does.
 
 use super::{Stored, Tablet, Tablets, reaches_into};
 use crate::{
@@ -20,6 +25,9 @@ pub(crate) const DELTA_PERCENT: u64 = 25;
 /// Bytes below which neither dead rows nor deltas are reason enough by their share: small tablets would be written all the time.
 pub(crate) const CHANGED_BYTES_MIN: u64 = 1 << 20;
 
+/// How long a segment is left alone by garbage collection after it was begun, in microseconds.
+pub(crate) const GARBAGE_PAUSE_MICROS: i64 = 600_000_000;
+
 /// When tablets are compacted.
 #[derive(Clone, Debug)]
 pub(crate) struct CompactionLimits {
@@ -31,6 +39,8 @@ pub(crate) struct CompactionLimits {
     pub(crate) delta_percent: u64,
     /// See [`CHANGED_BYTES_MIN`].
     pub(crate) changed_bytes_min: u64,
+    /// See [`GARBAGE_PAUSE_MICROS`]; at least 1.
+    pub(crate) garbage_pause_micros: i64,
 }
 
 impl Default for CompactionLimits {
@@ -40,6 +50,7 @@ impl Default for CompactionLimits {
             dead_percent: DEAD_PERCENT,
             delta_percent: DELTA_PERCENT,
             changed_bytes_min: CHANGED_BYTES_MIN,
+            garbage_pause_micros: GARBAGE_PAUSE_MICROS,
         }
     }
 }
@@ -64,8 +75,8 @@ pub(crate) struct Conditions<'a, S> {
     pub(crate) past_rules_until: Option<i64>,
     /// What is to vanish.
     pub(crate) purges: &'a [Purge],
-    /// Somebody asked for segments of stamps before this one to be compacted.
-    pub(crate) asked: Option<i64>,
+    /// Somebody asked for segments begun before this one to be compacted.
+    pub(crate) asked: Option<SegmentId>,
     /// The time.
     pub(crate) now_micros: i64,
 }
@@ -154,10 +165,15 @@ fn judge<S: Stored>(
 
     let past = conditions.past_rules_until;
     let needs_past_rules = metas().filter(|meta| past.is_some_and(|until| meta.stamp < until)).count();
-    let horizon = tablet.segments.iter().filter_map(|segment| (conditions.horizon)(segment)).min();
+    let pauses = |meta: &SegmentMeta| {
+        let begun = i64::try_from(meta.id.0).unwrap_or(i64::MAX);
+        begun.saturating_add(limits.garbage_pause_micros) > conditions.now_micros
+    };
+    let rested = tablet.segments.iter().filter(|segment| !pauses(segment.meta()));
+    let horizon = rested.filter_map(|segment| (conditions.horizon)(segment)).min();
     let overdue = horizon.and_then(|horizon| u64::try_from(conditions.now_micros.saturating_sub(horizon)).ok());
     let purged = metas().filter(|meta| conditions.purges.iter().any(|purge| concerns(purge, meta))).map(part);
-    let asked = metas().any(|meta| conditions.asked.is_some_and(|asked| meta.stamp < asked));
+    let asked = metas().any(|meta| conditions.asked.is_some_and(|asked| meta.id < asked));
     let is_mostly_dead = |meta: &&SegmentMeta| {
         let dead = (conditions.dead)(meta.id);
         dead >= u64::from(meta.rows)

@@ -1,7 +1,7 @@
 //! Tablets under flushes and compactions, and the choice among them.
 
 use super::{
-    choose::{CompactionLimits, Conditions, Purge, choose},
+    choose::{CompactionChoice, CompactionLimits, Conditions, Purge, choose},
     *,
 };
 use crate::engine::compact::tests::meta;
@@ -54,13 +54,17 @@ struct Table {
     dead: BTreeSet<(SegmentId, Key)>,
     /// Where each row ought to live.
     places: BTreeMap<Key, SegmentId>,
+    /// What new segments are as of.
+    stamp: i64,
 }
 
 impl Table {
     fn segment(&mut self, keys: BTreeSet<Key>, base: bool) -> Arc<SegmentMeta> {
         let key = |key: Option<&Key>| RowKey::new(key.unwrap().to_vec()).unwrap();
         let (first, last, rows) = (key(keys.first()), key(keys.last()), keys.len() as u32);
-        let meta = SegmentMeta { base, ..meta(self.segments.len() as u64, &first, &last, rows) };
+        let id = self.segments.len() as u64;
+        let meta =
+            SegmentMeta { base, bytes: u64::from(rows) * 100, stamp: self.stamp, ..meta(id, &first, &last, rows) };
         self.segments.insert(meta.id, keys);
         Arc::new(meta)
     }
@@ -92,10 +96,15 @@ impl Table {
         living
     }
 
-    fn compact(&mut self, key: Key, rows: usize, meanwhile: Option<(BTreeSet<Key>, usize)>, taken: &BTreeSet<Key>) {
-        let Some(tablet) = self.tablets.of_key(&key).cloned() else { return };
+    fn compact(
+        &mut self,
+        tablet: &Tablet<SegmentMeta>,
+        rows: usize,
+        meanwhile: Option<(BTreeSet<Key>, usize)>,
+        taken: &BTreeSet<Key>,
+    ) {
         let inputs: Vec<SegmentId> = tablet.segments.iter().map(|segment| segment.id).collect();
-        let living = self.living(&tablet);
+        let living = self.living(tablet);
         let left: Vec<Key> = living.keys().copied().filter(|key| !taken.contains(key)).collect();
         if let Some((keys, rows)) = meanwhile {
             self.flush(&keys, rows);
@@ -140,6 +149,17 @@ impl Table {
         }
     }
 
+    fn compact_of(&mut self, key: Key, rows: usize, meanwhile: Option<(BTreeSet<Key>, usize)>, taken: &BTreeSet<Key>) {
+        if let Some(tablet) = self.tablets.of_key(&key).cloned() {
+            self.compact(&tablet, rows, meanwhile, taken);
+        }
+    }
+
+    /// Positions at which no row lives.
+    fn dead(&self, id: SegmentId) -> u64 {
+        self.segments[&id].iter().filter(|key| self.places.get(*key) != Some(&id)).count() as u64
+    }
+
     fn check(&self) {
         assert!(
             Tablets::new(self.tablets.0.to_vec()).is_some(),
@@ -165,7 +185,7 @@ proptest! {
         for event in events {
             match event {
                 Event::Flush(keys, rows) => table.flush(&keys, rows),
-                Event::Compact { tablet, rows, meanwhile, taken } => table.compact(tablet, rows, meanwhile, &taken),
+                Event::Compact { tablet, rows, meanwhile, taken } => table.compact_of(tablet, rows, meanwhile, &taken),
                 Event::MoveBorders(start, end) => table.move_borders(start, end),
             }
             table.check();
@@ -183,9 +203,51 @@ proptest! {
     }
 }
 
+proptest! {
+    /// Nobody writes, and the clock stands still; every segment there was gives reason to be compacted.
+    #[test]
+    fn compaction_comes_to_an_end(
+        events in events(), rows in 1usize..6, taken in keys(), (deltas_max, changed_bytes_min) in (0usize..3, 1u64..500),
+        (asked, purged, outlived, aged) in any::<(bool, bool, bool, bool)>(),
+    ) {
+        let mut table = Table::default();
+        for event in events {
+            match event {
+                Event::Flush(keys, rows) => table.flush(&keys, rows),
+                Event::Compact { tablet, rows, meanwhile, taken } => table.compact_of(tablet, rows, meanwhile, &taken),
+                Event::MoveBorders(start, end) => table.move_borders(start, end),
+            }
+        }
+        table.stamp = 100;
+        let next = SegmentId(table.segments.len() as u64);
+        let purges = purged.then_some(Purge { range: KeyRange::all(), before: next });
+        let limits = CompactionLimits { deltas_max, changed_bytes_min, garbage_pause_micros: 1, ..CompactionLimits::default() };
+        loop {
+            let conditions = Conditions {
+                dead: &|id| table.dead(id),
+                horizon: &|_: &SegmentMeta| aged.then_some(i64::MIN),
+                past_rules_until: outlived.then_some(100),
+                purges: purges.as_slice(),
+                asked: asked.then_some(next),
+                now_micros: next.0 as i64,
+            };
+            let Some(CompactionChoice { tablet, reason }) = choose(&table.tablets, &conditions, &limits) else { break };
+            let tablet = table.tablets.iter().nth(tablet).unwrap().clone();
+            let is_old = |segment: &Arc<SegmentMeta>| segment.id < next;
+            prop_assert!(tablet.segments.iter().any(is_old), "{:?} is compacted again for {}", tablet, reason);
+            table.compact(&tablet, rows, None, &taken);
+            table.check();
+        }
+        // Not for want of reasons.
+        let is_old = |segment: &Arc<SegmentMeta>| segment.id < next;
+        let left = table.tablets.iter().flat_map(|tablet| &tablet.segments).filter(|segment| is_old(segment)).count();
+        prop_assert!(left == 0 || !(purged || outlived || aged), "{} old segments are left", left);
+    }
+}
+
 /// `text` has the tablets, divided by `|`. A tablet is the key that it begins with, a colon, and segments: `B` or `D`, megabytes, and
-/// perhaps `/` percent dead, `@` stamp (else 100), `!` horizon, `#` number (else unique). A segment's keys are those of the tablets it is in.
-fn check_choice(text: &str, past_rules_until: Option<i64>, purges: &[Purge], asked: Option<i64>, expected: &Expect) {
+/// perhaps `/` percent dead, `@` stamp (else 100), `!` horizon, `#` number (else unique, below 1000). A segment's keys are those of the tablets it is in.
+fn check_choice(text: &str, past_rules_until: Option<i64>, purges: &[Purge], asked: Option<u64>, expected: &Expect) {
     let tablets: Vec<(&[u8], &str)> = text
         .split('|')
         .map(|tablet| tablet.trim().split_once(':').unwrap())
@@ -200,7 +262,7 @@ fn check_choice(text: &str, past_rules_until: Option<i64>, purges: &[Purge], ask
                 let from = &segment[segment.find(mark)? + 1..];
                 from[..from.find(|c: char| !c.is_ascii_digit()).unwrap_or(from.len())].parse().ok()
             };
-            let id = SegmentId(number('#').unwrap_or((1000 * at + place) as i64) as u64);
+            let id = SegmentId(number('#').unwrap_or((100 * at + place) as i64) as u64);
             let base = segment.starts_with('B');
             let key = |key: &[u8]| RowKey::new([key, b"k"].concat()).unwrap();
             dead.insert(id, number('/').unwrap_or(0) as u64 * 10);
@@ -220,13 +282,13 @@ fn check_choice(text: &str, past_rules_until: Option<i64>, purges: &[Purge], ask
         horizon: &|segment: &SegmentMeta| horizons[&segment.id],
         past_rules_until,
         purges,
-        asked,
+        asked: asked.map(SegmentId),
         now_micros: 1_000,
     };
     let choice = choose(
         &tablets,
         &conditions,
-        &CompactionLimits { changed_bytes_min: 1_000_000, ..CompactionLimits::default() },
+        &CompactionLimits { changed_bytes_min: 1_000_000, garbage_pause_micros: 10, ..CompactionLimits::default() },
     );
     let text = choice.map_or("none".into(), |choice| format!("{}: {}", choice.tablet, choice.reason));
     expected.assert_eq(&text);
@@ -258,6 +320,9 @@ fn tablets_are_chosen() {
     // Garbage.
     check(":B100!1001", expect!["none"]);
     check(":B100!1000 | b:B100!990", expect!["1: garbage"]);
+    // Not again as soon as it was written.
+    check(":B100!900#990 | b:B100!900#991", expect!["0: garbage"]);
+    check(":B100!900#991", expect!["none"]);
 }
 
 #[test]
@@ -270,10 +335,10 @@ fn past_rules_purges_and_requests_choose_tablets() {
     check_choice(":B100#50 | b:B100#100 | c:B100#52", None, &purges, None, &expect!["none"]);
     check_choice(":B100 D1 D1 D1 D1 D1 | b:B100#50", None, &purges, None, &expect!["1: purge"]);
 
-    check_choice(":B100@50 | b:B100@50 D1", None, &[], Some(100), &expect!["1: asked"]);
-    check_choice(":B100@50 | b:B100@100 D1", None, &[], Some(100), &expect!["none"]);
-    check_choice(":B100@50/1 | b:B100@50", None, &[], Some(100), &expect!["0: asked"]);
-    check_choice(":B100@50!5 | b:B200@50", None, &[], Some(100), &expect!["0: asked"]);
+    check_choice(":B100 | b:B100 D1", None, &[], Some(300), &expect!["1: asked"]);
+    check_choice(":B100 | b:B100#300 D1#301", None, &[], Some(300), &expect!["none"]);
+    check_choice(":B100/1 | b:B100", None, &[], Some(300), &expect!["0: asked"]);
+    check_choice(":B100!5 | b:B200", None, &[], Some(300), &expect!["0: asked"]);
 }
 
 #[test]

@@ -10,6 +10,7 @@ use super::*;
 use crate::fs::Fs;
 use futures::future::join_all;
 use std::collections::BTreeMap;
+use url::Url;
 
 /// Commits of a workload; each writes its number to two rows.
 const COMMITS: usize = 40;
@@ -141,6 +142,71 @@ async fn what_is_read_after_a_kill_outlives_a_crash() {
         for seed in 0..SEEDS {
             let left = Engine::open(simulated(&fs.crashed(seed))).await.unwrap();
             assert_eq!(rows(left.as_ref()).await, seen, "killed after {stop} calls, seed {seed}");
+        }
+    }
+}
+
+/// Calls that the first start of a store makes, at least.
+const STOPS_OF_A_START: usize = 24;
+
+/// Options of a store with its segments elsewhere, so that it has an owner. Stores are told apart by when they were made: no start has the
+/// time of another.
+fn with_place(fs: &SimFs, start: i64) -> EngineOptions {
+    let clock = Box::new(ManualClock::new(1_000_000 * start));
+    EngineOptions { segments: Some(Url::parse("file:///elsewhere").unwrap()), clock, ..simulated(fs) }
+}
+
+#[tokio::test]
+async fn what_segments_held_after_a_kill_outlives_a_crash() {
+    async fn work(fs: &SimFs) -> Option<()> {
+        let engine = Engine::open(with_place(fs, 1)).await.ok()?;
+        engine.create_table(&table(), schema(GcRule::KeepAll)).await.ok()?;
+        for round in 0..2 {
+            for row in 0..3 {
+                engine.commit(put(&format!("{row}"), format!("{round}"))).await.ok()?;
+            }
+            engine.flush().await.ok()?;
+        }
+        engine.compact(None).await.ok()
+    }
+    let whole = SimFs::new();
+    work(&whole).await.unwrap();
+    for stop in 0..whole.calls().len() {
+        let fs = SimFs::new();
+        fs.stop_after(stop);
+        work(&fs).await;
+        fs.go_on();
+        let at = |seed: u64| format!("killed after {stop} calls, seed {seed}");
+        let before = fs.calls().len();
+        let engine = Engine::open(with_place(&fs, 2)).await.unwrap();
+        let started = fs.calls().len();
+        let seen = match engine.tables().await.unwrap().is_empty() {
+            true => None,
+            false => Some(rows(engine.as_ref()).await),
+        };
+        drop(engine);
+        for seed in 0..SEEDS / 2 {
+            let left = Engine::open(with_place(&fs.crashed(seed), 3))
+                .await
+                .unwrap_or_else(|error| panic!("{}: {error}", at(seed)));
+            if let Some(seen) = &seen {
+                assert_eq!(rows(left.as_ref()).await, *seen, "{}", at(seed));
+            }
+        }
+        if stop >= STOPS_OF_A_START {
+            continue;
+        }
+        // The machine may stop during the second start, too.
+        for calls in 0..started - before {
+            let fs = SimFs::new();
+            fs.stop_after(stop);
+            work(&fs).await;
+            fs.stop_after(fs.calls().len() + calls);
+            let _ = Engine::open(with_place(&fs, 2)).await;
+            for seed in 0..2 {
+                let left = Engine::open(with_place(&fs.crashed(seed), 3)).await;
+                left.unwrap_or_else(|error| panic!("killed after {stop} calls, stopped after {calls} more: {error}"));
+            }
         }
     }
 }
