@@ -37,7 +37,7 @@ pub(crate) const FRAME_BYTES: usize = 16;
 /// What frames begin at multiples of.
 pub(crate) const ALIGNMENT: usize = 8;
 /// The format that this program writes, and the only one that it reads.
-pub(crate) const FORMAT_VERSION: u32 = 2;
+pub(crate) const FORMAT_VERSION: u32 = 3;
 
 const MAGIC: &[u8; 8] = b"KSLOG\r\n\0";
 

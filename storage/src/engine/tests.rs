@@ -5,6 +5,7 @@ mod conforms;
 mod crash;
 mod differential;
 mod faults;
+mod history;
 mod machine;
 mod purges;
 mod simulation;
