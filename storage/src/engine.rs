@@ -16,6 +16,8 @@
 //! `flush`, `compact`, `segment`, `tablet`, `dead`); what they made is named by a manifest (`manifest`) and installed by the log thread (`install`). Opening a
 //! store reads the manifest and replays the log behind it (`recover`).
 //!
+//! What the rows of a table with history held before they changed is a table of its own (`past`), which goes the same way.
+//!
 //! Check-and-mutate and read-modify-write read, decide, and commit on the condition that the row did not change meanwhile; they take
 //! one of [`ROW_LOCKS`] locks first, so that they wait for each other rather than fail each other.
 //!
@@ -48,6 +50,7 @@ mod maintain;
 mod manifest;
 mod memtable;
 mod open;
+mod past;
 mod pins;
 mod priority;
 mod purge;
@@ -57,6 +60,7 @@ mod record;
 mod recover;
 mod row_cache;
 mod samples;
+mod scan;
 mod segment;
 mod state;
 mod tablet;
@@ -75,7 +79,7 @@ use crate::{
     TableName, TableSchema, Write,
     fs::{Fs, LocalFs},
     row,
-    store::{Atomicity, failed},
+    store::Atomicity,
 };
 use async_trait::async_trait;
 use bytes::Bytes;
@@ -294,17 +298,11 @@ impl Engine {
     fn pin_now(&self) -> Pin {
         let state = self.shared.published.load_full();
         let now_micros = self.shared.clock.now();
+        // A commit that has an earlier stamp, and is not in the state, is under way or has been published since.
+        let is_under_way = self.shared.is_stamping.load(Ordering::SeqCst);
+        let unsettled = is_under_way || !Arc::ptr_eq(&state, &self.shared.published.load());
         let commit_micros = state.stamp;
-        Pin { commit_micros, now_micros, state: self.shared.pins.hold(state, now_micros) }
-    }
-
-    fn reading(&self, table: &TableName, scan: Scan) -> Result<read::Reading> {
-        scan.check()?;
-        self.check_open()?;
-        let pin = scan.pin.clone().unwrap_or_else(|| self.pin_now());
-        let held = apply::held(&pin)?;
-        let table = held.state()?.table(table)?.clone();
-        read::Reading::new((held, self.shared.clone()), (table, read::Parts::All), scan, pin.now_micros, self.is_local)
+        Pin { commit_micros, now_micros, state: self.shared.pins.hold(state, now_micros, unsettled) }
     }
 
     /// Looks up rows of segments; on this thread when there is nothing to read.
@@ -355,9 +353,6 @@ fn request_bytes(row: &RowMutation) -> usize {
 #[async_trait]
 impl Store for Engine {
     async fn create_table(&self, table: &TableName, schema: TableSchema) -> Result<()> {
-        if schema.history.is_some() {
-            return Err(Error::Unsupported("this store keeps no history".into()));
-        }
         self.ask(0, |reply| Request::CreateTable(table.clone(), schema, reply)).await
     }
 
@@ -368,7 +363,7 @@ impl Store for Engine {
     async fn tables(&self) -> Result<Vec<(TableName, TableSchema)>> {
         self.check_open()?;
         let state = self.shared.published.load_full();
-        let tables = state.tables.iter().map(|(name, table)| (name.clone(), table.descriptor.schema.clone()));
+        let tables = state.public_tables().map(|(name, table)| (name.clone(), table.descriptor.schema.clone()));
         Ok(tables.collect())
     }
 
@@ -382,7 +377,7 @@ impl Store for Engine {
     }
 
     fn scan(&self, table: &TableName, scan: Scan) -> RowStream {
-        self.reading(table, scan).map_or_else(failed, read::Reading::stream)
+        self.scanned(table, scan)
     }
 
     async fn sample_row_keys(&self, table: &TableName) -> Result<Vec<RowSample>> {

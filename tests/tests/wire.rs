@@ -9,6 +9,7 @@ mod wire {
     pub mod command;
     pub mod files;
     pub mod harness;
+    pub mod history;
     pub mod isolation;
     pub mod isolation_drop;
     pub mod process;

@@ -6,20 +6,24 @@
 //!
 //! A row that the active memtable does not know yet is logged whole, and from then on what is done to it: so replay, which
 //! begins with an empty memtable, needs no segment to fold a row.
+//!
+//! Of a table that keeps history each change also writes to its [past](super::past), in a record of its own behind that of the commit and in the
+//! same frame: to replay it is a table like any other.
 
 use super::{
     descriptor::Descriptor,
     fetch::{Before, Fetched},
     manifest::{PastRule, SegmentId},
     memtable::Slot,
+    past,
     pins::Held,
     record::{self, LoggedRow, LoggedWrite, Record},
     row_cache::RowCache,
     state::{State, Table},
 };
 use crate::{
-    Commit, Error, FamilyChange, FamilyName, GcRule, KeyRange, Result, RowKey, RowMutation, TableName, TableSchema,
-    Validation, Write, model::limits::TABLES_MAX, row,
+    Commit, Error, FamilyChange, FamilyName, GcRule, History, KeyRange, Result, RowKey, RowMutation, TableName,
+    TableSchema, Validation, Write, model::limits::TABLES_MAX, row,
 };
 use bytes::Bytes;
 use imbl::OrdMap;
@@ -56,7 +60,7 @@ pub(crate) fn commit(
     };
     let start = out.len();
     record::put_commit(out, stamp, commit.writes.len());
-    let mut change = Change { state, stamp, undo: Vec::new() };
+    let mut change = Change::new(state, stamp);
     let applied = commit.writes.into_iter().try_for_each(|write| match write {
         Write::Row { table, row } => {
             let after_read = relied_on.contains(&(&table, &row.key));
@@ -71,10 +75,15 @@ pub(crate) fn commit(
     if applied.is_err() {
         change.roll_back();
         out.truncate(start);
-    } else {
-        state.stamp = stamp;
+        return applied;
     }
-    applied
+    let PastWrites { count, records } = change.past;
+    if count > 0 {
+        record::put_commit(out, stamp, count);
+        out.extend_from_slice(&records);
+    }
+    state.stamp = stamp;
+    Ok(())
 }
 
 /// Whether every row that the commit relied on is as it saw it.
@@ -111,6 +120,14 @@ struct Change<'a> {
     stamp: i64,
     /// What was there before each change, in order.
     undo: Vec<Undo>,
+    past: PastWrites,
+}
+
+/// What a commit writes to the pasts of tables, as the log has it.
+#[derive(Default)]
+struct PastWrites {
+    count: usize,
+    records: Vec<u8>,
 }
 
 /// What was there before a change.
@@ -120,7 +137,11 @@ enum Undo {
     Range(TableName),
 }
 
-impl Change<'_> {
+impl<'a> Change<'a> {
+    fn new(state: &'a mut State, stamp: i64) -> Self {
+        Self { state, stamp, undo: Vec::new(), past: PastWrites::default() }
+    }
+
     fn check_and_mutate_row(
         &mut self,
         out: &mut Vec<u8>,
@@ -133,6 +154,8 @@ impl Change<'_> {
         row::check(name, &table.descriptor.schema, &row, self.stamp)?;
         row::resolve(&mut row.mutations, row::stamp_for(self.stamp, after_read, &before.cells));
         let is_known = table.active.slots.contains_key::<[u8]>(&row.key);
+        let keeps_history = table.descriptor.schema.history.is_some();
+        let held = if keeps_history { table.encode(&before.cells) } else { None };
         let cells = row::fold(&table.descriptor.schema, before.cells, &row.mutations, self.stamp)?;
         let encoded = table.encode(&cells);
         match is_known {
@@ -142,6 +165,9 @@ impl Change<'_> {
         if encoded.is_none() && !before.existed && !is_known {
             // A row that is not there was deleted: the record says so too, and neither leaves a trace.
             return Ok(());
+        }
+        if keeps_history && (held.is_some() || encoded.is_some()) {
+            self.remember(name, &row.key, held.as_deref())?;
         }
         if let Some((segment, position)) = before.place {
             self.remember_dead(name)?;
@@ -167,7 +193,33 @@ impl Change<'_> {
         Ok(())
     }
 
+    /// Writes what a row held until now to the past of its table.
+    fn remember(&mut self, name: &TableName, key: &RowKey, held: Option<&[u8]>) -> Result<()> {
+        let (past, key) = (name.past(), past::key(key, self.stamp));
+        let table = self.state.table(&past)?;
+        if table.active.slots.get(&key).is_some_and(|slot| slot.row.is_some()) {
+            // Of several changes by one commit the first counts.
+            return Ok(());
+        }
+        let row = past::row(held, self.stamp);
+        record::put_whole_row(&mut self.past.records, &table.descriptor, &key, false, Some(&row));
+        self.past.count += 1;
+        self.set(&past, &key, Some(Some(row)))
+    }
+
+    /// Deletes rows, and their past with them.
     fn delete_range(&mut self, name: &TableName, range: &KeyRange) -> Result<()> {
+        self.delete_rows(name, range)?;
+        if self.state.table(name)?.descriptor.schema.history.is_some() {
+            let (past, range) = (name.past(), past::range(range));
+            record::put_delete_range(&mut self.past.records, &self.state.table(&past)?.descriptor, &range);
+            self.past.count += 1;
+            self.delete_rows(&past, &range)?;
+        }
+        Ok(())
+    }
+
+    fn delete_rows(&mut self, name: &TableName, range: &KeyRange) -> Result<()> {
         if range.is_empty() {
             return Ok(());
         }
@@ -220,14 +272,55 @@ pub(crate) fn create_table(
     if state.tables.contains_key(&name) {
         return Err(Error::TableExists(name.to_string()));
     }
-    if state.tables.len() >= TABLES_MAX {
+    if state.public_tables().count() >= TABLES_MAX {
         return Err(Error::TooMany { what: "tables", count: TABLES_MAX + 1, limit: TABLES_MAX });
     }
+    let history = make_table(state, out, stamp, name.clone(), schema.created(stamp));
+    follow_history(state, out, stamp, &name, history);
+    state.stamp = stamp;
+    Ok(())
+}
+
+/// Makes a table that was checked; gives its history.
+fn make_table(
+    state: &mut State,
+    out: &mut Vec<u8>,
+    stamp: i64,
+    name: TableName,
+    schema: TableSchema,
+) -> Option<History> {
+    let history = schema.history;
     let descriptor = state.describe(schema);
     record::put_create_table(out, stamp, &descriptor.to_logged(&name));
     state.set_table(name, Table::new(descriptor));
-    state.stamp = stamp;
-    Ok(())
+    history
+}
+
+/// Makes the past of a table what its history wants after a commit with the stamp: none, a new one where history begins with the commit,
+/// or as long a one.
+fn follow_history(state: &mut State, out: &mut Vec<u8>, stamp: i64, name: &TableName, history: Option<History>) {
+    let past = name.past();
+    let begins = history.is_none_or(|history| history.since_micros == stamp);
+    match (state.tables.get(&past), history) {
+        (Some(table), Some(history)) if !begins => {
+            let schema = past::schema(history);
+            if table.descriptor.schema != schema {
+                let descriptor = table.descriptor.with_schema(schema);
+                record::put_modify_families(out, stamp, &descriptor.to_logged(&past));
+                let table = with_descriptor(table, descriptor, stamp);
+                state.set_table(past, table);
+            }
+            return;
+        }
+        (Some(table), _) => {
+            record::put_drop_table(out, stamp, table.descriptor.number);
+            state.remove_table(&past);
+        }
+        (None, _) => {}
+    }
+    if let Some(history) = history {
+        make_table(state, out, stamp, past, past::schema(history));
+    }
 }
 
 /// Drops a table.
@@ -237,6 +330,7 @@ pub(crate) fn create_table(
 pub(crate) fn drop_table(state: &mut State, out: &mut Vec<u8>, stamp: i64, name: &TableName) -> Result<()> {
     record::put_drop_table(out, stamp, state.table(name)?.descriptor.number);
     state.remove_table(name);
+    follow_history(state, out, stamp, name, None);
     state.stamp = stamp;
     Ok(())
 }
@@ -256,37 +350,18 @@ pub(crate) fn modify_families(
     let start = out.len();
     // One record for each change: what a rule condemns that holds for one of them only stays condemned too.
     for change in changes {
-        let descriptor = changed(name, &table.descriptor, change).inspect_err(|_| out.truncate(start))?;
+        let schema = table.descriptor.schema.changed(name, change, stamp).inspect_err(|_| out.truncate(start))?;
+        let descriptor = table.descriptor.with_schema(schema);
         record::put_modify_families(out, stamp, &descriptor.to_logged(name));
         table = with_descriptor(&table, descriptor, stamp);
     }
     let checked = table.descriptor.schema.check().and_then(|()| table.descriptor.check_numbers());
     checked.inspect_err(|_| out.truncate(start))?;
+    let history = table.descriptor.schema.history;
     state.set_table(name.clone(), table);
+    follow_history(state, out, stamp, name, history);
     state.stamp = stamp;
     Ok(())
-}
-
-/// The families after one change.
-fn changed(table: &TableName, descriptor: &Descriptor, change: FamilyChange) -> Result<Descriptor> {
-    let mut schema = descriptor.schema.clone();
-    let missing = |family: &FamilyName| Error::NoFamily { table: table.to_string(), family: family.to_string() };
-    match change {
-        FamilyChange::Create(name, family) => {
-            if schema.families.contains_key(&name) {
-                return Err(Error::FamilyExists { table: table.to_string(), family: name.to_string() });
-            }
-            schema.families.insert(name, family);
-        }
-        FamilyChange::SetGc(name, gc) => {
-            schema.families.get_mut(&name).ok_or_else(|| missing(&name))?.gc = gc;
-        }
-        FamilyChange::Drop(name) => {
-            schema.families.remove(&name).ok_or_else(|| missing(&name))?;
-        }
-        FamilyChange::SetHistory(_) => return Err(Error::Unsupported("this store keeps no history".into())),
-    }
-    Ok(descriptor.with_schema(schema))
 }
 
 /// The table with other families. Cells of families that are no more go, and what the rules condemned until now: a looser rule
@@ -333,7 +408,7 @@ pub(crate) type Superseded = BTreeMap<u32, BTreeSet<RowKey>>;
 pub(crate) fn replay(state: &mut State, superseded: &mut Superseded, record: Record) -> Result<Option<()>> {
     let stamp = match record {
         Record::Commit { stamp, writes } => {
-            let mut change = Change { state, stamp, undo: Vec::new() };
+            let mut change = Change::new(state, stamp);
             for write in writes {
                 if replay_write(&mut change, superseded, write)?.is_none() {
                     return Ok(None);
@@ -388,13 +463,13 @@ fn replay_write(change: &mut Change<'_>, superseded: &mut Superseded, write: Log
             // A row of its own, not a slice that keeps a log file in memory.
             change.set(&name, &key, Some(row.map(|row| Bytes::copy_from_slice(&row))))?;
         }
-        LoggedWrite::DeleteRange { table, range } => change.delete_range(&table, &range)?,
+        LoggedWrite::DeleteRange { table, range } => change.delete_rows(&table, &range)?,
     }
     Ok(Some(()))
 }
 
 fn own(key: &RowKey) -> RowKey {
-    RowKey::new(Bytes::copy_from_slice(key)).expect("the key was one before")
+    RowKey::stored(Bytes::copy_from_slice(key)).expect("the key was one before")
 }
 
 /// Marks the older versions of replayed rows dead, in whichever segments they are.

@@ -201,6 +201,12 @@ impl Board {
         true
     }
 
+    /// Whether something waits to be installed.
+    #[cfg(test)]
+    pub(crate) fn has_installs(&self) -> bool {
+        !self.notes().installs.is_empty()
+    }
+
     /// Lets the compaction thread look for work.
     pub(crate) fn look(&self) {
         let mut notes = self.notes();

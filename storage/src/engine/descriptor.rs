@@ -1,6 +1,6 @@
 //! A table's name and families, and the numbers that stand for them on the disk.
 
-use crate::{Error, Family, FamilyName, Result, TableName, TableSchema};
+use crate::{Error, Family, FamilyName, History, Result, TableName, TableSchema};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
@@ -28,6 +28,12 @@ pub(crate) struct LoggedDescriptor {
     name: TableName,
     families: BTreeMap<FamilyName, LoggedFamily>,
     next_family: u32,
+    /// For how long it keeps history, and since when.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    history: Option<History>,
+    /// Whether it is the [past](super::past) of the table of this name.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    past: bool,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -92,11 +98,14 @@ impl Descriptor {
             .numbers
             .iter()
             .map(|(name, &number)| (name.clone(), LoggedFamily { number, family: self.schema.families[name].clone() }));
+        let past_of = name.of_past();
         LoggedDescriptor {
             table: self.number,
-            name: name.clone(),
             families: families.collect(),
             next_family: self.names.len() as u32,
+            history: self.schema.history,
+            past: past_of.is_some(),
+            name: past_of.unwrap_or_else(|| name.clone()),
         }
     }
 }
@@ -118,6 +127,8 @@ impl LoggedDescriptor {
             numbers.insert(name.clone(), number);
             schema.families.insert(name, family);
         }
-        Some((self.name, Descriptor { number: self.table, schema, numbers, names }))
+        schema.history = self.history;
+        let name = if self.past { self.name.past() } else { self.name };
+        Some((name, Descriptor { number: self.table, schema, numbers, names }))
     }
 }

@@ -37,7 +37,7 @@ pub(crate) const FRAME_BYTES: usize = 16;
 /// What frames begin at multiples of.
 pub(crate) const ALIGNMENT: usize = 8;
 /// The format that this program writes, and the only one that it reads.
-pub(crate) const FORMAT_VERSION: u32 = 2;
+pub(crate) const FORMAT_VERSION: u32 = 3;
 
 const MAGIC: &[u8; 8] = b"KSLOG\r\n\0";
 
@@ -215,10 +215,10 @@ mod tests {
         flipped[HEADER_BYTES] = 1;
         assert_eq!(read_header(&flipped), Header::Damaged);
         let mut newer = bytes;
-        newer[8] = 3;
+        newer[8..12].copy_from_slice(&(FORMAT_VERSION + 1).to_le_bytes());
         let checksum = crc32c::crc32c(&newer[..32]);
         newer[32..36].copy_from_slice(&checksum.to_le_bytes());
-        assert_eq!(read_header(&newer), Header::Version(3));
+        assert_eq!(read_header(&newer), Header::Version(FORMAT_VERSION + 1));
     }
 
     #[test]

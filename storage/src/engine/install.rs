@@ -25,6 +25,8 @@ pub(crate) enum Made {
     Compacted(CompactedTablet),
     /// Tablets with the same rows and other borders, by table number.
     Bordered(BTreeMap<u32, Tablets>),
+    /// Nothing: whoever waits for it waits for the commits that were under way.
+    Nothing,
 }
 
 /// The frozen memtables of all tables as segments.
@@ -91,6 +93,7 @@ pub(crate) fn install(state: &mut State, board: &Board, made: &Made) -> Option<u
             board.change_job(|frozen| install_borders(frozen, moved));
             None
         }
+        Made::Nothing => None,
     }
 }
 

@@ -129,6 +129,14 @@ impl Maintenance {
         if self.shared.board.is_closed() { Err(closed()) } else { Ok(()) }
     }
 
+    /// Waits until every commit that has a stamp by now is published, or refused.
+    ///
+    /// # Errors
+    /// [`Error::Unavailable`] when the store is closed.
+    pub(crate) fn settle(&self) -> Result<()> {
+        self.install(Made::Nothing)
+    }
+
     /// Has the log thread look at the board.
     fn wake(&self) {
         if let Some(queue) = self.queue.upgrade() {

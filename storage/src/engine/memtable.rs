@@ -46,7 +46,7 @@ impl Memtable {
         let removed = match slot {
             Some(slot) => {
                 // The caller's key is a slice of a request or of a log file, which it must not keep alive.
-                let own = RowKey::new(Bytes::copy_from_slice(key)).expect("the key was one before");
+                let own = RowKey::stored(Bytes::copy_from_slice(key)).expect("the key was one before");
                 self.slots.insert(own, slot)
             }
             None => self.slots.remove::<[u8]>(key),

@@ -73,6 +73,7 @@ pub(super) fn open(options: EngineOptions) -> Result<Arc<Engine>> {
         rows: RowCache::new(budget.row_cache_bytes),
         pins: Pins::default(),
         board: Board::default(),
+        is_stamping: AtomicBool::new(false),
         log_bytes: AtomicU64::new(log.bytes()),
     });
     let (queue, requests) = mpsc::channel(options.queue_requests_max.max(1));

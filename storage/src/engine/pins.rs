@@ -21,6 +21,10 @@ const SECOND_MICROS: i64 = 1_000_000;
 pub(crate) struct Held {
     state: ArcSwapOption<State>,
     taken_micros: i64,
+    /// Whether commits with stamps up to then may have been under way.
+    unsettled: bool,
+    /// A state that has them, once somebody needed one.
+    settled: Mutex<Option<Arc<State>>>,
     expired: OnceLock<Expired>,
 }
 
@@ -31,6 +35,21 @@ struct Expired {
 }
 
 impl Held {
+    /// Whether commits with stamps up to the moment that it was taken may be missing in the state.
+    pub(crate) fn is_unsettled(&self) -> bool {
+        self.unsettled
+    }
+
+    /// The state that has these commits: this one, if there was none yet.
+    ///
+    /// # Errors
+    /// [`Error::PinExpired`].
+    pub(crate) fn settled(&self, state: Arc<State>) -> Result<Arc<State>> {
+        let mut settled = self.settled.lock().unwrap_or_else(PoisonError::into_inner);
+        self.state()?;
+        Ok(Arc::clone(settled.get_or_insert(state)))
+    }
+
     /// The state.
     ///
     /// # Errors
@@ -53,10 +72,11 @@ impl Pins {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Holds on to a state.
-    pub(crate) fn hold(&self, state: Arc<State>, now_micros: i64) -> Arc<Held> {
+    /// Holds on to a state; `unsettled` when commits with stamps up to now may be under way.
+    pub(crate) fn hold(&self, state: Arc<State>, now_micros: i64, unsettled: bool) -> Arc<Held> {
         let state = ArcSwapOption::new(Some(state));
-        let held = Arc::new(Held { state, taken_micros: now_micros, expired: OnceLock::new() });
+        let (settled, expired) = (Mutex::default(), OnceLock::new());
+        let held = Arc::new(Held { state, taken_micros: now_micros, unsettled, settled, expired });
         let mut pins = self.pins();
         while pins.front().is_some_and(|pin| pin.strong_count() == 0) {
             pins.pop_front();
@@ -76,7 +96,9 @@ impl Pins {
         let expired = old.filter(|held| {
             let age_seconds = seconds(now_micros - held.taken_micros);
             held.expired.get_or_init(|| Expired { age_seconds, age_seconds_max: seconds(age_max_micros) });
-            held.state.swap(None).is_some()
+            let was_held = held.state.swap(None).is_some();
+            held.settled.lock().unwrap_or_else(PoisonError::into_inner).take();
+            was_held
         });
         expired.count()
     }

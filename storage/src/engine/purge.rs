@@ -8,7 +8,7 @@
 //!
 //! Nothing of this is remembered: called again, it begins anew and finds less to do.
 
-use super::{Engine, blocking, maintain::Asked, tablet::choose::Purge};
+use super::{Engine, blocking, maintain::Asked, past, tablet::choose::Purge};
 use crate::{KeyRange, PurgeReport, Result, TableName};
 use std::{sync::Arc, time::Duration};
 
@@ -18,6 +18,9 @@ const PINS_LOOK_EVERY: Duration = Duration::from_millis(100);
 impl Engine {
     /// See [`Store::purge`](crate::Store::purge).
     pub(super) async fn purge_ranges(&self, ranges: &[(TableName, KeyRange)]) -> Result<PurgeReport> {
+        // The past of a table, which may have been dropped while a pin holds its segments, goes with the table.
+        let pasts = ranges.iter().map(|(table, rows)| (table.past(), past::range(rows)));
+        let ranges: Vec<(TableName, KeyRange)> = ranges.iter().cloned().chain(pasts).collect();
         let keys: Arc<[KeyRange]> = ranges.iter().map(|(_, range)| range.clone()).collect();
         let before = self.spent();
         self.flush().await?;

@@ -7,10 +7,14 @@
 
 mod cells;
 mod merge;
+mod past;
+
+pub(crate) use past::Past;
 
 use self::{
     cells::WantedCells,
     merge::{Body, Merge},
+    past::Then,
 };
 use super::{
     dead::Position,
@@ -70,13 +74,31 @@ pub(crate) struct Reading {
     /// What is left, in the scan's order.
     ranges: VecDeque<KeyRange>,
     /// The first of them, being read.
-    merge: Option<Merge>,
+    source: Option<Source>,
+    /// Set when rows are read as they were.
+    past: Option<Past>,
     parts: Parts,
     reversed: bool,
     /// Rows still to be given.
     left: u64,
     /// Whether files are read where the scan is asked for.
     is_inline: bool,
+}
+
+/// Where the rows of a range come from.
+enum Source {
+    Now(Box<Merge>),
+    Then(Box<Then>),
+}
+
+impl Source {
+    /// The next row, as it is stored; without a body for one that was absent.
+    fn next(&mut self) -> Result<Option<(RowKey, Option<Body>)>> {
+        match self {
+            Self::Now(merge) => Ok(merge.next()?.map(|(key, body)| (key, Some(body)))),
+            Self::Then(then) => then.next(),
+        }
+    }
 }
 
 impl Reading {
@@ -99,7 +121,27 @@ impl Reading {
             is_local && ranges.len() <= INLINE_POINTS_MAX && ranges.iter().all(|range| range.as_point().is_some());
         let is_inline = few || table.tablets.is_empty();
         let reversed = scan.reversed;
-        Ok(Self { held, table, shared, reader, wanted, ranges, merge: None, parts, reversed, left, is_inline })
+        Ok(Self {
+            held,
+            table,
+            shared,
+            reader,
+            wanted,
+            ranges,
+            source: None,
+            past: None,
+            parts,
+            reversed,
+            left,
+            is_inline,
+        })
+    }
+
+    /// Reads rows as they were.
+    pub(crate) fn with_past(mut self, past: Option<Past>) -> Self {
+        self.is_inline &= past.is_none();
+        self.past = past;
+        self
     }
 
     /// The rows.
@@ -139,6 +181,7 @@ impl Reading {
         let (mut batch, mut bytes) = (Vec::new(), 0);
         for _ in 0..STEP_ROWS_MAX {
             let Some((key, body)) = self.next()? else { break };
+            let Some(body) = body else { continue };
             let cells = self.wanted.cells(&self.table, body);
             if let Some(row) = self.reader.read(key, cells) {
                 bytes += row.size();
@@ -152,38 +195,50 @@ impl Reading {
         Ok(batch)
     }
 
-    /// The next row, as it is stored.
-    fn next(&mut self) -> Result<Option<(RowKey, Body)>> {
+    /// The next row, as it is stored; without a body for one that was absent.
+    fn next(&mut self) -> Result<Option<(RowKey, Option<Body>)>> {
         while let Some(range) = self.ranges.front() {
-            let found = match (&mut self.merge, range.as_point()) {
-                (Some(merge), _) => merge.next()?,
+            let found = match (&mut self.source, range.as_point()) {
+                (Some(source), _) => source.next()?,
                 (None, Some(_)) => {
                     let range = self.ranges.pop_front().expect("there is a first");
                     match self.point(range.as_point().expect("it is one"))? {
-                        Some(found) => return Ok(Some(found)),
+                        Some((key, body)) => return Ok(Some((key, Some(body)))),
                         None => continue,
                     }
                 }
                 (None, None) => {
-                    let hint = usize::try_from(self.left).unwrap_or(usize::MAX).min(BATCH_ROWS_MAX);
-                    let mut merge = Merge::new(&self.table, range, &self.parts, &self.wanted, (self.reversed, hint));
-                    let found = merge.next()?;
-                    self.merge = Some(merge);
+                    let mut source = self.open(range);
+                    let found = source.next()?;
+                    self.source = Some(source);
                     found
                 }
             };
             if found.is_some() {
                 return Ok(found);
             }
-            self.merge = None;
+            self.source = None;
             self.ranges.pop_front();
         }
         Ok(None)
     }
 
+    /// Begins with a range.
+    fn open(&self, range: &KeyRange) -> Source {
+        let hint = usize::try_from(self.left).unwrap_or(usize::MAX).min(BATCH_ROWS_MAX);
+        let merge = Merge::new(&self.table, range, &self.parts, &self.wanted, (self.reversed, hint));
+        match &self.past {
+            None => Source::Now(Box::new(merge)),
+            Some(past) => Source::Then(Box::new(Then::new(merge, past, range, self.reversed))),
+        }
+    }
+
     /// One row.
     fn point(&self, key: &[u8]) -> Result<Option<(RowKey, Body)>> {
         let own = || RowKey::new(bytes::Bytes::copy_from_slice(key));
+        if let Some(held) = self.past.as_ref().map(|past| past.of_row(key)).transpose()?.flatten() {
+            return held.map(|row| Ok((own()?, Body::Encoded(row, None)))).transpose();
+        }
         Ok(match self.table.known(key) {
             Known::Row(row, as_of) => Some((own()?, Body::Encoded(row, as_of))),
             Known::Gone => None,

@@ -274,7 +274,7 @@ fn take_write(from: &mut Cursor<'_>, payload: &Bytes, state: &State) -> Option<L
     let (name, table) = state.table_by_number(number)?;
     match tag {
         ROW => {
-            let key = RowKey::new(payload.slice_ref(from.bytes()?)).ok()?;
+            let key = RowKey::stored(payload.slice_ref(from.bytes()?)).ok()?;
             let count = from.varint()?;
             let mut mutations = Vec::new();
             for _ in 0..count {
@@ -283,7 +283,7 @@ fn take_write(from: &mut Cursor<'_>, payload: &Bytes, state: &State) -> Option<L
             Some(LoggedWrite::Row { table: name.clone(), row: LoggedRow { key, mutations } })
         }
         WHOLE_ROW => {
-            let key = RowKey::new(payload.slice_ref(from.bytes()?)).ok()?;
+            let key = RowKey::stored(payload.slice_ref(from.bytes()?)).ok()?;
             let existed = match from.u8()? {
                 0 => false,
                 1 => true,

@@ -86,7 +86,8 @@ impl Flushed {
     /// What the frozen memtables of a state changed.
     pub(crate) fn of(state: &State) -> Self {
         let (mut rows, mut ranges) = (Vec::new(), Vec::new());
-        for table in state.tables.values() {
+        // Nobody relies on the past.
+        for (_, table) in state.public_tables() {
             let (number, Some(frozen)) = (table.descriptor.number, &table.frozen) else { continue };
             rows.extend(frozen.memtable.slots.iter().map(|(key, slot)| (hash(number, key), slot.stamp)));
             ranges.extend(frozen.memtable.ranges.iter().map(|(range, stamp)| (number, range.clone(), *stamp)));
@@ -246,6 +247,11 @@ impl State {
     /// [`Error::NoTable`].
     pub(crate) fn table(&self, name: &TableName) -> Result<&Table> {
         self.tables.get(name).ok_or_else(|| Error::NoTable(name.to_string()))
+    }
+
+    /// The tables that clients know: those that are no other table's [past](super::past).
+    pub(crate) fn public_tables(&self) -> impl Iterator<Item = (&TableName, &Table)> {
+        self.tables.iter().filter(|(name, _)| name.of_past().is_none())
     }
 
     /// The table, to be changed.

@@ -6,6 +6,7 @@ mod conforms;
 mod crash;
 mod differential;
 mod faults;
+mod history;
 mod machine;
 mod purges;
 mod simulation;

@@ -27,7 +27,7 @@ use crate::{Commit, Error, FamilyChange, Result, RowMutation, TableName, TableSc
 use arc_swap::ArcSwap;
 use std::sync::{
     Arc, OnceLock,
-    atomic::{AtomicU64, Ordering},
+    atomic::{AtomicBool, AtomicU64, Ordering},
 };
 use tokio::sync::{OwnedSemaphorePermit, mpsc, oneshot};
 
@@ -53,6 +53,8 @@ pub(crate) struct Shared {
     pub(crate) pins: Pins,
     /// What the threads tell each other.
     pub(crate) board: Board,
+    /// Whether commits may have stamps and are not published.
+    pub(crate) is_stamping: AtomicBool,
     /// Bytes of the log's files, for whoever asks.
     pub(crate) log_bytes: AtomicU64,
 }
@@ -285,6 +287,7 @@ impl Writer {
     /// Does one group; gives whom to tell when the store was asked to close.
     fn group(&mut self, first: Queued) -> Option<Reply<()>> {
         let stalled = self.stall();
+        self.shared.is_stamping.store(true, Ordering::SeqCst);
         let mut state = State::clone(&self.shared.published.load());
         let (mut answers, mut rooms, mut closing) = (Vec::new(), Vec::new(), None);
         self.frame.clear();
@@ -303,6 +306,7 @@ impl Writer {
             next = if full { None } else { self.queue.try_recv().ok() };
         }
         self.settle(state, answers);
+        self.shared.is_stamping.store(false, Ordering::SeqCst);
         // One large request does not keep its room for ever.
         self.frame.shrink_to(2 * GROUP_BYTES_TARGET);
         closing

@@ -5,6 +5,9 @@ use crate::{Error, Result};
 use bytes::Bytes;
 use std::{borrow::Borrow, fmt, ops::Deref};
 
+/// Bytes of a key that a store makes of a row key.
+const STORED_KEY_BYTES_MAX: usize = 2 * limits::ROW_KEY_BYTES_MAX + 16;
+
 /// The key of a row: 1 to [`ROW_KEY_BYTES_MAX`](limits::ROW_KEY_BYTES_MAX) bytes, ordered as bytes.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct RowKey(Bytes);
@@ -23,6 +26,21 @@ impl RowKey {
             return Err(Error::TooLarge { what: "a row key", size: key.len(), limit: limits::ROW_KEY_BYTES_MAX });
         }
         Ok(Self(key))
+    }
+
+    /// A key under which a store keeps something: it may hold a row key with every byte escaped, and a stamp.
+    ///
+    /// # Errors
+    /// Those of [`new`](Self::new), for keys that are too long for that too.
+    pub(crate) fn stored(key: impl Into<Bytes>) -> Result<Self> {
+        let key = key.into();
+        match key.len() {
+            0 => Self::new(key),
+            size if size > STORED_KEY_BYTES_MAX => {
+                Err(Error::TooLarge { what: "a stored key", size, limit: STORED_KEY_BYTES_MAX })
+            }
+            _ => Ok(Self(key)),
+        }
     }
 
     /// The bytes, shared.

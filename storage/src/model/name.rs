@@ -64,6 +64,21 @@ name!(
     /// The name of a table in a store.
     TableName, "table", limits::TABLE_NAME_MAX
 );
+/// Ends the name of a table's past; no name that a client brings has such a character.
+const PAST: &str = "@past";
+
+impl TableName {
+    /// The name under which a store keeps the [past](crate::History) of the table of this name. No client can name it.
+    pub(crate) fn past(&self) -> Self {
+        Self([self.as_str(), PAST].concat().into())
+    }
+
+    /// The table whose past has this name; `None` for the name of a table.
+    pub fn of_past(&self) -> Option<Self> {
+        Some(Self(self.0.strip_suffix(PAST)?.into()))
+    }
+}
+
 name!(
     /// The name of a column family. Cheap to clone.
     FamilyName, "family", limits::FAMILY_NAME_MAX

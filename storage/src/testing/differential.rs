@@ -132,6 +132,13 @@ pub fn views() -> Vec<Scan> {
     ]
 }
 
+/// Such scans of what was some milliseconds before the time, in microseconds; refused where nothing is known of it.
+pub fn past_views(now_micros: i64) -> Vec<Scan> {
+    let at = |milliseconds: i64| Some((now_micros / 1_000 - milliseconds) * 1_000);
+    let moments = [0, 2, 6, 14, 30].map(|milliseconds| Scan { as_of: at(milliseconds), ..Scan::all() });
+    moments.into_iter().chain(views().into_iter().map(|view| Scan { as_of: at(4), ..view })).collect()
+}
+
 struct Pair {
     oracle: Subject,
     subject: Subject,
@@ -225,7 +232,7 @@ impl Pair {
 
     /// The newest state and that of every pin, from all sides.
     async fn compare_all(&self, what: &str) {
-        for scan in views() {
+        for scan in views().into_iter().chain(past_views(self.now_micros)) {
             self.compare(&format!("after {what}, {scan:?}"), &scan, None).await;
             for place in 0..PINS {
                 self.compare(&format!("after {what}, pin {place}, {scan:?}"), &scan, Some(place)).await;

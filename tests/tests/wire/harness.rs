@@ -32,6 +32,7 @@ pub struct Harness {
     server: Option<Server>,
     folder: TempDir,
     shared: Arc<Shared>,
+    engine: Arc<Engine>,
     address: SocketAddr,
 }
 
@@ -47,7 +48,8 @@ impl Harness {
     }
 
     async fn open(folder: TempDir, change: impl FnOnce(&mut ServerOptions)) -> Result<Self> {
-        let store: Arc<dyn Store> = Engine::open(EngineOptions::new(folder.path().join("store"))).await?;
+        let engine = Engine::open(EngineOptions::new(folder.path().join("store"))).await?;
+        let store: Arc<dyn Store> = engine.clone();
         let catalog = Arc::new(Catalog::open(store).await?);
         operator::ensure(&catalog, OPERATOR_PASSWORD).await?;
         let copy_folder = folder.path().join("exports");
@@ -57,7 +59,7 @@ impl Harness {
         change(&mut options);
         let server = Server::start(options).await?;
         let address = server.address();
-        Ok(Self { server: Some(server), folder, shared, address })
+        Ok(Self { server: Some(server), folder, shared, engine, address })
     }
 
     /// Stops the server and starts another over the same store.
@@ -88,6 +90,11 @@ impl Harness {
     #[allow(dead_code, reason = "for tests of other parts")]
     pub fn shared(&self) -> &Arc<Shared> {
         &self.shared
+    }
+
+    /// The store, to be flushed and compacted.
+    pub fn engine(&self) -> &Engine {
+        &self.engine
     }
 
     /// How to connect as a role to a database.

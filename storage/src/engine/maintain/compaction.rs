@@ -5,6 +5,9 @@
 //!
 //! What it reads is the state of the manifest: the positions that were dead then are left out. What dies while it works is mapped to the new
 //! positions when the result is installed.
+//!
+//! A rule judges by one moment for all of a compaction. Rules and history that are changed by a later commit must not find that cells are
+//! gone that were not condemned by then: [`Maintenance::judges`] sees to it.
 
 use super::{InForce, Maintenance, Writers, tablet_meta};
 use crate::{
@@ -204,7 +207,10 @@ impl Maintenance {
         let chosen = state.tables.iter().filter_map(|(name, table)| {
             let purges: Vec<Purge> =
                 asked.purges.iter().filter(|(of, _)| of == name).map(|(_, purge)| purge.clone()).collect();
-            let before = asked.before.filter(|(of, _)| of.is_none_or(|of| of == name)).map(|(_, before)| before);
+            // A table's past goes along with it.
+            let past_of = name.of_past();
+            let known = past_of.as_ref().unwrap_or(name);
+            let before = asked.before.filter(|(of, _)| of.is_none_or(|of| of == known)).map(|(_, before)| before);
             let ages =
                 table.descriptor.schema.families.values().any(|family| family.gc.condemns(0, i64::MIN, i64::MAX));
             let conditions = Conditions {
@@ -239,7 +245,8 @@ impl Maintenance {
             compacted.push(CompactedInput { id: meta.id, positions, dead });
         }
         let past_rules: Vec<_> = job.table.past_rules.iter().cloned().collect();
-        let garbage = Garbage::new(Arc::clone(&job.table.descriptor), &past_rules, self.shared.clock.now());
+        let Some(judged_micros) = self.judges(&job.table)? else { return Ok(()) };
+        let garbage = Garbage::new(Arc::clone(&job.table.descriptor), &past_rules, judged_micros);
         let outputs = Writers { maintenance: self, name: &job.name, table: &job.table, stamp: job.stamp, base: true };
         let mut compaction = Compaction::new(inputs, &garbage, outputs, self.options.base_bytes)
             .with_step_rows(self.options.grain.step_rows_max);
@@ -280,6 +287,20 @@ impl Maintenance {
         self.install(Made::Compacted(compacted))
     }
 
+    /// The moment by which the rules of a table are to judge: now; of one that keeps history, the first that can be asked for. `None`
+    /// when the table has been changed since.
+    fn judges(&self, table: &Table) -> Result<Option<i64>> {
+        let now_micros = self.shared.clock.now();
+        let schema = &table.descriptor.schema;
+        self.settle()?;
+        let state = self.shared.published.load();
+        let found = state.table_by_number(table.descriptor.number);
+        if found.is_none_or(|(_, found)| found.descriptor != table.descriptor) {
+            return Ok(None);
+        }
+        Ok(Some(schema.history.map_or(now_micros, |history| history.oldest_micros(now_micros))))
+    }
+
     /// Puts the manifest in force that names the result; `false` when there is nothing to put it into any more.
     fn put_in_force(&self, in_force: &mut InForce, compacted: &CompactedTablet) -> Result<bool> {
         let state = self.shared.published.load();
@@ -312,5 +333,6 @@ impl Maintenance {
 /// From when on there is much garbage in a segment; a segment that cannot be read is compacted for that reason by nobody.
 fn horizon_of(table: &Table, segment: &Segment) -> Option<i64> {
     let least = segment.least_timestamps().ok()?;
-    garbage::horizon(&table.descriptor, segment.meta().stamp, least, 0)
+    let held_micros = table.descriptor.schema.history.map_or(0, |history| history.keep_micros);
+    garbage::horizon(&table.descriptor, segment.meta().stamp, least, held_micros)
 }

@@ -26,7 +26,7 @@ impl Manifest {
             }
         }
         let mut numbers = BTreeSet::new();
-        let mut names = BTreeSet::new();
+        let mut names = BTreeMap::new();
         for table in &self.tables {
             let Some((name, descriptor)) = table.descriptor.clone().into_descriptor() else {
                 return Err("the families of a table contradict each other".into());
@@ -35,8 +35,17 @@ impl Manifest {
                 return Err(format!("the number {} of table {name:?} is another's", descriptor.number));
             }
             table.check().map_err(|detail| format!("table {name:?}: {detail}"))?;
-            if !names.insert(name.clone()) {
+            if names.insert(name.clone(), descriptor.schema.history.is_some()).is_some() {
                 return Err(format!("table {name:?} is there twice"));
+            }
+        }
+        for (name, keeps_history) in &names {
+            let agrees = match name.of_past() {
+                Some(table) => names.get(&table) == Some(&true),
+                None => names.contains_key(&name.past()) == *keeps_history,
+            };
+            if !agrees {
+                return Err(format!("table {name:?} and the past of the table contradict each other"));
             }
         }
         Ok(())

@@ -22,7 +22,7 @@ use std::path::Path;
 /// Bytes before the body.
 const HEADER_BYTES: usize = 40;
 /// The format that this program writes, and the only one that it reads.
-pub(crate) const FORMAT_VERSION: u32 = 1;
+pub(crate) const FORMAT_VERSION: u32 = 2;
 
 /// Which of the files it is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

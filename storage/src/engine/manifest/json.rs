@@ -51,7 +51,7 @@ pub(super) mod key {
 
     pub(in super::super) fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<RowKey, D::Error> {
         let Hexadecimal(bytes) = Hexadecimal::deserialize(deserializer)?;
-        RowKey::new(bytes).map_err(D::Error::custom)
+        RowKey::stored(bytes).map_err(D::Error::custom)
     }
 }
 

@@ -141,11 +141,11 @@ fn a_file_under_another_name_is_found_out() {
 fn a_newer_format_is_not_called_damage() {
     let fs = store(&small(1));
     fs.damage(&Path::new(STORE).join(CURRENT), |bytes| {
-        bytes[8] = 2;
+        bytes[8] = 3;
         let checksum = crc32c::crc32c_append(crc32c::crc32c(&bytes[..12]), &bytes[16..]);
         bytes[12..16].copy_from_slice(&checksum.to_le_bytes());
     });
-    assert!(matches!(load(&fs), Err(Error::Unsupported(text)) if text.contains("format 2")));
+    assert!(matches!(load(&fs), Err(Error::Unsupported(text)) if text.contains("is in format 3")));
 }
 
 #[test]

@@ -104,7 +104,7 @@ pub(super) fn row_key(loaded: &Loaded, group: usize, key: &[u8]) -> Result<RowKe
 }
 
 fn checked_key(loaded: &Loaded, group: usize, key: Bytes) -> Result<RowKey> {
-    RowKey::new(key).map_err(|error| loaded.damaged(group, error.to_string()))
+    RowKey::stored(key).map_err(|error| loaded.damaged(group, error.to_string()))
 }
 
 /// Decoded rows of a row group.

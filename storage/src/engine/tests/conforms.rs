@@ -1,7 +1,10 @@
 //! The conformance suite over the engine.
 
 use super::*;
-use crate::testing::{Subject, conformance::conformance};
+use crate::testing::{
+    Subject,
+    conformance::{conformance, conformance_of_history},
+};
 
 /// An engine on a clock that the suite turns, and what must live as long.
 async fn subject(options: EngineOptions, guard: Box<dyn std::any::Any + Send + Sync>) -> Subject {
@@ -22,4 +25,9 @@ async fn the_engine_conforms_on_a_real_folder() {
 #[tokio::test]
 async fn the_engine_conforms_on_the_simulated_file_system() {
     conformance(|| async { subject(simulated(&SimFs::new()), Box::new(())).await }).await;
+}
+
+#[tokio::test]
+async fn the_engine_keeps_history() {
+    conformance_of_history(|| async { subject(simulated(&SimFs::new()), Box::new(())).await }).await;
 }

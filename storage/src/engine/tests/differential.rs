@@ -6,7 +6,7 @@ use crate::{
     memory::MemoryStore,
     testing::{
         Subject,
-        arbitrary::{Operation, operations},
+        arbitrary::{Operation, operations, operations_with_history},
         differential::differential,
     },
 };
@@ -39,6 +39,11 @@ proptest! {
 
     #[test]
     fn the_engine_agrees_when_all_is_tiny(operations in operations()) {
+        agree(tiny, operations);
+    }
+
+    #[test]
+    fn the_engine_agrees_on_what_was(operations in operations_with_history()) {
         agree(tiny, operations);
     }
 }

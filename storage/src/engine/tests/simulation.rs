@@ -17,9 +17,9 @@ use self::fault::Fault;
 use super::{differential::oracle, machine::Machine, *};
 use crate::testing::{
     Subject,
-    arbitrary::{Maintenance, Operation, families, operation},
+    arbitrary::{Maintenance, Operation, families, operation, operations_with_history},
     blobs::FaultyBlobs,
-    differential::{Answer, FIRST_MICROS, STEP_MICROS, observe, perform, views},
+    differential::{Answer, FIRST_MICROS, STEP_MICROS, observe, past_views, perform, views},
 };
 use proptest::{
     collection::vec,
@@ -76,7 +76,11 @@ async fn simulate(seed: u64, machine: Machine) {
     let mut bytes = [0; 32];
     bytes[..8].copy_from_slice(&seed.to_le_bytes());
     let mut runner = TestRunner::new_with_rng(Config::default(), TestRng::from_seed(RngAlgorithm::ChaCha, &bytes));
-    let workload = vec(operation(), OPERATIONS).new_tree(&mut runner).unwrap().current();
+    // Every other table keeps history.
+    let workload = match seed % 2 {
+        0 => vec(operation(), OPERATIONS).new_tree(&mut runner).unwrap().current(),
+        _ => operations_with_history().new_tree(&mut runner).unwrap().current(),
+    };
     let mut simulation = Simulation {
         random: StdRng::seed_from_u64(seed),
         machine,
@@ -228,7 +232,12 @@ impl Simulation {
         let rows = observe(store, Scan::all()).await;
         let rows = rows.inspect_err(|kind| self.must_be_stopped(kind)).ok()?;
         let tables = store.tables().await;
-        Some((rows, tables.inspect_err(|error| self.must_be_stopped(error)).ok()?))
+        let mut tables = tables.inspect_err(|error| self.must_be_stopped(error)).ok()?;
+        // Stores may skip stamps.
+        for history in tables.iter_mut().filter_map(|(_, schema)| schema.history.as_mut()) {
+            history.since_micros = history.since_micros.div_euclid(1_000);
+        }
+        Some((rows, tables))
     }
 
     fn must_be_stopped(&self, found: &dyn std::fmt::Debug) {
@@ -244,13 +253,15 @@ impl Simulation {
     }
 
     async fn compare_in_peace(&self, engine: &Arc<Engine>) -> bool {
-        for scan in views() {
+        for scan in views().into_iter().chain(past_views(self.now_micros)) {
             let found = observe(engine.as_ref(), scan.clone()).await;
-            if let Err(kind) = &found {
+            let expected = observe(self.oracle.store.as_ref(), scan.clone()).await;
+            if found != expected
+                && let Err(kind) = &found
+            {
                 self.must_be_stopped(kind);
                 return false;
             }
-            let expected = observe(self.oracle.store.as_ref(), scan.clone()).await;
             assert_eq!(found, expected, "{}, {scan:?}", self.at);
         }
         true
@@ -270,22 +281,28 @@ impl Simulation {
                 self.now_micros += milliseconds * 1_000;
                 End::Done
             }
-            Operation::Read(scan, _) => {
-                let found = observe(engine.as_ref(), scan.clone()).await;
-                if found == observe(self.oracle.store.as_ref(), scan.clone()).await {
-                    return End::Done;
-                }
-                if self.blobs_failed && found == Err(ErrorKind::Io) {
-                    return End::Done;
-                }
-                self.must_be_stopped(&found);
-                End::Cut
+            Operation::Read(scan, _) => self.read(engine, scan).await,
+            Operation::ReadPast(scan, milliseconds, _) => {
+                let as_of = Some((self.now_micros / 1_000 - milliseconds) * 1_000);
+                self.read(engine, &Scan { as_of, ..scan.clone() }).await
             }
             Operation::Maintain(maintenance) if maintenance.keeps_pins() => self.maintain(*maintenance).await,
             // A round has its own end.
             Operation::Maintain(_) | Operation::Pin(_) => End::Done,
             _ => self.write(engine, operation).await,
         }
+    }
+
+    async fn read(&self, engine: &Arc<Engine>, scan: &Scan) -> End {
+        let found = observe(engine.as_ref(), scan.clone()).await;
+        if found == observe(self.oracle.store.as_ref(), scan.clone()).await {
+            return End::Done;
+        }
+        if self.blobs_failed && found == Err(ErrorKind::Io) {
+            return End::Done;
+        }
+        self.must_be_stopped(&found);
+        End::Cut
     }
 
     async fn write(&mut self, engine: &Arc<Engine>, operation: Operation) -> End {
