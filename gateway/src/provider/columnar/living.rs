@@ -4,7 +4,7 @@
 //! the position of the row in it, and [`LivingExec`] drops the rows whose bits say that they are not wanted, with these two columns.
 //!
 //! Nothing may look at the values of rows that are not wanted: they are dead, or another tenant's, and what divides by one of them would
-//! fail. So no filter goes below this node. When one could, the node makes way for the plan that selects rows while decoding.
+//! fail. Filters that go below this node are held against statistics there, which leave rows out, and never against rows.
 
 use arrow::{
     array::{AsArray, BooleanArray, RecordBatch, RecordBatchOptions},
@@ -48,8 +48,6 @@ pub(super) fn columns() -> [Field; 2] {
 pub(super) struct LivingExec {
     /// All rows of the row groups, with the two columns at the end.
     child: Arc<dyn ExecutionPlan>,
-    /// The wanted rows alone, without the two columns.
-    exact: Arc<dyn ExecutionPlan>,
     /// By number of the file which of its rows are wanted; `None` for all that are read.
     files: Arc<[Option<BooleanBuffer>]>,
     properties: Arc<PlanProperties>,
@@ -57,25 +55,21 @@ pub(super) struct LivingExec {
 }
 
 impl LivingExec {
-    /// The wanted rows of `child`, which are those of `exact`.
-    pub(super) fn new(
-        child: Arc<dyn ExecutionPlan>,
-        exact: Arc<dyn ExecutionPlan>,
-        files: Arc<[Option<BooleanBuffer>]>,
-    ) -> Self {
+    /// The wanted rows of `child`, which evaluates no filter.
+    pub(super) fn new(child: Arc<dyn ExecutionPlan>, files: Arc<[Option<BooleanBuffer>]>) -> Self {
         let equivalence = EquivalenceProperties::new(shown(&child.schema()));
         let partitioning = child.properties().partitioning.clone();
         let properties =
             PlanProperties::new(equivalence, partitioning, EmissionType::Incremental, Boundedness::Bounded);
         let properties = properties.with_scheduling_type(child.properties().scheduling_type);
-        Self { child, exact, files, properties: Arc::new(properties), metrics: ExecutionPlanMetricsSet::new() }
+        Self { child, files, properties: Arc::new(properties), metrics: ExecutionPlanMetricsSet::new() }
     }
 }
 
 impl LivingExec {
     fn over(self: Arc<Self>, child: Option<Arc<dyn ExecutionPlan>>) -> Arc<dyn ExecutionPlan> {
         match child {
-            Some(child) => Arc::new(Self::new(child, Arc::clone(&self.exact), Arc::clone(&self.files))),
+            Some(child) => Arc::new(Self::new(child, Arc::clone(&self.files))),
             None => self,
         }
     }
@@ -139,21 +133,21 @@ impl ExecutionPlan for LivingExec {
         filters: Vec<Arc<dyn PhysicalExpr>>,
         _: &ConfigOptions,
     ) -> Result<FilterDescription> {
-        Ok(FilterDescription::all_unsupported(&filters, &self.children()))
+        FilterDescription::from_children(filters, &self.children())
     }
 
     fn handle_child_pushdown_result(
         &self,
-        phase: FilterPushdownPhase,
+        _: FilterPushdownPhase,
         result: ChildPushdownResult,
-        options: &ConfigOptions,
+        _: &ConfigOptions,
     ) -> Result<FilterPushdownPropagation<Arc<dyn ExecutionPlan>>> {
-        if result.parent_filters.is_empty() {
-            return Ok(FilterPushdownPropagation::all_unsupported(result));
+        // The child must not have taken one over.
+        let taken = result.parent_filters.iter().any(|filter| matches!(filter.any(), PushedDown::Yes));
+        if taken {
+            return Err(DataFusionError::Internal("a filter is held against rows that are not wanted".into()));
         }
-        let exact = self.exact.handle_child_pushdown_result(phase, result.clone(), options)?;
-        let takes = exact.filters.iter().any(|taken| matches!(taken, PushedDown::Yes));
-        Ok(if takes { exact } else { FilterPushdownPropagation::all_unsupported(result) })
+        Ok(FilterPushdownPropagation::if_all(result))
     }
 
     fn try_swapping_with_projection(&self, projection: &ProjectionExec) -> Result<Option<Arc<dyn ExecutionPlan>>> {
@@ -163,13 +157,9 @@ impl ExecutionPlan for LivingExec {
         }
         let own = [(FILE, columns), (POSITION, columns + 1)]
             .map(|(name, at)| ProjectionExpr::new(Arc::new(Column::new(name, at)), name));
-        let with_own = [exprs.clone(), own.to_vec()].concat();
-        let narrowed = |plan: &Arc<dyn ExecutionPlan>, exprs: Vec<ProjectionExpr>| {
-            plan.try_swapping_with_projection(&ProjectionExec::try_new(exprs, Arc::clone(plan))?)
-        };
-        let (child, exact) = (narrowed(&self.child, with_own)?, narrowed(&self.exact, exprs)?);
-        let Some((child, exact)) = child.zip(exact) else { return Ok(None) };
-        Ok(Some(Arc::new(Self::new(child, exact, Arc::clone(&self.files)))))
+        let narrow = ProjectionExec::try_new([exprs, own.to_vec()].concat(), Arc::clone(&self.child))?;
+        let child = self.child.try_swapping_with_projection(&narrow)?;
+        Ok(child.map(|child| Arc::new(Self::new(child, Arc::clone(&self.files))) as Arc<dyn ExecutionPlan>))
     }
 
     fn metrics(&self) -> Option<MetricsSet> {

@@ -298,7 +298,7 @@ async fn explain_tells_row_groups() {
             Versions: 1
             Order: none
             Row groups: clean=8 files=2 rows=5,130, rest=about 570 rows
-            Files: row groups skipped=0 rows=4 bytes=28814
+            Files: row groups skipped=0 rows=5505 bytes=49659
             Rows: seen=570 returned=570
             Cells: seen=5525 returned=1140
             Bytes: seen=130523"#]],
