@@ -67,7 +67,10 @@ async fn a_kill_loses_no_acknowledged_row_and_leaves_no_half_statement() -> Resu
 
 /// A server whose memtables are full after a few statements.
 async fn start_small(store: &Path) -> Result<Serving> {
-    Serving::start_with(store, Some(PASSWORD), |command| drop(command.args(["--memtable-size", "64KiB"]))).await
+    Serving::start_with(store, Some(PASSWORD), |command| {
+        command.args(["--memtable-size", "64KiB"]);
+    })
+    .await
 }
 
 #[tokio::test(flavor = "multi_thread")]
