@@ -5,21 +5,21 @@ use keyspan_storage::engine::Grain;
 use rand::{Rng, SeedableRng, rngs::StdRng};
 use std::ops::Range;
 
-const SEEDS: Range<u64> = 0..4;
+const SEEDS: Range<u64> = 0..2;
 /// Changes of a seed; after each, some queries are asked in both ways.
 const ROUNDS: usize = 8;
-/// Rows of each tenant at first.
-const FEW_ROWS: i64 = 400;
+/// Rows of each tenant at first: some more than what a scan by row groups takes at least.
+const ROWS_AT_FIRST: i64 = 5_000;
 
 fn options(folder: &std::path::Path) -> EngineOptions {
     EngineOptions {
         clock: Box::new(ManualClock::new(NOW)),
         memtable_bytes: Some(48 << 10),
-        base_bytes: 16 << 10,
+        base_bytes: 64 << 10,
         grain: Grain {
             memtable_bytes_min: 1,
-            group_rows_max: 40,
-            page_rows_max: 8,
+            group_rows_max: 200,
+            page_rows_max: 40,
             delta_bytes_min: 1,
             changed_bytes_min: 1,
             step_rows_max: 100,
@@ -31,9 +31,9 @@ fn options(folder: &std::path::Path) -> EngineOptions {
 /// Deletes rows or writes them anew: a stretch, or some here and there.
 async fn change(world: &World, random: &mut StdRng) {
     let tenant = ["aa", "aa-2"][random.random_range(0..2)];
-    let first = random.random_range(0..FEW_ROWS);
+    let first = random.random_range(0..ROWS_AT_FIRST);
     let step = [1, 1, 7, 50][random.random_range(0..4)];
-    let rows = (first..FEW_ROWS + 50).step_by(step).take(random.random_range(1..60));
+    let rows = (first..ROWS_AT_FIRST + 50).step_by(step).take(random.random_range(1..60));
     if random.random_bool(0.3) {
         let key = |n| [tenant.as_bytes(), b"#", &world.table("metrics").key.encode(&row(n)[..3]).unwrap()[..]].concat();
         world.delete("metrics", rows.map(key)).await;
@@ -50,7 +50,7 @@ async fn check(seed: u64) {
     let engine = Engine::open(options(folder.path())).await.unwrap();
     let world = World::in_engine(engine.clone(), vec![metrics(|_| {})]).await;
     for tenant in ["aa", "aa-2"] {
-        world.insert_all("metrics", tenant, (0..FEW_ROWS).map(row)).await;
+        world.insert_all("metrics", tenant, (0..ROWS_AT_FIRST).map(row)).await;
     }
     let mut by_row_groups = 0;
     for round in 0..ROUNDS {
@@ -60,7 +60,8 @@ async fn check(seed: u64) {
             1 => engine.compact(None).await.unwrap(),
             _ => {}
         }
-        let tenant = [Some("aa"), Some("aa-2"), None][random.random_range(0..3)];
+        // Not the operator, to whom rows of two tenants stand in any order where the queries do not say which.
+        let tenant = [Some("aa"), Some("aa-2")][random.random_range(0..2)];
         let [fast, by_rows] = sessions(&world, tenant).await;
         let queries = BY_ROW_GROUPS.iter().chain(BY_ROWS);
         for sql in queries.skip(random.random_range(0..5)).step_by(5) {
