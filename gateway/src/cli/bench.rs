@@ -99,7 +99,7 @@ pub async fn run(bench: Bench) -> Result<()> {
     let folder = tempfile::Builder::new().prefix("keyspan-bench-").tempdir_in(&path).with_context(failed)?;
     let mut signals = Signals::new()?;
     let done = tokio::select! {
-        done = phases::run(&scan, folder.path()) => done,
+        done = Box::pin(phases::run(&scan, folder.path())) => done,
         () = signals.next() => Err(anyhow!("stopped by a signal")),
     };
     let place = folder.path().to_owned();

@@ -57,7 +57,7 @@ struct Run<'a> {
 pub(super) async fn run(options: &ScanOptions, folder: &Path) -> Result<Report> {
     let memory = memory(options.memory, None)?;
     let how = How { folder: &folder.join("store"), memory, codec: Codec::Lz4, compacts: true };
-    let open = Open::new(how.clone()).await?;
+    let open = Box::pin(Open::new(how.clone())).await?;
     let (progress, lines, data) = (Progress::new(), Vec::new(), Data::new(options.seed, options.rows));
     let mut run = Run { options, folder, memory, progress, lines, data, open, peak_bytes: 0 };
     forget_peak();
@@ -161,7 +161,7 @@ impl Run<'_> {
         let data = self.data;
         self.open.close().await?;
         let start = async {
-            let open = Open::new(how).await?;
+            let open = Box::pin(Open::new(how)).await?;
             let table = open.table()?;
             ensure!(open.read(&table, &open.key(&table, &data, &row)?).await?, "a row is lost");
             Ok(open)
