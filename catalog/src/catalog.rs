@@ -34,6 +34,8 @@ pub struct Catalog {
     newest: Arc<ArcSwap<Snapshot>>,
     /// Held by who edits: edits of one process wait for each other rather than conflict.
     editing: Mutex<()>,
+    /// Tenants that a statement of this process drops just now.
+    erasing: tenants::Erasing,
 }
 
 impl Catalog {
@@ -42,14 +44,18 @@ impl Catalog {
     /// # Errors
     /// The store's, and [`Corrupt`](crate::ErrorKind::Corrupt).
     pub async fn open(store: Arc<dyn Store>) -> Result<Self> {
-        match store.create_table(&rows::catalog_table(), rows::catalog_schema()).await {
-            Err(error) if error.kind() != keyspan_storage::ErrorKind::AlreadyExists => return Err(error.into()),
-            Ok(()) | Err(_) => {}
+        let tables = store.tables().await?;
+        // A store that can only be read has it.
+        if !tables.iter().any(|(name, _)| *name == rows::catalog_table()) {
+            match store.create_table(&rows::catalog_table(), rows::catalog_schema()).await {
+                Err(error) if error.kind() != keyspan_storage::ErrorKind::AlreadyExists => return Err(error.into()),
+                Ok(()) | Err(_) => {}
+            }
         }
         let loaded = load(&store, &store.pin().await?).await?;
         let newest = Arc::new(ArcSwap::from_pointee(loaded.snapshot));
         store.set_layouts(Arc::new(NewestLayouts(Arc::clone(&newest))));
-        let catalog = Self { store, newest, editing: Mutex::new(()) };
+        let catalog = Self { store, newest, editing: Mutex::new(()), erasing: tenants::Erasing::default() };
         catalog.finish_pending(&loaded.pending).await?;
         catalog.mend_families().await?;
         Ok(catalog)

@@ -1,7 +1,8 @@
 //! The purge of dropped tenants, in the background.
 //!
 //! `DROP DATABASE` answers when the tenant's rows are dead; [`run`] then makes their bytes go. It looks at the start, for what a
-//! crash left, and after each drop; what fails is tried again after a while. How far a purge is stands in the catalog
+//! crash left, and after each drop; what fails is tried again after a while. A drop that was interrupted before its rows were dead, by
+//! a crash or an error, is finished first. How far a purge is stands in the catalog
 //! ([`Catalog::purge`](keyspan_catalog::Catalog::purge)) and in `keyspan.drops`, and why it does not come further, too.
 
 use crate::{error::SqlError, session::Shared};
@@ -16,6 +17,9 @@ use tokio_util::sync::CancellationToken;
 const RETRY_MIN: Duration = Duration::from_secs(1);
 /// The longest time between two tries.
 const RETRY_MAX: Duration = Duration::from_secs(300);
+
+/// Who finishes a drop that was interrupted, in its certificate: who began it is not known any more.
+pub const RESUMED: &str = "(resumed)";
 
 /// What sessions and the background share of the purge.
 #[derive(Debug, Default)]
@@ -67,7 +71,13 @@ enum Pause {
 }
 
 async fn step(shared: &Shared, wait: &mut Duration) -> Pause {
+    let finished = shared.catalog.finish_drops(RESUMED, shared.clock.now_micros()).await;
+    // What can be purged does not wait for what cannot be dropped.
     let purged = shared.catalog.purge(shared.clock.as_ref()).await;
+    let purged = match (finished, purged) {
+        (Err(error), Ok(None)) => Err(error),
+        (_, purged) => purged,
+    };
     *shared.purges.lock() = purged.as_ref().err().map(|error| SqlError::from(error).message);
     match purged {
         Ok(report) => {

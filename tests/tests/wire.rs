@@ -5,15 +5,21 @@
 #![allow(unreachable_pub, reason = "the modules are a library to each other, in a binary")]
 
 mod wire {
+    pub mod backup;
     pub mod bench;
     pub mod command;
+    pub mod damage;
+    pub mod definitions;
     pub mod files;
+    pub mod full_disk;
     pub mod harness;
     pub mod history;
     pub mod isolation;
     pub mod isolation_drop;
+    pub mod operator;
     pub mod process;
     pub mod protocol;
+    pub mod purge;
     pub mod semantics;
     pub mod slt;
     pub mod streaming;

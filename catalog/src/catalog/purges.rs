@@ -9,7 +9,7 @@
 //! [`Store::purge`](keyspan_storage::Store::purge) may be asked again at any time, and says only when it is done that it is. A tenant
 //! of the same id that was made meanwhile keeps its rows: only what was deleted goes.
 
-use super::Catalog;
+use super::{Catalog, rows};
 use crate::{DropCertificate, Edit, Result, tenant_store::span};
 use keyspan_storage::{Clock, KeyRange, PurgeReport};
 use std::sync::Arc;
@@ -40,11 +40,11 @@ impl Catalog {
             self.commit(|_| Ok(Edit::BeginPurge(oids.clone(), now_micros))).await?;
         }
         let snapshot = self.snapshot();
-        // A table made since has nothing of theirs; one dropped since is the store's to clear away.
-        let ranges = snapshot
-            .tables
-            .values()
-            .flat_map(|table| drops.iter().map(|drop| (table.physical.clone(), KeyRange::prefix(span(&drop.tenant)))));
+        // A table made since has nothing of theirs. One dropped since is the store's to clear away, which waits for it for the sake of any
+        // table: the catalog's is always there.
+        let tables = snapshot.tables.values().map(|table| table.physical.clone()).chain([rows::catalog_table()]);
+        let ranges = tables
+            .flat_map(|table| drops.iter().map(move |drop| (table.clone(), KeyRange::prefix(span(&drop.tenant)))));
         let report = self.store().purge(&ranges.collect::<Vec<_>>()).await?;
         let now_micros = clock.now_micros();
         self.commit(|_| Ok(Edit::FinishPurge(oids.clone(), now_micros))).await?;

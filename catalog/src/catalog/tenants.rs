@@ -2,21 +2,51 @@
 //!
 //! First the tenant becomes invisible: one edit, whatever its size; writes of its sessions that are under way are refused from then
 //! on, since they validate its row in the catalog. Then its rows are counted and its span deleted in every table. Last, an edit takes
-//! its row away and leaves the certificate. What a crash interrupts is taken up by [`Catalog::finish_drops`].
+//! its row away and leaves the certificate. What a crash or an error interrupts, a full disk as well, is taken up by
+//! [`Catalog::finish_drops`].
 
 use super::Catalog;
 use crate::{
     DropCertificate, Edit, Error, ErrorKind, Result, Tenant, TenantId, TenantStore,
     tenant_store::{SpanSize, span},
 };
-use std::sync::Arc;
+use std::{
+    collections::BTreeSet,
+    sync::{Arc, Mutex, PoisonError},
+};
+
+/// The tenants that statements are dropping.
+#[derive(Debug, Default)]
+pub(super) struct Erasing(Mutex<BTreeSet<TenantId>>);
+
+/// One of them; it is none any more when this is dropped.
+struct Erased<'a>(&'a Erasing, &'a TenantId);
+
+impl Erasing {
+    fn begin<'a>(&'a self, id: &'a TenantId) -> Erased<'a> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).insert(id.clone());
+        Erased(self, id)
+    }
+
+    fn contains(&self, id: &TenantId) -> bool {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).contains(id)
+    }
+}
+
+impl Drop for Erased<'_> {
+    fn drop(&mut self) {
+        self.0.0.lock().unwrap_or_else(PoisonError::into_inner).remove(self.1);
+    }
+}
 
 impl Catalog {
     /// Drops a tenant and its rows. `now_micros` is the time of the statement.
     ///
     /// # Errors
-    /// [`NoTenant`](ErrorKind::NoTenant), and the store's; after one of these the tenant is invisible or as it was.
+    /// [`NoTenant`](ErrorKind::NoTenant), and the store's; after one of these the tenant is as it was, or invisible and for
+    /// [`finish_drops`](Self::finish_drops).
     pub async fn drop_tenant(&self, id: &TenantId, dropped_by: &str, now_micros: i64) -> Result<Arc<DropCertificate>> {
+        let _erased = self.erasing.begin(id);
         let hidden = self.commit(|_| Ok(Edit::BeginDropTenant(id.clone()))).await?;
         let tenant = hidden.tenants.get(id).cloned();
         let tenant =
@@ -24,19 +54,24 @@ impl Catalog {
         self.erase(&tenant, dropped_by, now_micros).await
     }
 
-    /// Finishes the drops that were begun and interrupted; for the start, before anyone connects. Who began them is not known
+    /// Finishes the drops that were begun and interrupted, but for those of statements that still run. Who began them is not known
     /// any more: the certificates name `dropped_by`.
     ///
     /// # Errors
-    /// The store's.
+    /// The store's, the first of several; it can be asked for again.
     pub async fn finish_drops(&self, dropped_by: &str, now_micros: i64) -> Result<Vec<Arc<DropCertificate>>> {
-        let begun: Vec<Arc<Tenant>> = self.snapshot().dropping().cloned().collect();
-        let mut certificates = Vec::with_capacity(begun.len());
+        let mut begun: Vec<Arc<Tenant>> = self.snapshot().dropping().cloned().collect();
+        begun.retain(|tenant| !self.erasing.contains(&tenant.id));
+        let (mut certificates, mut failed) = (Vec::with_capacity(begun.len()), None);
         for tenant in begun {
             tracing::info!(tenant = %tenant.id, "finishing an interrupted drop");
-            certificates.push(self.erase(&tenant, dropped_by, now_micros).await?);
+            match self.erase(&tenant, dropped_by, now_micros).await {
+                Ok(certificate) => certificates.push(certificate),
+                // It says nothing of the others.
+                Err(error) => failed = failed.or(Some(error)),
+            }
         }
-        Ok(certificates)
+        failed.map_or(Ok(certificates), Err)
     }
 
     /// What a tenant has: tables in which it has rows, and the size of all of them. The dry run of a drop.

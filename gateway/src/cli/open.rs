@@ -2,6 +2,7 @@
 
 use super::options::ServeOptions;
 use crate::{
+    purge::RESUMED,
     resources::{Resources, Size, clear_folder},
     session::Shared,
 };
@@ -9,9 +10,6 @@ use anyhow::{Context, Result};
 use keyspan_catalog::Catalog;
 use keyspan_storage::{Clock, SystemClock, engine::Engine};
 use std::sync::Arc;
-
-/// Who finishes a drop that was interrupted, in its certificate: who began it is not known any more.
-const RESUMED: &str = "(resumed at start)";
 
 /// An open store.
 #[derive(Debug)]
@@ -32,8 +30,11 @@ pub async fn open(options: &ServeOptions) -> Result<Opened> {
     let engine = Engine::open(options.engine(&memory)?).await.with_context(context)?;
     let sync_micros = engine.sync_micros();
     let catalog = Catalog::open(engine).await.with_context(context)?;
-    // Before anyone connects: a tenant whose drop a crash interrupted goes first.
-    catalog.finish_drops(RESUMED, SystemClock.now_micros()).await.with_context(context)?;
+    // Before anyone connects: a tenant whose drop a crash interrupted goes first. It is invisible in any case, and a full disk or a
+    // damaged segment of its is no reason for others to wait: the background tries again.
+    if let Err(error) = catalog.finish_drops(RESUMED, SystemClock.now_micros()).await {
+        tracing::warn!(%error, "a drop that was interrupted could not be finished yet");
+    }
     let copy_folder = Some(options.copy_folder()?);
     let temp = options.temp_folder()?;
     let failed = || format!("cannot use the folder {} for temporary files", temp.display());

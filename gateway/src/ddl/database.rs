@@ -1,7 +1,7 @@
 //! `CREATE DATABASE` and `DROP DATABASE`: tenants.
 //!
 //! How a tenant goes from invisible to certified is the catalog's ([`Catalog::drop_tenant`](keyspan_catalog::Catalog::drop_tenant));
-//! a crash in between is mended at the next start. That the tenant's bytes go too is for the background ([`purge`](crate::purge)).
+//! what a crash or an error interrupts is finished in the background. That the tenant's bytes go too is for the background ([`purge`](crate::purge)).
 
 use super::skipped;
 use crate::{
@@ -46,8 +46,10 @@ pub(super) async fn drop(session: &mut Session, name: &str, if_exists: bool) -> 
         skipped(session, &format!("database \"{name}\" does not exist"));
         return Ok(());
     }
-    shared.catalog.drop_tenant(&id, &session.identity.role, shared.clock.now_micros()).await?;
+    let dropped = shared.catalog.drop_tenant(&id, &session.identity.role, shared.clock.now_micros()).await;
+    // Also when it failed: it may be half done.
     shared.purges.wake();
+    dropped?;
     Ok(())
 }
 

@@ -323,6 +323,11 @@ pub(super) fn in_public(schema: &str, name: String) -> Result<String> {
     if schema == "public" {
         return Ok(name);
     }
+    if ["keyspan", "pg_catalog", "information_schema"].contains(&schema) {
+        let message = format!("permission denied for schema {schema}");
+        return Err(SqlError::new(crate::SqlState::INSUFFICIENT_PRIVILEGE, message)
+            .with_detail("Its relations are made by the server, and can only be read."));
+    }
     let state = crate::SqlState::INVALID_SCHEMA_NAME;
     Err(SqlError::new(state, format!("schema \"{schema}\" does not exist"))
         .with_hint("Tables are in the schema \"public\"."))

@@ -55,7 +55,9 @@ pub(super) fn open(options: EngineOptions) -> Result<Arc<Engine>> {
     };
     let dead = dead_of(&manifests, &manifest)?;
     let state = state_of(&path, &manifest, &dead, &mut open)?;
+    caches.set_replaying(true);
     let recovered = recover::recover(fs.as_ref(), &wal, state, manifest.sequence)?;
+    caches.set_replaying(false);
     // Only now that all of it was read: a damaged store stays as it is.
     manifests.clean_segments(&manifest, blobs.as_ref())?;
     let sync_micros = log::measure_sync(fs.as_ref(), &wal)?;
@@ -92,6 +94,16 @@ pub(super) fn open(options: EngineOptions) -> Result<Arc<Engine>> {
         queue.downgrade(),
     ));
     opened.values().for_each(|segment| maintenance.files.add(segment));
+    if let Some(error) = opened.values().find_map(|segment| segment.refused()) {
+        // The log must stay as it is: it knows what was changed in the segment, and a flush would let go of it.
+        let reason = format!(
+            "{error}, and the log has changes of its rows: the store can only be read until the file is restored and the store \
+             started again"
+        );
+        tracing::error!(%reason, "the store takes no writes");
+        let _ = shared.stopped.set(reason);
+        shared.board.close();
+    }
     let thresholds = Thresholds { memtable_bytes: budget.memtable_bytes, stall_bytes: budget.memtable_bytes };
     let writer = Writer::new(Arc::clone(&shared), log, requests, thresholds, flushed);
     let thread = |name: &str, work: Box<dyn FnOnce() + Send>| -> Result<JoinHandle<()>> {

@@ -1,4 +1,6 @@
 //! Keys and ranges of keys, found in a table's segments. Reads files.
+//!
+//! Replay finds here what the log has changed. A damaged segment does not end it ([`Segment::or_refused`]).
 
 use super::{dead::Position, manifest::SegmentId, segment::Segment, state::Table, tablet::Tablet};
 use crate::{KeyRange, Result, RowKey};
@@ -20,7 +22,7 @@ pub(crate) fn positions_of(table: &Table, range: &KeyRange) -> Result<Vec<(Segme
     let mut found = Vec::new();
     for tablet in table.tablets.of_range(range) {
         for segment in &tablet.segments {
-            let positions = positions_in(segment, &tablet.range, range)?;
+            let positions = segment.or_refused(positions_in(segment, &tablet.range, range))?.unwrap_or_default();
             if !positions.is_empty() {
                 found.push((segment.meta().id, positions));
             }
@@ -42,7 +44,8 @@ pub(crate) fn places_of(table: &Table, keys: &BTreeSet<RowKey>) -> Result<Vec<(S
             let from = keys.partition_point(|key| **key < meta.first[..]);
             let to = keys.partition_point(|key| **key <= meta.last[..]);
             if from < to {
-                let positions = segment.resolve(keys[from..to].iter().copied())?;
+                let positions =
+                    segment.or_refused(segment.resolve(keys[from..to].iter().copied()))?.unwrap_or_default();
                 found.extend(positions.into_iter().flatten().map(|position| (meta.id, position)));
             }
         }

@@ -43,6 +43,11 @@ impl Serving {
             command.env("KEYSPAN_PASSWORD", password);
         }
         change(&mut command);
+        Self::spawn(command).await
+    }
+
+    /// Runs a command that serves, and waits until it listens.
+    pub async fn spawn(mut command: Command) -> Result<Self> {
         let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn()?;
         let stdout = child.stdout.take().context("a pipe")?;
         let line = BufReader::new(stdout).lines().next_line().await?;

@@ -1,5 +1,6 @@
 //! A server over a fresh store, with tenants and roles made by SQL.
 
+pub mod disk;
 pub mod s3;
 
 use anyhow::{Context, Result};
@@ -11,10 +12,15 @@ use keyspan_gateway::{
     session::Shared,
 };
 use keyspan_storage::{
-    Store,
+    Store, SystemClock,
     engine::{Engine, EngineOptions},
+    memory::MemoryStore,
 };
-use std::{net::SocketAddr, path::Path, sync::Arc};
+use std::{
+    net::SocketAddr,
+    path::{Path, PathBuf},
+    sync::Arc,
+};
 use tempfile::TempDir;
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
@@ -32,8 +38,8 @@ pub struct Harness {
     server: Option<Server>,
     folder: TempDir,
     shared: Arc<Shared>,
-    engine: Arc<Engine>,
     address: SocketAddr,
+    engine: Option<Arc<Engine>>,
 }
 
 impl Harness {
@@ -44,12 +50,37 @@ impl Harness {
 
     /// The same, with options of one's own.
     pub async fn start_with(change: impl FnOnce(&mut ServerOptions)) -> Result<Self> {
-        Self::open(tempfile::tempdir()?, change).await
+        Self::open_engine(tempfile::tempdir()?, |_| {}, change).await
     }
 
-    async fn open(folder: TempDir, change: impl FnOnce(&mut ServerOptions)) -> Result<Self> {
-        let engine = Engine::open(EngineOptions::new(folder.path().join("store"))).await?;
-        let store: Arc<dyn Store> = engine.clone();
+    /// A server over an embedded store with options of one's own.
+    pub async fn start_engine(change: impl FnOnce(&mut EngineOptions)) -> Result<Self> {
+        Self::open_engine(tempfile::tempdir()?, change, |_| {}).await
+    }
+
+    /// A server over the memory store, which has neither files nor segments.
+    pub async fn in_memory() -> Result<Self> {
+        let store: Arc<dyn Store> = Arc::new(MemoryStore::new(Box::new(SystemClock)));
+        Self::open_store(tempfile::tempdir()?, store, |_| {}).await
+    }
+
+    async fn open_engine(
+        folder: TempDir,
+        change_engine: impl FnOnce(&mut EngineOptions),
+        change: impl FnOnce(&mut ServerOptions),
+    ) -> Result<Self> {
+        let mut options = EngineOptions::new(folder.path().join("store"));
+        change_engine(&mut options);
+        let engine = Engine::open(options).await?;
+        let harness = Self::open_store(folder, engine.clone(), change).await?;
+        Ok(Self { engine: Some(engine), ..harness })
+    }
+
+    async fn open_store(
+        folder: TempDir,
+        store: Arc<dyn Store>,
+        change: impl FnOnce(&mut ServerOptions),
+    ) -> Result<Self> {
         let catalog = Arc::new(Catalog::open(store).await?);
         operator::ensure(&catalog, OPERATOR_PASSWORD).await?;
         let copy_folder = folder.path().join("exports");
@@ -59,14 +90,31 @@ impl Harness {
         change(&mut options);
         let server = Server::start(options).await?;
         let address = server.address();
-        Ok(Self { server: Some(server), folder, shared, engine, address })
+        Ok(Self { server: Some(server), folder, shared, address, engine: None })
     }
 
-    /// Stops the server and starts another over the same store.
-    pub async fn restart(mut self) -> Result<Self> {
-        self.stop().await?;
+    /// Stops the server and starts another over the same embedded store.
+    pub async fn restart(self) -> Result<Self> {
+        self.restart_engine(|_| {}).await
+    }
+
+    /// The same, with options of the store; the server may have stopped before.
+    pub async fn restart_engine(mut self, change: impl FnOnce(&mut EngineOptions)) -> Result<Self> {
+        if self.server.is_some() {
+            self.stop().await?;
+        }
         let Self { folder, .. } = self;
-        Self::open(folder, |_| {}).await
+        Self::open_engine(folder, change, |_| {}).await
+    }
+
+    /// The embedded store, whose flushes and compactions have no statement.
+    pub fn engine(&self) -> &Engine {
+        self.engine.as_ref().expect("the harness has an embedded store")
+    }
+
+    /// The embedded store's folder.
+    pub fn store_folder(&self) -> PathBuf {
+        self.folder.path().join("store")
     }
 
     /// Stops the server as SIGTERM does.
@@ -90,11 +138,6 @@ impl Harness {
     #[allow(dead_code, reason = "for tests of other parts")]
     pub fn shared(&self) -> &Arc<Shared> {
         &self.shared
-    }
-
-    /// The store, to be flushed and compacted.
-    pub fn engine(&self) -> &Engine {
-        &self.engine
     }
 
     /// How to connect as a role to a database.

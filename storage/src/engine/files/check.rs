@@ -12,7 +12,7 @@ use crate::{
         manifest::{CURRENT, Manifest, Manifests, SegmentId},
     },
 };
-use std::collections::BTreeSet;
+use std::{collections::BTreeSet, path::PathBuf};
 
 struct Check<'a> {
     checked: Checked,
@@ -62,8 +62,11 @@ impl StoreFiles {
         let loaded = check.take(Manifests::load(self.fs.clone(), self.path.clone()));
         let (manifests, manifest) = loaded.map_or((None, Manifest::default()), |(all, one)| (Some(all), one));
         let segments = segments(&manifest);
-        let ahead = segments.values().flat_map(|(_, meta)| meta.files()).map(|(_, bytes)| bytes).sum();
-        (check.watch)(Step::Ahead(ahead));
+        let of_segments: u64 = segments.values().flat_map(|(_, meta)| meta.files()).map(|(_, bytes)| bytes).sum();
+        // A file that cannot be opened is told below.
+        let size = |path: &PathBuf| self.fs.open(path).and_then(|file| file.size()).unwrap_or_default();
+        let of_log: u64 = log.iter().map(|(_, path)| size(path)).sum();
+        (check.watch)(Step::Ahead(of_segments + of_log));
 
         for (id, meta) in &manifest.dead {
             let Some(manifests) = &manifests else { break };

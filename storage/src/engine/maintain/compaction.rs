@@ -273,7 +273,9 @@ impl Maintenance {
         }
         let made = compaction.finish();
         self.compactions.change(id, |info| {
-            (info.bytes_written, info.rows_out) = (made.progress.bytes_written, made.progress.rows_written)
+            // Those of the last step as well.
+            (info.bytes_read, info.rows_in) = (made.progress.bytes_read, made.progress.rows_read);
+            (info.bytes_written, info.rows_out) = (made.progress.bytes_written, made.progress.rows_written);
         });
         let number = job.table.descriptor.number;
         let outputs = made.segments.iter().map(|meta| self.open(number, meta.clone())).collect();

@@ -9,8 +9,11 @@ use super::{
     tail::{self, PageStart},
 };
 use crate::{
-    Error, Result,
-    engine::blobs::{Blob, Blobs},
+    Error, ErrorKind, Result,
+    engine::{
+        blobs::{Blob, Blobs},
+        writer::same,
+    },
 };
 use bytes::Bytes;
 use parquet::{
@@ -26,7 +29,10 @@ use quick_cache::{OptionsBuilder, Weighter, sync::Cache};
 use std::{
     collections::BTreeMap,
     io::Cursor,
-    sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak},
+    sync::{
+        Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak,
+        atomic::{AtomicBool, Ordering},
+    },
 };
 
 /// What is kept of segments that are read. A file is open as long as its tail is here, or somebody reads it.
@@ -36,6 +42,8 @@ pub(crate) struct Caches {
     /// The tail that was read last, whether or not it fits into the cache: one that does not would be read for every row.
     last: Mutex<Option<Arc<Loaded>>>,
     keys: Cache<(SegmentId, u32), Arc<Keys>, Weights>,
+    /// Whether the log is being replayed: see [`Segment::or_refused`].
+    replaying: AtomicBool,
 }
 
 /// Bytes of a tail, guessed, for the cache's first allocation.
@@ -47,7 +55,12 @@ impl Caches {
     /// Caches of so many bytes: for tails, and for pages of keys.
     pub(crate) fn new(tail_bytes: u64, key_bytes: u64) -> Self {
         let (loaded, keys) = (cache(tail_bytes, TAIL_BYTES_GUESS), cache(key_bytes, KEYS_BYTES_GUESS));
-        Self { loaded, last: Mutex::default(), keys }
+        Self { loaded, last: Mutex::default(), keys, replaying: AtomicBool::new(false) }
+    }
+
+    /// Says that the log is being replayed on the segments, or that it was.
+    pub(crate) fn set_replaying(&self, replaying: bool) {
+        self.replaying.store(replaying, Ordering::SeqCst);
     }
 
     /// The tail of a segment.
@@ -127,12 +140,38 @@ pub(crate) struct Segment {
     in_use: Mutex<Weak<Loaded>>,
     /// See [`least_timestamps`](Self::least_timestamps): asked for again and again, of all segments.
     least: OnceLock<BTreeMap<u32, i64>>,
+    /// Why nothing of it may be read.
+    refused: OnceLock<Error>,
 }
 
 impl Segment {
     /// The segment of a table, as the manifest knows it.
     pub(crate) fn open(blobs: Arc<dyn Blobs>, table: u32, meta: SegmentMeta, caches: Arc<Caches>) -> Arc<Self> {
-        Arc::new(Self { blobs, table, meta, caches, in_use: Mutex::default(), least: OnceLock::new() })
+        let (in_use, least, refused) = (Mutex::default(), OnceLock::new(), OnceLock::new());
+        Arc::new(Self { blobs, table, meta, caches, in_use, least, refused })
+    }
+
+    /// What was found in the segment; `None` for one that must not be read from now on.
+    ///
+    /// The log says of rows that they were changed since, and where they are in a damaged segment cannot be found any more. The
+    /// start goes on without: nothing of that segment is served then, since who read a part that is sound would find rows as they
+    /// were.
+    ///
+    /// # Errors
+    /// The error, unless it is a damage and the log is being replayed.
+    pub(crate) fn or_refused<T>(&self, found: Result<T>) -> Result<Option<T>> {
+        match found {
+            Err(error) if error.kind() == ErrorKind::Corrupt && self.caches.replaying.load(Ordering::SeqCst) => {
+                let _ = self.refused.set(error);
+                Ok(None)
+            }
+            found => found.map(Some),
+        }
+    }
+
+    /// Why nothing of it may be read.
+    pub(crate) fn refused(&self) -> Option<&Error> {
+        self.refused.get()
     }
 
     /// What the manifest knows.
@@ -177,6 +216,9 @@ impl Segment {
 
     /// The tail: from the cache, from whoever uses it, or from the file.
     pub(super) fn load(&self) -> Result<Arc<Loaded>> {
+        if let Some(error) = self.refused.get() {
+            return Err(same(error));
+        }
         if let Some(loaded) = self.caches.get(self.meta.id) {
             return Ok(loaded);
         }

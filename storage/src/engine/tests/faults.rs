@@ -1,7 +1,8 @@
 //! Full disks, failing syncs and damaged logs.
 
 use super::*;
-use crate::testing::blobs::FaultyBlobs;
+use crate::{KeyRange, RowSet, testing::blobs::FaultyBlobs};
+use std::path::PathBuf;
 
 async fn reopened(fs: &SimFs) -> Result<Arc<Engine>> {
     Engine::open(simulated(fs)).await
@@ -237,4 +238,51 @@ async fn a_slow_read_of_a_segment_keeps_nobody_else_waiting() {
         "as it was when it began"
     );
     assert_eq!(rows(engine.as_ref()).await.len(), 5);
+}
+
+#[tokio::test]
+async fn a_damaged_segment_that_the_log_has_changed_is_not_served_and_comes_back_whole() {
+    let fs = SimFs::new();
+    let options = || EngineOptions { compacts: false, ..simulated(&fs) };
+    let engine = with_table(options()).await;
+    for row in ["a", "b", "c"] {
+        engine.commit(put(row, "1")).await.unwrap();
+    }
+    engine.flush().await.unwrap();
+    let damaged = engine.inspect().unwrap().segments[0].id;
+    engine.commit(put("x", "1")).await.unwrap();
+    engine.flush().await.unwrap();
+    engine.commit(put("a", "2")).await.unwrap();
+    engine.drop_row_range(&table(), Bytes::from_static(b"b")).await.unwrap();
+    drop(engine);
+
+    let path = PathBuf::from(format!("{PATH}/seg/{damaged:016x}.parquet"));
+    let whole = fs.read(&path).unwrap();
+    fs.damage(&path, |bytes| *bytes.last_mut().unwrap() ^= 1);
+    let engine = reopened_with(options()).await;
+    let read = async |row: &str| {
+        let point = RowSet::new([KeyRange::point(row.as_bytes())]);
+        engine.read_rows(&table(), Scan::of(point)).await
+    };
+    assert_eq!(read("x").await.unwrap().len(), 1);
+    assert_eq!(read("a").await.unwrap()[0].cells[0].value, "2");
+    assert_eq!(read("c").await.unwrap_err().kind(), ErrorKind::Corrupt);
+    assert_eq!(engine.read_rows(&table(), Scan::all()).await.unwrap_err().kind(), ErrorKind::Corrupt);
+    let refused = engine.commit(put("x", "2")).await.unwrap_err();
+    assert!(
+        refused.kind() == ErrorKind::Unavailable && refused.to_string().contains("is damaged at byte"),
+        "{refused}"
+    );
+    assert_eq!(engine.flush().await.unwrap_err().kind(), ErrorKind::Unavailable);
+    drop(engine);
+
+    fs.damage(&path, |bytes| *bytes = whole);
+    let engine = reopened_with(options()).await;
+    assert_eq!(values(engine.as_ref()).await, pairs(&[("a", "2"), ("c", "1"), ("x", "1")]));
+    engine.commit(put("x", "2")).await.unwrap();
+    engine.flush().await.unwrap();
+}
+
+async fn reopened_with(options: EngineOptions) -> Arc<Engine> {
+    Engine::open(options).await.unwrap()
 }

@@ -8,9 +8,14 @@ use s3s_fs::FileSystem;
 use std::{
     net::SocketAddr,
     path::{Path, PathBuf},
+    sync::Arc,
 };
 use tempfile::TempDir;
-use tokio::{net::TcpListener, task::JoinHandle};
+use tokio::{
+    net::TcpListener,
+    sync::{Mutex, OwnedMutexGuard},
+    task::JoinHandle,
+};
 
 /// The bucket that is there.
 const BUCKET: &str = "segments";
@@ -22,6 +27,8 @@ pub struct S3 {
     folder: TempDir,
     address: SocketAddr,
     accepting: JoinHandle<()>,
+    /// Taken for each new connection.
+    gate: Arc<Mutex<()>>,
 }
 
 impl S3 {
@@ -35,13 +42,21 @@ impl S3 {
         let service = builder.build();
         let listener = TcpListener::bind("127.0.0.1:0").await?;
         let address = listener.local_addr()?;
+        let gate = Arc::new(Mutex::new(()));
+        let passed = Arc::clone(&gate);
         let accepting = tokio::spawn(async move {
             while let Ok((stream, _)) = listener.accept().await {
+                drop(passed.lock().await);
                 // A client that goes away in the middle is its own affair.
                 tokio::spawn(http1::Builder::new().serve_connection(TokioIo::new(stream), service.clone()));
             }
         });
-        Ok(Self { folder, address, accepting })
+        Ok(Self { folder, address, accepting, gate })
+    }
+
+    /// Lets clients that come from now on wait, until the guard is dropped.
+    pub async fn hold(&self) -> OwnedMutexGuard<()> {
+        Arc::clone(&self.gate).lock_owned().await
     }
 
     /// What `--segments` takes, for keys that begin with a prefix.
@@ -58,6 +73,11 @@ impl S3 {
             ("AWS_ACCESS_KEY_ID", KEY.into()),
             ("AWS_SECRET_ACCESS_KEY", SECRET.into()),
         ]
+    }
+
+    /// Where all of it is kept.
+    pub fn folder(&self) -> &Path {
+        self.folder.path()
     }
 
     /// The objects under a prefix: their files.
