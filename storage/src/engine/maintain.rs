@@ -23,7 +23,7 @@ use super::{
     dead::Dead,
     install::Made,
     manifest::{DeadMeta, Manifest, Manifests, SegmentId, SegmentMeta, TableMeta, TabletMeta},
-    segment::{Caches, Compression, Segment, SegmentOptions, SegmentWriter, Shape},
+    segment::{Caches, Compression, Limits, Segment, SegmentOptions, SegmentWriter, Shape},
     state::{State, Table},
     tablet::Tablet,
     writer::{Queued, Request, Shared},
@@ -68,6 +68,8 @@ pub(crate) struct LayoutsOf(pub(crate) Arc<dyn Layouts>);
 pub(crate) struct MaintenanceOptions {
     /// Bytes after which a base ends and another begins.
     pub(crate) base_bytes: u64,
+    /// Bytes of rows after which a row group ends.
+    pub(crate) group_bytes: usize,
     /// How bases are compressed.
     pub(crate) base_codec: Codec,
     /// Whether tablets are compacted without being asked.
@@ -233,7 +235,8 @@ impl Outputs for Writers<'_> {
                 ..SegmentOptions::base(id, number, stamp)
             },
         };
-        options.limits = maintenance.options.grain.segments();
+        options.limits =
+            Limits { group_bytes_target: maintenance.options.group_bytes, ..maintenance.options.grain.segments() };
         SegmentWriter::new(Arc::clone(&maintenance.blobs), shape, options)
     }
 }

@@ -13,7 +13,7 @@ use crate::{
         install::{CompactedInput, CompactedTablet, Made},
         manifest::SegmentId,
         ranges::positions_in,
-        segment::Segment,
+        segment::{Segment, decoded_bytes},
         state::Table,
         tablet::choose::{CompactionReason, Conditions, Purge, choose},
     },
@@ -233,7 +233,11 @@ impl Maintenance {
                 stamp: meta.stamp,
                 positions: positions.clone(),
                 bytes: meta.bytes,
-                batches: segment.encoded(vec![positions.clone()], dead.clone())?,
+                batches: segment.encoded(
+                    vec![positions.clone()],
+                    dead.clone(),
+                    decoded_bytes(tablet.segments.len()),
+                )?,
             });
             compacted.push(CompactedInput { id: meta.id, positions, dead });
         }
