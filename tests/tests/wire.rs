@@ -11,6 +11,7 @@ mod wire {
     pub mod harness;
     pub mod isolation;
     pub mod isolation_drop;
+    pub mod memory;
     pub mod process;
     pub mod protocol;
     pub mod semantics;

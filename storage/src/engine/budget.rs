@@ -11,7 +11,7 @@
 //! What is held for a while follows from the memory as well: a row group, which a flush and a compaction hold encoded until it is full, and
 //! a scan decodes; a base, whose tail grows with its row groups; a file of the log, which a start reads; a group of commits.
 
-use super::segment::GROUP_BYTES_TARGET;
+use super::segment::{GROUP_BYTES_TARGET, PAGE_BYTES_TARGET};
 
 /// Bytes that the engine takes unless it is told otherwise.
 pub const MEMORY_BYTES: u64 = 512 << 20;
@@ -22,6 +22,8 @@ pub const MEMTABLE_BYTES_MIN: u64 = 64 << 10;
 
 /// Bytes of rows of a row group, at least: with less, tails would be a large part of segments.
 const ROW_GROUP_BYTES_MIN: u64 = 1 << 20;
+/// Pages of a row group of one column, at least, about.
+const ROW_GROUP_PAGES: usize = 32;
 /// Row groups of a base, about, by bytes of rows: what a tail takes is bounded with it.
 const BASE_ROW_GROUPS: u64 = 8;
 
@@ -56,6 +58,11 @@ impl Budget {
         let row_group_bytes = (memory_bytes / 6).clamp(ROW_GROUP_BYTES_MIN, GROUP_BYTES_TARGET as u64);
         let row_group_bytes = usize::try_from(row_group_bytes).expect("it is at most GROUP_BYTES_TARGET");
         Self { memtable_bytes, row_cache_bytes, page_cache_bytes, footer_cache_bytes, row_group_bytes }
+    }
+
+    /// Bytes of a page: a query engine that reads a part of a page holds all of it.
+    pub fn page_bytes(&self) -> usize {
+        (self.row_group_bytes / ROW_GROUP_PAGES).min(PAGE_BYTES_TARGET)
     }
 
     /// Bytes of a base, at most.

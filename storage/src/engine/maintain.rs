@@ -70,6 +70,8 @@ pub(crate) struct MaintenanceOptions {
     pub(crate) base_bytes: u64,
     /// Bytes of rows after which a row group ends.
     pub(crate) group_bytes: usize,
+    /// Bytes after which a page ends.
+    pub(crate) page_bytes: usize,
     /// How bases are compressed.
     pub(crate) base_codec: Codec,
     /// Whether tablets are compacted without being asked.
@@ -235,8 +237,9 @@ impl Outputs for Writers<'_> {
                 ..SegmentOptions::base(id, number, stamp)
             },
         };
+        let MaintenanceOptions { group_bytes, page_bytes, grain, .. } = &maintenance.options;
         options.limits =
-            Limits { group_bytes_target: maintenance.options.group_bytes, ..maintenance.options.grain.segments() };
+            Limits { group_bytes_target: *group_bytes, page_bytes_target: *page_bytes, ..grain.segments() };
         SegmentWriter::new(Arc::clone(&maintenance.blobs), shape, options)
     }
 }

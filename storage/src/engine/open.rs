@@ -84,6 +84,7 @@ pub(super) fn open(options: EngineOptions) -> Result<Arc<Engine>> {
         MaintenanceOptions {
             base_bytes: options.base_bytes.min(budget.base_bytes()),
             group_bytes: budget.row_group_bytes,
+            page_bytes: budget.page_bytes(),
             base_codec,
             compacts: options.compacts,
             grain,
