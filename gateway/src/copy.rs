@@ -28,8 +28,6 @@ use tokio::sync::mpsc;
 const BATCHES_MAX: usize = 2;
 /// Rows of a row group, at most.
 const ROW_GROUP_ROWS_MAX: usize = 1 << 17;
-/// Bytes of a row group in memory after which it is written.
-const ROW_GROUP_BYTES_TARGET: usize = 64 << 20;
 
 /// Runs the statement; its command tag.
 ///
@@ -49,7 +47,8 @@ pub async fn copy_to(session: &mut Session, copy: &CopyTo, parameters: Vec<Scala
         statement::Compression::Lz4 => Compression::LZ4_RAW,
         statement::Compression::Zstd => Compression::ZSTD(ZstdLevel::default()),
     };
-    let count = to_parquet(query.run(plan).await?, file, compression).await?;
+    let group_bytes = session.shared.resources.memory.export_group_bytes();
+    let count = to_parquet(query.run(plan).await?, file, (compression, group_bytes)).await?;
     Ok(format!("COPY {count}"))
 }
 
@@ -84,11 +83,15 @@ pub fn target(shared: &Shared, identity: &Identity, path: &str) -> Result<PathBu
     Ok(file)
 }
 
-/// Writes the rows and gives their number.
+/// Writes the rows and gives their number. A row group is written when it has so many bytes in memory.
 ///
 /// # Errors
 /// The query's; 53100 on a full disk, 58030 for other failures of the file.
-pub async fn to_parquet(mut rows: SendableRecordBatchStream, file: PathBuf, compression: Compression) -> Result<u64> {
+pub async fn to_parquet(
+    mut rows: SendableRecordBatchStream,
+    file: PathBuf,
+    (compression, group_bytes): (Compression, usize),
+) -> Result<u64> {
     let schema = rows.schema();
     let (batches, mut received) = mpsc::channel::<Option<RecordBatch>>(BATCHES_MAX);
     let writing = tokio::task::spawn_blocking(move || -> Result<u64> {
@@ -110,7 +113,7 @@ pub async fn to_parquet(mut rows: SendableRecordBatchStream, file: PathBuf, comp
             };
             count += batch.num_rows() as u64;
             writer.write(&batch).map_err(|error| part_error(&file, error))?;
-            if writer.in_progress_size() > ROW_GROUP_BYTES_TARGET {
+            if writer.in_progress_size() > group_bytes {
                 writer.flush().map_err(|error| part_error(&file, error))?;
             }
         }

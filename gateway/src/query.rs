@@ -3,7 +3,7 @@
 //! [`Query::new`] copies the shared [template] (functions, rules, planners: made once), gives it the statement's [`Facts`] and the
 //! [`tables`] of its snapshot. [`Query::plan`] refuses what DataFusion would drop without a word ([`unsupported`]), rewrites what it
 //! plans otherwise than PostgreSQL ([`rewrite`]) and plans; [`Query::run`] optimises and starts the
-//! stream, on [`threads`] of its own. PostgreSQL's semantics
+//! stream, on [`threads`] of its own; [`joins`] that do not fit into memory are planned once more. PostgreSQL's semantics
 //! come in at four places: [`operators`] and [`type_planner`] while planning, [`semantics`] over the typed plan ([`casts`],
 //! [`arithmetic`]), and [`functions`] and [`aggregates`] that stand in for DataFusion's own.
 //!
@@ -32,6 +32,7 @@ pub mod arithmetic;
 pub mod casts;
 pub mod facts;
 pub mod functions;
+pub(crate) mod joins;
 pub mod labels;
 pub mod operators;
 pub mod parameters;
@@ -155,6 +156,9 @@ pub(crate) fn context(facts: Arc<Facts>, rows: tables::Rows) -> SessionContext {
         options.execution.sort_spill_reservation_bytes = resources.memory.sort_aside_bytes();
     }
     options.extensions.insert(facts::Carried(facts.clone()));
+    if let Some(resources) = &resources {
+        config = config.with_batch_size(resources.memory.batch_rows());
+    }
     let catalogs = Arc::new(tables::Databases::new(facts, rows));
     let mut state = SessionStateBuilder::new_from_existing(template.clone())
         .with_session_id(String::new())
@@ -180,8 +184,8 @@ pub(crate) async fn plan(context: &SessionContext, query: &ast::Statement) -> Re
 
 /// Runs a plan in a session.
 pub(crate) async fn run(context: &SessionContext, plan: LogicalPlan) -> Result<SendableRecordBatchStream> {
-    let plan = context.state().create_physical_plan(&plan).await?;
-    let stream = threads::run(plan, context.task_ctx());
+    let physical = context.state().create_physical_plan(&plan).await?;
+    let stream = joins::run(context, &plan, physical);
     let schema = labels::shown(&stream.schema());
     let shown = schema.clone();
     let rows = stream.map(move |batch| {

@@ -12,6 +12,7 @@ pub use age::Age;
 pub use machine::{machine_bytes, process_bytes};
 pub use size::Size;
 
+use crate::query::template::BATCH_ROWS;
 use datafusion::{
     error::Result,
     execution::{
@@ -36,6 +37,14 @@ pub const MEMORY_BYTES: u64 = 2 << 30;
 pub const TEMP_BYTES: u64 = 16 << 30;
 /// Bytes that a sort keeps aside, to merge what it wrote to files, at most.
 const SORT_ASIDE_BYTES_MAX: u64 = 10 << 20;
+/// Bytes of the memory of queries for each row of a batch: with less memory batches are smaller, of which every step of a query holds some.
+const BYTES_PER_BATCH_ROW: u64 = 128 << 10;
+/// Rows of a batch, at least.
+const BATCH_ROWS_MIN: u64 = 128;
+/// Bytes of a row group that is exported, at most.
+const EXPORT_GROUP_BYTES_MAX: u64 = 64 << 20;
+/// The share of the memory that it takes, at most: one over this.
+const EXPORT_GROUP_SHARE: u64 = 16;
 /// Sorts that fit into the memory of queries at the same time, by what they keep aside.
 const SORTS: u64 = 16;
 
@@ -71,6 +80,18 @@ impl Memory {
     /// What the engine makes of its part.
     pub fn budget(&self) -> Budget {
         Budget::of(self.engine_bytes, self.memtable_bytes)
+    }
+
+    /// Rows of a batch of a query.
+    pub fn batch_rows(&self) -> usize {
+        let rows = (self.query_bytes / BYTES_PER_BATCH_ROW).max(BATCH_ROWS_MIN);
+        usize::try_from(rows).unwrap_or(usize::MAX).min(BATCH_ROWS)
+    }
+
+    /// Bytes of a row group that is exported: it is in memory until it is full.
+    pub fn export_group_bytes(&self) -> usize {
+        let bytes = (self.all_bytes / EXPORT_GROUP_SHARE).min(EXPORT_GROUP_BYTES_MAX);
+        usize::try_from(bytes).unwrap_or(usize::MAX)
     }
 
     /// What a sort keeps aside to merge with.
@@ -158,9 +179,10 @@ mod tests {
             ("pages", budget.page_cache_bytes),
             ("footers", budget.footer_cache_bytes),
             ("queue", memory.queue_bytes),
+            ("an export's row group", memory.export_group_bytes() as u64),
         ];
         let shown: Vec<_> = parts.iter().map(|(name, bytes)| format!("{name} {}", Size(*bytes))).collect();
-        expected.assert_eq(&shown.join(", "));
+        expected.assert_eq(&format!("{}, batches of {}", shown.join(", "), memory.batch_rows()));
         assert!(memory.query_bytes + memory.engine_bytes + memory.queue_bytes <= memory.all_bytes);
         assert!(memtable_bytes.is_some() || budget.total_bytes() == memory.engine_bytes);
     }
@@ -171,35 +193,35 @@ mod tests {
             8 << 30,
             None,
             expect![
-                "queries 4GiB, a sort's aside 10MiB, a memtable 64MiB, rows 736MiB, pages 1.7GiB, footers 368MiB, queue 256MiB"
+                "queries 4GiB, a sort's aside 10MiB, a memtable 64MiB, rows 736MiB, pages 1.7GiB, footers 368MiB, queue 256MiB, an export's row group 64MiB, batches of 8192"
             ],
         );
         check(
             512 << 20,
             None,
             expect![
-                "queries 256MiB, a sort's aside 10MiB, a memtable 32MiB, rows 32MiB, pages 80MiB, footers 16MiB, queue 16MiB"
+                "queries 256MiB, a sort's aside 10MiB, a memtable 32MiB, rows 32MiB, pages 80MiB, footers 16MiB, queue 16MiB, an export's row group 32MiB, batches of 2048"
             ],
         );
         check(
             32 << 20,
             None,
             expect![
-                "queries 16MiB, a sort's aside 1MiB, a memtable 2MiB, rows 2MiB, pages 5MiB, footers 1MiB, queue 1MiB"
+                "queries 16MiB, a sort's aside 1MiB, a memtable 2MiB, rows 2MiB, pages 5MiB, footers 1MiB, queue 1MiB, an export's row group 2MiB, batches of 128"
             ],
         );
         check(
             32 << 20,
             Some(1 << 20),
             expect![
-                "queries 16MiB, a sort's aside 1MiB, a memtable 1MiB, rows 2.5MiB, pages 6.2MiB, footers 1.2MiB, queue 1MiB"
+                "queries 16MiB, a sort's aside 1MiB, a memtable 1MiB, rows 2.5MiB, pages 6.2MiB, footers 1.2MiB, queue 1MiB, an export's row group 2MiB, batches of 128"
             ],
         );
         check(
             0,
             None,
             expect![
-                "queries 16MiB, a sort's aside 1MiB, a memtable 2MiB, rows 2MiB, pages 5MiB, footers 1MiB, queue 1MiB"
+                "queries 16MiB, a sort's aside 1MiB, a memtable 2MiB, rows 2MiB, pages 5MiB, footers 1MiB, queue 1MiB, an export's row group 2MiB, batches of 128"
             ],
         );
     }

@@ -203,6 +203,8 @@ pub struct Engine {
     queue: Option<mpsc::Sender<Queued>>,
     room: Arc<Semaphore>,
     room_permits: usize,
+    /// Of [`fetch::ROWS_MAX`].
+    fetching: Arc<Semaphore>,
     row_locks: Vec<tokio::sync::Mutex<()>>,
     closed: AtomicBool,
     threads: Mutex<Vec<JoinHandle<()>>>,
@@ -310,8 +312,11 @@ impl Engine {
         if wanted.is_empty() {
             return Ok(Fetched::none(state));
         }
+        let share = Arc::clone(&self.fetching).acquire_many_owned(wanted.share()).await;
+        let share = share.expect("nobody closes it");
         let (state, shared) = (Arc::clone(state), Arc::clone(&self.shared));
-        blocking(move || wanted.fetch(&state, &shared.rows)).await
+        let fetched = blocking(move || wanted.fetch(&state, &shared.rows)).await?;
+        Ok(fetched.with_share(share))
     }
 
     /// Does what takes long and may change the manifest, on a thread of its own, which gives way to others. Until it ends the store is not free.
@@ -393,21 +398,21 @@ impl Store for Engine {
             Write::Row { row, .. } => request_bytes(row),
             Write::DeleteRange { range, .. } => range.start.len() + range.end.as_ref().map_or(0, Bytes::len),
         });
-        let bytes = bytes.sum();
+        let bytes: usize = bytes.sum();
         let state = self.shared.published.load_full();
         let fetched = self.fetch(&state, Wanted::of_commit(&state, &commit)).await?;
         drop(state);
-        self.ask(bytes, |reply| Request::Commit(commit, fetched, reply)).await
+        self.ask(bytes + fetched.bytes(), |reply| Request::Commit(commit, fetched, reply)).await
     }
 
     async fn mutate_rows(&self, table: &TableName, rows: Vec<RowMutation>) -> Result<Vec<Result<()>>> {
         row::check_count(rows.iter().map(|row| row.mutations.len()).sum())?;
-        let bytes = rows.iter().map(request_bytes).sum();
+        let bytes: usize = rows.iter().map(request_bytes).sum();
         let state = self.shared.published.load_full();
         let wanted = Wanted::of(&state, rows.iter().map(|row| (table, &row.key)));
         let fetched = self.fetch(&state, wanted).await?;
         drop(state);
-        self.ask(bytes, |reply| Request::Rows(table.clone(), rows, fetched, reply)).await
+        self.ask(bytes + fetched.bytes(), |reply| Request::Rows(table.clone(), rows, fetched, reply)).await
     }
 
     async fn check_and_mutate(&self, table: &TableName, request: CheckAndMutate) -> Result<bool> {

@@ -1,6 +1,10 @@
-//! The server under test: the main of `keyspan`, in this package, so that cargo tells its tests where it is.
+//! The server under test: the main of `keyspan`, in this package, so that cargo tells its tests where it is. With its allocator, too: tests
+//! ask what the server takes of memory.
 
 use std::process::ExitCode;
+
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 fn main() -> ExitCode {
     keyspan_gateway::cli::main()

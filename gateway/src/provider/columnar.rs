@@ -60,7 +60,7 @@ struct Wanted {
 }
 
 /// The plan of a scan by row groups; `None` when it is to go by rows. `scan` is the one by rows, whose batches have the columns
-/// `projection` of the table.
+/// `projection` of the table. `spread` is over how many partitions, and in batches of how many rows at most.
 ///
 /// # Errors
 /// What the store says.
@@ -68,7 +68,7 @@ pub(super) async fn plan(
     (view, table): (&View, &Arc<Table>),
     projection: &[usize],
     scan: &Arc<ScanExec>,
-    partitions: usize,
+    spread: (usize, usize),
 ) -> Result<Option<Arc<dyn ExecutionPlan>>> {
     if !is_candidate(view, table, scan) {
         return Ok(None);
@@ -90,7 +90,7 @@ pub(super) async fn plan(
     if found.parts.iter().map(|part| part.rows).sum::<u64>() < ROWS_MIN {
         return Ok(None);
     }
-    over(found, &wanted.sources, scan, partitions).map(Some)
+    over(found, &wanted.sources, scan, spread).map(Some)
 }
 
 /// Whether nothing speaks against row groups before the store is asked.
@@ -144,7 +144,7 @@ fn over(
     found: Columnar,
     sources: &[Source],
     scan: &Arc<ScanExec>,
-    partitions: usize,
+    spread: (usize, usize),
 ) -> Result<Arc<dyn ExecutionPlan>> {
     let Columnar { parts, rest } = found;
     let counts = Counts {
@@ -154,7 +154,7 @@ fn over(
         rest: if rest.is_empty() { None } else { Some(rest.rows_estimate()) },
     };
     let schema: SchemaRef = scan.schema();
-    let mut children = parts::sources(parts, sources, &schema, scan.read().limit, partitions)?;
+    let mut children = parts::sources(parts, sources, &schema, scan.read().limit, spread)?;
     let rest = if rest.is_empty() { None } else { Some(Arc::new(scan.of_rest(rest)?)) };
     children.extend(rest.iter().map(|rest| Arc::clone(rest) as Arc<dyn ExecutionPlan>));
     let child = if children.len() == 1 { children.remove(0) } else { UnionExec::try_new(children)? };

@@ -28,9 +28,9 @@ use keyspan_catalog::Table;
 use keyspan_storage::{Columns, KeyRange, Rest, Row, RowKey, RowSet, RowStream, Scan, ScanMetrics, TimestampRange};
 use std::{fmt, sync::Arc};
 
-/// Rows of a batch.
+/// Rows of a batch, unless the session's are smaller.
 pub const BATCH_ROWS_MAX: usize = 8_192;
-/// Bytes of values after which a batch ends.
+/// Bytes of values after which a batch of so many rows ends; a smaller one ends with as much less.
 pub const BATCH_BYTES_TARGET: usize = 8 << 20;
 
 /// What is read.
@@ -232,12 +232,13 @@ impl ExecutionPlan for ScanExec {
         Some(self.metrics.clone_inner())
     }
 
-    fn execute(&self, partition: usize, _: Arc<TaskContext>) -> Result<SendableRecordBatchStream> {
+    fn execute(&self, partition: usize, context: Arc<TaskContext>) -> Result<SendableRecordBatchStream> {
         let reading = Reading {
             view: self.view.clone(),
             table: Arc::clone(&self.table),
             rest: self.rest.clone(),
             remaining: self.read.limit.unwrap_or(usize::MAX),
+            batch_rows: context.session_config().batch_size().clamp(1, BATCH_ROWS_MAX),
             read: self.read.clone(),
             layout: Arc::clone(&self.layout),
             counts: Arc::clone(&self.counts),
@@ -276,13 +277,15 @@ struct Reading {
     queue: std::vec::IntoIter<Row>,
     /// Rows of the result still wanted.
     remaining: usize,
+    /// Rows of a batch.
+    batch_rows: usize,
 }
 
 impl Reading {
     /// The next batch.
     async fn next(&mut self) -> crate::error::Result<Option<RecordBatch>> {
         let mut batch = self.layout.start();
-        while self.remaining > batch.rows() && !is_full(batch.as_ref()) {
+        while self.remaining > batch.rows() && !self.is_full(batch.as_ref()) {
             if let Some(row) = self.queue.next() {
                 batch.push(&row)?;
             } else if !self.fill(batch.rows()).await? {
@@ -295,6 +298,10 @@ impl Reading {
         }
         self.remaining -= rows;
         Ok(Some(batch.finish()?.slice(0, rows)))
+    }
+
+    fn is_full(&self, batch: &dyn BatchBuilder) -> bool {
+        batch.rows() >= self.batch_rows || batch.bytes() >= bytes_of(self.batch_rows)
     }
 
     /// Takes the next rows from the store; false when there are no more. The store is asked for no more rows than are wanted; when
@@ -342,8 +349,9 @@ impl Reading {
     }
 }
 
-fn is_full(batch: &dyn BatchBuilder) -> bool {
-    batch.rows() >= BATCH_ROWS_MAX || batch.bytes() >= BATCH_BYTES_TARGET
+/// Bytes after which a batch of at most so many rows ends.
+pub(super) fn bytes_of(rows: usize) -> usize {
+    BATCH_BYTES_TARGET / BATCH_ROWS_MAX * rows
 }
 
 /// The keys that a scan meets after `last`.

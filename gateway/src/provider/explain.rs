@@ -13,7 +13,7 @@ use super::{
 };
 use crate::{
     error::{Result, SqlError, SqlState},
-    query::threads,
+    query::joins,
 };
 use arrow::{
     array::{RecordBatch, StringViewArray},
@@ -26,12 +26,11 @@ use datafusion::{
     logical_expr::LogicalPlan,
     physical_expr::PhysicalExpr,
     physical_plan::{
-        ExecutionPlan, coop::CooperativeExec, displayable, filter::FilterExec, metrics::MetricValue,
-        stream::RecordBatchStreamAdapter,
+        ExecutionPlan, coop::CooperativeExec, displayable, filter::FilterExec, joins::HashJoinExec,
+        metrics::MetricValue, stream::RecordBatchStreamAdapter,
     },
     prelude::SessionContext,
 };
-use futures::TryStreamExt;
 use keyspan_catalog::{SqlType, Value};
 use keyspan_storage::{Columns, KeyRange, TimestampRange};
 use std::{
@@ -69,10 +68,9 @@ pub async fn explain(
 ) -> Result<SendableRecordBatchStream, DataFusionError> {
     let state = context.state();
     let optimized = state.optimize(plan)?;
-    let physical = state.query_planner().create_physical_plan(&optimized, &state).await?;
+    let mut physical = state.query_planner().create_physical_plan(&optimized, &state).await?;
     if options.analyze {
-        let mut rows = threads::run(Arc::clone(&physical), context.task_ctx());
-        while rows.try_next().await?.is_some() {}
+        physical = joins::run_to_end(context, plan, physical).await?;
     }
     let mut lines = Lines { out: Vec::new(), analyze: options.analyze };
     lines.node(&physical, 0, None);
@@ -124,6 +122,9 @@ impl Lines {
         }
         let line = displayable(node.as_ref()).one_line().to_string();
         self.out.push(format!("{indent}{}{actual}", cut(line.trim_end())));
+        if !self.analyze && node.downcast_ref::<HashJoinExec>().is_some_and(joins::has_other) {
+            self.out.push(format!("{}Without memory for it: SortMergeJoinExec", " ".repeat(depth * 6 + 4)));
+        }
         let hands_on =
             matches!(node.name(), "RepartitionExec" | "CoalescePartitionsExec" | "CoalesceBatchesExec" | "BufferExec");
         let residual = residual.filter(|_| hands_on);

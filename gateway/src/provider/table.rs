@@ -232,9 +232,9 @@ impl KeyspanTable {
     ) -> Result<Arc<dyn ExecutionPlan>> {
         let scan = Arc::new(self.exec(planned, projection, limit)?);
         if self.form == Form::Rows {
-            let partitions = state.config().target_partitions();
+            let spread = (state.config().target_partitions(), state.config().batch_size());
             let door = (&self.view, &self.table);
-            if let Some(plan) = columnar::plan(door, projection, &scan, partitions).await? {
+            if let Some(plan) = columnar::plan(door, projection, &scan, spread).await? {
                 return Ok(plan);
             }
         }

@@ -10,8 +10,11 @@ use datafusion::{
 };
 use std::sync::{Arc, LazyLock};
 
-/// Rows in a batch.
+/// Rows in a batch, unless memory is scarce.
 pub const BATCH_ROWS: usize = 8192;
+/// Bytes that a sorted stream runs ahead of the merge that reads it. DataFusion's own bound is a gibibyte, and a query whose rows a client
+/// takes slowly would fill the memory of all queries, and fail.
+pub const AHEAD_BYTES: usize = 1 << 20;
 /// Streams in which a query runs at most.
 pub const PARTITIONS: usize = 2;
 
@@ -35,6 +38,7 @@ fn make() -> SessionState {
     let options = config.options_mut();
     options.sql_parser.dialect = datafusion::config::Dialect::PostgreSQL;
     options.sql_parser.enable_ident_normalization = true;
+    options.execution.sort_pushdown_buffer_capacity = AHEAD_BYTES;
     options.execution.time_zone = Some(types::UTC.to_owned());
     let mut analyzer = vec![semantics::untyped()];
     analyzer.extend(datafusion::optimizer::Analyzer::new().rules);

@@ -20,6 +20,7 @@ use super::{
     record::{self, LoggedRow, LoggedWrite, Record},
     row_cache::RowCache,
     state::{State, Table},
+    writer::REQUEST_BYTES_MAX,
 };
 use crate::{
     Commit, Error, FamilyChange, FamilyName, GcRule, History, KeyRange, Result, RowKey, RowMutation, TableName,
@@ -65,7 +66,8 @@ pub(crate) fn commit(
         Write::Row { table, row } => {
             let after_read = relied_on.contains(&(&table, &row.key));
             let before = fetched.before(change.state.flushes, change.state.table(&table)?, &row.key, rows)?;
-            change.check_and_mutate_row(out, after_read, &table, row, before)
+            change.check_and_mutate_row(out, after_read, &table, row, before)?;
+            check_size(out.len() - start)
         }
         Write::DeleteRange { table, range } => {
             record::put_delete_range(out, &change.state.table(&table)?.descriptor, &range);
@@ -84,6 +86,14 @@ pub(crate) fn commit(
     }
     state.stamp = stamp;
     Ok(())
+}
+
+/// Whether a commit's part of the log, in which rows stand whole that no memtable had, is within what one may have.
+fn check_size(size: usize) -> Result<()> {
+    match size > REQUEST_BYTES_MAX {
+        true => Err(Error::TooLarge { what: "all rows of a request", size, limit: REQUEST_BYTES_MAX }),
+        false => Ok(()),
+    }
 }
 
 /// Whether every row that the commit relied on is as it saw it.

@@ -7,6 +7,11 @@
 //!
 //! A memtable takes a sixth of the memory and never more than [`MEMTABLE_BYTES_MAX`], so that a flush is short and a start replays
 //! little; the caches take what that leaves.
+//!
+//! What is held for a while follows from the memory as well: a row group, which a flush and a compaction hold encoded until it is full, and
+//! a scan decodes; a base, whose tail grows with its row groups; a file of the log, which a start reads; a group of commits.
+
+use super::segment::{GROUP_BYTES_TARGET, PAGE_BYTES_TARGET};
 
 /// Bytes that the engine takes unless it is told otherwise.
 pub const MEMORY_BYTES: u64 = 512 << 20;
@@ -14,6 +19,13 @@ pub const MEMORY_BYTES: u64 = 512 << 20;
 pub const MEMTABLE_BYTES_MAX: u64 = 64 << 20;
 /// Bytes of a memtable, at least: below this, segments would be more footer than rows.
 pub const MEMTABLE_BYTES_MIN: u64 = 64 << 10;
+
+/// Bytes of rows of a row group, at least: with less, tails would be a large part of segments.
+const ROW_GROUP_BYTES_MIN: u64 = 1 << 20;
+/// Pages of a row group of one column, at least, about.
+const ROW_GROUP_PAGES: usize = 32;
+/// Row groups of a base, about, by bytes of rows: what a tail takes is bounded with it.
+const BASE_ROW_GROUPS: u64 = 8;
 
 /// How much of its memory the engine gives to what, in bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -26,6 +38,8 @@ pub struct Budget {
     pub page_cache_bytes: u64,
     /// Footers of segments.
     pub footer_cache_bytes: u64,
+    /// Bytes of rows after which a row group ends.
+    pub row_group_bytes: usize,
 }
 
 impl Budget {
@@ -41,7 +55,31 @@ impl Budget {
         let caches = memory_bytes.saturating_sub(2 * memtable_bytes);
         let (row_cache_bytes, footer_cache_bytes) = (caches / 4, caches / 8);
         let page_cache_bytes = caches - row_cache_bytes - footer_cache_bytes;
-        Self { memtable_bytes, row_cache_bytes, page_cache_bytes, footer_cache_bytes }
+        let row_group_bytes = (memory_bytes / 6).clamp(ROW_GROUP_BYTES_MIN, GROUP_BYTES_TARGET as u64);
+        let row_group_bytes = usize::try_from(row_group_bytes).expect("it is at most GROUP_BYTES_TARGET");
+        Self { memtable_bytes, row_cache_bytes, page_cache_bytes, footer_cache_bytes, row_group_bytes }
+    }
+
+    /// Bytes of a page: a query engine that reads a part of a page holds all of it.
+    pub fn page_bytes(&self) -> usize {
+        (self.row_group_bytes / ROW_GROUP_PAGES).min(PAGE_BYTES_TARGET)
+    }
+
+    /// Bytes of a base, at most.
+    pub fn base_bytes(&self) -> u64 {
+        BASE_ROW_GROUPS * self.row_group_bytes as u64
+    }
+
+    /// Bytes of a file of the log, at most: a start reads one at a time.
+    pub fn log_file_bytes(&self) -> u64 {
+        2 * self.row_group_bytes as u64
+    }
+
+    /// Bytes of the log after which a group of commits takes no more of them.
+    pub fn log_group_bytes(&self) -> usize {
+        usize::try_from(self.memtable_bytes.max(MEMTABLE_BYTES_MIN))
+            .unwrap_or(usize::MAX)
+            .min(super::GROUP_BYTES_TARGET)
     }
 
     /// What all of it takes together, in bytes.
@@ -60,22 +98,27 @@ mod tests {
         let budget = Budget::of(memory_mib << 20, memtable_bytes);
         let kib = |bytes: u64| bytes >> 10;
         expected.assert_eq(&format!(
-            "memtables 2 x {}, rows {}, pages {}, footers {} KiB",
+            "memtables 2 x {}, rows {}, pages {}, footers {}, row groups {} KiB",
             kib(budget.memtable_bytes),
             kib(budget.row_cache_bytes),
             kib(budget.page_cache_bytes),
-            kib(budget.footer_cache_bytes)
+            kib(budget.footer_cache_bytes),
+            kib(budget.row_group_bytes as u64),
         ));
     }
 
     #[test]
     fn memory_is_divided() {
-        check(4096, None, expect!["memtables 2 x 65536, rows 1015808, pages 2539520, footers 507904 KiB"]);
-        check(512, None, expect!["memtables 2 x 65536, rows 98304, pages 245760, footers 49152 KiB"]);
-        check(24, None, expect!["memtables 2 x 4096, rows 4096, pages 10240, footers 2048 KiB"]);
-        check(24, Some(1), expect!["memtables 2 x 64, rows 6112, pages 15280, footers 3056 KiB"]);
-        check(8, Some(64 << 20), expect!["memtables 2 x 65536, rows 0, pages 0, footers 0 KiB"]);
-        check(0, None, expect!["memtables 2 x 64, rows 0, pages 0, footers 0 KiB"]);
+        check(
+            4096,
+            None,
+            expect!["memtables 2 x 65536, rows 1015808, pages 2539520, footers 507904, row groups 65536 KiB"],
+        );
+        check(512, None, expect!["memtables 2 x 65536, rows 98304, pages 245760, footers 49152, row groups 65536 KiB"]);
+        check(24, None, expect!["memtables 2 x 4096, rows 4096, pages 10240, footers 2048, row groups 4096 KiB"]);
+        check(24, Some(1), expect!["memtables 2 x 64, rows 6112, pages 15280, footers 3056, row groups 4096 KiB"]);
+        check(8, Some(64 << 20), expect!["memtables 2 x 65536, rows 0, pages 0, footers 0, row groups 1365 KiB"]);
+        check(0, None, expect!["memtables 2 x 64, rows 0, pages 0, footers 0, row groups 1024 KiB"]);
     }
 
     proptest! {

@@ -18,6 +18,9 @@ use crate::{Cell, FamilyName};
 use bytes::Bytes;
 use std::ops::Range;
 
+/// Bytes from which on a row is large.
+const LARGE_BYTES: usize = 1 << 20;
+
 const SAME_COLUMN: u64 = 1;
 const SAME_TIMESTAMP: u64 = 2;
 
@@ -79,9 +82,13 @@ impl Encoder {
         self.out.is_empty()
     }
 
-    /// The row, exactly as long as it must be: an estimate would stay allocated.
+    /// The row, about as long as it must be: an estimate would stay allocated. A large row that nearly fits is not copied.
     pub(crate) fn finish(self) -> Bytes {
-        Bytes::from(self.out.into_boxed_slice())
+        let slack = self.out.capacity() - self.out.len();
+        match self.out.len() >= LARGE_BYTES && slack <= self.out.len() / 8 {
+            true => Bytes::from(self.out),
+            false => Bytes::from(self.out.into_boxed_slice()),
+        }
     }
 }
 

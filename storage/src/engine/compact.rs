@@ -7,7 +7,7 @@
 //! ```
 //!
 //! A [`Compaction`] goes forward batch by batch: whoever drives it may pause, or stop, between two [steps](Compaction::step). It holds a
-//! batch of each input, a batch of its own, and four bytes for each position of the inputs.
+//! batch of each input, without the large rows in it, a batch of its own, and four bytes for each position of the inputs.
 //!
 //! Rows go on changing meanwhile. What died since the compaction began is brought to the new segments by [`Moved::remap`].
 
@@ -201,6 +201,7 @@ where
             let Some((input, EncodedRow { position, key, row })) = self.merge.next()? else {
                 return Ok((batch, false));
             };
+            let row = row.read()?;
             seen += 1;
             bytes += key.len() + row.len();
             self.progress.rows_read += 1;

@@ -10,18 +10,23 @@ use super::{
     dead::{Dead, Position},
     manifest::SegmentId,
     row_cache::RowCache,
+    segment::DECODED_BYTES_TARGET,
     state::{Known, Place, State, Table},
+    writer::REQUEST_BYTES_MAX,
 };
-use crate::{Cell, Commit, Result, RowKey, TableName, Write};
+use crate::{Cell, Commit, Error, Result, RowKey, TableName, Write};
 use bytes::Bytes;
 use std::{
     collections::{BTreeMap, BTreeSet, HashMap},
     ops::Range,
     sync::Arc,
 };
+use tokio::sync::OwnedSemaphorePermit;
 
 /// Rows of one segment from which on they are read together; fewer are read singly, through the cache.
 const TOGETHER_ROWS_MIN: usize = 16;
+/// Rows that are read for commits that are not done, unless one commit alone has more.
+pub(crate) const ROWS_MAX: u32 = 1_024;
 
 /// Rows of segments at one moment.
 #[derive(Debug, Default)]
@@ -30,6 +35,10 @@ pub(crate) struct Fetched {
     flushes: u64,
     /// By table number.
     rows: HashMap<u32, HashMap<RowKey, Option<FetchedRow>>>,
+    /// Bytes of these rows.
+    bytes: usize,
+    /// The share of [`ROWS_MAX`] that they take until the commit is done.
+    _share: Option<OwnedSemaphorePermit>,
 }
 
 #[derive(Clone, Debug)]
@@ -85,12 +94,18 @@ impl Wanted {
         self.0.is_empty()
     }
 
+    /// How many of [`ROWS_MAX`] they are.
+    pub(crate) fn share(&self) -> u32 {
+        let rows = self.0.values().map(BTreeSet::len).sum::<usize>();
+        u32::try_from(rows).unwrap_or(u32::MAX).min(ROWS_MAX)
+    }
+
     /// Looks them up. Reads files.
     ///
     /// # Errors
-    /// Those of reading.
+    /// Those of reading; [`Error::TooLarge`] when they have more than [`REQUEST_BYTES_MAX`] together.
     pub(crate) fn fetch(self, state: &State, rows: &RowCache) -> Result<Fetched> {
-        let mut fetched = Fetched { flushes: state.flushes, rows: HashMap::new() };
+        let mut fetched = Fetched::none(state);
         for (name, keys) in self.0 {
             let table = state.table(&name)?;
             let of_table = fetched.rows.entry(table.descriptor.number).or_default();
@@ -101,14 +116,22 @@ impl Wanted {
                     None => drop(of_table.insert(key, None)),
                 }
             }
+            let mut keep = |key: RowKey, row: FetchedRow| {
+                fetched.bytes += row.row.len();
+                if fetched.bytes > REQUEST_BYTES_MAX {
+                    let what = "all that the rows of a request held before";
+                    return Err(Error::TooLarge { what, size: fetched.bytes, limit: REQUEST_BYTES_MAX });
+                }
+                of_table.insert(key, Some(row));
+                Ok(())
+            };
             for found in places.into_values() {
                 if found.len() < TOGETHER_ROWS_MIN {
                     for (key, place) in found {
-                        let row = FetchedRow::of(&place, rows)?;
-                        of_table.insert(key, Some(row));
+                        keep(key, FetchedRow::of(&place, rows)?)?;
                     }
                 } else {
-                    together(found, |key, row| drop(of_table.insert(key, Some(row))))?;
+                    together(found, &mut keep)?;
                 }
             }
         }
@@ -118,7 +141,7 @@ impl Wanted {
 
 /// Reads rows of one segment, in the order of their keys, which is that of their positions. They stay out of the cache: whoever
 /// changes so many rows reads none of them soon, and from a memtable if so.
-fn together(found: Vec<(RowKey, Place)>, mut give: impl FnMut(RowKey, FetchedRow)) -> Result<()> {
+fn together(found: Vec<(RowKey, Place)>, mut give: impl FnMut(RowKey, FetchedRow) -> Result<()>) -> Result<()> {
     let Some((_, place)) = found.first() else { return Ok(()) };
     let (segment, as_of) = (Arc::clone(&place.segment), place.segment.meta().stamp);
     let mut runs: Vec<Range<Position>> = Vec::new();
@@ -129,12 +152,12 @@ fn together(found: Vec<(RowKey, Place)>, mut give: impl FnMut(RowKey, FetchedRow
         }
     }
     let mut wanted = found.into_iter();
-    for batch in segment.encoded(runs, Dead::default())? {
+    for batch in segment.encoded(runs, Dead::default(), DECODED_BYTES_TARGET)? {
         for read in batch? {
             let (key, place) = wanted.next().expect("no more rows come than were asked for");
             debug_assert_eq!((&key, place.position), (&read.key, read.position));
-            let row = FetchedRow { segment: segment.meta().id, position: place.position, row: read.row, as_of };
-            give(key, row);
+            let (segment, row) = (segment.meta().id, read.row.read()?);
+            give(key, FetchedRow { segment, position: place.position, row, as_of })?;
         }
     }
     // What is left would be taken for rows that are not there: the log thread reads it once more, and says what is wrong.
@@ -151,7 +174,17 @@ impl FetchedRow {
 impl Fetched {
     /// Nothing, since nothing was to be looked up.
     pub(crate) fn none(state: &State) -> Self {
-        Self { flushes: state.flushes, rows: HashMap::new() }
+        Self { flushes: state.flushes, ..Self::default() }
+    }
+
+    /// With the share that the rows take.
+    pub(crate) fn with_share(self, share: OwnedSemaphorePermit) -> Self {
+        Self { _share: Some(share), ..self }
+    }
+
+    /// Bytes of the rows that were read.
+    pub(crate) fn bytes(&self) -> usize {
+        self.bytes
     }
 
     /// What the row holds in the table as it is now; read from files if it was not fetched, or that is no longer true.

@@ -23,7 +23,7 @@ use super::{
     dead::Dead,
     install::Made,
     manifest::{DeadMeta, Manifest, Manifests, SegmentId, SegmentMeta, TableMeta, TabletMeta},
-    segment::{Caches, Compression, Segment, SegmentOptions, SegmentWriter, Shape},
+    segment::{Caches, Compression, Limits, Segment, SegmentOptions, SegmentWriter, Shape},
     state::{State, Table},
     tablet::Tablet,
     writer::{Queued, Request, Shared},
@@ -68,6 +68,10 @@ pub(crate) struct LayoutsOf(pub(crate) Arc<dyn Layouts>);
 pub(crate) struct MaintenanceOptions {
     /// Bytes after which a base ends and another begins.
     pub(crate) base_bytes: u64,
+    /// Bytes of rows after which a row group ends.
+    pub(crate) group_bytes: usize,
+    /// Bytes after which a page ends.
+    pub(crate) page_bytes: usize,
     /// How bases are compressed.
     pub(crate) base_codec: Codec,
     /// Whether tablets are compacted without being asked.
@@ -241,7 +245,9 @@ impl Outputs for Writers<'_> {
                 ..SegmentOptions::base(id, number, stamp)
             },
         };
-        options.limits = maintenance.options.grain.segments();
+        let MaintenanceOptions { group_bytes, page_bytes, grain, .. } = &maintenance.options;
+        options.limits =
+            Limits { group_bytes_target: *group_bytes, page_bytes_target: *page_bytes, ..grain.segments() };
         SegmentWriter::new(Arc::clone(&maintenance.blobs), shape, options)
     }
 }

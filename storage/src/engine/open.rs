@@ -4,7 +4,7 @@ use super::{
     Budget, Engine, EngineOptions, LOCK, ROOM_BYTES, ROW_LOCKS, blobs,
     board::Board,
     dead::Dead,
-    log,
+    fetch, log,
     maintain::{InForce, Maintenance, MaintenanceOptions},
     manifest::{Manifest, Manifests, SegmentId, TableMeta},
     pins::Pins,
@@ -64,7 +64,7 @@ pub(super) fn open(options: EngineOptions) -> Result<Arc<Engine>> {
     // Segments are named by stamps too: should the wall clock have been set back, their names are not given again.
     let newest = opened.keys().map(|id| i64::try_from(id.0).unwrap_or(i64::MAX)).max().unwrap_or_default();
     let clock = HybridClock::new(clock, recovered.state.stamp.max(newest));
-    let mut log = log::Log::new(fs, wal, options.log_file_bytes, recovered.end);
+    let mut log = log::Log::new(fs, wal, options.log_file_bytes.min(budget.log_file_bytes()), recovered.end);
     log.release(manifest.sequence)?;
     log.prepare(clock.now())?;
 
@@ -85,7 +85,9 @@ pub(super) fn open(options: EngineOptions) -> Result<Arc<Engine>> {
         (blobs, caches),
         InForce { manifests, manifest, dead },
         MaintenanceOptions {
-            base_bytes: options.base_bytes,
+            base_bytes: options.base_bytes.min(budget.base_bytes()),
+            group_bytes: budget.row_group_bytes,
+            page_bytes: budget.page_bytes(),
             base_codec,
             compacts: options.compacts,
             grain,
@@ -104,7 +106,11 @@ pub(super) fn open(options: EngineOptions) -> Result<Arc<Engine>> {
         let _ = shared.stopped.set(reason);
         shared.board.close();
     }
-    let thresholds = Thresholds { memtable_bytes: budget.memtable_bytes, stall_bytes: budget.memtable_bytes };
+    let thresholds = Thresholds {
+        memtable_bytes: budget.memtable_bytes,
+        stall_bytes: budget.memtable_bytes,
+        group_bytes: budget.log_group_bytes(),
+    };
     let writer = Writer::new(Arc::clone(&shared), log, requests, thresholds, flushed);
     let thread = |name: &str, work: Box<dyn FnOnce() + Send>| -> Result<JoinHandle<()>> {
         let lock = Arc::clone(&lock);
@@ -131,6 +137,7 @@ pub(super) fn open(options: EngineOptions) -> Result<Arc<Engine>> {
         queue: Some(queue),
         room: Arc::new(Semaphore::new(room_permits)),
         room_permits,
+        fetching: Arc::new(Semaphore::new(fetch::ROWS_MAX as usize)),
         row_locks: (0..ROW_LOCKS).map(|_| tokio::sync::Mutex::default()).collect(),
         closed: AtomicBool::new(false),
         threads: Mutex::new(threads),

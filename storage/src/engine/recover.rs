@@ -1,7 +1,7 @@
 //! Start-up: what the log says, read back.
 //!
 //! 1. The files are listed; their numbers must follow each other.
-//! 2. Each is read whole, in order. Frames are taken as long as they are sound; their sequences follow each other, across files
+//! 2. Each is read whole, in order, one at a time. Frames are taken as long as they are sound; their sequences follow each other, across files
 //!    too. Module `frame` says how what comes after the last sound one is judged.
 //! 3. A bad frame anywhere but at the very end of the log is [`Error::Corrupt`], and so is a record that contradicts what came
 //!    before. Nothing is changed then.
@@ -59,14 +59,15 @@ pub(crate) fn recover(fs: &dyn Fs, folder: &Path, state: State, after: u64) -> R
         let size = file.size().map_err(|source| failed("read", &path, source))?;
         let length = usize::try_from(size).unwrap_or(usize::MAX);
         let bytes = Bytes::from(file.read_at(0, length).map_err(|source| failed("read", &path, source))?);
-        let last_before = replay.sequence;
+        let (size, last_before) = (bytes.len() as u64, replay.sequence);
         match replay.file(&path, number, &bytes)? {
             Some(end) => {
                 // The numbers of files without frames are given again: those must follow each other.
                 newest = number;
-                if let Some(full) = replay.last.replace(Last { path, file, bytes, end }) {
+                let last_frame = end.last.map(|last| bytes[last..end.end].to_vec());
+                if let Some(full) = replay.last.replace(Last { path, file, size, last_frame, end }) {
                     let last = last_before.expect("a file before it has frames");
-                    replay.older.push_back(OlderFile { path: full.path, size: full.bytes.len() as u64, last });
+                    replay.older.push_back(OlderFile { path: full.path, size: full.size, last });
                 }
             }
             None => unused.push(path),
@@ -118,7 +119,9 @@ struct Replay {
 struct Last {
     path: PathBuf,
     file: Box<dyn crate::fs::File>,
-    bytes: Bytes,
+    size: u64,
+    /// The bytes of the last sound frame, if there is one.
+    last_frame: Option<Vec<u8>>,
     end: FramesEnd,
 }
 
@@ -222,7 +225,7 @@ impl Replay {
 impl Last {
     /// Makes the file ready for the next frame.
     fn settle(self) -> Result<LogFile> {
-        let Self { path, file, bytes, end: FramesEnd { seed, last, end, torn } } = self;
+        let Self { path, file, size, last_frame, end: FramesEnd { seed, last, end, torn } } = self;
         let write =
             |at: usize, bytes: &[u8]| file.write_at(at as u64, bytes).map_err(|source| failed("write", &path, source));
         if let Some(torn) = torn {
@@ -234,10 +237,10 @@ impl Last {
             );
             write(end, &vec![0; torn - end])?;
         }
-        if let Some(last) = last {
-            write(last, &bytes[last..end])?;
+        if let Some((last, frame)) = last.zip(last_frame) {
+            write(last, &frame)?;
         }
         file.sync().map_err(|source| failed("sync", &path, source))?;
-        Ok(LogFile { size: bytes.len() as u64, path, file, seed, end: end as u64 })
+        Ok(LogFile { size, path, file, seed, end: end as u64 })
     }
 }

@@ -19,7 +19,7 @@
 //!                          and bytes of the qualifier that are not letters, digits, `_`, `-` or `.` are escaped as %XX
 //!   <N>:<family>:<qual>@ts int64: its timestamp; null where it is that of `_ts`
 //!   <N>:<family>:*         binary: all other cells of the family (`engine::cells`), its *overflow*: older versions, columns that are not shredded,
-//!                          values that are not of their column's kind or too large (VALUE_BYTES_MAX); null where there are none
+//!                          values that are not of their column's kind or too large (VALUE_BYTES_MAX, ROW_VALUES_BYTES_MAX); null where there are none
 //!   _side                  binary: where in the side file the overflow of all families of the row stands (module `side`), for a row in which it
 //!                          is larger than OVERFLOW_BYTES_MAX; mostly null
 //! ```
@@ -69,6 +69,11 @@ pub(crate) use writer::SegmentWriter;
 
 use super::manifest::{SegmentId, SegmentMeta};
 
+/// Bytes of decoded columns for each of so many segments that are read at the same time.
+pub(crate) fn decoded_bytes(segments: usize) -> usize {
+    (DECODED_BYTES_TARGET / segments.max(1)).max(DECODED_BYTES_MIN)
+}
+
 /// Rows of a row group.
 pub(crate) const GROUP_ROWS_MAX: u32 = 128 << 10;
 /// Bytes of keys and encoded rows after which a row group ends; it may hold one row more.
@@ -79,7 +84,13 @@ pub const PAGE_ROWS_MAX: usize = 4_096;
 pub const PAGE_BYTES_TARGET: usize = 1 << 20;
 /// Bytes of a dictionary, which every read of a page of its column decodes as well.
 pub const DICTIONARY_BYTES_MAX: usize = 32 << 10;
+/// Bytes of decoded columns that a scan or a compaction holds, roughly, of all segments that it reads at the same time.
+pub(crate) const DECODED_BYTES_TARGET: usize = 4 << 20;
+/// Bytes of these for each of the segments, however many there are.
+pub(crate) const DECODED_BYTES_MIN: usize = 256 << 10;
 /// Bytes of a value in a column of its own.
 pub(crate) const VALUE_BYTES_MAX: usize = 1 << 20;
+/// Bytes of the values of a row in columns of their own.
+pub(crate) const ROW_VALUES_BYTES_MAX: usize = 4 << 20;
 /// Bytes of the overflow of a row in the Parquet file.
 pub(crate) const OVERFLOW_BYTES_MAX: usize = 1 << 20;

@@ -33,9 +33,9 @@ use tokio::sync::{OwnedSemaphorePermit, mpsc, oneshot};
 
 /// Requests in one group.
 pub const GROUP_REQUESTS_MAX: usize = 1_024;
-/// Bytes of log after which a group takes no more requests.
+/// Bytes of log after which a group takes no more requests, at most.
 pub const GROUP_BYTES_TARGET: usize = 8 << 20;
-/// Bytes of keys and mutations in one request; with [`GROUP_BYTES_TARGET`] and what encoding adds far below what a frame takes.
+/// Bytes of keys and mutations in one request, of what its rows held before, and of what it adds to the log; with [`GROUP_BYTES_TARGET`] and what encoding adds far below what a frame takes.
 pub const REQUEST_BYTES_MAX: usize = 512 << 20;
 
 /// What the log thread shares with everybody else.
@@ -164,6 +164,8 @@ pub(crate) struct Thresholds {
     pub(crate) memtable_bytes: u64,
     /// Bytes of active memtables above which writers wait for the frozen ones.
     pub(crate) stall_bytes: u64,
+    /// Bytes of log after which a group takes no more requests.
+    pub(crate) group_bytes: usize,
 }
 
 /// Whoever waits until segments hold what was written.
@@ -302,13 +304,13 @@ impl Writer {
                 }
                 request => answers.push(self.apply(&mut state, request, stalled.as_ref())),
             }
-            let full = answers.len() >= GROUP_REQUESTS_MAX || self.frame.len() >= GROUP_BYTES_TARGET;
+            let full = answers.len() >= GROUP_REQUESTS_MAX || self.frame.len() >= self.thresholds.group_bytes;
             next = if full { None } else { self.queue.try_recv().ok() };
         }
         self.settle(state, answers);
         self.shared.is_stamping.store(false, Ordering::SeqCst);
         // One large request does not keep its room for ever.
-        self.frame.shrink_to(2 * GROUP_BYTES_TARGET);
+        self.frame.shrink_to(2 * self.thresholds.group_bytes);
         closing
     }
 

@@ -11,6 +11,7 @@
 //! as a filter above for one row in two, and no less for one in a hundred (`keyspan bench scan`).
 
 use super::{
+    super::exec::bytes_of,
     Source,
     living::{self, LivingExec},
     reader::{Opened, Readers},
@@ -49,6 +50,9 @@ const CHUNKS_PER_PARTITION: usize = 4;
 /// Rows, none of them wanted, that are skipped rather than decoded and dropped.
 const GAP_ROWS_MIN: usize = 1_024;
 
+/// Rows of a batch, at least, however wide they are.
+const BATCH_ROWS_MIN: usize = 16;
+
 /// Files whose wanted columns have the same names.
 struct Group {
     names: Vec<String>,
@@ -61,10 +65,32 @@ pub(super) fn sources(
     sources: &[Source],
     schema: &SchemaRef,
     limit: Option<usize>,
-    partitions: usize,
+    (partitions, batch_rows): (usize, usize),
 ) -> Result<Vec<Arc<dyn ExecutionPlan>>> {
     let groups = grouped(parts, sources).into_iter();
-    groups.map(|group| source(group, schema, limit, partitions)).collect()
+    groups.map(|group| source(group, schema, limit, (partitions, batch_rows))).collect()
+}
+
+/// Rows of a batch: as many as `rows`, fewer where their columns are wide.
+fn batch_rows(parts: &[ParquetPart], names: &[String], rows: usize) -> usize {
+    let row_bytes = parts.iter().map(|part| row_bytes(part, names)).max().unwrap_or_default();
+    (bytes_of(rows) / row_bytes.max(1)).clamp(BATCH_ROWS_MIN.min(rows), rows)
+}
+
+/// Bytes of a row in the columns of these names, on average, in the row group where they are the most.
+fn row_bytes(part: &ParquetPart, names: &[String]) -> usize {
+    let bytes = part.row_groups.iter().map(|(group, _)| {
+        let group = part.metadata.row_group(*group);
+        let columns = group.columns().iter().filter(|column| {
+            let path = column.column_path().parts();
+            path.first().is_some_and(|name| names.contains(name))
+        });
+        // What a dictionary makes small is large again when it is read.
+        let bytes =
+            columns.map(|column| column.uncompressed_size().max(column.unencoded_byte_array_data_bytes().unwrap_or(0)));
+        bytes.sum::<i64>() / group.num_rows().max(1)
+    });
+    usize::try_from(bytes.max().unwrap_or_default()).unwrap_or_default()
 }
 
 /// A name that no column of a file has: read as NULL.
@@ -112,16 +138,22 @@ fn grouped(parts: Vec<ParquetPart>, sources: &[Source]) -> Vec<Group> {
     groups
 }
 
-fn source(group: Group, schema: &SchemaRef, limit: Option<usize>, partitions: usize) -> Result<Arc<dyn ExecutionPlan>> {
+fn source(
+    group: Group,
+    schema: &SchemaRef,
+    limit: Option<usize>,
+    (partitions, batch_rows_max): (usize, usize),
+) -> Result<Arc<dyn ExecutionPlan>> {
     let Group { names, parts } = group;
+    let batch_rows = batch_rows(&parts, &names, batch_rows_max);
     let wanted: Vec<Option<BooleanBuffer>> = parts.iter().map(wanted).collect();
     let exact = wanted.iter().all(Option::is_none);
     let dealt = spread(&parts, partitions.max(1), !exact);
     if exact {
-        return files(&names, schema, dealt, limit, &[]);
+        return files(&names, schema, dealt, (limit, batch_rows), &[]);
     }
     // A limit would count rows that are dropped.
-    let all = files(&names, schema, dealt, None, &living::columns())?;
+    let all = files(&names, schema, dealt, (None, batch_rows), &living::columns())?;
     Ok(Arc::new(LivingExec::new(all, wanted.into())))
 }
 
@@ -130,7 +162,7 @@ fn files(
     names: &[String],
     schema: &SchemaRef,
     files: Vec<FileGroup>,
-    limit: Option<usize>,
+    (limit, batch_rows): (Option<usize>, usize),
     own: &[Field],
 ) -> Result<Arc<dyn ExecutionPlan>> {
     let fields = schema.fields().iter().zip(names);
@@ -158,6 +190,7 @@ fn files(
     let config = FileScanConfigBuilder::new(ObjectStoreUrl::local_filesystem(), parquet)
         .with_file_groups(files)
         .with_limit(limit)
+        .with_batch_size(Some(batch_rows))
         .build();
     Ok(DataSourceExec::from_data_source(config))
 }

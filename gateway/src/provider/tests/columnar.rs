@@ -311,7 +311,7 @@ async fn explain_tells_row_groups() {
         expect![[r#"
         ProjectionExec: expr=[n@0 as n]
           ->  SortPreservingMergeExec: [host@1 ASC NULLS LAST, at@2 DESC], fetch=5
-                ->  BufferExec: capacity=1073741824
+                ->  BufferExec: capacity=1048576
                       ->  LocalLimitExec: fetch=5
                             ->  ProjectionExec: expr=[n@2 as n, host@0 as host, at@1 as at]
                                   ->  FilterExec: cpu@3 > 20

@@ -201,14 +201,15 @@ impl Case {
     fn input(&self, stamp: i64, rows: &BTreeMap<u8, Stored>) -> Input<impl Iterator<Item = Result<Vec<EncodedRow>>>> {
         let positions = self.positions(rows);
         let living = rows.iter().zip(0u32..).filter(|((_, (_, dead)), at)| !dead && positions.contains(at));
-        let row = |((of, (cells, _)), at): ((&u8, &Stored), u32)| EncodedRow {
-            position: at,
-            key: key(*of),
-            row: encoded(cells),
+        let living: Vec<_> = living.map(|((of, (cells, _)), at)| (at, key(*of), encoded(cells))).collect();
+        let bytes = living.iter().map(|(_, key, row)| (key.len() + row.len()) as u64).sum();
+        let row = |(position, key, row): &(u32, RowKey, Bytes)| EncodedRow {
+            position: *position,
+            key: key.clone(),
+            row: row.clone().into(),
         };
-        let living: Vec<EncodedRow> = living.map(row).collect();
-        let bytes = living.iter().map(|row| (row.key.len() + row.row.len()) as u64).sum();
-        let batches: Vec<_> = living.chunks(self.batch_rows).map(|batch| Ok(batch.to_vec())).collect();
+        let batches = living.chunks(self.batch_rows).map(|batch| Ok(batch.iter().map(row).collect()));
+        let batches: Vec<Result<Vec<EncodedRow>>> = batches.collect();
         Input { stamp, positions, bytes, batches: batches.into_iter() }
     }
 
@@ -325,7 +326,8 @@ fn an_input_has_the_bytes_of_what_lives_in_its_tablet() {
 #[test]
 #[should_panic(expected = "a row lives in one segment")]
 fn a_row_that_lives_twice_is_our_mistake() {
-    let row = || vec![Ok(vec![EncodedRow { position: 0, key: key(1), row: Bytes::from_static(b"row") }])].into_iter();
+    let row =
+        || vec![Ok(vec![EncodedRow { position: 0, key: key(1), row: Bytes::from_static(b"row").into() }])].into_iter();
     let input = || Input { stamp: 0, positions: 0..1, bytes: 1, batches: row() };
     let mut merge = Merge::new(vec![input(), input()]);
     let _ = merge.next();

@@ -20,7 +20,7 @@ use crate::{
         manifest::SegmentId,
         priority,
         ranges::positions_in,
-        segment::Segment,
+        segment::{Segment, decoded_bytes},
         state::Table,
         tablet::choose::{CompactionReason, Conditions, Purge, choose},
     },
@@ -240,7 +240,8 @@ impl Maintenance {
             let meta = segment.meta();
             let positions = positions_in(segment, &tablet.range, &KeyRange::all())?;
             let dead = job.dead.get(&meta.id).cloned().unwrap_or_default();
-            let batches = segment.encoded(vec![positions.clone()], dead.clone())?;
+            let most_bytes = decoded_bytes(tablet.segments.len());
+            let batches = segment.encoded(vec![positions.clone()], dead.clone(), most_bytes)?;
             inputs.push(Input::new(meta, positions.clone(), &dead, batches));
             compacted.push(CompactedInput { id: meta.id, positions, dead });
         }

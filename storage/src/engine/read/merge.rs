@@ -90,7 +90,7 @@ impl Merge {
         }
         let rows = &mut self.segments[part - self.memory.len()];
         let SegmentRow { key, cells, .. } = rows.batch.next().expect("it has the next key");
-        Ok(Some((key, Body::Cells(cells, rows.stamp))))
+        Ok(Some((key, Body::Cells(cells.read()?, rows.stamp))))
     }
 
     /// Sees to it that every part that is not at its end has a row at hand.
@@ -110,12 +110,16 @@ impl Merge {
             }
             let Some(tablet) = self.tablets.pop_front() else { return Ok(()) };
             for segment in &tablet.segments {
-                self.segments.extend(self.open(segment, &tablet.range)?);
+                self.segments.extend(self.open(
+                    segment,
+                    &tablet.range,
+                    segment::decoded_bytes(tablet.segments.len()),
+                )?);
             }
         }
     }
 
-    fn open(&self, segment: &Arc<Segment>, tablet: &KeyRange) -> Result<Option<Rows>> {
+    fn open(&self, segment: &Arc<Segment>, tablet: &KeyRange, decoded_bytes: usize) -> Result<Option<Rows>> {
         let positions = positions_in(segment, tablet, &self.range)?;
         let meta = segment.meta();
         let dead = self.table.dead.get(&meta.id).cloned().unwrap_or_default();
@@ -134,6 +138,7 @@ impl Merge {
             older: self.wanted.older,
             reversed: self.reversed,
             rows_soon: self.batch_rows,
+            decoded_bytes,
         };
         Ok(Some(Rows { rows: segment.rows(request)?, batch: Vec::new().into_iter(), stamp: meta.stamp }))
     }

@@ -1,11 +1,11 @@
 //! Rows split into the columns of a segment's file: a batch of them becomes arrow arrays.
 
 use super::{
-    OVERFLOW_BYTES_MAX,
+    OVERFLOW_BYTES_MAX, ROW_VALUES_BYTES_MAX,
     footer::{FamilyFooter, GroupFooter},
     kind::{self, Values},
     shape::Shape,
-    side::{SideWriter, record},
+    side::SideWriter,
 };
 use crate::{
     ColumnKind, Result, RowKey,
@@ -93,6 +93,8 @@ impl Columns {
         self.keys.append_value(key.bytes());
         self.append_timestamps(counted.group);
         self.append_rest(counted.group, side)?;
+        // The overflow of a large row is not kept until the next one comes.
+        self.rest.clear();
         counted.group.rows += 1;
         self.rows += 1;
         self.bytes += key.len() + row.len();
@@ -111,6 +113,8 @@ impl Columns {
         // The column at hand, if it is shredded: its place, and whether an older version was seen.
         let mut column: Option<(usize, bool)> = None;
         let mut any = false;
+        // Bytes of the row's values in columns of their own, and bytes of the row that are passed, at least.
+        let (mut value_bytes, mut row_bytes) = (0, 0);
         for cell in cells::decode(row) {
             let place = match family {
                 Some((number, place)) if number == cell.family => place,
@@ -130,8 +134,10 @@ impl Columns {
             if cell.new_column {
                 least(&mut group.newest_least[place]);
                 column = self.find(&mut passed, place, cell.qualifier).map(|column| (column, false));
+                let fits = value_bytes + cell.value.len() <= ROW_VALUES_BYTES_MAX;
                 match column {
-                    Some((column, _)) if self.shape.columns[column].accepts(cell.value) => {
+                    Some((column, _)) if fits && self.shape.columns[column].accepts(cell.value) => {
+                        value_bytes += cell.value.len();
                         let fitted = self.shredded[column].values.set(at, cell.value);
                         assert!(fitted, "the shape accepts values that fit");
                         self.newest.push((column, cell.timestamp));
@@ -145,6 +151,11 @@ impl Columns {
                 *seen = true;
                 group.older[*column] += 1;
             }
+            if encoder.is_empty() {
+                // At once: a large row would be copied, and be there twice, each time that it outgrows its room.
+                encoder = Encoder::with_capacity(row.len() - row_bytes);
+            }
+            row_bytes += cell.value.len();
             encoder.push(cell.family, cell.qualifier, cell.timestamp, cell.value);
         }
         self.close(&mut family, &mut encoder);
@@ -200,7 +211,7 @@ impl Columns {
         }
         if self.rest.iter().map(|(_, cells)| cells.len()).sum::<usize>() > OVERFLOW_BYTES_MAX {
             let cells = self.rest.iter().map(|(family, cells)| (self.shape.families[*family].0, cells));
-            let place = side.append(&record(cells))?;
+            let place = side.append(cells)?;
             group.side += 1;
             self.side.append_nulls(at - self.side.len());
             self.side.append_value(place);

@@ -197,6 +197,12 @@ impl Decoded {
         checked_key(&self.loaded, self.group, bytes.slice_ref(key))
     }
 
+    /// Bytes of the row that stand in the side file, and have to be read for its wanted cells.
+    pub(super) fn bytes_beside(&self, row: usize) -> usize {
+        let place = self.side.as_ref().and_then(|side| side.get(row));
+        place.map_or(0, |(_, place)| side::record_bytes(place).max(1))
+    }
+
     /// The wanted cells of a row, in order.
     pub(super) fn cells(&self, row: usize, blobs: &dyn Blobs, mut give: impl FnMut(Found<'_>)) -> Result<()> {
         let place = self.side.as_ref().and_then(|side| side.get(row));

@@ -49,11 +49,18 @@ pub(crate) struct Limits {
     pub(crate) group_bytes_target: usize,
     /// See [`PAGE_ROWS_MAX`].
     pub(crate) page_rows_max: usize,
+    /// See [`PAGE_BYTES_TARGET`].
+    pub(crate) page_bytes_target: usize,
 }
 
 impl Default for Limits {
     fn default() -> Self {
-        Self { group_rows_max: GROUP_ROWS_MAX, group_bytes_target: GROUP_BYTES_TARGET, page_rows_max: PAGE_ROWS_MAX }
+        Self {
+            group_rows_max: GROUP_ROWS_MAX,
+            group_bytes_target: GROUP_BYTES_TARGET,
+            page_rows_max: PAGE_ROWS_MAX,
+            page_bytes_target: PAGE_BYTES_TARGET,
+        }
     }
 }
 
@@ -79,7 +86,7 @@ pub(super) fn properties(shape: &Shape, schema: &SchemaRef, options: &SegmentOpt
             Compression::Small => basic::Compression::ZSTD(ZstdLevel::default()),
         })
         .set_data_page_row_count_limit(options.limits.page_rows_max)
-        .set_data_page_size_limit(PAGE_BYTES_TARGET)
+        .set_data_page_size_limit(options.limits.page_bytes_target)
         .set_dictionary_page_size_limit(DICTIONARY_BYTES_MAX)
         .set_write_batch_size(WRITE_ROWS_MAX.min(options.limits.page_rows_max))
         .set_statistics_enabled(EnabledStatistics::Page)

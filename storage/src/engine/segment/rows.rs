@@ -1,6 +1,6 @@
 //! Rows in the order of their keys, either way: some cells of each ([`Rows`], for scans), or whole rows encoded ([`EncodedRows`], for compaction).
 
-use super::{decode::Decoded, footer::Footer, open::Segment, walk::Walk};
+use super::{ROW_VALUES_BYTES_MAX, decode::Decoded, footer::Footer, open::Segment, walk::Walk};
 use crate::{
     Result, RowKey,
     engine::{
@@ -27,6 +27,8 @@ pub(crate) struct RowsRequest {
     pub(crate) reversed: bool,
     /// How many rows are wanted soon.
     pub(crate) rows_soon: usize,
+    /// Bytes of decoded columns that are held, roughly; those of one row may be more.
+    pub(crate) decoded_bytes: usize,
 }
 
 /// What is wanted of a family.
@@ -64,12 +66,90 @@ impl WantedFamily {
 }
 
 /// A row of a segment, as far as it was wanted.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Debug)]
 pub(crate) struct SegmentRow {
-    pub(crate) position: Position,
     pub(crate) key: RowKey,
     /// The wanted cells, in order; perhaps none.
-    pub(crate) cells: Vec<StoredCell>,
+    pub(crate) cells: Body<Vec<StoredCell>>,
+}
+
+/// What a row holds. Rows that stand in the side file are large, and are read when they are asked for: whoever has the next rows of several
+/// segments at hand does not hold all of these.
+#[derive(Debug)]
+pub(crate) enum Body<T> {
+    /// It was read.
+    Here(T),
+    /// A part of it stands in the side file.
+    Beside(Beside),
+}
+
+/// The place of a row among others that were decoded.
+#[derive(Debug)]
+pub(crate) struct Beside {
+    segment: Arc<Segment>,
+    decoded: Arc<Decoded>,
+    row: usize,
+}
+
+impl<T> From<T> for Body<T> {
+    fn from(body: T) -> Self {
+        Self::Here(body)
+    }
+}
+
+impl Body<Vec<StoredCell>> {
+    /// The cells, from the side file if they are there.
+    ///
+    /// # Errors
+    /// [`Corrupt`](crate::ErrorKind::Corrupt), [`Io`](crate::ErrorKind::Io).
+    pub(crate) fn read(self) -> Result<Vec<StoredCell>> {
+        match self {
+            Self::Here(cells) => Ok(cells),
+            Self::Beside(Beside { segment, decoded, row }) => {
+                stored(&segment, &decoded, row, 0).map(|(cells, _)| cells)
+            }
+        }
+    }
+}
+
+impl Body<Bytes> {
+    /// The row, from the side file if it is there.
+    ///
+    /// # Errors
+    /// [`Corrupt`](crate::ErrorKind::Corrupt), [`Io`](crate::ErrorKind::Io).
+    pub(crate) fn read(self) -> Result<Bytes> {
+        match self {
+            Self::Here(row) => Ok(row),
+            Self::Beside(Beside { segment, decoded, row }) => {
+                // What stands in the Parquet file, too: a large row that outgrows its room is there twice while it is copied.
+                encoded(&segment, &decoded, row, decoded.bytes_beside(row) + ROW_VALUES_BYTES_MAX)
+            }
+        }
+    }
+}
+
+/// The cells of a decoded row, with their bytes. `expected` are as many as there may be.
+fn stored(segment: &Segment, decoded: &Decoded, row: usize, expected: usize) -> Result<(Vec<StoredCell>, usize)> {
+    let (mut cells, mut bytes) = (Vec::with_capacity(expected), 0);
+    decoded.cells(row, segment.blobs.as_ref(), |cell| {
+        bytes += size_of::<StoredCell>() + cell.value.1.len();
+        cells.push(StoredCell {
+            family: cell.family,
+            qualifier: cell.qualifier.0.slice_ref(cell.qualifier.1),
+            timestamp: cell.timestamp,
+            value: cell.value.0.slice_ref(cell.value.1),
+        });
+    })?;
+    Ok((cells, bytes))
+}
+
+/// A decoded row, encoded. `expected` are as many bytes as it may have.
+fn encoded(segment: &Segment, decoded: &Decoded, row: usize, expected: usize) -> Result<Bytes> {
+    let mut encoder = Encoder::with_capacity(expected);
+    decoded.cells(row, segment.blobs.as_ref(), |cell| {
+        encoder.push(cell.family, cell.qualifier.1, cell.timestamp, cell.value.1);
+    })?;
+    Ok(encoder.finish())
 }
 
 /// A cell, its family by number.
@@ -83,12 +163,12 @@ pub(crate) struct StoredCell {
 }
 
 /// A whole row of a segment.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Debug)]
 pub(crate) struct EncodedRow {
     pub(crate) position: Position,
     pub(crate) key: RowKey,
     /// Its cells (`engine::cells`).
-    pub(crate) row: Bytes,
+    pub(crate) row: Body<Bytes>,
 }
 
 impl Segment {
@@ -100,14 +180,20 @@ impl Segment {
         Ok(Rows(Batches::new(Walk::new(self.clone(), self.load()?, request))))
     }
 
-    /// Reads whole rows.
+    /// Reads whole rows, and holds about `decoded_bytes` of decoded columns.
     ///
     /// # Errors
     /// Those of [`rows`](Self::rows).
-    pub(crate) fn encoded(self: &Arc<Self>, ranges: Vec<Range<Position>>, dead: Dead) -> Result<EncodedRows> {
+    pub(crate) fn encoded(
+        self: &Arc<Self>,
+        ranges: Vec<Range<Position>>,
+        dead: Dead,
+        decoded_bytes: usize,
+    ) -> Result<EncodedRows> {
         let loaded = self.load()?;
         let wanted = WantedFamily::everything(&loaded.footer);
-        let request = RowsRequest { ranges, dead, wanted, older: true, reversed: false, rows_soon: usize::MAX };
+        let rows_soon = usize::MAX;
+        let request = RowsRequest { ranges, dead, wanted, older: true, reversed: false, rows_soon, decoded_bytes };
         Ok(EncodedRows(Batches::new(Walk::new(self.clone(), loaded, request))))
     }
 }
@@ -121,23 +207,22 @@ impl Iterator for Rows {
 
     fn next(&mut self) -> Option<Self::Item> {
         let mut expected = 0;
-        self.0.next_batch(|walk, decoded, row, position| {
+        self.0.next_batch(|walk, decoded, row, _| {
             let key = decoded.key(row)?;
+            let key_bytes = key.len();
+            if decoded.bytes_beside(row) > 0 {
+                return Ok((SegmentRow { key, cells: beside(walk, decoded, row) }, key_bytes));
+            }
             // Rows of a table are alike: the next one has room at once.
-            let (mut cells, mut bytes) = (Vec::with_capacity(expected), key.len());
-            decoded.cells(row, walk.segment.blobs.as_ref(), |cell| {
-                bytes += size_of::<StoredCell>() + cell.value.1.len();
-                cells.push(StoredCell {
-                    family: cell.family,
-                    qualifier: cell.qualifier.0.slice_ref(cell.qualifier.1),
-                    timestamp: cell.timestamp,
-                    value: cell.value.0.slice_ref(cell.value.1),
-                });
-            })?;
+            let (cells, bytes) = stored(&walk.segment, decoded, row, expected)?;
             expected = cells.len();
-            Ok((SegmentRow { position, key, cells }, bytes))
+            Ok((SegmentRow { key, cells: cells.into() }, key_bytes + bytes))
         })
     }
+}
+
+fn beside<T>(walk: &Walk, decoded: &Arc<Decoded>, row: usize) -> Body<T> {
+    Body::Beside(Beside { segment: Arc::clone(&walk.segment), decoded: Arc::clone(decoded), row })
 }
 
 /// Batches of [`BATCH_ROWS_MAX`] rows and about [`BATCH_BYTES_TARGET`], at most.
@@ -151,14 +236,14 @@ impl Iterator for EncodedRows {
         let mut expected = 0;
         self.0.next_batch(|walk, decoded, row, position| {
             let key = decoded.key(row)?;
-            let mut encoder = Encoder::with_capacity(expected);
-            decoded.cells(row, walk.segment.blobs.as_ref(), |cell| {
-                encoder.push(cell.family, cell.qualifier.1, cell.timestamp, cell.value.1);
-            })?;
-            let row = encoder.finish();
+            let key_bytes = key.len();
+            if decoded.bytes_beside(row) > 0 {
+                return Ok((EncodedRow { position, key, row: beside(walk, decoded, row) }, key_bytes));
+            }
+            let row = encoded(&walk.segment, decoded, row, expected)?;
             expected = row.len();
-            let bytes = key.len() + row.len();
-            Ok((EncodedRow { position, key, row }, bytes))
+            let bytes = key_bytes + row.len();
+            Ok((EncodedRow { position, key, row: row.into() }, bytes))
         })
     }
 }
@@ -168,7 +253,7 @@ impl Iterator for EncodedRows {
 struct Batches {
     walk: Walk,
     /// Decoded rows with their positions, in the order in which they are given, and how many of them were.
-    at_hand: Option<(Decoded, Vec<Position>, usize)>,
+    at_hand: Option<(Arc<Decoded>, Vec<Position>, usize)>,
     failed: bool,
 }
 
@@ -179,7 +264,7 @@ impl Batches {
 
     fn next_batch<T>(
         &mut self,
-        row: impl FnMut(&Walk, &Decoded, usize, Position) -> Result<(T, usize)>,
+        row: impl FnMut(&Walk, &Arc<Decoded>, usize, Position) -> Result<(T, usize)>,
     ) -> Option<Result<Vec<T>>> {
         if self.failed {
             return None;
@@ -191,13 +276,13 @@ impl Batches {
 
     fn gather<T>(
         &mut self,
-        mut row: impl FnMut(&Walk, &Decoded, usize, Position) -> Result<(T, usize)>,
+        mut row: impl FnMut(&Walk, &Arc<Decoded>, usize, Position) -> Result<(T, usize)>,
     ) -> Result<Vec<T>> {
         let (mut batch, mut bytes) = (Vec::new(), 0);
         loop {
             let Some((decoded, positions, next)) = &mut self.at_hand else {
                 match self.walk.next_decoded()? {
-                    Some((decoded, positions)) => self.at_hand = Some((decoded, positions, 0)),
+                    Some((decoded, positions)) => self.at_hand = Some((Arc::new(decoded), positions, 0)),
                     None => return Ok(batch),
                 }
                 continue;

@@ -4,11 +4,14 @@ use super::{
     footer::{ColumnFooter, Escaped, FamilyFooter, KeyFooter, Qualifiers, escape},
     kind,
 };
-use crate::{Accepts, ColumnKind, FamilyName, KeyDecoder, Layout, engine::cells};
+use crate::{
+    Accepts, ColumnKind, FamilyName, KeyDecoder, Layout,
+    engine::cells::{self, CellRef},
+};
 use arrow::datatypes::{DataType, Field, Schema, SchemaRef};
 use bytes::Bytes;
 use std::{
-    collections::{BTreeMap, HashSet},
+    collections::{BTreeMap, HashMap, HashSet},
     hash::{DefaultHasher, Hash, Hasher},
     sync::Arc,
 };
@@ -17,8 +20,12 @@ use std::{
 pub(crate) const COLUMNS_MAX: usize = 200;
 /// Rows of a sample; later ones are not looked at.
 pub(crate) const SAMPLE_ROWS_MAX: usize = 4_096;
-/// Cells of a sample: memory for counting columns is bounded, however wide rows are.
-const SAMPLE_CELLS_MAX: usize = 256 << 10;
+/// Columns of a row that a sample looks at: a few very wide rows do not stand for all.
+const SAMPLE_ROW_COLUMNS_MAX: usize = 1_024;
+/// Columns of all rows of a sample together: memory for counting them is bounded, however wide rows are.
+const SAMPLE_COLUMNS_MAX: usize = 64 << 10;
+/// Bytes of a qualifier with a column of its own: it stands twice in what the footer says of each row group.
+const QUALIFIER_BYTES_MAX: usize = 256;
 /// A column is frequent if it occurs in one of so many rows of the sample.
 const FREQUENT_ONE_IN: usize = 20;
 /// A column has a dictionary if the sample holds each of its values so often on average.
@@ -76,7 +83,7 @@ impl Shape {
         for column in layout.iter().flat_map(|layout| &layout.columns) {
             let family = families.binary_search_by(|(_, name)| name.cmp(&column.family));
             let Ok(family) = family else { continue };
-            if chosen.len() < COLUMNS_MAX {
+            if chosen.len() < COLUMNS_MAX && column.qualifier.len() <= QUALIFIER_BYTES_MAX {
                 chosen.entry((family, column.qualifier.clone())).or_insert((column.kind, column.accepts));
             }
         }
@@ -87,14 +94,16 @@ impl Shape {
             }
             chosen.entry(place).or_insert((ColumnKind::Binary, None));
         }
-        let columns = chosen.into_iter().map(|((family, qualifier), (kind, accepts))| ShapeColumn {
-            family,
-            kind,
-            accepts,
-            dictionary: kind != ColumnKind::Bool && sample.repeats(family, &qualifier),
-            name: format!("{}:{}:{}", families[family].0, families[family].1, escape(&qualifier)),
-            qualifier,
-        });
+        let repeats = sample.repeats(chosen.keys().map(|(family, qualifier)| (*family, &qualifier[..])));
+        let columns =
+            chosen.into_iter().zip(repeats).map(|(((family, qualifier), (kind, accepts)), repeats)| ShapeColumn {
+                family,
+                kind,
+                accepts,
+                dictionary: kind != ColumnKind::Bool && repeats,
+                name: format!("{}:{}:{}", families[family].0, families[family].1, escape(&qualifier)),
+                qualifier,
+            });
         let columns = columns.collect();
         Self { families: families.into(), columns, key: layout.and_then(|layout| layout.key.clone()) }
     }
@@ -160,35 +169,30 @@ pub(super) fn timestamps_of(column: &str) -> String {
     format!("{column}@ts")
 }
 
-/// How often columns and their values occur.
+/// Some rows, and how often columns occur in them.
 #[derive(Debug)]
 struct Sample<'a> {
-    rows: usize,
-    columns: BTreeMap<(usize, &'a [u8]), Occurrences>,
-}
-
-#[derive(Debug, Default)]
-struct Occurrences {
-    rows: usize,
-    /// Hashes of the newest values.
-    values: HashSet<u64>,
+    /// The place of each family, by number.
+    places: HashMap<u32, usize>,
+    rows: Vec<&'a [u8]>,
+    columns: BTreeMap<(usize, &'a [u8]), usize>,
 }
 
 impl<'a> Sample<'a> {
     fn new(families: &[(u32, FamilyName)], rows: impl IntoIterator<Item = &'a [u8]>) -> Self {
-        let mut sample = Self { rows: 0, columns: BTreeMap::new() };
-        let mut left = SAMPLE_CELLS_MAX;
+        let places = families.iter().enumerate().map(|(place, (number, _))| (*number, place)).collect();
+        let mut sample = Self { places, rows: Vec::new(), columns: BTreeMap::new() };
+        let mut left = SAMPLE_COLUMNS_MAX;
         for row in rows.into_iter().take(SAMPLE_ROWS_MAX) {
+            let mut found = 0;
+            for (place, cell) in newest(&sample.places, row) {
+                *sample.columns.entry((place, cell.qualifier)).or_default() += 1;
+                found += 1;
+            }
+            sample.rows.push(row);
+            left = left.saturating_sub(found);
             if left == 0 {
                 break;
-            }
-            sample.rows += 1;
-            for cell in cells::decode(row).take(left).filter(|cell| cell.new_column) {
-                left -= 1;
-                let Some(family) = families.iter().position(|(number, _)| *number == cell.family) else { continue };
-                let found = sample.columns.entry((family, cell.qualifier)).or_default();
-                found.rows += 1;
-                found.values.insert(hash(cell.value));
             }
         }
         sample
@@ -196,17 +200,35 @@ impl<'a> Sample<'a> {
 
     /// The frequent columns, the most frequent first.
     fn frequent(&self) -> impl Iterator<Item = (usize, &'a [u8])> {
-        let frequent = self.columns.iter().filter(|(_, found)| found.rows * FREQUENT_ONE_IN >= self.rows);
-        let mut frequent: Vec<_> = frequent.map(|(&column, found)| (column, found.rows)).collect();
+        let is_frequent = |rows: usize| rows * FREQUENT_ONE_IN >= self.rows.len();
+        let frequent =
+            self.columns.iter().filter(|((_, name), rows)| is_frequent(**rows) && name.len() <= QUALIFIER_BYTES_MAX);
+        let mut frequent: Vec<_> = frequent.map(|(&column, &rows)| (column, rows)).collect();
         frequent.sort_by_key(|(_, rows)| std::cmp::Reverse(*rows));
         frequent.into_iter().map(|(column, _)| column)
     }
 
-    /// Whether the column's values repeat, as far as is known.
-    fn repeats(&self, family: usize, qualifier: &[u8]) -> bool {
-        let found = self.columns.get(&(family, qualifier));
-        found.is_none_or(|found| found.values.len() * DICTIONARY_REPEATS_MIN <= found.rows)
+    /// Whether the values of ascending columns repeat, as far as is known. What is counted is bounded by the columns, which are few.
+    fn repeats<'b>(&self, columns: impl Iterator<Item = (usize, &'b [u8])>) -> Vec<bool> {
+        let columns: Vec<_> = columns.collect();
+        // By column: rows, and hashes of the newest values.
+        let mut found: Vec<(usize, HashSet<u64>)> = columns.iter().map(|_| Default::default()).collect();
+        for row in &self.rows {
+            for (place, cell) in newest(&self.places, row) {
+                if let Ok(at) = columns.binary_search(&(place, cell.qualifier)) {
+                    found[at].0 += 1;
+                    found[at].1.insert(hash(cell.value));
+                }
+            }
+        }
+        found.into_iter().map(|(rows, values)| values.len() * DICTIONARY_REPEATS_MIN <= rows).collect()
     }
+}
+
+/// The newest cells of a row that a sample looks at, with the place of their family.
+fn newest<'a>(places: &HashMap<u32, usize>, row: &'a [u8]) -> impl Iterator<Item = (usize, CellRef<'a>)> {
+    let newest = cells::decode(row).filter(|cell| cell.new_column).take(SAMPLE_ROW_COLUMNS_MAX);
+    newest.filter_map(|cell| Some((*places.get(&cell.family)?, cell)))
 }
 
 /// The same in every process.

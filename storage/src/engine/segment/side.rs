@@ -23,7 +23,7 @@ use crate::{
     Error, Result,
     engine::{
         blobs::{Blob, BlobWriter, Blobs},
-        codec::{Cursor, put_bytes, put_varint},
+        codec::{Cursor, put_varint},
     },
 };
 use bytes::Bytes;
@@ -32,6 +32,8 @@ use std::sync::Arc;
 const MAGIC: &[u8; 8] = b"KSSIDE\r\n";
 const FORMAT_VERSION: u32 = 1;
 const HEADER_BYTES: usize = 24;
+/// Bytes of a varint, at most.
+const VARINT_BYTES_MAX: usize = 10;
 /// Bytes of the place of a record.
 pub(super) const PLACE_BYTES: usize = 16;
 
@@ -56,8 +58,8 @@ impl SideWriter {
         Self { blobs, id, file: None, offset: 0 }
     }
 
-    /// Adds a record. Gives its place.
-    pub(super) fn append(&mut self, record: &[u8]) -> Result<[u8; PLACE_BYTES]> {
+    /// Adds the record of a row's overflow: cells by family number. Gives its place. The record is never in memory as a whole.
+    pub(super) fn append<'a>(&mut self, families: impl Iterator<Item = (u32, &'a Bytes)>) -> Result<[u8; PLACE_BYTES]> {
         let header = header(self.id);
         let file = match &mut self.file {
             Some(file) => file,
@@ -68,12 +70,24 @@ impl SideWriter {
                 file
             }
         };
-        file.write(record)?;
-        let length = u32::try_from(record.len()).expect("a row is bounded far below 4 GiB");
+        let (mut length, mut crc) = (0, crc32c::crc32c(&header));
+        let mut write = |bytes: &[u8]| {
+            length += bytes.len();
+            crc = crc32c::crc32c_append(crc, bytes);
+            file.write(bytes)
+        };
+        for (number, cells) in families {
+            let mut head = Vec::with_capacity(2 * VARINT_BYTES_MAX);
+            put_varint(&mut head, number.into());
+            put_varint(&mut head, cells.len() as u64);
+            write(&head)?;
+            write(cells)?;
+        }
+        let length = u32::try_from(length).expect("a row is bounded far below 4 GiB");
         let mut place = [0; PLACE_BYTES];
         place[..8].copy_from_slice(&self.offset.to_le_bytes());
         place[8..12].copy_from_slice(&length.to_le_bytes());
-        place[12..].copy_from_slice(&checksum(self.id, record).to_le_bytes());
+        place[12..].copy_from_slice(&crc.to_le_bytes());
         self.offset += u64::from(length);
         Ok(place)
     }
@@ -93,14 +107,9 @@ fn checksum(id: SegmentId, record: &[u8]) -> u32 {
     crc32c::crc32c_append(crc32c::crc32c(&header(id)), record)
 }
 
-/// The record of a row's overflow: cells by family number.
-pub(super) fn record<'a>(families: impl Iterator<Item = (u32, &'a Bytes)>) -> Vec<u8> {
-    let mut record = Vec::new();
-    for (number, cells) in families {
-        put_varint(&mut record, number.into());
-        put_bytes(&mut record, cells);
-    }
-    record
+/// Bytes of the record at a place, without looking at it; 0 for what is no place.
+pub(super) fn record_bytes(place: &[u8]) -> usize {
+    place.get(8..12).and_then(|bytes| bytes.try_into().ok()).map_or(0, |bytes| u32::from_le_bytes(bytes) as usize)
 }
 
 /// The overflow of a row, by family number, out of the record at the place.

@@ -22,8 +22,14 @@ use std::{ops::Range, sync::Arc};
 
 /// Whole rows, in order.
 fn whole(segment: &Arc<Segment>) -> Vec<(Vec<u8>, Bytes)> {
-    let batches = segment.encoded(vec![0..segment.meta().rows], Dead::default()).unwrap();
-    batches.flat_map(Result::unwrap).map(|row| (row.key.to_vec(), row.row)).collect()
+    let batches = segment.encoded(vec![0..segment.meta().rows], Dead::default(), DECODED_BYTES_TARGET).unwrap();
+    batches.flat_map(Result::unwrap).map(|row| (row.key.to_vec(), row.row.read().unwrap())).collect()
+}
+
+/// Keys and wanted cells, in the order in which they come.
+fn read(segment: &Arc<Segment>, request: RowsRequest) -> Vec<(RowKey, Vec<StoredCell>)> {
+    let rows = segment.rows(request).unwrap().flat_map(Result::unwrap);
+    rows.map(|row| (row.key, row.cells.read().unwrap())).collect()
 }
 
 fn everything() -> Vec<WantedFamily> {
@@ -100,17 +106,26 @@ proptest! {
         let blobs = Memory::new();
         let segment = write(&blobs, &shape(&rows, true), small(false), &rows);
         let (ranges, dead) = (ranges_of(&marks, segment.meta().rows), dead_of(&dead));
-        let expected: Vec<SegmentRow> = encode(&rows)
+        let expected: Vec<_> = encode(&rows)
             .into_iter()
             .enumerate()
-            .map(|(position, (key, row))| SegmentRow { position: position as Position, key: RowKey::new(key).unwrap(), cells: stored(&row) })
-            .filter(|row| ranges.iter().any(|range| range.contains(&row.position)) && !dead.contains(row.position))
+            .filter(|(at, _)| {
+                let position = *at as Position;
+                ranges.iter().any(|range| range.contains(&position)) && !dead.contains(position)
+            })
+            .map(|(_, (key, row))| (RowKey::new(key).unwrap(), stored(&row)))
             .collect();
-        let request = RowsRequest { ranges, dead, wanted: everything(), older: true, reversed: false, rows_soon };
-        let forward: Vec<SegmentRow> = segment.rows(request.clone()).unwrap().flat_map(Result::unwrap).collect();
-        prop_assert_eq!(&forward, &expected);
-        let mut backward: Vec<SegmentRow> =
-            segment.rows(RowsRequest { reversed: true, ..request }).unwrap().flat_map(Result::unwrap).collect();
+        let request = RowsRequest {
+            ranges,
+            dead,
+            wanted: everything(),
+            older: true,
+            reversed: false,
+            rows_soon,
+            decoded_bytes: DECODED_BYTES_TARGET,
+        };
+        prop_assert_eq!(&read(&segment, request.clone()), &expected);
+        let mut backward = read(&segment, RowsRequest { reversed: true, ..request });
         backward.reverse();
         prop_assert_eq!(&backward, &expected);
     }
@@ -144,14 +159,15 @@ proptest! {
             older,
             reversed: false,
             rows_soon: usize::MAX,
+            decoded_bytes: DECODED_BYTES_TARGET,
         };
-        let found: Vec<SegmentRow> = segment.rows(request).unwrap().flat_map(Result::unwrap).collect();
+        let found = read(&segment, request);
         prop_assert_eq!(found.len(), rows.len());
-        for (row, (key, encoded)) in found.iter().zip(encode(&rows)) {
-            prop_assert_eq!(row.key.to_vec(), key);
+        for ((found_key, cells), (key, encoded)) in found.iter().zip(encode(&rows)) {
+            prop_assert_eq!(found_key.to_vec(), key);
             let all: Vec<StoredCell> = stored(&encoded).into_iter().filter(is_wanted).collect();
             if older {
-                prop_assert_eq!(&row.cells, &all);
+                prop_assert_eq!(cells, &all);
                 continue;
             }
             let newest = |cells: &[StoredCell]| {
@@ -159,8 +175,8 @@ proptest! {
                 cells.dedup_by(|cell, before| (cell.family, &cell.qualifier) == (before.family, &before.qualifier));
                 cells
             };
-            prop_assert_eq!(newest(&row.cells), newest(&all));
-            prop_assert!(row.cells.iter().all(|cell| all.contains(cell)));
+            prop_assert_eq!(newest(cells), newest(&all));
+            prop_assert!(cells.iter().all(|cell| all.contains(cell)));
         }
     }
 }

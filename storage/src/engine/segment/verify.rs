@@ -1,6 +1,7 @@
 //! Reads all of a segment and checks it: checksums, order, counts.
 
 use super::{
+    DECODED_BYTES_TARGET,
     checked::CheckedFile,
     footer::GroupFooter,
     open::{Loaded, Segment},
@@ -43,15 +44,16 @@ impl Segment {
         let mut rows: Position = 0;
         for (at, group) in footer.groups.iter().enumerate() {
             let mut counted = GroupFooter::new(group.first, footer.families.len(), footer.columns.len());
-            for batch in self.encoded(vec![group.positions()], Dead::default())? {
+            for batch in self.encoded(vec![group.positions()], Dead::default(), DECODED_BYTES_TARGET)? {
                 for row in batch? {
                     if row.position != rows || last.as_ref().is_some_and(|last| *last >= row.key) {
                         return Err(loaded.damaged(at, format!("key {:?} is out of order", row.key)));
                     }
-                    if row.row.is_empty() {
+                    let cells = row.row.read()?;
+                    if cells.is_empty() {
                         return Err(loaded.damaged(at, format!("row {:?} has no cell", row.key)));
                     }
-                    count(loaded, &mut counted, &row.row);
+                    count(loaded, &mut counted, &cells);
                     rows += 1;
                     last = Some(row.key);
                 }

@@ -17,8 +17,6 @@ use crate::{
 };
 use std::{collections::VecDeque, ops::Range, sync::Arc};
 
-/// Bytes of decoded columns that a scan holds, roughly; those of one row may be more.
-const DECODED_BYTES_TARGET: usize = 8 << 20;
 /// Dead rows between living ones that are decoded along: to skip them costs more.
 const GAP_ROWS_MAX: u32 = 128;
 /// By how much each piece is larger than the one before.
@@ -36,6 +34,8 @@ pub(super) struct Walk {
     wanted: Vec<WantedFamily>,
     older: bool,
     pub(super) reversed: bool,
+    /// Bytes of decoded columns that are held, roughly.
+    decoded_bytes: usize,
     /// Rows of the next piece, at most.
     piece_rows: usize,
     open: Option<Open>,
@@ -73,6 +73,7 @@ impl Walk {
             wanted: request.wanted,
             older: request.older,
             reversed: request.reversed,
+            decoded_bytes: request.decoded_bytes,
             piece_rows: request.rows_soon.max(1),
             open: None,
             turned: Vec::new(),
@@ -108,7 +109,7 @@ impl Walk {
     /// Begins the next piece, of rows of the row group; `None` if all of it is dead.
     fn open_piece(&mut self, group: usize) -> Result<Option<Open>> {
         let projection = Projection::new(&self.loaded, group, &self.wanted, self.older, true);
-        let batch_rows = projection.rows_of_bytes(&self.loaded, group, DECODED_BYTES_TARGET).min(PAGE_ROWS_MAX);
+        let batch_rows = projection.rows_of_bytes(&self.loaded, group, self.decoded_bytes).min(PAGE_ROWS_MAX);
         let most = if self.reversed { self.piece_rows.min(batch_rows) } else { self.piece_rows };
         let most = match self.loaded.file.is_remote() {
             true => most.min(projection.rows_of_file_bytes(&self.loaded, group, decode::AHEAD_BYTES_MAX)),

@@ -128,10 +128,12 @@ impl SegmentWriter {
         }
         self.group_keys.push(key.clone());
         self.group_bytes += key.len() + row.len();
-        if self.columns.rows() == BATCH_ROWS_MAX || self.columns.bytes() >= BATCH_BYTES_TARGET {
+        let limits = self.options.limits;
+        // Parquet's writer looks whether a page is full after each batch.
+        let batch_bytes = BATCH_BYTES_TARGET.min(limits.page_bytes_target);
+        if self.columns.rows() == BATCH_ROWS_MAX || self.columns.bytes() >= batch_bytes {
             self.end_batch()?;
         }
-        let limits = self.options.limits;
         if self.group.rows >= limits.group_rows_max || self.group_bytes >= limits.group_bytes_target {
             self.end_group()?;
         }

@@ -8,18 +8,22 @@ fn read(blobs: &Arc<Memory>, meta: &SegmentMeta, rows: &ModelRows) -> Vec<Error>
     let segment = Segment::open(blobs.clone(), 5, meta.clone(), caches());
     let mut errors = Vec::new();
     let expected = encode(rows);
-    match segment.encoded(vec![0..meta.rows], Dead::default()) {
+    match segment.encoded(vec![0..meta.rows], Dead::default(), DECODED_BYTES_TARGET) {
         Ok(batches) => {
             let mut next = 0;
             for batch in batches {
-                match batch {
+                let read = |row: EncodedRow| Ok((row.key.to_vec(), row.row.read()?));
+                match batch.and_then(|batch| batch.into_iter().map(read).collect::<Result<Vec<_>, Error>>()) {
                     Ok(batch) => {
                         for row in batch {
-                            assert_eq!((row.key.to_vec(), row.row), expected[next]);
+                            assert_eq!(row, expected[next]);
                             next += 1;
                         }
                     }
-                    Err(error) => errors.push(error),
+                    Err(error) => {
+                        errors.push(error);
+                        break;
+                    }
                 }
             }
             assert_eq!(next == expected.len(), errors.is_empty());

@@ -110,9 +110,11 @@ proptest! {
         }
         let near = write(&Memory::new(), &shape(&rows, true), small(true), &rows);
         let ranges = ranges_of(&marks, segment.meta().rows);
-        let request = RowsRequest { ranges, dead: Dead::default(), wanted: everything(), older: true, reversed, rows_soon: 7 };
-        let of = |segment: &Arc<Segment>| -> Vec<SegmentRow> {
-            segment.rows(request.clone()).unwrap().flat_map(Result::unwrap).collect()
+        let (dead, decoded_bytes) = (Dead::default(), DECODED_BYTES_TARGET);
+        let request = RowsRequest { ranges, dead, wanted: everything(), older: true, reversed, rows_soon: 7, decoded_bytes };
+        let of = |segment: &Arc<Segment>| -> Vec<(RowKey, Vec<StoredCell>)> {
+            let rows = segment.rows(request.clone()).unwrap().flat_map(Result::unwrap);
+            rows.map(|row| (row.key, row.cells.read().unwrap())).collect()
         };
         prop_assert_eq!(of(&segment), of(&near));
     }

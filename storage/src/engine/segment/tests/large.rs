@@ -45,9 +45,10 @@ fn large_cells_and_large_overflow_come_back() {
         older: true,
         reversed: false,
         rows_soon: 100,
+        decoded_bytes: DECODED_BYTES_TARGET,
     };
-    let found: Vec<SegmentRow> = segment.rows(request).unwrap().flat_map(Result::unwrap).collect();
-    assert_eq!(found.iter().map(|row| row.cells.len()).collect::<Vec<_>>(), [1, 1, 0, 0, 0]);
+    let found = read(&segment, request);
+    assert_eq!(found.iter().map(|(_, cells)| cells.len()).collect::<Vec<_>>(), [1, 1, 0, 0, 0]);
     match segment.row(1) {
         Err(crate::Error::Corrupt { path, .. }) => assert!(path.ends_with(segment.meta().id.side_name()), "{path:?}"),
         other => panic!("{other:?}"),
@@ -73,8 +74,8 @@ fn pages_and_row_groups_of_the_usual_size() {
     let loaded = segment.load().unwrap();
     assert_eq!(loaded.pages.iter().map(|page| page.first).collect::<Vec<_>>(), [0, 4_096, 8_192]);
     assert_eq!(whole(&segment), encode(&rows));
-    let batches: Vec<usize> =
-        segment.encoded(vec![0..10_000], Dead::default()).unwrap().map(|batch| batch.unwrap().len()).collect();
+    let batches = segment.encoded(vec![0..10_000], Dead::default(), DECODED_BYTES_TARGET).unwrap();
+    let batches: Vec<usize> = batches.map(|batch| batch.unwrap().len()).collect();
     assert!(batches.iter().all(|&rows| rows <= crate::store::BATCH_ROWS_MAX), "{batches:?}");
     segment.verify().unwrap();
 }
