@@ -11,7 +11,6 @@ mod wire {
     pub mod damage;
     pub mod definitions;
     pub mod files;
-    pub mod full_disk;
     pub mod harness;
     pub mod history;
     pub mod isolation;

@@ -1,6 +1,5 @@
 //! A server over a fresh store, with tenants and roles made by SQL.
 
-pub mod disk;
 pub mod s3;
 
 use anyhow::{Context, Result};
