@@ -90,3 +90,19 @@ fn a_row_that_a_range_took_out_of_a_flush_is_replayed() {
         ]);
     }
 }
+
+/// What a rule condemned is no value of the fast path's, though another column shows that the rows exist: by the rule of today, and by one
+/// that was loosened.
+#[test]
+fn row_groups_show_nothing_that_is_condemned() {
+    let rows = (0..6).flat_map(|row| writes(&format!("k0{row}"), vec![cell("a", "", 0), cell("c", "q", 0)])).collect();
+    let mut operations = vec![
+        Operation::Commit(rows, None),
+        Operation::Maintain(Maintenance::Flush),
+        Operation::Wait(20),
+        Operation::Maintain(Maintenance::Finish),
+    ];
+    agree_in_all_sizes(&operations);
+    operations.extend([set_rule("c", GcRule::KeepAll), Operation::Maintain(Maintenance::Finish)]);
+    agree_in_all_sizes(&operations);
+}
