@@ -1,6 +1,8 @@
 //! Wide rows and large cells in a small engine: what is written comes back after flush, compaction and another start, and what all of
 //! that takes of memory is bounded. The allocator of this program counts: a phase may take so many bytes more than there were before it.
 
+#![allow(clippy::unwrap_used, clippy::print_stderr, reason = "all of it is a test, and says what it measured")]
+
 use futures::TryStreamExt;
 use keyspan_storage::{
     Columns, Commit, ErrorKind, Family, FamilyName, GcRule, KeyRange, Mutation, Row, RowKey, RowMutation, Scan, Store,

@@ -129,7 +129,7 @@ async fn drop_and_look(serving: &Serving, folders: &[&Path]) -> Result<()> {
     let operator = operator(serving).await?;
     operator.batch_execute("DROP DATABASE alto").await?;
     purged(&operator).await?;
-    assert_eq!(marked(folders)?, [PathBuf::new(); 0]);
+    assert_eq!(marked(folders)?, Vec::<PathBuf>::new());
     let after = (held(&tenant(serving, "al").await?).await?, held(&tenant(serving, "altostrat").await?).await?);
     assert!(before == after, "the purge has changed another tenant's rows");
     Ok(())
@@ -147,7 +147,7 @@ async fn no_file_has_a_byte_of_a_purged_tenant() -> Result<()> {
     }
     drop_and_look(&serving, &[&store]).await?;
     serving.signal(Signal::TERM).await?;
-    assert_eq!(marked(&[&store])?, [PathBuf::new(); 0], "after the stop");
+    assert_eq!(marked(&[&store])?, Vec::<PathBuf>::new(), "after the stop");
     let serving = serve(&store, |_| {}).await?;
     assert_eq!(rows(&operator(&serving).await?, "SELECT tenant, purge FROM keyspan.drops").await?, ["alto|done"]);
     // A tenant of the same name begins anew.
@@ -193,7 +193,7 @@ async fn a_kill_in_the_middle_of_a_purge_does_not_stop_it() -> Result<()> {
         serving.signal(Signal::KILL).await?;
         serving = serve(&store, |_| {}).await?;
         purged(&operator(&serving).await?).await?;
-        assert_eq!(marked(&[&store])?, [PathBuf::new(); 0], "round {round}");
+        assert_eq!(marked(&[&store])?, Vec::<PathBuf>::new(), "round {round}");
         assert!(held(&tenant(&serving, "altostrat").await?).await? == before, "round {round}: another tenant's rows");
     }
     Ok(())
@@ -225,7 +225,7 @@ async fn a_transaction_that_still_reads_the_rows_is_waited_for() -> Result<()> {
     assert_eq!(rows(&operator, states).await?, ["running|"]);
     reader.batch_execute("COMMIT").await?;
     purged(&operator).await?;
-    assert_eq!(marked(&[&store])?, [PathBuf::new(); 0]);
+    assert_eq!(marked(&[&store])?, Vec::<PathBuf>::new());
     assert_eq!(rows(&reader, sql).await?, ["stays"]);
     Ok(())
 }
@@ -249,7 +249,7 @@ async fn what_the_operator_sees_of_tablets_forgets_the_keys() -> Result<()> {
     operator.batch_execute("DROP DATABASE b").await?;
     purged(&operator).await?;
     assert_eq!(rows(&operator, &seen).await?, ["0"]);
-    assert_eq!(marked(&[&harness.store_folder()])?, [PathBuf::new(); 0]);
+    assert_eq!(marked(&[&harness.store_folder()])?, Vec::<PathBuf>::new());
     assert_eq!(rows(&operator, "SELECT tenant, count(*) FROM t GROUP BY 1 ORDER BY 1").await?, ["a|6000", "c|6000"]);
     Ok(())
 }
