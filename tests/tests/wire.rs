@@ -15,7 +15,6 @@ mod wire {
     pub mod history;
     pub mod isolation;
     pub mod isolation_drop;
-    pub mod memory;
     pub mod operator;
     pub mod process;
     pub mod protocol;

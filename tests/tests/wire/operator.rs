@@ -152,6 +152,10 @@ async fn what_the_documents_show_in_sql_runs() -> Result<()> {
     let table = table.1.split("\n\n").next().context("its definition")?;
     let tenant = async || connect(&harness.config("a", PASSWORD, "a")).await;
     for (heading, block) in &sql {
+        // What it shows lies days back; `history` has tests of its own.
+        if heading == "Reading the past" {
+            continue;
+        }
         if ["Tenants and roles", "Tables"].contains(&heading.as_str()) {
             operator.batch_execute(block).await.with_context(|| block.clone())?;
             continue;
