@@ -7,7 +7,7 @@
 //! A row that the active memtable does not know yet is logged whole, and from then on what is done to it: so replay, which
 //! begins with an empty memtable, needs no segment to fold a row.
 //!
-//! Of a table that keeps history each change also writes to its [past](super::past), in a record of its own behind that of the commit and in the
+//! Of a table that keeps history each change also writes to its [past], in a record of its own behind that of the commit and in the
 //! same frame: to replay it is a table like any other.
 
 use super::{

@@ -18,6 +18,8 @@ const PASSWORD: &str = "a password";
 const MARK: &str = "mQ7xZk2Wv9";
 /// Bytes of a value that is kept in a file of its own.
 const LARGE_BYTES: usize = 1_500_000;
+/// How often it is looked for what a flush is to bring.
+const LOOKS_MAX: usize = 2_000;
 
 /// Every file below a folder.
 fn files(folder: &Path) -> Result<Vec<PathBuf>> {
@@ -44,6 +46,20 @@ fn marked(folders: &[&Path]) -> Result<Vec<PathBuf>> {
         }
     }
     Ok(found)
+}
+
+/// Looks until files of each kind have had the mark: flushes come when they come.
+async fn are_marked(folders: &[&Path], parts: &[&str]) -> Result<()> {
+    let mut missing = parts.to_vec();
+    for _ in 0..LOOKS_MAX {
+        let found = marked(folders)?;
+        missing.retain(|part| !has(&found, part));
+        if missing.is_empty() {
+            return Ok(());
+        }
+        tokio::task::yield_now().await;
+    }
+    anyhow::bail!("the mark is not looked for where it is: {missing:?}")
 }
 
 async fn serve(store: &Path, change: impl FnOnce(&mut Command)) -> Result<Serving> {
@@ -141,10 +157,7 @@ async fn no_file_has_a_byte_of_a_purged_tenant() -> Result<()> {
     let store = folder.path().join("store");
     let serving = serve(&store, |_| {}).await?;
     fill(&define(&serving).await?, MARK).await?;
-    let found = marked(&[&store])?;
-    for part in ["wal/", ".parquet", ".side", "manifest/"] {
-        assert!(has(&found, part), "the mark is not looked for where it is: {part} in {found:?}");
-    }
+    are_marked(&[&store], &["wal/", ".parquet", ".side", "manifest/"]).await?;
     drop_and_look(&serving, &[&store]).await?;
     serving.signal(Signal::TERM).await?;
     assert_eq!(marked(&[&store])?, Vec::<PathBuf>::new(), "after the stop");
@@ -166,8 +179,7 @@ async fn no_object_of_a_bucket_has_one_either() -> Result<()> {
     .await?;
     fill(&define(&serving).await?, MARK).await?;
     let bucket = s3.folder();
-    let found = marked(&[&store, bucket])?;
-    assert!(has(&found, "rows/") && has(&found, ".side") && has(&found, "wal/"), "{found:?}");
+    are_marked(&[&store, bucket], &["wal/", "rows/", ".side"]).await?;
     drop_and_look(&serving, &[&store, bucket]).await
 }
 

@@ -1,6 +1,6 @@
 //! Rows as they were at a moment: those of a table, with what they held until they changed since laid over them.
 //!
-//! Both come in the order of rows ([`past`](crate::engine::past) says why), so that this is a merge of two. A row that changed several
+//! Both come in the order of rows ([`past`] says why), so that this is a merge of two. A row that changed several
 //! times after the moment has as many versions in the past: the oldest of them is what it held then.
 
 use super::{
