@@ -69,7 +69,6 @@ async fn wrong_arguments_are_told_with_what_is_right() -> Result<()> {
         (["--memory", "1MB"], "--memory 976.5KiB is less than 32MiB"),
         (["--segments", "ftp://host/path"], "ftp://host/path"),
         (["--segments", "s3://"], "s3://"),
-        (["--log-file-size", "1"], "--log-file-size"),
     ] {
         let told =
             fails(&[&["serve", "--listen", "127.0.0.1:0", "--store", text(&new)?], &arguments[..]].concat()).await?;
