@@ -8,12 +8,15 @@
 mod assign;
 mod change;
 mod insert;
+mod load;
 mod range;
 mod target;
 #[cfg(test)]
 mod tests;
 mod tree;
 mod upsert;
+
+pub use load::{Failed, Load};
 
 use crate::{
     error::{Result, SqlError, SqlState},

@@ -46,6 +46,8 @@ states! {
     DIVISION_BY_ZERO = "22012";
     /// A parameter out of its domain.
     INVALID_PARAMETER_VALUE = "22023";
+    /// Data of a COPY that are no rows.
+    BAD_COPY_FILE_FORMAT = "22P04";
     /// Text that is no value of its type.
     INVALID_TEXT_REPRESENTATION = "22P02";
     /// Data of another shape than expected.
@@ -142,6 +144,8 @@ states! {
     PROGRAM_LIMIT_EXCEEDED = "54000";
     /// In use.
     OBJECT_IN_USE = "55006";
+    /// Not in a state in which this can be done.
+    OBJECT_NOT_IN_PREREQUISITE_STATE = "55000";
     /// Cancelled, or out of time.
     QUERY_CANCELED = "57014";
     /// The server stops.
@@ -171,6 +175,8 @@ pub struct SqlError {
     pub hint: Option<String>,
     /// Where in the statement, in characters from 1.
     pub position: Option<u32>,
+    /// Where it happened, beside the statement: the line of a COPY.
+    pub context: Option<String>,
 }
 
 impl fmt::Display for SqlError {
@@ -182,7 +188,7 @@ impl fmt::Display for SqlError {
 impl SqlError {
     /// An error with a primary message.
     pub fn new(state: SqlState, message: impl Into<String>) -> Self {
-        Self { state, message: message.into(), detail: None, hint: None, position: None }
+        Self { state, message: message.into(), detail: None, hint: None, position: None, context: None }
     }
 
     /// Something that is not supported: 0A000.
@@ -241,6 +247,7 @@ impl From<&keyspan_catalog::Error> for SqlError {
             detail: error.detail.clone(),
             hint: error.hint.clone().or(error.store().and_then(|store| store_hint(store.kind())).map(str::to_owned)),
             position: None,
+            context: None,
         }
     }
 }

@@ -1,7 +1,7 @@
 //! The server: accepts connections and serves each in a task of its own.
 //!
 //! A connection's way: `startup` (TLS, the first packet, authentication) gives a session; `connection` reads message after message
-//! and hands them to `simple` or `extended`; rows go out by `rows`. Whatever a statement waits for, it waits for in an
+//! and hands them to `simple` or `extended`; rows go out by `rows`, those of a COPY come in by `copy`. Whatever a statement waits for, it waits for in an
 //! [`interrupt`] guard: a cancel request, its timeout, a client that goes away or the server's end stop it.
 //!
 //! [`Server::shutdown`] drains: nothing new is accepted, idle connections are closed, running statements get
@@ -9,6 +9,7 @@
 
 mod cancel;
 mod connection;
+mod copy;
 mod extended;
 pub mod interrupt;
 mod rows;

@@ -18,10 +18,11 @@ pub use settings::Settings;
 pub use transaction::{Changes, Reliance, Written};
 
 use crate::{
+    copy::CopyIn,
     error::{Result, SqlError, SqlState},
     purge::Purges,
     resources::Resources,
-    statement::Statement,
+    statement::{CopyOptions, Statement},
     view::View,
 };
 use arrow::datatypes::{DataType, SchemaRef};
@@ -107,6 +108,15 @@ pub enum Outcome {
         /// The rows.
         rows: SendableRecordBatchStream,
     },
+    /// The rows of a `COPY … TO STDOUT`.
+    CopyOut {
+        /// The rows.
+        rows: SendableRecordBatchStream,
+        /// How they are written.
+        options: CopyOptions,
+    },
+    /// A `COPY … FROM STDIN`, which waits for its data.
+    CopyIn(Box<CopyIn>),
     /// A command, with its whole tag (`CREATE TABLE`, `INSERT 0 5`).
     Done(String),
     /// An empty statement.

@@ -8,6 +8,7 @@
 
 mod clause;
 mod command;
+mod copy;
 mod cursor;
 mod definition;
 mod past;
@@ -20,9 +21,8 @@ pub use clause::{
     AlterAction, AlterTable, ColumnClause, CreateTable, DropTables, FamilyClause, KeyClause, OptionClause, RoleOptions,
 };
 pub use command::{Isolation, Setting, Transaction};
-pub use query::{
-    Compression, CopyTo, Explain, OnConflict, assignments, fold, on_conflict, quoted, select_from, table_name, target,
-};
+pub use copy::{Compression, CopyFormat, CopyFrom, CopyOptions, CopyOut, CopyTo, Forced, Header};
+pub use query::{Explain, OnConflict, assignments, fold, on_conflict, quoted, select_from, table_name, target};
 
 use crate::error::{Result, SqlError};
 use cursor::Cursor;
@@ -50,6 +50,10 @@ pub enum Statement {
     Delete(Box<ast::Delete>),
     /// `COPY … TO 'file'`
     CopyTo(CopyTo),
+    /// `COPY … TO STDOUT`
+    CopyOut(CopyOut),
+    /// `COPY … FROM STDIN`
+    CopyFrom(CopyFrom),
     /// A change of the catalog.
     Definition(Definition),
     /// `SET`, `RESET`, `SHOW`, `DISCARD`
@@ -124,7 +128,7 @@ fn parse_one(cursor: &mut Cursor<'_>) -> Result<Statement> {
         "update" => query::parse_update(cursor)?,
         "delete" => query::parse_delete(cursor)?,
         "explain" => query::parse_explain(cursor)?,
-        "copy" => query::parse_copy(cursor)?,
+        "copy" => copy::parse_copy(cursor)?,
         "create" | "alter" | "drop" => parse_definition(cursor)?,
         "grant" | "revoke" => role::parse_grant(cursor)?,
         "set" | "reset" | "show" | "discard" => command::parse_setting(cursor)?,

@@ -8,6 +8,7 @@ mod wire {
     pub mod backup;
     pub mod bench;
     pub mod command;
+    pub mod copy;
     pub mod damage;
     pub mod definitions;
     pub mod files;

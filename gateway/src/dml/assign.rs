@@ -100,7 +100,7 @@ fn cast(value: Value, from: &DataType, column: &TargetColumn) -> Result<Value> {
 ///
 /// # Errors
 /// 22P02 and others; of dates and times 22007 and 22008, as PostgreSQL has it.
-fn read(text: &str, kind: SqlType) -> Result<Value> {
+pub(super) fn read(text: &str, kind: SqlType) -> Result<Value> {
     Value::parse(text, kind).map_err(|error| {
         let mut error = SqlError::from(error);
         if matches!(kind, SqlType::Date | SqlType::Timestamp | SqlType::Timestamptz) {

@@ -24,13 +24,15 @@ use keyspan_storage::{Columns, KeyRange, Mutation, RowKey, RowSet, Scan};
 use std::collections::HashSet;
 
 /// Rows whose keys are looked up at a time.
-const LOOKUP_ROWS: usize = 1_024;
+pub(super) const LOOKUP_ROWS: usize = 1_024;
 
 /// A row on its way in.
 pub(super) struct NewRow {
     /// The values of the parts of its key.
     pub(super) parts: Vec<Value>,
     pub(super) key: RowKey,
+    /// Its number among the rows of the statement.
+    pub(super) number: u64,
     /// A value for each column of the target; NULL for those that the statement does not name.
     pub(super) values: Vec<Value>,
 }
@@ -107,13 +109,14 @@ pub(super) async fn run(
     let query = Query::new(session, view)?.with_parameters(parameters);
     let mut batches = rows(&query, &select, parameters).await?;
     check_width(insert, &named, batches.schema().fields().len())?;
-    let (mut written, mut count, mut seen) = (Written::default(), 0, HashSet::new());
+    let (mut written, mut count, mut seen, mut number) = (Written::default(), 0, HashSet::new(), 0);
     while let Some(batch) = batches.try_next().await? {
         let mut from = 0;
         while from < batch.num_rows() {
             let chunk = batch.slice(from, LOOKUP_ROWS.min(batch.num_rows() - from));
             from += chunk.num_rows();
-            let new = new_rows(&query.view, &target, &named, &chunk)?;
+            let new = new_rows(&query.view, &target, &named, &chunk, number)?;
+            number += new.len() as u64;
             count += match &conflict {
                 _ if blind => put_blindly(&target, &named, new, &mut seen, &mut written)?,
                 OnConflict::Update { .. } => {
@@ -141,9 +144,8 @@ fn check_width(insert: &ast::Insert, named: &[usize], width: usize) -> Result<()
 }
 
 /// The rows of a batch, checked one by one.
-fn new_rows(view: &View, target: &Target, named: &[usize], batch: &RecordBatch) -> Result<Vec<NewRow>> {
-    let key_places: Vec<usize> =
-        target.key_columns().iter().map(|column| target.position(&column.name)).collect::<Result<_>>()?;
+fn new_rows(view: &View, target: &Target, named: &[usize], batch: &RecordBatch, first: u64) -> Result<Vec<NewRow>> {
+    let key_places = target.key_places()?;
     let one = |row: usize| {
         let mut values = vec![Value::Null; target.columns.len()];
         // A list of values may be shorter than the columns: the rest is NULL.
@@ -156,7 +158,7 @@ fn new_rows(view: &View, target: &Target, named: &[usize], batch: &RecordBatch) 
         let parts: Vec<Value> = key_places.iter().map(|at| values[*at].clone()).collect();
         target.check_tenant(view, &parts)?;
         let key = target.row_key(&parts)?;
-        Ok(NewRow { parts, key, values })
+        Ok(NewRow { parts, key, number: first + row as u64, values })
     };
     (0..batch.num_rows()).map(one).collect()
 }

@@ -82,6 +82,11 @@ impl Target {
         })
     }
 
+    /// The places of the columns of the key, in its order.
+    pub(super) fn key_places(&self) -> Result<Vec<usize>> {
+        self.key_columns().iter().map(|column| self.position(&column.name)).collect()
+    }
+
     /// The columns of the key, in its order.
     pub(super) fn key_columns(&self) -> Vec<&TargetColumn> {
         let mut columns: Vec<(usize, &TargetColumn)> = self

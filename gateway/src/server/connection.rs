@@ -137,6 +137,8 @@ impl Connection {
                 self.skipping = false;
                 return self.ready().await.map(|()| true);
             }
+            // Data of a COPY that has failed, which the client had sent before it knew.
+            Ok(Frontend::Copy) => return Ok(true),
             Ok(message) => self.dispatch(message).await,
             Err(error) => Err(error.into()),
         };

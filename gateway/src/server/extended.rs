@@ -4,7 +4,8 @@ use crate::{
     error::{Result, SqlError, SqlState},
     server::{
         connection::{Connection, Failure},
-        rows::RowsUnderWay,
+        copy,
+        rows::{Form, RowsUnderWay},
     },
     session::{Outcome, Prepared},
     statement::Statement,
@@ -180,7 +181,15 @@ impl Connection {
                         Some(encoder) => encoder.clone(),
                         None => RowEncoder::new(rows.schema(), &portal.formats)?,
                     };
-                    portal.state = PortalState::Running(RowsUnderWay::new(tag, rows, encoder));
+                    portal.state = PortalState::Running(RowsUnderWay::new(tag, rows, Form::Rows(encoder)));
+                }
+                // As in PostgreSQL, the number of rows that Execute asks for does not bound a COPY.
+                Outcome::CopyOut { rows, options } => {
+                    let sent = copy::begin_out(rows, options, output)?.send(None, &mut guard, output).await?;
+                    return Ok(Reply::Complete(sent.unwrap_or_default()));
+                }
+                Outcome::CopyIn(copy) => {
+                    return Ok(Reply::Complete(copy::take(*copy, &mut guard, session, output).await?));
                 }
                 Outcome::Done(tag) => return Ok(Reply::Complete(tag)),
                 Outcome::Empty => return Ok(Reply::Empty),

@@ -6,7 +6,8 @@
 
 use crate::{
     error::{SqlError, SqlState},
-    server::socket::Input,
+    server::{connection::Failure, socket::Input},
+    wire::frontend::{Frame, MESSAGE_BYTES_MAX},
 };
 use futures::FutureExt;
 use std::{
@@ -114,19 +115,38 @@ impl Guard<'_> {
         .await
     }
 
-    async fn stopped(&mut self) -> Stop {
-        let deadline = async {
-            match self.deadline {
-                Some(deadline) => tokio::time::sleep_until(deadline).await,
-                None => std::future::pending().await,
+    /// Waits for the next message, or for what stops the statement.
+    pub(crate) async fn frame(&mut self) -> Result<Frame, Failure> {
+        loop {
+            let taken = Frame::take(&mut self.input.buffer, MESSAGE_BYTES_MAX).map_err(Failure::Fatal)?;
+            if let Some(frame) = taken {
+                return Ok(frame);
             }
-        };
+            let deadline = wait_until(self.deadline);
+            tokio::select! {
+                () = self.cancel.cancelled() => return Err(Stop::Cancelled.into()),
+                () = self.stopping.cancelled() => return Err(Stop::Shutdown.into()),
+                () = deadline => return Err(Stop::TimedOut.into()),
+                filled = self.input.fill() => if !filled? { return Err(Stop::Gone.into()) },
+            }
+        }
+    }
+
+    async fn stopped(&mut self) -> Stop {
+        let deadline = wait_until(self.deadline);
         tokio::select! {
             () = self.cancel.cancelled() => Stop::Cancelled,
             () = self.stopping.cancelled() => Stop::Shutdown,
             () = deadline => Stop::TimedOut,
             () = self.input.gone() => Stop::Gone,
         }
+    }
+}
+
+async fn wait_until(deadline: Option<Instant>) {
+    match deadline {
+        Some(deadline) => tokio::time::sleep_until(deadline).await,
+        None => std::future::pending().await,
     }
 }
 

@@ -4,26 +4,53 @@
 //! client that reads slowly slows the query down; nothing piles up.
 
 use crate::{
-    error::SqlError,
+    copy::encode::CopyEncoder,
+    error::{Result, SqlError},
     server::{connection::Failure, interrupt::Guard, socket::Output},
     wire::encoder::{RowEncoder, Rows},
 };
+use bytes::BytesMut;
 use datafusion::execution::SendableRecordBatchStream;
 use futures::StreamExt;
+
+/// As what rows are sent.
+pub(crate) enum Form {
+    /// DataRow messages.
+    Rows(RowEncoder),
+    /// CopyData messages, between what begins and ends them.
+    Copy(Box<CopyEncoder>),
+}
+
+impl Form {
+    /// What makes the values of a batch.
+    fn encoder(&self) -> &RowEncoder {
+        match self {
+            Self::Rows(encoder) => encoder,
+            Self::Copy(copy) => &copy.rows,
+        }
+    }
+
+    fn write(&self, rows: &Rows, row: usize, out: &mut BytesMut) -> Result<()> {
+        match self {
+            Self::Rows(_) => rows.write(row, out),
+            Self::Copy(copy) => copy.write(rows, row, out),
+        }
+    }
+}
 
 /// The rows of a statement that runs.
 pub(crate) struct RowsUnderWay {
     tag: &'static str,
     stream: SendableRecordBatchStream,
-    encoder: RowEncoder,
+    form: Form,
     /// The batch that is being sent, and the next row of it.
     batch: Option<(Rows, usize)>,
 }
 
 impl RowsUnderWay {
-    /// Rows of `stream` as `encoder` writes them.
-    pub(crate) fn new(tag: &'static str, stream: SendableRecordBatchStream, encoder: RowEncoder) -> Self {
-        Self { tag, stream, encoder, batch: None }
+    /// Rows of `stream` in a form.
+    pub(crate) fn new(tag: &'static str, stream: SendableRecordBatchStream, form: Form) -> Self {
+        Self { tag, stream, form, batch: None }
     }
 
     /// Sends rows, at most `rows_max`. Gives the command tag, or `None` when the bound was met.
@@ -38,7 +65,7 @@ impl RowsUnderWay {
         loop {
             if let Some((rows, next)) = &mut self.batch {
                 while *next < rows.count() && sent < rows_max {
-                    rows.write(*next, &mut output.buffer)?;
+                    self.form.write(rows, *next, &mut output.buffer)?;
                     (*next, sent) = (*next + 1, sent + 1);
                     if output.is_full() {
                         guard.run(output.send()).await??;
@@ -49,9 +76,14 @@ impl RowsUnderWay {
                 }
             }
             self.batch = match guard.run(self.stream.next()).await? {
-                Some(Ok(batch)) => Some((self.encoder.batch(&batch)?, 0)),
+                Some(Ok(batch)) => Some((self.form.encoder().batch(&batch)?, 0)),
                 Some(Err(error)) => return Err(SqlError::from(error).into()),
-                None => return Ok(Some(tag(self.tag, sent))),
+                None => {
+                    if let Form::Copy(copy) = &self.form {
+                        copy.end(&mut output.buffer);
+                    }
+                    return Ok(Some(tag(self.tag, sent)));
+                }
             };
         }
     }

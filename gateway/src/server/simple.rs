@@ -6,7 +6,8 @@
 use crate::{
     server::{
         connection::{Connection, Failure},
-        rows::RowsUnderWay,
+        copy,
+        rows::{Form, RowsUnderWay},
     },
     session::{Outcome, TransactionStatus},
     statement::{Setting, Statement},
@@ -66,8 +67,12 @@ impl Connection {
             Outcome::Rows { tag, rows } => {
                 let encoder = RowEncoder::new(prepared.columns.clone().unwrap_or_else(|| rows.schema()), &[])?;
                 encoder.describe(&mut output.buffer);
-                RowsUnderWay::new(tag, rows, encoder).send(None, &mut guard, output).await?
+                RowsUnderWay::new(tag, rows, Form::Rows(encoder)).send(None, &mut guard, output).await?
             }
+            Outcome::CopyOut { rows, options } => {
+                copy::begin_out(rows, options, output)?.send(None, &mut guard, output).await?
+            }
+            Outcome::CopyIn(copy) => Some(copy::take(*copy, &mut guard, session, output).await?),
             Outcome::Done(tag) => Some(tag),
             Outcome::Empty => None,
         };
@@ -83,7 +88,9 @@ impl Connection {
 
 /// Whether the statements of a text write together.
 fn is_one_transaction(statements: &[Statement]) -> bool {
-    let writes = |of: &Statement| matches!(of, Statement::Insert(_) | Statement::Update(_) | Statement::Delete(_));
+    let writes = |of: &Statement| {
+        matches!(of, Statement::Insert(_) | Statement::Update(_) | Statement::Delete(_) | Statement::CopyFrom(_))
+    };
     let by_itself = |of: &Statement| {
         matches!(
             of,

@@ -2,7 +2,8 @@
 
 use super::{Outcome, Prepared, Session, TransactionStatus, show};
 use crate::{
-    copy, ddl, dml,
+    copy::{self, CopyIn},
+    ddl, dml,
     error::{Result, SqlError, SqlState},
     provider::explain,
     query::Query,
@@ -33,9 +34,14 @@ pub(super) async fn prepare(session: &mut Session, statement: Statement, hints: 
             let (planned, plan) = plan_query(session, &copy.query, &[]).await?;
             (planned.parameters(&copy.query, &plan, hints).await?, None)
         }
+        Statement::CopyOut(copy) => {
+            let (planned, plan) = plan_query(session, &copy.query, &[]).await?;
+            (planned.parameters(&copy.query, &plan, hints).await?, None)
+        }
         Statement::Setting(Setting::Show(name)) => (Vec::new(), Some(show::columns(name.as_deref())?)),
         Statement::ExplainDropDatabase(_) => (Vec::new(), Some(explain::schema())),
         Statement::Empty
+        | Statement::CopyFrom(_)
         | Statement::Definition(_)
         | Statement::Setting(_)
         | Statement::Transaction(_)
@@ -79,6 +85,15 @@ pub(super) async fn execute(
             dml::execute(session, statement, parameters).await.map(Outcome::Done)
         }
         Statement::CopyTo(copy) => copy::copy_to(session, copy, parameters).await.map(Outcome::Done),
+        Statement::CopyOut(copy) => {
+            let (query, plan) = plan_query(session, &copy.query, &parameters).await?;
+            let rows = query.run(with_parameters(plan, parameters)?).await?;
+            Ok(Outcome::CopyOut { rows, options: copy.options.clone() })
+        }
+        Statement::CopyFrom(from) => {
+            check_writable(session, statement)?;
+            Ok(Outcome::CopyIn(Box::new(CopyIn::begin(session, from).await?)))
+        }
         Statement::Definition(definition) => define(session, definition).await,
         Statement::Setting(setting) => set(session, setting),
         Statement::Transaction(transaction) => bound(session, transaction).await,
@@ -106,6 +121,7 @@ fn check_writable(session: &Session, statement: &Statement) -> Result<()> {
         Statement::Insert(_) => "INSERT",
         Statement::Update(_) => "UPDATE",
         Statement::Delete(_) => "DELETE",
+        Statement::CopyFrom(_) => "COPY FROM",
         _ => "this statement",
     };
     let message = format!("cannot execute {what} in a read-only transaction");

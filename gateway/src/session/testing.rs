@@ -103,7 +103,8 @@ async fn shown(
     match session.execute(prepared, parameters).await? {
         Outcome::Empty => Ok(String::new()),
         Outcome::Done(tag) => Ok(tag),
-        Outcome::Rows { rows, .. } => {
+        Outcome::CopyIn(_) => Ok("COPY FROM STDIN".to_owned()),
+        Outcome::Rows { rows, .. } | Outcome::CopyOut { rows, .. } => {
             let mut lines = Vec::new();
             let batches: Vec<_> = rows.try_collect().await.map_err(crate::SqlError::from)?;
             for batch in batches {

@@ -33,31 +33,6 @@ pub struct Explain {
     pub statement: Box<Statement>,
 }
 
-/// `COPY … TO 'file'`
-#[derive(Clone, Debug, PartialEq)]
-pub struct CopyTo {
-    /// The rows: always [`ast::Statement::Query`].
-    pub query: Box<ast::Statement>,
-    /// The file as it was written.
-    pub path: String,
-    /// How pages are compressed.
-    pub compression: Compression,
-}
-
-/// How the pages of a Parquet file are compressed.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Compression {
-    /// Not.
-    None,
-    /// `snappy`
-    Snappy,
-    /// `lz4_raw`
-    Lz4,
-    /// `zstd`
-    #[default]
-    Zstd,
-}
-
 /// What `INSERT` does with a row whose key is there already.
 #[derive(Clone, Debug, PartialEq)]
 pub enum OnConflict {
@@ -215,66 +190,6 @@ fn explain_option(cursor: &mut Cursor<'_>) -> Result<(String, String)> {
     Ok((name, value))
 }
 
-pub(super) fn parse_copy(cursor: &mut Cursor<'_>) -> Result<Statement> {
-    cursor.expect_words("copy")?;
-    let past = Past::cut(cursor)?;
-    let mut query = if cursor.token(&Token::LParen) {
-        if ["insert", "update", "delete"].contains(&cursor.head().as_str()) {
-            return Err(SqlError::unsupported("COPY of a statement that writes"));
-        }
-        let query = cursor.parse_with(|parser| parser.parse_query())?;
-        cursor.expect_token(&Token::RParen)?;
-        query
-    } else {
-        let name = cursor.table_name()?;
-        let columns =
-            if cursor.peek() == Some(&Token::LParen) { cursor.parenthesised(Cursor::name)? } else { Vec::new() };
-        select_from(&name, &columns)?
-    };
-    past.put(&mut query)?;
-    adapt(&mut query)?;
-    if cursor.words("from") {
-        return Err(SqlError::unsupported("COPY … FROM").with_hint("Use INSERT with several rows in a statement."));
-    }
-    cursor.expect_words("to")?;
-    for (word, what) in [("stdout", "COPY … TO STDOUT"), ("program", "COPY … TO PROGRAM")] {
-        if cursor.words(word) {
-            return Err(SqlError::unsupported(what).with_hint("COPY … TO 'file' (FORMAT parquet) writes a file."));
-        }
-    }
-    let path = cursor.string()?;
-    cursor.words("with");
-    let options =
-        if cursor.peek() == Some(&Token::LParen) { cursor.parenthesised(explain_option)? } else { Vec::new() };
-    let (mut parquet, mut compression) = (false, Compression::default());
-    for (name, value) in options {
-        match (name.as_str(), value.as_str()) {
-            ("format", "parquet") => parquet = true,
-            ("format", other) => return Err(SqlError::unsupported(format!("COPY format {other}"))),
-            ("compression", value) => compression = Compression::named(value)?,
-            _ => return Err(SqlError::unsupported(format!("COPY option {}", name.to_uppercase()))),
-        }
-    }
-    if !parquet {
-        return Err(SqlError::unsupported("COPY … TO a file as text").with_hint("Say (FORMAT parquet)."));
-    }
-    let query = Box::new(ast::Statement::Query(query));
-    Ok(Statement::CopyTo(CopyTo { query, path, compression }))
-}
-
-impl Compression {
-    fn named(name: &str) -> Result<Self> {
-        match name {
-            "none" | "uncompressed" => Ok(Self::None),
-            "snappy" => Ok(Self::Snappy),
-            "lz4" | "lz4_raw" => Ok(Self::Lz4),
-            "zstd" => Ok(Self::Zstd),
-            _ => Err(SqlError::new(SqlState::INVALID_PARAMETER_VALUE, format!("unknown compression \"{name}\""))
-                .with_hint("There are none, snappy, lz4 and zstd.")),
-        }
-    }
-}
-
 /// What the clause of an `INSERT` asks for.
 ///
 /// # Errors
@@ -387,7 +302,7 @@ fn refuse(clauses: &[(bool, &str)]) -> Result<()> {
 }
 
 /// Refuses what nobody would handle, and writes in another form what DataFusion knows in that form only.
-fn adapt<T: Visit + VisitMut>(tree: &mut T) -> Result<()> {
+pub(super) fn adapt<T: Visit + VisitMut>(tree: &mut T) -> Result<()> {
     if let ControlFlow::Break(error) = Visit::visit(tree, &mut Refusal) {
         return Err(error);
     }

@@ -1,6 +1,6 @@
 //! What text becomes, statement by statement.
 
-use super::Statement;
+use super::{CopyOptions, Statement};
 use expect_test::{Expect, expect};
 
 /// Each statement on a line of its own; queries and writes as sqlparser prints them.
@@ -219,8 +219,9 @@ fn explains_and_copies() {
             copy "/tmp/a" Zstd SELECT a FROM t
             copy "b" Lz4 SELECT "a", "b" FROM "t""#]],
     );
-    check("COPY t FROM STDIN", expect!["0A000 COPY … FROM is not supported"]);
-    check("COPY t TO STDOUT", expect!["0A000 COPY … TO STDOUT is not supported"]);
+    check("COPY t FROM '/tmp/a'", expect!["0A000 COPY FROM a file or program of the server is not supported"]);
+    check("COPY t FROM STDIN WHERE a > 1", expect!["0A000 WHERE in COPY is not supported"]);
+    check("COPY (SELECT 1) FROM STDIN", expect![[r#"42601 syntax error at or near "STDIN" @22"#]]);
     check("COPY t TO '/tmp/a'", expect!["0A000 COPY … TO a file as text is not supported"]);
 }
 
@@ -257,4 +258,49 @@ fn settings_and_transactions() {
     check("BEGIN ISOLATION LEVEL SERIALIZABLE", expect!["0A000 ISOLATION LEVEL SERIALIZABLE is not supported"]);
     check("SAVEPOINT a", expect!["0A000 SAVEPOINT is not supported"]);
     check("ROLLBACK TO a", expect!["0A000 ROLLBACK TO SAVEPOINT is not supported"]);
+}
+
+/// The options of a COPY as they are understood, or why they are not.
+fn check_copy(sql: &str, expected: Expect) {
+    let shown = match Statement::parse(sql) {
+        Err(error) => format!("{} {}", error.state.0, error.message),
+        Ok(statements) => match &statements[0] {
+            Statement::CopyFrom(copy) => format!("{} {:?} {}", copy.table, copy.columns, show_options(&copy.options)),
+            Statement::CopyOut(copy) => format!("{} {}", copy.query, show_options(&copy.options)),
+            other => format!("{other:?}"),
+        },
+    };
+    expected.assert_eq(&shown);
+}
+
+fn show_options(of: &CopyOptions) -> String {
+    let CopyOptions { format, header, null, force_quote, force_not_null, force_null, .. } = of;
+    let bytes: String = [of.delimiter, of.quote, of.escape].iter().map(|byte| char::from(*byte)).collect();
+    let bytes = bytes.escape_default();
+    format!("{format:?} {header:?} {bytes} {null:?} {force_quote:?} {force_not_null:?} {force_null:?}")
+}
+
+#[test]
+fn copy_takes_the_options_of_postgres_old_and_new() {
+    check_copy("COPY public.t FROM STDIN", expect![[r#"t [] Text No \t\"\" "\\N" None None None"#]]);
+    check_copy(
+        "COPY t (a, \"B\") FROM stdin WITH (FORMAT csv, HEADER match, DELIMITER ';', QUOTE '''', FORCE_NULL (a), FREEZE, ENCODING 'utf-8')",
+        expect![[r#"t ["a", "B"] Csv Match ;\'\' "" None None Of(["a"])"#]],
+    );
+    check_copy(
+        "COPY (SELECT 1) TO STDOUT CSV HEADER DELIMITER AS E'\\t' NULL 'x' ESCAPE '!' FORCE QUOTE *",
+        expect![[r#"SELECT 1 Csv Yes \t\"! "x" All None None"#]],
+    );
+    check_copy("COPY t TO STDOUT BINARY", expect![[r#"SELECT * FROM "t" Binary No \t\"\" "\\N" None None None"#]]);
+    check_copy("COPY t TO STDOUT (FORMAT binary, HEADER)", expect!["0A000 cannot specify HEADER in BINARY mode"]);
+    check_copy("COPY t TO STDOUT (HEADER match)", expect![[r#"0A000 cannot use "match" with HEADER in COPY TO"#]]);
+    check_copy("COPY t TO STDOUT (DELIMITER 'a')", expect![[r#"22023 COPY delimiter cannot be "a""#]]);
+    check_copy("COPY t TO STDOUT (QUOTE 'a')", expect!["0A000 COPY quote available only in CSV mode"]);
+    check_copy("COPY t TO STDOUT (FORMAT xml)", expect![[r#"22023 COPY format "xml" not recognized"#]]);
+    check_copy("COPY t TO STDOUT (NOPE 1)", expect![[r#"42601 option "nope" not recognized"#]]);
+    check_copy("COPY t TO STDOUT (ENCODING 'latin1')", expect!["0A000 COPY with encoding latin1 is not supported"]);
+    check_copy(
+        "COPY t TO STDOUT (NULL E'\\t')",
+        expect!["22023 COPY delimiter must not appear in the NULL specification"],
+    );
 }

@@ -86,6 +86,11 @@ impl Rows {
         self.count
     }
 
+    /// Its columns.
+    pub fn columns(&self) -> &[Column] {
+        &self.columns
+    }
+
     /// Writes the DataRow message of a row; nothing of it when it fails.
     ///
     /// # Errors

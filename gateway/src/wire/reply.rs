@@ -51,6 +51,7 @@ pub fn problem(error: &SqlError, severity: Severity, out: &mut BytesMut) {
         (b'D', error.detail.as_deref()),
         (b'H', error.hint.as_deref()),
         (b'P', position.as_deref()),
+        (b'W', error.context.as_deref()),
     ];
     for (field, text) in fields.into_iter().filter_map(|(field, text)| Some((field, text?))) {
         out.put_u8(field);
@@ -134,6 +135,30 @@ pub fn complete(tag: &str, out: &mut BytesMut) {
     finish(at, out);
 }
 
+/// CopyInResponse and CopyOutResponse: rows follow as CopyData, in a format, of so many columns.
+fn copy(kind: u8, binary: bool, columns: usize, out: &mut BytesMut) {
+    let at = start(kind, out);
+    out.put_u8(u8::from(binary));
+    out.put_u16(columns as u16);
+    (0..columns).for_each(|_| out.put_u16(u16::from(binary)));
+    finish(at, out);
+}
+
+/// CopyInResponse.
+pub fn copy_in(binary: bool, columns: usize, out: &mut BytesMut) {
+    copy(b'G', binary, columns, out);
+}
+
+/// CopyOutResponse.
+pub fn copy_out(binary: bool, columns: usize, out: &mut BytesMut) {
+    copy(b'H', binary, columns, out);
+}
+
+/// CopyDone.
+pub fn copy_done(out: &mut BytesMut) {
+    bare(b'c', out);
+}
+
 /// ParameterDescription.
 pub fn parameters(oids: impl ExactSizeIterator<Item = u32>, out: &mut BytesMut) {
     let at = start(b't', out);
@@ -200,6 +225,8 @@ mod tests {
         assert_eq!(written(|out| complete("SELECT 1", out)), b"C\0\0\0\x0dSELECT 1\0");
         assert_eq!(written(|out| parameters([25].into_iter(), out)), b"t\0\0\0\x0a\0\x01\0\0\0\x19");
         assert_eq!(written(suspended), b"s\0\0\0\x04");
+        assert_eq!(written(|out| copy_in(false, 1, out)), b"G\0\0\0\x09\0\0\x01\0\0");
+        assert_eq!(written(|out| copy_out(true, 1, out)), b"H\0\0\0\x09\x01\0\x01\0\x01");
     }
 
     #[test]

@@ -265,8 +265,8 @@ pub(super) async fn run(session: &mut Session, sql: &str) -> Result<Vec<RecordBa
     for statement in Statement::parse(sql)? {
         let prepared = session.prepare(statement, &[]).await?;
         batches = match session.execute(&prepared, Vec::new()).await? {
-            Outcome::Rows { rows, .. } => rows.try_collect().await?,
-            Outcome::Done(_) | Outcome::Empty => Vec::new(),
+            Outcome::Rows { rows, .. } | Outcome::CopyOut { rows, .. } => rows.try_collect().await?,
+            Outcome::CopyIn(_) | Outcome::Done(_) | Outcome::Empty => Vec::new(),
         };
     }
     Ok(batches)

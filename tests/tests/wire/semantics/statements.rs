@@ -45,13 +45,13 @@ async fn semantics_10_definitions_of_datafusion_are_unreachable() -> Result<()> 
         0A000: COPY … TO a file as text is not supported
         HINT: Say (FORMAT parquet).
         op> COPY (SELECT 1) TO '/tmp/x.csv' (FORMAT csv)
-        0A000: COPY format csv is not supported
+        0A000: COPY to a file as csv is not supported
         op> COPY (SELECT 1) TO PROGRAM 'cat'
         0A000: COPY … TO PROGRAM is not supported
-        HINT: COPY … TO 'file' (FORMAT parquet) writes a file.
-        op> COPY (SELECT 1) TO STDOUT
-        0A000: COPY … TO STDOUT is not supported
-        HINT: COPY … TO 'file' (FORMAT parquet) writes a file.
+        HINT: COPY … TO STDOUT gives the rows to the client, which can start one.
+        op> COPY t FROM '/etc/passwd'
+        0A000: COPY FROM a file or program of the server is not supported
+        HINT: COPY … FROM STDIN takes the rows from the client; psql's \copy reads a file of the client's.
         op> SET datafusion.execution.batch_size = 1
         42704: unrecognized configuration parameter "datafusion.execution.batch_size"
         op> SET datafusion.runtime.memory_limit = '1G'

@@ -1,0 +1,186 @@
+//! `COPY … TO 'file' (FORMAT parquet)`: rows into one Parquet file, below a folder that the operator allowed.
+//!
+//! Batches go through a channel of [`BATCHES_MAX`] to a thread that encodes and writes; at most one row group is in memory. The file
+//! appears under its name when it is whole and synced, in place of one that was there; a statement that fails leaves none.
+
+use crate::{
+    error::{Result, SqlError, SqlState},
+    query::Query,
+    session::{Identity, Session, Shared},
+    statement::{self, CopyTo},
+};
+use arrow::record_batch::RecordBatch;
+use datafusion::{execution::SendableRecordBatchStream, scalar::ScalarValue};
+use futures::TryStreamExt;
+use parquet::{
+    arrow::ArrowWriter,
+    basic::{Compression, ZstdLevel},
+    file::properties::WriterProperties,
+};
+use std::{
+    fs::File,
+    io,
+    path::{Component, Path, PathBuf},
+};
+use tokio::sync::mpsc;
+
+/// Batches between the query and the writer.
+const BATCHES_MAX: usize = 2;
+/// Rows of a row group, at most.
+const ROW_GROUP_ROWS_MAX: usize = 1 << 17;
+
+/// Runs the statement; its command tag.
+///
+/// # Errors
+/// Those of [`target`] and [`to_parquet`].
+pub async fn copy_to(session: &mut Session, copy: &CopyTo, parameters: Vec<ScalarValue>) -> Result<String> {
+    let file = target(&session.shared, &session.identity, &copy.path)?;
+    let view = session.view().await?;
+    let query = Query::new(session, view)?.with_parameters(&parameters);
+    let mut plan = query.plan(&copy.query).await?;
+    if !parameters.is_empty() {
+        plan = plan.with_param_values(parameters)?;
+    }
+    let compression = match copy.compression {
+        statement::Compression::None => Compression::UNCOMPRESSED,
+        statement::Compression::Snappy => Compression::SNAPPY,
+        statement::Compression::Lz4 => Compression::LZ4_RAW,
+        statement::Compression::Zstd => Compression::ZSTD(ZstdLevel::default()),
+    };
+    let group_bytes = session.shared.resources.memory.export_group_bytes();
+    let count = to_parquet(query.run(plan).await?, file, (compression, group_bytes)).await?;
+    Ok(format!("COPY {count}"))
+}
+
+/// The file that a session may write for the path of a `COPY`. A tenant's files live in a folder of its own, named by its id.
+///
+/// # Errors
+/// 42501 for a path outside of the allowed folder; 58030 when folders cannot be made.
+pub fn target(shared: &Shared, identity: &Identity, path: &str) -> Result<PathBuf> {
+    let refused = |detail: String| {
+        SqlError::new(SqlState::INSUFFICIENT_PRIVILEGE, format!("COPY may not write \"{path}\""))
+            .with_detail(detail)
+            .with_hint("Give a relative path: it is taken below the folder of --copy-dir.")
+    };
+    let Some(folder) = &shared.copy_folder else {
+        return Err(refused("The server was started without a folder for COPY.".into()));
+    };
+    let folder = if identity.operator { folder.clone() } else { folder.join(&identity.database) };
+    let wanted = Path::new(path);
+    let inside = wanted.strip_prefix(&folder).unwrap_or(wanted);
+    let plain = inside.components().all(|part| matches!(part, Component::Normal(_) | Component::CurDir));
+    if !plain || inside.file_name().is_none() || path.ends_with('/') {
+        return Err(refused(format!("Files are written below \"{}\" only.", folder.display())));
+    }
+    let file = folder.join(inside);
+    let parent = file.parent().unwrap_or(&folder);
+    std::fs::create_dir_all(parent).map_err(|error| io_error("create", parent, &error))?;
+    // A link below the folder must not lead out of it.
+    let real = |path: &Path| path.canonicalize().map_err(|error| io_error("find", path, &error));
+    if !real(parent)?.starts_with(real(&folder)?) || file.is_dir() {
+        return Err(refused(format!("Files are written below \"{}\" only.", folder.display())));
+    }
+    Ok(file)
+}
+
+/// Writes the rows and gives their number. A row group is written when it has so many bytes in memory.
+///
+/// # Errors
+/// The query's; 53100 on a full disk, 58030 for other failures of the file.
+pub async fn to_parquet(
+    mut rows: SendableRecordBatchStream,
+    file: PathBuf,
+    (compression, group_bytes): (Compression, usize),
+) -> Result<u64> {
+    let schema = rows.schema();
+    let (batches, mut received) = mpsc::channel::<Option<RecordBatch>>(BATCHES_MAX);
+    let writing = tokio::task::spawn_blocking(move || -> Result<u64> {
+        let mut part = Part::create(&file)?;
+        let properties = WriterProperties::builder()
+            .set_compression(compression)
+            .set_max_row_group_row_count(Some(ROW_GROUP_ROWS_MAX))
+            .set_created_by(format!("keyspan {}", env!("CARGO_PKG_VERSION")))
+            .build();
+        let mut count = 0;
+        let mut writer =
+            ArrowWriter::try_new(&mut part.file, schema, Some(properties)).map_err(|error| part_error(&file, error))?;
+        // The query's end closes the channel, and so does its failure: only after the end stands `None`.
+        let mut whole = false;
+        while let Some(message) = received.blocking_recv() {
+            let Some(batch) = message else {
+                whole = true;
+                break;
+            };
+            count += batch.num_rows() as u64;
+            writer.write(&batch).map_err(|error| part_error(&file, error))?;
+            if writer.in_progress_size() > group_bytes {
+                writer.flush().map_err(|error| part_error(&file, error))?;
+            }
+        }
+        writer.close().map_err(|error| part_error(&file, error))?;
+        if whole {
+            part.publish(&file)?;
+        }
+        Ok(count)
+    });
+    let sent = async {
+        while let Some(batch) = rows.try_next().await.map_err(SqlError::from)? {
+            if batches.send(Some(batch)).await.is_err() {
+                return Ok(()); // The writer failed and says why.
+            }
+        }
+        let _ = batches.send(None).await;
+        Ok(())
+    }
+    .await;
+    drop(batches);
+    let written = writing.await.map_err(|error| SqlError::new(SqlState::INTERNAL_ERROR, error.to_string()))?;
+    sent.and(written)
+}
+
+/// A file on its way: removed unless it is published.
+struct Part {
+    path: PathBuf,
+    file: File,
+    published: bool,
+}
+
+impl Part {
+    fn create(target: &Path) -> Result<Self> {
+        let name = target.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
+        let path = target.with_file_name(format!(".{name}.{}.part", uuid::Uuid::new_v4()));
+        let file = File::create_new(&path).map_err(|error| io_error("create", &path, &error))?;
+        Ok(Self { path, file, published: false })
+    }
+
+    fn publish(&mut self, target: &Path) -> Result<()> {
+        self.file.sync_all().map_err(|error| io_error("sync", &self.path, &error))?;
+        std::fs::rename(&self.path, target).map_err(|error| io_error("rename", &self.path, &error))?;
+        self.published = true;
+        let folder = target.parent().unwrap_or(Path::new("."));
+        File::open(folder).and_then(|folder| folder.sync_all()).map_err(|error| io_error("sync", folder, &error))
+    }
+}
+
+impl Drop for Part {
+    fn drop(&mut self) {
+        if !self.published {
+            let _ = std::fs::remove_file(&self.path);
+        }
+    }
+}
+
+fn part_error(file: &Path, error: parquet::errors::ParquetError) -> SqlError {
+    let parquet::errors::ParquetError::External(cause) = &error else {
+        return SqlError::new(SqlState::FEATURE_NOT_SUPPORTED, format!("cannot write Parquet: {error}"));
+    };
+    match cause.downcast_ref::<io::Error>() {
+        Some(cause) => io_error("write", file, cause),
+        None => SqlError::new(SqlState::IO_ERROR, format!("cannot write \"{}\": {error}", file.display())),
+    }
+}
+
+fn io_error(action: &str, path: &Path, error: &io::Error) -> SqlError {
+    let state = if error.kind() == io::ErrorKind::StorageFull { SqlState::DISK_FULL } else { SqlState::IO_ERROR };
+    SqlError::new(state, format!("could not {action} \"{}\": {error}", path.display()))
+}

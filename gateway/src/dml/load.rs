@@ -1,0 +1,226 @@
+//! A load: many new rows, written in parts.
+//!
+//! Rows are kept until a part is full, and written with one commit: their keys are looked up, one that is there fails the load, all
+//! are relied on to be absent, as for INSERT. What fits into one part is stored whole or not at all. Of more than that, the parts
+//! before a failure are stored, unless the load stands in a transaction: then nothing is before its COMMIT, and its bounds hold for
+//! all of it.
+
+use super::{
+    ATTEMPTS_MAX,
+    assign::read,
+    insert::{LOOKUP_ROWS, NewRow, creation, existing},
+    target::{Place, Target},
+};
+use crate::{
+    error::{Result, SqlError, SqlState},
+    session::{Session, Written},
+    types,
+    view::View,
+    wire::{Format, parameter},
+};
+use keyspan_catalog::{SqlType, Value};
+use keyspan_storage::model::limits::MUTATIONS_MAX;
+use std::collections::HashSet;
+
+/// Bytes of values of a part, at most: they are in memory.
+const PART_BYTES_MAX: usize = 64 << 20;
+
+/// Why a load failed, and at which row if it was one's fault.
+#[derive(Debug)]
+pub struct Failed {
+    /// What the client is told.
+    pub error: SqlError,
+    /// The number that the row was added with.
+    pub row: Option<u64>,
+}
+
+impl From<SqlError> for Failed {
+    fn from(error: SqlError) -> Self {
+        Self { error, row: None }
+    }
+}
+
+/// A load under way.
+pub struct Load {
+    target: Target,
+    named: Vec<usize>,
+    key_places: Vec<usize>,
+    rows: Vec<NewRow>,
+    bytes: usize,
+    mutations: usize,
+    /// Rows of parts that are stored.
+    stored: u64,
+}
+
+impl std::fmt::Debug for Load {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Load").field("table", &self.target.table.name).field("rows", &self.rows.len()).finish()
+    }
+}
+
+impl Load {
+    /// A load of a table; `columns` are those that rows have values for, none for all of them.
+    ///
+    /// # Errors
+    /// 42P01, 42703, 42701.
+    pub fn new(view: &View, table: &str, columns: &[String]) -> Result<Self> {
+        let target = Target::of(view, table)?;
+        let mut named = Vec::with_capacity(columns.len());
+        for name in columns {
+            let position = target.position(name)?;
+            if named.contains(&position) {
+                let message = format!("column \"{name}\" specified more than once");
+                return Err(SqlError::new(SqlState::DUPLICATE_COLUMN, message));
+            }
+            named.push(position);
+        }
+        if columns.is_empty() {
+            named = (0..target.columns.len()).collect();
+        }
+        let key_places = target.key_places()?;
+        Ok(Self { target, named, key_places, rows: Vec::new(), bytes: 0, mutations: 0, stored: 0 })
+    }
+
+    /// The table's name.
+    pub fn table(&self) -> &str {
+        &self.target.table.name
+    }
+
+    /// The name and type of each column that rows have values for.
+    pub fn columns(&self) -> impl Iterator<Item = (&str, SqlType)> {
+        self.named.iter().map(|at| (self.target.columns[*at].name.as_str(), self.target.columns[*at].kind))
+    }
+
+    /// A field of text as a value of the column.
+    ///
+    /// # Errors
+    /// 22P02 and what else PostgreSQL's input functions find.
+    pub fn value_of_text(&self, column: usize, text: &str) -> Result<Value> {
+        read(no_zero(text)?, self.target.columns[self.named[column]].kind)
+    }
+
+    /// A field of binary as a value of the column.
+    ///
+    /// # Errors
+    /// 22P03 and what else PostgreSQL's receive functions find.
+    pub fn value_of_binary(&self, column: usize, bytes: &[u8]) -> Result<Value> {
+        let kind = self.target.columns[self.named[column]].kind;
+        if let SqlType::Numeric { .. } = kind {
+            let text = crate::wire::numeric::text_of_binary(bytes).ok_or_else(|| {
+                SqlError::new(SqlState::INVALID_BINARY_REPRESENTATION, "incorrect binary data format")
+            })?;
+            return read(&text, kind);
+        }
+        let scalar = parameter::decode(Some(bytes), &types::pg_type_of(kind), Format::Binary, &types::data_type(kind))?;
+        let value = types::value_of_scalar(&scalar)?;
+        if let Value::Text(text) = &value {
+            no_zero(text)?;
+        }
+        Ok(value.fit(kind)?.into_owned())
+    }
+
+    /// Adds a row, with a value for each of the columns.
+    ///
+    /// # Errors
+    /// 23502; what no key can hold.
+    pub fn add(&mut self, number: u64, fields: Vec<Value>) -> Result<()> {
+        let target = &self.target;
+        let mut values = vec![Value::Null; target.columns.len()];
+        for (at, value) in self.named.iter().zip(fields) {
+            values[*at] = value;
+        }
+        let mut mutations = 1;
+        for (column, value) in target.columns.iter().zip(&values) {
+            target.check_null(column, value)?;
+            self.bytes += size(value);
+            mutations += usize::from(*value != Value::Null && matches!(column.place, Place::Cell { .. }));
+        }
+        let parts: Vec<Value> = self.key_places.iter().map(|at| values[*at].clone()).collect();
+        let key = target.row_key(&parts)?;
+        self.mutations += mutations;
+        self.rows.push(NewRow { parts, key, number, values });
+        Ok(())
+    }
+
+    /// Whether the part is full: another row might not fit into one commit.
+    pub fn is_full(&self) -> bool {
+        self.bytes > PART_BYTES_MAX || self.mutations + self.target.columns.len() + 1 > MUTATIONS_MAX
+    }
+
+    /// Rows that were stored for good before a failure.
+    pub fn stored(&self) -> u64 {
+        self.stored
+    }
+
+    /// Writes the part.
+    ///
+    /// # Errors
+    /// 23505 for a key that is there, 23503 for a tenant that is not, 40001 in a transaction or when others keep changing these
+    /// rows, 54000 in a transaction that is too large, the store's.
+    pub async fn write(&mut self, session: &mut Session) -> Result<(), Failed> {
+        let rows = std::mem::take(&mut self.rows);
+        (self.bytes, self.mutations) = (0, 0);
+        if rows.is_empty() {
+            return Ok(());
+        }
+        let in_transaction = session.in_transaction();
+        let attempts = if in_transaction { 1 } else { ATTEMPTS_MAX };
+        let mut attempt = 1;
+        loop {
+            match self.once(session, &rows).await {
+                Err(failed) if failed.error.state == SqlState::SERIALIZATION_FAILURE && attempt < attempts => {}
+                Err(failed) => return Err(failed),
+                Ok(()) => break,
+            }
+            attempt += 1;
+            tokio::task::yield_now().await;
+        }
+        self.stored += if in_transaction { 0 } else { rows.len() as u64 };
+        Ok(())
+    }
+
+    async fn once(&self, session: &mut Session, rows: &[NewRow]) -> Result<(), Failed> {
+        let view = session.view().await?;
+        let pin = view.pin.clone();
+        let target = &self.target;
+        if view.snapshot.table(&target.table.name) != Some(&target.table) {
+            let message = format!("table \"{}\" was changed while rows were copied into it", target.table.name);
+            return Err(SqlError::new(SqlState::OBJECT_NOT_IN_PREREQUISITE_STATE, message).into());
+        }
+        let mut written = Written::default();
+        let mut seen = HashSet::with_capacity(rows.len());
+        for chunk in rows.chunks(LOOKUP_ROWS) {
+            let there = existing(&view, target, chunk).await?;
+            for row in chunk {
+                let at = |error: SqlError| Failed { error, row: Some(row.number) };
+                target.check_tenant(&view, &row.parts).map_err(at)?;
+                if there.contains(&row.key) || !seen.insert(&row.key) {
+                    return Err(at(target.duplicate(&row.parts)));
+                }
+                written.rely(&target.table, row.key.clone())?;
+                written.mutate(&target.table, row.key.clone(), creation(target, row)?)?;
+            }
+        }
+        drop(view);
+        Ok(session.write(&pin, written).await?)
+    }
+}
+
+/// 22021 for text with the character of number 0, which no text of PostgreSQL has.
+fn no_zero(text: &str) -> Result<&str> {
+    if text.contains('\0') {
+        let message = "invalid byte sequence for encoding \"UTF8\": 0x00";
+        return Err(SqlError::new(SqlState::CHARACTER_NOT_IN_REPERTOIRE, message));
+    }
+    Ok(text)
+}
+
+/// Bytes of a value in memory, roughly.
+fn size(value: &Value) -> usize {
+    size_of::<Value>()
+        + match value {
+            Value::Text(text) => text.len(),
+            Value::Bytes(bytes) => bytes.len(),
+            _ => 0,
+        }
+}
