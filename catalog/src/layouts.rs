@@ -77,8 +77,13 @@ pub fn column_kind(table: &Table, column: &Column) -> Option<ColumnKind> {
 
 /// Which values of a column's kind are values of the column, where not all of them are.
 pub fn column_accepts(column: &Column) -> Option<Accepts> {
+    kind_accepts(column.kind)
+}
+
+/// Which bytes of the right length are values of the type, where not all of them are.
+pub fn kind_accepts(kind: SqlType) -> Option<Accepts> {
     let accepts = |name, holds| Some(Accepts { name, holds });
-    match column.kind {
+    match kind {
         SqlType::Date => accepts("date", |bytes| bytes.try_into().is_ok_and(|days| is_date(i32::from_be_bytes(days)))),
         SqlType::Timestamp | SqlType::Timestamptz => {
             accepts("timestamp", |bytes| bytes.try_into().is_ok_and(|micros| is_timestamp(i64::from_be_bytes(micros))))

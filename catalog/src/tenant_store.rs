@@ -96,8 +96,8 @@ impl TenantStore {
         }
     }
 
-    /// Where the rows of the span are, for scans of many rows; `None` where the store has no such files. The request and the rows of
-    /// the rest are without the span; key columns are the store's, the tenant first. May read files.
+    /// Where the rows of the span are, for scans of many rows; `None` where the store has no such files. The request, the rows in
+    /// memory and those of the rest are without the span; key columns are the store's, the tenant first. May read files.
     ///
     /// A row group may hold other tenants' rows: what a part selects is this tenant's, and nothing else of it is.
     ///
@@ -247,14 +247,16 @@ fn spanned(tenant: &TenantId, scan: Scan, read: impl FnOnce(Scan) -> RowStream) 
     read(scan).map_ok(strip).try_filter(|batch| futures::future::ready(!batch.is_empty())).boxed()
 }
 
-/// The same files and rows, with a rest whose scans and rows are without the span.
+/// The same files and rows; scans of the rest, its rows, and those in memory are without the span.
 fn in_span(tenant: TenantId, found: Columnar) -> Columnar {
-    let Columnar { parts, rest } = found;
+    let Columnar { parts, memory, rest } = found;
+    let memory = memory.into_iter().map(|part| part.in_span(span(&tenant))).collect();
     if rest.is_empty() {
-        return Columnar { parts, rest };
+        return Columnar { parts, memory, rest };
     }
     let estimate = rest.rows_estimate();
-    Columnar { parts, rest: Rest::new(estimate, move |scan| spanned(&tenant, scan, |scan| rest.scan(scan))) }
+    let rest = Rest::new(estimate, move |scan| spanned(&tenant, scan, |scan| rest.scan(scan)));
+    Columnar { parts, memory, rest }
 }
 
 /// Whether no key outside of the span is in the range.

@@ -1,18 +1,22 @@
 //! The fast path for scans of many rows: Parquet row groups that a query engine reads itself, and ordinary rows for the rest.
 //!
 //! A scan of typed columns asks a [`ColumnarScan`] for a [`Columnar`]. Its parts are files with row groups in which every wanted column
-//! stands as it would be read (`clean`), each with the exact selection of positions: the living rows inside of the ranges. Every
-//! other row (of memtables, of row groups that are not clean) comes from the [`Rest`]. Parts and rest have no row in common, and
-//! together all rows of the scan: those of which any cell lives.
+//! stands as it would be read (`clean`), each with the exact selection of positions: the living rows inside of the ranges. Rows that lie in
+//! memory are read there ([`MemoryPart`]), without a copy between. Every other row (of row groups that are not clean) comes from the
+//! [`Rest`]. Parts, memory and rest have no row in common, and together all rows of the scan: those of which any cell lives.
 //!
 //! A row group may hold rows of several owners. The selection is all that keeps them apart: nobody may widen it, nor draw
 //! conclusions from statistics of a row group about the rows selected.
 
-use crate::{ColumnKind, FamilyName, Pin, Result, RowSet, RowStream, Scan, TableName};
+use crate::{ColumnKind, Error, FamilyName, Pin, Result, RowSet, RowStream, Scan, TableName};
 use bytes::Bytes;
 use futures::future::BoxFuture;
 use parquet::{arrow::arrow_reader::RowSelection, file::metadata::ParquetMetaData};
-use std::{fmt, ops::Range, sync::Arc};
+use std::{
+    fmt,
+    ops::{ControlFlow, Range},
+    sync::Arc,
+};
 
 /// A store that gives row groups.
 pub trait ColumnarScan: Send + Sync {
@@ -55,6 +59,8 @@ pub struct WantedColumn {
 pub struct Columnar {
     /// Row groups, at most one part for each file.
     pub parts: Vec<ParquetPart>,
+    /// Rows in memory, in pieces that may be read side by side.
+    pub memory: Vec<MemoryPart>,
     /// All other rows.
     pub rest: Rest,
 }
@@ -87,6 +93,69 @@ pub trait PartFile: fmt::Debug + Send + Sync + 'static {
     fn size(&self) -> u64;
     /// The bytes of the ranges, in their order.
     fn read(&self, ranges: &[Range<u64>]) -> BoxFuture<'static, Result<Vec<Bytes>>>;
+}
+
+/// Takes a row: its key, and the newest value of each wanted column, in the order of the request.
+pub type TakeRow<'a> = dyn FnMut(&[u8], &[Option<&[u8]>]) -> ControlFlow<()> + 'a;
+
+/// Rows in memory, at the pin of the request.
+pub trait MemoryRows: fmt::Debug + Send + Sync + 'static {
+    /// Gives the living rows behind the key `after`, ascending, until there are no more or `take` breaks. Computes, and reads no file.
+    ///
+    /// # Errors
+    /// [`PinExpired`](crate::Error::PinExpired).
+    fn read(&self, after: Option<&[u8]>, take: &mut TakeRow<'_>) -> Result<()>;
+}
+
+/// A piece of the rows in memory.
+#[derive(Clone, Debug)]
+pub struct MemoryPart {
+    rows_max: u64,
+    /// What every key begins with, and is given without.
+    span: Bytes,
+    rows: Arc<dyn MemoryRows>,
+}
+
+impl MemoryPart {
+    /// A piece of at most so many rows.
+    pub fn new(rows_max: u64, rows: Arc<dyn MemoryRows>) -> Self {
+        Self { rows_max, span: Bytes::new(), rows }
+    }
+
+    /// The same rows, all of which lie in the span, with keys without it. A key that is nothing but the span has no row here.
+    #[must_use]
+    pub fn in_span(self, span: Bytes) -> Self {
+        Self { span, ..self }
+    }
+
+    /// Rows that it may have.
+    pub fn rows_max(&self) -> u64 {
+        self.rows_max
+    }
+
+    /// See [`MemoryRows::read`].
+    ///
+    /// # Errors
+    /// Those of [`MemoryRows::read`]; [`Error::Invalid`] for a row outside of the span.
+    pub fn read(&self, after: Option<&[u8]>, take: &mut TakeRow<'_>) -> Result<()> {
+        if self.span.is_empty() {
+            return self.rows.read(after, take);
+        }
+        let after = after.map(|after| [&self.span[..], after].concat());
+        let mut is_outside = false;
+        self.rows.read(after.as_deref(), &mut |key, values| match key.strip_prefix(&self.span[..]) {
+            Some([]) => ControlFlow::Continue(()),
+            Some(key) => take(key, values),
+            None => {
+                is_outside = true;
+                ControlFlow::Break(())
+            }
+        })?;
+        match is_outside {
+            true => Err(Error::Invalid("a row outside of the span".into())),
+            false => Ok(()),
+        }
+    }
 }
 
 type ReadRest = dyn Fn(Scan) -> RowStream + Send + Sync;

@@ -29,7 +29,9 @@ pub mod store;
 pub mod testing;
 
 pub use clock::{Clock, SystemClock};
-pub use columnar::{Columnar, ColumnarRequest, ColumnarScan, ParquetPart, PartFile, Rest, WantedColumn};
+pub use columnar::{
+    Columnar, ColumnarRequest, ColumnarScan, MemoryPart, MemoryRows, ParquetPart, PartFile, Rest, TakeRow, WantedColumn,
+};
 pub use error::{Error, ErrorKind, Result};
 pub use filter::Filter;
 pub use gc::GcRule;

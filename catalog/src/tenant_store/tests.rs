@@ -236,6 +236,41 @@ proptest! {
     }
 }
 
+/// Rows in memory, keys alone.
+#[derive(Debug)]
+struct Keys(Vec<&'static [u8]>);
+
+impl keyspan_storage::MemoryRows for Keys {
+    fn read(&self, after: Option<&[u8]>, take: &mut keyspan_storage::TakeRow<'_>) -> keyspan_storage::Result<()> {
+        let behind = self.0.iter().filter(|key| after.is_none_or(|after| **key > after));
+        let _ = behind.map(|key| take(key, &[])).find(|flow| flow.is_break());
+        Ok(())
+    }
+}
+
+#[test]
+fn rows_in_memory_are_given_without_the_span() {
+    let found = |keys: Vec<&'static [u8]>| {
+        let memory = vec![keyspan_storage::MemoryPart::new(keys.len() as u64, Arc::new(Keys(keys)))];
+        in_span(id("alto"), Columnar { parts: Vec::new(), memory, rest: Rest::none() }).memory.remove(0)
+    };
+    let read = |part: &keyspan_storage::MemoryPart, after: Option<&[u8]>| {
+        let mut keys = Vec::new();
+        part.read(after, &mut |key, _| {
+            keys.push(key.to_vec());
+            std::ops::ControlFlow::Continue(())
+        })
+        .map(|()| keys)
+    };
+    let part = found(vec![b"alto#", b"alto#a", b"alto#b", b"alto#c"]);
+    assert_eq!(read(&part, None).unwrap(), [b"a", b"b", b"c"]);
+    assert_eq!(read(&part, Some(b"a")).unwrap(), [b"b", b"c"]);
+    // A store that gave another tenant's row would be at fault: nobody sees it.
+    for other in [&b"alto-2#a"[..], b"altostrat#a", b"alt"] {
+        assert!(read(&found(vec![b"alto#a", other]), None).is_err(), "{}", other.escape_ascii());
+    }
+}
+
 /// A store whose fast path has no file: all rows are in the rest. It remembers what it was asked.
 #[derive(Debug)]
 struct RestOnly {
@@ -248,7 +283,7 @@ impl keyspan_storage::ColumnarScan for RestOnly {
         self.asked.lock().unwrap().push(request.rows);
         let (store, table, pin) = (Arc::clone(&self.store), table.clone(), request.pin);
         let read = move |scan: Scan| store.scan(&table, Scan { pin: pin.clone(), ..scan });
-        Ok(Columnar { parts: Vec::new(), rest: Rest::new(1, read) })
+        Ok(Columnar { parts: Vec::new(), memory: Vec::new(), rest: Rest::new(1, read) })
     }
 }
 

@@ -1,10 +1,11 @@
-//! The fast path of scans: DataFusion's own Parquet source over row groups, and the scan by rows over the rest.
+//! The fast path of scans: DataFusion's own Parquet source over row groups, memtables read where they lie, and the scan by rows over the rest.
 //!
 //! ```text
 //! ColumnarExec                         the columns of SQL, in no order
 //!   UnionExec
 //!     DataSourceExec                   row groups that hold just what SQL reads, split over the partitions (module `parts`), below a
 //!                                      node that leaves dead rows out where there are many (module `living`)
+//!     MemoryExec                       rows of memtables, split over the partitions (module `memory`)
 //!     ScanExec                         all other rows
 //! ```
 //!
@@ -18,6 +19,7 @@
 
 mod exec;
 mod living;
+mod memory;
 mod parts;
 mod reader;
 
@@ -35,10 +37,11 @@ use keyspan_catalog::{
     layouts::{column_accepts, column_kind, key_columns},
     table::{ColumnPlace, OnBadKey},
 };
-use keyspan_storage::{Columnar, ColumnarRequest, KeyDecoder, RowSet, WantedColumn};
+use keyspan_storage::{Columnar, ColumnarRequest, KeyDecoder, MemoryPart, RowSet, WantedColumn};
+pub(super) use memory::MemoryExec;
 use std::sync::Arc;
 
-/// A scan of fewer rows in row groups goes by rows: opening files costs more than it saves.
+/// A scan of fewer rows in row groups and memory goes by rows: opening files costs more than it saves.
 pub const ROWS_MIN: u64 = 4_096;
 /// A scan of more ranges goes by rows: each of them is looked up in each file.
 pub const RANGES_MAX: usize = 256;
@@ -87,7 +90,8 @@ pub(super) async fn plan(
     let Some(found) = found.transpose().map_err(|error| DataFusionError::External(Box::new(error)))? else {
         return Ok(None);
     };
-    if found.parts.iter().map(|part| part.rows).sum::<u64>() < ROWS_MIN {
+    let memory: u64 = found.memory.iter().map(MemoryPart::rows_max).sum();
+    if memory + found.parts.iter().map(|part| part.rows).sum::<u64>() < ROWS_MIN {
         return Ok(None);
     }
     over(found, &wanted.sources, scan, spread).map(Some)
@@ -109,29 +113,34 @@ fn reads_many(rows: &RowSet) -> bool {
 /// What has to be asked for; `None` when a column's values are not those of its cells.
 fn wanted(table: &Table, operator: bool, projection: &[usize]) -> Option<Wanted> {
     let tenant = usize::from(operator);
-    let mut wanted = Wanted { sources: Vec::new(), columns: Vec::new(), key: None };
+    let (mut sources, mut columns) = (vec![Source::Key(0); projection.len()], Vec::new());
     let mut key = table.on_bad_key != OnBadKey::Null;
-    for at in projection {
+    for (place, at) in projection.iter().enumerate() {
         let Some(column) = at.checked_sub(tenant).map(|at| &table.columns[at]) else {
             key = true;
-            wanted.sources.push(Source::Key(0));
             continue;
         };
         match &column.place {
             ColumnPlace::Key(part) => {
                 key = true;
                 // The store's keys begin with the tenant, whoever looks.
-                wanted.sources.push(Source::Key(part + 1));
+                sources[place] = Source::Key(part + 1);
             }
             ColumnPlace::Cell { family, qualifier, .. } => {
                 let kind = column_kind(table, column)?;
-                wanted.sources.push(Source::Cell(wanted.columns.len()));
                 let accepts = column_accepts(column).map(|accepts| accepts.name);
                 let (family, qualifier) = (family.clone(), qualifier.clone().into());
-                wanted.columns.push(WantedColumn { family, qualifier, kind, accepts });
+                columns.push((WantedColumn { family, qualifier, kind, accepts }, place));
             }
         }
     }
+    // The order of a layout's columns, in which values of memory come.
+    columns.sort_by(|(a, _), (b, _)| (&a.family, &a.qualifier).cmp(&(&b.family, &b.qualifier)));
+    for (number, (_, place)) in columns.iter().enumerate() {
+        sources[*place] = Source::Cell(number);
+    }
+    let columns = columns.into_iter().map(|(column, _)| column).collect();
+    let mut wanted = Wanted { sources, columns, key: None };
     if key {
         // Rows whose keys do not conform have to be told from the others even when no part is read.
         wanted.key = Some(key_columns(table)?.id());
@@ -146,15 +155,20 @@ fn over(
     scan: &Arc<ScanExec>,
     spread: (usize, usize),
 ) -> Result<Arc<dyn ExecutionPlan>> {
-    let Columnar { parts, rest } = found;
+    let Columnar { parts, memory, rest } = found;
     let counts = Counts {
         files: parts.len(),
         row_groups: parts.iter().map(|part| part.row_groups.len()).sum(),
         rows: parts.iter().map(|part| part.rows).sum(),
+        memory: memory.iter().map(MemoryPart::rows_max).sum(),
         rest: if rest.is_empty() { None } else { Some(rest.rows_estimate()) },
     };
     let schema: SchemaRef = scan.schema();
     let mut children = parts::sources(parts, sources, &schema, scan.read().limit, spread)?;
+    if !memory.is_empty() {
+        let layout = scan.row_layout().ok_or_else(|| DataFusionError::Internal("a scan of no rows".into()))?;
+        children.push(Arc::new(MemoryExec::new(memory, layout, spread.0)));
+    }
     let rest = if rest.is_empty() { None } else { Some(Arc::new(scan.of_rest(rest)?)) };
     children.extend(rest.iter().map(|rest| Arc::clone(rest) as Arc<dyn ExecutionPlan>));
     let child = if children.len() == 1 { children.remove(0) } else { UnionExec::try_new(children)? };

@@ -1,7 +1,8 @@
 //! Rows to Arrow batches, column by column.
 //!
 //! A [`Layout`] says what a batch holds; for each batch it starts a [`BatchBuilder`], which takes rows of the store one by one. The
-//! layout of a table's rows ([`RowLayout`]) walks the cells of a row once: they and the wanted columns have the same order.
+//! layout of a table's rows ([`RowLayout`]) walks the cells of a row once: they and the wanted columns have the same order. Of rows that
+//! are read where they lie in memory its [`RowBuilder`] takes the values alone.
 
 use crate::{
     error::{Result, SqlError, SqlState},
@@ -17,10 +18,12 @@ use arrow::{
 };
 use bytes::Bytes;
 use keyspan_catalog::{
-    Encoding, KeySchema, SqlType, Value, ValueRef, mapping,
+    Encoding, KeySchema, SqlType, Value, ValueRef,
+    layouts::kind_accepts,
+    mapping,
     table::{OnBadKey, OnBadValue},
 };
-use keyspan_storage::{Aggregate, FamilyName, Row, RowKey, aggregate};
+use keyspan_storage::{Aggregate, FamilyName, Row, aggregate};
 use std::{fmt, sync::Arc};
 
 /// What a batch of a scan holds.
@@ -29,6 +32,10 @@ pub trait Layout: fmt::Debug + Send + Sync {
     fn schema(&self) -> &SchemaRef;
     /// Starts a batch.
     fn start(&self) -> Box<dyn BatchBuilder>;
+    /// The layout, if it is one of a table's rows.
+    fn of_rows(&self) -> Option<&Arc<RowLayout>> {
+        None
+    }
 }
 
 /// A batch in the making.
@@ -98,27 +105,58 @@ impl Layout for Arc<RowLayout> {
     }
 
     fn start(&self) -> Box<dyn BatchBuilder> {
-        let columns = self.kinds.iter().map(|kind| ColumnBuilder::new(*kind)).collect();
-        Box::new(RowBuilder { layout: Arc::clone(self), columns, rows: 0, bytes: 0 })
+        Box::new(RowBuilder::new(self))
+    }
+
+    fn of_rows(&self) -> Option<&Arc<RowLayout>> {
+        Some(self)
     }
 }
 
-struct RowBuilder {
+/// A batch of a table's rows in the making.
+pub(super) struct RowBuilder {
     layout: Arc<RowLayout>,
     columns: Vec<ColumnBuilder>,
     rows: usize,
     bytes: usize,
 }
 
-impl BatchBuilder for RowBuilder {
-    fn push(&mut self, row: &Row) -> Result<()> {
+impl RowBuilder {
+    pub(super) fn new(layout: &Arc<RowLayout>) -> Self {
+        let columns = layout.kinds.iter().map(|kind| ColumnBuilder::new(*kind)).collect();
+        Self { layout: Arc::clone(layout), columns, rows: 0, bytes: 0 }
+    }
+
+    /// Takes a row by the newest values of the layout's columns of cells, in their order.
+    ///
+    /// # Errors
+    /// As [`push`](BatchBuilder::push).
+    pub(super) fn push_newest(&mut self, key: &[u8], values: &[Option<&[u8]>]) -> Result<()> {
+        if self.push_key(key)? {
+            for (at, value) in values.iter().enumerate() {
+                self.push_value_of(at, key, *value)?;
+            }
+            self.rows += 1;
+        }
+        Ok(())
+    }
+
+    /// Appends the parts of a key; false if the row is to be skipped for it.
+    fn push_key(&mut self, key: &[u8]) -> Result<bool> {
         let layout = &self.layout;
+        if layout.parts.is_empty() {
+            return match (layout.keys.visit(key, |_, _| {}), layout.on_bad_key) {
+                (Ok(()), _) | (Err(_), OnBadKey::Null) => Ok(true),
+                (Err(_), OnBadKey::Skip) => Ok(false),
+                (Err(error), OnBadKey::Error) => Err(bad_key(key, &error)),
+            };
+        }
         let mut parts = Vec::with_capacity(layout.keys.column_count());
-        match (layout.keys.decode_refs(&row.key, &mut parts), layout.on_bad_key) {
+        match (layout.keys.decode_refs(key, &mut parts), layout.on_bad_key) {
             (Ok(()), _) => {}
-            (Err(_), OnBadKey::Skip) => return Ok(()),
+            (Err(_), OnBadKey::Skip) => return Ok(false),
             (Err(_), OnBadKey::Null) => parts.clear(),
-            (Err(error), OnBadKey::Error) => return Err(bad_key(&row.key, &error)),
+            (Err(error), OnBadKey::Error) => return Err(bad_key(key, &error)),
         }
         for (part, place) in &layout.parts {
             match parts.get(*part) {
@@ -126,22 +164,38 @@ impl BatchBuilder for RowBuilder {
                 None => self.columns[*place].push_null(),
             }
         }
+        Ok(true)
+    }
+
+    /// Appends the value of the layout's column of cells of this number.
+    fn push_value_of(&mut self, at: usize, key: &[u8], value: Option<&[u8]>) -> Result<()> {
+        let (wanted, place) = &self.layout.cells[at];
+        let column = &mut self.columns[*place];
+        match value.map(|value| column.push_cell(wanted, value)) {
+            None => column.push_null(),
+            Some(Ok(bytes)) => self.bytes += bytes,
+            Some(Err(_)) if self.layout.on_bad_value == OnBadValue::Null => column.push_null(),
+            Some(Err(error)) => return Err(bad_value(wanted, key, &error)),
+        }
+        Ok(())
+    }
+}
+
+impl BatchBuilder for RowBuilder {
+    fn push(&mut self, row: &Row) -> Result<()> {
+        if !self.push_key(&row.key)? {
+            return Ok(());
+        }
         let mut cells = row.cells.as_slice();
-        for (wanted, place) in &layout.cells {
-            let column = &mut self.columns[*place];
+        for at in 0..self.layout.cells.len() {
+            let (wanted, _) = &self.layout.cells[at];
             let goal = (&wanted.family, &wanted.qualifier);
             // The first cell of a column is its newest.
             while cells.first().is_some_and(|cell| (&cell.family, &cell.qualifier) < goal) {
                 cells = &cells[1..];
             }
-            match cells.first().filter(|cell| (&cell.family, &cell.qualifier) == goal) {
-                None => column.push_null(),
-                Some(cell) => match column.push_cell(wanted, &cell.value) {
-                    Ok(bytes) => self.bytes += bytes,
-                    Err(_) if layout.on_bad_value == OnBadValue::Null => column.push_null(),
-                    Err(error) => return Err(bad_value(wanted, &row.key, &error)),
-                },
-            }
+            let newest = cells.first().filter(|cell| (&cell.family, &cell.qualifier) == goal);
+            self.push_value_of(at, &row.key, newest.map(|cell| &cell.value[..]))?;
         }
         self.rows += 1;
         Ok(())
@@ -161,16 +215,21 @@ impl BatchBuilder for RowBuilder {
     }
 }
 
-fn bad_key(key: &RowKey, error: &keyspan_catalog::Error) -> SqlError {
+fn bad_key(key: &[u8], error: &keyspan_catalog::Error) -> SqlError {
     SqlError::new(SqlState::INVALID_TEXT_REPRESENTATION, "a row key does not conform to the table's key")
-        .with_detail(format!("Key {key:?}: {error}."))
+        .with_detail(format!("Key \"{}\": {error}.", key.escape_ascii()))
         .with_hint("raw() shows such rows with their _key; the table option on_bad_key = skip hides them.")
 }
 
-fn bad_value(column: &CellColumn, key: &RowKey, error: &SqlError) -> SqlError {
+fn bad_value(column: &CellColumn, key: &[u8], error: &SqlError) -> SqlError {
     let CellColumn { name, family, qualifier, .. } = column;
     SqlError::new(SqlState::INVALID_TEXT_REPRESENTATION, format!("invalid stored value in column \"{name}\""))
-        .with_detail(format!("Row {key:?}, cell {family}:{}: {}.", qualifier.escape_ascii(), error.message))
+        .with_detail(format!(
+            "Row \"{}\", cell {family}:{}: {}.",
+            key.escape_ascii(),
+            qualifier.escape_ascii(),
+            error.message
+        ))
         .with_hint("raw() shows the stored bytes; the table option on_bad_value = null reads them as NULL.")
 }
 
@@ -284,11 +343,11 @@ impl ColumnBuilder {
     }
 
     /// Appends the value of a cell and gives its bytes. Nothing is appended on an error.
-    fn push_cell(&mut self, column: &CellColumn, bytes: &Bytes) -> Result<usize> {
+    fn push_cell(&mut self, column: &CellColumn, bytes: &[u8]) -> Result<usize> {
         if let Some(merged) = column.aggregate {
             return self.push(&ValueRef::Int(aggregate::value(merged, bytes)?));
         }
-        if column.encoding == Encoding::Binary && self.push_binary(bytes) {
+        if column.encoding == Encoding::Binary && self.push_binary(column.kind, bytes).is_some() {
             return Ok(bytes.len());
         }
         if column.encoding == Encoding::Binary && matches!(column.kind, SqlType::Text | SqlType::Varchar(_)) {
@@ -296,19 +355,27 @@ impl ColumnBuilder {
             let text = text.map_err(|error| SqlError::new(SqlState::DATA_EXCEPTION, error.to_string()))?;
             return self.push(&ValueRef::Text(text.into()));
         }
-        self.push_value(&mapping::decode(bytes, column.kind, column.encoding)?)
+        self.push_value(&mapping::decode(&Bytes::copy_from_slice(bytes), column.kind, column.encoding)?)
     }
 
-    /// Appends numbers and times in their full width without a [`Value`] between: what [`mapping::decode`] does, faster.
-    fn push_binary(&mut self, bytes: &[u8]) -> bool {
-        match (self, bytes.len()) {
-            (Self::Int8(builder), 8) => wide(bytes).map(|bytes| builder.append_value(i64::from_be_bytes(bytes))),
-            (Self::Float8(builder), 8) => wide(bytes).map(|bytes| builder.append_value(f64::from_be_bytes(bytes))),
-            (Self::Timestamp(builder), 8) => wide(bytes).map(|bytes| builder.append_value(i64::from_be_bytes(bytes))),
-            (Self::Int4(builder), 4) => wide(bytes).map(|bytes| builder.append_value(i32::from_be_bytes(bytes))),
-            _ => None,
+    /// Appends values of fixed width without a [`Value`] between: what [`mapping::decode`] does, faster. `None` where nothing was appended,
+    /// for want of a value or because the type is not of these.
+    fn push_binary(&mut self, kind: SqlType, bytes: &[u8]) -> Option<()> {
+        match self {
+            Self::Int2(builder) => builder.append_value(i16::from_be_bytes(bytes.try_into().ok()?)),
+            Self::Int4(builder) => builder.append_value(i32::from_be_bytes(bytes.try_into().ok()?)),
+            Self::Int8(builder) => builder.append_value(i64::from_be_bytes(bytes.try_into().ok()?)),
+            Self::Float4(builder) => builder.append_value(f32::from_be_bytes(bytes.try_into().ok()?)),
+            Self::Float8(builder) => builder.append_value(f64::from_be_bytes(bytes.try_into().ok()?)),
+            Self::Timestamp(builder) if accepts(kind, bytes) => {
+                builder.append_value(i64::from_be_bytes(bytes.try_into().ok()?));
+            }
+            Self::Date(builder) if accepts(kind, bytes) => {
+                builder.append_value(i32::from_be_bytes(bytes.try_into().ok()?));
+            }
+            _ => return None,
         }
-        .is_some()
+        Some(())
     }
 
     pub(super) fn finish(self) -> ArrayRef {
@@ -329,8 +396,9 @@ impl ColumnBuilder {
     }
 }
 
-fn wide<const N: usize>(bytes: &[u8]) -> Option<[u8; N]> {
-    bytes.try_into().ok()
+/// Whether the bytes are a date or time that the type has.
+fn accepts(kind: SqlType, bytes: &[u8]) -> bool {
+    kind_accepts(kind).is_none_or(|accepts| (accepts.holds)(bytes))
 }
 
 fn narrow<T: TryFrom<i64>>(value: i64) -> Result<T> {

@@ -5,7 +5,7 @@
 //! gives rows in the order of keys, so that order is declared, and a reversed read is another scan of the same.
 
 use super::{
-    decode::{BatchBuilder, Layout},
+    decode::{BatchBuilder, Layout, RowLayout},
     pushdown::Shape,
 };
 use crate::{SqlError, view::View};
@@ -143,6 +143,11 @@ impl ScanExec {
     /// What the store saw and gave so far.
     pub fn counts(&self) -> &ScanMetrics {
         &self.counts
+    }
+
+    /// How its batches are laid out, if they are rows of the table.
+    pub(super) fn row_layout(&self) -> Option<&Arc<RowLayout>> {
+        self.layout.of_rows()
     }
 
     /// Whether the door has a tenant's span.

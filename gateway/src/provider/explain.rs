@@ -7,7 +7,7 @@
 //! Ranges print without the tenant's prefix: the scan does not know it. Where a scan covers all keys it says "tenant span".
 
 use super::{
-    columnar::{ColumnarExec, Counts},
+    columnar::{ColumnarExec, Counts, MemoryExec},
     exec::ScanExec,
     pushdown::grouped,
 };
@@ -184,19 +184,26 @@ fn shown(filter: &dyn PhysicalExpr) -> String {
 /// How much of a scan is read as row groups, and how much by rows.
 fn row_groups(counts: &Counts) -> String {
     let number = |number: u64| grouped(usize::try_from(number).unwrap_or(usize::MAX));
-    let Counts { files, row_groups, rows, rest } = counts;
+    let Counts { files, row_groups, rows, memory, rest } = counts;
     let (groups, files) = (grouped(*row_groups), grouped(*files));
+    let memory = if *memory == 0 { "none".into() } else { format!("up to {} rows", number(*memory)) };
     let rest = rest.map_or_else(|| "none".into(), |rest| format!("about {} rows", number(rest)));
-    format!("clean={groups} files={files} rows={}, rest={rest}", number(*rows))
+    format!("clean={groups} files={files} rows={}, memory={memory}, rest={rest}", number(*rows))
 }
 
-/// What was read of the files of a scan that has run.
+/// What was read of the files, and of memory, by a scan that has run.
 fn files(fast: &ColumnarExec) -> String {
-    let (mut bytes, mut rows, mut skipped) = (0, 0, 0);
+    let (mut bytes, mut rows, mut skipped, mut memory) = (0, 0, 0, 0);
     let mut nodes: Vec<Arc<dyn ExecutionPlan>> = fast.children().into_iter().cloned().collect();
     while let Some(node) = nodes.pop() {
         nodes.extend(node.children().into_iter().cloned());
-        let Some(metrics) = node.metrics().filter(|_| node.is::<DataSourceExec>()) else { continue };
+        let Some(metrics) = node.metrics() else { continue };
+        if node.is::<MemoryExec>() {
+            memory += metrics.output_rows().unwrap_or_default();
+        }
+        if !node.is::<DataSourceExec>() {
+            continue;
+        }
         rows += metrics.output_rows().unwrap_or_default();
         for metric in metrics.iter() {
             match metric.value() {
@@ -208,7 +215,7 @@ fn files(fast: &ColumnarExec) -> String {
             }
         }
     }
-    format!("row groups skipped={skipped} rows={rows} bytes={bytes}")
+    format!("row groups skipped={skipped} rows={rows} bytes={bytes}, memory rows={memory}")
 }
 
 /// The text, or its beginning and how much was left out.

@@ -130,6 +130,8 @@ struct Change<'a> {
     stamp: i64,
     /// What was there before each change, in order.
     undo: Vec<Undo>,
+    /// Tables whose dead positions `undo` has.
+    remembered: BTreeSet<TableName>,
     past: PastWrites,
 }
 
@@ -149,7 +151,7 @@ enum Undo {
 
 impl<'a> Change<'a> {
     fn new(state: &'a mut State, stamp: i64) -> Self {
-        Self { state, stamp, undo: Vec::new(), past: PastWrites::default() }
+        Self { state, stamp, undo: Vec::new(), remembered: BTreeSet::new(), past: PastWrites::default() }
     }
 
     fn check_and_mutate_row(
@@ -196,9 +198,10 @@ impl<'a> Change<'a> {
 
     /// Keeps the dead positions of a table as they were before the commit.
     fn remember_dead(&mut self, name: &TableName) -> Result<()> {
-        if !self.undo.iter().rev().any(|undo| matches!(undo, Undo::Dead(of, _) if of == name)) {
+        if !self.remembered.contains(name) {
             let dead = self.state.table(name)?.dead.clone();
             self.undo.push(Undo::Dead(name.clone(), dead));
+            self.remembered.insert(name.clone());
         }
         Ok(())
     }

@@ -1,4 +1,6 @@
-//! The fast path: of each segment the row groups that a query engine may read by itself, and the rest.
+//! The fast path: of each segment the row groups that a query engine may read by itself, the rows of memtables where they lie, and the rest.
+
+mod memory;
 
 use super::{
     Engine, apply,
@@ -13,9 +15,6 @@ use std::{
     ops::Range,
     sync::Arc,
 };
-
-/// Rows of memtables that are counted, at most; there may be more.
-const COUNTED_ROWS_MAX: usize = 100_000;
 
 impl ColumnarScan for Engine {
     fn columnar(&self, name: &TableName, request: ColumnarRequest) -> Result<Columnar> {
@@ -39,7 +38,7 @@ impl ColumnarScan for Engine {
         for (segment, ranges) in positions(&table, &request)? {
             let id = segment.meta().id;
             let dead = table.dead.get(&id).cloned().unwrap_or_default();
-            let families = rules(&table, &segment, pin.now_micros);
+            let families = rules(&table, segment.meta().stamp, pin.now_micros);
             let clean = segment.clean(&CleanRequest {
                 ranges: &ranges,
                 dead: &dead,
@@ -53,19 +52,18 @@ impl ColumnarScan for Engine {
                 rest.insert(id, clean.rest);
             }
         }
-        let memory_rows: usize = request.rows.ranges().iter().map(|range| memory_rows(&table, range)).sum();
-        let rows_estimate = rest_rows + memory_rows as u64;
-        if rows_estimate == 0 {
-            return Ok(Columnar { parts, rest: Rest::none() });
+        let memory = memory::parts(&held, &table, &request.rows, &columns, pin.now_micros);
+        if rest_rows == 0 {
+            return Ok(Columnar { parts, memory, rest: Rest::none() });
         }
         let (shared, rest) = (Arc::clone(&self.shared), Arc::new(rest));
-        let rest = Rest::new(rows_estimate, move |scan| {
+        let rest = Rest::new(rest_rows, move |scan| {
             let owned = (Arc::clone(&held), Arc::clone(&shared));
             let reading =
-                Reading::new(owned, (table.clone(), Parts::Rest(Arc::clone(&rest))), scan, pin.now_micros, false);
+                Reading::new(owned, (table.clone(), Parts::Segments(Arc::clone(&rest))), scan, pin.now_micros, false);
             reading.map_or_else(failed, Reading::stream)
         });
-        Ok(Columnar { parts, rest })
+        Ok(Columnar { parts, memory, rest })
     }
 }
 
@@ -102,8 +100,8 @@ fn positions(table: &Table, request: &ColumnarRequest) -> Result<Vec<PositionsOf
     Ok(found)
 }
 
-/// The rules that concern cells of a segment, by family, each with the time by which it judges.
-fn rules(table: &Table, segment: &Segment, now_micros: i64) -> BTreeMap<u32, Vec<(GcRule, i64)>> {
+/// The rules that concern cells that are as of a stamp, by family, each with the time by which it judges.
+fn rules(table: &Table, as_of: i64, now_micros: i64) -> BTreeMap<u32, Vec<(GcRule, i64)>> {
     let descriptor = &table.descriptor;
     let now = descriptor
         .schema
@@ -111,21 +109,10 @@ fn rules(table: &Table, segment: &Segment, now_micros: i64) -> BTreeMap<u32, Vec
         .iter()
         .filter_map(|(name, family)| Some((descriptor.number_of(name)?, vec![(family.gc.clone(), now_micros)])));
     let mut rules: BTreeMap<u32, Vec<(GcRule, i64)>> = now.collect();
-    for past in table.past_rules.iter().filter(|past| past.at_micros > segment.meta().stamp) {
+    for past in table.past_rules.iter().filter(|past| past.at_micros > as_of) {
         if let Some(rules) = rules.get_mut(&past.family) {
             rules.push((past.rule.clone(), past.at_micros));
         }
     }
     rules
-}
-
-fn memory_rows(table: &Table, range: &crate::KeyRange) -> usize {
-    if range.is_empty() {
-        return 0;
-    }
-    let frozen = table.frozen.iter().map(|frozen| &frozen.memtable);
-    let memtables = std::iter::once(&table.active).chain(frozen);
-    memtables
-        .map(|memtable| memtable.slots.range::<_, [u8]>(super::memtable::bounds(range)).take(COUNTED_ROWS_MAX).count())
-        .sum()
 }

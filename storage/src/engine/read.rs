@@ -46,17 +46,22 @@ const INLINE_POINTS_MAX: usize = 4;
 pub(crate) enum Parts {
     /// Everywhere.
     All,
-    /// In memtables, and at these positions of segments.
-    Rest(Arc<HashMap<SegmentId, Vec<Range<Position>>>>),
+    /// At these positions of segments, and nowhere else.
+    Segments(Arc<HashMap<SegmentId, Vec<Range<Position>>>>),
 }
 
 impl Parts {
+    /// Whether memtables are read.
+    fn have_memory(&self) -> bool {
+        matches!(self, Self::All)
+    }
+
     /// Those of a segment's positions that are read.
     fn of(&self, segment: SegmentId, positions: Range<Position>) -> Vec<Range<Position>> {
         match self {
             Self::All => vec![positions],
-            Self::Rest(rest) => {
-                let ranges = rest.get(&segment).into_iter().flatten();
+            Self::Segments(these) => {
+                let ranges = these.get(&segment).into_iter().flatten();
                 let both = ranges.map(|range| range.start.max(positions.start)..range.end.min(positions.end));
                 both.filter(|both| !both.is_empty()).collect()
             }
@@ -240,6 +245,7 @@ impl Reading {
             return held.map(|row| Ok((own()?, Body::Encoded(row, None)))).transpose();
         }
         Ok(match self.table.known(key) {
+            Known::Row(..) if !self.parts.have_memory() => None,
             Known::Row(row, as_of) => Some((own()?, Body::Encoded(row, as_of))),
             Known::Gone => None,
             Known::Unknown => match self.table.locate(key)? {

@@ -1,10 +1,10 @@
-//! The [fast path](ColumnarScan), read as a query engine reads it: the selected rows of Parquet row groups, and the rest; then as a scan of rows
+//! The [fast path](ColumnarScan), read as a query engine reads it: the selected rows of Parquet row groups, those in memory, and the rest; then as a scan of rows
 //! would give it, to compare.
 
 use super::notation::{family, table};
 use crate::{
-    ColumnKind, Columnar, ColumnarRequest, ColumnarScan, Columns, KeyRange, Layout, LayoutColumn, Layouts, ParquetPart,
-    Pin, Result, Row, RowKey, RowSet, Scan, StoreExt, TableName, WantedColumn, scan::FamilyColumns,
+    ColumnKind, Columnar, ColumnarRequest, ColumnarScan, Columns, KeyRange, Layout, LayoutColumn, Layouts, MemoryPart,
+    ParquetPart, Pin, Result, Row, RowKey, RowSet, Scan, StoreExt, TableName, WantedColumn, scan::FamilyColumns,
 };
 use arrow::{
     array::{Array, ArrayRef, AsArray, RecordBatch},
@@ -16,7 +16,7 @@ use parquet::arrow::{
     ProjectionMask,
     arrow_reader::{ArrowReaderMetadata, ArrowReaderOptions, ParquetRecordBatchReaderBuilder, RowSelection},
 };
-use std::{collections::BTreeMap, sync::Arc};
+use std::{collections::BTreeMap, ops::ControlFlow, sync::Arc};
 
 /// The column of the row keys in a segment.
 const KEY: &str = "_key";
@@ -117,7 +117,7 @@ pub(super) async fn read(
     pin: Pin,
 ) -> Result<(Values, u64)> {
     let request = ColumnarRequest { rows: rows.clone(), columns: wanted.clone(), key: None, pin: Some(pin) };
-    let Columnar { parts, rest } = columnar.columnar(&table(), request.clone())?;
+    let Columnar { parts, memory, rest } = columnar.columnar(&table(), request.clone())?;
     let mut found = Values::new();
     let mut clean = 0;
     for part in parts {
@@ -131,6 +131,9 @@ pub(super) async fn read(
         );
         clean += part.rows;
     }
+    for part in memory {
+        clean += read_memory(&part, &mut found)?;
+    }
     let batches: Vec<Vec<Row>> = rest.scan(scan_of(&(rows.clone(), wanted.clone()), None)).try_collect().await?;
     assert!(batches.is_empty() || !rest.is_empty());
     for (key, values) in values_of(batches.concat(), wanted) {
@@ -139,6 +142,29 @@ pub(super) async fn read(
     let inside = |key: &RowKey| rows.ranges().iter().any(|range| range.contains(key));
     assert!(found.keys().all(inside), "a row that was not asked for");
     Ok((found, clean))
+}
+
+/// Reads a piece of memory in steps of a few rows.
+fn read_memory(part: &MemoryPart, found: &mut Values) -> Result<u64> {
+    let (mut after, mut rows): (Option<RowKey>, u64) = (None, 0);
+    loop {
+        let mut step = 0;
+        let last = after.clone();
+        part.read(last.as_deref().map(|key| &key[..]), &mut |key, values| {
+            let key = RowKey::new(Bytes::copy_from_slice(key)).unwrap();
+            assert!(after.as_ref().is_none_or(|after| *after < key), "{key:?} comes behind {after:?}");
+            let values = values.iter().map(|value| value.map(Bytes::copy_from_slice)).collect();
+            assert!(found.insert(key.clone(), values).is_none(), "{key:?} is in memory and in a part");
+            after = Some(key);
+            step += 1;
+            if step == 3 { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+        })?;
+        rows += step;
+        if step < 3 {
+            assert!(rows <= part.rows_max(), "{rows} rows of at most {}", part.rows_max());
+            return Ok(rows);
+        }
+    }
 }
 
 async fn read_part(part: &ParquetPart, wanted: &[WantedColumn], found: &mut Values) -> Result<()> {

@@ -34,6 +34,8 @@ pub struct Counts {
     pub row_groups: usize,
     /// The rows selected of them.
     pub rows: u64,
+    /// Rows in memory, at most.
+    pub memory: u64,
     /// Other rows, roughly; `None` when there are none for certain.
     pub rest: Option<u64>,
 }

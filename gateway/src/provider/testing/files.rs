@@ -1,7 +1,7 @@
 //! A store with a fast path whose every file is made when it is asked for: real Parquet in memory, over the rows of the memory store.
 //!
 //! It is as contrary as the rules allow. Rows of all tenants share row groups; dead copies of rows, with other rows' values, stand between
-//! the living ones; every tenth row is in the rest; selections are lists and bitmaps by turns; files differ in what they call a column, and have none for a column without values.
+//! the living ones; every tenth row is in the rest, another tenth in memory, in two pieces; selections are lists and bitmaps by turns; files differ in what they call a column, and have none for a column without values.
 
 use arrow::{
     array::{
@@ -15,8 +15,9 @@ use bytes::Bytes;
 use futures::{FutureExt, TryStreamExt, executor::block_on, future::BoxFuture};
 use keyspan_storage::{
     CheckAndMutate, ColumnKind, Columnar, ColumnarRequest, ColumnarScan, Commit, FamilyChange, KeyDecoder, KeyRange,
-    Layout, Layouts, ParquetPart, PartFile, Pin, ReadModifyWrite, Rest, Result, Row, RowKey, RowMutation, RowSample,
-    RowSet, RowStream, Scan, Store, TableName, TableSchema, WantedColumn, memory::MemoryStore, store::Atomicity,
+    Layout, Layouts, MemoryPart, MemoryRows, ParquetPart, PartFile, Pin, ReadModifyWrite, Rest, Result, Row, RowKey,
+    RowMutation, RowSample, RowSet, RowStream, Scan, Store, TableName, TableSchema, TakeRow, WantedColumn,
+    memory::MemoryStore, store::Atomicity,
 };
 use parquet::{
     arrow::{
@@ -41,6 +42,8 @@ const PAGE_ROWS: usize = 100;
 const FILES: usize = 3;
 /// Every so many rows one is in the rest.
 const REST_EVERY: usize = 10;
+/// Every so many rows one is in memory.
+const MEMORY_EVERY: usize = 10;
 /// Every so many rows a dead one stands before it.
 const DEAD_EVERY: usize = 7;
 
@@ -116,12 +119,15 @@ impl ColumnarScan for FileStore {
         let pin = request.pin.clone();
         let all = self.rows.scan(table, Scan { pin: pin.clone(), ..Scan::all() });
         let all: Vec<Row> = block_on(all.try_concat())?;
-        let (mut files, mut rest): ([Vec<Row>; FILES], Vec<KeyRange>) = Default::default();
+        let (mut files, mut memory, mut rest): ([Vec<Row>; FILES], Vec<Row>, Vec<KeyRange>) = Default::default();
         let of_file = all.len().div_ceil(FILES).max(1);
         let keys = BinaryArray::from_iter_values(all.iter().map(|row| &row.key[..]));
         let conform = layout.key.as_ref().is_some_and(|key| key.decode(&keys).is_some());
         for (at, row) in all.into_iter().enumerate() {
-            if at % REST_EVERY == 3 || !is_clean(&row, &layout, &request, conform) {
+            if at % MEMORY_EVERY == 6 {
+                // As they come: what is in memory was held against nothing.
+                memory.push(row);
+            } else if at % REST_EVERY == 3 || !is_clean(&row, &layout, &request, conform) {
                 rest.push(KeyRange::point(&row.key));
             } else {
                 files[at / of_file].push(row);
@@ -133,13 +139,40 @@ impl ColumnarScan for FileStore {
         let parts = parts.filter_map(|(file, rows)| part(file, rows, &request, decoder.map(AsRef::as_ref))).collect();
         let (store, table, rest) = (Arc::clone(&self.rows), table.clone(), RowSet::new(rest));
         let within = rest.intersect(&request.rows);
+        let asked = request.rows.clone();
         let read = move |scan: Scan| {
-            assert_eq!(scan.rows.intersect(&request.rows), scan.rows, "the rest is asked for rows of the request");
+            assert_eq!(scan.rows.intersect(&asked), scan.rows, "the rest is asked for rows of the request");
             let rows = scan.rows.intersect(&rest);
             store.scan(&table, Scan { rows, pin: pin.clone(), ..scan })
         };
         let rest = if within.is_empty() { Rest::none() } else { Rest::new(within.ranges().len() as u64, read) };
-        Ok(Columnar { parts, rest })
+        memory.retain(|row| request.rows.ranges().iter().any(|range| range.contains(&row.key)));
+        let behind = memory.split_off(memory.len() / 3);
+        let pieces = [memory, behind].into_iter().filter(|rows| !rows.is_empty());
+        let piece = |rows: Vec<Row>| {
+            MemoryPart::new(rows.len() as u64, Arc::new(Slots { rows, columns: request.columns.clone() }))
+        };
+        Ok(Columnar { parts, memory: pieces.map(piece).collect(), rest })
+    }
+}
+
+/// Rows in memory.
+#[derive(Debug)]
+struct Slots {
+    rows: Vec<Row>,
+    columns: Vec<WantedColumn>,
+}
+
+impl MemoryRows for Slots {
+    fn read(&self, after: Option<&[u8]>, take: &mut TakeRow<'_>) -> Result<()> {
+        for row in self.rows.iter().filter(|row| after.is_none_or(|after| &row.key[..] > after)) {
+            let values: Vec<_> =
+                self.columns.iter().map(|column| newest(row, column).map(|value| &value[..])).collect();
+            if take(&row.key, &values).is_break() {
+                break;
+            }
+        }
+        Ok(())
     }
 }
 

@@ -54,16 +54,11 @@ impl Merge {
         wanted: &Arc<WantedCells>,
         (reversed, batch_rows): (bool, usize),
     ) -> Self {
-        let active = Slots::new(table.active.slots.clone(), OrdMap::new(), None, (range, reversed));
-        let frozen = table.frozen.as_ref().map(|frozen| {
-            let slots = frozen.memtable.slots.clone();
-            Slots::new(slots, table.active.slots.clone(), Some(frozen.stamp), (range, reversed))
-        });
+        let memory = if parts.have_memory() { Slots::of(table, range, reversed) } else { Vec::new() };
         let mut tablets: VecDeque<Tablet<Segment>> = table.tablets.of_range(range).iter().cloned().collect();
         if reversed {
             tablets.make_contiguous().reverse();
         }
-        let memory = [active].into_iter().chain(frozen).collect();
         let (table, parts) = (table.clone(), parts.clone());
         let (range, wanted) = (range.clone(), Arc::clone(wanted));
         Self { table, parts, range, wanted, reversed, batch_rows, memory, tablets, segments: Vec::new() }
@@ -179,6 +174,16 @@ struct Slots {
 }
 
 impl Slots {
+    /// Those of a table's memtables.
+    fn of(table: &Table, range: &KeyRange, reversed: bool) -> Vec<Self> {
+        let active = Self::new(table.active.slots.clone(), OrdMap::new(), None, (range, reversed));
+        let frozen = table.frozen.as_ref().map(|frozen| {
+            let slots = frozen.memtable.slots.clone();
+            Self::new(slots, table.active.slots.clone(), Some(frozen.stamp), (range, reversed))
+        });
+        [active].into_iter().chain(frozen).collect()
+    }
+
     fn new(
         slots: OrdMap<RowKey, Slot>,
         hidden: OrdMap<RowKey, Slot>,
