@@ -150,7 +150,7 @@ fn read_memory(part: &MemoryPart, found: &mut Values) -> Result<u64> {
     loop {
         let mut step = 0;
         let last = after.clone();
-        part.read(last.as_deref().map(|key| &key[..]), &mut |key, values| {
+        part.read(last.as_deref(), &mut |key, values| {
             let key = RowKey::new(Bytes::copy_from_slice(key)).unwrap();
             assert!(after.as_ref().is_none_or(|after| *after < key), "{key:?} comes behind {after:?}");
             let values = values.iter().map(|value| value.map(Bytes::copy_from_slice)).collect();
