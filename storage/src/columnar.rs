@@ -110,16 +110,16 @@ pub trait MemoryRows: fmt::Debug + Send + Sync + 'static {
 /// A piece of the rows in memory.
 #[derive(Clone, Debug)]
 pub struct MemoryPart {
-    rows_max: u64,
+    rows_estimate: u64,
     /// What every key begins with, and is given without.
     span: Bytes,
     rows: Arc<dyn MemoryRows>,
 }
 
 impl MemoryPart {
-    /// A piece of at most so many rows.
-    pub fn new(rows_max: u64, rows: Arc<dyn MemoryRows>) -> Self {
-        Self { rows_max, span: Bytes::new(), rows }
+    /// A piece of about so many rows.
+    pub fn new(rows_estimate: u64, rows: Arc<dyn MemoryRows>) -> Self {
+        Self { rows_estimate, span: Bytes::new(), rows }
     }
 
     /// The same rows, all of which lie in the span, with keys without it. A key that is nothing but the span has no row here.
@@ -128,9 +128,9 @@ impl MemoryPart {
         Self { span, ..self }
     }
 
-    /// Rows that it may have.
-    pub fn rows_max(&self) -> u64 {
-        self.rows_max
+    /// Rows, roughly.
+    pub fn rows_estimate(&self) -> u64 {
+        self.rows_estimate
     }
 
     /// See [`MemoryRows::read`].

@@ -90,7 +90,7 @@ pub(super) async fn plan(
     let Some(found) = found.transpose().map_err(|error| DataFusionError::External(Box::new(error)))? else {
         return Ok(None);
     };
-    let memory: u64 = found.memory.iter().map(MemoryPart::rows_max).sum();
+    let memory: u64 = found.memory.iter().map(MemoryPart::rows_estimate).sum();
     if memory + found.parts.iter().map(|part| part.rows).sum::<u64>() < ROWS_MIN {
         return Ok(None);
     }
@@ -160,7 +160,7 @@ fn over(
         files: parts.len(),
         row_groups: parts.iter().map(|part| part.row_groups.len()).sum(),
         rows: parts.iter().map(|part| part.rows).sum(),
-        memory: memory.iter().map(MemoryPart::rows_max).sum(),
+        memory: memory.iter().map(MemoryPart::rows_estimate).sum(),
         rest: if rest.is_empty() { None } else { Some(rest.rows_estimate()) },
     };
     let schema: SchemaRef = scan.schema();

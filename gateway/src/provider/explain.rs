@@ -186,7 +186,7 @@ fn row_groups(counts: &Counts) -> String {
     let number = |number: u64| grouped(usize::try_from(number).unwrap_or(usize::MAX));
     let Counts { files, row_groups, rows, memory, rest } = counts;
     let (groups, files) = (grouped(*row_groups), grouped(*files));
-    let memory = if *memory == 0 { "none".into() } else { format!("up to {} rows", number(*memory)) };
+    let memory = if *memory == 0 { "none".into() } else { format!("about {} rows", number(*memory)) };
     let rest = rest.map_or_else(|| "none".into(), |rest| format!("about {} rows", number(rest)));
     format!("clean={groups} files={files} rows={}, memory={memory}, rest={rest}", number(*rows))
 }

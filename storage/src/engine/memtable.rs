@@ -7,7 +7,13 @@
 use crate::{KeyRange, RowKey};
 use bytes::Bytes;
 use imbl::{OrdMap, Vector};
-use std::ops::Bound;
+use std::{
+    ops::Bound,
+    sync::{Arc, Mutex, PoisonError},
+};
+
+/// Slots between two borders, when they were found.
+pub(crate) const PIECE_SLOTS: usize = 4_096;
 
 /// Bytes that a slot takes beside its key and row, roughly: the tree's share, two reference counts, the stamp.
 const SLOT_BYTES: u64 = 120;
@@ -31,6 +37,17 @@ pub(crate) struct Memtable {
     pub(crate) ranges: Vector<(KeyRange, i64)>,
     /// Bytes of keys and rows, with what the slots take.
     pub(crate) bytes: u64,
+    /// Where it may be cut into pieces. To find that takes a walk over all slots, so that it is kept, by all copies, until there are a
+    /// quarter more.
+    borders: Arc<Mutex<Borders>>,
+}
+
+/// Keys that cut a memtable into pieces of about as many slots.
+#[derive(Clone, Debug, Default)]
+struct Borders {
+    /// How many slots there were.
+    slots: usize,
+    keys: Arc<[RowKey]>,
 }
 
 impl Memtable {
@@ -53,6 +70,16 @@ impl Memtable {
         };
         self.bytes = self.bytes + added - removed.as_ref().map_or(0, size);
         removed
+    }
+
+    /// Keys, ascending, between which there were [`PIECE_SLOTS`] slots, when there were fewer by a quarter at most.
+    pub(crate) fn borders(&self) -> Arc<[RowKey]> {
+        let mut borders = self.borders.lock().unwrap_or_else(PoisonError::into_inner);
+        if self.slots.len() > borders.slots + borders.slots / 4 {
+            let keys = self.slots.keys().step_by(PIECE_SLOTS).skip(1).cloned();
+            *borders = Borders { slots: self.slots.len(), keys: keys.collect() };
+        }
+        Arc::clone(&borders.keys)
     }
 
     /// The keys in a range that have a slot.

@@ -34,7 +34,7 @@ pub struct Counts {
     pub row_groups: usize,
     /// The rows selected of them.
     pub rows: u64,
-    /// Rows in memory, at most.
+    /// Rows in memory, roughly.
     pub memory: u64,
     /// Other rows, roughly; `None` when there are none for certain.
     pub rest: Option<u64>,

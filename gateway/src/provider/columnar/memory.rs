@@ -50,13 +50,13 @@ impl MemoryExec {
 
 /// Deals pieces out: neighbours stay together, partitions have about as many rows.
 fn dealt(parts: Vec<MemoryPart>, partitions: usize) -> Vec<VecDeque<MemoryPart>> {
-    let share = parts.iter().map(MemoryPart::rows_max).sum::<u64>().div_ceil(partitions.max(1) as u64).max(1);
+    let share = parts.iter().map(MemoryPart::rows_estimate).sum::<u64>().div_ceil(partitions.max(1) as u64).max(1);
     let (mut dealt, mut rows): (Vec<VecDeque<MemoryPart>>, u64) = (Vec::new(), 0);
     for part in parts {
         if rows / share >= dealt.len() as u64 {
             dealt.push(VecDeque::new());
         }
-        rows += part.rows_max();
+        rows += part.rows_estimate();
         if let Some(last) = dealt.last_mut() {
             last.push_back(part);
         }

@@ -280,7 +280,7 @@ async fn explain_tells_row_groups() {
                                         Residual: cpu > 20
                                         Versions: 1
                                         Order: none
-                                        Row groups: clean=6 files=2 rows=4,800, memory=up to 600 rows, rest=about 600 rows"#]],
+                                        Row groups: clean=6 files=2 rows=4,800, memory=about 600 rows, rest=about 600 rows"#]],
     )
     .await;
     let sql = "SELECT cpu FROM metrics WHERE note = 'note 7' AND host > 'host 1' AND day > '1970-01-01'";
@@ -297,7 +297,7 @@ async fn explain_tells_row_groups() {
                 Residual: note = note 7 AND day > 1970-01-01
                 Versions: 1
                 Order: none
-                Row groups: clean=6 files=2 rows=4,560, memory=up to 570 rows, rest=about 570 rows
+                Row groups: clean=6 files=2 rows=4,560, memory=about 570 rows, rest=about 570 rows
                 Files: row groups skipped=0 rows=5057 bytes=43694, memory rows=570
                 Rows: seen=570 returned=570
                 Cells: seen=5525 returned=1140

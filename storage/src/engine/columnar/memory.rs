@@ -2,14 +2,15 @@
 //!
 //! The slots of a range are cut into [pieces](pieces) of some thousand, which may be read side by side. To read one is to walk its slots and
 //! the cells of each: no row is made, no reference counted. Only the newest cell of a column is looked at, since a rule that condemns it
-//! condemns the older ones too.
+//! condemns the older ones too. Rows lie all over the memory: those of some slots are touched before any is read, so that the processor
+//! waits for them together.
 
 use super::rules;
 use crate::{
     GcRule, KeyRange, MemoryPart, MemoryRows, Result, RowKey, RowSet, TakeRow,
     engine::{
         cells,
-        memtable::{Slot, bounds},
+        memtable::{Memtable, PIECE_SLOTS, Slot, bounds},
         pins::Held,
         segment::CleanColumn,
         state::Table,
@@ -17,13 +18,16 @@ use crate::{
 };
 use bytes::Bytes;
 use imbl::OrdMap;
-use std::{
-    ops::{Bound, ControlFlow},
-    sync::Arc,
-};
+use std::{collections::BTreeMap, ops::Bound, sync::Arc};
 
-/// Slots of a piece.
-const PIECE_SLOTS: u64 = 4_096;
+/// Slots whose rows are touched together.
+const TOUCHED_SLOTS: usize = 32;
+/// Bytes that come from memory together.
+const LINE_BYTES: usize = 64;
+/// Bytes of a row that are touched ahead; the processor foresees where a longer one goes on.
+const TOUCHED_BYTES: usize = 512;
+/// Wanted columns of a family that are looked for one by one.
+const FEW_COLUMNS: usize = 8;
 
 /// The rows that memtables have of the asked ones, with the newest values of the columns.
 pub(super) fn parts(
@@ -34,41 +38,39 @@ pub(super) fn parts(
     now_micros: i64,
 ) -> Vec<MemoryPart> {
     let mut parts = Vec::new();
-    let mut add = |slots: &OrdMap<RowKey, Slot>, hidden: &OrdMap<RowKey, Slot>, as_of: i64| {
-        if slots.is_empty() {
+    let mut add = |memtable: &Memtable, hidden: &OrdMap<RowKey, Slot>, as_of: i64| {
+        if memtable.slots.is_empty() {
             return;
         }
         let wanted = Arc::new(Wanted::new(table, columns, as_of, now_micros));
         let ranges = rows.ranges().iter().filter(|range| !range.is_empty());
-        for (range, count) in ranges.flat_map(|range| pieces(slots, range)) {
+        for (range, count) in ranges.flat_map(|range| pieces(memtable, range)) {
             let (held, wanted) = (Arc::clone(held), Arc::clone(&wanted));
-            let piece = Piece { held, slots: slots.clone(), hidden: hidden.clone(), range, wanted };
+            let piece = Piece { held, slots: memtable.slots.clone(), hidden: hidden.clone(), range, wanted };
             parts.push(MemoryPart::new(count, Arc::new(piece)));
         }
     };
     // No past rule concerns what the active memtable has.
-    add(&table.active.slots, &OrdMap::new(), i64::MAX);
+    add(&table.active, &OrdMap::new(), i64::MAX);
     if let Some(frozen) = &table.frozen {
-        add(&frozen.memtable.slots, &table.active.slots, frozen.stamp);
+        add(&frozen.memtable, &table.active.slots, frozen.stamp);
     }
     parts
 }
 
-/// The range in pieces of [`PIECE_SLOTS`], the last of fewer, and how many slots each has; none without slots.
-fn pieces(slots: &OrdMap<RowKey, Slot>, range: &KeyRange) -> Vec<(KeyRange, u64)> {
-    let (mut pieces, mut start, mut count) = (Vec::new(), range.start.clone(), 0);
-    for (key, _) in slots.range::<_, [u8]>(bounds(range)) {
-        if count == PIECE_SLOTS {
-            let end = key.bytes().clone();
-            pieces.push((KeyRange::new(std::mem::replace(&mut start, end.clone()), Some(end)), count));
-            count = 0;
-        }
-        count += 1;
-    }
-    if count > 0 {
-        pieces.push((KeyRange::new(start, range.end.clone()), count));
-    }
-    pieces
+/// The range in pieces, and about how many slots each has; none without slots.
+fn pieces(memtable: &Memtable, range: &KeyRange) -> Vec<(KeyRange, u64)> {
+    let borders = memtable.borders();
+    let first = borders.partition_point(|key| key[..] <= range.start[..]);
+    let last = range.end.as_ref().map_or(borders.len(), |end| borders.partition_point(|key| key[..] < end[..]));
+    let Some(borders) = borders.get(first..last).filter(|borders| !borders.is_empty()) else {
+        let count = memtable.slots.range::<_, [u8]>(bounds(range)).count() as u64;
+        return (count > 0).then(|| (range.clone(), count)).into_iter().collect();
+    };
+    let starts = std::iter::once(&range.start).chain(borders.iter().map(RowKey::bytes));
+    let ends = borders.iter().map(|key| Some(key.bytes())).chain([range.end.as_ref()]);
+    let pieces = starts.zip(ends).map(|(start, end)| KeyRange::new(start.clone(), end.cloned()));
+    pieces.map(|piece| (piece, PIECE_SLOTS as u64)).collect()
 }
 
 /// What is wanted of each family, by number; `None` where the table has no family of the number.
@@ -81,8 +83,8 @@ struct Wanted {
 
 #[derive(Debug)]
 struct WantedFamily {
-    /// Qualifiers, ascending, and their places in the request.
-    columns: Vec<(Bytes, usize)>,
+    /// Qualifiers, ascending, and their places in the request: several, where a column is wanted twice.
+    columns: Vec<(Bytes, Vec<usize>)>,
     /// What may condemn a newest cell, and the time by which it judges.
     rules: Vec<(GcRule, i64)>,
 }
@@ -92,9 +94,11 @@ impl Wanted {
     fn new(table: &Table, columns: &[CleanColumn], as_of: i64, now_micros: i64) -> Self {
         let mut rules = rules(table, as_of, now_micros);
         let mut of_family = |number: u32| {
-            let of_family = columns.iter().enumerate().filter(|(_, column)| column.family == number);
-            let mut columns: Vec<_> = of_family.map(|(place, column)| (column.qualifier.clone(), place)).collect();
-            columns.sort_unstable();
+            let mut of_family: BTreeMap<Bytes, Vec<usize>> = BTreeMap::new();
+            for (place, column) in columns.iter().enumerate().filter(|(_, column)| column.family == number) {
+                of_family.entry(column.qualifier.clone()).or_default().push(place);
+            }
+            let columns = of_family.into_iter().collect();
             let mut rules = rules.remove(&number).unwrap_or_default();
             rules.retain(|(rule, _)| rule.condemns(0, i64::MIN, i64::MAX));
             WantedFamily { columns, rules }
@@ -115,27 +119,41 @@ impl Wanted {
             if family != cell.family {
                 (family, passed) = (cell.family, 0);
             }
-            while wanted.columns.get(passed).is_some_and(|(qualifier, _)| **qualifier < *cell.qualifier) {
-                passed += 1;
-            }
-            let places = wanted.columns[passed..].iter().take_while(|(qualifier, _)| **qualifier == *cell.qualifier);
-            let mut places = places.map(|(_, place)| *place).peekable();
-            if exists && places.peek().is_none() {
+            let found = wanted.find(&mut passed, cell.qualifier);
+            if exists && found.is_none() {
                 continue;
             }
             if wanted.rules.iter().any(|(rule, at)| rule.condemns(0, cell.timestamp, *at)) {
                 continue;
             }
             exists = true;
-            for place in places {
-                values[place] = Some(cell.value);
-                missing -= 1;
+            if let Some(places) = found {
+                places.iter().for_each(|place| values[*place] = Some(cell.value));
+                missing -= places.len();
             }
             if missing == 0 {
                 break;
             }
         }
         exists
+    }
+}
+
+impl WantedFamily {
+    /// The places of a column. Columns before `passed` come no more.
+    fn find(&self, passed: &mut usize, qualifier: &[u8]) -> Option<&[usize]> {
+        let left = &self.columns[*passed..];
+        // To see that two qualifiers are not the same takes a look at their lengths, most of the time.
+        let found = match left.len() <= FEW_COLUMNS {
+            true => left.iter().position(|(wanted, _)| **wanted == *qualifier)?,
+            false => {
+                let before = left.iter().take_while(|(wanted, _)| **wanted < *qualifier).count();
+                *passed += before;
+                left.get(before).filter(|(wanted, _)| **wanted == *qualifier).map(|_| before)?
+            }
+        };
+        *passed = self.columns.len() - left.len() + found + 1;
+        Some(&left[found].1)
     }
 }
 
@@ -163,13 +181,32 @@ impl MemoryRows for Piece {
         let bounds = (after.map_or(start, Bound::Excluded), end);
         let mut hidden = self.hidden.range::<_, [u8]>(bounds).map(|(key, _)| key).peekable();
         let mut values = vec![None; self.wanted.columns];
-        for (key, slot) in self.slots.range::<_, [u8]>(bounds) {
-            while hidden.next_if(|hidden| *hidden < key).is_some() {}
-            let Some(row) = slot.row.as_ref().filter(|_| hidden.peek() != Some(&key)) else { continue };
-            if self.wanted.newest(row, &mut values) && take(key, &values) == ControlFlow::Break(()) {
-                break;
+        let mut slots = self.slots.range::<_, [u8]>(bounds);
+        let mut some = Vec::with_capacity(TOUCHED_SLOTS);
+        loop {
+            let mut count = 0;
+            let next = slots.by_ref().take(TOUCHED_SLOTS).inspect(|_| count += 1);
+            some.extend(next.filter_map(|(key, slot)| Some((key, slot.row.as_ref()?))));
+            if count == 0 {
+                return Ok(());
+            }
+            std::hint::black_box(some.iter().fold(0, |touched, (key, row)| touched ^ lines(key) ^ lines(row)));
+            for (key, row) in some.drain(..) {
+                while hidden.next_if(|hidden| *hidden < key).is_some() {}
+                if hidden.peek() == Some(&key) {
+                    continue;
+                }
+                if self.wanted.newest(row, &mut values) && take(key, &values).is_break() {
+                    return Ok(());
+                }
             }
         }
-        Ok(())
     }
+}
+
+/// A byte of every line, so that all of them are asked for.
+fn lines(bytes: &[u8]) -> u8 {
+    let touched = &bytes[..bytes.len().min(TOUCHED_BYTES)];
+    let lines = touched.iter().step_by(LINE_BYTES).fold(0, |lines, byte| lines ^ byte);
+    lines ^ touched.last().copied().unwrap_or_default()
 }
