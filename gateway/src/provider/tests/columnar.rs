@@ -237,16 +237,24 @@ async fn keys_that_do_not_conform_follow_the_policy() {
 #[tokio::test]
 async fn values_that_do_not_decode_follow_the_policy() {
     for (policy, expected) in [
-        (OnBadValue::Error, expect![[r#"22P02 invalid stored value in column "cpu", 6001"#]]),
-        (OnBadValue::Null, expect!["4000, 6001"]),
+        (
+            OnBadValue::Error,
+            expect![[
+                r#"22P02 invalid stored value in column "cpu", 22P02 invalid stored value in column "seen", 6001"#
+            ]],
+        ),
+        (OnBadValue::Null, expect!["4000, 4000, 6001"]),
     ] {
         let world = world(|table| table.on_bad_value = policy).await;
         let cpu = (FamilyName::new("m").unwrap(), Bytes::from_static(b"cpu"), Bytes::from_static(b"bad"));
         let key = world.table("metrics").key.encode(&row(ROWS)[..3]).unwrap();
-        world.write("metrics", &[b"aa#", &key[..]].concat(), vec![cpu]).await;
+        // As many bytes as a time has, but before the calendar.
+        let seen = (FamilyName::new("m").unwrap(), "seen".into(), Bytes::from_static(b"\x80\0\0\0\0\0\0\x01"));
+        world.write("metrics", &[b"aa#", &key[..]].concat(), vec![cpu, seen]).await;
         let [fast, by_rows] = sessions(&world, Some("aa")).await;
         let mut lines = [Vec::new(), Vec::new()];
-        for sql in ["SELECT count(cpu) FROM metrics", "SELECT count(*) FROM metrics"] {
+        for sql in ["SELECT count(cpu) FROM metrics", "SELECT count(seen) FROM metrics", "SELECT count(*) FROM metrics"]
+        {
             lines[0].push(rows(&fast, sql).await);
             lines[1].push(rows(&by_rows, sql).await);
         }
