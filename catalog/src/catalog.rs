@@ -6,7 +6,9 @@
 //! A table of the store is no part of that commit. So that a crash leaves nothing half visible, a new one is made before the edit
 //! that shows it, and an old one is dropped after the edit that hides it; a `pending` row stands in the catalog for as long as the
 //! two disagree, and whoever opens the catalog finishes what is pending. Families are made before the edit; rules are
-//! changed and families dropped after it, since what a rule condemns does not return. [`Catalog::open`] mends those too.
+//! changed and families dropped after it, since what a rule condemns does not return. [`Catalog::open`] mends those too. A store that
+//! takes no writes just now (a full disk, a damaged segment) opens all the same: what was interrupted had no answer, is out of sight,
+//! and is finished before the next edit, or by [`Catalog::finish_interrupted`].
 
 mod purges;
 pub(crate) mod rows;
@@ -19,7 +21,10 @@ use arc_swap::ArcSwap;
 use futures::TryStreamExt;
 use keyspan_storage::{Commit, FamilyChange, Pin, Scan, Store, StoreExt, TableName, TableSchema, Validation, Write};
 use rows::{Loaded, Version};
-use std::sync::Arc;
+use std::sync::{
+    Arc,
+    atomic::{AtomicBool, Ordering},
+};
 use tokio::sync::Mutex;
 
 /// The name of the catalog's table in the store.
@@ -36,10 +41,12 @@ pub struct Catalog {
     editing: Mutex<()>,
     /// Tenants that a statement of this process drops just now.
     erasing: tenants::Erasing,
+    /// Whether an edit that a crash interrupted is not finished yet.
+    interrupted: AtomicBool,
 }
 
 impl Catalog {
-    /// Loads the catalog; makes its table in an empty store, and finishes what a crash interrupted.
+    /// Loads the catalog; makes its table in an empty store, and finishes what a crash interrupted, if the store takes writes.
     ///
     /// # Errors
     /// The store's, and [`Corrupt`](crate::ErrorKind::Corrupt).
@@ -55,10 +62,43 @@ impl Catalog {
         let loaded = load(&store, &store.pin().await?).await?;
         let newest = Arc::new(ArcSwap::from_pointee(loaded.snapshot));
         store.set_layouts(Arc::new(NewestLayouts(Arc::clone(&newest))));
-        let catalog = Self { store, newest, editing: Mutex::new(()), erasing: tenants::Erasing::default() };
-        catalog.finish_pending(&loaded.pending).await?;
-        catalog.mend_families().await?;
+        let (editing, erasing, interrupted) = (Mutex::new(()), tenants::Erasing::default(), AtomicBool::new(true));
+        let catalog = Self { store, newest, editing, erasing, interrupted };
+        match catalog.finish(&loaded.pending).await {
+            Err(error) if takes_no_writes(&error) => {
+                tracing::warn!(%error, "a change of the catalog that was interrupted could not be finished yet");
+            }
+            finished => finished?,
+        }
         Ok(catalog)
+    }
+
+    /// Finishes what a crash interrupted, if [`open`](Self::open) could not.
+    ///
+    /// # Errors
+    /// The store's: it can be asked for again.
+    pub async fn finish_interrupted(&self) -> Result<()> {
+        if !self.interrupted.load(Ordering::SeqCst) {
+            return Ok(());
+        }
+        let _editing = self.editing.lock().await;
+        self.finish_before_edit().await
+    }
+
+    /// The same for who edits.
+    async fn finish_before_edit(&self) -> Result<()> {
+        if !self.interrupted.load(Ordering::SeqCst) {
+            return Ok(());
+        }
+        let loaded = load(&self.store, &self.store.pin().await?).await?;
+        self.finish(&loaded.pending).await
+    }
+
+    async fn finish(&self, pending: &[TableName]) -> Result<()> {
+        self.finish_pending(pending).await?;
+        self.mend_families().await?;
+        self.interrupted.store(false, Ordering::SeqCst);
+        Ok(())
     }
 
     /// The store beneath.
@@ -89,6 +129,7 @@ impl Catalog {
     /// After an error of the store the edit may be in force.
     pub async fn commit(&self, edit: impl Fn(&Snapshot) -> Result<Edit> + Send + Sync) -> Result<Arc<Snapshot>> {
         let _editing = self.editing.lock().await;
+        self.finish_before_edit().await?;
         for _ in 0..COMMIT_ATTEMPTS_MAX {
             let pin = self.store.pin().await?;
             let before = self.refresh_at(&pin).await?;
@@ -244,6 +285,12 @@ impl Catalog {
         self.store.commit(Commit { writes: vec![write], validation: None }).await?;
         Ok(())
     }
+}
+
+/// Whether the store said that it can only be read for now.
+fn takes_no_writes(error: &Error) -> bool {
+    use keyspan_storage::ErrorKind::{NoSpace, Unavailable};
+    error.store().is_some_and(|error| matches!(error.kind(), NoSpace | Unavailable))
 }
 
 /// The changes that make the stored families and history the wanted ones.

@@ -1,7 +1,5 @@
 //! What the examples share: a gateway to talk to, and statements that are shown when they run.
 
-pub mod memory;
-
 use anyhow::{Context, Result};
 use keyspan_catalog::Catalog;
 use keyspan_gateway::{

@@ -2,7 +2,7 @@
 //!
 //! `DROP DATABASE` answers when the tenant's rows are dead; [`run`] then makes their bytes go. It looks at the start, for what a
 //! crash left, and after each drop; what fails is tried again after a while. A drop that was interrupted before its rows were dead, by
-//! a crash or an error, is finished first. How far a purge is stands in the catalog
+//! a crash or an error, is finished first, and so is a change of the catalog that the start could not finish. How far a purge is stands in the catalog
 //! ([`Catalog::purge`](keyspan_catalog::Catalog::purge)) and in `keyspan.drops`, and why it does not come further, too.
 
 use crate::{error::SqlError, session::Shared};
@@ -71,10 +71,11 @@ enum Pause {
 }
 
 async fn step(shared: &Shared, wait: &mut Duration) -> Pause {
+    let mended = shared.catalog.finish_interrupted().await;
     let finished = shared.catalog.finish_drops(RESUMED, shared.clock.now_micros()).await;
     // What can be purged does not wait for what cannot be dropped.
     let purged = shared.catalog.purge(shared.clock.as_ref()).await;
-    let purged = match (finished, purged) {
+    let purged = match (mended.and(finished.map(drop)), purged) {
         (Err(error), Ok(None)) => Err(error),
         (_, purged) => purged,
     };
@@ -97,7 +98,7 @@ async fn step(shared: &Shared, wait: &mut Duration) -> Pause {
             Pause::UntilWoken
         }
         Err(error) => {
-            tracing::warn!(%error, "dropped databases could not be purged yet");
+            tracing::warn!(%error, "what was dropped or interrupted could not be finished yet");
             let pause = *wait;
             *wait = (pause * 2).min(RETRY_MAX);
             Pause::AtMost(pause)

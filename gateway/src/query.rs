@@ -154,6 +154,13 @@ pub(crate) fn context(facts: Arc<Facts>, rows: tables::Rows) -> SessionContext {
     options.catalog.default_catalog.clone_from(&facts.database);
     if let Some(resources) = &resources {
         options.execution.sort_spill_reservation_bytes = resources.memory.sort_aside_bytes();
+        if resources.memory.is_scarce() {
+            // Sorted texts keep the buffers that they came in alive, and every batch of them counts all of these once more. So runs
+            // are not put together before they are sorted, which would give many batches of the same buffers,
+            options.execution.sort_in_place_threshold_bytes = 0;
+            // and one sort writes to files and merges, not one for each stream with a merge of all on top, for which no room is kept.
+            options.optimizer.repartition_sorts = false;
+        }
     }
     options.extensions.insert(facts::Carried(facts.clone()));
     if let Some(resources) = &resources {

@@ -88,6 +88,11 @@ impl Memory {
         usize::try_from(rows).unwrap_or(usize::MAX).min(BATCH_ROWS)
     }
 
+    /// Whether there is so little of it that queries do with smaller batches and without what takes memory for speed.
+    pub fn is_scarce(&self) -> bool {
+        self.batch_rows() < BATCH_ROWS
+    }
+
     /// Bytes of a row group that is exported: it is in memory until it is full.
     pub fn export_group_bytes(&self) -> usize {
         let bytes = (self.all_bytes / EXPORT_GROUP_SHARE).min(EXPORT_GROUP_BYTES_MAX);

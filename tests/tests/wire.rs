@@ -5,6 +5,7 @@
 #![allow(unreachable_pub, reason = "the modules are a library to each other, in a binary")]
 
 mod wire {
+    pub mod ages;
     pub mod backup;
     pub mod bench;
     pub mod command;
@@ -12,6 +13,7 @@ mod wire {
     pub mod damage;
     pub mod definitions;
     pub mod files;
+    pub mod full_disk;
     pub mod harness;
     pub mod history;
     pub mod isolation;
@@ -24,4 +26,5 @@ mod wire {
     pub mod slt;
     pub mod streaming;
     pub mod tls;
+    pub mod wide;
 }

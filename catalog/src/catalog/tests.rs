@@ -5,7 +5,13 @@ use crate::{
     ColumnDefinition, Role, SqlType, TableDefinition, TableId, Tenant, TenantId, TenantState, TenantStore,
     snapshot::FIRST_OID, tenant_store::Writes,
 };
-use keyspan_storage::{FamilyName, Mutation, RowKey, RowMutation, clock::ManualClock, memory::MemoryStore};
+use keyspan_storage::{
+    FamilyName, GcRule, Mutation, RowKey, RowMutation,
+    clock::ManualClock,
+    engine::{Engine, EngineOptions},
+    memory::MemoryStore,
+    testing::sim::SimFs,
+};
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 fn store() -> Arc<dyn Store> {
@@ -20,21 +26,24 @@ fn new_tenant(id: &str) -> impl Fn(&Snapshot) -> Result<Edit> + Send + Sync + us
     }
 }
 
+fn text_table() -> TableDefinition {
+    let column = |name: &str| ColumnDefinition {
+        name: name.into(),
+        kind: SqlType::Text,
+        not_null: false,
+        family: None,
+        encoding: None,
+    };
+    TableDefinition {
+        columns: vec![column("id"), column("v")],
+        primary_key: vec![("id".into(), false)],
+        ..TableDefinition::default()
+    }
+}
+
 fn new_table(name: &'static str) -> impl Fn(&Snapshot) -> Result<Edit> + Send + Sync {
     move |snapshot| {
-        let column = |name: &str| ColumnDefinition {
-            name: name.into(),
-            kind: SqlType::Text,
-            not_null: false,
-            family: None,
-            encoding: None,
-        };
-        let definition = TableDefinition {
-            name: name.into(),
-            columns: vec![column("id"), column("v")],
-            primary_key: vec![("id".into(), false)],
-            ..TableDefinition::default()
-        };
+        let definition = TableDefinition { name: name.into(), ..text_table() };
         Ok(Edit::CreateTable(Table::define(TableId(snapshot.next_oid), &definition)?))
     }
 }
@@ -316,4 +325,55 @@ async fn a_damaged_catalog_is_told() {
     catalog.commit(new_table("t")).await.unwrap();
     store.drop_table(&TableName::new("t-16384").unwrap()).await.unwrap();
     assert_eq!(Catalog::open(store.clone()).await.unwrap_err().kind(), ErrorKind::Corrupt);
+}
+
+/// What an edit that a crash interrupted leaves: a table that is not shown, and rules that are not the definition's.
+async fn interrupted(catalog: &Catalog) {
+    let leftover = Table::define(TableId(20_000), &TableDefinition { name: "left".into(), ..text_table() }).unwrap();
+    catalog.make_table(&leftover).await.unwrap();
+    let rule = FamilyChange::SetGc(FamilyName::new("cf").unwrap(), GcRule::MaxVersions(7));
+    let name = catalog.snapshot().table("t").unwrap().physical.clone();
+    catalog.store().modify_families(&name, vec![rule]).await.unwrap();
+}
+
+fn is_finished(tables: &[(TableName, TableSchema)], catalog: &Catalog) -> bool {
+    let table = catalog.snapshot().table("t").unwrap().clone();
+    let mended =
+        |(name, schema): &(TableName, TableSchema)| *name == table.physical && *schema == table.storage_schema();
+    tables.iter().any(mended) && !tables.iter().any(|(name, _)| name.to_string() == "left-20000")
+}
+
+#[tokio::test]
+async fn a_full_disk_is_no_reason_not_to_open() {
+    let fs = SimFs::new();
+    let options = EngineOptions { fs: Arc::new(fs.clone()), log_file_bytes: 4 << 10, ..EngineOptions::new("/store") };
+    let store: Arc<dyn Store> = Engine::open(options).await.unwrap();
+    let catalog = Catalog::open(store.clone()).await.unwrap();
+    catalog.commit(new_tenant("alto")).await.unwrap();
+    catalog.commit(new_table("t")).await.unwrap();
+    put(&catalog, "t", "alto#1").await.unwrap();
+    interrupted(&catalog).await;
+    assert!(!is_finished(&store.tables().await.unwrap(), &catalog));
+    fs.fill_disk(true);
+    let refused = loop {
+        if let Err(error) = put(&catalog, "t", "alto#2").await {
+            break error;
+        }
+    };
+    assert!(takes_no_writes(&refused), "{refused:?}");
+
+    let catalog = Catalog::open(store.clone()).await.unwrap();
+    assert_eq!(keys(&catalog, "t").await, ["alto#1", "alto#2"]);
+    assert!(takes_no_writes(&catalog.finish_interrupted().await.unwrap_err()));
+    assert!(takes_no_writes(&catalog.commit(new_table("u")).await.unwrap_err()));
+    assert!(!is_finished(&store.tables().await.unwrap(), &catalog));
+    // With room, the next edit finishes it, or whoever asks.
+    fs.fill_disk(false);
+    catalog.commit(new_table("u")).await.unwrap();
+    assert!(is_finished(&store.tables().await.unwrap(), &catalog));
+    catalog.finish_interrupted().await.unwrap();
+    interrupted(&catalog).await;
+    let catalog = Catalog::open(store.clone()).await.unwrap();
+    assert!(is_finished(&store.tables().await.unwrap(), &catalog));
+    assert_eq!(keys(&catalog, "t").await, ["alto#1", "alto#2"]);
 }

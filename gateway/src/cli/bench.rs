@@ -1,4 +1,4 @@
-//! `keyspan bench scan`: what a store costs over plain Parquet files, in ratios of one run on one machine.
+//! `keyspan bench scan`: what a store costs over plain Parquet files, in ratios of one run on one machine; and [`memory`], `keyspan bench memory`.
 //!
 //! ```text
 //! data      rows made from a seed: what the table has to hold at any moment
@@ -13,6 +13,7 @@
 
 mod data;
 mod measure;
+mod memory;
 mod phases;
 mod plain;
 mod progress;
@@ -24,10 +25,12 @@ use super::Signals;
 use crate::resources::Size;
 use anyhow::{Context, Result, anyhow};
 use clap::{Args, Subcommand};
+use serde::Serialize;
 use std::{
     env,
+    fmt::Display,
     io::{Write, stdout},
-    path::PathBuf,
+    path::{Path, PathBuf},
 };
 
 /// After the help of `keyspan bench scan`.
@@ -57,6 +60,13 @@ pub enum Bench {
         /// What to measure.
         #[command(flatten)]
         scan: ScanOptions,
+    },
+    /// Measure the memory of a server that works on many times its memory.
+    #[command(after_help = memory::MEMORY_HELP)]
+    Memory {
+        /// What to measure.
+        #[command(flatten)]
+        memory: memory::MemoryOptions,
     },
 }
 
@@ -93,18 +103,35 @@ pub struct ScanOptions {
 /// # Errors
 /// When an answer is wrong, something fails, or a signal came.
 pub async fn run(bench: Bench) -> Result<()> {
-    let Bench::Scan { scan } = bench;
-    let path = scan.path.clone().unwrap_or_else(env::temp_dir);
+    match bench {
+        Bench::Scan { scan } => {
+            let run = async |folder: &Path| Box::pin(phases::run(&scan, folder)).await;
+            in_folder(scan.path.as_ref(), scan.json, run).await
+        }
+        Bench::Memory { memory } => {
+            let run = async |folder: &Path| Box::pin(memory::run(&memory, folder)).await;
+            in_folder(memory.path.as_ref(), memory.json, run).await
+        }
+    }
+}
+
+/// Runs in a temporary folder, and prints the report.
+async fn in_folder<R: Display + Serialize>(
+    path: Option<&PathBuf>,
+    json: bool,
+    run: impl AsyncFnOnce(&Path) -> Result<R>,
+) -> Result<()> {
+    let path = path.cloned().unwrap_or_else(env::temp_dir);
     let failed = || format!("cannot make a folder in {}", path.display());
     let folder = tempfile::Builder::new().prefix("keyspan-bench-").tempdir_in(&path).with_context(failed)?;
     let mut signals = Signals::new()?;
     let done = tokio::select! {
-        done = Box::pin(phases::run(&scan, folder.path())) => done,
+        done = run(folder.path()) => done,
         () = signals.next() => Err(anyhow!("stopped by a signal")),
     };
     let place = folder.path().to_owned();
     let removed = folder.close().with_context(|| format!("cannot remove {}", place.display()));
     let report = done.and_then(|report| removed.map(|()| report))?;
-    let text = if scan.json { serde_json::to_string_pretty(&report)? } else { report.to_string() };
+    let text = if json { serde_json::to_string_pretty(&report)? } else { report.to_string() };
     writeln!(stdout(), "{text}").context("cannot write to standard output")
 }

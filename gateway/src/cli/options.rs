@@ -89,12 +89,14 @@ pub struct StorageOptions {
     #[arg(long, value_name = "SIZE", env = "KEYSPAN_MEMTABLE_SIZE", help_heading = "Advanced", hide_short_help = true)]
     pub memtable_size: Option<Size>,
 
-    /// Size of a file of the log; it is allocated before it is needed.
+    /// Size of a file of the log; it is allocated before it is needed. At least 64KiB.
     #[arg(long, value_name = "SIZE", env = "KEYSPAN_LOG_FILE_SIZE", help_heading = "Advanced", hide_short_help = true,
           default_value_t = Size(LOG_FILE_BYTES))]
     pub log_file_size: Size,
 }
 
+/// The least that `--log-file-size` may say: with less, every few commits wait for a file to be made.
+pub const LOG_FILE_BYTES_MIN: u64 = 64 << 10;
 /// [`PIN_AGE_MAX_MICROS`] as it is written.
 const PIN_AGE_MAX: Age = Age(PIN_AGE_MAX_MICROS.unsigned_abs() / 1_000_000);
 
@@ -119,6 +121,8 @@ impl ServeOptions {
             "--store {folder} is no folder: other stores are not supported yet"
         );
         let (storage, defaults) = (&self.storage, EngineOptions::new(&self.store));
+        let (log_file, least) = (storage.log_file_size, Size(LOG_FILE_BYTES_MIN));
+        ensure!(log_file >= least, "--log-file-size {log_file} is less than {least}");
         Ok(EngineOptions {
             segments: storage.segments.clone(),
             memory_bytes: memory.engine_bytes,
@@ -247,6 +251,14 @@ mod tests {
         for words in [["--memory", "much"], ["--pin-max-age", "0s"], ["--cold-codec", "gzip"], ["--segments", "here"]] {
             assert!(Line::try_parse_from([&["serve"][..], &words].concat()).is_err(), "{words:?}");
         }
+    }
+
+    #[test]
+    fn a_log_of_tiny_files_is_refused() {
+        let memory = Memory::of(8 << 30, None);
+        let said = |size: &str| options(&["--log-file-size", size]).engine(&memory);
+        assert_eq!(said("1").unwrap_err().to_string(), "--log-file-size 1B is less than 64KiB");
+        assert_eq!(said("64KiB").unwrap().log_file_bytes, 64 << 10);
     }
 
     #[test]

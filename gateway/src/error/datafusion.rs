@@ -9,6 +9,7 @@ use datafusion::{
     common::{Column, SchemaError},
     error::DataFusionError,
 };
+use keyspan_storage::fs::is_no_space;
 use parquet::errors::ParquetError;
 use std::error::Error;
 
@@ -84,11 +85,21 @@ fn ours(error: &(dyn Error + 'static)) -> SqlError {
 }
 
 fn of_io(error: &std::io::Error) -> SqlError {
-    let state = match error.kind() {
-        std::io::ErrorKind::StorageFull => SqlState::DISK_FULL,
-        _ => SqlState::IO_ERROR,
-    };
-    SqlError::new(state, tidy(&error.to_string()))
+    match is_full(error) {
+        true => {
+            SqlError::new(SqlState::DISK_FULL, "no space left to write a file").with_detail(tidy(&error.to_string()))
+        }
+        false => SqlError::new(SqlState::IO_ERROR, tidy(&error.to_string())),
+    }
+}
+
+/// Whether a full disk is at the bottom of it: who writes files wraps what the system said, also in an error of the system's kind, whose own
+/// cause is none of its sources.
+fn is_full(error: &(dyn Error + 'static)) -> bool {
+    match error.downcast_ref::<std::io::Error>() {
+        Some(error) => is_no_space(error) || error.get_ref().is_some_and(|inner| is_full(inner)),
+        None => error.source().is_some_and(is_full),
+    }
 }
 
 fn of_arrow(error: &ArrowError) -> SqlError {
@@ -355,6 +366,12 @@ mod tests {
             expect!["22P02 cannot cast string 'a' to value of Int32 type"],
         );
         check(DataFusionError::ResourcesExhausted("pool".into()), expect!["53200 out of memory for this query"]);
+        let full = || std::io::Error::from(std::io::ErrorKind::StorageFull);
+        let wrapped = std::io::Error::other(DataFusionError::IoError(std::io::Error::other(full())));
+        for error in [full(), wrapped, std::io::ErrorKind::QuotaExceeded.into()] {
+            check(DataFusionError::IoError(error), expect!["53100 no space left to write a file"]);
+        }
+        check(DataFusionError::IoError(std::io::ErrorKind::TimedOut.into()), expect!["58030 timed out"]);
         check(DataFusionError::NotImplemented("Lateral joins".into()), expect!["0A000 lateral joins"]);
         check(DataFusionError::Internal("a bug".into()), expect![[r#"XX000 internal error: a bug"#]]);
     }

@@ -67,6 +67,7 @@ async fn wrong_arguments_are_told_with_what_is_right() -> Result<()> {
     let new = folder.path().join("new");
     for (arguments, part) in [
         (["--memory", "1MB"], "--memory 976.5KiB is less than 32MiB"),
+        (["--log-file-size", "1"], "--log-file-size 1B is less than 64KiB"),
         (["--segments", "ftp://host/path"], "ftp://host/path"),
         (["--segments", "s3://"], "s3://"),
     ] {

@@ -1,5 +1,6 @@
 //! A server over a fresh store, with tenants and roles made by SQL.
 
+pub mod disk;
 pub mod s3;
 
 use anyhow::{Context, Result};

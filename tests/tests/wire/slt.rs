@@ -228,6 +228,7 @@ files! {
     key_ranges
     operations
     order_and_limit
+    past
     settings
     shared_tables
     stored_cells

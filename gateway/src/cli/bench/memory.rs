@@ -1,0 +1,329 @@
+//! `keyspan bench memory`: what a server takes of the machine while it works on many times the memory that it may take.
+//!
+//! A server of this program is started on a store in a temporary folder, and loads, reads, sorts, groups, joins and exports through the
+//! wire. Between two steps the kernel is told to count the peak anew (`/proc/PID/clear_refs`), so that each step has its own. Rows are of
+//! text that does not compress. What is asked is checked: every row comes, once, in order.
+
+use crate::resources::Size;
+use anyhow::{Context, Result, ensure};
+use clap::Args;
+use futures::{StreamExt, TryStreamExt, pin_mut, stream};
+use rand::distr::{Alphanumeric, SampleString};
+use serde::Serialize;
+use std::{
+    env, fmt, fs,
+    io::{BufRead, BufReader, Write, stderr},
+    net::SocketAddr,
+    path::{Path, PathBuf},
+    process::{Child, Command, Stdio},
+    time::{Duration, Instant},
+};
+use tokio_postgres::{Client, Config, NoTls, Row, types::ToSql};
+
+/// After the help of `keyspan bench memory`.
+pub(super) const MEMORY_HELP: &str = "\
+A server is started on a store in a temporary folder with --memory, and is given --times as many bytes of texts that do not compress. It
+counts, scans, sorts, groups, joins, exports to Parquet and updates them; answers are checked. For each step stands the peak of the memory
+that the process had for itself: all that is resident but pages of files, which are the program and its libraries.
+
+The target is --memory and 96MiB: threads, plans, connections, and what the allocator has not given back. \"met\" or \"not met\" does not
+change the exit code, which is 1 when an answer is wrong or something fails.
+
+Examples:
+  keyspan bench memory
+  keyspan bench memory --memory 32MiB --times 20 --text-size 4KiB
+  keyspan bench memory --path /mnt/fast --json > run.json";
+
+/// What a process takes beside `--memory`, at most, its program not counted.
+pub(super) const OVERHEAD_BYTES: u64 = 96 << 20;
+/// Rows of one INSERT, at most; fewer of large texts.
+const INSERT_ROWS_MAX: usize = 100;
+/// Bytes of texts of one INSERT, unless it is of one row.
+const INSERT_BYTES: usize = 128 << 10;
+/// Connections that load at the same time.
+const LOADERS: usize = 4;
+/// How often the process is looked at.
+const LOOK_EVERY: Duration = Duration::from_millis(5);
+/// Rows of a group.
+const GROUP_ROWS: i64 = 2;
+/// The password of the server, which nobody else hears of: the server listens on this machine and ends with the run.
+const PASSWORD_LENGTH: usize = 24;
+
+/// What `keyspan bench memory` takes.
+#[derive(Clone, Debug, Args)]
+pub struct MemoryOptions {
+    /// Memory that the server may take, as keyspan serve --memory.
+    #[arg(long, value_name = "SIZE", default_value_t = Size(64 << 20))]
+    pub memory: Size,
+
+    /// How many times as much is loaded.
+    #[arg(long, value_name = "NUMBER", default_value_t = 10, value_parser = clap::value_parser!(u64).range(1..=10_000))]
+    pub times: u64,
+
+    /// The size of the text of a row.
+    #[arg(long, value_name = "SIZE", default_value_t = Size(1 << 10))]
+    pub text_size: Size,
+
+    /// The folder in which the temporary folder is made [default: the system's for temporary files]
+    #[arg(long, value_name = "DIR")]
+    pub path: Option<PathBuf>,
+
+    /// Print JSON instead of a table.
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// One run.
+#[derive(Debug, Serialize)]
+pub(super) struct MemoryReport {
+    version: &'static str,
+    memory_bytes: u64,
+    data_bytes: u64,
+    text_bytes: u64,
+    steps: Vec<Step>,
+    /// The greatest of the steps' own peaks.
+    own_peak_bytes: u64,
+    target_bytes: u64,
+    met: bool,
+}
+
+/// What a step took.
+#[derive(Clone, Debug, Serialize)]
+struct Step {
+    name: &'static str,
+    /// The most that the process had in memory meanwhile, its program included.
+    peak_bytes: u64,
+    /// The most without pages of files: seen by looking again and again.
+    own_peak_bytes: u64,
+    /// What it has of that after the step.
+    own_left_bytes: u64,
+    seconds: f64,
+}
+
+impl fmt::Display for Step {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mib = |bytes: u64| bytes.div_ceil(1 << 20);
+        let (peak, own, left) = (mib(self.peak_bytes), mib(self.own_peak_bytes), mib(self.own_left_bytes));
+        write!(f, "{:30} {own:8} MiB {left:8} MiB {peak:8} MiB {:8.1} s", self.name, self.seconds)
+    }
+}
+
+impl fmt::Display for MemoryReport {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (memory, data, text) = (Size(self.memory_bytes), Size(self.data_bytes), Size(self.text_bytes));
+        writeln!(f, "keyspan {}: --memory {memory}, {data} of texts of {text}\n", self.version)?;
+        writeln!(f, "{:30} {:>12} {:>12} {:>12} {:>10}", "", "peak", "left", "with files", "time")?;
+        for step in &self.steps {
+            writeln!(f, "{step}")?;
+        }
+        let (peak, target) = (Size(self.own_peak_bytes), Size(self.target_bytes));
+        write!(f, "\npeak {peak}, target {target}: {}", if self.met { "met" } else { "not met" })
+    }
+}
+
+/// A server that ends with the run.
+struct Server(Child);
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        // It may have ended by itself.
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+impl Server {
+    /// Starts this program as a server on a store in `folder`. Gives how to connect, too.
+    fn start(memory: Size, folder: &Path) -> Result<(Self, Config)> {
+        let password = Alphanumeric.sample_string(&mut rand::rng(), PASSWORD_LENGTH);
+        let mut command = Command::new(env::current_exe().context("cannot find this program")?);
+        command.args(["serve", "--listen", "127.0.0.1:0", "--memory", &memory.to_string(), "--store"]).arg(folder);
+        command.env("KEYSPAN_PASSWORD", &password).stdin(Stdio::null()).stdout(Stdio::piped());
+        let mut server = Self(command.spawn().context("cannot start the server")?);
+        let stdout = server.0.stdout.take().context("its output")?;
+        let line = BufReader::new(stdout).lines().next().context("the server ended")??;
+        let address: SocketAddr = line.strip_prefix("listening on ").context("no address")?.parse()?;
+        let mut operator = Config::new();
+        operator.host(address.ip().to_string()).port(address.port());
+        operator.user("keyspan").password(password).dbname("keyspan");
+        Ok((server, operator))
+    }
+}
+
+/// A run under way.
+struct Run {
+    process_id: u32,
+    steps: Vec<Step>,
+}
+
+/// The whole run, in `folder`.
+///
+/// # Errors
+/// A wrong answer, and whatever fails.
+pub(super) async fn run(options: &MemoryOptions, folder: &Path) -> Result<MemoryReport> {
+    let data_bytes = options.memory.0.saturating_mul(options.times);
+    let text_bytes = usize::try_from(options.text_size.0)?.max(1);
+    let rows = i64::try_from(data_bytes / text_bytes as u64)? / GROUP_ROWS * GROUP_ROWS;
+    ensure!(rows > 0, "texts of {} are more than all data", options.text_size);
+    let memory = super::super::options::memory(Some(options.memory), None)?;
+    let (server, operator) = Server::start(options.memory, &folder.join("store"))?;
+    let mut run = Run { process_id: server.0.id(), steps: Vec::new() };
+    run.all(&operator, rows, text_bytes).await?;
+    let own_peak_bytes = run.steps.iter().map(|step| step.own_peak_bytes).max().unwrap_or(0);
+    let target_bytes = memory.all_bytes + OVERHEAD_BYTES;
+    Ok(MemoryReport {
+        version: env!("CARGO_PKG_VERSION"),
+        memory_bytes: memory.all_bytes,
+        data_bytes,
+        text_bytes: text_bytes as u64,
+        steps: run.steps,
+        own_peak_bytes,
+        target_bytes,
+        met: own_peak_bytes <= target_bytes,
+    })
+}
+
+impl Run {
+    async fn all(&mut self, operator: &Config, rows: i64, text_bytes: usize) -> Result<()> {
+        self.step("started", async { Ok(()) }).await?;
+        let mut config = operator.clone();
+        config.dbname("alto");
+        let operator = connect(operator).await?;
+        operator
+            .batch_execute("CREATE DATABASE alto; CREATE TABLE big (k bigint PRIMARY KEY, g bigint, v text)")
+            .await?;
+        self.step("load", load(&config, rows, text_bytes)).await?;
+        let client = connect(&config).await?;
+        self.step("count", one(&client, "SELECT count(*) FROM big", rows)).await?;
+        let scan = each(&client, "SELECT k, v FROM big ORDER BY k", |row, at| row.get::<_, i64>(0) == at);
+        self.step("scan", async { is(scan.await?, rows) }).await?;
+        let mut last = String::new();
+        let sort = each(&client, "SELECT v FROM big ORDER BY v", |row, _| {
+            let next: String = row.get(0);
+            let sorted = last < next;
+            last = next;
+            sorted
+        });
+        self.step("sort by text", async { is(sort.await?, rows) }).await?;
+        let groups = each(&client, "SELECT g, count(*), min(v), max(v) FROM big GROUP BY g", |row, _| {
+            row.get::<_, i64>(1) == GROUP_ROWS && row.get::<_, &str>(2) < row.get::<_, &str>(3)
+        });
+        self.step("GROUP BY, half as many groups", async { is(groups.await?, rows / GROUP_ROWS) }).await?;
+        let join = "SELECT count(*) FROM big a JOIN big b ON a.k = b.g WHERE a.v <> b.v || 'x'";
+        self.step("join with itself", one(&client, join, rows)).await?;
+        // The operator's: of one tenant it copies the same rows.
+        let copy = operator.execute("COPY (SELECT * FROM big) TO 'big.parquet' (FORMAT parquet)", &[]);
+        self.step("COPY TO Parquet", async { is(i64::try_from(copy.await?)?, rows) }).await?;
+        let changed = async {
+            for part in 0..10 {
+                client.batch_execute(&format!("UPDATE big SET g = g WHERE k % 1000 = {part}")).await?;
+            }
+            Ok(())
+        };
+        self.step("UPDATE of 1 %", changed).await?;
+        self.step("count again", one(&client, "SELECT count(*) FROM big", rows)).await
+    }
+
+    async fn step(&mut self, name: &'static str, work: impl Future<Output = Result<()>>) -> Result<()> {
+        // 5: the peak of what is resident begins anew.
+        fs::write(format!("/proc/{}/clear_refs", self.process_id), "5").context("cannot reset the peak")?;
+        let begun = Instant::now();
+        let mut own_peak_bytes = 0;
+        pin_mut!(work);
+        loop {
+            let look = tokio::time::timeout(LOOK_EVERY, &mut work).await;
+            own_peak_bytes = own_peak_bytes.max(self.memory("RssAnon:")?);
+            if let Ok(done) = look {
+                done.context(name)?;
+                break;
+            }
+        }
+        let seconds = begun.elapsed().as_secs_f64();
+        let (peak_bytes, own_left_bytes) = (self.memory("VmHWM:")?, self.memory("RssAnon:")?);
+        let step = Step { name, peak_bytes, own_peak_bytes, own_left_bytes, seconds };
+        // Nobody may be listening.
+        let _ = writeln!(stderr(), "{step}");
+        self.steps.push(step);
+        Ok(())
+    }
+
+    /// A line of the process's status, in bytes.
+    fn memory(&self, line: &str) -> Result<u64> {
+        let status = fs::read_to_string(format!("/proc/{}/status", self.process_id)).context("the server ended")?;
+        let found = status.lines().find_map(|text| text.strip_prefix(line)).context("the kernel does not tell")?;
+        let kib: u64 = found.split_whitespace().next().context("no number")?.parse()?;
+        Ok(kib << 10)
+    }
+}
+
+async fn connect(config: &Config) -> Result<Client> {
+    let (client, connection) = config.connect(NoTls).await?;
+    tokio::spawn(connection);
+    Ok(client)
+}
+
+/// Loads rows 0 to `rows`, whose groups are of neighbours.
+async fn load(config: &Config, rows: i64, text_bytes: usize) -> Result<()> {
+    let insert_rows = (INSERT_BYTES / text_bytes).clamp(1, INSERT_ROWS_MAX);
+    let starts = tokio::sync::Mutex::new((0..rows).step_by(insert_rows));
+    let clients = stream::iter(0..LOADERS).then(|_| connect(config)).try_collect::<Vec<_>>().await?;
+    let loaders = clients.iter().map(|client| async {
+        let insert = |rows: usize| {
+            let values = |at: usize| format!("(${}, ${}, ${})", 3 * at + 1, 3 * at + 2, 3 * at + 3);
+            format!("INSERT INTO big VALUES {}", (0..rows).map(values).collect::<Vec<_>>().join(", "))
+        };
+        let whole = client.prepare(&insert(insert_rows)).await?;
+        loop {
+            let Some(first) = starts.lock().await.next() else { return Ok::<(), anyhow::Error>(()) };
+            let last = rows.min(first + i64::try_from(insert_rows)?);
+            let cells: Vec<_> = (first..last).map(|k| (k, k / GROUP_ROWS, text(k, text_bytes))).collect();
+            let values: Vec<&(dyn ToSql + Sync)> =
+                cells.iter().flat_map(|(k, g, v)| [k as &(dyn ToSql + Sync), g, v]).collect();
+            if cells.len() == insert_rows {
+                client.execute(&whole, &values).await?;
+            } else {
+                client.execute(&insert(cells.len()), &values).await?;
+            }
+        }
+    });
+    futures::future::try_join_all(loaders).await.map(drop)
+}
+
+/// Text that does not compress: numbers of a generator, in letters.
+fn text(seed: i64, bytes: usize) -> String {
+    let mut state = seed.cast_unsigned().wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
+    let mut next = || {
+        state ^= state << 13;
+        state ^= state >> 7;
+        state ^= state << 17;
+        state
+    };
+    let mut text = String::with_capacity(bytes + 8);
+    while text.len() < bytes {
+        let number = next();
+        text.extend((0..8).map(|at| char::from(b'0' + ((number >> (8 * at)) & 0x3f) as u8)));
+    }
+    text.truncate(bytes);
+    text
+}
+
+/// Reads rows one after the other. Gives how many there are; every one must be as `holds` says, which is told its number.
+async fn each(client: &Client, sql: &str, mut holds: impl FnMut(&Row, i64) -> bool) -> Result<i64> {
+    let rows = client.query_raw::<_, &str, _>(sql, []).await?;
+    pin_mut!(rows);
+    let mut count = 0;
+    while let Some(row) = rows.try_next().await? {
+        ensure!(holds(&row, count), "row {count} is not as it should be: {sql}");
+        count += 1;
+    }
+    Ok(count)
+}
+
+async fn one(client: &Client, sql: &str, expected: i64) -> Result<()> {
+    is(client.query_one(sql, &[]).await?.get(0), expected)
+}
+
+fn is(found: i64, expected: i64) -> Result<()> {
+    ensure!(found == expected, "{found} rows, {expected} are there");
+    Ok(())
+}
