@@ -10,28 +10,38 @@ mod change;
 mod insert;
 mod load;
 mod range;
+mod returning;
 mod target;
 #[cfg(test)]
 mod tests;
 mod tree;
+mod truncate;
 mod upsert;
 
 pub use load::{Failed, Load};
+pub use truncate::truncate;
 
 use crate::{
     error::{Result, SqlError, SqlState},
     query::Query,
-    session::Session,
+    session::{Outcome, Session},
     statement::Statement,
+    view::View,
 };
-use arrow::datatypes::DataType;
-use datafusion::{logical_expr::LogicalPlan, scalar::ScalarValue, sql::sqlparser::ast};
+use arrow::datatypes::{DataType, SchemaRef};
+use datafusion::{
+    logical_expr::LogicalPlan,
+    scalar::ScalarValue,
+    sql::sqlparser::ast::{self, Ident},
+};
+use returning::Returned;
+use target::Target;
 
 /// How often a statement of its own is run when others keep changing its rows. Each refusal means that another commit
 /// went through, so that this bounds patience, not progress.
 const ATTEMPTS_MAX: usize = 64;
 
-/// The types of a write's parameters.
+/// The types of a write's parameters, and the columns that it returns, if it does.
 ///
 /// # Errors
 /// What is wrong with the statement.
@@ -39,7 +49,7 @@ pub async fn parameters(
     session: &mut Session,
     statement: &Statement,
     hints: &[Option<DataType>],
-) -> Result<Vec<DataType>> {
+) -> Result<(Vec<DataType>, Option<SchemaRef>)> {
     let view = session.view().await?;
     let (select, hints) = match statement {
         Statement::Insert(insert) => insert::source(&view, insert, hints)?,
@@ -54,7 +64,28 @@ pub async fn parameters(
         // Parameters in ON CONFLICT are planned with the rows that conflict: their types are those of what they are set to.
         upsert::hint_parameters(&query.view, insert, &mut hints)?;
     }
-    query.parameters(&select, &plan, &hints).await
+    let columns = match returning::items(statement) {
+        Some(items) => {
+            let (target, name) = written(&query.view, statement)?;
+            Some(returning::columns(&query, &target, &name, items, &mut hints).await?)
+        }
+        None => None,
+    };
+    Ok((query.parameters(&select, &plan, &hints).await?, columns))
+}
+
+/// The table that a statement writes, and the name by which it calls it.
+fn written(view: &View, statement: &Statement) -> Result<(Target, Ident)> {
+    match statement {
+        Statement::Insert(insert) => {
+            let (target, _) = insert::resolve(view, insert)?;
+            let name = insert::called(insert, &target);
+            Ok((target, name))
+        }
+        Statement::Update(update) => change::resolve(view, &update.table),
+        Statement::Delete(delete) => change::resolve(view, change::deleted_table(delete)),
+        _ => Err(not_a_write()),
+    }
 }
 
 /// The plan of the SELECT beneath a write: for EXPLAIN.
@@ -78,11 +109,11 @@ pub async fn plan(
     Ok((query, plan))
 }
 
-/// Runs a write and gives its command tag.
+/// Runs a write.
 ///
 /// # Errors
 /// What is wrong with the statement or with its rows; 40001 when rows kept changing.
-pub async fn execute(session: &mut Session, statement: &Statement, parameters: Vec<ScalarValue>) -> Result<String> {
+pub async fn execute(session: &mut Session, statement: &Statement, parameters: Vec<ScalarValue>) -> Result<Outcome> {
     let attempts = if session.in_transaction() { 1 } else { ATTEMPTS_MAX };
     let mut last = None;
     for _ in 0..attempts {
@@ -96,27 +127,40 @@ pub async fn execute(session: &mut Session, statement: &Statement, parameters: V
 }
 
 /// One attempt: read at one pin, then write.
-async fn once(session: &mut Session, statement: &Statement, parameters: &[ScalarValue]) -> Result<String> {
+async fn once(session: &mut Session, statement: &Statement, parameters: &[ScalarValue]) -> Result<Outcome> {
     let view = session.view().await?;
     let pin = view.pin.clone();
     let autocommit = !session.in_transaction();
-    let (written, tag) = match statement {
+    let mut returned = Returned::new(returning::items(statement));
+    let query = Query::new(session, view)?.with_parameters(parameters);
+    let (changes, count, word) = match statement {
         Statement::Insert(insert) => {
-            let (written, count) = insert::run(session, view, insert, parameters).await?;
-            (written, format!("INSERT 0 {count}"))
+            let (changes, count) = insert::run(&query, insert, parameters, &mut returned).await?;
+            (changes, count, "INSERT 0")
         }
         Statement::Update(update) => {
-            let (written, count) = change::update(session, view, update, parameters).await?;
-            (written, format!("UPDATE {count}"))
+            let (changes, count) = change::update(&query, update, parameters, &mut returned).await?;
+            (changes, count, "UPDATE")
         }
         Statement::Delete(delete) => {
-            let (written, count) = change::delete(session, view, delete, parameters, autocommit).await?;
-            (written, format!("DELETE {count}"))
+            let (changes, count) = change::delete(&query, delete, parameters, autocommit, &mut returned).await?;
+            (changes, count, "DELETE")
         }
         _ => return Err(not_a_write()),
     };
-    session.write(&pin, written).await?;
-    Ok(tag)
+    let answer = if returned.wanted() {
+        let (target, name) = written(&query.view, statement)?;
+        returned.answer(&query, &target, &name, parameters).await?
+    } else {
+        None
+    };
+    // The view goes first: it shares what the transaction has written so far.
+    drop(query);
+    session.write(&pin, changes).await?;
+    Ok(match answer {
+        Some(answer) => Outcome::Rows { tag: word, rows: answer.into_stream() },
+        None => Outcome::Done(format!("{word} {count}")),
+    })
 }
 
 /// Plans a SELECT of ours with its parameters and runs it.

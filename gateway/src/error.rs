@@ -86,6 +86,8 @@ states! {
     INVALID_SQL_STATEMENT_NAME = "26000";
     /// Another transaction got there first: try again.
     SERIALIZATION_FAILURE = "40001";
+    /// No savepoint of this name.
+    INVALID_SAVEPOINT_SPECIFICATION = "3B001";
     /// No portal of this name.
     INVALID_CURSOR_NAME = "34000";
     /// A portal of this name is open already.
@@ -148,6 +150,10 @@ states! {
     OBJECT_NOT_IN_PREREQUISITE_STATE = "55000";
     /// Cancelled, or out of time.
     QUERY_CANCELED = "57014";
+    /// A transaction in which nothing happened for too long.
+    IDLE_IN_TRANSACTION_SESSION_TIMEOUT = "25P03";
+    /// A session in which nothing happened for too long.
+    IDLE_SESSION_TIMEOUT = "57P05";
     /// The server stops.
     ADMIN_SHUTDOWN = "57P01";
     /// Not ready, or stopped.

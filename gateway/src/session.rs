@@ -5,7 +5,9 @@
 //! protocol alike. Each statement takes a [`View`]: one snapshot and one pin; in a transaction with
 //! [`Isolation::RepeatableRead`](crate::statement::Isolation) the first statement's.
 
+mod cursors;
 mod dispatch;
+mod prepared;
 mod settings;
 mod show;
 #[cfg(test)]
@@ -24,11 +26,14 @@ use crate::{
     resources::Resources,
     statement::{CopyOptions, Statement},
     view::View,
+    wire::reply::Severity,
 };
 use arrow::datatypes::{DataType, SchemaRef};
+use cursors::Cursors;
 use datafusion::{execution::SendableRecordBatchStream, scalar::ScalarValue};
 use keyspan_catalog::{Catalog, Snapshot, TenantStore};
 use keyspan_storage::{Clock, SystemClock};
+pub(crate) use prepared::{NamedStatement, Statements};
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 use transaction::TransactionState;
 
@@ -85,6 +90,9 @@ pub struct Session {
     notices: Vec<SqlError>,
     settings: Settings,
     transaction: TransactionState,
+    /// Prepared statements.
+    pub(crate) statements: Statements,
+    cursors: Cursors,
 }
 
 /// A statement that was analysed: what it takes and what it gives.
@@ -139,7 +147,16 @@ impl Session {
     pub fn new(shared: Arc<Shared>, identity: Identity, process_id: i32) -> Self {
         let settings = Settings::new(&identity);
         let transaction = TransactionState::default();
-        Self { shared, identity, process_id, notices: Vec::new(), settings, transaction }
+        Self {
+            shared,
+            identity,
+            process_id,
+            notices: Vec::new(),
+            settings,
+            transaction,
+            statements: Statements::default(),
+            cursors: Cursors::default(),
+        }
     }
 
     /// Analyses a statement. `hints` are the types that the client declared for `$1`, `$2`, …; `None` to infer.
@@ -172,7 +189,15 @@ impl Session {
 
     /// Notices since the last call, for the client.
     pub fn take_notices(&mut self) -> Vec<SqlError> {
-        std::mem::take(&mut self.notices)
+        let level = self.settings.get("client_min_messages").unwrap_or_default();
+        let told = |notice: &SqlError| match level {
+            "error" => false,
+            "warning" => Severity::of_notice(notice) == Severity::Warning,
+            _ => true,
+        };
+        let told: Vec<_> = self.notices.iter().filter(|notice| told(notice)).cloned().collect();
+        self.notices.clear();
+        told
     }
 
     /// Sets a setting as `SET name = value` does: startup parameters use it.
@@ -203,6 +228,24 @@ impl Session {
     /// `statement_timeout`; `None` for no limit.
     pub fn statement_timeout(&self) -> Option<Duration> {
         self.settings.statement_timeout()
+    }
+
+    /// How long the session may wait for its next statement as it stands, and what it is told when it does not come.
+    pub(crate) fn idle_timeout(&self) -> Option<(Duration, SqlError)> {
+        let (name, state, what) = match self.transaction_status() {
+            TransactionStatus::Idle => ("idle_session_timeout", SqlState::IDLE_SESSION_TIMEOUT, "idle-session"),
+            _ => {
+                let state = SqlState::IDLE_IN_TRANSACTION_SESSION_TIMEOUT;
+                ("idle_in_transaction_session_timeout", state, "idle-in-transaction")
+            }
+        };
+        let timeout = self.settings.timeout(name)?;
+        Some((timeout, SqlError::new(state, format!("terminating connection due to {what} timeout"))))
+    }
+
+    /// The columns of a cursor, if there is one of this name.
+    pub(crate) fn cursor_columns(&self, name: &str) -> Option<SchemaRef> {
+        self.cursors.schema(name).ok()
     }
 
     /// A view for one statement.

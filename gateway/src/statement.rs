@@ -11,18 +11,25 @@ mod command;
 mod copy;
 mod cursor;
 mod definition;
+mod fetch;
 mod past;
+mod prepared;
 mod query;
 mod role;
 #[cfg(test)]
 mod tests;
+mod upkeep;
 
 pub use clause::{
     AlterAction, AlterTable, ColumnClause, CreateTable, DropTables, FamilyClause, KeyClause, OptionClause, RoleOptions,
 };
 pub use command::{Isolation, Setting, Transaction};
 pub use copy::{Compression, CopyFormat, CopyFrom, CopyOptions, CopyOut, CopyTo, Forced, Header};
+pub use fetch::{CursorStatement, Declare, Direction, Fetch};
+pub use prepared::{Execute, Prepare};
 pub use query::{Explain, OnConflict, assignments, fold, on_conflict, quoted, select_from, table_name, target};
+
+pub use upkeep::Upkeep;
 
 use crate::error::{Result, SqlError};
 use cursor::Cursor;
@@ -58,10 +65,20 @@ pub enum Statement {
     Definition(Definition),
     /// `SET`, `RESET`, `SHOW`, `DISCARD`
     Setting(Setting),
-    /// `BEGIN`, `COMMIT`, `ROLLBACK`, …
+    /// `BEGIN`, `COMMIT`, `ROLLBACK`, `SAVEPOINT`, …
     Transaction(Transaction),
-    /// `DEALLOCATE`; `None` for all. The wire keeps prepared statements and acts on it.
+    /// `PREPARE`
+    Prepare(Prepare),
+    /// `EXECUTE`
+    Execute(Execute),
+    /// `DEALLOCATE`; `None` for all.
     Deallocate(Option<String>),
+    /// `DECLARE`, `FETCH`, `MOVE`, `CLOSE`
+    Cursor(CursorStatement),
+    /// `TRUNCATE`
+    Truncate(Vec<TableRef>),
+    /// `VACUUM`, `ANALYZE`, `UNLISTEN`
+    Upkeep(Upkeep),
 }
 
 /// A change of the catalog.
@@ -133,7 +150,17 @@ fn parse_one(cursor: &mut Cursor<'_>) -> Result<Statement> {
         "grant" | "revoke" => role::parse_grant(cursor)?,
         "set" | "reset" | "show" | "discard" => command::parse_setting(cursor)?,
         "begin" | "start" | "commit" | "end" | "rollback" | "abort" => command::parse_transaction(cursor)?,
-        "deallocate" => command::parse_deallocate(cursor)?,
+        "savepoint" | "release" => command::parse_savepoint(cursor)?,
+        "prepare" => prepared::parse_prepare(cursor)?,
+        "execute" => prepared::parse_execute(cursor)?,
+        "deallocate" => prepared::parse_deallocate(cursor)?,
+        "declare" => fetch::parse_declare(cursor)?,
+        "fetch" | "move" => fetch::parse_fetch(cursor)?,
+        "close" => fetch::parse_close(cursor)?,
+        "truncate" => upkeep::parse_truncate(cursor)?,
+        "vacuum" | "analyze" | "analyse" => upkeep::parse_vacuum(cursor)?,
+        "unlisten" => upkeep::parse_unlisten(cursor)?,
+        "lock" | "comment" | "listen" | "notify" => return Err(upkeep::refuse(cursor)),
         _ => return Err(cursor.unknown_statement()),
     };
     cursor.expect_end()?;

@@ -7,12 +7,14 @@ mod overlay;
 #[cfg(test)]
 mod tests;
 
+use imbl::OrdMap;
 use keyspan_catalog::{Snapshot, Table, TenantStore};
 use keyspan_storage::{Pin, RowKey, RowMutation, RowStream, Scan};
 use std::{collections::BTreeMap, sync::Arc};
 
 /// The buffered writes of a transaction: by table, by key (without the span), mutations in order.
-pub type Buffered = BTreeMap<keyspan_catalog::TableId, BTreeMap<RowKey, RowMutation>>;
+/// What a savepoint remembers of them is a copy, which shares all that does not change later.
+pub type Buffered = BTreeMap<keyspan_catalog::TableId, OrdMap<RowKey, RowMutation>>;
 
 /// What a statement sees.
 #[derive(Clone, Debug)]

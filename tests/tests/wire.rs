@@ -13,6 +13,7 @@ mod wire {
     pub mod damage;
     pub mod definitions;
     pub mod files;
+    pub mod flood;
     pub mod full_disk;
     pub mod harness;
     pub mod history;

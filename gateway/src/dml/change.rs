@@ -2,14 +2,16 @@
 
 use super::{
     assign::{assign, assign_row},
-    range, rows,
+    range,
+    returning::Returned,
+    rows,
     target::{Place, Target, TargetColumn, marker},
     tree,
 };
 use crate::{
     error::{Result, SqlError},
     query::Query,
-    session::{Session, Written},
+    session::Written,
     statement::{assignments, quoted, target as written_table},
     view::View,
 };
@@ -24,7 +26,7 @@ use keyspan_storage::Mutation;
 type Hints = Vec<Option<DataType>>;
 
 /// The table that is written and the name by which the statement calls it.
-fn resolve(view: &View, table: &TableWithJoins) -> Result<(Target, Ident)> {
+pub(super) fn resolve(view: &View, table: &TableWithJoins) -> Result<(Target, Ident)> {
     let (name, alias) = written_table(table)?;
     let target = Target::of(view, &name)?;
     Ok((target, alias.unwrap_or_else(|| quoted(&name))))
@@ -64,6 +66,9 @@ pub(super) fn update_select(
     set.iter().for_each(|(column, value)| tree::hint(&mut hints, value, column.kind));
     let mut items = tree::key_items(&target, &name);
     items.extend(set.into_iter().map(|(_, value)| value));
+    if update.returning.is_some() {
+        items.extend(tree::all_items(&target, &name));
+    }
     let mut from = vec![update.table.clone()];
     if let Some(UpdateTableFromKind::AfterSet(tables)) = &update.from {
         from.extend(tables.iter().cloned());
@@ -73,17 +78,16 @@ pub(super) fn update_select(
 
 /// The mutations of an UPDATE and the number of rows.
 pub(super) async fn update(
-    session: &Session,
-    view: View,
+    query: &Query,
     update: &ast::Update,
     parameters: &[ScalarValue],
+    returned: &mut Returned<'_>,
 ) -> Result<(Written, u64)> {
-    let (select, _) = update_select(&view, update, &[])?;
-    let (target, _) = resolve(&view, &update.table)?;
+    let (select, _) = update_select(&query.view, update, &[])?;
+    let (target, _) = resolve(&query.view, &update.table)?;
     let set = set_columns(&target, assignments(&update.assignments)?)?;
     let keys = target.key_columns();
-    let query = Query::new(session, view)?.with_parameters(parameters);
-    let mut batches = rows(&query, &select, parameters).await?;
+    let mut batches = rows(query, &select, parameters).await?;
     let (mut written, mut count) = (Written::default(), 0);
     while let Some(batch) = batches.try_next().await? {
         for row in 0..batch.num_rows() {
@@ -93,10 +97,17 @@ pub(super) async fn update(
                 continue;
             }
             let mut mutations: Vec<Mutation> = vec![marker()];
+            let mut after = returned.wanted().then(|| target.row(&batch, keys.len() + set.len(), row)).transpose()?;
             for (at, (column, _)) in set.iter().enumerate() {
                 let value = assign(batch.column(keys.len() + at), row, column)?;
                 target.check_null(column, &value)?;
                 mutations.extend(column.set(&value)?);
+                if let Some(after) = &mut after {
+                    after[target.position(&column.name)?] = value;
+                }
+            }
+            if let Some(after) = after {
+                returned.add(count, after)?;
             }
             written.rely(&target.table, key.clone())?;
             written.mutate(&target.table, key, mutations)?;
@@ -106,7 +117,7 @@ pub(super) async fn update(
     Ok((written, count))
 }
 
-fn deleted_table(delete: &ast::Delete) -> &TableWithJoins {
+pub(super) fn deleted_table(delete: &ast::Delete) -> &TableWithJoins {
     let (FromTable::WithFromKeyword(from) | FromTable::WithoutKeyword(from)) = &delete.from;
     &from[0]
 }
@@ -117,23 +128,29 @@ pub(super) fn delete_select(view: &View, delete: &ast::Delete) -> Result<ast::St
     let (target, name) = resolve(view, table)?;
     let mut from = vec![table.clone()];
     from.extend(delete.using.iter().flatten().cloned());
-    tree::select(tree::key_items(&target, &name), from, delete.selection.clone())
+    let mut items = tree::key_items(&target, &name);
+    if delete.returning.is_some() {
+        items.extend(tree::all_items(&target, &name));
+    }
+    tree::select(items, from, delete.selection.clone())
 }
 
 /// The mutations of a DELETE, or a range, and the number of rows.
 pub(super) async fn delete(
-    session: &Session,
-    view: View,
+    query: &Query,
     delete: &ast::Delete,
     parameters: &[ScalarValue],
     autocommit: bool,
+    returned: &mut Returned<'_>,
 ) -> Result<(Written, u64)> {
-    let (target, _) = resolve(&view, deleted_table(delete))?;
-    let select = delete_select(&view, delete)?;
-    let query = Query::new(session, view)?.with_parameters(parameters);
+    let (target, _) = resolve(&query.view, deleted_table(delete))?;
+    let select = delete_select(&query.view, delete)?;
     let plan = query.plan(&select).await?;
     let plan = if parameters.is_empty() { plan } else { plan.with_param_values(parameters.to_vec())? };
-    if autocommit && let Some((range, count)) = range::whole_prefix(&query, &plan, &target).await? {
+    if autocommit
+        && !returned.wanted()
+        && let Some((range, count)) = range::whole_prefix(query, &plan, &target).await?
+    {
         return Ok((Written::of_range(target.table.clone(), range), count));
     }
     let keys = target.key_columns();
@@ -144,6 +161,9 @@ pub(super) async fn delete(
             let key = target.row_key(&assign_row(&batch, 0, row, &keys)?)?;
             if written.has(&target.table, &key) {
                 continue;
+            }
+            if returned.wanted() {
+                returned.add(count, target.row(&batch, keys.len(), row)?)?;
             }
             written.rely(&target.table, key.clone())?;
             written.mutate(&target.table, key, vec![Mutation::DeleteFromRow])?;

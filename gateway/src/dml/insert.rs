@@ -2,6 +2,7 @@
 
 use super::{
     assign::assign,
+    returning::Returned,
     rows,
     target::{Target, TargetColumn, marker},
     tree, upsert,
@@ -9,14 +10,14 @@ use super::{
 use crate::{
     error::{Result, SqlError, SqlState},
     query::Query,
-    session::{Session, Written},
-    statement::{self, OnConflict},
+    session::Written,
+    statement::{self, OnConflict, quoted},
     view::View,
 };
 use arrow::{array::RecordBatch, datatypes::DataType};
 use datafusion::{
     scalar::ScalarValue,
-    sql::sqlparser::ast::{self, SetExpr, TableObject},
+    sql::sqlparser::ast::{self, Ident, SetExpr, TableObject},
 };
 use futures::TryStreamExt;
 use keyspan_catalog::Value;
@@ -63,6 +64,14 @@ pub(super) fn resolve(view: &View, insert: &ast::Insert) -> Result<(Target, Vec<
     Ok((target, named))
 }
 
+/// The name by which the statement calls the table.
+pub(super) fn called(insert: &ast::Insert, target: &Target) -> Ident {
+    match &insert.table_alias {
+        Some(alias) => alias.alias.clone(),
+        None => quoted(&target.table.name),
+    }
+}
+
 /// The query that gives the rows, and the types of parameters that go into columns as they are.
 pub(super) fn source(
     view: &View,
@@ -91,23 +100,22 @@ pub(super) fn source(
 
 /// The mutations of an INSERT and the number of rows that it inserted or updated.
 pub(super) async fn run(
-    session: &Session,
-    view: View,
+    query: &Query,
     insert: &ast::Insert,
     parameters: &[ScalarValue],
+    returned: &mut Returned<'_>,
 ) -> Result<(Written, u64)> {
-    let (target, named) = resolve(&view, insert)?;
+    let (target, named) = resolve(&query.view, insert)?;
     let conflict = statement::on_conflict(insert)?;
     upsert::check_target(&target, &conflict)?;
-    let blind = upsert::is_blind(&target, &named, &conflict);
+    let blind = !returned.wanted() && upsert::is_blind(&target, &named, &conflict);
     if let OnConflict::Update { assignments, .. } = &conflict
         && !blind
     {
         super::change::set_columns(&target, assignments.clone())?;
     }
-    let (select, _) = source(&view, insert, &[])?;
-    let query = Query::new(session, view)?.with_parameters(parameters);
-    let mut batches = rows(&query, &select, parameters).await?;
+    let (select, _) = source(&query.view, insert, &[])?;
+    let mut batches = rows(query, &select, parameters).await?;
     check_width(insert, &named, batches.schema().fields().len())?;
     let (mut written, mut count, mut seen, mut number) = (Written::default(), 0, HashSet::new(), 0);
     while let Some(batch) = batches.try_next().await? {
@@ -120,12 +128,12 @@ pub(super) async fn run(
             count += match &conflict {
                 _ if blind => put_blindly(&target, &named, new, &mut seen, &mut written)?,
                 OnConflict::Update { .. } => {
-                    let upsert = upsert::Upsert { query: &query, target: &target, insert, parameters };
-                    upsert.run(&conflict, new, &mut seen, &mut written).await?
+                    let upsert = upsert::Upsert { query, target: &target, insert, parameters };
+                    upsert.run(&conflict, new, &mut seen, &mut written, returned).await?
                 }
                 OnConflict::Fail | OnConflict::Nothing { .. } => {
                     let skip = conflict != OnConflict::Fail;
-                    put_new(&query.view, &target, new, skip, &mut seen, &mut written).await?
+                    put_new((&query.view, &target), new, skip, &mut seen, (&mut written, &mut *returned)).await?
                 }
             };
         }
@@ -182,12 +190,11 @@ pub(super) async fn existing(view: &View, target: &Target, rows: &[NewRow]) -> R
 
 /// Rows that must not be there, or are passed over when they are.
 async fn put_new(
-    view: &View,
-    target: &Target,
+    (view, target): (&View, &Target),
     rows: Vec<NewRow>,
     skip: bool,
     seen: &mut HashSet<RowKey>,
-    written: &mut Written,
+    (written, returned): (&mut Written, &mut Returned<'_>),
 ) -> Result<u64> {
     let there = existing(view, target, &rows).await?;
     let mut count = 0;
@@ -200,6 +207,9 @@ async fn put_new(
         if !taken {
             let mutations = creation(target, &row)?;
             written.mutate(&target.table, row.key, mutations)?;
+            if returned.wanted() {
+                returned.add(row.number, row.values)?;
+            }
             count += 1;
         }
     }

@@ -1,9 +1,11 @@
 //! The table that a write goes to, as the session sees it: with a leading `tenant` column for the operator.
 
+use super::assign::assign_row;
 use crate::{
     error::{Result, SqlError, SqlState},
     view::View,
 };
+use arrow::array::RecordBatch;
 use bytes::Bytes;
 use keyspan_catalog::{
     ColumnPlace, Encoding, KeySchema, SqlType, Table, Value, mapping,
@@ -99,6 +101,12 @@ impl Target {
             .collect();
         columns.sort_by_key(|(part, _)| *part);
         columns.into_iter().map(|(_, column)| column).collect()
+    }
+
+    /// A row that was read with all columns, which begin at a place of the batch.
+    pub(super) fn row(&self, batch: &RecordBatch, from: usize, row: usize) -> Result<Vec<Value>> {
+        let all: Vec<&TargetColumn> = self.columns.iter().collect();
+        assign_row(batch, from, row, &all)
     }
 
     /// The row key of values of its parts.

@@ -42,6 +42,11 @@ pub(super) fn key_items(target: &Target, table: &Ident) -> Vec<Expr> {
     target.key_columns().iter().map(|of| column(table, &of.name)).collect()
 }
 
+/// All columns behind the table's name.
+pub(super) fn all_items(target: &Target, table: &Ident) -> Vec<Expr> {
+    target.columns.iter().map(|of| column(table, &of.name)).collect()
+}
+
 pub(super) fn value(value: Value) -> Expr {
     Expr::Value(ValueWithSpan { value, span: Span::empty() })
 }

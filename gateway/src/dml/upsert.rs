@@ -4,6 +4,7 @@ use super::{
     assign::{assign, assign_row},
     change::set_columns,
     insert::{self, NewRow},
+    returning::Returned,
     rows,
     target::{Place, Target, marker},
     tree,
@@ -134,6 +135,7 @@ impl Upsert<'_> {
         new: Vec<NewRow>,
         seen: &mut HashSet<RowKey>,
         written: &mut Written,
+        returned: &mut Returned<'_>,
     ) -> Result<u64> {
         let OnConflict::Update { assignments, condition, .. } = conflict else { return Ok(0) };
         let target = self.target;
@@ -149,11 +151,14 @@ impl Upsert<'_> {
             } else {
                 let mutations = insert::creation(target, &row)?;
                 written.mutate(&target.table, row.key, mutations)?;
+                if returned.wanted() {
+                    returned.add(row.number, row.values)?;
+                }
                 count += 1;
             }
         }
         for chunk in conflicting.chunks(CONFLICTS_MAX) {
-            count += self.update(assignments, condition.as_deref(), chunk, written).await?;
+            count += self.update(assignments, condition.as_deref(), chunk, written, returned).await?;
         }
         Ok(count)
     }
@@ -165,6 +170,7 @@ impl Upsert<'_> {
         condition: Option<&Expr>,
         conflicting: &[NewRow],
         written: &mut Written,
+        returned: &mut Returned<'_>,
     ) -> Result<u64> {
         let target = self.target;
         let set = set_columns(target, assignments.to_vec())?;
@@ -175,6 +181,9 @@ impl Upsert<'_> {
             let mut value = value.clone();
             tree::qualify(&mut value, target, &name);
             items.push(value);
+        }
+        if returned.wanted() {
+            items.extend(tree::all_items(target, &name));
         }
         let mut condition = condition.cloned();
         if let Some(condition) = &mut condition {
@@ -189,14 +198,20 @@ impl Upsert<'_> {
         while let Some(batch) = batches.try_next().await? {
             for row in 0..batch.num_rows() {
                 let key = target.row_key(&assign_row(&batch, 0, row, &keys)?)?;
-                if !by_key.contains_key(&key) || written.has(&target.table, &key) {
-                    continue;
-                }
+                let Some(new) = by_key.get(&key).filter(|_| !written.has(&target.table, &key)) else { continue };
+                let mut after =
+                    returned.wanted().then(|| target.row(&batch, keys.len() + set.len(), row)).transpose()?;
                 let mut mutations = vec![marker()];
                 for (at, (column, _)) in set.iter().enumerate() {
                     let value = assign(batch.column(keys.len() + at), row, column)?;
                     target.check_null(column, &value)?;
                     mutations.extend(column.set(&value)?);
+                    if let Some(after) = &mut after {
+                        after[target.position(&column.name)?] = value;
+                    }
+                }
+                if let Some(after) = after {
+                    returned.add(new.number, after)?;
                 }
                 written.mutate(&target.table, key, mutations)?;
                 count += 1;
@@ -207,10 +222,7 @@ impl Upsert<'_> {
 
     /// The name by which the statement calls the table.
     fn table_name(&self) -> Ident {
-        match &self.insert.table_alias {
-            Some(alias) => alias.alias.clone(),
-            None => quoted(&self.target.table.name),
-        }
+        insert::called(self.insert, self.target)
     }
 
     fn table(&self) -> Result<TableWithJoins> {

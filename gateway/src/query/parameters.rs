@@ -59,7 +59,7 @@ pub fn parameters(plan: &LogicalPlan, hints: &[Option<DataType>]) -> Result<Vec<
 ///
 /// # Errors
 /// 42P02 for a parameter that is no `$n`.
-pub(super) fn hint(plan: &LogicalPlan, found: &mut Vec<Option<DataType>>) -> Result<()> {
+pub(crate) fn hint(plan: &LogicalPlan, found: &mut Vec<Option<DataType>>) -> Result<()> {
     for (name, field) in plan.get_parameter_fields()? {
         let number =
             name.strip_prefix('$').and_then(|number| number.parse::<usize>().ok()).filter(|number| *number > 0);

@@ -5,8 +5,8 @@ use crate::{
     server::{
         Hub,
         cancel::Registration,
-        extended::{Portal, PreparedStatement},
-        interrupt::{Guard, Stop, shutdown_error},
+        extended::Portal,
+        interrupt::{Guard, Stop, shutdown_error, wait_until},
         socket::{Input, Output},
         startup::{self, Started},
     },
@@ -26,8 +26,6 @@ pub(crate) struct Connection {
     pub(crate) session: Session,
     pub(crate) registration: Registration,
     pub(crate) hub: Arc<Hub>,
-    /// Prepared statements by name; the unnamed one has the empty name.
-    pub(crate) statements: HashMap<String, PreparedStatement>,
     /// Portals by name.
     pub(crate) portals: HashMap<String, Portal>,
     /// After an error in the extended protocol: messages are skipped up to the next Sync.
@@ -80,7 +78,6 @@ pub(crate) async fn serve(stream: TcpStream, hub: Arc<Hub>, place: bool) -> io::
         session,
         registration,
         hub,
-        statements: HashMap::new(),
         portals: HashMap::new(),
         skipping: false,
         in_batch: false,
@@ -110,16 +107,21 @@ impl Connection {
 
     /// The next message; `None` at the end. A server that stops ends a connection that waits here.
     async fn next(&mut self) -> Result<Option<Frame>, Failure> {
+        // Between the messages of one statement the client is not idle.
+        let idle = if self.in_batch { None } else { self.session.idle_timeout() };
+        let idle = idle.and_then(|(timeout, error)| Some((Instant::now().checked_add(timeout)?, error)));
         loop {
             if let Some(frame) = Frame::take(&mut self.input.buffer, MESSAGE_BYTES_MAX)? {
                 return Ok(Some(frame));
             }
+            let deadline = idle.as_ref().filter(|_| self.input.buffer.is_empty()).map(|(at, _)| *at);
             // What stands before a Sync is part of a statement under way.
             let ending = if self.in_batch { &self.hub.stopping } else { &self.hub.draining };
             tokio::select! {
                 biased;
                 () = ending.cancelled() => return Err(Failure::Fatal(shutdown_error())),
                 filled = self.input.fill() => if !filled? { return Ok(None) },
+                () = wait_until(deadline) => if let Some((_, error)) = idle { return Err(Failure::Fatal(error)) },
             }
         }
     }

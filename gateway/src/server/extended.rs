@@ -7,8 +7,8 @@ use crate::{
         copy,
         rows::{Form, RowsUnderWay},
     },
-    session::{Outcome, Prepared},
-    statement::Statement,
+    session::{NamedStatement, Outcome},
+    statement::{Setting, Statement, Transaction},
     types,
     wire::{
         Format,
@@ -21,25 +21,12 @@ use datafusion::scalar::ScalarValue;
 use pgwire::api::Type;
 use std::sync::Arc;
 
-/// Prepared statements of a connection, at most.
-const STATEMENTS_MAX: usize = 4_096;
 /// Portals of a connection, at most.
 const PORTALS_MAX: usize = 256;
 
-/// A statement that Parse has prepared.
-#[derive(Clone)]
-pub(crate) struct PreparedStatement(Arc<Inner>);
-
-struct Inner {
-    /// `None` for an empty statement.
-    prepared: Option<Prepared>,
-    /// The types of the parameters, as the client declared or was told them.
-    types: Vec<Type>,
-}
-
 /// A statement with its parameters.
 pub(crate) struct Portal {
-    statement: PreparedStatement,
+    statement: Arc<NamedStatement>,
     encoder: Option<RowEncoder>,
     formats: Vec<Format>,
     state: PortalState,
@@ -54,18 +41,9 @@ enum PortalState {
 impl Connection {
     /// Prepares a statement.
     pub(crate) async fn parse(&mut self, name: String, sql: &str, types: &[u32]) -> Result<(), Failure> {
-        if !name.is_empty() && self.statements.contains_key(&name) {
-            let message = format!("prepared statement \"{name}\" already exists");
-            return Err(SqlError::new(SqlState::DUPLICATE_PREPARED_STATEMENT, message).into());
-        }
-        if !self.statements.contains_key(&name) && self.statements.len() >= STATEMENTS_MAX {
-            let message = format!("a connection has at most {STATEMENTS_MAX} prepared statements");
-            return Err(SqlError::new(SqlState::PROGRAM_LIMIT_EXCEEDED, message)
-                .with_hint("Close statements that are not needed any more.")
-                .into());
-        }
+        self.session.statements.check_free(&name)?;
         if name.is_empty() {
-            self.statements.remove("");
+            self.session.statements.remove("");
         }
         let mut statements: Vec<_> =
             Statement::parse(sql)?.into_iter().filter(|statement| !matches!(statement, Statement::Empty)).collect();
@@ -84,19 +62,22 @@ impl Connection {
             None => None,
         };
         let wanted = prepared.as_ref().map_or(&[][..], |prepared| &prepared.parameters);
-        let types = wanted.iter().enumerate().map(|(at, data)| match declared.get(at) {
-            Some(Some(kind)) if *kind != Type::UNKNOWN => kind.clone(),
-            _ => types::parameter_pg_type(data),
-        });
-        let inner = Inner { types: types.collect(), prepared };
-        self.statements.insert(name, PreparedStatement(Arc::new(inner)));
+        let types: Vec<Type> = wanted
+            .iter()
+            .enumerate()
+            .map(|(at, data)| match declared.get(at) {
+                Some(Some(kind)) if *kind != Type::UNKNOWN => kind.clone(),
+                _ => types::parameter_pg_type(data),
+            })
+            .collect();
+        self.session.statements.insert(name, NamedStatement { prepared, types });
         reply::parse_complete(&mut self.output.buffer);
         Ok(())
     }
 
     /// Makes a portal.
     pub(crate) fn bind(&mut self, bind: Bind) -> Result<()> {
-        let statement = self.statement(&bind.statement)?.clone();
+        let statement = self.session.statements.get(&bind.statement)?.clone();
         if !bind.portal.is_empty() && self.portals.contains_key(&bind.portal) {
             let message = format!("cursor \"{}\" already exists", bind.portal);
             return Err(SqlError::new(SqlState::DUPLICATE_CURSOR, message));
@@ -105,7 +86,7 @@ impl Connection {
             let message = format!("a connection has at most {PORTALS_MAX} portals");
             return Err(SqlError::new(SqlState::PROGRAM_LIMIT_EXCEEDED, message));
         }
-        let Inner { prepared, types, .. } = &*statement.0;
+        let NamedStatement { prepared, types } = &*statement;
         if bind.values.len() != types.len() {
             let message = format!(
                 "bind message supplies {} parameters, but prepared statement \"{}\" requires {}",
@@ -133,12 +114,19 @@ impl Connection {
     pub(crate) fn describe(&mut self, target: &Target) -> Result<()> {
         let encoder = match target {
             Target::Statement(name) => {
-                let statement = self.statement(name)?.clone();
-                reply::parameters(statement.0.types.iter().map(Type::oid), &mut self.output.buffer);
-                let columns = statement.0.prepared.as_ref().and_then(|prepared| prepared.columns.clone());
+                let statement = self.session.statements.get(name)?.clone();
+                reply::parameters(statement.types.iter().map(Type::oid), &mut self.output.buffer);
+                let columns = statement.prepared.as_ref().and_then(|prepared| prepared.columns.clone());
                 columns.map(|columns| RowEncoder::new(columns, &[])).transpose()?
             }
-            Target::Portal(name) => self.portals.get(name).ok_or_else(|| no_portal(name))?.encoder.clone(),
+            Target::Portal(name) => match self.portals.get(name) {
+                Some(portal) => portal.encoder.clone(),
+                // A cursor of DECLARE is a portal too: drivers ask for its columns before they FETCH.
+                None => {
+                    let columns = self.session.cursor_columns(name).ok_or_else(|| no_portal(name))?;
+                    Some(RowEncoder::new(columns, &[])?)
+                }
+            },
         };
         match encoder {
             Some(encoder) => encoder.describe(&mut self.output.buffer),
@@ -157,8 +145,8 @@ impl Connection {
         self.tell_notices();
         match reply {
             Reply::Complete(tag) => {
-                if let Some(prepared) = &portal.statement.0.prepared {
-                    self.completed(&prepared.statement, &tag)?;
+                if let Some(prepared) = &portal.statement.prepared {
+                    self.completed(&prepared.statement.clone());
                 }
                 reply::complete(&tag, &mut self.output.buffer);
             }
@@ -170,7 +158,7 @@ impl Connection {
     }
 
     async fn execute_portal(&mut self, portal: &mut Portal, rows_max: Option<u64>) -> Result<Reply, Failure> {
-        let Some(prepared) = &portal.statement.0.prepared else { return Ok(Reply::Empty) };
+        let Some(prepared) = &portal.statement.prepared else { return Ok(Reply::Empty) };
         let (mut guard, session, output) = self.begin();
         if let PortalState::Bound(values) = &mut portal.state {
             let values = std::mem::take(values);
@@ -211,38 +199,19 @@ impl Connection {
     /// Forgets a statement or a portal; one that is not there too.
     pub(crate) fn close(&mut self, target: &Target) {
         match target {
-            Target::Statement(name) => drop(self.statements.remove(name)),
+            Target::Statement(name) => self.session.statements.remove(name),
             Target::Portal(name) => drop(self.portals.remove(name)),
         }
         reply::close_complete(&mut self.output.buffer);
     }
 
-    /// What a finished command means for prepared statements and portals.
-    pub(crate) fn completed(&mut self, statement: &Statement, tag: &str) -> Result<()> {
-        match (statement, tag) {
-            (Statement::Deallocate(Some(name)), _) => {
-                self.statement(name)?;
-                self.statements.remove(name);
-            }
-            (Statement::Deallocate(None), _) => self.statements.clear(),
-            (_, "DISCARD ALL") => {
-                self.statements.clear();
-                self.portals.clear();
-            }
-            (_, "COMMIT" | "ROLLBACK") => self.portals.clear(),
+    /// What a finished command means for portals.
+    pub(crate) fn completed(&mut self, statement: &Statement) {
+        match statement {
+            Statement::Setting(Setting::Discard("ALL"))
+            | Statement::Transaction(Transaction::Commit | Transaction::Rollback) => self.portals.clear(),
             _ => {}
         }
-        Ok(())
-    }
-
-    fn statement(&self, name: &str) -> Result<&PreparedStatement> {
-        self.statements.get(name).ok_or_else(|| {
-            let message = match name {
-                "" => "unnamed prepared statement does not exist".to_owned(),
-                name => format!("prepared statement \"{name}\" does not exist"),
-            };
-            SqlError::new(SqlState::INVALID_SQL_STATEMENT_NAME, message)
-        })
     }
 }
 

@@ -143,7 +143,8 @@ impl Guard<'_> {
     }
 }
 
-async fn wait_until(deadline: Option<Instant>) {
+/// Waits for a moment; for ever without one.
+pub(crate) async fn wait_until(deadline: Option<Instant>) {
     match deadline {
         Some(deadline) => tokio::time::sleep_until(deadline).await,
         None => std::future::pending().await,

@@ -43,6 +43,8 @@ pub(crate) struct RowsUnderWay {
     tag: &'static str,
     stream: SendableRecordBatchStream,
     form: Form,
+    /// Rows that were sent.
+    total: u64,
     /// The batch that is being sent, and the next row of it.
     batch: Option<(Rows, usize)>,
 }
@@ -50,7 +52,7 @@ pub(crate) struct RowsUnderWay {
 impl RowsUnderWay {
     /// Rows of `stream` in a form.
     pub(crate) fn new(tag: &'static str, stream: SendableRecordBatchStream, form: Form) -> Self {
-        Self { tag, stream, form, batch: None }
+        Self { tag, stream, form, total: 0, batch: None }
     }
 
     /// Sends rows, at most `rows_max`. Gives the command tag, or `None` when the bound was met.
@@ -67,6 +69,7 @@ impl RowsUnderWay {
                 while *next < rows.count() && sent < rows_max {
                     self.form.write(rows, *next, &mut output.buffer)?;
                     (*next, sent) = (*next + 1, sent + 1);
+                    self.total += 1;
                     if output.is_full() {
                         guard.run(output.send()).await??;
                     }
@@ -82,7 +85,9 @@ impl RowsUnderWay {
                     if let Form::Copy(copy) = &self.form {
                         copy.end(&mut output.buffer);
                     }
-                    return Ok(Some(tag(self.tag, sent)));
+                    // A write tells how many rows it wrote; a query, how many this Execute has given.
+                    let written = matches!(self.tag, "INSERT 0" | "UPDATE" | "DELETE");
+                    return Ok(Some(tag(self.tag, if written { self.total } else { sent })));
                 }
             };
         }

@@ -10,14 +10,14 @@ use crate::{
         rows::{Form, RowsUnderWay},
     },
     session::{Outcome, TransactionStatus},
-    statement::{Setting, Statement},
+    statement::{CursorStatement, Setting, Statement},
     wire::{encoder::RowEncoder, reply},
 };
 
 impl Connection {
     /// Runs the statements of a Query message. Errors are the caller's to tell.
     pub(crate) async fn query(&mut self, sql: String) -> Result<(), Failure> {
-        self.statements.remove("");
+        self.session.statements.remove("");
         self.portals.remove("");
         let statements = Statement::parse(&sql)?;
         drop(sql);
@@ -79,7 +79,7 @@ impl Connection {
         drop(guard);
         self.tell_notices();
         if let Some(tag) = tag {
-            self.completed(&prepared.statement, &tag)?;
+            self.completed(&prepared.statement);
             reply::complete(&tag, &mut self.output.buffer);
         }
         Ok(())
@@ -90,6 +90,7 @@ impl Connection {
 fn is_one_transaction(statements: &[Statement]) -> bool {
     let writes = |of: &Statement| {
         matches!(of, Statement::Insert(_) | Statement::Update(_) | Statement::Delete(_) | Statement::CopyFrom(_))
+            || matches!(of, Statement::Cursor(CursorStatement::Declare(_)) | Statement::Execute(_))
     };
     let by_itself = |of: &Statement| {
         matches!(
@@ -97,6 +98,7 @@ fn is_one_transaction(statements: &[Statement]) -> bool {
             Statement::Definition(_)
                 | Statement::Transaction(_)
                 | Statement::Deallocate(_)
+                | Statement::Upkeep(_)
                 | Statement::Setting(Setting::Discard(_))
         )
     };

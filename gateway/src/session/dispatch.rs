@@ -1,6 +1,6 @@
 //! Each kind of statement to the module that knows it.
 
-use super::{Outcome, Prepared, Session, TransactionStatus, show};
+use super::{Outcome, Prepared, Session, TransactionStatus, prepared, show};
 use crate::{
     copy::{self, CopyIn},
     ddl, dml,
@@ -8,10 +8,11 @@ use crate::{
     provider::explain,
     query::Query,
     server::shielded,
-    statement::{Definition, Explain, Setting, Statement, Transaction},
+    statement::{CursorStatement, Definition, Explain, Setting, Statement, Transaction, Upkeep},
 };
 use arrow::datatypes::{DataType, SchemaRef};
 use datafusion::{logical_expr::LogicalPlan, scalar::ScalarValue, sql::sqlparser::ast};
+use futures::TryStreamExt;
 use std::sync::Arc;
 
 type Hints<'a> = &'a [Option<DataType>];
@@ -25,7 +26,7 @@ pub(super) async fn prepare(session: &mut Session, statement: Statement, hints: 
             (planned.parameters(query, &plan, hints).await?, Some(Query::columns(&plan)))
         }
         Statement::Insert(_) | Statement::Update(_) | Statement::Delete(_) => {
-            (dml::parameters(session, &statement, hints).await?, None)
+            dml::parameters(session, &statement, hints).await?
         }
         Statement::Explain(explained) => {
             (explained_parameters(session, explained, hints).await?, Some(explain::schema()))
@@ -38,6 +39,12 @@ pub(super) async fn prepare(session: &mut Session, statement: Statement, hints: 
             let (planned, plan) = plan_query(session, &copy.query, &[]).await?;
             (planned.parameters(&copy.query, &plan, hints).await?, None)
         }
+        Statement::Cursor(CursorStatement::Declare(declare)) => {
+            let (planned, plan) = plan_query(session, &declare.query, &[]).await?;
+            (planned.parameters(&declare.query, &plan, hints).await?, None)
+        }
+        Statement::Cursor(CursorStatement::Fetch(fetch)) => (Vec::new(), Some(session.cursors.schema(&fetch.name)?)),
+        Statement::Execute(execute) => (Vec::new(), prepared::executed(session, execute)?.columns),
         Statement::Setting(Setting::Show(name)) => (Vec::new(), Some(show::columns(name.as_deref())?)),
         Statement::ExplainDropDatabase(_) => (Vec::new(), Some(explain::schema())),
         Statement::Empty
@@ -45,7 +52,11 @@ pub(super) async fn prepare(session: &mut Session, statement: Statement, hints: 
         | Statement::Definition(_)
         | Statement::Setting(_)
         | Statement::Transaction(_)
-        | Statement::Deallocate(_) => none,
+        | Statement::Prepare(_)
+        | Statement::Deallocate(_)
+        | Statement::Cursor(_)
+        | Statement::Truncate(_)
+        | Statement::Upkeep(_) => none,
     };
     Ok(Prepared { statement: Arc::new(statement), parameters, columns })
 }
@@ -82,7 +93,7 @@ pub(super) async fn execute(
         Statement::ExplainDropDatabase(name) => ddl::explain_drop_database(session, name).await,
         Statement::Insert(_) | Statement::Update(_) | Statement::Delete(_) => {
             check_writable(session, statement)?;
-            dml::execute(session, statement, parameters).await.map(Outcome::Done)
+            dml::execute(session, statement, parameters).await
         }
         Statement::CopyTo(copy) => copy::copy_to(session, copy, parameters).await.map(Outcome::Done),
         Statement::CopyOut(copy) => {
@@ -97,15 +108,35 @@ pub(super) async fn execute(
         Statement::Definition(definition) => define(session, definition).await,
         Statement::Setting(setting) => set(session, setting),
         Statement::Transaction(transaction) => bound(session, transaction).await,
+        Statement::Prepare(prepare) => {
+            prepared::prepare(session, prepare).await?;
+            Ok(Outcome::Done("PREPARE".into()))
+        }
+        Statement::Execute(run) => {
+            let named = prepared::executed(session, run)?;
+            let values = prepared::arguments(session, run, &named.parameters).await?;
+            Box::pin(execute(session, &named, values)).await
+        }
         Statement::Deallocate(name) => {
+            session.statements.deallocate(name.as_deref())?;
             Ok(Outcome::Done(if name.is_none() { "DEALLOCATE ALL" } else { "DEALLOCATE" }.into()))
         }
+        Statement::Cursor(cursor) => run_cursor(session, cursor, parameters).await,
+        Statement::Truncate(tables) => {
+            check_writable(session, statement)?;
+            dml::truncate(session, tables).await?;
+            Ok(Outcome::Done("TRUNCATE TABLE".into()))
+        }
+        Statement::Upkeep(upkeep) => maintain(session, upkeep),
     }
 }
 
 /// In a failed transaction only its end is accepted.
 fn check_state(session: &Session, statement: &Statement) -> Result<()> {
-    let ends = matches!(statement, Statement::Transaction(Transaction::Commit | Transaction::Rollback));
+    let ends = matches!(
+        statement,
+        Statement::Transaction(Transaction::Commit | Transaction::Rollback | Transaction::RollbackTo(_))
+    );
     if session.transaction_status() != TransactionStatus::Failed || ends || *statement == Statement::Empty {
         return Ok(());
     }
@@ -122,10 +153,67 @@ fn check_writable(session: &Session, statement: &Statement) -> Result<()> {
         Statement::Update(_) => "UPDATE",
         Statement::Delete(_) => "DELETE",
         Statement::CopyFrom(_) => "COPY FROM",
+        Statement::Truncate(_) => "TRUNCATE TABLE",
         _ => "this statement",
     };
     let message = format!("cannot execute {what} in a read-only transaction");
     Err(SqlError::new(SqlState::READ_ONLY_SQL_TRANSACTION, message))
+}
+
+async fn run_cursor(session: &mut Session, cursor: &CursorStatement, parameters: Vec<ScalarValue>) -> Result<Outcome> {
+    let tag = match cursor {
+        CursorStatement::Declare(declare) => {
+            session.cursors.check_free(&declare.name)?;
+            if !session.in_transaction() && !declare.hold {
+                let message = "DECLARE CURSOR can only be used in transaction blocks";
+                return Err(SqlError::new(SqlState::NO_ACTIVE_SQL_TRANSACTION, message));
+            }
+            let (query, plan) = plan_query(session, &declare.query, &parameters).await?;
+            let rows = query.run(with_parameters(plan, parameters)?).await?;
+            let depth = session.savepoint_depth();
+            session.cursors.declare(declare.name.clone(), rows, (declare.scroll, declare.hold), depth)?;
+            if !session.in_transaction() {
+                session.cursors.commit();
+            }
+            "DECLARE CURSOR".to_owned()
+        }
+        CursorStatement::Fetch(fetch) => {
+            let rows = session.cursors.fetch(&fetch.name, fetch.direction).await?;
+            return Ok(Outcome::Rows { tag: "FETCH", rows });
+        }
+        CursorStatement::Move(fetch) => {
+            let mut rows = session.cursors.fetch(&fetch.name, fetch.direction).await?;
+            let mut count = 0;
+            while let Some(batch) = rows.try_next().await.map_err(SqlError::from)? {
+                count += batch.num_rows();
+            }
+            format!("MOVE {count}")
+        }
+        CursorStatement::Close(name) => {
+            session.cursors.close(name.as_deref())?;
+            if name.is_none() { "CLOSE CURSOR ALL" } else { "CLOSE CURSOR" }.to_owned()
+        }
+    };
+    Ok(Outcome::Done(tag))
+}
+
+/// Statements of upkeep that have nothing to do here, but for what they name.
+fn maintain(session: &mut Session, upkeep: &Upkeep) -> Result<Outcome> {
+    let (tag, why, tables) = match upkeep {
+        Upkeep::Vacuum(_) if session.in_transaction() => {
+            let message = "VACUUM cannot run inside a transaction block";
+            return Err(SqlError::new(SqlState::ACTIVE_SQL_TRANSACTION, message));
+        }
+        Upkeep::Vacuum(tables) => ("VACUUM", "the store compacts by itself", tables),
+        Upkeep::Analyze(tables) => ("ANALYZE", "statistics are read from the store when a query is planned", tables),
+        Upkeep::Unlisten => return Ok(Outcome::Done("UNLISTEN".into())),
+    };
+    let snapshot = session.shared.catalog.snapshot();
+    if let Some(name) = tables.iter().find(|name| snapshot.table(name).is_none()) {
+        return Err(SqlError::new(SqlState::UNDEFINED_TABLE, format!("relation \"{name}\" does not exist")));
+    }
+    session.notice(SqlError::new(SqlState::SUCCESSFUL_COMPLETION, format!("{tag} has nothing to do: {why}")));
+    Ok(Outcome::Done(tag.into()))
 }
 
 async fn plan_query(
@@ -156,7 +244,7 @@ async fn explained_parameters(session: &mut Session, explained: &Explain, hints:
             let (planned, plan) = plan_query(session, query, &[]).await?;
             planned.parameters(query, &plan, hints).await
         }
-        write => dml::parameters(session, write, hints).await,
+        write => dml::parameters(session, write, hints).await.map(|(parameters, _)| parameters),
     }
 }
 
@@ -219,6 +307,8 @@ fn set(session: &mut Session, setting: &Setting) -> Result<Outcome> {
                     return Err(SqlError::new(SqlState::ACTIVE_SQL_TRANSACTION, message));
                 }
                 session.settings.reset_all();
+                session.statements.deallocate(None)?;
+                session.cursors.close(None)?;
             }
             return Ok(Outcome::Done(format!("DISCARD {what}")));
         }
@@ -236,6 +326,18 @@ async fn bound(session: &mut Session, transaction: &Transaction) -> Result<Outco
         Transaction::Rollback => {
             session.rollback();
             "ROLLBACK"
+        }
+        Transaction::Savepoint(name) => {
+            session.savepoint(name)?;
+            "SAVEPOINT"
+        }
+        Transaction::RollbackTo(name) => {
+            session.rollback_to(name)?;
+            "ROLLBACK"
+        }
+        Transaction::Release(name) => {
+            session.release(name)?;
+            "RELEASE"
         }
     };
     Ok(Outcome::Done(tag.into()))

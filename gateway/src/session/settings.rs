@@ -70,7 +70,20 @@ const KNOWN: &[Known] = &[
         "Whether new transactions may not write.",
     ),
     ("extra_float_digits", "1", Takes::Int(-15, 3), None, "Digits of floating-point numbers; they are always exact."),
-    ("idle_in_transaction_session_timeout", "0", Takes::Millis, None, "Not enforced."),
+    (
+        "idle_in_transaction_session_timeout",
+        "0",
+        Takes::Millis,
+        None,
+        "The time without a statement after which a session in a transaction is ended.",
+    ),
+    (
+        "idle_session_timeout",
+        "0",
+        Takes::Millis,
+        None,
+        "The time without a statement after which a session outside of a transaction is ended.",
+    ),
     ("in_hot_standby", "off", Takes::Nothing, Some("in_hot_standby"), "Whether the server only reads."),
     ("integer_datetimes", "on", Takes::Nothing, Some("integer_datetimes"), "Whether times are integers."),
     ("intervalstyle", "postgres", Takes::Only(&["postgres"]), Some("IntervalStyle"), "How intervals are printed."),
@@ -227,7 +240,12 @@ impl Settings {
 
     /// `statement_timeout`; `None` for no limit.
     pub fn statement_timeout(&self) -> Option<Duration> {
-        let millis = millis(self.value("statement_timeout")).unwrap_or(0);
+        self.timeout("statement_timeout")
+    }
+
+    /// A setting that is a time; `None` for 0, which is no limit.
+    pub fn timeout(&self, name: &'static str) -> Option<Duration> {
+        let millis = millis(self.value(name)).unwrap_or(0);
         u64::try_from(millis).ok().filter(|millis| *millis > 0).map(Duration::from_millis)
     }
 }

@@ -30,6 +30,9 @@ const COMPARED_ROWS: usize = 1_024;
 /// Bytes that are counted for a row beside those of its key and mutations.
 const ROW_OVERHEAD_BYTES: usize = 64;
 
+/// Savepoints of a transaction, at most.
+const SAVEPOINTS_MAX: usize = 4_096;
+
 /// Mutations of rows, by row; a row's are applied in order.
 pub type Changes = BTreeMap<RowKey, Vec<Mutation>>;
 
@@ -38,8 +41,8 @@ pub type Changes = BTreeMap<RowKey, Vec<Mutation>>;
 pub struct Written {
     /// Mutations by table.
     pub rows: BTreeMap<TableId, (Arc<Table>, Changes)>,
-    /// A range to delete whole: never in a transaction.
-    pub range: Option<(Arc<Table>, KeyRange)>,
+    /// Ranges to delete whole: never in a transaction.
+    pub ranges: Vec<(Arc<Table>, KeyRange)>,
     /// The rows that it relied on.
     pub relied: BTreeMap<TableId, (Arc<Table>, BTreeSet<RowKey>)>,
     bytes: usize,
@@ -58,7 +61,7 @@ pub struct Reliance {
 impl Written {
     /// A range that is deleted whole.
     pub fn of_range(table: Arc<Table>, range: KeyRange) -> Self {
-        Self { range: Some((table, range)), ..Self::default() }
+        Self { ranges: vec![(table, range)], ..Self::default() }
     }
 
     /// Adds mutations of a row.
@@ -92,7 +95,7 @@ impl Written {
 
     /// Whether nothing is written.
     pub fn is_empty(&self) -> bool {
-        self.rows.is_empty() && self.range.is_none()
+        self.rows.is_empty() && self.ranges.is_empty()
     }
 
     fn check_bytes(&self) -> Result<()> {
@@ -113,7 +116,7 @@ impl Written {
             let pair = move |key| (table.clone(), key);
             keys.into_iter().map(pair)
         });
-        Writes { rows: rows.collect(), ranges: self.range.into_iter().collect(), validated: validated.collect() }
+        Writes { rows: rows.collect(), ranges: self.ranges, validated: validated.collect() }
     }
 }
 
@@ -161,6 +164,21 @@ struct OpenTransaction {
     settings: Settings,
     /// Settings that hold until the end only, with their values before.
     local: BTreeMap<String, String>,
+    savepoints: Vec<Savepoint>,
+}
+
+/// What ROLLBACK TO goes back to.
+#[derive(Debug)]
+struct Savepoint {
+    name: String,
+    buffered: Arc<Buffered>,
+    bytes: usize,
+    mutations: usize,
+    /// How many times rows had been relied on.
+    relied: usize,
+    read_only: bool,
+    settings: Settings,
+    local: BTreeMap<String, String>,
 }
 
 impl TransactionState {
@@ -194,6 +212,21 @@ impl TransactionState {
     pub(super) fn buffered(&self) -> Arc<Buffered> {
         self.open.as_ref().map(|open| open.buffered.clone()).unwrap_or_default()
     }
+}
+
+impl OpenTransaction {
+    /// The place of the newest savepoint of a name.
+    fn savepoint(&self, name: &str) -> Result<usize> {
+        self.savepoints.iter().rposition(|savepoint| savepoint.name == name).ok_or_else(|| {
+            let message = format!("savepoint \"{name}\" does not exist");
+            SqlError::new(SqlState::INVALID_SAVEPOINT_SPECIFICATION, message)
+        })
+    }
+}
+
+fn outside(what: &str) -> SqlError {
+    let message = format!("{what} can only be used in transaction blocks");
+    SqlError::new(SqlState::NO_ACTIVE_SQL_TRANSACTION, message)
 }
 
 impl Session {
@@ -231,7 +264,59 @@ impl Session {
             relied: Vec::new(),
             settings: self.settings.clone(),
             local: BTreeMap::new(),
+            savepoints: Vec::new(),
         }));
+    }
+
+    /// `SAVEPOINT`
+    pub(super) fn savepoint(&mut self, name: &str) -> Result<()> {
+        let settings = self.settings.clone();
+        let Some(open) = &mut self.transaction.open else { return Err(outside("SAVEPOINT")) };
+        if open.savepoints.len() >= SAVEPOINTS_MAX {
+            let message = format!("a transaction has at most {SAVEPOINTS_MAX} savepoints");
+            return Err(SqlError::new(SqlState::PROGRAM_LIMIT_EXCEEDED, message).with_hint("RELEASE some."));
+        }
+        open.savepoints.push(Savepoint {
+            name: name.to_owned(),
+            buffered: open.buffered.clone(),
+            bytes: open.bytes,
+            mutations: open.mutations,
+            relied: open.relied.len(),
+            read_only: open.read_only,
+            settings,
+            local: open.local.clone(),
+        });
+        Ok(())
+    }
+
+    /// `ROLLBACK TO`: forgets what came after the savepoint, a failure included. The savepoint stays.
+    pub(super) fn rollback_to(&mut self, name: &str) -> Result<()> {
+        let Some(open) = &mut self.transaction.open else { return Err(outside("ROLLBACK TO SAVEPOINT")) };
+        let at = open.savepoint(name)?;
+        open.savepoints.truncate(at + 1);
+        let to = &open.savepoints[at];
+        open.buffered = to.buffered.clone();
+        (open.bytes, open.mutations, open.read_only) = (to.bytes, to.mutations, to.read_only);
+        open.relied.truncate(to.relied);
+        open.local = to.local.clone();
+        self.settings.restore(to.settings.clone());
+        self.transaction.failed = false;
+        self.cursors.rollback_to(at);
+        Ok(())
+    }
+
+    /// `RELEASE`: forgets the savepoint and those after it.
+    pub(super) fn release(&mut self, name: &str) -> Result<()> {
+        let Some(open) = &mut self.transaction.open else { return Err(outside("RELEASE SAVEPOINT")) };
+        let at = open.savepoint(name)?;
+        open.savepoints.truncate(at);
+        self.cursors.release(at);
+        Ok(())
+    }
+
+    /// How many savepoints there are.
+    pub(super) fn savepoint_depth(&self) -> usize {
+        self.transaction.open.as_ref().map_or(0, |open| open.savepoints.len())
     }
 
     /// `SET TRANSACTION`
@@ -268,12 +353,14 @@ impl Session {
             return Ok("COMMIT");
         };
         if failed {
+            self.cursors.rollback();
             self.settings.restore(open.settings);
             return Ok("ROLLBACK");
         }
         let committed = shielded(commit_all(&self.identity.rows, *open)).await;
         match committed {
             Ok((local, rows)) => {
+                self.cursors.commit();
                 for (name, value) in local {
                     self.settings.set(&name, Some(&value))?;
                 }
@@ -281,6 +368,7 @@ impl Session {
                 Ok("COMMIT")
             }
             Err((error, settings)) => {
+                self.cursors.rollback();
                 self.settings.restore(settings);
                 Err(error)
             }
@@ -291,7 +379,10 @@ impl Session {
     pub(crate) fn rollback(&mut self) {
         self.transaction.failed = false;
         match self.transaction.open.take() {
-            Some(open) => self.settings.restore(open.settings),
+            Some(open) => {
+                self.cursors.rollback();
+                self.settings.restore(open.settings);
+            }
             None => {
                 let state = SqlState::NO_ACTIVE_SQL_TRANSACTION;
                 self.notice(SqlError::new(state, "there is no transaction in progress"));
@@ -319,6 +410,7 @@ impl Session {
         if open.bytes > COMMIT_BYTES_MAX {
             return Err(too_large());
         }
+        debug_assert!(written.ranges.is_empty(), "a range is no part of a transaction");
         let buffered = Arc::make_mut(&mut open.buffered);
         for (id, (table, rows)) in written.rows {
             open.tables.insert(id, table);

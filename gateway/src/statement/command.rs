@@ -69,6 +69,12 @@ pub enum Transaction {
     Commit,
     /// `ROLLBACK`, `ABORT`
     Rollback,
+    /// `SAVEPOINT`
+    Savepoint(String),
+    /// `ROLLBACK TO`
+    RollbackTo(String),
+    /// `RELEASE`
+    Release(String),
 }
 
 pub(super) fn parse_setting(cursor: &mut Cursor<'_>) -> Result<Statement> {
@@ -170,7 +176,12 @@ pub(super) fn parse_transaction(cursor: &mut Cursor<'_>) -> Result<Statement> {
             let (isolation, read_only) = transaction_modes(cursor, false)?;
             Transaction::Begin { isolation, read_only, start: verb == "start" }
         }
-        _ if cursor.head() == "to" => return Err(SqlError::unsupported("ROLLBACK TO SAVEPOINT")),
+        "rollback" | "abort" if cursor.words("to") => {
+            if cursor.peek_nth(1).is_some() {
+                cursor.expect_words("savepoint")?;
+            }
+            Transaction::RollbackTo(cursor.name()?)
+        }
         _ if cursor.head() == "prepared" => return Err(SqlError::unsupported("a prepared transaction")),
         _ if cursor.words("and chain") => return Err(SqlError::unsupported("AND CHAIN")),
         _ => {
@@ -178,6 +189,17 @@ pub(super) fn parse_transaction(cursor: &mut Cursor<'_>) -> Result<Statement> {
             if verb == "commit" || verb == "end" { Transaction::Commit } else { Transaction::Rollback }
         }
     }))
+}
+
+pub(super) fn parse_savepoint(cursor: &mut Cursor<'_>) -> Result<Statement> {
+    let release = cursor.head() == "release";
+    cursor.advance();
+    // Behind RELEASE the word may be missing, and it may be a name.
+    if release && cursor.peek_nth(1).is_some() {
+        cursor.expect_words("savepoint")?;
+    }
+    let name = cursor.name()?;
+    Ok(Statement::Transaction(if release { Transaction::Release(name) } else { Transaction::Savepoint(name) }))
 }
 
 /// `ISOLATION LEVEL …`, `READ ONLY`, with or without commas between them; at least one if `needed`.
@@ -216,13 +238,4 @@ fn isolation_level(cursor: &mut Cursor<'_>) -> Result<Isolation> {
     } else {
         Err(cursor.syntax_error())
     }
-}
-
-pub(super) fn parse_deallocate(cursor: &mut Cursor<'_>) -> Result<Statement> {
-    cursor.advance();
-    cursor.words("prepare");
-    if cursor.words("all") {
-        return Ok(Statement::Deallocate(None));
-    }
-    Ok(Statement::Deallocate(Some(cursor.name()?)))
 }

@@ -81,7 +81,7 @@ pub(super) fn parse_insert(cursor: &mut Cursor<'_>) -> Result<Statement> {
     let ast::Statement::Insert(mut insert) = parsed else { return Err(SqlError::unsupported("this INSERT")) };
     let duplicate = matches!(insert.on, Some(OnInsert::DuplicateKeyUpdate(_)));
     refuse(&[
-        (insert.returning.is_some() || insert.output.is_some(), "RETURNING"),
+        (insert.output.is_some(), "OUTPUT"),
         (insert.source.is_none() && insert.assignments.is_empty(), "DEFAULT VALUES"),
         (duplicate, "ON DUPLICATE KEY UPDATE"),
         (!insert.assignments.is_empty(), "INSERT … SET"),
@@ -101,6 +101,11 @@ pub(super) fn parse_insert(cursor: &mut Cursor<'_>) -> Result<Statement> {
     Ok(Statement::Insert(Box::new(insert)))
 }
 
+/// Whether all columns are returned: of every table, where there are several.
+fn returns_all(items: Option<&[ast::SelectItem]>) -> bool {
+    items.is_some_and(|items| items.iter().any(|item| matches!(item, ast::SelectItem::Wildcard(_))))
+}
+
 pub(super) fn parse_update(cursor: &mut Cursor<'_>) -> Result<Statement> {
     let past = Past::cut(cursor)?;
     let mut parsed = cursor.parse_with(|parser| parser.parse_statement())?;
@@ -108,7 +113,8 @@ pub(super) fn parse_update(cursor: &mut Cursor<'_>) -> Result<Statement> {
     adapt(&mut parsed)?;
     let ast::Statement::Update(mut update) = parsed else { return Err(SqlError::unsupported("this UPDATE")) };
     refuse(&[
-        (update.returning.is_some() || update.output.is_some(), "RETURNING"),
+        (update.output.is_some(), "OUTPUT"),
+        (update.from.is_some() && returns_all(update.returning.as_deref()), "RETURNING * of an UPDATE with FROM"),
         (update.or.is_some() || !update.order_by.is_empty() || update.limit.is_some(), "LIMIT in UPDATE"),
         (matches!(update.from, Some(UpdateTableFromKind::BeforeSet(_))), "FROM before SET"),
         (!update.table.joins.is_empty(), "a join as the target of UPDATE"),
@@ -126,7 +132,8 @@ pub(super) fn parse_delete(cursor: &mut Cursor<'_>) -> Result<Statement> {
     let ast::Statement::Delete(delete) = parsed else { return Err(SqlError::unsupported("this DELETE")) };
     let (FromTable::WithFromKeyword(from) | FromTable::WithoutKeyword(from)) = &delete.from;
     refuse(&[
-        (delete.returning.is_some() || delete.output.is_some(), "RETURNING"),
+        (delete.output.is_some(), "OUTPUT"),
+        (delete.using.is_some() && returns_all(delete.returning.as_deref()), "RETURNING * of a DELETE with USING"),
         (!delete.order_by.is_empty() || delete.limit.is_some(), "LIMIT in DELETE"),
         (!delete.tables.is_empty() || from.len() != 1, "DELETE from several tables"),
         (from.iter().any(|table| !table.joins.is_empty()), "a join as the target of DELETE"),

@@ -96,7 +96,7 @@ fn semantics_10_nothing_in_a_definition_is_ignored() {
     check("CREATE TABLE t (a int) nonsense", expect![[r#"42601 syntax error at or near "nonsense" @24"#]]);
     check("CREATE TABLE keyspan.t (a int)", expect!["42501 permission denied for schema keyspan"]);
     check("CREATE TABLE other.t (a int)", expect![[r#"3F000 schema "other" does not exist"#]]);
-    check("TRUNCATE t", expect!["0A000 TRUNCATE is not supported"]);
+    check("LOCK TABLE t", expect!["0A000 LOCK is not supported"]);
 }
 
 #[test]
@@ -189,9 +189,11 @@ fn writes() {
             update UPDATE t x SET b = NULL, c = c + 1 WHERE a = 1
             delete DELETE FROM t WHERE a IN (SELECT 1)"#]],
     );
-    check("INSERT INTO t VALUES (1) RETURNING a", expect!["0A000 RETURNING is not supported"]);
     check("INSERT INTO t DEFAULT VALUES", expect!["0A000 DEFAULT VALUES is not supported"]);
-    check("UPDATE t SET a = 1 RETURNING *", expect!["0A000 RETURNING is not supported"]);
+    check(
+        "UPDATE t SET a = 1 FROM u RETURNING *",
+        expect!["0A000 RETURNING * of an UPDATE with FROM is not supported"],
+    );
     check("DELETE FROM t LIMIT 1", expect!["0A000 LIMIT in DELETE is not supported"]);
 }
 
@@ -256,8 +258,15 @@ fn settings_and_transactions() {
             Setting(SetTransaction { isolation: Some(ReadCommitted), read_only: None, session: true })"#]],
     );
     check("BEGIN ISOLATION LEVEL SERIALIZABLE", expect!["0A000 ISOLATION LEVEL SERIALIZABLE is not supported"]);
-    check("SAVEPOINT a", expect!["0A000 SAVEPOINT is not supported"]);
-    check("ROLLBACK TO a", expect!["0A000 ROLLBACK TO SAVEPOINT is not supported"]);
+    check(
+        "SAVEPOINT a; ROLLBACK TO \"A\"; rollback work to savepoint savepoint; RELEASE a; RELEASE SAVEPOINT b",
+        expect![[r#"
+            Transaction(Savepoint("a"))
+            Transaction(RollbackTo("A"))
+            Transaction(RollbackTo("savepoint"))
+            Transaction(Release("a"))
+            Transaction(Release("b"))"#]],
+    );
 }
 
 /// The options of a COPY as they are understood, or why they are not.
@@ -303,4 +312,30 @@ fn copy_takes_the_options_of_postgres_old_and_new() {
         "COPY t TO STDOUT (NULL E'\\t')",
         expect!["22023 COPY delimiter must not appear in the NULL specification"],
     );
+}
+
+#[test]
+fn cursors_are_fetched_in_every_form() {
+    check(
+        "FETCH c; FETCH next; FETCH NEXT FROM c; FETCH PRIOR IN c; FETCH -3 c; FETCH FORWARD c; FETCH FORWARD 2 FROM c;
+         FETCH BACKWARD -2 FROM c; FETCH BACKWARD ALL FROM c; FETCH ABSOLUTE -1 FROM c; FETCH RELATIVE +2 FROM c; FETCH 0 FROM c; FETCH LAST c",
+        expect![[r#"
+            Cursor(Fetch(Fetch { name: "c", direction: Forward(1) }))
+            Cursor(Fetch(Fetch { name: "next", direction: Forward(1) }))
+            Cursor(Fetch(Fetch { name: "c", direction: Forward(1) }))
+            Cursor(Fetch(Fetch { name: "c", direction: Backward(1) }))
+            Cursor(Fetch(Fetch { name: "c", direction: Backward(3) }))
+            Cursor(Fetch(Fetch { name: "c", direction: Forward(1) }))
+            Cursor(Fetch(Fetch { name: "c", direction: Forward(2) }))
+            Cursor(Fetch(Fetch { name: "c", direction: Forward(2) }))
+            Cursor(Fetch(Fetch { name: "c", direction: Backward(18446744073709551615) }))
+            Cursor(Fetch(Fetch { name: "c", direction: Absolute(-1) }))
+            Cursor(Fetch(Fetch { name: "c", direction: Relative(2) }))
+            Cursor(Fetch(Fetch { name: "c", direction: Relative(0) }))
+            Cursor(Fetch(Fetch { name: "c", direction: Absolute(-1) }))"#]],
+    );
+    check("FETCH ABSOLUTE FROM c", expect![[r#"42601 syntax error at or near "FROM" @16"#]]);
+    check("DECLARE c SCROLL NO SCROLL CURSOR FOR SELECT 1", expect!["42601 cannot specify both SCROLL and NO SCROLL"]);
+    check("DECLARE c CURSOR FOR DELETE FROM t", expect![[r#"42601 syntax error at or near "DELETE" @22"#]]);
+    check("DECLARE c BINARY CURSOR FOR SELECT 1", expect!["0A000 a binary cursor is not supported"]);
 }

@@ -99,9 +99,9 @@ fn next_chunk(
     let entry = |(key, mutation): (&RowKey, &RowMutation)| (key.clone(), mutation.clone());
     let bound = after.map_or(Bound::Unbounded, Bound::Excluded);
     let keys: Entries<'_> = if reversed {
-        Box::new(own.range::<RowKey, _>((Bound::Unbounded, bound)).rev())
+        Box::new(own.range::<_, RowKey>((Bound::Unbounded, bound)).rev())
     } else {
-        Box::new(own.range::<RowKey, _>((bound, Bound::Unbounded)))
+        Box::new(own.range::<_, RowKey>((bound, Bound::Unbounded)))
     };
     keys.filter(|(key, _)| wanted(key)).take(OWN_ROWS_MAX).map(entry).collect()
 }
@@ -177,12 +177,11 @@ impl Merge {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::collections::BTreeMap;
 
     #[test]
     fn chunks_follow_the_scans_rows_and_order() {
         let key = |text: &str| RowKey::new(text.as_bytes().to_vec()).unwrap();
-        let own: BTreeMap<RowKey, RowMutation> = ["a", "b", "c", "d", "e"]
+        let own: imbl::OrdMap<RowKey, RowMutation> = ["a", "b", "c", "d", "e"]
             .into_iter()
             .map(|text| (key(text), RowMutation { key: key(text), mutations: Vec::new() }))
             .collect();

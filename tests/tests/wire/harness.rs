@@ -221,6 +221,11 @@ impl Raw {
         Ok(self.stream.write_all(bytes).await?)
     }
 
+    /// Says that nothing more comes.
+    pub async fn end(&mut self) -> Result<()> {
+        Ok(self.stream.shutdown().await?)
+    }
+
     /// Sends a message of a type.
     pub async fn message(&mut self, kind: u8, body: &[u8]) -> Result<()> {
         let mut message = BytesMut::new();

@@ -138,6 +138,59 @@ async fn a_portal_is_suspended_at_its_row_limit() -> Result<()> {
 }
 
 #[tokio::test]
+async fn a_cursor_is_described_as_a_portal_and_outlives_other_portals() -> Result<()> {
+    let harness = Harness::start().await?;
+    let (mut raw, _) = Raw::log_in(harness.address(), "keyspan", OPERATOR_PASSWORD, "keyspan").await?;
+    raw.message(b'Q', b"BEGIN; DECLARE c CURSOR FOR SELECT 1 AS one, 'x' AS two\0").await?;
+    assert_eq!(raw.replies().await?, "CCZ");
+    raw.message(b'D', b"Pc\0").await?;
+    raw.message(b'S', b"").await?;
+    assert_eq!(raw.replies().await?, "TZ");
+    raw.message(b'P', b"\0FETCH ALL FROM c\0\0\0").await?;
+    raw.message(b'D', b"S\0").await?;
+    raw.message(b'B', b"\0\0\0\0\0\0\0\0").await?;
+    raw.message(b'E', b"\0\0\0\0\0").await?;
+    raw.message(b'S', b"").await?;
+    assert_eq!(raw.replies().await?, "1tT2DCZ");
+    raw.message(b'Q', b"COMMIT\0").await?;
+    assert_eq!(raw.replies().await?, "CZ");
+    raw.message(b'D', b"Pc\0").await?;
+    raw.message(b'S', b"").await?;
+    assert_eq!(raw.replies().await?, "[34000]Z");
+    Ok(())
+}
+
+/// A write with RETURNING under a limit of rows tells the number of all rows that it wrote.
+#[tokio::test]
+async fn a_portal_that_returns_is_suspended_and_counts_all() -> Result<()> {
+    let harness = Harness::start().await?;
+    let alto = harness.tenant("alto").await?;
+    harness.operator().await?.batch_execute("CREATE TABLE t (k bigint PRIMARY KEY, s text)").await?;
+    let statement = alto.prepare("INSERT INTO t VALUES ($1, $2), ($1 + 1, NULL) RETURNING s, k").await?;
+    let types: Vec<_> = statement.columns().iter().map(|column| (column.name(), column.type_().clone())).collect();
+    assert_eq!(types, [("s", Type::TEXT), ("k", Type::INT8)]);
+    let returned = alto.query(&statement, &[&1i64, &"a"]).await?;
+    assert_eq!(returned.iter().map(|row| row.get::<_, i64>(1)).collect::<Vec<_>>(), [1, 2]);
+    let (mut raw, _) = Raw::log_in(harness.address(), "alto", PASSWORD, "alto").await?;
+    raw.message(b'P', b"\0DELETE FROM t RETURNING k\0\0\0").await?;
+    raw.message(b'B', b"\0\0\0\0\0\0\0\0").await?;
+    raw.message(b'E', b"\0\0\0\0\x01").await?;
+    raw.message(b'E', b"\0\0\0\0\x05").await?;
+    raw.message(b'S', b"").await?;
+    let mut tag = None;
+    while let Some((kind, body)) = raw.next().await? {
+        match kind {
+            b'C' => tag = Some(body),
+            b'Z' => break,
+            _ => {}
+        }
+    }
+    assert_eq!(tag.context("a tag")?, b"DELETE 2\0"[..]);
+    assert_eq!(rows(&alto, "SELECT count(*) FROM t").await?, ["0"]);
+    Ok(())
+}
+
+#[tokio::test]
 async fn an_error_in_the_extended_protocol_skips_to_the_sync() -> Result<()> {
     let harness = Harness::start().await?;
     let (mut raw, _) = Raw::log_in(harness.address(), "keyspan", OPERATOR_PASSWORD, "keyspan").await?;

@@ -199,7 +199,7 @@ async fn own_writes_go_by_rows() {
     let table = world.table("metrics");
     let key = RowKey::new(table.key.encode(&row(5)[..3]).unwrap().to_vec()).unwrap();
     let delete = RowMutation { key: key.clone(), mutations: vec![keyspan_storage::Mutation::DeleteFromRow] };
-    view.buffered = Arc::new(BTreeMap::from([(table.id, BTreeMap::from([(key, delete)]))]));
+    view.buffered = Arc::new(BTreeMap::from([(table.id, imbl::OrdMap::unit(key, delete))]));
     let session = world.session_of(view);
     expect!["5999"].assert_eq(&rows(&session, "SELECT count(*) FROM metrics").await);
 }

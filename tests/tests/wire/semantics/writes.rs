@@ -127,9 +127,9 @@ async fn semantics_4_checked_upserts() -> Result<()> {
         42601: ON CONFLICT DO UPDATE requires inference specification or constraint name
         HINT: For example, ON CONFLICT (column_name).
         a> INSERT INTO t VALUES ('x', 1, 1) ON CONFLICT (a) DO UPDATE SET b = 1 RETURNING b
-        0A000: RETURNING is not supported
+        1
         a> SELECT * FROM t ORDER BY a
-        x | 14 | 1
+        x | 1 | 1
         y | NULL | 14
         z | 3 | 3
     "#]])

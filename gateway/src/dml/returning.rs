@@ -1,0 +1,192 @@
+//! `RETURNING`: the rows that a statement has written, as it asks for them.
+//!
+//! Rows are collected as they will stand after the commit, and become a table that only this statement sees, under the name by which
+//! it calls the one that it writes. The items are then a SELECT over it, which runs before the commit: an item that fails takes the
+//! writes along, and the client gets rows only of what is stored.
+
+use super::target::Target;
+use crate::{
+    error::{Result, SqlError, SqlState},
+    query::{Query, parameters},
+    statement::Statement,
+    types,
+};
+use arrow::{
+    array::{ArrayRef, RecordBatch, new_empty_array},
+    datatypes::{DataType, Schema, SchemaRef},
+};
+use datafusion::{
+    catalog::{TableFunctionArgs, TableFunctionImpl, TableProvider},
+    datasource::MemTable,
+    execution::SendableRecordBatchStream,
+    logical_expr::LogicalPlan,
+    physical_plan::stream::RecordBatchStreamAdapter,
+    scalar::ScalarValue,
+    sql::sqlparser::{
+        ast::{self, Ident, SelectItem, SetExpr},
+        dialect::PostgreSqlDialect,
+        parser::Parser,
+    },
+};
+use futures::{TryStreamExt, stream};
+use keyspan_catalog::Value;
+use std::sync::Arc;
+
+/// Bytes of rows that a statement may return: they are in memory until its commit.
+const RETURNED_BYTES_MAX: usize = 64 << 20;
+/// The function that gives the written rows.
+const WRITTEN_ROWS: &str = "keyspan_written_rows";
+
+/// The items of a statement's RETURNING.
+pub(super) fn items(statement: &Statement) -> Option<&[SelectItem]> {
+    match statement {
+        Statement::Insert(insert) => insert.returning.as_deref(),
+        Statement::Update(update) => update.returning.as_deref(),
+        Statement::Delete(delete) => delete.returning.as_deref(),
+        _ => None,
+    }
+}
+
+/// Rows that are to be returned, with their numbers.
+pub(super) struct Returned<'a> {
+    items: Option<&'a [SelectItem]>,
+    rows: Vec<(u64, Vec<Value>)>,
+    bytes: usize,
+}
+
+/// What a statement returns.
+pub(super) struct Answer {
+    schema: SchemaRef,
+    batches: Vec<RecordBatch>,
+}
+
+impl<'a> Returned<'a> {
+    /// None yet.
+    pub(super) fn new(items: Option<&'a [SelectItem]>) -> Self {
+        Self { items, rows: Vec::new(), bytes: 0 }
+    }
+
+    /// Whether anything is returned.
+    pub(super) fn wanted(&self) -> bool {
+        self.items.is_some()
+    }
+
+    /// Adds a row, with a value for each column of the table.
+    ///
+    /// # Errors
+    /// 54000 above [`RETURNED_BYTES_MAX`].
+    pub(super) fn add(&mut self, number: u64, values: Vec<Value>) -> Result<()> {
+        let size = |value: &Value| match value {
+            Value::Text(text) => text.len(),
+            Value::Bytes(bytes) => bytes.len(),
+            _ => 0,
+        };
+        self.bytes += values.iter().map(|value| size_of::<Value>() + size(value)).sum::<usize>();
+        self.rows.push((number, values));
+        check_bytes(self.bytes)
+    }
+
+    /// What the items say of the rows, in the order of their numbers; `None` without RETURNING.
+    pub(super) async fn answer(
+        mut self,
+        query: &Query,
+        target: &Target,
+        name: &Ident,
+        parameters: &[ScalarValue],
+    ) -> Result<Option<Answer>> {
+        let Some(items) = self.items else { return Ok(None) };
+        self.rows.sort_by_key(|(number, _)| *number);
+        let rows: Vec<Vec<Value>> = self.rows.into_iter().map(|(_, values)| values).collect();
+        let (select, plan) = plan(query, target, name, items, &rows).await?;
+        drop((select, rows));
+        let plan = if parameters.is_empty() { plan } else { plan.with_param_values(parameters.to_vec())? };
+        let mut stream = query.run(plan).await?;
+        let (schema, mut batches, mut bytes) = (stream.schema(), Vec::new(), 0);
+        while let Some(batch) = stream.try_next().await.map_err(SqlError::from)? {
+            bytes += batch.get_array_memory_size();
+            check_bytes(bytes)?;
+            batches.push(batch);
+        }
+        Ok(Some(Answer { schema, batches }))
+    }
+}
+
+impl Answer {
+    /// As a stream.
+    pub(super) fn into_stream(self) -> SendableRecordBatchStream {
+        Box::pin(RecordBatchStreamAdapter::new(self.schema, stream::iter(self.batches.into_iter().map(Ok))))
+    }
+}
+
+/// The columns that RETURNING gives; adds the types that it has for parameters.
+pub(super) async fn columns(
+    query: &Query,
+    target: &Target,
+    name: &Ident,
+    items: &[SelectItem],
+    hints: &mut Vec<Option<DataType>>,
+) -> Result<SchemaRef> {
+    let (_, plan) = plan(query, target, name, items, &[]).await?;
+    parameters::hint(&plan, hints)?;
+    Ok(Query::columns(&plan))
+}
+
+/// `SELECT items FROM rows AS name`
+async fn plan(
+    query: &Query,
+    target: &Target,
+    name: &Ident,
+    items: &[SelectItem],
+    rows: &[Vec<Value>],
+) -> Result<(ast::Statement, LogicalPlan)> {
+    if target.columns.iter().any(|column| column.is_aggregate()) {
+        return Err(SqlError::unsupported("RETURNING of a table with an aggregate family"));
+    }
+    query.context.register_udtf(WRITTEN_ROWS, Arc::new(Given(table(target, rows)?)));
+    let sql = format!("SELECT * FROM {WRITTEN_ROWS}() AS {name}");
+    let parsed = Parser::new(&PostgreSqlDialect {}).try_with_sql(&sql).and_then(|mut parser| parser.parse_query());
+    let mut select = parsed.map_err(|error| internal(error.to_string()))?;
+    if let SetExpr::Select(select) = select.body.as_mut() {
+        select.projection = items.to_vec();
+    }
+    let select = ast::Statement::Query(select);
+    let plan = query.plan(&select).await?;
+    Ok((select, plan))
+}
+
+fn table(target: &Target, rows: &[Vec<Value>]) -> Result<Arc<dyn TableProvider>> {
+    let field = |column: &super::target::TargetColumn| types::field_of(&column.name, column.kind, !column.not_null);
+    let schema = Arc::new(Schema::new(target.columns.iter().map(field).collect::<Vec<_>>()));
+    let array = |(at, column): (usize, &super::target::TargetColumn)| -> Result<ArrayRef> {
+        if rows.is_empty() {
+            return Ok(new_empty_array(&types::data_type(column.kind)));
+        }
+        let values = rows.iter().map(|row| types::scalar_of_value(&row[at], column.kind));
+        Ok(ScalarValue::iter_to_array(values)?)
+    };
+    let arrays = target.columns.iter().enumerate().map(array).collect::<Result<Vec<_>>>()?;
+    let batch = RecordBatch::try_new(schema.clone(), arrays)?;
+    Ok(Arc::new(MemTable::try_new(schema, vec![vec![batch]])?))
+}
+
+/// A function that gives a table that was made before.
+#[derive(Debug)]
+struct Given(Arc<dyn TableProvider>);
+
+impl TableFunctionImpl for Given {
+    fn call_with_args(&self, _: TableFunctionArgs<'_, '_>) -> datafusion::error::Result<Arc<dyn TableProvider>> {
+        Ok(self.0.clone())
+    }
+}
+
+fn check_bytes(bytes: usize) -> Result<()> {
+    if bytes <= RETURNED_BYTES_MAX {
+        return Ok(());
+    }
+    let message = format!("a statement returns more than {} MiB of rows", RETURNED_BYTES_MAX >> 20);
+    Err(SqlError::new(SqlState::PROGRAM_LIMIT_EXCEEDED, message).with_hint("Write fewer rows at a time."))
+}
+
+fn internal(message: String) -> SqlError {
+    SqlError::new(SqlState::INTERNAL_ERROR, message)
+}

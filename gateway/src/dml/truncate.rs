@@ -1,0 +1,65 @@
+//! `TRUNCATE`: every row of the tenant in some tables.
+
+use super::ATTEMPTS_MAX;
+use crate::{
+    error::{Result, SqlError, SqlState},
+    session::{Session, Written},
+};
+use futures::TryStreamExt;
+use keyspan_catalog::Table;
+use keyspan_storage::{Columns, KeyRange, Mutation, Scan};
+use std::sync::Arc;
+
+/// Deletes all rows of some tables: as ranges, which cost nothing by the row, outside of a transaction. In one, and where a table
+/// keeps history, row by row, up to the bounds of a commit.
+///
+/// # Errors
+/// 42P01; 0A000 for the operator, whose tables hold the rows of all tenants; 54000, 40001, the store's.
+pub async fn truncate(session: &mut Session, tables: &[String]) -> Result<()> {
+    if session.identity.rows.tenant().is_none() {
+        return Err(SqlError::unsupported("TRUNCATE of every tenant's rows")
+            .with_hint("DELETE FROM table WHERE tenant = '…' removes the rows of one."));
+    }
+    let attempts = if session.in_transaction() { 1 } else { ATTEMPTS_MAX };
+    let mut attempt = 1;
+    loop {
+        match once(session, tables).await {
+            Err(error) if error.state == SqlState::SERIALIZATION_FAILURE && attempt < attempts => attempt += 1,
+            other => return other,
+        }
+        tokio::task::yield_now().await;
+    }
+}
+
+async fn once(session: &mut Session, tables: &[String]) -> Result<()> {
+    let view = session.view().await?;
+    let by_rows = session.in_transaction();
+    let mut found: Vec<Arc<Table>> = Vec::with_capacity(tables.len());
+    for name in tables {
+        let table =
+            view.snapshot.table(name).cloned().ok_or_else(|| {
+                SqlError::new(SqlState::UNDEFINED_TABLE, format!("relation \"{name}\" does not exist"))
+            })?;
+        if !found.iter().any(|other| other.id == table.id) {
+            found.push(table);
+        }
+    }
+    let mut written = Written::default();
+    for table in found {
+        if !by_rows && table.history_micros.is_none() {
+            written.ranges.push((table, KeyRange::all()));
+            continue;
+        }
+        let keys = Scan { columns: Columns::Of(Vec::new()), keep_empty: true, ..Scan::all() };
+        let mut batches = view.scan(&table, keys);
+        while let Some(rows) = batches.try_next().await? {
+            for row in rows {
+                written.rely(&table, row.key.clone())?;
+                written.mutate(&table, row.key, vec![Mutation::DeleteFromRow])?;
+            }
+        }
+    }
+    let pin = view.pin.clone();
+    drop(view);
+    session.write(&pin, written).await
+}

@@ -1,0 +1,81 @@
+//! `TRUNCATE`, and statements of upkeep that other databases need: `VACUUM`, `ANALYZE`, `UNLISTEN`.
+
+use super::{Statement, cursor::Cursor};
+use crate::error::{Result, SqlError};
+use datafusion::sql::sqlparser::tokenizer::Token;
+
+/// A statement that has nothing to do here.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Upkeep {
+    /// `VACUUM`, of these tables.
+    Vacuum(Vec<String>),
+    /// `ANALYZE`, of these tables.
+    Analyze(Vec<String>),
+    /// `UNLISTEN`: nothing is ever listened to.
+    Unlisten,
+}
+
+pub(super) fn parse_truncate(cursor: &mut Cursor<'_>) -> Result<Statement> {
+    cursor.expect_words("truncate")?;
+    cursor.words("table");
+    let tables = cursor.list(|cursor| {
+        cursor.words("only");
+        let name = cursor.table_name();
+        cursor.token(&Token::Mul);
+        name
+    })?;
+    // There are neither sequences nor tables that refer to others: all of these mean the same.
+    let _ = cursor.words("restart identity") || cursor.words("continue identity");
+    let _ = cursor.words("cascade") || cursor.words("restrict");
+    Ok(Statement::Truncate(tables))
+}
+
+/// `VACUUM [(options)] [FULL] [FREEZE] [VERBOSE] [ANALYZE] [table [(columns)], …]`, and `ANALYZE` alike.
+pub(super) fn parse_vacuum(cursor: &mut Cursor<'_>) -> Result<Statement> {
+    let vacuum = cursor.head() == "vacuum";
+    cursor.advance();
+    if cursor.peek() == Some(&Token::LParen) {
+        cursor.parenthesised(|cursor| {
+            cursor.name()?;
+            if !matches!(cursor.peek(), Some(Token::Comma | Token::RParen)) {
+                cursor.advance();
+            }
+            Ok(())
+        })?;
+    }
+    for word in ["full", "freeze", "verbose", "analyze", "analyse"] {
+        if vacuum || word == "verbose" {
+            cursor.words(word);
+        }
+    }
+    let mut tables = Vec::new();
+    if !cursor.at_end() {
+        tables = cursor.list(|cursor| {
+            let name = cursor.table_name()?;
+            if cursor.peek() == Some(&Token::LParen) {
+                cursor.parenthesised(Cursor::name)?;
+            }
+            Ok(name)
+        })?;
+    }
+    Ok(Statement::Upkeep(if vacuum { Upkeep::Vacuum(tables) } else { Upkeep::Analyze(tables) }))
+}
+
+pub(super) fn parse_unlisten(cursor: &mut Cursor<'_>) -> Result<Statement> {
+    cursor.expect_words("unlisten")?;
+    if !cursor.token(&Token::Mul) {
+        cursor.name()?;
+    }
+    Ok(Statement::Upkeep(Upkeep::Unlisten))
+}
+
+/// What waits or tells across sessions, where nothing locks: 0A000, with what to do instead.
+pub(super) fn refuse(cursor: &Cursor<'_>) -> SqlError {
+    let head = cursor.head().to_uppercase();
+    let hint = match head.as_str() {
+        "LOCK" => "Nothing locks here: a transaction whose rows others have changed fails at COMMIT with 40001.",
+        "COMMENT" => "Comments are not kept.",
+        _ => "Sessions do not send each other notifications.",
+    };
+    SqlError::unsupported(head).with_hint(hint)
+}
