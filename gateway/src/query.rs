@@ -62,6 +62,8 @@ pub struct Query {
     facts: Arc<Facts>,
     /// The values of `$1`, `$2`, …; none while the statement is only analysed.
     parameters: Vec<ScalarValue>,
+    /// Their types, where they are known.
+    types: Vec<Option<DataType>>,
 }
 
 impl Query {
@@ -72,13 +74,20 @@ impl Query {
     /// What a definition contradicts.
     pub fn new(session: &Session, view: View) -> Result<Self> {
         let facts = Arc::new(Facts::of(session, &view));
-        Ok(Self { context: over(facts.clone(), &view), view, facts, parameters: Vec::new() })
+        Ok(Self { context: over(facts.clone(), &view), view, facts, parameters: Vec::new(), types: Vec::new() })
     }
 
     /// The same with the values of parameters: what `FOR SYSTEM_TIME AS OF` needs before anything is planned.
     #[must_use]
     pub fn with_parameters(self, parameters: &[ScalarValue]) -> Self {
-        Self { parameters: parameters.to_vec(), ..self }
+        let types = parameters.iter().map(|value| Some(value.data_type()).filter(|known| *known != DataType::Null));
+        Self { parameters: parameters.to_vec(), types: types.collect(), ..self }
+    }
+
+    /// The same with the types of parameters that the client declares.
+    #[must_use]
+    pub fn with_types(self, types: &[Option<DataType>]) -> Self {
+        Self { types: types.to_vec(), ..self }
     }
 
     /// Plans a parsed query, with types of parameters inferred where they can be.
@@ -86,10 +95,12 @@ impl Query {
     /// # Errors
     /// What is wrong with the query, with its SQLSTATE.
     pub async fn plan(&self, query: &ast::Statement) -> Result<LogicalPlan> {
-        match self.moments(query).await? {
-            None => plan(&self.context, query).await,
-            Some(moments) => plan(&self.context, &past::placed(query, &moments, &self.view.snapshot)?).await,
-        }
+        let mut query = match self.moments(query).await? {
+            None => query.clone(),
+            Some(moments) => past::placed(query, &moments, &self.view.snapshot)?,
+        };
+        parameters::declare(&mut query, &self.types);
+        plan(&self.context, &query).await
     }
 
     /// The moments of a query, in order: `None` when it has none. While parameters have no values none is known.

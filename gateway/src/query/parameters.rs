@@ -1,12 +1,16 @@
-//! Types of parameters: what DataFusion infers, and beyond it `$1::type` and `LIMIT $1`.
+//! Types of parameters: what the client declares, what DataFusion infers, and beyond it `$1::type` and `LIMIT $1`.
+//!
+//! A parameter whose type is known becomes a cast in the syntax tree ([`declare`]), so that functions and columns of the result are planned
+//! with it.
 
 use crate::error::{Result, SqlError, SqlState};
 use arrow::datatypes::{DataType, Field, FieldRef};
 use datafusion::{
     common::tree_node::{Transformed, TreeNode},
     logical_expr::{Cast, Expr, LogicalPlan, expr::Placeholder},
+    sql::sqlparser::ast::{self, CastKind, VisitMut, VisitorMut},
 };
-use std::sync::Arc;
+use std::{ops::ControlFlow, sync::Arc};
 
 /// Gives parameters the type of the cast that they stand in, and bigint in LIMIT and OFFSET.
 ///
@@ -16,10 +20,11 @@ pub(super) fn infer(plan: LogicalPlan) -> datafusion::error::Result<LogicalPlan>
     let inferred = plan.transform_up_with_subqueries(|plan| {
         let counts = matches!(plan, LogicalPlan::Limit(_));
         plan.map_expressions(|expr| {
+            if let (Expr::Placeholder(Placeholder { id, field: None }), true) = (&expr, counts) {
+                let bigint = Arc::new(Field::new("", DataType::Int64, true));
+                return Ok(Transformed::yes(typed(id.clone(), bigint)));
+            }
             expr.transform_up(|expr| match expr {
-                Expr::Placeholder(Placeholder { id, field: None }) if counts => {
-                    Ok(Transformed::yes(typed(id, Arc::new(Field::new("", DataType::Int64, true)))))
-                }
                 Expr::Cast(Cast { expr, field }) => match *expr {
                     Expr::Placeholder(Placeholder { id, field: None }) => {
                         let inner = Box::new(typed(id, field.clone()));
@@ -32,6 +37,55 @@ pub(super) fn infer(plan: LogicalPlan) -> datafusion::error::Result<LogicalPlan>
         })
     })?;
     Ok(inferred.data)
+}
+
+/// Casts parameters to their types, where these are known and SQL has one name for them.
+pub(super) fn declare(query: &mut ast::Statement, types: &[Option<DataType>]) {
+    if types.iter().any(Option::is_some) {
+        let _ = query.visit(&mut Declare(types));
+    }
+}
+
+struct Declare<'a>(&'a [Option<DataType>]);
+
+impl VisitorMut for Declare<'_> {
+    type Break = ();
+
+    fn post_visit_expr(&mut self, expr: &mut ast::Expr) -> ControlFlow<()> {
+        let ast::Expr::Value(ast::ValueWithSpan { value: ast::Value::Placeholder(name), .. }) = expr else {
+            return ControlFlow::Continue(());
+        };
+        let number = name.strip_prefix('$').and_then(|number| number.parse::<usize>().ok());
+        let known = number.and_then(|number| self.0.get(number.checked_sub(1)?)?.as_ref());
+        if let Some(data_type) = known.and_then(sql_type) {
+            let parameter = Box::new(expr.clone());
+            *expr = ast::Expr::Cast { kind: CastKind::Cast, expr: parameter, data_type, array: false, format: None };
+        }
+        ControlFlow::Continue(())
+    }
+}
+
+/// What SQL calls a type; `None` where the name does not say all of it.
+fn sql_type(known: &DataType) -> Option<ast::DataType> {
+    use ast::{DataType as Sql, TimezoneInfo};
+    Some(match known {
+        DataType::Boolean => Sql::Boolean,
+        DataType::Int16 => Sql::SmallInt(None),
+        DataType::Int32 => Sql::Integer(None),
+        DataType::Int64 => Sql::BigInt(None),
+        DataType::Float32 => Sql::Real,
+        DataType::Float64 => Sql::DoublePrecision,
+        DataType::Utf8 | DataType::LargeUtf8 | DataType::Utf8View => Sql::Text,
+        DataType::Binary | DataType::LargeBinary | DataType::BinaryView => Sql::Bytea,
+        DataType::Date32 => Sql::Date,
+        DataType::FixedSizeBinary(16) => Sql::Uuid,
+        DataType::Decimal128(precision, scale) => {
+            Sql::Numeric(ast::ExactNumberInfo::PrecisionAndScale((*precision).into(), (*scale).into()))
+        }
+        DataType::Timestamp(_, None) => Sql::Timestamp(None, TimezoneInfo::None),
+        DataType::Timestamp(_, Some(_)) => Sql::Timestamp(None, TimezoneInfo::WithTimeZone),
+        _ => return None,
+    })
 }
 
 fn typed(id: String, field: FieldRef) -> Expr {

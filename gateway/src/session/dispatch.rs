@@ -22,8 +22,8 @@ pub(super) async fn prepare(session: &mut Session, statement: Statement, hints: 
     let none = (Vec::new(), None);
     let (parameters, columns): (Vec<DataType>, Option<SchemaRef>) = match &statement {
         Statement::Query(query) => {
-            let (planned, plan) = plan_query(session, query, &[]).await?;
-            (planned.parameters(query, &plan, hints).await?, Some(Query::columns(&plan)))
+            let (parameters, plan) = analyse(session, query, hints).await?;
+            (parameters, Some(Query::columns(&plan)))
         }
         Statement::Insert(_) | Statement::Update(_) | Statement::Delete(_) => {
             dml::parameters(session, &statement, hints).await?
@@ -31,17 +31,10 @@ pub(super) async fn prepare(session: &mut Session, statement: Statement, hints: 
         Statement::Explain(explained) => {
             (explained_parameters(session, explained, hints).await?, Some(explain::schema()))
         }
-        Statement::CopyTo(copy) => {
-            let (planned, plan) = plan_query(session, &copy.query, &[]).await?;
-            (planned.parameters(&copy.query, &plan, hints).await?, None)
-        }
-        Statement::CopyOut(copy) => {
-            let (planned, plan) = plan_query(session, &copy.query, &[]).await?;
-            (planned.parameters(&copy.query, &plan, hints).await?, None)
-        }
+        Statement::CopyTo(copy) => (analyse(session, &copy.query, hints).await?.0, None),
+        Statement::CopyOut(copy) => (analyse(session, &copy.query, hints).await?.0, None),
         Statement::Cursor(CursorStatement::Declare(declare)) => {
-            let (planned, plan) = plan_query(session, &declare.query, &[]).await?;
-            (planned.parameters(&declare.query, &plan, hints).await?, None)
+            (analyse(session, &declare.query, hints).await?.0, None)
         }
         Statement::Cursor(CursorStatement::Fetch(fetch)) => (Vec::new(), Some(session.cursors.schema(&fetch.name)?)),
         Statement::Execute(execute) => (Vec::new(), prepared::executed(session, execute)?.columns),
@@ -216,6 +209,25 @@ fn maintain(session: &mut Session, upkeep: &Upkeep) -> Result<Outcome> {
     Ok(Outcome::Done(tag.into()))
 }
 
+/// The types of a query's parameters, and its plan with them.
+async fn analyse(
+    session: &mut Session,
+    statement: &ast::Statement,
+    hints: Hints<'_>,
+) -> Result<(Vec<DataType>, LogicalPlan)> {
+    let view = session.view().await?;
+    let query = Query::new(session, view)?.with_types(hints);
+    let plan = query.plan(statement).await?;
+    let types = query.parameters(statement, &plan, hints).await?;
+    if !plan.schema().fields().iter().any(|field| field.data_type().is_null()) || types.is_empty() {
+        return Ok((types, plan));
+    }
+    // A column may be one only once its parameter has a type.
+    let known: Vec<Option<DataType>> = types.iter().cloned().map(Some).collect();
+    let plan = query.with_types(&known).plan(statement).await?;
+    Ok((types, plan))
+}
+
 async fn plan_query(
     session: &mut Session,
     statement: &ast::Statement,
@@ -240,10 +252,7 @@ async fn plan_explained(
 
 async fn explained_parameters(session: &mut Session, explained: &Explain, hints: Hints<'_>) -> Result<Vec<DataType>> {
     match explained.statement.as_ref() {
-        Statement::Query(query) => {
-            let (planned, plan) = plan_query(session, query, &[]).await?;
-            planned.parameters(query, &plan, hints).await
-        }
+        Statement::Query(query) => Ok(analyse(session, query, hints).await?.0),
         write => dml::parameters(session, write, hints).await.map(|(parameters, _)| parameters),
     }
 }

@@ -459,3 +459,21 @@ async fn an_idle_session_has_the_timeout_of_its_state() {
     run(&mut session, "BEGIN; SELECT nope").await;
     assert_eq!(told(&session), Some((Duration::from_secs(3), "25P03")));
 }
+
+#[tokio::test]
+async fn a_declared_parameter_is_of_its_type_wherever_it_stands() {
+    let world = World::new().await;
+    check(
+        &mut world.tenant("alto"),
+        "PREPARE p (smallint, numeric, text, uuid) AS SELECT $1, $2, upper($3), $4, abs($1), pg_typeof($1);
+         EXECUTE p (-7, 1.5, 'a', '5f0c8b39-6a0f-4c5b-9e1d-0f7c9a4a3d2e'); EXECUTE p (NULL, NULL, NULL, NULL);
+         PREPARE q (smallint) AS SELECT count(*) FROM t WHERE b = $1 LIMIT $1; EXECUTE q (1)",
+        expect![[r#"
+            PREPARE
+            -7|1.5|A|5f0c8b396a0f4c5b9e1d0f7c9a4a3d2e|7|smallint
+            ∅|∅|∅|∅|∅|smallint
+            PREPARE
+            0"#]],
+    )
+    .await;
+}
