@@ -156,6 +156,10 @@ async fn what_the_documents_show_in_sql_runs() -> Result<()> {
         if block.contains("FOR SYSTEM_TIME") {
             continue;
         }
+        // Rows go over the connection, which a client has to take part in: `copy` has tests of its own.
+        if block.contains("FROM STDIN") {
+            continue;
+        }
         if ["Tenants and roles", "Tables"].contains(&heading.as_str()) {
             operator.batch_execute(block).await.with_context(|| block.clone())?;
             continue;
