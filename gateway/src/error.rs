@@ -50,6 +50,20 @@ states! {
     BAD_COPY_FILE_FORMAT = "22P04";
     /// Text that is no value of its type.
     INVALID_TEXT_REPRESENTATION = "22P02";
+    /// A subscript or a dimension of an array that there is not.
+    ARRAY_SUBSCRIPT_ERROR = "2202E";
+    /// NULL where a value has to be.
+    NULL_VALUE_NOT_ALLOWED = "22004";
+    /// An interval that does not fit.
+    INTERVAL_FIELD_OVERFLOW = "22015";
+    /// A pattern that is no regular expression.
+    INVALID_REGULAR_EXPRESSION = "2201B";
+    /// The logarithm of what has none.
+    INVALID_LOGARITHM = "2201E";
+    /// The power or root of what has none.
+    INVALID_POWER = "2201F";
+    /// Buckets that there cannot be.
+    INVALID_WIDTH_BUCKET = "2201G";
     /// Data of another shape than expected.
     DATA_EXCEPTION = "22000";
     /// NULL where none may be.

@@ -29,6 +29,7 @@ use std::sync::Arc;
 
 pub mod aggregates;
 pub mod arithmetic;
+pub mod calls;
 pub mod casts;
 pub mod facts;
 pub mod functions;
@@ -38,6 +39,7 @@ pub mod operators;
 pub mod parameters;
 pub mod past;
 pub mod rewrite;
+pub mod rows;
 pub mod semantics;
 pub mod tables;
 pub mod template;
@@ -133,9 +135,24 @@ impl Query {
         parameters(plan, &hints)
     }
 
-    /// The columns that a plan gives, as the client is told them.
+    /// The columns that a plan gives, as the client is told them: those of the plan whose types are settled, since a CASE or a UNION
+    /// of an integer and a float is an integer before. With parameters of open types the plan is taken as it is.
     pub fn columns(plan: &LogicalPlan) -> SchemaRef {
-        labels::shown(plan.schema().as_arrow())
+        let state = template::state();
+        let settled = state.analyzer().execute_and_check(plan.clone(), state.config_options(), |_, _| {});
+        let raw = plan.schema().as_arrow();
+        let Ok(settled) = settled else { return labels::shown(raw) };
+        // Elsewhere types as they were planned are PostgreSQL's: a sum of integers is a bigint, however it is computed.
+        let differs = |raw: &DataType, settled: &DataType| match (raw, settled) {
+            (raw, DataType::Decimal128(_, scale)) if raw.is_integer() => *scale > 0,
+            (raw, settled) if raw.is_integer() || matches!(raw, DataType::Decimal128(..)) => settled.is_floating(),
+            (DataType::Date32, DataType::Timestamp(..)) => true,
+            _ => false,
+        };
+        let fields = raw.fields().iter().zip(settled.schema().fields()).map(|(raw, settled)| {
+            if differs(raw.data_type(), settled.data_type()) { settled.clone() } else { raw.clone() }
+        });
+        labels::shown(&Schema::new(fields.collect::<Vec<_>>()))
     }
 
     /// Runs a plan whose parameters were replaced by values.
@@ -190,9 +207,10 @@ pub(crate) fn context(facts: Arc<Facts>, rows: tables::Rows) -> SessionContext {
 
 /// Plans a query in a session.
 pub(crate) async fn plan(context: &SessionContext, query: &ast::Statement) -> Result<LogicalPlan> {
-    unsupported::refuse(query)?;
     let mut query = query.clone();
     crate::pg_catalog::rewrite::rewrite(&mut query);
+    rewrite::rows(&mut query)?;
+    unsupported::refuse(&query)?;
     rewrite::rewrite(&mut query)?;
     let statement = datafusion::sql::parser::Statement::Statement(Box::new(query));
     let plan = context.state().statement_to_plan(statement).await?;

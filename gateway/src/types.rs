@@ -167,7 +167,11 @@ pub fn type_modifier(kind: SqlType) -> i32 {
 
 /// The type that a client is told for a field. Maps and structures go as jsonb.
 pub fn pg_type(field: &Field) -> Type {
-    match field.metadata().get(TYPE_KEY).map(String::as_str) {
+    // A cast leaves the name of the type that its argument had: a number or a time is no text, whatever it was made of.
+    let data = field.data_type();
+    let other = data.is_numeric() || data.is_temporal() || *data == DataType::Boolean;
+    let named = field.metadata().get(TYPE_KEY).map(String::as_str).filter(|name| !other || *name == "oid");
+    match named {
         Some("uuid") => return Type::UUID,
         Some("json") => return Type::JSON,
         Some("jsonb") => return Type::JSONB,

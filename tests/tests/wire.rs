@@ -20,6 +20,7 @@ mod wire {
     pub mod isolation;
     pub mod isolation_drop;
     pub mod operator;
+    pub mod postgres;
     pub mod process;
     pub mod protocol;
     pub mod purge;

@@ -226,7 +226,7 @@ async fn semantics_5_a_large_prefix_is_deleted_as_a_range() {
     let mut alto = world.tenant("alto");
     check(
         &mut alto,
-        "INSERT INTO t (a, b) SELECT 'big', value FROM generate_series(1, 10001);
+        "INSERT INTO t (a, b) SELECT 'big', generate_series FROM generate_series(1, 10001);
          INSERT INTO t (a, b) VALUES ('small', 1); INSERT INTO t (a, b) VALUES ('bigger', 1);
          DELETE FROM t WHERE a = 'big'; SELECT a, b FROM t ORDER BY a",
         expect![[r#"
@@ -306,8 +306,8 @@ async fn range_of(session: &mut Session, condition: &str) -> String {
 async fn semantics_5_only_a_whole_and_large_prefix_is_a_range() {
     let world = World::new().await;
     let mut alto = world.tenant("alto");
-    run(&mut alto, "INSERT INTO t (a, b, n) SELECT 'big', value, 1 FROM generate_series(1, 10001)").await;
-    run(&mut alto, "INSERT INTO t (a, b, n) SELECT 'few', value, 1 FROM generate_series(1, 10)").await;
+    run(&mut alto, "INSERT INTO t (a, b, n) SELECT 'big', generate_series, 1 FROM generate_series(1, 10001)").await;
+    run(&mut alto, "INSERT INTO t (a, b, n) SELECT 'few', generate_series, 1 FROM generate_series(1, 10)").await;
     let expected = expect![[r#"
         a = 'big': [big#, big$) 10001
         a = 'few': rows
@@ -365,7 +365,7 @@ async fn parameters_have_the_types_of_their_columns() {
 async fn semantics_5_a_range_ends_with_the_tenants_span() {
     let world = World::new().await;
     let (mut alto, mut strat) = (world.tenant("alto"), world.tenant("altostrat"));
-    run(&mut alto, "INSERT INTO t (a, b) SELECT 'big', value FROM generate_series(1, 10001)").await;
+    run(&mut alto, "INSERT INTO t (a, b) SELECT 'big', generate_series FROM generate_series(1, 10001)").await;
     run(&mut strat, "INSERT INTO t (a, b) VALUES ('big', 1)").await;
     assert_eq!(range_of(&mut alto, "true").await, "[, ∞) 10001");
     check(

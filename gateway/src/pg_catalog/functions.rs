@@ -84,6 +84,15 @@ fn session() -> Vec<RowFunction> {
             let same = role == facts.role || oid(&values[values.len() - 2]) == role_oid(facts);
             Ok(ScalarValue::Boolean(Some(same || facts.operator)))
         }),
+        row_function("has_table_privilege", 2..=3, DataType::Boolean, |values, facts| {
+            let wanted = &values[values.len() - 2];
+            let Some(name) = text_of(wanted) else { return Ok(ScalarValue::Boolean(None)) };
+            let known = name.parse::<u32>().is_ok() || objects::oid_of_relation(facts, &name).is_some();
+            if !known {
+                return Err(told(SqlState::UNDEFINED_TABLE, format!("relation \"{name}\" does not exist")));
+            }
+            Ok(ScalarValue::Boolean(Some(true)))
+        }),
         row_function("has_database_privilege", 2..=3, DataType::Boolean, |values, facts| {
             let wanted = &values[values.len() - 2];
             let known = cluster::databases(facts);
@@ -169,9 +178,6 @@ fn catalog() -> Vec<RowFunction> {
             )))
         }),
         texts("quote_ident", 1..=1, |values, _| Ok(optional(text_of(&values[0]).map(|name| objects::quoted(&name))))),
-        texts("quote_literal", 1..=1, |values, _| {
-            Ok(optional(text_of(&values[0]).map(|value| format!("'{}'", value.replace('\'', "''")))))
-        }),
         row_function("array_upper", 2..=2, DataType::Int32, |values, _| {
             let ScalarValue::List(list) = &values[0] else { return Ok(ScalarValue::Int32(None)) };
             let length = arrow::array::Array::is_valid(list.as_ref(), 0).then(|| list.value_length(0));
@@ -182,6 +188,9 @@ fn catalog() -> Vec<RowFunction> {
 
 /// A type's name with its modifier.
 fn format_type(facts: &Facts, number: u32, modifier: i64) -> String {
+    if number == 0 {
+        return "-".to_owned();
+    }
     let Some(words) = objects::type_lines().find(|words| words[0].parse() == Ok(number)) else {
         let table = objects::table_of_oid(facts, number);
         return table.map_or_else(|| "???".to_owned(), |table| objects::quoted(&table.name));
@@ -249,6 +258,12 @@ fn casts() -> Vec<RowFunction> {
             let found = text_of(&values[0]).and_then(|name| objects::oid_of_relation(facts, &name));
             Ok(optional(found.and_then(|number| objects::name_of_relation(facts, number))))
         }),
+        // Of a column of `pg_type` that names a function.
+        oids("regproc_oid", |values, _| {
+            let name = text_of(&values[0]).unwrap_or_default();
+            let found = name.parse().ok().or_else(|| objects::oid_of_function(&name));
+            Ok(ScalarValue::UInt32(Some(found.unwrap_or(0))))
+        }),
         oids("regtype_oid", |values, _| {
             let Some(name) = text_of(&values[0]) else { return Ok(ScalarValue::UInt32(None)) };
             let missing = || told(SqlState::UNDEFINED_OBJECT, format!("type \"{name}\" does not exist"));
@@ -273,6 +288,10 @@ fn casts() -> Vec<RowFunction> {
             let known =
                 |number: u32| crate::query::tables::schemas(facts).find(|schema| objects::schema_oid(schema) == number);
             Ok(optional(oid(&values[0]).map(|number| known(number).map_or_else(|| unnamed(number), str::to_owned))))
+        }),
+        texts("to_regnamespace", |values, facts| {
+            let name = text_of(&values[0]).unwrap_or_default();
+            Ok(optional(crate::query::tables::schemas(facts).find(|schema| *schema == name).map(str::to_owned)))
         }),
         oids("regrole_oid", |values, facts| {
             let name = text_of(&values[0]).unwrap_or_default();
@@ -301,10 +320,17 @@ fn type_oid(name: &str) -> Option<u32> {
         "real" => "float4",
         "double precision" => "float8",
         "character varying" => "varchar",
+        "decimal" => "numeric",
+        "character" => "bpchar",
+        "time without time zone" => "time",
         "timestamp without time zone" => "timestamp",
         "timestamp with time zone" => "timestamptz",
         other => other,
     };
+    if let Some(item) = internal.strip_suffix("[]") {
+        let item = type_oid(item)?.to_string();
+        return objects::type_lines().find(|words| words[0] == item).and_then(|words| words[8].parse().ok());
+    }
     objects::type_lines().find(|words| words[1] == internal).and_then(|words| words[0].parse().ok())
 }
 
@@ -337,7 +363,6 @@ fn constants() -> Vec<RowFunction> {
         nothing("inet_server_port", 0..=0),
         no("pg_relation_is_publishable", 1..=1),
         no("pg_relation_is_updatable", 2..=2),
-        yes("has_table_privilege", 2..=3),
         yes("has_schema_privilege", 2..=3),
         yes("has_column_privilege", 3..=4),
         yes("has_any_column_privilege", 2..=3),

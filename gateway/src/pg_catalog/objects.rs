@@ -31,6 +31,8 @@ const DEFAULT_COLLATION: u32 = 100;
 /// The OID of the owner when no role is an operator: PostgreSQL's first.
 const FIRST_OWNER: u32 = 10;
 
+/// PostgreSQL's functions that read and write types.
+const PROCS: &str = include_str!("data/procs.txt");
 const TYPES: &str = include_str!("data/types.txt");
 
 /// A column as SQL shows it.
@@ -155,6 +157,16 @@ pub fn type_lines() -> impl Iterator<Item = Vec<&'static str>> {
     TYPES.lines().filter(|line| !line.starts_with('#')).map(|line| line.split(' ').collect())
 }
 
+/// The lines of `data/procs.txt`, by word.
+pub fn proc_lines() -> impl Iterator<Item = Vec<&'static str>> {
+    PROCS.lines().filter(|line| !line.starts_with('#')).map(|line| line.split(' ').collect())
+}
+
+/// The OID of one of the functions that read and write types.
+pub fn oid_of_function(name: &str) -> Option<u32> {
+    proc_lines().find(|words| words[1] == name).and_then(|words| words[0].parse().ok())
+}
+
 /// Fills a relation that describes a database's content.
 pub fn fill(rows: &mut Rows, facts: &Facts) {
     let tables = facts.snapshot.tables.values();
@@ -195,6 +207,7 @@ pub fn fill(rows: &mut Rows, facts: &Facts) {
             rows.extend(type_lines().map(|words| system_type(&words, facts)));
             rows.extend(tables.map(|table| row_type(table, facts)));
         }
+        "pg_proc" => rows.extend(proc_lines().map(|words| function(&words, facts))),
         "pg_am" => rows.extend([
             row! { "oid" => 2_u32, "amname" => "heap", "amtype" => "t" },
             row! { "oid" => 403_u32, "amname" => "btree", "amtype" => "i" },
@@ -330,6 +343,19 @@ fn system_type(words: &[&'static str], facts: &Facts) -> Row {
         "typarray" => number(8), "typinput" => words[9], "typoutput" => words[10], "typreceive" => words[11],
         "typsend" => words[12], "typalign" => words[13], "typstorage" => words[14], "typtypmod" => -1,
         "typcollation" => number(15),
+    }
+}
+
+fn function(words: &[&'static str], facts: &Facts) -> Row {
+    /// The OID of the language `internal`.
+    const INTERNAL: u32 = 12;
+    let number = |word: &str| word.parse::<i64>().unwrap_or(0);
+    let arguments: Vec<i64> = words[3].split(',').filter(|word| !word.is_empty()).map(number).collect();
+    row! {
+        "oid" => number(words[0]), "proname" => words[1], "pronamespace" => 11_u32, "proowner" => owner(facts),
+        "prolang" => INTERNAL, "prokind" => "f", "proisstrict" => true, "provolatile" => "i", "proparallel" => "s",
+        "pronargs" => i64::try_from(arguments.len()).unwrap_or(0), "prorettype" => number(words[2]),
+        "proargtypes" => arguments, "prosrc" => words[1],
     }
 }
 

@@ -6,8 +6,8 @@
 use crate::query::rewrite::call;
 use datafusion::sql::sqlparser::{
     ast::{
-        CastKind, DataType, Expr, Function, FunctionArguments, Ident, Query, Select, SelectItem, SetExpr, Statement,
-        TableFactor, TableWithJoins, Value, ValueWithSpan, VisitMut, VisitorMut,
+        BinaryOperator, CastKind, DataType, Expr, Function, FunctionArguments, Ident, Query, Select, SelectItem,
+        SetExpr, Statement, TableFactor, TableWithJoins, Value, ValueWithSpan, VisitMut, VisitorMut,
     },
     dialect::PostgreSqlDialect,
     parser::Parser,
@@ -88,6 +88,16 @@ impl VisitorMut for Rewriter {
             return ControlFlow::Continue(());
         }
         match expr {
+            Expr::BinaryOp { left, op: BinaryOperator::Eq, right } => {
+                let is_oid = |side: &Expr| side.to_string().to_lowercase().ends_with("oid");
+                let oids = (is_oid(left), is_oid(right));
+                for (side, beside_oid) in [(left, oids.1), (right, oids.0)] {
+                    if names_function(side) && beside_oid {
+                        let inner = std::mem::replace(side.as_mut(), null());
+                        **side = call("regproc_oid", [inner]);
+                    }
+                }
+            }
             Expr::Subquery(query) if is_empty(query) => *expr = null(),
             Expr::Exists { subquery, negated } if is_empty(subquery) => {
                 *expr = Expr::Value(Value::Boolean(*negated).into());
@@ -102,6 +112,11 @@ impl VisitorMut for Rewriter {
         let Expr::Cast { kind: CastKind::Cast | CastKind::DoubleColon, expr: inner, data_type, .. } = expr else {
             return ControlFlow::Continue(());
         };
+        if names_function(inner) && data_type.to_string().eq_ignore_ascii_case("oid") {
+            let inner = std::mem::replace(inner.as_mut(), null());
+            *expr = call("regproc_oid", [inner]);
+            return ControlFlow::Continue(());
+        }
         let Some(kind) = reg_type(data_type) else { return ControlFlow::Continue(()) };
         let inner = std::mem::replace(inner.as_mut(), null());
         *expr = match kind {
@@ -196,6 +211,17 @@ fn always_empty(relation: &TableFactor) -> bool {
         [name] => EMPTY.contains(&name.as_str()),
         _ => false,
     }
+}
+
+/// Whether an expression is a column of `pg_type` that names a function, which is text here and an OID that shows a name in PostgreSQL.
+fn names_function(expr: &Expr) -> bool {
+    let last = match expr {
+        Expr::Identifier(ident) => Some(ident),
+        Expr::CompoundIdentifier(idents) => idents.last(),
+        _ => None,
+    };
+    let columns = ["typinput", "typoutput", "typreceive", "typsend"];
+    last.is_some_and(|ident| columns.iter().any(|column| ident.value.eq_ignore_ascii_case(column)))
 }
 
 /// The OID type that a cast names.

@@ -132,8 +132,8 @@ async fn psql_sees_tables_and_keys() {
             WHERE r.rolname !~ '^pg_'
             ORDER BY 1
             rolname:name | rolsuper:bool | rolinherit:bool | rolcreaterole:bool | rolcreatedb:bool | rolcanlogin:bool | rolconnlimit:int4 | rolvaliduntil:timestamptz | memberof:_text | rolreplication:bool | rolbypassrls:bool
-            ana | false | true | false | false | true | -1 | NULL | [] | false | false
-            keyspan | true | true | true | true | true | -1 | NULL | [] | false | false
+            ana | false | true | false | false | true | -1 | NULL | {} | false | false
+            keyspan | true | true | true | true | true | -1 | NULL | {} | false | false
             > SELECT n.nspname AS "Name",
               pg_catalog.pg_get_userbyid(n.nspowner) AS "Owner"
             FROM pg_catalog.pg_namespace n
@@ -217,7 +217,7 @@ async fn a_tenant_sees_no_other_tenant() {
             dest | 3 | true
             > SELECT indkey, indoption FROM pg_index
             indkey:_int2 | indoption:_int2
-            [1, 2, 3, 4] | [0, 0, 0, 3]"#]],
+            {1,2,3,4} | {0,0,0,3}"#]],
     )
     .await;
 }
@@ -244,7 +244,7 @@ async fn functions_of_the_session() {
         expect![[r#"
             > SELECT version() LIKE 'PostgreSQL 16.%', current_database(), current_schema(), current_schema, current_schemas(true)
             ?column?:bool | current_database:name | current_schema:name | current_schema:name | current_schemas:_text
-            true | ua | public | public | [pg_catalog, public]
+            true | ua | public | public | {pg_catalog,public}
             > SELECT current_user, session_user, user, current_role, pg_backend_pid()
             current_user:name | session_user:name | user:name | current_role:name | pg_backend_pid:int4
             ana | ana | ana | ana | 42
@@ -367,7 +367,7 @@ async fn what_tools_ask_first() {
             public | flights
             > SELECT conname, pg_get_constraintdef(oid), conkey FROM pg_constraint WHERE conrelid = 16400 AND contype = 'p'
             conname:name | pg_get_constraintdef:text | conkey:_int2
-            flights_pkey | PRIMARY KEY (origin, dest, at) | [1, 2, 3]
+            flights_pkey | PRIMARY KEY (origin, dest, at) | {1,2,3}
             > SELECT a.attname FROM pg_index i JOIN pg_attribute a ON a.attrelid = i.indrelid AND a.attnum = ANY(i.indkey) WHERE i.indrelid = 'flights'::regclass AND i.indisprimary ORDER BY a.attnum
             attname:name
             origin

@@ -30,6 +30,7 @@ use datafusion::{
 use keyspan_catalog::SqlType;
 use std::sync::Arc;
 
+pub mod interval;
 pub mod parse;
 pub mod print;
 
@@ -57,9 +58,14 @@ pub fn function(from: &DataType, target: &FieldRef) -> Option<Arc<ScalarUDF>> {
             | DataType::Date32
             | DataType::Binary
             | DataType::BinaryView
-            | DataType::FixedSizeBinary(16),
+            | DataType::FixedSizeBinary(16)
+            | DataType::Interval(_)
+            | DataType::List(_)
+            | DataType::Struct(_)
+            | DataType::Decimal128(..),
             to,
         ) => is_text(to),
+        (_, to) if is_text(to) => named.starts_with("character varying("),
         _ => false,
     };
     ours.then(|| {

@@ -23,6 +23,14 @@ use std::{
     sync::{Arc, LazyLock},
 };
 
+pub mod json;
+pub mod lists;
+pub mod numbers;
+pub mod template;
+pub mod texts;
+pub mod times;
+pub mod typed;
+
 /// Microseconds of a day.
 const DAY_MICROS: i64 = 86_400_000_000;
 
@@ -194,6 +202,8 @@ pub fn register(state: &mut SessionState) {
     ];
     let functions = functions.into_iter().map(|function| Arc::new(ScalarUDF::from(function)));
     replace(state, functions.chain([interval_micros(), span_between(), timezone()]));
+    replace(state, numbers::functions().chain(texts::functions()).chain(times::functions()));
+    replace(state, template::functions().chain(lists::functions()).chain(json::functions()));
 }
 
 /// Registers functions, each in the place of whatever had one of its names. (DataFusion's own must go with all its aliases, or a

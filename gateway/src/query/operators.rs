@@ -22,6 +22,9 @@ pub struct Operators;
 impl ExprPlanner for Operators {
     fn plan_binary_op(&self, expr: RawBinaryExpr, schema: &DFSchema) -> Result<PlannerResult<RawBinaryExpr>> {
         let RawBinaryExpr { op, left, right } = expr;
+        if let Some(planned) = documents(&op, &left, &right, schema)? {
+            return Ok(PlannerResult::Planned(planned));
+        }
         let compares = matches!(op, Sql::Eq | Sql::NotEq | Sql::Lt | Sql::LtEq | Sql::Gt | Sql::GtEq);
         let counts = matches!(op, Sql::Plus | Sql::Minus | Sql::Multiply | Sql::Divide | Sql::Modulo);
         let (left, right) = if compares { (typed(left, &right, schema), right) } else { (left, right) };
@@ -43,11 +46,96 @@ impl ExprPlanner for Operators {
                 let (left, right) = (length(left), length(right));
                 return Ok(PlannerResult::Original(RawBinaryExpr { op, left, right }));
             }
+            if let Some(planned) = spans(&op, &left, &a, &right, &b) {
+                return Ok(PlannerResult::Planned(planned));
+            }
             if let Some(planned) = dates(&op, &left, &a, &right, &b) {
                 return Ok(PlannerResult::Planned(planned));
             }
         }
         Ok(PlannerResult::Original(RawBinaryExpr { op, left, right }))
+    }
+
+    /// `extract(field FROM value)`, with as many digits after the point as the field has.
+    fn plan_extract(&self, args: Vec<Expr>) -> Result<PlannerResult<Vec<Expr>>> {
+        let field = match args.first() {
+            Some(Expr::Literal(ScalarValue::Utf8(Some(name)), _)) => name.to_lowercase(),
+            _ => String::new(),
+        };
+        let name = match field.as_str() {
+            "second" | "seconds" | "epoch" => "pg_extract_6",
+            "millisecond" | "milliseconds" => "pg_extract_3",
+            _ => "pg_extract_0",
+        };
+        match super::template::state().scalar_functions().get(name) {
+            Some(function) => Ok(PlannerResult::Planned(function.call(args))),
+            None => Ok(PlannerResult::Original(args)),
+        }
+    }
+}
+
+/// What an operator of json and jsonb stands for; `None` for others.
+fn documents(op: &Sql, left: &Expr, right: &Expr, schema: &DFSchema) -> Result<Option<Expr>> {
+    let name = match op {
+        Sql::Arrow => "json_get",
+        Sql::LongArrow => "json_get_text",
+        Sql::HashArrow => "json_get_path",
+        Sql::HashLongArrow => "json_get_path_text",
+        Sql::Question => "jsonb_exists",
+        Sql::QuestionPipe => "jsonb_exists_any",
+        Sql::QuestionAnd => "jsonb_exists_all",
+        Sql::HashMinus => "jsonb_delete_path",
+        Sql::AtArrow | Sql::ArrowAt if is_document(left, schema) || is_document(right, schema) => "jsonb_contains",
+        Sql::StringConcat if is_jsonb(left, schema) || is_jsonb(right, schema) => "jsonb_concat",
+        Sql::Minus if is_jsonb(left, schema) => "jsonb_delete",
+        _ => return Ok(None),
+    };
+    let Some(function) = super::template::state().scalar_functions().get(name) else { return Ok(None) };
+    // A quoted text beside jsonb is jsonb, where the operator takes two of them.
+    let both = matches!(name, "jsonb_contains" | "jsonb_concat");
+    let read = |side: &Expr| {
+        if both && open_text(side) {
+            let jsonb = types::named(arrow::datatypes::Field::new("cast", DataType::Utf8View, true), "jsonb");
+            return Expr::Cast(Cast::new_from_field(Box::new(side.clone()), std::sync::Arc::new(jsonb)));
+        }
+        side.clone()
+    };
+    let (left, right) = (read(left), read(right));
+    let sides = if matches!(op, Sql::ArrowAt) { vec![right, left] } else { vec![left, right] };
+    Ok(Some(function.call(sides)))
+}
+
+fn is_jsonb(expr: &Expr, schema: &DFSchema) -> bool {
+    expr.to_field(schema).is_ok_and(|(_, field)| functions::json::kind(&field) == Some("jsonb"))
+}
+
+fn is_document(expr: &Expr, schema: &DFSchema) -> bool {
+    is_jsonb(expr, schema) || expr.get_type(schema).is_ok_and(|data| is_text(&data) && !open_text(expr))
+}
+
+/// Arithmetic of intervals with numbers.
+fn spans(op: &Sql, left: &Expr, a: &DataType, right: &Expr, b: &DataType) -> Option<Expr> {
+    let call = |name: &str, sides: Vec<Expr>| {
+        super::template::state().scalar_functions().get(name).map(|function| function.call(sides))
+    };
+    match (op, a, b) {
+        (Sql::Multiply, DataType::Interval(_), b) if b.is_numeric() => {
+            call("interval_times", vec![left.clone(), right.clone()])
+        }
+        (Sql::Multiply, a, DataType::Interval(_)) if a.is_numeric() => {
+            call("interval_times", vec![right.clone(), left.clone()])
+        }
+        (Sql::Divide, DataType::Interval(_), b) if b.is_numeric() => {
+            call("interval_over", vec![left.clone(), right.clone()])
+        }
+        // What is divided exactly keeps 16 digits after the point.
+        (Sql::Divide, DataType::Decimal128(..), b) if matches!(b, DataType::Decimal128(..)) || b.is_integer() => {
+            call("numeric_divide", vec![left.clone(), right.clone()])
+        }
+        (Sql::Divide, a, DataType::Decimal128(..)) if a.is_integer() => {
+            call("numeric_divide", vec![left.clone(), right.clone()])
+        }
+        _ => None,
     }
 }
 

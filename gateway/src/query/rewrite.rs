@@ -16,8 +16,8 @@ use std::ops::ControlFlow;
 /// The schema of PostgreSQL's own functions.
 const PG_CATALOG: &str = "pg_catalog";
 /// Functions whose arguments show their type in the result.
-const TYPED_BY_ARGUMENTS: [&str; 9] =
-    ["pg_typeof", "sum", "avg", "min", "max", "coalesce", "nullif", "greatest", "least"];
+const TYPED_BY_ARGUMENTS: [&str; 10] =
+    ["pg_typeof", "to_hex", "sum", "avg", "min", "max", "coalesce", "nullif", "greatest", "least"];
 /// Functions that stand without parentheses and that the parser takes for columns.
 pub(super) const KEYWORDS: [&str; 3] = ["current_schema", "current_role", "current_database"];
 
@@ -29,6 +29,46 @@ pub fn rewrite(statement: &mut Statement) -> Result<()> {
     match statement.visit(&mut Rewriter) {
         ControlFlow::Break(error) => Err(*error),
         ControlFlow::Continue(()) => Ok(()),
+    }
+}
+
+/// Rewrites the functions that give rows ([`rows`](super::rows)), and what stands in another form for DataFusion ([`calls`](super::calls)).
+///
+/// # Errors
+/// 0A000 for a use that has no other form.
+pub fn rows(statement: &mut Statement) -> Result<()> {
+    match statement.visit(&mut Rows) {
+        ControlFlow::Break(error) => Err(*error),
+        ControlFlow::Continue(()) => Ok(()),
+    }
+}
+
+struct Rows;
+
+impl VisitorMut for Rows {
+    type Break = Box<SqlError>;
+
+    fn pre_visit_query(&mut self, query: &mut Query) -> Flow {
+        order_by_labels(query);
+        ControlFlow::Continue(())
+    }
+
+    fn pre_visit_select(&mut self, select: &mut Select) -> Flow {
+        // Names come of what was written.
+        labels::label(select);
+        match super::rows::rewrite(select) {
+            Ok(()) => ControlFlow::Continue(()),
+            Err(error) => ControlFlow::Break(Box::new(error)),
+        }
+    }
+
+    fn pre_visit_expr(&mut self, expr: &mut Expr) -> Flow {
+        match super::calls::rewritten(expr) {
+            Ok(Some(new)) => *expr = new,
+            Ok(None) => {}
+            Err(error) => return ControlFlow::Break(Box::new(error)),
+        }
+        ControlFlow::Continue(())
     }
 }
 
@@ -57,11 +97,6 @@ type Flow = ControlFlow<Box<SqlError>>;
 
 impl VisitorMut for Rewriter {
     type Break = Box<SqlError>;
-
-    fn pre_visit_query(&mut self, query: &mut Query) -> Flow {
-        order_by_labels(query);
-        ControlFlow::Continue(())
-    }
 
     fn pre_visit_select(&mut self, select: &mut Select) -> Flow {
         labels::label(select);

@@ -1,7 +1,7 @@
 //! What all statements share of DataFusion: functions, planners, rules, configuration.
 //! Memory and temporary files are not among it: they are a server's [`Resources`](crate::resources::Resources).
 
-use super::{aggregates, functions, operators::Operators, semantics, type_planner::Types};
+use super::{aggregates, functions, operators::Operators, rows, semantics, type_planner::Types};
 use crate::types;
 use datafusion::{
     catalog::MemoryCatalogProviderList,
@@ -19,8 +19,8 @@ pub const AHEAD_BYTES: usize = 1 << 20;
 pub const PARTITIONS: usize = 2;
 
 /// Functions of DataFusion that share a name with one of PostgreSQL's and do something else: no answer is better than a wrong one.
-/// `to_char` takes strftime's patterns and gives PostgreSQL's back as they are.
-const NOT_POSTGRES: [&str; 2] = ["to_char", "date_format"];
+/// `date_format` takes strftime's patterns, and gives others back as they are.
+const NOT_POSTGRES: [&str; 1] = ["date_format"];
 
 /// The state that every statement's session starts from.
 pub fn state() -> &'static SessionState {
@@ -40,7 +40,7 @@ fn make() -> SessionState {
     options.sql_parser.enable_ident_normalization = true;
     options.execution.sort_pushdown_buffer_capacity = AHEAD_BYTES;
     options.execution.time_zone = Some(types::UTC.to_owned());
-    let mut analyzer = vec![semantics::untyped()];
+    let mut analyzer = vec![Arc::new(rows::lateral::Lateral) as _, semantics::untyped()];
     analyzer.extend(datafusion::optimizer::Analyzer::new().rules);
     analyzer.push(semantics::checked());
     let mut state = SessionStateBuilder::new_with_default_features()

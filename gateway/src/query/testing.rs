@@ -102,10 +102,10 @@ pub(crate) fn snapshot() -> Snapshot {
     }
 }
 
-/// A session in database `ua` as `ana`, or in `keyspan` as the operator.
-pub(crate) fn session(operator: bool) -> SessionContext {
+/// What a statement knows in database `ua` as `ana`, or in `keyspan` as the operator.
+pub(crate) fn facts(operator: bool) -> Facts {
     let (role, database) = if operator { ("keyspan", "keyspan") } else { ("ana", "ua") };
-    let facts = Facts {
+    Facts {
         role: role.into(),
         database: database.into(),
         operator,
@@ -114,9 +114,13 @@ pub(crate) fn session(operator: bool) -> SessionContext {
         snapshot: Arc::new(snapshot()),
         settings: BTreeMap::from([("search_path".to_owned(), "\"$user\", public".to_owned())]),
         shared: None,
-    };
+    }
+}
+
+/// A session with the same facts.
+pub(crate) fn session(operator: bool) -> SessionContext {
     super::context(
-        Arc::new(facts),
+        Arc::new(facts(operator)),
         Rows(Arc::new(|table, _| {
             let fields = table.columns.iter().map(|column| crate::types::field_of(&column.name, column.kind, true));
             let schema = super::schema(fields.collect());

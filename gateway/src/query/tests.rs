@@ -246,7 +246,7 @@ async fn semantics_9_times() {
             2
             > SELECT timestamp '2013-01-03 10:00' - timestamp '2013-01-01 09:00'
             ?column?:interval
-            2 days 1 hours
+            2 days 01:00:00
             > SELECT date '2013-03-01' - date '2013-02-01', date '2013-01-31' + 1, date '2013-01-31' + interval '1 month'
             ?column?:int4 | ?column?:date | ?column?:timestamp
             28 | 2013-02-01 | 2013-02-28 00:00:00
@@ -258,7 +258,7 @@ async fn semantics_9_times() {
             2013-01-01 05:00:00+00
             2013-01-01 05:00:00+00
             > SELECT extract(hour FROM at) FROM flights LIMIT 1
-            extract:int4
+            extract:numeric
             5
             > SELECT '2013-02-30'::date
             22008 date/time field value out of range: "2013-02-30"
@@ -316,7 +316,7 @@ async fn semantics_9_casts_and_operators() {
             true | false
             > SELECT '{a,b}'::text[]
             text[]:_text
-            [a, b]
+            {a,b}
             > SELECT 1 = 'a'
             22P02 invalid input syntax for type bigint: "a"
             > SELECT price * 2, price + 1 FROM flights LIMIT 1
@@ -526,10 +526,10 @@ async fn parameters_are_inferred() {
 #[tokio::test]
 async fn functions_that_only_share_a_name_with_postgresqls_are_not_there() {
     check(
-        &["SELECT to_char(now(), 'YYYY')"],
+        &["SELECT date_format(now(), 'YYYY')"],
         expect![[r#"
-            > SELECT to_char(now(), 'YYYY')
-            42883 function to_char does not exist"#]],
+            > SELECT date_format(now(), 'YYYY')
+            42883 function date_format does not exist"#]],
     )
     .await;
 }

@@ -4,7 +4,9 @@
 //! query.
 
 use crate::error::{Result, SqlError};
-use datafusion::sql::sqlparser::ast::{self, Query, Select, SetExpr, Statement, TableFactor, Visit, Visitor};
+use datafusion::sql::sqlparser::ast::{
+    self, Query, Select, SetExpr, SetOperator, SetQuantifier, Statement, TableFactor, Visit, Visitor,
+};
 use std::ops::ControlFlow;
 
 /// Refuses a statement that holds what is not supported.
@@ -47,6 +49,9 @@ impl Visitor for Walker {
         }
         if query.for_clause.is_some() || query.settings.is_some() || query.format_clause.is_some() {
             return no("this clause of a query");
+        }
+        if let Some(what) = counted(&query.body) {
+            return no(what);
         }
         match query.body.as_ref() {
             SetExpr::Insert(_) | SetExpr::Update(_) | SetExpr::Delete(_) | SetExpr::Merge(_) => {
@@ -96,6 +101,16 @@ impl Visitor for Walker {
     }
 }
 
+/// A set operation that counts how often a row is there, which DataFusion does not.
+fn counted(body: &SetExpr) -> Option<&'static str> {
+    let SetExpr::SetOperation { op, set_quantifier, left, right } = body else { return None };
+    match (op, set_quantifier) {
+        (SetOperator::Except, SetQuantifier::All) => Some("EXCEPT ALL"),
+        (SetOperator::Intersect, SetQuantifier::All) => Some("INTERSECT ALL"),
+        _ => counted(left).or_else(|| counted(right)),
+    }
+}
+
 /// Whether a collation orders by bytes, as everything does here.
 fn is_byte_order(collation: &ast::ObjectName) -> bool {
     let name = collation.0.last().and_then(|part| part.as_ident()).map(|ident| ident.value.to_lowercase());
@@ -135,6 +150,8 @@ mod tests {
         check("SELECT * INTO u FROM t", expect!["0A000 SELECT INTO is not supported"]);
         check("SELECT a COLLATE \"de_DE\" FROM t", expect![[r#"0A000 the collation "de_DE" is not supported"#]]);
         check("SELECT a COLLATE \"C\" FROM t", expect!["planned"]);
+        check("SELECT 1 UNION (SELECT 2 EXCEPT ALL SELECT 3)", expect!["0A000 EXCEPT ALL is not supported"]);
+        check("SELECT 1 EXCEPT SELECT 3", expect!["planned"]);
         check("SELECT * FROM t FETCH FIRST 2 ROWS WITH TIES", expect!["0A000 WITH TIES is not supported"]);
     }
 }

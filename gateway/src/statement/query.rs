@@ -358,19 +358,9 @@ impl Visitor for Refusal {
 
     fn pre_visit_table_factor(&mut self, table: &TableFactor) -> ControlFlow<SqlError> {
         step(match table {
-            TableFactor::Table {
-                with_hints,
-                version,
-                with_ordinality,
-                partitions,
-                json_path,
-                sample,
-                index_hints,
-                ..
-            } => refuse(&[
+            TableFactor::Table { with_hints, version, partitions, json_path, sample, index_hints, .. } => refuse(&[
                 (version.as_ref().is_some_and(|of| !matches!(of, TableVersion::ForSystemTimeAsOf(_))), "AS OF"),
                 (sample.is_some(), "TABLESAMPLE"),
-                (*with_ordinality, "WITH ORDINALITY"),
                 (!with_hints.is_empty() || !index_hints.is_empty(), "a hint"),
                 (!partitions.is_empty() || json_path.is_some(), "a part of a table"),
             ]),

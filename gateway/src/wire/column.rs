@@ -6,6 +6,7 @@
 
 use crate::{
     error::{Result, SqlError, SqlState},
+    types,
     wire::{Format, float, json, list, numeric, time},
 };
 use arrow::{
@@ -119,6 +120,10 @@ fn writer(array: &ArrayRef, kind: &Type, format: Format) -> Result<Write> {
         DataType::Float64 => each::<Float64Type>(array, float::write_f64),
         DataType::Decimal32(_, scale) => decimal::<Decimal32Type>(array, *scale, binary),
         DataType::Decimal64(_, scale) => decimal::<Decimal64Type>(array, *scale, binary),
+        // A numeric without digits of its own: it has as many after the point as its value needs.
+        DataType::Decimal128(types::NUMERIC_PRECISION, scale @ types::NUMERIC_SCALE) => {
+            bare_decimal(array, *scale, binary)
+        }
         DataType::Decimal128(_, scale) => decimal::<Decimal128Type>(array, *scale, binary),
         DataType::Decimal256(_, scale) => decimal::<Decimal256Type>(array, *scale, binary),
         DataType::Utf8 => bytes!(array.as_string::<i32>(), Bytes::of_text(kind, binary)),
@@ -233,6 +238,21 @@ where
 {
     each::<T>(array, move |value, out| {
         let unscaled = value.to_string();
+        if binary {
+            numeric::write_binary(&unscaled, scale, out);
+        } else {
+            numeric::write_text(&unscaled, scale, out);
+        }
+    })
+}
+
+fn bare_decimal(array: &ArrayRef, scale: i8, binary: bool) -> Write {
+    each::<Decimal128Type>(array, move |value, out| {
+        let (mut unscaled, mut scale) = (value, scale);
+        while scale > 0 && unscaled % 10 == 0 {
+            (unscaled, scale) = (unscaled / 10, scale - 1);
+        }
+        let unscaled = unscaled.to_string();
         if binary {
             numeric::write_binary(&unscaled, scale, out);
         } else {

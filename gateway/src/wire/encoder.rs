@@ -66,6 +66,17 @@ impl RowEncoder {
             {
                 return Column::new(array, kind, *format);
             }
+            let fraction = match array.data_type() {
+                arrow::datatypes::DataType::Decimal128(_, scale) => *scale > 0,
+                data => data.is_floating(),
+            };
+            if fraction && field.data_type().is_integer() {
+                return Err(faulty(format!(
+                    "a column of {} where {} was described",
+                    array.data_type(),
+                    field.data_type()
+                )));
+            }
             let array = cast(array, field.data_type()).map_err(|error| faulty(error.to_string()))?;
             Column::new(&array, kind, *format)
         });

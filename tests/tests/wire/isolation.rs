@@ -165,11 +165,13 @@ async fn a_whole_deletion_as_one_range_stays_in_the_span() -> Result<()> {
     let clients = tenants(&harness, &["alto", "altostrat"]).await?;
     let alto = &clients[0].1;
     // Above ten thousand rows a deletion by a prefix of the key is one range.
-    alto.batch_execute("INSERT INTO notes SELECT 'many', value, NULL, NULL FROM generate_series(1, 10001)").await?;
+    alto.batch_execute("INSERT INTO notes SELECT 'many', generate_series, NULL, NULL FROM generate_series(1, 10001)")
+        .await?;
     let before = cells_beside(&operator, "alto").await?;
     assert_eq!(alto.execute("DELETE FROM notes WHERE k = 'many'", &[]).await?, 10_001);
     assert_eq!(rows(alto, "SELECT count(*) FROM notes").await?, ["6"]);
-    alto.batch_execute("INSERT INTO notes SELECT 'many', value, NULL, NULL FROM generate_series(1, 10001)").await?;
+    alto.batch_execute("INSERT INTO notes SELECT 'many', generate_series, NULL, NULL FROM generate_series(1, 10001)")
+        .await?;
     assert_eq!(alto.execute("DELETE FROM notes", &[]).await?, 10_007);
     assert_eq!(rows(&operator, "SELECT DISTINCT tenant FROM notes").await?, ["altostrat"]);
     let after = rows(&operator, "SELECT _key, family, qualifier, timestamp, value FROM cells('notes')").await?;

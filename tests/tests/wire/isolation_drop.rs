@@ -38,7 +38,8 @@ async fn a_drop_leaves_the_others_as_they_were_and_a_certificate() -> Result<()>
     let cells = async |table: &str| rows(&operator, &format!("SELECT * FROM cells('{table}')")).await;
     let (t, u) = (cells("t").await?, cells("u").await?);
     assert_eq!((t.len(), u.len()), (12, 4));
-    alto.batch_execute("INSERT INTO t SELECT value::text, value FROM generate_series(1, 250)").await?;
+    alto.batch_execute("INSERT INTO t SELECT generate_series::text, generate_series FROM generate_series(1, 250)")
+        .await?;
     alto.batch_execute("INSERT INTO u VALUES ('only', 1)").await?;
     alto.batch_execute("DELETE FROM t WHERE v > 240; UPDATE t SET v = NULL WHERE v > 230").await?;
 

@@ -221,7 +221,7 @@ async fn a_frame_cut_at_the_end_takes_its_own_statement_only() -> Result<()> {
 /// Rows for the tenants: 30 of `alto`, 1 of `altostrat`.
 async fn fill(serving: &Serving) -> Result<()> {
     let (alto, other) = (tenant(serving, "alto"), tenant(serving, "altostrat"));
-    let insert = "INSERT INTO t SELECT 0, 0, value, 'text' FROM generate_series(1, 30)";
+    let insert = "INSERT INTO t SELECT 0, 0, generate_series, 'text' FROM generate_series(1, 30)";
     connect(&alto).await?.batch_execute(insert).await?;
     connect(&other).await?.batch_execute("INSERT INTO t VALUES (0, 0, 0, 'stays')").await?;
     Ok(())

@@ -88,7 +88,9 @@ async fn fill(client: &Client, text: &str) -> Result<()> {
     for table in ["t", "u"] {
         for from in [0, 400, 800] {
             let to = from + 399;
-            let values = format!("'{text}-' || value, value || ' {text} ' || repeat(md5(value::text), 8)");
+            let values = format!(
+                "'{text}-' || generate_series, generate_series || ' {text} ' || repeat(md5(generate_series::text), 8)"
+            );
             let sql = format!("INSERT INTO {table} SELECT {values} FROM generate_series({from}, {to})");
             client.batch_execute(&sql).await?;
         }
@@ -249,7 +251,7 @@ async fn what_the_operator_sees_of_tablets_forgets_the_keys() -> Result<()> {
     operator.batch_execute("CREATE TABLE t (k text PRIMARY KEY, v text)").await?;
     for id in ["a", "b", "c"] {
         let text = if id == "b" { MARK } else { "other" };
-        let values = format!("SELECT '{text}-' || value, 'v' FROM generate_series(1, 6000)");
+        let values = format!("SELECT '{text}-' || generate_series, 'v' FROM generate_series(1, 6000)");
         harness.tenant(id).await?.batch_execute(&format!("INSERT INTO t {values}")).await?;
     }
     harness.engine().compact(None).await?;

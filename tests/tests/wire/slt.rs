@@ -19,7 +19,8 @@ use std::{
 };
 use tokio_postgres::{Client, SimpleQueryMessage, error::DbError, types::Type};
 
-type Rows = Vec<Vec<String>>;
+/// Rows as texts.
+pub(super) type Rows = Vec<Vec<String>>;
 
 /// A connection, and whether the rest of what it is told is to be checked against other ways to ask.
 struct Wire {
@@ -28,7 +29,7 @@ struct Wire {
 
 /// What went wrong, as psql tells it.
 #[derive(Debug)]
-struct Told(String);
+pub(super) struct Told(pub(super) String);
 
 impl Display for Told {
     fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
@@ -106,12 +107,14 @@ impl Wire {
     }
 }
 
-fn is_select(sql: &str) -> bool {
+/// Whether a statement gives rows of a query.
+pub(super) fn is_select(sql: &str) -> bool {
     let head = sql.split_whitespace().next().unwrap_or_default().to_lowercase();
     matches!(head.as_str(), "select" | "with" | "values" | "table")
 }
 
-fn column_type(kind: &Type) -> DefaultColumnType {
+/// A type as sqllogictest knows it.
+pub(super) fn column_type(kind: &Type) -> DefaultColumnType {
     match *kind {
         Type::INT2 | Type::INT4 | Type::INT8 => DefaultColumnType::Integer,
         Type::FLOAT4 | Type::FLOAT8 | Type::NUMERIC => DefaultColumnType::FloatingPoint,
@@ -212,7 +215,10 @@ macro_rules! files {
         fn every_file_has_a_test() -> Result<()> {
             let mut found = Vec::new();
             for file in std::fs::read_dir(Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/slt"))? {
-                found.push(file?.path().file_stem().context("a name")?.to_string_lossy().into_owned());
+                let path = file?.path();
+                if path.is_file() {
+                    found.push(path.file_stem().context("a name")?.to_string_lossy().into_owned());
+                }
             }
             found.sort();
             assert_eq!(found, [$(stringify!($name)),*]);

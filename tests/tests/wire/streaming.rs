@@ -10,17 +10,16 @@ use tokio_postgres::{Client, NoTls};
 
 const PASSWORD: &str = "a password";
 /// A million rows of 300 bytes each, from a table joined with numbers.
-const MILLION: &str = "SELECT t.k, s.value, repeat('x', 290) FROM generate_series(1, 10000) s CROSS JOIN t";
+const MILLION: &str = "SELECT t.k, s, repeat('x', 290) FROM generate_series(1, 10000) s CROSS JOIN t";
 /// Statements that give no row, or no end, for as long as nobody stops them.
 const ENDLESS: [&str; 3] = [
     "SELECT count(*) FROM generate_series(1, 1000000) a, generate_series(1, 10000000) b",
-    "SELECT sum(t.k + b.value) FROM t, generate_series(1, 1000000000000) b",
-    "EXPLAIN ANALYZE SELECT a.value FROM generate_series(1, 1000000) a, generate_series(1, 10000000) b",
+    "SELECT sum(t.k + b) FROM t, generate_series(1, 1000000000000) b",
+    "EXPLAIN ANALYZE SELECT a FROM generate_series(1, 1000000) a, generate_series(1, 10000000) b",
 ];
 
 /// A join by an inequality, in which the operator computes for minutes before it gives way.
-const STUBBORN: &str =
-    "SELECT a.value FROM generate_series(1, 1000000) a, generate_series(1, 10000000) b WHERE a.value + b.value < 0";
+const STUBBORN: &str = "SELECT a FROM generate_series(1, 1000000) a, generate_series(1, 10000000) b WHERE a + b < 0";
 
 /// A line of `/proc/PID/status`, in KiB.
 fn memory(serving: &Serving, line: &str) -> Result<u64> {
@@ -52,7 +51,7 @@ async fn a_million_rows_hold_a_bounded_number_of_batches() -> Result<()> {
     let serving = Serving::start(folder.path(), Some(PASSWORD)).await?;
     let operator = connect(&serving.config(PASSWORD)).await?;
     operator.batch_execute("CREATE DATABASE alto; CREATE TABLE t (k bigint PRIMARY KEY)").await?;
-    operator.batch_execute("INSERT INTO t SELECT 'alto', value FROM generate_series(1, 100)").await?;
+    operator.batch_execute("INSERT INTO t SELECT 'alto', g FROM generate_series(1, 100) g").await?;
     let before = memory(&serving, "VmRSS:")?;
     let mut clients = Vec::new();
     for _ in 0..4 {
@@ -75,7 +74,7 @@ async fn define(harness: &Harness) -> Result<Client> {
     let operator = harness.operator().await?;
     operator.batch_execute("CREATE TABLE t (k bigint PRIMARY KEY)").await?;
     let alto = harness.tenant("alto").await?;
-    alto.batch_execute("INSERT INTO t SELECT value FROM generate_series(1, 100)").await?;
+    alto.batch_execute("INSERT INTO t SELECT g FROM generate_series(1, 100) g").await?;
     Ok(alto)
 }
 

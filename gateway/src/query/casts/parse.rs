@@ -1,8 +1,8 @@
 //! Reads values of PostgreSQL's types from text. Pure.
 
 use crate::error::{Result, SqlError, SqlState};
-use arrow::{array::timezone::Tz, datatypes::IntervalMonthDayNano};
-use chrono::{Datelike, NaiveDate, NaiveDateTime, NaiveTime, TimeZone};
+use arrow::array::timezone::Tz;
+use chrono::{Datelike, NaiveDate, NaiveDateTime, TimeZone};
 use std::{collections::BTreeMap, str::FromStr};
 
 const MICROS: i64 = 1_000_000;
@@ -90,7 +90,7 @@ pub(super) fn numeric(text: &str, precision: u8, scale: i8) -> Result<i128> {
 }
 
 /// Bytes, as `\x41` or with escapes `\101` and `\\`.
-pub(super) fn bytea(text: &str) -> Result<Vec<u8>> {
+pub fn bytea(text: &str) -> Result<Vec<u8>> {
     if let Some(hex) = text.strip_prefix("\\x") {
         return hex_bytes(hex);
     }
@@ -144,7 +144,7 @@ pub(super) fn uuid(text: &str) -> Result<[u8; 16]> {
 }
 
 /// JSON in jsonb's form: keys by length and bytes, the last of two alike, one blank after `:` and `,`.
-pub(super) fn json(text: &str, kind: &str) -> Result<String> {
+pub fn json(text: &str, kind: &str) -> Result<String> {
     let value: serde_json::Value = serde_json::from_str(text).map_err(|error| {
         SqlError::new(SqlState::INVALID_TEXT_REPRESENTATION, format!("invalid input syntax for type {kind}"))
             .with_detail(format!("{error}."))
@@ -154,7 +154,8 @@ pub(super) fn json(text: &str, kind: &str) -> Result<String> {
     Ok(out)
 }
 
-fn write_json(value: &serde_json::Value, out: &mut String) {
+/// Writes a value in jsonb's form.
+pub fn write_json(value: &serde_json::Value, out: &mut String) {
     match value {
         serde_json::Value::Array(items) => {
             out.push('[');
@@ -176,8 +177,35 @@ fn write_json(value: &serde_json::Value, out: &mut String) {
             }
             out.push('}');
         }
+        serde_json::Value::Number(number) => out.push_str(&plain(&number.to_string())),
         other => out.push_str(&other.to_string()),
     }
+}
+
+/// A number without exponent, as numeric prints it; one of a thousand digits and more stays as it is.
+fn plain(number: &str) -> String {
+    const DIGITS_MAX: i64 = 1_000;
+    let Some((mantissa, exponent)) = number.split_once(['e', 'E']) else { return number.to_owned() };
+    let Some(exponent) = exponent.parse::<i64>().ok().filter(|exponent| exponent.abs() < DIGITS_MAX) else {
+        return number.to_owned();
+    };
+    let (sign, mantissa) = mantissa.strip_prefix('-').map_or(("", mantissa), |rest| ("-", rest));
+    let (whole, fraction) = mantissa.split_once('.').unwrap_or((mantissa, ""));
+    let digits = format!("{whole}{fraction}");
+    let point = i64::try_from(whole.len()).unwrap_or(0) + exponent;
+    let length = i64::try_from(digits.len()).unwrap_or(0);
+    let zeroes = |count: i64| "0".repeat(usize::try_from(count).unwrap_or(0));
+    let text = match point {
+        point if point <= 0 => format!("0.{}{digits}", zeroes(-point)),
+        point if point >= length => format!("{digits}{}", zeroes(point - length)),
+        point => {
+            let (whole, fraction) = digits.split_at(usize::try_from(point).unwrap_or(0));
+            format!("{whole}.{fraction}")
+        }
+    };
+    let bare = text.trim_start_matches('0');
+    let lead = if bare.is_empty() || bare.starts_with('.') { "0" } else { "" };
+    format!("{sign}{lead}{bare}")
 }
 
 fn bad_time(kind: &str, text: &str) -> SqlError {
@@ -197,6 +225,10 @@ pub(super) fn date(text: &str) -> Result<i32> {
         "epoch" => return Ok(0),
         _ => {}
     }
+    if let Some((year, month, day)) = worded(trimmed) {
+        let date = i32::try_from(year).ok().and_then(|year| NaiveDate::from_ymd_opt(year, month, day));
+        return Ok(date.ok_or_else(|| no_such_time(text))?.num_days_from_ce() - EPOCH_FROM_CE);
+    }
     let day = trimmed.split(['T', ' ']).next().unwrap_or(trimmed);
     if day.len() != trimmed.len() {
         timestamp(trimmed, false)?;
@@ -213,10 +245,32 @@ fn calendar(day: &str, kind: &str, whole: &str) -> Result<NaiveDate> {
     let (year, month, day) = match (numbers.as_deref(), day.len()) {
         (Some(&[year, month, day]), _) if parts[0].len() >= 4 => (year, month, day),
         (Some(&[packed]), 8) => (packed / 10_000, packed / 100 % 100, packed % 100),
-        _ => return Err(bad_time(kind, whole)),
+        _ => worded(day).ok_or_else(|| bad_time(kind, whole))?,
     };
     let date = i32::try_from(year).ok().and_then(|year| NaiveDate::from_ymd_opt(year, month, day));
     date.ok_or_else(|| no_such_time(whole))
+}
+
+/// Year, month and day of `1/8/1999`, `1999-Jan-08`, `08-Jan-1999` and `January 8, 1999`: month before day, as in the ISO, MDY style.
+fn worded(day: &str) -> Option<(u32, u32, u32)> {
+    const MONTHS: [&str; 12] = ["jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec"];
+    let words: Vec<&str> = day.split(['/', '-', ',', ' ']).filter(|word| !word.is_empty()).collect();
+    let [a, b, c] = words.as_slice() else { return None };
+    let month = |word: &str| {
+        let prefix = word.get(..3)?.to_lowercase();
+        let known = MONTHS.iter().position(|month| *month == prefix)?;
+        word.bytes().all(|byte| byte.is_ascii_alphabetic()).then(|| u32::try_from(known + 1).ok()).flatten()
+    };
+    let year = |word: &str| digits(word).filter(|_| word.len() >= 4);
+    let small = |word: &str| digits(word).filter(|_| !word.is_empty() && word.len() <= 2);
+    if day.contains('/') {
+        return Some((year(c)?, small(a)?, small(b)?));
+    }
+    if let Some(month) = month(a) {
+        return Some((year(c)?, month, small(b)?));
+    }
+    let month = month(b)?;
+    year(a).zip(small(c)).or_else(|| year(c).zip(small(a))).map(|(year, day)| (year, month, day))
 }
 
 fn digits(text: &str) -> Option<u32> {
@@ -225,7 +279,16 @@ fn digits(text: &str) -> Option<u32> {
 
 /// A time of day in microseconds.
 pub(super) fn time(text: &str) -> Result<i64> {
-    clock(text.trim(), "time", text)
+    let lower = text.trim().to_lowercase();
+    let half =
+        lower.strip_suffix("am").map(|rest| (rest, 0)).or_else(|| lower.strip_suffix("pm").map(|rest| (rest, 12)));
+    let Some((rest, noon)) = half else { return clock(text.trim(), "time", text) };
+    let micros = clock(rest.trim(), "time", text)?;
+    const HOUR: i64 = 3_600 * MICROS;
+    match micros / HOUR {
+        hour @ 1..=12 => Ok(micros + (noon - if hour == 12 { 12 } else { 0 }) * HOUR),
+        _ => Err(no_such_time(text)),
+    }
 }
 
 fn clock(part: &str, kind: &str, whole: &str) -> Result<i64> {
@@ -359,18 +422,10 @@ impl Zone {
     }
 }
 
-/// An interval.
-pub(super) fn interval(text: &str) -> Result<IntervalMonthDayNano> {
-    let plain = text.trim();
-    if let Ok(time) = NaiveTime::from_str(plain) {
-        let micros = time.signed_duration_since(NaiveTime::MIN).num_microseconds().unwrap_or_default();
-        return Ok(IntervalMonthDayNano::new(0, 0, micros * 1_000));
-    }
-    arrow::compute::kernels::cast_utils::parse_interval_month_day_nano(plain).map_err(|_| bad_time("interval", text))
-}
+pub use super::interval::interval;
 
 /// The items of an array of one dimension; `None` for NULL.
-pub(super) fn list(text: &str) -> Result<Vec<Option<String>>> {
+pub fn list(text: &str) -> Result<Vec<Option<String>>> {
     let malformed =
         || SqlError::new(SqlState::INVALID_TEXT_REPRESENTATION, format!("malformed array literal: \"{text}\""));
     let inner = text.trim().strip_prefix('{').and_then(|rest| rest.strip_suffix('}')).ok_or_else(malformed)?;

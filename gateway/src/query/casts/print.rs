@@ -41,7 +41,29 @@ pub fn texts(array: &ArrayRef) -> Result<StringViewArray> {
                 value.map(|value| uuid::Uuid::from_slice(value).map(|uuid| uuid.to_string()).unwrap_or_default()),
             );
         }),
+        DataType::Interval(_) | DataType::List(_) | DataType::Struct(_) | DataType::Decimal128(..) => {
+            return shown(array);
+        }
         _ => return Ok(cast(array, &DataType::Utf8View)?.as_string_view().clone()),
+    }
+    Ok(out.finish())
+}
+
+/// Values as a client is sent them in text.
+fn shown(array: &ArrayRef) -> Result<StringViewArray> {
+    let told = |error| datafusion::error::DataFusionError::External(Box::new(error));
+    let kind = crate::types::pg_type(&arrow::datatypes::Field::new("", array.data_type().clone(), true));
+    let column = crate::wire::column::Column::new(array, &kind, crate::wire::Format::Text).map_err(told)?;
+    let mut out = StringViewBuilder::with_capacity(array.len());
+    let mut text = bytes::BytesMut::new();
+    for row in 0..array.len() {
+        if column.is_null(row) {
+            out.append_null();
+            continue;
+        }
+        text.clear();
+        column.write(row, &mut text).map_err(told)?;
+        out.append_value(String::from_utf8_lossy(&text));
     }
     Ok(out.finish())
 }

@@ -338,7 +338,7 @@ async fn semantics_5_a_whole_prefix_goes_row_by_row_and_stays_in_history() {
     let mut alto = world.tenant("alto");
     let table = "CREATE TABLE p (a text, b int, PRIMARY KEY (a, b)) WITH (history = '1 day')";
     run(&mut world.operator(), table).await;
-    run(&mut alto, "INSERT INTO p SELECT 'big', value FROM generate_series(1, 10001)").await;
+    run(&mut alto, "INSERT INTO p SELECT 'big', generate_series FROM generate_series(1, 10001)").await;
     clock.set(START + 5 * HOUR);
     check(
         &mut alto,

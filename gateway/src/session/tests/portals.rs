@@ -122,7 +122,7 @@ async fn a_cursor_goes_forward() {
     let mut session = world.tenant("alto");
     check(
         &mut session,
-        "BEGIN; DECLARE c NO SCROLL CURSOR FOR SELECT value FROM generate_series(1, 7); FETCH c; FETCH NEXT FROM c; FETCH 2 IN c;
+        "BEGIN; DECLARE c NO SCROLL CURSOR FOR SELECT value FROM generate_series(1, 7) AS g(value); FETCH c; FETCH NEXT FROM c; FETCH 2 IN c;
          FETCH RELATIVE 0 FROM c; FETCH ABSOLUTE 6 FROM c; FETCH FORWARD ALL FROM c; FETCH c",
         expect![[r#"
             BEGIN
@@ -160,7 +160,7 @@ async fn a_cursor_with_scroll_goes_both_ways() {
     let mut session = world.tenant("alto");
     check(
         &mut session,
-        "BEGIN; DECLARE c SCROLL CURSOR FOR SELECT value FROM generate_series(1, 5); FETCH PRIOR FROM c; FETCH 3 FROM c;
+        "BEGIN; DECLARE c SCROLL CURSOR FOR SELECT value FROM generate_series(1, 5) AS g(value); FETCH PRIOR FROM c; FETCH 3 FROM c;
          FETCH BACKWARD 1 FROM c; FETCH RELATIVE 2 FROM c; FETCH LAST FROM c; FETCH c; FETCH PRIOR FROM c; FETCH -2 FROM c;
          FETCH FIRST FROM c; FETCH ABSOLUTE -2 FROM c; FETCH ABSOLUTE 9 FROM c; FETCH BACKWARD ALL FROM c; FETCH c;
          MOVE ALL IN c; MOVE BACKWARD 2 IN c; FETCH RELATIVE 0 FROM c; CLOSE c",
@@ -369,7 +369,7 @@ async fn writes_return_what_they_have_written() {
          INSERT INTO p (a, b) VALUES ('x', 1), ('u', 6) ON CONFLICT DO NOTHING RETURNING a;
          INSERT INTO p AS q (a, b, n) VALUES ('x', 1, 8) ON CONFLICT (a, b) DO UPDATE SET n = EXCLUDED.n RETURNING q.n;
          UPDATE p AS q SET n = n + 1, s = 'new' WHERE b < 3 RETURNING q.a, n, s;
-         UPDATE p SET n = o.value FROM generate_series(3, 3) AS o WHERE p.b = o.value RETURNING p.a, p.n;
+         UPDATE p SET n = o.value FROM generate_series(3, 3) AS o(value) WHERE p.b = o.value RETURNING p.a, p.n;
          UPDATE p SET n = 0 WHERE b = 99 RETURNING n;
          DELETE FROM p WHERE a IN ('x', 'z') RETURNING a, n, (SELECT count(*) FROM p);
          SELECT count(*) FROM p",

@@ -1,0 +1,297 @@
+//! Calls of functions on the syntax tree: PostgreSQL's names for DataFusion's, aggregates that make JSON as aggregates of text, and
+//! comparisons with all or any rows of a subquery.
+
+use super::rewrite::call;
+use crate::error::{Result, SqlError, SqlState};
+use datafusion::sql::sqlparser::{
+    ast::{
+        BinaryOperator, DataType, Expr, Function, FunctionArg, FunctionArgExpr, FunctionArguments, GroupByExpr, Ident,
+        ObjectName, ObjectNamePart, SelectItem, SetExpr, UnaryOperator, Value,
+    },
+    dialect::PostgreSqlDialect,
+    parser::Parser,
+};
+
+/// PostgreSQL's names of functions that DataFusion has under another.
+const RENAMED: [(&str, &str); 7] = [
+    ("variance", "var_samp"),
+    ("every", "bool_and"),
+    ("ceiling", "ceil"),
+    ("sign", "signum"),
+    ("array_remove", "array_remove_all"),
+    ("array_replace", "array_replace_all"),
+    ("datepart", "date_part"),
+];
+
+fn parsed(sql: &str) -> Result<Expr> {
+    let parsed = Parser::new(&PostgreSqlDialect {}).try_with_sql(sql).and_then(|mut parser| parser.parse_expr());
+    parsed.map_err(|error| SqlError::new(SqlState::INTERNAL_ERROR, error.to_string()))
+}
+
+fn name_of(function: &Function) -> String {
+    function.name.0.last().and_then(|part| part.as_ident()).map(|ident| ident.value.to_lowercase()).unwrap_or_default()
+}
+
+fn named(name: &str) -> ObjectName {
+    ObjectName(vec![ObjectNamePart::Identifier(Ident::new(name))])
+}
+
+fn text(value: &str) -> Expr {
+    Expr::Value(Value::SingleQuotedString(value.to_owned()).into())
+}
+
+fn join(left: Expr, right: Expr) -> Expr {
+    Expr::BinaryOp { left: Box::new(left), op: BinaryOperator::StringConcat, right: Box::new(right) }
+}
+
+/// Another form of an expression; `None` where it stays as it is.
+///
+/// # Errors
+/// 0A000 for what has no other form.
+pub fn rewritten(expr: &Expr) -> Result<Option<Expr>> {
+    match expr {
+        Expr::Function(function) => of_function(function),
+        // PostgreSQL's unary minus binds more tightly than its power.
+        Expr::UnaryOp { op: UnaryOperator::Minus, expr } => match expr.as_ref() {
+            Expr::BinaryOp { left, op: BinaryOperator::PGExp, right } => {
+                let left = Expr::UnaryOp { op: UnaryOperator::Minus, expr: left.clone() };
+                Ok(Some(Expr::BinaryOp { left: Box::new(left), op: BinaryOperator::PGExp, right: right.clone() }))
+            }
+            _ => Ok(None),
+        },
+        Expr::AllOp { left, compare_op, right } => match right.as_ref() {
+            Expr::Subquery(query) => over_rows(left, compare_op, &query.to_string(), true).map(Some),
+            _ => Ok(None),
+        },
+        Expr::AnyOp { left, compare_op, right, .. } => match right.as_ref() {
+            Expr::Subquery(query) => over_rows(left, compare_op, &query.to_string(), false).map(Some),
+            // A list that may have NULLs: whether the value is one of them stays open. Lists that are written out, and parameters,
+            // keep the form that key ranges are made of.
+            Expr::Identifier(_) | Expr::CompoundIdentifier(_) | Expr::Function(_) | Expr::Nested(_)
+                if matches!(compare_op, BinaryOperator::Eq) =>
+            {
+                parsed(&format!(
+                    "CASE WHEN array_has({right}, {left}) THEN true WHEN list_has_nulls({right}) THEN NULL \
+                     ELSE array_has({right}, {left}) END"
+                ))
+                .map(Some)
+            }
+            _ => Ok(None),
+        },
+        Expr::Interval(interval) => of_interval(interval),
+        Expr::SimilarTo { negated, expr, pattern, escape_char } => {
+            let mut arguments = vec![expr.as_ref().clone(), pattern.as_ref().clone()];
+            if let Some(escape) = escape_char {
+                arguments.push(Expr::Value(escape.clone()));
+            }
+            let found = call("similar_to", arguments);
+            Ok(Some(match negated {
+                true => Expr::UnaryOp { op: UnaryOperator::Not, expr: Box::new(found) },
+                false => found,
+            }))
+        }
+        Expr::Cast { data_type, .. } => match data_type {
+            // Whatever the cast is of, it is rounded to the digits that the type names.
+            DataType::Timestamp(Some(digits), zone) => rounded(expr, DataType::Timestamp(None, *zone), *digits),
+            DataType::Time(Some(digits), zone) => rounded(expr, DataType::Time(None, *zone), *digits),
+            _ => Ok(None),
+        },
+        _ => Ok(None),
+    }
+}
+
+/// `value > ALL (query)`: by the greatest of its rows, and by whether there are NULLs among them.
+fn over_rows(left: &Expr, op: &BinaryOperator, query: &str, all: bool) -> Result<Expr> {
+    let extreme = match (op, all) {
+        (BinaryOperator::NotEq, true) => return parsed(&format!("({left} NOT IN ({query}))")),
+        (BinaryOperator::Eq, false) => return parsed(&format!("({left} IN ({query}))")),
+        (BinaryOperator::Gt | BinaryOperator::GtEq, true) | (BinaryOperator::Lt | BinaryOperator::LtEq, false) => "max",
+        (BinaryOperator::Lt | BinaryOperator::LtEq, true) | (BinaryOperator::Gt | BinaryOperator::GtEq, false) => "min",
+        _ => {
+            let which = if all { "ALL" } else { "ANY" };
+            return Err(SqlError::unsupported(format!("{op} {which} with a subquery")));
+        }
+    };
+    let of = |what: &str| format!("(SELECT {what} FROM ({query}) AS compared(c))");
+    let compared = format!("({left} {op} {})", of(&format!("{extreme}(c)")));
+    // Without rows ALL holds and ANY does not; one that decides is enough; else a NULL leaves it open.
+    let (none, decided) = if all { ("true", format!("NOT {compared}")) } else { ("false", compared.clone()) };
+    let outcome = if all { "false" } else { "true" };
+    parsed(&format!(
+        "CASE WHEN {} = 0 THEN {none} WHEN {decided} THEN {outcome} WHEN {} > 0 THEN NULL ELSE {compared} END",
+        of("count(*)"),
+        of("count(*) - count(c)"),
+    ))
+}
+
+fn rounded(expr: &Expr, bare: DataType, digits: u64) -> Result<Option<Expr>> {
+    let mut cast = expr.clone();
+    if let Expr::Cast { data_type, .. } = &mut cast {
+        *data_type = bare;
+    }
+    if digits >= 6 {
+        return Ok(Some(cast));
+    }
+    let digits = Expr::Value(Value::Number(digits.to_string(), false).into());
+    Ok(Some(call("time_rounded", [cast, digits])))
+}
+
+/// An interval that DataFusion's own reader does not take, as a cast, which reads all that PostgreSQL does.
+fn of_interval(interval: &datafusion::sql::sqlparser::ast::Interval) -> Result<Option<Expr>> {
+    let Expr::Value(value) = interval.value.as_ref() else { return Ok(None) };
+    let Value::SingleQuotedString(written) = &value.value else { return Ok(None) };
+    let bare = !written.trim().is_empty()
+        && written.trim().bytes().all(|byte| byte.is_ascii_digit() || b".+-".contains(&byte));
+    let whole = match (&interval.leading_field, &interval.last_field) {
+        (None, _) => written.clone(),
+        (Some(field), None) if bare => format!("{written} {field}"),
+        (Some(_), _) => written.clone(),
+    };
+    let known = interval.leading_field.is_none()
+        && arrow::compute::kernels::cast_utils::parse_interval_month_day_nano(&whole).is_ok()
+        && whole.bytes().any(|byte| byte.is_ascii_alphabetic());
+    if known {
+        return Ok(None);
+    }
+    parsed(&format!("CAST({} AS INTERVAL)", text(&whole))).map(Some)
+}
+
+fn only(function: &Function) -> Option<(&Expr, Option<&Expr>)> {
+    let FunctionArguments::List(list) = &function.args else { return None };
+    let expr = |argument: &FunctionArg| matches!(argument, FunctionArg::Unnamed(FunctionArgExpr::Expr(_)));
+    if !list.args.iter().all(expr) {
+        return None;
+    }
+    let mut all = list.args.iter().filter_map(|argument| match argument {
+        FunctionArg::Unnamed(FunctionArgExpr::Expr(expr)) => Some(expr),
+        _ => None,
+    });
+    Some((all.next()?, all.next()))
+}
+
+fn of_function(function: &Function) -> Result<Option<Expr>> {
+    let name = name_of(function);
+    if let Some((_, known)) = RENAMED.iter().find(|(written, _)| *written == name) {
+        return Ok(Some(Expr::Function(Function { name: named(known), ..function.clone() })));
+    }
+    let (open, close, kind) = match name.as_str() {
+        "json_agg" => ("[", "]", DataType::JSON),
+        "jsonb_agg" => ("[", "]", DataType::JSONB),
+        "json_object_agg" => ("{ ", " }", DataType::JSON),
+        "jsonb_object_agg" => ("{ ", " }", DataType::JSONB),
+        "mod" => {
+            let Some((left, Some(right))) = only(function) else { return Ok(None) };
+            return parsed(&format!("(({left}) % ({right}))")).map(Some);
+        }
+        "make_interval" => return of_make_interval(function),
+        "array" => return of_array_query(function),
+        "date_trunc" => {
+            let FunctionArguments::List(list) = &function.args else { return Ok(None) };
+            let [unit, time, zone] = list.args.as_slice() else { return Ok(None) };
+            return parsed(&format!("timezone({zone}, date_trunc({unit}, timezone({zone}, {time})))")).map(Some);
+        }
+        "mode" | "percentile_disc" if !function.within_group.is_empty() => return of_ordered_set(&name, function),
+        _ => return Ok(None),
+    };
+    let Some((first, second)) = only(function) else { return Ok(None) };
+    let item = match second {
+        None if open == "[" => call("json_item", [first.clone()]),
+        Some(value) if open != "[" => {
+            join(join(call("json_key", [first.clone()]), text(" : ")), call("json_item", [value.clone()]))
+        }
+        _ => return Ok(None),
+    };
+    let FunctionArguments::List(list) = &function.args else { return Ok(None) };
+    let mut list = list.clone();
+    let argument = |expr| FunctionArg::Unnamed(FunctionArgExpr::Expr(expr));
+    list.args = vec![argument(item), argument(text(", "))];
+    let joined = Function { name: named("string_agg"), args: FunctionArguments::List(list), ..function.clone() };
+    let whole = join(join(text(open), Expr::Function(joined)), text(close));
+    let cast = parsed(&format!("CAST(NULL AS {kind})"))?;
+    let Expr::Cast { kind, data_type, array, format, .. } = cast else { return Ok(None) };
+    Ok(Some(Expr::Cast { kind, expr: Box::new(Expr::Nested(Box::new(whole))), data_type, array, format }))
+}
+
+/// `mode()` and `percentile_disc(part)`: of the values in order, which are collected.
+fn of_ordered_set(name: &str, function: &Function) -> Result<Option<Expr>> {
+    let [order] = function.within_group.as_slice() else {
+        return Err(SqlError::unsupported("WITHIN GROUP of more than one value"));
+    };
+    if function.over.is_some() {
+        return Err(SqlError::unsupported(format!("{name} as a window function")));
+    }
+    let collected = Function {
+        name: named("array_agg"),
+        within_group: Vec::new(),
+        args: call_arguments(order.expr.clone()),
+        ..function.clone()
+    };
+    let collected = Expr::Function(collected);
+    if name == "mode" {
+        return Ok(Some(call("list_mode", [collected])));
+    }
+    let Some((part, None)) = only(function) else { return Ok(None) };
+    let descending = Expr::Value(Value::Boolean(order.options.asc == Some(false)).into());
+    Ok(Some(call("list_percentile", [collected, part.clone(), descending])))
+}
+
+/// `ARRAY(SELECT …)`: an aggregate of the query's only column, in the query's order.
+fn of_array_query(function: &Function) -> Result<Option<Expr>> {
+    let FunctionArguments::Subquery(query) = &function.args else { return Ok(None) };
+    let orders = query.order_by.as_ref().map(ToString::to_string).unwrap_or_default();
+    let SetExpr::Select(select) = query.body.as_ref() else {
+        return Err(SqlError::unsupported("ARRAY of this query"));
+    };
+    let plain = select.distinct.is_none()
+        && matches!(&select.group_by, GroupByExpr::Expressions(all, _) if all.is_empty())
+        && select.having.is_none()
+        && query.with.is_none()
+        && query.limit_clause.is_none()
+        && query.fetch.is_none();
+    let [SelectItem::UnnamedExpr(item) | SelectItem::ExprWithAlias { expr: item, .. }] = select.projection.as_slice()
+    else {
+        return Err(SqlError::unsupported("ARRAY of this query"));
+    };
+    if !plain || item.to_string().contains("unnest") || item.to_string().contains("count(") {
+        if !orders.is_empty() {
+            return Err(SqlError::unsupported("ARRAY of an ordered query with DISTINCT, GROUP BY or LIMIT"));
+        }
+        return parsed(&format!("coalesce((SELECT array_agg(c) FROM ({query}) AS listed(c)), '{{}}')")).map(Some);
+    }
+    let mut select = select.clone();
+    let inner = parsed(&format!("array_agg({item} {orders})"))?;
+    select.projection = vec![SelectItem::UnnamedExpr(inner)];
+    parsed(&format!("coalesce(({select}), '{{}}')")).map(Some)
+}
+
+fn call_arguments(expr: Expr) -> FunctionArguments {
+    match call("array_agg", [expr]) {
+        Expr::Function(function) => function.args,
+        _ => FunctionArguments::None,
+    }
+}
+
+/// `make_interval(days => 10)`: arguments by their names, in order.
+fn of_make_interval(function: &Function) -> Result<Option<Expr>> {
+    const NAMES: [&str; 7] = ["years", "months", "weeks", "days", "hours", "mins", "secs"];
+    let FunctionArguments::List(list) = &function.args else { return Ok(None) };
+    if !list.args.iter().any(|argument| matches!(argument, FunctionArg::Named { .. } | FunctionArg::ExprNamed { .. })) {
+        return Ok(None);
+    }
+    let mut all: Vec<String> = vec!["0".to_owned(); NAMES.len()];
+    for (at, argument) in list.args.iter().enumerate() {
+        let (place, value) = match argument {
+            FunctionArg::Unnamed(FunctionArgExpr::Expr(expr)) => (Some(at), expr),
+            FunctionArg::Named { name, arg: FunctionArgExpr::Expr(expr), .. } => {
+                (NAMES.iter().position(|known| name.value.eq_ignore_ascii_case(known)), expr)
+            }
+            FunctionArg::ExprNamed { name, arg: FunctionArgExpr::Expr(expr), .. } => {
+                (NAMES.iter().position(|known| name.to_string().eq_ignore_ascii_case(known)), expr)
+            }
+            _ => return Ok(None),
+        };
+        let Some(slot) = place.and_then(|place| all.get_mut(place)) else { return Ok(None) };
+        *slot = value.to_string();
+    }
+    parsed(&format!("make_interval({})", all.join(", "))).map(Some)
+}

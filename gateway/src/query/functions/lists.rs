@@ -1,0 +1,235 @@
+//! Functions of arrays, and those that stand behind functions that give rows ([`rows`](crate::query::rows)).
+
+use super::typed::{self, Call, Typed, a, an_integer, item_of, items, told, typed};
+use crate::{
+    error::{SqlError, SqlState},
+    types::{TIMESTAMP, timestamptz},
+};
+use arrow::datatypes::{DataType, Field, FieldRef};
+use chrono::{DateTime, Months};
+use datafusion::{error::Result, logical_expr::ScalarUDF, scalar::ScalarValue};
+use std::sync::Arc;
+
+/// The most items of a series that is held as a list.
+const SERIES_ITEMS_MAX: usize = 1_000_000;
+
+fn list_of(item: DataType) -> Result<FieldRef> {
+    a(DataType::List(Arc::new(Field::new_list_field(item, true))))
+}
+
+/// The type of a series: what both ends have in common.
+fn series_type(fields: &[FieldRef]) -> Result<FieldRef> {
+    let ends = [fields[0].data_type(), fields[1].data_type()];
+    let has = |wanted: fn(&DataType) -> bool| ends.iter().any(|data| wanted(data));
+    list_of(match () {
+        () if has(|data| matches!(data, DataType::Timestamp(_, Some(_)) | DataType::Date32)) => timestamptz(),
+        () if has(|data| matches!(data, DataType::Timestamp(..))) => TIMESTAMP,
+        () if has(|data| matches!(data, DataType::Int64 | DataType::UInt64)) => DataType::Int64,
+        () if has(DataType::is_integer) => DataType::Int32,
+        () => {
+            let names: Vec<_> = fields.iter().map(|field| field.data_type().clone()).collect();
+            return Err(told(super::undefined("generate_series", &names)));
+        }
+    })
+}
+
+fn too_long() -> datafusion::error::DataFusionError {
+    let message = format!("a series of more than {SERIES_ITEMS_MAX} items is not supported here");
+    told(SqlError::new(SqlState::PROGRAM_LIMIT_EXCEEDED, message))
+}
+
+fn no_step() -> datafusion::error::DataFusionError {
+    told(SqlError::new(SqlState::INVALID_PARAMETER_VALUE, "step size cannot equal zero"))
+}
+
+fn series(call: &Call) -> Result<ScalarValue> {
+    let DataType::List(item) = call.returns.data_type() else { return Ok(ScalarValue::Null) };
+    let item = item.data_type();
+    let values = if item.is_integer() {
+        let end = |at: usize| super::int_of(&call.values[at]).unwrap_or(0);
+        let (start, stop, step) = (end(0), end(1), call.values.get(2).map_or(Some(1), super::int_of).unwrap_or(1));
+        whole(start, stop, step)?.into_iter().map(|int| ScalarValue::Int64(Some(int)).cast_to(item)).collect()
+    } else {
+        moments(call, item)
+    };
+    Ok(ScalarValue::List(ScalarValue::new_list_nullable(&values?, item)))
+}
+
+fn whole(start: i64, stop: i64, step: i64) -> Result<Vec<i64>> {
+    if step == 0 {
+        return Err(no_step());
+    }
+    let mut all = Vec::new();
+    let mut next = Some(start);
+    while let Some(int) = next.filter(|int| if step > 0 { *int <= stop } else { *int >= stop }) {
+        if all.len() == SERIES_ITEMS_MAX {
+            return Err(too_long());
+        }
+        all.push(int);
+        next = int.checked_add(step);
+    }
+    Ok(all)
+}
+
+fn moments(call: &Call, item: &DataType) -> Result<Vec<ScalarValue>> {
+    let zoned = matches!(item, DataType::Timestamp(_, Some(_)));
+    let end = |at: usize| -> Result<i64> {
+        let value = match super::text_of(&call.values[at]).filter(|_| !call.fields[at].data_type().is_temporal()) {
+            Some(text) => return crate::query::casts::parse::timestamp(&text, zoned).map_err(told),
+            None => call.values[at].cast_to(&TIMESTAMP)?,
+        };
+        let ScalarValue::TimestampMicrosecond(Some(micros), _) = value else { return Ok(0) };
+        Ok(micros)
+    };
+    let step = match call.values.get(2) {
+        Some(ScalarValue::IntervalMonthDayNano(Some(span))) => *span,
+        Some(value) => {
+            let text = super::text_of(value).unwrap_or_default();
+            crate::query::casts::parse::interval(&text).map_err(told)?
+        }
+        None => return Err(told(super::undefined("generate_series", &[item.clone(), item.clone()]))),
+    };
+    let (start, stop) = (end(0)?, end(1)?);
+    let micros = step.nanoseconds / 1_000 + i64::from(step.days) * super::template::time::DAY_MICROS;
+    let forward = i64::from(step.months) * 30 * super::template::time::DAY_MICROS + micros;
+    if forward == 0 {
+        return Err(no_step());
+    }
+    let mut all = Vec::new();
+    let mut next = Some(start);
+    while let Some(moment) = next.filter(|moment| if forward > 0 { *moment <= stop } else { *moment >= stop }) {
+        if all.len() == SERIES_ITEMS_MAX {
+            return Err(too_long());
+        }
+        all.push(ScalarValue::TimestampMicrosecond(Some(moment), zoned.then(|| crate::types::UTC.into())));
+        let time = DateTime::from_timestamp_micros(moment);
+        let moved = time.and_then(|time| {
+            let months = Months::new(step.months.unsigned_abs());
+            if step.months >= 0 { time.checked_add_months(months) } else { time.checked_sub_months(months) }
+        });
+        next = moved.and_then(|time| time.timestamp_micros().checked_add(micros));
+    }
+    Ok(all)
+}
+
+fn item_type(fields: &[FieldRef]) -> Result<FieldRef> {
+    match item_of(&fields[0]) {
+        Some(item) => Ok(Arc::new(item.as_ref().clone().with_name("").with_nullable(true))),
+        None => a(DataType::Null),
+    }
+}
+
+/// The items of the first argument in order, without NULLs.
+fn sorted(call: &Call) -> Vec<ScalarValue> {
+    let mut all = items(&call.values[0]).unwrap_or_default();
+    all.retain(|value| !value.is_null());
+    all.sort_by(|a, b| a.partial_cmp(b).unwrap_or(std::cmp::Ordering::Equal));
+    all
+}
+
+fn same_as_first(fields: &[FieldRef]) -> Result<FieldRef> {
+    Ok(Arc::new(fields[0].as_ref().clone().with_name("").with_nullable(true)))
+}
+
+fn like_first(call: &Call, items: &[ScalarValue]) -> ScalarValue {
+    let item = item_of(&call.fields[0]).map_or(DataType::Null, |item| item.data_type().clone());
+    ScalarValue::List(ScalarValue::new_list_nullable(items, &item))
+}
+
+/// The functions.
+pub fn functions() -> impl Iterator<Item = Arc<ScalarUDF>> {
+    let all: [Typed; 10] = [
+        // NULL where there is nothing along a dimension.
+        typed("array_length", 2..=2, an_integer, |call| {
+            let mut dimension = super::int_of(&call.values[1]).unwrap_or(0);
+            let mut here = items(&call.values[0]);
+            while dimension > 1 {
+                here = here.and_then(|items| items.first().and_then(typed::items));
+                dimension -= 1;
+            }
+            let length = here.map(|items| items.len()).filter(|length| *length > 0 && dimension == 1);
+            Ok(ScalarValue::Int32(length.and_then(|length| i32::try_from(length).ok())))
+        }),
+        typed("list_has_nulls", 1..=1, typed::a_boolean, |call| {
+            let found = items(&call.values[0]).is_some_and(|items| items.iter().any(ScalarValue::is_null));
+            Ok(ScalarValue::Boolean(Some(found)))
+        }),
+        typed("list_mode", 1..=1, item_type, |call| {
+            let sorted = sorted(call);
+            let (mut most, mut best, mut run) = (0, None, 0);
+            for (at, value) in sorted.iter().enumerate() {
+                run = if at > 0 && sorted[at - 1] == *value { run + 1 } else { 1 };
+                if run > most {
+                    (most, best) = (run, Some(value.clone()));
+                }
+            }
+            best.map_or_else(|| ScalarValue::try_from(call.returns.data_type()), Ok)
+        }),
+        typed("list_percentile", 3..=3, item_type, |call| {
+            let part = match call.values[1].cast_to(&DataType::Float64)? {
+                ScalarValue::Float64(Some(part)) if (0.0..=1.0).contains(&part) => part,
+                other => {
+                    let message = format!("percentile value {other} is not between 0 and 1");
+                    return Err(told(SqlError::new(SqlState::NUMERIC_VALUE_OUT_OF_RANGE, message)));
+                }
+            };
+            let mut sorted = sorted(call);
+            if super::bool_of(&call.values[2]) == Some(true) {
+                sorted.reverse();
+            }
+            #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "at most the list's length")]
+            let place = (part * sorted.len() as f64).ceil() as usize;
+            let found = sorted.get(place.max(1) - 1).cloned();
+            found.map_or_else(|| ScalarValue::try_from(call.returns.data_type()), Ok)
+        }),
+        typed("series_list", 2..=3, series_type, series),
+        typed(
+            "subscripts_list",
+            2..=3,
+            |_| list_of(DataType::Int32),
+            |call| {
+                let length = items(&call.values[0]).map_or(0, |items| items.len());
+                let length = if super::int_of(&call.values[1]) == Some(1) { length } else { 0 };
+                let places = (1..=length).map(|place| ScalarValue::Int32(i32::try_from(place).ok()));
+                let mut places: Vec<_> = places.collect();
+                if call.values.get(2).and_then(super::bool_of) == Some(true) {
+                    places.reverse();
+                }
+                Ok(ScalarValue::List(ScalarValue::new_list_nullable(&places, &DataType::Int32)))
+            },
+        ),
+        typed(
+            "list_length",
+            1..=1,
+            |_| a(DataType::Int64),
+            |call| Ok(ScalarValue::Int64(items(&call.values[0]).and_then(|items| i64::try_from(items.len()).ok()))),
+        ),
+        typed(
+            "array_positions",
+            2..=2,
+            |_| list_of(DataType::Int32),
+            |call| {
+                let item = item_of(&call.fields[0]).map_or(DataType::Null, |item| item.data_type().clone());
+                let wanted = call.values[1].cast_to(&item)?;
+                let found = items(&call.values[0]).unwrap_or_default().into_iter().zip(1_i32..);
+                let found = found.filter(|(item, _)| *item == wanted).map(|(_, place)| ScalarValue::Int32(Some(place)));
+                Ok(ScalarValue::List(ScalarValue::new_list_nullable(&found.collect::<Vec<_>>(), &DataType::Int32)))
+            },
+        ),
+        typed("trim_array", 2..=2, same_as_first, |call| {
+            let mut kept = items(&call.values[0]).unwrap_or_default();
+            let count = super::int_of(&call.values[1]).and_then(|count| usize::try_from(count).ok());
+            let Some(count) = count.filter(|count| *count <= kept.len()) else {
+                let message = format!("number of elements to trim must be between 0 and {}", kept.len());
+                return Err(told(SqlError::new(SqlState::ARRAY_SUBSCRIPT_ERROR, message)));
+            };
+            kept.truncate(kept.len() - count);
+            Ok(like_first(call, &kept))
+        }),
+        typed("array_lower", 2..=2, an_integer, |call| {
+            let some = items(&call.values[0]).is_some_and(|items| !items.is_empty());
+            Ok(ScalarValue::Int32((some && super::int_of(&call.values[1]) == Some(1)).then_some(1)))
+        }),
+    ];
+    typed::functions(all)
+}
