@@ -72,8 +72,13 @@ fn session() -> Vec<RowFunction> {
             Ok(ScalarValue::Int32(Some(facts.process_id)))
         }),
         row_function("current_setting", 1..=2, DataType::Utf8View, current_setting),
-        row_function("set_config", 3..=3, DataType::Utf8View, |values, _| {
+        row_function("set_config", 3..=3, DataType::Utf8View, |values, facts| {
             let setting = text_of(&values[0]).unwrap_or_default();
+            let wanted = text_of(&values[1]);
+            // What asyncpg asks for: that something stays as it is.
+            if wanted.is_some() && facts.settings.get(&setting.to_lowercase()) == wanted.as_ref() {
+                return Ok(optional(wanted));
+            }
             Err(told(SqlState::FEATURE_NOT_SUPPORTED, format!("set_config(\"{setting}\") is not supported: use SET")))
         }),
         row_function("pg_is_in_recovery", 0..=0, DataType::Boolean, |_, _| Ok(ScalarValue::Boolean(Some(false)))),

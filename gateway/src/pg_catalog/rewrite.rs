@@ -88,6 +88,12 @@ impl VisitorMut for Rewriter {
             return ControlFlow::Continue(());
         }
         match expr {
+            // No function has the OID 0; its name would be a dash.
+            Expr::BinaryOp { left, op: BinaryOperator::Eq | BinaryOperator::NotEq, right }
+                if names_function(left) && right.to_string() == "0" =>
+            {
+                **right = parse("'-'");
+            }
             Expr::BinaryOp { left, op: BinaryOperator::Eq, right } => {
                 let is_oid = |side: &Expr| side.to_string().to_lowercase().ends_with("oid");
                 let oids = (is_oid(left), is_oid(right));

@@ -23,6 +23,29 @@ const RENAMED: [(&str, &str); 7] = [
     ("datepart", "date_part"),
 ];
 
+/// A pattern that escapes by another character than the backslash, as one that escapes by the backslash; `None` where it does already, or
+/// the escape is none.
+fn escaped(pattern: &Expr, escape: &Value) -> Option<Expr> {
+    let Value::SingleQuotedString(escape) = escape else { return None };
+    let mut characters = escape.chars();
+    let (character, None) = (characters.next()?, characters.next()) else { return None };
+    if character == '\\' {
+        return None;
+    }
+    let literal = |text: String| Expr::Value(Value::SingleQuotedString(text).into());
+    let special = matches!(character, '%' | '_');
+    // An escape that is escaped stands for itself; no text has the character that keeps its place meanwhile.
+    let itself = if special { format!("\\{character}") } else { character.to_string() };
+    let steps = [
+        ("\\".to_owned(), "\\\\".to_owned()),
+        (escape.repeat(2), "\u{1}".to_owned()),
+        (escape.clone(), "\\".to_owned()),
+        ("\u{1}".to_owned(), itself),
+    ];
+    let replaced = |pattern, (from, to)| call("replace", [pattern, literal(from), literal(to)]);
+    Some(steps.into_iter().fold(pattern.clone(), replaced))
+}
+
 fn parsed(sql: &str) -> Result<Expr> {
     let parsed = Parser::new(&PostgreSqlDialect {}).try_with_sql(sql).and_then(|mut parser| parser.parse_expr());
     parsed.map_err(|error| SqlError::new(SqlState::INTERNAL_ERROR, error.to_string()))
@@ -89,6 +112,18 @@ pub fn rewritten(expr: &Expr) -> Result<Option<Expr>> {
                 true => Expr::UnaryOp { op: UnaryOperator::Not, expr: Box::new(found) },
                 false => found,
             }))
+        }
+        Expr::Like { pattern, escape_char: escape @ Some(_), .. }
+        | Expr::ILike { pattern, escape_char: escape @ Some(_), .. } => {
+            let Some(with_backslashes) = escape.as_ref().and_then(|escape| escaped(pattern, &escape.value)) else {
+                return Ok(None);
+            };
+            let mut new = expr.clone();
+            if let Expr::Like { pattern, escape_char, .. } | Expr::ILike { pattern, escape_char, .. } = &mut new {
+                **pattern = with_backslashes;
+                *escape_char = None;
+            }
+            Ok(Some(new))
         }
         Expr::Cast { data_type, .. } => match data_type {
             // Whatever the cast is of, it is rounded to the digits that the type names.

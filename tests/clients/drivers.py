@@ -1,0 +1,223 @@
+"""Drivers of Python against a server: connect, types both ways, prepared statements, transactions, errors, COPY, cursors.
+
+Usage: drivers.py HOST PORT DATABASE USER PASSWORD
+The database has the table `flights` of gateway/demo/schema.sql. Each check prints "ok: DRIVER VERSION: WHAT"; the first that fails ends the run.
+"""
+
+import asyncio
+import datetime
+import decimal
+import io
+import sys
+import uuid
+
+HOST, PORT, DATABASE, USER, PASSWORD = sys.argv[1], int(sys.argv[2]), *sys.argv[3:6]
+URL = f"{USER}:{PASSWORD}@{HOST}:{PORT}/{DATABASE}"
+UTC = datetime.timezone.utc
+AT = datetime.datetime(2013, 8, 1, 12, 30, 15, 250_000, tzinfo=UTC)
+COLUMNS = "origin, dest, scheduled, flight"
+KEY = "origin = 'TST' AND dest = 'PY'"
+
+
+def same(what, found, expected):
+    if found != expected:
+        sys.exit(f"{what}: expected {expected!r}, found {found!r}")
+    print(f"ok: {what}")
+
+
+# What is asked for by every driver that gives Python's types: SQL, and the value.
+VALUES = [
+    ("SELECT true", True),
+    ("SELECT 7::smallint", 7),
+    ("SELECT -7", -7),
+    ("SELECT 7000000000", 7_000_000_000),
+    ("SELECT 1.5::real", 1.5),
+    ("SELECT 0.1::double precision", 0.1),
+    ("SELECT 12.50::numeric(8, 2)", decimal.Decimal("12.50")),
+    ("SELECT 'é \N{AIRPLANE}'", "é \N{AIRPLANE}"),
+    ("SELECT NULL::text", None),
+    ("SELECT '\\x00ff'::bytea", b"\x00\xff"),
+    ("SELECT date '2013-08-01'", datetime.date(2013, 8, 1)),
+    ("SELECT timestamp '2013-08-01 12:30:15.25'", AT.replace(tzinfo=None)),
+    ("SELECT timestamptz '2013-08-01 14:30:15.25+02'", AT),
+    ("SELECT uuid '5f0c8b39-6a0f-4c5b-9e1d-0f7c9a4a3d2e'", uuid.UUID("5f0c8b39-6a0f-4c5b-9e1d-0f7c9a4a3d2e")),
+    ("SELECT ARRAY[1, 2, NULL]", [1, 2, None]),
+]
+
+
+def values(name, ask):
+    for sql, expected in VALUES:
+        found = ask(sql)
+        found = bytes(found) if isinstance(found, memoryview) else found
+        if isinstance(found, str) and isinstance(expected, uuid.UUID):
+            found = uuid.UUID(found)
+        if found != expected or type(found) is not type(expected):
+            sys.exit(f"{name}: {sql}: expected {expected!r}, found {found!r}")
+    print(f"ok: {name}: {len(VALUES)} types")
+
+
+def psycopg_sync():
+    import psycopg
+
+    name = f"psycopg {psycopg.__version__}"
+    with psycopg.connect(f"postgresql://{URL}") as connection:
+        for binary in (False, True):
+            with connection.cursor(binary=binary) as cursor:
+                values(f"{name}, {'binary' if binary else 'text'}", lambda sql: cursor.execute(sql).fetchone()[0])
+        for parameter in (7, -2.5, "text", True, decimal.Decimal("1.25"), AT, datetime.date(2013, 8, 1), b"\x00\x01", uuid.UUID(int=7), None):
+            found = connection.execute("SELECT %s", (parameter,), prepare=True).fetchone()[0]
+            same(f"{name}: a parameter {type(parameter).__name__}", found, parameter)
+        insert = f"INSERT INTO flights ({COLUMNS}, dep_delay) VALUES ('TST', 'PY', %s, %s, %s)"
+        with connection.cursor() as cursor:
+            cursor.executemany(insert, [(AT, number, number / 2) for number in range(100)])
+        connection.rollback()
+        count = f"SELECT count(*) FROM flights WHERE {KEY}"
+        same(f"{name}: rolled back", connection.execute(count).fetchone()[0], 0)
+        with connection.cursor() as cursor:
+            cursor.executemany(insert, [(AT, number, number / 2) for number in range(100)])
+        connection.commit()
+        same(f"{name}: committed", connection.execute(count).fetchone()[0], 100)
+        with connection.cursor("on_the_server") as cursor:
+            cursor.itersize = 7
+            cursor.execute(f"SELECT flight FROM flights WHERE {KEY} ORDER BY flight")
+            same(f"{name}: a server-side cursor", [row[0] for row in cursor], list(range(100)))
+        try:
+            with connection.transaction():
+                connection.execute(insert, (AT, 5, None))
+        except psycopg.errors.UniqueViolation as error:
+            same(f"{name}: SQLSTATE", error.sqlstate, "23505")
+        else:
+            sys.exit(f"{name}: a key was written twice")
+        found = connection.execute(f"UPDATE flights SET dep_delay = 9 WHERE {KEY} AND flight = 5 RETURNING flight, dep_delay").fetchall()
+        same(f"{name}: RETURNING", found, [(5, 9)])
+        connection.commit()
+        with connection.cursor() as cursor:
+            with cursor.copy(f"COPY flights ({COLUMNS}) FROM STDIN") as copy:
+                for number in range(1_000, 3_000):
+                    copy.write_row(("TST", "PY", AT, number))
+            with cursor.copy(f"COPY (SELECT flight FROM flights WHERE {KEY} AND flight >= 1000 ORDER BY flight) TO STDOUT") as copy:
+                same(f"{name}: COPY both ways", [int(row[0]) for row in copy.rows()], list(range(1_000, 3_000)))
+        connection.commit()
+        with connection.pipeline():
+            cursors = [connection.execute("SELECT %s::int + 1", (number,)) for number in range(20)]
+            same(f"{name}: a pipeline", [cursor.fetchone()[0] for cursor in cursors], list(range(1, 21)))
+        same(f"{name}: DELETE", connection.execute(f"DELETE FROM flights WHERE {KEY}").rowcount, 2_100)
+
+
+async def psycopg_async():
+    import psycopg
+    from psycopg_pool import AsyncConnectionPool
+
+    name = f"psycopg {psycopg.__version__}, async pool"
+    async with AsyncConnectionPool(f"postgresql://{URL}", min_size=2, max_size=4, open=False) as pool:
+
+        async def ask(number):
+            async with pool.connection() as connection:
+                return (await (await connection.execute("SELECT %s::bigint", (number,))).fetchone())[0]
+
+        same(name, await asyncio.gather(*map(ask, range(40))), list(range(40)))
+
+
+def psycopg2_():
+    import psycopg2
+    import psycopg2.extras
+
+    name = f"psycopg2 {psycopg2.__version__.split()[0]}"
+    connection = psycopg2.connect(host=HOST, port=PORT, dbname=DATABASE, user=USER, password=PASSWORD)
+    psycopg2.extras.register_uuid()
+    cursor = connection.cursor()
+
+    def ask(sql):
+        cursor.execute(sql)
+        return cursor.fetchone()[0]
+
+    values(name, ask)
+    psycopg2.extras.execute_values(cursor, f"INSERT INTO flights ({COLUMNS}) VALUES %s", [("TST", "PY", AT, number) for number in range(500)])
+    connection.commit()
+    cursor.copy_expert(f"COPY flights ({COLUMNS}) FROM STDIN WITH (FORMAT csv)", io.StringIO("TST,PY,2013-08-01 12:30:15.25Z,900\n"))
+    out = io.StringIO()
+    cursor.copy_expert(f"COPY (SELECT count(*) FROM flights WHERE {KEY}) TO STDOUT", out)
+    same(f"{name}: COPY", out.getvalue(), "501\n")
+    with connection.cursor("on_the_server") as served:
+        served.itersize = 50
+        served.execute(f"SELECT flight FROM flights WHERE {KEY} ORDER BY flight")
+        same(f"{name}: a server-side cursor", sum(1 for _ in served), 501)
+    cursor.execute(f"DELETE FROM flights WHERE {KEY}")
+    same(f"{name}: DELETE", cursor.rowcount, 501)
+    connection.commit()
+    try:
+        cursor.execute("SELECT nothing FROM flights")
+    except psycopg2.errors.UndefinedColumn as error:
+        same(f"{name}: SQLSTATE", error.pgcode, "42703")
+    connection.rollback()
+    connection.close()
+
+
+def pg8000_():
+    import pg8000
+    import pg8000.dbapi
+    from importlib.metadata import version
+
+    name = f"pg8000 {version('pg8000')}"
+    connection = pg8000.dbapi.connect(USER, host=HOST, port=PORT, database=DATABASE, password=PASSWORD)
+    cursor = connection.cursor()
+
+    def ask(sql):
+        cursor.execute(sql)
+        return cursor.fetchone()[0]
+
+    values(name, ask)
+    cursor.executemany(f"INSERT INTO flights ({COLUMNS}) VALUES (%s, %s, %s, %s)", [("TST", "PY", AT, number) for number in range(20)])
+    cursor.execute(f"DELETE FROM flights WHERE {KEY}")
+    same(f"{name}: writes", cursor.rowcount, 20)
+    connection.commit()
+    connection.close()
+
+
+def sqlalchemy_():
+    import pandas
+    import sqlalchemy
+    from sqlalchemy.orm import Session, declarative_base
+
+    for driver in ("psycopg", "psycopg2", "pg8000"):
+        name = f"SQLAlchemy {sqlalchemy.__version__} over {driver}"
+        engine = sqlalchemy.create_engine(f"postgresql+{driver}://{URL}")
+        flights = sqlalchemy.Table(
+            "flights",
+            sqlalchemy.MetaData(),
+            *(sqlalchemy.Column(key, sqlalchemy.Text, primary_key=True) for key in ("origin", "dest")),
+            sqlalchemy.Column("scheduled", sqlalchemy.DateTime(timezone=True), primary_key=True),
+            sqlalchemy.Column("flight", sqlalchemy.Integer, primary_key=True, autoincrement=False),
+            sqlalchemy.Column("dep_delay", sqlalchemy.Integer),
+        )
+        Base = declarative_base()
+
+        class Flight(Base):
+            __table__ = flights
+
+        with Session(engine) as session:
+            session.add_all(Flight(origin="TST", dest="PY", scheduled=AT, flight=number, dep_delay=number) for number in range(10))
+            session.commit()
+            one = session.get(Flight, ("TST", "PY", AT, 3))
+            one.dep_delay = 33
+            session.commit()
+            found = session.scalars(sqlalchemy.select(Flight.dep_delay).where(Flight.origin == "TST").order_by(Flight.flight)).all()
+            same(f"{name}: ORM", found[:4], [0, 1, 2, 33])
+            session.delete(one)
+            session.commit()
+        frame = pandas.read_sql(f"SELECT flight, dep_delay FROM flights WHERE {KEY} ORDER BY flight", engine)
+        same(f"pandas {pandas.__version__} over {driver}: read_sql", list(frame["flight"]), [0, 1, 2, 4, 5, 6, 7, 8, 9])
+        with engine.begin() as connection:
+            connection.execute(sqlalchemy.delete(flights).where(flights.c.origin == "TST"))
+        engine.dispose()
+
+
+def main():
+    psycopg_sync()
+    asyncio.run(psycopg_async())
+    psycopg2_()
+    pg8000_()
+    sqlalchemy_()
+
+
+main()
