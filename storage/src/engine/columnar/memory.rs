@@ -1,6 +1,6 @@
 //! Rows of memtables for the fast path: of each the newest values of the wanted columns, as slices of where they lie.
 //!
-//! The slots of a range are cut into [pieces](pieces) of some thousand, which may be read side by side. To read one is to walk its slots and
+//! The slots of a range are cut into [pieces] of some thousand, which may be read side by side. To read one is to walk its slots and
 //! the cells of each: no row is made, no reference counted. Only the newest cell of a column is looked at, since a rule that condemns it
 //! condemns the older ones too. Rows lie all over the memory: those of some slots are touched before any is read, so that the processor
 //! waits for them together.
