@@ -16,6 +16,7 @@ pub mod explain;
 mod interval;
 pub mod keys;
 mod literal;
+mod node;
 mod predicate;
 pub mod pushdown;
 mod raw;

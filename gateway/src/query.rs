@@ -102,13 +102,13 @@ impl Query {
             Some(moments) => past::placed(query, &moments, &self.view.snapshot)?,
         };
         parameters::declare(&mut query, &self.types);
-        plan(&self.context, &query).await
+        plan(&self.context, query).await
     }
 
     /// The moments of a query, in order: `None` when it has none. While parameters have no values none is known.
     async fn moments(&self, query: &ast::Statement) -> Result<Option<Vec<Option<i64>>>> {
         let Some((question, count)) = past::question(query)? else { return Ok(None) };
-        let asked = plan(&self.context, &question).await?;
+        let asked = plan(&self.context, question).await?;
         if self.parameters.is_empty() && !asked.get_parameter_names()?.is_empty() {
             return Ok(Some(vec![None; count]));
         }
@@ -130,7 +130,7 @@ impl Query {
     ) -> Result<Vec<DataType>> {
         let mut hints = hints.to_vec();
         if let Some((question, _)) = past::question(query)? {
-            parameters::hint(&self::plan(&self.context, &question).await?, &mut hints)?;
+            parameters::hint(&self::plan(&self.context, question).await?, &mut hints)?;
         }
         parameters(plan, &hints)
     }
@@ -206,8 +206,7 @@ pub(crate) fn context(facts: Arc<Facts>, rows: tables::Rows) -> SessionContext {
 }
 
 /// Plans a query in a session.
-pub(crate) async fn plan(context: &SessionContext, query: &ast::Statement) -> Result<LogicalPlan> {
-    let mut query = query.clone();
+pub(crate) async fn plan(context: &SessionContext, mut query: ast::Statement) -> Result<LogicalPlan> {
     crate::pg_catalog::rewrite::rewrite(&mut query);
     rewrite::rows(&mut query)?;
     unsupported::refuse(&query)?;

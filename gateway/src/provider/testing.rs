@@ -262,7 +262,7 @@ pub(super) async fn rows(context: &SessionContext, sql: &str) -> String {
 /// The lines of EXPLAIN.
 pub(super) async fn plan(context: &SessionContext, sql: &str, analyze: bool) -> String {
     let lines = async {
-        let plan = query::plan(context, &query::testing::parse(sql)).await?;
+        let plan = query::plan(context, query::testing::parse(sql)).await?;
         let stream = explain(context, &plan, ExplainOptions { analyze, verbose: false }).await?;
         Ok::<Vec<RecordBatch>, SqlError>(stream.try_collect().await?)
     };
@@ -280,7 +280,7 @@ pub(super) async fn plan(context: &SessionContext, sql: &str, analyze: bool) -> 
 
 /// The number of batches of a query, and the rows of the largest.
 pub(super) async fn batches(context: &SessionContext, sql: &str) -> (usize, usize) {
-    let plan = query::plan(context, &query::testing::parse(sql)).await.unwrap();
+    let plan = query::plan(context, query::testing::parse(sql)).await.unwrap();
     let plan = context.state().create_physical_plan(&plan).await.unwrap();
     let stream = execute_stream(plan, context.task_ctx()).unwrap();
     let batches: Vec<RecordBatch> = stream.try_collect().await.unwrap();

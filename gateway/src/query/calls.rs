@@ -1,15 +1,11 @@
 //! Calls of functions on the syntax tree: PostgreSQL's names for DataFusion's, aggregates that make JSON as aggregates of text, and
 //! comparisons with all or any rows of a subquery.
 
-use super::rewrite::call;
-use crate::error::{Result, SqlError, SqlState};
-use datafusion::sql::sqlparser::{
-    ast::{
-        BinaryOperator, DataType, Expr, Function, FunctionArg, FunctionArgExpr, FunctionArguments, GroupByExpr, Ident,
-        ObjectName, ObjectNamePart, SelectItem, SetExpr, UnaryOperator, Value,
-    },
-    dialect::PostgreSqlDialect,
-    parser::Parser,
+use super::rewrite::{call, parsed_expr};
+use crate::error::{Result, SqlError};
+use datafusion::sql::sqlparser::ast::{
+    BinaryOperator, DataType, Expr, Function, FunctionArg, FunctionArgExpr, FunctionArguments, GroupByExpr, Ident,
+    ObjectName, ObjectNamePart, SelectItem, SetExpr, UnaryOperator, Value,
 };
 
 /// PostgreSQL's names of functions that DataFusion has under another.
@@ -44,11 +40,6 @@ fn escaped(pattern: &Expr, escape: &Value) -> Option<Expr> {
     ];
     let replaced = |pattern, (from, to)| call("replace", [pattern, literal(from), literal(to)]);
     Some(steps.into_iter().fold(pattern.clone(), replaced))
-}
-
-fn parsed(sql: &str) -> Result<Expr> {
-    let parsed = Parser::new(&PostgreSqlDialect {}).try_with_sql(sql).and_then(|mut parser| parser.parse_expr());
-    parsed.map_err(|error| SqlError::new(SqlState::INTERNAL_ERROR, error.to_string()))
 }
 
 fn name_of(function: &Function) -> String {
@@ -93,7 +84,7 @@ pub fn rewritten(expr: &Expr) -> Result<Option<Expr>> {
             Expr::Identifier(_) | Expr::CompoundIdentifier(_) | Expr::Function(_) | Expr::Nested(_)
                 if matches!(compare_op, BinaryOperator::Eq) =>
             {
-                parsed(&format!(
+                parsed_expr(&format!(
                     "CASE WHEN array_has({right}, {left}) THEN true WHEN list_has_nulls({right}) THEN NULL \
                      ELSE array_has({right}, {left}) END"
                 ))
@@ -138,8 +129,8 @@ pub fn rewritten(expr: &Expr) -> Result<Option<Expr>> {
 /// `value > ALL (query)`: by the greatest of its rows, and by whether there are NULLs among them.
 fn over_rows(left: &Expr, op: &BinaryOperator, query: &str, all: bool) -> Result<Expr> {
     let extreme = match (op, all) {
-        (BinaryOperator::NotEq, true) => return parsed(&format!("({left} NOT IN ({query}))")),
-        (BinaryOperator::Eq, false) => return parsed(&format!("({left} IN ({query}))")),
+        (BinaryOperator::NotEq, true) => return parsed_expr(&format!("({left} NOT IN ({query}))")),
+        (BinaryOperator::Eq, false) => return parsed_expr(&format!("({left} IN ({query}))")),
         (BinaryOperator::Gt | BinaryOperator::GtEq, true) | (BinaryOperator::Lt | BinaryOperator::LtEq, false) => "max",
         (BinaryOperator::Lt | BinaryOperator::LtEq, true) | (BinaryOperator::Gt | BinaryOperator::GtEq, false) => "min",
         _ => {
@@ -152,7 +143,7 @@ fn over_rows(left: &Expr, op: &BinaryOperator, query: &str, all: bool) -> Result
     // Without rows ALL holds and ANY does not; one that decides is enough; else a NULL leaves it open.
     let (none, decided) = if all { ("true", format!("NOT {compared}")) } else { ("false", compared.clone()) };
     let outcome = if all { "false" } else { "true" };
-    parsed(&format!(
+    parsed_expr(&format!(
         "CASE WHEN {} = 0 THEN {none} WHEN {decided} THEN {outcome} WHEN {} > 0 THEN NULL ELSE {compared} END",
         of("count(*)"),
         of("count(*) - count(c)"),
@@ -188,7 +179,7 @@ fn of_interval(interval: &datafusion::sql::sqlparser::ast::Interval) -> Result<O
     if known {
         return Ok(None);
     }
-    parsed(&format!("CAST({} AS INTERVAL)", text(&whole))).map(Some)
+    parsed_expr(&format!("CAST({} AS INTERVAL)", text(&whole))).map(Some)
 }
 
 fn only(function: &Function) -> Option<(&Expr, Option<&Expr>)> {
@@ -216,14 +207,14 @@ fn of_function(function: &Function) -> Result<Option<Expr>> {
         "jsonb_object_agg" => ("{ ", " }", DataType::JSONB),
         "mod" => {
             let Some((left, Some(right))) = only(function) else { return Ok(None) };
-            return parsed(&format!("(({left}) % ({right}))")).map(Some);
+            return parsed_expr(&format!("(({left}) % ({right}))")).map(Some);
         }
         "make_interval" => return of_make_interval(function),
         "array" => return of_array_query(function),
         "date_trunc" => {
             let FunctionArguments::List(list) = &function.args else { return Ok(None) };
             let [unit, time, zone] = list.args.as_slice() else { return Ok(None) };
-            return parsed(&format!("timezone({zone}, date_trunc({unit}, timezone({zone}, {time})))")).map(Some);
+            return parsed_expr(&format!("timezone({zone}, date_trunc({unit}, timezone({zone}, {time})))")).map(Some);
         }
         "mode" | "percentile_disc" if !function.within_group.is_empty() => return of_ordered_set(&name, function),
         _ => return Ok(None),
@@ -242,7 +233,7 @@ fn of_function(function: &Function) -> Result<Option<Expr>> {
     list.args = vec![argument(item), argument(text(", "))];
     let joined = Function { name: named("string_agg"), args: FunctionArguments::List(list), ..function.clone() };
     let whole = join(join(text(open), Expr::Function(joined)), text(close));
-    let cast = parsed(&format!("CAST(NULL AS {kind})"))?;
+    let cast = parsed_expr(&format!("CAST(NULL AS {kind})"))?;
     let Expr::Cast { kind, data_type, array, format, .. } = cast else { return Ok(None) };
     Ok(Some(Expr::Cast { kind, expr: Box::new(Expr::Nested(Box::new(whole))), data_type, array, format }))
 }
@@ -291,12 +282,12 @@ fn of_array_query(function: &Function) -> Result<Option<Expr>> {
         if !orders.is_empty() {
             return Err(SqlError::unsupported("ARRAY of an ordered query with DISTINCT, GROUP BY or LIMIT"));
         }
-        return parsed(&format!("coalesce((SELECT array_agg(c) FROM ({query}) AS listed(c)), '{{}}')")).map(Some);
+        return parsed_expr(&format!("coalesce((SELECT array_agg(c) FROM ({query}) AS listed(c)), '{{}}')")).map(Some);
     }
     let mut select = select.clone();
-    let inner = parsed(&format!("array_agg({item} {orders})"))?;
+    let inner = parsed_expr(&format!("array_agg({item} {orders})"))?;
     select.projection = vec![SelectItem::UnnamedExpr(inner)];
-    parsed(&format!("coalesce(({select}), '{{}}')")).map(Some)
+    parsed_expr(&format!("coalesce(({select}), '{{}}')")).map(Some)
 }
 
 fn call_arguments(expr: Expr) -> FunctionArguments {
@@ -328,5 +319,5 @@ fn of_make_interval(function: &Function) -> Result<Option<Expr>> {
         let Some(slot) = place.and_then(|place| all.get_mut(place)) else { return Ok(None) };
         *slot = value.to_string();
     }
-    parsed(&format!("make_interval({})", all.join(", "))).map(Some)
+    parsed_expr(&format!("make_interval({})", all.join(", "))).map(Some)
 }

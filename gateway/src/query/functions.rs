@@ -2,24 +2,20 @@
 //!
 //! Functions that know the session or the catalog are in [`pg_catalog::functions`](crate::pg_catalog::functions).
 
-use super::{casts::parse::Zone, facts::Facts};
+use super::casts::parse::Zone;
 use crate::{
     error::{SqlError, SqlState},
     types::{self, TIME, TIMESTAMP, UUID},
 };
-use arrow::datatypes::{DataType, Field, FieldRef, IntervalMonthDayNano, IntervalUnit};
+use arrow::datatypes::{DataType, Field, IntervalMonthDayNano, IntervalUnit};
 use datafusion::{
     error::{DataFusionError, Result},
     execution::{FunctionRegistry, SessionState},
-    logical_expr::{
-        ColumnarValue, ReturnFieldArgs, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature, TypeSignature,
-        Volatility,
-    },
+    logical_expr::{ColumnarValue, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature, TypeSignature, Volatility},
     scalar::ScalarValue,
 };
 use std::{
-    hash::{Hash, Hasher},
-    ops::RangeInclusive,
+    hash::Hash,
     sync::{Arc, LazyLock},
 };
 
@@ -31,101 +27,10 @@ pub mod texts;
 pub mod times;
 pub mod typed;
 
+pub use typed::{RowFunction, row_function};
+
 /// Microseconds of a day.
 const DAY_MICROS: i64 = 86_400_000_000;
-
-type Run = fn(&[ScalarValue], &Facts) -> Result<ScalarValue>;
-
-/// A function of one row's values and the statement's facts.
-#[derive(Debug)]
-pub struct RowFunction {
-    name: &'static str,
-    aliases: Vec<String>,
-    signature: Signature,
-    returns: FieldRef,
-    run: Run,
-}
-
-impl PartialEq for RowFunction {
-    fn eq(&self, other: &Self) -> bool {
-        self.name == other.name
-    }
-}
-impl Eq for RowFunction {}
-impl Hash for RowFunction {
-    fn hash<H: Hasher>(&self, state: &mut H) {
-        self.name.hash(state);
-    }
-}
-
-/// A function that takes `arity` arguments of any type. Where an argument is NULL it is called all the same.
-pub fn row_function(name: &'static str, arity: RangeInclusive<usize>, returns: DataType, run: Run) -> RowFunction {
-    let one = |count| if count == 0 { TypeSignature::Nullary } else { TypeSignature::Any(count) };
-    let signature = Signature::one_of(arity.map(one).collect(), Volatility::Stable);
-    RowFunction { name, aliases: Vec::new(), signature, returns: Arc::new(Field::new(name, returns, true)), run }
-}
-
-impl RowFunction {
-    /// Other names of the function.
-    #[must_use]
-    pub fn with_aliases(mut self, aliases: &[&str]) -> Self {
-        self.aliases = aliases.iter().map(|alias| (*alias).to_owned()).collect();
-        self
-    }
-
-    /// Another volatility than "the same within a statement".
-    #[must_use]
-    pub fn with_volatility(mut self, volatility: Volatility) -> Self {
-        self.signature.volatility = volatility;
-        self
-    }
-
-    /// A result whose type PostgreSQL calls so.
-    #[must_use]
-    pub fn returning(mut self, type_name: &str) -> Self {
-        self.returns = Arc::new(types::named(self.returns.as_ref().clone(), type_name));
-        self
-    }
-}
-
-impl ScalarUDFImpl for RowFunction {
-    fn name(&self) -> &str {
-        self.name
-    }
-    fn aliases(&self) -> &[String] {
-        &self.aliases
-    }
-    fn signature(&self) -> &Signature {
-        &self.signature
-    }
-    fn return_type(&self, _arguments: &[DataType]) -> Result<DataType> {
-        Ok(self.returns.data_type().clone())
-    }
-    fn return_field_from_args(&self, _arguments: ReturnFieldArgs) -> Result<FieldRef> {
-        Ok(self.returns.clone())
-    }
-    fn invoke_with_args(&self, arguments: ScalarFunctionArgs) -> Result<ColumnarValue> {
-        let facts = Facts::within(&arguments.config_options)?;
-        let constant = arguments.args.iter().all(|argument| matches!(argument, ColumnarValue::Scalar(_)));
-        let value = |argument: &ColumnarValue, row: usize| match argument {
-            ColumnarValue::Scalar(scalar) => Ok(scalar.clone()),
-            ColumnarValue::Array(array) => ScalarValue::try_from_array(array, row),
-        };
-        if constant && self.signature.volatility != Volatility::Volatile {
-            let row = arguments.args.iter().map(|argument| value(argument, 0)).collect::<Result<Vec<_>>>()?;
-            return Ok(ColumnarValue::Scalar((self.run)(&row, facts)?));
-        }
-        let mut results = Vec::with_capacity(arguments.number_rows);
-        for row in 0..arguments.number_rows {
-            let row = arguments.args.iter().map(|argument| value(argument, row)).collect::<Result<Vec<_>>>()?;
-            results.push((self.run)(&row, facts)?);
-        }
-        if results.is_empty() {
-            return Ok(ColumnarValue::Array(arrow::array::new_empty_array(self.returns.data_type())));
-        }
-        Ok(ColumnarValue::Array(ScalarValue::iter_to_array(results)?))
-    }
-}
 
 /// The text of a value; `None` for NULL.
 pub fn text_of(value: &ScalarValue) -> Option<String> {

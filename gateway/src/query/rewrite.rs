@@ -6,10 +6,14 @@
 
 use super::labels;
 use crate::error::{Result, SqlError, SqlState};
-use datafusion::sql::sqlparser::ast::{
-    BinaryOperator, CastKind, DataType, Expr, Function, FunctionArg, FunctionArgExpr, FunctionArgumentList,
-    FunctionArguments, Ident, ObjectName, ObjectNamePart, OrderBy, OrderByKind, Query, Select, SelectItem, SetExpr,
-    Statement, TableFactor, UnaryOperator, Value, VisitMut, VisitorMut,
+use datafusion::sql::sqlparser::{
+    ast::{
+        BinaryOperator, CastKind, DataType, Expr, Function, FunctionArg, FunctionArgExpr, FunctionArgumentList,
+        FunctionArguments, Ident, ObjectName, ObjectNamePart, OrderBy, OrderByKind, Query, Select, SelectItem, SetExpr,
+        Statement, TableFactor, UnaryOperator, Value, VisitMut, VisitorMut,
+    },
+    dialect::PostgreSqlDialect,
+    parser::Parser,
 };
 use std::ops::ControlFlow;
 
@@ -70,6 +74,15 @@ impl VisitorMut for Rows {
         }
         ControlFlow::Continue(())
     }
+}
+
+/// An expression of text that was written here.
+///
+/// # Errors
+/// A fault of ours: text that is no expression.
+pub fn parsed_expr(sql: &str) -> Result<Expr> {
+    let parsed = Parser::new(&PostgreSqlDialect {}).try_with_sql(sql).and_then(|mut parser| parser.parse_expr());
+    parsed.map_err(|error| SqlError::new(SqlState::INTERNAL_ERROR, error.to_string()))
 }
 
 /// A call of a function.

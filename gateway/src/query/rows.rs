@@ -5,6 +5,7 @@
 //! list of places. [`lateral`] then turns a join with such a subquery into the unnesting of the join's left side. What is a
 //! series of whole numbers that are written out stays DataFusion's own function, which holds no list.
 
+use super::rewrite::parsed_expr;
 use crate::error::{Result, SqlError, SqlState};
 use datafusion::sql::sqlparser::{
     ast::{
@@ -47,11 +48,6 @@ fn plain(arguments: &[FunctionArg]) -> Option<Vec<&Expr>> {
         _ => None,
     };
     arguments.iter().map(expr).collect()
-}
-
-fn parsed_expr(sql: &str) -> Result<Expr> {
-    let parsed = Parser::new(&PostgreSqlDialect {}).try_with_sql(sql).and_then(|mut parser| parser.parse_expr());
-    parsed.map_err(|error| SqlError::new(SqlState::INTERNAL_ERROR, error.to_string()))
 }
 
 fn parsed_query(sql: &str) -> Result<Box<Query>> {

@@ -167,7 +167,7 @@ fn rows(schema: &SchemaRef) -> RecordBatch {
 
 /// Plans and runs a query; the columns with their types, then the rows, as PostgreSQL prints them, or the error.
 pub(crate) async fn answer(context: &SessionContext, sql: &str) -> crate::error::Result<(SchemaRef, Vec<Vec<String>>)> {
-    let plan = super::plan(context, &parse(sql)).await?;
+    let plan = super::plan(context, parse(sql)).await?;
     let stream = super::run(context, plan).await?;
     let schema = stream.schema();
     let batches: Vec<RecordBatch> = stream.try_collect().await?;

@@ -473,7 +473,7 @@ async fn predicates_reach_the_table_as_comparisons_with_literals() {
     ];
     let mut plans = Vec::new();
     for sql in queries {
-        let plan = super::plan(&context, &super::testing::parse(sql)).await.unwrap();
+        let plan = super::plan(&context, super::testing::parse(sql)).await.unwrap();
         let plan = context.state().optimize(&plan).unwrap();
         plans.push(plan.display_indent().to_string());
     }
@@ -508,7 +508,7 @@ async fn parameters_are_inferred() {
     ];
     let mut found = Vec::new();
     for sql in queries {
-        let types = match super::plan(&context, &super::testing::parse(sql)).await {
+        let types = match super::plan(&context, super::testing::parse(sql)).await {
             Ok(plan) => super::parameters(&plan, &[]).map_or_else(|error| error.message, |types| format!("{types:?}")),
             Err(error) => error.message,
         };

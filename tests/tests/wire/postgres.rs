@@ -12,7 +12,7 @@
 
 use super::{
     harness::{self, Harness},
-    slt::{Rows, Told, column_type, is_select},
+    slt::{Rows, Told, column_type, files, is_select},
 };
 use anyhow::{Context, Result, bail, ensure};
 use async_trait::async_trait;
@@ -179,28 +179,7 @@ fn without_connection(mut record: Record<DefaultColumnType>) -> Record<DefaultCo
     record
 }
 
-/// A test for each file, and one that no file was forgotten.
-macro_rules! files {
-    ($($name:ident)*) => {
-        $(#[tokio::test]
-        async fn $name() -> Result<()> {
-            check(stringify!($name)).await
-        })*
-
-        #[test]
-        fn every_file_has_a_test() -> Result<()> {
-            let mut found = Vec::new();
-            for file in std::fs::read_dir(Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/slt/postgres"))? {
-                found.push(file?.path().file_stem().context("a name")?.to_string_lossy().into_owned());
-            }
-            found.sort();
-            assert_eq!(found, [$(stringify!($name)),*]);
-            Ok(())
-        }
-    };
-}
-
-files! {
+files! { "tests/slt/postgres":
     arithmetic
     arrays
     casts

@@ -203,9 +203,9 @@ async fn check(name: &str) -> Result<()> {
     run_file(&file, &asked, &mut runner).await.with_context(|| format!("{name}.slt"))
 }
 
-/// A test for each file, and one that no file was forgotten.
+/// A test for each file of a folder, by the `check` in scope, and one that no file was forgotten.
 macro_rules! files {
-    ($($name:ident)*) => {
+    ($folder:literal: $($name:ident)*) => {
         $(#[tokio::test]
         async fn $name() -> Result<()> {
             check(stringify!($name)).await
@@ -214,7 +214,7 @@ macro_rules! files {
         #[test]
         fn every_file_has_a_test() -> Result<()> {
             let mut found = Vec::new();
-            for file in std::fs::read_dir(Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/slt"))? {
+            for file in std::fs::read_dir(Path::new(env!("CARGO_MANIFEST_DIR")).join($folder))? {
                 let path = file?.path();
                 if path.is_file() {
                     found.push(path.file_stem().context("a name")?.to_string_lossy().into_owned());
@@ -227,7 +227,9 @@ macro_rules! files {
     };
 }
 
-files! {
+pub(super) use files;
+
+files! { "tests/slt":
     aggregates
     definitions
     joins

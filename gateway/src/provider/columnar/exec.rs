@@ -4,7 +4,7 @@
 //! gives the scan by rows in place of this node. Filters that have gone into the row groups by then go above that scan, and so do
 //! columns that were left out.
 
-use super::super::exec::ScanExec;
+use super::super::{exec::ScanExec, node};
 use arrow::{array::RecordBatch, datatypes::SchemaRef};
 use datafusion::{
     common::{Result, config::ConfigOptions, tree_node::TreeNodeRecursion},
@@ -78,6 +78,10 @@ impl ColumnarExec {
         Self { properties: properties(&child, &ordered), child, ordered, ..self.clone() }
     }
 
+    fn over(&self, child: Arc<dyn ExecutionPlan>) -> Self {
+        self.with(child, Arc::clone(&self.ordered))
+    }
+
     /// The scan by rows, which says what is read.
     pub fn scan(&self) -> &ScanExec {
         &self.scan
@@ -123,40 +127,7 @@ impl ExecutionPlan for ColumnarExec {
         &self.properties
     }
 
-    fn children(&self) -> Vec<&Arc<dyn ExecutionPlan>> {
-        vec![&self.child]
-    }
-
-    fn benefits_from_input_partitioning(&self) -> Vec<bool> {
-        vec![false]
-    }
-
-    fn apply_expressions(
-        &self,
-        _: &mut dyn FnMut(&Arc<dyn PhysicalExpr>) -> Result<TreeNodeRecursion>,
-    ) -> Result<TreeNodeRecursion> {
-        Ok(TreeNodeRecursion::Continue)
-    }
-
-    fn replace_children(
-        self: Arc<Self>,
-        mut children: Vec<Arc<dyn ExecutionPlan>>,
-        _: ReplaceChildrenOptions,
-    ) -> Result<Arc<dyn ExecutionPlan>> {
-        let ordered = Arc::clone(&self.ordered);
-        Ok(match children.pop() {
-            Some(child) => Arc::new(self.with(child, ordered)),
-            None => self,
-        })
-    }
-
-    fn with_new_children(self: Arc<Self>, mut children: Vec<Arc<dyn ExecutionPlan>>) -> Result<Arc<dyn ExecutionPlan>> {
-        let ordered = Arc::clone(&self.ordered);
-        Ok(match children.pop() {
-            Some(child) => Arc::new(self.with(child, ordered)),
-            None => self,
-        })
-    }
+    node::over_child!();
 
     fn supports_limit_pushdown(&self) -> bool {
         true

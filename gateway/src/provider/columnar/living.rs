@@ -6,6 +6,7 @@
 //! Nothing may look at the values of rows that are not wanted: they are dead, or another tenant's, and what divides by one of them would
 //! fail. Filters that go below this node are held against statistics there, which leave rows out, and never against rows.
 
+use super::super::node;
 use arrow::{
     array::{AsArray, BooleanArray, RecordBatch, RecordBatchOptions},
     buffer::BooleanBuffer,
@@ -64,14 +65,9 @@ impl LivingExec {
         let properties = properties.with_scheduling_type(child.properties().scheduling_type);
         Self { child, files, properties: Arc::new(properties), metrics: ExecutionPlanMetricsSet::new() }
     }
-}
 
-impl LivingExec {
-    fn over(self: Arc<Self>, child: Option<Arc<dyn ExecutionPlan>>) -> Arc<dyn ExecutionPlan> {
-        match child {
-            Some(child) => Arc::new(Self::new(child, Arc::clone(&self.files))),
-            None => self,
-        }
+    fn over(&self, child: Arc<dyn ExecutionPlan>) -> Self {
+        Self::new(child, Arc::clone(&self.files))
     }
 }
 
@@ -96,32 +92,7 @@ impl ExecutionPlan for LivingExec {
         &self.properties
     }
 
-    fn children(&self) -> Vec<&Arc<dyn ExecutionPlan>> {
-        vec![&self.child]
-    }
-
-    fn benefits_from_input_partitioning(&self) -> Vec<bool> {
-        vec![false]
-    }
-
-    fn apply_expressions(
-        &self,
-        _: &mut dyn FnMut(&Arc<dyn PhysicalExpr>) -> Result<TreeNodeRecursion>,
-    ) -> Result<TreeNodeRecursion> {
-        Ok(TreeNodeRecursion::Continue)
-    }
-
-    fn replace_children(
-        self: Arc<Self>,
-        mut children: Vec<Arc<dyn ExecutionPlan>>,
-        _: ReplaceChildrenOptions,
-    ) -> Result<Arc<dyn ExecutionPlan>> {
-        Ok(self.over(children.pop()))
-    }
-
-    fn with_new_children(self: Arc<Self>, mut children: Vec<Arc<dyn ExecutionPlan>>) -> Result<Arc<dyn ExecutionPlan>> {
-        Ok(self.over(children.pop()))
-    }
+    node::over_child!();
 
     fn cardinality_effect(&self) -> CardinalityEffect {
         CardinalityEffect::LowerEqual

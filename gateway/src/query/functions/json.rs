@@ -8,7 +8,9 @@ pub mod change;
 pub mod make;
 pub mod scan;
 
-use super::typed::{self, Call, Typed, a, a_boolean, a_named, a_text, an_integer, items, shown, texts, told, typed};
+use super::typed::{
+    self, Call, RowFunction, a, a_boolean, a_named, a_text, an_integer, items, shown, texts, told, typed,
+};
 use crate::{
     error::{SqlError, SqlState},
     query::casts::parse,
@@ -85,7 +87,7 @@ fn as_text(part: Option<String>) -> Result<ScalarValue> {
 }
 
 /// `value -> key`, and as text `value ->> key`; with a path `#>` and `#>>`.
-fn operators() -> [Typed; 13] {
+fn operators() -> [RowFunction; 13] {
     [
         typed("json_get", 2..=2, like_first, |call| text(found(call)?)),
         typed("json_get_text", 2..=2, a_text, |call| as_text(found(call)?)),
@@ -177,7 +179,7 @@ fn not(message: &str) -> SqlError {
 }
 
 /// The lists of keys and of values that `json_each` and `json_object_keys` give row by row.
-fn lists() -> [Typed; 3] {
+fn lists() -> [RowFunction; 3] {
     [
         typed("json_member_keys", 1..=1, texts, |call| {
             Ok(typed::text_list(members(call)?.into_iter().map(|(key, _)| Some(key))))
@@ -196,7 +198,7 @@ fn lists() -> [Typed; 3] {
     ]
 }
 
-fn readers() -> [Typed; 6] {
+fn readers() -> [RowFunction; 6] {
     [
         typed("jsonb_typeof", 1..=1, a_text, |call| text(Some(scan::kind(&argument(call, 0)?).to_owned())))
             .with_aliases(&["json_typeof"]),
@@ -227,7 +229,7 @@ fn readers() -> [Typed; 6] {
     ]
 }
 
-fn changers() -> [Typed; 2] {
+fn changers() -> [RowFunction; 2] {
     [
         typed("jsonb_set", 3..=4, a_jsonb, |call| {
             let mut document = change::parsed(&argument(call, 0)?)?;

@@ -1,6 +1,6 @@
 //! Functions of arrays, and those that stand behind functions that give rows ([`rows`](crate::query::rows)).
 
-use super::typed::{self, Call, Typed, a, an_integer, item_of, items, told, typed};
+use super::typed::{self, Call, RowFunction, a, an_integer, item_of, items, told, typed};
 use crate::{
     error::{SqlError, SqlState},
     types::{TIMESTAMP, timestamptz},
@@ -138,7 +138,7 @@ fn like_first(call: &Call, items: &[ScalarValue]) -> ScalarValue {
 
 /// The functions.
 pub fn functions() -> impl Iterator<Item = Arc<ScalarUDF>> {
-    let all: [Typed; 10] = [
+    let all: [RowFunction; 10] = [
         // NULL where there is nothing along a dimension.
         typed("array_length", 2..=2, an_integer, |call| {
             let mut dimension = super::int_of(&call.values[1]).unwrap_or(0);

@@ -1,6 +1,6 @@
 //! Functions of numbers that DataFusion lacks, or that answer NaN where PostgreSQL fails.
 
-use super::typed::{self, Call, Typed, a, a_float, an_integer, items, told, typed};
+use super::typed::{self, Call, RowFunction, a, a_float, an_integer, items, told, typed};
 use crate::{
     error::{SqlError, SqlState},
     types,
@@ -42,7 +42,7 @@ fn in_range(value: f64) -> Result<f64> {
     Err(fails(SqlState::NUMERIC_VALUE_OUT_OF_RANGE, "input is out of range"))
 }
 
-fn floats() -> [Typed; 11] {
+fn floats() -> [RowFunction; 11] {
     [
         typed("ln", 1..=1, a_float, |call| given(logarithm(float(call, 0)?)?.ln())),
         typed("log10", 1..=1, a_float, |call| given(logarithm(float(call, 0)?)?.log10())),
@@ -145,7 +145,7 @@ fn divided(call: &Call, whole: bool) -> Result<ScalarValue> {
     Ok(ScalarValue::Decimal128(Some(fits.ok_or_else(overflow)?), precision, scale))
 }
 
-fn others() -> [Typed; 2] {
+fn others() -> [RowFunction; 2] {
     [
         typed("width_bucket", 2..=4, an_integer, |call| {
             let operand = float(call, 0)?;

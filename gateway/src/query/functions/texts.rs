@@ -1,7 +1,7 @@
 //! Functions of text and bytes that DataFusion lacks or has otherwise.
 
 use super::typed::{
-    self, Call, Typed, a, a_boolean, a_text, an_integer, shown, text_list, texts, told, typed, variadic,
+    self, Call, RowFunction, a, a_boolean, a_text, an_integer, shown, text_list, texts, told, typed, variadic,
 };
 use crate::{
     error::{SqlError, SqlState},
@@ -152,7 +152,7 @@ fn similar(pattern: &str, escape: Option<char>) -> String {
     out
 }
 
-fn regexes() -> [Typed; 5] {
+fn regexes() -> [RowFunction; 5] {
     [
         typed("regexp_matches_list", 2..=3, list_of_lists, |call| {
             let (subject, flags) = (argument(call, 0)?, flags(call, 2)?);
@@ -225,7 +225,7 @@ fn encoding(name: &str) -> datafusion::error::DataFusionError {
     invalid(format!("unrecognized encoding: \"{name}\""))
 }
 
-fn bytes() -> [Typed; 7] {
+fn bytes() -> [RowFunction; 7] {
     [
         typed("encode", 2..=2, a_text, |call| {
             let (bytes, name) = (bytes_of(&call.values[0]), argument(call, 1)?.to_lowercase());
@@ -312,7 +312,7 @@ fn index(value: &ScalarValue, length: usize) -> Result<usize> {
     })
 }
 
-fn others() -> [Typed; 6] {
+fn others() -> [RowFunction; 6] {
     [
         variadic("format", 1, a_text, format),
         typed("quote_literal", 1..=1, a_text, |call| text(literal(&argument(call, 0)?))),

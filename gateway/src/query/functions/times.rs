@@ -2,7 +2,7 @@
 
 use super::{
     template::time::DAY_MICROS,
-    typed::{self, Call, Typed, a, a_float, a_text, told, typed},
+    typed::{self, Call, RowFunction, a, a_float, a_text, told, typed},
 };
 use crate::{
     error::{SqlError, SqlState},
@@ -116,7 +116,7 @@ fn age(end: i64, start: i64) -> Option<Span> {
     Some(if negative { Span(-months, -days, -micros) } else { Span(months, days, micros) })
 }
 
-fn spans() -> [Typed; 7] {
+fn spans() -> [RowFunction; 7] {
     [
         typed("interval_times", 2..=2, an_interval, |call| {
             let (span, factor) = (Span::of(&call.values[0]), float(&call.values[1]));
@@ -226,7 +226,7 @@ fn stamp_of(call: &Call) -> Option<i64> {
     Some((i64::from(date_of(call)?.num_days_from_ce()) - 719_163) * DAY_MICROS + clock_of(call, 3)?)
 }
 
-fn makers() -> [Typed; 4] {
+fn makers() -> [RowFunction; 4] {
     [
         typed(
             "make_date",
@@ -376,7 +376,7 @@ fn extracted(call: &Call) -> Result<ScalarValue> {
     Ok(ScalarValue::Decimal128(Some(moved), *precision, *scale))
 }
 
-fn fields() -> [Typed; 4] {
+fn fields() -> [RowFunction; 4] {
     [
         typed("pg_extract_0", 2..=2, extract::<0>, extracted),
         typed("pg_extract_3", 2..=2, extract::<3>, extracted),

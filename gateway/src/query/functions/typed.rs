@@ -1,6 +1,7 @@
-//! Functions of one row's values whose result's type follows from the arguments' types.
+//! Functions of one row's values.
 //!
-//! A [`Typed`] function takes values of any type. It is strict unless it says otherwise: where an argument is NULL, so is the result.
+//! A [`RowFunction`] takes values of any type. The type of its result is its own ([`row_function`]), or follows from those of the arguments ([`typed()`]);
+//! the latter is strict unless it says otherwise: where an argument is NULL, so is the result.
 
 use crate::{
     error::SqlError,
@@ -42,53 +43,97 @@ pub struct Call<'a> {
 
 type Returns = fn(&[FieldRef]) -> Result<FieldRef>;
 type Run = fn(&Call) -> Result<ScalarValue>;
+type RunOnValues = fn(&[ScalarValue], &Facts) -> Result<ScalarValue>;
+
+/// The type of a result.
+#[derive(Debug)]
+enum Returned {
+    Always(FieldRef),
+    By(Returns),
+}
+
+/// What computes a result.
+#[derive(Debug)]
+enum Body {
+    Values(RunOnValues),
+    Call(Run),
+}
 
 /// A function of one row's values.
 #[derive(Debug)]
-pub struct Typed {
+pub struct RowFunction {
     name: &'static str,
     aliases: Vec<String>,
     signature: Signature,
     strict: bool,
-    returns: Returns,
-    run: Run,
+    returns: Returned,
+    body: Body,
 }
 
-impl PartialEq for Typed {
+impl PartialEq for RowFunction {
     fn eq(&self, other: &Self) -> bool {
         self.name == other.name
     }
 }
-impl Eq for Typed {}
-impl Hash for Typed {
+impl Eq for RowFunction {}
+impl Hash for RowFunction {
     fn hash<H: Hasher>(&self, state: &mut H) {
         self.name.hash(state);
     }
 }
 
-/// A strict immutable function of `arity` arguments.
-pub fn typed(name: &'static str, arity: RangeInclusive<usize>, returns: Returns, run: Run) -> Typed {
+fn function(
+    (name, arity): (&'static str, RangeInclusive<usize>),
+    volatility: Volatility,
+    strict: bool,
+    (returns, body): (Returned, Body),
+) -> RowFunction {
     let one = |count| if count == 0 { TypeSignature::Nullary } else { TypeSignature::Any(count) };
-    let signature = Signature::one_of(arity.map(one).collect(), Volatility::Immutable);
-    Typed { name, aliases: Vec::new(), signature, strict: true, returns, run }
+    let signature = Signature::one_of(arity.map(one).collect(), volatility);
+    RowFunction { name, aliases: Vec::new(), signature, strict, returns, body }
+}
+
+/// A function of `arity` arguments with a result of one type, the same within a statement. It is called with NULLs too.
+pub fn row_function(
+    name: &'static str,
+    arity: RangeInclusive<usize>,
+    returns: DataType,
+    run: RunOnValues,
+) -> RowFunction {
+    let returns = Returned::Always(Arc::new(Field::new(name, returns, true)));
+    function((name, arity), Volatility::Stable, false, (returns, Body::Values(run)))
+}
+
+/// A strict immutable function of `arity` arguments.
+pub fn typed(name: &'static str, arity: RangeInclusive<usize>, returns: Returns, run: Run) -> RowFunction {
+    function((name, arity), Volatility::Immutable, true, (Returned::By(returns), Body::Call(run)))
 }
 
 /// An immutable function of at least `least` arguments that is called with NULLs too.
-pub fn variadic(name: &'static str, least: usize, returns: Returns, run: Run) -> Typed {
-    Typed { strict: false, ..typed(name, least..=ARGUMENTS_MAX, returns, run) }
+pub fn variadic(name: &'static str, least: usize, returns: Returns, run: Run) -> RowFunction {
+    RowFunction { strict: false, ..typed(name, least..=ARGUMENTS_MAX, returns, run) }
 }
 
-impl Typed {
+impl RowFunction {
     /// Called with NULLs too.
     #[must_use]
     pub fn with_nulls(self) -> Self {
         Self { strict: false, ..self }
     }
 
-    /// Another volatility than "immutable".
+    /// Another volatility.
     #[must_use]
     pub fn with_volatility(mut self, volatility: Volatility) -> Self {
         self.signature.volatility = volatility;
+        self
+    }
+
+    /// A result whose type, of the same form, PostgreSQL calls so.
+    #[must_use]
+    pub fn returning(mut self, type_name: &str) -> Self {
+        if let Returned::Always(field) = &mut self.returns {
+            *field = Arc::new(types::named(field.as_ref().clone(), type_name));
+        }
         self
     }
 
@@ -103,11 +148,21 @@ impl Typed {
         if self.strict && call.values.iter().any(ScalarValue::is_null) {
             return ScalarValue::try_from(call.returns.data_type());
         }
-        (self.run)(call)
+        match self.body {
+            Body::Values(run) => run(call.values, call.facts),
+            Body::Call(run) => run(call),
+        }
+    }
+
+    fn returned(&self, arguments: &[FieldRef]) -> Result<FieldRef> {
+        match &self.returns {
+            Returned::Always(field) => Ok(field.clone()),
+            Returned::By(returns) => returns(arguments),
+        }
     }
 }
 
-impl ScalarUDFImpl for Typed {
+impl ScalarUDFImpl for RowFunction {
     fn name(&self) -> &str {
         self.name
     }
@@ -119,10 +174,10 @@ impl ScalarUDFImpl for Typed {
     }
     fn return_type(&self, arguments: &[DataType]) -> Result<DataType> {
         let fields: Vec<_> = arguments.iter().map(|data| Arc::new(Field::new("", data.clone(), true))).collect();
-        Ok((self.returns)(&fields)?.data_type().clone())
+        Ok(self.returned(&fields)?.data_type().clone())
     }
     fn return_field_from_args(&self, arguments: ReturnFieldArgs) -> Result<FieldRef> {
-        (self.returns)(arguments.arg_fields)
+        self.returned(arguments.arg_fields)
     }
     fn invoke_with_args(&self, arguments: ScalarFunctionArgs) -> Result<ColumnarValue> {
         let facts = Facts::within(&arguments.config_options)?;
@@ -152,7 +207,7 @@ impl ScalarUDFImpl for Typed {
 }
 
 /// The functions as DataFusion knows them.
-pub fn functions(all: impl IntoIterator<Item = Typed>) -> impl Iterator<Item = Arc<ScalarUDF>> {
+pub fn functions(all: impl IntoIterator<Item = RowFunction>) -> impl Iterator<Item = Arc<ScalarUDF>> {
     all.into_iter().map(|function| Arc::new(ScalarUDF::from(function)))
 }
 

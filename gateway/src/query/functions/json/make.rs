@@ -2,7 +2,7 @@
 //!
 //! json is written as PostgreSQL's functions write it, each with blanks of its own; jsonb always in its one form.
 
-use super::{Typed, a_json, a_jsonb, argument, kind, path, text, typed};
+use super::{RowFunction, a_json, a_jsonb, argument, kind, path, text, typed};
 use crate::{
     error::{SqlError, SqlState},
     query::{
@@ -113,7 +113,7 @@ fn object_of_texts(call: &Call) -> Result<String> {
 }
 
 /// The functions.
-pub fn functions() -> [Typed; 11] {
+pub fn functions() -> [RowFunction; 11] {
     [
         typed("to_json", 1..=1, a_json, |call| text(Some(json_of(&call.values[0], &call.fields[0])?)))
             .with_aliases(&["row_to_json", "array_to_json"]),
