@@ -146,7 +146,8 @@ struct PastWrites {
 enum Undo {
     Slot(TableName, RowKey, Option<Slot>),
     Dead(TableName, OrdMap<SegmentId, super::dead::Dead>),
-    Range(TableName),
+    /// With the stamp of the deletion of a range before it.
+    Range(TableName, Option<i64>),
 }
 
 impl<'a> Change<'a> {
@@ -253,18 +254,22 @@ impl<'a> Change<'a> {
             table.kill_range(segment, positions);
         }
         table.active.push_range(range.clone(), stamp);
-        self.undo.push(Undo::Range(name.clone()));
+        let before = table.range_deleted.replace(stamp);
+        self.undo.push(Undo::Range(name.clone(), before));
         Ok(())
     }
 
     fn roll_back(self) {
         for undo in self.undo.into_iter().rev() {
-            let (Undo::Slot(name, ..) | Undo::Dead(name, _) | Undo::Range(name)) = &undo;
+            let (Undo::Slot(name, ..) | Undo::Dead(name, _) | Undo::Range(name, _)) = &undo;
             let Some(table) = self.state.tables.get_mut(name) else { continue };
             match undo {
                 Undo::Slot(_, key, before) => drop(table.active.set(&key, before)),
                 Undo::Dead(_, dead) => table.dead = dead,
-                Undo::Range(_) => table.active.pop_range(),
+                Undo::Range(_, before) => {
+                    table.active.pop_range();
+                    table.range_deleted = before;
+                }
             }
         }
     }

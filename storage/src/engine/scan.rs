@@ -2,7 +2,8 @@
 //!
 //! What was at a moment must be the same whenever it is asked for. Commits with stamps up to the moment may have been under way when the
 //! state was pinned: if there were any, and the moment comes after the state's last commit, they are waited for, and the moment is
-//! told by a state that has them. The pin's own still counts where the table has become another since, or its history.
+//! told by a state that has them. The pin's own still counts where the table has become another since, or its history, or the past of a
+//! range of rows went with them.
 
 use super::{
     Engine, apply, blocking,
@@ -64,9 +65,10 @@ impl Reader {
         let settled = self.held.settled(blocking(settle).await?)?;
         let now_micros = self.maintenance.shared.clock.now();
         let same = state.tables.get(table).zip(settled.tables.get(table)).is_some_and(|(then, now)| {
+            let is_whole = now.range_deleted <= as_of;
             let (then, now) = (&then.descriptor, &now.descriptor);
             let remembers = now.schema.history.is_some_and(|history| Some(history.oldest_micros(now_micros)) <= as_of);
-            then.number == now.number && then.schema == now.schema && remembers
+            then.number == now.number && then.schema == now.schema && remembers && is_whole
         });
         Ok(if same { settled } else { state })
     }

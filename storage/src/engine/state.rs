@@ -61,6 +61,8 @@ pub(crate) struct Table {
     pub(crate) dead: OrdMap<SegmentId, Dead>,
     /// What rules condemned that hold no more, in segments older than the change.
     pub(crate) past_rules: Vector<PastRule>,
+    /// The stamp of the last deletion of a range since the start, in microseconds: it takes the past of its rows along.
+    pub(crate) range_deleted: Option<i64>,
 }
 
 /// A memtable that takes no more writes.
@@ -140,6 +142,7 @@ impl Table {
             tablets: Tablets::default(),
             dead: OrdMap::new(),
             past_rules: Vector::new(),
+            range_deleted: None,
         }
     }
 

@@ -1,7 +1,8 @@
 //! What only an engine can do wrong with history: files that keep too much, or too little.
 
 use super::*;
-use crate::{FamilyChange, History, KeyRange, fs::Fs, model::limits::ROW_KEY_BYTES_MAX};
+use crate::{FamilyChange, History, KeyRange, Write, fs::Fs, model::limits::ROW_KEY_BYTES_MAX};
+use std::sync::atomic::Ordering;
 
 const SECOND: i64 = 1_000_000;
 /// A value that is in no file by chance.
@@ -42,6 +43,35 @@ fn files_with(fs: &SimFs, folder: &Path, bytes: &[u8]) -> Vec<String> {
         }
     }
     found
+}
+
+/// The past of deleted ranges goes at once, but not for whoever pinned the state before: also not where a commit was under way then, so
+/// that a later state is asked for what was.
+#[tokio::test]
+async fn a_pin_taken_beside_a_commit_keeps_the_past_of_deleted_ranges() {
+    let (engine, clock) = keeping(&SimFs::new(), GcRule::KeepAll, 1_000).await;
+    engine.commit(put("alto#1", "first")).await.unwrap();
+    clock.set(3 * SECOND);
+    let pin_beside_a_commit = || {
+        engine.shared.is_stamping.store(true, Ordering::SeqCst);
+        let pin = engine.pin_now();
+        engine.shared.is_stamping.store(false, Ordering::SeqCst);
+        pin
+    };
+    let (before, also_before) = (pin_beside_a_commit(), pin_beside_a_commit());
+    let seen = async |pin: &crate::Pin| {
+        let scan = Scan { as_of: Some(pin.now_micros), pin: Some(pin.clone()), ..Scan::all() };
+        engine.read_rows(&table(), scan).await.unwrap().len()
+    };
+    assert_eq!(seen(&before).await, 1);
+    clock.set(4 * SECOND);
+    let write = Write::DeleteRange { table: table(), range: KeyRange::prefix(&b"alto#"[..]) };
+    engine.commit(Commit { writes: vec![write], validation: None }).await.unwrap();
+    engine.compact(None).await.unwrap();
+    assert_eq!((seen(&before).await, seen(&also_before).await), (1, 1));
+    clock.set(5 * SECOND);
+    // What was deleted before the pin is gone for it.
+    assert_eq!(seen(&pin_beside_a_commit()).await, 0);
 }
 
 #[tokio::test]
