@@ -1,4 +1,5 @@
-//! `keyspan bench scan`: what a store costs over plain Parquet files, in ratios of one run on one machine; and [`memory`], `keyspan bench memory`.
+//! `keyspan bench scan`: what a store costs over plain Parquet files, in ratios of one run on one machine; [`memory`], `keyspan bench memory`;
+//! and [`point`], `keyspan bench point`: short prepared statements through the wire, beside PostgreSQL.
 //!
 //! ```text
 //! data      rows made from a seed: what the table has to hold at any moment
@@ -16,9 +17,11 @@ mod measure;
 mod memory;
 mod phases;
 mod plain;
+mod point;
 mod progress;
 mod report;
 mod rounds;
+mod server;
 mod store;
 
 use super::Signals;
@@ -68,6 +71,13 @@ pub enum Bench {
         #[command(flatten)]
         memory: memory::MemoryOptions,
     },
+    /// Measure short prepared statements through the wire, beside PostgreSQL where it is installed.
+    #[command(after_help = point::POINT_HELP)]
+    Point {
+        /// What to measure.
+        #[command(flatten)]
+        point: point::PointOptions,
+    },
 }
 
 /// What `keyspan bench scan` takes.
@@ -111,6 +121,10 @@ pub async fn run(bench: Bench) -> Result<()> {
         Bench::Memory { memory } => {
             let run = async |folder: &Path| Box::pin(memory::run(&memory, folder)).await;
             in_folder(memory.path.as_ref(), memory.json, run).await
+        }
+        Bench::Point { point } => {
+            let run = async |folder: &Path| Box::pin(point::run(&point, folder)).await;
+            in_folder(point.path.as_ref(), point.json, run).await
         }
     }
 }

@@ -52,6 +52,38 @@ async fn a_small_run_measures_everything() -> Result<()> {
 }
 
 #[tokio::test]
+async fn short_statements_are_measured_and_checked() -> Result<()> {
+    let folder = tempfile::tempdir()?;
+    let mut command = keyspan();
+    command.args(["bench", "point", "--rows", "1000", "--seconds", "0.05", "--connections", "2", "--memory", "64MiB"]);
+    let output = command.args(["--without-postgres", "--json", "--path"]).arg(folder.path()).output().await?;
+    let told = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(output.status.success(), "{told}");
+    let report: Value = serde_json::from_slice(&output.stdout)?;
+    assert_eq!((&report["rows"], &report["postgres"]), (&1000.into(), &Value::Null));
+    let lines = report["lines"].as_array().context("lines")?;
+    let works =
+        ["point read", "last point", "ordered range of 20", "update by key", "upsert", "insert", "delete by key"];
+    for work in works {
+        for connections in ["1 connection", "2 connections"] {
+            for what in ["p50", "p99", "operations"] {
+                let name = format!("{work}, {connections}: {what}");
+                let line =
+                    lines.iter().find(|line| line["what"] == *name).with_context(|| format!("{name} is missing"))?;
+                assert!(line["result"]["value"].as_f64().context("a number")? > 0.0, "{line}");
+            }
+        }
+    }
+    for (what, target) in [("p50", 0.001), ("p99", 0.005)] {
+        let name = format!("point read, 2 connections: {what} itself");
+        let line = lines.iter().find(|line| line["what"] == *name).with_context(|| format!("{name} is missing"))?;
+        assert_eq!(line["target"]["at_most"].as_f64(), Some(target), "{line}");
+    }
+    assert!(is_empty(folder.path())?, "the temporary folder is left");
+    Ok(())
+}
+
+#[tokio::test]
 async fn a_run_that_is_stopped_leaves_nothing() -> Result<()> {
     let folder = tempfile::tempdir()?;
     let mut command = keyspan();

@@ -4,21 +4,19 @@
 //! wire. Between two steps the kernel is told to count the peak anew (`/proc/PID/clear_refs`), so that each step has its own. Rows are of
 //! text that does not compress. What is asked is checked: every row comes, once, in order.
 
+use super::server::{Server, connect};
 use crate::resources::Size;
 use anyhow::{Context, Result, ensure};
 use clap::Args;
 use futures::{StreamExt, TryStreamExt, pin_mut, stream};
-use rand::distr::{Alphanumeric, SampleString};
 use serde::Serialize;
 use std::{
-    env, fmt, fs,
-    io::{BufRead, BufReader, Write, stderr},
-    net::SocketAddr,
+    fmt, fs,
+    io::{Write, stderr},
     path::{Path, PathBuf},
-    process::{Child, Command, Stdio},
     time::{Duration, Instant},
 };
-use tokio_postgres::{Client, Config, NoTls, Row, types::ToSql};
+use tokio_postgres::{Client, Config, Row, types::ToSql};
 
 /// After the help of `keyspan bench memory`.
 pub(super) const MEMORY_HELP: &str = "\
@@ -46,8 +44,6 @@ const LOADERS: usize = 4;
 const LOOK_EVERY: Duration = Duration::from_millis(5);
 /// Rows of a group.
 const GROUP_ROWS: i64 = 2;
-/// The password of the server, which nobody else hears of: the server listens on this machine and ends with the run.
-const PASSWORD_LENGTH: usize = 24;
 
 /// What `keyspan bench memory` takes.
 #[derive(Clone, Debug, Args)]
@@ -121,35 +117,6 @@ impl fmt::Display for MemoryReport {
     }
 }
 
-/// A server that ends with the run.
-struct Server(Child);
-
-impl Drop for Server {
-    fn drop(&mut self) {
-        // It may have ended by itself.
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-    }
-}
-
-impl Server {
-    /// Starts this program as a server on a store in `folder`. Gives how to connect, too.
-    fn start(memory: Size, folder: &Path) -> Result<(Self, Config)> {
-        let password = Alphanumeric.sample_string(&mut rand::rng(), PASSWORD_LENGTH);
-        let mut command = Command::new(env::current_exe().context("cannot find this program")?);
-        command.args(["serve", "--listen", "127.0.0.1:0", "--memory", &memory.to_string(), "--store"]).arg(folder);
-        command.env("KEYSPAN_PASSWORD", &password).stdin(Stdio::null()).stdout(Stdio::piped());
-        let mut server = Self(command.spawn().context("cannot start the server")?);
-        let stdout = server.0.stdout.take().context("its output")?;
-        let line = BufReader::new(stdout).lines().next().context("the server ended")??;
-        let address: SocketAddr = line.strip_prefix("listening on ").context("no address")?.parse()?;
-        let mut operator = Config::new();
-        operator.host(address.ip().to_string()).port(address.port());
-        operator.user("keyspan").password(password).dbname("keyspan");
-        Ok((server, operator))
-    }
-}
-
 /// A run under way.
 struct Run {
     process_id: u32,
@@ -167,7 +134,7 @@ pub(super) async fn run(options: &MemoryOptions, folder: &Path) -> Result<Memory
     ensure!(rows > 0, "texts of {} are more than all data", options.text_size);
     let memory = super::super::options::memory(Some(options.memory), None)?;
     let (server, operator) = Server::start(options.memory, &folder.join("store"))?;
-    let mut run = Run { process_id: server.0.id(), steps: Vec::new() };
+    let mut run = Run { process_id: server.process_id(), steps: Vec::new() };
     run.all(&operator, rows, text_bytes).await?;
     let own_peak_bytes = run.steps.iter().map(|step| step.own_peak_bytes).max().unwrap_or(0);
     let target_bytes = memory.all_bytes + OVERHEAD_BYTES;
@@ -254,12 +221,6 @@ impl Run {
         let kib: u64 = found.split_whitespace().next().context("no number")?.parse()?;
         Ok(kib << 10)
     }
-}
-
-async fn connect(config: &Config) -> Result<Client> {
-    let (client, connection) = config.connect(NoTls).await?;
-    tokio::spawn(connection);
-    Ok(client)
 }
 
 /// Loads rows 0 to `rows`, whose groups are of neighbours.

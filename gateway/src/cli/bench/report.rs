@@ -125,22 +125,25 @@ impl Line {
 
 impl fmt::Display for Report {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let head = ["", "keyspan", "compared to", "result", "target", ""].map(str::to_owned);
-        let cells: Vec<[String; 6]> = std::iter::once(head).chain(self.lines.iter().map(cells)).collect();
-        let width = |column: usize| cells.iter().map(|row| row[column].chars().count()).max().unwrap_or_default();
-        let widths: [usize; 6] = std::array::from_fn(width);
         let Self { rows, rounds, seed, memory_bytes, cores, .. } = self;
         let (rows, memory) = (HumanCount(*rows), Size(*memory_bytes));
         writeln!(f, "{rows} rows, {rounds} rounds, seed {seed}, memory {memory}, {cores} cores\n")?;
-        for row in &cells {
-            let [what, keyspan, other, result, target, met] = row;
-            let [a, b, c, d, e, _] = widths;
-            let line = format!("{what:<a$}  {keyspan:>b$}  {other:>c$}  {result:>d$}  {target:>e$}  {met}");
-            writeln!(f, "{}", line.trim_end())?;
-        }
-        let of = |met| self.lines.iter().filter(|line| line.met == Some(met)).count();
-        write!(f, "\n{} targets met, {} not met", of(true), of(false))
+        table(&self.lines, f)
     }
+}
+
+/// Writes lines as a table, and how many targets were met.
+pub(super) fn table(lines: &[Line], f: &mut fmt::Formatter<'_>) -> fmt::Result {
+    let head = ["", "keyspan", "compared to", "result", "target", ""].map(str::to_owned);
+    let cells: Vec<[String; 6]> = std::iter::once(head).chain(lines.iter().map(cells)).collect();
+    let width = |column: usize| cells.iter().map(|row| row[column].chars().count()).max().unwrap_or_default();
+    let [a, b, c, d, e, _] = std::array::from_fn::<usize, 6, _>(width);
+    for [what, keyspan, other, result, target, met] in &cells {
+        let line = format!("{what:<a$}  {keyspan:>b$}  {other:>c$}  {result:>d$}  {target:>e$}  {met}");
+        writeln!(f, "{}", line.trim_end())?;
+    }
+    let of = |met| lines.iter().filter(|line| line.met == Some(met)).count();
+    write!(f, "\n{} targets met, {} not met", of(true), of(false))
 }
 
 fn cells(line: &Line) -> [String; 6] {

@@ -1,0 +1,138 @@
+//! PostgreSQL beside Keyspan: a cluster in the run's folder, made and served by the installed programs, that ends with the run.
+
+use crate::resources::Size;
+use anyhow::{Context, Result, bail, ensure};
+use rustix::process::{Pid, Signal, geteuid, kill_process};
+use std::{
+    env, fs,
+    io::{BufRead, BufReader, Write, stderr},
+    net::{Ipv4Addr, TcpListener},
+    os::unix::{
+        fs::{PermissionsExt, chown},
+        process::CommandExt,
+    },
+    path::{Path, PathBuf},
+    process::{Child, Command, Stdio},
+};
+use tokio_postgres::Config;
+
+/// Where Debian and its descendants put the programs of the version that targets speak of.
+const PROGRAMS: &str = "/usr/lib/postgresql/15/bin";
+/// Users as which PostgreSQL runs when this program is root's, which PostgreSQL refuses.
+const USERS: [&str; 2] = ["postgres", "nobody"];
+
+/// A cluster that ends with the run.
+pub(super) struct Postgres {
+    server: Child,
+    /// What it was started with beyond its defaults.
+    pub(super) settings: Vec<String>,
+}
+
+impl Drop for Postgres {
+    fn drop(&mut self) {
+        // At once, its children too. It may have ended by itself.
+        if let Some(id) = i32::try_from(self.server.id()).ok().and_then(Pid::from_raw) {
+            let _ = kill_process(id, Signal::QUIT);
+        }
+        let _ = self.server.wait();
+    }
+}
+
+impl Postgres {
+    /// Makes a cluster in `folder` and serves it on a free port. Gives how to connect, too; `None` where it is not installed.
+    pub(super) fn start(memory: Size, folder: &Path) -> Result<Option<(Self, Config)>> {
+        let (Some(initdb), Some(postgres)) = (program("initdb"), program("postgres")) else { return Ok(None) };
+        fs::create_dir(folder)?;
+        let user = other_user()?;
+        if let Some((user, group)) = user {
+            // The folder around it is this user's alone, and has to be passed.
+            fs::set_permissions(folder.parent().context("a folder")?, fs::Permissions::from_mode(0o711))?;
+            chown(folder, Some(user), Some(group))?;
+        }
+        let command = |program: &Path| {
+            let mut command = Command::new(program);
+            command.current_dir(folder).env_clear().envs(env::var_os("PATH").map(|path| ("PATH", path)));
+            if let Some((user, group)) = user {
+                command.uid(user).gid(group);
+            }
+            command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped());
+            command
+        };
+        let data = folder.join("data");
+        let mut made = command(&initdb);
+        made.args(["--auth=trust", "--username=bench", "--locale=C", "--encoding=UTF8", "-D"]).arg(&data);
+        let made = made.output().context("cannot start initdb")?;
+        ensure!(made.status.success(), "initdb failed: {}", String::from_utf8_lossy(&made.stderr));
+        let settings = settings(memory);
+        // Nothing else takes the port in between, or the server says so.
+        let port = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?.local_addr()?.port();
+        let mut server = command(&postgres);
+        server.arg("-D").arg(&data).arg("-p").arg(port.to_string()).arg("-k").arg(folder).args(["-h", "127.0.0.1"]);
+        server.args(settings.iter().flat_map(|setting| ["-c", setting]));
+        let mut postgres = Self { server: server.spawn().context("cannot start postgres")?, settings };
+        postgres.wait()?;
+        let mut config = Config::new();
+        config.host("127.0.0.1").port(port).user("bench").dbname("postgres");
+        Ok(Some((postgres, config)))
+    }
+
+    /// Waits until it says that it is ready, and reads on what it says in the background.
+    fn wait(&mut self) -> Result<()> {
+        let mut log = BufReader::new(self.server.stderr.take().context("its output")?).lines();
+        let mut said = Vec::new();
+        loop {
+            let Some(line) = log.next().transpose()? else { bail!("postgres ended: {}", said.join("\n")) };
+            if line.contains("database system is ready to accept connections") {
+                break;
+            }
+            said.push(line);
+        }
+        std::thread::spawn(move || {
+            for line in log.map_while(Result::ok).filter(|line| line.contains("ERROR") || line.contains("FATAL")) {
+                // Nobody may be listening.
+                let _ = writeln!(stderr(), "postgres: {line}");
+            }
+        });
+        Ok(())
+    }
+}
+
+/// As one would tune it for the machine: memory, few checkpoints, nothing that makes it forget.
+fn settings(memory: Size) -> Vec<String> {
+    let shared = (memory.0 >> 20).max(128);
+    [
+        format!("shared_buffers={shared}MB"),
+        format!("effective_cache_size={}MB", 3 * shared),
+        "work_mem=64MB".into(),
+        "maintenance_work_mem=256MB".into(),
+        "wal_level=minimal".into(),
+        "max_wal_senders=0".into(),
+        "max_wal_size=8GB".into(),
+        "checkpoint_timeout=30min".into(),
+        "random_page_cost=1.1".into(),
+        "fsync=on".into(),
+        "synchronous_commit=on".into(),
+    ]
+    .into()
+}
+
+/// An installed program.
+fn program(name: &str) -> Option<PathBuf> {
+    let folders: Vec<PathBuf> = env::var_os("PATH").map(|path| env::split_paths(&path).collect()).unwrap_or_default();
+    std::iter::once(PROGRAMS.into()).chain(folders).map(|folder: PathBuf| folder.join(name)).find(|path| path.is_file())
+}
+
+/// The user and group that PostgreSQL runs as, where it cannot be this program's.
+fn other_user() -> Result<Option<(u32, u32)>> {
+    if !geteuid().is_root() {
+        return Ok(None);
+    }
+    let all = fs::read_to_string("/etc/passwd").context("cannot read the names of users")?;
+    let numbers = |name: &str| {
+        let fields: Vec<&str> =
+            all.lines().map(|line| line.split(':').collect()).find(|line: &Vec<_>| line[0] == name)?;
+        Some((fields.get(2)?.parse().ok()?, fields.get(3)?.parse().ok()?))
+    };
+    let found = USERS.into_iter().find_map(numbers);
+    Ok(Some(found.context("PostgreSQL does not run as root, and there is neither a user postgres nor nobody")?))
+}

@@ -1,0 +1,57 @@
+//! A server of this program, on a store of its own, that ends with the run.
+
+use crate::resources::Size;
+use anyhow::{Context, Result};
+use rand::distr::{Alphanumeric, SampleString};
+use std::{
+    env,
+    io::{BufRead, BufReader},
+    net::SocketAddr,
+    path::Path,
+    process::{Child, Command, Stdio},
+};
+use tokio_postgres::{Client, Config, NoTls};
+
+/// Letters of the password of the server, which nobody else hears of: the server listens on this machine and ends with the run.
+const PASSWORD_LENGTH: usize = 24;
+
+/// A server that ends with the run.
+pub(super) struct Server(Child);
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        // It may have ended by itself.
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+impl Server {
+    /// Starts this program as a server on a store in `folder`. Gives how the operator connects, too.
+    pub(super) fn start(memory: Size, folder: &Path) -> Result<(Self, Config)> {
+        let password = Alphanumeric.sample_string(&mut rand::rng(), PASSWORD_LENGTH);
+        let mut command = Command::new(env::current_exe().context("cannot find this program")?);
+        command.args(["serve", "--listen", "127.0.0.1:0", "--memory", &memory.to_string(), "--store"]).arg(folder);
+        command.env("KEYSPAN_PASSWORD", &password).stdin(Stdio::null()).stdout(Stdio::piped());
+        let mut server = Self(command.spawn().context("cannot start the server")?);
+        let stdout = server.0.stdout.take().context("its output")?;
+        let line = BufReader::new(stdout).lines().next().context("the server ended")??;
+        let address: SocketAddr = line.strip_prefix("listening on ").context("no address")?.parse()?;
+        let mut operator = Config::new();
+        operator.host(address.ip().to_string()).port(address.port());
+        operator.user("keyspan").password(password).dbname("keyspan");
+        Ok((server, operator))
+    }
+
+    /// The number of its process.
+    pub(super) fn process_id(&self) -> u32 {
+        self.0.id()
+    }
+}
+
+/// A connection, served in the background.
+pub(super) async fn connect(config: &Config) -> Result<Client> {
+    let (client, connection) = config.connect(NoTls).await?;
+    tokio::spawn(connection);
+    Ok(client)
+}
