@@ -12,7 +12,10 @@ pub mod open;
 pub mod options;
 pub mod password;
 
-use crate::server::{Server, ServerOptions, TlsFiles};
+use crate::{
+    resources::raise_open_files,
+    server::{Server, ServerOptions, TlsFiles},
+};
 use anyhow::{Context, Result};
 use bench::Bench;
 use clap::{Parser, Subcommand};
@@ -105,6 +108,8 @@ pub fn main() -> ExitCode {
     let cli = Cli::parse();
     let filter = EnvFilter::try_from_env("KEYSPAN_LOG").unwrap_or_else(|_| EnvFilter::new("warn"));
     tracing_subscriber::fmt().with_env_filter(filter).with_writer(io::stderr).init();
+    let files = raise_open_files();
+    tracing::info!(?files, "how many files may be open");
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().thread_stack_size(STACK_BYTES).build();
     let done = match runtime {
         Ok(runtime) => runtime.block_on(Box::pin(run(cli))),

@@ -9,7 +9,7 @@ mod machine;
 mod size;
 
 pub use age::Age;
-pub use machine::{machine_bytes, process_bytes};
+pub use machine::{machine_bytes, process_bytes, raise_open_files};
 pub use size::Size;
 
 use crate::query::template::BATCH_ROWS;

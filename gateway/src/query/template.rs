@@ -5,6 +5,7 @@ use super::{aggregates, functions, operators::Operators, rows, semantics, type_p
 use crate::types;
 use datafusion::{
     catalog::MemoryCatalogProviderList,
+    common::config::ConfigNonZeroUsize,
     execution::{FunctionRegistry, SessionState, SessionStateBuilder},
     prelude::SessionConfig,
 };
@@ -39,6 +40,9 @@ fn make() -> SessionState {
     options.sql_parser.dialect = datafusion::config::Dialect::PostgreSQL;
     options.sql_parser.enable_ident_normalization = true;
     options.execution.sort_pushdown_buffer_capacity = AHEAD_BYTES;
+    // A file for each batch that is repartitioned by way of a file: with several batches in a file two writers may have two files open, of
+    // which the reader waits for the one, and finds in the other what it needs, never (apache/datafusion#24883, of 55.2).
+    options.execution.max_spill_file_size_bytes = ConfigNonZeroUsize::try_new(1).expect("one is not zero");
     options.execution.time_zone = Some(types::UTC.to_owned());
     let mut analyzer = vec![Arc::new(rows::lateral::Lateral) as _, semantics::untyped()];
     analyzer.extend(datafusion::optimizer::Analyzer::new().rules);
@@ -59,3 +63,6 @@ fn make() -> SessionState {
         .with_expr_planners(std::iter::once(Arc::new(Operators) as _).chain(state.expr_planners().to_vec()).collect())
         .build()
 }
+
+#[cfg(test)]
+mod tests;

@@ -4,6 +4,7 @@ use super::{Facts, tables::Rows};
 use arrow::{array::RecordBatch, datatypes::SchemaRef};
 use datafusion::{
     datasource::MemTable,
+    execution::{SessionStateBuilder, memory_pool::FairSpillPool, runtime_env::RuntimeEnvBuilder},
     prelude::SessionContext,
     sql::sqlparser::{ast::Statement, dialect::PostgreSqlDialect, parser::Parser},
 };
@@ -183,6 +184,17 @@ pub(crate) async fn answer(context: &SessionContext, sql: &str) -> crate::error:
         }
     }
     Ok((schema, out))
+}
+
+/// A tenant's session that has so much memory, and small batches. A sort of it keeps `aside_bytes` to merge with.
+pub(crate) fn scarce(memory_bytes: usize, batch_rows: usize, aside_bytes: usize) -> SessionContext {
+    let state = session(false).state();
+    let mut config = state.config().clone().with_batch_size(batch_rows);
+    config.options_mut().execution.sort_spill_reservation_bytes = aside_bytes;
+    let pool = Arc::new(FairSpillPool::new(memory_bytes));
+    let runtime = RuntimeEnvBuilder::new().with_memory_pool(pool).build_arc().expect("a runtime");
+    let state = SessionStateBuilder::new_from_existing(state).with_config(config).with_runtime_env(runtime);
+    SessionContext::new_with_state(state.build())
 }
 
 /// The answer as text: one line for the columns as `name:type`, one for each row; or SQLSTATE and message.

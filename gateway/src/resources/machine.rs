@@ -1,5 +1,6 @@
-//! What the system says of memory: how much there is, and how much this process has.
+//! What the system says of memory: how much there is, and how much this process has; and how many files it lets this process have open.
 
+use rustix::process::{Resource, getrlimit, setrlimit};
 use std::fs;
 
 /// The machine's memory in bytes, or what a container may have of it; `None` where the system does not tell.
@@ -15,6 +16,15 @@ pub fn machine_bytes() -> Option<u64> {
 pub fn process_bytes() -> Option<(u64, u64)> {
     let status = fs::read_to_string("/proc/self/status").ok()?;
     Some((kib_of(&status, "VmRSS:")?, kib_of(&status, "VmHWM:")?))
+}
+
+/// Lets this process have as many files open as the system allows it to: most systems begin with a thousand, to which connections,
+/// segments and temporary files all count. Gives how many that are; `None` without a bound.
+pub fn raise_open_files() -> Option<u64> {
+    let limit = getrlimit(Resource::Nofile);
+    // Refused, there are as many as before.
+    let _ = setrlimit(Resource::Nofile, rustix::process::Rlimit { current: limit.maximum, maximum: limit.maximum });
+    getrlimit(Resource::Nofile).current
 }
 
 /// Bytes of a line such as `MemTotal:       24684040 kB`.

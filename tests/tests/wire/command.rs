@@ -106,6 +106,24 @@ async fn the_password_of_the_environment_replaces_another() -> Result<()> {
     Ok(())
 }
 
+#[tokio::test]
+async fn as_many_files_may_be_open_as_the_system_allows() -> Result<()> {
+    let folder = tempfile::tempdir()?;
+    let program = env!("CARGO_BIN_EXE_keyspan-under-test");
+    let mut command = Command::new("sh");
+    command.args([
+        "-c",
+        "ulimit -Sn 256; ulimit -Hn 1111; exec \"$0\" serve --listen 127.0.0.1:0 --store \"$1\"",
+        program,
+    ]);
+    command.arg(folder.path()).env("KEYSPAN_PASSWORD", "operator").kill_on_drop(true);
+    let serving = Serving::spawn(command).await?;
+    let limits = std::fs::read_to_string(format!("/proc/{}/limits", serving.child.id().context("a process")?))?;
+    let files = limits.lines().find(|line| line.starts_with("Max open files")).context("the limit")?;
+    assert_eq!(files.split_whitespace().collect::<Vec<_>>(), ["Max", "open", "files", "1111", "1111", "files"]);
+    Ok(())
+}
+
 /// The one line on standard error with which a start has to fail.
 async fn failed_start(arguments: &[&str]) -> Result<String> {
     let output = keyspan().arg("serve").args(arguments).output().await?;

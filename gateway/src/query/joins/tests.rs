@@ -1,14 +1,10 @@
 //! Joins with less memory than their smaller side takes.
 
-use super::super::testing::{parse, session, shown};
+use super::super::testing::{parse, scarce, session, shown};
 use crate::provider::{ExplainOptions, explain};
 use arrow::array::{RecordBatch, StringViewArray};
-use datafusion::{
-    execution::{SessionStateBuilder, memory_pool::FairSpillPool, runtime_env::RuntimeEnvBuilder},
-    prelude::SessionContext,
-};
+use datafusion::prelude::SessionContext;
 use futures::TryStreamExt;
-use std::sync::Arc;
 
 /// Rows of each side of a join; a hash table of them takes more than [`MEMORY_BYTES`].
 const ROWS: u32 = 200_000;
@@ -18,16 +14,11 @@ const BATCH_ROWS: usize = 1_024;
 /// What a sort keeps aside.
 const ASIDE_BYTES: usize = 64 << 10;
 
-/// A session with little memory, or with as much as it wants.
 fn context(memory_bytes: Option<usize>) -> SessionContext {
-    let state = session(false).state();
-    let Some(memory_bytes) = memory_bytes else { return SessionContext::new_with_state(state) };
-    let mut config = state.config().clone().with_batch_size(BATCH_ROWS);
-    config.options_mut().execution.sort_spill_reservation_bytes = ASIDE_BYTES;
-    let pool = Arc::new(FairSpillPool::new(memory_bytes));
-    let runtime = RuntimeEnvBuilder::new().with_memory_pool(pool).build_arc().unwrap();
-    let state = SessionStateBuilder::new_from_existing(state).with_config(config).with_runtime_env(runtime);
-    SessionContext::new_with_state(state.build())
+    match memory_bytes {
+        None => session(false),
+        Some(memory_bytes) => scarce(memory_bytes, BATCH_ROWS, ASIDE_BYTES),
+    }
 }
 
 fn sides(join: &str) -> String {
