@@ -10,13 +10,18 @@
 //! takes no writes just now (a full disk, a damaged segment) opens all the same: what was interrupted had no answer, is out of sight,
 //! and is finished before the next edit, or by [`Catalog::finish_interrupted`].
 
+mod private;
 mod purges;
 pub(crate) mod rows;
 mod tenants;
 #[cfg(test)]
 mod tests;
 
-use crate::{Edit, Error, ErrorKind, Result, Snapshot, Table, layouts::NewestLayouts};
+use crate::{
+    Edit, Error, ErrorKind, Result, Snapshot, Table,
+    layouts::NewestLayouts,
+    private::{private_schema, private_table},
+};
 use arc_swap::ArcSwap;
 use futures::TryStreamExt;
 use keyspan_storage::{Commit, FamilyChange, Pin, Scan, Store, StoreExt, TableName, TableSchema, Validation, Write};
@@ -97,6 +102,7 @@ impl Catalog {
     async fn finish(&self, pending: &[TableName]) -> Result<()> {
         self.finish_pending(pending).await?;
         self.mend_families().await?;
+        self.erase_spare().await?;
         self.interrupted.store(false, Ordering::SeqCst);
         Ok(())
     }
@@ -137,7 +143,8 @@ impl Catalog {
             let after = before.apply(&edit)?;
             match self.commit_at(&pin, &edit, &before, after).await {
                 Err(error) if error.kind() == ErrorKind::Conflict => tracing::debug!("another edit came first"),
-                other => return other,
+                Ok(after) => return Ok(self.erase_freed(&edit, &before, after).await),
+                Err(error) => return Err(error),
             }
         }
         Err(Error::new(ErrorKind::Conflict, "the catalog is being changed by others").with_hint("Try again."))
@@ -151,6 +158,7 @@ impl Catalog {
                 writes.push(rows::delete(rows::pending_key(&table.physical)));
             }
             Edit::AlterTable(table) => self.make_families(before.tables.get(&table.id), table).await?,
+            Edit::ChangePrivate(..) => self.make_private_table().await?,
             Edit::DropTable(id) => {
                 writes.extend(before.tables.get(id).map(|table| rows::put(rows::pending_key(&table.physical), &true)));
             }
@@ -277,6 +285,9 @@ impl Catalog {
                 return Err(Error::new(ErrorKind::Corrupt, message));
             };
             self.change_families(&table.physical, changes(schema, &table.storage_schema())).await?;
+        }
+        if let Some((name, schema)) = stored.iter().find(|(name, _)| *name == private_table()) {
+            self.change_families(name, changes(schema, &private_schema())).await?;
         }
         Ok(())
     }

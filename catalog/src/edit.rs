@@ -1,6 +1,6 @@
 //! Changes of the catalog, as values.
 
-use crate::{DropCertificate, Role, RoleName, Table, TableId, Tenant, TenantId};
+use crate::{DropCertificate, PrivateEdit, Role, RoleName, Table, TableId, Tenant, TenantId};
 use serde::{Deserialize, Serialize};
 
 /// One change.
@@ -24,6 +24,8 @@ pub enum Edit {
     AlterTable(Table),
     /// A table goes, with its rows.
     DropTable(TableId),
+    /// Changes of what a tenant, named with its number, has made for itself: all of them or none.
+    ChangePrivate(TenantId, u32, Vec<PrivateEdit>),
     /// A new role.
     CreateRole(Role),
     /// A role changed.

@@ -1,7 +1,8 @@
 //! The catalog at one moment. Immutable; changed by a pure function of an [`Edit`].
 
 use crate::{
-    DropCertificate, Edit, Error, ErrorKind, Result, Role, RoleName, Table, TableId, Tenant, TenantId, TenantState,
+    DropCertificate, Edit, Error, ErrorKind, Private, PrivateEdit, Result, Role, RoleName, Table, TableId, Tenant,
+    TenantId, TenantState,
 };
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -19,8 +20,10 @@ pub struct Snapshot {
     pub next_oid: u32,
     /// The tenants.
     pub tenants: BTreeMap<TenantId, Arc<Tenant>>,
-    /// The tables.
+    /// The shared tables.
     pub tables: BTreeMap<TableId, Arc<Table>>,
+    /// What tenants have made for themselves.
+    pub private: BTreeMap<TenantId, Arc<Private>>,
     /// The roles.
     pub roles: BTreeMap<RoleName, Arc<Role>>,
     /// What was dropped, oldest first.
@@ -35,6 +38,7 @@ impl Default for Snapshot {
             next_oid: FIRST_OID,
             tenants: BTreeMap::new(),
             tables: BTreeMap::new(),
+            private: BTreeMap::new(),
             roles: BTreeMap::new(),
             drops: Vec::new(),
         }
@@ -60,6 +64,7 @@ impl Snapshot {
             Edit::CreateTable(table) => next.create_table(table)?,
             Edit::AlterTable(table) => next.alter_table(table)?,
             Edit::DropTable(id) => drop(next.tables.remove(id).ok_or_else(|| no_table(*id))?),
+            Edit::ChangePrivate(tenant, oid, edits) => next.change_private(tenant, *oid, edits)?,
             Edit::CreateRole(role) => next.create_role(role)?,
             Edit::AlterRole(role) => next.alter_role(role)?,
             Edit::DropRole(name) => next.drop_role(name)?,
@@ -110,6 +115,7 @@ impl Snapshot {
             return Err(Error::new(ErrorKind::Invalid, message));
         }
         self.tenants.remove(&certificate.tenant);
+        self.private.remove(&certificate.tenant);
         self.drops.push(Arc::new(certificate.clone()));
         self.drops.sort_by_key(|certificate| certificate.order());
         Ok(())
@@ -153,8 +159,30 @@ impl Snapshot {
             let message = format!("relation \"{}\" already exists", table.name);
             return Err(Error::new(ErrorKind::TableExists, message));
         }
+        if let Some((tenant, _)) = self.private.iter().find(|(_, private)| private.table(&table.name).is_some()) {
+            let message = format!("relation \"{}\" already exists", table.name);
+            return Err(Error::new(ErrorKind::TableExists, message)
+                .with_detail(format!("Database \"{tenant}\" has a private table of this name.")));
+        }
         table.key.check()?;
         table.storage_schema().check().map_err(|error| Error::new(ErrorKind::Invalid, error.to_string()))
+    }
+
+    /// Of the tenant with this number only: another of the same id is none of the session's.
+    fn change_private(&mut self, id: &TenantId, oid: u32, edits: &[PrivateEdit]) -> Result<()> {
+        self.tenant(id.as_str()).filter(|tenant| tenant.oid == oid).ok_or_else(|| no_tenant(id))?;
+        let mut private = self.private.get(id).map(|private| private.as_ref().clone()).unwrap_or_default();
+        let shared = self.tables.clone();
+        for edit in edits {
+            let is_taken = |name: &str| shared.values().any(|table| table.name == name);
+            private.apply(edit, |number| self.take_oid(number), is_taken)?;
+        }
+        if private.is_empty() {
+            self.private.remove(id);
+        } else {
+            self.private.insert(id.clone(), Arc::new(private));
+        }
+        Ok(())
     }
 
     fn create_role(&mut self, role: &Role) -> Result<()> {
@@ -232,9 +260,30 @@ impl Snapshot {
         Ok(())
     }
 
-    /// The table of this name.
+    /// The shared table of this name.
     pub fn table(&self, name: &str) -> Option<&Arc<Table>> {
         self.tables.values().find(|table| table.name == name)
+    }
+
+    /// The table of this name in the database of a tenant, `None` for the operator's: its own or a shared one.
+    pub fn table_in(&self, tenant: Option<&TenantId>, name: &str) -> Option<&Arc<Table>> {
+        self.private_of(tenant).and_then(|private| private.table(name)).or_else(|| self.table(name))
+    }
+
+    /// The tables in the database of a tenant, `None` for the operator's: its own and the shared ones.
+    pub fn tables_in(&self, tenant: Option<&TenantId>) -> impl Iterator<Item = &Arc<Table>> + Clone {
+        let own = self.private_of(tenant).into_iter().flat_map(|private| private.tables.values());
+        self.tables.values().chain(own)
+    }
+
+    /// The table with this number in the database of a tenant, `None` for the operator's.
+    pub fn table_of(&self, tenant: Option<&TenantId>, id: TableId) -> Option<&Arc<Table>> {
+        self.tables.get(&id).or_else(|| self.private_of(tenant)?.tables.get(&id))
+    }
+
+    /// What a tenant has made for itself.
+    pub fn private_of(&self, tenant: Option<&TenantId>) -> Option<&Arc<Private>> {
+        self.private.get(tenant?)
     }
 
     /// The tenant of this name, if it is active.

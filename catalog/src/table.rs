@@ -9,6 +9,7 @@ mod options;
 #[cfg(test)]
 mod tests;
 
+pub(crate) use define::DEFAULT_FAMILY;
 pub use define::{ColumnDefinition, FamilyDefinition, TableDefinition};
 pub use options::Options;
 
@@ -24,6 +25,8 @@ pub const MARKER_QUALIFIER: &[u8] = b"";
 pub const TENANT_COLUMN: &str = "tenant";
 /// The column of `raw()` and `cells()` with the bytes of the row key.
 pub const KEY_COLUMN: &str = "_key";
+/// The part of the key of a private table that was made without a primary key. No column shows it.
+pub const HIDDEN_KEY: &str = "_row";
 
 /// What is done with a stored value that does not decode.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -96,15 +99,19 @@ pub struct Column {
     pub place: ColumnPlace,
 }
 
-/// A shared table: made by the operator, seen by each tenant as its own.
+/// A table: shared, made by the operator and seen by each tenant as its own, or private, made by a tenant and seen by no other.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Table {
     /// Never given twice.
     pub id: TableId,
     /// Its name in SQL.
     pub name: String,
-    /// Its name in the store; never given twice.
+    /// Its name in the store: for a shared table its own, never given twice.
     pub physical: TableName,
+    /// The space of a private table's rows in the store's table of all of them ([`private`](crate::private)), never given twice; `None`
+    /// for a shared one.
+    #[serde(default)]
+    pub space: Option<u32>,
     /// The declared families; the marker family is not among them.
     pub families: Vec<TableFamily>,
     /// The columns, in the order of `SELECT *`; without `tenant`.
@@ -138,6 +145,16 @@ impl Table {
     /// The family of this name.
     pub fn family(&self, name: &str) -> Option<&TableFamily> {
         self.families.iter().find(|family| family.name.as_str() == name)
+    }
+
+    /// Whether it was made by a tenant, for itself.
+    pub fn is_private(&self) -> bool {
+        self.space.is_some()
+    }
+
+    /// Whether its key is one that no column shows: it was made without a primary key.
+    pub fn has_hidden_key(&self) -> bool {
+        self.is_private() && self.key.parts.iter().any(|part| part.name == HIDDEN_KEY)
     }
 
     /// The key as tenants see it, or with the tenant's id before it, as the operator does.

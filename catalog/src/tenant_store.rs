@@ -5,14 +5,17 @@
 //! keys begin with the tenant's id.
 //!
 //! Every commit names the rows of the catalog of the tenants that it writes for, and the store refuses it when one of them changed
-//! since: a tenant that is being dropped gets no row any more.
+//! since: a tenant that is being dropped gets no row any more. It names those of the private tables too: a row that was made for a table
+//! as it was is not written to it as it is.
 
+#[cfg(test)]
+mod private_tests;
 #[cfg(test)]
 mod tests;
 
 use crate::{
     Error, ErrorKind, Result, Table, Tenant, TenantId, TenantState, catalog::rows, ids::is_tenant_id,
-    tenant::TENANT_DELIMITER,
+    private::space_span, tenant::TENANT_DELIMITER,
 };
 use bytes::Bytes;
 use futures::{StreamExt, TryStreamExt};
@@ -20,7 +23,10 @@ use keyspan_storage::{
     Columnar, ColumnarRequest, Commit, Filter, KeyRange, Pin, Rest, Row, RowKey, RowMutation, RowSet, RowStream, Scan,
     Store, StoreExt, TableName, Validation, Write, model::prefix_end,
 };
-use std::{collections::BTreeSet, sync::Arc};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+};
 
 /// Rows of one tenant in every table, or of all tenants for the operator.
 #[derive(Clone, Debug)]
@@ -91,7 +97,11 @@ impl TenantStore {
     /// sees it.
     pub fn scan(&self, table: &Table, scan: Scan) -> RowStream {
         match &self.tenant {
-            Some(tenant) => spanned(tenant, scan, |scan| self.store.scan(&table.physical, scan)),
+            Some(tenant) => spanned(span_of(tenant, table), scan, |scan| self.store.scan(&table.physical, scan)),
+            // No name that an operator can give is one's; its keys would be those of every tenant.
+            None if table.is_private() => keyspan_storage::store::failed(keyspan_storage::Error::Invalid(
+                "a private table is read in the database of its tenant".into(),
+            )),
             None => self.store.scan(&table.physical, scan),
         }
     }
@@ -104,13 +114,17 @@ impl TenantStore {
     /// # Errors
     /// The store's.
     pub fn columnar(&self, table: &Table, request: ColumnarRequest) -> Option<Result<Columnar>> {
+        if table.is_private() {
+            // The segments have the columns of no private table.
+            return None;
+        }
         let fast = self.store.columnar()?;
         let Some(tenant) = &self.tenant else {
             return Some(fast.columnar(&table.physical, request).map_err(Error::from));
         };
         let request = ColumnarRequest { rows: rows_within(&span(tenant), &request.rows), ..request };
         let found = fast.columnar(&table.physical, request);
-        Some(found.map(|found| in_span(tenant.clone(), found)).map_err(Error::from))
+        Some(found.map(|found| in_span(&span(tenant), found)).map_err(Error::from))
     }
 
     /// Commits what a statement or transaction writes, read at `pin`. Refused when a validated row changed, and when a tenant that it
@@ -125,12 +139,15 @@ impl TenantStore {
         }
         let mut tenants = BTreeSet::new();
         let mut commit = Commit::default();
-        let mut validated = Vec::with_capacity(writes.validated.len() + 1);
+        let mut validated = Vec::with_capacity(writes.validated.len() + 2);
+        for table in private_tables(&writes) {
+            validated.push(self.unchanged(&table, pin).await?);
+        }
         for (table, range) in writes.ranges {
             commit.writes.extend(self.delete_range(&table, &range, &mut tenants)?);
         }
         for (table, row) in writes.rows {
-            let key = self.key(&row.key)?;
+            let key = self.key(&table, &row.key)?;
             match &self.tenant {
                 Some(tenant) => drop(tenants.insert(tenant.clone())),
                 None => drop(tenants.insert(tenant_of(&key)?)),
@@ -139,7 +156,7 @@ impl TenantStore {
             commit.writes.push(Write::Row { table: table.physical.clone(), row });
         }
         for (table, key) in writes.validated {
-            validated.push((table.physical.clone(), self.key(&key)?));
+            validated.push((table.physical.clone(), self.key(&table, &key)?));
         }
         for tenant in &tenants {
             validated.push(self.active(tenant, pin).await?);
@@ -163,9 +180,9 @@ impl TenantStore {
     }
 
     /// The key with the span before it.
-    fn key(&self, key: &RowKey) -> Result<RowKey> {
+    fn key(&self, table: &Table, key: &RowKey) -> Result<RowKey> {
         let Some(tenant) = &self.tenant else { return Ok(key.clone()) };
-        let span = span(tenant);
+        let span = span_of(tenant, table);
         RowKey::new(join(&span, key)).map_err(|error| {
             Error::from(error)
                 .with_detail(format!("Of these, {} bytes are the tenant's id and its delimiter.", span.len()))
@@ -176,7 +193,7 @@ impl TenantStore {
         let range = match &self.tenant {
             Some(tenant) => {
                 tenants.insert(tenant.clone());
-                within(&span(tenant), range)
+                within(&span_of(tenant, table), range)
             }
             None if range.start.is_empty() && range.end.is_none() => {
                 return Err(Error::new(ErrorKind::Invalid, "a deletion of every tenant's rows needs a range of keys")
@@ -190,6 +207,21 @@ impl TenantStore {
             }
         };
         Ok((!range.is_empty()).then(|| Write::DeleteRange { table: table.physical.clone(), range }))
+    }
+
+    /// The row of the catalog that says that a private table is at the pin what it was for who writes.
+    async fn unchanged(&self, table: &Table, pin: &Pin) -> Result<(TableName, RowKey)> {
+        let Some(tenant) = &self.tenant else {
+            return Err(Error::new(ErrorKind::Invalid, "a private table is written in the database of its tenant"));
+        };
+        let (catalog, key) = (rows::catalog_table(), rows::private_table_key(tenant, table.id));
+        let row = self.store.read_row(&catalog, &key, Some(pin.clone())).await?;
+        let now: Option<Table> = row.as_ref().map(rows::decode).transpose()?;
+        if now.is_none_or(|now| now != *table) {
+            let message = format!("relation \"{}\" was changed or dropped by another at the same moment", table.name);
+            return Err(Error::new(ErrorKind::Conflict, message));
+        }
+        Ok((catalog, key))
     }
 
     /// The row of the catalog that says that the tenant is active at the pin.
@@ -211,6 +243,18 @@ pub fn span(tenant: &TenantId) -> Bytes {
     join(tenant.as_str().as_bytes(), &[TENANT_DELIMITER])
 }
 
+/// What every key of the tenant in a table begins with.
+fn span_of(tenant: &TenantId, table: &Table) -> Bytes {
+    table.space.map_or_else(|| span(tenant), |space| space_span(tenant, space))
+}
+
+/// The private tables that are written, each once.
+fn private_tables(writes: &Writes) -> Vec<Arc<Table>> {
+    let tables = writes.rows.iter().map(|(table, _)| table).chain(writes.ranges.iter().map(|(table, _)| table));
+    let by_id: BTreeMap<_, _> = tables.filter(|table| table.is_private()).map(|table| (table.id, table)).collect();
+    by_id.into_values().cloned().collect()
+}
+
 fn join(a: &[u8], b: &[u8]) -> Bytes {
     [a, b].concat().into()
 }
@@ -227,11 +271,10 @@ fn rows_within(span: &[u8], rows: &RowSet) -> RowSet {
 }
 
 /// Reads a scan of the span by one of the store: keys go down with it and come up without it.
-fn spanned(tenant: &TenantId, scan: Scan, read: impl FnOnce(Scan) -> RowStream) -> RowStream {
-    let span = span(tenant);
+fn spanned(span: Bytes, scan: Scan, read: impl FnOnce(Scan) -> RowStream) -> RowStream {
     let scan = Scan {
         rows: rows_within(&span, &scan.rows),
-        filter: scan.filter.map(|filter| filter_within(tenant, filter)),
+        filter: scan.filter.map(|filter| filter_within(&span, filter)),
         ..scan
     };
     let strip = move |mut batch: Vec<Row>| {
@@ -248,14 +291,14 @@ fn spanned(tenant: &TenantId, scan: Scan, read: impl FnOnce(Scan) -> RowStream) 
 }
 
 /// The same files and rows; scans of the rest, its rows, and those in memory are without the span.
-fn in_span(tenant: TenantId, found: Columnar) -> Columnar {
+fn in_span(span: &Bytes, found: Columnar) -> Columnar {
     let Columnar { parts, memory, rest } = found;
-    let memory = memory.into_iter().map(|part| part.in_span(span(&tenant))).collect();
+    let memory = memory.into_iter().map(|part| part.in_span(span.clone())).collect();
     if rest.is_empty() {
         return Columnar { parts, memory, rest };
     }
-    let estimate = rest.rows_estimate();
-    let rest = Rest::new(estimate, move |scan| spanned(&tenant, scan, |scan| rest.scan(scan)));
+    let (estimate, span) = (rest.rows_estimate(), span.clone());
+    let rest = Rest::new(estimate, move |scan| spanned(span.clone(), scan, |scan| rest.scan(scan)));
     Columnar { parts, memory, rest }
 }
 
@@ -280,17 +323,18 @@ fn tenant_of(key: &[u8]) -> Result<TenantId> {
 
 /// The filter with its patterns for row keys made to match behind the span. That nothing outside of the span is read is the business
 /// of the scan's rows, not of these patterns.
-fn filter_within(tenant: &TenantId, filter: Filter) -> Filter {
-    let all = |filters: Vec<Filter>| filters.into_iter().map(|filter| filter_within(tenant, filter)).collect();
-    let one = |filter: Option<Box<Filter>>| filter.map(|filter| Box::new(filter_within(tenant, *filter)));
+fn filter_within(span: &[u8], filter: Filter) -> Filter {
+    let all = |filters: Vec<Filter>| filters.into_iter().map(|filter| filter_within(span, filter)).collect();
+    let one = |filter: Option<Box<Filter>>| filter.map(|filter| Box::new(filter_within(span, *filter)));
     match filter {
         Filter::RowKeyRegex(pattern) => {
-            Filter::RowKeyRegex(format!("{}#(?:{pattern})", regex::escape(tenant.as_str())))
+            let span = std::str::from_utf8(span).expect("the ids of tenants and numbers are ASCII");
+            Filter::RowKeyRegex(format!("{}(?:{pattern})", regex::escape(span)))
         }
         Filter::Chain(filters) => Filter::Chain(all(filters)),
         Filter::Interleave(filters) => Filter::Interleave(all(filters)),
         Filter::Condition { predicate, then, otherwise } => Filter::Condition {
-            predicate: Box::new(filter_within(tenant, *predicate)),
+            predicate: Box::new(filter_within(span, *predicate)),
             then: one(then),
             otherwise: one(otherwise),
         },

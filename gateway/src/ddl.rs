@@ -1,9 +1,10 @@
-//! Definitions: tables, databases, roles, grants. The operator's, in database `keyspan`.
+//! Definitions: tables, databases, roles, grants. The operator's, in database `keyspan`; private tables are a tenant's own.
 //!
 //! Each becomes [`Edit`](keyspan_catalog::Edit)s of the catalog, derived from the newest snapshot and tried again when another
 //! edit comes first. Definitions stand by themselves: they commit at once and cannot be part of a transaction.
 
 mod database;
+mod private;
 mod role;
 mod table;
 
@@ -37,17 +38,30 @@ pub fn tag(definition: &Definition) -> &'static str {
 /// # Errors
 /// 42501 outside of the operator's database; what the definition contradicts; the store's.
 pub async fn execute(session: &mut Session, definition: &Definition) -> Result<()> {
-    if !session.identity.operator && !role::is_own_password(session, definition) {
+    let allowed = match definition {
+        Definition::CreateTable(_) | Definition::AlterTable(_) | Definition::DropTables(_) => defines_tables(session),
+        _ => session.identity.operator || role::is_own_password(session, definition),
+    };
+    if !allowed {
         let command = tag(definition);
         return Err(SqlError::new(SqlState::INSUFFICIENT_PRIVILEGE, format!("permission denied for {command}"))
-            .with_detail("Tables, databases and roles are defined by an operator in database \"keyspan\"."));
+            .with_detail("Databases and roles are defined by an operator in database \"keyspan\"."));
     }
     // Half of a definition is none: a cancel request waits until it stands.
     shielded(Box::pin(make(session, definition))).await
 }
 
+/// Whether the session may define tables: private ones in a tenant's database, shared ones as an operator.
+fn defines_tables(session: &Session) -> bool {
+    session.identity.operator || session.identity.rows.tenant().is_some()
+}
+
 async fn make(session: &mut Session, definition: &Definition) -> Result<()> {
+    let private = !session.identity.operator;
     match definition {
+        Definition::CreateTable(create) if private => private::create(session, create).await,
+        Definition::AlterTable(alter) if private => private::alter(session, alter).await,
+        Definition::DropTables(drop) if private => private::drop(session, drop).await,
         Definition::CreateTable(create) => table::create(session, create).await,
         Definition::AlterTable(alter) => table::alter(session, alter).await,
         Definition::DropTables(drop) => table::drop(session, drop).await,

@@ -11,6 +11,7 @@ mod insert;
 mod load;
 mod range;
 mod returning;
+mod row_numbers;
 mod target;
 #[cfg(test)]
 mod tests;
@@ -19,6 +20,7 @@ mod truncate;
 mod upsert;
 
 pub use load::{Failed, Load};
+pub use row_numbers::RowNumbers;
 pub use truncate::truncate;
 
 use crate::{

@@ -65,7 +65,7 @@ impl TableFunctionImpl for OfTable {
             return Err(wrong(SqlState::UNDEFINED_FUNCTION, message));
         };
         let bare = name.strip_prefix("public.").unwrap_or(name);
-        let table = self.view.snapshot.table(bare);
+        let table = self.view.table(bare);
         let table =
             table.ok_or_else(|| wrong(SqlState::UNDEFINED_TABLE, format!("relation \"{name}\" does not exist")))?;
         Ok(Arc::new(KeyspanTable::of(Arc::clone(table), self.view.clone(), self.form)))

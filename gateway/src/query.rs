@@ -69,6 +69,11 @@ pub struct Query {
 }
 
 impl Query {
+    /// Facts of the statement.
+    pub(crate) fn facts(&self) -> &Arc<Facts> {
+        &self.facts
+    }
+
     /// Makes the session for one statement: tables of the view's snapshot (with a leading `tenant` column for the operator),
     /// `pg_catalog`, `information_schema`, functions, PostgreSQL's semantics.
     ///
@@ -99,7 +104,7 @@ impl Query {
     pub async fn plan(&self, query: &ast::Statement) -> Result<LogicalPlan> {
         let mut query = match self.moments(query).await? {
             None => query.clone(),
-            Some(moments) => past::placed(query, &moments, &self.view.snapshot)?,
+            Some(moments) => past::placed(query, &moments, &self.view)?,
         };
         parameters::declare(&mut query, &self.types);
         plan(&self.context, query).await

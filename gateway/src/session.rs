@@ -21,6 +21,7 @@ pub use transaction::{Changes, Reliance, Written};
 
 use crate::{
     copy::CopyIn,
+    dml::RowNumbers,
     error::{Result, SqlError, SqlState},
     purge::Purges,
     resources::Resources,
@@ -63,6 +64,8 @@ pub struct Shared {
     pub resources: Resources,
     /// The purge of dropped tenants, in the background.
     pub purges: Purges,
+    /// Keys of rows in tables without a primary key.
+    pub row_numbers: Arc<RowNumbers>,
 }
 
 impl Shared {
@@ -74,6 +77,7 @@ impl Shared {
             copy_folder: None,
             resources: Resources::default(),
             purges: Purges::default(),
+            row_numbers: Arc::default(),
         }
     }
 }

@@ -42,6 +42,11 @@ impl View {
         Self { as_of: Some(as_of_micros), buffered: Arc::default(), columnar: false, ..self.clone() }
     }
 
+    /// The table of this name in the database.
+    pub fn table(&self, name: &str) -> Option<&Arc<Table>> {
+        self.snapshot.table_in(self.rows.tenant(), name)
+    }
+
     /// Reads rows as they would be after the buffered writes, or as they were. Sets the pin.
     pub fn scan(&self, table: &Table, scan: Scan) -> RowStream {
         let scan = Scan { pin: Some(self.pin.clone()), as_of: self.as_of, ..scan };

@@ -10,7 +10,7 @@
 //! of the same id that was made meanwhile keeps its rows: only what was deleted goes.
 
 use super::{Catalog, rows};
-use crate::{DropCertificate, Edit, Result, tenant_store::span};
+use crate::{DropCertificate, Edit, Result, private::private_table, tenant_store::span};
 use keyspan_storage::{Clock, KeyRange, PurgeReport};
 use std::sync::Arc;
 
@@ -42,7 +42,8 @@ impl Catalog {
         let snapshot = self.snapshot();
         // A table made since has nothing of theirs. One dropped since is the store's to clear away, which waits for it for the sake of any
         // table: the catalog's is always there.
-        let tables = snapshot.tables.values().map(|table| table.physical.clone()).chain([rows::catalog_table()]);
+        let shared = snapshot.tables.values().map(|table| table.physical.clone());
+        let tables = shared.chain([private_table(), rows::catalog_table()]);
         let ranges = tables
             .flat_map(|table| drops.iter().map(move |drop| (table.clone(), KeyRange::prefix(span(&drop.tenant)))));
         let report = self.store().purge(&ranges.collect::<Vec<_>>()).await?;

@@ -6,12 +6,14 @@
 //! tenant#alto         a Tenant
 //! table#16390         a Table
 //! role#ana            a Role
+//! private_table#alto#16391   a Table of the tenant's own
+//! private_space#alto#16392   true: a spare space of the tenant
 //! drop#0000016385     a DropCertificate
 //! pending#flights-16390   true: a table of the store that is being made or dropped
 //! ```
 
 use super::CATALOG_TABLE;
-use crate::{DropCertificate, Error, ErrorKind, Result, Role, Snapshot, Table, TableId, Tenant, TenantId};
+use crate::{DropCertificate, Error, ErrorKind, Private, Result, Role, Snapshot, Table, TableId, Tenant, TenantId};
 use bytes::Bytes;
 use keyspan_storage::{Family, FamilyName, GcRule, Mutation, Row, RowKey, RowMutation, TableName, TableSchema, Write};
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
@@ -76,6 +78,14 @@ fn table_key(id: TableId) -> RowKey {
     key(format!("table#{}", id.0))
 }
 
+pub(crate) fn private_table_key(tenant: &TenantId, id: TableId) -> RowKey {
+    key(format!("private_table#{tenant}#{}", id.0))
+}
+
+pub(crate) fn private_space_key(tenant: &TenantId, space: u32) -> RowKey {
+    key(format!("private_space#{tenant}#{space}"))
+}
+
 pub(super) fn pending_key(table: &TableName) -> RowKey {
     key(format!("pending#{table}"))
 }
@@ -110,6 +120,7 @@ pub(super) fn difference(before: &Snapshot, after: &Snapshot) -> Vec<Write> {
     maps(&before.tenants, &after.tenants, tenant_key, &mut writes);
     maps(&before.tables, &after.tables, |id| table_key(*id), &mut writes);
     maps(&before.roles, &after.roles, |name| key(format!("role#{name}")), &mut writes);
+    private(before, after, &mut writes);
     let old = |order| before.drops.binary_search_by_key(&order, |certificate| certificate.order()).ok();
     let is_old = |new: &Arc<DropCertificate>| old(new.order()).is_some_and(|at| Arc::ptr_eq(&before.drops[at], new));
     for certificate in after.drops.iter().filter(|certificate| !is_old(certificate)) {
@@ -117,6 +128,23 @@ pub(super) fn difference(before: &Snapshot, after: &Snapshot) -> Vec<Write> {
     }
     writes.push(put(version_key(), &Version::of(after)));
     writes
+}
+
+/// The writes for what tenants made for themselves.
+fn private(before: &Snapshot, after: &Snapshot, writes: &mut Vec<Write>) {
+    let none = Arc::new(Private::default());
+    let gone = before.private.keys().filter(|id| !after.private.contains_key(*id));
+    for tenant in gone.chain(after.private.keys()) {
+        let old = before.private.get(tenant).unwrap_or(&none);
+        let new = after.private.get(tenant).unwrap_or(&none);
+        if Arc::ptr_eq(old, new) {
+            continue;
+        }
+        maps(&old.tables, &new.tables, |id| private_table_key(tenant, *id), writes);
+        let space = |space: &u32| private_space_key(tenant, *space);
+        writes.extend(new.spare.difference(&old.spare).map(|spare| put(space(spare), &true)));
+        writes.extend(old.spare.difference(&new.spare).map(|spare| delete(space(spare))));
+    }
 }
 
 fn maps<K: Ord, V: Serialize>(
@@ -158,17 +186,36 @@ impl Loaded {
                 let table: Table = decode(row)?;
                 snapshot.tables.insert(table.id, Arc::new(table));
             }
+            ("private_table", of) => {
+                let table: Table = decode(row)?;
+                let private = self.private(row, of)?.0;
+                private.tables.insert(table.id, Arc::new(table));
+            }
+            ("private_space", of) => {
+                let (private, space) = self.private(row, of)?;
+                private.spare.insert(space);
+            }
             ("role", _) => {
                 let role: Role = decode(row)?;
                 snapshot.roles.insert(role.name.clone(), Arc::new(role));
             }
             ("drop", _) => snapshot.drops.push(Arc::new(decode::<DropCertificate>(row)?)),
             ("pending", name) => self.pending.push(TableName::new(name)?),
-            _ => {
-                let message = format!("row \"{}\" of the catalog is of no known kind", row.key.escape_ascii());
-                return Err(Error::new(ErrorKind::Corrupt, message));
-            }
+            _ => return Err(unknown_row(row)),
         }
         Ok(())
     }
+
+    /// What the tenant of `tenant#number` has made, and the number.
+    fn private(&mut self, row: &Row, of: &str) -> Result<(&mut Private, u32)> {
+        let (tenant, number) = of.split_once('#').ok_or_else(|| unknown_row(row))?;
+        let number = number.parse().map_err(|_| unknown_row(row))?;
+        let private = self.snapshot.private.entry(TenantId::new(tenant)?).or_default();
+        Ok((Arc::make_mut(private), number))
+    }
+}
+
+fn unknown_row(row: &Row) -> Error {
+    let message = format!("row \"{}\" of the catalog is of no known kind", row.key.escape_ascii());
+    Error::new(ErrorKind::Corrupt, message)
 }

@@ -8,6 +8,7 @@
 use super::Catalog;
 use crate::{
     DropCertificate, Edit, Error, ErrorKind, Result, Tenant, TenantId, TenantStore,
+    private::private_table,
     tenant_store::{SpanSize, span},
 };
 use std::{
@@ -82,7 +83,7 @@ impl Catalog {
         let rows = TenantStore::of_tenant(self.store().clone(), id.clone());
         let pin = rows.pin().await?;
         let (mut tables, mut total) = (0, SpanSize::default());
-        for table in self.snapshot().tables.values() {
+        for table in self.snapshot().tables_in(Some(id)) {
             let size = rows.size(table, Some(pin.clone())).await?;
             tables += u64::from(size.rows > 0);
             total = SpanSize { rows: total.rows + size.rows, bytes: total.bytes + size.bytes };
@@ -92,9 +93,11 @@ impl Catalog {
 
     async fn erase(&self, tenant: &Tenant, dropped_by: &str, now_micros: i64) -> Result<Arc<DropCertificate>> {
         let (tables, size) = self.tenant_size(&tenant.id).await?;
-        for table in self.snapshot().tables.values() {
-            match self.store().drop_row_range(&table.physical, span(&tenant.id)).await {
-                // Dropped by another statement meanwhile: its rows are gone with it.
+        // Its private tables, spare spaces as well, are in one.
+        let shared = self.snapshot().tables.values().map(|table| table.physical.clone()).collect::<Vec<_>>();
+        for table in shared.into_iter().chain([private_table()]) {
+            match self.store().drop_row_range(&table, span(&tenant.id)).await {
+                // Dropped by another statement meanwhile: its rows are gone with it. Or there are no private tables yet.
                 Err(error) if error.kind() == keyspan_storage::ErrorKind::NotFound => {}
                 other => other?,
             }

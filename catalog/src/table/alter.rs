@@ -2,7 +2,7 @@
 
 use super::{
     ColumnDefinition, ColumnPlace, Options, Table,
-    define::{check_column_name, check_name, check_type},
+    define::{check_name, check_type, private_has_no},
 };
 use crate::{Encoding, Error, ErrorKind, Result, SqlType};
 
@@ -57,7 +57,7 @@ impl Table {
     pub fn rename_column(&self, from: &str, to: &str) -> Result<Self> {
         let at = self.position(from)?;
         check_name("column", to)?;
-        check_column_name(to)?;
+        self.check_column_name(to)?;
         if self.column(to).is_some() {
             return Err(self.column_exists(to));
         }
@@ -124,6 +124,9 @@ impl Table {
     /// What [`Options::parse`] finds; [`Unsupported`](ErrorKind::Unsupported) for what is fixed at creation.
     pub fn set_options(&self, pairs: &[(String, String)]) -> Result<Self> {
         let options = Options::parse(pairs)?;
+        if let (true, Some((option, _))) = (self.is_private(), pairs.first()) {
+            return Err(private_has_no(&format!("parameter \"{option}\"")));
+        }
         options.check_changeable()?;
         options.check_families(self)?;
         let mut table = self.clone();
@@ -141,6 +144,9 @@ impl Table {
     /// # Errors
     /// [`ColumnExists`](ErrorKind::ColumnExists), [`Reserved`](ErrorKind::Reserved), and what [`Options::parse`] finds.
     pub fn add_family(&self, name: &str, pairs: &[(String, String)]) -> Result<Self> {
+        if self.is_private() {
+            return Err(private_has_no(&format!("family \"{name}\"")));
+        }
         let options = Options::parse(pairs)?;
         let mut table = self.clone();
         table.push_family(name, &options)?;

@@ -1,7 +1,10 @@
 //! What `CREATE TABLE` says, checked.
 
-use super::{Column, ColumnPlace, KEY_COLUMN, MARKER_FAMILY, Options, TENANT_COLUMN, Table, TableFamily};
-use crate::{Encoding, Error, ErrorKind, FamilyId, KeyPart, KeySchema, Result, SqlType, TableId};
+use super::{Column, ColumnPlace, HIDDEN_KEY, KEY_COLUMN, MARKER_FAMILY, Options, TENANT_COLUMN, Table, TableFamily};
+use crate::{
+    Encoding, Error, ErrorKind, FamilyId, KeyEncoding, KeyPart, KeySchema, Result, SqlType, TableId,
+    private::private_table,
+};
 use keyspan_storage::{FamilyName, TableName, model::limits::FAMILIES_MAX};
 
 /// Bytes of a name in SQL; PostgreSQL's NAMEDATALEN less one.
@@ -9,7 +12,7 @@ const NAME_BYTES_MAX: usize = 63;
 /// Digits of a `numeric`.
 const NUMERIC_DIGITS_MAX: u8 = 38;
 /// The family of a table that declares none.
-pub(super) const DEFAULT_FAMILY: &str = "cf";
+pub(crate) const DEFAULT_FAMILY: &str = "cf";
 
 /// A column as `CREATE TABLE` or `ADD COLUMN` says it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -59,11 +62,46 @@ impl Table {
     pub fn define(id: TableId, definition: &TableDefinition) -> Result<Self> {
         check_name("table", &definition.name)?;
         let options = Options::parse(&definition.options)?;
-        let key = define_key(definition, &options)?;
+        if definition.primary_key.is_empty() {
+            return Err(Error::new(ErrorKind::Invalid, format!("table \"{}\" has no primary key", definition.name))
+                .with_hint("Declare PRIMARY KEY (…): it is the row key, and its order the order of the rows."));
+        }
+        let physical = physical_name(&definition.name, id)?;
+        Self::define_at(id, definition, &options, (physical, None))
+    }
+
+    /// A tenant's own table. It has one family, of which one version is kept, and `ordered` keys; without a primary key, a hidden one.
+    /// Its first space has its number.
+    ///
+    /// # Errors
+    /// As [`define`](Self::define); [`Unsupported`](ErrorKind::Unsupported) for families and options, which only a shared table has.
+    pub fn define_private(id: TableId, definition: &TableDefinition) -> Result<Self> {
+        check_name("table", &definition.name)?;
+        let of_family = definition.columns.iter().find_map(|column| column.family.as_ref());
+        let family = definition.families.first().map(|family| &family.name).or(of_family);
+        if let Some(what) = family.map(|name| format!("family \"{name}\"")).or_else(|| {
+            let (option, _) = definition.options.first()?;
+            Some(format!("parameter \"{option}\""))
+        }) {
+            return Err(private_has_no(&what));
+        }
+        let options = [("key_encoding", "ordered"), ("cf.max_versions", "1")];
+        let options = options.map(|(name, value)| (name.to_owned(), value.to_owned()));
+        Self::define_at(id, definition, &Options::parse(&options)?, (private_table(), Some(id.0)))
+    }
+
+    fn define_at(
+        id: TableId,
+        definition: &TableDefinition,
+        options: &Options,
+        (physical, space): (TableName, Option<u32>),
+    ) -> Result<Self> {
+        let key = define_key(definition, options)?;
         let mut table = Self {
             id,
             name: definition.name.clone(),
-            physical: physical_name(&definition.name, id)?,
+            physical,
+            space,
             families: Vec::new(),
             columns: Vec::new(),
             key,
@@ -75,7 +113,7 @@ impl Table {
             retired: Vec::new(),
         };
         for family in declared_families(definition) {
-            table.push_family(&family, &options)?;
+            table.push_family(&family, options)?;
         }
         options.check_families(&table)?;
         for column in &definition.columns {
@@ -147,7 +185,7 @@ impl Table {
 
     fn push_column(&mut self, column: &ColumnDefinition, not_null: bool, place: ColumnPlace) -> Result<()> {
         check_name("column", &column.name)?;
-        check_column_name(&column.name)?;
+        self.check_column_name(&column.name)?;
         check_type(column.kind)?;
         if self.column(&column.name).is_some() {
             return Err(self.column_exists(&column.name));
@@ -172,6 +210,16 @@ impl Table {
         let numbered = (1u32..).map(|number| format!("{name}~{number}"));
         let mut candidates = std::iter::once(name.to_owned()).chain(numbered);
         candidates.find(|candidate| !taken(candidate)).expect("numbers do not run out before columns do")
+    }
+
+    /// Checks that a column's name is not the system's.
+    pub(super) fn check_column_name(&self, name: &str) -> Result<()> {
+        if self.is_private() && name == HIDDEN_KEY {
+            let hint = "It is the hidden key of a private table without a primary key.";
+            let message = format!("column name \"{name}\" is reserved");
+            return Err(Error::new(ErrorKind::Reserved, message).with_hint(hint));
+        }
+        check_column_name(name)
     }
 
     pub(super) fn no_column(&self, name: &str) -> Error {
@@ -199,8 +247,8 @@ pub(super) fn check_name(what: &str, name: &str) -> Result<()> {
     Ok(())
 }
 
-/// Checks that a column's name is not the system's.
-pub(super) fn check_column_name(name: &str) -> Result<()> {
+/// Checks that no table has the column's name for another use.
+fn check_column_name(name: &str) -> Result<()> {
     if name == TENANT_COLUMN || name == KEY_COLUMN {
         let hint = "In the operator's database every table has a leading column tenant; raw() shows the key as _key.";
         return Err(
@@ -232,10 +280,22 @@ fn physical_name(name: &str, id: TableId) -> Result<TableName> {
     readable.or_else(|_| TableName::new(&format!("table-{}", id.0))).map_err(Error::from)
 }
 
+/// The key of a table without a primary key: a number that no row had before, in the order of insertion.
+pub(super) fn hidden_key() -> KeySchema {
+    let part = KeyPart { name: HIDDEN_KEY.to_owned(), kind: SqlType::Uuid, descending: false };
+    KeySchema { encoding: KeyEncoding::Ordered, parts: vec![part], with_tenant: false }
+}
+
+/// What a private table does not have.
+pub(super) fn private_has_no(what: &str) -> Error {
+    Error::new(ErrorKind::Unsupported, format!("{what} of a private table"))
+        .with_detail("All private tables are stored in one family, and their keys are ordered.")
+        .with_hint("An operator makes shared tables, which have families and options, in database \"keyspan\".")
+}
+
 fn define_key(definition: &TableDefinition, options: &Options) -> Result<KeySchema> {
     if definition.primary_key.is_empty() {
-        return Err(Error::new(ErrorKind::Invalid, format!("table \"{}\" has no primary key", definition.name))
-            .with_hint("Declare PRIMARY KEY (…): it is the row key, and its order the order of the rows."));
+        return Ok(hidden_key());
     }
     let part = |(name, descending): &(String, bool)| {
         let column =

@@ -84,8 +84,8 @@ async fn sizes(
     pin: Option<Pin>,
 ) -> Result<Vec<(Arc<Table>, u64, u64)>> {
     let door = TenantStore::of_tenant(shared.catalog.store().clone(), tenant.clone());
-    let mut sizes = Vec::with_capacity(snapshot.tables.len());
-    for table in snapshot.tables.values() {
+    let mut sizes = Vec::new();
+    for table in snapshot.tables_in(Some(tenant)) {
         let size = door.size(table, pin.clone()).await?;
         sizes.push((table.clone(), size.rows, size.bytes));
     }

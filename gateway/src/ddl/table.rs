@@ -72,7 +72,7 @@ fn no_table(name: &str) -> Error {
     Error::new(ErrorKind::NoTable, format!("relation \"{name}\" does not exist"))
 }
 
-fn definition_of(create: &CreateTable) -> TableDefinition {
+pub(super) fn definition_of(create: &CreateTable) -> TableDefinition {
     let family = |family: &crate::statement::FamilyClause| FamilyDefinition {
         name: family.name.clone(),
         columns: family.columns.clone(),
@@ -106,7 +106,7 @@ fn pairs(options: &[OptionClause]) -> Vec<(String, String)> {
 }
 
 /// What an action with `IF [NOT] EXISTS` has nothing to do for.
-fn passed_over(table: &Table, action: &AlterAction) -> Option<String> {
+pub(super) fn passed_over(table: &Table, action: &AlterAction) -> Option<String> {
     match action {
         AlterAction::AddColumn { column, if_not_exists: true, .. } if table.column(&column.name).is_some() => {
             Some(format!("column \"{}\" of relation \"{}\" already exists", column.name, table.name))
@@ -121,7 +121,7 @@ fn passed_over(table: &Table, action: &AlterAction) -> Option<String> {
     }
 }
 
-fn apply(table: &Table, action: &AlterAction) -> keyspan_catalog::Result<Table> {
+pub(super) fn apply(table: &Table, action: &AlterAction) -> keyspan_catalog::Result<Table> {
     if passed_over(table, action).is_some() {
         return Ok(table.clone());
     }

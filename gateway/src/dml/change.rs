@@ -69,7 +69,7 @@ pub(super) fn update_select(
     if update.returning.is_some() {
         items.extend(tree::all_items(&target, &name));
     }
-    let mut from = vec![update.table.clone()];
+    let mut from = vec![tree::read(&target, &update.table, &name)];
     if let Some(UpdateTableFromKind::AfterSet(tables)) = &update.from {
         from.extend(tables.iter().cloned());
     }
@@ -126,7 +126,7 @@ pub(super) fn deleted_table(delete: &ast::Delete) -> &TableWithJoins {
 pub(super) fn delete_select(view: &View, delete: &ast::Delete) -> Result<ast::Statement> {
     let table = deleted_table(delete);
     let (target, name) = resolve(view, table)?;
-    let mut from = vec![table.clone()];
+    let mut from = vec![tree::read(&target, table, &name)];
     from.extend(delete.using.iter().flatten().cloned());
     let mut items = tree::key_items(&target, &name);
     if delete.returning.is_some() {

@@ -4,7 +4,7 @@ use super::{
     assign::assign,
     returning::Returned,
     rows,
-    target::{Target, TargetColumn, marker},
+    target::{Numbers, Target, TargetColumn, marker},
     tree, upsert,
 };
 use crate::{
@@ -123,7 +123,7 @@ pub(super) async fn run(
         while from < batch.num_rows() {
             let chunk = batch.slice(from, LOOKUP_ROWS.min(batch.num_rows() - from));
             from += chunk.num_rows();
-            let new = new_rows(&query.view, &target, &named, &chunk, number)?;
+            let new = new_rows(query, &target, &named, &chunk, number)?;
             number += new.len() as u64;
             count += match &conflict {
                 _ if blind => put_blindly(&target, &named, new, &mut seen, &mut written)?,
@@ -152,8 +152,9 @@ fn check_width(insert: &ast::Insert, named: &[usize], width: usize) -> Result<()
 }
 
 /// The rows of a batch, checked one by one.
-fn new_rows(view: &View, target: &Target, named: &[usize], batch: &RecordBatch, first: u64) -> Result<Vec<NewRow>> {
+fn new_rows(query: &Query, target: &Target, named: &[usize], batch: &RecordBatch, first: u64) -> Result<Vec<NewRow>> {
     let key_places = target.key_places()?;
+    let numbers = numbers(query);
     let one = |row: usize| {
         let mut values = vec![Value::Null; target.columns.len()];
         // A list of values may be shorter than the columns: the rest is NULL.
@@ -163,12 +164,19 @@ fn new_rows(view: &View, target: &Target, named: &[usize], batch: &RecordBatch, 
         for (column, value) in target.columns.iter().zip(&values) {
             target.check_null(column, value)?;
         }
-        let parts: Vec<Value> = key_places.iter().map(|at| values[*at].clone()).collect();
-        target.check_tenant(view, &parts)?;
+        let parts = target.new_parts(&key_places, &values, &numbers);
+        target.check_tenant(&query.view, &parts)?;
         let key = target.row_key(&parts)?;
         Ok(NewRow { parts, key, number: first + row as u64, values })
     };
     (0..batch.num_rows()).map(one).collect()
+}
+
+/// Where keys come from that no column has.
+fn numbers(query: &Query) -> Numbers {
+    let facts = query.facts();
+    let given = facts.shared.as_ref().map(|shared| shared.row_numbers.clone()).unwrap_or_default();
+    Numbers { given, now_micros: facts.now_micros }
 }
 
 /// The mutations that make a row that is not there.
@@ -182,6 +190,9 @@ pub(super) fn creation(target: &Target, row: &NewRow) -> Result<Vec<Mutation>> {
 
 /// Which of the rows are there.
 pub(super) async fn existing(view: &View, target: &Target, rows: &[NewRow]) -> Result<HashSet<RowKey>> {
+    if target.hidden_key.is_some() {
+        return Ok(HashSet::new());
+    }
     let points = RowSet::new(rows.iter().map(|row| KeyRange::point(&row.key)));
     let scan = Scan { columns: Columns::Of(Vec::new()), keep_empty: true, ..Scan::of(points) };
     let found: Vec<keyspan_storage::Row> = view.scan(&target.table, scan).try_concat().await?;

@@ -9,7 +9,7 @@ use super::{
     ATTEMPTS_MAX,
     assign::read,
     insert::{LOOKUP_ROWS, NewRow, creation, existing},
-    target::{Place, Target},
+    target::{Numbers, Place, Target},
 };
 use crate::{
     error::{Result, SqlError, SqlState},
@@ -45,6 +45,7 @@ pub struct Load {
     target: Target,
     named: Vec<usize>,
     key_places: Vec<usize>,
+    numbers: Numbers,
     rows: Vec<NewRow>,
     bytes: usize,
     mutations: usize,
@@ -63,7 +64,7 @@ impl Load {
     ///
     /// # Errors
     /// 42P01, 42703, 42701.
-    pub fn new(view: &View, table: &str, columns: &[String]) -> Result<Self> {
+    pub fn new(session: &Session, view: &View, table: &str, columns: &[String]) -> Result<Self> {
         let target = Target::of(view, table)?;
         let mut named = Vec::with_capacity(columns.len());
         for name in columns {
@@ -78,7 +79,9 @@ impl Load {
             named = (0..target.columns.len()).collect();
         }
         let key_places = target.key_places()?;
-        Ok(Self { target, named, key_places, rows: Vec::new(), bytes: 0, mutations: 0, stored: 0 })
+        let shared = &session.shared;
+        let numbers = Numbers { given: shared.row_numbers.clone(), now_micros: shared.clock.now_micros() };
+        Ok(Self { target, named, key_places, numbers, rows: Vec::new(), bytes: 0, mutations: 0, stored: 0 })
     }
 
     /// The table's name.
@@ -135,7 +138,7 @@ impl Load {
             self.bytes += size(value);
             mutations += usize::from(*value != Value::Null && matches!(column.place, Place::Cell { .. }));
         }
-        let parts: Vec<Value> = self.key_places.iter().map(|at| values[*at].clone()).collect();
+        let parts = target.new_parts(&self.key_places, &values, &self.numbers);
         let key = target.row_key(&parts)?;
         self.mutations += mutations;
         self.rows.push(NewRow { parts, key, number, values });
@@ -183,7 +186,7 @@ impl Load {
         let view = session.view().await?;
         let pin = view.pin.clone();
         let target = &self.target;
-        if view.snapshot.table(&target.table.name) != Some(&target.table) {
+        if view.table(&target.table.name) != Some(&target.table) {
             let message = format!("table \"{}\" was changed while rows were copied into it", target.table.name);
             return Err(SqlError::new(SqlState::OBJECT_NOT_IN_PREREQUISITE_STATE, message).into());
         }

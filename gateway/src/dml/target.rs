@@ -1,6 +1,6 @@
 //! The table that a write goes to, as the session sees it: with a leading `tenant` column for the operator.
 
-use super::assign::assign_row;
+use super::{assign::assign_row, row_numbers::RowNumbers};
 use crate::{
     error::{Result, SqlError, SqlState},
     view::View,
@@ -21,6 +21,15 @@ pub(super) struct Target {
     pub(super) key: KeySchema,
     /// Its columns in the order of `SELECT *`.
     pub(super) columns: Vec<TargetColumn>,
+    /// Its key, when no column shows it.
+    pub(super) hidden_key: Option<TargetColumn>,
+}
+
+/// Where keys come from that no column has.
+#[derive(Clone)]
+pub(super) struct Numbers {
+    pub(super) given: Arc<RowNumbers>,
+    pub(super) now_micros: i64,
 }
 
 /// A column of it.
@@ -43,10 +52,10 @@ impl Target {
     /// # Errors
     /// 42P01.
     pub(super) fn of(view: &View, name: &str) -> Result<Self> {
-        let table =
-            view.snapshot.table(name).cloned().ok_or_else(|| {
-                SqlError::new(SqlState::UNDEFINED_TABLE, format!("relation \"{name}\" does not exist"))
-            })?;
+        let table = view
+            .table(name)
+            .cloned()
+            .ok_or_else(|| SqlError::new(SqlState::UNDEFINED_TABLE, format!("relation \"{name}\" does not exist")))?;
         let operator = view.rows.tenant().is_none();
         let key = if operator { table.key.for_operator() } else { table.key.clone() };
         let tenant = operator.then(|| TargetColumn {
@@ -70,7 +79,14 @@ impl Target {
             TargetColumn { name, kind, not_null: column.not_null || in_key, place }
         });
         let columns = tenant.into_iter().chain(columns).collect();
-        Ok(Self { table: table.clone(), key, columns })
+        let hidden = table.has_hidden_key().then(|| &table.key.parts[0]);
+        let hidden_key = hidden.map(|part| TargetColumn {
+            name: part.name.clone(),
+            kind: part.kind,
+            not_null: true,
+            place: Place::Key(0),
+        });
+        Ok(Self { table: table.clone(), key, columns, hidden_key })
     }
 
     /// The place of a column in [`columns`](Self::columns).
@@ -84,8 +100,11 @@ impl Target {
         })
     }
 
-    /// The places of the columns of the key, in its order.
+    /// The places of the columns of the key, in its order; none for a hidden key.
     pub(super) fn key_places(&self) -> Result<Vec<usize>> {
+        if self.hidden_key.is_some() {
+            return Ok(Vec::new());
+        }
         self.key_columns().iter().map(|column| self.position(&column.name)).collect()
     }
 
@@ -94,6 +113,7 @@ impl Target {
         let mut columns: Vec<(usize, &TargetColumn)> = self
             .columns
             .iter()
+            .chain(&self.hidden_key)
             .filter_map(|column| match column.place {
                 Place::Key(part) => Some((part, column)),
                 Place::Cell { .. } => None,
@@ -101,6 +121,14 @@ impl Target {
             .collect();
         columns.sort_by_key(|(part, _)| *part);
         columns.into_iter().map(|(_, column)| column).collect()
+    }
+
+    /// The parts of the key of a new row with these values.
+    pub(super) fn new_parts(&self, places: &[usize], values: &[Value], numbers: &Numbers) -> Vec<Value> {
+        match self.hidden_key {
+            Some(_) => vec![numbers.given.next(numbers.now_micros)],
+            None => places.iter().map(|at| values[*at].clone()).collect(),
+        }
     }
 
     /// A row that was read with all columns, which begin at a place of the batch.

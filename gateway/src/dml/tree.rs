@@ -3,14 +3,15 @@
 use super::target::{Target, TargetColumn};
 use crate::{
     error::Result,
+    query::tables::KEYED,
     statement::{quoted, select_from},
     types,
 };
 use arrow::datatypes::DataType;
 use datafusion::sql::sqlparser::{
     ast::{
-        self, CastKind, Expr, Ident, Query, Select, SelectItem, SetExpr, TableWithJoins, UnaryOperator, Value,
-        ValueWithSpan, VisitMut, VisitorMut,
+        self, CastKind, Expr, Ident, ObjectName, ObjectNamePart, Query, Select, SelectItem, SetExpr, TableAlias,
+        TableFactor, TableWithJoins, UnaryOperator, Value, ValueWithSpan, VisitMut, VisitorMut,
     },
     dialect::PostgreSqlDialect,
     parser::Parser,
@@ -45,6 +46,19 @@ pub(super) fn key_items(target: &Target, table: &Ident) -> Vec<Expr> {
 /// All columns behind the table's name.
 pub(super) fn all_items(target: &Target, table: &Ident) -> Vec<Expr> {
     target.columns.iter().map(|of| column(table, &of.name)).collect()
+}
+
+/// The table of a write as its SELECT reads it: with its hidden key, if it has one, under the name by which the statement calls it.
+pub(super) fn read(target: &Target, table: &TableWithJoins, called: &Ident) -> TableWithJoins {
+    let mut table = table.clone();
+    if target.hidden_key.is_some()
+        && let TableFactor::Table { name, alias, .. } = &mut table.relation
+    {
+        let parts = [quoted(KEYED), quoted(&target.table.name)].map(ObjectNamePart::Identifier);
+        *name = ObjectName(parts.to_vec());
+        alias.get_or_insert_with(|| TableAlias { explicit: true, name: called.clone(), columns: Vec::new(), at: None });
+    }
+    table
 }
 
 pub(super) fn value(value: Value) -> Expr {

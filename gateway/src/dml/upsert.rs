@@ -57,9 +57,12 @@ pub(super) fn check_target(target: &Target, conflict: &OnConflict) -> Result<()>
         return Ok(());
     }
     let message = "there is no unique or exclusion constraint matching the ON CONFLICT specification";
+    let error = SqlError::new(SqlState::INVALID_COLUMN_REFERENCE, message);
+    if target.hidden_key.is_some() {
+        return Err(error.with_hint("The table has no primary key."));
+    }
     let key: Vec<&str> = target.key_columns().iter().map(|column| column.name.as_str()).collect();
-    Err(SqlError::new(SqlState::INVALID_COLUMN_REFERENCE, message)
-        .with_hint(format!("The primary key is ({}).", key.join(", "))))
+    Err(error.with_hint(format!("The primary key is ({}).", key.join(", "))))
 }
 
 /// Whether the update sets exactly the inserted columns beside the key, each from `EXCLUDED`, without a condition: then it

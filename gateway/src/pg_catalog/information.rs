@@ -14,7 +14,7 @@ use keyspan_catalog::{SqlType, Table};
 /// Fills a relation.
 pub fn fill(rows: &mut Rows, facts: &Facts) {
     let database = facts.database.clone();
-    let known = facts.snapshot.tables.values();
+    let known = facts.tables();
     let owner = cluster::role_name(facts, objects::owner(facts));
     match rows.relation.name {
         "information_schema_catalog_name" => rows.push(row! { "catalog_name" => database }),
@@ -32,7 +32,7 @@ pub fn fill(rows: &mut Rows, facts: &Facts) {
             let columns = objects::attributes(table, facts);
             columns.iter().zip(1_i32..).map(|(column, place)| described(&database, table, column, place)).collect::<Vec<_>>()
         })),
-        "table_constraints" => rows.extend(known.map(|table| {
+        "table_constraints" => rows.extend(known.filter(|table| !table.has_hidden_key()).map(|table| {
             row! {
                 "constraint_catalog" => database.clone(), "constraint_schema" => tables::PUBLIC,
                 "constraint_name" => objects::key_name(table), "table_catalog" => database.clone(),

@@ -82,7 +82,8 @@ pub fn key(table: &Table, facts: &Facts) -> Vec<KeyColumn> {
     let columns = attributes(table, facts);
     let number = |name: &str| columns.iter().find(|column| column.name == name).map_or(0, |column| column.number);
     let tenant = facts.operator.then_some((TENANT_COLUMN, false));
-    let parts = table.key.parts.iter().map(|part| (part.name.as_str(), part.descending));
+    let parts = table.key.parts.iter().filter(|_| !table.has_hidden_key());
+    let parts = parts.map(|part| (part.name.as_str(), part.descending));
     let parts = tenant.into_iter().chain(parts);
     parts.map(|(name, descending)| KeyColumn { number: number(name), name: name.to_owned(), descending }).collect()
 }
@@ -100,7 +101,8 @@ pub fn index_oid(table: &Table) -> u32 {
 /// The table of which this is the OID, the index's OID or the constraint's OID.
 pub fn table_of_oid(facts: &Facts, oid: u32) -> Option<&Arc<Table>> {
     let id = if oid < INDEX { oid } else { oid & (INDEX - 1) };
-    facts.snapshot.tables.get(&keyspan_catalog::TableId(id))
+    let of_key = matches!(oid & ROW_TYPE, INDEX | CONSTRAINT);
+    facts.table_of(keyspan_catalog::TableId(id)).filter(|table| !of_key || !table.has_hidden_key())
 }
 
 /// Whether an OID is that of a primary key's index.
@@ -169,13 +171,15 @@ pub fn oid_of_function(name: &str) -> Option<u32> {
 
 /// Fills a relation that describes a database's content.
 pub fn fill(rows: &mut Rows, facts: &Facts) {
-    let tables = facts.snapshot.tables.values();
+    let tables = facts.tables();
+    let keyed = || facts.tables().filter(|table| !table.has_hidden_key());
     match rows.relation.name {
         "pg_namespace" => rows.extend(schemas(facts).map(|name| {
             row! { "oid" => schema_oid(name), "nspname" => name, "nspowner" => owner(facts) }
         })),
         "pg_class" => {
-            rows.extend(tables.clone().flat_map(|table| [class(table, facts), index_class(table, facts)]));
+            rows.extend(tables.map(|table| class(table, facts)));
+            rows.extend(keyed().map(|table| index_class(table, facts)));
             rows.extend(system_relations(facts).map(|relation| system_class(relation, facts)));
         }
         "pg_attribute" => {
@@ -189,9 +193,9 @@ pub fn fill(rows: &mut Rows, facts: &Facts) {
             }
             rows.extend(system_relations(facts).flat_map(system_attributes));
         }
-        "pg_index" => rows.extend(tables.map(|table| index(table, facts))),
-        "pg_constraint" => rows.extend(tables.map(|table| constraint(table, facts))),
-        "pg_indexes" => rows.extend(tables.map(|table| {
+        "pg_index" => rows.extend(keyed().map(|table| index(table, facts))),
+        "pg_constraint" => rows.extend(keyed().map(|table| constraint(table, facts))),
+        "pg_indexes" => rows.extend(keyed().map(|table| {
             row! {
                 "schemaname" => PUBLIC, "tablename" => table.name.clone(), "indexname" => key_name(table),
                 "indexdef" => index_definition(table, facts),
@@ -199,7 +203,7 @@ pub fn fill(rows: &mut Rows, facts: &Facts) {
         })),
         "pg_tables" => rows.extend(tables.map(|table| {
             row! {
-                "schemaname" => PUBLIC, "tablename" => table.name.clone(), "hasindexes" => true,
+                "schemaname" => PUBLIC, "tablename" => table.name.clone(), "hasindexes" => !table.has_hidden_key(),
                 "tableowner" => super::cluster::role_name(facts, owner(facts)),
             }
         })),
@@ -257,7 +261,7 @@ fn class(table: &Table, facts: &Facts) -> Row {
     row! {
         "oid" => table.id.0, "relname" => table.name.clone(), "relnamespace" => schema_oid(PUBLIC),
         "reltype" => table.id.0 | ROW_TYPE, "relowner" => owner(facts), "relam" => TABLE_METHOD,
-        "relfilenode" => table.id.0, "reltuples" => -1, "relhasindex" => true, "relpersistence" => "p", "relkind" => "r",
+        "relfilenode" => table.id.0, "reltuples" => -1, "relhasindex" => !table.has_hidden_key(), "relpersistence" => "p", "relkind" => "r",
         "relnatts" => i64::try_from(attributes(table, facts).len()).unwrap_or(0), "relispopulated" => true,
         "relreplident" => "d",
     }
@@ -378,10 +382,14 @@ pub fn oid_of_relation(facts: &Facts, name: &str) -> Option<u32> {
         _ => return None,
     };
     if schema.is_none_or(|schema| schema == PUBLIC) {
-        let tables = facts.snapshot.tables.values();
+        let tables = facts.tables();
         let found = tables.clone().find(|table| table.name == name).map(|table| table.id.0);
-        let found =
-            found.or_else(|| tables.clone().find(|table| key_name(table) == name).map(|table| index_oid(table)));
+        let found = found.or_else(|| {
+            tables
+                .filter(|table| !table.has_hidden_key())
+                .find(|table| key_name(table) == name)
+                .map(|table| index_oid(table))
+        });
         if found.is_some() {
             return found;
         }

@@ -45,6 +45,8 @@ use std::{
 pub(super) enum Form {
     /// A row for each row, typed.
     Rows,
+    /// The same with the hidden key as the last column.
+    Keyed,
     /// A row for each cell.
     Cells,
     /// A row for each row, a map for each family.
@@ -98,6 +100,13 @@ pub fn schema_of(table: &Table, operator: bool) -> SchemaRef {
     Arc::new(Schema::new(tenant.into_iter().chain(columns).collect::<Vec<_>>()))
 }
 
+/// The columns, and the hidden key behind them.
+fn with_hidden_key(table: &Table, columns: &Schema) -> SchemaRef {
+    let hidden = table.has_hidden_key().then(|| &table.key.parts[0]);
+    let hidden = hidden.map(|part| Arc::new(types::field_of(&part.name, part.kind, false)));
+    Arc::new(Schema::new(columns.fields().iter().cloned().chain(hidden).collect::<Vec<_>>()))
+}
+
 fn key_is_nullable(table: &Table) -> bool {
     table.on_bad_key == OnBadKey::Null
 }
@@ -120,16 +129,22 @@ impl KeyspanTable {
         Self::of(table, view, Form::Rows)
     }
 
+    /// The table's rows with their hidden key.
+    pub fn keyed(table: Arc<Table>, view: View) -> Self {
+        Self::of(table, view, Form::Keyed)
+    }
+
     pub(super) fn of(table: Arc<Table>, view: View, form: Form) -> Self {
         let operator = is_operator(&view);
         let keys = Keys::of_table(&table, operator);
         let (schema, keys) = match form {
             Form::Rows => (schema_of(&table, operator), keys),
+            Form::Keyed => (with_hidden_key(&table, &schema_of(&table, operator)), keys),
             Form::Cells => (cells::schema_of(&table, &keys), keys.with_nulls()),
             Form::Raw => (raw::schema_of(&table, &keys), keys.with_nulls()),
         };
         let key = keys.columns().iter().filter_map(|part| schema.index_of(&part.name).ok()).collect();
-        let unique = form == Form::Rows && !key_is_nullable(&table);
+        let unique = form == Form::Rows && !key_is_nullable(&table) && !table.has_hidden_key();
         let constraints = if unique { vec![Constraint::PrimaryKey(key)] } else { Vec::new() };
         let constraints = Constraints::new_unverified(constraints);
         Self { table, view, form, schema, constraints, keys, told: Mutex::default() }
@@ -140,7 +155,7 @@ impl KeyspanTable {
             return Planned { pushdown: Pushdown::none(filters), columns: None, timestamps: TimestampRange::all() };
         }
         let by_parts = Pushdown::plan(filters, &self.keys);
-        if self.form == Form::Rows {
+        if matches!(self.form, Form::Rows | Form::Keyed) {
             return Planned { pushdown: by_parts, columns: None, timestamps: TimestampRange::all() };
         }
         let pushdown = by_parts.and(Pushdown::plan(filters, &Keys::as_bytes()));
@@ -159,7 +174,7 @@ impl KeyspanTable {
 
     fn layout(&self, projection: &[usize], schema: SchemaRef) -> (Arc<dyn Layout>, Columns) {
         match self.form {
-            Form::Rows => row_layout(&self.table, is_operator(&self.view), projection, schema),
+            Form::Rows | Form::Keyed => row_layout(&self.table, is_operator(&self.view), projection, schema),
             Form::Cells => cells::layout(&self.table, &self.keys, is_operator(&self.view), schema),
             Form::Raw => raw::layout(&self.table, &self.keys, is_operator(&self.view), schema),
         }
@@ -207,7 +222,7 @@ impl KeyspanTable {
             limit,
         };
         let name = match self.form {
-            Form::Rows => self.table.name.clone(),
+            Form::Rows | Form::Keyed => self.table.name.clone(),
             Form::Cells => format!("cells('{}')", self.table.name),
             Form::Raw => format!("raw('{}')", self.table.name),
         };
@@ -320,7 +335,11 @@ fn row_layout(
             kinds.push(SqlType::Text);
             continue;
         };
-        let column = &table.columns[at];
+        let Some(column) = table.columns.get(at) else {
+            parts.push((tenant, place));
+            kinds.push(table.key.parts[0].kind);
+            continue;
+        };
         kinds.push(column.kind);
         match &column.place {
             ColumnPlace::Key(part) => parts.push((part + tenant, place)),

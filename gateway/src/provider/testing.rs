@@ -62,6 +62,7 @@ pub(super) fn table(
         id: TableId(16_400 + name.bytes().map(u32::from).sum::<u32>()),
         name: name.into(),
         physical: TableName::new(&format!("t-{name}")).unwrap(),
+        space: None,
         families,
         columns,
         key: KeySchema { encoding, parts, with_tenant: false },
@@ -240,6 +241,7 @@ impl World {
         let facts = Facts {
             role: "ana".into(),
             database: tenant.unwrap_or("keyspan").into(),
+            tenant: view.rows.tenant().cloned(),
             operator: tenant.is_none(),
             process_id: 1,
             now_micros: NOW,

@@ -14,7 +14,7 @@ use datafusion::{
     config::ConfigOptions,
     error::Result,
 };
-use keyspan_catalog::Snapshot;
+use keyspan_catalog::{Snapshot, Table, TableId, TenantId};
 use std::{any::Any, collections::BTreeMap, sync::Arc};
 
 /// What is known of a statement.
@@ -24,6 +24,8 @@ pub struct Facts {
     pub role: String,
     /// The database.
     pub database: String,
+    /// The tenant; `None` for the operator's database.
+    pub tenant: Option<TenantId>,
     /// Whether it is the operator in the operator's database.
     pub operator: bool,
     /// The number of the connection.
@@ -44,6 +46,7 @@ impl Facts {
         Self {
             role: session.identity.role.clone(),
             database: session.identity.database.clone(),
+            tenant: view.rows.tenant().cloned(),
             operator: session.identity.operator,
             process_id: session.process_id,
             now_micros: session.shared.clock.now_micros(),
@@ -51,6 +54,21 @@ impl Facts {
             settings: session.settings(),
             shared: Some(session.shared.clone()),
         }
+    }
+
+    /// The tables of the database.
+    pub fn tables(&self) -> impl Iterator<Item = &Arc<Table>> + Clone {
+        self.snapshot.tables_in(self.tenant.as_ref())
+    }
+
+    /// The table of this name in the database.
+    pub fn table(&self, name: &str) -> Option<&Arc<Table>> {
+        self.snapshot.table_in(self.tenant.as_ref(), name)
+    }
+
+    /// The table with this number in the database.
+    pub fn table_of(&self, id: TableId) -> Option<&Arc<Table>> {
+        self.snapshot.table_of(self.tenant.as_ref(), id)
     }
 
     /// The facts that a configuration carries.

@@ -26,7 +26,7 @@ use datafusion::{
         parser::Parser,
     },
 };
-use keyspan_catalog::{Snapshot, Table};
+use keyspan_catalog::Table;
 use std::ops::ControlFlow;
 
 /// How the name of a schema of the past begins.
@@ -129,11 +129,11 @@ pub(super) fn answer(batches: &[RecordBatch], now_micros: i64, pin_micros: i64) 
 ///
 /// # Errors
 /// 42P01 for a table that there is not; 0A000 for a name that is not that of a table in `public`.
-pub(super) fn placed(statement: &Statement, moments: &[Option<i64>], snapshot: &Snapshot) -> Result<Statement> {
+pub(super) fn placed(statement: &Statement, moments: &[Option<i64>], view: &View) -> Result<Statement> {
     let mut statement = statement.clone();
     let mut names = Names::default();
     finish(Visit::visit(&statement, &mut names))?;
-    finish(VisitMut::visit(&mut statement, &mut Placing { moments: moments.iter(), defined: names.0, snapshot }))?;
+    finish(VisitMut::visit(&mut statement, &mut Placing { moments: moments.iter(), defined: names.0, view }))?;
     Ok(statement)
 }
 
@@ -154,7 +154,7 @@ impl Visitor for Names {
 struct Placing<'a> {
     moments: std::slice::Iter<'a, Option<i64>>,
     defined: Vec<String>,
-    snapshot: &'a Snapshot,
+    view: &'a View,
 }
 
 impl VisitorMut for Placing<'_> {
@@ -176,7 +176,7 @@ impl VisitorMut for Placing<'_> {
             _ => return no("a relation that is not in the schema public"),
         };
         let known = fold(&table);
-        if self.snapshot.table(&known).is_none() {
+        if self.view.table(&known).is_none() {
             if pg_catalog::names(SYSTEM[0]).any(|name| name == known) {
                 return no("a relation of the system");
             }

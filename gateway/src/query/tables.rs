@@ -22,9 +22,23 @@ pub const KEYSPAN: &str = "keyspan";
 /// The schemas of PostgreSQL's own relations.
 pub const SYSTEM: [&str; 2] = ["pg_catalog", "information_schema"];
 
-type Open = dyn Fn(&Arc<Table>, Option<i64>) -> Result<Arc<dyn TableProvider>> + Send + Sync;
+/// The schema of users' tables with their hidden keys as a column: what writes read.
+pub const KEYED: &str = "public with keys";
 
-/// How a table of the catalog becomes one that DataFusion reads: as it is, or as it was at a moment in microseconds.
+type Open = dyn Fn(&Arc<Table>, RowForm) -> Result<Arc<dyn TableProvider>> + Send + Sync;
+
+/// How rows of a table are read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum RowForm {
+    /// As they are.
+    Present,
+    /// As they are, with the hidden key as the last column.
+    Keyed,
+    /// As they were at a moment in microseconds.
+    AsOf(i64),
+}
+
+/// How a table of the catalog becomes one that DataFusion reads.
 #[derive(Clone)]
 pub struct Rows(pub Arc<Open>);
 
@@ -32,12 +46,16 @@ impl Rows {
     /// Over the rows that a view sees.
     pub fn of(view: &View) -> Self {
         let view = view.clone();
-        Self(Arc::new(move |table, as_of| {
-            let view = match as_of {
-                Some(micros) => past::view(&view, table, micros)?,
-                None => view.clone(),
-            };
-            Ok(Arc::new(KeyspanTable::new(table.clone(), view)))
+        Self(Arc::new(move |table, form| {
+            let table = table.clone();
+            Ok(Arc::new(match form {
+                RowForm::Present => KeyspanTable::new(table, view.clone()),
+                RowForm::Keyed => KeyspanTable::keyed(table, view.clone()),
+                RowForm::AsOf(micros) => {
+                    let view = past::view(&view, &table, micros)?;
+                    KeyspanTable::new(table, view)
+                }
+            }))
         }))
     }
 }
@@ -64,8 +82,8 @@ struct Database {
 #[derive(Debug)]
 struct Schema {
     name: &'static str,
-    /// For tables as they were.
-    as_of: Option<i64>,
+    /// Of tables.
+    form: RowForm,
     facts: Arc<Facts>,
     rows: Rows,
 }
@@ -99,9 +117,14 @@ impl CatalogProvider for Database {
         schemas(&self.facts).map(str::to_owned).collect()
     }
     fn schema(&self, name: &str) -> Option<Arc<dyn SchemaProvider>> {
-        let as_of = past::moment(name);
-        let name = if as_of.is_some() { PUBLIC } else { schemas(&self.facts).find(|schema| *schema == name)? };
-        Some(Arc::new(Schema { name, as_of, facts: self.facts.clone(), rows: self.rows.clone() }))
+        let form = match past::moment(name) {
+            Some(micros) => RowForm::AsOf(micros),
+            None if name == KEYED => RowForm::Keyed,
+            None => RowForm::Present,
+        };
+        let known = || schemas(&self.facts).find(|schema| *schema == name);
+        let name = if form == RowForm::Present { known()? } else { PUBLIC };
+        Some(Arc::new(Schema { name, form, facts: self.facts.clone(), rows: self.rows.clone() }))
     }
 }
 
@@ -109,7 +132,7 @@ impl CatalogProvider for Database {
 impl SchemaProvider for Schema {
     fn table_names(&self) -> Vec<String> {
         match self.name {
-            PUBLIC => self.facts.snapshot.tables.values().map(|table| table.name.clone()).collect(),
+            PUBLIC => self.facts.tables().map(|table| table.name.clone()).collect(),
             schema => pg_catalog::names(schema).map(str::to_owned).collect(),
         }
     }
@@ -118,16 +141,16 @@ impl SchemaProvider for Schema {
         if self.name != PUBLIC {
             return pg_catalog::relation(self.name, name, &self.facts);
         }
-        match self.facts.snapshot.table(name) {
-            Some(table) => self.rows.0(table, self.as_of).map(Some),
-            None if self.as_of.is_some() => Ok(None),
+        match self.facts.table(name) {
+            Some(table) => self.rows.0(table, self.form).map(Some),
+            None if self.form != RowForm::Present => Ok(None),
             None => pg_catalog::relation(SYSTEM[0], name, &self.facts),
         }
     }
 
     fn table_exist(&self, name: &str) -> bool {
         match self.name {
-            PUBLIC => self.facts.snapshot.table(name).is_some(),
+            PUBLIC => self.facts.table(name).is_some(),
             schema => pg_catalog::names(schema).any(|known| known == name),
         }
     }

@@ -70,6 +70,7 @@ pub(crate) fn snapshot() -> Snapshot {
         id: TableId(16_400),
         name: "flights".into(),
         physical: keyspan_storage::TableName::new("t16400").unwrap(),
+        space: None,
         families: vec![family],
         columns,
         key,
@@ -93,6 +94,7 @@ pub(crate) fn snapshot() -> Snapshot {
         next_oid: 16_500,
         tenants: [tenant("ua", 16_390), tenant("aa", 16_391)].into(),
         tables: [(table.id, Arc::new(table))].into(),
+        private: BTreeMap::new(),
         roles: [
             role("keyspan", 16_384, true, &[]),
             role("ana", 16_392, false, &["ua"]),
@@ -109,6 +111,7 @@ pub(crate) fn facts(operator: bool) -> Facts {
     Facts {
         role: role.into(),
         database: database.into(),
+        tenant: (!operator).then(|| TenantId::new(database).unwrap()),
         operator,
         process_id: 42,
         now_micros: NOW,

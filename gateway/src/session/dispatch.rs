@@ -201,8 +201,8 @@ fn maintain(session: &mut Session, upkeep: &Upkeep) -> Result<Outcome> {
         Upkeep::Analyze(tables) => ("ANALYZE", "statistics are read from the store when a query is planned", tables),
         Upkeep::Unlisten => return Ok(Outcome::Done("UNLISTEN".into())),
     };
-    let snapshot = session.shared.catalog.snapshot();
-    if let Some(name) = tables.iter().find(|name| snapshot.table(name).is_none()) {
+    let (snapshot, tenant) = (session.shared.catalog.snapshot(), session.identity.rows.tenant());
+    if let Some(name) = tables.iter().find(|name| snapshot.table_in(tenant, name).is_none()) {
         return Err(SqlError::new(SqlState::UNDEFINED_TABLE, format!("relation \"{name}\" does not exist")));
     }
     session.notice(SqlError::new(SqlState::SUCCESSFUL_COMPLETION, format!("{tag} has nothing to do: {why}")));

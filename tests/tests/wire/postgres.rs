@@ -185,6 +185,7 @@ files! { "tests/slt/postgres":
     casts
     catalog
     json
+    private_tables
     questions
     relational
     strings

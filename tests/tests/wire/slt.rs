@@ -237,6 +237,7 @@ files! { "tests/slt":
     operations
     order_and_limit
     past
+    private_tables
     settings
     shared_tables
     stored_cells

@@ -97,16 +97,16 @@ async fn names_of_tenants_are_checked() -> Result<()> {
         (no rows)
         a> CREATE DATABASE x
         42501: permission denied for CREATE DATABASE
-        DETAIL: Tables, databases and roles are defined by an operator in database "keyspan".
+        DETAIL: Databases and roles are defined by an operator in database "keyspan".
         a> DROP DATABASE altostrat
         42501: permission denied for DROP DATABASE
-        DETAIL: Tables, databases and roles are defined by an operator in database "keyspan".
+        DETAIL: Databases and roles are defined by an operator in database "keyspan".
         a> DROP TABLE t
-        42501: permission denied for DROP TABLE
-        DETAIL: Tables, databases and roles are defined by an operator in database "keyspan".
+        42501: must be owner of table t
+        DETAIL: It is a shared table: an operator defines it in database "keyspan".
         a> CREATE ROLE x
         42501: permission denied for CREATE ROLE
-        DETAIL: Tables, databases and roles are defined by an operator in database "keyspan".
+        DETAIL: Databases and roles are defined by an operator in database "keyspan".
         a> SELECT * FROM keyspan.tenants
         42P01: relation "keyspan.tenants" does not exist
     "#]])

@@ -1,0 +1,170 @@
+//! What a tenant makes for itself: private tables.
+//!
+//! All private tables of all tenants live in one table of the store, [`PRIVATE_TABLE`], with one family. Each has a *space* there, a
+//! number that is never given twice, and its keys begin with the tenant's id and that number:
+//!
+//! ```text
+//! alto#16390#…key, ordered…
+//! ```
+//!
+//! So whatever deletes the span of a tenant deletes its private tables, and a space that no table uses any more ([`Private::spare`])
+//! is deleted as a range. A change that rewrites rows writes them to a spare space first; the edit that gives the table that space
+//! is what makes them visible, all at once.
+//!
+//! A change is a [`PrivateEdit`], applied by a pure function.
+
+use crate::{Error, ErrorKind, Result, Table, TableId, TenantId, tenant::TENANT_DELIMITER};
+use bytes::Bytes;
+use keyspan_storage::{Family, GcRule, TableName, TableSchema};
+use serde::{Deserialize, Serialize};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+};
+
+/// The name of the table of the store with all private tables: no other's, since those end with a number.
+pub const PRIVATE_TABLE: &str = "private";
+
+/// What one tenant has made.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Private {
+    /// Its tables.
+    pub tables: BTreeMap<TableId, Arc<Table>>,
+    /// Spaces that no table uses: rows are being written there, or are to be deleted.
+    pub spare: BTreeSet<u32>,
+}
+
+/// One change of it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum PrivateEdit {
+    /// A space for rows that no table has yet.
+    Reserve(u32),
+    /// A new table. Its number is the catalog's next, or a reserved one.
+    CreateTable(Box<Table>),
+    /// A table changed: from what it must still be, to what it shall be. Its space may become a spare one.
+    AlterTable(Box<(Table, Table)>),
+    /// A table goes; its space is spare then.
+    DropTable(TableId),
+    /// The rows of spare spaces are deleted.
+    Forget(BTreeSet<u32>),
+}
+
+impl Private {
+    /// The table of this name.
+    pub fn table(&self, name: &str) -> Option<&Arc<Table>> {
+        self.tables.values().find(|table| table.name == name)
+    }
+
+    /// Whether there is nothing.
+    pub fn is_empty(&self) -> bool {
+        *self == Self::default()
+    }
+
+    /// Applies a change. `take` takes a number that was never given before; `is_taken` says whether a shared relation has a name.
+    pub(crate) fn apply(
+        &mut self,
+        edit: &PrivateEdit,
+        mut take: impl FnMut(u32) -> Result<()>,
+        is_taken: impl Fn(&str) -> bool,
+    ) -> Result<()> {
+        match edit {
+            PrivateEdit::Reserve(space) => {
+                take(*space)?;
+                self.spare.insert(*space);
+            }
+            PrivateEdit::CreateTable(table) => {
+                self.check_name(&table.name, &is_taken)?;
+                check(table)?;
+                if !self.spare.remove(&table.id.0) {
+                    take(table.id.0)?;
+                }
+                self.tables.insert(table.id, Arc::new(table.as_ref().clone()));
+            }
+            PrivateEdit::AlterTable(change) => self.alter(&change.0, &change.1, is_taken)?,
+            PrivateEdit::DropTable(id) => {
+                let table = self.tables.remove(id);
+                let table = table.ok_or_else(|| {
+                    Error::new(ErrorKind::NoTable, format!("relation with OID {} does not exist", id.0))
+                })?;
+                self.spare.extend(table.space);
+            }
+            PrivateEdit::Forget(spaces) => self.spare.retain(|space| !spaces.contains(space)),
+        }
+        Ok(())
+    }
+
+    fn alter(&mut self, before: &Table, after: &Table, is_taken: impl Fn(&str) -> bool) -> Result<()> {
+        if self.tables.get(&before.id).is_none_or(|now| **now != *before) {
+            let message = format!("relation \"{}\" was changed by another at the same moment", before.name);
+            return Err(Error::new(ErrorKind::Conflict, message));
+        }
+        if after.id != before.id {
+            return Err(Error::new(
+                ErrorKind::Invalid,
+                format!("the number of table \"{}\" cannot change", after.name),
+            ));
+        }
+        if after.name != before.name {
+            self.check_name(&after.name, is_taken)?;
+        }
+        check(after)?;
+        if after.space != before.space {
+            if !after.space.is_some_and(|space| self.spare.remove(&space)) {
+                let message = format!("the new rows of table \"{}\" have no space of their own", after.name);
+                return Err(Error::new(ErrorKind::Invalid, message));
+            }
+            self.spare.extend(before.space);
+        } else if after.key != before.key && !same_keys(before, after) {
+            let message = format!("where rows of table \"{}\" are stored cannot change", after.name);
+            return Err(Error::new(ErrorKind::Invalid, message));
+        }
+        self.tables.insert(after.id, Arc::new(after.clone()));
+        Ok(())
+    }
+
+    fn check_name(&self, name: &str, is_taken: impl Fn(&str) -> bool) -> Result<()> {
+        if self.table(name).is_none() && !is_taken(name) {
+            return Ok(());
+        }
+        Err(Error::new(ErrorKind::TableExists, format!("relation \"{name}\" already exists")))
+    }
+
+    /// The spaces of tables.
+    pub(crate) fn used(&self) -> BTreeSet<u32> {
+        self.tables.values().filter_map(|table| table.space).collect()
+    }
+}
+
+/// Whether keys of rows are the same bytes: names and lengths of texts are all that differs.
+fn same_keys(before: &Table, after: &Table) -> bool {
+    let (old, new) = (&before.key, &after.key);
+    old.encoding == new.encoding
+        && old.parts.len() == new.parts.len()
+        && old.parts.iter().zip(&new.parts).all(|(old, new)| old.descending == new.descending)
+}
+
+fn check(table: &Table) -> Result<()> {
+    if table.space.is_none() {
+        return Err(Error::new(ErrorKind::Invalid, format!("table \"{}\" is not private", table.name)));
+    }
+    table.key.check()
+}
+
+/// The table of the store that all private tables share.
+pub(crate) fn private_table() -> TableName {
+    TableName::new(PRIVATE_TABLE).expect("the constant is a name")
+}
+
+/// What the store must hold for it: the family of private tables, which keeps one version, and the marker's.
+pub(crate) fn private_schema() -> TableSchema {
+    let family = || Family { gc: GcRule::MaxVersions(1), aggregate: None };
+    let name = keyspan_storage::FamilyName::new(crate::table::DEFAULT_FAMILY).expect("the constant is a name");
+    TableSchema::of([(name, family()), (crate::table::marker_family(), family())])
+}
+
+/// What every key of a space begins with.
+pub fn space_span(tenant: &TenantId, space: u32) -> Bytes {
+    let delimiter = char::from(TENANT_DELIMITER);
+    format!("{tenant}{delimiter}{space}{delimiter}").into()
+}
