@@ -6,6 +6,7 @@
 
 mod age;
 mod machine;
+mod pool;
 mod size;
 
 pub use age::Age;
@@ -17,11 +18,11 @@ use datafusion::{
     error::Result,
     execution::{
         disk_manager::{DiskManagerBuilder, DiskManagerMode},
-        memory_pool::FairSpillPool,
         runtime_env::{RuntimeEnv, RuntimeEnvBuilder},
     },
 };
 use keyspan_storage::engine::Budget;
+use pool::QueryPool;
 use std::{
     path::{Path, PathBuf},
     sync::Arc,
@@ -41,6 +42,8 @@ const SORT_ASIDE_BYTES_MAX: u64 = 10 << 20;
 const BYTES_PER_BATCH_ROW: u64 = 128 << 10;
 /// Rows of a batch, at least.
 const BATCH_ROWS_MIN: u64 = 128;
+/// Files that are merged at once where memory is scarce, at most.
+const SCARCE_MERGE_FILES: usize = 8;
 /// Bytes of a row group that is exported, at most.
 const EXPORT_GROUP_BYTES_MAX: u64 = 64 << 20;
 /// The share of the memory that it takes, at most: one over this.
@@ -93,6 +96,11 @@ impl Memory {
         self.batch_rows() < BATCH_ROWS
     }
 
+    /// Files that are merged at once, at most; 0 for as many as fit. Of each there is more in memory than is counted.
+    pub fn merge_files(&self) -> usize {
+        if self.is_scarce() { SCARCE_MERGE_FILES } else { 0 }
+    }
+
     /// Bytes of a row group that is exported: it is in memory until it is full.
     pub fn export_group_bytes(&self) -> usize {
         let bytes = (self.all_bytes / EXPORT_GROUP_SHARE).min(EXPORT_GROUP_BYTES_MAX);
@@ -132,7 +140,8 @@ impl Resources {
             None => DiskManagerMode::OsTmpDirectory,
         };
         let disk = DiskManagerBuilder::default().with_mode(mode).with_max_temp_directory_size(temp_bytes);
-        let pool = FairSpillPool::new(usize::try_from(memory.query_bytes).unwrap_or(usize::MAX));
+        let disk = disk.with_max_spill_merge_fan_in(memory.merge_files());
+        let pool = QueryPool::new(usize::try_from(memory.query_bytes).unwrap_or(usize::MAX), memory.sort_aside_bytes());
         let runtime = RuntimeEnvBuilder::new().with_memory_pool(Arc::new(pool)).with_disk_manager_builder(disk);
         Ok(Self { memory, runtime: Arc::new(runtime.build()?) })
     }

@@ -1,0 +1,132 @@
+//! The pool of memory that running queries share: DataFusion's fair one, fair to merges too.
+//!
+//! [`FairSpillPool`] divides what there is among those that can give way by writing to files. The merge of a sort's files cannot, and takes
+//! what memory it finds, for as many files at once as fit: a query with several sorts, such as a sort-merge join, then ends without memory
+//! (53200), because the first of its sorts that came to merge has all of it. Given less, a merge takes fewer files at once and does not
+//! fail. So none has more than an equal share of the memory. A sort has no more than that for rows either, and merges them in memory.
+
+use datafusion::{
+    common::resources_err,
+    error::Result,
+    execution::memory_pool::{FairSpillPool, MemoryConsumer, MemoryLimit, MemoryPool, MemoryReservation},
+};
+use std::{
+    fmt,
+    sync::atomic::{AtomicUsize, Ordering},
+};
+
+/// What the names of consumers begin with that merge a sort's files; so DataFusion calls them.
+const MERGE: &str = "ExternalSorterMerge";
+
+/// See the module.
+#[derive(Debug)]
+pub(super) struct QueryPool {
+    fair: FairSpillPool,
+    bytes: usize,
+    /// What any merge may have, whatever others have: its sort keeps that aside.
+    aside_bytes: usize,
+    merges: AtomicUsize,
+}
+
+impl QueryPool {
+    /// A pool of so many bytes, of which a sort keeps so many aside to merge with.
+    pub(super) fn new(bytes: usize, aside_bytes: usize) -> Self {
+        Self { fair: FairSpillPool::new(bytes), bytes, aside_bytes, merges: AtomicUsize::new(0) }
+    }
+
+    /// What each merge may have.
+    fn merge_bytes(&self) -> usize {
+        let merges = self.merges.load(Ordering::Relaxed).max(1);
+        (self.bytes / merges).max(self.aside_bytes)
+    }
+}
+
+fn merges(consumer: &MemoryConsumer) -> bool {
+    consumer.name().starts_with(MERGE)
+}
+
+impl MemoryPool for QueryPool {
+    fn name(&self) -> &'static str {
+        "keyspan"
+    }
+
+    fn register(&self, consumer: &MemoryConsumer) {
+        if merges(consumer) {
+            self.merges.fetch_add(1, Ordering::Relaxed);
+        }
+        self.fair.register(consumer);
+    }
+
+    fn unregister(&self, consumer: &MemoryConsumer) {
+        if merges(consumer) {
+            self.merges.fetch_sub(1, Ordering::Relaxed);
+        }
+        self.fair.unregister(consumer);
+    }
+
+    fn grow(&self, reservation: &MemoryReservation, additional: usize) {
+        self.fair.grow(reservation, additional);
+    }
+
+    fn shrink(&self, reservation: &MemoryReservation, shrink: usize) {
+        self.fair.shrink(reservation, shrink);
+    }
+
+    fn try_grow(&self, reservation: &MemoryReservation, additional: usize) -> Result<()> {
+        let share = self.merge_bytes();
+        if merges(reservation.consumer()) && reservation.size() + additional > share {
+            return resources_err!(
+                "{} may have {share} bytes, and wants {additional} more",
+                reservation.consumer().name()
+            );
+        }
+        self.fair.try_grow(reservation, additional)
+    }
+
+    fn reserved(&self) -> usize {
+        self.fair.reserved()
+    }
+
+    fn memory_limit(&self) -> MemoryLimit {
+        self.fair.memory_limit()
+    }
+}
+
+impl fmt::Display for QueryPool {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.fair.fmt(f)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::Arc;
+
+    #[test]
+    fn merges_share_the_memory() {
+        let pool: Arc<dyn MemoryPool> = Arc::new(QueryPool::new(1_600, 100));
+        let merge = |at: usize| MemoryConsumer::new(format!("{MERGE}[{at}]")).register(&pool);
+        let first = merge(0);
+        first.try_grow(1_600).unwrap();
+        first.shrink(700);
+        let second = merge(1);
+        second.try_grow(700).unwrap();
+        // What the first has it keeps, and gets no more.
+        first.try_grow(1).unwrap_err();
+        second.shrink(600);
+        second.try_grow(500).unwrap();
+        first.shrink(400);
+        // There is as much, and more than its share.
+        second.try_grow(201).unwrap_err();
+        drop(second);
+        first.try_grow(1_000).unwrap();
+        first.free();
+        // Others are none of its business, and what a sort keeps aside is always allowed.
+        let other = MemoryConsumer::new("other").register(&pool);
+        other.try_grow(1_500).unwrap();
+        let many: Vec<_> = (0..20).map(merge).collect();
+        many[0].try_grow(101).unwrap_err();
+        many[0].try_grow(100).unwrap();
+    }
+}
