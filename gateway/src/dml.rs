@@ -5,19 +5,19 @@
 //! when it changed since the pin. A statement of its own is then run again from the start, [`ATTEMPTS_MAX`] times at most; in
 //! a transaction it fails. DataFusion's own hooks for writes are never used: they lose predicates.
 
-mod assign;
+pub(crate) mod assign;
 mod change;
-mod insert;
+pub(crate) mod insert;
 mod load;
 mod range;
-mod returning;
-mod row_numbers;
-mod target;
+pub(crate) mod returning;
+pub(crate) mod row_numbers;
+pub(crate) mod target;
 #[cfg(test)]
 mod tests;
 mod tree;
 mod truncate;
-mod upsert;
+pub(crate) mod upsert;
 
 pub use load::{Failed, Load};
 pub use row_numbers::RowNumbers;
@@ -25,8 +25,9 @@ pub use truncate::truncate;
 
 use crate::{
     error::{Result, SqlError, SqlState},
+    point,
     query::Query,
-    session::{Outcome, Session},
+    session::{Outcome, Prepared, Session},
     statement::Statement,
     view::View,
 };
@@ -49,10 +50,10 @@ const ATTEMPTS_MAX: usize = 64;
 /// What is wrong with the statement.
 pub async fn parameters(
     session: &mut Session,
+    view: View,
     statement: &Statement,
     hints: &[Option<DataType>],
 ) -> Result<(Vec<DataType>, Option<SchemaRef>)> {
-    let view = session.view().await?;
     let (select, hints) = match statement {
         Statement::Insert(insert) => insert::source(&view, insert, hints)?,
         Statement::Update(update) => change::update_select(&view, update, hints)?,
@@ -115,11 +116,11 @@ pub async fn plan(
 ///
 /// # Errors
 /// What is wrong with the statement or with its rows; 40001 when rows kept changing.
-pub async fn execute(session: &mut Session, statement: &Statement, parameters: Vec<ScalarValue>) -> Result<Outcome> {
+pub async fn execute(session: &mut Session, prepared: &Prepared, parameters: Vec<ScalarValue>) -> Result<Outcome> {
     let attempts = if session.in_transaction() { 1 } else { ATTEMPTS_MAX };
     let mut last = None;
     for _ in 0..attempts {
-        match Box::pin(once(session, statement, &parameters)).await {
+        match once(session, prepared, &parameters).await {
             Err(error) if error.state == SqlState::SERIALIZATION_FAILURE => last = Some(error),
             other => return other,
         }
@@ -129,27 +130,48 @@ pub async fn execute(session: &mut Session, statement: &Statement, parameters: V
 }
 
 /// One attempt: read at one pin, then write.
-async fn once(session: &mut Session, statement: &Statement, parameters: &[ScalarValue]) -> Result<Outcome> {
+async fn once(session: &mut Session, prepared: &Prepared, parameters: &[ScalarValue]) -> Result<Outcome> {
     let view = session.view().await?;
+    if session.takes_fast_path()
+        && let Some((changes, count)) = point::write(prepared, parameters, &view).await?
+    {
+        let (pin, word) = (view.pin.clone(), word(&prepared.statement)?);
+        // The view goes first: it shares what the transaction has written so far.
+        drop(view);
+        session.write(&pin, changes).await?;
+        return Ok(Outcome::Done(format!("{word} {count}")));
+    }
+    Box::pin(planned(session, view, &prepared.statement, parameters)).await
+}
+
+/// The word of a write's command tag.
+fn word(statement: &Statement) -> Result<&'static str> {
+    match statement {
+        Statement::Insert(_) => Ok("INSERT 0"),
+        Statement::Update(_) => Ok("UPDATE"),
+        Statement::Delete(_) => Ok("DELETE"),
+        _ => Err(not_a_write()),
+    }
+}
+
+/// One attempt with a plan of the optimizer's.
+async fn planned(
+    session: &mut Session,
+    view: View,
+    statement: &Statement,
+    parameters: &[ScalarValue],
+) -> Result<Outcome> {
     let pin = view.pin.clone();
     let autocommit = !session.in_transaction();
     let mut returned = Returned::new(returning::items(statement));
     let query = Query::new(session, view)?.with_parameters(parameters);
-    let (changes, count, word) = match statement {
-        Statement::Insert(insert) => {
-            let (changes, count) = insert::run(&query, insert, parameters, &mut returned).await?;
-            (changes, count, "INSERT 0")
-        }
-        Statement::Update(update) => {
-            let (changes, count) = change::update(&query, update, parameters, &mut returned).await?;
-            (changes, count, "UPDATE")
-        }
-        Statement::Delete(delete) => {
-            let (changes, count) = change::delete(&query, delete, parameters, autocommit, &mut returned).await?;
-            (changes, count, "DELETE")
-        }
+    let (changes, count) = match statement {
+        Statement::Insert(insert) => insert::run(&query, insert, parameters, &mut returned).await?,
+        Statement::Update(update) => change::update(&query, update, parameters, &mut returned).await?,
+        Statement::Delete(delete) => change::delete(&query, delete, parameters, autocommit, &mut returned).await?,
         _ => return Err(not_a_write()),
     };
+    let word = word(statement)?;
     let answer = if returned.wanted() {
         let (target, name) = written(&query.view, statement)?;
         returned.answer(&query, &target, &name, parameters).await?

@@ -36,9 +36,10 @@ use std::sync::Arc;
 use table::Form;
 
 pub use exec::ScanExec;
+pub use exec::rows;
 pub use explain::{ExplainOptions, explain};
-pub use pushdown::Pushdown;
-pub use table::{KeyspanTable, exact_range, schema_of};
+pub use pushdown::{Pushdown, exact_rows};
+pub use table::{KeyspanTable, exact_range, row_layout, schema_of};
 
 /// The table functions of a statement, by name: `cells` and `raw`.
 pub fn functions(view: &View) -> Vec<(&'static str, Arc<dyn TableFunctionImpl>)> {

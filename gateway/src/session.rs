@@ -23,6 +23,7 @@ use crate::{
     copy::CopyIn,
     dml::RowNumbers,
     error::{Result, SqlError, SqlState},
+    point,
     purge::Purges,
     resources::Resources,
     statement::{CopyOptions, Statement},
@@ -108,6 +109,8 @@ pub struct Prepared {
     pub parameters: Vec<DataType>,
     /// The columns of its rows; `None` for a command without rows.
     pub columns: Option<SchemaRef>,
+    /// How it goes around the optimizer, if it does.
+    pub(crate) kept: Arc<point::Kept>,
 }
 
 /// What a statement did.
@@ -193,6 +196,9 @@ impl Session {
 
     /// Notices since the last call, for the client.
     pub fn take_notices(&mut self) -> Vec<SqlError> {
+        if self.notices.is_empty() {
+            return Vec::new();
+        }
         let level = self.settings.get("client_min_messages").unwrap_or_default();
         let told = |notice: &SqlError| match level {
             "error" => false,
@@ -269,6 +275,11 @@ impl Session {
         self.check_tenant(&self.shared.catalog.snapshot())?;
         self.transaction.keep_state(&snapshot, &pin);
         Ok(View { snapshot, pin, rows, buffered: self.transaction.buffered(), pushdown, columnar, as_of: None })
+    }
+
+    /// Whether statements may go around the optimizer.
+    pub(crate) fn takes_fast_path(&self) -> bool {
+        self.settings.point()
     }
 
     /// Adds a notice for the client.

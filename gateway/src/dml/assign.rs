@@ -20,12 +20,19 @@ const DAY_MICROS: i64 = 86_400_000_000;
 /// # Errors
 /// 42804 for types that PostgreSQL does not cast, 22003, 22P02, 22001 and others for values that do not fit.
 pub(super) fn assign(array: &ArrayRef, row: usize, column: &TargetColumn) -> Result<Value> {
-    let scalar = ScalarValue::try_from_array(array, row)?;
-    let value = types::value_of_scalar(&scalar).map_err(|error| match error.state {
+    assign_scalar(&ScalarValue::try_from_array(array, row)?, array.data_type(), column)
+}
+
+/// [`assign`] of a value of a type.
+///
+/// # Errors
+/// As there.
+pub(crate) fn assign_scalar(scalar: &ScalarValue, from: &DataType, column: &TargetColumn) -> Result<Value> {
+    let value = types::value_of_scalar(scalar).map_err(|error| match error.state {
         SqlState::NUMERIC_VALUE_OUT_OF_RANGE => error,
-        _ => mismatch(column, array.data_type()),
+        _ => mismatch(column, from),
     })?;
-    cast(value, array.data_type(), column)
+    cast(value, from, column)
 }
 
 /// The values of some columns of a row, cast.

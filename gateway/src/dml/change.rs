@@ -26,7 +26,7 @@ use keyspan_storage::Mutation;
 type Hints = Vec<Option<DataType>>;
 
 /// The table that is written and the name by which the statement calls it.
-pub(super) fn resolve(view: &View, table: &TableWithJoins) -> Result<(Target, Ident)> {
+pub(crate) fn resolve(view: &View, table: &TableWithJoins) -> Result<(Target, Ident)> {
     let (name, alias) = written_table(table)?;
     let target = Target::of(view, &name)?;
     Ok((target, alias.unwrap_or_else(|| quoted(&name))))
@@ -117,7 +117,7 @@ pub(super) async fn update(
     Ok((written, count))
 }
 
-pub(super) fn deleted_table(delete: &ast::Delete) -> &TableWithJoins {
+pub(crate) fn deleted_table(delete: &ast::Delete) -> &TableWithJoins {
     let (FromTable::WithFromKeyword(from) | FromTable::WithoutKeyword(from)) = &delete.from;
     &from[0]
 }

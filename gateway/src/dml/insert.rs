@@ -28,7 +28,7 @@ use std::collections::HashSet;
 pub(super) const LOOKUP_ROWS: usize = 1_024;
 
 /// A row on its way in.
-pub(super) struct NewRow {
+pub(crate) struct NewRow {
     /// The values of the parts of its key.
     pub(super) parts: Vec<Value>,
     pub(super) key: RowKey,
@@ -39,7 +39,7 @@ pub(super) struct NewRow {
 }
 
 /// The table of an INSERT and the places of the columns that it names.
-pub(super) fn resolve(view: &View, insert: &ast::Insert) -> Result<(Target, Vec<usize>)> {
+pub(crate) fn resolve(view: &View, insert: &ast::Insert) -> Result<(Target, Vec<usize>)> {
     let TableObject::TableName(name) = &insert.table else {
         return Err(SqlError::unsupported("INSERT into something that is not a table"));
     };
@@ -161,13 +161,8 @@ fn new_rows(query: &Query, target: &Target, named: &[usize], batch: &RecordBatch
         for (array, at) in batch.columns().iter().zip(named) {
             values[*at] = assign(array, row, &target.columns[*at])?;
         }
-        for (column, value) in target.columns.iter().zip(&values) {
-            target.check_null(column, value)?;
-        }
         let parts = target.new_parts(&key_places, &values, &numbers);
-        target.check_tenant(&query.view, &parts)?;
-        let key = target.row_key(&parts)?;
-        Ok(NewRow { parts, key, number: first + row as u64, values })
+        new_row(&query.view, target, parts, values, first + row as u64)
     };
     (0..batch.num_rows()).map(one).collect()
 }
@@ -177,6 +172,25 @@ fn numbers(query: &Query) -> Numbers {
     let facts = query.facts();
     let given = facts.shared.as_ref().map(|shared| shared.row_numbers.clone()).unwrap_or_default();
     Numbers { given, now_micros: facts.now_micros }
+}
+
+/// A row of the parts of its key and values for all columns, checked.
+///
+/// # Errors
+/// 23502, 23503, and what keys cannot hold.
+pub(crate) fn new_row(
+    view: &View,
+    target: &Target,
+    parts: Vec<Value>,
+    values: Vec<Value>,
+    number: u64,
+) -> Result<NewRow> {
+    for (column, value) in target.columns.iter().zip(&values) {
+        target.check_null(column, value)?;
+    }
+    target.check_tenant(view, &parts)?;
+    let key = target.row_key(&parts)?;
+    Ok(NewRow { parts, key, number, values })
 }
 
 /// The mutations that make a row that is not there.
@@ -200,7 +214,7 @@ pub(super) async fn existing(view: &View, target: &Target, rows: &[NewRow]) -> R
 }
 
 /// Rows that must not be there, or are passed over when they are.
-async fn put_new(
+pub(crate) async fn put_new(
     (view, target): (&View, &Target),
     rows: Vec<NewRow>,
     skip: bool,
@@ -228,7 +242,7 @@ async fn put_new(
 }
 
 /// Rows that are written whether they are there or not.
-fn put_blindly(
+pub(crate) fn put_blindly(
     target: &Target,
     named: &[usize],
     rows: Vec<NewRow>,

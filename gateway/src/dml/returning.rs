@@ -48,7 +48,7 @@ pub(super) fn items(statement: &Statement) -> Option<&[SelectItem]> {
 }
 
 /// Rows that are to be returned, with their numbers.
-pub(super) struct Returned<'a> {
+pub(crate) struct Returned<'a> {
     items: Option<&'a [SelectItem]>,
     rows: Vec<(u64, Vec<Value>)>,
     bytes: usize,
@@ -62,7 +62,7 @@ pub(super) struct Answer {
 
 impl<'a> Returned<'a> {
     /// None yet.
-    pub(super) fn new(items: Option<&'a [SelectItem]>) -> Self {
+    pub(crate) fn new(items: Option<&'a [SelectItem]>) -> Self {
         Self { items, rows: Vec::new(), bytes: 0 }
     }
 

@@ -15,33 +15,33 @@ use keyspan_storage::{Aggregate, FamilyName, Mutation, RowKey, store::delete_col
 use std::sync::Arc;
 
 /// A table that is written.
-pub(super) struct Target {
-    pub(super) table: Arc<Table>,
+pub(crate) struct Target {
+    pub(crate) table: Arc<Table>,
     /// Its keys, as the session sees them.
-    pub(super) key: KeySchema,
+    pub(crate) key: KeySchema,
     /// Its columns in the order of `SELECT *`.
-    pub(super) columns: Vec<TargetColumn>,
+    pub(crate) columns: Vec<TargetColumn>,
     /// Its key, when no column shows it.
-    pub(super) hidden_key: Option<TargetColumn>,
+    pub(crate) hidden_key: Option<TargetColumn>,
 }
 
 /// Where keys come from that no column has.
 #[derive(Clone)]
-pub(super) struct Numbers {
-    pub(super) given: Arc<RowNumbers>,
-    pub(super) now_micros: i64,
+pub(crate) struct Numbers {
+    pub(crate) given: Arc<RowNumbers>,
+    pub(crate) now_micros: i64,
 }
 
 /// A column of it.
-pub(super) struct TargetColumn {
-    pub(super) name: String,
-    pub(super) kind: SqlType,
-    pub(super) not_null: bool,
-    pub(super) place: Place,
+pub(crate) struct TargetColumn {
+    pub(crate) name: String,
+    pub(crate) kind: SqlType,
+    pub(crate) not_null: bool,
+    pub(crate) place: Place,
 }
 
 /// Where a column's values go.
-pub(super) enum Place {
+pub(crate) enum Place {
     /// The part of the key with this number; the tenant is 0 for the operator.
     Key(usize),
     /// A cell.
@@ -51,7 +51,7 @@ pub(super) enum Place {
 impl Target {
     /// # Errors
     /// 42P01.
-    pub(super) fn of(view: &View, name: &str) -> Result<Self> {
+    pub(crate) fn of(view: &View, name: &str) -> Result<Self> {
         let table = view
             .table(name)
             .cloned()
@@ -93,7 +93,7 @@ impl Target {
     ///
     /// # Errors
     /// 42703.
-    pub(super) fn position(&self, name: &str) -> Result<usize> {
+    pub(crate) fn position(&self, name: &str) -> Result<usize> {
         self.columns.iter().position(|column| column.name == name).ok_or_else(|| {
             let message = format!("column \"{name}\" of relation \"{}\" does not exist", self.table.name);
             SqlError::new(SqlState::UNDEFINED_COLUMN, message)
@@ -101,7 +101,7 @@ impl Target {
     }
 
     /// The places of the columns of the key, in its order; none for a hidden key.
-    pub(super) fn key_places(&self) -> Result<Vec<usize>> {
+    pub(crate) fn key_places(&self) -> Result<Vec<usize>> {
         if self.hidden_key.is_some() {
             return Ok(Vec::new());
         }
@@ -109,7 +109,7 @@ impl Target {
     }
 
     /// The columns of the key, in its order.
-    pub(super) fn key_columns(&self) -> Vec<&TargetColumn> {
+    pub(crate) fn key_columns(&self) -> Vec<&TargetColumn> {
         let mut columns: Vec<(usize, &TargetColumn)> = self
             .columns
             .iter()
@@ -124,7 +124,7 @@ impl Target {
     }
 
     /// The parts of the key of a new row with these values.
-    pub(super) fn new_parts(&self, places: &[usize], values: &[Value], numbers: &Numbers) -> Vec<Value> {
+    pub(crate) fn new_parts(&self, places: &[usize], values: &[Value], numbers: &Numbers) -> Vec<Value> {
         match self.hidden_key {
             Some(_) => vec![numbers.given.next(numbers.now_micros)],
             None => places.iter().map(|at| values[*at].clone()).collect(),
@@ -132,7 +132,7 @@ impl Target {
     }
 
     /// A row that was read with all columns, which begin at a place of the batch.
-    pub(super) fn row(&self, batch: &RecordBatch, from: usize, row: usize) -> Result<Vec<Value>> {
+    pub(crate) fn row(&self, batch: &RecordBatch, from: usize, row: usize) -> Result<Vec<Value>> {
         let all: Vec<&TargetColumn> = self.columns.iter().collect();
         assign_row(batch, from, row, &all)
     }
@@ -141,7 +141,7 @@ impl Target {
     ///
     /// # Errors
     /// 0A000 for NULL: the row's key does not conform to the schema; what [`KeySchema::encode`] finds.
-    pub(super) fn row_key(&self, parts: &[Value]) -> Result<RowKey> {
+    pub(crate) fn row_key(&self, parts: &[Value]) -> Result<RowKey> {
         if parts.contains(&Value::Null) {
             let message = format!("a row of \"{}\" whose key does not conform cannot be written", self.table.name);
             return Err(SqlError::new(SqlState::FEATURE_NOT_SUPPORTED, message)
@@ -151,7 +151,7 @@ impl Target {
     }
 
     /// `Key (a, b)=(x, y)`
-    pub(super) fn shown_key(&self, parts: &[Value]) -> String {
+    pub(crate) fn shown_key(&self, parts: &[Value]) -> String {
         let columns = self.key_columns();
         let names: Vec<&str> = columns.iter().map(|column| column.name.as_str()).collect();
         let values: Vec<String> = parts.iter().zip(&columns).map(|(value, of)| value.to_text(of.kind)).collect();
@@ -159,7 +159,7 @@ impl Target {
     }
 
     /// 23502 for NULL in a column that has none.
-    pub(super) fn check_null(&self, column: &TargetColumn, value: &Value) -> Result<()> {
+    pub(crate) fn check_null(&self, column: &TargetColumn, value: &Value) -> Result<()> {
         if *value != Value::Null || !column.not_null {
             return Ok(());
         }
@@ -169,14 +169,14 @@ impl Target {
     }
 
     /// 23505
-    pub(super) fn duplicate(&self, parts: &[Value]) -> SqlError {
+    pub(crate) fn duplicate(&self, parts: &[Value]) -> SqlError {
         let message = format!("duplicate key value violates unique constraint \"{}_pkey\"", self.table.name);
         SqlError::new(SqlState::UNIQUE_VIOLATION, message)
             .with_detail(format!("{} already exists.", self.shown_key(parts)))
     }
 
     /// 23503 when the operator writes for a tenant that is not there.
-    pub(super) fn check_tenant(&self, view: &View, parts: &[Value]) -> Result<()> {
+    pub(crate) fn check_tenant(&self, view: &View, parts: &[Value]) -> Result<()> {
         if view.rows.tenant().is_some() {
             return Ok(());
         }
@@ -193,14 +193,14 @@ impl Target {
 }
 
 /// The cell that says that the row exists.
-pub(super) fn marker() -> Mutation {
+pub(crate) fn marker() -> Mutation {
     let qualifier = Bytes::from_static(MARKER_QUALIFIER);
     Mutation::SetCell { family: marker_family(), qualifier, timestamp: None, value: Bytes::new() }
 }
 
 impl TargetColumn {
     /// Whether values are merged into its cells.
-    pub(super) fn is_aggregate(&self) -> bool {
+    pub(crate) fn is_aggregate(&self) -> bool {
         matches!(self.place, Place::Cell { aggregate: Some(_), .. })
     }
 
@@ -208,7 +208,7 @@ impl TargetColumn {
     ///
     /// # Errors
     /// For a value that has no bytes.
-    pub(super) fn insert(&self, value: &Value) -> Result<Option<Mutation>> {
+    pub(crate) fn insert(&self, value: &Value) -> Result<Option<Mutation>> {
         let Place::Cell { family, qualifier, encoding, aggregate } = &self.place else { return Ok(None) };
         let (family, qualifier) = (family.clone(), qualifier.clone());
         Ok(match (value, aggregate) {
@@ -232,7 +232,7 @@ impl TargetColumn {
     ///
     /// # Errors
     /// As for [`insert`](Self::insert).
-    pub(super) fn set(&self, value: &Value) -> Result<Option<Mutation>> {
+    pub(crate) fn set(&self, value: &Value) -> Result<Option<Mutation>> {
         match (&self.place, value) {
             (Place::Cell { family, qualifier, aggregate: None, .. }, Value::Null) => {
                 Ok(Some(delete_column(family.clone(), qualifier.clone())))

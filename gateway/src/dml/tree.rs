@@ -136,6 +136,14 @@ pub(super) fn type_values(rows: &mut [ast::Parens<Vec<Expr>>], columns: &[&Targe
         }
         let cells = || rows.iter().filter_map(|row| row.content.get(at)).filter(|cell| !is_null(cell));
         let mixed = cells().any(is_text) && !cells().all(is_text);
+        // NULL beside values of a type that Arrow has no name for is of no type, which DataFusion does not put together.
+        if column.kind == SqlType::Uuid && !cells().all(is_text) {
+            for row in rows.iter_mut() {
+                if let Some(expr) = row.content.get_mut(at).filter(|cell| is_null(cell)) {
+                    *expr = cast(expr.clone(), column.kind)?;
+                }
+            }
+        }
         for row in rows.iter_mut().filter(|_| mixed) {
             if let Some(expr) = row.content.get_mut(at).filter(|cell| is_text(cell)) {
                 *expr = cast(expr.clone(), column.kind)?;

@@ -43,7 +43,7 @@ pub(super) fn twice() -> SqlError {
 ///
 /// # Errors
 /// 42703, 42P10.
-pub(super) fn check_target(target: &Target, conflict: &OnConflict) -> Result<()> {
+pub(crate) fn check_target(target: &Target, conflict: &OnConflict) -> Result<()> {
     let named = match conflict {
         OnConflict::Fail | OnConflict::Nothing { target: None } => return Ok(()),
         OnConflict::Nothing { target: Some(named) } | OnConflict::Update { target: named, .. } => named,
@@ -67,7 +67,7 @@ pub(super) fn check_target(target: &Target, conflict: &OnConflict) -> Result<()>
 
 /// Whether the update sets exactly the inserted columns beside the key, each from `EXCLUDED`, without a condition: then it
 /// does not matter what was there.
-pub(super) fn is_blind(target: &Target, named: &[usize], conflict: &OnConflict) -> bool {
+pub(crate) fn is_blind(target: &Target, named: &[usize], conflict: &OnConflict) -> bool {
     let OnConflict::Update { assignments, condition: None, .. } = conflict else { return false };
     let inserted: BTreeSet<&str> = named
         .iter()

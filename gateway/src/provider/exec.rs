@@ -246,6 +246,31 @@ impl ExecutionPlan for ScanExec {
     }
 }
 
+/// Reads rows without a plan around it: batches as [`ScanExec`] gives them.
+pub fn rows(view: &View, table: &Arc<Table>, read: Read, layout: Arc<dyn Layout>) -> SendableRecordBatchStream {
+    let schema = Arc::clone(layout.schema());
+    let reading = Reading {
+        view: view.clone(),
+        table: Arc::clone(table),
+        rest: None,
+        remaining: read.limit.unwrap_or(usize::MAX),
+        batch_rows: BATCH_ROWS_MAX,
+        read,
+        layout,
+        counts: Arc::default(),
+        incoming: None,
+        asked: None,
+        given: 0,
+        last: None,
+        queue: Vec::new().into_iter(),
+    };
+    let batches = futures::stream::try_unfold(reading, |mut reading| async move {
+        let batch = reading.next().await.map_err(|error| DataFusionError::External(Box::new(error)))?;
+        Ok(batch.map(|batch| (batch, reading)))
+    });
+    Box::pin(RecordBatchStreamAdapter::new(schema, batches))
+}
+
 /// A scan under way.
 struct Reading {
     view: View,

@@ -235,16 +235,20 @@ fn comparison(binary: &BinaryExpr, negated: bool, keys: &Keys) -> Option<KeySet>
     if value.is_null() {
         return Some(KeySet::none());
     }
-    let edge = Edge::of(kind, cast, value)?;
-    let slot = match op {
+    Some(KeySet::of_part(parts, part, compared(&Edge::of(kind, cast, value)?, op)?))
+}
+
+/// The values that compare so with a literal.
+pub(super) fn compared(edge: &Edge, op: Operator) -> Option<Slot> {
+    Some(match op {
         Operator::Eq => edge.equal(),
         Operator::NotEq => edge.equal().complement(),
         Operator::Lt => edge.less(),
         Operator::LtEq => edge.greater().complement(),
         Operator::Gt => edge.greater(),
-        _ => edge.less().complement(),
-    };
-    Some(KeySet::of_part(parts, part, slot))
+        Operator::GtEq => edge.less().complement(),
+        _ => return None,
+    })
 }
 
 /// `(a, b) > (x, y)`: less or greater by the first element that differs. The predicate is looked at again, since structures are

@@ -13,9 +13,13 @@
 use super::{
     interval::{Interval, Slot},
     keys::Keys,
-    predicate::{KeyBox, KeySet, keys_of},
+    literal::Edge,
+    predicate::{KeyBox, KeySet, compared, keys_of},
 };
-use datafusion::logical_expr::{Expr, TableProviderFilterPushDown};
+use datafusion::{
+    logical_expr::{Expr, Operator, TableProviderFilterPushDown},
+    scalar::ScalarValue,
+};
 use keyspan_catalog::{PartBounds, Value};
 use keyspan_storage::{KeyRange, RowSet};
 use std::fmt;
@@ -163,6 +167,33 @@ impl Pushdown {
     pub fn is_exact(&self) -> bool {
         self.residual.is_empty()
     }
+}
+
+/// The keys for which all comparisons hold, each of a part of the key, by its number, with a value: these and no others, in one range.
+/// `None` when keys do not tell so much.
+pub fn exact_rows<'a>(
+    keys: &Keys,
+    comparisons: impl IntoIterator<Item = (usize, Operator, &'a ScalarValue)>,
+) -> Option<RowSet> {
+    if keys.nullable {
+        return None;
+    }
+    let mut all: KeyBox = vec![None; keys.columns().len()];
+    for (part, op, value) in comparisons {
+        if value.is_null() {
+            return Some(RowSet::none());
+        }
+        let slot = compared(&Edge::of(keys.columns().get(part)?.kind, None, value)?, op)?;
+        let both = all[part].take().map_or_else(|| slot.clone(), |before| before.intersect(&slot));
+        if both.is_none() {
+            return Some(RowSet::none());
+        }
+        all[part] = Some(both);
+    }
+    let depth = all.iter().rposition(Option::is_some).map_or(0, |last| last + 1);
+    let mut ranges = Ranges { keys, coalesced: false, out: Vec::new(), used: keys.columns().len() };
+    ranges.add(&all, 1);
+    (!ranges.coalesced && depth <= ranges.used).then(|| RowSet::new(ranges.out))
 }
 
 /// The leading parts that have one value in all boxes.

@@ -321,7 +321,9 @@ fn unqualified(filter: &Expr) -> Expr {
     datafusion::logical_expr::expr_rewriter::unnormalize_col(filter.clone())
 }
 
-fn row_layout(
+/// How rows of a table become batches of `schema`: the columns of [`schema_of`] with these numbers, each once, by whatever names. With
+/// it what has to be read for them.
+pub fn row_layout(
     table: &Arc<Table>,
     operator: bool,
     projection: &[usize],

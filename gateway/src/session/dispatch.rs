@@ -5,13 +5,17 @@ use crate::{
     copy::{self, CopyIn},
     ddl, dml,
     error::{Result, SqlError, SqlState},
+    point::{self, Kept},
     provider::explain,
     query::Query,
     server::shielded,
     statement::{CursorStatement, Definition, Explain, Setting, Statement, Transaction, Upkeep},
+    view::View,
 };
 use arrow::datatypes::{DataType, SchemaRef};
-use datafusion::{logical_expr::LogicalPlan, scalar::ScalarValue, sql::sqlparser::ast};
+use datafusion::{
+    execution::SendableRecordBatchStream, logical_expr::LogicalPlan, scalar::ScalarValue, sql::sqlparser::ast,
+};
 use futures::TryStreamExt;
 use std::sync::Arc;
 
@@ -20,21 +24,30 @@ type Hints<'a> = &'a [Option<DataType>];
 pub(super) async fn prepare(session: &mut Session, statement: Statement, hints: Hints<'_>) -> Result<Prepared> {
     check_state(session, &statement)?;
     let none = (Vec::new(), None);
+    let mut kept = Kept::default();
     let (parameters, columns): (Vec<DataType>, Option<SchemaRef>) = match &statement {
-        Statement::Query(query) => {
-            let (parameters, plan) = analyse(session, query, hints).await?;
-            (parameters, Some(Query::columns(&plan)))
-        }
-        Statement::Insert(_) | Statement::Update(_) | Statement::Delete(_) => {
-            dml::parameters(session, &statement, hints).await?
+        Statement::Query(_) | Statement::Insert(_) | Statement::Update(_) | Statement::Delete(_) => {
+            let view = session.view().await?;
+            let compiled = if session.takes_fast_path() { point::compile(&statement, hints, &view) } else { None };
+            if session.takes_fast_path() {
+                kept = Kept::of(compiled.as_ref(), &view);
+            }
+            match (compiled, &statement) {
+                (Some(compiled), _) => (compiled.parameters, compiled.columns),
+                (None, Statement::Query(query)) => {
+                    let (parameters, plan) = Box::pin(analyse(session, view, query, hints)).await?;
+                    (parameters, Some(Query::columns(&plan)))
+                }
+                (None, write) => Box::pin(dml::parameters(session, view, write, hints)).await?,
+            }
         }
         Statement::Explain(explained) => {
             (explained_parameters(session, explained, hints).await?, Some(explain::schema()))
         }
-        Statement::CopyTo(copy) => (analyse(session, &copy.query, hints).await?.0, None),
-        Statement::CopyOut(copy) => (analyse(session, &copy.query, hints).await?.0, None),
+        Statement::CopyTo(copy) => (analyse_now(session, &copy.query, hints).await?.0, None),
+        Statement::CopyOut(copy) => (analyse_now(session, &copy.query, hints).await?.0, None),
         Statement::Cursor(CursorStatement::Declare(declare)) => {
-            (analyse(session, &declare.query, hints).await?.0, None)
+            (analyse_now(session, &declare.query, hints).await?.0, None)
         }
         Statement::Cursor(CursorStatement::Fetch(fetch)) => (Vec::new(), Some(session.cursors.schema(&fetch.name)?)),
         Statement::Execute(execute) => (Vec::new(), prepared::executed(session, execute)?.columns),
@@ -51,7 +64,7 @@ pub(super) async fn prepare(session: &mut Session, statement: Statement, hints: 
         | Statement::Truncate(_)
         | Statement::Upkeep(_) => none,
     };
-    Ok(Prepared { statement: Arc::new(statement), parameters, columns })
+    Ok(Prepared { statement: Arc::new(statement), parameters, columns, kept: Arc::new(kept) })
 }
 
 pub(super) async fn execute(
@@ -72,8 +85,13 @@ pub(super) async fn execute(
     match statement {
         Statement::Empty => Ok(Outcome::Empty),
         Statement::Query(query) => {
-            let (query, plan) = plan_query(session, query, &parameters).await?;
-            let rows = query.run(with_parameters(plan, parameters)?).await?;
+            let view = session.view().await?;
+            if session.takes_fast_path()
+                && let Some(rows) = point::read(prepared, &parameters, &view)
+            {
+                return Ok(Outcome::Rows { tag: "SELECT", rows });
+            }
+            let rows = Box::pin(run_query(session, view, query, parameters)).await?;
             Ok(Outcome::Rows { tag: "SELECT", rows })
         }
         Statement::Explain(explained) => {
@@ -86,7 +104,7 @@ pub(super) async fn execute(
         Statement::ExplainDropDatabase(name) => ddl::explain_drop_database(session, name).await,
         Statement::Insert(_) | Statement::Update(_) | Statement::Delete(_) => {
             check_writable(session, statement)?;
-            dml::execute(session, statement, parameters).await
+            dml::execute(session, prepared, parameters).await
         }
         Statement::CopyTo(copy) => copy::copy_to(session, copy, parameters).await.map(Outcome::Done),
         Statement::CopyOut(copy) => {
@@ -209,13 +227,23 @@ fn maintain(session: &mut Session, upkeep: &Upkeep) -> Result<Outcome> {
     Ok(Outcome::Done(tag.into()))
 }
 
-/// The types of a query's parameters, and its plan with them.
-async fn analyse(
+/// [`analyse`] of what is seen now.
+async fn analyse_now(
     session: &mut Session,
     statement: &ast::Statement,
     hints: Hints<'_>,
 ) -> Result<(Vec<DataType>, LogicalPlan)> {
     let view = session.view().await?;
+    analyse(session, view, statement, hints).await
+}
+
+/// The types of a query's parameters, and its plan with them.
+async fn analyse(
+    session: &Session,
+    view: View,
+    statement: &ast::Statement,
+    hints: Hints<'_>,
+) -> Result<(Vec<DataType>, LogicalPlan)> {
     let query = Query::new(session, view)?.with_types(hints);
     let plan = query.plan(statement).await?;
     let types = query.parameters(statement, &plan, hints).await?;
@@ -226,6 +254,17 @@ async fn analyse(
     let known: Vec<Option<DataType>> = types.iter().cloned().map(Some).collect();
     let plan = query.with_types(&known).plan(statement).await?;
     Ok((types, plan))
+}
+
+async fn run_query(
+    session: &Session,
+    view: View,
+    statement: &ast::Statement,
+    parameters: Vec<ScalarValue>,
+) -> Result<SendableRecordBatchStream> {
+    let query = Query::new(session, view)?.with_parameters(&parameters);
+    let plan = query.plan(statement).await?;
+    query.run(with_parameters(plan, parameters)?).await
 }
 
 async fn plan_query(
@@ -252,8 +291,11 @@ async fn plan_explained(
 
 async fn explained_parameters(session: &mut Session, explained: &Explain, hints: Hints<'_>) -> Result<Vec<DataType>> {
     match explained.statement.as_ref() {
-        Statement::Query(query) => Ok(analyse(session, query, hints).await?.0),
-        write => dml::parameters(session, write, hints).await.map(|(parameters, _)| parameters),
+        Statement::Query(query) => Ok(analyse_now(session, query, hints).await?.0),
+        write => {
+            let view = session.view().await?;
+            dml::parameters(session, view, write, hints).await.map(|(parameters, _)| parameters)
+        }
     }
 }
 

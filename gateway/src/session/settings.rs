@@ -90,6 +90,7 @@ const KNOWN: &[Known] = &[
     ("is_superuser", "off", Takes::Nothing, Some("is_superuser"), "Whether the role is an operator."),
     ("jit", "off", Takes::Bool, None, "Nothing here is compiled at run time."),
     ("keyspan.columnar", "on", Takes::Bool, None, "Whether scans of many rows read row groups of typed columns."),
+    ("keyspan.point", "on", Takes::Bool, None, "Whether short statements by key go around the optimizer."),
     ("keyspan.pushdown", "on", Takes::Bool, None, "Whether predicates become ranges of keys."),
     ("lc_collate", "C", Takes::Nothing, None, "The order of texts."),
     ("lc_ctype", "C", Takes::Nothing, None, "The classes of characters."),
@@ -223,6 +224,11 @@ impl Settings {
     /// `keyspan.columnar`
     pub fn columnar(&self) -> bool {
         self.value("keyspan.columnar") == "on"
+    }
+
+    /// `keyspan.point`
+    pub fn point(&self) -> bool {
+        self.value("keyspan.point") == "on"
     }
 
     /// `default_transaction_read_only`

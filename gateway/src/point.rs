@@ -1,0 +1,119 @@
+//! The fast path: short statements by key, around the optimizer.
+//!
+//! ```text
+//! shape      which statements these are, by their syntax tree alone: a positive list
+//! names      tables, columns and parameters of the tree in the catalog
+//! read       SELECT of plain columns by the whole key, or the first rows of a key prefix in the key's order
+//! write      INSERT and blind upserts of values, UPDATE and DELETE by the whole key
+//! ```
+//!
+//! A statement is compiled when it is prepared ([`compile`]), which gives the types of its parameters and its columns too, so that nothing
+//! of DataFusion is asked. What it was compiled to is kept with it ([`Kept`]) for one version of the catalog, and compiled anew for
+//! another; should it then have other parameters or columns than the client was told, it goes the general way, which says so.
+//!
+//! Nothing is decided here that the general path decides by other code. A predicate becomes keys by
+//! [`exact_rows`](crate::provider::exact_rows), of the same parts as pushdown; rows are read by a [`View`](crate::view::View), in batches that the same
+//! layouts make; values are assigned, rows checked and mutations made by [`dml`](crate::dml). Whatever is not on the list, at compile time
+//! or with the values of one execution, goes the general way, and so does everything with `keyspan.pushdown` or `keyspan.point` off.
+
+mod names;
+mod read;
+mod shape;
+#[cfg(test)]
+mod tests;
+mod write;
+
+use crate::{session::Prepared, statement::Statement, view::View};
+use arrow::datatypes::{DataType, SchemaRef};
+use datafusion::{execution::SendableRecordBatchStream, scalar::ScalarValue, sql::sqlparser::ast};
+use std::sync::{Arc, Mutex, PoisonError};
+use write::Write;
+
+/// What a statement was compiled to.
+#[derive(Debug)]
+enum Plan {
+    Read(read::Read),
+    Write(Write),
+}
+
+/// A statement that goes around the optimizer.
+#[derive(Debug)]
+pub(crate) struct Compiled {
+    /// The types of `$1`, `$2`, ….
+    pub(crate) parameters: Vec<DataType>,
+    /// The columns of its rows; `None` for a write.
+    pub(crate) columns: Option<SchemaRef>,
+    plan: Arc<Plan>,
+}
+
+/// What a prepared statement keeps of its compiled form, for one version of the catalog.
+#[derive(Debug, Default)]
+pub(crate) struct Kept(Mutex<Option<(u64, Option<Arc<Plan>>)>>);
+
+/// Compiles a statement with the types of parameters that the client declared. `None` for one that goes the general way.
+pub(crate) fn compile(statement: &Statement, hints: &[Option<DataType>], view: &View) -> Option<Compiled> {
+    if !view.pushdown || view.as_of.is_some() {
+        return None;
+    }
+    let mut parameters = names::Parameters::declared(hints);
+    let (plan, columns) = match statement {
+        Statement::Query(query) => {
+            let ast::Statement::Query(query) = query.as_ref() else { return None };
+            let read = read::Read::of(query, &mut parameters, view)?;
+            let columns = read.columns().clone();
+            (Plan::Read(read), Some(columns))
+        }
+        Statement::Insert(insert) => (Plan::Write(Write::insert(insert, &mut parameters, view)?), None),
+        Statement::Update(update) => (Plan::Write(Write::update(update, &mut parameters, view)?), None),
+        Statement::Delete(delete) => (Plan::Write(Write::delete(delete, &mut parameters, view)?), None),
+        _ => return None,
+    };
+    Some(Compiled { parameters: parameters.types()?, columns, plan: Arc::new(plan) })
+}
+
+impl Kept {
+    /// What the statement was compiled to when it was prepared.
+    pub(crate) fn of(compiled: Option<&Compiled>, view: &View) -> Self {
+        Self(Mutex::new(Some((view.snapshot.version, compiled.map(|compiled| compiled.plan.clone())))))
+    }
+
+    /// What the statement is compiled to for the view's catalog.
+    fn plan(&self, prepared: &Prepared, view: &View) -> Option<Arc<Plan>> {
+        let mut kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let version = view.snapshot.version;
+        if let Some((known, plan)) = &*kept
+            && *known == version
+        {
+            return plan.clone();
+        }
+        let hints: Vec<_> = prepared.parameters.iter().cloned().map(Some).collect();
+        let compiled = compile(&prepared.statement, &hints, view);
+        let compiled = compiled.filter(|now| now.parameters == prepared.parameters && now.columns == prepared.columns);
+        let plan = compiled.map(|compiled| compiled.plan);
+        *kept = Some((version, plan.clone()));
+        plan
+    }
+}
+
+/// The rows of a query that goes around the optimizer; `None` for one that does not.
+pub(crate) fn read(prepared: &Prepared, parameters: &[ScalarValue], view: &View) -> Option<SendableRecordBatchStream> {
+    match prepared.kept.plan(prepared, view)?.as_ref() {
+        Plan::Read(read) if view.pushdown => read.rows(view, parameters),
+        _ => None,
+    }
+}
+
+/// What a statement that goes around the optimizer writes, and how many rows; `None` for one that does not.
+///
+/// # Errors
+/// Those of the general way.
+pub(crate) async fn write(
+    prepared: &Prepared,
+    parameters: &[ScalarValue],
+    view: &View,
+) -> crate::error::Result<Option<(crate::session::Written, u64)>> {
+    match prepared.kept.plan(prepared, view).as_deref() {
+        Some(Plan::Write(write)) if view.pushdown => write.run(view, parameters).await,
+        _ => Ok(None),
+    }
+}

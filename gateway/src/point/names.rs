@@ -1,0 +1,160 @@
+//! Tables, keys and parameters of a statement in the catalog.
+
+use super::shape::{Comparison, Operand};
+use crate::{
+    provider::{self, keys::Keys},
+    types,
+    view::View,
+};
+use arrow::datatypes::DataType;
+use datafusion::{logical_expr::Operator, scalar::ScalarValue};
+use keyspan_catalog::{Column, SqlType, Table, table::OnBadKey};
+use keyspan_storage::RowSet;
+use std::sync::Arc;
+
+/// Parameters of a statement, at most.
+const PARAMETERS_MAX: usize = 1 << 16;
+
+/// The types of a statement's parameters as they become known: what the client declared, else that of the column beside it.
+pub(super) struct Parameters {
+    declared: Vec<Option<DataType>>,
+    used: Vec<Option<DataType>>,
+}
+
+impl Parameters {
+    pub(super) fn declared(hints: &[Option<DataType>]) -> Self {
+        Self { declared: hints.to_vec(), used: Vec::new() }
+    }
+
+    /// The type of an operand that stands beside a value of type `beside`. `None` where the general way is to decide: a parameter that
+    /// stands in two places, or a type that is not plainly the same.
+    pub(super) fn beside(&mut self, operand: &Operand, kind: SqlType) -> Option<()> {
+        match operand {
+            Operand::Literal(literal) => same(kind, &literal.data_type()).then_some(()),
+            Operand::Parameter(number) => {
+                let data = self.parameter(*number, types::data_type(kind))?;
+                same(kind, &data).then_some(())
+            }
+        }
+    }
+
+    /// The type of a parameter, which is `else_type` if the client declared none.
+    pub(super) fn parameter(&mut self, number: usize, else_type: DataType) -> Option<DataType> {
+        let data = self.declared.get(number).cloned().flatten().unwrap_or(else_type);
+        if number >= PARAMETERS_MAX {
+            return None;
+        }
+        if self.used.len() <= number {
+            self.used.resize(number + 1, None);
+        }
+        self.used[number].replace(data.clone()).is_none().then_some(data)
+    }
+
+    /// All types, if there is no parameter of which nothing is known.
+    pub(super) fn types(self) -> Option<Vec<DataType>> {
+        let all: Option<Vec<DataType>> = self.used.into_iter().collect();
+        all.filter(|all| self.declared.len() <= all.len())
+    }
+}
+
+/// Whether values of a type of Arrow are compared with a column's, and assigned to it, as they are, or by nothing but their width.
+fn same(kind: SqlType, data: &DataType) -> bool {
+    let whole = matches!(data, DataType::Int16 | DataType::Int32 | DataType::Int64);
+    let text = matches!(data, DataType::Utf8 | DataType::LargeUtf8 | DataType::Utf8View);
+    match kind {
+        SqlType::Int2 | SqlType::Int4 | SqlType::Int8 => whole,
+        SqlType::Text | SqlType::Varchar(_) => text,
+        kind => types::data_type(kind) == *data,
+    }
+}
+
+/// The table of a name, if nothing is known of it but what this path sees to.
+///
+/// The fields are all named, so that whoever adds one decides here whether the fast path may pass it over: if not, such a table is not
+/// one that this function gives.
+pub(super) fn table(view: &View, name: &str) -> Option<Arc<Table>> {
+    let found = view.table(name).filter(|table| !table.has_hidden_key())?;
+    let Table {
+        id: _,
+        name: _,
+        physical: _,
+        space: _,
+        families: _,
+        columns,
+        key: _,
+        on_bad_value: _,
+        on_bad_key,
+        history_micros: _,
+        next_column_id: _,
+        next_family_id: _,
+        retired: _,
+    } = found.as_ref();
+    for column in columns {
+        let Column { id: _, name: _, kind: _, not_null: _, place: _ } = column;
+    }
+    (*on_bad_key != OnBadKey::Null).then(|| found.clone())
+}
+
+/// Comparisons of parts of a key with values.
+#[derive(Debug)]
+pub(super) struct KeyComparisons {
+    keys: Keys,
+    comparisons: Vec<(usize, Operator, Operand)>,
+    /// How many leading parts are given by a value.
+    fixed: usize,
+}
+
+impl KeyComparisons {
+    /// Leading parts that equal a value, each once; and at most one lower and one upper bound of the part behind them.
+    pub(super) fn of(keys: Keys, comparisons: Vec<Comparison>, parameters: &mut Parameters) -> Option<Self> {
+        let number = |name: &str| keys.columns().iter().position(|part| part.name == name);
+        let mut found: Vec<(usize, Operator, Operand)> = Vec::with_capacity(comparisons.len());
+        for (name, op, operand) in comparisons {
+            let part = number(&name)?;
+            parameters.beside(&operand, keys.columns()[part].kind)?;
+            let lower = |op: Operator| matches!(op, Operator::Gt | Operator::GtEq);
+            let twice = |(of, with, _): &(usize, Operator, Operand)| {
+                *of == part && (*with == Operator::Eq || op == Operator::Eq || lower(*with) == lower(op))
+            };
+            if found.iter().any(twice) {
+                return None;
+            }
+            found.push((part, op, operand));
+        }
+        let equal = |part: usize| found.iter().any(|(of, op, _)| *of == part && *op == Operator::Eq);
+        let fixed = (0..keys.columns().len()).take_while(|part| equal(*part)).count();
+        let beyond = found.iter().any(|(part, ..)| *part > fixed);
+        (!beyond && !found.is_empty()).then_some(Self { keys, comparisons: found, fixed })
+    }
+
+    /// Whether one key is given.
+    pub(super) fn is_point(&self) -> bool {
+        self.fixed == self.keys.columns().len()
+    }
+
+    /// Whether so many leading parts are fixed that this part is one of them.
+    pub(super) fn is_fixed(&self, part: usize) -> bool {
+        part < self.fixed
+    }
+
+    pub(super) fn keys(&self) -> &Keys {
+        &self.keys
+    }
+
+    /// The keys, with the values of parameters.
+    pub(super) fn rows(&self, parameters: &[ScalarValue]) -> Option<RowSet> {
+        let mut compared = Vec::with_capacity(self.comparisons.len());
+        for (part, op, operand) in &self.comparisons {
+            compared.push((*part, *op, operand_value(operand, parameters)?));
+        }
+        provider::exact_rows(&self.keys, compared)
+    }
+}
+
+/// The value of an operand.
+pub(super) fn operand_value<'a>(operand: &'a Operand, parameters: &'a [ScalarValue]) -> Option<&'a ScalarValue> {
+    match operand {
+        Operand::Literal(literal) => Some(literal),
+        Operand::Parameter(number) => parameters.get(*number),
+    }
+}

@@ -1,0 +1,291 @@
+//! Statements that may go around the optimizer, by their syntax tree alone.
+//!
+//! A tree is held against a plain one of its kind, with the parts that are looked at here cut out: whatever else a statement may
+//! have, now or in a later version of the parser, makes it another shape.
+
+use crate::statement::{fold, table_name};
+use datafusion::{
+    logical_expr::Operator,
+    scalar::ScalarValue,
+    sql::sqlparser::{
+        ast::{
+            self, BinaryOperator, Delete, Expr, FromTable, Ident, Insert, LimitClause, ObjectName, OrderBy,
+            OrderByKind, Query, Select, SelectItem, SetExpr, Statement, TableFactor, TableWithJoins, UnaryOperator,
+            Update, Value, ValueWithSpan,
+        },
+        dialect::PostgreSqlDialect,
+        parser::Parser,
+    },
+};
+use std::sync::LazyLock;
+
+/// Names without quotes that stand for functions, or for columns of PostgreSQL's catalog that are compared in ways of their own.
+const OTHER_NAMES: [&str; 7] =
+    ["current_schema", "current_role", "current_database", "typinput", "typoutput", "typreceive", "typsend"];
+
+static SELECT: LazyLock<Box<Query>> = LazyLock::new(|| match plain("SELECT * FROM t") {
+    Statement::Query(query) => query,
+    other => unreachable!("a query: {other}"),
+});
+static INSERT: LazyLock<Insert> = LazyLock::new(|| match plain("INSERT INTO t VALUES (1)") {
+    Statement::Insert(insert) => insert,
+    other => unreachable!("an insert: {other}"),
+});
+static UPDATE: LazyLock<Update> = LazyLock::new(|| match plain("UPDATE t SET a = 1") {
+    Statement::Update(update) => update,
+    other => unreachable!("an update: {other}"),
+});
+static DELETE: LazyLock<Delete> = LazyLock::new(|| match plain("DELETE FROM t") {
+    Statement::Delete(delete) => delete,
+    other => unreachable!("a delete: {other}"),
+});
+
+fn plain(sql: &str) -> Statement {
+    let parsed = Parser::new(&PostgreSqlDialect {}).try_with_sql(sql).and_then(|mut parser| parser.parse_statement());
+    parsed.expect("the texts in this file are statements")
+}
+
+/// A table, and by what the statement calls it.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct Named {
+    pub(super) table: String,
+    called: String,
+}
+
+/// A value that is known when the statement runs.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) enum Operand {
+    /// `$n`, from 0.
+    Parameter(usize),
+    Literal(ScalarValue),
+}
+
+/// A column, how it is compared, and with what.
+pub(super) type Comparison = (String, Operator, Operand);
+
+/// `SELECT items FROM table WHERE comparisons ORDER BY order LIMIT limit`
+#[derive(Debug)]
+pub(super) struct SelectShape {
+    pub(super) table: Named,
+    /// Columns and their names in the result; `None` for all of them.
+    pub(super) items: Option<Vec<(String, String)>>,
+    pub(super) comparisons: Vec<Comparison>,
+    /// Columns, and whether they descend.
+    pub(super) order: Vec<(String, bool)>,
+    pub(super) limit: Option<Operand>,
+}
+
+/// `UPDATE table SET values WHERE comparisons`, or a DELETE without values.
+#[derive(Debug)]
+pub(super) struct ChangeShape {
+    pub(super) table: Named,
+    pub(super) set: Vec<(String, Operand)>,
+    pub(super) comparisons: Vec<Comparison>,
+}
+
+impl Named {
+    fn of(from: &TableWithJoins) -> Option<Self> {
+        let mut bare = from.clone();
+        let TableFactor::Table { name, alias, .. } = &mut bare.relation else { return None };
+        let (name, alias) = (std::mem::replace(name, ObjectName(Vec::new())), alias.take());
+        let SetExpr::Select(select) = SELECT.body.as_ref() else { return None };
+        let mut plain = select.from[0].clone();
+        if let TableFactor::Table { name, .. } = &mut plain.relation {
+            *name = ObjectName(Vec::new());
+        }
+        let table = table_name(&name).ok().filter(|_| bare == plain)?;
+        // Relations of PostgreSQL's own catalog have rules of their own.
+        if table.starts_with("pg_") {
+            return None;
+        }
+        let called = match alias {
+            Some(alias) if alias.columns.is_empty() && alias.at.is_none() => fold(&alias.name),
+            Some(_) => return None,
+            None => table.clone(),
+        };
+        Some(Self { table, called })
+    }
+
+    /// The column that an expression is.
+    fn column(&self, expr: &Expr) -> Option<String> {
+        let ident = match expr {
+            Expr::Identifier(ident) => ident,
+            Expr::CompoundIdentifier(parts) => match parts.as_slice() {
+                [table, ident] if fold(table) == self.called => ident,
+                _ => return None,
+            },
+            _ => return None,
+        };
+        let name = fold(ident);
+        (!OTHER_NAMES.contains(&name.as_str())).then_some(name)
+    }
+
+    /// Comparisons that all have to hold.
+    fn comparisons(&self, condition: &Expr) -> Option<Vec<Comparison>> {
+        let (mut open, mut found) = (vec![condition], Vec::new());
+        while let Some(next) = open.pop() {
+            match next {
+                Expr::Nested(inner) => open.push(inner),
+                Expr::BinaryOp { left, op: BinaryOperator::And, right } => open.extend([right.as_ref(), left]),
+                Expr::BinaryOp { left, op, right } => {
+                    let op = operator(op)?;
+                    found.push(match self.column(left) {
+                        Some(column) => (column, op, value(right)?),
+                        None => (self.column(right)?, op.swap()?, value(left)?),
+                    });
+                }
+                Expr::Between { expr, negated: false, low, high, .. } => {
+                    let column = self.column(expr)?;
+                    found.push((column.clone(), Operator::GtEq, value(low)?));
+                    found.push((column, Operator::LtEq, value(high)?));
+                }
+                _ => return None,
+            }
+        }
+        Some(found)
+    }
+
+    fn item(&self, item: &SelectItem) -> Option<(String, String)> {
+        match item {
+            SelectItem::UnnamedExpr(expr) => self.column(expr).map(|column| (column.clone(), column)),
+            SelectItem::ExprWithAlias { expr, alias } => Some((self.column(expr)?, shown(alias)?)),
+            _ => None,
+        }
+    }
+
+    fn order(&self, order: &OrderBy, items: Option<&[(String, String)]>) -> Option<Vec<(String, bool)>> {
+        let OrderBy { kind: OrderByKind::Expressions(by), interpolate: None } = order else { return None };
+        let one = |by: &ast::OrderByExpr| {
+            let column = self.column(&by.expr).filter(|_| by.with_fill.is_none())?;
+            // A name in ORDER BY is a column of the result before it is one of the table.
+            let other = items.unwrap_or_default().iter().any(|(of, name)| *name == column && *of != column);
+            // The parts of a key are never NULL: where NULLs would stand does not matter.
+            (!other).then_some((column, by.options.asc == Some(false)))
+        };
+        by.iter().map(one).collect()
+    }
+}
+
+/// The name of a result's column. What names columns apart inside ([`labels`](crate::query::labels)) is no name.
+fn shown(alias: &Ident) -> Option<String> {
+    Some(fold(alias)).filter(|name| !name.contains(char::is_control))
+}
+
+fn operator(op: &BinaryOperator) -> Option<Operator> {
+    Some(match op {
+        BinaryOperator::Eq => Operator::Eq,
+        BinaryOperator::Lt => Operator::Lt,
+        BinaryOperator::LtEq => Operator::LtEq,
+        BinaryOperator::Gt => Operator::Gt,
+        BinaryOperator::GtEq => Operator::GtEq,
+        _ => return None,
+    })
+}
+
+/// A parameter, or a literal that is not NULL.
+fn value(expr: &Expr) -> Option<Operand> {
+    operand(expr).filter(|operand| *operand != Operand::Literal(ScalarValue::Null))
+}
+
+/// A parameter, or a literal: a whole number, a text in plain quotes, a truth value or NULL.
+fn operand(expr: &Expr) -> Option<Operand> {
+    let number = |digits: &str| digits.parse().ok().map(|number| ScalarValue::Int64(Some(number)));
+    let literal = match expr {
+        Expr::Nested(inner) => return operand(inner),
+        Expr::Value(ValueWithSpan { value: Value::Placeholder(name), .. }) => {
+            let number: usize = name.strip_prefix('$')?.parse().ok()?;
+            return Some(Operand::Parameter(number.checked_sub(1)?));
+        }
+        Expr::Value(ValueWithSpan { value: Value::Number(digits, false), .. }) => number(digits)?,
+        Expr::UnaryOp { op: UnaryOperator::Minus, expr } => match expr.as_ref() {
+            Expr::Value(ValueWithSpan { value: Value::Number(digits, false), .. }) => number(&format!("-{digits}"))?,
+            _ => return None,
+        },
+        Expr::Value(ValueWithSpan { value: Value::SingleQuotedString(text), .. }) => {
+            ScalarValue::Utf8(Some(text.clone()))
+        }
+        Expr::Value(ValueWithSpan { value: Value::Boolean(is), .. }) => ScalarValue::Boolean(Some(*is)),
+        Expr::Value(ValueWithSpan { value: Value::Null, .. }) => ScalarValue::Null,
+        _ => return None,
+    };
+    Some(Operand::Literal(literal))
+}
+
+/// A SELECT of plain columns of one table.
+pub(super) fn select(query: &Query) -> Option<SelectShape> {
+    let SetExpr::Select(select) = query.body.as_ref() else { return None };
+    let SetExpr::Select(plain) = SELECT.body.as_ref() else { return None };
+    let (projection, from) = (plain.projection.clone(), plain.from.clone());
+    let bare = Select { projection, from, selection: None, ..select.as_ref().clone() };
+    let bare = SetExpr::Select(Box::new(bare));
+    let bare = Query { body: Box::new(bare), order_by: None, limit_clause: None, ..query.clone() };
+    let [from] = select.from.as_slice() else { return None };
+    if bare != **SELECT {
+        return None;
+    }
+    let table = Named::of(from)?;
+    let items: Option<Vec<_>> = match select.projection == plain.projection {
+        true => None,
+        false => Some(select.projection.iter().map(|item| table.item(item)).collect::<Option<_>>()?),
+    };
+    let comparisons = table.comparisons(select.selection.as_ref()?)?;
+    let order = match &query.order_by {
+        Some(order) => table.order(order, items.as_deref())?,
+        None => Vec::new(),
+    };
+    let limit = match &query.limit_clause {
+        None => None,
+        Some(LimitClause::LimitOffset { limit: Some(limit), offset: None, limit_by }) if limit_by.is_empty() => {
+            Some(value(limit)?)
+        }
+        Some(_) => return None,
+    };
+    Some(SelectShape { table, items, comparisons, order, limit })
+}
+
+/// The rows of an INSERT of values. What its columns and ON CONFLICT say is not looked at here.
+pub(super) fn insert(insert: &Insert) -> Option<Vec<Vec<Operand>>> {
+    let SetExpr::Values(values) = insert.source.as_ref()?.body.as_ref() else { return None };
+    let mut bare = insert.clone();
+    (bare.table, bare.columns, bare.on) = (INSERT.table.clone(), Vec::new(), None);
+    if let Some(SetExpr::Values(of)) = bare.source.as_mut().map(|source| source.body.as_mut())
+        && let Some(SetExpr::Values(plain)) = INSERT.source.as_ref().map(|source| source.body.as_ref())
+    {
+        of.rows = plain.rows.clone();
+    }
+    if bare != *INSERT {
+        return None;
+    }
+    values.rows.iter().map(|row| row.content.iter().map(operand).collect()).collect()
+}
+
+/// An UPDATE of one table. That SET names columns plainly, each once, is for [`assignments`](crate::statement::assignments) to say.
+pub(super) fn update(update: &Update) -> Option<ChangeShape> {
+    let bare = Update {
+        table: UPDATE.table.clone(),
+        assignments: UPDATE.assignments.clone(),
+        selection: None,
+        ..update.clone()
+    };
+    if bare != *UPDATE {
+        return None;
+    }
+    let table = Named::of(&update.table)?;
+    let set = crate::statement::assignments(&update.assignments).ok()?;
+    let set = set.into_iter().map(|(name, value)| Some((name, operand(&value)?))).collect::<Option<_>>()?;
+    let comparisons = table.comparisons(update.selection.as_ref()?)?;
+    Some(ChangeShape { table, set, comparisons })
+}
+
+/// A DELETE from one table.
+pub(super) fn delete(delete: &Delete) -> Option<ChangeShape> {
+    let bare = Delete { from: DELETE.from.clone(), selection: None, ..delete.clone() };
+    let FromTable::WithFromKeyword(from) = &delete.from else { return None };
+    let [from] = from.as_slice() else { return None };
+    if bare != *DELETE {
+        return None;
+    }
+    let table = Named::of(from)?;
+    let comparisons = table.comparisons(delete.selection.as_ref()?)?;
+    Some(ChangeShape { table, set: Vec::new(), comparisons })
+}

@@ -1,0 +1,220 @@
+//! Statements on the fast path and on the general way: the same answers, the same errors, the same rows afterwards.
+
+mod random;
+
+use crate::{
+    error::Result,
+    session::{
+        Outcome, Prepared, Session,
+        testing::{World, run},
+    },
+    statement::Statement,
+};
+use arrow::datatypes::DataType;
+use datafusion::scalar::ScalarValue;
+use expect_test::{Expect, expect};
+use futures::TryStreamExt;
+
+/// Prepares one statement.
+async fn prepared(session: &mut Session, sql: &str, hints: &[Option<DataType>]) -> Result<Prepared> {
+    let statement = Statement::parse(sql)?.swap_remove(0);
+    session.prepare(statement, hints).await
+}
+
+/// Whether a prepared statement was compiled.
+fn is_compiled(prepared: &Prepared) -> bool {
+    prepared.kept.0.lock().unwrap().as_ref().is_some_and(|(_, plan)| plan.is_some())
+}
+
+/// What a statement gave: rows as debug texts, or its tag, or its error.
+async fn answer(session: &mut Session, prepared: &Prepared, parameters: Vec<ScalarValue>) -> String {
+    let done = async {
+        match session.execute(prepared, parameters).await? {
+            Outcome::Rows { rows, tag } => {
+                let schema = rows.schema();
+                let batches: Vec<_> = rows.try_collect().await.map_err(crate::SqlError::from)?;
+                let names: Vec<_> = schema.fields().iter().map(|field| format!("{field:?}")).collect();
+                let mut lines = vec![format!("{tag} {}", names.join(", "))];
+                for batch in &batches {
+                    for row in 0..batch.num_rows() {
+                        let cells = batch.columns().iter().map(|column| ScalarValue::try_from_array(column, row));
+                        lines.push(format!("{:?}", cells.collect::<Result<Vec<_>, _>>().unwrap()));
+                    }
+                }
+                Ok(lines.join("\n"))
+            }
+            Outcome::Done(tag) => Ok(tag),
+            _ => Ok("something else".to_owned()),
+        }
+    };
+    let done: Result<String> = done.await;
+    done.unwrap_or_else(|error| {
+        session.failed();
+        format!("{error:?}")
+    })
+}
+
+/// A tenant's session and a table of three key parts.
+async fn session() -> (World, Session) {
+    let world = World::empty().await;
+    let sql = "CREATE DATABASE alto; CREATE TABLE t (a text, b int, c timestamptz, n bigint NOT NULL, s varchar(3), j jsonb, q numeric(5,2),
+        PRIMARY KEY (a, b, c DESC), FAMILY m (n, s), FAMILY k (j, q)); CREATE TABLE sums (k int PRIMARY KEY, c bigint, FAMILY f (c))
+        WITH (f.aggregate = sum)";
+    assert!(!run(&mut world.operator(), sql).await.contains("0A000"));
+    let session = world.tenant("alto");
+    (world, session)
+}
+
+/// Which statements are compiled.
+async fn check_compiled(statements: &[&str], expected: bool) {
+    let (_world, mut session) = session().await;
+    for sql in statements {
+        let prepared = prepared(&mut session, sql, &[]).await.unwrap_or_else(|error| panic!("{sql}: {error}"));
+        assert_eq!(is_compiled(&prepared), expected, "{sql}");
+    }
+}
+
+#[tokio::test]
+async fn short_statements_are_compiled() {
+    check_compiled(
+        &[
+            "SELECT * FROM t WHERE a = $1 AND b = $2 AND c = $3",
+            "SELECT x.n AS \"N\", b FROM public.t AS x WHERE $1 = x.c AND (x.b = 1 AND a = 'x')",
+            "SELECT n FROM t WHERE a = $1 AND b = $2 ORDER BY c DESC LIMIT 1",
+            "SELECT n FROM t WHERE a = $1 AND b = $2 ORDER BY c LIMIT $3",
+            "SELECT n FROM t WHERE a = $1 AND b > $2 AND b <= 7 ORDER BY b DESC, c LIMIT 20",
+            "SELECT n FROM t WHERE a BETWEEN 'a' AND $1 ORDER BY a LIMIT 20",
+            "INSERT INTO t VALUES ($1, $2, $3, $4, NULL, '{}', $5)",
+            "INSERT INTO t (a, b, c, n) VALUES ($1, $2, $3, 1), ($4, $5, $6, -2) ON CONFLICT DO NOTHING",
+            "INSERT INTO t (a, b, c, n) VALUES ($1, $2, $3, $4) ON CONFLICT (a, b, c) DO UPDATE SET n = EXCLUDED.n",
+            "UPDATE t SET n = $1, s = 'abc' WHERE a = $2 AND b = $3 AND c = $4",
+            "DELETE FROM t AS x WHERE x.a = $1 AND b = $2 AND c = $3",
+            "INSERT INTO sums VALUES ($1, $2) ON CONFLICT (k) DO UPDATE SET c = EXCLUDED.c",
+        ],
+        true,
+    )
+    .await;
+}
+
+#[tokio::test]
+async fn others_are_left_to_the_optimizer() {
+    check_compiled(
+        &[
+            "SELECT count(*) FROM t WHERE a = $1 AND b = $2 AND c = $3",
+            "SELECT n + 1 FROM t WHERE a = $1 AND b = $2 AND c = $3",
+            "SELECT DISTINCT n FROM t WHERE a = $1 AND b = $2 AND c = $3",
+            "SELECT n, n FROM t WHERE a = $1 AND b = $2 AND c = $3",
+            "SELECT n FROM t WHERE a = $1 AND b = $2",
+            "SELECT n FROM t WHERE a = $1 AND b = $2 LIMIT 1",
+            "SELECT n FROM t WHERE a = $1 AND b = $2 ORDER BY c",
+            "SELECT n FROM t WHERE a = $1 AND b = $2 ORDER BY c LIMIT 1 OFFSET 1",
+            "SELECT n FROM t WHERE a = $1 AND b = $2 ORDER BY n LIMIT 1",
+            "SELECT n FROM t WHERE a = $1 ORDER BY c LIMIT 1",
+            "SELECT n FROM t WHERE a = $1 ORDER BY b, c LIMIT 1",
+            "SELECT n FROM t WHERE a = $1 ORDER BY b LIMIT 100000",
+            "SELECT n AS b FROM t WHERE a = $1 ORDER BY b LIMIT 1",
+            "SELECT n FROM t WHERE a = $1 AND c = $2 ORDER BY b LIMIT 1",
+            "SELECT n FROM t WHERE a = $1 AND b = $2 AND c = $3 AND n > 0",
+            "SELECT n FROM t WHERE a = $1 AND b = $2 AND c = '2026-01-01'",
+            "SELECT n FROM t WHERE a = $1 AND b = $2 AND c = $3 AND a = $4",
+            "SELECT n FROM t WHERE a = $1 AND b = 1.5 AND c = $2",
+            "SELECT n FROM t WHERE a = $1 OR b = $2",
+            "SELECT n FROM t, sums WHERE a = $1 AND b = $2 AND t.c = $3",
+            "SELECT t.n FROM t WHERE a = lower($1) AND b = $2 AND c = $3",
+            "INSERT INTO t VALUES ($1, $2, $3, $4) RETURNING n",
+            "INSERT INTO t (a, b, c, n) VALUES ($1, $2, now(), 1)",
+            "INSERT INTO t (a, b, c, n) VALUES ($1, $2, $3, $4), ('x', 1, NULL, 2)",
+            "INSERT INTO t (a, b, c, q, n) VALUES ($1, $2, $3, 1.50, 1)",
+            "INSERT INTO t (a, b, c, n) SELECT a, b, c, n FROM t",
+            "INSERT INTO t (a, b, c, n) VALUES ($1, $2, $3, $4) ON CONFLICT (a, b, c) DO UPDATE SET n = 7",
+            "UPDATE t SET n = n + 1 WHERE a = $1 AND b = $2 AND c = $3",
+            "UPDATE t SET n = 1 WHERE a = $1 AND b = $2",
+            "UPDATE t SET n = 1 WHERE a = $1 AND b = $2 AND c = $3 RETURNING n",
+            "UPDATE t SET n = sums.c FROM sums WHERE a = $1 AND b = $2 AND t.c = $3",
+            "DELETE FROM t WHERE a = $1",
+            "DELETE FROM t USING sums WHERE a = $1 AND b = $2 AND t.c = $3",
+            "DELETE FROM t",
+        ],
+        false,
+    )
+    .await;
+}
+
+async fn check(session: &mut Session, prepared: &Prepared, parameters: Vec<ScalarValue>, expected: Expect) {
+    expected.assert_eq(&answer(session, prepared, parameters).await);
+}
+
+fn key(a: &str, b: i32) -> Vec<ScalarValue> {
+    vec![ScalarValue::Utf8View(Some(a.into())), ScalarValue::Int32(Some(b))]
+}
+
+#[tokio::test]
+async fn a_changed_catalog_is_seen() {
+    let (world, mut session) = session().await;
+    let mut operator = world.operator();
+    assert_eq!(
+        run(&mut operator, "CREATE TABLE u (a text, b int, n bigint, PRIMARY KEY (a, b))").await,
+        "CREATE TABLE"
+    );
+    run(&mut session, "INSERT INTO u VALUES ('x', 1, 7)").await;
+    let one = prepared(&mut session, "SELECT n FROM u WHERE a = $1 AND b = $2", &[]).await.unwrap();
+    let all = prepared(&mut session, "SELECT * FROM u WHERE a = $1 AND b = $2", &[]).await.unwrap();
+    let count = |text: String| text.lines().count();
+    assert_eq!(count(answer(&mut session, &one, key("x", 1)).await), 2);
+    run(&mut operator, "ALTER TABLE u ADD COLUMN s text").await;
+    // The one still has its columns, the other no longer those that were told.
+    assert_eq!(count(answer(&mut session, &one, key("x", 1)).await), 2);
+    assert!(is_compiled(&one));
+    assert!(answer(&mut session, &all, key("x", 1)).await.contains("\"s\""));
+    assert!(!is_compiled(&all));
+    run(&mut operator, "ALTER TABLE u RENAME COLUMN n TO m").await;
+    assert!(answer(&mut session, &one, key("x", 1)).await.contains("42703"));
+    run(&mut operator, "DROP TABLE u; CREATE TABLE u (a text, b int, n bigint, PRIMARY KEY (a, b))").await;
+    assert_eq!(count(answer(&mut session, &one, key("x", 1)).await), 1, "rows of another table");
+    run(&mut operator, "DROP TABLE u").await;
+    assert!(answer(&mut session, &one, key("x", 1)).await.contains("42P01"));
+    run(&mut session, "CREATE TABLE u (a text, b int, n bigint, PRIMARY KEY (a, b)); INSERT INTO u VALUES ('x', 1, 9)")
+        .await;
+    assert!(answer(&mut session, &one, key("x", 1)).await.contains("Int64(9)"));
+    assert!(is_compiled(&one));
+    run(&mut session, "DROP TABLE u; CREATE TABLE u (a text, b int, n bigint)").await;
+    assert_eq!(count(answer(&mut session, &one, key("x", 1)).await), 1, "a key that no column shows");
+    assert!(!is_compiled(&one));
+}
+
+#[tokio::test]
+async fn settings_send_statements_the_general_way() {
+    let (_world, mut session) = session().await;
+    let sql = "SELECT n FROM t WHERE a = 'x' AND b = 1 AND c = $1";
+    for setting in ["keyspan.point", "keyspan.pushdown"] {
+        run(&mut session, &format!("SET {setting} = off")).await;
+        assert!(!is_compiled(&prepared(&mut session, sql, &[]).await.unwrap()), "{setting}");
+        run(&mut session, &format!("RESET {setting}")).await;
+    }
+    assert!(is_compiled(&prepared(&mut session, sql, &[]).await.unwrap()));
+}
+
+#[tokio::test]
+async fn a_dropped_tenant_reads_and_writes_nothing() {
+    let (world, mut session) = session().await;
+    let read = prepared(&mut session, "SELECT c FROM sums WHERE k = $1", &[]).await.unwrap();
+    let write = prepared(&mut session, "INSERT INTO sums VALUES ($1, 1)", &[]).await.unwrap();
+    run(&mut world.operator(), "DROP DATABASE alto; CREATE DATABASE alto").await;
+    for prepared in [&read, &write] {
+        let told = answer(&mut session, prepared, vec![ScalarValue::Int32(Some(1))]).await;
+        assert!(told.contains("3D000"), "{told}");
+    }
+}
+
+#[tokio::test]
+async fn errors_are_those_of_the_general_way() {
+    let (_world, mut session) = session().await;
+    let insert = prepared(&mut session, "INSERT INTO sums VALUES ($1, $2)", &[]).await.unwrap();
+    let values = |k: Option<i32>| vec![ScalarValue::Int32(k), ScalarValue::Int64(Some(1))];
+    check(&mut session, &insert, values(Some(1)), expect!["INSERT 0 1"]).await;
+    assert!(answer(&mut session, &insert, values(Some(1))).await.contains("23505"));
+    assert!(answer(&mut session, &insert, values(None)).await.contains("23502"));
+    run(&mut session, "BEGIN READ ONLY").await;
+    assert!(answer(&mut session, &insert, values(Some(2))).await.contains("25006"));
+    assert!(answer(&mut session, &insert, values(Some(2))).await.contains("25P02"));
+}

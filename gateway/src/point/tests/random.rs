@@ -1,0 +1,269 @@
+//! Random tables, rows, statements and parameters through both ways.
+
+use super::{answer, is_compiled, prepared};
+use crate::{
+    session::{
+        Session,
+        testing::{World, run},
+    },
+    types,
+    wire::{Format, parameter},
+};
+use arrow::datatypes::DataType;
+use datafusion::scalar::ScalarValue;
+use proptest::prelude::*;
+use rand::{Rng, SeedableRng, rngs::StdRng, seq::IndexedRandom};
+
+/// Statements of a case.
+const STATEMENTS: usize = 24;
+/// Types of key parts that both encodings have, with values of theirs, or some that do not fit.
+const KEY_KINDS: [(&str, &[&str]); 8] = [
+    ("text", &["", "a", "b", "a#b", "ä", "$"]),
+    ("varchar(2)", &["a", "b", "ab"]),
+    ("smallint", &["-1", "0", "1", "32767", "40000"]),
+    ("int", &["-2147483648", "0", "1", "5000000000"]),
+    ("bigint", &["-9223372036854775808", "0", "1", "9223372036854775807"]),
+    ("timestamptz", &["2026-01-01 00:00:00+00", "1999-12-31 23:59:59.999999+00", "infinity"]),
+    ("date", &["2026-01-01", "1969-12-31"]),
+    ("bool", &["true", "false"]),
+];
+/// Types that only ordered keys have, or that only cells have.
+const MORE_KINDS: [(&str, &[&str]); 5] = [
+    ("double precision", &["0", "-0", "1.5", "NaN", "-Infinity"]),
+    ("numeric(5,2)", &["0", "1.25", "999.99", "12345"]),
+    ("bytea", &["\\x", "\\x00ff", "\\x23"]),
+    ("uuid", &["00000000-0000-0000-0000-000000000000", "12345678-1234-1234-1234-123456789abc"]),
+    ("real", &["0.1", "2"]),
+];
+const CELL_KINDS: [(&str, &[&str]); 3] =
+    [("jsonb", &["{\"a\": 1}", "[]"]), ("varchar(3)", &["abc", "abcd", ""]), ("text", &["x", "y"])];
+
+type Kind = (&'static str, &'static [&'static str]);
+/// The value of a parameter as text, and the type that a client declares.
+type Asked = (Option<String>, Option<DataType>);
+
+struct Column {
+    name: String,
+    kind: Kind,
+    descending: bool,
+}
+
+struct Case {
+    random: StdRng,
+    keys: Vec<Column>,
+    cells: Vec<Column>,
+    table: String,
+}
+
+impl Case {
+    fn new(seed: u64) -> Self {
+        let mut random = StdRng::seed_from_u64(seed);
+        let ordered = random.random_bool(0.5);
+        let mut kinds = KEY_KINDS.to_vec();
+        if ordered {
+            kinds.extend(MORE_KINDS);
+        }
+        let mut keys: Vec<Column> = Vec::new();
+        for at in 0..random.random_range(1..=3) {
+            let kind = *kinds.choose(&mut random).unwrap();
+            let fixed = !matches!(kind.0, "text" | "varchar(2)");
+            let descending = random.random_bool(0.4) && (ordered || fixed);
+            keys.push(Column { name: format!("k{at}"), kind, descending });
+        }
+        kinds.extend(CELL_KINDS);
+        let cell = |at| (format!("c{at}"), at);
+        let cells: Vec<Column> = (0..random.random_range(1..=3))
+            .map(cell)
+            .map(|(name, _)| Column { name, kind: *kinds.choose(&mut random).unwrap(), descending: false })
+            .collect();
+        let columns = keys.iter().chain(&cells).map(|column| {
+            let not_null = if column.name == "c1" { " NOT NULL" } else { "" };
+            format!("{} {}{not_null}", column.name, column.kind.0)
+        });
+        let parts = keys.iter().map(|key| format!("{}{}", key.name, if key.descending { " DESC" } else { "" }));
+        let encoding = if ordered { " WITH (key_encoding = 'ordered')" } else { "" };
+        let (columns, parts): (Vec<_>, Vec<_>) = (columns.collect(), parts.collect());
+        let table = format!("CREATE TABLE r ({}, PRIMARY KEY ({})){encoding}", columns.join(", "), parts.join(", "));
+        Self { random, keys, cells, table }
+    }
+
+    /// An operand: a parameter whose value, as text, is put aside with the type that a client declares, or a literal.
+    fn operand(&mut self, kind: Kind, asked: &mut Vec<Asked>) -> String {
+        let value = *kind.1.choose(&mut self.random).unwrap();
+        if self.random.random_bool(0.25) {
+            return match (kind.0, self.random.random_range(0..10)) {
+                (_, 0) => "NULL".to_owned(),
+                ("smallint" | "int" | "bigint" | "bool", _) => value.to_owned(),
+                _ => format!("'{value}'"),
+            };
+        }
+        let declared = match (kind.0, self.random.random_range(0..8)) {
+            ("smallint" | "int" | "bigint", 0) => Some(DataType::Int64),
+            ("smallint" | "int" | "bigint", 1) => Some(DataType::Int16),
+            ("text", 0) => Some(DataType::Utf8View),
+            ("int", 2) => Some(DataType::Utf8View),
+            _ => None,
+        };
+        let value = (!self.random.random_bool(0.05)).then(|| value.to_owned());
+        asked.push((value, declared));
+        format!("${}", asked.len())
+    }
+
+    /// A statement and its parameters.
+    fn statement(&mut self) -> (String, Vec<Asked>) {
+        let mut asked = Vec::new();
+        let keys: Vec<(String, Kind, bool)> =
+            self.keys.iter().map(|key| (key.name.clone(), key.kind, key.descending)).collect();
+        let cells: Vec<(String, Kind)> = self.cells.iter().map(|cell| (cell.name.clone(), cell.kind)).collect();
+        let point = |case: &mut Self, asked: &mut Vec<_>| {
+            let equal = keys.iter().map(|(name, kind, _)| format!("{name} = {}", case.operand(*kind, asked)));
+            equal.collect::<Vec<_>>().join(" AND ")
+        };
+        let sql = match self.random.random_range(0..12) {
+            0 | 1 => format!("SELECT * FROM r WHERE {}", point(self, &mut asked)),
+            2 => format!("SELECT c0 AS x, k0 FROM r AS q WHERE {}", point(self, &mut asked)),
+            3..=5 => {
+                let fixed = self.random.random_range(0..keys.len());
+                let mut all: Vec<String> = Vec::new();
+                for (name, kind, _) in &keys[..fixed] {
+                    all.push(format!("{name} = {}", self.operand(*kind, &mut asked)));
+                }
+                let (name, kind, _) = &keys[fixed];
+                if fixed == 0 || self.random.random_bool(0.5) {
+                    let op = *["<", "<=", ">", ">="].choose(&mut self.random).unwrap();
+                    all.push(format!("{name} {op} {}", self.operand(*kind, &mut asked)));
+                }
+                let turned = self.random.random_bool(0.5);
+                // All parts behind: ties would leave the order open.
+                let order = keys[fixed..].iter().map(|(name, _, descending)| {
+                    format!("{name} {}", if *descending != turned { "DESC" } else { "ASC" })
+                });
+                let order = order.collect::<Vec<_>>().join(", ");
+                let limit = self.random.random_range(0..4);
+                format!("SELECT * FROM r WHERE {} ORDER BY {order} LIMIT {limit}", all.join(" AND "))
+            }
+            6 | 7 => {
+                let set = cells[self.random.random_range(0..cells.len())].clone();
+                let value = self.operand(set.1, &mut asked);
+                format!("UPDATE r SET {} = {value} WHERE {}", set.0, point(self, &mut asked))
+            }
+            8 => format!("DELETE FROM r WHERE {}", point(self, &mut asked)),
+            _ => {
+                let mut row = || {
+                    let all = keys.iter().map(|(_, kind, _)| kind).chain(cells.iter().map(|(_, kind)| kind));
+                    let values: Vec<String> = all.map(|kind| self.operand(*kind, &mut asked)).collect();
+                    format!("({})", values.join(", "))
+                };
+                let mut rows = vec![row()];
+                if keys.len() < 3 {
+                    rows.push(row());
+                }
+                let names = |of: Vec<&String>| of.into_iter().cloned().collect::<Vec<_>>().join(", ");
+                let set = cells.iter().map(|(name, _)| format!("{name} = EXCLUDED.{name}")).collect::<Vec<_>>();
+                let key = names(keys.iter().map(|(name, ..)| name).collect());
+                let taken = match self.random.random_range(0..3) {
+                    0 => String::new(),
+                    1 => "ON CONFLICT DO NOTHING".to_owned(),
+                    _ => format!("ON CONFLICT ({key}) DO UPDATE SET {}", set.join(", ")),
+                };
+                format!("INSERT INTO r VALUES {} {taken}", rows.join(", "))
+            }
+        };
+        (sql, asked)
+    }
+}
+
+/// What a statement comes to, and whether it went around the optimizer.
+async fn through(session: &mut Session, sql: &str, asked: &[Asked]) -> (String, bool) {
+    let hints: Vec<_> = asked.iter().map(|(_, declared)| declared.clone()).collect();
+    let prepared = match prepared(session, sql, &hints).await {
+        Ok(prepared) => prepared,
+        Err(error) => {
+            session.failed();
+            return (format!("{error:?}"), false);
+        }
+    };
+    let compiled = is_compiled(&prepared);
+    let told = format!("{:?}\n{:?}", prepared.parameters, prepared.columns);
+    let mut values = Vec::new();
+    for (data, (text, _)) in prepared.parameters.iter().zip(asked) {
+        let bytes = text.as_ref().map(String::as_bytes);
+        match parameter::decode(bytes, &types::parameter_pg_type(data), Format::Text, data) {
+            Ok(value) => values.push(value),
+            Err(error) => return (format!("{told}\n{error:?}"), compiled),
+        }
+    }
+    (format!("{told}\n{}", answer(session, &prepared, values).await), compiled)
+}
+
+async fn world(table: &str, private: bool) -> (World, Session) {
+    let world = World::empty().await;
+    assert_eq!(run(&mut world.operator(), "CREATE DATABASE alto").await, "CREATE DATABASE");
+    let mut session = world.tenant("alto");
+    // Keys of private tables are ordered, and they have no options.
+    let made = match table.split_once(" WITH ") {
+        Some((bare, _)) if private => run(&mut session, bare).await,
+        _ if private => run(&mut session, table).await,
+        _ => run(&mut world.operator(), table).await,
+    };
+    assert_eq!(made, "CREATE TABLE", "{table}");
+    (world, session)
+}
+
+/// Runs a case; how many statements went around the optimizer.
+async fn check(seed: u64) -> usize {
+    let mut case = Case::new(seed);
+    let private = case.random.random_bool(0.3);
+    let (fast_world, mut fast) = world(&case.table, private).await;
+    let (slow_world, mut slow) = world(&case.table, private).await;
+    if !private && case.random.random_bool(0.3) {
+        // The operator's table has one more key part.
+        (fast, slow) = (fast_world.operator(), slow_world.operator());
+        case.keys
+            .insert(0, Column { name: "tenant".into(), kind: ("text", &["alto", "none", "a#"]), descending: false });
+    }
+    run(&mut slow, "SET keyspan.point = off").await;
+    let mut compiled = 0;
+    for _ in 0..STATEMENTS {
+        let bound = ["BEGIN", "BEGIN ISOLATION LEVEL REPEATABLE READ", "COMMIT", "ROLLBACK"];
+        if case.random.random_bool(0.1) {
+            let sql = bound.choose(&mut case.random).unwrap();
+            assert_eq!(run(&mut fast, sql).await, run(&mut slow, sql).await);
+        }
+        let (sql, asked) = case.statement();
+        let (told, is_fast) = through(&mut fast, &sql, &asked).await;
+        let (expected, is_slow) = through(&mut slow, &sql, &asked).await;
+        assert_eq!(told, expected, "seed {seed}: {}\n{sql}\n{asked:?}", case.table);
+        assert!(!is_slow);
+        compiled += usize::from(is_fast);
+    }
+    run(&mut fast, "COMMIT").await;
+    run(&mut slow, "COMMIT").await;
+    let order = case.keys.iter().map(|key| key.name.as_str()).collect::<Vec<_>>().join(", ");
+    let all = format!("SELECT * FROM r ORDER BY {order}");
+    assert_eq!(run(&mut fast, &all).await, run(&mut slow, &all).await, "seed {seed}: {}", case.table);
+    compiled
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 12, ..ProptestConfig::default() })]
+
+    #[test]
+    fn both_ways_lead_to_the_same(seed in any::<u64>()) {
+        let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
+        runtime.block_on(check(seed));
+    }
+}
+
+#[tokio::test]
+async fn most_random_statements_go_around_the_optimizer() {
+    let compiled = check(1).await + check(2).await;
+    assert!(compiled > STATEMENTS, "{compiled} of {}", 2 * STATEMENTS);
+}
+
+/// A scalar is what its type says: what the comparisons of this test rely on.
+#[test]
+fn parameters_are_of_their_types() {
+    let value = parameter::decode(Some(b"7"), &pgwire::api::Type::INT2, Format::Text, &DataType::Int64).unwrap();
+    assert_eq!(value, ScalarValue::Int64(Some(7)));
+}
