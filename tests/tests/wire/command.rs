@@ -9,8 +9,9 @@ use std::{
     process::{Output, Stdio},
 };
 use tokio::{
-    io::{AsyncBufReadExt, BufReader},
+    io::{AsyncBufReadExt, AsyncReadExt, BufReader},
     process::{Child, Command},
+    task::JoinHandle,
 };
 use tokio_postgres::Config;
 
@@ -27,6 +28,8 @@ pub struct Serving {
     pub child: Child,
     /// Where it listens.
     pub address: SocketAddr,
+    /// Takes what it says on standard error: a process whose pipe is full stands still.
+    told: JoinHandle<std::io::Result<Vec<u8>>>,
 }
 
 impl Serving {
@@ -49,13 +52,16 @@ impl Serving {
     /// Runs a command that serves, and waits until it listens.
     pub async fn spawn(mut command: Command) -> Result<Self> {
         let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn()?;
+        let mut stderr = child.stderr.take().context("a pipe")?;
+        let told = tokio::spawn(async move {
+            let mut told = Vec::new();
+            stderr.read_to_end(&mut told).await.map(|_| told)
+        });
         let stdout = child.stdout.take().context("a pipe")?;
         let line = BufReader::new(stdout).lines().next_line().await?;
-        let Some(line) = line else {
-            anyhow::bail!("it ended: {}", String::from_utf8_lossy(&child.wait_with_output().await?.stderr))
-        };
+        let Some(line) = line else { anyhow::bail!("it ended: {}", String::from_utf8_lossy(&told.await??)) };
         let address = line.strip_prefix("listening on ").context("the address")?.parse()?;
-        Ok(Self { child, address })
+        Ok(Self { child, address, told })
     }
 
     /// How to connect to it as the operator.
@@ -67,10 +73,11 @@ impl Serving {
     }
 
     /// Sends a signal and waits for the end.
-    pub async fn signal(self, signal: rustix::process::Signal) -> Result<Output> {
+    pub async fn signal(mut self, signal: rustix::process::Signal) -> Result<Output> {
         let id = self.child.id().and_then(|id| rustix::process::Pid::from_raw(id as i32)).context("a process")?;
         rustix::process::kill_process(id, signal)?;
-        Ok(self.child.wait_with_output().await?)
+        let status = self.child.wait().await?;
+        Ok(Output { status, stdout: Vec::new(), stderr: self.told.await?? })
     }
 }
 

@@ -241,7 +241,10 @@ async fn a_file_system_that_is_full_refuses_writes_until_there_is_room() -> Resu
     };
     let mut client = connect(&tenant(&serving)).await?;
     let mut record = Record::default();
-    fill_and_resume(&mut record, &disk, &operator, &mut client).await?;
+    if let Err(failed) = fill_and_resume(&mut record, &disk, &operator, &mut client).await {
+        let output = serving.signal(Signal::KILL).await?;
+        anyhow::bail!("{failed:?}; {:?}, {}", output.status, String::from_utf8_lossy(&output.stderr));
+    }
     // What queries write to files is on this disk as well; other queries go on.
     disk.fill()?;
     let spills = "SELECT count(*) FROM (SELECT repeat(md5(k::text), 20) AS v FROM generate_series(1, 100000) AS g(k) ORDER BY v OFFSET 1)";
