@@ -1,5 +1,6 @@
 //! `keyspan bench scan`: what a store costs over plain Parquet files, in ratios of one run on one machine; [`memory`], `keyspan bench memory`;
-//! and [`point`], `keyspan bench point`: short prepared statements through the wire, beside PostgreSQL.
+//! [`point`], `keyspan bench point`: short prepared statements through the wire, beside PostgreSQL; and [`queries`], `keyspan bench queries`: those
+//! of benchmarks of time series, beside PostgreSQL, DuckDB and plain Parquet.
 //!
 //! ```text
 //! data      rows made from a seed: what the table has to hold at any moment
@@ -19,6 +20,7 @@ mod phases;
 mod plain;
 mod point;
 mod progress;
+mod queries;
 mod report;
 mod rounds;
 mod server;
@@ -78,6 +80,13 @@ pub enum Bench {
         #[command(flatten)]
         point: point::PointOptions,
     },
+    /// Measure the queries of benchmarks of time series beside PostgreSQL, DuckDB and a plain Parquet file.
+    #[command(after_help = queries::QUERIES_HELP)]
+    Queries {
+        /// What to measure.
+        #[command(flatten)]
+        queries: queries::QueriesOptions,
+    },
 }
 
 /// What `keyspan bench scan` takes.
@@ -125,6 +134,10 @@ pub async fn run(bench: Bench) -> Result<()> {
         Bench::Point { point } => {
             let run = async |folder: &Path| Box::pin(point::run(&point, folder)).await;
             in_folder(point.path.as_ref(), point.json, run).await
+        }
+        Bench::Queries { queries } => {
+            let run = async |folder: &Path| Box::pin(queries::run(&queries, folder)).await;
+            in_folder(queries.path.as_ref(), queries.json, run).await
         }
     }
 }

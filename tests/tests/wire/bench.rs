@@ -84,6 +84,29 @@ async fn short_statements_are_measured_and_checked() -> Result<()> {
 }
 
 #[tokio::test]
+async fn queries_are_measured_and_their_answers_compared() -> Result<()> {
+    let folder = tempfile::tempdir()?;
+    let mut command = keyspan();
+    command.args(["bench", "queries", "--hosts", "2", "--days", "1", "--rounds", "1", "--memory", "64MiB", "--json"]);
+    // A Python without the package: there is none in the folder.
+    command.args(["--without-postgres", "--python"]).arg(folder.path().join("python"));
+    let output = command.arg("--path").arg(folder.path()).output().await?;
+    let told = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(output.status.success(), "{told}");
+    assert!(told.contains("left out: --python has no package duckdb"), "{told}");
+    let report: Value = serde_json::from_slice(&output.stdout)?;
+    assert_eq!(report["rows"], 2 * 8_640);
+    let lines = report["lines"].as_array().context("lines")?;
+    let compared = lines.iter().filter(|line| line["what"].as_str().is_some_and(|what| what.ends_with(": Parquet")));
+    assert_eq!(compared.count(), 18);
+    for line in lines {
+        assert!(line["result"]["value"].as_f64().context("a number")? > 0.0, "{line}");
+    }
+    assert!(is_empty(folder.path())?, "the temporary folder is left");
+    Ok(())
+}
+
+#[tokio::test]
 async fn a_run_that_is_stopped_leaves_nothing() -> Result<()> {
     let folder = tempfile::tempdir()?;
     let mut command = keyspan();

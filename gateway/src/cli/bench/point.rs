@@ -3,7 +3,7 @@
 //! A server of this program and one of PostgreSQL ([`postgres`]), where it is installed, get the same table and the same rows; then
 //! clients run each kind of statement ([`work`]) on one and on several connections, on one server after the other.
 
-mod postgres;
+pub(super) mod postgres;
 mod work;
 
 use super::{
