@@ -32,6 +32,12 @@ pub enum ErrorKind {
     ColumnExists,
     /// A role of this name is there.
     RoleExists,
+    /// Nothing of another kind has this name.
+    NoObject,
+    /// Something of another kind has this name.
+    Duplicate,
+    /// A sequence has no more numbers.
+    SequenceEnds,
     /// Others depend on it.
     InUse,
     /// The name is kept for the system.

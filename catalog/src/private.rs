@@ -13,7 +13,7 @@
 //!
 //! A change is a [`PrivateEdit`], applied by a pure function.
 
-use crate::{Error, ErrorKind, Result, Table, TableId, TenantId, tenant::TENANT_DELIMITER};
+use crate::{Error, ErrorKind, Result, Sequence, Table, TableId, TenantId, tenant::TENANT_DELIMITER};
 use bytes::Bytes;
 use keyspan_storage::{Family, GcRule, TableName, TableSchema};
 use serde::{Deserialize, Serialize};
@@ -30,6 +30,8 @@ pub const PRIVATE_TABLE: &str = "private";
 pub struct Private {
     /// Its tables.
     pub tables: BTreeMap<TableId, Arc<Table>>,
+    /// Its sequences.
+    pub sequences: BTreeMap<u32, Arc<Sequence>>,
     /// Spaces that no table uses: rows are being written there, or are to be deleted.
     pub spare: BTreeSet<u32>,
 }
@@ -46,6 +48,10 @@ pub enum PrivateEdit {
     AlterTable(Box<(Table, Table)>),
     /// A table goes; its space is spare then.
     DropTable(TableId),
+    /// A new sequence. Its number is the catalog's next.
+    CreateSequence(Sequence),
+    /// A sequence goes; its space is spare then.
+    DropSequence(u32),
     /// The rows of spare spaces are deleted.
     Forget(BTreeSet<u32>),
 }
@@ -54,6 +60,16 @@ impl Private {
     /// The table of this name.
     pub fn table(&self, name: &str) -> Option<&Arc<Table>> {
         self.tables.values().find(|table| table.name == name)
+    }
+
+    /// The sequence of this name.
+    pub fn sequence(&self, name: &str) -> Option<&Arc<Sequence>> {
+        self.sequences.values().find(|sequence| sequence.name == name)
+    }
+
+    /// Whether a relation has this name.
+    pub fn has(&self, name: &str) -> bool {
+        self.table(name).is_some() || self.sequence(name).is_some()
     }
 
     /// Whether there is nothing.
@@ -88,6 +104,19 @@ impl Private {
                     Error::new(ErrorKind::NoTable, format!("relation with OID {} does not exist", id.0))
                 })?;
                 self.spare.extend(table.space);
+            }
+            PrivateEdit::CreateSequence(sequence) => {
+                self.check_name(&sequence.name, &is_taken)?;
+                if !self.spare.remove(&sequence.id) {
+                    take(sequence.id)?;
+                }
+                self.sequences.insert(sequence.id, Arc::new(sequence.clone()));
+            }
+            PrivateEdit::DropSequence(id) => {
+                self.sequences
+                    .remove(id)
+                    .ok_or_else(|| Error::new(ErrorKind::NoTable, format!("relation with OID {id} does not exist")))?;
+                self.spare.insert(*id);
             }
             PrivateEdit::Forget(spaces) => self.spare.retain(|space| !spaces.contains(space)),
         }
@@ -124,15 +153,16 @@ impl Private {
     }
 
     fn check_name(&self, name: &str, is_taken: impl Fn(&str) -> bool) -> Result<()> {
-        if self.table(name).is_none() && !is_taken(name) {
+        if !self.has(name) && !is_taken(name) {
             return Ok(());
         }
         Err(Error::new(ErrorKind::TableExists, format!("relation \"{name}\" already exists")))
     }
 
-    /// The spaces of tables.
+    /// The spaces of tables and sequences.
     pub(crate) fn used(&self) -> BTreeSet<u32> {
-        self.tables.values().filter_map(|table| table.space).collect()
+        let tables = self.tables.values().filter_map(|table| table.space);
+        tables.chain(self.sequences.keys().copied()).collect()
     }
 }
 

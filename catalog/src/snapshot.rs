@@ -159,10 +159,10 @@ impl Snapshot {
             let message = format!("relation \"{}\" already exists", table.name);
             return Err(Error::new(ErrorKind::TableExists, message));
         }
-        if let Some((tenant, _)) = self.private.iter().find(|(_, private)| private.table(&table.name).is_some()) {
+        if let Some((tenant, _)) = self.private.iter().find(|(_, private)| private.has(&table.name)) {
             let message = format!("relation \"{}\" already exists", table.name);
             return Err(Error::new(ErrorKind::TableExists, message)
-                .with_detail(format!("Database \"{tenant}\" has a private table of this name.")));
+                .with_detail(format!("Database \"{tenant}\" has a private relation of this name.")));
         }
         table.key.check()?;
         table.storage_schema().check().map_err(|error| Error::new(ErrorKind::Invalid, error.to_string()))

@@ -4,13 +4,15 @@
 //! and give the changed one, all of them pure. [`Table::storage_schema`] is what the store must hold for it.
 
 mod alter;
+mod defaults;
 mod define;
 mod options;
 #[cfg(test)]
 mod tests;
 
-pub(crate) use define::DEFAULT_FAMILY;
+pub use defaults::{Check, ColumnDefault, DefaultValue, Identity};
 pub use define::{ColumnDefinition, FamilyDefinition, TableDefinition};
+pub(crate) use define::{DEFAULT_FAMILY, check_name};
 pub use options::Options;
 
 use crate::{Encoding, FamilyId, KeySchema, SqlType, TableId};
@@ -97,6 +99,12 @@ pub struct Column {
     pub not_null: bool,
     /// Where its values live.
     pub place: ColumnPlace,
+    /// What a row has that is given no value; `None` for NULL.
+    #[serde(default)]
+    pub default: Option<ColumnDefault>,
+    /// Set for `GENERATED … AS IDENTITY`.
+    #[serde(default)]
+    pub identity: Option<Identity>,
 }
 
 /// A table: shared, made by the operator and seen by each tenant as its own, or private, made by a tenant and seen by no other.
@@ -127,6 +135,9 @@ pub struct Table {
     /// For how long what rows held is kept after they changed, in microseconds; `None` for not at all.
     #[serde(default)]
     pub history_micros: Option<i64>,
+    /// What no row may contradict.
+    #[serde(default)]
+    pub checks: Vec<Check>,
     /// The number for the next column.
     pub next_column_id: u16,
     /// The number for the next family.

@@ -14,19 +14,26 @@ mod private_tests;
 mod tests;
 
 use crate::{
-    Error, ErrorKind, Result, Table, Tenant, TenantId, TenantState, catalog::rows, ids::is_tenant_id,
-    private::space_span, tenant::TENANT_DELIMITER,
+    Error, ErrorKind, Result, Sequence, SequenceState, Table, Tenant, TenantId, TenantState,
+    catalog::rows,
+    ids::is_tenant_id,
+    private::{private_table, space_span},
+    table::DEFAULT_FAMILY,
+    tenant::TENANT_DELIMITER,
 };
 use bytes::Bytes;
 use futures::{StreamExt, TryStreamExt};
 use keyspan_storage::{
-    Columnar, ColumnarRequest, Commit, Filter, KeyRange, Pin, Rest, Row, RowKey, RowMutation, RowSet, RowStream, Scan,
-    Store, StoreExt, TableName, Validation, Write, model::prefix_end,
+    Columnar, ColumnarRequest, Commit, FamilyName, Filter, KeyRange, Mutation, Pin, Rest, Row, RowKey, RowMutation,
+    RowSet, RowStream, Scan, Store, StoreExt, TableName, Validation, Write, model::prefix_end,
 };
 use std::{
     collections::{BTreeMap, BTreeSet},
     sync::Arc,
 };
+
+/// How often a sequence is moved anew because another session moved it first: each time one of them did.
+const ADVANCE_ATTEMPTS_MAX: usize = 1_000;
 
 /// Rows of one tenant in every table, or of all tenants for the operator.
 #[derive(Clone, Debug)]
@@ -163,6 +170,51 @@ impl TenantStore {
         }
         commit.validation = Some(Validation { pin: pin.clone(), rows: validated });
         Ok(self.store.commit(commit).await?)
+    }
+
+    /// Moves a sequence on: `change` makes of how far it has come (`None` at its beginning) how far it shall have come, and an answer.
+    /// On its own: neither waits a transaction for it, nor does one take it back.
+    ///
+    /// # Errors
+    /// What `change` finds; [`NoTable`](ErrorKind::NoTable) when the sequence is no more; [`Conflict`](ErrorKind::Conflict) when others
+    /// kept moving it; the store's.
+    pub async fn advance<T>(
+        &self,
+        sequence: &Sequence,
+        change: impl Fn(Option<SequenceState>) -> Result<(SequenceState, T)> + Send,
+    ) -> Result<T> {
+        let Some(tenant) = &self.tenant else {
+            return Err(Error::new(ErrorKind::Invalid, "a sequence is moved in the database of its tenant"));
+        };
+        let (catalog, known) = (rows::catalog_table(), rows::private_sequence_key(tenant, sequence.id));
+        let mut key = space_span(tenant, sequence.id).to_vec();
+        key.push(b'=');
+        let (table, key) = (private_table(), RowKey::new(key)?);
+        let family = FamilyName::new(DEFAULT_FAMILY)?;
+        for _ in 0..ADVANCE_ATTEMPTS_MAX {
+            let pin = self.pin().await?;
+            if self.store.read_row(&catalog, &known, Some(pin.clone())).await?.is_none() {
+                let message = format!("relation \"{}\" does not exist", sequence.name);
+                return Err(Error::new(ErrorKind::NoTable, message));
+            }
+            let row = self.store.read_row(&table, &key, Some(pin.clone())).await?;
+            let cell = row.as_ref().and_then(|row| row.newest(DEFAULT_FAMILY, b""));
+            let (state, answer) = change(cell.map(|cell| SequenceState::from_bytes(&cell.value)).transpose()?)?;
+            let (family, value) = (family.clone(), state.to_bytes());
+            let set = Mutation::SetCell { family, qualifier: Bytes::new(), timestamp: None, value };
+            let row = RowMutation { key: key.clone(), mutations: vec![set] };
+            let validated =
+                vec![self.active(tenant, &pin).await?, (catalog.clone(), known.clone()), (table.clone(), key.clone())];
+            let commit = Commit {
+                writes: vec![Write::Row { table: table.clone(), row }],
+                validation: Some(Validation { pin, rows: validated }),
+            };
+            match self.store.commit(commit).await {
+                Err(error) if error.kind() == keyspan_storage::ErrorKind::Conflict => {}
+                other => return other.map(|_| answer).map_err(Error::from),
+            }
+        }
+        Err(Error::new(ErrorKind::Conflict, format!("sequence \"{}\" is being moved by others", sequence.name)))
     }
 
     /// How much the span holds in a table, by reading it. For the operator's door: all of it.

@@ -4,6 +4,7 @@
 //! edit comes first. Definitions stand by themselves: they commit at once and cannot be part of a transaction.
 
 mod database;
+mod given;
 mod private;
 mod role;
 mod table;
@@ -23,6 +24,8 @@ pub fn tag(definition: &Definition) -> &'static str {
         Definition::CreateTable(_) => "CREATE TABLE",
         Definition::AlterTable(_) => "ALTER TABLE",
         Definition::DropTables(_) => "DROP TABLE",
+        Definition::CreateSequence(_) => "CREATE SEQUENCE",
+        Definition::DropSequences(_) => "DROP SEQUENCE",
         Definition::CreateDatabase(_) => "CREATE DATABASE",
         Definition::DropDatabase { .. } => "DROP DATABASE",
         Definition::CreateRole(..) => "CREATE ROLE",
@@ -39,7 +42,11 @@ pub fn tag(definition: &Definition) -> &'static str {
 /// 42501 outside of the operator's database; what the definition contradicts; the store's.
 pub async fn execute(session: &mut Session, definition: &Definition) -> Result<()> {
     let allowed = match definition {
-        Definition::CreateTable(_) | Definition::AlterTable(_) | Definition::DropTables(_) => defines_tables(session),
+        Definition::CreateTable(_)
+        | Definition::AlterTable(_)
+        | Definition::DropTables(_)
+        | Definition::CreateSequence(_)
+        | Definition::DropSequences(_) => defines_tables(session),
         _ => session.identity.operator || role::is_own_password(session, definition),
     };
     if !allowed {
@@ -62,6 +69,8 @@ async fn make(session: &mut Session, definition: &Definition) -> Result<()> {
         Definition::CreateTable(create) if private => private::create(session, create).await,
         Definition::AlterTable(alter) if private => private::alter(session, alter).await,
         Definition::DropTables(drop) if private => private::drop(session, drop).await,
+        Definition::CreateSequence(create) => private::create_sequence(session, create).await,
+        Definition::DropSequences(drop) => private::drop_sequences(session, drop).await,
         Definition::CreateTable(create) => table::create(session, create).await,
         Definition::AlterTable(alter) => table::alter(session, alter).await,
         Definition::DropTables(drop) => table::drop(session, drop).await,

@@ -7,6 +7,7 @@
 
 pub(crate) mod assign;
 mod change;
+pub(crate) mod defaults;
 pub(crate) mod insert;
 mod load;
 mod range;
@@ -19,6 +20,7 @@ mod tree;
 mod truncate;
 pub(crate) mod upsert;
 
+pub use defaults::{checked_columns, next_sql, settled};
 pub use load::{Failed, Load};
 pub use row_numbers::RowNumbers;
 pub use truncate::truncate;

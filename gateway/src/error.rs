@@ -72,6 +72,14 @@ states! {
     FOREIGN_KEY_VIOLATION = "23503";
     /// The key is there already.
     UNIQUE_VIOLATION = "23505";
+    /// Another kind of object is wanted.
+    WRONG_OBJECT_TYPE = "42809";
+    /// A row contradicts a CHECK.
+    CHECK_VIOLATION = "23514";
+    /// A sequence has no more numbers.
+    SEQUENCE_GENERATOR_LIMIT_EXCEEDED = "2200H";
+    /// A value for a column that is always generated.
+    GENERATED_ALWAYS = "428C9";
     /// Only a warning.
     WARNING = "01000";
     /// The transaction may not write.
@@ -334,6 +342,9 @@ fn catalog_state(kind: CatalogKind) -> SqlState {
         CatalogKind::TableExists => SqlState::DUPLICATE_TABLE,
         CatalogKind::ColumnExists => SqlState::DUPLICATE_COLUMN,
         CatalogKind::RoleExists => SqlState::DUPLICATE_OBJECT,
+        CatalogKind::NoObject => SqlState::UNDEFINED_OBJECT,
+        CatalogKind::Duplicate => SqlState::DUPLICATE_OBJECT,
+        CatalogKind::SequenceEnds => SqlState::SEQUENCE_GENERATOR_LIMIT_EXCEEDED,
         CatalogKind::InUse => SqlState::DEPENDENT_OBJECTS_STILL_EXIST,
         CatalogKind::Reserved => SqlState::RESERVED_NAME,
         CatalogKind::Unsupported => SqlState::FEATURE_NOT_SUPPORTED,

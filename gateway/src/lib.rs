@@ -19,6 +19,7 @@ pub mod provider;
 pub mod purge;
 pub mod query;
 pub mod resources;
+pub mod sequences;
 pub mod server;
 pub mod session;
 pub mod statement;

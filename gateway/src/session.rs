@@ -26,6 +26,7 @@ use crate::{
     point,
     purge::Purges,
     resources::Resources,
+    sequences::{Given, Sequences},
     statement::{CopyOptions, Statement},
     view::View,
     wire::reply::Severity,
@@ -67,6 +68,8 @@ pub struct Shared {
     pub purges: Purges,
     /// Keys of rows in tables without a primary key.
     pub row_numbers: Arc<RowNumbers>,
+    /// Numbers of sequences.
+    pub sequences: Sequences,
 }
 
 impl Shared {
@@ -79,6 +82,7 @@ impl Shared {
             resources: Resources::default(),
             purges: Purges::default(),
             row_numbers: Arc::default(),
+            sequences: Sequences::default(),
         }
     }
 }
@@ -98,6 +102,8 @@ pub struct Session {
     /// Prepared statements.
     pub(crate) statements: Statements,
     cursors: Cursors,
+    /// Numbers that sequences gave.
+    pub(crate) given: Arc<Given>,
 }
 
 /// A statement that was analysed: what it takes and what it gives.
@@ -163,6 +169,7 @@ impl Session {
             transaction,
             statements: Statements::default(),
             cursors: Cursors::default(),
+            given: Arc::default(),
         }
     }
 

@@ -16,12 +16,14 @@ mod past;
 mod prepared;
 mod query;
 mod role;
+mod sequence;
 #[cfg(test)]
 mod tests;
 mod upkeep;
 
 pub use clause::{
-    AlterAction, AlterTable, ColumnClause, CreateTable, DropTables, FamilyClause, KeyClause, OptionClause, RoleOptions,
+    AlterAction, AlterTable, CheckClause, ColumnClause, CreateSequence, CreateTable, DefaultClause, DropTables,
+    FamilyClause, KeyClause, OptionClause, RoleOptions,
 };
 pub use command::{Isolation, Setting, Transaction};
 pub use copy::{Compression, CopyFormat, CopyFrom, CopyOptions, CopyOut, CopyTo, Forced, Header};
@@ -90,6 +92,10 @@ pub enum Definition {
     AlterTable(AlterTable),
     /// `DROP TABLE`
     DropTables(DropTables),
+    /// `CREATE SEQUENCE`
+    CreateSequence(CreateSequence),
+    /// `DROP SEQUENCE`
+    DropSequences(DropTables),
     /// `CREATE DATABASE`: a tenant.
     CreateDatabase(String),
     /// `DROP DATABASE`
@@ -176,6 +182,8 @@ fn parse_definition(cursor: &mut Cursor<'_>) -> Result<Statement> {
         ("create", "table") => definition::parse_create_table(cursor),
         ("alter", "table") => definition::parse_alter_table(cursor),
         ("drop", "table") => definition::parse_drop_table(cursor),
+        ("create", "sequence") => sequence::parse_create_sequence(cursor),
+        ("drop", "sequence") => sequence::parse_drop_sequence(cursor),
         ("create", "database") => role::parse_create_database(cursor),
         ("drop", "database") => role::parse_drop_database(cursor),
         ("create", "role" | "user") => role::parse_create_role(cursor),

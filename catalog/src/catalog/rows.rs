@@ -7,13 +7,16 @@
 //! table#16390         a Table
 //! role#ana            a Role
 //! private_table#alto#16391   a Table of the tenant's own
+//! private_sequence#alto#16393   a Sequence of the tenant's own
 //! private_space#alto#16392   true: a spare space of the tenant
 //! drop#0000016385     a DropCertificate
 //! pending#flights-16390   true: a table of the store that is being made or dropped
 //! ```
 
 use super::CATALOG_TABLE;
-use crate::{DropCertificate, Error, ErrorKind, Private, Result, Role, Snapshot, Table, TableId, Tenant, TenantId};
+use crate::{
+    DropCertificate, Error, ErrorKind, Private, Result, Role, Sequence, Snapshot, Table, TableId, Tenant, TenantId,
+};
 use bytes::Bytes;
 use keyspan_storage::{Family, FamilyName, GcRule, Mutation, Row, RowKey, RowMutation, TableName, TableSchema, Write};
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
@@ -82,6 +85,10 @@ pub(crate) fn private_table_key(tenant: &TenantId, id: TableId) -> RowKey {
     key(format!("private_table#{tenant}#{}", id.0))
 }
 
+pub(crate) fn private_sequence_key(tenant: &TenantId, id: u32) -> RowKey {
+    key(format!("private_sequence#{tenant}#{id}"))
+}
+
 pub(crate) fn private_space_key(tenant: &TenantId, space: u32) -> RowKey {
     key(format!("private_space#{tenant}#{space}"))
 }
@@ -141,6 +148,7 @@ fn private(before: &Snapshot, after: &Snapshot, writes: &mut Vec<Write>) {
             continue;
         }
         maps(&old.tables, &new.tables, |id| private_table_key(tenant, *id), writes);
+        maps(&old.sequences, &new.sequences, |id| private_sequence_key(tenant, *id), writes);
         let space = |space: &u32| private_space_key(tenant, *space);
         writes.extend(new.spare.difference(&old.spare).map(|spare| put(space(spare), &true)));
         writes.extend(old.spare.difference(&new.spare).map(|spare| delete(space(spare))));
@@ -190,6 +198,11 @@ impl Loaded {
                 let table: Table = decode(row)?;
                 let private = self.private(row, of)?.0;
                 private.tables.insert(table.id, Arc::new(table));
+            }
+            ("private_sequence", of) => {
+                let sequence: Sequence = decode(row)?;
+                let private = self.private(row, of)?.0;
+                private.sequences.insert(sequence.id, Arc::new(sequence));
             }
             ("private_space", of) => {
                 let (private, space) = self.private(row, of)?;

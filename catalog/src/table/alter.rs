@@ -38,6 +38,8 @@ impl Table {
     pub fn drop_column(&self, name: &str) -> Result<Self> {
         let at = self.position(name)?;
         let mut table = self.clone();
+        // As in PostgreSQL, conditions on it go with it.
+        table.checks.retain(|check| !check.columns.iter().any(|column| column == name));
         match table.columns.remove(at).place {
             ColumnPlace::Key(_) => {
                 let message = format!("cannot drop column \"{name}\" because it is part of the primary key");
@@ -58,6 +60,10 @@ impl Table {
         let at = self.position(from)?;
         check_name("column", to)?;
         self.check_column_name(to)?;
+        if let Some(check) = self.checks.iter().find(|check| check.columns.iter().any(|column| column == from)) {
+            let message = format!("renaming column \"{from}\", which constraint \"{}\" names", check.name);
+            return Err(Error::new(ErrorKind::Unsupported, message).with_hint("Drop the constraint and add it again."));
+        }
         if self.column(to).is_some() {
             return Err(self.column_exists(to));
         }
@@ -86,6 +92,10 @@ impl Table {
         let at = self.position(name)?;
         check_type(kind)?;
         let column = &self.columns[at];
+        if column.default.is_some() && kind != column.kind {
+            let message = format!("changing the type of column \"{name}\", which has a default");
+            return Err(Error::new(ErrorKind::Unsupported, message).with_hint("Drop the default first."));
+        }
         let reads = match &column.place {
             ColumnPlace::Key(_) => widens_text(column.kind, kind),
             ColumnPlace::Cell { encoding, .. } => reads_as(column.kind, kind, *encoding),

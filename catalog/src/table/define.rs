@@ -108,6 +108,7 @@ impl Table {
             on_bad_value: options.on_bad_value.unwrap_or_default(),
             on_bad_key: options.on_bad_key.unwrap_or_default(),
             history_micros: options.history_micros.flatten(),
+            checks: Vec::new(),
             next_column_id: 1,
             next_family_id: 1,
             retired: Vec::new(),
@@ -193,7 +194,7 @@ impl Table {
         let too_many = || Error::new(ErrorKind::Invalid, "tables can have at most 65534 columns, dropped ones counted");
         let next = self.next_column_id.checked_add(1).ok_or_else(too_many)?;
         let (id, name, kind) = (self.next_column_id, column.name.clone(), column.kind);
-        self.columns.push(Column { id, name, kind, not_null, place });
+        self.columns.push(Column { id, name, kind, not_null, place, default: None, identity: None });
         self.next_column_id = next;
         Ok(())
     }
@@ -239,7 +240,7 @@ impl Table {
 }
 
 /// Checks a name in SQL.
-pub(super) fn check_name(what: &str, name: &str) -> Result<()> {
+pub(crate) fn check_name(what: &str, name: &str) -> Result<()> {
     if name.is_empty() || name.len() > NAME_BYTES_MAX || name.contains('\0') {
         let message = format!("{what} name \"{name}\" must have 1 to {NAME_BYTES_MAX} bytes");
         return Err(Error::new(ErrorKind::Invalid, message));

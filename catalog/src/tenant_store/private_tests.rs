@@ -3,10 +3,10 @@
 use super::*;
 use crate::{
     Catalog, ColumnDefinition, Edit, PrivateEdit, SqlType, TableDefinition, TableId, Value,
-    private::{PRIVATE_TABLE, private_table},
+    private::PRIVATE_TABLE,
     table::{HIDDEN_KEY, TENANT_COLUMN},
 };
-use keyspan_storage::{FamilyName, Mutation, clock::ManualClock, memory::MemoryStore};
+use keyspan_storage::{clock::ManualClock, memory::MemoryStore};
 use proptest::prelude::*;
 use std::collections::BTreeMap;
 
@@ -279,4 +279,34 @@ fn a_private_table_has_one_family_and_ordered_keys() {
     assert_eq!(table.add_family("m", &[]).unwrap_err().kind(), ErrorKind::Unsupported);
     let options = [("history".to_owned(), "1 day".to_owned())];
     assert_eq!(table.set_options(&options).unwrap_err().kind(), ErrorKind::Unsupported);
+}
+
+#[tokio::test]
+async fn a_sequence_gives_each_number_once_and_goes_with_its_tenant() {
+    let store: Arc<dyn Store> = Arc::new(MemoryStore::new(Box::new(ManualClock::new(1_000_000))));
+    let catalog = open(&store).await;
+    make_tenant(&catalog, "a").await;
+    make_tenant(&catalog, "b").await;
+    let create = |snapshot: &crate::Snapshot| {
+        vec![PrivateEdit::CreateSequence(Sequence::define(snapshot.next_oid, "s", &Default::default()).unwrap())]
+    };
+    for tenant in ["a", "b"] {
+        change(&catalog, tenant, create).await.unwrap();
+    }
+    assert_eq!(change(&catalog, "a", create).await.unwrap_err().kind(), ErrorKind::TableExists);
+    let sequence = |catalog: &Catalog| catalog.snapshot().private[&id("a")].sequence("s").unwrap().clone();
+    let next = async |catalog: &Catalog, tenant: &str, sequence: &Sequence| {
+        let door = door(catalog, tenant);
+        door.advance(sequence, |state| sequence.next(state, 2)).await.map(|numbers| numbers.first)
+    };
+    let of_a = sequence(&catalog);
+    assert_eq!(next(&catalog, "a", &of_a).await.unwrap(), 1);
+    // Of another tenant, or of one that was made again, it is none.
+    assert_eq!(next(&catalog, "b", &of_a).await.unwrap_err().kind(), ErrorKind::NoTable);
+    let catalog = open(&store).await;
+    assert_eq!(next(&catalog, "a", &sequence(&catalog)).await.unwrap(), 3);
+    catalog.drop_tenant(&id("a"), "keyspan", 5).await.unwrap();
+    make_tenant(&catalog, "a").await;
+    assert_eq!(next(&catalog, "a", &of_a).await.unwrap_err().kind(), ErrorKind::NoTable);
+    assert_eq!(stored(&store).await, 0);
 }

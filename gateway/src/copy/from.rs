@@ -44,7 +44,7 @@ impl CopyIn {
     /// What is wrong with the table or the columns.
     pub async fn begin(session: &mut Session, copy: &CopyFrom) -> Result<Self> {
         let view = session.view().await?;
-        let load = Load::new(session, &view, &copy.table, &copy.columns)?;
+        let load = Load::new(session, view, &copy.table, &copy.columns).await?;
         let names: Vec<String> = load.columns().map(|(name, _)| name.to_owned()).collect();
         let known: Vec<&str> = names.iter().map(String::as_str).collect();
         let options = copy.options.clone();

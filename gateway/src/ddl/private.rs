@@ -4,15 +4,19 @@
 //! there too, by the same names: they are the operator's.
 
 use super::{
+    given::Given,
     skipped,
-    table::{apply, definition_of, passed_over},
+    table::{apply, definition_of, passed_over, settle},
 };
 use crate::{
     error::{Result, SqlError, SqlState},
     session::Session,
-    statement::{AlterAction, AlterTable, CreateTable, DropTables, OptionClause},
+    statement::{AlterAction, AlterTable, CreateSequence, CreateTable, DropTables, OptionClause},
 };
-use keyspan_catalog::{Edit, Error, ErrorKind, PrivateEdit, Snapshot, Table, TableId, TenantId, snapshot::FIRST_OID};
+use keyspan_catalog::{
+    Edit, Error, ErrorKind, PrivateEdit, Sequence, Snapshot, Table, TableId, TenantId, snapshot::FIRST_OID,
+    table::DefaultValue,
+};
 use std::sync::Arc;
 
 /// PostgreSQL's parameters of tables: they tune a storage that is not here.
@@ -34,9 +38,13 @@ pub(super) async fn create(session: &mut Session, create: &CreateTable) -> Resul
     }
     let options = without_storage_parameters(session, &create.options);
     let definition = definition_of(&CreateTable { options, ..create.clone() });
+    let draft = Table::define_private(TableId(FIRST_OID), &definition)?;
+    let given = Given::of(session, create, &draft).await?;
+    let tenant = tenant(session)?.0;
     let edit = |snapshot: &Snapshot| {
         let id = TableId(snapshot.next_oid.max(FIRST_OID));
-        Ok(vec![PrivateEdit::CreateTable(Box::new(Table::define_private(id, &definition)?))])
+        let (table, sequences) = given.put(Table::define_private(id, &definition)?, snapshot, Some(&tenant))?;
+        Ok([PrivateEdit::CreateTable(Box::new(table))].into_iter().chain(sequences).collect())
     };
     change(session, edit).await
 }
@@ -65,13 +73,18 @@ pub(super) async fn alter(session: &mut Session, alter: &AlterTable) -> Result<(
             action => actions.push(action.clone()),
         }
     }
+    let actions = settle(session, &table, &actions).await?;
     let tenant = tenant(session)?.0;
     let edit = |snapshot: &Snapshot| {
         let found = snapshot.table_in(Some(&tenant), &alter.name).filter(|found| found.id == table.id);
         let before = found
             .ok_or_else(|| Error::new(ErrorKind::NoTable, format!("relation \"{}\" does not exist", alter.name)))?;
         let after = actions.iter().try_fold(before.as_ref().clone(), |table, action| apply(&table, action))?;
-        Ok(vec![PrivateEdit::AlterTable(Box::new((before.as_ref().clone(), after)))])
+        // A column takes its own sequence along.
+        let kept = |column: u16| after.columns.iter().any(|other| other.id == column);
+        let gone = owned(snapshot, &tenant, |(of, column)| of == table.id && !kept(column));
+        let altered = PrivateEdit::AlterTable(Box::new((before.as_ref().clone(), after.clone())));
+        Ok([altered].into_iter().chain(gone).collect())
     };
     change(session, edit).await
 }
@@ -93,7 +106,76 @@ pub(super) async fn drop(session: &mut Session, drop: &DropTables) -> Result<()>
     if tables.is_empty() {
         return Ok(());
     }
-    change(session, |_| Ok(tables.iter().map(|table| PrivateEdit::DropTable(table.id)).collect())).await
+    let tenant = tenant(session)?.0;
+    let edit = |snapshot: &Snapshot| {
+        let sequences = owned(snapshot, &tenant, |(of, _)| tables.iter().any(|table| table.id == of));
+        Ok(tables.iter().map(|table| PrivateEdit::DropTable(table.id)).chain(sequences).collect())
+    };
+    change(session, edit).await
+}
+
+/// The drops of the sequences whose owners are meant.
+fn owned(snapshot: &Snapshot, tenant: &TenantId, is: impl Fn((TableId, u16)) -> bool) -> Vec<PrivateEdit> {
+    let private = snapshot.private_of(Some(tenant));
+    let sequences = private.into_iter().flat_map(|private| private.sequences.values());
+    let gone = sequences.filter(|sequence| sequence.owner.is_some_and(&is));
+    gone.map(|sequence| PrivateEdit::DropSequence(sequence.id)).collect()
+}
+
+pub(super) async fn create_sequence(session: &mut Session, create: &CreateSequence) -> Result<()> {
+    if session.identity.operator {
+        return Err(SqlError::unsupported("CREATE SEQUENCE in the operator's database")
+            .with_hint("A sequence belongs to a tenant: create it in the tenant's database."));
+    }
+    let (tenant, snapshot) = (tenant(session)?.0, session.shared.catalog.snapshot());
+    let there = snapshot.private_of(Some(&tenant)).is_some_and(|private| private.has(&create.name));
+    if create.if_not_exists && (there || snapshot.table(&create.name).is_some()) {
+        skipped(session, &format!("relation \"{}\" already exists", create.name));
+        return Ok(());
+    }
+    let edit = |snapshot: &Snapshot| {
+        let id = snapshot.next_oid.max(FIRST_OID);
+        Ok(vec![PrivateEdit::CreateSequence(Sequence::define(id, &create.name, &create.options)?)])
+    };
+    change(session, edit).await
+}
+
+pub(super) async fn drop_sequences(session: &mut Session, drop: &DropTables) -> Result<()> {
+    if session.identity.operator {
+        return Err(SqlError::unsupported("DROP SEQUENCE in the operator's database"));
+    }
+    let (tenant, snapshot) = (tenant(session)?.0, session.shared.catalog.snapshot());
+    let mut names = Vec::new();
+    for name in &drop.names {
+        match snapshot.private_of(Some(&tenant)).and_then(|private| private.sequence(name)) {
+            Some(_) => names.push(name),
+            None if drop.if_exists => skipped(session, &format!("sequence \"{name}\" does not exist")),
+            None => return Err(no_table("sequence", name)),
+        }
+    }
+    if names.is_empty() {
+        return Ok(());
+    }
+    let edit = |snapshot: &Snapshot| {
+        let private = snapshot.private_of(Some(&tenant));
+        let one = |name: &&String| {
+            let sequence = private
+                .and_then(|private| private.sequence(name))
+                .ok_or_else(|| Error::new(ErrorKind::NoTable, format!("sequence \"{name}\" does not exist")))?;
+            let uses = |table: &&Arc<Table>| {
+                let defaults = table.columns.iter().filter_map(|column| column.default.as_ref());
+                defaults.into_iter().any(|default| default.value == DefaultValue::Next(sequence.id))
+            };
+            if let Some(table) = snapshot.tables_in(Some(&tenant)).find(uses) {
+                let message = format!("cannot drop sequence {name} because other objects depend on it");
+                return Err(Error::new(ErrorKind::InUse, message)
+                    .with_detail(format!("A default of table {} depends on sequence {name}.", table.name)));
+            }
+            Ok(PrivateEdit::DropSequence(sequence.id))
+        };
+        names.iter().map(one).collect()
+    };
+    change(session, edit).await
 }
 
 /// Makes a change of what the tenant has, derived from the newest catalog.

@@ -1,14 +1,15 @@
 //! `CREATE TABLE`, `ALTER TABLE`, `DROP TABLE`.
 
-use super::skipped;
+use super::{given::Given, skipped};
 use crate::{
-    error::Result,
+    dml,
+    error::{Result, SqlError},
     session::Session,
     statement::{AlterAction, AlterTable, ColumnClause, CreateTable, DropTables, OptionClause},
 };
 use keyspan_catalog::{
     Edit, Error, ErrorKind, Snapshot, Table, TableId,
-    table::{ColumnDefinition, FamilyDefinition, TableDefinition},
+    table::{ColumnDefault, ColumnDefinition, FamilyDefinition, TableDefinition},
 };
 use std::sync::Arc;
 
@@ -19,9 +20,15 @@ pub(super) async fn create(session: &mut Session, create: &CreateTable) -> Resul
         return Ok(());
     }
     let definition = definition_of(create);
+    let draft = Table::define(TableId(keyspan_catalog::snapshot::FIRST_OID), &definition)?;
+    let given = Given::of(session, create, &draft).await?;
+    if given.has_sequences() {
+        return Err(SqlError::unsupported("a sequence of a shared table")
+            .with_hint("Consecutive keys all meet at one place; use uuid, or a key of what identifies the row."));
+    }
     let edit = |snapshot: &Snapshot| {
         let id = TableId(snapshot.next_oid.max(keyspan_catalog::snapshot::FIRST_OID));
-        Ok(Edit::CreateTable(Table::define(id, &definition)?))
+        Ok(Edit::CreateTable(given.put(Table::define(id, &definition)?, snapshot, None)?.0))
     };
     catalog.commit(edit).await?;
     Ok(())
@@ -42,9 +49,10 @@ pub(super) async fn alter(session: &mut Session, alter: &AlterTable) -> Result<(
             skipped(session, &what);
         }
     }
+    let actions = settle(session, table, &alter.actions).await?;
     let edit = |snapshot: &Snapshot| {
         let table = snapshot.table(&alter.name).ok_or_else(|| no_table(&alter.name))?;
-        let changed = alter.actions.iter().try_fold(table.as_ref().clone(), |table, action| apply(&table, action))?;
+        let changed = actions.iter().try_fold(table.as_ref().clone(), |table, action| apply(&table, action))?;
         Ok(Edit::AlterTable(changed))
     };
     catalog.commit(edit).await?;
@@ -114,6 +122,11 @@ pub(super) fn passed_over(table: &Table, action: &AlterAction) -> Option<String>
         AlterAction::DropColumn { name, if_exists: true } if table.column(name).is_none() => {
             Some(format!("column \"{name}\" of relation \"{}\" does not exist", table.name))
         }
+        AlterAction::DropConstraint { name, if_exists: true }
+            if table.checks.iter().all(|check| check.name != *name) =>
+        {
+            Some(format!("constraint \"{name}\" of relation \"{}\" does not exist", table.name))
+        }
         AlterAction::AddFamily { name, if_not_exists: true } if table.family(name).is_some() => {
             Some(format!("family \"{name}\" of relation \"{}\" already exists", table.name))
         }
@@ -121,7 +134,43 @@ pub(super) fn passed_over(table: &Table, action: &AlterAction) -> Option<String>
     }
 }
 
-pub(super) fn apply(table: &Table, action: &AlterAction) -> keyspan_catalog::Result<Table> {
+/// An action whose expressions were evaluated.
+#[derive(Debug)]
+pub(super) enum Settled {
+    /// One without.
+    Action(AlterAction),
+    /// A default.
+    Default(String, Option<ColumnDefault>),
+}
+
+/// Evaluates what actions need.
+pub(super) async fn settle(session: &mut Session, table: &Table, actions: &[AlterAction]) -> Result<Vec<Settled>> {
+    let mut settled = Vec::with_capacity(actions.len());
+    for action in actions {
+        settled.push(match action {
+            AlterAction::SetDefault { column, default } => {
+                let identity = table.column(column).is_some_and(|column| column.identity.is_some());
+                if identity {
+                    let message = format!("column \"{column}\" of relation \"{}\" is an identity column", table.name);
+                    return Err(SqlError::syntax(message));
+                }
+                let default = match default {
+                    Some(expression) => dml::settled(session, table, column, expression).await?,
+                    None => None,
+                };
+                Settled::Default(column.clone(), default)
+            }
+            action => Settled::Action(action.clone()),
+        });
+    }
+    Ok(settled)
+}
+
+pub(super) fn apply(table: &Table, action: &Settled) -> keyspan_catalog::Result<Table> {
+    let action = match action {
+        Settled::Action(action) => action,
+        Settled::Default(column, default) => return table.set_default(column, default.clone()),
+    };
     if passed_over(table, action).is_some() {
         return Ok(table.clone());
     }
@@ -132,6 +181,15 @@ pub(super) fn apply(table: &Table, action: &AlterAction) -> keyspan_catalog::Res
         AlterAction::RenameTable(to) => table.rename(to),
         AlterAction::SetType { column, kind } => table.alter_type(column, *kind),
         AlterAction::SetOptions(options) => table.set_options(&pairs(options)),
+        AlterAction::DropNotNull(column) => table.drop_not_null(column),
+        AlterAction::DropConstraint { name, .. }
+            if table.checks.iter().all(|check| check.name != *name) && *name == format!("{}_pkey", table.name) =>
+        {
+            Err(Error::new(ErrorKind::Unsupported, "dropping a primary key")
+                .with_hint("Create another table and copy the rows."))
+        }
+        AlterAction::DropConstraint { name, .. } => table.drop_check(name),
+        AlterAction::SetDefault { .. } => Err(Error::new(ErrorKind::Invalid, "a default that was not evaluated")),
         AlterAction::AddFamily { name, .. } => table.add_family(name, &[]),
         AlterAction::DropFamily(name) => table.drop_family(name),
     }

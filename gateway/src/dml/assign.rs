@@ -159,7 +159,14 @@ mod tests {
     use expect_test::{Expect, expect};
 
     fn check(value: ScalarValue, kind: SqlType, expected: Expect) {
-        let column = TargetColumn { name: "a".into(), kind, not_null: false, place: Place::Key(0) };
+        let column = TargetColumn {
+            name: "a".into(),
+            kind,
+            not_null: false,
+            place: Place::Key(0),
+            default: None,
+            identity: None,
+        };
         let array = value.to_array().unwrap();
         let shown = match assign(&array, 0, &column) {
             Ok(value) => format!("{value:?}"),

@@ -2,14 +2,14 @@
 
 use super::{
     assign::{assign, assign_row},
-    range,
+    defaults, range,
     returning::Returned,
     rows,
     target::{Place, Target, TargetColumn, marker},
     tree,
 };
 use crate::{
-    error::{Result, SqlError},
+    error::{Result, SqlError, SqlState},
     query::Query,
     session::Written,
     statement::{assignments, quoted, target as written_table},
@@ -21,6 +21,7 @@ use datafusion::{
     sql::sqlparser::ast::{self, Expr, FromTable, Ident, TableWithJoins, UpdateTableFromKind},
 };
 use futures::TryStreamExt;
+use keyspan_catalog::{Value, table::Identity};
 use keyspan_storage::Mutation;
 
 type Hints = Vec<Option<DataType>>;
@@ -48,6 +49,13 @@ pub(super) fn set_columns(target: &Target, assignments: Vec<(String, Expr)>) -> 
             }
             Place::Cell { .. } => {}
         }
+        if defaults::is_default(&value) {
+            value = column.default_expression()?;
+        } else if column.identity == Some(Identity::Always) {
+            let message = format!("column \"{name}\" can only be updated to DEFAULT");
+            return Err(SqlError::new(SqlState::GENERATED_ALWAYS, message)
+                .with_detail(format!("Column \"{name}\" is an identity column defined as GENERATED ALWAYS.")));
+        }
         tree::keep_digits(&mut value, column.kind);
         Ok((column, value))
     };
@@ -66,7 +74,7 @@ pub(super) fn update_select(
     set.iter().for_each(|(column, value)| tree::hint(&mut hints, value, column.kind));
     let mut items = tree::key_items(&target, &name);
     items.extend(set.into_iter().map(|(_, value)| value));
-    if update.returning.is_some() {
+    if update.returning.is_some() || !target.table.checks.is_empty() {
         items.extend(tree::all_items(&target, &name));
     }
     let mut from = vec![tree::read(&target, &update.table, &name)];
@@ -89,7 +97,9 @@ pub(super) async fn update(
     let keys = target.key_columns();
     let mut batches = rows(query, &select, parameters).await?;
     let (mut written, mut count) = (Written::default(), 0);
+    let checked = !target.table.checks.is_empty();
     while let Some(batch) = batches.try_next().await? {
+        let mut changed: Vec<Vec<Value>> = Vec::new();
         for row in 0..batch.num_rows() {
             let key = target.row_key(&assign_row(&batch, 0, row, &keys)?)?;
             // With FROM a row may be found several times: as in PostgreSQL, one of them counts.
@@ -97,7 +107,8 @@ pub(super) async fn update(
                 continue;
             }
             let mut mutations: Vec<Mutation> = vec![marker()];
-            let mut after = returned.wanted().then(|| target.row(&batch, keys.len() + set.len(), row)).transpose()?;
+            let whole = returned.wanted() || checked;
+            let mut after = whole.then(|| target.row(&batch, keys.len() + set.len(), row)).transpose()?;
             for (at, (column, _)) in set.iter().enumerate() {
                 let value = assign(batch.column(keys.len() + at), row, column)?;
                 target.check_null(column, &value)?;
@@ -107,12 +118,19 @@ pub(super) async fn update(
                 }
             }
             if let Some(after) = after {
-                returned.add(count, after)?;
+                if checked {
+                    changed.push(after.clone());
+                }
+                if returned.wanted() {
+                    returned.add(count, after)?;
+                }
             }
             written.rely(&target.table, key.clone())?;
             written.mutate(&target.table, key, mutations)?;
             count += 1;
         }
+        let changed: Vec<&[Value]> = changed.iter().map(Vec::as_slice).collect();
+        defaults::check(query, &target, &changed).await.map_err(|(_, error)| error)?;
     }
     Ok((written, count))
 }

@@ -2,6 +2,7 @@
 
 use super::{
     assign::assign,
+    defaults::{self, Defaults},
     returning::Returned,
     rows,
     target::{Numbers, Target, TargetColumn, marker},
@@ -58,7 +59,7 @@ pub(crate) fn resolve(view: &View, insert: &ast::Insert) -> Result<(Target, Vec<
         }
         named.push(position);
     }
-    if insert.columns.is_empty() {
+    if insert.columns.is_empty() && insert.source.is_some() {
         named = (0..target.columns.len()).collect();
     }
     Ok((target, named))
@@ -81,11 +82,15 @@ pub(super) fn source(
     let (target, named) = resolve(view, insert)?;
     let columns: Vec<&TargetColumn> = named.iter().map(|at| &target.columns[*at]).collect();
     let mut hints = hints.to_vec();
-    let mut source = insert.source.clone().ok_or_else(|| SqlError::unsupported("DEFAULT VALUES"))?;
+    let Some(mut source) = insert.source.clone() else {
+        // One row, of which nothing is said.
+        return Ok((tree::select(vec![tree::value(ast::Value::Null)], Vec::new(), None)?, hints));
+    };
     if let SetExpr::Values(values) = source.body.as_mut() {
         for row in &values.rows {
             row.content.iter().zip(&columns).for_each(|(cell, column)| tree::hint(&mut hints, cell, column.kind));
         }
+        defaults::written_out(&mut values.rows, &columns)?;
         tree::type_values(&mut values.rows, &columns)?;
         // DataFusion takes the rows of a VALUES for constants; a row by itself can be a SELECT.
         if values.rows.iter().flat_map(|row| &row.content).any(tree::has_subquery) {
@@ -108,7 +113,10 @@ pub(super) async fn run(
     let (target, named) = resolve(&query.view, insert)?;
     let conflict = statement::on_conflict(insert)?;
     upsert::check_target(&target, &conflict)?;
-    let blind = !returned.wanted() && upsert::is_blind(&target, &named, &conflict);
+    // A row that is new has its defaults, and one that is there keeps what it has.
+    let more = target.columns.iter().enumerate().any(|(at, column)| column.default.is_some() && !named.contains(&at));
+    let plain = !returned.wanted() && !more && target.table.checks.is_empty();
+    let blind = plain && upsert::is_blind(&target, &named, &conflict);
     if let OnConflict::Update { assignments, .. } = &conflict
         && !blind
     {
@@ -117,13 +125,20 @@ pub(super) async fn run(
     let (select, _) = source(&query.view, insert, &[])?;
     let mut batches = rows(query, &select, parameters).await?;
     check_width(insert, &named, batches.schema().fields().len())?;
+    let given = named.iter().take(batches.schema().fields().len()).copied().collect::<Vec<_>>();
+    if !matches!(insert.source.as_ref().map(|source| source.body.as_ref()), Some(SetExpr::Values(_))) {
+        given.iter().try_for_each(|at| target.columns[*at].check_given())?;
+    }
+    let defaults = Defaults::new(query, &target, &given).await?;
     let (mut written, mut count, mut seen, mut number) = (Written::default(), 0, HashSet::new(), 0);
     while let Some(batch) = batches.try_next().await? {
         let mut from = 0;
         while from < batch.num_rows() {
             let chunk = batch.slice(from, LOOKUP_ROWS.min(batch.num_rows() - from));
             from += chunk.num_rows();
-            let new = new_rows(query, &target, &named, &chunk, number)?;
+            let new = new_rows(query, &target, (&given, &defaults), &chunk, number)?;
+            let values: Vec<&[Value]> = new.iter().map(|row| row.values.as_slice()).collect();
+            defaults::check(query, &target, &values).await.map_err(|(_, error)| error)?;
             number += new.len() as u64;
             count += match &conflict {
                 _ if blind => put_blindly(&target, &named, new, &mut seen, &mut written)?,
@@ -142,6 +157,9 @@ pub(super) async fn run(
 }
 
 fn check_width(insert: &ast::Insert, named: &[usize], width: usize) -> Result<()> {
+    if insert.source.is_none() {
+        return Ok(());
+    }
     if width > named.len() {
         return Err(SqlError::syntax("INSERT has more expressions than target columns"));
     }
@@ -152,13 +170,20 @@ fn check_width(insert: &ast::Insert, named: &[usize], width: usize) -> Result<()
 }
 
 /// The rows of a batch, checked one by one.
-fn new_rows(query: &Query, target: &Target, named: &[usize], batch: &RecordBatch, first: u64) -> Result<Vec<NewRow>> {
+fn new_rows(
+    query: &Query,
+    target: &Target,
+    (given, defaults): (&[usize], &Defaults),
+    batch: &RecordBatch,
+    first: u64,
+) -> Result<Vec<NewRow>> {
     let key_places = target.key_places()?;
     let numbers = numbers(query);
     let one = |row: usize| {
         let mut values = vec![Value::Null; target.columns.len()];
-        // A list of values may be shorter than the columns: the rest is NULL.
-        for (array, at) in batch.columns().iter().zip(named) {
+        // A list of values may be shorter than the columns: the rest has its defaults.
+        defaults.fill(&mut values)?;
+        for (array, at) in batch.columns().iter().zip(given) {
             values[*at] = assign(array, row, &target.columns[*at])?;
         }
         let parts = target.new_parts(&key_places, &values, &numbers);

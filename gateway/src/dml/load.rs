@@ -8,11 +8,13 @@
 use super::{
     ATTEMPTS_MAX,
     assign::read,
+    defaults::{self, Defaults},
     insert::{LOOKUP_ROWS, NewRow, creation, existing},
     target::{Numbers, Place, Target},
 };
 use crate::{
     error::{Result, SqlError, SqlState},
+    query::Query,
     session::{Session, Written},
     types,
     view::View,
@@ -46,6 +48,7 @@ pub struct Load {
     named: Vec<usize>,
     key_places: Vec<usize>,
     numbers: Numbers,
+    defaults: Defaults,
     rows: Vec<NewRow>,
     bytes: usize,
     mutations: usize,
@@ -64,8 +67,8 @@ impl Load {
     ///
     /// # Errors
     /// 42P01, 42703, 42701.
-    pub fn new(session: &Session, view: &View, table: &str, columns: &[String]) -> Result<Self> {
-        let target = Target::of(view, table)?;
+    pub async fn new(session: &Session, view: View, table: &str, columns: &[String]) -> Result<Self> {
+        let target = Target::of(&view, table)?;
         let mut named = Vec::with_capacity(columns.len());
         for name in columns {
             let position = target.position(name)?;
@@ -81,7 +84,9 @@ impl Load {
         let key_places = target.key_places()?;
         let shared = &session.shared;
         let numbers = Numbers { given: shared.row_numbers.clone(), now_micros: shared.clock.now_micros() };
-        Ok(Self { target, named, key_places, numbers, rows: Vec::new(), bytes: 0, mutations: 0, stored: 0 })
+        let query = Query::new(session, view)?;
+        let defaults = Box::pin(Defaults::new(&query, &target, &named)).await?;
+        Ok(Self { target, named, key_places, numbers, defaults, rows: Vec::new(), bytes: 0, mutations: 0, stored: 0 })
     }
 
     /// The table's name.
@@ -129,6 +134,7 @@ impl Load {
     pub fn add(&mut self, number: u64, fields: Vec<Value>) -> Result<()> {
         let target = &self.target;
         let mut values = vec![Value::Null; target.columns.len()];
+        self.defaults.fill(&mut values)?;
         for (at, value) in self.named.iter().zip(fields) {
             values[*at] = value;
         }
@@ -192,7 +198,14 @@ impl Load {
         }
         let mut written = Written::default();
         let mut seen = HashSet::with_capacity(rows.len());
+        let query = (!target.table.checks.is_empty()).then(|| Query::new(session, view.clone())).transpose()?;
         for chunk in rows.chunks(LOOKUP_ROWS) {
+            if let Some(query) = &query {
+                let values: Vec<&[Value]> = chunk.iter().map(|row| row.values.as_slice()).collect();
+                let at =
+                    |(place, error): (usize, SqlError)| Failed { error, row: chunk.get(place).map(|row| row.number) };
+                Box::pin(defaults::check(query, target, &values)).await.map_err(at)?;
+            }
             let there = existing(&view, target, chunk).await?;
             for row in chunk {
                 let at = |error: SqlError| Failed { error, row: Some(row.number) };
@@ -204,7 +217,7 @@ impl Load {
                 written.mutate(&target.table, row.key.clone(), creation(target, row)?)?;
             }
         }
-        drop(view);
+        drop((query, view));
         Ok(session.write(&pin, written).await?)
     }
 }

@@ -96,9 +96,11 @@ impl<'a> Returned<'a> {
     ) -> Result<Option<Answer>> {
         let Some(items) = self.items else { return Ok(None) };
         self.rows.sort_by_key(|(number, _)| *number);
-        let rows: Vec<Vec<Value>> = self.rows.into_iter().map(|(_, values)| values).collect();
-        let (select, plan) = plan(query, target, name, items, &rows).await?;
-        drop((select, rows));
+        let rows: Vec<&[Value]> = self.rows.iter().map(|(_, values)| values.as_slice()).collect();
+        refuse_aggregates(target)?;
+        let (_, plan) = written_rows(query, target, name, items, &rows).await?;
+        drop(rows);
+        self.rows.clear();
         let plan = if parameters.is_empty() { plan } else { plan.with_param_values(parameters.to_vec())? };
         let mut stream = query.run(plan).await?;
         let (schema, mut batches, mut bytes) = (stream.schema(), Vec::new(), 0);
@@ -126,22 +128,20 @@ pub(super) async fn columns(
     items: &[SelectItem],
     hints: &mut Vec<Option<DataType>>,
 ) -> Result<SchemaRef> {
-    let (_, plan) = plan(query, target, name, items, &[]).await?;
+    refuse_aggregates(target)?;
+    let (_, plan) = written_rows(query, target, name, items, &[]).await?;
     parameters::hint(&plan, hints)?;
     Ok(Query::columns(&plan))
 }
 
 /// `SELECT items FROM rows AS name`
-async fn plan(
+pub(super) async fn written_rows(
     query: &Query,
     target: &Target,
     name: &Ident,
     items: &[SelectItem],
-    rows: &[Vec<Value>],
+    rows: &[&[Value]],
 ) -> Result<(ast::Statement, LogicalPlan)> {
-    if target.columns.iter().any(|column| column.is_aggregate()) {
-        return Err(SqlError::unsupported("RETURNING of a table with an aggregate family"));
-    }
     query.context.register_udtf(WRITTEN_ROWS, Arc::new(Given(table(target, rows)?)));
     let sql = format!("SELECT * FROM {WRITTEN_ROWS}() AS {name}");
     let parsed = Parser::new(&PostgreSqlDialect {}).try_with_sql(&sql).and_then(|mut parser| parser.parse_query());
@@ -154,7 +154,14 @@ async fn plan(
     Ok((select, plan))
 }
 
-fn table(target: &Target, rows: &[Vec<Value>]) -> Result<Arc<dyn TableProvider>> {
+fn refuse_aggregates(target: &Target) -> Result<()> {
+    if target.columns.iter().any(|column| column.is_aggregate()) {
+        return Err(SqlError::unsupported("RETURNING of a table with an aggregate family"));
+    }
+    Ok(())
+}
+
+fn table(target: &Target, rows: &[&[Value]]) -> Result<Arc<dyn TableProvider>> {
     let field = |column: &super::target::TargetColumn| types::field_of(&column.name, column.kind, !column.not_null);
     let schema = Arc::new(Schema::new(target.columns.iter().map(field).collect::<Vec<_>>()));
     let array = |(at, column): (usize, &super::target::TargetColumn)| -> Result<ArrayRef> {

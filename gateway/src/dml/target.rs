@@ -1,15 +1,19 @@
 //! The table that a write goes to, as the session sees it: with a leading `tenant` column for the operator.
 
-use super::{assign::assign_row, row_numbers::RowNumbers};
+use super::{assign::assign_row, defaults::parsed, row_numbers::RowNumbers};
 use crate::{
     error::{Result, SqlError, SqlState},
     view::View,
 };
 use arrow::array::RecordBatch;
 use bytes::Bytes;
+use datafusion::sql::sqlparser::{
+    ast::{Expr, Value as Literal, ValueWithSpan},
+    tokenizer::Span,
+};
 use keyspan_catalog::{
     ColumnPlace, Encoding, KeySchema, SqlType, Table, Value, mapping,
-    table::{MARKER_QUALIFIER, TENANT_COLUMN, marker_family},
+    table::{ColumnDefault, Identity, MARKER_QUALIFIER, TENANT_COLUMN, marker_family},
 };
 use keyspan_storage::{Aggregate, FamilyName, Mutation, RowKey, store::delete_column};
 use std::sync::Arc;
@@ -38,6 +42,8 @@ pub(crate) struct TargetColumn {
     pub(crate) kind: SqlType,
     pub(crate) not_null: bool,
     pub(crate) place: Place,
+    pub(crate) default: Option<ColumnDefault>,
+    pub(crate) identity: Option<Identity>,
 }
 
 /// Where a column's values go.
@@ -56,6 +62,11 @@ impl Target {
             .table(name)
             .cloned()
             .ok_or_else(|| SqlError::new(SqlState::UNDEFINED_TABLE, format!("relation \"{name}\" does not exist")))?;
+        Ok(Self::of_table(view, table))
+    }
+
+    /// A table that may not be in the catalog yet.
+    pub(super) fn of_table(view: &View, table: Arc<Table>) -> Self {
         let operator = view.rows.tenant().is_none();
         let key = if operator { table.key.for_operator() } else { table.key.clone() };
         let tenant = operator.then(|| TargetColumn {
@@ -63,6 +74,8 @@ impl Target {
             kind: SqlType::Text,
             not_null: true,
             place: Place::Key(0),
+            default: None,
+            identity: None,
         });
         let columns = table.columns.iter().map(|column| {
             let place = match &column.place {
@@ -76,7 +89,8 @@ impl Target {
             };
             let in_key = matches!(place, Place::Key(_));
             let (name, kind) = (column.name.clone(), column.kind);
-            TargetColumn { name, kind, not_null: column.not_null || in_key, place }
+            let (default, identity) = (column.default.clone(), column.identity);
+            TargetColumn { name, kind, not_null: column.not_null || in_key, place, default, identity }
         });
         let columns = tenant.into_iter().chain(columns).collect();
         let hidden = table.has_hidden_key().then(|| &table.key.parts[0]);
@@ -85,8 +99,10 @@ impl Target {
             kind: part.kind,
             not_null: true,
             place: Place::Key(0),
+            default: None,
+            identity: None,
         });
-        Ok(Self { table: table.clone(), key, columns, hidden_key })
+        Self { table: table.clone(), key, columns, hidden_key }
     }
 
     /// The place of a column in [`columns`](Self::columns).
@@ -199,6 +215,27 @@ pub(crate) fn marker() -> Mutation {
 }
 
 impl TargetColumn {
+    /// Its default as an expression.
+    ///
+    /// # Errors
+    /// For one that cannot be read: a fault of ours.
+    pub(super) fn default_expression(&self) -> Result<Expr> {
+        match &self.default {
+            Some(default) => parsed(&default.sql),
+            None => Ok(Expr::Value(ValueWithSpan { value: Literal::Null, span: Span::empty() })),
+        }
+    }
+
+    /// 428C9 for an identity column that no value may be given to.
+    pub(super) fn check_given(&self) -> Result<()> {
+        if self.identity != Some(Identity::Always) {
+            return Ok(());
+        }
+        let message = format!("cannot insert a non-DEFAULT value into column \"{}\"", self.name);
+        Err(SqlError::new(SqlState::GENERATED_ALWAYS, message)
+            .with_detail(format!("Column \"{}\" is an identity column defined as GENERATED ALWAYS.", self.name)))
+    }
+
     /// Whether values are merged into its cells.
     pub(crate) fn is_aggregate(&self) -> bool {
         matches!(self.place, Place::Cell { aggregate: Some(_), .. })

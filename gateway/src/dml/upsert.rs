@@ -3,6 +3,7 @@
 use super::{
     assign::{assign, assign_row},
     change::set_columns,
+    defaults,
     insert::{self, NewRow},
     returning::Returned,
     rows,
@@ -185,7 +186,8 @@ impl Upsert<'_> {
             tree::qualify(&mut value, target, &name);
             items.push(value);
         }
-        if returned.wanted() {
+        let whole = returned.wanted() || !target.table.checks.is_empty();
+        if whole {
             items.extend(tree::all_items(target, &name));
         }
         let mut condition = condition.cloned();
@@ -202,8 +204,7 @@ impl Upsert<'_> {
             for row in 0..batch.num_rows() {
                 let key = target.row_key(&assign_row(&batch, 0, row, &keys)?)?;
                 let Some(new) = by_key.get(&key).filter(|_| !written.has(&target.table, &key)) else { continue };
-                let mut after =
-                    returned.wanted().then(|| target.row(&batch, keys.len() + set.len(), row)).transpose()?;
+                let mut after = whole.then(|| target.row(&batch, keys.len() + set.len(), row)).transpose()?;
                 let mut mutations = vec![marker()];
                 for (at, (column, _)) in set.iter().enumerate() {
                     let value = assign(batch.column(keys.len() + at), row, column)?;
@@ -214,7 +215,10 @@ impl Upsert<'_> {
                     }
                 }
                 if let Some(after) = after {
-                    returned.add(new.number, after)?;
+                    defaults::check(self.query, target, &[&after]).await.map_err(|(_, error)| error)?;
+                    if returned.wanted() {
+                        returned.add(new.number, after)?;
+                    }
                 }
                 written.mutate(&target.table, key, mutations)?;
                 count += 1;

@@ -15,7 +15,7 @@ use arrow::datatypes::{DataType, Field};
 use datafusion::{
     error::{DataFusionError, Result},
     execution::SessionState,
-    logical_expr::ScalarUDF,
+    logical_expr::{ScalarUDF, Volatility},
     scalar::ScalarValue,
 };
 use std::sync::Arc;
@@ -28,7 +28,7 @@ type Values<'a> = &'a [ScalarValue];
 
 /// Registers the functions.
 pub fn register(state: &mut SessionState) {
-    let all = session().into_iter().chain(catalog()).chain(casts()).chain(constants());
+    let all = session().into_iter().chain(catalog()).chain(casts()).chain(sequences()).chain(constants());
     replace(state, all.map(|function| Arc::new(ScalarUDF::from(function))));
 }
 
@@ -156,14 +156,48 @@ fn catalog() -> Vec<RowFunction> {
             Ok(optional(key.get(column - 1).map(|part| objects::quoted(&part.name))))
         }),
         texts("pg_get_constraintdef", 1..=2, |values, facts| {
-            let table = oid(&values[0]).and_then(|number| objects::table_of_oid(facts, number));
+            let Some(number) = oid(&values[0]) else { return Ok(null_text()) };
+            if let Some(check) = objects::check_of_oid(facts, number) {
+                let pretty = values.get(1).and_then(bool_of) == Some(true);
+                return Ok(text(if pretty {
+                    format!("CHECK ({})", check.sql)
+                } else {
+                    format!("CHECK (({}))", check.sql)
+                }));
+            }
+            let table = objects::table_of_oid(facts, number);
             Ok(optional(table.map(|table| format!("PRIMARY KEY {}", objects::key_list(table, facts, false)))))
+        }),
+        // What is stored is the text.
+        texts("pg_get_expr", 2..=3, |values, _| Ok(optional(text_of(&values[0])))),
+        texts("column_default_text", 2..=2, |values, facts| {
+            let table = oid(&values[0]).and_then(|number| facts.table_of(keyspan_catalog::TableId(number)));
+            let number = int_of(&values[1]);
+            let columns = table.map(|table| objects::attributes(table, facts)).unwrap_or_default();
+            let column = columns.into_iter().find(|column| Some(i64::from(column.number)) == number);
+            Ok(optional(column.and_then(|column| column.default)))
+        }),
+        texts("pg_get_serial_sequence", 2..=2, |values, facts| {
+            let (Some(name), Some(column)) = (text_of(&values[0]), text_of(&values[1])) else { return Ok(null_text()) };
+            let number = objects::oid_of_relation(facts, &name);
+            let table = number.and_then(|number| facts.table_of(keyspan_catalog::TableId(number)));
+            let missing = || told(SqlState::UNDEFINED_TABLE, format!("relation \"{name}\" does not exist"));
+            let table = table.ok_or_else(missing)?;
+            let found = table.column(&column).ok_or_else(|| {
+                let message = format!("column \"{column}\" of relation \"{}\" does not exist", table.name);
+                told(SqlState::UNDEFINED_COLUMN, message)
+            })?;
+            let private = facts.snapshot.private_of(facts.tenant.as_ref());
+            let mut sequences = private.into_iter().flat_map(|private| private.sequences.values());
+            let own = sequences.find(|sequence| sequence.owner == Some((table.id, found.id)));
+            Ok(optional(own.map(|sequence| format!("public.{}", objects::quoted(&sequence.name)))))
         }),
         row_function("pg_table_is_visible", 1..=1, DataType::Boolean, |values, facts| {
             let Some(number) = oid(&values[0]) else { return Ok(ScalarValue::Boolean(None)) };
             let of_system =
                 objects::system_relations(facts).any(|known| known.oid == number && known.schema == SYSTEM[0]);
-            let seen = of_system || objects::table_of_oid(facts, number).is_some();
+            let sequence = objects::sequences(facts).any(|sequence| sequence.id == number);
+            let seen = of_system || sequence || objects::table_of_oid(facts, number).is_some();
             Ok(ScalarValue::Boolean(Some(seen)))
         }),
         texts("pg_size_pretty", 1..=1, |values, _| Ok(optional(int_of(&values[0]).map(size_pretty)))),
@@ -242,6 +276,33 @@ fn size_pretty(bytes: i64) -> String {
         }
     }
     format!("{size} {shown}")
+}
+
+/// Functions of sequences.
+fn sequences() -> Vec<RowFunction> {
+    let ints = |name, arity, run| row_function(name, arity, DataType::Int64, run).with_volatility(Volatility::Volatile);
+    vec![
+        ints("nextval", 1..=1, |values, facts| match text_of(&values[0]) {
+            Some(name) => given_number(facts.sequence(&name).and_then(|sequence| facts.next_number(sequence))),
+            None => Ok(ScalarValue::Int64(None)),
+        }),
+        ints("currval", 1..=1, |values, facts| match text_of(&values[0]) {
+            Some(name) => given_number(facts.sequence(&name).and_then(|sequence| facts.given.current(sequence))),
+            None => Ok(ScalarValue::Int64(None)),
+        }),
+        ints("lastval", 0..=0, |_, facts| given_number(facts.given.newest())),
+        ints("setval", 2..=3, |values, facts| {
+            let (Some(name), Some(last)) = (text_of(&values[0]), int_of(&values[1])) else {
+                return Ok(ScalarValue::Int64(None));
+            };
+            let called = values.get(2).is_none_or(|called| bool_of(called) != Some(false));
+            given_number(facts.sequence(&name).and_then(|sequence| facts.set_number(sequence, last, called)))
+        }),
+    ]
+}
+
+fn given_number(number: std::result::Result<i64, SqlError>) -> Result<ScalarValue> {
+    number.map(|number| ScalarValue::Int64(Some(number))).map_err(|error| DataFusionError::External(Box::new(error)))
 }
 
 /// What [`rewrite`](super::rewrite) puts in the place of casts to and from OID types.
@@ -346,7 +407,6 @@ fn constants() -> Vec<RowFunction> {
     let no = |name, arity| row_function(name, arity, DataType::Boolean, |_, _| Ok(ScalarValue::Boolean(Some(false))));
     let unmeasured = |name, arity| row_function(name, arity, DataType::Int64, |_, _| Ok(ScalarValue::Int64(Some(0))));
     vec![
-        nothing("pg_get_expr", 2..=3),
         nothing("obj_description", 1..=2),
         nothing("col_description", 2..=2),
         nothing("shobj_description", 2..=2),
@@ -360,7 +420,6 @@ fn constants() -> Vec<RowFunction> {
         nothing("pg_get_partkeydef", 1..=1),
         nothing("pg_get_partition_constraintdef", 1..=1),
         nothing("pg_get_statisticsobjdef_columns", 1..=1),
-        nothing("pg_get_serial_sequence", 2..=2),
         nothing("pg_tablespace_location", 1..=1),
         nothing("inet_client_addr", 0..=0),
         nothing("inet_server_addr", 0..=0),

@@ -9,7 +9,7 @@ use crate::{
     query::{Facts, tables},
     row, types,
 };
-use keyspan_catalog::{SqlType, Table};
+use keyspan_catalog::{Sequence, SqlType, Table, table::Identity};
 
 /// Fills a relation.
 pub fn fill(rows: &mut Rows, facts: &Facts) {
@@ -40,6 +40,28 @@ pub fn fill(rows: &mut Rows, facts: &Facts) {
                 "is_deferrable" => "NO", "initially_deferred" => "NO", "enforced" => "YES",
             }
         })),
+        // As in PostgreSQL, those of identity columns are no sequences of their own.
+        "sequences" => rows.extend(objects::sequences(facts).filter(|sequence| !is_identity(sequence, facts)).map(|sequence| {
+            let bits = match sequence.kind {
+                SqlType::Int2 => 16,
+                SqlType::Int4 => 32,
+                _ => 64,
+            };
+            row! {
+                "sequence_catalog" => database.clone(), "sequence_schema" => tables::PUBLIC,
+                "sequence_name" => sequence.name.clone(), "data_type" => types::type_name(sequence.kind),
+                "numeric_precision" => bits, "numeric_precision_radix" => 2, "numeric_scale" => 0,
+                "start_value" => sequence.start.to_string(), "minimum_value" => sequence.min.to_string(),
+                "maximum_value" => sequence.max.to_string(), "increment" => sequence.increment.to_string(),
+                "cycle_option" => if sequence.cycle { "YES" } else { "NO" },
+            }
+        })),
+        "check_constraints" => rows.extend(known.flat_map(|table| &table.checks).map(|check| {
+            row! {
+                "constraint_catalog" => database.clone(), "constraint_schema" => tables::PUBLIC,
+                "constraint_name" => check.name.clone(), "check_clause" => format!("(({}))", check.sql),
+            }
+        })),
         "key_column_usage" | "constraint_column_usage" => {
             let ordered = rows.relation.name == "key_column_usage";
             for table in known {
@@ -65,6 +87,13 @@ pub fn fill(rows: &mut Rows, facts: &Facts) {
     }
 }
 
+/// Whether a sequence is an identity column's.
+fn is_identity(sequence: &Sequence, facts: &Facts) -> bool {
+    let owner = sequence.owner.and_then(|(table, column)| Some((facts.table_of(table)?, column)));
+    let column = owner.and_then(|(table, id)| table.columns.iter().find(|column| column.id == id));
+    column.is_some_and(|column| column.identity.is_some())
+}
+
 fn listed(database: &str, schema: &str, name: &str, kind: &str, insertable: &str) -> Row {
     row! {
         "table_catalog" => database, "table_schema" => schema, "table_name" => name, "table_type" => kind,
@@ -88,15 +117,20 @@ fn described(database: &str, table: &Table, column: &Attribute, place: i32) -> R
         SqlType::Varchar(Some(length)) => Some(i64::from(length)),
         _ => None,
     };
+    let generation = column.identity.map(|identity| match identity {
+        Identity::Always => "ALWAYS",
+        Identity::ByDefault => "BY DEFAULT",
+    });
     let fraction = matches!(column.kind, SqlType::Timestamp | SqlType::Timestamptz).then_some(6);
     row! {
         "table_catalog" => database, "table_schema" => tables::PUBLIC, "table_name" => table.name.clone(),
         "column_name" => column.name.clone(), "ordinal_position" => place,
+        "column_default" => column.default.clone(), "identity_generation" => generation,
         "is_nullable" => if column.not_null { "NO" } else { "YES" }, "data_type" => data_type,
         "character_maximum_length" => length, "numeric_precision" => precision, "numeric_precision_radix" => radix,
         "numeric_scale" => scale, "datetime_precision" => fraction, "udt_catalog" => database,
         "udt_schema" => "pg_catalog", "udt_name" => types::pg_type_of(column.kind).name(), "dtd_identifier" => place.to_string(),
-        "is_self_referencing" => "NO", "is_identity" => "NO", "is_generated" => "NEVER", "is_updatable" => "YES",
+        "is_self_referencing" => "NO", "is_identity" => if column.identity.is_some() { "YES" } else { "NO" }, "is_generated" => "NEVER", "is_updatable" => "YES",
         "character_octet_length" => Cell::Null, "interval_precision" => Cell::Null, "maximum_cardinality" => Cell::Null,
     }
 }

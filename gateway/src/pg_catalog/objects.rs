@@ -11,7 +11,10 @@ use crate::{
     },
     row, types,
 };
-use keyspan_catalog::{SqlType, Table, table::TENANT_COLUMN};
+use keyspan_catalog::{
+    Sequence, SqlType, Table,
+    table::{Check, Identity, TENANT_COLUMN},
+};
 use std::sync::Arc;
 
 /// Set in the OID of a primary key's index.
@@ -46,6 +49,10 @@ pub struct Attribute {
     pub kind: SqlType,
     /// Whether it refuses NULL.
     pub not_null: bool,
+    /// Its default as an expression; `None` for identities, too.
+    pub default: Option<String>,
+    /// Whether it is an identity.
+    pub identity: Option<Identity>,
 }
 
 /// A part of a primary key as SQL shows it.
@@ -67,12 +74,16 @@ pub fn attributes(table: &Table, facts: &Facts) -> Vec<Attribute> {
         name: TENANT_COLUMN.to_owned(),
         kind: SqlType::Text,
         not_null: true,
+        default: None,
+        identity: None,
     });
     let own = table.columns.iter().map(|column| Attribute {
         number: column.id + shift,
         name: column.name.clone(),
         kind: column.kind,
         not_null: column.not_null || matches!(column.place, keyspan_catalog::ColumnPlace::Key(_)),
+        default: column.default.as_ref().filter(|_| column.identity.is_none()).map(|default| default.sql.clone()),
+        identity: column.identity,
     });
     tenant.into_iter().chain(own).collect()
 }
@@ -180,6 +191,7 @@ pub fn fill(rows: &mut Rows, facts: &Facts) {
         "pg_class" => {
             rows.extend(tables.map(|table| class(table, facts)));
             rows.extend(keyed().map(|table| index_class(table, facts)));
+            rows.extend(sequences(facts).map(|sequence| sequence_class(sequence, facts)));
             rows.extend(system_relations(facts).map(|relation| system_class(relation, facts)));
         }
         "pg_attribute" => {
@@ -188,13 +200,36 @@ pub fn fill(rows: &mut Rows, facts: &Facts) {
                 rows.extend(columns.iter().map(|column| attribute(table.id.0, column)));
                 rows.extend(key(table, facts).iter().zip(1_u16..).filter_map(|(part, number)| {
                     let column = columns.iter().find(|column| column.number == part.number)?;
-                    Some(attribute(index_oid(table), &Attribute { number, not_null: false, ..column.clone() }))
+                    let plain = Attribute { number, not_null: false, default: None, identity: None, ..column.clone() };
+                    Some(attribute(index_oid(table), &plain))
                 }));
             }
             rows.extend(system_relations(facts).flat_map(system_attributes));
         }
         "pg_index" => rows.extend(keyed().map(|table| index(table, facts))),
-        "pg_constraint" => rows.extend(keyed().map(|table| constraint(table, facts))),
+        "pg_constraint" => {
+            rows.extend(keyed().map(|table| constraint(table, facts)));
+            rows.extend(tables.flat_map(|table| checks(table, facts)));
+        }
+        "pg_attrdef" => {
+            for table in tables {
+                let columns = attributes(table, facts).into_iter();
+                rows.extend(columns.filter_map(|column| {
+                    let (default, number) = (column.default?, column.number);
+                    Some(row! {
+                        "oid" => detail_oid(table, INDEX, number), "adrelid" => table.id.0, "adnum" => number,
+                        "adbin" => default,
+                    })
+                }));
+            }
+        }
+        "pg_sequence" => rows.extend(sequences(facts).map(|sequence| {
+            row! {
+                "seqrelid" => sequence.id, "seqtypid" => types::pg_type_of(sequence.kind).oid(),
+                "seqstart" => sequence.start, "seqincrement" => sequence.increment, "seqmax" => sequence.max,
+                "seqmin" => sequence.min, "seqcache" => 1_i64, "seqcycle" => sequence.cycle,
+            }
+        })),
         "pg_indexes" => rows.extend(keyed().map(|table| {
             row! {
                 "schemaname" => PUBLIC, "tablename" => table.name.clone(), "indexname" => key_name(table),
@@ -263,8 +298,65 @@ fn class(table: &Table, facts: &Facts) -> Row {
         "reltype" => table.id.0 | ROW_TYPE, "relowner" => owner(facts), "relam" => TABLE_METHOD,
         "relfilenode" => table.id.0, "reltuples" => -1, "relhasindex" => !table.has_hidden_key(), "relpersistence" => "p", "relkind" => "r",
         "relnatts" => i64::try_from(attributes(table, facts).len()).unwrap_or(0), "relispopulated" => true,
-        "relreplident" => "d",
+        "relreplident" => "d", "relchecks" => i64::try_from(table.checks.len()).unwrap_or(0),
     }
+}
+
+/// The sequences of the database.
+pub fn sequences(facts: &Facts) -> impl Iterator<Item = &Arc<Sequence>> {
+    let private = facts.snapshot.private_of(facts.tenant.as_ref());
+    private.into_iter().flat_map(|private| private.sequences.values())
+}
+
+fn sequence_class(sequence: &Sequence, facts: &Facts) -> Row {
+    row! {
+        "oid" => sequence.id, "relname" => sequence.name.clone(), "relnamespace" => schema_oid(PUBLIC),
+        "relowner" => owner(facts), "relfilenode" => sequence.id, "relpersistence" => "p", "relkind" => "S",
+        "relnatts" => 3_i64, "relispopulated" => true, "relreplident" => "n",
+    }
+}
+
+/// `a` or `d` of an identity.
+fn identity(identity: Option<Identity>) -> &'static str {
+    match identity {
+        None => "",
+        Some(Identity::Always) => "a",
+        Some(Identity::ByDefault) => "d",
+    }
+}
+
+/// Set in the OID of what a table has several of, which lie behind each other.
+const DETAIL: u32 = 1 << 29;
+/// How many of them a table has numbers for.
+const DETAILS: u32 = 1 << 8;
+
+/// The OID of a table's constraint or default with a number.
+fn detail_oid(table: &Table, kind: u32, number: u16) -> u32 {
+    let place = table.id.0.wrapping_mul(DETAILS).wrapping_add(u32::from(number));
+    kind | DETAIL | (place & (DETAIL - 1))
+}
+
+fn check_oids(table: &Table) -> impl Iterator<Item = (u32, &Check)> {
+    table.checks.iter().zip(0_u16..).map(|(check, number)| (detail_oid(table, CONSTRAINT, number), check))
+}
+
+/// The condition of which this is the OID.
+pub fn check_of_oid(facts: &Facts, oid: u32) -> Option<&Check> {
+    facts.tables().flat_map(|table| check_oids(table)).find(|(number, _)| *number == oid).map(|(_, check)| check)
+}
+
+fn checks(table: &Table, facts: &Facts) -> Vec<Row> {
+    let columns = attributes(table, facts);
+    let row = |(oid, check): (u32, &Check)| {
+        let named = columns.iter().filter(|column| check.columns.contains(&column.name));
+        let numbers: Vec<i64> = named.map(|column| i64::from(column.number)).collect();
+        row! {
+            "oid" => oid, "conname" => check.name.clone(), "connamespace" => schema_oid(PUBLIC), "contype" => "c",
+            "convalidated" => true, "conrelid" => table.id.0, "conislocal" => true, "conkey" => numbers,
+            "conbin" => check.sql.clone(),
+        }
+    };
+    check_oids(table).map(row).collect()
 }
 
 fn index_class(table: &Table, facts: &Facts) -> Row {
@@ -298,6 +390,7 @@ fn attribute(relation: u32, column: &Attribute) -> Row {
     let (length, by_value, align, storage, collation) = layout(oid);
     row! {
         "attrelid" => relation, "attname" => column.name.clone(), "atttypid" => oid, "attstattarget" => -1,
+        "atthasdef" => column.default.is_some(), "attidentity" => identity(column.identity),
         "attlen" => length, "attnum" => column.number, "attcacheoff" => -1, "atttypmod" => types::type_modifier(column.kind),
         "attbyval" => by_value, "attalign" => align, "attstorage" => storage, "attnotnull" => column.not_null,
         "attislocal" => true, "attcollation" => collation,
@@ -390,6 +483,8 @@ pub fn oid_of_relation(facts: &Facts, name: &str) -> Option<u32> {
                 .find(|table| key_name(table) == name)
                 .map(|table| index_oid(table))
         });
+        let found =
+            found.or_else(|| sequences(facts).find(|sequence| sequence.name == name).map(|sequence| sequence.id));
         if found.is_some() {
             return found;
         }
@@ -402,6 +497,9 @@ pub fn oid_of_relation(facts: &Facts, name: &str) -> Option<u32> {
 pub fn name_of_relation(facts: &Facts, oid: u32) -> Option<String> {
     if let Some(table) = table_of_oid(facts, oid) {
         return Some(quoted(&if is_index(oid) { key_name(table) } else { table.name.clone() }));
+    }
+    if let Some(sequence) = sequences(facts).find(|sequence| sequence.id == oid) {
+        return Some(quoted(&sequence.name));
     }
     let relation = system_relations(facts).find(|relation| relation.oid == oid)?;
     Some(if relation.schema == SYSTEM[0] {

@@ -15,8 +15,7 @@ use datafusion::sql::sqlparser::{
 use std::{collections::HashMap, ops::ControlFlow, sync::LazyLock};
 
 /// Relations that never have a row here.
-const EMPTY: [&str; 16] = [
-    "pg_attrdef",
+const EMPTY: [&str; 15] = [
     "pg_auth_members",
     "pg_default_acl",
     "pg_description",
@@ -104,6 +103,7 @@ impl VisitorMut for Rewriter {
                     }
                 }
             }
+            Expr::Subquery(query) if let Some(of) = default_of(query) => *expr = of,
             Expr::Subquery(query) if is_empty(query) => *expr = null(),
             Expr::Exists { subquery, negated } if is_empty(subquery) => {
                 *expr = Expr::Value(Value::Boolean(*negated).into());
@@ -167,6 +167,44 @@ fn null() -> Expr {
 
 fn empty_array() -> Expr {
     parse("'{}'::text[]")
+}
+
+/// `SELECT pg_get_expr(d.adbin, d.adrelid) FROM pg_attrdef d WHERE d.adrelid = table AND d.adnum = column …`, as psql and others ask
+/// beside each column: a call with the table and the column.
+fn default_of(query: &Query) -> Option<Expr> {
+    let SetExpr::Select(select) = query.body.as_ref() else { return None };
+    let ([from], [SelectItem::UnnamedExpr(Expr::Function(function))]) = (&select.from[..], &select.projection[..])
+    else {
+        return None;
+    };
+    let TableFactor::Table { name, .. } = &from.relation else { return None };
+    let is = |name: &str, wanted: &str| name.rsplit('.').next().is_some_and(|last| last.eq_ignore_ascii_case(wanted));
+    if !from.joins.is_empty() || !is(&name.to_string(), "pg_attrdef") || !is(&function.name.to_string(), "pg_get_expr")
+    {
+        return None;
+    }
+    let (mut table, mut column) = (None, None);
+    let mut conditions = vec![select.selection.as_ref()?];
+    while let Some(condition) = conditions.pop() {
+        match condition {
+            Expr::BinaryOp { left, op: BinaryOperator::And, right } => {
+                conditions.extend([left.as_ref(), right.as_ref()])
+            }
+            Expr::Nested(inner) => conditions.push(inner),
+            Expr::BinaryOp { left, op: BinaryOperator::Eq, right } => {
+                for (side, other) in [(left, right), (right, left)] {
+                    if is(&side.to_string(), "adrelid") {
+                        table = Some(other.as_ref().clone());
+                    } else if is(&side.to_string(), "adnum") {
+                        column = Some(other.as_ref().clone());
+                    }
+                }
+            }
+            other if is(&other.to_string(), "atthasdef") => {}
+            _ => return None,
+        }
+    }
+    Some(call("column_default_text", [table?, column?]))
 }
 
 /// The query of `ARRAY(SELECT …)`.

@@ -85,12 +85,14 @@ pub(super) fn table(view: &View, name: &str) -> Option<Arc<Table>> {
         on_bad_value: _,
         on_bad_key,
         history_micros: _,
+        // Writes see to these, defaults and identities themselves.
+        checks: _,
         next_column_id: _,
         next_family_id: _,
         retired: _,
     } = found.as_ref();
     for column in columns {
-        let Column { id: _, name: _, kind: _, not_null: _, place: _ } = column;
+        let Column { id: _, name: _, kind: _, not_null: _, place: _, default: _, identity: _ } = column;
     }
     (*on_bad_key != OnBadKey::Null).then(|| found.clone())
 }

@@ -81,6 +81,9 @@ impl Write {
         let rows = shape::insert(insert)?;
         let (target, named) = resolve(view, insert).ok()?;
         names::table(view, &target.table.name)?;
+        if needs_more(&target) || target.columns.iter().any(|column| column.default.is_some()) {
+            return None;
+        }
         let width = rows.first().filter(|_| rows.len() <= ROWS_MAX)?.len();
         let fits = if insert.columns.is_empty() { (1..=named.len()).contains(&width) } else { width == named.len() };
         if !fits || rows.iter().any(|row| row.len() != width) {
@@ -122,6 +125,9 @@ impl Write {
         let ChangeShape { table, set, comparisons } = shape::update(update)?;
         names::table(view, &table.table)?;
         let target = Target::of(view, &table.table).ok()?;
+        if needs_more(&target) {
+            return None;
+        }
         let column = |(name, operand): (String, Operand)| {
             let at = target.position(&name).ok()?;
             let column = &target.columns[at];
@@ -232,6 +238,11 @@ impl Write {
             .ok_or_else(|| SqlError::new(SqlState::INTERNAL_ERROR, "a parameter without a value"))?;
         assign_scalar(scalar, &scalar.data_type(), &self.target.columns[at])
     }
+}
+
+/// Whether rows are held against conditions, or values may not be given.
+fn needs_more(target: &Target) -> bool {
+    !target.table.checks.is_empty() || target.columns.iter().any(|column| column.identity.is_some())
 }
 
 /// The key that an UPDATE or DELETE names, whole.

@@ -44,7 +44,15 @@ pub(super) fn table(
     let mut families: Vec<TableFamily> = Vec::new();
     for (number, part) in parts.iter().enumerate() {
         let place = ColumnPlace::Key(number);
-        columns.push(Column { id: 0, name: part.name.clone(), kind: part.kind, not_null: true, place });
+        columns.push(Column {
+            id: 0,
+            name: part.name.clone(),
+            kind: part.kind,
+            not_null: true,
+            place,
+            default: None,
+            identity: None,
+        });
     }
     for (name, kind, family) in cells {
         let family = FamilyName::new(family).unwrap();
@@ -53,7 +61,15 @@ pub(super) fn table(
             families.push(TableFamily { id, name: family.clone(), gc: GcRule::MaxVersions(3), aggregate: None });
         }
         let place = ColumnPlace::Cell { family, qualifier: (*name).into(), encoding: Encoding::Binary };
-        columns.push(Column { id: 0, name: (*name).into(), kind: *kind, not_null: false, place });
+        columns.push(Column {
+            id: 0,
+            name: (*name).into(),
+            kind: *kind,
+            not_null: false,
+            place,
+            default: None,
+            identity: None,
+        });
     }
     for (at, column) in columns.iter_mut().enumerate() {
         column.id = at as u16 + 1;
@@ -63,6 +79,7 @@ pub(super) fn table(
         name: name.into(),
         physical: TableName::new(&format!("t-{name}")).unwrap(),
         space: None,
+        checks: Vec::new(),
         families,
         columns,
         key: KeySchema { encoding, parts, with_tenant: false },
@@ -247,6 +264,8 @@ impl World {
             now_micros: NOW,
             snapshot: Arc::clone(&self.snapshot),
             settings: BTreeMap::new(),
+            rows: None,
+            given: Arc::default(),
             shared: None,
         };
         query::over(Arc::new(facts), &view)

@@ -3,6 +3,8 @@
 //! Functions are made once for all sessions; the facts reach them in DataFusion's configuration, as [`Carried`].
 
 use crate::{
+    error::{SqlError, SqlState},
+    sequences::Given,
     session::{Session, Shared},
     view::View,
 };
@@ -14,7 +16,7 @@ use datafusion::{
     config::ConfigOptions,
     error::Result,
 };
-use keyspan_catalog::{Snapshot, Table, TableId, TenantId};
+use keyspan_catalog::{Sequence, Snapshot, Table, TableId, TenantId, TenantStore};
 use std::{any::Any, collections::BTreeMap, sync::Arc};
 
 /// What is known of a statement.
@@ -36,6 +38,10 @@ pub struct Facts {
     pub snapshot: Arc<Snapshot>,
     /// The session's settings, by lower-case name.
     pub settings: BTreeMap<String, String>,
+    /// The door to rows, for what statements change beside them: sequences. `None` in tests.
+    pub rows: Option<TenantStore>,
+    /// Numbers that sequences gave the session.
+    pub given: Arc<Given>,
     /// The server: its resources, and what of the store only the operator's relations show. `None` without one, in tests.
     pub shared: Option<Arc<Shared>>,
 }
@@ -52,8 +58,59 @@ impl Facts {
             now_micros: session.shared.clock.now_micros(),
             snapshot: view.snapshot.clone(),
             settings: session.settings(),
+            rows: Some(view.rows.clone()),
+            given: session.given.clone(),
             shared: Some(session.shared.clone()),
         }
+    }
+
+    /// The sequence of a name, with or without schema.
+    ///
+    /// # Errors
+    /// 42P01.
+    pub fn sequence(&self, name: &str) -> std::result::Result<&Arc<Sequence>, SqlError> {
+        let bare = name.strip_prefix("public.").unwrap_or(name);
+        let bare = match bare.strip_prefix('"').and_then(|bare| bare.strip_suffix('"')) {
+            Some(inner) => inner.replace("\"\"", "\""),
+            None => bare.to_lowercase(),
+        };
+        let private = self.snapshot.private_of(self.tenant.as_ref());
+        // A name that was cast to regclass is a number by now.
+        let found = private
+            .and_then(|private| private.sequence(&bare).or_else(|| private.sequences.get(&bare.parse::<u32>().ok()?)));
+        found.ok_or_else(|| match self.table(&bare) {
+            Some(_) => SqlError::new(SqlState::WRONG_OBJECT_TYPE, format!("\"{bare}\" is not a sequence")),
+            None => SqlError::new(SqlState::UNDEFINED_TABLE, format!("relation \"{bare}\" does not exist")),
+        })
+    }
+
+    /// The next number of a sequence.
+    ///
+    /// # Errors
+    /// Those of [`Sequences::next`](crate::sequences::Sequences::next).
+    pub fn next_number(&self, sequence: &Sequence) -> std::result::Result<i64, SqlError> {
+        let (shared, rows) = self.door()?;
+        let number = shared.sequences.next(rows, sequence)?;
+        self.given.remember(sequence.id, number, true);
+        Ok(number)
+    }
+
+    /// Sets the last number of a sequence.
+    ///
+    /// # Errors
+    /// Those of [`Sequences::set`](crate::sequences::Sequences::set).
+    pub fn set_number(&self, sequence: &Sequence, last: i64, called: bool) -> std::result::Result<i64, SqlError> {
+        let (shared, rows) = self.door()?;
+        shared.sequences.set(rows, sequence, last, called)?;
+        if called {
+            self.given.remember(sequence.id, last, false);
+        }
+        Ok(last)
+    }
+
+    fn door(&self) -> std::result::Result<(&Shared, &TenantStore), SqlError> {
+        let door = self.shared.as_deref().zip(self.rows.as_ref());
+        door.ok_or_else(|| SqlError::new(SqlState::INTERNAL_ERROR, "a sequence needs a session"))
     }
 
     /// The tables of the database.

@@ -33,7 +33,7 @@ fn column(id: u16, name: &str, kind: SqlType, key: Option<usize>) -> Column {
             encoding: Encoding::Binary,
         },
     };
-    Column { id, name: name.into(), kind, not_null: key.is_some(), place }
+    Column { id, name: name.into(), kind, not_null: key.is_some(), place, default: None, identity: None }
 }
 
 /// A catalog with the table `flights`, the tenants `ua` and `aa`, and the roles `keyspan` and `ana` (of `ua`).
@@ -71,6 +71,7 @@ pub(crate) fn snapshot() -> Snapshot {
         name: "flights".into(),
         physical: keyspan_storage::TableName::new("t16400").unwrap(),
         space: None,
+        checks: Vec::new(),
         families: vec![family],
         columns,
         key,
@@ -117,6 +118,8 @@ pub(crate) fn facts(operator: bool) -> Facts {
         now_micros: NOW,
         snapshot: Arc::new(snapshot()),
         settings: BTreeMap::from([("search_path".to_owned(), "\"$user\", public".to_owned())]),
+        rows: None,
+        given: Arc::default(),
         shared: None,
     }
 }

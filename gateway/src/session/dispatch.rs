@@ -361,6 +361,9 @@ fn set(session: &mut Session, setting: &Setting) -> Result<Outcome> {
                 session.statements.deallocate(None)?;
                 session.cursors.close(None)?;
             }
+            if matches!(*what, "ALL" | "SEQUENCES") {
+                session.given.forget();
+            }
             return Ok(Outcome::Done(format!("DISCARD {what}")));
         }
     }

@@ -1,6 +1,7 @@
 //! What definitions consist of, as it was written.
 
-use keyspan_catalog::SqlType;
+use datafusion::sql::sqlparser::ast::Expr;
+use keyspan_catalog::{SequenceOptions, SqlType, table::Identity};
 
 /// `CREATE TABLE`
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -13,6 +14,8 @@ pub struct CreateTable {
     pub columns: Vec<ColumnClause>,
     /// The parts of the key in order; empty when none is declared.
     pub primary_key: Vec<KeyClause>,
+    /// The `CHECK` clauses, those of columns included.
+    pub checks: Vec<CheckClause>,
     /// The `FAMILY` clauses.
     pub families: Vec<FamilyClause>,
     /// The `WITH` options.
@@ -28,6 +31,39 @@ pub struct ColumnClause {
     pub kind: SqlType,
     /// Whether `NOT NULL` stands there.
     pub not_null: bool,
+    /// Where its values come from when none is given.
+    pub default: Option<DefaultClause>,
+}
+
+/// Where values come from that are not given.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum DefaultClause {
+    /// `DEFAULT expression`
+    Expression(Box<Expr>),
+    /// `serial` and its kin: a sequence of the column's own.
+    Serial,
+    /// `GENERATED … AS IDENTITY`: the same, with options.
+    Identity(Identity, SequenceOptions),
+}
+
+/// `CONSTRAINT name CHECK (condition)`
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CheckClause {
+    /// Its name, if it has one.
+    pub name: Option<String>,
+    /// The condition.
+    pub condition: Expr,
+}
+
+/// `CREATE SEQUENCE`
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CreateSequence {
+    /// The sequence.
+    pub name: String,
+    /// Whether it may be there already.
+    pub if_not_exists: bool,
+    /// What is said of it.
+    pub options: SequenceOptions,
 }
 
 /// A part of the primary key.
@@ -104,6 +140,22 @@ pub enum AlterAction {
         column: String,
         /// Its new type.
         kind: SqlType,
+    },
+    /// `ALTER COLUMN … SET DEFAULT`; `None` for `DROP DEFAULT`.
+    SetDefault {
+        /// The column.
+        column: String,
+        /// The expression.
+        default: Option<Box<Expr>>,
+    },
+    /// `ALTER COLUMN … DROP NOT NULL`
+    DropNotNull(String),
+    /// `DROP CONSTRAINT`
+    DropConstraint {
+        /// The constraint.
+        name: String,
+        /// Whether its absence is fine.
+        if_exists: bool,
     },
     /// `SET (…)`
     SetOptions(Vec<OptionClause>),

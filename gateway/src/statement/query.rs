@@ -78,11 +78,10 @@ pub(super) fn parse_insert(cursor: &mut Cursor<'_>) -> Result<Statement> {
     let mut parsed = cursor.parse_with(|parser| parser.parse_statement())?;
     past.put(&mut parsed)?;
     adapt(&mut parsed)?;
-    let ast::Statement::Insert(mut insert) = parsed else { return Err(SqlError::unsupported("this INSERT")) };
+    let ast::Statement::Insert(insert) = parsed else { return Err(SqlError::unsupported("this INSERT")) };
     let duplicate = matches!(insert.on, Some(OnInsert::DuplicateKeyUpdate(_)));
     refuse(&[
         (insert.output.is_some(), "OUTPUT"),
-        (insert.source.is_none() && insert.assignments.is_empty(), "DEFAULT VALUES"),
         (duplicate, "ON DUPLICATE KEY UPDATE"),
         (!insert.assignments.is_empty(), "INSERT … SET"),
         (insert.or.is_some() || insert.ignore || insert.replace_into, "INSERT OR …"),
@@ -92,12 +91,6 @@ pub(super) fn parse_insert(cursor: &mut Cursor<'_>) -> Result<Statement> {
         (insert.multi_table_insert_type.is_some(), "INSERT into several tables"),
         (!matches!(insert.table, TableObject::TableName(_)), "INSERT into a function"),
     ])?;
-    if let Some(source) = &mut insert.source
-        && let SetExpr::Values(values) = source.body.as_mut()
-    {
-        // There are no defaults: DEFAULT is NULL.
-        values.rows.iter_mut().flat_map(|row| row.content.iter_mut()).for_each(default_to_null);
-    }
     Ok(Statement::Insert(Box::new(insert)))
 }
 
@@ -111,7 +104,7 @@ pub(super) fn parse_update(cursor: &mut Cursor<'_>) -> Result<Statement> {
     let mut parsed = cursor.parse_with(|parser| parser.parse_statement())?;
     past.put(&mut parsed)?;
     adapt(&mut parsed)?;
-    let ast::Statement::Update(mut update) = parsed else { return Err(SqlError::unsupported("this UPDATE")) };
+    let ast::Statement::Update(update) = parsed else { return Err(SqlError::unsupported("this UPDATE")) };
     refuse(&[
         (update.output.is_some(), "OUTPUT"),
         (update.from.is_some() && returns_all(update.returning.as_deref()), "RETURNING * of an UPDATE with FROM"),
@@ -120,7 +113,6 @@ pub(super) fn parse_update(cursor: &mut Cursor<'_>) -> Result<Statement> {
         (!update.table.joins.is_empty(), "a join as the target of UPDATE"),
     ])?;
     refuse_target(&update.table)?;
-    update.assignments.iter_mut().for_each(|assignment| default_to_null(&mut assignment.value));
     Ok(Statement::Update(Box::new(update)))
 }
 
@@ -236,9 +228,7 @@ pub fn assignments(assignments: &[ast::Assignment]) -> Result<Vec<(String, Expr)
         if all.iter().any(|(other, _)| *other == name) {
             return Err(SqlError::syntax(format!("multiple assignments to same column \"{name}\"")));
         }
-        let mut value = assignment.value.clone();
-        default_to_null(&mut value);
-        all.push((name, value));
+        all.push((name, assignment.value.clone()));
     }
     Ok(all)
 }
@@ -290,15 +280,6 @@ pub fn select_from(table: &str, columns: &[String]) -> Result<Box<Query>> {
     let sql = format!("SELECT {columns} FROM {}", quoted(table));
     let parsed = Parser::new(&DIALECT).try_with_sql(&sql).and_then(|mut parser| parser.parse_query());
     parsed.map_err(|error| SqlError::new(SqlState::INTERNAL_ERROR, error.to_string()))
-}
-
-fn default_to_null(expr: &mut Expr) {
-    if let Expr::Identifier(name) = expr
-        && name.quote_style.is_none()
-        && name.value.eq_ignore_ascii_case("default")
-    {
-        *expr = Expr::Value(ValueWithSpan { value: Value::Null, span: Span::empty() });
-    }
 }
 
 fn refuse(clauses: &[(bool, &str)]) -> Result<()> {

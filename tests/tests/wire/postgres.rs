@@ -184,6 +184,7 @@ files! { "tests/slt/postgres":
     arrays
     casts
     catalog
+    defaults
     json
     private_tables
     questions

@@ -1,0 +1,232 @@
+//! Sequences: numbers that are given once. Pure; [`TenantStore::advance`](crate::TenantStore::advance) keeps how far one has come.
+
+use crate::{Error, ErrorKind, Result, SqlType, TableId};
+use bytes::Bytes;
+use serde::{Deserialize, Serialize};
+
+/// A sequence, as a tenant's catalog has it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Sequence {
+    /// Its number, never given twice: its OID, and the space of the row that says how far it has come.
+    pub id: u32,
+    /// Its name.
+    pub name: String,
+    /// `smallint`, `integer` or `bigint`.
+    pub kind: SqlType,
+    /// The first number.
+    pub start: i64,
+    /// What is added for the next; not 0.
+    pub increment: i64,
+    /// The least number.
+    pub min: i64,
+    /// The greatest number.
+    pub max: i64,
+    /// Whether it begins anew behind its last number.
+    pub cycle: bool,
+    /// The column that it is for, by its table and number: it goes with it.
+    #[serde(default)]
+    pub owner: Option<(TableId, u16)>,
+}
+
+/// What a statement says of a new sequence; `None` for what it leaves out.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct SequenceOptions {
+    /// `AS`
+    pub kind: Option<SqlType>,
+    /// `START WITH`
+    pub start: Option<i64>,
+    /// `INCREMENT BY`
+    pub increment: Option<i64>,
+    /// `MINVALUE`; the inner `None` is `NO MINVALUE`.
+    pub min: Option<Option<i64>>,
+    /// `MAXVALUE`; the inner `None` is `NO MAXVALUE`.
+    pub max: Option<Option<i64>>,
+    /// `CYCLE`
+    pub cycle: bool,
+}
+
+/// How far a sequence has come.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SequenceState {
+    /// The last number.
+    pub last: i64,
+    /// Whether it was given; else it is the next.
+    pub called: bool,
+}
+
+/// Numbers that follow each other.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Numbers {
+    /// The first of them.
+    pub first: i64,
+    /// How many, at least one.
+    pub count: u64,
+}
+
+impl Sequence {
+    /// A new sequence.
+    ///
+    /// # Errors
+    /// [`Invalid`](ErrorKind::Invalid) for options that contradict each other.
+    pub fn define(id: u32, name: &str, options: &SequenceOptions) -> Result<Self> {
+        crate::table::check_name("sequence", name)?;
+        let kind = options.kind.unwrap_or(SqlType::Int8);
+        let (least, greatest) = match kind {
+            SqlType::Int2 => (i64::from(i16::MIN), i64::from(i16::MAX)),
+            SqlType::Int4 => (i64::from(i32::MIN), i64::from(i32::MAX)),
+            SqlType::Int8 => (i64::MIN, i64::MAX),
+            _ => return Err(invalid("sequence type must be smallint, integer, or bigint".into())),
+        };
+        let increment = options.increment.unwrap_or(1);
+        if increment == 0 {
+            return Err(invalid("INCREMENT must not be zero".into()));
+        }
+        let min = options.min.flatten().unwrap_or(if increment > 0 { 1 } else { least });
+        let max = options.max.flatten().unwrap_or(if increment > 0 { greatest } else { -1 });
+        if min < least || max > greatest {
+            return Err(invalid(format!(
+                "MINVALUE ({min}) or MAXVALUE ({max}) is out of range for sequence data type {kind}"
+            )));
+        }
+        if min > max {
+            return Err(invalid(format!("MINVALUE ({min}) must be less than MAXVALUE ({max})")));
+        }
+        let start = options.start.unwrap_or(if increment > 0 { min } else { max });
+        if start < min {
+            return Err(invalid(format!("START value ({start}) cannot be less than MINVALUE ({min})")));
+        }
+        if start > max {
+            return Err(invalid(format!("START value ({start}) cannot be greater than MAXVALUE ({max})")));
+        }
+        let (name, cycle) = (name.to_owned(), options.cycle);
+        Ok(Self { id, name, kind, start, increment, min, max, cycle, owner: None })
+    }
+
+    /// The next numbers, `count` of them if there are as many before the sequence ends, and how far it has come then.
+    ///
+    /// # Errors
+    /// [`SequenceEnds`](ErrorKind::SequenceEnds).
+    pub fn next(&self, state: Option<SequenceState>, count: u64) -> Result<(SequenceState, Numbers)> {
+        let first = match state {
+            None => Some(self.start),
+            Some(SequenceState { last, called: false }) => Some(last),
+            Some(SequenceState { last, called: true }) => last.checked_add(self.increment),
+        };
+        let within = first.filter(|first| (self.min..=self.max).contains(first));
+        let first = match within {
+            Some(first) => first,
+            None if self.cycle => {
+                if self.increment > 0 {
+                    self.min
+                } else {
+                    self.max
+                }
+            }
+            None => {
+                let (what, bound) = if self.increment > 0 { ("maximum", self.max) } else { ("minimum", self.min) };
+                let message = format!("nextval: reached {what} value of sequence \"{}\" ({bound})", self.name);
+                return Err(Error::new(ErrorKind::SequenceEnds, message));
+            }
+        };
+        let end = if self.increment > 0 { self.max } else { self.min };
+        let left = (i128::from(end) - i128::from(first)) / i128::from(self.increment);
+        let more = u64::try_from(left).unwrap_or(u64::MAX).min(count.saturating_sub(1));
+        let last = i128::from(first) + i128::from(more) * i128::from(self.increment);
+        let last = i64::try_from(last).expect("it lies between the least and the greatest number");
+        Ok((SequenceState { last, called: true }, Numbers { first, count: more + 1 }))
+    }
+
+    /// The state that `setval` sets.
+    ///
+    /// # Errors
+    /// [`OutOfRange`](ErrorKind::OutOfRange).
+    pub fn set(&self, last: i64, called: bool) -> Result<SequenceState> {
+        if (self.min..=self.max).contains(&last) {
+            return Ok(SequenceState { last, called });
+        }
+        let (name, min, max) = (&self.name, self.min, self.max);
+        let message = format!("setval: value {last} is out of bounds for sequence \"{name}\" ({min}..{max})");
+        Err(Error::new(ErrorKind::OutOfRange, message))
+    }
+}
+
+impl SequenceState {
+    /// The number, big-endian, then whether it was given.
+    pub(crate) fn to_bytes(self) -> Bytes {
+        [&self.last.to_be_bytes()[..], &[u8::from(self.called)]].concat().into()
+    }
+
+    pub(crate) fn from_bytes(bytes: &[u8]) -> Result<Self> {
+        match bytes.split_first_chunk::<8>() {
+            Some((last, [called])) => Ok(Self { last: i64::from_be_bytes(*last), called: *called != 0 }),
+            _ => Err(Error::new(ErrorKind::Corrupt, "the state of a sequence cannot be read")),
+        }
+    }
+}
+
+fn invalid(message: String) -> Error {
+    Error::new(ErrorKind::Invalid, message)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use expect_test::{Expect, expect};
+
+    /// The numbers that a sequence gives when three are asked for at a time.
+    fn check(options: SequenceOptions, times: usize, expected: Expect) {
+        let sequence = Sequence::define(20_000, "s", &options).unwrap();
+        let (mut state, mut given) = (None, Vec::new());
+        for _ in 0..times {
+            match sequence.next(state, 3) {
+                Ok((next, numbers)) => {
+                    state = Some(SequenceState::from_bytes(&next.to_bytes()).unwrap());
+                    given.push(format!("{}×{}", numbers.first, numbers.count));
+                }
+                Err(error) => given.push(error.to_string()),
+            }
+        }
+        expected.assert_eq(&given.join(", "));
+    }
+
+    #[test]
+    fn numbers_follow_each_other_to_the_end() {
+        check(SequenceOptions::default(), 2, expect!["1×3, 4×3"]);
+        let five = SequenceOptions { max: Some(Some(5)), ..SequenceOptions::default() };
+        check(five.clone(), 3, expect![[r#"1×3, 4×2, nextval: reached maximum value of sequence "s" (5)"#]]);
+        check(SequenceOptions { cycle: true, ..five }, 4, expect!["1×3, 4×2, 1×3, 4×2"]);
+        let down = SequenceOptions { increment: Some(-2), min: Some(Some(-6)), ..SequenceOptions::default() };
+        check(
+            down,
+            3,
+            expect![[
+                r#"-1×3, nextval: reached minimum value of sequence "s" (-6), nextval: reached minimum value of sequence "s" (-6)"#
+            ]],
+        );
+        let top = SequenceOptions { start: Some(i64::MAX - 1), ..SequenceOptions::default() };
+        check(
+            top,
+            2,
+            expect![[r#"9223372036854775806×2, nextval: reached maximum value of sequence "s" (9223372036854775807)"#]],
+        );
+        let sequence = Sequence::define(1, "s", &SequenceOptions::default()).unwrap();
+        let from = |called| sequence.next(Some(sequence.set(7, called).unwrap()), 1).unwrap().1.first;
+        assert_eq!((from(true), from(false)), (8, 7));
+        assert_eq!(sequence.set(0, true).unwrap_err().kind(), ErrorKind::OutOfRange);
+    }
+
+    #[test]
+    fn options_that_contradict_each_other_are_refused() {
+        let none = SequenceOptions::default();
+        for options in [
+            SequenceOptions { increment: Some(0), ..none.clone() },
+            SequenceOptions { kind: Some(SqlType::Text), ..none.clone() },
+            SequenceOptions { kind: Some(SqlType::Int2), max: Some(Some(40_000)), ..none.clone() },
+            SequenceOptions { min: Some(Some(5)), max: Some(Some(4)), ..none.clone() },
+            SequenceOptions { start: Some(0), ..none.clone() },
+            SequenceOptions { start: Some(9), max: Some(Some(8)), ..none },
+        ] {
+            assert_eq!(Sequence::define(1, "s", &options).unwrap_err().kind(), ErrorKind::Invalid, "{options:?}");
+        }
+    }
+}

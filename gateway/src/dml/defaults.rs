@@ -1,0 +1,339 @@
+//! What columns have that a statement gives no value, and conditions that rows must fulfil.
+
+use super::{
+    assign::{assign, read},
+    returning::written_rows,
+    target::{Target, TargetColumn},
+};
+use crate::{
+    error::{Result, SqlError, SqlState},
+    query::{Facts, Query},
+    session::Session,
+    statement::{fold, quoted},
+    types,
+};
+use arrow::{
+    array::{Array, AsArray},
+    datatypes::DataType,
+};
+use datafusion::{
+    common::tree_node::{TreeNode, TreeNodeRecursion},
+    logical_expr::{Expr as PlanExpr, LogicalPlan, Volatility},
+    sql::sqlparser::{
+        ast::{self, Expr, SelectItem},
+        dialect::PostgreSqlDialect,
+        parser::Parser,
+    },
+};
+use futures::TryStreamExt;
+use keyspan_catalog::{
+    Sequence, SqlType, Table, Value,
+    table::{ColumnDefault, DefaultValue},
+};
+use std::sync::Arc;
+
+/// The defaults of the columns that a statement does not name.
+pub(super) struct Defaults {
+    columns: Vec<(usize, Source)>,
+    facts: Arc<Facts>,
+}
+
+enum Source {
+    Value(Value),
+    Uuid,
+    Next(Arc<Sequence>),
+}
+
+impl Defaults {
+    /// Of the columns that are not among those named.
+    ///
+    /// # Errors
+    /// What evaluating a default finds.
+    pub(super) async fn new(query: &Query, target: &Target, named: &[usize]) -> Result<Self> {
+        let facts = query.facts().clone();
+        let mut columns = Vec::new();
+        for (at, column) in target.columns.iter().enumerate().filter(|(at, _)| !named.contains(at)) {
+            let Some(default) = &column.default else { continue };
+            let source = match &default.value {
+                DefaultValue::Constant(text) => Source::Value(read(text, column.kind)?),
+                DefaultValue::Now => Source::Value(Value::Timestamp(facts.now_micros)),
+                DefaultValue::Uuid => Source::Uuid,
+                DefaultValue::Next(id) => {
+                    let private = facts.snapshot.private_of(facts.tenant.as_ref());
+                    let found = private.and_then(|private| private.sequences.get(id));
+                    Source::Next(found.cloned().ok_or_else(|| {
+                        let message = format!("the sequence of column \"{}\" does not exist", column.name);
+                        SqlError::new(SqlState::UNDEFINED_TABLE, message)
+                    })?)
+                }
+                DefaultValue::Expression => {
+                    let select = super::tree::select(vec![parsed(&default.sql)?], Vec::new(), None)?;
+                    let plan = query.plan(&select).await?;
+                    let mut rows = query.run(plan).await?;
+                    let batch = rows.try_next().await.map_err(SqlError::from)?;
+                    let value = batch.filter(|batch| batch.num_rows() == 1);
+                    let value = value.map(|batch| assign(batch.column(0), 0, column)).transpose()?;
+                    Source::Value(value.unwrap_or(Value::Null))
+                }
+            };
+            columns.push((at, source));
+        }
+        Ok(Self { columns, facts })
+    }
+
+    /// Puts them into a row.
+    ///
+    /// # Errors
+    /// Those of sequences.
+    pub(super) fn fill(&self, values: &mut [Value]) -> Result<()> {
+        for (at, source) in &self.columns {
+            values[*at] = match source {
+                Source::Value(value) => value.clone(),
+                Source::Uuid => Value::Uuid(uuid::Uuid::new_v4().into_bytes()),
+                Source::Next(sequence) => Value::Int(self.facts.next_number(sequence)?),
+            };
+        }
+        Ok(())
+    }
+}
+
+/// What a default that a statement declares comes to; `None` for NULL.
+///
+/// # Errors
+/// 0A000 for what cannot be a default; what is wrong with the expression; 42804 and others for a value that the column does not take.
+pub async fn settled(
+    session: &mut Session,
+    table: &Table,
+    column: &str,
+    expression: &Expr,
+) -> Result<Option<ColumnDefault>> {
+    let view = session.view().await?;
+    let target = Target::of_table(&view, Arc::new(table.clone()));
+    let column = &target.columns[target.position(column)?];
+    let query = Query::new(session, view)?;
+    let mut sql = expression.to_string();
+    let lower = sql.to_lowercase();
+    let value = match (lower.as_str(), column.kind) {
+        ("now()" | "current_timestamp" | "transaction_timestamp()", SqlType::Timestamp | SqlType::Timestamptz) => {
+            DefaultValue::Now
+        }
+        ("gen_random_uuid()" | "uuid_generate_v4()", SqlType::Uuid) => DefaultValue::Uuid,
+        _ if lower.starts_with("nextval(") => {
+            let sequence = query.facts().sequence(&sequence_name(expression)?)?;
+            if !matches!(column.kind, SqlType::Int2 | SqlType::Int4 | SqlType::Int8) {
+                return Err(SqlError::unsupported("nextval as the default of a column that is no integer"));
+            }
+            sql = next_sql(&sequence.name);
+            DefaultValue::Next(sequence.id)
+        }
+        _ => match evaluated(&query, column, expression).await? {
+            (Value::Null, true) => return Ok(None),
+            (value, true) => {
+                let text = value.to_text(column.kind);
+                sql = constant_sql(&value, &text, column.kind);
+                DefaultValue::Constant(text)
+            }
+            (_, false) => DefaultValue::Expression,
+        },
+    };
+    Ok(Some(ColumnDefault { sql, value }))
+}
+
+/// `nextval('name'::regclass)`
+pub fn next_sql(sequence: &str) -> String {
+    format!("nextval('{}'::regclass)", crate::pg_catalog::objects::quoted(sequence).replace('\'', "''"))
+}
+
+/// The name in `nextval('name')`.
+fn sequence_name(expression: &Expr) -> Result<String> {
+    let unsupported = || SqlError::unsupported("this default").with_hint("nextval('sequence') is one.");
+    let Expr::Function(ast::Function { args: ast::FunctionArguments::List(list), .. }) = expression else {
+        return Err(unsupported());
+    };
+    let [ast::FunctionArg::Unnamed(ast::FunctionArgExpr::Expr(argument))] = list.args.as_slice() else {
+        return Err(unsupported());
+    };
+    let argument = match argument {
+        Expr::Cast { expr, .. } => expr.as_ref(),
+        other => other,
+    };
+    match argument {
+        Expr::Value(value) => value.value.clone().into_string().ok_or_else(unsupported),
+        _ => Err(unsupported()),
+    }
+}
+
+/// The value of a default, and whether it is always the same.
+async fn evaluated(query: &Query, column: &TargetColumn, expression: &Expr) -> Result<(Value, bool)> {
+    if super::tree::has_subquery(expression) {
+        return Err(SqlError::unsupported("a subquery in DEFAULT"));
+    }
+    let mut expression = expression.clone();
+    super::tree::keep_digits(&mut expression, column.kind);
+    let select = super::tree::select(vec![expression], Vec::new(), None)?;
+    let plan = query.plan(&select).await.map_err(|error| match error.state {
+        SqlState::UNDEFINED_COLUMN => {
+            SqlError::new(SqlState::FEATURE_NOT_SUPPORTED, "cannot use column reference in DEFAULT expression")
+        }
+        _ => error,
+    })?;
+    let volatility = volatility(&plan)?;
+    if volatility == Volatility::Volatile {
+        return Err(SqlError::unsupported("a default that differs from row to row")
+            .with_hint("nextval('sequence') and, for a uuid, gen_random_uuid() are such defaults."));
+    }
+    let mut rows = query.run(plan).await?;
+    let batch = rows.try_next().await.map_err(SqlError::from)?.filter(|batch| batch.num_rows() == 1);
+    let value = batch.map(|batch| assign(batch.column(0), 0, column)).transpose()?;
+    Ok((value.unwrap_or(Value::Null), volatility == Volatility::Immutable))
+}
+
+/// The least constant of the functions in a plan.
+fn volatility(plan: &LogicalPlan) -> Result<Volatility> {
+    let mut found = Volatility::Immutable;
+    plan.apply_with_subqueries(|node| {
+        node.apply_expressions(|expression| {
+            expression.apply(|expression| {
+                if let PlanExpr::ScalarFunction(call) = expression {
+                    found = match (found, call.func.signature().volatility) {
+                        (Volatility::Volatile, _) | (_, Volatility::Volatile) => Volatility::Volatile,
+                        (Volatility::Stable, _) | (_, Volatility::Stable) => Volatility::Stable,
+                        _ => Volatility::Immutable,
+                    };
+                }
+                Ok(TreeNodeRecursion::Continue)
+            })
+        })
+    })?;
+    Ok(found)
+}
+
+/// A constant as PostgreSQL shows it.
+fn constant_sql(value: &Value, text: &str, kind: SqlType) -> String {
+    let plain = match value {
+        Value::Int(number) => *number >= 0,
+        Value::Float(number) => number.is_finite() && *number >= 0.0,
+        Value::Numeric { unscaled, .. } => *unscaled >= 0,
+        _ => false,
+    };
+    match value {
+        Value::Bool(value) => value.to_string(),
+        _ if plain => text.to_owned(),
+        _ => {
+            let named = types::type_name(kind);
+            let bare = named.split('(').next().unwrap_or(&named);
+            format!("'{}'::{bare}", text.replace('\'', "''"))
+        }
+    }
+}
+
+/// The columns that a CHECK names, in order.
+///
+/// # Errors
+/// What is wrong with the condition; 0A000 for subqueries and tables with an aggregate family.
+pub async fn checked_columns(session: &mut Session, table: &Table, condition: &Expr) -> Result<Vec<String>> {
+    if super::tree::has_subquery(condition) {
+        return Err(SqlError::new(SqlState::FEATURE_NOT_SUPPORTED, "cannot use subquery in check constraint"));
+    }
+    if table.families.iter().any(|family| family.aggregate.is_some()) {
+        return Err(SqlError::unsupported("CHECK of a table with an aggregate family"));
+    }
+    let view = session.view().await?;
+    let target = Target::of_table(&view, Arc::new(table.clone()));
+    let query = Query::new(session, view)?;
+    let item = SelectItem::ExprWithAlias { expr: condition.clone(), alias: quoted("c0") };
+    let (_, plan) = written_rows(&query, &target, &quoted(&table.name), &[item], &[]).await?;
+    let kind = plan.schema().field(0).data_type();
+    if !matches!(kind, DataType::Boolean | DataType::Null) {
+        let message = "argument of CHECK must be type boolean";
+        return Err(SqlError::new(SqlState::DATATYPE_MISMATCH, message));
+    }
+    if volatility(&plan)? == Volatility::Volatile {
+        return Err(SqlError::unsupported("a volatile function in CHECK"));
+    }
+    let mut columns: Vec<String> = Vec::new();
+    let _: std::ops::ControlFlow<()> = ast::visit_expressions(condition, |expression| {
+        let name = match expression {
+            Expr::Identifier(name) => Some(name),
+            Expr::CompoundIdentifier(parts) => parts.last(),
+            _ => None,
+        };
+        if let Some(name) = name.map(fold).filter(|name| table.column(name).is_some() && !columns.contains(name)) {
+            columns.push(name);
+        }
+        std::ops::ControlFlow::Continue(())
+    });
+    Ok(columns)
+}
+
+/// An expression of the catalog.
+///
+/// # Errors
+/// For one that cannot be read any more: a fault of ours.
+pub(super) fn parsed(sql: &str) -> Result<Expr> {
+    let parsed = Parser::new(&PostgreSqlDialect {}).try_with_sql(sql).and_then(|mut parser| parser.parse_expr());
+    parsed.map_err(|error| SqlError::new(SqlState::INTERNAL_ERROR, format!("expression {sql}: {error}")))
+}
+
+/// Whether `DEFAULT` stands there for a value.
+pub(super) fn is_default(expr: &Expr) -> bool {
+    matches!(expr, Expr::Identifier(name) if name.quote_style.is_none() && name.value.eq_ignore_ascii_case("default"))
+}
+
+/// 23514 for the first row that contradicts a condition of the table, with the row's place.
+///
+/// # Errors
+/// What evaluating a condition finds, for the first row.
+pub(super) async fn check(query: &Query, target: &Target, rows: &[&[Value]]) -> Result<(), (usize, SqlError)> {
+    let checks = &target.table.checks;
+    if checks.is_empty() || rows.is_empty() {
+        return Ok(());
+    }
+    let at_first = |error: SqlError| (0, error);
+    let item = |(at, check): (usize, &keyspan_catalog::table::Check)| {
+        Ok(SelectItem::ExprWithAlias { expr: parsed(&check.sql)?, alias: quoted(&format!("c{at}")) })
+    };
+    let items = checks.iter().enumerate().map(item).collect::<Result<Vec<_>>>().map_err(at_first)?;
+    let name = quoted(&target.table.name);
+    let (_, plan) = written_rows(query, target, &name, &items, rows).await.map_err(at_first)?;
+    let mut batches = query.run(plan).await.map_err(at_first)?;
+    let mut first = 0;
+    while let Some(batch) = batches.try_next().await.map_err(|error| at_first(error.into()))? {
+        for row in 0..batch.num_rows() {
+            for (column, check) in batch.columns().iter().zip(checks) {
+                let holds = column.as_boolean_opt().is_none_or(|holds| holds.is_null(row) || holds.value(row));
+                if !holds {
+                    return Err((first + row, violated(target, &check.name, rows[first + row])));
+                }
+            }
+        }
+        first += batch.num_rows();
+    }
+    Ok(())
+}
+
+fn violated(target: &Target, check: &str, row: &[Value]) -> SqlError {
+    let message = format!("new row for relation \"{}\" violates check constraint \"{check}\"", target.table.name);
+    let shown = row.iter().zip(&target.columns).map(|(value, column)| match value {
+        Value::Null => "null".to_owned(),
+        value => value.to_text(column.kind),
+    });
+    SqlError::new(SqlState::CHECK_VIOLATION, message)
+        .with_detail(format!("Failing row contains ({}).", shown.collect::<Vec<_>>().join(", ")))
+}
+
+/// Makes values of `DEFAULT` in the rows of a VALUES.
+///
+/// # Errors
+/// 428C9 for a value that is given to an identity column that is always generated.
+pub(super) fn written_out(rows: &mut [ast::Parens<Vec<Expr>>], columns: &[&super::target::TargetColumn]) -> Result<()> {
+    for cell in rows.iter_mut().flat_map(|row| row.content.iter_mut().zip(columns)) {
+        let (expr, column) = cell;
+        if is_default(expr) {
+            *expr = column.default_expression()?;
+        } else {
+            column.check_given()?;
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,148 @@
+//! Numbers of sequences: `nextval`, `currval`, `lastval`, `setval`, and defaults of columns.
+//!
+//! How far a sequence has come stands in the store ([`TenantStore::advance`]). A gateway takes numbers from there by blocks and gives
+//! them to all of its sessions, one by one; what is left of a block when it stops is a gap, as PostgreSQL has them after a crash. A block
+//! is larger each time, up to [`BLOCK_MAX`], so that a large load seldom waits for the store.
+
+use crate::error::{Result, SqlError, SqlState};
+use keyspan_catalog::{Sequence, TenantStore, sequence::Numbers};
+use std::{
+    collections::HashMap,
+    sync::{Mutex, MutexGuard, PoisonError},
+};
+
+/// Numbers in the first block of a sequence, as many as PostgreSQL logs ahead.
+const BLOCK_MIN: u64 = 32;
+/// Numbers in a block, at most.
+const BLOCK_MAX: u64 = 4_096;
+/// Sequences with a block at a time. Beyond, all blocks are given up.
+const BLOCKS_MAX: usize = 10_000;
+/// Sequences of which a session remembers its last number. Beyond, it forgets all.
+const REMEMBERED_MAX: usize = 10_000;
+
+/// The blocks of a gateway.
+#[derive(Debug, Default)]
+pub struct Sequences(Mutex<HashMap<u32, Block>>);
+
+#[derive(Clone, Copy, Debug)]
+struct Block {
+    left: Option<Numbers>,
+    size: u64,
+}
+
+/// The last numbers that a session was given.
+#[derive(Debug, Default)]
+pub struct Given(Mutex<Last>);
+
+#[derive(Debug, Default)]
+struct Last {
+    by_sequence: HashMap<u32, i64>,
+    newest: Option<u32>,
+}
+
+impl Sequences {
+    /// The next number. It may wait for the store, on a thread of its own: callers are functions that cannot.
+    ///
+    /// # Errors
+    /// 2200H at the sequence's end; 42P01 when it was dropped; the store's.
+    pub fn next(&self, rows: &TenantStore, sequence: &Sequence) -> Result<i64> {
+        let size = {
+            let mut blocks = lock(&self.0);
+            match blocks.get_mut(&sequence.id) {
+                Some(Block { left: left @ Some(_), .. }) => {
+                    if let Some(numbers) = left.take() {
+                        *left = behind(sequence, numbers);
+                        return Ok(numbers.first);
+                    }
+                    BLOCK_MIN
+                }
+                Some(Block { size, .. }) => (*size * 2).min(BLOCK_MAX),
+                None => BLOCK_MIN,
+            }
+        };
+        let numbers = waited(rows.advance(sequence, |state| sequence.next(state, size)))?;
+        let mut blocks = lock(&self.0);
+        if blocks.len() >= BLOCKS_MAX {
+            blocks.clear();
+        }
+        blocks.insert(sequence.id, Block { left: behind(sequence, numbers), size });
+        Ok(numbers.first)
+    }
+
+    /// `setval`: the next number is the one after `last`, or `last` itself.
+    ///
+    /// # Errors
+    /// 22003 for a number that the sequence does not have; the store's.
+    pub fn set(&self, rows: &TenantStore, sequence: &Sequence, last: i64, called: bool) -> Result<()> {
+        let state = sequence.set(last, called)?;
+        waited(rows.advance(sequence, |_| Ok((state, ()))))?;
+        lock(&self.0).remove(&sequence.id);
+        Ok(())
+    }
+}
+
+impl Given {
+    /// Remembers a number that the session was given.
+    pub fn remember(&self, sequence: u32, number: i64, newest: bool) {
+        let mut last = lock(&self.0);
+        if last.by_sequence.len() >= REMEMBERED_MAX {
+            last.by_sequence.clear();
+        }
+        last.by_sequence.insert(sequence, number);
+        if newest {
+            last.newest = Some(sequence);
+        }
+    }
+
+    /// `currval`
+    ///
+    /// # Errors
+    /// 55000 before the session was given one.
+    pub fn current(&self, sequence: &Sequence) -> Result<i64> {
+        lock(&self.0).by_sequence.get(&sequence.id).copied().ok_or_else(|| {
+            let message = format!("currval of sequence \"{}\" is not yet defined in this session", sequence.name);
+            SqlError::new(SqlState::OBJECT_NOT_IN_PREREQUISITE_STATE, message)
+        })
+    }
+
+    /// `lastval`
+    ///
+    /// # Errors
+    /// 55000 before the session was given one.
+    pub fn newest(&self) -> Result<i64> {
+        let last = lock(&self.0);
+        last.newest.and_then(|newest| last.by_sequence.get(&newest).copied()).ok_or_else(|| {
+            let message = "lastval is not yet defined in this session";
+            SqlError::new(SqlState::OBJECT_NOT_IN_PREREQUISITE_STATE, message)
+        })
+    }
+
+    /// `DISCARD SEQUENCES`
+    pub fn forget(&self) {
+        *lock(&self.0) = Last::default();
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    // What is kept is whole after each step.
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// The numbers without the first of them.
+fn behind(sequence: &Sequence, numbers: Numbers) -> Option<Numbers> {
+    let first = numbers.first.checked_add(sequence.increment)?;
+    (numbers.count > 1).then(|| Numbers { first, count: numbers.count - 1 })
+}
+
+/// Waits for the store on a thread of its own: the caller's may be one that runs other sessions, or a query's.
+fn waited<T: Send>(work: impl Future<Output = keyspan_catalog::Result<T>> + Send) -> Result<T> {
+    let failed = |what: &str| SqlError::new(SqlState::INTERNAL_ERROR, format!("the thread of a sequence {what}"));
+    std::thread::scope(|scope| {
+        let thread = scope.spawn(|| {
+            let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+            let runtime = runtime.map_err(|error| failed(&error.to_string()))?;
+            runtime.block_on(work).map_err(SqlError::from)
+        });
+        thread.join().map_err(|_| failed("panicked"))?
+    })
+}
