@@ -135,6 +135,8 @@ pub struct Settings {
     initial: BTreeMap<&'static str, String>,
     /// What the client was told last.
     reported: BTreeMap<&'static str, String>,
+    /// Whether nothing was set since.
+    is_reported: bool,
 }
 
 impl Settings {
@@ -144,7 +146,7 @@ impl Settings {
             KNOWN.iter().map(|(name, value, ..)| (*name, (*value).to_owned())).collect();
         values.insert("session_authorization", identity.role.clone());
         values.insert("is_superuser", if identity.operator { "on" } else { "off" }.to_owned());
-        Self { initial: values.clone(), values, reported: BTreeMap::new() }
+        Self { initial: values.clone(), values, reported: BTreeMap::new(), is_reported: false }
     }
 
     /// Sets a setting; `None` resets it.
@@ -160,12 +162,14 @@ impl Settings {
             None => self.initial[known].clone(),
         };
         self.values.insert(*known, value);
+        self.is_reported = false;
         Ok(())
     }
 
     /// Resets all settings that can be set.
     pub fn reset_all(&mut self) {
         self.values = self.initial.clone();
+        self.is_reported = false;
     }
 
     /// What is set now is what RESET goes back to: after the startup parameters.
@@ -201,11 +205,15 @@ impl Settings {
     /// Takes the values of `other`, but not what the client was told.
     pub fn restore(&mut self, other: Self) {
         self.values = other.values;
+        self.is_reported = false;
     }
 
     /// The settings whose value the client was not told yet.
     pub fn take_reports(&mut self) -> Vec<(String, String)> {
         let mut changed = Vec::new();
+        if std::mem::replace(&mut self.is_reported, true) {
+            return changed;
+        }
         for (name, _, _, shown, _) in KNOWN {
             let (Some(shown), value) = (shown, &self.values[name]) else { continue };
             if self.reported.get(name) != Some(value) {
