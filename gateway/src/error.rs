@@ -17,7 +17,14 @@ pub struct SqlState(pub &'static str);
 
 macro_rules! states {
     ($($(#[$doc:meta])* $name:ident = $code:literal;)*) => {
-        impl SqlState { $($(#[$doc])* pub const $name: Self = Self($code);)* }
+        impl SqlState {
+            $($(#[$doc])* pub const $name: Self = Self($code);)*
+
+            /// The state of a code; that of an internal error for a code that is none of these.
+            pub fn of(code: &str) -> Self {
+                match code { $($code => Self::$name,)* _ => Self::INTERNAL_ERROR }
+            }
+        }
     };
 }
 

@@ -16,6 +16,7 @@ pub mod columns;
 pub mod functions;
 pub mod information;
 pub mod inside;
+pub mod keywords;
 pub mod objects;
 pub mod rewrite;
 

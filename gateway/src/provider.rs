@@ -16,7 +16,7 @@ pub mod explain;
 mod interval;
 pub mod keys;
 mod literal;
-mod node;
+pub(crate) mod node;
 mod predicate;
 pub mod pushdown;
 mod raw;

@@ -3,7 +3,7 @@
 //! [`Query::new`] copies the shared [template] (functions, rules, planners: made once), gives it the statement's [`Facts`] and the
 //! [`tables`] of its snapshot. [`Query::plan`] refuses what DataFusion would drop without a word ([`unsupported`]), rewrites what it
 //! plans otherwise than PostgreSQL ([`rewrite`]) and plans; [`Query::run`] optimises and starts the
-//! stream, on [`threads`] of its own; [`joins`] that do not fit into memory are planned once more. PostgreSQL's semantics
+//! stream, on [`threads`] of its own; [`joins`] that do not fit into memory are planned once more, [`correlated`] subqueries that are no joins run for each row. PostgreSQL's semantics
 //! come in at four places: [`operators`] and [`type_planner`] while planning, [`semantics`] over the typed plan ([`casts`],
 //! [`arithmetic`]), and [`functions`] and [`aggregates`] that stand in for DataFusion's own.
 //!
@@ -31,6 +31,7 @@ pub mod aggregates;
 pub mod arithmetic;
 pub mod calls;
 pub mod casts;
+pub mod correlated;
 pub mod facts;
 pub mod functions;
 pub(crate) mod joins;

@@ -178,6 +178,8 @@ pub fn pg_type(field: &Field) -> Type {
         Some("name") => return Type::NAME,
         Some("\"char\"") => return Type::CHAR,
         Some("oid") => return Type::OID,
+        Some("oidvector") if matches!(data, DataType::List(_)) => return Type::OID_VECTOR,
+        Some("int2vector") if matches!(data, DataType::List(_)) => return Type::INT2_VECTOR,
         Some(name) if name.starts_with("character varying") => return Type::VARCHAR,
         _ => {}
     }

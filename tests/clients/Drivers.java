@@ -90,9 +90,18 @@ class Drivers {
                 List<Object> tables = column(about.getTables(null, "public", "%", new String[] {"TABLE"}), 3);
                 same("DatabaseMetaData: tables", tables.containsAll(List.of("airports", "flights", "readings", "weather")), true);
                 same("DatabaseMetaData: columns", column(about.getColumns(null, "public", "flights", "%"), 4).contains("dep_delay"), true);
-                about.getSchemas();
-                about.getCatalogs();
-                about.getTypeInfo();
+                same("DatabaseMetaData: a primary key", new TreeSet<>(column(about.getPrimaryKeys(null, "public", "flights"), 4)),
+                    new TreeSet<>(List.of("origin", "dest", "scheduled", "flight")));
+                same("DatabaseMetaData: places in the key", new TreeSet<>(column(about.getPrimaryKeys(null, "public", "flights"), 5)),
+                    new TreeSet<>(List.of(1, 2, 3, 4)));
+                same("DatabaseMetaData: an index", column(about.getIndexInfo(null, "public", "flights", true, true), 9),
+                    List.of("origin", "dest", "scheduled", "flight"));
+                same("DatabaseMetaData: the best identifier", column(about.getBestRowIdentifier(null, "public", "airports", 0, true), 2), List.of("faa"));
+                same("DatabaseMetaData: types", column(about.getTypeInfo(), 1).containsAll(List.of("bool", "int4", "timestamptz", "jsonb")), true);
+                same("DatabaseMetaData: schemas", column(about.getSchemas(), 1), List.of("information_schema", "pg_catalog", "public"));
+                same("DatabaseMetaData: catalogs", column(about.getCatalogs(), 1), List.of(args[2]));
+                same("DatabaseMetaData: foreign keys", column(about.getImportedKeys(null, "public", "flights"), 4), List.of());
+                same("DatabaseMetaData: key words", about.getSQLKeywords().contains("analyze"), true);
                 try (Statement statement = connection.createStatement()) {
                     same("DELETE", statement.executeUpdate("DELETE FROM flights WHERE " + key), 201);
                 }

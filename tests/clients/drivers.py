@@ -209,7 +209,96 @@ def sqlalchemy_():
         same(f"pandas {pandas.__version__} over {driver}: read_sql", list(frame["flight"]), [0, 1, 2, 4, 5, 6, 7, 8, 9])
         with engine.begin() as connection:
             connection.execute(sqlalchemy.delete(flights).where(flights.c.origin == "TST"))
+        reflected(name, engine)
         engine.dispose()
+
+
+def reflected(name, engine):
+    import sqlalchemy
+
+    inspector = sqlalchemy.inspect(engine)
+    same(f"{name}: schemas", inspector.get_schema_names(), ["information_schema", "public"])
+    columns = {column["name"]: column for column in inspector.get_columns("flights")}
+    found = [(str(columns[column]["type"]), columns[column]["nullable"]) for column in ("origin", "scheduled", "dep_delay")]
+    same(f"{name}: columns", found, [("TEXT", False), ("TIMESTAMP", False), ("INTEGER", True)])
+    key = inspector.get_pk_constraint("flights")
+    same(f"{name}: a primary key", (key["name"], key["constrained_columns"]), ("flights_pkey", ["origin", "dest", "scheduled", "flight"]))
+    nothing = [inspector.get_foreign_keys("flights"), inspector.get_unique_constraints("flights"), inspector.get_check_constraints("flights")]
+    nothing += [inspector.get_indexes("flights"), inspector.get_view_names(), inspector.get_enums()]
+    same(f"{name}: what there is none of", nothing, [[]] * 6)
+    same(f"{name}: has_table", (inspector.has_table("flights"), inspector.has_table("nothing")), (True, False))
+    known = sqlalchemy.MetaData()
+    known.reflect(engine)
+    same(f"{name}: reflect", sorted(known.tables), ["airports", "flights", "readings", "weather"])
+    with engine.connect() as connection:
+        same(f"{name}: a reflected table", connection.execute(sqlalchemy.select(known.tables["airports"])).all(), [])
+
+
+async def asyncpg_():
+    import asyncpg
+
+    name = f"asyncpg {asyncpg.__version__}"
+    connection = await asyncpg.connect(host=HOST, port=PORT, user=USER, password=PASSWORD, database=DATABASE)
+    for sql, expected in VALUES:
+        found = await connection.fetchval(sql)
+        if found != expected:
+            sys.exit(f"{name}: {sql}: expected {expected!r}, found {found!r}")
+    print(f"ok: {name}: {len(VALUES)} types")
+    # Types that the driver asks the catalog for, by a recursive query.
+    same(f"{name}: arrays", await connection.fetchval("SELECT $1::int[]", [1, None, 3]), [1, None, 3])
+    same(f"{name}: a type by its name", (await connection.fetchrow("SELECT indkey FROM pg_index LIMIT 1"))["indkey"][:1], [1])
+    await connection.set_type_codec("jsonb", schema="pg_catalog", encoder=str, decoder=lambda text: ("decoded", text))
+    same(f"{name}: a codec", await connection.fetchval("SELECT '{}'::jsonb"), ("decoded", "{}"))
+    async with connection.transaction():
+        rows = [("TST", "PY", AT, number) for number in range(100)]
+        await connection.copy_records_to_table("flights", records=rows, columns=COLUMNS.split(", "))
+        found = [row["flight"] async for row in connection.cursor(f"SELECT flight FROM flights WHERE {KEY} ORDER BY flight", prefetch=7)]
+        same(f"{name}: COPY and a cursor", found, list(range(100)))
+    statement = await connection.prepare("SELECT count(*) FROM flights WHERE origin = $1 AND flight = ANY($2)")
+    same(f"{name}: a prepared statement", await statement.fetchval("TST", [1, 2, 300]), 2)
+    try:
+        await connection.execute(f"INSERT INTO flights ({COLUMNS}) VALUES ($1, $2, $3, $4)", *rows[0])
+        sys.exit(f"{name}: a key was written twice")
+    except asyncpg.UniqueViolationError as error:
+        same(f"{name}: SQLSTATE", error.sqlstate, "23505")
+    same(f"{name}: DELETE", await connection.execute(f"DELETE FROM flights WHERE {KEY}"), "DELETE 100")
+    await connection.close()
+    async with asyncpg.create_pool(host=HOST, port=PORT, user=USER, password=PASSWORD, database=DATABASE, min_size=2, max_size=4) as pool:
+        found = await asyncio.gather(*(pool.fetchval("SELECT $1::int", number) for number in range(20)))
+        same(f"{name}: a pool", found, list(range(20)))
+
+
+def adbc():
+    import adbc_driver_postgresql
+    import adbc_driver_postgresql.dbapi
+
+    name = f"ADBC {adbc_driver_postgresql.__version__}"
+    with adbc_driver_postgresql.dbapi.connect(f"postgresql://{URL}") as connection, connection.cursor() as cursor:
+        cursor.execute(
+            "SELECT 1 AS a, 'x'::text AS b, 0.1::float8 AS c, timestamptz '2013-08-01 14:30:15.25+02' AS d, true AS e,"
+            " ARRAY['a', NULL] AS f, NULL::date AS g"
+        )
+        found = cursor.fetch_arrow_table().to_pylist()
+        same(f"{name}: types", found, [{"a": 1, "b": "x", "c": 0.1, "d": AT, "e": True, "f": ["a", None], "g": None}])
+        cursor.execute("SELECT * FROM generate_series(1, 20000)")
+        same(f"{name}: rows", cursor.fetch_arrow_table().num_rows, 20_000)
+        cursor.execute("SELECT * FROM flights")
+        same(f"{name}: no rows", cursor.fetch_arrow_table().num_rows, 0)
+        cursor.execute("SELECT $1::int + 1", (41,))
+        same(f"{name}: a parameter", cursor.fetchall(), [(42,)])
+        import pyarrow
+
+        rows = pyarrow.table({"faa": ["TST", "TSU"], "name": ["one", "two"], "alt": pyarrow.array([1, None], pyarrow.int32())})
+        same(f"{name}: ingest", cursor.adbc_ingest("airports", rows, mode="append"), 2)
+        cursor.execute("DELETE FROM airports WHERE faa LIKE 'TS%'")
+        same(f"{name}: DELETE", cursor.rowcount, 2)
+        schema = connection.adbc_get_table_schema("flights")
+        same(f"{name}: a table's schema", [str(schema.field(column).type) for column in ("origin", "flight")], ["string", "int32"])
+        objects = connection.adbc_get_objects(db_schema_filter="public").read_all().to_pylist()
+        tables = [table for schema in objects[0]["catalog_db_schemas"] for table in schema["db_schema_tables"]]
+        found = {table["table_name"]: [column["column_name"] for column in table["table_columns"]][:2] for table in tables}
+        same(f"{name}: objects", found.get("flights"), ["origin", "dest"])
+        connection.commit()
 
 
 def main():
@@ -218,6 +307,8 @@ def main():
     psycopg2_()
     pg8000_()
     sqlalchemy_()
+    asyncio.run(asyncpg_())
+    adbc()
 
 
 main()

@@ -21,6 +21,9 @@ pub struct CopyEncoder {
     options: CopyOptions,
     names: Vec<String>,
     force_quote: Vec<bool>,
+    /// Whether the signature of binary data is still to be written: it stands in one message with the first row, as PostgreSQL sends it,
+    /// and a client may rely on that (ADBC's driver does).
+    unsigned: bool,
 }
 
 impl CopyEncoder {
@@ -34,19 +37,14 @@ impl CopyEncoder {
         let force_quote = options.force_quote.among(&known, "FORCE_QUOTE")?;
         let binary = options.format == CopyFormat::Binary;
         let formats = if binary { vec![Format::Binary; names.len()] } else { Vec::new() };
-        Ok(Self { rows: RowEncoder::new(schema, &formats)?, options, names, force_quote })
+        Ok(Self { rows: RowEncoder::new(schema, &formats)?, options, names, force_quote, unsigned: binary })
     }
 
     /// Writes what stands before the rows.
     pub fn begin(&self, out: &mut BytesMut) {
         let binary = self.options.format == CopyFormat::Binary;
         reply::copy_out(binary, self.names.len(), out);
-        if binary {
-            data(out, |out| {
-                out.put_slice(SIGNATURE);
-                out.put_u64(0);
-            });
-        } else if self.options.header != Header::No {
+        if !binary && self.options.header != Header::No {
             data(out, |out| {
                 for (at, name) in self.names.iter().enumerate() {
                     self.separate(at, out);
@@ -63,9 +61,10 @@ impl CopyEncoder {
     ///
     /// # Errors
     /// As for a row of a query.
-    pub fn write(&self, rows: &Rows, row: usize, out: &mut BytesMut) -> Result<()> {
+    pub fn write(&mut self, rows: &Rows, row: usize, out: &mut BytesMut) -> Result<()> {
         let begin = out.len();
         let at = start(b'd', out);
+        self.sign(out);
         let written = if self.options.format == CopyFormat::Binary {
             out.put_i16(i16::try_from(self.names.len()).unwrap_or(i16::MAX));
             rows.columns().iter().try_for_each(|column| column.write_sized(row, out))
@@ -78,14 +77,25 @@ impl CopyEncoder {
             written?;
             return Err(SqlError::new(SqlState::PROGRAM_LIMIT_EXCEEDED, "a row is too long to be sent"));
         }
+        self.unsigned = false;
         finish(at, out);
         Ok(())
+    }
+
+    fn sign(&self, out: &mut BytesMut) {
+        if self.unsigned {
+            out.put_slice(SIGNATURE);
+            out.put_u64(0);
+        }
     }
 
     /// Writes what stands behind the rows.
     pub fn end(&self, out: &mut BytesMut) {
         if self.options.format == CopyFormat::Binary {
-            data(out, |out| out.put_i16(-1));
+            data(out, |out| {
+                self.sign(out);
+                out.put_i16(-1);
+            });
         }
         reply::copy_done(out);
     }

@@ -64,8 +64,10 @@ fn arrow_type(written: &str) -> (DataType, Option<&str>) {
         "interval" => (DataType::Interval(IntervalUnit::MonthDayNano), None),
         "bytea" => (DataType::Binary, None),
         "yes_or_no" | "character_data" => (DataType::Utf8View, Some("character varying")),
-        "oid[]" | "oidvector" => list(DataType::UInt32),
-        "smallint[]" | "int2vector" => list(DataType::Int16),
+        "oidvector" => (list(DataType::UInt32).0, Some("oidvector")),
+        "int2vector" => (list(DataType::Int16).0, Some("int2vector")),
+        "oid[]" => list(DataType::UInt32),
+        "smallint[]" => list(DataType::Int16),
         other if other.ends_with("[]") => list(DataType::Utf8View),
         _ => (DataType::Utf8View, None),
     }

@@ -28,7 +28,13 @@ type Values<'a> = &'a [ScalarValue];
 
 /// Registers the functions.
 pub fn register(state: &mut SessionState) {
-    let all = session().into_iter().chain(catalog()).chain(casts()).chain(sequences()).chain(constants());
+    let all = session()
+        .into_iter()
+        .chain(super::keywords::functions())
+        .chain(catalog())
+        .chain(casts())
+        .chain(sequences())
+        .chain(constants());
     replace(state, all.map(|function| Arc::new(ScalarUDF::from(function))));
 }
 
@@ -81,6 +87,9 @@ fn session() -> Vec<RowFunction> {
             }
             Err(told(SqlState::FEATURE_NOT_SUPPORTED, format!("set_config(\"{setting}\") is not supported: use SET")))
         }),
+        // There are no temporary tables of others to be seen.
+        row_function("pg_my_temp_schema", 0..=0, DataType::UInt32, |_, _| Ok(ScalarValue::UInt32(Some(0))))
+            .returning("oid"),
         row_function("pg_is_in_recovery", 0..=0, DataType::Boolean, |_, _| Ok(ScalarValue::Boolean(Some(false)))),
         row_function("pg_client_encoding", 0..=0, DataType::Utf8View, |_, _| Ok(text("UTF8"))),
         row_function("pg_advisory_unlock_all", 0..=0, DataType::Utf8View, |_, _| Ok(text(""))),
@@ -170,13 +179,6 @@ fn catalog() -> Vec<RowFunction> {
         }),
         // What is stored is the text.
         texts("pg_get_expr", 2..=3, |values, _| Ok(optional(text_of(&values[0])))),
-        texts("column_default_text", 2..=2, |values, facts| {
-            let table = oid(&values[0]).and_then(|number| facts.table_of(keyspan_catalog::TableId(number)));
-            let number = int_of(&values[1]);
-            let columns = table.map(|table| objects::attributes(table, facts)).unwrap_or_default();
-            let column = columns.into_iter().find(|column| Some(i64::from(column.number)) == number);
-            Ok(optional(column.and_then(|column| column.default)))
-        }),
         texts("pg_get_serial_sequence", 2..=2, |values, facts| {
             let (Some(name), Some(column)) = (text_of(&values[0]), text_of(&values[1])) else { return Ok(null_text()) };
             let number = objects::oid_of_relation(facts, &name);

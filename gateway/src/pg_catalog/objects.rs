@@ -510,6 +510,7 @@ pub fn name_of_relation(facts: &Facts, oid: u32) -> Option<String> {
 }
 
 fn unquoted(part: &str) -> String {
+    let part = part.trim();
     match part.strip_prefix('"').and_then(|part| part.strip_suffix('"')) {
         Some(inner) => inner.replace("\"\"", "\""),
         None => part.to_lowercase(),

@@ -1,56 +1,17 @@
 //! Turns what DataFusion cannot plan in queries on the catalog into what it can, on the syntax tree.
 //!
-//! Casts to `regclass` and its kin become functions. A subquery over a relation that is always empty here is NULL, an empty array
-//! or false: most of what psql asks in correlated subqueries is of that kind. The few others are known by their text.
+//! Casts to `regclass` and its kin become functions.
 
 use crate::query::rewrite::call;
 use datafusion::sql::sqlparser::{
     ast::{
-        BinaryOperator, CastKind, DataType, Expr, Function, FunctionArguments, Ident, Query, Select, SelectItem,
-        SetExpr, Statement, TableFactor, TableWithJoins, Value, ValueWithSpan, VisitMut, VisitorMut,
+        BinaryOperator, CastKind, DataType, Expr, Ident, Select, SelectItem, Statement, Value, ValueWithSpan, VisitMut,
+        VisitorMut,
     },
     dialect::PostgreSqlDialect,
     parser::Parser,
 };
-use std::{collections::HashMap, ops::ControlFlow, sync::LazyLock};
-
-/// Relations that never have a row here.
-const EMPTY: [&str; 15] = [
-    "pg_auth_members",
-    "pg_default_acl",
-    "pg_description",
-    "pg_enum",
-    "pg_event_trigger",
-    "pg_foreign_server",
-    "pg_foreign_table",
-    "pg_inherits",
-    "pg_policy",
-    "pg_publication",
-    "pg_publication_rel",
-    "pg_rewrite",
-    "pg_shdescription",
-    "pg_statistic_ext",
-    "pg_trigger",
-];
-
-/// Expressions of psql, and what they come to: columns have no collation of their own, no privileges, no options.
-const KNOWN: [(&str, &str); 4] = [
-    (
-        "(SELECT c.collname FROM pg_catalog.pg_collation c, pg_catalog.pg_type t \
-         WHERE c.oid = a.attcollation AND t.oid = a.atttypid AND a.attcollation <> t.typcollation)",
-        "NULL::name",
-    ),
-    ("c.reloptions || array(select 'toast.' || x from pg_catalog.unnest(tc.reloptions) x)", "c.reloptions"),
-    (
-        "ARRAY(SELECT attname || E':\\n  ' || pg_catalog.array_to_string(attacl, E'\\n  ') FROM pg_catalog.pg_attribute a \
-         WHERE attrelid = c.oid AND NOT attisdropped AND attacl IS NOT NULL)",
-        "'{}'::text[]",
-    ),
-    (
-        "(SELECT c.relkind = 'c' FROM pg_catalog.pg_class c WHERE c.oid = t.typrelid)",
-        "(t.typtype = 'c' AND t.typrelid = 0)",
-    ),
-];
+use std::ops::ControlFlow;
 
 /// Rewrites a statement.
 pub fn rewrite(statement: &mut Statement) {
@@ -64,14 +25,6 @@ impl VisitorMut for Rewriter {
     type Break = ();
 
     fn pre_visit_select(&mut self, select: &mut Select) -> ControlFlow<()> {
-        if select.from.iter().any(never_any) {
-            for item in &mut select.projection {
-                if let SelectItem::UnnamedExpr(expr) | SelectItem::ExprWithAlias { expr, .. } = item {
-                    let flow = VisitMut::visit(expr, &mut Unevaluated);
-                    debug_assert!(flow.is_continue(), "nothing breaks off");
-                }
-            }
-        }
         for item in &mut select.projection {
             if let SelectItem::UnnamedExpr(expr) | SelectItem::ExprWithAlias { expr, .. } = item {
                 shown_as_name(expr);
@@ -81,11 +34,6 @@ impl VisitorMut for Rewriter {
     }
 
     fn pre_visit_expr(&mut self, expr: &mut Expr) -> ControlFlow<()> {
-        let subquery = matches!(expr, Expr::Subquery(_) | Expr::BinaryOp { .. }) || array_query(expr).is_some();
-        if subquery && let Some(known) = known().get(&expr.to_string()) {
-            *expr = known.clone();
-            return ControlFlow::Continue(());
-        }
         match expr {
             // No function has the OID 0; its name would be a dash.
             Expr::BinaryOp { left, op: BinaryOperator::Eq | BinaryOperator::NotEq, right }
@@ -103,12 +51,6 @@ impl VisitorMut for Rewriter {
                     }
                 }
             }
-            Expr::Subquery(query) if let Some(of) = default_of(query) => *expr = of,
-            Expr::Subquery(query) if is_empty(query) => *expr = null(),
-            Expr::Exists { subquery, negated } if is_empty(subquery) => {
-                *expr = Expr::Value(Value::Boolean(*negated).into());
-            }
-            other if array_query(other).is_some_and(is_empty) => *other = empty_array(),
             _ => {}
         }
         ControlFlow::Continue(())
@@ -134,127 +76,13 @@ impl VisitorMut for Rewriter {
     }
 }
 
-/// Replaces subqueries in a select list that is never evaluated.
-struct Unevaluated;
-
-impl VisitorMut for Unevaluated {
-    type Break = ();
-
-    fn pre_visit_expr(&mut self, expr: &mut Expr) -> ControlFlow<()> {
-        if matches!(expr, Expr::Subquery(_)) {
-            *expr = null();
-        } else if array_query(expr).is_some() {
-            *expr = empty_array();
-        }
-        ControlFlow::Continue(())
-    }
-}
-
 fn parse(text: &str) -> Expr {
     let parsed = Parser::new(&PostgreSqlDialect {}).try_with_sql(text).and_then(|mut parser| parser.parse_expr());
     parsed.expect("the texts in this file are expressions")
 }
 
-fn known() -> &'static HashMap<String, Expr> {
-    static ALL: LazyLock<HashMap<String, Expr>> =
-        LazyLock::new(|| KNOWN.iter().map(|(text, to)| (parse(text).to_string(), parse(to))).collect());
-    &ALL
-}
-
 fn null() -> Expr {
     parse("NULL::text")
-}
-
-fn empty_array() -> Expr {
-    parse("'{}'::text[]")
-}
-
-/// `SELECT pg_get_expr(d.adbin, d.adrelid) FROM pg_attrdef d WHERE d.adrelid = table AND d.adnum = column …`, as psql and others ask
-/// beside each column: a call with the table and the column.
-fn default_of(query: &Query) -> Option<Expr> {
-    let SetExpr::Select(select) = query.body.as_ref() else { return None };
-    let ([from], [SelectItem::UnnamedExpr(Expr::Function(function))]) = (&select.from[..], &select.projection[..])
-    else {
-        return None;
-    };
-    let TableFactor::Table { name, .. } = &from.relation else { return None };
-    let is = |name: &str, wanted: &str| name.rsplit('.').next().is_some_and(|last| last.eq_ignore_ascii_case(wanted));
-    if !from.joins.is_empty() || !is(&name.to_string(), "pg_attrdef") || !is(&function.name.to_string(), "pg_get_expr")
-    {
-        return None;
-    }
-    let (mut table, mut column) = (None, None);
-    let mut conditions = vec![select.selection.as_ref()?];
-    while let Some(condition) = conditions.pop() {
-        match condition {
-            Expr::BinaryOp { left, op: BinaryOperator::And, right } => {
-                conditions.extend([left.as_ref(), right.as_ref()])
-            }
-            Expr::Nested(inner) => conditions.push(inner),
-            Expr::BinaryOp { left, op: BinaryOperator::Eq, right } => {
-                for (side, other) in [(left, right), (right, left)] {
-                    if is(&side.to_string(), "adrelid") {
-                        table = Some(other.as_ref().clone());
-                    } else if is(&side.to_string(), "adnum") {
-                        column = Some(other.as_ref().clone());
-                    }
-                }
-            }
-            other if is(&other.to_string(), "atthasdef") => {}
-            _ => return None,
-        }
-    }
-    Some(call("column_default_text", [table?, column?]))
-}
-
-/// The query of `ARRAY(SELECT …)`.
-fn array_query(expr: &Expr) -> Option<&Query> {
-    match expr {
-        Expr::Function(Function { name, args: FunctionArguments::Subquery(query), .. })
-            if name.to_string().eq_ignore_ascii_case("array") =>
-        {
-            Some(query)
-        }
-        _ => None,
-    }
-}
-
-/// Whether a query can have no row.
-fn is_empty(query: &Query) -> bool {
-    match query.body.as_ref() {
-        SetExpr::Select(select) => select.from.iter().any(never_any) && !aggregates(select),
-        _ => false,
-    }
-}
-
-/// Whether a select may aggregate: it would have a row all the same.
-fn aggregates(select: &Select) -> bool {
-    let written = select.projection.iter().map(|item| item.to_string().to_lowercase());
-    let functions = ["count(", "max(", "min(", "sum(", "avg(", "_agg(", "bool_or(", "bool_and("];
-    written.into_iter().any(|item| functions.iter().any(|function| item.contains(function)))
-}
-
-/// Whether an item of FROM can have no row: its first relation is always empty, or one that is joined to it without OUTER.
-fn never_any(from: &TableWithJoins) -> bool {
-    use datafusion::sql::sqlparser::ast::JoinOperator as Join;
-    let inner = |join: &Join| matches!(join, Join::Join(_) | Join::Inner(_) | Join::CrossJoin(_));
-    let outer = |join: &Join| matches!(join, Join::RightOuter(_) | Join::Right(_) | Join::FullOuter(_));
-    if from.joins.iter().any(|join| outer(&join.join_operator)) {
-        return false;
-    }
-    always_empty(&from.relation)
-        || from.joins.iter().any(|join| inner(&join.join_operator) && always_empty(&join.relation))
-}
-
-fn always_empty(relation: &TableFactor) -> bool {
-    let TableFactor::Table { name, args: None, .. } = relation else { return false };
-    let parts: Vec<_> =
-        name.0.iter().filter_map(|part| part.as_ident()).map(|ident| ident.value.to_lowercase()).collect();
-    match parts.as_slice() {
-        [schema, name] => schema == "pg_catalog" && EMPTY.contains(&name.as_str()),
-        [name] => EMPTY.contains(&name.as_str()),
-        _ => false,
-    }
 }
 
 /// Whether an expression is a column of `pg_type` that names a function, which is text here and an OID that shows a name in PostgreSQL.

@@ -100,7 +100,7 @@ async fn psql_sees_tables_and_keys() {
             FROM pg_catalog.pg_attribute a
             WHERE a.attrelid = '16400' AND a.attnum > 0 AND NOT a.attisdropped
             ORDER BY a.attnum
-            attname:name | format_type:text | column_default_text:text | attnotnull:bool | attcollation:name | attidentity:char | attgenerated:char
+            attname:name | format_type:text | pg_get_expr:text | attnotnull:bool | attcollation:name | attidentity:char | attgenerated:char
             origin | text | NULL | true | NULL |  | 
             dest | text | NULL | true | NULL |  | 
             at | timestamp with time zone | NULL | true | NULL |  | 
@@ -216,7 +216,7 @@ async fn a_tenant_sees_no_other_tenant() {
             origin | 2 | true
             dest | 3 | true
             > SELECT indkey, indoption FROM pg_index
-            indkey:_int2 | indoption:_int2
+            indkey:int2vector | indoption:int2vector
             {1,2,3,4} | {0,0,0,3}"#]],
     )
     .await;

@@ -69,4 +69,4 @@ macro_rules! over_child {
     };
 }
 
-pub(super) use {leaf, over_child};
+pub(crate) use {leaf, over_child};

@@ -4,8 +4,8 @@
 use super::rewrite::{call, parsed_expr};
 use crate::error::{Result, SqlError};
 use datafusion::sql::sqlparser::ast::{
-    BinaryOperator, DataType, Expr, Function, FunctionArg, FunctionArgExpr, FunctionArguments, GroupByExpr, Ident,
-    ObjectName, ObjectNamePart, SelectItem, SetExpr, UnaryOperator, Value,
+    AccessExpr, BinaryOperator, DataType, Expr, Function, FunctionArg, FunctionArgExpr, FunctionArguments, GroupByExpr,
+    Ident, ObjectName, ObjectNamePart, SelectItem, SetExpr, UnaryOperator, Value,
 };
 
 /// PostgreSQL's names of functions that DataFusion has under another.
@@ -89,6 +89,19 @@ pub fn rewritten(expr: &Expr) -> Result<Option<Expr>> {
                      ELSE array_has({right}, {left}) END"
                 ))
                 .map(Some)
+            }
+            // A parameter's type follows from that of the other side.
+            Expr::Value(value) if matches!((&value.value, compare_op), (Value::Placeholder(_), BinaryOperator::Eq)) => {
+                let op = BinaryOperator::Custom(super::operators::EQUALS_ANY.to_owned());
+                Ok(Some(Expr::BinaryOp { left: left.clone(), op, right: right.clone() }))
+            }
+            _ => Ok(None),
+        },
+        // A column of a row.
+        Expr::CompoundFieldAccess { root, access_chain } => match access_chain.as_slice() {
+            [AccessExpr::Dot(Expr::Identifier(field))] => {
+                let name = if field.quote_style.is_some() { field.value.clone() } else { field.value.to_lowercase() };
+                Ok(Some(call("get_field", [root.as_ref().clone(), text(&name)])))
             }
             _ => Ok(None),
         },
@@ -282,12 +295,12 @@ fn of_array_query(function: &Function) -> Result<Option<Expr>> {
         if !orders.is_empty() {
             return Err(SqlError::unsupported("ARRAY of an ordered query with DISTINCT, GROUP BY or LIMIT"));
         }
-        return parsed_expr(&format!("coalesce((SELECT array_agg(c) FROM ({query}) AS listed(c)), '{{}}')")).map(Some);
+        return parsed_expr(&format!("list_or_empty((SELECT array_agg(c) FROM ({query}) AS listed(c)))")).map(Some);
     }
     let mut select = select.clone();
     let inner = parsed_expr(&format!("array_agg({item} {orders})"))?;
     select.projection = vec![SelectItem::UnnamedExpr(inner)];
-    parsed_expr(&format!("coalesce(({select}), '{{}}')")).map(Some)
+    parsed_expr(&format!("list_or_empty(({select}))")).map(Some)
 }
 
 fn call_arguments(expr: Expr) -> FunctionArguments {

@@ -5,7 +5,8 @@
 
 use arrow::datatypes::{Schema, SchemaRef};
 use datafusion::sql::sqlparser::ast::{
-    CastKind, Expr, FunctionArg, FunctionArgExpr, FunctionArguments, Ident, Select, SelectItem, SetExpr,
+    AccessExpr, CastKind, Expr, FunctionArg, FunctionArgExpr, FunctionArguments, Ident, Select, SelectItem, SetExpr,
+    TableFactor,
 };
 use std::{collections::BTreeSet, sync::Arc};
 
@@ -32,11 +33,19 @@ pub fn label(select: &mut Select) {
         .projection
         .iter()
         .any(|item| matches!(item, SelectItem::Wildcard(_) | SelectItem::QualifiedWildcard(..)));
+    let known = relations(select);
     for item in &mut select.projection {
         let (expr, name, bare) = match item {
             SelectItem::UnnamedExpr(expr) => match column(expr) {
                 Some(name) => {
-                    let bare = !super::rewrite::KEYWORDS.contains(&name.as_str());
+                    // What a query around this one has, DataFusion names otherwise.
+                    let outside = match expr {
+                        Expr::CompoundIdentifier(idents) => {
+                            idents.iter().rev().nth(1).is_some_and(|relation| !known.contains(&folded(relation)))
+                        }
+                        _ => false,
+                    };
+                    let bare = !outside && !super::rewrite::KEYWORDS.contains(&name.as_str());
                     (expr, name, bare)
                 }
                 None => {
@@ -62,6 +71,36 @@ pub fn label(select: &mut Select) {
     }
 }
 
+fn folded(ident: &Ident) -> String {
+    if ident.quote_style.is_some() { ident.value.clone() } else { ident.value.to_lowercase() }
+}
+
+/// The names of what a select reads.
+fn relations(select: &Select) -> BTreeSet<String> {
+    fn add(factor: &TableFactor, names: &mut BTreeSet<String>) {
+        let (name, alias) = match factor {
+            TableFactor::Table { name, alias, .. } | TableFactor::Function { name, alias, .. } => (Some(name), alias),
+            TableFactor::Derived { alias, .. }
+            | TableFactor::UNNEST { alias, .. }
+            | TableFactor::TableFunction { alias, .. } => (None, alias),
+            TableFactor::NestedJoin { table_with_joins, alias } => {
+                let all = table_with_joins.joins.iter().map(|join| &join.relation);
+                all.chain([&table_with_joins.relation]).for_each(|factor| add(factor, names));
+                (None, alias)
+            }
+            _ => (None, &None),
+        };
+        let last = name.and_then(|name| name.0.last()).and_then(|part| part.as_ident());
+        names.extend(alias.as_ref().map(|alias| &alias.name).or(last).map(folded));
+    }
+    let mut names = BTreeSet::new();
+    for from in &select.from {
+        add(&from.relation, &mut names);
+        from.joins.iter().for_each(|join| add(&join.relation, &mut names));
+    }
+    names
+}
+
 /// The name of a plain column.
 fn column(expr: &Expr) -> Option<String> {
     let ident = match expr {
@@ -69,7 +108,7 @@ fn column(expr: &Expr) -> Option<String> {
         Expr::CompoundIdentifier(idents) => idents.last()?,
         _ => return None,
     };
-    Some(if ident.quote_style.is_some() { ident.value.clone() } else { ident.value.to_lowercase() })
+    Some(folded(ident))
 }
 
 /// The name of an item, and how strongly it claims it (`FigureColname` of PostgreSQL).
@@ -79,6 +118,11 @@ fn name_of(expr: &Expr) -> (String, u8) {
     }
     let fixed = |name: &str| (name.to_owned(), 2);
     match expr {
+        Expr::CompoundFieldAccess { access_chain, .. }
+            if let Some(AccessExpr::Dot(Expr::Identifier(field))) = access_chain.last() =>
+        {
+            (folded(field), 2)
+        }
         Expr::CompoundFieldAccess { root: inner, .. } | Expr::Nested(inner) | Expr::Collate { expr: inner, .. } => {
             name_of(inner)
         }
@@ -186,7 +230,7 @@ mod tests {
     #[test]
     fn names_are_postgres() {
         let sql = "SELECT 1, a, t.b, count(*), a::text, '1'::int, CASE WHEN a THEN 1 END, a + 1, now(), date '2013-01-01', \
-                   EXISTS (SELECT 1), (SELECT max(x) FROM t), ARRAY[1], pg_catalog.version(), c AS \"D\"";
+                   EXISTS (SELECT 1), (SELECT max(x) FROM t), ARRAY[1], pg_catalog.version(), c AS \"D\" FROM t";
         let expected = "?column? a t.b count a~10 int4 case ?column?~9 now date exists max array version D";
         let found = labels(sql).join(" ");
         let unnumbered = |text: &str| text.chars().filter(|c| !c.is_ascii_digit()).collect::<String>();

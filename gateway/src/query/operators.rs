@@ -3,17 +3,22 @@
 
 use super::functions;
 use crate::types;
-use arrow::datatypes::DataType;
+use arrow::datatypes::{DataType, Field};
 use datafusion::{
     common::DFSchema,
     error::Result,
     logical_expr::{
         Cast, Expr, ExprSchemable, Operator, binary_expr,
+        expr::Placeholder,
         planner::{ExprPlanner, PlannerResult, RawBinaryExpr},
     },
     scalar::ScalarValue,
     sql::sqlparser::ast::BinaryOperator as Sql,
 };
+use std::sync::Arc;
+
+/// `= ANY` of a parameter.
+pub(super) const EQUALS_ANY: &str = "= ANY";
 
 /// The planner of binary operators.
 #[derive(Debug)]
@@ -22,6 +27,9 @@ pub struct Operators;
 impl ExprPlanner for Operators {
     fn plan_binary_op(&self, expr: RawBinaryExpr, schema: &DFSchema) -> Result<PlannerResult<RawBinaryExpr>> {
         let RawBinaryExpr { op, left, right } = expr;
+        if matches!(&op, Sql::Custom(name) if name == EQUALS_ANY) {
+            return Ok(PlannerResult::Planned(equals_any(left, right, schema)?));
+        }
         if let Some(planned) = documents(&op, &left, &right, schema)? {
             return Ok(PlannerResult::Planned(planned));
         }
@@ -72,6 +80,19 @@ impl ExprPlanner for Operators {
             None => Ok(PlannerResult::Original(args)),
         }
     }
+}
+
+/// Whether a value is one of a list that a client will send.
+fn equals_any(value: Expr, list: Expr, schema: &DFSchema) -> Result<Expr> {
+    let list = match list {
+        Expr::Placeholder(Placeholder { id, field: None }) => {
+            let item = Field::new_list_field(value.get_type(schema)?, true);
+            let field = Field::new(&id, DataType::List(Arc::new(item)), true);
+            Expr::Placeholder(Placeholder::new_with_field(id, Some(Arc::new(field))))
+        }
+        other => other,
+    };
+    Ok(datafusion::functions_nested::expr_fn::array_has(list, value))
 }
 
 /// What an operator of json and jsonb stands for; `None` for others.

@@ -25,11 +25,15 @@ fn columns(function: &str) -> Option<&'static [(&'static str, &'static str)]> {
     Some(match function {
         "generate_series" => &[("", "series_list")],
         "generate_subscripts" => &[("", "subscripts_list")],
+        "_pg_expandarray" => &[("x", "expanded_items"), ("n", "expanded_places")],
         "json_array_elements" | "jsonb_array_elements" => &[("value", "json_array_items")],
         "json_array_elements_text" | "jsonb_array_elements_text" => &[("value", "json_array_texts")],
         "json_each" | "jsonb_each" => &[("key", "json_member_keys"), ("value", "json_member_values")],
         "json_each_text" | "jsonb_each_text" => &[("key", "json_member_keys"), ("value", "json_member_texts")],
         "json_object_keys" | "jsonb_object_keys" => &[("", "json_member_keys")],
+        "pg_get_keywords" => {
+            &[("word", "keyword_words"), ("catcode", "keyword_classes"), ("catdesc", "keyword_descriptions")]
+        }
         "regexp_split_to_table" => &[("", "regexp_split_to_array")],
         "regexp_matches" => &[("", "regexp_matches_list")],
         "string_to_table" => &[("", "string_to_array")],
@@ -113,23 +117,14 @@ impl VisitorMut for Items {
 
 fn item(expr: &Expr) -> Result<Option<Expr>> {
     match expr {
-        // The one way in which drivers ask for a key's columns with their places.
-        Expr::CompoundFieldAccess { root, access_chain } if access_chain.len() == 1 => {
-            let Expr::Function(function) = inside(root) else { return Ok(None) };
-            let (FunctionArguments::List(list), "_pg_expandarray") = (&function.args, name_of(&function.name).as_str())
-            else {
-                return Ok(None);
-            };
-            let Some([array]) = plain(&list.args).as_deref().map(|arguments| [arguments[0]]) else { return Ok(None) };
-            match access_chain[0].to_string().trim_start_matches('.').to_lowercase().as_str() {
-                "n" => parsed_expr(&format!("unnest(subscripts_list({array}, 1))")).map(Some),
-                "x" => parsed_expr(&format!("unnest({array})")).map(Some),
-                _ => Ok(None),
-            }
-        }
         Expr::Function(function) if function.over.is_none() => {
             let Function { name, args: FunctionArguments::List(list), .. } = function else { return Ok(None) };
             let Some(columns) = columns(&name_of(name)) else { return Ok(None) };
+            let columns = match name_of(name).as_str() {
+                // As a row, whose columns drivers then name: `(information_schema._pg_expandarray(i.indkey)).n`.
+                "_pg_expandarray" => &[("", "expanded_rows")],
+                _ => columns,
+            };
             let [(_, lists)] = columns else {
                 return Err(SqlError::unsupported(format!("{name} in a select list"))
                     .with_hint(format!("Say SELECT … FROM {name}(…).")));
@@ -137,16 +132,6 @@ fn item(expr: &Expr) -> Result<Option<Expr>> {
             let Some(arguments) = plain(&list.args) else { return Ok(None) };
             let unnested = format!("unnest({lists}({}))", written(&arguments));
             parsed_expr(&as_document(unnested, lists, &name_of(name))).map(Some)
-        }
-        // DataFusion tests whether there are rows in conditions only.
-        Expr::Exists { subquery, negated } => {
-            let limited = subquery.limit_clause.is_some() || subquery.fetch.is_some();
-            let few = if limited { "" } else { " LIMIT 1" };
-            let compared = if *negated { "=" } else { ">" };
-            parsed_expr(&format!(
-                "(SELECT count(*) {compared} 0 FROM (SELECT 1 FROM ({subquery}) AS of_any{few}) AS any_row)"
-            ))
-            .map(Some)
         }
         _ => Ok(None),
     }
@@ -176,13 +161,6 @@ fn is_value(select: &Select, name: &str) -> bool {
         }
     }
     Visit::visit(select, &mut Uses(name)).is_break()
-}
-
-fn inside(expr: &Expr) -> &Expr {
-    match expr {
-        Expr::Nested(inner) => inside(inner),
-        other => other,
-    }
 }
 
 fn written(arguments: &[&Expr]) -> String {

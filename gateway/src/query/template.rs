@@ -1,7 +1,7 @@
 //! What all statements share of DataFusion: functions, planners, rules, configuration.
 //! Memory and temporary files are not among it: they are a server's [`Resources`](crate::resources::Resources).
 
-use super::{aggregates, functions, operators::Operators, rows, semantics, type_planner::Types};
+use super::{aggregates, correlated, functions, operators::Operators, rows, semantics, type_planner::Types};
 use crate::types;
 use datafusion::{
     catalog::MemoryCatalogProviderList,
@@ -47,11 +47,13 @@ fn make() -> SessionState {
     let mut analyzer = vec![Arc::new(rows::lateral::Lateral) as _, semantics::untyped()];
     analyzer.extend(datafusion::optimizer::Analyzer::new().rules);
     analyzer.push(semantics::checked());
+    analyzer.push(Arc::new(correlated::Correlated::default()));
     let mut state = SessionStateBuilder::new_with_default_features()
         .with_config(config)
         .with_catalog_list(Arc::new(MemoryCatalogProviderList::new()))
         .with_type_planner(Arc::new(Types))
         .with_analyzer_rules(analyzer)
+        .with_query_planner(Arc::new(correlated::exec::Planner))
         .build();
     for name in NOT_POSTGRES {
         state.deregister_udf(name).expect("the state's own functions can be taken away");

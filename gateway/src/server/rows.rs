@@ -30,7 +30,7 @@ impl Form {
         }
     }
 
-    fn write(&self, rows: &Rows, row: usize, out: &mut BytesMut) -> Result<()> {
+    fn write(&mut self, rows: &Rows, row: usize, out: &mut BytesMut) -> Result<()> {
         match self {
             Self::Rows(_) => rows.write(row, out),
             Self::Copy(copy) => copy.write(rows, row, out),

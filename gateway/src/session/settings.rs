@@ -55,6 +55,8 @@ const KNOWN: &[Known] = &[
         Some("DateStyle"),
         "How dates are printed.",
     ),
+    ("default_table_access_method", "keyspan", Takes::Only(&["keyspan"]), None, "How rows of new tables are stored."),
+    ("default_tablespace", "", Takes::Only(&[""]), None, "Where new tables are stored; there is one place."),
     (
         "default_transaction_isolation",
         "read committed",
@@ -100,6 +102,7 @@ const KNOWN: &[Known] = &[
     ("lc_time", "C", Takes::Text, None, "How to_char prints times."),
     ("lock_timeout", "0", Takes::Millis, None, "No statement waits for a lock."),
     ("max_identifier_length", "63", Takes::Nothing, None, "The length of a name in bytes."),
+    ("max_index_keys", "32", Takes::Nothing, None, "Columns of a key."),
     ("row_security", "on", Takes::Bool, None, "A tenant sees its own rows in any case."),
     ("search_path", "\"$user\", public", Takes::Text, None, "Where names without a schema are looked up."),
     ("server_encoding", "UTF8", Takes::Nothing, Some("server_encoding"), "The server's encoding."),

@@ -1,6 +1,6 @@
 //! Arrays: `{1,2,NULL}` as text; in binary the dimensions, the type of the items and each item with its length (`array_send`).
 //!
-//! An array of arrays is written in nested braces as text. In binary it is an array of such texts: its rows may differ in length,
+//! `int2vector` and `oidvector` are arrays whose text is `1 2 3`. An array of arrays is written in nested braces as text. In binary it is an array of such texts: its rows may differ in length,
 //! which PostgreSQL's arrays of two dimensions cannot.
 
 use crate::{
@@ -29,12 +29,20 @@ pub fn writer(array: &ArrayRef, kind: &Type, format: Format) -> Result<Write> {
     let (item_kind, item_format) = match kind.kind() {
         _ if nested => (Type::TEXT, Format::Text),
         Kind::Array(item) => (item.clone(), format),
+        _ if *kind == Type::INT2_VECTOR => (Type::INT2, format),
+        _ if *kind == Type::OID_VECTOR => (Type::OID, format),
         _ => (Type::TEXT, Format::Text),
     };
+    let vector = matches!(*kind, Type::INT2_VECTOR | Type::OID_VECTOR);
     let items = Column::new(&values, &item_kind, item_format)?;
     Ok(match format {
+        Format::Text if vector => Box::new(move |row, out| write_vector(&items, range(row), out)),
         Format::Text => Box::new(move |row, out| write_text(&items, range(row), nested, out)),
-        Format::Binary => Box::new(move |row, out| write_binary(&items, range(row), item_kind.oid(), out)),
+        Format::Binary => {
+            // The items of a vector are counted from 0.
+            let first = i32::from(!vector);
+            Box::new(move |row, out| write_binary(&items, range(row), (item_kind.oid(), first), out))
+        }
     })
 }
 
@@ -120,13 +128,25 @@ fn needs_quotes(item: &[u8]) -> bool {
     item.is_empty() || item.eq_ignore_ascii_case(b"null") || item.iter().any(special)
 }
 
-fn write_binary(items: &Column, range: Range<usize>, item_oid: u32, out: &mut BytesMut) -> Result<()> {
-    out.put_i32(i32::from(!range.is_empty()));
+fn write_vector(items: &Column, range: Range<usize>, out: &mut BytesMut) -> Result<()> {
+    for (at, row) in range.enumerate() {
+        if at > 0 {
+            out.put_u8(b' ');
+        }
+        items.write(row, out)?;
+    }
+    Ok(())
+}
+
+fn write_binary(items: &Column, range: Range<usize>, (item_oid, first): (u32, i32), out: &mut BytesMut) -> Result<()> {
+    // A vector has its one dimension even where it is empty.
+    let shown = !range.is_empty() || first == 0;
+    out.put_i32(i32::from(shown));
     out.put_i32(i32::from(range.clone().any(|row| items.is_null(row))));
     out.put_u32(item_oid);
-    if !range.is_empty() {
+    if shown {
         out.put_i32(range.len() as i32);
-        out.put_i32(1);
+        out.put_i32(first);
     }
     range.into_iter().try_for_each(|row| items.write_sized(row, out))
 }

@@ -5,7 +5,10 @@ use crate::{
     error::{SqlError, SqlState},
     types::{TIMESTAMP, timestamptz},
 };
-use arrow::datatypes::{DataType, Field, FieldRef};
+use arrow::{
+    array::StructArray,
+    datatypes::{DataType, Field, FieldRef},
+};
 use chrono::{DateTime, Months};
 use datafusion::{error::Result, logical_expr::ScalarUDF, scalar::ScalarValue};
 use std::sync::Arc;
@@ -131,14 +134,23 @@ fn same_as_first(fields: &[FieldRef]) -> Result<FieldRef> {
     Ok(Arc::new(fields[0].as_ref().clone().with_name("").with_nullable(true)))
 }
 
+fn item_data(list: &FieldRef) -> DataType {
+    item_of(list).map_or(DataType::Null, |item| item.data_type().clone())
+}
+
 fn like_first(call: &Call, items: &[ScalarValue]) -> ScalarValue {
-    let item = item_of(&call.fields[0]).map_or(DataType::Null, |item| item.data_type().clone());
-    ScalarValue::List(ScalarValue::new_list_nullable(items, &item))
+    ScalarValue::List(ScalarValue::new_list_nullable(items, &item_data(&call.fields[0])))
+}
+
+/// Rows of `x`, an item, and `n`, its place.
+fn expanded_type(fields: &[FieldRef]) -> Result<FieldRef> {
+    let row = [Field::new("x", item_data(&fields[0]), true), Field::new("n", DataType::Int32, true)];
+    list_of(DataType::Struct(row.into_iter().collect()))
 }
 
 /// The functions.
 pub fn functions() -> impl Iterator<Item = Arc<ScalarUDF>> {
-    let all: [RowFunction; 10] = [
+    let all: [RowFunction; 14] = [
         // NULL where there is nothing along a dimension.
         typed("array_length", 2..=2, an_integer, |call| {
             let mut dimension = super::int_of(&call.values[1]).unwrap_or(0);
@@ -150,6 +162,12 @@ pub fn functions() -> impl Iterator<Item = Arc<ScalarUDF>> {
             let length = here.map(|items| items.len()).filter(|length| *length > 0 && dimension == 1);
             Ok(ScalarValue::Int32(length.and_then(|length| i32::try_from(length).ok())))
         }),
+        // `ARRAY(SELECT …)` of no rows, which an aggregate calls NULL.
+        typed("list_or_empty", 1..=1, same_as_first, |call| match items(&call.values[0]) {
+            Some(_) => Ok(call.values[0].clone()),
+            None => Ok(like_first(call, &[])),
+        })
+        .with_nulls(),
         typed("list_has_nulls", 1..=1, typed::a_boolean, |call| {
             let found = items(&call.values[0]).is_some_and(|items| items.iter().any(ScalarValue::is_null));
             Ok(ScalarValue::Boolean(Some(found)))
@@ -226,6 +244,33 @@ pub fn functions() -> impl Iterator<Item = Arc<ScalarUDF>> {
             kept.truncate(kept.len() - count);
             Ok(like_first(call, &kept))
         }),
+        // `information_schema._pg_expandarray`: items with their places, as rows and column by column.
+        typed("expanded_rows", 1..=1, expanded_type, |call| {
+            let DataType::List(row) = call.returns.data_type() else { return Ok(ScalarValue::Null) };
+            let rows = items(&call.values[0]).unwrap_or_default().into_iter().zip(1_i32..).map(|(item, place)| {
+                let (item, place) = (item.to_array()?, ScalarValue::Int32(Some(place)).to_array()?);
+                let DataType::Struct(fields) = row.data_type() else { return Ok(ScalarValue::Null) };
+                Ok(ScalarValue::Struct(Arc::new(StructArray::try_new(fields.clone(), vec![item, place], None)?)))
+            });
+            let rows = rows.collect::<Result<Vec<_>>>()?;
+            Ok(ScalarValue::List(ScalarValue::new_list_nullable(&rows, row.data_type())))
+        }),
+        typed(
+            "expanded_items",
+            1..=1,
+            |fields| list_of(item_data(&fields[0])),
+            |call| Ok(like_first(call, &items(&call.values[0]).unwrap_or_default())),
+        ),
+        typed(
+            "expanded_places",
+            1..=1,
+            |_| list_of(DataType::Int32),
+            |call| {
+                let length = items(&call.values[0]).map_or(0, |items| items.len());
+                let places: Vec<_> = (1..=length).map(|place| ScalarValue::Int32(i32::try_from(place).ok())).collect();
+                Ok(ScalarValue::List(ScalarValue::new_list_nullable(&places, &DataType::Int32)))
+            },
+        ),
         typed("array_lower", 2..=2, an_integer, |call| {
             let some = items(&call.values[0]).is_some_and(|items| !items.is_empty());
             Ok(ScalarValue::Int32((some && super::int_of(&call.values[1]) == Some(1)).then_some(1)))
