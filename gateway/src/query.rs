@@ -11,13 +11,13 @@
 //! of CASE, COALESCE, an aggregate or a select list, where it fits; elsewhere DataFusion's bigint. A number with a point is
 //! `double precision`, not numeric. A quoted text beside a value of another type takes that type.
 
-use crate::{error::Result, session::Session, types, view::View};
+use crate::{error::Result, resources::Resources, session::Session, types, view::View};
 use arrow::{
     array::{RecordBatch, RecordBatchOptions},
     datatypes::{DataType, Field, Schema, SchemaRef},
 };
 use datafusion::{
-    execution::{SendableRecordBatchStream, SessionStateBuilder, context::SQLOptions},
+    execution::{SendableRecordBatchStream, SessionState, SessionStateBuilder, context::SQLOptions},
     logical_expr::LogicalPlan,
     physical_plan::stream::RecordBatchStreamAdapter,
     prelude::SessionContext,
@@ -181,34 +181,35 @@ pub(crate) fn over(facts: Arc<Facts>, view: &View) -> SessionContext {
 
 /// A DataFusion session with the facts of a statement, over rows.
 pub(crate) fn context(facts: Arc<Facts>, rows: tables::Rows) -> SessionContext {
-    let template = template::state();
-    let resources = facts.shared.as_ref().map(|shared| shared.resources.clone());
-    let mut config = template.config().clone();
-    let options = config.options_mut();
+    let mut state = match &facts.shared {
+        Some(shared) => shared.resources.sessions.get_or_init(|| with_resources(&shared.resources)).clone(),
+        None => template::state().clone(),
+    };
+    let options = state.config_mut().options_mut();
     options.catalog.default_catalog.clone_from(&facts.database);
-    if let Some(resources) = &resources {
-        options.execution.sort_spill_reservation_bytes = resources.memory.sort_aside_bytes();
-        if resources.memory.is_scarce() {
-            // Sorted texts keep the buffers that they came in alive, and every batch of them counts all of these once more. So runs
-            // are not put together before they are sorted, which would give many batches of the same buffers,
-            options.execution.sort_in_place_threshold_bytes = 0;
-            // and one sort writes to files and merges, not one for each stream with a merge of all on top, for which no room is kept.
-            options.optimizer.repartition_sorts = false;
-        }
-    }
     options.extensions.insert(facts::Carried(facts.clone()));
-    if let Some(resources) = &resources {
-        config = config.with_batch_size(resources.memory.batch_rows());
+    state.register_catalog_list(Arc::new(tables::Databases::new(facts, rows)));
+    SessionContext::new_with_state(state)
+}
+
+/// The state that all statements of a server start from.
+fn with_resources(resources: &Resources) -> SessionState {
+    let template = template::state();
+    let mut config = template.config().clone().with_batch_size(resources.memory.batch_rows());
+    let options = config.options_mut();
+    options.execution.sort_spill_reservation_bytes = resources.memory.sort_aside_bytes();
+    if resources.memory.is_scarce() {
+        // Sorted texts keep the buffers that they came in alive, and every batch of them counts all of these once more. So runs
+        // are not put together before they are sorted, which would give many batches of the same buffers,
+        options.execution.sort_in_place_threshold_bytes = 0;
+        // and one sort writes to files and merges, not one for each stream with a merge of all on top, for which no room is kept.
+        options.optimizer.repartition_sorts = false;
     }
-    let catalogs = Arc::new(tables::Databases::new(facts, rows));
-    let mut state = SessionStateBuilder::new_from_existing(template.clone())
+    SessionStateBuilder::new_from_existing(template.clone())
         .with_session_id(String::new())
         .with_config(config)
-        .with_catalog_list(catalogs);
-    if let Some(resources) = resources {
-        state = state.with_runtime_env(resources.runtime);
-    }
-    SessionContext::new_with_state(state.build())
+        .with_runtime_env(resources.runtime.clone())
+        .build()
 }
 
 /// Plans a query in a session.

@@ -17,6 +17,7 @@ use crate::query::template::BATCH_ROWS;
 use datafusion::{
     error::Result,
     execution::{
+        SessionState,
         disk_manager::{DiskManagerBuilder, DiskManagerMode},
         runtime_env::{RuntimeEnv, RuntimeEnvBuilder},
     },
@@ -25,7 +26,7 @@ use keyspan_storage::engine::Budget;
 use pool::QueryPool;
 use std::{
     path::{Path, PathBuf},
-    sync::Arc,
+    sync::{Arc, OnceLock},
 };
 
 /// The share of the machine's memory that a server takes unless it is told: one over this.
@@ -126,6 +127,9 @@ pub struct Resources {
     pub memory: Memory,
     /// DataFusion's: the pool and the temporary files.
     pub runtime: Arc<RuntimeEnv>,
+    /// What every statement's session starts from, made at the first: to register some hundred functions takes longer than to plan a
+    /// short query.
+    pub(crate) sessions: Arc<OnceLock<SessionState>>,
 }
 
 impl Resources {
@@ -143,7 +147,7 @@ impl Resources {
         let disk = disk.with_max_spill_merge_fan_in(memory.merge_files());
         let pool = QueryPool::new(usize::try_from(memory.query_bytes).unwrap_or(usize::MAX), memory.sort_aside_bytes());
         let runtime = RuntimeEnvBuilder::new().with_memory_pool(Arc::new(pool)).with_disk_manager_builder(disk);
-        Ok(Self { memory, runtime: Arc::new(runtime.build()?) })
+        Ok(Self { memory, runtime: Arc::new(runtime.build()?), sessions: Arc::default() })
     }
 
     /// Bytes that running queries have reserved.
