@@ -160,7 +160,8 @@ async fn what_the_documents_show_in_sql_runs() -> Result<()> {
         if block.contains("FROM STDIN") {
             continue;
         }
-        if ["Tenants and roles", "Tables"].contains(&heading.as_str()) {
+        let is_tenants = block.starts_with("-- in database \"altostrat\"");
+        if !is_tenants && ["Tenants and roles", "Tables"].contains(&heading.as_str()) {
             operator.batch_execute(block).await.with_context(|| block.clone())?;
             continue;
         }
