@@ -12,7 +12,7 @@
 //! another; should it then have other parameters or columns than the client was told, it goes the general way, which says so.
 //!
 //! Nothing is decided here that the general path decides by other code. A predicate becomes keys by
-//! [`exact_rows`](crate::provider::exact_rows), of the same parts as pushdown; rows are read by a [`View`](crate::view::View), in batches that the same
+//! [`exact_rows`](crate::provider::exact_rows), of the same parts as pushdown; rows are read by a [`View`], in batches that the same
 //! layouts make; values are assigned, rows checked and mutations made by [`dml`](crate::dml). Whatever is not on the list, at compile time
 //! or with the values of one execution, goes the general way, and so does everything with `keyspan.pushdown` or `keyspan.point` off.
 
