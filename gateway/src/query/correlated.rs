@@ -69,7 +69,7 @@ impl AnalyzerRule for Correlated {
         let mut made = 0;
         let rewritten = plan.transform_up(|node| {
             let node = self.within(node, options)?;
-            if !is_open(&node)? || (!self.always && runs(&node, options)) {
+            if !is_open(&node)? || (!self.always && !draws(&node)? && runs(&node, options)) {
                 return Ok(Transformed::no(node));
             }
             Ok(match applied(&node, &mut made)? {
@@ -164,6 +164,37 @@ fn knows_unknown(predicate: &Expr) -> bool {
 /// Whether the right side of a join names columns of its left side.
 fn is_lateral(join: &Join) -> bool {
     names::free(&join.right).iter().any(|(_, column)| join.left.schema().has_column(column))
+}
+
+/// Whether a node has a subquery that [is drawn](is_drawn) for each row: a join would evaluate it once for all.
+fn draws(node: &LogicalPlan) -> Result<bool> {
+    if let LogicalPlan::Join(join) = node
+        && is_lateral(join)
+        && names::is_volatile(&join.right)?
+    {
+        return Ok(true);
+    }
+    let mut draws = false;
+    node.apply_expressions(|expr| {
+        expr.apply(|expr| {
+            draws |= is_drawn(expr)?;
+            Ok(if draws { TreeNodeRecursion::Stop } else { TreeNodeRecursion::Continue })
+        })
+    })?;
+    Ok(draws)
+}
+
+/// Whether an expression is a correlated subquery whose value may be another for each row that is otherwise the same, as `random()`
+/// and `nextval()` make it.
+fn is_drawn(expr: &Expr) -> Result<bool> {
+    Ok(match expr {
+        Expr::ScalarSubquery(subquery)
+        | Expr::Exists(Exists { subquery, .. })
+        | Expr::InSubquery(InSubquery { subquery, .. }) => {
+            names::is_volatile(&subquery.subquery)? && !names::free(&subquery.subquery).is_empty()
+        }
+        _ => false,
+    })
 }
 
 /// Whether DataFusion finds joins for all subqueries of a plan.
@@ -297,7 +328,9 @@ impl Below<'_> {
             }
             _ => return Ok(Transformed::no(expr)),
         };
-        self.known.insert(expr, value.clone());
+        if !is_drawn(&expr)? {
+            self.known.insert(expr, value.clone());
+        }
         Ok(Transformed::yes(value))
     }
 

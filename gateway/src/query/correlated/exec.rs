@@ -1,8 +1,8 @@
 //! The node of the physical plan: for each row of its input it puts the row's values into the subquery's plan and runs it.
 //!
 //! A subquery that reads relations of the system only is optimised once, with placeholders; one that reads tables for each row anew, so that the
-//! values become key ranges. Subqueries have one value for rows of the same values: the last [`MEMO_ROWS`] are remembered. Rows go through
-//! in pieces of [`PIECE_ROWS`], so that a LIMIT above ends it early.
+//! values become key ranges. Subqueries have one value for rows of the same values, unless they are volatile: the last [`MEMO_ROWS`] are
+//! remembered. Rows go through in pieces of [`PIECE_ROWS`], so that a LIMIT above ends it early.
 
 use super::{
     apply::{Apply, Kind},
@@ -85,7 +85,8 @@ impl ExtensionPlanner for ApplyPlanner {
         let plan = super::Correlated::default().analyze(apply.plan.clone(), state.config_options())?;
         let by_ranges = reads_tables(&plan)?;
         let plan = if by_ranges { plan } else { state.optimizer().optimize(plan, &state, |_, _| {})? };
-        let subquery = Subquery { plan, by_ranges, bindings, kind: apply.kind, state };
+        let remembers = bindings.is_empty() || !names::is_volatile(&plan)?;
+        let subquery = Subquery { plan, by_ranges, remembers, bindings, kind: apply.kind, state };
         let schema = Arc::clone(UserDefinedLogicalNode::schema(apply).inner());
         Ok(Some(Arc::new(ApplyExec::new(Arc::clone(child), Arc::new(subquery), schema))))
     }
@@ -114,6 +115,8 @@ struct Subquery {
     plan: LogicalPlan,
     /// Whether the plan is optimised with the values in it.
     by_ranges: bool,
+    /// Whether rows of the same values have the same value.
+    remembers: bool,
     bindings: Vec<(String, Arc<dyn PhysicalExpr>)>,
     kind: Kind,
     state: SessionState,
@@ -322,7 +325,7 @@ impl Running {
         }
         let found = self.subquery.value(&values, &self.context).await?;
         let bytes = values.iter().chain([&found.0]).map(ScalarValue::size).sum::<usize>();
-        if bytes <= MEMO_VALUE_BYTES {
+        if self.subquery.remembers && bytes <= MEMO_VALUE_BYTES {
             if self.memo.len() >= MEMO_ROWS {
                 self.memo.clear();
             }

@@ -3,7 +3,7 @@
 //! A reference says a relation and a column, not how far outside it looks: the nearest query that has the column is meant. Below
 //! an expression that is the node's own input; for LATERAL the left sides of the joins around it.
 
-use super::OUTER;
+use super::{OUTER, apply::Apply};
 use arrow::datatypes::FieldRef;
 use datafusion::{
     common::{
@@ -179,6 +179,24 @@ pub(super) fn placeholders(plan: &LogicalPlan) -> Result<Vec<Placeholder>> {
         })
     })?;
     Ok(found)
+}
+
+/// Whether a plan may give other rows each time it runs.
+pub(super) fn is_volatile(plan: &LogicalPlan) -> Result<bool> {
+    let mut volatile = false;
+    plan.apply_with_subqueries(|node| {
+        node.apply_expressions(|expr| {
+            volatile |= expr.is_volatile();
+            Ok(if volatile { TreeNodeRecursion::Stop } else { TreeNodeRecursion::Continue })
+        })?;
+        if let LogicalPlan::Extension(extension) = node
+            && let Some(apply) = extension.node.as_any().downcast_ref::<Apply>()
+        {
+            volatile |= is_volatile(&apply.plan)?;
+        }
+        Ok(if volatile { TreeNodeRecursion::Stop } else { TreeNodeRecursion::Continue })
+    })?;
+    Ok(volatile)
 }
 
 /// A plan with values in the place of placeholders.

@@ -215,3 +215,27 @@ async fn names_mean_the_nearest_query() {
     )
     .await;
 }
+
+#[tokio::test]
+async fn what_is_drawn_is_drawn_for_each_row() {
+    const ONES: &str = "(VALUES (1), (1), (1)) AS x(a)";
+    let context = session(false);
+    for (query, values) in [
+        ("SELECT count(DISTINCT v) FROM (SELECT (SELECT random() WHERE x.a = x.a) AS v FROM @ONES) AS y", 3),
+        (
+            "SELECT count(DISTINCT v) FROM (SELECT (SELECT max(r + x.a) FROM (SELECT random() AS r) z) AS v FROM @ONES) AS y",
+            3,
+        ),
+        ("SELECT count(DISTINCT v) FROM @ONES, LATERAL (SELECT random() + x.a AS v) AS y", 3),
+        ("SELECT count(DISTINCT v) FROM @ONES, LATERAL (SELECT max(random() + x.a) AS v) AS y", 3),
+        ("SELECT count(DISTINCT v) FROM (SELECT (SELECT random()) AS v FROM @ONES) AS y", 1),
+        (
+            "SELECT count(*) FROM (SELECT (SELECT random() + a) AS v, (SELECT random() + a) AS w FROM @ONES) AS y WHERE v = w",
+            0,
+        ),
+        ("SELECT count(DISTINCT v) FROM (SELECT (SELECT a + 0.5) AS v FROM @ONES) AS y", 1),
+    ] {
+        let shown = shown(&context, &query.replace("@ONES", ONES)).await;
+        assert_eq!(shown, format!("count:int8\n{values}"), "{query}");
+    }
+}
