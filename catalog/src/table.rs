@@ -10,6 +10,7 @@ mod options;
 #[cfg(test)]
 mod tests;
 
+pub use alter::AsksOfRows;
 pub use defaults::{Check, ColumnDefault, DefaultValue, Identity};
 pub use define::{ColumnDefinition, FamilyDefinition, TableDefinition};
 pub(crate) use define::{DEFAULT_FAMILY, check_name};

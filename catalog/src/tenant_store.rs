@@ -53,6 +53,8 @@ pub struct Writes {
     pub ranges: Vec<(Arc<Table>, KeyRange)>,
     /// Rows that were relied on when they were read.
     pub validated: Vec<(Arc<Table>, RowKey)>,
+    /// Spaces that who writes has reserved, and that no table has yet: nobody else reads or writes there.
+    pub reserved: BTreeSet<u32>,
 }
 
 /// What a span holds.
@@ -148,7 +150,10 @@ impl TenantStore {
         let mut commit = Commit::default();
         let mut validated = Vec::with_capacity(writes.validated.len() + 2);
         for table in private_tables(&writes) {
-            validated.push(self.unchanged(&table, pin).await?);
+            validated.push(match table.space.filter(|space| writes.reserved.contains(space)) {
+                Some(space) => self.still_reserved(&table, space, pin).await?,
+                None => self.unchanged(&table, pin).await?,
+            });
         }
         for (table, range) in writes.ranges {
             commit.writes.extend(self.delete_range(&table, &range, &mut tenants)?);
@@ -186,17 +191,26 @@ impl TenantStore {
         let Some(tenant) = &self.tenant else {
             return Err(Error::new(ErrorKind::Invalid, "a sequence is moved in the database of its tenant"));
         };
-        let (catalog, known) = (rows::catalog_table(), rows::private_sequence_key(tenant, sequence.id));
+        let catalog = rows::catalog_table();
+        let (made, reserved) =
+            (rows::private_sequence_key(tenant, sequence.id), rows::private_space_key(tenant, sequence.id));
         let mut key = space_span(tenant, sequence.id).to_vec();
         key.push(b'=');
         let (table, key) = (private_table(), RowKey::new(key)?);
         let family = FamilyName::new(DEFAULT_FAMILY)?;
         for _ in 0..ADVANCE_ATTEMPTS_MAX {
             let pin = self.pin().await?;
-            if self.store.read_row(&catalog, &known, Some(pin.clone())).await?.is_none() {
+            let is_there =
+                async |key| Ok::<_, Error>(self.store.read_row(&catalog, key, Some(pin.clone())).await?.is_some());
+            // One that a transaction is making has its number reserved.
+            let known = if is_there(&made).await? {
+                &made
+            } else if is_there(&reserved).await? {
+                &reserved
+            } else {
                 let message = format!("relation \"{}\" does not exist", sequence.name);
                 return Err(Error::new(ErrorKind::NoTable, message));
-            }
+            };
             let row = self.store.read_row(&table, &key, Some(pin.clone())).await?;
             let cell = row.as_ref().and_then(|row| row.newest(DEFAULT_FAMILY, b""));
             let (state, answer) = change(cell.map(|cell| SequenceState::from_bytes(&cell.value)).transpose()?)?;
@@ -271,6 +285,19 @@ impl TenantStore {
         let now: Option<Table> = row.as_ref().map(rows::decode).transpose()?;
         if now.is_none_or(|now| now != *table) {
             let message = format!("relation \"{}\" was changed or dropped by another at the same moment", table.name);
+            return Err(Error::new(ErrorKind::Conflict, message));
+        }
+        Ok((catalog, key))
+    }
+
+    /// The row of the catalog that says that a space is reserved at the pin.
+    async fn still_reserved(&self, table: &Table, space: u32, pin: &Pin) -> Result<(TableName, RowKey)> {
+        let Some(tenant) = &self.tenant else {
+            return Err(Error::new(ErrorKind::Invalid, "a private table is written in the database of its tenant"));
+        };
+        let (catalog, key) = (rows::catalog_table(), rows::private_space_key(tenant, space));
+        if self.store.read_row(&catalog, &key, Some(pin.clone())).await?.is_none() {
+            let message = format!("the space of the new rows of \"{}\" is no longer reserved", table.name);
             return Err(Error::new(ErrorKind::Conflict, message));
         }
         Ok((catalog, key))

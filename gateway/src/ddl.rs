@@ -7,6 +7,7 @@ mod database;
 mod given;
 mod private;
 mod role;
+mod rows;
 mod table;
 
 pub use database::explain_drop_database;

@@ -15,9 +15,11 @@ pub(crate) mod testing;
 #[cfg(test)]
 mod tests;
 mod transaction;
+mod writers;
 
 pub use settings::Settings;
 pub use transaction::{Changes, Reliance, Written};
+pub use writers::Writers;
 
 use crate::{
     copy::CopyIn,
@@ -70,6 +72,8 @@ pub struct Shared {
     pub row_numbers: Arc<RowNumbers>,
     /// Numbers of sequences.
     pub sequences: Sequences,
+    /// Who writes private tables.
+    pub writers: Writers,
 }
 
 impl Shared {
@@ -83,6 +87,7 @@ impl Shared {
             purges: Purges::default(),
             row_numbers: Arc::default(),
             sequences: Sequences::default(),
+            writers: Writers::default(),
         }
     }
 }

@@ -41,6 +41,37 @@ impl Catalog {
         }
     }
 
+    /// Reserves numbers for what a tenant is making: the first of `count` that follow each other. They are its spare spaces until an edit
+    /// uses them, [`release`](Self::release) gives them up, or the catalog is opened again.
+    ///
+    /// # Errors
+    /// As [`commit`](Self::commit).
+    pub async fn reserve(&self, tenant: &TenantId, oid: u32, count: u32) -> Result<u32> {
+        let edit = |snapshot: &Snapshot| {
+            let first = snapshot.next_oid;
+            let edits = (0..count).map(|number| PrivateEdit::Reserve(first.saturating_add(number))).collect();
+            Ok(Edit::ChangePrivate(tenant.clone(), oid, edits))
+        };
+        Ok(self.commit(edit).await?.next_oid - count)
+    }
+
+    /// Gives up what was [reserved](Self::reserve) and not used, and deletes what was written there. Of a tenant that is no more, nothing
+    /// is left to give up.
+    ///
+    /// # Errors
+    /// As [`commit`](Self::commit). The next start gives up what is left then.
+    pub async fn release(&self, tenant: &TenantId, oid: u32, spaces: BTreeSet<u32>) -> Result<()> {
+        let _editing = self.editing.lock().await;
+        let snapshot = self.refresh_at(&self.store.pin().await?).await?;
+        let is_there = snapshot.tenant(tenant.as_str()).is_some_and(|found| found.oid == oid);
+        let Some(private) = snapshot.private.get(tenant).filter(|_| is_there) else { return Ok(()) };
+        let spaces: BTreeSet<u32> = spaces.intersection(&private.spare).copied().collect();
+        if !spaces.is_empty() {
+            self.erase_spaces(tenant, oid, spaces).await?;
+        }
+        Ok(())
+    }
+
     /// Deletes the rows of every spare space.
     pub(super) async fn erase_spare(&self) -> Result<()> {
         let snapshot = self.snapshot();

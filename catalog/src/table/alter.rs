@@ -1,17 +1,29 @@
-//! Changes of a table's definition. Each takes the table as it is and gives it as it shall be; nothing that is stored is rewritten.
+//! Changes of a table's definition. Each takes the table as it is and gives it as it shall be. What a change asks of the rows that are
+//! there ([`Table::asks_of_rows`]) is done by who makes it: only private tables have such changes.
 
 use super::{
     ColumnDefinition, ColumnPlace, Options, Table,
-    define::{check_name, check_type, private_has_no},
+    define::{check_name, check_type, hidden_key, private_has_no},
 };
-use crate::{Encoding, Error, ErrorKind, Result, SqlType};
+use crate::{Encoding, Error, ErrorKind, KeyEncoding, KeyPart, KeySchema, Result, SqlType};
+
+/// What a change of a table asks of its rows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum AsksOfRows {
+    /// They may stay whatever they are.
+    Nothing,
+    /// They must fulfil what is new of it.
+    Check,
+    /// The same, and they have to be written anew: under another key, or with a value more.
+    Rewrite,
+}
 
 impl Table {
     /// Adds a column. Its family may be left out when the table has one only.
     ///
     /// # Errors
     /// [`ColumnExists`](ErrorKind::ColumnExists), [`NoColumn`](ErrorKind::NoColumn) for the family, and
-    /// [`Unsupported`](ErrorKind::Unsupported) for NOT NULL: the rows that are there have no value.
+    /// [`Unsupported`](ErrorKind::Unsupported) for NOT NULL in a shared table: the rows that are there have no value.
     pub fn add_column(&self, column: &ColumnDefinition) -> Result<Self> {
         let family = match (&column.family, self.families.as_slice()) {
             (Some(family), _) => family.clone(),
@@ -21,7 +33,7 @@ impl Table {
                     .with_hint("Name one: ADD COLUMN … FAMILY name."));
             }
         };
-        if column.not_null {
+        if column.not_null && !self.is_private() {
             let message = format!("column \"{}\" cannot be added as NOT NULL", column.name);
             return Err(Error::new(ErrorKind::Unsupported, message)
                 .with_detail("The rows that are there have no value for it."));
@@ -126,6 +138,90 @@ impl Table {
         }
         table.columns[at].not_null = false;
         Ok(table)
+    }
+
+    /// Lets a column no longer be NULL.
+    ///
+    /// # Errors
+    /// [`NoColumn`](ErrorKind::NoColumn); [`Unsupported`](ErrorKind::Unsupported) for a shared table.
+    pub fn set_not_null(&self, name: &str) -> Result<Self> {
+        let at = self.position(name)?;
+        self.check_private("ALTER COLUMN … SET NOT NULL")?;
+        let mut table = self.clone();
+        table.columns[at].not_null = true;
+        Ok(table)
+    }
+
+    /// Gives a table without a primary key one: of these columns, each of which descends or does not.
+    ///
+    /// # Errors
+    /// [`NoColumn`](ErrorKind::NoColumn), [`ColumnExists`](ErrorKind::ColumnExists) for one twice; [`Invalid`](ErrorKind::Invalid) for
+    /// a table that has a primary key; [`Unsupported`](ErrorKind::Unsupported) for a shared table and for what no key can hold.
+    pub fn add_primary_key(&self, parts: &[(String, bool)]) -> Result<Self> {
+        if !self.has_hidden_key() {
+            let message = format!("multiple primary keys for table \"{}\" are not allowed", self.name);
+            return Err(Error::new(ErrorKind::Invalid, message));
+        }
+        let mut table = self.clone();
+        let mut key = KeySchema { encoding: KeyEncoding::Ordered, parts: Vec::new(), with_tenant: false };
+        for (part, (name, descending)) in parts.iter().enumerate() {
+            if key.parts.iter().any(|other| other.name == *name) {
+                let message = format!("column \"{name}\" appears twice in primary key constraint");
+                return Err(Error::new(ErrorKind::ColumnExists, message));
+            }
+            let column = table.columns.iter_mut().find(|column| column.name == *name).ok_or_else(|| {
+                Error::new(ErrorKind::NoColumn, format!("column \"{name}\" named in key does not exist"))
+            })?;
+            (column.place, column.not_null) = (ColumnPlace::Key(part), true);
+            key.parts.push(KeyPart { name: name.clone(), kind: column.kind, descending: *descending });
+        }
+        key.check()?;
+        table.key = key;
+        Ok(table)
+    }
+
+    /// Takes the primary key from a private table, which has a hidden one then. Its columns stay, and stay NOT NULL.
+    ///
+    /// # Errors
+    /// [`Unsupported`](ErrorKind::Unsupported) for a shared table.
+    pub fn drop_primary_key(&self) -> Result<Self> {
+        self.check_private("dropping the primary key")?;
+        let mut table = self.clone();
+        for at in 0..table.columns.len() {
+            if let ColumnPlace::Key(_) = table.columns[at].place {
+                let family = table.families[0].name.clone();
+                let qualifier = table.free_qualifier(&family, &table.columns[at].name);
+                table.columns[at].place = ColumnPlace::Cell { family, qualifier, encoding: Encoding::default() };
+                table.columns[at].not_null = true;
+            }
+        }
+        table.key = hidden_key();
+        Ok(table)
+    }
+
+    /// What the change from a table as it was asks of the rows that are there.
+    pub fn asks_of_rows(&self, before: &Self) -> AsksOfRows {
+        let old = |id: u16| before.columns.iter().find(|column| column.id == id);
+        let moved = |id: u16, place: &ColumnPlace| old(id).is_some_and(|old| old.place != *place);
+        let filled = |id: u16, has: bool| old(id).is_none() && has;
+        if before.key.parts.len() != self.key.parts.len()
+            || self.columns.iter().any(|column| moved(column.id, &column.place))
+            || self.columns.iter().any(|column| filled(column.id, column.default.is_some()))
+        {
+            return AsksOfRows::Rewrite;
+        }
+        let stricter = |id: u16, not_null: bool| not_null && old(id).is_none_or(|old| !old.not_null);
+        let checked = self.columns.iter().any(|column| stricter(column.id, column.not_null))
+            || self.checks.iter().any(|check| !before.checks.contains(check));
+        if checked { AsksOfRows::Check } else { AsksOfRows::Nothing }
+    }
+
+    fn check_private(&self, what: &str) -> Result<()> {
+        if self.is_private() {
+            return Ok(());
+        }
+        Err(Error::new(ErrorKind::Unsupported, format!("{what} of a shared table is not supported"))
+            .with_detail("It would be a change of every tenant's rows."))
     }
 
     /// Changes options: policies, history, and the rules of families. A rule keeps the half that is not named.

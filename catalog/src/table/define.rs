@@ -200,7 +200,7 @@ impl Table {
     }
 
     /// A qualifier that no column of the family has or had.
-    fn free_qualifier(&self, family: &FamilyName, name: &str) -> String {
+    pub(super) fn free_qualifier(&self, family: &FamilyName, name: &str) -> String {
         let taken = |qualifier: &str| {
             let retired = self.retired.iter().any(|(of, retired)| of == family && retired == qualifier);
             let used = self.columns.iter().any(|column| {

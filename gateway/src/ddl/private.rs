@@ -5,8 +5,9 @@
 
 use super::{
     given::Given,
+    rows::{self, Alteration},
     skipped,
-    table::{apply, definition_of, passed_over, settle},
+    table::{definition_of, passed_over, settle},
 };
 use crate::{
     error::{Result, SqlError, SqlState},
@@ -14,8 +15,9 @@ use crate::{
     statement::{AlterAction, AlterTable, CreateSequence, CreateTable, DropTables, OptionClause},
 };
 use keyspan_catalog::{
-    Edit, Error, ErrorKind, PrivateEdit, Sequence, Snapshot, Table, TableId, TenantId, snapshot::FIRST_OID,
-    table::DefaultValue,
+    Edit, Error, ErrorKind, PrivateEdit, Sequence, Snapshot, Table, TableId, TenantId,
+    snapshot::FIRST_OID,
+    table::{AsksOfRows, DefaultValue},
 };
 use std::sync::Arc;
 
@@ -74,19 +76,12 @@ pub(super) async fn alter(session: &mut Session, alter: &AlterTable) -> Result<(
         }
     }
     let actions = settle(session, &table, &actions).await?;
-    let tenant = tenant(session)?.0;
-    let edit = |snapshot: &Snapshot| {
-        let found = snapshot.table_in(Some(&tenant), &alter.name).filter(|found| found.id == table.id);
-        let before = found
-            .ok_or_else(|| Error::new(ErrorKind::NoTable, format!("relation \"{}\" does not exist", alter.name)))?;
-        let after = actions.iter().try_fold(before.as_ref().clone(), |table, action| apply(&table, action))?;
-        // A column takes its own sequence along.
-        let kept = |column: u16| after.columns.iter().any(|other| other.id == column);
-        let gone = owned(snapshot, &tenant, |(of, column)| of == table.id && !kept(column));
-        let altered = PrivateEdit::AlterTable(Box::new((before.as_ref().clone(), after.clone())));
-        Ok([altered].into_iter().chain(gone).collect())
-    };
-    change(session, edit).await
+    let (tenant, oid) = tenant(session)?;
+    let derive = |snapshot: &Snapshot| Alteration::of(snapshot, &tenant, (&alter.name, table.id), &actions);
+    if derive(&session.shared.catalog.snapshot())?.asks() == AsksOfRows::Nothing {
+        return change(session, |snapshot| derive(snapshot)?.edits()).await;
+    }
+    rows::alter(session, (&tenant, oid), table.id, derive).await
 }
 
 pub(super) async fn drop(session: &mut Session, drop: &DropTables) -> Result<()> {
@@ -115,7 +110,7 @@ pub(super) async fn drop(session: &mut Session, drop: &DropTables) -> Result<()>
 }
 
 /// The drops of the sequences whose owners are meant.
-fn owned(snapshot: &Snapshot, tenant: &TenantId, is: impl Fn((TableId, u16)) -> bool) -> Vec<PrivateEdit> {
+pub(super) fn owned(snapshot: &Snapshot, tenant: &TenantId, is: impl Fn((TableId, u16)) -> bool) -> Vec<PrivateEdit> {
     let private = snapshot.private_of(Some(tenant));
     let sequences = private.into_iter().flat_map(|private| private.sequences.values());
     let gone = sequences.filter(|sequence| sequence.owner.is_some_and(&is));

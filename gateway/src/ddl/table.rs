@@ -45,6 +45,7 @@ pub(super) async fn alter(session: &mut Session, alter: &AlterTable) -> Result<(
         return Err(no_table(&alter.name).into());
     };
     for action in &alter.actions {
+        refuse_for_shared(action)?;
         if let Some(what) = passed_over(table, action) {
             skipped(session, &what);
         }
@@ -74,6 +75,21 @@ pub(super) async fn drop(session: &mut Session, drop: &DropTables) -> Result<()>
         catalog.commit(|_| Ok(Edit::DropTable(table.id))).await?;
     }
     Ok(())
+}
+
+/// What asks something of rows: those of a shared table are every tenant's.
+fn refuse_for_shared(action: &AlterAction) -> Result<()> {
+    let what = match action {
+        AlterAction::AddColumn { key: true, .. } => "ADD COLUMN … PRIMARY KEY",
+        AlterAction::AddColumn { checks, .. } if !checks.is_empty() => "ADD COLUMN … CHECK",
+        AlterAction::AddColumn { column, .. } if column.default.is_some() => {
+            return Err(SqlError::unsupported("ALTER TABLE … ADD COLUMN … DEFAULT of a shared table")
+                .with_hint("Add the column, UPDATE it, then ALTER COLUMN … SET DEFAULT for rows to come."));
+        }
+        AlterAction::AddCheck(_) | AlterAction::AddPrimaryKey(_) => "ADD CONSTRAINT",
+        _ => return Ok(()),
+    };
+    Err(SqlError::unsupported(format!("ALTER TABLE … {what} of a shared table")))
 }
 
 fn no_table(name: &str) -> Error {
@@ -123,7 +139,7 @@ pub(super) fn passed_over(table: &Table, action: &AlterAction) -> Option<String>
             Some(format!("column \"{name}\" of relation \"{}\" does not exist", table.name))
         }
         AlterAction::DropConstraint { name, if_exists: true }
-            if table.checks.iter().all(|check| check.name != *name) =>
+            if table.checks.iter().all(|check| check.name != *name) && !is_primary_key(table, name) =>
         {
             Some(format!("constraint \"{name}\" of relation \"{}\" does not exist", table.name))
         }
@@ -138,16 +154,44 @@ pub(super) fn passed_over(table: &Table, action: &AlterAction) -> Option<String>
 #[derive(Debug)]
 pub(super) enum Settled {
     /// One without.
-    Action(AlterAction),
+    Action(Box<AlterAction>),
     /// A default.
     Default(String, Option<ColumnDefault>),
+    /// A column, with what is given with it.
+    Added { column: ColumnDefinition, given: Given, key: bool, if_not_exists: bool },
+    /// A condition: its name, what it says, and the columns that it names.
+    Check(Option<String>, String, Vec<String>),
+}
+
+impl Settled {
+    /// What is given with a column that is added.
+    pub(super) fn given(&self) -> Option<&Given> {
+        match self {
+            Self::Added { given, .. } => Some(given),
+            _ => None,
+        }
+    }
 }
 
 /// Evaluates what actions need.
 pub(super) async fn settle(session: &mut Session, table: &Table, actions: &[AlterAction]) -> Result<Vec<Settled>> {
     let mut settled = Vec::with_capacity(actions.len());
+    // Each action meets the table as those before it leave it.
+    let mut table = table.clone();
     for action in actions {
-        settled.push(match action {
+        let next = match action {
+            AlterAction::AddColumn { column, checks, key, family, if_not_exists }
+                if passed_over(&table, action).is_none() =>
+            {
+                let definition = column_of(column, family.as_ref());
+                let draft = table.add_column(&definition)?;
+                let given = Given::of_added(session, column, checks, &draft).await?;
+                Settled::Added { column: definition, given, key: *key, if_not_exists: *if_not_exists }
+            }
+            AlterAction::AddCheck(check) => {
+                let columns = dml::checked_columns(session, &table, &check.condition).await?;
+                Settled::Check(check.name.clone(), check.condition.to_string(), columns)
+            }
             AlterAction::SetDefault { column, default } => {
                 let identity = table.column(column).is_some_and(|column| column.identity.is_some());
                 if identity {
@@ -155,21 +199,38 @@ pub(super) async fn settle(session: &mut Session, table: &Table, actions: &[Alte
                     return Err(SqlError::syntax(message));
                 }
                 let default = match default {
-                    Some(expression) => dml::settled(session, table, column, expression).await?,
+                    Some(expression) => dml::settled(session, &table, column, expression).await?,
                     None => None,
                 };
                 Settled::Default(column.clone(), default)
             }
-            action => Settled::Action(action.clone()),
-        });
+            action => Settled::Action(Box::new(action.clone())),
+        };
+        table = apply(&table, &next)?;
+        settled.push(next);
     }
     Ok(settled)
 }
 
+/// Whether the name is that of the table's primary key.
+fn is_primary_key(table: &Table, name: &str) -> bool {
+    !table.has_hidden_key()
+        && table.checks.iter().all(|check| check.name != *name)
+        && name.strip_suffix("_pkey").is_some_and(|of| of == table.name)
+}
+
 pub(super) fn apply(table: &Table, action: &Settled) -> keyspan_catalog::Result<Table> {
     let action = match action {
-        Settled::Action(action) => action,
+        Settled::Action(action) => action.as_ref(),
         Settled::Default(column, default) => return table.set_default(column, default.clone()),
+        Settled::Check(name, sql, columns) => return table.add_check(name.as_deref(), sql.clone(), columns.clone()),
+        Settled::Added { column, if_not_exists: true, .. } if table.column(&column.name).is_some() => {
+            return Ok(table.clone());
+        }
+        Settled::Added { column, given, key, .. } => {
+            let table = given.put_values(table.add_column(column)?)?;
+            return if *key { table.add_primary_key(&[(column.name.clone(), false)]) } else { Ok(table) };
+        }
     };
     if passed_over(table, action).is_some() {
         return Ok(table.clone());
@@ -182,12 +243,13 @@ pub(super) fn apply(table: &Table, action: &Settled) -> keyspan_catalog::Result<
         AlterAction::SetType { column, kind } => table.alter_type(column, *kind),
         AlterAction::SetOptions(options) => table.set_options(&pairs(options)),
         AlterAction::DropNotNull(column) => table.drop_not_null(column),
-        AlterAction::DropConstraint { name, .. }
-            if table.checks.iter().all(|check| check.name != *name) && *name == format!("{}_pkey", table.name) =>
-        {
-            Err(Error::new(ErrorKind::Unsupported, "dropping a primary key")
-                .with_hint("Create another table and copy the rows."))
+        AlterAction::SetNotNull(column) => table.set_not_null(column),
+        AlterAction::AddPrimaryKey(parts) => {
+            let parts: Vec<_> = parts.iter().map(|part| (part.column.clone(), part.descending)).collect();
+            table.add_primary_key(&parts)
         }
+        AlterAction::AddCheck(_) => Err(Error::new(ErrorKind::Invalid, "a condition that was not planned")),
+        AlterAction::DropConstraint { name, .. } if is_primary_key(table, name) => table.drop_primary_key(),
         AlterAction::DropConstraint { name, .. } => table.drop_check(name),
         AlterAction::SetDefault { .. } => Err(Error::new(ErrorKind::Invalid, "a default that was not evaluated")),
         AlterAction::AddFamily { name, .. } => table.add_family(name, &[]),

@@ -130,7 +130,7 @@ pub(super) async fn update(
             count += 1;
         }
         let changed: Vec<&[Value]> = changed.iter().map(Vec::as_slice).collect();
-        defaults::check(query, &target, &changed).await.map_err(|(_, error)| error)?;
+        defaults::check(query, &target, &changed, false).await.map_err(|(_, error)| error)?;
     }
     Ok((written, count))
 }

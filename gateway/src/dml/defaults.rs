@@ -280,11 +280,16 @@ pub(super) fn is_default(expr: &Expr) -> bool {
     matches!(expr, Expr::Identifier(name) if name.quote_style.is_none() && name.value.eq_ignore_ascii_case("default"))
 }
 
-/// 23514 for the first row that contradicts a condition of the table, with the row's place.
+/// 23514 for the first row that contradicts a condition of the table, with the row's place. `altering` are rows that are there.
 ///
 /// # Errors
 /// What evaluating a condition finds, for the first row.
-pub(super) async fn check(query: &Query, target: &Target, rows: &[&[Value]]) -> Result<(), (usize, SqlError)> {
+pub(super) async fn check(
+    query: &Query,
+    target: &Target,
+    rows: &[&[Value]],
+    altering: bool,
+) -> Result<(), (usize, SqlError)> {
     let checks = &target.table.checks;
     if checks.is_empty() || rows.is_empty() {
         return Ok(());
@@ -302,6 +307,12 @@ pub(super) async fn check(query: &Query, target: &Target, rows: &[&[Value]]) -> 
         for row in 0..batch.num_rows() {
             for (column, check) in batch.columns().iter().zip(checks) {
                 let holds = column.as_boolean_opt().is_none_or(|holds| holds.is_null(row) || holds.value(row));
+                if !holds && altering {
+                    let (check, table) = (&check.name, &target.table.name);
+                    let message =
+                        format!("check constraint \"{check}\" of relation \"{table}\" is violated by some row");
+                    return Err((first + row, SqlError::new(SqlState::CHECK_VIOLATION, message)));
+                }
                 if !holds {
                     return Err((first + row, violated(target, &check.name, rows[first + row])));
                 }

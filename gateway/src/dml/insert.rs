@@ -138,7 +138,7 @@ pub(super) async fn run(
             from += chunk.num_rows();
             let new = new_rows(query, &target, (&given, &defaults), &chunk, number)?;
             let values: Vec<&[Value]> = new.iter().map(|row| row.values.as_slice()).collect();
-            defaults::check(query, &target, &values).await.map_err(|(_, error)| error)?;
+            defaults::check(query, &target, &values, false).await.map_err(|(_, error)| error)?;
             number += new.len() as u64;
             count += match &conflict {
                 _ if blind => put_blindly(&target, &named, new, &mut seen, &mut written)?,

@@ -4,13 +4,15 @@
 //! are relied on to be absent, as for INSERT. What fits into one part is stored whole or not at all. Of more than that, the parts
 //! before a failure are stored, unless the load stands in a transaction: then nothing is before its COMMIT, and its bounds hold for
 //! all of it.
+//!
+//! The rows of a private table that is altered pass through here too ([`Load::altering`]), into the space that will have them.
 
 use super::{
     ATTEMPTS_MAX,
     assign::read,
     defaults::{self, Defaults},
     insert::{LOOKUP_ROWS, NewRow, creation, existing},
-    target::{Numbers, Place, Target},
+    target::{Numbers, Place, Target, TargetColumn},
 };
 use crate::{
     error::{Result, SqlError, SqlState},
@@ -20,9 +22,9 @@ use crate::{
     view::View,
     wire::{Format, parameter},
 };
-use keyspan_catalog::{SqlType, Value};
+use keyspan_catalog::{SqlType, Table, Value};
 use keyspan_storage::model::limits::MUTATIONS_MAX;
-use std::collections::HashSet;
+use std::{collections::HashSet, sync::Arc};
 
 /// Bytes of values of a part, at most: they are in memory.
 const PART_BYTES_MAX: usize = 64 << 20;
@@ -42,9 +44,23 @@ impl From<SqlError> for Failed {
     }
 }
 
+/// Where rows go.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Destination {
+    /// To the table.
+    Table,
+    /// To a space that the session has reserved: at once, and nobody else sees them.
+    Space(u32),
+    /// Nowhere: they are only checked.
+    Nowhere,
+}
+
 /// A load under way.
 pub struct Load {
     target: Target,
+    destination: Destination,
+    /// Whether the rows are those that the table has: they fail in other words.
+    altering: bool,
     named: Vec<usize>,
     key_places: Vec<usize>,
     numbers: Numbers,
@@ -81,12 +97,42 @@ impl Load {
         if columns.is_empty() {
             named = (0..target.columns.len()).collect();
         }
+        Self::begin(session, view, target, named, (Destination::Table, false)).await
+    }
+
+    /// The rows of a private table on their way into what it becomes, of which the view's catalog knows: `named` are the columns that
+    /// it had before. To a table with another space they are written there, in parts; else they are only checked.
+    ///
+    /// # Errors
+    /// What evaluating a default finds.
+    pub async fn altering(
+        session: &Session,
+        view: View,
+        (before, after): (&Table, &Table),
+        named: Vec<usize>,
+    ) -> Result<Self> {
+        let destination = match after.space {
+            Some(space) if after.space != before.space => Destination::Space(space),
+            _ => Destination::Nowhere,
+        };
+        let target = Target::of_table(&view, Arc::new(after.clone()));
+        Self::begin(session, view, target, named, (destination, true)).await
+    }
+
+    async fn begin(
+        session: &Session,
+        view: View,
+        target: Target,
+        named: Vec<usize>,
+        (destination, altering): (Destination, bool),
+    ) -> Result<Self> {
         let key_places = target.key_places()?;
         let shared = &session.shared;
         let numbers = Numbers { given: shared.row_numbers.clone(), now_micros: shared.clock.now_micros() };
         let query = Query::new(session, view)?;
         let defaults = Box::pin(Defaults::new(&query, &target, &named)).await?;
-        Ok(Self { target, named, key_places, numbers, defaults, rows: Vec::new(), bytes: 0, mutations: 0, stored: 0 })
+        let (rows, bytes, mutations, stored) = (Vec::new(), 0, 0, 0);
+        Ok(Self { target, destination, altering, named, key_places, numbers, defaults, rows, bytes, mutations, stored })
     }
 
     /// The table's name.
@@ -140,7 +186,7 @@ impl Load {
         }
         let mut mutations = 1;
         for (column, value) in target.columns.iter().zip(&values) {
-            target.check_null(column, value)?;
+            target.check_null(column, value).map_err(|error| self.of_rows(error, column))?;
             self.bytes += size(value);
             mutations += usize::from(*value != Value::Null && matches!(column.place, Place::Cell { .. }));
         }
@@ -173,7 +219,7 @@ impl Load {
             return Ok(());
         }
         let in_transaction = session.in_transaction();
-        let attempts = if in_transaction { 1 } else { ATTEMPTS_MAX };
+        let attempts = if in_transaction || self.destination != Destination::Table { 1 } else { ATTEMPTS_MAX };
         let mut attempt = 1;
         loop {
             match self.once(session, &rows).await {
@@ -184,7 +230,7 @@ impl Load {
             attempt += 1;
             tokio::task::yield_now().await;
         }
-        self.stored += if in_transaction { 0 } else { rows.len() as u64 };
+        self.stored += if in_transaction || self.altering { 0 } else { rows.len() as u64 };
         Ok(())
     }
 
@@ -192,7 +238,7 @@ impl Load {
         let view = session.view().await?;
         let pin = view.pin.clone();
         let target = &self.target;
-        if view.table(&target.table.name) != Some(&target.table) {
+        if self.destination == Destination::Table && view.table(&target.table.name) != Some(&target.table) {
             let message = format!("table \"{}\" was changed while rows were copied into it", target.table.name);
             return Err(SqlError::new(SqlState::OBJECT_NOT_IN_PREREQUISITE_STATE, message).into());
         }
@@ -204,21 +250,44 @@ impl Load {
                 let values: Vec<&[Value]> = chunk.iter().map(|row| row.values.as_slice()).collect();
                 let at =
                     |(place, error): (usize, SqlError)| Failed { error, row: chunk.get(place).map(|row| row.number) };
-                Box::pin(defaults::check(query, target, &values)).await.map_err(at)?;
+                let checked = Box::pin(defaults::check(query, target, &values, self.altering)).await;
+                checked.map_err(at)?;
+            }
+            if self.destination == Destination::Nowhere {
+                continue;
             }
             let there = existing(&view, target, chunk).await?;
             for row in chunk {
                 let at = |error: SqlError| Failed { error, row: Some(row.number) };
                 target.check_tenant(&view, &row.parts).map_err(at)?;
                 if there.contains(&row.key) || !seen.insert(&row.key) {
-                    return Err(at(target.duplicate(&row.parts)));
+                    let error =
+                        if self.altering { target.not_unique(&row.parts) } else { target.duplicate(&row.parts) };
+                    return Err(at(error));
                 }
-                written.rely(&target.table, row.key.clone())?;
+                if self.destination == Destination::Table {
+                    written.rely(&target.table, row.key.clone())?;
+                }
                 written.mutate(&target.table, row.key.clone(), creation(target, row)?)?;
             }
         }
         drop((query, view));
-        Ok(session.write(&pin, written).await?)
+        match self.destination {
+            Destination::Table => session.write(&pin, written).await?,
+            Destination::Space(space) => session.write_apart(&pin, written, space).await?,
+            Destination::Nowhere => {}
+        }
+        Ok(())
+    }
+
+    /// 23502 as it is told of a NULL in a row that is there.
+    fn of_rows(&self, error: SqlError, column: &TargetColumn) -> SqlError {
+        if !self.altering || error.state != SqlState::NOT_NULL_VIOLATION {
+            return error;
+        }
+        let message =
+            format!("column \"{}\" of relation \"{}\" contains null values", column.name, self.target.table.name);
+        SqlError { message, ..error }
     }
 }
 

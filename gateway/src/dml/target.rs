@@ -191,6 +191,13 @@ impl Target {
             .with_detail(format!("{} already exists.", self.shown_key(parts)))
     }
 
+    /// 23505 as it is told of rows that are there.
+    pub(crate) fn not_unique(&self, parts: &[Value]) -> SqlError {
+        let message = format!("could not create unique index \"{}_pkey\"", self.table.name);
+        SqlError::new(SqlState::UNIQUE_VIOLATION, message)
+            .with_detail(format!("{} is duplicated.", self.shown_key(parts)))
+    }
+
     /// 23503 when the operator writes for a tenant that is not there.
     pub(crate) fn check_tenant(&self, view: &View, parts: &[Value]) -> Result<()> {
         if view.rows.tenant().is_some() {

@@ -215,7 +215,7 @@ impl Upsert<'_> {
                     }
                 }
                 if let Some(after) = after {
-                    defaults::check(self.query, target, &[&after]).await.map_err(|(_, error)| error)?;
+                    defaults::check(self.query, target, &[&after], false).await.map_err(|(_, error)| error)?;
                     if returned.wanted() {
                         returned.add(new.number, after)?;
                     }

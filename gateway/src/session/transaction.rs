@@ -5,7 +5,7 @@
 //! between their pin and the last one first, so that a change by another transaction between two statements is found, and only
 //! a change.
 
-use super::{Session, TransactionStatus};
+use super::{Session, TransactionStatus, writers::Held};
 use crate::{
     error::{Result, SqlError, SqlState},
     server::shielded,
@@ -102,6 +102,12 @@ impl Written {
         if self.bytes <= COMMIT_BYTES_MAX { Ok(()) } else { Err(too_large()) }
     }
 
+    /// The private tables that are written.
+    fn private_tables(&self) -> Vec<TableId> {
+        let tables = self.rows.values().map(|(table, _)| table).chain(self.ranges.iter().map(|(table, _)| table));
+        tables.filter(|table| table.is_private()).map(|table| table.id).collect()
+    }
+
     fn row_count(&self) -> usize {
         self.rows.values().map(|(_, rows)| rows.len()).sum()
     }
@@ -116,7 +122,8 @@ impl Written {
             let pair = move |key| (table.clone(), key);
             keys.into_iter().map(pair)
         });
-        Writes { rows: rows.collect(), ranges: self.ranges, validated: validated.collect() }
+        let (rows, validated) = (rows.collect(), validated.collect());
+        Writes { rows, ranges: self.ranges, validated, ..Writes::default() }
     }
 }
 
@@ -357,7 +364,10 @@ impl Session {
             self.settings.restore(open.settings);
             return Ok("ROLLBACK");
         }
-        let committed = shielded(commit_all(&self.identity.rows, *open)).await;
+        let shared = self.shared.clone();
+        let written = open.tables.values().filter(|table| table.is_private()).map(|table| table.id);
+        let held = shared.writers.hold(written.collect::<Vec<_>>(), []).await;
+        let committed = shielded(commit_all(&self.identity.rows, *open, &held)).await;
         match committed {
             Ok((local, rows)) => {
                 self.cursors.commit();
@@ -400,7 +410,9 @@ impl Session {
                 return Ok(());
             }
             let rows = written.row_count();
-            shielded(self.identity.rows.commit(pin, written.into_writes())).await?;
+            let shared = self.shared.clone();
+            let held = shared.writers.hold(written.private_tables(), []).await;
+            held.committed(shielded(self.identity.rows.commit(pin, written.into_writes())).await?);
             self.warn_of_atomicity(rows);
             return Ok(());
         };
@@ -426,6 +438,16 @@ impl Session {
         Ok(())
     }
 
+    /// Writes rows to a space that the session has reserved and no table has yet: at once, in a transaction too. Nobody else sees them.
+    ///
+    /// # Errors
+    /// 40001 when the space is no longer reserved; the store's.
+    pub(crate) async fn write_apart(&mut self, pin: &Pin, written: Written, space: u32) -> Result<()> {
+        let writes = Writes { reserved: BTreeSet::from([space]), ..written.into_writes() };
+        shielded(self.identity.rows.commit(pin, writes)).await?;
+        Ok(())
+    }
+
     fn warn_of_atomicity(&mut self, rows: usize) {
         if rows > 1 && self.shared.catalog.store().atomicity() == Atomicity::Row {
             let state = SqlState::WARNING;
@@ -440,11 +462,15 @@ impl Session {
 type Local = BTreeMap<String, String>;
 
 /// Commits a transaction: settings to set back and the number of rows; with an error the settings as they were at BEGIN.
-async fn commit_all(rows: &TenantStore, mut open: OpenTransaction) -> Result<(Local, usize), (SqlError, Settings)> {
+async fn commit_all(
+    rows: &TenantStore,
+    mut open: OpenTransaction,
+    held: &Held<'_>,
+) -> Result<(Local, usize), (SqlError, Settings)> {
     let result = async {
         let Some(last) = open.relied.last().map(|reliance| reliance.pin.clone()) else {
             let pin = rows.pin().await?;
-            return commit_at(rows, &pin, &mut open, BTreeMap::new()).await;
+            return commit_at(rows, &pin, &mut open, BTreeMap::new(), held).await;
         };
         let mut relied: BTreeMap<TableId, (Arc<Table>, BTreeSet<RowKey>)> = BTreeMap::new();
         for reliance in std::mem::take(&mut open.relied) {
@@ -456,7 +482,7 @@ async fn commit_all(rows: &TenantStore, mut open: OpenTransaction) -> Result<(Lo
                 relied.entry(id).or_insert_with(|| (table, BTreeSet::new())).1.extend(keys);
             }
         }
-        commit_at(rows, &last, &mut open, relied).await
+        commit_at(rows, &last, &mut open, relied, held).await
     };
     let result: Result<usize> = result.await;
     match result {
@@ -471,6 +497,7 @@ async fn commit_at(
     pin: &Pin,
     open: &mut OpenTransaction,
     relied: BTreeMap<TableId, (Arc<Table>, BTreeSet<RowKey>)>,
+    held: &Held<'_>,
 ) -> Result<usize> {
     let buffered = std::mem::take(&mut open.buffered);
     if buffered.is_empty() {
@@ -483,7 +510,7 @@ async fn commit_at(
         written.rows.insert(id, (table.clone(), by_key));
     }
     let count = written.row_count();
-    shielded(rows.commit(pin, written.into_writes())).await?;
+    held.committed(shielded(rows.commit(pin, written.into_writes())).await?);
     Ok(count)
 }
 

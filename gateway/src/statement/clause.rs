@@ -113,6 +113,10 @@ pub enum AlterAction {
     AddColumn {
         /// The column.
         column: ColumnClause,
+        /// Its `CHECK` clauses.
+        checks: Vec<CheckClause>,
+        /// Whether it becomes the primary key.
+        key: bool,
         /// Its family; `None` for the table's default.
         family: Option<String>,
         /// Whether it may be there already.
@@ -148,6 +152,12 @@ pub enum AlterAction {
         /// The expression.
         default: Option<Box<Expr>>,
     },
+    /// `ALTER COLUMN … SET NOT NULL`
+    SetNotNull(String),
+    /// `ADD PRIMARY KEY`, with or without `CONSTRAINT name`
+    AddPrimaryKey(Vec<KeyClause>),
+    /// `ADD CHECK`, with or without `CONSTRAINT name`
+    AddCheck(CheckClause),
     /// `ALTER COLUMN … DROP NOT NULL`
     DropNotNull(String),
     /// `DROP CONSTRAINT`

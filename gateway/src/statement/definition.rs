@@ -333,7 +333,7 @@ fn parse_action(cursor: &mut Cursor<'_>) -> Result<AlterAction> {
         return Ok(AlterAction::DropFamily(cursor.name()?));
     }
     if cursor.words("add") {
-        return parse_add_column(cursor);
+        return parse_add(cursor);
     }
     if cursor.words("drop") {
         if cursor.words("constraint") {
@@ -375,10 +375,28 @@ fn parse_action(cursor: &mut Cursor<'_>) -> Result<AlterAction> {
     Err(cursor.syntax_error())
 }
 
-fn parse_add_column(cursor: &mut Cursor<'_>) -> Result<AlterAction> {
-    if cursor.head() == "constraint" || cursor.head() == "primary" {
-        return Err(SqlError::unsupported("ALTER TABLE … ADD CONSTRAINT"));
+/// A column or a constraint.
+fn parse_add(cursor: &mut Cursor<'_>) -> Result<AlterAction> {
+    let name = if cursor.words("constraint") { Some(cursor.name()?) } else { None };
+    let of_check = cursor.head() == "check" && cursor.peek_nth(1) == Some(&Token::LParen);
+    if cursor.words("primary key") {
+        if cursor.words("using index") {
+            return Err(SqlError::unsupported("ADD PRIMARY KEY USING INDEX"));
+        }
+        let parts = cursor.parenthesised(parse_key_part)?;
+        refuse_key_options(cursor)?;
+        return Ok(AlterAction::AddPrimaryKey(parts));
     }
+    if of_check {
+        return Ok(AlterAction::AddCheck(parse_check(cursor, name)?));
+    }
+    if name.is_some() {
+        return Err(unsupported_constraint(cursor).unwrap_or_else(|| cursor.syntax_error()));
+    }
+    parse_add_column(cursor)
+}
+
+fn parse_add_column(cursor: &mut Cursor<'_>) -> Result<AlterAction> {
     if !cursor.words("column")
         && !matches!(cursor.peek_nth(1), Some(Token::Word(_)))
         && let Some(error) = unsupported_constraint(cursor)
@@ -388,18 +406,8 @@ fn parse_add_column(cursor: &mut Cursor<'_>) -> Result<AlterAction> {
     let if_not_exists = cursor.words("if not exists");
     let mut checks = Vec::new();
     let (column, key) = parse_column(cursor, &mut checks)?;
-    if key {
-        return Err(SqlError::unsupported("ALTER TABLE … ADD COLUMN … PRIMARY KEY"));
-    }
-    if !checks.is_empty() {
-        return Err(SqlError::unsupported("ALTER TABLE … ADD COLUMN … CHECK"));
-    }
-    if column.default.is_some() {
-        return Err(SqlError::unsupported("ALTER TABLE … ADD COLUMN … DEFAULT")
-            .with_hint("Add the column, UPDATE it, then ALTER COLUMN … SET DEFAULT for rows to come."));
-    }
     let family = if cursor.words("family") { Some(cursor.name()?) } else { None };
-    Ok(AlterAction::AddColumn { column, family, if_not_exists })
+    Ok(AlterAction::AddColumn { column, checks, key, family, if_not_exists })
 }
 
 fn parse_alter_column(cursor: &mut Cursor<'_>) -> Result<AlterAction> {
@@ -420,6 +428,9 @@ fn parse_alter_column(cursor: &mut Cursor<'_>) -> Result<AlterAction> {
     }
     if cursor.words("drop not null") {
         return Ok(AlterAction::DropNotNull(column));
+    }
+    if cursor.words("set not null") {
+        return Ok(AlterAction::SetNotNull(column));
     }
     if cursor.head() == "set" || cursor.head() == "drop" || cursor.head() == "add" {
         let what = format!("ALTER COLUMN … {} {}", cursor.head(), cursor.head_nth(1)).to_uppercase();

@@ -3,7 +3,7 @@
 //! `tests/record` writes them: it starts a PostgreSQL of its own and runs this module with [`RECORDED_FROM`] set, so that every record
 //! goes there, and with `UPDATE_EXPECT=1` what comes back is written. Without, each file runs against a Keyspan of its own, by the
 //! simple protocol and by the extended one, and must give the same. `connection operator` is who defines tables on Keyspan; on
-//! PostgreSQL every connection is the same.
+//! PostgreSQL it is the same connection as that of records without one. `connection second` is another of the same role.
 //!
 //! A row is written with `|` between its values, NULL as NULL, an empty text as `(empty)` and a line's end as `\n`; the letters after
 //! `query` are I for integers, R for other numbers, T for text, `?` for what else there is. An error is its SQLSTATE. Where Keyspan
@@ -98,9 +98,10 @@ fn same(normalizer: fn(&String) -> String, actual: &[Vec<String>], expected: &[S
     actual == expected.iter().map(normalizer).collect::<Vec<_>>()
 }
 
-fn is_operators(record: &Record<DefaultColumnType>) -> bool {
+/// Whether a record is for the connection of this name.
+fn is_for(wanted: &str, record: &Record<DefaultColumnType>) -> bool {
     let (Record::Statement { connection, .. } | Record::Query { connection, .. }) = record else { return false };
-    matches!(connection, Connection::Named(name) if name == "operator")
+    matches!(connection, Connection::Named(name) if name == wanted)
 }
 
 /// A fresh database on PostgreSQL.
@@ -113,6 +114,11 @@ async fn on_postgres(address: &str, name: &str) -> Result<Client> {
     maintenance.batch_execute(&format!("DROP DATABASE IF EXISTS slt_{name}")).await?;
     maintenance.batch_execute(&format!("CREATE DATABASE slt_{name}")).await?;
     connect(&format!("slt_{name}")).await
+}
+
+/// Another connection to it.
+async fn again_on_postgres(address: &str, name: &str) -> Result<Client> {
+    harness::connect(&format!("{address} dbname=slt_{name} options='-c timezone=UTC'").parse()?).await
 }
 
 async fn check(name: &str) -> Result<()> {
@@ -129,11 +135,20 @@ async fn check(name: &str) -> Result<()> {
     let (client, operator) = clients;
     let mut mine = runner(client, label);
     let mut operators = operator.map(|client| runner(client, label));
+    let second = match &address {
+        Some(address) => again_on_postgres(address, name).await?,
+        None => harness.connect("alto", "alto").await?,
+    };
+    let mut seconds = runner(second, label);
 
     let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/slt/postgres").join(format!("{name}.slt"));
     let (mut text, mut failures) = (String::new(), Vec::new());
     for record in parse_file::<DefaultColumnType>(&file)? {
-        let runner = operators.as_mut().filter(|_| is_operators(&record)).unwrap_or(&mut mine);
+        let runner = match operators.as_mut().filter(|_| is_for("operator", &record)) {
+            Some(operators) => operators,
+            None if is_for("second", &record) => &mut seconds,
+            None => &mut mine,
+        };
         let plain = without_connection(record.clone());
         if !update {
             if let Err(error) = runner.run_async(plain).await {
@@ -180,6 +195,7 @@ fn without_connection(mut record: Record<DefaultColumnType>) -> Record<DefaultCo
 }
 
 files! { "tests/slt/postgres":
+    alter
     arithmetic
     arrays
     casts
