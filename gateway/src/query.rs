@@ -3,7 +3,7 @@
 //! [`Query::new`] copies the shared [template] (functions, rules, planners: made once), gives it the statement's [`Facts`] and the
 //! [`tables`] of its snapshot. [`Query::plan`] refuses what DataFusion would drop without a word ([`unsupported`]), rewrites what it
 //! plans otherwise than PostgreSQL ([`rewrite`]) and plans; [`Query::run`] optimises and starts the
-//! stream, on [`threads`] of its own; [`joins`] that do not fit into memory are planned once more, [`correlated`] subqueries that are no joins run for each row. PostgreSQL's semantics
+//! stream, on [`threads`] of its own; prepared statements [keep](kept) their optimised plans; [`joins`] that do not fit into memory are planned once more, [`correlated`] subqueries that are no joins run for each row. PostgreSQL's semantics
 //! come in at four places: [`operators`] and [`type_planner`] while planning, [`semantics`] over the typed plan ([`casts`],
 //! [`arithmetic`]), and [`functions`] and [`aggregates`] that stand in for DataFusion's own.
 //!
@@ -31,10 +31,12 @@ pub mod aggregates;
 pub mod arithmetic;
 pub mod calls;
 pub mod casts;
+mod compared;
 pub mod correlated;
 pub mod facts;
 pub mod functions;
 pub(crate) mod joins;
+pub(crate) mod kept;
 pub mod labels;
 pub mod operators;
 pub mod parameters;
@@ -168,6 +170,22 @@ impl Query {
     pub async fn run(&self, plan: LogicalPlan) -> Result<SendableRecordBatchStream> {
         run(&self.context, plan).await
     }
+
+    /// Optimises a plan.
+    ///
+    /// # Errors
+    /// What DataFusion finds.
+    pub(crate) fn optimize(&self, plan: &LogicalPlan) -> Result<LogicalPlan> {
+        Ok(self.context.state_ref().read().optimize(plan)?)
+    }
+
+    /// Runs a plan that was optimised.
+    ///
+    /// # Errors
+    /// What planning further finds.
+    pub(crate) async fn run_optimized(&self, plan: &LogicalPlan) -> Result<SendableRecordBatchStream> {
+        run_optimized(&self.context, plan).await
+    }
 }
 
 /// A DataFusion session with the facts of a statement, over the rows that a view sees.
@@ -224,10 +242,24 @@ pub(crate) async fn plan(context: &SessionContext, mut query: ast::Statement) ->
     Ok(parameters::infer(plan)?)
 }
 
+/// The plan with values in the place of its parameters.
+///
+/// # Errors
+/// What DataFusion finds.
+pub(crate) fn with_parameters(plan: LogicalPlan, parameters: Vec<ScalarValue>) -> Result<LogicalPlan> {
+    if parameters.is_empty() { Ok(plan) } else { Ok(plan.with_param_values(parameters)?) }
+}
+
 /// Runs a plan in a session.
 pub(crate) async fn run(context: &SessionContext, plan: LogicalPlan) -> Result<SendableRecordBatchStream> {
-    let physical = context.state().create_physical_plan(&plan).await?;
-    let stream = joins::run(context, &plan, physical);
+    let optimized = context.state_ref().read().optimize(&plan)?;
+    run_optimized(context, &optimized).await
+}
+
+async fn run_optimized(context: &SessionContext, plan: &LogicalPlan) -> Result<SendableRecordBatchStream> {
+    let state = context.state();
+    let physical = state.query_planner().create_physical_plan(plan, &state).await?;
+    let stream = joins::run(context, plan, physical);
     let schema = labels::shown(&stream.schema());
     let shown = schema.clone();
     let rows = stream.map(move |batch| {

@@ -13,7 +13,7 @@ pub use age::Age;
 pub use machine::{machine_bytes, process_bytes, raise_open_files};
 pub use size::Size;
 
-use crate::query::template::BATCH_ROWS;
+use crate::query::{kept::plans_max, template::BATCH_ROWS};
 use datafusion::{
     error::Result,
     execution::{
@@ -28,6 +28,7 @@ use std::{
     path::{Path, PathBuf},
     sync::{Arc, OnceLock},
 };
+use tokio::sync::Semaphore;
 
 /// The share of the machine's memory that a server takes unless it is told: one over this.
 pub const MACHINE_SHARE: u64 = 4;
@@ -130,6 +131,8 @@ pub struct Resources {
     /// What every statement's session starts from, made at the first: to register some hundred functions takes longer than to plan a
     /// short query.
     pub(crate) sessions: Arc<OnceLock<SessionState>>,
+    /// Room for plans of prepared statements.
+    pub(crate) plans: Arc<Semaphore>,
 }
 
 impl Resources {
@@ -147,7 +150,8 @@ impl Resources {
         let disk = disk.with_max_spill_merge_fan_in(memory.merge_files());
         let pool = QueryPool::new(usize::try_from(memory.query_bytes).unwrap_or(usize::MAX), memory.sort_aside_bytes());
         let runtime = RuntimeEnvBuilder::new().with_memory_pool(Arc::new(pool)).with_disk_manager_builder(disk);
-        Ok(Self { memory, runtime: Arc::new(runtime.build()?), sessions: Arc::default() })
+        let plans = Arc::new(Semaphore::new(plans_max(memory.all_bytes)));
+        Ok(Self { memory, runtime: Arc::new(runtime.build()?), sessions: Arc::default(), plans })
     }
 
     /// Bytes that running queries have reserved.

@@ -27,6 +27,7 @@ use crate::{
     error::{Result, SqlError, SqlState},
     point,
     purge::Purges,
+    query::kept::Plans,
     resources::Resources,
     sequences::{Given, Sequences},
     statement::{CopyOptions, Statement},
@@ -36,6 +37,7 @@ use crate::{
 use arrow::datatypes::{DataType, SchemaRef};
 use cursors::Cursors;
 use datafusion::{execution::SendableRecordBatchStream, scalar::ScalarValue};
+use dispatch::Runs;
 use keyspan_catalog::{Catalog, Snapshot, TenantStore};
 use keyspan_storage::{Clock, SystemClock};
 pub(crate) use prepared::{NamedStatement, Statements};
@@ -122,6 +124,8 @@ pub struct Prepared {
     pub columns: Option<SchemaRef>,
     /// How it goes around the optimizer, if it does.
     pub(crate) kept: Arc<point::Kept>,
+    /// Its plan, if it is a query that goes to the optimizer.
+    pub(crate) plans: Arc<Plans>,
 }
 
 /// What a statement did.
@@ -183,7 +187,16 @@ impl Session {
     /// # Errors
     /// What is wrong with the statement.
     pub async fn prepare(&mut self, statement: Statement, hints: &[Option<DataType>]) -> Result<Prepared> {
-        let prepared = Box::pin(dispatch::prepare(self, statement, hints)).await;
+        let prepared = Box::pin(dispatch::prepare(self, statement, hints, Runs::Later)).await;
+        prepared.inspect_err(|_| self.failed())
+    }
+
+    /// Analyses a statement without parameters that runs at once, and once: what its rows are read from is settled here.
+    ///
+    /// # Errors
+    /// What is wrong with the statement.
+    pub async fn prepare_once(&mut self, statement: Statement) -> Result<Prepared> {
+        let prepared = Box::pin(dispatch::prepare(self, statement, &[], Runs::Now)).await;
         prepared.inspect_err(|_| self.failed())
     }
 

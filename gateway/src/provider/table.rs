@@ -12,7 +12,7 @@ use super::{
     pushdown::{Pushdown, Shape},
     raw,
 };
-use crate::{types, view::View};
+use crate::{query::kept::has_placeholder, types, view::View};
 use arrow::{
     compute::SortOptions,
     datatypes::{Field, Schema, SchemaRef},
@@ -150,6 +150,35 @@ impl KeyspanTable {
         Self { table, view, form, schema, constraints, keys, told: Mutex::default() }
     }
 
+    /// Whether its rows are read as they are, not as they were.
+    pub(crate) fn is_present(&self) -> bool {
+        self.view.as_of.is_none()
+    }
+
+    /// The same table over the rows that another view of the same catalog sees. `told` are filters that came to the scan, as they were
+    /// promised and as they are now.
+    pub(crate) fn seen_by<'a>(&self, view: &View, told: impl Iterator<Item = (&'a Expr, &'a Expr)>) -> Self {
+        let known = self.told.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut now = Told::default();
+        for (then, filter) in told {
+            let (then, filter) = (unqualified(then), unqualified(filter));
+            if known.exact.contains(&then) {
+                now.exact.insert(filter);
+            } else if known.inexact.contains(&then) {
+                now.inexact.insert(filter);
+            }
+        }
+        Self {
+            table: Arc::clone(&self.table),
+            view: view.clone(),
+            form: self.form,
+            schema: Arc::clone(&self.schema),
+            constraints: self.constraints.clone(),
+            keys: self.keys.clone(),
+            told: Mutex::new(now),
+        }
+    }
+
     fn plan(&self, filters: &[Expr]) -> Planned {
         if !self.view.pushdown {
             return Planned { pushdown: Pushdown::none(filters), columns: None, timestamps: TimestampRange::all() };
@@ -273,7 +302,13 @@ impl TableProvider for KeyspanTable {
 
     fn supports_filters_pushdown(&self, filters: &[&Expr]) -> Result<Vec<TableProviderFilterPushDown>> {
         let filters: Vec<Expr> = filters.iter().map(|filter| unqualified(filter)).collect();
-        let promises = self.plan(&filters).pushdown.promises;
+        let mut promises = self.plan(&filters).pushdown.promises;
+        for (filter, promise) in filters.iter().zip(&mut promises) {
+            // What it is worth is known when it has its values: the scan answers for it until then.
+            if self.view.pushdown && has_placeholder(filter) {
+                *promise = TableProviderFilterPushDown::Exact;
+            }
+        }
         let mut told = self.told.lock().unwrap_or_else(PoisonError::into_inner);
         for (filter, promise) in filters.into_iter().zip(&promises) {
             match promise {

@@ -43,7 +43,7 @@ use std::{
 
 mod apply;
 pub(super) mod exec;
-mod names;
+pub(super) mod names;
 #[cfg(test)]
 mod tests;
 mod value;

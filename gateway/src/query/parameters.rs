@@ -6,11 +6,11 @@
 use crate::error::{Result, SqlError, SqlState};
 use arrow::datatypes::{DataType, Field, FieldRef};
 use datafusion::{
-    common::tree_node::{Transformed, TreeNode},
+    common::tree_node::{Transformed, TreeNode, TreeNodeRecursion},
     logical_expr::{Cast, Expr, LogicalPlan, expr::Placeholder},
-    sql::sqlparser::ast::{self, CastKind, VisitMut, VisitorMut},
+    sql::sqlparser::ast::{self, BinaryOperator, CastKind, VisitMut, VisitorMut},
 };
-use std::{ops::ControlFlow, sync::Arc};
+use std::{collections::BTreeMap, ops::ControlFlow, sync::Arc};
 
 /// Gives parameters the type of the cast that they stand in, and bigint in LIMIT and OFFSET.
 ///
@@ -39,11 +39,10 @@ pub(super) fn infer(plan: LogicalPlan) -> datafusion::error::Result<LogicalPlan>
     Ok(inferred.data)
 }
 
-/// Casts parameters to their types, where these are known and SQL has one name for them.
+/// Casts parameters to their types, where these are known and SQL has one name for them; and to double precision where they are multiplied
+/// with an interval, since there is no other number for that.
 pub(super) fn declare(query: &mut ast::Statement, types: &[Option<DataType>]) {
-    if types.iter().any(Option::is_some) {
-        let _ = query.visit(&mut Declare(types));
-    }
+    let _ = query.visit(&mut Declare(types));
 }
 
 struct Declare<'a>(&'a [Option<DataType>]);
@@ -52,17 +51,38 @@ impl VisitorMut for Declare<'_> {
     type Break = ();
 
     fn post_visit_expr(&mut self, expr: &mut ast::Expr) -> ControlFlow<()> {
-        let ast::Expr::Value(ast::ValueWithSpan { value: ast::Value::Placeholder(name), .. }) = expr else {
-            return ControlFlow::Continue(());
-        };
-        let number = name.strip_prefix('$').and_then(|number| number.parse::<usize>().ok());
+        if let ast::Expr::BinaryOp { left, op: BinaryOperator::Multiply | BinaryOperator::Divide, right } = expr {
+            let double = ast::DataType::DoublePrecision;
+            match (is_interval(left), is_interval(right)) {
+                (true, false) if name(right).is_some() => cast(right, double),
+                (false, true) if name(left).is_some() => cast(left, double),
+                _ => {}
+            }
+        }
+        let number = name(expr).and_then(|name| name.strip_prefix('$')?.parse::<usize>().ok());
         let known = number.and_then(|number| self.0.get(number.checked_sub(1)?)?.as_ref());
         if let Some(data_type) = known.and_then(sql_type) {
-            let parameter = Box::new(expr.clone());
-            *expr = ast::Expr::Cast { kind: CastKind::Cast, expr: parameter, data_type, array: false, format: None };
+            cast(expr, data_type);
         }
         ControlFlow::Continue(())
     }
+}
+
+/// The name of a parameter.
+fn name(expr: &ast::Expr) -> Option<&str> {
+    match expr {
+        ast::Expr::Value(ast::ValueWithSpan { value: ast::Value::Placeholder(name), .. }) => Some(name),
+        _ => None,
+    }
+}
+
+fn is_interval(expr: &ast::Expr) -> bool {
+    matches!(expr, ast::Expr::Interval(_) | ast::Expr::Cast { data_type: ast::DataType::Interval { .. }, .. })
+}
+
+fn cast(expr: &mut ast::Expr, data_type: ast::DataType) {
+    let inner = Box::new(expr.clone());
+    *expr = ast::Expr::Cast { kind: CastKind::Cast, expr: inner, data_type, array: false, format: None };
 }
 
 /// What SQL calls a type; `None` where the name does not say all of it.
@@ -109,12 +129,27 @@ pub fn parameters(plan: &LogicalPlan, hints: &[Option<DataType>]) -> Result<Vec<
     typed.collect()
 }
 
-/// Adds the types that a plan has for parameters of which nothing is known yet; text where it does not tell.
+/// Adds the types that a plan has for parameters of which nothing is known yet; text where it does not tell. Of several types that one
+/// parameter has in several places the first counts, as in PostgreSQL; elsewhere its value becomes one of the type there.
 ///
 /// # Errors
 /// 42P02 for a parameter that is no `$n`.
 pub(crate) fn hint(plan: &LogicalPlan, found: &mut Vec<Option<DataType>>) -> Result<()> {
-    for (name, field) in plan.get_parameter_fields()? {
+    let mut inferred: BTreeMap<String, Option<DataType>> = BTreeMap::new();
+    plan.apply_with_subqueries(|node| {
+        node.apply_expressions(|expr| {
+            expr.apply(|expr| {
+                if let Expr::Placeholder(Placeholder { id, field }) = expr {
+                    let known = inferred.entry(id.clone()).or_default();
+                    if known.is_none() {
+                        *known = field.as_ref().map(|field| field.data_type().clone());
+                    }
+                }
+                Ok(TreeNodeRecursion::Continue)
+            })
+        })
+    })?;
+    for (name, kind) in inferred {
         let number =
             name.strip_prefix('$').and_then(|number| number.parse::<usize>().ok()).filter(|number| *number > 0);
         let number = number
@@ -123,8 +158,7 @@ pub(crate) fn hint(plan: &LogicalPlan, found: &mut Vec<Option<DataType>>) -> Res
             found.resize(number, None);
         }
         if found[number - 1].is_none() {
-            let inferred = field.map(|field| field.data_type().clone());
-            found[number - 1] = Some(inferred.unwrap_or(DataType::Utf8View));
+            found[number - 1] = Some(kind.unwrap_or(DataType::Utf8View));
         }
     }
     Ok(())

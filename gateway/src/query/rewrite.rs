@@ -36,7 +36,7 @@ pub fn rewrite(statement: &mut Statement) -> Result<()> {
     }
 }
 
-/// Rewrites the functions that give rows ([`rows`](super::rows)), and what stands in another form for DataFusion ([`calls`](super::calls)).
+/// Rewrites the functions that give rows ([`rows`](super::rows)), [comparisons of rows](super::compared), and what stands in another form for DataFusion ([`calls`](super::calls)).
 ///
 /// # Errors
 /// 0A000 for a use that has no other form.
@@ -67,6 +67,11 @@ impl VisitorMut for Rows {
     }
 
     fn pre_visit_expr(&mut self, expr: &mut Expr) -> Flow {
+        match super::compared::rewritten(expr) {
+            Ok(Some(new)) => *expr = new,
+            Ok(None) => {}
+            Err(error) => return ControlFlow::Break(Box::new(error)),
+        }
         match super::calls::rewritten(expr) {
             Ok(Some(new)) => *expr = new,
             Ok(None) => {}

@@ -61,7 +61,7 @@ impl Connection {
             return Ok(());
         }
         let (mut guard, session, output) = self.begin();
-        let prepared = guard.run(session.prepare(statement, &[])).await??;
+        let prepared = guard.run(session.prepare_once(statement)).await??;
         let outcome = guard.run(session.execute(&prepared, Vec::new())).await??;
         let tag = match outcome {
             Outcome::Rows { tag, rows } => {

@@ -7,24 +7,36 @@ use crate::{
     error::{Result, SqlError, SqlState},
     point::{self, Kept},
     provider::explain,
-    query::Query,
+    query::{Query, kept::Plans, with_parameters},
     server::shielded,
     statement::{CursorStatement, Definition, Explain, Setting, Statement, Transaction, Upkeep},
     view::View,
 };
 use arrow::datatypes::{DataType, SchemaRef};
-use datafusion::{
-    execution::SendableRecordBatchStream, logical_expr::LogicalPlan, scalar::ScalarValue, sql::sqlparser::ast,
-};
+use datafusion::{logical_expr::LogicalPlan, scalar::ScalarValue, sql::sqlparser::ast};
 use futures::TryStreamExt;
 use std::sync::Arc;
 
 type Hints<'a> = &'a [Option<DataType>];
 
-pub(super) async fn prepare(session: &mut Session, statement: Statement, hints: Hints<'_>) -> Result<Prepared> {
+/// When a statement that is analysed runs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Runs {
+    /// At once, and once.
+    Now,
+    /// With values of its parameters, whenever and as often as the client says.
+    Later,
+}
+
+pub(super) async fn prepare(
+    session: &mut Session,
+    statement: Statement,
+    hints: Hints<'_>,
+    runs: Runs,
+) -> Result<Prepared> {
     check_state(session, &statement)?;
     let none = (Vec::new(), None);
-    let mut kept = Kept::default();
+    let (mut kept, mut plans) = (Kept::default(), Plans::default());
     let (parameters, columns): (Vec<DataType>, Option<SchemaRef>) = match &statement {
         Statement::Query(_) | Statement::Insert(_) | Statement::Update(_) | Statement::Delete(_) => {
             let view = session.view().await?;
@@ -35,8 +47,13 @@ pub(super) async fn prepare(session: &mut Session, statement: Statement, hints: 
             match (compiled, &statement) {
                 (Some(compiled), _) => (compiled.parameters, compiled.columns),
                 (None, Statement::Query(query)) => {
-                    let (parameters, plan) = Box::pin(analyse(session, view, query, hints)).await?;
-                    (parameters, Some(Query::columns(&plan)))
+                    let (parameters, plan, query) = Box::pin(analyse(session, view, query, hints)).await?;
+                    let columns = Query::columns(&plan);
+                    plans = match runs {
+                        Runs::Now if parameters.is_empty() => Plans::ready(query, plan),
+                        _ => Plans::of(&query, &plan, &parameters),
+                    };
+                    (parameters, Some(columns))
                 }
                 (None, write) => Box::pin(dml::parameters(session, view, write, hints)).await?,
             }
@@ -64,7 +81,7 @@ pub(super) async fn prepare(session: &mut Session, statement: Statement, hints: 
         | Statement::Truncate(_)
         | Statement::Upkeep(_) => none,
     };
-    Ok(Prepared { statement: Arc::new(statement), parameters, columns, kept: Arc::new(kept) })
+    Ok(Prepared { statement: Arc::new(statement), parameters, columns, kept: Arc::new(kept), plans: Arc::new(plans) })
 }
 
 pub(super) async fn execute(
@@ -85,13 +102,20 @@ pub(super) async fn execute(
     match statement {
         Statement::Empty => Ok(Outcome::Empty),
         Statement::Query(query) => {
+            if let Some((query, plan)) = prepared.plans.take_ready() {
+                let rows = Box::pin(query.run(plan)).await?;
+                return Ok(Outcome::Rows { tag: "SELECT", rows });
+            }
             let view = session.view().await?;
             if session.takes_fast_path()
                 && let Some(rows) = point::read(prepared, &parameters, &view)
             {
                 return Ok(Outcome::Rows { tag: "SELECT", rows });
             }
-            let rows = Box::pin(run_query(session, view, query, parameters)).await?;
+            let of_values = Query::new(session, view)?.with_parameters(&parameters);
+            let plan =
+                Box::pin(prepared.plans.optimized(&of_values, query, (&prepared.parameters, parameters))).await?;
+            let rows = Box::pin(of_values.run_optimized(&plan)).await?;
             Ok(Outcome::Rows { tag: "SELECT", rows })
         }
         Statement::Explain(explained) => {
@@ -234,37 +258,28 @@ async fn analyse_now(
     hints: Hints<'_>,
 ) -> Result<(Vec<DataType>, LogicalPlan)> {
     let view = session.view().await?;
-    analyse(session, view, statement, hints).await
+    let (types, plan, _) = analyse(session, view, statement, hints).await?;
+    Ok((types, plan))
 }
 
-/// The types of a query's parameters, and its plan with them.
+/// The types of a query's parameters, its plan with them, and where it was planned.
 async fn analyse(
     session: &Session,
     view: View,
     statement: &ast::Statement,
     hints: Hints<'_>,
-) -> Result<(Vec<DataType>, LogicalPlan)> {
+) -> Result<(Vec<DataType>, LogicalPlan, Query)> {
     let query = Query::new(session, view)?.with_types(hints);
     let plan = query.plan(statement).await?;
     let types = query.parameters(statement, &plan, hints).await?;
     if !plan.schema().fields().iter().any(|field| field.data_type().is_null()) || types.is_empty() {
-        return Ok((types, plan));
+        return Ok((types, plan, query));
     }
     // A column may be one only once its parameter has a type.
     let known: Vec<Option<DataType>> = types.iter().cloned().map(Some).collect();
-    let plan = query.with_types(&known).plan(statement).await?;
-    Ok((types, plan))
-}
-
-async fn run_query(
-    session: &Session,
-    view: View,
-    statement: &ast::Statement,
-    parameters: Vec<ScalarValue>,
-) -> Result<SendableRecordBatchStream> {
-    let query = Query::new(session, view)?.with_parameters(&parameters);
+    let query = query.with_types(&known);
     let plan = query.plan(statement).await?;
-    query.run(with_parameters(plan, parameters)?).await
+    Ok((types, plan, query))
 }
 
 async fn plan_query(
@@ -297,14 +312,6 @@ async fn explained_parameters(session: &mut Session, explained: &Explain, hints:
             dml::parameters(session, view, write, hints).await.map(|(parameters, _)| parameters)
         }
     }
-}
-
-/// The plan with values in the place of its parameters.
-///
-/// # Errors
-/// What DataFusion finds.
-pub(crate) fn with_parameters(plan: LogicalPlan, parameters: Vec<ScalarValue>) -> Result<LogicalPlan> {
-    if parameters.is_empty() { Ok(plan) } else { Ok(plan.with_param_values(parameters)?) }
 }
 
 async fn define(session: &mut Session, definition: &Definition) -> Result<Outcome> {

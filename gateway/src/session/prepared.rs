@@ -1,6 +1,6 @@
 //! Prepared statements of a session: those of Parse and those of `PREPARE`, under one set of names.
 
-use super::{Prepared, Session};
+use super::{Prepared, Session, dispatch::Runs};
 use crate::{
     error::{Result, SqlError, SqlState},
     query::Query,
@@ -93,7 +93,8 @@ impl Statements {
 pub(super) async fn prepare(session: &mut Session, prepare: &Prepare) -> Result<()> {
     session.statements.check_free(&prepare.name)?;
     let hints: Vec<_> = prepare.types.iter().map(|kind| kind.map(types::data_type)).collect();
-    let prepared = Box::pin(super::dispatch::prepare(session, (*prepare.statement).clone(), &hints)).await?;
+    let prepared =
+        Box::pin(super::dispatch::prepare(session, (*prepare.statement).clone(), &hints, Runs::Later)).await?;
     let types = prepared.parameters.iter().map(types::parameter_pg_type).collect();
     session.statements.insert(prepare.name.clone(), NamedStatement { prepared: Some(prepared), types });
     Ok(())

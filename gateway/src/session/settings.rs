@@ -103,6 +103,13 @@ const KNOWN: &[Known] = &[
     ("lock_timeout", "0", Takes::Millis, None, "No statement waits for a lock."),
     ("max_identifier_length", "63", Takes::Nothing, None, "The length of a name in bytes."),
     ("max_index_keys", "32", Takes::Nothing, None, "Columns of a key."),
+    (
+        "plan_cache_mode",
+        "auto",
+        Takes::Word(&["auto", "force_generic_plan", "force_custom_plan"]),
+        None,
+        "Whether prepared statements keep their plans: all but force_custom_plan do.",
+    ),
     ("row_security", "on", Takes::Bool, None, "A tenant sees its own rows in any case."),
     ("search_path", "\"$user\", public", Takes::Text, None, "Where names without a schema are looked up."),
     ("server_encoding", "UTF8", Takes::Nothing, Some("server_encoding"), "The server's encoding."),

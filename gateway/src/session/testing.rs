@@ -91,7 +91,7 @@ fn shown_error(error: &crate::SqlError) -> String {
 }
 
 async fn one(session: &mut Session, statement: Statement) -> crate::error::Result<String> {
-    let prepared = session.prepare(statement, &[]).await?;
+    let prepared = session.prepare_once(statement).await?;
     shown(session, &prepared, Vec::new()).await
 }
 
@@ -119,6 +119,15 @@ async fn shown(
             Ok(if lines.is_empty() { "(no rows)".to_owned() } else { lines.join("\n") })
         }
     }
+}
+
+/// Runs a statement that was prepared and shows what it gave.
+pub(crate) async fn run_prepared(session: &mut Session, prepared: &Prepared, parameters: Vec<ScalarValue>) -> String {
+    let shown = shown(session, prepared, parameters).await;
+    shown.unwrap_or_else(|error| {
+        session.failed();
+        shown_error(&error)
+    })
 }
 
 /// Runs a statement with values for its parameters and shows what it gave.

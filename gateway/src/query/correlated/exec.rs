@@ -24,7 +24,10 @@ use datafusion::{
     datasource::{MemTable, source_as_provider},
     error::DataFusionError,
     execution::{SendableRecordBatchStream, SessionState, TaskContext, context::QueryPlanner},
-    logical_expr::{Expr, LogicalPlan, UserDefinedLogicalNode, physical_planning_context::PhysicalPlanningContext},
+    logical_expr::{
+        Expr, LogicalPlan, UserDefinedLogicalNode, expr::Placeholder,
+        physical_planning_context::PhysicalPlanningContext,
+    },
     optimizer::AnalyzerRule,
     physical_expr::{EquivalenceProperties, PhysicalExpr},
     physical_plan::{
@@ -124,8 +127,8 @@ struct Subquery {
 
 impl Subquery {
     async fn run(&self, values: &[ScalarValue], context: &Arc<TaskContext>) -> Result<SendableRecordBatchStream> {
-        let value = |id: &str| {
-            let at = self.bindings.iter().position(|(known, _)| known == id)?;
+        let value = |placeholder: &Placeholder| {
+            let at = self.bindings.iter().position(|(known, _)| *known == placeholder.id)?;
             Some(Expr::Literal(values[at].clone(), None))
         };
         let mut plan = names::bound(&self.plan, &value)?;

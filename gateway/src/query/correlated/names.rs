@@ -199,22 +199,31 @@ pub(super) fn is_volatile(plan: &LogicalPlan) -> Result<bool> {
     Ok(volatile)
 }
 
+/// What stands for a placeholder; `None` for itself.
+type Value<'a> = &'a dyn Fn(&Placeholder) -> Option<Expr>;
+
 /// A plan with values in the place of placeholders.
-pub(super) fn bound(plan: &LogicalPlan, value: &dyn Fn(&str) -> Option<Expr>) -> Result<LogicalPlan> {
-    let bound = plan.clone().transform_up_with_subqueries(|node| {
-        let names = NamePreserver::new(&node);
-        let bound = node.map_expressions(|expr| {
-            let name = names.save(&expr);
-            let bound = expr.transform_up(|expr| match &expr {
-                Expr::Placeholder(placeholder) => match value(&placeholder.id) {
-                    Some(value) => Ok(Transformed::yes(value)),
-                    None => Ok(Transformed::no(expr)),
-                },
-                _ => Ok(Transformed::no(expr)),
-            })?;
-            Ok(bound.update_data(|expr| name.restore(expr)))
-        })?;
-        if bound.transformed { bound.map_data(LogicalPlan::recompute_schema) } else { Ok(bound) }
+pub(in crate::query) fn bound(plan: &LogicalPlan, value: Value<'_>) -> Result<LogicalPlan> {
+    Ok(plan.clone().transform_up_with_subqueries(|node| bound_node(node, value))?.data)
+}
+
+/// A node with values in the place of placeholders, without its inputs.
+pub(in crate::query) fn bound_node(node: LogicalPlan, value: Value<'_>) -> Result<Transformed<LogicalPlan>> {
+    let names = NamePreserver::new(&node);
+    let bound = node.map_expressions(|expr| {
+        let name = names.save(&expr);
+        Ok(with_values(expr, value)?.update_data(|expr| name.restore(expr)))
     })?;
-    Ok(bound.data)
+    if bound.transformed { bound.map_data(LogicalPlan::recompute_schema) } else { Ok(bound) }
+}
+
+/// An expression with values in the place of placeholders, without its subqueries.
+pub(in crate::query) fn with_values(expr: Expr, value: Value<'_>) -> Result<Transformed<Expr>> {
+    expr.transform_up(|expr| match &expr {
+        Expr::Placeholder(placeholder) => match value(placeholder) {
+            Some(value) => Ok(Transformed::yes(value)),
+            None => Ok(Transformed::no(expr)),
+        },
+        _ => Ok(Transformed::no(expr)),
+    })
 }

@@ -1,0 +1,209 @@
+//! A plan that is kept gives what a new one gives: for any values, after writes, in transactions, after changes of the catalog.
+
+use super::{Kept, Plans};
+use crate::{
+    session::{
+        Prepared, Session,
+        testing::{World, run, run_prepared},
+    },
+    statement::Statement,
+};
+use arrow::datatypes::DataType;
+use datafusion::scalar::ScalarValue;
+use rand::{Rng, SeedableRng, rngs::StdRng, seq::IndexedRandom};
+use std::sync::PoisonError;
+
+/// Times that each query runs.
+const ROUNDS: usize = 24;
+
+/// Queries whose plans are kept.
+const KEPT: &[&str] = &[
+    "SELECT a, b, n, s FROM t WHERE a = $1 ORDER BY a, b",
+    "SELECT count(*), sum(n) FROM t WHERE a = $1 AND b > $2",
+    "SELECT a, sum(n) FROM t WHERE a IN ($1, $2) GROUP BY a ORDER BY a",
+    "SELECT a, b FROM t WHERE a >= $1 AND a < $2 AND n <> $3 ORDER BY a DESC, b DESC",
+    "SELECT a, b FROM t WHERE (a, b) > ($1, $2) ORDER BY a, b LIMIT 3",
+    "SELECT a, b FROM t WHERE a LIKE $1 ORDER BY a, b",
+    "SELECT a, b FROM t WHERE b = $1 + 1 ORDER BY a, b",
+    "SELECT a, b FROM t WHERE b BETWEEN $1 AND $2 OR a = $3 ORDER BY a, b",
+    "SELECT a, b FROM t WHERE NOT (b = $1) ORDER BY a, b",
+    "SELECT a, b, n FROM t WHERE n = $1 OR ($1 IS NULL AND n IS NULL) ORDER BY a, b",
+    "SELECT a, n + $1, s || $2 FROM t WHERE a = $3 ORDER BY a, b",
+    "SELECT a, b FROM t ORDER BY n, a, b LIMIT $1",
+    "SELECT a, b FROM t ORDER BY a DESC, b LIMIT $1 OFFSET $2",
+    "SELECT a, b FROM t WHERE s = $1 ORDER BY a, b",
+    "SELECT a, b FROM t WHERE b::text = $1 ORDER BY a, b",
+    "SELECT a, max(b) FROM t GROUP BY a HAVING max(n) > $1 ORDER BY a",
+    "SELECT t.a, t.b, u.m FROM t JOIN u ON u.b = t.b WHERE u.b = $1 ORDER BY t.a",
+    "SELECT t.a, t.b, u.m FROM t LEFT JOIN u ON u.b = t.b AND u.m > $1 WHERE t.a = $2 ORDER BY t.a, t.b",
+    "SELECT a FROM t WHERE b = $1 UNION ALL SELECT m FROM u WHERE b = $1 ORDER BY 1",
+    "SELECT a, b FROM t WHERE b IN (SELECT b FROM u WHERE m > $1) ORDER BY a, b",
+    "SELECT a, b FROM t WHERE EXISTS (SELECT 1 FROM u WHERE u.b = t.b AND u.m = $1) ORDER BY a, b",
+    "SELECT a, b, (SELECT max(m) FROM u WHERE u.b > $1) FROM t WHERE a = $2 ORDER BY a, b",
+    "WITH x AS (SELECT a, b FROM t WHERE a > $1) SELECT x.a, count(*) FROM x GROUP BY x.a ORDER BY x.a",
+    "SELECT DISTINCT ON (a) a, b, n FROM t WHERE a > $1 ORDER BY a, b DESC",
+    "SELECT a, b, row_number() OVER (PARTITION BY a ORDER BY n) FROM t WHERE b < $1 ORDER BY a, b",
+    "SELECT CASE WHEN n > $1 THEN 'more' ELSE $2 END, count(*) FROM t GROUP BY 1 ORDER BY 1",
+    "SELECT coalesce(n, $1) FROM t WHERE a = $2 ORDER BY a, b",
+    "SELECT a, b FROM t WHERE b = ANY($1) ORDER BY a, b",
+    "SELECT a, b, family, qualifier FROM cells('t') WHERE family = $1 ORDER BY a, b, qualifier LIMIT 5",
+    "SELECT count(*) FROM t WHERE timestamptz '2026-01-01 00:00:00+00' + $1 * interval '1 day' > '2026-01-02 00:00:00+00'",
+    "SELECT a FROM t WHERE n / $1 > 1 ORDER BY a, b",
+    "SELECT a, b, (SELECT m FROM u WHERE u.b = t.b AND u.m > $1) FROM t WHERE a = 'x' ORDER BY a, b",
+    "SELECT a FROM t WHERE a = 'x' ORDER BY b",
+    "SELECT count(*) FROM t",
+];
+
+/// Queries that are planned each time.
+const NEVER: &[&str] = &[
+    "SELECT a, b FROM t WHERE a = $1 AND now() > '2020-01-01' ORDER BY a, b",
+    "SELECT relname FROM pg_class WHERE relname = $1",
+    "SELECT a, b FROM t WHERE $1 ORDER BY a, b",
+    "SELECT a, b, (SELECT u.b FROM u WHERE u.m = t.s AND u.b > $1) FROM t WHERE a = 'x' ORDER BY a, b",
+    "SELECT m FROM u FOR SYSTEM_TIME AS OF now() WHERE b = $1",
+    "SELECT * FROM (VALUES ($1), (2)) AS v(x)",
+    "SELECT current_setting('application_name'), a FROM t WHERE a = $1 ORDER BY a, b",
+];
+
+fn value(random: &mut StdRng, kind: &DataType) -> ScalarValue {
+    let whole = *[-1, 0, 1, 2, 3, 100].choose(random).unwrap();
+    let text = *["", "x", "w", "x%", "%", "abc", "y", "1", "m"].choose(random).unwrap();
+    let value = match kind {
+        _ if random.random_bool(0.12) => ScalarValue::Null,
+        DataType::Boolean => ScalarValue::Boolean(Some(random.random_bool(0.5))),
+        DataType::List(item) => {
+            let items: Vec<_> = (0..random.random_range(0..4)).map(|_| value(random, item.data_type())).collect();
+            let items: Vec<_> = items.iter().map(|value| value.cast_to(item.data_type()).unwrap()).collect();
+            ScalarValue::List(ScalarValue::new_list(&items, item.data_type(), true))
+        }
+        DataType::Utf8 | DataType::Utf8View | DataType::LargeUtf8 => ScalarValue::Utf8View(Some(text.to_owned())),
+        _ => ScalarValue::Int64(Some(whole)),
+    };
+    value.cast_to(kind).unwrap_or(value)
+}
+
+async fn prepared(session: &mut Session, sql: &str) -> Prepared {
+    let statement = Statement::parse(sql).unwrap().swap_remove(0);
+    session.prepare(statement, &[]).await.unwrap_or_else(|error| panic!("{sql}: {error:?}"))
+}
+
+impl Plans {
+    /// What is kept, in a word.
+    fn word(&self) -> &'static str {
+        match &*self.0.lock().unwrap_or_else(PoisonError::into_inner) {
+            Kept::None => "nothing",
+            Kept::Ready(_) => "ready",
+            Kept::Planned(_) => "planned",
+            Kept::Optimized(..) => "optimized",
+            Kept::Never(_) => "never",
+        }
+    }
+}
+
+async fn world() -> World {
+    let world = World::new().await;
+    let table = "CREATE TABLE u (b int, m text, PRIMARY KEY (b), FAMILY f (m)) WITH (history = '1 day')";
+    assert_eq!(run(&mut world.operator(), table).await, "CREATE TABLE");
+    let mut alto = world.tenant("alto");
+    let rows = "INSERT INTO t (a, b, n, s) VALUES ('', 0, 0, 'abc'), ('w', 1, NULL, ''), ('x', 0, 5, 'abc'), ('x', 1, 3, NULL),
+        ('x', 2, 100, 'x'), ('x', 3, -1, 'y'), ('y', 1, 2, 'm'), ('y', 100, 7, 'abc');
+        INSERT INTO u (b, m) VALUES (0, 'm'), (1, 'x'), (2, 'abc'), (100, NULL)";
+    assert_eq!(run(&mut alto, rows).await, "INSERT 0 8\nINSERT 0 4");
+    world
+}
+
+#[tokio::test]
+async fn a_kept_plan_gives_what_a_new_one_gives() {
+    let world = world().await;
+    let (mut keeps, mut plans) = (world.tenant("alto"), world.tenant("alto"));
+    // The fast path would hide what is tried here.
+    assert_eq!(run(&mut keeps, "SET keyspan.point = off").await, "SET");
+    assert_eq!(run(&mut plans, "SET keyspan.point = off; SET plan_cache_mode = force_custom_plan").await, "SET\nSET");
+    let mut random = StdRng::seed_from_u64(7);
+    let mut others = Vec::new();
+    for sql in KEPT.iter().chain(NEVER) {
+        let (kept, new) = (prepared(&mut keeps, sql).await, prepared(&mut plans, sql).await);
+        assert_eq!(kept.parameters, new.parameters, "{sql}");
+        for round in 0..ROUNDS {
+            let values: Vec<_> = kept.parameters.iter().map(|kind| value(&mut random, kind)).collect();
+            let expected = run_prepared(&mut plans, &new, values.clone()).await;
+            let found = run_prepared(&mut keeps, &kept, values.clone()).await;
+            assert_eq!(found, expected, "{sql} with {values:?}");
+            if round % 8 == 7 {
+                let write = format!("INSERT INTO t (a, b, n) VALUES ('x', {}, {round})", random.random_range(0..9_999));
+                run(&mut world.tenant("alto"), &write).await;
+            }
+        }
+        let wanted = if NEVER.contains(sql) { "never" } else { "optimized" };
+        if (kept.plans.word(), new.plans.word()) != (wanted, "never") {
+            others.push(format!("{sql}: {}, {}", kept.plans.word(), new.plans.word()));
+        }
+    }
+    assert_eq!(others, Vec::<String>::new());
+}
+
+#[tokio::test]
+async fn a_kept_plan_sees_what_its_statement_sees() {
+    let world = world().await;
+    let (mut one, mut two) = (world.tenant("alto"), world.tenant("alto"));
+    let count = prepared(&mut one, "SELECT count(*), max(n) FROM t WHERE a = $1").await;
+    let x = || vec![ScalarValue::Utf8View(Some("x".to_owned()))];
+    assert_eq!(run_prepared(&mut one, &count, x()).await, "4|100");
+    assert_eq!(count.plans.word(), "optimized");
+    run(&mut two, "INSERT INTO t (a, b, n) VALUES ('x', 7, 7)").await;
+    assert_eq!(run_prepared(&mut one, &count, x()).await, "5|100");
+    // Own writes that are not committed, and none of others.
+    assert_eq!(run(&mut one, "BEGIN; INSERT INTO t (a, b, n) VALUES ('x', 8, 800)").await, "BEGIN\nINSERT 0 1");
+    assert_eq!(run_prepared(&mut one, &count, x()).await, "6|800");
+    assert_eq!(run(&mut one, "ROLLBACK").await, "ROLLBACK");
+    assert_eq!(run_prepared(&mut one, &count, x()).await, "5|100");
+    assert_eq!(run(&mut one, "BEGIN ISOLATION LEVEL REPEATABLE READ").await, "BEGIN");
+    assert_eq!(run_prepared(&mut one, &count, x()).await, "5|100");
+    run(&mut two, "DELETE FROM t WHERE a = 'x' AND b = 2").await;
+    assert_eq!(run_prepared(&mut one, &count, x()).await, "5|100");
+    assert_eq!(run(&mut one, "COMMIT").await, "COMMIT");
+    assert_eq!(run_prepared(&mut one, &count, x()).await, "4|7");
+}
+
+#[tokio::test]
+async fn a_change_of_the_catalog_or_a_setting_makes_a_new_plan() {
+    let world = world().await;
+    let mut one = world.tenant("alto");
+    let all = prepared(&mut one, "SELECT * FROM u WHERE b < $1 ORDER BY b").await;
+    let two = || vec![ScalarValue::Int32(Some(2))];
+    assert_eq!(run_prepared(&mut one, &all, two()).await, "0|m\n1|x");
+    assert_eq!(all.plans.word(), "optimized");
+    assert_eq!(
+        run(&mut world.operator(), "ALTER TABLE u DROP COLUMN m; ALTER TABLE u ADD COLUMN o int").await,
+        "ALTER TABLE\nALTER TABLE"
+    );
+    assert_eq!(run_prepared(&mut one, &all, two()).await, "0|∅\n1|∅");
+    assert_eq!(run(&mut world.operator(), "DROP TABLE u").await, "DROP TABLE");
+    assert_eq!(run_prepared(&mut one, &all, two()).await, "42P01 relation \"u\" does not exist");
+    let some = prepared(&mut one, "SELECT count(*) FROM t WHERE b < $1").await;
+    assert_eq!(run_prepared(&mut one, &some, two()).await, "5");
+    assert_eq!(some.plans.word(), "optimized");
+    assert_eq!(run(&mut one, "SET keyspan.pushdown = off").await, "SET");
+    assert_eq!(run_prepared(&mut one, &some, two()).await, "5");
+    assert_eq!(run(&mut one, "SET plan_cache_mode = force_custom_plan").await, "SET");
+    assert_eq!(run_prepared(&mut one, &some, two()).await, "5");
+    assert_eq!(some.plans.word(), "never");
+}
+
+#[tokio::test]
+async fn plans_beyond_the_bound_are_not_kept() {
+    let world = world().await;
+    let mut one = world.tenant("alto");
+    let room = world.shared.resources.plans.clone();
+    let all = u32::try_from(room.available_permits()).unwrap();
+    let taken = room.acquire_many(all - 1).await.unwrap();
+    let first = prepared(&mut one, "SELECT count(*) FROM t WHERE b < $1").await;
+    let second = prepared(&mut one, "SELECT count(*) FROM t WHERE b > $1").await;
+    let two = || vec![ScalarValue::Int32(Some(2))];
+    assert_eq!(run_prepared(&mut one, &first, two()).await, "5");
+    assert_eq!(run_prepared(&mut one, &second, two()).await, "2");
+    assert_eq!((first.plans.word(), second.plans.word()), ("optimized", "nothing"));
+    drop((taken, first));
+    assert_eq!(run_prepared(&mut one, &second, two()).await, "2");
+    assert_eq!(second.plans.word(), "optimized");
+}
