@@ -40,6 +40,8 @@ pub enum ErrorKind {
     SequenceEnds,
     /// Others depend on it.
     InUse,
+    /// A view would read itself.
+    Recursion,
     /// The name is kept for the system.
     Reserved,
     /// Not supported.

@@ -1,4 +1,4 @@
-//! What a tenant makes for itself: private tables.
+//! What a tenant makes for itself: private tables, sequences, views.
 //!
 //! All private tables of all tenants live in one table of the store, [`PRIVATE_TABLE`], with one family. Each has a *space* there, a
 //! number that is never given twice, and its keys begin with the tenant's id and that number:
@@ -13,7 +13,7 @@
 //!
 //! A change is a [`PrivateEdit`], applied by a pure function.
 
-use crate::{Error, ErrorKind, Result, Sequence, Table, TableId, TenantId, tenant::TENANT_DELIMITER};
+use crate::{Error, ErrorKind, Result, Sequence, SqlView, Table, TableId, TenantId, tenant::TENANT_DELIMITER};
 use bytes::Bytes;
 use keyspan_storage::{Family, GcRule, TableName, TableSchema};
 use serde::{Deserialize, Serialize};
@@ -32,6 +32,8 @@ pub struct Private {
     pub tables: BTreeMap<TableId, Arc<Table>>,
     /// Its sequences.
     pub sequences: BTreeMap<u32, Arc<Sequence>>,
+    /// Its views.
+    pub views: BTreeMap<u32, Arc<SqlView>>,
     /// Spaces that no table uses: rows are being written there, or are to be deleted.
     pub spare: BTreeSet<u32>,
 }
@@ -52,6 +54,12 @@ pub enum PrivateEdit {
     CreateSequence(Sequence),
     /// A sequence goes; its space is spare then.
     DropSequence(u32),
+    /// A new view. Its number is the catalog's next.
+    CreateView(Box<SqlView>),
+    /// A view changed: from what it must still be, to what it shall be.
+    AlterView(Box<(SqlView, SqlView)>),
+    /// A view goes.
+    DropView(u32),
     /// The rows of spare spaces are deleted.
     Forget(BTreeSet<u32>),
 }
@@ -67,9 +75,14 @@ impl Private {
         self.sequences.values().find(|sequence| sequence.name == name)
     }
 
+    /// The view of this name.
+    pub fn view(&self, name: &str) -> Option<&Arc<SqlView>> {
+        self.views.values().find(|view| view.name == name)
+    }
+
     /// Whether a relation has this name.
     pub fn has(&self, name: &str) -> bool {
-        self.table(name).is_some() || self.sequence(name).is_some()
+        self.table(name).is_some() || self.sequence(name).is_some() || self.view(name).is_some()
     }
 
     /// Whether there is nothing.
@@ -118,6 +131,17 @@ impl Private {
                     .ok_or_else(|| Error::new(ErrorKind::NoTable, format!("relation with OID {id} does not exist")))?;
                 self.spare.insert(*id);
             }
+            PrivateEdit::CreateView(view) => {
+                self.check_name(&view.name, &is_taken)?;
+                take(view.id)?;
+                self.views.insert(view.id, Arc::new(view.as_ref().clone()));
+            }
+            PrivateEdit::AlterView(change) => self.alter_view(&change.0, &change.1, is_taken)?,
+            PrivateEdit::DropView(id) => {
+                self.views
+                    .remove(id)
+                    .ok_or_else(|| Error::new(ErrorKind::NoTable, format!("relation with OID {id} does not exist")))?;
+            }
             PrivateEdit::Forget(spaces) => self.spare.retain(|space| !spaces.contains(space)),
         }
         Ok(())
@@ -149,6 +173,18 @@ impl Private {
             return Err(Error::new(ErrorKind::Invalid, message));
         }
         self.tables.insert(after.id, Arc::new(after.clone()));
+        Ok(())
+    }
+
+    fn alter_view(&mut self, before: &SqlView, after: &SqlView, is_taken: impl Fn(&str) -> bool) -> Result<()> {
+        if self.views.get(&before.id).is_none_or(|now| **now != *before) || after.id != before.id {
+            let message = format!("relation \"{}\" was changed by another at the same moment", before.name);
+            return Err(Error::new(ErrorKind::Conflict, message));
+        }
+        if after.name != before.name {
+            self.check_name(&after.name, is_taken)?;
+        }
+        self.views.insert(after.id, Arc::new(after.clone()));
         Ok(())
     }
 

@@ -1,10 +1,13 @@
 //! The catalog at one moment. Immutable; changed by a pure function of an [`Edit`].
 
 use crate::{
-    DropCertificate, Edit, Error, ErrorKind, Private, PrivateEdit, Result, Role, RoleName, Table, TableId, Tenant,
-    TenantId, TenantState,
+    DropCertificate, Edit, Error, ErrorKind, Private, PrivateEdit, Readable, Result, Role, RoleName, SqlView, Table,
+    TableId, Tenant, TenantId, TenantState, sql_view,
 };
-use std::{collections::BTreeMap, sync::Arc};
+use std::{
+    collections::BTreeMap,
+    sync::{Arc, LazyLock},
+};
 
 /// The first OID given to a table, tenant or role: PostgreSQL keeps those below for itself.
 pub const FIRST_OID: u32 = 16_384;
@@ -63,7 +66,10 @@ impl Snapshot {
             Edit::FinishPurge(oids, at) => next.purge(oids, |drop| drop.purged_micros = Some(*at))?,
             Edit::CreateTable(table) => next.create_table(table)?,
             Edit::AlterTable(table) => next.alter_table(table)?,
-            Edit::DropTable(id) => drop(next.tables.remove(id).ok_or_else(|| no_table(*id))?),
+            Edit::DropTable(id) => {
+                next.tables.remove(id).ok_or_else(|| no_table(*id))?;
+                next.check_views(self)?;
+            }
             Edit::ChangePrivate(tenant, oid, edits) => next.change_private(tenant, *oid, edits)?,
             Edit::CreateRole(role) => next.create_role(role)?,
             Edit::AlterRole(role) => next.alter_role(role)?,
@@ -150,7 +156,17 @@ impl Snapshot {
             return Err(Error::new(ErrorKind::Unsupported, message));
         }
         self.check_table(table)?;
+        let before = self.clone();
         self.tables.insert(table.id, Arc::new(table.clone()));
+        self.check_views(&before)
+    }
+
+    /// Holds a change of the shared tables against the views of every tenant.
+    fn check_views(&self, before: &Self) -> Result<()> {
+        for (tenant, own) in self.private.iter().filter(|(tenant, _)| self.tenant(tenant.as_str()).is_some()) {
+            let whose = format!(" of database {tenant}");
+            sql_view::check((own, own), (&before.tables, &self.tables), &whose)?;
+        }
         Ok(())
     }
 
@@ -177,6 +193,8 @@ impl Snapshot {
             let is_taken = |name: &str| shared.values().any(|table| table.name == name);
             private.apply(edit, |number| self.take_oid(number), is_taken)?;
         }
+        let before = self.private.get(id).cloned().unwrap_or_default();
+        sql_view::check((&before, &private), (&shared, &shared), "")?;
         if private.is_empty() {
             self.private.remove(id);
         } else {
@@ -274,6 +292,29 @@ impl Snapshot {
     pub fn tables_in(&self, tenant: Option<&TenantId>) -> impl Iterator<Item = &Arc<Table>> + Clone {
         let own = self.private_of(tenant).into_iter().flat_map(|private| private.tables.values());
         self.tables.values().chain(own)
+    }
+
+    /// The view of this name in the database of a tenant.
+    pub fn view_in(&self, tenant: Option<&TenantId>, name: &str) -> Option<&Arc<SqlView>> {
+        self.private_of(tenant)?.view(name)
+    }
+
+    /// The views in the database of a tenant.
+    pub fn views_in(&self, tenant: Option<&TenantId>) -> impl Iterator<Item = &Arc<SqlView>> + Clone {
+        self.private_of(tenant).into_iter().flat_map(|private| private.views.values())
+    }
+
+    /// The table or view of this name in the database of a tenant.
+    pub fn readable_in(&self, tenant: Option<&TenantId>, name: &str) -> Option<Readable<'_>> {
+        let table = self.table_in(tenant, name).map(Readable::Table);
+        table.or_else(|| self.view_in(tenant, name).map(Readable::View))
+    }
+
+    /// The table or view with this number in the database of a tenant.
+    pub fn readable(&self, tenant: Option<&TenantId>, number: u32) -> Option<Readable<'_>> {
+        static NONE: LazyLock<Private> = LazyLock::new(Private::default);
+        let own = self.private_of(tenant).map_or(&*NONE, |own| own.as_ref());
+        Readable::of(number, own, &self.tables)
     }
 
     /// The table with this number in the database of a tenant, `None` for the operator's.

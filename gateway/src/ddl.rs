@@ -9,6 +9,7 @@ mod private;
 mod role;
 mod rows;
 mod table;
+mod view;
 
 pub use database::explain_drop_database;
 
@@ -27,6 +28,9 @@ pub fn tag(definition: &Definition) -> &'static str {
         Definition::DropTables(_) => "DROP TABLE",
         Definition::CreateSequence(_) => "CREATE SEQUENCE",
         Definition::DropSequences(_) => "DROP SEQUENCE",
+        Definition::CreateView(_) => "CREATE VIEW",
+        Definition::AlterView(_) => "ALTER VIEW",
+        Definition::DropViews(_) => "DROP VIEW",
         Definition::CreateDatabase(_) => "CREATE DATABASE",
         Definition::DropDatabase { .. } => "DROP DATABASE",
         Definition::CreateRole(..) => "CREATE ROLE",
@@ -47,7 +51,10 @@ pub async fn execute(session: &mut Session, definition: &Definition) -> Result<(
         | Definition::AlterTable(_)
         | Definition::DropTables(_)
         | Definition::CreateSequence(_)
-        | Definition::DropSequences(_) => defines_tables(session),
+        | Definition::DropSequences(_)
+        | Definition::CreateView(_)
+        | Definition::AlterView(_)
+        | Definition::DropViews(_) => defines_tables(session),
         _ => session.identity.operator || role::is_own_password(session, definition),
     };
     if !allowed {
@@ -68,10 +75,16 @@ async fn make(session: &mut Session, definition: &Definition) -> Result<()> {
     let private = !session.identity.operator;
     match definition {
         Definition::CreateTable(create) if private => private::create(session, create).await,
+        Definition::AlterTable(alter) if private && view::is_view(session, &alter.name) => {
+            view::alter_table(session, alter).await
+        }
         Definition::AlterTable(alter) if private => private::alter(session, alter).await,
         Definition::DropTables(drop) if private => private::drop(session, drop).await,
         Definition::CreateSequence(create) => private::create_sequence(session, create).await,
         Definition::DropSequences(drop) => private::drop_sequences(session, drop).await,
+        Definition::CreateView(create) => view::create(session, create).await,
+        Definition::AlterView(alter) => view::alter(session, alter).await,
+        Definition::DropViews(drop) => view::drop(session, drop).await,
         Definition::CreateTable(create) => table::create(session, create).await,
         Definition::AlterTable(alter) => table::alter(session, alter).await,
         Definition::DropTables(drop) => table::drop(session, drop).await,

@@ -105,6 +105,8 @@ states! {
     INVALID_PASSWORD = "28P01";
     /// The role may not connect so.
     INVALID_AUTHORIZATION = "28000";
+    /// A view that reads itself.
+    INVALID_OBJECT_DEFINITION = "42P17";
     /// Others depend on it.
     DEPENDENT_OBJECTS_STILL_EXIST = "2BP01";
     /// No such database.
@@ -353,6 +355,7 @@ fn catalog_state(kind: CatalogKind) -> SqlState {
         CatalogKind::Duplicate => SqlState::DUPLICATE_OBJECT,
         CatalogKind::SequenceEnds => SqlState::SEQUENCE_GENERATOR_LIMIT_EXCEEDED,
         CatalogKind::InUse => SqlState::DEPENDENT_OBJECTS_STILL_EXIST,
+        CatalogKind::Recursion => SqlState::INVALID_OBJECT_DEFINITION,
         CatalogKind::Reserved => SqlState::RESERVED_NAME,
         CatalogKind::Unsupported => SqlState::FEATURE_NOT_SUPPORTED,
         CatalogKind::Conflict => SqlState::SERIALIZATION_FAILURE,

@@ -1,7 +1,7 @@
 //! `pg_catalog` and `information_schema`: what clients ask PostgreSQL about itself, answered live from the statement's snapshot.
 //!
 //! [`relation`] makes a relation when a statement names it: its columns stand in [`columns`], its rows come from [`objects`] (tables,
-//! columns, keys, types), [`cluster`] (databases, roles, settings, sessions), [`inside`] (of the store) and [`information`] (`information_schema`). A relation that
+//! columns, keys, types), [`cluster`] (databases, roles, settings, sessions), [`inside`] (of the store), [`views`] and [`information`] (`information_schema`). A relation that
 //! PostgreSQL has and that has no rows here is empty. [`functions`] are those that know the session or the catalog; [`rewrite`] turns
 //! what DataFusion cannot plan in the queries of psql and of drivers into what it can.
 //!
@@ -19,6 +19,7 @@ pub mod inside;
 pub mod keywords;
 pub mod objects;
 pub mod rewrite;
+pub mod views;
 
 #[cfg(test)]
 mod tests;
@@ -45,6 +46,7 @@ pub fn relation(schema: &str, name: &str, facts: &Arc<Facts>) -> Result<Option<A
             inside::fill(&mut rows, facts);
         }
     }
+    views::fill(&mut rows, facts);
     let batch = rows.finish()?;
     Ok(Some(Arc::new(MemTable::try_new(batch.schema(), vec![vec![batch]])?)))
 }

@@ -29,6 +29,7 @@ use std::sync::Arc;
 
 pub mod aggregates;
 pub mod arithmetic;
+pub mod bound;
 pub mod calls;
 pub mod casts;
 mod compared;
@@ -49,6 +50,7 @@ pub mod template;
 pub(crate) mod threads;
 pub mod type_planner;
 pub mod unsupported;
+pub mod views;
 
 pub use facts::Facts;
 use parameters::parameters;
@@ -199,6 +201,11 @@ pub(crate) fn over(facts: Arc<Facts>, view: &View) -> SessionContext {
 
 /// A DataFusion session with the facts of a statement, over rows.
 pub(crate) fn context(facts: Arc<Facts>, rows: tables::Rows) -> SessionContext {
+    nested_context(facts, rows, views::Nesting::default())
+}
+
+/// The same inside of views.
+fn nested_context(facts: Arc<Facts>, rows: tables::Rows, nesting: views::Nesting) -> SessionContext {
     let mut state = match &facts.shared {
         Some(shared) => shared.resources.sessions.get_or_init(|| with_resources(&shared.resources)).clone(),
         None => template::state().clone(),
@@ -206,7 +213,7 @@ pub(crate) fn context(facts: Arc<Facts>, rows: tables::Rows) -> SessionContext {
     let options = state.config_mut().options_mut();
     options.catalog.default_catalog.clone_from(&facts.database);
     options.extensions.insert(facts::Carried(facts.clone()));
-    state.register_catalog_list(Arc::new(tables::Databases::new(facts, rows)));
+    state.register_catalog_list(Arc::new(tables::Databases::new(facts, rows, nesting)));
     SessionContext::new_with_state(state)
 }
 

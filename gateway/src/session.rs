@@ -302,6 +302,11 @@ impl Session {
         Ok(View { snapshot, pin, rows, buffered: self.transaction.buffered(), pushdown, columnar, as_of: None })
     }
 
+    /// The catalog as the session sees it now.
+    pub(crate) fn catalog_snapshot(&self) -> Arc<Snapshot> {
+        self.shared.catalog.snapshot()
+    }
+
     /// Whether statements may go around the optimizer.
     pub(crate) fn takes_fast_path(&self) -> bool {
         self.settings.point()

@@ -20,10 +20,11 @@ mod sequence;
 #[cfg(test)]
 mod tests;
 mod upkeep;
+mod view;
 
 pub use clause::{
-    AlterAction, AlterTable, CheckClause, ColumnClause, CreateSequence, CreateTable, DefaultClause, DropTables,
-    FamilyClause, KeyClause, OptionClause, RoleOptions,
+    AlterAction, AlterTable, AlterView, CheckClause, ColumnClause, CreateSequence, CreateTable, CreateView,
+    DefaultClause, DropTables, FamilyClause, KeyClause, OptionClause, RoleOptions, ViewAction,
 };
 pub use command::{Isolation, Setting, Transaction};
 pub use copy::{Compression, CopyFormat, CopyFrom, CopyOptions, CopyOut, CopyTo, Forced, Header};
@@ -96,6 +97,12 @@ pub enum Definition {
     CreateSequence(CreateSequence),
     /// `DROP SEQUENCE`
     DropSequences(DropTables),
+    /// `CREATE VIEW`
+    CreateView(CreateView),
+    /// `ALTER VIEW`
+    AlterView(AlterView),
+    /// `DROP VIEW`
+    DropViews(DropTables),
     /// `CREATE DATABASE`: a tenant.
     CreateDatabase(String),
     /// `DROP DATABASE`
@@ -184,6 +191,9 @@ fn parse_definition(cursor: &mut Cursor<'_>) -> Result<Statement> {
         ("drop", "table") => definition::parse_drop_table(cursor),
         ("create", "sequence") => sequence::parse_create_sequence(cursor),
         ("drop", "sequence") => sequence::parse_drop_sequence(cursor),
+        ("create", "view" | "or" | "recursive") => view::parse_create_view(cursor),
+        ("alter", "view") => view::parse_alter_view(cursor),
+        ("drop", "view") => view::parse_drop_view(cursor),
         ("create", "database") => role::parse_create_database(cursor),
         ("drop", "database") => role::parse_drop_database(cursor),
         ("create", "role" | "user") => role::parse_create_role(cursor),

@@ -7,8 +7,9 @@ mod overlay;
 #[cfg(test)]
 mod tests;
 
+use crate::error::{SqlError, SqlState};
 use imbl::OrdMap;
-use keyspan_catalog::{Snapshot, Table, TenantStore};
+use keyspan_catalog::{Snapshot, SqlView, Table, TenantStore};
 use keyspan_storage::{Pin, RowKey, RowMutation, RowStream, Scan};
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -45,6 +46,26 @@ impl View {
     /// The table of this name in the database.
     pub fn table(&self, name: &str) -> Option<&Arc<Table>> {
         self.snapshot.table_in(self.rows.tenant(), name)
+    }
+
+    /// The view of this name in the database.
+    pub fn sql_view(&self, name: &str) -> Option<&Arc<SqlView>> {
+        self.snapshot.view_in(self.rows.tenant(), name)
+    }
+
+    /// The table of this name, to be written.
+    ///
+    /// # Errors
+    /// 42P01; 0A000 for a view.
+    pub fn writable(&self, name: &str) -> Result<&Arc<Table>, SqlError> {
+        if self.sql_view(name).is_some() {
+            let message = format!("cannot change what view \"{name}\" shows");
+            return Err(
+                SqlError::new(SqlState::FEATURE_NOT_SUPPORTED, message).with_hint("Write to the tables that it reads.")
+            );
+        }
+        let missing = || SqlError::new(SqlState::UNDEFINED_TABLE, format!("relation \"{name}\" does not exist"));
+        self.table(name).ok_or_else(missing)
     }
 
     /// Reads rows as they would be after the buffered writes, or as they were. Sets the pin.

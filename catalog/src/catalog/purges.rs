@@ -46,6 +46,9 @@ impl Catalog {
         let tables = shared.chain([private_table(), rows::catalog_table()]);
         let ranges = tables
             .flat_map(|table| drops.iter().map(move |drop| (table.clone(), KeyRange::prefix(span(&drop.tenant)))));
+        // What it has defined, too: names, defaults, the texts of views.
+        let defined = drops.iter().flat_map(|drop| rows::defined_by(&drop.tenant));
+        let ranges = ranges.chain(defined.map(|prefix| (rows::catalog_table(), KeyRange::prefix(prefix))));
         let report = self.store().purge(&ranges.collect::<Vec<_>>()).await?;
         let now_micros = clock.now_micros();
         self.commit(|_| Ok(Edit::FinishPurge(oids.clone(), now_micros))).await?;

@@ -8,6 +8,7 @@
 //! role#ana            a Role
 //! private_table#alto#16391   a Table of the tenant's own
 //! private_sequence#alto#16393   a Sequence of the tenant's own
+//! private_view#alto#16394   a SqlView of the tenant's own
 //! private_space#alto#16392   true: a spare space of the tenant
 //! drop#0000016385     a DropCertificate
 //! pending#flights-16390   true: a table of the store that is being made or dropped
@@ -15,7 +16,8 @@
 
 use super::CATALOG_TABLE;
 use crate::{
-    DropCertificate, Error, ErrorKind, Private, Result, Role, Sequence, Snapshot, Table, TableId, Tenant, TenantId,
+    DropCertificate, Error, ErrorKind, Private, Result, Role, Sequence, Snapshot, SqlView, Table, TableId, Tenant,
+    TenantId,
 };
 use bytes::Bytes;
 use keyspan_storage::{Family, FamilyName, GcRule, Mutation, Row, RowKey, RowMutation, TableName, TableSchema, Write};
@@ -89,8 +91,18 @@ pub(crate) fn private_sequence_key(tenant: &TenantId, id: u32) -> RowKey {
     key(format!("private_sequence#{tenant}#{id}"))
 }
 
+fn private_view_key(tenant: &TenantId, id: u32) -> RowKey {
+    key(format!("private_view#{tenant}#{id}"))
+}
+
 pub(crate) fn private_space_key(tenant: &TenantId, space: u32) -> RowKey {
     key(format!("private_space#{tenant}#{space}"))
+}
+
+/// What the keys of all that a tenant has defined begin with.
+pub(super) fn defined_by(tenant: &TenantId) -> impl Iterator<Item = Bytes> {
+    let kinds = ["private_table", "private_sequence", "private_view", "private_space"];
+    kinds.into_iter().map(move |kind| format!("{kind}#{tenant}#").into())
 }
 
 pub(super) fn pending_key(table: &TableName) -> RowKey {
@@ -149,6 +161,7 @@ fn private(before: &Snapshot, after: &Snapshot, writes: &mut Vec<Write>) {
         }
         maps(&old.tables, &new.tables, |id| private_table_key(tenant, *id), writes);
         maps(&old.sequences, &new.sequences, |id| private_sequence_key(tenant, *id), writes);
+        maps(&old.views, &new.views, |id| private_view_key(tenant, *id), writes);
         let space = |space: &u32| private_space_key(tenant, *space);
         writes.extend(new.spare.difference(&old.spare).map(|spare| put(space(spare), &true)));
         writes.extend(old.spare.difference(&new.spare).map(|spare| delete(space(spare))));
@@ -203,6 +216,11 @@ impl Loaded {
                 let sequence: Sequence = decode(row)?;
                 let private = self.private(row, of)?.0;
                 private.sequences.insert(sequence.id, Arc::new(sequence));
+            }
+            ("private_view", of) => {
+                let view: SqlView = decode(row)?;
+                let private = self.private(row, of)?.0;
+                private.views.insert(view.id, Arc::new(view));
             }
             ("private_space", of) => {
                 let (private, space) = self.private(row, of)?;

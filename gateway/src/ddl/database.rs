@@ -69,6 +69,7 @@ pub async fn explain_drop_database(session: &Session, name: &str) -> Result<Outc
     let sizes = sizes(shared, &snapshot, &id, Some(pin)).await?;
     let mut lines = vec![format!("Drop Database {id} (dry run: nothing is changed)")];
     lines.extend(sizes.iter().map(|(table, rows, bytes)| format!("  {}: {rows} rows, {bytes} bytes", table.name)));
+    lines.extend(snapshot.views_in(Some(&id)).map(|view| format!("  {}: a view", view.name)));
     let (rows, bytes) = sizes.iter().fold((0, 0), |sum, (_, rows, bytes)| (sum.0 + rows, sum.1 + bytes));
     lines.push(format!("Total: {} tables, {rows} rows, {bytes} bytes", sizes.len()));
     let batch = explain::batch(&lines)?;

@@ -7,7 +7,7 @@ use super::{
     given::Given,
     rows::{self, Alteration},
     skipped,
-    table::{definition_of, passed_over, settle},
+    table::{cascading, definition_of, passed_over, settle},
 };
 use crate::{
     error::{Result, SqlError, SqlState},
@@ -15,11 +15,11 @@ use crate::{
     statement::{AlterAction, AlterTable, CreateSequence, CreateTable, DropTables, OptionClause},
 };
 use keyspan_catalog::{
-    Edit, Error, ErrorKind, PrivateEdit, Sequence, Snapshot, Table, TableId, TenantId,
+    Edit, Error, ErrorKind, PrivateEdit, Sequence, Snapshot, SqlView, Table, TableId, TenantId,
     snapshot::FIRST_OID,
     table::{AsksOfRows, DefaultValue},
 };
-use std::sync::Arc;
+use std::{collections::BTreeSet, sync::Arc};
 
 /// PostgreSQL's parameters of tables: they tune a storage that is not here.
 const STORAGE_PARAMETERS: [&str; 8] = [
@@ -34,7 +34,8 @@ const STORAGE_PARAMETERS: [&str; 8] = [
 ];
 
 pub(super) async fn create(session: &mut Session, create: &CreateTable) -> Result<()> {
-    if create.if_not_exists && find(session, &create.name).is_some() {
+    let there = find(session, &create.name).is_some() || super::view::is_view(session, &create.name);
+    if create.if_not_exists && there {
         skipped(session, &format!("relation \"{}\" already exists", create.name));
         return Ok(());
     }
@@ -75,10 +76,18 @@ pub(super) async fn alter(session: &mut Session, alter: &AlterTable) -> Result<(
             action => actions.push(action.clone()),
         }
     }
+    let cascading = cascading(&table, &actions);
     let actions = settle(session, &table, &actions).await?;
     let (tenant, oid) = tenant(session)?;
-    let derive = |snapshot: &Snapshot| Alteration::of(snapshot, &tenant, (&alter.name, table.id), &actions);
-    if derive(&session.shared.catalog.snapshot())?.asks() == AsksOfRows::Nothing {
+    if let Some(own) = session.catalog_snapshot().private_of(Some(&tenant)) {
+        super::view::tell(session, &super::view::dependents_of_columns(own, table.id.0, &cascading));
+    }
+    let derive = |snapshot: &Snapshot| {
+        let alteration = Alteration::of(snapshot, &tenant, (&alter.name, table.id), &actions)?;
+        let views = cascaded(snapshot, &tenant, alteration.after(), &cascading);
+        Ok(alteration.with(views.iter().map(|view| PrivateEdit::DropView(view.id))))
+    };
+    if derive(&session.catalog_snapshot())?.asks() == AsksOfRows::Nothing {
         return change(session, |snapshot| derive(snapshot)?.edits()).await;
     }
     rows::alter(session, (&tenant, oid), table.id, derive).await
@@ -94,6 +103,7 @@ pub(super) async fn drop(session: &mut Session, drop: &DropTables) -> Result<()>
                     tables.push(table);
                 }
             }
+            None if super::view::is_view(session, name) => return Err(super::view::wrong_kind(name, "table")),
             None if drop.if_exists => skipped(session, &format!("table \"{name}\" does not exist")),
             None => return Err(no_table("table", name)),
         }
@@ -102,11 +112,26 @@ pub(super) async fn drop(session: &mut Session, drop: &DropTables) -> Result<()>
         return Ok(());
     }
     let tenant = tenant(session)?.0;
+    let named: BTreeSet<u32> = tables.iter().map(|table| table.id.0).collect();
+    if drop.cascade {
+        let snapshot = session.catalog_snapshot();
+        super::view::tell_cascade(session, &snapshot, &named);
+    }
     let edit = |snapshot: &Snapshot| {
         let sequences = owned(snapshot, &tenant, |(of, _)| tables.iter().any(|table| table.id == of));
-        Ok(tables.iter().map(|table| PrivateEdit::DropTable(table.id)).chain(sequences).collect())
+        let views = if drop.cascade { super::view::dependents(snapshot, &tenant, &named) } else { Vec::new() };
+        let views = views.iter().map(|view| PrivateEdit::DropView(view.id));
+        Ok(tables.iter().map(|table| PrivateEdit::DropTable(table.id)).chain(sequences).chain(views).collect())
     };
     change(session, edit).await
+}
+
+/// The views that go with the columns that a table has no more.
+fn cascaded(snapshot: &Snapshot, tenant: &TenantId, after: &Table, columns: &BTreeSet<u16>) -> Vec<Arc<SqlView>> {
+    let gone = columns.iter().filter(|number| after.columns.iter().all(|column| column.id != **number));
+    let gone = gone.copied().collect();
+    let own = snapshot.private_of(Some(tenant));
+    own.map(|own| super::view::dependents_of_columns(own, after.id.0, &gone)).unwrap_or_default()
 }
 
 /// The drops of the sequences whose owners are meant.
@@ -174,7 +199,7 @@ pub(super) async fn drop_sequences(session: &mut Session, drop: &DropTables) -> 
 }
 
 /// Makes a change of what the tenant has, derived from the newest catalog.
-async fn change(
+pub(super) async fn change(
     session: &mut Session,
     derive: impl Fn(&Snapshot) -> keyspan_catalog::Result<Vec<PrivateEdit>> + Send + Sync,
 ) -> Result<()> {
@@ -185,7 +210,7 @@ async fn change(
 }
 
 /// The tenant of the session and its number.
-fn tenant(session: &Session) -> Result<(TenantId, u32)> {
+pub(super) fn tenant(session: &Session) -> Result<(TenantId, u32)> {
     let rows = &session.identity.rows;
     let found = rows.tenant().cloned().zip(rows.oid());
     found.ok_or_else(|| SqlError::new(SqlState::INTERNAL_ERROR, "a session of one tenant was expected"))
@@ -204,7 +229,7 @@ fn check_owner(table: &Table) -> Result<()> {
         .with_detail("It is a shared table: an operator defines it in database \"keyspan\"."))
 }
 
-fn no_table(what: &str, name: &str) -> SqlError {
+pub(super) fn no_table(what: &str, name: &str) -> SqlError {
     SqlError::new(SqlState::UNDEFINED_TABLE, format!("{what} \"{name}\" does not exist"))
 }
 

@@ -31,7 +31,7 @@ pub(super) struct Alteration {
     after: Table,
     /// Sequences that come with columns.
     sequences: Vec<PrivateEdit>,
-    /// Sequences that go with them.
+    /// Sequences that go with them, and views.
     gone: Vec<PrivateEdit>,
 }
 
@@ -58,6 +58,18 @@ impl Alteration {
         let kept = |column: u16| after.columns.iter().any(|other| other.id == column);
         let gone = super::private::owned(snapshot, tenant, |(of, column)| of == id && !kept(column));
         Ok(Self { before: before.as_ref().clone(), after, sequences, gone })
+    }
+
+    /// The table as it shall be.
+    pub(super) fn after(&self) -> &Table {
+        &self.after
+    }
+
+    /// The same with what goes along.
+    #[must_use]
+    pub(super) fn with(mut self, gone: impl Iterator<Item = PrivateEdit>) -> Self {
+        self.gone.extend(gone);
+        self
     }
 
     /// What it asks of the rows.

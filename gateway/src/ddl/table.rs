@@ -11,7 +11,7 @@ use keyspan_catalog::{
     Edit, Error, ErrorKind, Snapshot, Table, TableId,
     table::{ColumnDefault, ColumnDefinition, FamilyDefinition, TableDefinition},
 };
-use std::sync::Arc;
+use std::{collections::BTreeSet, sync::Arc};
 
 pub(super) async fn create(session: &mut Session, create: &CreateTable) -> Result<()> {
     let catalog = session.shared.catalog.clone();
@@ -50,7 +50,11 @@ pub(super) async fn alter(session: &mut Session, alter: &AlterTable) -> Result<(
             skipped(session, &what);
         }
     }
+    let cascading = cascading(table, &alter.actions);
     let actions = settle(session, table, &alter.actions).await?;
+    if !cascading.is_empty() {
+        super::view::drop_shared(session, table.id.0, Some(&cascading)).await?;
+    }
     let edit = |snapshot: &Snapshot| {
         let table = snapshot.table(&alter.name).ok_or_else(|| no_table(&alter.name))?;
         let changed = actions.iter().try_fold(table.as_ref().clone(), |table, action| apply(&table, action))?;
@@ -72,6 +76,9 @@ pub(super) async fn drop(session: &mut Session, drop: &DropTables) -> Result<()>
         }
     }
     for table in tables {
+        if drop.cascade {
+            super::view::drop_shared(session, table.id.0, None).await?;
+        }
         catalog.commit(|_| Ok(Edit::DropTable(table.id))).await?;
     }
     Ok(())
@@ -129,13 +136,22 @@ fn pairs(options: &[OptionClause]) -> Vec<(String, String)> {
     options.iter().map(|option| (name(option), option.value.clone())).collect()
 }
 
+/// The numbers of the columns that are dropped with all that depends on them.
+pub(super) fn cascading(table: &Table, actions: &[AlterAction]) -> BTreeSet<u16> {
+    let dropped = actions.iter().filter_map(|action| match action {
+        AlterAction::DropColumn { name, cascade: true, .. } => table.column(name).map(|column| column.id),
+        _ => None,
+    });
+    dropped.collect()
+}
+
 /// What an action with `IF [NOT] EXISTS` has nothing to do for.
 pub(super) fn passed_over(table: &Table, action: &AlterAction) -> Option<String> {
     match action {
         AlterAction::AddColumn { column, if_not_exists: true, .. } if table.column(&column.name).is_some() => {
             Some(format!("column \"{}\" of relation \"{}\" already exists", column.name, table.name))
         }
-        AlterAction::DropColumn { name, if_exists: true } if table.column(name).is_none() => {
+        AlterAction::DropColumn { name, if_exists: true, .. } if table.column(name).is_none() => {
             Some(format!("column \"{name}\" of relation \"{}\" does not exist", table.name))
         }
         AlterAction::DropConstraint { name, if_exists: true }

@@ -58,11 +58,7 @@ impl Target {
     /// # Errors
     /// 42P01.
     pub(crate) fn of(view: &View, name: &str) -> Result<Self> {
-        let table = view
-            .table(name)
-            .cloned()
-            .ok_or_else(|| SqlError::new(SqlState::UNDEFINED_TABLE, format!("relation \"{name}\" does not exist")))?;
-        Ok(Self::of_table(view, table))
+        Ok(Self::of_table(view, view.writable(name)?.clone()))
     }
 
     /// A table that may not be in the catalog yet.

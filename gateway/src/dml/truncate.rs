@@ -36,10 +36,7 @@ async fn once(session: &mut Session, tables: &[String]) -> Result<()> {
     let by_rows = session.in_transaction();
     let mut found: Vec<Arc<Table>> = Vec::with_capacity(tables.len());
     for name in tables {
-        let table = view
-            .table(name)
-            .cloned()
-            .ok_or_else(|| SqlError::new(SqlState::UNDEFINED_TABLE, format!("relation \"{name}\" does not exist")))?;
+        let table = view.writable(name)?.clone();
         if !found.iter().any(|other| other.id == table.id) {
             found.push(table);
         }

@@ -1,7 +1,7 @@
 //! Functions that know the session or the catalog: `version()`, `current_setting()`, `format_type()`, `pg_get_indexdef()` and the
 //! like.
 
-use super::{cluster, objects};
+use super::{cluster, objects, views};
 use crate::{
     error::{SqlError, SqlState},
     query::{
@@ -179,6 +179,18 @@ fn catalog() -> Vec<RowFunction> {
         }),
         // What is stored is the text.
         texts("pg_get_expr", 2..=3, |values, _| Ok(optional(text_of(&values[0])))),
+        texts("pg_get_viewdef", 1..=2, |values, facts| {
+            let named = text_of(&values[0]).filter(|_| int_of(&values[0]).is_none());
+            let number =
+                match &named {
+                    Some(name) => Some(objects::oid_of_relation(facts, name).ok_or_else(|| {
+                        told(SqlState::UNDEFINED_TABLE, format!("relation \"{name}\" does not exist"))
+                    })?),
+                    None => oid(&values[0]),
+                };
+            let view = number.and_then(|number| views::all(facts).find(|view| view.id == number));
+            Ok(optional(view.map(|view| views::definition(view, facts))))
+        }),
         texts("pg_get_serial_sequence", 2..=2, |values, facts| {
             let (Some(name), Some(column)) = (text_of(&values[0]), text_of(&values[1])) else { return Ok(null_text()) };
             let number = objects::oid_of_relation(facts, &name);
@@ -199,7 +211,8 @@ fn catalog() -> Vec<RowFunction> {
             let of_system =
                 objects::system_relations(facts).any(|known| known.oid == number && known.schema == SYSTEM[0]);
             let sequence = objects::sequences(facts).any(|sequence| sequence.id == number);
-            let seen = of_system || sequence || objects::table_of_oid(facts, number).is_some();
+            let view = views::all(facts).any(|view| view.id == number);
+            let seen = of_system || sequence || view || objects::table_of_oid(facts, number).is_some();
             Ok(ScalarValue::Boolean(Some(seen)))
         }),
         texts("pg_size_pretty", 1..=1, |values, _| Ok(optional(int_of(&values[0]).map(size_pretty)))),
@@ -228,13 +241,14 @@ fn catalog() -> Vec<RowFunction> {
 }
 
 /// A type's name with its modifier.
-fn format_type(facts: &Facts, number: u32, modifier: i64) -> String {
+pub(super) fn format_type(facts: &Facts, number: u32, modifier: i64) -> String {
     if number == 0 {
         return "-".to_owned();
     }
     let Some(words) = objects::type_lines().find(|words| words[0].parse() == Ok(number)) else {
         let table = objects::table_of_oid(facts, number);
-        return table.map_or_else(|| "???".to_owned(), |table| objects::quoted(&table.name));
+        let name = table.map(|table| &table.name).or_else(|| views::of_oid(facts, number).map(|view| &view.name));
+        return name.map_or_else(|| "???".to_owned(), |name| objects::quoted(name));
     };
     let name = match words[1] {
         "bool" => "boolean",
@@ -412,7 +426,6 @@ fn constants() -> Vec<RowFunction> {
         nothing("obj_description", 1..=2),
         nothing("col_description", 2..=2),
         nothing("shobj_description", 2..=2),
-        nothing("pg_get_viewdef", 1..=2),
         nothing("pg_get_ruledef", 1..=2),
         nothing("pg_get_triggerdef", 1..=2),
         nothing("pg_get_functiondef", 1..=1),

@@ -3,7 +3,10 @@
 //! OIDs are the catalog's own numbers, so they stay the same for ever: a table has its id; its primary key's index, its constraint
 //! and its row type have the id with a bit set.
 
-use super::columns::{self, Cell, Row, Rows};
+use super::{
+    columns::{self, Cell, Row, Rows},
+    views,
+};
 use crate::{
     query::{
         Facts,
@@ -378,7 +381,7 @@ fn system_class(relation: &columns::Relation, facts: &Facts) -> Row {
 }
 
 /// What PostgreSQL knows of a type's storage: length, by value, alignment, storage, collation.
-fn layout(oid: u32) -> (i64, bool, &'static str, &'static str, i64) {
+pub(super) fn layout(oid: u32) -> (i64, bool, &'static str, &'static str, i64) {
     let found = type_lines().find(|words| words[0].parse() == Ok(oid));
     found.map_or((-1, false, "i", "x", 0), |words| {
         (words[2].parse().unwrap_or(-1), words[3] == "t", words[13], words[14], words[15].parse().unwrap_or(0))
@@ -485,6 +488,7 @@ pub fn oid_of_relation(facts: &Facts, name: &str) -> Option<u32> {
         });
         let found =
             found.or_else(|| sequences(facts).find(|sequence| sequence.name == name).map(|sequence| sequence.id));
+        let found = found.or_else(|| views::all(facts).find(|view| view.name == name).map(|view| view.id));
         if found.is_some() {
             return found;
         }
@@ -500,6 +504,9 @@ pub fn name_of_relation(facts: &Facts, oid: u32) -> Option<String> {
     }
     if let Some(sequence) = sequences(facts).find(|sequence| sequence.id == oid) {
         return Some(quoted(&sequence.name));
+    }
+    if let Some(view) = views::all(facts).find(|view| view.id == oid) {
+        return Some(quoted(&view.name));
     }
     let relation = system_relations(facts).find(|relation| relation.oid == oid)?;
     Some(if relation.schema == SYSTEM[0] {

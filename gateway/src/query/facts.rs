@@ -16,7 +16,7 @@ use datafusion::{
     config::ConfigOptions,
     error::Result,
 };
-use keyspan_catalog::{Sequence, Snapshot, Table, TableId, TenantId, TenantStore};
+use keyspan_catalog::{Readable, Sequence, Snapshot, SqlView, Table, TableId, TenantId, TenantStore};
 use std::{any::Any, collections::BTreeMap, sync::Arc};
 
 /// What is known of a statement.
@@ -121,6 +121,16 @@ impl Facts {
     /// The table of this name in the database.
     pub fn table(&self, name: &str) -> Option<&Arc<Table>> {
         self.snapshot.table_in(self.tenant.as_ref(), name)
+    }
+
+    /// The view of this name in the database.
+    pub fn view(&self, name: &str) -> Option<&Arc<SqlView>> {
+        self.snapshot.view_in(self.tenant.as_ref(), name)
+    }
+
+    /// The table or view with this number in the database.
+    pub fn readable(&self, number: u32) -> Option<Readable<'_>> {
+        self.snapshot.readable(self.tenant.as_ref(), number)
     }
 
     /// The table with this number in the database.

@@ -177,6 +177,9 @@ impl VisitorMut for Placing<'_> {
         };
         let known = fold(&table);
         if self.view.table(&known).is_none() {
+            if self.view.sql_view(&known).is_some() {
+                return no("a view");
+            }
             if pg_catalog::names(SYSTEM[0]).any(|name| name == known) {
                 return no("a relation of the system");
             }

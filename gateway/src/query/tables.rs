@@ -5,12 +5,16 @@
 //! in `public`, then in `pg_catalog`. For tables as they were, [`past`] makes names of schemas; nothing can be registered, and
 //! there are no other names.
 
-use super::{facts::Facts, past};
+use super::{
+    facts::Facts,
+    past,
+    views::{self, Nesting},
+};
 use crate::{pg_catalog, provider::KeyspanTable, view::View};
 use async_trait::async_trait;
 use datafusion::{
     catalog::{CatalogProvider, CatalogProviderList, SchemaProvider, TableProvider},
-    error::Result,
+    error::{DataFusionError, Result},
 };
 use keyspan_catalog::Table;
 use std::{fmt, sync::Arc};
@@ -77,6 +81,7 @@ pub struct Databases {
 struct Database {
     facts: Arc<Facts>,
     rows: Rows,
+    nesting: Nesting,
 }
 
 #[derive(Debug)]
@@ -86,12 +91,13 @@ struct Schema {
     form: RowForm,
     facts: Arc<Facts>,
     rows: Rows,
+    nesting: Nesting,
 }
 
 impl Databases {
     /// The session's own database.
-    pub fn new(facts: Arc<Facts>, rows: Rows) -> Self {
-        Self { name: facts.database.clone(), database: Arc::new(Database { facts, rows }) }
+    pub fn new(facts: Arc<Facts>, rows: Rows, nesting: Nesting) -> Self {
+        Self { name: facts.database.clone(), database: Arc::new(Database { facts, rows, nesting }) }
     }
 }
 
@@ -124,7 +130,8 @@ impl CatalogProvider for Database {
         };
         let known = || schemas(&self.facts).find(|schema| *schema == name);
         let name = if form == RowForm::Present { known()? } else { PUBLIC };
-        Some(Arc::new(Schema { name, form, facts: self.facts.clone(), rows: self.rows.clone() }))
+        let (facts, rows, nesting) = (self.facts.clone(), self.rows.clone(), self.nesting.clone());
+        Some(Arc::new(Schema { name, form, facts, rows, nesting }))
     }
 }
 
@@ -132,7 +139,10 @@ impl CatalogProvider for Database {
 impl SchemaProvider for Schema {
     fn table_names(&self) -> Vec<String> {
         match self.name {
-            PUBLIC => self.facts.tables().map(|table| table.name.clone()).collect(),
+            PUBLIC => {
+                let tables = self.facts.tables().map(|table| table.name.clone());
+                tables.chain(pg_catalog::views::all(&self.facts).map(|view| view.name.clone())).collect()
+            }
             schema => pg_catalog::names(schema).map(str::to_owned).collect(),
         }
     }
@@ -144,13 +154,19 @@ impl SchemaProvider for Schema {
         match self.facts.table(name) {
             Some(table) => self.rows.0(table, self.form).map(Some),
             None if self.form != RowForm::Present => Ok(None),
-            None => pg_catalog::relation(SYSTEM[0], name, &self.facts),
+            None => match self.facts.view(name) {
+                Some(view) => {
+                    let opened = Box::pin(views::open(view, &self.facts, &self.rows, &self.nesting)).await;
+                    opened.map(Some).map_err(|error| DataFusionError::External(Box::new(error)))
+                }
+                None => pg_catalog::relation(SYSTEM[0], name, &self.facts),
+            },
         }
     }
 
     fn table_exist(&self, name: &str) -> bool {
         match self.name {
-            PUBLIC => self.facts.table(name).is_some(),
+            PUBLIC => self.facts.table(name).is_some() || self.facts.view(name).is_some(),
             schema => pg_catalog::names(schema).any(|known| known == name),
         }
     }

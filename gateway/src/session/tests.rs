@@ -2,6 +2,7 @@
 
 mod past;
 mod portals;
+mod views;
 
 use super::{
     Written,

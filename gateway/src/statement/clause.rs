@@ -1,6 +1,6 @@
 //! What definitions consist of, as it was written.
 
-use datafusion::sql::sqlparser::ast::Expr;
+use datafusion::sql::sqlparser::ast::{Expr, Query};
 use keyspan_catalog::{SequenceOptions, SqlType, table::Identity};
 
 /// `CREATE TABLE`
@@ -128,6 +128,8 @@ pub enum AlterAction {
         name: String,
         /// Whether its absence is fine.
         if_exists: bool,
+        /// Whether what depends on it goes too.
+        cascade: bool,
     },
     /// `RENAME COLUMN from TO to`
     RenameColumn {
@@ -180,13 +182,53 @@ pub enum AlterAction {
     DropFamily(String),
 }
 
-/// `DROP TABLE`
+/// `DROP TABLE`, `DROP SEQUENCE`, `DROP VIEW`
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DropTables {
-    /// The tables.
+    /// Their names.
     pub names: Vec<String>,
     /// Whether their absence is fine.
     pub if_exists: bool,
+    /// Whether what depends on them goes too.
+    pub cascade: bool,
+}
+
+/// `CREATE VIEW`
+#[derive(Clone, Debug, PartialEq)]
+pub struct CreateView {
+    /// The view.
+    pub name: String,
+    /// Whether it takes the place of one that is there.
+    pub or_replace: bool,
+    /// The names of its first columns.
+    pub columns: Vec<String>,
+    /// What it shows.
+    pub query: Box<Query>,
+}
+
+/// `ALTER VIEW`
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct AlterView {
+    /// The view.
+    pub name: String,
+    /// Whether its absence is fine.
+    pub if_exists: bool,
+    /// What is done.
+    pub action: ViewAction,
+}
+
+/// What `ALTER VIEW` does.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum ViewAction {
+    /// `RENAME TO`
+    Rename(String),
+    /// `RENAME COLUMN from TO to`
+    RenameColumn {
+        /// The column.
+        from: String,
+        /// Its new name.
+        to: String,
+    },
 }
 
 /// The options of `CREATE ROLE` and `ALTER ROLE`; `None` where nothing was said.

@@ -33,7 +33,6 @@ const OTHER_OBJECTS: &[&str] = &[
     "local",
     "materialized",
     "operator",
-    "or",
     "owned",
     "policy",
     "procedure",
@@ -54,7 +53,6 @@ const OTHER_OBJECTS: &[&str] = &[
     "type",
     "unique",
     "unlogged",
-    "view",
 ];
 
 /// Digits of a `numeric`.
@@ -345,8 +343,8 @@ fn parse_action(cursor: &mut Cursor<'_>) -> Result<AlterAction> {
         cursor.words("column");
         let if_exists = cursor.words("if exists");
         let name = cursor.name()?;
-        let _ = cursor.words("restrict") || cursor.words("cascade");
-        return Ok(AlterAction::DropColumn { name, if_exists });
+        let cascade = is_cascade(cursor);
+        return Ok(AlterAction::DropColumn { name, if_exists, cascade });
     }
     if cursor.words("rename to") {
         return Ok(AlterAction::RenameTable(cursor.name()?));
@@ -443,9 +441,13 @@ pub(super) fn parse_drop_table(cursor: &mut Cursor<'_>) -> Result<Definition> {
     cursor.expect_words("table")?;
     let if_exists = cursor.words("if exists");
     let names = cursor.list(Cursor::table_name)?;
-    // Nothing depends on a table yet, so that both mean the same.
-    let _ = cursor.words("restrict") || cursor.words("cascade");
-    Ok(Definition::DropTables(DropTables { names, if_exists }))
+    let cascade = is_cascade(cursor);
+    Ok(Definition::DropTables(DropTables { names, if_exists, cascade }))
+}
+
+/// Passes `CASCADE` or `RESTRICT`; whether it was the first.
+pub(super) fn is_cascade(cursor: &mut Cursor<'_>) -> bool {
+    !cursor.words("restrict") && cursor.words("cascade")
 }
 
 /// A column's type, with PostgreSQL's synonyms.

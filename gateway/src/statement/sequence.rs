@@ -21,7 +21,7 @@ pub(super) fn parse_drop_sequence(cursor: &mut Cursor<'_>) -> Result<Definition>
         return Err(SqlError::unsupported("DROP SEQUENCE … CASCADE"));
     }
     cursor.words("restrict");
-    Ok(Definition::DropSequences(DropTables { names, if_exists }))
+    Ok(Definition::DropSequences(DropTables { names, if_exists, cascade: false }))
 }
 
 /// The options, in any order.

@@ -121,7 +121,7 @@ fn tables_change() {
     check(
         "ALTER TABLE r ADD COLUMN IF NOT EXISTS battery float8 FAMILY m, ADD x int, DROP COLUMN IF EXISTS y",
         expect![[
-            r#"Definition(AlterTable(AlterTable { name: "r", if_exists: false, actions: [AddColumn { column: ColumnClause { name: "battery", kind: Float8, not_null: false, default: None }, checks: [], key: false, family: Some("m"), if_not_exists: true }, AddColumn { column: ColumnClause { name: "x", kind: Int4, not_null: false, default: None }, checks: [], key: false, family: None, if_not_exists: false }, DropColumn { name: "y", if_exists: true }] }))"#
+            r#"Definition(AlterTable(AlterTable { name: "r", if_exists: false, actions: [AddColumn { column: ColumnClause { name: "battery", kind: Float8, not_null: false, default: None }, checks: [], key: false, family: Some("m"), if_not_exists: true }, AddColumn { column: ColumnClause { name: "x", kind: Int4, not_null: false, default: None }, checks: [], key: false, family: None, if_not_exists: false }, DropColumn { name: "y", if_exists: true, cascade: false }] }))"#
         ]],
     );
     check(
@@ -138,7 +138,7 @@ fn tables_change() {
     check("ALTER TABLE r OWNER TO x", expect!["0A000 ALTER TABLE … OWNER is not supported"]);
     check(
         "DROP TABLE IF EXISTS a, public.b CASCADE",
-        expect![[r#"Definition(DropTables(DropTables { names: ["a", "b"], if_exists: true }))"#]],
+        expect![[r#"Definition(DropTables(DropTables { names: ["a", "b"], if_exists: true, cascade: false }))"#]],
     );
 }
 

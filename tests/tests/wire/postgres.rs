@@ -207,5 +207,6 @@ files! { "tests/slt/postgres":
     relational
     strings
     times
+    views
     writes
 }

@@ -8,9 +8,11 @@ use expect_test::expect;
 async fn semantics_10_definitions_of_datafusion_are_unreachable() -> Result<()> {
     check(expect![[r#"
         op> CREATE VIEW v AS SELECT 1
-        0A000: CREATE VIEW is not supported
+        0A000: CREATE VIEW in the operator's database is not supported
+        HINT: A view belongs to a tenant: create it in the tenant's database.
         op> CREATE OR REPLACE VIEW v AS SELECT 1
-        0A000: CREATE OR is not supported
+        0A000: CREATE VIEW in the operator's database is not supported
+        HINT: A view belongs to a tenant: create it in the tenant's database.
         op> CREATE MATERIALIZED VIEW v AS SELECT 1
         0A000: CREATE MATERIALIZED is not supported
         op> CREATE EXTERNAL TABLE e STORED AS CSV LOCATION '/etc/passwd'
@@ -36,7 +38,8 @@ async fn semantics_10_definitions_of_datafusion_are_unreachable() -> Result<()> 
         42601: syntax error at or near "CATALOG"
         POSITION: 8
         op> DROP VIEW v
-        0A000: DROP VIEW is not supported
+        0A000: DROP VIEW in the operator's database is not supported
+        HINT: A view belongs to a tenant: create it in the tenant's database.
         op> DROP SCHEMA public
         0A000: DROP SCHEMA is not supported
         op> DROP FUNCTION f

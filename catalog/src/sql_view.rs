@@ -1,0 +1,266 @@
+//! Views: queries with a name, of a tenant's own.
+//!
+//! A view names what it reads by number ([`SqlView::uses`]): relations and their columns keep their numbers when they are renamed, so
+//! that its query goes on to mean what it meant when it was made. How the query's text names them is the gateway's. What a view
+//! uses is not dropped without it: [`check`] holds every change of a tenant's relations, and of shared tables, against its views.
+
+use crate::{Error, ErrorKind, Private, Result, Table, TableId};
+use serde::{Deserialize, Serialize};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+};
+
+/// What PostgreSQL says to do about what others depend on.
+const CASCADE_HINT: &str = "Use DROP ... CASCADE to drop the dependent objects too.";
+
+/// A view.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SqlView {
+    /// Its number, never given twice: its OID.
+    pub id: u32,
+    /// Its name.
+    pub name: String,
+    /// Its columns, in order.
+    pub columns: Vec<ViewColumn>,
+    /// Its query.
+    pub sql: String,
+    /// The numbers of the relations that it reads, and of their columns.
+    pub uses: BTreeMap<u32, BTreeSet<u16>>,
+}
+
+/// A column of a view.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ViewColumn {
+    /// Its number, from 1: a view keeps its columns.
+    pub number: u16,
+    /// Its name.
+    pub name: String,
+    /// The OID of its type.
+    pub type_oid: u32,
+    /// The modifier of its type; −1 for none.
+    pub modifier: i32,
+}
+
+/// Shared tables by number.
+pub type SharedTables = BTreeMap<TableId, Arc<Table>>;
+
+impl SqlView {
+    /// The column of this name.
+    pub fn column(&self, name: &str) -> Option<&ViewColumn> {
+        self.columns.iter().find(|column| column.name == name)
+    }
+
+    /// Whether another view may stand in its place: it has the same columns, and perhaps more behind them.
+    ///
+    /// # Errors
+    /// [`Invalid`](ErrorKind::Invalid).
+    pub fn check_replaced_by(&self, new: &Self) -> Result<()> {
+        let invalid = |message: String| Err(Error::new(ErrorKind::Invalid, message));
+        if new.columns.len() < self.columns.len() {
+            return invalid("cannot drop columns from view".to_owned());
+        }
+        for (old, new) in self.columns.iter().zip(&new.columns) {
+            if old.name != new.name {
+                let message = format!("cannot change name of view column \"{}\" to \"{}\"", old.name, new.name);
+                let hint = "Use ALTER VIEW ... RENAME COLUMN ... to change name of view column instead.";
+                return Err(Error::new(ErrorKind::Invalid, message).with_hint(hint));
+            }
+            if (old.type_oid, old.modifier) != (new.type_oid, new.modifier) {
+                return invalid(format!("cannot change data type of view column \"{}\"", old.name));
+            }
+        }
+        Ok(())
+    }
+
+    /// The view under another name.
+    ///
+    /// # Errors
+    /// [`Invalid`](ErrorKind::Invalid) for what is no name.
+    pub fn rename(&self, to: &str) -> Result<Self> {
+        crate::table::check_name("view", to)?;
+        Ok(Self { name: to.to_owned(), ..self.clone() })
+    }
+
+    /// The view with a column renamed.
+    ///
+    /// # Errors
+    /// [`NoColumn`](ErrorKind::NoColumn), [`ColumnExists`](ErrorKind::ColumnExists).
+    pub fn rename_column(&self, from: &str, to: &str) -> Result<Self> {
+        let mut view = self.clone();
+        if self.column(to).is_some() {
+            let message = format!("column \"{to}\" of relation \"{}\" already exists", self.name);
+            return Err(Error::new(ErrorKind::ColumnExists, message));
+        }
+        match view.columns.iter_mut().find(|column| column.name == from) {
+            Some(column) => to.clone_into(&mut column.name),
+            None => return Err(Error::new(ErrorKind::NoColumn, format!("column \"{from}\" does not exist"))),
+        }
+        Ok(view)
+    }
+}
+
+/// A relation that a view may read.
+#[derive(Clone, Copy, Debug)]
+pub enum Readable<'a> {
+    /// A table.
+    Table(&'a Arc<Table>),
+    /// A view.
+    View(&'a Arc<SqlView>),
+}
+
+impl<'a> Readable<'a> {
+    /// The relation of a number, among a tenant's own and the shared ones.
+    pub fn of(number: u32, own: &'a Private, shared: &'a SharedTables) -> Option<Self> {
+        let id = TableId(number);
+        let table = own.tables.get(&id).or_else(|| shared.get(&id)).map(Self::Table);
+        table.or_else(|| own.views.get(&number).map(Self::View))
+    }
+
+    /// Its number.
+    pub fn number(&self) -> u32 {
+        match self {
+            Self::Table(table) => table.id.0,
+            Self::View(view) => view.id,
+        }
+    }
+
+    /// Its name.
+    pub fn name(&self) -> &'a str {
+        match self {
+            Self::Table(table) => &table.name,
+            Self::View(view) => &view.name,
+        }
+    }
+
+    /// Its columns in order: numbers and names.
+    pub fn columns(&self) -> Vec<(u16, &'a str)> {
+        match self {
+            Self::Table(table) => table.columns.iter().map(|column| (column.id, column.name.as_str())).collect(),
+            Self::View(view) => view.columns.iter().map(|column| (column.number, column.name.as_str())).collect(),
+        }
+    }
+
+    /// The name of the column of a number.
+    pub fn column(&self, number: u16) -> Option<&'a str> {
+        self.columns().into_iter().find(|(other, _)| *other == number).map(|(_, name)| name)
+    }
+
+    /// `table t`, `view v`
+    pub fn described(&self) -> String {
+        match self {
+            Self::Table(table) => format!("table {}", table.name),
+            Self::View(view) => format!("view {}", view.name),
+        }
+    }
+
+    fn has_type_of(&self, other: &Self, number: u16) -> bool {
+        let kind = |of: &Self| match of {
+            Self::Table(table) => {
+                table.columns.iter().find(|column| column.id == number).map(|column| format!("{:?}", column.kind))
+            }
+            Self::View(view) => view
+                .columns
+                .iter()
+                .find(|column| column.number == number)
+                .map(|column| format!("{} {}", column.type_oid, column.modifier)),
+        };
+        kind(self) == kind(other)
+    }
+}
+
+/// The views that read a relation (one of these columns of it, if any are named) or one that does, each behind what it reads.
+pub fn dependents(own: &Private, relation: u32, columns: Option<&BTreeSet<u16>>) -> Vec<Arc<SqlView>> {
+    let reads = |view: &SqlView, number: u32| view.uses.contains_key(&number);
+    let direct = own.views.values().filter(|view| match (view.uses.get(&relation), columns) {
+        (Some(used), Some(columns)) => !used.is_disjoint(columns),
+        (used, _) => used.is_some(),
+    });
+    let mut found: Vec<Arc<SqlView>> = direct.cloned().collect();
+    let mut next = 0;
+    while let Some(of) = found.get(next).map(|view| view.id) {
+        for view in own.views.values().filter(|view| reads(view, of)) {
+            if found.iter().all(|other| other.id != view.id) {
+                found.push(view.clone());
+            }
+        }
+        next += 1;
+    }
+    found
+}
+
+/// Holds a change against the views of a tenant: nothing that they use goes or becomes another, and none reads itself. `whose` stands
+/// behind their names where the change is not the tenant's own.
+///
+/// # Errors
+/// [`InUse`](ErrorKind::InUse), [`Unsupported`](ErrorKind::Unsupported) for a type that changes, [`Recursion`](ErrorKind::Recursion),
+/// [`Conflict`](ErrorKind::Conflict) when what a new view reads has gone.
+pub fn check(
+    (before, after): (&Private, &Private),
+    (shared_before, shared_after): (&SharedTables, &SharedTables),
+    whose: &str,
+) -> Result<()> {
+    for view in after.views.values() {
+        for (number, columns) in &view.uses {
+            let old = Readable::of(*number, before, shared_before);
+            let new = Readable::of(*number, after, shared_after);
+            let (Some(new), Some(old)) = (new, old.or(new)) else {
+                return Err(match old {
+                    Some(old) => in_use(after, &old, None, whose),
+                    None => gone(view),
+                });
+            };
+            for column in columns {
+                match (old.column(*column), new.column(*column)) {
+                    (_, Some(_)) if new.has_type_of(&old, *column) => {}
+                    (_, Some(name)) => {
+                        let message = "cannot alter type of a column used by a view or rule";
+                        let detail = format!("rule _RETURN on view {}{whose} depends on column \"{name}\"", view.name);
+                        return Err(Error::new(ErrorKind::Unsupported, message).with_detail(detail));
+                    }
+                    (Some(name), None) => return Err(in_use(after, &old, Some((*column, name)), whose)),
+                    (None, None) => return Err(gone(view)),
+                }
+            }
+        }
+        let changed = before.views.get(&view.id).is_some_and(|old| !Arc::ptr_eq(old, view));
+        if changed && dependents(after, view.id, None).iter().any(|other| other.id == view.id) {
+            let message = format!("infinite recursion detected in rules for relation \"{}\"", view.name);
+            return Err(Error::new(ErrorKind::Recursion, message));
+        }
+    }
+    Ok(())
+}
+
+fn gone(view: &SqlView) -> Error {
+    let message = format!("a relation that view \"{}\" reads was changed by another at the same moment", view.name);
+    Error::new(ErrorKind::Conflict, message)
+}
+
+/// 2BP01 with all that depends on a relation, or on a column of it.
+fn in_use(own: &Private, relation: &Readable<'_>, column: Option<(u16, &str)>, whose: &str) -> Error {
+    let what = match column {
+        Some((_, name)) => format!("column {name} of {}", relation.described()),
+        None => relation.described(),
+    };
+    let columns = column.map(|(number, _)| BTreeSet::from([number]));
+    let all = dependents(own, relation.number(), columns.as_ref());
+    let lines = all.iter().map(|view| {
+        let direct = view.uses.get(&relation.number());
+        let direct = direct.filter(|used| columns.as_ref().is_none_or(|columns| !used.is_disjoint(columns)));
+        let on = match direct {
+            Some(_) => what.clone(),
+            None => {
+                let through = all.iter().find(|other| view.uses.contains_key(&other.id));
+                through.map_or_else(|| what.clone(), |other| format!("view {}", other.name))
+            }
+        };
+        format!("view {}{whose} depends on {on}", view.name)
+    });
+    let message = format!("cannot drop {what} because other objects depend on it");
+    let detail = lines.collect::<Vec<_>>().join("\n");
+    Error::new(ErrorKind::InUse, message).with_detail(detail).with_hint(CASCADE_HINT)
+}
+
+#[cfg(test)]
+mod tests;

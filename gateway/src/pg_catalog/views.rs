@@ -1,0 +1,189 @@
+//! What the relations of the system show of views.
+
+use super::{
+    cluster,
+    columns::{Cell, Row, Rows},
+    objects::{layout, owner, schema_oid},
+};
+use crate::{
+    query::{Facts, bound, tables::PUBLIC},
+    row, types,
+};
+use arrow::datatypes::Field;
+use keyspan_catalog::{Readable, SqlView};
+use std::sync::Arc;
+
+/// Set in the OID of a view's rule.
+const RULE: u32 = 1 << 30;
+/// Set in the OID of a view's row type.
+const ROW_TYPE: u32 = (1 << 30) | (1 << 31);
+/// The OIDs of `pg_class` and `pg_rewrite`, which `pg_depend` names.
+const CLASSES: (u32, u32) = (1259, 2618);
+
+/// The OID and the modifier of a column's type.
+pub fn type_of(field: &Field) -> (u32, i32) {
+    let kind = types::sql_type(field);
+    (types::pg_type(field).oid(), kind.map_or(-1, types::type_modifier))
+}
+
+/// The views of the database.
+pub fn all(facts: &Facts) -> impl Iterator<Item = &Arc<SqlView>> + Clone {
+    facts.snapshot.views_in(facts.tenant.as_ref())
+}
+
+/// The view of this OID, or of this OID's rule or row type.
+pub fn of_oid(facts: &Facts, oid: u32) -> Option<&Arc<SqlView>> {
+    all(facts).find(|view| view.id == oid || view.id | RULE == oid || view.id | ROW_TYPE == oid)
+}
+
+/// The text of its query.
+pub fn definition(view: &SqlView, facts: &Facts) -> String {
+    // What is stored was read when it was stored; a reader of the catalog is told what is wrong with it rather than nothing at all.
+    bound::shown(view, |number| facts.readable(number)).unwrap_or_else(|error| error.message)
+}
+
+/// Adds what a relation of the system shows of views.
+pub fn fill(rows: &mut Rows, facts: &Facts) {
+    let role = || cluster::role_name(facts, owner(facts));
+    match (rows.relation.schema, rows.relation.name) {
+        ("pg_catalog", "pg_class") => rows.extend(all(facts).map(|view| class(view, facts))),
+        ("pg_catalog", "pg_attribute") => rows.extend(all(facts).flat_map(|view| attributes(view))),
+        ("pg_catalog", "pg_type") => rows.extend(all(facts).map(|view| row_type(view, facts))),
+        ("pg_catalog", "pg_views") => rows.extend(all(facts).map(|view| {
+            row! {
+                "schemaname" => PUBLIC, "viewname" => view.name.clone(), "viewowner" => role(),
+                "definition" => definition(view, facts),
+            }
+        })),
+        ("pg_catalog", "pg_rewrite") => rows.extend(all(facts).map(|view| {
+            row! {
+                "oid" => view.id | RULE, "rulename" => "_RETURN", "ev_class" => view.id, "ev_type" => "1",
+                "ev_enabled" => "O", "is_instead" => true,
+            }
+        })),
+        ("pg_catalog", "pg_depend") => rows.extend(all(facts).flat_map(|view| dependencies(view))),
+        ("information_schema", "views") => rows.extend(all(facts).map(|view| {
+            row! {
+                "table_catalog" => facts.database.clone(), "table_schema" => PUBLIC, "table_name" => view.name.clone(),
+                "view_definition" => definition(view, facts), "check_option" => "NONE", "is_updatable" => "NO",
+                "is_insertable_into" => "NO", "is_trigger_updatable" => "NO", "is_trigger_deletable" => "NO",
+                "is_trigger_insertable_into" => "NO",
+            }
+        })),
+        ("information_schema", "tables") => rows.extend(all(facts).map(|view| {
+            row! {
+                "table_catalog" => facts.database.clone(), "table_schema" => PUBLIC, "table_name" => view.name.clone(),
+                "table_type" => "VIEW", "is_insertable_into" => "NO", "is_typed" => "NO",
+            }
+        })),
+        ("information_schema", "columns") => rows.extend(all(facts).flat_map(|view| described(view, facts))),
+        ("information_schema", "view_table_usage") => rows.extend(all(facts).flat_map(|view| {
+            let used = view.uses.keys().filter_map(|number| facts.readable(*number));
+            let names: Vec<String> = used.map(|relation| relation.name().to_owned()).collect();
+            names.into_iter().map(|name| usage(view, facts, name, None)).collect::<Vec<_>>()
+        })),
+        ("information_schema", "view_column_usage") => rows.extend(all(facts).flat_map(|view| {
+            let used = view.uses.iter().filter_map(|(number, columns)| Some((facts.readable(*number)?, columns)));
+            let named = used.flat_map(|(relation, columns): (Readable<'_>, _)| {
+                let names = columns.iter().filter_map(move |number| relation.column(*number));
+                names.map(move |column| (relation.name().to_owned(), column.to_owned())).collect::<Vec<_>>()
+            });
+            named.map(|(name, column)| usage(view, facts, name, Some(column))).collect::<Vec<_>>()
+        })),
+        _ => {}
+    }
+}
+
+fn usage(view: &SqlView, facts: &Facts, table: String, column: Option<String>) -> Row {
+    let database = || facts.database.clone();
+    let mut row = row! {
+        "view_catalog" => database(), "view_schema" => PUBLIC, "view_name" => view.name.clone(),
+        "table_catalog" => database(), "table_schema" => PUBLIC, "table_name" => table,
+    };
+    if let Some(column) = column {
+        row.insert("column_name", Cell::from(column));
+    }
+    row
+}
+
+fn class(view: &SqlView, facts: &Facts) -> Row {
+    row! {
+        "oid" => view.id, "relname" => view.name.clone(), "relnamespace" => schema_oid(PUBLIC),
+        "reltype" => view.id | ROW_TYPE, "relowner" => owner(facts), "reltuples" => -1, "relpersistence" => "p",
+        "relkind" => "v", "relnatts" => i64::try_from(view.columns.len()).unwrap_or(0), "relhasrules" => true,
+        "relispopulated" => true, "relreplident" => "n",
+    }
+}
+
+fn attributes(view: &SqlView) -> Vec<Row> {
+    let one = |column: &keyspan_catalog::ViewColumn| {
+        let (length, by_value, align, storage, collation) = layout(column.type_oid);
+        row! {
+            "attrelid" => view.id, "attname" => column.name.clone(), "atttypid" => column.type_oid, "attstattarget" => -1,
+            "attlen" => length, "attnum" => column.number, "attcacheoff" => -1, "atttypmod" => column.modifier,
+            "attbyval" => by_value, "attalign" => align, "attstorage" => storage, "attislocal" => true,
+            "attcollation" => collation,
+        }
+    };
+    view.columns.iter().map(one).collect()
+}
+
+fn row_type(view: &SqlView, facts: &Facts) -> Row {
+    row! {
+        "oid" => view.id | ROW_TYPE, "typname" => view.name.clone(), "typnamespace" => schema_oid(PUBLIC),
+        "typowner" => owner(facts), "typlen" => -1, "typtype" => "c", "typcategory" => "C", "typisdefined" => true,
+        "typdelim" => ",", "typrelid" => view.id, "typinput" => "record_in", "typoutput" => "record_out",
+        "typreceive" => "record_recv", "typsend" => "record_send", "typalign" => "d", "typstorage" => "x",
+        "typtypmod" => -1,
+    }
+}
+
+/// The rule depends on what the view reads, column by column, and belongs to the view.
+fn dependencies(view: &SqlView) -> Vec<Row> {
+    let of = |number: u32, column: u16, kind: &str| {
+        row! {
+            "classid" => CLASSES.1, "objid" => view.id | RULE, "objsubid" => 0, "refclassid" => CLASSES.0,
+            "refobjid" => number, "refobjsubid" => column, "deptype" => kind,
+        }
+    };
+    let used = view.uses.iter().flat_map(|(number, columns)| {
+        let whole = columns.is_empty().then_some(0_u16);
+        columns.iter().copied().chain(whole).map(move |column| of(*number, column, "n"))
+    });
+    [of(view.id, 0, "i"), of(view.id, 0, "n")].into_iter().chain(used).collect()
+}
+
+/// The columns as `information_schema` tells them.
+fn described(view: &SqlView, facts: &Facts) -> Vec<Row> {
+    let one = |column: &keyspan_catalog::ViewColumn| {
+        let full = super::functions::format_type(facts, column.type_oid, i64::from(column.modifier));
+        let array = full.ends_with("[]");
+        let name = if array { "ARRAY" } else { full.split('(').next().unwrap_or(&full) };
+        let (precision, radix, scale) = match name {
+            "smallint" => (Some(16), Some(2), Some(0)),
+            "integer" => (Some(32), Some(2), Some(0)),
+            "bigint" => (Some(64), Some(2), Some(0)),
+            "real" => (Some(24), Some(2), None),
+            "double precision" => (Some(53), Some(2), None),
+            "numeric" if column.modifier > 4 => {
+                let packed = column.modifier - 4;
+                (Some(packed >> 16), Some(10), Some(packed & 0xFFFF))
+            }
+            _ => (None, None, None),
+        };
+        let length = (name == "character varying" && column.modifier > 4).then(|| i64::from(column.modifier - 4));
+        let udt = super::objects::type_lines().find(|words| words[0].parse() == Ok(column.type_oid));
+        row! {
+            "table_catalog" => facts.database.clone(), "table_schema" => PUBLIC, "table_name" => view.name.clone(),
+            "column_name" => column.name.clone(), "ordinal_position" => i32::from(column.number),
+            "is_nullable" => "YES", "data_type" => name, "character_maximum_length" => length,
+            "numeric_precision" => precision, "numeric_precision_radix" => radix, "numeric_scale" => scale,
+            "datetime_precision" => name.starts_with("timestamp").then_some(6), "udt_catalog" => facts.database.clone(),
+            "udt_schema" => "pg_catalog", "udt_name" => udt.map_or("text", |words| words[1]),
+            "dtd_identifier" => column.number.to_string(), "is_self_referencing" => "NO", "is_identity" => "NO",
+            "is_generated" => "NEVER", "is_updatable" => "NO", "character_octet_length" => Cell::Null,
+            "interval_precision" => Cell::Null, "maximum_cardinality" => Cell::Null,
+        }
+    };
+    view.columns.iter().map(one).collect()
+}

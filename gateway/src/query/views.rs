@@ -1,0 +1,110 @@
+//! Views as what DataFusion reads: the plan of their query.
+//!
+//! A view is planned where a statement names it, with names as they are now ([`bound`]), and DataFusion puts the plan in the name's
+//! place: predicates go through it as through any subquery. Views may read views, [`DEPTH_MAX`] deep, and a
+//! statement opens [`OPENED_MAX`] of them at most, so that a few that each read another twice do not grow without end.
+
+use super::{Facts, bound, nested_context, plan, tables::Rows};
+use crate::{
+    error::{Result, SqlError, SqlState},
+    pg_catalog,
+};
+use arrow::datatypes::DataType;
+use datafusion::{
+    catalog::{TableProvider, view::ViewTable},
+    common::Column,
+    logical_expr::{Expr, LogicalPlan, LogicalPlanBuilder, cast},
+    sql::sqlparser::ast,
+};
+use keyspan_catalog::{SqlView, ViewColumn};
+use std::sync::{
+    Arc,
+    atomic::{AtomicUsize, Ordering},
+};
+
+/// How deep views may read views.
+pub const DEPTH_MAX: usize = 32;
+/// Views that one statement opens, those that they read included.
+pub const OPENED_MAX: usize = 512;
+
+/// How many views a statement has opened, and how deep in them it is.
+#[derive(Clone, Debug, Default)]
+pub struct Nesting {
+    depth: usize,
+    opened: Arc<AtomicUsize>,
+}
+
+impl Nesting {
+    /// One deeper.
+    fn enter(&self) -> Result<Self> {
+        let opened = self.opened.fetch_add(1, Ordering::Relaxed) + 1;
+        let what = if self.depth >= DEPTH_MAX {
+            format!("views read views more than {DEPTH_MAX} deep")
+        } else if opened > OPENED_MAX {
+            format!("a statement reads more than {OPENED_MAX} views, those that they read included")
+        } else {
+            return Ok(Self { depth: self.depth + 1, opened: self.opened.clone() });
+        };
+        Err(SqlError::new(SqlState::PROGRAM_LIMIT_EXCEEDED, what).with_hint("CREATE TABLE AS keeps what a view shows."))
+    }
+}
+
+/// A view as a statement reads it.
+///
+/// # Errors
+/// 54000 beyond the bounds; a fault of ours.
+pub async fn open(
+    view: &SqlView,
+    facts: &Arc<Facts>,
+    rows: &Rows,
+    nesting: &Nesting,
+) -> Result<Arc<dyn TableProvider>> {
+    let nested = nesting.enter()?;
+    let query = bound::opened(view, |number| facts.readable(number))?;
+    let context = nested_context(facts.clone(), rows.clone(), nested);
+    let planned = plan(&context, ast::Statement::Query(query)).await?;
+    Ok(Arc::new(ViewTable::new(named(planned, view.columns.iter().map(|column| column.name.as_str()))?, None)))
+}
+
+/// The plan with names for its columns, and types where a column has none: text.
+///
+/// # Errors
+/// A fault of ours: another number of columns.
+fn named<'a>(plan: LogicalPlan, names: impl ExactSizeIterator<Item = &'a str>) -> Result<LogicalPlan> {
+    if names.len() != plan.schema().fields().len() {
+        return Err(SqlError::new(SqlState::INTERNAL_ERROR, "a view has other columns than its query"));
+    }
+    let schema = plan.schema().clone();
+    let items = names.enumerate().map(|(at, name)| {
+        let (_, field) = schema.qualified_field(at);
+        let column = Expr::Column(Column::from(schema.qualified_field(at)));
+        let typed = if field.data_type().is_null() { cast(column, DataType::Utf8View) } else { column };
+        typed.alias(name)
+    });
+    Ok(LogicalPlanBuilder::from(plan).project(items.collect::<Vec<_>>())?.build()?)
+}
+
+/// The columns that a view of this plan has. `given` are names for the first of them.
+///
+/// # Errors
+/// 42601 for more names than columns, 42701 for a name twice, 42P02 for a parameter.
+pub fn columns(plan: &LogicalPlan, given: &[String]) -> Result<Vec<ViewColumn>> {
+    if let Some(name) = plan.get_parameter_names()?.into_iter().next() {
+        return Err(SqlError::new(SqlState::UNDEFINED_PARAMETER, format!("there is no parameter {name}")));
+    }
+    let shown = super::Query::columns(plan);
+    if given.len() > shown.fields().len() {
+        return Err(SqlError::syntax("CREATE VIEW specifies more column names than columns"));
+    }
+    let mut columns: Vec<ViewColumn> = Vec::with_capacity(shown.fields().len());
+    for ((field, number), at) in shown.fields().iter().zip(1_u16..).zip(0..) {
+        let name = given.get(at).unwrap_or(field.name()).clone();
+        if columns.iter().any(|column| column.name == name) {
+            let message = format!("column \"{name}\" specified more than once");
+            return Err(SqlError::new(SqlState::DUPLICATE_COLUMN, message));
+        }
+        let (type_oid, modifier) = pg_catalog::views::type_of(field);
+        columns.push(ViewColumn { number, name, type_oid, modifier });
+    }
+    Ok(columns)
+}
