@@ -49,6 +49,7 @@ pub mod tables;
 pub mod template;
 pub(crate) mod threads;
 pub mod type_planner;
+mod unordered;
 pub mod unsupported;
 pub mod views;
 

@@ -11,6 +11,7 @@ use super::{
 use crate::{
     error::{SqlError, SqlState},
     provider::node,
+    query::unordered,
 };
 use arrow::{
     array::{ArrayRef, RecordBatch, RecordBatchOptions, StringArray, UInt64Array, new_null_array},
@@ -49,15 +50,17 @@ const MEMO_VALUE_BYTES: usize = 1024;
 /// Rows whose subqueries run before the next node sees them.
 const PIECE_ROWS: usize = 64;
 
-/// DataFusion's planner, which knows [`Apply`] too.
+/// DataFusion's planner, which knows [`Apply`] too, and what [grouping sets](unordered) need.
 #[derive(Debug)]
 pub(crate) struct Planner;
 
 #[async_trait]
 impl QueryPlanner for Planner {
     async fn create_physical_plan(&self, plan: &LogicalPlan, session: &dyn Session) -> Result<Arc<dyn ExecutionPlan>> {
-        let planner = DefaultPhysicalPlanner::with_extension_planners(vec![Arc::new(ApplyPlanner)]);
-        planner.create_physical_plan(plan, session).await
+        let extensions: Vec<Arc<dyn ExtensionPlanner + Send + Sync>> =
+            vec![Arc::new(ApplyPlanner), Arc::new(unordered::UnorderedPlanner)];
+        let planner = DefaultPhysicalPlanner::with_extension_planners(extensions);
+        planner.create_physical_plan(&unordered::below_grouping_sets(plan)?, session).await
     }
 }
 
