@@ -16,6 +16,9 @@ pub(crate) mod rows;
 mod tenants;
 #[cfg(test)]
 mod tests;
+mod together;
+
+pub use together::Editing;
 
 use crate::{
     Edit, Error, ErrorKind, Result, Snapshot, Table,

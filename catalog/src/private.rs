@@ -133,7 +133,9 @@ impl Private {
             }
             PrivateEdit::CreateView(view) => {
                 self.check_name(&view.name, &is_taken)?;
-                take(view.id)?;
+                if !self.spare.remove(&view.id) {
+                    take(view.id)?;
+                }
                 self.views.insert(view.id, Arc::new(view.as_ref().clone()));
             }
             PrivateEdit::AlterView(change) => self.alter_view(&change.0, &change.1, is_taken)?,

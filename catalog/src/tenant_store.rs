@@ -17,7 +17,7 @@ mod tests;
 pub use load::{TenantLoad, existing};
 
 use crate::{
-    Error, ErrorKind, Result, Sequence, SequenceState, Table, Tenant, TenantId, TenantState,
+    Error, ErrorKind, Result, Sequence, SequenceState, Snapshot, Table, Tenant, TenantId, TenantState,
     catalog::rows,
     ids::is_tenant_id,
     private::{private_table, space_span},
@@ -149,14 +149,23 @@ impl TenantStore {
         if writes.rows.is_empty() && writes.ranges.is_empty() {
             return Ok(pin.commit_micros);
         }
+        let commit = self.prepare(pin, writes, None).await?;
+        Ok(self.store.commit(commit).await?)
+    }
+
+    /// The commit of what is written at a pin. The tables are those of the catalog at the pin or, where the commit changes the catalog
+    /// too, of that after it: then no row of the catalog is validated for them, since the commit validates the catalog's version.
+    pub(crate) async fn prepare(&self, pin: &Pin, writes: Writes, after: Option<&Snapshot>) -> Result<Commit> {
         let mut tenants = BTreeSet::new();
         let mut commit = Commit::default();
         let mut validated = Vec::with_capacity(writes.validated.len() + 2);
         for table in private_tables(&writes) {
-            validated.push(match table.space.filter(|space| writes.reserved.contains(space)) {
-                Some(space) => self.still_reserved(&table, space, pin).await?,
-                None => self.unchanged(&table, pin).await?,
-            });
+            match (after, table.space.filter(|space| writes.reserved.contains(space))) {
+                (Some(after), _) if after.table_of(self.tenant(), table.id) == Some(&table) => {}
+                (Some(_), _) => return Err(changed(&table)),
+                (None, Some(space)) => validated.push(self.still_reserved(&table, space, pin).await?),
+                (None, None) => validated.push(self.unchanged(&table, pin).await?),
+            }
         }
         for (table, range) in writes.ranges {
             commit.writes.extend(self.delete_range(&table, &range, &mut tenants)?);
@@ -177,7 +186,7 @@ impl TenantStore {
             validated.push(self.active(tenant, pin).await?);
         }
         commit.validation = Some(Validation { pin: pin.clone(), rows: validated });
-        Ok(self.store.commit(commit).await?)
+        Ok(commit)
     }
 
     /// Moves a sequence on: `change` makes of how far it has come (`None` at its beginning) how far it shall have come, and an answer.
@@ -287,8 +296,7 @@ impl TenantStore {
         let row = self.store.read_row(&catalog, &key, Some(pin.clone())).await?;
         let now: Option<Table> = row.as_ref().map(rows::decode).transpose()?;
         if now.is_none_or(|now| now != *table) {
-            let message = format!("relation \"{}\" was changed or dropped by another at the same moment", table.name);
-            return Err(Error::new(ErrorKind::Conflict, message));
+            return Err(changed(table));
         }
         Ok((catalog, key))
     }
@@ -318,6 +326,11 @@ impl TenantStore {
         }
         Ok((table, key))
     }
+}
+
+fn changed(table: &Table) -> Error {
+    let message = format!("relation \"{}\" was changed or dropped by another at the same moment", table.name);
+    Error::new(ErrorKind::Conflict, message)
 }
 
 /// What every key of the tenant begins with.

@@ -1,7 +1,8 @@
 //! Definitions: tables, databases, roles, grants. The operator's, in database `keyspan`; private tables are a tenant's own.
 //!
 //! Each becomes [`Edit`](keyspan_catalog::Edit)s of the catalog, derived from the newest snapshot and tried again when another
-//! edit comes first. Definitions stand by themselves: they commit at once and cannot be part of a transaction.
+//! edit comes first. Those of shared tables, databases and roles stand by themselves: they commit at once and cannot be part of a
+//! transaction. A tenant's own are part of the transaction that they stand in.
 
 mod database;
 mod given;
@@ -39,6 +40,21 @@ pub fn tag(definition: &Definition) -> &'static str {
         Definition::GrantConnect { .. } => "GRANT",
         Definition::RevokeConnect { .. } => "REVOKE",
     }
+}
+
+/// Whether the definition commits at once, whatever transaction it stands in.
+pub fn stands_alone(session: &Session, definition: &Definition) -> bool {
+    let global = matches!(
+        definition,
+        Definition::CreateDatabase(_)
+            | Definition::DropDatabase { .. }
+            | Definition::CreateRole(..)
+            | Definition::AlterRole(..)
+            | Definition::DropRoles { .. }
+            | Definition::GrantConnect { .. }
+            | Definition::RevokeConnect { .. }
+    );
+    global || session.identity.operator
 }
 
 /// Makes the definition.

@@ -6,6 +6,7 @@
 //! [`Isolation::RepeatableRead`](crate::statement::Isolation) the first statement's.
 
 mod cursors;
+mod definitions;
 mod dispatch;
 mod prepared;
 mod settings;
@@ -17,6 +18,7 @@ mod tests;
 mod transaction;
 mod writers;
 
+pub(crate) use definitions::Reserved;
 pub use settings::Settings;
 pub use transaction::{Changes, Reliance, Written};
 pub use writers::Writers;
@@ -299,12 +301,9 @@ impl Session {
         // Once more: the pin may be younger than a drop, and than another tenant of the same id.
         self.check_tenant(&self.shared.catalog.snapshot())?;
         self.transaction.keep_state(&snapshot, &pin);
+        let door = self.identity.rows.tenant().zip(self.identity.rows.oid());
+        let snapshot = self.transaction.seen(door, snapshot)?;
         Ok(View { snapshot, pin, rows, buffered: self.transaction.buffered(), pushdown, columnar, as_of: None })
-    }
-
-    /// The catalog as the session sees it now.
-    pub(crate) fn catalog_snapshot(&self) -> Arc<Snapshot> {
-        self.shared.catalog.snapshot()
     }
 
     /// Whether statements may go around the optimizer.

@@ -147,7 +147,7 @@ pub(super) async fn create_sequence(session: &mut Session, create: &CreateSequen
         return Err(SqlError::unsupported("CREATE SEQUENCE in the operator's database")
             .with_hint("A sequence belongs to a tenant: create it in the tenant's database."));
     }
-    let (tenant, snapshot) = (tenant(session)?.0, session.shared.catalog.snapshot());
+    let (tenant, snapshot) = (tenant(session)?.0, session.catalog_snapshot());
     let there = snapshot.private_of(Some(&tenant)).is_some_and(|private| private.has(&create.name));
     if create.if_not_exists && (there || snapshot.table(&create.name).is_some()) {
         skipped(session, &format!("relation \"{}\" already exists", create.name));
@@ -164,7 +164,7 @@ pub(super) async fn drop_sequences(session: &mut Session, drop: &DropTables) -> 
     if session.identity.operator {
         return Err(SqlError::unsupported("DROP SEQUENCE in the operator's database"));
     }
-    let (tenant, snapshot) = (tenant(session)?.0, session.shared.catalog.snapshot());
+    let (tenant, snapshot) = (tenant(session)?.0, session.catalog_snapshot());
     let mut names = Vec::new();
     for name in &drop.names {
         match snapshot.private_of(Some(&tenant)).and_then(|private| private.sequence(name)) {
@@ -198,12 +198,15 @@ pub(super) async fn drop_sequences(session: &mut Session, drop: &DropTables) -> 
     change(session, edit).await
 }
 
-/// Makes a change of what the tenant has, derived from the newest catalog.
+/// Makes a change of what the tenant has, derived from the newest catalog; in a transaction, from the catalog as that sees it.
 pub(super) async fn change(
     session: &mut Session,
     derive: impl Fn(&Snapshot) -> keyspan_catalog::Result<Vec<PrivateEdit>> + Send + Sync,
 ) -> Result<()> {
     let (tenant, oid) = tenant(session)?;
+    if session.in_transaction() {
+        return session.define(derive).await;
+    }
     let catalog = session.shared.catalog.clone();
     catalog.commit(|snapshot| Ok(Edit::ChangePrivate(tenant.clone(), oid, derive(snapshot)?))).await?;
     Ok(())
@@ -217,7 +220,7 @@ pub(super) fn tenant(session: &Session) -> Result<(TenantId, u32)> {
 }
 
 fn find(session: &Session, name: &str) -> Option<Arc<Table>> {
-    session.shared.catalog.snapshot().table_in(session.identity.rows.tenant(), name).cloned()
+    session.catalog_snapshot().table_in(session.identity.rows.tenant(), name).cloned()
 }
 
 fn check_owner(table: &Table) -> Result<()> {

@@ -12,8 +12,8 @@
 use super::{given::with_sequences, table::Settled, table::apply};
 use crate::{
     dml::Load,
-    error::{Result, SqlError},
-    session::Session,
+    error::Result,
+    session::{Reserved, Session},
     view::View,
 };
 use futures::TryStreamExt;
@@ -23,7 +23,7 @@ use keyspan_catalog::{
     table::{AsksOfRows, Column},
 };
 use keyspan_storage::{Row, Scan};
-use std::{collections::BTreeSet, sync::Arc};
+use std::sync::Arc;
 
 /// What an `ALTER TABLE` makes of a table.
 pub(super) struct Alteration {
@@ -106,38 +106,44 @@ pub(super) async fn alter(
     derive: impl Fn(&Snapshot) -> keyspan_catalog::Result<Alteration> + Send + Sync,
 ) -> Result<()> {
     let shared = session.shared.clone();
-    let _held = shared.writers.hold([], [table]).await;
-    let count = derive(&shared.catalog.snapshot())?.numbers();
-    let first = if count == 0 { 0 } else { shared.catalog.reserve(tenant, oid, count).await? };
-    let snapshot = shared.catalog.snapshot();
-    let numbered =
-        Snapshot { next_oid: if count == 0 { snapshot.next_oid } else { first }, ..snapshot.as_ref().clone() };
-    let made = async {
-        let mut alteration = derive(&numbered)?;
-        if alteration.numbers() != count {
-            let message = format!("relation \"{}\" was changed by another at the same moment", alteration.before.name);
-            return Err(Error::new(ErrorKind::Conflict, message).into());
+    let in_transaction = session.in_transaction();
+    // In a transaction COMMIT looks whether others have written the table meanwhile.
+    let _held = if in_transaction { None } else { Some(shared.writers.hold([], [table]).await) };
+    let count = derive(&session.catalog_snapshot())?.numbers();
+    let (reserved, first) = match count {
+        0 => (None, None),
+        _ if in_transaction => (None, Some(session.reserve(count).await?)),
+        _ => {
+            let (reserved, first) = Reserved::new(shared.clone(), (tenant, oid), count).await?;
+            (Some(reserved), Some(first))
         }
-        if alteration.asks() == AsksOfRows::Rewrite {
-            alteration.after.space = Some(first + count - 1);
-        }
-        let (before, after) = (alteration.before.clone(), alteration.after.clone());
-        let edit = Edit::ChangePrivate(tenant.clone(), oid, alteration.into_edits());
-        let draft = Arc::new(snapshot.apply(&edit)?);
-        let view = session.view().await?;
-        fill(session, &view, &draft, (&before, &after)).await?;
-        drop(view);
-        shared.catalog.commit(|_| Ok(edit.clone())).await?;
-        Ok::<_, SqlError>(())
     };
-    let made = Box::pin(made).await;
-    if made.is_err() && count > 0 {
-        let numbers: BTreeSet<u32> = (first..first + count).collect();
-        if let Err(error) = shared.catalog.release(tenant, oid, numbers).await {
-            tracing::warn!(%tenant, %error, "rows of a change that failed are still in the store");
-        }
+    let view = session.view().await?;
+    let numbered = Snapshot { next_oid: first.unwrap_or(view.snapshot.next_oid), ..view.snapshot.as_ref().clone() };
+    let mut alteration = derive(&numbered)?;
+    if alteration.numbers() != count {
+        let message = format!("relation \"{}\" was changed by another at the same moment", alteration.before.name);
+        return Err(Error::new(ErrorKind::Conflict, message).into());
     }
-    made
+    if let (AsksOfRows::Rewrite, Some(first)) = (alteration.asks(), first) {
+        alteration.after.space = Some(first + count - 1);
+        session.forget_rows(table);
+    }
+    let (before, after) = (alteration.before.clone(), alteration.after.clone());
+    let edits = alteration.into_edits();
+    let draft = Arc::new(session.drafted(&numbered, &edits)?);
+    fill(session, &view, &draft, (&before, &after)).await?;
+    if in_transaction {
+        session.depends_on_rows(table, &view.pin);
+        return session.defined(edits);
+    }
+    drop(view);
+    let edit = Edit::ChangePrivate(tenant.clone(), oid, edits);
+    shared.catalog.commit(|_| Ok(edit.clone())).await?;
+    if let Some(reserved) = reserved {
+        reserved.used();
+    }
+    Ok(())
 }
 
 /// Reads the rows of a table as it is, and checks and writes them as it shall be. `draft` is the catalog with it.

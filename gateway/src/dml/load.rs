@@ -3,7 +3,8 @@
 //! Rows are kept until a part is full. What fits into one part is written with one commit: keys are looked up, one that is there fails the load, all
 //! are relied on to be absent, as for INSERT. Of more than that, all parts go past the store's log and become visible together (`bulk`), where the
 //! store has a way: it has none for tables that keep history or merge cells, and for many loads at a time. Then each part is a commit,
-//! and those before a failure are stored. In a transaction nothing is stored before its COMMIT, and its bounds hold for all of it.
+//! and those before a failure are stored. In a transaction nothing is stored before its COMMIT, and its bounds hold for all of it; but for a private
+//! table that the transaction has made or truncated, whose rows nobody else sees and ROLLBACK forgets: its parts are written at once.
 //!
 //! The rows of a private table that is altered pass through here too ([`Load::altering`]), into the space that will have them.
 
@@ -315,6 +316,13 @@ impl Load {
         if self.destination == Destination::Table {
             self.check_table(&view)?;
         }
+        let apart = match self.destination {
+            Destination::Table => session.writes_apart(&target.table),
+            // Who reads one state would not see what is written now.
+            Destination::Space(_) if session.keeps_state() => None,
+            Destination::Space(space) => Some(space),
+            Destination::Nowhere => None,
+        };
         let mut written = Written::default();
         let mut seen = HashSet::with_capacity(rows.len());
         let query = (!target.table.checks.is_empty()).then(|| Query::new(session, view.clone())).transpose()?;
@@ -332,17 +340,17 @@ impl Load {
                         if self.altering { target.not_unique(&row.parts) } else { target.duplicate(&row.parts) };
                     return Err(at(error));
                 }
-                if self.destination == Destination::Table {
+                if self.destination == Destination::Table && apart.is_none() {
                     written.rely(&target.table, row.key.clone())?;
                 }
                 written.mutate(&target.table, row.key.clone(), creation(target, row)?)?;
             }
         }
         drop((query, view));
-        match self.destination {
-            Destination::Table => session.write(&pin, written).await?,
-            Destination::Space(space) => session.write_apart(&pin, written, space).await?,
-            Destination::Nowhere => {}
+        match apart {
+            Some(space) => session.write_apart(&pin, written, space).await?,
+            None if self.destination == Destination::Nowhere => {}
+            None => session.write(&pin, written).await?,
         }
         Ok(())
     }

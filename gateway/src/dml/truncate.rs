@@ -6,12 +6,12 @@ use crate::{
     session::{Session, Written},
 };
 use futures::TryStreamExt;
-use keyspan_catalog::Table;
+use keyspan_catalog::{Error, ErrorKind, PrivateEdit, Snapshot, Table};
 use keyspan_storage::{Columns, KeyRange, Mutation, Scan};
 use std::sync::Arc;
 
-/// Deletes all rows of some tables: as ranges, which cost nothing by the row, outside of a transaction. In one, and where a table
-/// keeps history, row by row, up to the bounds of a commit.
+/// Deletes all rows of some tables: as ranges, which cost nothing by the row, outside of a transaction. In one, a private table gets a
+/// new space; a shared table, and one that keeps history, is emptied row by row, up to the bounds of a commit.
 ///
 /// # Errors
 /// 42P01; 0A000 for the operator, whose tables hold the rows of all tenants; 54000, 40001, the store's.
@@ -33,6 +33,7 @@ pub async fn truncate(session: &mut Session, tables: &[String]) -> Result<()> {
 
 async fn once(session: &mut Session, tables: &[String]) -> Result<()> {
     let view = session.view().await?;
+    let session_tenant = session.identity.rows.tenant().cloned();
     let by_rows = session.in_transaction();
     let mut found: Vec<Arc<Table>> = Vec::with_capacity(tables.len());
     for name in tables {
@@ -42,7 +43,20 @@ async fn once(session: &mut Session, tables: &[String]) -> Result<()> {
         }
     }
     let mut written = Written::default();
-    for table in found {
+    let apart = |table: &Arc<Table>| by_rows && table.is_private();
+    for table in found.iter().filter(|table| apart(table)) {
+        let another = |snapshot: &Snapshot| {
+            let now = snapshot.table_of(session_tenant.as_ref(), table.id);
+            let before =
+                now.ok_or_else(|| Error::new(ErrorKind::NoTable, "the table does not exist"))?.as_ref().clone();
+            let space = snapshot.next_oid;
+            let after = Table { space: Some(space), ..before.clone() };
+            Ok(vec![PrivateEdit::Reserve(space), PrivateEdit::AlterTable(Box::new((before, after)))])
+        };
+        session.define(another).await?;
+        session.forget_rows(table.id);
+    }
+    for table in found.into_iter().filter(|table| !apart(table)) {
         if !by_rows && table.history_micros.is_none() {
             written.ranges.push((table, KeyRange::all()));
             continue;

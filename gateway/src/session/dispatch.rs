@@ -243,7 +243,7 @@ fn maintain(session: &mut Session, upkeep: &Upkeep) -> Result<Outcome> {
         Upkeep::Analyze(tables) => ("ANALYZE", "statistics are read from the store when a query is planned", tables),
         Upkeep::Unlisten => return Ok(Outcome::Done("UNLISTEN".into())),
     };
-    let (snapshot, tenant) = (session.shared.catalog.snapshot(), session.identity.rows.tenant());
+    let (snapshot, tenant) = (session.catalog_snapshot(), session.identity.rows.tenant());
     if let Some(name) = tables.iter().find(|name| snapshot.table_in(tenant, name).is_none()) {
         return Err(SqlError::new(SqlState::UNDEFINED_TABLE, format!("relation \"{name}\" does not exist")));
     }
@@ -315,9 +315,10 @@ async fn explained_parameters(session: &mut Session, explained: &Explain, hints:
 }
 
 async fn define(session: &mut Session, definition: &Definition) -> Result<Outcome> {
-    if session.in_transaction() {
+    if session.in_transaction() && ddl::stands_alone(session, definition) {
         let message = format!("{} cannot run inside a transaction block", ddl::tag(definition));
-        return Err(SqlError::new(SqlState::ACTIVE_SQL_TRANSACTION, message));
+        return Err(SqlError::new(SqlState::ACTIVE_SQL_TRANSACTION, message)
+            .with_hint("Only what a tenant defines in its own database can be part of a transaction."));
     }
     if session.is_read_only() {
         let message = format!("cannot execute {} in a read-only transaction", ddl::tag(definition));

@@ -5,7 +5,11 @@
 //! between their pin and the last one first, so that a change by another transaction between two statements is found, and only
 //! a change.
 
-use super::{Session, TransactionStatus, writers::Held};
+use super::{
+    Session, Shared, TransactionStatus,
+    definitions::{Definitions, Mark, told},
+    writers::Held,
+};
 use crate::{
     error::{Result, SqlError, SqlState},
     server::shielded,
@@ -143,7 +147,7 @@ fn too_large() -> SqlError {
     SqlError::new(SqlState::PROGRAM_LIMIT_EXCEEDED, message).with_hint("Write fewer rows in a transaction.")
 }
 
-fn conflict() -> SqlError {
+pub(super) fn conflict() -> SqlError {
     SqlError::new(SqlState::SERIALIZATION_FAILURE, "could not serialize access due to concurrent update")
         .with_hint("Run the transaction again.")
 }
@@ -167,6 +171,8 @@ struct OpenTransaction {
     bytes: usize,
     mutations: usize,
     relied: Vec<Reliance>,
+    /// What it has changed of the tenant's relations.
+    definitions: Definitions,
     /// For ROLLBACK.
     settings: Settings,
     /// Settings that hold until the end only, with their values before.
@@ -183,6 +189,8 @@ struct Savepoint {
     mutations: usize,
     /// How many times rows had been relied on.
     relied: usize,
+    tables: BTreeMap<TableId, Arc<Table>>,
+    definitions: Mark,
     read_only: bool,
     settings: Settings,
     local: BTreeMap<String, String>,
@@ -218,6 +226,30 @@ impl TransactionState {
 
     pub(super) fn buffered(&self) -> Arc<Buffered> {
         self.open.as_ref().map(|open| open.buffered.clone()).unwrap_or_default()
+    }
+
+    /// What the transaction has defined.
+    pub(super) fn definitions(&self) -> Option<&Definitions> {
+        self.open.as_ref().map(|open| &open.definitions)
+    }
+
+    pub(super) fn definitions_mut(&mut self) -> Option<&mut Definitions> {
+        self.open.as_mut().map(|open| &mut open.definitions)
+    }
+
+    /// Whether a space was given to a table since the last savepoint.
+    pub(super) fn has_fresh(&self, space: u32) -> bool {
+        self.open.as_ref().is_some_and(|open| {
+            let mark = open.savepoints.last().map(|savepoint| savepoint.definitions).unwrap_or_default();
+            open.definitions.has_space_since(mark, space)
+        })
+    }
+
+    /// Forgets what would be written to some tables.
+    pub(super) fn forget_rows(&mut self, is: impl Fn(TableId) -> bool) {
+        if let Some(open) = &mut self.open {
+            Arc::make_mut(&mut open.buffered).retain(|table, _| !is(*table));
+        }
     }
 }
 
@@ -269,6 +301,7 @@ impl Session {
             bytes: 0,
             mutations: 0,
             relied: Vec::new(),
+            definitions: Definitions::default(),
             settings: self.settings.clone(),
             local: BTreeMap::new(),
             savepoints: Vec::new(),
@@ -289,6 +322,8 @@ impl Session {
             bytes: open.bytes,
             mutations: open.mutations,
             relied: open.relied.len(),
+            tables: open.tables.clone(),
+            definitions: open.definitions.mark(),
             read_only: open.read_only,
             settings,
             local: open.local.clone(),
@@ -305,6 +340,8 @@ impl Session {
         open.buffered = to.buffered.clone();
         (open.bytes, open.mutations, open.read_only) = (to.bytes, to.mutations, to.read_only);
         open.relied.truncate(to.relied);
+        open.tables = to.tables.clone();
+        open.definitions.rollback_to(to.definitions);
         open.local = to.local.clone();
         self.settings.restore(to.settings.clone());
         self.transaction.failed = false;
@@ -366,8 +403,9 @@ impl Session {
         }
         let shared = self.shared.clone();
         let written = open.tables.values().filter(|table| table.is_private()).map(|table| table.id);
-        let held = shared.writers.hold(written.collect::<Vec<_>>(), []).await;
-        let committed = shielded(commit_all(&self.identity.rows, *open, &held)).await;
+        let read: Vec<_> = open.definitions.tables_read().collect();
+        let held = shared.writers.hold(written.collect::<Vec<_>>(), read).await;
+        let committed = shielded(Box::pin(commit_all(&shared, &self.identity.rows, *open, &held))).await;
         match committed {
             Ok((local, rows)) => {
                 self.cursors.commit();
@@ -463,40 +501,87 @@ type Local = BTreeMap<String, String>;
 
 /// Commits a transaction: settings to set back and the number of rows; with an error the settings as they were at BEGIN.
 async fn commit_all(
+    shared: &Shared,
     rows: &TenantStore,
     mut open: OpenTransaction,
     held: &Held<'_>,
 ) -> Result<(Local, usize), (SqlError, Settings)> {
     let result = async {
+        if !open.definitions.is_empty() {
+            return commit_defined(shared, rows, &mut open, held).await;
+        }
         let Some(last) = open.relied.last().map(|reliance| reliance.pin.clone()) else {
             let pin = rows.pin().await?;
             return commit_at(rows, &pin, &mut open, BTreeMap::new(), held).await;
         };
-        let mut relied: BTreeMap<TableId, (Arc<Table>, BTreeSet<RowKey>)> = BTreeMap::new();
-        for reliance in std::mem::take(&mut open.relied) {
-            let earlier = reliance.pin.commit_micros != last.commit_micros;
-            for (id, (table, keys)) in reliance.rows {
-                if earlier {
-                    check_unchanged(rows, &table, &keys, (&reliance.pin, &last)).await?;
-                }
-                relied.entry(id).or_insert_with(|| (table, BTreeSet::new())).1.extend(keys);
-            }
-        }
+        let relied = relied_at(rows, std::mem::take(&mut open.relied), &last).await?;
         commit_at(rows, &last, &mut open, relied, held).await
     };
     let result: Result<usize> = result.await;
     match result {
         Ok(count) => Ok((open.local, count)),
-        Err(error) if error.state == SqlState::SERIALIZATION_FAILURE => Err((conflict(), open.settings)),
+        Err(error) if error.state == SqlState::SERIALIZATION_FAILURE => {
+            Err((SqlError { detail: error.detail, ..conflict() }, open.settings))
+        }
         Err(error) => Err((error, open.settings)),
     }
+}
+
+type Relied = BTreeMap<TableId, (Arc<Table>, BTreeSet<RowKey>)>;
+
+/// The rows that were relied on, none of which has changed between its pin and the last one.
+async fn relied_at(rows: &TenantStore, relied: Vec<Reliance>, last: &Pin) -> Result<Relied> {
+    let mut all = Relied::new();
+    for reliance in relied {
+        let earlier = reliance.pin.commit_micros != last.commit_micros;
+        for (id, (table, keys)) in reliance.rows {
+            if earlier {
+                check_unchanged(rows, &table, &keys, (&reliance.pin, last)).await?;
+            }
+            all.entry(id).or_insert_with(|| (table, BTreeSet::new())).1.extend(keys);
+        }
+    }
+    Ok(all)
+}
+
+/// Commits rows and definitions together.
+async fn commit_defined(
+    shared: &Shared,
+    rows: &TenantStore,
+    open: &mut OpenTransaction,
+    held: &Held<'_>,
+) -> Result<usize> {
+    let Some((tenant, oid)) = rows.tenant().zip(rows.oid()) else {
+        return Err(SqlError::new(SqlState::INTERNAL_ERROR, "a session of one tenant was expected"));
+    };
+    if open.definitions.is_outdated(shared) {
+        return Err(conflict().with_detail("A table that the transaction has altered was written by another."));
+    }
+    let editing = shared.catalog.begin_edit().await?;
+    let edit = open.definitions.edit((tenant, oid));
+    let after = editing.snapshot().apply(&edit).map_err(|error| told(&error))?;
+    let relied = relied_at(rows, std::mem::take(&mut open.relied), editing.pin()).await?;
+    let mut written = Written { relied, ..Written::default() };
+    let own = open.definitions.tables();
+    for (id, mutations) in Arc::unwrap_or_clone(std::mem::take(&mut open.buffered)) {
+        // What it has not changed itself is to be as its statements knew it.
+        let table = if own.contains(&id) { after.table_of(Some(tenant), id) } else { open.tables.get(&id) };
+        if let Some(table) = table {
+            let by_key = mutations.into_iter().map(|(key, row)| (key, row.mutations)).collect();
+            written.rows.insert(id, (table.clone(), by_key));
+        }
+    }
+    let count = written.row_count();
+    held.committed(editing.commit(rows, &edit, written.into_writes()).await?);
+    open.definitions.used(tenant, &after);
+    Ok(count)
 }
 
 async fn commit_at(
     rows: &TenantStore,
     pin: &Pin,
     open: &mut OpenTransaction,
-    relied: BTreeMap<TableId, (Arc<Table>, BTreeSet<RowKey>)>,
+    relied: Relied,
     held: &Held<'_>,
 ) -> Result<usize> {
     let buffered = std::mem::take(&mut open.buffered);

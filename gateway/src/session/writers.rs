@@ -2,7 +2,8 @@
 //!
 //! A change of a table that depends on its rows (they are checked, or written anew) must not miss one that another session adds meanwhile.
 //! Every commit of rows of a private table therefore [holds](Writers::hold) the table together with other writers; such a change holds it
-//! alone from before it reads to after its edit. A commit that was prepared before the edit and waited for it fails then, since
+//! alone from before it reads to after its edit, or, in a transaction, during its COMMIT, and looks then whether the table
+//! was [written](Writers::newest) since it was read. A commit that was prepared before the edit and waited for it fails then, since
 //! the table's row in the catalog has changed, and is tried again.
 //!
 //! Tables share [`PLACES`] places by their numbers: two that meet in one wait for each other without need. Places are held in order, all
@@ -65,7 +66,6 @@ impl Writers {
     }
 
     /// When a table was last written, in microseconds; it may be another table of its place that was.
-    #[cfg(test)]
     pub(crate) fn newest(&self, table: TableId) -> i64 {
         self.0[place(table)].newest.load(Ordering::SeqCst)
     }

@@ -201,6 +201,7 @@ files! { "tests/slt/postgres":
     casts
     catalog
     defaults
+    definitions_in_transactions
     json
     private_tables
     questions

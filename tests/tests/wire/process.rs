@@ -3,6 +3,7 @@
 //!
 //! Every test keeps its own record of what the server acknowledged, and compares it with what the next start serves.
 
+mod migrations;
 mod writers;
 
 use self::writers::Record;
@@ -95,6 +96,29 @@ async fn kills_in_the_middle_of_flushes_and_compactions_lose_nothing() -> Result
     let operator = connect(&serving.config(PASSWORD)).await?;
     let kinds = "SELECT DISTINCT kind FROM keyspan.segments ORDER BY 1";
     assert_eq!(rows(&operator, kinds).await?.first().map(String::as_str), Some("base"));
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn kills_in_the_middle_of_migrations_leave_the_old_or_the_new() -> Result<()> {
+    let folder = tempfile::tempdir()?;
+    let mut serving = start(folder.path()).await?;
+    define(&serving).await?;
+    migrations::begin(&connect(&tenant(&serving, "alto")).await?).await?;
+    let mut next = 1;
+    for round in 0..6 {
+        let (acknowledged, mut listen) = tokio::sync::mpsc::unbounded_channel();
+        let steps = tokio::spawn(migrations::go_on(tenant(&serving, "alto"), next, acknowledged));
+        for _ in 0..2 + round % 3 {
+            listen.recv().await.context("the steps have ended before the signal")?;
+        }
+        serving.signal(Signal::KILL).await?;
+        let unanswered = steps.await?;
+        serving = start(folder.path()).await?;
+        let made = migrations::check(&connect(&tenant(&serving, "alto")).await?).await?;
+        assert!(made == unanswered || made + 1 == unanswered, "{made} steps where {unanswered} had no answer");
+        next = made + 1;
+    }
     Ok(())
 }
 
