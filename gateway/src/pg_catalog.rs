@@ -2,8 +2,8 @@
 //!
 //! [`relation`] makes a relation when a statement names it: its columns stand in [`columns`], its rows come from [`objects`] (tables,
 //! columns, keys, types), [`cluster`] (databases, roles, settings, sessions), [`inside`] (of the store), [`views`] and [`information`] (`information_schema`). A relation that
-//! PostgreSQL has and that has no rows here is empty. [`functions`] are those that know the session or the catalog; [`rewrite`] turns
-//! what DataFusion cannot plan in the queries of psql and of drivers into what it can.
+//! PostgreSQL has and that has no rows here is empty. [`functions`] and [`acl`] are those that know the session or the catalog; [`rewrite`] and
+//! [`hidden`] turn what DataFusion cannot plan in the queries of psql, of drivers and of tools into what it can.
 //!
 //! A tenant's session sees its own database, its own role and the roles that share its database, and no other tenant's name.
 
@@ -11,9 +11,11 @@ use crate::query::Facts;
 use datafusion::{catalog::TableProvider, datasource::MemTable, error::Result};
 use std::sync::Arc;
 
+pub mod acl;
 pub mod cluster;
 pub mod columns;
 pub mod functions;
+pub mod hidden;
 pub mod information;
 pub mod inside;
 pub mod keywords;

@@ -70,6 +70,11 @@ pub fn named(field: Field, name: &str) -> Field {
     field.with_metadata(HashMap::from([(TYPE_KEY.to_owned(), name.to_owned())]))
 }
 
+/// Whether a type is `int2vector` or `oidvector`: lists whose items are counted from 0.
+pub fn is_vector(field: &Field) -> bool {
+    field.metadata().get(TYPE_KEY).is_some_and(|name| name == "int2vector" || name == "oidvector")
+}
+
 /// A nullable field without a name, for casts: its type's name is kept where Arrow does not tell it.
 pub fn cast_field(kind: SqlType) -> FieldRef {
     Arc::new(field_of("", kind, true))

@@ -66,6 +66,11 @@ pub fn fill(rows: &mut Rows, facts: &Facts) {
             }
         })),
         "pg_stat_activity" => rows.push(activity(facts)),
+        // What is not counted is NULL.
+        "pg_stat_database" => rows.extend(databases(facts).into_iter().map(|(oid, name)| {
+            row! { "datid" => oid, "datname" => name, "numbackends" => Cell::Null }
+        })),
+        "pg_stat_gssapi" => rows.push(row! { "pid" => facts.process_id }),
         "pg_language" => {
             rows.push(row! { "oid" => 14_u32, "lanname" => "sql", "lanowner" => owner(facts), "lanpltrusted" => true })
         }

@@ -60,6 +60,7 @@ fn arrow_type(written: &str) -> (DataType, Option<&str>) {
         "cardinal_number" => (DataType::Int32, Some("cardinal_number")),
         "bigint" => (DataType::Int64, None),
         "real" => (DataType::Float32, None),
+        "float8" => (DataType::Float64, None),
         "timestamptz" | "time_stamp" => (types::timestamptz(), None),
         "interval" => (DataType::Interval(IntervalUnit::MonthDayNano), None),
         "bytea" => (DataType::Binary, None),

@@ -33,6 +33,7 @@ pub fn register(state: &mut SessionState) {
         .chain(super::keywords::functions())
         .chain(catalog())
         .chain(casts())
+        .chain(super::acl::functions())
         .chain(sequences())
         .chain(constants());
     replace(state, all.map(|function| Arc::new(ScalarUDF::from(function))));
@@ -93,6 +94,13 @@ fn session() -> Vec<RowFunction> {
         row_function("pg_is_in_recovery", 0..=0, DataType::Boolean, |_, _| Ok(ScalarValue::Boolean(Some(false)))),
         row_function("pg_client_encoding", 0..=0, DataType::Utf8View, |_, _| Ok(text("UTF8"))),
         row_function("pg_advisory_unlock_all", 0..=0, DataType::Utf8View, |_, _| Ok(text(""))),
+        // No statement waits for another.
+        row_function(
+            "pg_blocking_pids",
+            1..=1,
+            DataType::List(Arc::new(Field::new_list_field(DataType::Int32, true))),
+            |_, _| Ok(ScalarValue::List(ScalarValue::new_list_nullable(&[], &DataType::Int32))),
+        ),
         row_function("pg_has_role", 2..=3, DataType::Boolean, |values, facts| {
             let role = text_of(&values[values.len() - 2]).unwrap_or_default();
             let same = role == facts.role || oid(&values[values.len() - 2]) == role_oid(facts);
@@ -106,7 +114,9 @@ fn session() -> Vec<RowFunction> {
                 return Err(told(SqlState::UNDEFINED_TABLE, format!("relation \"{name}\" does not exist")));
             }
             Ok(ScalarValue::Boolean(Some(true)))
-        }),
+        })
+        // Not before it is known that there are rows to ask it for: tools guard the question by EXISTS.
+        .with_volatility(Volatility::Volatile),
         row_function("has_database_privilege", 2..=3, DataType::Boolean, |values, facts| {
             let wanted = &values[values.len() - 2];
             let known = cluster::databases(facts);
@@ -220,6 +230,12 @@ fn catalog() -> Vec<RowFunction> {
             Ok(text(if int_of(&values[0]) == Some(6) { "UTF8" } else { "" }))
         })
         .returning("name"),
+        row_function("getdatabaseencoding", 0..=0, DataType::Utf8View, |_, _| Ok(text("UTF8"))).returning("name"),
+        row_function("pg_char_to_encoding", 1..=1, DataType::Int32, |values, _| {
+            let name = text_of(&values[0]).map(|name| name.to_lowercase().replace(['-', '_'], ""));
+            let known = |name: String| if matches!(name.as_str(), "utf8" | "unicode") { 6 } else { -1 };
+            Ok(ScalarValue::Int32(name.map(known)))
+        }),
         texts("pg_typeof", 1..=1, |values, _| {
             let data = values[0].data_type();
             let field = Field::new("", data, true);
@@ -232,11 +248,7 @@ fn catalog() -> Vec<RowFunction> {
             )))
         }),
         texts("quote_ident", 1..=1, |values, _| Ok(optional(text_of(&values[0]).map(|name| objects::quoted(&name))))),
-        row_function("array_upper", 2..=2, DataType::Int32, |values, _| {
-            let ScalarValue::List(list) = &values[0] else { return Ok(ScalarValue::Int32(None)) };
-            let length = arrow::array::Array::is_valid(list.as_ref(), 0).then(|| list.value_length(0));
-            Ok(ScalarValue::Int32(length.filter(|length| *length > 0)))
-        }),
+        texts("bpchar", 1..=1, |values, _| Ok(optional(text_of(&values[0])))),
     ]
 }
 
@@ -346,6 +358,15 @@ fn casts() -> Vec<RowFunction> {
             let found = name.parse().ok().or_else(|| objects::oid_of_function(&name));
             Ok(ScalarValue::UInt32(Some(found.unwrap_or(0))))
         }),
+        // Of a name that was written, with a list of arguments or without.
+        oids("regproc_named", |values, _| {
+            let Some(name) = text_of(&values[0]) else { return Ok(ScalarValue::UInt32(None)) };
+            let bare = name.split('(').next().unwrap_or_default().trim();
+            let bare = bare.strip_prefix("pg_catalog.").unwrap_or(bare);
+            let found = bare.parse().ok().or_else(|| objects::oid_of_function(bare));
+            let missing = || told(SqlState::UNDEFINED_FUNCTION, format!("function \"{name}\" does not exist"));
+            Ok(ScalarValue::UInt32(Some(found.ok_or_else(missing)?)))
+        }),
         oids("regtype_oid", |values, _| {
             let Some(name) = text_of(&values[0]) else { return Ok(ScalarValue::UInt32(None)) };
             let missing = || told(SqlState::UNDEFINED_OBJECT, format!("type \"{name}\" does not exist"));
@@ -429,6 +450,7 @@ fn constants() -> Vec<RowFunction> {
         nothing("pg_get_ruledef", 1..=2),
         nothing("pg_get_triggerdef", 1..=2),
         nothing("pg_get_functiondef", 1..=1),
+        nothing("pg_get_function_sqlbody", 1..=1),
         nothing("pg_get_function_result", 1..=1),
         nothing("pg_get_function_arguments", 1..=1),
         nothing("pg_get_function_identity_arguments", 1..=1),
@@ -441,6 +463,7 @@ fn constants() -> Vec<RowFunction> {
         nothing("inet_client_port", 0..=0),
         nothing("inet_server_port", 0..=0),
         no("pg_relation_is_publishable", 1..=1),
+        no("pg_is_wal_replay_paused", 0..=0),
         no("pg_relation_is_updatable", 2..=2),
         yes("has_schema_privilege", 2..=3),
         yes("has_column_privilege", 3..=4),
@@ -452,10 +475,19 @@ fn constants() -> Vec<RowFunction> {
         yes("pg_function_is_visible", 1..=1),
         yes("pg_operator_is_visible", 1..=1),
         yes("pg_collation_is_visible", 1..=1),
+        yes("pg_opclass_is_visible", 1..=1),
+        yes("pg_opfamily_is_visible", 1..=1),
+        yes("pg_conversion_is_visible", 1..=1),
+        yes("pg_statistics_obj_is_visible", 1..=1),
+        yes("pg_ts_config_is_visible", 1..=1),
+        yes("pg_ts_dict_is_visible", 1..=1),
+        yes("pg_ts_parser_is_visible", 1..=1),
+        yes("pg_ts_template_is_visible", 1..=1),
         unmeasured("pg_relation_size", 1..=2),
         unmeasured("pg_total_relation_size", 1..=1),
         unmeasured("pg_table_size", 1..=1),
         unmeasured("pg_indexes_size", 1..=1),
         unmeasured("pg_database_size", 1..=1),
+        unmeasured("pg_tablespace_size", 1..=1),
     ]
 }

@@ -239,6 +239,18 @@ pub fn fill(rows: &mut Rows, facts: &Facts) {
                 "indexdef" => index_definition(table, facts),
             }
         })),
+        // What is not counted is NULL.
+        "pg_stat_all_tables" | "pg_stat_user_tables" | "pg_statio_all_tables" | "pg_statio_user_tables" => {
+            rows.extend(tables.map(|table| {
+                row! { "relid" => table.id.0, "schemaname" => PUBLIC, "relname" => table.name.clone() }
+            }));
+        }
+        "pg_stat_all_indexes" | "pg_stat_user_indexes" | "pg_statio_all_indexes" => rows.extend(keyed().map(|table| {
+            row! {
+                "relid" => table.id.0, "indexrelid" => index_oid(table), "schemaname" => PUBLIC,
+                "relname" => table.name.clone(), "indexrelname" => key_name(table),
+            }
+        })),
         "pg_tables" => rows.extend(tables.map(|table| {
             row! {
                 "schemaname" => PUBLIC, "tablename" => table.name.clone(), "hasindexes" => !table.has_hidden_key(),

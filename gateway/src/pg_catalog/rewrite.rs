@@ -1,12 +1,12 @@
 //! Turns what DataFusion cannot plan in queries on the catalog into what it can, on the syntax tree.
 //!
-//! Casts to `regclass` and its kin become functions.
+//! Casts to `regclass` and its kin become functions, functions that give the rows of a relation become the relation.
 
 use crate::query::rewrite::call;
 use datafusion::sql::sqlparser::{
     ast::{
-        BinaryOperator, CastKind, DataType, Expr, Ident, Select, SelectItem, Statement, Value, ValueWithSpan, VisitMut,
-        VisitorMut,
+        BinaryOperator, CastKind, DataType, Expr, Ident, ObjectName, Select, SelectItem, Statement, TableAlias,
+        TableFactor, Value, ValueWithSpan, VisitMut, VisitorMut,
     },
     dialect::PostgreSqlDialect,
     parser::Parser,
@@ -17,12 +17,64 @@ use std::ops::ControlFlow;
 pub fn rewrite(statement: &mut Statement) {
     let flow = statement.visit(&mut Rewriter);
     debug_assert!(flow.is_continue(), "nothing breaks off");
+    super::hidden::rewrite(statement);
+}
+
+/// Functions without arguments that give the rows of a relation.
+const ROWS_OF: [(&str, &str); 7] = [
+    ("pg_available_extensions", "pg_available_extensions"),
+    ("pg_available_extension_versions", "pg_available_extension_versions"),
+    ("pg_cursor", "pg_cursors"),
+    ("pg_lock_status", "pg_locks"),
+    ("pg_prepared_statement", "pg_prepared_statements"),
+    ("pg_show_all_settings", "pg_settings"),
+    ("pg_timezone_names", "pg_timezone_names"),
+];
+
+/// `FROM pg_show_all_settings()` as `FROM pg_settings`.
+fn relation_of(factor: &mut TableFactor) {
+    let (name, alias) = match &*factor {
+        TableFactor::Table { name, args: Some(arguments), alias, .. } if arguments.args.is_empty() => (name, alias),
+        TableFactor::Function { name, args, alias, .. } if args.is_empty() => (name, alias),
+        _ => return,
+    };
+    let path: Vec<&str> = name.0.iter().filter_map(|part| part.as_ident()).map(|ident| ident.value.as_str()).collect();
+    let function = match path.as_slice() {
+        [function] => *function,
+        [schema, function] if schema.eq_ignore_ascii_case("pg_catalog") => *function,
+        _ => return,
+    };
+    let Some((_, relation)) = ROWS_OF.iter().find(|(known, _)| known.eq_ignore_ascii_case(function)) else { return };
+    let alias = alias.clone().unwrap_or_else(|| TableAlias {
+        explicit: true,
+        name: Ident::new(function.to_lowercase()),
+        columns: Vec::new(),
+        at: None,
+    });
+    let name = ObjectName::from(vec![Ident::new("pg_catalog"), Ident::new(*relation)]);
+    *factor = TableFactor::Table {
+        name,
+        alias: Some(alias),
+        args: None,
+        with_hints: Vec::new(),
+        version: None,
+        with_ordinality: false,
+        partitions: Vec::new(),
+        json_path: None,
+        sample: None,
+        index_hints: Vec::new(),
+    };
 }
 
 struct Rewriter;
 
 impl VisitorMut for Rewriter {
     type Break = ();
+
+    fn pre_visit_table_factor(&mut self, factor: &mut TableFactor) -> ControlFlow<()> {
+        relation_of(factor);
+        ControlFlow::Continue(())
+    }
 
     fn pre_visit_select(&mut self, select: &mut Select) -> ControlFlow<()> {
         for item in &mut select.projection {
@@ -34,6 +86,10 @@ impl VisitorMut for Rewriter {
     }
 
     fn pre_visit_expr(&mut self, expr: &mut Expr) -> ControlFlow<()> {
+        if let Some(name) = function_named(expr) {
+            *expr = call("regproc_named", [name]);
+            return ControlFlow::Continue(());
+        }
         match expr {
             // No function has the OID 0; its name would be a dash.
             Expr::BinaryOp { left, op: BinaryOperator::Eq | BinaryOperator::NotEq, right }
@@ -94,6 +150,17 @@ fn names_function(expr: &Expr) -> bool {
     };
     let columns = ["typinput", "typoutput", "typreceive", "typsend"];
     last.is_some_and(|ident| columns.iter().any(|column| ident.value.eq_ignore_ascii_case(column)))
+}
+
+/// The name in `'version'::regproc::oid`.
+fn function_named(expr: &Expr) -> Option<Expr> {
+    let Expr::Cast { kind: CastKind::Cast | CastKind::DoubleColon, expr: inner, data_type, .. } = expr else {
+        return None;
+    };
+    let Expr::Cast { expr: name, data_type: function, .. } = inner.as_ref() else { return None };
+    let to_oid = data_type.to_string().to_lowercase();
+    let of_function = matches!(reg_type(function), Some("regproc" | "regprocedure")) && named(name);
+    (of_function && matches!(to_oid.as_str(), "oid" | "pg_catalog.oid")).then(|| name.as_ref().clone())
 }
 
 /// The OID type that a cast names.

@@ -90,8 +90,13 @@ pub fn rewritten(expr: &Expr) -> Result<Option<Expr>> {
                 ))
                 .map(Some)
             }
-            // A parameter's type follows from that of the other side.
-            Expr::Value(value) if matches!((&value.value, compare_op), (Value::Placeholder(_), BinaryOperator::Eq)) => {
+            // The type of a parameter or of a quoted text follows from that of the other side.
+            Expr::Value(value)
+                if matches!(
+                    (&value.value, compare_op),
+                    (Value::Placeholder(_) | Value::SingleQuotedString(_), BinaryOperator::Eq)
+                ) =>
+            {
                 let op = BinaryOperator::Custom(super::operators::EQUALS_ANY.to_owned());
                 Ok(Some(Expr::BinaryOp { left: left.clone(), op, right: right.clone() }))
             }
@@ -106,6 +111,10 @@ pub fn rewritten(expr: &Expr) -> Result<Option<Expr>> {
             _ => Ok(None),
         },
         Expr::Interval(interval) => of_interval(interval),
+        // A text is a pattern there, not a place.
+        Expr::Substring { expr, substring_from: Some(pattern), substring_for: None, .. } if is_text(pattern) => {
+            Ok(Some(call("substring_of_pattern", [expr.as_ref().clone(), pattern.as_ref().clone()])))
+        }
         Expr::SimilarTo { negated, expr, pattern, escape_char } => {
             let mut arguments = vec![expr.as_ref().clone(), pattern.as_ref().clone()];
             if let Some(escape) = escape_char {
@@ -136,6 +145,17 @@ pub fn rewritten(expr: &Expr) -> Result<Option<Expr>> {
             _ => Ok(None),
         },
         _ => Ok(None),
+    }
+}
+
+/// Whether an expression is a text that is written out.
+fn is_text(expr: &Expr) -> bool {
+    match expr {
+        Expr::Value(value) => matches!(
+            value.value,
+            Value::SingleQuotedString(_) | Value::EscapedStringLiteral(_) | Value::DollarQuotedString(_)
+        ),
+        _ => false,
     }
 }
 
@@ -278,8 +298,10 @@ fn of_ordered_set(name: &str, function: &Function) -> Result<Option<Expr>> {
 fn of_array_query(function: &Function) -> Result<Option<Expr>> {
     let FunctionArguments::Subquery(query) = &function.args else { return Ok(None) };
     let orders = query.order_by.as_ref().map(ToString::to_string).unwrap_or_default();
+    let collected =
+        || parsed_expr(&format!("list_or_empty((SELECT array_agg(c) FROM ({query}) AS listed(c)))")).map(Some);
     let SetExpr::Select(select) = query.body.as_ref() else {
-        return Err(SqlError::unsupported("ARRAY of this query"));
+        return if orders.is_empty() { collected() } else { Err(SqlError::unsupported("ARRAY of this ordered query")) };
     };
     let plain = select.distinct.is_none()
         && matches!(&select.group_by, GroupByExpr::Expressions(all, _) if all.is_empty())
@@ -291,16 +313,28 @@ fn of_array_query(function: &Function) -> Result<Option<Expr>> {
     else {
         return Err(SqlError::unsupported("ARRAY of this query"));
     };
+    // A series by itself is a list already.
+    if let Expr::Function(function) = item
+        && (plain && select.from.is_empty() && select.selection.is_none() && orders.is_empty())
+        && name_of(function) == "generate_series"
+    {
+        return Ok(Some(call_with("series_list", function)));
+    }
     if !plain || item.to_string().contains("unnest") || item.to_string().contains("count(") {
         if !orders.is_empty() {
             return Err(SqlError::unsupported("ARRAY of an ordered query with DISTINCT, GROUP BY or LIMIT"));
         }
-        return parsed_expr(&format!("list_or_empty((SELECT array_agg(c) FROM ({query}) AS listed(c)))")).map(Some);
+        return collected();
     }
     let mut select = select.clone();
     let inner = parsed_expr(&format!("array_agg({item} {orders})"))?;
     select.projection = vec![SelectItem::UnnamedExpr(inner)];
     parsed_expr(&format!("list_or_empty(({select}))")).map(Some)
+}
+
+/// A call of another function with the same arguments.
+fn call_with(name: &str, function: &Function) -> Expr {
+    Expr::Function(Function { name: named(name), ..function.clone() })
 }
 
 fn call_arguments(expr: Expr) -> FunctionArguments {

@@ -8,16 +8,16 @@ use datafusion::{
     common::DFSchema,
     error::Result,
     logical_expr::{
-        Cast, Expr, ExprSchemable, Operator, binary_expr,
+        Cast, Expr, ExprSchemable, GetFieldAccess, Operator, binary_expr,
         expr::Placeholder,
-        planner::{ExprPlanner, PlannerResult, RawBinaryExpr},
+        planner::{ExprPlanner, PlannerResult, RawBinaryExpr, RawFieldAccessExpr},
     },
     scalar::ScalarValue,
     sql::sqlparser::ast::BinaryOperator as Sql,
 };
 use std::sync::Arc;
 
-/// `= ANY` of a parameter.
+/// `= ANY` of a parameter or of a quoted text.
 pub(super) const EQUALS_ANY: &str = "= ANY";
 
 /// The planner of binary operators.
@@ -64,6 +64,27 @@ impl ExprPlanner for Operators {
         Ok(PlannerResult::Original(RawBinaryExpr { op, left, right }))
     }
 
+    /// `indkey[0]`: `int2vector` and `oidvector` are counted from 0.
+    fn plan_field_access(
+        &self,
+        access: RawFieldAccessExpr,
+        schema: &DFSchema,
+    ) -> Result<PlannerResult<RawFieldAccessExpr>> {
+        let (_, field) = access.expr.to_field(schema)?;
+        if !types::is_vector(&field) {
+            return Ok(PlannerResult::Original(access));
+        }
+        let next = |place: Expr| binary_expr(place, Operator::Plus, datafusion::prelude::lit(1_i64));
+        let field_access = match access.field_access {
+            GetFieldAccess::ListIndex { key } => GetFieldAccess::ListIndex { key: Box::new(next(*key)) },
+            GetFieldAccess::ListRange { start, stop, stride } => {
+                GetFieldAccess::ListRange { start: Box::new(next(*start)), stop: Box::new(next(*stop)), stride }
+            }
+            other => other,
+        };
+        Ok(PlannerResult::Original(RawFieldAccessExpr { field_access, expr: access.expr }))
+    }
+
     /// `extract(field FROM value)`, with as many digits after the point as the field has.
     fn plan_extract(&self, args: Vec<Expr>) -> Result<PlannerResult<Vec<Expr>>> {
         let field = match args.first() {
@@ -82,13 +103,17 @@ impl ExprPlanner for Operators {
     }
 }
 
-/// Whether a value is one of a list that a client will send.
+/// Whether a value is one of a list that a client will send, or that is written as a text.
 fn equals_any(value: Expr, list: Expr, schema: &DFSchema) -> Result<Expr> {
     let list = match list {
         Expr::Placeholder(Placeholder { id, field: None }) => {
             let item = Field::new_list_field(value.get_type(schema)?, true);
             let field = Field::new(&id, DataType::List(Arc::new(item)), true);
             Expr::Placeholder(Placeholder::new_with_field(id, Some(Arc::new(field))))
+        }
+        Expr::Literal(ref text, _) if is_text(&text.data_type()) => {
+            let item = Field::new_list_field(value.get_type(schema)?, true);
+            Expr::Cast(Cast::new(Box::new(list), DataType::List(Arc::new(item))))
         }
         other => other,
     };

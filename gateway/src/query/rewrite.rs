@@ -54,12 +54,16 @@ impl VisitorMut for Rows {
 
     fn pre_visit_query(&mut self, query: &mut Query) -> Flow {
         order_by_labels(query);
-        ControlFlow::Continue(())
+        match super::ordered::rewrite(query) {
+            Ok(()) => ControlFlow::Continue(()),
+            Err(error) => ControlFlow::Break(Box::new(error)),
+        }
     }
 
     fn pre_visit_select(&mut self, select: &mut Select) -> Flow {
         // Names come of what was written.
         labels::label(select);
+        super::whole_rows::rewrite(select);
         match super::rows::rewrite(select) {
             Ok(()) => ControlFlow::Continue(()),
             Err(error) => ControlFlow::Break(Box::new(error)),

@@ -36,6 +36,12 @@ fn columns(function: &str) -> Option<&'static [(&'static str, &'static str)]> {
         }
         "regexp_split_to_table" => &[("", "regexp_split_to_array")],
         "regexp_matches" => &[("", "regexp_matches_list")],
+        "aclexplode" => &[
+            ("grantor", "acl_grantors"),
+            ("grantee", "acl_grantees"),
+            ("privilege_type", "acl_privileges"),
+            ("is_grantable", "acl_grantables"),
+        ],
         "string_to_table" => &[("", "string_to_array")],
         _ => return None,
     })
@@ -54,7 +60,11 @@ fn plain(arguments: &[FunctionArg]) -> Option<Vec<&Expr>> {
     arguments.iter().map(expr).collect()
 }
 
-fn parsed_query(sql: &str) -> Result<Box<Query>> {
+/// A query of text that was written here.
+///
+/// # Errors
+/// A fault of ours: text that is no query.
+pub fn parsed_query(sql: &str) -> Result<Box<Query>> {
     let parsed = Parser::new(&PostgreSqlDialect {}).try_with_sql(sql).and_then(|mut parser| parser.parse_query());
     parsed.map_err(|error| SqlError::new(SqlState::INTERNAL_ERROR, error.to_string()))
 }
@@ -123,6 +133,7 @@ fn item(expr: &Expr) -> Result<Option<Expr>> {
             let columns = match name_of(name).as_str() {
                 // As a row, whose columns drivers then name: `(information_schema._pg_expandarray(i.indkey)).n`.
                 "_pg_expandarray" => &[("", "expanded_rows")],
+                "aclexplode" => &[("", "acl_rows")],
                 _ => columns,
             };
             let [(_, lists)] = columns else {

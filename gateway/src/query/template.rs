@@ -7,6 +7,7 @@ use datafusion::{
     catalog::MemoryCatalogProviderList,
     common::config::ConfigNonZeroUsize,
     execution::{FunctionRegistry, SessionState, SessionStateBuilder},
+    optimizer::{Analyzer, AnalyzerRule},
     prelude::SessionConfig,
 };
 use std::sync::{Arc, LazyLock};
@@ -46,8 +47,9 @@ fn make() -> SessionState {
     // which the reader waits for the one, and finds in the other what it needs, never (apache/datafusion#24883, of 55.2).
     options.execution.max_spill_file_size_bytes = ConfigNonZeroUsize::try_new(1).expect("one is not zero");
     options.execution.time_zone = Some(types::UTC.to_owned());
-    let mut analyzer = vec![Arc::new(rows::lateral::Lateral) as _, semantics::untyped()];
-    analyzer.extend(datafusion::optimizer::Analyzer::new().rules);
+    let mut analyzer: Vec<Arc<dyn AnalyzerRule + Send + Sync>> =
+        vec![Arc::new(super::distinct_on::DistinctOn), Arc::new(rows::lateral::Lateral), semantics::untyped()];
+    analyzer.extend(Analyzer::new().rules);
     analyzer.push(semantics::checked());
     analyzer.push(Arc::new(correlated::Correlated::default()));
     let mut state = SessionStateBuilder::new_with_default_features()

@@ -34,6 +34,24 @@ pub(super) struct Cursor<'a> {
     end: Option<Location>,
 }
 
+/// Functions that SQL calls by a form of their own, of which sqlparser knows that form alone.
+const FORMS: [&str; 7] = ["substring", "position", "overlay", "trim", "extract", "floor", "ceil"];
+
+/// Takes `pg_catalog.` from the end of the tokens where one of [`FORMS`] follows.
+fn unqualify_form(tokens: &mut Vec<TokenWithSpan>, next: &Token) {
+    let is = |token: &Token, names: &[&str]| match token {
+        Token::Word(word) => names.iter().any(|name| word.value.eq_ignore_ascii_case(name)),
+        _ => false,
+    };
+    if let [.., schema, point] = tokens.as_slice()
+        && point.token == Token::Period
+        && is(&schema.token, &["pg_catalog"])
+        && is(next, &FORMS)
+    {
+        tokens.truncate(tokens.len() - 2);
+    }
+}
+
 impl<'a> Cursor<'a> {
     /// Cuts the text into statements, empty ones left out; text without any gives one that is empty.
     pub(super) fn split(sql: &'a str) -> Result<Vec<Self>> {
@@ -60,6 +78,7 @@ impl<'a> Cursor<'a> {
                 Token::RParen => depth = depth.saturating_sub(1),
                 _ => {}
             }
+            unqualify_form(&mut current, &token.token);
             current.push(token);
         }
         push(&mut current, None);

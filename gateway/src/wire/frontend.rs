@@ -81,7 +81,10 @@ fn startup_parameters(body: &mut Body) -> Result<Vec<(String, String)>> {
     loop {
         let name = body.text()?;
         if name.is_empty() {
-            return Ok(parameters);
+            if body.0.is_empty() {
+                return Ok(parameters);
+            }
+            return Err(malformed("invalid startup packet layout: expected terminator as last byte"));
         }
         parameters.push((name, body.text()?));
     }

@@ -36,6 +36,18 @@ fn series_type(fields: &[FieldRef]) -> Result<FieldRef> {
     })
 }
 
+/// The first and the last place of a list of one dimension; `None` for one without items and for another dimension.
+fn bounds(call: &Call) -> Option<(i32, i32)> {
+    let length = i32::try_from(items(&call.values[0])?.len()).ok().filter(|length| *length > 0)?;
+    let first = first_place(call);
+    (super::int_of(&call.values[1]) == Some(1)).then_some((first, first + length - 1))
+}
+
+/// Where counting begins in the first argument.
+fn first_place(call: &Call) -> i32 {
+    i32::from(!crate::types::is_vector(&call.fields[0]))
+}
+
 fn too_long() -> datafusion::error::DataFusionError {
     let message = format!("a series of more than {SERIES_ITEMS_MAX} items is not supported here");
     told(SqlError::new(SqlState::PROGRAM_LIMIT_EXCEEDED, message))
@@ -150,7 +162,7 @@ fn expanded_type(fields: &[FieldRef]) -> Result<FieldRef> {
 
 /// The functions.
 pub fn functions() -> impl Iterator<Item = Arc<ScalarUDF>> {
-    let all: [RowFunction; 14] = [
+    let all: [RowFunction; 15] = [
         // NULL where there is nothing along a dimension.
         typed("array_length", 2..=2, an_integer, |call| {
             let mut dimension = super::int_of(&call.values[1]).unwrap_or(0);
@@ -206,10 +218,8 @@ pub fn functions() -> impl Iterator<Item = Arc<ScalarUDF>> {
             2..=3,
             |_| list_of(DataType::Int32),
             |call| {
-                let length = items(&call.values[0]).map_or(0, |items| items.len());
-                let length = if super::int_of(&call.values[1]) == Some(1) { length } else { 0 };
-                let places = (1..=length).map(|place| ScalarValue::Int32(i32::try_from(place).ok()));
-                let mut places: Vec<_> = places.collect();
+                let places = bounds(call).into_iter().flat_map(|(lower, upper)| lower..=upper);
+                let mut places: Vec<_> = places.map(|place| ScalarValue::Int32(Some(place))).collect();
                 if call.values.get(2).and_then(super::bool_of) == Some(true) {
                     places.reverse();
                 }
@@ -271,10 +281,8 @@ pub fn functions() -> impl Iterator<Item = Arc<ScalarUDF>> {
                 Ok(ScalarValue::List(ScalarValue::new_list_nullable(&places, &DataType::Int32)))
             },
         ),
-        typed("array_lower", 2..=2, an_integer, |call| {
-            let some = items(&call.values[0]).is_some_and(|items| !items.is_empty());
-            Ok(ScalarValue::Int32((some && super::int_of(&call.values[1]) == Some(1)).then_some(1)))
-        }),
+        typed("array_lower", 2..=2, an_integer, |call| Ok(ScalarValue::Int32(bounds(call).map(|(lower, _)| lower)))),
+        typed("array_upper", 2..=2, an_integer, |call| Ok(ScalarValue::Int32(bounds(call).map(|(_, upper)| upper)))),
     ];
     typed::functions(all)
 }

@@ -1,0 +1,7 @@
+//! The bytes of a connection from its beginning.
+
+#![no_main]
+
+use libfuzzer_sys::fuzz_target;
+
+fuzz_target!(|bytes: &[u8]| keyspan_gateway::wire::fuzz::startup(bytes));

@@ -1,0 +1,146 @@
+//! Access privileges as PostgreSQL shows them: `grantee=letters/grantor`.
+//!
+//! No relation here has a list of its own (privileges are GRANT CONNECT and being an operator), so `acldefault` is what holds, and `aclexplode` takes
+//! such lists apart.
+
+use super::cluster;
+use crate::query::{
+    Facts,
+    functions::{RowFunction, int_of, row_function, text, text_of},
+};
+use arrow::{
+    array::StructArray,
+    datatypes::{DataType, Field, Fields},
+};
+use datafusion::{error::Result, scalar::ScalarValue};
+use std::sync::Arc;
+
+/// Letters and the privileges that they stand for.
+const PRIVILEGES: [(char, &str); 14] = [
+    ('a', "INSERT"),
+    ('r', "SELECT"),
+    ('w', "UPDATE"),
+    ('d', "DELETE"),
+    ('D', "TRUNCATE"),
+    ('x', "REFERENCES"),
+    ('t', "TRIGGER"),
+    ('X', "EXECUTE"),
+    ('U', "USAGE"),
+    ('C', "CREATE"),
+    ('T', "TEMPORARY"),
+    ('c', "CONNECT"),
+    ('s', "SET"),
+    ('A', "ALTER SYSTEM"),
+];
+
+/// A privilege of one role.
+struct Privilege {
+    grantor: u32,
+    grantee: u32,
+    name: &'static str,
+    grantable: bool,
+}
+
+/// The privileges of a list's item; none for what is no such item.
+fn privileges(item: &str, facts: &Facts) -> Vec<Privilege> {
+    let Some((grantee, (letters, grantor))) =
+        item.split_once('=').and_then(|(grantee, rest)| Some((grantee, rest.split_once('/')?)))
+    else {
+        return Vec::new();
+    };
+    // The role that is no name is PUBLIC.
+    let oid =
+        |name: &str| cluster::roles(facts).find(|role| role.name == name.trim_matches('"')).map_or(0, |role| role.oid);
+    let (grantee, grantor) = (oid(grantee), oid(grantor));
+    let mut found: Vec<Privilege> = Vec::new();
+    for letter in letters.chars() {
+        match (letter, PRIVILEGES.iter().find(|(known, _)| *known == letter)) {
+            ('*', _) => found.iter_mut().next_back().into_iter().for_each(|last| last.grantable = true),
+            (_, Some((_, name))) => found.push(Privilege { grantor, grantee, name, grantable: false }),
+            _ => {}
+        }
+    }
+    found
+}
+
+fn fields() -> Fields {
+    Fields::from(vec![
+        crate::query::field("grantor", DataType::UInt32, Some("oid")),
+        crate::query::field("grantee", DataType::UInt32, Some("oid")),
+        Field::new("privilege_type", DataType::Utf8View, true),
+        Field::new("is_grantable", DataType::Boolean, true),
+    ])
+}
+
+fn list_of(item: DataType) -> DataType {
+    DataType::List(Arc::new(Field::new_list_field(item, true)))
+}
+
+fn all(value: &ScalarValue, facts: &Facts) -> Vec<Privilege> {
+    let ScalarValue::List(list) = value else { return Vec::new() };
+    let items = (arrow::array::Array::is_valid(list.as_ref(), 0)).then(|| list.value(0));
+    let texts = items.into_iter().flat_map(|items| {
+        (0..items.len()).filter_map(|at| text_of(&ScalarValue::try_from_array(&items, at).ok()?)).collect::<Vec<_>>()
+    });
+    texts.flat_map(|text| privileges(&text, facts)).collect()
+}
+
+/// What an owner may do, and everybody, with an object that nobody was granted anything of.
+fn default(kind: &str, owner: &str) -> Vec<String> {
+    let (public, own) = match kind {
+        "r" => ("", "arwdDxt"),
+        "s" => ("", "rwU"),
+        "d" => ("Tc", "CTc"),
+        "f" => ("X", "X"),
+        "l" | "T" => ("U", "U"),
+        "n" => ("", "UC"),
+        "L" => ("", "rw"),
+        "t" => ("", "C"),
+        "F" | "S" => ("", "U"),
+        _ => ("", ""),
+    };
+    let items =
+        [(String::new(), public), (owner.to_owned(), own)].into_iter().filter(|(_, letters)| !letters.is_empty());
+    items.map(|(role, letters)| format!("{role}={letters}/{owner}")).collect()
+}
+
+/// The functions; those of `aclexplode` give its rows as a list, and its columns as lists.
+pub fn functions() -> Vec<RowFunction> {
+    let texts = || list_of(DataType::Utf8View);
+    vec![
+        row_function("acldefault", 2..=2, texts(), |values, facts| {
+            let (Some(kind), Some(owner)) = (text_of(&values[0]), int_of(&values[1])) else {
+                return ScalarValue::try_from(list_of(DataType::Utf8View));
+            };
+            let owner = cluster::role_name(facts, u32::try_from(owner).unwrap_or(0));
+            let items: Vec<_> = default(&kind, &super::objects::quoted(&owner)).into_iter().map(text).collect();
+            Ok(ScalarValue::List(ScalarValue::new_list_nullable(&items, &DataType::Utf8View)))
+        }),
+        row_function("acl_rows", 1..=1, list_of(DataType::Struct(fields())), |values, facts| {
+            let rows = all(&values[0], facts).into_iter().map(|privilege| {
+                let columns = values_of(&privilege).into_iter().map(|value| value.to_array()).collect::<Result<_>>()?;
+                Ok(ScalarValue::Struct(Arc::new(StructArray::try_new(fields(), columns, None)?)))
+            });
+            let rows = rows.collect::<Result<Vec<_>>>()?;
+            Ok(ScalarValue::List(ScalarValue::new_list_nullable(&rows, &DataType::Struct(fields()))))
+        }),
+        row_function("acl_grantors", 1..=1, list_of(DataType::UInt32), |values, facts| column(&values[0], facts, 0)),
+        row_function("acl_grantees", 1..=1, list_of(DataType::UInt32), |values, facts| column(&values[0], facts, 1)),
+        row_function("acl_privileges", 1..=1, texts(), |values, facts| column(&values[0], facts, 2)),
+        row_function("acl_grantables", 1..=1, list_of(DataType::Boolean), |values, facts| column(&values[0], facts, 3)),
+    ]
+}
+
+fn values_of(privilege: &Privilege) -> [ScalarValue; 4] {
+    [
+        ScalarValue::UInt32(Some(privilege.grantor)),
+        ScalarValue::UInt32(Some(privilege.grantee)),
+        text(privilege.name),
+        ScalarValue::Boolean(Some(privilege.grantable)),
+    ]
+}
+
+fn column(list: &ScalarValue, facts: &Facts, at: usize) -> Result<ScalarValue> {
+    let items: Vec<_> = all(list, facts).iter().map(|privilege| values_of(privilege)[at].clone()).collect();
+    Ok(ScalarValue::List(ScalarValue::new_list_nullable(&items, fields()[at].data_type())))
+}
