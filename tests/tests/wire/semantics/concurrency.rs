@@ -305,6 +305,7 @@ async fn semantics_3_definitions_stand_by_themselves() -> Result<()> {
         (0)
         op> CREATE TABLE t (a int PRIMARY KEY)
         25001: CREATE TABLE cannot run inside a transaction block
+        HINT: Only what a tenant defines in its own database can be part of a transaction.
         op> ROLLBACK
         (0)
         op> SELECT * FROM t
@@ -313,12 +314,14 @@ async fn semantics_3_definitions_stand_by_themselves() -> Result<()> {
         (0)
         op> DROP DATABASE alto
         25001: DROP DATABASE cannot run inside a transaction block
+        HINT: Only what a tenant defines in its own database can be part of a transaction.
         op> COMMIT
         (0)
         op> BEGIN
         (0)
         op> CREATE ROLE x LOGIN PASSWORD 'x'
         25001: CREATE ROLE cannot run inside a transaction block
+        HINT: Only what a tenant defines in its own database can be part of a transaction.
         op> ROLLBACK
         (0)
         op> CREATE TABLE t (a int PRIMARY KEY)
