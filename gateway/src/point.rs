@@ -26,7 +26,6 @@ mod write;
 use crate::{session::Prepared, statement::Statement, view::View};
 use arrow::datatypes::{DataType, SchemaRef};
 use datafusion::{execution::SendableRecordBatchStream, scalar::ScalarValue, sql::sqlparser::ast};
-use keyspan_catalog::Snapshot;
 use std::sync::{Arc, Mutex, PoisonError};
 use write::Write;
 
@@ -47,10 +46,9 @@ pub(crate) struct Compiled {
     plan: Arc<Plan>,
 }
 
-/// What a prepared statement keeps of its compiled form, for one state of the catalog: that very one, since the versions of two transactions
-/// that change it may have the same number.
+/// What a prepared statement keeps of its compiled form, for one version of the catalog.
 #[derive(Debug, Default)]
-pub(crate) struct Kept(Mutex<Option<(Arc<Snapshot>, Option<Arc<Plan>>)>>);
+pub(crate) struct Kept(Mutex<Option<(u64, Option<Arc<Plan>>)>>);
 
 /// Compiles a statement with the types of parameters that the client declared. `None` for one that goes the general way.
 pub(crate) fn compile(statement: &Statement, hints: &[Option<DataType>], view: &View) -> Option<Compiled> {
@@ -76,14 +74,15 @@ pub(crate) fn compile(statement: &Statement, hints: &[Option<DataType>], view: &
 impl Kept {
     /// What the statement was compiled to when it was prepared.
     pub(crate) fn of(compiled: Option<&Compiled>, view: &View) -> Self {
-        Self(Mutex::new(Some((view.snapshot.clone(), compiled.map(|compiled| compiled.plan.clone())))))
+        Self(Mutex::new(Some((view.snapshot.version, compiled.map(|compiled| compiled.plan.clone())))))
     }
 
     /// What the statement is compiled to for the view's catalog.
     fn plan(&self, prepared: &Prepared, view: &View) -> Option<Arc<Plan>> {
         let mut kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let version = view.snapshot.version;
         if let Some((known, plan)) = &*kept
-            && Arc::ptr_eq(known, &view.snapshot)
+            && *known == version
         {
             return plan.clone();
         }
@@ -91,7 +90,7 @@ impl Kept {
         let compiled = compile(&prepared.statement, &hints, view);
         let compiled = compiled.filter(|now| now.parameters == prepared.parameters && now.columns == prepared.columns);
         let plan = compiled.map(|compiled| compiled.plan);
-        *kept = Some((view.snapshot.clone(), plan.clone()));
+        *kept = Some((version, plan.clone()));
         plan
     }
 }
