@@ -3,7 +3,7 @@
 //! A definition is derived from the catalog as the transaction sees it, and kept as edits: every later statement's snapshot is the
 //! committed one with these edits applied ([`TransactionState::seen`]). Numbers of what is made are reserved in the catalog first, so that
 //! rows can be written to a new space and numbers be taken from a new sequence before anybody else knows of them. COMMIT applies the edits to
-//! the newest catalog and makes one commit of them and of the rows ([`Editing`](keyspan_catalog::Editing)).
+//! the newest catalog and makes one commit of them and of the rows (`Catalog::begin_edit`).
 //!
 //! What others do meanwhile: the edits say from what a table was changed, so that another change of it is a conflict; a change that depends on
 //! a table's rows says when they were read ([`Definitions::read`]), and a write to it since then is one too. Both are 40001.
