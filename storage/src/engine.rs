@@ -6,7 +6,6 @@
 //! CURRENT, manifest/<n>     which segments there are, and up to where in the log they hold everything
 //! dead/<segment>-<n>        which positions of a segment no longer hold a row
 //! seg/<segment>.parquet     rows; in an object store, if one is named
-//! load/<number>.run         rows of a load under way
 //! ```
 //!
 //! A row has one living place: a memtable, or a position of one segment (`state`). *Writing:* what the rows of a commit held before is
@@ -16,8 +15,6 @@
 //! memtable is frozen and written to deltas, and tablets with many of them are compacted to new bases, by threads of their own (`maintain`,
 //! `flush`, `compact`, `segment`, `tablet`, `dead`); what they made is named by a manifest (`manifest`) and installed by the log thread (`install`). Opening a
 //! store reads the manifest and replays the log behind it (`recover`).
-//!
-//! Many new rows may go past the log, straight into segments (`load`).
 //!
 //! What the rows of a table with history held before they changed is a table of its own (`past`), which goes the same way.
 //!
@@ -48,7 +45,6 @@ mod garbage;
 mod grain;
 mod inspect;
 mod install;
-mod load;
 mod log;
 mod maintain;
 mod manifest;
@@ -78,9 +74,9 @@ pub use segment::{DICTIONARY_BYTES_MAX, PAGE_BYTES_TARGET, PAGE_ROWS_MAX};
 pub use writer::{GROUP_BYTES_TARGET, GROUP_REQUESTS_MAX, REQUEST_BYTES_MAX};
 
 use crate::{
-    CheckAndMutate, Clock, ColumnarScan, Commit, Error, FamilyChange, Inspection, KeyRange, Layouts, Load, LoadColumn,
-    Mutation, Pin, PurgeReport, ReadModifyWrite, Result, Row, RowKey, RowMutation, RowSample, RowStream, Scan, Store,
-    SystemClock, TableName, TableSchema, Write,
+    CheckAndMutate, Clock, ColumnarScan, Commit, Error, FamilyChange, Inspection, KeyRange, Layouts, Mutation, Pin,
+    PurgeReport, ReadModifyWrite, Result, Row, RowKey, RowMutation, RowSample, RowStream, Scan, Store, SystemClock,
+    TableName, TableSchema, Write,
     fs::{Fs, LocalFs},
     row,
     store::Atomicity,
@@ -209,8 +205,6 @@ pub struct Engine {
     room_permits: usize,
     /// Of [`fetch::ROWS_MAX`].
     fetching: Arc<Semaphore>,
-    /// A permit for each load that there may be.
-    loading: Arc<Semaphore>,
     row_locks: Vec<tokio::sync::Mutex<()>>,
     closed: AtomicBool,
     threads: Mutex<Vec<JoinHandle<()>>>,
@@ -415,14 +409,10 @@ impl Store for Engine {
         row::check_count(rows.iter().map(|row| row.mutations.len()).sum())?;
         let bytes: usize = rows.iter().map(request_bytes).sum();
         let state = self.shared.published.load_full();
-        let wanted = Wanted::of_rows(&state, rows.iter().map(|row| (table, row)));
+        let wanted = Wanted::of(&state, rows.iter().map(|row| (table, &row.key)));
         let fetched = self.fetch(&state, wanted).await?;
         drop(state);
         self.ask(bytes + fetched.bytes(), |reply| Request::Rows(table.clone(), rows, fetched, reply)).await
-    }
-
-    async fn load(&self, table: &TableName, columns: &[LoadColumn]) -> Result<Option<Box<dyn Load>>> {
-        self.begin_load(table, columns)
     }
 
     async fn check_and_mutate(&self, table: &TableName, request: CheckAndMutate) -> Result<bool> {

@@ -7,7 +7,6 @@ mod crash;
 mod differential;
 mod faults;
 mod history;
-mod loads;
 mod machine;
 mod purges;
 mod simulation;
@@ -47,7 +46,6 @@ fn tiny(fs: &SimFs) -> EngineOptions {
             delta_bytes_min: 1,
             changed_bytes_min: 1,
             step_rows_max: 3,
-            load_runs_max: 2,
         },
         ..simulated(fs)
     }

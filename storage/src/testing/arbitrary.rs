@@ -18,8 +18,6 @@ use proptest::{collection::vec, option, prelude::*, sample::select};
 
 /// Pins that a test keeps at a time.
 pub const PINS: usize = 3;
-/// The columns of a load.
-pub const LOAD_COLUMNS: [(&str, &str); 4] = [("c", "q"), ("a", "q"), ("b", "p"), ("a", "p")];
 /// Numbered rows, next to those whose keys are odd.
 const NUMBERED_ROWS: u8 = 48;
 
@@ -34,8 +32,6 @@ pub enum Operation {
     CheckAndMutate(CheckAndMutate),
     /// A change that depends on the newest cell.
     ReadModifyWrite(RowKey, Vec<ReadModifyWrite>),
-    /// A load of rows with values in [`LOAD_COLUMNS`]; of those only that are not there yet, if it says so.
-    Load(Vec<(RowKey, Vec<Option<Bytes>>)>, bool),
     /// A range dropped by prefix.
     DropRowRange(Bytes),
     /// A change of the families.
@@ -137,8 +133,6 @@ pub fn operation() -> impl Strategy<Value = Operation> {
             Operation::CheckAndMutate(CheckAndMutate { key, predicate, then, otherwise })
         }),
         4 => (row_key(), vec(rule(), 0..3)).prop_map(|(key, rules)| Operation::ReadModifyWrite(key, rules)),
-        3 => (prop_oneof![2 => vec(new_row(), 0..12), 1 => many_new_rows()], proptest::bool::weighted(0.9))
-            .prop_map(|(rows, fresh)| Operation::Load(rows, fresh)),
         2 => select(vec!["", "a", "ab", "b", "c", "k0", "k2"]).prop_map(|prefix| Operation::DropRowRange(prefix.into())),
         3 => family_change().prop_map(Operation::ModifyFamily),
         4 => (0..PINS).prop_map(Operation::Pin),
@@ -273,23 +267,6 @@ pub fn mutation() -> impl Strategy<Value = Mutation> {
 
 fn mutations() -> impl Strategy<Value = Vec<Mutation>> {
     prop_oneof![1 => Just(Vec::new()), 20 => vec(mutation(), 1..6)]
-}
-
-fn new_values() -> impl Strategy<Value = Vec<Option<Bytes>>> {
-    let some = |values: &Vec<Option<Bytes>>| values.iter().any(Option::is_some);
-    vec(option::of(value()), LOAD_COLUMNS.len()).prop_filter("a row has values", some)
-}
-
-fn new_row() -> impl Strategy<Value = (RowKey, Vec<Option<Bytes>>)> {
-    (row_key(), new_values())
-}
-
-/// Rows of a stretch of numbers, in their order or not.
-fn many_new_rows() -> impl Strategy<Value = Vec<(RowKey, Vec<Option<Bytes>>)>> {
-    let numbers = (0..NUMBERED_ROWS, 1..NUMBERED_ROWS)
-        .prop_map(|(from, count)| (from..NUMBERED_ROWS.min(from + count)).map(numbered).collect::<Vec<_>>());
-    let ordered = prop_oneof![numbers.clone(), numbers.prop_shuffle()];
-    (ordered, new_values()).prop_map(|(keys, values)| keys.into_iter().map(|key| (key, values.clone())).collect())
 }
 
 fn row_mutation() -> impl Strategy<Value = RowMutation> {

@@ -7,21 +7,18 @@
 //! [forgot](Subject::forgets) what came after it: the oracle then sits the commit out.
 
 use super::{
-    arbitrary::{LOAD_COLUMNS, Maintenance, Operation, PINS, families},
+    arbitrary::{Maintenance, Operation, PINS, families},
     columnar,
     notation::{START_MICROS, Subject, family, table},
 };
 use crate::{
-    Columns, Commit, Error, ErrorKind, KeyRange, LoadColumn, NewRows, Pin, Result, Row, RowKey, RowMutation, RowSet,
-    Scan, Store, StoreExt, Validation, WantedColumn, Write, row::resolve, scan::FamilyColumns,
+    Columns, Commit, ErrorKind, KeyRange, Pin, Result, Row, RowKey, RowMutation, RowSet, Scan, Store, StoreExt,
+    Validation, WantedColumn, Write, row::resolve, scan::FamilyColumns,
 };
 use bytes::Bytes;
-use std::collections::BTreeSet;
 
 /// Microseconds by which time goes on with every operation.
 pub const STEP_MICROS: i64 = 1_000;
-/// Rows of a batch of a load.
-const LOAD_ROWS: usize = 5;
 /// The time before the first operation.
 pub const FIRST_MICROS: i64 = START_MICROS + 500;
 
@@ -99,7 +96,6 @@ pub async fn perform(
         Operation::ReadModifyWrite(key, rules) => {
             kind(store.read_modify_write(&table, key, rules).await.map(|row| Answer::Written(rounded(row))))
         }
-        Operation::Load(rows, fresh) => kind(load(store, rows, fresh).await),
         Operation::DropRowRange(prefix) => kind(store.drop_row_range(&table, prefix).await.map(|()| Answer::Done)),
         Operation::ModifyFamily(change) => {
             kind(store.modify_families(&table, vec![change]).await.map(|()| Answer::Done))
@@ -110,57 +106,6 @@ pub async fn perform(
         | Operation::Wait(_)
         | Operation::Maintain(_) => Ok(Answer::Done),
     }
-}
-
-/// Loads rows, in batches of a few; by a commit where the store has no other way.
-async fn load(store: &dyn Store, mut rows: Vec<(RowKey, Vec<Option<Bytes>>)>, fresh: bool) -> Result<Answer> {
-    let table = table();
-    let there: BTreeSet<RowKey> = store.read_rows(&table, Scan::all()).await?.into_iter().map(|row| row.key).collect();
-    if fresh {
-        let mut seen = there.clone();
-        rows.retain(|(key, _)| seen.insert(key.clone()));
-    }
-    let column = |(name, qualifier): (&str, &'static str)| LoadColumn {
-        family: family(name),
-        qualifier: Bytes::from_static(qualifier.as_bytes()),
-    };
-    let columns: Vec<LoadColumn> = LOAD_COLUMNS.into_iter().map(column).collect();
-    let mut batches = Vec::new();
-    for part in rows.chunks(LOAD_ROWS) {
-        let mut batch = NewRows::new(columns.len());
-        for (key, values) in part {
-            let append = |bytes: &[u8], out: &mut Vec<u8>| out.extend_from_slice(bytes);
-            batch.push::<Error>(
-                1,
-                |out| {
-                    append(key, out);
-                    Ok(())
-                },
-                |at, out| {
-                    append(values[at].as_deref().unwrap_or_default(), out);
-                    Ok(values[at].is_some())
-                },
-            )?;
-        }
-        batches.push(batch);
-    }
-    if let Some(mut load) = store.load(&table, &columns).await? {
-        for batch in batches {
-            load.add(batch).await?;
-        }
-        return load.finish(None).await.map(|_| Answer::Done);
-    }
-    let mut seen = there;
-    let mut writes = Vec::new();
-    for batch in batches {
-        for (number, row) in batch.mutations(&columns)? {
-            if !seen.insert(row.key.clone()) {
-                return Err(Error::RowExists { key: row.key, number: Some(number) });
-            }
-            writes.push(Write::Row { table: table.clone(), row });
-        }
-    }
-    store.commit(Commit { writes, validation: None }).await.map(|_| Answer::Done)
 }
 
 /// What a scan gives, as far as stores must agree on it.
@@ -247,9 +192,6 @@ impl Pair {
                 assert_eq!(left, right, "{what}");
             }
             _ => {
-                if matches!(operation, Operation::Load(..)) {
-                    (self.subject.release)();
-                }
                 let left = perform(self.oracle.store.as_ref(), &operation, self.now_micros, None).await;
                 let right = perform(self.subject.store.as_ref(), &operation, self.now_micros, None).await;
                 assert_eq!(left, right, "{what}");
@@ -318,7 +260,6 @@ fn touched(operation: &Operation) -> Vec<KeyRange> {
         Operation::MutateRows(rows) => rows.iter().map(|row| KeyRange::point(&row.key)).collect(),
         Operation::CheckAndMutate(request) => vec![KeyRange::point(&request.key)],
         Operation::ReadModifyWrite(key, _) => vec![KeyRange::point(key)],
-        Operation::Load(rows, _) => rows.iter().map(|(key, _)| KeyRange::point(key)).collect(),
         Operation::DropRowRange(prefix) => vec![KeyRange::prefix(prefix.clone())],
         Operation::ModifyFamily(_)
         | Operation::Pin(_)

@@ -18,8 +18,6 @@ enum Event {
     Flush(BTreeSet<Key>, usize),
     /// The tablet of a key is compacted into bases of so many rows; meanwhile rows are flushed, and a rule takes some.
     Compact { tablet: Key, rows: usize, meanwhile: Option<(BTreeSet<Key>, usize)>, taken: BTreeSet<Key> },
-    /// Those of these rows that are not there are loaded, as segments of so many rows.
-    Load(BTreeSet<Key>, usize),
     /// Borders are moved out of a range.
     MoveBorders(Key, Key),
 }
@@ -43,7 +41,6 @@ fn events() -> impl Strategy<Value = Vec<Event>> {
             meanwhile,
             taken
         }),
-        (keys(), 1usize..6).prop_map(|(keys, rows)| Event::Load(keys, rows)),
         (0u8..24, 0u8..24).prop_map(|(start, end)| Event::MoveBorders([start], [end])),
     ];
     prop::collection::vec(event, 1..16)
@@ -85,24 +82,6 @@ impl Table {
             deltas.push(delta);
         }
         self.tablets = self.tablets.with_deltas(deltas);
-    }
-
-    fn load(&mut self, keys: &BTreeSet<Key>, rows: usize) {
-        let keys: Vec<Key> = keys.iter().copied().filter(|key| !self.places.contains_key(key)).collect();
-        let mut loaded = Vec::new();
-        for part in keys.chunks(rows) {
-            let made = self.segment(part.iter().copied().collect(), true);
-            let base = self.tablets.has_room_for_base(&made);
-            loaded.push(Arc::new(SegmentMeta { base, ..SegmentMeta::clone(&made) }));
-            self.places.extend(part.iter().map(|key| (*key, made.id)));
-        }
-        let before: usize = self.tablets.iter().map(|tablet| tablet.segments.len()).sum();
-        self.tablets = self.tablets.with_loaded(&loaded);
-        for base in loaded.iter().filter(|base| base.base) {
-            let tablet = self.tablets.of_key(&base.first).unwrap();
-            assert!(tablet.segments[0].id == base.id && tablet.range.contains(&base.last), "{tablet:?}");
-        }
-        assert!(before > 0 || loaded.iter().all(|base| base.base), "an empty table has room");
     }
 
     fn living(&self, tablet: &Tablet<SegmentMeta>) -> BTreeMap<Key, SegmentId> {
@@ -207,7 +186,6 @@ proptest! {
             match event {
                 Event::Flush(keys, rows) => table.flush(&keys, rows),
                 Event::Compact { tablet, rows, meanwhile, taken } => table.compact_of(tablet, rows, meanwhile, &taken),
-                Event::Load(keys, rows) => table.load(&keys, rows),
                 Event::MoveBorders(start, end) => table.move_borders(start, end),
             }
             table.check();
@@ -237,7 +215,6 @@ proptest! {
             match event {
                 Event::Flush(keys, rows) => table.flush(&keys, rows),
                 Event::Compact { tablet, rows, meanwhile, taken } => table.compact_of(tablet, rows, meanwhile, &taken),
-                Event::Load(keys, rows) => table.load(&keys, rows),
                 Event::MoveBorders(start, end) => table.move_borders(start, end),
             }
         }

@@ -68,9 +68,7 @@ impl Machine {
             let flushes = shared.published.load().flushes - apply::pinned(pin).unwrap().flushes;
             flushes > FLUSHES_REMEMBERED as u64
         };
-        let (fs, blobs) = (self.fs.clone(), self.blobs.clone());
-        let release = move || release(&fs, blobs.as_ref());
-        Subject { forgets: Box::new(forgets), release: Box::new(release), ..Subject::new(engine, self.clock.clone()) }
+        Subject { forgets: Box::new(forgets), ..Subject::new(engine, self.clock.clone()) }
     }
 
     /// Does what is asked with the engine of the subject, which must be the one that runs.
@@ -131,11 +129,6 @@ impl Machine {
             release(&self.fs, self.blobs.as_ref());
         }
         self.begun = Some((held, task));
-    }
-
-    /// Lets what was begun go on.
-    pub(super) fn release(&self) {
-        release(&self.fs, self.blobs.as_ref());
     }
 
     /// Lets what was begun end.

@@ -306,9 +306,6 @@ impl Simulation {
     }
 
     async fn write(&mut self, engine: &Arc<Engine>, operation: Operation) -> End {
-        if matches!(operation, Operation::Load(..)) {
-            self.machine.release();
-        }
         match perform(engine.as_ref(), &operation, self.now_micros, None).await {
             Err(ErrorKind::NoSpace) if self.is_hurt() || self.was_full => {
                 // Nothing was done, and reads go on.
