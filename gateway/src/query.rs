@@ -41,7 +41,6 @@ pub(crate) mod joins;
 pub(crate) mod kept;
 pub mod labels;
 pub mod operators;
-pub mod ordered;
 pub mod parameters;
 pub mod past;
 pub mod rewrite;

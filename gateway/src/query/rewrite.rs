@@ -54,10 +54,7 @@ impl VisitorMut for Rows {
 
     fn pre_visit_query(&mut self, query: &mut Query) -> Flow {
         order_by_labels(query);
-        match super::ordered::rewrite(query) {
-            Ok(()) => ControlFlow::Continue(()),
-            Err(error) => ControlFlow::Break(Box::new(error)),
-        }
+        ControlFlow::Continue(())
     }
 
     fn pre_visit_select(&mut self, select: &mut Select) -> Flow {
