@@ -1,0 +1,148 @@
+//! The commit of a transaction: its rows, and what it has defined, with one commit of the store.
+//!
+//! Every row that a statement relied on was read at that statement's pin. The store checks one pin, the last: rows that were relied on at earlier
+//! ones are compared between their pin and that one first ([`relied_at`]). With definitions the pin is that of the catalog's edit ([`commit_defined`]).
+
+use super::{OpenTransaction, Reliance, Written, conflict};
+use crate::{
+    error::{Result, SqlError, SqlState},
+    server::shielded,
+    session::{Settings, Shared, definitions::told, writers::Held},
+};
+use futures::TryStreamExt;
+use keyspan_catalog::{Table, TableId, TenantStore};
+use keyspan_storage::{KeyRange, Pin, Row, RowKey, RowSet, Scan};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+};
+
+/// Rows that are compared between two pins at a time.
+const COMPARED_ROWS: usize = 1_024;
+
+type Local = BTreeMap<String, String>;
+
+/// Commits a transaction: settings to set back and the number of rows; with an error the settings as they were at BEGIN.
+pub(super) async fn commit_all(
+    shared: &Shared,
+    rows: &TenantStore,
+    mut open: OpenTransaction,
+    held: &Held<'_>,
+) -> Result<(Local, usize), (SqlError, Settings)> {
+    let result = async {
+        if !open.definitions.is_empty() {
+            return commit_defined(shared, rows, &mut open, held).await;
+        }
+        let Some(last) = open.relied.last().map(|reliance| reliance.pin.clone()) else {
+            let pin = rows.pin().await?;
+            return commit_at(rows, &pin, &mut open, BTreeMap::new(), held).await;
+        };
+        let relied = relied_at(rows, std::mem::take(&mut open.relied), &last).await?;
+        commit_at(rows, &last, &mut open, relied, held).await
+    };
+    let result: Result<usize> = result.await;
+    match result {
+        Ok(count) => Ok((open.local, count)),
+        Err(error) if error.state == SqlState::SERIALIZATION_FAILURE => {
+            Err((SqlError { detail: error.detail, ..conflict() }, open.settings))
+        }
+        Err(error) => Err((error, open.settings)),
+    }
+}
+
+type Relied = BTreeMap<TableId, (Arc<Table>, BTreeSet<RowKey>)>;
+
+/// The rows that were relied on, none of which has changed between its pin and the last one.
+async fn relied_at(rows: &TenantStore, relied: Vec<Reliance>, last: &Pin) -> Result<Relied> {
+    let mut all = Relied::new();
+    for reliance in relied {
+        let earlier = reliance.pin.commit_micros != last.commit_micros;
+        for (id, (table, keys)) in reliance.rows {
+            if earlier {
+                check_unchanged(rows, &table, &keys, (&reliance.pin, last)).await?;
+            }
+            all.entry(id).or_insert_with(|| (table, BTreeSet::new())).1.extend(keys);
+        }
+    }
+    Ok(all)
+}
+
+/// Commits rows and definitions together.
+async fn commit_defined(
+    shared: &Shared,
+    rows: &TenantStore,
+    open: &mut OpenTransaction,
+    held: &Held<'_>,
+) -> Result<usize> {
+    let Some((tenant, oid)) = rows.tenant().zip(rows.oid()) else {
+        return Err(SqlError::new(SqlState::INTERNAL_ERROR, "a session of one tenant was expected"));
+    };
+    if open.definitions.is_outdated(shared) {
+        return Err(conflict().with_detail("A table that the transaction has altered was written by another."));
+    }
+    let editing = shared.catalog.begin_edit().await?;
+    let edit = open.definitions.edit((tenant, oid));
+    let after = editing.snapshot().apply(&edit).map_err(|error| told(&error))?;
+    let relied = relied_at(rows, std::mem::take(&mut open.relied), editing.pin()).await?;
+    let mut written = Written { relied, ..Written::default() };
+    let own = open.definitions.tables();
+    for (id, mutations) in Arc::unwrap_or_clone(std::mem::take(&mut open.buffered)) {
+        // What it has not changed itself is to be as its statements knew it.
+        let table = if own.contains(&id) { after.table_of(Some(tenant), id) } else { open.tables.get(&id) };
+        if let Some(table) = table {
+            let by_key = mutations.into_iter().map(|(key, row)| (key, row.mutations)).collect();
+            written.rows.insert(id, (table.clone(), by_key));
+        }
+    }
+    let count = written.row_count();
+    held.committed(editing.commit(rows, &edit, written.into_writes()).await?);
+    open.definitions.used(tenant, &after);
+    Ok(count)
+}
+
+async fn commit_at(
+    rows: &TenantStore,
+    pin: &Pin,
+    open: &mut OpenTransaction,
+    relied: Relied,
+    held: &Held<'_>,
+) -> Result<usize> {
+    let buffered = std::mem::take(&mut open.buffered);
+    if buffered.is_empty() {
+        return Ok(0);
+    }
+    let mut written = Written { relied, ..Written::default() };
+    for (id, mutations) in Arc::unwrap_or_clone(buffered) {
+        let Some(table) = open.tables.get(&id) else { continue };
+        let by_key = mutations.into_iter().map(|(key, row)| (key, row.mutations)).collect();
+        written.rows.insert(id, (table.clone(), by_key));
+    }
+    let count = written.row_count();
+    held.committed(shielded(rows.commit(pin, written.into_writes())).await?);
+    Ok(count)
+}
+
+/// Compares rows between two pins.
+///
+/// # Errors
+/// 40001 when one differs.
+async fn check_unchanged(
+    rows: &TenantStore,
+    table: &Table,
+    keys: &BTreeSet<RowKey>,
+    (from, to): (&Pin, &Pin),
+) -> Result<()> {
+    let keys: Vec<&RowKey> = keys.iter().collect();
+    for chunk in keys.chunks(COMPARED_ROWS) {
+        let points = RowSet::new(chunk.iter().map(|key| KeyRange::point(key)));
+        let read = |pin: &Pin| {
+            let scan = Scan { pin: Some(pin.clone()), ..Scan::of(points.clone()) };
+            rows.scan(table, scan).try_concat()
+        };
+        let (before, after): (Vec<Row>, Vec<Row>) = (read(from).await?, read(to).await?);
+        if before != after {
+            return Err(conflict());
+        }
+    }
+    Ok(())
+}
