@@ -261,7 +261,6 @@ impl KeyspanTable {
             coalesced: plan.coalesced,
             pushed: plan.pushed.iter().map(|filter| filter.human_display().to_string()).collect(),
             columns: schema.fields().iter().map(|field| field.name().clone()).collect(),
-            rows: None,
         };
         let door = (self.view.clone(), Arc::clone(&self.table));
         ScanExec::new(door, (read, about), layout, self.order(plan, &schema))
@@ -279,10 +278,8 @@ impl KeyspanTable {
         if self.form == Form::Rows {
             let spread = (state.config().target_partitions(), state.config().batch_size());
             let door = (&self.view, &self.table);
-            match columnar::plan(door, projection, &scan, spread).await? {
-                columnar::Way::Groups(plan) => return Ok(plan),
-                columnar::Way::Rows(Some(rows)) => return Ok(Arc::new(scan.of_rows(rows)?)),
-                columnar::Way::Rows(None) => {}
+            if let Some(plan) = columnar::plan(door, projection, &scan, spread).await? {
+                return Ok(plan);
             }
         }
         Ok(scan)

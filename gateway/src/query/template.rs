@@ -41,8 +41,6 @@ fn make() -> SessionState {
     options.sql_parser.dialect = datafusion::config::Dialect::PostgreSQL;
     options.sql_parser.enable_ident_normalization = true;
     options.execution.sort_pushdown_buffer_capacity = AHEAD_BYTES;
-    // What a scan says of its rows is an estimate, and enough to see that a few of them need not be dealt out to all cores.
-    options.execution.use_row_number_estimates_to_optimize_partitioning = true;
     // A file for each batch that is repartitioned by way of a file: with several batches in a file two writers may have two files open, of
     // which the reader waits for the one, and finds in the other what it needs, never (apache/datafusion#24883, of 55.2).
     options.execution.max_spill_file_size_bytes = ConfigNonZeroUsize::try_new(1).expect("one is not zero");
