@@ -16,6 +16,7 @@ pub mod explain;
 mod interval;
 pub mod keys;
 mod literal;
+pub mod loose;
 pub(crate) mod node;
 mod predicate;
 pub mod pushdown;

@@ -66,6 +66,8 @@ pub struct About {
     pub pushed: Vec<String>,
     /// Columns of the batches.
     pub columns: Vec<String>,
+    /// Parts of the key, by their numbers, that have one value in all rows.
+    pub constant_parts: Vec<usize>,
 }
 
 /// A scan: of all rows, or of the rest beside row groups.
@@ -139,6 +141,21 @@ impl ScanExec {
     /// What EXPLAIN says of it.
     pub fn about(&self) -> &About {
         &self.about
+    }
+
+    /// Whether it reads all rows, not the rest beside row groups.
+    pub(super) fn is_whole(&self) -> bool {
+        self.rest.is_none()
+    }
+
+    /// Whose rows are read, and of which table.
+    pub(super) fn door(&self) -> (&View, &Arc<Table>) {
+        (&self.view, &self.table)
+    }
+
+    /// [`counts`](Self::counts), for others that read in its place.
+    pub(super) fn shared_counts(&self) -> &Arc<ScanMetrics> {
+        &self.counts
     }
 
     /// What the store saw and gave so far.

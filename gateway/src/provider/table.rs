@@ -261,6 +261,7 @@ impl KeyspanTable {
             coalesced: plan.coalesced,
             pushed: plan.pushed.iter().map(|filter| filter.human_display().to_string()).collect(),
             columns: schema.fields().iter().map(|field| field.name().clone()).collect(),
+            constant_parts: plan.constants.iter().map(|(part, _)| *part).collect(),
         };
         let door = (self.view.clone(), Arc::clone(&self.table));
         ScanExec::new(door, (read, about), layout, self.order(plan, &schema))

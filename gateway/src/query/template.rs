@@ -2,12 +2,13 @@
 //! Memory and temporary files are not among it: they are a server's [`Resources`](crate::resources::Resources).
 
 use super::{aggregates, correlated, functions, operators::Operators, rows, semantics, type_planner::Types};
-use crate::types;
+use crate::{provider::loose::LooseScans, types};
 use datafusion::{
     catalog::MemoryCatalogProviderList,
     common::config::ConfigNonZeroUsize,
     execution::{FunctionRegistry, SessionState, SessionStateBuilder},
     optimizer::{Analyzer, AnalyzerRule},
+    physical_optimizer::{PhysicalOptimizerRule, optimizer::PhysicalOptimizer},
     prelude::SessionConfig,
 };
 use std::sync::{Arc, LazyLock};
@@ -50,11 +51,14 @@ fn make() -> SessionState {
     analyzer.extend(Analyzer::new().rules);
     analyzer.push(semantics::checked());
     analyzer.push(Arc::new(correlated::Correlated::default()));
+    let mut physical: Vec<Arc<dyn PhysicalOptimizerRule + Send + Sync>> = vec![Arc::new(LooseScans)];
+    physical.extend(PhysicalOptimizer::new().rules);
     let mut state = SessionStateBuilder::new_with_default_features()
         .with_config(config)
         .with_catalog_list(Arc::new(MemoryCatalogProviderList::new()))
         .with_type_planner(Arc::new(Types))
         .with_analyzer_rules(analyzer)
+        .with_physical_optimizer_rules(physical)
         .with_query_planner(Arc::new(correlated::exec::Planner))
         .build();
     for name in NOT_POSTGRES {

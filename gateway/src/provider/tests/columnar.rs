@@ -124,6 +124,9 @@ const BY_ROW_GROUPS: &[&str] = &[
     "SELECT 10 / (n + 1) q, count(*) FROM metrics WHERE n > 100 GROUP BY 1 ORDER BY 1",
     "SELECT n, cpu FROM metrics WHERE cpu > 20 ORDER BY host DESC, at, n DESC LIMIT 5",
     "SELECT count(*) FROM metrics WHERE small <> 0 AND 12 / small > 3",
+    "SELECT host, min(at), max(at) FROM metrics GROUP BY host ORDER BY host",
+    "SELECT DISTINCT ON (host) host, at, n, cpu, note, small FROM metrics ORDER BY host DESC, at, n DESC",
+    "SELECT min(host), max(host) FROM metrics",
 ];
 
 /// Others.
@@ -172,6 +175,13 @@ async fn row_groups_never_change_an_answer() {
     }
     assert!(wrong.is_empty(), "{}", wrong.join("\n\n"));
     let [operator, _] = sessions(&world, None).await;
+    expect![[r#"
+        aa | host 0 | host 9
+        aa-2 | host 0 | host 9
+        few | host 0 | host 9"#]]
+    .assert_eq(
+        &rows(&operator, "SELECT tenant, min(host), max(host) FROM metrics GROUP BY tenant ORDER BY tenant").await,
+    );
     expect![[r#"
         aa | 6000
         aa-2 | 6000

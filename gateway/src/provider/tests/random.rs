@@ -60,7 +60,7 @@ fn part() -> impl Strategy<Value = (SqlType, bool)> {
 }
 
 /// A table with keys of one to three parts that its encoding can have.
-fn schema() -> impl Strategy<Value = Arc<Table>> {
+pub(super) fn schema() -> impl Strategy<Value = Arc<Table>> {
     let encodings = select(vec![KeyEncoding::Delimited, KeyEncoding::Ordered]);
     (encodings, prop::collection::vec(part(), 1..4)).prop_map(|(encoding, parts)| {
         let delimited = encoding == KeyEncoding::Delimited;
@@ -158,7 +158,7 @@ fn predicate(table: &Table) -> BoxedStrategy<Expr> {
     .boxed()
 }
 
-fn rows(table: &Table) -> BoxedStrategy<Vec<Vec<Value>>> {
+pub(super) fn rows(table: &Table) -> BoxedStrategy<Vec<Vec<Value>>> {
     let parts: Vec<_> = table.key.parts.iter().map(|part| select(values(part.kind))).collect();
     prop::collection::vec(
         (parts, 0..4_i64).prop_map(|(mut key, v)| {
