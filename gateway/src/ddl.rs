@@ -5,6 +5,7 @@
 //! transaction. A tenant's own are part of the transaction that they stand in.
 
 mod database;
+mod filled;
 mod given;
 mod private;
 mod role;
@@ -13,6 +14,7 @@ mod table;
 mod view;
 
 pub use database::explain_drop_database;
+pub use filled::create_table_as;
 
 use crate::{
     error::{Result, SqlError, SqlState},

@@ -161,6 +161,8 @@ states! {
     UNDEFINED_PARAMETER = "42P02";
     /// The database is there already.
     DUPLICATE_DATABASE = "42P04";
+    /// The schema is there already.
+    DUPLICATE_SCHEMA = "42P06";
     /// The table is there already.
     DUPLICATE_TABLE = "42P07";
     /// A definition that contradicts itself.

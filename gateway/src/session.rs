@@ -16,11 +16,13 @@ pub(crate) mod testing;
 #[cfg(test)]
 mod tests;
 mod transaction;
+mod wanted;
 mod writers;
 
 pub(crate) use definitions::Reserved;
 pub use settings::Settings;
 pub use transaction::{Changes, Reliance, Written};
+pub use wanted::Wanted;
 pub use writers::Writers;
 
 use crate::{
@@ -113,6 +115,8 @@ pub struct Session {
     cursors: Cursors,
     /// Numbers that sequences gave.
     pub(crate) given: Arc<Given>,
+    /// Settings that functions asked for.
+    pub(crate) wanted: Arc<Wanted>,
 }
 
 /// A statement that was analysed: what it takes and what it gives.
@@ -181,6 +185,7 @@ impl Session {
             statements: Statements::default(),
             cursors: Cursors::default(),
             given: Arc::default(),
+            wanted: Arc::default(),
         }
     }
 
@@ -189,6 +194,7 @@ impl Session {
     /// # Errors
     /// What is wrong with the statement.
     pub async fn prepare(&mut self, statement: Statement, hints: &[Option<DataType>]) -> Result<Prepared> {
+        self.set_wanted();
         let prepared = Box::pin(dispatch::prepare(self, statement, hints, Runs::Later)).await;
         prepared.inspect_err(|_| self.failed())
     }
@@ -198,6 +204,7 @@ impl Session {
     /// # Errors
     /// What is wrong with the statement.
     pub async fn prepare_once(&mut self, statement: Statement) -> Result<Prepared> {
+        self.set_wanted();
         let prepared = Box::pin(dispatch::prepare(self, statement, &[], Runs::Now)).await;
         prepared.inspect_err(|_| self.failed())
     }
@@ -207,12 +214,14 @@ impl Session {
     /// # Errors
     /// What went wrong before its first row; later errors come from the stream.
     pub async fn execute(&mut self, prepared: &Prepared, parameters: Vec<ScalarValue>) -> Result<Outcome> {
+        self.set_wanted();
         let done = Box::pin(dispatch::execute(self, prepared, parameters)).await;
         done.inspect_err(|_| self.failed())
     }
 
     /// Tells the session that a statement or its rows failed: an open transaction has failed then.
     pub fn failed(&mut self) {
+        self.wanted.forget();
         self.transaction.fail();
     }
 
@@ -259,7 +268,21 @@ impl Session {
 
     /// Settings to be reported to the client (ParameterStatus): all at start, later those that changed since the last call.
     pub fn take_parameter_status(&mut self) -> Vec<(String, String)> {
+        self.set_wanted();
         self.settings.take_reports()
+    }
+
+    /// Sets what `set_config` has asked for.
+    fn set_wanted(&mut self) {
+        for (name, local, value) in self.wanted.take() {
+            // Outside of a transaction block it held for its statement only.
+            if local && !self.remember_local(name) {
+                continue;
+            }
+            if let Err(error) = self.settings.set(name, value.as_deref()) {
+                tracing::warn!(name, %error, "a setting that was checked could not be set");
+            }
+        }
     }
 
     /// `statement_timeout`; `None` for no limit.

@@ -12,6 +12,7 @@ mod copy;
 mod cursor;
 mod definition;
 mod fetch;
+mod filled;
 mod past;
 mod prepared;
 mod query;
@@ -23,8 +24,8 @@ mod upkeep;
 mod view;
 
 pub use clause::{
-    AlterAction, AlterTable, AlterView, CheckClause, ColumnClause, CreateSequence, CreateTable, CreateView,
-    DefaultClause, DropTables, FamilyClause, KeyClause, OptionClause, RoleOptions, ViewAction,
+    AlterAction, AlterTable, AlterView, CheckClause, ColumnClause, CreateSequence, CreateTable, CreateTableAs,
+    CreateView, DefaultClause, DropTables, FamilyClause, KeyClause, OptionClause, RoleOptions, ViewAction,
 };
 pub use command::{Isolation, Setting, Transaction};
 pub use copy::{Compression, CopyFormat, CopyFrom, CopyOptions, CopyOut, CopyTo, Forced, Header};
@@ -66,6 +67,8 @@ pub enum Statement {
     CopyFrom(CopyFrom),
     /// A change of the catalog.
     Definition(Definition),
+    /// `CREATE TABLE … AS`, `SELECT … INTO`
+    CreateTableAs(CreateTableAs),
     /// `SET`, `RESET`, `SHOW`, `DISCARD`
     Setting(Setting),
     /// `BEGIN`, `COMMIT`, `ROLLBACK`, `SAVEPOINT`, …
@@ -145,7 +148,15 @@ impl Statement {
     /// # Errors
     /// 42601 with a position; 0A000.
     pub fn parse(sql: &str) -> Result<Vec<Self>> {
-        Cursor::split(sql)?.into_iter().map(|mut cursor| parse_one(&mut cursor)).collect()
+        Self::parse_in(sql, "")
+    }
+
+    /// The same in a database, with whose name those of tables may begin.
+    ///
+    /// # Errors
+    /// As [`parse`](Self::parse).
+    pub fn parse_in(sql: &str, database: &str) -> Result<Vec<Self>> {
+        Cursor::split(sql, database)?.into_iter().map(|mut cursor| parse_one(&mut cursor)).collect()
     }
 }
 
@@ -153,7 +164,7 @@ impl Statement {
 fn parse_one(cursor: &mut Cursor<'_>) -> Result<Statement> {
     let statement = match cursor.head().as_str() {
         "" if cursor.at_end() => Statement::Empty,
-        "" | "select" | "values" | "with" | "table" => query::parse_query(cursor)?,
+        "" | "select" | "values" | "with" | "table" => query::parse_select(cursor)?,
         "insert" => query::parse_insert(cursor)?,
         "update" => query::parse_update(cursor)?,
         "delete" => query::parse_delete(cursor)?,
@@ -186,9 +197,10 @@ fn parse_definition(cursor: &mut Cursor<'_>) -> Result<Statement> {
     cursor.advance();
     let what = cursor.head();
     match (verb.as_str(), what.as_str()) {
-        ("create", "table") => definition::parse_create_table(cursor),
+        ("create", "table") => return definition::parse_create_table(cursor),
         ("alter", "table") => definition::parse_alter_table(cursor),
         ("drop", "table") => definition::parse_drop_table(cursor),
+        ("create", "schema") => return upkeep::parse_create_schema(cursor),
         ("create", "sequence") => sequence::parse_create_sequence(cursor),
         ("drop", "sequence") => sequence::parse_drop_sequence(cursor),
         ("create", "view" | "or" | "recursive") => view::parse_create_view(cursor),

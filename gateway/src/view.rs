@@ -53,6 +53,11 @@ impl View {
         self.snapshot.view_in(self.rows.tenant(), name)
     }
 
+    /// Whether the tenant has made a relation of this name.
+    pub fn has_relation(&self, name: &str) -> bool {
+        self.snapshot.private_of(self.rows.tenant()).is_some_and(|own| own.has(name))
+    }
+
     /// The table of this name, to be written.
     ///
     /// # Errors

@@ -237,7 +237,7 @@ pub(super) fn no_table(what: &str, name: &str) -> SqlError {
 }
 
 /// The options without those that mean something to PostgreSQL's storage only; the client is told of these.
-fn without_storage_parameters(session: &mut Session, options: &[OptionClause]) -> Vec<OptionClause> {
+pub(super) fn without_storage_parameters(session: &mut Session, options: &[OptionClause]) -> Vec<OptionClause> {
     let (storage, rest): (Vec<_>, Vec<_>) = options.iter().cloned().partition(|option| {
         let name = option.name.as_str();
         let known = STORAGE_PARAMETERS.contains(&name) || name.starts_with("autovacuum_");

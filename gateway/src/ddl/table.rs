@@ -128,7 +128,7 @@ fn column_of(column: &ColumnClause, family: Option<&String>) -> ColumnDefinition
 }
 
 /// Options by dotted name.
-fn pairs(options: &[OptionClause]) -> Vec<(String, String)> {
+pub(super) fn pairs(options: &[OptionClause]) -> Vec<(String, String)> {
     let name = |option: &OptionClause| match &option.family {
         Some(family) => format!("{family}.{}", option.name),
         None => option.name.clone(),

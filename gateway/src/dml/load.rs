@@ -23,6 +23,7 @@ use crate::{
     view::View,
     wire::{Format, parameter},
 };
+use arrow::array::RecordBatch;
 use keyspan_catalog::{SqlType, Table, Value};
 use keyspan_storage::model::limits::MUTATIONS_MAX;
 use std::{collections::HashSet, sync::Arc};
@@ -118,6 +119,26 @@ impl Load {
         };
         let target = Target::of_table(&view, Arc::new(after.clone()));
         Self::begin(session, view, target, named, (destination, true)).await
+    }
+
+    /// The rows of a private table that is being made, on their way into the space that it will have: they are written there at once, in
+    /// parts, and nobody sees them before the table is there.
+    ///
+    /// # Errors
+    /// What evaluating a default finds.
+    pub async fn filling(session: &Session, view: View, table: Arc<Table>) -> Result<Self> {
+        let destination = table.space.map_or(Destination::Nowhere, Destination::Space);
+        let target = Target::of_table(&view, table);
+        let named = (0..target.columns.len()).collect();
+        Self::begin(session, view, target, named, (destination, false)).await
+    }
+
+    /// The values of a row of a query, as the table's columns take them.
+    ///
+    /// # Errors
+    /// What PostgreSQL's assignment casts find.
+    pub fn assigned(&self, batch: &RecordBatch, row: usize) -> Result<Vec<Value>> {
+        self.target.row(batch, 0, row)
     }
 
     async fn begin(

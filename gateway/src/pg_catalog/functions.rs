@@ -80,14 +80,16 @@ fn session() -> Vec<RowFunction> {
         }),
         row_function("current_setting", 1..=2, DataType::Utf8View, current_setting),
         row_function("set_config", 3..=3, DataType::Utf8View, |values, facts| {
-            let setting = text_of(&values[0]).unwrap_or_default();
-            let wanted = text_of(&values[1]);
-            // What asyncpg asks for: that something stays as it is.
-            if wanted.is_some() && facts.settings.get(&setting.to_lowercase()) == wanted.as_ref() {
-                return Ok(optional(wanted));
+            let Some(name) = text_of(&values[0]) else {
+                return Err(told(SqlState::NULL_VALUE_NOT_ALLOWED, "SET requires parameter name".to_owned()));
+            };
+            let local = bool_of(&values[2]) == Some(true);
+            match facts.wanted.ask(&name, text_of(&values[1]).as_deref(), local) {
+                Ok(value) => Ok(text(value)),
+                Err(error) => Err(DataFusionError::External(Box::new(error))),
             }
-            Err(told(SqlState::FEATURE_NOT_SUPPORTED, format!("set_config(\"{setting}\") is not supported: use SET")))
-        }),
+        })
+        .with_volatility(Volatility::Volatile),
         // There are no temporary tables of others to be seen.
         row_function("pg_my_temp_schema", 0..=0, DataType::UInt32, |_, _| Ok(ScalarValue::UInt32(Some(0))))
             .returning("oid"),
@@ -139,7 +141,7 @@ fn current_setting(values: Values<'_>, facts: &Facts) -> Result<ScalarValue> {
         "server_version" => Some("16.0".to_owned()),
         "server_version_num" => Some("160000".to_owned()),
         "server_encoding" => Some("UTF8".to_owned()),
-        lower => facts.settings.get(lower).cloned(),
+        lower => facts.wanted.get(lower).or_else(|| facts.settings.get(lower).cloned()),
     };
     let missing_ok = values.get(1).and_then(bool_of) == Some(true);
     match found {

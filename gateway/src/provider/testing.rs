@@ -266,6 +266,7 @@ impl World {
             settings: BTreeMap::new(),
             rows: None,
             given: Arc::default(),
+            wanted: Arc::default(),
             shared: None,
         };
         query::over(Arc::new(facts), &view)

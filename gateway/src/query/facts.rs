@@ -5,7 +5,7 @@
 use crate::{
     error::{SqlError, SqlState},
     sequences::Given,
-    session::{Session, Shared},
+    session::{Session, Shared, Wanted},
     view::View,
 };
 use datafusion::{
@@ -42,6 +42,8 @@ pub struct Facts {
     pub rows: Option<TenantStore>,
     /// Numbers that sequences gave the session.
     pub given: Arc<Given>,
+    /// Settings that functions ask for.
+    pub wanted: Arc<Wanted>,
     /// The server: its resources, and what of the store only the operator's relations show. `None` without one, in tests.
     pub shared: Option<Arc<Shared>>,
 }
@@ -60,6 +62,7 @@ impl Facts {
             settings: session.settings(),
             rows: Some(view.rows.clone()),
             given: session.given.clone(),
+            wanted: session.wanted.clone(),
             shared: Some(session.shared.clone()),
         }
     }

@@ -120,6 +120,7 @@ pub(crate) fn facts(operator: bool) -> Facts {
         settings: BTreeMap::from([("search_path".to_owned(), "\"$user\", public".to_owned())]),
         rows: None,
         given: Arc::default(),
+        wanted: Arc::default(),
         shared: None,
     }
 }

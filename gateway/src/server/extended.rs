@@ -45,8 +45,10 @@ impl Connection {
         if name.is_empty() {
             self.session.statements.remove("");
         }
-        let mut statements: Vec<_> =
-            Statement::parse(sql)?.into_iter().filter(|statement| !matches!(statement, Statement::Empty)).collect();
+        let mut statements: Vec<_> = Statement::parse_in(sql, &self.session.identity.database)?
+            .into_iter()
+            .filter(|statement| !matches!(statement, Statement::Empty))
+            .collect();
         if statements.len() > 1 {
             return Err(SqlError::syntax("cannot insert multiple commands into a prepared statement").into());
         }

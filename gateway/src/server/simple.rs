@@ -19,7 +19,7 @@ impl Connection {
     pub(crate) async fn query(&mut self, sql: String) -> Result<(), Failure> {
         self.session.statements.remove("");
         self.portals.remove("");
-        let statements = Statement::parse(&sql)?;
+        let statements = Statement::parse_in(&sql, &self.session.identity.database)?;
         drop(sql);
         if !is_one_transaction(&statements) || self.session.transaction_status() != TransactionStatus::Idle {
             return self.run_all(statements).await;
@@ -96,6 +96,7 @@ fn is_one_transaction(statements: &[Statement]) -> bool {
         matches!(
             of,
             Statement::Definition(_)
+                | Statement::CreateTableAs(_)
                 | Statement::Transaction(_)
                 | Statement::Deallocate(_)
                 | Statement::Upkeep(_)

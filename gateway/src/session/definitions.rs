@@ -167,20 +167,29 @@ impl Reserved {
     pub(crate) fn used(mut self) {
         self.numbers.clear();
     }
+
+    /// They are not used: what was written there is gone when this is done.
+    pub(crate) async fn give_up(mut self) {
+        self.release().await;
+    }
+
+    fn release(&mut self) -> impl Future<Output = ()> + Send + use<> {
+        let (shared, tenant, oid) = (self.shared.clone(), self.tenant.clone(), self.oid);
+        let numbers = std::mem::take(&mut self.numbers);
+        async move {
+            if let Err(error) = shared.catalog.release(&tenant, oid, numbers).await {
+                tracing::warn!(%tenant, %error, "rows of what was not made are still in the store");
+            }
+        }
+    }
 }
 
 impl Drop for Reserved {
     fn drop(&mut self) {
-        let numbers = std::mem::take(&mut self.numbers);
-        if numbers.is_empty() {
+        if self.numbers.is_empty() {
             return;
         }
-        let (shared, tenant, oid) = (self.shared.clone(), self.tenant.clone(), self.oid);
-        let release = async move {
-            if let Err(error) = shared.catalog.release(&tenant, oid, numbers).await {
-                tracing::warn!(%tenant, %error, "rows of what was not made are still in the store");
-            }
-        };
+        let release = self.release();
         // Nobody waits where a transaction or a session ends; without a runtime, and after a crash, the next start gives them up.
         if let Ok(runtime) = tokio::runtime::Handle::try_current() {
             runtime.spawn(release);

@@ -61,6 +61,7 @@ pub(super) async fn prepare(
         Statement::Explain(explained) => {
             (explained_parameters(session, explained, hints).await?, Some(explain::schema()))
         }
+        Statement::CreateTableAs(create) => (analyse_now(session, &create.query, hints).await?.0, None),
         Statement::CopyTo(copy) => (analyse_now(session, &copy.query, hints).await?.0, None),
         Statement::CopyOut(copy) => (analyse_now(session, &copy.query, hints).await?.0, None),
         Statement::Cursor(CursorStatement::Declare(declare)) => {
@@ -141,6 +142,10 @@ pub(super) async fn execute(
             Ok(Outcome::CopyIn(Box::new(CopyIn::begin(session, from).await?)))
         }
         Statement::Definition(definition) => define(session, definition).await,
+        Statement::CreateTableAs(create) => {
+            check_definable(session, "CREATE TABLE AS")?;
+            Box::pin(ddl::create_table_as(session, create, parameters)).await.map(Outcome::Done)
+        }
         Statement::Setting(setting) => set(session, setting),
         Statement::Transaction(transaction) => bound(session, transaction).await,
         Statement::Prepare(prepare) => {
@@ -241,6 +246,11 @@ fn maintain(session: &mut Session, upkeep: &Upkeep) -> Result<Outcome> {
         }
         Upkeep::Vacuum(tables) => ("VACUUM", "the store compacts by itself", tables),
         Upkeep::Analyze(tables) => ("ANALYZE", "statistics are read from the store when a query is planned", tables),
+        Upkeep::Schema(name) => {
+            let message = format!("schema \"{name}\" already exists, skipping");
+            session.notice(SqlError::new(SqlState::DUPLICATE_SCHEMA, message));
+            return Ok(Outcome::Done("CREATE SCHEMA".into()));
+        }
         Upkeep::Unlisten => return Ok(Outcome::Done("UNLISTEN".into())),
     };
     let (snapshot, tenant) = (session.catalog_snapshot(), session.identity.rows.tenant());
@@ -320,12 +330,18 @@ async fn define(session: &mut Session, definition: &Definition) -> Result<Outcom
         return Err(SqlError::new(SqlState::ACTIVE_SQL_TRANSACTION, message)
             .with_hint("Only what a tenant defines in its own database can be part of a transaction."));
     }
-    if session.is_read_only() {
-        let message = format!("cannot execute {} in a read-only transaction", ddl::tag(definition));
-        return Err(SqlError::new(SqlState::READ_ONLY_SQL_TRANSACTION, message));
-    }
+    check_definable(session, ddl::tag(definition))?;
     shielded(ddl::execute(session, definition)).await?;
     Ok(Outcome::Done(ddl::tag(definition).into()))
+}
+
+/// Whether the transaction lets anything be defined.
+fn check_definable(session: &Session, tag: &str) -> Result<()> {
+    if session.is_read_only() {
+        let message = format!("cannot execute {tag} in a read-only transaction");
+        return Err(SqlError::new(SqlState::READ_ONLY_SQL_TRANSACTION, message));
+    }
+    Ok(())
 }
 
 fn set(session: &mut Session, setting: &Setting) -> Result<Outcome> {

@@ -176,6 +176,19 @@ impl Settings {
         Ok(())
     }
 
+    /// A setting as it is known, the value that it would have (`None` for that at start), and how that is written.
+    ///
+    /// # Errors
+    /// As [`set`](Self::set).
+    pub fn checked(name: &str, value: Option<&str>) -> Result<(&'static str, Option<String>, String)> {
+        let (known, start, takes, ..) = find(name)?;
+        match value {
+            Some(value) => takes.read(known, value).map(|value| (*known, Some(value.clone()), value)),
+            None if matches!(takes, Takes::Nothing) => Err(fixed(known)),
+            None => Ok((known, None, (*start).to_owned())),
+        }
+    }
+
     /// Resets all settings that can be set.
     pub fn reset_all(&mut self) {
         self.values = self.initial.clone();

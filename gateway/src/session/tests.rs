@@ -1,6 +1,7 @@
 //! Transactions, settings, definitions and dropped tenants: statements of several sessions and what each is told.
 
 mod definitions;
+mod filled;
 mod past;
 mod portals;
 mod views;

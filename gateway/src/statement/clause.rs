@@ -1,6 +1,6 @@
 //! What definitions consist of, as it was written.
 
-use datafusion::sql::sqlparser::ast::{Expr, Query};
+use datafusion::sql::sqlparser::ast::{Expr, Query, Statement};
 use keyspan_catalog::{SequenceOptions, SqlType, table::Identity};
 
 /// `CREATE TABLE`
@@ -204,6 +204,23 @@ pub struct CreateView {
     pub columns: Vec<String>,
     /// What it shows.
     pub query: Box<Query>,
+}
+
+/// `CREATE TABLE … AS`, `SELECT … INTO`
+#[derive(Clone, Debug, PartialEq)]
+pub struct CreateTableAs {
+    /// The table.
+    pub name: String,
+    /// Whether it may be there already.
+    pub if_not_exists: bool,
+    /// The names of its first columns.
+    pub columns: Vec<String>,
+    /// The `WITH` options.
+    pub options: Vec<OptionClause>,
+    /// What it begins with: always a query.
+    pub query: Box<Statement>,
+    /// Whether the rows are written too.
+    pub with_data: bool,
 }
 
 /// `ALTER VIEW`

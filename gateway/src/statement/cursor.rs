@@ -28,6 +28,8 @@ pub(super) struct Cut {
 /// The tokens of one statement, without white space and comments.
 pub(super) struct Cursor<'a> {
     sql: &'a str,
+    /// The session's database: names may begin with it.
+    database: &'a str,
     tokens: Vec<TokenWithSpan>,
     index: usize,
     /// Where the semicolon behind it is, if there is one.
@@ -54,7 +56,7 @@ fn unqualify_form(tokens: &mut Vec<TokenWithSpan>, next: &Token) {
 
 impl<'a> Cursor<'a> {
     /// Cuts the text into statements, empty ones left out; text without any gives one that is empty.
-    pub(super) fn split(sql: &'a str) -> Result<Vec<Self>> {
+    pub(super) fn split(sql: &'a str, database: &'a str) -> Result<Vec<Self>> {
         let tokens = Tokenizer::new(&DIALECT, sql).tokenize_with_location().map_err(|error| {
             let near = text_from(sql, error.location);
             at(sql, error.location, SqlError::syntax(tokenizer_message(&error.message, &near)))
@@ -62,7 +64,7 @@ impl<'a> Cursor<'a> {
         let (mut statements, mut current) = (Vec::new(), Vec::new());
         let mut push = |tokens: &mut Vec<TokenWithSpan>, end: Option<Location>| {
             if !tokens.is_empty() {
-                statements.push(Self { sql, tokens: std::mem::take(tokens), index: 0, end });
+                statements.push(Self { sql, database, tokens: std::mem::take(tokens), index: 0, end });
             }
         };
         // A semicolon inside parentheses is no end: it stays and is then a syntax error at its own place.
@@ -83,7 +85,7 @@ impl<'a> Cursor<'a> {
         }
         push(&mut current, None);
         if statements.is_empty() {
-            statements.push(Self { sql, tokens: Vec::new(), index: 0, end: None });
+            statements.push(Self { sql, database, tokens: Vec::new(), index: 0, end: None });
         }
         Ok(statements)
     }
@@ -209,17 +211,26 @@ impl<'a> Cursor<'a> {
         Ok(text)
     }
 
-    /// The name of a table: alone or after `public`.
+    /// The session's database.
+    pub(super) fn database(&self) -> &'a str {
+        self.database
+    }
+
+    /// The name of a table: alone or after `public`, and that after the session's database.
     pub(super) fn table_name(&mut self) -> Result<String> {
-        let first = self.name()?;
-        if !self.token(&Token::Period) {
-            return Ok(first);
+        let mut parts = vec![self.name()?];
+        while self.token(&Token::Period) {
+            parts.push(self.name()?);
         }
-        let second = self.name()?;
-        if self.peek() == Some(&Token::Period) {
-            return Err(SqlError::unsupported("a name of a table in another database"));
+        match parts.as_slice() {
+            [name] => Ok(name.clone()),
+            [schema, name] => in_public(schema, name.clone()),
+            [database, schema, name] if database == self.database => in_public(schema, name.clone()),
+            parts => {
+                let message = format!("cross-database references are not implemented: \"{}\"", parts.join("."));
+                Err(SqlError::new(crate::SqlState::FEATURE_NOT_SUPPORTED, message))
+            }
         }
-        in_public(&first, second)
     }
 
     /// Lets sqlparser read on from here.

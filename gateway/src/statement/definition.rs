@@ -2,7 +2,7 @@
 
 use super::{
     AlterAction, AlterTable, CheckClause, ColumnClause, CreateTable, DefaultClause, Definition, DropTables,
-    FamilyClause, KeyClause, OptionClause, cursor::Cursor, sequence,
+    FamilyClause, KeyClause, OptionClause, Statement, cursor::Cursor, filled, sequence,
 };
 use crate::error::{Result, SqlError, SqlState};
 use datafusion::sql::sqlparser::{
@@ -65,13 +65,18 @@ pub(super) fn is_other_object(word: &str) -> bool {
     OTHER_OBJECTS.contains(&word)
 }
 
-pub(super) fn parse_create_table(cursor: &mut Cursor<'_>) -> Result<Definition> {
+pub(super) fn parse_create_table(cursor: &mut Cursor<'_>) -> Result<Statement> {
     cursor.expect_words("table")?;
     let if_not_exists = cursor.words("if not exists");
-    let mut table = CreateTable { name: cursor.table_name()?, if_not_exists, ..CreateTable::default() };
-    if cursor.words("as") {
-        return Err(SqlError::unsupported("CREATE TABLE AS"));
+    let name = cursor.table_name()?;
+    let filled = filled::names_follow(cursor);
+    if filled || cursor.peek() != Some(&Token::LParen) {
+        let columns = if filled { cursor.parenthesised(Cursor::name)? } else { Vec::new() };
+        let options = if cursor.words("with") { parse_options(cursor)? } else { Vec::new() };
+        refuse_clauses(cursor)?;
+        return filled::parse_as(cursor, (name, if_not_exists), columns, options);
     }
+    let mut table = CreateTable { name, if_not_exists, ..CreateTable::default() };
     cursor.expect_token(&Token::LParen)?;
     if !cursor.token(&Token::RParen) {
         let mut keys = Vec::new();
@@ -86,6 +91,12 @@ pub(super) fn parse_create_table(cursor: &mut Cursor<'_>) -> Result<Definition> 
     if cursor.words("with") {
         table.options = parse_options(cursor)?;
     }
+    refuse_clauses(cursor)?;
+    Ok(Definition::CreateTable(table).into())
+}
+
+/// Refuses clauses behind a table's columns that are not supported.
+fn refuse_clauses(cursor: &mut Cursor<'_>) -> Result<()> {
     for (words, what) in [
         ("inherits", "INHERITS"),
         ("partition by", "PARTITION BY"),
@@ -93,13 +104,12 @@ pub(super) fn parse_create_table(cursor: &mut Cursor<'_>) -> Result<Definition> 
         ("on commit", "ON COMMIT"),
         ("tablespace", "TABLESPACE"),
         ("without oids", "WITHOUT OIDS"),
-        ("as", "CREATE TABLE AS"),
     ] {
         if cursor.words(words) {
             return Err(SqlError::unsupported(what));
         }
     }
-    Ok(Definition::CreateTable(table))
+    Ok(())
 }
 
 /// A column, a key, or a family.

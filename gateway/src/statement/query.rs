@@ -6,7 +6,7 @@
 use super::{
     Statement,
     cursor::{Cursor, DIALECT, in_public},
-    parse_one,
+    filled, parse_one,
     past::{Past, refuse_target},
     role,
 };
@@ -54,7 +54,30 @@ pub enum OnConflict {
     },
 }
 
+/// A query.
 pub(super) fn parse_query(cursor: &mut Cursor<'_>) -> Result<Statement> {
+    let (mut query, past) = read(cursor)?;
+    past.put(&mut query)?;
+    without_database(&mut query, cursor.database());
+    adapt(&mut query)?;
+    Ok(Statement::Query(Box::new(ast::Statement::Query(query))))
+}
+
+/// A query that stands by itself: it may say `INTO`.
+pub(super) fn parse_select(cursor: &mut Cursor<'_>) -> Result<Statement> {
+    let (mut query, past) = read(cursor)?;
+    let into = filled::take_into(&mut query, cursor.database())?;
+    past.put(&mut query)?;
+    without_database(&mut query, cursor.database());
+    adapt(&mut query)?;
+    let query = Box::new(ast::Statement::Query(query));
+    Ok(match into {
+        Some(name) => filled::made_of(name, query),
+        None => Statement::Query(query),
+    })
+}
+
+fn read(cursor: &mut Cursor<'_>) -> Result<(Box<Query>, Past)> {
     let past = Past::cut(cursor)?;
     // sqlparser takes FOR behind a select list without FROM for an alias.
     for lock in [&["for", "update"][..], &["for", "share"], &["for", "no", "key"], &["for", "key", "share"]] {
@@ -62,21 +85,20 @@ pub(super) fn parse_query(cursor: &mut Cursor<'_>) -> Result<Statement> {
             return Err(SqlError::unsupported("FOR UPDATE or FOR SHARE"));
         }
     }
-    let mut query = if cursor.words("table") {
+    let query = if cursor.words("table") {
         let name = cursor.table_name()?;
         select_from(&name, &[])?
     } else {
         cursor.parse_with(|parser| parser.parse_query())?
     };
-    past.put(&mut query)?;
-    adapt(&mut query)?;
-    Ok(Statement::Query(Box::new(ast::Statement::Query(query))))
+    Ok((query, past))
 }
 
 pub(super) fn parse_insert(cursor: &mut Cursor<'_>) -> Result<Statement> {
     let past = Past::cut(cursor)?;
     let mut parsed = cursor.parse_with(|parser| parser.parse_statement())?;
     past.put(&mut parsed)?;
+    without_database(&mut parsed, cursor.database());
     adapt(&mut parsed)?;
     let ast::Statement::Insert(insert) = parsed else { return Err(SqlError::unsupported("this INSERT")) };
     let duplicate = matches!(insert.on, Some(OnInsert::DuplicateKeyUpdate(_)));
@@ -103,6 +125,7 @@ pub(super) fn parse_update(cursor: &mut Cursor<'_>) -> Result<Statement> {
     let past = Past::cut(cursor)?;
     let mut parsed = cursor.parse_with(|parser| parser.parse_statement())?;
     past.put(&mut parsed)?;
+    without_database(&mut parsed, cursor.database());
     adapt(&mut parsed)?;
     let ast::Statement::Update(update) = parsed else { return Err(SqlError::unsupported("this UPDATE")) };
     refuse(&[
@@ -120,6 +143,7 @@ pub(super) fn parse_delete(cursor: &mut Cursor<'_>) -> Result<Statement> {
     let past = Past::cut(cursor)?;
     let mut parsed = cursor.parse_with(|parser| parser.parse_statement())?;
     past.put(&mut parsed)?;
+    without_database(&mut parsed, cursor.database());
     adapt(&mut parsed)?;
     let ast::Statement::Delete(delete) = parsed else { return Err(SqlError::unsupported("this DELETE")) };
     let (FromTable::WithFromKeyword(from) | FromTable::WithoutKeyword(from)) = &delete.from;
@@ -287,6 +311,17 @@ fn refuse(clauses: &[(bool, &str)]) -> Result<()> {
         None => Ok(()),
         Some((_, what)) => Err(SqlError::unsupported(what)),
     }
+}
+
+/// Takes the name of the session's database from the names of relations.
+pub(super) fn without_database<T: VisitMut>(tree: &mut T, database: &str) {
+    let _: ControlFlow<()> = ast::visit_relations_mut(tree, |name| {
+        let first = name.0.first().and_then(|part| part.as_ident()).map(fold);
+        if name.0.len() > 2 && first.as_deref() == Some(database) {
+            name.0.remove(0);
+        }
+        ControlFlow::Continue(())
+    });
 }
 
 /// Refuses what nobody would handle, and writes in another form what DataFusion knows in that form only.

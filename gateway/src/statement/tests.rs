@@ -27,6 +27,15 @@ fn show(statement: &Statement) -> String {
         Statement::Explain(explain) => {
             format!("explain analyze={} {}", explain.analyze, show(&explain.statement))
         }
+        Statement::CreateTableAs(create) => format!(
+            "create table {} ({}) if_not_exists={} options={} with_data={}: query {}",
+            create.name,
+            create.columns.join(", "),
+            create.if_not_exists,
+            create.options.len(),
+            create.with_data,
+            create.query
+        ),
         Statement::CopyTo(copy) => format!("copy {:?} {:?} {}", copy.path, copy.compression, copy.query),
         other => format!("{other:?}"),
     }
@@ -102,7 +111,13 @@ fn semantics_10_nothing_in_a_definition_is_ignored() {
     );
     check("CREATE TABLE t (a int[])", expect!["0A000 type int[] is not supported"]);
     check("CREATE TABLE t (a nonsense)", expect![[r#"42704 type "nonsense" does not exist"#]]);
-    check("CREATE TABLE t AS SELECT 1", expect!["0A000 CREATE TABLE AS is not supported"]);
+    check(
+        "CREATE TABLE IF NOT EXISTS public.t (a, b) WITH (fillfactor = 100) AS TABLE s WITH NO DATA",
+        expect![[r#"create table t (a, b) if_not_exists=true options=1 with_data=false: query SELECT * FROM "s""#]],
+    );
+    check("CREATE TABLE t AS EXECUTE p", expect!["0A000 CREATE TABLE … AS EXECUTE is not supported"]);
+    check("CREATE TABLE t (a, b int) AS SELECT 1", expect![[r#"42601 syntax error at or near "," @18"#]]);
+    check("CREATE TABLE t AS DELETE FROM s", expect!["0A000 a statement that writes inside of WITH is not supported"]);
     check("CREATE TEMP TABLE t (a int)", expect!["0A000 CREATE TEMP is not supported"]);
     check(
         "CREATE EXTERNAL TABLE t STORED AS CSV LOCATION '/etc/passwd'",
@@ -186,7 +201,13 @@ fn semantics_10_queries_pass_and_what_nobody_handles_does_not() {
     check("SELECT * FROM (SELECT 1 FOR SHARE) x", expect!["0A000 FOR UPDATE or FOR SHARE is not supported"]);
     check("SELECT * FROM t TABLESAMPLE SYSTEM (1)", expect!["0A000 TABLESAMPLE is not supported"]);
     check("SELECT * FROM t FOR SYSTEM_TIME AS OF 'x'", expect!["query SELECT * FROM t FOR SYSTEM_TIME AS OF 'x'"]);
-    check("SELECT 1 INTO x", expect!["0A000 SELECT INTO is not supported"]);
+    check(
+        "SELECT 1 INTO x UNION SELECT 2",
+        expect!["create table x () if_not_exists=false options=0 with_data=true: query SELECT 1 UNION SELECT 2"],
+    );
+    check("SELECT 1 INTO TEMP x", expect!["0A000 SELECT INTO TEMPORARY is not supported"]);
+    check("SELECT 1 UNION SELECT 2 INTO x", expect!["0A000 SELECT INTO is not supported"]);
+    check("SELECT * FROM (SELECT 1 INTO x) s", expect!["0A000 SELECT INTO is not supported"]);
     check(
         "WITH a AS (DELETE FROM t RETURNING *) SELECT * FROM a",
         expect!["0A000 a statement that writes inside of WITH is not supported"],

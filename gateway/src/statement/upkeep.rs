@@ -1,7 +1,7 @@
 //! `TRUNCATE`, and statements of upkeep that other databases need: `VACUUM`, `ANALYZE`, `UNLISTEN`.
 
 use super::{Statement, cursor::Cursor};
-use crate::error::{Result, SqlError};
+use crate::error::{Result, SqlError, SqlState};
 use datafusion::sql::sqlparser::tokenizer::Token;
 
 /// A statement that has nothing to do here.
@@ -11,6 +11,8 @@ pub enum Upkeep {
     Vacuum(Vec<String>),
     /// `ANALYZE`, of these tables.
     Analyze(Vec<String>),
+    /// `CREATE SCHEMA IF NOT EXISTS` of a schema that exists.
+    Schema(String),
     /// `UNLISTEN`: nothing is ever listened to.
     Unlisten,
 }
@@ -59,6 +61,30 @@ pub(super) fn parse_vacuum(cursor: &mut Cursor<'_>) -> Result<Statement> {
         })?;
     }
     Ok(Statement::Upkeep(if vacuum { Upkeep::Vacuum(tables) } else { Upkeep::Analyze(tables) }))
+}
+
+/// `CREATE SCHEMA`: there are those that there are.
+///
+/// # Errors
+/// 42P06 for one that exists, 0A000 for others.
+pub(super) fn parse_create_schema(cursor: &mut Cursor<'_>) -> Result<Statement> {
+    cursor.expect_words("schema")?;
+    let if_not_exists = cursor.words("if not exists");
+    let mut name = cursor.name()?;
+    if name == cursor.database() && cursor.token(&Token::Period) {
+        name = cursor.name()?;
+    }
+    if cursor.words("authorization") {
+        cursor.name()?;
+    }
+    if !["public", "pg_catalog", "information_schema"].contains(&name.as_str()) {
+        return Err(SqlError::unsupported("CREATE SCHEMA")
+            .with_hint("A database has one schema for tables: \"public\". Make a database, or give names a prefix."));
+    }
+    if if_not_exists {
+        return Ok(Statement::Upkeep(Upkeep::Schema(name)));
+    }
+    Err(SqlError::new(SqlState::DUPLICATE_SCHEMA, format!("schema \"{name}\" already exists")))
 }
 
 pub(super) fn parse_unlisten(cursor: &mut Cursor<'_>) -> Result<Statement> {

@@ -202,6 +202,7 @@ files! { "tests/slt/postgres":
     catalog
     defaults
     definitions_in_transactions
+    filled
     json
     private_tables
     questions

@@ -110,7 +110,7 @@ async fn a_row_that_another_adds_to_a_table_that_is_altered_is_not_missed() {
 }
 
 /// How many numbers are reserved, once those of ended transactions were given up.
-async fn spare(world: &World) -> usize {
+pub(super) async fn spare(world: &World) -> usize {
     for _ in 0..100_000 {
         let snapshot = world.shared.catalog.snapshot();
         let count: usize = snapshot.private.values().map(|private| private.spare.len()).sum();

@@ -21,17 +21,21 @@ async fn semantics_10_definitions_of_datafusion_are_unreachable() -> Result<()> 
         42601: syntax error at or near "UNBOUNDED"
         POSITION: 8
         op> CREATE TABLE c AS SELECT 1
-        0A000: CREATE TABLE AS is not supported
+        0A000: CREATE TABLE AS in the operator's database is not supported
+        HINT: Create the table, with its key, and INSERT … SELECT into it.
         op> CREATE TABLE c AS VALUES (1)
-        0A000: CREATE TABLE AS is not supported
+        0A000: CREATE TABLE AS in the operator's database is not supported
+        HINT: Create the table, with its key, and INSERT … SELECT into it.
         op> SELECT 1 INTO c
-        0A000: SELECT INTO is not supported
+        0A000: CREATE TABLE AS in the operator's database is not supported
+        HINT: Create the table, with its key, and INSERT … SELECT into it.
         op> CREATE TEMP TABLE c (a int)
         0A000: CREATE TEMP is not supported
         op> CREATE FUNCTION f(int) RETURNS int RETURN $1
         0A000: CREATE FUNCTION is not supported
         op> CREATE SCHEMA s
         0A000: CREATE SCHEMA is not supported
+        HINT: A database has one schema for tables: "public". Make a database, or give names a prefix.
         op> CREATE INDEX i ON t (a)
         0A000: CREATE INDEX is not supported
         op> CREATE CATALOG c

@@ -1,0 +1,141 @@
+//! `CREATE TABLE … AS` and `SELECT … INTO` in a tenant's database.
+//!
+//! ```text
+//! plan the query → reserve a space → write its rows there, in parts → the edit that makes the table of that space
+//! ```
+//!
+//! The edit makes table and rows visible at once; before it nobody sees either. In a transaction the edit is one of the transaction's. What fails or is
+//! given up before it gives the space up, with what was written; a crash leaves a spare space, which the next start deletes. Rows pass
+//! through in batches: nothing holds all of them. The query reads at one pin, as any statement.
+
+use super::{
+    private::{change, tenant, without_storage_parameters},
+    skipped,
+    table::pairs,
+};
+use crate::{
+    dml::Load,
+    error::{Result, SqlError, SqlState},
+    query::{Query, with_parameters},
+    server::shielded,
+    session::{Reserved, Session},
+    statement::CreateTableAs,
+    types,
+    view::View,
+};
+use arrow::datatypes::{Field, Schema};
+use datafusion::{logical_expr::LogicalPlan, scalar::ScalarValue};
+use futures::TryStreamExt;
+use keyspan_catalog::{ColumnDefinition, PrivateEdit, SqlType, Table, TableDefinition, TableId};
+use std::sync::Arc;
+
+/// Makes a table with the rows of a query; gives the command tag.
+///
+/// # Errors
+/// What is wrong with the query or its rows; 42P07; the store's. Nothing of the table is left then.
+pub async fn create_table_as(
+    session: &mut Session,
+    create: &CreateTableAs,
+    parameters: Vec<ScalarValue>,
+) -> Result<String> {
+    if session.identity.operator {
+        return Err(SqlError::unsupported("CREATE TABLE AS in the operator's database")
+            .with_hint("Create the table, with its key, and INSERT … SELECT into it."));
+    }
+    let (owner, oid) = tenant(session)?;
+    let view = session.view().await?;
+    if view.table(&create.name).is_some() || view.has_relation(&create.name) {
+        if create.if_not_exists {
+            skipped(session, &format!("relation \"{}\" already exists", create.name));
+            return Ok("CREATE TABLE AS".to_owned());
+        }
+        let message = format!("relation \"{}\" already exists", create.name);
+        return Err(SqlError::new(SqlState::DUPLICATE_TABLE, message));
+    }
+    let query = Query::new(session, view.clone())?.with_parameters(&parameters);
+    let plan = with_parameters(query.plan(&create.query).await?, parameters)?;
+    let options = without_storage_parameters(session, &create.options);
+    let definition = TableDefinition { options: pairs(&options), ..definition(create, &Query::columns(&plan))? };
+    // A transaction gives up at its end what it has not used.
+    let (reserved, number) = if session.in_transaction() {
+        (None, shielded(session.reserve(1)).await?)
+    } else {
+        let (reserved, number) = shielded(Reserved::new(session.shared.clone(), (&owner, oid), 1)).await?;
+        (Some(reserved), number)
+    };
+    let made = async {
+        let table = Arc::new(Table::define_private(TableId(number), &definition)?);
+        make(session, view, &table, create.with_data.then_some((query, plan))).await
+    };
+    let made = Box::pin(made).await;
+    match (reserved, &made) {
+        (Some(reserved), Ok(_)) => reserved.used(),
+        (Some(reserved), Err(_)) => shielded(reserved.give_up()).await,
+        (None, _) => {}
+    }
+    made.map(|rows| if create.with_data { format!("SELECT {rows}") } else { "CREATE TABLE AS".to_owned() })
+}
+
+/// Writes the rows of a query, if there is one, and makes the table; gives their number.
+async fn make(
+    session: &mut Session,
+    view: View,
+    table: &Arc<Table>,
+    source: Option<(Query, LogicalPlan)>,
+) -> Result<u64> {
+    let mut rows = 0;
+    if let Some((query, plan)) = source {
+        let mut load = Load::filling(session, view, table.clone()).await?;
+        let mut batches = query.run(plan).await?;
+        while let Some(batch) = batches.try_next().await.map_err(SqlError::from)? {
+            for row in 0..batch.num_rows() {
+                load.add(rows, load.assigned(&batch, row)?)?;
+                rows += 1;
+                if load.is_full() {
+                    load.write(session).await.map_err(|failed| failed.error)?;
+                }
+            }
+        }
+        load.write(session).await.map_err(|failed| failed.error)?;
+    }
+    let edit = || vec![PrivateEdit::CreateTable(Box::new(table.as_ref().clone()))];
+    shielded(change(session, |_| Ok(edit()))).await?;
+    Ok(rows)
+}
+
+/// The table that a query's columns make.
+///
+/// # Errors
+/// 42601 for more names than columns, 42701 for a name twice, 0A000 for a type that no column can have.
+fn definition(create: &CreateTableAs, columns: &Schema) -> Result<TableDefinition> {
+    let fields = columns.fields();
+    if create.columns.len() > fields.len() {
+        return Err(SqlError::syntax("too many column names were specified"));
+    }
+    let mut definitions: Vec<ColumnDefinition> = Vec::with_capacity(fields.len());
+    for (at, field) in fields.iter().enumerate() {
+        let name = create.columns.get(at).unwrap_or(field.name()).clone();
+        if definitions.iter().any(|other| other.name == name) {
+            let message = format!("column \"{name}\" specified more than once");
+            return Err(SqlError::new(SqlState::DUPLICATE_COLUMN, message));
+        }
+        let kind = column_type(field).ok_or_else(|| {
+            SqlError::unsupported(format!("a column of type {}", types::pg_type(field).name()))
+                .with_detail(format!("Column \"{name}\" has it."))
+                .with_hint("Cast it, for example to text.")
+        })?;
+        definitions.push(ColumnDefinition { name, kind, not_null: false, family: None, encoding: None });
+    }
+    Ok(TableDefinition {
+        name: create.name.clone(),
+        columns: definitions,
+        primary_key: Vec::new(),
+        families: Vec::new(),
+        options: Vec::new(),
+    })
+}
+
+/// The type of a column for values of a field; text for one of which only NULL is known.
+fn column_type(field: &Field) -> Option<SqlType> {
+    if field.data_type().is_null() { Some(SqlType::Text) } else { types::sql_type(field) }
+}

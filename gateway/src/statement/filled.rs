@@ -1,0 +1,71 @@
+//! `CREATE TABLE … AS`, `SELECT … INTO`: tables that begin with the rows of a query.
+
+use super::{CreateTableAs, OptionClause, Statement, cursor::Cursor, query};
+use crate::error::{Result, SqlError};
+use datafusion::sql::sqlparser::{
+    ast::{self, Select, SetExpr},
+    tokenizer::Token,
+};
+
+/// Whether a list of names without types comes next, and what follows it makes it the columns of `CREATE TABLE … AS`.
+pub(super) fn names_follow(cursor: &Cursor<'_>) -> bool {
+    if cursor.peek() != Some(&Token::LParen) {
+        return false;
+    }
+    let mut at = 1;
+    while matches!(cursor.peek_nth(at), Some(Token::Word(_))) && cursor.peek_nth(at + 1) == Some(&Token::Comma) {
+        at += 2;
+    }
+    let ends = matches!(cursor.peek_nth(at), Some(Token::Word(_))) && cursor.peek_nth(at + 1) == Some(&Token::RParen);
+    ends && ["as", "with", "using", "on", "tablespace"].contains(&cursor.head_nth(at + 2).as_str())
+}
+
+/// The rest from `AS` on.
+pub(super) fn parse_as(
+    cursor: &mut Cursor<'_>,
+    (name, if_not_exists): (String, bool),
+    columns: Vec<String>,
+    options: Vec<OptionClause>,
+) -> Result<Statement> {
+    cursor.expect_words("as")?;
+    if cursor.head() == "execute" {
+        return Err(SqlError::unsupported("CREATE TABLE … AS EXECUTE"));
+    }
+    let Statement::Query(query) = query::parse_query(cursor)? else { return Err(cursor.syntax_error()) };
+    let with_data = !cursor.words("with no data");
+    if with_data {
+        cursor.words("with data");
+    }
+    Ok(Statement::CreateTableAs(CreateTableAs { name, if_not_exists, columns, options, query, with_data }))
+}
+
+/// `SELECT … INTO name …`: a new table with what is left of the query.
+pub(super) fn made_of(name: String, query: Box<ast::Statement>) -> Statement {
+    let (columns, options) = (Vec::new(), Vec::new());
+    Statement::CreateTableAs(CreateTableAs { name, if_not_exists: false, columns, options, query, with_data: true })
+}
+
+/// Takes `INTO` out of a query: the name of the table.
+///
+/// # Errors
+/// 0A000 for a temporary table.
+pub(super) fn take_into(query: &mut ast::Query, database: &str) -> Result<Option<String>> {
+    let Some(mut into) = first_select(&mut query.body).and_then(|select| select.into.take()) else { return Ok(None) };
+    if into.temporary {
+        return Err(SqlError::unsupported("SELECT INTO TEMPORARY"));
+    }
+    let first = into.name.0.first().and_then(|part| part.as_ident()).map(super::fold);
+    if into.name.0.len() > 2 && first.as_deref() == Some(database) {
+        into.name.0.remove(0);
+    }
+    super::table_name(&into.name).map(Some)
+}
+
+fn first_select(body: &mut SetExpr) -> Option<&mut Select> {
+    match body {
+        SetExpr::Select(select) => Some(select),
+        SetExpr::SetOperation { left, .. } => first_select(left),
+        SetExpr::Query(query) => first_select(&mut query.body),
+        _ => None,
+    }
+}
