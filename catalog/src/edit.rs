@@ -1,6 +1,6 @@
 //! Changes of the catalog, as values.
 
-use crate::{DropCertificate, PrivateEdit, Role, RoleName, Table, TableId, Tenant, TenantId};
+use crate::{DropCertificate, PrivateEdit, Quotas, Role, RoleName, Table, TableId, Tenant, TenantId};
 use serde::{Deserialize, Serialize};
 
 /// One change.
@@ -9,6 +9,8 @@ use serde::{Deserialize, Serialize};
 pub enum Edit {
     /// A new tenant.
     CreateTenant(Tenant),
+    /// What the tenant's sessions may take is changed.
+    SetQuotas(TenantId, Quotas),
     /// The tenant becomes invisible.
     BeginDropTenant(TenantId),
     /// The tenant's rows are gone.

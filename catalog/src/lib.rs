@@ -34,6 +34,6 @@ pub use sequence::{Sequence, SequenceOptions, SequenceState};
 pub use snapshot::Snapshot;
 pub use sql_view::{Readable, SqlView, ViewColumn};
 pub use table::{Column, ColumnDefinition, ColumnPlace, FamilyDefinition, Table, TableDefinition, TableFamily};
-pub use tenant::{DropCertificate, PurgeState, Tenant, TenantState};
+pub use tenant::{DropCertificate, PurgeState, Quotas, Tenant, TenantState};
 pub use tenant_store::TenantStore;
 pub use value::{SqlType, Value, ValueRef};

@@ -1,8 +1,8 @@
 //! The catalog at one moment. Immutable; changed by a pure function of an [`Edit`].
 
 use crate::{
-    DropCertificate, Edit, Error, ErrorKind, Private, PrivateEdit, Readable, Result, Role, RoleName, SqlView, Table,
-    TableId, Tenant, TenantId, TenantState, sql_view,
+    DropCertificate, Edit, Error, ErrorKind, Private, PrivateEdit, Quotas, Readable, Result, Role, RoleName, SqlView,
+    Table, TableId, Tenant, TenantId, TenantState, sql_view,
 };
 use std::{
     collections::BTreeMap,
@@ -58,6 +58,7 @@ impl Snapshot {
         next.version += 1;
         match edit {
             Edit::CreateTenant(tenant) => next.create_tenant(tenant)?,
+            Edit::SetQuotas(id, quotas) => next.set_quotas(id, *quotas)?,
             Edit::BeginDropTenant(id) => next.begin_drop_tenant(id)?,
             Edit::FinishDropTenant(certificate) => next.finish_drop_tenant(certificate)?,
             Edit::BeginPurge(oids, at) => {
@@ -100,6 +101,13 @@ impl Snapshot {
         }
         self.take_oid(tenant.oid)?;
         self.tenants.insert(tenant.id.clone(), Arc::new(tenant.clone()));
+        Ok(())
+    }
+
+    fn set_quotas(&mut self, id: &TenantId, quotas: Quotas) -> Result<()> {
+        let tenant = self.tenant(id.as_str()).ok_or_else(|| no_tenant(id))?;
+        let bounded = Tenant { quotas, ..tenant.as_ref().clone() };
+        self.tenants.insert(id.clone(), Arc::new(bounded));
         Ok(())
     }
 

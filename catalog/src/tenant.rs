@@ -27,6 +27,23 @@ pub struct Tenant {
     pub state: TenantState,
     /// When it was made, in microseconds.
     pub created_micros: i64,
+    /// What its sessions may take.
+    #[serde(default, skip_serializing_if = "Quotas::is_none")]
+    pub quotas: Quotas,
+}
+
+/// What the sessions of a tenant may take.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Quotas {
+    /// Bytes that a statement may read of the store; `None` for any number.
+    pub scan_bytes_max: Option<u64>,
+}
+
+impl Quotas {
+    /// Whether nothing is bounded.
+    pub fn is_none(&self) -> bool {
+        *self == Self::default()
+    }
 }
 
 /// What a finished drop leaves: a row of `keyspan.drops`.

@@ -35,6 +35,7 @@ pub fn tag(definition: &Definition) -> &'static str {
         Definition::AlterView(_) => "ALTER VIEW",
         Definition::DropViews(_) => "DROP VIEW",
         Definition::CreateDatabase(_) => "CREATE DATABASE",
+        Definition::AlterDatabase { .. } => "ALTER DATABASE",
         Definition::DropDatabase { .. } => "DROP DATABASE",
         Definition::CreateRole(..) => "CREATE ROLE",
         Definition::AlterRole(..) => "ALTER ROLE",
@@ -49,6 +50,7 @@ pub fn stands_alone(session: &Session, definition: &Definition) -> bool {
     let global = matches!(
         definition,
         Definition::CreateDatabase(_)
+            | Definition::AlterDatabase { .. }
             | Definition::DropDatabase { .. }
             | Definition::CreateRole(..)
             | Definition::AlterRole(..)
@@ -107,6 +109,7 @@ async fn make(session: &mut Session, definition: &Definition) -> Result<()> {
         Definition::AlterTable(alter) => table::alter(session, alter).await,
         Definition::DropTables(drop) => table::drop(session, drop).await,
         Definition::CreateDatabase(name) => database::create(session, name).await,
+        Definition::AlterDatabase { name, quotas } => database::alter(session, name, quotas).await,
         Definition::DropDatabase { name, if_exists } => database::drop(session, name, *if_exists).await,
         Definition::CreateRole(name, options) => role::create(session, name, options).await,
         Definition::AlterRole(name, options) => role::alter(session, name, options).await,

@@ -175,6 +175,8 @@ states! {
     OUT_OF_MEMORY = "53200";
     /// Too many connections.
     TOO_MANY_CONNECTIONS = "53300";
+    /// A limit that the operator has set.
+    CONFIGURATION_LIMIT_EXCEEDED = "53400";
     /// Over a limit of the data model.
     PROGRAM_LIMIT_EXCEEDED = "54000";
     /// In use.

@@ -32,6 +32,7 @@ use datafusion::{
     common::Result,
     error::DataFusionError,
     logical_expr::Expr,
+    physical_plan::{ExecutionPlan, filter::FilterExec, joins::HashJoinExec},
 };
 use std::sync::Arc;
 use table::Form;
@@ -41,6 +42,25 @@ pub use exec::rows;
 pub use explain::{ExplainOptions, explain};
 pub use pushdown::{Pushdown, exact_rows};
 pub use table::{KeyspanTable, exact_range, row_layout, schema_of};
+
+/// Holds what a plan is sure to read against the budgets of its scans: row groups below nothing that ends early, or that leaves any of
+/// them out (statistics held against filters, or against what the other side of a join holds).
+///
+/// # Errors
+/// 53400.
+pub fn within_budget(plan: &Arc<dyn ExecutionPlan>) -> Result<()> {
+    let may_leave_out = plan.is::<FilterExec>() || plan.is::<HashJoinExec>() || plan.is::<loose::LooseScanExec>();
+    if may_leave_out || plan.fetch().is_some() {
+        return Ok(());
+    }
+    if let Some(scan) = plan.downcast_ref::<columnar::ColumnarExec>() {
+        let (view, _) = scan.scan().door();
+        let Some(budget) = &view.budget else { return Ok(()) };
+        let checked = budget.check(scan.counts().bytes, scan.scan().hint().as_deref());
+        return checked.map_err(|error| DataFusionError::External(Box::new(error)));
+    }
+    plan.children().into_iter().try_for_each(within_budget)
+}
 
 /// The table functions of a statement, by name: `cells` and `raw`.
 pub fn functions(view: &View) -> Vec<(&'static str, Arc<dyn TableFunctionImpl>)> {

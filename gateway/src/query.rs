@@ -11,7 +11,7 @@
 //! of CASE, COALESCE, an aggregate or a select list, where it fits; elsewhere DataFusion's bigint. A number with a point is
 //! `double precision`, not numeric. A quoted text beside a value of another type takes that type.
 
-use crate::{error::Result, resources::Resources, session::Session, types, view::View};
+use crate::{error::Result, provider, resources::Resources, session::Session, types, view::View};
 use arrow::{
     array::{RecordBatch, RecordBatchOptions},
     datatypes::{DataType, Field, Schema, SchemaRef},
@@ -269,6 +269,7 @@ pub(crate) async fn run(context: &SessionContext, plan: LogicalPlan) -> Result<S
 async fn run_optimized(context: &SessionContext, plan: &LogicalPlan) -> Result<SendableRecordBatchStream> {
     let state = context.state();
     let physical = state.query_planner().create_physical_plan(plan, &state).await?;
+    provider::within_budget(&physical)?;
     let stream = joins::run(context, plan, physical);
     let schema = labels::shown(&stream.schema());
     let shown = schema.clone();

@@ -35,7 +35,7 @@ use crate::{
     resources::Resources,
     sequences::{Given, Sequences},
     statement::{CopyOptions, Statement},
-    view::View,
+    view::{View, budget::ScanBudget},
     wire::reply::Severity,
 };
 use arrow::datatypes::{DataType, SchemaRef};
@@ -326,7 +326,9 @@ impl Session {
         self.transaction.keep_state(&snapshot, &pin);
         let door = self.identity.rows.tenant().zip(self.identity.rows.oid());
         let snapshot = self.transaction.seen(door, snapshot)?;
-        Ok(View { snapshot, pin, rows, buffered: self.transaction.buffered(), pushdown, columnar, as_of: None })
+        let budget = rows.tenant().and_then(|tenant| snapshot.tenant(tenant.as_str())?.quotas.scan_bytes_max);
+        let budget = budget.map(|bytes_max| Arc::new(ScanBudget::new(bytes_max)));
+        Ok(View { snapshot, pin, rows, buffered: self.transaction.buffered(), pushdown, columnar, as_of: None, budget })
     }
 
     /// Whether statements may go around the optimizer.

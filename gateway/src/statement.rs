@@ -108,6 +108,13 @@ pub enum Definition {
     DropViews(DropTables),
     /// `CREATE DATABASE`: a tenant.
     CreateDatabase(String),
+    /// `ALTER DATABASE … SET (…)`, `… RESET (…)`: what the tenant's sessions may take.
+    AlterDatabase {
+        /// The tenant.
+        name: String,
+        /// Names of quotas, and what they are now; `None` for no bound.
+        quotas: Vec<(String, Option<String>)>,
+    },
     /// `DROP DATABASE`
     DropDatabase {
         /// The tenant.
@@ -207,6 +214,7 @@ fn parse_definition(cursor: &mut Cursor<'_>) -> Result<Statement> {
         ("alter", "view") => view::parse_alter_view(cursor),
         ("drop", "view") => view::parse_drop_view(cursor),
         ("create", "database") => role::parse_create_database(cursor),
+        ("alter", "database") => role::parse_alter_database(cursor),
         ("drop", "database") => role::parse_drop_database(cursor),
         ("create", "role" | "user") => role::parse_create_role(cursor),
         ("alter", "role" | "user") => role::parse_alter_role(cursor),

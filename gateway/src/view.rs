@@ -3,11 +3,13 @@
 //! Everything that reads rows reads them through a [`View`]. Rows that the transaction wrote itself are read as they will be after
 //! its commit (module `overlay`).
 
+pub mod budget;
 mod overlay;
 #[cfg(test)]
 mod tests;
 
 use crate::error::{SqlError, SqlState};
+use budget::ScanBudget;
 use imbl::OrdMap;
 use keyspan_catalog::{Snapshot, SqlView, Table, TenantStore};
 use keyspan_storage::{Pin, RowKey, RowMutation, RowStream, Scan};
@@ -34,6 +36,8 @@ pub struct View {
     pub columnar: bool,
     /// The moment, in microseconds, as of which rows are read; `None` for as they are.
     pub as_of: Option<i64>,
+    /// What the statement may read; `None` for all there is.
+    pub budget: Option<Arc<ScanBudget>>,
 }
 
 impl View {

@@ -59,7 +59,7 @@ impl Catalog {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{ErrorKind, PurgeState, Snapshot, Tenant, TenantId, TenantState};
+    use crate::{ErrorKind, PurgeState, Quotas, Snapshot, Tenant, TenantId, TenantState};
     use keyspan_storage::{Store, clock::ManualClock, memory::MemoryStore};
 
     async fn dropped(store: &Arc<dyn Store>, ids: &[&str]) -> Catalog {
@@ -68,7 +68,13 @@ mod tests {
             let id = TenantId::new(id).unwrap();
             let create = |snapshot: &Snapshot| {
                 let (id, state) = (id.clone(), TenantState::Active);
-                Ok(Edit::CreateTenant(Tenant { id, oid: snapshot.next_oid, state, created_micros: 1 }))
+                Ok(Edit::CreateTenant(Tenant {
+                    id,
+                    oid: snapshot.next_oid,
+                    state,
+                    created_micros: 1,
+                    quotas: Quotas::default(),
+                }))
             };
             catalog.commit(create).await.unwrap();
             catalog.drop_tenant(&id, "keyspan", 5).await.unwrap();

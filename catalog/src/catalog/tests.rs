@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::{
-    ColumnDefinition, Role, SqlType, TableDefinition, TableId, Tenant, TenantId, TenantState, TenantStore,
+    ColumnDefinition, Quotas, Role, SqlType, TableDefinition, TableId, Tenant, TenantId, TenantState, TenantStore,
     snapshot::FIRST_OID, tenant_store::Writes,
 };
 use keyspan_storage::{
@@ -22,7 +22,13 @@ fn new_tenant(id: &str) -> impl Fn(&Snapshot) -> Result<Edit> + Send + Sync + us
     let id = TenantId::new(id).unwrap();
     move |snapshot| {
         let oid = snapshot.next_oid;
-        Ok(Edit::CreateTenant(Tenant { id: id.clone(), oid, state: TenantState::Active, created_micros: 1 }))
+        Ok(Edit::CreateTenant(Tenant {
+            id: id.clone(),
+            oid,
+            state: TenantState::Active,
+            created_micros: 1,
+            quotas: Quotas::default(),
+        }))
     }
 }
 

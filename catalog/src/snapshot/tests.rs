@@ -4,7 +4,13 @@ use super::*;
 use crate::{ColumnDefinition, SqlType, TableDefinition};
 
 fn tenant(id: &str, oid: u32) -> Tenant {
-    Tenant { id: TenantId::new(id).unwrap(), oid, state: TenantState::Active, created_micros: 1 }
+    Tenant {
+        id: TenantId::new(id).unwrap(),
+        oid,
+        state: TenantState::Active,
+        created_micros: 1,
+        quotas: Quotas::default(),
+    }
 }
 
 fn role(name: &str, oid: u32) -> Role {

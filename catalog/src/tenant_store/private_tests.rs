@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::{
-    Catalog, ColumnDefinition, Edit, PrivateEdit, SqlType, TableDefinition, TableId, Value,
+    Catalog, ColumnDefinition, Edit, PrivateEdit, Quotas, SqlType, TableDefinition, TableId, Value,
     private::PRIVATE_TABLE,
     table::{HIDDEN_KEY, TENANT_COLUMN},
 };
@@ -34,7 +34,8 @@ async fn open(store: &Arc<dyn Store>) -> Catalog {
 }
 
 async fn make_tenant(catalog: &Catalog, tenant: &str) {
-    let create = |oid| Tenant { id: id(tenant), oid, state: TenantState::Active, created_micros: 1 };
+    let create =
+        |oid| Tenant { id: id(tenant), oid, state: TenantState::Active, created_micros: 1, quotas: Quotas::default() };
     catalog.commit(|snapshot| Ok(Edit::CreateTenant(create(snapshot.next_oid)))).await.unwrap();
 }
 

@@ -1,7 +1,7 @@
 //! Nothing that goes through a tenant's door touches another tenant's rows.
 
 use super::*;
-use crate::{Catalog, ColumnDefinition, Edit, SqlType, TableDefinition, TableId, snapshot::FIRST_OID};
+use crate::{Catalog, ColumnDefinition, Edit, Quotas, SqlType, TableDefinition, TableId, snapshot::FIRST_OID};
 use keyspan_storage::{Columns, FamilyName, Mutation, clock::ManualClock, memory::MemoryStore};
 use proptest::prelude::*;
 
@@ -20,7 +20,13 @@ async fn catalog() -> (Catalog, Arc<Table>) {
     let store = Arc::new(MemoryStore::new(Box::new(ManualClock::new(1_000_000))));
     let catalog = Catalog::open(store).await.unwrap();
     for tenant in TENANTS {
-        let create = |oid| Tenant { id: id(tenant), oid, state: TenantState::Active, created_micros: 1 };
+        let create = |oid| Tenant {
+            id: id(tenant),
+            oid,
+            state: TenantState::Active,
+            created_micros: 1,
+            quotas: Quotas::default(),
+        };
         catalog.commit(|snapshot| Ok(Edit::CreateTenant(create(snapshot.next_oid)))).await.unwrap();
     }
     let column = |name: &str| ColumnDefinition {

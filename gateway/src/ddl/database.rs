@@ -1,4 +1,4 @@
-//! `CREATE DATABASE` and `DROP DATABASE`: tenants.
+//! `CREATE DATABASE`, `ALTER DATABASE` and `DROP DATABASE`: tenants.
 //!
 //! How a tenant goes from invisible to certified is the catalog's ([`Catalog::drop_tenant`](keyspan_catalog::Catalog::drop_tenant));
 //! what a crash or an error interrupts is finished in the background. That the tenant's bytes go too is for the background ([`purge`](crate::purge)).
@@ -7,14 +7,18 @@ use super::skipped;
 use crate::{
     error::{Result, SqlError, SqlState},
     provider::explain,
+    resources::Size,
     session::{Outcome, Session, Shared},
 };
 use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
 use keyspan_catalog::{
-    Edit, ErrorKind, Snapshot, Table, Tenant, TenantId, TenantState, TenantStore, snapshot::FIRST_OID,
+    Edit, ErrorKind, Quotas, Snapshot, Table, Tenant, TenantId, TenantState, TenantStore, snapshot::FIRST_OID,
 };
 use keyspan_storage::Pin;
 use std::sync::Arc;
+
+/// The quota of bytes that a statement may read.
+const SCAN_BUDGET: &str = "scan_budget";
 
 /// The tenant of a database's name.
 ///
@@ -33,10 +37,37 @@ pub(super) async fn create(session: &mut Session, name: &str) -> Result<()> {
     let created_micros = session.shared.clock.now_micros();
     let edit = |snapshot: &Snapshot| {
         let oid = snapshot.next_oid.max(FIRST_OID);
-        Ok(Edit::CreateTenant(Tenant { id: id.clone(), oid, state: TenantState::Active, created_micros }))
+        let (state, quotas) = (TenantState::Active, Quotas::default());
+        Ok(Edit::CreateTenant(Tenant { id: id.clone(), oid, state, created_micros, quotas }))
     };
     session.shared.catalog.commit(edit).await?;
     Ok(())
+}
+
+/// Sets quotas, by their names, or takes them away.
+pub(super) async fn alter(session: &mut Session, name: &str, quotas: &[(String, Option<String>)]) -> Result<()> {
+    let id = tenant_id(name)?;
+    // The last one of a name holds.
+    let mut scan_bytes_max = None;
+    for (quota, value) in quotas {
+        if quota != SCAN_BUDGET {
+            let message = format!("unrecognized quota \"{quota}\"");
+            return Err(SqlError::new(SqlState::INVALID_PARAMETER_VALUE, message)
+                .with_hint("There is scan_budget: the bytes that a statement may read."));
+        }
+        scan_bytes_max = value.as_ref().map(|value| size_of(quota, value)).transpose()?;
+    }
+    let edit = |_: &Snapshot| Ok(Edit::SetQuotas(id.clone(), Quotas { scan_bytes_max }));
+    session.shared.catalog.commit(edit).await?;
+    Ok(())
+}
+
+fn size_of(quota: &str, value: &str) -> Result<u64> {
+    let wrong = |why| {
+        let message = format!("invalid value for \"{quota}\": {why}");
+        SqlError::new(SqlState::INVALID_PARAMETER_VALUE, message)
+    };
+    Ok(value.parse::<Size>().map_err(wrong)?.0)
 }
 
 pub(super) async fn drop(session: &mut Session, name: &str, if_exists: bool) -> Result<()> {

@@ -296,6 +296,7 @@ pub fn fill(rows: &mut Rows, facts: &Facts) {
             row! {
                 "oid" => tenant.oid, "tenant" => tenant.id.as_str(), "state" => state,
                 "created_at" => Cell::Micros(tenant.created_micros),
+                "scan_budget" => tenant.quotas.scan_bytes_max.map(count),
             }
         })),
         _ => {}

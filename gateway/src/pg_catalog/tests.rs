@@ -193,7 +193,7 @@ async fn a_tenant_sees_no_other_tenant() {
         true,
         &[
             "SELECT datname FROM pg_database ORDER BY 1",
-            "SELECT tenant, state, created_at FROM keyspan.tenants ORDER BY 1",
+            "SELECT tenant, state, created_at, scan_budget FROM keyspan.tenants ORDER BY 1",
             "SELECT * FROM keyspan.drops",
             "SELECT attname, attnum, attnotnull FROM pg_attribute WHERE attrelid = 'flights'::regclass ORDER BY attnum LIMIT 3",
             "SELECT indkey, indoption FROM pg_index",
@@ -204,10 +204,10 @@ async fn a_tenant_sees_no_other_tenant() {
             aa
             keyspan
             ua
-            > SELECT tenant, state, created_at FROM keyspan.tenants ORDER BY 1
-            tenant:text | state:text | created_at:timestamptz
-            aa | active | 2013-01-02 03:04:05+00
-            ua | active | 2013-01-02 03:04:05+00
+            > SELECT tenant, state, created_at, scan_budget FROM keyspan.tenants ORDER BY 1
+            tenant:text | state:text | created_at:timestamptz | scan_budget:int8
+            aa | active | 2013-01-02 03:04:05+00 | NULL
+            ua | active | 2013-01-02 03:04:05+00 | NULL
             > SELECT * FROM keyspan.drops
             oid:oid | tenant:text | dropped_by:text | tables:int8 | rows:int8 | bytes:int8 | dropped_at:timestamptz | purged_at:timestamptz | purge:text | purge_error:text
             > SELECT attname, attnum, attnotnull FROM pg_attribute WHERE attrelid = 'flights'::regclass ORDER BY attnum LIMIT 3

@@ -160,14 +160,17 @@ fn over(
         files: parts.len(),
         row_groups: parts.iter().map(|part| part.row_groups.len()).sum(),
         rows: parts.iter().map(|part| part.rows).sum(),
+        bytes: parts.iter().map(|part| parts::bytes(part, sources)).sum(),
         memory: memory.iter().map(MemoryPart::rows_estimate).sum(),
         rest: if rest.is_empty() { None } else { Some(rest.rows_estimate()) },
     };
     let schema: SchemaRef = scan.schema();
-    let mut children = parts::sources(parts, sources, &schema, scan.read().limit, spread)?;
+    let budget = scan.door().0.budget.clone();
+    let spent = budget.map(|budget| (budget, scan.hint().map(Into::into)));
+    let mut children = parts::sources(parts, sources, &schema, scan.read().limit, spread, &spent)?;
     if !memory.is_empty() {
         let layout = scan.row_layout().ok_or_else(|| DataFusionError::Internal("a scan of no rows".into()))?;
-        children.push(Arc::new(MemoryExec::new(memory, layout, spread.0)));
+        children.push(Arc::new(MemoryExec::new(memory, layout, spread.0, spent)));
     }
     let rest = if rest.is_empty() { None } else { Some(Arc::new(scan.of_rest(rest)?)) };
     children.extend(rest.iter().map(|rest| Arc::clone(rest) as Arc<dyn ExecutionPlan>));

@@ -27,7 +27,10 @@ use datafusion::{
 use futures::TryStreamExt;
 use keyspan_catalog::Table;
 use keyspan_storage::{Columns, KeyRange, Rest, Row, RowKey, RowSet, RowStream, Scan, ScanMetrics, TimestampRange};
-use std::{fmt, sync::Arc};
+use std::{
+    fmt,
+    sync::{Arc, atomic::Ordering},
+};
 
 /// Rows of a batch, unless the session's are smaller.
 pub const BATCH_ROWS_MAX: usize = 8_192;
@@ -168,6 +171,14 @@ impl ScanExec {
         self.layout.of_rows()
     }
 
+    /// What a query that reads so much is told to do, if it says nothing of the key.
+    pub(super) fn hint(&self) -> Option<String> {
+        (self.about.shape == Shape::FullScan).then(|| {
+            let (table, part) = (&self.table.name, &self.table.key.parts[0].name);
+            format!("A condition on \"{part}\", the first part of the key of \"{table}\", makes the query read a range of it.")
+        })
+    }
+
     /// Whether the door has a tenant's span.
     pub fn in_span(&self) -> bool {
         self.view.rows.tenant().is_some()
@@ -247,6 +258,8 @@ impl ExecutionPlan for ScanExec {
             incoming: None,
             asked: None,
             given: 0,
+            seen: 0,
+            hint: self.hint(),
             last: None,
             queue: Vec::new().into_iter(),
         };
@@ -278,6 +291,8 @@ pub fn rows(view: &View, table: &Arc<Table>, read: Read, layout: Arc<dyn Layout>
         incoming: None,
         asked: None,
         given: 0,
+        seen: 0,
+        hint: None,
         last: None,
         queue: Vec::new().into_iter(),
     };
@@ -300,6 +315,10 @@ struct Reading {
     /// Rows asked for at most, of the store, and given by it since.
     asked: Option<u64>,
     given: u64,
+    /// Bytes that the store had looked at when that was last taken of the budget.
+    seen: u64,
+    /// What a query that reads too much is told.
+    hint: Option<String>,
     last: Option<RowKey>,
     queue: std::vec::IntoIter<Row>,
     /// Rows of the result still wanted.
@@ -340,6 +359,11 @@ impl Reading {
             None => self.ask(in_batch),
         };
         while let Some(rows) = incoming.try_next().await? {
+            if let Some(budget) = &self.view.budget {
+                let seen = self.counts.bytes_seen.load(Ordering::Relaxed);
+                budget.take(seen.saturating_sub(self.seen), self.hint.as_deref())?;
+                self.seen = seen;
+            }
             self.given += rows.len() as u64;
             self.last = rows.last().map(|row| row.key.clone());
             if !rows.is_empty() {

@@ -184,7 +184,7 @@ fn shown(filter: &dyn PhysicalExpr) -> String {
 /// How much of a scan is read as row groups, and how much by rows.
 fn row_groups(counts: &Counts) -> String {
     let number = |number: u64| grouped(usize::try_from(number).unwrap_or(usize::MAX));
-    let Counts { files, row_groups, rows, memory, rest } = counts;
+    let Counts { files, row_groups, rows, memory, rest, .. } = counts;
     let (groups, files) = (grouped(*row_groups), grouped(*files));
     let memory = if *memory == 0 { "none".into() } else { format!("about {} rows", number(*memory)) };
     let rest = rest.map_or_else(|| "none".into(), |rest| format!("about {} rows", number(rest)));

@@ -41,7 +41,10 @@ use datafusion::{
 use futures::{StreamExt, TryFutureExt, TryStreamExt};
 use keyspan_catalog::Table;
 use keyspan_storage::{ColumnarRequest, KeyRange, MemoryPart, Row, RowSet, Scan, ScanMetrics};
-use std::{fmt, sync::Arc};
+use std::{
+    fmt,
+    sync::{Arc, atomic::Ordering},
+};
 use tokio::sync::OnceCell;
 
 /// Rows that are read from where a seek has led: groups of fewer rows are read through.
@@ -337,10 +340,14 @@ impl Walk<'_> {
             metrics: Some(Arc::clone(counts)),
             ..Scan::of(rows)
         };
+        let before = counts.bytes_seen.load(Ordering::Relaxed);
         let mut found = Vec::new();
         let mut rows = view.scan(table, scan);
         while let Some(batch) = rows.try_next().await? {
             found.extend(batch);
+        }
+        if let Some(budget) = &view.budget {
+            budget.take(counts.bytes_seen.load(Ordering::Relaxed).saturating_sub(before), None)?;
         }
         Ok(found)
     }

@@ -244,6 +244,7 @@ impl World {
             pushdown,
             columnar: true,
             as_of: None,
+            budget: None,
         }
     }
 

@@ -10,8 +10,8 @@ use datafusion::{
 };
 use futures::TryStreamExt;
 use keyspan_catalog::{
-    Column, ColumnPlace, Encoding, KeyEncoding, KeyPart, KeySchema, Role, Snapshot, SqlType, Table, TableFamily,
-    TableId, Tenant, TenantId, TenantState,
+    Column, ColumnPlace, Encoding, KeyEncoding, KeyPart, KeySchema, Quotas, Role, Snapshot, SqlType, Table,
+    TableFamily, TableId, Tenant, TenantId, TenantState,
 };
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -84,7 +84,10 @@ pub(crate) fn snapshot() -> Snapshot {
     };
     let tenant = |id: &str, oid| {
         let id = TenantId::new(id).unwrap();
-        (id.clone(), Arc::new(Tenant { id, oid, state: TenantState::Active, created_micros: NOW }))
+        (
+            id.clone(),
+            Arc::new(Tenant { id, oid, state: TenantState::Active, created_micros: NOW, quotas: Quotas::default() }),
+        )
     };
     let role = |name: &str, oid, operator, connect: &[&str]| {
         let connect = connect.iter().map(|id| TenantId::new(id).unwrap()).collect();

@@ -4,6 +4,7 @@ mod definitions;
 mod filled;
 mod past;
 mod portals;
+mod quotas;
 mod views;
 
 use super::{

@@ -300,7 +300,7 @@ fn unsupported_constraint(cursor: &Cursor<'_>) -> Option<SqlError> {
     })
 }
 
-fn parse_options(cursor: &mut Cursor<'_>) -> Result<Vec<OptionClause>> {
+pub(super) fn parse_options(cursor: &mut Cursor<'_>) -> Result<Vec<OptionClause>> {
     cursor.parenthesised(|cursor| {
         let first = cursor.name()?;
         let (family, name) = if cursor.token(&Token::Period) { (Some(first), cursor.name()?) } else { (None, first) };

@@ -1,6 +1,6 @@
 //! Databases, roles, and who may connect where.
 
-use super::{Definition, RoleOptions, Statement, cursor::Cursor};
+use super::{Definition, RoleOptions, Statement, cursor::Cursor, definition};
 use crate::error::{Result, SqlError};
 use datafusion::sql::sqlparser::tokenizer::Token;
 
@@ -11,6 +11,28 @@ pub(super) fn parse_create_database(cursor: &mut Cursor<'_>) -> Result<Definitio
         return Err(SqlError::unsupported(format!("CREATE DATABASE … {}", cursor.head().to_uppercase())));
     }
     Ok(Definition::CreateDatabase(name))
+}
+
+pub(super) fn parse_alter_database(cursor: &mut Cursor<'_>) -> Result<Definition> {
+    cursor.expect_words("database")?;
+    let name = cursor.name()?;
+    let verb = cursor.head();
+    if !matches!(verb.as_str(), "set" | "reset") || cursor.peek_nth(1) != Some(&Token::LParen) {
+        return Err(SqlError::unsupported(format!("ALTER DATABASE … {}", verb.to_uppercase()))
+            .with_hint("A database has quotas: ALTER DATABASE … SET (scan_budget = '10GB'), RESET (scan_budget)."));
+    }
+    cursor.advance();
+    let quotas = if verb == "set" {
+        let set = definition::parse_options(cursor)?.into_iter();
+        set.map(|option| match option.family {
+            Some(_) => Err(SqlError::syntax("a quota's name has no point")),
+            None => Ok((option.name, Some(option.value))),
+        })
+        .collect::<Result<_>>()?
+    } else {
+        cursor.parenthesised(|cursor| Ok((cursor.name()?, None)))?
+    };
+    Ok(Definition::AlterDatabase { name, quotas })
 }
 
 pub(super) fn parse_drop_database(cursor: &mut Cursor<'_>) -> Result<Definition> {

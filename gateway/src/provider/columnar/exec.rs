@@ -34,6 +34,8 @@ pub struct Counts {
     pub row_groups: usize,
     /// The rows selected of them.
     pub rows: u64,
+    /// Bytes of the columns that are read, by the share of the rows in each row group.
+    pub bytes: u64,
     /// Rows in memory, roughly.
     pub memory: u64,
     /// Other rows, roughly; `None` when there are none for certain.

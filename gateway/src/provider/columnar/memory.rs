@@ -8,6 +8,7 @@ use super::super::{
     exec::{BATCH_ROWS_MAX, bytes_of},
     node,
 };
+use super::reader::Spent;
 use crate::SqlError;
 use arrow::array::RecordBatch;
 use datafusion::{
@@ -31,13 +32,14 @@ use std::{collections::VecDeque, fmt, ops::ControlFlow, sync::Arc};
 pub(in crate::provider) struct MemoryExec {
     partitions: Vec<VecDeque<MemoryPart>>,
     layout: Arc<RowLayout>,
+    spent: Spent,
     properties: Arc<PlanProperties>,
     metrics: ExecutionPlanMetricsSet,
 }
 
 impl MemoryExec {
     /// A read of the pieces by so many partitions at most.
-    pub(super) fn new(parts: Vec<MemoryPart>, layout: &Arc<RowLayout>, partitions: usize) -> Self {
+    pub(super) fn new(parts: Vec<MemoryPart>, layout: &Arc<RowLayout>, partitions: usize, spent: Spent) -> Self {
         let partitions = dealt(parts, partitions);
         let equivalence = EquivalenceProperties::new(Arc::clone(&layout.schema));
         let partitioning = Partitioning::UnknownPartitioning(partitions.len());
@@ -45,7 +47,8 @@ impl MemoryExec {
             PlanProperties::new(equivalence, partitioning, EmissionType::Incremental, Boundedness::Bounded)
                 .with_scheduling_type(SchedulingType::Cooperative);
         let layout = Arc::clone(layout);
-        Self { partitions, layout, properties: Arc::new(properties), metrics: ExecutionPlanMetricsSet::new() }
+        let metrics = ExecutionPlanMetricsSet::new();
+        Self { partitions, layout, spent, properties: Arc::new(properties), metrics }
     }
 }
 
@@ -91,6 +94,7 @@ impl ExecutionPlan for MemoryExec {
             parts: self.partitions.get(partition).cloned().unwrap_or_default(),
             last: None,
             layout: Arc::clone(&self.layout),
+            spent: self.spent.clone(),
             batch_rows: context.session_config().batch_size().clamp(1, BATCH_ROWS_MAX),
         };
         let metrics = BaselineMetrics::new(&self.metrics, partition);
@@ -115,6 +119,7 @@ struct Reading {
     /// The last key taken of the first.
     last: Option<Vec<u8>>,
     layout: Arc<RowLayout>,
+    spent: Spent,
     batch_rows: usize,
 }
 
@@ -147,6 +152,9 @@ impl Reading {
         }
         if batch.rows() == 0 {
             return Ok(None);
+        }
+        if let Some((budget, hint)) = &self.spent {
+            budget.take(batch.bytes() as u64, hint.as_deref())?;
         }
         Box::new(batch).finish().map(Some)
     }

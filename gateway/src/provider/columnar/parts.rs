@@ -14,7 +14,7 @@ use super::{
     super::exec::bytes_of,
     Source,
     living::{self, LivingExec},
-    reader::{Opened, Readers},
+    reader::{Opened, Readers, Spent},
 };
 use arrow::{
     array::BooleanBufferBuilder,
@@ -42,7 +42,7 @@ use datafusion::{
     scalar::ScalarValue,
 };
 use keyspan_storage::ParquetPart;
-use parquet::arrow::arrow_reader::RowSelection;
+use parquet::{arrow::arrow_reader::RowSelection, file::metadata::ColumnChunkMetaData};
 use std::{ops::Range, sync::Arc};
 
 /// Chunks of row groups for each partition, where there are so many row groups.
@@ -66,9 +66,27 @@ pub(super) fn sources(
     schema: &SchemaRef,
     limit: Option<usize>,
     (partitions, batch_rows): (usize, usize),
+    spent: &Spent,
 ) -> Result<Vec<Arc<dyn ExecutionPlan>>> {
     let groups = grouped(parts, sources).into_iter();
-    groups.map(|group| source(group, schema, limit, (partitions, batch_rows))).collect()
+    groups.map(|group| source(group, schema, limit, (partitions, batch_rows), spent)).collect()
+}
+
+/// Bytes in the files of the columns that are read, by the share of rows that are wanted of each row group.
+pub(super) fn bytes(part: &ParquetPart, sources: &[Source]) -> u64 {
+    let names: Vec<String> = names(part, sources).into_iter().flatten().collect();
+    let of_group = |(group, selection): &(usize, Option<RowSelection>)| {
+        let group = part.metadata.row_group(*group);
+        let is_read = |column: &&ColumnChunkMetaData| {
+            column.column_path().parts().first().is_some_and(|name| names.contains(name))
+        };
+        let columns = group.columns().iter().filter(is_read);
+        let bytes: i64 = columns.map(ColumnChunkMetaData::compressed_size).sum();
+        let rows = u128::try_from(group.num_rows()).unwrap_or_default().max(1);
+        let wanted = selection.as_ref().map_or(rows, |selection| selection.row_count() as u128);
+        u64::try_from(u128::try_from(bytes).unwrap_or_default() * wanted / rows).unwrap_or(u64::MAX)
+    };
+    part.row_groups.iter().map(of_group).sum()
 }
 
 /// Rows of a batch: as many as `rows`, fewer where their columns are wide.
@@ -143,12 +161,13 @@ fn source(
     schema: &SchemaRef,
     limit: Option<usize>,
     (partitions, batch_rows_max): (usize, usize),
+    spent: &Spent,
 ) -> Result<Arc<dyn ExecutionPlan>> {
     let Group { names, parts } = group;
     let batch_rows = batch_rows(&parts, &names, batch_rows_max);
     let wanted: Vec<Option<BooleanBuffer>> = parts.iter().map(wanted).collect();
     let exact = wanted.iter().all(Option::is_none);
-    let dealt = spread(&parts, partitions.max(1), !exact);
+    let dealt = spread(&parts, partitions.max(1), !exact, spent);
     if exact {
         return files(&names, schema, dealt, (limit, batch_rows), &[]);
     }
@@ -234,7 +253,7 @@ fn stretches(mask: &BooleanBuffer) -> RowGroupAccess {
 
 /// Cuts the parts into chunks and deals them out: neighbours stay together, partitions have about as many rows. Files
 /// carry their numbers if they are to be `numbered`.
-fn spread(parts: &[ParquetPart], partitions: usize, numbered: bool) -> Vec<FileGroup> {
+fn spread(parts: &[ParquetPart], partitions: usize, numbered: bool, spent: &Spent) -> Vec<FileGroup> {
     let row_groups: usize = parts.iter().map(|part| part.row_groups.len()).sum();
     let of_chunk = row_groups.div_ceil(partitions * CHUNKS_PER_PARTITION).max(1);
     let share = parts.iter().map(|part| part.rows).sum::<u64>().div_ceil(partitions as u64).max(1);
@@ -243,7 +262,7 @@ fn spread(parts: &[ParquetPart], partitions: usize, numbered: bool) -> Vec<FileG
     for (number, part) in parts.iter().enumerate() {
         for chosen in part.row_groups.chunks(of_chunk) {
             let group = usize::try_from(dealt / share).unwrap_or(usize::MAX).min(partitions - 1);
-            let (mut chunk, rows) = chunk(part, chosen);
+            let (mut chunk, rows) = chunk(part, chosen, spent);
             if numbered {
                 let number = u32::try_from(number).unwrap_or(u32::MAX);
                 chunk = chunk.with_partition_values(vec![ScalarValue::UInt32(Some(number))]);
@@ -256,7 +275,7 @@ fn spread(parts: &[ParquetPart], partitions: usize, numbered: bool) -> Vec<FileG
 }
 
 /// Some row groups of a part, and how many rows of them are wanted.
-fn chunk(part: &ParquetPart, chosen: &[(usize, Option<RowSelection>)]) -> (PartitionedFile, u64) {
+fn chunk(part: &ParquetPart, chosen: &[(usize, Option<RowSelection>)], spent: &Spent) -> (PartitionedFile, u64) {
     let all = part.metadata.row_groups();
     let mut plan = ParquetAccessPlan::new_none(all.len());
     let mut rows = 0;
@@ -269,7 +288,8 @@ fn chunk(part: &ParquetPart, chosen: &[(usize, Option<RowSelection>)]) -> (Parti
         let exact = || selection.clone().map_or(RowGroupAccess::Scan, RowGroupAccess::Selection);
         plan.set(*at, mask.map_or_else(exact, stretches));
     }
-    let opened = Opened { file: Arc::clone(&part.file), metadata: Arc::clone(&part.metadata) };
+    let (file, metadata) = (Arc::clone(&part.file), Arc::clone(&part.metadata));
+    let opened = Opened { file, metadata, spent: spent.clone() };
     let size = part.file.size();
     // With a range, though it is that of the whole file, DataFusion does not cut the file up once more.
     let file = PartitionedFile::new(part.file.name(), size)

@@ -1,5 +1,6 @@
 //! How DataFusion's Parquet source reads the files of the store: each file carries its own reader and what its footer says.
 
+use crate::view::budget::ScanBudget;
 use bytes::Bytes;
 use datafusion::{
     common::Result,
@@ -24,7 +25,12 @@ use std::{ops::Range, sync::Arc};
 pub(super) struct Opened {
     pub(super) file: Arc<dyn PartFile>,
     pub(super) metadata: Arc<ParquetMetaData>,
+    /// Who has to know what is read of it.
+    pub(super) spent: Spent,
 }
+
+/// The budget of which a scan's bytes are taken, and what a query is told whose budget they exceed.
+pub(super) type Spent = Option<(Arc<ScanBudget>, Option<Arc<str>>)>;
 
 /// Makes the readers.
 #[derive(Debug)]
@@ -61,6 +67,11 @@ impl AsyncFileReader for Reader {
     fn get_byte_ranges(&mut self, ranges: Vec<Range<u64>>) -> BoxFuture<'_, ParquetResult<Vec<Bytes>>> {
         let bytes: u64 = ranges.iter().map(|range| range.end - range.start).sum();
         self.metrics.bytes_scanned.add(usize::try_from(bytes).unwrap_or(usize::MAX));
+        if let Some((budget, hint)) = &self.opened.spent
+            && let Err(error) = budget.take(bytes, hint.as_deref())
+        {
+            return futures::future::ready(Err(ParquetError::External(Box::new(error)))).boxed();
+        }
         self.opened.file.read(&ranges).map_err(|error| ParquetError::External(Box::new(error))).boxed()
     }
 

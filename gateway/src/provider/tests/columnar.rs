@@ -4,7 +4,7 @@ mod dirty;
 
 use crate::{
     provider::testing::{NOW, World, plan, rows, table},
-    view::View,
+    view::{View, budget::ScanBudget},
 };
 use bytes::Bytes;
 use datafusion::prelude::SessionContext;
@@ -271,6 +271,45 @@ async fn values_that_do_not_decode_follow_the_policy() {
         assert_eq!(lines[0], lines[1], "{policy:?}");
         expected.assert_eq(&lines[0].join(", "));
     }
+}
+
+#[tokio::test]
+async fn budgets_count_row_groups_and_memory() {
+    let folder = tempfile::tempdir().unwrap();
+    let options =
+        EngineOptions { clock: Box::new(ManualClock::new(NOW)), compacts: false, ..EngineOptions::new(folder.path()) };
+    let engine = Engine::open(options).await.unwrap();
+    let world = World::in_engine(engine.clone(), vec![metrics(|_| {})]).await;
+    let answer = async |sql: &str, bytes_max| {
+        let view = world.view(Some("aa"), true).await;
+        let budget = Some(Arc::new(ScanBudget::new(bytes_max)));
+        let context = world.session_of(View { budget, ..view });
+        let plan = plan(&context, sql, false).await;
+        assert!(plan.contains("Row groups:"), "{plan}");
+        rows(&context, sql).await
+    };
+    world.insert_all("metrics", "aa", (0..ROWS).map(row)).await;
+    for place in ["in memory", "in row groups"] {
+        let sql = "SELECT count(DISTINCT note) FROM metrics";
+        let (mut least, mut most) = (0, 1 << 30);
+        while most - least > 1 {
+            let middle = least + (most - least) / 2;
+            let found = answer(sql, middle).await;
+            let enough = found == "1000";
+            assert!(enough || found.starts_with("53400"), "{place}: {found}");
+            if enough { most = middle } else { least = middle }
+        }
+        // Texts of 8 bytes, two of three rows: more than half of that, as they are in memory; a tenth, compressed.
+        assert!((ROWS as u64..20 * ROWS as u64).contains(&most), "{place}: {most}");
+        // A statement that ends early is not held to what all rows are.
+        let first = answer("SELECT count(*) FROM (SELECT cpu, note, doc FROM metrics LIMIT 5000) x", most).await;
+        assert!(first == "5000" || first.starts_with("53400"), "{place}: {first}");
+        engine.flush().await.unwrap();
+    }
+    // What statistics leave out is not read.
+    let narrow = "SELECT n FROM metrics WHERE mem > 9000000000000";
+    assert_eq!(answer(narrow, 1_000).await, "");
+    engine.close().await.unwrap();
 }
 
 async fn explained(sql: &str, analyze: bool, expected: Expect) {
