@@ -35,6 +35,7 @@ pub mod casts;
 mod compared;
 pub mod correlated;
 pub mod distinct_on;
+mod embedded;
 pub mod facts;
 pub mod functions;
 pub(crate) mod joins;

@@ -62,7 +62,15 @@ struct Wanted {
     key: Option<String>,
 }
 
-/// The plan of a scan by row groups; `None` when it is to go by rows. `scan` is the one by rows, whose batches have the columns
+/// How a scan reaches its rows.
+pub(super) enum Way {
+    /// By row groups.
+    Groups(Arc<dyn ExecutionPlan>),
+    /// By rows: about so many, where that is known.
+    Rows(Option<u64>),
+}
+
+/// The plan of a scan, by row groups where they serve. `scan` is the one by rows, whose batches have the columns
 /// `projection` of the table. `spread` is over how many partitions, and in batches of how many rows at most.
 ///
 /// # Errors
@@ -72,11 +80,11 @@ pub(super) async fn plan(
     projection: &[usize],
     scan: &Arc<ScanExec>,
     spread: (usize, usize),
-) -> Result<Option<Arc<dyn ExecutionPlan>>> {
+) -> Result<Way> {
     if !is_candidate(view, table, scan) {
-        return Ok(None);
+        return Ok(Way::Rows(keys(&scan.read().rows)));
     }
-    let Some(wanted) = wanted(table, is_operator(view), projection) else { return Ok(None) };
+    let Some(wanted) = wanted(table, is_operator(view), projection) else { return Ok(Way::Rows(None)) };
     let request = ColumnarRequest {
         rows: scan.read().rows.clone(),
         columns: wanted.columns,
@@ -88,13 +96,19 @@ pub(super) async fn plan(
     let found = tokio::task::spawn_blocking(move || rows.columnar(&asked, request)).await;
     let found = found.map_err(|error| DataFusionError::ExecutionJoin(Box::new(error)))?;
     let Some(found) = found.transpose().map_err(|error| DataFusionError::External(Box::new(error)))? else {
-        return Ok(None);
+        return Ok(Way::Rows(None));
     };
     let memory: u64 = found.memory.iter().map(MemoryPart::rows_estimate).sum();
-    if memory + found.parts.iter().map(|part| part.rows).sum::<u64>() < ROWS_MIN {
-        return Ok(None);
+    let rows = memory + found.parts.iter().map(|part| part.rows).sum::<u64>();
+    if rows < ROWS_MIN {
+        return Ok(Way::Rows(Some(rows + if found.rest.is_empty() { 0 } else { found.rest.rows_estimate() })));
     }
-    over(found, &wanted.sources, scan, spread).map(Some)
+    over(found, &wanted.sources, scan, spread).map(Way::Groups)
+}
+
+/// How many rows there may be, where all ranges are single keys.
+fn keys(rows: &RowSet) -> Option<u64> {
+    rows.ranges().iter().all(|range| range.as_point().is_some()).then_some(rows.ranges().len() as u64)
 }
 
 /// Whether nothing speaks against row groups before the store is asked.

@@ -71,6 +71,8 @@ pub struct About {
     pub columns: Vec<String>,
     /// Parts of the key, by their numbers, that have one value in all rows.
     pub constant_parts: Vec<usize>,
+    /// Rows that it reads, roughly, where that is known.
+    pub rows: Option<u64>,
 }
 
 /// A scan: of all rows, or of the rest beside row groups.
@@ -124,6 +126,12 @@ impl ScanExec {
         let order = (self.order.clone(), self.constants.clone());
         let scan = Self::new(door, (read, self.about.clone()), Arc::clone(&self.layout), order)?;
         Ok(Self { rest: self.rest.clone(), ..scan })
+    }
+
+    /// The same scan, of which it is known roughly how many rows it reads.
+    pub(super) fn of_rows(&self, rows: u64) -> Result<Self> {
+        let scan = self.reading(self.read.clone())?;
+        Ok(Self { about: About { rows: Some(rows), ..scan.about }, ..scan })
     }
 
     /// The same scan of those rows that are in no row group.
@@ -216,6 +224,10 @@ impl ExecutionPlan for ScanExec {
     }
 
     node::leaf!();
+    node::about_rows!(|scan| {
+        let limit = scan.read.limit.map(|limit| limit as u64);
+        scan.about.rows.map(|rows| limit.map_or(rows, |limit| rows.min(limit))).or(limit)
+    });
 
     fn fetch(&self) -> Option<usize> {
         self.read.limit

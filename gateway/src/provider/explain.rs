@@ -26,8 +26,14 @@ use datafusion::{
     logical_expr::LogicalPlan,
     physical_expr::PhysicalExpr,
     physical_plan::{
-        ExecutionPlan, coop::CooperativeExec, displayable, filter::FilterExec, joins::HashJoinExec,
-        metrics::MetricValue, stream::RecordBatchStreamAdapter,
+        ExecutionPlan,
+        coop::CooperativeExec,
+        displayable,
+        filter::FilterExec,
+        joins::HashJoinExec,
+        metrics::MetricValue,
+        projection::{ProjectionExec, all_alias_free_columns},
+        stream::RecordBatchStreamAdapter,
     },
     prelude::SessionContext,
 };
@@ -127,7 +133,8 @@ impl Lines {
         }
         let hands_on =
             matches!(node.name(), "RepartitionExec" | "CoalescePartitionsExec" | "CoalesceBatchesExec" | "BufferExec");
-        let residual = residual.filter(|_| hands_on);
+        let narrows = node.downcast_ref::<ProjectionExec>().is_some_and(|node| all_alias_free_columns(node.expr()));
+        let residual = residual.filter(|_| hands_on || narrows);
         let predicate = node.downcast_ref::<FilterExec>().map(|filter| shown(filter.predicate().as_ref()));
         let residual = predicate.or(residual);
         node.children().into_iter().for_each(|child| self.node(child, depth + 1, residual.clone()));

@@ -138,6 +138,19 @@ impl LooseScanExec {
         Self { child, groups, properties, metrics: ExecutionPlanMetricsSet::new(), probed: Arc::default() }
     }
 
+    /// About how many rows it gives: groups are as large as they have to be to be sought.
+    fn about_rows(&self) -> Option<u64> {
+        let edges = if self.groups.edges == Edges::Both { 2 } else { 1 };
+        if self.groups.names.is_empty() {
+            return Some(edges);
+        }
+        let groups = match self.child.downcast_ref::<ColumnarExec>().map(ColumnarExec::counts) {
+            Some(counts) => (counts.rows + counts.memory) / GROUP_ROWS_MIN,
+            None => scan_of(&self.child)?.about().rows? / SEEK_ROWS,
+        };
+        Some((groups + 1) * edges)
+    }
+
     fn over(&self, child: Arc<dyn ExecutionPlan>) -> Self {
         Self::new(child, self.groups.clone())
     }
@@ -179,6 +192,8 @@ impl ExecutionPlan for LooseScanExec {
     }
 
     node::over_child!();
+
+    node::about_rows!(|loose| loose.about_rows());
 
     fn metrics(&self) -> Option<MetricsSet> {
         Some(self.metrics.clone_inner())

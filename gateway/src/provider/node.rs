@@ -69,4 +69,23 @@ macro_rules! over_child {
     };
 }
 
-pub(crate) use {leaf, over_child};
+/// About how many rows a node gives, for the planner: never exact, so that no answer comes of it.
+macro_rules! about_rows {
+    ($rows:expr) => {
+        fn statistics_from_inputs(
+            &self,
+            _: &[Arc<datafusion::common::Statistics>],
+            args: &datafusion::physical_plan::statistics::StatisticsArgs,
+        ) -> Result<Arc<datafusion::common::Statistics>> {
+            let rows: fn(&Self) -> Option<u64> = $rows;
+            let mut statistics = datafusion::common::Statistics::new_unknown(&self.schema());
+            let parts = args.partition().map_or(1, |_| self.properties().partitioning.partition_count().max(1));
+            if let Some(rows) = rows(self).and_then(|rows| usize::try_from(rows).ok()) {
+                statistics.num_rows = datafusion::common::stats::Precision::Inexact(rows.div_ceil(parts));
+            }
+            Ok(Arc::new(statistics))
+        }
+    };
+}
+
+pub(crate) use {about_rows, leaf, over_child};

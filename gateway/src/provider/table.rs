@@ -262,6 +262,7 @@ impl KeyspanTable {
             pushed: plan.pushed.iter().map(|filter| filter.human_display().to_string()).collect(),
             columns: schema.fields().iter().map(|field| field.name().clone()).collect(),
             constant_parts: plan.constants.iter().map(|(part, _)| *part).collect(),
+            rows: None,
         };
         let door = (self.view.clone(), Arc::clone(&self.table));
         ScanExec::new(door, (read, about), layout, self.order(plan, &schema))
@@ -279,8 +280,10 @@ impl KeyspanTable {
         if self.form == Form::Rows {
             let spread = (state.config().target_partitions(), state.config().batch_size());
             let door = (&self.view, &self.table);
-            if let Some(plan) = columnar::plan(door, projection, &scan, spread).await? {
-                return Ok(plan);
+            match columnar::plan(door, projection, &scan, spread).await? {
+                columnar::Way::Groups(plan) => return Ok(plan),
+                columnar::Way::Rows(Some(rows)) => return Ok(Arc::new(scan.of_rows(rows)?)),
+                columnar::Way::Rows(None) => {}
             }
         }
         Ok(scan)

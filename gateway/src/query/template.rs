@@ -1,14 +1,16 @@
 //! What all statements share of DataFusion: functions, planners, rules, configuration.
 //! Memory and temporary files are not among it: they are a server's [`Resources`](crate::resources::Resources).
 
-use super::{aggregates, correlated, functions, operators::Operators, rows, semantics, type_planner::Types};
+use super::{aggregates, correlated, embedded, functions, operators::Operators, rows, semantics, type_planner::Types};
 use crate::{provider::loose::LooseScans, types};
 use datafusion::{
     catalog::MemoryCatalogProviderList,
     common::config::ConfigNonZeroUsize,
     execution::{FunctionRegistry, SessionState, SessionStateBuilder},
     optimizer::{Analyzer, AnalyzerRule},
-    physical_optimizer::{PhysicalOptimizerRule, optimizer::PhysicalOptimizer},
+    physical_optimizer::{
+        PhysicalOptimizerRule, optimizer::PhysicalOptimizer, projection_pushdown::ProjectionPushdown,
+    },
     prelude::SessionConfig,
 };
 use std::sync::{Arc, LazyLock};
@@ -42,6 +44,8 @@ fn make() -> SessionState {
     options.sql_parser.dialect = datafusion::config::Dialect::PostgreSQL;
     options.sql_parser.enable_ident_normalization = true;
     options.execution.sort_pushdown_buffer_capacity = AHEAD_BYTES;
+    // What a scan says of its rows is an estimate, and enough to see that a few of them need not be dealt out to all cores.
+    options.execution.use_row_number_estimates_to_optimize_partitioning = true;
     // A file for each batch that is repartitioned by way of a file: with several batches in a file two writers may have two files open, of
     // which the reader waits for the one, and finds in the other what it needs, never (apache/datafusion#24883, of 55.2).
     options.execution.max_spill_file_size_bytes = ConfigNonZeroUsize::try_new(1).expect("one is not zero");
@@ -52,7 +56,12 @@ fn make() -> SessionState {
     analyzer.push(semantics::checked());
     analyzer.push(Arc::new(correlated::Correlated::default()));
     let mut physical: Vec<Arc<dyn PhysicalOptimizerRule + Send + Sync>> = vec![Arc::new(LooseScans)];
-    physical.extend(PhysicalOptimizer::new().rules);
+    for rule in PhysicalOptimizer::new().rules {
+        if rule.name() == ProjectionPushdown::new().name() {
+            physical.push(Arc::new(embedded::TakenOut));
+        }
+        physical.push(rule);
+    }
     let mut state = SessionStateBuilder::new_with_default_features()
         .with_config(config)
         .with_catalog_list(Arc::new(MemoryCatalogProviderList::new()))

@@ -130,6 +130,10 @@ impl ExecutionPlan for ColumnarExec {
     }
 
     node::over_child!();
+    node::about_rows!(|scan| {
+        let Counts { rows, memory, rest, .. } = scan.counts;
+        Some(rows + memory + rest.unwrap_or_default())
+    });
 
     fn supports_limit_pushdown(&self) -> bool {
         true
