@@ -133,10 +133,12 @@ impl KeySchema {
                 "its type has no place in delimited keys",
                 "Create the table WITH (key_encoding = 'ordered'), or take an integer type.",
             ),
-            SqlType::Text | SqlType::Varchar(_) | SqlType::Bytea if delimited && part.descending => unsupported(
-                "texts do not descend in delimited keys",
-                "Create the table WITH (key_encoding = 'ordered'), or leave out DESC.",
-            ),
+            SqlType::Text | SqlType::Varchar(_) | SqlType::Char(_) | SqlType::Bytea if delimited && part.descending => {
+                unsupported(
+                    "texts do not descend in delimited keys",
+                    "Create the table WITH (key_encoding = 'ordered'), or leave out DESC.",
+                )
+            }
             _ => Ok(()),
         }
     }
@@ -321,7 +323,7 @@ impl KeySchema {
     }
 
     fn find_text_prefix(&self, column: usize, mut prefix: Vec<u8>, text: &str) -> (KeyRange, bool) {
-        if !matches!(self.kind(column), SqlType::Text | SqlType::Varchar(_)) {
+        if !matches!(self.kind(column), SqlType::Text | SqlType::Varchar(_) | SqlType::Char(_)) {
             return (KeyRange::prefix(prefix), false);
         }
         if self.is_delimited(column) {
@@ -463,7 +465,7 @@ fn comparable(value: &Value, kind: SqlType) -> Result<Cow<'_, Value>, Place> {
         | (SqlType::Int8, Value::Int(_))
         | (SqlType::Float4 | SqlType::Float8, Value::Float(_))
         | (SqlType::Numeric { .. }, Value::Numeric { .. })
-        | (SqlType::Text | SqlType::Varchar(_), Value::Text(_))
+        | (SqlType::Text | SqlType::Varchar(_) | SqlType::Char(_), Value::Text(_))
         | (SqlType::Bytea, Value::Bytes(_))
         | (SqlType::Date, Value::Date(_))
         | (SqlType::Timestamp | SqlType::Timestamptz, Value::Timestamp(_))

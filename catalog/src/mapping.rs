@@ -114,7 +114,9 @@ fn decode_binary(bytes: &Bytes, kind: SqlType) -> Option<Value> {
         SqlType::Float4 => Value::Float(f32::from_be_bytes(all.try_into().ok()?).into()),
         SqlType::Float8 => Value::Float(f64::from_be_bytes(all.try_into().ok()?)),
         SqlType::Numeric { .. } => decode_numeric(all)?.fit(kind).ok()?.into_owned(),
-        SqlType::Text | SqlType::Varchar(_) => Value::Text(std::str::from_utf8(all).ok()?.to_owned()),
+        SqlType::Text | SqlType::Varchar(_) | SqlType::Char(_) => {
+            Value::Text(std::str::from_utf8(all).ok()?.to_owned())
+        }
         SqlType::Json | SqlType::Jsonb => Value::parse(std::str::from_utf8(all).ok()?, kind).ok()?,
         SqlType::Bytea => Value::Bytes(bytes.clone()),
         SqlType::Date => Value::Date(Some(i32::from_be_bytes(all.try_into().ok()?)).filter(|days| is_date(*days))?),

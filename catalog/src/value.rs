@@ -38,6 +38,8 @@ pub enum SqlType {
     Text,
     /// `varchar(n)`, n in characters; `None` for `varchar`.
     Varchar(Option<u32>),
+    /// `char(n)`, n in characters, in private tables only. Blanks at a value's end mean nothing and are not kept.
+    Char(u32),
     /// `bytea`
     Bytea,
     /// `date`
@@ -177,6 +179,7 @@ impl fmt::Display for SqlType {
             Self::Text => f.write_str("text"),
             Self::Varchar(None) => f.write_str("character varying"),
             Self::Varchar(Some(length)) => write!(f, "character varying({length})"),
+            Self::Char(length) => write!(f, "character({length})"),
             Self::Bytea => f.write_str("bytea"),
             Self::Date => f.write_str("date"),
             Self::Timestamp => f.write_str("timestamp without time zone"),

@@ -47,7 +47,7 @@ pub fn data_type(kind: SqlType) -> DataType {
         SqlType::Numeric { precision, scale } => {
             DataType::Decimal128(precision, i8::try_from(scale).unwrap_or(i8::MAX))
         }
-        SqlType::Text | SqlType::Varchar(_) | SqlType::Json | SqlType::Jsonb => DataType::Utf8View,
+        SqlType::Text | SqlType::Varchar(_) | SqlType::Char(_) | SqlType::Json | SqlType::Jsonb => DataType::Utf8View,
         SqlType::Bytea => DataType::Binary,
         SqlType::Date => DataType::Date32,
         SqlType::Timestamp => TIMESTAMP,
@@ -60,7 +60,9 @@ pub fn data_type(kind: SqlType) -> DataType {
 pub fn field_of(name: &str, kind: SqlType, nullable: bool) -> Field {
     let field = Field::new(name, data_type(kind), nullable);
     match kind {
-        SqlType::Uuid | SqlType::Json | SqlType::Jsonb | SqlType::Varchar(_) => named(field, &type_name(kind)),
+        SqlType::Uuid | SqlType::Json | SqlType::Jsonb | SqlType::Varchar(_) | SqlType::Char(_) => {
+            named(field, &type_name(kind))
+        }
         _ => field,
     }
 }
@@ -80,10 +82,21 @@ pub fn cast_field(kind: SqlType) -> FieldRef {
     Arc::new(field_of("", kind, true))
 }
 
+/// The length of a `char(n)`; `None` for a field of another type.
+pub fn char_length(field: &Field) -> Option<u32> {
+    // A cast leaves the name of the type that its argument had.
+    let is_text = matches!(field.data_type(), DataType::Utf8 | DataType::LargeUtf8 | DataType::Utf8View);
+    let name = field.metadata().get(TYPE_KEY).filter(|_| is_text)?;
+    name.strip_prefix("character(")?.strip_suffix(')')?.parse().ok()
+}
+
 /// The SQL type of a field; `None` for one that no column can have.
 pub fn sql_type(field: &Field) -> Option<SqlType> {
     if let Some(name) = field.metadata().get(TYPE_KEY) {
         let length = name.strip_prefix("character varying(").and_then(|rest| rest.strip_suffix(')'));
+        if let Some(length) = char_length(field) {
+            return Some(SqlType::Char(length));
+        }
         return match (name.as_str(), length) {
             ("uuid", _) => Some(SqlType::Uuid),
             ("json", _) => Some(SqlType::Json),
@@ -127,6 +140,7 @@ pub fn type_name(kind: SqlType) -> String {
         SqlType::Text => "text".into(),
         SqlType::Varchar(None) => "character varying".into(),
         SqlType::Varchar(Some(length)) => format!("character varying({length})"),
+        SqlType::Char(length) => format!("character({length})"),
         SqlType::Bytea => "bytea".into(),
         SqlType::Date => "date".into(),
         SqlType::Timestamp => "timestamp without time zone".into(),
@@ -149,6 +163,7 @@ pub fn pg_type_of(kind: SqlType) -> Type {
         SqlType::Numeric { .. } => Type::NUMERIC,
         SqlType::Text => Type::TEXT,
         SqlType::Varchar(_) => Type::VARCHAR,
+        SqlType::Char(_) => Type::BPCHAR,
         SqlType::Bytea => Type::BYTEA,
         SqlType::Date => Type::DATE,
         SqlType::Timestamp => Type::TIMESTAMP,
@@ -164,7 +179,9 @@ pub fn type_modifier(kind: SqlType) -> i32 {
     /// What PostgreSQL adds to the modifiers of varchar and numeric (`VARHDRSZ`).
     const HEADER: i32 = 4;
     match kind {
-        SqlType::Varchar(Some(length)) => i32::try_from(length).map_or(-1, |length| length.saturating_add(HEADER)),
+        SqlType::Varchar(Some(length)) | SqlType::Char(length) => {
+            i32::try_from(length).map_or(-1, |length| length.saturating_add(HEADER))
+        }
         SqlType::Numeric { precision, scale } => ((i32::from(precision) << 16) | i32::from(scale)) + HEADER,
         _ => -1,
     }
@@ -186,6 +203,7 @@ pub fn pg_type(field: &Field) -> Type {
         Some("oidvector") if matches!(data, DataType::List(_)) => return Type::OID_VECTOR,
         Some("int2vector") if matches!(data, DataType::List(_)) => return Type::INT2_VECTOR,
         Some(name) if name.starts_with("character varying") => return Type::VARCHAR,
+        Some(name) if name.starts_with("character(") => return Type::BPCHAR,
         _ => {}
     }
     pg_type_of_data(field.data_type())
@@ -231,6 +249,7 @@ fn array_of(item: &Type) -> Type {
         Type::FLOAT4 => Type::FLOAT4_ARRAY,
         Type::FLOAT8 => Type::FLOAT8_ARRAY,
         Type::VARCHAR => Type::VARCHAR_ARRAY,
+        Type::BPCHAR => Type::BPCHAR_ARRAY,
         Type::NAME => Type::NAME_ARRAY,
         Type::CHAR => Type::CHAR_ARRAY,
         Type::BYTEA => Type::BYTEA_ARRAY,
@@ -274,7 +293,7 @@ pub fn parameter_type(declared: &Type) -> Option<DataType> {
         Type::INT4_ARRAY => return list(DataType::Int32),
         Type::INT8_ARRAY => return list(DataType::Int64),
         Type::FLOAT8_ARRAY => return list(DataType::Float64),
-        Type::TEXT_ARRAY | Type::VARCHAR_ARRAY => return list(DataType::Utf8View),
+        Type::TEXT_ARRAY | Type::VARCHAR_ARRAY | Type::BPCHAR_ARRAY => return list(DataType::Utf8View),
         _ => return None,
     })
 }
@@ -292,7 +311,7 @@ mod tests {
     use super::*;
     use expect_test::{Expect, expect};
 
-    const ALL: [SqlType; 17] = [
+    const ALL: [SqlType; 18] = [
         SqlType::Bool,
         SqlType::Int2,
         SqlType::Int4,
@@ -303,6 +322,7 @@ mod tests {
         SqlType::Text,
         SqlType::Varchar(None),
         SqlType::Varchar(Some(12)),
+        SqlType::Char(5),
         SqlType::Bytea,
         SqlType::Date,
         SqlType::Timestamp,
@@ -344,6 +364,7 @@ mod tests {
                 text 25 -1
                 character varying 1043 -1
                 character varying(12) 1043 16
+                character(5) 1042 9
                 bytea 17 -1
                 date 1082 -1
                 timestamp without time zone 1114 -1
@@ -358,7 +379,7 @@ mod tests {
     fn parameters_come_back_as_declared() {
         for kind in ALL {
             let declared = pg_type_of(kind);
-            if matches!(declared, Type::VARCHAR | Type::JSON | Type::JSONB) {
+            if matches!(declared, Type::VARCHAR | Type::BPCHAR | Type::JSON | Type::JSONB) {
                 continue;
             }
             assert_eq!(parameter_type(&declared).map(|data| parameter_pg_type(&data)), Some(declared));

@@ -74,7 +74,7 @@ fn name(kind: SqlType) -> Option<String> {
         SqlType::Float4 => "float4".into(),
         SqlType::Float8 => "float8".into(),
         SqlType::Numeric { precision, scale } => format!("numeric({precision},{scale})"),
-        SqlType::Text | SqlType::Varchar(_) => "text".into(),
+        SqlType::Text | SqlType::Varchar(_) | SqlType::Char(_) => "text".into(),
         SqlType::Bytea => "bytea".into(),
         SqlType::Date => "date".into(),
         SqlType::Timestamp => "timestamp".into(),
@@ -95,7 +95,7 @@ fn data_type(kind: SqlType) -> DataType {
         SqlType::Numeric { precision, scale } => {
             DataType::Decimal128(precision, i8::try_from(scale).unwrap_or(i8::MAX))
         }
-        SqlType::Text | SqlType::Varchar(_) | SqlType::Json | SqlType::Jsonb => DataType::Utf8,
+        SqlType::Text | SqlType::Varchar(_) | SqlType::Char(_) | SqlType::Json | SqlType::Jsonb => DataType::Utf8,
         SqlType::Bytea => DataType::Binary,
         SqlType::Date => DataType::Date32,
         SqlType::Timestamp => DataType::Timestamp(TimeUnit::Microsecond, None),
@@ -132,7 +132,9 @@ impl Column {
             SqlType::Numeric { scale, .. } => {
                 Self::Numeric(Decimal128Builder::new().with_data_type(data_type(kind)), scale)
             }
-            SqlType::Text | SqlType::Varchar(_) | SqlType::Json | SqlType::Jsonb => Self::Text(StringBuilder::new()),
+            SqlType::Text | SqlType::Varchar(_) | SqlType::Char(_) | SqlType::Json | SqlType::Jsonb => {
+                Self::Text(StringBuilder::new())
+            }
             SqlType::Bytea => Self::Bytea(BinaryBuilder::new()),
             SqlType::Date => Self::Date(Date32Builder::new()),
             SqlType::Timestamp | SqlType::Timestamptz => {

@@ -66,7 +66,7 @@ fn unescape(bytes: &[u8]) -> Option<Cow<'_, [u8]>> {
 
 /// Whether a value of the part can become no bytes at all.
 pub(super) fn may_be_empty(part: &KeyPart) -> bool {
-    matches!(part.kind, SqlType::Text | SqlType::Varchar(_) | SqlType::Bytea)
+    matches!(part.kind, SqlType::Text | SqlType::Varchar(_) | SqlType::Char(_) | SqlType::Bytea)
 }
 
 /// Appends a value that fits the part's type; without the delimiter.
@@ -124,7 +124,7 @@ pub(super) fn gap(part: &KeyPart, value: &Value) -> Option<u8> {
 /// The value of a part's bytes; `None` when no value becomes these bytes.
 pub(super) fn decode<'a>(part: &KeyPart, bytes: &'a [u8]) -> Option<ValueRef<'a>> {
     Some(match part.kind {
-        SqlType::Text | SqlType::Varchar(_) => ValueRef::Text(match unescape(bytes)? {
+        SqlType::Text | SqlType::Varchar(_) | SqlType::Char(_) => ValueRef::Text(match unescape(bytes)? {
             Cow::Borrowed(bytes) => Cow::Borrowed(std::str::from_utf8(bytes).ok()?),
             Cow::Owned(bytes) => Cow::Owned(String::from_utf8(bytes).ok()?),
         }),

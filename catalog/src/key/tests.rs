@@ -81,6 +81,7 @@ pub(crate) fn any_value(kind: SqlType, encoding: KeyEncoding) -> BoxedStrategy<V
                 .prop_map(move |unscaled| Value::Numeric { unscaled, scale })
                 .boxed()
         }
+        SqlType::Char(_) => unreachable!("not in shared tables"),
         SqlType::Json | SqlType::Jsonb => unreachable!("not in keys"),
     }
 }

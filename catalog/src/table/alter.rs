@@ -300,7 +300,10 @@ fn widens_text(from: SqlType, to: SqlType) -> bool {
     match (from, to) {
         _ if from == to => true,
         (SqlType::Text | SqlType::Varchar(_), SqlType::Text | SqlType::Varchar(None)) => true,
-        (SqlType::Varchar(Some(from)), SqlType::Varchar(Some(to))) => from <= to,
+        (SqlType::Varchar(Some(from)), SqlType::Varchar(Some(to))) | (SqlType::Char(from), SqlType::Char(to)) => {
+            from <= to
+        }
+        (SqlType::Char(_), SqlType::Text | SqlType::Varchar(None)) => true,
         _ => false,
     }
 }

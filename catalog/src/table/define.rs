@@ -188,6 +188,13 @@ impl Table {
         check_name("column", &column.name)?;
         self.check_column_name(&column.name)?;
         check_type(column.kind)?;
+        if matches!(column.kind, SqlType::Char(_)) && !self.is_private() {
+            let message =
+                format!("column \"{}\" of type {} in a shared table is not supported", column.name, column.kind);
+            return Err(Error::new(ErrorKind::Unsupported, message)
+                .with_detail("What others have written to the store may end with blanks, which the type does not keep.")
+                .with_hint("Take varchar."));
+        }
         if self.column(&column.name).is_some() {
             return Err(self.column_exists(&column.name));
         }
@@ -268,6 +275,7 @@ pub(super) fn check_type(kind: SqlType) -> Result<()> {
             let message = format!("{kind} must have a precision of 1 to {NUMERIC_DIGITS_MAX} and a scale within it");
             Err(Error::new(ErrorKind::Invalid, message))
         }
+        SqlType::Char(0) => Err(Error::new(ErrorKind::Invalid, "length for type character must be at least 1")),
         SqlType::Varchar(Some(0)) => {
             Err(Error::new(ErrorKind::Invalid, "length for type character varying must be at least 1"))
         }

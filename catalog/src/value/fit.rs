@@ -50,6 +50,8 @@ impl Value {
             (SqlType::Varchar(Some(length)), Self::Text(text)) => {
                 Ok(cut_varchar(text, length as usize)?.map_or(Cow::Borrowed(self), |cut| Cow::Owned(Self::Text(cut))))
             }
+            (SqlType::Char(length), Self::Text(text)) => Ok(fit_char(text, length as usize)?
+                .map_or(Cow::Borrowed(self), |cut| Cow::Owned(Self::Text(cut.to_owned())))),
             (SqlType::Json, Self::Text(text)) => text::check_json(text).map(|()| Cow::Borrowed(self)),
             (SqlType::Jsonb, Self::Text(text)) => text::normal_jsonb(text).map(|text| Cow::Owned(Self::Text(text))),
             _ => Err(Error::new(ErrorKind::BadValue, format!("{self:?} is not a value of type {kind}"))),
@@ -63,6 +65,16 @@ fn fit_float4(value: f64) -> Result<f64> {
         return Err(Error::new(ErrorKind::OutOfRange, format!("\"{value}\" is out of range for type real")));
     }
     Ok(fitted)
+}
+
+/// The text without the blanks at its end, if it has such; one that is longer without them is refused.
+fn fit_char(text: &str, length: usize) -> Result<Option<&str>> {
+    let cut = text.trim_end_matches(' ');
+    if cut.chars().nth(length).is_some() {
+        let message = format!("value too long for type character({length})");
+        return Err(Error::new(ErrorKind::TooLong, message));
+    }
+    Ok((cut.len() < text.len()).then_some(cut))
 }
 
 /// The text without blanks beyond the length, which PostgreSQL cuts off, if it has such; anything else beyond it is refused.

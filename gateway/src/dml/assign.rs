@@ -47,8 +47,8 @@ pub(super) fn assign_row(
 
 fn cast(value: Value, from: &DataType, column: &TargetColumn) -> Result<Value> {
     use SqlType::{
-        Bool, Bytea, Date, Float4, Float8, Int2, Int4, Int8, Json, Jsonb, Numeric, Text, Timestamp, Timestamptz, Uuid,
-        Varchar,
+        Bool, Bytea, Char, Date, Float4, Float8, Int2, Int4, Int8, Json, Jsonb, Numeric, Text, Timestamp, Timestamptz,
+        Uuid, Varchar,
     };
     let kind = column.kind;
     let out_of_range = || {
@@ -57,9 +57,11 @@ fn cast(value: Value, from: &DataType, column: &TargetColumn) -> Result<Value> {
     };
     let converted = match (kind, value) {
         (_, Value::Null) => Value::Null,
-        (Text | Varchar(_), Value::Bool(value)) => Value::Text(if value { "true" } else { "false" }.to_owned()),
-        (Text | Varchar(_) | Json | Jsonb, Value::Text(text)) => Value::Text(text),
-        (Text | Varchar(_), value) => Value::Text(value.to_text(kind_of(&value, from))),
+        (Text | Varchar(_) | Char(_), Value::Bool(value)) => {
+            Value::Text(if value { "true" } else { "false" }.to_owned())
+        }
+        (Text | Varchar(_) | Char(_) | Json | Jsonb, Value::Text(text)) => Value::Text(text),
+        (Text | Varchar(_) | Char(_), value) => Value::Text(value.to_text(kind_of(&value, from))),
         (_, Value::Text(text)) => return read(&text, kind),
         (Int2 | Int4 | Int8, Value::Float(value)) => {
             let rounded = value.round_ties_even();

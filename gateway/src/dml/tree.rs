@@ -68,7 +68,7 @@ pub(super) fn value(value: Value) -> Expr {
 /// A cast to the type of a column, without the length of a varchar: that is checked later, and a cast would cut.
 pub(super) fn cast(expr: Expr, kind: SqlType) -> Result<Expr> {
     let name = match kind {
-        SqlType::Varchar(_) => "text".to_owned(),
+        SqlType::Varchar(_) | SqlType::Char(_) => "text".to_owned(),
         kind => types::type_name(kind),
     };
     let parsed = Parser::new(&PostgreSqlDialect {}).try_with_sql(&name).and_then(|mut parser| parser.parse_data_type());

@@ -114,7 +114,7 @@ fn described(database: &str, table: &Table, column: &Attribute, place: i32) -> R
         _ => (None, None, None),
     };
     let length = match column.kind {
-        SqlType::Varchar(Some(length)) => Some(i64::from(length)),
+        SqlType::Varchar(Some(length)) | SqlType::Char(length) => Some(i64::from(length)),
         _ => None,
     };
     let generation = column.identity.map(|identity| match identity {

@@ -64,6 +64,8 @@ fn same(kind: SqlType, data: &DataType) -> bool {
     match kind {
         SqlType::Int2 | SqlType::Int4 | SqlType::Int8 => whole,
         SqlType::Text | SqlType::Varchar(_) => text,
+        // Blanks at the end of what it is compared with mean nothing.
+        SqlType::Char(_) => false,
         kind => types::data_type(kind) == *data,
     }
 }

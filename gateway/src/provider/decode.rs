@@ -263,7 +263,7 @@ impl ColumnBuilder {
             SqlType::Numeric { scale, .. } => {
                 Self::Numeric(Decimal128Builder::new().with_data_type(types::data_type(kind)), scale)
             }
-            SqlType::Text | SqlType::Varchar(_) | SqlType::Json | SqlType::Jsonb => {
+            SqlType::Text | SqlType::Varchar(_) | SqlType::Char(_) | SqlType::Json | SqlType::Jsonb => {
                 Self::Text(StringViewBuilder::new())
             }
             SqlType::Bytea => Self::Bytea(BinaryBuilder::new()),
@@ -350,7 +350,9 @@ impl ColumnBuilder {
         if column.encoding == Encoding::Binary && self.push_binary(column.kind, bytes).is_some() {
             return Ok(bytes.len());
         }
-        if column.encoding == Encoding::Binary && matches!(column.kind, SqlType::Text | SqlType::Varchar(_)) {
+        if column.encoding == Encoding::Binary
+            && matches!(column.kind, SqlType::Text | SqlType::Varchar(_) | SqlType::Char(_))
+        {
             let text = std::str::from_utf8(bytes);
             let text = text.map_err(|error| SqlError::new(SqlState::DATA_EXCEPTION, error.to_string()))?;
             return self.push(&ValueRef::Text(text.into()));

@@ -85,7 +85,7 @@ impl Edge {
             SqlType::Int8 => whole(i64::MIN, i64::MAX, cast, literal),
             SqlType::Float4 | SqlType::Float8 => float(kind, cast, literal),
             SqlType::Numeric { scale, .. } => numeric(scale, cast, literal),
-            SqlType::Text | SqlType::Varchar(_) => {
+            SqlType::Text | SqlType::Varchar(_) | SqlType::Char(_) => {
                 let keeps =
                     cast.is_none_or(|to| matches!(to, DataType::Utf8 | DataType::LargeUtf8 | DataType::Utf8View));
                 text(literal).filter(|_| keeps).map(|text| Self::on(Value::Text(text.to_owned())))

@@ -46,9 +46,7 @@ pub fn function(from: &DataType, target: &FieldRef) -> Option<Arc<ScalarUDF>> {
     let to = target.data_type();
     let named = target.metadata().get(TYPE_KEY).map_or("", String::as_str);
     let ours = match (from, to) {
-        (from, to) if is_text(from) && is_text(to) => {
-            named.starts_with("character varying(") || named.starts_with("json")
-        }
+        (from, to) if is_text(from) && is_text(to) => has_length(named) || named.starts_with("json"),
         (from, to) if is_text(from) => is_read(to),
         (DataType::Float32 | DataType::Float64 | DataType::Decimal128(..), to) if to.is_integer() => true,
         (
@@ -65,13 +63,18 @@ pub fn function(from: &DataType, target: &FieldRef) -> Option<Arc<ScalarUDF>> {
             | DataType::Decimal128(..),
             to,
         ) => is_text(to),
-        (_, to) if is_text(to) => named.starts_with("character varying("),
+        (_, to) if is_text(to) => has_length(named),
         _ => false,
     };
     ours.then(|| {
         let signature = Signature::new(TypeSignature::Any(1), Volatility::Immutable);
         Arc::new(ScalarUDF::from(CastTo { target: target.clone(), signature }))
     })
+}
+
+/// Whether a kind of text cuts what is cast to it.
+fn has_length(named: &str) -> bool {
+    named.starts_with("character varying(") || named.starts_with("character(")
 }
 
 fn is_text(data: &DataType) -> bool {
@@ -256,7 +259,7 @@ fn primitive<T: ArrowPrimitiveType>(
     Ok(Arc::new(values.finish()))
 }
 
-/// Text as a kind of text: json is checked, jsonb put in its one form, an explicit `varchar(n)` cut.
+/// Text as a kind of text: json is checked, jsonb put in its one form, an explicit `varchar(n)` or `char(n)` cut.
 fn read_text(texts: Texts<'_>, rows: usize, target: &Field) -> Result<ArrayRef> {
     let mut values = StringViewBuilder::with_capacity(rows);
     let kind = sql_type(target);
@@ -271,14 +274,19 @@ fn read_text(texts: Texts<'_>, rows: usize, target: &Field) -> Result<ArrayRef> 
                 values.append_value(text);
             }
             Some(SqlType::Jsonb) => values.append_value(parse::json(text, "jsonb").map_err(told)?),
-            Some(SqlType::Varchar(Some(length))) => {
-                let end = text.char_indices().nth(length as usize).map_or(text.len(), |(index, _)| index);
-                values.append_value(&text[..end]);
-            }
+            Some(SqlType::Varchar(Some(length))) => values.append_value(first(text, length)),
+            // Without the blanks at its end, as it is stored.
+            Some(SqlType::Char(length)) => values.append_value(first(text, length).trim_end_matches(' ')),
             _ => values.append_value(text),
         }
     }
     Ok(arrow::compute::cast(&values.finish(), target.data_type())?)
+}
+
+/// The first characters of a text.
+fn first(text: &str, length: u32) -> &str {
+    let end = text.char_indices().nth(length as usize).map_or(text.len(), |(index, _)| index);
+    &text[..end]
 }
 
 /// Arrays of one dimension as PostgreSQL writes them: `{a,"b c",NULL}`.

@@ -1,7 +1,7 @@
 //! Rules over logical plans that give expressions PostgreSQL's meaning.
 //!
 //! [`untyped`] runs before DataFusion settles types: quoted texts in `IN` and `BETWEEN` take the type beside them, numbers that are
-//! compared with a `numeric` keep their digits. [`checked`] runs after: casts and arithmetic that Arrow does otherwise become functions ([`casts`], [`arithmetic`]).
+//! compared with a `numeric` keep their digits, texts that are compared with a `char(n)` lose the blanks at their end, as its values have. [`checked`] runs after: casts and arithmetic that Arrow does otherwise become functions ([`casts`], [`arithmetic`]).
 
 use super::{arithmetic, casts, functions};
 use crate::types;
@@ -91,6 +91,11 @@ fn type_literals(expr: Expr, schema: &DFSchema) -> Result<Transformed<Expr>> {
                 exact(&mut binary.left, &right);
                 exact(&mut binary.right, &left);
             }
+            if is_char(&binary.left, schema) {
+                without_blanks(&mut binary.right);
+            } else if is_char(&binary.right, schema) {
+                without_blanks(&mut binary.left);
+            }
             Ok(Transformed::yes(Expr::BinaryExpr(binary)))
         }
         // DataFusion would take the length of the text that bytes print as.
@@ -101,6 +106,15 @@ fn type_literals(expr: Expr, schema: &DFSchema) -> Result<Transformed<Expr>> {
             }
             _ => Ok(Transformed::no(Expr::ScalarFunction(call))),
         },
+        Expr::InList(mut list) if is_char(&list.expr, schema) => {
+            list.list.iter_mut().for_each(without_blanks);
+            Ok(Transformed::yes(Expr::InList(list)))
+        }
+        Expr::Between(mut between) if is_char(&between.expr, schema) => {
+            without_blanks(&mut between.low);
+            without_blanks(&mut between.high);
+            Ok(Transformed::yes(Expr::Between(between)))
+        }
         Expr::InList(mut list) => match list.expr.get_type(schema) {
             Ok(data) if needs(&data) => {
                 list.list.iter_mut().for_each(|item| typed(item, &data));
@@ -120,6 +134,27 @@ fn type_literals(expr: Expr, schema: &DFSchema) -> Result<Transformed<Expr>> {
             _ => Ok(Transformed::no(Expr::Between(between))),
         },
         other => Ok(Transformed::no(other)),
+    }
+}
+
+fn is_char(expr: &Expr, schema: &DFSchema) -> bool {
+    expr.to_field(schema).is_ok_and(|(_, field)| types::char_length(&field).is_some())
+}
+
+/// A literal or a parameter without blanks at its end. What is cast to text keeps them, but for a parameter: its cast says only that it is
+/// one.
+fn without_blanks(side: &mut Expr) {
+    match side {
+        Expr::Literal(ScalarValue::Utf8(Some(text)) | ScalarValue::Utf8View(Some(text)), _) => {
+            text.truncate(text.trim_end_matches(' ').len());
+        }
+        Expr::Placeholder(_) => {
+            *side = datafusion::functions::string::rtrim().call(vec![std::mem::take(side)]);
+        }
+        Expr::Cast(cast) if matches!(*cast.expr, Expr::Placeholder(_) | Expr::Literal(ScalarValue::Utf8View(_), _)) => {
+            without_blanks(&mut cast.expr);
+        }
+        _ => {}
     }
 }
 

@@ -25,10 +25,7 @@ impl TypePlanner for Types {
             Sql::Varchar(length) | Sql::CharacterVarying(length) | Sql::CharVarying(length) => {
                 (DataType::Utf8View, Some(varchar(length.as_ref())))
             }
-            Sql::Char(length) | Sql::Character(length) => {
-                let one = CharacterLength::IntegerLength { length: 1, unit: None };
-                (DataType::Utf8View, Some(varchar(length.as_ref().or(Some(&one)))))
-            }
+            Sql::Char(length) | Sql::Character(length) => (DataType::Utf8View, Some(character(length.as_ref()))),
             Sql::Uuid => (UUID, Some("uuid".into())),
             Sql::JSON => (DataType::Utf8View, Some("json".into())),
             Sql::JSONB => (DataType::Utf8View, Some("jsonb".into())),
@@ -64,6 +61,14 @@ fn varchar(length: Option<&CharacterLength>) -> String {
     }
 }
 
+/// `char` is `char(1)`.
+fn character(length: Option<&CharacterLength>) -> String {
+    match length {
+        Some(CharacterLength::IntegerLength { length, .. }) => format!("character({length})"),
+        _ => "character(1)".into(),
+    }
+}
+
 fn numeric(info: &ExactNumberInfo) -> Result<DataType> {
     let (precision, scale) = match *info {
         ExactNumberInfo::None => (u64::from(types::NUMERIC_PRECISION), i64::from(types::NUMERIC_SCALE)),
@@ -96,6 +101,7 @@ fn custom(name: &ast::ObjectName, arguments: &[String]) -> Option<(DataType, Opt
         };
     }
     match last.value.to_lowercase().as_str() {
+        "bpchar" if !arguments.is_empty() => text(&format!("character({})", arguments.join(","))),
         "text" | "bpchar" | "cstring" | "citext" | "unknown" => plain(DataType::Utf8View),
         "varchar" => text(&arguments.first().map_or("character varying".into(), |n| format!("character varying({n})"))),
         "name" => text("name"),

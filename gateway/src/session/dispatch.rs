@@ -248,7 +248,7 @@ fn maintain(session: &mut Session, upkeep: &Upkeep) -> Result<Outcome> {
         Upkeep::Analyze(tables) => ("ANALYZE", "statistics are read from the store when a query is planned", tables),
         Upkeep::Schema(name) => {
             let message = format!("schema \"{name}\" already exists, skipping");
-            session.notice(SqlError::new(SqlState::DUPLICATE_SCHEMA, message));
+            session.notice(SqlError::new(SqlState::SUCCESSFUL_COMPLETION, message));
             return Ok(Outcome::Done("CREATE SCHEMA".into()));
         }
         Upkeep::Unlisten => return Ok(Outcome::Done("UNLISTEN".into())),

@@ -67,7 +67,7 @@ impl World {
 
 /// Runs statements and shows what each gave, up to the first error.
 pub(crate) async fn run(session: &mut Session, sql: &str) -> String {
-    let statements = match Statement::parse(sql) {
+    let statements = match Statement::parse_in(sql, &session.identity.database) {
         Ok(statements) => statements,
         Err(error) => return shown_error(&error),
     };

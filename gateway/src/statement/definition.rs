@@ -489,6 +489,9 @@ pub(super) fn sql_type(parsed: &DataType) -> Result<SqlType> {
         DataType::Varchar(length) | DataType::CharacterVarying(length) | DataType::CharVarying(length) => {
             SqlType::Varchar(varchar_length(length.as_ref())?)
         }
+        DataType::Char(length) | DataType::Character(length) => {
+            SqlType::Char(varchar_length(length.as_ref())?.unwrap_or(1))
+        }
         DataType::Bytea => SqlType::Bytea,
         DataType::Date => SqlType::Date,
         DataType::Timestamp(None | Some(6), TimezoneInfo::None | TimezoneInfo::WithoutTimeZone) => SqlType::Timestamp,

@@ -31,6 +31,9 @@ pub(super) fn parse_as(
     if cursor.head() == "execute" {
         return Err(SqlError::unsupported("CREATE TABLE … AS EXECUTE"));
     }
+    if !matches!(cursor.head().as_str(), "" | "select" | "values" | "with" | "table") {
+        return Err(cursor.syntax_error());
+    }
     let Statement::Query(query) = query::parse_query(cursor)? else { return Err(cursor.syntax_error()) };
     let with_data = !cursor.words("with no data");
     if with_data {

@@ -24,9 +24,10 @@ pub fn scalar_of_value(value: &Value, kind: SqlType) -> ScalarValue {
         (Value::Numeric { unscaled, .. }, SqlType::Numeric { precision, scale }) => {
             i8::try_from(scale).ok().map(|scale| ScalarValue::Decimal128(Some(*unscaled), precision, scale))
         }
-        (Value::Text(text), SqlType::Text | SqlType::Varchar(_) | SqlType::Json | SqlType::Jsonb) => {
-            Some(ScalarValue::Utf8View(Some(text.clone())))
-        }
+        (
+            Value::Text(text),
+            SqlType::Text | SqlType::Varchar(_) | SqlType::Char(_) | SqlType::Json | SqlType::Jsonb,
+        ) => Some(ScalarValue::Utf8View(Some(text.clone()))),
         (Value::Bytes(bytes), SqlType::Bytea) => Some(ScalarValue::Binary(Some(bytes.to_vec()))),
         (Value::Date(days), SqlType::Date) => Some(ScalarValue::Date32(Some(*days))),
         (Value::Timestamp(micros), SqlType::Timestamp) => Some(ScalarValue::TimestampMicrosecond(Some(*micros), None)),

@@ -15,8 +15,8 @@ use arrow::{
     compute::cast,
     datatypes::{
         DataType, Date32Type, Date64Type, Decimal32Type, Decimal64Type, Decimal128Type, Decimal256Type,
-        DurationMicrosecondType, DurationMillisecondType, DurationNanosecondType, DurationSecondType, Float16Type,
-        Float32Type, Float64Type, Int8Type, Int16Type, Int32Type, Int64Type, IntervalDayTimeType,
+        DurationMicrosecondType, DurationMillisecondType, DurationNanosecondType, DurationSecondType, Field,
+        Float16Type, Float32Type, Float64Type, Int8Type, Int16Type, Int32Type, Int64Type, IntervalDayTimeType,
         IntervalMonthDayNanoType, IntervalUnit, IntervalYearMonthType, Time32MillisecondType, Time32SecondType,
         Time64MicrosecondType, Time64NanosecondType, TimeUnit, TimestampMicrosecondType, TimestampMillisecondType,
         TimestampNanosecondType, TimestampSecondType, UInt8Type, UInt16Type, UInt32Type, UInt64Type,
@@ -32,6 +32,8 @@ pub type Write = Box<dyn Fn(usize, &mut BytesMut) -> Result<()> + Send + Sync>;
 pub struct Column {
     nulls: Option<NullBuffer>,
     write: Write,
+    /// How many characters of text a value has at least: blanks are added.
+    characters_min: usize,
 }
 
 impl std::fmt::Debug for Column {
@@ -46,7 +48,13 @@ impl Column {
     /// # Errors
     /// 0A000 for a type that no client can be told.
     pub fn new(array: &ArrayRef, kind: &Type, format: Format) -> Result<Self> {
-        Ok(Self { nulls: array.logical_nulls(), write: writer(array, kind, format)? })
+        Ok(Self { nulls: array.logical_nulls(), write: writer(array, kind, format)?, characters_min: 0 })
+    }
+
+    /// The same as a field tells: a `char(n)` is padded with blanks.
+    #[must_use]
+    pub fn padded(self, field: &Field) -> Self {
+        Self { characters_min: types::char_length(field).map_or(0, |length| length as usize), ..self }
     }
 
     /// Whether the value of a row is NULL.
@@ -59,7 +67,14 @@ impl Column {
     /// # Errors
     /// 22003 or 22008 for a value that PostgreSQL's type cannot hold.
     pub fn write(&self, row: usize, out: &mut BytesMut) -> Result<()> {
-        (self.write)(row, out)
+        let at = out.len();
+        (self.write)(row, out)?;
+        if self.characters_min > 0 {
+            // Each character has one byte that does not continue another.
+            let characters = out[at..].iter().filter(|byte| **byte & 0xC0 != 0x80).count();
+            out.put_bytes(b' ', self.characters_min.saturating_sub(characters));
+        }
+        Ok(())
     }
 
     /// Writes the value of a row with its length before it: −1 for NULL.

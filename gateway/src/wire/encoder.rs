@@ -64,7 +64,7 @@ impl RowEncoder {
             if types::pg_type(&Field::new("", array.data_type().clone(), true))
                 == types::pg_type(&Field::new("", field.data_type().clone(), true))
             {
-                return Column::new(array, kind, *format);
+                return Ok(Column::new(array, kind, *format)?.padded(field));
             }
             let fraction = match array.data_type() {
                 arrow::datatypes::DataType::Decimal128(_, scale) => *scale > 0,
@@ -78,7 +78,7 @@ impl RowEncoder {
                 )));
             }
             let array = cast(array, field.data_type()).map_err(|error| faulty(error.to_string()))?;
-            Column::new(&array, kind, *format)
+            Ok(Column::new(&array, kind, *format)?.padded(field))
         });
         Ok(Rows { columns: columns.collect::<Result<_>>()?, count: batch.num_rows() })
     }

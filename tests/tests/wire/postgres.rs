@@ -200,6 +200,7 @@ files! { "tests/slt/postgres":
     arrays
     casts
     catalog
+    char
     defaults
     definitions_in_transactions
     filled

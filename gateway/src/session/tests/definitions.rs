@@ -209,3 +209,11 @@ async fn an_alter_waits_for_nobody_who_is_done_and_others_go_on_after_it() {
     .await;
     assert_eq!(spare(&world).await, 0);
 }
+
+#[tokio::test]
+async fn shared_tables_have_no_char() {
+    let world = World::new().await;
+    let told = "0A000 column \"a\" of type character(3) in a shared table is not supported (What others have written to the store may end with blanks, which the type does not keep.)";
+    let mut operator = world.operator();
+    assert_eq!(run(&mut operator, "CREATE TABLE never (a char(3) PRIMARY KEY)").await, told);
+}

@@ -115,3 +115,31 @@ async fn in_a_transaction_it_is_part_of_it() {
     assert_eq!(spare(&world).await, 0);
     assert_eq!(stored(&world).await, 2, "what was taken back is gone from the store");
 }
+
+#[tokio::test]
+async fn names_begin_with_the_database() {
+    let world = World::new().await;
+    let mut session = world.tenant("alto");
+    check(
+        &mut session,
+        "CREATE TABLE alto.public.p AS SELECT 1 AS a; INSERT INTO alto.public.p VALUES (2); UPDATE \"alto\".public.p SET a = 3 WHERE a = 2;
+         SELECT a FROM alto.public.p ORDER BY a; DELETE FROM alto.public.p; DROP TABLE alto.public.p;
+         SELECT relname FROM alto.pg_catalog.pg_class WHERE relname = 'pg_class'",
+        expect![[r#"
+            SELECT 1
+            INSERT 0 1
+            UPDATE 1
+            1
+            3
+            DELETE 2
+            DROP TABLE
+            pg_class"#]],
+    )
+    .await;
+    check(
+        &mut session,
+        "DROP TABLE other.public.t",
+        expect![[r#"0A000 cross-database references are not implemented: "other.public.t""#]],
+    )
+    .await;
+}
