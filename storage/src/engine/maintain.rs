@@ -117,6 +117,19 @@ impl Maintenance {
         self.manifest.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// The manifest in force, whose tablets are the published ones as long as it is held. When the store is closed they may not be: what the last
+    /// flush has put in force is installed by nobody then, and who goes by the published tablets would leave it out.
+    ///
+    /// # Errors
+    /// [`Error::Unavailable`] when the store is closed.
+    fn manifest_as_published(&self) -> Result<MutexGuard<'_, InForce>> {
+        let manifest = self.manifest();
+        match self.shared.board.is_closed() {
+            true => Err(Error::Unavailable("it was closed".into())),
+            false => Ok(manifest),
+        }
+    }
+
     /// Hands over to the log thread, and waits until it has installed it.
     ///
     /// # Errors

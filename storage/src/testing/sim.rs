@@ -166,6 +166,8 @@ impl SimFs {
     pub fn hold_syncs_in(&self, folder: &Path) -> HeldSyncs {
         let faults = &mut self.disk().faults;
         (faults.sync_waits_in, faults.sync_has_waited) = (Some(folder.to_owned()), false);
+        // Those that waited elsewhere go on.
+        self.0.released.notify_all();
         HeldSyncs(self.clone())
     }
 

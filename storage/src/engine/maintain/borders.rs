@@ -24,8 +24,7 @@ impl Maintenance {
     pub(crate) fn move_borders(&self, ranges: &[(TableName, KeyRange)]) -> Result<()> {
         // A compaction knows its tablet by its borders.
         let _one = self.compactions.hold();
-        // Under this lock the published tablets are those of the manifest.
-        let mut in_force = self.manifest();
+        let mut in_force = self.manifest_as_published()?;
         let state = self.shared.published.load_full();
         let mut moved: BTreeMap<u32, Tablets<Segment>> = BTreeMap::new();
         for (name, table) in &state.tables {

@@ -282,7 +282,7 @@ impl Maintenance {
         let outputs = made.segments.iter().map(|meta| self.open(number, meta.clone())).collect();
         let range = job.range.clone();
         let compacted = CompactedTablet { table: number, range, inputs: compacted, outputs, moved: made.moved };
-        let mut in_force = self.manifest();
+        let mut in_force = self.manifest_as_published()?;
         if !self.put_in_force(&mut in_force, &compacted)? {
             // The table is gone: so are the files, once nobody holds them.
             return Ok(());

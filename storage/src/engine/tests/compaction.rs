@@ -56,3 +56,53 @@ async fn what_is_asked_for_ends_though_nobody_writes() {
     }
     assert_eq!(engine.inspection().compactions.len(), 1);
 }
+
+/// A flush has put its segments in force, and the store is closed before they are installed: a compaction that comes after it must not put
+/// a manifest in force without them.
+#[tokio::test]
+async fn a_compaction_while_the_store_is_closed_keeps_what_the_last_flush_wrote() {
+    let fs = SimFs::new();
+    let (_, engine) = still(&fs, 1_000_000, GcRule::KeepAll).await;
+    for row in ["a", "b"] {
+        engine.commit(put(row, "1")).await.unwrap();
+        engine.flush().await.unwrap();
+    }
+    let segments = fs.hold_syncs_in(&Path::new(PATH).join("seg"));
+    let compaction = {
+        let engine = engine.clone();
+        std::thread::spawn(move || {
+            let before = engine.maintenance.segments_from_now_on();
+            engine.maintenance.compact_next(&Asked { before: Some((None, before)), purges: &[] })
+        })
+    };
+    while !segments.has_met() {
+        tokio::task::yield_now().await;
+    }
+    engine.commit(put("c", "1")).await.unwrap();
+    let flush = {
+        let engine = engine.clone();
+        tokio::spawn(async move { engine.flush().await })
+    };
+    // The flush has the manifest as soon as it is at work.
+    while !engine.shared.board.is_flushing() {
+        tokio::task::yield_now().await;
+    }
+    let manifest = fs.hold_syncs_in(&Path::new(PATH).join("manifest"));
+    let is_written = || engine.inspection().compactions.last().is_some_and(|compaction| compaction.bytes_written > 0);
+    while !(manifest.has_met() && is_written()) {
+        tokio::task::yield_now().await;
+    }
+    let closing = {
+        let engine = engine.clone();
+        tokio::spawn(async move { engine.close().await })
+    };
+    while !engine.shared.board.is_closed() {
+        tokio::task::yield_now().await;
+    }
+    drop(manifest);
+    closing.await.unwrap().unwrap();
+    let _ = (compaction.join().unwrap(), flush.await.unwrap());
+    drop((engine, segments));
+    let engine = Engine::open(simulated(&fs)).await.unwrap();
+    assert_eq!(values(engine.as_ref()).await, ["a", "b", "c"].map(|row| (row.to_owned(), "1".to_owned())));
+}
