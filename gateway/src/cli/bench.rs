@@ -1,6 +1,7 @@
 //! `keyspan bench scan`: what a store costs over plain Parquet files, in ratios of one run on one machine; [`memory`], `keyspan bench memory`;
-//! [`point`], `keyspan bench point`: short prepared statements through the wire, beside PostgreSQL; and [`queries`], `keyspan bench queries`: those
-//! of benchmarks of time series, beside PostgreSQL, DuckDB and plain Parquet.
+//! [`point`], `keyspan bench point`: short prepared statements through the wire, beside PostgreSQL; [`queries`], `keyspan bench queries`: those
+//! of benchmarks of time series, beside PostgreSQL, DuckDB and plain Parquet; [`tenants`], `keyspan bench tenants`: drops of tenants, and queries
+//! across them; and [`ycsb`], `keyspan bench ycsb`: mixes of reads and writes of a key-value table.
 //!
 //! ```text
 //! data      rows made from a seed: what the table has to hold at any moment
@@ -19,12 +20,15 @@ mod memory;
 mod phases;
 mod plain;
 mod point;
+mod postgres;
 mod progress;
 mod queries;
 mod report;
 mod rounds;
 mod server;
 mod store;
+mod tenants;
+mod ycsb;
 
 use super::Signals;
 use crate::resources::Size;
@@ -87,6 +91,20 @@ pub enum Bench {
         #[command(flatten)]
         queries: queries::QueriesOptions,
     },
+    /// Measure drops of tenants, queries across them and wide sparse rows beside PostgreSQL.
+    #[command(after_help = tenants::TENANTS_HELP)]
+    Tenants {
+        /// What to measure.
+        #[command(flatten)]
+        tenants: tenants::TenantsOptions,
+    },
+    /// Measure the mixes of reads and writes of YCSB beside PostgreSQL.
+    #[command(after_help = ycsb::YCSB_HELP)]
+    Ycsb {
+        /// What to measure.
+        #[command(flatten)]
+        ycsb: ycsb::YcsbOptions,
+    },
 }
 
 /// What `keyspan bench scan` takes.
@@ -138,6 +156,14 @@ pub async fn run(bench: Bench) -> Result<()> {
         Bench::Queries { queries } => {
             let run = async |folder: &Path| Box::pin(queries::run(&queries, folder)).await;
             in_folder(queries.path.as_ref(), queries.json, run).await
+        }
+        Bench::Tenants { tenants } => {
+            let run = async |folder: &Path| Box::pin(tenants::run(&tenants, folder)).await;
+            in_folder(tenants.path.as_ref(), tenants.json, run).await
+        }
+        Bench::Ycsb { ycsb } => {
+            let run = async |folder: &Path| Box::pin(ycsb::run(&ycsb, folder)).await;
+            in_folder(ycsb.path.as_ref(), ycsb.json, run).await
         }
     }
 }

@@ -52,7 +52,7 @@ const SEEK_ROWS: u64 = 16;
 /// Groups after which it is looked at how large they are.
 const PROBED_GROUPS: usize = 16;
 /// Rows of a group, in the mean of those probed, from which on seeking is faster than scanning row groups.
-pub const GROUP_ROWS_MIN: u64 = 4_096;
+pub const GROUP_ROWS_MIN: u64 = 8_192;
 /// A scan of more ranges is not made loose: what is left of them is cut anew for each group.
 pub const RANGES_MAX: usize = 256;
 

@@ -1,13 +1,13 @@
 //! `keyspan bench point`: short prepared statements through the wire, beside PostgreSQL on the same rows.
 //!
-//! A server of this program and one of PostgreSQL ([`postgres`]), where it is installed, get the same table and the same rows; then
+//! A server of this program and one of PostgreSQL ([`postgres`](super::postgres)), where it is installed, get the same table and the same rows; then
 //! clients run each kind of statement ([`work`]) on one and on several connections, on one server after the other.
 
-pub(super) mod postgres;
 mod work;
 
 use super::{
     measure::percentile,
+    postgres::Postgres,
     progress::Progress,
     report::{Line, Quantity, Target, table},
     server::{Server, connect},
@@ -16,7 +16,6 @@ use crate::resources::Size;
 use anyhow::Result;
 use clap::Args;
 use indicatif::HumanCount;
-use postgres::Postgres;
 use serde::Serialize;
 use std::{
     fmt,

@@ -10,7 +10,7 @@ mod sides;
 
 use super::{
     measure::median,
-    point::postgres::Postgres,
+    postgres::Postgres,
     progress::Progress,
     report::{Line, Quantity, Target, table},
     server::{Server, connect},

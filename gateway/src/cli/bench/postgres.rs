@@ -22,10 +22,10 @@ const PROGRAMS: &str = "/usr/lib/postgresql/15/bin";
 const USERS: [&str; 2] = ["postgres", "nobody"];
 
 /// A cluster that ends with the run.
-pub(in super::super) struct Postgres {
+pub(super) struct Postgres {
     server: Child,
     /// What it was started with beyond its defaults.
-    pub(in super::super) settings: Vec<String>,
+    pub(super) settings: Vec<String>,
 }
 
 impl Drop for Postgres {
@@ -40,7 +40,7 @@ impl Drop for Postgres {
 
 impl Postgres {
     /// Makes a cluster in `folder` and serves it on a free port. Gives how to connect, too; `None` where it is not installed.
-    pub(in super::super) fn start(memory: Size, folder: &Path) -> Result<Option<(Self, Config)>> {
+    pub(super) fn start(memory: Size, folder: &Path) -> Result<Option<(Self, Config)>> {
         let (Some(initdb), Some(postgres)) = (program("initdb"), program("postgres")) else { return Ok(None) };
         fs::create_dir(folder)?;
         let user = other_user()?;
