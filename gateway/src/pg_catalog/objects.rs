@@ -112,6 +112,10 @@ pub fn index_oid(table: &Table) -> u32 {
     table.id.0 | INDEX
 }
 
+/// The OIDs of `pg_class` and `pg_constraint`, which `pg_depend` names.
+const PG_CLASS: u32 = 1259;
+const PG_CONSTRAINT: u32 = 2606;
+
 /// The table of which this is the OID, the index's OID or the constraint's OID.
 pub fn table_of_oid(facts: &Facts, oid: u32) -> Option<&Arc<Table>> {
     let id = if oid < INDEX { oid } else { oid & (INDEX - 1) };
@@ -214,6 +218,7 @@ pub fn fill(rows: &mut Rows, facts: &Facts) {
             rows.extend(keyed().map(|table| constraint(table, facts)));
             rows.extend(tables.flat_map(|table| checks(table, facts)));
         }
+        "pg_depend" => rows.extend(keyed().flat_map(|table| key_dependencies(table, facts))),
         "pg_attrdef" => {
             for table in tables {
                 let columns = attributes(table, facts).into_iter();
@@ -445,6 +450,22 @@ fn constraint(table: &Table, facts: &Facts) -> Row {
         "contype" => "p", "convalidated" => true, "conrelid" => table.id.0, "conindid" => index_oid(table),
         "conislocal" => true, "connoinherit" => true, "conkey" => numbers,
     }
+}
+
+/// A primary key needs its columns, and its index is a part of it.
+fn key_dependencies(table: &Table, facts: &Facts) -> Vec<Row> {
+    let constraint = table.id.0 | CONSTRAINT;
+    let columns = key(table, facts).into_iter().map(|part| {
+        row! {
+            "classid" => PG_CONSTRAINT, "objid" => constraint, "objsubid" => 0_u16, "refclassid" => PG_CLASS,
+            "refobjid" => table.id.0, "refobjsubid" => part.number, "deptype" => "a",
+        }
+    });
+    let index = row! {
+        "classid" => PG_CLASS, "objid" => index_oid(table), "objsubid" => 0_u16, "refclassid" => PG_CONSTRAINT,
+        "refobjid" => constraint, "refobjsubid" => 0_u16, "deptype" => "i",
+    };
+    columns.chain([index]).collect()
 }
 
 fn system_type(words: &[&'static str], facts: &Facts) -> Row {

@@ -51,7 +51,12 @@ fn projected(node: Node) -> Result<Node> {
     let column = |name: String| Expr::Column(Column::new_unqualified(name));
     let select: Vec<Expr> = input.schema().columns().into_iter().take(items).map(Expr::Column).collect();
     let on: Vec<Expr> = (0..node.on_expr.len()).map(|at| column(by("on", at))).collect();
-    let orders: Vec<SortExpr> =
-        orders.into_iter().enumerate().map(|(at, order)| SortExpr { expr: column(by("order", at)), ..order }).collect();
+    // What is told apart comes first in the order, and has to be the same there.
+    let ordered = |(at, order): (usize, SortExpr)| {
+        let told_apart = node.on_expr.iter().position(|on| *on == order.expr);
+        let expr = column(told_apart.map_or_else(|| by("order", at), |at| by("on", at)));
+        SortExpr { expr, ..order }
+    };
+    let orders: Vec<SortExpr> = orders.into_iter().enumerate().map(ordered).collect();
     Node::try_new(on, select, Some(orders).filter(|orders| !orders.is_empty()), Arc::new(input))
 }

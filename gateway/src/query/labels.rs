@@ -71,7 +71,13 @@ pub fn label(select: &mut Select) {
     }
 }
 
-fn folded(ident: &Ident) -> String {
+/// Another name, which is shown as this one.
+pub fn other(name: &str) -> Ident {
+    Ident::with_quote('"', format!("{name}{MARK}"))
+}
+
+/// The name as it is looked up.
+pub fn folded(ident: &Ident) -> String {
     if ident.quote_style.is_some() { ident.value.clone() } else { ident.value.to_lowercase() }
 }
 

@@ -8,9 +8,10 @@ use super::labels;
 use crate::error::{Result, SqlError, SqlState};
 use datafusion::sql::sqlparser::{
     ast::{
-        BinaryOperator, CastKind, DataType, Expr, Function, FunctionArg, FunctionArgExpr, FunctionArgumentList,
-        FunctionArguments, Ident, ObjectName, ObjectNamePart, OrderBy, OrderByKind, Query, Select, SelectItem, SetExpr,
-        Statement, TableFactor, UnaryOperator, Value, VisitMut, VisitorMut,
+        BinaryOperator, CastKind, DataType, Distinct, Expr, Function, FunctionArg, FunctionArgExpr,
+        FunctionArgumentList, FunctionArguments, Ident, ObjectName, ObjectNamePart, OrderBy, OrderByExpr, OrderByKind,
+        Query, Select, SelectItem, SetExpr, Statement, TableFactor, UnaryOperator, Value, VisitMut, VisitorMut,
+        visit_expressions,
     },
     dialect::PostgreSqlDialect,
     parser::Parser,
@@ -41,6 +42,9 @@ pub fn rewrite(statement: &mut Statement) -> Result<()> {
 /// # Errors
 /// 0A000 for a use that has no other form.
 pub fn rows(statement: &mut Statement) -> Result<()> {
+    if let Statement::Query(query) = statement {
+        order_by_hidden(query, true);
+    }
     match statement.visit(&mut Rows) {
         ControlFlow::Break(error) => Err(*error),
         ControlFlow::Continue(()) => Ok(()),
@@ -53,6 +57,7 @@ impl VisitorMut for Rows {
     type Break = Box<SqlError>;
 
     fn pre_visit_query(&mut self, query: &mut Query) -> Flow {
+        order_by_hidden(query, false);
         order_by_labels(query);
         ControlFlow::Continue(())
     }
@@ -183,7 +188,8 @@ impl VisitorMut for Rewriter {
 fn order_by_labels(query: &mut Query) {
     let SetExpr::Select(select) = query.body.as_mut() else { return };
     let Some(OrderBy { kind: OrderByKind::Expressions(orders), .. }) = &mut query.order_by else { return };
-    if select.distinct.is_none() {
+    // Of DISTINCT ON, both are expressions over what is read, and have to be the same.
+    if !matches!(select.distinct, Some(Distinct::Distinct)) {
         return;
     }
     let written = select.projection.iter().map(|item| match item {
@@ -198,6 +204,46 @@ fn order_by_labels(query: &mut Query) {
         if let Some(SelectItem::ExprWithAlias { alias, .. }) = found.and_then(|index| select.projection.get(index)) {
             order.expr = Expr::Identifier(alias.clone());
         }
+    }
+}
+
+/// `SELECT f(t.a) AS a … ORDER BY t.a` orders by the column that the item hides, which DataFusion cannot tell from it. The item of what a client
+/// sees gets another name, which is shown as it was; of a subquery, where somebody else may name it, the order goes, unless it says which rows
+/// there are.
+fn order_by_hidden(query: &mut Query, is_shown: bool) {
+    if let SetExpr::Query(inner) = query.body.as_mut() {
+        if is_shown {
+            order_by_hidden(inner, true);
+        }
+        return;
+    }
+    let is_cut = query.limit_clause.is_some() || query.fetch.is_some();
+    let SetExpr::Select(select) = query.body.as_mut() else { return };
+    let Some(OrderBy { kind: OrderByKind::Expressions(orders), .. }) = &mut query.order_by else { return };
+    let mut hides = false;
+    for item in &mut select.projection {
+        let SelectItem::ExprWithAlias { expr, alias } = item else { continue };
+        let name = labels::folded(alias);
+        let hides_here = |one: &Expr| match one {
+            Expr::CompoundIdentifier(path) => {
+                path.last().is_some_and(|last| labels::folded(last) == name) && *one != *expr
+            }
+            _ => false,
+        };
+        let found = |one: &Expr| if hides_here(one) { ControlFlow::Break(()) } else { ControlFlow::Continue(()) };
+        if !orders.iter().any(|order| visit_expressions(&order.expr, found).is_break()) {
+            continue;
+        }
+        hides = true;
+        if is_shown {
+            *alias = labels::other(&name);
+            let shown =
+                |order: &&mut OrderByExpr| matches!(&order.expr, Expr::Identifier(one) if labels::folded(one) == name);
+            orders.iter_mut().filter(shown).for_each(|order| order.expr = Expr::Identifier(alias.clone()));
+        }
+    }
+    if hides && !is_shown && !is_cut {
+        query.order_by = None;
     }
 }
 

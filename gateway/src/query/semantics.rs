@@ -133,6 +133,17 @@ fn type_literals(expr: Expr, schema: &DFSchema) -> Result<Transformed<Expr>> {
             }
             _ => Ok(Transformed::no(Expr::Between(between))),
         },
+        Expr::Case(mut case) => {
+            // Beside an array, a quoted text is one.
+            let results = case.when_then_expr.iter().map(|(_, then)| then).chain(&case.else_expr);
+            let mut types = results.filter_map(|result| result.get_type(schema).ok());
+            let Some(array) = types.find(|data| matches!(data, DataType::List(_))) else {
+                return Ok(Transformed::no(Expr::Case(case)));
+            };
+            case.when_then_expr.iter_mut().for_each(|(_, then)| typed(then, &array));
+            case.else_expr.iter_mut().for_each(|result| typed(result, &array));
+            Ok(Transformed::yes(Expr::Case(case)))
+        }
         other => Ok(Transformed::no(other)),
     }
 }
