@@ -271,7 +271,7 @@ impl ExecutionPlan for ScanExec {
             asked: None,
             given: 0,
             seen: 0,
-            hint: self.hint(),
+            hint: self.view.budget.as_ref().and_then(|_| self.hint()),
             last: None,
             queue: Vec::new().into_iter(),
         };

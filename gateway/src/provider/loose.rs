@@ -20,7 +20,7 @@ pub use rule::LooseScans;
 use super::{
     columnar::ColumnarExec,
     decode::{BatchBuilder, Layout, RowLayout},
-    exec::{BATCH_ROWS_MAX, Read, ScanExec, bytes_of},
+    exec::{BATCH_BYTES_TARGET, BATCH_ROWS_MAX, Read, ScanExec, bytes_of},
     node,
 };
 use crate::{SqlError, view::View};
@@ -52,7 +52,9 @@ const SEEK_ROWS: u64 = 16;
 /// Groups after which it is looked at how large they are.
 const PROBED_GROUPS: usize = 16;
 /// Rows of a group, in the mean of those probed, from which on seeking is faster than scanning row groups.
-pub const GROUP_ROWS_MIN: u64 = 8_192;
+///
+/// Tests have too few rows for it, and would never go on from the first groups.
+pub const GROUP_ROWS_MIN: u64 = if cfg!(test) { 64 } else { 8_192 };
 /// A scan of more ranges is not made loose: what is left of them is cut anew for each group.
 pub const RANGES_MAX: usize = 256;
 
@@ -302,8 +304,7 @@ impl Walk<'_> {
             if self.left.is_empty() {
                 break;
             }
-            let rows = self.read(self.left.clone(), rows_max, backwards).await?;
-            let exhausted = (rows.len() as u64) < rows_max;
+            let (rows, exhausted) = self.read(self.left.clone(), rows_max, backwards).await?;
             let mut group: Option<KeyRange> = None;
             for row in &rows {
                 if group.as_ref().is_some_and(|group| group.contains(&row.key)) {
@@ -334,7 +335,7 @@ impl Walk<'_> {
     /// The last row of a group that has a key that conforms.
     async fn last_of(&self, group: &KeyRange) -> Result<Option<Row>, SqlError> {
         let mut rows = self.left.intersect(&RowSet::from(group.clone()));
-        while let Some(last) = self.read(rows.clone(), 1, true).await?.pop() {
+        while let Some(last) = self.read(rows.clone(), 1, true).await?.0.pop() {
             if self.groups.group_of(&last).is_some() {
                 return Ok(Some(last));
             }
@@ -343,7 +344,8 @@ impl Walk<'_> {
         Ok(None)
     }
 
-    async fn read(&self, rows: RowSet, rows_max: u64, reversed: bool) -> Result<Vec<Row>, SqlError> {
+    /// Reads the next rows, fewer where they are large, and says whether there are no others.
+    async fn read(&self, rows: RowSet, rows_max: u64, reversed: bool) -> Result<(Vec<Row>, bool), SqlError> {
         let Groups { view, table, read, counts, .. } = self.groups;
         let scan = Scan {
             columns: read.columns.clone(),
@@ -356,15 +358,22 @@ impl Walk<'_> {
             ..Scan::of(rows)
         };
         let before = counts.bytes_seen.load(Ordering::Relaxed);
-        let mut found = Vec::new();
+        let (mut found, mut bytes) = (Vec::new(), 0);
         let mut rows = view.scan(table, scan);
+        let mut exhausted = true;
         while let Some(batch) = rows.try_next().await? {
+            bytes += batch.iter().map(Row::size).sum::<usize>();
             found.extend(batch);
+            if bytes >= BATCH_BYTES_TARGET {
+                exhausted = false;
+                break;
+            }
         }
         if let Some(budget) = &view.budget {
             budget.take(counts.bytes_seen.load(Ordering::Relaxed).saturating_sub(before), None)?;
         }
-        Ok(found)
+        let exhausted = exhausted && (found.len() as u64) < rows_max;
+        Ok((found, exhausted))
     }
 }
 

@@ -4,14 +4,8 @@
 //! gives the scan by rows in place of this node. Filters that have gone into the row groups by then go above that scan, and so do
 //! columns that were left out.
 
-use super::super::{
-    exec::{BATCH_ROWS_MAX, ScanExec},
-    node,
-};
-use arrow::{
-    array::{ArrayRef, AsArray, RecordBatch, RecordBatchOptions},
-    datatypes::SchemaRef,
-};
+use super::super::{exec::ScanExec, node};
+use arrow::{array::RecordBatch, datatypes::SchemaRef};
 use datafusion::{
     common::{Result, config::ConfigOptions, tree_node::TreeNodeRecursion},
     execution::{SendableRecordBatchStream, TaskContext},
@@ -203,17 +197,12 @@ impl ExecutionPlan for ColumnarExec {
     }
 
     fn execute(&self, partition: usize, context: Arc<TaskContext>) -> Result<SendableRecordBatchStream> {
-        // A short batch holds on to whole pages of the file, and where memory is scarce it is counted with them.
-        let scarce = context.session_config().batch_size() < BATCH_ROWS_MAX;
         let rows = self.child.execute(partition, context)?;
         let schema = self.schema();
         let metrics = BaselineMetrics::new(&self.metrics, partition);
         let shown = Arc::clone(&schema);
         let rows = rows.map(move |batch| {
-            let mut batch = as_schema(batch?, &shown)?;
-            if scarce {
-                batch = without_pages(batch)?;
-            }
+            let batch = as_schema(batch?, &shown)?;
             metrics.record_output(batch.num_rows());
             Ok(batch)
         });
@@ -221,22 +210,10 @@ impl ExecutionPlan for ColumnarExec {
     }
 }
 
-/// The batch with copies of its texts, which hold on to nothing else.
-fn without_pages(batch: RecordBatch) -> Result<RecordBatch> {
-    let rows = batch.num_rows();
-    let (schema, columns, _) = batch.into_parts();
-    let copied = columns.into_iter().map(|column| match column.as_string_view_opt() {
-        Some(texts) => Arc::new(texts.gc()) as ArrayRef,
-        None => column,
-    });
-    let options = RecordBatchOptions::new().with_row_count(Some(rows));
-    Ok(RecordBatch::try_new_with_options(schema, copied.collect(), &options)?)
-}
-
 /// The batch with the fields of SQL: the file's say less of names and NULLs.
 fn as_schema(batch: RecordBatch, schema: &SchemaRef) -> Result<RecordBatch> {
     let rows = batch.num_rows();
     let (_, columns, _) = batch.into_parts();
-    let options = RecordBatchOptions::new().with_row_count(Some(rows));
+    let options = arrow::array::RecordBatchOptions::new().with_row_count(Some(rows));
     Ok(RecordBatch::try_new_with_options(Arc::clone(schema), columns, &options)?)
 }

@@ -126,6 +126,7 @@ const BY_ROW_GROUPS: &[&str] = &[
     "SELECT count(*) FROM metrics WHERE small <> 0 AND 12 / small > 3",
     "SELECT host, min(at), max(at) FROM metrics GROUP BY host ORDER BY host",
     "SELECT DISTINCT ON (host) host, at, n, cpu, note, small FROM metrics ORDER BY host DESC, at, n DESC",
+    "SELECT host, at, max(n) FROM metrics GROUP BY host, at ORDER BY host, at",
     "SELECT min(host), max(host) FROM metrics",
 ];
 
