@@ -29,8 +29,16 @@ pub(super) fn agree(options: fn(&SimFs) -> EngineOptions, operations: Vec<Operat
     });
 }
 
+/// As many cases as `PROPTEST_CASES` says, or 96.
+fn config() -> ProptestConfig {
+    match std::env::var_os("PROPTEST_CASES") {
+        Some(_) => ProptestConfig::default(),
+        None => ProptestConfig::with_cases(96),
+    }
+}
+
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(96))]
+    #![proptest_config(config())]
 
     #[test]
     fn the_engine_agrees_with_the_memory_store(operations in operations()) {
