@@ -136,10 +136,11 @@ pub(super) fn type_values(rows: &mut [ast::Parens<Vec<Expr>>], columns: &[&Targe
         }
         let cells = || rows.iter().filter_map(|row| row.content.get(at)).filter(|cell| !is_null(cell));
         let mixed = cells().any(is_text) && !cells().all(is_text);
-        // NULL beside values of a type that Arrow has no name for is of no type, which DataFusion does not put together.
-        if column.kind == SqlType::Uuid && !cells().all(is_text) {
+        // DataFusion puts together only what bears the same name of a type, and of types that Arrow has no name for, NULL and parameters bear none.
+        if matches!(column.kind, SqlType::Uuid | SqlType::Json | SqlType::Jsonb) && !cells().all(is_text) {
             for row in rows.iter_mut() {
-                if let Some(expr) = row.content.get_mut(at).filter(|cell| is_null(cell)) {
+                let bears_none = |cell: &&mut Expr| is_null(cell) || parameter(cell).is_some();
+                if let Some(expr) = row.content.get_mut(at).filter(bears_none) {
                     *expr = cast(expr.clone(), column.kind)?;
                 }
             }

@@ -26,9 +26,10 @@
 //!
 //! Writing: `shape` chooses the columns, `options` says how pages are made, `writer` takes row by row, `columns` splits each into them, `sink` checksums what goes to
 //! the file. Reading: `open` gets the tail through a bounded cache, `keys` finds positions, `checked` reads bytes and holds them against the
-//! checksums, `projection` says which columns it takes, `decode` makes rows of them, `walk` goes through positions, `rows` and `row` are what callers see, `clean` says what a query engine may read by itself.
+//! checksums, `cached` keeps pages for reads of few rows, `projection` says which columns it takes, `decode` makes rows of them, `walk` goes through positions, `rows` and `row` are what callers see, `clean` says what a query engine may read by itself.
 //! `verify` reads everything.
 
+mod cached;
 mod checked;
 mod clean;
 mod columns;
@@ -78,10 +79,10 @@ pub(crate) fn decoded_bytes(segments: usize) -> usize {
 pub(crate) const GROUP_ROWS_MAX: u32 = 128 << 10;
 /// Bytes of keys and encoded rows after which a row group ends; it may hold one row more.
 pub(crate) const GROUP_BYTES_TARGET: usize = 64 << 20;
-/// Rows of a page: what a point read decodes for each column.
+/// Rows after which a page ends, about: what a point read decodes of each column. Parquet's writer may go on for the rows that it takes at a time.
 pub const PAGE_ROWS_MAX: usize = 4_096;
 /// Bytes after which a page ends; it may hold one value more.
-pub const PAGE_BYTES_TARGET: usize = 1 << 20;
+pub const PAGE_BYTES_TARGET: usize = 64 << 10;
 /// Bytes of a dictionary, which every read of a page of its column decodes as well.
 pub const DICTIONARY_BYTES_MAX: usize = 32 << 10;
 /// Bytes of decoded columns that a scan or a compaction holds, roughly, of all segments that it reads at the same time.

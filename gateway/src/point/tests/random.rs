@@ -261,6 +261,12 @@ async fn most_random_statements_go_around_the_optimizer() {
     assert!(compiled > STATEMENTS, "{compiled} of {}", 2 * STATEMENTS);
 }
 
+/// NULL beside a parameter, in a column of a type that Arrow has no name for.
+#[tokio::test]
+async fn a_uuid_given_and_null_in_one_insert() {
+    check(5_602_434_390_786_382_226).await;
+}
+
 /// A scalar is what its type says: what the comparisons of this test rely on.
 #[test]
 fn parameters_are_of_their_types() {

@@ -1,9 +1,10 @@
 //! Columns of a row group, read and made rows again.
 
 use super::{
+    cached::{self, CachedGroup},
     checked::{Ahead, Failed, Pages},
     kind::Slices,
-    open::Loaded,
+    open::{Caches, Loaded},
     projection::Projection,
     rows::WantedColumns,
     side,
@@ -18,9 +19,12 @@ use arrow::{
     datatypes::Int64Type,
 };
 use bytes::Bytes;
-use parquet::arrow::{
-    ProjectionMask,
-    arrow_reader::{ParquetRecordBatchReader, ParquetRecordBatchReaderBuilder, RowSelection},
+use parquet::{
+    arrow::{
+        ProjectionMask,
+        arrow_reader::{ParquetRecordBatchReader, ParquetRecordBatchReaderBuilder, RowSelection},
+    },
+    errors::ParquetError,
 };
 use std::{iter::Peekable, ops::Range, sync::Arc};
 
@@ -35,24 +39,36 @@ pub(super) struct Reading {
     group: usize,
 }
 
-/// Reads rows of a row group, given as ascending runs of positions of the segment, in batches of at most `batch_rows`.
+/// Reads rows of a row group, given as ascending runs of positions of the segment, in batches of at most `batch_rows`; pages of columns
+/// come through the cache if one is given.
 pub(super) fn read(
     loaded: &Arc<Loaded>,
     group: usize,
     projection: &Projection,
     runs: &[Range<Position>],
     batch_rows: usize,
+    cache: Option<&Arc<Caches>>,
 ) -> Result<Reading> {
     let of_group = loaded.footer.groups[group].positions();
     let relative = |position: Position| (position - of_group.start) as usize;
     let runs = runs.iter().map(|run| relative(run.start)..relative(run.end));
     let selection = RowSelection::from_consecutive_ranges(runs, of_group.len());
     let ahead = match loaded.file.is_remote() {
-        true => loaded.file.read_ahead(&byte_ranges(loaded, group, projection, &selection))?,
+        true => {
+            let mut ranges = byte_ranges(loaded, group, projection, &selection);
+            ranges.retain(|range| cache.is_none_or(|cache| !cache.has_page(loaded.id, range.start)));
+            loaded.file.read_ahead(&ranges)?
+        }
         false => Ahead::default(),
     };
     let pages = Pages::new(loaded.file.clone(), ahead);
     let failed = pages.failed();
+    let wrong = |error: ParquetError| failed.take().unwrap_or_else(|| loaded.damaged(group, error.to_string()));
+    if let Some(caches) = cache {
+        let cached = CachedGroup::new(loaded, caches, group, pages);
+        let reader = cached::reader(&cached, projection, selection, batch_rows).map_err(wrong)?;
+        return Ok(Reading { reader, failed, loaded: loaded.clone(), group });
+    }
     let builder = ParquetRecordBatchReaderBuilder::new_with_metadata(pages, loaded.metadata.clone());
     let mask = ProjectionMask::roots(builder.parquet_schema(), projection.columns.iter().copied());
     let reader = builder
@@ -61,7 +77,7 @@ pub(super) fn read(
         .with_row_selection(selection)
         .with_batch_size(batch_rows)
         .build()
-        .map_err(|error| failed.take().unwrap_or_else(|| loaded.damaged(group, error.to_string())))?;
+        .map_err(wrong)?;
     Ok(Reading { reader, failed, loaded: loaded.clone(), group })
 }
 

@@ -161,8 +161,14 @@ impl Loaded {
         let first = self.pages[page].first;
         let end = self.pages.get(page + 1).map_or(self.footer.rows(), |next| next.first);
         let group = self.footer.group_of(first);
-        let mut reading =
-            decode::read(self, group, &Projection::keys(), slice::from_ref(&(first..end)), (end - first) as usize)?;
+        let mut reading = decode::read(
+            self,
+            group,
+            &Projection::keys(),
+            slice::from_ref(&(first..end)),
+            (end - first) as usize,
+            None,
+        )?;
         let batch = reading.next_batch()?;
         let keys = batch.as_ref().and_then(|batch| batch.column(0).as_binary_opt::<i32>());
         let keys = keys.filter(|keys| keys.len() == (end - first) as usize && keys.null_count() == 0);

@@ -1,7 +1,7 @@
 //! A segment that is read: its tail, got when it is first needed and kept in a bounded cache.
 
 use super::{
-    SegmentId, SegmentMeta,
+    SegmentId, SegmentMeta, cached,
     checked::{CheckedFile, read_tail},
     footer::{FOOTER_KEY, Footer},
     keys::Keys,
@@ -17,8 +17,12 @@ use crate::{
 };
 use bytes::Bytes;
 use parquet::{
-    arrow::arrow_reader::{ArrowReaderMetadata, ArrowReaderOptions},
+    arrow::{
+        FieldLevels,
+        arrow_reader::{ArrowReaderMetadata, ArrowReaderOptions},
+    },
     bloom_filter::Sbbf,
+    column::page::Page,
     errors::ParquetError,
     file::{
         metadata::{PageIndexPolicy, ParquetMetaData, ParquetMetaDataReader},
@@ -41,21 +45,39 @@ pub(crate) struct Caches {
     loaded: Cache<SegmentId, Arc<Loaded>, Weights>,
     /// The tail that was read last, whether or not it fits into the cache: one that does not would be read for every row.
     last: Mutex<Option<Arc<Loaded>>>,
-    keys: Cache<(SegmentId, u32), Arc<Keys>, Weights>,
+    parts: Cache<(SegmentId, At), Part, Weights>,
     /// Whether the log is being replayed: see [`Segment::or_refused`].
     replaying: AtomicBool,
 }
 
+/// Where a part of a segment is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+enum At {
+    /// Which of the pages of keys.
+    Keys(u32),
+    /// The place in the file at which a page begins.
+    Page(u64),
+}
+
+/// A part of a segment, ready to be looked into.
+#[derive(Clone, Debug)]
+enum Part {
+    /// Decoded.
+    Keys(Arc<Keys>),
+    /// Decompressed.
+    Page(Arc<Page>),
+}
+
 /// Bytes of a tail, guessed, for the cache's first allocation.
 const TAIL_BYTES_GUESS: u64 = 256 << 10;
-/// Bytes of a page of keys, guessed, for the cache's first allocation.
-const KEYS_BYTES_GUESS: u64 = 128 << 10;
+/// Bytes of a page, guessed, for the cache's first allocation.
+const PART_BYTES_GUESS: u64 = 32 << 10;
 
 impl Caches {
-    /// Caches of so many bytes: for tails, and for pages of keys.
-    pub(crate) fn new(tail_bytes: u64, key_bytes: u64) -> Self {
-        let (loaded, keys) = (cache(tail_bytes, TAIL_BYTES_GUESS), cache(key_bytes, KEYS_BYTES_GUESS));
-        Self { loaded, last: Mutex::default(), keys, replaying: AtomicBool::new(false) }
+    /// Caches of so many bytes: for tails, and for pages.
+    pub(crate) fn new(tail_bytes: u64, page_bytes: u64) -> Self {
+        let (loaded, parts) = (cache(tail_bytes, TAIL_BYTES_GUESS), cache(page_bytes, PART_BYTES_GUESS));
+        Self { loaded, last: Mutex::default(), parts, replaying: AtomicBool::new(false) }
     }
 
     /// Says that the log is being replayed on the segments, or that it was.
@@ -84,17 +106,41 @@ impl Caches {
     pub(crate) fn forget(&self, id: SegmentId) {
         self.loaded.remove(&id);
         drop(self.last().take_if(|last| last.id == id));
-        self.keys.retain(|(segment, _), _| *segment != id);
+        self.parts.retain(|(segment, _), _| *segment != id);
     }
 
-    /// Bytes in use, by tails and by pages of keys.
+    /// Bytes in use, by tails and by pages.
     pub(crate) fn bytes(&self) -> (u64, u64) {
-        (self.loaded.weight(), self.keys.weight())
+        (self.loaded.weight(), self.parts.weight())
     }
 
     /// The page of keys.
     pub(super) fn keys(&self, id: SegmentId, page: u32, read: impl FnOnce() -> Result<Arc<Keys>>) -> Result<Arc<Keys>> {
-        self.keys.get_or_insert_with(&(id, page), read)
+        match self.parts.get_or_insert_with(&(id, At::Keys(page)), || read().map(Part::Keys))? {
+            Part::Keys(keys) => Ok(keys),
+            Part::Page(_) => unreachable!("pages of keys are kept with the places of such"),
+        }
+    }
+
+    /// The page of a column, by the place in the file at which it begins.
+    pub(super) fn page<E>(
+        &self,
+        id: SegmentId,
+        offset: u64,
+        read: impl FnOnce() -> Result<Page, E>,
+    ) -> Result<Arc<Page>, E> {
+        match self
+            .parts
+            .get_or_insert_with(&(id, At::Page(offset)), || read().map(|page| Part::Page(Arc::new(page))))?
+        {
+            Part::Page(page) => Ok(page),
+            Part::Keys(_) => unreachable!("pages of columns are kept with the places of such"),
+        }
+    }
+
+    /// Whether the page of a column is at hand.
+    pub(super) fn has_page(&self, id: SegmentId, offset: u64) -> bool {
+        self.parts.contains_key(&(id, At::Page(offset)))
     }
 }
 
@@ -122,9 +168,12 @@ impl Weighter<SegmentId, Arc<Loaded>> for Weights {
     }
 }
 
-impl Weighter<(SegmentId, u32), Arc<Keys>> for Weights {
-    fn weight(&self, _: &(SegmentId, u32), keys: &Arc<Keys>) -> u64 {
-        keys.weight()
+impl Weighter<(SegmentId, At), Part> for Weights {
+    fn weight(&self, _: &(SegmentId, At), part: &Part) -> u64 {
+        match part {
+            Part::Keys(keys) => keys.weight(),
+            Part::Page(page) => cached::weight(page),
+        }
     }
 }
 
@@ -248,6 +297,8 @@ pub(super) struct Loaded {
     pub(super) pages: Vec<PageStart>,
     pub(super) bloom: Option<Sbbf>,
     side: OnceLock<Arc<dyn Blob>>,
+    /// The columns that were read last through the cache of pages, with their levels.
+    levels: Mutex<Option<(Vec<usize>, Arc<FieldLevels>)>>,
     weight: u64,
 }
 
@@ -308,7 +359,8 @@ impl Loaded {
         // The footer in memory is about as large as its JSON, which the metadata holds.
         let weight = file.weight() + 2 * metadata.metadata().memory_size() + pages + bloom;
         let (pages, bloom) = (tail.pages, tail.bloom);
-        Ok(Self { id: meta.id, file, metadata, footer, pages, bloom, side: OnceLock::new(), weight: weight as u64 })
+        let (side, levels, weight) = (OnceLock::new(), Mutex::default(), weight as u64);
+        Ok(Self { id: meta.id, file, metadata, footer, pages, bloom, side, levels, weight })
     }
 
     /// The side file.
@@ -319,6 +371,17 @@ impl Loaded {
         let side = blobs.open(&self.id.side_name())?;
         side::check_header(side.as_ref(), self.id)?;
         Ok(self.side.get_or_init(|| side).as_ref())
+    }
+
+    /// The levels of some columns: those of the last time if they are the same, as they are for who reads one row after another.
+    pub(super) fn levels(&self, columns: &[usize]) -> Result<Arc<FieldLevels>, ParquetError> {
+        let mut last = self.levels.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some((_, levels)) = last.as_ref().filter(|(of, _)| of == columns) {
+            return Ok(Arc::clone(levels));
+        }
+        let levels = Arc::new(cached::levels(self, columns)?);
+        *last = Some((columns.to_vec(), Arc::clone(&levels)));
+        Ok(levels)
     }
 
     /// The error of a row group that cannot be read.

@@ -32,7 +32,7 @@ impl Segment {
         let mut encoder = Encoder::with_capacity(ROW_BYTES_GUESS);
         if !projection.is_empty() {
             let run = position..position + 1;
-            let batch = decode::read(&loaded, group, &projection, &[run], 1)?.next_batch()?;
+            let batch = decode::read(&loaded, group, &projection, &[run], 1, Some(&self.caches))?.next_batch()?;
             let batch = batch.ok_or_else(|| loaded.damaged(group, "it ends before the row".into()))?;
             let decoded = Decoded::new(&loaded, group, &projection, &batch)?;
             decoded.cells(0, self.blobs.as_ref(), |cell| {

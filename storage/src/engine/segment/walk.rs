@@ -6,6 +6,7 @@
 
 use super::{
     PAGE_ROWS_MAX,
+    cached::CACHED_ROWS_MAX,
     decode::{self, Decoded, Reading},
     open::{Loaded, Segment},
     projection::Projection,
@@ -125,7 +126,8 @@ impl Walk {
         if runs.is_empty() {
             return Ok(None);
         }
-        let reading = decode::read(&self.loaded, group, &projection, &runs, batch_rows.min(most))?;
+        let cache = (most <= CACHED_ROWS_MAX).then_some(&self.segment.caches);
+        let reading = decode::read(&self.loaded, group, &projection, &runs, batch_rows.min(most), cache)?;
         Ok(Some(Open { group, projection, reading, runs, passed: 0, runs_passed: 0 }))
     }
 

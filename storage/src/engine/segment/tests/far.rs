@@ -129,9 +129,38 @@ fn what_a_row_needs_is_asked_for_at_once() {
     segment.row(1_234).unwrap();
     assert_eq!(far.take_requests(), 3, "the tail, the page of keys, the row");
     assert_eq!(segment.row(1_235).unwrap().1, expected[1_235].1);
-    assert_eq!(far.take_requests(), 1);
+    assert_eq!(far.take_requests(), 0, "its pages are those of its neighbour");
+    assert_eq!(segment.row(1_600).unwrap().1, expected[1_600].1);
+    assert_eq!(far.take_requests(), 2, "the page of keys, the row");
     assert_eq!(whole(&segment).len(), 2_000);
     assert_eq!(far.take_requests(), 1);
+}
+
+#[test]
+fn few_rows_go_through_the_cache_and_many_past_it() {
+    let rows = plain(2_000);
+    let options = SegmentOptions { limits: Limits { page_rows_max: 100, ..Limits::default() }, ..small(true) };
+    let caches = caches();
+    let (far, segment) = far(&rows, options, caches.clone());
+    let request = |rows_soon| RowsRequest {
+        ranges: vec![500..520],
+        dead: Dead::default(),
+        wanted: everything(),
+        older: true,
+        reversed: false,
+        rows_soon,
+        decoded_bytes: DECODED_BYTES_TARGET,
+    };
+    let many = read(&segment, request(usize::MAX));
+    let before = caches.bytes().1;
+    far.take_requests();
+    assert_eq!(read(&segment, request(20)), many);
+    assert_eq!(far.take_requests(), 1);
+    assert!(caches.bytes().1 > before, "many rows left their pages in the cache");
+    assert_eq!(read(&segment, request(20)), many);
+    assert_eq!(far.take_requests(), 0);
+    caches.forget(segment.meta().id);
+    assert_eq!(caches.bytes().1, 0);
 }
 
 #[test]
@@ -141,19 +170,18 @@ fn a_tail_that_is_too_large_for_the_cache_is_read_once_by_those_who_use_it() {
     segment.row(1).unwrap();
     far.take_requests();
     segment.row(2).unwrap();
-    let row_alone = far.take_requests();
-    assert_eq!(row_alone, 1);
+    assert_eq!(far.take_requests(), 0);
     // Another one takes its place, but not from who uses it.
     let other = SegmentOptions { id: SegmentId(0xdef), ..small(true) };
     let (_, other) = self::far(&plain(60), other, caches.clone());
     let tail = segment.load().unwrap();
     other.row(1).unwrap();
     segment.row(2).unwrap();
-    assert_eq!(far.take_requests(), row_alone);
+    assert_eq!(far.take_requests(), 0);
     drop(tail);
     other.row(1).unwrap();
     segment.row(2).unwrap();
-    assert_eq!(far.take_requests(), 1 + row_alone, "the tail again");
+    assert_eq!(far.take_requests(), 1, "the tail again");
     caches.forget(segment.meta().id);
     assert_eq!(caches.bytes().0, 0);
 }

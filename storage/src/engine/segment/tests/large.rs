@@ -72,7 +72,11 @@ fn pages_and_row_groups_of_the_usual_size() {
     let options = SegmentOptions { limits: Limits::default(), compression: Compression::Small, ..small(true) };
     let segment = write(&blobs, &shape(&rows, true), options, &rows);
     let loaded = segment.load().unwrap();
-    assert_eq!(loaded.pages.iter().map(|page| page.first).collect::<Vec<_>>(), [0, 4_096, 8_192]);
+    let firsts: Vec<_> = loaded.pages.iter().map(|page| page.first).collect();
+    let [0, second, third] = firsts[..] else { panic!("pages begin at {firsts:?}") };
+    for page in [0..second, second..third] {
+        assert!((4_096..4_096 + 1_024).contains(&page.len()), "pages begin at {firsts:?}");
+    }
     assert_eq!(whole(&segment), encode(&rows));
     let batches = segment.encoded(vec![0..10_000], Dead::default(), DECODED_BYTES_TARGET).unwrap();
     let batches: Vec<usize> = batches.map(|batch| batch.unwrap().len()).collect();
