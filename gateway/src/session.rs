@@ -9,6 +9,7 @@ mod cursors;
 mod definitions;
 mod dispatch;
 mod prepared;
+mod recent;
 mod settings;
 mod show;
 #[cfg(test)]
@@ -45,6 +46,8 @@ use dispatch::Runs;
 use keyspan_catalog::{Catalog, Snapshot, TenantStore};
 use keyspan_storage::{Clock, SystemClock};
 pub(crate) use prepared::{NamedStatement, Statements};
+use recent::Recent;
+pub(crate) use recent::{Known, Text};
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 use transaction::TransactionState;
 
@@ -112,6 +115,8 @@ pub struct Session {
     transaction: TransactionState,
     /// Prepared statements.
     pub(crate) statements: Statements,
+    /// Statements by their text.
+    recent: Recent,
     cursors: Cursors,
     /// Numbers that sequences gave.
     pub(crate) given: Arc<Given>,
@@ -183,6 +188,7 @@ impl Session {
             settings,
             transaction,
             statements: Statements::default(),
+            recent: Recent::default(),
             cursors: Cursors::default(),
             given: Arc::default(),
             wanted: Arc::default(),

@@ -49,14 +49,26 @@ pub(crate) fn plans_max(memory_bytes: u64) -> usize {
 }
 
 /// What made a plan what it is.
-struct Seen {
+#[derive(Debug)]
+pub(crate) struct Seen {
     snapshot: Arc<Snapshot>,
     settings: BTreeMap<String, String>,
 }
 
+impl PartialEq for Seen {
+    fn eq(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.snapshot, &other.snapshot) && self.settings == other.settings
+    }
+}
+
 impl Seen {
+    /// A state of the catalog, and settings.
+    pub(crate) fn new(snapshot: Arc<Snapshot>, settings: BTreeMap<String, String>) -> Self {
+        Self { snapshot, settings }
+    }
+
     fn of(query: &Query) -> Self {
-        Self { snapshot: Arc::clone(&query.view.snapshot), settings: query.facts.settings.clone() }
+        Self::new(Arc::clone(&query.view.snapshot), query.facts.settings.clone())
     }
 
     fn is(&self, query: &Query) -> bool {

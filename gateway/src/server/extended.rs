@@ -7,7 +7,7 @@ use crate::{
         copy,
         rows::{Form, RowsUnderWay},
     },
-    session::{NamedStatement, Outcome},
+    session::{Known, NamedStatement, Outcome, Prepared, Text},
     statement::{Setting, Statement, Transaction},
     types,
     wire::{
@@ -45,23 +45,17 @@ impl Connection {
         if name.is_empty() {
             self.session.statements.remove("");
         }
-        let mut statements: Vec<_> = Statement::parse_in(sql, &self.session.identity.database)?
-            .into_iter()
-            .filter(|statement| !matches!(statement, Statement::Empty))
-            .collect();
-        if statements.len() > 1 {
-            return Err(SqlError::syntax("cannot insert multiple commands into a prepared statement").into());
-        }
+        let text = Text { sql, types: Some(types) };
         let declared: Vec<_> = types.iter().map(|oid| Type::from_oid(*oid)).collect();
-        let hints: Vec<_> = declared.iter().map(|kind| kind.as_ref().and_then(types::parameter_type)).collect();
-        let prepared = match statements.pop() {
-            Some(statement) => {
-                let (mut guard, session, _) = self.begin();
-                let prepared = guard.run(session.prepare(statement, &hints)).await;
-                self.registration.end();
-                Some(prepared??)
+        let prepared = match self.session.known(text) {
+            Known::Prepared(prepared) => Some(prepared),
+            known => {
+                let prepared = self.parse_anew(sql, &declared).await?;
+                if let (Known::Again(seen), Some(prepared)) = (known, &prepared) {
+                    self.session.keep(text, seen, prepared);
+                }
+                prepared
             }
-            None => None,
         };
         let wanted = prepared.as_ref().map_or(&[][..], |prepared| &prepared.parameters);
         let types: Vec<Type> = wanted
@@ -75,6 +69,21 @@ impl Connection {
         self.session.statements.insert(name, NamedStatement { prepared, types });
         reply::parse_complete(&mut self.output.buffer);
         Ok(())
+    }
+
+    /// Analyses the statement of a text; `None` if there is none.
+    async fn parse_anew(&mut self, sql: &str, declared: &[Option<Type>]) -> Result<Option<Prepared>, Failure> {
+        let mut statements = Statement::parse_in(sql, &self.session.identity.database)?;
+        statements.retain(|statement| *statement != Statement::Empty);
+        if statements.len() > 1 {
+            return Err(SqlError::syntax("cannot insert multiple commands into a prepared statement").into());
+        }
+        let Some(statement) = statements.pop() else { return Ok(None) };
+        let hints: Vec<_> = declared.iter().map(|kind| kind.as_ref().and_then(types::parameter_type)).collect();
+        let (mut guard, session, _) = self.begin();
+        let prepared = guard.run(session.prepare(statement, &hints)).await;
+        self.registration.end();
+        Ok(Some(prepared??))
     }
 
     /// Makes a portal.

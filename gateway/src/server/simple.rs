@@ -4,22 +4,37 @@
 //! forgotten. Texts that hold definitions, or bounds of transactions of their own, are run statement by statement.
 
 use crate::{
+    query::kept::Seen,
     server::{
         connection::{Connection, Failure},
         copy,
         rows::{Form, RowsUnderWay},
     },
-    session::{Outcome, TransactionStatus},
+    session::{Known, Outcome, Prepared, Text, TransactionStatus},
     statement::{CursorStatement, Setting, Statement},
     wire::{encoder::RowEncoder, reply},
 };
+use arrow::datatypes::SchemaRef;
 
 impl Connection {
     /// Runs the statements of a Query message. Errors are the caller's to tell.
     pub(crate) async fn query(&mut self, sql: String) -> Result<(), Failure> {
         self.session.statements.remove("");
         self.portals.remove("");
-        let statements = Statement::parse_in(&sql, &self.session.identity.database)?;
+        let text = Text { sql: &sql, types: None };
+        let known = self.session.known(text);
+        let seen = match known {
+            Known::Prepared(prepared) => return self.run_alone(Work::Known(prepared)).await,
+            Known::Again(seen) => Some(seen),
+            Known::New => None,
+        };
+        let mut statements = Statement::parse_in(&sql, &self.session.identity.database)?;
+        statements.retain(|statement| *statement != Statement::Empty);
+        if let Some(seen) = seen.filter(|_| statements.len() == 1)
+            && let Some(statement) = statements.pop()
+        {
+            return self.run_alone(Work::Again(text, seen, statement)).await;
+        }
         drop(sql);
         if !is_one_transaction(&statements) || self.session.transaction_status() != TransactionStatus::Idle {
             return self.run_all(statements).await;
@@ -38,34 +53,36 @@ impl Connection {
     }
 
     async fn run_all(&mut self, statements: Vec<Statement>) -> Result<(), Failure> {
-        let count = statements.len();
-        let mut ran = false;
-        for statement in statements {
-            let empty = matches!(statement, Statement::Empty);
-            if empty && (ran || count > 1) {
-                continue;
-            }
-            ran |= !empty;
-            let done = self.run_one(statement).await;
-            self.registration.end();
-            done?;
-        }
-        if !ran {
+        if statements.is_empty() {
             reply::empty(&mut self.output.buffer);
+        }
+        for statement in statements {
+            self.run_alone(Work::New(statement)).await?;
         }
         Ok(())
     }
 
-    async fn run_one(&mut self, statement: Statement) -> Result<(), Failure> {
-        if matches!(statement, Statement::Empty) {
-            return Ok(());
-        }
+    async fn run_alone(&mut self, work: Work<'_>) -> Result<(), Failure> {
+        let done = self.run_one(work).await;
+        self.registration.end();
+        done
+    }
+
+    async fn run_one(&mut self, work: Work<'_>) -> Result<(), Failure> {
         let (mut guard, session, output) = self.begin();
-        let prepared = guard.run(session.prepare_once(statement)).await??;
+        let prepared = match work {
+            Work::New(statement) => guard.run(session.prepare_once(statement)).await??,
+            Work::Again(text, seen, statement) => {
+                let prepared = guard.run(session.prepare(statement, &[])).await??;
+                session.keep(text, seen, &prepared);
+                prepared
+            }
+            Work::Known(prepared) => prepared,
+        };
         let outcome = guard.run(session.execute(&prepared, Vec::new())).await??;
         let tag = match outcome {
             Outcome::Rows { tag, rows } => {
-                let encoder = RowEncoder::new(prepared.columns.clone().unwrap_or_else(|| rows.schema()), &[])?;
+                let encoder = RowEncoder::new(columns(&prepared, &rows.schema()), &[])?;
                 encoder.describe(&mut output.buffer);
                 RowsUnderWay::new(tag, rows, Form::Rows(encoder)).send(None, &mut guard, output).await?
             }
@@ -86,6 +103,22 @@ impl Connection {
     }
 }
 
+/// The columns as they were prepared; as they are in the rows if the catalog has changed in between.
+fn columns(prepared: &Prepared, now: &SchemaRef) -> SchemaRef {
+    let types = |schema: &SchemaRef| schema.fields().iter().map(|field| field.data_type().clone()).collect::<Vec<_>>();
+    prepared.columns.as_ref().filter(|columns| types(columns) == types(now)).unwrap_or(now).clone()
+}
+
+/// A statement of a text.
+enum Work<'a> {
+    /// That is seen for the first time.
+    New(Statement),
+    /// That is a whole text, which came before.
+    Again(Text<'a>, Seen, Statement),
+    /// That was prepared before.
+    Known(Prepared),
+}
+
 /// Whether the statements of a text write together.
 fn is_one_transaction(statements: &[Statement]) -> bool {
     let writes = |of: &Statement| {
@@ -103,6 +136,5 @@ fn is_one_transaction(statements: &[Statement]) -> bool {
                 | Statement::Setting(Setting::Discard(_))
         )
     };
-    let count = statements.iter().filter(|of| **of != Statement::Empty).count();
-    count > 1 && statements.iter().any(writes) && !statements.iter().any(by_itself)
+    statements.len() > 1 && statements.iter().any(writes) && !statements.iter().any(by_itself)
 }

@@ -385,6 +385,9 @@ fn set(session: &mut Session, setting: &Setting) -> Result<Outcome> {
                 session.statements.deallocate(None)?;
                 session.cursors.close(None)?;
             }
+            if matches!(*what, "ALL" | "PLANS") {
+                session.recent.clear();
+            }
             if matches!(*what, "ALL" | "SEQUENCES") {
                 session.given.forget();
             }

@@ -54,6 +54,11 @@ impl Either {
     }
 }
 
+/// Whether a query does more than to give rows.
+fn changes_something(sql: &str) -> bool {
+    ["nextval", "setval", "set_config", "random", "clock_timestamp"].iter().any(|function| sql.contains(function))
+}
+
 /// An error as its SQLSTATE.
 fn state(error: tokio_postgres::Error) -> Told {
     Told(
@@ -78,6 +83,13 @@ impl AsyncDB for Either {
             if extended.len() != rows.len() {
                 let message = format!("{} rows by the simple protocol, {} by the extended", rows.len(), extended.len());
                 return Err(Told(message));
+            }
+            // The second time it is prepared to be kept, the third it is kept.
+            for time in ["second", "third"].into_iter().filter(|_| !changes_something(sql)) {
+                let (again, _) = self.simple(sql).await?;
+                if again != rows {
+                    return Err(Told(format!("{rows:?} at first, {again:?} the {time} time")));
+                }
             }
         }
         let types = prepared.columns().iter().map(|column| column_type(column.type_())).collect();

@@ -6,6 +6,7 @@
 mod bad_input;
 mod concurrency;
 mod extended;
+mod repeated;
 mod rows;
 mod statements;
 mod types;
