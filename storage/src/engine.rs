@@ -6,6 +6,7 @@
 //! CURRENT, manifest/<n>     which segments there are, and up to where in the log they hold everything
 //! dead/<segment>-<n>        which positions of a segment no longer hold a row
 //! seg/<segment>.parquet     rows; in an object store, if one is named
+//! load/<number>.run         rows of a load under way
 //! ```
 //!
 //! A row has one living place: a memtable, or a position of one segment (`state`). *Writing:* what the rows of a commit held before is
@@ -15,6 +16,8 @@
 //! memtable is frozen and written to deltas, and tablets with many of them are compacted to new bases, by threads of their own (`maintain`,
 //! `flush`, `compact`, `segment`, `tablet`, `dead`); what they made is named by a manifest (`manifest`) and installed by the log thread (`install`). Opening a
 //! store reads the manifest and replays the log behind it (`recover`).
+//!
+//! Many new rows may go past the log, straight into segments (`load`).
 //!
 //! What the rows of a table with history held before they changed is a table of its own (`past`), which goes the same way.
 //!
@@ -45,6 +48,7 @@ mod garbage;
 mod grain;
 mod inspect;
 mod install;
+mod load;
 mod log;
 mod maintain;
 mod manifest;
@@ -74,9 +78,9 @@ pub use segment::{DICTIONARY_BYTES_MAX, PAGE_BYTES_TARGET, PAGE_ROWS_MAX};
 pub use writer::{GROUP_BYTES_TARGET, GROUP_REQUESTS_MAX, REQUEST_BYTES_MAX};
 
 use crate::{
-    CheckAndMutate, Clock, ColumnarScan, Commit, Error, FamilyChange, Inspection, KeyRange, Layouts, Mutation, Pin,
-    PurgeReport, ReadModifyWrite, Result, Row, RowKey, RowMutation, RowSample, RowStream, Scan, Store, SystemClock,
-    TableName, TableSchema, Write,
+    CheckAndMutate, Clock, ColumnarScan, Commit, Error, FamilyChange, Inspection, KeyRange, Layouts, Load, LoadColumn,
+    Mutation, Pin, PurgeReport, ReadModifyWrite, Result, Row, RowKey, RowMutation, RowSample, RowStream, Scan, Store,
+    SystemClock, TableName, TableSchema, Write,
     fs::{Fs, LocalFs},
     row,
     store::Atomicity,
@@ -205,6 +209,8 @@ pub struct Engine {
     room_permits: usize,
     /// Of [`fetch::ROWS_MAX`].
     fetching: Arc<Semaphore>,
+    /// A permit for each load that there may be.
+    loading: Arc<Semaphore>,
     row_locks: Vec<tokio::sync::Mutex<()>>,
     closed: AtomicBool,
     threads: Mutex<Vec<JoinHandle<()>>>,
@@ -339,8 +345,15 @@ impl Engine {
         ended.await.map_err(|_| Error::Unavailable("what was under way ended early".into()))?
     }
 
-    fn take_threads(&self) -> Vec<JoinHandle<()>> {
-        std::mem::take(&mut self.threads.lock().unwrap_or_else(PoisonError::into_inner))
+    /// What is left to do once the log thread was told to end: to wait for the threads, and to end loads. Then the store is free.
+    fn ending(&self) -> impl FnOnce() + Send + 'static {
+        let threads = std::mem::take(&mut *self.threads.lock().unwrap_or_else(PoisonError::into_inner));
+        let (lock, maintenance) = (self.lock.upgrade(), Arc::clone(&self.maintenance));
+        move || {
+            threads.into_iter().for_each(|thread| drop(thread.join()));
+            maintenance.loads.end_all();
+            drop(lock);
+        }
     }
 }
 
@@ -409,10 +422,14 @@ impl Store for Engine {
         row::check_count(rows.iter().map(|row| row.mutations.len()).sum())?;
         let bytes: usize = rows.iter().map(request_bytes).sum();
         let state = self.shared.published.load_full();
-        let wanted = Wanted::of(&state, rows.iter().map(|row| (table, &row.key)));
+        let wanted = Wanted::of_rows(&state, rows.iter().map(|row| (table, row)));
         let fetched = self.fetch(&state, wanted).await?;
         drop(state);
         self.ask(bytes + fetched.bytes(), |reply| Request::Rows(table.clone(), rows, fetched, reply)).await
+    }
+
+    async fn load(&self, table: &TableName, columns: &[LoadColumn]) -> Result<Option<Box<dyn Load>>> {
+        self.begin_load(table, columns)
     }
 
     async fn check_and_mutate(&self, table: &TableName, request: CheckAndMutate) -> Result<bool> {
@@ -470,9 +487,8 @@ impl Store for Engine {
             return Ok(());
         }
         let closed = self.send(0, Request::Close).await;
-        let threads = self.take_threads();
         // The log thread has answered; the others stop at the next row group. Should one have panicked, it said so.
-        let _ = tokio::task::spawn_blocking(move || threads.into_iter().for_each(|thread| drop(thread.join()))).await;
+        let _ = tokio::task::spawn_blocking(self.ending()).await;
         closed
     }
 }
@@ -482,8 +498,6 @@ impl Drop for Engine {
     /// [`close`](Store::close) to wait without blocking, and to learn of errors.
     fn drop(&mut self) {
         self.queue = None;
-        for thread in self.take_threads() {
-            let _ = thread.join();
-        }
+        self.ending()();
     }
 }

@@ -14,7 +14,7 @@ pub enum ErrorKind {
     TooLarge,
     /// The table or family is not there.
     NotFound,
-    /// The table or family is there already.
+    /// The table, the family or the row is there already.
     AlreadyExists,
     /// A row that the request had read was changed since: read again and retry.
     Conflict,
@@ -89,6 +89,14 @@ pub enum Error {
         /// The family's name.
         family: String,
     },
+    /// A row of a load is there already, or twice in it.
+    #[error("row {key:?} already exists")]
+    RowExists {
+        /// Its key.
+        key: crate::RowKey,
+        /// Its number in the load, or the greater of two; `None` when it is no longer known.
+        number: Option<u64>,
+    },
     /// A validated row changed after the pin at which it was read.
     #[error("a row changed since it was read")]
     Conflict,
@@ -160,7 +168,7 @@ impl Error {
             Self::Invalid(_) => ErrorKind::Invalid,
             Self::TooLarge { .. } | Self::TooMany { .. } => ErrorKind::TooLarge,
             Self::NoTable(_) | Self::NoFamily { .. } => ErrorKind::NotFound,
-            Self::TableExists(_) | Self::FamilyExists { .. } => ErrorKind::AlreadyExists,
+            Self::TableExists(_) | Self::FamilyExists { .. } | Self::RowExists { .. } => ErrorKind::AlreadyExists,
             Self::Conflict => ErrorKind::Conflict,
             Self::PinExpired { .. } => ErrorKind::PinExpired,
             Self::NoSpace { .. } => ErrorKind::NoSpace,

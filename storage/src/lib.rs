@@ -7,6 +7,7 @@
 //! [`store`] takes it as a [`Commit`], [`clock`] stamps it, [`row`] folds it into what the row held, [`gc`] condemns what a
 //! family's rule no longer keeps; a read names its rows and columns with a [`Scan`] and may pass them through a [`Filter`]. A scan of
 //! many rows may instead take files and read them itself ([`columnar`]), where the [`layout`] of a table says how its columns are typed.
+//! Many new rows may come as a [`load`], which goes past the log.
 //! Two backends implement the trait: [`memory`], the oracle that defines behaviour, and [`engine`], the embedded store whose
 //! commits survive a crash.
 
@@ -20,6 +21,7 @@ pub mod fs;
 pub mod gc;
 pub mod inspect;
 pub mod layout;
+pub mod load;
 pub mod memory;
 pub mod model;
 pub mod row;
@@ -37,6 +39,7 @@ pub use filter::Filter;
 pub use gc::GcRule;
 pub use inspect::{Inspection, PurgeReport};
 pub use layout::{Accepts, ColumnKind, KeyDecoder, Layout, LayoutColumn, Layouts};
+pub use load::{Load, LoadColumn, NewRows};
 pub use model::{
     Aggregate, Cell, Family, FamilyName, History, KeyRange, Mutation, Row, RowKey, RowSet, TableName, TableSchema,
     TimestampRange,

@@ -4,13 +4,14 @@
 //! of the state, a write changes a clone and puts it in the place of the old one, or drops it and nothing happened.
 
 mod cursor;
+mod load;
 mod state;
 
-use self::{cursor::Cursor, state::State};
+use self::{cursor::Cursor, load::MemoryLoad, state::State};
 use crate::{
-    Atomicity, CheckAndMutate, Clock, Commit, Error, FamilyChange, KeyRange, Mutation, Pin, PurgeReport,
-    ReadModifyWrite, Result, Row, RowKey, RowMutation, RowSample, RowStream, Scan, Store, TableName, TableSchema,
-    Write,
+    Atomicity, CheckAndMutate, Clock, Commit, Error, FamilyChange, KeyRange, Load, LoadColumn, Mutation, Pin,
+    PurgeReport, ReadModifyWrite, Result, Row, RowKey, RowMutation, RowSample, RowStream, Scan, Store, TableName,
+    TableSchema, Write,
     clock::HybridClock,
     row::{self, RowReader},
     store::failed,
@@ -28,7 +29,11 @@ use std::{
 
 /// A store in memory.
 #[derive(Debug)]
-pub struct MemoryStore {
+pub struct MemoryStore(Arc<Current>);
+
+/// What it holds, shared with loads that are under way.
+#[derive(Debug)]
+struct Current {
     clock: HybridClock,
     state: Mutex<Arc<State>>,
     closed: AtomicBool,
@@ -37,9 +42,12 @@ pub struct MemoryStore {
 impl MemoryStore {
     /// An empty store.
     pub fn new(clock: Box<dyn Clock>) -> Self {
-        Self { clock: HybridClock::new(clock, 0), state: Mutex::default(), closed: AtomicBool::new(false) }
+        let (clock, state, closed) = (HybridClock::new(clock, 0), Mutex::default(), AtomicBool::new(false));
+        Self(Arc::new(Current { clock, state, closed }))
     }
+}
 
+impl Current {
     fn lock(&self) -> Result<MutexGuard<'_, Arc<State>>> {
         if self.closed.load(Ordering::SeqCst) {
             return Err(Error::Unavailable("it was closed".into()));
@@ -86,43 +94,43 @@ fn state_of(pin: &Pin) -> Result<Arc<State>> {
 #[async_trait]
 impl Store for MemoryStore {
     async fn create_table(&self, table: &TableName, schema: TableSchema) -> Result<()> {
-        self.change(|state, stamp_micros| state.create_table(table, schema, stamp_micros))
+        self.0.change(|state, stamp_micros| state.create_table(table, schema, stamp_micros))
     }
 
     async fn drop_table(&self, table: &TableName) -> Result<()> {
-        self.change(|state, _| state.drop_table(table))
+        self.0.change(|state, _| state.drop_table(table))
     }
 
     async fn tables(&self) -> Result<Vec<(TableName, TableSchema)>> {
-        let state = self.lock()?.clone();
+        let state = self.0.lock()?.clone();
         Ok(state.tables.iter().map(|(name, table)| (name.clone(), table.schema.as_ref().clone())).collect())
     }
 
     async fn modify_families(&self, table: &TableName, changes: Vec<FamilyChange>) -> Result<()> {
-        self.change(|state, now_micros| state.modify_families(table, changes, now_micros))
+        self.0.change(|state, now_micros| state.modify_families(table, changes, now_micros))
     }
 
     async fn pin(&self) -> Result<Pin> {
-        let current = self.lock()?;
-        Ok(Pin { commit_micros: current.commit_micros, now_micros: self.clock.now(), state: current.clone() })
+        let current = self.0.lock()?;
+        Ok(Pin { commit_micros: current.commit_micros, now_micros: self.0.clock.now(), state: current.clone() })
     }
 
     fn scan(&self, table: &TableName, scan: Scan) -> RowStream {
-        match self.cursor(table, &scan) {
+        match self.0.cursor(table, &scan) {
             Ok(cursor) => futures::stream::iter(cursor.map(Ok)).boxed(),
             Err(error) => failed(error),
         }
     }
 
     async fn sample_row_keys(&self, table: &TableName) -> Result<Vec<RowSample>> {
-        let (state, now_micros) = self.pinned(None)?;
+        let (state, now_micros) = self.0.pinned(None)?;
         Ok(state.table(table)?.samples(now_micros))
     }
 
     async fn commit(&self, commit: Commit) -> Result<i64> {
         row::check_count(commit.writes.iter().map(mutations_in).sum())?;
         let pinned = commit.validation.as_ref().map(|validation| state_of(&validation.pin)).transpose()?;
-        self.change(|state, stamp_micros| {
+        self.0.change(|state, stamp_micros| {
             if let (Some(pinned), Some(validation)) = (pinned, &commit.validation) {
                 state.validate(&pinned, &validation.rows)?;
             }
@@ -140,15 +148,26 @@ impl Store for MemoryStore {
         })
     }
 
+    async fn load(&self, table: &TableName, columns: &[LoadColumn]) -> Result<Option<Box<dyn Load>>> {
+        let schema = self.0.lock()?.table(table)?.schema.clone();
+        row::check_load(table, &schema, columns)?;
+        if schema.history.is_some() {
+            return Ok(None);
+        }
+        let (table, columns, current) = (table.clone(), columns.to_vec(), self.0.clone());
+        let begun_micros = current.clock.stamp();
+        Ok(Some(Box::new(MemoryLoad { current, table, schema, columns, begun_micros, rows: Vec::new() })))
+    }
+
     async fn mutate_rows(&self, table: &TableName, rows: Vec<RowMutation>) -> Result<Vec<Result<()>>> {
         row::check_count(rows.iter().map(|row| row.mutations.len()).sum())?;
-        self.lock()?.table(table)?;
-        let mutate = |row| self.change(|state, stamp_micros| state.mutate(table, row, stamp_micros, false).map(drop));
+        self.0.lock()?.table(table)?;
+        let mutate = |row| self.0.change(|state, stamp_micros| state.mutate(table, row, stamp_micros, false).map(drop));
         Ok(rows.into_iter().map(mutate).collect())
     }
 
     async fn check_and_mutate(&self, table: &TableName, request: CheckAndMutate) -> Result<bool> {
-        self.change(|state, stamp_micros| {
+        self.0.change(|state, stamp_micros| {
             let held = state.table(table)?;
             row::check_decision(table, &held.schema, &request, stamp_micros)?;
             let cells = held.living(&request.key, stamp_micros);
@@ -162,7 +181,7 @@ impl Store for MemoryStore {
     }
 
     async fn read_modify_write(&self, table: &TableName, key: RowKey, rules: Vec<ReadModifyWrite>) -> Result<Row> {
-        self.change(|state, stamp_micros| {
+        self.0.change(|state, stamp_micros| {
             let held = state.table(table)?;
             let mutations = row::modify(table, &held.schema, &held.living(&key, stamp_micros), &rules)?;
             let row = RowMutation { key: key.clone(), mutations };
@@ -175,12 +194,12 @@ impl Store for MemoryStore {
         if prefix.is_empty() {
             return Err(Error::Invalid("a prefix to drop is empty: that would be every row".into()));
         }
-        self.change(|state, _| state.delete_range(table, &KeyRange::prefix(prefix)))
+        self.0.change(|state, _| state.delete_range(table, &KeyRange::prefix(prefix)))
     }
 
     /// There is no file; what a pin holds goes with the pin.
     async fn purge(&self, _ranges: &[(TableName, KeyRange)]) -> Result<PurgeReport> {
-        self.lock().map(|_| PurgeReport::default())
+        self.0.lock().map(|_| PurgeReport::default())
     }
 
     fn atomicity(&self) -> Atomicity {
@@ -188,7 +207,7 @@ impl Store for MemoryStore {
     }
 
     async fn close(&self) -> Result<()> {
-        self.closed.store(true, Ordering::SeqCst);
+        self.0.closed.store(true, Ordering::SeqCst);
         Ok(())
     }
 }

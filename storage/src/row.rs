@@ -10,7 +10,7 @@ mod check;
 mod decide;
 mod reader;
 
-pub use check::{check, check_count};
+pub use check::{check, check_count, check_load};
 pub use decide::{check_decision, holds, modify, written};
 pub use reader::RowReader;
 pub(crate) use reader::newest;

@@ -5,8 +5,8 @@
 //! [`ErrorKind::Conflict`](crate::ErrorKind::Conflict) when one of them changed since.
 
 use crate::{
-    Cell, ColumnarScan, Error, Family, FamilyName, Filter, Inspection, KeyRange, Layouts, Mutation, PurgeReport,
-    Result, Row, RowKey, Scan, TableName, TableSchema, TimestampRange,
+    Cell, ColumnarScan, Error, Family, FamilyName, Filter, Inspection, KeyRange, Layouts, Load, LoadColumn, Mutation,
+    PurgeReport, Result, Row, RowKey, Scan, TableName, TableSchema, TimestampRange,
 };
 use async_trait::async_trait;
 use bytes::Bytes;
@@ -209,6 +209,17 @@ pub trait Store: Send + Sync + fmt::Debug + 'static {
     /// # Errors
     /// Only what concerns the request as a whole: its size, the table, the store.
     async fn mutate_rows(&self, table: &TableName, rows: Vec<RowMutation>) -> Result<Vec<Result<()>>>;
+
+    /// Begins a load of new rows with cells in these columns. `None` where commits must do: by a store that knows no other way, for a table
+    /// that keeps history, and while as many loads are under way as the store's memory has room for.
+    ///
+    /// # Errors
+    /// [`NotFound`](crate::ErrorKind::NotFound); [`Invalid`](crate::ErrorKind::Invalid) for a column that is named twice or of an aggregate
+    /// family.
+    async fn load(&self, table: &TableName, columns: &[LoadColumn]) -> Result<Option<Box<dyn Load>>> {
+        let _ = (table, columns);
+        Ok(None)
+    }
 
     /// Decides and mutates a row in one step; whether the predicate held.
     async fn check_and_mutate(&self, table: &TableName, request: CheckAndMutate) -> Result<bool>;

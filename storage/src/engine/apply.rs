@@ -12,7 +12,7 @@
 
 use super::{
     descriptor::Descriptor,
-    fetch::{Before, Fetched},
+    fetch::{Before, Fetched, needs_cells},
     manifest::{PastRule, SegmentId},
     memtable::Slot,
     past,
@@ -65,7 +65,9 @@ pub(crate) fn commit(
     let applied = commit.writes.into_iter().try_for_each(|write| match write {
         Write::Row { table, row } => {
             let after_read = relied_on.contains(&(&table, &row.key));
-            let before = fetched.before(change.state.flushes, change.state.table(&table)?, &row.key, rows)?;
+            let found = change.state.table(&table)?;
+            let wanted = (&row.key, needs_cells(found, &row));
+            let before = fetched.before(change.state.flushes, found, wanted, rows)?;
             change.check_and_mutate_row(out, after_read, &table, row, before)?;
             check_size(out.len() - start)
         }
@@ -97,7 +99,7 @@ fn check_size(size: usize) -> Result<()> {
 }
 
 /// Whether every row that the commit relied on is as it saw it.
-fn validate(state: &State, validation: &Validation) -> Result<()> {
+pub(crate) fn validate(state: &State, validation: &Validation) -> Result<()> {
     let pinned = pinned(&validation.pin)?;
     for (table, key) in &validation.rows {
         if !state.is_unchanged(&pinned, table, key)? {

@@ -40,6 +40,23 @@ pub(crate) fn encode(cells: &[Cell], number_of: impl Fn(&FamilyName) -> u32) -> 
     encoder.finish()
 }
 
+/// What begins a cell of a column, for [`put_row`]: its family and qualifier.
+pub(crate) fn column_head(family: u32, qualifier: &[u8]) -> Vec<u8> {
+    let mut head = Vec::with_capacity(qualifier.len() + 4);
+    put_varint(&mut head, (u64::from(family) << 2) | SAME_TIMESTAMP);
+    put_bytes(&mut head, qualifier);
+    head
+}
+
+/// Appends a row whose cells have one timestamp, and each a column of its own: the [head](column_head) of that and the value, in order.
+pub(crate) fn put_row<'a>(out: &mut Vec<u8>, timestamp: i64, cells: impl Iterator<Item = (&'a [u8], &'a [u8])>) {
+    put_i64(out, timestamp);
+    for (head, value) in cells {
+        out.extend_from_slice(head);
+        put_bytes(out, value);
+    }
+}
+
 /// Encodes a row cell by cell.
 #[derive(Debug, Default)]
 pub(crate) struct Encoder {
@@ -169,6 +186,16 @@ impl<'a> Iterator for Cells<'a> {
 mod tests {
     use super::*;
     use proptest::prelude::*;
+
+    #[test]
+    fn a_row_of_one_timestamp_is_encoded_as_any_other() {
+        let (mut encoder, mut row) = (Encoder::default(), Vec::new());
+        let cells: [(u32, &[u8], &[u8]); 4] = [(700, b"", b"x"), (3, b"p", b""), (3, b"q", &[7; 300]), (1, b"p", b"y")];
+        cells.iter().for_each(|(family, qualifier, value)| encoder.push(*family, qualifier, -5, value));
+        let heads: Vec<_> = cells.iter().map(|(family, qualifier, _)| column_head(*family, qualifier)).collect();
+        put_row(&mut row, -5, heads.iter().zip(&cells).map(|(head, (_, _, value))| (&head[..], *value)));
+        assert_eq!(encoder.finish(), row);
+    }
 
     proptest! {
         #[test]

@@ -30,10 +30,10 @@ impl Engine {
             self.check_open()?;
             let pin = self.pin_now();
             let state = apply::pinned(&pin)?;
-            let fetched = self.fetch(&state, Wanted::of(&state, [(name, key)].into_iter())).await?;
+            let fetched = self.fetch(&state, Wanted::of_row(&state, name, key)).await?;
             let (decision, mutations, cells) = {
                 let table = state.table(name)?;
-                let cells = fetched.before(state.flushes, table, key, &self.shared.rows)?.cells;
+                let cells = fetched.before(state.flushes, table, (key, true), &self.shared.rows)?.cells;
                 let cells = row::live(&table.descriptor.schema, cells, pin.now_micros);
                 let (decision, mutations) = decide(table, cells.clone(), pin.now_micros)?;
                 (decision, mutations, cells)

@@ -2,7 +2,7 @@
 //!
 //! A write puts the whole row into the memtable, so that it needs what the row held before. The rows that no memtable knows are
 //! read here, by whoever commits and many at a time, so that the log thread, of which there is one, seldom has to. Many rows of one
-//! segment are read in one pass over it, which decodes no page twice. What was
+//! segment are read in one pass over it, which decodes no page twice. Of a row that is only deleted nothing but its place is looked up. What was
 //! read stays true as long as no memtable became segments ([`State::flushes`]) and the place still lives: anything else that
 //! happened to the row is in a memtable, and is found there first.
 
@@ -14,10 +14,10 @@ use super::{
     state::{Known, Place, State, Table},
     writer::REQUEST_BYTES_MAX,
 };
-use crate::{Cell, Commit, Error, Result, RowKey, TableName, Write};
+use crate::{Cell, Commit, Error, Mutation, Result, RowKey, RowMutation, TableName, Write};
 use bytes::Bytes;
 use std::{
-    collections::{BTreeMap, BTreeSet, HashMap},
+    collections::{BTreeMap, HashMap},
     ops::Range,
     sync::Arc,
 };
@@ -45,7 +45,8 @@ pub(crate) struct Fetched {
 struct FetchedRow {
     segment: SegmentId,
     position: Position,
-    row: Bytes,
+    /// Its cells, if they were needed.
+    row: Option<Bytes>,
     as_of: i64,
 }
 
@@ -60,33 +61,52 @@ pub(crate) struct Before {
     pub(crate) existed: bool,
 }
 
-/// The rows of a commit that must be looked up in segments.
+/// The rows of a commit that must be looked up in segments, and whether their cells are needed.
 #[derive(Debug, Default)]
-pub(crate) struct Wanted(HashMap<TableName, BTreeSet<RowKey>>);
+pub(crate) struct Wanted(HashMap<TableName, BTreeMap<RowKey, bool>>);
+
+/// Whether the cells that a row holds count for what becomes of it: of a row that is deleted they do not.
+pub(crate) fn needs_cells(table: &Table, row: &RowMutation) -> bool {
+    table.descriptor.schema.history.is_some() || !matches!(row.mutations[..], [Mutation::DeleteFromRow])
+}
 
 impl Wanted {
     /// Those that memtables do not know and segments may hold.
     pub(crate) fn of_commit(state: &State, commit: &Commit) -> Self {
         let rows = commit.writes.iter().filter_map(|write| match write {
-            Write::Row { table, row } => Some((table, &row.key)),
+            Write::Row { table, row } => Some((table, row)),
             Write::DeleteRange { .. } => None,
         });
-        Self::of(state, rows)
+        Self::of_rows(state, rows)
     }
 
     /// Those of the rows that memtables do not know and segments may hold.
-    pub(crate) fn of<'a>(state: &State, rows: impl Iterator<Item = (&'a TableName, &'a RowKey)>) -> Self {
-        let mut wanted: HashMap<TableName, BTreeSet<RowKey>> = HashMap::new();
-        for (name, key) in rows {
+    pub(crate) fn of_rows<'a>(state: &State, rows: impl Iterator<Item = (&'a TableName, &'a RowMutation)>) -> Self {
+        let mut wanted = Self::default();
+        for (name, row) in rows {
             let Some(table) = state.tables.get(name) else { continue };
-            if table.may_be_in_segments(key) && matches!(table.known(key), Known::Unknown) {
-                match wanted.get_mut(name) {
-                    Some(keys) => drop(keys.insert(key.clone())),
-                    None => drop(wanted.insert(name.clone(), BTreeSet::from([key.clone()]))),
-                }
-            }
+            wanted.add(table, name, &row.key, needs_cells(table, row));
         }
-        Self(wanted)
+        wanted
+    }
+
+    /// A row whose cells are needed, if memtables do not know it and segments may hold it.
+    pub(crate) fn of_row(state: &State, name: &TableName, key: &RowKey) -> Self {
+        let mut wanted = Self::default();
+        if let Some(table) = state.tables.get(name) {
+            wanted.add(table, name, key, true);
+        }
+        wanted
+    }
+
+    fn add(&mut self, table: &Table, name: &TableName, key: &RowKey, cells: bool) {
+        if !table.may_be_in_segments(key) || !matches!(table.known(key), Known::Unknown) {
+            return;
+        }
+        match self.0.get_mut(name) {
+            Some(keys) => *keys.entry(key.clone()).or_default() |= cells,
+            None => drop(self.0.insert(name.clone(), BTreeMap::from([(key.clone(), cells)]))),
+        }
     }
 
     /// Whether there are none.
@@ -96,7 +116,7 @@ impl Wanted {
 
     /// How many of [`ROWS_MAX`] they are.
     pub(crate) fn share(&self) -> u32 {
-        let rows = self.0.values().map(BTreeSet::len).sum::<usize>();
+        let rows = self.0.values().map(BTreeMap::len).sum::<usize>();
         u32::try_from(rows).unwrap_or(u32::MAX).min(ROWS_MAX)
     }
 
@@ -110,14 +130,15 @@ impl Wanted {
             let table = state.table(&name)?;
             let of_table = fetched.rows.entry(table.descriptor.number).or_default();
             let mut places: BTreeMap<SegmentId, Vec<(RowKey, Place)>> = BTreeMap::new();
-            for key in keys {
+            for (key, cells) in keys {
                 match table.locate(&key)? {
+                    Some(place) if !cells => drop(of_table.insert(key, Some(FetchedRow::at(&place)))),
                     Some(place) => places.entry(place.segment.meta().id).or_default().push((key, place)),
                     None => drop(of_table.insert(key, None)),
                 }
             }
             let mut keep = |key: RowKey, row: FetchedRow| {
-                fetched.bytes += row.row.len();
+                fetched.bytes += row.row.as_ref().map_or(0, Bytes::len);
                 if fetched.bytes > REQUEST_BYTES_MAX {
                     let what = "all that the rows of a request held before";
                     return Err(Error::TooLarge { what, size: fetched.bytes, limit: REQUEST_BYTES_MAX });
@@ -156,7 +177,7 @@ fn together(found: Vec<(RowKey, Place)>, mut give: impl FnMut(RowKey, FetchedRow
         for read in batch? {
             let (key, place) = wanted.next().expect("no more rows come than were asked for");
             debug_assert_eq!((&key, place.position), (&read.key, read.position));
-            let (segment, row) = (segment.meta().id, read.row.read()?);
+            let (segment, row) = (segment.meta().id, Some(read.row.read()?));
             give(key, FetchedRow { segment, position: place.position, row, as_of })?;
         }
     }
@@ -166,8 +187,13 @@ fn together(found: Vec<(RowKey, Place)>, mut give: impl FnMut(RowKey, FetchedRow
 
 impl FetchedRow {
     fn of(place: &Place, rows: &RowCache) -> Result<Self> {
+        Ok(Self { row: Some(rows.read(place)?), ..Self::at(place) })
+    }
+
+    /// Without its cells.
+    fn at(place: &Place) -> Self {
         let meta = place.segment.meta();
-        Ok(Self { segment: meta.id, position: place.position, row: rows.read(place)?, as_of: meta.stamp })
+        Self { segment: meta.id, position: place.position, row: None, as_of: meta.stamp }
     }
 }
 
@@ -187,27 +213,35 @@ impl Fetched {
         self.bytes
     }
 
-    /// What the row holds in the table as it is now; read from files if it was not fetched, or that is no longer true.
+    /// What the row holds in the table as it is now, but for its cells if they are not needed; read from files if it was not fetched, or that is
+    /// no longer true.
     ///
     /// # Errors
     /// Those of reading.
-    pub(crate) fn before(&self, flushes: u64, table: &Table, key: &RowKey, rows: &RowCache) -> Result<Before> {
+    pub(crate) fn before(
+        &self,
+        flushes: u64,
+        table: &Table,
+        (key, needs_cells): (&RowKey, bool),
+        rows: &RowCache,
+    ) -> Result<Before> {
+        let cells = |row: &Bytes, as_of| if needs_cells { table.cells(row, as_of) } else { Vec::new() };
         match table.known(key) {
-            Known::Row(row, as_of) => {
-                return Ok(Before { cells: table.cells(&row, as_of), place: None, existed: true });
-            }
+            Known::Row(row, as_of) => return Ok(Before { cells: cells(&row, as_of), place: None, existed: true }),
             Known::Gone => return Ok(Before::default()),
             Known::Unknown => {}
         }
-        let found = match self.still_true(flushes, table, key) {
+        let is_enough = |found: &Option<FetchedRow>| !needs_cells || found.as_ref().is_none_or(|row| row.row.is_some());
+        let found = match self.still_true(flushes, table, key).filter(is_enough) {
             Some(found) => found,
-            None if table.may_be_in_segments(key) => {
-                table.locate(key)?.map(|place| FetchedRow::of(&place, rows)).transpose()?
-            }
+            None if table.may_be_in_segments(key) => match table.locate(key)? {
+                Some(place) if needs_cells => Some(FetchedRow::of(&place, rows)?),
+                place => place.as_ref().map(FetchedRow::at),
+            },
             None => None,
         };
         Ok(found.map_or_else(Before::default, |found| Before {
-            cells: table.cells(&found.row, Some(found.as_of)),
+            cells: found.row.map_or_else(Vec::new, |row| cells(&row, Some(found.as_of))),
             place: Some((found.segment, found.position)),
             existed: true,
         }))

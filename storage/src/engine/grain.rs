@@ -11,6 +11,9 @@ use super::{
     tablet::choose::{CHANGED_BYTES_MIN, CompactionLimits},
 };
 
+/// Runs of a load that are merged at a time: a block of each is in memory.
+const LOAD_RUNS_MAX: usize = 32;
+
 /// See the module. Each is at least 1.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Grain {
@@ -24,8 +27,10 @@ pub struct Grain {
     pub delta_bytes_min: u64,
     /// Bytes below which neither dead rows nor the size of deltas are reason enough for a compaction.
     pub changed_bytes_min: u64,
-    /// Rows that a compaction takes at a time; between two such steps it may begin another base.
+    /// Rows that a compaction, or a load, takes at a time; between two such steps it may begin another base.
     pub step_rows_max: usize,
+    /// Runs of a load that are merged at a time; 2 at least.
+    pub load_runs_max: usize,
 }
 
 impl Default for Grain {
@@ -37,6 +42,7 @@ impl Default for Grain {
             delta_bytes_min: DELTA_BYTES_MIN,
             changed_bytes_min: CHANGED_BYTES_MIN,
             step_rows_max: STEP_ROWS_MAX,
+            load_runs_max: LOAD_RUNS_MAX,
         }
     }
 }

@@ -7,14 +7,21 @@ use super::{
     board::Board,
     compact::Moved,
     dead::{Dead, Position},
-    manifest::SegmentId,
+    manifest::{SegmentId, SegmentMeta},
     memtable::Memtable,
     segment::Segment,
-    state::{FLUSHES_REMEMBERED, Flushed, State, Table},
+    state::{Flushed, State, Table},
     tablet::Tablets,
 };
 use crate::{KeyRange, RowKey};
-use std::{collections::BTreeMap, ops::Range, sync::Arc};
+use std::{
+    collections::BTreeMap,
+    ops::Range,
+    sync::{
+        Arc,
+        mpsc::{Receiver, Sender},
+    },
+};
 
 /// What was made.
 #[derive(Debug)]
@@ -27,6 +34,37 @@ pub(crate) enum Made {
     Bordered(BTreeMap<u32, Tablets>),
     /// Nothing: whoever waits for it waits for the commits that were under way.
     Nothing,
+    /// A load that is about to be put into the manifest.
+    Loading(Standstill),
+}
+
+/// The log thread says that it stands still, and does so until it has the rows of a load, or nobody is left to give any.
+#[derive(Debug)]
+pub(crate) struct Standstill {
+    /// Told once.
+    pub(crate) reached: Sender<()>,
+    /// The rows, in the manifest.
+    pub(crate) loaded: Receiver<LoadedRows>,
+}
+
+/// New rows of a table in segments of their own.
+#[derive(Debug)]
+pub(crate) struct LoadedRows {
+    /// The table's number.
+    pub(crate) table: u32,
+    /// The segments, by key.
+    pub(crate) segments: Vec<Arc<Segment>>,
+    /// When they came, in microseconds.
+    pub(crate) stamp: i64,
+    /// Which rows they are.
+    pub(crate) remembered: Arc<Flushed>,
+}
+
+impl LoadedRows {
+    /// The keys from the first to the last of a segment.
+    pub(crate) fn range_of(meta: &SegmentMeta) -> KeyRange {
+        KeyRange::new(meta.first.bytes().clone(), KeyRange::point(&meta.last).end)
+    }
 }
 
 /// The frozen memtables of all tables as segments.
@@ -93,8 +131,25 @@ pub(crate) fn install(state: &mut State, board: &Board, made: &Made) -> Option<u
             board.change_job(|frozen| install_borders(frozen, moved));
             None
         }
-        Made::Nothing => None,
+        Made::Nothing | Made::Loading(_) => None,
     }
+}
+
+/// Puts the rows of a load in.
+pub(crate) fn install_load(state: &mut State, board: &Board, loaded: &LoadedRows) {
+    put_loaded(state, loaded);
+    // What was read for a commit under way may be no longer true, and who relied on the absence of a row is to know.
+    state.flushes += 1;
+    state.remember(Arc::clone(&loaded.remembered));
+    board.change_job(|frozen| put_loaded(frozen, loaded));
+}
+
+fn put_loaded(state: &mut State, loaded: &LoadedRows) {
+    state.stamp = state.stamp.max(loaded.stamp);
+    let Some((name, _)) = state.table_by_number(loaded.table) else { return };
+    let name = name.clone();
+    let table = state.tables.get_mut(&name).expect("its name was just found");
+    table.tablets = table.tablets.with_loaded(&loaded.segments);
 }
 
 fn install_flush(state: &mut State, flushed: &FlushedTables) {
@@ -124,10 +179,7 @@ fn install_flush(state: &mut State, flushed: &FlushedTables) {
         }
     }
     state.flushes += 1;
-    state.remembered.push_back(Arc::clone(&flushed.remembered));
-    if state.remembered.len() > FLUSHES_REMEMBERED {
-        state.remembered.pop_front();
-    }
+    state.remember(Arc::clone(&flushed.remembered));
 }
 
 /// The positions of keys, ascending, of which the memtable knows better.

@@ -21,7 +21,9 @@ use super::{
     board::Install,
     compact::Outputs,
     dead::Dead,
-    install::Made,
+    descriptor::Descriptor,
+    install::{LoadedRows, Made, Standstill},
+    load::{Loads, Scratch},
     manifest::{DeadMeta, Manifest, Manifests, SegmentId, SegmentMeta, TableMeta, TabletMeta},
     segment::{Caches, Compression, Limits, Segment, SegmentOptions, SegmentWriter, Shape},
     state::{State, Table},
@@ -32,9 +34,12 @@ use crate::{Error, ErrorKind, Layouts, Result, TableName};
 use arc_swap::ArcSwapOption;
 use std::{
     collections::BTreeMap,
-    sync::{Arc, Mutex, MutexGuard, PoisonError, mpsc::channel},
+    sync::{
+        Arc, Mutex, MutexGuard, PoisonError,
+        mpsc::{self, channel},
+    },
 };
-use tokio::sync::mpsc::WeakSender;
+use tokio::sync::mpsc::{Sender, WeakSender};
 
 /// What flush and compaction are made with.
 #[derive(Debug)]
@@ -53,10 +58,30 @@ pub(crate) struct Maintenance {
     pub(crate) layouts: ArcSwapOption<LayoutsOf>,
     /// Past and present compactions.
     pub(crate) compactions: Compactions,
+    /// Loads under way.
+    pub(crate) loads: Loads,
+    /// Where loads put rows that are not in segments yet.
+    pub(crate) scratch: Arc<Scratch>,
     /// How compaction goes about it.
     pub(crate) options: MaintenanceOptions,
     /// To wake the log thread.
     queue: WeakSender<Queued>,
+}
+
+/// The log thread stands still as long as this is there.
+#[derive(Debug)]
+pub(crate) struct Still {
+    loaded: mpsc::Sender<LoadedRows>,
+    installed: mpsc::Receiver<()>,
+}
+
+impl Still {
+    /// Ends the standstill with rows that are in the manifest, and waits until they are in the state.
+    pub(crate) fn end_with(self, loaded: LoadedRows) {
+        // The log thread waits for it. Nothing is ever sent back: the other end is dropped when it is done.
+        let _ = self.loaded.send(loaded);
+        let _ = self.installed.recv();
+    }
 }
 
 /// The catalog's layouts, in a form that can be swapped.
@@ -97,6 +122,7 @@ impl Maintenance {
         (blobs, caches): (Arc<dyn Blobs>, Arc<Caches>),
         in_force: InForce,
         options: MaintenanceOptions,
+        scratch: Scratch,
         queue: WeakSender<Queued>,
     ) -> Self {
         Self {
@@ -107,6 +133,8 @@ impl Maintenance {
             files: Files::default(),
             layouts: ArcSwapOption::empty(),
             compactions: Compactions::default(),
+            loads: Loads::default(),
+            scratch: Arc::new(scratch),
             options,
             queue,
         }
@@ -146,12 +174,34 @@ impl Maintenance {
         if self.shared.board.is_closed() { Err(closed()) } else { Ok(()) }
     }
 
+    /// Has the log thread stand still between two groups: nothing is changed until the standstill is over.
+    ///
+    /// # Errors
+    /// [`Error::Unavailable`] when the store is closed.
+    pub(crate) fn stand_still(&self) -> Result<Still> {
+        let closed = || Error::Unavailable("it was closed".into());
+        let ((reached, is_reached), (loaded, is_loaded)) = (channel(), channel());
+        let (told, installed) = channel();
+        let made = Made::Loading(Standstill { reached, loaded: is_loaded });
+        if !self.shared.board.push(Install { made, told }) {
+            return Err(closed());
+        }
+        self.wake();
+        is_reached.recv().map_err(|_| closed())?;
+        Ok(Still { loaded, installed })
+    }
+
     /// Waits until every commit that has a stamp by now is published, or refused.
     ///
     /// # Errors
     /// [`Error::Unavailable`] when the store is closed.
     pub(crate) fn settle(&self) -> Result<()> {
         self.install(Made::Nothing)
+    }
+
+    /// The way to the log thread; `None` when the store is closed.
+    pub(crate) fn queue(&self) -> Option<Sender<Queued>> {
+        self.queue.upgrade()
     }
 
     /// Has the log thread look at the board.
@@ -175,7 +225,12 @@ impl Maintenance {
     }
 
     /// Puts a manifest in force. When nobody knows which one is, the store takes no more writes, and no file is removed.
-    fn commit(&self, in_force: &mut InForce, manifest: Manifest, dead: BTreeMap<SegmentId, Dead>) -> Result<()> {
+    pub(crate) fn commit(
+        &self,
+        in_force: &mut InForce,
+        manifest: Manifest,
+        dead: BTreeMap<SegmentId, Dead>,
+    ) -> Result<()> {
         in_force.commit(manifest, dead).inspect_err(|error| {
             if error.kind() != ErrorKind::NoSpace {
                 let reason = format!("the manifest could not be replaced: {error}; writing needs a restart");
@@ -192,15 +247,17 @@ impl Maintenance {
         self.wake();
     }
 
-    /// Does a thread's work. Should it panic the store stops: whoever waits for the thread would wait for ever.
-    pub(crate) fn watched(&self, work: impl FnOnce(&Self)) {
+    /// Does a thread's work. Should it panic the store stops: whoever waits for the thread would wait for ever, or know another state than the
+    /// manifest.
+    pub(crate) fn watched<T>(&self, work: impl FnOnce(&Self) -> T) -> T {
         let watch = Watch(self);
-        work(self);
+        let done = work(self);
         drop(watch);
+        done
     }
 
     /// Removes segments that no manifest is going to name.
-    fn abandon(&self, segments: impl IntoIterator<Item = SegmentMeta>) {
+    pub(crate) fn abandon(&self, segments: impl IntoIterator<Item = SegmentMeta>) {
         for meta in segments {
             if let Err(error) = files::delete(self.blobs.as_ref(), meta.id) {
                 tracing::warn!(%error, "a segment that is not used was not removed; the next start does it");
@@ -233,7 +290,7 @@ impl Drop for Watch<'_> {
 pub(super) struct Writers<'a> {
     pub(super) maintenance: &'a Maintenance,
     pub(super) name: &'a TableName,
-    pub(super) table: &'a Table,
+    pub(super) descriptor: &'a Descriptor,
     /// The stamp that the rows are as of.
     pub(super) stamp: i64,
     pub(super) base: bool,
@@ -243,14 +300,25 @@ impl Outputs for Writers<'_> {
     type Writer = SegmentWriter;
 
     fn begin(&mut self, sample: &[&[u8]]) -> Result<SegmentWriter> {
-        let Self { maintenance, name, table, stamp, base } = *self;
+        self.begin_of(sample.iter().copied())
+    }
+}
+
+impl Writers<'_> {
+    /// Begins a segment whose first rows are like these.
+    ///
+    /// # Errors
+    /// Those of writing.
+    pub(super) fn begin_of<'s>(&mut self, sample: impl Iterator<Item = &'s [u8]>) -> Result<SegmentWriter> {
+        let Self { maintenance, name, descriptor, stamp, base } = *self;
         let layout = maintenance.layouts.load().as_ref().and_then(|layouts| layouts.0.layout(name));
-        let families =
-            table.descriptor.schema.families.keys().map(|family| {
-                (table.descriptor.number_of(family).expect("a family of the schema has a number"), family)
-            });
-        let shape = Shape::new(families, layout.as_deref(), sample.iter().copied());
-        let (id, number) = (maintenance.next_id(), table.descriptor.number);
+        let families = descriptor
+            .schema
+            .families
+            .keys()
+            .map(|family| (descriptor.number_of(family).expect("a family of the schema has a number"), family));
+        let shape = Shape::new(families, layout.as_deref(), sample);
+        let (id, number) = (maintenance.next_id(), descriptor.number);
         let mut options = match base {
             false => SegmentOptions::delta(id, number, stamp),
             true => SegmentOptions {
@@ -304,7 +372,7 @@ pub(super) fn table_meta(name: &TableName, table: &Table) -> TableMeta {
     }
 }
 
-fn tablet_meta(tablet: &Tablet<Segment>) -> TabletMeta {
+pub(super) fn tablet_meta(tablet: &Tablet<Segment>) -> TabletMeta {
     let segments = tablet.segments.iter().map(|segment| segment.meta().clone()).collect();
     TabletMeta { range: tablet.range.clone(), segments }
 }

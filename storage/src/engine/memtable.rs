@@ -19,7 +19,7 @@ pub(crate) const PIECE_SLOTS: usize = 4_096;
 const SLOT_BYTES: u64 = 120;
 
 /// What a commit made of a row.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Slot {
     /// The stamp of that commit, in microseconds.
     pub(crate) stamp: i64,

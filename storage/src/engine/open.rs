@@ -4,7 +4,7 @@ use super::{
     Budget, Engine, EngineOptions, LOCK, ROOM_BYTES, ROW_LOCKS, blobs,
     board::Board,
     dead::Dead,
-    fetch, log,
+    fetch, load, log,
     maintain::{InForce, Maintenance, MaintenanceOptions},
     manifest::{Manifest, Manifests, SegmentId, TableMeta},
     pins::Pins,
@@ -60,6 +60,7 @@ pub(super) fn open(options: EngineOptions) -> Result<Arc<Engine>> {
     caches.set_replaying(false);
     // Only now that all of it was read: a damaged store stays as it is.
     manifests.clean_segments(&manifest, blobs.as_ref())?;
+    let scratch = load::Scratch::clear(Arc::clone(&fs), &path)?;
     let sync_micros = log::measure_sync(fs.as_ref(), &wal)?;
     // Segments are named by stamps too: should the wall clock have been set back, their names are not given again.
     let newest = opened.keys().map(|id| i64::try_from(id.0).unwrap_or(i64::MAX)).max().unwrap_or_default();
@@ -93,6 +94,7 @@ pub(super) fn open(options: EngineOptions) -> Result<Arc<Engine>> {
             grain,
             pin_age_max_micros: options.pin_age_max_micros,
         },
+        scratch,
         queue.downgrade(),
     ));
     opened.values().for_each(|segment| maintenance.files.add(segment));
@@ -138,6 +140,7 @@ pub(super) fn open(options: EngineOptions) -> Result<Arc<Engine>> {
         room: Arc::new(Semaphore::new(room_permits)),
         room_permits,
         fetching: Arc::new(Semaphore::new(fetch::ROWS_MAX as usize)),
+        loading: Arc::new(Semaphore::new(load::loads_max(memory_bytes))),
         row_locks: (0..ROW_LOCKS).map(|_| tokio::sync::Mutex::default()).collect(),
         closed: AtomicBool::new(false),
         threads: Mutex::new(threads),

@@ -1,5 +1,6 @@
 //! The bytes of deleted rows, made to go.
 //!
+//! 0. End loads with rows in the ranges: their files hold rows that nobody will see.
 //! 1. Flush: from then on the rows are dead in the manifest, and the log's files, all of which were begun before, are removed.
 //! 2. Compact every tablet with a segment that is older than the purge and reaches into a range: nothing dead is written anew. Then borders
 //!    between tablets are moved out of the ranges: they were keys of rows.
@@ -23,6 +24,12 @@ impl Engine {
         let ranges: Vec<(TableName, KeyRange)> = ranges.iter().cloned().chain(pasts).collect();
         let keys: Arc<[KeyRange]> = ranges.iter().map(|(_, range)| range.clone()).collect();
         let before = self.spent();
+        let (maintenance, of_loads) = (Arc::clone(&self.maintenance), ranges.clone());
+        blocking(move || {
+            maintenance.loads.end(&of_loads);
+            Ok(())
+        })
+        .await?;
         self.flush().await?;
         let (maintenance, ranges) = (Arc::clone(&self.maintenance), ranges.to_vec());
         self.giving_way(move || {

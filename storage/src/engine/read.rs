@@ -21,6 +21,7 @@ use super::{
     manifest::SegmentId,
     memtable::bounds,
     pins::Held,
+    segment::StoredCell,
     state::{Known, Table},
     writer::Shared,
 };
@@ -256,6 +257,15 @@ impl Reading {
                     None
                 }
                 Some(place) => {
+                    let meta = place.segment.meta();
+                    if self.wanted.is_existence()
+                        && let Some((family, qualifier)) = place.segment.witness(&self.wanted.sure_families())?
+                    {
+                        // Every row of the segment has it, and nothing condemns it: what it holds is not asked for.
+                        let (timestamp, value) = (meta.stamp, bytes::Bytes::new());
+                        let cell = StoredCell { family, qualifier, timestamp, value };
+                        return Ok(Some((own()?, Body::Cells(vec![cell], meta.stamp))));
+                    }
                     let row = self.shared.rows.read(&place)?;
                     Some((own()?, Body::Encoded(row, Some(place.segment.meta().stamp))))
                 }

@@ -64,7 +64,9 @@ pub(crate) use clean::{CleanColumn, CleanRequest};
 pub(crate) use fuzz::{fuzz_footer, fuzz_tail};
 pub(crate) use open::{Caches, Segment};
 pub(crate) use options::{Compression, Limits, SegmentOptions};
-pub(crate) use rows::{EncodedRow, Rows, RowsRequest, SegmentRow, StoredCell, WantedColumns, WantedFamily};
+pub(crate) use rows::{
+    EncodedRow, EncodedRows, Rows, RowsRequest, SegmentRow, StoredCell, WantedColumns, WantedFamily,
+};
 pub(crate) use shape::Shape;
 pub(crate) use writer::SegmentWriter;
 

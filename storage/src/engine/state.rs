@@ -26,7 +26,7 @@ use std::{
     sync::Arc,
 };
 
-/// Flushed memtables of which it is known which rows they changed; a commit that relied on an older pin is refused.
+/// Flushed memtables and loads of which it is known which rows they changed; a commit that relied on an older pin is refused.
 pub(crate) const FLUSHES_REMEMBERED: usize = 4;
 
 /// The tables at one moment.
@@ -40,7 +40,7 @@ pub(crate) struct State {
     pub(crate) next_table: u32,
     /// The greatest stamp given so far, in microseconds.
     pub(crate) stamp: i64,
-    /// How often frozen memtables became segments.
+    /// How often frozen memtables became segments, or segments were loaded.
     pub(crate) flushes: u64,
     /// What the last of them changed, oldest first; at most [`FLUSHES_REMEMBERED`].
     pub(crate) remembered: Vector<Arc<Flushed>>,
@@ -74,13 +74,13 @@ pub(crate) struct Frozen {
     pub(crate) stamp: i64,
 }
 
-/// Which rows a flush brought into segments, so that it is known of a row whether it changed since a pin: hashes, since a false alarm
+/// Which rows a flush or a load brought into segments, so that it is known of a row whether it changed since a pin: hashes, since a false alarm
 /// only costs a retry.
 #[derive(Debug)]
 pub(crate) struct Flushed {
     /// By hash of table and key, ascending, with the stamp of the last change.
     rows: Vec<(u64, i64)>,
-    /// Deleted ranges by table.
+    /// Ranges that were deleted, or in which rows were loaded, by table.
     ranges: Vec<(u32, crate::KeyRange, i64)>,
 }
 
@@ -91,22 +91,34 @@ impl Flushed {
         // Nobody relies on the past.
         for (_, table) in state.public_tables() {
             let (number, Some(frozen)) = (table.descriptor.number, &table.frozen) else { continue };
-            rows.extend(frozen.memtable.slots.iter().map(|(key, slot)| (hash(number, key), slot.stamp)));
+            rows.extend(frozen.memtable.slots.iter().map(|(key, slot)| (row_hash(number, key), slot.stamp)));
             ranges.extend(frozen.memtable.ranges.iter().map(|(range, stamp)| (number, range.clone(), *stamp)));
         }
         rows.sort_unstable();
         Self { rows, ranges }
     }
 
+    /// Rows that a load brought, by [hash](row_hash), with its stamp.
+    pub(crate) fn of_rows(mut rows: Vec<(u64, i64)>) -> Self {
+        rows.sort_unstable();
+        Self { rows, ranges: Vec::new() }
+    }
+
+    /// Ranges in which a load brought rows, by table, with its stamp.
+    pub(crate) fn of_ranges(ranges: Vec<(u32, crate::KeyRange, i64)>) -> Self {
+        Self { rows: Vec::new(), ranges }
+    }
+
     fn changed_after(&self, table: u32, key: &[u8], stamp: i64) -> bool {
-        let hash = hash(table, key);
+        let hash = row_hash(table, key);
         let from = self.rows.partition_point(|(of, _)| *of < hash);
         self.rows[from..].iter().take_while(|(of, _)| *of == hash).any(|(_, changed)| *changed > stamp)
             || self.ranges.iter().any(|(of, range, deleted)| *of == table && *deleted > stamp && range.contains(key))
     }
 }
 
-fn hash(table: u32, key: &[u8]) -> u64 {
+/// By what [`Flushed`] knows a row.
+pub(crate) fn row_hash(table: u32, key: &[u8]) -> u64 {
     let mut hasher = DefaultHasher::new();
     (table, key).hash(&mut hasher);
     hasher.finish()
@@ -305,6 +317,14 @@ impl State {
         let since = usize::try_from(self.flushes - then.flushes).unwrap_or(usize::MAX);
         let Some(skip) = self.remembered.len().checked_sub(since) else { return Ok(false) };
         Ok(!self.remembered.iter().skip(skip).any(|flushed| flushed.changed_after(number, key, then.stamp)))
+    }
+
+    /// Remembers what a flush or a load brought into segments, and forgets the oldest.
+    pub(crate) fn remember(&mut self, flushed: Arc<Flushed>) {
+        self.remembered.push_back(flushed);
+        if self.remembered.len() > FLUSHES_REMEMBERED {
+            self.remembered.pop_front();
+        }
     }
 
     /// Bytes in active memtables.

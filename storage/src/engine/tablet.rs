@@ -5,6 +5,7 @@
 //!
 //! ```text
 //! flush       with_deltas      a delta joins every tablet that its keys reach into
+//! load        with_loaded      bases among them have tablets of their own, the others join like deltas
 //! compaction  with_compacted   the segments of one tablet become new bases; each has a tablet, and the ranges meet at their first keys
 //! purge       without_borders  the ranges meet elsewhere
 //! ```
@@ -164,9 +165,48 @@ impl<S: Stored> Tablets<S> {
         Self(Arc::new(tablets))
     }
 
+    /// Whether a segment can be one more base: it lies in one tablet, and reaches into no base there.
+    pub(crate) fn has_room_for_base(&self, meta: &SegmentMeta) -> bool {
+        let Some(tablet) = self.of_key(&meta.first) else { return self.is_empty() };
+        let bases = || tablet.segments.iter().map(|segment| segment.meta()).filter(|one| one.base);
+        tablet.range.contains(&meta.last) && bases().all(|base| base.last < meta.first || base.first > meta.last)
+    }
+
+    /// With the segments of a load, in the order of keys and disjoint. Those that are bases, for which there [is
+    /// room](Self::has_room_for_base), divide their tablets: each base has one of its own then, and deltas are in every one that their keys reach
+    /// into. The others join as [deltas](Self::with_deltas) do.
+    pub(crate) fn with_loaded(&self, segments: &[Arc<S>]) -> Self {
+        let deltas: Vec<_> = segments.iter().filter(|segment| !segment.meta().base).cloned().collect();
+        let mut tablets = match self.is_empty() && !segments.is_empty() {
+            true => vec![Tablet { range: KeyRange::all(), segments: Vec::new() }],
+            false => self.0.to_vec(),
+        };
+        tablets = tablets
+            .into_iter()
+            .flat_map(|tablet| {
+                let lies_in = |segment: &&Arc<S>| segment.meta().base && tablet.range.contains(&segment.meta().first);
+                let mut bases: Vec<Arc<S>> = segments.iter().filter(lies_in).cloned().collect();
+                if bases.is_empty() {
+                    return vec![tablet];
+                }
+                let (before, others): (Vec<_>, Vec<_>) =
+                    tablet.segments.into_iter().partition(|segment| segment.meta().base);
+                bases.extend(before);
+                bases.sort_by(|a, b| a.meta().first.cmp(&b.meta().first));
+                let parts = divided(&tablet.range, &bases).into_iter().map(|(range, base)| {
+                    let reaching = others.iter().filter(|segment| reaches_into(segment.meta(), &range)).cloned();
+                    let segments = base.into_iter().chain(reaching).collect();
+                    Tablet { range, segments }
+                });
+                parts.collect()
+            })
+            .collect();
+        Self(Arc::new(tablets)).with_deltas(deltas)
+    }
+
     /// With the bases that a compaction made of the inputs, all of them segments of the tablet of this range: each base has a tablet of
-    /// its own. Segments that came to the tablet meanwhile stay, in every new tablet that their keys reach into. A tablet without
-    /// any is joined to a neighbour. `None` when there is no tablet of this range.
+    /// its own. Deltas that came to the tablet meanwhile stay, in every new tablet that their keys reach into. A tablet without
+    /// any is joined to a neighbour. `None` when there is no tablet of this range any more, or a load has given it a base: it would have two.
     ///
     /// The bases are in the order of keys. Joining changes a neighbour's range, so that two tablets of one table cannot be under
     /// compaction at a time.
@@ -175,6 +215,9 @@ impl<S: Stored> Tablets<S> {
         let (before, rest) = self.0.split_at(at);
         let (compacted, after) = rest.split_first().expect("`at` is a tablet");
         let stay = || compacted.segments.iter().filter(|segment| !inputs.contains(&segment.meta().id));
+        if stay().any(|segment| segment.meta().base) {
+            return None;
+        }
         let mut tablets = before.to_vec();
         for (range, base) in divided(range, &bases) {
             let deltas = stay().filter(|segment| reaches_into(segment.meta(), &range)).cloned().collect::<Vec<_>>();

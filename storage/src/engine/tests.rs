@@ -7,6 +7,7 @@ mod crash;
 mod differential;
 mod faults;
 mod history;
+mod loads;
 mod machine;
 mod purges;
 mod simulation;
@@ -46,6 +47,7 @@ fn tiny(fs: &SimFs) -> EngineOptions {
             delta_bytes_min: 1,
             changed_bytes_min: 1,
             step_rows_max: 3,
+            load_runs_max: 2,
         },
         ..simulated(fs)
     }

@@ -20,7 +20,15 @@
 //! later: it could only go back if nothing was committed since the read, and the wall clock was set back over the restart.
 
 use super::{
-    apply, board::Board, fetch::Fetched, frame, install::install, log::Log, pins::Pins, record, row_cache::RowCache,
+    apply,
+    board::Board,
+    fetch::Fetched,
+    frame,
+    install::{Made, Standstill, install, install_load},
+    log::Log,
+    pins::Pins,
+    record,
+    row_cache::RowCache,
     state::State,
 };
 use crate::{Commit, Error, FamilyChange, Result, RowMutation, TableName, TableSchema, Write, clock::HybridClock};
@@ -224,6 +232,10 @@ impl Writer {
     /// Installs what other threads have made, and freezes memtables when it is time.
     fn maintain(&mut self) {
         for done in self.shared.board.take_installs() {
+            if let Made::Loading(standstill) = &done.made {
+                self.stand_still(standstill);
+                continue;
+            }
             let mut state = State::clone(&self.shared.published.load());
             let flushed = install(&mut state, &self.shared.board, &done.made);
             self.shared.published.store(Arc::new(state));
@@ -253,6 +265,19 @@ impl Writer {
         }
         self.freeze();
         self.shared.log_bytes.store(self.log.bytes(), Ordering::Relaxed);
+    }
+
+    /// Changes nothing until a load is in the manifest, and puts it into the state; or until it is given up.
+    fn stand_still(&self, standstill: &Standstill) {
+        self.shared.is_stamping.store(true, Ordering::SeqCst);
+        // When nobody is left to hear it, nobody is left to send either.
+        let _ = standstill.reached.send(());
+        if let Ok(loaded) = standstill.loaded.recv() {
+            let mut state = State::clone(&self.shared.published.load());
+            install_load(&mut state, &self.shared.board, &loaded);
+            self.shared.published.store(Arc::new(state));
+        }
+        self.shared.is_stamping.store(false, Ordering::SeqCst);
     }
 
     /// Hands full memtables, or what somebody waits for, to the flush thread, unless it is still busy.

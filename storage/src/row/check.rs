@@ -1,7 +1,7 @@
 //! Whether a request fits the data model, before anything of it is applied.
 
 use crate::{
-    Aggregate, Error, FamilyName, Mutation, Result, RowMutation, TableName, TableSchema, aggregate,
+    Aggregate, Error, FamilyName, LoadColumn, Mutation, Result, RowMutation, TableName, TableSchema, aggregate,
     model::limits::{
         CELL_BYTES_MAX, CELL_BYTES_SOFT, MUTATIONS_MAX, QUALIFIER_BYTES_MAX, ROW_BYTES_MAX, TIMESTAMP_AHEAD_MAX_MICROS,
     },
@@ -34,6 +34,23 @@ pub fn check(table: &TableName, schema: &TableSchema, row: &RowMutation, now_mic
 pub fn check_count(count: usize) -> Result<()> {
     if count > MUTATIONS_MAX {
         return Err(Error::TooMany { what: "mutations", count, limit: MUTATIONS_MAX });
+    }
+    Ok(())
+}
+
+/// Checks the columns of a load.
+///
+/// # Errors
+/// [`NoFamily`](Error::NoFamily); [`Invalid`](Error::Invalid) for an aggregate family and a column that is named twice;
+/// [`TooLarge`](Error::TooLarge) for a qualifier.
+pub fn check_load(table: &TableName, schema: &TableSchema, columns: &[LoadColumn]) -> Result<()> {
+    for (at, LoadColumn { family, qualifier }) in columns.iter().enumerate() {
+        check_family(table, schema, family)?;
+        check_plain(schema, family)?;
+        check_column(qualifier)?;
+        if columns[..at].contains(&columns[at]) {
+            return Err(Error::Invalid(format!("a column of family {family:?} is named twice")));
+        }
     }
     Ok(())
 }

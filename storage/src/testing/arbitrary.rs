@@ -18,6 +18,10 @@ use proptest::{collection::vec, option, prelude::*, sample::select};
 
 /// Pins that a test keeps at a time.
 pub const PINS: usize = 3;
+/// The columns of a load.
+pub const LOAD_COLUMNS: [(&str, &str); 4] = [("c", "q"), ("a", "q"), ("b", "p"), ("a", "p")];
+/// A row of a load: its key, and a value or none for each of [`LOAD_COLUMNS`].
+pub type NewRow = (RowKey, Vec<Option<Bytes>>);
 /// Numbered rows, next to those whose keys are odd.
 const NUMBERED_ROWS: u8 = 48;
 
@@ -32,6 +36,12 @@ pub enum Operation {
     CheckAndMutate(CheckAndMutate),
     /// A change that depends on the newest cell.
     ReadModifyWrite(RowKey, Vec<ReadModifyWrite>),
+    /// A load of rows with values in [`LOAD_COLUMNS`]; of those only that are not there yet, if it says so.
+    Load(Vec<NewRow>, bool),
+    /// Such a load up to its last step, which [`FinishLoad`](Self::FinishLoad) is. One that is under way is given up.
+    BeginLoad(Vec<NewRow>, bool),
+    /// The last step of the load that is under way, if there is one.
+    FinishLoad,
     /// A range dropped by prefix.
     DropRowRange(Bytes),
     /// A change of the families.
@@ -61,6 +71,8 @@ pub enum Maintenance {
     BeginFlush,
     /// What was begun ends.
     Finish,
+    /// The bytes of deleted rows with this prefix go, and the kept pins.
+    Purge(&'static str),
     /// The store is closed and opened again; the kept pins are gone.
     Reopen,
     /// The process is killed, and the store opened by another; the kept pins are gone.
@@ -72,6 +84,11 @@ pub enum Maintenance {
 impl Maintenance {
     /// Whether pins outlive it.
     pub fn keeps_pins(self) -> bool {
+        self.keeps_store() && !matches!(self, Self::Purge(_))
+    }
+
+    /// Whether the store is the same one afterwards.
+    pub fn keeps_store(self) -> bool {
         !matches!(self, Self::Reopen | Self::Kill | Self::Crash(_))
     }
 }
@@ -133,6 +150,9 @@ pub fn operation() -> impl Strategy<Value = Operation> {
             Operation::CheckAndMutate(CheckAndMutate { key, predicate, then, otherwise })
         }),
         4 => (row_key(), vec(rule(), 0..3)).prop_map(|(key, rules)| Operation::ReadModifyWrite(key, rules)),
+        3 => load().prop_map(|(rows, fresh)| Operation::Load(rows, fresh)),
+        3 => load().prop_map(|(rows, fresh)| Operation::BeginLoad(rows, fresh)),
+        4 => Just(Operation::FinishLoad),
         2 => select(vec!["", "a", "ab", "b", "c", "k0", "k2"]).prop_map(|prefix| Operation::DropRowRange(prefix.into())),
         3 => family_change().prop_map(Operation::ModifyFamily),
         4 => (0..PINS).prop_map(Operation::Pin),
@@ -151,6 +171,7 @@ pub fn maintenance() -> impl Strategy<Value = Maintenance> {
         3 => Just(Maintenance::BeginCompact),
         2 => Just(Maintenance::BeginFlush),
         2 => Just(Maintenance::Finish),
+        1 => select(vec!["a", "b", "k", "k2"]).prop_map(Maintenance::Purge),
         1 => Just(Maintenance::Reopen),
         1 => Just(Maintenance::Kill),
         1 => any::<u64>().prop_map(Maintenance::Crash),
@@ -267,6 +288,28 @@ pub fn mutation() -> impl Strategy<Value = Mutation> {
 
 fn mutations() -> impl Strategy<Value = Vec<Mutation>> {
     prop_oneof![1 => Just(Vec::new()), 20 => vec(mutation(), 1..6)]
+}
+
+fn new_values() -> impl Strategy<Value = Vec<Option<Bytes>>> {
+    let some = |values: &Vec<Option<Bytes>>| values.iter().any(Option::is_some);
+    vec(option::of(value()), LOAD_COLUMNS.len()).prop_filter("a row has values", some)
+}
+
+/// The rows of a load, and whether it is of those only that are not there yet.
+fn load() -> impl Strategy<Value = (Vec<NewRow>, bool)> {
+    (prop_oneof![2 => vec(new_row(), 0..12), 1 => many_new_rows()], proptest::bool::weighted(0.9))
+}
+
+fn new_row() -> impl Strategy<Value = NewRow> {
+    (row_key(), new_values())
+}
+
+/// Rows of a stretch of numbers, in their order or not.
+fn many_new_rows() -> impl Strategy<Value = Vec<NewRow>> {
+    let numbers = (0..NUMBERED_ROWS, 1..NUMBERED_ROWS)
+        .prop_map(|(from, count)| (from..NUMBERED_ROWS.min(from + count)).map(numbered).collect::<Vec<_>>());
+    let ordered = prop_oneof![numbers.clone(), numbers.prop_shuffle()];
+    (ordered, new_values()).prop_map(|(keys, values)| keys.into_iter().map(|key| (key, values.clone())).collect())
 }
 
 fn row_mutation() -> impl Strategy<Value = RowMutation> {

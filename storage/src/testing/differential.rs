@@ -6,6 +6,10 @@
 //! where the oracle finds none, in a row that was written to what it was before, or for a pin of which it
 //! [forgot](Subject::forgets) what came after it: the oracle then sits the commit out.
 
+mod load;
+
+pub use load::UnderWay;
+
 use super::{
     arbitrary::{Maintenance, Operation, PINS, families},
     columnar,
@@ -31,7 +35,8 @@ pub async fn differential<M>(oracle: Subject, subject: Subject, operations: Vec<
 where
     M: AsyncFnMut(Subject, Maintenance) -> Subject,
 {
-    let mut pair = Pair { oracle, subject, now_micros: FIRST_MICROS, pins: Default::default() };
+    let (pins, loads, loading) = Default::default();
+    let mut pair = Pair { oracle, subject, now_micros: FIRST_MICROS, pins, loads, loading };
     pair.set_clocks();
     pair.oracle.store.create_table(&table(), families()).await.unwrap();
     pair.subject.store.create_table(&table(), families()).await.unwrap();
@@ -43,7 +48,12 @@ where
             if !maintenance.keeps_pins() {
                 pair.pins = Default::default();
             }
+            if let Maintenance::Purge(_) = maintenance {
+                // It waits for who holds rows that it is to remove.
+                (pair.subject.release)();
+            }
             pair.subject = maintain(pair.subject, maintenance).await;
+            pair.end_loads(&what, maintenance).await;
             pair.compare_all(&what).await;
         } else {
             pair.apply(&what, operation).await;
@@ -67,7 +77,8 @@ pub enum Answer {
     Written(Row),
 }
 
-/// Does what a client asks for, other than reads and pins; `pin` is what a commit relied on. The time is that of the store's clock.
+/// Does what a client asks for, other than reads and pins; `pin` is what a commit relied on, `load` what the store has under
+/// way. The time is that of the store's clock.
 ///
 /// # Errors
 /// The kind of the store's.
@@ -76,6 +87,7 @@ pub async fn perform(
     operation: &Operation,
     now_micros: i64,
     pin: Option<&Pin>,
+    load: &mut UnderWay,
 ) -> Result<Answer, ErrorKind> {
     let table = table();
     match operation.clone() {
@@ -96,6 +108,9 @@ pub async fn perform(
         Operation::ReadModifyWrite(key, rules) => {
             kind(store.read_modify_write(&table, key, rules).await.map(|row| Answer::Written(rounded(row))))
         }
+        Operation::Load(rows, fresh) => kind(load::load(store, rows, fresh).await),
+        Operation::BeginLoad(rows, fresh) => kind(load.begin(store, rows, fresh).await.map(Answer::Decided)),
+        Operation::FinishLoad => kind(load.finish().await.map(|()| Answer::Done)),
         Operation::DropRowRange(prefix) => kind(store.drop_row_range(&table, prefix).await.map(|()| Answer::Done)),
         Operation::ModifyFamily(change) => {
             kind(store.modify_families(&table, vec![change]).await.map(|()| Answer::Done))
@@ -144,6 +159,10 @@ struct Pair {
     subject: Subject,
     now_micros: i64,
     pins: [Option<Pins>; PINS],
+    /// The oracle's load that is under way, and the subject's.
+    loads: (UnderWay, UnderWay),
+    /// The rows of these.
+    loading: Vec<KeyRange>,
 }
 
 /// The oracle's pin and the subject's, taken at the same time.
@@ -177,8 +196,8 @@ impl Pair {
                     Some(pins) => pins,
                     None => self.pin().await,
                 };
-                let right =
-                    perform(self.subject.store.as_ref(), &operation, self.now_micros, Some(&pins.subject)).await;
+                let store = self.subject.store.as_ref();
+                let right = perform(store, &operation, self.now_micros, Some(&pins.subject), &mut self.loads.1).await;
                 if right == Err(ErrorKind::Conflict) {
                     let touched = |key: &RowKey| pins.touched.iter().any(|range| range.contains(key));
                     let forgets = (self.subject.forgets)(&pins.subject);
@@ -188,20 +207,50 @@ impl Pair {
                     );
                     return;
                 }
-                let left = perform(self.oracle.store.as_ref(), &operation, self.now_micros, Some(&pins.oracle)).await;
+                let store = self.oracle.store.as_ref();
+                let left = perform(store, &operation, self.now_micros, Some(&pins.oracle), &mut self.loads.0).await;
                 assert_eq!(left, right, "{what}");
             }
             _ => {
-                let left = perform(self.oracle.store.as_ref(), &operation, self.now_micros, None).await;
-                let right = perform(self.subject.store.as_ref(), &operation, self.now_micros, None).await;
+                if waits_for_maintenance(&operation) {
+                    (self.subject.release)();
+                }
+                let (left, right) = (self.oracle.store.as_ref(), self.subject.store.as_ref());
+                let left = perform(left, &operation, self.now_micros, None, &mut self.loads.0).await;
+                let right = perform(right, &operation, self.now_micros, None, &mut self.loads.1).await;
                 assert_eq!(left, right, "{what}");
             }
         }
         let changes_families = matches!(operation, Operation::ModifyFamily(_));
+        let mut touched = touched(&operation);
+        match operation {
+            Operation::BeginLoad(..) => self.loading.clone_from(&touched),
+            Operation::FinishLoad => touched = std::mem::take(&mut self.loading),
+            _ => {}
+        }
         for pins in self.pins.iter_mut().flatten() {
             pins.validates &= !changes_families;
-            pins.touched.extend(touched(&operation));
+            pins.touched.extend(touched.iter().cloned());
         }
+    }
+
+    /// Gives up the loads that the subject has ended.
+    async fn end_loads(&mut self, what: &str, maintenance: Maintenance) {
+        let is_over = match maintenance {
+            Maintenance::Purge(prefix) => {
+                let hull = load::hull(&self.loading);
+                !hull.intersect(&KeyRange::prefix(prefix)).is_empty()
+            }
+            _ => !maintenance.keeps_store(),
+        };
+        if !is_over {
+            return;
+        }
+        if maintenance.keeps_store() && self.loads.1.is_there() {
+            let ended = kind(self.loads.1.finish().await);
+            assert_eq!(ended, Err(ErrorKind::Conflict), "{what}: a load of rows that were purged");
+        }
+        (self.loads, self.loading) = Default::default();
     }
 
     async fn pin(&self) -> Pins {
@@ -247,6 +296,11 @@ impl Pair {
     }
 }
 
+/// Whether the operation waits for flushes and compactions that are held.
+pub fn waits_for_maintenance(operation: &Operation) -> bool {
+    matches!(operation, Operation::Load(..) | Operation::BeginLoad(..) | Operation::FinishLoad)
+}
+
 /// The rows that an operation may have written to.
 fn touched(operation: &Operation) -> Vec<KeyRange> {
     match operation {
@@ -260,8 +314,12 @@ fn touched(operation: &Operation) -> Vec<KeyRange> {
         Operation::MutateRows(rows) => rows.iter().map(|row| KeyRange::point(&row.key)).collect(),
         Operation::CheckAndMutate(request) => vec![KeyRange::point(&request.key)],
         Operation::ReadModifyWrite(key, _) => vec![KeyRange::point(key)],
+        Operation::Load(rows, _) | Operation::BeginLoad(rows, _) => {
+            rows.iter().map(|(key, _)| KeyRange::point(key)).collect()
+        }
         Operation::DropRowRange(prefix) => vec![KeyRange::prefix(prefix.clone())],
         Operation::ModifyFamily(_)
+        | Operation::FinishLoad
         | Operation::Pin(_)
         | Operation::Read(..)
         | Operation::ReadPast(..)

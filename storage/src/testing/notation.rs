@@ -24,6 +24,8 @@ pub struct Subject {
     pub guard: Box<dyn Any + Send + Sync>,
     /// Whether so much happened since a pin that the store no longer knows which rows changed: it may see conflicts that are none.
     pub forgets: Box<dyn Fn(&Pin) -> bool + Send + Sync>,
+    /// Lets go on what is held back, before what would wait for it.
+    pub release: Box<dyn Fn() + Send + Sync>,
 }
 
 impl fmt::Debug for Subject {
@@ -35,7 +37,7 @@ impl fmt::Debug for Subject {
 impl Subject {
     /// A store that needs nothing else to live.
     pub fn new(store: Arc<dyn Store>, clock: Arc<ManualClock>) -> Self {
-        Self { store, clock, guard: Box::new(()), forgets: Box::new(|_| false) }
+        Self { store, clock, guard: Box::new(()), forgets: Box::new(|_| false), release: Box::new(|| {}) }
     }
 
     /// Creates the table.

@@ -58,7 +58,10 @@ struct Disk {
 
 #[derive(Clone, Debug, Default)]
 struct Faults {
-    sync_fails: bool,
+    /// How many syncs may succeed yet; `None` for all.
+    syncs_left: Option<usize>,
+    /// Whether one has failed.
+    sync_has_failed: bool,
     /// How often files may still grow; `None` for as long as they like.
     growths_left: Option<usize>,
     /// The syncs of files below it wait.
@@ -139,7 +142,18 @@ impl SimFs {
 
     /// Makes the syncs of files and folders fail, or work again.
     pub fn fail_syncs(&self, fail: bool) {
-        self.disk().faults.sync_fails = fail;
+        self.disk().faults.syncs_left = fail.then_some(0);
+    }
+
+    /// Lets this many syncs of files and folders succeed; after that they fail, until [`fail_syncs`](Self::fail_syncs) says otherwise.
+    pub fn fail_syncs_after(&self, syncs: usize) {
+        let faults = &mut self.disk().faults;
+        (faults.syncs_left, faults.sync_has_failed) = (Some(syncs), false);
+    }
+
+    /// Whether a sync has failed.
+    pub fn has_failed_syncs(&self) -> bool {
+        self.disk().faults.sync_has_failed
     }
 
     /// Makes allocations, and writes past the end of a file, find no space, or some again.
@@ -242,6 +256,21 @@ impl Disk {
     fn grow(&mut self) -> io::Result<()> {
         match &mut self.faults.growths_left {
             Some(0) => Err(io::ErrorKind::StorageFull.into()),
+            Some(left) => {
+                *left -= 1;
+                Ok(())
+            }
+            None => Ok(()),
+        }
+    }
+
+    /// Counts a sync.
+    fn may_sync(&mut self) -> io::Result<()> {
+        match &mut self.faults.syncs_left {
+            Some(0) => {
+                self.faults.sync_has_failed = true;
+                Err(io::Error::other("a simulated fault"))
+            }
             Some(left) => {
                 *left -= 1;
                 Ok(())
@@ -381,9 +410,7 @@ impl Fs for SimFs {
 
     fn sync_folder(&self, path: &Path) -> io::Result<()> {
         let mut disk = self.call("sync_folder", path)?;
-        if disk.faults.sync_fails {
-            return Err(io::Error::other("a simulated fault"));
-        }
+        disk.may_sync()?;
         disk.sync_entries(path);
         Ok(())
     }
@@ -457,10 +484,10 @@ impl File for SimFile {
             disk.faults.sync_has_waited = true;
             disk = self.fs.0.released.wait(disk).unwrap_or_else(PoisonError::into_inner);
         }
-        if disk.faults.sync_fails {
+        if let Err(error) = disk.may_sync() {
             // As on Linux: what was not written is forgotten, still seen, and no later sync writes it.
             disk.files[self.file].pending.clear();
-            return Err(io::Error::other("a simulated fault"));
+            return Err(error);
         }
         disk.files[self.file].sync();
         Ok(())

@@ -192,7 +192,7 @@ impl Maintenance {
     }
 
     /// Whether compaction lags so far behind that more deltas would only make it worse.
-    pub(super) fn lags(&self) -> bool {
+    pub(crate) fn lags(&self) -> bool {
         let state = self.shared.published.load();
         let tablets = state.tables.values().flat_map(|table| table.tablets.iter());
         self.options.compacts && tablets.into_iter().any(|tablet| tablet.segments.len() > DELTAS_LAGGING)
@@ -248,7 +248,8 @@ impl Maintenance {
         let past_rules: Vec<_> = job.table.past_rules.iter().cloned().collect();
         let Some(judged_micros) = self.judges(&job.table)? else { return Ok(()) };
         let garbage = Garbage::new(Arc::clone(&job.table.descriptor), &past_rules, judged_micros);
-        let outputs = Writers { maintenance: self, name: &job.name, table: &job.table, stamp: job.stamp, base: true };
+        let descriptor = job.table.descriptor.as_ref();
+        let outputs = Writers { maintenance: self, name: &job.name, descriptor, stamp: job.stamp, base: true };
         let mut compaction = Compaction::new(inputs, &garbage, outputs, self.options.base_bytes)
             .with_step_rows(self.options.grain.step_rows_max);
         loop {

@@ -87,6 +87,12 @@ impl WantedCells {
         families.collect()
     }
 
+    /// Whether nothing is asked of a row but that it exists.
+    pub(super) fn is_existence(&self) -> bool {
+        let nothing = |wanted: &Wanted| matches!(wanted.columns, Of::None) && wanted.other != Witness::Unneeded;
+        !self.older && self.families.iter().flatten().all(nothing)
+    }
+
     /// The families whose newest cells show that a row exists, whatever the time; none when that is not asked for.
     pub(super) fn sure_families(&self) -> Vec<u32> {
         let families = self.families.iter().zip(0..);

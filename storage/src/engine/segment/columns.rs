@@ -8,7 +8,7 @@ use super::{
     side::SideWriter,
 };
 use crate::{
-    ColumnKind, Result, RowKey,
+    ColumnKind, Result,
     engine::cells::{self, Encoder},
 };
 use arrow::{
@@ -80,17 +80,11 @@ impl Columns {
     }
 
     /// Adds a row, if it has cells of the shape's families.
-    pub(super) fn push(
-        &mut self,
-        key: &RowKey,
-        row: &[u8],
-        counted: Counted<'_>,
-        side: &mut SideWriter,
-    ) -> Result<bool> {
+    pub(super) fn push(&mut self, key: &[u8], row: &[u8], counted: Counted<'_>, side: &mut SideWriter) -> Result<bool> {
         if !self.split(row, counted.group, counted.families) {
             return Ok(false);
         }
-        self.keys.append_value(key.bytes());
+        self.keys.append_value(key);
         self.append_timestamps(counted.group);
         self.append_rest(counted.group, side)?;
         // The overflow of a large row is not kept until the next one comes.

@@ -69,10 +69,10 @@ impl ShapeColumn {
 
 impl Shape {
     /// Chooses columns for a table with these families, by number. The sample is of encoded rows.
-    pub(crate) fn new<'a>(
+    pub(crate) fn new<'a, 's>(
         families: impl IntoIterator<Item = (u32, &'a FamilyName)>,
         layout: Option<&Layout>,
-        sample: impl IntoIterator<Item = &'a [u8]>,
+        sample: impl IntoIterator<Item = &'s [u8]>,
     ) -> Self {
         let mut families: Vec<(u32, FamilyName)> =
             families.into_iter().map(|(number, name)| (number, name.clone())).collect();

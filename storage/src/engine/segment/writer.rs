@@ -54,12 +54,13 @@ pub(crate) struct SegmentWriter {
     footer: Footer,
     group: GroupFooter,
     group_bytes: usize,
-    group_keys: Vec<RowKey>,
+    group_keys: GroupKeys,
     /// Bytes of the row group at hand, encoded, as of its last batch.
     encoded_bytes: usize,
     pages: Vec<PageStart>,
     bloom: Option<Sbbf>,
-    ends: Option<(RowKey, RowKey)>,
+    /// The first key, and the last.
+    ends: Option<(RowKey, Vec<u8>)>,
 }
 
 impl SegmentWriter {
@@ -93,7 +94,7 @@ impl SegmentWriter {
             footer,
             columns: Columns::new(shape),
             group_bytes: 0,
-            group_keys: Vec::new(),
+            group_keys: GroupKeys::default(),
             encoded_bytes: 0,
             pages: Vec::new(),
             bloom: options.bloom.then(|| {
@@ -112,21 +113,24 @@ impl SegmentWriter {
     ///
     /// # Panics
     /// If the key is not greater.
-    pub(crate) fn push(&mut self, key: &RowKey, row: &[u8]) -> Result<Option<Position>> {
-        assert!(self.ends.as_ref().is_none_or(|(_, last)| last < key), "keys ascend");
+    pub(crate) fn push(&mut self, key: &[u8], row: &[u8]) -> Result<Option<Position>> {
+        assert!(self.ends.as_ref().is_none_or(|(_, last)| last[..] < *key), "keys ascend");
         let counted = Counted { group: &mut self.group, families: &mut self.footer.families };
         if !self.columns.push(key, row, counted, &mut self.side)? {
             return Ok(None);
         }
         let position = self.group.positions().end - 1;
         match &mut self.ends {
-            Some((_, last)) => last.clone_from(key),
-            none => *none = Some((key.clone(), key.clone())),
+            Some((_, last)) => {
+                last.clear();
+                last.extend_from_slice(key);
+            }
+            none => *none = Some((owned(key), key.to_vec())),
         }
         if let Some(bloom) = &mut self.bloom {
-            bloom.insert::<[u8]>(key);
+            bloom.insert(key);
         }
-        self.group_keys.push(key.clone());
+        self.group_keys.push(key);
         self.group_bytes += key.len() + row.len();
         let limits = self.options.limits;
         // Parquet's writer looks whether a page is full after each batch.
@@ -179,7 +183,7 @@ impl SegmentWriter {
             tail_bytes: u32::try_from(written.tail_bytes).map_err(too_large)?,
             tail_crc: written.tail_crc,
             first,
-            last,
+            last: owned(&last),
             stamp: self.options.stamp,
             base: self.options.base,
         }))
@@ -226,7 +230,7 @@ impl SegmentWriter {
         &mut self,
         writers: Vec<ArrowColumnWriter>,
         group: &GroupFooter,
-        keys: &[RowKey],
+        keys: &GroupKeys,
     ) -> Result<(), ParquetError> {
         let places = Places::of(&self.footer);
         let nan: Vec<usize> = self.columns.take_nan().into_iter().map(|column| places.values(column)).collect();
@@ -240,8 +244,7 @@ impl SegmentWriter {
                 let index = chunk.close().offset_index.as_ref().expect("the offset index is on");
                 self.pages.extend(index.page_locations().iter().map(|page| {
                     let row = usize::try_from(page.first_row_index).expect("rows are counted from 0");
-                    // A copy: a slice would keep more alive than the key.
-                    let key = Bytes::copy_from_slice(&keys[row]);
+                    let key = Bytes::copy_from_slice(keys.get(row));
                     PageStart { first: group.first + row as Position, key }
                 }));
             }
@@ -255,6 +258,30 @@ impl SegmentWriter {
     fn failed(&mut self, error: ParquetError) -> Error {
         self.file.inner_mut().take_error().unwrap_or_else(|| failed(self.options.id, error))
     }
+}
+
+/// The keys of a row group, one behind the other.
+#[derive(Default)]
+struct GroupKeys {
+    bytes: Vec<u8>,
+    ends: Vec<usize>,
+}
+
+impl GroupKeys {
+    fn push(&mut self, key: &[u8]) {
+        self.bytes.extend_from_slice(key);
+        self.ends.push(self.bytes.len());
+    }
+
+    fn get(&self, at: usize) -> &[u8] {
+        let start = at.checked_sub(1).map_or(0, |before| self.ends[before]);
+        &self.bytes[start..self.ends[at]]
+    }
+}
+
+/// A copy of a key: a slice would keep more alive.
+fn owned(key: &[u8]) -> RowKey {
+    RowKey::stored(Bytes::copy_from_slice(key)).expect("the key was one before")
 }
 
 /// Leaves the bounds of a column's values out: some values are not within, since they are no numbers, and a query engine that compares them

@@ -16,10 +16,21 @@ type Key = [u8; 1];
 enum Event {
     /// These rows are written and flushed, as deltas of so many rows.
     Flush(BTreeSet<Key>, usize),
-    /// The tablet of a key is compacted into bases of so many rows; meanwhile rows are flushed, and a rule takes some.
-    Compact { tablet: Key, rows: usize, meanwhile: Option<(BTreeSet<Key>, usize)>, taken: BTreeSet<Key> },
+    /// The tablet of a key is compacted into bases of so many rows; meanwhile something happens, and a rule takes some.
+    Compact { tablet: Key, rows: usize, meanwhile: Option<Meanwhile>, taken: BTreeSet<Key> },
+    /// Those of these rows that are not there are loaded, as segments of so many rows.
+    Load(BTreeSet<Key>, usize),
     /// Borders are moved out of a range.
     MoveBorders(Key, Key),
+}
+
+/// What happens while a tablet is compacted.
+#[derive(Clone, Debug)]
+enum Meanwhile {
+    /// See [`Event::Flush`].
+    Flush(BTreeSet<Key>, usize),
+    /// See [`Event::Load`].
+    Load(BTreeSet<Key>, usize),
 }
 
 fn keys() -> impl Strategy<Value = BTreeSet<Key>> {
@@ -27,10 +38,14 @@ fn keys() -> impl Strategy<Value = BTreeSet<Key>> {
 }
 
 fn events() -> impl Strategy<Value = Vec<Event>> {
+    let meanwhile = prop_oneof![
+        2 => (keys(), 1usize..12).prop_map(|(keys, rows)| Meanwhile::Flush(keys, rows)),
+        1 => (keys(), 1usize..6).prop_map(|(keys, rows)| Meanwhile::Load(keys, rows)),
+    ];
     let compact = (
         0u8..24,
         1usize..6,
-        prop::option::weighted(0.6, (keys(), 1usize..12)),
+        prop::option::weighted(0.6, meanwhile),
         prop_oneof![keys(), Just((0..24).map(|key| [key]).collect())],
     );
     let event = prop_oneof![
@@ -41,6 +56,7 @@ fn events() -> impl Strategy<Value = Vec<Event>> {
             meanwhile,
             taken
         }),
+        (keys(), 1usize..6).prop_map(|(keys, rows)| Event::Load(keys, rows)),
         (0u8..24, 0u8..24).prop_map(|(start, end)| Event::MoveBorders([start], [end])),
     ];
     prop::collection::vec(event, 1..16)
@@ -84,6 +100,24 @@ impl Table {
         self.tablets = self.tablets.with_deltas(deltas);
     }
 
+    fn load(&mut self, keys: &BTreeSet<Key>, rows: usize) {
+        let keys: Vec<Key> = keys.iter().copied().filter(|key| !self.places.contains_key(key)).collect();
+        let mut loaded = Vec::new();
+        for part in keys.chunks(rows) {
+            let made = self.segment(part.iter().copied().collect(), true);
+            let base = self.tablets.has_room_for_base(&made);
+            loaded.push(Arc::new(SegmentMeta { base, ..SegmentMeta::clone(&made) }));
+            self.places.extend(part.iter().map(|key| (*key, made.id)));
+        }
+        let before: usize = self.tablets.iter().map(|tablet| tablet.segments.len()).sum();
+        self.tablets = self.tablets.with_loaded(&loaded);
+        for base in loaded.iter().filter(|base| base.base) {
+            let tablet = self.tablets.of_key(&base.first).unwrap();
+            assert!(tablet.segments[0].id == base.id && tablet.range.contains(&base.last), "{tablet:?}");
+        }
+        assert!(before > 0 || loaded.iter().all(|base| base.base), "an empty table has room");
+    }
+
     fn living(&self, tablet: &Tablet<SegmentMeta>) -> BTreeMap<Key, SegmentId> {
         let mut living = BTreeMap::new();
         for id in tablet.segments.iter().map(|segment| segment.id) {
@@ -100,15 +134,19 @@ impl Table {
         &mut self,
         tablet: &Tablet<SegmentMeta>,
         rows: usize,
-        meanwhile: Option<(BTreeSet<Key>, usize)>,
+        meanwhile: Option<Meanwhile>,
         taken: &BTreeSet<Key>,
     ) {
         let inputs: Vec<SegmentId> = tablet.segments.iter().map(|segment| segment.id).collect();
         let living = self.living(tablet);
         let left: Vec<Key> = living.keys().copied().filter(|key| !taken.contains(key)).collect();
-        if let Some((keys, rows)) = meanwhile {
-            self.flush(&keys, rows);
+        let bases_before = self.bases();
+        match meanwhile {
+            Some(Meanwhile::Flush(keys, rows)) => self.flush(&keys, rows),
+            Some(Meanwhile::Load(keys, rows)) => self.load(&keys, rows),
+            None => {}
         }
+        let before = (self.places.clone(), self.dead.clone());
         let mut bases = Vec::new();
         for part in left.chunks(rows) {
             let base = self.segment(part.iter().copied().collect(), true);
@@ -126,7 +164,18 @@ impl Table {
                 self.places.remove(key);
             }
         }
-        self.tablets = self.tablets.with_compacted(&tablet.range, &inputs, bases).unwrap();
+        match self.tablets.with_compacted(&tablet.range, &inputs, bases) {
+            Some(tablets) => self.tablets = tablets,
+            // A base that came meanwhile divides the tablet, or has it: what was done is dropped.
+            None => {
+                assert!(self.bases() > bases_before, "nothing has come that is in the way");
+                (self.places, self.dead) = before;
+            }
+        }
+    }
+
+    fn bases(&self) -> usize {
+        self.tablets.iter().flat_map(|tablet| &tablet.segments).filter(|segment| segment.base).count()
     }
 
     fn move_borders(&mut self, start: Key, end: Key) {
@@ -149,7 +198,7 @@ impl Table {
         }
     }
 
-    fn compact_of(&mut self, key: Key, rows: usize, meanwhile: Option<(BTreeSet<Key>, usize)>, taken: &BTreeSet<Key>) {
+    fn compact_of(&mut self, key: Key, rows: usize, meanwhile: Option<Meanwhile>, taken: &BTreeSet<Key>) {
         if let Some(tablet) = self.tablets.of_key(&key).cloned() {
             self.compact(&tablet, rows, meanwhile, taken);
         }
@@ -186,6 +235,7 @@ proptest! {
             match event {
                 Event::Flush(keys, rows) => table.flush(&keys, rows),
                 Event::Compact { tablet, rows, meanwhile, taken } => table.compact_of(tablet, rows, meanwhile, &taken),
+                Event::Load(keys, rows) => table.load(&keys, rows),
                 Event::MoveBorders(start, end) => table.move_borders(start, end),
             }
             table.check();
@@ -215,6 +265,7 @@ proptest! {
             match event {
                 Event::Flush(keys, rows) => table.flush(&keys, rows),
                 Event::Compact { tablet, rows, meanwhile, taken } => table.compact_of(tablet, rows, meanwhile, &taken),
+                Event::Load(keys, rows) => table.load(&keys, rows),
                 Event::MoveBorders(start, end) => table.move_borders(start, end),
             }
         }

@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::{
-    Pin,
+    KeyRange, Pin,
     engine::{apply, blobs::Blobs, state::FLUSHES_REMEMBERED},
     testing::{
         Subject,
@@ -68,12 +68,14 @@ impl Machine {
             let flushes = shared.published.load().flushes - apply::pinned(pin).unwrap().flushes;
             flushes > FLUSHES_REMEMBERED as u64
         };
-        Subject { forgets: Box::new(forgets), ..Subject::new(engine, self.clock.clone()) }
+        let (fs, blobs) = (self.fs.clone(), self.blobs.clone());
+        let release = move || release(&fs, blobs.as_ref());
+        Subject { forgets: Box::new(forgets), release: Box::new(release), ..Subject::new(engine, self.clock.clone()) }
     }
 
     /// Does what is asked with the engine of the subject, which must be the one that runs.
     pub(super) async fn maintain(&mut self, subject: Subject, maintenance: Maintenance) -> Subject {
-        if maintenance.keeps_pins() {
+        if maintenance.keeps_store() {
             self.tend(maintenance).await.unwrap();
             return subject;
         }
@@ -107,6 +109,7 @@ impl Machine {
         match maintenance {
             Maintenance::Flush => flush(&engine).await?,
             Maintenance::Compact => compact(&engine).await?,
+            Maintenance::Purge(prefix) => drop(engine.purge(&[(table(), KeyRange::prefix(prefix))]).await?),
             Maintenance::BeginFlush => self.begin(tokio::spawn(async move { flush(&engine).await })).await,
             Maintenance::BeginCompact => self.begin(tokio::spawn(async move { compact(&engine).await })).await,
             _ => {}
@@ -129,6 +132,11 @@ impl Machine {
             release(&self.fs, self.blobs.as_ref());
         }
         self.begun = Some((held, task));
+    }
+
+    /// Lets what was begun go on.
+    pub(super) fn release(&self) {
+        release(&self.fs, self.blobs.as_ref());
     }
 
     /// Lets what was begun end.

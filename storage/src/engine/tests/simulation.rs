@@ -19,7 +19,9 @@ use crate::testing::{
     Subject,
     arbitrary::{Maintenance, Operation, families, operation, operations_with_history},
     blobs::FaultyBlobs,
-    differential::{Answer, FIRST_MICROS, STEP_MICROS, observe, past_views, perform, views},
+    differential::{
+        Answer, FIRST_MICROS, STEP_MICROS, UnderWay, observe, past_views, perform, views, waits_for_maintenance,
+    },
 };
 use proptest::{
     collection::vec,
@@ -67,6 +69,8 @@ struct Simulation {
     blobs_failed: bool,
     /// What had no answer, until it is known whether it was done.
     doubt: Option<Operation>,
+    /// The oracle's load that is under way, and the engine's.
+    loads: (UnderWay, UnderWay),
     /// For messages.
     at: String,
 }
@@ -90,6 +94,7 @@ async fn simulate(seed: u64, machine: Machine) {
         was_full: false,
         blobs_failed: false,
         doubt: None,
+        loads: Default::default(),
         at: String::new(),
     };
     simulation.run(workload).await;
@@ -141,6 +146,8 @@ impl Simulation {
     /// Ends the process, in the middle of whatever it does.
     async fn end(&mut self, last: impl Sized) {
         self.machine.stop(last).await;
+        // The oracle's may be what is in doubt.
+        self.loads.1 = UnderWay::default();
         self.machine.fs.fail_syncs(false);
         self.syncs_fail = false;
         (self.was_full, self.blobs_failed) = (false, false);
@@ -219,11 +226,13 @@ impl Simulation {
         if let Some(operation) = self.doubt.take()
             && expected.as_ref() != Some(&found)
         {
-            let done = perform(self.oracle.store.as_ref(), &operation, self.now_micros, None).await;
+            let oracle = self.oracle.store.as_ref();
+            let done = perform(oracle, &operation, self.now_micros, None, &mut self.loads.0).await;
             self.at += &format!(", after {operation:?} that was done or not: {done:?}");
             expected = self.whole(self.oracle.store.as_ref()).await;
         }
         assert_eq!(Some(found), expected, "{}", self.at);
+        self.loads.0 = UnderWay::default();
         self.compare(engine).await
     }
 
@@ -287,7 +296,7 @@ impl Simulation {
                 self.read(engine, &Scan { as_of, ..scan.clone() }).await
             }
             Operation::Maintain(maintenance) if maintenance.keeps_pins() => self.maintain(*maintenance).await,
-            // A round has its own end.
+            // A round has its own end, and a purge waits for files that a machine which has stopped does not remove.
             Operation::Maintain(_) | Operation::Pin(_) => End::Done,
             _ => self.write(engine, operation).await,
         }
@@ -306,19 +315,27 @@ impl Simulation {
     }
 
     async fn write(&mut self, engine: &Arc<Engine>, operation: Operation) -> End {
-        match perform(engine.as_ref(), &operation, self.now_micros, None).await {
+        if waits_for_maintenance(&operation) {
+            self.machine.release();
+        }
+        let found = perform(engine.as_ref(), &operation, self.now_micros, None, &mut self.loads.1).await;
+        match found {
             Err(ErrorKind::NoSpace) if self.is_hurt() || self.was_full => {
                 // Nothing was done, and reads go on.
+                self.give_up_load(&operation);
                 match self.compare(engine).await {
                     true => End::Done,
                     false => End::Cut,
                 }
             }
             // Nothing was written to the log, which is well.
-            Err(ErrorKind::Unavailable | ErrorKind::Io) if self.only_blobs_hurt() => match self.compare(engine).await {
-                true => End::Done,
-                false => End::Cut,
-            },
+            Err(ErrorKind::Unavailable | ErrorKind::Io) if self.only_blobs_hurt() => {
+                self.give_up_load(&operation);
+                match self.compare(engine).await {
+                    true => End::Done,
+                    false => End::Cut,
+                }
+            }
             Err(ErrorKind::Unavailable | ErrorKind::Io) if self.is_hurt() => End::Unanswered(Box::new(operation)),
             Ok(Answer::Statuses(found)) if self.is_hurt() => {
                 // A row that could not be read was not written; the others were.
@@ -327,16 +344,28 @@ impl Simulation {
                 let Operation::MutateRows(rows) = operation else { unreachable!("only rows have statuses") };
                 let rows = rows.into_iter().zip(&found).filter(|(_, status)| is_answer(status));
                 let operation = Operation::MutateRows(rows.map(|(row, _)| row).collect());
-                let expected = perform(self.oracle.store.as_ref(), &operation, self.now_micros, None).await;
+                let expected = self.perform_expected(&operation).await;
                 let found = found.into_iter().filter(is_answer).collect();
                 assert_eq!(Ok(Answer::Statuses(found)), expected, "{}", self.at);
                 End::Done
             }
             answer => {
-                let expected = perform(self.oracle.store.as_ref(), &operation, self.now_micros, None).await;
+                let expected = self.perform_expected(&operation).await;
                 assert_eq!(answer, expected, "{}", self.at);
                 End::Done
             }
+        }
+    }
+
+    /// What the oracle says.
+    async fn perform_expected(&mut self, operation: &Operation) -> Result<Answer, ErrorKind> {
+        perform(self.oracle.store.as_ref(), operation, self.now_micros, None, &mut self.loads.0).await
+    }
+
+    /// Has the oracle give up the load that the engine gave up when it failed.
+    fn give_up_load(&mut self, operation: &Operation) {
+        if let Operation::BeginLoad(..) | Operation::FinishLoad = operation {
+            self.loads.0 = UnderWay::default();
         }
     }
 

@@ -23,6 +23,7 @@ fn options(folder: &std::path::Path) -> EngineOptions {
             delta_bytes_min: 1,
             changed_bytes_min: 1,
             step_rows_max: 100,
+            load_runs_max: 2,
         },
         ..EngineOptions::new(folder)
     }

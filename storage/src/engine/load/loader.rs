@@ -1,0 +1,270 @@
+//! The work of a load: rows in, segments out.
+//!
+//! Rows gather in a [`Buffer`]; a full one is sorted and its keys are [looked up](super::probe). As long as each buffer comes after the one before,
+//! buffers go straight into segments, one buffer late: nothing is written before it is known what comes next. From the first that does not on they become
+//! [`Runs`], and at the end one merge makes segments of all that overlaps.
+
+use super::{
+    buffer::{Buffer, Sorted},
+    merge::{Item, Merge, Source},
+    output::{Output, STEP_BYTES, check_disjoint},
+    probe::Probe,
+    runs::Runs,
+};
+use crate::{
+    Error, LoadColumn, NewRows, Result, TableName,
+    engine::{
+        cells,
+        dead::Dead,
+        descriptor::Descriptor,
+        maintain::Maintenance,
+        manifest::SegmentMeta,
+        segment::{DECODED_BYTES_TARGET, Segment},
+    },
+};
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+    vec,
+};
+
+/// A load at work: one thread at a time.
+#[derive(Debug)]
+pub(super) struct Loader {
+    pub(super) maintenance: Arc<Maintenance>,
+    pub(super) name: TableName,
+    /// As it was when the load was begun.
+    pub(super) descriptor: Arc<Descriptor>,
+    columns: Vec<Column>,
+    /// Of the cells, in microseconds.
+    stamp: i64,
+    buffer: Buffer,
+    /// Bytes after which a buffer is full: there may be two.
+    buffer_bytes: usize,
+    /// Rows that come after all that was written, until it is known what comes after them.
+    pending: Option<Sorted>,
+    runs: Runs,
+    pub(super) output: Output,
+    /// Segments whose rows were written to others, and can go.
+    consumed: Vec<SegmentMeta>,
+    pub(super) probe: Probe,
+    /// Set when the rows are being purged.
+    cancelled: Arc<AtomicBool>,
+    /// Whether the segments are in the manifest.
+    pub(super) done: bool,
+}
+
+/// Where a value of a row goes.
+#[derive(Debug)]
+struct Column {
+    /// Its place among the values.
+    at: usize,
+    head: Vec<u8>,
+}
+
+impl Loader {
+    /// Begins a load of a table.
+    pub(super) fn new(
+        maintenance: Arc<Maintenance>,
+        name: TableName,
+        descriptor: Arc<Descriptor>,
+        columns: &[LoadColumn],
+        (buffer_bytes, cancelled): (usize, Arc<AtomicBool>),
+    ) -> Self {
+        // After every commit that the descriptor knows of.
+        let stamp = maintenance.shared.clock.stamp();
+        let mut order: Vec<usize> = (0..columns.len()).collect();
+        order.sort_by_key(|&at| (&columns[at].family, &columns[at].qualifier));
+        let column = |at: usize| {
+            let LoadColumn { family, qualifier } = &columns[at];
+            let number = descriptor.number_of(family).expect("the columns were checked");
+            Column { at, head: cells::column_head(number, qualifier) }
+        };
+        let columns = order.into_iter().map(column).collect();
+        let runs = Runs::new(Arc::clone(&maintenance.scratch), maintenance.options.grain.load_runs_max);
+        let output = Output::new(Arc::clone(&maintenance), name.clone(), Arc::clone(&descriptor), stamp);
+        Self {
+            probe: Probe::new(Arc::clone(&maintenance), name.clone(), Arc::clone(&descriptor)),
+            maintenance,
+            name,
+            descriptor,
+            columns,
+            stamp,
+            buffer: Buffer::with_room(buffer_bytes),
+            buffer_bytes,
+            pending: None,
+            runs,
+            output,
+            consumed: Vec::new(),
+            cancelled,
+            done: false,
+        }
+    }
+
+    /// # Errors
+    /// [`Error::Conflict`] when the rows are being purged; [`Error::Unavailable`] when the store is closed, or has stopped.
+    pub(super) fn check(&self) -> Result<()> {
+        if self.cancelled.load(Ordering::SeqCst) {
+            return Err(Error::Conflict);
+        }
+        if self.maintenance.shared.board.is_closed() {
+            return Err(Error::Unavailable("it was closed".into()));
+        }
+        self.maintenance.shared.check_writing()
+    }
+
+    /// Takes rows.
+    ///
+    /// # Errors
+    /// [`Error::RowExists`]; those of [`check`](Self::check), of reading and of writing.
+    pub(super) fn add(&mut self, rows: &NewRows) -> Result<()> {
+        self.check()?;
+        let mut values = Vec::with_capacity(self.columns.len());
+        for row in rows.iter() {
+            values.clear();
+            values.extend(row.values());
+            self.buffer.push(row.number(), row.key(), |out| {
+                let cells = self.columns.iter().filter_map(|column| Some((&column.head[..], values[column.at]?)));
+                cells::put_row(out, self.stamp, cells);
+            })?;
+            if self.buffer.bytes() >= self.buffer_bytes {
+                self.turn()?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Looks up what is in the buffer, and finds a place for it.
+    fn turn(&mut self) -> Result<()> {
+        let Some(sorted) = self.sort()? else { return Ok(()) };
+        if !self.runs.is_empty() {
+            return self.runs.add(&sorted);
+        }
+        let ascends = self.pending.as_ref().map_or(self.output.last(), Sorted::last) < sorted.first();
+        match (self.pending.take(), ascends) {
+            (before, true) => {
+                self.pending = Some(sorted);
+                before.map_or(Ok(()), |before| self.write(&before))
+            }
+            (before, false) => {
+                // What is open will not grow any more.
+                self.output.cut()?;
+                before.map_or(Ok(()), |before| self.runs.add(&before))?;
+                self.runs.add(&sorted)
+            }
+        }
+    }
+
+    /// Rows that are written at a time; between two such steps a segment may end.
+    fn step_rows(&self) -> usize {
+        self.maintenance.options.grain.step_rows_max
+    }
+
+    fn sort(&mut self) -> Result<Option<Sorted>> {
+        let sorted = self.buffer.sort()?;
+        if let Some(sorted) = &sorted {
+            self.probe.look_up(sorted)?;
+        }
+        Ok(sorted)
+    }
+
+    fn write(&mut self, sorted: &Sorted) -> Result<()> {
+        let mut at = 0;
+        let step_rows = self.step_rows();
+        let mut rows = Vec::with_capacity(step_rows.min(sorted.len()));
+        while at < sorted.len() {
+            self.check()?;
+            rows.clear();
+            let mut bytes = 0;
+            while at < sorted.len() && rows.len() < step_rows && bytes < STEP_BYTES {
+                rows.push((sorted.key(at), sorted.row(at)));
+                bytes += sorted.key(at).len() + sorted.row(at).len();
+                at += 1;
+            }
+            self.output.write(&rows)?;
+        }
+        Ok(())
+    }
+
+    /// Writes all that is left: the [output](Self::output) has every row then, in segments that are there to stay.
+    ///
+    /// # Errors
+    /// As [`add`](Self::add).
+    pub(super) fn seal(&mut self) -> Result<()> {
+        self.check()?;
+        let last = self.sort()?;
+        let before = self.pending.take();
+        let end = before.as_ref().map_or(self.output.last(), Sorted::last);
+        let ascends = self.runs.is_empty() && last.as_ref().is_none_or(|last| end < last.first());
+        if ascends {
+            before.iter().chain(&last).try_for_each(|sorted| self.write(sorted))?;
+            self.output.cut()?;
+        } else {
+            self.output.cut()?;
+            let memory = before.into_iter().chain(last).map(|sorted| Source::Memory(sorted, 0));
+            let sources: Vec<Source> = self.runs.take().chain(memory).collect();
+            self.merge(sources)?;
+        }
+        check_disjoint(self.output.segments())
+    }
+
+    fn merge(&mut self, mut sources: Vec<Source>) -> Result<()> {
+        // A segment that was written when rows still ascended is a source too, but for one that comes before all that is left.
+        let bounds = Merge::bounds(&sources);
+        for meta in bounds.map_or_else(Vec::new, |(first, last)| self.output.take_reaching(&first, &last)) {
+            self.consumed.push(meta.clone());
+            let (blobs, caches) = (Arc::clone(&self.maintenance.blobs), Arc::clone(&self.maintenance.caches));
+            let segment = Segment::open(blobs, self.descriptor.number, meta, caches);
+            let positions = 0..segment.meta().rows;
+            let batches = segment.encoded(vec![positions], Dead::default(), DECODED_BYTES_TARGET / 4)?;
+            sources.push(Source::Segment(Box::new(batches), vec::IntoIter::default()));
+        }
+        let mut merge = Merge::new(sources)?;
+        let step_rows = self.step_rows();
+        let mut items: Vec<Item> = Vec::with_capacity(step_rows);
+        loop {
+            self.check()?;
+            items.clear();
+            let mut bytes = 0;
+            let more = loop {
+                if items.len() == step_rows || bytes >= STEP_BYTES {
+                    break true;
+                }
+                let Some(item) = merge.next()? else { break false };
+                bytes += item.key.len() + item.row.len();
+                items.push(item);
+            };
+            if !items.is_empty() {
+                self.output.write_items(&items)?;
+            }
+            if !more {
+                break;
+            }
+        }
+        drop(merge);
+        self.output.cut()?;
+        self.discard(true);
+        Ok(())
+    }
+
+    /// Removes the segments that were written in vain.
+    fn discard(&mut self, only_consumed: bool) {
+        let mut metas = std::mem::take(&mut self.consumed);
+        if !only_consumed {
+            metas.extend(self.output.take_segments());
+        }
+        metas.iter().for_each(|meta| self.maintenance.caches.forget(meta.id));
+        self.maintenance.abandon(metas);
+    }
+}
+
+impl Drop for Loader {
+    fn drop(&mut self) {
+        self.probe.forget_own();
+        if !self.done {
+            self.discard(false);
+        }
+    }
+}

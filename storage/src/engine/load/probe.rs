@@ -1,0 +1,318 @@
+//! Whether keys of a load are in its table already.
+//!
+//! *On the way* each buffer is looked up: in memtables, and in the segments whose keys leave room for any of its own. *At the end* it counts what
+//! came meanwhile: segments that were not there when the first buffer was looked up, and what memtables know then. To look it up the
+//! other way round costs as much as came, not as much as was loaded: the segments of the load say which of those keys they have.
+//!
+//! A row that is there, but of which the rules left no cell, is no row. It is deleted, in a commit of its own: nobody sees a difference.
+
+use super::buffer::Sorted;
+use crate::{
+    Commit, Error, KeyRange, Mutation, Result, RowKey, TableName, Validation,
+    engine::{
+        dead::{Dead, Position},
+        descriptor::Descriptor,
+        fetch::Fetched,
+        maintain::Maintenance,
+        manifest::SegmentId,
+        memtable::{Memtable, bounds},
+        segment::Segment,
+        state::{Known, State, Table},
+        tablet::reaches_into,
+        writer::{Queued, Request},
+    },
+    row,
+};
+use bytes::Bytes;
+use imbl::ordmap::DiffItem;
+use std::{collections::HashSet, ops::Range, sync::Arc};
+use tokio::sync::oneshot;
+
+/// Keys that are looked up together.
+const KEYS_MAX: usize = 4_096;
+/// How often a row without cells is deleted anew because others write it.
+const DELETE_ATTEMPTS_MAX: usize = 64;
+
+/// See the module.
+#[derive(Debug)]
+pub(super) struct Probe {
+    maintenance: Arc<Maintenance>,
+    name: TableName,
+    descriptor: Arc<Descriptor>,
+    /// Segments of the table that need not be looked up at the end; none before the first buffer.
+    known: Option<HashSet<SegmentId>>,
+    /// The load's own, once they are all there.
+    own: Vec<Arc<Segment>>,
+}
+
+/// What memtables say of the rows of a load.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Memtables {
+    /// Nothing.
+    Free,
+    /// That one was deleted: they must become segments first.
+    Deleted,
+    /// That one is there.
+    Held,
+}
+
+impl Probe {
+    pub(super) fn new(maintenance: Arc<Maintenance>, name: TableName, descriptor: Arc<Descriptor>) -> Self {
+        Self { maintenance, name, descriptor, known: None, own: Vec::new() }
+    }
+
+    /// The table as it is; the same one as when the load was begun.
+    ///
+    /// # Errors
+    /// [`Error::NoTable`]; [`Error::Conflict`] when it was changed.
+    pub(super) fn table<'s>(&self, state: &'s State) -> Result<&'s Table> {
+        let table = state.table(&self.name)?;
+        // One that was changed to and fro is another one: rules that held meanwhile are past rules now.
+        if Arc::ptr_eq(&table.descriptor, &self.descriptor) { Ok(table) } else { Err(Error::Conflict) }
+    }
+
+    /// Looks sorted rows up.
+    ///
+    /// # Errors
+    /// [`Error::RowExists`]; those of reading.
+    pub(super) fn look_up(&mut self, rows: &Sorted) -> Result<()> {
+        let state = self.maintenance.shared.published.load_full();
+        let table = self.table(&state)?;
+        self.known.get_or_insert_with(|| segments_of(table).map(|segment| segment.meta().id).collect());
+        let hull = KeyRange::new(Bytes::copy_from_slice(rows.first()), KeyRange::point(rows.last()).end);
+        let mut found: Vec<usize> = Vec::new();
+        // From the first row with a key that is not less.
+        let from = |key: &[u8]| partition_point(rows.len(), |at| rows.key(at) < key);
+        for memtable in memtables(table) {
+            for (key, slot) in memtable.slots.range::<_, [u8]>(bounds(&hull)) {
+                let at = from(key);
+                if slot.row.is_some() && at < rows.len() && *rows.key(at) == **key {
+                    found.push(at);
+                }
+            }
+        }
+        for tablet in table.tablets.of_range(&hull) {
+            for segment in &tablet.segments {
+                let meta = segment.meta();
+                let start = from(&meta.first).max(from(&tablet.range.start));
+                let end = from(&KeyRange::point(&meta.last).end.unwrap_or_default());
+                let end = end.min(tablet.range.end.as_ref().map_or(rows.len(), |end| from(end)));
+                if start >= end {
+                    continue;
+                }
+                let positions = segment.resolve((start..end).map(|at| rows.key(at)))?;
+                let living = positions.into_iter().zip(start..end).filter_map(|(position, at)| {
+                    position.is_some_and(|position| !table.is_dead(meta.id, position)).then_some(at)
+                });
+                found.extend(living);
+            }
+        }
+        found.into_iter().try_for_each(|at| self.must_be_empty(rows.key(at), Some(rows.number(at))))
+    }
+
+    /// Deletes a row without living cells.
+    ///
+    /// # Errors
+    /// [`Error::RowExists`] for one that has any.
+    fn must_be_empty(&self, key: &[u8], number: Option<u64>) -> Result<()> {
+        let row_key = RowKey::stored(Bytes::copy_from_slice(key))?;
+        let shared = &self.maintenance.shared;
+        for _ in 0..DELETE_ATTEMPTS_MAX {
+            let (state, now_micros) = (shared.published.load_full(), shared.clock.now());
+            let table = self.table(&state)?;
+            let (row, as_of) = match table.known(key) {
+                Known::Gone => return Ok(()),
+                Known::Row(row, as_of) => (row, as_of),
+                Known::Unknown => match table.locate(key)? {
+                    None => return Ok(()),
+                    Some(place) => (place.segment.row(place.position)?.1, Some(place.segment.meta().stamp)),
+                },
+            };
+            let living = row::live(&table.descriptor.schema, table.cells(&row, as_of), now_micros);
+            if !living.is_empty() {
+                return Err(Error::RowExists { key: row_key, number });
+            }
+            let commit_micros = state.stamp;
+            let fetched = Fetched::none(&state);
+            let held = shared.pins.hold(state, now_micros, false);
+            let pin = crate::Pin { commit_micros, now_micros, state: held };
+            let mut commit = Commit::row(self.name.clone(), row_key.clone(), vec![Mutation::DeleteFromRow]);
+            commit.validation = Some(Validation { pin, rows: vec![(self.name.clone(), row_key.clone())] });
+            match self.ask(|reply| Request::Commit(commit, fetched, reply)) {
+                Err(Error::Conflict) => {}
+                done => return done.map(drop),
+            }
+        }
+        Err(Error::Conflict)
+    }
+
+    /// Asks the log thread and waits for the answer.
+    fn ask<T>(&self, request: impl FnOnce(oneshot::Sender<Result<T>>) -> Request) -> Result<T> {
+        let closed = || Error::Unavailable("it was closed".into());
+        let (reply, answer) = oneshot::channel();
+        let queue = self.maintenance.queue().ok_or_else(closed)?;
+        queue.blocking_send(Queued { request: request(reply), room: None }).map_err(|_| closed())?;
+        drop(queue);
+        answer.blocking_recv().map_err(|_| closed())?
+    }
+
+    /// Knows the load's own segments from now on.
+    pub(super) fn set_own(&mut self, own: Vec<Arc<Segment>>) {
+        self.own = own;
+    }
+
+    /// The load's own segments.
+    pub(super) fn own(&self) -> &[Arc<Segment>] {
+        &self.own
+    }
+
+    /// Lets go of the load's own segments.
+    pub(super) fn forget_own(&mut self) {
+        self.own.clear();
+    }
+
+    /// Whether the table has segments that were not looked up and may have rows of the load.
+    pub(super) fn has_news(&self, table: &Table) -> bool {
+        self.news(table).next().is_some()
+    }
+
+    /// Segments that were not looked up, each with the range in which its keys count.
+    fn news<'t>(&'t self, table: &'t Table) -> impl Iterator<Item = (&'t Arc<Segment>, &'t KeyRange)> {
+        let tablets =
+            table.tablets.iter().flat_map(|tablet| tablet.segments.iter().map(move |one| (one, &tablet.range)));
+        tablets.filter(|(segment, range)| {
+            let meta = segment.meta();
+            let is_known = self.known.as_ref().is_some_and(|known| known.contains(&meta.id));
+            let overlaps = |own: &Arc<Segment>| {
+                own.meta().first <= meta.last && own.meta().last >= meta.first && reaches_into(own.meta(), range)
+            };
+            !is_known && self.own.iter().any(overlaps)
+        })
+    }
+
+    /// Looks up the keys of segments that came since.
+    ///
+    /// # Errors
+    /// [`Error::RowExists`]; those of reading.
+    pub(super) fn look_up_news(&mut self, table: &Table) -> Result<()> {
+        let looked_up: Vec<SegmentId> = segments_of(table).map(|segment| segment.meta().id).collect();
+        for (segment, range) in self.news(table) {
+            let dead = table.dead.get(&segment.meta().id).cloned().unwrap_or_default();
+            for own in self.own.iter().filter(|own| reaches_into(own.meta(), range)) {
+                let hull = KeyRange::new(own.meta().first.bytes().clone(), KeyRange::point(&own.meta().last).end);
+                let positions = segment.positions(&range.intersect(&hull))?;
+                for key in common(segment, positions, &dead, own)? {
+                    self.must_be_empty(&key, None)?;
+                }
+            }
+        }
+        self.known.get_or_insert_default().extend(looked_up);
+        Ok(())
+    }
+
+    /// What memtables say of the load's rows; a row that they hold is [deleted](Self::must_be_empty) if it has no cells.
+    ///
+    /// # Errors
+    /// [`Error::RowExists`]; those of reading.
+    pub(super) fn look_up_memtables(&self, table: &Table) -> Result<Memtables> {
+        if self.is_range_deleted(table)? {
+            return Ok(Memtables::Deleted);
+        }
+        let mut said = Memtables::Free;
+        for memtable in memtables(table) {
+            for own in &self.own {
+                let hull = KeyRange::new(own.meta().first.bytes().clone(), KeyRange::point(&own.meta().last).end);
+                let mut slots = memtable.slots.range::<_, [u8]>(bounds(&hull)).peekable();
+                while slots.peek().is_some() {
+                    let keys: Vec<&RowKey> = slots.by_ref().take(KEYS_MAX).map(|(key, _)| key).collect();
+                    let positions = own.resolve(keys.iter().map(|key| &key[..]))?;
+                    for (key, _) in keys.into_iter().zip(positions).filter(|(_, position)| position.is_some()) {
+                        self.must_be_empty(key, None)?;
+                        said = Memtables::Deleted;
+                    }
+                }
+            }
+        }
+        Ok(said)
+    }
+
+    /// What memtables say of the load's rows beyond what they said at a moment before, since which none has become segments.
+    ///
+    /// # Errors
+    /// Those of reading.
+    pub(super) fn changed_since(&self, then: &Table, now: &Table) -> Result<Memtables> {
+        if self.is_range_deleted(now)? {
+            return Ok(Memtables::Deleted);
+        }
+        let frozen_now = now.frozen.as_ref().map(|frozen| &frozen.memtable);
+        let same_frozen = match (&then.frozen, &now.frozen) {
+            (Some(then), Some(now)) => Arc::ptr_eq(then, now),
+            (None, None) => true,
+            _ => false,
+        };
+        let empty = Memtable::default();
+        let pairs = match (same_frozen, frozen_now) {
+            (true, _) => vec![(&then.active, &now.active)],
+            // The active memtable was frozen meanwhile.
+            (false, Some(frozen)) => vec![(&then.active, frozen), (&empty, &now.active)],
+            (false, None) => vec![(&empty, &now.active)],
+        };
+        for (then, now) in pairs {
+            for item in then.slots.diff(&now.slots) {
+                let (key, slot) = match item {
+                    DiffItem::Add(key, slot) | DiffItem::Update { new: (key, slot), .. } => (key, Some(slot)),
+                    DiffItem::Remove(key, _) => (key, None),
+                };
+                for own in &self.own {
+                    if own.find(key)?.is_some() {
+                        let is_row = slot.is_some_and(|slot| slot.row.is_some());
+                        return Ok(if is_row { Memtables::Held } else { Memtables::Deleted });
+                    }
+                }
+            }
+        }
+        Ok(Memtables::Free)
+    }
+
+    /// Whether a range was deleted, as far as memtables know, that has rows of the load.
+    fn is_range_deleted(&self, table: &Table) -> Result<bool> {
+        for (range, _) in memtables(table).flat_map(|memtable| &memtable.ranges) {
+            for own in self.own.iter().filter(|own| reaches_into(own.meta(), range)) {
+                if !own.positions(range)?.is_empty() {
+                    return Ok(true);
+                }
+            }
+        }
+        Ok(false)
+    }
+}
+
+fn segments_of(table: &Table) -> impl Iterator<Item = &Arc<Segment>> {
+    table.tablets.iter().flat_map(|tablet| &tablet.segments)
+}
+
+fn memtables(table: &Table) -> impl Iterator<Item = &Memtable> {
+    [Some(&table.active), table.frozen.as_ref().map(|frozen| &frozen.memtable)].into_iter().flatten()
+}
+
+/// The keys at living positions of a segment that another has too.
+fn common(segment: &Segment, positions: Range<Position>, dead: &Dead, own: &Segment) -> Result<Vec<RowKey>> {
+    let mut found = Vec::new();
+    let mut living = dead.living(positions).flatten().peekable();
+    while living.peek().is_some() {
+        let keys: Vec<RowKey> = living.by_ref().take(KEYS_MAX).map(|at| segment.key_at(at)).collect::<Result<_>>()?;
+        let places = own.resolve(keys.iter().map(|key| &key[..]))?;
+        found.extend(keys.into_iter().zip(places).filter_map(|(key, place)| place.map(|_| key)));
+    }
+    Ok(found)
+}
+
+/// The first of so many places of which this is not said.
+fn partition_point(length: usize, is_before: impl Fn(usize) -> bool) -> usize {
+    let (mut low, mut high) = (0, length);
+    while low < high {
+        let middle = low.midpoint(high);
+        if is_before(middle) { low = middle + 1 } else { high = middle }
+    }
+    low
+}

@@ -1,0 +1,304 @@
+//! Runs: sorted rows of a load in files of their own, until all of them are merged into segments.
+//!
+//! ```text
+//! load/<number>.run     blocks of about BLOCK_BYTES:
+//!   4 bytes   length of what follows the checksum
+//!   4 bytes   CRC-32C of it
+//!   rows      length of the key 4, length of the row 4, number 8, key, row
+//! ```
+//!
+//! Nothing of it has to last: a start removes what is there. Runs have *levels*: when there are as many of one level as are merged at a time,
+//! they become one of the next, so that a load of any size is read from few files at the end, and written few times.
+
+use super::merge::{Item, Merge, Source};
+use crate::{
+    Error, Result,
+    engine::{blobs::no_space_or, log::failed},
+    fs::{File, Fs},
+};
+use bytes::{Buf, Bytes};
+use std::{
+    path::{Path, PathBuf},
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
+};
+
+/// The folder of runs in the store's.
+pub(crate) const FOLDER: &str = "load";
+/// Bytes of a block; a row more may be in it.
+const BLOCK_BYTES: usize = 128 << 10;
+/// Bytes before what a block holds.
+const HEAD_BYTES: usize = 8;
+/// Bytes before a row in a block.
+const ROW_HEAD_BYTES: usize = 16;
+
+/// Where runs are.
+#[derive(Debug)]
+pub(crate) struct Scratch {
+    fs: Arc<dyn Fs>,
+    folder: PathBuf,
+    next: AtomicU64,
+}
+
+impl Scratch {
+    /// In the folder of a store, of whose runs nobody needs any: they are removed.
+    ///
+    /// # Errors
+    /// Those of removing.
+    pub(crate) fn clear(fs: Arc<dyn Fs>, store: &Path) -> Result<Self> {
+        let folder = store.join(FOLDER);
+        fs.create_folder(&folder).map_err(|source| failed("create", &folder, source))?;
+        for name in fs.list(&folder).map_err(|source| failed("list", &folder, source))? {
+            let path = folder.join(name);
+            fs.unlink(&path).map_err(|source| failed("unlink", &path, source))?;
+        }
+        Ok(Self { fs, folder, next: AtomicU64::new(0) })
+    }
+
+    fn begin(self: &Arc<Self>) -> Result<RunWriter> {
+        let number = self.next.fetch_add(1, Ordering::Relaxed);
+        let path = self.folder.join(format!("{number:010}.run"));
+        let made = self.fs.create(&path, 0);
+        let file = made.map_err(|source| no_space_or("create", &path, source))?;
+        let run = RunFile { file, path, scratch: Arc::clone(self) };
+        let block = Vec::with_capacity(BLOCK_BYTES + BLOCK_BYTES / 8);
+        Ok(RunWriter { run, end: 0, block, first: None, last: Vec::new() })
+    }
+}
+
+/// A file, removed when nobody needs it any more.
+#[derive(Debug)]
+struct RunFile {
+    file: Box<dyn File>,
+    path: PathBuf,
+    scratch: Arc<Scratch>,
+}
+
+impl Drop for RunFile {
+    fn drop(&mut self) {
+        if let Err(error) = self.scratch.fs.unlink(&self.path) {
+            tracing::warn!(%error, path = %self.path.display(), "a file of a load was not removed; the next start does it");
+        }
+    }
+}
+
+/// A run being written.
+#[derive(Debug)]
+struct RunWriter {
+    run: RunFile,
+    end: u64,
+    block: Vec<u8>,
+    first: Option<Bytes>,
+    last: Vec<u8>,
+}
+
+impl RunWriter {
+    fn push(&mut self, key: &[u8], row: &[u8], number: u64) -> Result<()> {
+        if self.block.is_empty() {
+            self.block.resize(HEAD_BYTES, 0);
+        }
+        self.first.get_or_insert_with(|| Bytes::copy_from_slice(key));
+        self.last.clear();
+        self.last.extend_from_slice(key);
+        self.block.extend_from_slice(&(key.len() as u32).to_le_bytes());
+        self.block.extend_from_slice(&(row.len() as u32).to_le_bytes());
+        self.block.extend_from_slice(&number.to_le_bytes());
+        self.block.extend_from_slice(key);
+        self.block.extend_from_slice(row);
+        if self.block.len() >= BLOCK_BYTES { self.end_block() } else { Ok(()) }
+    }
+
+    fn end_block(&mut self) -> Result<()> {
+        if self.block.is_empty() {
+            return Ok(());
+        }
+        let (length, checksum) = ((self.block.len() - HEAD_BYTES) as u32, crc32c::crc32c(&self.block[HEAD_BYTES..]));
+        self.block[..4].copy_from_slice(&length.to_le_bytes());
+        self.block[4..HEAD_BYTES].copy_from_slice(&checksum.to_le_bytes());
+        let written = self.run.file.write_at(self.end, &self.block);
+        written.map_err(|source| no_space_or("write", &self.run.path, source))?;
+        self.end += self.block.len() as u64;
+        self.block.clear();
+        // What one large row took is not kept.
+        self.block.shrink_to(2 * BLOCK_BYTES);
+        Ok(())
+    }
+
+    fn finish(mut self) -> Result<RunReader> {
+        self.end_block()?;
+        let bounds = (self.first.unwrap_or_default(), self.last.into());
+        Ok(RunReader { run: self.run, at: 0, end: self.end, block: Bytes::new(), bounds })
+    }
+}
+
+/// A run being read.
+#[derive(Debug)]
+pub(super) struct RunReader {
+    run: RunFile,
+    at: u64,
+    end: u64,
+    /// What is left of the block at hand.
+    block: Bytes,
+    bounds: (Bytes, Bytes),
+}
+
+impl RunReader {
+    /// Its least and its greatest key.
+    pub(super) fn bounds(&self) -> (Bytes, Bytes) {
+        self.bounds.clone()
+    }
+
+    /// The next row.
+    ///
+    /// # Errors
+    /// [`Error::Corrupt`] for what was not written; [`Error::Io`].
+    pub(super) fn next(&mut self) -> Result<Option<Item>> {
+        if self.block.is_empty() {
+            if self.at == self.end {
+                return Ok(None);
+            }
+            self.block = self.read_block()?;
+        }
+        let (key, row, number) =
+            (self.block.get_u32_le() as usize, self.block.get_u32_le() as usize, self.block.get_u64_le());
+        let (key, row) = (self.block.split_to(key), self.block.split_to(row));
+        Ok(Some(Item { key, row, number }))
+    }
+
+    fn read_block(&mut self) -> Result<Bytes> {
+        let path = &self.run.path;
+        let read = |at: u64, bytes: usize| {
+            self.run.file.read_at(at, bytes).map(Bytes::from).map_err(|source| failed("read", path, source))
+        };
+        let damaged =
+            || Error::Corrupt { path: path.clone(), offset: self.at, detail: "it is not what was written".into() };
+        // Most blocks are of about this size, and then are read at once.
+        let mut bytes = read(self.at, HEAD_BYTES + BLOCK_BYTES)?;
+        if bytes.len() < HEAD_BYTES {
+            return Err(damaged());
+        }
+        let (length, checksum) = (bytes.get_u32_le() as usize, bytes.get_u32_le());
+        if bytes.len() < length {
+            bytes = read(self.at + HEAD_BYTES as u64, length)?;
+        }
+        bytes.truncate(length);
+        if bytes.len() < length || length < ROW_HEAD_BYTES || crc32c::crc32c(&bytes) != checksum {
+            return Err(damaged());
+        }
+        self.at += (HEAD_BYTES + length) as u64;
+        Ok(bytes)
+    }
+}
+
+/// The runs of a load.
+#[derive(Debug)]
+pub(super) struct Runs {
+    scratch: Arc<Scratch>,
+    /// How many are merged at a time.
+    most: usize,
+    /// By level.
+    levels: Vec<Vec<RunReader>>,
+}
+
+impl Runs {
+    /// None yet; so many are merged at a time, two at least.
+    pub(super) fn new(scratch: Arc<Scratch>, most: usize) -> Self {
+        Self { scratch, most: most.max(2), levels: Vec::new() }
+    }
+
+    /// Whether there are none.
+    pub(super) fn is_empty(&self) -> bool {
+        self.levels.is_empty()
+    }
+
+    /// Writes one.
+    ///
+    /// # Errors
+    /// [`Error::NoSpace`], [`Error::Io`]; those of [`Merge`].
+    pub(super) fn add(&mut self, sorted: &super::buffer::Sorted) -> Result<()> {
+        let mut writer = self.scratch.begin()?;
+        for at in 0..sorted.len() {
+            writer.push(sorted.key(at), sorted.row(at), sorted.number(at))?;
+        }
+        self.put(0, writer.finish()?)
+    }
+
+    fn put(&mut self, level: usize, run: RunReader) -> Result<()> {
+        if self.levels.len() == level {
+            self.levels.push(Vec::new());
+        }
+        self.levels[level].push(run);
+        if self.levels[level].len() < self.most {
+            return Ok(());
+        }
+        let mut merge = Merge::new(self.levels[level].drain(..).map(Source::Run))?;
+        let mut writer = self.scratch.begin()?;
+        while let Some(Item { key, row, number }) = merge.next()? {
+            writer.push(&key, &row, number)?;
+        }
+        self.put(level + 1, writer.finish()?)
+    }
+
+    /// Takes all of them, to be read.
+    pub(super) fn take(&mut self) -> impl Iterator<Item = Source> + use<> {
+        std::mem::take(&mut self.levels).into_iter().flatten().map(Source::Run)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{super::buffer::Buffer, *};
+    use crate::testing::sim::SimFs;
+    use std::collections::BTreeMap;
+
+    fn scratch(fs: &SimFs) -> Arc<Scratch> {
+        Arc::new(Scratch::clear(Arc::new(fs.clone()), Path::new("/store")).unwrap())
+    }
+
+    fn sorted(rows: &[(u32, usize)]) -> super::super::buffer::Sorted {
+        let mut buffer = Buffer::default();
+        for (key, size) in rows {
+            buffer.push(u64::from(*key), &key.to_be_bytes(), |out| out.resize(out.len() + size, *key as u8)).unwrap();
+        }
+        buffer.sort().unwrap().unwrap()
+    }
+
+    #[test]
+    fn runs_are_merged_in_levels_and_read_back() {
+        let fs = SimFs::new();
+        let mut runs = Runs::new(scratch(&fs), 3);
+        let mut expected = BTreeMap::new();
+        for run in 0..20u32 {
+            // Now and then a row is larger than a block.
+            let rows: Vec<_> = (0..30).map(|row| (row * 20 + run, if row == run { 300_000 } else { 10 })).collect();
+            expected.extend(rows.iter().copied());
+            runs.add(&sorted(&rows)).unwrap();
+            assert!(fs.list(&Path::new("/store").join(FOLDER)).unwrap().len() <= 2 * 3 + 1);
+        }
+        let mut merge = Merge::new(runs.take()).unwrap();
+        for (key, size) in expected {
+            let item = merge.next().unwrap().unwrap();
+            assert_eq!((&item.key[..], item.row.len(), item.number), (&key.to_be_bytes()[..], size, key.into()));
+            assert!(item.row.iter().all(|byte| *byte == key as u8));
+        }
+        assert_eq!(merge.next().unwrap(), None);
+        drop(merge);
+        assert!(fs.list(&Path::new("/store").join(FOLDER)).unwrap().is_empty(), "files of runs that were read stay");
+    }
+
+    #[test]
+    fn damage_is_noticed_and_what_is_left_is_removed_by_the_next_start() {
+        let fs = SimFs::new();
+        let mut runs = Runs::new(scratch(&fs), 3);
+        runs.add(&sorted(&[(1, 100), (2, 100)])).unwrap();
+        let path = Path::new("/store").join(FOLDER).join("0000000000.run");
+        fs.damage(&path, |bytes| bytes[60] ^= 1);
+        let error = Merge::new(runs.take()).unwrap_err();
+        assert!(matches!(error, Error::Corrupt { .. }), "{error:?}");
+        fs.create(&path, 10).unwrap();
+        scratch(&fs);
+        assert!(fs.list(&Path::new("/store").join(FOLDER)).unwrap().is_empty());
+    }
+}

@@ -1,0 +1,281 @@
+//! Loads: many new rows of one table that become visible together, however many they are.
+//!
+//! A [`Load`] is not a [`Commit`](crate::Commit): its rows need not fit into memory, or into one record of a log. Whoever loads puts rows
+//! into [batches](NewRows), which [`Load::add`] takes in any order of keys; [`Load::finish`] makes all of them visible with one stamp, or
+//! none. Rows are new: a key that occurs twice, or that the table has by the time of the end, fails the load.
+
+use crate::{
+    Error, FamilyName, Mutation, Result, RowKey, RowMutation, Validation,
+    model::limits::{CELL_BYTES_MAX, ROW_BYTES_MAX, ROW_KEY_BYTES_MAX},
+};
+use async_trait::async_trait;
+use bytes::Bytes;
+use std::{fmt, ops::Range};
+
+/// Bytes after which a [batch](NewRows) is full.
+pub const NEW_ROWS_BYTES_TARGET: usize = 1 << 20;
+
+/// A column that rows of a load may have a cell in. Its family is no aggregate.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LoadColumn {
+    /// The family.
+    pub family: FamilyName,
+    /// The column.
+    pub qualifier: Bytes,
+}
+
+/// A load under way. Dropped before it is finished it leaves nothing.
+#[async_trait]
+pub trait Load: Send + Sync + fmt::Debug {
+    /// Takes rows, each with a value for some of the columns that the load was begun with. The work may go on after the return.
+    ///
+    /// # Errors
+    /// [`RowExists`](Error::RowExists) for a key that occurs twice or that the table has; the load is over after any error. An error may be that of
+    /// rows that were added before.
+    async fn add(&mut self, rows: NewRows) -> Result<()>;
+
+    /// Does all of the work that is left but for making the rows visible. No more rows are added then.
+    ///
+    /// # Errors
+    /// Those of [`add`](Self::add).
+    async fn seal(&mut self) -> Result<()>;
+
+    /// Makes all rows visible; gives the stamp, in microseconds. Cells may have an earlier one: that of the load's beginning.
+    ///
+    /// # Errors
+    /// Those of [`add`](Self::add); [`Conflict`](crate::ErrorKind::Conflict) when a validated row changed: it may be called again then;
+    /// the same when the table changed since the load was begun, or the rows are being purged, and then each time.
+    async fn finish(&mut self, validation: Option<Validation>) -> Result<i64>;
+}
+
+/// Rows to be loaded: their keys and values, one behind the other.
+#[derive(Clone, Debug)]
+pub struct NewRows {
+    columns: usize,
+    bytes: Vec<u8>,
+    rows: Vec<NewRow>,
+    /// Where the values of the rows end, a number for each column; [`ABSENT`] where there is none.
+    ends: Vec<u32>,
+}
+
+/// Says that a row has no value in a column.
+const ABSENT: u32 = u32::MAX;
+
+#[derive(Clone, Copy, Debug)]
+struct NewRow {
+    number: u64,
+    start: u32,
+    key_end: u32,
+}
+
+/// A row of a batch.
+#[derive(Clone, Copy, Debug)]
+pub struct NewRowRef<'a> {
+    batch: &'a NewRows,
+    at: usize,
+}
+
+impl NewRows {
+    /// Rows with values for so many columns.
+    pub fn new(columns: usize) -> Self {
+        Self { columns, bytes: Vec::new(), rows: Vec::new(), ends: Vec::new() }
+    }
+
+    /// Adds a row. `number` is what an error calls it; `key` appends its key, and `value` a column's value, if it gives `true`.
+    ///
+    /// # Errors
+    /// [`TooLarge`](Error::TooLarge) above the limits of keys, cells and rows; [`Invalid`](Error::Invalid) for an empty key and a row
+    /// without values; and those of `key` and `value`. There is no trace of the row then.
+    pub fn push<E: From<Error>>(
+        &mut self,
+        number: u64,
+        key: impl FnOnce(&mut Vec<u8>) -> Result<(), E>,
+        value: impl FnMut(usize, &mut Vec<u8>) -> Result<bool, E>,
+    ) -> Result<(), E> {
+        let (bytes, ends) = (self.bytes.len(), self.ends.len());
+        let pushed = self.append(number, key, value);
+        if pushed.is_err() {
+            self.bytes.truncate(bytes);
+            self.ends.truncate(ends);
+        }
+        pushed
+    }
+
+    fn append<E: From<Error>>(
+        &mut self,
+        number: u64,
+        key: impl FnOnce(&mut Vec<u8>) -> Result<(), E>,
+        mut value: impl FnMut(usize, &mut Vec<u8>) -> Result<bool, E>,
+    ) -> Result<(), E> {
+        let start = self.bytes.len();
+        key(&mut self.bytes)?;
+        let key_end = self.bytes.len();
+        let check = |what, size, limit| if size > limit { Err(Error::TooLarge { what, size, limit }) } else { Ok(()) };
+        if key_end == start {
+            return Err(Error::Invalid("a row key is empty".into()).into());
+        }
+        check("a row key", key_end - start, ROW_KEY_BYTES_MAX)?;
+        let mut any = false;
+        for column in 0..self.columns {
+            let from = self.bytes.len();
+            let end = match value(column, &mut self.bytes)? {
+                true => {
+                    any = true;
+                    check("a cell", self.bytes.len() - from, CELL_BYTES_MAX)?;
+                    check("a row", self.bytes.len() - key_end, ROW_BYTES_MAX)?;
+                    place(self.bytes.len())?
+                }
+                false => ABSENT,
+            };
+            self.ends.push(end);
+        }
+        if !any {
+            return Err(Error::Invalid("a row is given without values".into()).into());
+        }
+        self.rows.push(NewRow { number, start: place(start)?, key_end: place(key_end)? });
+        Ok(())
+    }
+
+    /// How many rows there are.
+    pub fn len(&self) -> usize {
+        self.rows.len()
+    }
+
+    /// Whether there is none.
+    pub fn is_empty(&self) -> bool {
+        self.rows.is_empty()
+    }
+
+    /// Whether it should be given to [`Load::add`]. It takes more all the same, up to 4 GiB.
+    pub fn is_full(&self) -> bool {
+        self.bytes.len() >= NEW_ROWS_BYTES_TARGET
+    }
+
+    /// Bytes of keys and values.
+    pub fn bytes(&self) -> usize {
+        self.bytes.len()
+    }
+
+    /// The rows, in the order in which they were pushed.
+    pub fn iter(&self) -> impl Iterator<Item = NewRowRef<'_>> {
+        (0..self.rows.len()).map(|at| NewRowRef { batch: self, at })
+    }
+
+    /// The rows as mutations of these columns, with their numbers.
+    ///
+    /// # Errors
+    /// Those of [`RowKey::new`].
+    pub(crate) fn mutations(&self, columns: &[LoadColumn]) -> Result<Vec<(u64, RowMutation)>> {
+        let one = |row: NewRowRef<'_>| {
+            let set = |(column, value): (&LoadColumn, Option<&[u8]>)| {
+                Some(Mutation::SetCell {
+                    family: column.family.clone(),
+                    qualifier: column.qualifier.clone(),
+                    timestamp: None,
+                    value: Bytes::copy_from_slice(value?),
+                })
+            };
+            let mutations = columns.iter().zip(row.values()).filter_map(set).collect();
+            Ok((row.number(), RowMutation { key: RowKey::new(Bytes::copy_from_slice(row.key()))?, mutations }))
+        };
+        self.iter().map(one).collect()
+    }
+}
+
+/// A place in a batch.
+fn place(at: usize) -> Result<u32> {
+    let limit = ABSENT as usize - 1;
+    match at > limit {
+        true => Err(Error::TooLarge { what: "a batch of new rows", size: at, limit }),
+        false => Ok(at as u32),
+    }
+}
+
+impl<'a> NewRowRef<'a> {
+    /// What an error calls it.
+    pub fn number(&self) -> u64 {
+        self.batch.rows[self.at].number
+    }
+
+    /// Its key.
+    pub fn key(&self) -> &'a [u8] {
+        let NewRow { start, key_end, .. } = self.batch.rows[self.at];
+        &self.batch.bytes[start as usize..key_end as usize]
+    }
+
+    /// Its value in each of the columns.
+    pub fn values(&self) -> impl Iterator<Item = Option<&'a [u8]>> + use<'a> {
+        let NewRows { columns, bytes, ends, .. } = self.batch;
+        let mut from = self.batch.rows[self.at].key_end as usize;
+        let range: Range<usize> = self.at * columns..(self.at + 1) * columns;
+        ends[range].iter().map(move |&end| {
+            (end != ABSENT).then(|| {
+                let value = &bytes[from..end as usize];
+                from = end as usize;
+                value
+            })
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::{collection::vec, option, prelude::*};
+
+    type Made = (Vec<u8>, Vec<Option<Vec<u8>>>);
+
+    fn put(rows: &mut NewRows, number: u64, (key, values): &Made) -> Result<()> {
+        let key = |out: &mut Vec<u8>| {
+            out.extend_from_slice(key);
+            Ok(())
+        };
+        rows.push(number, key, |column, out| {
+            out.extend_from_slice(values[column].as_deref().unwrap_or_default());
+            Ok(values[column].is_some())
+        })
+    }
+
+    proptest! {
+        #[test]
+        fn rows_are_read_back(made in vec((vec(any::<u8>(), 0..5), vec(option::of(vec(any::<u8>(), 0..5)), 3)), 0..8)) {
+            let (mut rows, mut expected) = (NewRows::new(3), Vec::new());
+            for (number, row) in made.into_iter().enumerate() {
+                let is_row = !row.0.is_empty() && row.1.iter().any(Option::is_some);
+                prop_assert_eq!(put(&mut rows, number as u64, &row).is_ok(), is_row);
+                if is_row {
+                    expected.push((number as u64, row));
+                }
+            }
+            let read = rows.iter().map(|row| {
+                (row.number(), (row.key().to_vec(), row.values().map(|value| value.map(<[u8]>::to_vec)).collect()))
+            });
+            prop_assert_eq!(read.collect::<Vec<_>>(), expected);
+        }
+    }
+
+    #[test]
+    fn a_row_that_fails_leaves_no_trace() {
+        let mut rows = NewRows::new(2);
+        put(&mut rows, 1, &(b"a".to_vec(), vec![Some(b"1".to_vec()), None])).unwrap();
+        let failed = rows.push(
+            2,
+            |out| {
+                out.push(b'b');
+                Ok::<(), Error>(())
+            },
+            |column, out| {
+                out.push(b'x');
+                if column == 1 { Err(Error::Conflict) } else { Ok(true) }
+            },
+        );
+        assert!(matches!(failed, Err(Error::Conflict)));
+        let long = (vec![b'k'; ROW_KEY_BYTES_MAX + 1], vec![Some(Vec::new()), None]);
+        assert!(matches!(put(&mut rows, 3, &long), Err(Error::TooLarge { what: "a row key", .. })));
+        put(&mut rows, 4, &(b"c".to_vec(), vec![None, Some(b"2".to_vec())])).unwrap();
+        let found: Vec<_> = rows.iter().map(|row| (row.number(), row.key().to_vec())).collect();
+        assert_eq!(found, [(1, b"a".to_vec()), (4, b"c".to_vec())]);
+        let last = rows.iter().last().map(|row| row.values().map(|value| value.map(<[u8]>::to_vec)).collect());
+        assert_eq!(last, Some(vec![None, Some(b"2".to_vec())]));
+    }
+}

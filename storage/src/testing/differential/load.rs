@@ -1,0 +1,114 @@
+//! Loads of a differential test: at once, or begun by one operation and finished by a later one.
+
+use super::Answer;
+use crate::{
+    Commit, Error, KeyRange, Load, LoadColumn, NewRows, Result, RowKey, Scan, Store, StoreExt, Write,
+    testing::{
+        arbitrary::{LOAD_COLUMNS, NewRow},
+        notation::{family, table},
+    },
+};
+use bytes::Bytes;
+use std::collections::BTreeSet;
+
+/// Rows of a batch.
+const LOAD_ROWS: usize = 5;
+
+/// The load that is under way, if there is one.
+#[derive(Debug, Default)]
+pub struct UnderWay(Option<Box<dyn Load>>);
+
+impl UnderWay {
+    /// Whether there is one.
+    pub fn is_there(&self) -> bool {
+        self.0.is_some()
+    }
+
+    /// Begins another, up to its last step; `false` where the store has no other way than commits.
+    pub(super) async fn begin(&mut self, store: &dyn Store, rows: Vec<NewRow>, fresh: bool) -> Result<bool> {
+        self.0 = None;
+        let (batches, _) = batches(store, rows, fresh).await?;
+        let Some(mut load) = store.load(&table(), &columns()).await? else { return Ok(false) };
+        for batch in batches {
+            load.add(batch).await?;
+        }
+        load.seal().await?;
+        self.0 = Some(load);
+        Ok(true)
+    }
+
+    /// Does the last step.
+    pub(super) async fn finish(&mut self) -> Result<()> {
+        match self.0.take() {
+            Some(mut load) => load.finish(None).await.map(drop),
+            None => Ok(()),
+        }
+    }
+}
+
+/// From the first of these rows to the last; empty when there is none.
+pub(super) fn hull(rows: &[KeyRange]) -> KeyRange {
+    let first = rows.iter().map(|row| row.start.clone()).min();
+    let end = rows.iter().filter_map(|row| row.end.clone()).max();
+    KeyRange::new(first.unwrap_or_default(), end.or(Some(Bytes::new())))
+}
+
+/// Loads rows; by a commit where the store has no other way.
+pub(super) async fn load(store: &dyn Store, rows: Vec<NewRow>, fresh: bool) -> Result<Answer> {
+    let (batches, mut seen) = batches(store, rows, fresh).await?;
+    let columns = columns();
+    if let Some(mut load) = store.load(&table(), &columns).await? {
+        for batch in batches {
+            load.add(batch).await?;
+        }
+        return load.finish(None).await.map(|_| Answer::Done);
+    }
+    let mut writes = Vec::new();
+    for batch in batches {
+        for (number, row) in batch.mutations(&columns)? {
+            if !seen.insert(row.key.clone()) {
+                return Err(Error::RowExists { key: row.key, number: Some(number) });
+            }
+            writes.push(Write::Row { table: table(), row });
+        }
+    }
+    store.commit(Commit { writes, validation: None }).await.map(|_| Answer::Done)
+}
+
+fn columns() -> Vec<LoadColumn> {
+    let column = |(name, qualifier): (&str, &'static str)| LoadColumn {
+        family: family(name),
+        qualifier: Bytes::from_static(qualifier.as_bytes()),
+    };
+    LOAD_COLUMNS.into_iter().map(column).collect()
+}
+
+/// The rows in batches of a few, and the keys that are there; of the rows, if it is to be so, those only that are not.
+async fn batches(store: &dyn Store, mut rows: Vec<NewRow>, fresh: bool) -> Result<(Vec<NewRows>, BTreeSet<RowKey>)> {
+    let there: BTreeSet<RowKey> =
+        store.read_rows(&table(), Scan::all()).await?.into_iter().map(|row| row.key).collect();
+    if fresh {
+        let mut seen = there.clone();
+        rows.retain(|(key, _)| seen.insert(key.clone()));
+    }
+    let mut batches = Vec::new();
+    for part in rows.chunks(LOAD_ROWS) {
+        let mut batch = NewRows::new(LOAD_COLUMNS.len());
+        for (key, values) in part {
+            let append = |bytes: &[u8], out: &mut Vec<u8>| out.extend_from_slice(bytes);
+            batch.push::<Error>(
+                1,
+                |out| {
+                    append(key, out);
+                    Ok(())
+                },
+                |at, out| {
+                    append(values[at].as_deref().unwrap_or_default(), out);
+                    Ok(values[at].is_some())
+                },
+            )?;
+        }
+        batches.push(batch);
+    }
+    Ok((batches, there))
+}
