@@ -57,6 +57,23 @@ pub fn encode(value: &Value, kind: SqlType, encoding: Encoding) -> Result<Bytes>
     })
 }
 
+/// Appends the bytes of a value that is not NULL.
+///
+/// # Errors
+/// As for [`encode`].
+pub fn encode_into(value: &Value, kind: SqlType, encoding: Encoding, out: &mut Vec<u8>) -> Result<()> {
+    match (value, encoding) {
+        // The most frequent ones, without a copy.
+        (Value::Text(text), Encoding::Binary) if kind == SqlType::Text => out.extend_from_slice(text.as_bytes()),
+        (Value::Float(value), Encoding::Binary) if kind == SqlType::Float8 => {
+            out.extend_from_slice(&value.to_be_bytes());
+        }
+        (Value::Int(value), Encoding::Binary) if kind == SqlType::Int8 => out.extend_from_slice(&value.to_be_bytes()),
+        _ => out.extend_from_slice(&encode(value, kind, encoding)?),
+    }
+    Ok(())
+}
+
 /// The value of a cell's bytes; never NULL.
 ///
 /// # Errors

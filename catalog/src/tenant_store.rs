@@ -8,10 +8,13 @@
 //! since: a tenant that is being dropped gets no row any more. It names those of the private tables too: a row that was made for a table
 //! as it was is not written to it as it is.
 
+mod load;
 #[cfg(test)]
 mod private_tests;
 #[cfg(test)]
 mod tests;
+
+pub use load::{TenantLoad, existing};
 
 use crate::{
     Error, ErrorKind, Result, Sequence, SequenceState, Snapshot, Table, Tenant, TenantId, TenantState,

@@ -65,16 +65,17 @@ impl Fields {
             let (from, whole) = (self.bytes.len(), rest);
             let mut more = false;
             let mut raw = whole.len();
-            while let Some((byte, after)) = rest.split_first() {
+            loop {
+                let special = |byte: &u8| *byte == options.delimiter || *byte == b'\\';
+                let (plain, after) = rest.split_at(rest.iter().position(special).unwrap_or(rest.len()));
+                self.bytes.extend_from_slice(plain);
+                let Some((byte, after)) = after.split_first() else { break };
                 rest = after;
                 if *byte == options.delimiter {
                     (more, raw) = (true, whole.len() - rest.len() - 1);
                     break;
                 }
-                match byte {
-                    b'\\' => rest = self.unescape(rest),
-                    byte => self.bytes.push(*byte),
-                }
+                rest = self.unescape(rest);
             }
             let null = whole[..raw] == *options.null.as_bytes();
             self.end(from, null, false);
@@ -127,18 +128,18 @@ impl Fields {
         loop {
             let (from, whole) = (self.bytes.len(), rest);
             let (mut quoted, mut more, mut raw) = (false, false, whole.len());
-            while let Some((byte, after)) = rest.split_first() {
+            loop {
+                let special = |byte: &u8| *byte == options.delimiter || *byte == options.quote;
+                let (plain, after) = rest.split_at(rest.iter().position(special).unwrap_or(rest.len()));
+                self.bytes.extend_from_slice(plain);
+                let Some((byte, after)) = after.split_first() else { break };
                 rest = after;
                 if *byte == options.delimiter {
                     (more, raw) = (true, whole.len() - rest.len() - 1);
                     break;
                 }
-                if *byte == options.quote {
-                    quoted = true;
-                    rest = self.read_quoted(rest, options)?;
-                } else {
-                    self.bytes.push(*byte);
-                }
+                quoted = true;
+                rest = self.read_quoted(rest, options)?;
             }
             let null = !quoted && whole[..raw] == *options.null.as_bytes();
             self.end(from, null, quoted);
@@ -151,7 +152,10 @@ impl Fields {
     /// Reads up to the quote that ends; gives what follows it.
     fn read_quoted<'a>(&mut self, mut rest: &'a [u8], options: &CopyOptions) -> Result<&'a [u8]> {
         loop {
-            let Some((byte, after)) = rest.split_first() else {
+            let special = |byte: &u8| *byte == options.escape || *byte == options.quote;
+            let (plain, after) = rest.split_at(rest.iter().position(special).unwrap_or(rest.len()));
+            self.bytes.extend_from_slice(plain);
+            let Some((byte, after)) = after.split_first() else {
                 return Err(SqlError::new(SqlState::BAD_COPY_FILE_FORMAT, "unterminated CSV quoted field"));
             };
             rest = after;

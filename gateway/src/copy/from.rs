@@ -102,14 +102,14 @@ impl CopyIn {
         }
         while self.next(last)? {
             if self.load.is_full() {
-                self.write(session).await?;
+                self.write(session, false).await?;
             }
         }
-        if last { self.write(session).await } else { Ok(()) }
+        if last { self.write(session, true).await } else { Ok(()) }
     }
 
-    async fn write(&mut self, session: &mut Session) -> Result<()> {
-        self.load.write(session).await.map_err(|Failed { error, row }| match row {
+    async fn write(&mut self, session: &mut Session, last: bool) -> Result<()> {
+        self.load.write(session, last).await.map_err(|Failed { error, row }| match row {
             Some(row) => self.at_line(error, row),
             None => error,
         })

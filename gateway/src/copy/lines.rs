@@ -78,7 +78,9 @@ impl Lines {
             self.counted = true;
         }
         let mut at = self.scanned;
-        while let Some(byte) = self.buffer.get(at).copied() {
+        loop {
+            at += self.plain(at);
+            let Some(byte) = self.buffer.get(at).copied() else { break };
             if matches!(byte, b'\r' | b'\\') && !last && self.buffer.len() - at < LOOK_AHEAD {
                 break;
             }
@@ -117,6 +119,22 @@ impl Lines {
         }
         self.ended = true;
         Ok(Some(self.buffer.split().freeze()))
+    }
+
+    /// How many bytes from a place on mean nothing by themselves.
+    fn plain(&mut self, at: usize) -> usize {
+        let Some(rest) = self.buffer.get(at..) else { return 0 };
+        let ends = |byte: &u8| matches!(byte, b'\n' | b'\r' | b'\\');
+        let plain = match self.csv {
+            None => rest.iter().position(ends),
+            Some((quote, escape)) => rest.iter().position(|byte| ends(byte) || *byte == quote || *byte == escape),
+        };
+        let plain = plain.unwrap_or(rest.len());
+        if plain > 0 {
+            // What they stand behind is no escape any more.
+            self.escaped = false;
+        }
+        plain
     }
 
     /// Whether a byte stands outside of quotes; keeps account of them.

@@ -92,11 +92,11 @@ async fn make(
                 load.add(rows, load.assigned(&batch, row)?)?;
                 rows += 1;
                 if load.is_full() {
-                    load.write(session).await.map_err(|failed| failed.error)?;
+                    load.write(session, false).await.map_err(|failed| failed.error)?;
                 }
             }
         }
-        load.write(session).await.map_err(|failed| failed.error)?;
+        load.write(session, true).await.map_err(|failed| failed.error)?;
     }
     let edit = || vec![PrivateEdit::CreateTable(Box::new(table.as_ref().clone()))];
     shielded(change(session, |_| Ok(edit()))).await?;

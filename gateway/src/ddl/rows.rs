@@ -165,11 +165,11 @@ async fn fill(
             load.add(number, values(row, before, &old)?)?;
             number += 1;
             if load.is_full() {
-                load.write(session).await.map_err(|failed| failed.error)?;
+                load.write(session, false).await.map_err(|failed| failed.error)?;
             }
         }
     }
-    load.write(session).await.map_err(|failed| failed.error)
+    load.write(session, true).await.map_err(|failed| failed.error)
 }
 
 /// The values of some columns of a stored row.

@@ -1,13 +1,16 @@
 //! A load: many new rows, written in parts.
 //!
-//! Rows are kept until a part is full, and written with one commit: their keys are looked up, one that is there fails the load, all
-//! are relied on to be absent, as for INSERT. What fits into one part is stored whole or not at all. Of more than that, the parts
-//! before a failure are stored, unless the load stands in a transaction: then nothing is before its COMMIT, and its bounds hold for
-//! all of it; but for a private table that the transaction has made or truncated, whose rows nobody else sees and ROLLBACK forgets:
-//! its parts are written at once.
+//! Rows are kept until a part is full. What fits into one part is written with one commit: keys are looked up, one that is there fails the load, all
+//! are relied on to be absent, as for INSERT. Of more than that, all parts go past the store's log and become visible together (`bulk`), where the
+//! store has a way: it has none for tables that keep history or merge cells, and for many loads at a time. Then each part is a commit,
+//! and those before a failure are stored. In a transaction nothing is stored before its COMMIT, and its bounds hold for all of it; but for a private
+//! table that the transaction has made or truncated, whose rows nobody else sees and ROLLBACK forgets: its parts are written at once.
 //!
 //! The rows of a private table that is altered pass through here too ([`Load::altering`]), into the space that will have them.
 
+mod bulk;
+
+use self::bulk::Bulk;
 use super::{
     ATTEMPTS_MAX,
     assign::read,
@@ -30,6 +33,9 @@ use std::{collections::HashSet, sync::Arc};
 
 /// Bytes of values of a part, at most: they are in memory.
 const PART_BYTES_MAX: usize = 64 << 20;
+
+/// Bytes of values of a part that goes past the log, at most.
+const BULK_PART_BYTES_MAX: usize = 1 << 20;
 
 /// Why a load failed, and at which row if it was one's fault.
 #[derive(Debug)]
@@ -70,6 +76,8 @@ pub struct Load {
     rows: Vec<NewRow>,
     bytes: usize,
     mutations: usize,
+    /// The way past the log, once it is taken.
+    bulk: Option<Bulk>,
     /// Rows of parts that are stored.
     stored: u64,
 }
@@ -153,8 +161,21 @@ impl Load {
         let numbers = Numbers { given: shared.row_numbers.clone(), now_micros: shared.clock.now_micros() };
         let query = Query::new(session, view)?;
         let defaults = Box::pin(Defaults::new(&query, &target, &named)).await?;
-        let (rows, bytes, mutations, stored) = (Vec::new(), 0, 0, 0);
-        Ok(Self { target, destination, altering, named, key_places, numbers, defaults, rows, bytes, mutations, stored })
+        let (rows, bytes, mutations, bulk, stored) = (Vec::new(), 0, 0, None, 0);
+        Ok(Self {
+            target,
+            destination,
+            altering,
+            named,
+            key_places,
+            numbers,
+            defaults,
+            rows,
+            bytes,
+            mutations,
+            bulk,
+            stored,
+        })
     }
 
     /// The table's name.
@@ -221,6 +242,9 @@ impl Load {
 
     /// Whether the part is full: another row might not fit into one commit.
     pub fn is_full(&self) -> bool {
+        if self.bulk.is_some() {
+            return self.rows.len() >= LOOKUP_ROWS || self.bytes > BULK_PART_BYTES_MAX;
+        }
         self.bytes > PART_BYTES_MAX || self.mutations + self.target.columns.len() + 1 > MUTATIONS_MAX
     }
 
@@ -229,14 +253,21 @@ impl Load {
         self.stored
     }
 
-    /// Writes the part.
+    /// Writes the part; with the last one of a large load, all of it is there.
     ///
     /// # Errors
     /// 23505 for a key that is there, 23503 for a tenant that is not, 40001 in a transaction or when others keep changing these
     /// rows, 54000 in a transaction that is too large, the store's.
-    pub async fn write(&mut self, session: &mut Session) -> Result<(), Failed> {
+    pub async fn write(&mut self, session: &mut Session, last: bool) -> Result<(), Failed> {
         let rows = std::mem::take(&mut self.rows);
         (self.bytes, self.mutations) = (0, 0);
+        let is_large = !last && self.stored == 0 && self.destination == Destination::Table;
+        if self.bulk.is_none() && is_large && !session.in_transaction() {
+            self.bulk = Bulk::begin(session, &self.target).await?;
+        }
+        if self.bulk.is_some() {
+            return self.past_the_log(session, &rows, last).await;
+        }
         if rows.is_empty() {
             return Ok(());
         }
@@ -256,13 +287,55 @@ impl Load {
         Ok(())
     }
 
+    /// Hands the rows to the store; the last of them make all visible.
+    async fn past_the_log(&mut self, session: &mut Session, rows: &[NewRow], last: bool) -> Result<(), Failed> {
+        let Some(mut bulk) = self.bulk.take() else { return Ok(()) };
+        let view = session.view().await?;
+        self.check_table(&view)?;
+        let query = (!self.target.table.checks.is_empty()).then(|| Query::new(session, view.clone())).transpose()?;
+        for chunk in rows.chunks(LOOKUP_ROWS) {
+            self.check_rows(query.as_ref(), chunk).await?;
+            for row in chunk {
+                let at = |error: SqlError| Failed { error, row: Some(row.number) };
+                self.target.check_tenant(&view, &row.parts).map_err(at)?;
+                bulk.push(&self.target, row).map_err(at)?;
+            }
+            bulk.send(&self.target).await?;
+        }
+        drop((query, view));
+        match last {
+            true => bulk.finish(session, &self.target).await,
+            false => {
+                self.bulk = Some(bulk);
+                Ok(())
+            }
+        }
+    }
+
+    /// 55000 when the table is another by now.
+    fn check_table(&self, view: &View) -> Result<()> {
+        let name = &self.target.table.name;
+        if view.table(name) == Some(&self.target.table) {
+            return Ok(());
+        }
+        let message = format!("table \"{name}\" was changed while rows were copied into it");
+        Err(SqlError::new(SqlState::OBJECT_NOT_IN_PREREQUISITE_STATE, message))
+    }
+
+    /// 23514
+    async fn check_rows(&self, query: Option<&Query>, rows: &[NewRow]) -> Result<(), Failed> {
+        let Some(query) = query else { return Ok(()) };
+        let values: Vec<&[Value]> = rows.iter().map(|row| row.values.as_slice()).collect();
+        let at = |(place, error): (usize, SqlError)| Failed { error, row: rows.get(place).map(|row| row.number) };
+        Box::pin(defaults::check(query, &self.target, &values, self.altering)).await.map_err(at)
+    }
+
     async fn once(&self, session: &mut Session, rows: &[NewRow]) -> Result<(), Failed> {
         let view = session.view().await?;
         let pin = view.pin.clone();
         let target = &self.target;
-        if self.destination == Destination::Table && view.table(&target.table.name) != Some(&target.table) {
-            let message = format!("table \"{}\" was changed while rows were copied into it", target.table.name);
-            return Err(SqlError::new(SqlState::OBJECT_NOT_IN_PREREQUISITE_STATE, message).into());
+        if self.destination == Destination::Table {
+            self.check_table(&view)?;
         }
         let apart = match self.destination {
             Destination::Table => session.writes_apart(&target.table),
@@ -275,13 +348,7 @@ impl Load {
         let mut seen = HashSet::with_capacity(rows.len());
         let query = (!target.table.checks.is_empty()).then(|| Query::new(session, view.clone())).transpose()?;
         for chunk in rows.chunks(LOOKUP_ROWS) {
-            if let Some(query) = &query {
-                let values: Vec<&[Value]> = chunk.iter().map(|row| row.values.as_slice()).collect();
-                let at =
-                    |(place, error): (usize, SqlError)| Failed { error, row: chunk.get(place).map(|row| row.number) };
-                let checked = Box::pin(defaults::check(query, target, &values, self.altering)).await;
-                checked.map_err(at)?;
-            }
+            self.check_rows(query.as_ref(), chunk).await?;
             if self.destination == Destination::Nowhere {
                 continue;
             }

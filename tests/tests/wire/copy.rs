@@ -7,8 +7,8 @@ use futures::{SinkExt, TryStreamExt};
 use std::pin::pin;
 use tokio_postgres::Client;
 
-const TABLE: &str = "CREATE TABLE t (k bigint PRIMARY KEY, s text, f double precision, b bytea, n numeric(10,2), j jsonb, at timestamptz)";
-/// More cells than one commit holds, so that a load of them is written in parts.
+const TABLE: &str = "CREATE TABLE t (k bigint PRIMARY KEY, s text, f double precision CHECK (f <> 7), b bytea, n numeric(10,2), j jsonb, at timestamptz)";
+/// More cells than one commit holds, so that a load of them goes past the log, or is written in parts.
 const MANY: u64 = 20_000;
 
 async fn define(harness: &Harness) -> Result<Client> {
@@ -146,9 +146,77 @@ fn lines(from: u64, count: u64) -> Bytes {
 }
 
 #[tokio::test]
-async fn a_load_over_the_bound_of_a_commit_is_stored_in_parts_or_not_at_all_in_a_transaction() -> Result<()> {
+async fn a_load_over_the_bound_of_a_commit_is_whole_or_nothing() -> Result<()> {
     let harness = Harness::start().await?;
     let alto = define(&harness).await?;
+    let operator = harness.operator().await?;
+    let sql = "COPY t FROM STDIN";
+    let mixed = |from: u64| [lines(from + MANY / 2, MANY / 2), lines(from, MANY / 2)].concat();
+    assert_eq!(copy_in(&alto, sql, mixed(0)).await?, MANY.to_string());
+    assert_eq!(rows(&alto, "SELECT count(*), min(s), max(k) FROM t").await?, ["20000|value of 0|19999"]);
+    assert_eq!(rows(&alto, "SELECT s, n, f FROM t WHERE k IN (3, 10000)").await?.len(), 2);
+    // Rows that are there, and twice in the data; they are found wherever they are, and nothing is stored.
+    alto.batch_execute("DELETE FROM t WHERE k < 19999").await?;
+    let there = "23505 duplicate key value violates unique constraint \"t_pkey\"";
+    assert_eq!(copy_in(&alto, sql, lines(0, MANY)).await?, format!("{there} [COPY t, line 20000]"));
+    let twice = [lines(0, MANY - 1), lines(17, 1)].concat();
+    assert_eq!(copy_in(&alto, sql, twice).await?, format!("{there} [COPY t, line 20000]"));
+    for (line, expected) in [
+        (
+            "x\t\\N\t\\N\t\\N\t\\N\t\\N\t\\N\n",
+            "22P02 invalid input syntax for type bigint: \"x\" [COPY t, line 15001, column k: \"x\"]",
+        ),
+        (
+            "50000\t\\N\t7\t\\N\t\\N\t\\N\t\\N\n",
+            "23514 new row for relation \"t\" violates check constraint \"t_f_check\" [COPY t, line 15001]",
+        ),
+    ] {
+        let data = [&lines(0, 15_000)[..], line.as_bytes(), &lines(15_000, 1_000)].concat();
+        assert_eq!(copy_in(&alto, sql, data).await?, expected);
+    }
+    assert_eq!(rows(&alto, "SELECT count(*), min(k) FROM t").await?, ["1|19999"], "a refused load has stored nothing");
+    assert_eq!(copy_in(&alto, sql, lines(0, MANY - 1)).await?, (MANY - 1).to_string());
+    assert_eq!(rows(&alto, "SELECT count(*) FROM t").await?, [MANY.to_string()]);
+    // The operator's rows are those of several tenants.
+    let altostrat = harness.tenant("altostrat").await?;
+    let of = |tenant: &str, from: u64| {
+        let rows = (from..from + MANY / 2).map(|k| format!("{tenant}\t{k}\tvalue of {k}\n"));
+        rows.collect::<String>()
+    };
+    let sql = "COPY t (tenant, k, s) FROM STDIN";
+    let nobody = [of("altostrat", 0), of("alto", 50_000), "nobody\t1\tx\n".to_owned()].concat();
+    assert_eq!(
+        copy_in(&operator, sql, nobody).await?,
+        "23503 insert on table \"t\" violates foreign key constraint \"t_tenant_fkey\" [COPY t, line 20001]"
+    );
+    assert_eq!(copy_in(&operator, sql, [of("altostrat", 0), of("alto", 50_000)].concat()).await?, MANY.to_string());
+    assert_eq!(rows(&altostrat, "SELECT count(*), max(k) FROM t").await?, ["10000|9999"]);
+    assert_eq!(rows(&alto, "SELECT count(*), max(k) FROM t").await?, ["30000|59999"]);
+    Ok(())
+}
+
+/// A change that asks something of the rows misses none that a load brings meanwhile.
+#[tokio::test]
+async fn a_load_counts_for_who_changes_a_private_table_by_its_rows() -> Result<()> {
+    let harness = Harness::start().await?;
+    let alto = harness.tenant("alto").await?;
+    alto.batch_execute(&TABLE.replace(" CHECK (f <> 7)", "")).await?;
+    let other = harness.connect("alto", "alto").await?;
+    alto.batch_execute("BEGIN; ALTER TABLE t ADD CHECK (f <> 1)").await?;
+    assert_eq!(copy_in(&other, "COPY t FROM STDIN", lines(0, MANY)).await?, MANY.to_string());
+    let refused = error(&alto, "COMMIT").await;
+    assert!(refused.starts_with("40001 "), "{refused}");
+    assert_eq!(rows(&other, "SELECT count(*), min(f) FROM t").await?, ["20000|1"]);
+    let refused = error(&alto, "ALTER TABLE t ADD CHECK (f <> 1)").await;
+    assert!(refused.starts_with("23514 "), "{refused}");
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_load_of_a_table_with_history_is_stored_in_parts_or_not_at_all_in_a_transaction() -> Result<()> {
+    let harness = Harness::start().await?;
+    let alto = define(&harness).await?;
+    harness.operator().await?.batch_execute("ALTER TABLE t SET (history = '1 day')").await?;
     let sql = "COPY t FROM STDIN";
     assert_eq!(copy_in(&alto, sql, lines(0, MANY)).await?, MANY.to_string());
     assert_eq!(rows(&alto, "SELECT count(*), min(s), max(k) FROM t").await?, ["20000|value of 0|19999"]);

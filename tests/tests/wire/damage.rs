@@ -165,7 +165,8 @@ async fn a_damaged_segment_refuses_its_rows_and_nothing_else() -> Result<()> {
         let (damaged, whole) = place.serve().await?.damage(&segment, damage).await?;
         place = damaged;
         place.check_refused("SELECT count(*), sum(length(v)) FROM t", &segment).await?;
-        place.check_refused("DELETE FROM t", &segment).await?;
+        // A DELETE would need no values: it looks up where rows are.
+        place.check_refused("UPDATE t SET n = 1", &segment).await?;
         place.check_others().await?;
         // A flush has nothing to do with it, and what a compaction cannot read it leaves alone.
         place.harness.engine().flush().await?;

@@ -1,0 +1,149 @@
+//! Loads of many new rows through the door: the span goes before every key, and the tenants are still there at the end.
+
+use super::{TenantStore, span_of, tenant_of};
+use crate::{Error, ErrorKind, Result, Table, TenantId};
+use bytes::Bytes;
+use keyspan_storage::{Error as StoreError, Load, LoadColumn, NewRows, RowKey, Validation};
+use std::{collections::BTreeSet, sync::Arc};
+
+/// How often the end of a load is tried while the rows of the catalog that it relies on seem to change.
+const FINISH_ATTEMPTS_MAX: usize = 64;
+
+/// A load of new rows of a table under way. Dropped before it is finished it leaves nothing.
+#[derive(Debug)]
+pub struct TenantLoad {
+    load: Box<dyn Load>,
+    door: TenantStore,
+    table: Arc<Table>,
+    /// Before every key; empty for the operator.
+    span: Bytes,
+    tenants: BTreeSet<TenantId>,
+    columns: usize,
+    batch: NewRows,
+}
+
+impl TenantStore {
+    /// Begins a load of rows with cells in these columns; `None` where commits must do: see [`Store::load`](keyspan_storage::Store::load).
+    ///
+    /// # Errors
+    /// [`Invalid`](ErrorKind::Invalid) for a private table at the operator's door; the store's.
+    pub async fn load(&self, table: &Arc<Table>, columns: &[LoadColumn]) -> Result<Option<TenantLoad>> {
+        if self.tenant.is_none() && table.is_private() {
+            return Err(Error::new(ErrorKind::Invalid, "a private table is written in the database of its tenant"));
+        }
+        let Some(load) = self.store.load(&table.physical, columns).await? else { return Ok(None) };
+        let span = self.tenant.as_ref().map_or_else(Bytes::new, |tenant| span_of(tenant, table));
+        let tenants = self.tenant.iter().cloned().collect();
+        let (door, table, columns) = (self.clone(), table.clone(), columns.len());
+        Ok(Some(TenantLoad { load, door, table, span, tenants, columns, batch: NewRows::new(columns) }))
+    }
+}
+
+impl TenantLoad {
+    /// Adds a row: its key without the span, and its values, as [`NewRows::push`] takes them. What is added here is [sent](Self::send) later.
+    ///
+    /// # Errors
+    /// As there; for the operator, a key that is no tenant's.
+    pub fn push<E: From<Error>>(
+        &mut self,
+        number: u64,
+        key: &[u8],
+        mut value: impl FnMut(usize, &mut Vec<u8>) -> Result<bool, E>,
+    ) -> Result<(), E> {
+        if self.span.is_empty() && !self.tenants.iter().any(|tenant| is_key_of(key, tenant)) {
+            self.tenants.insert(tenant_of(key)?);
+        }
+        let span = &self.span;
+        let put_key = |out: &mut Vec<u8>| {
+            out.extend_from_slice(span);
+            out.extend_from_slice(key);
+            Ok::<(), Refused<E>>(())
+        };
+        let pushed =
+            self.batch.push::<Refused<E>>(number, put_key, |at, out| value(at, out).map_err(Refused::ByCaller));
+        pushed.map_err(|refused| match refused {
+            Refused::ByCaller(error) => error,
+            Refused::ByStore(error @ StoreError::TooLarge { what: "a row key", .. }) if !span.is_empty() => {
+                let detail = format!("Of these, {} bytes are the tenant's id and its delimiter.", span.len());
+                Error::from(error).with_detail(detail).into()
+            }
+            Refused::ByStore(error) => Error::from(error).into(),
+        })
+    }
+
+    /// Whether enough was added to be sent.
+    pub fn is_full(&self) -> bool {
+        self.batch.is_full()
+    }
+
+    /// Sends what was added. The store works on it while more is added.
+    ///
+    /// # Errors
+    /// Those of [`Load::add`].
+    pub async fn send(&mut self) -> Result<()> {
+        let batch = std::mem::replace(&mut self.batch, NewRows::new(self.columns));
+        if batch.is_empty() { Ok(()) } else { Ok(self.load.add(batch).await?) }
+    }
+
+    /// Does all of the work that is left but for making the rows visible. It may be given up on the way.
+    ///
+    /// # Errors
+    /// Those of [`Load::seal`].
+    pub async fn seal(&mut self) -> Result<()> {
+        self.send().await?;
+        Ok(self.load.seal().await?)
+    }
+
+    /// Makes all rows visible; the stamp. Refused when a tenant is no longer active, or a private table not what it was.
+    ///
+    /// # Errors
+    /// [`Conflict`](ErrorKind::Conflict); [`NoTenant`](ErrorKind::NoTenant); those of [`Load::finish`].
+    pub async fn finish(mut self) -> Result<i64> {
+        self.seal().await?;
+        for _ in 0..FINISH_ATTEMPTS_MAX {
+            let pin = self.door.pin().await?;
+            let mut rows = Vec::with_capacity(self.tenants.len() + 1);
+            if self.table.is_private() {
+                rows.push(self.door.unchanged(&self.table, &pin).await?);
+            }
+            for tenant in &self.tenants {
+                rows.push(self.door.active(tenant, &pin).await?);
+            }
+            match self.load.finish(Some(Validation { pin, rows })).await {
+                // One of these rows changed, or so much happened meanwhile that nobody knows: they are read again.
+                Err(StoreError::Conflict) => {}
+                done => return Ok(done?),
+            }
+        }
+        Err(StoreError::Conflict.into())
+    }
+
+    /// What every key of the load begins with in the store.
+    pub fn span(&self) -> Bytes {
+        self.span.clone()
+    }
+}
+
+/// The row that an error of a load says is there already: its key without the [span](TenantLoad::span), and the number with which it was added.
+pub fn existing(error: &Error, span: &[u8]) -> Option<(RowKey, Option<u64>)> {
+    let Some(StoreError::RowExists { key, number }) = error.store() else { return None };
+    let key = RowKey::new(Bytes::copy_from_slice(key.strip_prefix(span)?)).ok()?;
+    Some((key, *number))
+}
+
+/// Whether the key begins with the tenant's id and the delimiter.
+fn is_key_of(key: &[u8], tenant: &TenantId) -> bool {
+    key.strip_prefix(tenant.as_str().as_bytes()).is_some_and(|rest| rest.first() == Some(&super::TENANT_DELIMITER))
+}
+
+/// Who refused a row.
+enum Refused<E> {
+    ByStore(StoreError),
+    ByCaller(E),
+}
+
+impl<E> From<StoreError> for Refused<E> {
+    fn from(error: StoreError) -> Self {
+        Self::ByStore(error)
+    }
+}
