@@ -303,13 +303,14 @@ impl Load {
             bulk.send(&self.target).await?;
         }
         drop((query, view));
-        match last {
-            true => bulk.finish(session, &self.target).await,
-            false => {
-                self.bulk = Some(bulk);
-                Ok(())
-            }
+        if !last {
+            self.bulk = Some(bulk);
+            return Ok(());
         }
+        bulk.seal(&self.target).await?;
+        // That takes as long as there are rows.
+        self.check_table(&session.view().await?)?;
+        bulk.finish(session, &self.target).await
     }
 
     /// 55000 when the table is another by now.

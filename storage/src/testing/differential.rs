@@ -35,8 +35,8 @@ pub async fn differential<M>(oracle: Subject, subject: Subject, operations: Vec<
 where
     M: AsyncFnMut(Subject, Maintenance) -> Subject,
 {
-    let (pins, loads, loading) = Default::default();
-    let mut pair = Pair { oracle, subject, now_micros: FIRST_MICROS, pins, loads, loading };
+    let (pins, loads) = Default::default();
+    let mut pair = Pair { oracle, subject, now_micros: FIRST_MICROS, pins, loads };
     pair.set_clocks();
     pair.oracle.store.create_table(&table(), families()).await.unwrap();
     pair.subject.store.create_table(&table(), families()).await.unwrap();
@@ -161,8 +161,6 @@ struct Pair {
     pins: [Option<Pins>; PINS],
     /// The oracle's load that is under way, and the subject's.
     loads: (UnderWay, UnderWay),
-    /// The rows of these.
-    loading: Vec<KeyRange>,
 }
 
 /// The oracle's pin and the subject's, taken at the same time.
@@ -223,10 +221,8 @@ impl Pair {
         }
         let changes_families = matches!(operation, Operation::ModifyFamily(_));
         let mut touched = touched(&operation);
-        match operation {
-            Operation::BeginLoad(..) => self.loading.clone_from(&touched),
-            Operation::FinishLoad => touched = std::mem::take(&mut self.loading),
-            _ => {}
+        if let Operation::FinishLoad = operation {
+            touched = self.loads.1.take_rows();
         }
         for pins in self.pins.iter_mut().flatten() {
             pins.validates &= !changes_families;
@@ -237,20 +233,17 @@ impl Pair {
     /// Gives up the loads that the subject has ended.
     async fn end_loads(&mut self, what: &str, maintenance: Maintenance) {
         let is_over = match maintenance {
-            Maintenance::Purge(prefix) => {
-                let hull = load::hull(&self.loading);
-                !hull.intersect(&KeyRange::prefix(prefix)).is_empty()
-            }
+            Maintenance::Purge(prefix) => self.loads.1.reaches_into(prefix),
             _ => !maintenance.keeps_store(),
         };
         if !is_over {
             return;
         }
-        if maintenance.keeps_store() && self.loads.1.is_there() {
+        if maintenance.keeps_store() {
             let ended = kind(self.loads.1.finish().await);
             assert_eq!(ended, Err(ErrorKind::Conflict), "{what}: a load of rows that were purged");
         }
-        (self.loads, self.loading) = Default::default();
+        self.loads = Default::default();
     }
 
     async fn pin(&self) -> Pins {

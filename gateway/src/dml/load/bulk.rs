@@ -82,13 +82,22 @@ impl Bulk {
         sent.map_err(|error| explained(target, error, &span))
     }
 
-    /// Makes the rows visible. A private table is held meanwhile, as by any commit: who changes it by what its rows are must not miss them.
+    /// Does all of the work that is left but for making the rows visible.
+    ///
+    /// # Errors
+    /// 23505; the store's.
+    pub(super) async fn seal(&mut self, target: &Target) -> Result<(), Failed> {
+        let span = self.load.span();
+        self.load.seal().await.map_err(|error| explained(target, error, &span))
+    }
+
+    /// Makes the rows visible, once they are [sealed](Self::seal). A private table is held meanwhile, as by any commit: who changes it by what its
+    /// rows are must not miss them.
     ///
     /// # Errors
     /// 23505; 40001 when the table was changed meanwhile; the store's.
-    pub(super) async fn finish(mut self, session: &Session, target: &Target) -> Result<(), Failed> {
+    pub(super) async fn finish(self, session: &Session, target: &Target) -> Result<(), Failed> {
         let span = self.load.span();
-        self.load.seal().await.map_err(|error| explained(target, error, &span))?;
         let table = target.table.is_private().then_some(target.table.id);
         let held = session.shared.writers.hold(table, []).await;
         let finished = shielded(self.load.finish()).await;

@@ -6,7 +6,7 @@ use crate::{
     memory::MemoryStore,
     testing::{
         Subject,
-        arbitrary::{Operation, operations, operations_with_history},
+        arbitrary::{Maintenance, NewRow, Operation, operations, operations_with_history},
         differential::differential,
     },
 };
@@ -52,6 +52,25 @@ proptest! {
 
     #[test]
     fn the_engine_agrees_on_what_was(operations in operations_with_history()) {
+        agree(tiny, operations);
+    }
+}
+
+/// Of the rows that a load is asked for only those count that are new: one of them in the purged range does not end it when it is not.
+#[test]
+fn a_purge_of_rows_that_a_load_was_not_given_does_not_end_it() {
+    let row = |key: &'static str| -> NewRow { (RowKey::new(key).unwrap(), vec![None, None, None, Some(Bytes::new())]) };
+    for others in [vec![], vec![row("k00")], vec![row("Z"), row("k00")]] {
+        let again = [row("a\0")].into_iter().chain(others).collect();
+        let operations = vec![
+            Operation::BeginLoad(vec![row("a\0")], false),
+            Operation::FinishLoad,
+            Operation::BeginLoad(again, true),
+            Operation::Maintain(Maintenance::Purge("a")),
+            Operation::FinishLoad,
+            Operation::Read(Scan::all(), None),
+        ];
+        agree(simulated, operations.clone());
         agree(tiny, operations);
     }
 }

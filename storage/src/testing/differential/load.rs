@@ -16,41 +16,49 @@ const LOAD_ROWS: usize = 5;
 
 /// The load that is under way, if there is one.
 #[derive(Debug, Default)]
-pub struct UnderWay(Option<Box<dyn Load>>);
+pub struct UnderWay {
+    load: Option<Box<dyn Load>>,
+    /// The rows that it was given.
+    rows: Vec<KeyRange>,
+}
 
 impl UnderWay {
-    /// Whether there is one.
-    pub fn is_there(&self) -> bool {
-        self.0.is_some()
-    }
-
     /// Begins another, up to its last step; `false` where the store has no other way than commits.
     pub(super) async fn begin(&mut self, store: &dyn Store, rows: Vec<NewRow>, fresh: bool) -> Result<bool> {
-        self.0 = None;
+        *self = Self::default();
         let (batches, _) = batches(store, rows, fresh).await?;
         let Some(mut load) = store.load(&table(), &columns()).await? else { return Ok(false) };
+        // Of those that were asked for only some may be new.
+        let mut rows = Vec::new();
         for batch in batches {
+            rows.extend(batch.iter().map(|row| KeyRange::point(row.key())));
             load.add(batch).await?;
         }
         load.seal().await?;
-        self.0 = Some(load);
+        *self = Self { load: Some(load), rows };
         Ok(true)
     }
 
     /// Does the last step.
     pub(super) async fn finish(&mut self) -> Result<()> {
-        match self.0.take() {
+        match self.load.take() {
             Some(mut load) => load.finish(None).await.map(drop),
             None => Ok(()),
         }
     }
-}
 
-/// From the first of these rows to the last; empty when there is none.
-pub(super) fn hull(rows: &[KeyRange]) -> KeyRange {
-    let first = rows.iter().map(|row| row.start.clone()).min();
-    let end = rows.iter().filter_map(|row| row.end.clone()).max();
-    KeyRange::new(first.unwrap_or_default(), end.or(Some(Bytes::new())))
+    /// Takes the rows of the load that was begun last.
+    pub(super) fn take_rows(&mut self) -> Vec<KeyRange> {
+        std::mem::take(&mut self.rows)
+    }
+
+    /// Whether a load is under way that has keys on both sides of, or in, those with the prefix.
+    pub(super) fn reaches_into(&self, prefix: &'static str) -> bool {
+        let first = self.rows.iter().map(|row| row.start.clone()).min();
+        let end = self.rows.iter().filter_map(|row| row.end.clone()).max();
+        let hull = KeyRange::new(first.unwrap_or_default(), end.or(Some(Bytes::new())));
+        self.load.is_some() && !hull.intersect(&KeyRange::prefix(prefix)).is_empty()
+    }
 }
 
 /// Loads rows; by a commit where the store has no other way.
