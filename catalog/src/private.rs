@@ -198,7 +198,7 @@ impl Private {
     }
 
     /// The spaces of tables and sequences.
-    pub(crate) fn used(&self) -> BTreeSet<u32> {
+    pub fn used(&self) -> BTreeSet<u32> {
         let tables = self.tables.values().filter_map(|table| table.space);
         tables.chain(self.sequences.keys().copied()).collect()
     }

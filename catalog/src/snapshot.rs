@@ -27,6 +27,8 @@ pub struct Snapshot {
     pub tables: BTreeMap<TableId, Arc<Table>>,
     /// What tenants have made for themselves.
     pub private: BTreeMap<TenantId, Arc<Private>>,
+    /// What a session has made for itself alone: in its own snapshots only, and never stored.
+    pub temporary: Arc<Private>,
     /// The roles.
     pub roles: BTreeMap<RoleName, Arc<Role>>,
     /// What was dropped, oldest first.
@@ -42,6 +44,7 @@ impl Default for Snapshot {
             tenants: BTreeMap::new(),
             tables: BTreeMap::new(),
             private: BTreeMap::new(),
+            temporary: Arc::default(),
             roles: BTreeMap::new(),
             drops: Vec::new(),
         }
@@ -325,9 +328,16 @@ impl Snapshot {
         Readable::of(number, own, &self.tables)
     }
 
-    /// The table with this number in the database of a tenant, `None` for the operator's.
+    /// The table with this number in the database of a tenant, `None` for the operator's; a session's own temporary ones, too.
     pub fn table_of(&self, tenant: Option<&TenantId>, id: TableId) -> Option<&Arc<Table>> {
-        self.tables.get(&id).or_else(|| self.private_of(tenant)?.tables.get(&id))
+        let own = || self.temporary.tables.get(&id);
+        self.tables.get(&id).or_else(own).or_else(|| self.private_of(tenant)?.tables.get(&id))
+    }
+
+    /// The sequence with this number in the database of a tenant, or of the session's own.
+    pub fn sequence_of(&self, tenant: Option<&TenantId>, number: u32) -> Option<&Arc<crate::Sequence>> {
+        let own = || self.temporary.sequences.get(&number);
+        self.private_of(tenant).and_then(|private| private.sequences.get(&number)).or_else(own)
     }
 
     /// What a tenant has made for itself.

@@ -162,8 +162,8 @@ impl TenantStore {
         for table in private_tables(&writes) {
             match (after, table.space.filter(|space| writes.reserved.contains(space))) {
                 (Some(after), _) if after.table_of(self.tenant(), table.id) == Some(&table) => {}
-                (Some(_), _) => return Err(changed(&table)),
-                (None, Some(space)) => validated.push(self.still_reserved(&table, space, pin).await?),
+                (_, Some(space)) => validated.extend(self.still_reserved(&table, space, pin).await?),
+                (Some(_), None) => return Err(changed(&table)),
                 (None, None) => validated.push(self.unchanged(&table, pin).await?),
             }
         }
@@ -301,17 +301,21 @@ impl TenantStore {
         Ok((catalog, key))
     }
 
-    /// The row of the catalog that says that a space is reserved at the pin.
-    async fn still_reserved(&self, table: &Table, space: u32, pin: &Pin) -> Result<(TableName, RowKey)> {
+    /// The row of the catalog that says that a space is reserved at the pin; `None` for one that was reserved after it.
+    async fn still_reserved(&self, table: &Table, space: u32, pin: &Pin) -> Result<Option<(TableName, RowKey)>> {
         let Some(tenant) = &self.tenant else {
             return Err(Error::new(ErrorKind::Invalid, "a private table is written in the database of its tenant"));
         };
         let (catalog, key) = (rows::catalog_table(), rows::private_space_key(tenant, space));
         if self.store.read_row(&catalog, &key, Some(pin.clone())).await?.is_none() {
+            // A transaction that reads one state may be older than the space of its temporary table, which only it gives up.
+            if self.store.read_row(&catalog, &key, None).await?.is_some() {
+                return Ok(None);
+            }
             let message = format!("the space of the new rows of \"{}\" is no longer reserved", table.name);
             return Err(Error::new(ErrorKind::Conflict, message));
         }
-        Ok((catalog, key))
+        Ok(Some((catalog, key)))
     }
 
     /// The row of the catalog that says that the tenant is active at the pin.

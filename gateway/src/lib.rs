@@ -13,6 +13,7 @@ pub mod ddl;
 pub mod demo;
 pub mod dml;
 pub mod error;
+pub mod names;
 pub mod pg_catalog;
 mod point;
 pub mod provider;

@@ -23,7 +23,7 @@ mod shape;
 mod tests;
 mod write;
 
-use crate::{session::Prepared, statement::Statement, view::View};
+use crate::{names::SearchPath, session::Prepared, statement::Statement, view::View};
 use arrow::datatypes::{DataType, SchemaRef};
 use datafusion::{execution::SendableRecordBatchStream, scalar::ScalarValue, sql::sqlparser::ast};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -46,9 +46,12 @@ pub(crate) struct Compiled {
     plan: Arc<Plan>,
 }
 
-/// What a prepared statement keeps of its compiled form, for one version of the catalog.
+/// What a prepared statement keeps of its compiled form, for one version of the catalog and one path of names.
 #[derive(Debug, Default)]
-pub(crate) struct Kept(Mutex<Option<(u64, Option<Arc<Plan>>)>>);
+pub(crate) struct Kept(Mutex<Option<(Seen, Option<Arc<Plan>>)>>);
+
+/// What it was compiled for.
+type Seen = (u64, Arc<SearchPath>);
 
 /// Compiles a statement with the types of parameters that the client declared. `None` for one that goes the general way.
 pub(crate) fn compile(statement: &Statement, hints: &[Option<DataType>], view: &View) -> Option<Compiled> {
@@ -74,15 +77,16 @@ pub(crate) fn compile(statement: &Statement, hints: &[Option<DataType>], view: &
 impl Kept {
     /// What the statement was compiled to when it was prepared.
     pub(crate) fn of(compiled: Option<&Compiled>, view: &View) -> Self {
-        Self(Mutex::new(Some((view.snapshot.version, compiled.map(|compiled| compiled.plan.clone())))))
+        let seen = (view.snapshot.version, view.path.clone());
+        Self(Mutex::new(Some((seen, compiled.map(|compiled| compiled.plan.clone())))))
     }
 
     /// What the statement is compiled to for the view's catalog.
     fn plan(&self, prepared: &Prepared, view: &View) -> Option<Arc<Plan>> {
         let mut kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let version = view.snapshot.version;
+        let seen = (view.snapshot.version, view.path.clone());
         if let Some((known, plan)) = &*kept
-            && *known == version
+            && *known == seen
         {
             return plan.clone();
         }
@@ -90,7 +94,7 @@ impl Kept {
         let compiled = compile(&prepared.statement, &hints, view);
         let compiled = compiled.filter(|now| now.parameters == prepared.parameters && now.columns == prepared.columns);
         let plan = compiled.map(|compiled| compiled.plan);
-        *kept = Some((version, plan.clone()));
+        *kept = Some((seen, plan.clone()));
         plan
     }
 }

@@ -25,6 +25,7 @@ pub mod table;
 
 use crate::{
     error::{SqlError, SqlState},
+    names::{RelationName, Schema},
     view::View,
 };
 use datafusion::{
@@ -34,6 +35,7 @@ use datafusion::{
     logical_expr::Expr,
     physical_plan::{ExecutionPlan, filter::FilterExec, joins::HashJoinExec},
 };
+use keyspan_catalog::Readable;
 use std::sync::Arc;
 use table::Form;
 
@@ -86,11 +88,16 @@ impl TableFunctionImpl for OfTable {
             let message = "the function takes one argument: the name of a table, as text".to_owned();
             return Err(wrong(SqlState::UNDEFINED_FUNCTION, message));
         };
-        let bare = name.strip_prefix("public.").unwrap_or(name);
-        let table = self.view.table(bare);
-        let table =
-            table.ok_or_else(|| wrong(SqlState::UNDEFINED_TABLE, format!("relation \"{name}\" does not exist")))?;
-        Ok(Arc::new(KeyspanTable::of(Arc::clone(table), self.view.clone(), self.form)))
+        let (schema, bare) = match name.split_once('.').map(|(schema, bare)| (Schema::of(schema), bare)) {
+            Some((Some(schema), bare)) => (Some(schema), bare),
+            _ => (None, name),
+        };
+        match self.view.find(&RelationName { schema, name: bare.to_owned() }) {
+            Some((_, Readable::Table(table))) => {
+                Ok(Arc::new(KeyspanTable::of(Arc::clone(table), self.view.clone(), self.form)))
+            }
+            _ => Err(wrong(SqlState::UNDEFINED_TABLE, format!("relation \"{name}\" does not exist"))),
+        }
     }
 }
 

@@ -12,6 +12,7 @@ mod prepared;
 mod recent;
 mod settings;
 mod show;
+mod temporary;
 #[cfg(test)]
 pub(crate) mod testing;
 #[cfg(test)]
@@ -30,6 +31,7 @@ use crate::{
     copy::CopyIn,
     dml::RowNumbers,
     error::{Result, SqlError, SqlState},
+    names::{self, RelationName, Schema, SearchPath},
     point,
     purge::Purges,
     query::kept::Plans,
@@ -43,12 +45,13 @@ use arrow::datatypes::{DataType, SchemaRef};
 use cursors::Cursors;
 use datafusion::{execution::SendableRecordBatchStream, scalar::ScalarValue};
 use dispatch::Runs;
-use keyspan_catalog::{Catalog, Snapshot, TenantStore};
+use keyspan_catalog::{Catalog, Readable, Snapshot, SqlView, Table, TenantStore};
 use keyspan_storage::{Clock, SystemClock};
 pub(crate) use prepared::{NamedStatement, Statements};
 use recent::Recent;
 pub(crate) use recent::{Known, Text};
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
+use temporary::Temporary;
 use transaction::TransactionState;
 
 /// Who a session is; fixed at authentication.
@@ -113,6 +116,7 @@ pub struct Session {
     notices: Vec<SqlError>,
     settings: Settings,
     transaction: TransactionState,
+    temporary: Temporary,
     /// Prepared statements.
     pub(crate) statements: Statements,
     /// Statements by their text.
@@ -164,6 +168,12 @@ pub enum Outcome {
     Empty,
 }
 
+/// A relation that was found by its name.
+pub(crate) enum Found {
+    Table(Arc<Table>),
+    View(Arc<SqlView>),
+}
+
 /// The state of a session's transaction, as ReadyForQuery tells it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TransactionStatus {
@@ -187,6 +197,7 @@ impl Session {
             notices: Vec::new(),
             settings,
             transaction,
+            temporary: Temporary::default(),
             statements: Statements::default(),
             recent: Recent::default(),
             cursors: Cursors::default(),
@@ -332,9 +343,30 @@ impl Session {
         self.transaction.keep_state(&snapshot, &pin);
         let door = self.identity.rows.tenant().zip(self.identity.rows.oid());
         let snapshot = self.transaction.seen(door, snapshot)?;
+        let snapshot = self.temporary.seen(snapshot);
+        let path = Arc::new(self.search_path());
         let budget = rows.tenant().and_then(|tenant| snapshot.tenant(tenant.as_str())?.quotas.scan_bytes_max);
         let budget = budget.map(|bytes_max| Arc::new(ScanBudget::new(bytes_max)));
-        Ok(View { snapshot, pin, rows, buffered: self.transaction.buffered(), pushdown, columnar, as_of: None, budget })
+        let buffered = self.transaction.buffered();
+        Ok(View { snapshot, pin, rows, buffered, pushdown, columnar, as_of: None, budget, path })
+    }
+
+    /// Where names without a schema are looked up.
+    pub(crate) fn search_path(&self) -> SearchPath {
+        SearchPath::of(self.settings.get("search_path").unwrap_or_default(), self.identity.operator)
+    }
+
+    /// The table or view of a name, and its schema.
+    pub(crate) fn find(&self, name: &RelationName) -> Option<(Schema, Found)> {
+        let snapshot = self.catalog_snapshot();
+        let (schema, found) = names::find(&snapshot, self.identity.rows.tenant(), &self.search_path(), name)?;
+        Some((
+            schema,
+            match found {
+                Readable::Table(table) => Found::Table(table.clone()),
+                Readable::View(view) => Found::View(view.clone()),
+            },
+        ))
     }
 
     /// Whether statements may go around the optimizer.

@@ -25,7 +25,7 @@ mod view;
 
 pub use clause::{
     AlterAction, AlterTable, AlterView, CheckClause, ColumnClause, CreateSequence, CreateTable, CreateTableAs,
-    CreateView, DefaultClause, DropTables, FamilyClause, KeyClause, OptionClause, RoleOptions, ViewAction,
+    CreateView, DefaultClause, DropTables, FamilyClause, KeyClause, OnCommit, OptionClause, RoleOptions, ViewAction,
 };
 pub use command::{Isolation, Setting, Transaction};
 pub use copy::{Compression, CopyFormat, CopyFrom, CopyOptions, CopyOut, CopyTo, Forced, Header};
@@ -35,12 +35,12 @@ pub use query::{Explain, OnConflict, assignments, fold, on_conflict, quoted, sel
 
 pub use upkeep::Upkeep;
 
-use crate::error::{Result, SqlError};
+use crate::{
+    error::{Result, SqlError},
+    names::RelationName,
+};
 use cursor::Cursor;
 use datafusion::sql::sqlparser::ast;
-
-/// The name of a table, without schema: there is one, `public`.
-pub type TableRef = String;
 
 /// A statement.
 #[derive(Clone, Debug, PartialEq)]
@@ -82,7 +82,7 @@ pub enum Statement {
     /// `DECLARE`, `FETCH`, `MOVE`, `CLOSE`
     Cursor(CursorStatement),
     /// `TRUNCATE`
-    Truncate(Vec<TableRef>),
+    Truncate(Vec<RelationName>),
     /// `VACUUM`, `ANALYZE`, `UNLISTEN`
     Upkeep(Upkeep),
 }
@@ -204,7 +204,15 @@ fn parse_definition(cursor: &mut Cursor<'_>) -> Result<Statement> {
     cursor.advance();
     let what = cursor.head();
     match (verb.as_str(), what.as_str()) {
-        ("create", "table") => return definition::parse_create_table(cursor),
+        ("create", "table") => return definition::parse_create_table(cursor, false),
+        ("create", "temp" | "temporary") if cursor.head_nth(1) == "table" => {
+            cursor.advance();
+            return definition::parse_create_table(cursor, true);
+        }
+        ("create", "temp" | "temporary") => {
+            let what = format!("CREATE TEMPORARY {}", cursor.head_nth(1).to_uppercase());
+            Err(SqlError::unsupported(what).with_hint("Tables can be temporary."))
+        }
         ("alter", "table") => definition::parse_alter_table(cursor),
         ("drop", "table") => definition::parse_drop_table(cursor),
         ("create", "schema") => return upkeep::parse_create_schema(cursor),

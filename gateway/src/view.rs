@@ -8,10 +8,13 @@ mod overlay;
 #[cfg(test)]
 mod tests;
 
-use crate::error::{SqlError, SqlState};
+use crate::{
+    error::{SqlError, SqlState},
+    names::{self, RelationName, Schema, SearchPath},
+};
 use budget::ScanBudget;
 use imbl::OrdMap;
-use keyspan_catalog::{Snapshot, SqlView, Table, TenantStore};
+use keyspan_catalog::{Readable, Snapshot, Table, TenantStore};
 use keyspan_storage::{Pin, RowKey, RowMutation, RowStream, Scan};
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -38,6 +41,8 @@ pub struct View {
     pub as_of: Option<i64>,
     /// What the statement may read; `None` for all there is.
     pub budget: Option<Arc<ScanBudget>>,
+    /// Where names without a schema are looked up.
+    pub path: Arc<SearchPath>,
 }
 
 impl View {
@@ -47,14 +52,9 @@ impl View {
         Self { as_of: Some(as_of_micros), buffered: Arc::default(), columnar: false, ..self.clone() }
     }
 
-    /// The table of this name in the database.
-    pub fn table(&self, name: &str) -> Option<&Arc<Table>> {
-        self.snapshot.table_in(self.rows.tenant(), name)
-    }
-
-    /// The view of this name in the database.
-    pub fn sql_view(&self, name: &str) -> Option<&Arc<SqlView>> {
-        self.snapshot.view_in(self.rows.tenant(), name)
+    /// The table or view of a name, and its schema.
+    pub fn find(&self, name: &RelationName) -> Option<(Schema, Readable<'_>)> {
+        names::find(&self.snapshot, self.rows.tenant(), &self.path, name)
     }
 
     /// Whether the tenant has made a relation of this name.
@@ -66,15 +66,16 @@ impl View {
     ///
     /// # Errors
     /// 42P01; 0A000 for a view.
-    pub fn writable(&self, name: &str) -> Result<&Arc<Table>, SqlError> {
-        if self.sql_view(name).is_some() {
-            let message = format!("cannot change what view \"{name}\" shows");
-            return Err(
-                SqlError::new(SqlState::FEATURE_NOT_SUPPORTED, message).with_hint("Write to the tables that it reads.")
-            );
+    pub fn writable(&self, name: &RelationName) -> Result<&Arc<Table>, SqlError> {
+        let found = self.find(name).ok_or_else(|| name.missing("relation"))?.1;
+        match found {
+            Readable::Table(table) => Ok(table),
+            Readable::View(_) => {
+                let message = format!("cannot change what view \"{name}\" shows");
+                Err(SqlError::new(SqlState::FEATURE_NOT_SUPPORTED, message)
+                    .with_hint("Write to the tables that it reads."))
+            }
         }
-        let missing = || SqlError::new(SqlState::UNDEFINED_TABLE, format!("relation \"{name}\" does not exist"));
-        self.table(name).ok_or_else(missing)
     }
 
     /// Reads rows as they would be after the buffered writes, or as they were. Sets the pin.

@@ -9,21 +9,22 @@
 //! through in batches: nothing holds all of them. The query reads at one pin, as any statement.
 
 use super::{
-    private::{change, tenant, without_storage_parameters},
+    private::{change_in, check_on_commit, is_there, tenant, without_storage_parameters},
     skipped,
     table::pairs,
 };
 use crate::{
     dml::Load,
     error::{Result, SqlError, SqlState},
+    names::Schema,
     query::{Query, with_parameters},
     server::shielded,
     session::{Reserved, Session},
-    statement::CreateTableAs,
+    statement::{CreateTableAs, OnCommit},
     types,
     view::View,
 };
-use arrow::datatypes::{Field, Schema};
+use arrow::datatypes::{self, Field};
 use datafusion::{logical_expr::LogicalPlan, scalar::ScalarValue};
 use futures::TryStreamExt;
 use keyspan_catalog::{ColumnDefinition, PrivateEdit, SqlType, Table, TableDefinition, TableId};
@@ -44,7 +45,14 @@ pub async fn create_table_as(
     }
     let (owner, oid) = tenant(session)?;
     let view = session.view().await?;
-    if view.table(&create.name).is_some() || view.has_relation(&create.name) {
+    let place = create.name.schema.map_or_else(|| session.search_path().first(), Ok)?;
+    check_on_commit(place, create.on_commit)?;
+    if create.on_commit == Some(OnCommit::DeleteRows) {
+        return Err(SqlError::unsupported("CREATE TABLE AS with ON COMMIT DELETE ROWS")
+            .with_hint("Create the table, and INSERT … SELECT into it."));
+    }
+    let of_sequence = place == Schema::Public && view.has_relation(&create.name);
+    if is_there(session, place, &create.name) || of_sequence {
         if create.if_not_exists {
             skipped(session, &format!("relation \"{}\" already exists", create.name));
             return Ok("CREATE TABLE AS".to_owned());
@@ -57,7 +65,9 @@ pub async fn create_table_as(
     let options = without_storage_parameters(session, &create.options);
     let definition = TableDefinition { options: pairs(&options), ..definition(create, &Query::columns(&plan))? };
     // A transaction gives up at its end what it has not used.
-    let (reserved, number) = if session.in_transaction() {
+    let (reserved, number) = if place == Schema::Temporary {
+        (None, shielded(session.reserve_temporary(1)).await?)
+    } else if session.in_transaction() {
         (None, shielded(session.reserve(1)).await?)
     } else {
         let (reserved, number) = shielded(Reserved::new(session.shared.clone(), (&owner, oid), 1)).await?;
@@ -65,9 +75,13 @@ pub async fn create_table_as(
     };
     let made = async {
         let table = Arc::new(Table::define_private(TableId(number), &definition)?);
-        make(session, view, &table, create.with_data.then_some((query, plan))).await
+        make(session, view, (place, &table), create.with_data.then_some((query, plan))).await
     };
     let made = Box::pin(made).await;
+    if place == Schema::Temporary {
+        session.on_commit(&create.name, create.on_commit.filter(|_| made.is_ok()));
+        session.temporary_settled();
+    }
     match (reserved, &made) {
         (Some(reserved), Ok(_)) => reserved.used(),
         (Some(reserved), Err(_)) => shielded(reserved.give_up()).await,
@@ -80,7 +94,7 @@ pub async fn create_table_as(
 async fn make(
     session: &mut Session,
     view: View,
-    table: &Arc<Table>,
+    (place, table): (Schema, &Arc<Table>),
     source: Option<(Query, LogicalPlan)>,
 ) -> Result<u64> {
     let mut rows = 0;
@@ -99,7 +113,7 @@ async fn make(
         load.write(session, true).await.map_err(|failed| failed.error)?;
     }
     let edit = || vec![PrivateEdit::CreateTable(Box::new(table.as_ref().clone()))];
-    shielded(change(session, |_| Ok(edit()))).await?;
+    shielded(change_in(session, place, |_| Ok(edit()))).await?;
     Ok(rows)
 }
 
@@ -107,7 +121,7 @@ async fn make(
 ///
 /// # Errors
 /// 42601 for more names than columns, 42701 for a name twice, 0A000 for a type that no column can have.
-fn definition(create: &CreateTableAs, columns: &Schema) -> Result<TableDefinition> {
+fn definition(create: &CreateTableAs, columns: &datatypes::Schema) -> Result<TableDefinition> {
     let fields = columns.fields();
     if create.columns.len() > fields.len() {
         return Err(SqlError::syntax("too many column names were specified"));
@@ -127,7 +141,7 @@ fn definition(create: &CreateTableAs, columns: &Schema) -> Result<TableDefinitio
         definitions.push(ColumnDefinition { name, kind, not_null: false, family: None, encoding: None });
     }
     Ok(TableDefinition {
-        name: create.name.clone(),
+        name: create.name.name.clone(),
         columns: definitions,
         primary_key: Vec::new(),
         families: Vec::new(),

@@ -11,8 +11,9 @@ use super::{
 };
 use crate::{
     error::{Result, SqlError, SqlState},
-    session::Session,
-    statement::{AlterAction, AlterTable, CreateSequence, CreateTable, DropTables, OptionClause},
+    names::{RelationName, Schema},
+    session::{Found, Session},
+    statement::{AlterAction, AlterTable, CreateSequence, CreateTable, DropTables, OnCommit, OptionClause},
 };
 use keyspan_catalog::{
     Edit, Error, ErrorKind, PrivateEdit, Sequence, Snapshot, SqlView, Table, TableId, TenantId,
@@ -34,8 +35,9 @@ const STORAGE_PARAMETERS: [&str; 8] = [
 ];
 
 pub(super) async fn create(session: &mut Session, create: &CreateTable) -> Result<()> {
-    let there = find(session, &create.name).is_some() || super::view::is_view(session, &create.name);
-    if create.if_not_exists && there {
+    let place = create.name.schema.map_or_else(|| session.search_path().first(), Ok)?;
+    check_on_commit(place, create.on_commit)?;
+    if create.if_not_exists && is_there(session, place, &create.name) {
         skipped(session, &format!("relation \"{}\" already exists", create.name));
         return Ok(());
     }
@@ -49,16 +51,34 @@ pub(super) async fn create(session: &mut Session, create: &CreateTable) -> Resul
         let (table, sequences) = given.put(Table::define_private(id, &definition)?, snapshot, Some(&tenant))?;
         Ok([PrivateEdit::CreateTable(Box::new(table))].into_iter().chain(sequences).collect())
     };
-    change(session, edit).await
+    change_in(session, place, edit).await?;
+    if place == Schema::Temporary {
+        session.on_commit(&create.name, create.on_commit);
+    }
+    Ok(())
+}
+
+/// Whether a schema has a relation of a name.
+pub(super) fn is_there(session: &Session, place: Schema, name: &str) -> bool {
+    session.find(&RelationName::within(place, name)).is_some()
+}
+
+/// 42P16 for what only a temporary table can have.
+pub(super) fn check_on_commit(place: Schema, on_commit: Option<OnCommit>) -> Result<()> {
+    if on_commit.is_none() || place == Schema::Temporary {
+        return Ok(());
+    }
+    let message = "ON COMMIT can only be used on temporary tables";
+    Err(SqlError::new(SqlState::INVALID_TABLE_DEFINITION, message))
 }
 
 pub(super) async fn alter(session: &mut Session, alter: &AlterTable) -> Result<()> {
-    let Some(table) = find(session, &alter.name) else {
+    let Some((place, table)) = find(session, &alter.name) else {
         if alter.if_exists {
             skipped(session, &format!("relation \"{}\" does not exist", alter.name));
             return Ok(());
         }
-        return Err(no_table("relation", &alter.name));
+        return Err(alter.name.missing("relation"));
     };
     check_owner(&table)?;
     let mut actions = Vec::with_capacity(alter.actions.len());
@@ -87,6 +107,13 @@ pub(super) async fn alter(session: &mut Session, alter: &AlterTable) -> Result<(
         let views = cascaded(snapshot, &tenant, alteration.after(), &cascading);
         Ok(alteration.with(views.iter().map(|view| PrivateEdit::DropView(view.id))))
     };
+    if place == Schema::Temporary {
+        if derive(&session.temporary_snapshot())?.asks() == AsksOfRows::Nothing {
+            return change_in(session, place, |snapshot| derive(snapshot)?.edits()).await;
+        }
+        return Err(SqlError::unsupported("a change of a temporary table that asks something of its rows")
+            .with_hint("CREATE TEMP TABLE … AS makes another one of its rows."));
+    }
     if derive(&session.catalog_snapshot())?.asks() == AsksOfRows::Nothing {
         return change(session, |snapshot| derive(snapshot)?.edits()).await;
     }
@@ -94,36 +121,46 @@ pub(super) async fn alter(session: &mut Session, alter: &AlterTable) -> Result<(
 }
 
 pub(super) async fn drop(session: &mut Session, drop: &DropTables) -> Result<()> {
-    let mut tables: Vec<Arc<Table>> = Vec::with_capacity(drop.names.len());
+    let mut found: Vec<(Schema, Arc<Table>)> = Vec::with_capacity(drop.names.len());
     for name in &drop.names {
         match find(session, name) {
-            Some(table) => {
+            Some((place, table)) => {
                 check_owner(&table)?;
-                if !tables.contains(&table) {
-                    tables.push(table);
+                if found.iter().all(|(_, other)| other.id != table.id) {
+                    found.push((place, table));
                 }
             }
             None if super::view::is_view(session, name) => return Err(super::view::wrong_kind(name, "table")),
             None if drop.if_exists => skipped(session, &format!("table \"{name}\" does not exist")),
-            None => return Err(no_table("table", name)),
+            None => return Err(name.missing("table")),
         }
     }
-    if tables.is_empty() {
-        return Ok(());
+    let (temporary, permanent): (Vec<_>, Vec<_>) =
+        found.into_iter().partition(|(place, _)| *place == Schema::Temporary);
+    for (place, found) in [(Schema::Public, permanent), (Schema::Temporary, temporary)] {
+        if !found.is_empty() {
+            drop_from(session, place, &found.into_iter().map(|(_, table)| table).collect::<Vec<_>>(), drop.cascade)
+                .await?;
+        }
     }
+    Ok(())
+}
+
+/// Drops tables of a schema.
+async fn drop_from(session: &mut Session, place: Schema, tables: &[Arc<Table>], cascade: bool) -> Result<()> {
     let tenant = tenant(session)?.0;
     let named: BTreeSet<u32> = tables.iter().map(|table| table.id.0).collect();
-    if drop.cascade {
+    if cascade {
         let snapshot = session.catalog_snapshot();
         super::view::tell_cascade(session, &snapshot, &named);
     }
     let edit = |snapshot: &Snapshot| {
         let sequences = owned(snapshot, &tenant, |(of, _)| tables.iter().any(|table| table.id == of));
-        let views = if drop.cascade { super::view::dependents(snapshot, &tenant, &named) } else { Vec::new() };
+        let views = if cascade { super::view::dependents(snapshot, &tenant, &named) } else { Vec::new() };
         let views = views.iter().map(|view| PrivateEdit::DropView(view.id));
         Ok(tables.iter().map(|table| PrivateEdit::DropTable(table.id)).chain(sequences).chain(views).collect())
     };
-    change(session, edit).await
+    change_in(session, place, edit).await
 }
 
 /// The views that go with the columns that a table has no more.
@@ -148,6 +185,7 @@ pub(super) async fn create_sequence(session: &mut Session, create: &CreateSequen
             .with_hint("A sequence belongs to a tenant: create it in the tenant's database."));
     }
     let (tenant, snapshot) = (tenant(session)?.0, session.catalog_snapshot());
+    super::view::permanent(session, &create.name, "CREATE TEMPORARY SEQUENCE")?;
     let there = snapshot.private_of(Some(&tenant)).is_some_and(|private| private.has(&create.name));
     if create.if_not_exists && (there || snapshot.table(&create.name).is_some()) {
         skipped(session, &format!("relation \"{}\" already exists", create.name));
@@ -167,10 +205,13 @@ pub(super) async fn drop_sequences(session: &mut Session, drop: &DropTables) -> 
     let (tenant, snapshot) = (tenant(session)?.0, session.catalog_snapshot());
     let mut names = Vec::new();
     for name in &drop.names {
-        match snapshot.private_of(Some(&tenant)).and_then(|private| private.sequence(name)) {
+        let in_reach = name.schema.unwrap_or(Schema::Public) == Schema::Public
+            && (name.schema.is_some() || session.search_path().named().contains(&Schema::Public));
+        let own = snapshot.private_of(Some(&tenant)).filter(|_| in_reach);
+        match own.and_then(|private| private.sequence(name)) {
             Some(_) => names.push(name),
             None if drop.if_exists => skipped(session, &format!("sequence \"{name}\" does not exist")),
-            None => return Err(no_table("sequence", name)),
+            None => return Err(name.missing("sequence")),
         }
     }
     if names.is_empty() {
@@ -178,7 +219,7 @@ pub(super) async fn drop_sequences(session: &mut Session, drop: &DropTables) -> 
     }
     let edit = |snapshot: &Snapshot| {
         let private = snapshot.private_of(Some(&tenant));
-        let one = |name: &&String| {
+        let one = |name: &&RelationName| {
             let sequence = private
                 .and_then(|private| private.sequence(name))
                 .ok_or_else(|| Error::new(ErrorKind::NoTable, format!("sequence \"{name}\" does not exist")))?;
@@ -212,6 +253,15 @@ pub(super) async fn change(
     Ok(())
 }
 
+/// Makes a change of what the tenant has in `public`, or of what the session has for itself.
+pub(super) async fn change_in(
+    session: &mut Session,
+    place: Schema,
+    derive: impl Fn(&Snapshot) -> keyspan_catalog::Result<Vec<PrivateEdit>> + Send + Sync,
+) -> Result<()> {
+    if place == Schema::Temporary { session.define_temporary(derive).await } else { change(session, derive).await }
+}
+
 /// The tenant of the session and its number.
 pub(super) fn tenant(session: &Session) -> Result<(TenantId, u32)> {
     let rows = &session.identity.rows;
@@ -219,8 +269,11 @@ pub(super) fn tenant(session: &Session) -> Result<(TenantId, u32)> {
     found.ok_or_else(|| SqlError::new(SqlState::INTERNAL_ERROR, "a session of one tenant was expected"))
 }
 
-fn find(session: &Session, name: &str) -> Option<Arc<Table>> {
-    session.catalog_snapshot().table_in(session.identity.rows.tenant(), name).cloned()
+fn find(session: &Session, name: &RelationName) -> Option<(Schema, Arc<Table>)> {
+    match session.find(name)? {
+        (place, Found::Table(table)) => Some((place, table)),
+        (_, Found::View(_)) => None,
+    }
 }
 
 fn check_owner(table: &Table) -> Result<()> {
@@ -230,10 +283,6 @@ fn check_owner(table: &Table) -> Result<()> {
     let message = format!("must be owner of table {}", table.name);
     Err(SqlError::new(SqlState::INSUFFICIENT_PRIVILEGE, message)
         .with_detail("It is a shared table: an operator defines it in database \"keyspan\"."))
-}
-
-pub(super) fn no_table(what: &str, name: &str) -> SqlError {
-    SqlError::new(SqlState::UNDEFINED_TABLE, format!("{what} \"{name}\" does not exist"))
 }
 
 /// The options without those that mean something to PostgreSQL's storage only; the client is told of these.

@@ -4,6 +4,7 @@ use super::{given::Given, skipped};
 use crate::{
     dml,
     error::{Result, SqlError},
+    names::Schema,
     session::Session,
     statement::{AlterAction, AlterTable, ColumnClause, CreateTable, DropTables, OptionClause},
 };
@@ -14,6 +15,10 @@ use keyspan_catalog::{
 use std::{collections::BTreeSet, sync::Arc};
 
 pub(super) async fn create(session: &mut Session, create: &CreateTable) -> Result<()> {
+    if create.on_commit.is_some() || create.name.schema == Some(Schema::Temporary) {
+        return Err(SqlError::unsupported("a temporary table in the operator's database")
+            .with_hint("A temporary table belongs to a session of a tenant's database."));
+    }
     let catalog = session.shared.catalog.clone();
     if create.if_not_exists && catalog.snapshot().table(&create.name).is_some() {
         skipped(session, &format!("relation \"{}\" already exists", create.name));
@@ -109,7 +114,7 @@ pub(super) fn definition_of(create: &CreateTable) -> TableDefinition {
         columns: family.columns.clone(),
     };
     TableDefinition {
-        name: create.name.clone(),
+        name: create.name.name.clone(),
         columns: create.columns.iter().map(|column| column_of(column, None)).collect(),
         primary_key: create.primary_key.iter().map(|part| (part.column.clone(), part.descending)).collect(),
         families: create.families.iter().map(family).collect(),

@@ -4,13 +4,14 @@
 //! ([`bound`]). That nothing goes which a view uses is the catalog's to see ([`sql_view`]).
 
 use super::{
-    private::{change, no_table, tenant},
+    private::{change, tenant},
     skipped,
 };
 use crate::{
     error::{Result, SqlError, SqlState},
+    names::{RelationName, Schema},
     query::{Query, bound, views},
-    session::Session,
+    session::{Found, Session},
     statement::{AlterAction, AlterTable, AlterView, CreateView, DropTables, ViewAction},
 };
 use datafusion::sql::sqlparser::ast;
@@ -23,13 +24,20 @@ pub(super) async fn create(session: &mut Session, create: &CreateView) -> Result
     check_tenants(session, "CREATE VIEW")?;
     let view = session.view().await?;
     let tenant = tenant(session)?.0;
-    if create.or_replace && view.table(&create.name).is_some() {
+    permanent(session, &create.name, "CREATE TEMPORARY VIEW")?;
+    if create.or_replace && view.snapshot.table_in(Some(&tenant), &create.name).is_some() {
         return Err(wrong_kind(&create.name, "view"));
     }
     let database = session.identity.database.clone();
-    let bound = bound::bind(&create.query, &database, |name| view.snapshot.readable_in(Some(&tenant), name))?;
+    let bound =
+        bound::bind(&create.query, &database, |name| match view.find(name) {
+            Some((Schema::Temporary, _)) => Err(SqlError::unsupported("a view of a temporary table")
+                .with_hint("CREATE TABLE AS keeps what a query shows.")),
+            found => Ok(found.map(|(_, found)| found)),
+        })?;
     let (sql, uses) = (bound.sql, bound.uses);
-    let mut draft = SqlView { id: FIRST_OID, name: create.name.clone(), columns: Vec::new(), sql, uses: uses.clone() };
+    let mut draft =
+        SqlView { id: FIRST_OID, name: create.name.name.clone(), columns: Vec::new(), sql, uses: uses.clone() };
     // Planned as it will be read.
     let query = bound::opened(&draft, |number| view.snapshot.readable(Some(&tenant), number))?;
     let plan = Query::new(session, view)?.plan(&ast::Statement::Query(query)).await?;
@@ -54,16 +62,16 @@ pub(super) async fn create(session: &mut Session, create: &CreateView) -> Result
 pub(super) async fn alter(session: &mut Session, alter: &AlterView) -> Result<()> {
     check_tenants(session, "ALTER VIEW")?;
     let tenant = tenant(session)?.0;
-    let snapshot = session.catalog_snapshot();
-    if snapshot.view_in(Some(&tenant), &alter.name).is_none() {
-        if snapshot.table_in(Some(&tenant), &alter.name).is_some() {
+    let found = session.find(&alter.name);
+    if !matches!(found, Some((_, Found::View(_)))) {
+        if found.is_some() {
             return Err(wrong_kind(&alter.name, "view"));
         }
         if alter.if_exists {
             skipped(session, &format!("relation \"{}\" does not exist", alter.name));
             return Ok(());
         }
-        return Err(no_table("relation", &alter.name));
+        return Err(alter.name.missing("relation"));
     }
     let edit = |snapshot: &Snapshot| {
         let before = snapshot
@@ -79,8 +87,19 @@ pub(super) async fn alter(session: &mut Session, alter: &AlterView) -> Result<()
 }
 
 /// Whether `ALTER TABLE` names a view.
-pub(super) fn is_view(session: &Session, name: &str) -> bool {
-    session.catalog_snapshot().view_in(session.identity.rows.tenant(), name).is_some()
+pub(super) fn is_view(session: &Session, name: &RelationName) -> bool {
+    matches!(session.find(name), Some((_, Found::View(_))))
+}
+
+/// Refuses what would be temporary and cannot be.
+///
+/// # Errors
+/// 0A000; what the search path says against making anything.
+pub(super) fn permanent(session: &Session, name: &RelationName, what: &str) -> Result<()> {
+    match name.schema.map_or_else(|| session.search_path().first(), Ok)? {
+        Schema::Temporary => Err(SqlError::unsupported(what).with_hint("Tables can be temporary.")),
+        _ => Ok(()),
+    }
 }
 
 /// `ALTER TABLE` of a view: what PostgreSQL allows of it, names.
@@ -100,12 +119,12 @@ pub(super) async fn drop(session: &mut Session, drop: &DropTables) -> Result<()>
     let snapshot = session.catalog_snapshot();
     let mut views: Vec<Arc<SqlView>> = Vec::with_capacity(drop.names.len());
     for name in &drop.names {
-        match snapshot.view_in(Some(&tenant), name) {
-            Some(view) if views.contains(view) => {}
-            Some(view) => views.push(view.clone()),
-            None if snapshot.table_in(Some(&tenant), name).is_some() => return Err(wrong_kind(name, "view")),
+        match session.find(name) {
+            Some((_, Found::View(view))) if views.contains(&view) => {}
+            Some((_, Found::View(view))) => views.push(view),
+            Some(_) => return Err(wrong_kind(name, "view")),
             None if drop.if_exists => skipped(session, &format!("view \"{name}\" does not exist")),
-            None => return Err(no_table("view", name)),
+            None => return Err(name.missing("view")),
         }
     }
     if views.is_empty() {

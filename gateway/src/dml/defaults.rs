@@ -59,8 +59,7 @@ impl Defaults {
                 DefaultValue::Now => Source::Value(Value::Timestamp(facts.now_micros)),
                 DefaultValue::Uuid => Source::Uuid,
                 DefaultValue::Next(id) => {
-                    let private = facts.snapshot.private_of(facts.tenant.as_ref());
-                    let found = private.and_then(|private| private.sequences.get(id));
+                    let found = facts.snapshot.sequence_of(facts.tenant.as_ref(), *id);
                     Source::Next(found.cloned().ok_or_else(|| {
                         let message = format!("the sequence of column \"{}\" does not exist", column.name);
                         SqlError::new(SqlState::UNDEFINED_TABLE, message)

@@ -20,6 +20,7 @@ use super::{
 };
 use crate::{
     error::{Result, SqlError, SqlState},
+    names::RelationName,
     query::Query,
     session::{Session, Written},
     types,
@@ -93,7 +94,7 @@ impl Load {
     ///
     /// # Errors
     /// 42P01, 42703, 42701.
-    pub async fn new(session: &Session, view: View, table: &str, columns: &[String]) -> Result<Self> {
+    pub async fn new(session: &Session, view: View, table: &RelationName, columns: &[String]) -> Result<Self> {
         let target = Target::of(&view, table)?;
         let mut named = Vec::with_capacity(columns.len());
         for name in columns {
@@ -315,10 +316,11 @@ impl Load {
 
     /// 55000 when the table is another by now.
     fn check_table(&self, view: &View) -> Result<()> {
-        let name = &self.target.table.name;
-        if view.table(name) == Some(&self.target.table) {
+        let table = &self.target.table;
+        if view.snapshot.table_of(view.rows.tenant(), table.id) == Some(table) {
             return Ok(());
         }
+        let name = &table.name;
         let message = format!("table \"{name}\" was changed while rows were copied into it");
         Err(SqlError::new(SqlState::OBJECT_NOT_IN_PREREQUISITE_STATE, message))
     }

@@ -3,6 +3,7 @@
 use super::{assign::assign_row, defaults::parsed, row_numbers::RowNumbers};
 use crate::{
     error::{Result, SqlError, SqlState},
+    names::{RelationName, Schema},
     view::View,
 };
 use arrow::array::RecordBatch;
@@ -27,6 +28,8 @@ pub(crate) struct Target {
     pub(crate) columns: Vec<TargetColumn>,
     /// Its key, when no column shows it.
     pub(crate) hidden_key: Option<TargetColumn>,
+    /// Whether it is one of the session's temporary tables.
+    pub(crate) temporary: bool,
 }
 
 /// Where keys come from that no column has.
@@ -57,7 +60,7 @@ pub(crate) enum Place {
 impl Target {
     /// # Errors
     /// 42P01.
-    pub(crate) fn of(view: &View, name: &str) -> Result<Self> {
+    pub(crate) fn of(view: &View, name: &RelationName) -> Result<Self> {
         Ok(Self::of_table(view, view.writable(name)?.clone()))
     }
 
@@ -98,7 +101,14 @@ impl Target {
             default: None,
             identity: None,
         });
-        Self { table: table.clone(), key, columns, hidden_key }
+        let temporary = view.snapshot.temporary.tables.contains_key(&table.id);
+        Self { table: table.clone(), key, columns, hidden_key, temporary }
+    }
+
+    /// Its name, with its schema.
+    pub(crate) fn name(&self) -> RelationName {
+        let schema = if self.temporary { Schema::Temporary } else { Schema::Public };
+        RelationName::within(schema, self.table.name.as_str())
     }
 
     /// The place of a column in [`columns`](Self::columns).

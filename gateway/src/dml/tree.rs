@@ -3,7 +3,8 @@
 use super::target::{Target, TargetColumn};
 use crate::{
     error::Result,
-    query::tables::KEYED,
+    names::RelationName,
+    query::tables::{KEYED, KEYED_TEMPORARY},
     statement::{quoted, select_from},
     types,
 };
@@ -22,7 +23,7 @@ use std::ops::ControlFlow;
 
 /// `SELECT items FROM tables WHERE condition`; each item gets a name of its own.
 pub(super) fn select(items: Vec<Expr>, from: Vec<TableWithJoins>, condition: Option<Expr>) -> Result<ast::Statement> {
-    let mut query: Box<Query> = select_from("t", &[])?;
+    let mut query: Box<Query> = select_from(&RelationName::bare("t"), &[])?;
     if let SetExpr::Select(select) = query.body.as_mut() {
         let named = |(at, expr)| SelectItem::ExprWithAlias { expr, alias: quoted(&format!("c{at}")) };
         let select: &mut Select = select;
@@ -54,7 +55,8 @@ pub(super) fn read(target: &Target, table: &TableWithJoins, called: &Ident) -> T
     if target.hidden_key.is_some()
         && let TableFactor::Table { name, alias, .. } = &mut table.relation
     {
-        let parts = [quoted(KEYED), quoted(&target.table.name)].map(ObjectNamePart::Identifier);
+        let schema = if target.temporary { KEYED_TEMPORARY } else { KEYED };
+        let parts = [quoted(schema), quoted(&target.table.name)].map(ObjectNamePart::Identifier);
         *name = ObjectName(parts.to_vec());
         alias.get_or_insert_with(|| TableAlias { explicit: true, name: called.clone(), columns: Vec::new(), at: None });
     }

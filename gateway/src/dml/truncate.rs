@@ -3,6 +3,7 @@
 use super::ATTEMPTS_MAX;
 use crate::{
     error::{Result, SqlError, SqlState},
+    names::RelationName,
     session::{Session, Written},
 };
 use futures::TryStreamExt;
@@ -15,7 +16,7 @@ use std::sync::Arc;
 ///
 /// # Errors
 /// 42P01; 0A000 for the operator, whose tables hold the rows of all tenants; 54000, 40001, the store's.
-pub async fn truncate(session: &mut Session, tables: &[String]) -> Result<()> {
+pub async fn truncate(session: &mut Session, tables: &[RelationName]) -> Result<()> {
     if session.identity.rows.tenant().is_none() {
         return Err(SqlError::unsupported("TRUNCATE of every tenant's rows")
             .with_hint("DELETE FROM table WHERE tenant = '…' removes the rows of one."));
@@ -31,7 +32,7 @@ pub async fn truncate(session: &mut Session, tables: &[String]) -> Result<()> {
     }
 }
 
-async fn once(session: &mut Session, tables: &[String]) -> Result<()> {
+async fn once(session: &mut Session, tables: &[RelationName]) -> Result<()> {
     let view = session.view().await?;
     let session_tenant = session.identity.rows.tenant().cloned();
     let by_rows = session.in_transaction();
@@ -53,7 +54,11 @@ async fn once(session: &mut Session, tables: &[String]) -> Result<()> {
             let after = Table { space: Some(space), ..before.clone() };
             Ok(vec![PrivateEdit::Reserve(space), PrivateEdit::AlterTable(Box::new((before, after)))])
         };
-        session.define(another).await?;
+        if view.snapshot.temporary.tables.contains_key(&table.id) {
+            session.define_temporary(another).await?;
+        } else {
+            session.define(another).await?;
+        }
         session.forget_rows(table.id);
     }
     for table in found.into_iter().filter(|table| !apart(table)) {

@@ -233,7 +233,7 @@ impl Upsert<'_> {
     }
 
     fn table(&self) -> Result<TableWithJoins> {
-        let mut table = from_of(select_from(&self.target.table.name, &[])?)?;
+        let mut table = from_of(select_from(&self.target.name(), &[])?)?;
         if let (Some(alias), ast::TableFactor::Table { alias: to, .. }) =
             (&self.insert.table_alias, &mut table.relation)
         {

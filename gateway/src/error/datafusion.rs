@@ -4,6 +4,7 @@
 //! too little (everything that the planner dislikes is one kind) the message is read.
 
 use super::{SqlError, SqlState};
+use crate::query::tables::PATH;
 use arrow::error::ArrowError;
 use datafusion::{
     common::{Column, SchemaError},
@@ -192,7 +193,7 @@ fn of_plan(message: &str) -> SqlError {
     if let Some(table) = after(message, "table '", "' not found") {
         let parts: Vec<_> = table.splitn(3, '.').collect();
         let shown = match parts.as_slice() {
-            [_, "public", name] => (*name).to_owned(),
+            [_, PATH, name] => (*name).to_owned(),
             [_, schema, name] => format!("{schema}.{name}"),
             _ => table.to_owned(),
         };

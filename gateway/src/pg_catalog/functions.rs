@@ -4,10 +4,10 @@
 use super::{cluster, objects, views};
 use crate::{
     error::{SqlError, SqlState},
+    names::Schema,
     query::{
         Facts,
         functions::{RowFunction, bool_of, int_of, replace, row_function, text, text_of},
-        tables::{PUBLIC, SYSTEM},
     },
     types,
 };
@@ -51,8 +51,24 @@ fn optional(value: Option<String>) -> ScalarValue {
     ScalarValue::Utf8View(value)
 }
 
-fn names(values: &[&str]) -> ScalarValue {
-    let items: Vec<_> = values.iter().map(|value| text(*value)).collect();
+/// The schemas of the search path, in order.
+fn schemas(facts: &Facts, implicit: bool) -> Vec<String> {
+    let none = facts.snapshot.temporary.is_empty();
+    let name = |schema: Schema| match schema {
+        Schema::Temporary => facts.temporary_schema(),
+        schema => schema.name().to_owned(),
+    };
+    let there = |schema: &Schema| *schema != Schema::Temporary || !none;
+    if implicit {
+        facts.path.lookup().filter(there).map(name).collect()
+    } else {
+        // That of temporary tables is told where it stands in the path by itself only.
+        facts.path.named().iter().copied().filter(there).map(name).collect()
+    }
+}
+
+fn names(values: &[String]) -> ScalarValue {
+    let items: Vec<_> = values.iter().map(|value| text(value.as_str())).collect();
     ScalarValue::List(ScalarValue::new_list_nullable(&items, &DataType::Utf8View))
 }
 
@@ -70,9 +86,9 @@ fn session() -> Vec<RowFunction> {
     vec![
         row_function("version", 0..=0, DataType::Utf8View, |_, _| Ok(text(VERSION))),
         name("current_database", |_, facts| Ok(text(&facts.database))).with_aliases(&["current_catalog"]),
-        name("current_schema", |_, _| Ok(text(PUBLIC))),
-        row_function("current_schemas", 1..=1, list_of_names(), |values, _| {
-            Ok(if bool_of(&values[0]) == Some(true) { names(&[SYSTEM[0], PUBLIC]) } else { names(&[PUBLIC]) })
+        name("current_schema", |_, facts| Ok(optional(schemas(facts, false).into_iter().next()))),
+        row_function("current_schemas", 1..=1, list_of_names(), |values, facts| {
+            Ok(names(&schemas(facts, bool_of(&values[0]) == Some(true))))
         }),
         name("current_user", |_, facts| Ok(text(&facts.role))).with_aliases(&["session_user", "user", "current_role"]),
         row_function("pg_backend_pid", 0..=0, DataType::Int32, |_, facts| {
@@ -90,9 +106,11 @@ fn session() -> Vec<RowFunction> {
             }
         })
         .with_volatility(Volatility::Volatile),
-        // There are no temporary tables of others to be seen.
-        row_function("pg_my_temp_schema", 0..=0, DataType::UInt32, |_, _| Ok(ScalarValue::UInt32(Some(0))))
-            .returning("oid"),
+        row_function("pg_my_temp_schema", 0..=0, DataType::UInt32, |_, facts| {
+            let there = !facts.snapshot.temporary.is_empty();
+            Ok(ScalarValue::UInt32(Some(if there { objects::TEMPORARY_SCHEMA } else { 0 })))
+        })
+        .returning("oid"),
         row_function("pg_is_in_recovery", 0..=0, DataType::Boolean, |_, _| Ok(ScalarValue::Boolean(Some(false)))),
         row_function("pg_client_encoding", 0..=0, DataType::Utf8View, |_, _| Ok(text("UTF8"))),
         row_function("pg_advisory_unlock_all", 0..=0, DataType::Utf8View, |_, _| Ok(text(""))),
@@ -213,19 +231,15 @@ fn catalog() -> Vec<RowFunction> {
                 let message = format!("column \"{column}\" of relation \"{}\" does not exist", table.name);
                 told(SqlState::UNDEFINED_COLUMN, message)
             })?;
-            let private = facts.snapshot.private_of(facts.tenant.as_ref());
-            let mut sequences = private.into_iter().flat_map(|private| private.sequences.values());
-            let own = sequences.find(|sequence| sequence.owner == Some((table.id, found.id)));
-            Ok(optional(own.map(|sequence| format!("public.{}", objects::quoted(&sequence.name)))))
+            let own = objects::sequences(facts).find(|sequence| sequence.owner == Some((table.id, found.id)));
+            let shown = |sequence: &Arc<keyspan_catalog::Sequence>| {
+                format!("{}.{}", objects::schema_name(facts, sequence.id), objects::quoted(&sequence.name))
+            };
+            Ok(optional(own.map(shown)))
         }),
         row_function("pg_table_is_visible", 1..=1, DataType::Boolean, |values, facts| {
             let Some(number) = oid(&values[0]) else { return Ok(ScalarValue::Boolean(None)) };
-            let of_system =
-                objects::system_relations(facts).any(|known| known.oid == number && known.schema == SYSTEM[0]);
-            let sequence = objects::sequences(facts).any(|sequence| sequence.id == number);
-            let view = views::all(facts).any(|view| view.id == number);
-            let seen = of_system || sequence || view || objects::table_of_oid(facts, number).is_some();
-            Ok(ScalarValue::Boolean(Some(seen)))
+            Ok(ScalarValue::Boolean(Some(objects::is_visible(facts, number))))
         }),
         texts("pg_size_pretty", 1..=1, |values, _| Ok(optional(int_of(&values[0]).map(size_pretty)))),
         texts("pg_encoding_to_char", 1..=1, |values, _| {
@@ -385,14 +399,23 @@ fn casts() -> Vec<RowFunction> {
         }),
         oids("regnamespace_oid", |values, facts| {
             let Some(name) = text_of(&values[0]) else { return Ok(ScalarValue::UInt32(None)) };
+            if name == facts.temporary_schema() && !facts.snapshot.temporary.is_empty() {
+                return Ok(ScalarValue::UInt32(Some(objects::TEMPORARY_SCHEMA)));
+            }
             let known = crate::query::tables::schemas(facts).any(|schema| schema == name);
             let missing = || told(SqlState::INVALID_SCHEMA_NAME, format!("schema \"{name}\" does not exist"));
             known.then(|| ScalarValue::UInt32(Some(objects::schema_oid(&name)))).ok_or_else(missing)
         }),
         texts("regnamespace_text", |values, facts| {
-            let known =
-                |number: u32| crate::query::tables::schemas(facts).find(|schema| objects::schema_oid(schema) == number);
-            Ok(optional(oid(&values[0]).map(|number| known(number).map_or_else(|| unnamed(number), str::to_owned))))
+            let known = |number: u32| match number {
+                objects::TEMPORARY_SCHEMA => Some(facts.temporary_schema()),
+                number => {
+                    let found =
+                        crate::query::tables::schemas(facts).find(|schema| objects::schema_oid(schema) == number);
+                    found.map(str::to_owned)
+                }
+            };
+            Ok(optional(oid(&values[0]).map(|number| known(number).unwrap_or_else(|| unnamed(number)))))
         }),
         texts("to_regnamespace", |values, facts| {
             let name = text_of(&values[0]).unwrap_or_default();

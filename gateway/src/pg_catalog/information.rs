@@ -15,14 +15,22 @@ use keyspan_catalog::{Sequence, SqlType, Table, table::Identity};
 pub fn fill(rows: &mut Rows, facts: &Facts) {
     let database = facts.database.clone();
     let known = facts.tables();
+    let schema_of = |table: &Table| objects::schema_name(facts, table.id.0);
     let owner = cluster::role_name(facts, objects::owner(facts));
     match rows.relation.name {
         "information_schema_catalog_name" => rows.push(row! { "catalog_name" => database }),
         "schemata" => rows.extend(tables::schemas(facts).map(|name| {
             row! { "catalog_name" => database.clone(), "schema_name" => name, "schema_owner" => owner.clone() }
-        })),
+        }).chain((!facts.snapshot.temporary.is_empty()).then(|| {
+            row! {
+                "catalog_name" => database.clone(), "schema_name" => facts.temporary_schema(), "schema_owner" => owner.clone(),
+            }
+        }))),
         "tables" => {
-            rows.extend(known.map(|table| listed(&database, tables::PUBLIC, &table.name, "BASE TABLE", "YES")));
+            rows.extend(known.map(|table| {
+                let kind = if facts.is_temporary(table.id.0) { "LOCAL TEMPORARY" } else { "BASE TABLE" };
+                listed(&database, &schema_of(table), &table.name, kind, "YES")
+            }));
             rows.extend(objects::system_relations(facts).map(|relation| {
                 let kind = if relation.kind == "r" { "BASE TABLE" } else { "VIEW" };
                 listed(&database, relation.schema, relation.name, kind, "NO")
@@ -30,13 +38,13 @@ pub fn fill(rows: &mut Rows, facts: &Facts) {
         }
         "columns" => rows.extend(known.flat_map(|table| {
             let columns = objects::attributes(table, facts);
-            columns.iter().zip(1_i32..).map(|(column, place)| described(&database, table, column, place)).collect::<Vec<_>>()
+            columns.iter().zip(1_i32..).map(|(column, place)| described((&database, &schema_of(table)), table, column, place)).collect::<Vec<_>>()
         })),
         "table_constraints" => rows.extend(known.filter(|table| !table.has_hidden_key()).map(|table| {
             row! {
-                "constraint_catalog" => database.clone(), "constraint_schema" => tables::PUBLIC,
+                "constraint_catalog" => database.clone(), "constraint_schema" => schema_of(table),
                 "constraint_name" => objects::key_name(table), "table_catalog" => database.clone(),
-                "table_schema" => tables::PUBLIC, "table_name" => table.name.clone(), "constraint_type" => "PRIMARY KEY",
+                "table_schema" => schema_of(table), "table_name" => table.name.clone(), "constraint_type" => "PRIMARY KEY",
                 "is_deferrable" => "NO", "initially_deferred" => "NO", "enforced" => "YES",
             }
         })),
@@ -48,7 +56,7 @@ pub fn fill(rows: &mut Rows, facts: &Facts) {
                 _ => 64,
             };
             row! {
-                "sequence_catalog" => database.clone(), "sequence_schema" => tables::PUBLIC,
+                "sequence_catalog" => database.clone(), "sequence_schema" => objects::schema_name(facts, sequence.id),
                 "sequence_name" => sequence.name.clone(), "data_type" => types::type_name(sequence.kind),
                 "numeric_precision" => bits, "numeric_precision_radix" => 2, "numeric_scale" => 0,
                 "start_value" => sequence.start.to_string(), "minimum_value" => sequence.min.to_string(),
@@ -56,9 +64,9 @@ pub fn fill(rows: &mut Rows, facts: &Facts) {
                 "cycle_option" => if sequence.cycle { "YES" } else { "NO" },
             }
         })),
-        "check_constraints" => rows.extend(known.flat_map(|table| &table.checks).map(|check| {
+        "check_constraints" => rows.extend(known.flat_map(|table| table.checks.iter().map(move |check| (table, check))).map(|(table, check)| {
             row! {
-                "constraint_catalog" => database.clone(), "constraint_schema" => tables::PUBLIC,
+                "constraint_catalog" => database.clone(), "constraint_schema" => schema_of(table),
                 "constraint_name" => check.name.clone(), "check_clause" => format!("(({}))", check.sql),
             }
         })),
@@ -67,9 +75,9 @@ pub fn fill(rows: &mut Rows, facts: &Facts) {
             for table in known {
                 for (part, place) in objects::key(table, facts).into_iter().zip(1_i32..) {
                     let mut usage: Row = row! {
-                        "constraint_catalog" => database.clone(), "constraint_schema" => tables::PUBLIC,
+                        "constraint_catalog" => database.clone(), "constraint_schema" => schema_of(table),
                         "constraint_name" => objects::key_name(table), "table_catalog" => database.clone(),
-                        "table_schema" => tables::PUBLIC, "table_name" => table.name.clone(), "column_name" => part.name,
+                        "table_schema" => schema_of(table), "table_name" => table.name.clone(), "column_name" => part.name,
                     };
                     if ordered {
                         usage.insert("ordinal_position", Cell::from(place));
@@ -101,7 +109,7 @@ fn listed(database: &str, schema: &str, name: &str, kind: &str, insertable: &str
     }
 }
 
-fn described(database: &str, table: &Table, column: &Attribute, place: i32) -> Row {
+fn described((database, schema): (&str, &str), table: &Table, column: &Attribute, place: i32) -> Row {
     let shown = types::type_name(column.kind);
     let data_type = shown.split('(').next().unwrap_or(&shown).to_owned();
     let (precision, radix, scale) = match column.kind {
@@ -123,7 +131,7 @@ fn described(database: &str, table: &Table, column: &Attribute, place: i32) -> R
     });
     let fraction = matches!(column.kind, SqlType::Timestamp | SqlType::Timestamptz).then_some(6);
     row! {
-        "table_catalog" => database, "table_schema" => tables::PUBLIC, "table_name" => table.name.clone(),
+        "table_catalog" => database, "table_schema" => schema, "table_name" => table.name.clone(),
         "column_name" => column.name.clone(), "ordinal_position" => place,
         "column_default" => column.default.clone(), "identity_generation" => generation,
         "is_nullable" => if column.not_null { "NO" } else { "YES" }, "data_type" => data_type,

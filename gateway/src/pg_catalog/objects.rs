@@ -8,9 +8,10 @@ use super::{
     views,
 };
 use crate::{
+    names::Schema,
     query::{
         Facts,
-        tables::{KEYSPAN, PUBLIC, SYSTEM, schemas},
+        tables::{KEYSPAN, PUBLIC, schemas},
     },
     row, types,
 };
@@ -28,6 +29,8 @@ const CONSTRAINT: u32 = 1 << 31;
 const ROW_TYPE: u32 = INDEX | CONSTRAINT;
 /// The OID of the schema `keyspan`.
 const KEYSPAN_SCHEMA: u32 = 16_001;
+/// The OID of the schema of the session's temporary tables.
+pub const TEMPORARY_SCHEMA: u32 = 16_004;
 /// The OID of the access method `keyspan` of tables.
 const TABLE_METHOD: u32 = 16_002;
 /// The OID of the access method `keyspan` of keys.
@@ -148,7 +151,8 @@ pub fn quoted(name: &str) -> String {
 /// The index's definition.
 pub fn index_definition(table: &Table, facts: &Facts) -> String {
     let (index, list) = (quoted(&key_name(table)), key_list(table, facts, true));
-    format!("CREATE UNIQUE INDEX {index} ON public.{} USING keyspan {list}", quoted(&table.name))
+    let schema = quoted(&schema_name(facts, table.id.0));
+    format!("CREATE UNIQUE INDEX {index} ON {schema}.{} USING keyspan {list}", quoted(&table.name))
 }
 
 /// The OID of a schema.
@@ -159,6 +163,21 @@ pub fn schema_oid(name: &str) -> u32 {
         "information_schema" => 13_194,
         _ => KEYSPAN_SCHEMA,
     }
+}
+
+/// The name of the schema of a table or sequence.
+pub fn schema_name(facts: &Facts, number: u32) -> String {
+    if facts.is_temporary(number) { facts.temporary_schema() } else { PUBLIC.to_owned() }
+}
+
+/// The OID of the schema of a table or sequence.
+fn namespace(facts: &Facts, number: u32) -> u32 {
+    if facts.is_temporary(number) { TEMPORARY_SCHEMA } else { schema_oid(PUBLIC) }
+}
+
+/// `t` of what is temporary.
+fn persistence(facts: &Facts, number: u32) -> &'static str {
+    if facts.is_temporary(number) { "t" } else { "p" }
 }
 
 /// The OID of the role that owns everything.
@@ -194,7 +213,9 @@ pub fn fill(rows: &mut Rows, facts: &Facts) {
     match rows.relation.name {
         "pg_namespace" => rows.extend(schemas(facts).map(|name| {
             row! { "oid" => schema_oid(name), "nspname" => name, "nspowner" => owner(facts) }
-        })),
+        }).chain((!facts.snapshot.temporary.is_empty()).then(|| {
+            row! { "oid" => TEMPORARY_SCHEMA, "nspname" => facts.temporary_schema(), "nspowner" => owner(facts) }
+        }))),
         "pg_class" => {
             rows.extend(tables.map(|table| class(table, facts)));
             rows.extend(keyed().map(|table| index_class(table, facts)));
@@ -240,25 +261,25 @@ pub fn fill(rows: &mut Rows, facts: &Facts) {
         })),
         "pg_indexes" => rows.extend(keyed().map(|table| {
             row! {
-                "schemaname" => PUBLIC, "tablename" => table.name.clone(), "indexname" => key_name(table),
+                "schemaname" => schema_name(facts, table.id.0), "tablename" => table.name.clone(), "indexname" => key_name(table),
                 "indexdef" => index_definition(table, facts),
             }
         })),
         // What is not counted is NULL.
         "pg_stat_all_tables" | "pg_stat_user_tables" | "pg_statio_all_tables" | "pg_statio_user_tables" => {
             rows.extend(tables.map(|table| {
-                row! { "relid" => table.id.0, "schemaname" => PUBLIC, "relname" => table.name.clone() }
+                row! { "relid" => table.id.0, "schemaname" => schema_name(facts, table.id.0), "relname" => table.name.clone() }
             }));
         }
         "pg_stat_all_indexes" | "pg_stat_user_indexes" | "pg_statio_all_indexes" => rows.extend(keyed().map(|table| {
             row! {
-                "relid" => table.id.0, "indexrelid" => index_oid(table), "schemaname" => PUBLIC,
+                "relid" => table.id.0, "indexrelid" => index_oid(table), "schemaname" => schema_name(facts, table.id.0),
                 "relname" => table.name.clone(), "indexrelname" => key_name(table),
             }
         })),
         "pg_tables" => rows.extend(tables.map(|table| {
             row! {
-                "schemaname" => PUBLIC, "tablename" => table.name.clone(), "hasindexes" => !table.has_hidden_key(),
+                "schemaname" => schema_name(facts, table.id.0), "tablename" => table.name.clone(), "hasindexes" => !table.has_hidden_key(),
                 "tableowner" => super::cluster::role_name(facts, owner(facts)),
             }
         })),
@@ -315,9 +336,9 @@ pub(super) fn count(number: u64) -> i64 {
 
 fn class(table: &Table, facts: &Facts) -> Row {
     row! {
-        "oid" => table.id.0, "relname" => table.name.clone(), "relnamespace" => schema_oid(PUBLIC),
+        "oid" => table.id.0, "relname" => table.name.clone(), "relnamespace" => namespace(facts, table.id.0),
         "reltype" => table.id.0 | ROW_TYPE, "relowner" => owner(facts), "relam" => TABLE_METHOD,
-        "relfilenode" => table.id.0, "reltuples" => -1, "relhasindex" => !table.has_hidden_key(), "relpersistence" => "p", "relkind" => "r",
+        "relfilenode" => table.id.0, "reltuples" => -1, "relhasindex" => !table.has_hidden_key(), "relpersistence" => persistence(facts, table.id.0), "relkind" => "r",
         "relnatts" => i64::try_from(attributes(table, facts).len()).unwrap_or(0), "relispopulated" => true,
         "relreplident" => "d", "relchecks" => i64::try_from(table.checks.len()).unwrap_or(0),
     }
@@ -326,13 +347,16 @@ fn class(table: &Table, facts: &Facts) -> Row {
 /// The sequences of the database.
 pub fn sequences(facts: &Facts) -> impl Iterator<Item = &Arc<Sequence>> {
     let private = facts.snapshot.private_of(facts.tenant.as_ref());
-    private.into_iter().flat_map(|private| private.sequences.values())
+    private
+        .into_iter()
+        .flat_map(|private| private.sequences.values())
+        .chain(facts.snapshot.temporary.sequences.values())
 }
 
 fn sequence_class(sequence: &Sequence, facts: &Facts) -> Row {
     row! {
-        "oid" => sequence.id, "relname" => sequence.name.clone(), "relnamespace" => schema_oid(PUBLIC),
-        "relowner" => owner(facts), "relfilenode" => sequence.id, "relpersistence" => "p", "relkind" => "S",
+        "oid" => sequence.id, "relname" => sequence.name.clone(), "relnamespace" => namespace(facts, sequence.id),
+        "relowner" => owner(facts), "relfilenode" => sequence.id, "relpersistence" => persistence(facts, sequence.id), "relkind" => "S",
         "relnatts" => 3_i64, "relispopulated" => true, "relreplident" => "n",
     }
 }
@@ -372,7 +396,7 @@ fn checks(table: &Table, facts: &Facts) -> Vec<Row> {
         let named = columns.iter().filter(|column| check.columns.contains(&column.name));
         let numbers: Vec<i64> = named.map(|column| i64::from(column.number)).collect();
         row! {
-            "oid" => oid, "conname" => check.name.clone(), "connamespace" => schema_oid(PUBLIC), "contype" => "c",
+            "oid" => oid, "conname" => check.name.clone(), "connamespace" => namespace(facts, table.id.0), "contype" => "c",
             "convalidated" => true, "conrelid" => table.id.0, "conislocal" => true, "conkey" => numbers,
             "conbin" => check.sql.clone(),
         }
@@ -382,8 +406,8 @@ fn checks(table: &Table, facts: &Facts) -> Vec<Row> {
 
 fn index_class(table: &Table, facts: &Facts) -> Row {
     row! {
-        "oid" => index_oid(table), "relname" => key_name(table), "relnamespace" => schema_oid(PUBLIC),
-        "relowner" => owner(facts), "relam" => KEY_METHOD, "relfilenode" => index_oid(table), "relpersistence" => "p",
+        "oid" => index_oid(table), "relname" => key_name(table), "relnamespace" => namespace(facts, table.id.0),
+        "relowner" => owner(facts), "relam" => KEY_METHOD, "relfilenode" => index_oid(table), "relpersistence" => persistence(facts, table.id.0),
         "relkind" => "i", "relnatts" => i64::try_from(key(table, facts).len()).unwrap_or(0), "relispopulated" => true,
         "relreplident" => "n",
     }
@@ -446,7 +470,7 @@ fn index(table: &Table, facts: &Facts) -> Row {
 fn constraint(table: &Table, facts: &Facts) -> Row {
     let numbers: Vec<i64> = key(table, facts).iter().map(|part| i64::from(part.number)).collect();
     row! {
-        "oid" => table.id.0 | CONSTRAINT, "conname" => key_name(table), "connamespace" => schema_oid(PUBLIC),
+        "oid" => table.id.0 | CONSTRAINT, "conname" => key_name(table), "connamespace" => namespace(facts, table.id.0),
         "contype" => "p", "convalidated" => true, "conrelid" => table.id.0, "conindid" => index_oid(table),
         "conislocal" => true, "connoinherit" => true, "conkey" => numbers,
     }
@@ -495,7 +519,7 @@ fn function(words: &[&'static str], facts: &Facts) -> Row {
 
 fn row_type(table: &Table, facts: &Facts) -> Row {
     row! {
-        "oid" => table.id.0 | ROW_TYPE, "typname" => table.name.clone(), "typnamespace" => schema_oid(PUBLIC),
+        "oid" => table.id.0 | ROW_TYPE, "typname" => table.name.clone(), "typnamespace" => namespace(facts, table.id.0),
         "typowner" => owner(facts), "typlen" => -1, "typtype" => "c", "typcategory" => "C", "typisdefined" => true,
         "typdelim" => ",", "typrelid" => table.id.0, "typinput" => "record_in", "typoutput" => "record_out",
         "typreceive" => "record_recv", "typsend" => "record_send", "typalign" => "d", "typstorage" => "x",
@@ -503,51 +527,72 @@ fn row_type(table: &Table, facts: &Facts) -> Row {
     }
 }
 
-/// The relation of a name, with or without schema: tables first, then the system's.
+/// The relation of a name, with a schema or along the search path.
 pub fn oid_of_relation(facts: &Facts, name: &str) -> Option<u32> {
     let parts: Vec<String> = name.split('.').map(unquoted).collect();
-    let (schema, name) = match parts.as_slice() {
-        [name] => (None, name.as_str()),
-        [schema, name] => (Some(schema.as_str()), name.as_str()),
-        _ => return None,
-    };
-    if schema.is_none_or(|schema| schema == PUBLIC) {
-        let tables = facts.tables();
-        let found = tables.clone().find(|table| table.name == name).map(|table| table.id.0);
-        let found = found.or_else(|| {
-            tables
-                .filter(|table| !table.has_hidden_key())
-                .find(|table| key_name(table) == name)
-                .map(|table| index_oid(table))
-        });
-        let found =
-            found.or_else(|| sequences(facts).find(|sequence| sequence.name == name).map(|sequence| sequence.id));
-        let found = found.or_else(|| views::all(facts).find(|view| view.name == name).map(|view| view.id));
-        if found.is_some() {
-            return found;
-        }
+    match parts.as_slice() {
+        [name] => facts.path.lookup().find_map(|schema| oid_within(facts, schema, name)),
+        [schema, name] if *schema == facts.temporary_schema() => oid_within(facts, Schema::Temporary, name),
+        [schema, name] => oid_within(facts, Schema::of(schema)?, name),
+        _ => None,
     }
-    let schema = schema.unwrap_or(SYSTEM[0]);
-    system_relations(facts).find(|relation| relation.schema == schema && relation.name == name).map(|found| found.oid)
+}
+
+/// The relation of a name in a schema: a table, an index, a sequence or a view.
+fn oid_within(facts: &Facts, schema: Schema, name: &str) -> Option<u32> {
+    let temporary = schema == Schema::Temporary;
+    if !temporary && schema != Schema::Public {
+        let mut relations = system_relations(facts).filter(|relation| relation.schema == schema.name());
+        return relations.find(|relation| relation.name == name).map(|found| found.oid);
+    }
+    let tables: Vec<&Arc<Table>> =
+        if temporary { facts.temporary_tables().collect() } else { facts.permanent_tables().collect() };
+    let table = tables.iter().find(|table| table.name == name).map(|table| table.id.0);
+    let index = || {
+        let mut keyed = tables.iter().filter(|table| !table.has_hidden_key());
+        keyed.find(|table| key_name(table) == name).map(|table| index_oid(table))
+    };
+    let mut sequences = sequences(facts).filter(|sequence| facts.is_temporary(sequence.id) == temporary);
+    let found = table.or_else(index).or_else(|| Some(sequences.find(|sequence| sequence.name == name)?.id));
+    let mut views = views::all(facts).filter(|_| !temporary);
+    found.or_else(|| Some(views.find(|view| view.name == name)?.id))
+}
+
+/// Whether a relation is the one that its name means where it says no schema; `false` for a number that no relation has.
+pub fn is_visible(facts: &Facts, oid: u32) -> bool {
+    schema_and_name(facts, oid).is_some_and(|(schema, name)| is_first(facts, schema, &name))
+}
+
+/// Whether no schema before this one in the path has a relation of the name, and this one is in it.
+fn is_first(facts: &Facts, schema: Schema, name: &str) -> bool {
+    let mut path = facts.path.lookup();
+    path.find(|place| *place == schema || oid_within(facts, *place, name).is_some()) == Some(schema)
 }
 
 /// The name of a relation, with its schema where it is not found without.
 pub fn name_of_relation(facts: &Facts, oid: u32) -> Option<String> {
+    let (schema, name) = schema_and_name(facts, oid)?;
+    if is_first(facts, schema, &name) {
+        return Some(quoted(&name));
+    }
+    let schema = if schema == Schema::Temporary { facts.temporary_schema() } else { schema.name().to_owned() };
+    Some(format!("{}.{}", quoted(&schema), quoted(&name)))
+}
+
+fn schema_and_name(facts: &Facts, oid: u32) -> Option<(Schema, String)> {
+    let place = |number| if facts.is_temporary(number) { Schema::Temporary } else { Schema::Public };
     if let Some(table) = table_of_oid(facts, oid) {
-        return Some(quoted(&if is_index(oid) { key_name(table) } else { table.name.clone() }));
+        let name = if is_index(oid) { key_name(table) } else { table.name.clone() };
+        return Some((place(table.id.0), name));
     }
     if let Some(sequence) = sequences(facts).find(|sequence| sequence.id == oid) {
-        return Some(quoted(&sequence.name));
+        return Some((place(oid), sequence.name.clone()));
     }
     if let Some(view) = views::all(facts).find(|view| view.id == oid) {
-        return Some(quoted(&view.name));
+        return Some((Schema::Public, view.name.clone()));
     }
     let relation = system_relations(facts).find(|relation| relation.oid == oid)?;
-    Some(if relation.schema == SYSTEM[0] {
-        relation.name.to_owned()
-    } else {
-        format!("{}.{}", relation.schema, relation.name)
-    })
+    Some((Schema::of(relation.schema)?, relation.name.to_owned()))
 }
 
 fn unquoted(part: &str) -> String {

@@ -2,13 +2,14 @@
 
 use super::shape::{Comparison, Operand};
 use crate::{
+    names::RelationName,
     provider::{self, keys::Keys},
     types,
     view::View,
 };
 use arrow::datatypes::DataType;
 use datafusion::{logical_expr::Operator, scalar::ScalarValue};
-use keyspan_catalog::{Column, SqlType, Table, table::OnBadKey};
+use keyspan_catalog::{Column, Readable, SqlType, Table, table::OnBadKey};
 use keyspan_storage::RowSet;
 use std::sync::Arc;
 
@@ -74,8 +75,11 @@ fn same(kind: SqlType, data: &DataType) -> bool {
 ///
 /// The fields are all named, so that whoever adds one decides here whether the fast path may pass it over: if not, such a table is not
 /// one that this function gives.
-pub(super) fn table(view: &View, name: &str) -> Option<Arc<Table>> {
-    let found = view.table(name).filter(|table| !table.has_hidden_key())?;
+pub(super) fn table(view: &View, name: &RelationName) -> Option<Arc<Table>> {
+    let Some((_, Readable::Table(found))) = view.find(name) else { return None };
+    if found.has_hidden_key() {
+        return None;
+    }
     let Table {
         id: _,
         name: _,

@@ -3,7 +3,10 @@
 //! A tree is held against a plain one of its kind, with the parts that are looked at here cut out: whatever else a statement may
 //! have, now or in a later version of the parser, makes it another shape.
 
-use crate::statement::{fold, table_name};
+use crate::{
+    names::RelationName,
+    statement::{fold, table_name},
+};
 use datafusion::{
     logical_expr::Operator,
     scalar::ScalarValue,
@@ -48,7 +51,7 @@ fn plain(sql: &str) -> Statement {
 /// A table, and by what the statement calls it.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Named {
-    pub(super) table: String,
+    pub(super) table: RelationName,
     called: String,
 }
 
@@ -93,7 +96,7 @@ impl Named {
         if let TableFactor::Table { name, .. } = &mut plain.relation {
             *name = ObjectName(Vec::new());
         }
-        let table = table_name(&name).ok().filter(|_| bare == plain)?;
+        let table: RelationName = table_name(&name).ok().filter(|_| bare == plain)?;
         // Relations of PostgreSQL's own catalog have rules of their own.
         if table.starts_with("pg_") {
             return None;
@@ -101,7 +104,7 @@ impl Named {
         let called = match alias {
             Some(alias) if alias.columns.is_empty() && alias.at.is_none() => fold(&alias.name),
             Some(_) => return None,
-            None => table.clone(),
+            None => table.name.clone(),
         };
         Some(Self { table, called })
     }

@@ -80,7 +80,7 @@ impl Write {
     pub(super) fn insert(insert: &ast::Insert, parameters: &mut Parameters, view: &View) -> Option<Self> {
         let rows = shape::insert(insert)?;
         let (target, named) = resolve(view, insert).ok()?;
-        names::table(view, &target.table.name)?;
+        names::table(view, &target.name())?;
         if needs_more(&target) || target.columns.iter().any(|column| column.default.is_some()) {
             return None;
         }

@@ -245,6 +245,7 @@ impl World {
             columnar: true,
             as_of: None,
             budget: None,
+            path: Arc::default(),
         }
     }
 
@@ -265,6 +266,7 @@ impl World {
             now_micros: NOW,
             snapshot: Arc::clone(&self.snapshot),
             settings: BTreeMap::new(),
+            path: Arc::default(),
             rows: None,
             given: Arc::default(),
             wanted: Arc::default(),

@@ -15,6 +15,7 @@
 use super::{labels, tables::PUBLIC};
 use crate::{
     error::{Result, SqlError, SqlState},
+    names::{RelationName, Schema, TEMPORARY},
     pg_catalog,
     statement::{fold, quoted},
 };
@@ -53,7 +54,11 @@ pub struct Bound {
 ///
 /// # Errors
 /// 0A000 for what cannot stand in a view; 42P10 for an alias with more columns than the relation has.
-pub fn bind<'a>(query: &Query, database: &str, named: impl Fn(&str) -> Option<Readable<'a>>) -> Result<Bound> {
+pub fn bind<'a>(
+    query: &Query,
+    database: &str,
+    named: impl Fn(&RelationName) -> Result<Option<Readable<'a>>>,
+) -> Result<Bound> {
     let mut mentioned = Mentioned::default();
     finish(Visit::visit(query, &mut mentioned))?;
     let mut bound = query.clone();
@@ -180,7 +185,7 @@ struct Within {
 struct Binder<'a, 'b> {
     mentioned: Mentioned,
     database: &'a str,
-    named: &'a dyn Fn(&str) -> Option<Readable<'b>>,
+    named: &'a dyn Fn(&RelationName) -> Result<Option<Readable<'b>>>,
     queries: Vec<Within>,
     /// Whether all columns of what a SELECT reads may be meant.
     selects: Vec<bool>,
@@ -199,16 +204,22 @@ impl Binder<'_, '_> {
     fn relation(&self, parts: &[String]) -> Result<Option<Readable<'_>>> {
         let name = match parts {
             [name] if self.is_defined(name) => return Ok(None),
-            [name] => name,
-            [schema, name] if schema == PUBLIC => name,
-            [database, schema, name] if database == self.database && schema == PUBLIC => name,
+            [name] => RelationName::bare(name.as_str()),
             [schema, _] if schema == BOUND => {
                 let message = format!("schema \"{BOUND}\" does not exist");
                 return Err(SqlError::new(SqlState::INVALID_SCHEMA_NAME, message));
             }
+            [schema, name] => match Schema::of(schema) {
+                Some(known) => RelationName::within(known, name.as_str()),
+                None if schema.starts_with(TEMPORARY) => RelationName::within(Schema::Temporary, name.as_str()),
+                None => return Ok(None),
+            },
+            [database, schema, name] if database == self.database && schema == PUBLIC => {
+                RelationName::within(Schema::Public, name.as_str())
+            }
             _ => return Ok(None),
         };
-        Ok((self.named)(name))
+        (self.named)(&name)
     }
 
     fn bind(&mut self, factor: &mut TableFactor) -> Result<()> {

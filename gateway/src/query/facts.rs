@@ -4,6 +4,8 @@
 
 use crate::{
     error::{SqlError, SqlState},
+    names::{SearchPath, TEMPORARY},
+    pg_catalog::objects,
     sequences::Given,
     session::{Session, Shared, Wanted},
     view::View,
@@ -44,6 +46,8 @@ pub struct Facts {
     pub given: Arc<Given>,
     /// Settings that functions ask for.
     pub wanted: Arc<Wanted>,
+    /// Where names without a schema are looked up.
+    pub path: Arc<SearchPath>,
     /// The server: its resources, and what of the store only the operator's relations show. `None` without one, in tests.
     pub shared: Option<Arc<Shared>>,
 }
@@ -63,6 +67,7 @@ impl Facts {
             rows: Some(view.rows.clone()),
             given: session.given.clone(),
             wanted: session.wanted.clone(),
+            path: view.path.clone(),
             shared: Some(session.shared.clone()),
         }
     }
@@ -72,18 +77,12 @@ impl Facts {
     /// # Errors
     /// 42P01.
     pub fn sequence(&self, name: &str) -> std::result::Result<&Arc<Sequence>, SqlError> {
-        let bare = name.strip_prefix("public.").unwrap_or(name);
-        let bare = match bare.strip_prefix('"').and_then(|bare| bare.strip_suffix('"')) {
-            Some(inner) => inner.replace("\"\"", "\""),
-            None => bare.to_lowercase(),
-        };
-        let private = self.snapshot.private_of(self.tenant.as_ref());
         // A name that was cast to regclass is a number by now.
-        let found = private
-            .and_then(|private| private.sequence(&bare).or_else(|| private.sequences.get(&bare.parse::<u32>().ok()?)));
-        found.ok_or_else(|| match self.table(&bare) {
-            Some(_) => SqlError::new(SqlState::WRONG_OBJECT_TYPE, format!("\"{bare}\" is not a sequence")),
-            None => SqlError::new(SqlState::UNDEFINED_TABLE, format!("relation \"{bare}\" does not exist")),
+        let number = name.parse::<u32>().ok().or_else(|| objects::oid_of_relation(self, name));
+        let found = number.and_then(|number| self.snapshot.sequence_of(self.tenant.as_ref(), number));
+        found.ok_or_else(|| match number {
+            Some(_) => SqlError::new(SqlState::WRONG_OBJECT_TYPE, format!("\"{name}\" is not a sequence")),
+            None => SqlError::new(SqlState::UNDEFINED_TABLE, format!("relation \"{name}\" does not exist")),
         })
     }
 
@@ -116,17 +115,43 @@ impl Facts {
         door.ok_or_else(|| SqlError::new(SqlState::INTERNAL_ERROR, "a sequence needs a session"))
     }
 
-    /// The tables of the database.
+    /// The tables of the database, and the session's temporary ones.
     pub fn tables(&self) -> impl Iterator<Item = &Arc<Table>> + Clone {
+        self.permanent_tables().chain(self.temporary_tables())
+    }
+
+    /// The tables of the schema `public`.
+    pub fn permanent_tables(&self) -> impl Iterator<Item = &Arc<Table>> + Clone {
         self.snapshot.tables_in(self.tenant.as_ref())
     }
 
-    /// The table of this name in the database.
+    /// The session's temporary tables.
+    pub fn temporary_tables(&self) -> impl Iterator<Item = &Arc<Table>> + Clone {
+        self.snapshot.temporary.tables.values()
+    }
+
+    /// The session's temporary table of this name.
+    pub fn temporary_table(&self, name: &str) -> Option<&Arc<Table>> {
+        self.snapshot.temporary.table(name)
+    }
+
+    /// Whether a number is that of something temporary.
+    pub fn is_temporary(&self, number: u32) -> bool {
+        let own = &self.snapshot.temporary;
+        own.tables.contains_key(&TableId(number)) || own.sequences.contains_key(&number)
+    }
+
+    /// The name of the schema of the session's temporary tables.
+    pub fn temporary_schema(&self) -> String {
+        format!("{TEMPORARY}_{}", self.process_id)
+    }
+
+    /// The table of this name in the schema `public`.
     pub fn table(&self, name: &str) -> Option<&Arc<Table>> {
         self.snapshot.table_in(self.tenant.as_ref(), name)
     }
 
-    /// The view of this name in the database.
+    /// The view of this name in the schema `public`.
     pub fn view(&self, name: &str) -> Option<&Arc<SqlView>> {
         self.snapshot.view_in(self.tenant.as_ref(), name)
     }

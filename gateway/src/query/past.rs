@@ -7,6 +7,7 @@
 use super::tables::{PUBLIC, SYSTEM};
 use crate::{
     error::{NO_HISTORY_HINT, Result, SqlError, SqlState},
+    names::{RelationName, Schema},
     pg_catalog,
     statement::fold,
     view::View,
@@ -26,7 +27,7 @@ use datafusion::{
         parser::Parser,
     },
 };
-use keyspan_catalog::Table;
+use keyspan_catalog::{Readable, Table};
 use std::ops::ControlFlow;
 
 /// How the name of a schema of the past begins.
@@ -171,15 +172,19 @@ impl VisitorMut for Placing<'_> {
         let parts: Option<Vec<Ident>> = name.0.iter().map(|part| part.as_ident().cloned()).collect();
         let table = match parts.as_deref() {
             Some([table]) if self.defined.contains(&fold(table)) => return no("a query of WITH"),
-            Some([table]) => table.clone(),
-            Some([schema, table]) if fold(schema) == PUBLIC => table.clone(),
+            Some([table]) => (None, table.clone()),
+            Some([schema, table]) if fold(schema) == PUBLIC => (Some(Schema::Public), table.clone()),
             _ => return no("a relation that is not in the schema public"),
         };
+        let (schema, table) = table;
         let known = fold(&table);
-        if self.view.table(&known).is_none() {
-            if self.view.sql_view(&known).is_some() {
-                return no("a view");
-            }
+        let found = self.view.find(&RelationName { schema, name: known.clone() });
+        match found {
+            Some((_, Readable::View(_))) => return no("a view"),
+            Some((Schema::Temporary, _)) => return no("a temporary table"),
+            _ => {}
+        }
+        if found.is_none() {
             if pg_catalog::names(SYSTEM[0]).any(|name| name == known) {
                 return no("a relation of the system");
             }

@@ -1,16 +1,16 @@
 //! The names that a statement can read: the database, its schemas, and the tables in them.
 //!
-//! One database, the session's own: `public` holds the tables of the snapshot, `pg_catalog` and `information_schema` the
-//! relations of [`pg_catalog`], and `keyspan` what only the operator sees. A name without a schema is looked up
-//! in `public`, then in `pg_catalog`. For tables as they were, [`past`] makes names of schemas; nothing can be registered, and
-//! there are no other names.
+//! One database, the session's own: `public` holds the tables of the snapshot, `pg_temp` the session's own, `pg_catalog` and
+//! `information_schema` the relations of [`pg_catalog`], and `keyspan` what only the operator sees. A name without a schema is one of
+//! [`PATH`], which looks it up along the [search path](crate::names::SearchPath). For tables as they were, [`past`] makes names of schemas; nothing
+//! can be registered, and there are no other names.
 
 use super::{
     facts::Facts,
     past,
     views::{self, Nesting},
 };
-use crate::{pg_catalog, provider::KeyspanTable, view::View};
+use crate::{names::Schema as Place, pg_catalog, provider::KeyspanTable, view::View};
 use async_trait::async_trait;
 use datafusion::{
     catalog::{CatalogProvider, CatalogProviderList, SchemaProvider, TableProvider},
@@ -26,8 +26,13 @@ pub const KEYSPAN: &str = "keyspan";
 /// The schemas of PostgreSQL's own relations.
 pub const SYSTEM: [&str; 2] = ["pg_catalog", "information_schema"];
 
+/// The schema of names that say none.
+pub const PATH: &str = "search path";
+
 /// The schema of users' tables with their hidden keys as a column: what writes read.
 pub const KEYED: &str = "public with keys";
+/// The same of temporary tables.
+pub const KEYED_TEMPORARY: &str = "pg_temp with keys";
 
 type Open = dyn Fn(&Arc<Table>, RowForm) -> Result<Arc<dyn TableProvider>> + Send + Sync;
 
@@ -86,7 +91,8 @@ struct Database {
 
 #[derive(Debug)]
 struct Schema {
-    name: &'static str,
+    /// `None` for the whole path.
+    place: Option<Place>,
     /// Of tables.
     form: RowForm,
     facts: Arc<Facts>,
@@ -113,9 +119,17 @@ impl CatalogProviderList for Databases {
     }
 }
 
-/// The schemas of a database.
+/// The schemas of a database, but for that of temporary tables.
 pub fn schemas(facts: &Facts) -> impl Iterator<Item = &'static str> {
     SYSTEM.into_iter().chain([PUBLIC]).chain(facts.operator.then_some(KEYSPAN))
+}
+
+/// The schema of a name; that of temporary tables has two.
+fn place_of(name: &str, facts: &Facts) -> Option<Place> {
+    if name == facts.temporary_schema() {
+        return Some(Place::Temporary);
+    }
+    Place::of(name).filter(|place| facts.operator || *place != Place::Keyspan)
 }
 
 impl CatalogProvider for Database {
@@ -123,51 +137,76 @@ impl CatalogProvider for Database {
         schemas(&self.facts).map(str::to_owned).collect()
     }
     fn schema(&self, name: &str) -> Option<Arc<dyn SchemaProvider>> {
-        let form = match past::moment(name) {
-            Some(micros) => RowForm::AsOf(micros),
-            None if name == KEYED => RowForm::Keyed,
-            None => RowForm::Present,
+        let (form, place) = match past::moment(name) {
+            Some(micros) => (RowForm::AsOf(micros), Some(Place::Public)),
+            None if name == KEYED => (RowForm::Keyed, Some(Place::Public)),
+            None if name == KEYED_TEMPORARY => (RowForm::Keyed, Some(Place::Temporary)),
+            None if name == PATH => (RowForm::Present, None),
+            None => (RowForm::Present, Some(place_of(name, &self.facts)?)),
         };
-        let known = || schemas(&self.facts).find(|schema| *schema == name);
-        let name = if form == RowForm::Present { known()? } else { PUBLIC };
         let (facts, rows, nesting) = (self.facts.clone(), self.rows.clone(), self.nesting.clone());
-        Some(Arc::new(Schema { name, form, facts, rows, nesting }))
+        Some(Arc::new(Schema { place, form, facts, rows, nesting }))
+    }
+}
+
+impl Schema {
+    /// The places where it looks names up, in order.
+    fn places(&self) -> Vec<Place> {
+        self.place.map_or_else(|| self.facts.path.lookup().collect(), |place| vec![place])
+    }
+
+    fn has(&self, place: Place, name: &str) -> bool {
+        match place {
+            Place::Public => self.facts.table(name).is_some() || self.facts.view(name).is_some(),
+            Place::Temporary => self.facts.temporary_table(name).is_some(),
+            system => pg_catalog::names(system.name()).any(|known| known == name),
+        }
+    }
+
+    async fn find(&self, place: Place, name: &str) -> Result<Option<Arc<dyn TableProvider>>> {
+        let table = match place {
+            Place::Public => self.facts.table(name),
+            Place::Temporary => self.facts.temporary_table(name),
+            system => return pg_catalog::relation(system.name(), name, &self.facts),
+        };
+        if let Some(table) = table {
+            return self.rows.0(table, self.form).map(Some);
+        }
+        if place != Place::Public || self.form != RowForm::Present {
+            return Ok(None);
+        }
+        let Some(view) = self.facts.view(name) else { return Ok(None) };
+        let opened = Box::pin(views::open(view, &self.facts, &self.rows, &self.nesting)).await;
+        opened.map(Some).map_err(|error| DataFusionError::External(Box::new(error)))
     }
 }
 
 #[async_trait]
 impl SchemaProvider for Schema {
     fn table_names(&self) -> Vec<String> {
-        match self.name {
-            PUBLIC => {
-                let tables = self.facts.tables().map(|table| table.name.clone());
-                tables.chain(pg_catalog::views::all(&self.facts).map(|view| view.name.clone())).collect()
+        let names = |place: Place| -> Vec<String> {
+            match place {
+                Place::Public => {
+                    let tables = self.facts.permanent_tables().map(|table| table.name.clone());
+                    tables.chain(pg_catalog::views::all(&self.facts).map(|view| view.name.clone())).collect()
+                }
+                Place::Temporary => self.facts.temporary_tables().map(|table| table.name.clone()).collect(),
+                system => pg_catalog::names(system.name()).map(str::to_owned).collect(),
             }
-            schema => pg_catalog::names(schema).map(str::to_owned).collect(),
-        }
+        };
+        self.places().into_iter().flat_map(names).collect()
     }
 
     async fn table(&self, name: &str) -> Result<Option<Arc<dyn TableProvider>>> {
-        if self.name != PUBLIC {
-            return pg_catalog::relation(self.name, name, &self.facts);
+        for place in self.places() {
+            if let Some(found) = self.find(place, name).await? {
+                return Ok(Some(found));
+            }
         }
-        match self.facts.table(name) {
-            Some(table) => self.rows.0(table, self.form).map(Some),
-            None if self.form != RowForm::Present => Ok(None),
-            None => match self.facts.view(name) {
-                Some(view) => {
-                    let opened = Box::pin(views::open(view, &self.facts, &self.rows, &self.nesting)).await;
-                    opened.map(Some).map_err(|error| DataFusionError::External(Box::new(error)))
-                }
-                None => pg_catalog::relation(SYSTEM[0], name, &self.facts),
-            },
-        }
+        Ok(None)
     }
 
     fn table_exist(&self, name: &str) -> bool {
-        match self.name {
-            PUBLIC => self.facts.table(name).is_some() || self.facts.view(name).is_some(),
-            schema => pg_catalog::names(schema).any(|known| known == name),
-        }
+        self.places().into_iter().any(|place| self.has(place, name))
     }
 }

@@ -39,7 +39,7 @@ fn make() -> SessionState {
         .with_batch_size(BATCH_ROWS)
         .with_create_default_catalog_and_schema(false)
         .with_information_schema(false)
-        .with_default_catalog_and_schema("", super::tables::PUBLIC);
+        .with_default_catalog_and_schema("", super::tables::PATH);
     let options = config.options_mut();
     options.sql_parser.dialect = datafusion::config::Dialect::PostgreSQL;
     options.sql_parser.enable_ident_normalization = true;

@@ -99,6 +99,7 @@ pub(crate) fn snapshot() -> Snapshot {
         tenants: [tenant("ua", 16_390), tenant("aa", 16_391)].into(),
         tables: [(table.id, Arc::new(table))].into(),
         private: BTreeMap::new(),
+        temporary: Arc::default(),
         roles: [
             role("keyspan", 16_384, true, &[]),
             role("ana", 16_392, false, &["ua"]),
@@ -122,6 +123,7 @@ pub(crate) fn facts(operator: bool) -> Facts {
         snapshot: Arc::new(snapshot()),
         settings: BTreeMap::from([("search_path".to_owned(), "\"$user\", public".to_owned())]),
         rows: None,
+        path: Arc::default(),
         given: Arc::default(),
         wanted: Arc::default(),
         shared: None,

@@ -30,7 +30,7 @@ use std::{
 const EDITS_MAX: usize = 10_000;
 
 /// The versions of snapshots that only a transaction sees: none is given twice, and no catalog that is stored comes to them.
-static VERSIONS: AtomicU64 = AtomicU64::new(1 << 63);
+pub(super) static VERSIONS: AtomicU64 = AtomicU64::new(1 << 63);
 
 /// The changes of a transaction.
 #[derive(Debug, Default)]
@@ -157,10 +157,23 @@ impl Reserved {
         Ok((reserved, first))
     }
 
-    async fn more(&mut self, count: u32) -> Result<u32> {
+    /// Reserves more that follow each other, and gives the first of these.
+    pub(super) async fn more(&mut self, count: u32) -> Result<u32> {
         let first = self.shared.catalog.reserve(&self.tenant, self.oid, count).await?;
         self.numbers.extend(first..first + count);
         Ok(first)
+    }
+
+    /// The numbers.
+    pub(super) fn numbers(&self) -> impl Iterator<Item = u32> {
+        self.numbers.iter().copied()
+    }
+
+    /// Takes some of them away, to be given up by themselves.
+    pub(super) fn split_off(&mut self, is: impl Fn(u32) -> bool) -> Self {
+        let (split, kept) = self.numbers.iter().partition(|number| is(**number));
+        self.numbers = kept;
+        Self { shared: self.shared.clone(), tenant: self.tenant.clone(), oid: self.oid, numbers: split }
     }
 
     /// They are used.
@@ -227,7 +240,8 @@ impl Session {
         let definitions = self.transaction.definitions().zip(self.door());
         // What others contradict is said by the next view.
         let seen = definitions.and_then(|(definitions, door)| definitions.seen(door, &base).ok());
-        seen.unwrap_or(base)
+        let seen = seen.unwrap_or(base);
+        if self.temporary.is_empty() { seen } else { Arc::new(self.temporary.added_to(&seen)) }
     }
 
     /// Reserves `count` numbers for what the session makes, and gives the first; at the transaction's end, those that were not used are
@@ -323,7 +337,9 @@ impl Session {
         };
         definitions.applied = Some((base, seen.clone()));
         // The rows of a table that is no more, or is another's by now.
-        self.transaction.forget_rows(|id| seen.table_of(Some(&tenant), id).is_none());
+        let temporary = self.temporary.state();
+        let is_gone = |id: TableId| seen.table_of(Some(&tenant), id).is_none() && !temporary.has(id);
+        self.transaction.forget_rows(is_gone);
         Ok(())
     }
 

@@ -1,10 +1,11 @@
 //! Each kind of statement to the module that knows it.
 
-use super::{Outcome, Prepared, Session, TransactionStatus, prepared, show};
+use super::{Found, Outcome, Prepared, Session, TransactionStatus, prepared, show};
 use crate::{
     copy::{self, CopyIn},
     ddl, dml,
     error::{Result, SqlError, SqlState},
+    names::RelationName,
     point::{self, Kept},
     provider::explain,
     query::{Query, kept::Plans, with_parameters},
@@ -253,9 +254,9 @@ fn maintain(session: &mut Session, upkeep: &Upkeep) -> Result<Outcome> {
         }
         Upkeep::Unlisten => return Ok(Outcome::Done("UNLISTEN".into())),
     };
-    let (snapshot, tenant) = (session.catalog_snapshot(), session.identity.rows.tenant());
-    if let Some(name) = tables.iter().find(|name| snapshot.table_in(tenant, name).is_none()) {
-        return Err(SqlError::new(SqlState::UNDEFINED_TABLE, format!("relation \"{name}\" does not exist")));
+    let is_table = |name: &RelationName| matches!(session.find(name), Some((_, Found::Table(_))));
+    if let Some(name) = tables.iter().find(|name| !is_table(name)) {
+        return Err(name.missing("relation"));
     }
     session.notice(SqlError::new(SqlState::SUCCESSFUL_COMPLETION, format!("{tag} has nothing to do: {why}")));
     Ok(Outcome::Done(tag.into()))
@@ -387,6 +388,9 @@ fn set(session: &mut Session, setting: &Setting) -> Result<Outcome> {
             }
             if matches!(*what, "ALL" | "PLANS") {
                 session.recent.clear();
+            }
+            if matches!(*what, "ALL" | "TEMP") {
+                session.discard_temporary();
             }
             if matches!(*what, "ALL" | "SEQUENCES") {
                 session.given.forget();

@@ -3,6 +3,7 @@
 use super::{Prepared, Session, dispatch::Runs};
 use crate::{
     error::{Result, SqlError, SqlState},
+    names::RelationName,
     query::Query,
     statement::{Execute, Prepare, quoted, select_from},
     types,
@@ -128,7 +129,7 @@ pub(super) async fn arguments(
     if wanted.is_empty() {
         return Ok(Vec::new());
     }
-    let mut query = select_from("t", &[])?;
+    let mut query = select_from(&RelationName::bare("t"), &[])?;
     if let SetExpr::Select(select) = query.body.as_mut() {
         let named = |(at, expr): (usize, &ast::Expr)| SelectItem::ExprWithAlias {
             expr: expr.clone(),

@@ -5,6 +5,7 @@ mod filled;
 mod past;
 mod portals;
 mod quotas;
+mod temporary;
 mod views;
 
 use super::{

@@ -9,6 +9,7 @@ mod commit;
 use super::{
     Session, TransactionStatus,
     definitions::{Definitions, Mark},
+    temporary,
 };
 use crate::{
     error::{Result, SqlError, SqlState},
@@ -102,6 +103,14 @@ impl Written {
         if self.bytes <= COMMIT_BYTES_MAX { Ok(()) } else { Err(too_large()) }
     }
 
+    /// The same without what is written to some tables.
+    fn without(mut self, is: impl Fn(TableId) -> bool) -> Self {
+        self.rows.retain(|id, _| !is(*id));
+        self.ranges.retain(|(table, _)| !is(table.id));
+        self.relied.retain(|id, _| !is(*id));
+        self
+    }
+
     /// The private tables that are written.
     fn private_tables(&self) -> Vec<TableId> {
         let tables = self.rows.values().map(|(table, _)| table).chain(self.ranges.iter().map(|(table, _)| table));
@@ -170,6 +179,8 @@ struct OpenTransaction {
     /// What it has changed of the tenant's relations.
     definitions: Definitions,
     /// For ROLLBACK.
+    temporary: Arc<temporary::State>,
+    /// For ROLLBACK.
     settings: Settings,
     /// Settings that hold until the end only, with their values before.
     local: BTreeMap<String, String>,
@@ -188,6 +199,7 @@ struct Savepoint {
     tables: BTreeMap<TableId, Arc<Table>>,
     definitions: Mark,
     read_only: bool,
+    temporary: Arc<temporary::State>,
     settings: Settings,
     local: BTreeMap<String, String>,
 }
@@ -250,6 +262,15 @@ impl TransactionState {
 }
 
 impl OpenTransaction {
+    /// The same without what is written to some tables.
+    fn without(mut self: Box<Self>, tables: &BTreeSet<TableId>) -> Box<Self> {
+        if !tables.is_empty() {
+            Arc::make_mut(&mut self.buffered).retain(|id, _| !tables.contains(id));
+            self.relied.iter_mut().for_each(|reliance| reliance.rows.retain(|id, _| !tables.contains(id)));
+        }
+        self
+    }
+
     /// The place of the newest savepoint of a name.
     fn savepoint(&self, name: &str) -> Result<usize> {
         self.savepoints.iter().rposition(|savepoint| savepoint.name == name).ok_or_else(|| {
@@ -298,6 +319,7 @@ impl Session {
             mutations: 0,
             relied: Vec::new(),
             definitions: Definitions::default(),
+            temporary: self.temporary.state(),
             settings: self.settings.clone(),
             local: BTreeMap::new(),
             savepoints: Vec::new(),
@@ -306,7 +328,7 @@ impl Session {
 
     /// `SAVEPOINT`
     pub(super) fn savepoint(&mut self, name: &str) -> Result<()> {
-        let settings = self.settings.clone();
+        let (settings, temporary) = (self.settings.clone(), self.temporary.state());
         let Some(open) = &mut self.transaction.open else { return Err(outside("SAVEPOINT")) };
         if open.savepoints.len() >= SAVEPOINTS_MAX {
             let message = format!("a transaction has at most {SAVEPOINTS_MAX} savepoints");
@@ -321,6 +343,7 @@ impl Session {
             tables: open.tables.clone(),
             definitions: open.definitions.mark(),
             read_only: open.read_only,
+            temporary,
             settings,
             local: open.local.clone(),
         });
@@ -339,6 +362,7 @@ impl Session {
         open.tables = to.tables.clone();
         open.definitions.rollback_to(to.definitions);
         open.local = to.local.clone();
+        self.temporary.restore(to.temporary.clone());
         self.settings.restore(to.settings.clone());
         self.transaction.failed = false;
         self.cursors.rollback_to(at);
@@ -395,15 +419,21 @@ impl Session {
         if failed {
             self.cursors.rollback();
             self.settings.restore(open.settings);
+            self.temporary.restore(open.temporary);
+            self.temporary.tidy();
             return Ok("ROLLBACK");
         }
+        let (spaces, before) = (self.temporary.spaces(), open.temporary.clone());
+        let open = open.without(&self.temporary.emptied());
         let shared = self.shared.clone();
         let written = open.tables.values().filter(|table| table.is_private()).map(|table| table.id);
         let read: Vec<_> = open.definitions.tables_read().collect();
         let held = shared.writers.hold(written.collect::<Vec<_>>(), read).await;
-        let committed = shielded(Box::pin(commit_all(&shared, &self.identity.rows, *open, &held))).await;
+        let committed = shielded(Box::pin(commit_all(&shared, &self.identity.rows, (*open, spaces), &held))).await;
         match committed {
             Ok((local, rows)) => {
+                self.temporary.committed();
+                self.temporary.tidy();
                 self.cursors.commit();
                 for (name, value) in local {
                     self.settings.set(&name, Some(&value))?;
@@ -414,6 +444,8 @@ impl Session {
             Err((error, settings)) => {
                 self.cursors.rollback();
                 self.settings.restore(settings);
+                self.temporary.restore(before);
+                self.temporary.tidy();
                 Err(error)
             }
         }
@@ -426,6 +458,8 @@ impl Session {
             Some(open) => {
                 self.cursors.rollback();
                 self.settings.restore(open.settings);
+                self.temporary.restore(open.temporary);
+                self.temporary.tidy();
             }
             None => {
                 let state = SqlState::NO_ACTIVE_SQL_TRANSACTION;
@@ -440,13 +474,15 @@ impl Session {
     /// 40001 when a row changed since `pin` (a statement of its own is then tried again by its caller), 54000, the store's.
     pub(crate) async fn write(&mut self, pin: &Pin, written: Written) -> Result<()> {
         let Some(open) = &mut self.transaction.open else {
+            let written = written.without(|table| self.temporary.is_emptied(table));
             if written.is_empty() {
                 return Ok(());
             }
             let rows = written.row_count();
             let shared = self.shared.clone();
             let held = shared.writers.hold(written.private_tables(), []).await;
-            held.committed(shielded(self.identity.rows.commit(pin, written.into_writes())).await?);
+            let writes = Writes { reserved: self.temporary.spaces(), ..written.into_writes() };
+            held.committed(shielded(self.identity.rows.commit(pin, writes)).await?);
             self.warn_of_atomicity(rows);
             return Ok(());
         };

@@ -1,5 +1,6 @@
 //! What definitions consist of, as it was written.
 
+use crate::names::RelationName;
 use datafusion::sql::sqlparser::ast::{Expr, Query, Statement};
 use keyspan_catalog::{SequenceOptions, SqlType, table::Identity};
 
@@ -7,7 +8,7 @@ use keyspan_catalog::{SequenceOptions, SqlType, table::Identity};
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct CreateTable {
     /// The table.
-    pub name: String,
+    pub name: RelationName,
     /// Whether it may be there already.
     pub if_not_exists: bool,
     /// The columns in order.
@@ -20,6 +21,19 @@ pub struct CreateTable {
     pub families: Vec<FamilyClause>,
     /// The `WITH` options.
     pub options: Vec<OptionClause>,
+    /// The `ON COMMIT` clause.
+    pub on_commit: Option<OnCommit>,
+}
+
+/// What becomes of a temporary table when a transaction commits.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum OnCommit {
+    /// Its rows stay.
+    PreserveRows,
+    /// Its rows go.
+    DeleteRows,
+    /// It goes.
+    Drop,
 }
 
 /// A column.
@@ -59,7 +73,7 @@ pub struct CheckClause {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CreateSequence {
     /// The sequence.
-    pub name: String,
+    pub name: RelationName,
     /// Whether it may be there already.
     pub if_not_exists: bool,
     /// What is said of it.
@@ -99,7 +113,7 @@ pub struct OptionClause {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AlterTable {
     /// The table.
-    pub name: String,
+    pub name: RelationName,
     /// Whether its absence is fine.
     pub if_exists: bool,
     /// What is done, in order.
@@ -186,7 +200,7 @@ pub enum AlterAction {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DropTables {
     /// Their names.
-    pub names: Vec<String>,
+    pub names: Vec<RelationName>,
     /// Whether their absence is fine.
     pub if_exists: bool,
     /// Whether what depends on them goes too.
@@ -197,7 +211,7 @@ pub struct DropTables {
 #[derive(Clone, Debug, PartialEq)]
 pub struct CreateView {
     /// The view.
-    pub name: String,
+    pub name: RelationName,
     /// Whether it takes the place of one that is there.
     pub or_replace: bool,
     /// The names of its first columns.
@@ -210,7 +224,7 @@ pub struct CreateView {
 #[derive(Clone, Debug, PartialEq)]
 pub struct CreateTableAs {
     /// The table.
-    pub name: String,
+    pub name: RelationName,
     /// Whether it may be there already.
     pub if_not_exists: bool,
     /// The names of its first columns.
@@ -221,13 +235,15 @@ pub struct CreateTableAs {
     pub query: Box<Statement>,
     /// Whether the rows are written too.
     pub with_data: bool,
+    /// The `ON COMMIT` clause.
+    pub on_commit: Option<OnCommit>,
 }
 
 /// `ALTER VIEW`
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AlterView {
     /// The view.
-    pub name: String,
+    pub name: RelationName,
     /// Whether its absence is fine.
     pub if_exists: bool,
     /// What is done.

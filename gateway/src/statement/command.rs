@@ -1,7 +1,10 @@
 //! Settings and the bounds of transactions.
 
 use super::{Statement, cursor::Cursor};
-use crate::error::{Result, SqlError};
+use crate::{
+    error::{Result, SqlError},
+    pg_catalog,
+};
 use datafusion::sql::sqlparser::tokenizer::Token;
 
 /// A statement about settings. Names are in lower case.
@@ -124,7 +127,8 @@ fn parse_set(cursor: &mut Cursor<'_>) -> Result<Setting> {
     if cursor.words("default") || (name == "timezone" && cursor.words("local")) {
         return Ok(Setting::Set { name, value: None, local });
     }
-    let value = cursor.list(setting_value)?.join(", ");
+    let item = if name == "search_path" { path_item } else { setting_value };
+    let value = cursor.list(item)?.join(", ");
     Ok(Setting::Set { name, value: Some(value), local })
 }
 
@@ -144,6 +148,18 @@ fn setting_name(cursor: &mut Cursor<'_>) -> Result<String> {
         name = format!("{name}.{}", cursor.name()?.to_lowercase());
     }
     Ok(name)
+}
+
+/// A schema in `search_path`, in quotes where it needs them.
+fn path_item(cursor: &mut Cursor<'_>) -> Result<String> {
+    let name = match cursor.peek().cloned() {
+        Some(Token::Word(word)) => {
+            cursor.advance();
+            if word.quote_style.is_some() { word.value } else { word.value.to_lowercase() }
+        }
+        _ => cursor.string()?,
+    };
+    Ok(pg_catalog::objects::quoted(&name))
 }
 
 fn setting_value(cursor: &mut Cursor<'_>) -> Result<String> {

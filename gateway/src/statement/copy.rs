@@ -13,7 +13,10 @@ use super::{
     past::Past,
     query::{adapt, select_from},
 };
-use crate::error::{Result, SqlError};
+use crate::{
+    error::{Result, SqlError},
+    names::RelationName,
+};
 use datafusion::sql::sqlparser::{ast, tokenizer::Token};
 use options::{Setting, copy_options, invalid};
 
@@ -55,7 +58,7 @@ pub struct CopyOut {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CopyFrom {
     /// The table.
-    pub table: String,
+    pub table: RelationName,
     /// The columns that the data has; none for all.
     pub columns: Vec<String>,
     /// How the data is written.

@@ -2,7 +2,10 @@
 //!
 //! Positions in errors are characters of the whole text from 1, as PostgreSQL counts them.
 
-use crate::error::{Result, SqlError};
+use crate::{
+    error::{Result, SqlError},
+    names::{RelationName, Schema},
+};
 use datafusion::sql::sqlparser::{
     ast::Expr,
     dialect::PostgreSqlDialect,
@@ -216,16 +219,16 @@ impl<'a> Cursor<'a> {
         self.database
     }
 
-    /// The name of a table: alone or after `public`, and that after the session's database.
-    pub(super) fn table_name(&mut self) -> Result<String> {
+    /// The name of a table: alone or after its schema, and that after the session's database.
+    pub(super) fn table_name(&mut self) -> Result<RelationName> {
         let mut parts = vec![self.name()?];
         while self.token(&Token::Period) {
             parts.push(self.name()?);
         }
         match parts.as_slice() {
-            [name] => Ok(name.clone()),
-            [schema, name] => in_public(schema, name.clone()),
-            [database, schema, name] if database == self.database => in_public(schema, name.clone()),
+            [name] => Ok(RelationName::bare(name.as_str())),
+            [schema, name] => in_schema(schema, name),
+            [database, schema, name] if database == self.database => in_schema(schema, name),
             parts => {
                 let message = format!("cross-database references are not implemented: \"{}\"", parts.join("."));
                 Err(SqlError::new(crate::SqlState::FEATURE_NOT_SUPPORTED, message))
@@ -332,15 +335,16 @@ const POSTGRES_HEADS: [&str; 15] = [
     "INSTALL",
 ];
 
-/// A name behind a schema: only `public` has tables that are defined here.
-pub(super) fn in_public(schema: &str, name: String) -> Result<String> {
-    if schema == "public" {
-        return Ok(name);
-    }
-    if ["keyspan", "pg_catalog", "information_schema"].contains(&schema) {
-        let message = format!("permission denied for schema {schema}");
-        return Err(SqlError::new(crate::SqlState::INSUFFICIENT_PRIVILEGE, message)
-            .with_detail("Its relations are made by the server, and can only be read."));
+/// A name behind a schema: only `public` and `pg_temp` have tables that are defined here.
+pub(super) fn in_schema(schema: &str, name: &str) -> Result<RelationName> {
+    match Schema::of(schema) {
+        Some(known @ (Schema::Public | Schema::Temporary)) => return Ok(RelationName::within(known, name)),
+        Some(_) => {
+            let message = format!("permission denied for schema {schema}");
+            return Err(SqlError::new(crate::SqlState::INSUFFICIENT_PRIVILEGE, message)
+                .with_detail("Its relations are made by the server, and can only be read."));
+        }
+        None => {}
     }
     let state = crate::SqlState::INVALID_SCHEMA_NAME;
     Err(SqlError::new(state, format!("schema \"{schema}\" does not exist"))

@@ -2,9 +2,12 @@
 
 use super::{
     AlterAction, AlterTable, CheckClause, ColumnClause, CreateTable, DefaultClause, Definition, DropTables,
-    FamilyClause, KeyClause, OptionClause, Statement, cursor::Cursor, filled, sequence,
+    FamilyClause, KeyClause, OnCommit, OptionClause, Statement, cursor::Cursor, filled, sequence,
 };
-use crate::error::{Result, SqlError, SqlState};
+use crate::{
+    error::{Result, SqlError, SqlState},
+    names::{RelationName, Schema},
+};
 use datafusion::sql::sqlparser::{
     ast::{CharacterLength, DataType, ExactNumberInfo, Expr, TimezoneInfo},
     dialect::{Dialect, Precedence},
@@ -65,16 +68,21 @@ pub(super) fn is_other_object(word: &str) -> bool {
     OTHER_OBJECTS.contains(&word)
 }
 
-pub(super) fn parse_create_table(cursor: &mut Cursor<'_>) -> Result<Statement> {
+pub(super) fn parse_create_table(cursor: &mut Cursor<'_>, temporary: bool) -> Result<Statement> {
     cursor.expect_words("table")?;
     let if_not_exists = cursor.words("if not exists");
-    let name = cursor.table_name()?;
+    let mut name = cursor.table_name()?;
+    if temporary {
+        name = as_temporary(name)?;
+    }
     let filled = filled::names_follow(cursor);
     if filled || cursor.peek() != Some(&Token::LParen) {
         let columns = if filled { cursor.parenthesised(Cursor::name)? } else { Vec::new() };
         let options = if cursor.words("with") { parse_options(cursor)? } else { Vec::new() };
         refuse_clauses(cursor)?;
-        return filled::parse_as(cursor, (name, if_not_exists), columns, options);
+        let on_commit = on_commit(cursor)?;
+        refuse_clauses(cursor)?;
+        return filled::parse_as(cursor, (name, if_not_exists), columns, (options, on_commit));
     }
     let mut table = CreateTable { name, if_not_exists, ..CreateTable::default() };
     cursor.expect_token(&Token::LParen)?;
@@ -92,7 +100,35 @@ pub(super) fn parse_create_table(cursor: &mut Cursor<'_>) -> Result<Statement> {
         table.options = parse_options(cursor)?;
     }
     refuse_clauses(cursor)?;
+    table.on_commit = on_commit(cursor)?;
+    refuse_clauses(cursor)?;
     Ok(Definition::CreateTable(table).into())
+}
+
+/// The name of a temporary table.
+///
+/// # Errors
+/// 42P16 for one in another schema than that of temporary tables.
+pub(super) fn as_temporary(name: RelationName) -> Result<RelationName> {
+    match name.schema {
+        None | Some(Schema::Temporary) => Ok(RelationName::within(Schema::Temporary, name.name)),
+        Some(_) => {
+            let message = "cannot create temporary relation in non-temporary schema";
+            Err(SqlError::new(SqlState::INVALID_TABLE_DEFINITION, message))
+        }
+    }
+}
+
+fn on_commit(cursor: &mut Cursor<'_>) -> Result<Option<OnCommit>> {
+    let clauses = [
+        ("on commit preserve rows", OnCommit::PreserveRows),
+        ("on commit delete rows", OnCommit::DeleteRows),
+        ("on commit drop", OnCommit::Drop),
+    ];
+    match clauses.into_iter().find(|(words, _)| cursor.words(words)) {
+        None if cursor.head() == "on" => Err(cursor.syntax_error()),
+        found => Ok(found.map(|(_, what)| what)),
+    }
 }
 
 /// Refuses clauses behind a table's columns that are not supported.
@@ -101,7 +137,6 @@ fn refuse_clauses(cursor: &mut Cursor<'_>) -> Result<()> {
         ("inherits", "INHERITS"),
         ("partition by", "PARTITION BY"),
         ("using", "USING"),
-        ("on commit", "ON COMMIT"),
         ("tablespace", "TABLESPACE"),
         ("without oids", "WITHOUT OIDS"),
     ] {

@@ -1,7 +1,10 @@
 //! `CREATE TABLE … AS`, `SELECT … INTO`: tables that begin with the rows of a query.
 
-use super::{CreateTableAs, OptionClause, Statement, cursor::Cursor, query};
-use crate::error::{Result, SqlError};
+use super::{CreateTableAs, OnCommit, OptionClause, Statement, cursor::Cursor, query};
+use crate::{
+    error::{Result, SqlError},
+    names::RelationName,
+};
 use datafusion::sql::sqlparser::{
     ast::{self, Select, SetExpr},
     tokenizer::Token,
@@ -23,9 +26,9 @@ pub(super) fn names_follow(cursor: &Cursor<'_>) -> bool {
 /// The rest from `AS` on.
 pub(super) fn parse_as(
     cursor: &mut Cursor<'_>,
-    (name, if_not_exists): (String, bool),
+    (name, if_not_exists): (RelationName, bool),
     columns: Vec<String>,
-    options: Vec<OptionClause>,
+    (options, on_commit): (Vec<OptionClause>, Option<OnCommit>),
 ) -> Result<Statement> {
     cursor.expect_words("as")?;
     if cursor.head() == "execute" {
@@ -39,29 +42,35 @@ pub(super) fn parse_as(
     if with_data {
         cursor.words("with data");
     }
-    Ok(Statement::CreateTableAs(CreateTableAs { name, if_not_exists, columns, options, query, with_data }))
+    Ok(Statement::CreateTableAs(CreateTableAs { name, if_not_exists, columns, options, query, with_data, on_commit }))
 }
 
 /// `SELECT … INTO name …`: a new table with what is left of the query.
-pub(super) fn made_of(name: String, query: Box<ast::Statement>) -> Statement {
+pub(super) fn made_of(name: RelationName, query: Box<ast::Statement>) -> Statement {
     let (columns, options) = (Vec::new(), Vec::new());
-    Statement::CreateTableAs(CreateTableAs { name, if_not_exists: false, columns, options, query, with_data: true })
+    Statement::CreateTableAs(CreateTableAs {
+        name,
+        if_not_exists: false,
+        columns,
+        options,
+        query,
+        with_data: true,
+        on_commit: None,
+    })
 }
 
 /// Takes `INTO` out of a query: the name of the table.
 ///
 /// # Errors
-/// 0A000 for a temporary table.
-pub(super) fn take_into(query: &mut ast::Query, database: &str) -> Result<Option<String>> {
+/// 3F000, 42501 for a schema that has none; 42P16.
+pub(super) fn take_into(query: &mut ast::Query, database: &str) -> Result<Option<RelationName>> {
     let Some(mut into) = first_select(&mut query.body).and_then(|select| select.into.take()) else { return Ok(None) };
-    if into.temporary {
-        return Err(SqlError::unsupported("SELECT INTO TEMPORARY"));
-    }
     let first = into.name.0.first().and_then(|part| part.as_ident()).map(super::fold);
     if into.name.0.len() > 2 && first.as_deref() == Some(database) {
         into.name.0.remove(0);
     }
-    super::table_name(&into.name).map(Some)
+    let name = super::table_name(&into.name)?;
+    if into.temporary { super::definition::as_temporary(name).map(Some) } else { Ok(Some(name)) }
 }
 
 fn first_select(body: &mut SetExpr) -> Option<&mut Select> {

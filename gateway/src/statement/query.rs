@@ -5,12 +5,15 @@
 
 use super::{
     Statement,
-    cursor::{Cursor, DIALECT, in_public},
+    cursor::{Cursor, DIALECT, in_schema},
     filled, parse_one,
     past::{Past, refuse_target},
     role,
 };
-use crate::error::{Result, SqlError, SqlState};
+use crate::{
+    error::{Result, SqlError, SqlState},
+    names::RelationName,
+};
 use datafusion::sql::sqlparser::{
     ast::{
         self, ConflictTarget, Expr, FromTable, Ident, LimitClause, ObjectName, OnConflictAction, OnInsert, Query,
@@ -257,15 +260,15 @@ pub fn assignments(assignments: &[ast::Assignment]) -> Result<Vec<(String, Expr)
     Ok(all)
 }
 
-/// The name of the table that a write goes to, without its schema.
+/// The name of the table that a write goes to.
 ///
 /// # Errors
 /// 3F000, 0A000.
-pub fn table_name(name: &ObjectName) -> Result<String> {
+pub fn table_name(name: &ObjectName) -> Result<RelationName> {
     let parts: Option<Vec<String>> = name.0.iter().map(|part| part.as_ident().map(fold)).collect();
     match parts.as_deref() {
-        Some([name]) => Ok(name.clone()),
-        Some([schema, name]) => in_public(schema, name.clone()),
+        Some([name]) => Ok(RelationName::bare(name.as_str())),
+        Some([schema, name]) => in_schema(schema, name),
         _ => Err(SqlError::unsupported("a name of a table in another database")),
     }
 }
@@ -274,7 +277,7 @@ pub fn table_name(name: &ObjectName) -> Result<String> {
 ///
 /// # Errors
 /// 0A000 for anything but a table.
-pub fn target(table: &TableWithJoins) -> Result<(String, Option<Ident>)> {
+pub fn target(table: &TableWithJoins) -> Result<(RelationName, Option<Ident>)> {
     let TableFactor::Table { name, alias, args: None, .. } = &table.relation else {
         return Err(SqlError::unsupported("writing to something that is not a table"));
     };
@@ -298,10 +301,10 @@ pub fn quoted(name: &str) -> Ident {
 ///
 /// # Errors
 /// None that a name could bring.
-pub fn select_from(table: &str, columns: &[String]) -> Result<Box<Query>> {
+pub fn select_from(table: &RelationName, columns: &[String]) -> Result<Box<Query>> {
     let columns: Vec<String> = columns.iter().map(|name| quoted(name).to_string()).collect();
     let columns = if columns.is_empty() { "*".to_owned() } else { columns.join(", ") };
-    let sql = format!("SELECT {columns} FROM {}", quoted(table));
+    let sql = format!("SELECT {columns} FROM {}", table.sql());
     let parsed = Parser::new(&DIALECT).try_with_sql(&sql).and_then(|mut parser| parser.parse_query());
     parsed.map_err(|error| SqlError::new(SqlState::INTERNAL_ERROR, error.to_string()))
 }

@@ -1,16 +1,19 @@
 //! `TRUNCATE`, and statements of upkeep that other databases need: `VACUUM`, `ANALYZE`, `UNLISTEN`.
 
 use super::{Statement, cursor::Cursor};
-use crate::error::{Result, SqlError, SqlState};
+use crate::{
+    error::{Result, SqlError, SqlState},
+    names::RelationName,
+};
 use datafusion::sql::sqlparser::tokenizer::Token;
 
 /// A statement that has nothing to do here.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Upkeep {
     /// `VACUUM`, of these tables.
-    Vacuum(Vec<String>),
+    Vacuum(Vec<RelationName>),
     /// `ANALYZE`, of these tables.
-    Analyze(Vec<String>),
+    Analyze(Vec<RelationName>),
     /// `CREATE SCHEMA IF NOT EXISTS` of a schema that exists.
     Schema(String),
     /// `UNLISTEN`: nothing is ever listened to.

@@ -221,6 +221,7 @@ files! { "tests/slt/postgres":
     questions
     relational
     strings
+    temporary_tables
     times
     views
     writes

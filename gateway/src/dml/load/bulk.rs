@@ -34,6 +34,10 @@ impl Bulk {
     /// # Errors
     /// The store's.
     pub(super) async fn begin(session: &Session, target: &Target) -> Result<Option<Self>> {
+        if target.temporary {
+            // The catalog, which a load is held against, does not know it.
+            return Ok(None);
+        }
         let mut cells = Vec::new();
         let mut columns = vec![LoadColumn { family: marker_family(), qualifier: Bytes::from_static(MARKER_QUALIFIER) }];
         for (at, column) in target.columns.iter().enumerate() {

@@ -10,7 +10,7 @@ use crate::{
     session::{Settings, Shared, definitions::told, writers::Held},
 };
 use futures::TryStreamExt;
-use keyspan_catalog::{Table, TableId, TenantStore};
+use keyspan_catalog::{Table, TableId, TenantStore, tenant_store::Writes};
 use keyspan_storage::{KeyRange, Pin, Row, RowKey, RowSet, Scan};
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -22,23 +22,23 @@ const COMPARED_ROWS: usize = 1_024;
 
 type Local = BTreeMap<String, String>;
 
-/// Commits a transaction: settings to set back and the number of rows; with an error the settings as they were at BEGIN.
+/// Commits a transaction, whose temporary tables have these spaces: settings to set back and the number of rows; with an error the settings as they were at BEGIN.
 pub(super) async fn commit_all(
     shared: &Shared,
     rows: &TenantStore,
-    mut open: OpenTransaction,
+    (mut open, spaces): (OpenTransaction, BTreeSet<u32>),
     held: &Held<'_>,
 ) -> Result<(Local, usize), (SqlError, Settings)> {
     let result = async {
         if !open.definitions.is_empty() {
-            return commit_defined(shared, rows, &mut open, held).await;
+            return commit_defined(shared, rows, (&mut open, spaces), held).await;
         }
         let Some(last) = open.relied.last().map(|reliance| reliance.pin.clone()) else {
             let pin = rows.pin().await?;
-            return commit_at(rows, &pin, &mut open, BTreeMap::new(), held).await;
+            return commit_at(rows, &pin, (&mut open, spaces), BTreeMap::new(), held).await;
         };
         let relied = relied_at(rows, std::mem::take(&mut open.relied), &last).await?;
-        commit_at(rows, &last, &mut open, relied, held).await
+        commit_at(rows, &last, (&mut open, spaces), relied, held).await
     };
     let result: Result<usize> = result.await;
     match result {
@@ -71,7 +71,7 @@ async fn relied_at(rows: &TenantStore, relied: Vec<Reliance>, last: &Pin) -> Res
 async fn commit_defined(
     shared: &Shared,
     rows: &TenantStore,
-    open: &mut OpenTransaction,
+    (open, reserved): (&mut OpenTransaction, BTreeSet<u32>),
     held: &Held<'_>,
 ) -> Result<usize> {
     let Some((tenant, oid)) = rows.tenant().zip(rows.oid()) else {
@@ -95,7 +95,8 @@ async fn commit_defined(
         }
     }
     let count = written.row_count();
-    held.committed(editing.commit(rows, &edit, written.into_writes()).await?);
+    let writes = Writes { reserved, ..written.into_writes() };
+    held.committed(editing.commit(rows, &edit, writes).await?);
     open.definitions.used(tenant, &after);
     Ok(count)
 }
@@ -103,7 +104,7 @@ async fn commit_defined(
 async fn commit_at(
     rows: &TenantStore,
     pin: &Pin,
-    open: &mut OpenTransaction,
+    (open, reserved): (&mut OpenTransaction, BTreeSet<u32>),
     relied: Relied,
     held: &Held<'_>,
 ) -> Result<usize> {
@@ -118,7 +119,8 @@ async fn commit_at(
         written.rows.insert(id, (table.clone(), by_key));
     }
     let count = written.row_count();
-    held.committed(shielded(rows.commit(pin, written.into_writes())).await?);
+    let writes = Writes { reserved, ..written.into_writes() };
+    held.committed(shielded(rows.commit(pin, writes)).await?);
     Ok(count)
 }
 

@@ -1,0 +1,226 @@
+//! Temporary tables: what a session has made for itself alone.
+//!
+//! The catalog knows nothing of them but numbers that are reserved: the definitions are in the session's memory, and only its own snapshots
+//! have them ([`Temporary::seen`]). Their rows are written, as those of private tables are, to spaces; since no table of the catalog has
+//! these, nobody else reads or writes there. A space that no temporary table uses any more is given up with its rows: when the
+//! transaction that dropped the table is over, and when the session ends. After a crash the next start gives all of them up.
+//!
+//! Definitions are immutable values, so that BEGIN and SAVEPOINT remember them and ROLLBACK goes back to them. `ON COMMIT DELETE ROWS`
+//! means that no row ever outlives its transaction: what it has buffered for the table is forgotten instead of committed.
+
+use super::{
+    Session,
+    definitions::{Reserved, VERSIONS},
+};
+use crate::{
+    error::{Result, SqlError, SqlState},
+    statement::OnCommit,
+};
+use keyspan_catalog::{Private, PrivateEdit, Snapshot, TableId};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::{Arc, atomic::Ordering},
+};
+
+/// Temporary tables of a session, at most.
+const TABLES_MAX: usize = 1_000;
+
+/// What there is at a moment.
+#[derive(Clone, Debug, Default)]
+pub(super) struct State {
+    own: Arc<Private>,
+    /// What COMMIT does to tables, where it does something.
+    on_commit: BTreeMap<TableId, OnCommit>,
+}
+
+impl State {
+    /// Whether the table is one of them.
+    pub(super) fn has(&self, table: TableId) -> bool {
+        self.own.tables.contains_key(&table)
+    }
+}
+
+/// A session's temporary tables.
+#[derive(Debug, Default)]
+pub(super) struct Temporary {
+    state: Arc<State>,
+    /// Numbers that were reserved for them; dropped, they are given up.
+    reserved: Option<Reserved>,
+    /// The snapshot that they were last added to, and what came of it.
+    seen: Option<(Arc<Snapshot>, Arc<Snapshot>)>,
+}
+
+impl Temporary {
+    /// What there is, to go [back](Self::restore) to.
+    pub(super) fn state(&self) -> Arc<State> {
+        self.state.clone()
+    }
+
+    pub(super) fn restore(&mut self, state: Arc<State>) {
+        self.state = state;
+        self.seen = None;
+    }
+
+    /// The spaces of their rows.
+    pub(super) fn spaces(&self) -> BTreeSet<u32> {
+        if self.state.own.tables.is_empty() { BTreeSet::new() } else { self.state.own.used() }
+    }
+
+    /// Whether no row of a table outlives its transaction.
+    pub(super) fn is_emptied(&self, table: TableId) -> bool {
+        self.state.on_commit.contains_key(&table)
+    }
+
+    /// The tables of which no row outlives the transaction.
+    pub(super) fn emptied(&self) -> BTreeSet<TableId> {
+        self.state.on_commit.keys().copied().collect()
+    }
+
+    /// A transaction is over that was committed: `ON COMMIT DROP`.
+    pub(super) fn committed(&mut self) {
+        let gone = |what: &OnCommit| *what == OnCommit::Drop;
+        if !self.state.on_commit.values().any(gone) {
+            return;
+        }
+        let mut state = self.state.as_ref().clone();
+        let own = Arc::make_mut(&mut state.own);
+        let dropped: BTreeSet<_> = state.on_commit.iter().filter(|(_, what)| gone(what)).map(|(id, _)| *id).collect();
+        own.tables.retain(|id, _| !dropped.contains(id));
+        own.sequences.retain(|_, sequence| sequence.owner.is_none_or(|(table, _)| !dropped.contains(&table)));
+        state.on_commit.retain(|id, _| !dropped.contains(id));
+        self.restore(Arc::new(state));
+    }
+
+    /// Gives up the numbers that nothing uses any more; never within a transaction, which may go back to what used them.
+    pub(super) fn tidy(&mut self) {
+        let used = self.state.own.used();
+        if let Some(reserved) = &mut self.reserved {
+            drop(reserved.split_off(|number| !used.contains(&number)));
+        }
+    }
+
+    /// A snapshot with them.
+    pub(super) fn seen(&mut self, base: Arc<Snapshot>) -> Arc<Snapshot> {
+        if self.state.own.is_empty() {
+            return base;
+        }
+        if let Some((known, seen)) = &self.seen
+            && Arc::ptr_eq(known, &base)
+        {
+            return seen.clone();
+        }
+        let seen = Arc::new(self.added_to(&base));
+        self.seen = Some((base, seen.clone()));
+        seen
+    }
+
+    /// A snapshot with them, of a version that no other has.
+    pub(super) fn added_to(&self, base: &Snapshot) -> Snapshot {
+        let version = VERSIONS.fetch_add(1, Ordering::Relaxed);
+        Snapshot { temporary: self.state.own.clone(), version, ..base.clone() }
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.state.own.is_empty()
+    }
+}
+
+impl Session {
+    /// A snapshot in which what is temporary stands where a tenant's own is, and nothing else does: what definitions are derived from.
+    pub(crate) fn temporary_snapshot(&self) -> Snapshot {
+        let base = self.shared.catalog.snapshot();
+        let mut snapshot = Snapshot { tables: BTreeMap::new(), private: BTreeMap::new(), ..base.as_ref().clone() };
+        if let Some((tenant, _)) = self.door() {
+            let mut own = self.temporary.state.own.as_ref().clone();
+            let used = own.used();
+            let numbers = self.temporary.reserved.iter().flat_map(Reserved::numbers);
+            own.spare = numbers.filter(|number| !used.contains(number)).collect();
+            snapshot.private.insert(tenant.clone(), Arc::new(own));
+        }
+        snapshot
+    }
+
+    /// Reserves `count` numbers for what is temporary, and gives the first.
+    ///
+    /// # Errors
+    /// The catalog's.
+    pub(crate) async fn reserve_temporary(&mut self, count: u32) -> Result<u32> {
+        let door = self.door().map(|(tenant, oid)| (tenant.clone(), oid));
+        let Some((tenant, oid)) = door else {
+            return Err(SqlError::new(SqlState::INTERNAL_ERROR, "a session of one tenant was expected"));
+        };
+        match &mut self.temporary.reserved {
+            Some(reserved) => reserved.more(count).await,
+            none => {
+                let (reserved, first) = Reserved::new(self.shared.clone(), (&tenant, oid), count).await?;
+                *none = Some(reserved);
+                Ok(first)
+            }
+        }
+    }
+
+    /// Makes a change of what is temporary, derived from [`temporary_snapshot`](Self::temporary_snapshot). What it makes is numbered from the
+    /// snapshot's next number on.
+    ///
+    /// # Errors
+    /// What the edits contradict; 54000 for too many tables; the catalog's.
+    pub(crate) async fn define_temporary(
+        &mut self,
+        derive: impl Fn(&Snapshot) -> keyspan_catalog::Result<Vec<PrivateEdit>> + Send + Sync,
+    ) -> Result<()> {
+        let seen = self.temporary_snapshot();
+        let mut after = self.drafted(&seen, &derive(&seen)?)?;
+        let count = after.next_oid - seen.next_oid;
+        if count > 0 {
+            let next_oid = self.reserve_temporary(count).await?;
+            let numbered = Snapshot { next_oid, ..seen };
+            after = self.drafted(&numbered, &derive(&numbered)?)?;
+        }
+        let own = self.door().and_then(|(tenant, _)| after.private_of(Some(tenant)));
+        let mut own = own.map(|own| own.as_ref().clone()).unwrap_or_default();
+        own.spare.clear();
+        if own.tables.len() > TABLES_MAX {
+            let message = format!("a session has at most {TABLES_MAX} temporary tables");
+            return Err(SqlError::new(SqlState::PROGRAM_LIMIT_EXCEEDED, message).with_hint("DROP some."));
+        }
+        self.replace_temporary(own);
+        Ok(())
+    }
+
+    /// Remembers what COMMIT does to a temporary table.
+    pub(crate) fn on_commit(&mut self, name: &str, what: Option<OnCommit>) {
+        let Some(what) = what.filter(|what| *what != OnCommit::PreserveRows) else { return };
+        let mut state = self.temporary.state.as_ref().clone();
+        if let Some(id) = state.own.table(name).map(|table| table.id) {
+            state.on_commit.insert(id, what);
+            self.temporary.restore(Arc::new(state));
+        }
+        if !self.in_transaction() {
+            // The statement is a transaction of its own.
+            self.temporary.committed();
+            self.temporary.tidy();
+        }
+    }
+
+    /// `DISCARD TEMP`
+    pub(crate) fn discard_temporary(&mut self) {
+        self.replace_temporary(Private::default());
+    }
+
+    fn replace_temporary(&mut self, own: Private) {
+        let before = self.temporary.state();
+        let kept = |id: &TableId| own.tables.contains_key(id);
+        let gone: BTreeSet<TableId> = before.own.tables.keys().filter(|id| !kept(id)).copied().collect();
+        let on_commit = before.on_commit.iter().filter(|(id, _)| kept(id)).map(|(id, what)| (*id, *what)).collect();
+        self.temporary.restore(Arc::new(State { own: Arc::new(own), on_commit }));
+        self.transaction.forget_rows(|id| gone.contains(&id));
+        self.temporary_settled();
+    }
+
+    /// What no temporary table uses is given up, unless a transaction may still go back to it.
+    pub(crate) fn temporary_settled(&mut self) {
+        if !self.in_transaction() {
+            self.temporary.tidy();
+        }
+    }
+}

@@ -1,0 +1,176 @@
+//! Temporary tables, as others see what they leave: nothing. What the session itself sees, PostgreSQL says
+//! (`tests/slt/postgres/temporary_tables.slt`).
+
+use super::{
+    super::testing::{World, check, run, run_prepared},
+    definitions::spare,
+};
+use crate::{session::Session, statement::Statement};
+use expect_test::expect;
+use keyspan_catalog::private::PRIVATE_TABLE;
+use keyspan_storage::{Scan, TableName};
+
+/// Rows that the store has of private tables, whoever can see them.
+async fn stored(world: &World) -> usize {
+    use futures::TryStreamExt;
+    let name = TableName::new(PRIVATE_TABLE).unwrap();
+    let rows: Vec<_> = world.shared.catalog.store().scan(&name, Scan::all()).try_concat().await.unwrap();
+    rows.len()
+}
+
+/// Waits until nothing temporary is in the store any more.
+async fn until_gone(world: &World) {
+    assert_eq!((spare(world).await, stored(world).await), (0, 0));
+}
+
+#[tokio::test]
+async fn nothing_is_left_of_a_session_that_ends() {
+    let world = World::new().await;
+    let mut session = world.tenant("alto");
+    check(
+        &mut session,
+        "CREATE TEMP TABLE w (a int PRIMARY KEY, b serial); INSERT INTO w SELECT g FROM generate_series(1, 100) g;
+         CREATE TEMP TABLE x AS SELECT * FROM w; SELECT count(*), max(b) FROM w JOIN x USING (a, b)",
+        expect![[r#"
+            CREATE TABLE
+            INSERT 0 100
+            SELECT 100
+            100|100"#]],
+    )
+    .await;
+    // The sequence is a row, too.
+    assert_eq!(stored(&world).await, 201);
+    check(&mut world.tenant("alto"), "SELECT * FROM w", expect![[r#"42P01 relation "w" does not exist"#]]).await;
+    drop(session);
+    until_gone(&world).await;
+}
+
+#[tokio::test]
+async fn what_is_dropped_is_gone_when_its_transaction_is_over() {
+    let world = World::new().await;
+    let mut session = world.tenant("alto");
+    run(
+        &mut session,
+        "CREATE TEMP TABLE w AS SELECT 1 AS a; BEGIN; DROP TABLE w; CREATE TEMP TABLE x AS SELECT 2 AS a",
+    )
+    .await;
+    assert_eq!(stored(&world).await, 2);
+    check(
+        &mut session,
+        "ROLLBACK; SELECT * FROM w; SELECT * FROM x",
+        expect![[r#"
+        ROLLBACK
+        1
+        42P01 relation "x" does not exist"#]],
+    )
+    .await;
+    run(&mut session, "BEGIN; TRUNCATE w; INSERT INTO w VALUES (5); INSERT INTO w VALUES (6); COMMIT").await;
+    check(
+        &mut session,
+        "SELECT * FROM w ORDER BY a; DISCARD ALL; SELECT * FROM w",
+        expect![[r#"
+        5
+        6
+        DISCARD ALL
+        42P01 relation "w" does not exist"#]],
+    )
+    .await;
+    until_gone(&world).await;
+}
+
+#[tokio::test]
+async fn rows_that_outlive_no_transaction_are_never_stored() {
+    let world = World::new().await;
+    let mut session = world.tenant("alto");
+    check(
+        &mut session,
+        "CREATE TEMP TABLE w (a int) ON COMMIT DELETE ROWS; INSERT INTO w VALUES (1); SELECT count(*) FROM w;
+         BEGIN; INSERT INTO w VALUES (2); INSERT INTO t VALUES ('x', 1, 5); SELECT count(*) FROM w; COMMIT;
+         SELECT count(*) FROM w; SELECT count(*) FROM t",
+        expect![[r#"
+            CREATE TABLE
+            INSERT 0 1
+            0
+            BEGIN
+            INSERT 0 1
+            INSERT 0 1
+            1
+            COMMIT
+            0
+            1"#]],
+    )
+    .await;
+    assert_eq!(stored(&world).await, 0);
+}
+
+#[tokio::test]
+async fn what_cannot_be_temporary_is_refused() {
+    let world = World::new().await;
+    let mut session = world.tenant("alto");
+    for (sql, expected) in [
+        ("CREATE TEMP VIEW v AS SELECT 1", expect!["0A000 CREATE TEMPORARY VIEW is not supported"]),
+        ("CREATE TEMP SEQUENCE s", expect!["0A000 CREATE TEMPORARY SEQUENCE is not supported"]),
+        (
+            "SET search_path = pg_temp; CREATE VIEW v AS SELECT 1",
+            expect![[r#"
+            SET
+            0A000 CREATE TEMPORARY VIEW is not supported"#]],
+        ),
+        (
+            "RESET search_path; CREATE TEMP TABLE w (a int); CREATE VIEW v AS SELECT * FROM w",
+            expect![[r#"
+            RESET
+            CREATE TABLE
+            0A000 a view of a temporary table is not supported"#]],
+        ),
+        ("CREATE VIEW v AS SELECT * FROM pg_temp_2.w", expect!["0A000 a view of a temporary table is not supported"]),
+        (
+            "ALTER TABLE w ADD PRIMARY KEY (a)",
+            expect!["0A000 a change of a temporary table that asks something of its rows is not supported"],
+        ),
+        (
+            "CREATE TEMP TABLE o ON COMMIT DELETE ROWS AS SELECT 1",
+            expect!["0A000 CREATE TABLE AS with ON COMMIT DELETE ROWS is not supported"],
+        ),
+        ("SELECT * FROM pg_temp_1.w", expect![[r#"42P01 relation "pg_temp_1.w" does not exist"#]]),
+        (
+            "SELECT * FROM w FOR SYSTEM_TIME AS OF now()",
+            expect!["0A000 FOR SYSTEM_TIME AS OF of a temporary table is not supported"],
+        ),
+        ("SELECT count(*) FROM pg_temp_2.w", expect!["0"]),
+    ] {
+        check(&mut session, sql, expected).await;
+    }
+    check(
+        &mut world.operator(),
+        "CREATE TEMP TABLE w (a int)",
+        expect!["0A000 a temporary table in the operator's database is not supported"],
+    )
+    .await;
+}
+
+#[tokio::test]
+async fn a_prepared_statement_follows_its_names() {
+    let world = World::new().await;
+    let mut session: Session = world.tenant("alto");
+    run(&mut session, "INSERT INTO t VALUES ('x', 1, 5)").await;
+    // By the key, which goes around the optimizer, and by a plan.
+    for sql in ["SELECT n FROM t WHERE a = 'x' AND b = 1", "SELECT sum(n) FROM t"] {
+        let statement = Statement::parse(sql).unwrap().swap_remove(0);
+        let prepared = session.prepare(statement, &[]).await.unwrap();
+        assert_eq!(run_prepared(&mut session, &prepared, vec![]).await, "5");
+        run(
+            &mut session,
+            "CREATE TEMP TABLE t (a text, b int, n bigint, PRIMARY KEY (a, b)); INSERT INTO t VALUES ('x', 1, 7)",
+        )
+        .await;
+        assert_eq!(run_prepared(&mut session, &prepared, vec![]).await, "7");
+        run(&mut session, "SET search_path = public, pg_temp").await;
+        assert_eq!(run_prepared(&mut session, &prepared, vec![]).await, "5");
+        run(&mut session, "RESET search_path; DROP TABLE t").await;
+        assert_eq!(run_prepared(&mut session, &prepared, vec![]).await, "5");
+        run(&mut session, "SET search_path = ''").await;
+        assert_eq!(run_prepared(&mut session, &prepared, vec![]).await, r#"42P01 relation "t" does not exist"#);
+        run(&mut session, "RESET search_path").await;
+    }
+}
