@@ -11,6 +11,8 @@ pub enum Edit {
     CreateTenant(Tenant),
     /// What the tenant's sessions may take is changed.
     SetQuotas(TenantId, Quotas),
+    /// What is said of the tenant's database; `None` for nothing.
+    CommentTenant(TenantId, Option<String>),
     /// The tenant becomes invisible.
     BeginDropTenant(TenantId),
     /// The tenant's rows are gone.

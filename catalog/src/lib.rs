@@ -6,6 +6,7 @@
 //! that comes up.
 
 pub mod catalog;
+pub mod comment;
 pub mod edit;
 pub mod error;
 pub mod ids;
@@ -23,6 +24,7 @@ pub mod tenant_store;
 pub mod value;
 
 pub use catalog::Catalog;
+pub use comment::Comments;
 pub use edit::Edit;
 pub use error::{Error, ErrorKind, Result};
 pub use ids::{FamilyId, RoleName, TableId, TenantId};

@@ -62,6 +62,7 @@ impl Snapshot {
         match edit {
             Edit::CreateTenant(tenant) => next.create_tenant(tenant)?,
             Edit::SetQuotas(id, quotas) => next.set_quotas(id, *quotas)?,
+            Edit::CommentTenant(id, comment) => next.comment_tenant(id, comment.clone())?,
             Edit::BeginDropTenant(id) => next.begin_drop_tenant(id)?,
             Edit::FinishDropTenant(certificate) => next.finish_drop_tenant(certificate)?,
             Edit::BeginPurge(oids, at) => {
@@ -111,6 +112,13 @@ impl Snapshot {
         let tenant = self.tenant(id.as_str()).ok_or_else(|| no_tenant(id))?;
         let bounded = Tenant { quotas, ..tenant.as_ref().clone() };
         self.tenants.insert(id.clone(), Arc::new(bounded));
+        Ok(())
+    }
+
+    fn comment_tenant(&mut self, id: &TenantId, comment: Option<String>) -> Result<()> {
+        let tenant = self.tenant(id.as_str()).ok_or_else(|| no_tenant(id))?;
+        let commented = Tenant { comment, ..tenant.as_ref().clone() };
+        self.tenants.insert(id.clone(), Arc::new(commented));
         Ok(())
     }
 

@@ -4,7 +4,7 @@
 //! that its query goes on to mean what it meant when it was made. How the query's text names them is the gateway's. What a view
 //! uses is not dropped without it: [`check`] holds every change of a tenant's relations, and of shared tables, against its views.
 
-use crate::{Error, ErrorKind, Private, Result, Table, TableId};
+use crate::{Comments, Error, ErrorKind, Private, Result, Table, TableId};
 use serde::{Deserialize, Serialize};
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -27,6 +27,9 @@ pub struct SqlView {
     pub sql: String,
     /// The numbers of the relations that it reads, and of their columns.
     pub uses: BTreeMap<u32, BTreeSet<u16>>,
+    /// What is said of it.
+    #[serde(default, skip_serializing_if = "Comments::is_empty")]
+    pub comments: Comments,
 }
 
 /// A column of a view.

@@ -16,7 +16,7 @@ pub use define::{ColumnDefinition, FamilyDefinition, TableDefinition};
 pub(crate) use define::{DEFAULT_FAMILY, check_name};
 pub use options::Options;
 
-use crate::{Encoding, FamilyId, KeySchema, SqlType, TableId};
+use crate::{Comments, Encoding, FamilyId, KeySchema, SqlType, TableId};
 use keyspan_storage::{Aggregate, Family, FamilyName, GcRule, History, TableName, TableSchema};
 use serde::{Deserialize, Serialize};
 
@@ -146,6 +146,9 @@ pub struct Table {
     /// Qualifiers of dropped columns, with their families: not to be given again.
     #[serde(default)]
     pub retired: Vec<(FamilyName, String)>,
+    /// What is said of it.
+    #[serde(default, skip_serializing_if = "Comments::is_empty")]
+    pub comments: Comments,
 }
 
 impl Table {

@@ -30,6 +30,9 @@ pub struct Tenant {
     /// What its sessions may take.
     #[serde(default, skip_serializing_if = "Quotas::is_none")]
     pub quotas: Quotas,
+    /// What is said of its database.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub comment: Option<String>,
 }
 
 /// What the sessions of a tenant may take.

@@ -4,6 +4,7 @@
 //! edit comes first. Those of shared tables, databases and roles stand by themselves: they commit at once and cannot be part of a
 //! transaction. A tenant's own are part of the transaction that they stand in.
 
+mod comment;
 mod database;
 mod filled;
 mod given;
@@ -34,6 +35,7 @@ pub fn tag(definition: &Definition) -> &'static str {
         Definition::CreateView(_) => "CREATE VIEW",
         Definition::AlterView(_) => "ALTER VIEW",
         Definition::DropViews(_) => "DROP VIEW",
+        Definition::Comment(_) => "COMMENT",
         Definition::CreateDatabase(_) => "CREATE DATABASE",
         Definition::AlterDatabase { .. } => "ALTER DATABASE",
         Definition::DropDatabase { .. } => "DROP DATABASE",
@@ -74,7 +76,8 @@ pub async fn execute(session: &mut Session, definition: &Definition) -> Result<(
         | Definition::DropSequences(_)
         | Definition::CreateView(_)
         | Definition::AlterView(_)
-        | Definition::DropViews(_) => defines_tables(session),
+        | Definition::DropViews(_)
+        | Definition::Comment(_) => defines_tables(session),
         _ => session.identity.operator || role::is_own_password(session, definition),
     };
     if !allowed {
@@ -105,6 +108,7 @@ async fn make(session: &mut Session, definition: &Definition) -> Result<()> {
         Definition::CreateView(create) => view::create(session, create).await,
         Definition::AlterView(alter) => view::alter(session, alter).await,
         Definition::DropViews(drop) => view::drop(session, drop).await,
+        Definition::Comment(said) => comment::comment(session, said).await,
         Definition::CreateTable(create) => table::create(session, create).await,
         Definition::AlterTable(alter) => table::alter(session, alter).await,
         Definition::DropTables(drop) => table::drop(session, drop).await,

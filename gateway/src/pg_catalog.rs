@@ -14,6 +14,7 @@ use std::sync::Arc;
 pub mod acl;
 pub mod cluster;
 pub mod columns;
+pub mod comments;
 pub mod functions;
 pub mod hidden;
 pub mod information;
@@ -21,6 +22,7 @@ pub mod inside;
 pub mod keywords;
 pub mod objects;
 pub mod rewrite;
+pub mod type_of;
 pub mod views;
 
 #[cfg(test)]
@@ -46,6 +48,7 @@ pub fn relation(schema: &str, name: &str, facts: &Arc<Facts>) -> Result<Option<A
             objects::fill(&mut rows, facts);
             cluster::fill(&mut rows, facts);
             inside::fill(&mut rows, facts);
+            comments::fill(&mut rows, facts);
         }
     }
     views::fill(&mut rows, facts);

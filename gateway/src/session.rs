@@ -43,11 +43,12 @@ use crate::{
 };
 use arrow::datatypes::{DataType, SchemaRef};
 use cursors::Cursors;
+pub(crate) use cursors::{Held, HeldCursor};
 use datafusion::{execution::SendableRecordBatchStream, scalar::ScalarValue};
 use dispatch::Runs;
 use keyspan_catalog::{Catalog, Readable, Snapshot, SqlView, Table, TenantStore};
 use keyspan_storage::{Clock, SystemClock};
-pub(crate) use prepared::{NamedStatement, Statements};
+pub(crate) use prepared::{NamedStatement, Shown, Source, Statements};
 use recent::Recent;
 pub(crate) use recent::{Known, Text};
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
@@ -318,6 +319,11 @@ impl Session {
         };
         let timeout = self.settings.timeout(name)?;
         Some((timeout, SqlError::new(state, format!("terminating connection due to {what} timeout"))))
+    }
+
+    /// What `pg_cursors` shows.
+    pub(crate) fn held_cursors(&self) -> Held {
+        self.cursors.held()
     }
 
     /// The columns of a cursor, if there is one of this name.

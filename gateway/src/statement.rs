@@ -8,12 +8,14 @@
 
 mod clause;
 mod command;
+mod comment;
 mod copy;
 mod cursor;
 mod definition;
 mod fetch;
 mod filled;
 mod past;
+pub mod place;
 mod prepared;
 mod query;
 mod role;
@@ -28,6 +30,7 @@ pub use clause::{
     CreateView, DefaultClause, DropTables, FamilyClause, KeyClause, OnCommit, OptionClause, RoleOptions, ViewAction,
 };
 pub use command::{Isolation, Setting, Transaction};
+pub use comment::{Comment, Commented};
 pub use copy::{Compression, CopyFormat, CopyFrom, CopyOptions, CopyOut, CopyTo, Forced, Header};
 pub use fetch::{CursorStatement, Declare, Direction, Fetch};
 pub use prepared::{Execute, Prepare};
@@ -82,7 +85,12 @@ pub enum Statement {
     /// `DECLARE`, `FETCH`, `MOVE`, `CLOSE`
     Cursor(CursorStatement),
     /// `TRUNCATE`
-    Truncate(Vec<RelationName>),
+    Truncate {
+        /// The tables.
+        tables: Vec<RelationName>,
+        /// Whether the sequences of their columns begin anew.
+        restart: bool,
+    },
     /// `VACUUM`, `ANALYZE`, `UNLISTEN`
     Upkeep(Upkeep),
 }
@@ -106,6 +114,8 @@ pub enum Definition {
     AlterView(AlterView),
     /// `DROP VIEW`
     DropViews(DropTables),
+    /// `COMMENT ON`
+    Comment(Comment),
     /// `CREATE DATABASE`: a tenant.
     CreateDatabase(String),
     /// `ALTER DATABASE … SET (…)`, `… RESET (…)`: what the tenant's sessions may take.
@@ -191,7 +201,8 @@ fn parse_one(cursor: &mut Cursor<'_>) -> Result<Statement> {
         "truncate" => upkeep::parse_truncate(cursor)?,
         "vacuum" | "analyze" | "analyse" => upkeep::parse_vacuum(cursor)?,
         "unlisten" => upkeep::parse_unlisten(cursor)?,
-        "lock" | "comment" | "listen" | "notify" => return Err(upkeep::refuse(cursor)),
+        "comment" => comment::parse_comment(cursor)?.into(),
+        "lock" | "listen" | "notify" => return Err(upkeep::refuse(cursor)),
         _ => return Err(cursor.unknown_statement()),
     };
     cursor.expect_end()?;

@@ -28,6 +28,7 @@ fn new_tenant(id: &str) -> impl Fn(&Snapshot) -> Result<Edit> + Send + Sync + us
             state: TenantState::Active,
             created_micros: 1,
             quotas: Quotas::default(),
+            comment: None,
         }))
     }
 }

@@ -10,6 +10,7 @@ fn tenant(id: &str, oid: u32) -> Tenant {
         state: TenantState::Active,
         created_micros: 1,
         quotas: Quotas::default(),
+        comment: None,
     }
 }
 

@@ -2,7 +2,7 @@
 
 use super::{Column, ColumnPlace, HIDDEN_KEY, KEY_COLUMN, MARKER_FAMILY, Options, TENANT_COLUMN, Table, TableFamily};
 use crate::{
-    Encoding, Error, ErrorKind, FamilyId, KeyEncoding, KeyPart, KeySchema, Result, SqlType, TableId,
+    Comments, Encoding, Error, ErrorKind, FamilyId, KeyEncoding, KeyPart, KeySchema, Result, SqlType, TableId,
     private::private_table,
 };
 use keyspan_storage::{FamilyName, TableName, model::limits::FAMILIES_MAX};
@@ -112,6 +112,7 @@ impl Table {
             next_column_id: 1,
             next_family_id: 1,
             retired: Vec::new(),
+            comments: Comments::default(),
         };
         for family in declared_families(definition) {
             table.push_family(&family, options)?;

@@ -34,8 +34,14 @@ async fn open(store: &Arc<dyn Store>) -> Catalog {
 }
 
 async fn make_tenant(catalog: &Catalog, tenant: &str) {
-    let create =
-        |oid| Tenant { id: id(tenant), oid, state: TenantState::Active, created_micros: 1, quotas: Quotas::default() };
+    let create = |oid| Tenant {
+        id: id(tenant),
+        oid,
+        state: TenantState::Active,
+        created_micros: 1,
+        quotas: Quotas::default(),
+        comment: None,
+    };
     catalog.commit(|snapshot| Ok(Edit::CreateTenant(create(snapshot.next_oid)))).await.unwrap();
 }
 

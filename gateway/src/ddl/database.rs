@@ -38,7 +38,7 @@ pub(super) async fn create(session: &mut Session, name: &str) -> Result<()> {
     let edit = |snapshot: &Snapshot| {
         let oid = snapshot.next_oid.max(FIRST_OID);
         let (state, quotas) = (TenantState::Active, Quotas::default());
-        Ok(Edit::CreateTenant(Tenant { id: id.clone(), oid, state, created_micros, quotas }))
+        Ok(Edit::CreateTenant(Tenant { id: id.clone(), oid, state, created_micros, quotas, comment: None }))
     };
     session.shared.catalog.commit(edit).await?;
     Ok(())

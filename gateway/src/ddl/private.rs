@@ -276,7 +276,7 @@ fn find(session: &Session, name: &RelationName) -> Option<(Schema, Arc<Table>)> 
     }
 }
 
-fn check_owner(table: &Table) -> Result<()> {
+pub(super) fn check_owner(table: &Table) -> Result<()> {
     if table.is_private() {
         return Ok(());
     }

@@ -16,7 +16,7 @@ use crate::{
 };
 use datafusion::sql::sqlparser::ast;
 use keyspan_catalog::{
-    Edit, Error, ErrorKind, Private, PrivateEdit, Snapshot, SqlView, TenantId, snapshot::FIRST_OID, sql_view,
+    Comments, Edit, Error, ErrorKind, Private, PrivateEdit, Snapshot, SqlView, TenantId, snapshot::FIRST_OID, sql_view,
 };
 use std::{collections::BTreeSet, sync::Arc};
 
@@ -36,8 +36,14 @@ pub(super) async fn create(session: &mut Session, create: &CreateView) -> Result
             found => Ok(found.map(|(_, found)| found)),
         })?;
     let (sql, uses) = (bound.sql, bound.uses);
-    let mut draft =
-        SqlView { id: FIRST_OID, name: create.name.name.clone(), columns: Vec::new(), sql, uses: uses.clone() };
+    let mut draft = SqlView {
+        id: FIRST_OID,
+        name: create.name.name.clone(),
+        columns: Vec::new(),
+        sql,
+        uses: uses.clone(),
+        comments: Comments::default(),
+    };
     // Planned as it will be read.
     let query = bound::opened(&draft, |number| view.snapshot.readable(Some(&tenant), number))?;
     let plan = Query::new(session, view)?.plan(&ast::Statement::Query(query)).await?;
@@ -48,7 +54,9 @@ pub(super) async fn create(session: &mut Session, create: &CreateView) -> Result
         Ok(vec![match old {
             Some(old) => {
                 old.check_replaced_by(&draft)?;
-                PrivateEdit::AlterView(Box::new((old.as_ref().clone(), SqlView { id: old.id, ..draft.clone() })))
+                let comments = old.comments.clone();
+                let after = SqlView { id: old.id, comments, ..draft.clone() };
+                PrivateEdit::AlterView(Box::new((old.as_ref().clone(), after)))
             }
             None => {
                 let id = snapshot.next_oid.max(FIRST_OID);

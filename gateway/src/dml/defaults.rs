@@ -122,6 +122,9 @@ pub async fn settled(
             if !matches!(column.kind, SqlType::Int2 | SqlType::Int4 | SqlType::Int8) {
                 return Err(SqlError::unsupported("nextval as the default of a column that is no integer"));
             }
+            if query.facts().is_temporary(sequence.id) {
+                return Err(SqlError::unsupported("a default of a temporary table's sequence"));
+            }
             sql = next_sql(&sequence.name);
             DefaultValue::Next(sequence.id)
         }

@@ -7,7 +7,7 @@ use crate::{
     session::{Session, Written},
 };
 use futures::TryStreamExt;
-use keyspan_catalog::{Error, ErrorKind, PrivateEdit, Snapshot, Table};
+use keyspan_catalog::{Error, ErrorKind, Private, PrivateEdit, Sequence, Snapshot, Table, table::DefaultValue};
 use keyspan_storage::{Columns, KeyRange, Mutation, Scan};
 use std::sync::Arc;
 
@@ -16,15 +16,18 @@ use std::sync::Arc;
 ///
 /// # Errors
 /// 42P01; 0A000 for the operator, whose tables hold the rows of all tenants; 54000, 40001, the store's.
-pub async fn truncate(session: &mut Session, tables: &[RelationName]) -> Result<()> {
+pub async fn truncate(session: &mut Session, tables: &[RelationName], restart: bool) -> Result<()> {
     if session.identity.rows.tenant().is_none() {
         return Err(SqlError::unsupported("TRUNCATE of every tenant's rows")
             .with_hint("DELETE FROM table WHERE tenant = '…' removes the rows of one."));
     }
     let attempts = if session.in_transaction() { 1 } else { ATTEMPTS_MAX };
+    // Rows and sequences begin anew together.
+    let together = restart && !session.in_transaction() && have_sequences(session, tables).await?;
     let mut attempt = 1;
     loop {
-        match once(session, tables).await {
+        let done = if together { as_transaction(session, tables).await } else { once(session, tables, restart).await };
+        match done {
             Err(error) if error.state == SqlState::SERIALIZATION_FAILURE && attempt < attempts => attempt += 1,
             other => return other,
         }
@@ -32,7 +35,48 @@ pub async fn truncate(session: &mut Session, tables: &[RelationName]) -> Result<
     }
 }
 
-async fn once(session: &mut Session, tables: &[RelationName]) -> Result<()> {
+/// Whether a table has a column with a sequence of its own.
+async fn have_sequences(session: &mut Session, tables: &[RelationName]) -> Result<bool> {
+    let view = session.view().await?;
+    for name in tables {
+        let table = view.writable(name)?.id;
+        let own = [view.snapshot.private_of(view.rows.tenant()), Some(&view.snapshot.temporary)];
+        let mut sequences = own.into_iter().flatten().flat_map(|own| own.sequences.values());
+        if sequences.any(|sequence| sequence.owner.is_some_and(|(of, _)| of == table)) {
+            return Ok(true);
+        }
+    }
+    Ok(false)
+}
+
+async fn as_transaction(session: &mut Session, tables: &[RelationName]) -> Result<()> {
+    session.begin(None, None);
+    if let Err(error) = once(session, tables, true).await {
+        session.rollback();
+        return Err(error);
+    }
+    session.commit().await.map(drop)
+}
+
+/// The edits that give the columns of a table new sequences in the place of their own, numbered from `first` on: these begin at their
+/// start, and with ROLLBACK the old ones are there still.
+fn restarted(own: &Private, table: Table, first: u32) -> (Table, Vec<PrivateEdit>) {
+    let (mut table, mut edits) = (table, Vec::new());
+    let of_table = own.sequences.values().filter(|sequence| sequence.owner.is_some_and(|(of, _)| of == table.id));
+    let renewed: Vec<(u32, Sequence)> =
+        of_table.zip(first..).map(|(old, number)| (old.id, Sequence { id: number, ..old.as_ref().clone() })).collect();
+    for (old, new) in renewed {
+        for default in table.columns.iter_mut().filter_map(|column| column.default.as_mut()) {
+            if default.value == DefaultValue::Next(old) {
+                default.value = DefaultValue::Next(new.id);
+            }
+        }
+        edits.extend([PrivateEdit::DropSequence(old), PrivateEdit::CreateSequence(new)]);
+    }
+    (table, edits)
+}
+
+async fn once(session: &mut Session, tables: &[RelationName], restart: bool) -> Result<()> {
     let view = session.view().await?;
     let session_tenant = session.identity.rows.tenant().cloned();
     let by_rows = session.in_transaction();
@@ -51,8 +95,15 @@ async fn once(session: &mut Session, tables: &[RelationName]) -> Result<()> {
             let before =
                 now.ok_or_else(|| Error::new(ErrorKind::NoTable, "the table does not exist"))?.as_ref().clone();
             let space = snapshot.next_oid;
-            let after = Table { space: Some(space), ..before.clone() };
-            Ok(vec![PrivateEdit::Reserve(space), PrivateEdit::AlterTable(Box::new((before, after)))])
+            let mut after = Table { space: Some(space), ..before.clone() };
+            let mut edits = vec![PrivateEdit::Reserve(space)];
+            if let Some(own) = snapshot.private_of(session_tenant.as_ref()).filter(|_| restart) {
+                let (table, sequences) = restarted(own, after, space + 1);
+                after = table;
+                edits.extend(sequences);
+            }
+            edits.push(PrivateEdit::AlterTable(Box::new((before, after))));
+            Ok(edits)
         };
         if view.snapshot.temporary.tables.contains_key(&table.id) {
             session.define_temporary(another).await?;

@@ -2,10 +2,19 @@
 //!
 //! A tenant sees its own database; roles are its own, the owner's, and those that may connect to the same database.
 
-use super::columns::{Cell, Row, Rows};
-use super::objects::owner;
-use crate::{query::Facts, row};
+use super::{
+    columns::{Cell, Row, Rows},
+    functions::format_type,
+    objects::owner,
+};
+use crate::{
+    query::Facts,
+    row,
+    session::{HeldCursor, NamedStatement},
+    types,
+};
 use keyspan_catalog::{Role, TenantState};
+use std::sync::{Arc, PoisonError};
 
 /// The OID of the operator's database.
 const OPERATOR_DATABASE: u32 = 5;
@@ -65,6 +74,8 @@ pub fn fill(rows: &mut Rows, facts: &Facts) {
                 "reset_val" => value.clone(),
             }
         })),
+        "pg_prepared_statements" => rows.extend(prepared_statements(facts)),
+        "pg_cursors" => rows.extend(cursors(facts)),
         "pg_stat_activity" => rows.push(activity(facts)),
         // What is not counted is NULL.
         "pg_stat_database" => rows.extend(databases(facts).into_iter().map(|(oid, name)| {
@@ -95,4 +106,39 @@ fn activity(facts: &Facts) -> Row {
         "application_name" => facts.settings.get("application_name").cloned().unwrap_or_default(),
         "query_start" => Cell::Micros(facts.now_micros), "state" => "active", "backend_type" => "client backend",
     }
+}
+
+/// The session's prepared statements. Plans are counted by none.
+fn prepared_statements(facts: &Facts) -> Vec<Row> {
+    let statements = facts.statements.lock().unwrap_or_else(PoisonError::into_inner);
+    let mut named: Vec<_> = statements.iter().filter(|(name, _)| !name.is_empty()).collect();
+    named.sort_by_key(|(name, _)| *name);
+    let names = |types: Vec<u32>| types.into_iter().map(|oid| format_type(facts, oid, -1)).collect::<Vec<String>>();
+    let one = |(name, statement): (&String, &Arc<NamedStatement>)| {
+        let results = statement
+            .prepared
+            .as_ref()
+            .and_then(|prepared| prepared.columns.as_ref())
+            .map(|columns| names(columns.fields().iter().map(|field| types::pg_type(field).oid()).collect()));
+        row! {
+            "name" => name.clone(), "statement" => statement.source.text.clone(),
+            "prepare_time" => Cell::Micros(statement.source.at_micros),
+            "parameter_types" => names(statement.types.iter().map(|kind| kind.oid()).collect()),
+            "result_types" => results, "from_sql" => statement.source.by_statement,
+            "generic_plans" => 0_i64, "custom_plans" => 0_i64,
+        }
+    };
+    named.into_iter().map(one).collect()
+}
+
+/// The session's cursors.
+fn cursors(facts: &Facts) -> Vec<Row> {
+    let cursors = facts.cursors.lock().unwrap_or_else(PoisonError::into_inner);
+    let one = |(name, cursor): (&String, &HeldCursor)| {
+        row! {
+            "name" => name.clone(), "statement" => cursor.text.clone(), "is_holdable" => cursor.hold,
+            "is_binary" => false, "is_scrollable" => cursor.scroll, "creation_time" => Cell::Micros(cursor.at_micros),
+        }
+    };
+    cursors.iter().map(one).collect()
 }

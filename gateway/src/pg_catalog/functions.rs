@@ -9,7 +9,6 @@ use crate::{
         Facts,
         functions::{RowFunction, bool_of, int_of, replace, row_function, text, text_of},
     },
-    types,
 };
 use arrow::datatypes::{DataType, Field};
 use datafusion::{
@@ -34,9 +33,13 @@ pub fn register(state: &mut SessionState) {
         .chain(catalog())
         .chain(casts())
         .chain(super::acl::functions())
+        .chain(super::comments::functions())
         .chain(sequences())
         .chain(constants());
-    replace(state, all.map(|function| Arc::new(ScalarUDF::from(function))));
+    replace(
+        state,
+        all.map(|function| Arc::new(ScalarUDF::from(function))).chain([Arc::new(super::type_of::function())]),
+    );
 }
 
 fn told(state: SqlState, message: String) -> DataFusionError {
@@ -252,17 +255,6 @@ fn catalog() -> Vec<RowFunction> {
             let known = |name: String| if matches!(name.as_str(), "utf8" | "unicode") { 6 } else { -1 };
             Ok(ScalarValue::Int32(name.map(known)))
         }),
-        texts("pg_typeof", 1..=1, |values, _| {
-            let data = values[0].data_type();
-            let field = Field::new("", data, true);
-            Ok(text(types::sql_type(&field).map_or_else(
-                || types::pg_type(&field).name().to_owned(),
-                |kind| match kind {
-                    keyspan_catalog::SqlType::Numeric { .. } => "numeric".to_owned(),
-                    kind => types::type_name(kind),
-                },
-            )))
-        }),
         texts("quote_ident", 1..=1, |values, _| Ok(optional(text_of(&values[0]).map(|name| objects::quoted(&name))))),
         texts("bpchar", 1..=1, |values, _| Ok(optional(text_of(&values[0])))),
     ]
@@ -469,9 +461,6 @@ fn constants() -> Vec<RowFunction> {
     let no = |name, arity| row_function(name, arity, DataType::Boolean, |_, _| Ok(ScalarValue::Boolean(Some(false))));
     let unmeasured = |name, arity| row_function(name, arity, DataType::Int64, |_, _| Ok(ScalarValue::Int64(Some(0))));
     vec![
-        nothing("obj_description", 1..=2),
-        nothing("col_description", 2..=2),
-        nothing("shobj_description", 2..=2),
         nothing("pg_get_ruledef", 1..=2),
         nothing("pg_get_triggerdef", 1..=2),
         nothing("pg_get_functiondef", 1..=1),

@@ -20,6 +20,9 @@ pub fn rewrite(statement: &mut Statement) {
     super::hidden::rewrite(statement);
 }
 
+/// Types whose names are numbers by way of `…_oid`, and numbers names by way of `…_text`.
+const REG_TYPES: [&str; 4] = ["regclass", "regtype", "regnamespace", "regrole"];
+
 /// Functions without arguments that give the rows of a relation.
 const ROWS_OF: [(&str, &str); 7] = [
     ("pg_available_extensions", "pg_available_extensions"),
@@ -119,6 +122,15 @@ impl VisitorMut for Rewriter {
         if names_function(inner) && data_type.to_string().eq_ignore_ascii_case("oid") {
             let inner = std::mem::replace(inner.as_mut(), null());
             *expr = call("regproc_oid", [inner]);
+            return ControlFlow::Continue(());
+        }
+        // `'t'::regclass::text`: what is in the middle is a number by now.
+        if matches!(data_type, DataType::Text | DataType::Varchar(_))
+            && let Expr::Function(function) = inner.as_ref()
+            && let Some(kind) = function.name.to_string().strip_suffix("_oid").filter(|kind| REG_TYPES.contains(kind))
+        {
+            let inner = std::mem::replace(inner.as_mut(), null());
+            *expr = call(&format!("{kind}_text"), [inner]);
             return ControlFlow::Continue(());
         }
         let Some(kind) = reg_type(data_type) else { return ControlFlow::Continue(()) };

@@ -4,6 +4,7 @@ use crate::query::testing::{answer, session, shown};
 use expect_test::{Expect, expect};
 
 const PSQL_15: &str = include_str!("testdata/psql15.sql");
+const COMPLETION_OF_PSQL_15: &str = include_str!("testdata/psql15_completion.sql");
 
 async fn check(operator: bool, queries: &[&str], expected: Expect) {
     let context = session(operator);
@@ -25,13 +26,27 @@ async fn all_queries_of_psql_run() {
     for operator in [false, true] {
         let context = session(operator);
         let mut failed = Vec::new();
-        for sql in statements(PSQL_15) {
+        for sql in statements(PSQL_15).into_iter().chain(statements(COMPLETION_OF_PSQL_15)) {
             if let Err(error) = answer(&context, &sql).await {
                 failed.push(format!("{sql}\n=> {} {}", error.state.0, error.message));
             }
         }
         assert!(failed.is_empty(), "{}", failed.join("\n\n"));
     }
+}
+
+#[tokio::test]
+async fn psql_completes_names() {
+    let context = session(false);
+    let mut found = Vec::new();
+    for sql in statements(COMPLETION_OF_PSQL_15) {
+        let rows = shown(&context, &sql).await;
+        // Each has its names in the first column, or a schema's in the second.
+        found.extend(["flights", "delay", "flights_pkey"].into_iter().filter(|name| rows.contains(*name)));
+    }
+    found.sort_unstable();
+    found.dedup();
+    assert_eq!(found, ["delay", "flights", "flights_pkey"]);
 }
 
 #[tokio::test]

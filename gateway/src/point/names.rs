@@ -96,6 +96,7 @@ pub(super) fn table(view: &View, name: &RelationName) -> Option<Arc<Table>> {
         next_column_id: _,
         next_family_id: _,
         retired: _,
+        comments: _,
     } = found.as_ref();
     for column in columns {
         let Column { id: _, name: _, kind: _, not_null: _, place: _, default: _, identity: _ } = column;

@@ -89,6 +89,7 @@ pub(super) fn table(
         next_column_id: 100,
         next_family_id: 100,
         retired: Vec::new(),
+        comments: keyspan_catalog::Comments::default(),
     })
 }
 
@@ -266,6 +267,8 @@ impl World {
             now_micros: NOW,
             snapshot: Arc::clone(&self.snapshot),
             settings: BTreeMap::new(),
+            statements: Arc::default(),
+            cursors: Arc::default(),
             path: Arc::default(),
             rows: None,
             given: Arc::default(),

@@ -7,7 +7,7 @@ use crate::{
     names::{SearchPath, TEMPORARY},
     pg_catalog::objects,
     sequences::Given,
-    session::{Session, Shared, Wanted},
+    session::{Held, Session, Shared, Shown, Wanted},
     view::View,
 };
 use datafusion::{
@@ -46,6 +46,10 @@ pub struct Facts {
     pub given: Arc<Given>,
     /// Settings that functions ask for.
     pub wanted: Arc<Wanted>,
+    /// The session's prepared statements.
+    pub(crate) statements: Shown,
+    /// The session's cursors.
+    pub(crate) cursors: Held,
     /// Where names without a schema are looked up.
     pub path: Arc<SearchPath>,
     /// The server: its resources, and what of the store only the operator's relations show. `None` without one, in tests.
@@ -67,6 +71,8 @@ impl Facts {
             rows: Some(view.rows.clone()),
             given: session.given.clone(),
             wanted: session.wanted.clone(),
+            statements: session.statements.shown(),
+            cursors: session.held_cursors(),
             path: view.path.clone(),
             shared: Some(session.shared.clone()),
         }

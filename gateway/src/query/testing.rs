@@ -81,12 +81,20 @@ pub(crate) fn snapshot() -> Snapshot {
         next_column_id: 11,
         next_family_id: 2,
         retired: Vec::new(),
+        comments: keyspan_catalog::Comments::default(),
     };
     let tenant = |id: &str, oid| {
         let id = TenantId::new(id).unwrap();
         (
             id.clone(),
-            Arc::new(Tenant { id, oid, state: TenantState::Active, created_micros: NOW, quotas: Quotas::default() }),
+            Arc::new(Tenant {
+                id,
+                oid,
+                state: TenantState::Active,
+                created_micros: NOW,
+                quotas: Quotas::default(),
+                comment: None,
+            }),
         )
     };
     let role = |name: &str, oid, operator, connect: &[&str]| {
@@ -123,6 +131,8 @@ pub(crate) fn facts(operator: bool) -> Facts {
         snapshot: Arc::new(snapshot()),
         settings: BTreeMap::from([("search_path".to_owned(), "\"$user\", public".to_owned())]),
         rows: None,
+        statements: Arc::default(),
+        cursors: Arc::default(),
         path: Arc::default(),
         given: Arc::default(),
         wanted: Arc::default(),

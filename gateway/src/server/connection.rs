@@ -11,6 +11,7 @@ use crate::{
         startup::{self, Started},
     },
     session::{Session, TransactionStatus},
+    statement::place,
     wire::{
         frontend::{Frame, Frontend, MESSAGE_BYTES_MAX},
         reply::{self, Severity},
@@ -43,6 +44,18 @@ pub(crate) enum Failure {
     Fatal(SqlError),
     /// The connection is lost.
     Lost(io::Error),
+}
+
+impl Failure {
+    /// With the place in the text of the name that it is about; `nth` is the statement that failed.
+    pub(crate) fn placed(mut self, (text, nth): (&str, usize), database: &str) -> Self {
+        if let Self::Sql(error) = &mut self
+            && error.position.is_none()
+        {
+            error.position = place::position(text, database, nth, error);
+        }
+        self
+    }
 }
 
 impl From<SqlError> for Failure {

@@ -7,7 +7,7 @@ use crate::{
         copy,
         rows::{Form, RowsUnderWay},
     },
-    session::{Known, NamedStatement, Outcome, Prepared, Text},
+    session::{Known, NamedStatement, Outcome, Prepared, Source, Text},
     statement::{Setting, Statement, Transaction},
     types,
     wire::{
@@ -66,7 +66,11 @@ impl Connection {
                 _ => types::parameter_pg_type(data),
             })
             .collect();
-        self.session.statements.insert(name, NamedStatement { prepared, types });
+        // One without a name is gone with the next, and shown nowhere.
+        let text = if name.is_empty() { String::new() } else { sql.to_owned() };
+        let at_micros = self.session.shared.clock.now_micros();
+        let source = Source { text, at_micros, by_statement: false };
+        self.session.statements.insert(name, NamedStatement { prepared, types, source });
         reply::parse_complete(&mut self.output.buffer);
         Ok(())
     }
@@ -83,12 +87,14 @@ impl Connection {
         let (mut guard, session, _) = self.begin();
         let prepared = guard.run(session.prepare(statement, &hints)).await;
         self.registration.end();
-        Ok(Some(prepared??))
+        let prepared =
+            prepared?.map_err(|error| Failure::from(error).placed((sql, 0), &self.session.identity.database))?;
+        Ok(Some(prepared))
     }
 
     /// Makes a portal.
     pub(crate) fn bind(&mut self, bind: Bind) -> Result<()> {
-        let statement = self.session.statements.get(&bind.statement)?.clone();
+        let statement = self.session.statements.get(&bind.statement)?;
         if !bind.portal.is_empty() && self.portals.contains_key(&bind.portal) {
             let message = format!("cursor \"{}\" already exists", bind.portal);
             return Err(SqlError::new(SqlState::DUPLICATE_CURSOR, message));
@@ -97,7 +103,7 @@ impl Connection {
             let message = format!("a connection has at most {PORTALS_MAX} portals");
             return Err(SqlError::new(SqlState::PROGRAM_LIMIT_EXCEEDED, message));
         }
-        let NamedStatement { prepared, types } = &*statement;
+        let NamedStatement { prepared, types, .. } = &*statement;
         if bind.values.len() != types.len() {
             let message = format!(
                 "bind message supplies {} parameters, but prepared statement \"{}\" requires {}",
@@ -125,7 +131,7 @@ impl Connection {
     pub(crate) fn describe(&mut self, target: &Target) -> Result<()> {
         let encoder = match target {
             Target::Statement(name) => {
-                let statement = self.session.statements.get(name)?.clone();
+                let statement = self.session.statements.get(name)?;
                 reply::parameters(statement.types.iter().map(Type::oid), &mut self.output.buffer);
                 let columns = statement.prepared.as_ref().and_then(|prepared| prepared.columns.clone());
                 columns.map(|columns| RowEncoder::new(columns, &[])).transpose()?

@@ -1,17 +1,19 @@
 //! The simple protocol: text with statements, each run to its end, up to the first that fails.
 //!
 //! As in PostgreSQL, several statements of one text are one transaction when they write: what came before one that fails is
-//! forgotten. Texts that hold definitions, or bounds of transactions of their own, are run statement by statement.
+//! forgotten; definitions of a tenant's own are writes. Texts that hold other definitions, or bounds of transactions of their own, are run
+//! statement by statement.
 
 use crate::{
+    ddl,
     query::kept::Seen,
     server::{
         connection::{Connection, Failure},
         copy,
         rows::{Form, RowsUnderWay},
     },
-    session::{Known, Outcome, Prepared, Text, TransactionStatus},
-    statement::{CursorStatement, Setting, Statement},
+    session::{Known, Outcome, Prepared, Session, Text, TransactionStatus},
+    statement::{CursorStatement, Setting, Statement, place},
     wire::{encoder::RowEncoder, reply},
 };
 use arrow::datatypes::SchemaRef;
@@ -24,7 +26,7 @@ impl Connection {
         let text = Text { sql: &sql, types: None };
         let known = self.session.known(text);
         let seen = match known {
-            Known::Prepared(prepared) => return self.run_alone(Work::Known(prepared)).await,
+            Known::Prepared(prepared) => return self.run_alone(Work::Known(prepared), (&sql, 0)).await,
             Known::Again(seen) => Some(seen),
             Known::New => None,
         };
@@ -33,14 +35,17 @@ impl Connection {
         if let Some(seen) = seen.filter(|_| statements.len() == 1)
             && let Some(statement) = statements.pop()
         {
-            return self.run_alone(Work::Again(text, seen, statement)).await;
+            return self.run_alone(Work::Again(text, seen, statement), (&sql, 0)).await;
         }
-        drop(sql);
-        if !is_one_transaction(&statements) || self.session.transaction_status() != TransactionStatus::Idle {
-            return self.run_all(statements).await;
+        // What is long is let go of: errors are told without a place then.
+        let text = if sql.len() > place::TEXT_BYTES_MAX { String::new() } else { sql };
+        if !is_one_transaction(&self.session, &statements)
+            || self.session.transaction_status() != TransactionStatus::Idle
+        {
+            return self.run_all(statements, &text).await;
         }
         self.session.begin(None, None);
-        match self.run_all(statements).await {
+        match self.run_all(statements, &text).await {
             Ok(()) => {
                 self.session.commit().await?;
                 Ok(())
@@ -52,20 +57,21 @@ impl Connection {
         }
     }
 
-    async fn run_all(&mut self, statements: Vec<Statement>) -> Result<(), Failure> {
+    async fn run_all(&mut self, statements: Vec<Statement>, text: &str) -> Result<(), Failure> {
         if statements.is_empty() {
             reply::empty(&mut self.output.buffer);
         }
-        for statement in statements {
-            self.run_alone(Work::New(statement)).await?;
+        for (nth, statement) in statements.into_iter().enumerate() {
+            self.run_alone(Work::New(statement), (text, nth)).await?;
         }
         Ok(())
     }
 
-    async fn run_alone(&mut self, work: Work<'_>) -> Result<(), Failure> {
+    /// Runs a statement; `place` is the text that it stands in, and the how many of it it is, from 0.
+    async fn run_alone(&mut self, work: Work<'_>, place: (&str, usize)) -> Result<(), Failure> {
         let done = self.run_one(work).await;
         self.registration.end();
-        done
+        done.map_err(|failure| failure.placed(place, &self.session.identity.database))
     }
 
     async fn run_one(&mut self, work: Work<'_>) -> Result<(), Failure> {
@@ -120,21 +126,22 @@ enum Work<'a> {
 }
 
 /// Whether the statements of a text write together.
-fn is_one_transaction(statements: &[Statement]) -> bool {
+fn is_one_transaction(session: &Session, statements: &[Statement]) -> bool {
     let writes = |of: &Statement| {
         matches!(of, Statement::Insert(_) | Statement::Update(_) | Statement::Delete(_) | Statement::CopyFrom(_))
             || matches!(of, Statement::Cursor(CursorStatement::Declare(_)) | Statement::Execute(_))
+            || matches!(of, Statement::Definition(_) | Statement::CreateTableAs(_))
     };
-    let by_itself = |of: &Statement| {
-        matches!(
+    let by_itself = |of: &Statement| match of {
+        Statement::Definition(definition) => ddl::stands_alone(session, definition),
+        Statement::CreateTableAs(_) => session.identity.operator,
+        of => matches!(
             of,
-            Statement::Definition(_)
-                | Statement::CreateTableAs(_)
-                | Statement::Transaction(_)
+            Statement::Transaction(_)
                 | Statement::Deallocate(_)
                 | Statement::Upkeep(_)
                 | Statement::Setting(Setting::Discard(_))
-        )
+        ),
     };
     statements.len() > 1 && statements.iter().any(writes) && !statements.iter().any(by_itself)
 }

@@ -29,13 +29,31 @@ const SCROLL_BYTES_MAX: usize = 64 << 20;
 #[derive(Debug, Default)]
 pub(super) struct Cursors {
     open: BTreeMap<String, Cursor>,
+    /// The same for the session's own statements to see.
+    held: Held,
+}
+
+/// What is told of cursors, by name.
+pub(crate) type Held = Arc<std::sync::Mutex<BTreeMap<String, HeldCursor>>>;
+
+/// What is told of a cursor.
+#[derive(Clone, Debug)]
+pub(crate) struct HeldCursor {
+    /// The text that declared it.
+    pub(crate) text: String,
+    /// When, in microseconds since 1970.
+    pub(crate) at_micros: i64,
+    /// Whether it goes backwards.
+    pub(crate) scroll: bool,
+    /// Whether it outlives its transaction.
+    pub(crate) hold: bool,
 }
 
 #[derive(Debug)]
 struct Cursor {
     schema: SchemaRef,
     rows: Arc<Mutex<Rows>>,
-    hold: bool,
+    told: HeldCursor,
     /// How many savepoints there were when it was declared; `None` when its transaction is over.
     depth: Option<usize>,
 }
@@ -49,7 +67,7 @@ impl Cursors {
         &mut self,
         name: String,
         stream: SendableRecordBatchStream,
-        (scroll, hold): (bool, bool),
+        told: HeldCursor,
         depth: usize,
     ) -> Result<()> {
         self.check_free(&name)?;
@@ -58,8 +76,9 @@ impl Cursors {
             return Err(SqlError::new(SqlState::PROGRAM_LIMIT_EXCEEDED, message).with_hint("Close one."));
         }
         let schema = stream.schema();
-        let rows = Arc::new(Mutex::new(Rows::new(stream, scroll)));
-        self.open.insert(name, Cursor { schema, rows, hold, depth: Some(depth) });
+        let rows = Arc::new(Mutex::new(Rows::new(stream, told.scroll)));
+        self.open.insert(name, Cursor { schema, rows, told, depth: Some(depth) });
+        self.tell();
         Ok(())
     }
 
@@ -104,23 +123,27 @@ impl Cursors {
                 self.open.remove(name);
             }
         }
+        self.tell();
         Ok(())
     }
 
     /// The transaction was committed: cursors that hold go on.
     pub(super) fn commit(&mut self) {
-        self.open.retain(|_, cursor| cursor.hold);
+        self.open.retain(|_, cursor| cursor.told.hold);
         self.open.values_mut().for_each(|cursor| cursor.depth = None);
+        self.tell();
     }
 
     /// The transaction was forgotten, with the cursors that it declared.
     pub(super) fn rollback(&mut self) {
         self.open.retain(|_, cursor| cursor.depth.is_none());
+        self.tell();
     }
 
     /// What came behind the savepoint of this number was forgotten.
     pub(super) fn rollback_to(&mut self, savepoint: usize) {
         self.open.retain(|_, cursor| cursor.depth.is_none_or(|depth| depth <= savepoint));
+        self.tell();
     }
 
     /// The savepoint of this number, and those behind it, are no more.
@@ -128,6 +151,16 @@ impl Cursors {
         for cursor in self.open.values_mut() {
             cursor.depth = cursor.depth.map(|depth| depth.min(savepoint));
         }
+    }
+
+    /// What is told of them.
+    pub(super) fn held(&self) -> Held {
+        self.held.clone()
+    }
+
+    fn tell(&self) {
+        let told = self.open.iter().map(|(name, cursor)| (name.clone(), cursor.told.clone())).collect();
+        *self.held.lock().unwrap_or_else(std::sync::PoisonError::into_inner) = told;
     }
 
     fn get(&self, name: &str) -> Result<&Cursor> {

@@ -241,7 +241,7 @@ impl Session {
         // What others contradict is said by the next view.
         let seen = definitions.and_then(|(definitions, door)| definitions.seen(door, &base).ok());
         let seen = seen.unwrap_or(base);
-        if self.temporary.is_empty() { seen } else { Arc::new(self.temporary.added_to(&seen)) }
+        self.temporary.seen_now(seen)
     }
 
     /// Reserves `count` numbers for what the session makes, and gives the first; at the transaction's end, those that were not used are

@@ -1,6 +1,6 @@
 //! Each kind of statement to the module that knows it.
 
-use super::{Found, Outcome, Prepared, Session, TransactionStatus, prepared, show};
+use super::{Found, HeldCursor, Outcome, Prepared, Session, TransactionStatus, prepared, show};
 use crate::{
     copy::{self, CopyIn},
     ddl, dml,
@@ -80,7 +80,7 @@ pub(super) async fn prepare(
         | Statement::Prepare(_)
         | Statement::Deallocate(_)
         | Statement::Cursor(_)
-        | Statement::Truncate(_)
+        | Statement::Truncate { .. }
         | Statement::Upkeep(_) => none,
     };
     Ok(Prepared { statement: Arc::new(statement), parameters, columns, kept: Arc::new(kept), plans: Arc::new(plans) })
@@ -163,9 +163,9 @@ pub(super) async fn execute(
             Ok(Outcome::Done(if name.is_none() { "DEALLOCATE ALL" } else { "DEALLOCATE" }.into()))
         }
         Statement::Cursor(cursor) => run_cursor(session, cursor, parameters).await,
-        Statement::Truncate(tables) => {
+        Statement::Truncate { tables, restart } => {
             check_writable(session, statement)?;
-            dml::truncate(session, tables).await?;
+            dml::truncate(session, tables, *restart).await?;
             Ok(Outcome::Done("TRUNCATE TABLE".into()))
         }
         Statement::Upkeep(upkeep) => maintain(session, upkeep),
@@ -194,7 +194,7 @@ fn check_writable(session: &Session, statement: &Statement) -> Result<()> {
         Statement::Update(_) => "UPDATE",
         Statement::Delete(_) => "DELETE",
         Statement::CopyFrom(_) => "COPY FROM",
-        Statement::Truncate(_) => "TRUNCATE TABLE",
+        Statement::Truncate { .. } => "TRUNCATE TABLE",
         _ => "this statement",
     };
     let message = format!("cannot execute {what} in a read-only transaction");
@@ -212,7 +212,10 @@ async fn run_cursor(session: &mut Session, cursor: &CursorStatement, parameters:
             let (query, plan) = plan_query(session, &declare.query, &parameters).await?;
             let rows = query.run(with_parameters(plan, parameters)?).await?;
             let depth = session.savepoint_depth();
-            session.cursors.declare(declare.name.clone(), rows, (declare.scroll, declare.hold), depth)?;
+            let at_micros = session.shared.clock.now_micros();
+            let (scroll, hold) = (declare.scroll, declare.hold);
+            let told = HeldCursor { text: declare.text.clone(), at_micros, scroll, hold };
+            session.cursors.declare(declare.name.clone(), rows, told, depth)?;
             if !session.in_transaction() {
                 session.cursors.commit();
             }

@@ -16,7 +16,10 @@ use datafusion::{
 };
 use futures::TryStreamExt;
 use pgwire::api::Type;
-use std::{collections::HashMap, sync::Arc};
+use std::{
+    collections::HashMap,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+};
 
 /// Prepared statements of a session, at most.
 const STATEMENTS_MAX: usize = 4_096;
@@ -28,26 +31,52 @@ pub(crate) struct NamedStatement {
     pub(crate) prepared: Option<Prepared>,
     /// The types of the parameters, as the client declared or was told them.
     pub(crate) types: Vec<Type>,
+    /// Where it comes from.
+    pub(crate) source: Source,
 }
+
+/// Where a prepared statement comes from.
+#[derive(Clone, Debug)]
+pub(crate) struct Source {
+    /// The text that prepared it.
+    pub(crate) text: String,
+    /// When, in microseconds since 1970.
+    pub(crate) at_micros: i64,
+    /// Whether `PREPARE` did, rather than a message of the protocol.
+    pub(crate) by_statement: bool,
+}
+
+/// Statements by name, as the session's own statements see them too.
+pub(crate) type Shown = Arc<Mutex<HashMap<String, Arc<NamedStatement>>>>;
 
 /// The prepared statements of a session by name; the unnamed one has the empty name.
 #[derive(Debug, Default)]
 pub(crate) struct Statements {
-    by_name: HashMap<String, Arc<NamedStatement>>,
+    by_name: Shown,
 }
 
 impl Statements {
+    /// What `pg_prepared_statements` shows.
+    pub(crate) fn shown(&self) -> Shown {
+        self.by_name.clone()
+    }
+
+    fn lock(&self) -> MutexGuard<'_, HashMap<String, Arc<NamedStatement>>> {
+        self.by_name.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     /// Whether a statement may get a name.
     ///
     /// # Errors
     /// 42P05 for a name that is taken; 54000 beyond [`STATEMENTS_MAX`].
     pub(crate) fn check_free(&self, name: &str) -> Result<()> {
-        let taken = self.by_name.contains_key(name);
+        let by_name = self.lock();
+        let taken = by_name.contains_key(name);
         if !name.is_empty() && taken {
             let message = format!("prepared statement \"{name}\" already exists");
             return Err(SqlError::new(SqlState::DUPLICATE_PREPARED_STATEMENT, message));
         }
-        if !taken && self.by_name.len() >= STATEMENTS_MAX {
+        if !taken && by_name.len() >= STATEMENTS_MAX {
             let message = format!("a connection has at most {STATEMENTS_MAX} prepared statements");
             return Err(SqlError::new(SqlState::PROGRAM_LIMIT_EXCEEDED, message)
                 .with_hint("Close statements that are not needed any more."));
@@ -57,13 +86,13 @@ impl Statements {
 
     /// Gives a statement a name.
     pub(crate) fn insert(&mut self, name: String, statement: NamedStatement) {
-        self.by_name.insert(name, Arc::new(statement));
+        self.lock().insert(name, Arc::new(statement));
     }
 
     /// # Errors
     /// 26000.
-    pub(crate) fn get(&self, name: &str) -> Result<&Arc<NamedStatement>> {
-        self.by_name.get(name).ok_or_else(|| {
+    pub(crate) fn get(&self, name: &str) -> Result<Arc<NamedStatement>> {
+        self.lock().get(name).cloned().ok_or_else(|| {
             let message = match name {
                 "" => "unnamed prepared statement does not exist".to_owned(),
                 name => format!("prepared statement \"{name}\" does not exist"),
@@ -74,13 +103,13 @@ impl Statements {
 
     /// Forgets a statement; one that is not there too.
     pub(crate) fn remove(&mut self, name: &str) {
-        self.by_name.remove(name);
+        self.lock().remove(name);
     }
 
     /// `DEALLOCATE`; `None` for all.
     pub(super) fn deallocate(&mut self, name: Option<&str>) -> Result<()> {
         match name {
-            None => self.by_name.clear(),
+            None => self.lock().clear(),
             Some(name) => {
                 self.get(name)?;
                 self.remove(name);
@@ -97,7 +126,9 @@ pub(super) async fn prepare(session: &mut Session, prepare: &Prepare) -> Result<
     let prepared =
         Box::pin(super::dispatch::prepare(session, (*prepare.statement).clone(), &hints, Runs::Later)).await?;
     let types = prepared.parameters.iter().map(types::parameter_pg_type).collect();
-    session.statements.insert(prepare.name.clone(), NamedStatement { prepared: Some(prepared), types });
+    let at_micros = session.shared.clock.now_micros();
+    let source = Source { text: prepare.text.clone(), at_micros, by_statement: true };
+    session.statements.insert(prepare.name.clone(), NamedStatement { prepared: Some(prepared), types, source });
     Ok(())
 }
 

@@ -104,24 +104,26 @@ impl Temporary {
         if self.state.own.is_empty() {
             return base;
         }
-        if let Some((known, seen)) = &self.seen
-            && Arc::ptr_eq(known, &base)
-        {
-            return seen.clone();
-        }
-        let seen = Arc::new(self.added_to(&base));
+        let seen = self.seen_now(base.clone());
         self.seen = Some((base, seen.clone()));
         seen
     }
 
-    /// A snapshot with them, of a version that no other has.
-    pub(super) fn added_to(&self, base: &Snapshot) -> Snapshot {
-        let version = VERSIONS.fetch_add(1, Ordering::Relaxed);
-        Snapshot { temporary: self.state.own.clone(), version, ..base.clone() }
+    /// The same without remembering it: what is remembered is given again.
+    pub(super) fn seen_now(&self, base: Arc<Snapshot>) -> Arc<Snapshot> {
+        if self.state.own.is_empty() {
+            return base;
+        }
+        match &self.seen {
+            Some((known, seen)) if Arc::ptr_eq(known, &base) => seen.clone(),
+            _ => Arc::new(self.added_to(&base)),
+        }
     }
 
-    pub(super) fn is_empty(&self) -> bool {
-        self.state.own.is_empty()
+    /// A snapshot with them, of a version that no other has.
+    fn added_to(&self, base: &Snapshot) -> Snapshot {
+        let version = VERSIONS.fetch_add(1, Ordering::Relaxed);
+        Snapshot { temporary: self.state.own.clone(), version, ..base.clone() }
     }
 }
 

@@ -1,5 +1,6 @@
 //! Transactions, settings, definitions and dropped tenants: statements of several sessions and what each is told.
 
+mod comments;
 mod definitions;
 mod filled;
 mod past;

@@ -221,11 +221,22 @@ impl<'a> Cursor<'a> {
 
     /// The name of a table: alone or after its schema, and that after the session's database.
     pub(super) fn table_name(&mut self) -> Result<RelationName> {
+        let parts = self.path()?;
+        self.relation(&parts)
+    }
+
+    /// Names with points between them.
+    pub(super) fn path(&mut self) -> Result<Vec<String>> {
         let mut parts = vec![self.name()?];
         while self.token(&Token::Period) {
             parts.push(self.name()?);
         }
-        match parts.as_slice() {
+        Ok(parts)
+    }
+
+    /// The relation of such names.
+    pub(super) fn relation(&self, parts: &[String]) -> Result<RelationName> {
+        match parts {
             [name] => Ok(RelationName::bare(name.as_str())),
             [schema, name] => in_schema(schema, name),
             [database, schema, name] if database == self.database => in_schema(schema, name),
@@ -274,6 +285,13 @@ impl<'a> Cursor<'a> {
         let here = self.syntax_error();
         // Whatever else sqlparser would read here stands for other databases' statements: those of PostgreSQL are told apart.
         if POSTGRES_HEADS.contains(&head.as_str()) { SqlError::unsupported(head) } else { here }
+    }
+
+    /// The statement as it was written, without what ends it.
+    pub(super) fn text(&self) -> String {
+        let (Some(first), Some(last)) = (self.tokens.first(), self.tokens.last()) else { return String::new() };
+        let (start, end) = (offset(self.sql, first.span.start), offset(self.sql, last.span.end));
+        self.sql.get(start..end).unwrap_or_default().trim().to_owned()
     }
 
     /// The token as it was written.
@@ -381,6 +399,11 @@ fn text_from(sql: &str, location: Location) -> String {
 }
 
 fn at(sql: &str, location: Location, mut error: SqlError) -> SqlError {
-    error.position = u32::try_from(sql[..offset(sql, location)].chars().count() + 1).ok();
+    error.position = position(sql, location);
     error
+}
+
+/// A place in characters from 1.
+pub(super) fn position(sql: &str, location: Location) -> Option<u32> {
+    u32::try_from(sql[..offset(sql, location)].chars().count() + 1).ok()
 }

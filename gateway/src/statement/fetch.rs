@@ -28,6 +28,8 @@ pub struct Declare {
     pub hold: bool,
     /// The rows: always [`ast::Statement::Query`].
     pub query: Box<ast::Statement>,
+    /// The text of all of it.
+    pub text: String,
 }
 
 /// Which rows of which cursor.
@@ -81,7 +83,7 @@ pub(super) fn parse_declare(cursor: &mut Cursor<'_>) -> Result<Statement> {
         return Err(cursor.syntax_error());
     }
     let Statement::Query(query) = parse_query(cursor)? else { return Err(cursor.syntax_error()) };
-    Ok(Statement::Cursor(CursorStatement::Declare(Declare { name, scroll, hold, query })))
+    Ok(Statement::Cursor(CursorStatement::Declare(Declare { name, scroll, hold, query, text: cursor.text() })))
 }
 
 pub(super) fn parse_fetch(cursor: &mut Cursor<'_>) -> Result<Statement> {

@@ -17,6 +17,8 @@ pub struct Prepare {
     pub types: Vec<Option<SqlType>>,
     /// A query or a write.
     pub statement: Box<Statement>,
+    /// The text of all of it.
+    pub text: String,
 }
 
 /// `EXECUTE name (values)`
@@ -55,7 +57,7 @@ pub(super) fn parse_prepare(cursor: &mut Cursor<'_>) -> Result<Statement> {
         Statement::Query(_) | Statement::Insert(_) | Statement::Update(_) | Statement::Delete(_) => {}
         _ => return Err(SqlError::unsupported("PREPARE of this statement")),
     }
-    Ok(Statement::Prepare(Prepare { name, types, statement: Box::new(statement) }))
+    Ok(Statement::Prepare(Prepare { name, types, statement: Box::new(statement), text: cursor.text() }))
 }
 
 pub(super) fn parse_execute(cursor: &mut Cursor<'_>) -> Result<Statement> {

@@ -85,7 +85,7 @@ fn read(cursor: &mut Cursor<'_>) -> Result<(Box<Query>, Past)> {
     // sqlparser takes FOR behind a select list without FROM for an alias.
     for lock in [&["for", "update"][..], &["for", "share"], &["for", "no", "key"], &["for", "key", "share"]] {
         if cursor.contains(lock) {
-            return Err(SqlError::unsupported("FOR UPDATE or FOR SHARE"));
+            return Err(locking());
         }
     }
     let query = if cursor.words("table") {
@@ -345,6 +345,14 @@ fn step(result: Result<()>) -> ControlFlow<SqlError> {
     }
 }
 
+/// 0A000: what waits for others where nobody waits.
+fn locking() -> SqlError {
+    SqlError::unsupported("FOR UPDATE or FOR SHARE").with_hint(
+        "Nothing locks here: UPDATE and DELETE hold the rows that they change against what others have changed since, and are 40001 at \
+         COMMIT if one has.",
+    )
+}
+
 struct Refusal;
 
 impl Visitor for Refusal {
@@ -353,8 +361,10 @@ impl Visitor for Refusal {
     fn pre_visit_query(&mut self, query: &Query) -> ControlFlow<SqlError> {
         let writes =
             matches!(*query.body, SetExpr::Insert(_) | SetExpr::Update(_) | SetExpr::Delete(_) | SetExpr::Merge(_));
+        if !query.locks.is_empty() {
+            return ControlFlow::Break(locking());
+        }
         step(refuse(&[
-            (!query.locks.is_empty(), "FOR UPDATE or FOR SHARE"),
             (writes, "a statement that writes inside of WITH"),
             (query.for_clause.is_some(), "FOR XML or FOR JSON"),
             (query.settings.is_some(), "SETTINGS"),

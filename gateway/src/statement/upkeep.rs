@@ -29,10 +29,13 @@ pub(super) fn parse_truncate(cursor: &mut Cursor<'_>) -> Result<Statement> {
         cursor.token(&Token::Mul);
         name
     })?;
-    // There are neither sequences nor tables that refer to others: all of these mean the same.
-    let _ = cursor.words("restart identity") || cursor.words("continue identity");
+    let restart = cursor.words("restart identity");
+    if !restart {
+        cursor.words("continue identity");
+    }
+    // No table refers to another: both mean the same.
     let _ = cursor.words("cascade") || cursor.words("restrict");
-    Ok(Statement::Truncate(tables))
+    Ok(Statement::Truncate { tables, restart })
 }
 
 /// `VACUUM [(options)] [FULL] [FREEZE] [VERBOSE] [ANALYZE] [table [(columns)], …]`, and `ANALYZE` alike.
@@ -103,7 +106,6 @@ pub(super) fn refuse(cursor: &Cursor<'_>) -> SqlError {
     let head = cursor.head().to_uppercase();
     let hint = match head.as_str() {
         "LOCK" => "Nothing locks here: a transaction whose rows others have changed fails at COMMIT with 40001.",
-        "COMMENT" => "Comments are not kept.",
         _ => "Sessions do not send each other notifications.",
     };
     SqlError::unsupported(head).with_hint(hint)

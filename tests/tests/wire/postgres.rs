@@ -213,9 +213,11 @@ files! { "tests/slt/postgres":
     casts
     catalog
     char
+    comments
     defaults
     definitions_in_transactions
     filled
+    held
     json
     private_tables
     questions

@@ -19,7 +19,8 @@ fn check(sql: &str, change: impl FnOnce(&mut Snapshot), expected: Expect) {
         Err(error) => return expected.assert_eq(&format!("{} {}", error.state.0, error.message)),
     };
     change(&mut snapshot);
-    let view = SqlView { id: 1, name: "v".into(), columns: Vec::new(), sql: bound.sql, uses: bound.uses };
+    let (sql, uses, comments) = (bound.sql, bound.uses, Default::default());
+    let view = SqlView { id: 1, name: "v".into(), columns: Vec::new(), sql, uses, comments };
     let numbered = |number| snapshot.readable(None, number);
     let (opened, shown) = (opened(&view, numbered).unwrap(), shown(&view, numbered).unwrap());
     expected.assert_eq(&format!("{}\n{opened}\n{shown}\n{:?}", view.sql, view.uses));

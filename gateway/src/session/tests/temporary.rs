@@ -7,7 +7,7 @@ use super::{
 };
 use crate::{session::Session, statement::Statement};
 use expect_test::expect;
-use keyspan_catalog::private::PRIVATE_TABLE;
+use keyspan_catalog::{Catalog, private::PRIVATE_TABLE};
 use keyspan_storage::{Scan, TableName};
 
 /// Rows that the store has of private tables, whoever can see them.
@@ -30,7 +30,7 @@ async fn nothing_is_left_of_a_session_that_ends() {
     check(
         &mut session,
         "CREATE TEMP TABLE w (a int PRIMARY KEY, b serial); INSERT INTO w SELECT g FROM generate_series(1, 100) g;
-         CREATE TEMP TABLE x AS SELECT * FROM w; SELECT count(*), max(b) FROM w JOIN x USING (a, b)",
+         SELECT * INTO TEMP x FROM w; SELECT count(*), max(b) FROM w JOIN x USING (a, b)",
         expect![[r#"
             CREATE TABLE
             INSERT 0 100
@@ -43,6 +43,19 @@ async fn nothing_is_left_of_a_session_that_ends() {
     check(&mut world.tenant("alto"), "SELECT * FROM w", expect![[r#"42P01 relation "w" does not exist"#]]).await;
     drop(session);
     until_gone(&world).await;
+}
+
+#[tokio::test]
+async fn nothing_is_left_after_a_crash() {
+    let world = World::new().await;
+    let mut session = world.tenant("alto");
+    run(&mut session, "CREATE TEMP TABLE w AS SELECT g FROM generate_series(1, 10) g; CREATE TABLE kept (a int); INSERT INTO kept VALUES (1)")
+        .await;
+    assert_eq!(stored(&world).await, 11);
+    // Another start over what the store has; the session is not asked.
+    let again = Catalog::open(world.shared.catalog.store().clone()).await.unwrap();
+    assert_eq!(stored(&world).await, 1);
+    assert!(again.snapshot().private.values().all(|private| private.spare.is_empty()));
 }
 
 #[tokio::test]

@@ -109,6 +109,7 @@ async fn names_of_tenants_are_checked() -> Result<()> {
         DETAIL: Databases and roles are defined by an operator in database "keyspan".
         a> SELECT * FROM keyspan.tenants
         42P01: relation "keyspan.tenants" does not exist
+        POSITION: 15
     "#]])
     .await
 }
@@ -140,10 +141,13 @@ async fn syntax_errors_say_where() -> Result<()> {
         42601: VALUES lists must all be the same length
         a> SELECT nix FROM t
         42703: column "nix" does not exist
+        POSITION: 8
         a> SELECT * FROM nix
         42P01: relation "nix" does not exist
+        POSITION: 15
         a> SELECT nix(1)
         42883: function nix does not exist
+        POSITION: 8
         a> SELECT * FROM t WHERE a = 'x'
         (no rows)
         a> SELECT * FROM cells('nix')

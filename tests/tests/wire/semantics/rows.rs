@@ -131,10 +131,12 @@ async fn semantics_1_tenants_are_apart() -> Result<()> {
         altostrat | y | 3
         a> SELECT tenant FROM t
         42703: column "tenant" does not exist
+        POSITION: 8
         a> CREATE TABLE mine (a int PRIMARY KEY)
         (0)
         op> SELECT * FROM mine
         42P01: relation "mine" does not exist
+        POSITION: 15
         op> DROP DATABASE alto
         (0)
         s> SELECT * FROM t ORDER BY a

@@ -30,7 +30,8 @@ async fn semantics_10_definitions_of_datafusion_are_unreachable() -> Result<()> 
         0A000: CREATE TABLE AS in the operator's database is not supported
         HINT: Create the table, with its key, and INSERT … SELECT into it.
         op> CREATE TEMP TABLE c (a int)
-        0A000: CREATE TEMP is not supported
+        0A000: a temporary table in the operator's database is not supported
+        HINT: A temporary table belongs to a session of a tenant's database.
         op> CREATE FUNCTION f(int) RETURNS int RETURN $1
         0A000: CREATE FUNCTION is not supported
         op> CREATE SCHEMA s
@@ -69,6 +70,7 @@ async fn semantics_10_definitions_of_datafusion_are_unreachable() -> Result<()> 
         42P01: relation "/etc/passwd" does not exist
         op> SELECT * FROM read_csv('/etc/passwd')
         42883: function read_csv does not exist
+        POSITION: 15
         op> SELECT * FROM "/etc/passwd.csv"
         42P01: relation "/etc/passwd.csv" does not exist
         op> PREPARE p AS DROP TABLE t
@@ -105,12 +107,16 @@ async fn semantics_10_what_the_planner_would_drop_is_refused() -> Result<()> {
         (0)
         a> SELECT * FROM t FOR UPDATE
         0A000: FOR UPDATE or FOR SHARE is not supported
+        HINT: Nothing locks here: UPDATE and DELETE hold the rows that they change against what others have changed since, and are 40001 at COMMIT if one has.
         a> SELECT * FROM t FOR NO KEY UPDATE
         0A000: FOR UPDATE or FOR SHARE is not supported
+        HINT: Nothing locks here: UPDATE and DELETE hold the rows that they change against what others have changed since, and are 40001 at COMMIT if one has.
         a> SELECT * FROM t FOR SHARE SKIP LOCKED
         0A000: FOR UPDATE or FOR SHARE is not supported
+        HINT: Nothing locks here: UPDATE and DELETE hold the rows that they change against what others have changed since, and are 40001 at COMMIT if one has.
         a> SELECT * FROM (SELECT * FROM t FOR UPDATE) x
         0A000: FOR UPDATE or FOR SHARE is not supported
+        HINT: Nothing locks here: UPDATE and DELETE hold the rows that they change against what others have changed since, and are 40001 at COMMIT if one has.
         a> SELECT * FROM t TABLESAMPLE BERNOULLI (10)
         0A000: TABLESAMPLE is not supported
         a> SELECT * FROM t ORDER BY a FETCH FIRST 1 ROWS WITH TIES
@@ -154,6 +160,7 @@ async fn semantics_10_what_the_planner_would_drop_is_refused() -> Result<()> {
         42703: family "nix" of relation "u" does not exist
         op> SELECT * FROM u
         42P01: relation "u" does not exist
+        POSITION: 15
     "#]])
     .await
 }

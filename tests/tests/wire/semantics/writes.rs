@@ -32,10 +32,12 @@ async fn semantics_4_an_existing_key_is_refused() -> Result<()> {
         42701: column "a" specified more than once
         a> INSERT INTO t (a, at, nix) VALUES ('x', '2026-01-01', 1)
         42703: column "nix" of relation "t" does not exist
+        POSITION: 23
         a> INSERT INTO t VALUES ('x', '2026-01-01', 1, 2)
         42601: INSERT has more expressions than target columns
         a> INSERT INTO nix VALUES (1)
         42P01: relation "nix" does not exist
+        POSITION: 13
         a> SELECT * FROM t
         x | 2026-01-01 00:00:00+00 | 1
         y | 2026-01-01 00:00:00+00 | 1
@@ -154,6 +156,7 @@ async fn semantics_4_the_key_does_not_change() -> Result<()> {
         HINT: Delete the row and insert it anew.
         a> UPDATE t SET nix = 1
         42703: column "nix" of relation "t" does not exist
+        POSITION: 14
         a> UPDATE t SET c = 1, c = 2
         42601: multiple assignments to same column "c"
         a> SELECT * FROM t

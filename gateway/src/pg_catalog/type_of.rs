@@ -1,0 +1,45 @@
+//! `pg_typeof`: the type of an expression, which its field tells, not its value.
+
+use crate::{query::functions::text, types};
+use arrow::datatypes::{DataType, Field};
+use datafusion::{
+    error::Result,
+    logical_expr::{ColumnarValue, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature, TypeSignature, Volatility},
+};
+use keyspan_catalog::SqlType;
+
+/// The function.
+pub fn function() -> ScalarUDF {
+    ScalarUDF::from(TypeOf { signature: Signature::new(TypeSignature::Any(1), Volatility::Stable) })
+}
+
+#[derive(Debug, PartialEq, Eq, Hash)]
+struct TypeOf {
+    signature: Signature,
+}
+
+impl ScalarUDFImpl for TypeOf {
+    fn name(&self) -> &str {
+        "pg_typeof"
+    }
+    fn signature(&self) -> &Signature {
+        &self.signature
+    }
+    fn return_type(&self, _: &[DataType]) -> Result<DataType> {
+        Ok(DataType::Utf8View)
+    }
+    fn invoke_with_args(&self, arguments: ScalarFunctionArgs) -> Result<ColumnarValue> {
+        Ok(ColumnarValue::Scalar(text(shown(&arguments.arg_fields[0]))))
+    }
+}
+
+/// A type's name without its length or digits.
+fn shown(field: &Field) -> String {
+    match types::sql_type(field) {
+        Some(SqlType::Numeric { .. }) => "numeric".to_owned(),
+        Some(SqlType::Varchar(_)) => "character varying".to_owned(),
+        Some(SqlType::Char(_)) => "character".to_owned(),
+        Some(kind) => types::type_name(kind),
+        None => types::pg_type(field).name().to_owned(),
+    }
+}
