@@ -1,0 +1,1 @@
+ALTER TABLE sqlx_notes ADD COLUMN at timestamptz;
