@@ -310,6 +310,7 @@ async fn semantics_3_definitions_stand_by_themselves() -> Result<()> {
         (0)
         op> SELECT * FROM t
         42P01: relation "t" does not exist
+        POSITION: 15
         op> BEGIN
         (0)
         op> DROP DATABASE alto
@@ -346,6 +347,7 @@ async fn semantics_3_statements_of_one_text_are_one_transaction() -> Result<()> 
         DETAIL: Key (a)=(1) already exists.
         a> DELETE FROM t; SET application_name = 'x'; SELECT nix FROM t
         42703: column "nix" does not exist
+        POSITION: 51
         a> SHOW application_name
 
         (no rows)

@@ -55,6 +55,7 @@ async fn a_text_that_comes_again_sees_what_has_changed() -> Result<()> {
         1 | one | 4
         a> SELECT nothing FROM t
         42703: column "nothing" does not exist
+        POSITION: 8
         a> SELECT * FROM t
         25P02: current transaction is aborted, commands ignored until end of transaction block
         a> ROLLBACK
@@ -102,6 +103,7 @@ async fn a_text_that_comes_again_sees_what_has_changed() -> Result<()> {
         (0)
         a> SELECT * FROM mine
         42P01: relation "mine" does not exist
+        POSITION: 15
         a> CREATE TABLE mine (a text, b text)
         (0)
         a> INSERT INTO mine VALUES ('new', 'table')

@@ -218,6 +218,7 @@ async fn a_table_or_tenant_that_comes_again_is_empty() -> Result<()> {
         (0)
         a> SELECT * FROM t
         42P01: relation "t" does not exist
+        POSITION: 15
         op> CREATE TABLE t (a text PRIMARY KEY, b int)
         (0)
         a> SELECT * FROM t
