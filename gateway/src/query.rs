@@ -41,6 +41,7 @@ pub mod functions;
 pub(crate) mod joins;
 pub(crate) mod kept;
 pub mod labels;
+mod merged;
 pub mod operators;
 pub mod parameters;
 pub mod past;

@@ -52,6 +52,12 @@ impl View {
         Self { as_of: Some(as_of_micros), buffered: Arc::default(), columnar: false, ..self.clone() }
     }
 
+    /// The same without rows: nothing of the store is held for it, and to read it is an error.
+    pub(crate) fn released(&self) -> Self {
+        let pin = Pin { state: Arc::new(()), ..self.pin.clone() };
+        Self { pin, buffered: Arc::default(), ..self.clone() }
+    }
+
     /// The table or view of a name, and its schema.
     pub fn find(&self, name: &RelationName) -> Option<(Schema, Readable<'_>)> {
         names::find(&self.snapshot, self.rows.tenant(), &self.path, name)

@@ -380,7 +380,7 @@ mod tests {
     #[test]
     fn planner_messages_have_their_states() {
         let plan = |message: &str| DataFusionError::Plan(message.into());
-        check(plan("table 'alto.public.t' not found"), expect![[r#"42P01 relation "t" does not exist"#]]);
+        check(plan("table 'alto.public.t' not found"), expect![[r#"42P01 relation "public.t" does not exist"#]]);
         check(plan("table 'alto.x.t' not found"), expect![[r#"42P01 relation "x.t" does not exist"#]]);
         check(plan("Invalid function 'nix'.\nDid you mean 'nx'?"), expect!["42883 function nix does not exist"]);
         check(

@@ -65,7 +65,7 @@ pub struct KeyspanTable {
 }
 
 /// What was promised of filters.
-#[derive(Default)]
+#[derive(Clone, Default)]
 struct Told {
     exact: HashSet<Expr>,
     inexact: HashSet<Expr>,
@@ -168,14 +168,25 @@ impl KeyspanTable {
                 now.inexact.insert(filter);
             }
         }
+        self.over(view.clone(), now)
+    }
+
+    /// The same table without rows, for a plan that is kept: it holds nothing of the store, and is [seen](Self::seen_by) by another view before it
+    /// is read.
+    pub(crate) fn released(&self) -> Self {
+        let known = self.told.lock().unwrap_or_else(PoisonError::into_inner);
+        self.over(self.view.released(), known.clone())
+    }
+
+    fn over(&self, view: View, told: Told) -> Self {
         Self {
             table: Arc::clone(&self.table),
-            view: view.clone(),
+            view,
             form: self.form,
             schema: Arc::clone(&self.schema),
             constraints: self.constraints.clone(),
             keys: self.keys.clone(),
-            told: Mutex::new(now),
+            told: Mutex::new(told),
         }
     }
 

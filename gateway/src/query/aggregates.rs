@@ -2,6 +2,9 @@
 //!
 //! Both are DataFusion's own; only their arguments are widened to decimals first. DataFusion cuts an average of decimals off; so it
 //! computes one digit more than PostgreSQL shows, and [`rounded`] rounds it away.
+//!
+//! DataFusion settles the types in a scalar subquery more than once. So what an argument becomes stays what it is when it is widened again, and
+//! integers, whose sum is no numeric as a bigint's is, are widened where they are summed ([`integers`]).
 
 use arrow::datatypes::{DataType, FieldRef};
 use datafusion::{
@@ -18,6 +21,7 @@ use datafusion::{
 };
 use std::sync::Arc;
 
+mod integers;
 mod rounded;
 
 /// How `sum` sees a bigint: 28 digits leave 10 more for the count of rows.
@@ -52,7 +56,7 @@ fn open() -> Signature {
 
 fn sum_argument(data: &DataType) -> Option<DataType> {
     Some(match data {
-        DataType::Int8 | DataType::Int16 | DataType::Int32 => DataType::Int64,
+        DataType::Int8 | DataType::Int16 | DataType::Int32 => DataType::Int32,
         DataType::Int64 => SUMMED_BIGINT,
         DataType::UInt8 | DataType::UInt16 | DataType::UInt32 | DataType::UInt64 => DataType::UInt64,
         DataType::Float16 | DataType::Float32 | DataType::Float64 | DataType::Null => DataType::Float64,
@@ -94,13 +98,40 @@ struct Widened {
 }
 
 impl Widened {
-    /// The arguments as DataFusion's own aggregate is made with: its result type is not the one that is shown.
-    fn within<'a>(&self, arguments: AccumulatorArgs<'a>) -> Result<AccumulatorArgs<'a>> {
-        let types: Vec<_> = arguments.expr_fields.iter().map(|field| field.data_type().clone()).collect();
+    /// Has DataFusion's own aggregate make something, with the arguments and the result that it knows.
+    fn within<T>(
+        &self,
+        arguments: AccumulatorArgs<'_>,
+        make: impl FnOnce(&AggregateUDF, AccumulatorArgs<'_>) -> Result<T>,
+    ) -> Result<T> {
+        let fields = arguments.expr_fields.iter();
+        let fields: Vec<FieldRef> = fields
+            .map(|field| Arc::new(field.as_ref().clone().with_data_type(integers::summed(field.data_type()))))
+            .collect();
+        let types: Vec<_> = fields.iter().map(|field| field.data_type().clone()).collect();
         let returns = self.inner.return_type(&types)?;
         let return_field = Arc::new(arguments.return_field.as_ref().clone().with_data_type(returns));
-        Ok(AccumulatorArgs { return_field, ..arguments })
+        make(&self.inner, AccumulatorArgs { return_field, expr_fields: &fields, ..arguments })
     }
+
+    /// One group's accumulator around DataFusion's.
+    fn around(
+        &self,
+        arguments: &AccumulatorArgs<'_>,
+    ) -> impl FnOnce(Box<dyn Accumulator>) -> Box<dyn Accumulator> + use<> {
+        let (averages, shown) = (self.averages, arguments.return_field.data_type().clone());
+        let summed = of_integers(arguments);
+        move |inner| match averages {
+            true => Box::new(rounded::One { inner, shown }),
+            false if summed => Box::new(integers::One(inner)),
+            false => inner,
+        }
+    }
+}
+
+/// Whether the argument is widened where it is summed.
+fn of_integers(arguments: &AccumulatorArgs<'_>) -> bool {
+    arguments.expr_fields.iter().any(|field| integers::summed(field.data_type()) != *field.data_type())
 }
 
 impl AggregateUDFImpl for Widened {
@@ -125,32 +156,34 @@ impl AggregateUDFImpl for Widened {
         }
     }
     fn return_type(&self, arguments: &[DataType]) -> Result<DataType> {
-        let inner = self.inner.return_type(arguments)?;
+        let inner = self.inner.return_type(&arguments.iter().map(integers::summed).collect::<Vec<_>>())?;
         Ok(if self.averages { rounded::shown(&inner) } else { inner })
     }
     fn is_nullable(&self) -> bool {
         self.inner.is_nullable()
     }
     fn accumulator(&self, arguments: AccumulatorArgs) -> Result<Box<dyn Accumulator>> {
-        let shown = arguments.return_field.data_type().clone();
-        let inner = self.inner.accumulator(self.within(arguments)?)?;
-        Ok(if self.averages { Box::new(rounded::One { inner, shown }) } else { inner })
+        let around = self.around(&arguments);
+        Ok(around(self.within(arguments, AggregateUDF::accumulator)?))
     }
     fn state_fields(&self, arguments: StateFieldsArgs) -> Result<Vec<FieldRef>> {
         self.inner.state_fields(arguments)
     }
     fn groups_accumulator_supported(&self, arguments: AccumulatorArgs) -> bool {
-        self.within(arguments).is_ok_and(|arguments| self.inner.groups_accumulator_supported(arguments))
+        self.within(arguments, |inner, arguments| Ok(inner.groups_accumulator_supported(arguments))).unwrap_or(false)
     }
     fn create_groups_accumulator(&self, arguments: AccumulatorArgs) -> Result<Box<dyn GroupsAccumulator>> {
-        let shown = arguments.return_field.data_type().clone();
-        let inner = self.inner.create_groups_accumulator(self.within(arguments)?)?;
-        Ok(if self.averages { Box::new(rounded::Many { inner, shown }) } else { inner })
+        let (shown, summed) = (arguments.return_field.data_type().clone(), of_integers(&arguments));
+        let inner = self.within(arguments, AggregateUDF::create_groups_accumulator)?;
+        Ok(match self.averages {
+            true => Box::new(rounded::Many { inner, shown }),
+            false if summed => Box::new(integers::Many(inner)),
+            false => inner,
+        })
     }
     fn create_sliding_accumulator(&self, arguments: AccumulatorArgs) -> Result<Box<dyn Accumulator>> {
-        let shown = arguments.return_field.data_type().clone();
-        let inner = self.inner.create_sliding_accumulator(self.within(arguments)?)?;
-        Ok(if self.averages { Box::new(rounded::One { inner, shown }) } else { inner })
+        let around = self.around(&arguments);
+        Ok(around(self.within(arguments, AggregateUDF::create_sliding_accumulator)?))
     }
     fn order_sensitivity(&self) -> AggregateOrderSensitivity {
         self.inner.order_sensitivity()

@@ -217,7 +217,8 @@ fn planned(query: &Query, plan: &LogicalPlan, types: &[DataType]) -> Kept {
     Kept::Planned(Arc::new(Plan { seen: Seen::of(query), plan, permit }))
 }
 
-/// The plan in which every placeholder has a type; `None` for one that may not be kept.
+/// The plan in which every placeholder has a type, and which holds nothing of the store: a pin would keep the files of dropped tenants. `None` for
+/// one that may not be kept.
 fn typed(plan: &LogicalPlan, types: &[DataType]) -> Option<LogicalPlan> {
     if !may_be_kept(plan).ok()? {
         return None;
@@ -227,7 +228,17 @@ fn typed(plan: &LogicalPlan, types: &[DataType]) -> Option<LogicalPlan> {
         let field = Arc::new(Field::new("", kind.clone(), true));
         Some(Expr::Placeholder(Placeholder::new_with_field(placeholder.id.clone(), Some(field))))
     };
-    names::bound(plan, &with_type).ok()
+    released(names::bound(plan, &with_type).ok()?).ok()
+}
+
+fn released(plan: LogicalPlan) -> PlanResult<LogicalPlan> {
+    let released = plan.transform_up_with_subqueries(|node| {
+        let LogicalPlan::TableScan(scan) = node else { return Ok(Transformed::no(node)) };
+        let Some(table) = table_of(&scan)? else { return Ok(Transformed::no(LogicalPlan::TableScan(scan))) };
+        let source = provider_as_source(Arc::new(table.released()));
+        Ok(Transformed::yes(LogicalPlan::TableScan(TableScan { source, ..scan })))
+    })?;
+    Ok(released.data)
 }
 
 /// Whether a plan is the same whenever it is made, and knows what it is told of values and rows later.

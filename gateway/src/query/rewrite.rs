@@ -37,7 +37,7 @@ pub fn rewrite(statement: &mut Statement) -> Result<()> {
     }
 }
 
-/// Rewrites the functions that give rows ([`rows`](super::rows)), [comparisons of rows](super::compared), and what stands in another form for DataFusion ([`calls`](super::calls)).
+/// Rewrites the functions that give rows ([`rows`](super::rows)), [comparisons of rows](super::compared), [columns that joins merge](super::merged), and what stands in another form for DataFusion ([`calls`](super::calls)).
 ///
 /// # Errors
 /// 0A000 for a use that has no other form.
@@ -57,12 +57,18 @@ impl VisitorMut for Rows {
     type Break = Box<SqlError>;
 
     fn pre_visit_query(&mut self, query: &mut Query) -> Flow {
+        if let Err(error) = super::merged::order_by(query) {
+            return ControlFlow::Break(Box::new(error));
+        }
         order_by_hidden(query, false);
         order_by_labels(query);
         ControlFlow::Continue(())
     }
 
     fn pre_visit_select(&mut self, select: &mut Select) -> Flow {
+        if let Err(error) = super::merged::rewrite(select) {
+            return ControlFlow::Break(Box::new(error));
+        }
         // Names come of what was written.
         labels::label(select);
         super::whole_rows::rewrite(select);

@@ -145,6 +145,12 @@ fn has(found: &[PathBuf], part: &str) -> bool {
 async fn drop_and_look(serving: &Serving, folders: &[&Path]) -> Result<()> {
     let before = (held(&tenant(serving, "al").await?).await?, held(&tenant(serving, "altostrat").await?).await?);
     let operator = operator(serving).await?;
+    // What a session keeps of statements that it ran holds no file.
+    let kept = operator.prepare("SELECT count(*) FROM t WHERE v <> $1").await?;
+    for _ in 0..3 {
+        operator.query(&kept, &[&""]).await?;
+        rows(&operator, "SELECT count(*) FROM u WHERE v <> ''").await?;
+    }
     operator.batch_execute("DROP DATABASE alto").await?;
     purged(&operator).await?;
     assert_eq!(marked(folders)?, Vec::<PathBuf>::new());
