@@ -152,6 +152,7 @@ same("a query", found["result"], [["LAX", "1", "2013-07-04 11:50:00+00"], ["SFO"
 same("its types", [column["type_code"] for column in found["colinfo"]], [25, 20, 1184])
 found = query("SELECT nothing FROM flights")
 same("a fault is told", "SQL state: 42703" in found["errormsg"], True)
+same("its place is told", "Character: 8" in found["errormsg"], True)
 found = query("INSERT INTO flights (origin, dest, scheduled, flight) VALUES ('TST', 'BI', '2013-08-01 00:00Z', 1)")["data"]
 same("a write", found["result"], "INSERT 0 1")
 same("a delete", query("DELETE FROM flights WHERE origin = 'TST'")["data"]["result"], "DELETE 1")
