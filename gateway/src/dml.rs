@@ -10,6 +10,7 @@ mod change;
 pub(crate) mod defaults;
 pub(crate) mod insert;
 mod load;
+mod locked;
 mod range;
 pub(crate) mod returning;
 pub(crate) mod row_numbers;
@@ -22,6 +23,7 @@ pub(crate) mod upsert;
 
 pub use defaults::{checked_columns, next_sql, settled};
 pub use load::{Failed, Load};
+pub use locked::{locks, rows as locked_rows, without_locks};
 pub use row_numbers::RowNumbers;
 pub use truncate::truncate;
 

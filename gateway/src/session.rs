@@ -23,6 +23,7 @@ mod writers;
 
 pub(crate) use definitions::Reserved;
 pub use settings::Settings;
+pub(crate) use transaction::Lock;
 pub use transaction::{Changes, Reliance, Written};
 pub use wanted::Wanted;
 pub use writers::Writers;
@@ -142,6 +143,14 @@ pub struct Prepared {
     pub(crate) kept: Arc<point::Kept>,
     /// Its plan, if it is a query that goes to the optimizer.
     pub(crate) plans: Arc<Plans>,
+}
+
+impl Prepared {
+    /// One of which nothing is kept.
+    fn new(statement: Statement, parameters: Vec<DataType>, columns: Option<SchemaRef>) -> Self {
+        let (kept, plans) = (Arc::default(), Arc::default());
+        Self { statement: Arc::new(statement), parameters, columns, kept, plans }
+    }
 }
 
 /// What a statement did.

@@ -14,6 +14,7 @@ mod cursor;
 mod definition;
 mod fetch;
 mod filled;
+mod locking;
 mod past;
 pub mod place;
 mod prepared;
@@ -33,6 +34,7 @@ pub use command::{Isolation, Setting, Transaction};
 pub use comment::{Comment, Commented};
 pub use copy::{Compression, CopyFormat, CopyFrom, CopyOptions, CopyOut, CopyTo, Forced, Header};
 pub use fetch::{CursorStatement, Declare, Direction, Fetch};
+pub(crate) use locking::locked;
 pub use prepared::{Execute, Prepare};
 pub use query::{Explain, OnConflict, assignments, fold, on_conflict, quoted, select_from, table_name, target};
 

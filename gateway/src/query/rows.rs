@@ -47,6 +47,11 @@ fn columns(function: &str) -> Option<&'static [(&'static str, &'static str)]> {
     })
 }
 
+/// Whether a function gives rows.
+pub(crate) fn gives_rows(function: &str) -> bool {
+    function == "unnest" || columns(function).is_some()
+}
+
 fn name_of(name: &ObjectName) -> String {
     name.0.last().and_then(|part| part.as_ident()).map(|ident| ident.value.to_lowercase()).unwrap_or_default()
 }

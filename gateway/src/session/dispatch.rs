@@ -36,6 +36,13 @@ pub(super) async fn prepare(
     runs: Runs,
 ) -> Result<Prepared> {
     check_state(session, &statement)?;
+    if let Statement::Query(query) = &statement
+        && dml::locks(query)
+    {
+        let (parameters, plan) = analyse_now(session, query, hints).await?;
+        let columns = Some(Query::columns(&plan));
+        return Ok(Prepared::new(statement, parameters, columns));
+    }
     let none = (Vec::new(), None);
     let (mut kept, mut plans) = (Kept::default(), Plans::default());
     let (parameters, columns): (Vec<DataType>, Option<SchemaRef>) = match &statement {
@@ -83,7 +90,7 @@ pub(super) async fn prepare(
         | Statement::Truncate { .. }
         | Statement::Upkeep(_) => none,
     };
-    Ok(Prepared { statement: Arc::new(statement), parameters, columns, kept: Arc::new(kept), plans: Arc::new(plans) })
+    Ok(Prepared { kept: Arc::new(kept), plans: Arc::new(plans), ..Prepared::new(statement, parameters, columns) })
 }
 
 pub(super) async fn execute(
@@ -103,6 +110,10 @@ pub(super) async fn execute(
     }
     match statement {
         Statement::Empty => Ok(Outcome::Empty),
+        Statement::Query(query) if dml::locks(query) => {
+            let rows = Box::pin(dml::locked_rows(session, query, parameters)).await?;
+            Ok(Outcome::Rows { tag: "SELECT", rows })
+        }
         Statement::Query(query) => {
             if let Some((query, plan)) = prepared.plans.take_ready() {
                 let rows = Box::pin(query.run(plan)).await?;
@@ -209,8 +220,12 @@ async fn run_cursor(session: &mut Session, cursor: &CursorStatement, parameters:
                 let message = "DECLARE CURSOR can only be used in transaction blocks";
                 return Err(SqlError::new(SqlState::NO_ACTIVE_SQL_TRANSACTION, message));
             }
-            let (query, plan) = plan_query(session, &declare.query, &parameters).await?;
-            let rows = query.run(with_parameters(plan, parameters)?).await?;
+            let rows = if dml::locks(&declare.query) {
+                dml::locked_rows(session, &declare.query, parameters).await?
+            } else {
+                let (query, plan) = plan_query(session, &declare.query, &parameters).await?;
+                query.run(with_parameters(plan, parameters)?).await?
+            };
             let depth = session.savepoint_depth();
             let at_micros = session.shared.clock.now_micros();
             let (scroll, hold) = (declare.scroll, declare.hold);
@@ -283,6 +298,7 @@ async fn analyse(
     statement: &ast::Statement,
     hints: Hints<'_>,
 ) -> Result<(Vec<DataType>, LogicalPlan, Query)> {
+    let statement = &*dml::without_locks(statement);
     let query = Query::new(session, view)?.with_types(hints);
     let plan = query.plan(statement).await?;
     let types = query.parameters(statement, &plan, hints).await?;
@@ -303,7 +319,7 @@ async fn plan_query(
 ) -> Result<(Query, LogicalPlan)> {
     let view = session.view().await?;
     let query = Query::new(session, view)?.with_parameters(parameters);
-    let plan = query.plan(statement).await?;
+    let plan = query.plan(&dml::without_locks(statement)).await?;
     Ok((query, plan))
 }
 

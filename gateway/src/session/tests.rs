@@ -3,6 +3,7 @@
 mod comments;
 mod definitions;
 mod filled;
+mod locked;
 mod past;
 mod portals;
 mod quotas;

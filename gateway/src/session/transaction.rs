@@ -5,6 +5,7 @@
 //! ([`commit`]).
 
 mod commit;
+mod locked;
 
 use super::{
     Session, TransactionStatus,
@@ -21,6 +22,10 @@ use crate::{
 use commit::commit_all;
 use keyspan_catalog::{Snapshot, Table, TableId, tenant_store::Writes};
 use keyspan_storage::{Atomicity, KeyRange, Mutation, Pin, RowKey, RowMutation, model::limits::MUTATIONS_MAX};
+#[cfg(test)]
+pub(super) use locked::LOCKED_ROWS_MAX;
+pub(crate) use locked::Lock;
+use locked::Locks;
 use std::{
     collections::{BTreeMap, BTreeSet},
     sync::Arc,
@@ -176,6 +181,10 @@ struct OpenTransaction {
     bytes: usize,
     mutations: usize,
     relied: Vec<Reliance>,
+    /// What it holds by FOR UPDATE and FOR SHARE.
+    locks: Arc<Locks>,
+    /// Whether some of what it relies on is there by a lock.
+    locked: bool,
     /// What it has changed of the tenant's relations.
     definitions: Definitions,
     /// For ROLLBACK.
@@ -196,6 +205,8 @@ struct Savepoint {
     mutations: usize,
     /// How many times rows had been relied on.
     relied: usize,
+    /// The locks until then.
+    locks: u64,
     tables: BTreeMap<TableId, Arc<Table>>,
     definitions: Mark,
     read_only: bool,
@@ -318,6 +329,8 @@ impl Session {
             bytes: 0,
             mutations: 0,
             relied: Vec::new(),
+            locks: Arc::default(),
+            locked: false,
             definitions: Definitions::default(),
             temporary: self.temporary.state(),
             settings: self.settings.clone(),
@@ -340,6 +353,7 @@ impl Session {
             bytes: open.bytes,
             mutations: open.mutations,
             relied: open.relied.len(),
+            locks: open.locks.mark(),
             tables: open.tables.clone(),
             definitions: open.definitions.mark(),
             read_only: open.read_only,
@@ -359,6 +373,7 @@ impl Session {
         open.buffered = to.buffered.clone();
         (open.bytes, open.mutations, open.read_only) = (to.bytes, to.mutations, to.read_only);
         open.relied.truncate(to.relied);
+        open.locks.rollback_to(to.locks);
         open.tables = to.tables.clone();
         open.definitions.rollback_to(to.definitions);
         open.local = to.local.clone();
@@ -424,7 +439,7 @@ impl Session {
             return Ok("ROLLBACK");
         }
         let (spaces, before) = (self.temporary.spaces(), open.temporary.clone());
-        let open = open.without(&self.temporary.emptied());
+        let open = open.with_locks().without(&self.temporary.emptied());
         let shared = self.shared.clone();
         let written = open.tables.values().filter(|table| table.is_private()).map(|table| table.id);
         let read: Vec<_> = open.definitions.tables_read().collect();
@@ -466,6 +481,20 @@ impl Session {
                 self.notice(SqlError::new(state, "there is no transaction in progress"));
             }
         }
+    }
+
+    /// Begins to lock rows of a table that are read at `pin`, in a transaction block: `changes` for FOR UPDATE.
+    ///
+    /// # Errors
+    /// 25006.
+    pub(crate) fn lock(&mut self, pin: &Pin, table: &Arc<Table>, changes: bool) -> Result<Lock> {
+        let Some(open) = &self.transaction.open else { return Err(outside("FOR UPDATE")) };
+        if open.read_only {
+            let what = if changes { "UPDATE" } else { "SHARE" };
+            let message = format!("cannot execute SELECT FOR {what} in a read-only transaction");
+            return Err(SqlError::new(SqlState::READ_ONLY_SQL_TRANSACTION, message));
+        }
+        Ok(open.locks.begin(pin, table, changes))
     }
 
     /// Takes what a statement writes: into the transaction, or as a commit of its own.

@@ -160,6 +160,47 @@ impl<'a> Cursor<'a> {
         Ok(cuts)
     }
 
+    /// Cuts out every clause from here on that `read` passes over, but for those in parentheses; it gives `None` where none begins.
+    pub(super) fn cut_clauses<T>(&mut self, read: impl Fn(&mut Self) -> Result<Option<T>>) -> Result<Vec<T>> {
+        let (here, mut cuts, mut depth) = (self.index, Vec::new(), 0_usize);
+        let mut from = here;
+        while let Some(token) = self.tokens.get(from) {
+            match token.token {
+                Token::LParen => depth += 1,
+                Token::RParen if depth == 0 => break,
+                Token::RParen => depth -= 1,
+                _ if depth == 0 => {
+                    self.index = from;
+                    if let Some(cut) = read(self)? {
+                        self.tokens.drain(from..self.index);
+                        cuts.push(cut);
+                        continue;
+                    }
+                }
+                _ => {}
+            }
+            from += 1;
+        }
+        self.index = here;
+        Ok(cuts)
+    }
+
+    /// Takes words out wherever they stand between two others.
+    pub(super) fn drop_between(&mut self, before: &str, words: &[&str], after: &str) {
+        let is = |token: &TokenWithSpan, word: &str| match &token.token {
+            Token::Word(found) => found.quote_style.is_none() && found.value.eq_ignore_ascii_case(word),
+            _ => false,
+        };
+        let all: Vec<&str> = [before].into_iter().chain(words.iter().copied()).chain([after]).collect();
+        let mut at = self.index;
+        while at + all.len() <= self.tokens.len() {
+            if all.iter().enumerate().all(|(nth, word)| is(&self.tokens[at + nth], word)) {
+                self.tokens.drain(at + 1..at + 1 + words.len());
+            }
+            at += 1;
+        }
+    }
+
     pub(super) fn expect_words(&mut self, words: &str) -> Result<()> {
         if self.words(words) { Ok(()) } else { Err(self.syntax_error()) }
     }

@@ -1,6 +1,6 @@
 //! Cursors: `DECLARE`, `FETCH`, `MOVE`, `CLOSE`.
 
-use super::{Statement, cursor::Cursor, query::parse_query};
+use super::{Statement, cursor::Cursor, query::parse_locking};
 use crate::error::{Result, SqlError};
 use datafusion::sql::sqlparser::{ast, tokenizer::Token};
 
@@ -55,6 +55,7 @@ pub enum Direction {
 }
 
 pub(super) fn parse_declare(cursor: &mut Cursor<'_>) -> Result<Statement> {
+    let text = cursor.text();
     cursor.expect_words("declare")?;
     let name = cursor.name()?;
     let (mut scroll, mut no_scroll) = (false, false);
@@ -82,8 +83,14 @@ pub(super) fn parse_declare(cursor: &mut Cursor<'_>) -> Result<Statement> {
     if !matches!(cursor.head().as_str(), "" | "select" | "values" | "with" | "table") {
         return Err(cursor.syntax_error());
     }
-    let Statement::Query(query) = parse_query(cursor)? else { return Err(cursor.syntax_error()) };
-    Ok(Statement::Cursor(CursorStatement::Declare(Declare { name, scroll, hold, query, text: cursor.text() })))
+    let Statement::Query(query) = parse_locking(cursor)? else { return Err(cursor.syntax_error()) };
+    let locks = matches!(query.as_ref(), ast::Statement::Query(query) if !query.locks.is_empty());
+    if locks && (hold || scroll) {
+        let what =
+            if hold { "DECLARE CURSOR WITH HOLD ... FOR UPDATE" } else { "DECLARE SCROLL CURSOR ... FOR UPDATE" };
+        return Err(SqlError::unsupported(what));
+    }
+    Ok(Statement::Cursor(CursorStatement::Declare(Declare { name, scroll, hold, query, text })))
 }
 
 pub(super) fn parse_fetch(cursor: &mut Cursor<'_>) -> Result<Statement> {

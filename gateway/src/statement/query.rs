@@ -6,7 +6,9 @@
 use super::{
     Statement,
     cursor::{Cursor, DIALECT, in_schema},
-    filled, parse_one,
+    filled,
+    locking::{Locks, nested, spell, take_own},
+    parse_one,
     past::{Past, refuse_target},
     role,
 };
@@ -57,22 +59,36 @@ pub enum OnConflict {
     },
 }
 
-/// A query.
+/// A query, which locks nothing.
 pub(super) fn parse_query(cursor: &mut Cursor<'_>) -> Result<Statement> {
+    Locks::cut(cursor)?.refuse()?;
+    parse_locking(cursor)
+}
+
+/// A query, which may lock rows.
+pub(super) fn parse_locking(cursor: &mut Cursor<'_>) -> Result<Statement> {
+    let locks = Locks::cut(cursor)?;
     let (mut query, past) = read(cursor)?;
     past.put(&mut query)?;
     without_database(&mut query, cursor.database());
     adapt(&mut query)?;
+    locks.put(&mut query)?;
     Ok(Statement::Query(Box::new(ast::Statement::Query(query))))
 }
 
 /// A query that stands by itself: it may say `INTO`.
 pub(super) fn parse_select(cursor: &mut Cursor<'_>) -> Result<Statement> {
+    let locks = Locks::cut(cursor)?;
     let (mut query, past) = read(cursor)?;
     let into = filled::take_into(&mut query, cursor.database())?;
     past.put(&mut query)?;
     without_database(&mut query, cursor.database());
     adapt(&mut query)?;
+    if into.is_some() {
+        locks.refuse()?;
+    } else {
+        locks.put(&mut query)?;
+    }
     let query = Box::new(ast::Statement::Query(query));
     Ok(match into {
         Some(name) => filled::made_of(name, query),
@@ -85,7 +101,7 @@ fn read(cursor: &mut Cursor<'_>) -> Result<(Box<Query>, Past)> {
     // sqlparser takes FOR behind a select list without FROM for an alias.
     for lock in [&["for", "update"][..], &["for", "share"], &["for", "no", "key"], &["for", "key", "share"]] {
         if cursor.contains(lock) {
-            return Err(locking());
+            return Err(nested());
         }
     }
     let query = if cursor.words("table") {
@@ -126,9 +142,13 @@ fn returns_all(items: Option<&[ast::SelectItem]>) -> bool {
 
 pub(super) fn parse_update(cursor: &mut Cursor<'_>) -> Result<Statement> {
     let past = Past::cut(cursor)?;
+    spell(cursor);
     let mut parsed = cursor.parse_with(|parser| parser.parse_statement())?;
     past.put(&mut parsed)?;
     without_database(&mut parsed, cursor.database());
+    if let ast::Statement::Update(update) = &mut parsed {
+        take_own(update.selection.as_mut(), &update.table);
+    }
     adapt(&mut parsed)?;
     let ast::Statement::Update(update) = parsed else { return Err(SqlError::unsupported("this UPDATE")) };
     refuse(&[
@@ -144,9 +164,16 @@ pub(super) fn parse_update(cursor: &mut Cursor<'_>) -> Result<Statement> {
 
 pub(super) fn parse_delete(cursor: &mut Cursor<'_>) -> Result<Statement> {
     let past = Past::cut(cursor)?;
+    spell(cursor);
     let mut parsed = cursor.parse_with(|parser| parser.parse_statement())?;
     past.put(&mut parsed)?;
     without_database(&mut parsed, cursor.database());
+    if let ast::Statement::Delete(delete) = &mut parsed {
+        let (FromTable::WithFromKeyword(from) | FromTable::WithoutKeyword(from)) = &delete.from;
+        if let [table] = from.as_slice() {
+            take_own(delete.selection.as_mut(), table);
+        }
+    }
     adapt(&mut parsed)?;
     let ast::Statement::Delete(delete) = parsed else { return Err(SqlError::unsupported("this DELETE")) };
     let (FromTable::WithFromKeyword(from) | FromTable::WithoutKeyword(from)) = &delete.from;
@@ -345,14 +372,6 @@ fn step(result: Result<()>) -> ControlFlow<SqlError> {
     }
 }
 
-/// 0A000: what waits for others where nobody waits.
-fn locking() -> SqlError {
-    SqlError::unsupported("FOR UPDATE or FOR SHARE").with_hint(
-        "Nothing locks here: UPDATE and DELETE hold the rows that they change against what others have changed since, and are 40001 at \
-         COMMIT if one has.",
-    )
-}
-
 struct Refusal;
 
 impl Visitor for Refusal {
@@ -362,7 +381,7 @@ impl Visitor for Refusal {
         let writes =
             matches!(*query.body, SetExpr::Insert(_) | SetExpr::Update(_) | SetExpr::Delete(_) | SetExpr::Merge(_));
         if !query.locks.is_empty() {
-            return ControlFlow::Break(locking());
+            return ControlFlow::Break(nested());
         }
         step(refuse(&[
             (writes, "a statement that writes inside of WITH"),

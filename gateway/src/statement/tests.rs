@@ -202,8 +202,11 @@ fn semantics_10_queries_pass_and_what_nobody_handles_does_not() {
             query (SELECT 1) UNION SELECT 2
             query WITH a AS (SELECT 1) SELECT * FROM a LIMIT 2"#]],
     );
-    check("SELECT 1 FOR UPDATE", expect!["0A000 FOR UPDATE or FOR SHARE is not supported"]);
-    check("SELECT * FROM (SELECT 1 FOR SHARE) x", expect!["0A000 FOR UPDATE or FOR SHARE is not supported"]);
+    check("SELECT 1 FOR UPDATE", expect!["query SELECT 1 FOR UPDATE"]);
+    check(
+        "SELECT * FROM (SELECT 1 FOR SHARE) x",
+        expect!["0A000 FOR UPDATE or FOR SHARE in or of a subquery is not supported"],
+    );
     check("SELECT * FROM t TABLESAMPLE SYSTEM (1)", expect!["0A000 TABLESAMPLE is not supported"]);
     check("SELECT * FROM t FOR SYSTEM_TIME AS OF 'x'", expect!["query SELECT * FROM t FOR SYSTEM_TIME AS OF 'x'"]);
     check(

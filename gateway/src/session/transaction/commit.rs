@@ -37,6 +37,8 @@ pub(super) async fn commit_all(
             let pin = rows.pin().await?;
             return commit_at(rows, &pin, (&mut open, spaces), BTreeMap::new(), held).await;
         };
+        // Who writes nothing commits nothing that would be held against what it locked.
+        let last = if open.locked && open.buffered.is_empty() { rows.pin().await? } else { last };
         let relied = relied_at(rows, std::mem::take(&mut open.relied), &last).await?;
         commit_at(rows, &last, (&mut open, spaces), relied, held).await
     };

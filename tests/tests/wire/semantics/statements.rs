@@ -105,18 +105,9 @@ async fn semantics_10_what_the_planner_would_drop_is_refused() -> Result<()> {
     check(expect![[r#"
         op> CREATE TABLE t (a int PRIMARY KEY, b text)
         (0)
-        a> SELECT * FROM t FOR UPDATE
-        0A000: FOR UPDATE or FOR SHARE is not supported
-        HINT: Nothing locks here: UPDATE and DELETE hold the rows that they change against what others have changed since, and are 40001 at COMMIT if one has.
-        a> SELECT * FROM t FOR NO KEY UPDATE
-        0A000: FOR UPDATE or FOR SHARE is not supported
-        HINT: Nothing locks here: UPDATE and DELETE hold the rows that they change against what others have changed since, and are 40001 at COMMIT if one has.
-        a> SELECT * FROM t FOR SHARE SKIP LOCKED
-        0A000: FOR UPDATE or FOR SHARE is not supported
-        HINT: Nothing locks here: UPDATE and DELETE hold the rows that they change against what others have changed since, and are 40001 at COMMIT if one has.
         a> SELECT * FROM (SELECT * FROM t FOR UPDATE) x
-        0A000: FOR UPDATE or FOR SHARE is not supported
-        HINT: Nothing locks here: UPDATE and DELETE hold the rows that they change against what others have changed since, and are 40001 at COMMIT if one has.
+        0A000: FOR UPDATE or FOR SHARE in or of a subquery is not supported
+        HINT: Put it at the end of the SELECT that reads the table. An UPDATE or DELETE … WHERE key IN (SELECT key … FOR UPDATE) of the same table may have it as well.
         a> SELECT * FROM t TABLESAMPLE BERNOULLI (10)
         0A000: TABLESAMPLE is not supported
         a> SELECT * FROM t ORDER BY a FETCH FIRST 1 ROWS WITH TIES
