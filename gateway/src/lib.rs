@@ -14,6 +14,7 @@ pub mod demo;
 pub mod dml;
 pub mod error;
 pub mod names;
+pub mod notifications;
 pub mod pg_catalog;
 mod point;
 pub mod provider;

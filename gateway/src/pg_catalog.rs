@@ -20,6 +20,7 @@ pub mod hidden;
 pub mod information;
 pub mod inside;
 pub mod keywords;
+mod notifications;
 pub mod objects;
 pub mod rewrite;
 pub mod type_of;

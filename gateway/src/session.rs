@@ -8,6 +8,7 @@
 mod cursors;
 mod definitions;
 mod dispatch;
+mod listening;
 mod prepared;
 mod recent;
 mod settings;
@@ -22,6 +23,7 @@ mod wanted;
 mod writers;
 
 pub(crate) use definitions::Reserved;
+pub(crate) use listening::Shared as SharedPending;
 pub use settings::Settings;
 pub(crate) use transaction::Lock;
 pub use transaction::{Changes, Reliance, Written};
@@ -33,6 +35,7 @@ use crate::{
     dml::RowNumbers,
     error::{Result, SqlError, SqlState},
     names::{self, RelationName, Schema, SearchPath},
+    notifications::Rooms,
     point,
     purge::Purges,
     query::kept::Plans,
@@ -88,6 +91,8 @@ pub struct Shared {
     pub sequences: Sequences,
     /// Who writes private tables.
     pub writers: Writers,
+    /// Who listens in each database.
+    pub rooms: Rooms,
 }
 
 impl Shared {
@@ -102,6 +107,7 @@ impl Shared {
             row_numbers: Arc::default(),
             sequences: Sequences::default(),
             writers: Writers::default(),
+            rooms: Rooms::default(),
         }
     }
 }
@@ -124,6 +130,7 @@ pub struct Session {
     /// Statements by their text.
     recent: Recent,
     cursors: Cursors,
+    notifications: listening::Notifications,
     /// Numbers that sequences gave.
     pub(crate) given: Arc<Given>,
     /// Settings that functions asked for.
@@ -211,6 +218,7 @@ impl Session {
             statements: Statements::default(),
             recent: Recent::default(),
             cursors: Cursors::default(),
+            notifications: listening::Notifications::default(),
             given: Arc::default(),
             wanted: Arc::default(),
         }
@@ -250,6 +258,10 @@ impl Session {
     pub fn failed(&mut self) {
         self.wanted.forget();
         self.transaction.fail();
+        // In a block it is forgotten with the block, or with what comes behind a savepoint.
+        if !self.in_transaction() {
+            self.notifications.forget();
+        }
     }
 
     /// The state of the transaction.

@@ -14,6 +14,7 @@ mod cursor;
 mod definition;
 mod fetch;
 mod filled;
+mod listen;
 mod locking;
 mod past;
 pub mod place;
@@ -43,6 +44,7 @@ pub use upkeep::Upkeep;
 use crate::{
     error::{Result, SqlError},
     names::RelationName,
+    notifications::Listening,
 };
 use cursor::Cursor;
 use datafusion::sql::sqlparser::ast;
@@ -93,7 +95,16 @@ pub enum Statement {
         /// Whether the sequences of their columns begin anew.
         restart: bool,
     },
-    /// `VACUUM`, `ANALYZE`, `UNLISTEN`
+    /// `LISTEN`, `UNLISTEN`
+    Listen(Listening),
+    /// `NOTIFY`
+    Notify {
+        /// The channel.
+        channel: String,
+        /// What goes with it.
+        payload: String,
+    },
+    /// `VACUUM`, `ANALYZE`
     Upkeep(Upkeep),
 }
 
@@ -202,9 +213,10 @@ fn parse_one(cursor: &mut Cursor<'_>) -> Result<Statement> {
         "close" => fetch::parse_close(cursor)?,
         "truncate" => upkeep::parse_truncate(cursor)?,
         "vacuum" | "analyze" | "analyse" => upkeep::parse_vacuum(cursor)?,
-        "unlisten" => upkeep::parse_unlisten(cursor)?,
+        "listen" | "unlisten" => listen::parse_listen(cursor)?,
+        "notify" => listen::parse_notify(cursor)?,
         "comment" => comment::parse_comment(cursor)?.into(),
-        "lock" | "listen" | "notify" => return Err(upkeep::refuse(cursor)),
+        "lock" => return Err(upkeep::refuse(cursor)),
         _ => return Err(cursor.unknown_statement()),
     };
     cursor.expect_end()?;

@@ -198,6 +198,7 @@ pub fn pg_type(field: &Field) -> Type {
         Some("json") => return Type::JSON,
         Some("jsonb") => return Type::JSONB,
         Some("name") => return Type::NAME,
+        Some("void") => return Type::VOID,
         Some("\"char\"") => return Type::CHAR,
         Some("oid") => return Type::OID,
         Some("oidvector") if matches!(data, DataType::List(_)) => return Type::OID_VECTOR,

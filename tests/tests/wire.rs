@@ -19,6 +19,7 @@ mod wire {
     pub mod history;
     pub mod isolation;
     pub mod isolation_drop;
+    pub mod notifications;
     pub mod operator;
     pub mod postgres;
     pub mod process;

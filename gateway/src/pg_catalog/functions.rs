@@ -34,6 +34,7 @@ pub fn register(state: &mut SessionState) {
         .chain(casts())
         .chain(super::acl::functions())
         .chain(super::comments::functions())
+        .chain(super::notifications::functions())
         .chain(sequences())
         .chain(constants());
     replace(

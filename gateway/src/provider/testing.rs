@@ -273,6 +273,8 @@ impl World {
             rows: None,
             given: Arc::default(),
             wanted: Arc::default(),
+            pending: Arc::default(),
+            ear: Arc::default(),
             shared: None,
         };
         query::over(Arc::new(facts), &view)

@@ -5,9 +5,10 @@
 use crate::{
     error::{SqlError, SqlState},
     names::{SearchPath, TEMPORARY},
+    notifications::Ear,
     pg_catalog::objects,
     sequences::Given,
-    session::{Held, Session, Shared, Shown, Wanted},
+    session::{Held, Session, Shared, SharedPending, Shown, Wanted},
     view::View,
 };
 use datafusion::{
@@ -46,6 +47,10 @@ pub struct Facts {
     pub given: Arc<Given>,
     /// Settings that functions ask for.
     pub wanted: Arc<Wanted>,
+    /// What the session tells at its commit.
+    pub(crate) pending: SharedPending,
+    /// What it listens to.
+    pub(crate) ear: Arc<Ear>,
     /// The session's prepared statements.
     pub(crate) statements: Shown,
     /// The session's cursors.
@@ -71,6 +76,8 @@ impl Facts {
             rows: Some(view.rows.clone()),
             given: session.given.clone(),
             wanted: session.wanted.clone(),
+            pending: session.pending(),
+            ear: session.ear().clone(),
             statements: session.statements.shown(),
             cursors: session.held_cursors(),
             path: view.path.clone(),

@@ -136,6 +136,8 @@ pub(crate) fn facts(operator: bool) -> Facts {
         path: Arc::default(),
         given: Arc::default(),
         wanted: Arc::default(),
+        pending: Arc::default(),
+        ear: Arc::default(),
         shared: None,
     }
 }

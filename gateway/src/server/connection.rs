@@ -123,6 +123,7 @@ impl Connection {
         // Between the messages of one statement the client is not idle.
         let idle = if self.in_batch { None } else { self.session.idle_timeout() };
         let idle = idle.and_then(|(timeout, error)| Some((Instant::now().checked_add(timeout)?, error)));
+        let listens = !self.in_batch && self.session.transaction_status() == TransactionStatus::Idle;
         loop {
             if let Some(frame) = Frame::take(&mut self.input.buffer, MESSAGE_BYTES_MAX)? {
                 return Ok(Some(frame));
@@ -134,6 +135,10 @@ impl Connection {
                 biased;
                 () = ending.cancelled() => return Err(Failure::Fatal(shutdown_error())),
                 filled = self.input.fill() => if !filled? { return Ok(None) },
+                () = self.session.ear().waits(), if listens => {
+                    self.tell_notifications();
+                    self.send().await?;
+                }
                 () = wait_until(deadline) => if let Some((_, error)) = idle { return Err(Failure::Fatal(error)) },
             }
         }
@@ -196,15 +201,31 @@ impl Connection {
     async fn ready(&mut self) -> Result<(), Failure> {
         self.in_batch = false;
         self.end_portals();
+        if let Err(error) = self.session.settle().await {
+            reply::problem(&error, Severity::Error, &mut self.output.buffer);
+        }
         self.tell_notices();
         for (name, value) in self.session.take_parameter_status() {
             reply::parameter_status(&name, &value, &mut self.output.buffer);
         }
+        self.tell_notifications();
         reply::ready(self.session.transaction_status(), &mut self.output.buffer);
+        self.send().await
+    }
+
+    /// Sends what is written.
+    async fn send(&mut self) -> Result<(), Failure> {
         // Only the server's end stops this: the client is to have its answer.
         tokio::select! {
             sent = self.output.send() => Ok(sent?),
             () = self.hub.stopping.cancelled() => Err(Failure::Lost(io::ErrorKind::TimedOut.into())),
+        }
+    }
+
+    /// Writes the notifications that wait.
+    fn tell_notifications(&mut self) {
+        for told in self.session.take_notifications() {
+            reply::notification(told.process_id, &told.channel, &told.payload, &mut self.output.buffer);
         }
     }
 

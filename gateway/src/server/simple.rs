@@ -100,6 +100,7 @@ impl Connection {
             Outcome::Empty => None,
         };
         drop(guard);
+        self.session.settle().await?;
         self.tell_notices();
         if let Some(tag) = tag {
             self.completed(&prepared.statement);

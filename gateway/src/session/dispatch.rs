@@ -6,6 +6,7 @@ use crate::{
     ddl, dml,
     error::{Result, SqlError, SqlState},
     names::RelationName,
+    notifications::Listening,
     point::{self, Kept},
     provider::explain,
     query::{Query, kept::Plans, with_parameters},
@@ -88,6 +89,8 @@ pub(super) async fn prepare(
         | Statement::Deallocate(_)
         | Statement::Cursor(_)
         | Statement::Truncate { .. }
+        | Statement::Listen(_)
+        | Statement::Notify { .. }
         | Statement::Upkeep(_) => none,
     };
     Ok(Prepared { kept: Arc::new(kept), plans: Arc::new(plans), ..Prepared::new(statement, parameters, columns) })
@@ -178,6 +181,14 @@ pub(super) async fn execute(
             check_writable(session, statement)?;
             dml::truncate(session, tables, *restart).await?;
             Ok(Outcome::Done("TRUNCATE TABLE".into()))
+        }
+        Statement::Listen(change) => {
+            session.listen(change.clone()).await?;
+            Ok(Outcome::Done(if matches!(change, Listening::To(_)) { "LISTEN" } else { "UNLISTEN" }.into()))
+        }
+        Statement::Notify { channel, payload } => {
+            session.notify(channel, payload).await?;
+            Ok(Outcome::Done("NOTIFY".into()))
         }
         Statement::Upkeep(upkeep) => maintain(session, upkeep),
     }
@@ -270,7 +281,6 @@ fn maintain(session: &mut Session, upkeep: &Upkeep) -> Result<Outcome> {
             session.notice(SqlError::new(SqlState::SUCCESSFUL_COMPLETION, message));
             return Ok(Outcome::Done("CREATE SCHEMA".into()));
         }
-        Upkeep::Unlisten => return Ok(Outcome::Done("UNLISTEN".into())),
     };
     let is_table = |name: &RelationName| matches!(session.find(name), Some((_, Found::Table(_))));
     if let Some(name) = tables.iter().find(|name| !is_table(name)) {
@@ -404,6 +414,7 @@ fn set(session: &mut Session, setting: &Setting) -> Result<Outcome> {
                 session.settings.reset_all();
                 session.statements.deallocate(None)?;
                 session.cursors.close(None)?;
+                session.unlisten();
             }
             if matches!(*what, "ALL" | "PLANS") {
                 session.recent.clear();

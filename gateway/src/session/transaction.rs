@@ -14,12 +14,13 @@ use super::{
 };
 use crate::{
     error::{Result, SqlError, SqlState},
+    notifications,
     server::shielded,
     session::Settings,
     statement::Isolation,
     view::Buffered,
 };
-use commit::commit_all;
+use commit::{Told, commit_all};
 use keyspan_catalog::{Snapshot, Table, TableId, tenant_store::Writes};
 use keyspan_storage::{Atomicity, KeyRange, Mutation, Pin, RowKey, RowMutation, model::limits::MUTATIONS_MAX};
 #[cfg(test)]
@@ -207,6 +208,8 @@ struct Savepoint {
     relied: usize,
     /// The locks until then.
     locks: u64,
+    /// What was to be told until then.
+    pending: notifications::Mark,
     tables: BTreeMap<TableId, Arc<Table>>,
     definitions: Mark,
     read_only: bool,
@@ -354,6 +357,7 @@ impl Session {
             mutations: open.mutations,
             relied: open.relied.len(),
             locks: open.locks.mark(),
+            pending: self.notifications.pending().mark(),
             tables: open.tables.clone(),
             definitions: open.definitions.mark(),
             read_only: open.read_only,
@@ -374,6 +378,7 @@ impl Session {
         (open.bytes, open.mutations, open.read_only) = (to.bytes, to.mutations, to.read_only);
         open.relied.truncate(to.relied);
         open.locks.rollback_to(to.locks);
+        self.notifications.pending().rollback_to(to.pending);
         open.tables = to.tables.clone();
         open.definitions.rollback_to(to.definitions);
         open.local = to.local.clone();
@@ -431,6 +436,7 @@ impl Session {
             self.notice(SqlError::new(SqlState::NO_ACTIVE_SQL_TRANSACTION, "there is no transaction in progress"));
             return Ok("COMMIT");
         };
+        let pending = self.notifications.take();
         if failed {
             self.cursors.rollback();
             self.settings.restore(open.settings);
@@ -444,7 +450,13 @@ impl Session {
         let written = open.tables.values().filter(|table| table.is_private()).map(|table| table.id);
         let read: Vec<_> = open.definitions.tables_read().collect();
         let held = shared.writers.hold(written.collect::<Vec<_>>(), read).await;
-        let committed = shielded(Box::pin(commit_all(&shared, &self.identity.rows, (*open, spaces), &held))).await;
+        let room = (!pending.is_empty()).then(|| self.room());
+        let told = Told { room: room.as_deref(), ear: self.ear(), pending };
+        let committed =
+            shielded(Box::pin(commit_all(&shared, &self.identity.rows, (*open, spaces), &held, told))).await;
+        if let Some(room) = room {
+            self.notifications.keep(room);
+        }
         match committed {
             Ok((local, rows)) => {
                 self.temporary.committed();
@@ -475,6 +487,7 @@ impl Session {
                 self.settings.restore(open.settings);
                 self.temporary.restore(open.temporary);
                 self.temporary.tidy();
+                self.notifications.forget();
             }
             None => {
                 let state = SqlState::NO_ACTIVE_SQL_TRANSACTION;

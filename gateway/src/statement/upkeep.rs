@@ -1,4 +1,4 @@
-//! `TRUNCATE`, and statements of upkeep that other databases need: `VACUUM`, `ANALYZE`, `UNLISTEN`.
+//! `TRUNCATE`, and statements of upkeep that other databases need: `VACUUM`, `ANALYZE`.
 
 use super::{Statement, cursor::Cursor};
 use crate::{
@@ -16,8 +16,6 @@ pub enum Upkeep {
     Analyze(Vec<RelationName>),
     /// `CREATE SCHEMA IF NOT EXISTS` of a schema that exists.
     Schema(String),
-    /// `UNLISTEN`: nothing is ever listened to.
-    Unlisten,
 }
 
 pub(super) fn parse_truncate(cursor: &mut Cursor<'_>) -> Result<Statement> {
@@ -93,20 +91,8 @@ pub(super) fn parse_create_schema(cursor: &mut Cursor<'_>) -> Result<Statement> 
     Err(SqlError::new(SqlState::DUPLICATE_SCHEMA, format!("schema \"{name}\" already exists")))
 }
 
-pub(super) fn parse_unlisten(cursor: &mut Cursor<'_>) -> Result<Statement> {
-    cursor.expect_words("unlisten")?;
-    if !cursor.token(&Token::Mul) {
-        cursor.name()?;
-    }
-    Ok(Statement::Upkeep(Upkeep::Unlisten))
-}
-
-/// What waits or tells across sessions, where nothing locks: 0A000, with what to do instead.
+/// What waits for others, where nothing locks: 0A000, with what to do instead.
 pub(super) fn refuse(cursor: &Cursor<'_>) -> SqlError {
-    let head = cursor.head().to_uppercase();
-    let hint = match head.as_str() {
-        "LOCK" => "Nothing locks here: a transaction whose rows others have changed fails at COMMIT with 40001.",
-        _ => "Sessions do not send each other notifications.",
-    };
-    SqlError::unsupported(head).with_hint(hint)
+    SqlError::unsupported(cursor.head().to_uppercase())
+        .with_hint("Nothing locks here: a transaction whose rows others have changed fails at COMMIT with 40001.")
 }

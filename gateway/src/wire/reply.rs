@@ -117,6 +117,15 @@ pub fn parameter_status(name: &str, value: &str, out: &mut BytesMut) {
     finish(at, out);
 }
 
+/// NotificationResponse.
+pub fn notification(process_id: i32, channel: &str, payload: &str, out: &mut BytesMut) {
+    let at = start(b'A', out);
+    out.put_i32(process_id);
+    put_text(channel, out);
+    put_text(payload, out);
+    finish(at, out);
+}
+
 /// ReadyForQuery.
 pub fn ready(status: TransactionStatus, out: &mut BytesMut) {
     let at = start(b'Z', out);
@@ -224,6 +233,7 @@ mod tests {
         assert_eq!(written(|out| ready(TransactionStatus::Failed, out)), b"Z\0\0\0\x05E");
         assert_eq!(written(|out| complete("SELECT 1", out)), b"C\0\0\0\x0dSELECT 1\0");
         assert_eq!(written(|out| parameters([25].into_iter(), out)), b"t\0\0\0\x0a\0\x01\0\0\0\x19");
+        assert_eq!(written(|out| notification(7, "a", "", out)), b"A\0\0\0\x0b\0\0\0\x07a\0\0");
         assert_eq!(written(suspended), b"s\0\0\0\x04");
         assert_eq!(written(|out| copy_in(false, 1, out)), b"G\0\0\0\x09\0\0\x01\0\0");
         assert_eq!(written(|out| copy_out(true, 1, out)), b"H\0\0\0\x09\x01\0\x01\0\x01");

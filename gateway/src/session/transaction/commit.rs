@@ -6,6 +6,7 @@
 use super::{OpenTransaction, Reliance, Written, conflict};
 use crate::{
     error::{Result, SqlError, SqlState},
+    notifications::{Ear, Pending, Room},
     server::shielded,
     session::{Settings, Shared, definitions::told, writers::Held},
 };
@@ -28,19 +29,21 @@ pub(super) async fn commit_all(
     rows: &TenantStore,
     (mut open, spaces): (OpenTransaction, BTreeSet<u32>),
     held: &Held<'_>,
+    told: Told<'_>,
 ) -> Result<(Local, usize), (SqlError, Settings)> {
     let result = async {
-        if !open.definitions.is_empty() {
-            return commit_defined(shared, rows, (&mut open, spaces), held).await;
-        }
-        let Some(last) = open.relied.last().map(|reliance| reliance.pin.clone()) else {
-            let pin = rows.pin().await?;
-            return commit_at(rows, &pin, (&mut open, spaces), BTreeMap::new(), held).await;
+        let mut inside = match told.room {
+            Some(room) => Some(room.enter().await),
+            None => None,
         };
-        // Who writes nothing commits nothing that would be held against what it locked.
-        let last = if open.locked && open.buffered.is_empty() { rows.pin().await? } else { last };
-        let relied = relied_at(rows, std::mem::take(&mut open.relied), &last).await?;
-        commit_at(rows, &last, (&mut open, spaces), relied, held).await
+        if let Some(inside) = &inside {
+            inside.check(&told.pending)?;
+        }
+        let count = commit_rows(shared, rows, (&mut open, spaces), held).await?;
+        if let Some(inside) = &mut inside {
+            inside.tell(told.ear, told.pending);
+        }
+        Ok(count)
     };
     let result: Result<usize> = result.await;
     match result {
@@ -50,6 +53,34 @@ pub(super) async fn commit_all(
         }
         Err(error) => Err((error, open.settings)),
     }
+}
+
+/// What the transaction tells others, if anything: when it is committed, and nobody else is about to tell something.
+pub(super) struct Told<'a> {
+    /// The database's.
+    pub(super) room: Option<&'a Room>,
+    pub(super) ear: &'a Arc<Ear>,
+    pub(super) pending: Pending,
+}
+
+/// Commits rows and definitions: the number of rows.
+async fn commit_rows(
+    shared: &Shared,
+    rows: &TenantStore,
+    (open, spaces): (&mut OpenTransaction, BTreeSet<u32>),
+    held: &Held<'_>,
+) -> Result<usize> {
+    if !open.definitions.is_empty() {
+        return commit_defined(shared, rows, (open, spaces), held).await;
+    }
+    let Some(last) = open.relied.last().map(|reliance| reliance.pin.clone()) else {
+        let pin = rows.pin().await?;
+        return commit_at(rows, &pin, (open, spaces), BTreeMap::new(), held).await;
+    };
+    // Who writes nothing commits nothing that would be held against what it locked.
+    let last = if open.locked && open.buffered.is_empty() { rows.pin().await? } else { last };
+    let relied = relied_at(rows, std::mem::take(&mut open.relied), &last).await?;
+    commit_at(rows, &last, (open, spaces), relied, held).await
 }
 
 type Relied = BTreeMap<TableId, (Arc<Table>, BTreeSet<RowKey>)>;

@@ -1,0 +1,116 @@
+//! What a session listens to, and what its transaction will tell: `LISTEN`, `NOTIFY`, `pg_notify`.
+//!
+//! Statements and functions add to what is [`Pending`]. COMMIT tells it together with the commit of its rows; outside of a transaction block
+//! [`Session::settle`] does at the end of the statement, which the connection says. ROLLBACK and a failure forget it.
+
+use super::Session;
+use crate::{
+    error::Result,
+    notifications::{Ear, Listening, Notification, Pending, Room},
+};
+use std::{
+    collections::VecDeque,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+};
+
+/// What is pending in a session; functions of its statements add to it.
+pub(crate) type Shared = Arc<Mutex<Pending>>;
+
+/// What a session has to do with notifications.
+#[derive(Debug, Default)]
+pub(super) struct Notifications {
+    pub(super) ear: Arc<Ear>,
+    pub(super) pending: Shared,
+    /// The database's, while the session listens.
+    room: Option<Arc<Room>>,
+}
+
+impl Notifications {
+    pub(super) fn pending(&self) -> MutexGuard<'_, Pending> {
+        self.pending.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Forgets what is pending.
+    pub(super) fn forget(&self) {
+        *self.pending() = Pending::default();
+    }
+
+    /// Takes what is pending.
+    pub(super) fn take(&self) -> Pending {
+        std::mem::take(&mut *self.pending())
+    }
+
+    /// Holds the room, as long as there is something to hear.
+    pub(super) fn keep(&mut self, room: Arc<Room>) {
+        self.room = Some(room).filter(|_| !self.ear.is_deaf());
+    }
+}
+
+impl Session {
+    /// The room of the session's database.
+    pub(super) fn room(&self) -> Arc<Room> {
+        self.shared.rooms.of(self.identity.rows.oid())
+    }
+
+    /// `LISTEN`, `UNLISTEN`
+    ///
+    /// # Errors
+    /// 54000 for too many channels.
+    pub(super) async fn listen(&mut self, change: Listening) -> Result<()> {
+        {
+            let mut pending = self.notifications.pending();
+            if matches!(change, Listening::To(_)) {
+                self.notifications.ear.check(&pending)?;
+            }
+            pending.listen(change)?;
+        }
+        self.settle().await
+    }
+
+    /// `NOTIFY`
+    ///
+    /// # Errors
+    /// 22023, 54000.
+    pub(super) async fn notify(&mut self, channel: &str, payload: &str) -> Result<()> {
+        let notification = Notification::new(self.process_id, channel, payload)?;
+        self.notifications.pending().tell(notification)?;
+        self.settle().await
+    }
+
+    /// `DISCARD ALL` listens to nothing.
+    pub(super) fn unlisten(&self) {
+        self.notifications.ear.close();
+    }
+
+    /// Tells what statements outside of a transaction block have asked to be told.
+    ///
+    /// # Errors
+    /// 54000 when a queue is full: nothing is told then.
+    pub(crate) async fn settle(&mut self) -> Result<()> {
+        if self.in_transaction() || self.notifications.pending().is_empty() {
+            return Ok(());
+        }
+        let (room, pending) = (self.room(), self.notifications.take());
+        let mut inside = room.enter().await;
+        inside.check(&pending)?;
+        inside.tell(&self.notifications.ear, pending);
+        drop(inside);
+        self.notifications.keep(room);
+        Ok(())
+    }
+
+    /// Where notifications for the session wait.
+    pub(crate) fn ear(&self) -> &Arc<Ear> {
+        &self.notifications.ear
+    }
+
+    /// Takes the notifications that wait, if the session is in no transaction.
+    pub(crate) fn take_notifications(&self) -> VecDeque<Arc<Notification>> {
+        if self.in_transaction() { VecDeque::new() } else { self.notifications.ear.take() }
+    }
+
+    /// What is pending, for functions.
+    pub(crate) fn pending(&self) -> Shared {
+        self.notifications.pending.clone()
+    }
+}
