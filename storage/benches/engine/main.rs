@@ -1,4 +1,5 @@
-//! What the engine does in a second, and how long it takes: point reads, scans, start-up, durable writes, flush, compaction.
+//! What the engine does in a second, and how long it takes: point reads, scans, reads of few rows whose pages are cached, start-up, durable
+//! writes, flush, compaction.
 //!
 //! ```sh
 //! cargo bench -p keyspan-storage                                           # everything, on 200,000 rows
@@ -9,6 +10,7 @@
 //! measured; without it, that of temporary files. The store is made when the first bench asks for it, and removed at the end. Beside
 //! criterion's means, percentiles of single point reads are printed.
 
+mod texts;
 mod workload;
 
 use criterion::{BenchmarkId, Criterion, SamplingMode, Throughput};
@@ -36,6 +38,8 @@ const ROWS: u64 = 200_000;
 const ROWS_TRIED: u64 = 2_000;
 /// Rows that one flush writes, at most.
 const FLUSHED_ROWS: u64 = 50_000;
+/// Rows of texts: their pages fit into the cache.
+const TEXTS_ROWS: u64 = 50_000;
 /// Rows that are read again and again, so that the cache has them.
 const CACHED_ROWS: usize = 1_000;
 /// Writers of durable rows.
@@ -181,6 +185,50 @@ fn scan(criterion: &mut Criterion, bench: &Bench) {
     group.finish();
 }
 
+/// Few rows of ten texts each, all of whose pages are cached and none of which is in the cache of rows.
+fn few(criterion: &mut Criterion, bench: &Bench) {
+    let rows = bench.rows.min(TEXTS_ROWS);
+    let folder = bench.folder.path().join("texts");
+    let engine = RefCell::new(None);
+    let opened = || {
+        let open = || bench.runtime.block_on(texts::open(&folder, rows));
+        Arc::clone(engine.borrow_mut().get_or_insert_with(open))
+    };
+    let mut order: Vec<u64> = (0..rows).collect();
+    order.shuffle(&mut StdRng::seed_from_u64(1));
+    let mut group = criterion.benchmark_group("pages cached");
+    for (name, rows_read) in [("row of ten texts", 1), ("scan of 50 rows", 50)] {
+        let (mut next, mut times) = (0, Vec::new());
+        group.throughput(Throughput::Elements(rows_read));
+        group.bench_function(name, |bencher| {
+            bencher.iter_custom(|iterations| {
+                let mut took = Duration::ZERO;
+                for _ in 0..iterations {
+                    if next % order.len() == 0
+                        && let Some(engine) = engine.take()
+                    {
+                        // The cache of rows is empty after that, and the pages are read again.
+                        bench.runtime.block_on(Engine::close(&engine)).expect("what was written is there");
+                    }
+                    let (engine, first) = (opened(), order[next % order.len()].min(rows - rows_read.min(rows)));
+                    next += 1;
+                    let begun = Instant::now();
+                    let found = bench.runtime.block_on(texts::read(&engine, first, rows_read));
+                    times.push(begun.elapsed());
+                    took += times[times.len() - 1];
+                    assert_eq!(black_box(found) as u64, rows_read * texts::COLUMNS as u64, "{first}");
+                }
+                took
+            });
+        });
+        print_percentiles(&format!("pages cached/{name}"), &mut times);
+    }
+    group.finish();
+    if let Some(engine) = engine.take() {
+        bench.runtime.block_on(engine.close()).expect("what was written is there");
+    }
+}
+
 /// From a closed store to the first row.
 fn start_up(criterion: &mut Criterion, bench: &Bench) {
     let mut group = criterion.benchmark_group("start-up");
@@ -274,6 +322,7 @@ fn main() {
     let mut criterion = Criterion::default().configure_from_args();
     points(&mut criterion, &bench);
     scan(&mut criterion, &bench);
+    few(&mut criterion, &bench);
     start_up(&mut criterion, &bench);
     writes(&mut criterion, &bench);
     segments(&mut criterion, &bench);
