@@ -201,10 +201,12 @@ fn few(criterion: &mut Criterion, bench: &Bench) {
         let (mut next, mut times) = (0, Vec::new());
         group.throughput(Throughput::Elements(rows_read));
         group.bench_function(name, |bencher| {
+            opened();
             bencher.iter_custom(|iterations| {
                 let mut took = Duration::ZERO;
                 for _ in 0..iterations {
-                    if next % order.len() == 0
+                    if next > 0
+                        && next % order.len() == 0
                         && let Some(engine) = engine.take()
                     {
                         // The cache of rows is empty after that, and the pages are read again.

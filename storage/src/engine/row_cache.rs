@@ -48,7 +48,7 @@ impl RowCache {
         if let Some(row) = self.cache.get(&at) {
             return Ok(row);
         }
-        let (_, row) = place.segment.row(place.position)?;
+        let row = place.segment.row(place.position)?;
         if row.len() <= self.row_bytes_max {
             self.cache.insert(at, row.clone());
         }

@@ -26,7 +26,7 @@
 //!
 //! Writing: `shape` chooses the columns, `options` says how pages are made, `writer` takes row by row, `columns` splits each into them, `sink` checksums what goes to
 //! the file. Reading: `open` gets the tail through a bounded cache, `keys` finds positions, `checked` reads bytes and holds them against the
-//! checksums, `cached` keeps pages for reads of few rows, `projection` says which columns it takes, `decode` makes rows of them, `walk` goes through positions, `rows` and `row` are what callers see, `clean` says what a query engine may read by itself.
+//! checksums, `page` decodes a page for reads of few rows, `cached` takes these out of such pages, `projection` says which columns it takes, `decode` makes rows of them, `walk` goes through positions, `rows` and `row` are what callers see, `clean` says what a query engine may read by itself.
 //! `verify` reads everything.
 
 mod cached;
@@ -41,6 +41,7 @@ mod keys;
 mod kind;
 mod open;
 mod options;
+mod page;
 mod projection;
 mod row;
 mod rows;

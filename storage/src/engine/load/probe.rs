@@ -125,7 +125,7 @@ impl Probe {
                 Known::Row(row, as_of) => (row, as_of),
                 Known::Unknown => match table.locate(key)? {
                     None => return Ok(()),
-                    Some(place) => (place.segment.row(place.position)?.1, Some(place.segment.meta().stamp)),
+                    Some(place) => (place.segment.row(place.position)?, Some(place.segment.meta().stamp)),
                 },
             };
             let living = row::live(&table.descriptor.schema, table.cells(&row, as_of), now_micros);

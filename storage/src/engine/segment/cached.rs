@@ -1,186 +1,158 @@
-//! Pages of columns, decompressed, from the cache or else from the file: what reads of few rows decode.
+//! Few rows of a row group, out of pages that the cache holds decoded, or that are read into it.
 //!
-//! Parquet's reader asks a row group for its columns, and a column for one page after another; whole columns and compressed bytes it knows
-//! only from a file. Here it gets pages that others have decompressed already, and those that it passes over are never looked at.
+//! For each column the page at hand is kept, so that rows that follow each other decode it once even where the cache has no room for it.
 
 use super::{
-    checked::Pages,
+    checked::{Ahead, Pages},
+    decode::{Batch, ahead_bounded},
     open::{Caches, Loaded},
-    projection::Projection,
+    page::{Page, PagePlace, pages_with_dictionary},
 };
-use parquet::{
-    arrow::{
-        FieldLevels, ProjectionMask,
-        arrow_reader::{ParquetRecordBatchReader, RowGroups, RowSelection},
-        parquet_to_arrow_field_levels,
-    },
-    column::page::{Page, PageIterator, PageMetadata, PageReader},
-    errors::{ParquetError, Result},
-    file::{
-        metadata::{ParquetMetaData, RowGroupMetaData},
-        page_index::offset_index::PageLocation,
-        serialized_reader::SerializedPageReader,
-    },
+use crate::Result;
+use arrow::{
+    array::{Array, ArrayRef},
+    compute::concat,
 };
-use std::{iter, mem::size_of, sync::Arc};
+use parquet::errors::ParquetError;
+use std::{ops::Range, sync::Arc};
 
 /// Rows up to which a read goes through the cache; more rows would drive out what small reads want again.
 pub(super) const CACHED_ROWS_MAX: usize = 1_024;
 
-/// Bytes that a page takes in memory.
-pub(super) fn weight(page: &Page) -> u64 {
-    (page.buffer().len() + size_of::<Page>()) as u64
-}
-
-/// A reader of the selected rows of a row group, in batches.
-pub(super) fn reader(
-    group: &CachedGroup,
-    projection: &Projection,
-    selection: RowSelection,
+/// Rows of a row group on their way out of pages.
+pub(super) struct CachedRows {
+    loaded: Arc<Loaded>,
+    caches: Arc<Caches>,
+    file: Arc<Pages>,
+    group: usize,
+    columns: Vec<Column>,
+    /// Places of the wanted rows in the row group, ascending, and how many of them were given.
+    rows: Vec<u32>,
+    given: usize,
     batch_rows: usize,
-) -> Result<ParquetRecordBatchReader> {
-    let levels = group.loaded.levels(&projection.columns)?;
-    ParquetRecordBatchReader::try_new_with_row_groups(&levels, group, batch_rows, Some(selection))
 }
 
-/// The levels of some columns of a file, by their places.
-pub(super) fn levels(loaded: &Loaded, columns: &[usize]) -> Result<FieldLevels> {
-    let schema = loaded.metadata.metadata().file_metadata().schema_descr();
-    let mask = ProjectionMask::roots(schema, columns.iter().copied());
-    parquet_to_arrow_field_levels(schema, mask, Some(loaded.metadata.schema().fields()))
+/// A column, by its place in the file.
+struct Column {
+    place: usize,
+    at_hand: Option<(Range<u32>, Arc<Page>)>,
 }
 
-/// A row group whose pages come through the cache.
-pub(super) struct CachedGroup {
-    loaded: Arc<Loaded>,
-    caches: Arc<Caches>,
-    group: usize,
-    file: Arc<Pages>,
-}
-
-impl CachedGroup {
-    /// The row group of a file; what is not in the cache is read from `file`.
-    pub(super) fn new(loaded: &Arc<Loaded>, caches: &Arc<Caches>, group: usize, file: Pages) -> Self {
-        Self { loaded: Arc::clone(loaded), caches: Arc::clone(caches), group, file: Arc::new(file) }
-    }
-
-    fn row_group(&self) -> &RowGroupMetaData {
-        self.loaded.metadata.metadata().row_group(self.group)
-    }
-}
-
-impl RowGroups for CachedGroup {
-    fn num_rows(&self) -> usize {
-        usize::try_from(self.row_group().num_rows()).unwrap_or_default()
-    }
-
-    fn column_chunks(&self, column: usize) -> Result<Box<dyn PageIterator>> {
-        let (loaded, caches, file) = (Arc::clone(&self.loaded), Arc::clone(&self.caches), Arc::clone(&self.file));
-        let mut pages = CachedPages { loaded, caches, file, group: self.group, column, dictionary: None, next: 0 };
-        let chunk = self.row_group().column(column).byte_range().0;
-        pages.dictionary = pages.locations()?.first().map(|first| first.offset as u64).filter(|first| *first != chunk);
-        pages.dictionary = pages.dictionary.map(|_| chunk);
-        Ok(Box::new(OneChunk(Some(pages))))
-    }
-
-    fn row_groups(&self) -> Box<dyn Iterator<Item = &RowGroupMetaData> + '_> {
-        Box::new(iter::once(self.row_group()))
-    }
-
-    fn metadata(&self) -> &ParquetMetaData {
-        self.loaded.metadata.metadata()
-    }
-}
-
-/// The one chunk that a column has in a row group.
-struct OneChunk(Option<CachedPages>);
-
-impl Iterator for OneChunk {
-    type Item = Result<Box<dyn PageReader>>;
-
-    fn next(&mut self) -> Option<Self::Item> {
-        self.0.take().map(|pages| Ok(Box::new(pages) as Box<dyn PageReader>))
-    }
-}
-
-impl PageIterator for OneChunk {}
-
-/// The pages of a column of a row group, one after the other.
-struct CachedPages {
-    loaded: Arc<Loaded>,
-    caches: Arc<Caches>,
-    file: Arc<Pages>,
-    group: usize,
-    column: usize,
-    /// Where the dictionary begins, as long as it comes next.
-    dictionary: Option<u64>,
-    /// Which of the pages of values comes next.
-    next: usize,
-}
-
-impl CachedPages {
-    fn locations(&self) -> Result<&Vec<PageLocation>> {
-        let index = self.loaded.metadata.metadata().offset_index();
-        let of_column = index.and_then(|groups| groups.get(self.group)?.get(self.column));
-        let missing = || ParquetError::General("a column has no page index".into());
-        of_column.map(|index| index.page_locations()).ok_or_else(missing)
-    }
-
-    /// The dictionary, or the page of values at a location. The reader is one for this page alone: what comes before it in the chunk, it
-    /// takes for the dictionary.
-    fn read(&self, location: &PageLocation, dictionary: bool) -> Result<Page> {
-        let group = self.loaded.metadata.metadata().row_group(self.group);
-        let (chunk, rows) = (group.column(self.column), usize::try_from(group.num_rows()).unwrap_or_default());
-        let mut reader = SerializedPageReader::new(Arc::clone(&self.file), chunk, rows, Some(vec![location.clone()]))?;
-        if !dictionary && chunk.byte_range().0 != location.offset as u64 {
-            reader.skip_next_page()?;
-        }
-        let page = reader.get_next_page()?;
-        let page = page.filter(|page| page.is_dictionary_page() == dictionary);
-        page.ok_or_else(|| ParquetError::General("a page is not of the kind that the page index says".into()))
-    }
-}
-
-impl Iterator for CachedPages {
-    type Item = Result<Page>;
-
-    fn next(&mut self) -> Option<Self::Item> {
-        self.get_next_page().transpose()
-    }
-}
-
-impl PageReader for CachedPages {
-    fn get_next_page(&mut self) -> Result<Option<Page>> {
-        let locations = self.locations()?;
-        let Some(location) = locations.get(self.next) else { return Ok(None) };
-        let page = match self.dictionary {
-            Some(start) => self.caches.page(self.loaded.id, start, || self.read(location, true))?,
-            None => self.caches.page(self.loaded.id, location.offset as u64, || self.read(location, false))?,
+impl CachedRows {
+    /// Rows of a row group, given as runs of their places in it, ascending, in batches.
+    pub(super) fn new(
+        (loaded, caches): (&Arc<Loaded>, &Arc<Caches>),
+        group: usize,
+        columns: &[usize],
+        runs: impl Iterator<Item = Range<u32>>,
+        batch_rows: usize,
+    ) -> Result<Self> {
+        let rows: Vec<u32> = runs.flatten().collect();
+        let ahead = match loaded.file.is_remote() {
+            true => loaded.file.read_ahead(&missing(loaded, caches, group, columns, &rows))?,
+            false => Ahead::default(),
         };
-        self.skip_next_page()?;
-        Ok(Some(Page::clone(&page)))
+        let file = Arc::new(Pages::new(Arc::clone(&loaded.file), ahead));
+        let columns = columns.iter().map(|&place| Column { place, at_hand: None }).collect();
+        let (loaded, caches) = (Arc::clone(loaded), Arc::clone(caches));
+        Ok(Self { loaded, caches, file, group, columns, rows, given: 0, batch_rows: batch_rows.max(1) })
     }
 
-    fn peek_next_page(&mut self) -> Result<Option<PageMetadata>> {
-        if self.dictionary.is_some() {
-            return Ok(Some(PageMetadata { num_rows: None, num_levels: None, is_dict: true }));
+    /// The next rows.
+    pub(super) fn next_batch(&mut self) -> Result<Option<Batch>> {
+        let rows = &self.rows[self.given..];
+        let rows = &rows[..rows.len().min(self.batch_rows)];
+        if rows.is_empty() {
+            return Ok(None);
         }
-        let locations = self.locations()?;
-        let Some(page) = locations.get(self.next) else { return Ok(None) };
-        let rows = self.loaded.metadata.metadata().row_group(self.group).num_rows();
-        let end = locations.get(self.next + 1).map_or(rows, |next| next.first_row_index);
-        let num_rows = usize::try_from(end - page.first_row_index)?;
-        Ok(Some(PageMetadata { num_rows: Some(num_rows), num_levels: None, is_dict: false }))
+        self.given += rows.len();
+        let (loaded, caches, file) = (&self.loaded, &self.caches, &self.file);
+        let mut gather = |column: &mut Column| {
+            let mut left = rows;
+            let mut parts: Vec<ArrayRef> = Vec::with_capacity(1);
+            while let Some(&row) = left.first() {
+                let (of_page, page) = column.page(loaded, caches, (self.group, row), file)?;
+                let taken;
+                (taken, left) = left.split_at(left.partition_point(|row| *row < of_page.end).max(1));
+                let part = page.take(taken.iter().map(|row| row - of_page.start));
+                parts.push(part.map_err(|error| loaded.damaged(self.group, error.to_string()))?);
+            }
+            if let [_] = parts[..] {
+                return Ok(parts.remove(0));
+            }
+            let parts: Vec<&dyn Array> = parts.iter().map(AsRef::as_ref).collect();
+            concat(&parts).map_err(|error| loaded.damaged(self.group, error.to_string()))
+        };
+        let columns = self.columns.iter_mut().map(&mut gather).collect::<Result<Vec<_>>>()?;
+        Ok(Some(Batch { columns, rows: rows.len() }))
     }
+}
 
-    fn skip_next_page(&mut self) -> Result<()> {
-        if self.dictionary.take().is_none() {
-            self.next += 1;
+impl Column {
+    /// The page in which a row of a row group is, and which rows it has.
+    fn page(
+        &mut self,
+        loaded: &Loaded,
+        caches: &Caches,
+        (group, row): (usize, u32),
+        file: &Arc<Pages>,
+    ) -> Result<(Range<u32>, &Page)> {
+        if !self.at_hand.as_ref().is_some_and(|(rows, _)| rows.contains(&row)) {
+            // Let go of before the next one is decoded.
+            self.at_hand = None;
+            let place = loaded.page_of_row(group, self.place, row);
+            let page = loaded.page(caches, place, || Arc::clone(file))?;
+            self.at_hand = Some((loaded.rows_of(place), page));
         }
-        Ok(())
+        let (rows, page) = self.at_hand.as_ref().expect("it was set");
+        Ok((rows.clone(), page))
     }
+}
 
-    fn at_record_boundary(&mut self) -> Result<bool> {
-        Ok(true)
+impl Loaded {
+    /// A page, from the cache or else from the file.
+    pub(super) fn page(
+        &self,
+        caches: &Caches,
+        place: PagePlace,
+        file: impl FnOnce() -> Arc<Pages>,
+    ) -> Result<Arc<Page>> {
+        let offset = self.locations(place.group, place.column).get(place.page).map(|page| page.offset);
+        let offset = offset.and_then(|offset| u64::try_from(offset).ok());
+        let offset = offset.ok_or_else(|| self.damaged(place.group, "a column has no page index".into()))?;
+        caches.page(self.id, offset, || {
+            let file = file();
+            let failed = |error: ParquetError| {
+                file.failed().take().unwrap_or_else(|| self.damaged(place.group, error.to_string()))
+            };
+            Page::read(self, place, &file).map(Arc::new).map_err(failed)
+        })
     }
+}
+
+/// The bytes of the pages of some rows that are not in the cache, and of the dictionaries that these need.
+fn missing(loaded: &Loaded, caches: &Caches, group: usize, columns: &[usize], rows: &[u32]) -> Vec<Range<u64>> {
+    let mut ranges: Vec<Range<u64>> = Vec::new();
+    for &column in columns {
+        let locations = loaded.locations(group, column);
+        let chunk = loaded.metadata.metadata().row_group(group).column(column);
+        let byte = |offset: i64| u64::try_from(offset).unwrap_or_default();
+        let mut left = rows;
+        while let Some(&row) = left.first() {
+            let place = loaded.page_of_row(group, column, row);
+            let of_page = loaded.rows_of(place);
+            left = &left[left.partition_point(|row| *row < of_page.end).max(1)..];
+            let Some(location) = locations.get(place.page) else { break };
+            let start = byte(location.offset);
+            if caches.has_page(loaded.id, start) {
+                continue;
+            }
+            ranges.push(start..start + u64::try_from(location.compressed_page_size).unwrap_or_default());
+            let dictionary = chunk.byte_range().0..byte(locations[0].offset);
+            if !dictionary.is_empty() && place.page < pages_with_dictionary(chunk) {
+                ranges.push(dictionary);
+            }
+        }
+    }
+    ahead_bounded(ranges)
 }

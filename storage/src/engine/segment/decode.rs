@@ -1,7 +1,7 @@
 //! Columns of a row group, read and made rows again.
 
 use super::{
-    cached::{self, CachedGroup},
+    cached::CachedRows,
     checked::{Ahead, Failed, Pages},
     kind::Slices,
     open::{Caches, Loaded},
@@ -14,7 +14,7 @@ use crate::{
     engine::{blobs::Blobs, cells, dead::Position},
 };
 use arrow::{
-    array::{Array, AsArray, RecordBatch},
+    array::{Array, ArrayRef, AsArray},
     buffer::{NullBuffer, ScalarBuffer},
     datatypes::Int64Type,
 };
@@ -32,11 +32,26 @@ use std::{iter::Peekable, ops::Range, sync::Arc};
 pub(super) const AHEAD_BYTES_MAX: u64 = 16 << 20;
 
 /// A row group being read.
-pub(super) struct Reading {
+pub(super) enum Reading {
+    /// Many rows, or whole columns: by Parquet's reader.
+    Many(Box<ManyRows>),
+    /// Few rows: out of pages that are kept.
+    Few(CachedRows),
+}
+
+/// Rows that Parquet's reader gives.
+pub(super) struct ManyRows {
     reader: ParquetRecordBatchReader,
     failed: Failed,
     loaded: Arc<Loaded>,
     group: usize,
+}
+
+/// Rows that were read.
+pub(super) struct Batch {
+    /// Those of the projection.
+    pub(super) columns: Vec<ArrayRef>,
+    pub(super) rows: usize,
 }
 
 /// Reads rows of a row group, given as ascending runs of positions of the segment, in batches of at most `batch_rows`; pages of columns
@@ -50,25 +65,20 @@ pub(super) fn read(
     cache: Option<&Arc<Caches>>,
 ) -> Result<Reading> {
     let of_group = loaded.footer.groups[group].positions();
+    if let Some(caches) = cache {
+        let runs = runs.iter().map(|run| run.start - of_group.start..run.end - of_group.start);
+        return CachedRows::new((loaded, caches), group, &projection.columns, runs, batch_rows).map(Reading::Few);
+    }
     let relative = |position: Position| (position - of_group.start) as usize;
     let runs = runs.iter().map(|run| relative(run.start)..relative(run.end));
     let selection = RowSelection::from_consecutive_ranges(runs, of_group.len());
     let ahead = match loaded.file.is_remote() {
-        true => {
-            let mut ranges = byte_ranges(loaded, group, projection, &selection);
-            ranges.retain(|range| cache.is_none_or(|cache| !cache.has_page(loaded.id, range.start)));
-            loaded.file.read_ahead(&ranges)?
-        }
+        true => loaded.file.read_ahead(&byte_ranges(loaded, group, projection, &selection))?,
         false => Ahead::default(),
     };
     let pages = Pages::new(loaded.file.clone(), ahead);
     let failed = pages.failed();
     let wrong = |error: ParquetError| failed.take().unwrap_or_else(|| loaded.damaged(group, error.to_string()));
-    if let Some(caches) = cache {
-        let cached = CachedGroup::new(loaded, caches, group, pages);
-        let reader = cached::reader(&cached, projection, selection, batch_rows).map_err(wrong)?;
-        return Ok(Reading { reader, failed, loaded: loaded.clone(), group });
-    }
     let builder = ParquetRecordBatchReaderBuilder::new_with_metadata(pages, loaded.metadata.clone());
     let mask = ProjectionMask::roots(builder.parquet_schema(), projection.columns.iter().copied());
     let reader = builder
@@ -78,11 +88,10 @@ pub(super) fn read(
         .with_batch_size(batch_rows)
         .build()
         .map_err(wrong)?;
-    Ok(Reading { reader, failed, loaded: loaded.clone(), group })
+    Ok(Reading::Many(Box::new(ManyRows { reader, failed, loaded: loaded.clone(), group })))
 }
 
-/// The bytes of the pages that a selection of a row group needs, dictionaries included, ascending and disjoint; at most so many that they
-/// begin within [`AHEAD_BYTES_MAX`] of all together.
+/// The bytes of the pages that a selection of a row group needs, dictionaries included.
 fn byte_ranges(loaded: &Loaded, group: usize, projection: &Projection, selection: &RowSelection) -> Vec<Range<u64>> {
     let metadata = loaded.metadata.metadata();
     let Some(index) = metadata.offset_index().and_then(|groups| groups.get(group)) else { return Vec::new() };
@@ -93,8 +102,14 @@ fn byte_ranges(loaded: &Loaded, group: usize, projection: &Projection, selection
         let dictionary = dictionary.filter(|dictionary| !dictionary.is_empty());
         dictionary.into_iter().chain(selection.scan_ranges(pages))
     };
-    let mut ranges: Vec<Range<u64>> = projection.columns.iter().flat_map(of_column).collect();
+    ahead_bounded(projection.columns.iter().flat_map(of_column).collect())
+}
+
+/// The ranges of a file that are read before they are asked for, ascending and disjoint; at most so many that they begin within
+/// [`AHEAD_BYTES_MAX`] of all together. Each is of a page.
+pub(super) fn ahead_bounded(mut ranges: Vec<Range<u64>>) -> Vec<Range<u64>> {
     ranges.sort_unstable_by_key(|range| range.start);
+    ranges.dedup();
     let mut bytes = 0;
     ranges.retain(|range| {
         let fits = bytes < AHEAD_BYTES_MAX;
@@ -106,11 +121,18 @@ fn byte_ranges(loaded: &Loaded, group: usize, projection: &Projection, selection
 
 impl Reading {
     /// The next rows.
-    pub(super) fn next_batch(&mut self) -> Result<Option<RecordBatch>> {
-        self.reader
-            .next()
-            .transpose()
-            .map_err(|error| self.failed.take().unwrap_or_else(|| self.loaded.damaged(self.group, error.to_string())))
+    pub(super) fn next_batch(&mut self) -> Result<Option<Batch>> {
+        let many = match self {
+            Self::Few(rows) => return rows.next_batch(),
+            Self::Many(many) => many,
+        };
+        let batch = many.reader.next().transpose().map_err(|error| {
+            many.failed.take().unwrap_or_else(|| many.loaded.damaged(many.group, error.to_string()))
+        })?;
+        Ok(batch.map(|batch| {
+            let (_, columns, rows) = batch.into_parts();
+            Batch { columns, rows }
+        }))
     }
 }
 
@@ -160,13 +182,8 @@ pub(super) struct Found<'a> {
 
 impl Decoded {
     /// The rows of a batch that was read with the projection.
-    pub(super) fn new(
-        loaded: &Arc<Loaded>,
-        group: usize,
-        projection: &Projection,
-        batch: &RecordBatch,
-    ) -> Result<Self> {
-        let mut columns = batch.columns().iter();
+    pub(super) fn new(loaded: &Arc<Loaded>, group: usize, projection: &Projection, batch: &Batch) -> Result<Self> {
+        let mut columns = batch.columns.iter();
         let decoded = (|| {
             let keys = if projection.key { Some(Slices::new(columns.next()?)?) } else { None };
             let shredded = projection.families.iter().any(|family| !family.shredded.is_empty());
@@ -197,7 +214,7 @@ impl Decoded {
                 }
             }
             let side = if projection.side { Some(Slices::new(columns.next()?)?) } else { None };
-            Some(Self { loaded: loaded.clone(), group, rows: batch.num_rows(), keys, timestamps, families, side })
+            Some(Self { loaded: loaded.clone(), group, rows: batch.rows, keys, timestamps, families, side })
         })();
         decoded.ok_or_else(|| loaded.damaged(group, "a column is not of the type that the footer says".into()))
     }

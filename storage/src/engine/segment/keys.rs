@@ -4,45 +4,41 @@
 //! between the segment's ends, or not in its bloom filter, is not looked for.
 
 use super::{
+    checked::{Ahead, Pages},
     decode,
-    open::{Loaded, Segment},
-    projection::Projection,
+    open::{Loaded, Places, Segment},
+    page::Page,
 };
 use crate::{KeyRange, Result, RowKey, engine::dead::Position};
-use arrow::array::{Array, AsArray, BinaryArray};
-use std::slice;
+use arrow::array::{Array, BinaryArray};
 use std::{ops::Range, sync::Arc};
 
 /// The keys of a page.
 #[derive(Debug)]
-pub(super) struct Keys {
+struct Keys {
     first: Position,
-    keys: BinaryArray,
+    page: Arc<Page>,
 }
 
 impl Keys {
-    /// Bytes in memory.
-    pub(super) fn weight(&self) -> u64 {
-        self.keys.get_array_memory_size() as u64
-    }
-
-    fn len(&self) -> Position {
-        self.keys.len() as Position
+    fn all(&self) -> &BinaryArray {
+        self.page.keys().expect("it was looked at when it was read")
     }
 
     /// How many are less than `key`.
     fn less(&self, key: &[u8]) -> Position {
-        let (mut low, mut high) = (0, self.keys.len());
+        let keys = self.all();
+        let (mut low, mut high) = (0, keys.len());
         while low < high {
             let middle = low.midpoint(high);
-            if self.keys.value(middle) < key { low = middle + 1 } else { high = middle }
+            if keys.value(middle) < key { low = middle + 1 } else { high = middle }
         }
         low as Position
     }
 
     fn find(&self, key: &[u8]) -> Option<Position> {
-        let at = self.less(key);
-        (at < self.len() && self.keys.value(at as usize) == key).then_some(self.first + at)
+        let (at, keys) = (self.less(key), self.all());
+        ((at as usize) < keys.len() && keys.value(at as usize) == key).then_some(self.first + at)
     }
 }
 
@@ -70,7 +66,7 @@ impl Segment {
     pub(crate) fn resolve<'a>(&self, keys: impl IntoIterator<Item = &'a [u8]>) -> Result<Vec<Option<Position>>> {
         let mut loaded = None;
         // The page at hand, which most often holds the next key too.
-        let mut at_hand: Option<(usize, Arc<Keys>)> = None;
+        let mut at_hand: Option<(usize, Keys)> = None;
         let mut resolve = |key: &[u8]| {
             if !self.may_hold(key) {
                 return Ok(None);
@@ -130,7 +126,7 @@ impl Segment {
         let loaded = self.load()?;
         let page = loaded.pages.partition_point(|page| page.first <= position) - 1;
         let keys = self.keys(&loaded, page)?;
-        decode::row_key(&loaded, loaded.footer.group_of(position), keys.keys.value((position - keys.first) as usize))
+        decode::row_key(&loaded, loaded.footer.group_of(position), keys.all().value((position - keys.first) as usize))
     }
 
     /// The least key that is not less than `key`.
@@ -146,8 +142,14 @@ impl Segment {
         *self.meta.first <= *key && *key <= *self.meta.last
     }
 
-    fn keys(&self, loaded: &Arc<Loaded>, page: usize) -> Result<Arc<Keys>> {
-        self.caches.keys(loaded.id, page as u32, || loaded.read_keys(page).map(Arc::new))
+    fn keys(&self, loaded: &Loaded, page: usize) -> Result<Keys> {
+        let first = loaded.pages[page].first;
+        let group = loaded.footer.group_of(first);
+        let row = first - loaded.footer.groups[group].first;
+        let place = loaded.page_of_row(group, Places::KEY, row);
+        let file = || Arc::new(Pages::new(Arc::clone(&loaded.file), Ahead::default()));
+        let page = loaded.page(&self.caches, place, file)?;
+        Ok(Keys { first, page })
     }
 }
 
@@ -155,25 +157,5 @@ impl Loaded {
     /// The page in which the key is, if it is anywhere.
     fn page_of(&self, key: &[u8]) -> Option<usize> {
         self.pages.partition_point(|page| *page.key <= *key).checked_sub(1)
-    }
-
-    fn read_keys(self: &Arc<Self>, page: usize) -> Result<Keys> {
-        let first = self.pages[page].first;
-        let end = self.pages.get(page + 1).map_or(self.footer.rows(), |next| next.first);
-        let group = self.footer.group_of(first);
-        let mut reading = decode::read(
-            self,
-            group,
-            &Projection::keys(),
-            slice::from_ref(&(first..end)),
-            (end - first) as usize,
-            None,
-        )?;
-        let batch = reading.next_batch()?;
-        let keys = batch.as_ref().and_then(|batch| batch.column(0).as_binary_opt::<i32>());
-        let keys = keys.filter(|keys| keys.len() == (end - first) as usize && keys.null_count() == 0);
-        let keys = keys.filter(|keys| keys.value(0) == self.pages[page].key);
-        let keys = keys.ok_or_else(|| self.damaged(group, "a page of keys is not what the tail says".into()))?;
-        Ok(Keys { first, keys: keys.clone() })
     }
 }

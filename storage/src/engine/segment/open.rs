@@ -1,10 +1,11 @@
 //! A segment that is read: its tail, got when it is first needed and kept in a bounded cache.
 
 use super::{
-    SegmentId, SegmentMeta, cached,
+    SegmentId, SegmentMeta,
     checked::{CheckedFile, read_tail},
     footer::{FOOTER_KEY, Footer},
-    keys::Keys,
+    page::Page,
+    projection::{ValueBytes, value_bytes_max},
     shape, side,
     tail::{self, PageStart},
 };
@@ -17,15 +18,11 @@ use crate::{
 };
 use bytes::Bytes;
 use parquet::{
-    arrow::{
-        FieldLevels,
-        arrow_reader::{ArrowReaderMetadata, ArrowReaderOptions},
-    },
+    arrow::arrow_reader::{ArrowReaderMetadata, ArrowReaderOptions},
     bloom_filter::Sbbf,
-    column::page::Page,
     errors::ParquetError,
     file::{
-        metadata::{PageIndexPolicy, ParquetMetaData, ParquetMetaDataReader},
+        metadata::{PageIndexPolicy, ParquetMetaData, ParquetMetaDataOptions, ParquetMetaDataReader},
         reader::{ChunkReader, Length},
     },
 };
@@ -45,39 +42,22 @@ pub(crate) struct Caches {
     loaded: Cache<SegmentId, Arc<Loaded>, Weights>,
     /// The tail that was read last, whether or not it fits into the cache: one that does not would be read for every row.
     last: Mutex<Option<Arc<Loaded>>>,
-    parts: Cache<(SegmentId, At), Part, Weights>,
+    /// By the place in the file at which the page begins.
+    pages: Cache<(SegmentId, u64), Arc<Page>, Weights>,
     /// Whether the log is being replayed: see [`Segment::or_refused`].
     replaying: AtomicBool,
-}
-
-/// Where a part of a segment is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-enum At {
-    /// Which of the pages of keys.
-    Keys(u32),
-    /// The place in the file at which a page begins.
-    Page(u64),
-}
-
-/// A part of a segment, ready to be looked into.
-#[derive(Clone, Debug)]
-enum Part {
-    /// Decoded.
-    Keys(Arc<Keys>),
-    /// Decompressed.
-    Page(Arc<Page>),
 }
 
 /// Bytes of a tail, guessed, for the cache's first allocation.
 const TAIL_BYTES_GUESS: u64 = 256 << 10;
 /// Bytes of a page, guessed, for the cache's first allocation.
-const PART_BYTES_GUESS: u64 = 32 << 10;
+const PAGE_BYTES_GUESS: u64 = 32 << 10;
 
 impl Caches {
     /// Caches of so many bytes: for tails, and for pages.
     pub(crate) fn new(tail_bytes: u64, page_bytes: u64) -> Self {
-        let (loaded, parts) = (cache(tail_bytes, TAIL_BYTES_GUESS), cache(page_bytes, PART_BYTES_GUESS));
-        Self { loaded, last: Mutex::default(), parts, replaying: AtomicBool::new(false) }
+        let (loaded, pages) = (cache(tail_bytes, TAIL_BYTES_GUESS), cache(page_bytes, PAGE_BYTES_GUESS));
+        Self { loaded, last: Mutex::default(), pages, replaying: AtomicBool::new(false) }
     }
 
     /// Says that the log is being replayed on the segments, or that it was.
@@ -106,41 +86,27 @@ impl Caches {
     pub(crate) fn forget(&self, id: SegmentId) {
         self.loaded.remove(&id);
         drop(self.last().take_if(|last| last.id == id));
-        self.parts.retain(|(segment, _), _| *segment != id);
+        self.pages.retain(|(segment, _), _| *segment != id);
     }
 
     /// Bytes in use, by tails and by pages.
     pub(crate) fn bytes(&self) -> (u64, u64) {
-        (self.loaded.weight(), self.parts.weight())
+        (self.loaded.weight(), self.pages.weight())
     }
 
-    /// The page of keys.
-    pub(super) fn keys(&self, id: SegmentId, page: u32, read: impl FnOnce() -> Result<Arc<Keys>>) -> Result<Arc<Keys>> {
-        match self.parts.get_or_insert_with(&(id, At::Keys(page)), || read().map(Part::Keys))? {
-            Part::Keys(keys) => Ok(keys),
-            Part::Page(_) => unreachable!("pages of keys are kept with the places of such"),
-        }
-    }
-
-    /// The page of a column, by the place in the file at which it begins.
-    pub(super) fn page<E>(
+    /// A page, by the place in the file at which it begins.
+    pub(super) fn page(
         &self,
         id: SegmentId,
         offset: u64,
-        read: impl FnOnce() -> Result<Page, E>,
-    ) -> Result<Arc<Page>, E> {
-        match self
-            .parts
-            .get_or_insert_with(&(id, At::Page(offset)), || read().map(|page| Part::Page(Arc::new(page))))?
-        {
-            Part::Page(page) => Ok(page),
-            Part::Keys(_) => unreachable!("pages of columns are kept with the places of such"),
-        }
+        read: impl FnOnce() -> Result<Arc<Page>>,
+    ) -> Result<Arc<Page>> {
+        self.pages.get_or_insert_with(&(id, offset), read)
     }
 
-    /// Whether the page of a column is at hand.
+    /// Whether a page is at hand.
     pub(super) fn has_page(&self, id: SegmentId, offset: u64) -> bool {
-        self.parts.contains_key(&(id, At::Page(offset)))
+        self.pages.contains_key(&(id, offset))
     }
 }
 
@@ -168,12 +134,9 @@ impl Weighter<SegmentId, Arc<Loaded>> for Weights {
     }
 }
 
-impl Weighter<(SegmentId, At), Part> for Weights {
-    fn weight(&self, _: &(SegmentId, At), part: &Part) -> u64 {
-        match part {
-            Part::Keys(keys) => keys.weight(),
-            Part::Page(page) => cached::weight(page),
-        }
+impl Weighter<(SegmentId, u64), Arc<Page>> for Weights {
+    fn weight(&self, _: &(SegmentId, u64), page: &Arc<Page>) -> u64 {
+        page.weight()
     }
 }
 
@@ -297,8 +260,8 @@ pub(super) struct Loaded {
     pub(super) pages: Vec<PageStart>,
     pub(super) bloom: Option<Sbbf>,
     side: OnceLock<Arc<dyn Blob>>,
-    /// The columns that were read last through the cache of pages, with their levels.
-    levels: Mutex<Option<(Vec<usize>, Arc<FieldLevels>)>>,
+    /// How large values are.
+    pub(super) value_bytes: ValueBytes,
     weight: u64,
 }
 
@@ -346,7 +309,10 @@ impl Loaded {
 
         let reader = TailBytes { offset: tail_offset, bytes };
         let policy = PageIndexPolicy::Required;
-        let metadata = ParquetMetaDataReader::new().with_page_index_policy(policy).parse_and_finish(&reader);
+        // How many pages have a dictionary, not only that some have.
+        let options = ParquetMetaDataOptions::new().with_encoding_stats_as_mask(false);
+        let metadata = ParquetMetaDataReader::new().with_page_index_policy(policy).with_metadata_options(Some(options));
+        let metadata = metadata.parse_and_finish(&reader);
         let metadata = Arc::new(metadata.map_err(|error| damaged(error.to_string()))?);
         let footer = footer(&metadata).map_err(&damaged)?;
         check(table, meta, &footer, &metadata).map_err(&damaged)?;
@@ -357,10 +323,12 @@ impl Loaded {
         let pages: usize = tail.pages.iter().map(|page| page.key.len() + size_of::<PageStart>()).sum();
         let bloom = tail.bloom.as_ref().map_or(0, |bloom| bloom.num_blocks() * 32);
         // The footer in memory is about as large as its JSON, which the metadata holds.
-        let weight = file.weight() + 2 * metadata.metadata().memory_size() + pages + bloom;
+        let value_bytes = value_bytes_max(metadata.metadata());
+        let sizes: usize = value_bytes.iter().map(|columns| size_of_val(&columns[..])).sum();
+        let weight = file.weight() + 2 * metadata.metadata().memory_size() + pages + bloom + sizes;
         let (pages, bloom) = (tail.pages, tail.bloom);
-        let (side, levels, weight) = (OnceLock::new(), Mutex::default(), weight as u64);
-        Ok(Self { id: meta.id, file, metadata, footer, pages, bloom, side, levels, weight })
+        let (side, weight) = (OnceLock::new(), weight as u64);
+        Ok(Self { id: meta.id, file, metadata, footer, pages, bloom, side, value_bytes, weight })
     }
 
     /// The side file.
@@ -371,17 +339,6 @@ impl Loaded {
         let side = blobs.open(&self.id.side_name())?;
         side::check_header(side.as_ref(), self.id)?;
         Ok(self.side.get_or_init(|| side).as_ref())
-    }
-
-    /// The levels of some columns: those of the last time if they are the same, as they are for who reads one row after another.
-    pub(super) fn levels(&self, columns: &[usize]) -> Result<Arc<FieldLevels>, ParquetError> {
-        let mut last = self.levels.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some((_, levels)) = last.as_ref().filter(|(of, _)| of == columns) {
-            return Ok(Arc::clone(levels));
-        }
-        let levels = Arc::new(cached::levels(self, columns)?);
-        *last = Some((columns.to_vec(), Arc::clone(&levels)));
-        Ok(levels)
     }
 
     /// The error of a row group that cannot be read.

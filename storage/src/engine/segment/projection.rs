@@ -6,7 +6,7 @@ use super::{
     rows::{WantedColumns, WantedFamily},
 };
 use bytes::Bytes;
-use parquet::file::metadata::ParquetMetaData;
+use parquet::file::metadata::{ParquetMetaData, RowGroupMetaData};
 
 /// Which columns of the file are read of a row group, and what becomes of them.
 #[derive(Clone, Debug, Default)]
@@ -38,11 +38,6 @@ pub(super) struct ProjectedColumn {
 }
 
 impl Projection {
-    /// The keys alone.
-    pub(super) fn keys() -> Self {
-        Self { columns: vec![Places::KEY], key: true, ..Self::default() }
-    }
-
     /// What it takes to know the wanted cells of the rows of a row group: columns in which there is none are left out.
     pub(super) fn new(loaded: &Loaded, group: usize, wanted: &[WantedFamily], older: bool, key: bool) -> Self {
         let (footer, places) = (&loaded.footer, loaded.places());
@@ -87,8 +82,7 @@ impl Projection {
 
     /// Rows of a row group that take about so many bytes when decoded, at least one.
     pub(super) fn rows_of_bytes(&self, loaded: &Loaded, group: usize, bytes: usize) -> usize {
-        let metadata = loaded.metadata.metadata();
-        let row_bytes: usize = self.columns.iter().map(|&column| value_bytes_max(metadata, group, column)).sum();
+        let row_bytes: usize = self.columns.iter().map(|&column| loaded.value_bytes[group][column] as usize).sum();
         (bytes / row_bytes.max(1)).max(1)
     }
 }
@@ -119,8 +113,20 @@ fn overflow_is_needed(footer: &Footer, group: usize, wanted: &WantedFamily, olde
     }
 }
 
-/// Bytes of a value in the page with the largest ones, on average.
-fn value_bytes_max(metadata: &ParquetMetaData, group: usize, column: usize) -> usize {
+/// By row group and column of the file: bytes of a value in the page with the largest ones, on average.
+pub(super) type ValueBytes = Vec<Vec<u32>>;
+
+/// See [`ValueBytes`].
+pub(super) fn value_bytes_max(metadata: &ParquetMetaData) -> ValueBytes {
+    let groups = metadata.row_groups().iter().enumerate();
+    let of_group = |(at, group): (usize, &RowGroupMetaData)| {
+        let columns = 0..group.num_columns();
+        columns.map(|column| u32::try_from(of_column(metadata, at, column)).unwrap_or(u32::MAX)).collect()
+    };
+    groups.map(of_group).collect()
+}
+
+fn of_column(metadata: &ParquetMetaData, group: usize, column: usize) -> usize {
     const FIXED_BYTES: usize = 16;
     let rows = metadata.row_group(group).num_rows();
     let Some(index) = metadata.offset_index().and_then(|groups| groups.get(group)?.get(column)) else {

@@ -7,7 +7,7 @@ use super::{
     rows::WantedFamily,
 };
 use crate::{
-    Result, RowKey,
+    Result,
     engine::{cells::Encoder, dead::Position},
 };
 use bytes::Bytes;
@@ -16,15 +16,15 @@ use bytes::Bytes;
 const ROW_BYTES_GUESS: usize = 512;
 
 impl Segment {
-    /// The row at a position: its key, and all of its cells, encoded.
+    /// The row at a position: all of its cells, encoded.
     ///
     /// # Errors
     /// [`Corrupt`](crate::ErrorKind::Corrupt), [`Io`](crate::ErrorKind::Io).
     ///
     /// # Panics
     /// If there is no row at the position.
-    pub(crate) fn row(&self, position: Position) -> Result<(RowKey, Bytes)> {
-        let key = self.key_at(position)?;
+    pub(crate) fn row(&self, position: Position) -> Result<Bytes> {
+        assert!(position < self.meta.rows, "a position is that of a row");
         let loaded = self.load()?;
         let group = loaded.footer.group_of(position);
         let wanted = WantedFamily::everything(&loaded.footer);
@@ -39,6 +39,6 @@ impl Segment {
                 encoder.push(cell.family, cell.qualifier.1, cell.timestamp, cell.value.1);
             })?;
         }
-        Ok((key, encoder.finish()))
+        Ok(encoder.finish())
     }
 }

@@ -36,7 +36,7 @@ fn read(blobs: &Arc<Memory>, meta: &SegmentMeta, rows: &ModelRows) -> Vec<Error>
             Err(error) => errors.push(error),
         }
         match segment.row(at as Position) {
-            Ok(found) => assert_eq!((&found.0.to_vec(), &found.1), (key, row)),
+            Ok(found) => assert_eq!(&found, row),
             Err(error) => errors.push(error),
         }
     }

@@ -105,8 +105,8 @@ proptest! {
         let (_, segment) = far(&rows, small(true), caches());
         prop_assert_eq!(whole(&segment), encode(&rows));
         for (position, (key, row)) in encode(&rows).into_iter().enumerate() {
-            let (found_key, found) = segment.row(position as Position).unwrap();
-            prop_assert_eq!((found_key.to_vec(), found), (key, row));
+            prop_assert_eq!(segment.key_at(position as Position).unwrap().to_vec(), key);
+            prop_assert_eq!(segment.row(position as Position).unwrap(), row);
         }
         let near = write(&Memory::new(), &shape(&rows, true), small(true), &rows);
         let ranges = ranges_of(&marks, segment.meta().rows);
@@ -126,11 +126,15 @@ fn what_a_row_needs_is_asked_for_at_once() {
     let options = SegmentOptions { limits: Limits { page_rows_max: 100, ..Limits::default() }, ..small(true) };
     let (far, segment) = far(&rows, options, caches());
     let expected = encode(&rows);
-    segment.row(1_234).unwrap();
+    let read = |row: Position| {
+        assert_eq!(segment.find(&expected[row as usize].0).unwrap(), Some(row));
+        assert_eq!(segment.row(row).unwrap(), expected[row as usize].1);
+    };
+    read(1_234);
     assert_eq!(far.take_requests(), 3, "the tail, the page of keys, the row");
-    assert_eq!(segment.row(1_235).unwrap().1, expected[1_235].1);
+    read(1_235);
     assert_eq!(far.take_requests(), 0, "its pages are those of its neighbour");
-    assert_eq!(segment.row(1_600).unwrap().1, expected[1_600].1);
+    read(1_600);
     assert_eq!(far.take_requests(), 2, "the page of keys, the row");
     assert_eq!(whole(&segment).len(), 2_000);
     assert_eq!(far.take_requests(), 1);

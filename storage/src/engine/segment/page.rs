@@ -1,0 +1,297 @@
+//! A page of a column, decoded: what the cache of pages keeps, and values are taken out of.
+//!
+//! Parquet's own reader decodes it, all of it, as if it were a column chunk of its own. Values lie without gaps behind bits that say which
+//! rows have one, so that a column that few rows have takes little; what a dictionary says once is there once.
+
+use super::{
+    checked::Pages,
+    open::{Loaded, Places},
+};
+use arrow::{
+    array::{Array, ArrayRef, AsArray, BinaryArray, BooleanArray, UInt32Array},
+    buffer::NullBuffer,
+    compute::{filter, take},
+    datatypes::{DataType, Field, Fields},
+    error::ArrowError,
+};
+use parquet::{
+    arrow::{
+        FieldLevels, ProjectionMask,
+        arrow_reader::{ParquetRecordBatchReader, RowGroups},
+        parquet_to_arrow_field_levels,
+    },
+    basic::{Encoding, PageType},
+    column::page::{Page as Encoded, PageIterator, PageMetadata, PageReader},
+    errors::{ParquetError, Result},
+    file::{
+        metadata::{ColumnChunkMetaData, ParquetMetaData, RowGroupMetaData},
+        page_index::offset_index::PageLocation,
+        serialized_reader::SerializedPageReader,
+    },
+    schema::types::{SchemaDescriptor, Type},
+};
+use std::{collections::VecDeque, iter, mem::size_of, ops::Range, sync::Arc};
+
+/// Which page of a file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct PagePlace {
+    /// The row group.
+    pub(super) group: usize,
+    /// The place of the column among those of the file.
+    pub(super) column: usize,
+    /// The number of the page among those of values of the column.
+    pub(super) page: usize,
+}
+
+/// The values of a column in the rows of a page.
+#[derive(Debug)]
+pub(super) struct Page {
+    /// Which rows have a value; `None` if all have.
+    valid: Option<NullBuffer>,
+    /// Of a page with a dictionary, which of `values` those rows have.
+    keys: Option<ArrayRef>,
+    /// Those of the rows that have one, or the dictionary's.
+    values: ArrayRef,
+}
+
+impl Page {
+    /// Reads a page and decodes it.
+    pub(super) fn read(loaded: &Loaded, place: PagePlace, file: &Arc<Pages>) -> Result<Self> {
+        let rows = loaded.rows_of(place).len();
+        let encoded = encoded(loaded, place, file)?;
+        let field = loaded.metadata.schema().field(place.column);
+        let data_type = match encoded.front() {
+            // Texts of a dictionary can be many times as long as the page is.
+            Some(Encoded::DictionaryPage { num_values, .. }) if is_bytes(field.data_type()) => {
+                let keys = if *num_values <= u16::MAX.into() { DataType::UInt16 } else { DataType::UInt32 };
+                DataType::Dictionary(Box::new(keys), Box::new(field.data_type().clone()))
+            }
+            _ => field.data_type().clone(),
+        };
+        let levels = levels(loaded, place.column, Field::new(field.name(), data_type, field.is_nullable()))?;
+        let chunk = OnePage { metadata: loaded.metadata.metadata(), group: place.group, rows, encoded };
+        let read = ParquetRecordBatchReader::try_new_with_row_groups(&levels, &chunk, rows.max(1), None)?.next();
+        let array = read.transpose()?.and_then(|batch| batch.into_parts().1.pop());
+        let array = array.filter(|array| array.len() == rows);
+        let page = Self::new(array.ok_or_else(|| wrong("a page has other rows than the page index says"))?)?;
+        if place.column == Places::KEY && !page.is_of_tail(loaded, place) {
+            return Err(wrong("a page of keys is not what the tail says"));
+        }
+        Ok(page)
+    }
+
+    /// Whether it is the page of keys that the tail says is there.
+    fn is_of_tail(&self, loaded: &Loaded, place: PagePlace) -> bool {
+        let (rows, group) = (loaded.rows_of(place), &loaded.footer.groups[place.group]);
+        let Ok(at) = loaded.pages.binary_search_by_key(&(group.first + rows.start), |page| page.first) else {
+            return false;
+        };
+        let end = loaded.pages.get(at + 1).map_or(loaded.footer.rows(), |next| next.first);
+        let keys = self.keys().filter(|_| end == group.first + rows.end);
+        keys.is_some_and(|keys| keys.iter().next().flatten() == Some(&loaded.pages[at].key[..]))
+    }
+
+    /// The values of an array, in memory of their own.
+    fn new(array: ArrayRef) -> Result<Self> {
+        let valid = array.nulls().filter(|nulls| nulls.null_count() > 0).cloned();
+        let mut dense = match &valid {
+            Some(valid) => filter(&array, &BooleanArray::new(valid.inner().clone(), None))?,
+            None => Arc::clone(&array),
+        };
+        // The only one to hold it, or its room would not shrink.
+        drop(array);
+        dense.shrink_to_fit();
+        let (keys, values) = match dense.as_any_dictionary_opt() {
+            Some(dictionary) => {
+                let keys = dictionary.keys();
+                (Some(keys.slice(0, keys.len())), Arc::clone(dictionary.values()))
+            }
+            None => (None, dense),
+        };
+        Ok(Self { valid, keys, values })
+    }
+
+    /// Bytes that it takes in memory.
+    pub(super) fn weight(&self) -> u64 {
+        let valid = self.valid.as_ref().map_or(0, |valid| valid.buffer().capacity());
+        let keys = self.keys.as_ref().map_or(0, |keys| keys.get_array_memory_size());
+        (size_of::<Self>() + valid + keys + self.values.get_array_memory_size()) as u64
+    }
+
+    /// The values of rows of the page, ascending, in memory of their own.
+    pub(super) fn take(&self, rows: impl Iterator<Item = u32>) -> Result<ArrayRef, ArrowError> {
+        let places = match &self.valid {
+            None => UInt32Array::from_iter_values(rows),
+            Some(valid) => {
+                let (mut passed, mut place) = (0, 0);
+                let places = rows.map(|row| {
+                    let row = row as usize;
+                    place += valid.inner().slice(passed, row - passed).count_set_bits();
+                    passed = row;
+                    valid.is_valid(row).then_some(place as u32)
+                });
+                places.collect()
+            }
+        };
+        match &self.keys {
+            Some(keys) => take(&self.values, &take(keys, &places, None)?, None),
+            None => take(&self.values, &places, None),
+        }
+    }
+
+    /// The values of a page of keys, one for each row.
+    pub(super) fn keys(&self) -> Option<&BinaryArray> {
+        let is_plain = self.valid.is_none() && self.keys.is_none();
+        self.values.as_binary_opt().filter(|_| is_plain)
+    }
+}
+
+/// How many of the first pages of a column chunk need its dictionary, as far as that is known.
+pub(super) fn pages_with_dictionary(chunk: &ColumnChunkMetaData) -> usize {
+    let Some(counts) = chunk.page_encoding_stats() else { return usize::MAX };
+    let of_values = counts.iter().filter(|count| count.page_type != PageType::DICTIONARY_PAGE);
+    let with_dictionary = of_values.filter(|count| has_dictionary(count.encoding));
+    with_dictionary.map(|count| usize::try_from(count.count).unwrap_or_default()).sum()
+}
+
+fn has_dictionary(encoding: Encoding) -> bool {
+    matches!(encoding, Encoding::RLE_DICTIONARY | Encoding::PLAIN_DICTIONARY)
+}
+
+fn is_bytes(data_type: &DataType) -> bool {
+    matches!(data_type, DataType::Binary | DataType::Utf8)
+}
+
+fn wrong(detail: &str) -> ParquetError {
+    ParquetError::General(detail.into())
+}
+
+/// The page, decompressed, behind its dictionary if it has one.
+pub(super) fn encoded(loaded: &Loaded, place: PagePlace, file: &Arc<Pages>) -> Result<VecDeque<Encoded>> {
+    let group = loaded.metadata.metadata().row_group(place.group);
+    let (chunk, rows) = (group.column(place.column), usize::try_from(group.num_rows()).unwrap_or_default());
+    // The reader is one for this page alone: what comes before it in the chunk, it takes for the dictionary.
+    let read = |location: &PageLocation, dictionary: bool| {
+        let mut reader = SerializedPageReader::new(Arc::clone(file), chunk, rows, Some(vec![location.clone()]))?;
+        if !dictionary && chunk.byte_range().0 != location.offset as u64 {
+            reader.skip_next_page()?;
+        }
+        let page = reader.get_next_page()?.filter(|page| page.is_dictionary_page() == dictionary);
+        page.ok_or_else(|| wrong("a page is not of the kind that the page index says"))
+    };
+    let locations = loaded.locations(place.group, place.column);
+    let (Some(first), Some(location)) = (locations.first(), locations.get(place.page)) else {
+        return Err(wrong("a column has no page index"));
+    };
+    let values = read(location, false)?;
+    let dictionary = has_dictionary(values.encoding()).then(|| read(first, true)).transpose()?;
+    Ok(dictionary.into_iter().chain([values]).collect())
+}
+
+/// The levels of a column, which becomes the field.
+fn levels(loaded: &Loaded, column: usize, field: Field) -> Result<FieldLevels> {
+    let schema = loaded.metadata.metadata().file_metadata().schema_descr();
+    // Every column of a segment is a root.
+    let root = Arc::clone(&schema.root_schema().get_fields()[column]);
+    let schema = Type::group_type_builder("page").with_fields(vec![root]).build()?;
+    let schema = SchemaDescriptor::new(Arc::new(schema));
+    parquet_to_arrow_field_levels(&schema, ProjectionMask::all(), Some(&Fields::from(vec![field])))
+}
+
+/// A row group of one page.
+struct OnePage<'a> {
+    metadata: &'a ParquetMetaData,
+    group: usize,
+    rows: usize,
+    encoded: VecDeque<Encoded>,
+}
+
+impl RowGroups for OnePage<'_> {
+    fn num_rows(&self) -> usize {
+        self.rows
+    }
+
+    fn column_chunks(&self, _: usize) -> Result<Box<dyn PageIterator>> {
+        Ok(Box::new(OneChunk(Some(EncodedPages(self.encoded.clone())))))
+    }
+
+    fn row_groups(&self) -> Box<dyn Iterator<Item = &RowGroupMetaData> + '_> {
+        Box::new(iter::once(self.metadata.row_group(self.group)))
+    }
+
+    fn metadata(&self) -> &ParquetMetaData {
+        self.metadata
+    }
+}
+
+/// Its one column.
+struct OneChunk(Option<EncodedPages>);
+
+impl Iterator for OneChunk {
+    type Item = Result<Box<dyn PageReader>>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        self.0.take().map(|pages| Ok(Box::new(pages) as Box<dyn PageReader>))
+    }
+}
+
+impl PageIterator for OneChunk {}
+
+/// Pages one after the other.
+struct EncodedPages(VecDeque<Encoded>);
+
+impl Iterator for EncodedPages {
+    type Item = Result<Encoded>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        self.0.pop_front().map(Ok)
+    }
+}
+
+impl PageReader for EncodedPages {
+    fn get_next_page(&mut self) -> Result<Option<Encoded>> {
+        Ok(self.0.pop_front())
+    }
+
+    fn peek_next_page(&mut self) -> Result<Option<PageMetadata>> {
+        let metadata = |page: &Encoded| PageMetadata {
+            num_rows: None,
+            num_levels: Some(page.num_values() as usize).filter(|_| page.is_data_page()),
+            is_dict: page.is_dictionary_page(),
+        };
+        Ok(self.0.front().map(metadata))
+    }
+
+    fn skip_next_page(&mut self) -> Result<()> {
+        self.0.pop_front();
+        Ok(())
+    }
+
+    fn at_record_boundary(&mut self) -> Result<bool> {
+        Ok(true)
+    }
+}
+
+impl Loaded {
+    /// Where the pages of a column are; none when the page index does not say.
+    pub(super) fn locations(&self, group: usize, column: usize) -> &[PageLocation] {
+        let index = self.metadata.metadata().offset_index();
+        let of_column = index.and_then(|groups| groups.get(group)?.get(column));
+        of_column.map_or(&[], |index| index.page_locations())
+    }
+
+    /// The page of a column in which a row of a row group is.
+    pub(super) fn page_of_row(&self, group: usize, column: usize, row: u32) -> PagePlace {
+        let locations = self.locations(group, column);
+        let after = locations.partition_point(|page| page.first_row_index <= i64::from(row));
+        PagePlace { group, column, page: after.saturating_sub(1) }
+    }
+
+    /// The rows of a page, by their places in the row group.
+    pub(super) fn rows_of(&self, place: PagePlace) -> Range<u32> {
+        let locations = self.locations(place.group, place.column);
+        let first = |page: usize| locations.get(page).and_then(|page| u32::try_from(page.first_row_index).ok());
+        let end = first(place.page + 1).unwrap_or(self.footer.groups[place.group].rows);
+        first(place.page).unwrap_or_default().min(end)..end
+    }
+}
