@@ -3,7 +3,7 @@
 //! A scan holds its table as it was, so that nothing that is written meanwhile concerns it, and it takes no lock. Rows come from the
 //! memtables and from segments ([`merge`]), in the order of keys; of each only the cells of wanted columns are taken. A scan that
 //! finds little gives way to other tasks after [`STEP_ROWS_MAX`] rows. One that reads files does so on tokio's blocking threads, but for
-//! a few rows of local segments, which take less than the way there and back.
+//! a few rows of local segments, most often out of cached pages, which take less than the way there and back.
 
 mod cells;
 mod merge;
@@ -39,8 +39,10 @@ use std::{
 
 /// Rows looked at before other tasks have their turn.
 const STEP_ROWS_MAX: usize = 4 * BATCH_ROWS_MAX;
-/// Single rows of local segments that are read where the scan is asked for.
-const INLINE_POINTS_MAX: usize = 4;
+/// Ranges of a scan of local segments that is read where it is asked for.
+const INLINE_RANGES_MAX: usize = 4;
+/// Rows of such a scan: it wants no more, and goes elsewhere when it has looked at so many.
+const INLINE_ROWS_MAX: usize = 64;
 
 /// Where a scan reads.
 #[derive(Clone, Debug)]
@@ -87,8 +89,8 @@ pub(crate) struct Reading {
     reversed: bool,
     /// Rows still to be given.
     left: u64,
-    /// Whether files are read where the scan is asked for.
-    is_inline: bool,
+    /// Rows still to be looked at where the scan is asked for.
+    inline_rows: usize,
 }
 
 /// Where the rows of a range come from.
@@ -123,9 +125,12 @@ impl Reading {
             ranges.make_contiguous().reverse();
         }
         let left = scan.rows_max.unwrap_or(u64::MAX);
-        let few =
-            is_local && ranges.len() <= INLINE_POINTS_MAX && ranges.iter().all(|range| range.as_point().is_some());
-        let is_inline = few || table.tablets.is_empty();
+        let is_few = left <= INLINE_ROWS_MAX as u64 || ranges.iter().all(|range| range.as_point().is_some());
+        let inline_rows = match is_local && is_few && ranges.len() <= INLINE_RANGES_MAX {
+            _ if table.tablets.is_empty() => usize::MAX,
+            true => INLINE_ROWS_MAX,
+            false => 0,
+        };
         let reversed = scan.reversed;
         Ok(Self {
             held,
@@ -139,13 +144,13 @@ impl Reading {
             parts,
             reversed,
             left,
-            is_inline,
+            inline_rows,
         })
     }
 
     /// Reads rows as they were.
     pub(crate) fn with_past(mut self, past: Option<Past>) -> Self {
-        self.is_inline &= past.is_none();
+        self.inline_rows = if past.is_none() { self.inline_rows } else { 0 };
         self.past = past;
         self
     }
@@ -167,7 +172,7 @@ impl Reading {
     }
 
     async fn stepped(mut self) -> Result<(Vec<Row>, Self)> {
-        if self.is_inline {
+        if self.inline_rows > 0 {
             let batch = self.step()?;
             return Ok((batch, self));
         }
@@ -185,7 +190,9 @@ impl Reading {
         // A pin that was taken away ends the scans that read by it.
         self.held.state()?;
         let (mut batch, mut bytes) = (Vec::new(), 0);
-        for _ in 0..STEP_ROWS_MAX {
+        let most = if self.inline_rows > 0 { self.inline_rows.min(STEP_ROWS_MAX) } else { STEP_ROWS_MAX };
+        for _ in 0..most {
+            self.inline_rows = self.inline_rows.saturating_sub(1);
             let Some((key, body)) = self.next()? else { break };
             let Some(body) = body else { continue };
             let cells = self.wanted.cells(&self.table, body);

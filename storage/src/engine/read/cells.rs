@@ -115,11 +115,12 @@ impl WantedCells {
     }
 
     fn of_stored(&self, cells: Vec<StoredCell>) -> Vec<Cell> {
-        let cells = cells.into_iter().filter_map(|StoredCell { family, qualifier, timestamp, value }| {
+        let mut wanted_cells = Vec::with_capacity(cells.len());
+        wanted_cells.extend(cells.into_iter().filter_map(|StoredCell { family, qualifier, timestamp, value }| {
             let wanted = self.families.get(family as usize)?.as_ref()?;
             Some(Cell { family: wanted.name.clone(), qualifier, timestamp, value })
-        });
-        cells.collect()
+        }));
+        wanted_cells
     }
 
     fn of_encoded(&self, row: &Bytes) -> Vec<Cell> {

@@ -1,0 +1,40 @@
+//! Scans that begin where they are asked for, and go on elsewhere.
+
+use super::*;
+use crate::{Filter, KeyRange, RowSet};
+
+/// A scan that wants few rows finds them behind many others, in segments and in memory.
+#[tokio::test]
+async fn few_rows_are_found_behind_many_others() {
+    let fs = SimFs::new();
+    let engine = with_table(simulated(&fs)).await;
+    let name = |row: usize| format!("row {row:03}");
+    for row in 0..400 {
+        let value = if (250..260).contains(&row) { "late" } else { "other" };
+        engine.commit(put(&name(row), value)).await.unwrap();
+        if row == 300 {
+            engine.flush().await.unwrap();
+        }
+    }
+    let found = async |scan: Scan| -> Vec<String> {
+        let scan = Scan { filter: Some(Filter::ValueRegex("late".into())), ..scan };
+        let rows = engine.read_rows(&table(), scan).await.unwrap();
+        rows.iter().map(|row| String::from_utf8_lossy(&row.key).into_owned()).collect()
+    };
+    let names = |rows: &[usize]| -> Vec<String> { rows.iter().map(|&row| name(row)).collect() };
+    for (rows_max, forward, backward) in [
+        (Some(3), &[250, 251, 252][..], &[259, 258, 257][..]),
+        (
+            Some(64),
+            &[250, 251, 252, 253, 254, 255, 256, 257, 258, 259],
+            &[259, 258, 257, 256, 255, 254, 253, 252, 251, 250],
+        ),
+    ] {
+        let scan = Scan { rows_max, ..Scan::all() };
+        assert_eq!(found(scan.clone()).await, names(forward));
+        assert_eq!(found(Scan { reversed: true, ..scan }).await, names(backward));
+    }
+    let range = |from: usize, to: usize| KeyRange::new(name(from), Some(name(to).into()));
+    let rows = RowSet::new([range(0, 100), range(110, 252), range(258, 400)]);
+    assert_eq!(found(Scan { rows, rows_max: Some(4), ..Scan::all() }).await, names(&[250, 251, 258, 259]));
+}
