@@ -34,7 +34,7 @@ pub struct Budget {
     pub memtable_bytes: u64,
     /// Decoded rows that were read lately.
     pub row_cache_bytes: u64,
-    /// Parts of segments that were read lately.
+    /// Pages of segments that were read lately, decoded.
     pub page_cache_bytes: u64,
     /// Footers of segments.
     pub footer_cache_bytes: u64,
