@@ -1,4 +1,4 @@
-//! What the engine does in a second, and how long it takes: point reads, scans, reads of few rows whose pages are cached, start-up, durable
+//! What the engine does in a second, and how long it takes: point reads, scans, reads of few rows by whether their pages are cached, start-up, durable
 //! writes, flush, compaction.
 //!
 //! ```sh
@@ -15,7 +15,11 @@ mod workload;
 
 use criterion::{BenchmarkId, Criterion, SamplingMode, Throughput};
 use futures::{StreamExt, future::join_all};
-use keyspan_storage::{Columns, RowKey, Scan, Store, engine::Engine, scan::FamilyColumns};
+use keyspan_storage::{
+    Columns, RowKey, Scan, Store,
+    engine::{Engine, MEMORY_BYTES},
+    scan::FamilyColumns,
+};
 use rand::{SeedableRng, rngs::StdRng, seq::SliceRandom};
 use std::{
     cell::{Cell, RefCell},
@@ -40,6 +44,8 @@ const ROWS_TRIED: u64 = 2_000;
 const FLUSHED_ROWS: u64 = 50_000;
 /// Rows of texts: their pages fit into the cache.
 const TEXTS_ROWS: u64 = 50_000;
+/// Memory with which they do not.
+const TEXTS_MEMORY_BYTES_MIN: u64 = 16 << 20;
 /// Rows that are read again and again, so that the cache has them.
 const CACHED_ROWS: usize = 1_000;
 /// Writers of durable rows.
@@ -185,18 +191,19 @@ fn scan(criterion: &mut Criterion, bench: &Bench) {
     group.finish();
 }
 
-/// Few rows of ten texts each, all of whose pages are cached and none of which is in the cache of rows.
-fn few(criterion: &mut Criterion, bench: &Bench) {
+/// Few rows of ten texts each, none of which is in the cache of rows: all of their pages are cached, or, with too little memory, hardly any.
+fn few(criterion: &mut Criterion, bench: &Bench, (name, memory_bytes): (&str, u64)) {
     let rows = bench.rows.min(TEXTS_ROWS);
     let folder = bench.folder.path().join("texts");
     let engine = RefCell::new(None);
     let opened = || {
-        let open = || bench.runtime.block_on(texts::open(&folder, rows));
+        let open = || bench.runtime.block_on(texts::open(&folder, memory_bytes, rows));
         Arc::clone(engine.borrow_mut().get_or_insert_with(open))
     };
     let mut order: Vec<u64> = (0..rows).collect();
     order.shuffle(&mut StdRng::seed_from_u64(1));
-    let mut group = criterion.benchmark_group("pages cached");
+    let mut group = criterion.benchmark_group(name);
+    let of_group = name;
     for (name, rows_read) in [("row of ten texts", 1), ("scan of 50 rows", 50)] {
         let (mut next, mut times) = (0, Vec::new());
         group.throughput(Throughput::Elements(rows_read));
@@ -223,7 +230,7 @@ fn few(criterion: &mut Criterion, bench: &Bench) {
                 took
             });
         });
-        print_percentiles(&format!("pages cached/{name}"), &mut times);
+        print_percentiles(&format!("{of_group}/{name}"), &mut times);
     }
     group.finish();
     if let Some(engine) = engine.take() {
@@ -324,7 +331,8 @@ fn main() {
     let mut criterion = Criterion::default().configure_from_args();
     points(&mut criterion, &bench);
     scan(&mut criterion, &bench);
-    few(&mut criterion, &bench);
+    few(&mut criterion, &bench, ("pages cached", MEMORY_BYTES));
+    few(&mut criterion, &bench, ("pages not cached", TEXTS_MEMORY_BYTES_MIN));
     start_up(&mut criterion, &bench);
     writes(&mut criterion, &bench);
     segments(&mut criterion, &bench);

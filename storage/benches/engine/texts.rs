@@ -54,9 +54,10 @@ fn mutations(row: u64) -> Vec<Mutation> {
     qualifiers().map(cell).collect()
 }
 
-/// The store in a folder, with so many rows in segments, and their pages in the cache.
-pub(crate) async fn open(folder: &Path, rows: u64) -> Arc<Engine> {
-    let engine = Engine::open(EngineOptions::new(folder)).await.expect("a store");
+/// The store in a folder, with so many rows in segments, and their pages in the cache as far as the memory goes.
+pub(crate) async fn open(folder: &Path, memory_bytes: u64, rows: u64) -> Arc<Engine> {
+    let options = EngineOptions { memory_bytes, ..EngineOptions::new(folder) };
+    let engine = Engine::open(options).await.expect("a store");
     engine.set_layouts(Arc::new(Texts));
     if engine.tables().await.expect("tables").is_empty() {
         let schema = TableSchema::of([(family(), Family::default())]);
