@@ -42,6 +42,7 @@ pub(crate) mod joins;
 pub(crate) mod kept;
 pub mod labels;
 mod merged;
+mod natural;
 pub mod operators;
 pub mod parameters;
 pub mod past;
@@ -54,6 +55,7 @@ pub(crate) mod threads;
 pub mod type_planner;
 mod unordered;
 pub mod unsupported;
+mod values;
 pub mod views;
 pub mod whole_rows;
 
@@ -118,6 +120,14 @@ impl Query {
         };
         parameters::declare(&mut query, &self.types);
         plan(&self.context, query).await
+    }
+
+    /// Writes out what NATURAL and USING merge, by the columns that there are now: for a query that is kept.
+    ///
+    /// # Errors
+    /// 42702.
+    pub async fn write_out(&self, query: &mut ast::Statement) -> Result<()> {
+        natural::resolve(&self.context, query).await
     }
 
     /// The moments of a query, in order: `None` when it has none. While parameters have no values none is known.
@@ -245,6 +255,7 @@ fn with_resources(resources: &Resources) -> SessionState {
 /// Plans a query in a session.
 pub(crate) async fn plan(context: &SessionContext, mut query: ast::Statement) -> Result<LogicalPlan> {
     crate::pg_catalog::rewrite::rewrite(&mut query);
+    natural::resolve(context, &mut query).await?;
     rewrite::rows(&mut query)?;
     unsupported::refuse(&query)?;
     rewrite::rewrite(&mut query)?;

@@ -296,6 +296,7 @@ impl Session {
     /// The startup parameters are set: RESET goes back to the settings as they are now.
     pub fn started(&mut self) {
         self.settings.keep_as_initial();
+        self.wanted.started(self.settings.initial().clone());
     }
 
     /// The settings as text, by name in lower case.

@@ -181,6 +181,19 @@ impl Statement {
         Self::parse_in(sql, "")
     }
 
+    /// `INSERT INTO table query`
+    ///
+    /// # Errors
+    /// None that a name and a query could bring.
+    pub fn insert_of(table: &RelationName, query: &ast::Statement) -> Result<Self> {
+        let text = format!("INSERT INTO {} SELECT 1", table.sql());
+        let mut statement = Self::parse(&text)?.swap_remove(0);
+        if let (Self::Insert(insert), ast::Statement::Query(query)) = (&mut statement, query) {
+            insert.source = Some(query.clone());
+        }
+        Ok(statement)
+    }
+
     /// The same in a database, with whose name those of tables may begin.
     ///
     /// # Errors

@@ -14,13 +14,13 @@ use super::{
     table::pairs,
 };
 use crate::{
-    dml::Load,
+    dml::{self, Load},
     error::{Result, SqlError, SqlState},
-    names::Schema,
+    names::{RelationName, Schema},
     query::{Query, with_parameters},
     server::shielded,
-    session::{Reserved, Session},
-    statement::{CreateTableAs, OnCommit},
+    session::{Outcome, Reserved, Session},
+    statement::{CreateTableAs, OnCommit, Statement},
     types,
     view::View,
 };
@@ -43,19 +43,54 @@ pub async fn create_table_as(
         return Err(SqlError::unsupported("CREATE TABLE AS in the operator's database")
             .with_hint("Create the table, with its key, and INSERT … SELECT into it."));
     }
+    let rows = if create.on_commit == Some(OnCommit::DeleteRows) && create.with_data {
+        Box::pin(emptied(session, create, parameters)).await?
+    } else {
+        filled(session, create, parameters).await?
+    };
+    Ok(match rows {
+        Some(rows) if create.with_data => format!("SELECT {rows}"),
+        _ => "CREATE TABLE AS".to_owned(),
+    })
+}
+
+/// Makes a table whose rows last as long as the transaction: an empty one, and an INSERT, which are one transaction.
+async fn emptied(session: &mut Session, create: &CreateTableAs, parameters: Vec<ScalarValue>) -> Result<Option<u64>> {
+    let alone = !session.in_transaction();
+    if alone {
+        session.begin(None, None);
+    }
+    let made = async {
+        let empty = CreateTableAs { with_data: false, ..create.clone() };
+        if filled(session, &empty, parameters.clone()).await?.is_none() {
+            return Ok(None);
+        }
+        let name = RelationName::within(Schema::Temporary, create.name.name.as_str());
+        let insert = Statement::insert_of(&name, &create.query)?;
+        let prepared = session.prepare(insert, &[]).await?;
+        let Outcome::Done(tag) = dml::execute(session, &prepared, parameters).await? else { return Ok(None) };
+        Ok(tag.rsplit(' ').next().and_then(|rows| rows.parse().ok()))
+    };
+    let made: Result<Option<u64>> = made.await;
+    match &made {
+        Ok(_) if alone => drop(session.commit().await?),
+        Err(_) if alone => session.rollback(),
+        _ => {}
+    }
+    made
+}
+
+/// Makes a table with the rows of a query, if it is to have any: their number; `None` when it is there already, and may be.
+async fn filled(session: &mut Session, create: &CreateTableAs, parameters: Vec<ScalarValue>) -> Result<Option<u64>> {
     let (owner, oid) = tenant(session)?;
     let view = session.view().await?;
     let place = create.name.schema.map_or_else(|| session.search_path().first(), Ok)?;
     check_on_commit(place, create.on_commit)?;
-    if create.on_commit == Some(OnCommit::DeleteRows) {
-        return Err(SqlError::unsupported("CREATE TABLE AS with ON COMMIT DELETE ROWS")
-            .with_hint("Create the table, and INSERT … SELECT into it."));
-    }
     let of_sequence = place == Schema::Public && view.has_relation(&create.name);
     if is_there(session, place, &create.name) || of_sequence {
         if create.if_not_exists {
             skipped(session, &format!("relation \"{}\" already exists", create.name));
-            return Ok("CREATE TABLE AS".to_owned());
+            return Ok(None);
         }
         let message = format!("relation \"{}\" already exists", create.name);
         return Err(SqlError::new(SqlState::DUPLICATE_TABLE, message));
@@ -87,7 +122,7 @@ pub async fn create_table_as(
         (Some(reserved), Err(_)) => shielded(reserved.give_up()).await,
         (None, _) => {}
     }
-    made.map(|rows| if create.with_data { format!("SELECT {rows}") } else { "CREATE TABLE AS".to_owned() })
+    made.map(Some)
 }
 
 /// Writes the rows of a query, if there is one, and makes the table; gives their number.

@@ -29,8 +29,11 @@ pub(super) async fn create(session: &mut Session, create: &CreateView) -> Result
         return Err(wrong_kind(&create.name, "view"));
     }
     let database = session.identity.database.clone();
+    let mut query = ast::Statement::Query(create.query.clone());
+    Query::new(session, view.clone())?.write_out(&mut query).await?;
+    let ast::Statement::Query(query) = query else { return Err(SqlError::unsupported("this view")) };
     let bound =
-        bound::bind(&create.query, &database, |name| match view.find(name) {
+        bound::bind(&query, &database, |name| match view.find(name) {
             Some((Schema::Temporary, _)) => Err(SqlError::unsupported("a view of a temporary table")
                 .with_hint("CREATE TABLE AS keeps what a query shows.")),
             found => Ok(found.map(|(_, found)| found)),

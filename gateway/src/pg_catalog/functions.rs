@@ -115,6 +115,8 @@ fn session() -> Vec<RowFunction> {
             Ok(ScalarValue::UInt32(Some(if there { objects::TEMPORARY_SCHEMA } else { 0 })))
         })
         .returning("oid"),
+        // Those of others are nowhere to be seen.
+        row_function("pg_is_other_temp_schema", 1..=1, DataType::Boolean, |_, _| Ok(ScalarValue::Boolean(Some(false)))),
         row_function("pg_is_in_recovery", 0..=0, DataType::Boolean, |_, _| Ok(ScalarValue::Boolean(Some(false)))),
         row_function("pg_client_encoding", 0..=0, DataType::Utf8View, |_, _| Ok(text("UTF8"))),
         row_function("pg_advisory_unlock_all", 0..=0, DataType::Utf8View, |_, _| Ok(text(""))),

@@ -60,6 +60,9 @@ impl VisitorMut for Rows {
         if let Err(error) = super::merged::order_by(query) {
             return ControlFlow::Break(Box::new(error));
         }
+        if let SetExpr::Values(values) = query.body.as_mut() {
+            super::values::rewrite(values);
+        }
         order_by_hidden(query, false);
         order_by_labels(query);
         ControlFlow::Continue(())

@@ -200,6 +200,11 @@ impl Settings {
         self.initial = self.values.clone();
     }
 
+    /// What RESET goes back to.
+    pub fn initial(&self) -> &BTreeMap<&'static str, String> {
+        &self.initial
+    }
+
     /// The value of a setting.
     ///
     /// # Errors

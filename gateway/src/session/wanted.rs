@@ -16,7 +16,11 @@ type Values = BTreeMap<(&'static str, bool), Option<String>>;
 
 /// Settings that are wanted.
 #[derive(Debug, Default)]
-pub struct Wanted(Mutex<Values>);
+pub struct Wanted {
+    values: Mutex<Values>,
+    /// What RESET goes back to.
+    initial: Mutex<BTreeMap<&'static str, String>>,
+}
 
 impl Wanted {
     /// Asks for a setting; gives its value in its normal form.
@@ -25,8 +29,9 @@ impl Wanted {
     /// Those of [`Settings::set`].
     pub fn ask(&self, name: &str, value: Option<&str>, local: bool) -> Result<String> {
         let (known, value, normal) = Settings::checked(name, value)?;
+        let reset = if value.is_none() { self.initial().get(known).cloned() } else { None };
         self.lock().insert((known, local), value);
-        Ok(normal)
+        Ok(reset.unwrap_or(normal))
     }
 
     /// The value that was asked for last, with the shorter duration where both were.
@@ -49,7 +54,16 @@ impl Wanted {
         self.lock().clear();
     }
 
+    /// Remembers what RESET goes back to.
+    pub(super) fn started(&self, settings: BTreeMap<&'static str, String>) {
+        *self.initial() = settings;
+    }
+
+    fn initial(&self) -> std::sync::MutexGuard<'_, BTreeMap<&'static str, String>> {
+        self.initial.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     fn lock(&self) -> std::sync::MutexGuard<'_, Values> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.values.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

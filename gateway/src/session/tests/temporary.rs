@@ -141,10 +141,6 @@ async fn what_cannot_be_temporary_is_refused() {
             "ALTER TABLE w ADD PRIMARY KEY (a)",
             expect!["0A000 a change of a temporary table that asks something of its rows is not supported"],
         ),
-        (
-            "CREATE TEMP TABLE o ON COMMIT DELETE ROWS AS SELECT 1",
-            expect!["0A000 CREATE TABLE AS with ON COMMIT DELETE ROWS is not supported"],
-        ),
         ("SELECT * FROM pg_temp_1.w", expect![[r#"42P01 relation "pg_temp_1.w" does not exist"#]]),
         (
             "SELECT * FROM w FOR SYSTEM_TIME AS OF now()",
