@@ -1,0 +1,1 @@
+select id, name, since from {{ ref('customers') }} where active

@@ -1,0 +1,1 @@
+select name, date_trunc('day', made_at) as day from {{ ref('small') }}

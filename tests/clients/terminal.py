@@ -1,0 +1,116 @@
+"""psql at a terminal: completion by the tab key, \\watch, and \\watch stopped by Ctrl-C. Notifications as psql tells them.
+
+Called by .ci/clients, with PGHOST, PGPORT, PGUSER, PGDATABASE and PGPASSWORD set, in a database with the tables of the demo.
+"""
+
+import os
+import pty
+import re
+import select
+import subprocess
+import sys
+import tempfile
+import time
+
+PATIENCE_SECONDS = 60
+# What a terminal is told beside text: colours, places, titles.
+SEQUENCES = re.compile(r"\x1b(\[[0-9;?]*[a-zA-Z]|\][^\x07]*\x07|[=>])")
+
+
+class Terminal:
+    """psql, with a terminal in the place of a person's."""
+
+    def __init__(self):
+        inputrc = tempfile.NamedTemporaryFile("w", suffix=".inputrc", delete=False)
+        inputrc.write("set bell-style none\nset enable-bracketed-paste off\nset show-all-if-ambiguous on\n")
+        inputrc.close()
+        self.process, self.screen = pty.fork()
+        if self.process == 0:
+            os.environ.update(INPUTRC=inputrc.name, TERM="dumb", PSQL_HISTORY="/dev/null", COLUMNS="400")
+            os.execvp("psql", ["psql", "--no-psqlrc", "--pset=pager=off"])
+        self.shown = ""
+        self.until(r"=> $")
+        os.unlink(inputrc.name)
+
+    def type(self, keys):
+        os.write(self.screen, keys.encode())
+
+    def until(self, pattern):
+        """Reads until what is shown since the last call has the pattern; gives all up to its end."""
+        end = time.monotonic() + PATIENCE_SECONDS
+        while True:
+            found = re.search(pattern, self.shown)
+            if found:
+                passed, self.shown = self.shown[: found.end()], self.shown[found.end() :]
+                return passed
+            left = end - time.monotonic()
+            if left <= 0 or not select.select([self.screen], [], [], left)[0]:
+                sys.exit(f"psql did not show {pattern!r} but {self.shown!r}")
+            more = os.read(self.screen, 65536).decode(errors="replace")
+            self.shown = SEQUENCES.sub("", self.shown + more).replace("\r", "")
+
+    def completes(self, typed, expected):
+        """The tab key makes of what is typed what is expected."""
+        self.type(typed + "\t")
+        self.until(re.escape(expected))
+        print(f"ok: tab: {typed} -> {expected}", flush=True)
+        # A statement that is begun is dropped.
+        self.type("\x03")
+        self.until(r"=> $")
+
+    def runs(self, statement):
+        self.type(statement + "\n")
+        return self.until(r"=> $")
+
+
+def ask(sql):
+    done = subprocess.run(["psql", "--no-psqlrc", "-qAtc", sql], capture_output=True, text=True, check=True)
+    return done.stdout.strip()
+
+
+terminal = Terminal()
+for typed, expected in [
+    ("SELECT * FROM fligh", "flights "),
+    ("SELECT * FROM flights WHERE tailn", "tailnum "),
+    ("INSERT INTO airp", "airports "),
+    ("UPDATE flights SET dep_de", "dep_delay "),
+    ("DROP TABLE weat", "weather "),
+    ("DELETE FROM airpo", "airports "),
+    ("TRUNCATE flig", "flights "),
+    ("ALTER TABLE flights RENAME COLUMN dista", "distance "),
+    ("SET search_pa", "search_path "),
+    ("SHOW standard_conf", "standard_conforming_strings "),
+    ("SELECT * FROM information_schema.column_pri", "information_schema.column_privileges"),
+    ("\\d airp", "airports "),
+    ("\\dt weat", "weather "),
+]:
+    terminal.completes(typed, expected)
+
+before = int(ask("SELECT count(*) FROM airports"))
+terminal.type("SELECT 'there are ' || count(*) AS told FROM airports \\watch 0.1\n")
+for _ in range(3):
+    terminal.until(rf"there are {before}\b")
+ask("INSERT INTO airports (faa, name) VALUES ('ZZZ', 'Nowhere')")
+terminal.until(rf"there are {before + 1}\b")
+terminal.type("\x03")
+terminal.until(r"=> $")
+ask("DELETE FROM airports WHERE faa = 'ZZZ'")
+print("ok: \\watch shows what changes, until Ctrl-C", flush=True)
+
+terminal.type("SELECT count(*) FROM generate_series(1, 100000000) a, generate_series(1, 1000000) b;\n")
+terminal.until("b;\n")
+terminal.type("\x03")
+terminal.until("canceling statement due to user request")
+terminal.until(r"=> $")
+print("ok: Ctrl-C stops a statement", flush=True)
+
+terminal.runs("LISTEN news;")
+ask("NOTIFY news, 'from elsewhere'")
+told = terminal.runs("SELECT 1;")
+if 'Asynchronous notification "news" with payload "from elsewhere"' not in told:
+    sys.exit(f"psql told no notification but {told!r}")
+print("ok: psql tells notifications", flush=True)
+terminal.type("\\q\n")
+_, status = os.waitpid(terminal.process, 0)
+if status:
+    sys.exit(f"psql ended with {status}")
