@@ -1,7 +1,8 @@
 //! `keyspan bench scan`: what a store costs over plain Parquet files, in ratios of one run on one machine; [`memory`], `keyspan bench memory`;
 //! [`point`], `keyspan bench point`: short prepared statements through the wire, beside PostgreSQL; [`queries`], `keyspan bench queries`: those
 //! of benchmarks of time series, beside PostgreSQL, DuckDB and plain Parquet; [`tenants`], `keyspan bench tenants`: drops of tenants, and queries
-//! across them; and [`ycsb`], `keyspan bench ycsb`: mixes of reads and writes of a key-value table.
+//! across them; [`ycsb`], `keyspan bench ycsb`: mixes of reads and writes of a key-value table; and [`wire`], `keyspan bench wire`: many rows in
+//! text and in binary, and connections that wait.
 //!
 //! ```text
 //! data      rows made from a seed: what the table has to hold at any moment
@@ -28,6 +29,7 @@ mod rounds;
 mod server;
 mod store;
 mod tenants;
+mod wire;
 mod ycsb;
 
 use super::Signals;
@@ -105,6 +107,13 @@ pub enum Bench {
         #[command(flatten)]
         ycsb: ycsb::YcsbOptions,
     },
+    /// Measure many rows through the wire beside PostgreSQL, and the memory of idle connections.
+    #[command(after_help = wire::WIRE_HELP)]
+    Wire {
+        /// What to measure.
+        #[command(flatten)]
+        wire: wire::WireOptions,
+    },
 }
 
 /// What `keyspan bench scan` takes.
@@ -164,6 +173,10 @@ pub async fn run(bench: Bench) -> Result<()> {
         Bench::Ycsb { ycsb } => {
             let run = async |folder: &Path| Box::pin(ycsb::run(&ycsb, folder)).await;
             in_folder(ycsb.path.as_ref(), ycsb.json, run).await
+        }
+        Bench::Wire { wire } => {
+            let run = async |folder: &Path| Box::pin(wire::run(&wire, folder)).await;
+            in_folder(wire.path.as_ref(), wire.json, run).await
         }
     }
 }

@@ -107,6 +107,31 @@ async fn queries_are_measured_and_their_answers_compared() -> Result<()> {
 }
 
 #[tokio::test]
+async fn many_rows_and_connections_that_wait_are_measured() -> Result<()> {
+    let folder = tempfile::tempdir()?;
+    let mut command = keyspan();
+    command.args(["bench", "wire", "--rows", "3000", "--rounds", "1", "--connections", "3", "--memory", "64MiB"]);
+    let output = command.args(["--without-postgres", "--json", "--path"]).arg(folder.path()).output().await?;
+    let told = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(output.status.success(), "{told}");
+    let report: Value = serde_json::from_slice(&output.stdout)?;
+    assert_eq!((&report["rows"], &report["connections"], &report["postgres"]), (&3000.into(), &3.into(), &Value::Null));
+    let lines = report["lines"].as_array().context("lines")?;
+    for (what, target) in [
+        ("all rows in text", None),
+        ("all rows in binary", None),
+        ("memory of a connection that waits", Some(65_536.0)),
+        ("memory of one that ran a statement before", None),
+    ] {
+        let line = lines.iter().find(|line| line["what"] == what).with_context(|| format!("{what} is missing"))?;
+        assert!(line["result"]["value"].as_f64().context("a number")?.is_finite(), "{line}");
+        assert_eq!(line["target"]["at_most"].as_f64(), target, "{line}");
+    }
+    assert!(is_empty(folder.path())?, "the temporary folder is left");
+    Ok(())
+}
+
+#[tokio::test]
 async fn a_run_that_is_stopped_leaves_nothing() -> Result<()> {
     let folder = tempfile::tempdir()?;
     let mut command = keyspan();

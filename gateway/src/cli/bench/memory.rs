@@ -4,7 +4,7 @@
 //! wire. Between two steps the kernel is told to count the peak anew (`/proc/PID/clear_refs`), so that each step has its own. Rows are of
 //! text that does not compress. What is asked is checked: every row comes, once, in order.
 
-use super::server::{Server, connect};
+use super::server::{self, Server, connect};
 use crate::resources::Size;
 use anyhow::{Context, Result, ensure};
 use clap::Args;
@@ -216,10 +216,7 @@ impl Run {
 
     /// A line of the process's status, in bytes.
     fn memory(&self, line: &str) -> Result<u64> {
-        let status = fs::read_to_string(format!("/proc/{}/status", self.process_id)).context("the server ended")?;
-        let found = status.lines().find_map(|text| text.strip_prefix(line)).context("the kernel does not tell")?;
-        let kib: u64 = found.split_whitespace().next().context("no number")?.parse()?;
-        Ok(kib << 10)
+        server::memory(self.process_id, line)
     }
 }
 

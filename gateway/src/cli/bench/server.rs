@@ -4,7 +4,7 @@ use crate::resources::Size;
 use anyhow::{Context, Result};
 use rand::distr::{Alphanumeric, SampleString};
 use std::{
-    env,
+    env, fs,
     io::{BufRead, BufReader},
     net::SocketAddr,
     path::Path,
@@ -29,9 +29,17 @@ impl Drop for Server {
 impl Server {
     /// Starts this program as a server on a store in `folder`. Gives how the operator connects, too.
     pub(super) fn start(memory: Size, folder: &Path) -> Result<(Self, Config)> {
+        Self::start_with(memory, folder, &[])
+    }
+
+    /// The same, with more options.
+    pub(super) fn start_with(memory: Size, folder: &Path, more: &[&str]) -> Result<(Self, Config)> {
         let password = Alphanumeric.sample_string(&mut rand::rng(), PASSWORD_LENGTH);
         let mut command = Command::new(env::current_exe().context("cannot find this program")?);
-        command.args(["serve", "--listen", "127.0.0.1:0", "--memory", &memory.to_string(), "--store"]).arg(folder);
+        command
+            .args(["serve", "--listen", "127.0.0.1:0", "--memory", &memory.to_string(), "--store"])
+            .arg(folder)
+            .args(more);
         command.env("KEYSPAN_PASSWORD", &password).stdin(Stdio::null()).stdout(Stdio::piped());
         let mut server = Self(command.spawn().context("cannot start the server")?);
         let stdout = server.0.stdout.take().context("its output")?;
@@ -43,10 +51,23 @@ impl Server {
         Ok((server, operator))
     }
 
+    /// A line of the process's status, in bytes.
+    pub(super) fn memory(&self, line: &str) -> Result<u64> {
+        memory(self.process_id(), line)
+    }
+
     /// The number of its process.
     pub(super) fn process_id(&self) -> u32 {
         self.0.id()
     }
+}
+
+/// A line of a process's status, in bytes: `RssAnon:` and the like.
+pub(super) fn memory(process_id: u32, line: &str) -> Result<u64> {
+    let status = fs::read_to_string(format!("/proc/{process_id}/status")).context("the server ended")?;
+    let found = status.lines().find_map(|text| text.strip_prefix(line)).context("the kernel does not tell")?;
+    let kib: u64 = found.split_whitespace().next().context("no number")?.parse()?;
+    Ok(kib << 10)
 }
 
 /// A connection, served in the background.
