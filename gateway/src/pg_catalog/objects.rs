@@ -1,14 +1,16 @@
 //! What is in a database: schemas, tables, columns, primary keys, types.
 //!
 //! OIDs are the catalog's own numbers, so they stay the same for ever: a table has its id; its primary key's index, its constraint
-//! and its row type have the id with a bit set.
+//! and its row type have the id with a bit set. [`fill`] says which rows each relation has, [`rows`] what is in them; [`names`] finds relations.
 
-use super::{
-    columns::{self, Cell, Row, Rows},
-    views,
-};
+mod names;
+mod rows;
+
+pub use names::{is_visible, name_of_relation, oid_of_relation};
+pub(super) use rows::layout;
+
+use super::columns::{self, Cell, Rows};
 use crate::{
-    names::Schema,
     query::{
         Facts,
         tables::{KEYSPAN, PUBLIC, schemas},
@@ -18,6 +20,10 @@ use crate::{
 use keyspan_catalog::{
     Sequence, SqlType, Table,
     table::{Check, Identity, TENANT_COLUMN},
+};
+use rows::{
+    attribute, checks, class, constraint, function, index, index_class, key_dependencies, row_type, sequence_class,
+    system_attributes, system_class, system_type,
 };
 use std::sync::Arc;
 
@@ -114,10 +120,6 @@ pub fn key_name(table: &Table) -> String {
 pub fn index_oid(table: &Table) -> u32 {
     table.id.0 | INDEX
 }
-
-/// The OIDs of `pg_class` and `pg_constraint`, which `pg_depend` names.
-const PG_CLASS: u32 = 1259;
-const PG_CONSTRAINT: u32 = 2606;
 
 /// The table of which this is the OID, the index's OID or the constraint's OID.
 pub fn table_of_oid(facts: &Facts, oid: u32) -> Option<&Arc<Table>> {
@@ -334,16 +336,6 @@ pub(super) fn count(number: u64) -> i64 {
     i64::try_from(number).unwrap_or(i64::MAX)
 }
 
-fn class(table: &Table, facts: &Facts) -> Row {
-    row! {
-        "oid" => table.id.0, "relname" => table.name.clone(), "relnamespace" => namespace(facts, table.id.0),
-        "reltype" => table.id.0 | ROW_TYPE, "relowner" => owner(facts), "relam" => TABLE_METHOD,
-        "relfilenode" => table.id.0, "reltuples" => -1, "relhasindex" => !table.has_hidden_key(), "relpersistence" => persistence(facts, table.id.0), "relkind" => "r",
-        "relnatts" => i64::try_from(attributes(table, facts).len()).unwrap_or(0), "relispopulated" => true,
-        "relreplident" => "d", "relchecks" => i64::try_from(table.checks.len()).unwrap_or(0),
-    }
-}
-
 /// The sequences of the database.
 pub fn sequences(facts: &Facts) -> impl Iterator<Item = &Arc<Sequence>> {
     let private = facts.snapshot.private_of(facts.tenant.as_ref());
@@ -351,23 +343,6 @@ pub fn sequences(facts: &Facts) -> impl Iterator<Item = &Arc<Sequence>> {
         .into_iter()
         .flat_map(|private| private.sequences.values())
         .chain(facts.snapshot.temporary.sequences.values())
-}
-
-fn sequence_class(sequence: &Sequence, facts: &Facts) -> Row {
-    row! {
-        "oid" => sequence.id, "relname" => sequence.name.clone(), "relnamespace" => namespace(facts, sequence.id),
-        "relowner" => owner(facts), "relfilenode" => sequence.id, "relpersistence" => persistence(facts, sequence.id), "relkind" => "S",
-        "relnatts" => 3_i64, "relispopulated" => true, "relreplident" => "n",
-    }
-}
-
-/// `a` or `d` of an identity.
-fn identity(identity: Option<Identity>) -> &'static str {
-    match identity {
-        None => "",
-        Some(Identity::Always) => "a",
-        Some(Identity::ByDefault) => "d",
-    }
 }
 
 /// Set in the OID of what a table has several of, which lie behind each other.
@@ -388,217 +363,4 @@ fn check_oids(table: &Table) -> impl Iterator<Item = (u32, &Check)> {
 /// The condition of which this is the OID.
 pub fn check_of_oid(facts: &Facts, oid: u32) -> Option<&Check> {
     facts.tables().flat_map(|table| check_oids(table)).find(|(number, _)| *number == oid).map(|(_, check)| check)
-}
-
-fn checks(table: &Table, facts: &Facts) -> Vec<Row> {
-    let columns = attributes(table, facts);
-    let row = |(oid, check): (u32, &Check)| {
-        let named = columns.iter().filter(|column| check.columns.contains(&column.name));
-        let numbers: Vec<i64> = named.map(|column| i64::from(column.number)).collect();
-        row! {
-            "oid" => oid, "conname" => check.name.clone(), "connamespace" => namespace(facts, table.id.0), "contype" => "c",
-            "convalidated" => true, "conrelid" => table.id.0, "conislocal" => true, "conkey" => numbers,
-            "conbin" => check.sql.clone(),
-        }
-    };
-    check_oids(table).map(row).collect()
-}
-
-fn index_class(table: &Table, facts: &Facts) -> Row {
-    row! {
-        "oid" => index_oid(table), "relname" => key_name(table), "relnamespace" => namespace(facts, table.id.0),
-        "relowner" => owner(facts), "relam" => KEY_METHOD, "relfilenode" => index_oid(table), "relpersistence" => persistence(facts, table.id.0),
-        "relkind" => "i", "relnatts" => i64::try_from(key(table, facts).len()).unwrap_or(0), "relispopulated" => true,
-        "relreplident" => "n",
-    }
-}
-
-fn system_class(relation: &columns::Relation, facts: &Facts) -> Row {
-    row! {
-        "oid" => relation.oid, "relname" => relation.name, "relnamespace" => schema_oid(relation.schema),
-        "relowner" => owner(facts), "relam" => if relation.kind == "r" { 2_u32 } else { 0 }, "relpersistence" => "p",
-        "relkind" => relation.kind, "relnatts" => i64::try_from(relation.columns.fields().len()).unwrap_or(0),
-        "relispopulated" => true, "relreplident" => "n", "reltuples" => -1,
-    }
-}
-
-/// What PostgreSQL knows of a type's storage: length, by value, alignment, storage, collation.
-pub(super) fn layout(oid: u32) -> (i64, bool, &'static str, &'static str, i64) {
-    let found = type_lines().find(|words| words[0].parse() == Ok(oid));
-    found.map_or((-1, false, "i", "x", 0), |words| {
-        (words[2].parse().unwrap_or(-1), words[3] == "t", words[13], words[14], words[15].parse().unwrap_or(0))
-    })
-}
-
-fn attribute(relation: u32, column: &Attribute) -> Row {
-    let oid = types::pg_type_of(column.kind).oid();
-    let (length, by_value, align, storage, collation) = layout(oid);
-    row! {
-        "attrelid" => relation, "attname" => column.name.clone(), "atttypid" => oid, "attstattarget" => -1,
-        "atthasdef" => column.default.is_some(), "attidentity" => identity(column.identity),
-        "attlen" => length, "attnum" => column.number, "attcacheoff" => -1, "atttypmod" => types::type_modifier(column.kind),
-        "attbyval" => by_value, "attalign" => align, "attstorage" => storage, "attnotnull" => column.not_null,
-        "attislocal" => true, "attcollation" => collation,
-    }
-}
-
-fn system_attributes(relation: &'static columns::Relation) -> impl Iterator<Item = Row> {
-    relation.columns.fields().iter().zip(1_u16..).map(|(field, number)| {
-        let oid = types::pg_type(field).oid();
-        row! {
-            "attrelid" => relation.oid, "attname" => field.name().clone(), "atttypid" => oid, "attstattarget" => -1,
-            "attlen" => -1, "attnum" => number, "attcacheoff" => -1, "atttypmod" => -1, "attalign" => "i",
-            "attstorage" => "x", "attislocal" => true,
-        }
-    })
-}
-
-fn index(table: &Table, facts: &Facts) -> Row {
-    let parts = key(table, facts);
-    let numbers: Vec<i64> = parts.iter().map(|part| i64::from(part.number)).collect();
-    let each = |value: fn(&KeyColumn) -> i64| parts.iter().map(value).collect::<Vec<_>>();
-    row! {
-        "indexrelid" => index_oid(table), "indrelid" => table.id.0, "indnatts" => i64::try_from(parts.len()).unwrap_or(0),
-        "indnkeyatts" => i64::try_from(parts.len()).unwrap_or(0), "indisunique" => true, "indisprimary" => true,
-        "indimmediate" => true, "indisvalid" => true, "indisready" => true, "indislive" => true, "indkey" => numbers,
-        "indcollation" => each(|_| 0), "indclass" => each(|_| 0),
-        // As PostgreSQL packs it: 1 for DESC, 2 for NULLS FIRST, which goes with it.
-        "indoption" => each(|part| if part.descending { 3 } else { 0 }),
-    }
-}
-
-fn constraint(table: &Table, facts: &Facts) -> Row {
-    let numbers: Vec<i64> = key(table, facts).iter().map(|part| i64::from(part.number)).collect();
-    row! {
-        "oid" => table.id.0 | CONSTRAINT, "conname" => key_name(table), "connamespace" => namespace(facts, table.id.0),
-        "contype" => "p", "convalidated" => true, "conrelid" => table.id.0, "conindid" => index_oid(table),
-        "conislocal" => true, "connoinherit" => true, "conkey" => numbers,
-    }
-}
-
-/// A primary key needs its columns, and its index is a part of it.
-fn key_dependencies(table: &Table, facts: &Facts) -> Vec<Row> {
-    let constraint = table.id.0 | CONSTRAINT;
-    let columns = key(table, facts).into_iter().map(|part| {
-        row! {
-            "classid" => PG_CONSTRAINT, "objid" => constraint, "objsubid" => 0_u16, "refclassid" => PG_CLASS,
-            "refobjid" => table.id.0, "refobjsubid" => part.number, "deptype" => "a",
-        }
-    });
-    let index = row! {
-        "classid" => PG_CLASS, "objid" => index_oid(table), "objsubid" => 0_u16, "refclassid" => PG_CONSTRAINT,
-        "refobjid" => constraint, "refobjsubid" => 0_u16, "deptype" => "i",
-    };
-    columns.chain([index]).collect()
-}
-
-fn system_type(words: &[&'static str], facts: &Facts) -> Row {
-    let number = |index: usize| words[index].parse::<i64>().unwrap_or(0);
-    row! {
-        "oid" => number(0), "typname" => words[1], "typnamespace" => 11_u32, "typowner" => owner(facts),
-        "typlen" => number(2), "typbyval" => words[3] == "t", "typtype" => words[4], "typcategory" => words[5],
-        "typispreferred" => words[6] == "t", "typisdefined" => true, "typdelim" => ",", "typelem" => number(7),
-        "typarray" => number(8), "typinput" => words[9], "typoutput" => words[10], "typreceive" => words[11],
-        "typsend" => words[12], "typalign" => words[13], "typstorage" => words[14], "typtypmod" => -1,
-        "typcollation" => number(15),
-    }
-}
-
-fn function(words: &[&'static str], facts: &Facts) -> Row {
-    /// The OID of the language `internal`.
-    const INTERNAL: u32 = 12;
-    let number = |word: &str| word.parse::<i64>().unwrap_or(0);
-    let arguments: Vec<i64> = words[3].split(',').filter(|word| !word.is_empty()).map(number).collect();
-    row! {
-        "oid" => number(words[0]), "proname" => words[1], "pronamespace" => 11_u32, "proowner" => owner(facts),
-        "prolang" => INTERNAL, "prokind" => "f", "proisstrict" => true, "provolatile" => "i", "proparallel" => "s",
-        "pronargs" => i64::try_from(arguments.len()).unwrap_or(0), "prorettype" => number(words[2]),
-        "proargtypes" => arguments, "prosrc" => words[1],
-    }
-}
-
-fn row_type(table: &Table, facts: &Facts) -> Row {
-    row! {
-        "oid" => table.id.0 | ROW_TYPE, "typname" => table.name.clone(), "typnamespace" => namespace(facts, table.id.0),
-        "typowner" => owner(facts), "typlen" => -1, "typtype" => "c", "typcategory" => "C", "typisdefined" => true,
-        "typdelim" => ",", "typrelid" => table.id.0, "typinput" => "record_in", "typoutput" => "record_out",
-        "typreceive" => "record_recv", "typsend" => "record_send", "typalign" => "d", "typstorage" => "x",
-        "typtypmod" => -1,
-    }
-}
-
-/// The relation of a name, with a schema or along the search path.
-pub fn oid_of_relation(facts: &Facts, name: &str) -> Option<u32> {
-    let parts: Vec<String> = name.split('.').map(unquoted).collect();
-    match parts.as_slice() {
-        [name] => facts.path.lookup().find_map(|schema| oid_within(facts, schema, name)),
-        [schema, name] if *schema == facts.temporary_schema() => oid_within(facts, Schema::Temporary, name),
-        [schema, name] => oid_within(facts, Schema::of(schema)?, name),
-        _ => None,
-    }
-}
-
-/// The relation of a name in a schema: a table, an index, a sequence or a view.
-fn oid_within(facts: &Facts, schema: Schema, name: &str) -> Option<u32> {
-    let temporary = schema == Schema::Temporary;
-    if !temporary && schema != Schema::Public {
-        let mut relations = system_relations(facts).filter(|relation| relation.schema == schema.name());
-        return relations.find(|relation| relation.name == name).map(|found| found.oid);
-    }
-    let tables: Vec<&Arc<Table>> =
-        if temporary { facts.temporary_tables().collect() } else { facts.permanent_tables().collect() };
-    let table = tables.iter().find(|table| table.name == name).map(|table| table.id.0);
-    let index = || {
-        let mut keyed = tables.iter().filter(|table| !table.has_hidden_key());
-        keyed.find(|table| key_name(table) == name).map(|table| index_oid(table))
-    };
-    let mut sequences = sequences(facts).filter(|sequence| facts.is_temporary(sequence.id) == temporary);
-    let found = table.or_else(index).or_else(|| Some(sequences.find(|sequence| sequence.name == name)?.id));
-    let mut views = views::all(facts).filter(|_| !temporary);
-    found.or_else(|| Some(views.find(|view| view.name == name)?.id))
-}
-
-/// Whether a relation is the one that its name means where it says no schema; `false` for a number that no relation has.
-pub fn is_visible(facts: &Facts, oid: u32) -> bool {
-    schema_and_name(facts, oid).is_some_and(|(schema, name)| is_first(facts, schema, &name))
-}
-
-/// Whether no schema before this one in the path has a relation of the name, and this one is in it.
-fn is_first(facts: &Facts, schema: Schema, name: &str) -> bool {
-    let mut path = facts.path.lookup();
-    path.find(|place| *place == schema || oid_within(facts, *place, name).is_some()) == Some(schema)
-}
-
-/// The name of a relation, with its schema where it is not found without.
-pub fn name_of_relation(facts: &Facts, oid: u32) -> Option<String> {
-    let (schema, name) = schema_and_name(facts, oid)?;
-    if is_first(facts, schema, &name) {
-        return Some(quoted(&name));
-    }
-    let schema = if schema == Schema::Temporary { facts.temporary_schema() } else { schema.name().to_owned() };
-    Some(format!("{}.{}", quoted(&schema), quoted(&name)))
-}
-
-fn schema_and_name(facts: &Facts, oid: u32) -> Option<(Schema, String)> {
-    let place = |number| if facts.is_temporary(number) { Schema::Temporary } else { Schema::Public };
-    if let Some(table) = table_of_oid(facts, oid) {
-        let name = if is_index(oid) { key_name(table) } else { table.name.clone() };
-        return Some((place(table.id.0), name));
-    }
-    if let Some(sequence) = sequences(facts).find(|sequence| sequence.id == oid) {
-        return Some((place(oid), sequence.name.clone()));
-    }
-    if let Some(view) = views::all(facts).find(|view| view.id == oid) {
-        return Some((Schema::Public, view.name.clone()));
-    }
-    let relation = system_relations(facts).find(|relation| relation.oid == oid)?;
-    Some((Schema::of(relation.schema)?, relation.name.to_owned()))
-}
-
-fn unquoted(part: &str) -> String {
-    let part = part.trim();
-    match part.strip_prefix('"').and_then(|part| part.strip_suffix('"')) {
-        Some(inner) => inner.replace("\"\"", "\""),
-        None => part.to_lowercase(),
-    }
 }

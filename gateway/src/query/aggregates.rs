@@ -1,10 +1,10 @@
 //! `sum` and `avg` with PostgreSQL's result types: `sum(bigint)` and `avg` of any integer are numeric, so that neither overflows.
 //!
 //! Both are DataFusion's own; only their arguments are widened to decimals first. DataFusion cuts an average of decimals off; so it
-//! computes one digit more than PostgreSQL shows, and [`rounded`] rounds it away.
+//! computes one digit more than PostgreSQL shows, and [`wrapped`] rounds it away.
 //!
 //! DataFusion settles the types in a scalar subquery more than once. So what an argument becomes stays what it is when it is widened again, and
-//! integers, whose sum is no numeric as a bigint's is, are widened where they are summed ([`integers`]).
+//! integers, whose sum is no numeric as a bigint's is, are widened where they are summed ([`wrapped`]).
 
 use arrow::datatypes::{DataType, FieldRef};
 use datafusion::{
@@ -21,8 +21,7 @@ use datafusion::{
 };
 use std::sync::Arc;
 
-mod integers;
-mod rounded;
+mod wrapped;
 
 /// How `sum` sees a bigint: 28 digits leave 10 more for the count of rows.
 const SUMMED_BIGINT: DataType = DataType::Decimal128(28, 0);
@@ -106,7 +105,7 @@ impl Widened {
     ) -> Result<T> {
         let fields = arguments.expr_fields.iter();
         let fields: Vec<FieldRef> = fields
-            .map(|field| Arc::new(field.as_ref().clone().with_data_type(integers::summed(field.data_type()))))
+            .map(|field| Arc::new(field.as_ref().clone().with_data_type(wrapped::summed(field.data_type()))))
             .collect();
         let types: Vec<_> = fields.iter().map(|field| field.data_type().clone()).collect();
         let returns = self.inner.return_type(&types)?;
@@ -119,19 +118,18 @@ impl Widened {
         &self,
         arguments: &AccumulatorArgs<'_>,
     ) -> impl FnOnce(Box<dyn Accumulator>) -> Box<dyn Accumulator> + use<> {
-        let (averages, shown) = (self.averages, arguments.return_field.data_type().clone());
-        let summed = of_integers(arguments);
-        move |inner| match averages {
-            true => Box::new(rounded::One { inner, shown }),
-            false if summed => Box::new(integers::One(inner)),
-            false => inner,
-        }
+        let types = self.types(arguments);
+        move |inner| if types.is_none() { inner } else { Box::new(wrapped::One { inner, types }) }
     }
-}
 
-/// Whether the argument is widened where it is summed.
-fn of_integers(arguments: &AccumulatorArgs<'_>) -> bool {
-    arguments.expr_fields.iter().any(|field| integers::summed(field.data_type()) != *field.data_type())
+    /// What DataFusion's accumulator is given and what its result becomes.
+    fn types(&self, arguments: &AccumulatorArgs<'_>) -> wrapped::Types {
+        let mut given =
+            arguments.expr_fields.iter().map(|field| (field.data_type(), wrapped::summed(field.data_type())));
+        let given = given.find(|(before, after)| *before != after).map(|(_, after)| after);
+        let shown = self.averages.then(|| arguments.return_field.data_type().clone());
+        wrapped::Types { given, shown }
+    }
 }
 
 impl AggregateUDFImpl for Widened {
@@ -156,8 +154,8 @@ impl AggregateUDFImpl for Widened {
         }
     }
     fn return_type(&self, arguments: &[DataType]) -> Result<DataType> {
-        let inner = self.inner.return_type(&arguments.iter().map(integers::summed).collect::<Vec<_>>())?;
-        Ok(if self.averages { rounded::shown(&inner) } else { inner })
+        let inner = self.inner.return_type(&arguments.iter().map(wrapped::summed).collect::<Vec<_>>())?;
+        Ok(if self.averages { wrapped::shown(&inner) } else { inner })
     }
     fn is_nullable(&self) -> bool {
         self.inner.is_nullable()
@@ -173,13 +171,9 @@ impl AggregateUDFImpl for Widened {
         self.within(arguments, |inner, arguments| Ok(inner.groups_accumulator_supported(arguments))).unwrap_or(false)
     }
     fn create_groups_accumulator(&self, arguments: AccumulatorArgs) -> Result<Box<dyn GroupsAccumulator>> {
-        let (shown, summed) = (arguments.return_field.data_type().clone(), of_integers(&arguments));
+        let types = self.types(&arguments);
         let inner = self.within(arguments, AggregateUDF::create_groups_accumulator)?;
-        Ok(match self.averages {
-            true => Box::new(rounded::Many { inner, shown }),
-            false if summed => Box::new(integers::Many(inner)),
-            false => inner,
-        })
+        Ok(if types.is_none() { inner } else { Box::new(wrapped::Many { inner, types }) })
     }
     fn create_sliding_accumulator(&self, arguments: AccumulatorArgs) -> Result<Box<dyn Accumulator>> {
         let around = self.around(&arguments);

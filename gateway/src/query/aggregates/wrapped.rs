@@ -1,4 +1,7 @@
-//! Accumulators whose result is rounded to one digit less.
+//! Accumulators of DataFusion's that are given arguments of another type, or whose result becomes one: [`Types`] says which.
+//!
+//! Integers are widened where they are summed, which is what a bigint's sum is made of; averages are computed with a digit more than they show, and
+//! rounded to it.
 
 use arrow::{
     array::{ArrayRef, BooleanArray},
@@ -11,6 +14,14 @@ use datafusion::{
     scalar::ScalarValue,
 };
 
+/// As what a value is summed: an integer as a bigint.
+pub(super) fn summed(data: &DataType) -> DataType {
+    match data {
+        DataType::Int32 => DataType::Int64,
+        other => other.clone(),
+    }
+}
+
 /// The type that is shown for a result: one digit after the point less.
 pub(super) fn shown(inner: &DataType) -> DataType {
     match inner {
@@ -21,19 +32,44 @@ pub(super) fn shown(inner: &DataType) -> DataType {
     }
 }
 
+/// What goes in and comes out as another type.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Types {
+    /// Of arguments; `None` as they are.
+    pub(super) given: Option<DataType>,
+    /// Of the result; `None` as it is.
+    pub(super) shown: Option<DataType>,
+}
+
+impl Types {
+    /// Whether both stay as they are.
+    pub(super) fn is_none(&self) -> bool {
+        self.given.is_none() && self.shown.is_none()
+    }
+
+    fn given(&self, values: &[ArrayRef]) -> Result<Vec<ArrayRef>> {
+        let Some(given) = &self.given else { return Ok(values.to_vec()) };
+        values.iter().map(|values| Ok(cast(values, given)?)).collect()
+    }
+}
+
 /// One group.
 #[derive(Debug)]
 pub(super) struct One {
     pub(super) inner: Box<dyn Accumulator>,
-    pub(super) shown: DataType,
+    pub(super) types: Types,
 }
 
 impl Accumulator for One {
     fn update_batch(&mut self, values: &[ArrayRef]) -> Result<()> {
-        self.inner.update_batch(values)
+        self.inner.update_batch(&self.types.given(values)?)
     }
     fn evaluate(&mut self) -> Result<ScalarValue> {
-        self.inner.evaluate()?.cast_to(&self.shown)
+        let result = self.inner.evaluate()?;
+        match &self.types.shown {
+            Some(shown) => result.cast_to(shown),
+            None => Ok(result),
+        }
     }
     fn size(&self) -> usize {
         size_of_val(self) + self.inner.size()
@@ -45,7 +81,7 @@ impl Accumulator for One {
         self.inner.merge_batch(states)
     }
     fn retract_batch(&mut self, values: &[ArrayRef]) -> Result<()> {
-        self.inner.retract_batch(values)
+        self.inner.retract_batch(&self.types.given(values)?)
     }
     fn supports_retract_batch(&self) -> bool {
         self.inner.supports_retract_batch()
@@ -55,7 +91,7 @@ impl Accumulator for One {
 /// Many groups.
 pub(super) struct Many {
     pub(super) inner: Box<dyn GroupsAccumulator>,
-    pub(super) shown: DataType,
+    pub(super) types: Types,
 }
 
 impl GroupsAccumulator for Many {
@@ -66,10 +102,14 @@ impl GroupsAccumulator for Many {
         filter: Option<&BooleanArray>,
         count: usize,
     ) -> Result<()> {
-        self.inner.update_batch(values, groups, filter, count)
+        self.inner.update_batch(&self.types.given(values)?, groups, filter, count)
     }
     fn evaluate(&mut self, emit_to: EmitTo) -> Result<ArrayRef> {
-        Ok(cast(&self.inner.evaluate(emit_to)?, &self.shown)?)
+        let results = self.inner.evaluate(emit_to)?;
+        Ok(match &self.types.shown {
+            Some(shown) => cast(&results, shown)?,
+            None => results,
+        })
     }
     fn state(&mut self, emit_to: EmitTo) -> Result<Vec<ArrayRef>> {
         self.inner.state(emit_to)
@@ -78,7 +118,7 @@ impl GroupsAccumulator for Many {
         self.inner.merge_batch(values, groups, count)
     }
     fn convert_to_state(&self, values: &[ArrayRef], filter: Option<&BooleanArray>) -> Result<Vec<ArrayRef>> {
-        self.inner.convert_to_state(values, filter)
+        self.inner.convert_to_state(&self.types.given(values)?, filter)
     }
     fn size(&self) -> usize {
         size_of_val(self) + self.inner.size()

@@ -1,0 +1,183 @@
+//! Rows of PostgreSQL's relations about tables, their keys and conditions, sequences, types and functions, one function for each kind.
+
+use super::{
+    Attribute, CONSTRAINT, KEY_METHOD, KeyColumn, ROW_TYPE, TABLE_METHOD, attributes, check_oids, index_oid, key,
+    key_name, namespace, owner, persistence, schema_oid, type_lines,
+};
+use crate::{
+    pg_catalog::columns::{self, Row},
+    query::Facts,
+    row, types,
+};
+use keyspan_catalog::{
+    Sequence, Table,
+    table::{Check, Identity},
+};
+
+/// The OIDs of `pg_class` and `pg_constraint`, which `pg_depend` names.
+const PG_CLASS: u32 = 1259;
+const PG_CONSTRAINT: u32 = 2606;
+
+pub(super) fn class(table: &Table, facts: &Facts) -> Row {
+    row! {
+        "oid" => table.id.0, "relname" => table.name.clone(), "relnamespace" => namespace(facts, table.id.0),
+        "reltype" => table.id.0 | ROW_TYPE, "relowner" => owner(facts), "relam" => TABLE_METHOD,
+        "relfilenode" => table.id.0, "reltuples" => -1, "relhasindex" => !table.has_hidden_key(), "relpersistence" => persistence(facts, table.id.0), "relkind" => "r",
+        "relnatts" => i64::try_from(attributes(table, facts).len()).unwrap_or(0), "relispopulated" => true,
+        "relreplident" => "d", "relchecks" => i64::try_from(table.checks.len()).unwrap_or(0),
+    }
+}
+
+pub(super) fn sequence_class(sequence: &Sequence, facts: &Facts) -> Row {
+    row! {
+        "oid" => sequence.id, "relname" => sequence.name.clone(), "relnamespace" => namespace(facts, sequence.id),
+        "relowner" => owner(facts), "relfilenode" => sequence.id, "relpersistence" => persistence(facts, sequence.id), "relkind" => "S",
+        "relnatts" => 3_i64, "relispopulated" => true, "relreplident" => "n",
+    }
+}
+
+/// `a` or `d` of an identity.
+fn identity(identity: Option<Identity>) -> &'static str {
+    match identity {
+        None => "",
+        Some(Identity::Always) => "a",
+        Some(Identity::ByDefault) => "d",
+    }
+}
+
+pub(super) fn checks(table: &Table, facts: &Facts) -> Vec<Row> {
+    let columns = attributes(table, facts);
+    let row = |(oid, check): (u32, &Check)| {
+        let named = columns.iter().filter(|column| check.columns.contains(&column.name));
+        let numbers: Vec<i64> = named.map(|column| i64::from(column.number)).collect();
+        row! {
+            "oid" => oid, "conname" => check.name.clone(), "connamespace" => namespace(facts, table.id.0), "contype" => "c",
+            "convalidated" => true, "conrelid" => table.id.0, "conislocal" => true, "conkey" => numbers,
+            "conbin" => check.sql.clone(),
+        }
+    };
+    check_oids(table).map(row).collect()
+}
+
+pub(super) fn index_class(table: &Table, facts: &Facts) -> Row {
+    row! {
+        "oid" => index_oid(table), "relname" => key_name(table), "relnamespace" => namespace(facts, table.id.0),
+        "relowner" => owner(facts), "relam" => KEY_METHOD, "relfilenode" => index_oid(table), "relpersistence" => persistence(facts, table.id.0),
+        "relkind" => "i", "relnatts" => i64::try_from(key(table, facts).len()).unwrap_or(0), "relispopulated" => true,
+        "relreplident" => "n",
+    }
+}
+
+pub(super) fn system_class(relation: &columns::Relation, facts: &Facts) -> Row {
+    row! {
+        "oid" => relation.oid, "relname" => relation.name, "relnamespace" => schema_oid(relation.schema),
+        "relowner" => owner(facts), "relam" => if relation.kind == "r" { 2_u32 } else { 0 }, "relpersistence" => "p",
+        "relkind" => relation.kind, "relnatts" => i64::try_from(relation.columns.fields().len()).unwrap_or(0),
+        "relispopulated" => true, "relreplident" => "n", "reltuples" => -1,
+    }
+}
+
+/// What PostgreSQL knows of a type's storage: length, by value, alignment, storage, collation.
+pub(in crate::pg_catalog) fn layout(oid: u32) -> (i64, bool, &'static str, &'static str, i64) {
+    let found = type_lines().find(|words| words[0].parse() == Ok(oid));
+    found.map_or((-1, false, "i", "x", 0), |words| {
+        (words[2].parse().unwrap_or(-1), words[3] == "t", words[13], words[14], words[15].parse().unwrap_or(0))
+    })
+}
+
+pub(super) fn attribute(relation: u32, column: &Attribute) -> Row {
+    let oid = types::pg_type_of(column.kind).oid();
+    let (length, by_value, align, storage, collation) = layout(oid);
+    row! {
+        "attrelid" => relation, "attname" => column.name.clone(), "atttypid" => oid, "attstattarget" => -1,
+        "atthasdef" => column.default.is_some(), "attidentity" => identity(column.identity),
+        "attlen" => length, "attnum" => column.number, "attcacheoff" => -1, "atttypmod" => types::type_modifier(column.kind),
+        "attbyval" => by_value, "attalign" => align, "attstorage" => storage, "attnotnull" => column.not_null,
+        "attislocal" => true, "attcollation" => collation,
+    }
+}
+
+pub(super) fn system_attributes(relation: &'static columns::Relation) -> impl Iterator<Item = Row> {
+    relation.columns.fields().iter().zip(1_u16..).map(|(field, number)| {
+        let oid = types::pg_type(field).oid();
+        row! {
+            "attrelid" => relation.oid, "attname" => field.name().clone(), "atttypid" => oid, "attstattarget" => -1,
+            "attlen" => -1, "attnum" => number, "attcacheoff" => -1, "atttypmod" => -1, "attalign" => "i",
+            "attstorage" => "x", "attislocal" => true,
+        }
+    })
+}
+
+pub(super) fn index(table: &Table, facts: &Facts) -> Row {
+    let parts = key(table, facts);
+    let numbers: Vec<i64> = parts.iter().map(|part| i64::from(part.number)).collect();
+    let each = |value: fn(&KeyColumn) -> i64| parts.iter().map(value).collect::<Vec<_>>();
+    row! {
+        "indexrelid" => index_oid(table), "indrelid" => table.id.0, "indnatts" => i64::try_from(parts.len()).unwrap_or(0),
+        "indnkeyatts" => i64::try_from(parts.len()).unwrap_or(0), "indisunique" => true, "indisprimary" => true,
+        "indimmediate" => true, "indisvalid" => true, "indisready" => true, "indislive" => true, "indkey" => numbers,
+        "indcollation" => each(|_| 0), "indclass" => each(|_| 0),
+        // As PostgreSQL packs it: 1 for DESC, 2 for NULLS FIRST, which goes with it.
+        "indoption" => each(|part| if part.descending { 3 } else { 0 }),
+    }
+}
+
+pub(super) fn constraint(table: &Table, facts: &Facts) -> Row {
+    let numbers: Vec<i64> = key(table, facts).iter().map(|part| i64::from(part.number)).collect();
+    row! {
+        "oid" => table.id.0 | CONSTRAINT, "conname" => key_name(table), "connamespace" => namespace(facts, table.id.0),
+        "contype" => "p", "convalidated" => true, "conrelid" => table.id.0, "conindid" => index_oid(table),
+        "conislocal" => true, "connoinherit" => true, "conkey" => numbers,
+    }
+}
+
+/// A primary key needs its columns, and its index is a part of it.
+pub(super) fn key_dependencies(table: &Table, facts: &Facts) -> Vec<Row> {
+    let constraint = table.id.0 | CONSTRAINT;
+    let columns = key(table, facts).into_iter().map(|part| {
+        row! {
+            "classid" => PG_CONSTRAINT, "objid" => constraint, "objsubid" => 0_u16, "refclassid" => PG_CLASS,
+            "refobjid" => table.id.0, "refobjsubid" => part.number, "deptype" => "a",
+        }
+    });
+    let index = row! {
+        "classid" => PG_CLASS, "objid" => index_oid(table), "objsubid" => 0_u16, "refclassid" => PG_CONSTRAINT,
+        "refobjid" => constraint, "refobjsubid" => 0_u16, "deptype" => "i",
+    };
+    columns.chain([index]).collect()
+}
+
+pub(super) fn system_type(words: &[&'static str], facts: &Facts) -> Row {
+    let number = |index: usize| words[index].parse::<i64>().unwrap_or(0);
+    row! {
+        "oid" => number(0), "typname" => words[1], "typnamespace" => 11_u32, "typowner" => owner(facts),
+        "typlen" => number(2), "typbyval" => words[3] == "t", "typtype" => words[4], "typcategory" => words[5],
+        "typispreferred" => words[6] == "t", "typisdefined" => true, "typdelim" => ",", "typelem" => number(7),
+        "typarray" => number(8), "typinput" => words[9], "typoutput" => words[10], "typreceive" => words[11],
+        "typsend" => words[12], "typalign" => words[13], "typstorage" => words[14], "typtypmod" => -1,
+        "typcollation" => number(15),
+    }
+}
+
+pub(super) fn function(words: &[&'static str], facts: &Facts) -> Row {
+    /// The OID of the language `internal`.
+    const INTERNAL: u32 = 12;
+    let number = |word: &str| word.parse::<i64>().unwrap_or(0);
+    let arguments: Vec<i64> = words[3].split(',').filter(|word| !word.is_empty()).map(number).collect();
+    row! {
+        "oid" => number(words[0]), "proname" => words[1], "pronamespace" => 11_u32, "proowner" => owner(facts),
+        "prolang" => INTERNAL, "prokind" => "f", "proisstrict" => true, "provolatile" => "i", "proparallel" => "s",
+        "pronargs" => i64::try_from(arguments.len()).unwrap_or(0), "prorettype" => number(words[2]),
+        "proargtypes" => arguments, "prosrc" => words[1],
+    }
+}
+
+pub(super) fn row_type(table: &Table, facts: &Facts) -> Row {
+    row! {
+        "oid" => table.id.0 | ROW_TYPE, "typname" => table.name.clone(), "typnamespace" => namespace(facts, table.id.0),
+        "typowner" => owner(facts), "typlen" => -1, "typtype" => "c", "typcategory" => "C", "typisdefined" => true,
+        "typdelim" => ",", "typrelid" => table.id.0, "typinput" => "record_in", "typoutput" => "record_out",
+        "typreceive" => "record_recv", "typsend" => "record_send", "typalign" => "d", "typstorage" => "x",
+        "typtypmod" => -1,
+    }
+}
