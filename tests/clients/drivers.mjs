@@ -43,5 +43,10 @@ const failed = await client.query("INSERT INTO flights (origin, dest, scheduled,
 same("SQLSTATE", failed.code, "23505");
 same("RETURNING", (await client.query(`UPDATE flights SET dep_delay = 1 WHERE ${key} AND flight = 7 RETURNING flight, dep_delay`)).rows, [{ flight: 7, dep_delay: 1 }]);
 same("DELETE", (await client.query(`DELETE FROM flights WHERE ${key}`)).rowCount, 100);
+const heard = new Promise((resolve) => client.once("notification", resolve));
+await client.query("LISTEN news");
+await pool.query("SELECT pg_notify('news', $1)", ["told"]);
+const { channel, payload } = await heard;
+same("a notification", { channel, payload }, { channel: "news", payload: "told" });
 client.release();
 await pool.end();

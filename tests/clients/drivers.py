@@ -102,6 +102,12 @@ def psycopg_sync():
             cursors = [connection.execute("SELECT %s::int + 1", (number,)) for number in range(20)]
             same(f"{name}: a pipeline", [cursor.fetchone()[0] for cursor in cursors], list(range(1, 21)))
         same(f"{name}: DELETE", connection.execute(f"DELETE FROM flights WHERE {KEY}").rowcount, 2_100)
+    with psycopg.connect(f"postgresql://{URL}", autocommit=True) as listener, psycopg.connect(f"postgresql://{URL}") as teller:
+        listener.execute("LISTEN news")
+        teller.execute("SELECT pg_notify('news', %s)", ("told",))
+        teller.commit()
+        heard = [(told.channel, told.payload, told.pid) for told in listener.notifies(timeout=60, stop_after=1)]
+        same(f"{name}: a notification", heard, [("news", "told", teller.info.backend_pid)])
 
 
 async def psycopg_async():
@@ -205,6 +211,17 @@ def sqlalchemy_():
             same(f"{name}: ORM", found[:4], [0, 1, 2, 33])
             session.delete(one)
             session.commit()
+        locked = sqlalchemy.select(Flight).where(Flight.origin == "TST", Flight.flight == 5).with_for_update(nowait=True)
+        with Session(engine) as first, Session(engine) as second:
+            first.scalars(locked).one().dep_delay = 50
+            second.scalars(locked).one().dep_delay = 51
+            first.commit()
+            try:
+                second.commit()
+                sys.exit(f"{name}: two have changed a row that both had locked")
+            except sqlalchemy.exc.DBAPIError as error:
+                code = getattr(error.orig, "sqlstate", None) or getattr(error.orig, "pgcode", None) or error.orig.args[0]["C"]
+                same(f"{name}: FOR UPDATE", code, "40001")
         frame = pandas.read_sql(f"SELECT flight, dep_delay FROM flights WHERE {KEY} ORDER BY flight", engine)
         same(f"pandas {pandas.__version__} over {driver}: read_sql", list(frame["flight"]), [0, 1, 2, 4, 5, 6, 7, 8, 9])
         with engine.begin() as connection:
@@ -262,6 +279,10 @@ async def asyncpg_():
     except asyncpg.UniqueViolationError as error:
         same(f"{name}: SQLSTATE", error.sqlstate, "23505")
     same(f"{name}: DELETE", await connection.execute(f"DELETE FROM flights WHERE {KEY}"), "DELETE 100")
+    heard = asyncio.get_running_loop().create_future()
+    await connection.add_listener("news", lambda *told: heard.set_result(told[2:]))
+    await connection.execute("NOTIFY news, 'told'")
+    same(f"{name}: a listener", await asyncio.wait_for(heard, 60), ("news", "told"))
     await connection.close()
     async with asyncpg.create_pool(host=HOST, port=PORT, user=USER, password=PASSWORD, database=DATABASE, min_size=2, max_size=4) as pool:
         found = await asyncio.gather(*(pool.fetchval("SELECT $1::int", number) for number in range(20)))
