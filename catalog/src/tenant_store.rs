@@ -131,12 +131,25 @@ impl TenantStore {
             return None;
         }
         let fast = self.store.columnar()?;
-        let Some(tenant) = &self.tenant else {
-            return Some(fast.columnar(&table.physical, request).map_err(Error::from));
-        };
-        let request = ColumnarRequest { rows: rows_within(&span(tenant), &request.rows), ..request };
-        let found = fast.columnar(&table.physical, request);
-        Some(found.map(|found| in_span(&span(tenant), found)).map_err(Error::from))
+        let found = fast.columnar(&table.physical, self.columnar_request(request)).map_err(Error::from);
+        Some(found.map(|found| match &self.tenant {
+            Some(tenant) => in_span(&span(tenant), found),
+            None => found,
+        }))
+    }
+
+    /// Whether the rows are so few that [`columnar`](Self::columnar) may be called for them where nobody should have to wait.
+    pub fn is_short(&self, table: &Table, request: &ColumnarRequest) -> bool {
+        let Some(fast) = self.store.columnar().filter(|_| !table.is_private()) else { return true };
+        fast.is_short(&table.physical, &self.columnar_request(request.clone()))
+    }
+
+    /// The request for the rows of the tenant.
+    fn columnar_request(&self, request: ColumnarRequest) -> ColumnarRequest {
+        match &self.tenant {
+            Some(tenant) => ColumnarRequest { rows: rows_within(&span(tenant), &request.rows), ..request },
+            None => request,
+        }
     }
 
     /// Commits what a statement or transaction writes, read at `pin`. Refused when a validated row changed, and when a tenant that it

@@ -25,6 +25,11 @@ pub trait ColumnarScan: Send + Sync {
     /// # Errors
     /// [`NotFound`](crate::ErrorKind::NotFound) for the table, and what reading files finds.
     fn columnar(&self, table: &TableName, request: ColumnarRequest) -> Result<Columnar>;
+
+    /// Whether the rows are so few that [`columnar`](Self::columnar) may be called for them where nobody should have to wait.
+    fn is_short(&self, _table: &TableName, _request: &ColumnarRequest) -> bool {
+        false
+    }
 }
 
 /// What is wanted.

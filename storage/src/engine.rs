@@ -66,6 +66,7 @@ mod row_cache;
 mod samples;
 mod scan;
 mod segment;
+mod short;
 mod state;
 mod tablet;
 #[cfg(test)]

@@ -91,10 +91,14 @@ pub(super) async fn plan(
         key: wanted.key,
         pin: Some(view.pin.clone()),
     };
-    let (rows, asked) = (view.rows.clone(), Arc::clone(table));
-    // The store may have to read what its files hold.
-    let found = tokio::task::spawn_blocking(move || rows.columnar(&asked, request)).await;
-    let found = found.map_err(|error| DataFusionError::ExecutionJoin(Box::new(error)))?;
+    let found = if view.rows.is_short(table, &request) {
+        view.rows.columnar(table, request)
+    } else {
+        let (rows, asked) = (view.rows.clone(), Arc::clone(table));
+        // The store may have to read what its files hold.
+        let found = tokio::task::spawn_blocking(move || rows.columnar(&asked, request)).await;
+        found.map_err(|error| DataFusionError::ExecutionJoin(Box::new(error)))?
+    };
     let Some(found) = found.transpose().map_err(|error| DataFusionError::External(Box::new(error)))? else {
         return Ok(Way::Rows(None));
     };

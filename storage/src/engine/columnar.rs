@@ -7,14 +7,20 @@ use super::{
     ranges::positions_in,
     read::{Parts, Reading},
     segment::{CleanColumn, CleanRequest, Segment},
+    short::is_short,
     state::Table,
 };
-use crate::{Columnar, ColumnarRequest, ColumnarScan, GcRule, Result, TableName, columnar::Rest, store::failed};
+use crate::{
+    Columnar, ColumnarRequest, ColumnarScan, GcRule, MemoryPart, Result, TableName, columnar::Rest, store::failed,
+};
 use std::{
     collections::{BTreeMap, HashMap},
     ops::Range,
-    sync::Arc,
+    sync::{Arc, atomic::Ordering},
 };
+
+/// The share of a full memtable that one has, at least, to be flushed for the scans that read it: many small deltas would cost them more.
+const SCANNED_SHARE: u64 = 4;
 
 impl ColumnarScan for Engine {
     fn columnar(&self, name: &TableName, request: ColumnarRequest) -> Result<Columnar> {
@@ -53,6 +59,7 @@ impl ColumnarScan for Engine {
             }
         }
         let memory = memory::parts(&held, &table, &request.rows, &columns, pin.now_micros);
+        self.flush_what_is_often_scanned(name, memory.iter().map(MemoryPart::rows_estimate).sum());
         if rest_rows == 0 {
             return Ok(Columnar { parts, memory, rest: Rest::none() });
         }
@@ -64,6 +71,27 @@ impl ColumnarScan for Engine {
             reading.map_or_else(failed, Reading::stream)
         });
         Ok(Columnar { parts, memory, rest })
+    }
+
+    fn is_short(&self, name: &TableName, request: &ColumnarRequest) -> bool {
+        // As it is now will do: that is about what a pin has.
+        let published = self.shared.published.load();
+        self.is_local && published.tables.get(name).is_some_and(|table| is_short(table, &request.rows))
+    }
+}
+
+impl Engine {
+    /// Has the active memtables flushed once scans have read that of a table so often that segments had been cheaper.
+    fn flush_what_is_often_scanned(&self, name: &TableName, rows: u64) {
+        if rows == 0 {
+            return;
+        }
+        let published = self.shared.published.load();
+        let Some(table) = published.tables.get(name) else { return };
+        let is_large = table.active.bytes >= self.budget.memtable_bytes / SCANNED_SHARE;
+        if table.active.count_scanned(rows) && is_large && !self.shared.is_often_scanned.swap(true, Ordering::Relaxed) {
+            self.maintenance.wake();
+        }
     }
 }
 

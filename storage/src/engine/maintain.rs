@@ -205,7 +205,7 @@ impl Maintenance {
     }
 
     /// Has the log thread look at the board.
-    fn wake(&self) {
+    pub(crate) fn wake(&self) {
         if let Some(queue) = self.queue.upgrade() {
             // A full queue is one that the log thread works on: it looks after each group.
             let _ = queue.try_send(Queued { request: Request::Wake, room: None });

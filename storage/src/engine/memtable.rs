@@ -9,7 +9,10 @@ use bytes::Bytes;
 use imbl::{OrdMap, Vector};
 use std::{
     ops::Bound,
-    sync::{Arc, Mutex, PoisonError},
+    sync::{
+        Arc, Mutex, PoisonError,
+        atomic::{AtomicU64, Ordering},
+    },
 };
 
 /// Slots between two borders, when they were found.
@@ -17,6 +20,10 @@ pub(crate) const PIECE_SLOTS: usize = 4_096;
 
 /// Bytes that a slot takes beside its key and row, roughly: the tree's share, two reference counts, the stamp.
 const SLOT_BYTES: u64 = 120;
+
+/// How often scans may read what a memtable has before it is flushed for them. To read a row here takes a scan 0.2 µs more than from a row group, to write
+/// it to a delta some 4 µs.
+const READS_PER_FLUSH: u64 = 16;
 
 /// What a commit made of a row.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -40,6 +47,8 @@ pub(crate) struct Memtable {
     /// Where it may be cut into pieces. To find that takes a walk over all slots, so that it is kept, by all copies, until there are a
     /// quarter more.
     borders: Arc<Mutex<Borders>>,
+    /// Rows that scans of many rows have read here, of all copies.
+    scanned: Arc<AtomicU64>,
 }
 
 /// Keys that cut a memtable into pieces of about as many slots.
@@ -80,6 +89,12 @@ impl Memtable {
             *borders = Borders { slots: self.slots.len(), keys: keys.collect() };
         }
         Arc::clone(&borders.keys)
+    }
+
+    /// Counts rows that a scan reads here. Whether scans have read it so often that it had been cheaper to flush it first.
+    pub(crate) fn count_scanned(&self, rows: u64) -> bool {
+        let scanned = self.scanned.fetch_add(rows, Ordering::Relaxed) + rows;
+        scanned >= READS_PER_FLUSH * self.slots.len() as u64
     }
 
     /// The keys in a range that have a slot.

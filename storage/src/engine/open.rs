@@ -77,6 +77,7 @@ pub(super) fn open(options: EngineOptions) -> Result<Arc<Engine>> {
         pins: Pins::default(),
         board: Board::default(),
         is_stamping: AtomicBool::new(false),
+        is_often_scanned: AtomicBool::new(false),
         log_bytes: AtomicU64::new(log.bytes()),
     });
     let (queue, requests) = mpsc::channel(options.queue_requests_max.max(1));

@@ -3,7 +3,7 @@
 //! A scan holds its table as it was, so that nothing that is written meanwhile concerns it, and it takes no lock. Rows come from the
 //! memtables and from segments ([`merge`]), in the order of keys; of each only the cells of wanted columns are taken. A scan that
 //! finds little gives way to other tasks after [`STEP_ROWS_MAX`] rows. One that reads files does so on tokio's blocking threads, but for
-//! a few rows of local segments, most often out of cached pages, which take less than the way there and back.
+//! a few rows of local segments ([`short`](super::short)), most often out of cached pages, which take less than the way there and back.
 
 mod cells;
 mod merge;
@@ -22,6 +22,7 @@ use super::{
     memtable::bounds,
     pins::Held,
     segment::StoredCell,
+    short::{FEW_ROWS, RANGES_MAX, is_short},
     state::{Known, Table},
     writer::Shared,
 };
@@ -39,10 +40,6 @@ use std::{
 
 /// Rows looked at before other tasks have their turn.
 const STEP_ROWS_MAX: usize = 4 * BATCH_ROWS_MAX;
-/// Ranges of a scan of local segments that is read where it is asked for.
-const INLINE_RANGES_MAX: usize = 4;
-/// Rows of such a scan: it wants no more, and goes elsewhere when it has looked at so many.
-const INLINE_ROWS_MAX: usize = 64;
 
 /// Where a scan reads.
 #[derive(Clone, Debug)]
@@ -125,11 +122,11 @@ impl Reading {
             ranges.make_contiguous().reverse();
         }
         let left = scan.rows_max.unwrap_or(u64::MAX);
-        let is_few = left <= INLINE_ROWS_MAX as u64 || ranges.iter().all(|range| range.as_point().is_some());
-        let inline_rows = match is_local && is_few && ranges.len() <= INLINE_RANGES_MAX {
+        let inline_rows = match left <= FEW_ROWS as u64 && ranges.len() <= RANGES_MAX {
             _ if table.tablets.is_empty() => usize::MAX,
-            true => INLINE_ROWS_MAX,
-            false => 0,
+            true if is_local => FEW_ROWS,
+            _ if is_local && is_short(&table, &scan.rows) => usize::MAX,
+            _ => 0,
         };
         let reversed = scan.reversed;
         Ok(Self {

@@ -63,6 +63,8 @@ pub(crate) struct Shared {
     pub(crate) board: Board,
     /// Whether commits may have stamps and are not published.
     pub(crate) is_stamping: AtomicBool,
+    /// Whether memtables are to be flushed since scans keep reading them.
+    pub(crate) is_often_scanned: AtomicBool,
     /// Bytes of the log's files, for whoever asks.
     pub(crate) log_bytes: AtomicU64,
 }
@@ -280,14 +282,16 @@ impl Writer {
         self.shared.is_stamping.store(false, Ordering::SeqCst);
     }
 
-    /// Hands full memtables, or what somebody waits for, to the flush thread, unless it is still busy.
+    /// Hands memtables to the flush thread that are full, waited for or often scanned, unless it is still busy.
     fn freeze(&mut self) {
         let published = self.shared.published.load();
         let is_full = published.active_bytes() >= self.thresholds.memtable_bytes;
         let is_wanted = self.waiting.iter().any(|waiting| waiting.until > self.flushed);
-        if !(is_full || is_wanted) || self.shared.board.is_flushing() {
+        let is_often_scanned = self.shared.is_often_scanned.load(Ordering::Relaxed);
+        if !(is_full || is_wanted || is_often_scanned) || self.shared.board.is_flushing() {
             return;
         }
+        self.shared.is_often_scanned.store(false, Ordering::Relaxed);
         let mut state = State::clone(&published);
         drop(published);
         state.freeze();

@@ -1,7 +1,10 @@
-//! Scans that begin where they are asked for, and go on elsewhere.
+//! Scans that begin where they are asked for and go on elsewhere, and what scans of many rows make of memtables.
 
 use super::*;
-use crate::{Filter, KeyRange, RowSet};
+use crate::{
+    ColumnarRequest, Filter, KeyRange, RowSet,
+    engine::{blocking, budget::MEMTABLE_BYTES_MIN},
+};
 
 /// A scan that wants few rows finds them behind many others, in segments and in memory.
 #[tokio::test]
@@ -37,4 +40,38 @@ async fn few_rows_are_found_behind_many_others() {
     let range = |from: usize, to: usize| KeyRange::new(name(from), Some(name(to).into()));
     let rows = RowSet::new([range(0, 100), range(110, 252), range(258, 400)]);
     assert_eq!(found(Scan { rows, rows_max: Some(4), ..Scan::all() }).await, names(&[250, 251, 258, 259]));
+}
+
+/// Reads that plan a scan by row groups of everything.
+async fn scans(engine: &Arc<Engine>, count: usize) {
+    for _ in 0..count {
+        let request = ColumnarRequest { rows: RowSet::all(), columns: Vec::new(), key: None, pin: None };
+        assert!(!Store::columnar(engine.as_ref()).unwrap().columnar(&table(), request).unwrap().memory.is_empty());
+    }
+    // The log thread freezes after it has installed, so that it has when it installs once more.
+    let engine = engine.clone();
+    blocking(move || engine.maintenance.settle().and_then(|()| engine.maintenance.settle())).await.unwrap();
+}
+
+#[tokio::test]
+async fn a_memtable_that_scans_keep_reading_is_flushed() {
+    let options = EngineOptions { memtable_bytes: Some(MEMTABLE_BYTES_MIN), ..simulated(&SimFs::new()) };
+    let engine = Engine::open(options).await.unwrap();
+    engine.create_table(&table(), schema(GcRule::KeepAll)).await.unwrap();
+    let rows = |from: usize, to: usize| (from..to).map(|row| put(&format!("{row:03}"), vec![b'v'; 100]));
+    // A small one is left where it is, however often it is read.
+    for row in rows(0, 10) {
+        engine.commit(row).await.unwrap();
+    }
+    scans(&engine, 100).await;
+    assert!(engine.inspection().memory.memtable_bytes > 0);
+    for row in rows(10, 200) {
+        engine.commit(row).await.unwrap();
+    }
+    scans(&engine, 10).await;
+    assert!(engine.inspection().memory.memtable_bytes > 0);
+    scans(&engine, 6).await;
+    assert_eq!(engine.inspection().memory.memtable_bytes, 0);
+    engine.flush().await.unwrap();
+    assert_eq!(values(engine.as_ref()).await.len(), 200);
 }
