@@ -25,7 +25,10 @@ use datafusion::{
     sql::sqlparser::ast,
 };
 use futures::{StreamExt, TryStreamExt};
-use std::sync::Arc;
+use std::{
+    collections::HashMap,
+    sync::{Arc, LazyLock},
+};
 
 pub mod aggregates;
 pub mod arithmetic;
@@ -49,6 +52,7 @@ pub mod past;
 pub mod rewrite;
 pub mod rows;
 pub mod semantics;
+mod short;
 pub mod tables;
 pub mod template;
 pub(crate) mod threads;
@@ -94,6 +98,22 @@ impl Query {
     pub fn new(session: &Session, view: View) -> Result<Self> {
         let facts = Arc::new(Facts::of(session, &view));
         Ok(Self { context: over(facts.clone(), &view), view, facts, parameters: Vec::new(), types: Vec::new() })
+    }
+
+    /// The session for a plan that was kept: without functions, which only texts name. A copy of all of them takes as long as a short query.
+    ///
+    /// # Errors
+    /// Those of [`new`](Self::new).
+    pub(crate) fn of_kept(session: &Session, view: View) -> Result<Self> {
+        let facts = Arc::new(Facts::of(session, &view));
+        let state = state(&facts, |sessions| &sessions.of_kept);
+        let context = with_facts(state, Arc::clone(&facts), tables::Rows::of(&view), views::Nesting::default());
+        Ok(Self { context, view, facts, parameters: Vec::new(), types: Vec::new() })
+    }
+
+    /// The same with functions, for texts.
+    pub(crate) fn for_texts(self) -> Self {
+        Self { context: over(Arc::clone(&self.facts), &self.view), ..self }
     }
 
     /// The same with the values of parameters: what `FOR SYSTEM_TIME AS OF` needs before anything is planned.
@@ -221,10 +241,49 @@ pub(crate) fn context(facts: Arc<Facts>, rows: tables::Rows) -> SessionContext {
 
 /// The same inside of views.
 fn nested_context(facts: Arc<Facts>, rows: tables::Rows, nesting: views::Nesting) -> SessionContext {
-    let mut state = match &facts.shared {
-        Some(shared) => shared.resources.sessions.get_or_init(|| with_resources(&shared.resources)).clone(),
-        None => template::state().clone(),
+    with_facts(state(&facts, |sessions| &sessions.of_texts), facts, rows, nesting)
+}
+
+/// States that all statements of a server start from.
+#[derive(Debug)]
+pub(crate) struct Sessions {
+    of_texts: SessionState,
+    of_kept: SessionState,
+}
+
+impl Sessions {
+    fn of(of_texts: SessionState) -> Self {
+        let of_kept = SessionStateBuilder::new_from_existing(of_texts.clone())
+            .with_scalar_functions(Vec::new())
+            .with_higher_order_functions(Vec::new())
+            .with_aggregate_functions(Vec::new())
+            .with_window_functions(Vec::new())
+            .with_table_functions(HashMap::new())
+            .build();
+        Self { of_texts, of_kept }
+    }
+}
+
+/// A copy of one of the states that a statement starts from.
+fn state(facts: &Facts, which: impl FnOnce(&Sessions) -> &SessionState) -> SessionState {
+    static WITHOUT_SERVER: LazyLock<Sessions> = LazyLock::new(|| Sessions::of(template::state().clone()));
+    let sessions = match &facts.shared {
+        Some(shared) => {
+            let resources = &shared.resources;
+            resources.sessions.get_or_init(|| Sessions::of(with_resources(resources)))
+        }
+        None => &WITHOUT_SERVER,
     };
+    which(sessions).clone()
+}
+
+/// A session of a statement with these facts.
+fn with_facts(
+    mut state: SessionState,
+    facts: Arc<Facts>,
+    rows: tables::Rows,
+    nesting: views::Nesting,
+) -> SessionContext {
     let options = state.config_mut().options_mut();
     options.catalog.default_catalog.clone_from(&facts.database);
     options.extensions.insert(facts::Carried(facts.clone()));
@@ -283,7 +342,7 @@ async fn run_optimized(context: &SessionContext, plan: &LogicalPlan) -> Result<S
     let state = context.state();
     let physical = state.query_planner().create_physical_plan(plan, &state).await?;
     provider::within_budget(&physical)?;
-    let stream = joins::run(context, plan, physical);
+    let stream = joins::run(context, plan, physical)?;
     let schema = labels::shown(&stream.schema());
     let shown = schema.clone();
     let rows = stream.map(move |batch| {

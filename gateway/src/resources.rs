@@ -13,11 +13,10 @@ pub use age::Age;
 pub use machine::{machine_bytes, process_bytes, raise_open_files};
 pub use size::Size;
 
-use crate::query::{kept::plans_max, template::BATCH_ROWS};
+use crate::query::{Sessions, kept::plans_max, template::BATCH_ROWS};
 use datafusion::{
     error::Result,
     execution::{
-        SessionState,
         disk_manager::{DiskManagerBuilder, DiskManagerMode},
         runtime_env::{RuntimeEnv, RuntimeEnvBuilder},
     },
@@ -130,7 +129,7 @@ pub struct Resources {
     pub runtime: Arc<RuntimeEnv>,
     /// What every statement's session starts from, made at the first: to register some hundred functions takes longer than to plan a
     /// short query.
-    pub(crate) sessions: Arc<OnceLock<SessionState>>,
+    pub(crate) sessions: Arc<OnceLock<Sessions>>,
     /// Room for plans of prepared statements.
     pub(crate) plans: Arc<Semaphore>,
 }

@@ -134,6 +134,12 @@ impl ScanExec {
         Ok(Self { about: About { rows: Some(rows), ..scan.about }, ..scan })
     }
 
+    /// How many rows it reads, about, where that is known.
+    pub fn rows_estimate(&self) -> Option<u64> {
+        let limit = self.read.limit.map(|limit| limit as u64);
+        self.about.rows.into_iter().chain(limit).min()
+    }
+
     /// The same scan of those rows that are in no row group.
     pub(super) fn of_rest(&self, rest: Rest) -> Result<Self> {
         Ok(Self { rest: Some(rest), ..self.reading(self.read.clone())? })

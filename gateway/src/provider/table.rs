@@ -318,9 +318,10 @@ impl TableProvider for KeyspanTable {
     fn supports_filters_pushdown(&self, filters: &[&Expr]) -> Result<Vec<TableProviderFilterPushDown>> {
         let filters: Vec<Expr> = filters.iter().map(|filter| unqualified(filter)).collect();
         let mut promises = self.plan(&filters).pushdown.promises;
+        // What filters are worth together is known when all of them have their values: the scan answers for them until then.
+        let is_unknown = self.view.pushdown && filters.iter().any(has_placeholder);
         for (filter, promise) in filters.iter().zip(&mut promises) {
-            // What it is worth is known when it has its values: the scan answers for it until then.
-            if self.view.pushdown && has_placeholder(filter) {
+            if is_unknown && (has_placeholder(filter) || *promise == TableProviderFilterPushDown::Inexact) {
                 *promise = TableProviderFilterPushDown::Exact;
             }
         }

@@ -22,15 +22,18 @@ use std::sync::Arc;
 mod tests;
 
 /// Runs a query, whose physical plan is `physical`; with sort-merge joins if hash joins find no memory.
+///
+/// # Errors
+/// Those of [`threads::run`].
 pub(crate) fn run(
     context: &SessionContext,
     plan: &LogicalPlan,
     physical: Arc<dyn ExecutionPlan>,
-) -> SendableRecordBatchStream {
+) -> Result<SendableRecordBatchStream> {
     let sorts = has_other_join(&physical);
-    let mut rows = threads::run(physical, context.task_ctx());
+    let mut rows = threads::run(physical, context.task_ctx())?;
     if !sorts {
-        return rows;
+        return Ok(rows);
     }
     let schema = rows.schema();
     let (context, plan) = (context.clone(), plan.clone());
@@ -41,14 +44,14 @@ pub(crate) fn run(
         {
             give_back(rows).await;
             let physical = sorted(&context, &plan).await?;
-            return Ok::<_, DataFusionError>(threads::run(physical, context.task_ctx()));
+            return threads::run(physical, context.task_ctx());
         }
         let schema = rows.schema();
         let rows: SendableRecordBatchStream =
             Box::pin(RecordBatchStreamAdapter::new(schema, stream::iter(first).chain(rows)));
         Ok(rows)
     };
-    Box::pin(RecordBatchStreamAdapter::new(schema, begun.boxed().into_stream().try_flatten()))
+    Ok(Box::pin(RecordBatchStreamAdapter::new(schema, begun.boxed().into_stream().try_flatten())))
 }
 
 /// Runs a query for its metrics, and drops its rows. Gives the physical plan that ran to the end.
@@ -72,7 +75,7 @@ pub(crate) async fn run_to_end(
 }
 
 async fn drain(context: &SessionContext, physical: &Arc<dyn ExecutionPlan>) -> Result<()> {
-    let mut rows = threads::run(Arc::clone(physical), context.task_ctx());
+    let mut rows = threads::run(Arc::clone(physical), context.task_ctx())?;
     while let Some(batch) = rows.next().await {
         if let Err(error) = batch {
             give_back(rows).await;

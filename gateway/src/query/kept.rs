@@ -135,62 +135,72 @@ impl Plans {
         *self.0.lock().unwrap_or_else(PoisonError::into_inner) = kept;
     }
 
-    /// The optimised plan of a statement with the values of its parameters.
+    /// The optimised plan of a statement with the values of its parameters, and the query that runs it. `query` may be one [of a kept
+    /// plan](Query::of_kept).
     ///
     /// # Errors
     /// What is wrong with the statement.
     pub(crate) async fn optimized(
         &self,
-        query: &Query,
+        query: Query,
         statement: &ast::Statement,
         (types, parameters): (&[DataType], Vec<ScalarValue>),
-    ) -> Result<LogicalPlan> {
+    ) -> Result<(Query, LogicalPlan)> {
         let options = query.context.state_ref().read().config_options().clone();
         let known = {
             let kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
             match &*kept {
                 Kept::Optimized(plan, fixed)
-                    if plan.seen.is(query) && fixed.iter().all(|(at, value)| parameters.get(*at) == Some(value)) =>
+                    if plan.seen.is(&query) && fixed.iter().all(|(at, value)| parameters.get(*at) == Some(value)) =>
                 {
                     Known::Optimized(Arc::clone(plan))
                 }
-                Kept::Planned(plan) if plan.seen.is(query) => Known::Planned(Arc::clone(plan)),
-                Kept::Never(seen) if seen.is(query) => Known::Never,
+                Kept::Planned(plan) if plan.seen.is(&query) => Known::Planned(Arc::clone(plan)),
+                Kept::Never(seen) if seen.is(&query) => Known::Never,
                 _ => Known::Nothing,
             }
         };
+        let is_new = matches!(known, Known::Nothing);
         let plan = match known {
-            Known::Optimized(plan) => return Ok(bound(&plan.plan, &parameters, &query.view, &options)?),
+            Known::Optimized(plan) => {
+                let plan = bound(&plan.plan, &parameters, &query.view, &options)?;
+                return Ok((query, plan));
+            }
             Known::Planned(plan) => Some(plan),
-            Known::Never => None,
-            Known::Nothing => {
-                let plan = query.plan(statement).await?;
-                match planned(query, &plan, types) {
-                    Kept::Planned(plan) => Some(plan),
-                    kept => {
-                        self.keep(kept);
-                        return query.optimize(&with_parameters(plan, parameters)?);
-                    }
+            Known::Never | Known::Nothing => None,
+        };
+        let query = query.for_texts();
+        let plan = if is_new {
+            let plan = query.plan(statement).await?;
+            match planned(&query, &plan, types) {
+                Kept::Planned(plan) => Some(plan),
+                kept => {
+                    self.keep(kept);
+                    let plan = query.optimize(&with_parameters(plan, parameters)?)?;
+                    return Ok((query, plan));
                 }
             }
+        } else {
+            plan
         };
         if let Some(plan) = plan {
             let (with_numbers, fixed) = fixed(&plan.plan, &parameters)?;
             match query.optimize(&with_numbers) {
                 Ok(optimized) if may_be_kept(&optimized)? => {
                     let bound = bound(&optimized, &parameters, &query.view, &options)?;
-                    let kept = Plan { seen: Seen::of(query), plan: optimized, permit: plan.permit.clone() };
+                    let kept = Plan { seen: Seen::of(&query), plan: optimized, permit: plan.permit.clone() };
                     self.keep(Kept::Optimized(Arc::new(kept), fixed));
-                    return Ok(bound);
+                    return Ok((query, bound));
                 }
                 // These numbers may be at fault: a LIMIT below zero.
                 Err(_) if !fixed.is_empty() => {}
-                _ => self.keep(Kept::Never(Seen::of(query))),
+                _ => self.keep(Kept::Never(Seen::of(&query))),
             }
         }
         // The error, if there is one, is that of the statement with its values.
         let plan = query.plan(statement).await?;
-        query.optimize(&with_parameters(plan, parameters)?)
+        let plan = query.optimize(&with_parameters(plan, parameters)?)?;
+        Ok((query, plan))
     }
 }
 

@@ -5,6 +5,7 @@
 //! come over by a channel of [`BATCHES_MAX`]; whoever waits for them can be cancelled, timed out and answered at any time. The query
 //! itself ends when it next gives way.
 
+use super::short;
 use datafusion::{
     error::Result,
     execution::{SendableRecordBatchStream, TaskContext},
@@ -21,8 +22,15 @@ const THREADS_MIN: usize = 4;
 /// Bytes of a thread's stack: expressions may be nested deeply.
 const STACK_BYTES: usize = 8 << 20;
 
-/// Runs a plan on the threads of queries. It begins at once, and is stopped when the stream is dropped.
-pub(crate) fn run(plan: Arc<dyn ExecutionPlan>, context: Arc<TaskContext>) -> SendableRecordBatchStream {
+/// Runs a plan: on the threads of queries, where it begins at once and is stopped when the stream is dropped; a [short] one on that of whoever
+/// reads its rows.
+///
+/// # Errors
+/// What a short plan finds as it begins.
+pub(crate) fn run(plan: Arc<dyn ExecutionPlan>, context: Arc<TaskContext>) -> Result<SendableRecordBatchStream> {
+    if short::is_short(&plan) {
+        return execute_stream(plan, context);
+    }
     let mut stream = RecordBatchReceiverStream::builder(plan.schema(), BATCHES_MAX);
     let batches = stream.tx();
     let query = async move {
@@ -36,7 +44,7 @@ pub(crate) fn run(plan: Arc<dyn ExecutionPlan>, context: Arc<TaskContext>) -> Se
         Result::Ok(())
     };
     stream.spawn_on(query, &threads());
-    stream.build()
+    Ok(stream.build())
 }
 
 /// The threads; those of the caller on a machine that gives no more.

@@ -128,9 +128,9 @@ pub(super) async fn execute(
             {
                 return Ok(Outcome::Rows { tag: "SELECT", rows });
             }
-            let of_values = Query::new(session, view)?.with_parameters(&parameters);
-            let plan =
-                Box::pin(prepared.plans.optimized(&of_values, query, (&prepared.parameters, parameters))).await?;
+            let of_values = Query::of_kept(session, view)?.with_parameters(&parameters);
+            let planned = prepared.plans.optimized(of_values, query, (&prepared.parameters, parameters));
+            let (of_values, plan) = Box::pin(planned).await?;
             let rows = Box::pin(of_values.run_optimized(&plan)).await?;
             Ok(Outcome::Rows { tag: "SELECT", rows })
         }

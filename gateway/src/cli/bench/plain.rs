@@ -166,7 +166,7 @@ impl Plain {
     /// DataFusion's.
     pub(super) async fn run(&self, sql: &str) -> Result<Vec<RecordBatch>> {
         let plan = self.context.sql(sql).await?.create_physical_plan().await?;
-        Ok(threads::run(plan, self.context.task_ctx()).try_collect().await?)
+        Ok(threads::run(plan, self.context.task_ctx())?.try_collect().await?)
     }
 }
 

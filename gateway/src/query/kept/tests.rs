@@ -2,6 +2,7 @@
 
 use super::{Kept, Plans};
 use crate::{
+    query::{Query, short},
     session::{
         Prepared, Session,
         testing::{World, run, run_prepared},
@@ -9,9 +10,12 @@ use crate::{
     statement::Statement,
 };
 use arrow::datatypes::DataType;
-use datafusion::scalar::ScalarValue;
+use datafusion::{
+    physical_plan::{ExecutionPlan, displayable},
+    scalar::ScalarValue,
+};
 use rand::{Rng, SeedableRng, rngs::StdRng, seq::IndexedRandom};
-use std::sync::PoisonError;
+use std::sync::{Arc, PoisonError};
 
 /// Times that each query runs.
 const ROUNDS: usize = 24;
@@ -206,4 +210,65 @@ async fn plans_beyond_the_bound_are_not_kept() {
     drop((taken, first));
     assert_eq!(run_prepared(&mut one, &second, two()).await, "2");
     assert_eq!(second.plans.word(), "optimized");
+}
+
+/// The physical plan that a kept one gives for values.
+async fn physical(session: &mut Session, sql: &str, values: &[ScalarValue]) -> Arc<dyn ExecutionPlan> {
+    let prepared = prepared(session, sql).await;
+    run_prepared(session, &prepared, values.to_vec()).await;
+    assert_eq!(prepared.plans.word(), "optimized", "{sql}");
+    let Statement::Query(statement) = prepared.statement.as_ref() else { panic!("{sql} is no query") };
+    let view = session.view().await.unwrap();
+    let query = Query::of_kept(session, view).unwrap();
+    let planned = prepared.plans.optimized(query, statement, (&prepared.parameters, values.to_vec())).await;
+    let (query, plan) = planned.unwrap();
+    let state = query.context.state();
+    state.query_planner().create_physical_plan(&plan, &state).await.unwrap()
+}
+
+#[tokio::test]
+async fn what_is_a_range_of_keys_is_no_filter_of_a_kept_plan() {
+    let world = world().await;
+    let mut one = world.tenant("alto");
+    let (x, two) = (ScalarValue::Utf8View(Some("x".to_owned())), ScalarValue::Int32(Some(2)));
+    for sql in [
+        "SELECT count(*) FROM t WHERE a = $1 AND b < $2",
+        "SELECT count(*) FROM t WHERE a = $1 AND b >= 0 AND b < $2",
+        "SELECT count(*) FROM t WHERE b >= 0 AND a = $1 AND $2 > b",
+        "SELECT max(n) FROM t WHERE a = $1 AND b >= '0' AND b < '7' AND $2 = 2",
+    ] {
+        let plan = physical(&mut one, sql, &[x.clone(), two.clone()]).await;
+        let shown = displayable(plan.as_ref()).indent(false).to_string();
+        assert!(!shown.contains("FilterExec"), "{sql}\n{shown}");
+    }
+}
+
+#[tokio::test]
+async fn short_plans_are_pipelines_over_few_rows() {
+    let world = world().await;
+    let mut one = world.tenant("alto");
+    assert_eq!(run(&mut one, "SET keyspan.point = off").await, "SET");
+    for (sql, expected) in [
+        ("SELECT count(*), sum(n) FROM t WHERE a = 'x' AND b = 1", true),
+        ("SELECT upper(s), n + 1 FROM t WHERE a = 'x' AND b IN (1, 2) ORDER BY n", true),
+        (
+            "SELECT n, max(s) FROM t WHERE a = 'x' AND b IN (1, 2) GROUP BY n HAVING max(s) > 'a' ORDER BY n LIMIT 1",
+            true,
+        ),
+        ("SELECT a, b FROM t ORDER BY a, b LIMIT 3", true),
+        // Nobody knows how many rows there are.
+        ("SELECT n FROM t WHERE a = 'x'", false),
+        ("SELECT a, b FROM t ORDER BY a, b LIMIT 3000", false),
+        // Values may become large, or take long.
+        ("SELECT repeat(s, 1000000) FROM t WHERE a = 'x' AND b = 1", false),
+        ("SELECT n FROM t WHERE a = 'x' AND b = 1 AND s ~ '(a|b)*'", false),
+        ("SELECT string_agg(s, ',') FROM t WHERE a = 'x' AND b = 1", false),
+        ("SELECT count(DISTINCT n) FROM t WHERE a = 'x' AND b = 1", true),
+        ("SELECT t.n, u.m FROM t JOIN u ON u.b = t.b WHERE t.a = 'x' AND t.b = 1", false),
+        ("SELECT generate_series(1, n) FROM t WHERE a = 'x' AND b = 1", false),
+    ] {
+        let plan = physical(&mut one, sql, &[]).await;
+        let shown = displayable(plan.as_ref()).indent(false).to_string();
+        assert_eq!(short::is_short(&plan), expected, "{sql}\n{shown}");
+    }
 }

@@ -114,7 +114,7 @@ pub(super) async fn parquet(file: &Path) -> Result<Side> {
 
 async fn rows(context: &SessionContext, sql: &str) -> Result<Vec<RecordBatch>> {
     let plan = context.sql(sql).await?.create_physical_plan().await?;
-    Ok(threads::run(plan, context.task_ctx()).try_collect().await?)
+    Ok(threads::run(plan, context.task_ctx())?.try_collect().await?)
 }
 
 /// DuckDB, which ends with the run.
