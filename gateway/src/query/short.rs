@@ -1,5 +1,5 @@
-//! Which plans compute so little that they run on the thread of the connection: the way to the [threads] of queries and back takes a
-//! tenth of a millisecond.
+//! Which plans compute so little that they run on the thread of the connection: the way to the [threads](super::threads) of queries and
+//! back takes a tenth of a millisecond.
 //!
 //! A list of what is known to be short, not of what is long: one pipeline over one scan of a few rows, with expressions whose time and whose
 //! values do not outgrow what they are given.

@@ -2,7 +2,7 @@
 //!
 //! sqlparser knows two of the four, and takes FOR for an alias where there is no FROM. So the clauses are cut out of the tokens before it reads
 //! the query, held against its tree by PostgreSQL's rules, and put there as [`LockClause`]s, one for each name behind OF. What they mean is
-//! [`dml::locked`](crate::dml::locked)'s: nothing waits here, so that NOWAIT and SKIP LOCKED change nothing.
+//! `dml::locked`'s: nothing waits here, so that NOWAIT and SKIP LOCKED change nothing.
 //!
 //! In a subquery a clause is taken in one place: `UPDATE t … WHERE k IN (SELECT k FROM t … FOR UPDATE)`, where the statement holds what is
 //! locked by itself, because it changes it.

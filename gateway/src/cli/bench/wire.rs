@@ -34,7 +34,7 @@ database of a server of this program, and into PostgreSQL, where it is installed
 selects all of it, in text by the simple protocol and in binary by the extended one, and drops the rows as they come; both servers in turn,
 --rounds times after one that does not count. Times are medians, until the last row is there.
 
-Then --connections are opened to a server of this program; each runs a statement and waits. What the process has for itself (RssAnon) is
+Then --connections are opened to a server of its own; each runs a statement and waits. What the process has for itself (RssAnon) is
 looked at before and after, and divided by their number.
 
 A target stands beside each number that has one, with \"met\" or \"not met\". Neither changes the exit code, which is 1 when rows are missing or
@@ -135,12 +135,7 @@ pub(super) async fn run(options: &WireOptions, folder: &Path) -> Result<WireRepo
     allow_files(options.connections + OTHER_FILES)?;
 
     progress.phase("load into Keyspan", Some(options.rows));
-    // Some that the run itself needs.
-    let connections_max = (options.connections + 16).to_string();
-    let more = ["--connections-max", &connections_max];
-    let (server, operator) = Server::start_with(Size(memory.all_bytes), &folder.join("store"), &more)?;
-    connect(&operator).await?.batch_execute("CREATE DATABASE bench").await?;
-    let tenant = Config::dbname(&mut operator.clone(), "bench").clone();
+    let (server, tenant) = started(memory.all_bytes, &folder.join("store"), &[]).await?;
     let keyspan = connect(&tenant).await?;
     load(&keyspan, options.rows, &progress).await?;
 
@@ -189,9 +184,15 @@ pub(super) async fn run(options: &WireOptions, folder: &Path) -> Result<WireRepo
             Line::ratio(format!("{name}: PostgreSQL"), ours, theirs).with(Target::AtMost(1.0))
         });
     }
-    drop(postgres);
+    drop((keyspan, server, postgres));
     if options.connections > 0 {
         progress.phase("connections", Some(options.connections));
+        // Some that the run itself needs.
+        let connections_max = (options.connections + 16).to_string();
+        let more = ["--connections-max", &connections_max];
+        // A server of its own: one that has just sent many rows gives back meanwhile what they took.
+        let (server, tenant) = started(memory.all_bytes, &folder.join("idle"), &more).await?;
+        load(&connect(&tenant).await?, 1, &progress).await?;
         let idle = idle(&server, &tenant, options.connections, &progress).await?;
         lines.push(Line::told("memory of a connection that waits", idle[0]).with(Target::AtMost(CONNECTION_BYTES)));
         lines.push(Line::told("memory of one that ran a statement before", idle[1]));
@@ -207,6 +208,14 @@ pub(super) async fn run(options: &WireOptions, folder: &Path) -> Result<WireRepo
         postgres: compared,
         lines,
     })
+}
+
+/// A server with a tenant's database, and how to connect to that.
+async fn started(memory_bytes: u64, store: &Path, more: &[&str]) -> Result<(Server, Config)> {
+    let (server, operator) = Server::start_with(Size(memory_bytes), store, more)?;
+    connect(&operator).await?.batch_execute("CREATE DATABASE bench").await?;
+    let tenant = Config::dbname(&mut operator.clone(), "bench").clone();
+    Ok((server, tenant))
 }
 
 /// Lets this process, and those that it starts, open so many files.
@@ -295,12 +304,15 @@ async fn idle(server: &Server, config: &Config, connections: u64, progress: &Pro
         open.push(connect(config).await?);
         progress.at(at);
     }
-    let each = |now: u64| Quantity::bytes(now.saturating_sub(before) / connections);
+    let each = |now: u64| {
+        let more = now.checked_sub(before).context("the server takes less than without connections")?;
+        anyhow::Ok(Quantity::bytes(more / connections))
+    };
     tokio::time::sleep(REST).await;
-    let logged_in = each(server.memory("RssAnon:")?);
+    let logged_in = each(server.memory("RssAnon:")?)?;
     for client in &open {
         client.simple_query(STATEMENT).await?;
     }
     tokio::time::sleep(REST).await;
-    Ok([logged_in, each(server.memory("RssAnon:")?)])
+    Ok([logged_in, each(server.memory("RssAnon:")?)?])
 }
