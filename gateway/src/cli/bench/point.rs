@@ -11,6 +11,7 @@ use super::{
     progress::Progress,
     report::{Line, Quantity, Target, table},
     server::{Server, connect},
+    ycsb::ONE_VERSION,
 };
 use crate::resources::Size;
 use anyhow::Result;
@@ -129,7 +130,7 @@ pub(super) async fn run(options: &PointOptions, folder: &Path) -> Result<PointRe
     let (_server, operator) = Server::start(Size(memory.all_bytes), &folder.join("store"))?;
     let keyspan = Config::dbname(&mut operator.clone(), "bench").clone();
     let client = connect(&operator).await?;
-    client.batch_execute(&format!("CREATE DATABASE bench; {TABLE}")).await?;
+    client.batch_execute(&format!("CREATE DATABASE bench; {TABLE} {ONE_VERSION}")).await?;
     work::load(&connect(&keyspan).await?, devices).await?;
     let mut other = None;
     if !options.without_postgres {

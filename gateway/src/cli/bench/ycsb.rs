@@ -89,6 +89,9 @@ pub struct YcsbOptions {
     pub json: bool,
 }
 
+/// What PostgreSQL keeps of a value that was changed, too: a shared table keeps all of them unless it is told.
+pub(super) const ONE_VERSION: &str = "WITH (cf.max_versions = 1)";
+
 /// One run.
 #[derive(Debug, Serialize)]
 pub(super) struct YcsbReport {
@@ -222,7 +225,7 @@ pub(super) async fn run(options: &YcsbOptions, folder: &Path) -> Result<YcsbRepo
     let fields: Vec<String> = (0..FIELDS.0).map(|field| format!("field{field} text")).collect();
     let create = format!("CREATE TABLE usertable (ycsb_key text PRIMARY KEY, {})", fields.join(", "));
     let client = connect(&operator).await?;
-    client.batch_execute(&format!("CREATE DATABASE bench; {create}")).await?;
+    client.batch_execute(&format!("CREATE DATABASE bench; {create} {ONE_VERSION}")).await?;
     let keyspan = Config::dbname(&mut operator.clone(), "bench").clone();
     let mut other = None;
     if !options.without_postgres {

@@ -125,7 +125,7 @@ impl Loaded {
             let failed = |error: ParquetError| {
                 file.failed().take().unwrap_or_else(|| self.damaged(place.group, error.to_string()))
             };
-            Page::read(self, place, &file).map(Arc::new).map_err(failed)
+            Page::read(self, caches, place, &file).map(Arc::new).map_err(failed)
         })
     }
 }
@@ -149,7 +149,8 @@ fn missing(loaded: &Loaded, caches: &Caches, group: usize, columns: &[usize], ro
             }
             ranges.push(start..start + u64::try_from(location.compressed_page_size).unwrap_or_default());
             let dictionary = chunk.byte_range().0..byte(locations[0].offset);
-            if !dictionary.is_empty() && place.page < pages_with_dictionary(chunk) {
+            let is_missing = !dictionary.is_empty() && !caches.has_page(loaded.id, dictionary.start);
+            if is_missing && place.page < pages_with_dictionary(chunk) {
                 ranges.push(dictionary);
             }
         }

@@ -20,6 +20,7 @@ use bytes::Bytes;
 use parquet::{
     arrow::arrow_reader::{ArrowReaderMetadata, ArrowReaderOptions},
     bloom_filter::Sbbf,
+    column::page::Page as Encoded,
     errors::ParquetError,
     file::{
         metadata::{PageIndexPolicy, ParquetMetaData, ParquetMetaDataOptions, ParquetMetaDataReader},
@@ -43,9 +44,18 @@ pub(crate) struct Caches {
     /// The tail that was read last, whether or not it fits into the cache: one that does not would be read for every row.
     last: Mutex<Option<Arc<Loaded>>>,
     /// By the place in the file at which the page begins.
-    pages: Cache<(SegmentId, u64), Arc<Page>, Weights>,
+    pages: Cache<(SegmentId, u64), Part, Weights>,
     /// Whether the log is being replayed: see [`Segment::or_refused`].
     replaying: AtomicBool,
+}
+
+/// A page of a file, ready for use.
+#[derive(Clone, Debug)]
+enum Part {
+    /// One of values, decoded.
+    Values(Arc<Page>),
+    /// The dictionary of a column chunk, decompressed: each of the chunk's pages is decoded with it.
+    Dictionary(Arc<Encoded>),
 }
 
 /// Bytes of a tail, guessed, for the cache's first allocation.
@@ -94,14 +104,31 @@ impl Caches {
         (self.loaded.weight(), self.pages.weight())
     }
 
-    /// A page, by the place in the file at which it begins.
+    /// A page of values, by the place in the file at which it begins.
     pub(super) fn page(
         &self,
         id: SegmentId,
         offset: u64,
         read: impl FnOnce() -> Result<Arc<Page>>,
     ) -> Result<Arc<Page>> {
-        self.pages.get_or_insert_with(&(id, offset), read)
+        match self.pages.get_or_insert_with(&(id, offset), || read().map(Part::Values))? {
+            Part::Values(page) => Ok(page),
+            Part::Dictionary(_) => unreachable!("pages of values begin behind the dictionary, which only they ask for"),
+        }
+    }
+
+    /// A dictionary, by the place in the file at which it begins.
+    pub(super) fn dictionary(
+        &self,
+        id: SegmentId,
+        offset: u64,
+        read: impl FnOnce() -> Result<Encoded, ParquetError>,
+    ) -> Result<Arc<Encoded>, ParquetError> {
+        match self.pages.get_or_insert_with(&(id, offset), || read().map(Arc::new).map(Part::Dictionary))? {
+            Part::Dictionary(dictionary) => Ok(dictionary),
+            // The place of a page of values is that of a dictionary too: the file's metadata are wrong.
+            Part::Values(_) => Err(ParquetError::General("a page is not of the kind that the page index says".into())),
+        }
     }
 
     /// Whether a page is at hand.
@@ -134,9 +161,12 @@ impl Weighter<SegmentId, Arc<Loaded>> for Weights {
     }
 }
 
-impl Weighter<(SegmentId, u64), Arc<Page>> for Weights {
-    fn weight(&self, _: &(SegmentId, u64), page: &Arc<Page>) -> u64 {
-        page.weight()
+impl Weighter<(SegmentId, u64), Part> for Weights {
+    fn weight(&self, _: &(SegmentId, u64), part: &Part) -> u64 {
+        match part {
+            Part::Values(page) => page.weight(),
+            Part::Dictionary(dictionary) => (dictionary.buffer().len() + size_of::<Encoded>()) as u64,
+        }
     }
 }
 

@@ -5,7 +5,7 @@
 
 use super::{
     checked::Pages,
-    open::{Loaded, Places},
+    open::{Caches, Loaded, Places},
 };
 use arrow::{
     array::{Array, ArrayRef, AsArray, BinaryArray, BooleanArray, UInt32Array},
@@ -56,9 +56,9 @@ pub(super) struct Page {
 
 impl Page {
     /// Reads a page and decodes it.
-    pub(super) fn read(loaded: &Loaded, place: PagePlace, file: &Arc<Pages>) -> Result<Self> {
+    pub(super) fn read(loaded: &Loaded, caches: &Caches, place: PagePlace, file: &Arc<Pages>) -> Result<Self> {
         let rows = loaded.rows_of(place).len();
-        let encoded = encoded(loaded, place, file)?;
+        let encoded = encoded(loaded, caches, place, file)?;
         let field = loaded.metadata.schema().field(place.column);
         let data_type = match encoded.front() {
             // Texts of a dictionary can be many times as long as the page is.
@@ -167,7 +167,12 @@ fn wrong(detail: &str) -> ParquetError {
 }
 
 /// The page, decompressed, behind its dictionary if it has one.
-pub(super) fn encoded(loaded: &Loaded, place: PagePlace, file: &Arc<Pages>) -> Result<VecDeque<Encoded>> {
+pub(super) fn encoded(
+    loaded: &Loaded,
+    caches: &Caches,
+    place: PagePlace,
+    file: &Arc<Pages>,
+) -> Result<VecDeque<Encoded>> {
     let group = loaded.metadata.metadata().row_group(place.group);
     let (chunk, rows) = (group.column(place.column), usize::try_from(group.num_rows()).unwrap_or_default());
     // The reader is one for this page alone: what comes before it in the chunk, it takes for the dictionary.
@@ -184,8 +189,13 @@ pub(super) fn encoded(loaded: &Loaded, place: PagePlace, file: &Arc<Pages>) -> R
         return Err(wrong("a column has no page index"));
     };
     let values = read(location, false)?;
-    let dictionary = has_dictionary(values.encoding()).then(|| read(first, true)).transpose()?;
-    Ok(dictionary.into_iter().chain([values]).collect())
+    let mut pages = VecDeque::with_capacity(2);
+    if has_dictionary(values.encoding()) {
+        let dictionary = caches.dictionary(loaded.id, chunk.byte_range().0, || read(first, true))?;
+        pages.push_back(Encoded::clone(&dictionary));
+    }
+    pages.push_back(values);
+    Ok(pages)
 }
 
 /// The levels of a column, which becomes the field.

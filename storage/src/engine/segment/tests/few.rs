@@ -174,13 +174,17 @@ fn what_needs_no_dictionary_is_known_beforehand() {
     let segment = write(&Memory::new(), &shape(&rows, true), SegmentOptions { limits, ..small(false) }, &rows);
     let loaded = segment.load().unwrap();
     let file = Arc::new(Pages::new(loaded.file.clone(), Ahead::default()));
+    let caches = open::Caches::new(1 << 20, 1 << 20);
     let known = |column: usize| {
         let with_dictionary = pages_with_dictionary(loaded.metadata.metadata().row_group(0).column(column));
         let pages = loaded.locations(0, column).len();
         for page in 0..pages {
-            let encoded = page::encoded(&loaded, PagePlace { group: 0, column, page }, &file).unwrap();
+            let encoded = page::encoded(&loaded, &caches, PagePlace { group: 0, column, page }, &file).unwrap();
             assert_eq!(encoded.len() > 1, page < with_dictionary, "page {page} of column {column}");
         }
+        // It is read once for all pages.
+        let chunk = loaded.metadata.metadata().row_group(0).column(column).byte_range().0;
+        assert_eq!(caches.has_page(loaded.id, chunk), with_dictionary > 0, "the dictionary of column {column}");
         (with_dictionary, pages)
     };
     let column = |(column, _): (usize, Values)| {
