@@ -135,6 +135,8 @@ states! {
     DUPLICATE_COLUMN = "42701";
     /// No such column.
     UNDEFINED_COLUMN = "42703";
+    /// A name of more bytes than names have.
+    NAME_TOO_LONG = "42622";
     /// No such role or other object.
     UNDEFINED_OBJECT = "42704";
     /// The object is there already.

@@ -30,6 +30,7 @@ use std::{
     sync::{Arc, LazyLock},
 };
 
+mod abandoned;
 pub mod aggregates;
 pub mod arithmetic;
 pub mod bound;

@@ -37,6 +37,7 @@ pub use copy::{Compression, CopyFormat, CopyFrom, CopyOptions, CopyOut, CopyTo, 
 pub use fetch::{CursorStatement, Declare, Direction, Fetch};
 pub(crate) use locking::locked;
 pub use prepared::{Execute, Prepare};
+pub(crate) use query::analyzed_write;
 pub use query::{Explain, OnConflict, assignments, fold, on_conflict, quoted, select_from, table_name, target};
 
 pub use upkeep::Upkeep;

@@ -1,4 +1,4 @@
-"""psql at a terminal: completion by the tab key, \\watch, and \\watch stopped by Ctrl-C. Notifications as psql tells them.
+"""psql at a terminal: completion by the tab key, \\watch, Ctrl-C of a statement and of \\watch. Notifications as psql tells them.
 
 Called by .ci/clients, with PGHOST, PGPORT, PGUSER, PGDATABASE and PGPASSWORD set, in a database with the tables of the demo.
 """
@@ -46,8 +46,25 @@ class Terminal:
             left = end - time.monotonic()
             if left <= 0 or not select.select([self.screen], [], [], left)[0]:
                 sys.exit(f"psql did not show {pattern!r} but {self.shown!r}")
-            more = os.read(self.screen, 65536).decode(errors="replace")
-            self.shown = SEQUENCES.sub("", self.shown + more).replace("\r", "")
+            self.read()
+
+    def repeats(self, keys, pattern):
+        """Types keys, and again each second, until what is shown has the pattern."""
+        end = time.monotonic() + PATIENCE_SECONDS
+        while True:
+            self.type(keys)
+            again = time.monotonic() + 1
+            while (left := again - time.monotonic()) > 0 and select.select([self.screen], [], [], left)[0]:
+                self.read()
+                if re.search(pattern, self.shown):
+                    self.shown = ""
+                    return
+            if time.monotonic() > end:
+                sys.exit(f"psql did not show {pattern!r} but {self.shown!r}")
+
+    def read(self):
+        more = os.read(self.screen, 65536).decode(errors="replace")
+        self.shown = SEQUENCES.sub("", self.shown + more).replace("\r", "")
 
     def completes(self, typed, expected):
         """The tab key makes of what is typed what is expected."""
@@ -57,6 +74,15 @@ class Terminal:
         # A statement that is begun is dropped.
         self.type("\x03")
         self.until(r"=> $")
+
+    def stops(self, statement):
+        """Ctrl-C stops a statement. One that comes before the statement has begun is lost, as in PostgreSQL: then it is typed again."""
+        self.type(statement + ";\n")
+        self.until(re.escape(statement) + ";\n")
+        self.repeats("\x03", r"ERROR:  canceling statement due to user request\n")
+        # The last may have come to the prompt, and have taken what was typed there.
+        self.repeats("SELECT 'there ' || 'again';\n", r"there again\n(.*\n)*.*=> $")
+        print(f"ok: Ctrl-C stops {statement}", flush=True)
 
     def runs(self, statement):
         self.type(statement + "\n")
@@ -96,6 +122,13 @@ terminal.type("\x03")
 terminal.until(r"=> $")
 ask("DELETE FROM airports WHERE faa = 'ZZZ'")
 print("ok: \\watch shows what changes, until Ctrl-C", flush=True)
+
+for statement in [
+    "SELECT pg_sleep(3600)",
+    "SELECT count(*) FROM generate_series(1, 100000000) a, generate_series(1, 1000) b",
+    "SELECT count(*) FROM generate_series(1, 100000) a, generate_series(1, 100000) b WHERE a.a * b.b = -1",
+]:
+    terminal.stops(statement)
 
 terminal.runs("LISTEN news;")
 ask("NOTIFY news, 'from elsewhere'")

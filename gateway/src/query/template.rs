@@ -1,7 +1,9 @@
 //! What all statements share of DataFusion: functions, planners, rules, configuration.
 //! Memory and temporary files are not among it: they are a server's [`Resources`](crate::resources::Resources).
 
-use super::{aggregates, correlated, embedded, functions, operators::Operators, rows, semantics, type_planner::Types};
+use super::{
+    abandoned, aggregates, correlated, embedded, functions, operators::Operators, rows, semantics, type_planner::Types,
+};
 use crate::{provider::loose::LooseScans, types};
 use datafusion::{
     catalog::MemoryCatalogProviderList,
@@ -62,6 +64,7 @@ fn make() -> SessionState {
         }
         physical.push(rule);
     }
+    physical.push(Arc::new(abandoned::Joins));
     let mut state = SessionStateBuilder::new_with_default_features()
         .with_config(config)
         .with_catalog_list(Arc::new(MemoryCatalogProviderList::new()))

@@ -3,9 +3,9 @@
 //! Some of DataFusion's operators compute for long before they give way: a nested loop join does as long as it finds no row. On the
 //! threads of the connections that would stop the whole server. So a query runs on threads that serve no connection, and its rows
 //! come over by a channel of [`BATCHES_MAX`]; whoever waits for them can be cancelled, timed out and answered at any time. The query
-//! itself ends when it next gives way.
+//! itself ends when it next gives way, which joins do even while they find nothing ([`abandoned`]).
 
-use super::short;
+use super::{abandoned, short};
 use datafusion::{
     error::Result,
     execution::{SendableRecordBatchStream, TaskContext},
@@ -31,7 +31,8 @@ pub(crate) fn run(plan: Arc<dyn ExecutionPlan>, context: Arc<TaskContext>) -> Re
     if short::is_short(&plan) {
         return execute_stream(plan, context);
     }
-    let mut stream = RecordBatchReceiverStream::builder(plan.schema(), BATCHES_MAX);
+    let (schema, flags) = (plan.schema(), abandoned::flags(&plan));
+    let mut stream = RecordBatchReceiverStream::builder(schema, BATCHES_MAX);
     let batches = stream.tx();
     let query = async move {
         let mut rows = execute_stream(plan, context)?;
@@ -44,7 +45,7 @@ pub(crate) fn run(plan: Arc<dyn ExecutionPlan>, context: Arc<TaskContext>) -> Re
         Result::Ok(())
     };
     stream.spawn_on(query, &threads());
-    Ok(stream.build())
+    Ok(abandoned::watched(stream.build(), flags))
 }
 
 /// The threads; those of the caller on a machine that gives no more.

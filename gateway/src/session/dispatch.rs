@@ -11,7 +11,7 @@ use crate::{
     provider::explain,
     query::{Query, kept::Plans, with_parameters},
     server::shielded,
-    statement::{CursorStatement, Definition, Explain, Setting, Statement, Transaction, Upkeep},
+    statement::{CursorStatement, Definition, Explain, Setting, Statement, Transaction, Upkeep, analyzed_write},
     view::View,
 };
 use arrow::datatypes::{DataType, SchemaRef};
@@ -135,8 +135,21 @@ pub(super) async fn execute(
             Ok(Outcome::Rows { tag: "SELECT", rows })
         }
         Statement::Explain(explained) => {
-            let (query, plan) = plan_explained(session, explained, &parameters).await?;
-            let plan = with_parameters(plan, parameters)?;
+            let (query, plan) = match explained.statement.as_ref() {
+                Statement::Execute(run) => {
+                    let named = prepared::executed(session, run)?;
+                    let values = prepared::arguments(session, run, &named.parameters).await?;
+                    if explained.analyze && !matches!(*named.statement, Statement::Query(_)) {
+                        return Err(analyzed_write());
+                    }
+                    let (query, plan) = plan_explained(session, &named.statement, &values).await?;
+                    (query, with_parameters(plan, values)?)
+                }
+                statement => {
+                    let (query, plan) = plan_explained(session, statement, &parameters).await?;
+                    (query, with_parameters(plan, parameters)?)
+                }
+            };
             let options = explain::ExplainOptions { analyze: explained.analyze, verbose: explained.verbose };
             let rows = explain::explain(&query.context, &plan, options).await?;
             Ok(Outcome::Rows { tag: "EXPLAIN", rows })
@@ -335,10 +348,10 @@ async fn plan_query(
 
 async fn plan_explained(
     session: &mut Session,
-    explained: &Explain,
+    explained: &Statement,
     parameters: &[ScalarValue],
 ) -> Result<(Query, LogicalPlan)> {
-    match explained.statement.as_ref() {
+    match explained {
         Statement::Query(query) => plan_query(session, query, parameters).await,
         write => dml::plan(session, write, parameters).await,
     }
@@ -347,6 +360,7 @@ async fn plan_explained(
 async fn explained_parameters(session: &mut Session, explained: &Explain, hints: Hints<'_>) -> Result<Vec<DataType>> {
     match explained.statement.as_ref() {
         Statement::Query(query) => Ok(analyse_now(session, query, hints).await?.0),
+        Statement::Execute(execute) => prepared::executed(session, execute).map(|_| Vec::new()),
         write => {
             let view = session.view().await?;
             dml::parameters(session, view, write, hints).await.map(|(parameters, _)| parameters)

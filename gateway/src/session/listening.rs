@@ -5,13 +5,16 @@
 
 use super::Session;
 use crate::{
-    error::Result,
+    error::{Result, SqlError, SqlState},
     notifications::{Ear, Listening, Notification, Pending, Room},
 };
 use std::{
     collections::VecDeque,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
+
+/// Bytes of a name in a statement, at most: as in PostgreSQL, what is longer is cut.
+const NAME_BYTES_MAX: usize = 63;
 
 /// What is pending in a session; functions of its statements add to it.
 pub(crate) type Shared = Arc<Mutex<Pending>>;
@@ -57,6 +60,10 @@ impl Session {
     /// # Errors
     /// 54000 for too many channels.
     pub(super) async fn listen(&mut self, change: Listening) -> Result<()> {
+        let change = match change {
+            Listening::To(channel) => Listening::To(self.cut(channel)),
+            Listening::Not(channel) => Listening::Not(channel.map(|channel| self.cut(channel))),
+        };
         {
             let mut pending = self.notifications.pending();
             if matches!(change, Listening::To(_)) {
@@ -72,9 +79,21 @@ impl Session {
     /// # Errors
     /// 22023, 54000.
     pub(super) async fn notify(&mut self, channel: &str, payload: &str) -> Result<()> {
-        let notification = Notification::new(self.process_id, channel, payload)?;
+        let channel = self.cut(channel.to_owned());
+        let notification = Notification::new(self.process_id, &channel, payload)?;
         self.notifications.pending().tell(notification)?;
         self.settle().await
+    }
+
+    /// A name, cut where it is too long, which the client is told.
+    fn cut(&mut self, mut name: String) -> String {
+        let cut = name.floor_char_boundary(NAME_BYTES_MAX);
+        if cut < name.len() {
+            let message = format!("identifier \"{name}\" will be truncated to \"{}\"", &name[..cut]);
+            self.notice(SqlError::new(SqlState::NAME_TOO_LONG, message));
+            name.truncate(cut);
+        }
+        name
     }
 
     /// `DISCARD ALL` listens to nothing.

@@ -2,7 +2,9 @@
 
 mod comments;
 mod definitions;
+mod explained;
 mod filled;
+mod listening;
 mod locked;
 mod past;
 mod portals;

@@ -34,7 +34,7 @@ pub struct Explain {
     pub analyze: bool,
     /// Whether more is shown.
     pub verbose: bool,
-    /// A query or a write.
+    /// A query, a write, or `EXECUTE` of one.
     pub statement: Box<Statement>,
 }
 
@@ -218,14 +218,17 @@ pub(super) fn parse_explain(cursor: &mut Cursor<'_>) -> Result<Statement> {
     }
     let statement = parse_one(cursor)?;
     match &statement {
-        Statement::Query(_) => {}
+        Statement::Query(_) | Statement::Execute(_) => {}
         Statement::Insert(_) | Statement::Update(_) | Statement::Delete(_) if !analyze => {}
-        Statement::Insert(_) | Statement::Update(_) | Statement::Delete(_) => {
-            return Err(SqlError::unsupported("EXPLAIN ANALYZE of a statement that writes"));
-        }
+        Statement::Insert(_) | Statement::Update(_) | Statement::Delete(_) => return Err(analyzed_write()),
         _ => return Err(SqlError::unsupported("EXPLAIN of this statement")),
     }
     Ok(Statement::Explain(Explain { analyze, verbose, statement: Box::new(statement) }))
+}
+
+/// 0A000: numbers of a statement that writes.
+pub(crate) fn analyzed_write() -> SqlError {
+    SqlError::unsupported("EXPLAIN ANALYZE of a statement that writes")
 }
 
 fn explain_option(cursor: &mut Cursor<'_>) -> Result<(String, String)> {

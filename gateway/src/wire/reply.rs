@@ -3,7 +3,7 @@
 //! Each function appends one whole message to the output; nothing is sent here.
 
 use crate::{
-    error::SqlError,
+    error::{SqlError, SqlState},
     session::TransactionStatus,
     wire::encoder::{finish, put_text, start},
 };
@@ -34,7 +34,8 @@ impl Severity {
 
     /// The severity of a notice: by the class of its SQLSTATE, a warning (`01`, or an error's) or a notice (`00`).
     pub fn of_notice(notice: &SqlError) -> Self {
-        if notice.state.0.starts_with("00") { Self::Notice } else { Self::Warning }
+        let is_notice = notice.state.0.starts_with("00") || notice.state == SqlState::NAME_TOO_LONG;
+        if is_notice { Self::Notice } else { Self::Warning }
     }
 }
 
@@ -215,7 +216,6 @@ pub fn suspended(out: &mut BytesMut) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::error::SqlState;
 
     fn written(write: impl FnOnce(&mut BytesMut)) -> Vec<u8> {
         let mut out = BytesMut::new();
