@@ -65,6 +65,10 @@ states! {
     INTERVAL_FIELD_OVERFLOW = "22015";
     /// A pattern that is no regular expression.
     INVALID_REGULAR_EXPRESSION = "2201B";
+    /// Fewer rows than none, in LIMIT.
+    INVALID_ROW_COUNT_IN_LIMIT = "2201W";
+    /// Fewer rows than none, in OFFSET.
+    INVALID_ROW_COUNT_IN_OFFSET = "2201X";
     /// The logarithm of what has none.
     INVALID_LOGARITHM = "2201E";
     /// The power or root of what has none.
@@ -93,6 +97,8 @@ states! {
     READ_ONLY_SQL_TRANSACTION = "25006";
     /// Needs a transaction, and there is none.
     NO_ACTIVE_SQL_TRANSACTION = "25P01";
+    /// Another transaction holds it, and is not waited for.
+    LOCK_NOT_AVAILABLE = "55P03";
     /// A setting that only tells something.
     CANT_CHANGE_RUNTIME_PARAM = "55P02";
     /// Names columns that do not fit the clause.

@@ -11,6 +11,7 @@ mod dispatch;
 mod listening;
 mod prepared;
 mod recent;
+mod row_locks;
 mod settings;
 mod show;
 mod temporary;
@@ -24,9 +25,10 @@ mod writers;
 
 pub(crate) use definitions::Reserved;
 pub(crate) use listening::Shared as SharedPending;
+pub use row_locks::RowLocks;
 pub use settings::Settings;
-pub(crate) use transaction::Lock;
 pub use transaction::{Changes, Reliance, Written};
+pub(crate) use transaction::{Lock, changed, conflict};
 pub use wanted::Wanted;
 pub use writers::Writers;
 
@@ -91,6 +93,8 @@ pub struct Shared {
     pub sequences: Sequences,
     /// Who writes private tables.
     pub writers: Writers,
+    /// Which rows open transactions hold.
+    pub row_locks: Arc<RowLocks>,
     /// Who listens in each database.
     pub rooms: Rooms,
 }
@@ -107,6 +111,7 @@ impl Shared {
             row_numbers: Arc::default(),
             sequences: Sequences::default(),
             writers: Writers::default(),
+            row_locks: Arc::default(),
             rooms: Rooms::default(),
         }
     }

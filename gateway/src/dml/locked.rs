@@ -1,7 +1,11 @@
 //! `SELECT … FOR UPDATE` in a transaction: the same query with the keys of the rows behind its columns, which are cut off as the rows are sent.
 //!
 //! Which queries may lock is [`statement::locking`](crate::statement::locked)'s, what a lock means the transaction's
-//! ([`Lock`]). Outside of a transaction there is nothing to hold: the query is run as if it had no such clause.
+//! ([`Lock`]). Outside of a transaction there is nothing to hold: the query is run as if it had no such clause, unless it says what becomes of
+//! rows that others hold. Then ([`taken`]) its rows are looked at one by one until LIMIT has what it wants, as in PostgreSQL: SKIP LOCKED
+//! passes over those that others hold, and over those that have changed since the query's pin, by who held them a moment ago.
+
+mod taken;
 
 use super::{
     assign::assign_row,
@@ -9,7 +13,7 @@ use super::{
     tree,
 };
 use crate::{
-    error::{Result, SqlError},
+    error::{Result, SqlError, SqlState},
     query::{Query, with_parameters},
     session::{Lock, Session},
     statement::{locked, quoted, table_name},
@@ -21,12 +25,14 @@ use datafusion::{
     physical_plan::stream::RecordBatchStreamAdapter,
     scalar::ScalarValue,
     sql::sqlparser::ast::{
-        self, Ident, JoinConstraint, JoinOperator, Select, SelectItem, SelectItemQualifiedWildcardKind, SetExpr,
-        TableFactor, TableWithJoins,
+        self, Ident, JoinConstraint, JoinOperator, NonBlock, Select, SelectItem, SelectItemQualifiedWildcardKind,
+        SetExpr, TableFactor, TableWithJoins,
     },
 };
 use futures::StreamExt;
+use keyspan_storage::RowKey;
 use std::{borrow::Cow, sync::Arc};
+use taken::{Taking, window};
 
 /// Whether a query locks rows.
 pub fn locks(query: &ast::Statement) -> bool {
@@ -49,12 +55,20 @@ pub fn without_locks(query: &ast::Statement) -> Cow<'_, ast::Statement> {
 struct Locking {
     target: Target,
     lock: Lock,
+    nonblock: Option<NonBlock>,
+}
+
+impl Locking {
+    /// The key of its row in a row of the batch, in which its columns begin at a place.
+    fn key(&self, batch: &RecordBatch, from: usize, row: usize) -> Result<RowKey> {
+        self.target.row_key(&assign_row(batch, from, row, &self.target.key_columns())?)
+    }
 }
 
 /// Runs a query that locks the rows that it gives.
 ///
 /// # Errors
-/// What is wrong with the query; 25006; 0A000 for a view and for rows as they were. The stream's: 54000.
+/// What is wrong with the query; 25006; 0A000 for a view and for rows as they were. The stream's: 54000, 53200; 55P03 and 40001 for NOWAIT.
 pub async fn rows(
     session: &mut Session,
     query: &ast::Statement,
@@ -63,9 +77,15 @@ pub async fn rows(
     let mut query = query.clone();
     let view = session.view().await?;
     let mut locking = Vec::new();
-    if session.in_transaction()
-        && let ast::Statement::Query(query) = &mut query
+    let mut bounds = None;
+    let asks = |query: &ast::Query| query.locks.iter().any(|lock| lock.nonblock.is_some());
+    if let ast::Statement::Query(query) = &mut query
+        && (session.in_transaction() || asks(query))
     {
+        if query.locks.iter().any(|lock| lock.nonblock == Some(NonBlock::SkipLocked)) {
+            bounds = query.limit_clause.take();
+        }
+        let locks = session.locks();
         let mut items = Vec::new();
         let mut hidden = Vec::new();
         for table in locked(query) {
@@ -88,8 +108,9 @@ pub async fn rows(
             if target.hidden_key.is_some() {
                 hidden.push((table.called, place));
             }
-            let lock = session.lock(&view.pin, &target.table, table.changes)?;
-            locking.push(Locking { target, lock });
+            session.check_locks(table.changes)?;
+            let lock = locks.begin(&view.pin, &target.table, table.changes);
+            locking.push(Locking { target, lock, nonblock: table.nonblock });
         }
         if let SetExpr::Select(select) = query.body.as_mut() {
             for (called, place) in hidden {
@@ -100,15 +121,21 @@ pub async fn rows(
     } else {
         query = without_locks(&query).into_owned();
     }
+    let (pin, store) = (view.pin.clone(), view.rows.clone());
     let planned = Query::new(session, view)?.with_parameters(&parameters);
     let plan = planned.plan(&query).await?;
+    let (skip, wanted) = window(&planned, bounds, &parameters).await?;
     let rows = planned.run(with_parameters(plan, parameters)?).await?;
-    Ok(if locking.is_empty() { rows } else { noted(rows, locking) })
+    Ok(match () {
+        () if locking.is_empty() => rows,
+        () if locking.iter().all(|table| table.nonblock.is_none()) => noted(rows, locking),
+        () => Taking { rows, locking, pin, store, skip, wanted, batch: None }.into_stream(),
+    })
 }
 
 /// 0A000 for a view, as it is told of a query.
 fn of_view(error: SqlError, what: &str) -> SqlError {
-    if error.state != crate::SqlState::FEATURE_NOT_SUPPORTED {
+    if error.state != SqlState::FEATURE_NOT_SUPPORTED {
         return error;
     }
     SqlError::unsupported(format!("{what} of a view")).with_hint("Name the tables that it reads.")
@@ -161,7 +188,7 @@ fn noted(rows: SendableRecordBatchStream, locking: Vec<Locking>) -> SendableReco
     let noted = rows.map(move |batch| {
         let batch = batch?;
         let mut from = shown;
-        for Locking { target, lock } in &locking {
+        for Locking { target, lock, .. } in &locking {
             let columns = target.key_columns();
             note(&batch, from, (target, &columns), lock).map_err(|error| DataFusionError::External(Box::new(error)))?;
             from += columns.len();
@@ -173,7 +200,7 @@ fn noted(rows: SendableRecordBatchStream, locking: Vec<Locking>) -> SendableReco
 
 fn note(batch: &RecordBatch, from: usize, (target, columns): (&Target, &[&TargetColumn]), lock: &Lock) -> Result<()> {
     for row in 0..batch.num_rows() {
-        lock.add(target.row_key(&assign_row(batch, from, row, columns)?)?)?;
+        lock.add(target.row_key(&assign_row(batch, from, row, columns)?)?, false)?;
     }
     Ok(())
 }

@@ -9,6 +9,7 @@ mod locked;
 mod past;
 mod portals;
 mod quotas;
+mod skipped;
 mod temporary;
 mod views;
 

@@ -20,13 +20,14 @@ use crate::{
     statement::Isolation,
     view::Buffered,
 };
+pub(crate) use commit::changed;
 use commit::{Told, commit_all};
 use keyspan_catalog::{Snapshot, Table, TableId, tenant_store::Writes};
 use keyspan_storage::{Atomicity, KeyRange, Mutation, Pin, RowKey, RowMutation, model::limits::MUTATIONS_MAX};
 #[cfg(test)]
 pub(super) use locked::LOCKED_ROWS_MAX;
-pub(crate) use locked::Lock;
-use locked::Locks;
+use locked::UntilEnd;
+pub(crate) use locked::{Lock, Locks};
 use std::{
     collections::{BTreeMap, BTreeSet},
     sync::Arc,
@@ -158,7 +159,7 @@ fn too_large() -> SqlError {
     SqlError::new(SqlState::PROGRAM_LIMIT_EXCEEDED, message).with_hint("Write fewer rows in a transaction.")
 }
 
-pub(super) fn conflict() -> SqlError {
+pub(crate) fn conflict() -> SqlError {
     SqlError::new(SqlState::SERIALIZATION_FAILURE, "could not serialize access due to concurrent update")
         .with_hint("Run the transaction again.")
 }
@@ -184,6 +185,8 @@ struct OpenTransaction {
     relied: Vec<Reliance>,
     /// What it holds by FOR UPDATE and FOR SHARE.
     locks: Arc<Locks>,
+    /// Others see them until it is dropped, after COMMIT.
+    _held: UntilEnd,
     /// Whether some of what it relies on is there by a lock.
     locked: bool,
     /// What it has changed of the tenant's relations.
@@ -229,6 +232,10 @@ impl TransactionState {
 
     pub(super) fn fail(&mut self) {
         self.failed = self.open.is_some();
+        // It can only be forgotten.
+        if let Some(open) = self.open.as_ref().filter(|open| open.savepoints.is_empty()) {
+            open.locks.release();
+        }
     }
 
     /// The state to read that earlier statements fixed.
@@ -322,6 +329,7 @@ impl Session {
             return;
         }
         self.transaction.failed = false;
+        let locks = self.new_locks();
         self.transaction.open = Some(Box::new(OpenTransaction {
             isolation: isolation.unwrap_or_else(|| self.settings.isolation()),
             read_only: read_only.unwrap_or_else(|| self.settings.read_only()),
@@ -332,7 +340,8 @@ impl Session {
             bytes: 0,
             mutations: 0,
             relied: Vec::new(),
-            locks: Arc::default(),
+            _held: UntilEnd(locks.clone()),
+            locks,
             locked: false,
             definitions: Definitions::default(),
             temporary: self.temporary.state(),
@@ -496,18 +505,26 @@ impl Session {
         }
     }
 
-    /// Begins to lock rows of a table that are read at `pin`, in a transaction block: `changes` for FOR UPDATE.
+    fn new_locks(&self) -> Arc<Locks> {
+        Arc::new(Locks::new(&self.shared.row_locks, self.identity.rows.oid()))
+    }
+
+    /// The locks of the transaction; outside of one, of a statement.
+    pub(crate) fn locks(&self) -> Arc<Locks> {
+        self.transaction.open.as_ref().map_or_else(|| self.new_locks(), |open| open.locks.clone())
+    }
+
+    /// Whether rows may be locked: `changes` for FOR UPDATE.
     ///
     /// # Errors
     /// 25006.
-    pub(crate) fn lock(&mut self, pin: &Pin, table: &Arc<Table>, changes: bool) -> Result<Lock> {
-        let Some(open) = &self.transaction.open else { return Err(outside("FOR UPDATE")) };
-        if open.read_only {
+    pub(crate) fn check_locks(&self, changes: bool) -> Result<()> {
+        if self.is_read_only() {
             let what = if changes { "UPDATE" } else { "SHARE" };
             let message = format!("cannot execute SELECT FOR {what} in a read-only transaction");
             return Err(SqlError::new(SqlState::READ_ONLY_SQL_TRANSACTION, message));
         }
-        Ok(open.locks.begin(pin, table, changes))
+        Ok(())
     }
 
     /// Takes what a statement writes: into the transaction, or as a commit of its own.
@@ -543,6 +560,9 @@ impl Session {
                 let empty = || RowMutation { key: key.clone(), mutations: Vec::new() };
                 into.entry(key.clone()).or_insert_with(empty).mutations.extend(mutations);
             }
+        }
+        for (table, keys) in written.relied.values() {
+            open.locks.written(pin, table, keys)?;
         }
         if !written.relied.is_empty() {
             open.relied.push(Reliance { pin: pin.clone(), rows: written.relied });

@@ -2,7 +2,7 @@
 //!
 //! sqlparser knows two of the four, and takes FOR for an alias where there is no FROM. So the clauses are cut out of the tokens before it reads
 //! the query, held against its tree by PostgreSQL's rules, and put there as [`LockClause`]s, one for each name behind OF. What they mean is
-//! `dml::locked`'s: nothing waits here, so that NOWAIT and SKIP LOCKED change nothing.
+//! `dml::locked`'s.
 //!
 //! In a subquery a clause is taken in one place: `UPDATE t … WHERE k IN (SELECT k FROM t … FOR UPDATE)`, where the statement holds what is
 //! locked by itself, because it changes it.
@@ -13,7 +13,7 @@ use crate::{
     query::{rows::gives_rows, template},
 };
 use datafusion::sql::sqlparser::ast::{
-    BinaryOperator, Cte, Expr, Function, GroupByExpr, Ident, JoinOperator, LockClause, LockType, ObjectName,
+    BinaryOperator, Cte, Expr, Function, GroupByExpr, Ident, JoinOperator, LockClause, LockType, NonBlock, ObjectName,
     ObjectNamePart, OrderByKind, Query, Select, SelectItem, SetExpr, TableFactor, TableWithJoins, Visit, Visitor,
 };
 use std::ops::ControlFlow;
@@ -26,6 +26,7 @@ struct Lock {
     name: &'static str,
     kind: LockType,
     of: Vec<Vec<String>>,
+    nonblock: Option<NonBlock>,
 }
 
 /// A table whose rows a query locks.
@@ -36,6 +37,8 @@ pub(crate) struct LockedTable<'a> {
     pub(crate) called: Ident,
     /// Whether it is to be as if the rows were changed.
     pub(crate) changes: bool,
+    /// What becomes of rows that others hold.
+    pub(crate) nonblock: Option<NonBlock>,
 }
 
 impl Locks {
@@ -56,7 +59,7 @@ impl Locks {
     pub(super) fn put(self, query: &mut Query) -> Result<()> {
         for lock in self.0 {
             lock.check(query)?;
-            let clause = |of: Option<ObjectName>| LockClause { lock_type: lock.kind, of, nonblock: None };
+            let clause = |of: Option<ObjectName>| LockClause { lock_type: lock.kind, of, nonblock: lock.nonblock };
             let name = |parts: &Vec<String>| {
                 let parts = parts.iter().map(|part| ObjectNamePart::Identifier(Ident::with_quote('"', part)));
                 ObjectName(parts.collect())
@@ -81,8 +84,12 @@ impl Lock {
         ];
         let Some((_, name, kind)) = kinds.into_iter().find(|(words, ..)| cursor.words(words)) else { return Ok(None) };
         let of = if cursor.words("of") { cursor.list(Cursor::path)? } else { Vec::new() };
-        let _ = cursor.words("nowait") || cursor.words("skip locked");
-        Ok(Some(Self { name, kind, of }))
+        let nonblock = match () {
+            () if cursor.words("nowait") => Some(NonBlock::Nowait),
+            () if cursor.words("skip locked") => Some(NonBlock::SkipLocked),
+            () => None,
+        };
+        Ok(Some(Self { name, kind, of, nonblock }))
     }
 
     fn check(&self, query: &Query) -> Result<()> {
@@ -297,11 +304,14 @@ pub(crate) fn locked(query: &mut Query) -> Vec<LockedTable<'_>> {
             Some(of) => of.is_some_and(|of| fold(of) == fold(&called)),
         };
         let changes = locks.iter().filter(of_it).map(|lock| lock.lock_type == LockType::Update).max()?;
-        Some((called, changes))
+        let says = |what| locks.iter().filter(of_it).any(|lock| lock.nonblock == Some(what));
+        // One that waits for nothing prevails, and then one that passes over.
+        let nonblock = [NonBlock::Nowait, NonBlock::SkipLocked].into_iter().find(|what| says(*what));
+        Some((called, changes, nonblock))
     };
     let found = all.into_iter().filter_map(|factor| {
-        let (called, changes) = lock(factor)?;
-        Some(LockedTable { factor, called, changes })
+        let (called, changes, nonblock) = lock(factor)?;
+        Some(LockedTable { factor, called, changes, nonblock })
     });
     found.collect()
 }

@@ -161,12 +161,20 @@ async fn commit_at(
 ///
 /// # Errors
 /// 40001 when one differs.
-async fn check_unchanged(
+async fn check_unchanged(rows: &TenantStore, table: &Table, keys: &BTreeSet<RowKey>, pins: (&Pin, &Pin)) -> Result<()> {
+    if changed(rows, table, keys, pins).await?.is_empty() { Ok(()) } else { Err(conflict()) }
+}
+
+/// The rows that differ between two pins: of the first [`COMPARED_ROWS`] of which any do.
+///
+/// # Errors
+/// The store's.
+pub(crate) async fn changed(
     rows: &TenantStore,
     table: &Table,
     keys: &BTreeSet<RowKey>,
     (from, to): (&Pin, &Pin),
-) -> Result<()> {
+) -> Result<BTreeSet<RowKey>> {
     let keys: Vec<&RowKey> = keys.iter().collect();
     for chunk in keys.chunks(COMPARED_ROWS) {
         let points = RowSet::new(chunk.iter().map(|key| KeyRange::point(key)));
@@ -176,8 +184,12 @@ async fn check_unchanged(
         };
         let (before, after): (Vec<Row>, Vec<Row>) = (read(from).await?, read(to).await?);
         if before != after {
-            return Err(conflict());
+            let by_key =
+                |rows: Vec<Row>| rows.into_iter().map(|row| (row.key.clone(), row)).collect::<BTreeMap<_, _>>();
+            let (before, after) = (by_key(before), by_key(after));
+            let differs = |key: &&&RowKey| before.get(**key) != after.get(**key);
+            return Ok(chunk.iter().filter(differs).map(|key| (*key).clone()).collect());
         }
     }
-    Ok(())
+    Ok(BTreeSet::new())
 }

@@ -7,12 +7,15 @@
 //! ```
 //!
 //! Nobody waits: what a lock keeps others from, it finds at COMMIT. Rows are known when they are sent, on the threads of the query, so that a lock
-//! is shared with the stream; ROLLBACK TO forgets those of later statements, and what their streams still add is dropped.
+//! is shared with the stream; ROLLBACK TO forgets those of later statements, and what their streams still add is dropped. Rows are [held](RowLocks)
+//! for all to see until the transaction ends: SKIP LOCKED passes over what others hold, NOWAIT is 55P03. So are rows that
+//! a statement of the transaction writes, if they are few.
 
 use super::{OpenTransaction, ROW_OVERHEAD_BYTES, Reliance};
 use crate::{
     dml::target::marker,
     error::{Result, SqlError, SqlState},
+    session::row_locks::{Holder, RowLocks},
 };
 use keyspan_catalog::{Table, TableId};
 use keyspan_storage::{Pin, RowKey, RowMutation};
@@ -26,9 +29,25 @@ pub(crate) const LOCKED_ROWS_MAX: usize = 50_000;
 /// Bytes of keys that a transaction may lock.
 const LOCKED_BYTES_MAX: usize = 64 << 20;
 
+/// Rows that a statement writes and others pass over, at most: of more, none is seen by others.
+const WRITTEN_ROWS_MAX: usize = 1_024;
+
 /// The locks of a transaction, by number.
-#[derive(Debug, Default)]
-pub(super) struct Locks(Mutex<Held>);
+#[derive(Debug)]
+pub(crate) struct Locks {
+    held: Mutex<Held>,
+    holder: Holder,
+}
+
+/// Lets rows go at the end of their transaction.
+#[derive(Debug)]
+pub(super) struct UntilEnd(pub(super) Arc<Locks>);
+
+impl Drop for UntilEnd {
+    fn drop(&mut self) {
+        self.0.release();
+    }
+}
 
 #[derive(Debug, Default)]
 struct Held {
@@ -43,6 +62,8 @@ struct Rows {
     pin: Pin,
     table: Arc<Table>,
     changes: bool,
+    /// Whether the transaction writes them, and relies on them by that.
+    written: bool,
     keys: BTreeSet<RowKey>,
 }
 
@@ -54,21 +75,24 @@ pub(crate) struct Lock {
 }
 
 impl Lock {
-    /// Adds a row.
+    /// Adds a row; with `alone` only if no other transaction excludes that. Whether it did.
     ///
     /// # Errors
-    /// 54000 above [`LOCKED_ROWS_MAX`] and [`LOCKED_BYTES_MAX`].
-    pub(crate) fn add(&self, key: RowKey) -> Result<()> {
+    /// 54000 above [`LOCKED_ROWS_MAX`] and [`LOCKED_BYTES_MAX`]; 53200.
+    pub(crate) fn add(&self, key: RowKey, alone: bool) -> Result<bool> {
         let mut held = self.locks.held();
         let size = key.len() + ROW_OVERHEAD_BYTES;
-        let Some(rows) = held.locks.get_mut(&self.number) else { return Ok(()) };
+        let Some(rows) = held.locks.get_mut(&self.number) else { return Ok(true) };
+        if !self.locks.holder.hold(rows.table.id, &key, rows.changes, alone)? {
+            return Ok(false);
+        }
         if !rows.keys.insert(key) {
-            return Ok(());
+            return Ok(true);
         }
         held.rows += 1;
         held.bytes += size;
         if held.rows <= LOCKED_ROWS_MAX && held.bytes <= LOCKED_BYTES_MAX {
-            return Ok(());
+            return Ok(true);
         }
         let bound = if held.rows > LOCKED_ROWS_MAX {
             format!("{LOCKED_ROWS_MAX} rows")
@@ -82,19 +106,60 @@ impl Lock {
     }
 }
 
+impl Lock {
+    /// Takes a row back that was added.
+    pub(crate) fn take_back(&self, key: &RowKey) {
+        let mut held = self.locks.held();
+        let Some(rows) = held.locks.get_mut(&self.number) else { return };
+        let table = rows.table.id;
+        if rows.keys.remove(key) {
+            held.rows -= 1;
+            held.bytes -= key.len() + ROW_OVERHEAD_BYTES;
+            self.locks.let_go(&held, table, key);
+        }
+    }
+}
+
 impl Locks {
+    /// Of a transaction in a database; `None` is the operator's.
+    pub(super) fn new(row_locks: &Arc<RowLocks>, database: Option<u32>) -> Self {
+        Self { held: Mutex::default(), holder: row_locks.holder(database) }
+    }
+
     fn held(&self) -> std::sync::MutexGuard<'_, Held> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.held.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// A lock of rows that are read at a pin.
-    pub(super) fn begin(self: &Arc<Self>, pin: &Pin, table: &Arc<Table>, changes: bool) -> Lock {
+    pub(crate) fn begin(self: &Arc<Self>, pin: &Pin, table: &Arc<Table>, changes: bool) -> Lock {
+        let rows = Rows { pin: pin.clone(), table: table.clone(), changes, written: false, keys: BTreeSet::new() };
+        Lock { locks: self.clone(), number: self.held().put(rows) }
+    }
+
+    /// Rows that a statement of the transaction writes.
+    ///
+    /// # Errors
+    /// 53200.
+    pub(super) fn written(&self, pin: &Pin, table: &Arc<Table>, keys: &BTreeSet<RowKey>) -> Result<()> {
+        if keys.is_empty() || keys.len() > WRITTEN_ROWS_MAX {
+            return Ok(());
+        }
         let mut held = self.held();
-        let number = held.next;
-        held.next += 1;
-        let rows = Rows { pin: pin.clone(), table: table.clone(), changes, keys: BTreeSet::new() };
-        held.locks.insert(number, rows);
-        Lock { locks: self.clone(), number }
+        if held.rows + keys.len() > LOCKED_ROWS_MAX {
+            return Ok(());
+        }
+        for key in keys {
+            self.holder.hold(table.id, key, true, false)?;
+        }
+        held.rows += keys.len();
+        held.bytes += keys.iter().map(|key| key.len() + ROW_OVERHEAD_BYTES).sum::<usize>();
+        held.put(Rows { pin: pin.clone(), table: table.clone(), changes: true, written: true, keys: keys.clone() });
+        Ok(())
+    }
+
+    /// Lets rows go that others wait for: the transaction is over.
+    pub(super) fn release(&self) {
+        self.holder.release();
     }
 
     /// What a savepoint remembers.
@@ -106,10 +171,29 @@ impl Locks {
     pub(super) fn rollback_to(&self, mark: u64) {
         let mut held = self.held();
         let forgotten = held.locks.split_off(&mark);
-        for key in forgotten.values().flat_map(|rows| &rows.keys) {
+        for (rows, key) in forgotten.values().flat_map(|rows| rows.keys.iter().map(move |key| (rows, key))) {
             held.rows -= 1;
             held.bytes -= key.len() + ROW_OVERHEAD_BYTES;
+            self.let_go(&held, rows.table.id, key);
         }
+    }
+
+    /// Lets a row go, but for what other locks of the transaction hold of it.
+    fn let_go(&self, held: &Held, table: TableId, key: &RowKey) {
+        self.holder.let_go(table, key);
+        for rows in held.locks.values().filter(|rows| rows.table.id == table && rows.keys.contains(key)) {
+            // There was room for it a moment ago; without, others see it no more.
+            let _ = self.holder.hold(table, key, rows.changes, false);
+        }
+    }
+}
+
+impl Held {
+    fn put(&mut self, rows: Rows) -> u64 {
+        let number = self.next;
+        self.next += 1;
+        self.locks.insert(number, rows);
+        number
     }
 }
 
@@ -119,8 +203,8 @@ impl OpenTransaction {
         let locks = std::mem::take(&mut self.locks.held().locks);
         let writes = !self.buffered.is_empty() || !self.definitions.is_empty();
         let own = self.definitions.tables();
-        for (_, Rows { pin, table, changes, keys }) in locks {
-            if keys.is_empty() {
+        for (_, Rows { pin, table, changes, written, keys }) in locks {
+            if keys.is_empty() || written {
                 continue;
             }
             // What the transaction has altered or emptied itself nobody else writes by now.
