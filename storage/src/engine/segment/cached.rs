@@ -1,23 +1,27 @@
-//! Few rows of a row group, out of pages that the cache holds decoded, or that are read into it.
+//! Few rows of a row group, out of pages that the cache holds, or that are read into it.
 //!
-//! For each column the page at hand is kept, so that rows that follow each other decode it once even where the cache has no room for it.
+//! A page that was never asked for is not decoded for a few rows: rows that lie far apart are most often the only ones of their pages. It is
+//! when it is asked for again. For each column the page at hand is kept, so that rows that follow each other decode it once even where the
+//! cache has no room for it.
 
 use super::{
     checked::{Ahead, Pages},
     decode::{Batch, ahead_bounded},
     open::{Caches, Loaded},
-    page::{Page, PagePlace, pages_with_dictionary},
+    page::{Held, Page, PagePlace, behind_dictionary, few, pages_with_dictionary, values},
 };
-use crate::Result;
+use crate::{Error, Result};
 use arrow::{
     array::{Array, ArrayRef},
     compute::concat,
 };
-use parquet::errors::ParquetError;
+use parquet::{column::page::Page as Encoded, errors::ParquetError};
 use std::{ops::Range, sync::Arc};
 
 /// Rows up to which a read goes through the cache; more rows would drive out what small reads want again.
 pub(super) const CACHED_ROWS_MAX: usize = 1_024;
+/// Rows of a page that are read without decoding all of it, the first time.
+const FEW_ROWS_MAX: usize = 16;
 
 /// Rows of a row group on their way out of pages.
 pub(super) struct CachedRows {
@@ -35,7 +39,7 @@ pub(super) struct CachedRows {
 /// A column, by its place in the file.
 struct Column {
     place: usize,
-    at_hand: Option<(Range<u32>, Arc<Page>)>,
+    at_hand: Option<(PagePlace, Held)>,
 }
 
 impl CachedRows {
@@ -71,11 +75,11 @@ impl CachedRows {
             let mut left = rows;
             let mut parts: Vec<ArrayRef> = Vec::with_capacity(1);
             while let Some(&row) = left.first() {
-                let (of_page, page) = column.page(loaded, caches, (self.group, row), file)?;
+                let place = loaded.page_of_row(self.group, column.place, row);
+                let of_page = loaded.rows_of(place);
                 let taken;
                 (taken, left) = left.split_at(left.partition_point(|row| *row < of_page.end).max(1));
-                let part = page.take(taken.iter().map(|row| row - of_page.start));
-                parts.push(part.map_err(|error| loaded.damaged(self.group, error.to_string()))?);
+                parts.push(column.take(loaded, caches, place, taken, file)?);
             }
             if let [_] = parts[..] {
                 return Ok(parts.remove(0));
@@ -89,44 +93,86 @@ impl CachedRows {
 }
 
 impl Column {
-    /// The page in which a row of a row group is, and which rows it has.
-    fn page(
+    /// The values of rows of a page, by their places in the row group.
+    fn take(
         &mut self,
         loaded: &Loaded,
         caches: &Caches,
-        (group, row): (usize, u32),
+        place: PagePlace,
+        rows: &[u32],
         file: &Arc<Pages>,
-    ) -> Result<(Range<u32>, &Page)> {
-        if !self.at_hand.as_ref().is_some_and(|(rows, _)| rows.contains(&row)) {
-            // Let go of before the next one is decoded.
-            self.at_hand = None;
-            let place = loaded.page_of_row(group, self.place, row);
-            let page = loaded.page(caches, place, || Arc::clone(file))?;
-            self.at_hand = Some((loaded.rows_of(place), page));
+    ) -> Result<ArrayRef> {
+        let first = loaded.rows_of(place).start;
+        // Of a page that is no longer at hand nothing is held while another is decoded.
+        let held = self.at_hand.take().filter(|(at, _)| *at == place).map(|(_, held)| held);
+        let held = held.map_or_else(|| loaded.held(caches, place), |held| Ok(Some(held)))?;
+        if held.is_none() && rows.len() <= FEW_ROWS_MAX {
+            let page = loaded.encoded(place, file)?;
+            let behind = behind_dictionary(loaded, caches, place, page.clone(), file);
+            let rows: Vec<u32> = rows.iter().map(|row| row - first).collect();
+            let taken = behind.and_then(|pages| few(loaded, place, pages, &rows));
+            let taken = taken.map_err(|error| loaded.failed(place, file, &error))?;
+            loaded.keep(caches, place, Held::Encoded(page.clone()))?;
+            self.at_hand = Some((place, Held::Encoded(page)));
+            return Ok(taken);
         }
-        let (rows, page) = self.at_hand.as_ref().expect("it was set");
-        Ok((rows.clone(), page))
+        let page = loaded.decoded(caches, place, held, file)?;
+        let taken = page.take(rows.iter().map(|row| row - first));
+        self.at_hand = Some((place, Held::Decoded(page)));
+        taken.map_err(|error| loaded.damaged(place.group, error.to_string()))
     }
 }
 
 impl Loaded {
-    /// A page, from the cache or else from the file.
+    /// A page, decoded, from the cache or else from the file.
     pub(super) fn page(
         &self,
         caches: &Caches,
         place: PagePlace,
         file: impl FnOnce() -> Arc<Pages>,
     ) -> Result<Arc<Page>> {
+        match self.held(caches, place)? {
+            Some(Held::Decoded(page)) => Ok(page),
+            held => self.decoded(caches, place, held, &file()),
+        }
+    }
+
+    /// The page, decoded if it is not yet.
+    fn decoded(&self, caches: &Caches, place: PagePlace, held: Option<Held>, file: &Arc<Pages>) -> Result<Arc<Page>> {
+        let encoded = match held {
+            Some(Held::Decoded(page)) => return Ok(page),
+            Some(Held::Encoded(page)) => page,
+            None => self.encoded(place, file)?,
+        };
+        let page =
+            behind_dictionary(self, caches, place, encoded, file).and_then(|pages| Page::decode(self, place, pages));
+        let page = Arc::new(page.map_err(|error| self.failed(place, file, &error))?);
+        self.keep(caches, place, Held::Decoded(Arc::clone(&page)))?;
+        Ok(page)
+    }
+
+    fn encoded(&self, place: PagePlace, file: &Arc<Pages>) -> Result<Encoded> {
+        values(self, place, file).map_err(|error| self.failed(place, file, &error))
+    }
+
+    /// What the cache has of a page.
+    fn held(&self, caches: &Caches, place: PagePlace) -> Result<Option<Held>> {
+        Ok(caches.page(self.id, self.offset_of(place)?))
+    }
+
+    fn keep(&self, caches: &Caches, place: PagePlace, held: Held) -> Result<()> {
+        caches.put_page(self.id, self.offset_of(place)?, held);
+        Ok(())
+    }
+
+    fn offset_of(&self, place: PagePlace) -> Result<u64> {
         let offset = self.locations(place.group, place.column).get(place.page).map(|page| page.offset);
         let offset = offset.and_then(|offset| u64::try_from(offset).ok());
-        let offset = offset.ok_or_else(|| self.damaged(place.group, "a column has no page index".into()))?;
-        caches.page(self.id, offset, || {
-            let file = file();
-            let failed = |error: ParquetError| {
-                file.failed().take().unwrap_or_else(|| self.damaged(place.group, error.to_string()))
-            };
-            Page::read(self, caches, place, &file).map(Arc::new).map_err(failed)
-        })
+        offset.ok_or_else(|| self.damaged(place.group, "a column has no page index".into()))
+    }
+
+    fn failed(&self, place: PagePlace, file: &Pages, error: &ParquetError) -> Error {
+        file.failed().take().unwrap_or_else(|| self.damaged(place.group, error.to_string()))
     }
 }
 

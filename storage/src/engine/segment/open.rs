@@ -4,7 +4,7 @@ use super::{
     SegmentId, SegmentMeta,
     checked::{CheckedFile, read_tail},
     footer::{FOOTER_KEY, Footer},
-    page::Page,
+    page::Held,
     projection::{ValueBytes, value_bytes_max},
     shape, side,
     tail::{self, PageStart},
@@ -52,8 +52,8 @@ pub(crate) struct Caches {
 /// A page of a file, ready for use.
 #[derive(Clone, Debug)]
 enum Part {
-    /// One of values, decoded.
-    Values(Arc<Page>),
+    /// One of values.
+    Values(Held),
     /// The dictionary of a column chunk, decompressed: each of the chunk's pages is decoded with it.
     Dictionary(Arc<Encoded>),
 }
@@ -105,16 +105,16 @@ impl Caches {
     }
 
     /// A page of values, by the place in the file at which it begins.
-    pub(super) fn page(
-        &self,
-        id: SegmentId,
-        offset: u64,
-        read: impl FnOnce() -> Result<Arc<Page>>,
-    ) -> Result<Arc<Page>> {
-        match self.pages.get_or_insert_with(&(id, offset), || read().map(Part::Values))? {
-            Part::Values(page) => Ok(page),
+    pub(super) fn page(&self, id: SegmentId, offset: u64) -> Option<Held> {
+        match self.pages.get(&(id, offset))? {
+            Part::Values(page) => Some(page),
             Part::Dictionary(_) => unreachable!("pages of values begin behind the dictionary, which only they ask for"),
         }
+    }
+
+    /// Keeps a page of values in place of what there was of it.
+    pub(super) fn put_page(&self, id: SegmentId, offset: u64, page: Held) {
+        self.pages.insert((id, offset), Part::Values(page));
     }
 
     /// A dictionary, by the place in the file at which it begins.
@@ -164,7 +164,7 @@ impl Weighter<SegmentId, Arc<Loaded>> for Weights {
 impl Weighter<(SegmentId, u64), Part> for Weights {
     fn weight(&self, _: &(SegmentId, u64), part: &Part) -> u64 {
         match part {
-            Part::Values(page) => page.weight(),
+            Part::Values(held) => held.weight(),
             Part::Dictionary(dictionary) => (dictionary.buffer().len() + size_of::<Encoded>()) as u64,
         }
     }

@@ -1,7 +1,8 @@
-//! A page of a column, decoded: what the cache of pages keeps, and values are taken out of.
+//! A page of a column: what the cache of pages keeps, and values are taken out of.
 //!
-//! Parquet's own reader decodes it, all of it, as if it were a column chunk of its own. Values lie without gaps behind bits that say which
-//! rows have one, so that a column that few rows have takes little; what a dictionary says once is there once.
+//! Parquet's own reader decodes it, as if it were a column chunk of its own. A page of which few rows are wanted is kept as it is encoded, and
+//! only these rows are decoded; when it is wanted again, all of it is. Values lie without gaps then, behind bits that say which rows have one,
+//! so that a column that few rows have takes little; what a dictionary says once is there once.
 
 use super::{
     checked::Pages,
@@ -17,7 +18,7 @@ use arrow::{
 use parquet::{
     arrow::{
         FieldLevels, ProjectionMask,
-        arrow_reader::{ParquetRecordBatchReader, RowGroups},
+        arrow_reader::{ParquetRecordBatchReader, RowGroups, RowSelection},
         parquet_to_arrow_field_levels,
     },
     basic::{Encoding, PageType},
@@ -43,6 +44,25 @@ pub(super) struct PagePlace {
     pub(super) page: usize,
 }
 
+/// A page, as it is at hand.
+#[derive(Clone, Debug)]
+pub(super) enum Held {
+    /// Decompressed, without its dictionary.
+    Encoded(Encoded),
+    /// Decoded.
+    Decoded(Arc<Page>),
+}
+
+impl Held {
+    /// Bytes that it takes in memory.
+    pub(super) fn weight(&self) -> u64 {
+        match self {
+            Self::Encoded(page) => (page.buffer().len() + size_of::<Encoded>()) as u64,
+            Self::Decoded(page) => page.weight(),
+        }
+    }
+}
+
 /// The values of a column in the rows of a page.
 #[derive(Debug)]
 pub(super) struct Page {
@@ -55,25 +75,19 @@ pub(super) struct Page {
 }
 
 impl Page {
-    /// Reads a page and decodes it.
-    pub(super) fn read(loaded: &Loaded, caches: &Caches, place: PagePlace, file: &Arc<Pages>) -> Result<Self> {
-        let rows = loaded.rows_of(place).len();
-        let encoded = encoded(loaded, caches, place, file)?;
-        let field = loaded.metadata.schema().field(place.column);
+    /// Decodes a page behind its dictionary.
+    pub(super) fn decode(loaded: &Loaded, place: PagePlace, encoded: VecDeque<Encoded>) -> Result<Self> {
+        let kept = loaded.metadata.schema().field(place.column).data_type();
         let data_type = match encoded.front() {
             // Texts of a dictionary can be many times as long as the page is.
-            Some(Encoded::DictionaryPage { num_values, .. }) if is_bytes(field.data_type()) => {
+            Some(Encoded::DictionaryPage { num_values, .. }) if is_bytes(kept) => {
                 let keys = if *num_values <= u16::MAX.into() { DataType::UInt16 } else { DataType::UInt32 };
-                DataType::Dictionary(Box::new(keys), Box::new(field.data_type().clone()))
+                DataType::Dictionary(Box::new(keys), Box::new(kept.clone()))
             }
-            _ => field.data_type().clone(),
+            _ => kept.clone(),
         };
-        let levels = levels(loaded, place.column, Field::new(field.name(), data_type, field.is_nullable()))?;
-        let chunk = OnePage { metadata: loaded.metadata.metadata(), group: place.group, rows, encoded };
-        let read = ParquetRecordBatchReader::try_new_with_row_groups(&levels, &chunk, rows.max(1), None)?.next();
-        let array = read.transpose()?.and_then(|batch| batch.into_parts().1.pop());
-        let array = array.filter(|array| array.len() == rows);
-        let page = Self::new(array.ok_or_else(|| wrong("a page has other rows than the page index says"))?)?;
+        let rows = loaded.rows_of(place).len();
+        let page = Self::new(decoded(loaded, place, encoded, data_type, None, rows)?)?;
         if place.column == Places::KEY && !page.is_of_tail(loaded, place) {
             return Err(wrong("a page of keys is not what the tail says"));
         }
@@ -166,32 +180,72 @@ fn wrong(detail: &str) -> ParquetError {
     ParquetError::General(detail.into())
 }
 
-/// The page, decompressed, behind its dictionary if it has one.
-pub(super) fn encoded(
+/// The values of few rows of a page behind its dictionary, ascending, without those of the others.
+pub(super) fn few(loaded: &Loaded, place: PagePlace, encoded: VecDeque<Encoded>, rows: &[u32]) -> Result<ArrayRef> {
+    let data_type = loaded.metadata.schema().field(place.column).data_type().clone();
+    let wanted = rows.iter().map(|row| *row as usize..*row as usize + 1);
+    let selection = RowSelection::from_consecutive_ranges(wanted, loaded.rows_of(place).len());
+    decoded(loaded, place, encoded, data_type, Some(selection), rows.len())
+}
+
+/// The selected rows, of which there are `count`, as what the type says.
+fn decoded(
     loaded: &Loaded,
-    caches: &Caches,
     place: PagePlace,
+    encoded: VecDeque<Encoded>,
+    data_type: DataType,
+    selection: Option<RowSelection>,
+    count: usize,
+) -> Result<ArrayRef> {
+    let field = loaded.metadata.schema().field(place.column);
+    let levels = levels(loaded, place.column, Field::new(field.name(), data_type, field.is_nullable()))?;
+    let rows = loaded.rows_of(place).len();
+    let chunk = OnePage { metadata: loaded.metadata.metadata(), group: place.group, rows, encoded };
+    let mut reader = ParquetRecordBatchReader::try_new_with_row_groups(&levels, &chunk, rows.max(1), selection)?;
+    let array = reader.next().transpose()?.and_then(|batch| batch.into_parts().1.pop());
+    let array = array.filter(|array| array.len() == count);
+    array.ok_or_else(|| wrong("a page has other rows than the page index says"))
+}
+
+/// Reads a page of a chunk alone: its dictionary, or one of values.
+fn read(
+    loaded: &Loaded,
+    place: PagePlace,
+    location: &PageLocation,
     file: &Arc<Pages>,
-) -> Result<VecDeque<Encoded>> {
+    dictionary: bool,
+) -> Result<Encoded> {
     let group = loaded.metadata.metadata().row_group(place.group);
     let (chunk, rows) = (group.column(place.column), usize::try_from(group.num_rows()).unwrap_or_default());
     // The reader is one for this page alone: what comes before it in the chunk, it takes for the dictionary.
-    let read = |location: &PageLocation, dictionary: bool| {
-        let mut reader = SerializedPageReader::new(Arc::clone(file), chunk, rows, Some(vec![location.clone()]))?;
-        if !dictionary && chunk.byte_range().0 != location.offset as u64 {
-            reader.skip_next_page()?;
-        }
-        let page = reader.get_next_page()?.filter(|page| page.is_dictionary_page() == dictionary);
-        page.ok_or_else(|| wrong("a page is not of the kind that the page index says"))
-    };
-    let locations = loaded.locations(place.group, place.column);
-    let (Some(first), Some(location)) = (locations.first(), locations.get(place.page)) else {
-        return Err(wrong("a column has no page index"));
-    };
-    let values = read(location, false)?;
+    let mut reader = SerializedPageReader::new(Arc::clone(file), chunk, rows, Some(vec![location.clone()]))?;
+    if !dictionary && chunk.byte_range().0 != location.offset as u64 {
+        reader.skip_next_page()?;
+    }
+    let page = reader.get_next_page()?.filter(|page| page.is_dictionary_page() == dictionary);
+    page.ok_or_else(|| wrong("a page is not of the kind that the page index says"))
+}
+
+/// A page of values, decompressed.
+pub(super) fn values(loaded: &Loaded, place: PagePlace, file: &Arc<Pages>) -> Result<Encoded> {
+    let location = loaded.locations(place.group, place.column).get(place.page);
+    read(loaded, place, location.ok_or_else(|| wrong("a column has no page index"))?, file, false)
+}
+
+/// The page of values behind its dictionary, if it has one.
+pub(super) fn behind_dictionary(
+    loaded: &Loaded,
+    caches: &Caches,
+    place: PagePlace,
+    values: Encoded,
+    file: &Arc<Pages>,
+) -> Result<VecDeque<Encoded>> {
     let mut pages = VecDeque::with_capacity(2);
     if has_dictionary(values.encoding()) {
-        let dictionary = caches.dictionary(loaded.id, chunk.byte_range().0, || read(first, true))?;
+        let first = loaded.locations(place.group, place.column).first();
+        let first = first.ok_or_else(|| wrong("a column has no page index"))?;
+        let chunk = loaded.metadata.metadata().row_group(place.group).column(place.column).byte_range().0;
+        let dictionary = caches.dictionary(loaded.id, chunk, || read(loaded, place, first, file, true))?;
         pages.push_back(Encoded::clone(&dictionary));
     }
     pages.push_back(values);

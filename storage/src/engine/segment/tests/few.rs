@@ -3,7 +3,7 @@
 use super::{
     cached::CACHED_ROWS_MAX,
     checked::{Ahead, Pages},
-    page::{PagePlace, pages_with_dictionary},
+    page::{Held, PagePlace, pages_with_dictionary},
     *,
 };
 use crate::ColumnKind;
@@ -155,6 +155,8 @@ fn a_page_weighs_what_its_values_take() {
         let (dead, older, reversed, decoded_bytes) = (Dead::default(), false, false, DECODED_BYTES_TARGET);
         let ranges = vec![900..901];
         let request = RowsRequest { ranges, dead, wanted, older, reversed, rows_soon: 1, decoded_bytes };
+        // Pages are decoded the second time.
+        assert_eq!(read(&segment, request.clone())[0].1.len(), 1);
         assert_eq!(read(&segment, request)[0].1.len(), 1);
         caches.bytes().1 - before
     };
@@ -164,6 +166,40 @@ fn a_page_weighs_what_its_values_take() {
     assert!((20 * 8..20 * 8 + 1_000 / 8 + overhead).contains(&number), "{number} bytes");
     let text = weight_of("text");
     assert!((1_000 * 150..1_000 * (150 + 4) + overhead).contains(&text), "{text} bytes");
+}
+
+#[test]
+fn a_page_is_decoded_when_it_is_asked_for_again_or_for_many_rows() {
+    let rows = table(1_000, &[(1, Values::Different)]);
+    let (blobs, caches) = (Memory::new(), caches());
+    let limits = Limits { page_rows_max: 100, ..Limits::default() };
+    let meta = write(&blobs, &shape(&rows, true), SegmentOptions { limits, ..small(false) }, &rows).meta().clone();
+    let segment = Segment::open(blobs, 5, meta, caches.clone());
+    let loaded = segment.load().unwrap();
+    let column = loaded.footer.column(FAMILIES[0].0, model::DECLARED[1].0.as_bytes()).unwrap();
+    let column = loaded.places().values(column);
+    let place = |page| PagePlace { group: 0, column, page };
+    let held = || {
+        let held = (0..3).map(|page| match caches.page(loaded.id, loaded.locations(0, column)[page].offset as u64) {
+            Some(Held::Encoded(_)) => "encoded",
+            Some(Held::Decoded(_)) => "decoded",
+            None => "nothing",
+        });
+        held.collect::<Vec<_>>()
+    };
+    let ask = |ranges: Vec<Range<Position>>| {
+        let (dead, older, reversed, decoded_bytes) = (Dead::default(), true, false, DECODED_BYTES_TARGET);
+        let (wanted, rows_soon) = (everything(), 100);
+        let request = RowsRequest { ranges, dead, wanted, older, reversed, rows_soon, decoded_bytes };
+        read(&segment, request);
+    };
+    let [a, b, c] = [0, 1, 2].map(|page| loaded.rows_of(place(page)));
+    ask(vec![a.start..a.start + 1, a.start + 5..a.start + 6, c.start + 1..c.start + 2]);
+    assert_eq!(held(), ["encoded", "nothing", "encoded"]);
+    ask(vec![a.start + 7..a.start + 8]);
+    assert_eq!(held(), ["decoded", "nothing", "encoded"]);
+    ask(vec![b]);
+    assert_eq!(held(), ["decoded", "decoded", "encoded"]);
 }
 
 #[test]
@@ -179,7 +215,9 @@ fn what_needs_no_dictionary_is_known_beforehand() {
         let with_dictionary = pages_with_dictionary(loaded.metadata.metadata().row_group(0).column(column));
         let pages = loaded.locations(0, column).len();
         for page in 0..pages {
-            let encoded = page::encoded(&loaded, &caches, PagePlace { group: 0, column, page }, &file).unwrap();
+            let place = PagePlace { group: 0, column, page };
+            let values = page::values(&loaded, place, &file).unwrap();
+            let encoded = page::behind_dictionary(&loaded, &caches, place, values, &file).unwrap();
             assert_eq!(encoded.len() > 1, page < with_dictionary, "page {page} of column {column}");
         }
         // It is read once for all pages.
