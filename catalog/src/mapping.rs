@@ -130,7 +130,10 @@ fn decode_binary(bytes: &Bytes, kind: SqlType) -> Option<Value> {
         SqlType::Int8 => Value::Int(i64::from_be_bytes(all.try_into().ok()?)),
         SqlType::Float4 => Value::Float(f32::from_be_bytes(all.try_into().ok()?).into()),
         SqlType::Float8 => Value::Float(f64::from_be_bytes(all.try_into().ok()?)),
-        SqlType::Numeric { .. } => decode_numeric(all)?.fit(kind).ok()?.into_owned(),
+        SqlType::Numeric { .. } => {
+            let (unscaled, scale) = numeric_parts(all)?;
+            Value::Numeric { unscaled, scale }.fit(kind).ok()?.into_owned()
+        }
         SqlType::Text | SqlType::Varchar(_) | SqlType::Char(_) => {
             Value::Text(std::str::from_utf8(all).ok()?.to_owned())
         }
@@ -154,14 +157,15 @@ fn encode_numeric(unscaled: i128, scale: u8) -> Bytes {
     [&u32::from(scale).to_be_bytes(), &digits[from..]].concat().into()
 }
 
-fn decode_numeric(bytes: &[u8]) -> Option<Value> {
+/// The unscaled integer and the scale of a `numeric` that was encoded as [`Encoding::Binary`]; `None` for bytes that are none.
+pub fn numeric_parts(bytes: &[u8]) -> Option<(i128, u8)> {
     let (scale, digits) = bytes.split_first_chunk::<4>()?;
     let scale = u8::try_from(u32::from_be_bytes(*scale)).ok()?;
     let fill = if *digits.first()? & 0x80 == 0 { 0 } else { 0xff };
     let mut whole = [fill; size_of::<i128>()];
     let from = whole.len().checked_sub(digits.len())?;
     whole[from..].copy_from_slice(digits);
-    Some(Value::Numeric { unscaled: i128::from_be_bytes(whole), scale })
+    Some((i128::from_be_bytes(whole), scale))
 }
 
 fn encode_json(value: &Value, kind: SqlType) -> String {

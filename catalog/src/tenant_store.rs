@@ -121,34 +121,32 @@ impl TenantStore {
     /// Where the rows of the span are, for scans of many rows; `None` where the store has no such files. The request, the rows in
     /// memory and those of the rest are without the span; key columns are the store's, the tenant first. May read files.
     ///
-    /// A row group may hold other tenants' rows: what a part selects is this tenant's, and nothing else of it is.
+    /// A row group may hold other tenants' rows, and those of other private tables: what a part selects is this tenant's and this table's, and
+    /// nothing else of it is.
     ///
     /// # Errors
     /// The store's.
     pub fn columnar(&self, table: &Table, request: ColumnarRequest) -> Option<Result<Columnar>> {
-        if table.is_private() {
-            // The segments have the columns of no private table.
-            return None;
-        }
         let fast = self.store.columnar()?;
-        let found = fast.columnar(&table.physical, self.columnar_request(request)).map_err(Error::from);
-        Some(found.map(|found| match &self.tenant {
-            Some(tenant) => in_span(&span(tenant), found),
+        let span = self.span_within(table)?;
+        let found = fast.columnar(&table.physical, in_span(span.as_deref(), request)).map_err(Error::from);
+        Some(found.map(|found| match &span {
+            Some(span) => without_span(span, found),
             None => found,
         }))
     }
 
     /// Whether the rows are so few that [`columnar`](Self::columnar) may be called for them where nobody should have to wait.
     pub fn is_short(&self, table: &Table, request: &ColumnarRequest) -> bool {
-        let Some(fast) = self.store.columnar().filter(|_| !table.is_private()) else { return true };
-        fast.is_short(&table.physical, &self.columnar_request(request.clone()))
+        let Some((fast, span)) = self.store.columnar().zip(self.span_within(table)) else { return true };
+        fast.is_short(&table.physical, &in_span(span.as_deref(), request.clone()))
     }
 
-    /// The request for the rows of the tenant.
-    fn columnar_request(&self, request: ColumnarRequest) -> ColumnarRequest {
+    /// What the door's keys of a table begin with, if they do with anything; `None` for a table of which it reads nothing.
+    fn span_within(&self, table: &Table) -> Option<Option<Bytes>> {
         match &self.tenant {
-            Some(tenant) => ColumnarRequest { rows: rows_within(&span(tenant), &request.rows), ..request },
-            None => request,
+            Some(tenant) => Some(Some(span_of(tenant, table))),
+            None => (!table.is_private()).then_some(None),
         }
     }
 
@@ -402,9 +400,18 @@ fn spanned(span: Bytes, scan: Scan, read: impl FnOnce(Scan) -> RowStream) -> Row
     read(scan).map_ok(strip).try_filter(|batch| futures::future::ready(!batch.is_empty())).boxed()
 }
 
+/// The request for rows of the span.
+fn in_span(span: Option<&[u8]>, request: ColumnarRequest) -> ColumnarRequest {
+    match span {
+        Some(span) => ColumnarRequest { rows: rows_within(span, &request.rows), ..request },
+        None => request,
+    }
+}
+
 /// The same files and rows; scans of the rest, its rows, and those in memory are without the span.
-fn in_span(span: &Bytes, found: Columnar) -> Columnar {
+fn without_span(span: &Bytes, found: Columnar) -> Columnar {
     let Columnar { parts, memory, rest } = found;
+    let parts = parts.into_iter().map(|part| part.in_span(span.clone())).collect();
     let memory = memory.into_iter().map(|part| part.in_span(span.clone())).collect();
     if rest.is_empty() {
         return Columnar { parts, memory, rest };

@@ -88,6 +88,18 @@ pub struct ParquetPart {
     pub columns: Vec<Option<String>>,
     /// The names of the decoder's columns in the file, in its order; empty when none were wanted.
     pub key_columns: Vec<String>,
+    /// The name in the file of the column of row keys, as bytes.
+    pub row_key: String,
+    /// What the key of every selected row begins with, and is shown without.
+    pub span: Bytes,
+}
+
+impl ParquetPart {
+    /// The same rows, all of which lie in the span.
+    #[must_use]
+    pub fn in_span(self, span: Bytes) -> Self {
+        Self { span, ..self }
+    }
 }
 
 /// A file of a part. It stays readable for as long as the value lives, whatever happens to the store's files.

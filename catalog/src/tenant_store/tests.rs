@@ -259,7 +259,7 @@ impl keyspan_storage::MemoryRows for Keys {
 fn rows_in_memory_are_given_without_the_span() {
     let found = |keys: Vec<&'static [u8]>| {
         let memory = vec![keyspan_storage::MemoryPart::new(keys.len() as u64, Arc::new(Keys(keys)))];
-        in_span(&span(&id("alto")), Columnar { parts: Vec::new(), memory, rest: Rest::none() }).memory.remove(0)
+        without_span(&span(&id("alto")), Columnar { parts: Vec::new(), memory, rest: Rest::none() }).memory.remove(0)
     };
     let read = |part: &keyspan_storage::MemoryPart, after: Option<&[u8]>| {
         let mut keys = Vec::new();
@@ -306,7 +306,7 @@ async fn the_rest_of_a_fast_scan_lies_in_the_span() {
     let moved = rows_within(&span(&id("alto")), &rows);
     let request = ColumnarRequest { rows: moved.clone(), columns: Vec::new(), key: None, pin: Some(pin) };
     let found = keyspan_storage::ColumnarScan::columnar(&fast, &table.physical, request).unwrap();
-    let found = in_span(&span(&id("alto")), found);
+    let found = without_span(&span(&id("alto")), found);
     assert_eq!(*fast.asked.lock().unwrap(), [moved]);
     let keys = |scan: Scan| {
         let rows = found.rest.scan(scan);

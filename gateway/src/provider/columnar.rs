@@ -4,19 +4,23 @@
 //! ColumnarExec                         the columns of SQL, in no order
 //!   UnionExec
 //!     DataSourceExec                   row groups that hold just what SQL reads, split over the partitions (module `parts`), below a
-//!                                      node that leaves dead rows out where there are many (module `living`)
+//!                                      node that leaves dead rows out where there are many (module `living`), and one that makes values
+//!                                      of bytes where columns are not typed (module `decoded`)
 //!     MemoryExec                       rows of memtables, split over the partitions (module `memory`)
 //!     ScanExec                         all other rows
 //! ```
 //!
 //! [`plan`] says whether a scan goes this way. What it may not change is an answer: the store gives exact selections of rows, parts and
-//! rest have none in common, and what the store calls clean needs no decoding. A scan of few rows, of single keys, over own uncommitted
-//! writes, or of a column whose cells are no values as they stand goes by rows. Whoever wants the order of keys gets the scan by rows
-//! in place of all this (`exec`).
+//! rest have none in common, and what the store calls clean has one value in each column, as it is wanted. A scan of few rows, of single
+//! keys, or over own uncommitted writes goes by rows. Whoever wants the order of keys gets the scan by rows in place of all this (`exec`).
+//!
+//! Cells that are no values as they stand (numbers of any precision, texts of numbers, JSON) have columns of their bytes, as have all cells of
+//! private tables, which share their segments: these are decoded batch by batch, column by column.
 //!
 //! Statistics of files and row groups stay with the Parquet source: the planner sees none, since a row group may hold the rows of
 //! several tenants. Row groups and pages are skipped by them nevertheless, by predicates that stay in force for each row.
 
+mod decoded;
 mod exec;
 mod living;
 mod memory;
@@ -25,7 +29,6 @@ mod reader;
 
 use super::{exec::ScanExec, table::is_operator};
 use crate::view::View;
-use arrow::datatypes::SchemaRef;
 use datafusion::{
     common::Result,
     error::DataFusionError,
@@ -37,7 +40,7 @@ use keyspan_catalog::{
     layouts::{column_accepts, column_kind, key_columns},
     table::{ColumnPlace, OnBadKey},
 };
-use keyspan_storage::{Columnar, ColumnarRequest, KeyDecoder, MemoryPart, RowSet, WantedColumn};
+use keyspan_storage::{ColumnKind, Columnar, ColumnarRequest, KeyDecoder, MemoryPart, RowSet, WantedColumn};
 pub(super) use memory::MemoryExec;
 use std::sync::Arc;
 
@@ -53,13 +56,27 @@ enum Source {
     Cell(usize),
     /// The decoder's column of this number.
     Key(usize),
+    /// The column of row keys.
+    RowKey,
+}
+
+/// Where a column of SQL comes from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum From {
+    /// A column of a file as it stands.
+    Typed(Source),
+    /// The bytes of the wanted column of this number.
+    Bytes(usize),
+    /// The part of this number of the row's key.
+    Part(usize),
 }
 
 /// What is asked of the store for some columns of a table.
 struct Wanted {
-    sources: Vec<Source>,
     columns: Vec<WantedColumn>,
     key: Option<String>,
+    /// Where each column of SQL comes from.
+    from: Vec<From>,
 }
 
 /// How a scan reaches its rows.
@@ -107,7 +124,7 @@ pub(super) async fn plan(
     if rows < ROWS_MIN {
         return Ok(Way::Rows(Some(rows + if found.rest.is_empty() { 0 } else { found.rest.rows_estimate() })));
     }
-    over(found, &wanted.sources, scan, spread).map(Way::Groups)
+    over(found, &wanted.from, scan, spread).map(Way::Groups)
 }
 
 /// How many rows there may be, where all ranges are single keys.
@@ -128,37 +145,41 @@ fn reads_many(rows: &RowSet) -> bool {
     rows.ranges().len() <= RANGES_MAX && rows.ranges().iter().any(|range| range.as_point().is_none())
 }
 
-/// What has to be asked for; `None` when a column's values are not those of its cells.
+/// What has to be asked for; `None` when the parts of the table's keys have no columns.
 fn wanted(table: &Table, operator: bool, projection: &[usize]) -> Option<Wanted> {
     let tenant = usize::from(operator);
-    let (mut sources, mut columns) = (vec![Source::Key(0); projection.len()], Vec::new());
-    let mut key = table.on_bad_key != OnBadKey::Null;
+    // The segments of private tables know nothing of any one's columns. Keys of theirs conform: nobody else writes them.
+    let typed = !table.is_private();
+    let (mut from, mut columns) = (vec![From::Typed(Source::Key(0)); projection.len()], Vec::new());
+    let mut key = typed && table.on_bad_key != OnBadKey::Null;
     for (place, at) in projection.iter().enumerate() {
         let Some(column) = at.checked_sub(tenant).map(|at| &table.columns[at]) else {
             key = true;
             continue;
         };
         match &column.place {
+            ColumnPlace::Key(part) if !typed => from[place] = From::Part(*part),
             ColumnPlace::Key(part) => {
                 key = true;
                 // The store's keys begin with the tenant, whoever looks.
-                sources[place] = Source::Key(part + 1);
+                from[place] = From::Typed(Source::Key(part + 1));
             }
             ColumnPlace::Cell { family, qualifier, .. } => {
-                let kind = column_kind(table, column)?;
-                let accepts = column_accepts(column).map(|accepts| accepts.name);
+                let kind = column_kind(table, column).filter(|_| typed);
+                let accepts = kind.and_then(|_| column_accepts(column)).map(|accepts| accepts.name);
                 let (family, qualifier) = (family.clone(), qualifier.clone().into());
-                columns.push((WantedColumn { family, qualifier, kind, accepts }, place));
+                let column = WantedColumn { family, qualifier, kind: kind.unwrap_or(ColumnKind::Binary), accepts };
+                columns.push((column, place, kind.is_some()));
             }
         }
     }
     // The order of a layout's columns, in which values of memory come.
-    columns.sort_by(|(a, _), (b, _)| (&a.family, &a.qualifier).cmp(&(&b.family, &b.qualifier)));
-    for (number, (_, place)) in columns.iter().enumerate() {
-        sources[*place] = Source::Cell(number);
+    columns.sort_by(|(a, ..), (b, ..)| (&a.family, &a.qualifier).cmp(&(&b.family, &b.qualifier)));
+    for (number, (_, place, typed)) in columns.iter().enumerate() {
+        from[*place] = if *typed { From::Typed(Source::Cell(number)) } else { From::Bytes(number) };
     }
-    let columns = columns.into_iter().map(|(column, _)| column).collect();
-    let mut wanted = Wanted { sources, columns, key: None };
+    let columns = columns.into_iter().map(|(column, ..)| column).collect();
+    let mut wanted = Wanted { columns, key: None, from };
     if key {
         // Rows whose keys do not conform have to be told from the others even when no part is read.
         wanted.key = Some(key_columns(table)?.id());
@@ -169,23 +190,28 @@ fn wanted(table: &Table, operator: bool, projection: &[usize]) -> Option<Wanted>
 /// The plan over what the store found.
 fn over(
     found: Columnar,
-    sources: &[Source],
+    from: &[From],
     scan: &Arc<ScanExec>,
     spread: (usize, usize),
 ) -> Result<Arc<dyn ExecutionPlan>> {
     let Columnar { parts, memory, rest } = found;
+    let columns = decoded::Columns::new(from, &scan.schema());
     let counts = Counts {
         files: parts.len(),
         row_groups: parts.iter().map(|part| part.row_groups.len()).sum(),
         rows: parts.iter().map(|part| part.rows).sum(),
-        bytes: parts.iter().map(|part| parts::bytes(part, sources)).sum(),
+        bytes: parts.iter().map(|part| parts::bytes(part, &columns.sources)).sum(),
         memory: memory.iter().map(MemoryPart::rows_estimate).sum(),
         rest: if rest.is_empty() { None } else { Some(rest.rows_estimate()) },
     };
-    let schema: SchemaRef = scan.schema();
     let budget = scan.door().0.budget.clone();
     let spent = budget.map(|budget| (budget, scan.hint().map(Into::into)));
-    let mut children = parts::sources(parts, sources, &schema, scan.read().limit, spread, &spent)?;
+    let span = parts.first().map(|part| part.span.clone()).unwrap_or_default();
+    let mut children = parts::sources(parts, &columns.sources, &columns.schema, scan.read().limit, spread, &spent)?;
+    if let Some(decode) = columns.decode {
+        let over = |child| Arc::new(decoded::DecodeExec::new(child, &decode, scan, &span)) as Arc<dyn ExecutionPlan>;
+        children = children.into_iter().map(over).collect();
+    }
     if !memory.is_empty() {
         let layout = scan.row_layout().ok_or_else(|| DataFusionError::Internal("a scan of no rows".into()))?;
         children.push(Arc::new(MemoryExec::new(memory, layout, spread.0, spent)));

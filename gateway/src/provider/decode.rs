@@ -175,7 +175,7 @@ impl RowBuilder {
             None => column.push_null(),
             Some(Ok(bytes)) => self.bytes += bytes,
             Some(Err(_)) if self.layout.on_bad_value == OnBadValue::Null => column.push_null(),
-            Some(Err(error)) => return Err(bad_value(wanted, key, &error)),
+            Some(Err(error)) => return Err(bad_value(wanted, Some(key), &error)),
         }
         Ok(())
     }
@@ -221,15 +221,13 @@ fn bad_key(key: &[u8], error: &keyspan_catalog::Error) -> SqlError {
         .with_hint("raw() shows such rows with their _key; the table option on_bad_key = skip hides them.")
 }
 
-fn bad_value(column: &CellColumn, key: &[u8], error: &SqlError) -> SqlError {
+/// What is said of a value that does not decode, of the row with this key where that is known.
+pub(super) fn bad_value(column: &CellColumn, key: Option<&[u8]>, error: &SqlError) -> SqlError {
     let CellColumn { name, family, qualifier, .. } = column;
+    let row = key.map(|key| format!("Row \"{}\", cell", key.escape_ascii()));
+    let row = row.as_deref().unwrap_or("Cell");
     SqlError::new(SqlState::INVALID_TEXT_REPRESENTATION, format!("invalid stored value in column \"{name}\""))
-        .with_detail(format!(
-            "Row \"{}\", cell {family}:{}: {}.",
-            key.escape_ascii(),
-            qualifier.escape_ascii(),
-            error.message
-        ))
+        .with_detail(format!("{row} {family}:{}: {}.", qualifier.escape_ascii(), error.message))
         .with_hint("raw() shows the stored bytes; the table option on_bad_value = null reads them as NULL.")
 }
 
@@ -253,25 +251,32 @@ pub(super) enum ColumnBuilder {
 impl ColumnBuilder {
     /// A column of a type, as [`types::data_type`] says it in Arrow.
     pub(super) fn new(kind: SqlType) -> Self {
+        Self::with_capacity(kind, 0)
+    }
+
+    /// A column of a type with room for so many rows.
+    pub(super) fn with_capacity(kind: SqlType, rows: usize) -> Self {
         match kind {
-            SqlType::Bool => Self::Bool(BooleanBuilder::new()),
-            SqlType::Int2 => Self::Int2(Int16Builder::new()),
-            SqlType::Int4 => Self::Int4(Int32Builder::new()),
-            SqlType::Int8 => Self::Int8(Int64Builder::new()),
-            SqlType::Float4 => Self::Float4(Float32Builder::new()),
-            SqlType::Float8 => Self::Float8(Float64Builder::new()),
+            SqlType::Bool => Self::Bool(BooleanBuilder::with_capacity(rows)),
+            SqlType::Int2 => Self::Int2(Int16Builder::with_capacity(rows)),
+            SqlType::Int4 => Self::Int4(Int32Builder::with_capacity(rows)),
+            SqlType::Int8 => Self::Int8(Int64Builder::with_capacity(rows)),
+            SqlType::Float4 => Self::Float4(Float32Builder::with_capacity(rows)),
+            SqlType::Float8 => Self::Float8(Float64Builder::with_capacity(rows)),
             SqlType::Numeric { scale, .. } => {
-                Self::Numeric(Decimal128Builder::new().with_data_type(types::data_type(kind)), scale)
+                let numbers = Decimal128Builder::with_capacity(rows);
+                Self::Numeric(numbers.with_data_type(types::data_type(kind)), scale)
             }
             SqlType::Text | SqlType::Varchar(_) | SqlType::Char(_) | SqlType::Json | SqlType::Jsonb => {
-                Self::Text(StringViewBuilder::new())
+                Self::Text(StringViewBuilder::with_capacity(rows))
             }
-            SqlType::Bytea => Self::Bytea(BinaryBuilder::new()),
-            SqlType::Date => Self::Date(Date32Builder::new()),
+            SqlType::Bytea => Self::Bytea(BinaryBuilder::with_capacity(rows, 0)),
+            SqlType::Date => Self::Date(Date32Builder::with_capacity(rows)),
             SqlType::Timestamp | SqlType::Timestamptz => {
-                Self::Timestamp(TimestampMicrosecondBuilder::new().with_data_type(types::data_type(kind)))
+                let times = TimestampMicrosecondBuilder::with_capacity(rows);
+                Self::Timestamp(times.with_data_type(types::data_type(kind)))
             }
-            SqlType::Uuid => Self::Uuid(FixedSizeBinaryBuilder::new(16)),
+            SqlType::Uuid => Self::Uuid(FixedSizeBinaryBuilder::with_capacity(rows, 16)),
         }
     }
 
@@ -343,7 +348,7 @@ impl ColumnBuilder {
     }
 
     /// Appends the value of a cell and gives its bytes. Nothing is appended on an error.
-    fn push_cell(&mut self, column: &CellColumn, bytes: &[u8]) -> Result<usize> {
+    pub(super) fn push_cell(&mut self, column: &CellColumn, bytes: &[u8]) -> Result<usize> {
         if let Some(merged) = column.aggregate {
             return self.push(&ValueRef::Int(aggregate::value(merged, bytes)?));
         }
@@ -360,7 +365,7 @@ impl ColumnBuilder {
         self.push_value(&mapping::decode(&Bytes::copy_from_slice(bytes), column.kind, column.encoding)?)
     }
 
-    /// Appends values of fixed width without a [`Value`] between: what [`mapping::decode`] does, faster. `None` where nothing was appended,
+    /// Appends values of numbers and times without a [`Value`] between: what [`mapping::decode`] does, faster. `None` where nothing was appended,
     /// for want of a value or because the type is not of these.
     fn push_binary(&mut self, kind: SqlType, bytes: &[u8]) -> Option<()> {
         match self {
@@ -374,6 +379,19 @@ impl ColumnBuilder {
             }
             Self::Date(builder) if accepts(kind, bytes) => {
                 builder.append_value(i32::from_be_bytes(bytes.try_into().ok()?));
+            }
+            Self::Bool(builder) => builder.append_value(match bytes {
+                [0] => false,
+                [1] => true,
+                _ => return None,
+            }),
+            Self::Uuid(builder) => builder.append_value(<&[u8; 16]>::try_from(bytes).ok()?).ok()?,
+            // Another scale, or more digits, are to be fitted.
+            Self::Numeric(builder, scale) => {
+                let SqlType::Numeric { precision, .. } = kind else { return None };
+                let (unscaled, _) = mapping::numeric_parts(bytes).filter(|(_, stored)| stored == scale)?;
+                let fits = 10_u128.checked_pow(precision.into()).is_some_and(|bound| unscaled.unsigned_abs() < bound);
+                builder.append_value(fits.then_some(unscaled)?);
             }
             _ => return None,
         }

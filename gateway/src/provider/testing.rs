@@ -139,7 +139,9 @@ struct LaidOut(Vec<Arc<Table>>);
 
 impl Layouts for LaidOut {
     fn layout(&self, table: &TableName) -> Option<Arc<Layout>> {
-        self.0.iter().find(|known| known.physical == *table).map(|table| Arc::new(layout_of(table)))
+        // As the catalog does it: segments of private tables have none.
+        let mut shared = self.0.iter().filter(|known| !known.is_private());
+        shared.find(|known| known.physical == *table).map(|table| Arc::new(layout_of(table)))
     }
 }
 
@@ -169,7 +171,11 @@ impl World {
     }
 
     async fn in_store(store: Arc<dyn Store>, tables: Vec<Arc<Table>>) -> Self {
-        for table in &tables {
+        for (at, table) in tables.iter().enumerate() {
+            // Private tables are one of the store; the first has all families.
+            if tables[..at].iter().any(|other| other.physical == table.physical) {
+                continue;
+            }
             let of =
                 |table: &TableFamily| (table.name.clone(), Family { gc: table.gc.clone(), aggregate: table.aggregate });
             let mut families: BTreeMap<_, _> = table.families.iter().map(of).collect();
@@ -198,11 +204,19 @@ impl World {
         self.write(table, &key, cells).await;
     }
 
+    /// The key of the store of a tenant's row.
+    pub(super) fn key(&self, table: &str, tenant: &str, values: &[Value]) -> Vec<u8> {
+        let table = self.table(table);
+        let key = table.key.encode(&values[..table.key.parts.len()]).unwrap();
+        let space = table.space.map(|space| format!("{space}#")).unwrap_or_default();
+        [tenant.as_bytes(), b"#", space.as_bytes(), &key].concat()
+    }
+
     /// The key of the store and the cells of a row.
     fn row(&self, table: &str, tenant: &str, values: &[Value]) -> (Vec<u8>, Vec<(FamilyName, Bytes, Bytes)>) {
+        let key = self.key(table, tenant, values);
         let table = self.table(table);
         let parts = table.key.parts.len();
-        let key = table.key.encode(&values[..parts]).unwrap();
         let mut cells = vec![(family(MARKER_FAMILY), Bytes::from_static(MARKER_QUALIFIER), Bytes::new())];
         for (column, value) in table.columns.iter().zip(values).skip(parts) {
             if let ColumnPlace::Cell { family, qualifier, encoding } = &column.place
@@ -212,7 +226,7 @@ impl World {
                 cells.push((family.clone(), qualifier.clone().into(), bytes));
             }
         }
-        ([tenant.as_bytes(), b"#", &key].concat(), cells)
+        (key, cells)
     }
 
     /// Writes many rows of a tenant at once.

@@ -140,7 +140,7 @@ fn writer(array: &ArrayRef, kind: &Type, format: Format) -> Result<Write> {
             bare_decimal(array, *scale, binary)
         }
         DataType::Decimal128(_, scale) => decimal::<Decimal128Type>(array, *scale, binary),
-        DataType::Decimal256(_, scale) => decimal::<Decimal256Type>(array, *scale, binary),
+        DataType::Decimal256(_, scale) => wide_decimal(array, *scale, binary),
         DataType::Utf8 => bytes!(array.as_string::<i32>(), Bytes::of_text(kind, binary)),
         DataType::LargeUtf8 => bytes!(array.as_string::<i64>(), Bytes::of_text(kind, binary)),
         DataType::Utf8View => bytes!(array.as_string_view(), Bytes::of_text(kind, binary)),
@@ -233,9 +233,7 @@ where
         Type::INT2 => fallible::<T>(array, |value, out| fit(value).map(|value| out.put_i16(value))),
         Type::INT4 => fallible::<T>(array, |value, out| fit(value).map(|value| out.put_i32(value))),
         Type::CHAR => fallible::<T>(array, |value, out| fit(value).map(|value| out.put_u8(value))),
-        Type::NUMERIC => {
-            each::<T>(array, |value, out| numeric::write_binary(itoa::Buffer::new().format(value), 0, out))
-        }
+        Type::NUMERIC => each::<T>(array, |value, out| numeric::write_binary(value.into(), 0, out)),
         Type::INT8 => fallible::<T>(array, |value, out| fit(value).map(|value| out.put_i64(value))),
         // OIDs and what is one by another name: regclass, regtype, xid …
         _ => fallible::<T>(array, |value, out| fit(value).map(|value| out.put_u32(value))),
@@ -249,31 +247,26 @@ fn fit<T: TryFrom<i128>>(value: impl Into<i128>) -> Result<T> {
 fn decimal<T>(array: &ArrayRef, scale: i8, binary: bool) -> Write
 where
     T: ArrowPrimitiveType,
-    T::Native: std::fmt::Display,
+    T::Native: Into<i128>,
 {
-    each::<T>(array, move |value, out| {
-        let unscaled = value.to_string();
-        if binary {
-            numeric::write_binary(&unscaled, scale, out);
-        } else {
-            numeric::write_text(&unscaled, scale, out);
-        }
-    })
+    let write = if binary { numeric::write_binary } else { numeric::write_text };
+    each::<T>(array, move |value, out| write(value.into(), scale, out))
 }
 
 fn bare_decimal(array: &ArrayRef, scale: i8, binary: bool) -> Write {
+    let write = if binary { numeric::write_binary } else { numeric::write_text };
     each::<Decimal128Type>(array, move |value, out| {
         let (mut unscaled, mut scale) = (value, scale);
         while scale > 0 && unscaled % 10 == 0 {
             (unscaled, scale) = (unscaled / 10, scale - 1);
         }
-        let unscaled = unscaled.to_string();
-        if binary {
-            numeric::write_binary(&unscaled, scale, out);
-        } else {
-            numeric::write_text(&unscaled, scale, out);
-        }
+        write(unscaled, scale, out);
     })
+}
+
+fn wide_decimal(array: &ArrayRef, scale: i8, binary: bool) -> Write {
+    let write = if binary { numeric::write_digits_binary } else { numeric::write_digits_text };
+    each::<Decimal256Type>(array, move |value, out| write(&value.to_string(), scale, out))
 }
 
 fn date<T: ArrowPrimitiveType>(

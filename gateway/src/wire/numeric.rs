@@ -11,11 +11,50 @@ const NEGATIVE: u16 = 0x4000;
 const NAN: u16 = 0xC000;
 /// Sign of infinity, and with [`NEGATIVE`]'s neighbour 0xF000 of its opposite.
 const INFINITY: u16 = 0xD000;
+/// Groups of four digits in 64 bits.
+const GROUPS_MAX: usize = 5;
 /// Digits that a numeric in a parameter may have.
 const DIGITS_MAX: usize = 16_384;
 
+/// Writes an unscaled integer as text with `scale` digits after the point.
+pub fn write_text(unscaled: i128, scale: i8, out: &mut BytesMut) {
+    match i64::try_from(unscaled) {
+        Ok(unscaled) => write_digits_text(itoa::Buffer::new().format(unscaled), scale, out),
+        Err(_) => write_digits_text(itoa::Buffer::new().format(unscaled), scale, out),
+    }
+}
+
+/// Writes the same in the binary form.
+pub fn write_binary(unscaled: i128, scale: i8, out: &mut BytesMut) {
+    let shown = usize::try_from(scale);
+    // So that the groups of four begin at the point.
+    let aligned = |shown: usize| {
+        let factor = 10_u64.pow((4 - shown as u32 % 4) % 4);
+        u64::try_from(unscaled.unsigned_abs()).ok()?.checked_mul(factor)
+    };
+    let Some((shown, mut left)) = shown.ok().and_then(|shown| Some((shown, aligned(shown)?))) else {
+        return write_digits_binary(itoa::Buffer::new().format(unscaled), scale, out);
+    };
+    let (mut groups, mut count) = ([0_u16; GROUPS_MAX], 0);
+    while left > 0 {
+        groups[count] = (left % 10_000) as u16;
+        left /= 10_000;
+        count += 1;
+    }
+    let weight = count as i16 - shown.div_ceil(4) as i16 - 1;
+    let zeros = groups[..count].iter().take_while(|group| **group == 0).count();
+    out.reserve(8 + 2 * count);
+    out.put_u16((count - zeros) as u16);
+    out.put_i16(if count == 0 { 0 } else { weight });
+    out.put_u16(if unscaled < 0 { NEGATIVE } else { 0 });
+    out.put_u16(shown as u16);
+    for group in groups[zeros..count].iter().rev() {
+        out.put_u16(*group);
+    }
+}
+
 /// Writes an unscaled integer, as decimal digits with an optional minus, as text with `scale` digits after the point.
-pub fn write_text(unscaled: &str, scale: i8, out: &mut BytesMut) {
+pub fn write_digits_text(unscaled: &str, scale: i8, out: &mut BytesMut) {
     let (negative, digits) = unscaled.strip_prefix('-').map_or((false, unscaled), |digits| (true, digits));
     if negative {
         out.put_u8(b'-');
@@ -38,9 +77,9 @@ pub fn write_text(unscaled: &str, scale: i8, out: &mut BytesMut) {
 }
 
 /// Writes the same in the binary form.
-pub fn write_binary(unscaled: &str, scale: i8, out: &mut BytesMut) {
+pub fn write_digits_binary(unscaled: &str, scale: i8, out: &mut BytesMut) {
     let mut text = BytesMut::new();
-    write_text(unscaled.strip_prefix('-').unwrap_or(unscaled), scale, &mut text);
+    write_digits_text(unscaled.strip_prefix('-').unwrap_or(unscaled), scale, &mut text);
     let point = text.iter().position(|byte| *byte == b'.').unwrap_or(text.len());
     let (whole, fraction) = (&text[..point], text.get(point + 1..).unwrap_or_default());
     let mut padded = vec![b'0'; (4 - whole.len() % 4) % 4];
@@ -99,13 +138,13 @@ mod tests {
 
     fn text(unscaled: &str, scale: i8) -> String {
         let mut out = BytesMut::new();
-        write_text(unscaled, scale, &mut out);
+        write_digits_text(unscaled, scale, &mut out);
         String::from_utf8(out.to_vec()).unwrap()
     }
 
     fn binary(unscaled: &str, scale: i8) -> Vec<u16> {
         let mut out = BytesMut::new();
-        write_binary(unscaled, scale, &mut out);
+        write_digits_binary(unscaled, scale, &mut out);
         out.chunks(2).map(|two| u16::from_be_bytes([two[0], two[1]])).collect()
     }
 
@@ -147,8 +186,23 @@ mod tests {
         fn binary_comes_back_as_its_text(unscaled: i128, scale in 0i8..39) {
             let unscaled = unscaled.to_string();
             let mut out = BytesMut::new();
-            write_binary(&unscaled, scale, &mut out);
+            write_digits_binary(&unscaled, scale, &mut out);
             prop_assert_eq!(text_of_binary(&out), Some(text(&unscaled, scale)));
+        }
+
+        #[test]
+        fn integers_are_written_as_their_digits(unscaled: i128, shift in 0u32..127, scale in -3i8..39) {
+            // Of all lengths, and with zeros at the end.
+            for unscaled in [unscaled >> shift, (unscaled >> 64 >> (shift / 2)) / 10_000 * 10_000] {
+                let digits = unscaled.to_string();
+                let (mut of_integer, mut of_digits) = (BytesMut::new(), BytesMut::new());
+                write_binary(unscaled, scale, &mut of_integer);
+                write_digits_binary(&digits, scale, &mut of_digits);
+                prop_assert_eq!(&of_integer, &of_digits, "{} {}", digits, scale);
+                of_integer.clear();
+                write_text(unscaled, scale, &mut of_integer);
+                prop_assert_eq!(String::from_utf8(of_integer.to_vec()).unwrap(), text(&digits, scale));
+            }
         }
 
         #[test]

@@ -121,6 +121,7 @@ fn names(part: &ParquetPart, sources: &[Source]) -> Vec<Option<String>> {
     let name = |source: &Source| match source {
         Source::Cell(at) => part.columns[*at].clone(),
         Source::Key(at) => Some(part.key_columns[*at].clone()),
+        Source::RowKey => Some(part.row_key.clone()),
     };
     sources.iter().map(name).collect()
 }

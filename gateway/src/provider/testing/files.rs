@@ -291,7 +291,9 @@ fn part(
     }
     let dead = positions.iter().filter(|position| !position.lives).count() as u64;
     let file: Arc<dyn PartFile> = Arc::new(InMemory { number, bytes });
-    (count > 0).then_some(ParquetPart { file, metadata, row_groups, rows: count, dead, columns, key_columns })
+    let (row_key, span) = ("_key".to_owned(), Bytes::new());
+    let part = ParquetPart { file, metadata, row_groups, rows: count, dead, columns, key_columns, row_key, span };
+    (count > 0).then_some(part)
 }
 
 fn array(kind: ColumnKind, values: &[Option<&[u8]>]) -> ArrayRef {

@@ -4,6 +4,7 @@ mod dirty;
 
 use crate::{
     provider::testing::{NOW, World, plan, rows, table},
+    query,
     view::{View, budget::ScanBudget},
 };
 use bytes::Bytes;
@@ -14,7 +15,7 @@ use keyspan_catalog::{
     table::{OnBadKey, OnBadValue},
 };
 use keyspan_storage::{
-    FamilyName, RowKey, RowMutation, Store,
+    FamilyName, RowKey, RowMutation, Store, TableName,
     clock::ManualClock,
     engine::{Engine, EngineOptions},
 };
@@ -128,11 +129,13 @@ const BY_ROW_GROUPS: &[&str] = &[
     "SELECT DISTINCT ON (host) host, at, n, cpu, note, small FROM metrics ORDER BY host DESC, at, n DESC",
     "SELECT host, at, max(n) FROM metrics GROUP BY host, at ORDER BY host, at",
     "SELECT min(host), max(host) FROM metrics",
+    "SELECT sum(price), count(price), min(price), max(price) FROM metrics",
+    "SELECT n, price, cpu, doc FROM metrics WHERE price > 55.5 AND cpu > 23 ORDER BY n, host",
+    "SELECT host, n, price FROM metrics WHERE price IS NULL AND n % 50 = 7 ORDER BY host, n",
 ];
 
 /// Others.
 const BY_ROWS: &[&str] = &[
-    "SELECT sum(price) FROM metrics",
     "SELECT n FROM metrics WHERE host = 'host 3' ORDER BY at LIMIT 5",
     "SELECT n FROM metrics ORDER BY host, at DESC, n LIMIT 5",
     "SELECT host, n FROM metrics ORDER BY host, at DESC",
@@ -251,21 +254,26 @@ async fn values_that_do_not_decode_follow_the_policy() {
         (
             OnBadValue::Error,
             expect![[
-                r#"22P02 invalid stored value in column "cpu", 22P02 invalid stored value in column "seen", 6001"#
+                r#"22P02 invalid stored value in column "cpu", 22P02 invalid stored value in column "seen", 22P02 invalid stored value in column "price", 6001"#
             ]],
         ),
-        (OnBadValue::Null, expect!["4000, 4000, 6001"]),
+        (OnBadValue::Null, expect!["4000, 4000, 4000, 6001"]),
     ] {
         let world = world(|table| table.on_bad_value = policy).await;
         let cpu = (FamilyName::new("m").unwrap(), Bytes::from_static(b"cpu"), Bytes::from_static(b"bad"));
         let key = world.table("metrics").key.encode(&row(ROWS)[..3]).unwrap();
         // As many bytes as a time has, but before the calendar.
         let seen = (FamilyName::new("m").unwrap(), "seen".into(), Bytes::from_static(b"\x80\0\0\0\0\0\0\x01"));
-        world.write("metrics", &[b"aa#", &key[..]].concat(), vec![cpu, seen]).await;
+        let price = (FamilyName::new("m").unwrap(), "price".into(), Bytes::from_static(b"bad"));
+        world.write("metrics", &[b"aa#", &key[..]].concat(), vec![cpu, seen, price]).await;
         let [fast, by_rows] = sessions(&world, Some("aa")).await;
         let mut lines = [Vec::new(), Vec::new()];
-        for sql in ["SELECT count(cpu) FROM metrics", "SELECT count(seen) FROM metrics", "SELECT count(*) FROM metrics"]
-        {
+        for sql in [
+            "SELECT count(cpu) FROM metrics",
+            "SELECT count(seen) FROM metrics",
+            "SELECT count(price) FROM metrics",
+            "SELECT count(*) FROM metrics",
+        ] {
             lines[0].push(rows(&fast, sql).await);
             lines[1].push(rows(&by_rows, sql).await);
         }
@@ -386,15 +394,42 @@ async fn explain_tells_row_groups() {
     .await;
 }
 
+/// The tables of a world: a shared one, or a private one beside another whose columns have the same names and other types.
+fn tables(private: bool) -> Vec<Arc<Table>> {
+    if !private {
+        return vec![metrics(|_| {})];
+    }
+    let key = vec![KeyPart { name: "n".into(), kind: SqlType::Int4, descending: false }];
+    let cells = [("cpu", SqlType::Text, "m"), ("note", SqlType::Int8, "logs"), ("price", SqlType::Bool, "m")];
+    let mut other = Table::clone(&table("other", KeyEncoding::Ordered, key, &cells));
+    let of_space = |space, table: &mut Table| {
+        (table.space, table.physical) = (Some(space), TableName::new("private").unwrap());
+    };
+    of_space(16_391, &mut other);
+    vec![metrics(|table| of_space(16_390, table)), Arc::new(other)]
+}
+
+/// Rows of the other table.
+async fn insert_others(world: &World) {
+    for tenant in ["aa", "aa-2"] {
+        let row =
+            |n: i64| vec![Value::Int(n), text(format!("{n} is no number")), Value::Int(n), Value::Bool(n % 2 == 0)];
+        world.insert_all("other", tenant, (0..ROWS).map(row)).await;
+    }
+}
+
 /// Loads an engine's table, and changes it: what its files hold, what memory holds, and what is dead of the files.
-async fn states(check: impl AsyncFn(&str, &World)) {
+async fn states(private: bool, check: impl AsyncFn(&str, &World)) {
     let folder = tempfile::tempdir().unwrap();
     let options =
         EngineOptions { clock: Box::new(ManualClock::new(NOW)), compacts: false, ..EngineOptions::new(folder.path()) };
     let engine = Engine::open(options).await.unwrap();
-    let world = World::in_engine(engine.clone(), vec![metrics(|_| {})]).await;
+    let world = World::in_engine(engine.clone(), tables(private)).await;
     for tenant in ["aa", "aa-2"] {
         world.insert_all("metrics", tenant, (0..ROWS).map(row)).await;
+    }
+    if private {
+        insert_others(&world).await;
     }
     check("loaded into memory", &world).await;
     engine.flush().await.unwrap();
@@ -405,7 +440,7 @@ async fn states(check: impl AsyncFn(&str, &World)) {
     check("updated in memory", &world).await;
     engine.flush().await.unwrap();
     check("updated in deltas", &world).await;
-    let key = |n| [b"aa-2#", &world.table("metrics").key.encode(&row(n)[..3]).unwrap()[..]].concat();
+    let key = |n| world.key("metrics", "aa-2", &row(n));
     let (logs, m) = (FamilyName::new("logs").unwrap(), FamilyName::new("m").unwrap());
     let bad = (m, Bytes::from_static(b"extra"), Bytes::from_static(b"undeclared"));
     world
@@ -419,9 +454,8 @@ async fn states(check: impl AsyncFn(&str, &World)) {
     engine.close().await.unwrap();
 }
 
-#[tokio::test]
-async fn row_groups_of_the_engine_never_change_an_answer() {
-    states(async |state, world| {
+async fn never_changes_an_answer(private: bool) {
+    states(private, async |state, world| {
         let [fast, by_rows] = sessions(world, Some("aa-2")).await;
         for sql in BY_ROW_GROUPS.iter().step_by(2).chain(BY_ROWS.iter().step_by(3)) {
             let (a, b) = (rows(&fast, sql).await, rows(&by_rows, sql).await);
@@ -434,4 +468,26 @@ async fn row_groups_of_the_engine_never_change_an_answer() {
         assert!(explained.contains("rest=none"), "{state}\n{explained}");
     })
     .await;
+}
+
+#[tokio::test]
+async fn row_groups_of_the_engine_never_change_an_answer() {
+    never_changes_an_answer(false).await;
+}
+
+#[tokio::test]
+async fn row_groups_of_private_tables_never_change_an_answer() {
+    never_changes_an_answer(true).await;
+}
+
+#[tokio::test]
+async fn what_does_not_decode_is_told_with_its_row() {
+    let world = world(|_| {}).await;
+    let price = (FamilyName::new("m").unwrap(), "price".into(), Bytes::from_static(b"bad"));
+    world.write("metrics", &world.key("metrics", "aa", &row(77)), vec![price]).await;
+    let [fast, _] = sessions(&world, Some("aa")).await;
+    let sql = "SELECT count(price) FROM metrics";
+    assert!(plan(&fast, sql, false).await.contains("Row groups:"));
+    let error = query::testing::answer(&fast, sql).await.unwrap_err();
+    expect![[r#"Row "host$`37#7986-98-97T95:78:94.999999Z#0000000077", cell m:price: stored value is not of type numeric(9,2)."#]].assert_eq(&error.detail.unwrap());
 }

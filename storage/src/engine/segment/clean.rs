@@ -11,6 +11,7 @@
 use super::{
     footer::{ColumnFooter, Footer, GroupFooter},
     open::{Loaded, Segment},
+    shape::KEY,
 };
 use crate::{
     ColumnKind, GcRule, ParquetPart, PartFile, Result,
@@ -92,6 +93,8 @@ impl Segment {
                 (Some(_), Some(key)) => key.columns.clone(),
                 _ => Vec::new(),
             },
+            row_key: KEY.to_owned(),
+            span: Bytes::new(),
             file: Arc::new(SegmentFile(loaded)),
         });
         Ok(CleanParts { part, rest: found.rest, rest_rows: found.rest_rows })

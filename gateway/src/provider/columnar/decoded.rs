@@ -1,0 +1,300 @@
+//! Columns of bytes made values: what segments hold untyped.
+//!
+//! A file's column of a cell's bytes, or of row keys, is read as it stands, under a name that no column of SQL has, so that no filter on the
+//! values is taken for one on the bytes. [`DecodeExec`] makes the columns of SQL of a batch, each by itself; columns that are typed go
+//! through, and filters on these go below, to be held against statistics.
+//!
+//! Bytes that are no value of the column are rare, and what is said of them names the row, which is not at hand here: the [scan by
+//! rows](ScanExec) is asked then, which comes upon them too.
+
+use super::{
+    super::{
+        decode::{ColumnBuilder, RowLayout, bad_value},
+        exec::ScanExec,
+        node,
+    },
+    From, Source,
+};
+use crate::{SqlError, SqlState, error::Result as SqlResult};
+use arrow::{
+    array::{Array, ArrayRef, AsArray, BinaryViewArray, RecordBatch, RecordBatchOptions},
+    datatypes::{DataType, Field, Schema, SchemaRef},
+};
+use bytes::Bytes;
+use datafusion::{
+    common::{Result, config::ConfigOptions, tree_node::TreeNodeRecursion},
+    error::DataFusionError,
+    execution::{SendableRecordBatchStream, TaskContext},
+    physical_expr::{EquivalenceProperties, PhysicalExpr},
+    physical_plan::{
+        DisplayAs, DisplayFormatType, ExecutionPlan, PlanProperties, ReplaceChildrenOptions,
+        execution_plan::{Boundedness, CardinalityEffect, EmissionType},
+        filter_pushdown::{
+            ChildPushdownResult, FilterDescription, FilterPushdownPhase, FilterPushdownPropagation, PushedDown,
+        },
+        metrics::{BaselineMetrics, ExecutionPlanMetricsSet, MetricsSet},
+        stream::RecordBatchStreamAdapter,
+    },
+};
+use futures::TryStreamExt;
+use keyspan_catalog::{Encoding, SqlType, table::OnBadValue};
+use std::{fmt, sync::Arc};
+
+/// Before the names of columns of bytes.
+const BYTES: &str = "bytes:";
+
+/// What is read of files for the columns of SQL.
+pub(super) struct Columns {
+    /// Where the columns of files come from.
+    pub(super) sources: Vec<Source>,
+    /// These columns, named.
+    pub(super) schema: SchemaRef,
+    /// How SQL's are made of them; `None` where they are the same.
+    pub(super) decode: Option<Arc<[Decode]>>,
+}
+
+/// Where a column of SQL comes from in a batch.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Decode {
+    /// The column of this place as it stands.
+    Through(usize),
+    /// The bytes in the column of this place, which are those of the layout's column of cells of this number.
+    Cell { place: usize, number: usize },
+    /// The part of this number of the keys in the column of this place.
+    Part { place: usize, part: usize },
+}
+
+impl Columns {
+    /// What is read for the columns of `schema`, which come `from` there.
+    pub(super) fn new(from: &[From], schema: &SchemaRef) -> Self {
+        let (mut sources, mut fields): (Vec<Source>, Vec<Field>) = Default::default();
+        let mut keys = None;
+        let mut bytes = |source, name: &str, nullable, sources: &mut Vec<Source>| {
+            sources.push(source);
+            fields.push(Field::new(format!("{BYTES}{name}"), DataType::BinaryView, nullable));
+            sources.len() - 1
+        };
+        let mut decode = vec![Decode::Through(0); from.len()];
+        for (at, field) in schema.fields().iter().enumerate() {
+            match from[at] {
+                From::Typed(_) => {}
+                From::Bytes(number) => {
+                    let place = bytes(Source::Cell(number), field.name(), true, &mut sources);
+                    decode[at] = Decode::Cell { place, number };
+                }
+                From::Part(part) => {
+                    let place = *keys.get_or_insert_with(|| bytes(Source::RowKey, "key", false, &mut sources));
+                    decode[at] = Decode::Part { place, part };
+                }
+            }
+        }
+        if sources.is_empty() {
+            let typed =
+                from.iter().filter_map(|from| if let From::Typed(source) = from { Some(*source) } else { None });
+            return Self { sources: typed.collect(), schema: Arc::clone(schema), decode: None };
+        }
+        for (at, field) in schema.fields().iter().enumerate() {
+            if let From::Typed(source) = from[at] {
+                decode[at] = Decode::Through(sources.len());
+                sources.push(source);
+                fields.push(field.as_ref().clone());
+            }
+        }
+        Self { sources, schema: Arc::new(Schema::new(fields)), decode: Some(decode.into()) }
+    }
+}
+
+/// See the module.
+#[derive(Clone, Debug)]
+pub(super) struct DecodeExec {
+    child: Arc<dyn ExecutionPlan>,
+    columns: Arc<[Decode]>,
+    /// The same rows by rows.
+    scan: Arc<ScanExec>,
+    /// What every key begins with, and is decoded without.
+    span: Bytes,
+    properties: Arc<PlanProperties>,
+    metrics: ExecutionPlanMetricsSet,
+}
+
+impl DecodeExec {
+    /// The columns of `scan`, made of those of `child`. Keys begin with the span.
+    pub(super) fn new(
+        child: Arc<dyn ExecutionPlan>,
+        columns: &Arc<[Decode]>,
+        scan: &Arc<ScanExec>,
+        span: &Bytes,
+    ) -> Self {
+        let equivalence = EquivalenceProperties::new(scan.schema());
+        let partitioning = child.properties().partitioning.clone();
+        let properties =
+            PlanProperties::new(equivalence, partitioning, EmissionType::Incremental, Boundedness::Bounded);
+        let properties = Arc::new(properties.with_scheduling_type(child.properties().scheduling_type));
+        let (columns, scan, span) = (Arc::clone(columns), Arc::clone(scan), span.clone());
+        Self { child, columns, scan, span, properties, metrics: ExecutionPlanMetricsSet::new() }
+    }
+
+    fn over(&self, child: Arc<dyn ExecutionPlan>) -> Self {
+        Self::new(child, &self.columns, &self.scan, &self.span)
+    }
+}
+
+impl DisplayAs for DecodeExec {
+    fn fmt_as(&self, _: DisplayFormatType, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "KeyspanDecode")
+    }
+}
+
+impl ExecutionPlan for DecodeExec {
+    fn name(&self) -> &'static str {
+        "KeyspanDecode"
+    }
+
+    fn properties(&self) -> &Arc<PlanProperties> {
+        &self.properties
+    }
+
+    node::over_child!();
+
+    fn cardinality_effect(&self) -> CardinalityEffect {
+        CardinalityEffect::Equal
+    }
+
+    fn gather_filters_for_pushdown(
+        &self,
+        _: FilterPushdownPhase,
+        filters: Vec<Arc<dyn PhysicalExpr>>,
+        _: &ConfigOptions,
+    ) -> Result<FilterDescription> {
+        FilterDescription::from_children(filters, &self.children())
+    }
+
+    fn handle_child_pushdown_result(
+        &self,
+        _: FilterPushdownPhase,
+        result: ChildPushdownResult,
+        _: &ConfigOptions,
+    ) -> Result<FilterPushdownPropagation<Arc<dyn ExecutionPlan>>> {
+        // A filter below would change which of the bytes are looked at, and so what fails.
+        let taken = result.parent_filters.iter().any(|filter| matches!(filter.any(), PushedDown::Yes));
+        if taken {
+            return Err(DataFusionError::Internal("a filter is held against rows before they are decoded".into()));
+        }
+        Ok(FilterPushdownPropagation::if_all(result))
+    }
+
+    fn metrics(&self) -> Option<MetricsSet> {
+        Some(self.metrics.clone_inner())
+    }
+
+    fn execute(&self, partition: usize, context: Arc<TaskContext>) -> Result<SendableRecordBatchStream> {
+        let layout = self.scan.row_layout().map(Arc::clone);
+        let layout = layout.ok_or_else(|| DataFusionError::Internal("a scan of no rows".into()))?;
+        let rows = self.child.execute(partition, Arc::clone(&context))?;
+        let metrics = BaselineMetrics::new(&self.metrics, partition);
+        let node = self.clone();
+        let rows = rows.and_then(move |batch| {
+            let timer = metrics.elapsed_compute().timer();
+            let made = decoded(&batch, &node.columns, &node.span, &layout);
+            timer.done();
+            metrics.record_output(batch.num_rows());
+            let (scan, context) = (Arc::clone(&node.scan), Arc::clone(&context));
+            async move {
+                match made {
+                    Ok(batch) => Ok(batch),
+                    Err(error) => Err(told(&scan, context, error).await),
+                }
+            }
+        });
+        Ok(Box::pin(RecordBatchStreamAdapter::new(self.schema(), rows)))
+    }
+}
+
+/// What the scan by rows says of what does not decode.
+async fn told(scan: &ScanExec, context: Arc<TaskContext>, error: SqlError) -> DataFusionError {
+    let rows = async {
+        let mut rows = scan.execute(0, context)?;
+        while rows.try_next().await?.is_some() {}
+        Ok(())
+    };
+    rows.await.err().unwrap_or_else(|| DataFusionError::External(Box::new(error)))
+}
+
+/// The columns of SQL.
+fn decoded(batch: &RecordBatch, columns: &[Decode], span: &[u8], layout: &RowLayout) -> SqlResult<RecordBatch> {
+    let mut made: Vec<Option<ArrayRef>> = vec![None; columns.len()];
+    let mut parts: Vec<(usize, usize)> = Vec::new();
+    let mut keys = None;
+    for (at, column) in columns.iter().enumerate() {
+        match column {
+            Decode::Through(place) => made[at] = Some(Arc::clone(batch.column(*place))),
+            Decode::Cell { place, number } => made[at] = Some(cells(bytes(batch, *place)?, *number, layout)?),
+            Decode::Part { place, part } => {
+                keys = Some(bytes(batch, *place)?);
+                parts.push((*part, at));
+            }
+        }
+    }
+    if let Some(keys) = keys {
+        for (column, (_, at)) in of_keys(keys, &parts, span, layout)?.into_iter().zip(&parts) {
+            made[*at] = Some(column);
+        }
+    }
+    let options = RecordBatchOptions::new().with_row_count(Some(batch.num_rows()));
+    let made = made.into_iter().flatten().collect();
+    RecordBatch::try_new_with_options(Arc::clone(&layout.schema), made, &options)
+        .map_err(|error| fault(&error.to_string()))
+}
+
+fn fault(what: &str) -> SqlError {
+    SqlError::new(SqlState::INTERNAL_ERROR, what.to_owned())
+}
+
+fn bytes(batch: &RecordBatch, place: usize) -> SqlResult<&BinaryViewArray> {
+    batch.column(place).as_binary_view_opt().ok_or_else(|| fault("a column of bytes is none"))
+}
+
+/// A column of cells.
+fn cells(bytes: &BinaryViewArray, number: usize, layout: &RowLayout) -> SqlResult<ArrayRef> {
+    let (column, _) = &layout.cells[number];
+    let is_text = matches!(column.kind, SqlType::Text | SqlType::Varchar(_) | SqlType::Char(_));
+    if is_text
+        && column.aggregate.is_none()
+        && column.encoding == Encoding::Binary
+        && let Ok(texts) = bytes.clone().to_string_view()
+    {
+        // The bytes are the text: nothing is copied.
+        return Ok(Arc::new(texts));
+    }
+    let mut values = ColumnBuilder::with_capacity(column.kind, bytes.len());
+    for value in bytes {
+        match value.map(|value| values.push_cell(column, value)) {
+            None => values.push_null(),
+            Some(Ok(_)) => {}
+            Some(Err(_)) if layout.on_bad_value == OnBadValue::Null => values.push_null(),
+            Some(Err(error)) => return Err(bad_value(column, None, &error)),
+        }
+    }
+    Ok(values.finish())
+}
+
+/// Columns of parts of keys, by their numbers.
+fn of_keys(
+    keys: &BinaryViewArray,
+    wanted: &[(usize, usize)],
+    span: &[u8],
+    layout: &RowLayout,
+) -> SqlResult<Vec<ArrayRef>> {
+    let kind = |(_, at): &(usize, usize)| ColumnBuilder::with_capacity(layout.kinds[*at], keys.len());
+    let mut columns: Vec<ColumnBuilder> = wanted.iter().map(kind).collect();
+    let mut parts = Vec::with_capacity(layout.keys.column_count());
+    for key in keys.iter().flatten() {
+        let key = key.strip_prefix(span).ok_or_else(|| fault("a row outside of the span"))?;
+        parts.clear();
+        layout.keys.decode_refs(key, &mut parts)?;
+        for (column, (part, _)) in columns.iter_mut().zip(wanted) {
+            column.push(parts.get(*part).ok_or_else(|| fault("a key has too few parts"))?)?;
+        }
+    }
+    Ok(columns.into_iter().map(ColumnBuilder::finish).collect())
+}
