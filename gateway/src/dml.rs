@@ -11,6 +11,7 @@ pub(crate) mod defaults;
 pub(crate) mod insert;
 mod load;
 mod locked;
+mod merge;
 mod range;
 pub(crate) mod returning;
 pub(crate) mod row_numbers;
@@ -58,6 +59,12 @@ pub async fn parameters(
     statement: &Statement,
     hints: &[Option<DataType>],
 ) -> Result<(Vec<DataType>, Option<SchemaRef>)> {
+    if let Statement::Merge(merge) = statement {
+        let query = Query::new(session, view)?;
+        let planned = merge::planned(&query, merge, hints).await?;
+        let plan = query.plan(&planned.select).await?;
+        return Ok((query.parameters(&planned.select, &plan, &planned.hints).await?, None));
+    }
     let (select, hints) = match statement {
         Statement::Insert(insert) => insert::source(&view, insert, hints)?,
         Statement::Update(update) => change::update_select(&view, update, hints)?,
@@ -105,6 +112,12 @@ pub async fn plan(
     parameters: &[ScalarValue],
 ) -> Result<(Query, LogicalPlan)> {
     let view = session.view().await?;
+    if let Statement::Merge(merge) = statement {
+        let query = Query::new(session, view)?.with_parameters(parameters);
+        let select = merge::planned(&query, merge, &[]).await?.select;
+        let plan = query.plan(&select).await?;
+        return Ok((query, plan));
+    }
     let select = match statement {
         Statement::Insert(insert) => insert::source(&view, insert, &[])?.0,
         Statement::Update(update) => change::update_select(&view, update, &[])?.0,
@@ -154,6 +167,7 @@ fn word(statement: &Statement) -> Result<&'static str> {
         Statement::Insert(_) => Ok("INSERT 0"),
         Statement::Update(_) => Ok("UPDATE"),
         Statement::Delete(_) => Ok("DELETE"),
+        Statement::Merge(_) => Ok("MERGE"),
         _ => Err(not_a_write()),
     }
 }
@@ -173,6 +187,7 @@ async fn planned(
         Statement::Insert(insert) => insert::run(&query, insert, parameters, &mut returned).await?,
         Statement::Update(update) => change::update(&query, update, parameters, &mut returned).await?,
         Statement::Delete(delete) => change::delete(&query, delete, parameters, autocommit, &mut returned).await?,
+        Statement::Merge(merge) => merge::run(&query, merge, parameters).await?,
         _ => return Err(not_a_write()),
     };
     let word = word(statement)?;

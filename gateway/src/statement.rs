@@ -16,6 +16,7 @@ mod fetch;
 mod filled;
 mod listen;
 mod locking;
+mod merge;
 mod past;
 pub mod place;
 mod prepared;
@@ -36,6 +37,7 @@ pub use comment::{Comment, Commented};
 pub use copy::{Compression, CopyFormat, CopyFrom, CopyOptions, CopyOut, CopyTo, Forced, Header};
 pub use fetch::{CursorStatement, Declare, Direction, Fetch};
 pub(crate) use locking::locked;
+pub use merge::{Merge, MergeAction, MergeClause};
 pub use prepared::{Execute, Prepare};
 pub(crate) use query::analyzed_write;
 pub use query::{Explain, OnConflict, assignments, fold, on_conflict, quoted, select_from, table_name, target};
@@ -67,6 +69,8 @@ pub enum Statement {
     Update(Box<ast::Update>),
     /// `DELETE`
     Delete(Box<ast::Delete>),
+    /// `MERGE`
+    Merge(Box<Merge>),
     /// `COPY … TO 'file'`
     CopyTo(CopyTo),
     /// `COPY … TO STDOUT`
@@ -212,6 +216,7 @@ fn parse_one(cursor: &mut Cursor<'_>) -> Result<Statement> {
         "insert" => query::parse_insert(cursor)?,
         "update" => query::parse_update(cursor)?,
         "delete" => query::parse_delete(cursor)?,
+        "merge" => merge::parse_merge(cursor)?,
         "explain" => query::parse_explain(cursor)?,
         "copy" => copy::parse_copy(cursor)?,
         "create" | "alter" | "drop" => parse_definition(cursor)?,

@@ -66,6 +66,11 @@ ask("INSERT INTO orders VALUES (5, 2, 2.50, '2024-03-01'); UPDATE customers SET 
 for strategy in ("delete+insert", "append"):
     step("run", "--select", "events", "--vars", f"{{strategy: {strategy}}}")
     same(f"an incremental model, {strategy}", [(5, 5)], ask("SELECT count(*), max(id) FROM events"))
+# One row changes, one is new.
+ask("UPDATE orders SET amount = 7.50, at = '2024-04-01' WHERE id = 1; INSERT INTO orders VALUES (6, 2, 1.25, '2024-04-02')")
+step("run", "--select", "events", "--vars", "{strategy: merge}")
+merged = "SELECT count(*), max(id), sum(amount) FILTER (WHERE id = 1) = 7.5 FROM events"
+same("an incremental model, merge", [(6, 6, True)], ask(merged))
 step("snapshot")
 kept = "SELECT name, dbt_valid_to IS NULL FROM customers_over_time WHERE id = 2 ORDER BY 2"
 same("a snapshot", [("Bo", False), ("Bob", True)], ask(kept))

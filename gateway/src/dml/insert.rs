@@ -170,7 +170,7 @@ fn check_width(insert: &ast::Insert, named: &[usize], width: usize) -> Result<()
 }
 
 /// The rows of a batch, checked one by one.
-fn new_rows(
+pub(super) fn new_rows(
     query: &Query,
     target: &Target,
     (given, defaults): (&[usize], &Defaults),

@@ -130,6 +130,7 @@ enum Work<'a> {
 fn is_one_transaction(session: &Session, statements: &[Statement]) -> bool {
     let writes = |of: &Statement| {
         matches!(of, Statement::Insert(_) | Statement::Update(_) | Statement::Delete(_) | Statement::CopyFrom(_))
+            || matches!(of, Statement::Merge(_))
             || matches!(of, Statement::Cursor(CursorStatement::Declare(_)) | Statement::Execute(_))
             || matches!(of, Statement::Definition(_) | Statement::CreateTableAs(_))
     };

@@ -47,7 +47,11 @@ pub(super) async fn prepare(
     let none = (Vec::new(), None);
     let (mut kept, mut plans) = (Kept::default(), Plans::default());
     let (parameters, columns): (Vec<DataType>, Option<SchemaRef>) = match &statement {
-        Statement::Query(_) | Statement::Insert(_) | Statement::Update(_) | Statement::Delete(_) => {
+        Statement::Query(_)
+        | Statement::Insert(_)
+        | Statement::Update(_)
+        | Statement::Delete(_)
+        | Statement::Merge(_) => {
             let view = session.view().await?;
             let compiled = if session.takes_fast_path() { point::compile(&statement, hints, &view) } else { None };
             if session.takes_fast_path() {
@@ -155,7 +159,7 @@ pub(super) async fn execute(
             Ok(Outcome::Rows { tag: "EXPLAIN", rows })
         }
         Statement::ExplainDropDatabase(name) => ddl::explain_drop_database(session, name).await,
-        Statement::Insert(_) | Statement::Update(_) | Statement::Delete(_) => {
+        Statement::Insert(_) | Statement::Update(_) | Statement::Delete(_) | Statement::Merge(_) => {
             check_writable(session, statement)?;
             dml::execute(session, prepared, parameters).await
         }
@@ -228,6 +232,7 @@ fn check_writable(session: &Session, statement: &Statement) -> Result<()> {
         Statement::Insert(_) => "INSERT",
         Statement::Update(_) => "UPDATE",
         Statement::Delete(_) => "DELETE",
+        Statement::Merge(_) => "MERGE",
         Statement::CopyFrom(_) => "COPY FROM",
         Statement::Truncate { .. } => "TRUNCATE TABLE",
         _ => "this statement",

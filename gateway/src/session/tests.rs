@@ -6,6 +6,7 @@ mod explained;
 mod filled;
 mod listening;
 mod locked;
+mod merge;
 mod past;
 mod portals;
 mod quotas;

@@ -55,6 +55,7 @@ pub(super) fn parse_prepare(cursor: &mut Cursor<'_>) -> Result<Statement> {
     let statement = parse_one(cursor)?;
     match statement {
         Statement::Query(_) | Statement::Insert(_) | Statement::Update(_) | Statement::Delete(_) => {}
+        Statement::Merge(_) => {}
         _ => return Err(SqlError::unsupported("PREPARE of this statement")),
     }
     Ok(Statement::Prepare(Prepare { name, types, statement: Box::new(statement), text: cursor.text() }))

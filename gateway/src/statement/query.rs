@@ -219,8 +219,11 @@ pub(super) fn parse_explain(cursor: &mut Cursor<'_>) -> Result<Statement> {
     let statement = parse_one(cursor)?;
     match &statement {
         Statement::Query(_) | Statement::Execute(_) => {}
-        Statement::Insert(_) | Statement::Update(_) | Statement::Delete(_) if !analyze => {}
-        Statement::Insert(_) | Statement::Update(_) | Statement::Delete(_) => return Err(analyzed_write()),
+        Statement::Insert(_) | Statement::Update(_) | Statement::Delete(_) | Statement::Merge(_) => {
+            if analyze {
+                return Err(analyzed_write());
+            }
+        }
         _ => return Err(SqlError::unsupported("EXPLAIN of this statement")),
     }
     Ok(Statement::Explain(Explain { analyze, verbose, statement: Box::new(statement) }))

@@ -219,6 +219,7 @@ files! { "tests/slt/postgres":
     filled
     held
     json
+    merge
     merged_columns
     private_tables
     questions

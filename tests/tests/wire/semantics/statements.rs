@@ -82,8 +82,6 @@ async fn semantics_10_definitions_of_datafusion_are_unreachable() -> Result<()> 
         POSITION: 22
         op> LOAD 'x'
         0A000: LOAD is not supported
-        op> MERGE INTO t USING u ON t.a = u.a WHEN MATCHED THEN DELETE
-        0A000: MERGE is not supported
         op> TRUNCATE t
         0A000: TRUNCATE of every tenant's rows is not supported
         HINT: DELETE FROM table WHERE tenant = '…' removes the rows of one.

@@ -1,0 +1,368 @@
+//! `MERGE`: a join of the source with the table that is written; of each of its rows the first clause that fits.
+//!
+//! ```text
+//! SELECT the table's key, the number of the clause, what the clauses set, the table's columns
+//!   FROM source LEFT JOIN table ON condition
+//! ```
+//!
+//! What a clause sets is asked for only in rows that are the clause's own, so that nothing is computed of which PostgreSQL computes nothing. What
+//! stands behind NOT MATCHED sees the source alone: names without a table are those of its columns. A row of the table that two rows of the
+//! source would change is 21000.
+
+use super::{
+    assign::{assign, assign_row},
+    change::set_columns,
+    defaults::{self, Defaults},
+    insert::{self, LOOKUP_ROWS},
+    returning::Returned,
+    rows,
+    target::{Target, TargetColumn, marker},
+    tree,
+};
+use crate::{
+    error::{Result, SqlError, SqlState},
+    query::Query,
+    session::Written,
+    statement::{Merge, MergeAction, MergeClause, assignments, fold, quoted, select_from},
+    view::View,
+};
+use arrow::{
+    array::{AsArray, BooleanArray, RecordBatch},
+    compute::filter_record_batch,
+    datatypes::{DataType, Int64Type},
+};
+use datafusion::{
+    scalar::ScalarValue,
+    sql::sqlparser::ast::{
+        self, BinaryOperator, CaseWhen, Expr, Ident, Join, JoinConstraint, JoinOperator, SetExpr, VisitMut, VisitorMut,
+    },
+};
+use futures::TryStreamExt;
+use keyspan_catalog::{SqlType, Value};
+use keyspan_storage::{Mutation, RowKey};
+use std::{collections::HashSet, ops::ControlFlow};
+
+type Hints = Vec<Option<DataType>>;
+
+/// What a clause does, and the places of its values among the columns of the SELECT.
+enum Action {
+    Nothing,
+    Delete,
+    /// Columns of the target by place, from a place of the SELECT on.
+    Update(Vec<usize>, usize),
+    Insert(Vec<usize>, usize),
+}
+
+/// The SELECT beneath a MERGE.
+pub(super) struct Planned {
+    pub(super) select: ast::Statement,
+    pub(super) hints: Hints,
+    target: Target,
+    actions: Vec<Action>,
+    /// Where the columns of the target begin.
+    all: usize,
+}
+
+/// Plans the SELECT beneath a MERGE: the source is asked for its columns.
+///
+/// # Errors
+/// What is wrong with the statement.
+pub(super) async fn planned(query: &Query, merge: &Merge, hints: &[Option<DataType>]) -> Result<Planned> {
+    let view: &View = &query.view;
+    let (target, called) = super::change::resolve(view, &merge.target)?;
+    let source = Source::of(query, merge, &called).await?;
+    let mut hints = hints.to_vec();
+    let first_key = target.key_columns().first().map(|key| tree::column(&called, &key.name));
+    let first_key = first_key.ok_or_else(|| SqlError::new(SqlState::INTERNAL_ERROR, "a table without a key"))?;
+    let fits = |clause: &MergeClause| -> Result<Expr> {
+        let is = first_key.clone();
+        let is = if clause.matched { Expr::IsNotNull(Box::new(is)) } else { Expr::IsNull(Box::new(is)) };
+        let Some(mut condition) = clause.condition.clone() else { return Ok(is) };
+        if !clause.matched {
+            source.qualify(&mut condition)?;
+        }
+        let (left, right) = (Box::new(is), Box::new(Expr::Nested(Box::new(condition))));
+        Ok(Expr::BinaryOp { left, op: BinaryOperator::And, right })
+    };
+    let fits = merge.clauses.iter().map(fits).collect::<Result<Vec<_>>>()?;
+    let mut items = tree::key_items(&target, &called);
+    let number = |at: usize| tree::value(ast::Value::Number(at.to_string(), false));
+    let clause = case(fits.iter().enumerate().map(|(at, fits)| (fits.clone(), number(at))));
+    items.push(tree::cast(clause, SqlType::Int8)?);
+    let mut actions = Vec::with_capacity(merge.clauses.len());
+    for (at, clause) in merge.clauses.iter().enumerate() {
+        let (columns, values) = match &clause.action {
+            MergeAction::Nothing => {
+                actions.push(Action::Nothing);
+                continue;
+            }
+            MergeAction::Delete => {
+                actions.push(Action::Delete);
+                continue;
+            }
+            MergeAction::Update(set) => {
+                let set = set_columns(&target, assignments(set)?)?;
+                let places = set.iter().map(|(column, _)| target.position(&column.name)).collect::<Result<Vec<_>>>()?;
+                let values: Vec<Expr> = set.into_iter().map(|(_, value)| value).collect();
+                actions.push(Action::Update(places.clone(), items.len()));
+                (places, values)
+            }
+            MergeAction::Insert { columns, values } => {
+                let (places, values) = inserted(&target, columns, values.as_deref())?;
+                let mut qualified = Vec::with_capacity(values.len());
+                for mut value in values {
+                    source.qualify(&mut value)?;
+                    qualified.push(value);
+                }
+                actions.push(Action::Insert(places.clone(), items.len()));
+                (places, qualified)
+            }
+        };
+        for (place, value) in columns.into_iter().zip(values) {
+            tree::hint(&mut hints, &value, target.columns[place].kind);
+            // The clauses before it come first: what fits them asks for nothing of this one.
+            let before = fits[..at].iter().map(|fits| (fits.clone(), tree::value(ast::Value::Null)));
+            items.push(case(before.chain([(fits[at].clone(), value)])));
+        }
+    }
+    let all = items.len();
+    items.extend(tree::all_items(&target, &called));
+    let inner = merge.clauses.iter().all(|clause| clause.matched);
+    let on = JoinConstraint::On(merge.on.clone());
+    let join_operator = if inner { JoinOperator::Inner(on) } else { JoinOperator::LeftOuter(on) };
+    let mut from = merge.source.clone();
+    let relation = tree::read(&target, &merge.target, &called).relation;
+    from.joins.push(Join { relation, global: false, join_operator });
+    Ok(Planned { select: tree::select(items, vec![from], None)?, hints, target, actions, all })
+}
+
+/// `CASE WHEN … THEN … END`
+fn case(whens: impl Iterator<Item = (Expr, Expr)>) -> Expr {
+    let conditions = whens.map(|(condition, result)| CaseWhen { condition, result }).collect();
+    let token = ast::helpers::attached_token::AttachedToken::empty();
+    Expr::Case { case_token: token.clone(), end_token: token, operand: None, conditions, else_result: None }
+}
+
+/// The columns that an INSERT names, and their values.
+fn inserted(target: &Target, names: &[String], values: Option<&[Expr]>) -> Result<(Vec<usize>, Vec<Expr>)> {
+    let Some(values) = values else { return Ok((Vec::new(), Vec::new())) };
+    let mut places = Vec::with_capacity(names.len());
+    for name in names {
+        let place = target.position(name)?;
+        if places.contains(&place) {
+            let message = format!("column \"{name}\" specified more than once");
+            return Err(SqlError::new(SqlState::DUPLICATE_COLUMN, message));
+        }
+        places.push(place);
+    }
+    if names.is_empty() {
+        places = (0..target.columns.len()).collect();
+    }
+    if values.len() > places.len() {
+        return Err(SqlError::syntax("INSERT has more expressions than target columns"));
+    }
+    if values.len() < places.len() && !names.is_empty() {
+        return Err(SqlError::syntax("INSERT has more target columns than expressions"));
+    }
+    places.truncate(values.len());
+    let value = |(value, place): (&Expr, &usize)| {
+        let column: &TargetColumn = &target.columns[*place];
+        if defaults::is_default(value) {
+            return column.default_expression();
+        }
+        column.check_given()?;
+        let mut value = value.clone();
+        tree::keep_digits(&mut value, column.kind);
+        Ok(value)
+    };
+    let values = values.iter().zip(&places).map(value).collect::<Result<Vec<_>>>()?;
+    Ok((places, values))
+}
+
+/// The columns of the source, for what sees them alone.
+struct Source {
+    /// Names, and what qualifies them.
+    columns: Vec<(String, Option<String>)>,
+    /// What the statement calls the target.
+    target: String,
+}
+
+impl Source {
+    async fn of(query: &Query, merge: &Merge, called: &Ident) -> Result<Self> {
+        let mut select = select_from(&crate::names::RelationName::bare("t"), &[])?;
+        if let SetExpr::Select(select) = select.body.as_mut() {
+            select.from = vec![merge.source.clone()];
+        }
+        let plan = query.plan(&ast::Statement::Query(select)).await?;
+        let column = |(qualifier, field): (
+            Option<&datafusion::common::TableReference>,
+            &std::sync::Arc<arrow::datatypes::Field>,
+        )| { (field.name().clone(), qualifier.map(|table| table.table().to_owned())) };
+        Ok(Self { columns: plan.schema().iter().map(column).collect(), target: fold(called) })
+    }
+
+    /// Puts the names of tables before columns that have none, outside of subqueries.
+    ///
+    /// # Errors
+    /// 42P01 for a column of the target, 42703 and 42702.
+    fn qualify(&self, expr: &mut Expr) -> Result<()> {
+        struct Qualify<'a>(&'a Source, usize);
+        impl VisitorMut for Qualify<'_> {
+            type Break = Box<SqlError>;
+            fn pre_visit_query(&mut self, _: &mut ast::Query) -> ControlFlow<Box<SqlError>> {
+                self.1 += 1;
+                ControlFlow::Continue(())
+            }
+            fn post_visit_query(&mut self, _: &mut ast::Query) -> ControlFlow<Box<SqlError>> {
+                self.1 -= 1;
+                ControlFlow::Continue(())
+            }
+            fn pre_visit_expr(&mut self, expr: &mut Expr) -> ControlFlow<Box<SqlError>> {
+                if self.1 > 0 {
+                    return ControlFlow::Continue(());
+                }
+                match self.0.qualified(expr) {
+                    Ok(Some(qualified)) => *expr = qualified,
+                    Ok(None) => {}
+                    Err(error) => return ControlFlow::Break(Box::new(error)),
+                }
+                ControlFlow::Continue(())
+            }
+        }
+        match VisitMut::visit(expr, &mut Qualify(self, 0)) {
+            ControlFlow::Break(error) => Err(*error),
+            ControlFlow::Continue(()) => Ok(()),
+        }
+    }
+
+    fn qualified(&self, expr: &Expr) -> Result<Option<Expr>> {
+        match expr {
+            Expr::CompoundIdentifier(parts) if parts.len() > 1 => {
+                let table = fold(&parts[parts.len() - 2]);
+                if table == self.target && !self.columns.iter().any(|(_, of)| of.as_ref() == Some(&table)) {
+                    let message = format!("invalid reference to FROM-clause entry for table \"{table}\"");
+                    let detail = format!(
+                        "There is an entry for table \"{table}\", but it cannot be referenced from this part of the query."
+                    );
+                    return Err(SqlError::new(SqlState::UNDEFINED_TABLE, message).with_detail(detail));
+                }
+                Ok(None)
+            }
+            Expr::Identifier(name) => {
+                let name = fold(name);
+                let mut found = self.columns.iter().filter(|(column, _)| *column == name);
+                match (found.next(), found.next()) {
+                    (Some(_), Some(_)) => {
+                        let message = format!("column reference \"{name}\" is ambiguous");
+                        Err(SqlError::new(SqlState::AMBIGUOUS_COLUMN, message))
+                    }
+                    (Some((_, Some(table))), None) => Ok(Some(tree::column(&quoted(table), &name))),
+                    (Some((_, None)), None) => Ok(None),
+                    (None, _) => {
+                        let message = format!("column \"{name}\" does not exist");
+                        Err(SqlError::new(SqlState::UNDEFINED_COLUMN, message))
+                    }
+                }
+            }
+            _ => Ok(None),
+        }
+    }
+}
+
+/// The mutations of a MERGE and the number of rows.
+pub(super) async fn run(query: &Query, merge: &Merge, parameters: &[ScalarValue]) -> Result<(Written, u64)> {
+    let Planned { select, target, actions, all, .. } = planned(query, merge, &[]).await?;
+    let keys = target.key_columns().len();
+    let mut inserts = Vec::with_capacity(actions.len());
+    for action in &actions {
+        inserts.push(match action {
+            Action::Insert(places, _) => Some(Defaults::new(query, &target, places).await?),
+            _ => None,
+        });
+    }
+    let mut batches = rows(query, &select, parameters).await?;
+    let mut merging = Merging { query, target: &target, written: Written::default(), changed: HashSet::new() };
+    let (mut count, mut number, mut new) = (0, 0, HashSet::new());
+    while let Some(batch) = batches.try_next().await? {
+        let clauses = batch.column(keys).as_primitive_opt::<Int64Type>();
+        let clauses =
+            clauses.ok_or_else(|| SqlError::new(SqlState::INTERNAL_ERROR, "clauses of MERGE have no numbers"))?;
+        for (at, (action, defaults)) in (0_i64..).zip(actions.iter().zip(&inserts)) {
+            let own: BooleanArray = clauses.iter().map(|clause| Some(clause == Some(at))).collect();
+            if !own.has_true() || matches!(action, Action::Nothing) {
+                continue;
+            }
+            let own = filter_record_batch(&batch, &own)?;
+            count += own.num_rows() as u64;
+            match (action, defaults) {
+                (Action::Update(places, from), _) => merging.update(&own, (places, *from), all).await?,
+                (Action::Delete, _) => merging.delete(&own)?,
+                (Action::Insert(places, from), Some(defaults)) => {
+                    let columns: Vec<usize> = (*from..from + places.len()).collect();
+                    let values = own.project(&columns)?;
+                    for first in (0..values.num_rows()).step_by(LOOKUP_ROWS) {
+                        let chunk = values.slice(first, LOOKUP_ROWS.min(values.num_rows() - first));
+                        let rows = insert::new_rows(query, &target, (places, defaults), &chunk, number)?;
+                        number += rows.len() as u64;
+                        let checked: Vec<&[Value]> = rows.iter().map(|row| row.values.as_slice()).collect();
+                        defaults::check(query, &target, &checked, false).await.map_err(|(_, error)| error)?;
+                        let written = (&mut merging.written, &mut Returned::new(None));
+                        insert::put_new((&query.view, &target), rows, false, &mut new, written).await?;
+                    }
+                }
+                (Action::Nothing | Action::Insert(..), _) => {}
+            }
+        }
+    }
+    Ok((merging.written, count))
+}
+
+/// The rows that are there and are changed.
+struct Merging<'a> {
+    query: &'a Query,
+    target: &'a Target,
+    written: Written,
+    changed: HashSet<RowKey>,
+}
+
+impl Merging<'_> {
+    /// The key of a row, which nothing has changed yet.
+    fn key(&mut self, batch: &RecordBatch, row: usize) -> Result<RowKey> {
+        let key = self.target.row_key(&assign_row(batch, 0, row, &self.target.key_columns())?)?;
+        if !self.changed.insert(key.clone()) {
+            let message = "MERGE command cannot affect row a second time";
+            return Err(SqlError::new(SqlState::CARDINALITY_VIOLATION, message)
+                .with_hint("Ensure that not more than one source row matches any one target row."));
+        }
+        self.written.rely(&self.target.table, key.clone())?;
+        Ok(key)
+    }
+
+    async fn update(&mut self, batch: &RecordBatch, (places, from): (&[usize], usize), all: usize) -> Result<()> {
+        let mut after = Vec::new();
+        for row in 0..batch.num_rows() {
+            let key = self.key(batch, row)?;
+            let mut values = self.target.row(batch, all, row)?;
+            let mut mutations = vec![marker()];
+            for (at, place) in places.iter().enumerate() {
+                let column = &self.target.columns[*place];
+                let value = assign(batch.column(from + at), row, column)?;
+                self.target.check_null(column, &value)?;
+                mutations.extend(column.set(&value)?);
+                values[*place] = value;
+            }
+            self.written.mutate(&self.target.table, key, mutations)?;
+            after.push(values);
+        }
+        let after: Vec<&[Value]> = after.iter().map(Vec::as_slice).collect();
+        defaults::check(self.query, self.target, &after, false).await.map_err(|(_, error)| error)
+    }
+
+    fn delete(&mut self, batch: &RecordBatch) -> Result<()> {
+        for row in 0..batch.num_rows() {
+            let key = self.key(batch, row)?;
+            self.written.mutate(&self.target.table, key, vec![Mutation::DeleteFromRow])?;
+        }
+        Ok(())
+    }
+}
