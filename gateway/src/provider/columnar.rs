@@ -44,8 +44,15 @@ use keyspan_storage::{ColumnKind, Columnar, ColumnarRequest, KeyDecoder, MemoryP
 pub(super) use memory::MemoryExec;
 use std::sync::Arc;
 
-/// A scan of fewer rows in row groups and memory goes by rows: opening files costs more than it saves.
+/// A scan of so many rows in row groups and memory goes by row groups.
 pub const ROWS_MIN: u64 = 4_096;
+/// One of fewer rows goes by rows, most of the time: opening files costs more than it saves. Not where there are so many values to be read,
+/// and at least so many rows, of each row group too. A value of a row takes some 0.3 µs, a row group one to three milliseconds.
+const VALUES_MIN: u64 = 8_192;
+/// See [`VALUES_MIN`]; fewer are read on the thread that asks for them.
+const ROWS_OF_MANY_VALUES_MIN: u64 = 1_024;
+/// See [`VALUES_MIN`].
+const ROWS_OF_GROUP_MIN: u64 = 256;
 /// A scan of more ranges goes by rows: each of them is looked up in each file.
 pub const RANGES_MAX: usize = 256;
 
@@ -121,10 +128,17 @@ pub(super) async fn plan(
     };
     let memory: u64 = found.memory.iter().map(MemoryPart::rows_estimate).sum();
     let rows = memory + found.parts.iter().map(|part| part.rows).sum::<u64>();
-    if rows < ROWS_MIN {
+    let row_groups = found.parts.iter().map(|part| part.row_groups.len() as u64).sum();
+    if !pays(rows, row_groups, projection.len() as u64) {
         return Ok(Way::Rows(Some(rows + if found.rest.is_empty() { 0 } else { found.rest.rows_estimate() })));
     }
     over(found, &wanted.from, scan, spread).map(Way::Groups)
+}
+
+/// Whether row groups are faster than rows.
+fn pays(rows: u64, row_groups: u64, columns: u64) -> bool {
+    let many_values = rows * columns >= VALUES_MIN && rows >= ROWS_OF_MANY_VALUES_MIN;
+    rows >= ROWS_MIN || many_values && rows >= row_groups * ROWS_OF_GROUP_MIN
 }
 
 /// How many rows there may be, where all ranges are single keys.

@@ -207,6 +207,20 @@ async fn small_scans_and_those_that_are_told_to_go_by_rows() {
 }
 
 #[tokio::test]
+async fn fewer_rows_go_by_row_groups_where_their_values_are_many() {
+    let world = world(|_| {}).await;
+    let [fast, by_rows] = sessions(&world, Some("aa")).await;
+    for (columns, values, goes) in
+        [("max(cpu)", 1, false), ("max(cpu), max(load), max(mem), max(procs), max(note)", 5, true)]
+    {
+        let sql = format!("SELECT {columns} FROM metrics WHERE host >= 'host 3' AND host < 'host 9'");
+        let explained = plan(&fast, &sql, false).await;
+        assert_eq!(explained.contains("Row groups:"), goes, "{values} columns\n{explained}");
+        assert_eq!(rows(&fast, &sql).await, rows(&by_rows, &sql).await);
+    }
+}
+
+#[tokio::test]
 async fn own_writes_go_by_rows() {
     let world = world(|_| {}).await;
     let mut view = world.view(Some("aa"), true).await;
