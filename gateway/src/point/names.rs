@@ -9,7 +9,7 @@ use crate::{
 };
 use arrow::datatypes::DataType;
 use datafusion::{logical_expr::Operator, scalar::ScalarValue};
-use keyspan_catalog::{Column, Readable, SqlType, Table, table::OnBadKey};
+use keyspan_catalog::{Column, Readable, SqlType, Table, Value, table::OnBadKey};
 use keyspan_storage::RowSet;
 use std::sync::Arc;
 
@@ -120,7 +120,9 @@ impl KeyComparisons {
         let mut found: Vec<(usize, Operator, Operand)> = Vec::with_capacity(comparisons.len());
         for (name, op, operand) in comparisons {
             let part = number(&name)?;
-            parameters.beside(&operand, keys.columns()[part].kind)?;
+            let kind = keys.columns()[part].kind;
+            let operand = of_type(operand, kind);
+            parameters.beside(&operand, kind)?;
             let lower = |op: Operator| matches!(op, Operator::Gt | Operator::GtEq);
             let twice = |(of, with, _): &(usize, Operator, Operand)| {
                 *of == part && (*with == Operator::Eq || op == Operator::Eq || lower(*with) == lower(op))
@@ -158,6 +160,26 @@ impl KeyComparisons {
         }
         provider::exact_rows(&self.keys, compared)
     }
+}
+
+/// A text in quotes as the value of a column's type, where it is one however the session is set; else as it is, for the general way to decide.
+fn of_type(operand: Operand, kind: SqlType) -> Operand {
+    let Operand::Literal(ScalarValue::Utf8(Some(text))) = &operand else { return operand };
+    let plain = |others: &str| {
+        let is_plain = |byte: u8| byte.is_ascii_digit() || others.contains(char::from(byte));
+        text.starts_with(|first: char| first.is_ascii_digit()) && text.bytes().all(is_plain)
+    };
+    let (_, behind_hours) = text.split_once(':').unwrap_or_default();
+    let has_zone = behind_hours.ends_with('Z') || behind_hours.contains(['+', '-']);
+    let is_certain = match kind {
+        SqlType::Timestamptz => has_zone && plain("-: T.+Z"),
+        SqlType::Timestamp => !has_zone && plain("-: T."),
+        SqlType::Date => plain("-"),
+        SqlType::Uuid => true,
+        _ => false,
+    };
+    let value = is_certain.then(|| Value::parse(text, kind).ok()).flatten();
+    value.map_or(operand, |value| Operand::Literal(types::scalar_of_value(&value, kind)))
 }
 
 /// The value of an operand.

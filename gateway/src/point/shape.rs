@@ -142,6 +142,11 @@ impl Named {
                     found.push((column.clone(), Operator::GtEq, value(low)?));
                     found.push((column, Operator::LtEq, value(high)?));
                 }
+                // A list of one is what it is equal to.
+                Expr::InList { expr, list, negated: false } => {
+                    let [one] = list.as_slice() else { return None };
+                    found.push((self.column(expr)?, Operator::Eq, value(one)?));
+                }
                 _ => return None,
             }
         }
