@@ -211,17 +211,26 @@ def sqlalchemy_():
             same(f"{name}: ORM", found[:4], [0, 1, 2, 33])
             session.delete(one)
             session.commit()
-        locked = sqlalchemy.select(Flight).where(Flight.origin == "TST", Flight.flight == 5).with_for_update(nowait=True)
-        with Session(engine) as first, Session(engine) as second:
-            first.scalars(locked).one().dep_delay = 50
-            second.scalars(locked).one().dep_delay = 51
-            first.commit()
+        five = sqlalchemy.select(Flight).where(Flight.origin == "TST", Flight.flight == 5)
+
+        def refused(what, run, expected):
             try:
-                second.commit()
-                sys.exit(f"{name}: two have changed a row that both had locked")
+                run()
             except sqlalchemy.exc.DBAPIError as error:
                 code = getattr(error.orig, "sqlstate", None) or getattr(error.orig, "pgcode", None) or error.orig.args[0]["C"]
-                same(f"{name}: FOR UPDATE", code, "40001")
+                return same(f"{name}: {what}", code, expected)
+            sys.exit(f"{name}: {what} was not refused")
+
+        with Session(engine) as first, Session(engine) as second:
+            first.scalars(five.with_for_update()).one().dep_delay = 50
+            refused("FOR UPDATE NOWAIT of what another holds", lambda: second.scalars(five.with_for_update(nowait=True)).one(), "55P03")
+            second.rollback()
+            passed = second.scalars(five.with_for_update(skip_locked=True)).all()
+            same(f"{name}: FOR UPDATE SKIP LOCKED of what another holds", passed, [])
+            # Nobody waits: that both have locked it is found when the second commits.
+            second.scalars(five.with_for_update()).one().dep_delay = 51
+            first.commit()
+            refused("FOR UPDATE of what another has changed", second.commit, "40001")
         frame = pandas.read_sql(f"SELECT flight, dep_delay FROM flights WHERE {KEY} ORDER BY flight", engine)
         same(f"pandas {pandas.__version__} over {driver}: read_sql", list(frame["flight"]), [0, 1, 2, 4, 5, 6, 7, 8, 9])
         with engine.begin() as connection:
