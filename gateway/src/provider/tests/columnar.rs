@@ -11,7 +11,7 @@ use bytes::Bytes;
 use datafusion::prelude::SessionContext;
 use expect_test::{Expect, expect};
 use keyspan_catalog::{
-    KeyEncoding, KeyPart, SqlType, Table, Value,
+    Encoding, KeyEncoding, KeyPart, SqlType, Table, Value, mapping,
     table::{OnBadKey, OnBadValue},
 };
 use keyspan_storage::{
@@ -504,4 +504,25 @@ async fn what_does_not_decode_is_told_with_its_row() {
     assert!(plan(&fast, sql, false).await.contains("Row groups:"));
     let error = query::testing::answer(&fast, sql).await.unwrap_err();
     expect![[r#"Row "host$`37#7986-98-97T95:78:94.999999Z#0000000077", cell m:price: stored value is not of type numeric(9,2)."#]].assert_eq(&error.detail.unwrap());
+}
+
+#[tokio::test]
+async fn a_numeric_that_was_stored_with_another_scale_is_fitted() {
+    let world = world(|_| {}).await;
+    let stored = |unscaled, scale| {
+        let kind = SqlType::Numeric { precision: 12, scale };
+        mapping::encode(&Value::Numeric { unscaled, scale }, kind, Encoding::Binary).unwrap()
+    };
+    for (n, bytes) in [(0, stored(55, 1)), (1, stored(-12_345, 3)), (2, stored(7, 0))] {
+        let price = (FamilyName::new("m").unwrap(), "price".into(), bytes);
+        world.write("metrics", &world.key("metrics", "aa", &row(n)), vec![price]).await;
+    }
+    let [fast, by_rows] = sessions(&world, Some("aa")).await;
+    let expected = expect![[r#"
+        0 | 5.50
+        1 | -12.35
+        2 | 7.00"#]];
+    let sql = "SELECT n, price FROM metrics WHERE n < 3 ORDER BY n";
+    expected.assert_eq(&rows(&by_rows, sql).await);
+    expected.assert_eq(&rows(&fast, sql).await);
 }
