@@ -85,6 +85,24 @@ impl Private {
         self.table(name).is_some() || self.sequence(name).is_some() || self.view(name).is_some()
     }
 
+    /// Whether a table, a sequence or a view has this number.
+    pub fn has_number(&self, number: u32) -> bool {
+        self.tables.contains_key(&TableId(number))
+            || self.sequences.contains_key(&number)
+            || self.views.contains_key(&number)
+    }
+
+    /// All that is in one of two that have no number in common.
+    #[must_use]
+    pub fn joined(&self, other: &Self) -> Self {
+        let mut both = self.clone();
+        both.tables.extend(other.tables.iter().map(|(id, table)| (*id, table.clone())));
+        both.sequences.extend(other.sequences.iter().map(|(id, sequence)| (*id, sequence.clone())));
+        both.views.extend(other.views.iter().map(|(id, view)| (*id, view.clone())));
+        both.spare.extend(&other.spare);
+        both
+    }
+
     /// Whether there is nothing.
     pub fn is_empty(&self) -> bool {
         *self == Self::default()

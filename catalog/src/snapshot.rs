@@ -27,7 +27,8 @@ pub struct Snapshot {
     pub tables: BTreeMap<TableId, Arc<Table>>,
     /// What tenants have made for themselves.
     pub private: BTreeMap<TenantId, Arc<Private>>,
-    /// What a session has made for itself alone: in its own snapshots only, and never stored.
+    /// What a session has made for itself alone: in its own snapshots only, and never stored. Its views are held against every change, as those
+    /// of the tenant are.
     pub temporary: Arc<Private>,
     /// The roles.
     pub roles: BTreeMap<RoleName, Arc<Role>>,
@@ -213,7 +214,12 @@ impl Snapshot {
             private.apply(edit, |number| self.take_oid(number), is_taken)?;
         }
         let before = self.private.get(id).cloned().unwrap_or_default();
-        sql_view::check((&before, &private), (&shared, &shared), "")?;
+        if self.temporary.is_empty() {
+            sql_view::check((&before, &private), (&shared, &shared), "")?;
+        } else {
+            let (before, after) = (before.joined(&self.temporary), private.joined(&self.temporary));
+            sql_view::check((&before, &after), (&shared, &shared), "")?;
+        }
         if private.is_empty() {
             self.private.remove(id);
         } else {
@@ -329,11 +335,11 @@ impl Snapshot {
         table.or_else(|| self.view_in(tenant, name).map(Readable::View))
     }
 
-    /// The table or view with this number in the database of a tenant.
+    /// The table or view with this number in the database of a tenant; a session's own temporary ones, too.
     pub fn readable(&self, tenant: Option<&TenantId>, number: u32) -> Option<Readable<'_>> {
         static NONE: LazyLock<Private> = LazyLock::new(Private::default);
         let own = self.private_of(tenant).map_or(&*NONE, |own| own.as_ref());
-        Readable::of(number, own, &self.tables)
+        Readable::of(number, own, &self.tables).or_else(|| Readable::of(number, &self.temporary, &self.tables))
     }
 
     /// The table with this number in the database of a tenant, `None` for the operator's; a session's own temporary ones, too.

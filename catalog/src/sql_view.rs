@@ -204,14 +204,17 @@ pub fn check(
     whose: &str,
 ) -> Result<()> {
     for view in after.views.values() {
+        // What a temporary view reads may have gone by another session's doing: that is no matter of this change.
+        let known = before.views.get(&view.id).is_some_and(|old| Arc::ptr_eq(old, view));
         for (number, columns) in &view.uses {
             let old = Readable::of(*number, before, shared_before);
             let new = Readable::of(*number, after, shared_after);
             let (Some(new), Some(old)) = (new, old.or(new)) else {
-                return Err(match old {
-                    Some(old) => in_use(after, &old, None, whose),
-                    None => gone(view),
-                });
+                match old {
+                    Some(old) => return Err(in_use(after, &old, None, whose)),
+                    None if known => continue,
+                    None => return Err(gone(view)),
+                }
             };
             for column in columns {
                 match (old.column(*column), new.column(*column)) {
@@ -222,11 +225,12 @@ pub fn check(
                         return Err(Error::new(ErrorKind::Unsupported, message).with_detail(detail));
                     }
                     (Some(name), None) => return Err(in_use(after, &old, Some((*column, name)), whose)),
+                    (None, None) if known => {}
                     (None, None) => return Err(gone(view)),
                 }
             }
         }
-        let changed = before.views.get(&view.id).is_some_and(|old| !Arc::ptr_eq(old, view));
+        let changed = !known && before.views.contains_key(&view.id);
         if changed && dependents(after, view.id, None).iter().any(|other| other.id == view.id) {
             let message = format!("infinite recursion detected in rules for relation \"{}\"", view.name);
             return Err(Error::new(ErrorKind::Recursion, message));

@@ -18,7 +18,7 @@ pub const TEMPORARY: &str = "pg_temp";
 /// A schema of a database.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Schema {
-    /// The session's temporary tables.
+    /// The session's temporary tables and views.
     Temporary,
     /// `pg_catalog`
     Catalog,
@@ -194,7 +194,10 @@ pub fn find<'a>(
     name: &RelationName,
 ) -> Option<(Schema, Readable<'a>)> {
     let look = |schema: Schema| match schema {
-        Schema::Temporary => snapshot.temporary.table(name).map(Readable::Table),
+        Schema::Temporary => {
+            let own = &snapshot.temporary;
+            own.table(name).map(Readable::Table).or_else(|| own.view(name).map(Readable::View))
+        }
         Schema::Public => snapshot.readable_in(tenant, name),
         _ => None,
     };
@@ -210,6 +213,16 @@ pub fn find<'a>(
         }
     }
     None
+}
+
+/// The table or view of users with a number, and its schema.
+pub fn numbered<'a>(
+    snapshot: &'a Snapshot,
+    tenant: Option<&TenantId>,
+    number: u32,
+) -> Option<(Schema, Readable<'a>)> {
+    let schema = if snapshot.temporary.has_number(number) { Schema::Temporary } else { Schema::Public };
+    snapshot.readable(tenant, number).map(|found| (schema, found))
 }
 
 /// Whether a schema of the server's has a relation of this name.

@@ -253,9 +253,12 @@ fn parse_definition(cursor: &mut Cursor<'_>) -> Result<Statement> {
             cursor.advance();
             return definition::parse_create_table(cursor, true);
         }
+        ("create", "temp" | "temporary") if matches!(cursor.head_nth(1).as_str(), "view" | "recursive") => {
+            view::parse_create_view(cursor)
+        }
         ("create", "temp" | "temporary") => {
             let what = format!("CREATE TEMPORARY {}", cursor.head_nth(1).to_uppercase());
-            Err(SqlError::unsupported(what).with_hint("Tables can be temporary."))
+            Err(SqlError::unsupported(what).with_hint("Tables and views can be temporary."))
         }
         ("alter", "table") => definition::parse_alter_table(cursor),
         ("drop", "table") => definition::parse_drop_table(cursor),

@@ -31,7 +31,7 @@ pub(super) async fn comment(session: &mut Session, said: &Comment) -> Result<()>
             _ => Err(SqlError { hint: None, ..wrong_kind(name, "table") }),
         },
         Commented::View(name) => match found(session, name)? {
-            (_, Found::View(view)) => on_view(session, &view, None, text).await,
+            (place, Found::View(view)) => on_view(session, place, &view, None, text).await,
             _ => Err(SqlError { hint: None, ..wrong_kind(name, "view") }),
         },
         Commented::Column(name, column) => {
@@ -47,9 +47,9 @@ pub(super) async fn comment(session: &mut Session, said: &Comment) -> Result<()>
                     let number = table.column(column).map(|column| column.id).ok_or_else(missing)?;
                     on_table(session, place, &table, Some(number), text).await
                 }
-                (_, Found::View(view)) => {
+                (place, Found::View(view)) => {
                     let number = view.column(column).map(|column| column.number).ok_or_else(missing)?;
-                    on_view(session, &view, Some(number), text).await
+                    on_view(session, place, &view, Some(number), text).await
                 }
             }
         }
@@ -94,7 +94,13 @@ async fn on_table(
     change_in(session, place, edit).await
 }
 
-async fn on_view(session: &mut Session, view: &SqlView, column: Option<u16>, text: &Option<String>) -> Result<()> {
+async fn on_view(
+    session: &mut Session,
+    place: Schema,
+    view: &SqlView,
+    column: Option<u16>,
+    text: &Option<String>,
+) -> Result<()> {
     let tenant = tenant(session)?.0;
     let edit = |snapshot: &Snapshot| {
         let now = snapshot.private_of(Some(&tenant)).and_then(|own| own.views.get(&view.id));
@@ -103,5 +109,5 @@ async fn on_view(session: &mut Session, view: &SqlView, column: Option<u16>, tex
         let after = SqlView { comments: before.comments.with(column, text.clone()), ..before.clone() };
         Ok(vec![PrivateEdit::AlterView(Box::new((before, after)))])
     };
-    change_in(session, Schema::Public, edit).await
+    change_in(session, place, edit).await
 }

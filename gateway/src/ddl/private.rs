@@ -99,9 +99,7 @@ pub(super) async fn alter(session: &mut Session, alter: &AlterTable) -> Result<(
     let cascading = cascading(&table, &actions);
     let actions = settle(session, &table, &actions).await?;
     let (tenant, oid) = tenant(session)?;
-    if let Some(own) = session.catalog_snapshot().private_of(Some(&tenant)) {
-        super::view::tell(session, &super::view::dependents_of_columns(own, table.id.0, &cascading));
-    }
+    let gone = super::view::cascade(session, [table.id.0], Some(&cascading));
     let derive = |snapshot: &Snapshot| {
         let alteration = Alteration::of(snapshot, &tenant, (&alter.name, table.id), &actions)?;
         let views = cascaded(snapshot, &tenant, alteration.after(), &cascading);
@@ -114,10 +112,13 @@ pub(super) async fn alter(session: &mut Session, alter: &AlterTable) -> Result<(
         return Err(SqlError::unsupported("a change of a temporary table that asks something of its rows")
             .with_hint("CREATE TEMP TABLE … AS makes another one of its rows."));
     }
-    if derive(&session.catalog_snapshot())?.asks() == AsksOfRows::Nothing {
-        return change(session, |snapshot| derive(snapshot)?.edits()).await;
-    }
-    rows::alter(session, (&tenant, oid), table.id, derive).await
+    let before = session.drop_temporary_views(&gone).await?;
+    let altered = if derive(&session.catalog_snapshot())?.asks() == AsksOfRows::Nothing {
+        change(session, |snapshot| derive(snapshot)?.edits()).await
+    } else {
+        rows::alter(session, (&tenant, oid), table.id, derive).await
+    };
+    altered.inspect_err(|_| session.restore_temporary(before))
 }
 
 pub(super) async fn drop(session: &mut Session, drop: &DropTables) -> Result<()> {
@@ -150,17 +151,18 @@ pub(super) async fn drop(session: &mut Session, drop: &DropTables) -> Result<()>
 async fn drop_from(session: &mut Session, place: Schema, tables: &[Arc<Table>], cascade: bool) -> Result<()> {
     let tenant = tenant(session)?.0;
     let named: BTreeSet<u32> = tables.iter().map(|table| table.id.0).collect();
-    if cascade {
-        let snapshot = session.catalog_snapshot();
-        super::view::tell_cascade(session, &snapshot, &named);
-    }
+    let gone = if cascade { super::view::cascade(session, named.iter().copied(), None) } else { BTreeSet::new() };
     let edit = |snapshot: &Snapshot| {
         let sequences = owned(snapshot, &tenant, |(of, _)| tables.iter().any(|table| table.id == of));
         let views = if cascade { super::view::dependents(snapshot, &tenant, &named) } else { Vec::new() };
         let views = views.iter().map(|view| PrivateEdit::DropView(view.id));
         Ok(tables.iter().map(|table| PrivateEdit::DropTable(table.id)).chain(sequences).chain(views).collect())
     };
-    change_in(session, place, edit).await
+    if place == Schema::Temporary {
+        return session.define_temporary(edit).await;
+    }
+    let before = session.drop_temporary_views(&gone).await?;
+    change(session, edit).await.inspect_err(|_| session.restore_temporary(before))
 }
 
 /// The views that go with the columns that a table has no more.
@@ -249,7 +251,16 @@ pub(super) async fn change(
         return session.define(derive).await;
     }
     let catalog = session.shared.catalog.clone();
-    catalog.commit(|snapshot| Ok(Edit::ChangePrivate(tenant.clone(), oid, derive(snapshot)?))).await?;
+    let temporary = session.catalog_snapshot().temporary.clone();
+    let edit = |snapshot: &Snapshot| {
+        let edit = Edit::ChangePrivate(tenant.clone(), oid, derive(snapshot)?);
+        if !temporary.views.is_empty() {
+            // Refused for what they read.
+            Snapshot { temporary: temporary.clone(), ..snapshot.clone() }.apply(&edit)?;
+        }
+        Ok(edit)
+    };
+    catalog.commit(edit).await?;
     Ok(())
 }
 

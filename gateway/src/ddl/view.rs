@@ -4,19 +4,20 @@
 //! ([`bound`]). That nothing goes which a view uses is the catalog's to see ([`sql_view`]).
 
 use super::{
-    private::{change, tenant},
+    private::{change, change_in, tenant},
     skipped,
 };
 use crate::{
     error::{Result, SqlError, SqlState},
-    names::{RelationName, Schema},
+    names::{self, RelationName, Schema},
     query::{Query, bound, views},
     session::{Found, Session},
     statement::{AlterAction, AlterTable, AlterView, CreateView, DropTables, ViewAction},
 };
 use datafusion::sql::sqlparser::ast;
 use keyspan_catalog::{
-    Comments, Edit, Error, ErrorKind, Private, PrivateEdit, Snapshot, SqlView, TenantId, snapshot::FIRST_OID, sql_view,
+    Comments, Edit, Error, ErrorKind, Private, PrivateEdit, Readable, Snapshot, SqlView, TenantId, snapshot::FIRST_OID,
+    sql_view,
 };
 use std::{collections::BTreeSet, sync::Arc};
 
@@ -24,21 +25,26 @@ pub(super) async fn create(session: &mut Session, create: &CreateView) -> Result
     check_tenants(session, "CREATE VIEW")?;
     let view = session.view().await?;
     let tenant = tenant(session)?.0;
-    permanent(session, &create.name, "CREATE TEMPORARY VIEW")?;
-    if create.or_replace && view.snapshot.table_in(Some(&tenant), &create.name).is_some() {
-        return Err(wrong_kind(&create.name, "view"));
-    }
+    let mut place = create.name.schema.map_or_else(|| session.search_path().first(), Ok)?;
     let database = session.identity.database.clone();
     let mut query = ast::Statement::Query(create.query.clone());
     Query::new(session, view.clone())?.write_out(&mut query).await?;
     let ast::Statement::Query(query) = query else { return Err(SqlError::unsupported("this view")) };
-    let bound =
-        bound::bind(&query, &database, |name| match view.find(name) {
-            Some((Schema::Temporary, _)) => Err(SqlError::unsupported("a view of a temporary table")
-                .with_hint("CREATE TABLE AS keeps what a query shows.")),
-            found => Ok(found.map(|(_, found)| found)),
-        })?;
+    let bound = bound::bind(&query, &database, |name| Ok(view.find(name).map(|(_, found)| found)))?;
     let (sql, uses) = (bound.sql, bound.uses);
+    if place != Schema::Temporary && uses.keys().any(|number| view.snapshot.temporary.has_number(*number)) {
+        let message = format!("view \"{}\" will be a temporary view", create.name);
+        session.notice(SqlError::new(SqlState::SUCCESSFUL_COMPLETION, message));
+        if create.name.schema.is_some() {
+            let message = "cannot create temporary relation in non-temporary schema";
+            return Err(SqlError::new(SqlState::INVALID_TABLE_DEFINITION, message));
+        }
+        place = Schema::Temporary;
+    }
+    let there = view.find(&RelationName::within(place, create.name.name.as_str()));
+    if create.or_replace && matches!(there, Some((_, Readable::Table(_)))) {
+        return Err(SqlError { hint: None, ..wrong_kind(&create.name, "view") });
+    }
     let mut draft = SqlView {
         id: FIRST_OID,
         name: create.name.name.clone(),
@@ -48,7 +54,7 @@ pub(super) async fn create(session: &mut Session, create: &CreateView) -> Result
         comments: Comments::default(),
     };
     // Planned as it will be read.
-    let query = bound::opened(&draft, |number| view.snapshot.readable(Some(&tenant), number))?;
+    let query = bound::opened(&draft, |number| names::numbered(&view.snapshot, Some(&tenant), number))?;
     let plan = Query::new(session, view)?.plan(&ast::Statement::Query(query)).await?;
     draft.columns = views::columns(&plan, &create.columns)?;
     draft = draft.rename(&create.name)?;
@@ -67,23 +73,21 @@ pub(super) async fn create(session: &mut Session, create: &CreateView) -> Result
             }
         }])
     };
-    change(session, edit).await
+    change_in(session, place, edit).await
 }
 
 pub(super) async fn alter(session: &mut Session, alter: &AlterView) -> Result<()> {
     check_tenants(session, "ALTER VIEW")?;
     let tenant = tenant(session)?.0;
-    let found = session.find(&alter.name);
-    if !matches!(found, Some((_, Found::View(_)))) {
-        if found.is_some() {
-            return Err(wrong_kind(&alter.name, "view"));
-        }
-        if alter.if_exists {
+    let place = match session.find(&alter.name) {
+        Some((place, Found::View(_))) => place,
+        Some(_) => return Err(wrong_kind(&alter.name, "view")),
+        None if alter.if_exists => {
             skipped(session, &format!("relation \"{}\" does not exist", alter.name));
             return Ok(());
         }
-        return Err(alter.name.missing("relation"));
-    }
+        None => return Err(alter.name.missing("relation")),
+    };
     let edit = |snapshot: &Snapshot| {
         let before = snapshot
             .view_in(Some(&tenant), &alter.name)
@@ -94,7 +98,7 @@ pub(super) async fn alter(session: &mut Session, alter: &AlterView) -> Result<()
         };
         Ok(vec![PrivateEdit::AlterView(Box::new((before.as_ref().clone(), after)))])
     };
-    change(session, edit).await
+    change_in(session, place, edit).await
 }
 
 /// Whether `ALTER TABLE` names a view.
@@ -108,7 +112,7 @@ pub(super) fn is_view(session: &Session, name: &RelationName) -> bool {
 /// 0A000; what the search path says against making anything.
 pub(super) fn permanent(session: &Session, name: &RelationName, what: &str) -> Result<()> {
     match name.schema.map_or_else(|| session.search_path().first(), Ok)? {
-        Schema::Temporary => Err(SqlError::unsupported(what).with_hint("Tables can be temporary.")),
+        Schema::Temporary => Err(SqlError::unsupported(what).with_hint("Tables and views can be temporary.")),
         _ => Ok(()),
     }
 }
@@ -126,13 +130,10 @@ pub(super) async fn alter_table(session: &mut Session, alter_table: &AlterTable)
 
 pub(super) async fn drop(session: &mut Session, drop: &DropTables) -> Result<()> {
     check_tenants(session, "DROP VIEW")?;
-    let tenant = tenant(session)?.0;
-    let snapshot = session.catalog_snapshot();
-    let mut views: Vec<Arc<SqlView>> = Vec::with_capacity(drop.names.len());
+    let mut views: Vec<(Schema, u32)> = Vec::with_capacity(drop.names.len());
     for name in &drop.names {
         match session.find(name) {
-            Some((_, Found::View(view))) if views.contains(&view) => {}
-            Some((_, Found::View(view))) => views.push(view),
+            Some((place, Found::View(view))) => views.push((place, view.id)),
             Some(_) => return Err(wrong_kind(name, "view")),
             None if drop.if_exists => skipped(session, &format!("view \"{name}\" does not exist")),
             None => return Err(name.missing("view")),
@@ -141,16 +142,23 @@ pub(super) async fn drop(session: &mut Session, drop: &DropTables) -> Result<()>
     if views.is_empty() {
         return Ok(());
     }
-    let named: BTreeSet<u32> = views.iter().map(|view| view.id).collect();
-    if drop.cascade {
-        tell_cascade(session, &snapshot, &named);
+    let named: BTreeSet<u32> = views.iter().map(|(_, id)| *id).collect();
+    let mut gone = if drop.cascade { cascade(session, named.iter().copied(), None) } else { BTreeSet::new() };
+    let (temporary, permanent): (Vec<_>, Vec<_>) = views.into_iter().partition(|(place, _)| *place == Schema::Temporary);
+    gone.extend(temporary.iter().map(|(_, id)| *id));
+    // What is temporary may read what is permanent, never the other way.
+    let before = session.drop_temporary_views(&gone).await?;
+    let permanent: BTreeSet<u32> = permanent.iter().map(|(_, id)| *id).collect();
+    if permanent.is_empty() {
+        return Ok(());
     }
+    let tenant = tenant(session)?.0;
     let edit = |snapshot: &Snapshot| {
-        let more = if drop.cascade { dependents(snapshot, &tenant, &named) } else { Vec::new() };
-        let all = more.iter().map(|view| view.id).chain(named.iter().copied());
+        let more = if drop.cascade { dependents(snapshot, &tenant, &permanent) } else { Vec::new() };
+        let all = more.iter().map(|view| view.id).chain(permanent.iter().copied());
         Ok(all.map(PrivateEdit::DropView).collect())
     };
-    change(session, edit).await
+    change(session, edit).await.inspect_err(|_| session.restore_temporary(before))
 }
 
 /// The views that go with relations, those that are named themselves left out.
@@ -190,15 +198,38 @@ pub(super) fn dependents_of_columns(own: &Private, table: u32, columns: &BTreeSe
     if columns.is_empty() { Vec::new() } else { sql_view::dependents(own, table, Some(columns)) }
 }
 
-/// Tells the client what goes with relations.
-pub(super) fn tell_cascade(session: &mut Session, snapshot: &Snapshot, relations: &BTreeSet<u32>) {
-    let Some(tenant) = session.identity.rows.tenant().cloned() else { return };
-    tell(session, &dependents(snapshot, &tenant, relations));
+/// Tells the client what goes with relations, or with columns of them; gives the numbers of the temporary views among it.
+pub(super) fn cascade(
+    session: &mut Session,
+    relations: impl IntoIterator<Item = u32>,
+    columns: Option<&BTreeSet<u16>>,
+) -> BTreeSet<u32> {
+    let snapshot = session.catalog_snapshot();
+    let permanent = snapshot.private_of(session.identity.rows.tenant());
+    let all = permanent.map_or_else(|| snapshot.temporary.as_ref().clone(), |own| own.joined(&snapshot.temporary));
+    let relations: BTreeSet<u32> = relations.into_iter().collect();
+    let mut views: Vec<Arc<SqlView>> = Vec::new();
+    for view in relations.iter().flat_map(|relation| match columns {
+        Some(columns) => dependents_of_columns(&all, *relation, columns),
+        None => sql_view::dependents(&all, *relation, None),
+    }) {
+        if !relations.contains(&view.id) && views.iter().all(|other| other.id != view.id) {
+            views.push(view);
+        }
+    }
+    tell(session, &views);
+    views.iter().map(|view| view.id).filter(|id| snapshot.temporary.has_number(*id)).collect()
 }
 
 /// Tells the client what goes along.
-pub(super) fn tell(session: &mut Session, views: &[Arc<SqlView>]) {
-    let lines: Vec<String> = views.iter().map(|view| format!("drop cascades to view {}", view.name)).collect();
+fn tell(session: &mut Session, views: &[Arc<SqlView>]) {
+    let snapshot = session.catalog_snapshot();
+    let line = |view: &Arc<SqlView>| {
+        let hidden = !snapshot.temporary.has_number(view.id) && snapshot.temporary.has(&view.name);
+        let schema = if hidden { "public." } else { "" };
+        format!("drop cascades to view {schema}{}", view.name)
+    };
+    let lines: Vec<String> = views.iter().map(line).collect();
     let notice = |message: String| SqlError::new(SqlState::SUCCESSFUL_COMPLETION, message);
     match lines.as_slice() {
         [] => {}

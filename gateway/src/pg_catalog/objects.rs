@@ -35,7 +35,7 @@ const CONSTRAINT: u32 = 1 << 31;
 const ROW_TYPE: u32 = INDEX | CONSTRAINT;
 /// The OID of the schema `keyspan`.
 const KEYSPAN_SCHEMA: u32 = 16_001;
-/// The OID of the schema of the session's temporary tables.
+/// The OID of the schema of what is temporary.
 pub const TEMPORARY_SCHEMA: u32 = 16_004;
 /// The OID of the access method `keyspan` of tables.
 const TABLE_METHOD: u32 = 16_002;
@@ -167,18 +167,18 @@ pub fn schema_oid(name: &str) -> u32 {
     }
 }
 
-/// The name of the schema of a table or sequence.
+/// The name of the schema of a table, sequence or view.
 pub fn schema_name(facts: &Facts, number: u32) -> String {
     if facts.is_temporary(number) { facts.temporary_schema() } else { PUBLIC.to_owned() }
 }
 
-/// The OID of the schema of a table or sequence.
-fn namespace(facts: &Facts, number: u32) -> u32 {
+/// The OID of the schema of a table, sequence or view.
+pub(super) fn namespace(facts: &Facts, number: u32) -> u32 {
     if facts.is_temporary(number) { TEMPORARY_SCHEMA } else { schema_oid(PUBLIC) }
 }
 
 /// `t` of what is temporary.
-fn persistence(facts: &Facts, number: u32) -> &'static str {
+pub(super) fn persistence(facts: &Facts, number: u32) -> &'static str {
     if facts.is_temporary(number) { "t" } else { "p" }
 }
 

@@ -3,10 +3,10 @@
 use super::{
     cluster,
     columns::{Cell, Row, Rows},
-    objects::{layout, owner, schema_oid},
+    objects::{is_visible, layout, namespace, owner, persistence, schema_name},
 };
 use crate::{
-    query::{Facts, bound, tables::PUBLIC},
+    query::{Facts, bound},
     row, types,
 };
 use arrow::datatypes::Field;
@@ -26,9 +26,9 @@ pub fn type_of(field: &Field) -> (u32, i32) {
     (types::pg_type(field).oid(), kind.map_or(-1, types::type_modifier))
 }
 
-/// The views of the database.
+/// The views of the database, and the session's temporary ones.
 pub fn all(facts: &Facts) -> impl Iterator<Item = &Arc<SqlView>> + Clone {
-    facts.snapshot.views_in(facts.tenant.as_ref())
+    facts.snapshot.views_in(facts.tenant.as_ref()).chain(facts.snapshot.temporary.views.values())
 }
 
 /// The view of this OID, or of this OID's rule or row type.
@@ -39,7 +39,8 @@ pub fn of_oid(facts: &Facts, oid: u32) -> Option<&Arc<SqlView>> {
 /// The text of its query.
 pub fn definition(view: &SqlView, facts: &Facts) -> String {
     // What is stored was read when it was stored; a reader of the catalog is told what is wrong with it rather than nothing at all.
-    bound::shown(view, |number| facts.readable(number)).unwrap_or_else(|error| error.message)
+    let shown = bound::shown(view, |number| facts.numbered(number), |number| is_visible(facts, number));
+    shown.unwrap_or_else(|error| error.message)
 }
 
 /// Adds what a relation of the system shows of views.
@@ -51,7 +52,7 @@ pub fn fill(rows: &mut Rows, facts: &Facts) {
         ("pg_catalog", "pg_type") => rows.extend(all(facts).map(|view| row_type(view, facts))),
         ("pg_catalog", "pg_views") => rows.extend(all(facts).map(|view| {
             row! {
-                "schemaname" => PUBLIC, "viewname" => view.name.clone(), "viewowner" => role(),
+                "schemaname" => schema_name(facts, view.id), "viewname" => view.name.clone(), "viewowner" => role(),
                 "definition" => definition(view, facts),
             }
         })),
@@ -64,41 +65,41 @@ pub fn fill(rows: &mut Rows, facts: &Facts) {
         ("pg_catalog", "pg_depend") => rows.extend(all(facts).flat_map(|view| dependencies(view))),
         ("information_schema", "views") => rows.extend(all(facts).map(|view| {
             row! {
-                "table_catalog" => facts.database.clone(), "table_schema" => PUBLIC, "table_name" => view.name.clone(),
+                "table_catalog" => facts.database.clone(), "table_schema" => schema_name(facts, view.id), "table_name" => view.name.clone(),
                 "view_definition" => definition(view, facts), "check_option" => "NONE", "is_updatable" => "NO",
                 "is_insertable_into" => "NO", "is_trigger_updatable" => "NO", "is_trigger_deletable" => "NO",
                 "is_trigger_insertable_into" => "NO",
             }
         })),
         ("information_schema", "tables") => rows.extend(all(facts).map(|view| {
+            let kind = if facts.is_temporary(view.id) { "LOCAL TEMPORARY" } else { "VIEW" };
             row! {
-                "table_catalog" => facts.database.clone(), "table_schema" => PUBLIC, "table_name" => view.name.clone(),
-                "table_type" => "VIEW", "is_insertable_into" => "NO", "is_typed" => "NO",
+                "table_catalog" => facts.database.clone(), "table_schema" => schema_name(facts, view.id), "table_name" => view.name.clone(),
+                "table_type" => kind, "is_insertable_into" => "NO", "is_typed" => "NO",
             }
         })),
         ("information_schema", "columns") => rows.extend(all(facts).flat_map(|view| described(view, facts))),
         ("information_schema", "view_table_usage") => rows.extend(all(facts).flat_map(|view| {
             let used = view.uses.keys().filter_map(|number| facts.readable(*number));
-            let names: Vec<String> = used.map(|relation| relation.name().to_owned()).collect();
-            names.into_iter().map(|name| usage(view, facts, name, None)).collect::<Vec<_>>()
+            used.map(|relation| usage(view, facts, &relation, None)).collect::<Vec<_>>()
         })),
         ("information_schema", "view_column_usage") => rows.extend(all(facts).flat_map(|view| {
             let used = view.uses.iter().filter_map(|(number, columns)| Some((facts.readable(*number)?, columns)));
-            let named = used.flat_map(|(relation, columns): (Readable<'_>, _)| {
-                let names = columns.iter().filter_map(move |number| relation.column(*number));
-                names.map(move |column| (relation.name().to_owned(), column.to_owned())).collect::<Vec<_>>()
+            let rows = used.flat_map(|(relation, columns): (Readable<'_>, _)| {
+                let names = columns.iter().filter_map(|number| relation.column(*number));
+                names.map(|column| usage(view, facts, &relation, Some(column.to_owned()))).collect::<Vec<_>>()
             });
-            named.map(|(name, column)| usage(view, facts, name, Some(column))).collect::<Vec<_>>()
+            rows.collect::<Vec<_>>()
         })),
         _ => {}
     }
 }
 
-fn usage(view: &SqlView, facts: &Facts, table: String, column: Option<String>) -> Row {
+fn usage(view: &SqlView, facts: &Facts, used: &Readable<'_>, column: Option<String>) -> Row {
     let database = || facts.database.clone();
     let mut row = row! {
-        "view_catalog" => database(), "view_schema" => PUBLIC, "view_name" => view.name.clone(),
-        "table_catalog" => database(), "table_schema" => PUBLIC, "table_name" => table,
+        "view_catalog" => database(), "view_schema" => schema_name(facts, view.id), "view_name" => view.name.clone(),
+        "table_catalog" => database(), "table_schema" => schema_name(facts, used.number()), "table_name" => used.name().to_owned(),
     };
     if let Some(column) = column {
         row.insert("column_name", Cell::from(column));
@@ -108,8 +109,8 @@ fn usage(view: &SqlView, facts: &Facts, table: String, column: Option<String>) -
 
 fn class(view: &SqlView, facts: &Facts) -> Row {
     row! {
-        "oid" => view.id, "relname" => view.name.clone(), "relnamespace" => schema_oid(PUBLIC),
-        "reltype" => view.id | ROW_TYPE, "relowner" => owner(facts), "reltuples" => -1, "relpersistence" => "p",
+        "oid" => view.id, "relname" => view.name.clone(), "relnamespace" => namespace(facts, view.id),
+        "reltype" => view.id | ROW_TYPE, "relowner" => owner(facts), "reltuples" => -1, "relpersistence" => persistence(facts, view.id),
         "relkind" => "v", "relnatts" => i64::try_from(view.columns.len()).unwrap_or(0), "relhasrules" => true,
         "relispopulated" => true, "relreplident" => "n",
     }
@@ -130,7 +131,7 @@ fn attributes(view: &SqlView) -> Vec<Row> {
 
 fn row_type(view: &SqlView, facts: &Facts) -> Row {
     row! {
-        "oid" => view.id | ROW_TYPE, "typname" => view.name.clone(), "typnamespace" => schema_oid(PUBLIC),
+        "oid" => view.id | ROW_TYPE, "typname" => view.name.clone(), "typnamespace" => namespace(facts, view.id),
         "typowner" => owner(facts), "typlen" => -1, "typtype" => "c", "typcategory" => "C", "typisdefined" => true,
         "typdelim" => ",", "typrelid" => view.id, "typinput" => "record_in", "typoutput" => "record_out",
         "typreceive" => "record_recv", "typsend" => "record_send", "typalign" => "d", "typstorage" => "x",
@@ -174,7 +175,7 @@ fn described(view: &SqlView, facts: &Facts) -> Vec<Row> {
         let length = (name == "character varying" && column.modifier > 4).then(|| i64::from(column.modifier - 4));
         let udt = super::objects::type_lines().find(|words| words[0].parse() == Ok(column.type_oid));
         row! {
-            "table_catalog" => facts.database.clone(), "table_schema" => PUBLIC, "table_name" => view.name.clone(),
+            "table_catalog" => facts.database.clone(), "table_schema" => schema_name(facts, view.id), "table_name" => view.name.clone(),
             "column_name" => column.name.clone(), "ordinal_position" => i32::from(column.number),
             "is_nullable" => "YES", "data_type" => name, "character_maximum_length" => length,
             "numeric_precision" => precision, "numeric_precision_radix" => radix, "numeric_scale" => scale,

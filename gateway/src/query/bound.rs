@@ -78,21 +78,26 @@ pub fn bind<'a>(
 ///
 /// # Errors
 /// A fault of ours: a view that cannot be read, or that reads what is no more.
-pub fn opened<'a>(view: &SqlView, numbered: impl Fn(u32) -> Option<Readable<'a>>) -> Result<Box<Query>> {
+pub fn opened<'a>(view: &SqlView, numbered: impl Fn(u32) -> Option<(Schema, Readable<'a>)>) -> Result<Box<Query>> {
     let mut query = parsed(&view.sql)?;
-    let mut opener = Opener { numbered: &numbered, shown: false };
+    let mut opener = Opener { numbered: &numbered, is_visible: None };
     finish(VisitMut::visit(&mut query, &mut opener))?;
     Ok(query)
 }
 
-/// The text of a view's query with the names that relations and columns have now, and with the columns in the place of a `*`.
+/// The text of a view's query with the names that relations and columns have now, and with the columns in the place of a `*`. A relation that
+/// is not visible, by its number, is named with its schema.
 ///
 /// # Errors
 /// As [`opened`].
-pub fn shown<'a>(view: &SqlView, numbered: impl Fn(u32) -> Option<Readable<'a>>) -> Result<String> {
+pub fn shown<'a>(
+    view: &SqlView,
+    numbered: impl Fn(u32) -> Option<(Schema, Readable<'a>)>,
+    is_visible: impl Fn(u32) -> bool,
+) -> Result<String> {
     let mut query = parsed(&view.sql)?;
     finish(VisitMut::visit(&mut query, &mut Spread))?;
-    let mut opener = Opener { numbered: &numbered, shown: true };
+    let mut opener = Opener { numbered: &numbered, is_visible: Some(&is_visible) };
     finish(VisitMut::visit(&mut query, &mut opener))?;
     if let Some(select) = first_select(&mut query.body) {
         name_items(select, view);
@@ -327,7 +332,7 @@ impl VisitorMut for Binder<'_, '_> {
     fn pre_visit_expr(&mut self, expr: &mut Expr) -> Flow {
         if let Expr::CompoundIdentifier(parts) = expr
             && parts.len() > 2
-            && fold(&parts[0]) == PUBLIC
+            && (fold(&parts[0]) == PUBLIC || fold(&parts[0]).starts_with(TEMPORARY))
         {
             parts.remove(0);
         }
@@ -369,9 +374,9 @@ fn place(name: &ObjectName) -> Option<(u32, Vec<u16>)> {
 
 /// Names in the place of numbers.
 struct Opener<'a, 'b> {
-    numbered: &'a dyn Fn(u32) -> Option<Readable<'b>>,
-    /// Whether it is for a reader: nothing is written that can be left out.
-    shown: bool,
+    numbered: &'a dyn Fn(u32) -> Option<(Schema, Readable<'b>)>,
+    /// For a reader, to whom nothing is written that can be left out: whether a relation is found without its schema.
+    is_visible: Option<&'a dyn Fn(u32) -> bool>,
 }
 
 impl Opener<'_, '_> {
@@ -379,16 +384,20 @@ impl Opener<'_, '_> {
         let TableFactor::Table { name, alias, .. } = factor else { return Ok(()) };
         let Some((number, columns)) = place(name) else { return Ok(()) };
         let gone = || SqlError::new(SqlState::DATA_CORRUPTED, "a view reads a relation or a column that is no more");
-        let relation = (self.numbered)(number).ok_or_else(gone)?;
+        let (schema, relation) = (self.numbered)(number).ok_or_else(gone)?;
         let Some(called) = alias.as_mut() else { return Err(gone()) };
         let now: Vec<&str> =
             columns.iter().map(|number| relation.column(*number).ok_or_else(gone)).collect::<Result<_>>()?;
         let as_called = std::mem::take(&mut called.columns);
         let items = now.iter().zip(&as_called).map(|(now, called)| (quoted(now), quoted(&called.name.value)));
         let items: Vec<(Ident, Ident)> = items.collect();
-        if self.shown && items.iter().all(|(now, called)| now == called) {
+        if let Some(is_visible) = self.is_visible
+            && items.iter().all(|(now, called)| now == called)
+        {
             let plain = |name: &str| shown_name(name);
-            *name = ObjectName(vec![ObjectNamePart::Identifier(plain(relation.name()))]);
+            let within = (!is_visible(number)).then_some(schema.name());
+            let parts = within.into_iter().chain([relation.name()]);
+            *name = ObjectName(parts.map(|part| ObjectNamePart::Identifier(plain(part))).collect());
             called.name = plain(&called.name.value);
             if called.name.value == relation.name() {
                 *alias = None;
@@ -399,7 +408,7 @@ impl Opener<'_, '_> {
         }
         let list: Vec<String> = items.iter().map(|(now, called)| format!("{now} AS {called}")).collect();
         let list = if list.is_empty() { "NULL AS nothing".to_owned() } else { list.join(", ") };
-        let subquery = parsed(&format!("SELECT {list} FROM {PUBLIC}.{}", quoted(relation.name())))?;
+        let subquery = parsed(&format!("SELECT {list} FROM {}.{}", schema.name(), quoted(relation.name())))?;
         *factor = TableFactor::Derived { lateral: false, subquery, alias: alias.take(), sample: None };
         Ok(())
     }

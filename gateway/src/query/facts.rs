@@ -4,7 +4,7 @@
 
 use crate::{
     error::{SqlError, SqlState},
-    names::{SearchPath, TEMPORARY},
+    names::{self, Schema, SearchPath, TEMPORARY},
     notifications::Ear,
     pg_catalog::objects,
     sequences::Given,
@@ -148,13 +148,17 @@ impl Facts {
         self.snapshot.temporary.table(name)
     }
 
-    /// Whether a number is that of something temporary.
-    pub fn is_temporary(&self, number: u32) -> bool {
-        let own = &self.snapshot.temporary;
-        own.tables.contains_key(&TableId(number)) || own.sequences.contains_key(&number)
+    /// The session's temporary view of this name.
+    pub fn temporary_view(&self, name: &str) -> Option<&Arc<SqlView>> {
+        self.snapshot.temporary.view(name)
     }
 
-    /// The name of the schema of the session's temporary tables.
+    /// Whether a number is that of something temporary.
+    pub fn is_temporary(&self, number: u32) -> bool {
+        self.snapshot.temporary.has_number(number)
+    }
+
+    /// The name of the schema of what is temporary.
     pub fn temporary_schema(&self) -> String {
         format!("{TEMPORARY}_{}", self.process_id)
     }
@@ -172,6 +176,11 @@ impl Facts {
     /// The table or view with this number in the database.
     pub fn readable(&self, number: u32) -> Option<Readable<'_>> {
         self.snapshot.readable(self.tenant.as_ref(), number)
+    }
+
+    /// The same with its schema.
+    pub fn numbered(&self, number: u32) -> Option<(Schema, Readable<'_>)> {
+        names::numbered(&self.snapshot, self.tenant.as_ref(), number)
     }
 
     /// The table with this number in the database.

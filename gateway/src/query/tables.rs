@@ -155,10 +155,16 @@ impl Schema {
         self.place.map_or_else(|| self.facts.path.lookup().collect(), |place| vec![place])
     }
 
+    /// The names of views, of the session's own or of the others.
+    fn views(&self, temporary: bool) -> impl Iterator<Item = String> {
+        let all = pg_catalog::views::all(&self.facts);
+        all.filter(move |view| self.facts.is_temporary(view.id) == temporary).map(|view| view.name.clone())
+    }
+
     fn has(&self, place: Place, name: &str) -> bool {
         match place {
             Place::Public => self.facts.table(name).is_some() || self.facts.view(name).is_some(),
-            Place::Temporary => self.facts.temporary_table(name).is_some(),
+            Place::Temporary => self.facts.temporary_table(name).is_some() || self.facts.temporary_view(name).is_some(),
             system => pg_catalog::names(system.name()).any(|known| known == name),
         }
     }
@@ -172,10 +178,11 @@ impl Schema {
         if let Some(table) = table {
             return self.rows.0(table, self.form).map(Some);
         }
-        if place != Place::Public || self.form != RowForm::Present {
+        if self.form != RowForm::Present {
             return Ok(None);
         }
-        let Some(view) = self.facts.view(name) else { return Ok(None) };
+        let view = if place == Place::Temporary { self.facts.temporary_view(name) } else { self.facts.view(name) };
+        let Some(view) = view else { return Ok(None) };
         let opened = Box::pin(views::open(view, &self.facts, &self.rows, &self.nesting)).await;
         opened.map(Some).map_err(|error| DataFusionError::External(Box::new(error)))
     }
@@ -188,9 +195,12 @@ impl SchemaProvider for Schema {
             match place {
                 Place::Public => {
                     let tables = self.facts.permanent_tables().map(|table| table.name.clone());
-                    tables.chain(pg_catalog::views::all(&self.facts).map(|view| view.name.clone())).collect()
+                    tables.chain(self.views(false)).collect()
                 }
-                Place::Temporary => self.facts.temporary_tables().map(|table| table.name.clone()).collect(),
+                Place::Temporary => {
+                    let tables = self.facts.temporary_tables().map(|table| table.name.clone());
+                    tables.chain(self.views(true)).collect()
+                }
                 system => pg_catalog::names(system.name()).map(str::to_owned).collect(),
             }
         };

@@ -60,10 +60,28 @@ pub async fn open(
     nesting: &Nesting,
 ) -> Result<Arc<dyn TableProvider>> {
     let nested = nesting.enter()?;
-    let query = bound::opened(view, |number| facts.readable(number))?;
+    let temporary = facts.is_temporary(view.id);
+    let query = bound::opened(view, |number| facts.numbered(number));
+    let query = query.map_err(|error| if temporary { outlived(view) } else { error })?;
     let context = nested_context(facts.clone(), rows.clone(), nested);
     let planned = plan(&context, ast::Statement::Query(query)).await?;
+    if temporary && !has_types(&planned, view) {
+        return Err(outlived(view));
+    }
     Ok(Arc::new(ViewTable::new(named(planned, view.columns.iter().map(|column| column.name.as_str()))?, None)))
+}
+
+/// Other sessions do not know of a temporary view, and are not kept from changing what it reads.
+fn outlived(view: &SqlView) -> SqlError {
+    let message = format!("temporary view \"{}\" reads what another session has dropped or changed", view.name);
+    SqlError::new(SqlState::OBJECT_NOT_IN_PREREQUISITE_STATE, message).with_hint("DROP the view, and make it again.")
+}
+
+/// Whether the columns of a view's query are of the types that they had when it was made.
+fn has_types(plan: &LogicalPlan, view: &SqlView) -> bool {
+    let shown = super::Query::columns(plan);
+    let types = shown.fields().iter().map(|field| pg_catalog::views::type_of(field));
+    types.eq(view.columns.iter().map(|column| (column.type_oid, column.modifier)))
 }
 
 /// The plan with names for its columns, and types where a column has none: text.

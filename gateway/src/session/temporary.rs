@@ -1,4 +1,4 @@
-//! Temporary tables: what a session has made for itself alone.
+//! Temporary tables and views: what a session has made for itself alone.
 //!
 //! The catalog knows nothing of them but numbers that are reserved: the definitions are in the session's memory, and only its own snapshots
 //! have them ([`Temporary::seen`]). Their rows are written, as those of private tables are, to spaces; since no table of the catalog has
@@ -7,6 +7,9 @@
 //!
 //! Definitions are immutable values, so that BEGIN and SAVEPOINT remember them and ROLLBACK goes back to them. `ON COMMIT DELETE ROWS`
 //! means that no row ever outlives its transaction: what it has buffered for the table is forgotten instead of committed.
+//!
+//! A temporary view may read what is permanent, too. The session's own changes of that are held against it; other sessions do not know of it, so
+//! that it may outlive what it reads: reading it is an error then (`query::views`).
 
 use super::{
     Session,
@@ -16,18 +19,18 @@ use crate::{
     error::{Result, SqlError, SqlState},
     statement::OnCommit,
 };
-use keyspan_catalog::{Private, PrivateEdit, Snapshot, TableId};
+use keyspan_catalog::{Private, PrivateEdit, Snapshot, TableId, sql_view};
 use std::{
     collections::{BTreeMap, BTreeSet},
     sync::{Arc, atomic::Ordering},
 };
 
-/// Temporary tables of a session, at most.
-const TABLES_MAX: usize = 1_000;
+/// Temporary tables and views of a session, at most.
+const RELATIONS_MAX: usize = 1_000;
 
 /// What there is at a moment.
 #[derive(Clone, Debug, Default)]
-pub(super) struct State {
+pub(crate) struct State {
     own: Arc<Private>,
     /// What COMMIT does to tables, where it does something.
     on_commit: BTreeMap<TableId, OnCommit>,
@@ -85,6 +88,9 @@ impl Temporary {
         let mut state = self.state.as_ref().clone();
         let own = Arc::make_mut(&mut state.own);
         let dropped: BTreeSet<_> = state.on_commit.iter().filter(|(_, what)| gone(what)).map(|(id, _)| *id).collect();
+        let views = dropped.iter().flat_map(|id| sql_view::dependents(own, id.0, None)).map(|view| view.id);
+        let views: BTreeSet<u32> = views.collect();
+        own.views.retain(|id, _| !views.contains(id));
         own.tables.retain(|id, _| !dropped.contains(id));
         own.sequences.retain(|_, sequence| sequence.owner.is_none_or(|(table, _)| !dropped.contains(&table)));
         state.on_commit.retain(|id, _| !dropped.contains(id));
@@ -128,11 +134,16 @@ impl Temporary {
 }
 
 impl Session {
-    /// A snapshot in which what is temporary stands where a tenant's own is, and nothing else does: what definitions are derived from.
+    /// A snapshot in which what is temporary stands where a tenant's own is, and nothing else does: what definitions are derived from. What
+    /// is permanent stands where others have what is temporary, so that views may read it.
     pub(crate) fn temporary_snapshot(&self) -> Snapshot {
         let base = self.shared.catalog.snapshot();
         let mut snapshot = Snapshot { tables: BTreeMap::new(), private: BTreeMap::new(), ..base.as_ref().clone() };
         if let Some((tenant, _)) = self.door() {
+            let seen = self.catalog_snapshot();
+            let mut permanent = seen.private_of(Some(tenant)).map(|own| own.as_ref().clone()).unwrap_or_default();
+            permanent.tables.extend(seen.tables.iter().map(|(id, table)| (*id, table.clone())));
+            snapshot.temporary = Arc::new(permanent);
             let mut own = self.temporary.state.own.as_ref().clone();
             let used = own.used();
             let numbers = self.temporary.reserved.iter().flat_map(Reserved::numbers);
@@ -181,8 +192,8 @@ impl Session {
         let own = self.door().and_then(|(tenant, _)| after.private_of(Some(tenant)));
         let mut own = own.map(|own| own.as_ref().clone()).unwrap_or_default();
         own.spare.clear();
-        if own.tables.len() > TABLES_MAX {
-            let message = format!("a session has at most {TABLES_MAX} temporary tables");
+        if own.tables.len() + own.views.len() > RELATIONS_MAX {
+            let message = format!("a session has at most {RELATIONS_MAX} temporary tables and views");
             return Err(SqlError::new(SqlState::PROGRAM_LIMIT_EXCEEDED, message).with_hint("DROP some."));
         }
         self.replace_temporary(own);
@@ -202,6 +213,23 @@ impl Session {
             self.temporary.committed();
             self.temporary.tidy();
         }
+    }
+
+    /// Takes temporary views away; gives what to [go back](Self::restore_temporary) to.
+    ///
+    /// # Errors
+    /// What depends on them.
+    pub(crate) async fn drop_temporary_views(&mut self, views: &BTreeSet<u32>) -> Result<Arc<State>> {
+        let before = self.temporary.state();
+        if !views.is_empty() {
+            self.define_temporary(|_| Ok(views.iter().copied().map(PrivateEdit::DropView).collect())).await?;
+        }
+        Ok(before)
+    }
+
+    /// Goes back to the temporary tables and views that there were in the same statement.
+    pub(crate) fn restore_temporary(&mut self, state: Arc<State>) {
+        self.temporary.restore(state);
     }
 
     /// `DISCARD TEMP`

@@ -105,7 +105,7 @@ pub(super) fn parse_create_table(cursor: &mut Cursor<'_>, temporary: bool) -> Re
     Ok(Definition::CreateTable(table).into())
 }
 
-/// The name of a temporary table.
+/// The name of a temporary table or view.
 ///
 /// # Errors
 /// 42P16 for one in another schema than that of temporary tables.

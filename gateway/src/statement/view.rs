@@ -3,7 +3,7 @@
 use super::{
     AlterView, CreateView, Definition, DropTables, Statement, ViewAction,
     cursor::Cursor,
-    definition::{is_cascade, is_other_object},
+    definition::{as_temporary, is_cascade, is_other_object},
     query,
 };
 use crate::error::{Result, SqlError};
@@ -11,9 +11,10 @@ use datafusion::sql::sqlparser::{ast, tokenizer::Token};
 
 pub(super) fn parse_create_view(cursor: &mut Cursor<'_>) -> Result<Definition> {
     let or_replace = cursor.words("or replace");
+    let temporary = cursor.words("temp") || cursor.words("temporary");
     if or_replace && cursor.head() != "view" {
         let what = cursor.head();
-        let known = is_other_object(&what) || what == "recursive";
+        let known = (is_other_object(&what) && !temporary) || what == "recursive";
         let error = SqlError::unsupported(format!("CREATE OR REPLACE {}", what.to_uppercase()));
         return Err(if known { error } else { cursor.syntax_error() });
     }
@@ -22,7 +23,10 @@ pub(super) fn parse_create_view(cursor: &mut Cursor<'_>) -> Result<Definition> {
             .with_hint("CREATE VIEW … AS WITH RECURSIVE … says the same."));
     }
     cursor.expect_words("view")?;
-    let name = cursor.table_name()?;
+    let mut name = cursor.table_name()?;
+    if temporary {
+        name = as_temporary(name)?;
+    }
     let columns = if cursor.peek() == Some(&Token::LParen) { cursor.parenthesised(Cursor::name)? } else { Vec::new() };
     if cursor.words("with") {
         cursor.parenthesised(parse_option)?;

@@ -226,6 +226,7 @@ files! { "tests/slt/postgres":
     relational
     strings
     temporary_tables
+    temporary_views
     times
     views
     writes

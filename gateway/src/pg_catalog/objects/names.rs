@@ -32,7 +32,7 @@ fn oid_within(facts: &Facts, schema: Schema, name: &str) -> Option<u32> {
     };
     let mut sequences = sequences(facts).filter(|sequence| facts.is_temporary(sequence.id) == temporary);
     let found = table.or_else(index).or_else(|| Some(sequences.find(|sequence| sequence.name == name)?.id));
-    let mut views = views::all(facts).filter(|_| !temporary);
+    let mut views = views::all(facts).filter(|view| facts.is_temporary(view.id) == temporary);
     found.or_else(|| Some(views.find(|view| view.name == name)?.id))
 }
 
@@ -67,7 +67,7 @@ fn schema_and_name(facts: &Facts, oid: u32) -> Option<(Schema, String)> {
         return Some((place(oid), sequence.name.clone()));
     }
     if let Some(view) = views::all(facts).find(|view| view.id == oid) {
-        return Some((Schema::Public, view.name.clone()));
+        return Some((place(view.id), view.name.clone()));
     }
     let relation = system_relations(facts).find(|relation| relation.oid == oid)?;
     Some((Schema::of(relation.schema)?, relation.name.to_owned()))

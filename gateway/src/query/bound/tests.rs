@@ -1,7 +1,10 @@
 //! Names that are bound, and what becomes of them.
 
 use super::*;
-use crate::query::testing::{parse, snapshot};
+use crate::{
+    names,
+    query::testing::{parse, snapshot},
+};
 use expect_test::{Expect, expect};
 use keyspan_catalog::Snapshot;
 use std::sync::Arc;
@@ -21,8 +24,8 @@ fn check(sql: &str, change: impl FnOnce(&mut Snapshot), expected: Expect) {
     change(&mut snapshot);
     let (sql, uses, comments) = (bound.sql, bound.uses, Default::default());
     let view = SqlView { id: 1, name: "v".into(), columns: Vec::new(), sql, uses, comments };
-    let numbered = |number| snapshot.readable(None, number);
-    let (opened, shown) = (opened(&view, numbered).unwrap(), shown(&view, numbered).unwrap());
+    let numbered = |number| names::numbered(&snapshot, None, number);
+    let (opened, shown) = (opened(&view, numbered).unwrap(), shown(&view, numbered, |_| true).unwrap());
     expected.assert_eq(&format!("{}\n{opened}\n{shown}\n{:?}", view.sql, view.uses));
 }
 
