@@ -42,6 +42,7 @@ use datafusion::{
     scalar::ScalarValue,
     sql::sqlparser::ast::{self, Ident},
 };
+use locked::nested;
 use returning::Returned;
 use target::Target;
 
@@ -65,6 +66,7 @@ pub async fn parameters(
         let plan = query.plan(&planned.select).await?;
         return Ok((query.parameters(&planned.select, &plan, &planned.hints).await?, None));
     }
+    let statement = &*nested::without(statement);
     let (select, hints) = match statement {
         Statement::Insert(insert) => insert::source(&view, insert, hints)?,
         Statement::Update(update) => change::update_select(&view, update, hints)?,
@@ -118,6 +120,7 @@ pub async fn plan(
         let plan = query.plan(&select).await?;
         return Ok((query, plan));
     }
+    let statement = &*nested::without(statement);
     let select = match statement {
         Statement::Insert(insert) => insert::source(&view, insert, &[])?.0,
         Statement::Update(update) => change::update_select(&view, update, &[])?.0,
@@ -134,16 +137,38 @@ pub async fn plan(
 /// # Errors
 /// What is wrong with the statement or with its rows; 40001 when rows kept changing.
 pub async fn execute(session: &mut Session, prepared: &Prepared, parameters: Vec<ScalarValue>) -> Result<Outcome> {
-    let attempts = if session.in_transaction() { 1 } else { ATTEMPTS_MAX };
+    let alone = !session.in_transaction();
+    let attempts = if alone { ATTEMPTS_MAX } else { 1 };
+    let holds = nested::are_in(&prepared.statement);
     let mut last = None;
     for _ in 0..attempts {
-        match once(session, prepared, &parameters).await {
+        let done = if alone && holds {
+            Box::pin(holding(session, prepared, &parameters)).await
+        } else {
+            once(session, prepared, &parameters).await
+        };
+        match done {
             Err(error) if error.state == SqlState::SERIALIZATION_FAILURE => last = Some(error),
             other => return other,
         }
         tokio::task::yield_now().await;
     }
     Err(last.unwrap_or_else(not_a_write))
+}
+
+/// One attempt of a statement of its own that locks rows: a transaction.
+async fn holding(session: &mut Session, prepared: &Prepared, parameters: &[ScalarValue]) -> Result<Outcome> {
+    session.begin_statement();
+    match once(session, prepared, parameters).await {
+        Ok(outcome) => {
+            session.commit().await?;
+            Ok(outcome)
+        }
+        Err(error) => {
+            session.rollback();
+            Err(error)
+        }
+    }
 }
 
 /// One attempt: read at one pin, then write.
@@ -181,8 +206,16 @@ async fn planned(
 ) -> Result<Outcome> {
     let pin = view.pin.clone();
     let autocommit = !session.in_transaction();
-    let mut returned = Returned::new(returning::items(statement));
+    let taken = match nested::are_in(statement) {
+        true => Some(nested::take(session, &view, statement, parameters).await?),
+        false => None,
+    };
+    let statement = taken.as_ref().map_or(statement, |taken| &taken.statement);
     let query = Query::new(session, view)?.with_parameters(parameters);
+    if let Some(taken) = &taken {
+        taken.put(&query);
+    }
+    let mut returned = Returned::new(returning::items(statement));
     let (changes, count) = match statement {
         Statement::Insert(insert) => insert::run(&query, insert, parameters, &mut returned).await?,
         Statement::Update(update) => change::update(&query, update, parameters, &mut returned).await?,

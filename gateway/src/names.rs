@@ -216,11 +216,7 @@ pub fn find<'a>(
 }
 
 /// The table or view of users with a number, and its schema.
-pub fn numbered<'a>(
-    snapshot: &'a Snapshot,
-    tenant: Option<&TenantId>,
-    number: u32,
-) -> Option<(Schema, Readable<'a>)> {
+pub fn numbered<'a>(snapshot: &'a Snapshot, tenant: Option<&TenantId>, number: u32) -> Option<(Schema, Readable<'a>)> {
     let schema = if snapshot.temporary.has_number(number) { Schema::Temporary } else { Schema::Public };
     snapshot.readable(tenant, number).map(|found| (schema, found))
 }

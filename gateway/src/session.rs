@@ -262,6 +262,9 @@ impl Session {
     /// Tells the session that a statement or its rows failed: an open transaction has failed then.
     pub fn failed(&mut self) {
         self.wanted.forget();
+        if self.transaction.is_of_statement() {
+            self.rollback();
+        }
         self.transaction.fail();
         // In a block it is forgotten with the block, or with what comes behind a savepoint.
         if !self.in_transaction() {

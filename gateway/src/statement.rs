@@ -27,6 +27,7 @@ mod sequence;
 mod tests;
 mod upkeep;
 mod view;
+mod with;
 
 pub use clause::{
     AlterAction, AlterTable, AlterView, CheckClause, ColumnClause, CreateSequence, CreateTable, CreateTableAs,
@@ -36,7 +37,7 @@ pub use command::{Isolation, Setting, Transaction};
 pub use comment::{Comment, Commented};
 pub use copy::{Compression, CopyFormat, CopyFrom, CopyOptions, CopyOut, CopyTo, Forced, Header};
 pub use fetch::{CursorStatement, Declare, Direction, Fetch};
-pub(crate) use locking::locked;
+pub(crate) use locking::{locked, nested};
 pub use merge::{Merge, MergeAction, MergeClause};
 pub use prepared::{Execute, Prepare};
 pub(crate) use query::analyzed_write;
@@ -212,6 +213,9 @@ impl Statement {
 fn parse_one(cursor: &mut Cursor<'_>) -> Result<Statement> {
     let statement = match cursor.head().as_str() {
         "" if cursor.at_end() => Statement::Empty,
+        "with" if cursor.behind_with() == "insert" => query::parse_insert(cursor)?,
+        "with" if cursor.behind_with() == "update" => query::parse_update(cursor)?,
+        "with" if cursor.behind_with() == "delete" => query::parse_delete(cursor)?,
         "" | "select" | "values" | "with" | "table" => query::parse_select(cursor)?,
         "insert" => query::parse_insert(cursor)?,
         "update" => query::parse_update(cursor)?,

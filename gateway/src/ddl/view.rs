@@ -144,7 +144,8 @@ pub(super) async fn drop(session: &mut Session, drop: &DropTables) -> Result<()>
     }
     let named: BTreeSet<u32> = views.iter().map(|(_, id)| *id).collect();
     let mut gone = if drop.cascade { cascade(session, named.iter().copied(), None) } else { BTreeSet::new() };
-    let (temporary, permanent): (Vec<_>, Vec<_>) = views.into_iter().partition(|(place, _)| *place == Schema::Temporary);
+    let (temporary, permanent): (Vec<_>, Vec<_>) =
+        views.into_iter().partition(|(place, _)| *place == Schema::Temporary);
     gone.extend(temporary.iter().map(|(_, id)| *id));
     // What is temporary may read what is permanent, never the other way.
     let before = session.drop_temporary_views(&gone).await?;

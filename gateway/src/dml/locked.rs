@@ -5,6 +5,7 @@
 //! rows that others hold. Then ([`taken`]) its rows are looked at one by one until LIMIT has what it wants, as in PostgreSQL: SKIP LOCKED
 //! passes over those that others hold, and over those that have changed since the query's pin, by who held them a moment ago.
 
+pub(super) mod nested;
 mod taken;
 
 use super::{
@@ -17,6 +18,7 @@ use crate::{
     query::{Query, with_parameters},
     session::{Lock, Session},
     statement::{locked, quoted, table_name},
+    view::View,
 };
 use arrow::{array::RecordBatch, datatypes::Schema};
 use datafusion::{
@@ -74,8 +76,18 @@ pub async fn rows(
     query: &ast::Statement,
     parameters: Vec<ScalarValue>,
 ) -> Result<SendableRecordBatchStream> {
-    let mut query = query.clone();
     let view = session.view().await?;
+    rows_at(session, view, query, parameters).await
+}
+
+/// The same of a query that is part of a statement, with what that sees.
+async fn rows_at(
+    session: &mut Session,
+    view: View,
+    query: &ast::Statement,
+    parameters: Vec<ScalarValue>,
+) -> Result<SendableRecordBatchStream> {
+    let mut query = query.clone();
     let mut locking = Vec::new();
     let mut bounds = None;
     let asks = |query: &ast::Query| query.locks.iter().any(|lock| lock.nonblock.is_some());

@@ -178,7 +178,7 @@ fn table(target: &Target, rows: &[&[Value]]) -> Result<Arc<dyn TableProvider>> {
 
 /// A function that gives a table that was made before.
 #[derive(Debug)]
-struct Given(Arc<dyn TableProvider>);
+pub(super) struct Given(pub(super) Arc<dyn TableProvider>);
 
 impl TableFunctionImpl for Given {
     fn call_with_args(&self, _: TableFunctionArgs<'_, '_>) -> datafusion::error::Result<Arc<dyn TableProvider>> {

@@ -18,10 +18,17 @@ use std::{
 const ROWS_MAX: usize = 1_000_000;
 
 /// The rows that are held on a server.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct RowLocks {
     held: Mutex<Held>,
     last: AtomicU64,
+    rows_max: usize,
+}
+
+impl Default for RowLocks {
+    fn default() -> Self {
+        Self::of(ROWS_MAX)
+    }
 }
 
 #[derive(Debug, Default)]
@@ -52,6 +59,11 @@ fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 impl RowLocks {
+    /// With room for so many rows.
+    pub(crate) fn of(rows_max: usize) -> Self {
+        Self { held: Mutex::default(), last: AtomicU64::default(), rows_max }
+    }
+
     /// One that holds nothing yet.
     pub(super) fn holder(self: &Arc<Self>, database: Option<u32>) -> Holder {
         let transaction = self.last.fetch_add(1, Ordering::Relaxed);
@@ -68,7 +80,8 @@ impl Holder {
         let mut own = locked(&self.rows);
         let Some(own) = own.as_mut() else { return Ok(true) };
         let mut held = locked(&self.locks.held);
-        let full = held.count >= ROWS_MAX;
+        let rows_max = self.locks.rows_max;
+        let full = held.count >= rows_max;
         let holds = held.tables.entry((self.database, table)).or_default().entry(key.clone()).or_default();
         let excludes = |hold: &Hold| hold.transaction != self.transaction && (hold.changes || changes);
         if alone && holds.iter().any(excludes) {
@@ -80,7 +93,7 @@ impl Holder {
         }
         if full {
             held.forget(self, table, key);
-            let message = format!("transactions hold more than {ROWS_MAX} rows together");
+            let message = format!("transactions hold more than {rows_max} rows together");
             return Err(SqlError::new(SqlState::OUT_OF_MEMORY, message)
                 .with_hint("Lock fewer rows, or try again when other transactions have ended."));
         }

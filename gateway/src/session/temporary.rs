@@ -26,7 +26,7 @@ use std::{
 };
 
 /// Temporary tables and views of a session, at most.
-const RELATIONS_MAX: usize = 1_000;
+const RELATIONS_MAX: usize = if cfg!(test) { 20 } else { 1_000 };
 
 /// What there is at a moment.
 #[derive(Clone, Debug, Default)]

@@ -169,6 +169,8 @@ pub(crate) fn conflict() -> SqlError {
 pub(super) struct TransactionState {
     open: Option<Box<OpenTransaction>>,
     failed: bool,
+    /// Whether it is that of one statement, which is not to outlive it.
+    of_statement: bool,
 }
 
 #[derive(Debug)]
@@ -222,6 +224,11 @@ struct Savepoint {
 }
 
 impl TransactionState {
+    /// Whether it is open, and that of one statement.
+    pub(super) fn is_of_statement(&self) -> bool {
+        self.open.is_some() && self.of_statement
+    }
+
     pub(super) fn status(&self) -> TransactionStatus {
         match &self.open {
             None => TransactionStatus::Idle,
@@ -329,6 +336,7 @@ impl Session {
             return;
         }
         self.transaction.failed = false;
+        self.transaction.of_statement = false;
         let locks = self.new_locks();
         self.transaction.open = Some(Box::new(OpenTransaction {
             isolation: isolation.unwrap_or_else(|| self.settings.isolation()),
@@ -349,6 +357,12 @@ impl Session {
             local: BTreeMap::new(),
             savepoints: Vec::new(),
         }));
+    }
+
+    /// Begins the transaction of one statement: should that be given up, it is forgotten.
+    pub(crate) fn begin_statement(&mut self) {
+        self.begin(None, None);
+        self.transaction.of_statement = true;
     }
 
     /// `SAVEPOINT`
@@ -562,7 +576,7 @@ impl Session {
             }
         }
         for (table, keys) in written.relied.values() {
-            open.locks.written(pin, table, keys)?;
+            open.locks.written(pin, table, keys);
         }
         if !written.relied.is_empty() {
             open.relied.push(Reliance { pin: pin.clone(), rows: written.relied });

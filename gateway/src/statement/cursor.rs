@@ -185,6 +185,77 @@ impl<'a> Cursor<'a> {
         Ok(cuts)
     }
 
+    /// Puts clauses that lock, in parentheses, behind what follows them there: `FOR UPDATE SKIP LOCKED LIMIT 1` is `LIMIT 1 FOR UPDATE SKIP LOCKED`.
+    pub(super) fn locks_last(&mut self) {
+        let word = |tokens: &[TokenWithSpan], at: usize| match tokens.get(at).map(|token| &token.token) {
+            Some(Token::Word(word)) if word.quote_style.is_none() => word.value.to_lowercase(),
+            _ => String::new(),
+        };
+        let (mut depth, mut at) = (0_usize, self.index);
+        while at < self.tokens.len() {
+            match self.tokens[at].token {
+                Token::LParen => depth += 1,
+                Token::RParen => depth = depth.saturating_sub(1),
+                _ if depth > 0 && word(&self.tokens, at) == "for" => {
+                    let tokens = &self.tokens;
+                    let mut end = at + 2;
+                    if word(tokens, end) == "of" {
+                        end += 2;
+                        while matches!(tokens.get(end).map(|token| &token.token), Some(Token::Comma | Token::Period)) {
+                            end += 2;
+                        }
+                    }
+                    end += match (word(tokens, end).as_str(), word(tokens, end + 1).as_str()) {
+                        ("nowait", _) => 1,
+                        ("skip", "locked") => 2,
+                        _ => 0,
+                    };
+                    let locks = matches!(word(tokens, at + 1).as_str(), "update" | "share");
+                    if locks && matches!(word(tokens, end).as_str(), "limit" | "offset" | "fetch") {
+                        let close = self.closing(end);
+                        self.tokens[at..close].rotate_left(end - at);
+                    }
+                }
+                _ => {}
+            }
+            at += 1;
+        }
+    }
+
+    /// The place of the parenthesis that closes what a place is in.
+    fn closing(&self, from: usize) -> usize {
+        let mut depth = 0_usize;
+        for (at, token) in self.tokens.iter().enumerate().skip(from) {
+            match token.token {
+                Token::LParen => depth += 1,
+                Token::RParen if depth == 0 => return at,
+                Token::RParen => depth -= 1,
+                _ => {}
+            }
+        }
+        self.tokens.len()
+    }
+
+    /// The word that begins the statement behind `WITH` and its queries.
+    pub(super) fn behind_with(&self) -> String {
+        let mut depth = 0_usize;
+        for at in 1..self.tokens.len().saturating_sub(self.index) {
+            match self.peek_nth(at) {
+                Some(Token::LParen) => depth += 1,
+                Some(Token::RParen) => depth = depth.saturating_sub(1),
+                _ if depth == 0 && self.peek_nth(at - 1) == Some(&Token::RParen) => {
+                    let word = self.head_nth(at);
+                    if matches!(word.as_str(), "select" | "values" | "table" | "insert" | "update" | "delete" | "merge")
+                    {
+                        return word;
+                    }
+                }
+                _ => {}
+            }
+        }
+        String::new()
+    }
+
     /// Takes words out wherever they stand between two others.
     pub(super) fn drop_between(&mut self, before: &str, words: &[&str], after: &str) {
         let is = |token: &TokenWithSpan, word: &str| match &token.token {

@@ -4,8 +4,8 @@
 //! the query, held against its tree by PostgreSQL's rules, and put there as [`LockClause`]s, one for each name behind OF. What they mean is
 //! `dml::locked`'s.
 //!
-//! In a subquery a clause is taken in one place: `UPDATE t … WHERE k IN (SELECT k FROM t … FOR UPDATE)`, where the statement holds what is
-//! locked by itself, because it changes it.
+//! In a subquery a clause is taken in UPDATE and DELETE alone, whose subqueries that lock run first (`dml::locked::nested`). That of
+//! `UPDATE t … WHERE k IN (SELECT k FROM t … FOR UPDATE)` is left out, since the statement holds what is locked by itself, because it changes it.
 
 use super::{cursor::Cursor, query::fold};
 use crate::{
@@ -14,7 +14,8 @@ use crate::{
 };
 use datafusion::sql::sqlparser::ast::{
     BinaryOperator, Cte, Expr, Function, GroupByExpr, Ident, JoinOperator, LockClause, LockType, NonBlock, ObjectName,
-    ObjectNamePart, OrderByKind, Query, Select, SelectItem, SetExpr, TableFactor, TableWithJoins, Visit, Visitor,
+    ObjectNamePart, OrderByKind, Query, Select, SelectItem, SetExpr, Statement, TableFactor, TableWithJoins, Visit,
+    Visitor,
 };
 use std::ops::ControlFlow;
 
@@ -143,11 +144,50 @@ impl Lock {
 }
 
 /// 0A000: a clause where what it locks is not known.
-pub(super) fn nested() -> SqlError {
+pub(crate) fn nested() -> SqlError {
     SqlError::unsupported("FOR UPDATE or FOR SHARE in or of a subquery").with_hint(
-        "Put it at the end of the SELECT that reads the table. An UPDATE or DELETE … WHERE key IN (SELECT key … FOR UPDATE) of the same \
-         table may have it as well.",
+        "Put it at the end of the SELECT that reads the table. A subquery of UPDATE and DELETE, and a query in WITH before them, may have it \
+         as well, if it names nothing of the statement around it.",
     )
+}
+
+/// Holds the clauses of a write's subqueries against their trees.
+///
+/// # Errors
+/// Those of [`Locks::put`]; 0A000 for one within another.
+pub(super) fn check_nested(parsed: &Statement) -> Result<()> {
+    struct Check {
+        locking: usize,
+    }
+    impl Visitor for Check {
+        type Break = SqlError;
+
+        fn pre_visit_query(&mut self, query: &Query) -> ControlFlow<SqlError> {
+            if query.locks.is_empty() {
+                return ControlFlow::Continue(());
+            }
+            if self.locking > 0 {
+                return ControlFlow::Break(nested());
+            }
+            self.locking += 1;
+            let name = |lock: &LockClause| if lock.lock_type == LockType::Update { "FOR UPDATE" } else { "FOR SHARE" };
+            let checked = query.locks.iter().try_for_each(|lock| {
+                let parts = |of: &ObjectName| of.0.iter().filter_map(|part| part.as_ident()).map(fold).collect();
+                let of = lock.of.iter().map(parts).collect();
+                Lock { name: name(lock), kind: lock.lock_type, of, nonblock: lock.nonblock }.check(query)
+            });
+            checked.map_or_else(ControlFlow::Break, ControlFlow::Continue)
+        }
+
+        fn post_visit_query(&mut self, query: &Query) -> ControlFlow<SqlError> {
+            self.locking -= usize::from(!query.locks.is_empty());
+            ControlFlow::Continue(())
+        }
+    }
+    match parsed.visit(&mut Check { locking: 0 }) {
+        ControlFlow::Break(error) => Err(error),
+        ControlFlow::Continue(()) => Ok(()),
+    }
 }
 
 /// What a query has beside its rows that leaves none of them to lock.
@@ -339,13 +379,15 @@ pub(super) fn take_own(condition: Option<&mut Expr>, table: &TableWithJoins) {
         _ => None,
     };
     let same = name == written && from.joins.is_empty() && last(item).is_some() && last(item) == last(column);
-    if same && query.with.is_none() && beside(query, select).is_none() {
+    let waits = query.locks.iter().all(|lock| lock.nonblock.is_none());
+    if same && waits && query.with.is_none() && beside(query, select).is_none() {
         query.locks.clear();
     }
 }
 
-/// Writes `NO KEY UPDATE` and `KEY SHARE` of subqueries as what sqlparser knows.
+/// Writes the clauses of subqueries as sqlparser knows them: `NO KEY UPDATE` and `KEY SHARE` without what it does not know, and behind LIMIT.
 pub(super) fn spell(cursor: &mut Cursor<'_>) {
     cursor.drop_between("for", &["no", "key"], "update");
     cursor.drop_between("for", &["key"], "share");
+    cursor.locks_last();
 }

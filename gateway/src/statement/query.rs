@@ -7,10 +7,10 @@ use super::{
     Statement,
     cursor::{Cursor, DIALECT, in_schema},
     filled,
-    locking::{Locks, nested, spell, take_own},
+    locking::{Locks, check_nested, nested, spell, take_own},
     parse_one,
     past::{Past, refuse_target},
-    role,
+    role, with,
 };
 use crate::{
     error::{Result, SqlError, SqlState},
@@ -118,6 +118,7 @@ pub(super) fn parse_insert(cursor: &mut Cursor<'_>) -> Result<Statement> {
     let mut parsed = cursor.parse_with(|parser| parser.parse_statement())?;
     past.put(&mut parsed)?;
     without_database(&mut parsed, cursor.database());
+    with::inline(&mut parsed)?;
     adapt(&mut parsed)?;
     let ast::Statement::Insert(insert) = parsed else { return Err(SqlError::unsupported("this INSERT")) };
     let duplicate = matches!(insert.on, Some(OnInsert::DuplicateKeyUpdate(_)));
@@ -146,10 +147,11 @@ pub(super) fn parse_update(cursor: &mut Cursor<'_>) -> Result<Statement> {
     let mut parsed = cursor.parse_with(|parser| parser.parse_statement())?;
     past.put(&mut parsed)?;
     without_database(&mut parsed, cursor.database());
+    with::inline(&mut parsed)?;
     if let ast::Statement::Update(update) = &mut parsed {
         take_own(update.selection.as_mut(), &update.table);
     }
-    adapt(&mut parsed)?;
+    adapt_locking(&mut parsed)?;
     let ast::Statement::Update(update) = parsed else { return Err(SqlError::unsupported("this UPDATE")) };
     refuse(&[
         (update.output.is_some(), "OUTPUT"),
@@ -168,13 +170,14 @@ pub(super) fn parse_delete(cursor: &mut Cursor<'_>) -> Result<Statement> {
     let mut parsed = cursor.parse_with(|parser| parser.parse_statement())?;
     past.put(&mut parsed)?;
     without_database(&mut parsed, cursor.database());
+    with::inline(&mut parsed)?;
     if let ast::Statement::Delete(delete) = &mut parsed {
         let (FromTable::WithFromKeyword(from) | FromTable::WithoutKeyword(from)) = &delete.from;
         if let [table] = from.as_slice() {
             take_own(delete.selection.as_mut(), table);
         }
     }
-    adapt(&mut parsed)?;
+    adapt_locking(&mut parsed)?;
     let ast::Statement::Delete(delete) = parsed else { return Err(SqlError::unsupported("this DELETE")) };
     let (FromTable::WithFromKeyword(from) | FromTable::WithoutKeyword(from)) = &delete.from;
     refuse(&[
@@ -362,7 +365,17 @@ pub(super) fn without_database<T: VisitMut>(tree: &mut T, database: &str) {
 
 /// Refuses what nobody would handle, and writes in another form what DataFusion knows in that form only.
 pub(super) fn adapt<T: Visit + VisitMut>(tree: &mut T) -> Result<()> {
-    if let ControlFlow::Break(error) = Visit::visit(tree, &mut Refusal) {
+    refuse_and_rewrite(tree, Refusal { locks: false })
+}
+
+/// The same of a write, whose subqueries may lock.
+fn adapt_locking(parsed: &mut ast::Statement) -> Result<()> {
+    refuse_and_rewrite(parsed, Refusal { locks: true })?;
+    check_nested(parsed)
+}
+
+fn refuse_and_rewrite<T: Visit + VisitMut>(tree: &mut T, mut refusal: Refusal) -> Result<()> {
+    if let ControlFlow::Break(error) = Visit::visit(tree, &mut refusal) {
         return Err(error);
     }
     match VisitMut::visit(tree, &mut Rewrite) {
@@ -378,7 +391,10 @@ fn step(result: Result<()>) -> ControlFlow<SqlError> {
     }
 }
 
-struct Refusal;
+struct Refusal {
+    /// Whether subqueries may lock.
+    locks: bool,
+}
 
 impl Visitor for Refusal {
     type Break = SqlError;
@@ -386,7 +402,7 @@ impl Visitor for Refusal {
     fn pre_visit_query(&mut self, query: &Query) -> ControlFlow<SqlError> {
         let writes =
             matches!(*query.body, SetExpr::Insert(_) | SetExpr::Update(_) | SetExpr::Delete(_) | SetExpr::Merge(_));
-        if !query.locks.is_empty() {
+        if !query.locks.is_empty() && !self.locks {
             return ControlFlow::Break(nested());
         }
         step(refuse(&[

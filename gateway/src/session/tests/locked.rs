@@ -200,8 +200,40 @@ async fn what_leaves_no_rows_to_lock_is_refused() {
             "0A000 FOR UPDATE or FOR SHARE in or of a subquery is not supported",
         ),
         (
-            "UPDATE plain SET b = '' WHERE a IN (SELECT id FROM accounts FOR UPDATE)",
+            "UPDATE plain SET b = '' WHERE a IN (SELECT id FROM accounts WHERE name = b FOR UPDATE)",
             "0A000 FOR UPDATE or FOR SHARE in or of a subquery is not supported",
+        ),
+        (
+            "DELETE FROM plain WHERE a IN (SELECT id FROM accounts WHERE id IN (SELECT a FROM plain FOR SHARE) FOR UPDATE)",
+            "0A000 FOR UPDATE or FOR SHARE in or of a subquery is not supported",
+        ),
+        (
+            "DELETE FROM plain WHERE a IN (SELECT DISTINCT id FROM accounts FOR UPDATE)",
+            "0A000 FOR UPDATE is not allowed with DISTINCT clause",
+        ),
+        (
+            "WITH j AS (SELECT max(id) AS id FROM accounts FOR UPDATE) UPDATE plain SET b = '' FROM j WHERE a = j.id",
+            "0A000 FOR UPDATE is not allowed with aggregate functions",
+        ),
+        (
+            "WITH j AS (SELECT id FROM accounts FOR UPDATE OF x) DELETE FROM plain USING j WHERE a = j.id",
+            "42P01 relation \"x\" in FOR UPDATE clause not found in FROM clause",
+        ),
+        (
+            "WITH j AS (SELECT 1), j AS (SELECT 2) DELETE FROM plain",
+            "42712 WITH query name \"j\" specified more than once",
+        ),
+        (
+            "WITH RECURSIVE j AS (SELECT 1) DELETE FROM plain",
+            "0A000 WITH RECURSIVE before UPDATE or DELETE is not supported",
+        ),
+        (
+            "WITH j AS (DELETE FROM plain RETURNING a) UPDATE plain SET b = ''",
+            "0A000 a statement that writes inside of WITH is not supported",
+        ),
+        (
+            "WITH j AS (SELECT 1 AS a) DELETE FROM plain WHERE a IN (WITH j AS (SELECT 2 AS a) SELECT a FROM j)",
+            "0A000 a name of WITH that a WITH within it has as well is not supported",
         ),
         (
             "DECLARE c CURSOR WITH HOLD FOR SELECT * FROM accounts FOR UPDATE",

@@ -1,8 +1,12 @@
 //! `SKIP LOCKED` and `NOWAIT`: what a transaction is given and told of rows that another one holds.
 
-use super::super::testing::{World, check, run, run_with};
+use super::super::{
+    RowLocks, TransactionStatus,
+    testing::{World, check, run, run_with},
+};
 use datafusion::scalar::ScalarValue;
 use expect_test::expect;
+use std::sync::Arc;
 
 async fn jobs(count: usize) -> World {
     let world = World::new().await;
@@ -154,4 +158,127 @@ async fn workers_share_a_queue_and_each_job_is_done_once() {
     }
     done.sort_unstable();
     assert_eq!(done, (1..=JOBS).collect::<Vec<_>>());
+}
+
+#[tokio::test]
+async fn subqueries_of_writes_pass_over_what_others_hold() {
+    let world = jobs(9).await;
+    let mut holder = world.tenant("alto");
+    run(&mut holder, "BEGIN; SELECT id FROM jobs WHERE id IN (1, 3) FOR UPDATE").await;
+    let mut session = world.tenant("alto");
+    let first = "SELECT id FROM jobs WHERE state = 'new' ORDER BY id";
+    for (sql, expected) in [
+        (format!("UPDATE jobs SET state = 'a' WHERE id = ({first} LIMIT 1 FOR UPDATE SKIP LOCKED) RETURNING id"), "2"),
+        (format!("UPDATE jobs SET state = 'b' WHERE id IN ({first} FOR UPDATE SKIP LOCKED LIMIT 2) RETURNING id"), "4\n5"),
+        (
+            format!(
+                "WITH j AS ({first} LIMIT 1 FOR NO KEY UPDATE SKIP LOCKED) UPDATE jobs SET state = 'c', rank = j.id FROM j
+                 WHERE jobs.id = j.id RETURNING jobs.id, jobs.rank"
+            ),
+            "6|6",
+        ),
+        (
+            format!(
+                "WITH n AS (SELECT 1 AS n), j (which) AS ({first} LIMIT (SELECT n FROM n) FOR UPDATE SKIP LOCKED)
+                 DELETE FROM jobs USING j AS k WHERE id = k.which AND k.which IN (SELECT which FROM j) RETURNING id"
+            ),
+            "7",
+        ),
+        (
+            "DELETE FROM jobs WHERE id IN (SELECT j.id FROM jobs j JOIN plain p ON p.a = j.id FOR UPDATE OF j SKIP LOCKED) RETURNING id"
+                .to_owned(),
+            "2",
+        ),
+        // Nothing is left: no row, and no error.
+        ("UPDATE jobs SET state = 'd' WHERE id = (SELECT id FROM jobs WHERE id = 1 FOR UPDATE SKIP LOCKED)".to_owned(), "UPDATE 0"),
+        (
+            "UPDATE jobs SET state = 'd' WHERE id = (SELECT id FROM jobs WHERE id = 1 FOR UPDATE NOWAIT)".to_owned(),
+            "55P03 could not obtain lock on row in relation \"jobs\"",
+        ),
+        (
+            "UPDATE jobs SET state = 'd' WHERE id = (SELECT id FROM jobs WHERE id > 7 FOR UPDATE SKIP LOCKED)".to_owned(),
+            "21000 more than one row returned by a subquery used as an expression",
+        ),
+        // The table that is written is the table, whatever WITH calls so.
+        ("WITH plain AS (SELECT a + 0 AS a FROM plain) DELETE FROM plain WHERE a IN (SELECT a FROM plain WHERE a = 3) RETURNING a".to_owned(), "3"),
+        ("WITH v AS (SELECT 7 AS a) INSERT INTO plain WITH w AS (SELECT a + 1 AS a FROM v) SELECT a FROM v UNION ALL SELECT a FROM w".to_owned(), "INSERT 0 2"),
+        ("SELECT id, state FROM jobs WHERE state <> 'new' ORDER BY id".to_owned(), "4|b\n5|b\n6|c"),
+    ] {
+        assert_eq!(run(&mut session, &sql).await, expected, "{sql}");
+        assert_eq!(session.transaction_status(), TransactionStatus::Idle, "{sql}");
+    }
+    // Nothing is held behind the statement; in a transaction it is.
+    assert_eq!(given(&world, &format!("{first} FOR UPDATE SKIP LOCKED")).await, "8 9");
+    let held = format!("BEGIN; UPDATE plain SET a = a WHERE a IN ({first} FOR UPDATE SKIP LOCKED)");
+    assert_eq!(run(&mut session, &held).await, "BEGIN\nUPDATE 1");
+    assert_eq!(given(&world, &format!("{first} FOR UPDATE SKIP LOCKED")).await, "(no rows)");
+    session.rollback();
+    assert_eq!(given(&world, &format!("{first} FOR UPDATE SKIP LOCKED")).await, "8 9");
+    let sql = format!("UPDATE jobs SET state = $1 WHERE id IN ({first} LIMIT $2 FOR UPDATE SKIP LOCKED) RETURNING id");
+    let values = vec![ScalarValue::Utf8View(Some("e".into())), ScalarValue::Int64(Some(1))];
+    assert_eq!(run_with(&mut session, &sql, values).await, "(Utf8View, Int64)\n8");
+}
+
+#[tokio::test]
+async fn a_statement_that_is_given_up_leaves_no_transaction() {
+    let world = jobs(2).await;
+    let mut session = world.tenant("alto");
+    let sql = "UPDATE jobs SET state = (SELECT pg_sleep(100)::text) WHERE id = (SELECT id FROM jobs LIMIT 1 FOR UPDATE SKIP LOCKED)";
+    // It holds its row when it begins to wait, which is seen by another.
+    let holds = async {
+        while given(&world, "SELECT id FROM jobs ORDER BY id FOR UPDATE SKIP LOCKED").await != "2" {
+            tokio::task::yield_now().await;
+        }
+    };
+    tokio::select! {
+        done = run(&mut session, sql) => panic!("{done}"),
+        () = holds => {}
+    }
+    session.failed();
+    assert_eq!(session.transaction_status(), TransactionStatus::Idle);
+    assert_eq!(given(&world, "SELECT id FROM jobs ORDER BY id FOR UPDATE SKIP LOCKED").await, "1 2");
+}
+
+#[tokio::test]
+async fn what_a_statement_locks_elsewhere_is_as_it_was_at_its_end() {
+    let world = jobs(2).await;
+    let (mut one, mut two) = (world.tenant("alto"), world.tenant("alto"));
+    run(&mut one, "BEGIN; DELETE FROM plain WHERE a IN (SELECT id FROM jobs WHERE id = 1 FOR UPDATE)").await;
+    run(&mut two, "UPDATE jobs SET state = 'x' WHERE id = 1").await;
+    assert!(run(&mut one, "COMMIT").await.starts_with("40001"));
+    assert_eq!(run(&mut two, "SELECT count(*) FROM plain").await, "3");
+}
+
+#[tokio::test]
+async fn writes_go_on_where_there_is_no_room_for_what_is_held() {
+    let world = jobs(4).await;
+    let mut shared = Arc::try_unwrap(world.shared).unwrap();
+    shared.row_locks = Arc::new(RowLocks::of(2));
+    let world = World { shared: Arc::new(shared) };
+    let mut writer = world.tenant("alto");
+    // Two rows are seen by others, and the third statement's are not.
+    let told =
+        run(&mut writer, "BEGIN; UPDATE jobs SET state = 'a' WHERE id < 3; UPDATE jobs SET state = 'b' WHERE id > 2")
+            .await;
+    assert_eq!(told, "BEGIN\nUPDATE 2\nUPDATE 2");
+    let mut other = world.tenant("alto");
+    let full = "53200 transactions hold more than 2 rows together";
+    assert_eq!(
+        run(&mut other, "BEGIN; SELECT id FROM jobs ORDER BY id FOR UPDATE SKIP LOCKED").await,
+        format!("BEGIN\n{full}")
+    );
+    other.rollback();
+    assert_eq!(run(&mut writer, "COMMIT").await, "COMMIT");
+    // One of those that others do not see: who takes it is told at COMMIT.
+    run(&mut writer, "BEGIN; UPDATE jobs SET state = 'c'").await;
+    assert_eq!(
+        run(
+            &mut other,
+            "BEGIN; SELECT id FROM jobs WHERE id = 4 FOR UPDATE SKIP LOCKED; UPDATE jobs SET state = 'd' WHERE id = 4"
+        )
+        .await,
+        "BEGIN\n4\nUPDATE 1"
+    );
+    assert_eq!(run(&mut writer, "COMMIT").await, "COMMIT");
+    assert!(run(&mut other, "COMMIT").await.starts_with("40001"));
 }

@@ -136,25 +136,22 @@ impl Locks {
         Lock { locks: self.clone(), number: self.held().put(rows) }
     }
 
-    /// Rows that a statement of the transaction writes.
-    ///
-    /// # Errors
-    /// 53200.
-    pub(super) fn written(&self, pin: &Pin, table: &Arc<Table>, keys: &BTreeSet<RowKey>) -> Result<()> {
+    /// Rows that a statement of the transaction writes. Where there is no room for them, others do not see them: whoever takes one is told at COMMIT.
+    pub(super) fn written(&self, pin: &Pin, table: &Arc<Table>, keys: &BTreeSet<RowKey>) {
         if keys.is_empty() || keys.len() > WRITTEN_ROWS_MAX {
-            return Ok(());
+            return;
         }
         let mut held = self.held();
         if held.rows + keys.len() > LOCKED_ROWS_MAX {
-            return Ok(());
+            return;
         }
-        for key in keys {
-            self.holder.hold(table.id, key, true, false)?;
+        if keys.iter().any(|key| self.holder.hold(table.id, key, true, false).is_err()) {
+            keys.iter().for_each(|key| self.let_go(&held, table.id, key));
+            return;
         }
         held.rows += keys.len();
         held.bytes += keys.iter().map(|key| key.len() + ROW_OVERHEAD_BYTES).sum::<usize>();
         held.put(Rows { pin: pin.clone(), table: table.clone(), changes: true, written: true, keys: keys.clone() });
-        Ok(())
     }
 
     /// Lets rows go that others wait for: the transaction is over.

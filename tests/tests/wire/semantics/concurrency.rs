@@ -375,3 +375,64 @@ async fn semantics_3_statements_of_one_text_are_one_transaction() -> Result<()> 
     "#]])
     .await
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn semantics_3_workers_take_each_job_of_a_queue_once() -> Result<()> {
+    const JOBS: i32 = 90;
+    let mut sessions = Sessions::start().await?;
+    let a = sessions.get("a").await?;
+    a.batch_execute("CREATE TABLE jobs (id int PRIMARY KEY, state text, worker int, rank int)").await?;
+    a.batch_execute(&format!("INSERT INTO jobs SELECT g, 'new', NULL, g % 7 FROM generate_series(1, {JOBS}) g"))
+        .await?;
+    let next = "SELECT id FROM jobs WHERE state = 'new' ORDER BY rank, id";
+    // As libraries for jobs write it.
+    let takes = [
+        format!(
+            "UPDATE jobs SET state = 'taken', worker = $1 WHERE id = ({next} LIMIT 1 FOR UPDATE SKIP LOCKED) RETURNING id"
+        ),
+        format!(
+            "UPDATE jobs SET state = 'taken', worker = $1 WHERE id IN ({next} FOR UPDATE SKIP LOCKED LIMIT 3) RETURNING id"
+        ),
+        format!(
+            "WITH j AS ({next} LIMIT 2 FOR UPDATE SKIP LOCKED) UPDATE jobs SET state = 'taken', worker = $1 FROM j WHERE jobs.id = j.id RETURNING jobs.id"
+        ),
+        format!(
+            "WITH j AS MATERIALIZED ({next} LIMIT 2 FOR NO KEY UPDATE OF jobs SKIP LOCKED) DELETE FROM jobs USING j WHERE jobs.id = j.id AND $1::int > 0 RETURNING jobs.id"
+        ),
+    ];
+    let mut workers = Vec::new();
+    for (worker, take) in takes.iter().chain(&takes).enumerate() {
+        let client = sessions.harness.connect("alto", "alto").await?;
+        let (take, worker) = (take.clone(), i32::try_from(worker)? + 1);
+        workers.push(tokio::spawn(async move {
+            let mut taken = Vec::new();
+            loop {
+                // Half of them within a transaction.
+                let block = worker % 2 == 0;
+                if block {
+                    client.batch_execute("BEGIN").await?;
+                }
+                let rows = client.query(&take, &[&worker]).await?;
+                if block {
+                    client.batch_execute("COMMIT").await?;
+                }
+                if rows.is_empty() {
+                    return anyhow::Ok(taken);
+                }
+                taken.extend(rows.iter().map(|row| row.get::<_, i32>(0)));
+            }
+        }));
+    }
+    let mut taken = Vec::new();
+    for worker in workers {
+        taken.extend(worker.await??);
+    }
+    taken.sort_unstable();
+    assert_eq!(taken, (1..=JOBS).collect::<Vec<_>>());
+    sessions
+        .check(expect![[r#"
+            a> SELECT count(*) FROM jobs WHERE state = 'new'
+            0
+        "#]])
+        .await
+}

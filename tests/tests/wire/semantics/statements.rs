@@ -105,7 +105,7 @@ async fn semantics_10_what_the_planner_would_drop_is_refused() -> Result<()> {
         (0)
         a> SELECT * FROM (SELECT * FROM t FOR UPDATE) x
         0A000: FOR UPDATE or FOR SHARE in or of a subquery is not supported
-        HINT: Put it at the end of the SELECT that reads the table. An UPDATE or DELETE … WHERE key IN (SELECT key … FOR UPDATE) of the same table may have it as well.
+        HINT: Put it at the end of the SELECT that reads the table. A subquery of UPDATE and DELETE, and a query in WITH before them, may have it as well, if it names nothing of the statement around it.
         a> SELECT * FROM t TABLESAMPLE BERNOULLI (10)
         0A000: TABLESAMPLE is not supported
         a> SELECT * FROM t ORDER BY a FETCH FIRST 1 ROWS WITH TIES
