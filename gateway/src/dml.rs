@@ -207,7 +207,7 @@ async fn planned(
     let pin = view.pin.clone();
     let autocommit = !session.in_transaction();
     let taken = match nested::are_in(statement) {
-        true => Some(nested::take(session, &view, statement, parameters).await?),
+        true => Some(Box::pin(nested::take(session, &view, statement, parameters)).await?),
         false => None,
     };
     let statement = taken.as_ref().map_or(statement, |taken| &taken.statement);

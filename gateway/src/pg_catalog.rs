@@ -22,6 +22,7 @@ pub mod inside;
 pub mod keywords;
 mod notifications;
 pub mod objects;
+mod procs;
 pub mod rewrite;
 pub mod type_of;
 pub mod views;

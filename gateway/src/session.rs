@@ -5,6 +5,7 @@
 //! protocol alike. Each statement takes a [`View`]: one snapshot and one pin; in a transaction with
 //! [`Isolation::RepeatableRead`](crate::statement::Isolation) the first statement's.
 
+mod activity;
 mod cursors;
 mod definitions;
 mod dispatch;
@@ -23,6 +24,8 @@ mod transaction;
 mod wanted;
 mod writers;
 
+pub use activity::Activities;
+pub(crate) use activity::Activity;
 pub(crate) use definitions::Reserved;
 pub(crate) use listening::Shared as SharedPending;
 pub use row_locks::RowLocks;
@@ -97,6 +100,8 @@ pub struct Shared {
     pub row_locks: Arc<RowLocks>,
     /// Who listens in each database.
     pub rooms: Rooms,
+    /// What sessions do.
+    pub activities: Arc<Activities>,
 }
 
 impl Shared {
@@ -113,6 +118,7 @@ impl Shared {
             writers: Writers::default(),
             row_locks: Arc::default(),
             rooms: Rooms::default(),
+            activities: Arc::default(),
         }
     }
 }
@@ -140,6 +146,8 @@ pub struct Session {
     pub(crate) given: Arc<Given>,
     /// Settings that functions asked for.
     pub(crate) wanted: Arc<Wanted>,
+    /// What others see of it.
+    activity: activity::Listed,
 }
 
 /// A statement that was analysed: what it takes and what it gives.
@@ -212,6 +220,8 @@ impl Session {
     pub fn new(shared: Arc<Shared>, identity: Identity, process_id: i32) -> Self {
         let settings = Settings::new(&identity);
         let transaction = TransactionState::default();
+        let activity = Activity::new(&identity, process_id, shared.clock.now_micros());
+        let activity = shared.activities.list(activity);
         Self {
             shared,
             identity,
@@ -226,6 +236,7 @@ impl Session {
             notifications: listening::Notifications::default(),
             given: Arc::default(),
             wanted: Arc::default(),
+            activity,
         }
     }
 

@@ -5,6 +5,7 @@
 #![allow(unreachable_pub, reason = "the modules are a library to each other, in a binary")]
 
 mod wire {
+    pub mod activity;
     pub mod ages;
     pub mod backup;
     pub mod bench;

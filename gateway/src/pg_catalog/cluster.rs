@@ -10,7 +10,7 @@ use super::{
 use crate::{
     query::Facts,
     row,
-    session::{HeldCursor, NamedStatement},
+    session::{Activity, HeldCursor, NamedStatement},
     types,
 };
 use keyspan_catalog::{Role, TenantState};
@@ -76,7 +76,7 @@ pub fn fill(rows: &mut Rows, facts: &Facts) {
         })),
         "pg_prepared_statements" => rows.extend(prepared_statements(facts)),
         "pg_cursors" => rows.extend(cursors(facts)),
-        "pg_stat_activity" => rows.push(activity(facts)),
+        "pg_stat_activity" => rows.extend(activities(facts)),
         // What is not counted is NULL.
         "pg_stat_database" => rows.extend(databases(facts).into_iter().map(|(oid, name)| {
             row! { "datid" => oid, "datname" => name, "numbackends" => Cell::Null }
@@ -97,15 +97,34 @@ fn role(role: &Role) -> Row {
     }
 }
 
-fn activity(facts: &Facts) -> Row {
-    let database = databases(facts).into_iter().find(|(_, name)| *name == facts.database);
-    let user = roles(facts).find(|role| role.name == facts.role).map(|role| role.oid);
-    row! {
-        "datid" => database.map(|(oid, _)| oid), "datname" => facts.database.clone(), "pid" => facts.process_id,
-        "usesysid" => user, "usename" => facts.role.clone(),
-        "application_name" => facts.settings.get("application_name").cloned().unwrap_or_default(),
-        "query_start" => Cell::Micros(facts.now_micros), "state" => "active", "backend_type" => "client backend",
+/// The sessions of the database: what those of the own role do, and of others only that they are there. An operator is told of all that do anything
+/// in the database, and in its own database of those of all databases.
+fn activities(facts: &Facts) -> Vec<Row> {
+    let Some((shared, rows)) = facts.shared.as_ref().zip(facts.rows.as_ref()) else { return Vec::new() };
+    let told_all = facts.snapshot.role(&facts.role).is_some_and(|role| role.operator);
+    let seen = |activity: &Activity| facts.operator || activity.tenant == rows.oid();
+    let all = shared.activities.all().into_iter().filter(seen);
+    all.map(|activity| doing(&activity, told_all || activity.role == facts.role, facts)).collect()
+}
+
+fn doing(activity: &Activity, told: bool, facts: &Facts) -> Row {
+    let at = |micros: Option<i64>| micros.map_or(Cell::Null, Cell::Micros);
+    let mut row = row! {
+        "datid" => activity.tenant.unwrap_or(OPERATOR_DATABASE), "datname" => activity.database.clone(),
+        "pid" => activity.process_id, "usesysid" => facts.snapshot.role(&activity.role).map(|role| role.oid),
+        "usename" => activity.role.clone(), "application_name" => activity.application_name.clone(),
+        "query" => "<insufficient privilege>",
+    };
+    if told {
+        let waits = activity.state != "active";
+        row.extend(row! {
+            "backend_start" => Cell::Micros(activity.started_micros), "xact_start" => at(activity.transaction_micros),
+            "query_start" => at(activity.query_micros), "state_change" => Cell::Micros(activity.changed_micros),
+            "wait_event_type" => waits.then_some("Client"), "wait_event" => waits.then_some("ClientRead"),
+            "state" => activity.state, "query" => activity.query.clone(), "backend_type" => "client backend",
+        });
     }
+    row
 }
 
 /// The session's prepared statements. Plans are counted by none.

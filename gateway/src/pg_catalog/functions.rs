@@ -1,7 +1,7 @@
 //! Functions that know the session or the catalog: `version()`, `current_setting()`, `format_type()`, `pg_get_indexdef()` and the
 //! like.
 
-use super::{cluster, objects, views};
+use super::{cluster, objects, procs, views};
 use crate::{
     error::{SqlError, SqlState},
     names::Schema,
@@ -212,6 +212,15 @@ fn catalog() -> Vec<RowFunction> {
             }
             let table = objects::table_of_oid(facts, number);
             Ok(optional(table.map(|table| format!("PRIMARY KEY {}", objects::key_list(table, facts, false)))))
+        }),
+        texts("pg_get_function_result", 1..=1, |values, facts| {
+            Ok(optional(oid(&values[0]).and_then(|oid| procs::result(facts, oid))))
+        }),
+        texts("pg_get_function_arguments", 1..=1, |values, facts| {
+            Ok(optional(oid(&values[0]).and_then(|oid| procs::arguments(facts, oid))))
+        }),
+        texts("pg_get_function_identity_arguments", 1..=1, |values, facts| {
+            Ok(optional(oid(&values[0]).and_then(|oid| procs::identity(facts, oid))))
         }),
         // What is stored is the text.
         texts("pg_get_expr", 2..=3, |values, _| Ok(optional(text_of(&values[0])))),
@@ -468,9 +477,6 @@ fn constants() -> Vec<RowFunction> {
         nothing("pg_get_triggerdef", 1..=2),
         nothing("pg_get_functiondef", 1..=1),
         nothing("pg_get_function_sqlbody", 1..=1),
-        nothing("pg_get_function_result", 1..=1),
-        nothing("pg_get_function_arguments", 1..=1),
-        nothing("pg_get_function_identity_arguments", 1..=1),
         nothing("pg_get_partkeydef", 1..=1),
         nothing("pg_get_partition_constraintdef", 1..=1),
         nothing("pg_get_statisticsobjdef_columns", 1..=1),

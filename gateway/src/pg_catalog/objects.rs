@@ -22,7 +22,7 @@ use keyspan_catalog::{
     table::{Check, Identity, TENANT_COLUMN},
 };
 use rows::{
-    attribute, checks, class, constraint, function, index, index_class, key_dependencies, row_type, sequence_class,
+    attribute, checks, class, constraint, index, index_class, key_dependencies, row_type, sequence_class,
     system_attributes, system_class, system_type,
 };
 use std::sync::Arc;
@@ -289,7 +289,7 @@ pub fn fill(rows: &mut Rows, facts: &Facts) {
             rows.extend(type_lines().map(|words| system_type(&words, facts)));
             rows.extend(tables.map(|table| row_type(table, facts)));
         }
-        "pg_proc" => rows.extend(proc_lines().map(|words| function(&words, facts))),
+        "pg_proc" => rows.extend(super::procs::rows(facts)),
         "pg_am" => rows.extend([
             row! { "oid" => 2_u32, "amname" => "heap", "amtype" => "t" },
             row! { "oid" => 403_u32, "amname" => "btree", "amtype" => "i" },

@@ -349,7 +349,6 @@ async fn what_tools_ask_first() {
             "SELECT conname, pg_get_constraintdef(oid), conkey FROM pg_constraint WHERE conrelid = 16400 AND contype = 'p'",
             "SELECT a.attname FROM pg_index i JOIN pg_attribute a ON a.attrelid = i.indrelid AND a.attnum = ANY(i.indkey) WHERE i.indrelid = 'flights'::regclass AND i.indisprimary ORDER BY a.attnum",
             "SELECT name, setting FROM pg_settings",
-            "SELECT pid, state, usename FROM pg_stat_activity",
             "SELECT count(*) FROM pg_locks",
             "SELECT * FROM pg_range",
             "SELECT tablename, hasindexes FROM pg_tables",
@@ -391,9 +390,6 @@ async fn what_tools_ask_first() {
             > SELECT name, setting FROM pg_settings
             name:text | setting:text
             search_path | "$user", public
-            > SELECT pid, state, usename FROM pg_stat_activity
-            pid:int4 | state:text | usename:name
-            42 | active | ana
             > SELECT count(*) FROM pg_locks
             count:int8
             0

@@ -107,7 +107,7 @@ pub fn register(state: &mut SessionState) {
             .with_volatility(Volatility::Immutable),
     ];
     let functions = functions.into_iter().map(|function| Arc::new(ScalarUDF::from(function)));
-    replace(state, functions.chain([interval_micros(), span_between(), timezone(), sleep::function()]));
+    replace(state, functions.chain([interval_micros(), span_between(), timezone()]).chain(sleep::functions()));
     replace(state, numbers::functions().chain(texts::functions()).chain(times::functions()));
     replace(state, template::functions().chain(lists::functions()).chain(json::functions()));
 }

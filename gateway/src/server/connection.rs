@@ -182,8 +182,14 @@ impl Connection {
 
     async fn dispatch(&mut self, message: Frontend) -> Result<(), Failure> {
         match message {
-            Frontend::Query(sql) => Box::pin(self.query(sql)).await,
-            Frontend::Parse { name, sql, types } => Box::pin(self.parse(name, &sql, &types)).await,
+            Frontend::Query(sql) => {
+                self.session.received(&sql, false);
+                Box::pin(self.query(sql)).await
+            }
+            Frontend::Parse { name, sql, types } => {
+                self.session.received(&sql, name.is_empty());
+                Box::pin(self.parse(name, &sql, &types)).await
+            }
             Frontend::Bind(bind) => Ok(self.bind(bind)?),
             Frontend::Describe(target) => Ok(self.describe(&target)?),
             Frontend::Execute { portal, rows_max } => Box::pin(self.execute(portal, rows_max)).await,
@@ -209,6 +215,7 @@ impl Connection {
             reply::parameter_status(&name, &value, &mut self.output.buffer);
         }
         self.tell_notifications();
+        self.session.answered();
         reply::ready(self.session.transaction_status(), &mut self.output.buffer);
         self.send().await
     }

@@ -156,6 +156,7 @@ impl Connection {
     pub(crate) async fn execute(&mut self, name: String, rows_max: Option<u64>) -> Result<(), Failure> {
         // Out of the map while it runs: a portal that fails is gone.
         let mut portal = self.portals.remove(&name).ok_or_else(|| no_portal(&name))?;
+        self.session.received_again(&portal.statement.source.text);
         let done = self.execute_portal(&mut portal, rows_max).await;
         self.registration.end();
         let reply = done?;

@@ -184,6 +184,7 @@ async fn log_in(
         }
     }
     session.started();
+    session.answered();
     let out = &mut output.buffer;
     for (name, value) in session.take_parameter_status() {
         reply::parameter_status(&name, &value, out);

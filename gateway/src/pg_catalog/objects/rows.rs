@@ -159,19 +159,6 @@ pub(super) fn system_type(words: &[&'static str], facts: &Facts) -> Row {
     }
 }
 
-pub(super) fn function(words: &[&'static str], facts: &Facts) -> Row {
-    /// The OID of the language `internal`.
-    const INTERNAL: u32 = 12;
-    let number = |word: &str| word.parse::<i64>().unwrap_or(0);
-    let arguments: Vec<i64> = words[3].split(',').filter(|word| !word.is_empty()).map(number).collect();
-    row! {
-        "oid" => number(words[0]), "proname" => words[1], "pronamespace" => 11_u32, "proowner" => owner(facts),
-        "prolang" => INTERNAL, "prokind" => "f", "proisstrict" => true, "provolatile" => "i", "proparallel" => "s",
-        "pronargs" => i64::try_from(arguments.len()).unwrap_or(0), "prorettype" => number(words[2]),
-        "proargtypes" => arguments, "prosrc" => words[1],
-    }
-}
-
 pub(super) fn row_type(table: &Table, facts: &Facts) -> Row {
     row! {
         "oid" => table.id.0 | ROW_TYPE, "typname" => table.name.clone(), "typnamespace" => namespace(facts, table.id.0),
