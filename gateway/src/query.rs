@@ -31,6 +31,7 @@ use std::{
 };
 
 mod abandoned;
+mod adjacent;
 pub mod aggregates;
 pub mod arithmetic;
 pub mod bound;

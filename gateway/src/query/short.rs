@@ -54,7 +54,7 @@ const FUNCTIONS: [&str; 20] = [
     "upper",
 ];
 /// Aggregates whose state does not grow.
-const AGGREGATES: [&str; 5] = ["avg", "count", "max", "min", "sum"];
+pub(super) const AGGREGATES: [&str; 5] = ["avg", "count", "max", "min", "sum"];
 
 /// Whether a plan is short.
 pub(crate) fn is_short(plan: &Arc<dyn ExecutionPlan>) -> bool {

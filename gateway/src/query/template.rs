@@ -2,7 +2,8 @@
 //! Memory and temporary files are not among it: they are a server's [`Resources`](crate::resources::Resources).
 
 use super::{
-    abandoned, aggregates, correlated, embedded, functions, operators::Operators, rows, semantics, type_planner::Types,
+    abandoned, adjacent, aggregates, correlated, embedded, functions, operators::Operators, rows, semantics,
+    type_planner::Types,
 };
 use crate::{provider::loose::LooseScans, types};
 use datafusion::{
@@ -64,6 +65,7 @@ fn make() -> SessionState {
         }
         physical.push(rule);
     }
+    physical.push(Arc::new(adjacent::Adjacent));
     physical.push(Arc::new(abandoned::Joins));
     let mut state = SessionStateBuilder::new_with_default_features()
         .with_config(config)

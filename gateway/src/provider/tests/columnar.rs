@@ -350,7 +350,7 @@ async fn explain_tells_row_groups() {
             ProjectionExec: expr=[host@0 as host, sum(metrics.mem)@1 as sum]
               ->  AggregateExec: mode=FinalPartitioned, gby=[host@0 as host], aggr=[sum(metrics.mem)]
                     ->  RepartitionExec: partitioning=Hash([host@0], 2), input_partitions=6
-                          ->  AggregateExec: mode=Partial, gby=[host@0 as host], aggr=[sum(metrics.mem)]
+                          ->  AdjacentAggregateExec: mode=Partial, gby=[host@0 as host], aggr=[sum(metrics.mem)]
                                 ->  KeyspanScan: metrics
                                         Access: full scan
                                         Ranges: tenant span
