@@ -13,6 +13,8 @@ use super::{
 
 /// Runs of a load that are merged at a time: a block of each is in memory.
 const LOAD_RUNS_MAX: usize = 32;
+/// Bytes of a load's rows from which on two threads merge them: a second of work.
+const LOAD_HALVES_BYTES_MIN: u64 = 64 << 20;
 
 /// See the module. Each is at least 1.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -31,6 +33,8 @@ pub struct Grain {
     pub step_rows_max: usize,
     /// Runs of a load that are merged at a time; 2 at least.
     pub load_runs_max: usize,
+    /// Bytes of a load's rows, in runs and in memory, from which on two threads merge them at its end.
+    pub load_halves_bytes_min: u64,
 }
 
 impl Default for Grain {
@@ -43,6 +47,7 @@ impl Default for Grain {
             changed_bytes_min: CHANGED_BYTES_MIN,
             step_rows_max: STEP_ROWS_MAX,
             load_runs_max: LOAD_RUNS_MAX,
+            load_halves_bytes_min: LOAD_HALVES_BYTES_MIN,
         }
     }
 }

@@ -6,7 +6,8 @@
 //! ```
 //!
 //! *The work* (`loader`, `buffer`, `runs`, `merge`, `output`) is done on a blocking thread, a batch at a time, while whoever loads makes the next
-//! one. It holds two buffers of rows, a row group, and a block of each run, whatever is loaded.
+//! one. It holds two buffers of rows, a row group, and a block of each run, whatever is loaded. The merge of many rows is done on two threads, each of
+//! which has one half of the keys, and then there are two row groups and two blocks of each run.
 //!
 //! *New rows* (`probe`): a key that is there twice, or in the table, ends the load with [`Error::RowExists`]. So no position dies by a load, and
 //! nothing is folded.

@@ -49,6 +49,8 @@ fn tiny(fs: &SimFs) -> EngineOptions {
             changed_bytes_min: 1,
             step_rows_max: 3,
             load_runs_max: 2,
+            // The steps of a simulation come in one order.
+            load_halves_bytes_min: u64::MAX,
         },
         ..simulated(fs)
     }

@@ -6,6 +6,7 @@
 use super::merge::Item;
 use crate::{Error, Result, RowKey};
 use bytes::Bytes;
+use std::ops::Range;
 
 /// Bytes that a row takes besides its key and cells.
 const ENTRY_BYTES: usize = size_of::<Entry>();
@@ -137,6 +138,16 @@ impl Sorted {
     /// The greatest key.
     pub(super) fn last(&self) -> &[u8] {
         self.key(self.len() - 1)
+    }
+
+    /// Bytes of keys and cells.
+    pub(super) fn bytes(&self) -> u64 {
+        self.bytes.len() as u64
+    }
+
+    /// How many rows of these places come before a key.
+    pub(super) fn count_before(&self, places: Range<usize>, key: &[u8]) -> usize {
+        self.rows[places].partition_point(|row| self.bytes[row.key as usize..row.row as usize] < *key)
     }
 
     /// A row, shared.

@@ -38,7 +38,7 @@ impl Loader {
     /// # Errors
     /// [`RowExists`](crate::Error::RowExists); [`Conflict`](crate::Error::Conflict); those of reading and of writing a manifest.
     pub(super) fn finish(&mut self, validation: Option<&Validation>) -> Result<Step> {
-        self.check()?;
+        self.going.check()?;
         let maintenance = Arc::clone(&self.maintenance);
         let shared = &maintenance.shared;
         if self.output.segments().is_empty() {
@@ -56,7 +56,7 @@ impl Loader {
         }
         // Deltas that pile up make every read slower.
         while maintenance.lags() && shared.board.await_compacted(LAG_LOOK_EVERY) {
-            self.check()?;
+            self.going.check()?;
         }
 
         let mut in_force = maintenance.manifest();
@@ -71,7 +71,7 @@ impl Loader {
         let still = maintenance.stand_still()?;
         let now = shared.published.load_full();
         let table = self.probe.table(&now)?;
-        self.check()?;
+        self.going.check()?;
         if !is_valid(&now, validation)? {
             return Ok(Step::Refused);
         }

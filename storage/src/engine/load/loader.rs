@@ -6,7 +6,7 @@
 
 use super::{
     buffer::{Buffer, Sorted},
-    merge::{Item, Merge, Source},
+    merge::{Item, Merge, Source, halved},
     output::{Output, STEP_BYTES, check_disjoint},
     probe::Probe,
     runs::Runs,
@@ -27,7 +27,7 @@ use std::{
         Arc,
         atomic::{AtomicBool, Ordering},
     },
-    vec,
+    thread, vec,
 };
 
 /// A load at work: one thread at a time.
@@ -50,10 +50,36 @@ pub(super) struct Loader {
     /// Segments whose rows were written to others, and can go.
     consumed: Vec<SegmentMeta>,
     pub(super) probe: Probe,
-    /// Set when the rows are being purged.
-    cancelled: Arc<AtomicBool>,
+    pub(super) going: Going,
     /// Whether the segments are in the manifest.
     pub(super) done: bool,
+}
+
+/// Whether a load may go on, and by which steps.
+#[derive(Debug)]
+pub(super) struct Going {
+    /// Set when the rows are being purged.
+    cancelled: Arc<AtomicBool>,
+    maintenance: Arc<Maintenance>,
+}
+
+impl Going {
+    /// # Errors
+    /// [`Error::Conflict`] when the rows are being purged; [`Error::Unavailable`] when the store is closed, or has stopped.
+    pub(super) fn check(&self) -> Result<()> {
+        if self.cancelled.load(Ordering::SeqCst) {
+            return Err(Error::Conflict);
+        }
+        if self.maintenance.shared.board.is_closed() {
+            return Err(Error::Unavailable("it was closed".into()));
+        }
+        self.maintenance.shared.check_writing()
+    }
+
+    /// Rows that are written at a time; between two such steps a segment may end.
+    fn step_rows(&self) -> usize {
+        self.maintenance.options.grain.step_rows_max
+    }
 }
 
 /// Where a value of a row goes.
@@ -87,6 +113,7 @@ impl Loader {
         let output = Output::new(Arc::clone(&maintenance), name.clone(), Arc::clone(&descriptor), stamp);
         Self {
             probe: Probe::new(Arc::clone(&maintenance), name.clone(), Arc::clone(&descriptor)),
+            going: Going { cancelled, maintenance: Arc::clone(&maintenance) },
             maintenance,
             name,
             descriptor,
@@ -98,29 +125,16 @@ impl Loader {
             runs,
             output,
             consumed: Vec::new(),
-            cancelled,
             done: false,
         }
-    }
-
-    /// # Errors
-    /// [`Error::Conflict`] when the rows are being purged; [`Error::Unavailable`] when the store is closed, or has stopped.
-    pub(super) fn check(&self) -> Result<()> {
-        if self.cancelled.load(Ordering::SeqCst) {
-            return Err(Error::Conflict);
-        }
-        if self.maintenance.shared.board.is_closed() {
-            return Err(Error::Unavailable("it was closed".into()));
-        }
-        self.maintenance.shared.check_writing()
     }
 
     /// Takes rows.
     ///
     /// # Errors
-    /// [`Error::RowExists`]; those of [`check`](Self::check), of reading and of writing.
+    /// [`Error::RowExists`]; those of [`check`](Going::check), of reading and of writing.
     pub(super) fn add(&mut self, rows: &NewRows) -> Result<()> {
-        self.check()?;
+        self.going.check()?;
         let mut values = Vec::with_capacity(self.columns.len());
         for row in rows.iter() {
             values.clear();
@@ -157,11 +171,6 @@ impl Loader {
         }
     }
 
-    /// Rows that are written at a time; between two such steps a segment may end.
-    fn step_rows(&self) -> usize {
-        self.maintenance.options.grain.step_rows_max
-    }
-
     fn sort(&mut self) -> Result<Option<Sorted>> {
         let sorted = self.buffer.sort()?;
         if let Some(sorted) = &sorted {
@@ -172,10 +181,10 @@ impl Loader {
 
     fn write(&mut self, sorted: &Sorted) -> Result<()> {
         let mut at = 0;
-        let step_rows = self.step_rows();
+        let step_rows = self.going.step_rows();
         let mut rows = Vec::with_capacity(step_rows.min(sorted.len()));
         while at < sorted.len() {
-            self.check()?;
+            self.going.check()?;
             rows.clear();
             let mut bytes = 0;
             while at < sorted.len() && rows.len() < step_rows && bytes < STEP_BYTES {
@@ -193,7 +202,7 @@ impl Loader {
     /// # Errors
     /// As [`add`](Self::add).
     pub(super) fn seal(&mut self) -> Result<()> {
-        self.check()?;
+        self.going.check()?;
         let last = self.sort()?;
         let before = self.pending.take();
         let end = before.as_ref().map_or(self.output.last(), Sorted::last);
@@ -203,7 +212,7 @@ impl Loader {
             self.output.cut()?;
         } else {
             self.output.cut()?;
-            let memory = before.into_iter().chain(last).map(|sorted| Source::Memory(sorted, 0));
+            let memory = before.into_iter().chain(last).map(Source::memory);
             let sources: Vec<Source> = self.runs.take().chain(memory).collect();
             self.merge(sources)?;
         }
@@ -221,32 +230,33 @@ impl Loader {
             let batches = segment.encoded(vec![positions], Dead::default(), DECODED_BYTES_TARGET / 4)?;
             sources.push(Source::Segment(Box::new(batches), vec::IntoIter::default()));
         }
-        let mut merge = Merge::new(sources)?;
-        let step_rows = self.step_rows();
-        let mut items: Vec<Item> = Vec::with_capacity(step_rows);
-        loop {
-            self.check()?;
-            items.clear();
-            let mut bytes = 0;
-            let more = loop {
-                if items.len() == step_rows || bytes >= STEP_BYTES {
-                    break true;
-                }
-                let Some(item) = merge.next()? else { break false };
-                bytes += item.key.len() + item.row.len();
-                items.push(item);
-            };
-            if !items.is_empty() {
-                self.output.write_items(&items)?;
-            }
-            if !more {
-                break;
-            }
+        match halved(sources, self.maintenance.options.grain.load_halves_bytes_min) {
+            (all, None) => merged(all, &mut self.output, &self.going, &AtomicBool::new(false))?,
+            (first, Some(second)) => self.merge_halves(first, second)?,
         }
-        drop(merge);
-        self.output.cut()?;
         self.discard(true);
         Ok(())
+    }
+
+    /// Merges two halves of the keys at the same time. What both wrote is in the output, also after an error.
+    fn merge_halves(&mut self, first: Vec<Source>, second: Vec<Source>) -> Result<()> {
+        let descriptor = Arc::clone(&self.descriptor);
+        let mut output = Output::new(Arc::clone(&self.maintenance), self.name.clone(), descriptor, self.stamp);
+        let failed = AtomicBool::new(false);
+        let Self { output: own, going, .. } = self;
+        let (first, second) = thread::scope(|scope| {
+            let work = || merged(second, &mut output, going, &failed);
+            let other = thread::Builder::new().name("keyspan-load".into()).spawn_scoped(scope, work);
+            let other = other.map_err(|error| Error::Unavailable(format!("no thread can be started: {error}")));
+            let first = other.as_ref().map_or(Ok(()), |_| merged(first, own, going, &failed));
+            let second = other.and_then(|other| {
+                let ended = other.join();
+                ended.unwrap_or_else(|_| Err(Error::Unavailable("a load ended early: a thread panicked".into())))
+            });
+            (first, second)
+        });
+        self.output.absorb(output);
+        first.and(second)
     }
 
     /// Removes the segments that were written in vain.
@@ -258,6 +268,41 @@ impl Loader {
         metas.iter().for_each(|meta| self.maintenance.caches.forget(meta.id));
         self.maintenance.abandon(metas);
     }
+}
+
+/// Writes the rows of sources in the order of their keys. Gives up when another has `failed`, and says so when it fails itself.
+fn merged(sources: Vec<Source>, output: &mut Output, going: &Going, failed: &AtomicBool) -> Result<()> {
+    let merged = merged_unless(sources, output, going, failed);
+    if merged.is_err() {
+        failed.store(true, Ordering::SeqCst);
+    }
+    merged
+}
+
+fn merged_unless(sources: Vec<Source>, output: &mut Output, going: &Going, failed: &AtomicBool) -> Result<()> {
+    let mut merge = Merge::new(sources)?;
+    let step_rows = going.step_rows();
+    let mut items: Vec<Item> = Vec::with_capacity(step_rows);
+    let mut more = true;
+    while more && !failed.load(Ordering::SeqCst) {
+        going.check()?;
+        items.clear();
+        let mut bytes = 0;
+        while more && items.len() < step_rows && bytes < STEP_BYTES {
+            match merge.next()? {
+                Some(item) => {
+                    bytes += item.key.len() + item.row.len();
+                    items.push(item);
+                }
+                None => more = false,
+            }
+        }
+        if !items.is_empty() {
+            output.write_items(&items)?;
+        }
+    }
+    drop(merge);
+    output.cut()
 }
 
 impl Drop for Loader {

@@ -9,9 +9,13 @@ use bytes::Bytes;
 use std::{
     cmp::Ordering,
     collections::{BinaryHeap, binary_heap::PeekMut},
+    ops::Range,
+    sync::Arc,
     vec,
 };
 
+/// Keys of rows in memory that say where their middle is.
+const MEMORY_MARKS: usize = 64;
 /// The number of a row of which it is no longer known.
 pub(super) const UNNUMBERED: u64 = u64::MAX;
 
@@ -28,8 +32,8 @@ pub(super) struct Item {
 /// Sorted rows.
 #[derive(Debug)]
 pub(super) enum Source {
-    /// In memory; the place of the next.
-    Memory(Sorted, usize),
+    /// In memory; the places of those that are left.
+    Memory(Arc<Sorted>, Range<usize>),
     /// In a file of their own.
     Run(RunReader),
     /// In a segment that was written too early.
@@ -37,12 +41,41 @@ pub(super) enum Source {
 }
 
 impl Source {
+    /// Rows in memory.
+    pub(super) fn memory(sorted: Sorted) -> Self {
+        let all = 0..sorted.len();
+        Self::Memory(Arc::new(sorted), all)
+    }
+
+    /// Bytes of its rows, and keys of it with about how many bytes each stands for; `None` for a segment.
+    fn marks(&self) -> Option<(u64, Vec<(Bytes, u64)>)> {
+        match self {
+            Self::Memory(sorted, left) => {
+                let step = left.len().div_ceil(MEMORY_MARKS).max(1);
+                let (bytes, keys) = (sorted.bytes(), left.clone().step_by(step));
+                let each = bytes / (keys.len() as u64).max(1);
+                Some((bytes, keys.map(|at| (Bytes::copy_from_slice(sorted.key(at)), each)).collect()))
+            }
+            Self::Run(run) => Some((run.bytes(), run.marks().map(|(key, bytes)| (key.clone(), bytes)).collect())),
+            Self::Segment(..) => None,
+        }
+    }
+
+    /// The rows before a key, and those from it on. Of a source that is not being read yet, and is no segment.
+    fn split(self, key: &Bytes) -> [Self; 2] {
+        match self {
+            Self::Memory(sorted, Range { start, end }) => {
+                let at = start + sorted.count_before(start..end, key);
+                [Self::Memory(Arc::clone(&sorted), start..at), Self::Memory(sorted, at..end)]
+            }
+            Self::Run(run) => run.split(key).map(Self::Run),
+            Self::Segment(..) => unreachable!("segments are not split"),
+        }
+    }
+
     fn next(&mut self) -> Result<Option<Item>> {
         match self {
-            Self::Memory(sorted, at) => Ok((*at < sorted.len()).then(|| {
-                *at += 1;
-                sorted.item(*at - 1)
-            })),
+            Self::Memory(sorted, left) => Ok(left.next().map(|at| sorted.item(at))),
             Self::Run(run) => run.next(),
             Self::Segment(batches, batch) => loop {
                 if let Some(EncodedRow { key, row, .. }) = batch.next() {
@@ -55,6 +88,26 @@ impl Source {
             },
         }
     }
+}
+
+/// Divides sources of so many bytes or more: rows before a key, and rows from it on, about as many. Gives them as one where they are less, or a segment is
+/// among them.
+pub(super) fn halved(sources: Vec<Source>, bytes_min: u64) -> (Vec<Source>, Option<Vec<Source>>) {
+    let Some(marks) = sources.iter().map(Source::marks).collect::<Option<Vec<_>>>() else { return (sources, None) };
+    if marks.iter().map(|(bytes, _)| bytes).sum::<u64>() < bytes_min {
+        return (sources, None);
+    }
+    let mut marks: Vec<(Bytes, u64)> = marks.into_iter().flat_map(|(_, marks)| marks).collect();
+    marks.sort_unstable();
+    let half = marks.iter().map(|(_, bytes)| bytes).sum::<u64>() / 2;
+    let mut before = 0;
+    let middle = marks.into_iter().find(|(_, bytes)| {
+        before += bytes;
+        before > half
+    });
+    let Some((key, _)) = middle else { return (sources, None) };
+    let (first, second) = sources.into_iter().map(|source| source.split(&key).into()).unzip();
+    (first, Some(second))
 }
 
 /// See the module.
@@ -148,6 +201,33 @@ mod tests {
 
     proptest! {
         #[test]
+        fn halves_have_what_the_whole_has(runs in vec(vec(any::<u8>(), 0..200), 0..4), least in 0..40u64) {
+            let sources = || -> Vec<Source> {
+                let runs = runs.iter().zip(1u8..).filter_map(|(keys, run)| {
+                    let mut buffer = Buffer::default();
+                    for key in keys.iter().collect::<std::collections::BTreeSet<_>>() {
+                        buffer.push(u64::from(run), &[*key, run], |out| out.push(run)).unwrap();
+                    }
+                    buffer.sort().unwrap().map(Source::memory)
+                });
+                runs.collect()
+            };
+            let all = |sources| {
+                let mut merge = Merge::new(sources).unwrap();
+                std::iter::from_fn(move || merge.next().unwrap()).collect::<Vec<_>>()
+            };
+            let whole = all(sources());
+            let (first, second) = halved(sources(), least);
+            let bytes = 3 * whole.len() as u64;
+            prop_assert_eq!(second.is_some(), bytes >= least && bytes > 0);
+            let (first, second) = (all(first), second.map(all).unwrap_or_default());
+            if bytes > 300 && bytes >= least {
+                prop_assert!(first.len().abs_diff(second.len()) < whole.len() / 3);
+            }
+            prop_assert_eq!([first, second].concat(), whole);
+        }
+
+        #[test]
         fn rows_come_in_order_and_twins_are_found(runs in vec(vec((0u8..60, any::<u8>()), 0..10), 0..6)) {
             let (mut expected, mut numbers, mut twins) = (BTreeMap::new(), 0, false);
             let mut sources = Vec::new();
@@ -159,7 +239,7 @@ mod tests {
                     twins |= expected.insert(vec![key], (vec![row], numbers)).is_some();
                     numbers += 1;
                 }
-                sources.extend(buffer.sort().unwrap().map(|sorted| Source::Memory(sorted, 0)));
+                sources.extend(buffer.sort().unwrap().map(Source::memory));
             }
             let mut merge = Merge::new(sources).unwrap();
             let mut found = Vec::new();

@@ -186,6 +186,13 @@ impl Output {
         &self.segments
     }
 
+    /// Takes over what another has written, which was merged at the same time.
+    pub(super) fn absorb(&mut self, mut other: Self) {
+        self.segments.append(&mut other.take_segments());
+        self.last = std::mem::take(&mut self.last).max(other.last);
+        self.hashes = None;
+    }
+
     /// Gives them up.
     pub(super) fn take_segments(&mut self) -> Vec<SegmentMeta> {
         self.writer = None;

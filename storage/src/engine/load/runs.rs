@@ -28,11 +28,15 @@ use std::{
 /// The folder of runs in the store's.
 pub(crate) const FOLDER: &str = "load";
 /// Bytes of a block; a row more may be in it.
-const BLOCK_BYTES: usize = 128 << 10;
+///
+/// The rows of a test would all be in one.
+const BLOCK_BYTES: usize = if cfg!(test) { 1 << 10 } else { 128 << 10 };
 /// Bytes before what a block holds.
 const HEAD_BYTES: usize = 8;
 /// Bytes before a row in a block.
 const ROW_HEAD_BYTES: usize = 16;
+/// Blocks of a run whose first keys are remembered, at most.
+const MARKS_MAX: usize = 64;
 
 /// Where runs are.
 #[derive(Debug)]
@@ -64,7 +68,7 @@ impl Scratch {
         let file = made.map_err(|source| no_space_or("create", &path, source))?;
         let run = RunFile { file, path, scratch: Arc::clone(self) };
         let block = Vec::with_capacity(BLOCK_BYTES + BLOCK_BYTES / 8);
-        Ok(RunWriter { run, end: 0, block, first: None, last: Vec::new() })
+        Ok(RunWriter { run, end: 0, block, marks: Marks::default(), last: Vec::new() })
     }
 }
 
@@ -84,13 +88,46 @@ impl Drop for RunFile {
     }
 }
 
+/// The first keys of some blocks of a run, as far from each other as they have to be, and where these blocks begin.
+#[derive(Clone, Debug, Default)]
+struct Marks {
+    keys: Vec<(Bytes, u64)>,
+    /// Of so many blocks one is remembered; a power of 2, as its exponent.
+    stride: u32,
+    blocks: u64,
+}
+
+impl Marks {
+    /// A block begins, with this key.
+    fn begin(&mut self, key: &[u8], at: u64) {
+        if self.keys.len() == MARKS_MAX {
+            let mut is_kept = false;
+            self.keys.retain(|_| {
+                is_kept = !is_kept;
+                is_kept
+            });
+            self.stride += 1;
+        }
+        if self.blocks.trailing_zeros() >= self.stride {
+            self.keys.push((Bytes::copy_from_slice(key), at));
+        }
+        self.blocks += 1;
+    }
+
+    /// Where to read from, to find all keys from this one on.
+    fn before(&self, key: &[u8]) -> u64 {
+        let before = self.keys.partition_point(|(first, _)| first[..] <= *key);
+        before.checked_sub(1).map_or(0, |at| self.keys[at].1)
+    }
+}
+
 /// A run being written.
 #[derive(Debug)]
 struct RunWriter {
     run: RunFile,
     end: u64,
     block: Vec<u8>,
-    first: Option<Bytes>,
+    marks: Marks,
     last: Vec<u8>,
 }
 
@@ -98,8 +135,8 @@ impl RunWriter {
     fn push(&mut self, key: &[u8], row: &[u8], number: u64) -> Result<()> {
         if self.block.is_empty() {
             self.block.resize(HEAD_BYTES, 0);
+            self.marks.begin(key, self.end);
         }
-        self.first.get_or_insert_with(|| Bytes::copy_from_slice(key));
         self.last.clear();
         self.last.extend_from_slice(key);
         self.block.extend_from_slice(&(key.len() as u32).to_le_bytes());
@@ -128,20 +165,24 @@ impl RunWriter {
 
     fn finish(mut self) -> Result<RunReader> {
         self.end_block()?;
-        let bounds = (self.first.unwrap_or_default(), self.last.into());
-        Ok(RunReader { run: self.run, at: 0, end: self.end, block: Bytes::new(), bounds })
+        let first = self.marks.keys.first().map(|(key, _)| key.clone()).unwrap_or_default();
+        let (run, bounds) = (Arc::new(self.run), (first, self.last.into()));
+        Ok(RunReader { run, at: 0, end: self.end, block: Bytes::new(), bounds, marks: self.marks, part: (None, None) })
     }
 }
 
 /// A run being read.
 #[derive(Debug)]
 pub(super) struct RunReader {
-    run: RunFile,
+    run: Arc<RunFile>,
     at: u64,
     end: u64,
     /// What is left of the block at hand.
     block: Bytes,
     bounds: (Bytes, Bytes),
+    marks: Marks,
+    /// The least key that is read, and the first that is not.
+    part: (Option<Bytes>, Option<Bytes>),
 }
 
 impl RunReader {
@@ -150,11 +191,53 @@ impl RunReader {
         self.bounds.clone()
     }
 
+    /// Bytes of its rows.
+    pub(super) fn bytes(&self) -> u64 {
+        self.end
+    }
+
+    /// Keys of it, as far from each other as they have to be, each of about so many bytes of rows.
+    pub(super) fn marks(&self) -> impl Iterator<Item = (&Bytes, u64)> {
+        let each = self.bytes() / (self.marks.keys.len() as u64).max(1);
+        self.marks.keys.iter().map(move |(key, _)| (key, each))
+    }
+
+    /// The rows before a key, and those from it on. Of a run that is not being read yet.
+    pub(super) fn split(self, key: &Bytes) -> [Self; 2] {
+        let Self { run, at, end, block, bounds, marks, part: (from, until) } = self;
+        let later = Self {
+            run: Arc::clone(&run),
+            at: at.max(marks.before(key)),
+            end,
+            block: block.clone(),
+            bounds: bounds.clone(),
+            marks: marks.clone(),
+            part: (Some(key.clone()), until),
+        };
+        [Self { run, at, end, block, bounds, marks, part: (from, Some(key.clone())) }, later]
+    }
+
     /// The next row.
     ///
     /// # Errors
     /// [`Error::Corrupt`] for what was not written; [`Error::Io`].
     pub(super) fn next(&mut self) -> Result<Option<Item>> {
+        loop {
+            let item = self.read()?;
+            let (from, until) = &self.part;
+            match item {
+                Some(item) if from.as_ref().is_some_and(|from| item.key < *from) => {}
+                Some(item) if until.as_ref().is_some_and(|until| item.key >= *until) => return Ok(None),
+                item => {
+                    // Keys ascend.
+                    self.part.0 = None;
+                    return Ok(item);
+                }
+            }
+        }
+    }
+
+    fn read(&mut self) -> Result<Option<Item>> {
         if self.block.is_empty() {
             if self.at == self.end {
                 return Ok(None);
@@ -249,7 +332,10 @@ impl Runs {
 
 #[cfg(test)]
 mod tests {
-    use super::{super::buffer::Buffer, *};
+    use super::{
+        super::{buffer::Buffer, merge::halved},
+        *,
+    };
     use crate::testing::sim::SimFs;
     use std::collections::BTreeMap;
 
@@ -286,6 +372,49 @@ mod tests {
         assert_eq!(merge.next().unwrap(), None);
         drop(merge);
         assert!(fs.list(&Path::new("/store").join(FOLDER)).unwrap().is_empty(), "files of runs that were read stay");
+    }
+
+    #[test]
+    fn two_halves_have_all_rows_between_them() {
+        let fs = SimFs::new();
+        let mut runs = Runs::new(scratch(&fs), 300);
+        // Of the long runs only some blocks are remembered.
+        for run in 0..3u32 {
+            let rows: Vec<_> = (0..[400, 7, 1][run as usize]).map(|row| (row * 3 + run, 60_000)).collect();
+            runs.add(&sorted(&rows)).unwrap();
+        }
+        let marks = &runs.levels[0][0].marks;
+        assert!((MARKS_MAX / 2..=MARKS_MAX).contains(&marks.keys.len()) && marks.stride > 0, "{marks:?}");
+        let run = &runs.levels[0][0];
+        let key = |key: u32| Bytes::copy_from_slice(&key.to_be_bytes());
+        for at in [0, 1, 2, 3, 20, 599, 600, 601, 1197, 1198, 5_000] {
+            let again = || RunReader {
+                run: Arc::clone(&run.run),
+                block: Bytes::new(),
+                bounds: run.bounds(),
+                marks: marks.clone(),
+                part: (None, None),
+                ..*run
+            };
+            let [mut first, mut second] = again().split(&key(at));
+            let all = |run: &mut RunReader| {
+                std::iter::from_fn(|| run.next().unwrap()).map(|item| item.key).collect::<Vec<_>>()
+            };
+            let before: Vec<_> = (0..400).map(|row| row * 3).filter(|row| *row < at).map(key).collect();
+            let from: Vec<_> = (0..400).map(|row| row * 3).filter(|row| *row >= at).map(key).collect();
+            if at > 600 {
+                assert!(second.at > 0, "what comes before is read");
+            }
+            assert_eq!((all(&mut first), all(&mut second)), (before, from), "at {at}");
+        }
+        let (first, second) = halved(runs.take().collect(), 1);
+        let count = |sources| {
+            let mut merge = Merge::new(sources).unwrap();
+            std::iter::from_fn(|| merge.next().unwrap()).map(|item| item.key).collect::<Vec<_>>()
+        };
+        let (first, second) = (count(first), count(second.expect("two halves")));
+        assert!(first.last() < second.first() && first.len() + second.len() == 408);
+        assert!(first.len().abs_diff(second.len()) < 40, "{} and {}", first.len(), second.len());
     }
 
     #[test]

@@ -62,18 +62,55 @@ fn count_segments(fs: &SimFs) -> usize {
     files(fs, "seg").len()
 }
 
+/// Two threads merge whatever there is.
+fn halves(fs: &SimFs) -> EngineOptions {
+    let tiny = tiny(fs);
+    EngineOptions { grain: Grain { load_halves_bytes_min: 0, ..tiny.grain }, ..tiny }
+}
+
+#[tokio::test]
+async fn two_threads_merge_halves_and_leave_nothing_after_a_failure() {
+    // Of a size at which one thread writes one segment.
+    let large = |options: EngineOptions| EngineOptions { base_bytes: 1 << 20, compacts: false, ..options };
+    // The last key comes first: nothing is written before the end.
+    let order = |at: usize| (at * 7 + 299) % 300;
+    let turned = || numbered((0..300).map(order));
+    for (options, files_of_half) in [(tiny as fn(&SimFs) -> EngineOptions, 0), (halves, 1)] {
+        let fs = SimFs::new();
+        let engine = with_table(large(options(&fs))).await;
+        load(&engine, &turned()).await.unwrap();
+        assert_eq!(values(engine.as_ref()).await, sorted(turned()));
+        assert_eq!(count_segments(&fs), 1 + files_of_half);
+    }
+    // A key that is there twice, in the first half and in the second: neither leaves rows or files.
+    for twice in [3, 290] {
+        let fs = SimFs::new();
+        let engine = with_table(large(halves(&fs))).await;
+        let rows = numbered((0..300).map(order).chain([twice]));
+        let error = load(&engine, &rows).await.unwrap_err();
+        let Error::RowExists { key, number } = error else { panic!("{error:?}") };
+        assert_eq!((&key[..], number), (format!("row {twice:04}").as_bytes(), Some(300)));
+        assert_eq!(values(engine.as_ref()).await, []);
+        assert_eq!((files(&fs, "load"), count_segments(&fs)), (vec![], 0));
+        load(&engine, &turned()).await.unwrap();
+        assert_eq!(values(engine.as_ref()).await, sorted(turned()));
+    }
+}
+
 #[tokio::test]
 async fn rows_in_any_order_are_there_at_once_and_after_a_restart() {
-    let orders: [fn(usize) -> usize; 4] = [
+    let orders: [fn(usize) -> usize; 5] = [
         |at| at,
+        |at| (at * 7 + 299) % 300,
         |at| 299 - at,
         |at| (at * 7) % 300,
         // In order up to a point.
         |at| if at < 150 { at } else { 150 + (at * 7) % 150 },
     ];
-    for (which, order) in orders.into_iter().enumerate() {
+    for (which, order) in orders.into_iter().chain(orders).enumerate() {
         let fs = SimFs::new();
-        let engine = with_table(tiny(&fs)).await;
+        let options = || if which < orders.len() { tiny(&fs) } else { halves(&fs) };
+        let engine = with_table(options()).await;
         let rows = numbered((0..300).map(order));
         let pin = engine.pin().await.unwrap();
         let log_bytes = engine.shared.log_bytes.load(std::sync::atomic::Ordering::Relaxed);
@@ -87,7 +124,7 @@ async fn rows_in_any_order_are_there_at_once_and_after_a_restart() {
         engine.commit(put("row 0007", "changed")).await.unwrap();
         engine.close().await.unwrap();
         drop(engine);
-        let engine = Engine::open(tiny(&fs)).await.unwrap();
+        let engine = Engine::open(options()).await.unwrap();
         let mut expected = sorted(rows);
         expected[7].1 = "changed".into();
         assert_eq!(values(engine.as_ref()).await, expected, "order {which}");

@@ -25,6 +25,7 @@ fn options(folder: &std::path::Path) -> EngineOptions {
             changed_bytes_min: 1,
             step_rows_max: 100,
             load_runs_max: 2,
+            load_halves_bytes_min: 0,
         },
         ..EngineOptions::new(folder)
     }

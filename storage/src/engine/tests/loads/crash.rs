@@ -39,8 +39,16 @@ async fn work(options: EngineOptions) -> (BTreeSet<usize>, BTreeSet<usize>, Opti
 
 #[tokio::test]
 async fn every_crash_leaves_a_load_whole_or_not_at_all() {
+    crash_everywhere(|fs| EngineOptions { compacts: false, ..tiny(fs) }).await;
+}
+
+#[tokio::test]
+async fn every_crash_leaves_a_load_of_two_threads_whole_or_not_at_all() {
+    crash_everywhere(|fs| EngineOptions { compacts: false, ..halves(fs) }).await;
+}
+
+async fn crash_everywhere(options: fn(&SimFs) -> EngineOptions) {
     let fs = SimFs::new();
-    let options = |fs: &SimFs| EngineOptions { compacts: false, ..tiny(fs) };
     assert_eq!(work(options(&fs)).await.0.len(), 3);
     for stop in 0..=fs.calls().len() {
         let fs = SimFs::new();
