@@ -116,15 +116,17 @@ fn flights() -> impl Strategy<Value = Flights> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 24, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: 16, ..ProptestConfig::default() })]
 
     #[test]
-    fn runs_give_what_hashes_give(partitions in flights(), at in 0..QUERIES.len()) {
+    fn runs_give_what_hashes_give(partitions in flights()) {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
         runtime.block_on(async {
             let [with, without] = both(&partitions);
-            let (found, expected) = (shown(&with, QUERIES[at]).await, shown(&without, QUERIES[at]).await);
-            assert_eq!(sorted(&found), sorted(&expected), "{}", QUERIES[at]);
+            for sql in QUERIES {
+                let (found, expected) = (shown(&with, sql).await, shown(&without, sql).await);
+                assert_eq!(sorted(&found), sorted(&expected), "{sql}");
+            }
         });
     }
 }
@@ -173,7 +175,7 @@ async fn aggregations_of_another_kind_stay_as_they_are() {
 #[tokio::test]
 async fn what_is_gathered_is_bounded() {
     let runs = rows_of(100, 10);
-    let [with, _] = both(&vec![vec![runs.clone(), runs], vec![]]);
+    let [with, _] = both(&vec![vec![runs.clone(), runs, rows_of(10, 10)], vec![]]);
     let plan = physical(&with, "SELECT origin, min(origin), count(*) FROM flights GROUP BY origin").await;
     let node = node_of(&plan).unwrap();
     let mut states = node.execute(0, with.task_ctx()).unwrap();
@@ -183,6 +185,6 @@ async fn what_is_gathered_is_bounded() {
         sizes.push(batch.unwrap().num_rows());
         assert_eq!(pool.reserved(), 0, "states that were given are not held");
     }
-    // Each batch has more runs than are gathered.
-    assert_eq!(sizes, [100, 100]);
+    // The first two batches have more runs than are gathered.
+    assert_eq!(sizes, [100, 100, 10]);
 }
