@@ -26,6 +26,7 @@ mod sleep;
 pub mod template;
 pub mod texts;
 pub mod times;
+mod truncated;
 pub mod typed;
 
 pub use typed::{RowFunction, row_function};
@@ -110,6 +111,7 @@ pub fn register(state: &mut SessionState) {
     replace(state, functions.chain([interval_micros(), span_between(), timezone()]).chain(sleep::functions()));
     replace(state, numbers::functions().chain(texts::functions()).chain(times::functions()));
     replace(state, template::functions().chain(lists::functions()).chain(json::functions()));
+    replace(state, truncated::functions());
 }
 
 /// Registers functions, each in the place of whatever had one of its names. (DataFusion's own must go with all its aliases, or a
