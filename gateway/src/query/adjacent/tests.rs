@@ -12,7 +12,11 @@ use arrow::{
 };
 use datafusion::{
     datasource::MemTable,
-    execution::SessionStateBuilder,
+    execution::{
+        SessionStateBuilder,
+        memory_pool::{GreedyMemoryPool, MemoryPool},
+        runtime_env::RuntimeEnvBuilder,
+    },
     physical_plan::{collect, displayable},
     prelude::SessionContext,
 };
@@ -178,8 +182,11 @@ async fn what_is_gathered_is_bounded() {
     let [with, _] = both(&vec![vec![runs.clone(), runs, rows_of(10, 10)], vec![]]);
     let plan = physical(&with, "SELECT origin, min(origin), count(*) FROM flights GROUP BY origin").await;
     let node = node_of(&plan).unwrap();
-    let mut states = node.execute(0, with.task_ctx()).unwrap();
-    let pool = with.runtime_env().memory_pool.clone();
+    // A pool of its own: other tests run beside this one.
+    let pool: Arc<dyn MemoryPool> = Arc::new(GreedyMemoryPool::new(1 << 20));
+    let runtime = RuntimeEnvBuilder::new().with_memory_pool(Arc::clone(&pool)).build_arc().unwrap();
+    let context = Arc::new(TaskContext::default().with_runtime(runtime));
+    let mut states = node.execute(0, context).unwrap();
     let mut sizes = Vec::new();
     while let Some(batch) = states.next().await {
         sizes.push(batch.unwrap().num_rows());
