@@ -14,6 +14,8 @@ pub enum ErrorKind {
     OutOfRange,
     /// A text is longer than its type allows.
     TooLong,
+    /// A value has more parts than a limit allows.
+    TooMuch,
     /// A key part or a NOT NULL column is NULL.
     NullValue,
     /// No tenant of this name.

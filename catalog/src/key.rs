@@ -129,6 +129,13 @@ impl KeySchema {
             SqlType::Json | SqlType::Jsonb => {
                 unsupported("its type has no order", "Take a column of another type into the key.")
             }
+            SqlType::Interval => unsupported(
+                "two intervals may be of one length and not the same",
+                "Take the length of it into the key, in microseconds as a bigint.",
+            ),
+            SqlType::Array(_) => {
+                unsupported("an array has no place in keys", "Take columns for its items into the key.")
+            }
             SqlType::Float4 | SqlType::Float8 | SqlType::Numeric { .. } if delimited => unsupported(
                 "its type has no place in delimited keys",
                 "Create the table WITH (key_encoding = 'ordered'), or take an integer type.",
@@ -468,6 +475,7 @@ fn comparable(value: &Value, kind: SqlType) -> Result<Cow<'_, Value>, Place> {
         | (SqlType::Text | SqlType::Varchar(_) | SqlType::Char(_), Value::Text(_))
         | (SqlType::Bytea, Value::Bytes(_))
         | (SqlType::Date, Value::Date(_))
+        | (SqlType::Time, Value::Time(_))
         | (SqlType::Timestamp | SqlType::Timestamptz, Value::Timestamp(_))
         | (SqlType::Uuid, Value::Uuid(_)) => Ok(Cow::Borrowed(value)),
         _ => Err(Place::Unknown),

@@ -10,20 +10,29 @@
 //!                             HBase's form of a BigDecimal
 //! date                        4 bytes big-endian, days since 1970-01-01
 //! timestamp, timestamptz      8 bytes big-endian, microseconds since 1970-01-01
+//! time                        8 bytes big-endian, microseconds since midnight
+//! interval                    microseconds (8 bytes), days (4), months (4), each big-endian
 //! uuid                        16 bytes
 //! text, varchar, json, jsonb  UTF-8
 //! bytea                       as it is
+//! arrays                      each item: how many bytes it has (4 bytes big-endian, ffffffff for NULL), and these, as above
 //! ```
 //!
 //! [`Encoding::Text`] is what PostgreSQL prints. [`Encoding::Json`]: numbers and booleans as JSON has them, json as itself, everything
-//! else (NaN and the infinities too) as a JSON string of what PostgreSQL prints.
+//! else (NaN and the infinities too) as a JSON string of what PostgreSQL prints; arrays as arrays of these,
+//! with json as a string.
 
 #[cfg(test)]
 mod tests;
 
 use crate::{
     Error, ErrorKind, Result, SqlType, Value,
-    value::calendar::{is_date, is_timestamp},
+    value::{
+        array::{ARRAY_ITEMS_MAX, ItemType},
+        calendar::{is_date, is_timestamp},
+        clock::is_time,
+        interval::Interval,
+    },
 };
 use bytes::Bytes;
 use serde::{Deserialize, Serialize};
@@ -112,8 +121,15 @@ fn encode_binary(value: &Value, kind: SqlType) -> Bytes {
         Value::Text(text) => Bytes::copy_from_slice(text.as_bytes()),
         Value::Bytes(bytes) => bytes.clone(),
         Value::Date(days) => Bytes::copy_from_slice(&days.to_be_bytes()),
-        Value::Timestamp(micros) => Bytes::copy_from_slice(&micros.to_be_bytes()),
+        Value::Timestamp(micros) | Value::Time(micros) => Bytes::copy_from_slice(&micros.to_be_bytes()),
+        Value::Interval(Interval { months, days, micros }) => {
+            [&micros.to_be_bytes()[..], &days.to_be_bytes(), &months.to_be_bytes()].concat().into()
+        }
         Value::Uuid(uuid) => Bytes::copy_from_slice(uuid),
+        Value::Array(items) => match kind {
+            SqlType::Array(item) => encode_items(items, item.kind()),
+            _ => Bytes::new(),
+        },
     }
 }
 
@@ -144,8 +160,56 @@ fn decode_binary(bytes: &Bytes, kind: SqlType) -> Option<Value> {
             let micros = i64::from_be_bytes(all.try_into().ok()?);
             Value::Timestamp(Some(micros).filter(|micros| is_timestamp(*micros))?)
         }
+        SqlType::Time => Value::Time(Some(i64::from_be_bytes(all.try_into().ok()?)).filter(|micros| is_time(*micros))?),
+        SqlType::Interval => {
+            let (micros, rest) = all.split_first_chunk::<8>()?;
+            let (days, rest) = rest.split_first_chunk::<4>()?;
+            let (micros, days) = (i64::from_be_bytes(*micros), i32::from_be_bytes(*days));
+            let months = i32::from_be_bytes(rest.try_into().ok()?);
+            Value::Interval(Interval { months, days, micros }).fit(kind).ok()?.into_owned()
+        }
         SqlType::Uuid => Value::Uuid(all.try_into().ok()?),
+        SqlType::Array(item) => Value::Array(decode_items(bytes, item)?),
     })
+}
+
+/// What stands for the length of an item that is NULL.
+const NULL_ITEM: u32 = u32::MAX;
+
+fn encode_items(items: &[Value], kind: SqlType) -> Bytes {
+    let mut out = Vec::with_capacity(items.len() * 8);
+    for item in items {
+        if *item == Value::Null {
+            out.extend(NULL_ITEM.to_be_bytes());
+            continue;
+        }
+        let bytes = encode_binary(item, kind);
+        // A cell holds less than fits into 32 bits; one that is larger is refused by its size.
+        out.extend(u32::try_from(bytes.len()).unwrap_or(NULL_ITEM - 1).to_be_bytes());
+        out.extend_from_slice(&bytes);
+    }
+    out.into()
+}
+
+/// The items of an array; `None` for bytes that are none, or for too many.
+fn decode_items(bytes: &Bytes, item: ItemType) -> Option<Vec<Value>> {
+    let mut items = Vec::new();
+    let mut from = 0;
+    while from < bytes.len() {
+        if items.len() == ARRAY_ITEMS_MAX {
+            return None;
+        }
+        let length = u32::from_be_bytes(*bytes[from..].first_chunk::<4>()?);
+        from += size_of::<u32>();
+        if length == NULL_ITEM {
+            items.push(Value::Null);
+            continue;
+        }
+        let end = from.checked_add(usize::try_from(length).ok()?).filter(|end| *end <= bytes.len())?;
+        items.push(decode_binary(&bytes.slice(from..end), item.kind())?);
+        from = end;
+    }
+    Some(items)
 }
 
 fn encode_numeric(unscaled: i128, scale: u8) -> Bytes {
@@ -173,6 +237,18 @@ fn encode_json(value: &Value, kind: SqlType) -> String {
         Value::Bool(value) => value.to_string(),
         Value::Text(json) if matches!(kind, SqlType::Json | SqlType::Jsonb) => json.clone(),
         Value::Int(_) | Value::Numeric { .. } => value.to_text(kind),
+        Value::Array(items) => {
+            let SqlType::Array(item) = kind else { return "[]".to_owned() };
+            let item = |value: &Value| match (value, item) {
+                (Value::Null, _) => "null".to_owned(),
+                // As a string: json keeps its text, and its null is no NULL.
+                (Value::Text(text), ItemType::Json | ItemType::Jsonb) => {
+                    serde_json::Value::String(text.clone()).to_string()
+                }
+                (value, item) => encode_json(value, item.kind()),
+            };
+            format!("[{}]", items.iter().map(item).collect::<Vec<_>>().join(","))
+        }
         Value::Float(float) if float.is_finite() => value.to_text(kind),
         _ => serde_json::Value::String(value.to_text(kind)).to_string(),
     }
@@ -182,6 +258,21 @@ fn decode_json(bytes: &[u8], kind: SqlType) -> Option<Value> {
     let text = std::str::from_utf8(bytes).ok()?;
     if matches!(kind, SqlType::Json | SqlType::Jsonb) {
         return Value::parse(text, kind).ok();
+    }
+    if let SqlType::Array(item) = kind {
+        let items: Vec<serde_json::Value> = serde_json::from_str(text).ok()?;
+        if items.len() > ARRAY_ITEMS_MAX {
+            return None;
+        }
+        let read = |value: serde_json::Value| match (value, item) {
+            (serde_json::Value::Null, _) => Some(Value::Null),
+            (serde_json::Value::String(text), ItemType::Json | ItemType::Jsonb) => {
+                Value::parse(&text, item.kind()).ok()
+            }
+            (_, ItemType::Json | ItemType::Jsonb) => None,
+            (json, item) => decode_json(json.to_string().as_bytes(), item.kind()),
+        };
+        return items.into_iter().map(read).collect::<Option<_>>().map(Value::Array);
     }
     match serde_json::from_str(text).ok()? {
         serde_json::Value::Bool(value) if kind == SqlType::Bool => Some(Value::Bool(value)),

@@ -3,11 +3,16 @@
 //! A value comes from SQL or from text ([`Value::parse`]), is made to fit its column's type ([`Value::fit`]), and becomes part of a
 //! row key ([`key`](crate::key)) or a cell ([`mapping`](crate::mapping)); it is printed with [`Value::to_text`].
 
+pub mod array;
 pub mod calendar;
+pub mod clock;
 mod fit;
+pub mod interval;
 mod text;
 
+use array::ItemType;
 use bytes::Bytes;
+use interval::Interval;
 use serde::{Deserialize, Serialize};
 use std::{borrow::Cow, cmp::Ordering, fmt};
 
@@ -44,16 +49,22 @@ pub enum SqlType {
     Bytea,
     /// `date`
     Date,
+    /// `time`, microseconds.
+    Time,
     /// `timestamp`, microseconds.
     Timestamp,
     /// `timestamptz`, microseconds, UTC.
     Timestamptz,
+    /// `interval`, microseconds. No part of a key.
+    Interval,
     /// `uuid`
     Uuid,
     /// `json`
     Json,
     /// `jsonb`
     Jsonb,
+    /// An array of one dimension. No part of a key.
+    Array(ItemType),
 }
 
 /// One value.
@@ -80,10 +91,16 @@ pub enum Value {
     Bytes(Bytes),
     /// `date`: days since 1970-01-01; `i32::MIN` and `i32::MAX` are the infinities.
     Date(i32),
+    /// `time`: microseconds since midnight, 24 hours at most.
+    Time(i64),
     /// `timestamp`, `timestamptz`: microseconds since 1970-01-01; `i64::MIN` and `i64::MAX` are the infinities.
     Timestamp(i64),
+    /// `interval`
+    Interval(Interval),
     /// `uuid`
     Uuid([u8; 16]),
+    /// The items of an array; those that are NULL among them.
+    Array(Vec<Value>),
 }
 
 /// One value that is not NULL, with its text or bytes borrowed where they are stored as they are.
@@ -108,10 +125,16 @@ pub enum ValueRef<'a> {
     Bytes(Cow<'a, [u8]>),
     /// `date`, as [`Value::Date`].
     Date(i32),
+    /// `time`, as [`Value::Time`].
+    Time(i64),
     /// `timestamp`, `timestamptz`, as [`Value::Timestamp`].
     Timestamp(i64),
+    /// `interval`
+    Interval(Interval),
     /// `uuid`
     Uuid([u8; 16]),
+    /// The items of an array, as [`Value::Array`].
+    Array(Cow<'a, [Value]>),
 }
 
 impl ValueRef<'_> {
@@ -125,8 +148,11 @@ impl ValueRef<'_> {
             Self::Text(text) => Value::Text(text.into_owned()),
             Self::Bytes(bytes) => Value::Bytes(bytes.into_owned().into()),
             Self::Date(value) => Value::Date(value),
+            Self::Time(value) => Value::Time(value),
             Self::Timestamp(value) => Value::Timestamp(value),
+            Self::Interval(value) => Value::Interval(value),
             Self::Uuid(value) => Value::Uuid(value),
+            Self::Array(items) => Value::Array(items.into_owned()),
         }
     }
 }
@@ -136,7 +162,9 @@ impl Value {
     pub fn compare(&self, other: &Self) -> Option<Ordering> {
         Some(match (self, other) {
             (Self::Bool(a), Self::Bool(b)) => a.cmp(b),
-            (Self::Int(a), Self::Int(b)) | (Self::Timestamp(a), Self::Timestamp(b)) => a.cmp(b),
+            (Self::Int(a), Self::Int(b))
+            | (Self::Timestamp(a), Self::Timestamp(b))
+            | (Self::Time(a), Self::Time(b)) => a.cmp(b),
             // NaN equals itself and is above all.
             (Self::Float(a), Self::Float(b)) => a.partial_cmp(b).unwrap_or_else(|| a.is_nan().cmp(&b.is_nan())),
             (Self::Numeric { unscaled: a, scale: x }, Self::Numeric { unscaled: b, scale: y }) => {
@@ -145,7 +173,9 @@ impl Value {
             (Self::Text(a), Self::Text(b)) => a.cmp(b),
             (Self::Bytes(a), Self::Bytes(b)) => a.cmp(b),
             (Self::Date(a), Self::Date(b)) => a.cmp(b),
+            (Self::Interval(a), Self::Interval(b)) => a.compare(*b),
             (Self::Uuid(a), Self::Uuid(b)) => a.cmp(b),
+            (Self::Array(a), Self::Array(b)) => return array::compare(a, b),
             _ => return None,
         })
     }
@@ -182,11 +212,14 @@ impl fmt::Display for SqlType {
             Self::Char(length) => write!(f, "character({length})"),
             Self::Bytea => f.write_str("bytea"),
             Self::Date => f.write_str("date"),
+            Self::Time => f.write_str("time without time zone"),
             Self::Timestamp => f.write_str("timestamp without time zone"),
             Self::Timestamptz => f.write_str("timestamp with time zone"),
+            Self::Interval => f.write_str("interval"),
             Self::Uuid => f.write_str("uuid"),
             Self::Json => f.write_str("json"),
             Self::Jsonb => f.write_str("jsonb"),
+            Self::Array(item) => write!(f, "{}[]", item.kind()),
         }
     }
 }

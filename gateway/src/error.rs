@@ -354,6 +354,7 @@ fn catalog_state(kind: CatalogKind) -> SqlState {
         CatalogKind::BadValue => SqlState::INVALID_TEXT_REPRESENTATION,
         CatalogKind::OutOfRange => SqlState::NUMERIC_VALUE_OUT_OF_RANGE,
         CatalogKind::TooLong => SqlState::STRING_DATA_RIGHT_TRUNCATION,
+        CatalogKind::TooMuch => SqlState::PROGRAM_LIMIT_EXCEEDED,
         CatalogKind::NullValue => SqlState::NOT_NULL_VIOLATION,
         CatalogKind::NoTenant => SqlState::INVALID_CATALOG_NAME,
         CatalogKind::NoTable => SqlState::UNDEFINED_TABLE,

@@ -46,6 +46,7 @@ pub mod functions;
 pub(crate) mod joins;
 pub(crate) mod kept;
 pub mod labels;
+mod lengths;
 mod merged;
 mod natural;
 pub mod operators;

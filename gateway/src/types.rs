@@ -6,9 +6,10 @@
 //! microseconds in [`UTC`].
 
 use arrow::datatypes::{DataType, Field, FieldRef, IntervalUnit, TimeUnit};
-use keyspan_catalog::SqlType;
+use keyspan_catalog::{SqlType, value::array::ItemType};
 use pgwire::api::Type;
 use std::{collections::HashMap, sync::Arc};
+use tokio_postgres::types::Kind;
 
 mod scalar;
 
@@ -32,6 +33,8 @@ pub fn timestamptz() -> DataType {
 pub const TIMESTAMP: DataType = DataType::Timestamp(TimeUnit::Microsecond, None);
 /// The Arrow type of `time`.
 pub const TIME: DataType = DataType::Time64(TimeUnit::Microsecond);
+/// The Arrow type of `interval`.
+pub const INTERVAL: DataType = DataType::Interval(IntervalUnit::MonthDayNano);
 /// The Arrow type of `uuid`.
 pub const UUID: DataType = DataType::FixedSizeBinary(16);
 
@@ -50,10 +53,19 @@ pub fn data_type(kind: SqlType) -> DataType {
         SqlType::Text | SqlType::Varchar(_) | SqlType::Char(_) | SqlType::Json | SqlType::Jsonb => DataType::Utf8View,
         SqlType::Bytea => DataType::Binary,
         SqlType::Date => DataType::Date32,
+        SqlType::Time => TIME,
         SqlType::Timestamp => TIMESTAMP,
         SqlType::Timestamptz => timestamptz(),
+        SqlType::Interval => INTERVAL,
         SqlType::Uuid => UUID,
+        SqlType::Array(item) => list_of(data_type(item.kind())),
     }
+}
+
+/// The Arrow type of arrays. Their items bear no name of a type, since types of Arrow with names and without are not the same to DataFusion's
+/// functions: the field of the column says it.
+pub fn list_of(item: DataType) -> DataType {
+    DataType::List(Arc::new(Field::new_list_field(item, true)))
 }
 
 /// The Arrow field of a column.
@@ -63,6 +75,7 @@ pub fn field_of(name: &str, kind: SqlType, nullable: bool) -> Field {
         SqlType::Uuid | SqlType::Json | SqlType::Jsonb | SqlType::Varchar(_) | SqlType::Char(_) => {
             named(field, &type_name(kind))
         }
+        SqlType::Array(ItemType::Json | ItemType::Jsonb | ItemType::Varchar(_)) => named(field, &type_name(kind)),
         _ => field,
     }
 }
@@ -90,9 +103,35 @@ pub fn char_length(field: &Field) -> Option<u32> {
     name.strip_prefix("character(")?.strip_suffix(')')?.parse().ok()
 }
 
+/// The type of an array's items where the field of the array says it: `jsonb[]`.
+fn item_name(field: &Field) -> Option<&str> {
+    let name = field.metadata().get(TYPE_KEY)?;
+    // A cast leaves the name of the type that its argument had.
+    name.strip_suffix("[]").filter(|_| is_list(field.data_type()))
+}
+
+/// The field of the items of an array, under the name of their type, where the array's field says it.
+pub fn item_field(list: &Field) -> Option<Field> {
+    let (DataType::List(item) | DataType::LargeList(item) | DataType::FixedSizeList(item, _)) = list.data_type() else {
+        return None;
+    };
+    Some(match item_name(list) {
+        Some(name) => named(item.as_ref().clone(), name),
+        None => item.as_ref().clone(),
+    })
+}
+
+fn is_list(data: &DataType) -> bool {
+    matches!(data, DataType::List(_) | DataType::LargeList(_) | DataType::FixedSizeList(..))
+}
+
 /// The SQL type of a field; `None` for one that no column can have.
 pub fn sql_type(field: &Field) -> Option<SqlType> {
-    if let Some(name) = field.metadata().get(TYPE_KEY) {
+    if let Some(item) = item_field(field) {
+        // An array of which nothing but NULL is known is one of texts.
+        return if item.data_type().is_null() { SqlType::Text.array() } else { sql_type(&item)?.array() };
+    }
+    if let Some(name) = field.metadata().get(TYPE_KEY).filter(|name| !name.ends_with("[]")) {
         let length = name.strip_prefix("character varying(").and_then(|rest| rest.strip_suffix(')'));
         if let Some(length) = char_length(field) {
             return Some(SqlType::Char(length));
@@ -121,8 +160,10 @@ pub fn sql_type(field: &Field) -> Option<SqlType> {
         DataType::Binary | DataType::LargeBinary | DataType::BinaryView => SqlType::Bytea,
         DataType::FixedSizeBinary(16) => SqlType::Uuid,
         DataType::Date32 => SqlType::Date,
+        DataType::Time32(_) | DataType::Time64(_) => SqlType::Time,
         DataType::Timestamp(_, None) => SqlType::Timestamp,
         DataType::Timestamp(_, Some(_)) => SqlType::Timestamptz,
+        DataType::Interval(_) | DataType::Duration(_) => SqlType::Interval,
         _ => return None,
     })
 }
@@ -143,11 +184,14 @@ pub fn type_name(kind: SqlType) -> String {
         SqlType::Char(length) => format!("character({length})"),
         SqlType::Bytea => "bytea".into(),
         SqlType::Date => "date".into(),
+        SqlType::Time => "time without time zone".into(),
         SqlType::Timestamp => "timestamp without time zone".into(),
         SqlType::Timestamptz => "timestamp with time zone".into(),
+        SqlType::Interval => "interval".into(),
         SqlType::Uuid => "uuid".into(),
         SqlType::Json => "json".into(),
         SqlType::Jsonb => "jsonb".into(),
+        SqlType::Array(item) => format!("{}[]", type_name(item.kind())),
     }
 }
 
@@ -166,11 +210,14 @@ pub fn pg_type_of(kind: SqlType) -> Type {
         SqlType::Char(_) => Type::BPCHAR,
         SqlType::Bytea => Type::BYTEA,
         SqlType::Date => Type::DATE,
+        SqlType::Time => Type::TIME,
         SqlType::Timestamp => Type::TIMESTAMP,
         SqlType::Timestamptz => Type::TIMESTAMPTZ,
+        SqlType::Interval => Type::INTERVAL,
         SqlType::Uuid => Type::UUID,
         SqlType::Json => Type::JSON,
         SqlType::Jsonb => Type::JSONB,
+        SqlType::Array(item) => array_of(&pg_type_of(item.kind())),
     }
 }
 
@@ -183,6 +230,7 @@ pub fn type_modifier(kind: SqlType) -> i32 {
             i32::try_from(length).map_or(-1, |length| length.saturating_add(HEADER))
         }
         SqlType::Numeric { precision, scale } => ((i32::from(precision) << 16) | i32::from(scale)) + HEADER,
+        SqlType::Array(item) => type_modifier(item.kind()),
         _ => -1,
     }
 }
@@ -191,6 +239,9 @@ pub fn type_modifier(kind: SqlType) -> i32 {
 pub fn pg_type(field: &Field) -> Type {
     // A cast leaves the name of the type that its argument had: a number or a time is no text, whatever it was made of.
     let data = field.data_type();
+    if let (Some(_), Some(item)) = (item_name(field), item_field(field)) {
+        return array_of(&pg_type(&item));
+    }
     let other = data.is_numeric() || data.is_temporal() || *data == DataType::Boolean;
     let named = field.metadata().get(TYPE_KEY).map(String::as_str).filter(|name| !other || *name == "oid");
     match named {
@@ -269,7 +320,6 @@ fn array_of(item: &Type) -> Type {
 /// The Arrow type of a parameter that a client declared; `None` for `unknown`, which is inferred, and for types that are not known
 /// here, which come as text.
 pub fn parameter_type(declared: &Type) -> Option<DataType> {
-    let list = |item| Some(DataType::List(Arc::new(Field::new_list_field(item, true))));
     Some(match *declared {
         Type::BOOL => DataType::Boolean,
         Type::INT2 => DataType::Int16,
@@ -287,15 +337,12 @@ pub fn parameter_type(declared: &Type) -> Option<DataType> {
         Type::TIME => TIME,
         Type::TIMESTAMP => TIMESTAMP,
         Type::TIMESTAMPTZ => timestamptz(),
-        Type::INTERVAL => DataType::Interval(IntervalUnit::MonthDayNano),
+        Type::INTERVAL => INTERVAL,
         Type::UUID => UUID,
-        Type::BOOL_ARRAY => return list(DataType::Boolean),
-        Type::INT2_ARRAY => return list(DataType::Int16),
-        Type::INT4_ARRAY => return list(DataType::Int32),
-        Type::INT8_ARRAY => return list(DataType::Int64),
-        Type::FLOAT8_ARRAY => return list(DataType::Float64),
-        Type::TEXT_ARRAY | Type::VARCHAR_ARRAY | Type::BPCHAR_ARRAY => return list(DataType::Utf8View),
-        _ => return None,
+        _ => match declared.kind() {
+            Kind::Array(item) if *declared != Type::OID_ARRAY => list_of(parameter_type(item)?),
+            _ => return None,
+        },
     })
 }
 
@@ -312,7 +359,7 @@ mod tests {
     use super::*;
     use expect_test::{Expect, expect};
 
-    const ALL: [SqlType; 18] = [
+    const ALL: [SqlType; 27] = [
         SqlType::Bool,
         SqlType::Int2,
         SqlType::Int4,
@@ -331,6 +378,15 @@ mod tests {
         SqlType::Uuid,
         SqlType::Json,
         SqlType::Jsonb,
+        SqlType::Time,
+        SqlType::Interval,
+        SqlType::Array(ItemType::Int4),
+        SqlType::Array(ItemType::Numeric { precision: 10, scale: 2 }),
+        SqlType::Array(ItemType::Varchar(Some(12))),
+        SqlType::Array(ItemType::Text),
+        SqlType::Array(ItemType::Uuid),
+        SqlType::Array(ItemType::Jsonb),
+        SqlType::Array(ItemType::Interval),
     ];
 
     #[test]
@@ -372,7 +428,16 @@ mod tests {
                 timestamp with time zone 1184 -1
                 uuid 2950 -1
                 json 114 -1
-                jsonb 3802 -1"#]],
+                jsonb 3802 -1
+                time without time zone 1083 -1
+                interval 1186 -1
+                integer[] 1007 -1
+                numeric(10,2)[] 1231 655366
+                character varying(12)[] 1015 16
+                text[] 1009 -1
+                uuid[] 2951 -1
+                jsonb[] 3807 -1
+                interval[] 1187 -1"#]],
         );
     }
 
@@ -380,7 +445,8 @@ mod tests {
     fn parameters_come_back_as_declared() {
         for kind in ALL {
             let declared = pg_type_of(kind);
-            if matches!(declared, Type::VARCHAR | Type::BPCHAR | Type::JSON | Type::JSONB) {
+            let texts = [Type::VARCHAR, Type::BPCHAR, Type::JSON, Type::JSONB, Type::VARCHAR_ARRAY, Type::JSONB_ARRAY];
+            if texts.contains(&declared) {
                 continue;
             }
             assert_eq!(parameter_type(&declared).map(|data| parameter_pg_type(&data)), Some(declared));

@@ -9,6 +9,7 @@ mod wire {
     pub mod ages;
     pub mod backup;
     pub mod bench;
+    pub mod columns;
     pub mod command;
     pub mod copy;
     pub mod damage;

@@ -9,7 +9,7 @@ use arrow::{
     array::{
         Array, ArrayRef, BinaryArray, BinaryBuilder, BooleanBuilder, Date32Builder, Decimal128Builder,
         FixedSizeBinaryBuilder, Float32Builder, Float64Builder, Int16Builder, Int32Builder, Int64Builder,
-        StringBuilder, TimestampMicrosecondBuilder,
+        StringBuilder, Time64MicrosecondBuilder, TimestampMicrosecondBuilder,
     },
     datatypes::{DataType, Field, TimeUnit},
 };
@@ -79,8 +79,9 @@ fn name(kind: SqlType) -> Option<String> {
         SqlType::Date => "date".into(),
         SqlType::Timestamp => "timestamp".into(),
         SqlType::Timestamptz => "timestamptz".into(),
+        SqlType::Time => "time".into(),
         SqlType::Uuid => "uuid".into(),
-        SqlType::Json | SqlType::Jsonb => return None,
+        SqlType::Json | SqlType::Jsonb | SqlType::Interval | SqlType::Array(_) => return None,
     })
 }
 
@@ -96,7 +97,9 @@ fn data_type(kind: SqlType) -> DataType {
             DataType::Decimal128(precision, i8::try_from(scale).unwrap_or(i8::MAX))
         }
         SqlType::Text | SqlType::Varchar(_) | SqlType::Char(_) | SqlType::Json | SqlType::Jsonb => DataType::Utf8,
-        SqlType::Bytea => DataType::Binary,
+        // Of these two no key has a part.
+        SqlType::Bytea | SqlType::Interval | SqlType::Array(_) => DataType::Binary,
+        SqlType::Time => DataType::Time64(TimeUnit::Microsecond),
         SqlType::Date => DataType::Date32,
         SqlType::Timestamp => DataType::Timestamp(TimeUnit::Microsecond, None),
         SqlType::Timestamptz => DataType::Timestamp(TimeUnit::Microsecond, Some(UTC.into())),
@@ -116,6 +119,7 @@ enum Column {
     Text(StringBuilder),
     Bytea(BinaryBuilder),
     Date(Date32Builder),
+    Time(Time64MicrosecondBuilder),
     Timestamp(TimestampMicrosecondBuilder),
     Uuid(FixedSizeBinaryBuilder),
 }
@@ -135,8 +139,9 @@ impl Column {
             SqlType::Text | SqlType::Varchar(_) | SqlType::Char(_) | SqlType::Json | SqlType::Jsonb => {
                 Self::Text(StringBuilder::new())
             }
-            SqlType::Bytea => Self::Bytea(BinaryBuilder::new()),
+            SqlType::Bytea | SqlType::Interval | SqlType::Array(_) => Self::Bytea(BinaryBuilder::new()),
             SqlType::Date => Self::Date(Date32Builder::new()),
+            SqlType::Time => Self::Time(Time64MicrosecondBuilder::new()),
             SqlType::Timestamp | SqlType::Timestamptz => {
                 Self::Timestamp(TimestampMicrosecondBuilder::new().with_data_type(data_type(kind)))
             }
@@ -160,6 +165,7 @@ impl Column {
             (Self::Text(builder), ValueRef::Text(text)) => builder.append_value(text),
             (Self::Bytea(builder), ValueRef::Bytes(bytes)) => builder.append_value(bytes),
             (Self::Date(builder), ValueRef::Date(days)) => builder.append_value(*days),
+            (Self::Time(builder), ValueRef::Time(micros)) => builder.append_value(*micros),
             (Self::Timestamp(builder), ValueRef::Timestamp(micros)) => builder.append_value(*micros),
             (Self::Uuid(builder), ValueRef::Uuid(bytes)) => builder.append_value(bytes).ok()?,
             _ => return None,
@@ -179,6 +185,7 @@ impl Column {
             Self::Text(mut builder) => Arc::new(builder.finish()),
             Self::Bytea(mut builder) => Arc::new(builder.finish()),
             Self::Date(mut builder) => Arc::new(builder.finish()),
+            Self::Time(mut builder) => Arc::new(builder.finish()),
             Self::Timestamp(mut builder) => Arc::new(builder.finish()),
             Self::Uuid(mut builder) => Arc::new(builder.finish()),
         }
@@ -294,6 +301,7 @@ mod tests {
             DataType::Utf8 => column.as_string::<i32>().value(row).to_owned(),
             DataType::Binary => format!("{:?}", column.as_binary::<i32>().value(row)),
             DataType::Date32 => column.as_primitive::<Date32Type>().value(row).to_string(),
+            DataType::Time64(_) => column.as_primitive::<Time64MicrosecondType>().value(row).to_string(),
             DataType::Timestamp(..) => column.as_primitive::<TimestampMicrosecondType>().value(row).to_string(),
             _ => format!("{:?}", column.as_fixed_size_binary().value(row)),
         }
@@ -308,8 +316,9 @@ mod tests {
             Value::Numeric { unscaled, .. } => unscaled.to_string(),
             Value::Text(text) => text.clone(),
             Value::Bytes(bytes) => format!("{:?}", &bytes[..]),
+            Value::Interval(_) | Value::Array(_) => unreachable!("no part of a key is of such a type"),
             Value::Date(days) => days.to_string(),
-            Value::Timestamp(micros) => micros.to_string(),
+            Value::Time(micros) | Value::Timestamp(micros) => micros.to_string(),
             Value::Uuid(bytes) => format!("{:?}", &bytes[..]),
         }
     }

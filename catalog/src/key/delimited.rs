@@ -9,6 +9,7 @@
 //! date        2013-01-01                            infinity → infinity, -infinity → -infinity
 //! timestamp   2013-01-01T05:15:00.000000            the same
 //! timestamptz 2013-01-01T05:15:00.000000Z           the same
+//! time        05:15:00.000000
 //! uuid        01234567-89ab-cdef-0123-456789abcdef
 //! ```
 //!
@@ -23,7 +24,10 @@
 use super::KeyPart;
 use crate::{
     Error, ErrorKind, Result, SqlType, Value, ValueRef,
-    value::calendar::{MICROS_PER_DAY, civil_from_days, days_from_civil},
+    value::{
+        calendar::{MICROS_PER_DAY, civil_from_days, days_from_civil},
+        clock::is_time,
+    },
 };
 use std::borrow::Cow;
 
@@ -35,6 +39,7 @@ const ESCAPE_OFFSET: u8 = 0x40;
 const DAYS: std::ops::RangeInclusive<i64> = -719_162..=2_932_896;
 const DATE_WIDTH: usize = 10;
 const TIMESTAMP_WIDTH: usize = 26;
+const TIME_WIDTH: usize = 15;
 const UUID_WIDTH: usize = 36;
 
 /// Appends the text with the bytes escaped that could end a part or sort before its end.
@@ -95,12 +100,17 @@ pub(super) fn encode(part: &KeyPart, value: &Value, out: &mut Vec<u8>) -> Result
             encode_micros(part, *micros, out);
             flip_if(part, &mut out[from..]);
         }
+        Value::Time(micros) => {
+            let from = out.len();
+            encode_clock(micros.unsigned_abs(), out);
+            flip_if(part, &mut out[from..]);
+        }
         Value::Date(_) | Value::Timestamp(_) => {
             let message = format!("the key's column \"{}\" holds years 1 to 9999 and the infinities only", part.name);
             return Err(Error::new(ErrorKind::OutOfRange, message)
                 .with_hint("Tables created WITH (key_encoding = 'ordered') hold every date and time."));
         }
-        Value::Null | Value::Float(_) | Value::Numeric { .. } => {
+        Value::Null | Value::Float(_) | Value::Numeric { .. } | Value::Interval(_) | Value::Array(_) => {
             let message = format!("the key's column \"{}\" cannot hold {value:?}", part.name);
             return Err(Error::new(ErrorKind::BadValue, message));
         }
@@ -146,7 +156,17 @@ pub(super) fn decode<'a>(part: &KeyPart, bytes: &'a [u8]) -> Option<ValueRef<'a>
             None => decode_micros(part, bytes)?,
         }),
         SqlType::Uuid => ValueRef::Uuid(decode_uuid(part, bytes)?),
-        SqlType::Float4 | SqlType::Float8 | SqlType::Numeric { .. } | SqlType::Json | SqlType::Jsonb => return None,
+        SqlType::Time => {
+            let micros = decode_clock(&unflip::<TIME_WIDTH>(part, bytes)?)?;
+            ValueRef::Time(Some(micros).filter(|micros| is_time(*micros))?)
+        }
+        SqlType::Float4
+        | SqlType::Float8
+        | SqlType::Numeric { .. }
+        | SqlType::Json
+        | SqlType::Jsonb
+        | SqlType::Interval
+        | SqlType::Array(_) => return None,
     })
 }
 
@@ -259,28 +279,36 @@ fn decode_days(bytes: &[u8]) -> Option<i64> {
 
 fn encode_micros(part: &KeyPart, micros: i64, out: &mut Vec<u8>) {
     encode_days(micros.div_euclid(MICROS_PER_DAY), out);
-    let of_day = micros.rem_euclid(MICROS_PER_DAY).unsigned_abs();
-    let seconds = of_day / 1_000_000;
-    for (before, n) in [(b'T', seconds / 3_600), (b':', seconds / 60 % 60), (b':', seconds % 60)] {
-        out.push(before);
-        push_digits(n, 2, out);
-    }
-    out.push(b'.');
-    push_digits(of_day % 1_000_000, 6, out);
+    out.push(b'T');
+    encode_clock(micros.rem_euclid(MICROS_PER_DAY).unsigned_abs(), out);
     if part.kind == SqlType::Timestamptz {
         out.push(b'Z');
     }
+}
+
+fn encode_clock(micros: u64, out: &mut Vec<u8>) {
+    let seconds = micros / 1_000_000;
+    for (n, behind) in [(seconds / 3_600, b':'), (seconds / 60 % 60, b':'), (seconds % 60, b'.')] {
+        push_digits(n, 2, out);
+        out.push(behind);
+    }
+    push_digits(micros % 1_000_000, 6, out);
+}
+
+/// Microseconds since midnight; the hour may be any.
+fn decode_clock(bytes: &[u8]) -> Option<i64> {
+    let [h0, h1, b':', m0, m1, b':', s0, s1, b'.', fraction @ ..] = bytes else { return None };
+    let (hour, minute, second) = (digits(&[*h0, *h1])?, digits(&[*m0, *m1])?, digits(&[*s0, *s1])?);
+    let of_day = ((hour * 60 + minute) * 60 + second) * 1_000_000 + digits(fraction)?;
+    (minute < 60 && second < 60).then_some(of_day)
 }
 
 fn decode_micros(part: &KeyPart, bytes: &[u8]) -> Option<i64> {
     let bytes = if part.kind == SqlType::Timestamptz { bytes.strip_suffix(b"Z")? } else { bytes };
     let bytes = unflip::<TIMESTAMP_WIDTH>(part, bytes)?;
     let days = decode_days(&bytes[..DATE_WIDTH])?;
-    let [b'T', h0, h1, b':', m0, m1, b':', s0, s1, b'.', fraction @ ..] = &bytes[DATE_WIDTH..] else { return None };
-    let (hour, minute, second) = (digits(&[*h0, *h1])?, digits(&[*m0, *m1])?, digits(&[*s0, *s1])?);
-    let fits = hour < 24 && minute < 60 && second < 60;
-    let of_day = ((hour * 60 + minute) * 60 + second) * 1_000_000 + digits(fraction)?;
-    fits.then_some(days * MICROS_PER_DAY + of_day)
+    let of_day = decode_clock(bytes[DATE_WIDTH..].strip_prefix(b"T")?)?;
+    (of_day < MICROS_PER_DAY).then_some(days * MICROS_PER_DAY + of_day)
 }
 
 fn encode_uuid(uuid: &[u8; 16], descending: bool, out: &mut Vec<u8>) {

@@ -9,7 +9,7 @@
 //!                      00 and the complement of what the magnitude has after its 02 for negative.
 //!                      The value is 0.digits × 10^exponent; digits in pairs, each pair + 1 in a byte; no zero at either end
 //! text, bytea          bytes, 00 as 00 FF; then 00 01
-//! date                 4 bytes big-endian, the sign bit turned over; timestamp, timestamptz 8
+//! date                 4 bytes big-endian, the sign bit turned over; time, timestamp, timestamptz 8
 //! uuid                 16 bytes
 //! ```
 //!
@@ -18,7 +18,10 @@
 use super::KeyPart;
 use crate::{
     SqlType, Value, ValueRef,
-    value::calendar::{is_date, is_timestamp},
+    value::{
+        calendar::{is_date, is_timestamp},
+        clock::is_time,
+    },
 };
 use std::borrow::Cow;
 
@@ -48,14 +51,15 @@ pub(super) fn encode(part: &KeyPart, value: &Value, out: &mut Vec<u8>) {
         (Value::Bool(value), _) => out.push(u8::from(*value)),
         (Value::Int(n), SqlType::Int2) => out.extend(((*n as i16) ^ i16::MIN).to_be_bytes()),
         (Value::Int(n), SqlType::Int4) => out.extend(((*n as i32) ^ i32::MIN).to_be_bytes()),
-        (Value::Int(n) | Value::Timestamp(n), _) => out.extend((n ^ i64::MIN).to_be_bytes()),
+        (Value::Int(n) | Value::Timestamp(n) | Value::Time(n), _) => out.extend((n ^ i64::MIN).to_be_bytes()),
         (Value::Date(days), _) => out.extend((days ^ i32::MIN).to_be_bytes()),
         (Value::Float(value), _) => out.extend(float_bits(*value).to_be_bytes()),
         (Value::Numeric { unscaled, scale }, _) => encode_numeric(*unscaled, *scale, out),
         (Value::Text(text), _) => encode_bytes(text.as_bytes(), out),
         (Value::Bytes(bytes), _) => encode_bytes(bytes, out),
         (Value::Uuid(uuid), _) => out.extend(uuid),
-        (Value::Null, _) => {}
+        // Neither is of the type of a part.
+        (Value::Null | Value::Interval(_) | Value::Array(_), _) => {}
     }
     complement_if(part.descending, &mut out[from..]);
 }
@@ -75,6 +79,10 @@ pub(super) fn decode<'a>(part: &KeyPart, key: &mut &'a [u8]) -> Option<ValueRef<
         SqlType::Date => {
             let days = i32::from_be_bytes(take(key, descending)?) ^ i32::MIN;
             ValueRef::Date(Some(days).filter(|days| is_date(*days))?)
+        }
+        SqlType::Time => {
+            let micros = i64::from_be_bytes(take(key, descending)?) ^ i64::MIN;
+            ValueRef::Time(Some(micros).filter(|micros| is_time(*micros))?)
         }
         SqlType::Timestamp | SqlType::Timestamptz => {
             let micros = i64::from_be_bytes(take(key, descending)?) ^ i64::MIN;
@@ -98,7 +106,7 @@ pub(super) fn decode<'a>(part: &KeyPart, key: &mut &'a [u8]) -> Option<ValueRef<
         }
         SqlType::Bytea => ValueRef::Bytes(decode_bytes(key, descending)?),
         SqlType::Uuid => ValueRef::Uuid(take(key, descending)?),
-        SqlType::Json | SqlType::Jsonb => return None,
+        SqlType::Json | SqlType::Jsonb | SqlType::Interval | SqlType::Array(_) => return None,
     })
 }
 

@@ -5,7 +5,7 @@ use crate::value::calendar::{FIRST_DAY, LAST_DAY, MICROS_PER_DAY};
 use proptest::prelude::*;
 use std::cmp::Ordering;
 
-pub(crate) const TYPES: [SqlType; 14] = [
+pub(crate) const TYPES: [SqlType; 15] = [
     SqlType::Bool,
     SqlType::Int2,
     SqlType::Int4,
@@ -16,6 +16,7 @@ pub(crate) const TYPES: [SqlType; 14] = [
     SqlType::Date,
     SqlType::Timestamp,
     SqlType::Timestamptz,
+    SqlType::Time,
     SqlType::Uuid,
     SqlType::Float4,
     SqlType::Float8,
@@ -81,8 +82,11 @@ pub(crate) fn any_value(kind: SqlType, encoding: KeyEncoding) -> BoxedStrategy<V
                 .prop_map(move |unscaled| Value::Numeric { unscaled, scale })
                 .boxed()
         }
+        SqlType::Time => {
+            prop_oneof![0..=MICROS_PER_DAY, 0i64..=2, MICROS_PER_DAY - 2..=MICROS_PER_DAY].prop_map(Value::Time).boxed()
+        }
         SqlType::Char(_) => unreachable!("not in shared tables"),
-        SqlType::Json | SqlType::Jsonb => unreachable!("not in keys"),
+        SqlType::Json | SqlType::Jsonb | SqlType::Interval | SqlType::Array(_) => unreachable!("not in keys"),
     }
 }
 

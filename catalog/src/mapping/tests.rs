@@ -1,6 +1,7 @@
 //! Round trips of cells, and the bytes of named values.
 
 use super::*;
+use crate::value::interval::MICROS_MAX;
 use crate::{
     KeyEncoding,
     key::tests::{TYPES, any_value},
@@ -11,10 +12,39 @@ fn hex(bytes: &[u8]) -> String {
     Value::Bytes(Bytes::copy_from_slice(bytes)).to_text(SqlType::Bytea)[2..].to_owned()
 }
 
+fn any_interval() -> impl Strategy<Value = Interval> {
+    let micros = prop_oneof![-MICROS_MAX..=MICROS_MAX, -100_000_000i64..=100_000_000];
+    let months = prop_oneof![any::<i32>(), -30i32..30];
+    let days = prop_oneof![any::<i32>(), -30i32..30];
+    (months, days, micros).prop_map(|(months, days, micros)| Interval { months, days, micros })
+}
+
+/// A value of any type, those that are in no key among them.
+fn any_of(kind: SqlType) -> BoxedStrategy<Value> {
+    match kind {
+        SqlType::Interval => any_interval().prop_map(Value::Interval).boxed(),
+        SqlType::Array(item) => {
+            let item = prop_oneof![4 => any_of(item.kind()), 1 => Just(Value::Null)];
+            prop::collection::vec(item, 0..5).prop_map(Value::Array).boxed()
+        }
+        SqlType::Json | SqlType::Jsonb => {
+            prop::sample::select(vec!["null", "{\"a\": [1.50, \"\\\"x\"]}", "\"null\"", "[]"])
+                .prop_map(|json| Value::Text(json.to_owned()))
+                .boxed()
+        }
+        kind => any_value(kind, KeyEncoding::Ordered),
+    }
+}
+
+fn any_kind() -> impl Strategy<Value = SqlType> {
+    let single = [SqlType::Interval, SqlType::Json, SqlType::Jsonb].into_iter().chain(TYPES);
+    let arrays = single.clone().filter_map(SqlType::array);
+    prop::sample::select(single.chain(arrays).collect::<Vec<_>>())
+}
+
 fn any_cell() -> impl Strategy<Value = (SqlType, Value, Encoding)> {
     let encoding = prop::sample::select(vec![Encoding::Binary, Encoding::Text, Encoding::Json]);
-    (prop::sample::select(TYPES.to_vec()), encoding)
-        .prop_flat_map(|(kind, encoding)| (Just(kind), any_value(kind, KeyEncoding::Ordered), Just(encoding)))
+    (any_kind(), encoding).prop_flat_map(|(kind, encoding)| (Just(kind), any_of(kind), Just(encoding)))
 }
 
 proptest! {
@@ -52,6 +82,14 @@ fn binary_is_big_endian() {
     check(Value::Text("é".into()), SqlType::Text, "c3a9");
     check(Value::Date(-1), SqlType::Date, "ffffffff");
     check(Value::Timestamp(1), SqlType::Timestamptz, "0000000000000001");
+    check(Value::Time(1), SqlType::Time, "0000000000000001");
+    let span = Value::Interval(Interval { months: 1, days: -2, micros: 3 });
+    check(span, SqlType::Interval, "0000000000000003fffffffe00000001");
+    let items = Value::Array(vec![Value::Int(1), Value::Null, Value::Int(-1)]);
+    check(items, SqlType::Array(ItemType::Int2), "000000020001ffffffff00000002ffff");
+    let texts = Value::Array(vec![Value::Text(String::new()), Value::Text("é".into())]);
+    check(texts, SqlType::Array(ItemType::Text), "0000000000000002c3a9");
+    check(Value::Array(Vec::new()), SqlType::Array(ItemType::Text), "");
     // HBase's Bytes.toBytes(new BigDecimal("1.28")) and of -1.28.
     let numeric = SqlType::Numeric { precision: 5, scale: 2 };
     check(Value::Numeric { unscaled: 128, scale: 2 }, numeric, "000000020080");
@@ -71,6 +109,11 @@ fn json_is_json() {
     check(Value::Float(f64::INFINITY), SqlType::Float8, "\"Infinity\"");
     check(Value::Text("a\"b".into()), SqlType::Text, r#""a\"b""#);
     check(Value::Text("{\"a\": 1}".into()), SqlType::Jsonb, "{\"a\": 1}");
+    let items = Value::Array(vec![Value::Int(1), Value::Null]);
+    check(items, SqlType::Array(ItemType::Int2), "[1,null]");
+    let items = Value::Array(vec![Value::Text("null".into()), Value::Null]);
+    check(items, SqlType::Array(ItemType::Jsonb), "[\"null\",null]");
+    check(Value::Time(1_500_000), SqlType::Time, "\"00:00:01.5\"");
     check(Value::Timestamp(0), SqlType::Timestamptz, "\"1970-01-01 00:00:00+00\"");
     check(Value::Numeric { unscaled: -5, scale: 2 }, SqlType::Numeric { precision: 3, scale: 2 }, "-0.05");
 }
@@ -89,6 +132,16 @@ fn values_that_do_not_fit_are_refused() {
         SqlType::Numeric { precision: 4, scale: 2 },
         ErrorKind::OutOfRange,
     );
+    check(Value::Time(86_400_000_001), SqlType::Time, ErrorKind::OutOfRange);
+    let span = Interval { months: 0, days: 0, micros: MICROS_MAX + 1 };
+    check(Value::Interval(span), SqlType::Interval, ErrorKind::OutOfRange);
+    let items = |item: Value| Value::Array(vec![item]);
+    check(items(Value::Int(40_000)), SqlType::Array(ItemType::Int2), ErrorKind::OutOfRange);
+    check(items(Value::Text("ab".into())), SqlType::Array(ItemType::Varchar(Some(1))), ErrorKind::TooLong);
+    check(Value::Array(vec![Value::Null; ARRAY_ITEMS_MAX + 1]), SqlType::Array(ItemType::Bool), ErrorKind::TooMuch);
+    let many = Bytes::from(vec![0xff; (ARRAY_ITEMS_MAX + 1) * 4]);
+    assert!(decode(&many, SqlType::Array(ItemType::Bool), Encoding::Binary).is_err());
+    assert!(decode(&many.slice(4..), SqlType::Array(ItemType::Bool), Encoding::Binary).is_ok());
     check(Value::Text("{".into()), SqlType::Json, ErrorKind::BadValue);
     check(Value::Text("1".into()), SqlType::Int8, ErrorKind::BadValue);
     check(Value::Timestamp(i64::MIN + 1), SqlType::Timestamp, ErrorKind::OutOfRange);

@@ -276,6 +276,7 @@ pub(super) fn check_type(kind: SqlType) -> Result<()> {
             let message = format!("{kind} must have a precision of 1 to {NUMERIC_DIGITS_MAX} and a scale within it");
             Err(Error::new(ErrorKind::Invalid, message))
         }
+        SqlType::Array(item) => check_type(item.kind()),
         SqlType::Char(0) => Err(Error::new(ErrorKind::Invalid, "length for type character must be at least 1")),
         SqlType::Varchar(Some(0)) => {
             Err(Error::new(ErrorKind::Invalid, "length for type character varying must be at least 1"))

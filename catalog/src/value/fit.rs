@@ -1,9 +1,10 @@
 //! A value made to fit the type of its column, as PostgreSQL's assignment does it: rounded, checked, or refused.
 
 use super::{
-    SqlType, Value,
+    SqlType, Value, array,
     calendar::{is_date, is_timestamp},
-    text,
+    clock::is_time,
+    interval, text,
 };
 use crate::{Error, ErrorKind, Result};
 use std::borrow::Cow;
@@ -30,6 +31,17 @@ impl Value {
             | (SqlType::Uuid, Self::Uuid(_)) => same,
             (SqlType::Date, Self::Date(days)) if is_date(*days) => same,
             (SqlType::Timestamp | SqlType::Timestamptz, Self::Timestamp(micros)) if is_timestamp(*micros) => same,
+            (SqlType::Time, Self::Time(micros)) if is_time(*micros) => same,
+            (SqlType::Time, Self::Time(_)) => Err(Error::new(ErrorKind::OutOfRange, "time out of range")),
+            (SqlType::Interval, Self::Interval(span))
+                if (-interval::MICROS_MAX..=interval::MICROS_MAX).contains(&span.micros) =>
+            {
+                same
+            }
+            (SqlType::Interval, Self::Interval(_)) => Err(Error::new(ErrorKind::OutOfRange, "interval out of range")),
+            (SqlType::Array(item), Self::Array(items)) => {
+                Ok(array::fit(items, item)?.map_or(Cow::Borrowed(self), |items| Cow::Owned(Self::Array(items))))
+            }
             (SqlType::Date, Self::Date(_)) => Err(Error::new(ErrorKind::OutOfRange, "date out of range")),
             (SqlType::Timestamp | SqlType::Timestamptz, Self::Timestamp(_)) => {
                 Err(Error::new(ErrorKind::OutOfRange, "timestamp out of range"))

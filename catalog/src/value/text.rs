@@ -4,9 +4,11 @@
 //! output functions print, with the date style ISO, bytea in hex, and times in UTC.
 
 use super::{
-    SqlType, Value,
+    SqlType, Value, array,
     calendar::{FIRST_DAY, MICROS_PER_DAY, civil_from_days, days_from_civil, is_timestamp},
+    clock::{NoClock, parse_time as parse_clock, write_time},
     fit::{NUMERIC_DIGITS_MAX, fit_numeric},
+    interval::{Interval, NoInterval},
 };
 use crate::{Error, ErrorKind, Result};
 use std::fmt::Write;
@@ -33,7 +35,10 @@ impl Value {
             SqlType::Bytea => parse_bytea(text).map(|bytes| Value::Bytes(bytes.into())),
             SqlType::Date => return parse_date(text, kind),
             SqlType::Timestamp | SqlType::Timestamptz => return parse_timestamp(text, kind),
+            SqlType::Time => return time_of_day(text, kind),
+            SqlType::Interval => return interval(text, kind),
             SqlType::Uuid => parse_uuid(text).map(Value::Uuid),
+            SqlType::Array(item) => return array::parse(text, item).map(Value::Array),
         };
         read.ok_or_else(|| bad_syntax(text, kind))
     }
@@ -58,12 +63,32 @@ impl Value {
                 date + era
             }
             Self::Timestamp(micros) => timestamp_text(*micros, kind == SqlType::Timestamptz),
+            Self::Time(micros) => {
+                let mut text = String::with_capacity(16);
+                write_time(*micros, &mut text);
+                text
+            }
+            Self::Interval(span) => {
+                let mut text = String::new();
+                span.write(&mut text);
+                text
+            }
             Self::Uuid(uuid) => uuid_text(uuid),
+            Self::Array(items) => match kind {
+                SqlType::Array(item) => array::to_text(items, item),
+                _ => String::new(),
+            },
         }
     }
 }
 
 fn bad_syntax(text: &str, kind: SqlType) -> Error {
+    // PostgreSQL's input functions leave out what these types are without.
+    let kind = match kind {
+        SqlType::Time => "time".to_owned(),
+        SqlType::Timestamp => "timestamp".to_owned(),
+        kind => kind.to_string(),
+    };
     Error::new(ErrorKind::BadValue, format!("invalid input syntax for type {kind}: \"{text}\""))
 }
 
@@ -214,6 +239,22 @@ fn parse_timestamp(text: &str, kind: SqlType) -> Result<Value> {
         .and_then(|micros| micros.checked_add(moment.micros_of_day - offset))
         .filter(|micros| is_timestamp(*micros) && *micros != i64::MIN && *micros != i64::MAX);
     micros.map(Value::Timestamp).ok_or_else(|| out_of_range(text, kind))
+}
+
+fn time_of_day(text: &str, kind: SqlType) -> Result<Value> {
+    parse_clock(text).map(Value::Time).map_err(|why| match why {
+        NoClock::Syntax => bad_syntax(text, kind),
+        NoClock::Field => no_moment(text, kind, &NoMoment::Field),
+    })
+}
+
+fn interval(text: &str, kind: SqlType) -> Result<Value> {
+    Interval::parse(text).map(Value::Interval).map_err(|why| match why {
+        NoInterval::Syntax => bad_syntax(text, kind),
+        NoInterval::Field => {
+            Error::new(ErrorKind::OutOfRange, format!("interval field value out of range: \"{text}\""))
+        }
+    })
 }
 
 fn no_moment(text: &str, kind: SqlType, why: &NoMoment) -> Error {

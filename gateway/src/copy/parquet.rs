@@ -5,11 +5,15 @@
 
 use crate::{
     error::{Result, SqlError, SqlState},
-    query::Query,
+    query::{Query, casts::convert},
     session::{Identity, Session, Shared},
     statement::{self, CopyTo},
+    types,
 };
-use arrow::record_batch::RecordBatch;
+use arrow::{
+    datatypes::{DataType, FieldRef, Schema, SchemaRef},
+    record_batch::RecordBatch,
+};
 use datafusion::{execution::SendableRecordBatchStream, scalar::ScalarValue};
 use futures::TryStreamExt;
 use parquet::{
@@ -21,6 +25,7 @@ use std::{
     fs::File,
     io,
     path::{Component, Path, PathBuf},
+    sync::Arc,
 };
 use tokio::sync::mpsc;
 
@@ -92,7 +97,8 @@ pub async fn to_parquet(
     file: PathBuf,
     (compression, group_bytes): (Compression, usize),
 ) -> Result<u64> {
-    let schema = rows.schema();
+    let given = rows.schema();
+    let schema = portable(&given);
     let (batches, mut received) = mpsc::channel::<Option<RecordBatch>>(BATCHES_MAX);
     let writing = tokio::task::spawn_blocking(move || -> Result<u64> {
         let mut part = Part::create(&file)?;
@@ -102,8 +108,8 @@ pub async fn to_parquet(
             .set_created_by(format!("keyspan {}", env!("CARGO_PKG_VERSION")))
             .build();
         let mut count = 0;
-        let mut writer =
-            ArrowWriter::try_new(&mut part.file, schema, Some(properties)).map_err(|error| part_error(&file, error))?;
+        let mut writer = ArrowWriter::try_new(&mut part.file, Arc::clone(&schema), Some(properties))
+            .map_err(|error| part_error(&file, error))?;
         // The query's end closes the channel, and so does its failure: only after the end stands `None`.
         let mut whole = false;
         while let Some(message) = received.blocking_recv() {
@@ -112,6 +118,7 @@ pub async fn to_parquet(
                 break;
             };
             count += batch.num_rows() as u64;
+            let batch = if schema == given { batch } else { portable_batch(&batch, &schema)? };
             writer.write(&batch).map_err(|error| part_error(&file, error))?;
             if writer.in_progress_size() > group_bytes {
                 writer.flush().map_err(|error| part_error(&file, error))?;
@@ -136,6 +143,28 @@ pub async fn to_parquet(
     drop(batches);
     let written = writing.await.map_err(|error| SqlError::new(SqlState::INTERNAL_ERROR, error.to_string()))?;
     sent.and(written)
+}
+
+/// The columns of a file: intervals, for which Parquet has no type that holds all of them, are texts there.
+fn portable(schema: &SchemaRef) -> SchemaRef {
+    let field = |field: &FieldRef| match field.data_type() {
+        DataType::Interval(_) => Arc::new(field.as_ref().clone().with_data_type(DataType::Utf8View)),
+        DataType::List(item) if matches!(item.data_type(), DataType::Interval(_)) => {
+            Arc::new(field.as_ref().clone().with_data_type(types::list_of(DataType::Utf8View)))
+        }
+        _ => Arc::clone(field),
+    };
+    let fields: Vec<FieldRef> = schema.fields().iter().map(field).collect();
+    Arc::new(Schema::new_with_metadata(fields, schema.metadata().clone()))
+}
+
+fn portable_batch(batch: &RecordBatch, schema: &SchemaRef) -> Result<RecordBatch> {
+    let columns = batch.columns().iter().zip(schema.fields()).map(|(column, field)| {
+        if column.data_type() == field.data_type() { Ok(column.clone()) } else { convert(column, field) }
+    });
+    let columns = columns.collect::<datafusion::error::Result<Vec<_>>>()?;
+    RecordBatch::try_new(Arc::clone(schema), columns)
+        .map_err(|error| SqlError::new(SqlState::INTERNAL_ERROR, error.to_string()))
 }
 
 /// A file on its way: removed unless it is published.

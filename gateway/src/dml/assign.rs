@@ -7,10 +7,10 @@ use crate::{
 };
 use arrow::{
     array::{ArrayRef, RecordBatch},
-    datatypes::DataType,
+    datatypes::{DataType, Field},
 };
 use datafusion::scalar::ScalarValue;
-use keyspan_catalog::{SqlType, Value};
+use keyspan_catalog::{SqlType, Value, value::interval::Interval as Span};
 
 /// Microseconds of a day.
 const DAY_MICROS: i64 = 86_400_000_000;
@@ -32,7 +32,7 @@ pub(crate) fn assign_scalar(scalar: &ScalarValue, from: &DataType, column: &Targ
         SqlState::NUMERIC_VALUE_OUT_OF_RANGE => error,
         _ => mismatch(column, from),
     })?;
-    cast(value, from, column)
+    cast(value, from, column.kind, &|| mismatch(column, from))
 }
 
 /// The values of some columns of a row, cast.
@@ -45,12 +45,12 @@ pub(super) fn assign_row(
     columns.iter().enumerate().map(|(at, column)| assign(batch.column(from + at), row, column)).collect()
 }
 
-fn cast(value: Value, from: &DataType, column: &TargetColumn) -> Result<Value> {
+/// A value of a type as one of another, by itself or in an array; `mismatch` is the error of the column that it goes to.
+fn cast(value: Value, from: &DataType, kind: SqlType, mismatch: &dyn Fn() -> SqlError) -> Result<Value> {
     use SqlType::{
-        Bool, Bytea, Char, Date, Float4, Float8, Int2, Int4, Int8, Json, Jsonb, Numeric, Text, Timestamp, Timestamptz,
-        Uuid, Varchar,
+        Array, Bool, Bytea, Char, Date, Float4, Float8, Int2, Int4, Int8, Interval, Json, Jsonb, Numeric, Text, Time,
+        Timestamp, Timestamptz, Uuid, Varchar,
     };
-    let kind = column.kind;
     let out_of_range = || {
         let message = format!("{} out of range", types::type_name(kind));
         SqlError::new(SqlState::NUMERIC_VALUE_OUT_OF_RANGE, message)
@@ -61,6 +61,8 @@ fn cast(value: Value, from: &DataType, column: &TargetColumn) -> Result<Value> {
             Value::Text(if value { "true" } else { "false" }.to_owned())
         }
         (Text | Varchar(_) | Char(_) | Json | Jsonb, Value::Text(text)) => Value::Text(text),
+        // As it is printed depends on the type of its items, which a value does not tell.
+        (Text | Varchar(_) | Char(_), Value::Array(items)) => Value::Text(shown(items, from)),
         (Text | Varchar(_) | Char(_), value) => Value::Text(value.to_text(kind_of(&value, from))),
         (_, Value::Text(text)) => return read(&text, kind),
         (Int2 | Int4 | Int8, Value::Float(value)) => {
@@ -92,6 +94,23 @@ fn cast(value: Value, from: &DataType, column: &TargetColumn) -> Result<Value> {
         (Timestamp | Timestamptz, Value::Date(days)) => {
             Value::Timestamp(i64::from(days).checked_mul(DAY_MICROS).ok_or_else(out_of_range)?)
         }
+        (Time, Value::Timestamp(micros)) if !matches!(micros, i64::MIN | i64::MAX) => {
+            Value::Time(micros.rem_euclid(DAY_MICROS))
+        }
+        (Time, Value::Timestamp(_)) => Value::Null,
+        (Time, Value::Interval(span)) => Value::Time(span.micros.rem_euclid(DAY_MICROS)),
+        (Interval, Value::Time(micros)) => Value::Interval(Span { months: 0, days: 0, micros }),
+        (Array(item), Value::Array(items)) => {
+            let from = item_of(from);
+            let text = |kind| matches!(kind, Text | Varchar(_) | Json | Jsonb);
+            let is_text = matches!(from, DataType::Utf8 | DataType::LargeUtf8 | DataType::Utf8View);
+            let cast = |value| match value {
+                // Texts in an array have their type: they are no literals.
+                Value::Text(_) if is_text && !text(item.kind()) => Err(mismatch()),
+                value => cast(value, from, item.kind(), mismatch),
+            };
+            Value::Array(items.into_iter().map(cast).collect::<Result<_>>()?)
+        }
         (Bool, value @ Value::Bool(_))
         | (Int2 | Int4 | Int8 | Float4 | Float8 | Numeric { .. }, value @ Value::Int(_))
         | (Float4 | Float8, value @ Value::Float(_))
@@ -99,8 +118,10 @@ fn cast(value: Value, from: &DataType, column: &TargetColumn) -> Result<Value> {
         | (Bytea, value @ Value::Bytes(_))
         | (Date, value @ Value::Date(_))
         | (Timestamp | Timestamptz, value @ Value::Timestamp(_))
+        | (Time, value @ Value::Time(_))
+        | (Interval, value @ Value::Interval(_))
         | (Uuid, value @ Value::Uuid(_)) => value,
-        _ => return Err(mismatch(column, from)),
+        _ => return Err(mismatch()),
     };
     Ok(converted.fit(kind)?.into_owned())
 }
@@ -112,9 +133,19 @@ fn cast(value: Value, from: &DataType, column: &TargetColumn) -> Result<Value> {
 pub(super) fn read(text: &str, kind: SqlType) -> Result<Value> {
     Value::parse(text, kind).map_err(|error| {
         let mut error = SqlError::from(error);
-        if matches!(kind, SqlType::Date | SqlType::Timestamp | SqlType::Timestamptz) {
+        let of_items = if let SqlType::Array(item) = kind { item.kind() } else { kind };
+        let is_array = kind != of_items && error.message.starts_with("malformed array");
+        if !is_array
+            && matches!(
+                of_items,
+                SqlType::Date | SqlType::Time | SqlType::Timestamp | SqlType::Timestamptz | SqlType::Interval
+            )
+        {
             error.state = match error.state {
                 SqlState::INVALID_TEXT_REPRESENTATION => SqlState::INVALID_DATETIME_FORMAT,
+                SqlState::NUMERIC_VALUE_OUT_OF_RANGE if of_items == SqlType::Interval => {
+                    SqlState::INTERVAL_FIELD_OVERFLOW
+                }
                 SqlState::NUMERIC_VALUE_OUT_OF_RANGE => SqlState::DATETIME_FIELD_OVERFLOW,
                 other => other,
             };
@@ -136,7 +167,24 @@ fn kind_of(value: &Value, from: &DataType) -> SqlType {
         Value::Date(_) => SqlType::Date,
         Value::Timestamp(_) if matches!(from, DataType::Timestamp(_, Some(_))) => SqlType::Timestamptz,
         Value::Timestamp(_) => SqlType::Timestamp,
+        Value::Time(_) => SqlType::Time,
+        Value::Interval(_) => SqlType::Interval,
         Value::Uuid(_) => SqlType::Uuid,
+        Value::Array(_) => types::sql_type(&Field::new("", from.clone(), true)).unwrap_or(SqlType::Text),
+    }
+}
+
+/// The text of an array of a type.
+fn shown(items: Vec<Value>, from: &DataType) -> String {
+    let array = Value::Array(items);
+    array.to_text(kind_of(&array, from))
+}
+
+/// The type of a list's items.
+fn item_of(list: &DataType) -> &DataType {
+    match list {
+        DataType::List(item) | DataType::LargeList(item) | DataType::FixedSizeList(item, _) => item.data_type(),
+        other => other,
     }
 }
 

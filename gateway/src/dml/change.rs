@@ -111,13 +111,17 @@ pub(super) async fn update(
             let mut after = whole.then(|| target.row(&batch, keys.len() + set.len(), row)).transpose()?;
             for (at, (column, _)) in set.iter().enumerate() {
                 let value = assign(batch.column(keys.len() + at), row, column)?;
-                target.check_null(column, &value)?;
+                if after.is_none() {
+                    target.check_null(column, &value)?;
+                }
                 mutations.extend(column.set(&value)?);
                 if let Some(after) = &mut after {
                     after[target.position(&column.name)?] = value;
                 }
             }
             if let Some(after) = after {
+                target
+                    .check_nulls(&after, |at| set.iter().any(|(column, _)| column.name == target.columns[at].name))?;
                 if checked {
                     changed.push(after.clone());
                 }

@@ -224,7 +224,8 @@ fn constant_sql(value: &Value, text: &str, kind: SqlType) -> String {
         _ => {
             let named = types::type_name(kind);
             let bare = named.split('(').next().unwrap_or(&named);
-            format!("'{}'::{bare}", text.replace('\'', "''"))
+            let dimensions = if matches!(kind, SqlType::Array(_)) && !bare.ends_with("[]") { "[]" } else { "" };
+            format!("'{}'::{bare}{dimensions}", text.replace('\'', "''"))
         }
     }
 }
@@ -327,12 +328,7 @@ pub(super) async fn check(
 
 fn violated(target: &Target, check: &str, row: &[Value]) -> SqlError {
     let message = format!("new row for relation \"{}\" violates check constraint \"{check}\"", target.table.name);
-    let shown = row.iter().zip(&target.columns).map(|(value, column)| match value {
-        Value::Null => "null".to_owned(),
-        value => value.to_text(column.kind),
-    });
-    SqlError::new(SqlState::CHECK_VIOLATION, message)
-        .with_detail(format!("Failing row contains ({}).", shown.collect::<Vec<_>>().join(", ")))
+    SqlError::new(SqlState::CHECK_VIOLATION, message).with_detail(target.failing(row))
 }
 
 /// Makes values of `DEFAULT` in the rows of a VALUES.

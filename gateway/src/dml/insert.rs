@@ -210,9 +210,7 @@ pub(crate) fn new_row(
     values: Vec<Value>,
     number: u64,
 ) -> Result<NewRow> {
-    for (column, value) in target.columns.iter().zip(&values) {
-        target.check_null(column, value)?;
-    }
+    target.check_nulls(&values, |_| true)?;
     target.check_tenant(view, &parts)?;
     let key = target.row_key(&parts)?;
     Ok(NewRow { parts, key, number, values })

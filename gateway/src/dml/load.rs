@@ -230,7 +230,10 @@ impl Load {
         }
         let mut mutations = 1;
         for (column, value) in target.columns.iter().zip(&values) {
-            target.check_null(column, value).map_err(|error| self.of_rows(error, column))?;
+            target.check_null(column, value).map_err(|error| {
+                let error = if self.altering { error } else { error.with_detail(target.failing(&values)) };
+                self.of_rows(error, column)
+            })?;
             self.bytes += size(value);
             mutations += usize::from(*value != Value::Null && matches!(column.place, Place::Cell { .. }));
         }
@@ -405,6 +408,7 @@ fn size(value: &Value) -> usize {
         + match value {
             Value::Text(text) => text.len(),
             Value::Bytes(bytes) => bytes.len(),
+            Value::Array(items) => items.iter().map(size).sum(),
             _ => 0,
         }
 }

@@ -347,10 +347,10 @@ impl Merging<'_> {
             for (at, place) in places.iter().enumerate() {
                 let column = &self.target.columns[*place];
                 let value = assign(batch.column(from + at), row, column)?;
-                self.target.check_null(column, &value)?;
                 mutations.extend(column.set(&value)?);
                 values[*place] = value;
             }
+            self.target.check_nulls(&values, |at| places.contains(&at))?;
             self.written.mutate(&self.target.table, key, mutations)?;
             after.push(values);
         }

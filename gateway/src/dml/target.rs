@@ -57,6 +57,19 @@ pub(crate) enum Place {
     Cell { family: FamilyName, qualifier: Bytes, encoding: Encoding, aggregate: Option<Aggregate> },
 }
 
+/// Bytes of a value in the detail of an error, as PostgreSQL has it.
+const SHOWN_BYTES_MAX: usize = 64;
+
+/// A value for the detail of an error.
+fn cut(mut text: String) -> String {
+    if text.len() > SHOWN_BYTES_MAX {
+        let end = (0..=SHOWN_BYTES_MAX).rev().find(|at| text.is_char_boundary(*at)).unwrap_or(0);
+        text.truncate(end);
+        text.push_str("...");
+    }
+    text
+}
+
 impl Target {
     /// # Errors
     /// 42P01.
@@ -188,6 +201,23 @@ impl Target {
         let (name, table) = (&column.name, &self.table.name);
         let message = format!("null value in column \"{name}\" of relation \"{table}\" violates not-null constraint");
         Err(SqlError::new(SqlState::NOT_NULL_VIOLATION, message))
+    }
+
+    /// 23502 for the first NULL of a whole row in a column that has none, if the column's place is one that is written.
+    pub(crate) fn check_nulls(&self, values: &[Value], written: impl Fn(usize) -> bool) -> Result<()> {
+        for (_, (column, value)) in self.columns.iter().zip(values).enumerate().filter(|(at, _)| written(*at)) {
+            self.check_null(column, value).map_err(|error| error.with_detail(self.failing(values)))?;
+        }
+        Ok(())
+    }
+
+    /// `Failing row contains (1, null, …).`, with values cut after 64 bytes, as PostgreSQL cuts them.
+    pub(crate) fn failing(&self, values: &[Value]) -> String {
+        let shown = values.iter().zip(&self.columns).map(|(value, column)| match value {
+            Value::Null => "null".to_owned(),
+            value => cut(value.to_text(column.kind)),
+        });
+        format!("Failing row contains ({}).", shown.collect::<Vec<_>>().join(", "))
     }
 
     /// 23505

@@ -145,7 +145,9 @@ async fn semantics_4_inserts_and_upserts() {
     check(
         &mut alto,
         "INSERT INTO t (a, n) VALUES ('x', 1)",
-        expect![[r#"23502 null value in column "b" of relation "t" violates not-null constraint"#]],
+        expect![[
+            r#"23502 null value in column "b" of relation "t" violates not-null constraint (Failing row contains (x, null, 1, null, null).)"#
+        ]],
     )
     .await;
     check(

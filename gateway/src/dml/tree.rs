@@ -18,7 +18,7 @@ use datafusion::sql::sqlparser::{
     parser::Parser,
     tokenizer::Span,
 };
-use keyspan_catalog::SqlType;
+use keyspan_catalog::{SqlType, value::array::ItemType};
 use std::ops::ControlFlow;
 
 /// `SELECT items FROM tables WHERE condition`; each item gets a name of its own.
@@ -71,6 +71,7 @@ pub(super) fn value(value: Value) -> Expr {
 pub(super) fn cast(expr: Expr, kind: SqlType) -> Result<Expr> {
     let name = match kind {
         SqlType::Varchar(_) | SqlType::Char(_) => "text".to_owned(),
+        SqlType::Array(ItemType::Varchar(_)) => "text[]".to_owned(),
         kind => types::type_name(kind),
     };
     let parsed = Parser::new(&PostgreSqlDialect {}).try_with_sql(&name).and_then(|mut parser| parser.parse_data_type());
@@ -139,7 +140,9 @@ pub(super) fn type_values(rows: &mut [ast::Parens<Vec<Expr>>], columns: &[&Targe
         let cells = || rows.iter().filter_map(|row| row.content.get(at)).filter(|cell| !is_null(cell));
         let mixed = cells().any(is_text) && !cells().all(is_text);
         // DataFusion puts together only what bears the same name of a type, and of types that Arrow has no name for, NULL and parameters bear none.
-        if matches!(column.kind, SqlType::Uuid | SqlType::Json | SqlType::Jsonb) && !cells().all(is_text) {
+        if matches!(column.kind, SqlType::Uuid | SqlType::Json | SqlType::Jsonb | SqlType::Array(_))
+            && !cells().all(is_text)
+        {
             for row in rows.iter_mut() {
                 let bears_none = |cell: &&mut Expr| is_null(cell) || parameter(cell).is_some();
                 if let Some(expr) = row.content.get_mut(at).filter(bears_none) {

@@ -208,13 +208,18 @@ impl Upsert<'_> {
                 let mut mutations = vec![marker()];
                 for (at, (column, _)) in set.iter().enumerate() {
                     let value = assign(batch.column(keys.len() + at), row, column)?;
-                    target.check_null(column, &value)?;
+                    if after.is_none() {
+                        target.check_null(column, &value)?;
+                    }
                     mutations.extend(column.set(&value)?);
                     if let Some(after) = &mut after {
                         after[target.position(&column.name)?] = value;
                     }
                 }
                 if let Some(after) = after {
+                    target.check_nulls(&after, |at| {
+                        set.iter().any(|(column, _)| column.name == target.columns[at].name)
+                    })?;
                     defaults::check(self.query, target, &[&after], false).await.map_err(|(_, error)| error)?;
                     if returned.wanted() {
                         returned.add(new.number, after)?;

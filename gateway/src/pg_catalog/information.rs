@@ -111,7 +111,10 @@ fn listed(database: &str, schema: &str, name: &str, kind: &str, insertable: &str
 
 fn described((database, schema): (&str, &str), table: &Table, column: &Attribute, place: i32) -> Row {
     let shown = types::type_name(column.kind);
-    let data_type = shown.split('(').next().unwrap_or(&shown).to_owned();
+    let data_type = match column.kind {
+        SqlType::Array(_) => "ARRAY".to_owned(),
+        _ => shown.split('(').next().unwrap_or(&shown).to_owned(),
+    };
     let (precision, radix, scale) = match column.kind {
         SqlType::Int2 => (Some(16), Some(2), Some(0)),
         SqlType::Int4 => (Some(32), Some(2), Some(0)),
@@ -129,7 +132,8 @@ fn described((database, schema): (&str, &str), table: &Table, column: &Attribute
         Identity::Always => "ALWAYS",
         Identity::ByDefault => "BY DEFAULT",
     });
-    let fraction = matches!(column.kind, SqlType::Timestamp | SqlType::Timestamptz).then_some(6);
+    let fraction = matches!(column.kind, SqlType::Time | SqlType::Timestamp | SqlType::Timestamptz | SqlType::Interval)
+        .then_some(6);
     row! {
         "table_catalog" => database, "table_schema" => schema, "table_name" => table.name.clone(),
         "column_name" => column.name.clone(), "ordinal_position" => place,

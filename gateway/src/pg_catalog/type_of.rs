@@ -36,10 +36,17 @@ impl ScalarUDFImpl for TypeOf {
 /// A type's name without its length or digits.
 fn shown(field: &Field) -> String {
     match types::sql_type(field) {
-        Some(SqlType::Numeric { .. }) => "numeric".to_owned(),
-        Some(SqlType::Varchar(_)) => "character varying".to_owned(),
-        Some(SqlType::Char(_)) => "character".to_owned(),
-        Some(kind) => types::type_name(kind),
+        Some(SqlType::Array(item)) => format!("{}[]", bare(item.kind())),
+        Some(kind) => bare(kind),
         None => types::pg_type(field).name().to_owned(),
+    }
+}
+
+fn bare(kind: SqlType) -> String {
+    match kind {
+        SqlType::Numeric { .. } => "numeric".to_owned(),
+        SqlType::Varchar(_) => "character varying".to_owned(),
+        SqlType::Char(_) => "character".to_owned(),
+        kind => types::type_name(kind),
     }
 }

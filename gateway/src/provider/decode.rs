@@ -11,10 +11,10 @@ use crate::{
 use arrow::{
     array::{
         ArrayRef, BinaryBuilder, BooleanBuilder, Date32Builder, Decimal128Builder, FixedSizeBinaryBuilder,
-        Float32Builder, Float64Builder, Int16Builder, Int32Builder, Int64Builder, RecordBatch, RecordBatchOptions,
-        StringViewBuilder, TimestampMicrosecondBuilder,
+        Float32Builder, Float64Builder, Int16Builder, Int32Builder, Int64Builder, IntervalMonthDayNanoBuilder,
+        RecordBatch, RecordBatchOptions, StringViewBuilder, Time64MicrosecondBuilder, TimestampMicrosecondBuilder,
     },
-    datatypes::SchemaRef,
+    datatypes::{IntervalMonthDayNano, SchemaRef},
 };
 use bytes::Bytes;
 use keyspan_catalog::{
@@ -22,9 +22,14 @@ use keyspan_catalog::{
     layouts::kind_accepts,
     mapping,
     table::{OnBadKey, OnBadValue},
+    value::{clock::is_time, interval::Interval},
 };
 use keyspan_storage::{Aggregate, FamilyName, Row, aggregate};
 use std::{fmt, sync::Arc};
+
+mod arrays;
+
+use arrays::Arrays;
 
 /// What a batch of a scan holds.
 pub trait Layout: fmt::Debug + Send + Sync {
@@ -244,8 +249,11 @@ pub(super) enum ColumnBuilder {
     Text(StringViewBuilder),
     Bytea(BinaryBuilder),
     Date(Date32Builder),
+    Time(Time64MicrosecondBuilder),
     Timestamp(TimestampMicrosecondBuilder),
+    Interval(IntervalMonthDayNanoBuilder),
     Uuid(FixedSizeBinaryBuilder),
+    Array(Box<Arrays>),
 }
 
 impl ColumnBuilder {
@@ -276,7 +284,10 @@ impl ColumnBuilder {
                 let times = TimestampMicrosecondBuilder::with_capacity(rows);
                 Self::Timestamp(times.with_data_type(types::data_type(kind)))
             }
+            SqlType::Time => Self::Time(Time64MicrosecondBuilder::with_capacity(rows)),
+            SqlType::Interval => Self::Interval(IntervalMonthDayNanoBuilder::with_capacity(rows)),
             SqlType::Uuid => Self::Uuid(FixedSizeBinaryBuilder::with_capacity(rows, 16)),
+            SqlType::Array(item) => Self::Array(Box::new(Arrays::new(item.kind(), rows))),
         }
     }
 
@@ -293,7 +304,10 @@ impl ColumnBuilder {
             Self::Bytea(builder) => builder.append_null(),
             Self::Date(builder) => builder.append_null(),
             Self::Timestamp(builder) => builder.append_null(),
+            Self::Time(builder) => builder.append_null(),
+            Self::Interval(builder) => builder.append_null(),
             Self::Uuid(builder) => builder.append_null(),
+            Self::Array(arrays) => arrays.end(false),
         }
     }
 
@@ -321,7 +335,10 @@ impl ColumnBuilder {
             }
             (Self::Date(builder), ValueRef::Date(days)) => builder.append_value(*days),
             (Self::Timestamp(builder), ValueRef::Timestamp(micros)) => builder.append_value(*micros),
+            (Self::Time(builder), ValueRef::Time(micros)) => builder.append_value(*micros),
+            (Self::Interval(builder), ValueRef::Interval(span)) => builder.append_value(span_of(*span)?),
             (Self::Uuid(builder), ValueRef::Uuid(bytes)) => builder.append_value(bytes).map_err(|_| unfit())?,
+            (Self::Array(arrays), ValueRef::Array(items)) => return arrays.push(items),
             _ => return Err(unfit()),
         }
         Ok(size_of::<i64>())
@@ -342,7 +359,10 @@ impl ColumnBuilder {
             Value::Bytes(bytes) => ValueRef::Bytes(bytes.as_ref().into()),
             Value::Date(days) => ValueRef::Date(*days),
             Value::Timestamp(micros) => ValueRef::Timestamp(*micros),
+            Value::Time(micros) => ValueRef::Time(*micros),
+            Value::Interval(span) => ValueRef::Interval(*span),
             Value::Uuid(bytes) => ValueRef::Uuid(*bytes),
+            Value::Array(items) => ValueRef::Array(items.into()),
         };
         self.push(&value)
     }
@@ -380,6 +400,10 @@ impl ColumnBuilder {
             Self::Date(builder) if accepts(kind, bytes) => {
                 builder.append_value(i32::from_be_bytes(bytes.try_into().ok()?));
             }
+            Self::Time(builder) => {
+                let micros = i64::from_be_bytes(bytes.try_into().ok()?);
+                builder.append_value(Some(micros).filter(|micros| is_time(*micros))?);
+            }
             Self::Bool(builder) => builder.append_value(match bytes {
                 [0] => false,
                 [1] => true,
@@ -411,9 +435,16 @@ impl ColumnBuilder {
             Self::Bytea(mut builder) => Arc::new(builder.finish()),
             Self::Date(mut builder) => Arc::new(builder.finish()),
             Self::Timestamp(mut builder) => Arc::new(builder.finish()),
+            Self::Time(mut builder) => Arc::new(builder.finish()),
+            Self::Interval(mut builder) => Arc::new(builder.finish()),
             Self::Uuid(mut builder) => Arc::new(builder.finish()),
+            Self::Array(arrays) => arrays.finish(),
         }
     }
+}
+
+fn span_of(Interval { months, days, micros }: Interval) -> Result<IntervalMonthDayNano> {
+    Ok(IntervalMonthDayNano::new(months, days, micros.checked_mul(1_000).ok_or_else(unfit)?))
 }
 
 /// Whether the bytes are a date or time that the type has.

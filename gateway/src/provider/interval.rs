@@ -22,7 +22,9 @@ pub(super) struct Slot(Vec<Interval>);
 pub(super) fn compare(a: &Value, b: &Value) -> Ordering {
     match (a, b) {
         (Value::Bool(a), Value::Bool(b)) => a.cmp(b),
-        (Value::Int(a), Value::Int(b)) | (Value::Timestamp(a), Value::Timestamp(b)) => a.cmp(b),
+        (Value::Int(a), Value::Int(b))
+        | (Value::Timestamp(a), Value::Timestamp(b))
+        | (Value::Time(a), Value::Time(b)) => a.cmp(b),
         (Value::Float(a), Value::Float(b)) => a.partial_cmp(b).unwrap_or_else(|| a.is_nan().cmp(&b.is_nan())),
         (Value::Numeric { unscaled: a, .. }, Value::Numeric { unscaled: b, .. }) => a.cmp(b),
         (Value::Text(a), Value::Text(b)) => a.cmp(b),

@@ -109,7 +109,14 @@ impl Edge {
                 }
                 _ => None,
             },
-            SqlType::Json | SqlType::Jsonb => None,
+            SqlType::Time => match (cast, literal) {
+                (
+                    None | Some(DataType::Time64(TimeUnit::Microsecond)),
+                    ScalarValue::Time64Microsecond(Some(micros)),
+                ) => Some(Self::on(Value::Time(*micros))),
+                _ => None,
+            },
+            SqlType::Json | SqlType::Jsonb | SqlType::Interval | SqlType::Array(_) => None,
         }
     }
 }

@@ -5,11 +5,11 @@
 
 use crate::{
     error::SqlError,
-    types::{TYPE_KEY, sql_type},
+    types::{self, TYPE_KEY, sql_type},
 };
 use arrow::{
     array::{
-        Array, ArrayRef, AsArray, BinaryBuilder, BooleanBuilder, FixedSizeBinaryBuilder, PrimitiveBuilder,
+        Array, ArrayRef, AsArray, BinaryBuilder, BooleanBuilder, FixedSizeBinaryBuilder, ListArray, PrimitiveBuilder,
         StringViewBuilder,
     },
     datatypes::{
@@ -30,7 +30,6 @@ use datafusion::{
 use keyspan_catalog::SqlType;
 use std::sync::Arc;
 
-pub mod interval;
 pub mod parse;
 pub mod print;
 
@@ -48,12 +47,18 @@ pub fn function(from: &DataType, target: &FieldRef) -> Option<Arc<ScalarUDF>> {
     let ours = match (from, to) {
         (from, to) if is_text(from) && is_text(to) => has_length(named) || named.starts_with("json"),
         (from, to) if is_text(from) => is_read(to),
+        // Each item as one by itself.
+        (DataType::List(from), DataType::List(_)) => {
+            let item = types::item_field(target).map(Arc::new);
+            item.is_some_and(|item| function(from.data_type(), &item).is_some())
+        }
         (DataType::Float32 | DataType::Float64 | DataType::Decimal128(..), to) if to.is_integer() => true,
         (
             DataType::Float32
             | DataType::Float64
             | DataType::Timestamp(..)
             | DataType::Date32
+            | DataType::Time64(_)
             | DataType::Binary
             | DataType::BinaryView
             | DataType::FixedSizeBinary(16)
@@ -138,6 +143,14 @@ pub fn convert(array: &ArrayRef, target: &Field) -> Result<ArrayRef> {
     if is_text(from) {
         let text = arrow::compute::cast(array, &DataType::Utf8View)?;
         return read(as_string_view_array(&text)?.iter(), array.len(), target);
+    }
+    if let (DataType::List(_), DataType::List(plain), Some(item)) =
+        (from, target.data_type(), types::item_field(target))
+    {
+        let list = array.as_list::<i32>();
+        let items = convert(list.values(), &item)?;
+        let cast = ListArray::try_new(plain.clone(), list.offsets().clone(), items, list.nulls().cloned())?;
+        return Ok(Arc::new(cast));
     }
     if is_text(target.data_type()) {
         let text: ArrayRef = Arc::new(print::texts(array)?);
@@ -242,7 +255,10 @@ fn read<'a>(texts: impl Iterator<Item = Option<&'a str>> + 'a, rows: usize, targ
             }
             Ok(Arc::new(values.finish()))
         }
-        DataType::List(item) => read_list(texts, item),
+        DataType::List(plain) => {
+            let item = types::item_field(target).unwrap_or_else(|| plain.as_ref().clone());
+            read_list(texts, plain, &item)
+        }
         other => Err(told(SqlError::unsupported(format!("a cast of text to {other}")))),
     }
 }
@@ -290,7 +306,7 @@ fn first(text: &str, length: u32) -> &str {
 }
 
 /// Arrays of one dimension as PostgreSQL writes them: `{a,"b c",NULL}`.
-fn read_list(texts: Texts<'_>, item: &FieldRef) -> Result<ArrayRef> {
+fn read_list(texts: Texts<'_>, plain: &FieldRef, item: &Field) -> Result<ArrayRef> {
     let (mut items, mut lengths, mut valid) = (Vec::new(), Vec::new(), Vec::new());
     for text in texts {
         let list = text.map(parse::list).transpose().map_err(told)?;
@@ -303,5 +319,5 @@ fn read_list(texts: Texts<'_>, item: &FieldRef) -> Result<ArrayRef> {
     let values = read(items.iter().map(Option::as_deref), rows, item)?;
     let offsets = arrow::buffer::OffsetBuffer::from_lengths(lengths);
     let nulls = arrow::buffer::NullBuffer::from(valid);
-    Ok(Arc::new(arrow::array::ListArray::try_new(item.clone(), offsets, values, Some(nulls))?))
+    Ok(Arc::new(ListArray::try_new(plain.clone(), offsets, values, Some(nulls))?))
 }

@@ -19,6 +19,7 @@ use std::{
     sync::{Arc, LazyLock},
 };
 
+pub mod arrays;
 pub mod json;
 pub mod lists;
 pub mod numbers;
@@ -138,13 +139,14 @@ fn shared(cell: &'static LazyLock<Arc<ScalarUDF>>) -> Arc<ScalarUDF> {
 /// The length of an interval in microseconds, months as 30 days: what PostgreSQL compares.
 pub fn interval_micros() -> Arc<ScalarUDF> {
     static FUNCTION: LazyLock<Arc<ScalarUDF>> = LazyLock::new(|| {
-        let function = row_function("interval_micros", 1..=1, DataType::Int64, |values, _| {
-            let span = values[0].cast_to(&DataType::Interval(IntervalUnit::MonthDayNano))?;
-            let ScalarValue::IntervalMonthDayNano(Some(span)) = span else { return Ok(ScalarValue::Int64(None)) };
-            let days = i64::from(span.months) * 30 + i64::from(span.days);
-            Ok(ScalarValue::Int64(
-                days.checked_mul(DAY_MICROS).and_then(|days| days.checked_add(span.nanoseconds / 1_000)),
-            ))
+        // The longest of them has 22 digits.
+        let data = DataType::Decimal128(types::NUMERIC_PRECISION, 0);
+        let function = row_function("interval_micros", 1..=1, data, |values, _| {
+            let length = match types::value_of_scalar(&values[0]) {
+                Ok(keyspan_catalog::Value::Interval(span)) => Some(span.length()),
+                _ => None,
+            };
+            Ok(ScalarValue::Decimal128(length, types::NUMERIC_PRECISION, 0))
         });
         Arc::new(ScalarUDF::from(function.with_volatility(Volatility::Immutable)))
     });

@@ -30,9 +30,17 @@ impl ExprPlanner for Operators {
         if matches!(&op, Sql::Custom(name) if name == EQUALS_ANY) {
             return Ok(PlannerResult::Planned(equals_any(left, right, schema)?));
         }
+        if let Some(planned) = arrays(&op, &left, &right, schema) {
+            return Ok(PlannerResult::Planned(planned));
+        }
         if let Some(planned) = documents(&op, &left, &right, schema)? {
             return Ok(PlannerResult::Planned(planned));
         }
+        // Beside an array a quoted text is one, and no item of it.
+        let is_list = |side: &Expr| matches!(side.get_type(schema), Ok(DataType::List(_)));
+        let joins = matches!(op, Sql::StringConcat);
+        let left = if joins && is_list(&right) { typed(left, &right, schema) } else { left };
+        let right = if joins && is_list(&left) { typed(right, &left, schema) } else { right };
         let compares = matches!(op, Sql::Eq | Sql::NotEq | Sql::Lt | Sql::LtEq | Sql::Gt | Sql::GtEq);
         let counts = matches!(op, Sql::Plus | Sql::Minus | Sql::Multiply | Sql::Divide | Sql::Modulo);
         let (left, right) = if compares { (typed(left, &right, schema), right) } else { (left, right) };
@@ -48,6 +56,9 @@ impl ExprPlanner for Operators {
             return Ok(PlannerResult::Planned(power.call(vec![float(left), float(right)])));
         }
         let (left, right) = if counts { narrowed(left, right, schema) } else { (left, right) };
+        let adds = matches!(op, Sql::Plus | Sql::Minus);
+        let (left, right) = if adds { (spanned(left, &right, &op, schema), right) } else { (left, right) };
+        let right = if adds { spanned(right, &left, &op, schema) } else { right };
         if let (Ok(a), Ok(b)) = (left.get_type(schema), right.get_type(schema)) {
             if compares && is_span(&a) && is_span(&b) && (a != b || matches!(a, DataType::Interval(_))) {
                 let length = |side| functions::interval_micros().call(vec![side]);
@@ -71,6 +82,14 @@ impl ExprPlanner for Operators {
         schema: &DFSchema,
     ) -> Result<PlannerResult<RawFieldAccessExpr>> {
         let (_, field) = access.expr.to_field(schema)?;
+        if let (GetFieldAccess::ListIndex { key }, Some(item)) = (&access.field_access, types::item_field(&field))
+            && item.metadata().contains_key(types::TYPE_KEY)
+        {
+            // The type of the items stands beside the array's, which is lost on the way.
+            let found = datafusion::functions_nested::expr_fn::array_element(access.expr, key.as_ref().clone());
+            let item = Arc::new(item.with_name("cast").with_nullable(true));
+            return Ok(PlannerResult::Planned(Expr::Cast(Cast::new_from_field(Box::new(found), item))));
+        }
         if !types::is_vector(&field) {
             return Ok(PlannerResult::Original(access));
         }
@@ -118,6 +137,52 @@ fn equals_any(value: Expr, list: Expr, schema: &DFSchema) -> Result<Expr> {
         other => other,
     };
     Ok(datafusion::functions_nested::expr_fn::array_has(list, value))
+}
+
+/// What an operator of two arrays stands for, where DataFusion has it otherwise or not at all; `None` for others.
+fn arrays(op: &Sql, left: &Expr, right: &Expr, schema: &DFSchema) -> Option<Expr> {
+    use datafusion::functions_nested::expr_fn::{array_has_all, array_has_any};
+    if !matches!(op, Sql::PGOverlap | Sql::AtArrow | Sql::ArrowAt) {
+        return None;
+    }
+    let is_list = |expr: &Expr| matches!(expr.get_type(schema), Ok(DataType::List(_)));
+    if !is_list(left) && !is_list(right) {
+        return None;
+    }
+    let (left, right) = (as_list(left, right, schema), as_list(right, left, schema));
+    // A NULL in an array is none of another, as to PostgreSQL.
+    let without_nulls = |side: Expr| functions::arrays::array_without_nulls().call(vec![side]);
+    let contains = |whole: Expr, part: Expr| {
+        let has_nulls = super::template::state().scalar_functions().get("list_has_nulls").cloned()?;
+        let all = array_has_all(whole, part.clone());
+        Some(Expr::and(all, Expr::Not(Box::new(has_nulls.call(vec![part])))))
+    };
+    match op {
+        Sql::PGOverlap => Some(array_has_any(without_nulls(left), right)),
+        Sql::AtArrow => contains(left, right),
+        _ => contains(right, left),
+    }
+}
+
+/// A side of an operator of arrays: a quoted text, or a parameter of which nothing is known, as an array like the other.
+fn as_list(side: &Expr, other: &Expr, schema: &DFSchema) -> Expr {
+    match (side, other.get_type(schema)) {
+        (Expr::Placeholder(Placeholder { id, field: None }), Ok(list @ DataType::List(_))) => {
+            let field = Arc::new(Field::new(id, list, true));
+            Expr::Placeholder(Placeholder::new_with_field(id.clone(), Some(field)))
+        }
+        _ => typed(side.clone(), other, schema),
+    }
+}
+
+/// A quoted text that is added to an interval or a time, or taken from an interval, as an interval.
+fn spanned(side: Expr, other: &Expr, op: &Sql, schema: &DFSchema) -> Expr {
+    let beside = match other.get_type(schema) {
+        Ok(DataType::Interval(_)) => true,
+        Ok(DataType::Time64(_)) => matches!(op, Sql::Plus),
+        _ => false,
+    };
+    if beside && open_text(&side) { Expr::Cast(Cast::new(Box::new(side), types::INTERVAL)) } else { side }
 }
 
 /// What an operator of json and jsonb stands for; `None` for others.

@@ -71,6 +71,7 @@ fn type_literals(expr: Expr, schema: &DFSchema) -> Result<Transformed<Expr>> {
         matches!(data, DataType::FixedSizeBinary(_) | DataType::Binary | DataType::Boolean | DataType::UInt32)
             || data.is_temporal()
             || data.is_numeric()
+            || matches!(data, DataType::List(_))
     };
     let typed = |side: &mut Expr, data: &DataType| {
         if matches!(side, Expr::Literal(ScalarValue::Utf8(Some(_)), _)) {
@@ -133,6 +134,22 @@ fn type_literals(expr: Expr, schema: &DFSchema) -> Result<Transformed<Expr>> {
             }
             _ => Ok(Transformed::no(Expr::Between(between))),
         },
+        // Arrow's frames know neither: times of day are ordered by their microseconds, intervals by their length.
+        Expr::WindowFunction(mut call) => {
+            for order in &mut call.params.order_by {
+                match order.expr.get_type(schema) {
+                    Ok(DataType::Time64(_)) => {
+                        let time = Box::new(std::mem::take(&mut order.expr));
+                        order.expr = Expr::Cast(Cast::new(time, DataType::Int64));
+                    }
+                    Ok(DataType::Interval(_)) => {
+                        order.expr = functions::interval_micros().call(vec![std::mem::take(&mut order.expr)]);
+                    }
+                    _ => {}
+                }
+            }
+            Ok(Transformed::yes(Expr::WindowFunction(call)))
+        }
         Expr::Case(mut case) => {
             // Beside an array, a quoted text is one.
             let results = case.when_then_expr.iter().map(|(_, then)| then).chain(&case.else_expr);

@@ -2,7 +2,7 @@
 //! Memory and temporary files are not among it: they are a server's [`Resources`](crate::resources::Resources).
 
 use super::{
-    abandoned, adjacent, aggregates, correlated, embedded, functions, operators::Operators, rows, semantics,
+    abandoned, adjacent, aggregates, correlated, embedded, functions, lengths, operators::Operators, rows, semantics,
     type_planner::Types,
 };
 use crate::{provider::loose::LooseScans, types};
@@ -57,6 +57,7 @@ fn make() -> SessionState {
         vec![Arc::new(super::distinct_on::DistinctOn), Arc::new(rows::lateral::Lateral), semantics::untyped()];
     analyzer.extend(Analyzer::new().rules);
     analyzer.push(semantics::checked());
+    analyzer.push(Arc::new(lengths::Lengths));
     analyzer.push(Arc::new(correlated::Correlated::default()));
     let mut physical: Vec<Arc<dyn PhysicalOptimizerRule + Send + Sync>> = vec![Arc::new(LooseScans)];
     for rule in PhysicalOptimizer::new().rules {

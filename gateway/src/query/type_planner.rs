@@ -6,7 +6,7 @@ use datafusion::{
     common::{DataFusionError, plan_err},
     error::Result,
     logical_expr::planner::TypePlanner,
-    sql::sqlparser::ast::{self, CharacterLength, ExactNumberInfo, TimezoneInfo},
+    sql::sqlparser::ast::{self, ArrayElemTypeDef, CharacterLength, ExactNumberInfo, TimezoneInfo},
 };
 use std::sync::Arc;
 
@@ -17,6 +17,16 @@ pub struct Types;
 impl TypePlanner for Types {
     fn plan_type_field(&self, written: &ast::DataType) -> Result<Option<FieldRef>> {
         use ast::DataType as Sql;
+        if let Sql::Array(ArrayElemTypeDef::SquareBracket(item, _) | ArrayElemTypeDef::Parenthesis(item)) = written {
+            let Some(item) = self.plan_type_field(item)? else { return Ok(None) };
+            let list = Field::new("cast", types::list_of(item.data_type().clone()), true);
+            // What the items are called stands beside the array, not in its type.
+            let name = item.metadata().get(types::TYPE_KEY);
+            return Ok(Some(Arc::new(match name {
+                Some(name) => types::named(list, &format!("{name}[]")),
+                None => list,
+            })));
+        }
         let (data, name) = match written {
             Sql::Timestamp(_, TimezoneInfo::Tz | TimezoneInfo::WithTimeZone) => (types::timestamptz(), None),
             Sql::Timestamp(..) => (TIMESTAMP, None),

@@ -9,7 +9,7 @@ use crate::{
     names::{RelationName, Schema},
 };
 use datafusion::sql::sqlparser::{
-    ast::{CharacterLength, DataType, ExactNumberInfo, Expr, TimezoneInfo},
+    ast::{ArrayElemTypeDef, CharacterLength, DataType, ExactNumberInfo, Expr, TimezoneInfo},
     dialect::{Dialect, Precedence},
     tokenizer::Token,
 };
@@ -501,7 +501,16 @@ fn parse_type(cursor: &mut Cursor<'_>) -> Result<SqlType> {
         return Err(cursor.syntax_error());
     }
     let parsed = cursor.parse_with(|parser| parser.parse_data_type())?;
-    sql_type(&parsed)
+    let kind = sql_type(&parsed)?;
+    // `integer ARRAY`, `integer ARRAY[3]`
+    if !cursor.words("array") {
+        return Ok(kind);
+    }
+    if cursor.token(&Token::LBracket) {
+        cursor.advance();
+        cursor.expect_token(&Token::RBracket)?;
+    }
+    array(kind)
 }
 
 /// The type of ours that PostgreSQL's name means.
@@ -529,6 +538,11 @@ pub(super) fn sql_type(parsed: &DataType) -> Result<SqlType> {
         }
         DataType::Bytea => SqlType::Bytea,
         DataType::Date => SqlType::Date,
+        DataType::Time(None | Some(6), TimezoneInfo::None | TimezoneInfo::WithoutTimeZone) => SqlType::Time,
+        DataType::Interval { fields: None, precision: None | Some(6) } => SqlType::Interval,
+        DataType::Array(ArrayElemTypeDef::SquareBracket(item, _) | ArrayElemTypeDef::Parenthesis(item)) => {
+            array(sql_type(item)?)?
+        }
         DataType::Timestamp(None | Some(6), TimezoneInfo::None | TimezoneInfo::WithoutTimeZone) => SqlType::Timestamp,
         DataType::Timestamp(None | Some(6), TimezoneInfo::Tz | TimezoneInfo::WithTimeZone) => SqlType::Timestamptz,
         DataType::Uuid => SqlType::Uuid,
@@ -552,10 +566,29 @@ fn custom_type(name: &str) -> Result<SqlType> {
         "json" => Ok(SqlType::Json),
         "jsonb" => Ok(SqlType::Jsonb),
         "uuid" => Ok(SqlType::Uuid),
-        "bpchar" | "name" | "money" | "inet" | "cidr" | "xml" | "oid" | "interval" | "time" | "hstore" | "citext" => {
+        "time" => Ok(SqlType::Time),
+        "interval" => Ok(SqlType::Interval),
+        "date" => Ok(SqlType::Date),
+        "text" => Ok(SqlType::Text),
+        "bytea" => Ok(SqlType::Bytea),
+        "timestamp" => Ok(SqlType::Timestamp),
+        "varchar" => Ok(SqlType::Varchar(None)),
+        "bpchar" | "name" | "money" | "inet" | "cidr" | "xml" | "oid" | "timetz" | "hstore" | "citext" => {
             Err(SqlError::unsupported(format!("type {name}")))
         }
         _ => Err(SqlError::new(SqlState::UNDEFINED_OBJECT, format!("type \"{name}\" does not exist"))),
+    }
+}
+
+/// The type of arrays of a type. As in PostgreSQL, a size that is declared means nothing.
+fn array(item: SqlType) -> Result<SqlType> {
+    let dimensions = || SqlError::unsupported("an array of more than one dimension in a table");
+    match item {
+        SqlType::Array(_) => Err(dimensions()),
+        item => {
+            let unsupported = || SqlError::unsupported(format!("type {}[]", crate::types::type_name(item)));
+            item.array().ok_or_else(unsupported)
+        }
     }
 }
 

@@ -109,7 +109,10 @@ fn semantics_10_nothing_in_a_definition_is_ignored() {
             r#"Definition(CreateTable(CreateTable { name: "t", if_not_exists: false, columns: [ColumnClause { name: "a", kind: Int4, not_null: true, default: Some(Serial) }], primary_key: [], checks: [], families: [], options: [], on_commit: None }))"#
         ]],
     );
-    check("CREATE TABLE t (a int[])", expect!["0A000 type int[] is not supported"]);
+    check(
+        "CREATE TABLE t (a int[][])",
+        expect!["0A000 an array of more than one dimension in a table is not supported"],
+    );
     check("CREATE TABLE t (a nonsense)", expect![[r#"42704 type "nonsense" does not exist"#]]);
     check(
         "CREATE TABLE IF NOT EXISTS public.t (a, b) WITH (fillfactor = 100) AS TABLE s WITH NO DATA",

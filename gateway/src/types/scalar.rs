@@ -4,9 +4,13 @@ use crate::{
     error::{Result, SqlError, SqlState},
     types,
 };
+use arrow::{
+    array::{Array, ArrayRef},
+    datatypes::IntervalMonthDayNano,
+};
 use bytes::Bytes;
 use datafusion::scalar::ScalarValue;
-use keyspan_catalog::{SqlType, Value};
+use keyspan_catalog::{SqlType, Value, value::interval::Interval};
 
 /// Days of the dates that DataFusion gives in milliseconds.
 const DAY_MILLIS: i64 = 86_400_000;
@@ -29,6 +33,15 @@ pub fn scalar_of_value(value: &Value, kind: SqlType) -> ScalarValue {
             SqlType::Text | SqlType::Varchar(_) | SqlType::Char(_) | SqlType::Json | SqlType::Jsonb,
         ) => Some(ScalarValue::Utf8View(Some(text.clone()))),
         (Value::Bytes(bytes), SqlType::Bytea) => Some(ScalarValue::Binary(Some(bytes.to_vec()))),
+        (Value::Time(micros), SqlType::Time) => Some(ScalarValue::Time64Microsecond(Some(*micros))),
+        (Value::Interval(Interval { months, days, micros }), SqlType::Interval) => micros
+            .checked_mul(1_000)
+            .map(|nanos| ScalarValue::IntervalMonthDayNano(Some(IntervalMonthDayNano::new(*months, *days, nanos)))),
+        (Value::Array(items), SqlType::Array(item)) => {
+            let kind = item.kind();
+            let items: Vec<ScalarValue> = items.iter().map(|item| scalar_of_value(item, kind)).collect();
+            Some(ScalarValue::List(ScalarValue::new_list_nullable(&items, &types::data_type(kind))))
+        }
         (Value::Date(days), SqlType::Date) => Some(ScalarValue::Date32(Some(*days))),
         (Value::Timestamp(micros), SqlType::Timestamp) => Some(ScalarValue::TimestampMicrosecond(Some(*micros), None)),
         (Value::Timestamp(micros), SqlType::Timestamptz) => {
@@ -43,7 +56,7 @@ pub fn scalar_of_value(value: &Value, kind: SqlType) -> ScalarValue {
 /// DataFusion's value as the catalog has it. Numbers keep their kind: the catalog checks whether they fit a column.
 ///
 /// # Errors
-/// 0A000 for a value of a type that no column has (lists, maps, intervals).
+/// 0A000 for a value of a type that no column has (maps, arrays of several dimensions).
 pub fn value_of_scalar(scalar: &ScalarValue) -> Result<Value> {
     if scalar.is_null() {
         return Ok(Value::Null);
@@ -82,9 +95,45 @@ pub fn value_of_scalar(scalar: &ScalarValue) -> Result<Value> {
         ScalarValue::TimestampMillisecond(Some(millis), _) => Value::Timestamp(millis.saturating_mul(1_000)),
         ScalarValue::TimestampMicrosecond(Some(micros), _) => Value::Timestamp(*micros),
         ScalarValue::TimestampNanosecond(Some(nanos), _) => Value::Timestamp(nanos.div_euclid(1_000)),
+        ScalarValue::Time32Second(Some(seconds)) => Value::Time(i64::from(*seconds).saturating_mul(1_000_000)),
+        ScalarValue::Time32Millisecond(Some(millis)) => Value::Time(i64::from(*millis).saturating_mul(1_000)),
+        ScalarValue::Time64Microsecond(Some(micros)) => Value::Time(*micros),
+        ScalarValue::Time64Nanosecond(Some(nanos)) => Value::Time(nanos.div_euclid(1_000)),
+        ScalarValue::IntervalMonthDayNano(Some(span)) => {
+            let micros = span.nanoseconds.div_euclid(1_000);
+            Value::Interval(Interval { months: span.months, days: span.days, micros })
+        }
+        ScalarValue::IntervalYearMonth(Some(months)) => {
+            Value::Interval(Interval { months: *months, days: 0, micros: 0 })
+        }
+        ScalarValue::IntervalDayTime(Some(span)) => {
+            let micros = i64::from(span.milliseconds).saturating_mul(1_000);
+            Value::Interval(Interval { months: 0, days: span.days, micros })
+        }
+        ScalarValue::DurationSecond(Some(seconds)) => time_span(seconds.saturating_mul(1_000_000)),
+        ScalarValue::DurationMillisecond(Some(millis)) => time_span(millis.saturating_mul(1_000)),
+        ScalarValue::DurationMicrosecond(Some(micros)) => time_span(*micros),
+        ScalarValue::DurationNanosecond(Some(nanos)) => time_span(nanos.div_euclid(1_000)),
+        ScalarValue::List(list) => items(&list.value(0))?,
+        ScalarValue::LargeList(list) => items(&list.value(0))?,
+        ScalarValue::FixedSizeList(list) => items(&list.value(0))?,
         ScalarValue::Dictionary(_, inner) => value_of_scalar(inner)?,
         other => return Err(SqlError::unsupported(format!("a value of type {} in a column", other.data_type()))),
     })
+}
+
+/// An interval of a time alone.
+fn time_span(micros: i64) -> Value {
+    Value::Interval(Interval { months: 0, days: 0, micros })
+}
+
+/// The items of an array.
+fn items(items: &ArrayRef) -> Result<Value> {
+    if items.data_type().is_nested() {
+        return Err(SqlError::unsupported("an array of more than one dimension in a column"));
+    }
+    let value = |row| value_of_scalar(&ScalarValue::try_from_array(items, row)?);
+    (0..items.len()).map(value).collect::<Result<Vec<_>>>().map(Value::Array)
 }
 
 /// A decimal; a negative scale is multiplied out.
@@ -102,6 +151,8 @@ fn decimal(unscaled: i128, scale: i8) -> Result<Value> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use arrow::datatypes::DataType;
+    use keyspan_catalog::value::array::ItemType;
 
     #[test]
     fn values_come_back() {
@@ -120,6 +171,10 @@ mod tests {
             (Value::Timestamp(i64::MIN), SqlType::Timestamp),
             (Value::Timestamp(i64::MAX), SqlType::Timestamptz),
             (Value::Uuid([7; 16]), SqlType::Uuid),
+            (Value::Time(86_400_000_000), SqlType::Time),
+            (Value::Interval(Interval { months: -1, days: 2, micros: -3 }), SqlType::Interval),
+            (Value::Array(vec![Value::Int(1), Value::Null]), SqlType::Array(ItemType::Int4)),
+            (Value::Array(Vec::new()), SqlType::Array(ItemType::Jsonb)),
         ];
         for (value, kind) in values {
             let scalar = scalar_of_value(&value, kind);
@@ -129,11 +184,10 @@ mod tests {
     }
 
     #[test]
-    fn a_list_is_no_value_of_a_column() {
-        let list = ScalarValue::List(ScalarValue::new_list_nullable(
-            &[ScalarValue::Int32(Some(1))],
-            &arrow::datatypes::DataType::Int32,
-        ));
+    fn a_list_of_lists_is_no_value_of_a_column() {
+        let list = ScalarValue::new_list_nullable(&[ScalarValue::Int32(Some(1))], &DataType::Int32);
+        let inner = list.data_type().clone();
+        let list = ScalarValue::List(ScalarValue::new_list_nullable(&[ScalarValue::List(list)], &inner));
         assert_eq!(value_of_scalar(&list).unwrap_err().state, SqlState::FEATURE_NOT_SUPPORTED);
     }
 }

@@ -2,6 +2,7 @@
 
 use crate::{
     error::{Result, SqlError, SqlState},
+    query::casts::parse,
     types,
     wire::{Format, frontend::utf8, numeric, time},
 };
@@ -110,7 +111,8 @@ fn of_text(text: &str, kind: &Type, target: &DataType) -> Result<ScalarValue> {
             Some(micros) => ScalarValue::Date32(Some(if micros == i64::MAX { i32::MAX } else { i32::MIN })),
             None => temporal(trimmed),
         },
-        Type::TIME | Type::INTERVAL => temporal(trimmed),
+        Type::TIME => ScalarValue::Time64Microsecond(Some(parse::time(trimmed)?)),
+        Type::INTERVAL => ScalarValue::IntervalMonthDayNano(Some(parse::interval(trimmed)?)),
         Type::JSON | Type::JSONB => {
             serde_json::from_str::<serde::de::IgnoredAny>(text)
                 .map_err(|error| invalid_text(kind, &format!("\"{text}\"")).with_detail(format!("{error}.")))?;

@@ -18,7 +18,7 @@ async fn define(harness: &Harness) -> Result<Client> {
 }
 
 /// Copies data in; the number of rows, or what the client was told with its context.
-async fn copy_in(client: &Client, sql: &str, data: impl Into<Bytes>) -> Result<String> {
+pub(super) async fn copy_in(client: &Client, sql: &str, data: impl Into<Bytes>) -> Result<String> {
     let told_with_context = |error: tokio_postgres::Error| {
         let context = error.as_db_error().and_then(|error| error.where_().map(str::to_owned));
         format!("{} [{}]", told(&error), context.unwrap_or_default())
@@ -37,7 +37,7 @@ async fn copy_in(client: &Client, sql: &str, data: impl Into<Bytes>) -> Result<S
     })
 }
 
-async fn copy_out(client: &Client, sql: &str) -> Result<Vec<u8>> {
+pub(super) async fn copy_out(client: &Client, sql: &str) -> Result<Vec<u8>> {
     let pieces: Vec<Bytes> = client.copy_out(sql).await?.try_collect().await?;
     Ok(pieces.concat())
 }

@@ -209,6 +209,7 @@ fn without_connection(mut record: Record<DefaultColumnType>) -> Record<DefaultCo
 files! { "tests/slt/postgres":
     alter
     arithmetic
+    array_columns
     arrays
     casts
     catalog
@@ -218,6 +219,7 @@ files! { "tests/slt/postgres":
     definitions_in_transactions
     filled
     held
+    interval_columns
     json
     merge
     merged_columns
@@ -227,6 +229,7 @@ files! { "tests/slt/postgres":
     strings
     temporary_tables
     temporary_views
+    time_columns
     times
     views
     writes

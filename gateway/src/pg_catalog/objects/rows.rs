@@ -94,6 +94,7 @@ pub(super) fn attribute(relation: u32, column: &Attribute) -> Row {
         "attlen" => length, "attnum" => column.number, "attcacheoff" => -1, "atttypmod" => types::type_modifier(column.kind),
         "attbyval" => by_value, "attalign" => align, "attstorage" => storage, "attnotnull" => column.not_null,
         "attislocal" => true, "attcollation" => collation,
+        "attndims" => i64::from(matches!(column.kind, keyspan_catalog::SqlType::Array(_))),
     }
 }
 

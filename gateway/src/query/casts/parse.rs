@@ -2,7 +2,14 @@
 
 use crate::error::{Result, SqlError, SqlState};
 use arrow::array::timezone::Tz;
-use chrono::{Datelike, NaiveDate, NaiveDateTime, TimeZone};
+use arrow::datatypes::IntervalMonthDayNano;
+use chrono::{NaiveDateTime, TimeZone};
+use keyspan_catalog::value::{
+    array,
+    calendar::{MICROS_PER_DAY, days_from_civil, is_date, is_timestamp},
+    clock::{NoClock, parse_time},
+    interval::{Interval, NoInterval},
+};
 use std::{collections::BTreeMap, str::FromStr};
 
 const MICROS: i64 = 1_000_000;
@@ -225,30 +232,52 @@ pub(super) fn date(text: &str) -> Result<i32> {
         "epoch" => return Ok(0),
         _ => {}
     }
-    if let Some((year, month, day)) = worded(trimmed) {
-        let date = i32::try_from(year).ok().and_then(|year| NaiveDate::from_ymd_opt(year, month, day));
-        return Ok(date.ok_or_else(|| no_such_time(text))?.num_days_from_ce() - EPOCH_FROM_CE);
-    }
-    let day = trimmed.split(['T', ' ']).next().unwrap_or(trimmed);
-    if day.len() != trimmed.len() {
-        timestamp(trimmed, false)?;
-    }
-    Ok(calendar(day, "date", text)?.num_days_from_ce() - EPOCH_FROM_CE)
+    let (plain, before_christ) = era(trimmed);
+    let days = match worded(plain) {
+        Some(fields) => day_of(fields, before_christ, text)?,
+        None => {
+            let day = plain.split(['T', ' ']).next().unwrap_or(plain);
+            if day.len() != plain.len() {
+                timestamp(trimmed, false)?;
+            }
+            calendar(day, before_christ, "date", text)?
+        }
+    };
+    let held = i32::try_from(days).ok().filter(|days| is_date(*days));
+    held.ok_or_else(|| SqlError::new(SqlState::DATETIME_FIELD_OVERFLOW, format!("date out of range: \"{text}\"")))
 }
 
-/// Days from the beginning of year 1 to 1970-01-01.
-const EPOCH_FROM_CE: i32 = 719_163;
+/// The text without `BC` or `AD` at its end, and whether it was the first.
+fn era(text: &str) -> (&str, bool) {
+    let split = text.len().checked_sub(2).and_then(|at| text.split_at_checked(at));
+    let is_word = |rest: &str| rest.ends_with(|c: char| c == ' ' || c.is_ascii_digit());
+    match split {
+        Some((rest, era)) if era.eq_ignore_ascii_case("bc") && is_word(rest) => (rest.trim_end(), true),
+        Some((rest, era)) if era.eq_ignore_ascii_case("ad") && is_word(rest) => (rest.trim_end(), false),
+        _ => (text, false),
+    }
+}
 
-fn calendar(day: &str, kind: &str, whole: &str) -> Result<NaiveDate> {
+/// The day of a year, month and day. The year before the first is 1 BC.
+fn day_of((year, month, day): (u32, u32, u32), before_christ: bool, whole: &str) -> Result<i64> {
+    let counted = i64::from(year);
+    let days = match (year, before_christ) {
+        (0, _) => None,
+        (_, true) => days_from_civil(1 - counted, month, day),
+        (_, false) => days_from_civil(counted, month, day),
+    };
+    days.ok_or_else(|| no_such_time(whole))
+}
+
+fn calendar(day: &str, before_christ: bool, kind: &str, whole: &str) -> Result<i64> {
     let parts: Vec<_> = day.split('-').collect();
     let numbers: Option<Vec<u32>> = parts.iter().map(|part| digits(part)).collect();
-    let (year, month, day) = match (numbers.as_deref(), day.len()) {
+    let fields = match (numbers.as_deref(), day.len()) {
         (Some(&[year, month, day]), _) if parts[0].len() >= 4 => (year, month, day),
         (Some(&[packed]), 8) => (packed / 10_000, packed / 100 % 100, packed % 100),
         _ => worded(day).ok_or_else(|| bad_time(kind, whole))?,
     };
-    let date = i32::try_from(year).ok().and_then(|year| NaiveDate::from_ymd_opt(year, month, day));
-    date.ok_or_else(|| no_such_time(whole))
+    day_of(fields, before_christ, whole)
 }
 
 /// Year, month and day of `1/8/1999`, `1999-Jan-08`, `08-Jan-1999` and `January 8, 1999`: month before day, as in the ISO, MDY style.
@@ -278,17 +307,14 @@ fn digits(text: &str) -> Option<u32> {
 }
 
 /// A time of day in microseconds.
-pub(super) fn time(text: &str) -> Result<i64> {
-    let lower = text.trim().to_lowercase();
-    let half =
-        lower.strip_suffix("am").map(|rest| (rest, 0)).or_else(|| lower.strip_suffix("pm").map(|rest| (rest, 12)));
-    let Some((rest, noon)) = half else { return clock(text.trim(), "time", text) };
-    let micros = clock(rest.trim(), "time", text)?;
-    const HOUR: i64 = 3_600 * MICROS;
-    match micros / HOUR {
-        hour @ 1..=12 => Ok(micros + (noon - if hour == 12 { 12 } else { 0 }) * HOUR),
-        _ => Err(no_such_time(text)),
-    }
+///
+/// # Errors
+/// 22007 for what is none, 22008 for one with a field that cannot be.
+pub fn time(text: &str) -> Result<i64> {
+    parse_time(text).map_err(|why| match why {
+        NoClock::Syntax => bad_time("time", text),
+        NoClock::Field => no_such_time(text),
+    })
 }
 
 fn clock(part: &str, kind: &str, whole: &str) -> Result<i64> {
@@ -325,6 +351,7 @@ pub fn timestamp(text: &str, zoned: bool) -> Result<i64> {
         "epoch" => return Ok(0),
         _ => {}
     }
+    let (trimmed, before_christ) = era(trimmed);
     let (day, rest) = match trimmed.find(['T', 't', ' ']) {
         Some(index) => (&trimmed[..index], trimmed[index + 1..].trim_start()),
         // A date with a zone and no time; a date has at least eight characters.
@@ -337,9 +364,13 @@ pub fn timestamp(text: &str, zoned: bool) -> Result<i64> {
         Some(index) => (&rest[..index], rest[index..].trim()),
         None => (rest, ""),
     };
-    let date = calendar(day, kind, text)?;
+    let days = calendar(day, before_christ, kind, text)?;
     let of_day = if hours.is_empty() { 0 } else { clock(hours, kind, text)? };
-    let local = (i64::from(date.num_days_from_ce() - EPOCH_FROM_CE) * 86_400) * MICROS + of_day;
+    let out_of_range =
+        || SqlError::new(SqlState::DATETIME_FIELD_OVERFLOW, format!("timestamp out of range: \"{text}\""));
+    let local = days.checked_mul(MICROS_PER_DAY).and_then(|micros| micros.checked_add(of_day));
+    let held = |micros: &i64| is_timestamp(*micros) && !matches!(*micros, i64::MIN | i64::MAX);
+    let local = local.filter(held).ok_or_else(out_of_range)?;
     if zone.is_empty() {
         return Ok(local);
     }
@@ -349,7 +380,7 @@ pub fn timestamp(text: &str, zoned: bool) -> Result<i64> {
         }
         _ => bad_time(kind, text),
     })?;
-    if zoned { parsed.to_utc(local).ok_or_else(|| no_such_time(text)) } else { Ok(local) }
+    if zoned { parsed.to_utc(local).filter(held).ok_or_else(out_of_range) } else { Ok(local) }
 }
 
 /// A time zone: an offset, or a region of the tz database.
@@ -422,42 +453,27 @@ impl Zone {
     }
 }
 
-pub use super::interval::interval;
+/// An interval.
+///
+/// # Errors
+/// 22007 for what is none, 22015 for one that does not fit.
+pub fn interval(text: &str) -> Result<IntervalMonthDayNano> {
+    let read = Interval::parse(text).map_err(|why| match why {
+        NoInterval::Syntax => bad_time("interval", text),
+        NoInterval::Field => {
+            let message = format!("interval field value out of range: \"{text}\"");
+            SqlError::new(SqlState::INTERVAL_FIELD_OVERFLOW, message)
+        }
+    })?;
+    Ok(IntervalMonthDayNano::new(read.months, read.days, read.micros * 1_000))
+}
 
 /// The items of an array of one dimension; `None` for NULL.
+///
+/// # Errors
+/// 22P02 for what is no array, 0A000 for one of several dimensions.
 pub fn list(text: &str) -> Result<Vec<Option<String>>> {
-    let malformed =
-        || SqlError::new(SqlState::INVALID_TEXT_REPRESENTATION, format!("malformed array literal: \"{text}\""));
-    let inner = text.trim().strip_prefix('{').and_then(|rest| rest.strip_suffix('}')).ok_or_else(malformed)?;
-    if inner.contains(['{', '}']) && !inner.contains('"') {
-        return Err(SqlError::unsupported("an array of more than one dimension"));
-    }
-    let mut items = Vec::new();
-    let (mut item, mut quoted, mut was_quoted) = (String::new(), false, false);
-    let mut chars = inner.chars();
-    let finish = |item: &mut String, was_quoted: bool, items: &mut Vec<Option<String>>| {
-        let text = std::mem::take(item);
-        let plain = if was_quoted { text } else { text.trim().to_owned() };
-        items.push(if !was_quoted && plain.eq_ignore_ascii_case("null") { None } else { Some(plain) });
-    };
-    while let Some(c) = chars.next() {
-        match c {
-            '\\' => item.push(chars.next().ok_or_else(malformed)?),
-            '"' => {
-                quoted = !quoted;
-                was_quoted = true;
-            }
-            ',' if !quoted => finish(&mut item, std::mem::take(&mut was_quoted), &mut items),
-            other => item.push(other),
-        }
-    }
-    if quoted {
-        return Err(malformed());
-    }
-    if !inner.trim().is_empty() {
-        finish(&mut item, was_quoted, &mut items);
-    }
-    Ok(items)
+    Ok(array::items(text)?)
 }
 
 #[cfg(test)]

@@ -5,8 +5,8 @@ use arrow::{
     compute::cast,
     datatypes::{DataType, Date32Type, Float32Type, Float64Type, TimeUnit, TimestampMicrosecondType},
 };
-use chrono::{DateTime, Datelike, NaiveDate, Timelike};
 use datafusion::error::Result;
+use keyspan_catalog::{SqlType, Value};
 use std::fmt::Write;
 
 /// The texts of an array's values.
@@ -41,7 +41,11 @@ pub fn texts(array: &ArrayRef) -> Result<StringViewArray> {
                 value.map(|value| uuid::Uuid::from_slice(value).map(|uuid| uuid.to_string()).unwrap_or_default()),
             );
         }),
-        DataType::Interval(_) | DataType::List(_) | DataType::Struct(_) | DataType::Decimal128(..) => {
+        DataType::Time64(_)
+        | DataType::Interval(_)
+        | DataType::List(_)
+        | DataType::Struct(_)
+        | DataType::Decimal128(..) => {
             return shown(array);
         }
         _ => return Ok(cast(array, &DataType::Utf8View)?.as_string_view().clone()),
@@ -102,59 +106,14 @@ fn plain(digits: &str, exponent: i32) -> String {
     format!("{whole}.{fraction}")
 }
 
-fn day(date: NaiveDate, out: &mut String) -> bool {
-    let (before, year) = match date.year() {
-        year if year > 0 => (false, year),
-        year => (true, 1 - year),
-    };
-    let written = write!(out, "{year:04}-{:02}-{:02}", date.month(), date.day());
-    debug_assert!(written.is_ok(), "a string takes everything");
-    before
-}
-
 /// A date: `2013-01-02`.
 fn date(days: i32) -> String {
-    match days {
-        i32::MAX => return "infinity".into(),
-        i32::MIN => return "-infinity".into(),
-        _ => {}
-    }
-    let Some(date) = days.checked_add(719_163).and_then(NaiveDate::from_num_days_from_ce_opt) else {
-        return days.to_string();
-    };
-    let mut out = String::with_capacity(10);
-    if day(date, &mut out) {
-        out.push_str(" BC");
-    }
-    out
+    Value::Date(days).to_text(SqlType::Date)
 }
 
 /// A timestamp: `2013-01-02 03:04:05.6`, with `+00` if `zoned`.
 fn timestamp(micros: i64, zoned: bool) -> String {
-    match micros {
-        i64::MAX => return "infinity".into(),
-        i64::MIN => return "-infinity".into(),
-        _ => {}
-    }
-    let Some(time) = DateTime::from_timestamp_micros(micros).map(|time| time.naive_utc()) else {
-        return micros.to_string();
-    };
-    let mut out = String::with_capacity(32);
-    let before = day(time.date(), &mut out);
-    let written = write!(out, " {:02}:{:02}:{:02}", time.hour(), time.minute(), time.second());
-    debug_assert!(written.is_ok(), "a string takes everything");
-    let fraction = micros.rem_euclid(1_000_000);
-    if fraction > 0 {
-        out.push('.');
-        out.push_str(format!("{fraction:06}").trim_end_matches('0'));
-    }
-    if zoned {
-        out.push_str("+00");
-    }
-    if before {
-        out.push_str(" BC");
-    }
-    out
+    Value::Timestamp(micros).to_text(if zoned { SqlType::Timestamptz } else { SqlType::Timestamp })
 }
 
 /// Bytes: `\x4142`.

@@ -36,6 +36,7 @@ pub fn functions() -> impl Iterator<Item = Arc<ScalarUDF>> {
                 ScalarValue::IntervalMonthDayNano(Some(span)) => {
                     time::written_span(span.months, span.days, span.nanoseconds / 1_000, &template)
                 }
+                ScalarValue::Time64Microsecond(Some(micros)) => time::written_span(0, 0, *micros, &template),
                 value if value.data_type().is_numeric() => {
                     let plain = shown(value, &call.fields[0])?.unwrap_or_default();
                     number::written(&plain, &template).map_err(told)?

@@ -1,4 +1,4 @@
-//! `date_trunc` of timestamps: computed with the numbers that they are, in place of DataFusion's.
+//! `date_trunc` of timestamps, computed with the numbers that they are, in place of DataFusion's; of dates and intervals, which DataFusion's has not.
 //!
 //! DataFusion's, in 55.2, goes by way of a calendar's date with a time zone for each `timestamptz`, and writes the text of an error that does not happen: most
 //! of the time of a query that groups by the hour. It knows neither infinities nor years after 2262, nor decades, centuries and millennia. What is no
@@ -10,15 +10,18 @@ use crate::{
     types,
 };
 use arrow::{
-    array::{AsArray, PrimitiveArray},
-    datatypes::{DataType, FieldRef, TimeUnit, TimestampMicrosecondType},
+    array::{ArrayRef, AsArray, PrimitiveArray},
+    datatypes::{
+        DataType, Date32Type, Field, FieldRef, IntervalMonthDayNano, IntervalMonthDayNanoType, TimeUnit,
+        TimestampMicrosecondType,
+    },
 };
 use chrono::{DateTime, Datelike, NaiveDate};
 use datafusion::{
     error::Result,
     functions::datetime::date_trunc::DateTruncFunc,
     logical_expr::{
-        ColumnarValue, ReturnFieldArgs, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature,
+        ColumnarValue, ReturnFieldArgs, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature, TypeSignature,
         sort_properties::{ExprProperties, SortProperties},
     },
     scalar::ScalarValue,
@@ -85,6 +88,32 @@ impl Unit {
     }
 }
 
+/// An interval without what is smaller than the unit; each of its parts is cut toward zero, as in PostgreSQL's `interval_trunc`. `None` for weeks:
+/// months have no whole number of them.
+fn truncated_span(unit: Unit, span: IntervalMonthDayNano) -> Option<IntervalMonthDayNano> {
+    let IntervalMonthDayNano { months, days, nanoseconds } = span;
+    let whole_months = |unit: i32| IntervalMonthDayNano::new(months - months % unit, 0, 0);
+    Some(match unit {
+        Unit::Micros(DAY, _) => IntervalMonthDayNano::new(months, days, 0),
+        Unit::Micros(_, before) if before != 0 => return None,
+        Unit::Micros(unit, _) => {
+            let nanos = unit * 1_000;
+            IntervalMonthDayNano::new(months, days, nanoseconds - nanoseconds % nanos)
+        }
+        Unit::Months(unit) => whole_months(unit),
+        Unit::Years(unit) => whole_months(unit * 12),
+    })
+}
+
+/// The midnight at which a day begins, infinities as such; `None` out of range.
+fn midnight(days: i32) -> Option<i64> {
+    match days {
+        i32::MAX => Some(i64::MAX),
+        i32::MIN => Some(i64::MIN),
+        days => i64::from(days).checked_mul(DAY),
+    }
+}
+
 fn date(micros: i64) -> Option<NaiveDate> {
     Some(DateTime::from_timestamp_micros(micros)?.date_naive())
 }
@@ -98,45 +127,84 @@ fn first_day(months: i32) -> Option<i64> {
 
 /// See the module.
 #[derive(Debug, PartialEq, Eq, Hash)]
-struct DateTrunc(DateTruncFunc);
+struct DateTrunc {
+    of_times: DateTruncFunc,
+    signature: Signature,
+}
+
+impl DateTrunc {
+    fn new() -> Self {
+        let of_times = DateTruncFunc::new();
+        let own = [DataType::Date32, types::INTERVAL].into_iter().flat_map(|data| {
+            [DataType::Utf8, DataType::Utf8View].map(|text| TypeSignature::Exact(vec![text, data.clone()]))
+        });
+        let theirs = of_times.signature();
+        let all = std::iter::once(theirs.type_signature.clone()).chain(own).collect();
+        let signature = Signature::new(TypeSignature::OneOf(all), theirs.volatility);
+        Self { of_times, signature }
+    }
+}
 
 /// The function.
 pub(super) fn functions() -> impl Iterator<Item = Arc<ScalarUDF>> {
-    std::iter::once(Arc::new(ScalarUDF::from(DateTrunc(DateTruncFunc::new()))))
+    std::iter::once(Arc::new(ScalarUDF::from(DateTrunc::new())))
 }
 
 impl ScalarUDFImpl for DateTrunc {
     fn name(&self) -> &str {
-        self.0.name()
+        self.of_times.name()
     }
 
     fn aliases(&self) -> &[String] {
-        self.0.aliases()
+        self.of_times.aliases()
     }
 
     fn signature(&self) -> &Signature {
-        self.0.signature()
+        &self.signature
     }
 
     fn return_type(&self, kinds: &[DataType]) -> Result<DataType> {
-        self.0.return_type(kinds)
+        match kinds {
+            [_, DataType::Interval(_)] => Ok(types::INTERVAL),
+            // As in PostgreSQL, which takes a date for a timestamptz sooner than for a timestamp.
+            [_, DataType::Date32] => Ok(types::timestamptz()),
+            kinds => self.of_times.return_type(kinds),
+        }
     }
 
     fn return_field_from_args(&self, args: ReturnFieldArgs<'_>) -> Result<FieldRef> {
-        self.0.return_field_from_args(args)
+        let of = args.arg_fields.get(1).map(|field| field.data_type().clone());
+        match of {
+            Some(data @ (DataType::Interval(_) | DataType::Date32)) => {
+                let nullable = args.arg_fields.iter().any(|field| field.is_nullable());
+                let data = self.return_type(&[DataType::Utf8View, data])?;
+                Ok(Arc::new(Field::new(self.name(), data, nullable)))
+            }
+            _ => self.of_times.return_field_from_args(args),
+        }
     }
 
     fn output_ordering(&self, inputs: &[ExprProperties]) -> Result<SortProperties> {
-        self.0.output_ordering(inputs)
+        match inputs.get(1).map(|time| time.range.data_type()) {
+            Some(DataType::Interval(_)) => Ok(SortProperties::Unordered),
+            _ => self.of_times.output_ordering(inputs),
+        }
     }
 
     fn invoke_with_args(&self, args: ScalarFunctionArgs) -> Result<ColumnarValue> {
-        let [ColumnarValue::Scalar(name), time] = args.args.as_slice() else { return self.0.invoke_with_args(args) };
+        let rows = args.number_rows;
+        let [name, time] = args.args.as_slice() else { return self.of_times.invoke_with_args(args) };
         let kind = time.data_type();
-        let DataType::Timestamp(TimeUnit::Microsecond, zone) = &kind else { return self.0.invoke_with_args(args) };
-        let Some(Some(name)) = name.try_as_str() else { return self.0.invoke_with_args(args) };
+        if matches!(kind, DataType::Interval(_) | DataType::Date32) {
+            return truncated_rows(name, time, rows);
+        }
+        let ColumnarValue::Scalar(name) = name else { return self.of_times.invoke_with_args(args) };
+        let DataType::Timestamp(TimeUnit::Microsecond, zone) = &kind else {
+            return self.of_times.invoke_with_args(args);
+        };
+        let Some(Some(name)) = name.try_as_str() else { return self.of_times.invoke_with_args(args) };
         if zone.as_ref().is_some_and(|zone| &**zone != types::UTC) {
-            return self.0.invoke_with_args(args);
+            return self.of_times.invoke_with_args(args);
         }
         let unit = Unit::of(&name.to_lowercase()).ok_or_else(|| told(unknown(name, zone.is_some())))?;
         let truncated = |micros| unit.truncated(micros).ok_or_else(|| told(out_of_range()));
@@ -150,9 +218,44 @@ impl ScalarUDFImpl for DateTrunc {
                 let truncated: PrimitiveArray<TimestampMicrosecondType> = times.try_unary(truncated)?;
                 ColumnarValue::Array(Arc::new(truncated.with_timezone_opt(zone.clone())))
             }
-            ColumnarValue::Scalar(_) => return self.0.invoke_with_args(args),
+            ColumnarValue::Scalar(_) => return self.of_times.invoke_with_args(args),
         })
     }
+}
+
+/// Dates and intervals, whose units may differ from row to row.
+fn truncated_rows(names: &ColumnarValue, times: &ColumnarValue, rows: usize) -> Result<ColumnarValue> {
+    let scalar = matches!((names, times), (ColumnarValue::Scalar(_), ColumnarValue::Scalar(_)));
+    let rows = if scalar { 1 } else { rows };
+    let names = arrow::compute::cast(&names.to_array(rows)?, &DataType::Utf8View)?;
+    let names = names.as_string_view().iter();
+    let times = times.to_array(rows)?;
+    let done: ArrayRef = if *times.data_type() == DataType::Date32 {
+        let each = names.zip(times.as_primitive::<Date32Type>()).map(|(name, days)| {
+            let (Some(name), Some(days)) = (name, days) else { return Ok(None) };
+            let unit = Unit::of(&name.to_lowercase()).ok_or_else(|| told(unknown(name, true)))?;
+            midnight(days).and_then(|micros| unit.truncated(micros)).map(Some).ok_or_else(|| told(out_of_range()))
+        });
+        let micros = each.collect::<Result<PrimitiveArray<TimestampMicrosecondType>>>()?;
+        Arc::new(micros.with_timezone(types::UTC))
+    } else {
+        let each = names.zip(times.as_primitive::<IntervalMonthDayNanoType>()).map(|(name, span)| {
+            let (Some(name), Some(span)) = (name, span) else { return Ok(None) };
+            let unit = Unit::of(&name.to_lowercase()).ok_or_else(|| told(unknown_of_span(name)))?;
+            truncated_span(unit, span).map(Some).ok_or_else(|| told(weeks(name)))
+        });
+        Arc::new(each.collect::<Result<PrimitiveArray<IntervalMonthDayNanoType>>>()?)
+    };
+    Ok(if scalar { ColumnarValue::Scalar(ScalarValue::try_from_array(&done, 0)?) } else { ColumnarValue::Array(done) })
+}
+
+fn unknown_of_span(unit: &str) -> SqlError {
+    SqlError::new(SqlState::INVALID_PARAMETER_VALUE, format!("unit \"{unit}\" not recognized for type interval"))
+}
+
+fn weeks(unit: &str) -> SqlError {
+    let message = format!("unit \"{unit}\" not supported for type interval");
+    SqlError::new(SqlState::FEATURE_NOT_SUPPORTED, message).with_detail("Months usually have fractional weeks.")
 }
 
 fn unknown(unit: &str, with_zone: bool) -> SqlError {
@@ -195,7 +298,7 @@ mod tests {
         #[test]
         fn it_is_what_datafusion_says(times in proptest::collection::vec(proptest::option::of(-9_000_000_000_000_000i64..9_000_000_000_000_000), 1..20)) {
             for unit in ["microsecond", "millisecond", "second", "minute", "hour", "day", "week", "month", "quarter", "year"] {
-                let own = called(&DateTrunc(DateTruncFunc::new()), unit, times.clone());
+                let own = called(&DateTrunc::new(), unit, times.clone());
                 prop_assert_eq!(own, called(&DateTruncFunc::new(), unit, times.clone()), "{}", unit);
             }
         }

@@ -37,7 +37,9 @@ async fn rows_that_a_merge_relied_on_are_as_it_read_them() {
         ),
         (
             "MERGE INTO t USING (VALUES ('v')) s (a) ON t.a = s.a WHEN NOT MATCHED THEN INSERT (a, n) VALUES (a, 1)",
-            expect![[r#"23502 null value in column "b" of relation "t" violates not-null constraint"#]],
+            expect![[
+                r#"23502 null value in column "b" of relation "t" violates not-null constraint (Failing row contains (v, null, 1, null, null).)"#
+            ]],
         ),
         (
             "MERGE INTO t USING (VALUES ('v', 2)) s (a, b) ON t.a = s.a WHEN NOT MATCHED THEN INSERT (a, b, c) VALUES (a, b, 3)",

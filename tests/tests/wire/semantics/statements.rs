@@ -116,6 +116,7 @@ async fn semantics_10_what_the_planner_would_drop_is_refused() -> Result<()> {
         0A000: LIMIT in DELETE is not supported
         a> INSERT INTO t DEFAULT VALUES
         23502: null value in column "a" of relation "t" violates not-null constraint
+        DETAIL: Failing row contains (null, null).
         op> CREATE TABLE u (a int GENERATED ALWAYS AS IDENTITY PRIMARY KEY)
         0A000: a sequence of a shared table is not supported
         HINT: Consecutive keys all meet at one place; use uuid, or a key of what identifies the row.

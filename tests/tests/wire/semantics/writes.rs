@@ -26,8 +26,10 @@ async fn semantics_4_an_existing_key_is_refused() -> Result<()> {
         DETAIL: Key (a, at)=(x, 2026-01-01 00:00:00+00) already exists.
         a> INSERT INTO t (a, b) VALUES ('x', 1)
         23502: null value in column "at" of relation "t" violates not-null constraint
+        DETAIL: Failing row contains (x, null, 1).
         a> INSERT INTO t VALUES (NULL, '2026-01-01', 1)
         23502: null value in column "a" of relation "t" violates not-null constraint
+        DETAIL: Failing row contains (null, 2026-01-01 00:00:00+00, 1).
         a> INSERT INTO t (a, at, b, a) VALUES ('x', '2026-01-01', 1, 'y')
         42701: column "a" specified more than once
         a> INSERT INTO t (a, at, nix) VALUES ('x', '2026-01-01', 1)
@@ -86,6 +88,7 @@ async fn semantics_4_blind_upserts() -> Result<()> {
         HINT: Ensure that no rows proposed for insertion within the same command have duplicate constrained values.
         a> INSERT INTO t VALUES ('x', 5, NULL) ON CONFLICT (a) DO UPDATE SET b = EXCLUDED.b, c = EXCLUDED.c
         23502: null value in column "c" of relation "t" violates not-null constraint
+        DETAIL: Failing row contains (x, 5, null).
         a> SELECT * FROM t ORDER BY a
         x | 2 | 2
         y | 3 | 3
@@ -370,6 +373,7 @@ async fn values_that_do_not_fit_are_refused() -> Result<()> {
         22003: integer out of range
         a> INSERT INTO t (a) VALUES (NULL)
         23502: null value in column "a" of relation "t" violates not-null constraint
+        DETAIL: Failing row contains (null, null, null, null, null, null, null, null, null, null, null).
         a> UPDATE t SET i = 2147483647 WHERE a = 2
         (1)
         a> UPDATE t SET i = i + 1

@@ -1,7 +1,87 @@
-//! Reads intervals as PostgreSQL does: `1 year 2 mons 3 days 04:05:06`, `P1Y2M3DT4H5M6S`, `1-2`, `3 days ago`. Pure.
+//! Intervals: months, days and microseconds, each by itself. Pure.
+//!
+//! They are read as PostgreSQL reads them (`1 year 2 mons 3 days 04:05:06`, `P1Y2M3DT4H5M6S`, `1-2`, `3 days ago`), printed in its style
+//! `postgres`, and compared by their length, with months of 30 days of 24 hours.
 
-use crate::error::{Result, SqlError, SqlState};
-use arrow::datatypes::IntervalMonthDayNano;
+use super::{calendar::MICROS_PER_DAY, clock::write_fraction};
+use std::{cmp::Ordering, fmt::Write};
+
+/// The most microseconds of an interval, in either direction: Arrow counts nanoseconds.
+pub const MICROS_MAX: i64 = i64::MAX / 1_000;
+/// Days of a month, where an interval is compared.
+const MONTH_DAYS: i128 = 30;
+
+/// An interval. Two of them may be of one length and not the same: `1 mon` and `30 days`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Interval {
+    /// Months.
+    pub months: i32,
+    /// Days.
+    pub days: i32,
+    /// Microseconds, [`MICROS_MAX`] at most in either direction.
+    pub micros: i64,
+}
+
+/// Why a text is no interval.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum NoInterval {
+    /// It is not written as one.
+    Syntax,
+    /// It is longer than one can be.
+    Field,
+}
+
+impl Interval {
+    /// Reads one.
+    ///
+    /// # Errors
+    /// Why it is none.
+    pub fn parse(text: &str) -> Result<Self, NoInterval> {
+        let sum = sum(text).ok_or(NoInterval::Syntax)?;
+        let fits = |value: f64| (f64::from(i32::MIN)..=f64::from(i32::MAX)).contains(&value);
+        if !fits(sum.months) || !fits(sum.days) || !(-9.2e15..=9.2e15).contains(&sum.micros) {
+            return Err(NoInterval::Field);
+        }
+        let micros = (sum.micros.round() as i64).checked_add(sum.clock);
+        let micros = micros.filter(|micros| (-MICROS_MAX..=MICROS_MAX).contains(micros)).ok_or(NoInterval::Field)?;
+        Ok(Self { months: sum.months as i32, days: sum.days as i32, micros })
+    }
+
+    /// Its length in microseconds.
+    pub fn length(self) -> i128 {
+        (i128::from(self.months) * MONTH_DAYS + i128::from(self.days)) * i128::from(MICROS_PER_DAY)
+            + i128::from(self.micros)
+    }
+
+    /// The order of lengths.
+    pub fn compare(self, other: Self) -> Ordering {
+        self.length().cmp(&other.length())
+    }
+
+    /// Writes it as PostgreSQL prints it.
+    pub fn write(self, out: &mut String) {
+        let (mut first, mut after_negative) = (true, false);
+        let parts = [(self.months / 12, "year"), (self.months % 12, "mon"), (self.days, "day")];
+        for (value, unit) in parts.into_iter().filter(|(value, _)| *value != 0) {
+            let (blank, plus) = (if first { "" } else { " " }, if after_negative && value > 0 { "+" } else { "" });
+            // Writing to a text cannot fail.
+            let _ = write!(out, "{blank}{plus}{value} {unit}{}", if value == 1 { "" } else { "s" });
+            (first, after_negative) = (false, value < 0);
+        }
+        if first || self.micros != 0 {
+            let sign = match self.micros {
+                micros if micros < 0 => "-",
+                _ if after_negative => "+",
+                _ => "",
+            };
+            let micros = self.micros.unsigned_abs();
+            let seconds = micros / 1_000_000;
+            let (hours, minutes, seconds) = (seconds / 3_600, seconds / 60 % 60, seconds % 60);
+            let _ = write!(out, "{}{sign}{hours:02}:{minutes:02}:{seconds:02}", if first { "" } else { " " });
+            write_fraction(micros % 1_000_000, out);
+        }
+    }
+}
 
 const SECOND: f64 = 1e6;
 const DAY_SECONDS: f64 = 86_400.0;
@@ -12,6 +92,8 @@ struct Sum {
     months: f64,
     days: f64,
     micros: f64,
+    /// Microseconds of what was written as a time of day, none of which may be lost.
+    clock: i64,
 }
 
 impl Sum {
@@ -50,16 +132,26 @@ impl Sum {
     }
 }
 
-/// `[-]HH:MM[:SS[.f]]` in microseconds.
-fn clock(text: &str) -> Option<f64> {
+/// `[-]HH:MM[:SS[.f]]` in microseconds, each of them: what was printed comes back.
+fn clock(text: &str) -> Option<i64> {
     let (sign, text) = signed(text);
-    let mut parts = text.split(':');
-    let (hours, minutes) = (number(parts.next()?)?, number(parts.next()?)?);
-    let seconds = parts.next().map_or(Some(0.0), number)?;
-    if parts.next().is_some() || minutes >= 60.0 || seconds > 60.0 {
+    let (main, fraction) = text.split_once('.').unwrap_or((text, ""));
+    let whole = |text: &str| text.bytes().all(|byte| byte.is_ascii_digit()).then(|| text.parse::<i64>().ok()).flatten();
+    let fields: Vec<i64> = main.split(':').map(whole).collect::<Option<_>>()?;
+    let (hours, minutes, seconds) = match *fields.as_slice() {
+        [hours, minutes] if fraction.is_empty() => (hours, minutes, 0),
+        [hours, minutes, seconds] => (hours, minutes, seconds),
+        _ => return None,
+    };
+    if minutes >= 60 || seconds > 60 || !fraction.bytes().all(|byte| byte.is_ascii_digit()) {
         return None;
     }
-    Some(sign * ((hours * 60.0 + minutes) * 60.0 + seconds) * SECOND)
+    // Six digits count; the seventh rounds.
+    let digits = fraction.bytes().chain(std::iter::repeat(b'0')).map(|byte| i64::from(byte - b'0'));
+    let tenths = digits.take(7).fold(0, |sum, digit| sum * 10 + digit);
+    let seconds = hours.checked_mul(3_600)?.checked_add(minutes * 60 + seconds)?;
+    let micros = seconds.checked_mul(1_000_000)?.checked_add((tenths + 5) / 10)?;
+    Some(if sign < 0.0 { -micros } else { micros })
 }
 
 fn signed(text: &str) -> (f64, &str) {
@@ -145,7 +237,7 @@ fn sum(text: &str) -> Option<Sum> {
     while let Some(word) = words.get(at) {
         at += 1;
         if word.contains(':') {
-            sum.micros += clock(word)?;
+            sum.clock = sum.clock.checked_add(clock(word)?)?;
             continue;
         }
         let (sign, digits) = signed(word);
@@ -166,28 +258,9 @@ fn sum(text: &str) -> Option<Sum> {
         }
     }
     if ago {
-        sum = Sum { months: -sum.months, days: -sum.days, micros: -sum.micros };
+        sum = Sum { months: -sum.months, days: -sum.days, micros: -sum.micros, clock: -sum.clock };
     }
     Some(sum)
-}
-
-/// An interval.
-///
-/// # Errors
-/// 22007 for what is none, 22015 for one that does not fit.
-pub fn interval(text: &str) -> Result<IntervalMonthDayNano> {
-    let sum = sum(text).ok_or_else(|| {
-        let message = format!("invalid input syntax for type interval: \"{text}\"");
-        SqlError::new(SqlState::INVALID_DATETIME_FORMAT, message)
-    })?;
-    let fits = |value: f64, most: f64| (-most..=most).contains(&value);
-    if !fits(sum.months, f64::from(i32::MAX)) || !fits(sum.days, f64::from(i32::MAX)) || !fits(sum.micros, 9.2e15) {
-        let message = format!("interval field value out of range: \"{text}\"");
-        return Err(SqlError::new(SqlState::INTERVAL_FIELD_OVERFLOW, message));
-    }
-    #[expect(clippy::cast_possible_truncation, reason = "checked above")]
-    let (months, days, micros) = (sum.months as i32, sum.days as i32, sum.micros.round() as i64);
-    Ok(IntervalMonthDayNano::new(months, days, micros * 1_000))
 }
 
 #[cfg(test)]
@@ -196,14 +269,14 @@ mod tests {
 
     #[test]
     fn intervals_are_read_as_postgres_reads_them() {
-        const HOUR: i64 = 3_600_000_000_000;
+        const HOUR: i64 = 3_600_000_000;
         for (text, expected) in [
-            ("1 year 2 mons 3 days 04:05:06", Some((14, 3, 4 * HOUR + 306_000_000_000))),
-            ("P1Y2M3DT4H5M6S", Some((14, 3, 4 * HOUR + 306_000_000_000))),
+            ("1 year 2 mons 3 days 04:05:06", Some((14, 3, 4 * HOUR + 306_000_000))),
+            ("P1Y2M3DT4H5M6S", Some((14, 3, 4 * HOUR + 306_000_000))),
             ("PT36H", Some((0, 0, 36 * HOUR))),
             ("1 day ago", Some((0, -1, 0))),
             ("@ 1 minute", Some((0, 0, HOUR / 60))),
-            ("-00:00:01.5", Some((0, 0, -1_500_000_000))),
+            ("-00:00:01.5", Some((0, 0, -1_500_000))),
             ("1 month - 1 day", Some((1, -1, 0))),
             ("-1 year -2 months +3 days", Some((-14, 3, 0))),
             ("1.5 days", Some((0, 1, 12 * HOUR))),
@@ -216,8 +289,36 @@ mod tests {
             ("", None),
             ("day", None),
         ] {
-            let read = interval(text).ok().map(|span| (span.months, span.days, span.nanoseconds));
+            let read = Interval::parse(text).ok().map(|span| (span.months, span.days, span.micros));
             assert_eq!(read, expected, "{text}");
         }
+        assert_eq!(Interval::parse("9999999999 years"), Err(NoInterval::Field));
+    }
+
+    #[test]
+    fn intervals_are_printed_as_postgres_prints_them() {
+        let second = 1_000_000;
+        for (months, days, micros, expected) in [
+            (0, 0, 0, "00:00:00"),
+            (14, 3, 14_706 * second, "1 year 2 mons 3 days 04:05:06"),
+            (0, -1, 0, "-1 days"),
+            (-1, 3, 0, "-1 mons +3 days"),
+            (-1, 0, second, "-1 mons +00:00:01"),
+            (0, 1, -second / 2, "1 day -00:00:00.5"),
+            (0, 0, 360_000 * second, "100:00:00"),
+        ] {
+            let mut text = String::new();
+            Interval { months, days, micros }.write(&mut text);
+            assert_eq!(text, expected);
+        }
+    }
+
+    #[test]
+    fn lengths_do_not_overflow() {
+        let most = Interval { months: i32::MAX, days: i32::MAX, micros: MICROS_MAX };
+        let more = Interval { micros: MICROS_MAX - 1, ..most };
+        assert_eq!(most.compare(more), Ordering::Greater);
+        let month = Interval { months: 1, days: 0, micros: 0 };
+        assert_eq!(month.compare(Interval { months: 0, days: 29, micros: MICROS_PER_DAY }), Ordering::Equal);
     }
 }

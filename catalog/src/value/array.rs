@@ -1,0 +1,334 @@
+//! Arrays of one dimension: the types of their items, and their text. Pure.
+//!
+//! The text is PostgreSQL's: `{1,2,NULL}`, with items in quotes where they are empty, are called NULL, or have a blank or a character that means
+//! something in it.
+
+use super::{SqlType, Value};
+use crate::{Error, ErrorKind, Result};
+use serde::{Deserialize, Serialize};
+use std::cmp::Ordering;
+
+/// Items of an array of a column, at most. Its bytes are bounded by those of a cell besides.
+pub const ARRAY_ITEMS_MAX: usize = 1 << 20;
+
+/// The type of an array's items.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum ItemType {
+    /// `boolean`
+    Bool,
+    /// `smallint`
+    Int2,
+    /// `integer`
+    Int4,
+    /// `bigint`
+    Int8,
+    /// `real`
+    Float4,
+    /// `double precision`
+    Float8,
+    /// `numeric(precision, scale)`
+    Numeric {
+        /// Digits in all.
+        precision: u8,
+        /// Digits after the point.
+        scale: u8,
+    },
+    /// `text`
+    Text,
+    /// `varchar(n)`, n in characters; `None` for `varchar`.
+    Varchar(Option<u32>),
+    /// `bytea`
+    Bytea,
+    /// `date`
+    Date,
+    /// `time`
+    Time,
+    /// `timestamp`
+    Timestamp,
+    /// `timestamptz`
+    Timestamptz,
+    /// `interval`
+    Interval,
+    /// `uuid`
+    Uuid,
+    /// `json`
+    Json,
+    /// `jsonb`
+    Jsonb,
+}
+
+impl ItemType {
+    /// The type of an item as one of a column.
+    pub fn kind(self) -> SqlType {
+        match self {
+            Self::Bool => SqlType::Bool,
+            Self::Int2 => SqlType::Int2,
+            Self::Int4 => SqlType::Int4,
+            Self::Int8 => SqlType::Int8,
+            Self::Float4 => SqlType::Float4,
+            Self::Float8 => SqlType::Float8,
+            Self::Numeric { precision, scale } => SqlType::Numeric { precision, scale },
+            Self::Text => SqlType::Text,
+            Self::Varchar(length) => SqlType::Varchar(length),
+            Self::Bytea => SqlType::Bytea,
+            Self::Date => SqlType::Date,
+            Self::Time => SqlType::Time,
+            Self::Timestamp => SqlType::Timestamp,
+            Self::Timestamptz => SqlType::Timestamptz,
+            Self::Interval => SqlType::Interval,
+            Self::Uuid => SqlType::Uuid,
+            Self::Json => SqlType::Json,
+            Self::Jsonb => SqlType::Jsonb,
+        }
+    }
+}
+
+impl SqlType {
+    /// The type of arrays of this type; `None` where there are none: arrays of `char(n)`, and those of more than one dimension.
+    pub fn array(self) -> Option<SqlType> {
+        Some(SqlType::Array(match self {
+            Self::Bool => ItemType::Bool,
+            Self::Int2 => ItemType::Int2,
+            Self::Int4 => ItemType::Int4,
+            Self::Int8 => ItemType::Int8,
+            Self::Float4 => ItemType::Float4,
+            Self::Float8 => ItemType::Float8,
+            Self::Numeric { precision, scale } => ItemType::Numeric { precision, scale },
+            Self::Text => ItemType::Text,
+            Self::Varchar(length) => ItemType::Varchar(length),
+            Self::Bytea => ItemType::Bytea,
+            Self::Date => ItemType::Date,
+            Self::Time => ItemType::Time,
+            Self::Timestamp => ItemType::Timestamp,
+            Self::Timestamptz => ItemType::Timestamptz,
+            Self::Interval => ItemType::Interval,
+            Self::Uuid => ItemType::Uuid,
+            Self::Json => ItemType::Json,
+            Self::Jsonb => ItemType::Jsonb,
+            Self::Char(_) | Self::Array(_) => return None,
+        }))
+    }
+}
+
+/// The order of two arrays: that of the first items that differ, NULL last; else the shorter is first. `None` for items without an order.
+pub(super) fn compare(a: &[Value], b: &[Value]) -> Option<Ordering> {
+    for (a, b) in a.iter().zip(b) {
+        let order = match (a, b) {
+            (Value::Null, Value::Null) => Ordering::Equal,
+            (Value::Null, _) => Ordering::Greater,
+            (_, Value::Null) => Ordering::Less,
+            (a, b) => a.compare(b)?,
+        };
+        if order.is_ne() {
+            return Some(order);
+        }
+    }
+    Some(a.len().cmp(&b.len()))
+}
+
+/// The array with its items made to fit.
+pub(super) fn fit(items: &[Value], item: ItemType) -> Result<Option<Vec<Value>>> {
+    if items.len() > ARRAY_ITEMS_MAX {
+        return Err(too_long());
+    }
+    let mut changed = None;
+    for (at, value) in items.iter().enumerate() {
+        if let std::borrow::Cow::Owned(fitted) = value.fit(item.kind())? {
+            changed.get_or_insert_with(|| items.to_vec())[at] = fitted;
+        }
+    }
+    Ok(changed)
+}
+
+fn too_long() -> Error {
+    let message = format!("array size exceeds the maximum allowed ({ARRAY_ITEMS_MAX})");
+    Error::new(ErrorKind::TooMuch, message)
+}
+
+/// Reads an array's text as values.
+pub(super) fn parse(text: &str, item: ItemType) -> Result<Vec<Value>> {
+    let items = items(text)?;
+    if items.len() > ARRAY_ITEMS_MAX {
+        return Err(too_long());
+    }
+    let value = |item_text: Option<String>| item_text.map_or(Ok(Value::Null), |text| Value::parse(&text, item.kind()));
+    items.into_iter().map(value).collect()
+}
+
+/// The texts of an array's items; `None` for NULL.
+///
+/// # Errors
+/// [`BadValue`](ErrorKind::BadValue) for what is no array, [`Unsupported`](ErrorKind::Unsupported) for one of several dimensions, or one that
+/// does not count from 1.
+pub fn items(text: &str) -> Result<Vec<Option<String>>> {
+    let malformed = |detail: &str| {
+        Error::new(ErrorKind::BadValue, format!("malformed array literal: \"{text}\"")).with_detail(detail)
+    };
+    let trimmed = text.trim_matches(BLANKS);
+    if trimmed.starts_with('[') {
+        return Err(Error::new(ErrorKind::Unsupported, "an array with bounds of its own is not supported"));
+    }
+    let Some(inner) = trimmed.strip_prefix('{') else {
+        return Err(malformed("Array value must start with \"{\" or dimension information."));
+    };
+    let ends_early = || malformed("Unexpected end of input.");
+    let mut items = Vec::new();
+    let mut rest = inner.chars().peekable();
+    loop {
+        while rest.next_if(|c| BLANKS.contains(c)).is_some() {}
+        let (mut item, mut kept, mut quoted) = (String::new(), 0, false);
+        let end = loop {
+            match rest.next().ok_or_else(ends_early)? {
+                '"' if quoted || kept > 0 => return Err(malformed("Unexpected array element.")),
+                '"' => {
+                    quoted = true;
+                    loop {
+                        match rest.next().ok_or_else(ends_early)? {
+                            '"' => break,
+                            '\\' => item.push(rest.next().ok_or_else(ends_early)?),
+                            other => item.push(other),
+                        }
+                    }
+                    kept = item.len();
+                }
+                '{' if items.is_empty() && !quoted && kept == 0 => {
+                    let message = "an array of more than one dimension is not supported";
+                    return Err(Error::new(ErrorKind::Unsupported, message));
+                }
+                '{' => return Err(malformed("Unexpected \"{\" character.")),
+                end @ (',' | '}') => break end,
+                blank if BLANKS.contains(&blank) => item.push(blank),
+                _ if quoted => return Err(malformed("Unexpected array element.")),
+                '\\' => {
+                    item.push(rest.next().ok_or_else(ends_early)?);
+                    kept = item.len();
+                }
+                other => {
+                    item.push(other);
+                    kept = item.len();
+                }
+            }
+        };
+        // Blanks behind an item are none of it.
+        item.truncate(kept);
+        let is_nothing = !quoted && item.is_empty();
+        if is_nothing && (end == ',' || !items.is_empty()) {
+            return Err(malformed(if end == ',' {
+                "Unexpected \",\" character."
+            } else {
+                "Unexpected \"}\" character."
+            }));
+        }
+        if !is_nothing {
+            items.push(if !quoted && item.eq_ignore_ascii_case("null") { None } else { Some(item) });
+        }
+        if end == '}' {
+            break;
+        }
+    }
+    if rest.next().is_some() {
+        return Err(malformed("Junk after closing right brace."));
+    }
+    Ok(items)
+}
+
+const BLANKS: [char; 6] = [' ', '\t', '\n', '\r', '\x0b', '\x0c'];
+
+/// The text of an array.
+pub(super) fn to_text(items: &[Value], item: ItemType) -> String {
+    let mut out = String::from("{");
+    for (at, value) in items.iter().enumerate() {
+        if at > 0 {
+            out.push(',');
+        }
+        if *value == Value::Null {
+            out.push_str("NULL");
+            continue;
+        }
+        let text = value.to_text(item.kind());
+        let special = |c: char| matches!(c, '"' | '\\' | '{' | '}' | ',') || BLANKS.contains(&c);
+        if !text.is_empty() && !text.eq_ignore_ascii_case("null") && !text.contains(special) {
+            out.push_str(&text);
+            continue;
+        }
+        out.push('"');
+        for c in text.chars() {
+            if matches!(c, '"' | '\\') {
+                out.push('\\');
+            }
+            out.push(c);
+        }
+        out.push('"');
+    }
+    out.push('}');
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use expect_test::{Expect, expect};
+    use proptest::prelude::*;
+
+    fn check(texts: &[&str], expected: Expect) {
+        let line = |text: &&str| match items(text) {
+            Ok(items) => format!("{text}: {items:?}"),
+            Err(error) => {
+                format!("{text}: {:?} {error}. {}", error.kind(), error.detail.as_deref().unwrap_or_default())
+            }
+        };
+        expected.assert_eq(&texts.iter().map(line).collect::<Vec<_>>().join("\n"));
+    }
+
+    #[test]
+    fn arrays_are_read_as_postgres_reads_them() {
+        check(
+            &["{}", " { } ", "{1, 2 ,NULL,\"NULL\",\"\"}", r#"{"a b" , a b ,\"x\\\,}"#, "{null}"],
+            expect![[r#"
+            {}: []
+             { } : []
+            {1, 2 ,NULL,"NULL",""}: [Some("1"), Some("2"), None, Some("NULL"), Some("")]
+            {"a b" , a b ,\"x\\\,}: [Some("a b"), Some("a b"), Some("\"x\\,")]
+            {null}: [None]"#]],
+        );
+        check(
+            &[
+                "",
+                "1,2",
+                "{1,2",
+                "{1,}",
+                "{,1}",
+                "{1}2",
+                "{\"a\"b}",
+                "{a\"b\"}",
+                "{a{b}",
+                "{{1},{2}}",
+                "[0:1]={1,2}",
+                "{\"a}",
+            ],
+            expect![[r#"
+                : BadValue malformed array literal: "". Array value must start with "{" or dimension information.
+                1,2: BadValue malformed array literal: "1,2". Array value must start with "{" or dimension information.
+                {1,2: BadValue malformed array literal: "{1,2". Unexpected end of input.
+                {1,}: BadValue malformed array literal: "{1,}". Unexpected "}" character.
+                {,1}: BadValue malformed array literal: "{,1}". Unexpected "," character.
+                {1}2: BadValue malformed array literal: "{1}2". Junk after closing right brace.
+                {"a"b}: BadValue malformed array literal: "{"a"b}". Unexpected array element.
+                {a"b"}: BadValue malformed array literal: "{a"b"}". Unexpected array element.
+                {a{b}: BadValue malformed array literal: "{a{b}". Unexpected "{" character.
+                {{1},{2}}: Unsupported an array of more than one dimension is not supported. 
+                [0:1]={1,2}: Unsupported an array with bounds of its own is not supported. 
+                {"a}: BadValue malformed array literal: "{"a}". Unexpected end of input."#]],
+        );
+    }
+
+    proptest! {
+        #[test]
+        fn texts_come_back(texts in prop::collection::vec(prop::option::of("[a-z \\\\\"{},\t\u{1f600}nulNUL]{0,5}"), 0..5)) {
+            let items: Vec<Value> = texts.iter().map(|text| text.clone().map_or(Value::Null, Value::Text)).collect();
+            let text = to_text(&items, ItemType::Text);
+            prop_assert_eq!(parse(&text, ItemType::Text).unwrap(), items);
+        }
+    }
+}

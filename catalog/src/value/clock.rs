@@ -1,0 +1,139 @@
+//! The time of day: microseconds since midnight, from 0 to 24:00:00, which PostgreSQL tells from 00:00:00. Pure.
+
+use super::calendar::MICROS_PER_DAY;
+use std::fmt::Write;
+
+const MICROS: i64 = 1_000_000;
+
+/// Why a text is no time of day.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum NoClock {
+    /// It is not written as one.
+    Syntax,
+    /// A field has a value that it cannot have.
+    Field,
+}
+
+/// Whether a `time` can be this many microseconds.
+pub fn is_time(micros: i64) -> bool {
+    (0..=MICROS_PER_DAY).contains(&micros)
+}
+
+/// Reads `04:05`, `04:05:06.789`, `040506`, `04:05 PM`; a zone behind it is passed over, as PostgreSQL's `time` does it.
+///
+/// # Errors
+/// Why it is none.
+pub fn parse_time(text: &str) -> Result<i64, NoClock> {
+    const HOUR: i64 = 3_600 * MICROS;
+    let lower = text.trim().to_ascii_lowercase();
+    if lower == "allballs" {
+        return Ok(0);
+    }
+    let half = |suffix| lower.strip_suffix(suffix).map(str::trim_end);
+    let (clock, noon) = match (half("am"), half("pm")) {
+        (Some(rest), _) => (rest, Some(0)),
+        (_, Some(rest)) => (rest, Some(12)),
+        _ => (lower.as_str(), None),
+    };
+    let micros = parse_clock(without_zone(clock))?;
+    match (noon, micros / HOUR) {
+        (None, _) => Ok(micros),
+        (Some(noon), hour @ 0..=12) => Ok(micros + (noon - if hour == 12 { 12 } else { 0 }) * HOUR),
+        _ => Err(NoClock::Field),
+    }
+}
+
+/// The text before a zone: `z`, `utc`, `+02`, `-03:30`.
+fn without_zone(text: &str) -> &str {
+    let Some(end) = text.find(|c: char| !c.is_ascii_digit() && c != ':' && c != '.') else { return text };
+    let (clock, zone) = (text[..end].trim_end(), text[end..].trim_start());
+    let offset = |zone: &str| {
+        let digits = zone.strip_prefix(['+', '-']).unwrap_or_default();
+        let fields: Vec<&str> = digits.split(':').collect();
+        fields.len() <= 3
+            && fields.iter().all(|field| (1..=4).contains(&field.len()) && field.bytes().all(|b| b.is_ascii_digit()))
+    };
+    if matches!(zone, "z" | "utc" | "gmt") || offset(zone) { clock } else { text }
+}
+
+/// `HH:MM[:SS[.ffffff]]` `HHMMSS`, `HHMM`.
+fn parse_clock(text: &str) -> Result<i64, NoClock> {
+    let (main, fraction) = text.split_once('.').unwrap_or((text, ""));
+    let field = |text: &str| -> Result<i64, NoClock> {
+        let plain = (1..=6).contains(&text.len()) && text.bytes().all(|byte| byte.is_ascii_digit());
+        if plain { text.parse().map_err(|_| NoClock::Syntax) } else { Err(NoClock::Syntax) }
+    };
+    let fields: Vec<&str> = main.split(':').collect();
+    let (hour, minute, second) = match fields.as_slice() {
+        [hour, minute] if fraction.is_empty() => (field(hour)?, field(minute)?, 0),
+        [hour, minute, second] => (field(hour)?, field(minute)?, field(second)?),
+        [packed] if packed.len() == 6 && packed.is_ascii() => {
+            (field(&packed[..2])?, field(&packed[2..4])?, field(&packed[4..])?)
+        }
+        [packed] if packed.len() == 4 && packed.is_ascii() && fraction.is_empty() => {
+            (field(&packed[..2])?, field(&packed[2..])?, 0)
+        }
+        _ => return Err(NoClock::Syntax),
+    };
+    if !fraction.bytes().all(|byte| byte.is_ascii_digit()) {
+        return Err(NoClock::Syntax);
+    }
+    // Six digits count; the seventh rounds.
+    let digits = fraction.bytes().chain(std::iter::repeat(b'0')).map(|byte| i64::from(byte - b'0'));
+    let tenths = digits.take(7).fold(0, |sum, digit| sum * 10 + digit);
+    let micros = ((hour * 60 + minute) * 60 + second) * MICROS + (tenths + 5) / 10;
+    if hour > 24 || minute > 59 || second > 60 || !is_time(micros) {
+        return Err(NoClock::Field);
+    }
+    Ok(micros)
+}
+
+/// Writes `04:05:06.789`.
+pub fn write_time(micros: i64, out: &mut String) {
+    let seconds = micros / MICROS;
+    // Writing to a text cannot fail.
+    let _ = write!(out, "{:02}:{:02}:{:02}", seconds / 3_600, seconds / 60 % 60, seconds % 60);
+    write_fraction(micros.unsigned_abs() % MICROS.unsigned_abs(), out);
+}
+
+/// Writes microseconds as the digits after a point that they need.
+pub(super) fn write_fraction(micros: u64, out: &mut String) {
+    if micros != 0 {
+        let digits = format!("{micros:06}");
+        out.push('.');
+        out.push_str(digits.trim_end_matches('0'));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn times_are_read_as_postgres_reads_them() {
+        const HOUR: i64 = 3_600 * MICROS;
+        for (text, expected) in [
+            ("04:05", Ok(4 * HOUR + HOUR / 12)),
+            (" 04:05:06.7891234 ", Ok(4 * HOUR + 306_789_123)),
+            ("23:59:59.9999996", Ok(24 * HOUR)),
+            ("24:00", Ok(24 * HOUR)),
+            ("24:00:00.000001", Err(NoClock::Field)),
+            ("12:30 AM", Ok(HOUR / 2)),
+            ("12:30pm", Ok(12 * HOUR + HOUR / 2)),
+            ("13:00 pm", Err(NoClock::Field)),
+            ("040506", Ok(4 * HOUR + 306 * MICROS)),
+            ("0405", Ok(4 * HOUR + HOUR / 12)),
+            ("04:05:06+02", Ok(4 * HOUR + 306 * MICROS)),
+            ("04:05 -03:30", Ok(4 * HOUR + HOUR / 12)),
+            ("04:05:60", Ok(4 * HOUR + HOUR / 10)),
+            ("allballs", Ok(0)),
+            ("25:00", Err(NoClock::Field)),
+            ("04:60", Err(NoClock::Field)),
+            ("4", Err(NoClock::Syntax)),
+            ("04:05 x", Err(NoClock::Syntax)),
+            ("", Err(NoClock::Syntax)),
+        ] {
+            assert_eq!(parse_time(text), expected, "{text}");
+        }
+    }
+}
