@@ -75,3 +75,50 @@ async fn a_memtable_that_scans_keep_reading_is_flushed() {
     engine.flush().await.unwrap();
     assert_eq!(values(engine.as_ref()).await.len(), 200);
 }
+
+/// Of columns as wide as this a page has a few rows.
+const PAGE_ROWS: usize = 8;
+
+#[tokio::test]
+async fn a_scan_of_keys_far_apart_reads_no_other_pages() {
+    const ROWS: usize = 16_000;
+    const APART: usize = 160;
+    let fs = SimFs::new();
+    let options = || EngineOptions {
+        log_file_bytes: 8 << 20,
+        grain: Grain { page_rows_max: PAGE_ROWS, ..Grain::default() },
+        ..simulated(&fs)
+    };
+    let engine = with_table(options()).await;
+    let name = |row: usize| format!("row {row:05}");
+    for first in (0..ROWS).step_by(2_000) {
+        let rows = (first..first + 2_000).map(|row| crate::RowMutation {
+            key: key(&name(row)),
+            mutations: vec![set(format!("{:x}", (row as u128 + 1).pow(9)))],
+        });
+        engine.mutate_rows(&table(), rows.collect()).await.unwrap();
+    }
+    engine.flush().await.unwrap();
+    engine.close().await.unwrap();
+    // Each range begins and ends between rows, so that it is sought, and is no single key.
+    let range = |row: usize| KeyRange::new(name(row), Some(format!("{}!", name(row)).into()));
+    let far_apart = RowSet::new((0..ROWS).step_by(APART).map(range));
+    for reversed in [false, true] {
+        // With nothing in caches.
+        let engine = Engine::open(options()).await.unwrap();
+        let reads = async |rows: RowSet| {
+            let before = fs.count("read");
+            let found = engine.read_rows(&table(), Scan { rows, reversed, ..Scan::all() }).await.unwrap();
+            (found.len(), fs.count("read") - before)
+        };
+        // Of the segment's tail first.
+        reads(RowSet::new([range(7)])).await;
+        let (found, pages) = reads(far_apart.clone()).await;
+        assert_eq!(found, ROWS / APART);
+        // For each of them a page of keys, in which it is sought, and of each column the page where it is: keys again, and values.
+        assert!(pages <= 3 * ROWS / APART, "{pages}");
+        let (found, of_all) = reads(RowSet::all()).await;
+        assert!(found == ROWS && of_all > 10 * pages, "{of_all}");
+        engine.close().await.unwrap();
+    }
+}
