@@ -104,13 +104,9 @@ fn of_text(text: &str, kind: &Type, target: &DataType) -> Result<ScalarValue> {
         }
         Type::BYTEA => ScalarValue::Binary(Some(bytea(text).ok_or_else(invalid)?)),
         Type::UUID => uuid_value(*uuid::Uuid::parse_str(trimmed).map_err(|_| invalid())?.as_bytes(), target),
-        Type::TIMESTAMP | Type::TIMESTAMPTZ => {
-            infinity(trimmed).map_or_else(|| temporal(trimmed), |micros| micros_value(micros, kind))
-        }
-        Type::DATE => match infinity(trimmed) {
-            Some(micros) => ScalarValue::Date32(Some(if micros == i64::MAX { i32::MAX } else { i32::MIN })),
-            None => temporal(trimmed),
-        },
+        Type::TIMESTAMP => micros_value(parse::timestamp(trimmed, false)?, kind),
+        Type::TIMESTAMPTZ => micros_value(parse::timestamp(trimmed, true)?, kind),
+        Type::DATE => ScalarValue::Date32(Some(parse::date(trimmed)?)),
         Type::TIME => ScalarValue::Time64Microsecond(Some(parse::time(trimmed)?)),
         Type::INTERVAL => ScalarValue::IntervalMonthDayNano(Some(parse::interval(trimmed)?)),
         Type::JSON | Type::JSONB => {
@@ -126,10 +122,6 @@ fn of_text(text: &str, kind: &Type, target: &DataType) -> Result<ScalarValue> {
             _ => ScalarValue::Utf8(Some(text.to_owned())),
         },
     })
-}
-
-fn temporal(text: &str) -> ScalarValue {
-    ScalarValue::Utf8(Some(text.to_owned()))
 }
 
 fn boolean(text: &str) -> Option<bool> {
@@ -191,14 +183,6 @@ fn bytea(text: &str) -> Option<Vec<u8>> {
         };
     }
     Some(out)
-}
-
-fn infinity(text: &str) -> Option<i64> {
-    match text.to_ascii_lowercase().as_str() {
-        "infinity" | "+infinity" => Some(i64::MAX),
-        "-infinity" => Some(i64::MIN),
-        _ => None,
-    }
 }
 
 fn micros_value(micros: i64, kind: &Type) -> ScalarValue {

@@ -50,6 +50,17 @@ fn times_are_read_with_their_infinities() {
         text("2000-01-01 00:00:00+00", Type::TIMESTAMPTZ, zoned.clone()),
         "TimestampMicrosecond(946684800000000, Some(\"+00:00\"))"
     );
+    // As they are read in a statement: without seconds, with a month's name, of twelve hours.
+    assert_eq!(
+        text("2000-01-01 00:30", Type::TIMESTAMP, types::TIMESTAMP),
+        "TimestampMicrosecond(946686600000000, None)"
+    );
+    assert_eq!(
+        text("1/1/2000 02:00 Europe/Paris", Type::TIMESTAMPTZ, zoned.clone()),
+        text("2000-01-01 01:00Z", Type::TIMESTAMPTZ, zoned.clone())
+    );
+    assert_eq!(text("1/8/1999", Type::DATE, DataType::Date32), "Date32(\"1999-01-08\")");
+    assert_eq!(text("9:05 PM", Type::TIME, types::TIME), "Time64Microsecond(\"75900000000\")");
     let infinite = format!("TimestampMicrosecond({}, Some(\"+00:00\"))", i64::MAX);
     assert_eq!(text("infinity", Type::TIMESTAMPTZ, zoned.clone()), infinite);
     assert_eq!(binary(&i64::MAX.to_be_bytes(), Type::TIMESTAMPTZ, zoned.clone()), infinite);

@@ -224,7 +224,7 @@ fn no_such_time(text: &str) -> SqlError {
 }
 
 /// A date: days since 1970; the infinities are the ends of the range.
-pub(super) fn date(text: &str) -> Result<i32> {
+pub fn date(text: &str) -> Result<i32> {
     let trimmed = text.trim();
     match trimmed.to_lowercase().as_str() {
         "infinity" => return Ok(i32::MAX),
