@@ -24,17 +24,41 @@ const USERS: [&str; 2] = ["postgres", "nobody"];
 /// A cluster that ends with the run.
 pub(super) struct Postgres {
     server: Child,
+    place: Place,
     /// What it was started with beyond its defaults.
     pub(super) settings: Vec<String>,
 }
 
+/// Where a cluster is, and who serves it.
+#[derive(Clone)]
+struct Place {
+    folder: PathBuf,
+    program: PathBuf,
+    /// The user and group that it runs as, where these are not this program's.
+    user: Option<(u32, u32)>,
+}
+
 impl Drop for Postgres {
     fn drop(&mut self) {
-        // At once, its children too. It may have ended by itself.
-        if let Some(id) = i32::try_from(self.server.id()).ok().and_then(Pid::from_raw) {
-            let _ = kill_process(id, Signal::QUIT);
+        // At once, its children too.
+        let _ = self.end(Signal::QUIT);
+    }
+}
+
+impl Place {
+    /// A program of PostgreSQL's, with nothing of this one's environment.
+    fn command(&self, program: &Path) -> Command {
+        let mut command = Command::new(program);
+        command.current_dir(&self.folder).env_clear().envs(env::var_os("PATH").map(|path| ("PATH", path)));
+        if let Some((user, group)) = self.user {
+            command.uid(user).gid(group);
         }
-        let _ = self.server.wait();
+        command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped());
+        command
+    }
+
+    fn data(&self) -> PathBuf {
+        self.folder.join("data")
     }
 }
 
@@ -49,31 +73,52 @@ impl Postgres {
             fs::set_permissions(folder.parent().context("a folder")?, fs::Permissions::from_mode(0o711))?;
             chown(folder, Some(user), Some(group))?;
         }
-        let command = |program: &Path| {
-            let mut command = Command::new(program);
-            command.current_dir(folder).env_clear().envs(env::var_os("PATH").map(|path| ("PATH", path)));
-            if let Some((user, group)) = user {
-                command.uid(user).gid(group);
-            }
-            command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped());
-            command
-        };
-        let data = folder.join("data");
-        let mut made = command(&initdb);
-        made.args(["--auth=trust", "--username=bench", "--locale=C", "--encoding=UTF8", "-D"]).arg(&data);
+        let place = Place { folder: folder.to_owned(), program: postgres, user };
+        let mut made = place.command(&initdb);
+        made.args(["--auth=trust", "--username=bench", "--locale=C", "--encoding=UTF8", "-D"]).arg(place.data());
         let made = made.output().context("cannot start initdb")?;
         ensure!(made.status.success(), "initdb failed: {}", String::from_utf8_lossy(&made.stderr));
-        let settings = settings(memory);
+        Self::serve(place, settings(memory)).map(Some)
+    }
+
+    /// Serves a cluster on a free port.
+    fn serve(place: Place, settings: Vec<String>) -> Result<(Self, Config)> {
         // Nothing else takes the port in between, or the server says so.
         let port = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?.local_addr()?.port();
-        let mut server = command(&postgres);
-        server.arg("-D").arg(&data).arg("-p").arg(port.to_string()).arg("-k").arg(folder).args(["-h", "127.0.0.1"]);
-        server.args(settings.iter().flat_map(|setting| ["-c", setting]));
-        let mut postgres = Self { server: server.spawn().context("cannot start postgres")?, settings };
+        let mut server = place.command(&place.program);
+        server.arg("-D").arg(place.data()).arg("-p").arg(port.to_string()).arg("-k").arg(&place.folder);
+        server.args(["-h", "127.0.0.1"]).args(settings.iter().flat_map(|setting| ["-c", setting]));
+        let server = server.spawn().context("cannot start postgres")?;
+        let mut postgres = Self { server, place, settings };
         postgres.wait()?;
         let mut config = Config::new();
         config.host("127.0.0.1").port(port).user("bench").dbname("postgres");
-        Ok(Some((postgres, config)))
+        Ok((postgres, config))
+    }
+
+    /// Ends it, all that it knows written, and serves the cluster anew. Gives how to connect.
+    pub(super) fn restart(&mut self) -> Result<Config> {
+        self.end(Signal::INT)?;
+        let (server, config) = Self::serve(self.place.clone(), self.settings.clone())?;
+        *self = server;
+        Ok(config)
+    }
+
+    /// The folder of its files.
+    pub(super) fn folder(&self) -> &Path {
+        &self.place.folder
+    }
+
+    /// Ends it in the way of a signal, and waits until it has ended.
+    fn end(&mut self, signal: Signal) -> Result<()> {
+        // It may have ended by itself.
+        if self.server.try_wait()?.is_none()
+            && let Some(id) = i32::try_from(self.server.id()).ok().and_then(Pid::from_raw)
+        {
+            kill_process(id, signal)?;
+        }
+        self.server.wait()?;
+        Ok(())
     }
 
     /// Waits until it says that it is ready, and reads on what it says in the background.

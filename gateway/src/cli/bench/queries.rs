@@ -22,7 +22,7 @@ use futures::SinkExt;
 use indicatif::HumanCount;
 use serde::Serialize;
 use set::Query;
-use sides::{DuckDb, Side};
+use sides::{DATABASE, DuckDb, Side};
 use std::{
     fmt,
     io::{Write, stderr},
@@ -39,7 +39,8 @@ this program, and into PostgreSQL with the same primary key, where it is install
 PATH; as the user postgres or nobody when this is run by root). Keyspan exports them to a Parquet file, which DataFusion reads as it is, and
 from which DuckDB makes a table of its own, where --python has the package duckdb. Then all answer the queries of TSBS and some more, in
 turn, --rounds times after one that does not count; the answers are compared before. Times are medians, until the last row is there: servers
-are asked by this process through the wire, DuckDB inside of Python. PostgreSQL's settings are printed.
+are asked by this process through the wire, DuckDB inside of Python. PostgreSQL's settings are printed. With --cold each side is started again
+before each of its queries, and its files leave the system's cache: what a query takes then is what it takes the first time.
 
 A target stands beside each ratio that has one, with \"met\" or \"not met\". Neither changes the exit code, which is 1 when answers differ or
 something fails.
@@ -47,6 +48,7 @@ something fails.
 Examples:
   keyspan bench queries
   keyspan bench queries --hosts 1000 --days 1 --rounds 11
+  keyspan bench queries --cold --rounds 3
   keyspan bench queries --python venv/bin/python --json > run.json";
 
 /// Seconds of PostgreSQL's from which on none of the queries may be slower than there.
@@ -85,6 +87,10 @@ pub struct QueriesOptions {
     #[arg(long, value_name = "PROGRAM", default_value = "python3")]
     pub python: PathBuf,
 
+    /// Before each query, start each side again and take its files out of the system's cache.
+    #[arg(long)]
+    pub cold: bool,
+
     /// Leave PostgreSQL out.
     #[arg(long)]
     pub without_postgres: bool,
@@ -101,6 +107,7 @@ pub(super) struct QueriesReport {
     rows: u64,
     hosts: u64,
     rounds: u16,
+    cold: bool,
     seed: u64,
     memory_bytes: u64,
     cores: usize,
@@ -113,9 +120,10 @@ impl fmt::Display for QueriesReport {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (rows, memory) = (HumanCount(self.rows), Size(self.memory_bytes));
         let Self { version, hosts, rounds, seed, cores, .. } = self;
+        let rounds = if self.cold { format!("{rounds} cold rounds") } else { format!("{rounds} rounds") };
         writeln!(
             f,
-            "keyspan {version}: {rows} rows of {hosts} hosts, {rounds} rounds, seed {seed}, memory {memory}, {cores} cores"
+            "keyspan {version}: {rows} rows of {hosts} hosts, {rounds}, seed {seed}, memory {memory}, {cores} cores"
         )?;
         for compared in &self.compared {
             writeln!(f, "compared to {compared}")?;
@@ -143,33 +151,35 @@ pub(super) async fn run(options: &QueriesOptions, folder: &Path) -> Result<Queri
 
     progress.phase("load into Keyspan", Some(rows));
     let store = folder.join("store");
-    let (_server, operator) = Server::start(Size(memory.all_bytes), &store)?;
+    let memory_size = Size(memory.all_bytes);
+    let (server, operator) = Server::start(memory_size, &store)?;
     let operator_client = connect(&operator).await?;
-    operator_client.batch_execute("CREATE DATABASE bench").await?;
+    operator_client.batch_execute(&format!("CREATE DATABASE {DATABASE}")).await?;
     operator_client.batch_execute(&data::table()).await?;
-    let keyspan = connect(Config::dbname(&mut operator.clone(), "bench")).await?;
-    let seconds = load(&keyspan, options, &progress).await?;
+    let client = connect(Config::dbname(&mut operator.clone(), DATABASE)).await?;
+    let seconds = load(&client, options, &progress).await?;
+    let mut keyspan = Side::Keyspan { client, server, memory: memory_size, store: store.clone() };
     let per_second = |seconds: f64| Quantity::per_second(rows as f64 / seconds);
     let loaded = per_second(seconds);
 
     let mut postgres = None;
     if !options.without_postgres {
         progress.phase("load into PostgreSQL", Some(rows));
-        postgres = Postgres::start(Size(memory.all_bytes), &folder.join("postgres"))?;
+        postgres = Postgres::start(memory_size, &folder.join("postgres"))?;
         if postgres.is_none() {
             left_out("PostgreSQL is not installed (no initdb and postgres)");
         }
     }
-    match &postgres {
+    match postgres {
         Some((server, config)) => {
-            let client = connect(config).await?;
+            let client = connect(&config).await?;
             client.batch_execute(&data::table()).await?;
             let seconds = load(&client, options, &progress).await?;
             lines.push(Line::ratio("COPY: PostgreSQL", loaded, per_second(seconds)).with(Target::AtLeast(1.0)));
             client.batch_execute("VACUUM ANALYZE cpu").await?;
             let version: String = client.query_one("SHOW server_version", &[]).await?.get(0);
             compared.push(format!("PostgreSQL {version}: {}", server.settings.join(", ")));
-            others.push(Other { name: "PostgreSQL", side: Side::Server(client) });
+            others.push(Other { name: "PostgreSQL", side: Side::Postgres { client, server } });
         }
         None => lines.push(Line::told("COPY", loaded)),
     }
@@ -182,24 +192,25 @@ pub(super) async fn run(options: &QueriesOptions, folder: &Path) -> Result<Queri
     let file = store.join("exports/cpu.parquet");
     others.push(Other { name: "Parquet", side: sides::parquet(&file).await? });
     compared.push("Parquet: that file, read by DataFusion in the bench's process".to_owned());
-    match DuckDb::start(&options.python, &folder.join("duckdb"))? {
+    let own = folder.join("duckdb");
+    match DuckDb::start(&options.python, &own)? {
         Some((mut duckdb, version)) => {
             let file = file.to_str().context("the file's name is no text")?;
-            duckdb.run("SET TimeZone = 'UTC'")?;
             // Times without a zone: DuckDB is slower with one, and Python needs one more package.
             let columns = "* REPLACE (ts AT TIME ZONE 'UTC' AS ts)";
             duckdb.run(&format!("CREATE TABLE cpu AS SELECT {columns} FROM '{file}'"))?;
+            duckdb.run("CHECKPOINT")?;
             compared.push(format!("DuckDB {version}, on a table of its own in the order of the key"));
-            others.push(Other { name: "DuckDB", side: Side::DuckDb(duckdb) });
+            let side = Side::DuckDb { duckdb, python: options.python.clone(), file: own };
+            others.push(Other { name: "DuckDB", side });
         }
         None => left_out("--python has no package duckdb"),
     }
 
-    let mut keyspan = Side::Server(keyspan);
     let mut ratios = Vec::new();
     for query in set::queries(options) {
         progress.phase(query.name, None);
-        let (ours, theirs) = compare(&mut keyspan, &mut others, &query, options.rounds).await?;
+        let (ours, theirs) = compare(&mut keyspan, &mut others, &query, options).await?;
         for (other, theirs) in others.iter().zip(theirs) {
             let line = Line::ratio(
                 format!("{}: {}", query.name, other.name),
@@ -227,6 +238,7 @@ pub(super) async fn run(options: &QueriesOptions, folder: &Path) -> Result<Queri
         rows,
         hosts: options.hosts,
         rounds: options.rounds,
+        cold: options.cold,
         seed: options.seed,
         memory_bytes: memory.all_bytes,
         cores: std::thread::available_parallelism().map_or(1, usize::from),
@@ -256,16 +268,24 @@ async fn load(client: &Client, options: &QueriesOptions, progress: &Progress) ->
 }
 
 /// The medians of a query's seconds: Keyspan's, and those of the others.
-async fn compare(keyspan: &mut Side, others: &mut [Other], query: &Query, rounds: u16) -> Result<(f64, Vec<f64>)> {
+async fn compare(
+    keyspan: &mut Side,
+    others: &mut [Other],
+    query: &Query,
+    options: &QueriesOptions,
+) -> Result<(f64, Vec<f64>)> {
     let expected = keyspan.answer(query).await?;
     for other in others.iter_mut() {
         let found = other.side.answer(query).await.with_context(|| other.name)?;
         sides::compare(other.name, query, &found, &expected)?;
     }
     let mut times = vec![Vec::new(); others.len() + 1];
-    for round in 0..=rounds {
+    for round in 0..=options.rounds {
         let sides = std::iter::once(&mut *keyspan).chain(others.iter_mut().map(|other| &mut other.side));
         for (side, times) in sides.zip(&mut times) {
+            if options.cold {
+                side.chill().await?;
+            }
             let seconds = side.time(query).await?;
             if round > 0 {
                 times.push(seconds);

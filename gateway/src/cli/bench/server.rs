@@ -51,6 +51,16 @@ impl Server {
         Ok((server, operator))
     }
 
+    /// Ends it at once, and starts it again on the same store. Gives how the operator connects.
+    pub(super) fn restart(&mut self, memory: Size, folder: &Path) -> Result<Config> {
+        // Two servers have no store together.
+        self.0.kill()?;
+        self.0.wait()?;
+        let (server, operator) = Self::start(memory, folder)?;
+        *self = server;
+        Ok(operator)
+    }
+
     /// A line of the process's status, in bytes.
     pub(super) fn memory(&self, line: &str) -> Result<u64> {
         memory(self.process_id(), line)

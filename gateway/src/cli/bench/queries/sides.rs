@@ -1,9 +1,20 @@
 //! Those who are compared: two servers through the wire, DataFusion on a plain Parquet file in this process, DuckDB in a process of Python.
+//!
+//! Each can be made [cold](Side::chill): started again, with none of its files in the system's cache.
 
-use super::set::Query;
-use crate::query::{
-    template::{BATCH_ROWS, PARTITIONS},
-    threads,
+use super::{
+    super::{
+        postgres::Postgres,
+        server::{Server, connect},
+    },
+    set::Query,
+};
+use crate::{
+    query::{
+        template::{BATCH_ROWS, PARTITIONS},
+        threads,
+    },
+    resources::Size,
 };
 use anyhow::{Context, Result, bail, ensure};
 use arrow::{
@@ -13,15 +24,17 @@ use arrow::{
 };
 use datafusion::prelude::{ParquetReadOptions, SessionConfig, SessionContext};
 use futures::TryStreamExt;
+use rustix::io::Errno;
 use serde::Deserialize;
 use serde_json::json;
 use std::{
+    fs::{self, File},
     io::{BufRead, BufReader, Lines, Write},
-    path::Path,
+    path::{Path, PathBuf},
     process::{Child, ChildStdin, ChildStdout, Command, Stdio},
     time::Instant,
 };
-use tokio_postgres::{Client, SimpleQueryMessage};
+use tokio_postgres::{Client, Config, SimpleQueryMessage};
 
 /// Tells, of one query each line of its input has, how long it took and the numbers of its first row.
 const DUCKDB: &str = "
@@ -45,13 +58,30 @@ for line in sys.stdin:
 
 /// One of those who are compared.
 pub(super) enum Side {
-    /// A server, by the PostgreSQL protocol.
-    Server(Client),
-    /// DataFusion.
-    Parquet(SessionContext),
-    /// DuckDB.
-    DuckDb(DuckDb),
+    Keyspan {
+        client: Client,
+        server: Server,
+        memory: Size,
+        store: PathBuf,
+    },
+    Postgres {
+        client: Client,
+        server: Postgres,
+    },
+    /// DataFusion on a file.
+    Parquet {
+        context: SessionContext,
+        file: PathBuf,
+    },
+    DuckDb {
+        duckdb: DuckDb,
+        python: PathBuf,
+        file: PathBuf,
+    },
 }
+
+/// The tenant's database in Keyspan.
+pub(super) const DATABASE: &str = "bench";
 
 impl Side {
     /// Runs a query and takes all of its rows. Gives the seconds.
@@ -61,13 +91,13 @@ impl Side {
     pub(super) async fn time(&mut self, query: &Query) -> Result<f64> {
         let begun = Instant::now();
         match self {
-            Self::Server(client) => {
+            Self::Keyspan { client, .. } | Self::Postgres { client, .. } => {
                 client.query(&query.sql, &[]).await.with_context(|| query.name)?;
             }
-            Self::Parquet(context) => {
+            Self::Parquet { context, .. } => {
                 rows(context, &query.sql).await.with_context(|| query.name)?;
             }
-            Self::DuckDb(duckdb) => return Ok(duckdb.run(&query.sql).with_context(|| query.name)?.seconds),
+            Self::DuckDb { duckdb, .. } => return Ok(duckdb.run(&query.sql).with_context(|| query.name)?.seconds),
         }
         Ok(begun.elapsed().as_secs_f64())
     }
@@ -79,7 +109,7 @@ impl Side {
     pub(super) async fn answer(&mut self, query: &Query) -> Result<Vec<f64>> {
         let sql = query.check();
         match self {
-            Self::Server(client) => {
+            Self::Keyspan { client, .. } | Self::Postgres { client, .. } => {
                 let messages = client.simple_query(&sql).await.with_context(|| query.name)?;
                 let row = messages.iter().find_map(|message| match message {
                     SimpleQueryMessage::Row(row) => Some(row),
@@ -88,16 +118,74 @@ impl Side {
                 let row = row.context("no row")?;
                 (0..row.len()).map(|at| Ok(row.get(at).unwrap_or("0").parse()?)).collect()
             }
-            Self::Parquet(context) => {
+            Self::Parquet { context, .. } => {
                 let batches = rows(context, &sql).await.with_context(|| query.name)?;
                 let batch = batches.iter().find(|batch| batch.num_rows() > 0).context("no row")?;
                 let first =
                     |column: &ArrayRef| Ok(cast(column, &DataType::Float64)?.as_primitive::<Float64Type>().value(0));
                 batch.columns().iter().map(first).collect()
             }
-            Self::DuckDb(duckdb) => Ok(duckdb.run(&sql).with_context(|| query.name)?.first),
+            Self::DuckDb { duckdb, .. } => Ok(duckdb.run(&sql).with_context(|| query.name)?.first),
         }
     }
+
+    /// Starts it again, and takes its files out of the system's cache. It has answered a query that reads no row by then, so that what comes
+    /// next does not make what every first query makes.
+    ///
+    /// # Errors
+    /// When it does not start, or files cannot be read.
+    pub(super) async fn chill(&mut self) -> Result<()> {
+        match self {
+            Self::Keyspan { client, server, memory, store } => {
+                let operator = server.restart(*memory, store)?;
+                *client = connect(Config::dbname(&mut operator.clone(), DATABASE)).await?;
+                client.query("SELECT 1", &[]).await?;
+                forget(store)
+            }
+            Self::Postgres { client, server } => {
+                *client = connect(&server.restart()?).await?;
+                client.query("SELECT 1", &[]).await?;
+                forget(server.folder())
+            }
+            Self::Parquet { context, file } => {
+                *context = over(file).await?;
+                forget(file)
+            }
+            Self::DuckDb { duckdb, python, file } => {
+                duckdb.end();
+                (*duckdb, _) = DuckDb::start(python, file)?.context("DuckDB does not start again")?;
+                duckdb.run("SELECT 1")?;
+                forget(file)
+            }
+        }
+    }
+}
+
+/// Takes a file, or all files of a folder, out of the system's cache.
+fn forget(path: &Path) -> Result<()> {
+    if path.is_dir() {
+        return fs::read_dir(path)?.try_for_each(|entry| forget(&entry?.path()));
+    }
+    match File::open(path) {
+        Ok(file) => {
+            // What is not written yet would stay.
+            file.sync_all()?;
+            forget_pages(&file)
+        }
+        // One of a server that runs, which is gone by now, or a socket.
+        Err(error) if matches!(Errno::from_io_error(&error), Some(Errno::NOENT | Errno::NXIO)) => Ok(()),
+        Err(error) => Err(error).with_context(|| path.display().to_string()),
+    }
+}
+
+#[cfg(target_os = "linux")]
+fn forget_pages(file: &File) -> Result<()> {
+    Ok(rustix::fs::fadvise(file, 0, None, rustix::fs::Advice::DontNeed)?)
+}
+
+#[cfg(not(target_os = "linux"))]
+fn forget_pages(_: &File) -> Result<()> {
+    bail!("this system does not take single files out of its cache")
 }
 
 /// DataFusion on a file, with as many streams and batches as large as Keyspan's.
@@ -105,11 +193,15 @@ impl Side {
 /// # Errors
 /// DataFusion's.
 pub(super) async fn parquet(file: &Path) -> Result<Side> {
+    Ok(Side::Parquet { context: over(file).await?, file: file.to_owned() })
+}
+
+async fn over(file: &Path) -> Result<SessionContext> {
     let config = SessionConfig::new().with_target_partitions(PARTITIONS).with_batch_size(BATCH_ROWS);
     let context = SessionContext::new_with_config(config);
     let file = file.to_str().context("the file's name is no text")?;
     context.register_parquet("cpu", file, ParquetReadOptions::default()).await?;
-    Ok(Side::Parquet(context))
+    Ok(context)
 }
 
 async fn rows(context: &SessionContext, sql: &str) -> Result<Vec<RecordBatch>> {
@@ -126,9 +218,7 @@ pub(super) struct DuckDb {
 
 impl Drop for DuckDb {
     fn drop(&mut self) {
-        // It may have ended by itself.
-        let _ = self.process.kill();
-        let _ = self.process.wait();
+        self.end();
     }
 }
 
@@ -156,7 +246,14 @@ impl DuckDb {
         let mut started = Self { process, input, output: BufReader::new(output).lines() };
         let Some(line) = started.output.next().transpose()? else { return Ok(None) };
         let told: Told = serde_json::from_str(&line)?;
+        started.run("SET TimeZone = 'UTC'")?;
         Ok(Some((started, told.version)))
+    }
+
+    /// Ends it. It may have ended by itself.
+    fn end(&mut self) {
+        let _ = self.process.kill();
+        let _ = self.process.wait();
     }
 
     /// Runs a statement.
