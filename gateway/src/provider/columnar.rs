@@ -18,10 +18,12 @@
 //! private tables, which share their segments: these are decoded batch by batch, column by column.
 //!
 //! Statistics of files and row groups stay with the Parquet source: the planner sees none, since a row group may hold the rows of
-//! several tenants. Row groups and pages are skipped by them nevertheless, by predicates that stay in force for each row.
+//! several tenants. Row groups and pages are skipped by them nevertheless, by predicates that stay in force for each row; and counts and extremes
+//! of row groups whose rows are all wanted are taken of them (module `known`).
 
 mod decoded;
 mod exec;
+mod known;
 mod living;
 mod memory;
 mod parts;
@@ -40,7 +42,10 @@ use keyspan_catalog::{
     layouts::{column_accepts, column_kind, key_columns},
     table::{ColumnPlace, OnBadKey},
 };
-use keyspan_storage::{ColumnKind, Columnar, ColumnarRequest, KeyDecoder, MemoryPart, RowSet, WantedColumn};
+use keyspan_storage::{
+    ColumnKind, Columnar, ColumnarRequest, KeyDecoder, MemoryPart, ParquetPart, RowSet, WantedColumn,
+};
+pub use known::KnownAggregates;
 pub(super) use memory::MemoryExec;
 use std::sync::Arc;
 
@@ -132,7 +137,8 @@ pub(super) async fn plan(
     if !pays(rows, row_groups, projection.len() as u64) {
         return Ok(Way::Rows(Some(rows + if found.rest.is_empty() { 0 } else { found.rest.rows_estimate() })));
     }
-    over(found, &wanted.from, scan, spread).map(Way::Groups)
+    let plan = Found::new(found, wanted.from, scan, spread)?.plan()?;
+    Ok(Way::Groups(Arc::new(plan)))
 }
 
 /// Whether row groups are faster than rows.
@@ -201,37 +207,62 @@ fn wanted(table: &Table, operator: bool, projection: &[usize]) -> Option<Wanted>
     Some(wanted)
 }
 
-/// The plan over what the store found.
-fn over(
-    found: Columnar,
-    from: &[From],
-    scan: &Arc<ScanExec>,
+/// What the store found for a scan.
+#[derive(Clone, Debug)]
+struct Found {
+    parts: Vec<ParquetPart>,
+    memory: Vec<MemoryPart>,
+    /// The scan of all other rows by rows, and about how many they are.
+    rest: Option<(Arc<ScanExec>, u64)>,
+    /// Where each column of SQL comes from.
+    from: Vec<From>,
+    /// The same rows, in the order of keys.
+    scan: Arc<ScanExec>,
+    /// Over how many partitions, and in batches of how many rows at most.
     spread: (usize, usize),
-) -> Result<Arc<dyn ExecutionPlan>> {
-    let Columnar { parts, memory, rest } = found;
-    let columns = decoded::Columns::new(from, &scan.schema());
-    let counts = Counts {
-        files: parts.len(),
-        row_groups: parts.iter().map(|part| part.row_groups.len()).sum(),
-        rows: parts.iter().map(|part| part.rows).sum(),
-        bytes: parts.iter().map(|part| parts::bytes(part, &columns.sources)).sum(),
-        memory: memory.iter().map(MemoryPart::rows_estimate).sum(),
-        rest: if rest.is_empty() { None } else { Some(rest.rows_estimate()) },
-    };
-    let budget = scan.door().0.budget.clone();
-    let spent = budget.map(|budget| (budget, scan.hint().map(Into::into)));
-    let span = parts.first().map(|part| part.span.clone()).unwrap_or_default();
-    let mut children = parts::sources(parts, &columns.sources, &columns.schema, scan.read().limit, spread, &spent)?;
-    if let Some(decode) = columns.decode {
-        let over = |child| Arc::new(decoded::DecodeExec::new(child, &decode, scan, &span)) as Arc<dyn ExecutionPlan>;
-        children = children.into_iter().map(over).collect();
+}
+
+impl Found {
+    fn new(found: Columnar, from: Vec<From>, scan: &Arc<ScanExec>, spread: (usize, usize)) -> Result<Self> {
+        let Columnar { parts, memory, rest } = found;
+        let rows = rest.rows_estimate();
+        let rest = if rest.is_empty() { None } else { Some((Arc::new(scan.of_rest(rest)?), rows)) };
+        Ok(Self { parts, memory, rest, from, scan: Arc::clone(scan), spread })
     }
-    if !memory.is_empty() {
-        let layout = scan.row_layout().ok_or_else(|| DataFusionError::Internal("a scan of no rows".into()))?;
-        children.push(Arc::new(MemoryExec::new(memory, layout, spread.0, spent)));
+
+    /// Whether there are no rows at all, for certain.
+    fn is_empty(&self) -> bool {
+        self.parts.is_empty() && self.memory.is_empty() && self.rest.is_none()
     }
-    let rest = if rest.is_empty() { None } else { Some(Arc::new(scan.of_rest(rest)?)) };
-    children.extend(rest.iter().map(|rest| Arc::clone(rest) as Arc<dyn ExecutionPlan>));
-    let child = if children.len() == 1 { children.remove(0) } else { UnionExec::try_new(children)? };
-    Ok(Arc::new(ColumnarExec::new(child, Arc::clone(scan), rest, counts)?))
+
+    /// The plan that reads it.
+    fn plan(self) -> Result<ColumnarExec> {
+        let scan = &self.scan;
+        let columns = decoded::Columns::new(&self.from, &scan.schema());
+        let counts = Counts {
+            files: self.parts.len(),
+            row_groups: self.parts.iter().map(|part| part.row_groups.len()).sum(),
+            rows: self.parts.iter().map(|part| part.rows).sum(),
+            bytes: self.parts.iter().map(|part| parts::bytes(part, &columns.sources)).sum(),
+            memory: self.memory.iter().map(MemoryPart::rows_estimate).sum(),
+            rest: self.rest.as_ref().map(|(_, rows)| *rows),
+        };
+        let budget = scan.door().0.budget.clone();
+        let spent = budget.map(|budget| (budget, scan.hint().map(Into::into)));
+        let span = self.parts.first().map(|part| part.span.clone()).unwrap_or_default();
+        let (parts, limit) = (self.parts.clone(), scan.read().limit);
+        let mut children = parts::sources(parts, &columns.sources, &columns.schema, limit, self.spread, &spent)?;
+        if let Some(decode) = columns.decode {
+            let over =
+                |child| Arc::new(decoded::DecodeExec::new(child, &decode, scan, &span)) as Arc<dyn ExecutionPlan>;
+            children = children.into_iter().map(over).collect();
+        }
+        if !self.memory.is_empty() {
+            let layout = scan.row_layout().ok_or_else(|| DataFusionError::Internal("a scan of no rows".into()))?;
+            children.push(Arc::new(MemoryExec::new(self.memory.clone(), layout, self.spread.0, spent)));
+        }
+        children.extend(self.rest.iter().map(|(rest, _)| Arc::clone(rest) as Arc<dyn ExecutionPlan>));
+        let child = if children.len() == 1 { children.remove(0) } else { UnionExec::try_new(children)? };
+        Ok(ColumnarExec::new(child, self, counts))
+    }
 }

@@ -5,7 +5,10 @@ use super::{
     abandoned, adjacent, aggregates, correlated, embedded, functions, lengths, operators::Operators, rows, semantics,
     type_planner::Types,
 };
-use crate::{provider::loose::LooseScans, types};
+use crate::{
+    provider::{columnar::KnownAggregates, loose::LooseScans},
+    types,
+};
 use datafusion::{
     catalog::MemoryCatalogProviderList,
     common::config::ConfigNonZeroUsize,
@@ -59,7 +62,8 @@ fn make() -> SessionState {
     analyzer.push(semantics::checked());
     analyzer.push(Arc::new(lengths::Lengths));
     analyzer.push(Arc::new(correlated::Correlated::default()));
-    let mut physical: Vec<Arc<dyn PhysicalOptimizerRule + Send + Sync>> = vec![Arc::new(LooseScans)];
+    let mut physical: Vec<Arc<dyn PhysicalOptimizerRule + Send + Sync>> =
+        vec![Arc::new(LooseScans), Arc::new(KnownAggregates)];
     for rule in PhysicalOptimizer::new().rules {
         if rule.name() == ProjectionPushdown::new().name() {
             physical.push(Arc::new(embedded::TakenOut));

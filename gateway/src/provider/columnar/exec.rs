@@ -4,7 +4,10 @@
 //! gives the scan by rows in place of this node. Filters that have gone into the row groups by then go above that scan, and so do
 //! columns that were left out.
 
-use super::super::{exec::ScanExec, node};
+use super::{
+    super::{exec::ScanExec, node},
+    Found,
+};
 use arrow::{array::RecordBatch, datatypes::SchemaRef};
 use datafusion::{
     common::{Result, config::ConfigOptions, tree_node::TreeNodeRecursion},
@@ -52,6 +55,8 @@ pub struct ColumnarExec {
     /// That scan.
     scan: Arc<ScanExec>,
     rest: Option<Arc<ScanExec>>,
+    /// What `child` was made of, while it is as it was made.
+    found: Option<Arc<Found>>,
     counts: Counts,
     /// Filters that the child applies.
     filters: Vec<Arc<dyn PhysicalExpr>>,
@@ -60,24 +65,18 @@ pub struct ColumnarExec {
 }
 
 impl ColumnarExec {
-    /// A scan of `child`, which gives the rows of `scan` in another order; of it, those of `rest` by rows.
-    ///
-    /// # Errors
-    /// What DataFusion says of the plan.
-    pub fn new(
-        child: Arc<dyn ExecutionPlan>,
-        scan: Arc<ScanExec>,
-        rest: Option<Arc<ScanExec>>,
-        counts: Counts,
-    ) -> Result<Self> {
+    /// A scan of `child`, which reads what was found.
+    pub(super) fn new(child: Arc<dyn ExecutionPlan>, found: Found, counts: Counts) -> Self {
+        let scan = Arc::clone(&found.scan);
         let ordered = Arc::clone(&scan) as Arc<dyn ExecutionPlan>;
         let properties = properties(&child, &ordered);
-        let metrics = ExecutionPlanMetricsSet::new();
-        Ok(Self { child, ordered, scan, rest, counts, filters: Vec::new(), properties, metrics })
+        let rest = found.rest.as_ref().map(|(rest, _)| Arc::clone(rest));
+        let (found, metrics) = (Some(Arc::new(found)), ExecutionPlanMetricsSet::new());
+        Self { child, ordered, scan, rest, found, counts, filters: Vec::new(), properties, metrics }
     }
 
     fn with(&self, child: Arc<dyn ExecutionPlan>, ordered: Arc<dyn ExecutionPlan>) -> Self {
-        Self { properties: properties(&child, &ordered), child, ordered, ..self.clone() }
+        Self { properties: properties(&child, &ordered), child, ordered, found: None, ..self.clone() }
     }
 
     fn over(&self, child: Arc<dyn ExecutionPlan>) -> Self {
@@ -92,6 +91,11 @@ impl ColumnarExec {
     /// The scan of the rest.
     pub fn rest(&self) -> Option<&ScanExec> {
         self.rest.as_deref()
+    }
+
+    /// What is read, all of it and in full; `None` when filters or other columns are in force already.
+    pub(super) fn found(&self) -> Option<&Found> {
+        self.found.as_deref()
     }
 
     /// How much is where.

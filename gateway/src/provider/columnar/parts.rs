@@ -118,12 +118,16 @@ fn absent(place: usize) -> String {
 
 /// The name of each column in the file; `None` for one that is NULL.
 fn names(part: &ParquetPart, sources: &[Source]) -> Vec<Option<String>> {
-    let name = |source: &Source| match source {
-        Source::Cell(at) => part.columns[*at].clone(),
-        Source::Key(at) => Some(part.key_columns[*at].clone()),
+    sources.iter().map(|source| name(part, *source)).collect()
+}
+
+/// The name of a column in the file; `None` for one that is NULL.
+pub(super) fn name(part: &ParquetPart, source: Source) -> Option<String> {
+    match source {
+        Source::Cell(at) => part.columns[at].clone(),
+        Source::Key(at) => Some(part.key_columns[at].clone()),
         Source::RowKey => Some(part.row_key.clone()),
-    };
-    sources.iter().map(name).collect()
+    }
 }
 
 fn grouped(parts: Vec<ParquetPart>, sources: &[Source]) -> Vec<Group> {

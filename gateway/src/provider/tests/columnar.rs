@@ -1,6 +1,8 @@
 //! Scans by row groups give what scans by rows give, over a store whose files are as contrary as they may be.
 
 mod dirty;
+mod filters;
+mod known;
 
 use crate::{
     provider::testing::{NOW, World, plan, rows, table},
