@@ -60,6 +60,7 @@ pub mod tables;
 pub mod template;
 pub(crate) mod threads;
 pub mod type_planner;
+mod unkeyed;
 mod unordered;
 pub mod unsupported;
 mod values;

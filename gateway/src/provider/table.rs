@@ -178,6 +178,13 @@ impl KeyspanTable {
         self.over(self.view.released(), known.clone())
     }
 
+    /// The same table, of whose key the planner knows nothing.
+    pub(crate) fn without_key(&self) -> Self {
+        let known = self.told.lock().unwrap_or_else(PoisonError::into_inner);
+        let constraints = Constraints::default();
+        Self { constraints, ..self.over(self.view.clone(), known.clone()) }
+    }
+
     fn over(&self, view: View, told: Told) -> Self {
         Self {
             table: Arc::clone(&self.table),

@@ -299,7 +299,7 @@ pub(crate) fn has_placeholder(expr: &Expr) -> bool {
 }
 
 /// The table that a scan reads; `None` for a relation of another kind.
-fn table_of(scan: &TableScan) -> PlanResult<Option<Arc<KeyspanTable>>> {
+pub(super) fn table_of(scan: &TableScan) -> PlanResult<Option<Arc<KeyspanTable>>> {
     let provider = source_as_provider(&scan.source)?;
     Ok((provider as Arc<dyn std::any::Any + Send + Sync>).downcast::<KeyspanTable>().ok())
 }

@@ -2,8 +2,8 @@
 //! Memory and temporary files are not among it: they are a server's [`Resources`](crate::resources::Resources).
 
 use super::{
-    abandoned, adjacent, aggregates, correlated, embedded, functions, lengths, operators::Operators, rows, semantics,
-    type_planner::Types,
+    abandoned, adjacent, aggregates, alike::Alike, correlated, embedded, functions, lengths, operators::Operators,
+    rows, semantics, type_planner::Types, unkeyed::Unkeyed,
 };
 use crate::{
     provider::{columnar::KnownAggregates, loose::LooseScans},
@@ -13,7 +13,7 @@ use datafusion::{
     catalog::MemoryCatalogProviderList,
     common::config::ConfigNonZeroUsize,
     execution::{FunctionRegistry, SessionState, SessionStateBuilder},
-    optimizer::{Analyzer, AnalyzerRule},
+    optimizer::{Analyzer, AnalyzerRule, Optimizer, OptimizerRule, push_down_filter::PushDownFilter},
     physical_optimizer::{
         PhysicalOptimizerRule, optimizer::PhysicalOptimizer, projection_pushdown::ProjectionPushdown,
     },
@@ -61,7 +61,16 @@ fn make() -> SessionState {
     analyzer.extend(Analyzer::new().rules);
     analyzer.push(semantics::checked());
     analyzer.push(Arc::new(lengths::Lengths));
+    analyzer.push(Arc::new(Alike));
+    analyzer.push(Arc::new(Unkeyed));
     analyzer.push(Arc::new(correlated::Correlated::default()));
+    let mut logical: Vec<Arc<dyn OptimizerRule + Send + Sync>> = Vec::new();
+    for rule in Optimizer::new().rules {
+        if rule.name() == PushDownFilter::new().name() {
+            logical.push(Arc::new(Alike));
+        }
+        logical.push(rule);
+    }
     let mut physical: Vec<Arc<dyn PhysicalOptimizerRule + Send + Sync>> =
         vec![Arc::new(LooseScans), Arc::new(KnownAggregates)];
     for rule in PhysicalOptimizer::new().rules {
@@ -77,6 +86,7 @@ fn make() -> SessionState {
         .with_catalog_list(Arc::new(MemoryCatalogProviderList::new()))
         .with_type_planner(Arc::new(Types))
         .with_analyzer_rules(analyzer)
+        .with_optimizer_rules(logical)
         .with_physical_optimizer_rules(physical)
         .with_query_planner(Arc::new(correlated::exec::Planner))
         .build();

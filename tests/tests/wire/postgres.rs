@@ -207,6 +207,7 @@ fn without_connection(mut record: Record<DefaultColumnType>) -> Record<DefaultCo
 }
 
 files! { "tests/slt/postgres":
+    alike
     alter
     arithmetic
     array_columns
@@ -231,6 +232,7 @@ files! { "tests/slt/postgres":
     temporary_views
     time_columns
     times
+    unnested
     views
     writes
 }
