@@ -19,7 +19,7 @@ use arrow::{
 use datafusion::{
     execution::{SendableRecordBatchStream, SessionState, SessionStateBuilder, context::SQLOptions},
     logical_expr::LogicalPlan,
-    physical_plan::stream::RecordBatchStreamAdapter,
+    physical_plan::{ExecutionPlan, stream::RecordBatchStreamAdapter},
     prelude::SessionContext,
     scalar::ScalarValue,
     sql::sqlparser::ast,
@@ -33,6 +33,7 @@ use std::{
 mod abandoned;
 mod adjacent;
 pub mod aggregates;
+mod alike;
 pub mod arithmetic;
 pub mod bound;
 pub mod calls;
@@ -220,12 +221,34 @@ impl Query {
         Ok(self.context.state_ref().read().optimize(plan)?)
     }
 
-    /// Runs a plan that was optimised.
+    /// The physical plan of one that was optimised.
     ///
     /// # Errors
     /// What planning further finds.
-    pub(crate) async fn run_optimized(&self, plan: &LogicalPlan) -> Result<SendableRecordBatchStream> {
-        run_optimized(&self.context, plan).await
+    pub(crate) async fn physical(&self, plan: &LogicalPlan) -> Result<Arc<dyn ExecutionPlan>> {
+        physical(&self.context, plan).await
+    }
+
+    /// Runs a physical plan, which the optimised one became.
+    ///
+    /// # Errors
+    /// 53400.
+    pub(crate) fn run_physical(
+        &self,
+        plan: &LogicalPlan,
+        physical: Arc<dyn ExecutionPlan>,
+    ) -> Result<SendableRecordBatchStream> {
+        provider::within_budget(&physical)?;
+        Ok(shown(joins::run(&self.context, plan, physical)?))
+    }
+
+    /// Runs a [short](short::is_short) physical plan.
+    ///
+    /// # Errors
+    /// 53400.
+    pub(crate) fn run_short(&self, physical: Arc<dyn ExecutionPlan>) -> Result<SendableRecordBatchStream> {
+        provider::within_budget(&physical)?;
+        Ok(shown(threads::run(physical, self.context.task_ctx())?))
     }
 }
 
@@ -339,22 +362,26 @@ pub(crate) fn with_parameters(plan: LogicalPlan, parameters: Vec<ScalarValue>) -
 /// Runs a plan in a session.
 pub(crate) async fn run(context: &SessionContext, plan: LogicalPlan) -> Result<SendableRecordBatchStream> {
     let optimized = context.state_ref().read().optimize(&plan)?;
-    run_optimized(context, &optimized).await
+    let physical = physical(context, &optimized).await?;
+    provider::within_budget(&physical)?;
+    Ok(shown(joins::run(context, &optimized, physical)?))
 }
 
-async fn run_optimized(context: &SessionContext, plan: &LogicalPlan) -> Result<SendableRecordBatchStream> {
+async fn physical(context: &SessionContext, plan: &LogicalPlan) -> Result<Arc<dyn ExecutionPlan>> {
     let state = context.state();
-    let physical = state.query_planner().create_physical_plan(plan, &state).await?;
-    provider::within_budget(&physical)?;
-    let stream = joins::run(context, plan, physical)?;
-    let schema = labels::shown(&stream.schema());
+    Ok(state.query_planner().create_physical_plan(plan, &state).await?)
+}
+
+/// Rows with their columns as the client is told them.
+fn shown(rows: SendableRecordBatchStream) -> SendableRecordBatchStream {
+    let schema = labels::shown(&rows.schema());
     let shown = schema.clone();
-    let rows = stream.map(move |batch| {
+    let rows = rows.map(move |batch| {
         let batch = batch?;
         let options = RecordBatchOptions::new().with_row_count(Some(batch.num_rows()));
         Ok(RecordBatch::try_new_with_options(shown.clone(), batch.columns().to_vec(), &options)?)
     });
-    Ok(Box::pin(RecordBatchStreamAdapter::new(schema, rows)))
+    Box::pin(RecordBatchStreamAdapter::new(schema, rows))
 }
 
 impl std::fmt::Debug for Query {

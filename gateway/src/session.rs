@@ -9,6 +9,7 @@ mod activity;
 mod cursors;
 mod definitions;
 mod dispatch;
+mod lifted;
 mod listening;
 mod prepared;
 mod recent;
@@ -140,6 +141,8 @@ pub struct Session {
     pub(crate) statements: Statements,
     /// Statements by their text.
     recent: Recent,
+    /// Statements by their text without values.
+    kinds: lifted::Kinds,
     cursors: Cursors,
     notifications: listening::Notifications,
     /// Numbers that sequences gave.
@@ -163,13 +166,15 @@ pub struct Prepared {
     pub(crate) kept: Arc<point::Kept>,
     /// Its plan, if it is a query that goes to the optimizer.
     pub(crate) plans: Arc<Plans>,
+    /// What it runs as, if it is a query that others are like.
+    pub(crate) lifted: Option<lifted::Lifted>,
 }
 
 impl Prepared {
     /// One of which nothing is kept.
     fn new(statement: Statement, parameters: Vec<DataType>, columns: Option<SchemaRef>) -> Self {
         let (kept, plans) = (Arc::default(), Arc::default());
-        Self { statement: Arc::new(statement), parameters, columns, kept, plans }
+        Self { statement: Arc::new(statement), parameters, columns, kept, plans, lifted: None }
     }
 }
 
@@ -232,6 +237,7 @@ impl Session {
             temporary: Temporary::default(),
             statements: Statements::default(),
             recent: Recent::default(),
+            kinds: lifted::Kinds::default(),
             cursors: Cursors::default(),
             notifications: listening::Notifications::default(),
             given: Arc::default(),

@@ -134,6 +134,35 @@ impl ScanExec {
         Ok(Self { about: About { rows: Some(rows), ..scan.about }, ..scan })
     }
 
+    /// The same scan of nothing, which holds nothing of the store.
+    ///
+    /// # Errors
+    /// What DataFusion says of the order.
+    pub(crate) fn released(&self) -> Result<Self> {
+        let scan = self.reading(Read { rows: RowSet::none(), ..self.read.clone() })?;
+        Ok(Self { view: self.view.released(), ..scan })
+    }
+
+    /// The scan in the direction of another, if a plan over that is one over this too: the same columns of the same table, the same parts
+    /// of the key with one value, the same number of rows at most.
+    ///
+    /// # Errors
+    /// What DataFusion says of the order.
+    pub(crate) fn in_form_of(&self, other: &Self) -> Result<Option<Self>> {
+        let is_alike = Arc::ptr_eq(&self.table, &other.table)
+            && self.rest.is_none()
+            && other.rest.is_none()
+            && self.read.limit == other.read.limit
+            && self.about.constant_parts == other.about.constant_parts
+            && self.order == other.order
+            && self.layout.schema() == other.layout.schema();
+        if !is_alike {
+            return Ok(None);
+        }
+        let scan = self.reading(Read { reversed: other.read.reversed, ..self.read.clone() })?;
+        Ok(Some(scan))
+    }
+
     /// How many rows it reads, about, where that is known.
     pub fn rows_estimate(&self) -> Option<u64> {
         let limit = self.read.limit.map(|limit| limit as u64);

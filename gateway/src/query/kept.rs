@@ -26,17 +26,20 @@ use datafusion::{
     error::Result as PlanResult,
     logical_expr::{Expr, LogicalPlan, TableScan, Volatility, expr::Placeholder, simplify::SimplifyContext},
     optimizer::simplify_expressions::ExprSimplifier,
+    physical_plan::ExecutionPlan,
     scalar::ScalarValue,
     sql::sqlparser::ast,
 };
 use keyspan_catalog::Snapshot;
+use rebound::Template;
 use std::{
     collections::BTreeMap,
     fmt,
-    sync::{Arc, Mutex, PoisonError},
+    sync::{Arc, Mutex, OnceLock, PoisonError},
 };
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
+mod rebound;
 #[cfg(test)]
 mod tests;
 
@@ -96,6 +99,8 @@ struct Plan {
     seen: Seen,
     plan: LogicalPlan,
     permit: Option<Arc<OwnedSemaphorePermit>>,
+    /// What is kept of its physical plan, once it was a short one.
+    physical: OnceLock<Template>,
 }
 
 /// The plan of a prepared query.
@@ -131,8 +136,63 @@ impl Plans {
         }
     }
 
+    /// Whether something is kept of the plan, as far as is known.
+    pub(crate) fn may_be_kept(&self) -> bool {
+        let kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        matches!(&*kept, Kept::Planned(_) | Kept::Optimized(..))
+    }
+
     fn keep(&self, kept: Kept) {
         *self.0.lock().unwrap_or_else(PoisonError::into_inner) = kept;
+    }
+
+    /// The optimised plan that is kept for these values, if there is one.
+    fn optimized_for(&self, query: &Query, parameters: &[ScalarValue]) -> Option<Arc<Plan>> {
+        let kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        match &*kept {
+            Kept::Optimized(plan, fixed)
+                if plan.seen.is(query) && fixed.iter().all(|(at, value)| parameters.get(*at) == Some(value)) =>
+            {
+                Some(Arc::clone(plan))
+            }
+            _ => None,
+        }
+    }
+
+    /// The physical plan of a statement with the values of its parameters, if that is kept.
+    ///
+    /// # Errors
+    /// What is wrong with the values.
+    pub(crate) async fn physical(
+        &self,
+        query: &Query,
+        parameters: &[ScalarValue],
+    ) -> Result<Option<Arc<dyn ExecutionPlan>>> {
+        let Some(plan) = self.optimized_for(query, parameters) else { return Ok(None) };
+        match plan.physical.get() {
+            Some(template) => template.rebound(query, parameters).await,
+            None => Ok(None),
+        }
+    }
+
+    /// Keeps what may be kept of the physical plan that an optimised one became.
+    ///
+    /// # Errors
+    /// DataFusion's.
+    pub(crate) fn keep_physical(
+        &self,
+        query: &Query,
+        parameters: &[ScalarValue],
+        physical: &Arc<dyn ExecutionPlan>,
+    ) -> Result<()> {
+        let Some(plan) = self.optimized_for(query, parameters) else { return Ok(()) };
+        if plan.physical.get().is_none()
+            && let Some(template) = Template::of(&plan.plan, physical)?
+        {
+            // Somebody else may have been faster.
+            let _ = plan.physical.set(template);
+        }
+        Ok(())
     }
 
     /// The optimised plan of a statement with the values of its parameters, and the query that runs it. `query` may be one [of a kept
@@ -147,14 +207,13 @@ impl Plans {
         (types, parameters): (&[DataType], Vec<ScalarValue>),
     ) -> Result<(Query, LogicalPlan)> {
         let options = query.context.state_ref().read().config_options().clone();
+        if let Some(plan) = self.optimized_for(&query, &parameters) {
+            let plan = bound(&plan.plan, &parameters, &query.view, &options)?;
+            return Ok((query, plan));
+        }
         let known = {
             let kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
             match &*kept {
-                Kept::Optimized(plan, fixed)
-                    if plan.seen.is(&query) && fixed.iter().all(|(at, value)| parameters.get(*at) == Some(value)) =>
-                {
-                    Known::Optimized(Arc::clone(plan))
-                }
                 Kept::Planned(plan) if plan.seen.is(&query) => Known::Planned(Arc::clone(plan)),
                 Kept::Never(seen) if seen.is(&query) => Known::Never,
                 _ => Known::Nothing,
@@ -162,10 +221,6 @@ impl Plans {
         };
         let is_new = matches!(known, Known::Nothing);
         let plan = match known {
-            Known::Optimized(plan) => {
-                let plan = bound(&plan.plan, &parameters, &query.view, &options)?;
-                return Ok((query, plan));
-            }
             Known::Planned(plan) => Some(plan),
             Known::Never | Known::Nothing => None,
         };
@@ -188,7 +243,8 @@ impl Plans {
             match query.optimize(&with_numbers) {
                 Ok(optimized) if may_be_kept(&optimized)? => {
                     let bound = bound(&optimized, &parameters, &query.view, &options)?;
-                    let kept = Plan { seen: Seen::of(&query), plan: optimized, permit: plan.permit.clone() };
+                    let (seen, permit) = (Seen::of(&query), plan.permit.clone());
+                    let kept = Plan { seen, plan: optimized, permit, physical: OnceLock::new() };
                     self.keep(Kept::Optimized(Arc::new(kept), fixed));
                     return Ok((query, bound));
                 }
@@ -206,7 +262,6 @@ impl Plans {
 
 /// What a statement finds.
 enum Known {
-    Optimized(Arc<Plan>),
     Planned(Arc<Plan>),
     Never,
     Nothing,
@@ -224,7 +279,7 @@ fn planned(query: &Query, plan: &LogicalPlan, types: &[DataType]) -> Kept {
             Err(_) => return Kept::None,
         },
     };
-    Kept::Planned(Arc::new(Plan { seen: Seen::of(query), plan, permit }))
+    Kept::Planned(Arc::new(Plan { seen: Seen::of(query), plan, permit, physical: OnceLock::new() }))
 }
 
 /// The plan in which every placeholder has a type, and which holds nothing of the store: a pin would keep the files of dropped tenants. `None` for
@@ -350,34 +405,19 @@ fn bound(
     view: &View,
     options: &Arc<ConfigOptions>,
 ) -> PlanResult<LogicalPlan> {
-    let value = |placeholder: &Placeholder| {
-        number(placeholder).and_then(|at| parameters.get(at)).map(|value| literal(placeholder, value))
-    };
-    let simplified = |filter: Expr, schema: DFSchema| {
-        let context = SimplifyContext::builder().with_schema(Arc::new(schema)).with_config_options(Arc::clone(options));
-        ExprSimplifier::new(context.build()).simplify(filter)
-    };
+    let value = value_of(parameters);
     let bound = plan.clone().transform_up_with_subqueries(|node| match node {
         LogicalPlan::TableScan(scan) => {
-            let Some(table) = table_of(&scan)? else { return Ok(Transformed::no(LogicalPlan::TableScan(scan))) };
-            let mut filters = Vec::with_capacity(scan.filters.len());
-            for filter in &scan.filters {
-                let with_values = names::with_values(filter.clone(), &value)?;
-                let schema = || DFSchema::try_from_qualified_schema(scan.table_name.clone(), &scan.source.schema());
-                filters.push(if with_values.transformed {
-                    simplified(with_values.data, schema()?)?
-                } else {
-                    with_values.data
-                });
-            }
-            let told = scan.filters.iter().zip(&filters);
-            let source = provider_as_source(Arc::new(table.seen_by(view, told)));
+            let Some((table, filters)) = with_values_in(&scan, parameters, view, options)? else {
+                return Ok(Transformed::no(LogicalPlan::TableScan(scan)));
+            };
+            let source = provider_as_source(table);
             Ok(Transformed::yes(LogicalPlan::TableScan(TableScan { source, filters, ..scan })))
         }
         LogicalPlan::Filter(mut filter) => {
             let with_values = names::with_values(filter.predicate, &value)?;
             filter.predicate = if with_values.transformed {
-                simplified(with_values.data, filter.input.schema().as_ref().clone())?
+                simplified(with_values.data, filter.input.schema().as_ref().clone(), options)?
             } else {
                 with_values.data
             };
@@ -386,4 +426,37 @@ fn bound(
         other => names::bound_node(other, &value),
     })?;
     Ok(bound.data)
+}
+
+/// The value of a placeholder.
+fn value_of(parameters: &[ScalarValue]) -> impl Fn(&Placeholder) -> Option<Expr> + '_ {
+    |placeholder| number(placeholder).and_then(|at| parameters.get(at)).map(|value| literal(placeholder, value))
+}
+
+fn simplified(filter: Expr, schema: DFSchema, options: &Arc<ConfigOptions>) -> PlanResult<Expr> {
+    let context = SimplifyContext::builder().with_schema(Arc::new(schema)).with_config_options(Arc::clone(options));
+    ExprSimplifier::new(context.build()).simplify(filter)
+}
+
+/// The table of a scan over the rows that a view sees, and the scan's filters with values; `None` for a relation of another kind.
+fn with_values_in(
+    scan: &TableScan,
+    parameters: &[ScalarValue],
+    view: &View,
+    options: &Arc<ConfigOptions>,
+) -> PlanResult<Option<(Arc<KeyspanTable>, Vec<Expr>)>> {
+    let Some(table) = table_of(scan)? else { return Ok(None) };
+    let value = value_of(parameters);
+    let mut filters = Vec::with_capacity(scan.filters.len());
+    for filter in &scan.filters {
+        let with_values = names::with_values(filter.clone(), &value)?;
+        filters.push(if with_values.transformed {
+            let schema = DFSchema::try_from_qualified_schema(scan.table_name.clone(), &scan.source.schema())?;
+            simplified(with_values.data, schema, options)?
+        } else {
+            with_values.data
+        });
+    }
+    let table = table.seen_by(view, scan.filters.iter().zip(&filters));
+    Ok(Some((Arc::new(table), filters)))
 }

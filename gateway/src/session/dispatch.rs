@@ -1,6 +1,6 @@
 //! Each kind of statement to the module that knows it.
 
-use super::{Found, HeldCursor, Outcome, Prepared, Session, TransactionStatus, prepared, show};
+use super::{Found, HeldCursor, Outcome, Prepared, Session, TransactionStatus, lifted, prepared, show};
 use crate::{
     copy::{self, CopyIn},
     ddl, dml,
@@ -60,6 +60,11 @@ pub(super) async fn prepare(
             match (compiled, &statement) {
                 (Some(compiled), _) => (compiled.parameters, compiled.columns),
                 (None, Statement::Query(query)) => {
+                    if hints.is_empty()
+                        && let Some(lifted) = Box::pin(lifted::prepare(session, query)).await
+                    {
+                        return Ok(lifted);
+                    }
                     let (parameters, plan, query) = Box::pin(analyse(session, view, query, hints)).await?;
                     let columns = Query::columns(&plan);
                     plans = match runs {
@@ -121,23 +126,7 @@ pub(super) async fn execute(
             let rows = Box::pin(dml::locked_rows(session, query, parameters)).await?;
             Ok(Outcome::Rows { tag: "SELECT", rows })
         }
-        Statement::Query(query) => {
-            if let Some((query, plan)) = prepared.plans.take_ready() {
-                let rows = Box::pin(query.run(plan)).await?;
-                return Ok(Outcome::Rows { tag: "SELECT", rows });
-            }
-            let view = session.view().await?;
-            if session.takes_fast_path()
-                && let Some(rows) = point::read(prepared, &parameters, &view)
-            {
-                return Ok(Outcome::Rows { tag: "SELECT", rows });
-            }
-            let of_values = Query::of_kept(session, view)?.with_parameters(&parameters);
-            let planned = prepared.plans.optimized(of_values, query, (&prepared.parameters, parameters));
-            let (of_values, plan) = Box::pin(planned).await?;
-            let rows = Box::pin(of_values.run_optimized(&plan)).await?;
-            Ok(Outcome::Rows { tag: "SELECT", rows })
-        }
+        Statement::Query(query) => Box::pin(answer(session, prepared, query, parameters)).await,
         Statement::Explain(explained) => {
             let (query, plan) = match explained.statement.as_ref() {
                 Statement::Execute(run) => {
@@ -209,6 +198,38 @@ pub(super) async fn execute(
         }
         Statement::Upkeep(upkeep) => maintain(session, upkeep),
     }
+}
+
+/// Runs a query.
+async fn answer(
+    session: &mut Session,
+    prepared: &Prepared,
+    query: &ast::Statement,
+    parameters: Vec<ScalarValue>,
+) -> Result<Outcome> {
+    if let Some((prepared, values)) = prepared.lifted.as_ref().and_then(|lifted| lifted.of(session)) {
+        return Box::pin(execute(session, prepared, values)).await;
+    }
+    if let Some((query, plan)) = prepared.plans.take_ready() {
+        let rows = Box::pin(query.run(plan)).await?;
+        return Ok(Outcome::Rows { tag: "SELECT", rows });
+    }
+    let view = session.view().await?;
+    if session.takes_fast_path()
+        && let Some(rows) = point::read(prepared, &parameters, &view)
+    {
+        return Ok(Outcome::Rows { tag: "SELECT", rows });
+    }
+    let of_values = Query::of_kept(session, view)?.with_parameters(&parameters);
+    if let Some(physical) = Box::pin(prepared.plans.physical(&of_values, &parameters)).await? {
+        return Ok(Outcome::Rows { tag: "SELECT", rows: of_values.run_short(physical)? });
+    }
+    let values = (prepared.parameters.as_slice(), parameters.clone());
+    let (of_values, plan) = Box::pin(prepared.plans.optimized(of_values, query, values)).await?;
+    let physical = Box::pin(of_values.physical(&plan)).await?;
+    prepared.plans.keep_physical(&of_values, &parameters, &physical)?;
+    let rows = of_values.run_physical(&plan, physical)?;
+    Ok(Outcome::Rows { tag: "SELECT", rows })
 }
 
 /// In a failed transaction only its end is accepted.
@@ -437,6 +458,7 @@ fn set(session: &mut Session, setting: &Setting) -> Result<Outcome> {
             }
             if matches!(*what, "ALL" | "PLANS") {
                 session.recent.clear();
+                session.kinds.clear();
             }
             if matches!(*what, "ALL" | "TEMP") {
                 session.discard_temporary();

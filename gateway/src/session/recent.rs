@@ -123,7 +123,7 @@ impl Session {
     }
 
     /// What makes a plan what it is.
-    fn seen(&self) -> Seen {
+    pub(super) fn seen(&self) -> Seen {
         Seen::new(self.catalog_snapshot(), self.settings())
     }
 }

@@ -10,7 +10,7 @@ use datafusion::scalar::ScalarValue;
 use expect_test::Expect;
 use futures::TryStreamExt;
 use keyspan_catalog::{Catalog, TenantStore};
-use keyspan_storage::{Clock, SystemClock, memory::MemoryStore};
+use keyspan_storage::{Clock, Store, SystemClock, memory::MemoryStore};
 use std::sync::Arc;
 
 /// A clock that is shared.
@@ -37,6 +37,11 @@ impl World {
     /// An empty store, where a clock tells the time.
     pub(crate) async fn at(clock: Arc<dyn Clock>) -> Self {
         let store = Arc::new(MemoryStore::new(Box::new(Told(clock.clone()))));
+        Self::in_store(store, clock).await
+    }
+
+    /// A store that is empty.
+    pub(crate) async fn in_store(store: Arc<dyn Store>, clock: Arc<dyn Clock>) -> Self {
         let catalog = Arc::new(Catalog::open(store).await.unwrap());
         Self { shared: Arc::new(Shared { clock, ..Shared::new(catalog) }) }
     }

@@ -55,6 +55,10 @@ const KEPT: &[&str] = &[
     "SELECT a FROM t WHERE n / $1 > 1 ORDER BY a, b",
     "SELECT a, b, (SELECT m FROM u WHERE u.b = t.b AND u.m > $1) FROM t WHERE a = 'x' ORDER BY a, b",
     "SELECT a FROM t WHERE a = 'x' ORDER BY b",
+    "SELECT count(*), sum(n), max(s) FROM t WHERE a = $1 AND b = $2",
+    "SELECT upper(s), count(*) FROM t WHERE a = $1 AND b IN ($2, $3) GROUP BY 1 ORDER BY 1",
+    "SELECT n, s FROM t WHERE a IN ($1, $2) AND b = $3 ORDER BY n, s",
+    "SELECT max(n), count(*) FROM t WHERE a = $1 AND a = $2 AND b IN (1, 2, $3)",
     "SELECT count(*) FROM t",
 ];
 
@@ -92,6 +96,14 @@ async fn prepared(session: &mut Session, sql: &str) -> Prepared {
 }
 
 impl Plans {
+    /// Whether a physical plan is kept.
+    pub(crate) fn has_physical(&self) -> bool {
+        match &*self.0.lock().unwrap_or_else(PoisonError::into_inner) {
+            Kept::Optimized(plan, _) => plan.physical.get().is_some(),
+            _ => false,
+        }
+    }
+
     /// What is kept, in a word.
     fn word(&self) -> &'static str {
         match &*self.0.lock().unwrap_or_else(PoisonError::into_inner) {
