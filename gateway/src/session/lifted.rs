@@ -140,6 +140,7 @@ impl Given {
     /// As a value of a type; `None` when the text says that it is of another.
     fn of_type(&self, wanted: &DataType) -> Result<Option<ScalarValue>> {
         let text = match self {
+            _ if wanted.is_nested() => return Ok(None),
             Self::Whole(_) if !wanted.is_numeric() => return Ok(None),
             Self::Quoted(text) | Self::Whole(text) => text,
         };
