@@ -132,8 +132,9 @@ fn plain(expr: Expr, options: &Arc<ConfigOptions>) -> Transformed<Expr> {
 /// A zero below zero equals the other.
 fn without_sign(value: ScalarValue) -> ScalarValue {
     match value {
-        ScalarValue::Float64(Some(0.0)) => ScalarValue::Float64(Some(0.0)),
-        ScalarValue::Float32(Some(0.0)) => ScalarValue::Float32(Some(0.0)),
+        // The sum of both zeroes is the one above.
+        ScalarValue::Float64(Some(float)) => ScalarValue::Float64(Some(float + 0.0)),
+        ScalarValue::Float32(Some(float)) => ScalarValue::Float32(Some(float + 0.0)),
         other => other,
     }
 }
