@@ -21,7 +21,7 @@ use datafusion::{
     },
     scalar::ScalarValue,
 };
-use std::sync::Arc;
+use std::{cell::LazyCell, sync::Arc};
 
 /// The rule, for after types are settled, and for between the simplification of expressions and the pushing of filters.
 #[derive(Debug)]
@@ -33,8 +33,9 @@ impl AnalyzerRule for Alike {
     }
 
     fn analyze(&self, plan: LogicalPlan, options: &ConfigOptions) -> Result<LogicalPlan> {
-        let options = Arc::new(options.clone());
-        Ok(plan.transform_up_with_subqueries(|node| rewritten(node, &options))?.data)
+        // To copy all options takes longer than to look at most plans.
+        let shared = LazyCell::new(|| Arc::new(options.clone()));
+        Ok(plan.transform_up_with_subqueries(|node| rewritten(node, &|| Arc::clone(&shared)))?.data)
     }
 }
 
@@ -48,11 +49,14 @@ impl OptimizerRule for Alike {
     }
 
     fn rewrite(&self, plan: LogicalPlan, config: &dyn OptimizerConfig) -> Result<Transformed<LogicalPlan>> {
-        rewritten(plan, &config.options())
+        rewritten(plan, &|| config.options())
     }
 }
 
-fn rewritten(plan: LogicalPlan, options: &Arc<ConfigOptions>) -> Result<Transformed<LogicalPlan>> {
+/// Where options come from, for those few expressions that need them.
+type Options<'a> = &'a dyn Fn() -> Arc<ConfigOptions>;
+
+fn rewritten(plan: LogicalPlan, options: Options<'_>) -> Result<Transformed<LogicalPlan>> {
     // Filters of a scan were promised as they are.
     if matches!(plan, LogicalPlan::TableScan(_)) {
         return Ok(Transformed::no(plan));
@@ -66,7 +70,7 @@ fn rewritten(plan: LogicalPlan, options: &Arc<ConfigOptions>) -> Result<Transfor
 }
 
 /// A comparison as all are written.
-fn alike(expr: Expr, options: &Arc<ConfigOptions>) -> Transformed<Expr> {
+fn alike(expr: Expr, options: Options<'_>) -> Transformed<Expr> {
     match expr {
         Expr::BinaryExpr(BinaryExpr { left, op, right }) if compares(op) => {
             let (left, right) = (plain(*left, options), plain(*right, options));
@@ -109,13 +113,13 @@ fn is_literal(expr: &Expr) -> bool {
 }
 
 /// What is compared: a literal that remembers nothing, if it is a value. One that cannot be computed stays, and fails when it is.
-fn plain(expr: Expr, options: &Arc<ConfigOptions>) -> Transformed<Expr> {
+fn plain(expr: Expr, options: Options<'_>) -> Transformed<Expr> {
     let value = match &expr {
         Expr::Literal(value, metadata) if metadata.is_none() && *value == without_sign(value.clone()) => None,
         Expr::Literal(value, _) => Some(value.clone()),
         other if is_constant(other) => {
             let schema = Arc::new(DFSchema::empty());
-            let context = SimplifyContext::builder().with_schema(schema).with_config_options(Arc::clone(options));
+            let context = SimplifyContext::builder().with_schema(schema).with_config_options(options());
             match ExprSimplifier::new(context.build()).simplify(other.clone()) {
                 Ok(Expr::Literal(value, _)) => Some(value),
                 _ => None,

@@ -11,7 +11,8 @@
 //! of LIMIT and OFFSET: a plan serves those that it was made with.
 //!
 //! Filters with placeholders are promised to DataFusion whatever they are, so that they come to the scan, and are given to it with values: it
-//! makes ranges of keys of them, and filters for what is no range (`provider::table`). A filter with a value is simplified once more.
+//! makes ranges of keys of them, and filters for what is no range (`provider::table`). A filter with a value is simplified once more. Of a short
+//! query's physical plan all but the scan is kept too ([`rebound`]).
 
 use super::{Query, correlated::names, with_parameters};
 use crate::{error::Result, provider::KeyspanTable, view::View};

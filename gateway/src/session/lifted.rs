@@ -9,7 +9,7 @@
 //! its kind runs as that prepared statement with its values: what such a value means, PostgreSQL takes from the column in either case. A text whose
 //! values are none of their columns' types, or whose plan may not be kept, is planned as it stands, and so is each that came first.
 
-use super::{Prepared, Session, dispatch};
+use super::{Prepared, Session, dispatch, recent::Once};
 use crate::{
     error::Result,
     query::kept::Seen,
@@ -22,17 +22,10 @@ use datafusion::{
     scalar::ScalarValue,
     sql::sqlparser::ast::{self, Expr, SetExpr, Value, visit_expressions},
 };
-use std::{
-    collections::VecDeque,
-    hash::{BuildHasher, RandomState},
-    ops::ControlFlow,
-    sync::Arc,
-};
+use std::{collections::VecDeque, ops::ControlFlow, sync::Arc};
 
 /// Kinds of texts that are kept, at most.
 const KEPT_MAX: usize = 32;
-/// Kinds of texts that came once, at most.
-const ONCE_MAX: usize = 64;
 /// Values that are lifted out of a text, at most; one with more is planned as it stands.
 const VALUES_MAX: usize = 256;
 
@@ -41,9 +34,7 @@ const VALUES_MAX: usize = 256;
 pub(super) struct Kinds {
     /// The latest first.
     kept: VecDeque<Kind>,
-    /// Hashes of those that came once, the latest last.
-    once: VecDeque<u64>,
-    hashes: RandomState,
+    once: Once,
 }
 
 #[derive(Debug)]
@@ -71,21 +62,7 @@ impl Lifted {
 
 impl Kinds {
     pub(super) fn clear(&mut self) {
-        (self.kept, self.once) = Default::default();
-    }
-
-    /// Whether a kind came before; from now on it did.
-    fn came(&mut self, statement: &ast::Statement) -> bool {
-        let hash = self.hashes.hash_one(statement);
-        if let Some(at) = self.once.iter().position(|once| *once == hash) {
-            self.once.remove(at);
-            return true;
-        }
-        if self.once.len() == ONCE_MAX {
-            self.once.pop_front();
-        }
-        self.once.push_back(hash);
-        false
+        *self = Self::default();
     }
 
     /// What is kept of a kind that was seen before, if it is of what is seen now.
@@ -109,7 +86,7 @@ pub(super) async fn prepare(session: &mut Session, statement: &ast::Statement) -
     let seen = session.seen();
     let prepared = match session.kinds.take(&kind, &seen) {
         Some(prepared) => prepared?,
-        None if session.kinds.came(&kind) => {
+        None if session.kinds.once.came(&kind) => {
             let again = Statement::Query(Box::new(kind.clone()));
             // Whatever is wrong is told of the statement as it stands.
             let prepared = Box::pin(dispatch::prepare(session, again, &[], dispatch::Runs::Later)).await.ok();

@@ -8,15 +8,15 @@ use super::{Prepared, Session, TransactionStatus};
 use crate::{query::kept::Seen, statement::Statement};
 use std::{
     collections::VecDeque,
-    hash::{BuildHasher, RandomState},
+    hash::{BuildHasher, Hash, RandomState},
 };
 
 /// Statements that are kept, at most.
 const KEPT_MAX: usize = 16;
 /// Bytes of a text that is kept, at most.
 const TEXT_BYTES_MAX: usize = 8 << 10;
-/// Texts that came once, at most.
-const ONCE_MAX: usize = 64;
+/// Texts that came once, at most; as many kinds of texts.
+pub(super) const ONCE_MAX: usize = 64;
 
 /// What the client sends to have a statement prepared.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -31,9 +31,36 @@ pub(crate) struct Text<'a> {
 pub(crate) struct Recent {
     /// The latest first.
     kept: VecDeque<Entry>,
-    /// Hashes of texts that came once, the latest last.
-    once: VecDeque<u64>,
+    once: Once,
+}
+
+/// What came once, by its hash.
+#[derive(Debug, Default)]
+pub(super) struct Once {
+    /// The latest last.
+    came: VecDeque<u64>,
     hashes: RandomState,
+}
+
+impl Once {
+    /// Whether something came before. From now on it did, or, when it is the second time, it did not.
+    pub(super) fn came(&mut self, what: impl Hash) -> bool {
+        let hash = self.hashes.hash_one(what);
+        if let Some(at) = self.came.iter().position(|once| *once == hash) {
+            self.came.remove(at);
+            return true;
+        }
+        if self.came.len() == ONCE_MAX {
+            self.came.pop_front();
+        }
+        self.came.push_back(hash);
+        false
+    }
+
+    #[cfg(test)]
+    pub(super) fn len(&self) -> usize {
+        self.came.len()
+    }
 }
 
 #[derive(Debug)]
@@ -70,20 +97,6 @@ impl Recent {
         Some(prepared)
     }
 
-    /// Whether a text came before; from now on it did.
-    fn came(&mut self, text: Text<'_>) -> bool {
-        let hash = self.hashes.hash_one(text);
-        if let Some(at) = self.once.iter().position(|once| *once == hash) {
-            self.once.remove(at);
-            return true;
-        }
-        if self.once.len() == ONCE_MAX {
-            self.once.pop_front();
-        }
-        self.once.push_back(hash);
-        false
-    }
-
     fn keep(&mut self, text: Text<'_>, seen: Seen, prepared: Prepared) {
         self.kept.truncate(KEPT_MAX - 1);
         let (sql, types) = (text.sql.to_owned(), text.types.map(<[u32]>::to_vec));
@@ -92,7 +105,7 @@ impl Recent {
 
     /// Forgets all of them.
     pub(super) fn clear(&mut self) {
-        (self.kept, self.once) = Default::default();
+        *self = Self::default();
     }
 }
 
@@ -109,7 +122,7 @@ impl Session {
                 let seen = self.seen();
                 self.recent.take(at, &seen).map_or(Known::Again(seen), Known::Prepared)
             }
-            None if self.recent.came(text) => Known::Again(self.seen()),
+            None if self.recent.once.came(text) => Known::Again(self.seen()),
             None => Known::New,
         }
     }

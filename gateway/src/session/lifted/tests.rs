@@ -1,7 +1,10 @@
 use super::*;
 use crate::{
     query::testing::parse,
-    session::testing::{World, run, run_prepared},
+    session::{
+        recent::ONCE_MAX,
+        testing::{World, run, run_prepared},
+    },
 };
 use expect_test::{Expect, expect};
 use keyspan_storage::{
