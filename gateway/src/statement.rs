@@ -25,6 +25,7 @@ mod role;
 mod sequence;
 #[cfg(test)]
 mod tests;
+mod type_name;
 mod upkeep;
 mod view;
 mod with;

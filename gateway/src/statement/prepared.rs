@@ -1,6 +1,6 @@
 //! `PREPARE`, `EXECUTE`, `DEALLOCATE`.
 
-use super::{Statement, cursor::Cursor, definition, parse_one};
+use super::{Statement, cursor::Cursor, parse_one, type_name};
 use crate::error::{Result, SqlError};
 use datafusion::sql::sqlparser::{
     ast::{self, DataType, Expr},
@@ -45,7 +45,7 @@ pub(super) fn parse_prepare(cursor: &mut Cursor<'_>) -> Result<Statement> {
                 DataType::Numeric(ast::ExactNumberInfo::None) | DataType::Decimal(ast::ExactNumberInfo::None) => {
                     Ok(None)
                 }
-                other => definition::sql_type(other).map(Some),
+                other => type_name::sql_type(other).map(Some),
             }
         })?
     } else {

@@ -1,6 +1,6 @@
 //! `CREATE SEQUENCE`, `DROP SEQUENCE`, and the options of identity columns.
 
-use super::{CreateSequence, Definition, DropTables, cursor::Cursor, definition::sql_type};
+use super::{CreateSequence, Definition, DropTables, cursor::Cursor, type_name::sql_type};
 use crate::error::{Result, SqlError, SqlState};
 use datafusion::sql::sqlparser::tokenizer::Token;
 use keyspan_catalog::SequenceOptions;
