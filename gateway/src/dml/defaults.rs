@@ -56,7 +56,7 @@ impl Defaults {
             let Some(default) = &column.default else { continue };
             let source = match &default.value {
                 DefaultValue::Constant(text) => Source::Value(read(text, column.kind)?),
-                DefaultValue::Now => Source::Value(Value::Timestamp(facts.now_micros)),
+                DefaultValue::Now => Source::Value(Value::Timestamp(facts.transaction_micros)),
                 DefaultValue::Uuid => Source::Uuid,
                 DefaultValue::Next(id) => {
                     let found = facts.snapshot.sequence_of(facts.tenant.as_ref(), *id);

@@ -279,6 +279,7 @@ impl World {
             operator: tenant.is_none(),
             process_id: 1,
             now_micros: NOW,
+            transaction_micros: NOW,
             snapshot: Arc::clone(&self.snapshot),
             settings: BTreeMap::new(),
             statements: Arc::default(),

@@ -37,6 +37,8 @@ pub struct Facts {
     pub process_id: i32,
     /// When the statement began, in microseconds since 1970.
     pub now_micros: i64,
+    /// When its transaction began: what `now()` is.
+    pub transaction_micros: i64,
     /// The catalog.
     pub snapshot: Arc<Snapshot>,
     /// The session's settings, by lower-case name.
@@ -64,13 +66,15 @@ pub struct Facts {
 impl Facts {
     /// The facts of a statement of a session.
     pub fn of(session: &Session, view: &View) -> Self {
+        let now_micros = session.shared.clock.now_micros();
         Self {
             role: session.identity.role.clone(),
             database: session.identity.database.clone(),
             tenant: view.rows.tenant().cloned(),
             operator: session.identity.operator,
             process_id: session.process_id,
-            now_micros: session.shared.clock.now_micros(),
+            now_micros,
+            transaction_micros: session.began_micros().unwrap_or(now_micros),
             snapshot: view.snapshot.clone(),
             settings: session.settings(),
             rows: Some(view.rows.clone()),

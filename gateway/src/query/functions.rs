@@ -84,19 +84,21 @@ fn shown_type(data: &DataType) -> String {
 /// Registers the functions.
 pub fn register(state: &mut SessionState) {
     let functions = [
-        row_function("now", 0..=0, types::timestamptz(), |_, facts| Ok(stamp(facts.now_micros, true))).with_aliases(&[
-            "current_timestamp",
-            "transaction_timestamp",
-            "statement_timestamp",
-            "clock_timestamp",
-        ]),
-        row_function("localtimestamp", 0..=0, TIMESTAMP, |_, facts| Ok(stamp(facts.now_micros, false))),
+        row_function("now", 0..=0, types::timestamptz(), |_, facts| Ok(stamp(facts.transaction_micros, true)))
+            .with_aliases(&["current_timestamp", "transaction_timestamp"]),
+        row_function("statement_timestamp", 0..=0, types::timestamptz(), |_, facts| Ok(stamp(facts.now_micros, true))),
+        // Once for a statement, so that it may be a default.
+        row_function("clock_timestamp", 0..=0, types::timestamptz(), |_, facts| {
+            let clock = facts.shared.as_ref().map(|shared| shared.clock.now_micros());
+            Ok(stamp(clock.unwrap_or(facts.now_micros), true))
+        }),
+        row_function("localtimestamp", 0..=0, TIMESTAMP, |_, facts| Ok(stamp(facts.transaction_micros, false))),
         row_function("current_date", 0..=0, DataType::Date32, |_, facts| {
-            Ok(ScalarValue::Date32(i32::try_from(facts.now_micros.div_euclid(DAY_MICROS)).ok()))
+            Ok(ScalarValue::Date32(i32::try_from(facts.transaction_micros.div_euclid(DAY_MICROS)).ok()))
         })
         .with_aliases(&["today"]),
         row_function("current_time", 0..=0, TIME, |_, facts| {
-            Ok(ScalarValue::Time64Microsecond(Some(facts.now_micros.rem_euclid(DAY_MICROS))))
+            Ok(ScalarValue::Time64Microsecond(Some(facts.transaction_micros.rem_euclid(DAY_MICROS))))
         })
         .with_aliases(&["localtime"]),
         row_function("gen_random_uuid", 0..=0, UUID, |_, _| {

@@ -128,6 +128,7 @@ pub(crate) fn facts(operator: bool) -> Facts {
         operator,
         process_id: 42,
         now_micros: NOW,
+        transaction_micros: NOW,
         snapshot: Arc::new(snapshot()),
         settings: BTreeMap::from([("search_path".to_owned(), "\"$user\", public".to_owned())]),
         rows: None,

@@ -175,6 +175,8 @@ pub(super) struct TransactionState {
 
 #[derive(Debug)]
 struct OpenTransaction {
+    /// When it began, in microseconds since 1970.
+    began_micros: i64,
     isolation: Isolation,
     read_only: bool,
     /// Kept from the first statement on, when the isolation asks for it.
@@ -329,6 +331,12 @@ impl Session {
         self.transaction.open.is_some()
     }
 
+    /// When the transaction began, in microseconds since 1970; `None` when the statement is one by itself.
+    pub(crate) fn began_micros(&self) -> Option<i64> {
+        let open = self.transaction.open.as_ref().filter(|_| !self.transaction.of_statement);
+        open.map(|open| open.began_micros)
+    }
+
     pub(crate) fn begin(&mut self, isolation: Option<Isolation>, read_only: Option<bool>) {
         if self.transaction.open.is_some() {
             let state = SqlState::ACTIVE_SQL_TRANSACTION;
@@ -339,6 +347,7 @@ impl Session {
         self.transaction.of_statement = false;
         let locks = self.new_locks();
         self.transaction.open = Some(Box::new(OpenTransaction {
+            began_micros: self.shared.clock.now_micros(),
             isolation: isolation.unwrap_or_else(|| self.settings.isolation()),
             read_only: read_only.unwrap_or_else(|| self.settings.read_only()),
             state: None,

@@ -131,7 +131,7 @@ fn spans() -> [RowFunction; 7] {
             result.ok_or_else(out_of_range)?.value()
         }),
         typed("age", 1..=2, an_interval, |call| {
-            let today = call.facts.now_micros.div_euclid(DAY_MICROS) * DAY_MICROS;
+            let today = call.facts.transaction_micros.div_euclid(DAY_MICROS) * DAY_MICROS;
             let first = micros_of(&call.values[0]);
             let (end, start) = match call.values.get(1) {
                 Some(second) => (first, micros_of(second)),
