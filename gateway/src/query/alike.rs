@@ -103,7 +103,8 @@ fn taken(expr: Transformed<Expr>, changed: &mut bool) -> Expr {
     expr.data
 }
 
-fn compares(op: Operator) -> bool {
+/// Whether an operator compares two values of one type.
+pub(super) fn compares(op: Operator) -> bool {
     use Operator::{Eq, Gt, GtEq, IsDistinctFrom, IsNotDistinctFrom, Lt, LtEq, NotEq};
     matches!(op, Eq | NotEq | Lt | LtEq | Gt | GtEq | IsDistinctFrom | IsNotDistinctFrom)
 }

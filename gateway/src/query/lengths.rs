@@ -5,7 +5,10 @@
 //! interval groups by its length, and shows the first interval of each group; `DISTINCT` is such a grouping; `min` and `max` are the first
 //! by length. It runs when types are settled. Beside that it orders arrays ([`array_order`]).
 
-use super::functions::{arrays::array_order, interval_micros};
+use super::{
+    alike::compares,
+    functions::{arrays::array_order, interval_micros},
+};
 use arrow::datatypes::DataType;
 use datafusion::{
     common::{
@@ -138,11 +141,6 @@ fn rewritten(plan: LogicalPlan) -> Result<Transformed<LogicalPlan>> {
     Ok(if was || is { Transformed::yes(plan) } else { Transformed::no(plan) })
 }
 
-fn is_comparison(op: Operator) -> bool {
-    use Operator::{Eq, Gt, GtEq, IsDistinctFrom, IsNotDistinctFrom, Lt, LtEq, NotEq};
-    matches!(op, Eq | NotEq | Lt | LtEq | Gt | GtEq | IsDistinctFrom | IsNotDistinctFrom)
-}
-
 fn has_interval(schema: &DFSchema) -> bool {
     schema.fields().iter().any(|field| matches!(field.data_type(), DataType::Interval(_)))
 }
@@ -151,7 +149,7 @@ fn has_interval(schema: &DFSchema) -> bool {
 fn compared(expr: Expr, schema: &DFSchema) -> Result<Transformed<Expr>> {
     Ok(match expr {
         Expr::BinaryExpr(BinaryExpr { left, op, right })
-            if is_comparison(op) && is_interval(&left, schema) && is_interval(&right, schema) =>
+            if compares(op) && is_interval(&left, schema) && is_interval(&right, schema) =>
         {
             let (left, right) = (Box::new(length(*left, schema)), Box::new(length(*right, schema)));
             Transformed::yes(Expr::BinaryExpr(BinaryExpr { left, op, right }))

@@ -32,7 +32,7 @@ pub(super) struct Template {
     /// The read of the optimised plan.
     scan: TableScan,
     /// The read of the physical plan, of nothing.
-    form: ScanExec,
+    form: Arc<ScanExec>,
 }
 
 impl Template {
@@ -42,8 +42,8 @@ impl Template {
             return Ok(None);
         }
         let (Some(scan), Some(form)) = (only_read(plan)?, leaf(physical)) else { return Ok(None) };
-        let form = form.released()?;
-        let plan = over(physical, Arc::new(form.released()?))?;
+        let form = Arc::new(form.released()?);
+        let plan = over(physical, Arc::clone(&form) as Arc<dyn ExecutionPlan>)?;
         Ok(Some(Self { plan, scan, form }))
     }
 

@@ -19,6 +19,7 @@ const UNKNOWN: &[&str] = &[
     "SELECT count(*), max(load) FROM metrics",
     "SELECT min(price) FROM metrics",
     "SELECT count(DISTINCT procs) FROM metrics",
+    "SELECT count(DISTINCT procs), count(DISTINCT note) FROM metrics",
     "SELECT count(*) FILTER (WHERE mem > 7), count(*) FROM metrics",
     "SELECT count(*) FROM metrics WHERE procs > 3",
     "SELECT max(mem + 1) FROM metrics",
