@@ -1,15 +1,16 @@
 //! Where in a text an error's name stands: a column, a relation, a function that is not there.
 //!
 //! Plans know nothing of texts. So the text is parsed once more when such an error is to be told, and the first name in it that is the
-//! error's and stands where a column, a relation or a function does is the place. A name that only a view's query has is not found.
+//! error's and stands where a column, a relation or a function does is the place. First is what PostgreSQL looks at first: FROM before the select list,
+//! HAVING and ORDER BY before GROUP BY, what an UPDATE sets after all else. A name that only a view's query has is not found.
 
 use super::{CursorStatement, Statement, cursor, fold};
 use crate::error::{SqlError, SqlState};
 use datafusion::sql::sqlparser::{
-    ast::{self, Expr, Ident, ObjectName, TableFactor, TableObject, Visit, Visitor},
+    ast::{self, Expr, Ident, ObjectName, OrderBy, Query, Select, SetExpr, TableFactor, TableObject, Visit, Visitor},
     tokenizer::Location,
 };
-use std::ops::ControlFlow;
+use std::{collections::HashSet, ops::ControlFlow};
 
 /// Bytes of a text that is kept while its statements run, to tell places in it.
 pub const TEXT_BYTES_MAX: usize = 64 << 10;
@@ -21,7 +22,7 @@ pub fn position(sql: &str, database: &str, nth: usize, error: &SqlError) -> Opti
     let mut statements = Statement::parse_in(sql, database).ok()?;
     statements.retain(|statement| *statement != Statement::Empty);
     let statement = statements.into_iter().nth(nth)?;
-    let mut finder = Finder { wanted, found: None };
+    let mut finder = Finder { wanted, found: None, entered: HashSet::new() };
     finder.statement(&statement);
     cursor::position(sql, finder.found?)
 }
@@ -72,8 +73,10 @@ impl Wanted {
 
 struct Finder {
     wanted: Wanted,
-    /// The first place, in the text's order.
+    /// The first place that was come by.
     found: Option<Location>,
+    /// The queries whose parts were looked at in order, by where they are in memory: what is visited by sqlparser's order comes by them again.
+    entered: HashSet<*const ()>,
 }
 
 impl Finder {
@@ -82,7 +85,11 @@ impl Finder {
             Statement::Query(query) => Visit::visit(query.as_ref(), self),
             Statement::Insert(insert) => self.insert(insert),
             Statement::Update(update) => self.update(update),
-            Statement::Delete(delete) => Visit::visit(delete.as_ref(), self),
+            Statement::Delete(delete) => {
+                let _: ControlFlow<()> = Visit::visit(&delete.from, self);
+                let _: ControlFlow<()> = Visit::visit(&delete.using, self);
+                Visit::visit(delete.as_ref(), self)
+            }
             Statement::CreateTableAs(create) => Visit::visit(create.query.as_ref(), self),
             Statement::CopyOut(copy) => Visit::visit(copy.query.as_ref(), self),
             Statement::Cursor(CursorStatement::Declare(declare)) => Visit::visit(declare.query.as_ref(), self),
@@ -107,6 +114,10 @@ impl Finder {
     }
 
     fn update(&mut self, update: &ast::Update) -> ControlFlow<()> {
+        let _: ControlFlow<()> = Visit::visit(&update.table, self);
+        let _: ControlFlow<()> = Visit::visit(&update.from, self);
+        let _: ControlFlow<()> = Visit::visit(&update.selection, self);
+        let _: ControlFlow<()> = Visit::visit(&update.returning, self);
         for assignment in &update.assignments {
             if let ast::AssignmentTarget::ColumnName(name) = &assignment.target {
                 self.target(name);
@@ -115,11 +126,15 @@ impl Finder {
         Visit::visit(update, self)
     }
 
+    /// Whether the parts of a query are still to be looked at.
+    fn enters<T>(&mut self, query: &T) -> bool {
+        self.found.is_none() && self.entered.insert(std::ptr::from_ref(query).cast())
+    }
+
     fn at(&mut self, ident: &Ident) {
         let start = ident.span.start;
-        let earlier = |found: &Location| (found.line, found.column) <= (start.line, start.column);
         // Names that we have written ourselves stand nowhere.
-        if start.line > 0 && !self.found.as_ref().is_some_and(earlier) {
+        if start.line > 0 && self.found.is_none() {
             self.found = Some(start);
         }
     }
@@ -168,6 +183,33 @@ impl Finder {
 impl Visitor for Finder {
     type Break = ();
 
+    fn pre_visit_query(&mut self, query: &Query) -> ControlFlow<()> {
+        if self.enters(query) {
+            // What sorts is looked at with the select that it sorts.
+            let selected = match query.body.as_ref() {
+                SetExpr::Select(select) => self.enters(select.as_ref()).then_some(select),
+                _ => None,
+            };
+            let _: ControlFlow<()> = Visit::visit(&query.with, self);
+            match selected {
+                Some(select) => {
+                    let _: ControlFlow<()> = select_in_order(select, &query.order_by, self);
+                }
+                None => {
+                    let _: ControlFlow<()> = Visit::visit(&query.body, self);
+                }
+            }
+        }
+        ControlFlow::Continue(())
+    }
+
+    fn pre_visit_select(&mut self, select: &Select) -> ControlFlow<()> {
+        if self.enters(select) {
+            let _: ControlFlow<()> = select_in_order(select, &None, self);
+        }
+        ControlFlow::Continue(())
+    }
+
     fn pre_visit_relation(&mut self, name: &ObjectName) -> ControlFlow<()> {
         self.relation(name);
         ControlFlow::Continue(())
@@ -192,6 +234,17 @@ impl Visitor for Finder {
     }
 }
 
+/// The parts of a select, in the order in which PostgreSQL looks at them.
+fn select_in_order(select: &Select, order_by: &Option<OrderBy>, finder: &mut Finder) -> ControlFlow<()> {
+    Visit::visit(&select.from, finder)?;
+    Visit::visit(&select.projection, finder)?;
+    Visit::visit(&select.selection, finder)?;
+    Visit::visit(&select.having, finder)?;
+    Visit::visit(order_by, finder)?;
+    Visit::visit(&select.group_by, finder)?;
+    Visit::visit(&select.distinct, finder)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -211,6 +264,19 @@ mod tests {
         check("DELETE FROM t WHERE a = X", S::UNDEFINED_COLUMN, column, Some("X"));
         check("SELECT u.x, t.x FROM t, u", S::UNDEFINED_COLUMN, "column t.x does not exist", Some("t.x FROM"));
         check("SELECT 1", S::UNDEFINED_COLUMN, column, None);
+        // As PostgreSQL 15 tells them.
+        check("SELECT x FROM (SELECT x, 1 FROM t) v", S::UNDEFINED_COLUMN, column, Some("x, 1 FRO"));
+        check("SELECT x, a FROM t JOIN u ON x = 1", S::UNDEFINED_COLUMN, column, Some("x = 1"));
+        check("SELECT a FROM t GROUP BY x ORDER BY x DESC", S::UNDEFINED_COLUMN, column, Some("x DESC"));
+        check("SELECT a FROM t GROUP BY a, x HAVING x > 1", S::UNDEFINED_COLUMN, column, Some("x > 1"));
+        check("SELECT DISTINCT ON (x) a FROM t ORDER BY x ASC", S::UNDEFINED_COLUMN, column, Some("x ASC"));
+        check("UPDATE t SET a = x WHERE x = 1 RETURNING x", S::UNDEFINED_COLUMN, column, Some("x = 1 RE"));
+        check("UPDATE t SET a = x RETURNING x AS y", S::UNDEFINED_COLUMN, column, Some("x AS y"));
+        check("UPDATE t SET a = x FROM (SELECT x, 1) v", S::UNDEFINED_COLUMN, column, Some("x, 1) v"));
+        check("DELETE FROM t WHERE x = 1 RETURNING x", S::UNDEFINED_COLUMN, column, Some("x = 1 RE"));
+        check("WITH q AS (SELECT x, 1) SELECT x FROM q", S::UNDEFINED_COLUMN, column, Some("x, 1) SE"));
+        check("SELECT x FROM t UNION SELECT x FROM u", S::UNDEFINED_COLUMN, column, Some("x FROM t"));
+        check("SELECT a FROM t WHERE b IN (SELECT x FROM u) AND x = 1", S::UNDEFINED_COLUMN, column, Some("x FROM u"));
         let target = "column \"x\" of relation \"t\" does not exist";
         check("INSERT INTO t (a, x) VALUES (1, 2)", S::UNDEFINED_COLUMN, target, Some("x) VALUE"));
         check("UPDATE t SET a = 1, x = 2", S::UNDEFINED_COLUMN, target, Some("x = 2"));
