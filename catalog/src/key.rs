@@ -8,6 +8,11 @@
 //! another value becomes once the part's end is counted in; so all keys with the same first parts lie together, and nothing else
 //! between them. A tenant's id, where the schema has one, stands first as text and ends with `#` in either encoding.
 //!
+//! A schema may be *salted*: a bucket stands before the parts, and behind the tenant's id, as two hexadecimal digits and `#` in either
+//! encoding (`alto#0b#…`). It is CRC-32C of all bytes of the key behind it, modulo the number of buckets, so that whoever writes keys can
+//! make it. Keys that would all be added at one end of the table spread over it then; their order holds within a bucket only, and what was
+//! one range is one in each bucket.
+//!
 //! [`KeyColumns`] makes typed columns of many keys at once.
 
 mod columns;
@@ -28,6 +33,12 @@ use std::{borrow::Cow, ops::Bound};
 
 /// Parts of a key: as many as an index of PostgreSQL may have columns.
 pub const KEY_PARTS_MAX: usize = 32;
+
+/// Buckets of salted keys: as many as fit two hexadecimal digits.
+pub const SALT_MAX: u16 = 256;
+
+/// The bytes of a bucket in a key.
+const BUCKET_BYTES: usize = 3;
 
 /// How the parts of a key become bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -59,6 +70,9 @@ pub struct KeySchema {
     pub encoding: KeyEncoding,
     /// The parts, in order; at least one.
     pub parts: Vec<KeyPart>,
+    /// Over how many buckets keys are spread; 0 when they are not salted. At most [`SALT_MAX`].
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub salt: u16,
     /// Whether a tenant's id stands before the parts (`id#…`), as the operator sees keys. It is then the first of the values
     /// that the functions below take and give, and the first of [`columns`](Self::columns).
     #[serde(skip)]
@@ -107,6 +121,10 @@ impl KeySchema {
     pub fn check(&self) -> Result<()> {
         if self.parts.is_empty() || self.parts.len() > KEY_PARTS_MAX {
             let message = format!("a primary key has 1 to {KEY_PARTS_MAX} columns, not {}", self.parts.len());
+            return Err(Error::new(ErrorKind::Invalid, message));
+        }
+        if self.salt == 1 || self.salt > SALT_MAX {
+            let message = format!("keys are salted with 2 to {SALT_MAX} buckets, not {}", self.salt);
             return Err(Error::new(ErrorKind::Invalid, message));
         }
         for (index, part) in self.parts.iter().enumerate() {
@@ -190,6 +208,10 @@ impl KeySchema {
             }
             all => all,
         };
+        let bucket = key.len();
+        if self.salt > 0 {
+            key.extend_from_slice(&[0; BUCKET_BYTES]);
+        }
         let body = key.len();
         for (index, (part, value)) in self.parts.iter().zip(values).enumerate() {
             if *value == Value::Null {
@@ -209,7 +231,23 @@ impl KeySchema {
         if key.len() == body {
             key.push(delimited::DELIMITER);
         }
+        if self.salt > 0 {
+            let bytes = bucket_bytes(self.bucket_of(&key[body..]));
+            key[bucket..body].copy_from_slice(&bytes);
+        }
         Ok(RowKey::new(key)?)
+    }
+
+    /// The bucket of a key, of which these are the bytes behind the bucket.
+    fn bucket_of(&self, body: &[u8]) -> u16 {
+        // The remainder is below the number of buckets.
+        (crc32c::crc32c(body) % u32::from(self.salt)) as u16
+    }
+
+    /// The keys of a bucket, in the span of `tenant` if the schema has tenants; `bucket` is below [`salt`](Self::salt).
+    pub fn bucket_range(&self, tenant: Option<&str>, bucket: u16) -> KeyRange {
+        let tenant = tenant.map(|tenant| [tenant.as_bytes(), &[TENANT_DELIMITER]].concat());
+        KeyRange::prefix([tenant.unwrap_or_default().as_slice(), &bucket_bytes(bucket)].concat())
     }
 
     /// The values of a key's parts.
@@ -263,6 +301,13 @@ impl KeySchema {
             take(0, ValueRef::Text(Cow::Borrowed(tenant)));
             (rest, first) = (&key[end + 1..], 1);
         }
+        if self.salt > 0 {
+            let (bucket, body) = rest.split_at_checked(BUCKET_BYTES)?;
+            if bucket != bucket_bytes(self.bucket_of(body)) {
+                return None;
+            }
+            rest = body;
+        }
         match self.encoding {
             KeyEncoding::Delimited => {
                 if self.parts.len() == 1 && rest == [delimited::DELIMITER] && delimited::may_be_empty(&self.parts[0]) {
@@ -292,41 +337,72 @@ impl KeySchema {
         }
     }
 
-    /// The range of the keys whose first parts equal `equal` and whose next part, if `next` is given, lies in its bounds.
+    /// The ranges of the keys whose first parts equal `equal` and whose next part, if `next` is given, lies in its bounds: one, or one
+    /// in each bucket of salted keys, in their order.
     ///
-    /// It may hold other keys, never lacks one. With a value for every part it is a [point](KeyRange::as_point). `None` when no key
+    /// They may hold other keys, never lack one. With a value for every part it is one [point](KeyRange::as_point). None when no key
     /// can be in it (a NULL, a value that no key can hold).
-    pub fn range(&self, equal: &[Value], next: Option<&PartBounds>) -> Option<KeyRange> {
-        self.find(equal, next).map(|(range, _)| range)
+    pub fn ranges(&self, equal: &[Value], next: Option<&PartBounds>) -> Vec<KeyRange> {
+        self.find(equal, next).map(|(ranges, _)| ranges).unwrap_or_default()
     }
 
-    /// Whether [`range`](Self::range) of these arguments holds no other key, so that the predicate need not be looked at again.
+    /// Whether [`ranges`](Self::ranges) of these arguments hold no other key, so that the predicate need not be looked at again.
     ///
     /// Of keys that conform to the schema: one that does not may lie in any range.
     pub fn range_is_exact(&self, equal: &[Value], next: Option<&PartBounds>) -> bool {
         self.find(equal, next).is_none_or(|(_, exact)| exact)
     }
 
-    fn find(&self, equal: &[Value], next: Option<&PartBounds>) -> Option<(KeyRange, bool)> {
+    fn find(&self, equal: &[Value], next: Option<&PartBounds>) -> Option<(Vec<KeyRange>, bool)> {
         let count = self.column_count();
         let mut prefix = Vec::with_capacity(64);
+        // Where the parts begin, and a bucket before them.
+        let mut body = 0;
         for (column, value) in equal.iter().take(count).enumerate() {
             match self.place(column, value) {
                 Place::At(_) if self.is_tenant(column) && !names_tenant(value) => return None,
                 Place::At(bytes) => prefix = self.first_with(column, prefix, &bytes),
-                Place::Unknown => return Some((KeyRange::prefix(prefix), false)),
+                Place::Unknown => {
+                    let of_parts = column > usize::from(self.with_tenant);
+                    let ranges = self.starts(prefix, body, of_parts).into_iter().map(KeyRange::prefix);
+                    return Some((ranges.collect(), false));
+                }
                 Place::Gap(_) | Place::Below | Place::Above | Place::Null => return None,
+            }
+            if self.is_tenant(column) {
+                body = prefix.len();
             }
         }
         if equal.len() >= count {
             let exact = equal.len() == count && next.is_none();
-            return (prefix.len() <= ROW_KEY_BYTES_MAX).then(|| (KeyRange::point(&prefix), exact));
+            if self.salt > 0 {
+                let bucket = self.bucket_of(&prefix[body..]);
+                prefix.splice(body..body, bucket_bytes(bucket));
+            }
+            return (prefix.len() <= ROW_KEY_BYTES_MAX).then(|| (vec![KeyRange::point(&prefix)], exact));
         }
-        match next {
-            None => Some((KeyRange::prefix(prefix), true)),
-            Some(PartBounds::TextPrefix(text)) => Some(self.find_text_prefix(equal.len(), prefix, text)),
-            Some(PartBounds::Between(lower, upper)) => self.find_between(equal.len(), prefix, lower, upper),
+        let of_parts = equal.len() + usize::from(next.is_some()) > usize::from(self.with_tenant);
+        let (mut ranges, mut exact) = (Vec::new(), true);
+        for start in self.starts(prefix, body, of_parts) {
+            let (range, is_exact) = match next {
+                None => (KeyRange::prefix(start), true),
+                Some(PartBounds::TextPrefix(text)) => self.find_text_prefix(equal.len(), start, text),
+                Some(PartBounds::Between(lower, upper)) => self.find_between(equal.len(), start, lower, upper)?,
+            };
+            ranges.push(range);
+            exact &= is_exact;
         }
+        Some((ranges, exact))
+    }
+
+    /// How the keys begin that begin with `prefix` but for their buckets, which stand at `body`. What says nothing of the parts needs no
+    /// bucket.
+    fn starts(&self, prefix: Vec<u8>, body: usize, of_parts: bool) -> Vec<Vec<u8>> {
+        if self.salt == 0 || !of_parts {
+            return vec![prefix];
+        }
+        let (tenant, parts) = prefix.split_at(body);
+        (0..self.salt).map(|bucket| [tenant, &bucket_bytes(bucket), parts].concat()).collect()
     }
 
     fn find_text_prefix(&self, column: usize, mut prefix: Vec<u8>, text: &str) -> (KeyRange, bool) {
@@ -488,6 +564,18 @@ fn int_within(value: &Value, n: i64, least: i64, greatest: i64) -> Result<Cow<'_
         n if n > greatest => Err(Place::Above),
         _ => Ok(Cow::Borrowed(value)),
     }
+}
+
+/// A bucket as it stands in a key.
+fn bucket_bytes(bucket: u16) -> [u8; BUCKET_BYTES] {
+    let digit = |value: u16| b"0123456789abcdef"[usize::from(value & 15)];
+    [digit(bucket >> 4), digit(bucket), delimited::DELIMITER]
+}
+
+// Serde asks for a reference.
+#[allow(clippy::trivially_copy_pass_by_ref)]
+fn is_zero(salt: &u16) -> bool {
+    *salt == 0
 }
 
 fn names_tenant(value: &Value) -> bool {

@@ -226,6 +226,7 @@ impl Private {
 fn same_keys(before: &Table, after: &Table) -> bool {
     let (old, new) = (&before.key, &after.key);
     old.encoding == new.encoding
+        && old.salt == new.salt
         && old.parts.len() == new.parts.len()
         && old.parts.iter().zip(&new.parts).all(|(old, new)| old.descending == new.descending)
 }

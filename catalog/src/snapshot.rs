@@ -166,7 +166,8 @@ impl Snapshot {
 
     fn alter_table(&mut self, table: &Table) -> Result<()> {
         let old = self.tables.get(&table.id).ok_or_else(|| no_table(table.id))?;
-        if old.physical != table.physical || old.key.encoding != table.key.encoding {
+        let fixed = |table: &Table| (table.physical.clone(), table.key.encoding, table.key.salt);
+        if fixed(old) != fixed(table) {
             let message = format!("where table \"{}\" is stored cannot change", table.name);
             return Err(Error::new(ErrorKind::Invalid, message));
         }

@@ -43,6 +43,7 @@ pub use exec::ScanExec;
 pub use exec::rows;
 pub use explain::{ExplainOptions, explain};
 pub use pushdown::{Pushdown, exact_rows};
+pub(crate) use table::InKeyOrder;
 pub use table::{KeyspanTable, exact_range, row_layout, schema_of};
 
 /// Holds what a plan is sure to read against the budgets of its scans: row groups below nothing that ends early, or that leaves any of

@@ -37,7 +37,8 @@ impl KeyColumns {
             KeyEncoding::Delimited => "delimited",
             KeyEncoding::Ordered => "ordered",
         };
-        Some(Self { schema: schema.for_operator(), id: format!("1 {encoding} {}", parts.join(" ")) })
+        let salt = if schema.salt > 0 { format!("salt{} ", schema.salt) } else { String::new() };
+        Some(Self { schema: schema.for_operator(), id: format!("1 {encoding} {salt}{}", parts.join(" ")) })
     }
 }
 
@@ -211,7 +212,8 @@ mod tests {
             kind: *kind,
             descending: *descending,
         };
-        let schema = KeySchema { encoding, parts: parts.iter().enumerate().map(part).collect(), with_tenant: false };
+        let schema =
+            KeySchema { encoding, parts: parts.iter().enumerate().map(part).collect(), salt: 0, with_tenant: false };
         let decoder = KeyColumns::new(&schema).unwrap();
         let Some(columns) = decoder.decode(&keys(stored)) else { return expected.assert_eq("none") };
         let schema = Arc::new(arrow::datatypes::Schema::new(decoder.fields()));

@@ -29,7 +29,7 @@ fn schema(encoding: KeyEncoding, kinds: &[(SqlType, bool)]) -> KeySchema {
         kind: *kind,
         descending: *descending,
     };
-    KeySchema { encoding, parts: kinds.iter().enumerate().map(part).collect(), with_tenant: false }
+    KeySchema { encoding, parts: kinds.iter().enumerate().map(part).collect(), salt: 0, with_tenant: false }
 }
 
 pub(crate) fn text(value: &str) -> Value {
@@ -104,7 +104,8 @@ fn any_float() -> impl Strategy<Value = f64> {
 pub(crate) fn schema_and_tuples(count: usize) -> impl Strategy<Value = (KeySchema, Vec<Vec<Value>>)> {
     let ordered = prop::bool::ANY.prop_map(|yes| if yes { KeyEncoding::Ordered } else { KeyEncoding::Delimited });
     let parts = prop::collection::vec((prop::sample::select(TYPES.to_vec()), prop::bool::ANY), 1..4);
-    (ordered, parts, prop::bool::ANY).prop_flat_map(move |(encoding, mut parts, with_tenant)| {
+    let salt = prop_oneof![Just(0u16), 2..=4u16, Just(SALT_MAX)];
+    (ordered, parts, salt, prop::bool::ANY).prop_flat_map(move |(encoding, mut parts, salt, with_tenant)| {
         if encoding == KeyEncoding::Delimited {
             for (kind, descending) in &mut parts {
                 if matches!(kind, SqlType::Float4 | SqlType::Float8 | SqlType::Numeric { .. }) {
@@ -113,7 +114,7 @@ pub(crate) fn schema_and_tuples(count: usize) -> impl Strategy<Value = (KeySchem
                 *descending &= !matches!(kind, SqlType::Text | SqlType::Varchar(_) | SqlType::Bytea);
             }
         }
-        let schema = KeySchema { with_tenant, ..schema(encoding, &parts) };
+        let schema = KeySchema { salt, with_tenant, ..schema(encoding, &parts) };
         assert!(schema.check().is_ok());
         let tenant = prop::sample::select(vec!["alto", "altostrat", "alto-2", "alto_2", "0", "z9"]).prop_map(text);
         let mut tuple: Vec<BoxedStrategy<Value>> = parts.iter().map(|(kind, _)| any_value(*kind, encoding)).collect();
@@ -122,6 +123,12 @@ pub(crate) fn schema_and_tuples(count: usize) -> impl Strategy<Value = (KeySchem
         }
         (Just(schema), prop::collection::vec(tuple, count))
     })
+}
+
+/// The bytes of a key's bucket; none of one that is not salted.
+fn bucket_in<'a>(schema: &KeySchema, key: &'a [u8]) -> &'a [u8] {
+    let start = if schema.with_tenant { key.iter().position(|byte| *byte == b'#').unwrap() + 1 } else { 0 };
+    &key[start..start + if schema.salt > 0 { BUCKET_BYTES } else { 0 }]
 }
 
 fn compare(schema: &KeySchema, a: &[Value], b: &[Value]) -> Ordering {
@@ -173,7 +180,21 @@ proptest! {
     #[test]
     fn the_order_of_keys_is_the_order_of_tuples((schema, tuples) in schema_and_tuples(2)) {
         let (a, b) = (schema.encode(&tuples[0]).unwrap(), schema.encode(&tuples[1]).unwrap());
-        prop_assert_eq!(a.cmp(&b), compare(&schema, &tuples[0], &tuples[1]), "{:?} {:?}", a, b);
+        let tenants = usize::from(schema.with_tenant);
+        // Of salted keys that of tenants, then of buckets, then of tuples.
+        let order = compare(&schema, &tuples[0][..tenants], &tuples[1][..tenants])
+            .then_with(|| bucket_in(&schema, &a).cmp(bucket_in(&schema, &b)))
+            .then_with(|| compare(&schema, &tuples[0], &tuples[1]));
+        prop_assert_eq!(a.cmp(&b), order, "{:?} {:?}", a, b);
+    }
+
+    #[test]
+    fn a_key_lies_in_its_bucket_and_in_no_other((schema, tuples) in schema_and_tuples(1)) {
+        let key = schema.encode(&tuples[0]).unwrap();
+        let tenant = schema.with_tenant.then(|| tuples[0][0].clone());
+        let tenant = tenant.as_ref().map(|tenant| if let Value::Text(id) = tenant { id.as_str() } else { unreachable!() });
+        let holding = (0..schema.salt).filter(|bucket| schema.bucket_range(tenant, *bucket).contains(&key));
+        prop_assert_eq!(holding.count(), usize::from(schema.salt > 0));
     }
 
     #[test]
@@ -215,11 +236,13 @@ proptest! {
             (Some(length), Value::Text(text)) => PartBounds::TextPrefix(text.chars().take(length).collect()),
             _ => PartBounds::Between(bound(kinds.0, low), bound(kinds.1, &other[equal.len()])),
         });
-        let range = schema.range(equal, next.as_ref());
+        let ranges = schema.ranges(equal, next.as_ref());
         let exact = schema.range_is_exact(equal, next.as_ref());
         prop_assert!(exact, "every predicate here is of the part's own type");
         if equal.len() == columns {
-            prop_assert!(range.as_ref().is_some_and(|range| range.as_point().is_some()));
+            prop_assert!(ranges.len() == 1 && ranges[0].as_point().is_some());
+        } else {
+            prop_assert!(ranges.len() <= usize::from(schema.salt.max(1)));
         }
         for (index, tuple) in tuples.iter().enumerate() {
             let mut tuple = tuple.clone();
@@ -227,8 +250,8 @@ proptest! {
                 tuple[..equal.len()].clone_from_slice(equal);
             }
             let key = schema.encode(&tuple).unwrap();
-            let inside = range.as_ref().is_some_and(|range| range.contains(&key));
-            prop_assert_eq!(inside, satisfies(&tuple, equal, next.as_ref()), "{:?} in {:?}", key, range);
+            let inside = ranges.iter().filter(|range| range.contains(&key)).count();
+            prop_assert_eq!(inside, usize::from(satisfies(&tuple, equal, next.as_ref())), "{:?} in {:?}", key, ranges);
         }
     }
 }
@@ -346,14 +369,52 @@ fn the_empty_text_alone_is_a_key() {
     assert_eq!(&key[..], b"#");
     assert_eq!(schema.decode(&key).unwrap(), [text("")]);
     assert!(key < schema.encode(&[text("\0")]).unwrap());
-    let above = schema.range(&[], Some(&PartBounds::Between(Bound::Excluded(text("")), Bound::Unbounded))).unwrap();
-    assert!(!above.contains(&key) && above.contains(b"$@"));
+    let above = schema.ranges(&[], Some(&PartBounds::Between(Bound::Excluded(text("")), Bound::Unbounded)));
+    assert!(!above[0].contains(&key) && above[0].contains(b"$@"));
     assert_eq!(&schema.for_operator().encode(&[text("alto"), text("")]).unwrap()[..], b"alto##");
 }
 
 fn show(schema: &KeySchema, equal: &[Value], next: Option<PartBounds>) -> String {
     let exact = if schema.range_is_exact(equal, next.as_ref()) { "exact" } else { "covers" };
-    schema.range(equal, next.as_ref()).map_or("none".to_owned(), |range| format!("{range:?} {exact}"))
+    let ranges: Vec<String> = schema.ranges(equal, next.as_ref()).iter().map(|range| format!("{range:?}")).collect();
+    if ranges.is_empty() { "none".to_owned() } else { format!("{} {exact}", ranges.join(" ")) }
+}
+
+#[test]
+fn salted_keys_are_spread_over_buckets_that_others_can_compute() {
+    let plain = schema(KeyEncoding::Delimited, &[(SqlType::Text, false), (SqlType::Int4, false)]);
+    let salted = KeySchema { salt: 4, ..plain.clone() };
+    let row = [text("a"), Value::Int(7)];
+    // CRC-32C of "a#0000000007" is 0xb550e623, by another implementation.
+    assert_eq!(&salted.encode(&row).unwrap()[..], b"03#a#0000000007");
+    assert_eq!(salted.decode(b"03#a#0000000007").unwrap(), row);
+    for key in ["00#a#0000000007", "a#0000000007", "03", "03#", "3#a#0000000007", "03a#0000000007"] {
+        assert_eq!(salted.decode(key.as_bytes()).unwrap_err().kind(), ErrorKind::BadValue, "{key}");
+    }
+    assert_eq!(
+        &salted.for_operator().encode(&[text("alto"), text("a"), Value::Int(7)]).unwrap()[..],
+        b"alto#03#a#0000000007"
+    );
+    let two = KeySchema { salt: 2, ..plain };
+    let above = PartBounds::Between(Bound::Excluded(text("b")), Bound::Unbounded);
+    assert_eq!(show(&two, &[text("a")], None), "[00#a#, 00#a$) [01#a#, 01#a$) exact");
+    assert_eq!(show(&two, &[], Some(above.clone())), "[00#b$, 00$) [01#b$, 01$) exact");
+    let of_all = two.for_operator();
+    assert_eq!(show(&of_all, &[text("alto")], None), "[alto#, alto$) exact");
+    assert_eq!(show(&of_all, &[], Some(above)), "[b$, ∞) exact");
+    assert_eq!(
+        show(&of_all, &[text("alto"), text("a")], None),
+        "[alto#00#a#, alto#00#a$) [alto#01#a#, alto#01#a$) exact"
+    );
+
+    // Numbers that count up spread evenly.
+    let counted = KeySchema { salt: 16, ..schema(KeyEncoding::Delimited, &[(SqlType::Int8, false)]) };
+    let mut rows = [0; 16];
+    for number in 0..16_000 {
+        let key = counted.encode(&[Value::Int(number)]).unwrap();
+        rows[usize::from_str_radix(std::str::from_utf8(&key[..2]).unwrap(), 16).unwrap()] += 1;
+    }
+    assert!(rows.iter().all(|rows| (800..1_200).contains(rows)), "{rows:?}");
 }
 
 #[test]
@@ -400,6 +461,10 @@ fn schemas_are_checked() {
     check(KeyEncoding::Delimited, &[(SqlType::Text, true)], ErrorKind::Unsupported);
     check(KeyEncoding::Delimited, &[(SqlType::Float8, false)], ErrorKind::Unsupported);
     check(KeyEncoding::Ordered, &[(SqlType::Jsonb, false)], ErrorKind::Unsupported);
+    for salt in [1, SALT_MAX + 1] {
+        let salted = KeySchema { salt, ..schema(KeyEncoding::Ordered, &[(SqlType::Text, false)]) };
+        assert_eq!(salted.check().unwrap_err().kind(), ErrorKind::Invalid);
+    }
     let mut twice = schema(KeyEncoding::Ordered, &[(SqlType::Text, true), (SqlType::Text, true)]);
     twice.parts[1].name = "c0".into();
     assert_eq!(twice.check().unwrap_err().kind(), ErrorKind::Invalid);

@@ -163,7 +163,7 @@ impl Table {
             return Err(Error::new(ErrorKind::Invalid, message));
         }
         let mut table = self.clone();
-        let mut key = KeySchema { encoding: KeyEncoding::Ordered, parts: Vec::new(), with_tenant: false };
+        let mut key = KeySchema { encoding: KeyEncoding::Ordered, parts: Vec::new(), salt: 0, with_tenant: false };
         for (part, (name, descending)) in parts.iter().enumerate() {
             if key.parts.iter().any(|other| other.name == *name) {
                 let message = format!("column \"{name}\" appears twice in primary key constraint");

@@ -294,7 +294,7 @@ fn physical_name(name: &str, id: TableId) -> Result<TableName> {
 /// The key of a table without a primary key: a number that no row had before, in the order of insertion.
 pub(super) fn hidden_key() -> KeySchema {
     let part = KeyPart { name: HIDDEN_KEY.to_owned(), kind: SqlType::Uuid, descending: false };
-    KeySchema { encoding: KeyEncoding::Ordered, parts: vec![part], with_tenant: false }
+    KeySchema { encoding: KeyEncoding::Ordered, parts: vec![part], salt: 0, with_tenant: false }
 }
 
 /// What a private table does not have.
@@ -316,7 +316,8 @@ fn define_key(definition: &TableDefinition, options: &Options) -> Result<KeySche
         Ok(KeyPart { name: name.clone(), kind: column.kind, descending: *descending })
     };
     let parts = definition.primary_key.iter().map(part).collect::<Result<_>>()?;
-    let key = KeySchema { encoding: options.key_encoding.unwrap_or_default(), parts, with_tenant: false };
+    let (encoding, salt) = (options.key_encoding.unwrap_or_default(), options.salt.unwrap_or_default());
+    let key = KeySchema { encoding, parts, salt, with_tenant: false };
     key.check()?;
     Ok(key)
 }

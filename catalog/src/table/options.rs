@@ -2,6 +2,7 @@
 //!
 //! ```text
 //! key_encoding         delimited | ordered          at creation only
+//! salt                 a number from 2 to 256       at creation only; buckets over which keys are spread
 //! on_bad_value         error | null
 //! on_bad_key           skip | null | error
 //! history              as '7 days', or none         how long AS OF reaches back
@@ -12,7 +13,7 @@
 //! ```
 
 use super::{OnBadKey, OnBadValue, Table, define::check_name};
-use crate::{Encoding, Error, ErrorKind, KeyEncoding, Result};
+use crate::{Encoding, Error, ErrorKind, KeyEncoding, Result, key::SALT_MAX};
 use keyspan_storage::{Aggregate, GcRule};
 use serde::de::{DeserializeOwned, IntoDeserializer, value::Error as WordError};
 use std::collections::BTreeMap;
@@ -22,6 +23,8 @@ use std::collections::BTreeMap;
 pub struct Options {
     /// How keys are written.
     pub key_encoding: Option<KeyEncoding>,
+    /// Over how many buckets keys are spread.
+    pub salt: Option<u16>,
     /// Policy for values that do not decode.
     pub on_bad_value: Option<OnBadValue>,
     /// Policy for keys that do not conform.
@@ -61,6 +64,10 @@ impl Options {
         let Some((family, option)) = name.rsplit_once('.') else {
             match name {
                 "key_encoding" => self.key_encoding = Some(word(name, value, "delimited, ordered")?),
+                "salt" => {
+                    let salt = value.parse().ok().filter(|salt| (2..=SALT_MAX).contains(salt));
+                    self.salt = Some(salt.ok_or_else(|| bad(name, value, &format!("a number from 2 to {SALT_MAX}")))?);
+                }
                 "on_bad_value" => self.on_bad_value = Some(word(name, value, "error, null")?),
                 "on_bad_key" => self.on_bad_key = Some(word(name, value, "skip, null, error")?),
                 "history" if value.eq_ignore_ascii_case("none") => self.history_micros = Some(None),
@@ -118,6 +125,9 @@ impl Options {
         };
         if self.key_encoding.is_some() {
             return fixed("key_encoding".into());
+        }
+        if self.salt.is_some() {
+            return fixed("salt".into());
         }
         for (family, options) in &self.families {
             if options.aggregate.is_some() {
@@ -204,7 +214,7 @@ fn bad(name: &str, value: &str, wanted: &str) -> Error {
 
 fn unknown(name: &str) -> Error {
     Error::new(ErrorKind::Invalid, format!("unrecognized parameter \"{name}\"")).with_hint(
-        "There are key_encoding, on_bad_value, on_bad_key, history, and for each family its name with \
+        "There are key_encoding, salt, on_bad_value, on_bad_key, history, and for each family its name with \
          .max_versions, .max_age, .aggregate, .encoding.",
     )
 }

@@ -36,7 +36,8 @@ impl Read {
         let operator = view.rows.tenant().is_none();
         let key = KeyComparisons::of(Keys::of_table(&table, operator), comparisons, parameters)?;
         let reversed = direction(&table, operator, &key, &order)?;
-        if !key.is_point() && (order.is_empty() || limit.is_none()) {
+        // Rows of salted keys come in the order of their buckets.
+        if !key.is_point() && (order.is_empty() || limit.is_none() || table.key.salt > 0) {
             return None;
         }
         match &limit {

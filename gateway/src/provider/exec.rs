@@ -3,6 +3,9 @@
 //! A [`ScanExec`] is a [`View`] and plain data: which keys, which columns, how many, in which direction, laid out how. Its stream
 //! asks the store for rows, hands them to the [layout](super::decode::Layout), and gives batches bounded in rows and bytes. The store
 //! gives rows in the order of keys, so that order is declared, and a reversed read is another scan of the same.
+//!
+//! Salted keys have an order in each bucket only. A scan of them declares none, until a sort above asks for it: it is a scan then that
+//! reads all buckets at a time and merges them.
 
 use super::{
     decode::{BatchBuilder, Layout, RowLayout},
@@ -14,13 +17,15 @@ use arrow::{array::RecordBatch, datatypes::SchemaRef};
 use datafusion::{
     common::{Result, tree_node::TreeNodeRecursion},
     error::DataFusionError,
-    execution::{SendableRecordBatchStream, TaskContext},
+    execution::{SendableRecordBatchStream, TaskContext, memory_pool::MemoryConsumer},
     physical_expr::{ConstExpr, EquivalenceProperties, LexOrdering, Partitioning, PhysicalExpr, PhysicalSortExpr},
     physical_plan::{
         DisplayAs, DisplayFormatType, ExecutionPlan, PlanProperties, ReplaceChildrenOptions, SortOrderPushdownResult,
+        common::spawn_buffered,
         coop::make_cooperative,
         execution_plan::{Boundedness, EmissionType, SchedulingType},
         metrics::{BaselineMetrics, ExecutionPlanMetricsSet, MetricsSet},
+        sorts::streaming_merge::StreamingMergeBuilder,
         stream::RecordBatchStreamAdapter,
     },
 };
@@ -36,6 +41,9 @@ use std::{
 pub const BATCH_ROWS_MAX: usize = 8_192;
 /// Bytes of values after which a batch of so many rows ends; a smaller one ends with as much less.
 pub const BATCH_BYTES_TARGET: usize = 8 << 20;
+
+/// Rows of a batch of one of many buckets that are merged, at least.
+const BATCH_ROWS_OF_BUCKET_MIN: usize = 64;
 
 /// What is read.
 #[derive(Clone, Debug)]
@@ -75,6 +83,17 @@ pub struct About {
     pub rows: Option<u64>,
 }
 
+/// What is known of the order of rows.
+#[derive(Clone, Debug, Default)]
+pub struct Order {
+    /// That of keys, ascending, over the columns of the batches; empty when none is known. Of salted keys that in each bucket.
+    pub by: Vec<PhysicalSortExpr>,
+    /// Columns that have one value.
+    pub constants: Vec<ConstExpr>,
+    /// The buckets of salted keys; none of others.
+    pub buckets: Vec<KeyRange>,
+}
+
 /// A scan: of all rows, or of the rest beside row groups.
 #[derive(Debug)]
 pub struct ScanExec {
@@ -85,9 +104,9 @@ pub struct ScanExec {
     read: Read,
     about: About,
     layout: Arc<dyn Layout>,
-    /// The order of keys, ascending, over the columns of the batches; empty when none is known.
-    order: Vec<PhysicalSortExpr>,
-    constants: Vec<ConstExpr>,
+    order: Order,
+    /// Whether the buckets of salted keys are merged, so that rows come in the order of keys.
+    merged: bool,
     properties: Arc<PlanProperties>,
     metrics: ExecutionPlanMetricsSet,
     counts: Arc<ScanMetrics>,
@@ -98,13 +117,17 @@ impl ScanExec {
     ///
     /// # Errors
     /// What DataFusion says of the order.
-    pub fn new(
+    pub fn new(door: (View, Arc<Table>), what: (Read, About), layout: Arc<dyn Layout>, order: Order) -> Result<Self> {
+        Self::of(door, what, layout, (order, false))
+    }
+
+    fn of(
         (view, table): (View, Arc<Table>),
         (read, about): (Read, About),
         layout: Arc<dyn Layout>,
-        (order, constants): (Vec<PhysicalSortExpr>, Vec<ConstExpr>),
+        (order, merged): (Order, bool),
     ) -> Result<Self> {
-        let properties = properties(layout.schema(), &order, &constants, read.reversed)?;
+        let properties = properties(layout.schema(), (&order, merged), read.reversed)?;
         Ok(Self {
             view,
             table,
@@ -113,7 +136,7 @@ impl ScanExec {
             about,
             layout,
             order,
-            constants,
+            merged,
             properties: Arc::new(properties),
             metrics: ExecutionPlanMetricsSet::new(),
             counts: Arc::default(),
@@ -122,9 +145,14 @@ impl ScanExec {
 
     /// The same scan of something else.
     fn reading(&self, read: Read) -> Result<Self> {
+        self.reading_in(read, self.merged)
+    }
+
+    /// The same scan of something else, in the order of keys where buckets are `merged`.
+    fn reading_in(&self, read: Read, merged: bool) -> Result<Self> {
         let door = (self.view.clone(), Arc::clone(&self.table));
-        let order = (self.order.clone(), self.constants.clone());
-        let scan = Self::new(door, (read, self.about.clone()), Arc::clone(&self.layout), order)?;
+        let order = (self.order.clone(), merged);
+        let scan = Self::of(door, (read, self.about.clone()), Arc::clone(&self.layout), order)?;
         Ok(Self { rest: self.rest.clone(), ..scan })
     }
 
@@ -154,12 +182,12 @@ impl ScanExec {
             && other.rest.is_none()
             && self.read.limit == other.read.limit
             && self.about.constant_parts == other.about.constant_parts
-            && self.order == other.order
+            && self.order.by == other.order.by
             && self.layout.schema() == other.layout.schema();
         if !is_alike {
             return Ok(None);
         }
-        let scan = self.reading(Read { reversed: other.read.reversed, ..self.read.clone() })?;
+        let scan = self.reading_in(Read { reversed: other.read.reversed, ..self.read.clone() }, other.merged)?;
         Ok(Some(scan))
     }
 
@@ -187,6 +215,11 @@ impl ScanExec {
     /// What EXPLAIN says of it.
     pub fn about(&self) -> &About {
         &self.about
+    }
+
+    /// The buckets of salted keys: how many are merged, inner `None` when they are read one after the other; `None` for others.
+    pub(super) fn buckets_merged(&self) -> Option<Option<usize>> {
+        (self.table.key.salt > 0).then(|| self.merged.then_some(self.order.buckets.len()))
     }
 
     /// Whether it reads all rows, not the rest beside row groups.
@@ -228,19 +261,19 @@ impl ScanExec {
     }
 }
 
-fn properties(
-    schema: &SchemaRef,
-    order: &[PhysicalSortExpr],
-    constants: &[ConstExpr],
-    reversed: bool,
-) -> Result<PlanProperties> {
-    let turned = order.iter().map(|by| if reversed { by.reverse() } else { by.clone() });
-    let ordering = LexOrdering::new(turned);
+fn properties(schema: &SchemaRef, (order, merged): (&Order, bool), reversed: bool) -> Result<PlanProperties> {
+    let by: &[PhysicalSortExpr] = if merged || order.buckets.is_empty() { &order.by } else { &[] };
+    let ordering = LexOrdering::new(turned(by, reversed));
     let mut equivalence = EquivalenceProperties::new_with_orderings(Arc::clone(schema), ordering);
-    equivalence.add_constants(constants.iter().cloned())?;
+    equivalence.add_constants(order.constants.iter().cloned())?;
     let one = Partitioning::UnknownPartitioning(1);
     Ok(PlanProperties::new(equivalence, one, EmissionType::Incremental, Boundedness::Bounded)
         .with_scheduling_type(SchedulingType::Cooperative))
+}
+
+/// The order, turned round where keys are read `reversed`.
+fn turned(order: &[PhysicalSortExpr], reversed: bool) -> impl Iterator<Item = PhysicalSortExpr> {
+    order.iter().map(move |by| if reversed { by.reverse() } else { by.clone() })
 }
 
 impl DisplayAs for ScanExec {
@@ -281,9 +314,12 @@ impl ExecutionPlan for ScanExec {
             // The first rows in one direction are not the first in the other.
             return Ok(SortOrderPushdownResult::Unsupported);
         }
-        let other = self.reading(Read { reversed: !self.read.reversed, ..self.read.clone() })?;
-        if other.properties.eq_properties.ordering_satisfy(wanted.to_vec())? {
-            return Ok(SortOrderPushdownResult::Exact { inner: Arc::new(other) });
+        let merged = !self.order.buckets.is_empty();
+        for reversed in [self.read.reversed, !self.read.reversed] {
+            let other = self.reading_in(Read { reversed, ..self.read.clone() }, merged)?;
+            if other.properties.eq_properties.ordering_satisfy(wanted.to_vec())? {
+                return Ok(SortOrderPushdownResult::Exact { inner: Arc::new(other) });
+            }
         }
         Ok(SortOrderPushdownResult::Unsupported)
     }
@@ -293,13 +329,48 @@ impl ExecutionPlan for ScanExec {
     }
 
     fn execute(&self, partition: usize, context: Arc<TaskContext>) -> Result<SendableRecordBatchStream> {
-        let reading = Reading {
+        let metrics = BaselineMetrics::new(&self.metrics, partition);
+        let batch_rows = context.session_config().batch_size().clamp(1, BATCH_ROWS_MAX);
+        let rows = self.order.buckets.iter().map(|bucket| self.read.rows.intersect(&RowSet::from(bucket.clone())));
+        let rows: Vec<RowSet> = rows.filter(|rows| self.merged && !rows.is_empty()).collect();
+        let order = LexOrdering::new(turned(&self.order.by, self.read.reversed));
+        let Some(order) = order.filter(|_| rows.len() > 1) else {
+            let batches = self.stream(self.read.rows.clone(), batch_rows).inspect_ok(move |batch| {
+                metrics.record_output(batch.num_rows());
+            });
+            let schema = Arc::clone(self.layout.schema());
+            return Ok(make_cooperative(Box::pin(RecordBatchStreamAdapter::new(schema, batches))));
+        };
+        // All buckets together hold as much as one batch of a scan that is not merged.
+        let of_bucket = (batch_rows / rows.len()).max(BATCH_ROWS_OF_BUCKET_MIN).min(batch_rows);
+        let streams = rows.into_iter().map(|rows| {
+            let batches = self.stream(rows, of_bucket);
+            // A few rows are read sooner than threads are changed.
+            if self.read.limit.is_some() { batches } else { spawn_buffered(batches, 1) }
+        });
+        let reservation = MemoryConsumer::new("buckets of a scan").register(context.memory_pool());
+        StreamingMergeBuilder::new()
+            .with_streams(streams.collect())
+            .with_schema(Arc::clone(self.layout.schema()))
+            .with_expressions(&order)
+            .with_metrics(metrics)
+            .with_batch_size(batch_rows)
+            .with_fetch(self.read.limit)
+            .with_reservation(reservation)
+            .build()
+    }
+}
+
+impl ScanExec {
+    /// The rows of these that the scan reads, in batches of so many rows at most.
+    fn stream(&self, rows: RowSet, batch_rows: usize) -> SendableRecordBatchStream {
+        batches(Reading {
             view: self.view.clone(),
             table: Arc::clone(&self.table),
             rest: self.rest.clone(),
             remaining: self.read.limit.unwrap_or(usize::MAX),
-            batch_rows: context.session_config().batch_size().clamp(1, BATCH_ROWS_MAX),
-            read: self.read.clone(),
+            batch_rows,
+            read: Read { rows, ..self.read.clone() },
             layout: Arc::clone(&self.layout),
             counts: Arc::clone(&self.counts),
             incoming: None,
@@ -309,24 +380,13 @@ impl ExecutionPlan for ScanExec {
             hint: self.view.budget.as_ref().and_then(|_| self.hint()),
             last: None,
             queue: Vec::new().into_iter(),
-        };
-        let metrics = BaselineMetrics::new(&self.metrics, partition);
-        let batches = futures::stream::try_unfold((reading, metrics), |(mut reading, metrics)| async move {
-            let batch = reading.next().await.map_err(|error| DataFusionError::External(Box::new(error)))?;
-            Ok(batch.map(|batch| {
-                metrics.record_output(batch.num_rows());
-                (batch, (reading, metrics))
-            }))
-        });
-        let schema = Arc::clone(self.layout.schema());
-        Ok(make_cooperative(Box::pin(RecordBatchStreamAdapter::new(schema, batches))))
+        })
     }
 }
 
 /// Reads rows without a plan around it: batches as [`ScanExec`] gives them.
 pub fn rows(view: &View, table: &Arc<Table>, read: Read, layout: Arc<dyn Layout>) -> SendableRecordBatchStream {
-    let schema = Arc::clone(layout.schema());
-    let reading = Reading {
+    batches(Reading {
         view: view.clone(),
         table: Arc::clone(table),
         rest: None,
@@ -342,7 +402,11 @@ pub fn rows(view: &View, table: &Arc<Table>, read: Read, layout: Arc<dyn Layout>
         hint: None,
         last: None,
         queue: Vec::new().into_iter(),
-    };
+    })
+}
+
+fn batches(reading: Reading) -> SendableRecordBatchStream {
+    let schema = Arc::clone(reading.layout.schema());
     let batches = futures::stream::try_unfold(reading, |mut reading| async move {
         let batch = reading.next().await.map_err(|error| DataFusionError::External(Box::new(error)))?;
         Ok(batch.map(|batch| (batch, reading)))

@@ -163,7 +163,15 @@ impl Lines {
             line("Limit", limit.to_string());
         }
         let order = if read.reversed { "key descending" } else { "key" };
-        line("Order", if fast.is_some() { "none" } else { order }.into());
+        line(
+            "Order",
+            match scan.buckets_merged() {
+                _ if fast.is_some() => "none".into(),
+                Some(None) => "none (salted keys, read bucket after bucket)".into(),
+                Some(Some(buckets)) => format!("{order}, of {buckets} buckets that are merged"),
+                None => order.into(),
+            },
+        );
         if let Some(fast) = fast {
             line("Row groups", row_groups(fast.counts()));
             if self.analyze {

@@ -73,13 +73,18 @@ impl Keys {
         Some((number, self.columns[number].kind))
     }
 
-    /// [`KeySchema::range`].
-    pub(super) fn range(&self, equal: &[Value], next: Option<&PartBounds>) -> Option<KeyRange> {
-        let Some(schema) = &self.schema else { return bytes_range(equal, next) };
+    /// Of how many ranges one is made, at most: the buckets of salted keys.
+    pub(super) fn buckets(&self) -> usize {
+        self.schema.as_ref().map_or(1, |schema| usize::from(schema.salt.max(1)))
+    }
+
+    /// [`KeySchema::ranges`].
+    pub(super) fn ranges(&self, equal: &[Value], next: Option<&PartBounds>) -> Vec<KeyRange> {
+        let Some(schema) = &self.schema else { return bytes_range(equal, next).into_iter().collect() };
         if equal.is_empty() && next.is_none() {
-            return Some(KeyRange::all());
+            return vec![KeyRange::all()];
         }
-        schema.range(equal, next)
+        schema.ranges(equal, next)
     }
 
     /// [`KeySchema::range_is_exact`].

@@ -275,12 +275,13 @@ impl Groups {
         Box::pin(RecordBatchStreamAdapter::new(schema, batches))
     }
 
-    /// The keys of the group of a row; `None` for a key that does not conform, which is in no group.
+    /// The keys of the group of a row, of salted keys in its bucket; `None` for a key that does not conform, which is in no group.
     fn group_of(&self, row: &Row) -> Option<KeyRange> {
         let keys = &self.layout.keys;
         let values = keys.decode(&row.key).ok()?;
         let of = values.get(..self.parts)?;
-        keys.range(of, None).filter(|range| keys.range_is_exact(of, None) && range.contains(&row.key))
+        let range = keys.ranges(of, None).into_iter().find(|range| range.contains(&row.key));
+        range.filter(|_| keys.range_is_exact(of, None))
     }
 }
 

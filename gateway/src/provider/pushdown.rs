@@ -3,7 +3,8 @@
 //! 1. Each filter becomes a set of keys (`predicate`): boxes of slots, one slot for each part of the key.
 //! 2. The sets are intersected. No box left: no row, never all of them.
 //! 3. A box becomes ranges from its first part on. Parts given by values multiply into prefixes; the first part that is given by
-//!    intervals makes a range of each prefix and interval; parts behind it, or behind a gap, stay with the residual.
+//!    intervals makes a range of each prefix and interval; parts behind it, or behind a gap, stay with the residual. Of salted keys each
+//!    of these is a range in each bucket; only a value for every part says which.
 //! 4. There are at most [`RANGES_MAX`] ranges: a part that would make more is taken in groups of neighbouring values, and the parts
 //!    behind it are left to the residual. The plan says so.
 //!
@@ -169,8 +170,8 @@ impl Pushdown {
     }
 }
 
-/// The keys for which all comparisons hold, each of a part of the key, by its number, with a value: these and no others, in one range.
-/// `None` when keys do not tell so much.
+/// The keys for which all comparisons hold, each of a part of the key, by its number, with a value: these and no others, in one range, or
+/// in one of each bucket. `None` when keys do not tell so much.
 pub fn exact_rows<'a>(
     keys: &Keys,
     comparisons: impl IntoIterator<Item = (usize, Operator, &'a ScalarValue)>,
@@ -192,7 +193,7 @@ pub fn exact_rows<'a>(
     }
     let depth = all.iter().rposition(Option::is_some).map_or(0, |last| last + 1);
     let mut ranges = Ranges { keys, coalesced: false, out: Vec::new(), used: keys.columns().len() };
-    ranges.add(&all, 1);
+    ranges.add(&all, keys.buckets());
     (!ranges.coalesced && depth <= ranges.used).then(|| RowSet::new(ranges.out))
 }
 
@@ -221,6 +222,12 @@ struct Ranges<'a> {
 impl Ranges<'_> {
     /// Adds the ranges of a box, `budget` of them at most.
     fn add(&mut self, one: &KeyBox, budget: usize) {
+        let buckets = if points(one).is_some_and(|points| points <= budget) { 1 } else { self.keys.buckets() };
+        if budget < buckets && one.iter().any(Option::is_some) {
+            self.coalesced = true;
+            return self.close(&[Vec::new()], None, 0);
+        }
+        let budget = budget / buckets;
         let mut prefixes: Vec<Vec<Value>> = vec![Vec::new()];
         for (part, slot) in one.iter().enumerate() {
             let Some(slot) = slot else {
@@ -255,8 +262,11 @@ impl Ranges<'_> {
             for next in &bounds {
                 let next = next.as_ref();
                 // Without a range there is no such key: nothing is added, and nothing too much.
-                let Some(range) = self.keys.range(prefix, next) else { continue };
-                self.out.push(range);
+                let ranges = self.keys.ranges(prefix, next);
+                if ranges.is_empty() {
+                    continue;
+                }
+                self.out.extend(ranges);
                 if !self.keys.range_is_exact(prefix, next) {
                     let leading = if self.keys.range_is_exact(prefix, None) { prefix.len() } else { 0 };
                     self.used = self.used.min(leading);
@@ -265,6 +275,15 @@ impl Ranges<'_> {
         }
         self.used = self.used.min(used);
     }
+}
+
+/// How many keys a box has, if every part is given by values.
+fn points(one: &KeyBox) -> Option<usize> {
+    one.iter().try_fold(1, |product: usize, slot| {
+        let intervals = slot.as_ref()?.intervals();
+        intervals.iter().all(|interval| interval.as_point().is_some()).then_some(())?;
+        product.checked_mul(intervals.len())
+    })
 }
 
 fn part_bounds(interval: &Interval) -> PartBounds {

@@ -7,7 +7,7 @@
 use super::{
     cells, columnar, decode,
     decode::{CellColumn, Layout, RowLayout},
-    exec::{About, Read, ScanExec},
+    exec::{About, Order, Read, ScanExec},
     keys::Keys,
     pushdown::{Pushdown, Shape},
     raw,
@@ -30,7 +30,7 @@ use datafusion::{
     },
 };
 use keyspan_catalog::{
-    SqlType, Table,
+    SqlType, Table, Value,
     table::{ColumnPlace, OnBadKey, TENANT_COLUMN},
 };
 use keyspan_storage::{Columns, KeyRange, TimestampRange, scan::FamilyColumns};
@@ -52,6 +52,10 @@ pub(super) enum Form {
     /// A row for each row, a map for each family.
     Raw,
 }
+
+/// In a session's configuration: all scans are by rows, in the order of keys.
+#[derive(Debug)]
+pub(crate) struct InKeyOrder;
 
 /// A table for one statement.
 pub struct KeyspanTable {
@@ -228,10 +232,10 @@ impl KeyspanTable {
     }
 
     /// The order of keys over the columns of a batch, and the columns that have one value.
-    fn order(&self, plan: &Pushdown, schema: &Schema) -> (Vec<PhysicalSortExpr>, Vec<ConstExpr>) {
+    fn order(&self, plan: &Pushdown, schema: &Schema) -> Order {
         let (mut order, mut constants) = (Vec::new(), Vec::new());
         if self.keys.nullable {
-            return (order, constants);
+            return Order::default();
         }
         let directions = is_operator(&self.view).then_some(false).into_iter();
         let directions: Vec<bool> = directions.chain(self.table.key.parts.iter().map(|part| part.descending)).collect();
@@ -251,7 +255,16 @@ impl KeyspanTable {
             let descending = directions[part];
             order.push(PhysicalSortExpr::new(expr, SortOptions { descending, nulls_first: descending }));
         }
-        (order, constants)
+        let key = &self.table.key;
+        let of = |tenant: Option<&str>| (0..key.salt).map(|bucket| key.bucket_range(tenant, bucket)).collect();
+        let buckets = match plan.constants.iter().find(|(part, _)| *part == 0) {
+            _ if !is_operator(&self.view) => of(None),
+            Some((_, Value::Text(tenant))) => of(Some(tenant)),
+            _ if key.salt == 0 => Vec::new(),
+            // Keys of several tenants are in the order of tenants, then of buckets.
+            _ => return Order { by: Vec::new(), constants, buckets: Vec::new() },
+        };
+        Order { by: order, constants, buckets }
     }
 
     /// The node that reads `projection` under the plan.
@@ -295,7 +308,7 @@ impl KeyspanTable {
         limit: Option<usize>,
     ) -> Result<Arc<dyn ExecutionPlan>> {
         let scan = Arc::new(self.exec(planned, projection, limit)?);
-        if self.form == Form::Rows {
+        if self.form == Form::Rows && state.config().get_extension::<InKeyOrder>().is_none() {
             let spread = (state.config().target_partitions(), state.config().batch_size());
             let door = (&self.view, &self.table);
             match columnar::plan(door, projection, &scan, spread).await? {

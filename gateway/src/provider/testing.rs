@@ -82,7 +82,7 @@ pub(super) fn table(
         checks: Vec::new(),
         families,
         columns,
-        key: KeySchema { encoding, parts, with_tenant: false },
+        key: KeySchema { encoding, parts, salt: 0, with_tenant: false },
         on_bad_value: OnBadValue::Error,
         on_bad_key: OnBadKey::Skip,
         history_micros: None,
@@ -91,6 +91,13 @@ pub(super) fn table(
         retired: Vec::new(),
         comments: keyspan_catalog::Comments::default(),
     })
+}
+
+/// The same table, changed.
+pub(super) fn with(table: &Arc<Table>, change: impl FnOnce(&mut Table)) -> Arc<Table> {
+    let mut changed = Table::clone(table);
+    change(&mut changed);
+    Arc::new(changed)
 }
 
 /// `flights`: delimited, the last part descending.

@@ -2,6 +2,7 @@
 
 mod columnar;
 mod loose;
+mod order;
 mod predicates;
 mod random;
 mod scans;

@@ -4,15 +4,23 @@
 //! before its first row is begun anew with sort-merge joins, which sort both sides, in files where memory does not suffice. Nobody has
 //! seen anything of it by then, and it reads the same pin. Once a row was given, it fails as any other (53200).
 //!
+//! Sides that are joined by the first parts of their keys are not sorted: scans by rows give them in order, and hold nothing.
+//!
 //! A join that takes NULL on its right side for "unknown" (`NOT IN`) is none that sort-merge joins know, and stays a hash join.
 
 use super::threads;
+use crate::provider::InKeyOrder;
 use datafusion::{
     common::tree_node::{TreeNode, TreeNodeRecursion},
     error::{DataFusionError, Result},
     execution::SendableRecordBatchStream,
     logical_expr::LogicalPlan,
-    physical_plan::{ExecutionPlan, joins::HashJoinExec, stream::RecordBatchStreamAdapter},
+    physical_plan::{
+        ExecutionPlan,
+        joins::{HashJoinExec, SortMergeJoinExec},
+        sorts::sort::SortExec,
+        stream::RecordBatchStreamAdapter,
+    },
     prelude::SessionContext,
 };
 use futures::{FutureExt, StreamExt, TryStreamExt, stream};
@@ -100,12 +108,21 @@ fn has_other_join(physical: &Arc<dyn ExecutionPlan>) -> bool {
     visited.is_ok() && found
 }
 
-/// The physical plan with sort-merge joins.
-async fn sorted(context: &SessionContext, plan: &LogicalPlan) -> Result<Arc<dyn ExecutionPlan>> {
+/// The physical plan with sort-merge joins: over scans in the order of keys where no side has to be sorted then, else over the fastest ones.
+pub(crate) async fn sorted(context: &SessionContext, plan: &LogicalPlan) -> Result<Arc<dyn ExecutionPlan>> {
     let mut state = context.state();
     state.config_mut().options_mut().optimizer.prefer_hash_join = false;
     tracing::debug!("a join does not fit into memory: the query begins anew with sort-merge joins");
-    state.create_physical_plan(plan).await
+    let mut in_order = state.clone();
+    in_order.config_mut().set_extension(Arc::new(InKeyOrder));
+    let physical = in_order.create_physical_plan(plan).await?;
+    if sorts_below_a_join(&physical, false) { state.create_physical_plan(plan).await } else { Ok(physical) }
+}
+
+/// Whether there is a sort below a sort-merge join, or below `a_join`.
+fn sorts_below_a_join(plan: &Arc<dyn ExecutionPlan>, a_join: bool) -> bool {
+    let below = a_join || plan.is::<SortMergeJoinExec>();
+    a_join && plan.is::<SortExec>() || plan.children().into_iter().any(|child| sorts_below_a_join(child, below))
 }
 
 /// Waits until a query that failed has ended: it holds memory until then.

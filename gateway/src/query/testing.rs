@@ -58,6 +58,7 @@ pub(crate) fn snapshot() -> Snapshot {
             part("dest", SqlType::Text, false),
             part("at", SqlType::Timestamptz, true),
         ],
+        salt: 0,
         with_tenant: false,
     };
     let family = TableFamily {

@@ -238,6 +238,7 @@ files! { "tests/slt":
     order_and_limit
     past
     private_tables
+    salted_keys
     settings
     shared_tables
     stored_cells

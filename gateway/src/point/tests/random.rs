@@ -81,9 +81,12 @@ impl Case {
             format!("{} {}{not_null}", column.name, column.kind.0)
         });
         let parts = keys.iter().map(|key| format!("{}{}", key.name, if key.descending { " DESC" } else { "" }));
-        let encoding = if ordered { " WITH (key_encoding = 'ordered')" } else { "" };
+        let encoding = if ordered { "ordered" } else { "delimited" };
+        let salt = if random.random_bool(0.3) { ", salt = 3" } else { "" };
         let (columns, parts): (Vec<_>, Vec<_>) = (columns.collect(), parts.collect());
-        let table = format!("CREATE TABLE r ({}, PRIMARY KEY ({})){encoding}", columns.join(", "), parts.join(", "));
+        let (columns, parts) = (columns.join(", "), parts.join(", "));
+        let options = format!("key_encoding = {encoding}{salt}");
+        let table = format!("CREATE TABLE r ({columns}, PRIMARY KEY ({parts})) WITH ({options})");
         Self { random, keys, cells, table }
     }
 

@@ -66,6 +66,11 @@ fn loosened(aggregate: &AggregateExec) -> Option<Result<Arc<dyn ExecutionPlan>>>
     if parts == seen.key.parts.len() || grouped.iter().any(|part| *part >= parts) {
         return None;
     }
+    // Such a group has rows in every bucket of salted keys, one order in each; a group of parts is sought in each bucket by itself.
+    let in_bucket = seen.key.salt == 0 || parts > usize::from(scan.door().0.rows.tenant().is_none());
+    if !in_bucket && !aggregate.aggr_expr().is_empty() {
+        return None;
+    }
     let wanted = aggregate.aggr_expr().iter().map(|function| seen.edge(function, parts, &is_given));
     let wanted: Option<Vec<Option<Edges>>> = wanted.collect();
     let edges = wanted?.into_iter().flatten().reduce(Edges::and).unwrap_or(Edges::First);
@@ -97,6 +102,8 @@ struct Part {
 /// The key of a scan's rows.
 struct Key {
     parts: Vec<Part>,
+    /// Over how many buckets keys are spread; 0 for none.
+    salt: u16,
 }
 
 impl Key {
@@ -117,7 +124,7 @@ impl Key {
             constant: scan.about().constant_parts.contains(&number),
             compared: place(number).is_some_and(|at| !layout.schema.field(at).data_type().is_floating()),
         });
-        Some(Self { parts: parts.collect() })
+        Some(Self { parts: parts.collect(), salt: layout.keys.salt })
     }
 
     fn is_constant(&self, part: usize) -> bool {

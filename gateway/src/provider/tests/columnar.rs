@@ -196,6 +196,22 @@ async fn row_groups_never_change_an_answer() {
 }
 
 #[tokio::test]
+async fn salted_keys_never_change_an_answer() {
+    let (plain, salted) = (world(|_| {}).await, world(|table| table.key.salt = 5).await);
+    let [_, by_rows] = sessions(&plain, Some("aa-2")).await;
+    let mut wrong: Vec<String> = Vec::new();
+    for salted in sessions(&salted, Some("aa-2")).await {
+        for sql in BY_ROW_GROUPS.iter().chain(BY_ROWS) {
+            let (a, b) = (rows(&salted, sql).await, rows(&by_rows, sql).await);
+            if a != b || is_error(&a) {
+                wrong.push(format!("{sql}\n{a}\nwithout salt\n{b}\n{}", plan(&salted, sql, false).await));
+            }
+        }
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n\n"));
+}
+
+#[tokio::test]
 async fn small_scans_and_those_that_are_told_to_go_by_rows() {
     let world = world(|_| {}).await;
     let [few, _] = sessions(&world, Some("few")).await;

@@ -62,7 +62,8 @@ fn part() -> impl Strategy<Value = (SqlType, bool)> {
 /// A table with keys of one to three parts that its encoding can have.
 pub(super) fn schema() -> impl Strategy<Value = Arc<Table>> {
     let encodings = select(vec![KeyEncoding::Delimited, KeyEncoding::Ordered]);
-    (encodings, prop::collection::vec(part(), 1..4)).prop_map(|(encoding, parts)| {
+    let salts = select(vec![0, 0, 2, 3, 16]);
+    (encodings, prop::collection::vec(part(), 1..4), salts).prop_map(|(encoding, parts, salt)| {
         let delimited = encoding == KeyEncoding::Delimited;
         let fitted = parts.into_iter().enumerate().map(|(number, (kind, descending))| {
             let kind = match kind {
@@ -72,7 +73,9 @@ pub(super) fn schema() -> impl Strategy<Value = Arc<Table>> {
             let descending = descending && !(delimited && matches!(kind, SqlType::Text | SqlType::Bytea));
             KeyPart { name: format!("p{number}"), kind, descending }
         });
-        table("random", encoding, fitted.collect(), &[("v", SqlType::Int8, "m")])
+        let mut made = Table::clone(&table("random", encoding, fitted.collect(), &[("v", SqlType::Int8, "m")]));
+        made.key.salt = salt;
+        Arc::new(made)
     })
 }
 

@@ -1,14 +1,18 @@
 //! Scans over a memory store: answers with and without pushdown, order, limits, existence, policies, `cells`, `raw`, EXPLAIN.
 
-use crate::provider::testing::{NOW, World, batches, flights, names, plan, rows, table, things};
+use crate::provider::{
+    keys::Keys,
+    pushdown::{Pushdown, RANGES_MAX, Shape},
+    testing::{NOW, World, batches, flights, names, plan, rows, table, things, with},
+};
 use bytes::Bytes;
+use datafusion::logical_expr::{Expr, col, lit};
 use expect_test::{Expect, expect};
 use keyspan_catalog::{
-    KeyEncoding, KeyPart, SqlType, Table, Value,
+    KeyEncoding, KeyPart, SqlType, Value,
     table::{OnBadKey, OnBadValue},
 };
 use keyspan_storage::FamilyName;
-use std::sync::Arc;
 
 const HOUR: i64 = 3_600_000_000;
 
@@ -221,12 +225,6 @@ async fn a_tenant_sees_its_span_alone() {
     .assert_eq(&rows(&operator, sql).await);
 }
 
-fn with(table: &Arc<Table>, change: impl FnOnce(&mut Table)) -> Arc<Table> {
-    let mut changed = Table::clone(table);
-    change(&mut changed);
-    Arc::new(changed)
-}
-
 #[tokio::test]
 async fn keys_that_do_not_conform_follow_the_policy() {
     for (policy, expected) in [
@@ -331,6 +329,33 @@ async fn batches_are_bounded() {
     assert_eq!(rows(&session, &sql).await, "3000");
     let told = plan(&session, &sql, false).await;
     assert!(told.contains("coalesced") && !told.contains("Residual: none"), "{told}");
+}
+
+/// The plan of a filter over salted keys of two numbers, or one.
+fn planned(salt: u16, parts: usize, filter: Expr) -> Pushdown {
+    let part = |name: &&str| KeyPart { name: (*name).into(), kind: SqlType::Int4, descending: false };
+    let key = ["a", "b"][..parts].iter().map(part).collect();
+    let table = with(&table("many", KeyEncoding::Delimited, key, &[]), |table| table.key.salt = salt);
+    Pushdown::plan(&[filter], &Keys::of_table(&table, false))
+}
+
+#[test]
+fn ranges_of_buckets_are_bounded() {
+    let list = |count: i32| col("a").in_list((0..count).map(lit).collect(), false);
+    // A value for every part names its bucket.
+    let plan = planned(16, 1, list(9_000));
+    assert_eq!((plan.shape, plan.coalesced), (Shape::PointLookup(9_000), false));
+    let plan = planned(16, 2, list(600));
+    assert_eq!((plan.shape, plan.coalesced), (Shape::SkipScan(9_600), false));
+    let plan = planned(16, 2, list(700));
+    assert!(plan.coalesced && (5_000..=RANGES_MAX).contains(&plan.rows.ranges().len()), "{}", plan.shape);
+    // Many boxes leave no room for a range in each bucket.
+    let one = |at: i32| col("a").eq(lit(at)).and(col("b").lt(lit(at)));
+    let any = |count: i32| (1..count).map(one).fold(one(0), Expr::or);
+    let plan = planned(256, 2, any(39));
+    assert_eq!((plan.shape, plan.coalesced), (Shape::SkipScan(39 * 256), false));
+    let plan = planned(256, 2, any(40));
+    assert_eq!((plan.shape, plan.coalesced), (Shape::FullScan, true));
 }
 
 async fn check_plan(tenant: Option<&str>, sql: &str, analyze: bool, expected: Expect) {
