@@ -17,6 +17,8 @@
 //! Cells that are no values as they stand (numbers of any precision, texts of numbers, JSON) have columns of their bytes, as have all cells of
 //! private tables, which share their segments: these are decoded batch by batch, column by column.
 //!
+//! Where a join turns out to ask for a few keys only, these are read by rows in place of all this, when the first row is asked for (module `lookup`).
+//!
 //! Statistics of files and row groups stay with the Parquet source: the planner sees none, since a row group may hold the rows of
 //! several tenants. Row groups and pages are skipped by them nevertheless, by predicates that stay in force for each row; and counts and extremes
 //! of row groups whose rows are all wanted are taken of them (module `known`).
@@ -25,6 +27,7 @@ mod decoded;
 mod exec;
 mod known;
 mod living;
+mod lookup;
 mod memory;
 mod parts;
 mod reader;
@@ -46,6 +49,7 @@ use keyspan_storage::{
     ColumnKind, Columnar, ColumnarRequest, KeyDecoder, MemoryPart, ParquetPart, RowSet, WantedColumn,
 };
 pub use known::KnownAggregates;
+pub(super) use lookup::rows_about;
 pub(super) use memory::MemoryExec;
 use std::sync::Arc;
 

@@ -30,7 +30,7 @@ use datafusion::{
     },
 };
 use futures::TryStreamExt;
-use keyspan_catalog::Table;
+use keyspan_catalog::{Table, Value};
 use keyspan_storage::{Columns, KeyRange, Rest, Row, RowKey, RowSet, RowStream, Scan, ScanMetrics, TimestampRange};
 use std::{
     fmt,
@@ -78,9 +78,16 @@ pub struct About {
     /// Columns of the batches.
     pub columns: Vec<String>,
     /// Parts of the key, by their numbers, that have one value in all rows.
-    pub constant_parts: Vec<usize>,
+    pub constants: Vec<(usize, Value)>,
     /// Rows that it reads, roughly, where that is known.
     pub rows: Option<u64>,
+}
+
+impl About {
+    /// The numbers of the parts of the key that have one value.
+    pub fn constant_parts(&self) -> impl Iterator<Item = usize> {
+        self.constants.iter().map(|(part, _)| *part)
+    }
 }
 
 /// What is known of the order of rows.
@@ -162,6 +169,15 @@ impl ScanExec {
         Ok(Self { about: About { rows: Some(rows), ..scan.about }, ..scan })
     }
 
+    /// The same scan of some of its rows, whose counts are this one's.
+    ///
+    /// # Errors
+    /// What DataFusion says of the order.
+    pub(super) fn narrowed(&self, rows: RowSet) -> Result<Self> {
+        let scan = self.reading(Read { rows, ..self.read.clone() })?;
+        Ok(Self { counts: Arc::clone(&self.counts), ..scan })
+    }
+
     /// The same scan of nothing, which holds nothing of the store.
     ///
     /// # Errors
@@ -181,7 +197,7 @@ impl ScanExec {
             && self.rest.is_none()
             && other.rest.is_none()
             && self.read.limit == other.read.limit
-            && self.about.constant_parts == other.about.constant_parts
+            && self.about.constant_parts().eq(other.about.constant_parts())
             && self.order.by == other.order.by
             && self.layout.schema() == other.layout.schema();
         if !is_alike {

@@ -9,7 +9,7 @@
 use super::{
     columnar::{ColumnarExec, Counts, MemoryExec},
     exec::ScanExec,
-    pushdown::grouped,
+    pushdown::{Shape, grouped},
 };
 use crate::{
     error::{Result, SqlError, SqlState},
@@ -174,12 +174,17 @@ impl Lines {
         );
         if let Some(fast) = fast {
             line("Row groups", row_groups(fast.counts()));
-            if self.analyze {
-                line("Files", files(fast));
+            match fast.looked_up().filter(|_| self.analyze) {
+                Some(rows) => line("Looked up", Shape::of(rows).to_string()),
+                None if self.analyze => line("Files", files(fast)),
+                None => {}
             }
         }
-        // Of a scan by row groups, the rest alone is read by rows.
-        let by_rows = fast.map_or(Some(scan), ColumnarExec::rest);
+        // Of a scan by row groups, the rest alone is read by rows, or what is looked up.
+        let by_rows = match fast {
+            Some(fast) if fast.looked_up().is_none() => fast.rest(),
+            _ => Some(scan),
+        };
         if let Some(scan) = by_rows.filter(|_| self.analyze) {
             let counts = scan.counts();
             let read = |counter: &std::sync::atomic::AtomicU64| counter.load(Ordering::Relaxed);

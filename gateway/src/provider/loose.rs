@@ -18,7 +18,7 @@ mod rule;
 pub use rule::LooseScans;
 
 use super::{
-    columnar::ColumnarExec,
+    columnar::{self, ColumnarExec},
     decode::{BatchBuilder, Layout, RowLayout},
     exec::{BATCH_BYTES_TARGET, BATCH_ROWS_MAX, Read, ScanExec, bytes_of},
     node,
@@ -40,7 +40,7 @@ use datafusion::{
 };
 use futures::{StreamExt, TryFutureExt, TryStreamExt};
 use keyspan_catalog::Table;
-use keyspan_storage::{ColumnarRequest, KeyRange, MemoryPart, Row, RowSet, Scan, ScanMetrics};
+use keyspan_storage::{KeyRange, Row, RowSet, Scan, ScanMetrics};
 use std::{
     fmt,
     sync::{Arc, atomic::Ordering},
@@ -239,25 +239,11 @@ impl Groups {
         let left = walk.left;
         if scanned && !left.is_empty() {
             let passed = self.read.rows.intersect(&RowSet::from(passed(&left, self.edges == Edges::Last)));
-            if self.rows_about(passed).await? < PROBED_GROUPS as u64 * GROUP_ROWS_MIN {
+            if columnar::rows_about(&self.view, &self.table, passed).await? < PROBED_GROUPS as u64 * GROUP_ROWS_MIN {
                 return Ok(Probed::Small);
             }
         }
         Ok(Probed::Large(first, left))
-    }
-
-    /// About how many rows there are: those in row groups and in memory.
-    async fn rows_about(&self, rows: RowSet) -> Result<u64> {
-        let request = ColumnarRequest { rows, columns: Vec::new(), key: None, pin: Some(self.view.pin.clone()) };
-        let (door, table) = (self.view.rows.clone(), Arc::clone(&self.table));
-        // The store may have to read what its files hold.
-        let found = tokio::task::spawn_blocking(move || door.columnar(&table, request)).await;
-        let found = found.map_err(|error| DataFusionError::ExecutionJoin(Box::new(error)))?;
-        let found = found.transpose().map_err(|error| DataFusionError::External(Box::new(error)))?;
-        Ok(found.map_or(0, |found| {
-            let memory: u64 = found.memory.iter().map(MemoryPart::rows_estimate).sum();
-            memory + found.parts.iter().map(|part| part.rows).sum::<u64>() + found.rest.rows_estimate()
-        }))
     }
 
     /// The rows of the groups of `left`, after a batch that was read before.

@@ -28,9 +28,12 @@ macro_rules! leaf {
     };
 }
 
-/// A node over its field `child`, which takes its partitions as they are; `over` makes the same node over another child.
+/// A node over its field `child`, which takes its partitions as they are; `over` makes the same node over another child. It may hold expressions.
 macro_rules! over_child {
     () => {
+        node::over_child!(|_node| std::iter::empty::<&Arc<dyn PhysicalExpr>>());
+    };
+    (|$node:ident| $expressions:expr) => {
         fn children(&self) -> Vec<&Arc<dyn ExecutionPlan>> {
             vec![&self.child]
         }
@@ -41,8 +44,14 @@ macro_rules! over_child {
 
         fn apply_expressions(
             &self,
-            _: &mut dyn FnMut(&Arc<dyn PhysicalExpr>) -> Result<TreeNodeRecursion>,
+            visit: &mut dyn FnMut(&Arc<dyn PhysicalExpr>) -> Result<TreeNodeRecursion>,
         ) -> Result<TreeNodeRecursion> {
+            let $node = self;
+            for expression in $expressions {
+                if visit(expression)? == TreeNodeRecursion::Stop {
+                    return Ok(TreeNodeRecursion::Stop);
+                }
+            }
             Ok(TreeNodeRecursion::Continue)
         }
 

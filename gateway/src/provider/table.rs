@@ -292,7 +292,7 @@ impl KeyspanTable {
             coalesced: plan.coalesced,
             pushed: plan.pushed.iter().map(|filter| filter.human_display().to_string()).collect(),
             columns: schema.fields().iter().map(|field| field.name().clone()).collect(),
-            constant_parts: plan.constants.iter().map(|(part, _)| *part).collect(),
+            constants: plan.constants.clone(),
             rows: None,
         };
         let door = (self.view.clone(), Arc::clone(&self.table));

@@ -2,11 +2,12 @@
 //!
 //! Row groups come in no order. Where the plan above wants that of the keys, [`try_pushdown_sort`](ExecutionPlan::try_pushdown_sort)
 //! gives the scan by rows in place of this node. Filters that have gone into the row groups by then go above that scan, and so do
-//! columns that were left out.
+//! columns that were left out. So it is where a join asks for a few keys only, when the first row is asked for.
 
 use super::{
     super::{exec::ScanExec, node},
     Found,
+    lookup::{self, LateFilter},
 };
 use arrow::{array::RecordBatch, datatypes::SchemaRef};
 use datafusion::{
@@ -14,7 +15,8 @@ use datafusion::{
     execution::{SendableRecordBatchStream, TaskContext},
     physical_expr::{PhysicalExpr, PhysicalSortExpr, conjunction, expressions::Column},
     physical_plan::{
-        DisplayAs, DisplayFormatType, ExecutionPlan, PlanProperties, ReplaceChildrenOptions, SortOrderPushdownResult,
+        ChildrenPropertiesMode, DisplayAs, DisplayFormatType, EmptyRecordBatchStream, ExecutionPlan, PlanProperties,
+        ReplaceChildrenOptions, SortOrderPushdownResult,
         execution_plan::{Boundedness, CardinalityEffect, EmissionType},
         filter::FilterExec,
         filter_pushdown::{
@@ -25,8 +27,10 @@ use datafusion::{
         stream::RecordBatchStreamAdapter,
     },
 };
-use futures::StreamExt;
+use futures::{StreamExt, TryStreamExt};
+use keyspan_storage::RowSet;
 use std::{fmt, sync::Arc};
+use tokio::sync::OnceCell;
 
 /// How much is where.
 #[derive(Clone, Copy, Debug)]
@@ -60,6 +64,12 @@ pub struct ColumnarExec {
     counts: Counts,
     /// Filters that the child applies.
     filters: Vec<Arc<dyn PhysicalExpr>>,
+    /// Filters that say more when rows are asked for.
+    late: Vec<LateFilter>,
+    /// What the scan calls the columns.
+    names: Arc<[String]>,
+    /// The rows that are read in place of the child's, inner `None` for those; known when the first row is asked for.
+    looked_up: Arc<OnceCell<Option<RowSet>>>,
     properties: Arc<PlanProperties>,
     metrics: ExecutionPlanMetricsSet,
 }
@@ -72,11 +82,15 @@ impl ColumnarExec {
         let properties = properties(&child, &ordered);
         let rest = found.rest.as_ref().map(|(rest, _)| Arc::clone(rest));
         let (found, metrics) = (Some(Arc::new(found)), ExecutionPlanMetricsSet::new());
-        Self { child, ordered, scan, rest, found, counts, filters: Vec::new(), properties, metrics }
+        let names = scan.schema().fields().iter().map(|field| field.name().clone()).collect();
+        let (filters, late) = (Vec::new(), Vec::new());
+        let looked_up = Arc::default();
+        Self { child, ordered, scan, rest, found, counts, filters, late, names, looked_up, properties, metrics }
     }
 
     fn with(&self, child: Arc<dyn ExecutionPlan>, ordered: Arc<dyn ExecutionPlan>) -> Self {
-        Self { properties: properties(&child, &ordered), child, ordered, found: None, ..self.clone() }
+        let (properties, looked_up) = (properties(&child, &ordered), Arc::default());
+        Self { properties, child, ordered, found: None, looked_up, ..self.clone() }
     }
 
     fn over(&self, child: Arc<dyn ExecutionPlan>) -> Self {
@@ -101,6 +115,16 @@ impl ColumnarExec {
     /// How much is where.
     pub fn counts(&self) -> &Counts {
         &self.counts
+    }
+
+    /// The rows that were read in place of row groups, if a join asked for a few only.
+    pub fn looked_up(&self) -> Option<&RowSet> {
+        self.looked_up.get()?.as_ref()
+    }
+
+    /// The plan that gives the same of these rows, by rows.
+    fn by_rows(&self, rows: RowSet) -> Result<Arc<dyn ExecutionPlan>> {
+        over(&self.ordered, Arc::new(self.scan.narrowed(rows)?))
     }
 
     /// Filters that row groups and rest have taken over.
@@ -133,7 +157,8 @@ impl ExecutionPlan for ColumnarExec {
         &self.properties
     }
 
-    node::over_child!();
+    // A join makes filters for nodes that show them here.
+    node::over_child!(|node| node.late.iter().map(LateFilter::filter));
     node::about_rows!(|scan| {
         let Counts { rows, memory, rest, .. } = scan.counts;
         Some(rows + memory + rest.unwrap_or_default())
@@ -164,10 +189,16 @@ impl ExecutionPlan for ColumnarExec {
     ) -> Result<FilterPushdownPropagation<Arc<dyn ExecutionPlan>>> {
         let taken = result.parent_filters.iter().filter(|filter| matches!(filter.all(), PushedDown::Yes));
         let taken: Vec<_> = taken.map(|filter| Arc::clone(&filter.filter)).collect();
+        let late = result.parent_filters.iter().filter_map(|filter| LateFilter::of(&filter.filter, &self.names));
+        let late: Vec<LateFilter> = late.collect();
         let answer = FilterPushdownPropagation::if_all(result);
         // Dynamic filters, which come later, only leave out what somebody above would drop.
         if phase != FilterPushdownPhase::Pre || taken.is_empty() {
-            return Ok(answer);
+            if late.is_empty() {
+                return Ok(answer);
+            }
+            let node = Self { late: [self.late.as_slice(), &late].concat(), ..self.over(Arc::clone(&self.child)) };
+            return Ok(answer.with_updated_node(Arc::new(node)));
         }
         let filtered = FilterExec::try_new(conjunction(taken.clone()), Arc::clone(&self.ordered))?;
         let mut node = self.with(Arc::clone(&self.child), Arc::new(filtered));
@@ -180,10 +211,12 @@ impl ExecutionPlan for ColumnarExec {
         if !narrows || !projection.expr().iter().all(|one| one.expr.is::<Column>()) {
             return Ok(None);
         }
-        let over = |plan: &Arc<dyn ExecutionPlan>| -> Result<Arc<dyn ExecutionPlan>> {
+        let narrowed = |plan: &Arc<dyn ExecutionPlan>| -> Result<Arc<dyn ExecutionPlan>> {
             Ok(Arc::new(ProjectionExec::try_new(projection.expr().to_vec(), Arc::clone(plan))?))
         };
-        Ok(Some(Arc::new(self.with(over(&self.child)?, over(&self.ordered)?))))
+        let names = projection.expr().iter().filter_map(|one| one.expr.downcast_ref::<Column>());
+        let names = names.map(|column| self.names[column.index()].clone()).collect();
+        Ok(Some(Arc::new(Self { names, ..self.with(narrowed(&self.child)?, narrowed(&self.ordered)?) })))
     }
 
     fn try_pushdown_sort(
@@ -201,7 +234,11 @@ impl ExecutionPlan for ColumnarExec {
     }
 
     fn execute(&self, partition: usize, context: Arc<TaskContext>) -> Result<SendableRecordBatchStream> {
-        let rows = self.child.execute(partition, context)?;
+        let rows = if self.late.is_empty() {
+            self.child.execute(partition, context)?
+        } else {
+            self.looked_up_or_all(partition, context)
+        };
         let schema = self.schema();
         let metrics = BaselineMetrics::new(&self.metrics, partition);
         let shown = Arc::clone(&schema);
@@ -211,6 +248,35 @@ impl ExecutionPlan for ColumnarExec {
             Ok(batch)
         });
         Ok(Box::pin(RecordBatchStreamAdapter::new(schema, rows)))
+    }
+}
+
+impl ColumnarExec {
+    /// A partition's rows, once the filters say which they are: looked up in the first partition, or all of the child's.
+    fn looked_up_or_all(&self, partition: usize, context: Arc<TaskContext>) -> SendableRecordBatchStream {
+        let (node, schema) = (self.clone(), self.schema());
+        let rows = async move {
+            let Counts { rows, memory, rest, .. } = node.counts;
+            let about = rows + memory + rest.unwrap_or_default();
+            let few = node.looked_up.get_or_try_init(|| lookup::few_rows(&node.scan, &node.late, about)).await?;
+            match few {
+                None => node.child.execute(partition, context),
+                Some(rows) if partition == 0 => node.by_rows(rows.clone())?.execute(0, context),
+                Some(_) => Ok(Box::pin(EmptyRecordBatchStream::new(node.schema())) as SendableRecordBatchStream),
+            }
+        };
+        Box::pin(RecordBatchStreamAdapter::new(schema, futures::stream::once(rows).try_flatten()))
+    }
+}
+
+/// A chain of nodes over another leaf.
+fn over(chain: &Arc<dyn ExecutionPlan>, leaf: Arc<dyn ExecutionPlan>) -> Result<Arc<dyn ExecutionPlan>> {
+    match chain.children()[..] {
+        [child] => {
+            let options = ReplaceChildrenOptions::new(ChildrenPropertiesMode::Recompute);
+            Arc::clone(chain).replace_children(vec![over(child, leaf)?], options)
+        }
+        _ => Ok(leaf),
     }
 }
 

@@ -121,7 +121,7 @@ impl Key {
             name: part.name,
             place: place(number),
             descending: part.descending,
-            constant: scan.about().constant_parts.contains(&number),
+            constant: scan.about().constant_parts().any(|part| part == number),
             compared: place(number).is_some_and(|at| !layout.schema.field(at).data_type().is_floating()),
         });
         Some(Self { parts: parts.collect(), salt: layout.keys.salt })

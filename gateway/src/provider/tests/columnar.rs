@@ -3,6 +3,7 @@
 mod dirty;
 mod filters;
 mod known;
+mod lookup;
 
 use crate::{
     provider::testing::{NOW, World, plan, rows, table},
@@ -452,11 +453,17 @@ async fn insert_others(world: &World) {
 
 /// Loads an engine's table, and changes it: what its files hold, what memory holds, and what is dead of the files.
 async fn states(private: bool, check: impl AsyncFn(&str, &World)) {
+    states_of(tables(private), check).await;
+}
+
+/// As [`states`], of these tables.
+async fn states_of(tables: Vec<Arc<Table>>, check: impl AsyncFn(&str, &World)) {
+    let private = tables.len() > 1;
     let folder = tempfile::tempdir().unwrap();
     let options =
         EngineOptions { clock: Box::new(ManualClock::new(NOW)), compacts: false, ..EngineOptions::new(folder.path()) };
     let engine = Engine::open(options).await.unwrap();
-    let world = World::in_engine(engine.clone(), tables(private)).await;
+    let world = World::in_engine(engine.clone(), tables).await;
     for tenant in ["aa", "aa-2"] {
         world.insert_all("metrics", tenant, (0..ROWS).map(row)).await;
     }

@@ -59,6 +59,8 @@ const KEPT: &[&str] = &[
     "SELECT upper(s), count(*) FROM t WHERE a = $1 AND b IN ($2, $3) GROUP BY 1 ORDER BY 1",
     "SELECT n, s FROM t WHERE a IN ($1, $2) AND b = $3 ORDER BY n, s",
     "SELECT max(n), count(*) FROM t WHERE a = $1 AND a = $2 AND b IN (1, 2, $3)",
+    "SELECT n + $1, s || $2 FROM t WHERE a = $3 AND b IN (1, 2, 3) ORDER BY 1, 2",
+    "SELECT sum(n + $1) FROM t WHERE a = $2 AND b = 2",
     "SELECT count(*) FROM t",
 ];
 
