@@ -52,7 +52,7 @@ impl Case {
         let direction = |descending: bool| if descending == self.along { " DESC" } else { "" };
         let tenant = (self.operator == Some(false)).then(|| format!("tenant{}", direction(false)));
         // What is given may stand in the order, or not.
-        let from = if self.limit % 2 == 0 { self.constants } else { 0 };
+        let from = if self.limit.is_multiple_of(2) { self.constants } else { 0 };
         let behind = parts[from..].iter().map(|part| format!("{}{}", part.name, direction(part.descending)));
         let order = tenant.into_iter().chain(behind).collect::<Vec<_>>().join(", ");
         let (table, limit) = (&self.table.name, self.limit);
