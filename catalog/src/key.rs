@@ -1,7 +1,7 @@
 //! Row-key schemas: ordered parts with type and direction, and their encodings. Pure.
 //!
 //! A row's values become a key with [`KeySchema::encode`], and a key becomes values with [`KeySchema::decode_refs`]. What a predicate
-//! says of the leading parts becomes a range of keys with [`KeySchema::range`]. The order of keys, as bytes, is the order of the
+//! says of the leading parts becomes ranges of keys with [`KeySchema::ranges`]. The order of keys, as bytes, is the order of the
 //! tuples of values: that of the SQL types, texts in collation C, a descending part turned round.
 //!
 //! Two encodings stand beside each other, `delimited` and `ordered`. In both, what a part's value becomes is no prefix of what
