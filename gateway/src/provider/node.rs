@@ -1,4 +1,10 @@
-//! What nodes of DataFusion's plan have in common: how they are taken apart and put together. To be used within `impl ExecutionPlan`.
+//! What nodes of DataFusion's plan have in common: how they are taken apart and put together. The macros are to be used within `impl ExecutionPlan`.
+
+use datafusion::{
+    error::Result,
+    physical_plan::{ChildrenPropertiesMode, ExecutionPlan, ReplaceChildrenOptions},
+};
+use std::sync::Arc;
 
 /// A node without children.
 macro_rules! leaf {
@@ -98,3 +104,20 @@ macro_rules! about_rows {
 }
 
 pub(crate) use {about_rows, leaf, over_child};
+
+/// A pipeline over another leaf.
+///
+/// # Errors
+/// What DataFusion says of a node over that.
+pub(crate) fn over_leaf(
+    pipeline: &Arc<dyn ExecutionPlan>,
+    leaf: Arc<dyn ExecutionPlan>,
+) -> Result<Arc<dyn ExecutionPlan>> {
+    match pipeline.children()[..] {
+        [child] => {
+            let options = ReplaceChildrenOptions::new(ChildrenPropertiesMode::Recompute);
+            Arc::clone(pipeline).replace_children(vec![over_leaf(child, leaf)?], options)
+        }
+        _ => Ok(leaf),
+    }
+}

@@ -15,8 +15,8 @@ use datafusion::{
     execution::{SendableRecordBatchStream, TaskContext},
     physical_expr::{PhysicalExpr, PhysicalSortExpr, conjunction, expressions::Column},
     physical_plan::{
-        ChildrenPropertiesMode, DisplayAs, DisplayFormatType, EmptyRecordBatchStream, ExecutionPlan, PlanProperties,
-        ReplaceChildrenOptions, SortOrderPushdownResult,
+        DisplayAs, DisplayFormatType, EmptyRecordBatchStream, ExecutionPlan, PlanProperties, ReplaceChildrenOptions,
+        SortOrderPushdownResult,
         execution_plan::{Boundedness, CardinalityEffect, EmissionType},
         filter::FilterExec,
         filter_pushdown::{
@@ -124,7 +124,7 @@ impl ColumnarExec {
 
     /// The plan that gives the same of these rows, by rows.
     fn by_rows(&self, rows: RowSet) -> Result<Arc<dyn ExecutionPlan>> {
-        over(&self.ordered, Arc::new(self.scan.narrowed(rows)?))
+        node::over_leaf(&self.ordered, Arc::new(self.scan.narrowed(rows)?))
     }
 
     /// Filters that row groups and rest have taken over.
@@ -266,17 +266,6 @@ impl ColumnarExec {
             }
         };
         Box::pin(RecordBatchStreamAdapter::new(schema, futures::stream::once(rows).try_flatten()))
-    }
-}
-
-/// A chain of nodes over another leaf.
-fn over(chain: &Arc<dyn ExecutionPlan>, leaf: Arc<dyn ExecutionPlan>) -> Result<Arc<dyn ExecutionPlan>> {
-    match chain.children()[..] {
-        [child] => {
-            let options = ReplaceChildrenOptions::new(ChildrenPropertiesMode::Recompute);
-            Arc::clone(chain).replace_children(vec![over(child, leaf)?], options)
-        }
-        _ => Ok(leaf),
     }
 }
 

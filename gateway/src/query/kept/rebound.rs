@@ -13,7 +13,7 @@
 use super::{has_placeholder, table_of, with_values_in};
 use crate::{
     error::Result,
-    provider::{KeyspanTable, ScanExec},
+    provider::{KeyspanTable, ScanExec, node::over_leaf},
     query::{Query, short},
 };
 use datafusion::{
@@ -21,7 +21,7 @@ use datafusion::{
     datasource::TableProvider,
     error::Result as PlanResult,
     logical_expr::{LogicalPlan, TableScan},
-    physical_plan::{ChildrenPropertiesMode, ExecutionPlan, ReplaceChildrenOptions},
+    physical_plan::ExecutionPlan,
     scalar::ScalarValue,
 };
 use std::sync::Arc;
@@ -43,7 +43,7 @@ impl Template {
         }
         let (Some(scan), Some(form)) = (only_read(plan)?, leaf(physical)) else { return Ok(None) };
         let form = Arc::new(form.released()?);
-        let plan = over(physical, Arc::clone(&form) as Arc<dyn ExecutionPlan>)?;
+        let plan = over_leaf(physical, Arc::clone(&form) as Arc<dyn ExecutionPlan>)?;
         Ok(Some(Self { plan, scan, form }))
     }
 
@@ -62,7 +62,7 @@ impl Template {
         let read = table.scan(&state, self.scan.projection.as_ref(), &filters, self.scan.fetch).await?;
         let Some(read) = read.downcast_ref::<ScanExec>() else { return Ok(None) };
         let Some(read) = read.in_form_of(&self.form)? else { return Ok(None) };
-        let physical = over(&self.plan, Arc::new(read))?;
+        let physical = over_leaf(&self.plan, Arc::new(read))?;
         Ok(short::is_short(&physical).then_some(physical))
     }
 }
@@ -104,16 +104,5 @@ fn leaf(physical: &Arc<dyn ExecutionPlan>) -> Option<&ScanExec> {
         [] => physical.downcast_ref::<ScanExec>(),
         [child] => leaf(child),
         _ => None,
-    }
-}
-
-/// The pipeline over another read.
-fn over(physical: &Arc<dyn ExecutionPlan>, read: Arc<dyn ExecutionPlan>) -> PlanResult<Arc<dyn ExecutionPlan>> {
-    match physical.children()[..] {
-        [child] => {
-            let options = ReplaceChildrenOptions::new(ChildrenPropertiesMode::Recompute);
-            Arc::clone(physical).replace_children(vec![over(child, read)?], options)
-        }
-        _ => Ok(read),
     }
 }
