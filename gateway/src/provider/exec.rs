@@ -347,10 +347,11 @@ impl ExecutionPlan for ScanExec {
     fn execute(&self, partition: usize, context: Arc<TaskContext>) -> Result<SendableRecordBatchStream> {
         let metrics = BaselineMetrics::new(&self.metrics, partition);
         let batch_rows = context.session_config().batch_size().clamp(1, BATCH_ROWS_MAX);
-        let rows = self.order.buckets.iter().map(|bucket| self.read.rows.intersect(&RowSet::from(bucket.clone())));
-        let rows: Vec<RowSet> = rows.filter(|rows| self.merged && !rows.is_empty()).collect();
-        let order = LexOrdering::new(turned(&self.order.by, self.read.reversed));
-        let Some(order) = order.filter(|_| rows.len() > 1) else {
+        let merged = if self.merged { self.order.buckets.as_slice() } else { &[] };
+        let rows = merged.iter().map(|bucket| self.read.rows.intersect(&RowSet::from(bucket.clone())));
+        let rows: Vec<RowSet> = rows.filter(|rows| !rows.is_empty()).collect();
+        let order = (rows.len() > 1).then(|| LexOrdering::new(turned(&self.order.by, self.read.reversed)));
+        let Some(order) = order.flatten() else {
             let batches = self.stream(self.read.rows.clone(), batch_rows).inspect_ok(move |batch| {
                 metrics.record_output(batch.num_rows());
             });

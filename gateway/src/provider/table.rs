@@ -256,6 +256,10 @@ impl KeyspanTable {
             order.push(PhysicalSortExpr::new(expr, SortOptions { descending, nulls_first: descending }));
         }
         let key = &self.table.key;
+        if key.salt > 0 && self.table.on_bad_key == OnBadKey::Error {
+            // A row that is in no bucket is to be told, and a merge of buckets would not come upon it.
+            return Order { by: Vec::new(), constants, buckets: Vec::new() };
+        }
         let of = |tenant: Option<&str>| (0..key.salt).map(|bucket| key.bucket_range(tenant, bucket)).collect();
         let buckets = match plan.constants.iter().find(|(part, _)| *part == 0) {
             _ if !is_operator(&self.view) => of(None),
