@@ -157,6 +157,8 @@ states! {
     UNDEFINED_FUNCTION = "42883";
     /// A name that several things have.
     AMBIGUOUS_COLUMN = "42702";
+    /// An operator of which there are several.
+    AMBIGUOUS_FUNCTION = "42725";
     /// A name that is kept for the system.
     RESERVED_NAME = "42939";
     /// A column is neither grouped nor aggregated.

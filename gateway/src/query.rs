@@ -61,6 +61,7 @@ pub mod tables;
 pub mod template;
 pub(crate) mod threads;
 pub mod type_planner;
+mod unions;
 mod unkeyed;
 mod unordered;
 pub mod unsupported;
@@ -197,6 +198,7 @@ impl Query {
             (raw, DataType::Decimal128(_, scale)) if raw.is_integer() => *scale > 0,
             (raw, settled) if raw.is_integer() || matches!(raw, DataType::Decimal128(..)) => settled.is_floating(),
             (DataType::Date32, DataType::Timestamp(..)) => true,
+            (DataType::Utf8, settled) => settled.is_temporal() || matches!(settled, DataType::List(_)),
             _ => false,
         };
         let fields = raw.fields().iter().zip(settled.schema().fields()).map(|(raw, settled)| {
@@ -348,7 +350,7 @@ pub(crate) async fn plan(context: &SessionContext, mut query: ast::Statement) ->
     let statement = datafusion::sql::parser::Statement::Statement(Box::new(query));
     let plan = context.state().statement_to_plan(statement).await?;
     SQLOptions::new().with_allow_ddl(false).with_allow_dml(false).with_allow_statements(false).verify_plan(&plan)?;
-    Ok(parameters::infer(plan)?)
+    Ok(parameters::infer(unions::typed(plan)?)?)
 }
 
 /// The plan with values in the place of its parameters.

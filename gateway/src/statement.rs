@@ -23,6 +23,7 @@ mod prepared;
 mod query;
 mod role;
 mod sequence;
+mod subscripts;
 #[cfg(test)]
 mod tests;
 mod type_name;

@@ -62,6 +62,14 @@ pub fn data_type(kind: SqlType) -> DataType {
     }
 }
 
+/// A `numeric` that says nothing of its digits, where a type is a `numeric`.
+pub fn without_digits(data: &DataType) -> DataType {
+    match data {
+        DataType::Decimal128(_, scale) => DataType::Decimal128(NUMERIC_PRECISION, NUMERIC_SCALE.max(*scale)),
+        other => other.clone(),
+    }
+}
+
 /// The Arrow type of arrays. Their items bear no name of a type, since types of Arrow with names and without are not the same to DataFusion's
 /// functions: the field of the column says it.
 pub fn list_of(item: DataType) -> DataType {

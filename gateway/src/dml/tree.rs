@@ -4,7 +4,10 @@ use super::target::{Target, TargetColumn};
 use crate::{
     error::Result,
     names::RelationName,
-    query::tables::{KEYED, KEYED_TEMPORARY},
+    query::{
+        functions::assigned::{ELEMENT, SLICE},
+        tables::{KEYED, KEYED_TEMPORARY},
+    },
     statement::{quoted, select_from},
     types,
 };
@@ -93,11 +96,37 @@ pub(super) fn parameter(expr: &Expr) -> Option<usize> {
 
 /// A parameter that goes into a column has the column's type, unless the client said another.
 pub(super) fn hint(hints: &mut Vec<Option<DataType>>, expr: &Expr, kind: SqlType) {
+    if let Expr::Function(function) = expr
+        && let ast::FunctionArguments::List(list) = &function.args
+        && let SqlType::Array(item) = kind
+    {
+        hint_part(hints, &function.name.to_string(), &list.args, item);
+    }
     let Some(number) = parameter(expr) else { return };
     if hints.len() < number {
         hints.resize(number, None);
     }
     hints[number - 1].get_or_insert_with(|| types::data_type(kind));
+}
+
+/// Parameters in an assignment to a part of an array.
+fn hint_part(hints: &mut Vec<Option<DataType>>, function: &str, arguments: &[ast::FunctionArg], item: ItemType) {
+    let kind = match function {
+        ELEMENT => item.kind(),
+        SLICE => SqlType::Array(item),
+        _ => return,
+    };
+    let mut exprs = arguments.iter().filter_map(|argument| match argument {
+        ast::FunctionArg::Unnamed(ast::FunctionArgExpr::Expr(expr)) => Some(expr),
+        _ => None,
+    });
+    if let Some(held) = exprs.next() {
+        hint(hints, held, SqlType::Array(item));
+    }
+    if let Some(value) = exprs.next_back() {
+        hint(hints, value, kind);
+    }
+    exprs.for_each(|place| hint(hints, place, SqlType::Int4));
 }
 
 fn is_text(expr: &Expr) -> bool {
@@ -139,6 +168,9 @@ pub(super) fn type_values(rows: &mut [ast::Parens<Vec<Expr>>], columns: &[&Targe
         }
         let cells = || rows.iter().filter_map(|row| row.content.get(at)).filter(|cell| !is_null(cell));
         let mixed = cells().any(is_text) && !cells().all(is_text);
+        let is_text_column = matches!(column.kind, SqlType::Text | SqlType::Varchar(_) | SqlType::Char(_));
+        // What is cast to a kind of text bears its name.
+        let bears = is_text_column && cells().any(|cell| matches!(cell, Expr::Cast { .. }));
         // DataFusion puts together only what bears the same name of a type, and of types that Arrow has no name for, NULL and parameters bear none.
         if matches!(column.kind, SqlType::Uuid | SqlType::Json | SqlType::Jsonb | SqlType::Array(_))
             && !cells().all(is_text)
@@ -149,6 +181,14 @@ pub(super) fn type_values(rows: &mut [ast::Parens<Vec<Expr>>], columns: &[&Targe
                     *expr = cast(expr.clone(), column.kind)?;
                 }
             }
+        }
+        if bears {
+            for row in rows.iter_mut() {
+                if let Some(expr) = row.content.get_mut(at).filter(|cell| digits(cell).is_none()) {
+                    *expr = cast(expr.clone(), column.kind)?;
+                }
+            }
+            continue;
         }
         for row in rows.iter_mut().filter(|_| mixed) {
             if let Some(expr) = row.content.get_mut(at).filter(|cell| is_text(cell)) {
@@ -166,6 +206,17 @@ pub(super) fn has_subquery(expr: &Expr) -> bool {
         _ => ControlFlow::Continue(()),
     };
     ast::visit_expressions(expr, asks).is_break()
+}
+
+/// `t.a[1]` as an item of what `t.a` names: the parser takes it for a field `a` of something called `t`.
+fn name_of_table(expr: &mut Expr) {
+    if let Expr::CompoundFieldAccess { root, access_chain } = expr
+        && let Expr::Identifier(table) = root.as_ref()
+        && let Some(ast::AccessExpr::Dot(Expr::Identifier(column))) = access_chain.first()
+    {
+        *root = Box::new(Expr::CompoundIdentifier(vec![table.clone(), column.clone()]));
+        access_chain.remove(0);
+    }
 }
 
 /// Puts the table's name before columns that have none, outside of subqueries.
@@ -186,6 +237,7 @@ pub(super) fn qualify(expr: &mut Expr, target: &Target, table: &Ident) {
             ControlFlow::Continue(())
         }
         fn pre_visit_expr(&mut self, expr: &mut Expr) -> ControlFlow<()> {
+            name_of_table(expr);
             if self.depth == 0
                 && let Expr::Identifier(name) = expr
                 && let folded = crate::statement::fold(name)

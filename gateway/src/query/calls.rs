@@ -4,18 +4,16 @@
 use super::rewrite::{call, parsed_expr};
 use crate::error::{Result, SqlError};
 use datafusion::sql::sqlparser::ast::{
-    AccessExpr, BinaryOperator, DataType, Expr, Function, FunctionArg, FunctionArgExpr, FunctionArguments, GroupByExpr,
-    Ident, ObjectName, ObjectNamePart, SelectItem, SetExpr, UnaryOperator, Value,
+    AccessExpr, BinaryOperator, CaseWhen, DataType, Expr, Function, FunctionArg, FunctionArgExpr, FunctionArguments,
+    GroupByExpr, Ident, ObjectName, ObjectNamePart, SelectItem, SetExpr, Subscript, UnaryOperator, Value,
 };
 
 /// PostgreSQL's names of functions that DataFusion has under another.
-const RENAMED: [(&str, &str); 7] = [
+const RENAMED: [(&str, &str); 5] = [
     ("variance", "var_samp"),
     ("every", "bool_and"),
     ("ceiling", "ceil"),
     ("sign", "signum"),
-    ("array_remove", "array_remove_all"),
-    ("array_replace", "array_replace_all"),
     ("datepart", "date_part"),
 ];
 
@@ -73,6 +71,26 @@ pub fn rewritten(expr: &Expr) -> Result<Option<Expr>> {
             }
             _ => Ok(None),
         },
+        // A NULL in the array leaves it open.
+        Expr::UnaryOp { op: UnaryOperator::Not, expr } => {
+            let mut inner = expr.as_ref();
+            while let Expr::Nested(nested) = inner {
+                inner = nested;
+            }
+            Ok(match inner {
+                Expr::AnyOp { left, compare_op: BinaryOperator::Eq, right, .. }
+                    if !matches!(right.as_ref(), Expr::Subquery(_)) =>
+                {
+                    Some(unequal_to_all(left, right))
+                }
+                _ => None,
+            })
+        }
+        Expr::AllOp { left, compare_op: BinaryOperator::NotEq, right }
+            if !matches!(right.as_ref(), Expr::Subquery(_)) =>
+        {
+            Ok(Some(unequal_to_all(left, right)))
+        }
         Expr::AllOp { left, compare_op, right } => match right.as_ref() {
             Expr::Subquery(query) => over_rows(left, compare_op, &query.to_string(), true).map(Some),
             _ => Ok(None),
@@ -97,11 +115,33 @@ pub fn rewritten(expr: &Expr) -> Result<Option<Expr>> {
                     (Value::Placeholder(_) | Value::SingleQuotedString(_), BinaryOperator::Eq)
                 ) =>
             {
-                let op = BinaryOperator::Custom(super::operators::EQUALS_ANY.to_owned());
+                use super::operators::{EQUALS_ANY, EQUALS_ANY_OR_NULL};
+                // The text of an array with a NULL says so, as may a text within it.
+                let has_null = matches!(
+                    &value.value, Value::SingleQuotedString(text) if text.to_lowercase().contains("null")
+                );
+                let op = if has_null { EQUALS_ANY_OR_NULL } else { EQUALS_ANY };
+                let op = BinaryOperator::Custom(op.to_owned());
+                Ok(Some(Expr::BinaryOp { left: left.clone(), op, right: right.clone() }))
+            }
+            // Items that are written out, of which some may be NULL.
+            Expr::Array(array) if matches!(compare_op, BinaryOperator::Eq) && !array.elem.iter().all(is_value) => {
+                let op = BinaryOperator::Custom(super::operators::EQUALS_ANY_OR_NULL.to_owned());
                 Ok(Some(Expr::BinaryOp { left: left.clone(), op, right: right.clone() }))
             }
             _ => Ok(None),
         },
+        Expr::CompoundFieldAccess { root, access_chain } if access_chain.iter().any(is_slice) => {
+            with_bounds(root, access_chain)
+        }
+        Expr::Case { .. } => Ok(typed_first(expr)),
+        // A quoted text has the type of the other side.
+        Expr::IsDistinctFrom(left, right) | Expr::IsNotDistinctFrom(left, right) if is_text(left) != is_text(right) => {
+            let distinct = matches!(expr, Expr::IsDistinctFrom(..));
+            let op = if distinct { super::operators::DISTINCT_FROM } else { super::operators::NOT_DISTINCT_FROM };
+            let op = BinaryOperator::Custom(op.to_owned());
+            Ok(Some(Expr::BinaryOp { left: left.clone(), op, right: right.clone() }))
+        }
         // A column of a row.
         Expr::CompoundFieldAccess { root, access_chain } => match access_chain.as_slice() {
             [AccessExpr::Dot(Expr::Identifier(field))] => {
@@ -145,6 +185,82 @@ pub fn rewritten(expr: &Expr) -> Result<Option<Expr>> {
             _ => Ok(None),
         },
         _ => Ok(None),
+    }
+}
+
+/// `value <> ALL (array)`, which `NOT value = ANY (array)` is too.
+fn unequal_to_all(left: &Expr, right: &Expr) -> Expr {
+    let op = BinaryOperator::Custom(super::operators::UNEQUAL_TO_ALL.to_owned());
+    Expr::BinaryOp { left: Box::new(left.clone()), op, right: Box::new(right.clone()) }
+}
+
+fn is_slice(access: &AccessExpr) -> bool {
+    matches!(access, AccessExpr::Subscript(Subscript::Slice { .. }))
+}
+
+/// A slice with both its bounds: `a[2:]` ends where arrays end.
+fn with_bounds(root: &Expr, access_chain: &[AccessExpr]) -> Result<Option<Expr>> {
+    let subscripts = access_chain.iter().filter(|access| matches!(access, AccessExpr::Subscript(_))).count();
+    if subscripts > 1 {
+        return Err(SqlError::unsupported("a slice of more than one dimension"));
+    }
+    let bound = |written: &Option<Expr>, open: i32| match written {
+        Some(bound) => Ok(Some(bound.clone())),
+        None => parsed_expr(&format!("({open})")).map(Some),
+    };
+    let mut access_chain = access_chain.to_vec();
+    for access in &mut access_chain {
+        if let AccessExpr::Subscript(Subscript::Slice { lower_bound, upper_bound, .. }) = access {
+            (*lower_bound, *upper_bound) = (bound(lower_bound, i32::MIN)?, bound(upper_bound, i32::MAX)?);
+        }
+    }
+    Ok(Some(Expr::CompoundFieldAccess { root: Box::new(root.clone()), access_chain }))
+}
+
+/// `CASE WHEN a THEN 'text' ELSE b END` with what has a type first, by which DataFusion knows the type of the whole: `CASE WHEN (a) IS NOT TRUE
+/// THEN b ELSE 'text' END`. `None` where that changes nothing, or what is compared would be computed twice.
+fn typed_first(expr: &Expr) -> Option<Expr> {
+    let Expr::Case { operand, conditions, else_result, case_token, end_token } = expr else { return None };
+    let (first, rest) = conditions.split_first()?;
+    let is_open = |expr: &Expr| is_text(expr) || matches!(expr, Expr::Value(value) if value.value == Value::Null);
+    let mut others = rest.iter().map(|when| &when.result).chain(else_result.as_deref());
+    if !is_text(&first.result) || others.all(is_open) {
+        return None;
+    }
+    let condition = match operand.as_deref() {
+        None => first.condition.clone(),
+        Some(of @ (Expr::Identifier(_) | Expr::CompoundIdentifier(_))) => Expr::BinaryOp {
+            left: Box::new(of.clone()),
+            op: BinaryOperator::Eq,
+            right: Box::new(first.condition.clone()),
+        },
+        Some(_) => return None,
+    };
+    let case = |operand, conditions, else_result| Expr::Case {
+        case_token: case_token.clone(),
+        end_token: end_token.clone(),
+        operand,
+        conditions,
+        else_result,
+    };
+    let other = match (rest.is_empty(), else_result) {
+        (true, Some(other)) => other.as_ref().clone(),
+        _ => case(operand.clone(), rest.to_vec(), else_result.clone()),
+    };
+    let condition = Expr::IsNotTrue(Box::new(Expr::Nested(Box::new(condition))));
+    let when = CaseWhen { condition, result: other };
+    Some(case(None, vec![when], Some(Box::new(first.result.clone()))))
+}
+
+/// Whether an expression is a literal or a parameter, and not NULL.
+fn is_value(expr: &Expr) -> bool {
+    match expr {
+        Expr::Value(value) => value.value != Value::Null,
+        Expr::UnaryOp { op: UnaryOperator::Minus | UnaryOperator::Plus, expr } | Expr::Cast { expr, .. } => {
+            is_value(expr)
+        }
+        Expr::TypedString(_) | Expr::Interval(_) => true,
+        _ => false,
     }
 }
 

@@ -3,6 +3,7 @@
 //! Text is read by [`parse`] (bytea, times with zones and infinities, uuid, json: 22P02 and its kin for what cannot be read), numbers
 //! are rounded where Arrow cuts them, and what becomes text looks as PostgreSQL prints it ([`mod@print`]). All other casts stay Arrow's.
 
+use super::functions::DAY_MICROS;
 use crate::{
     error::SqlError,
     types::{self, TYPE_KEY, sql_type},
@@ -14,8 +15,8 @@ use arrow::{
     },
     datatypes::{
         ArrowPrimitiveType, DataType, Date32Type, Field, FieldRef, Float32Type, Float64Type, Int16Type, Int32Type,
-        Int64Type, IntervalMonthDayNanoType, IntervalUnit, Time64MicrosecondType, TimeUnit, TimestampMicrosecondType,
-        UInt32Type,
+        Int64Type, IntervalMonthDayNano, IntervalMonthDayNanoType, IntervalUnit, Time64MicrosecondType, TimeUnit,
+        TimestampMicrosecondType, UInt32Type,
     },
 };
 use datafusion::{
@@ -53,6 +54,7 @@ pub fn function(from: &DataType, target: &FieldRef) -> Option<Arc<ScalarUDF>> {
             item.is_some_and(|item| function(from.data_type(), &item).is_some())
         }
         (DataType::Float32 | DataType::Float64 | DataType::Decimal128(..), to) if to.is_integer() => true,
+        (DataType::Interval(_), DataType::Time64(_)) | (DataType::Time64(_), DataType::Interval(_)) => true,
         (
             DataType::Float32
             | DataType::Float64
@@ -161,6 +163,17 @@ pub fn convert(array: &ArrayRef, target: &Field) -> Result<ArrayRef> {
         DataType::Float32 | DataType::Float64 => {
             let floats = arrow::compute::cast(array, &DataType::Float64)?;
             rounded(floats.as_primitive::<Float64Type>(), target.data_type())
+        }
+        DataType::Interval(_) => {
+            let spans = array.as_primitive::<IntervalMonthDayNanoType>();
+            // What is more than a day, or less than none, is so much of one.
+            let clock = |span: IntervalMonthDayNano| (span.nanoseconds / 1_000).rem_euclid(DAY_MICROS);
+            Ok(Arc::new(spans.unary::<_, Time64MicrosecondType>(clock)))
+        }
+        DataType::Time64(_) => {
+            let times = array.as_primitive::<Time64MicrosecondType>();
+            let span = |micros: i64| IntervalMonthDayNano::new(0, 0, micros * 1_000);
+            Ok(Arc::new(times.unary::<_, IntervalMonthDayNanoType>(span)))
         }
         DataType::Decimal128(_, scale) => {
             // Arrow rounds half away from zero when it lessens the scale, as PostgreSQL does.

@@ -20,6 +20,8 @@ use std::{
 };
 
 pub mod arrays;
+pub(crate) mod assigned;
+mod beside;
 pub mod json;
 pub mod lists;
 pub mod numbers;
@@ -30,10 +32,11 @@ pub mod times;
 mod truncated;
 pub mod typed;
 
+pub use arrays::interval_micros;
 pub use typed::{RowFunction, row_function};
 
 /// Microseconds of a day.
-const DAY_MICROS: i64 = 86_400_000_000;
+pub(super) const DAY_MICROS: i64 = 86_400_000_000;
 
 /// The text of a value; `None` for NULL.
 pub fn text_of(value: &ScalarValue) -> Option<String> {
@@ -114,7 +117,9 @@ pub fn register(state: &mut SessionState) {
     replace(state, functions.chain([interval_micros(), span_between(), timezone()]).chain(sleep::functions()));
     replace(state, numbers::functions().chain(texts::functions()).chain(times::functions()));
     replace(state, template::functions().chain(lists::functions()).chain(json::functions()));
-    replace(state, truncated::functions());
+    replace(state, truncated::functions().chain(assigned::functions()));
+    let wrapped = beside::functions(state);
+    replace(state, wrapped);
 }
 
 /// Registers functions, each in the place of whatever had one of its names. (DataFusion's own must go with all its aliases, or a
@@ -136,23 +141,6 @@ fn stamp(micros: i64, zoned: bool) -> ScalarValue {
 
 fn shared(cell: &'static LazyLock<Arc<ScalarUDF>>) -> Arc<ScalarUDF> {
     Arc::clone(cell)
-}
-
-/// The length of an interval in microseconds, months as 30 days: what PostgreSQL compares.
-pub fn interval_micros() -> Arc<ScalarUDF> {
-    static FUNCTION: LazyLock<Arc<ScalarUDF>> = LazyLock::new(|| {
-        // The longest of them has 22 digits.
-        let data = DataType::Decimal128(types::NUMERIC_PRECISION, 0);
-        let function = row_function("interval_micros", 1..=1, data, |values, _| {
-            let length = match types::value_of_scalar(&values[0]) {
-                Ok(keyspan_catalog::Value::Interval(span)) => Some(span.length()),
-                _ => None,
-            };
-            Ok(ScalarValue::Decimal128(length, types::NUMERIC_PRECISION, 0))
-        });
-        Arc::new(ScalarUDF::from(function.with_volatility(Volatility::Immutable)))
-    });
-    shared(&FUNCTION)
 }
 
 /// The number of bytes of a `bytea` or a text; `None` for NULL.

@@ -3,11 +3,14 @@
 //! Arrow compares months, then days, then the time. So wherever an interval is compared, sorted by, told apart or joined by, its length stands in
 //! its place ([`interval_micros`]): in comparisons and lists, ORDER BY, PARTITION BY, DISTINCT ON, conditions of joins. What groups by an
 //! interval groups by its length, and shows the first interval of each group; `DISTINCT` is such a grouping; `min` and `max` are the first
-//! by length. It runs when types are settled. Beside that it orders arrays ([`array_order`]).
+//! by length. Of arrays of intervals so are the items. It runs when types are settled. Beside that it orders arrays ([`array_order`]).
 
 use super::{
     alike::compares,
-    functions::{arrays::array_order, interval_micros},
+    functions::{
+        arrays::{array_order, has_length},
+        interval_micros,
+    },
 };
 use arrow::datatypes::DataType;
 use datafusion::{
@@ -49,13 +52,29 @@ impl AnalyzerRule for Lengths {
     }
 }
 
+/// Whether it is an interval, or an array of them.
 fn is_interval(expr: &Expr, schema: &DFSchema) -> bool {
-    matches!(expr.get_type(schema), Ok(DataType::Interval(_)))
+    expr.get_type(schema).is_ok_and(|data| has_length(&data))
 }
 
 /// The length of an interval; another expression as it is.
 fn length(expr: Expr, schema: &DFSchema) -> Expr {
     if is_interval(&expr, schema) { interval_micros().call(vec![expr]) } else { expr }
+}
+
+/// Functions that look for items of an array: for one, or for those of another.
+const SEARCHED: [&str; 3] = ["array_has", "array_has_all", "array_has_any"];
+
+/// The length of one side of a comparison. That of the least or the greatest item of an array, which `> ANY` is compared with, is the least
+/// or the greatest of the lengths.
+fn extreme(expr: Expr, schema: &DFSchema) -> Expr {
+    match expr {
+        Expr::ScalarFunction(mut call) if matches!(call.func.name(), "array_min" | "array_max") => {
+            lengths(&mut call.args, schema);
+            Expr::ScalarFunction(call)
+        }
+        other => length(other, schema),
+    }
 }
 
 fn lengths(exprs: &mut [Expr], schema: &DFSchema) -> bool {
@@ -142,18 +161,12 @@ fn rewritten(plan: LogicalPlan) -> Result<Transformed<LogicalPlan>> {
 }
 
 fn has_interval(schema: &DFSchema) -> bool {
-    schema.fields().iter().any(|field| matches!(field.data_type(), DataType::Interval(_)))
+    schema.fields().iter().any(|field| has_length(field.data_type()))
 }
 
 /// Comparisons, and what functions sort or tell apart by.
 fn compared(expr: Expr, schema: &DFSchema) -> Result<Transformed<Expr>> {
     Ok(match expr {
-        Expr::BinaryExpr(BinaryExpr { left, op, right })
-            if compares(op) && is_interval(&left, schema) && is_interval(&right, schema) =>
-        {
-            let (left, right) = (Box::new(length(*left, schema)), Box::new(length(*right, schema)));
-            Transformed::yes(Expr::BinaryExpr(BinaryExpr { left, op, right }))
-        }
         // Arrow takes a NULL in an array for the least of items.
         Expr::BinaryExpr(BinaryExpr { left, op, right })
             if matches!(op, Operator::Lt | Operator::LtEq | Operator::Gt | Operator::GtEq)
@@ -163,6 +176,18 @@ fn compared(expr: Expr, schema: &DFSchema) -> Result<Transformed<Expr>> {
             let order = Box::new(array_order().call(vec![*left, *right]));
             let zero = Box::new(Expr::Literal(ScalarValue::Int32(Some(0)), None));
             Transformed::yes(Expr::BinaryExpr(BinaryExpr { left: order, op, right: zero }))
+        }
+        Expr::BinaryExpr(BinaryExpr { left, op, right })
+            if compares(op) && is_interval(&left, schema) && is_interval(&right, schema) =>
+        {
+            let (left, right) = (Box::new(extreme(*left, schema)), Box::new(extreme(*right, schema)));
+            Transformed::yes(Expr::BinaryExpr(BinaryExpr { left, op, right }))
+        }
+        Expr::ScalarFunction(mut call)
+            if SEARCHED.contains(&call.func.name()) && call.args.iter().take(2).all(|arg| is_interval(arg, schema)) =>
+        {
+            lengths(&mut call.args[..2], schema);
+            Transformed::yes(Expr::ScalarFunction(call))
         }
         Expr::InList(mut list) if is_interval(&list.expr, schema) => {
             list.expr = Box::new(length(*list.expr, schema));
@@ -190,7 +215,7 @@ fn compared(expr: Expr, schema: &DFSchema) -> Result<Transformed<Expr>> {
             let expr = Box::new(length(*expr, schema));
             Transformed::yes(Expr::InSubquery(InSubquery { expr, subquery, negated }))
         }
-        Expr::AggregateFunction(call) => aggregated(call, schema),
+        Expr::AggregateFunction(call) => aggregated(call, schema)?,
         Expr::WindowFunction(mut call) => {
             let mut is = lengths(&mut call.params.partition_by, schema);
             is |= sort_lengths(&mut call.params.order_by, schema);
@@ -209,11 +234,11 @@ fn compared(expr: Expr, schema: &DFSchema) -> Result<Transformed<Expr>> {
 }
 
 /// `min`, `max` and `count(DISTINCT …)` of intervals; of others, their ORDER BY.
-fn aggregated(mut call: AggregateFunction, schema: &DFSchema) -> Transformed<Expr> {
+fn aggregated(mut call: AggregateFunction, schema: &DFSchema) -> Result<Transformed<Expr>> {
     let mut is = sort_lengths(&mut call.params.order_by, schema);
-    let extreme = matches!(call.func.name(), "min" | "max");
+    let is_extreme = matches!(call.func.name(), "min" | "max");
     match call.params.args.as_mut_slice() {
-        [of] if extreme && is_interval(of, schema) => {
+        [of] if is_extreme && is_interval(of, schema) => {
             let least = call.func.name() != max_udaf().name();
             let by = SortExpr { expr: length(of.clone(), schema), asc: least, nulls_first: false };
             let AggregateFunctionParams { args, filter, .. } = call.params;
@@ -226,9 +251,14 @@ fn aggregated(mut call: AggregateFunction, schema: &DFSchema) -> Transformed<Exp
             *of = length(std::mem::take(of), schema);
             is = true;
         }
+        all if call.params.distinct && all.iter().any(|of| is_interval(of, schema)) => {
+            let error = crate::SqlError::unsupported(format!("{} of DISTINCT intervals", call.func.name()));
+            return Err(datafusion::error::DataFusionError::External(Box::new(error)));
+        }
         _ => {}
     }
-    if is { Transformed::yes(Expr::AggregateFunction(call)) } else { Transformed::no(Expr::AggregateFunction(call)) }
+    let call = Expr::AggregateFunction(call);
+    Ok(if is { Transformed::yes(call) } else { Transformed::no(call) })
 }
 
 fn groups_by_interval(aggregate: &Aggregate) -> bool {

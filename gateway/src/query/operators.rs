@@ -11,7 +11,9 @@ use datafusion::{
         Cast, Expr, ExprSchemable, GetFieldAccess, Operator, binary_expr,
         expr::Placeholder,
         planner::{ExprPlanner, PlannerResult, RawBinaryExpr, RawFieldAccessExpr},
+        when,
     },
+    prelude::lit,
     scalar::ScalarValue,
     sql::sqlparser::ast::BinaryOperator as Sql,
 };
@@ -19,6 +21,14 @@ use std::sync::Arc;
 
 /// `= ANY` of a parameter or of a quoted text.
 pub(super) const EQUALS_ANY: &str = "= ANY";
+
+/// `= ANY` of an array with items that may be NULL.
+pub(super) const EQUALS_ANY_OR_NULL: &str = "= ANY or NULL";
+/// `<> ALL` of an array.
+pub(super) const UNEQUAL_TO_ALL: &str = "<> ALL";
+/// `IS [NOT] DISTINCT FROM` with a quoted text at one side.
+pub(super) const DISTINCT_FROM: &str = "IS DISTINCT FROM";
+pub(super) const NOT_DISTINCT_FROM: &str = "IS NOT DISTINCT FROM";
 
 /// The planner of binary operators.
 #[derive(Debug)]
@@ -30,6 +40,22 @@ impl ExprPlanner for Operators {
         if matches!(&op, Sql::Custom(name) if name == EQUALS_ANY) {
             return Ok(PlannerResult::Planned(equals_any(left, right, schema)?));
         }
+        match &op {
+            Sql::Custom(name) if name == EQUALS_ANY_OR_NULL => {
+                return Ok(PlannerResult::Planned(or_open(equals_any(left, right, schema)?, true)?));
+            }
+            Sql::Custom(name) if name == UNEQUAL_TO_ALL => {
+                return Ok(PlannerResult::Planned(unequal_to_all(equals_any(left, right, schema)?)?));
+            }
+            _ => {}
+        }
+        if let Sql::Custom(name) = &op
+            && let Some(compared) = distinct(name)
+        {
+            let left = typed(left, &right, schema);
+            let right = typed(right, &left, schema);
+            return Ok(PlannerResult::Planned(binary_expr(left, compared, right)));
+        }
         if let Some(planned) = arrays(&op, &left, &right, schema) {
             return Ok(PlannerResult::Planned(planned));
         }
@@ -39,6 +65,14 @@ impl ExprPlanner for Operators {
         // Beside an array a quoted text is one, and no item of it.
         let is_list = |side: &Expr| matches!(side.get_type(schema), Ok(DataType::List(_)));
         let joins = matches!(op, Sql::StringConcat);
+        // So is NULL, and nothing is put behind the array.
+        let is_null = |side: &Expr| matches!(side, Expr::Literal(ScalarValue::Null, _));
+        match (&left, &right) {
+            (list, null) | (null, list) if joins && is_list(list) && is_null(null) => {
+                return Ok(PlannerResult::Planned(list.clone()));
+            }
+            _ => {}
+        }
         let left = if joins && is_list(&right) { typed(left, &right, schema) } else { left };
         let right = if joins && is_list(&left) { typed(right, &left, schema) } else { right };
         let compares = matches!(op, Sql::Eq | Sql::NotEq | Sql::Lt | Sql::LtEq | Sql::Gt | Sql::GtEq);
@@ -59,6 +93,9 @@ impl ExprPlanner for Operators {
         let adds = matches!(op, Sql::Plus | Sql::Minus);
         let (left, right) = if adds { (spanned(left, &right, &op, schema), right) } else { (left, right) };
         let right = if adds { spanned(right, &left, &op, schema) } else { right };
+        let (left, right) = if adds { clocks(left, right, &op, schema)? } else { (left, right) };
+        let left = as_interval(left, &right, &op, schema);
+        let right = as_interval(right, &left, &op, schema);
         if let (Ok(a), Ok(b)) = (left.get_type(schema), right.get_type(schema)) {
             if compares && is_span(&a) && is_span(&b) && (a != b || matches!(a, DataType::Interval(_))) {
                 let length = |side| functions::interval_micros().call(vec![side]);
@@ -82,6 +119,10 @@ impl ExprPlanner for Operators {
         schema: &DFSchema,
     ) -> Result<PlannerResult<RawFieldAccessExpr>> {
         let (_, field) = access.expr.to_field(schema)?;
+        let access = match subscripted(access, &field)? {
+            PlannerResult::Planned(planned) => return Ok(PlannerResult::Planned(planned)),
+            PlannerResult::Original(access) => access,
+        };
         if let (GetFieldAccess::ListIndex { key }, Some(item)) = (&access.field_access, types::item_field(&field))
             && item.metadata().contains_key(types::TYPE_KEY)
         {
@@ -93,7 +134,7 @@ impl ExprPlanner for Operators {
         if !types::is_vector(&field) {
             return Ok(PlannerResult::Original(access));
         }
-        let next = |place: Expr| binary_expr(place, Operator::Plus, datafusion::prelude::lit(1_i64));
+        let next = |place: Expr| binary_expr(place, Operator::Plus, lit(1_i64));
         let field_access = match access.field_access {
             GetFieldAccess::ListIndex { key } => GetFieldAccess::ListIndex { key: Box::new(next(*key)) },
             GetFieldAccess::ListRange { start, stop, stride } => {
@@ -122,6 +163,33 @@ impl ExprPlanner for Operators {
     }
 }
 
+/// Of the comparison with any, that with all; of an array without items it holds.
+fn unequal_to_all(has: Expr) -> Result<Expr> {
+    let Expr::ScalarFunction(call) = &has else { return Ok(Expr::Not(Box::new(has))) };
+    let is_empty = datafusion::functions_nested::expr_fn::cardinality(call.args[0].clone()).eq(lit(0_u64));
+    when(is_empty, lit(true)).otherwise(or_open(has, false)?)
+}
+
+/// What becomes of a comparison with the items of a list: `found` if there is one that equals, NULL if not, but one that is NULL.
+fn or_open(has: Expr, found: bool) -> Result<Expr> {
+    let Expr::ScalarFunction(call) = &has else { return Ok(if found { has } else { Expr::Not(Box::new(has)) }) };
+    let list = call.args[0].clone();
+    let otherwise = if found { has.clone() } else { Expr::Not(Box::new(has.clone())) };
+    let Some(has_nulls) = super::template::state().scalar_functions().get("list_has_nulls").cloned() else {
+        return Ok(otherwise);
+    };
+    let open = Expr::Literal(ScalarValue::Boolean(None), None);
+    when(has, lit(found)).when(has_nulls.call(vec![list]), open).otherwise(otherwise)
+}
+
+fn distinct(name: &str) -> Option<Operator> {
+    match name {
+        DISTINCT_FROM => Some(Operator::IsDistinctFrom),
+        NOT_DISTINCT_FROM => Some(Operator::IsNotDistinctFrom),
+        _ => None,
+    }
+}
+
 /// Whether a value is one of a list that a client will send, or that is written as a text.
 fn equals_any(value: Expr, list: Expr, schema: &DFSchema) -> Result<Expr> {
     let list = match list {
@@ -134,8 +202,11 @@ fn equals_any(value: Expr, list: Expr, schema: &DFSchema) -> Result<Expr> {
             let item = Field::new_list_field(value.get_type(schema)?, true);
             Expr::Cast(Cast::new(Box::new(list), DataType::List(Arc::new(item))))
         }
-        other => other,
+        other => return Ok(datafusion::functions_nested::expr_fn::array_has(other, value)),
     };
+    // Blanks at the ends of what is compared with a `char(n)` say nothing.
+    let is_char = value.to_field(schema).is_ok_and(|(_, field)| types::char_length(&field).is_some());
+    let list = if is_char { functions::arrays::array_without_blanks().call(vec![list]) } else { list };
     Ok(datafusion::functions_nested::expr_fn::array_has(list, value))
 }
 
@@ -173,6 +244,70 @@ fn as_list(side: &Expr, other: &Expr, schema: &DFSchema) -> Expr {
         }
         _ => typed(side.clone(), other, schema),
     }
+}
+
+/// An item or a slice of an array, as PostgreSQL counts: there is nothing before the first item.
+fn subscripted(access: RawFieldAccessExpr, field: &Field) -> Result<PlannerResult<RawFieldAccessExpr>> {
+    if !matches!(field.data_type(), DataType::List(_)) || types::is_vector(field) {
+        return Ok(PlannerResult::Original(access));
+    }
+    let RawFieldAccessExpr { expr, field_access } = access;
+    let function = |name: &str| super::template::state().scalar_functions().get(name).cloned();
+    let field_access = match (field_access, function("list_slice_of"), function("list_place")) {
+        (GetFieldAccess::ListRange { start, stop, .. }, Some(slice), _) => {
+            return Ok(PlannerResult::Planned(slice.call(vec![expr, *start, *stop])));
+        }
+        // `(array_agg(…))[n]` is an aggregate of its own to DataFusion.
+        (GetFieldAccess::ListIndex { key }, _, Some(place))
+            if !matches!(*key, Expr::Literal(ScalarValue::Int64(Some(1..)), _))
+                && !matches!(expr, Expr::AggregateFunction(_)) =>
+        {
+            GetFieldAccess::ListIndex { key: Box::new(place.call(vec![*key])) }
+        }
+        (other, ..) => other,
+    };
+    Ok(PlannerResult::Original(RawFieldAccessExpr { field_access, expr }))
+}
+
+/// Sides of a sum or a difference with a time of day: beside one a quoted text that is subtracted, or subtracted from, is one too, and beside a
+/// timestamp a time is an interval.
+fn clocks(left: Expr, right: Expr, op: &Sql, schema: &DFSchema) -> Result<(Expr, Expr)> {
+    let is_time = |side: &Expr| matches!(side.get_type(schema), Ok(DataType::Time64(_)));
+    let is_stamp = |side: &Expr| matches!(side.get_type(schema), Ok(DataType::Timestamp(..)));
+    let interval = |side: Expr| Expr::Cast(Cast::new(Box::new(side), types::INTERVAL));
+    let time = |side: Expr| Expr::Cast(Cast::new(Box::new(side), types::TIME));
+    let minus = matches!(op, Sql::Minus);
+    Ok(match (is_time(&left), is_time(&right)) {
+        (true, true) if !minus => {
+            let name = types::type_name(keyspan_catalog::SqlType::Time);
+            let message = format!("operator is not unique: {name} + {name}");
+            let error = crate::SqlError::new(crate::SqlState::AMBIGUOUS_FUNCTION, message)
+                .with_hint("Could not choose a best candidate operator. You might need to add explicit type casts.");
+            return Err(datafusion::error::DataFusionError::External(Box::new(error)));
+        }
+        (true, false) if minus && open_text(&right) => (left, time(right)),
+        (false, true) if minus && open_text(&left) => (time(left), right),
+        (true, false) if !minus && is_stamp(&right) => (interval(left), right),
+        (false, true) if is_stamp(&left) => (left, interval(right)),
+        // A date and a time are a timestamp.
+        (false, true) if minus && matches!(left.get_type(schema), Ok(DataType::Date32 | DataType::Interval(_))) => {
+            (left, interval(right))
+        }
+        _ => (left, right),
+    })
+}
+
+/// A time of day as the interval since midnight, where an operator takes no time beside the other side: a number, or an interval that it is compared
+/// with.
+fn as_interval(side: Expr, other: &Expr, op: &Sql, schema: &DFSchema) -> Expr {
+    let compares = matches!(op, Sql::Eq | Sql::NotEq | Sql::Lt | Sql::LtEq | Sql::Gt | Sql::GtEq);
+    let counts = matches!(op, Sql::Multiply | Sql::Divide);
+    let becomes = match (side.get_type(schema), other.get_type(schema)) {
+        (Ok(DataType::Time64(_)), Ok(DataType::Interval(_))) => compares,
+        (Ok(DataType::Time64(_)), Ok(other)) => counts && other.is_numeric(),
+        _ => false,
+    };
+    if becomes { Expr::Cast(Cast::new(Box::new(side), types::INTERVAL)) } else { side }
 }
 
 /// A quoted text that is added to an interval or a time, or taken from an interval, as an interval.
@@ -270,9 +405,31 @@ fn typed(side: Expr, other: &Expr, schema: &DFSchema) -> Expr {
     }
     match other.get_type(schema) {
         Ok(data) if !is_text(&data) && (!data.is_nested() || matches!(data, DataType::List(_))) => {
+            let data = type_of(&side, &data);
             Expr::Cast(Cast::new(Box::new(side), data))
         }
         _ => side,
+    }
+}
+
+/// The type of a quoted text beside one of a type: a `numeric` with all the digits that the text has.
+pub(super) fn type_of(side: &Expr, data: &DataType) -> DataType {
+    let (DataType::Decimal128(precision, scale), Expr::Literal(ScalarValue::Utf8(Some(text)), _)) = (data, side) else {
+        return data.clone();
+    };
+    let (whole, fraction) = text.trim().trim_start_matches(['-', '+']).split_once('.').unwrap_or((text.trim(), ""));
+    let is_plain =
+        whole.bytes().chain(fraction.bytes()).all(|byte| byte.is_ascii_digit() || byte == b'-' || byte == b'+');
+    let has = |count: usize| i8::try_from(count).unwrap_or(i8::MAX);
+    let before = i8::try_from(*precision).unwrap_or(i8::MAX) - scale;
+    match is_plain {
+        true if has(fraction.len()) <= *scale && has(whole.len()) <= before => data.clone(),
+        true => {
+            let most = i8::try_from(types::NUMERIC_PRECISION).unwrap_or(i8::MAX);
+            let scale = has(fraction.len()).max(*scale).min((most - has(whole.len()).max(before)).max(0));
+            DataType::Decimal128(types::NUMERIC_PRECISION, scale)
+        }
+        false => types::without_digits(data),
     }
 }
 

@@ -3,11 +3,17 @@
 //! A parameter whose type is known becomes a cast in the syntax tree ([`declare`]), so that functions and columns of the result are planned
 //! with it.
 
-use crate::error::{Result, SqlError, SqlState};
+use crate::{
+    error::{Result, SqlError, SqlState},
+    types,
+};
 use arrow::datatypes::{DataType, Field, FieldRef};
 use datafusion::{
-    common::tree_node::{Transformed, TreeNode, TreeNodeRecursion},
-    logical_expr::{Cast, Expr, LogicalPlan, expr::Placeholder},
+    common::{
+        DFSchema,
+        tree_node::{Transformed, TreeNode, TreeNodeRecursion},
+    },
+    logical_expr::{Cast, Expr, ExprSchemable, LogicalPlan, expr::Placeholder, utils::merge_schema},
     sql::sqlparser::ast::{self, BinaryOperator, CastKind, VisitMut, VisitorMut},
 };
 use std::{collections::BTreeMap, ops::ControlFlow, sync::Arc};
@@ -19,6 +25,7 @@ use std::{collections::BTreeMap, ops::ControlFlow, sync::Arc};
 pub(super) fn infer(plan: LogicalPlan) -> datafusion::error::Result<LogicalPlan> {
     let inferred = plan.transform_up_with_subqueries(|plan| {
         let counts = matches!(plan, LogicalPlan::Limit(_));
+        let schema = merge_schema(&plan.inputs());
         plan.map_expressions(|expr| {
             if let (Expr::Placeholder(Placeholder { id, field: None }), true) = (&expr, counts) {
                 let bigint = Arc::new(Field::new("", DataType::Int64, true));
@@ -32,11 +39,40 @@ pub(super) fn infer(plan: LogicalPlan) -> datafusion::error::Result<LogicalPlan>
                     }
                     other => Ok(Transformed::no(Expr::Cast(Cast::new_from_field(Box::new(other), field)))),
                 },
+                Expr::ScalarFunction(mut call) if ALIKE.contains(&call.func.name()) => {
+                    let is = beside(&mut call.args, &schema);
+                    let call = Expr::ScalarFunction(call);
+                    Ok(if is { Transformed::yes(call) } else { Transformed::no(call) })
+                }
                 other => Ok(Transformed::no(other)),
             })
         })
     })?;
     Ok(inferred.data)
+}
+
+/// Functions whose arguments are of one type.
+const ALIKE: [&str; 4] = ["coalesce", "greatest", "least", "nullif"];
+
+/// Gives parameters of open types the type of the first argument that has one.
+fn beside(arguments: &mut [Expr], schema: &DFSchema) -> bool {
+    let is_open = |expr: &Expr| matches!(expr, Expr::Placeholder(Placeholder { field: None, .. }));
+    let known = arguments.iter().filter(|expr| !is_open(expr)).find_map(|expr| {
+        let (_, field) = expr.to_field(schema).ok()?;
+        // A quoted text has none.
+        (!matches!(field.data_type(), DataType::Null | DataType::Utf8)).then_some(field)
+    });
+    let Some(known) = known else { return false };
+    let mut any = false;
+    for argument in arguments {
+        if let Expr::Placeholder(Placeholder { id, field: None }) = argument {
+            let data = types::without_digits(known.data_type());
+            let field = known.as_ref().clone().with_data_type(data).with_nullable(true);
+            *argument = typed(id.clone(), Arc::new(field));
+            any = true;
+        }
+    }
+    any
 }
 
 /// Casts parameters to their types, where these are known and SQL has one name for them; and to double precision where they are multiplied

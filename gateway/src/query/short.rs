@@ -106,6 +106,10 @@ fn is_simple(expr: &Arc<dyn PhysicalExpr>) -> bool {
 }
 
 fn is_simple_operator(operator: Operator) -> bool {
-    use Operator::{And, Divide, Eq, Gt, GtEq, Lt, LtEq, Minus, Modulo, Multiply, NotEq, Or, Plus};
-    matches!(operator, And | Or | Eq | NotEq | Lt | LtEq | Gt | GtEq | Plus | Minus | Multiply | Divide | Modulo)
+    use Operator::{
+        And, Divide, Eq, Gt, GtEq, IsDistinctFrom, IsNotDistinctFrom, Lt, LtEq, Minus, Modulo, Multiply, NotEq, Or,
+        Plus,
+    };
+    let compares = matches!(operator, Eq | NotEq | Lt | LtEq | Gt | GtEq | IsDistinctFrom | IsNotDistinctFrom);
+    compares || matches!(operator, And | Or | Plus | Minus | Multiply | Divide | Modulo)
 }

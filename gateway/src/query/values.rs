@@ -1,20 +1,55 @@
 //! Rows of `VALUES` whose columns have casts in some rows only: `VALUES ('a'::varchar), ('b')`.
 //!
 //! DataFusion puts rows together when the names of their types are the same too, which `varchar`, `uuid`, `json` and `jsonb` bear and literals do
-//! not. As in PostgreSQL a literal has the type of the casts beside it, without a length, and what is `varchar` here and `text` there is `text`.
+//! not. As in PostgreSQL a literal has the type of the casts beside it, without a length, and what is `varchar` here and `text` there is `text`. What a
+//! quoted text is beside anything else is known when types are ([`BESIDE`]).
 
-use datafusion::sql::sqlparser::ast::{CastKind, DataType, Expr, UnaryOperator, Values};
+use super::{functions::lists::BESIDE, rewrite::call};
+use datafusion::sql::sqlparser::ast::{CastKind, DataType, Expr, UnaryOperator, Value, Values};
 
 /// Gives each column one type, where casts say which.
 pub(super) fn rewrite(values: &mut Values) {
     let columns = values.rows.iter().map(|row| row.content.len()).min().unwrap_or_default();
     for at in 0..columns {
-        let Some(wanted) = common(values.rows.iter().map(|row| &row.content[at])) else { continue };
+        let Some(wanted) = common(values.rows.iter().map(|row| &row.content[at])) else {
+            beside(values, at);
+            continue;
+        };
         for row in &mut values.rows {
             let expr = Box::new(std::mem::replace(&mut row.content[at], Expr::Identifier("".into())));
             let data_type = wanted.clone();
             row.content[at] = Expr::Cast { kind: CastKind::Cast, expr, data_type, array: false, format: None };
         }
+    }
+}
+
+/// Gives the quoted texts of a column the type of the first cell that has one.
+fn beside(values: &mut Values, at: usize) {
+    let cells = || values.rows.iter().map(|row| &row.content[at]);
+    let Some(known) = cells().find(|cell| said(cell) != Said::Nothing || is_value(cell)).cloned() else { return };
+    for cell in values.rows.iter_mut().map(|row| &mut row.content[at]).filter(|cell| is_text(cell)) {
+        *cell = call(BESIDE, [std::mem::replace(cell, Expr::Identifier("".into())), known.clone()]);
+    }
+}
+
+fn is_text(cell: &Expr) -> bool {
+    match cell {
+        Expr::Nested(inner) => is_text(inner),
+        Expr::Value(value) => matches!(
+            value.value,
+            Value::SingleQuotedString(_) | Value::EscapedStringLiteral(_) | Value::DollarQuotedString(_)
+        ),
+        _ => false,
+    }
+}
+
+/// Whether it is a number or a boolean.
+fn is_value(cell: &Expr) -> bool {
+    match cell {
+        Expr::Nested(inner) => is_value(inner),
+        Expr::UnaryOp { op: UnaryOperator::Minus | UnaryOperator::Plus, expr } => is_value(expr),
+        Expr::Value(value) => matches!(value.value, Value::Number(..) | Value::Boolean(_)),
+        _ => false,
     }
 }
 
@@ -99,7 +134,17 @@ mod tests {
     #[test]
     fn what_is_alike_or_unknown_stays() {
         check("VALUES ('a'::VARCHAR), ('b'::VARCHAR)", expect!["VALUES ('a'::VARCHAR), ('b'::VARCHAR)"]);
+        check("VALUES ('b'), ($1), (NULL)", expect!["VALUES ('b'), ($1), (NULL)"]);
         check("VALUES (1), (2::BIGINT)", expect!["VALUES (1), (2::BIGINT)"]);
         check("VALUES ('{}'::JSON), (f())", expect!["VALUES ('{}'::JSON), (f())"]);
+    }
+
+    #[test]
+    fn quoted_texts_are_what_stands_beside_them() {
+        check("VALUES ('1', 'a'), (-2, NULL)", expect!["VALUES (text_beside('1', -2), 'a'), (-2, NULL)"]);
+        check(
+            "VALUES (NULL), ('10:00'), (f()), (time '11:00')",
+            expect!["VALUES (NULL), (text_beside('10:00', f())), (f()), (TIME '11:00')"],
+        );
     }
 }

@@ -121,6 +121,11 @@ impl Given {
             Self::Whole(_) if !wanted.is_numeric() => return Ok(None),
             Self::Quoted(text) | Self::Whole(text) => text,
         };
+        // A numeric is compared with all digits of a text, which a value of the column's type would not have.
+        let fraction = text.split_once('.').map_or("", |(_, fraction)| fraction);
+        if matches!(wanted, DataType::Decimal128(_, scale) if fraction.len() > usize::try_from(*scale).unwrap_or(0)) {
+            return Ok(None);
+        }
         let kind = types::parameter_pg_type(wanted);
         parameter::decode(Some(text.as_bytes()), &kind, Format::Text, wanted).map(Some)
     }

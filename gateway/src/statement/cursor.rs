@@ -13,6 +13,8 @@ use datafusion::sql::sqlparser::{
     tokenizer::{Location, Token, TokenWithSpan, Tokenizer},
 };
 
+pub(super) mod subscripts;
+
 /// How deep expressions may nest.
 const NESTING_MAX: usize = 128;
 /// What sqlparser parses by.

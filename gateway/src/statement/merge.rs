@@ -4,7 +4,8 @@ use super::{
     Statement,
     cursor::Cursor,
     past::{Past, refuse_target},
-    query::{adapt, without_database},
+    query::{adapt, called, without_database},
+    subscripts::Parts,
 };
 use crate::error::{Result, SqlError};
 use datafusion::sql::sqlparser::{
@@ -56,6 +57,7 @@ pub enum MergeAction {
 
 pub(super) fn parse_merge(cursor: &mut Cursor<'_>) -> Result<Statement> {
     let past = Past::cut(cursor)?;
+    let parts = Parts::cut(cursor, false)?;
     cursor.expect_words("merge into")?;
     cursor.words("only");
     let target = cursor.parse_with(|parser| parser.parse_table_factor())?;
@@ -85,6 +87,11 @@ pub(super) fn parse_merge(cursor: &mut Cursor<'_>) -> Result<Statement> {
     for table in [&mut target, &mut source] {
         without_database(table, cursor.database());
         adapt(table)?;
+    }
+    for clause in &mut clauses {
+        if let MergeAction::Update(assignments) = &mut clause.action {
+            parts.put(assignments, called(&target).as_ref())?;
+        }
     }
     let conditions = clauses.iter_mut().flat_map(|clause| {
         let values: Vec<&mut Expr> = match &mut clause.action {

@@ -10,7 +10,9 @@ use super::{
     locking::{Locks, check_nested, nested, spell, take_own},
     parse_one,
     past::{Past, refuse_target},
-    role, with,
+    role,
+    subscripts::Parts,
+    with,
 };
 use crate::{
     error::{Result, SqlError, SqlState},
@@ -115,10 +117,16 @@ fn read(cursor: &mut Cursor<'_>) -> Result<(Box<Query>, Past)> {
 
 pub(super) fn parse_insert(cursor: &mut Cursor<'_>) -> Result<Statement> {
     let past = Past::cut(cursor)?;
+    let parts = Parts::cut(cursor, false)?;
     let mut parsed = cursor.parse_with(|parser| parser.parse_statement())?;
     past.put(&mut parsed)?;
     without_database(&mut parsed, cursor.database());
     with::inline(&mut parsed)?;
+    if let ast::Statement::Insert(ast::Insert { on: Some(OnInsert::OnConflict(clause)), .. }) = &mut parsed
+        && let OnConflictAction::DoUpdate(update) = &mut clause.action
+    {
+        parts.put(&mut update.assignments, None)?;
+    }
     adapt(&mut parsed)?;
     let ast::Statement::Insert(insert) = parsed else { return Err(SqlError::unsupported("this INSERT")) };
     let duplicate = matches!(insert.on, Some(OnInsert::DuplicateKeyUpdate(_)));
@@ -143,12 +151,14 @@ fn returns_all(items: Option<&[ast::SelectItem]>) -> bool {
 
 pub(super) fn parse_update(cursor: &mut Cursor<'_>) -> Result<Statement> {
     let past = Past::cut(cursor)?;
+    let parts = Parts::cut(cursor, true)?;
     spell(cursor);
     let mut parsed = cursor.parse_with(|parser| parser.parse_statement())?;
     past.put(&mut parsed)?;
     without_database(&mut parsed, cursor.database());
     with::inline(&mut parsed)?;
     if let ast::Statement::Update(update) = &mut parsed {
+        parts.put(&mut update.assignments, called(&update.table).as_ref())?;
         take_own(update.selection.as_mut(), &update.table);
     }
     adapt_locking(&mut parsed)?;
@@ -321,6 +331,12 @@ pub fn target(table: &TableWithJoins) -> Result<(RelationName, Option<Ident>)> {
         return Err(SqlError::unsupported("columns of an alias of a table that is written"));
     }
     Ok((table_name(name)?, alias.as_ref().map(|alias| alias.name.clone())))
+}
+
+/// The name by which a statement calls the table that it writes.
+pub(super) fn called(table: &TableWithJoins) -> Option<Ident> {
+    let (name, alias) = target(table).ok()?;
+    Some(alias.unwrap_or_else(|| quoted(&name)))
 }
 
 /// The name, folded to lower case unless quoted.

@@ -212,6 +212,7 @@ files! { "tests/slt/postgres":
     arithmetic
     array_columns
     arrays
+    beside
     casts
     catalog
     char
@@ -228,6 +229,7 @@ files! { "tests/slt/postgres":
     questions
     relational
     strings
+    subscripts
     temporary_tables
     temporary_views
     time_columns

@@ -6,13 +6,16 @@ use crate::{
     types::{TIMESTAMP, timestamptz},
 };
 use arrow::{
-    array::StructArray,
+    array::{Array, ListArray, StructArray},
+    buffer::OffsetBuffer,
     datatypes::{DataType, Field, FieldRef},
 };
 use chrono::{DateTime, Months};
 use datafusion::{error::Result, logical_expr::ScalarUDF, scalar::ScalarValue};
-use std::sync::Arc;
+use std::{cmp::Ordering, sync::Arc};
 
+/// A quoted text as what stands beside it: `VALUES (time '10:00'), ('11:00')`.
+pub(in crate::query) const BESIDE: &str = "text_beside";
 /// The most items of a series that is held as a list.
 const SERIES_ITEMS_MAX: usize = 1_000_000;
 
@@ -138,8 +141,101 @@ fn item_type(fields: &[FieldRef]) -> Result<FieldRef> {
 fn sorted(call: &Call) -> Vec<ScalarValue> {
     let mut all = items(&call.values[0]).unwrap_or_default();
     all.retain(|value| !value.is_null());
-    all.sort_by(|a, b| a.partial_cmp(b).unwrap_or(std::cmp::Ordering::Equal));
+    all.sort_by(order);
     all
+}
+
+/// PostgreSQL's order of two values of one type: intervals by their lengths.
+fn order(a: &ScalarValue, b: &ScalarValue) -> Ordering {
+    let span = |value: &ScalarValue| match value {
+        ScalarValue::IntervalMonthDayNano(Some(_)) => match crate::types::value_of_scalar(value) {
+            Ok(keyspan_catalog::Value::Interval(span)) => Some(span),
+            _ => None,
+        },
+        _ => None,
+    };
+    match (span(a), span(b)) {
+        (Some(a), Some(b)) => a.compare(b),
+        _ => a.partial_cmp(b).unwrap_or(Ordering::Equal),
+    }
+}
+
+/// Whether two values of one type are the same, or both NULL.
+fn same(a: &ScalarValue, b: &ScalarValue) -> bool {
+    match (a.is_null(), b.is_null()) {
+        (false, false) => a == b || matches!(a, ScalarValue::IntervalMonthDayNano(_)) && order(a, b).is_eq(),
+        (a, b) => a && b,
+    }
+}
+
+/// A type of a function whose first argument is an array.
+fn of_array(name: &str, fields: &[FieldRef], returns: FieldRef) -> Result<FieldRef> {
+    match fields[0].data_type() {
+        DataType::List(_) | DataType::FixedSizeList(..) | DataType::LargeList(_) | DataType::Null => Ok(returns),
+        _ => {
+            let types: Vec<_> = fields.iter().map(|field| field.data_type().clone()).collect();
+            Err(told(super::undefined(name, &types)))
+        }
+    }
+}
+
+/// An argument as the items of the first one are: a quoted text is read.
+fn as_item(call: &Call, at: usize) -> Result<ScalarValue> {
+    let (item, value) = (item_data(&call.fields[0]), &call.values[at]);
+    match value {
+        null if null.is_null() => ScalarValue::try_from(&item),
+        same if same.data_type() == item => Ok(same.clone()),
+        ScalarValue::Utf8(_) | ScalarValue::Utf8View(_) => {
+            let read = crate::query::casts::convert(&value.to_array()?, &Field::new("", item, true))?;
+            ScalarValue::try_from_array(&read, 0)
+        }
+        other => other.cast_to(&item),
+    }
+}
+
+/// The places of an item in the first argument, from a place on.
+fn places(call: &Call, from: usize) -> Result<Vec<i32>> {
+    let wanted = as_item(call, 1)?;
+    let found = items(&call.values[0]).unwrap_or_default().into_iter().zip(1_i32..).skip(from);
+    Ok(found.filter(|(item, _)| same(item, &wanted)).map(|(_, place)| place).collect())
+}
+
+/// The lengths of an array along its dimensions; none of one without items.
+fn dimensions(value: &ScalarValue) -> Vec<usize> {
+    let mut all = Vec::new();
+    let mut here = items(value);
+    while let Some(items) = here.filter(|items| !items.is_empty()) {
+        all.push(items.len());
+        here = items.first().and_then(typed::items);
+    }
+    all
+}
+
+/// Items of an array as one text; NULLs as the third argument, or not at all.
+fn joined(call: &Call) -> Result<ScalarValue> {
+    let (Some(all), Some(between)) = (items(&call.values[0]), super::text_of(&call.values[1])) else {
+        return Ok(ScalarValue::Utf8View(None));
+    };
+    let item = crate::types::item_field(&call.fields[0]).unwrap_or_else(|| Field::new("", DataType::Null, true));
+    let null = call.values.get(2).and_then(super::text_of);
+    let mut texts = Vec::with_capacity(all.len());
+    for value in &all {
+        texts.extend(typed::shown(value, &item)?.or_else(|| null.clone()));
+    }
+    Ok(super::text(texts.join(&between)))
+}
+
+/// The items from a place to another. There is nothing before the first one.
+fn sliced(call: &Call) -> Result<ScalarValue> {
+    let ScalarValue::List(list) = &call.values[0] else { return Ok(call.values[0].clone()) };
+    let (all, DataType::List(item)) = (list.value(0), list.data_type()) else { return Ok(call.values[0].clone()) };
+    let bound = |at: usize| super::int_of(&call.values[at]).unwrap_or(0);
+    let length = i64::try_from(all.len()).unwrap_or(i64::MAX);
+    let (from, to) = (bound(1).max(1), bound(2).min(length));
+    let range = (usize::try_from(from - 1), usize::try_from(to - from + 1));
+    let (from, count) = if let (true, (Ok(from), Ok(count))) = (from <= to, range) { (from, count) } else { (0, 0) };
+    let offsets = OffsetBuffer::from_lengths([count]);
+    Ok(ScalarValue::List(Arc::new(ListArray::try_new(Arc::clone(item), offsets, all.slice(from, count), None)?)))
 }
 
 fn same_as_first(fields: &[FieldRef]) -> Result<FieldRef> {
@@ -162,7 +258,7 @@ fn expanded_type(fields: &[FieldRef]) -> Result<FieldRef> {
 
 /// The functions.
 pub fn functions() -> impl Iterator<Item = Arc<ScalarUDF>> {
-    let all: [RowFunction; 15] = [
+    let all: [RowFunction; 24] = [
         // NULL where there is nothing along a dimension.
         typed("array_length", 2..=2, an_integer, |call| {
             let mut dimension = super::int_of(&call.values[1]).unwrap_or(0);
@@ -188,9 +284,9 @@ pub fn functions() -> impl Iterator<Item = Arc<ScalarUDF>> {
             let sorted = sorted(call);
             let (mut most, mut best, mut run) = (0, None, 0);
             for (at, value) in sorted.iter().enumerate() {
-                run = if at > 0 && sorted[at - 1] == *value { run + 1 } else { 1 };
+                run = if at > 0 && same(&sorted[at - 1], value) { run + 1 } else { 1 };
                 if run > most {
-                    (most, best) = (run, Some(value.clone()));
+                    (most, best) = (run, sorted.get(at + 1 - run).cloned());
                 }
             }
             best.map_or_else(|| ScalarValue::try_from(call.returns.data_type()), Ok)
@@ -235,15 +331,97 @@ pub fn functions() -> impl Iterator<Item = Arc<ScalarUDF>> {
         typed(
             "array_positions",
             2..=2,
-            |_| list_of(DataType::Int32),
+            |fields| of_array("array_positions", fields, list_of(DataType::Int32)?),
             |call| {
-                let item = item_of(&call.fields[0]).map_or(DataType::Null, |item| item.data_type().clone());
-                let wanted = call.values[1].cast_to(&item)?;
-                let found = items(&call.values[0]).unwrap_or_default().into_iter().zip(1_i32..);
-                let found = found.filter(|(item, _)| *item == wanted).map(|(_, place)| ScalarValue::Int32(Some(place)));
-                Ok(ScalarValue::List(ScalarValue::new_list_nullable(&found.collect::<Vec<_>>(), &DataType::Int32)))
+                if call.values[0].is_null() {
+                    return ScalarValue::try_from(call.returns.data_type());
+                }
+                let found: Vec<_> = places(call, 0)?.into_iter().map(|place| ScalarValue::Int32(Some(place))).collect();
+                Ok(ScalarValue::List(ScalarValue::new_list_nullable(&found, &DataType::Int32)))
+            },
+        )
+        .with_nulls(),
+        typed(
+            "array_position",
+            2..=3,
+            |fields| of_array("array_position", fields, a(DataType::Int32)?),
+            |call| {
+                let from = call.values.get(2).map_or(Some(1), super::int_of).ok_or_else(|| {
+                    let message = "initial position must not be null";
+                    told(SqlError::new(SqlState::NULL_VALUE_NOT_ALLOWED, message))
+                })?;
+                let before = usize::try_from(from.max(1) - 1).unwrap_or(usize::MAX);
+                Ok(ScalarValue::Int32(places(call, before)?.first().copied()))
+            },
+        )
+        .with_nulls(),
+        typed(
+            "array_remove",
+            2..=2,
+            |fields| of_array("array_remove", fields, same_as_first(fields)?),
+            |call| {
+                let (Some(mut kept), wanted) = (items(&call.values[0]), as_item(call, 1)?) else {
+                    return Ok(call.values[0].clone());
+                };
+                kept.retain(|item| !same(item, &wanted));
+                Ok(like_first(call, &kept))
+            },
+        )
+        .with_nulls(),
+        typed(
+            "array_replace",
+            3..=3,
+            |fields| of_array("array_replace", fields, same_as_first(fields)?),
+            |call| {
+                let Some(mut all) = items(&call.values[0]) else { return Ok(call.values[0].clone()) };
+                let (wanted, other) = (as_item(call, 1)?, as_item(call, 2)?);
+                all.iter_mut().filter(|item| same(item, &wanted)).for_each(|item| *item = other.clone());
+                Ok(like_first(call, &all))
+            },
+        )
+        .with_nulls(),
+        typed("array_to_string", 2..=3, |fields| of_array("array_to_string", fields, a(DataType::Utf8View)?), joined)
+            .with_nulls(),
+        typed(
+            "array_ndims",
+            1..=1,
+            |fields| of_array("array_ndims", fields, a(DataType::Int32)?),
+            |call| {
+                let count = Some(dimensions(&call.values[0]).len()).filter(|count| *count > 0);
+                Ok(ScalarValue::Int32(count.and_then(|count| i32::try_from(count).ok())))
             },
         ),
+        typed(
+            "array_dims",
+            1..=1,
+            |fields| of_array("array_dims", fields, a(DataType::Utf8View)?),
+            |call| {
+                let shown: String = dimensions(&call.values[0]).iter().map(|length| format!("[1:{length}]")).collect();
+                Ok(ScalarValue::Utf8View(Some(shown).filter(|shown| !shown.is_empty())))
+            },
+        ),
+        // `a[2:3]`, and the place in `a[n]`.
+        typed("list_slice_of", 3..=3, same_as_first, sliced),
+        typed(
+            "list_place",
+            1..=1,
+            |_| a(DataType::Int64),
+            |call| Ok(ScalarValue::Int64(super::int_of(&call.values[0]).filter(|place| *place > 0))),
+        ),
+        // What `VALUES` puts in the place of a quoted text; it is a cast once types are known.
+        typed(
+            BESIDE,
+            2..=2,
+            |fields| {
+                let data = crate::types::without_digits(fields[1].data_type());
+                Ok(Arc::new(fields[1].as_ref().clone().with_name("").with_data_type(data).with_nullable(true)))
+            },
+            |call| {
+                let read = crate::query::casts::convert(&call.values[0].to_array()?, call.returns)?;
+                ScalarValue::try_from_array(&read, 0)
+            },
+        )
+        .with_nulls(),
         typed("trim_array", 2..=2, same_as_first, |call| {
             let mut kept = items(&call.values[0]).unwrap_or_default();
             let count = super::int_of(&call.values[1]).and_then(|count| usize::try_from(count).ok());
