@@ -62,10 +62,14 @@ pub fn data_type(kind: SqlType) -> DataType {
     }
 }
 
-/// A `numeric` that says nothing of its digits, where a type is a `numeric`.
+/// A `numeric` that says nothing of its digits, where a type is a `numeric`: with more of them behind the point, as far as none before it is lost.
 pub fn without_digits(data: &DataType) -> DataType {
     match data {
-        DataType::Decimal128(_, scale) => DataType::Decimal128(NUMERIC_PRECISION, NUMERIC_SCALE.max(*scale)),
+        DataType::Decimal128(precision, scale) => {
+            let whole = i32::from(*precision) - i32::from(*scale);
+            let room = i8::try_from(i32::from(NUMERIC_PRECISION) - whole).unwrap_or(NUMERIC_SCALE);
+            DataType::Decimal128(NUMERIC_PRECISION, NUMERIC_SCALE.max(*scale).min(room))
+        }
         other => other.clone(),
     }
 }

@@ -18,7 +18,8 @@ use datafusion::{
 };
 use std::{collections::BTreeMap, ops::ControlFlow, sync::Arc};
 
-/// Gives parameters the type of the cast that they stand in, and bigint in LIMIT and OFFSET.
+/// Gives parameters the type of the cast that they stand in, and bigint in LIMIT and OFFSET; those that DataFusion took for a `numeric` of so many
+/// digits have any number of them.
 ///
 /// # Errors
 /// DataFusion's.
@@ -39,6 +40,14 @@ pub(super) fn infer(plan: LogicalPlan) -> datafusion::error::Result<LogicalPlan>
                     }
                     other => Ok(Transformed::no(Expr::Cast(Cast::new_from_field(Box::new(other), field)))),
                 },
+                // What stands beside a column of two digits behind the point may have three.
+                Expr::Placeholder(Placeholder { id, field: Some(field) })
+                    if matches!(field.data_type(), DataType::Decimal128(..)) =>
+                {
+                    let data = types::without_digits(field.data_type());
+                    let field = field.as_ref().clone().with_data_type(data);
+                    Ok(Transformed::yes(typed(id, Arc::new(field))))
+                }
                 Expr::ScalarFunction(mut call) if ALIKE.contains(&call.func.name()) => {
                     let is = beside(&mut call.args, &schema);
                     let call = Expr::ScalarFunction(call);

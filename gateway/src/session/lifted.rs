@@ -123,7 +123,8 @@ impl Given {
         };
         // A numeric is compared with all digits of a text, which a value of the column's type would not have.
         let fraction = text.split_once('.').map_or("", |(_, fraction)| fraction);
-        if matches!(wanted, DataType::Decimal128(_, scale) if fraction.len() > usize::try_from(*scale).unwrap_or(0)) {
+        let is_beyond = |scale: i8| fraction.len() > usize::try_from(scale).unwrap_or(0) || text.contains(['e', 'E']);
+        if matches!(wanted, DataType::Decimal128(_, scale) if is_beyond(*scale)) {
             return Ok(None);
         }
         let kind = types::parameter_pg_type(wanted);

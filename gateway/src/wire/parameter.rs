@@ -100,7 +100,13 @@ fn of_text(text: &str, kind: &Type, target: &DataType) -> Result<ScalarValue> {
         Type::FLOAT8 => ScalarValue::Float64(Some(float(trimmed, kind)?)),
         Type::NUMERIC => {
             trimmed.parse::<f64>().ok().filter(|number| number.is_finite()).ok_or_else(invalid)?;
-            ScalarValue::Utf8(Some(trimmed.to_owned()))
+            match *target {
+                DataType::Decimal128(precision, scale) => {
+                    let number = parse::numeric(trimmed, precision, scale)?;
+                    ScalarValue::Decimal128(Some(number), precision, scale)
+                }
+                _ => ScalarValue::Utf8(Some(trimmed.to_owned())),
+            }
         }
         Type::BYTEA => ScalarValue::Binary(Some(bytea(text).ok_or_else(invalid)?)),
         Type::UUID => uuid_value(*uuid::Uuid::parse_str(trimmed).map_err(|_| invalid())?.as_bytes(), target),

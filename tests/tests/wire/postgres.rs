@@ -225,6 +225,7 @@ files! { "tests/slt/postgres":
     json
     merge
     merged_columns
+    parameters
     private_tables
     questions
     relational

@@ -56,7 +56,7 @@ pub(super) fn float<T: FromStr + Into<f64> + Copy>(text: &str, kind: &str) -> Re
 }
 
 /// A numeric of a precision and scale, unscaled; rounded half away from zero.
-pub(super) fn numeric(text: &str, precision: u8, scale: i8) -> Result<i128> {
+pub fn numeric(text: &str, precision: u8, scale: i8) -> Result<i128> {
     let trimmed = text.trim();
     let (mantissa, exponent) = match trimmed.split_once(['e', 'E']) {
         Some((mantissa, exponent)) => (mantissa, exponent.parse::<i32>().map_err(|_| invalid("numeric", text))?),

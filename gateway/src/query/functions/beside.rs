@@ -136,18 +136,32 @@ impl ScalarUDFImpl for Beside {
         let alike = matches!(self.kind, Kind::Alike | Kind::Greatest | Kind::Least | Kind::NullIf);
         if alike && fields.iter().all(|field| field.data_type() == fields[0].data_type() && !is_open(field.data_type()))
         {
-            return Ok(fields.iter().map(|field| field.data_type().clone()).collect());
+            let types = fields.iter().zip(types);
+            // DataFusion coerces no text to a uuid: `semantics` casts it.
+            let stays =
+                |to: &DataType, from: &DataType| matches!((to, from), (DataType::FixedSizeBinary(_), DataType::Utf8));
+            let coerced = types.map(|(field, from)| (field.data_type(), from));
+            return Ok(coerced.map(|(to, from)| if stays(to, from) { from } else { to }.clone()).collect());
         }
         let coerced = fields_with_udf(&fields, self.inner.as_ref())?;
         Ok(coerced.iter().map(|field| field.data_type().clone()).collect())
     }
 
     fn return_type(&self, types: &[DataType]) -> Result<DataType> {
-        self.inner.return_type(types)
+        self.inner.return_type(&settled(self.kind, types))
     }
 
     fn return_field_from_args(&self, arguments: ReturnFieldArgs) -> Result<FieldRef> {
-        self.inner.return_field_from_args(arguments)
+        let types: Vec<_> = arguments.arg_fields.iter().map(|field| field.data_type().clone()).collect();
+        let typed = arguments.arg_fields.iter().zip(settled(self.kind, &types)).map(|(field, data)| {
+            if *field.data_type() == data {
+                Arc::clone(field)
+            } else {
+                Arc::new(field.as_ref().clone().with_data_type(data))
+            }
+        });
+        let arg_fields: Vec<FieldRef> = typed.collect();
+        self.inner.return_field_from_args(ReturnFieldArgs { arg_fields: &arg_fields, ..arguments })
     }
 
     fn simplify(&self, arguments: Vec<Expr>, info: &SimplifyContext) -> Result<ExprSimplifyResult> {

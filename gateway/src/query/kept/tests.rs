@@ -62,6 +62,8 @@ const KEPT: &[&str] = &[
     "SELECT n + $1, s || $2 FROM t WHERE a = $3 AND b IN (1, 2, 3) ORDER BY 1, 2",
     "SELECT sum(n + $1) FROM t WHERE a = $2 AND b = 2",
     "SELECT count(*) FROM t",
+    "SELECT b, p FROM v WHERE p = $1 OR p >= $2 ORDER BY b",
+    "SELECT b, p + $1 FROM v WHERE p IN ($2, $3) OR b = $4 ORDER BY b",
 ];
 
 /// Queries that are planned each time.
@@ -87,6 +89,11 @@ fn value(random: &mut StdRng, kind: &DataType) -> ScalarValue {
             ScalarValue::List(ScalarValue::new_list(&items, item.data_type(), true))
         }
         DataType::Utf8 | DataType::Utf8View | DataType::LargeUtf8 => ScalarValue::Utf8View(Some(text.to_owned())),
+        // One digit more than the column has.
+        DataType::Decimal128(..) => {
+            let hundredths = *[0, 100, 105, 110, -104, -110, 9_000].choose(random).unwrap();
+            ScalarValue::Decimal128(Some(hundredths), 10, 2)
+        }
         _ => ScalarValue::Int64(Some(whole)),
     };
     value.cast_to(kind).unwrap_or(value)
@@ -122,11 +129,14 @@ async fn world() -> World {
     let world = World::new().await;
     let table = "CREATE TABLE u (b int, m text, PRIMARY KEY (b), FAMILY f (m)) WITH (history = '1 day')";
     assert_eq!(run(&mut world.operator(), table).await, "CREATE TABLE");
+    let table = "CREATE TABLE v (b int, p numeric(6,1), PRIMARY KEY (b), FAMILY f (p)) WITH (history = '1 day')";
+    assert_eq!(run(&mut world.operator(), table).await, "CREATE TABLE");
     let mut alto = world.tenant("alto");
     let rows = "INSERT INTO t (a, b, n, s) VALUES ('', 0, 0, 'abc'), ('w', 1, NULL, ''), ('x', 0, 5, 'abc'), ('x', 1, 3, NULL),
         ('x', 2, 100, 'x'), ('x', 3, -1, 'y'), ('y', 1, 2, 'm'), ('y', 100, 7, 'abc');
-        INSERT INTO u (b, m) VALUES (0, 'm'), (1, 'x'), (2, 'abc'), (100, NULL)";
-    assert_eq!(run(&mut alto, rows).await, "INSERT 0 8\nINSERT 0 4");
+        INSERT INTO u (b, m) VALUES (0, 'm'), (1, 'x'), (2, 'abc'), (100, NULL);
+        INSERT INTO v (b, p) VALUES (0, 0), (1, 1.0), (2, 1.1), (3, -1.0), (4, -1.1), (5, NULL)";
+    assert_eq!(run(&mut alto, rows).await, "INSERT 0 8\nINSERT 0 4\nINSERT 0 6");
     world
 }
 
