@@ -6,9 +6,11 @@ use crate::{
     query,
 };
 use arrow::util::pretty::pretty_format_batches;
+use bytes::Bytes;
 use datafusion::physical_plan::{collect, displayable};
 use expect_test::{Expect, expect};
-use keyspan_catalog::{Table, Value};
+use keyspan_catalog::{Table, Value, table::OnBadKey};
+use keyspan_storage::FamilyName;
 use proptest::{prelude::*, sample::Index};
 use std::sync::Arc;
 
@@ -251,4 +253,47 @@ async fn merge_joins_of_keys_sort_nothing() {
         assert!(!found.contains(" 0 "), "{found}");
         assert_eq!(found, answer(hashed).await, "{sql}");
     }
+}
+
+#[tokio::test]
+async fn a_row_in_no_bucket_follows_the_policy_whatever_the_order() {
+    let fails = "22P02 a row key does not conform to the table's key";
+    let policies = [
+        (OnBadKey::Skip, ["EWR, JFK", "EWR, JFK", "1"]),
+        (OnBadKey::Null, ["EWR, JFK, NULL", "EWR, JFK", "1"]),
+        (OnBadKey::Error, [fails, fails, "1"]),
+    ];
+    for (policy, expected) in policies {
+        for bad in [&b"aa#JFK"[..], b"aa#99#JFK#LAX", b"aa#00#JFK", b"aa##", b"aa#~"] {
+            let world = World::of(vec![with(&flights(), |table| {
+                table.key.salt = 4;
+                table.on_bad_key = policy;
+            })])
+            .await;
+            for origin in ["JFK", "EWR"] {
+                let key = [Value::Text(origin.into()), Value::Text("LAX".into()), Value::Timestamp(NOW), Value::Int(1)];
+                let row = [&key[..], &[Value::Float(1.0), Value::Null, Value::Null]].concat();
+                world.insert("flights", "aa", &row).await;
+            }
+            let cell = (FamilyName::new("plane").unwrap(), Bytes::from_static(b"tail"), Bytes::from_static(b"bad"));
+            world.write("flights", bad, vec![cell]).await;
+            for pushdown in [true, false] {
+                let session = world.session(Some("aa"), pushdown).await;
+                let by_key = "ORDER BY origin, dest, at DESC, flight";
+                let queries = [
+                    format!("SELECT origin FROM flights {by_key}"),
+                    format!("SELECT origin FROM flights {by_key} LIMIT 2"),
+                    format!("SELECT count(*) FROM raw('flights') WHERE _key = '\\x{}'", hex(&bad[3..])),
+                ];
+                for (sql, expected) in queries.iter().zip(expected) {
+                    let found = rows(&session, sql).await.replace('\n', ", ");
+                    assert_eq!(found, expected, "{sql}, {policy:?}, {bad:?}, {pushdown}");
+                }
+            }
+        }
+    }
+}
+
+fn hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
