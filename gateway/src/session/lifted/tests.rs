@@ -59,7 +59,10 @@ const TYPES: &[(&str, &[&str])] = &[
     ("bigint", &["7", "'9223372036854775807'", "9223372036854775808", "''"]),
     ("real", &["7", "'0.1'", "'NaN'", "'-infinity'", "16777217"]),
     ("double precision", &["7", "'0.1'", "'1e400'", "9007199254740993"]),
-    ("numeric(9,2)", &["7", "'1.005'", "'1.00'", "'NaN'", "123456789012", "'12345678901.5'"]),
+    (
+        "numeric(9,2)",
+        &["7", "'1.005'", "'1.00'", "'NaN'", "123456789012", "'12345678901.5'", "'1.00000000001'", "'1e-11'", "'0'"],
+    ),
     ("text", &["'a'", "'A '", "7", "''"]),
     ("varchar(3)", &["'abc'", "'abcd'", "'a '", "7"]),
     ("char(3)", &["'a'", "'a  '", "'a    '", "'abcd'", "7"]),
@@ -142,6 +145,29 @@ async fn a_kind_that_comes_again_is_kept() {
     }
     run(&mut session, "DISCARD PLANS").await;
     assert!(session.kinds.kept.is_empty());
+}
+
+#[tokio::test]
+async fn values_of_a_kind_have_the_types_that_columns_have_now() {
+    let world = World::new().await;
+    let (mut session, mut fresh) = (world.tenant("alto"), world.tenant("alto"));
+    assert_eq!(run(&mut fresh, "SET plan_cache_mode = force_custom_plan").await, "SET");
+    for (kind, values) in
+        [("int", "(1), (10)"), ("text", "('1'), ('01')"), ("numeric(9,1)", "(1), (1.1)"), ("boolean", "(true)")]
+    {
+        assert_eq!(
+            run(&mut fresh, &format!("CREATE TABLE kinds (v {kind}); INSERT INTO kinds VALUES {values}"))
+                .await
+                .lines()
+                .count(),
+            2
+        );
+        for value in ["'1'", "'01'", "'1.10'", "'1'", "'t'"] {
+            let sql = format!("SELECT v, count(*) OVER () FROM kinds WHERE v = {value}");
+            assert_eq!(run(&mut session, &sql).await, run(&mut fresh, &sql).await, "{kind}: {sql}");
+        }
+        assert_eq!(run(&mut fresh, "DROP TABLE kinds").await, "DROP TABLE");
+    }
 }
 
 #[tokio::test]
