@@ -275,8 +275,12 @@ fn parse_moment(text: &str) -> Result<Moment, NoMoment> {
         Some(at) => (&text[..at], text[at + 1..].trim_start()),
         None => (text, ""),
     };
+    // A date with a zone and no time; a date has at least eight characters.
+    let zone =
+        if time.is_empty() { date.char_indices().skip(8).find(|(_, c)| matches!(c, 'Z' | 'z' | '+')) } else { None };
+    let (date, zone) = zone.map_or((date, ""), |(at, _)| date.split_at(at));
     let days = parse_days(date, before_christ)?;
-    let (micros_of_day, offset_seconds) = if time.is_empty() { (0, 0) } else { parse_time(time)? };
+    let (micros_of_day, offset_seconds) = if time.is_empty() { (0, parse_zone(zone)?) } else { parse_time(time)? };
     Ok(Moment { days, micros_of_day, offset_seconds })
 }
 

@@ -1,11 +1,12 @@
 //! `sum` and `avg` with PostgreSQL's result types: `sum(bigint)` and `avg` of any integer are numeric, so that neither overflows.
 //!
-//! Both are DataFusion's own; only their arguments are widened to decimals first. DataFusion cuts an average of decimals off; so it
+//! Those of [`intervals`] are ours; all others are DataFusion's own, and only their arguments are widened to decimals first. DataFusion cuts an average of decimals off; so it
 //! computes one digit more than PostgreSQL shows, and [`wrapped`] rounds it away.
 //!
 //! DataFusion settles the types in a scalar subquery more than once. So what an argument becomes stays what it is when it is widened again, and
 //! integers, whose sum is no numeric as a bigint's is, are widened where they are summed ([`wrapped`]).
 
+use crate::{error::SqlError, types::INTERVAL};
 use arrow::datatypes::{DataType, FieldRef};
 use datafusion::{
     common::DataFusionError,
@@ -21,6 +22,7 @@ use datafusion::{
 };
 use std::sync::Arc;
 
+mod intervals;
 mod wrapped;
 
 /// How `sum` sees a bigint: 28 digits leave 10 more for the count of rows.
@@ -62,6 +64,7 @@ fn sum_argument(data: &DataType) -> Option<DataType> {
         DataType::Decimal128(..) | DataType::Decimal256(..) | DataType::Duration(_) | DataType::Interval(_) => {
             data.clone()
         }
+        DataType::Time64(_) => data.clone(),
         _ => return None,
     })
 }
@@ -79,9 +82,15 @@ fn avg_argument(data: &DataType) -> Option<DataType> {
             }
             _ => data.clone(),
         },
-        DataType::Decimal256(..) | DataType::Duration(_) => data.clone(),
+        DataType::Decimal256(..) | DataType::Duration(_) | DataType::Interval(_) => data.clone(),
+        DataType::Time64(_) => data.clone(),
         _ => return None,
     })
+}
+
+/// Whether intervals are summed; a time of day is one, too.
+fn of_intervals(arguments: &[FieldRef]) -> bool {
+    matches!(arguments, [argument] if matches!(argument.data_type(), DataType::Interval(_) | DataType::Time64(_)))
 }
 
 fn averaged(digits: u8) -> DataType {
@@ -154,6 +163,9 @@ impl AggregateUDFImpl for Widened {
         }
     }
     fn return_type(&self, arguments: &[DataType]) -> Result<DataType> {
+        if matches!(arguments, [DataType::Interval(_) | DataType::Time64(_)]) {
+            return Ok(INTERVAL);
+        }
         let inner = self.inner.return_type(&arguments.iter().map(wrapped::summed).collect::<Vec<_>>())?;
         Ok(if self.averages { wrapped::shown(&inner) } else { inner })
     }
@@ -161,14 +173,27 @@ impl AggregateUDFImpl for Widened {
         self.inner.is_nullable()
     }
     fn accumulator(&self, arguments: AccumulatorArgs) -> Result<Box<dyn Accumulator>> {
+        if of_intervals(arguments.expr_fields) {
+            if arguments.is_distinct {
+                let error = SqlError::unsupported(format!("{}(DISTINCT …) of intervals", self.name()));
+                return Err(DataFusionError::External(Box::new(error)));
+            }
+            return Ok(Box::new(intervals::Intervals::new(self.averages)));
+        }
         let around = self.around(&arguments);
         Ok(around(self.within(arguments, AggregateUDF::accumulator)?))
     }
     fn state_fields(&self, arguments: StateFieldsArgs) -> Result<Vec<FieldRef>> {
+        if of_intervals(arguments.input_fields) {
+            return Ok(intervals::state(arguments.name));
+        }
         self.inner.state_fields(arguments)
     }
     fn groups_accumulator_supported(&self, arguments: AccumulatorArgs) -> bool {
-        self.within(arguments, |inner, arguments| Ok(inner.groups_accumulator_supported(arguments))).unwrap_or(false)
+        !of_intervals(arguments.expr_fields)
+            && self
+                .within(arguments, |inner, arguments| Ok(inner.groups_accumulator_supported(arguments)))
+                .unwrap_or(false)
     }
     fn create_groups_accumulator(&self, arguments: AccumulatorArgs) -> Result<Box<dyn GroupsAccumulator>> {
         let types = self.types(&arguments);
@@ -176,6 +201,9 @@ impl AggregateUDFImpl for Widened {
         Ok(if types.is_none() { inner } else { Box::new(wrapped::Many { inner, types }) })
     }
     fn create_sliding_accumulator(&self, arguments: AccumulatorArgs) -> Result<Box<dyn Accumulator>> {
+        if of_intervals(arguments.expr_fields) {
+            return self.accumulator(arguments);
+        }
         let around = self.around(&arguments);
         Ok(around(self.within(arguments, AggregateUDF::create_sliding_accumulator)?))
     }

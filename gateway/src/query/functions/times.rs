@@ -31,7 +31,7 @@ fn an_interval(_: &[FieldRef]) -> Result<FieldRef> {
 
 /// Months, days, microseconds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Span(i64, i64, i64);
+pub(in crate::query) struct Span(i64, i64, i64);
 
 impl Span {
     fn of(value: &ScalarValue) -> Option<Self> {
@@ -53,17 +53,34 @@ impl Span {
         }
     }
 
-    /// A multiple of it: what is no whole month becomes days of 30 to a month, what is no whole day time.
+    /// The sum of intervals by their number: 1 for the sum itself.
+    ///
+    /// # Errors
+    /// 22008.
+    pub(in crate::query) fn sum(months: i64, days: i64, micros: i128, count: i64) -> Result<ScalarValue> {
+        let sum = i64::try_from(micros).map(|micros| Self(months, days, micros)).map_err(|_| out_of_range())?;
+        if count == 1 {
+            return sum.value();
+        }
+        sum.scaled(|part| part / count as f64).ok_or_else(out_of_range)?.value()
+    }
+
+    /// A multiple of it.
     fn times(self, factor: f64) -> Option<Self> {
+        self.scaled(|part| part * factor)
+    }
+
+    /// Each part multiplied or divided: what is no whole month becomes days of 30 to a month, what is no whole day time.
+    fn scaled(self, by: impl Fn(f64) -> f64) -> Option<Self> {
         let whole = |value: f64| value.is_finite().then(|| value.trunc());
-        let months = self.0 as f64 * factor;
-        let days = self.1 as f64 * factor;
+        let months = by(self.0 as f64);
+        let days = by(self.1 as f64);
         let rounded = |value: f64| (value * 1e6).round() / 1e6;
         let month_days = rounded((months - whole(months)?) * MONTH_DAYS as f64);
         let whole_days = whole(days)? + whole(month_days)?;
         let seconds = rounded((days - whole(days)? + month_days - whole(month_days)?) * 86_400.0);
         let extra_days = if seconds.abs() >= 86_400.0 { (seconds / 86_400.0).trunc() } else { 0.0 };
-        let micros = (self.2 as f64 * factor + (seconds - extra_days * 86_400.0) * 1e6).round();
+        let micros = (by(self.2 as f64) + (seconds - extra_days * 86_400.0) * 1e6).round();
         #[expect(clippy::cast_possible_truncation, reason = "checked by what makes a value of it")]
         Some(Self(whole(months)? as i64, (whole_days + extra_days) as i64, micros as i64))
     }
