@@ -48,6 +48,7 @@ pub(crate) mod joins;
 pub(crate) mod kept;
 pub mod labels;
 mod lengths;
+pub(crate) mod materialized;
 mod merged;
 mod natural;
 pub mod operators;
@@ -313,6 +314,7 @@ fn with_facts(
     rows: tables::Rows,
     nesting: views::Nesting,
 ) -> SessionContext {
+    state.config_mut().set_extension(Arc::<materialized::rows::Shared>::default());
     let options = state.config_mut().options_mut();
     options.catalog.default_catalog.clone_from(&facts.database);
     options.extensions.insert(facts::Carried(facts.clone()));
@@ -342,6 +344,7 @@ fn with_resources(resources: &Resources) -> SessionState {
 
 /// Plans a query in a session.
 pub(crate) async fn plan(context: &SessionContext, mut query: ast::Statement) -> Result<LogicalPlan> {
+    materialized::mark(&mut query)?;
     crate::pg_catalog::rewrite::rewrite(&mut query);
     natural::resolve(context, &mut query).await?;
     rewrite::rows(&mut query)?;
@@ -350,7 +353,7 @@ pub(crate) async fn plan(context: &SessionContext, mut query: ast::Statement) ->
     let statement = datafusion::sql::parser::Statement::Statement(Box::new(query));
     let plan = context.state().statement_to_plan(statement).await?;
     SQLOptions::new().with_allow_ddl(false).with_allow_dml(false).with_allow_statements(false).verify_plan(&plan)?;
-    Ok(parameters::infer(unions::typed(plan)?)?)
+    Ok(parameters::infer(unions::typed(materialized::shared(plan)?)?)?)
 }
 
 /// The plan with values in the place of its parameters.

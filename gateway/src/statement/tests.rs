@@ -226,6 +226,17 @@ fn semantics_10_queries_pass_and_what_nobody_handles_does_not() {
         "WITH a AS (DELETE FROM t RETURNING *) SELECT * FROM a",
         expect!["0A000 a statement that writes inside of WITH is not supported"],
     );
+    let twice = |query: &str| {
+        format!("WITH a AS ({query}), b AS (SELECT * FROM a) UPDATE t SET n = a.n FROM a, b WHERE a.n = b.n")
+    };
+    check(
+        &twice("SELECT random() AS n"),
+        expect![[
+            r#"0A000 "a" of WITH twice before UPDATE or DELETE, with a function that has another value each time, is not supported"#
+        ]],
+    );
+    assert!(Statement::parse(&twice("SELECT abs(1) AS n")).is_ok());
+    assert!(Statement::parse("WITH a AS (SELECT random() AS n) DELETE FROM t USING a WHERE t.n = a.n").is_ok());
     check("SELECT 1 +", expect!["42601 syntax error at end of input @11"]);
     check("SELECT 1;\nSELEKT 2", expect![[r#"42601 syntax error at or near "SELEKT" @11"#]]);
     check("SELECT * FROM t WHERE a = = 1", expect![[r#"42601 syntax error at or near "=" @27"#]]);

@@ -2,7 +2,10 @@
 //! own making. Those of an INSERT go before its query.
 
 use super::query::fold;
-use crate::error::{Result, SqlError, SqlState};
+use crate::{
+    error::{Result, SqlError, SqlState},
+    query::materialized,
+};
 use datafusion::sql::sqlparser::ast::{
     self, Cte, ObjectName, ObjectNamePart, Query, SetExpr, TableAlias, TableFactor, UpdateTableFromKind, VisitMut,
     VisitorMut, With,
@@ -12,7 +15,8 @@ use std::ops::ControlFlow;
 /// Makes a write of what was read as a query: `WITH … UPDATE …`. Leaves all else as it is.
 ///
 /// # Errors
-/// 42712 for a name twice; 0A000 for `RECURSIVE`, for a statement in WITH that writes, and for names that another WITH defines again.
+/// 42712 for a name twice; 0A000 for `RECURSIVE`, for a statement in WITH that writes, for names that another WITH defines again, and for what would be
+/// computed twice with other values.
 pub(super) fn inline(parsed: &mut ast::Statement) -> Result<()> {
     let ast::Statement::Query(query) = parsed else { return Ok(()) };
     let (SetExpr::Insert(write) | SetExpr::Update(write) | SetExpr::Delete(write)) = query.body.as_ref() else {
@@ -57,6 +61,17 @@ fn put(write: &mut ast::Statement, with: &With) -> Result<()> {
     if with.recursive {
         return Err(SqlError::unsupported("WITH RECURSIVE before UPDATE or DELETE")
             .with_hint("Put it into a subquery in FROM, USING or WHERE."));
+    }
+    let volatile = materialized::volatile(with);
+    let twice = |name: &&String| {
+        let within = with.cte_tables.iter().map(|cte| materialized::count(&*cte.query, name));
+        within.sum::<usize>() + materialized::count(&*write, name) > 1
+    };
+    if let Some(name) = volatile.iter().find(twice) {
+        let what = format!(
+            "\"{name}\" of WITH twice before UPDATE or DELETE, with a function that has another value each time,"
+        );
+        return Err(SqlError::unsupported(&what).with_hint("Put its rows into a temporary table."));
     }
     let mut known: Vec<Cte> = Vec::with_capacity(with.cte_tables.len());
     for cte in &with.cte_tables {

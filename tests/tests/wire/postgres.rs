@@ -222,7 +222,9 @@ files! { "tests/slt/postgres":
     filled
     held
     interval_columns
+    interval_sums
     json
+    materialized
     merge
     merged_columns
     parameters

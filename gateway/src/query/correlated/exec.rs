@@ -11,7 +11,7 @@ use super::{
 use crate::{
     error::{SqlError, SqlState},
     provider::node,
-    query::unordered,
+    query::{materialized, unordered},
 };
 use arrow::{
     array::{ArrayRef, RecordBatch, RecordBatchOptions, StringArray, UInt64Array, new_null_array},
@@ -50,15 +50,18 @@ const MEMO_VALUE_BYTES: usize = 1024;
 /// Rows whose subqueries run before the next node sees them.
 const PIECE_ROWS: usize = 64;
 
-/// DataFusion's planner, which knows [`Apply`] too, and what [grouping sets](unordered) need.
+/// DataFusion's planner, which knows [`Apply`] too, what [grouping sets](unordered) need, and [queries that are computed once](materialized).
 #[derive(Debug)]
 pub(crate) struct Planner;
 
 #[async_trait]
 impl QueryPlanner for Planner {
     async fn create_physical_plan(&self, plan: &LogicalPlan, session: &dyn Session) -> Result<Arc<dyn ExecutionPlan>> {
-        let extensions: Vec<Arc<dyn ExtensionPlanner + Send + Sync>> =
-            vec![Arc::new(ApplyPlanner), Arc::new(unordered::UnorderedPlanner)];
+        let extensions: Vec<Arc<dyn ExtensionPlanner + Send + Sync>> = vec![
+            Arc::new(ApplyPlanner),
+            Arc::new(unordered::UnorderedPlanner),
+            Arc::new(materialized::MaterializedPlanner),
+        ];
         let planner = DefaultPhysicalPlanner::with_extension_planners(extensions);
         planner.create_physical_plan(&unordered::below_grouping_sets(plan)?, session).await
     }
