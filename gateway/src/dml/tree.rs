@@ -214,7 +214,7 @@ fn name_of_table(expr: &mut Expr) {
         && let Expr::Identifier(table) = root.as_ref()
         && let Some(ast::AccessExpr::Dot(Expr::Identifier(column))) = access_chain.first()
     {
-        *root = Box::new(Expr::CompoundIdentifier(vec![table.clone(), column.clone()]));
+        **root = Expr::CompoundIdentifier(vec![table.clone(), column.clone()]);
         access_chain.remove(0);
     }
 }

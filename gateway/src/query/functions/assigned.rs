@@ -59,7 +59,8 @@ fn assigned(fields: &[FieldRef], slice: bool) -> Result<FieldRef> {
     let open = matches!(given, DataType::Utf8 | DataType::Null) || matches!(from, DataType::Null);
     let same_form = matches!(given, DataType::List(_)) == slice;
     let casts = to == from || to.is_numeric() && from.is_numeric() || text(&to) || stamps(&to) && stamps(&from);
-    if !open && !(same_form && casts) {
+    let fits = open || same_form && casts;
+    if !fits {
         let of = if slice { shown(array) } else { shown(&item) };
         let message = format!(
             "subscripted assignment to \"{}\" requires type {of} but expression is of type {}",
