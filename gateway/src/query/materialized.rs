@@ -2,7 +2,7 @@
 //!
 //! DataFusion plans such a query in each place where its name stands. That lets conditions there become key ranges, and changes nothing of the rows,
 //! unless a function in it has another value each time: `WITH x AS (SELECT nextval('s') AS n) SELECT * FROM x a, x b`. So one with a volatile
-//! function is [marked] in the syntax tree when its name stands twice, and one that says `MATERIALIZED`; in the plan each place becomes a
+//! function is [marked](mark) in the syntax tree when its name stands twice, and one that says `MATERIALIZED`; in the plan each place becomes a
 //! [`Materialized`] node of the same number, whose physical nodes share the [rows](rows::Shared).
 
 pub(super) mod rows;
