@@ -27,7 +27,7 @@ impl Parameters {
         Self { declared: hints.to_vec(), used: Vec::new() }
     }
 
-    /// The type of an operand that stands beside a value of type `beside`. `None` where the general way is to decide: a parameter that
+    /// The type of an operand that stands beside a value of type `kind`. `None` where the general way is to decide: a parameter that
     /// stands in two places, or a type that is not plainly the same.
     pub(super) fn beside(&mut self, operand: &Operand, kind: SqlType) -> Option<()> {
         match operand {
@@ -36,6 +36,18 @@ impl Parameters {
                 let data = self.parameter(*number, types::data_type(kind))?;
                 same(kind, &data).then_some(())
             }
+        }
+    }
+
+    /// The same for an operand that a part of a key is compared with. Numbers are compared with all their digits.
+    fn compared(&mut self, operand: &Operand, kind: SqlType) -> Option<()> {
+        let data = types::data_type(kind);
+        match operand {
+            Operand::Parameter(number) if matches!(data, DataType::Decimal128(..)) => {
+                let data = self.parameter(*number, types::without_digits(&data))?;
+                matches!(data, DataType::Decimal128(..)).then_some(())
+            }
+            other => self.beside(other, kind),
         }
     }
 
@@ -122,7 +134,7 @@ impl KeyComparisons {
             let part = number(&name)?;
             let kind = keys.columns()[part].kind;
             let operand = of_type(operand, kind);
-            parameters.beside(&operand, kind)?;
+            parameters.compared(&operand, kind)?;
             let lower = |op: Operator| matches!(op, Operator::Gt | Operator::GtEq);
             let twice = |(of, with, _): &(usize, Operator, Operand)| {
                 *of == part && (*with == Operator::Eq || op == Operator::Eq || lower(*with) == lower(op))

@@ -30,7 +30,7 @@ const KEY_KINDS: [(&str, &[&str]); 8] = [
 /// Types that only ordered keys have, or that only cells have.
 const MORE_KINDS: [(&str, &[&str]); 5] = [
     ("double precision", &["0", "-0", "1.5", "NaN", "-Infinity"]),
-    ("numeric(5,2)", &["0", "1.25", "999.99", "12345"]),
+    ("numeric(5,2)", &["0", "1.25", "1.2500", "1.254", "-0.005", "999.99", "12345"]),
     ("bytea", &["\\x", "\\x00ff", "\\x23"]),
     ("uuid", &["00000000-0000-0000-0000-000000000000", "12345678-1234-1234-1234-123456789abc"]),
     ("real", &["0.1", "2"]),
