@@ -19,7 +19,7 @@ use bytes::Bytes;
 use imbl::OrdMap;
 use std::{collections::VecDeque, ops::Bound, sync::Arc, vec};
 
-/// Slots that are taken out of a memtable at once.
+/// Slots that are taken out of a memtable at once, at most: as many as rows are wanted at first, then twice as many each time.
 const SLOTS_BUFFERED: usize = 256;
 
 /// What a row holds, as it is stored.
@@ -54,7 +54,7 @@ impl Merge {
         wanted: &Arc<WantedCells>,
         (reversed, batch_rows): (bool, usize),
     ) -> Self {
-        let memory = if parts.have_memory() { Slots::of(table, range, reversed) } else { Vec::new() };
+        let memory = if parts.have_memory() { Slots::of(table, (range, reversed), batch_rows) } else { Vec::new() };
         let mut tablets: VecDeque<Tablet<Segment>> = table.tablets.of_range(range).iter().cloned().collect();
         if reversed {
             tablets.make_contiguous().reverse();
@@ -168,18 +168,21 @@ struct Slots {
     range: KeyRange,
     reversed: bool,
     buffer: VecDeque<(RowKey, Bytes)>,
+    /// Slots taken out next.
+    soon: usize,
     /// The last key taken out.
     last: Option<RowKey>,
     is_done: bool,
 }
 
 impl Slots {
-    /// Those of a table's memtables.
-    fn of(table: &Table, range: &KeyRange, reversed: bool) -> Vec<Self> {
-        let active = Self::new(table.active.slots.clone(), OrdMap::new(), None, (range, reversed));
+    /// Those of a table's memtables, of which so many rows are wanted soon.
+    fn of(table: &Table, what: (&KeyRange, bool), rows_soon: usize) -> Vec<Self> {
+        let slots = table.active.slots.clone();
+        let active = Self::new(slots, OrdMap::new(), None, what, rows_soon);
         let frozen = table.frozen.as_ref().map(|frozen| {
             let slots = frozen.memtable.slots.clone();
-            Self::new(slots, table.active.slots.clone(), Some(frozen.stamp), (range, reversed))
+            Self::new(slots, table.active.slots.clone(), Some(frozen.stamp), what, rows_soon)
         });
         [active].into_iter().chain(frozen).collect()
     }
@@ -189,9 +192,11 @@ impl Slots {
         hidden: OrdMap<RowKey, Slot>,
         as_of: Option<i64>,
         (range, reversed): (&KeyRange, bool),
+        rows_soon: usize,
     ) -> Self {
         let (is_done, range) = (slots.is_empty() || range.is_empty(), range.clone());
-        Self { slots, hidden, as_of, range, reversed, buffer: VecDeque::new(), last: None, is_done }
+        let soon = rows_soon.clamp(1, SLOTS_BUFFERED);
+        Self { slots, hidden, as_of, range, reversed, buffer: VecDeque::new(), soon, last: None, is_done }
     }
 
     fn refill(&mut self) {
@@ -202,7 +207,7 @@ impl Slots {
             }
             let mut slots = self.slots.range::<_, [u8]>((start, end));
             let mut last = None;
-            for _ in 0..SLOTS_BUFFERED {
+            for _ in 0..self.soon {
                 let Some((key, slot)) = (if self.reversed { slots.next_back() } else { slots.next() }) else {
                     self.is_done = true;
                     break;
@@ -216,6 +221,7 @@ impl Slots {
             }
             drop(slots);
             self.last = last.or(self.last.take());
+            self.soon = SLOTS_BUFFERED.min(self.soon * 2);
         }
     }
 }
