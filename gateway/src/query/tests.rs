@@ -516,7 +516,7 @@ async fn parameters_are_inferred() {
     }
     expect![[r#"
         SELECT $1: [Utf8View]
-        SELECT origin FROM flights WHERE at >= $1 AND flight = $2 AND origin = $3 AND u = $4 AND price < $5: [Timestamp(Microsecond, Some("+00:00")), Int32, Utf8View, FixedSizeBinary(16), Decimal128(10, 2)]
+        SELECT origin FROM flights WHERE at >= $1 AND flight = $2 AND origin = $3 AND u = $4 AND price < $5: [Timestamp(Microsecond, Some("+00:00")), Int32, Utf8View, FixedSizeBinary(16), Decimal128(38, 10)]
         SELECT origin FROM flights WHERE n IN ($1, $2) LIMIT $3: [Int64, Int64, Int64]
         SELECT $1::int + 1, flight + $2 FROM flights: [Int32, Int32]
         SELECT origin FROM flights WHERE at BETWEEN $1 AND $2 AND tail LIKE $3: [Timestamp(Microsecond, Some("+00:00")), Timestamp(Microsecond, Some("+00:00")), Utf8View]
