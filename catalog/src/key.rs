@@ -13,15 +13,17 @@
 //! make it. Keys that would all be added at one end of the table spread over it then; their order holds within a bucket only, and what was
 //! one range is one in each bucket.
 //!
-//! [`KeyColumns`] makes typed columns of many keys at once.
+//! [`KeyColumns`] makes typed columns of many keys at once, [`SortedKeys`] decodes of many keys only what changes from one to the next.
 
 mod columns;
 mod delimited;
 mod ordered;
+mod sorted;
 #[cfg(test)]
 pub(crate) mod tests;
 
 pub use columns::KeyColumns;
+pub use sorted::SortedKeys;
 
 use crate::{Error, ErrorKind, Result, SqlType, Value, ValueRef, ids, table, tenant::TENANT_DELIMITER};
 use keyspan_storage::{
@@ -285,16 +287,17 @@ impl KeySchema {
     /// # Errors
     /// As [`decode`](Self::decode).
     pub fn visit<'a>(&self, key: &'a [u8], take: impl FnMut(usize, ValueRef<'a>)) -> Result<()> {
-        self.try_visit(key, take).ok_or_else(|| {
-            let message = format!("row key \"{}\" does not conform to the table's key", key.escape_ascii());
-            Error::new(ErrorKind::BadValue, message)
-                .with_hint("The table's option on_bad_key says what is done with such rows; raw() shows them.")
-        })
+        self.try_visit(key, take).ok_or_else(|| does_not_conform(key))
     }
 
     fn try_visit<'a>(&self, key: &'a [u8], mut take: impl FnMut(usize, ValueRef<'a>)) -> Option<()> {
-        let mut rest = key;
-        let mut first = 0;
+        let last = self.visit_leading(key, &mut take)?;
+        self.visit_last(&key[last..], take)
+    }
+
+    /// All parts but the last: gives where the last one begins.
+    fn visit_leading<'a>(&self, key: &'a [u8], mut take: impl FnMut(usize, ValueRef<'a>)) -> Option<usize> {
+        let (mut rest, mut first) = (key, 0);
         if self.with_tenant {
             let end = memchr::memchr(TENANT_DELIMITER, key)?;
             let tenant = std::str::from_utf8(&key[..end]).ok().filter(|id| ids::is_tenant_id(id))?;
@@ -302,39 +305,51 @@ impl KeySchema {
             (rest, first) = (&key[end + 1..], 1);
         }
         if self.salt > 0 {
-            let (bucket, body) = rest.split_at_checked(BUCKET_BYTES)?;
-            if bucket != bucket_bytes(self.bucket_of(body)) {
-                return None;
-            }
-            rest = body;
+            rest = self.in_bucket(rest)?;
         }
-        match self.encoding {
+        let (_, leading) = self.parts.split_last()?;
+        for (index, part) in leading.iter().enumerate() {
+            let value = match self.encoding {
+                KeyEncoding::Delimited => {
+                    let end = memchr::memchr(delimited::DELIMITER, rest)?;
+                    let bytes = &rest[..end];
+                    rest = &rest[end + 1..];
+                    delimited::decode(part, bytes)?
+                }
+                KeyEncoding::Ordered => ordered::decode(part, &mut rest)?,
+            };
+            take(first + index, value);
+        }
+        Some(key.len() - rest.len())
+    }
+
+    /// The last part, of which these are the bytes.
+    fn visit_last<'a>(&self, mut bytes: &'a [u8], mut take: impl FnMut(usize, ValueRef<'a>)) -> Option<()> {
+        let part = self.parts.last()?;
+        let value = match self.encoding {
             KeyEncoding::Delimited => {
-                if self.parts.len() == 1 && rest == [delimited::DELIMITER] && delimited::may_be_empty(&self.parts[0]) {
-                    rest = &[];
-                } else if rest.is_empty() {
-                    return None;
+                if self.parts.len() == 1 {
+                    if bytes == [delimited::DELIMITER] && delimited::may_be_empty(part) {
+                        bytes = &[];
+                    } else if bytes.is_empty() {
+                        return None;
+                    }
                 }
-                for (index, part) in self.parts.iter().enumerate() {
-                    let bytes = if index + 1 < self.parts.len() {
-                        let end = memchr::memchr(delimited::DELIMITER, rest)?;
-                        let bytes = &rest[..end];
-                        rest = &rest[end + 1..];
-                        bytes
-                    } else {
-                        rest
-                    };
-                    take(first + index, delimited::decode(part, bytes)?);
-                }
-                Some(())
+                delimited::decode(part, bytes)?
             }
             KeyEncoding::Ordered => {
-                for (index, part) in self.parts.iter().enumerate() {
-                    take(first + index, ordered::decode(part, &mut rest)?);
-                }
-                rest.is_empty().then_some(())
+                let value = ordered::decode(part, &mut bytes)?;
+                bytes.is_empty().then_some(value)?
             }
-        }
+        };
+        take(self.column_count() - 1, value);
+        Some(())
+    }
+
+    /// What is behind the bucket of a key, of which these are the bytes from the bucket on; `None` when it is in a wrong one.
+    fn in_bucket<'a>(&self, bytes: &'a [u8]) -> Option<&'a [u8]> {
+        let (bucket, body) = bytes.split_at_checked(BUCKET_BYTES)?;
+        (bucket == bucket_bytes(self.bucket_of(body))).then_some(body)
     }
 
     /// The ranges of the keys whose first parts equal `equal` and whose next part, if `next` is given, lies in its bounds: one, or one
@@ -343,14 +358,19 @@ impl KeySchema {
     /// They may hold other keys, never lack one. With a value for every part it is one [point](KeyRange::as_point). None when no key
     /// can be in it (a NULL, a value that no key can hold).
     pub fn ranges(&self, equal: &[Value], next: Option<&PartBounds>) -> Vec<KeyRange> {
-        self.find(equal, next).map(|(ranges, _)| ranges).unwrap_or_default()
+        self.exact_ranges(equal, next).0
+    }
+
+    /// [`ranges`](Self::ranges), and what [`range_is_exact`](Self::range_is_exact) says of them.
+    pub fn exact_ranges(&self, equal: &[Value], next: Option<&PartBounds>) -> (Vec<KeyRange>, bool) {
+        self.find(equal, next).unwrap_or_else(|| (Vec::new(), true))
     }
 
     /// Whether [`ranges`](Self::ranges) of these arguments hold no other key, so that the predicate need not be looked at again.
     ///
     /// Of keys that conform to the schema: one that does not may lie in any range.
     pub fn range_is_exact(&self, equal: &[Value], next: Option<&PartBounds>) -> bool {
-        self.find(equal, next).is_none_or(|(_, exact)| exact)
+        self.exact_ranges(equal, next).1
     }
 
     fn find(&self, equal: &[Value], next: Option<&PartBounds>) -> Option<(Vec<KeyRange>, bool)> {
@@ -580,6 +600,12 @@ fn is_zero(salt: &u16) -> bool {
 
 fn names_tenant(value: &Value) -> bool {
     matches!(value, Value::Text(id) if ids::is_tenant_id(id))
+}
+
+fn does_not_conform(key: &[u8]) -> Error {
+    let message = format!("row key \"{}\" does not conform to the table's key", key.escape_ascii());
+    Error::new(ErrorKind::BadValue, message)
+        .with_hint("The table's option on_bad_key says what is done with such rows; raw() shows them.")
 }
 
 fn null_part(name: &str) -> Error {

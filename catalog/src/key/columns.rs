@@ -3,14 +3,15 @@
 //! The columns are `tenant`, then `part1`, `part2`, … in the order of the key. Their names hold no column's name, so that one may be
 //! renamed while files keep what they have. All keys of a file conform, or none has columns: [`KeyDecoder::decode`] gives all or nothing.
 
-use super::{KeyEncoding, KeySchema};
+use super::{KeyEncoding, KeySchema, SortedKeys};
 use crate::{SqlType, ValueRef, table::TENANT_COLUMN};
 use arrow::{
     array::{
         Array, ArrayRef, BinaryArray, BinaryBuilder, BooleanBuilder, Date32Builder, Decimal128Builder,
         FixedSizeBinaryBuilder, Float32Builder, Float64Builder, Int16Builder, Int32Builder, Int64Builder,
-        StringBuilder, Time64MicrosecondBuilder, TimestampMicrosecondBuilder,
+        StringBuilder, Time64MicrosecondBuilder, TimestampMicrosecondBuilder, UInt32Array,
     },
+    compute::take,
     datatypes::{DataType, Field, TimeUnit},
 };
 use keyspan_storage::KeyDecoder;
@@ -57,11 +58,23 @@ impl KeyDecoder for KeyColumns {
     fn decode(&self, keys: &BinaryArray) -> Option<Vec<ArrayRef>> {
         let kinds = [SqlType::Text].into_iter().chain(self.schema.parts.iter().map(|part| part.kind));
         let mut columns: Vec<Column> = kinds.map(Column::new).collect();
+        let last = columns.len() - 1;
         let mut fits = keys.null_count() == 0;
+        let mut sorted = SortedKeys::new(&self.schema, b"");
+        // Of parts that neighbours share there is one value for each run of them.
+        let mut runs = 0;
+        let mut run_of: Vec<u32> = Vec::with_capacity(keys.len());
         for key in keys.iter().flatten() {
-            self.schema.try_visit(key, |part, value| fits &= columns[part].push(&value).is_some())?;
+            let same = sorted.next(key, |part, value| fits &= columns[part].push(&value).is_some()).ok()?;
+            runs += u32::from(!same);
+            run_of.push(runs - 1);
         }
-        fits.then(|| columns.into_iter().map(Column::finish).collect())
+        let run_of = UInt32Array::from(run_of);
+        let column = |(part, column): (usize, Column)| match column.finish() {
+            values if part == last || values.len() == keys.len() => Some(values),
+            values => take(&values, &run_of, None).ok(),
+        };
+        fits.then(|| columns.into_iter().enumerate().map(column).collect())?
     }
 }
 

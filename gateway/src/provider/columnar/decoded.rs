@@ -17,7 +17,8 @@ use super::{
 };
 use crate::{SqlError, SqlState, error::Result as SqlResult};
 use arrow::{
-    array::{Array, ArrayRef, AsArray, BinaryViewArray, RecordBatch, RecordBatchOptions},
+    array::{Array, ArrayRef, AsArray, BinaryViewArray, RecordBatch, RecordBatchOptions, UInt32Array},
+    compute::take,
     datatypes::{DataType, Field, Schema, SchemaRef},
 };
 use bytes::Bytes;
@@ -37,7 +38,7 @@ use datafusion::{
     },
 };
 use futures::TryStreamExt;
-use keyspan_catalog::{Encoding, SqlType, table::OnBadValue};
+use keyspan_catalog::{Encoding, SortedKeys, SqlType, table::OnBadValue};
 use std::{fmt, sync::Arc};
 
 /// Before the names of columns of bytes.
@@ -279,22 +280,48 @@ fn cells(bytes: &BinaryViewArray, number: usize, layout: &RowLayout) -> SqlResul
 }
 
 /// Columns of parts of keys, by their numbers.
+///
+/// Values that neighbours share are made once for each run of them: rows of a table are in the order of their keys.
 fn of_keys(
     keys: &BinaryViewArray,
     wanted: &[(usize, usize)],
     span: &[u8],
     layout: &RowLayout,
 ) -> SqlResult<Vec<ArrayRef>> {
-    let kind = |(_, at): &(usize, usize)| ColumnBuilder::with_capacity(layout.kinds[*at], keys.len());
+    let last = layout.keys.column_count() - 1;
+    let kind = |(part, at): &(usize, usize)| {
+        ColumnBuilder::with_capacity(layout.kinds[*at], if *part == last { keys.len() } else { 0 })
+    };
     let mut columns: Vec<ColumnBuilder> = wanted.iter().map(kind).collect();
-    let mut parts = Vec::with_capacity(layout.keys.column_count());
+    let mut sorted = SortedKeys::new(&layout.keys, span);
+    // The run of each row, from 0.
+    let mut runs = 0;
+    let mut run_of: Vec<u32> =
+        Vec::with_capacity(if wanted.iter().any(|(part, _)| *part < last) { keys.len() } else { 0 });
     for key in keys.iter().flatten() {
-        let key = key.strip_prefix(span).ok_or_else(|| fault("a row outside of the span"))?;
-        parts.clear();
-        layout.keys.decode_refs(key, &mut parts)?;
-        for (column, (part, _)) in columns.iter_mut().zip(wanted) {
-            column.push(parts.get(*part).ok_or_else(|| fault("a key has too few parts"))?)?;
+        let mut pushed = Ok(());
+        let same = sorted.next(key, |part, value| {
+            for (column, (wanted, _)) in columns.iter_mut().zip(wanted) {
+                if *wanted == part
+                    && let Err(error) = column.push(&value)
+                {
+                    pushed = Err(error);
+                }
+            }
+        })?;
+        pushed?;
+        runs += u32::from(!same);
+        if run_of.capacity() > 0 {
+            run_of.push(runs - 1);
         }
     }
-    Ok(columns.into_iter().map(ColumnBuilder::finish).collect())
+    let run_of = UInt32Array::from(run_of);
+    let column = |(column, (part, _)): (ColumnBuilder, &(usize, usize))| {
+        let values = column.finish();
+        if *part == last || values.len() == keys.len() {
+            return Ok(values);
+        }
+        take(&values, &run_of, None).map_err(|error| fault(&error.to_string()))
+    };
+    columns.into_iter().zip(wanted).map(column).collect()
 }

@@ -1,0 +1,163 @@
+//! Many keys in order, or nearly so: what a key has in common with the one before it is decoded once.
+//!
+//! Neighbours in a table differ mostly in their last part (the readings of a device, in order of time). Each part but the last ends itself, so
+//! that a key which begins with the same bytes as the one before it, up to where the last part began there, has the same values for these
+//! parts. A salted key's bucket follows from all of its bytes, and is checked for every key.
+
+use super::{KeySchema, does_not_conform};
+use crate::{Result, ValueRef};
+
+/// Decodes keys one after the other. Any order will do; sorted keys are the quickest.
+#[derive(Debug)]
+pub struct SortedKeys<'a> {
+    schema: &'a KeySchema,
+    /// What every key begins with, before the schema's first column.
+    span: &'a [u8],
+    /// The key before, up to its last part; `None` before the first.
+    leading: Option<&'a [u8]>,
+}
+
+impl<'a> SortedKeys<'a> {
+    /// A decoder of keys that have `span` before what the schema says.
+    pub fn new(schema: &'a KeySchema, span: &'a [u8]) -> Self {
+        Self { schema, span, leading: None }
+    }
+
+    /// Decodes the next key: calls `take` with the number and the value of its last part and, unless they are those of the key before, of all
+    /// others before it. Gives whether they are.
+    ///
+    /// Every part is checked, as [`KeySchema::visit`] does. When the key does not conform, some parts may have been given before the error.
+    ///
+    /// # Errors
+    /// [`BadValue`](crate::ErrorKind::BadValue) for a key that does not conform, or does not begin with the span.
+    pub fn next(&mut self, key: &'a [u8], take: impl FnMut(usize, ValueRef<'a>)) -> Result<bool> {
+        self.try_next(key, take).ok_or_else(|| {
+            self.leading = None;
+            does_not_conform(key)
+        })
+    }
+
+    fn try_next(&mut self, key: &'a [u8], mut take: impl FnMut(usize, ValueRef<'a>)) -> Option<bool> {
+        if let Some(leading) = self.leading
+            && let Some(last) = key.strip_prefix(leading)
+        {
+            self.check_bucket(key)?;
+            self.schema.visit_last(last, take)?;
+            return Some(true);
+        }
+        let last = self.span.len() + self.schema.visit_leading(key.strip_prefix(self.span)?, &mut take)?;
+        self.schema.visit_last(&key[last..], take)?;
+        self.leading = Some(&key[..last]);
+        Some(false)
+    }
+
+    /// `None` for a salted key in a wrong bucket; the key begins as a key did that conformed.
+    fn check_bucket(&self, key: &[u8]) -> Option<()> {
+        if self.schema.salt == 0 {
+            return Some(());
+        }
+        let mut bucket = self.span.len();
+        if self.schema.with_tenant {
+            bucket += memchr::memchr(crate::tenant::TENANT_DELIMITER, &key[bucket..])? + 1;
+        }
+        self.schema.in_bucket(&key[bucket..]).map(|_| ())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{
+        KeyEncoding, KeyPart, SqlType, Value,
+        key::tests::{schema_and_tuples, text},
+    };
+    use proptest::prelude::*;
+
+    /// The values of keys, each with all that was told of it and of the keys before.
+    fn decoded(schema: &KeySchema, span: &[u8], keys: &[Vec<u8>]) -> Vec<Option<Vec<Value>>> {
+        let mut sorted = SortedKeys::new(schema, span);
+        let mut values = vec![Value::Null; schema.column_count()];
+        let last = values.len() - 1;
+        let one = |key| {
+            let mut told = Vec::new();
+            let same = sorted.next(key, |part, value| {
+                values[part] = value.into_value();
+                told.push(part);
+            });
+            let same = same.ok()?;
+            assert_eq!(told, if same { vec![last] } else { (0..=last).collect() });
+            Some(values.clone())
+        };
+        keys.iter().map(|key| key.as_slice()).map(one).collect()
+    }
+
+    proptest! {
+        #[test]
+        fn keys_in_any_order_are_what_each_is_alone(
+            (schema, mut tuples) in schema_and_tuples(6),
+            shared in prop::collection::vec(any::<bool>(), 6),
+            sorted: bool,
+            span in prop::sample::select(vec!["", "alto#"]),
+            damaged in prop::collection::vec((any::<prop::sample::Index>(), any::<prop::sample::Index>(), any::<u8>()), 0..3),
+        ) {
+            let last = schema.column_count() - 1;
+            for row in (1..tuples.len()).filter(|row| shared[*row]) {
+                let (before, rest) = tuples.split_at_mut(row);
+                rest[0][..last].clone_from_slice(&before[row - 1][..last]);
+            }
+            let mut keys: Vec<Vec<u8>> = tuples
+                .iter()
+                .map(|tuple| [span.as_bytes(), &schema.encode(tuple).unwrap()[..]].concat())
+                .collect();
+            for (key, byte, value) in &damaged {
+                let key = key.get_mut(&mut keys[..]);
+                *byte.get_mut(&mut key[..]) = *value;
+            }
+            if sorted {
+                keys.sort();
+            }
+            let alone = |key: &Vec<u8>| schema.decode(key.strip_prefix(span.as_bytes())?).ok();
+            let expected: Vec<_> = keys.iter().map(alone).collect();
+            // As they are written: NaN equals nothing.
+            prop_assert_eq!(format!("{:?}", decoded(&schema, span.as_bytes(), &keys)), format!("{expected:?}"));
+        }
+    }
+
+    fn readings(encoding: KeyEncoding, salt: u16) -> KeySchema {
+        let part = |name: &str, kind| KeyPart { name: name.into(), kind, descending: false };
+        let parts = vec![part("device", SqlType::Text), part("n", SqlType::Int4)];
+        KeySchema { encoding, parts, salt, with_tenant: false }
+    }
+
+    #[test]
+    fn what_neighbours_share_is_told_once() {
+        for encoding in [KeyEncoding::Delimited, KeyEncoding::Ordered] {
+            let schema = readings(encoding, 0);
+            let key = |device: &str, n| schema.encode(&[text(device), Value::Int(n)]).unwrap().to_vec();
+            let keys = [key("a", 1), key("a", 2), key("a", 2), key("ab", 2), key("ab", 3), key("b", 3)];
+            let mut sorted = SortedKeys::new(&schema, b"");
+            let same: Vec<bool> = keys.iter().map(|key| sorted.next(key, |_, _| {}).unwrap()).collect();
+            assert_eq!(same, [false, true, true, false, true, false]);
+        }
+    }
+
+    #[test]
+    fn a_neighbour_in_a_wrong_bucket_does_not_conform() {
+        for (encoding, with_tenant) in [(KeyEncoding::Delimited, false), (KeyEncoding::Ordered, true)] {
+            let schema = KeySchema { with_tenant, ..readings(encoding, 8) };
+            let key = |n| {
+                let tenant = with_tenant.then(|| text("alto"));
+                let tuple: Vec<Value> = tenant.into_iter().chain([text("a"), Value::Int(n)]).collect();
+                schema.encode(&tuple).unwrap().to_vec()
+            };
+            let first = key(1);
+            // Another row of the same device, in the bucket of the first.
+            let mut moved = first.clone();
+            *moved.last_mut().unwrap() ^= 1;
+            assert!(schema.decode(&moved).is_err());
+            let conform =
+                decoded(&schema, b"", &[first.clone(), moved, first]).iter().map(Option::is_some).collect::<Vec<_>>();
+            assert_eq!(conform, [true, false, true]);
+        }
+    }
+}
