@@ -54,6 +54,7 @@ mod natural;
 pub mod operators;
 pub mod parameters;
 pub mod past;
+mod qualifiers;
 pub mod rewrite;
 pub mod rows;
 pub mod semantics;
@@ -350,8 +351,9 @@ pub(crate) async fn plan(context: &SessionContext, mut query: ast::Statement) ->
     rewrite::rows(&mut query)?;
     unsupported::refuse(&query)?;
     rewrite::rewrite(&mut query)?;
+    let relations = qualifiers::Relations::of(&query);
     let statement = datafusion::sql::parser::Statement::Statement(Box::new(query));
-    let plan = context.state().statement_to_plan(statement).await?;
+    let plan = context.state().statement_to_plan(statement).await.map_err(|error| relations.told(error))?;
     SQLOptions::new().with_allow_ddl(false).with_allow_dml(false).with_allow_statements(false).verify_plan(&plan)?;
     Ok(parameters::infer(unions::typed(materialized::shared(plan)?)?)?)
 }

@@ -229,6 +229,7 @@ files! { "tests/slt/postgres":
     merged_columns
     parameters
     private_tables
+    qualifiers
     questions
     relational
     strings
