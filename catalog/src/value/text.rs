@@ -194,6 +194,7 @@ fn parse_bytea(text: &str) -> Option<Vec<u8>> {
 }
 
 /// A date with its time of day, and how far its zone is from UTC.
+#[derive(Debug, PartialEq)]
 struct Moment {
     days: i64,
     micros_of_day: i64,
@@ -226,12 +227,14 @@ fn parse_date(text: &str, kind: SqlType) -> Result<Value> {
 }
 
 fn parse_timestamp(text: &str, kind: SqlType) -> Result<Value> {
-    match infinity(text) {
-        Some(plus) => return Ok(Value::Timestamp(if plus { i64::MAX } else { i64::MIN })),
-        None if text.trim().eq_ignore_ascii_case("epoch") => return Ok(Value::Timestamp(0)),
-        None => {}
-    }
-    let moment = parse_moment(text).map_err(|why| no_moment(text, kind, &why))?;
+    let moment = match plain_moment(text.as_bytes()) {
+        Some(moment) => moment,
+        None => match infinity(text) {
+            Some(plus) => return Ok(Value::Timestamp(if plus { i64::MAX } else { i64::MIN })),
+            None if text.trim().eq_ignore_ascii_case("epoch") => return Ok(Value::Timestamp(0)),
+            None => parse_moment(text).map_err(|why| no_moment(text, kind, &why))?,
+        },
+    };
     let offset = if kind == SqlType::Timestamptz { moment.offset_seconds * 1_000_000 } else { 0 };
     let micros = moment
         .days
@@ -262,6 +265,34 @@ fn no_moment(text: &str, kind: SqlType, why: &NoMoment) -> Error {
         NoMoment::Syntax => bad_syntax(text, kind),
         NoMoment::Field => Error::new(ErrorKind::OutOfRange, format!("date/time field value out of range: \"{text}\"")),
     }
+}
+
+/// What [`parse_moment`] gives for the form in which rows come by the million, `2024-01-31 23:59:59.5+00`: of UTC, or of no zone. `None` for every other
+/// form, and for what may be wrong.
+fn plain_moment(text: &[u8]) -> Option<Moment> {
+    let (head, rest) = text.split_first_chunk::<19>()?;
+    let digit = |byte: u8| Some(i64::from(byte.wrapping_sub(b'0'))).filter(|digit| *digit < 10);
+    let two = |at: usize| Some(digit(head[at])? * 10 + digit(head[at + 1])?);
+    if [head[4], head[7], head[13], head[16]] != *b"--::" || !matches!(head[10], b' ' | b'T') {
+        return None;
+    }
+    let (year, month, day) = (two(0)? * 100 + two(2)?, two(5)?, two(8)?);
+    let (hour, minute, second) = (two(11)?, two(14)?, two(17)?);
+    if year == 0 || hour > 23 || minute > 59 || second > 59 {
+        return None;
+    }
+    let (fraction, zone) = match rest.strip_prefix(b".") {
+        Some(rest) => rest.split_at(rest.iter().position(|byte| !byte.is_ascii_digit()).unwrap_or(rest.len())),
+        None => (&[][..], rest),
+    };
+    if fraction.len() > 6 || !matches!(zone, b"" | b"Z" | b"+00" | b"+00:00") {
+        return None;
+    }
+    let digits = fraction.iter().map(|byte| i64::from(byte - b'0')).chain(std::iter::repeat(0)).take(6);
+    let micros = digits.fold(0, |n, digit| n * 10 + digit);
+    let days = days_from_civil(year, u32::try_from(month).ok()?, u32::try_from(day).ok()?)?;
+    let micros_of_day = ((hour * 60 + minute) * 60 + second) * 1_000_000 + micros;
+    Some(Moment { days, micros_of_day, offset_seconds: 0 })
 }
 
 fn parse_moment(text: &str) -> Result<Moment, NoMoment> {

@@ -1,6 +1,7 @@
 //! Texts in, texts out; what PostgreSQL 15 prints.
 
 use super::*;
+use proptest::prelude::*;
 
 #[track_caller]
 fn check(kind: SqlType, cases: &[(&str, &str)]) {
@@ -134,4 +135,36 @@ fn bytes_uuids_and_json() {
     check(SqlType::Jsonb, &[("{\"bb\":1,\"a\":[1.50,null],\"bb\":\"x\"}", "{\"a\": [1.50, null], \"bb\": \"x\"}")]);
     refused(SqlType::Jsonb, ErrorKind::BadValue, &["", "{", "{a:1}", "\"\\u0000\"", "1 2"]);
     refused(SqlType::Json, ErrorKind::BadValue, &["", "[1,]", "nul"]);
+}
+
+#[test]
+fn the_form_of_many_rows_is_read_as_any_other() {
+    for text in
+        ["2024-02-29 23:59:59+00", "0001-01-01T00:00:00Z", "9999-12-31 12:34:56.789012", "1970-01-01 00:00:00.5+00:00"]
+    {
+        assert!(plain_moment(text.as_bytes()).is_some(), "{text}");
+    }
+    for text in [
+        "2024-02-29 24:00:00",
+        "2024-02-29 23:59:60",
+        "2023-02-29 00:00:00",
+        "0000-01-01 00:00:00",
+        "2024-02-29 00:00:00+02",
+    ] {
+        assert_eq!(plain_moment(text.as_bytes()), None, "{text}");
+    }
+}
+
+proptest! {
+    #[test]
+    fn what_is_plain_is_what_the_general_way_reads(
+        date in "[0-9]{3}[0-9/:][-/]([01][0-9]|1:)-[0-3][0-9:]",
+        time in "[ Tt]([012][0-9]|2:):[0-6][0-9/]:[0-6][0-9](\\.[0-9]{0,7})?",
+        zone in prop::sample::select(vec!["", "Z", "z", "+00", "-00", "+00:00", "+01", " BC", " UTC"]),
+    ) {
+        let text = format!("{date}{time}{zone}");
+        if let Some(moment) = plain_moment(text.as_bytes()) {
+            prop_assert_eq!(Some(moment), parse_moment(&text).ok());
+        }
+    }
 }
