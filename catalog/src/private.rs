@@ -252,6 +252,7 @@ pub(crate) fn private_schema() -> TableSchema {
 
 /// What every key of a space begins with.
 pub fn space_span(tenant: &TenantId, space: u32) -> Bytes {
-    let delimiter = char::from(TENANT_DELIMITER);
-    format!("{tenant}{delimiter}{space}{delimiter}").into()
+    let mut digits = itoa::Buffer::new();
+    let space = digits.format(space).as_bytes();
+    [tenant.as_str().as_bytes(), &[TENANT_DELIMITER], space, &[TENANT_DELIMITER]].concat().into()
 }

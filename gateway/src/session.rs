@@ -397,7 +397,7 @@ impl Session {
         let door = self.identity.rows.tenant().zip(self.identity.rows.oid());
         let snapshot = self.transaction.seen(door, snapshot)?;
         let snapshot = self.temporary.seen(snapshot);
-        let path = Arc::new(self.search_path());
+        let path = Arc::clone(self.settings.search_path());
         let budget = rows.tenant().and_then(|tenant| snapshot.tenant(tenant.as_str())?.quotas.scan_bytes_max);
         let budget = budget.map(|bytes_max| Arc::new(ScanBudget::new(bytes_max)));
         let buffered = self.transaction.buffered();
@@ -405,14 +405,14 @@ impl Session {
     }
 
     /// Where names without a schema are looked up.
-    pub(crate) fn search_path(&self) -> SearchPath {
-        SearchPath::of(self.settings.get("search_path").unwrap_or_default(), self.identity.operator)
+    pub(crate) fn search_path(&self) -> &SearchPath {
+        self.settings.search_path()
     }
 
     /// The table or view of a name, and its schema.
     pub(crate) fn find(&self, name: &RelationName) -> Option<(Schema, Found)> {
         let snapshot = self.catalog_snapshot();
-        let (schema, found) = names::find(&snapshot, self.identity.rows.tenant(), &self.search_path(), name)?;
+        let (schema, found) = names::find(&snapshot, self.identity.rows.tenant(), self.search_path(), name)?;
         Some((
             schema,
             match found {

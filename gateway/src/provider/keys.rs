@@ -78,19 +78,18 @@ impl Keys {
         self.schema.as_ref().map_or(1, |schema| usize::from(schema.salt.max(1)))
     }
 
-    /// [`KeySchema::ranges`].
-    pub(super) fn ranges(&self, equal: &[Value], next: Option<&PartBounds>) -> Vec<KeyRange> {
-        let Some(schema) = &self.schema else { return bytes_range(equal, next).into_iter().collect() };
-        if equal.is_empty() && next.is_none() {
-            return vec![KeyRange::all()];
+    /// [`KeySchema::exact_ranges`].
+    pub(super) fn exact_ranges(&self, equal: &[Value], next: Option<&PartBounds>) -> (Vec<KeyRange>, bool) {
+        match &self.schema {
+            None => (bytes_range(equal, next).into_iter().collect(), true),
+            Some(_) if equal.is_empty() && next.is_none() => (vec![KeyRange::all()], true),
+            Some(schema) => schema.exact_ranges(equal, next),
         }
-        schema.ranges(equal, next)
     }
 
     /// [`KeySchema::range_is_exact`].
     pub(super) fn range_is_exact(&self, equal: &[Value], next: Option<&PartBounds>) -> bool {
-        let Some(schema) = &self.schema else { return true };
-        (equal.is_empty() && next.is_none()) || schema.range_is_exact(equal, next)
+        self.exact_ranges(equal, next).1
     }
 }
 

@@ -191,6 +191,14 @@ pub fn exact_rows<'a>(
         }
         all[part] = Some(both);
     }
+    let point = |slot: &Option<Slot>| match slot.as_ref()?.intervals() {
+        [only] => only.as_point().cloned(),
+        _ => None,
+    };
+    if let Some(values) = all.iter().map(point).collect::<Option<Vec<Value>>>() {
+        let (ranges, exact) = keys.exact_ranges(&values, None);
+        return exact.then(|| RowSet::new(ranges));
+    }
     let depth = all.iter().rposition(Option::is_some).map_or(0, |last| last + 1);
     let mut ranges = Ranges { keys, coalesced: false, out: Vec::new(), used: keys.columns().len() };
     ranges.add(&all, keys.buckets());
@@ -262,12 +270,12 @@ impl Ranges<'_> {
             for next in &bounds {
                 let next = next.as_ref();
                 // Without a range there is no such key: nothing is added, and nothing too much.
-                let ranges = self.keys.ranges(prefix, next);
+                let (ranges, exact) = self.keys.exact_ranges(prefix, next);
                 if ranges.is_empty() {
                     continue;
                 }
                 self.out.extend(ranges);
-                if !self.keys.range_is_exact(prefix, next) {
+                if !exact {
                     let leading = if self.keys.range_is_exact(prefix, None) { prefix.len() } else { 0 };
                     self.used = self.used.min(leading);
                 }

@@ -4,8 +4,12 @@
 //! where a value would change an answer. Names are in lower case.
 
 use super::Identity;
-use crate::error::{Result, SqlError, SqlState};
-use std::{collections::BTreeMap, time::Duration};
+use crate::{
+    error::{Result, SqlError, SqlState},
+    names::SearchPath,
+    statement::Isolation,
+};
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 /// What we say that we are; tools read the first number.
 const SERVER_VERSION: &str = concat!("16.0 (Keyspan ", env!("CARGO_PKG_VERSION"), ")");
@@ -147,6 +151,39 @@ pub struct Settings {
     reported: BTreeMap<&'static str, String>,
     /// Whether nothing was set since.
     is_reported: bool,
+    operator: bool,
+    /// What each statement asks for, of `values`.
+    read: Read,
+}
+
+/// Values as they are used.
+#[derive(Clone, Debug)]
+struct Read {
+    pushdown: bool,
+    columnar: bool,
+    point: bool,
+    read_only: bool,
+    isolation: Isolation,
+    statement_timeout: Option<Duration>,
+    search_path: Arc<SearchPath>,
+}
+
+impl Read {
+    fn of(values: &BTreeMap<&'static str, String>, operator: bool) -> Self {
+        let value = |name: &'static str| values.get(name).map_or("", String::as_str);
+        Self {
+            pushdown: value("keyspan.pushdown") == "on",
+            columnar: value("keyspan.columnar") == "on",
+            point: value("keyspan.point") == "on",
+            read_only: value("default_transaction_read_only") == "on",
+            isolation: match value("default_transaction_isolation") {
+                "repeatable read" => Isolation::RepeatableRead,
+                _ => Isolation::ReadCommitted,
+            },
+            statement_timeout: timeout(value("statement_timeout")),
+            search_path: Arc::new(SearchPath::of(value("search_path"), operator)),
+        }
+    }
 }
 
 impl Settings {
@@ -156,7 +193,16 @@ impl Settings {
             KNOWN.iter().map(|(name, value, ..)| (*name, (*value).to_owned())).collect();
         values.insert("session_authorization", identity.role.clone());
         values.insert("is_superuser", if identity.operator { "on" } else { "off" }.to_owned());
-        Self { initial: values.clone(), values, reported: BTreeMap::new(), is_reported: false }
+        let operator = identity.operator;
+        let read = Read::of(&values, operator);
+        Self { initial: values.clone(), values, reported: BTreeMap::new(), is_reported: false, operator, read }
+    }
+
+    /// Takes other values.
+    fn replace(&mut self, change: impl FnOnce(&mut BTreeMap<&'static str, String>)) {
+        change(&mut self.values);
+        self.read = Read::of(&self.values, self.operator);
+        self.is_reported = false;
     }
 
     /// Sets a setting; `None` resets it.
@@ -171,8 +217,9 @@ impl Settings {
             None if matches!(takes, Takes::Nothing) => return Err(fixed(known)),
             None => self.initial[known].clone(),
         };
-        self.values.insert(*known, value);
-        self.is_reported = false;
+        self.replace(|values| {
+            values.insert(*known, value);
+        });
         Ok(())
     }
 
@@ -191,8 +238,8 @@ impl Settings {
 
     /// Resets all settings that can be set.
     pub fn reset_all(&mut self) {
-        self.values = self.initial.clone();
-        self.is_reported = false;
+        let initial = self.initial.clone();
+        self.replace(|values| *values = initial);
     }
 
     /// What is set now is what RESET goes back to: after the startup parameters.
@@ -232,8 +279,7 @@ impl Settings {
 
     /// Takes the values of `other`, but not what the client was told.
     pub fn restore(&mut self, other: Self) {
-        self.values = other.values;
-        self.is_reported = false;
+        self.replace(|values| *values = other.values);
     }
 
     /// The settings whose value the client was not told yet.
@@ -254,42 +300,49 @@ impl Settings {
 
     /// `keyspan.pushdown`
     pub fn pushdown(&self) -> bool {
-        self.value("keyspan.pushdown") == "on"
+        self.read.pushdown
     }
 
     /// `keyspan.columnar`
     pub fn columnar(&self) -> bool {
-        self.value("keyspan.columnar") == "on"
+        self.read.columnar
     }
 
     /// `keyspan.point`
     pub fn point(&self) -> bool {
-        self.value("keyspan.point") == "on"
+        self.read.point
     }
 
     /// `default_transaction_read_only`
     pub fn read_only(&self) -> bool {
-        self.value("default_transaction_read_only") == "on"
+        self.read.read_only
     }
 
     /// `default_transaction_isolation`
-    pub fn isolation(&self) -> crate::statement::Isolation {
-        match self.value("default_transaction_isolation") {
-            "repeatable read" => crate::statement::Isolation::RepeatableRead,
-            _ => crate::statement::Isolation::ReadCommitted,
-        }
+    pub fn isolation(&self) -> Isolation {
+        self.read.isolation
     }
 
     /// `statement_timeout`; `None` for no limit.
     pub fn statement_timeout(&self) -> Option<Duration> {
-        self.timeout("statement_timeout")
+        self.read.statement_timeout
+    }
+
+    /// `search_path`
+    pub fn search_path(&self) -> &Arc<SearchPath> {
+        &self.read.search_path
     }
 
     /// A setting that is a time; `None` for 0, which is no limit.
     pub fn timeout(&self, name: &'static str) -> Option<Duration> {
-        let millis = millis(self.value(name)).unwrap_or(0);
-        u64::try_from(millis).ok().filter(|millis| *millis > 0).map(Duration::from_millis)
+        timeout(self.value(name))
     }
+}
+
+/// The time that a setting says; `None` for 0.
+fn timeout(value: &str) -> Option<Duration> {
+    let millis = millis(value).unwrap_or(0);
+    u64::try_from(millis).ok().filter(|millis| *millis > 0).map(Duration::from_millis)
 }
 
 fn find(name: &str) -> Result<&'static Known> {
