@@ -346,6 +346,11 @@ impl KeySchema {
         Some(())
     }
 
+    /// Whether keys end with a number or a time as bytes: then [`SortedKeys::next_integer`] decodes them.
+    pub fn ends_with_integer(&self) -> bool {
+        self.encoding == KeyEncoding::Ordered && self.parts.last().is_some_and(ordered::is_integer)
+    }
+
     /// What is behind the bucket of a key, of which these are the bytes from the bucket on; `None` when it is in a wrong one.
     fn in_bucket<'a>(&self, bytes: &'a [u8]) -> Option<&'a [u8]> {
         let (bucket, body) = bytes.split_at_checked(BUCKET_BYTES)?;

@@ -110,6 +110,37 @@ pub(super) fn decode<'a>(part: &KeyPart, key: &mut &'a [u8]) -> Option<ValueRef<
     })
 }
 
+/// Whether the part's values are numbers, or times that are counted: what [`integer`] decodes.
+pub(super) fn is_integer(part: &KeyPart) -> bool {
+    use SqlType::{Date, Int2, Int4, Int8, Time, Timestamp, Timestamptz};
+    matches!(part.kind, Int2 | Int4 | Int8 | Date | Time | Timestamp | Timestamptz)
+}
+
+/// The number, days or microseconds that these bytes are, all of them; what [`decode`] gives of them.
+pub(super) fn integer(part: &KeyPart, mut bytes: &[u8]) -> Option<i64> {
+    let descending = part.descending;
+    let key = &mut bytes;
+    let number = match part.kind {
+        SqlType::Int2 => (i16::from_be_bytes(take(key, descending)?) ^ i16::MIN).into(),
+        SqlType::Int4 => (i32::from_be_bytes(take(key, descending)?) ^ i32::MIN).into(),
+        SqlType::Date => {
+            let days = i32::from_be_bytes(take(key, descending)?) ^ i32::MIN;
+            Some(days).filter(|days| is_date(*days))?.into()
+        }
+        kind => {
+            let number = i64::from_be_bytes(take(key, descending)?) ^ i64::MIN;
+            let is_one = match kind {
+                SqlType::Int8 => true,
+                SqlType::Time => is_time(number),
+                SqlType::Timestamp | SqlType::Timestamptz => is_timestamp(number),
+                _ => false,
+            };
+            is_one.then_some(number)?
+        }
+    };
+    bytes.is_empty().then_some(number)
+}
+
 fn complement_if(descending: bool, bytes: &mut [u8]) {
     if descending {
         bytes.iter_mut().for_each(|byte| *byte = !*byte);

@@ -4,7 +4,7 @@
 //! that a key which begins with the same bytes as the one before it, up to where the last part began there, has the same values for these
 //! parts. A salted key's bucket follows from all of its bytes, and is checked for every key.
 
-use super::{KeySchema, does_not_conform};
+use super::{KeySchema, does_not_conform, ordered};
 use crate::{Result, ValueRef};
 
 /// Decodes keys one after the other. Any order will do; sorted keys are the quickest.
@@ -30,25 +30,49 @@ impl<'a> SortedKeys<'a> {
     ///
     /// # Errors
     /// [`BadValue`](crate::ErrorKind::BadValue) for a key that does not conform, or does not begin with the span.
-    pub fn next(&mut self, key: &'a [u8], take: impl FnMut(usize, ValueRef<'a>)) -> Result<bool> {
-        self.try_next(key, take).ok_or_else(|| {
-            self.leading = None;
-            does_not_conform(key)
+    pub fn next(&mut self, key: &'a [u8], mut take: impl FnMut(usize, ValueRef<'a>)) -> Result<bool> {
+        let schema = self.schema;
+        self.checked(key, |keys| {
+            let (same, last) = keys.leading(key, &mut take)?;
+            schema.visit_last(last, take)?;
+            Some(same)
         })
     }
 
-    fn try_next(&mut self, key: &'a [u8], mut take: impl FnMut(usize, ValueRef<'a>)) -> Option<bool> {
+    /// [`next`](Self::next) where the last part [is a number](KeySchema::ends_with_integer), which is given and not taken: several times as fast.
+    ///
+    /// # Errors
+    /// As [`next`](Self::next).
+    pub fn next_integer(&mut self, key: &'a [u8], take: impl FnMut(usize, ValueRef<'a>)) -> Result<(bool, i64)> {
+        let schema = self.schema;
+        self.checked(key, |keys| {
+            let (same, last) = keys.leading(key, take)?;
+            Some((same, ordered::integer(schema.parts.last()?, last)?))
+        })
+    }
+
+    fn checked<T>(&mut self, key: &[u8], decode: impl FnOnce(&mut Self) -> Option<T>) -> Result<T> {
+        match decode(self) {
+            Some(decoded) => Ok(decoded),
+            None => {
+                self.leading = None;
+                Err(does_not_conform(key))
+            }
+        }
+    }
+
+    /// The parts before the last, unless they are the same; whether they are; and the bytes of the last.
+    fn leading(&mut self, key: &'a [u8], take: impl FnMut(usize, ValueRef<'a>)) -> Option<(bool, &'a [u8])> {
         if let Some(leading) = self.leading
             && let Some(last) = key.strip_prefix(leading)
         {
             self.check_bucket(key)?;
-            self.schema.visit_last(last, take)?;
-            return Some(true);
+            return Some((true, last));
         }
-        let last = self.span.len() + self.schema.visit_leading(key.strip_prefix(self.span)?, &mut take)?;
-        self.schema.visit_last(&key[last..], take)?;
-        self.leading = Some(&key[..last]);
-        Some(false)
+        let last = self.span.len() + self.schema.visit_leading(key.strip_prefix(self.span)?, take)?;
+        let (leading, last) = key.split_at(last);
+        self.leading = Some(leading);
+        Some((false, last))
     }
 
     /// `None` for a salted key in a wrong bucket; the key begins as a key did that conformed.
@@ -91,6 +115,24 @@ mod tests {
         keys.iter().map(|key| key.as_slice()).map(one).collect()
     }
 
+    /// The same by numbers, where the last part is one.
+    fn decoded_integers(schema: &KeySchema, span: &[u8], keys: &[Vec<u8>]) -> Vec<Option<Vec<Value>>> {
+        let mut sorted = SortedKeys::new(schema, span);
+        let mut values = vec![Value::Null; schema.column_count()];
+        let last = values.len() - 1;
+        let one = |key| {
+            let (_, number) = sorted.next_integer(key, |part, value| values[part] = value.into_value()).ok()?;
+            values[last] = match schema.parts.last()?.kind {
+                SqlType::Date => Value::Date(i32::try_from(number).unwrap()),
+                SqlType::Time => Value::Time(number),
+                SqlType::Timestamp | SqlType::Timestamptz => Value::Timestamp(number),
+                _ => Value::Int(number),
+            };
+            Some(values.clone())
+        };
+        keys.iter().map(|key| key.as_slice()).map(one).collect()
+    }
+
     proptest! {
         #[test]
         fn keys_in_any_order_are_what_each_is_alone(
@@ -120,6 +162,10 @@ mod tests {
             let expected: Vec<_> = keys.iter().map(alone).collect();
             // As they are written: NaN equals nothing.
             prop_assert_eq!(format!("{:?}", decoded(&schema, span.as_bytes(), &keys)), format!("{expected:?}"));
+            if schema.ends_with_integer() {
+                let numbers = decoded_integers(&schema, span.as_bytes(), &keys);
+                prop_assert_eq!(format!("{numbers:?}"), format!("{expected:?}"));
+            }
         }
     }
 

@@ -17,9 +17,15 @@ use super::{
 };
 use crate::{SqlError, SqlState, error::Result as SqlResult};
 use arrow::{
-    array::{Array, ArrayRef, AsArray, BinaryViewArray, RecordBatch, RecordBatchOptions, UInt32Array},
+    array::{
+        Array, ArrayRef, ArrowPrimitiveType, AsArray, BinaryViewArray, PrimitiveArray, RecordBatch, RecordBatchOptions,
+        UInt32Array,
+    },
     compute::take,
-    datatypes::{DataType, Field, Schema, SchemaRef},
+    datatypes::{
+        DataType, Date32Type, Field, Int16Type, Int32Type, Int64Type, Schema, SchemaRef, Time64MicrosecondType,
+        TimeUnit, TimestampMicrosecondType,
+    },
 };
 use bytes::Bytes;
 use datafusion::{
@@ -38,7 +44,7 @@ use datafusion::{
     },
 };
 use futures::TryStreamExt;
-use keyspan_catalog::{Encoding, SortedKeys, SqlType, table::OnBadValue};
+use keyspan_catalog::{Encoding, SortedKeys, SqlType, ValueRef, table::OnBadValue};
 use std::{fmt, sync::Arc};
 
 /// Before the names of columns of bytes.
@@ -289,18 +295,21 @@ fn of_keys(
     layout: &RowLayout,
 ) -> SqlResult<Vec<ArrayRef>> {
     let last = layout.keys.column_count() - 1;
-    let kind = |(part, at): &(usize, usize)| {
-        ColumnBuilder::with_capacity(layout.kinds[*at], if *part == last { keys.len() } else { 0 })
+    let wants = |wanted_part: fn(usize, usize) -> bool| wanted.iter().any(|(part, _)| wanted_part(*part, last));
+    let by_number = layout.keys.ends_with_integer();
+    let rows_of = |wanted| if wanted { keys.len() } else { 0 };
+    let mut numbers: Vec<i64> = Vec::with_capacity(rows_of(by_number && wants(|part, last| part == last)));
+    let column = |(part, at): &(usize, usize)| {
+        ColumnBuilder::with_capacity(layout.kinds[*at], rows_of(*part == last && !by_number))
     };
-    let mut columns: Vec<ColumnBuilder> = wanted.iter().map(kind).collect();
-    let mut sorted = SortedKeys::new(&layout.keys, span);
+    let mut columns: Vec<ColumnBuilder> = wanted.iter().map(column).collect();
     // The run of each row, from 0.
     let mut runs = 0;
-    let mut run_of: Vec<u32> =
-        Vec::with_capacity(if wanted.iter().any(|(part, _)| *part < last) { keys.len() } else { 0 });
+    let mut run_of: Vec<u32> = Vec::with_capacity(rows_of(wants(|part, last| part < last)));
+    let mut sorted = SortedKeys::new(&layout.keys, span);
     for key in keys.iter().flatten() {
         let mut pushed = Ok(());
-        let same = sorted.next(key, |part, value| {
+        let push = |part, value: ValueRef<'_>| {
             for (column, (wanted, _)) in columns.iter_mut().zip(wanted) {
                 if *wanted == part
                     && let Err(error) = column.push(&value)
@@ -308,7 +317,16 @@ fn of_keys(
                     pushed = Err(error);
                 }
             }
-        })?;
+        };
+        let same = if by_number {
+            let (same, number) = sorted.next_integer(key, push)?;
+            if numbers.capacity() > 0 {
+                numbers.push(number);
+            }
+            same
+        } else {
+            sorted.next(key, push)?
+        };
         pushed?;
         runs += u32::from(!same);
         if run_of.capacity() > 0 {
@@ -316,12 +334,33 @@ fn of_keys(
         }
     }
     let run_of = UInt32Array::from(run_of);
-    let column = |(column, (part, _)): (ColumnBuilder, &(usize, usize))| {
+    let finished = |(column, (part, at)): (ColumnBuilder, &(usize, usize))| {
+        if *part == last && by_number {
+            return integers(&numbers, layout.schema.field(*at).data_type());
+        }
         let values = column.finish();
         if *part == last || values.len() == keys.len() {
             return Ok(values);
         }
         take(&values, &run_of, None).map_err(|error| fault(&error.to_string()))
     };
-    columns.into_iter().zip(wanted).map(column).collect()
+    columns.into_iter().zip(wanted).map(finished).collect()
+}
+
+/// Numbers, days or microseconds as a column of the type.
+fn integers(numbers: &[i64], data: &DataType) -> SqlResult<ArrayRef> {
+    fn of<T: ArrowPrimitiveType>(numbers: &[i64], data: &DataType, narrow: fn(i64) -> T::Native) -> ArrayRef {
+        let values: Vec<T::Native> = numbers.iter().map(|number| narrow(*number)).collect();
+        Arc::new(PrimitiveArray::<T>::new(values.into(), None).with_data_type(data.clone()))
+    }
+    // A key of these types has no number that is wider than they are.
+    Ok(match data {
+        DataType::Int16 => of::<Int16Type>(numbers, data, |number| number as i16),
+        DataType::Int32 => of::<Int32Type>(numbers, data, |number| number as i32),
+        DataType::Int64 => of::<Int64Type>(numbers, data, |number| number),
+        DataType::Date32 => of::<Date32Type>(numbers, data, |number| number as i32),
+        DataType::Time64(TimeUnit::Microsecond) => of::<Time64MicrosecondType>(numbers, data, |number| number),
+        DataType::Timestamp(TimeUnit::Microsecond, _) => of::<TimestampMicrosecondType>(numbers, data, |number| number),
+        other => return Err(fault(&format!("a part of a key is no {other}"))),
+    })
 }

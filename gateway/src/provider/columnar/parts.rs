@@ -296,10 +296,6 @@ fn chunk(part: &ParquetPart, chosen: &[(usize, Option<RowSelection>)], spent: &S
     let (file, metadata) = (Arc::clone(&part.file), Arc::clone(&part.metadata));
     let opened = Opened { file, metadata, spent: spent.clone() };
     let size = part.file.size();
-    // With a range, though it is that of the whole file, DataFusion does not cut the file up once more.
-    let file = PartitionedFile::new(part.file.name(), size)
-        .with_range(0, i64::try_from(size).unwrap_or(i64::MAX))
-        .with_extension(opened)
-        .with_extension(plan);
+    let file = PartitionedFile::new(part.file.name(), size).with_extension(opened).with_extension(plan);
     (file, rows)
 }
