@@ -318,6 +318,7 @@ fn with_facts(
     state.config_mut().set_extension(Arc::<materialized::rows::Shared>::default());
     let options = state.config_mut().options_mut();
     options.catalog.default_catalog.clone_from(&facts.database);
+    options.execution.target_partitions = facts.streams();
     options.extensions.insert(facts::Carried(facts.clone()));
     state.register_catalog_list(Arc::new(tables::Databases::new(facts, rows, nesting)));
     SessionContext::new_with_state(state)

@@ -7,6 +7,7 @@ use crate::{
     names::{self, Schema, SearchPath, TEMPORARY},
     notifications::Ear,
     pg_catalog::objects,
+    query::template::STREAMS,
     sequences::Given,
     session::{Held, Session, Shared, SharedPending, Shown, Wanted},
     view::View,
@@ -20,7 +21,11 @@ use datafusion::{
     error::Result,
 };
 use keyspan_catalog::{Readable, Sequence, Snapshot, SqlView, Table, TableId, TenantId, TenantStore};
-use std::{any::Any, collections::BTreeMap, sync::Arc};
+use std::{
+    any::Any,
+    collections::BTreeMap,
+    sync::{Arc, LazyLock},
+};
 
 /// What is known of a statement.
 #[derive(Clone, Debug, Default)]
@@ -125,6 +130,13 @@ impl Facts {
             self.given.remember(sequence.id, last, false);
         }
         Ok(last)
+    }
+
+    /// Streams in which a query runs at most: what the session says, as far as there are cores for them.
+    pub(crate) fn streams(&self) -> usize {
+        static CORES: LazyLock<usize> = LazyLock::new(|| std::thread::available_parallelism().map_or(1, usize::from));
+        let said = self.settings.get("max_parallel_workers_per_gather").and_then(|said| said.parse().ok());
+        said.unwrap_or(STREAMS).clamp(1, STREAMS.max(*CORES))
     }
 
     fn door(&self) -> std::result::Result<(&Shared, &TenantStore), SqlError> {

@@ -26,8 +26,8 @@ pub const BATCH_ROWS: usize = 8192;
 /// Bytes that a sorted stream runs ahead of the merge that reads it. DataFusion's own bound is a gibibyte, and a query whose rows a client
 /// takes slowly would fill the memory of all queries, and fail.
 pub const AHEAD_BYTES: usize = 1 << 20;
-/// Streams in which a query runs at most.
-pub const PARTITIONS: usize = 2;
+/// Streams in which a query runs at most, unless its session says otherwise.
+pub const STREAMS: usize = 2;
 
 /// Functions of DataFusion that share a name with one of PostgreSQL's and do something else: no answer is better than a wrong one.
 /// `date_format` takes strftime's patterns, and gives others back as they are.
@@ -41,7 +41,7 @@ pub fn state() -> &'static SessionState {
 
 fn make() -> SessionState {
     let mut config = SessionConfig::new()
-        .with_target_partitions(PARTITIONS)
+        .with_target_partitions(STREAMS)
         .with_batch_size(BATCH_ROWS)
         .with_create_default_catalog_and_schema(false)
         .with_information_schema(false)

@@ -108,6 +108,13 @@ const KNOWN: &[Known] = &[
     ("max_identifier_length", "63", Takes::Nothing, None, "The length of a name in bytes."),
     ("max_index_keys", "32", Takes::Nothing, None, "Columns of a key."),
     (
+        "max_parallel_workers_per_gather",
+        "2",
+        Takes::Int(0, 1024),
+        None,
+        "Streams in which a query runs, at most: one for 0, and no more than there are cores, but two.",
+    ),
+    (
         "plan_cache_mode",
         "auto",
         Takes::Word(&["auto", "force_generic_plan", "force_custom_plan"]),

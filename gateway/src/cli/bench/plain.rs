@@ -6,7 +6,7 @@
 
 use super::data::{Data, Reading, TABLE, tenant_name};
 use crate::query::{
-    template::{BATCH_ROWS, PARTITIONS},
+    template::{BATCH_ROWS, STREAMS},
     threads,
 };
 use anyhow::{Context, Result, ensure};
@@ -153,7 +153,7 @@ impl Plain {
         }
         ensure!(rows.peek().is_none(), "segments hold fewer rows than there are");
         // As Keyspan's own sessions: no more streams, batches of the same size.
-        let config = SessionConfig::new().with_target_partitions(PARTITIONS).with_batch_size(BATCH_ROWS);
+        let config = SessionConfig::new().with_target_partitions(STREAMS).with_batch_size(BATCH_ROWS);
         let context = SessionContext::new_with_config(config);
         let path = folder.to_str().context("the folder's name is no text")?;
         context.register_parquet(TABLE, path, ParquetReadOptions::default()).await?;

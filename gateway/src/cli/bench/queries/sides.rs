@@ -11,7 +11,7 @@ use super::{
 };
 use crate::{
     query::{
-        template::{BATCH_ROWS, PARTITIONS},
+        template::{BATCH_ROWS, STREAMS},
         threads,
     },
     resources::Size,
@@ -197,7 +197,7 @@ pub(super) async fn parquet(file: &Path) -> Result<Side> {
 }
 
 async fn over(file: &Path) -> Result<SessionContext> {
-    let config = SessionConfig::new().with_target_partitions(PARTITIONS).with_batch_size(BATCH_ROWS);
+    let config = SessionConfig::new().with_target_partitions(STREAMS).with_batch_size(BATCH_ROWS);
     let context = SessionContext::new_with_config(config);
     let file = file.to_str().context("the file's name is no text")?;
     context.register_parquet("cpu", file, ParquetReadOptions::default()).await?;
