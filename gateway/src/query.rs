@@ -354,9 +354,16 @@ pub(crate) async fn plan(context: &SessionContext, mut query: ast::Statement) ->
     rewrite::rewrite(&mut query)?;
     let relations = qualifiers::Relations::of(&query);
     let statement = datafusion::sql::parser::Statement::Statement(Box::new(query));
-    let plan = context.state().statement_to_plan(statement).await.map_err(|error| relations.told(error))?;
-    SQLOptions::new().with_allow_ddl(false).with_allow_dml(false).with_allow_statements(false).verify_plan(&plan)?;
-    Ok(parameters::infer(unions::typed(materialized::shared(plan)?)?)?)
+    let plan = context.state().statement_to_plan(statement).await;
+    let typed = plan.and_then(|plan| {
+        SQLOptions::new()
+            .with_allow_ddl(false)
+            .with_allow_dml(false)
+            .with_allow_statements(false)
+            .verify_plan(&plan)?;
+        parameters::infer(unions::typed(materialized::shared(plan)?)?)
+    });
+    Ok(typed.map_err(|error| relations.told(error))?)
 }
 
 /// The plan with values in the place of its parameters.

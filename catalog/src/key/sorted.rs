@@ -153,7 +153,10 @@ mod tests {
                 .collect();
             for (key, byte, value) in &damaged {
                 let key = key.get_mut(&mut keys[..]);
-                *byte.get_mut(&mut key[..]) = *value;
+                match byte.index(key.len() + 1) {
+                    at if at < key.len() => key[at] = *value,
+                    _ => key.push(*value),
+                }
             }
             if sorted {
                 keys.sort();
@@ -185,6 +188,19 @@ mod tests {
             let same: Vec<bool> = keys.iter().map(|key| sorted.next(key, |_, _| {}).unwrap()).collect();
             assert_eq!(same, [false, true, true, false, true, false]);
         }
+    }
+
+    #[test]
+    fn behind_a_key_that_does_not_conform_all_is_told_again() {
+        let parts = [("a", SqlType::Text), ("b", SqlType::Bool), ("n", SqlType::Int4)];
+        let part = |(name, kind): (&str, SqlType)| KeyPart { name: name.into(), kind, descending: false };
+        let schema = KeySchema { parts: parts.into_iter().map(part).collect(), ..readings(KeyEncoding::Ordered, 0) };
+        let good = schema.encode(&[text("x"), Value::Bool(true), Value::Int(1)]).unwrap().to_vec();
+        // Its first part is another one, the second is none.
+        let bad = [b"y\0\x01\x07", &good[4..]].concat();
+        let told = decoded(&schema, b"", &[good.clone(), bad, good]);
+        assert_eq!(told[0], told[2]);
+        assert!(told[0].is_some() && told[1].is_none());
     }
 
     #[test]

@@ -7,7 +7,10 @@
 use super::{CursorStatement, Statement, cursor, fold};
 use crate::error::{SqlError, SqlState};
 use datafusion::sql::sqlparser::{
-    ast::{self, Expr, Ident, ObjectName, OrderBy, Query, Select, SetExpr, TableFactor, TableObject, Visit, Visitor},
+    ast::{
+        self, Expr, Ident, ObjectName, OrderBy, Query, Select, SelectItem, SelectItemQualifiedWildcardKind, SetExpr,
+        TableFactor, TableObject, Visit, Visitor,
+    },
     tokenizer::Location,
 };
 use std::{collections::HashSet, ops::ControlFlow};
@@ -60,7 +63,10 @@ impl Wanted {
             }
             SqlState::UNDEFINED_TABLE => match quoted("relation \"", "\" does not exist") {
                 Some(name) => Some(Self::Relation(name.split('.').map(str::to_owned).collect())),
-                None => quoted("missing FROM-clause entry for table \"", "\"").map(Self::Qualifier),
+                None => ["missing", "invalid reference to"]
+                    .into_iter()
+                    .find_map(|what| quoted(&format!("{what} FROM-clause entry for table \""), "\""))
+                    .map(Self::Qualifier),
             },
             SqlState::UNDEFINED_FUNCTION => {
                 let call = quoted("function ", " does not exist")?;
@@ -169,6 +175,16 @@ impl Finder {
         }
     }
 
+    /// `x.*`
+    fn all_columns(&mut self, name: &ObjectName) {
+        let parts: Option<Vec<&Ident>> = name.0.iter().map(|part| part.as_ident()).collect();
+        if let (Wanted::Qualifier(wanted), Some([first, .., last] | [first @ last])) = (&self.wanted, parts.as_deref())
+            && fold(last) == *wanted
+        {
+            self.at(first);
+        }
+    }
+
     fn function(&mut self, name: &ObjectName) {
         let last = name.0.last().and_then(|part| part.as_ident());
         if let (Wanted::Function(wanted), Some(ident)) = (&self.wanted, last)
@@ -237,7 +253,12 @@ impl Visitor for Finder {
 /// The parts of a select, in the order in which PostgreSQL looks at them.
 fn select_in_order(select: &Select, order_by: &Option<OrderBy>, finder: &mut Finder) -> ControlFlow<()> {
     Visit::visit(&select.from, finder)?;
-    Visit::visit(&select.projection, finder)?;
+    for item in &select.projection {
+        if let SelectItem::QualifiedWildcard(SelectItemQualifiedWildcardKind::ObjectName(name), _) = item {
+            finder.all_columns(name);
+        }
+        Visit::visit(item, finder)?;
+    }
     Visit::visit(&select.selection, finder)?;
     Visit::visit(&select.having, finder)?;
     Visit::visit(order_by, finder)?;
@@ -287,6 +308,9 @@ mod tests {
         check("SELECT 1 FROM public.x", S::UNDEFINED_TABLE, "relation \"public.x\" does not exist", Some("public.x"));
         let missing = "missing FROM-clause entry for table \"x\"";
         check("SELECT x.a FROM t", S::UNDEFINED_TABLE, missing, Some("x.a FROM"));
+        check("SELECT 1, x.* FROM t", S::UNDEFINED_TABLE, missing, Some("x.* FROM"));
+        let hidden = "invalid reference to FROM-clause entry for table \"x\"";
+        check("SELECT a FROM x AS y ORDER BY x.a, 1", S::UNDEFINED_TABLE, hidden, Some("x.a, 1"));
         let function = "function x(integer) does not exist";
         check("SELECT 1 + x(1)", S::UNDEFINED_FUNCTION, function, Some("x(1)"));
         check("SELECT * FROM x(1)", S::UNDEFINED_FUNCTION, function, Some("x(1)"));
