@@ -14,7 +14,7 @@ use bytes::Bytes;
 
 /// Bytes from which on a delta ends with its tablet.
 pub(crate) const DELTA_BYTES_MIN: u64 = 1 << 20;
-/// Rows that a delta's writer is shown before the first is written.
+/// Rows that a delta's writer is shown before the first is written, at most.
 const SAMPLE_ROWS: usize = 4_096;
 
 /// A delta that was written.
@@ -47,9 +47,12 @@ pub(crate) fn flush<'a, S: Stored, O: Outputs>(
     delta_bytes_min: u64,
     written: &mut Vec<FlushedSegment>,
 ) -> Result<()> {
+    let mut left = rows.clone().count();
     let mut rows = rows.peekable();
     while let Some((key, _)) = rows.peek().copied() {
-        let sample: Vec<&[u8]> = rows.clone().take(SAMPLE_ROWS).map(|(_, row)| &row[..]).collect();
+        // Of all rows that are left: tables of SQL that share the store's follow each other.
+        let every = left.div_ceil(SAMPLE_ROWS).max(1);
+        let sample: Vec<&[u8]> = rows.clone().step_by(every).map(|(_, row)| &row[..]).collect();
         let mut writer = outputs.begin(&sample)?;
         let (mut keys, mut end) = (Vec::new(), end_of(tablets, key));
         while let Some((key, row)) = rows.peek().copied() {
@@ -64,6 +67,7 @@ pub(crate) fn flush<'a, S: Stored, O: Outputs>(
                 keys.push(key.clone());
             }
             rows.next();
+            left = left.saturating_sub(1);
         }
         if let Some(meta) = writer.finish()? {
             written.push(FlushedSegment { meta, keys });

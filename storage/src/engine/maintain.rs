@@ -25,7 +25,7 @@ use super::{
     install::{LoadedRows, Made, Standstill},
     load::{Loads, Scratch},
     manifest::{DeadMeta, Manifest, Manifests, SegmentId, SegmentMeta, TableMeta, TabletMeta},
-    segment::{Caches, Compression, Limits, Segment, SegmentOptions, SegmentWriter, Shape},
+    segment::{Caches, Compression, KnownColumn, Limits, Segment, SegmentOptions, SegmentWriter, Shape},
     state::{State, Table},
     tablet::Tablet,
     writer::{Queued, Request, Shared},
@@ -294,6 +294,8 @@ pub(super) struct Writers<'a> {
     /// The stamp that the rows are as of.
     pub(super) stamp: i64,
     pub(super) base: bool,
+    /// Columns of the segments that the rows come from.
+    pub(super) known: Vec<KnownColumn>,
 }
 
 impl Outputs for Writers<'_> {
@@ -310,14 +312,14 @@ impl Writers<'_> {
     /// # Errors
     /// Those of writing.
     pub(super) fn begin_of<'s>(&mut self, sample: impl Iterator<Item = &'s [u8]>) -> Result<SegmentWriter> {
-        let Self { maintenance, name, descriptor, stamp, base } = *self;
+        let Self { maintenance, name, descriptor, stamp, base, ref known } = *self;
         let layout = maintenance.layouts.load().as_ref().and_then(|layouts| layouts.0.layout(name));
         let families = descriptor
             .schema
             .families
             .keys()
             .map(|family| (descriptor.number_of(family).expect("a family of the schema has a number"), family));
-        let shape = Shape::new(families, layout.as_deref(), sample);
+        let shape = Shape::new(families, layout.as_deref(), known, sample);
         let (id, number) = (maintenance.next_id(), descriptor.number);
         let mut options = match base {
             false => SegmentOptions::delta(id, number, stamp),

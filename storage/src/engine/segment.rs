@@ -68,7 +68,7 @@ pub(crate) use options::{Compression, Limits, SegmentOptions};
 pub(crate) use rows::{
     EncodedRow, EncodedRows, Rows, RowsRequest, SegmentRow, StoredCell, WantedColumns, WantedFamily,
 };
-pub(crate) use shape::Shape;
+pub(crate) use shape::{KnownColumn, Shape};
 pub(crate) use writer::SegmentWriter;
 
 use super::manifest::{SegmentId, SegmentMeta};

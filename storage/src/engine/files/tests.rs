@@ -27,7 +27,7 @@ fn files(fs: &SimFs, path: &str) -> StoreFiles {
 /// A segment of a few rows, in the files of a store.
 fn segment(store: &StoreFiles, id: u64, base: bool) -> SegmentMeta {
     let family = FamilyName::new("cf").unwrap();
-    let shape = Shape::new([(0, &family)], None, []);
+    let shape = Shape::new([(0, &family)], None, &[], []);
     let options = match base {
         true => SegmentOptions::base(SegmentId(id), 0, 5),
         false => SegmentOptions::delta(SegmentId(id), 0, 5),

@@ -127,7 +127,7 @@ impl Output {
         let (base, end) = self.end_of(rows[0].0);
         (self.end, self.rows) = (end, 0);
         let Self { maintenance, name, descriptor, stamp, .. } = self;
-        let mut writers = Writers { maintenance, name, descriptor, stamp: *stamp, base };
+        let mut writers = Writers { maintenance, name, descriptor, stamp: *stamp, base, known: Vec::new() };
         writers.begin_of(rows.iter().take(SAMPLE_ROWS).map(|(_, row)| *row))
     }
 

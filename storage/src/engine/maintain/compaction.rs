@@ -235,9 +235,10 @@ impl Maintenance {
 
     fn compact(&self, job: &Job, id: u64) -> Result<()> {
         let tablet = job.table.tablets.iter().find(|tablet| tablet.range == job.range).expect("it was chosen there");
-        let (mut inputs, mut compacted) = (Vec::new(), Vec::new());
+        let (mut inputs, mut compacted, mut known) = (Vec::new(), Vec::new(), Vec::new());
         for segment in &tablet.segments {
             let meta = segment.meta();
+            known.extend(segment.known_columns()?);
             let positions = positions_in(segment, &tablet.range, &KeyRange::all())?;
             let dead = job.dead.get(&meta.id).cloned().unwrap_or_default();
             let most_bytes = decoded_bytes(tablet.segments.len());
@@ -249,7 +250,7 @@ impl Maintenance {
         let Some(judged_micros) = self.judges(&job.table)? else { return Ok(()) };
         let garbage = Garbage::new(Arc::clone(&job.table.descriptor), &past_rules, judged_micros);
         let descriptor = job.table.descriptor.as_ref();
-        let outputs = Writers { maintenance: self, name: &job.name, descriptor, stamp: job.stamp, base: true };
+        let outputs = Writers { maintenance: self, name: &job.name, descriptor, stamp: job.stamp, base: true, known };
         let mut compaction = Compaction::new(inputs, &garbage, outputs, self.options.base_bytes)
             .with_step_rows(self.options.grain.step_rows_max);
         loop {

@@ -70,8 +70,8 @@ impl Maintenance {
         for (name, table) in &job.state.tables {
             let Some(frozen) = &table.frozen else { continue };
             let rows = || frozen.memtable.slots.iter().filter_map(|(key, slot)| Some((key, slot.row.as_ref()?)));
-            let mut outputs =
-                Writers { maintenance: self, name, descriptor: &table.descriptor, stamp: frozen.stamp, base: false };
+            let (descriptor, stamp) = (&table.descriptor, frozen.stamp);
+            let mut outputs = Writers { maintenance: self, name, descriptor, stamp, base: false, known: Vec::new() };
             written.push((table.descriptor.number, Vec::new()));
             let (_, deltas) = written.last_mut().expect("it was just pushed");
             flush(rows(), &table.tablets, &mut outputs, self.options.grain.delta_bytes_min, deltas)?;

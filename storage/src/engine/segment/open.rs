@@ -6,7 +6,8 @@ use super::{
     footer::{FOOTER_KEY, Footer},
     page::Held,
     projection::{ValueBytes, value_bytes_max},
-    shape, side,
+    shape::{self, KnownColumn},
+    side,
     tail::{self, PageStart},
 };
 use crate::{
@@ -23,7 +24,7 @@ use parquet::{
     column::page::Page as Encoded,
     errors::ParquetError,
     file::{
-        metadata::{PageIndexPolicy, ParquetMetaData, ParquetMetaDataOptions, ParquetMetaDataReader},
+        metadata::{PageIndexPolicy, ParquetMetaData, ParquetMetaDataOptions, ParquetMetaDataReader, RowGroupMetaData},
         reader::{ChunkReader, Length},
     },
 };
@@ -254,6 +255,19 @@ impl Segment {
         let families = footer.families.iter().enumerate();
         let least = families.filter_map(|(at, family)| Some((family.number, least(at)?))).collect();
         Ok(self.least.get_or_init(|| least))
+    }
+
+    /// Columns that its rows have, most of them or some neighbours.
+    ///
+    /// # Errors
+    /// [`Corrupt`](crate::ErrorKind::Corrupt), [`Io`](crate::ErrorKind::Io).
+    pub(crate) fn known_columns(&self) -> Result<Vec<KnownColumn>> {
+        let loaded = self.load()?;
+        let groups = loaded.metadata.metadata().row_groups();
+        let chunks = groups.iter().flat_map(RowGroupMetaData::columns);
+        let with_dictionary = chunks.filter(|chunk| chunk.dictionary_page_offset().is_some());
+        let names = with_dictionary.filter_map(|chunk| chunk.column_path().parts().first().map(String::as_str));
+        Ok(shape::known(&loaded.footer, &names.collect()))
     }
 
     /// The tail: from the cache, from whoever uses it, or from the file.

@@ -1,7 +1,11 @@
-//! Which columns a segment has: those that the table's layout declares, then the frequent ones of a sample. Pure.
+//! Which columns a segment has: those that the table's layout declares, then those of the segments that it is made of, then the frequent ones of a
+//! sample. Pure.
+//!
+//! Tables of SQL may share a table of the store, one after the other in the order of keys, each with columns of its own. So a column is frequent if it is
+//! so among neighbours, and what segments already have columns for need not be among the first rows that they are merged to.
 
 use super::{
-    footer::{ColumnFooter, Escaped, FamilyFooter, KeyFooter, Qualifiers, escape},
+    footer::{ColumnFooter, Escaped, FamilyFooter, Footer, KeyFooter, Qualifiers, escape},
     kind,
 };
 use crate::{
@@ -26,8 +30,10 @@ const SAMPLE_ROW_COLUMNS_MAX: usize = 1_024;
 const SAMPLE_COLUMNS_MAX: usize = 64 << 10;
 /// Bytes of a qualifier with a column of its own: it stands twice in what the footer says of each row group.
 const QUALIFIER_BYTES_MAX: usize = 256;
-/// A column is frequent if it occurs in one of so many rows of the sample.
+/// A column is frequent if it occurs in one of so many rows of a stretch of the sample.
 const FREQUENT_ONE_IN: usize = 20;
+/// Rows of such a stretch, if the sample has as many.
+const STRETCH_ROWS: usize = 256;
 /// A column has a dictionary if the sample holds each of its values so often on average.
 const DICTIONARY_REPEATS_MIN: usize = 4;
 
@@ -67,11 +73,48 @@ impl ShapeColumn {
     }
 }
 
+/// A column that occurs in segments, by the number of its family.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct KnownColumn {
+    pub(crate) family: u32,
+    pub(crate) qualifier: Bytes,
+    /// Rows that have it, about.
+    pub(crate) rows: u64,
+    /// Whether its values repeated.
+    pub(crate) dictionary: bool,
+}
+
+/// Columns that occur often among neighbours in a segment with this footer; those of these names in the file have dictionaries.
+pub(super) fn known(footer: &Footer, dictionaries: &HashSet<&str>) -> Vec<KnownColumn> {
+    let mut known: BTreeMap<(u32, &Bytes), KnownColumn> = BTreeMap::new();
+    for group in &footer.groups {
+        let mut add = |family, qualifier, rows: u32, dictionary| {
+            if rows as usize * FREQUENT_ONE_IN >= group.rows as usize {
+                let new = || KnownColumn { family, qualifier: Bytes::clone(qualifier), rows: 0, dictionary };
+                known.entry((family, qualifier)).or_insert_with(new).rows += u64::from(rows);
+            }
+        };
+        for (column, (values, residual)) in footer.columns.iter().zip(group.values.iter().zip(&group.residual)) {
+            let dictionary = dictionaries.contains(column.name.as_str());
+            add(column.family, &column.qualifier.0, values.saturating_add(*residual), dictionary);
+        }
+        for (family, rows) in footer.families.iter().zip(&group.overflow) {
+            let Qualifiers::These(qualifiers) = &family.qualifiers else { continue };
+            // Which rows have which is not known: as if each had one of them.
+            let share = rows / u32::try_from(qualifiers.len().max(1)).unwrap_or(u32::MAX);
+            qualifiers.iter().for_each(|qualifier| add(family.number, &qualifier.0, share, false));
+        }
+    }
+    known.into_values().filter(|column| column.rows > 0).collect()
+}
+
 impl Shape {
-    /// Chooses columns for a table with these families, by number. The sample is of encoded rows.
+    /// Chooses columns for a table with these families, by number. The rows are those of segments with the `known` columns, if they come from any; the
+    /// sample is of encoded rows.
     pub(crate) fn new<'a, 's>(
         families: impl IntoIterator<Item = (u32, &'a FamilyName)>,
         layout: Option<&Layout>,
+        known: &[KnownColumn],
         sample: impl IntoIterator<Item = &'s [u8]>,
     ) -> Self {
         let mut families: Vec<(u32, FamilyName)> =
@@ -87,20 +130,31 @@ impl Shape {
                 chosen.entry((family, column.qualifier.clone())).or_insert((column.kind, column.accepts));
             }
         }
-        for (family, qualifier) in sample.frequent() {
-            let place = (family, Bytes::copy_from_slice(qualifier));
+        let mut by_rows: Vec<_> =
+            known.iter().filter_map(|column| Some((column, *sample.places.get(&column.family)?))).collect();
+        by_rows.sort_by_key(|(column, _)| std::cmp::Reverse(column.rows));
+        let of_known = by_rows.iter().map(|(column, family)| (*family, &column.qualifier[..]));
+        for (family, qualifier) in of_known.chain(sample.frequent()) {
             if chosen.len() == COLUMNS_MAX {
                 break;
             }
-            chosen.entry(place).or_insert((ColumnKind::Binary, None));
+            if qualifier.len() <= QUALIFIER_BYTES_MAX {
+                chosen.entry((family, Bytes::copy_from_slice(qualifier))).or_insert((ColumnKind::Binary, None));
+            }
         }
+        let repeated: HashMap<(usize, &[u8]), bool> = by_rows
+            .iter()
+            .rev()
+            .map(|(column, family)| ((*family, &column.qualifier[..]), column.dictionary))
+            .collect();
         let repeats = sample.repeats(chosen.keys().map(|(family, qualifier)| (*family, &qualifier[..])));
         let columns =
             chosen.into_iter().zip(repeats).map(|(((family, qualifier), (kind, accepts)), repeats)| ShapeColumn {
                 family,
                 kind,
                 accepts,
-                dictionary: kind != ColumnKind::Bool && repeats,
+                dictionary: kind != ColumnKind::Bool
+                    && repeats.or_else(|| repeated.get(&(family, &qualifier[..])).copied()).unwrap_or(true),
                 name: format!("{}:{}:{}", families[family].0, families[family].1, escape(&qualifier)),
                 qualifier,
             });
@@ -175,7 +229,16 @@ struct Sample<'a> {
     /// The place of each family, by number.
     places: HashMap<u32, usize>,
     rows: Vec<&'a [u8]>,
-    columns: BTreeMap<(usize, &'a [u8]), usize>,
+    columns: BTreeMap<(usize, &'a [u8]), Occurrence>,
+}
+
+/// How often a column occurs.
+#[derive(Clone, Copy, Debug, Default)]
+struct Occurrence {
+    rows: usize,
+    /// The stretch in which it was seen last, and in how many rows of it.
+    stretch: (usize, usize),
+    is_frequent: bool,
 }
 
 impl<'a> Sample<'a> {
@@ -184,32 +247,41 @@ impl<'a> Sample<'a> {
         let mut sample = Self { places, rows: Vec::new(), columns: BTreeMap::new() };
         let mut left = SAMPLE_COLUMNS_MAX;
         for row in rows.into_iter().take(SAMPLE_ROWS_MAX) {
-            let mut found = 0;
-            for (place, cell) in newest(&sample.places, row) {
-                *sample.columns.entry((place, cell.qualifier)).or_default() += 1;
-                found += 1;
-            }
             sample.rows.push(row);
-            left = left.saturating_sub(found);
+            left = left.saturating_sub(newest(&sample.places, row).count());
             if left == 0 {
                 break;
             }
         }
+        sample.count();
         sample
+    }
+
+    /// Counts the columns, stretch by stretch; the last stretch takes what is left.
+    fn count(&mut self) {
+        let stretches = (self.rows.len() / STRETCH_ROWS).max(1);
+        for (at, row) in self.rows.iter().enumerate() {
+            let stretch = (at / STRETCH_ROWS).min(stretches - 1);
+            let rows_of = if stretch + 1 < stretches { STRETCH_ROWS } else { self.rows.len() - stretch * STRETCH_ROWS };
+            for (place, cell) in newest(&self.places, row) {
+                let column = self.columns.entry((place, cell.qualifier)).or_default();
+                column.rows += 1;
+                let before = if column.stretch.0 == stretch { column.stretch.1 } else { 0 };
+                column.stretch = (stretch, before + 1);
+                column.is_frequent |= (before + 1) * FREQUENT_ONE_IN >= rows_of;
+            }
+        }
     }
 
     /// The frequent columns, the most frequent first.
     fn frequent(&self) -> impl Iterator<Item = (usize, &'a [u8])> {
-        let is_frequent = |rows: usize| rows * FREQUENT_ONE_IN >= self.rows.len();
-        let frequent =
-            self.columns.iter().filter(|((_, name), rows)| is_frequent(**rows) && name.len() <= QUALIFIER_BYTES_MAX);
-        let mut frequent: Vec<_> = frequent.map(|(&column, &rows)| (column, rows)).collect();
-        frequent.sort_by_key(|(_, rows)| std::cmp::Reverse(*rows));
-        frequent.into_iter().map(|(column, _)| column)
+        let mut frequent: Vec<_> = self.columns.iter().filter(|(_, column)| column.is_frequent).collect();
+        frequent.sort_by_key(|(_, column)| std::cmp::Reverse(column.rows));
+        frequent.into_iter().map(|(column, _)| *column)
     }
 
-    /// Whether the values of ascending columns repeat, as far as is known. What is counted is bounded by the columns, which are few.
-    fn repeats<'b>(&self, columns: impl Iterator<Item = (usize, &'b [u8])>) -> Vec<bool> {
+    /// Whether the values of ascending columns repeat; `None` for those that the sample does not have. What is counted is bounded by the columns, which are few.
+    fn repeats<'b>(&self, columns: impl Iterator<Item = (usize, &'b [u8])>) -> Vec<Option<bool>> {
         let columns: Vec<_> = columns.collect();
         // By column: rows, and hashes of the newest values.
         let mut found: Vec<(usize, HashSet<u64>)> = columns.iter().map(|_| Default::default()).collect();
@@ -221,7 +293,9 @@ impl<'a> Sample<'a> {
                 }
             }
         }
-        found.into_iter().map(|(rows, values)| values.len() * DICTIONARY_REPEATS_MIN <= rows).collect()
+        let repeats =
+            |(rows, values): (usize, HashSet<u64>)| (rows > 0).then(|| values.len() * DICTIONARY_REPEATS_MIN <= rows);
+        found.into_iter().map(repeats).collect()
     }
 }
 

@@ -1,7 +1,12 @@
 //! What compaction makes of a store, and that it comes to an end.
 
 use super::*;
-use crate::engine::{blocking, maintain::Asked, tablet::choose::GARBAGE_PAUSE_MICROS};
+use crate::{
+    ColumnKind, KeyRange, RowSet,
+    columnar::{ColumnarRequest, WantedColumn},
+    engine::{blocking, maintain::Asked, tablet::choose::GARBAGE_PAUSE_MICROS},
+    store::{RowMutation, Write},
+};
 
 /// A clock that stands still, and the engine by it, which compacts when it is asked to.
 async fn still(fs: &SimFs, now_micros: i64, gc: GcRule) -> (Arc<ManualClock>, Arc<Engine>) {
@@ -105,4 +110,48 @@ async fn a_compaction_while_the_store_is_closed_keeps_what_the_last_flush_wrote(
     drop((engine, segments));
     let engine = Engine::open(simulated(&fs)).await.unwrap();
     assert_eq!(values(engine.as_ref()).await, ["a", "b", "c"].map(|row| (row.to_owned(), "1".to_owned())));
+}
+
+/// Many tables of SQL in one of the store, each with a column of its own: none is frequent among all rows, and the first rows have one of them.
+#[tokio::test]
+async fn flushes_and_compactions_have_columns_for_every_stretch_of_keys() {
+    const STRETCHES: usize = 24;
+    const ROWS: usize = 200;
+    let (_, engine) = still(&SimFs::new(), 1_000_000, GcRule::KeepAll).await;
+    let family = FamilyName::new("f").unwrap();
+    let qualifier = |stretch: usize| Bytes::from(format!("q{stretch:02}"));
+    let part_rows = |stretch: usize| {
+        let column = WantedColumn {
+            family: family.clone(),
+            qualifier: qualifier(stretch),
+            kind: ColumnKind::Binary,
+            accepts: None,
+        };
+        let rows = RowSet::new([KeyRange::prefix(format!("{stretch:02}"))]);
+        let request = ColumnarRequest { rows, columns: vec![column], key: None, pin: None };
+        let found = Store::columnar(engine.as_ref()).unwrap().columnar(&table(), request).unwrap();
+        assert!(found.memory.is_empty());
+        found.parts.iter().map(|part| part.rows).sum::<u64>()
+    };
+    let all = |rows: usize| vec![rows as u64; STRETCHES];
+    for half in 0..2 {
+        for stretch in 0..STRETCHES {
+            let rows = (half * ROWS / 2..(half + 1) * ROWS / 2).map(|row| {
+                let value = Mutation::SetCell {
+                    family: family.clone(),
+                    qualifier: qualifier(stretch),
+                    timestamp: None,
+                    value: vec![b'v'; 8].into(),
+                };
+                let row = RowMutation { key: key(&format!("{stretch:02}{row:04}")), mutations: vec![value] };
+                Write::Row { table: table(), row }
+            });
+            engine.commit(Commit { writes: rows.collect(), validation: None }).await.unwrap();
+        }
+        engine.flush().await.unwrap();
+        assert_eq!((0..STRETCHES).map(part_rows).collect::<Vec<_>>(), all((half + 1) * ROWS / 2));
+    }
+    engine.compact(None).await.unwrap();
+    assert_eq!(engine.inspection().segments.len(), 1);
+    assert_eq!((0..STRETCHES).map(part_rows).collect::<Vec<_>>(), all(ROWS));
 }

@@ -163,6 +163,7 @@ pub(super) fn shape(rows: &Rows, declared: bool) -> Shape {
     Shape::new(
         families.iter().map(|(number, name)| (*number, name)),
         layout.as_ref(),
+        &[],
         sample.iter().map(|(_, row)| row.as_ref()),
     )
 }
