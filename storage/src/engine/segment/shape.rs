@@ -84,15 +84,14 @@ pub(crate) struct KnownColumn {
     pub(crate) dictionary: bool,
 }
 
-/// Columns that occur often among neighbours in a segment with this footer; those of these names in the file have dictionaries.
+/// Columns that a segment with this footer has, as far as rows have them, and frequent ones of its overflow; those of these names in the file have
+/// dictionaries.
 pub(super) fn known(footer: &Footer, dictionaries: &HashSet<&str>) -> Vec<KnownColumn> {
     let mut known: BTreeMap<(u32, &Bytes), KnownColumn> = BTreeMap::new();
     for group in &footer.groups {
         let mut add = |family, qualifier, rows: u32, dictionary| {
-            if rows as usize * FREQUENT_ONE_IN >= group.rows as usize {
-                let new = || KnownColumn { family, qualifier: Bytes::clone(qualifier), rows: 0, dictionary };
-                known.entry((family, qualifier)).or_insert_with(new).rows += u64::from(rows);
-            }
+            let new = || KnownColumn { family, qualifier: Bytes::clone(qualifier), rows: 0, dictionary };
+            known.entry((family, qualifier)).or_insert_with(new).rows += u64::from(rows);
         };
         for (column, (values, residual)) in footer.columns.iter().zip(group.values.iter().zip(&group.residual)) {
             let dictionary = dictionaries.contains(column.name.as_str());
@@ -101,8 +100,11 @@ pub(super) fn known(footer: &Footer, dictionaries: &HashSet<&str>) -> Vec<KnownC
         for (family, rows) in footer.families.iter().zip(&group.overflow) {
             let Qualifiers::These(qualifiers) = &family.qualifiers else { continue };
             // Which rows have which is not known: as if each had one of them.
-            let share = rows / u32::try_from(qualifiers.len().max(1)).unwrap_or(u32::MAX);
-            qualifiers.iter().for_each(|qualifier| add(family.number, &qualifier.0, share, false));
+            let share = *rows as usize / qualifiers.len().max(1);
+            if share * FREQUENT_ONE_IN >= group.rows as usize {
+                let share = u32::try_from(share).unwrap_or(u32::MAX);
+                qualifiers.iter().for_each(|qualifier| add(family.number, &qualifier.0, share, false));
+            }
         }
     }
     known.into_values().filter(|column| column.rows > 0).collect()
