@@ -229,7 +229,7 @@ async fn semantics_7_what_cannot_be_asked() {
         SELECT * FROM h FOR SYSTEM_TIME AS OF 1
           72000 the table's history does not reach back to the moment asked for
         SELECT * FROM h FOR SYSTEM_TIME AS OF h.a
-          42703 column h.a does not exist
+          42P01 missing FROM-clause entry for table "h"
         SELECT * FROM h FOR SYSTEM_TIME AS OF (SELECT now())
           0A000 a subquery in FOR SYSTEM_TIME AS OF is not supported
         SELECT * FROM h FOR SYSTEM_TIME AS OF
