@@ -116,7 +116,8 @@ async fn a_compaction_while_the_store_is_closed_keeps_what_the_last_flush_wrote(
 #[tokio::test]
 async fn flushes_and_compactions_have_columns_for_every_stretch_of_keys() {
     const STRETCHES: usize = 24;
-    const ROWS: usize = 200;
+    // More in a flush than its sample has.
+    const ROWS: usize = 400;
     let (_, engine) = still(&SimFs::new(), 1_000_000, GcRule::KeepAll).await;
     let family = FamilyName::new("f").unwrap();
     let qualifier = |stretch: usize| Bytes::from(format!("q{stretch:02}"));
