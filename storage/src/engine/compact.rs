@@ -41,7 +41,7 @@ pub(crate) trait Outputs {
     /// Writes one.
     type Writer: Output;
 
-    /// Begins a segment whose first rows are like these, which are encoded.
+    /// Begins a segment whose rows are like these, which are encoded: the first of them, or some from all over.
     ///
     /// # Errors
     /// Those of writing.

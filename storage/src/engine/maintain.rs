@@ -307,7 +307,7 @@ impl Outputs for Writers<'_> {
 }
 
 impl Writers<'_> {
-    /// Begins a segment whose first rows are like these.
+    /// Begins a segment whose rows are like these.
     ///
     /// # Errors
     /// Those of writing.
