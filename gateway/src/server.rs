@@ -7,6 +7,7 @@
 //! [`Server::shutdown`] drains: nothing new is accepted, idle connections are closed, running statements get
 //! [`ServerOptions::drain`] to finish, then are stopped with 57P01; the store is closed last.
 
+mod answers;
 mod cancel;
 mod connection;
 mod copy;
@@ -22,6 +23,7 @@ pub use interrupt::shielded;
 pub use tls::TlsFiles;
 
 use crate::{purge, session::Shared};
+use answers::Answers;
 use cancel::Cancels;
 use std::{
     io,
@@ -101,6 +103,7 @@ pub(crate) struct Hub {
     pub(crate) shared: Arc<Shared>,
     pub(crate) tls: Option<Tls>,
     pub(crate) cancels: Arc<Cancels>,
+    pub(crate) answers: Answers,
     /// Cancelled when the server begins to stop: idle connections end.
     pub(crate) draining: CancellationToken,
     /// Cancelled when it waits no longer: statements end.
@@ -132,6 +135,7 @@ impl Server {
             shared: options.shared,
             tls,
             cancels: Arc::default(),
+            answers: Answers::default(),
             draining: CancellationToken::new(),
             stopping: CancellationToken::new(),
             places: Arc::new(Semaphore::new(options.connections_max)),

@@ -4,6 +4,7 @@ use crate::{
     error::{Result, SqlError},
     server::{
         Hub,
+        answers::Answering,
         cancel::Registration,
         extended::Portal,
         interrupt::{Guard, Stop, shutdown_error, wait_until},
@@ -33,6 +34,8 @@ pub(crate) struct Connection {
     skipping: bool,
     /// Between a message of the extended protocol and its Sync.
     in_batch: bool,
+    /// From the first message of a statement until its answer goes out.
+    answering: Option<Answering>,
 }
 
 /// Why a message was not answered as it wanted.
@@ -94,6 +97,7 @@ pub(crate) async fn serve(stream: TcpStream, hub: Arc<Hub>, place: bool) -> io::
         portals: HashMap::new(),
         skipping: false,
         in_batch: false,
+        answering: None,
     };
     connection.run().await
 }
@@ -146,6 +150,7 @@ impl Connection {
 
     /// Answers a message; `false` for the last one.
     async fn answer(&mut self, frame: Frame) -> Result<bool, Failure> {
+        self.answering.get_or_insert_with(|| self.hub.answers.begin());
         let extended = frame.is_extended();
         if self.skipping && !matches!(frame.kind, b'S' | b'X') {
             return Ok(true);
@@ -217,6 +222,10 @@ impl Connection {
         self.tell_notifications();
         self.session.answered();
         reply::ready(self.session.transaction_status(), &mut self.output.buffer);
+        let answering = self.answering.take();
+        if answering.as_ref().is_some_and(Answering::is_one_of_several) {
+            tokio::task::yield_now().await;
+        }
         self.send().await
     }
 
@@ -224,6 +233,7 @@ impl Connection {
     async fn send(&mut self) -> Result<(), Failure> {
         // Only the server's end stops this: the client is to have its answer.
         tokio::select! {
+            biased;
             sent = self.output.send() => Ok(sent?),
             () = self.hub.stopping.cancelled() => Err(Failure::Lost(io::ErrorKind::TimedOut.into())),
         }

@@ -8,6 +8,10 @@ use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, ReadHalf, Wr
 
 /// Bytes that are read ahead while a statement runs, at most; beyond, a client that goes away is not noticed.
 pub(crate) const READ_AHEAD_MAX: usize = 64 << 10;
+/// Bytes that there is room for as more is read, at least: the messages of a short statement, so that they come by one read.
+const READ_BYTES_MIN: usize = 1 << 10;
+/// Bytes that there is room for while all that came filled its room, at most.
+const READ_BYTES_MAX: usize = 64 << 10;
 /// Bytes of output after which they are sent.
 pub(crate) const SEND_BYTES: usize = 64 << 10;
 
@@ -20,6 +24,8 @@ pub(crate) struct Input {
     reader: ReadHalf<Box<dyn Stream>>,
     /// Bytes that came.
     pub(crate) buffer: BytesMut,
+    /// Bytes that there is to be room for.
+    room: usize,
     ended: bool,
 }
 
@@ -34,7 +40,7 @@ pub(crate) struct Output {
 pub(crate) fn split(stream: Box<dyn Stream>) -> (Input, Output) {
     let (reader, writer) = tokio::io::split(stream);
     let buffer = BytesMut::new();
-    (Input { reader, buffer: buffer.clone(), ended: false }, Output { writer, buffer })
+    (Input { reader, buffer: buffer.clone(), room: READ_BYTES_MIN, ended: false }, Output { writer, buffer })
 }
 
 impl Input {
@@ -43,7 +49,12 @@ impl Input {
         if self.ended {
             return Ok(false);
         }
+        if self.buffer.capacity() - self.buffer.len() < self.room {
+            self.buffer.reserve(self.room);
+        }
+        let room = self.buffer.capacity() - self.buffer.len();
         let count = self.reader.read_buf(&mut self.buffer).await?;
+        self.room = if count < room { READ_BYTES_MIN } else { (2 * room).clamp(READ_BYTES_MIN, READ_BYTES_MAX) };
         self.ended = count == 0;
         Ok(count > 0)
     }
@@ -79,5 +90,42 @@ impl Output {
     pub(crate) async fn close(&mut self) -> io::Result<()> {
         self.send().await?;
         self.writer.shutdown().await
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Input of what is written to the other end.
+    fn pair() -> (tokio::io::DuplexStream, Input) {
+        let (client, server) = tokio::io::duplex(1 << 20);
+        (client, split(Box::new(server)).0)
+    }
+
+    #[tokio::test]
+    async fn a_short_message_comes_by_one_read() {
+        let (mut client, mut input) = pair();
+        for length in (1..2_000).map(|number| number * 7 % 900 + 1) {
+            client.write_all(&vec![1; length]).await.unwrap();
+            assert!(input.fill().await.unwrap());
+            assert_eq!(input.buffer.len(), length);
+            drop(input.buffer.split_to(length).freeze());
+        }
+        assert!(input.buffer.capacity() <= 2 * READ_BYTES_MIN, "{}", input.buffer.capacity());
+    }
+
+    #[tokio::test]
+    async fn much_comes_by_few_reads() {
+        let (mut client, mut input) = pair();
+        client.write_all(&vec![1; 1 << 20]).await.unwrap();
+        let (mut reads, mut come) = (0, 0);
+        while come < 1 << 20 {
+            assert!(input.fill().await.unwrap());
+            // As it is taken out in messages.
+            come += input.buffer.split().len();
+            reads += 1;
+        }
+        assert!(reads <= 32, "{reads}");
     }
 }
