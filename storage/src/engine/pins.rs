@@ -5,7 +5,6 @@
 
 use super::state::State;
 use crate::{Error, Result};
-use arc_swap::ArcSwapOption;
 use std::{
     collections::VecDeque,
     sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak},
@@ -19,7 +18,7 @@ const SECOND_MICROS: i64 = 1_000_000;
 /// A state that a pin holds until it is too old.
 #[derive(Debug)]
 pub(crate) struct Held {
-    state: ArcSwapOption<State>,
+    state: Mutex<Option<Arc<State>>>,
     taken_micros: i64,
     /// Whether commits with stamps up to then may have been under way.
     unsettled: bool,
@@ -34,6 +33,11 @@ struct Expired {
     age_seconds_max: u64,
 }
 
+fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    // Nothing that panics runs under these locks.
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
 impl Held {
     /// Whether commits with stamps up to the moment that it was taken may be missing in the state.
     pub(crate) fn is_unsettled(&self) -> bool {
@@ -45,7 +49,7 @@ impl Held {
     /// # Errors
     /// [`Error::PinExpired`].
     pub(crate) fn settled(&self, state: Arc<State>) -> Result<Arc<State>> {
-        let mut settled = self.settled.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut settled = locked(&self.settled);
         self.state()?;
         Ok(Arc::clone(settled.get_or_insert(state)))
     }
@@ -55,7 +59,7 @@ impl Held {
     /// # Errors
     /// [`Error::PinExpired`].
     pub(crate) fn state(&self) -> Result<Arc<State>> {
-        self.state.load_full().ok_or_else(|| {
+        locked(&self.state).clone().ok_or_else(|| {
             let Expired { age_seconds, age_seconds_max } =
                 *self.expired.get().expect("it is set before the state goes");
             Error::PinExpired { age_seconds, age_seconds_max }
@@ -69,13 +73,12 @@ pub(crate) struct Pins(Mutex<VecDeque<Weak<Held>>>);
 
 impl Pins {
     fn pins(&self) -> MutexGuard<'_, VecDeque<Weak<Held>>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        locked(&self.0)
     }
 
     /// Holds on to a state; `unsettled` when commits with stamps up to now may be under way.
     pub(crate) fn hold(&self, state: Arc<State>, now_micros: i64, unsettled: bool) -> Arc<Held> {
-        let state = ArcSwapOption::new(Some(state));
-        let (settled, expired) = (Mutex::default(), OnceLock::new());
+        let (state, settled, expired) = (Mutex::new(Some(state)), Mutex::default(), OnceLock::new());
         let held = Arc::new(Held { state, taken_micros: now_micros, unsettled, settled, expired });
         let mut pins = self.pins();
         while pins.front().is_some_and(|pin| pin.strong_count() == 0) {
@@ -96,8 +99,8 @@ impl Pins {
         let expired = old.filter(|held| {
             let age_seconds = seconds(now_micros - held.taken_micros);
             held.expired.get_or_init(|| Expired { age_seconds, age_seconds_max: seconds(age_max_micros) });
-            let was_held = held.state.swap(None).is_some();
-            held.settled.lock().unwrap_or_else(PoisonError::into_inner).take();
+            let was_held = locked(&held.state).take().is_some();
+            locked(&held.settled).take();
             was_held
         });
         expired.count()
