@@ -1,8 +1,8 @@
 //! Which plans compute so little that they run on the thread of the connection: the way to the [threads](super::threads) of queries and
 //! back takes a tenth of a millisecond.
 //!
-//! A list of what is known to be short, not of what is long: one pipeline over one scan of a few rows, with expressions whose time and whose
-//! values do not outgrow what they are given.
+//! A list of what is known to be short, not of what is long: one pipeline over one scan of a few rows, or over no table, with expressions
+//! whose time and whose values do not outgrow what they are given.
 
 use crate::provider::ScanExec;
 use datafusion::{
@@ -22,6 +22,7 @@ use datafusion::{
         coop::CooperativeExec,
         filter::FilterExec,
         limit::{GlobalLimitExec, LocalLimitExec},
+        placeholder_row::PlaceholderRowExec,
         projection::ProjectionExec,
         sorts::sort::SortExec,
     },
@@ -60,6 +61,10 @@ pub(super) const AGGREGATES: [&str; 5] = ["avg", "count", "max", "min", "sum"];
 pub(crate) fn is_short(plan: &Arc<dyn ExecutionPlan>) -> bool {
     if let Some(scan) = plan.downcast_ref::<ScanExec>() {
         return scan.rows_estimate().is_some_and(|rows| rows <= ROWS_MAX);
+    }
+    // The one row of a query without FROM.
+    if plan.is::<PlaceholderRowExec>() {
+        return true;
     }
     let computes_little = if let Some(projection) = plan.downcast_ref::<ProjectionExec>() {
         projection.expr().iter().all(|one| is_simple(&one.expr))

@@ -9,6 +9,7 @@
 //!
 //! To plan such a query takes as long as to run it. What is read is planned by the same code each time, and put below the nodes that are
 //! kept if it is of the same form: the same columns, the same parts of the key with one value, few rows. Anything else is planned whole.
+//! A query that reads nothing, as the `SELECT 1` by which pools look whether a connection is alive, is kept with its one row.
 
 use super::{has_placeholder, table_of, with_values_in};
 use crate::{
@@ -21,7 +22,7 @@ use datafusion::{
     datasource::TableProvider,
     error::Result as PlanResult,
     logical_expr::{LogicalPlan, TableScan},
-    physical_plan::ExecutionPlan,
+    physical_plan::{ExecutionPlan, placeholder_row::PlaceholderRowExec},
     scalar::ScalarValue,
 };
 use std::sync::Arc;
@@ -29,10 +30,19 @@ use std::sync::Arc;
 /// What is kept of a physical plan.
 pub(super) struct Template {
     plan: Arc<dyn ExecutionPlan>,
-    /// The read of the optimised plan.
-    scan: TableScan,
-    /// The read of the physical plan, of nothing.
-    form: Arc<ScanExec>,
+    leaf: Leaf,
+}
+
+/// What is at the end of a pipeline.
+enum Leaf {
+    Read {
+        /// The read of the optimised plan.
+        scan: TableScan,
+        /// The read of the physical plan, of nothing.
+        form: Arc<ScanExec>,
+    },
+    /// The row of a query without FROM.
+    Row(Arc<dyn ExecutionPlan>),
 }
 
 impl Template {
@@ -41,10 +51,18 @@ impl Template {
         if !short::is_short(physical) || !is_stateless(physical)? {
             return Ok(None);
         }
-        let (Some(scan), Some(form)) = (only_read(plan)?, leaf(physical)) else { return Ok(None) };
-        let form = Arc::new(form.released()?);
-        let plan = over_leaf(physical, Arc::clone(&form) as Arc<dyn ExecutionPlan>)?;
-        Ok(Some(Self { plan, scan, form }))
+        let Some(mut reads) = reads(plan)? else { return Ok(None) };
+        let end = end(physical);
+        let leaf = match (reads.pop(), end.downcast_ref::<ScanExec>()) {
+            (Some(scan), Some(form)) if reads.is_empty() => Leaf::Read { scan, form: Arc::new(form.released()?) },
+            (None, None) if end.is::<PlaceholderRowExec>() => Leaf::Row(Arc::clone(end)),
+            _ => return Ok(None),
+        };
+        let kept = match &leaf {
+            Leaf::Read { form, .. } => over_leaf(physical, Arc::clone(form) as Arc<dyn ExecutionPlan>)?,
+            Leaf::Row(_) => Arc::clone(physical),
+        };
+        Ok(Some(Self { plan: kept, leaf }))
     }
 
     /// The physical plan with values, over the rows that the query sees; `None` when it has to be another.
@@ -53,28 +71,32 @@ impl Template {
         query: &Query,
         parameters: &[ScalarValue],
     ) -> Result<Option<Arc<dyn ExecutionPlan>>> {
+        let (scan, form) = match &self.leaf {
+            Leaf::Read { scan, form } => (scan, form),
+            // Nodes of its own: each counts what it has run.
+            Leaf::Row(row) => return Ok(Some(over_leaf(&self.plan, Arc::clone(row))?)),
+        };
         let state = query.context.state();
-        let Some((table, filters)) = with_values_in(&self.scan, parameters, &query.view, state.config_options())?
-        else {
+        let Some((table, filters)) = with_values_in(scan, parameters, &query.view, state.config_options())? else {
             return Ok(None);
         };
         let table: &KeyspanTable = &table;
-        let read = table.scan(&state, self.scan.projection.as_ref(), &filters, self.scan.fetch).await?;
+        let read = table.scan(&state, scan.projection.as_ref(), &filters, scan.fetch).await?;
         let Some(read) = read.downcast_ref::<ScanExec>() else { return Ok(None) };
-        let Some(read) = read.in_form_of(&self.form)? else { return Ok(None) };
+        let Some(read) = read.in_form_of(form)? else { return Ok(None) };
         let physical = over_leaf(&self.plan, Arc::new(read))?;
         Ok(short::is_short(&physical).then_some(physical))
     }
 }
 
-/// The read of a plan that has one, and parameters nowhere but in its conditions.
-fn only_read(plan: &LogicalPlan) -> PlanResult<Option<TableScan>> {
-    let (mut found, mut serves) = (None, true);
+/// The reads of a plan; `None` if one is not of a table of rows, or if there are parameters elsewhere than in their conditions.
+fn reads(plan: &LogicalPlan) -> PlanResult<Option<Vec<TableScan>>> {
+    let (mut found, mut serves) = (Vec::new(), true);
     plan.apply_with_subqueries(|node| {
         match node {
             LogicalPlan::TableScan(scan) => {
-                serves &= found.is_none() && table_of(scan)?.is_some();
-                found = Some(scan.clone());
+                serves &= table_of(scan)?.is_some();
+                found.push(scan.clone());
             }
             node => {
                 node.apply_expressions(|expr| {
@@ -85,7 +107,7 @@ fn only_read(plan: &LogicalPlan) -> PlanResult<Option<TableScan>> {
         }
         Ok(if serves { TreeNodeRecursion::Continue } else { TreeNodeRecursion::Stop })
     })?;
-    Ok(found.filter(|_| serves))
+    Ok(serves.then_some(found))
 }
 
 /// Whether no node remembers anything of a run: the bound of a sort with a limit is.
@@ -98,11 +120,10 @@ fn is_stateless(physical: &Arc<dyn ExecutionPlan>) -> PlanResult<bool> {
     Ok(stateless)
 }
 
-/// The read at the end of a pipeline.
-fn leaf(physical: &Arc<dyn ExecutionPlan>) -> Option<&ScanExec> {
+/// The end of a pipeline.
+fn end(physical: &Arc<dyn ExecutionPlan>) -> &Arc<dyn ExecutionPlan> {
     match physical.children()[..] {
-        [] => physical.downcast_ref::<ScanExec>(),
-        [child] => leaf(child),
-        _ => None,
+        [child] => end(child),
+        _ => physical,
     }
 }

@@ -268,6 +268,27 @@ async fn what_is_a_range_of_keys_is_no_filter_of_a_kept_plan() {
 }
 
 #[tokio::test]
+async fn a_query_of_no_table_is_kept_whole() {
+    let world = world().await;
+    let mut one = world.tenant("alto");
+    for (sql, parameters, kept, expected) in [
+        ("SELECT 1", vec![], true, "1"),
+        ("SELECT 1 + 2, upper('x') WHERE 2 > 1", vec![], true, "3|X"),
+        ("SELECT 1 WHERE 2 < 1", vec![], false, "(no rows)"),
+        ("SELECT $1 + 1", vec![ScalarValue::Int32(Some(2))], false, "3"),
+        ("SELECT random() < 2", vec![], false, "t"),
+        // The one row of its physical plan is counted, not read: of another state it is another.
+        ("SELECT count(*) FROM t", vec![], false, "8"),
+    ] {
+        let query = prepared(&mut one, sql).await;
+        for time in 1..=3 {
+            assert_eq!(run_prepared(&mut one, &query, parameters.clone()).await, expected, "{sql}: {time}");
+        }
+        assert_eq!(query.plans.has_physical(), kept, "{sql}");
+    }
+}
+
+#[tokio::test]
 async fn short_plans_are_pipelines_over_few_rows() {
     let world = world().await;
     let mut one = world.tenant("alto");
@@ -280,6 +301,9 @@ async fn short_plans_are_pipelines_over_few_rows() {
             true,
         ),
         ("SELECT a, b FROM t ORDER BY a, b LIMIT 3", true),
+        // No table.
+        ("SELECT 1, upper('x')", true),
+        ("SELECT random()", false),
         // Nobody knows how many rows there are.
         ("SELECT n FROM t WHERE a = 'x'", false),
         ("SELECT a, b FROM t ORDER BY a, b LIMIT 3000", false),
