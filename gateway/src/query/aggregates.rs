@@ -1,6 +1,6 @@
 //! `sum` and `avg` with PostgreSQL's result types: `sum(bigint)` and `avg` of any integer are numeric, so that neither overflows.
 //!
-//! Those of [`intervals`] are ours; all others are DataFusion's own, and only their arguments are widened to decimals first. DataFusion cuts an average of decimals off; so it
+//! `min` and `max` of floating point numbers have PostgreSQL's order ([`extremes`]). Sums of [`intervals`] are ours; all others are DataFusion's own, and only their arguments are widened to decimals first. DataFusion cuts an average of decimals off; so it
 //! computes one digit more than PostgreSQL shows, and [`wrapped`] rounds it away.
 //!
 //! DataFusion settles the types in a scalar subquery more than once. So what an argument becomes stays what it is when it is widened again, and
@@ -12,7 +12,11 @@ use datafusion::{
     common::DataFusionError,
     error::Result,
     execution::{FunctionRegistry, SessionState},
-    functions_aggregate::{average::Avg, sum::Sum},
+    functions_aggregate::{
+        average::Avg,
+        min_max::{Max, Min},
+        sum::Sum,
+    },
     logical_expr::{
         Accumulator, AggregateUDF, AggregateUDFImpl, GroupsAccumulator, ReversedUDAF, SetMonotonicity, Signature,
         Volatility,
@@ -20,8 +24,10 @@ use datafusion::{
         utils::AggregateOrderSensitivity,
     },
 };
+use extremes::Extreme;
 use std::sync::Arc;
 
+mod extremes;
 mod intervals;
 mod wrapped;
 
@@ -35,18 +41,22 @@ const INTEGER_DIGITS: u8 = 10;
 /// Digits before the point of a bigint.
 const BIGINT_DIGITS: u8 = 19;
 
-/// Registers `sum` and `avg` in the place of DataFusion's.
+/// Registers `sum`, `avg`, `min` and `max` in the place of DataFusion's.
 pub fn register(state: &mut SessionState) {
-    let both: [Widened; 2] = [
-        Widened { inner: Arc::new(AggregateUDF::from(Sum::new())), averages: false, signature: open() },
-        Widened { inner: Arc::new(AggregateUDF::from(Avg::new())), averages: true, signature: open() },
+    let (sum, avg) = (AggregateUDF::from(Sum::new()), AggregateUDF::from(Avg::new()));
+    let (min, max) = (AggregateUDF::from(Min::new()), AggregateUDF::from(Max::new()));
+    let all = [
+        AggregateUDF::from(Widened { inner: Arc::new(sum), averages: false, signature: open() }),
+        AggregateUDF::from(Widened { inner: Arc::new(avg), averages: true, signature: open() }),
+        AggregateUDF::from(Extreme { inner: Arc::new(min), is_max: false }),
+        AggregateUDF::from(Extreme { inner: Arc::new(max), is_max: true }),
     ];
-    for function in both {
+    for function in all {
         for name in std::iter::once(function.name()).chain(function.aliases().iter().map(String::as_str)) {
             let removed = state.deregister_udaf(name);
             debug_assert!(removed.is_ok(), "a session's state gives functions up");
         }
-        let registered = state.register_udaf(Arc::new(AggregateUDF::from(function)));
+        let registered = state.register_udaf(Arc::new(function));
         debug_assert!(registered.is_ok(), "a session's state takes functions");
     }
 }

@@ -219,6 +219,7 @@ files! { "tests/slt/postgres":
     comments
     defaults
     definitions_in_transactions
+    extremes
     filled
     held
     interval_columns
