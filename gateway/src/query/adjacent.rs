@@ -26,13 +26,13 @@ use datafusion::{
     common::{
         Result,
         config::ConfigOptions,
+        internal_err,
         tree_node::{Transformed, TreeNode, TreeNodeRecursion},
     },
     execution::{
         SendableRecordBatchStream, TaskContext,
         memory_pool::{MemoryConsumer, MemoryReservation},
     },
-    logical_expr::{EmitTo, GroupsAccumulator},
     physical_expr::PhysicalExpr,
     physical_optimizer::PhysicalOptimizerRule,
     physical_plan::{
@@ -45,11 +45,14 @@ use datafusion::{
         streaming::{PartitionStream, StreamingTableExec},
     },
 };
+use folds::Fold;
 use futures::{StreamExt, stream};
 use std::{
     fmt,
     sync::{Arc, Mutex, PoisonError},
 };
+
+mod folds;
 
 /// Rows after which it is looked at how long their runs were.
 ///
@@ -297,7 +300,7 @@ impl PartitionStream for Taken {
 struct Runs {
     partial: AggregateExec,
     arguments: Vec<Vec<Arc<dyn PhysicalExpr>>>,
-    accumulators: Vec<Box<dyn GroupsAccumulator>>,
+    folds: Vec<Fold>,
     /// What is grouped by: of each batch, of each column a value for each run.
     values: Vec<Vec<ArrayRef>>,
     value_bytes: usize,
@@ -315,7 +318,11 @@ impl Runs {
         let aggregates = partial.aggr_expr();
         Ok(Self {
             arguments: aggregate_expressions(aggregates, partial.mode(), 0)?,
-            accumulators: aggregates.iter().map(|one| one.create_groups_accumulator()).collect::<Result<_>>()?,
+            folds: aggregates
+                .iter()
+                .zip(partial.filter_expr())
+                .map(|(one, filter)| Fold::new(one, filter.is_some(), &partial.input_schema()))
+                .collect::<Result<_>>()?,
             partial: partial.clone(),
             values: Vec::new(),
             value_bytes: 0,
@@ -334,17 +341,25 @@ impl Runs {
         let groups = evaluate_group_by(self.partial.group_expr(), batch)?.swap_remove(0);
         let ranges = partition(&groups)?.ranges();
         self.numbers.clear();
-        for (number, range) in (self.runs..).zip(&ranges) {
-            self.numbers.resize(range.end, number);
+        if self.folds.iter().any(|fold| matches!(fold, Fold::Rows(_))) {
+            for (number, range) in (self.runs..).zip(&ranges) {
+                self.numbers.resize(range.end, number);
+            }
         }
         self.runs += ranges.len();
         let filters = self.partial.filter_expr().iter();
         let arguments = evaluate_many(&self.arguments, batch)?;
-        for ((accumulator, arguments), filter) in self.accumulators.iter_mut().zip(&arguments).zip(filters) {
-            let filter = filter.as_ref().map(|filter| filter.evaluate(batch)?.into_array(batch.num_rows()));
-            let filter = filter.transpose()?;
-            let filter = filter.as_ref().map(|filter| filter.as_boolean());
-            accumulator.update_batch(arguments, &self.numbers, filter, self.runs)?;
+        for ((fold, arguments), filter) in self.folds.iter_mut().zip(&arguments).zip(filters) {
+            match (fold, &arguments[..]) {
+                (Fold::Rows(accumulator), arguments) => {
+                    let filter = filter.as_ref().map(|filter| filter.evaluate(batch)?.into_array(batch.num_rows()));
+                    let filter = filter.transpose()?;
+                    let filter = filter.as_ref().map(|filter| filter.as_boolean());
+                    accumulator.update_batch(arguments, &self.numbers, filter, self.runs)?;
+                }
+                (fold, [values, ..]) => fold.add(values, &ranges),
+                (_, []) => return internal_err!("an aggregate of a run has no argument"),
+            }
         }
         let firsts = ranges.iter().map(|range| range.start as u32).collect::<UInt32Array>();
         let values = groups.iter().map(|group| value_of_each(group, &firsts)).collect::<Result<Vec<_>>>()?;
@@ -367,7 +382,7 @@ impl Runs {
 
     /// Whether their states are to be passed on.
     fn are_many(&self) -> bool {
-        let bytes = self.value_bytes + self.accumulators.iter().map(|one| one.size()).sum::<usize>();
+        let bytes = self.value_bytes + self.folds.iter().map(Fold::size).sum::<usize>();
         // What there is no memory for is given away, too.
         self.runs >= RUNS_MAX || bytes >= STATE_BYTES_MAX || self.reservation.try_resize(bytes).is_err()
     }
@@ -383,8 +398,8 @@ impl Runs {
             let parts: Vec<&dyn Array> = batches.iter().map(|values| values[at].as_ref()).collect();
             columns.push(concat(&parts)?);
         }
-        for accumulator in &mut self.accumulators {
-            columns.extend(accumulator.state(EmitTo::All)?);
+        for fold in &mut self.folds {
+            columns.extend(fold.take()?);
         }
         (self.runs, self.value_bytes) = (0, 0);
         self.reservation.free();

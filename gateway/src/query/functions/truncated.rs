@@ -26,7 +26,7 @@ use datafusion::{
     },
     scalar::ScalarValue,
 };
-use std::sync::Arc;
+use std::{cell::Cell, ops::Range, sync::Arc};
 
 const MILLISECOND: i64 = 1_000;
 const SECOND: i64 = 1_000 * MILLISECOND;
@@ -70,19 +70,33 @@ impl Unit {
 
     /// The time without what is smaller; `None` out of range. Infinities stay.
     fn truncated(self, micros: i64) -> Option<i64> {
+        Some(self.period(micros)?.start)
+    }
+
+    /// The times from which the same is left as from this one, which an infinity alone is not among. `None` out of range.
+    fn period(self, micros: i64) -> Option<Range<i64>> {
         if matches!(micros, i64::MAX | i64::MIN) {
-            return Some(micros);
+            return Some(micros..micros);
         }
+        let of_months = |first: i32, unit: i32| {
+            let start = first_day(first)?;
+            // One that ends beyond all dates is known by its start alone.
+            let next = first.checked_add(unit).and_then(first_day);
+            Some(start..next.unwrap_or(start))
+        };
         match self {
-            Self::Micros(unit, before) => micros.checked_sub(micros.checked_add(before)?.rem_euclid(unit)),
+            Self::Micros(unit, before) => {
+                let start = micros.checked_sub(micros.checked_add(before)?.rem_euclid(unit))?;
+                Some(start..start.saturating_add(unit))
+            }
             Self::Months(unit) => {
                 let date = date(micros)?;
                 let months = date.year().checked_mul(12)?.checked_add(i32::try_from(date.month0()).ok()?)?;
-                first_day(months.checked_sub(months.rem_euclid(unit))?)
+                of_months(months.checked_sub(months.rem_euclid(unit))?, unit)
             }
             Self::Years(unit) => {
                 let year = date(micros)?.year() - 1;
-                first_day((year.checked_sub(year.rem_euclid(unit))? + 1).checked_mul(12)?)
+                of_months((year.checked_sub(year.rem_euclid(unit))? + 1).checked_mul(12)?, unit * 12)
             }
         }
     }
@@ -207,14 +221,25 @@ impl ScalarUDFImpl for DateTrunc {
             return self.of_times.invoke_with_args(args);
         }
         let unit = Unit::of(&name.to_lowercase()).ok_or_else(|| told(unknown(name, zone.is_some())))?;
-        let truncated = |micros| unit.truncated(micros).ok_or_else(|| told(out_of_range()));
         Ok(match time {
             ColumnarValue::Scalar(ScalarValue::TimestampMicrosecond(micros, zone)) => {
+                let truncated = |micros| unit.truncated(micros).ok_or_else(|| told(out_of_range()));
                 let micros = micros.map(truncated).transpose()?;
                 ColumnarValue::Scalar(ScalarValue::TimestampMicrosecond(micros, zone.clone()))
             }
             ColumnarValue::Array(times) => {
                 let times = times.as_primitive::<TimestampMicrosecondType>();
+                // Times of neighbours are most often in one period: to see that is faster than to divide.
+                let last = Cell::new((0, 0));
+                let truncated = |micros| -> Result<i64> {
+                    let (start, end) = last.get();
+                    if start <= micros && micros < end {
+                        return Ok(start);
+                    }
+                    let Range { start, end } = unit.period(micros).ok_or_else(|| told(out_of_range()))?;
+                    last.set((start, end));
+                    Ok(start)
+                };
                 let truncated: PrimitiveArray<TimestampMicrosecondType> = times.try_unary(truncated)?;
                 ColumnarValue::Array(Arc::new(truncated.with_timezone_opt(zone.clone())))
             }
@@ -294,6 +319,30 @@ mod tests {
     }
 
     proptest! {
+        /// Whatever period the time before was in.
+        #[test]
+        fn times_do_not_change_what_their_neighbours_become(
+            times in proptest::collection::vec(prop_oneof![
+                -9_000_000_000_000_000i64..9_000_000_000_000_000,
+                -2 * DAY..2 * DAY,
+                -3_000_000..3_000_000i64,
+                // Days of the last and the first years that there are.
+                8_210_200_000_000_000_000..8_210_266_876_800_000_000i64,
+                -8_334_601_228_800_000_000..-8_334_500_000_000_000_000i64,
+                Just(i64::MAX),
+                Just(i64::MIN),
+            ], 1..40),
+        ) {
+            for unit in ["microsecond", "second", "minute", "day", "week", "month", "quarter", "year", "decade", "century", "millennium"] {
+                let of = Unit::of(unit).unwrap();
+                let alone: Option<Vec<_>> = times.iter().map(|time| of.truncated(*time).map(Some)).collect();
+                if let Some(alone) = alone {
+                    let times = times.iter().copied().map(Some).collect();
+                    prop_assert_eq!(called(&DateTrunc::new(), unit, times), alone, "{}", unit);
+                }
+            }
+        }
+
         /// Within the years that DataFusion knows.
         #[test]
         fn it_is_what_datafusion_says(times in proptest::collection::vec(proptest::option::of(-9_000_000_000_000_000i64..9_000_000_000_000_000), 1..20)) {
