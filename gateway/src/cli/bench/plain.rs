@@ -1,7 +1,7 @@
 //! The other side of the bench: plain Parquet files of the same rows, read by DataFusion alone.
 //!
 //! Files of the *same layout* have what a segment's files have: as many of them with the same rows, the same row groups, pages, codec,
-//! and dictionaries for the same columns. They are read off the segments themselves. Of columns they have those of SQL: no row keys as
+//! encodings and dictionaries for the same columns. They are read off the segments themselves. Of columns they have those of SQL: no row keys as
 //! the store writes them, no timestamps of cells. Files of *DataFusion's layout* are as its own writer makes them.
 
 use super::data::{Data, Reading, TABLE, tenant_name};
@@ -25,7 +25,7 @@ use futures::TryStreamExt;
 use keyspan_storage::engine::{DICTIONARY_BYTES_MAX, PAGE_BYTES_TARGET, PAGE_ROWS_MAX};
 use parquet::{
     arrow::ArrowWriter,
-    basic::Compression,
+    basic::{Compression, Encoding},
     file::{
         properties::{EnabledStatistics, WriterProperties, WriterPropertiesBuilder},
         reader::{FileReader, SerializedFileReader},
@@ -65,12 +65,13 @@ impl Layout {
             files.push(groups.iter().map(|group| u64::try_from(group.num_rows())).collect::<Result<_, _>>()?);
             if let Some(first) = groups.first() {
                 let columns = first.columns().iter();
-                found.get_or_insert_with(|| -> Vec<(String, Compression, bool)> {
-                    let dictionary = |column: &parquet::file::metadata::ColumnChunkMetaData| {
+                found.get_or_insert_with(|| -> Vec<(String, Compression, bool, bool)> {
+                    let written = |column: &parquet::file::metadata::ColumnChunkMetaData| {
                         let path = column.column_path().string();
-                        (path, column.compression(), column.dictionary_page_offset().is_some())
+                        let deltas = column.encodings().any(|encoding| encoding == Encoding::DELTA_BINARY_PACKED);
+                        (path, column.compression(), column.dictionary_page_offset().is_some(), deltas)
                     };
-                    columns.map(dictionary).collect()
+                    columns.map(written).collect()
                 });
             }
         }
@@ -83,9 +84,13 @@ impl Layout {
             .set_statistics_enabled(EnabledStatistics::Page);
         for field in schema().fields() {
             let end = in_segments(field.name());
-            let column = found.iter().find(|(path, _, _)| path.ends_with(&end));
-            let (_, codec, dictionary) = column.with_context(|| format!("segments have no {}", field.name()))?;
+            let column = found.iter().find(|(path, ..)| path.ends_with(&end));
+            let (_, codec, dictionary, deltas) =
+                column.with_context(|| format!("segments have no {}", field.name()))?;
             let path = ColumnPath::new(vec![field.name().clone()]);
+            if *deltas {
+                properties = properties.set_column_encoding(path.clone(), Encoding::DELTA_BINARY_PACKED);
+            }
             properties = properties.set_column_compression(path.clone(), *codec);
             properties = properties.set_column_dictionary_enabled(path, *dictionary);
         }

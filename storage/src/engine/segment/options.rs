@@ -7,7 +7,7 @@ use super::{
 use crate::engine::manifest::SegmentId;
 use arrow::datatypes::{DataType, SchemaRef};
 use parquet::{
-    basic::{self, ZstdLevel},
+    basic::{self, Encoding, ZstdLevel},
     file::properties::{EnabledStatistics, WriterProperties},
     schema::types::ColumnPath,
 };
@@ -94,6 +94,13 @@ pub(super) fn properties(shape: &Shape, schema: &SchemaRef, options: &SegmentOpt
         .set_column_dictionary_enabled(path(TIMESTAMP), false)
         .set_column_statistics_enabled(path(TIMESTAMP), EnabledStatistics::None)
         .set_column_statistics_enabled(path(SIDE), EnabledStatistics::None);
+    for field in schema.fields().iter().filter(|field| is_counted(field.data_type())) {
+        properties = properties.set_column_encoding(path(field.name()), Encoding::DELTA_BINARY_PACKED);
+    }
+    // Rows come in the order of the key: its numbers and times hardly differ from one row to the next.
+    for field in shape.key_fields().iter().filter(|field| is_counted(field.data_type())) {
+        properties = properties.set_column_dictionary_enabled(path(field.name()), false);
+    }
     for column in shape.columns.iter() {
         let timestamps = path(&timestamps_of(&column.name));
         properties = properties
@@ -108,4 +115,11 @@ pub(super) fn properties(shape: &Shape, schema: &SchemaRef, options: &SegmentOpt
             .set_column_statistics_enabled(path(field.name()), EnabledStatistics::None);
     }
     properties.build()
+}
+
+/// Whether values are whole numbers. Where there is no dictionary for them, they are written as what each differs from the one before it, in as few
+/// bits as that takes: in equal steps they take no room, and are read several times as fast as by LZ4, which finds little in numbers of eight bytes.
+fn is_counted(data: &DataType) -> bool {
+    use DataType::{Date32, Int16, Int32, Int64, Time64, Timestamp};
+    matches!(data, Int16 | Int32 | Int64 | Date32 | Time64(_) | Timestamp(..))
 }
