@@ -18,7 +18,7 @@ pub use load::{TenantLoad, existing};
 
 use crate::{
     Error, ErrorKind, Result, Sequence, SequenceState, Snapshot, Table, Tenant, TenantId, TenantState,
-    catalog::rows,
+    catalog::rows::{self, Decoded},
     ids::is_tenant_id,
     private::{private_table, space_span},
     table::DEFAULT_FAMILY,
@@ -45,6 +45,15 @@ pub struct TenantStore {
     tenant: Option<TenantId>,
     /// The tenant's number, where another tenant of the same id is not meant.
     oid: Option<u32>,
+    /// What commits read of the catalog.
+    read: Arc<ReadByCommits>,
+}
+
+/// Rows of the catalog that a commit reads.
+#[derive(Debug, Default)]
+struct ReadByCommits {
+    tenant: Decoded<Tenant>,
+    table: Decoded<Table>,
 }
 
 /// What a statement writes: keys without the span.
@@ -72,17 +81,17 @@ pub struct SpanSize {
 impl TenantStore {
     /// The door of whichever tenant has the id.
     pub fn of_tenant(store: Arc<dyn Store>, tenant: TenantId) -> Self {
-        Self { store, tenant: Some(tenant), oid: None }
+        Self { store, tenant: Some(tenant), oid: None, read: Arc::default() }
     }
 
     /// The door of this very tenant: it writes nothing for another one that gets the id after a drop.
     pub fn of_session(store: Arc<dyn Store>, tenant: &Tenant) -> Self {
-        Self { store, tenant: Some(tenant.id.clone()), oid: Some(tenant.oid) }
+        Self { store, tenant: Some(tenant.id.clone()), oid: Some(tenant.oid), read: Arc::default() }
     }
 
     /// The door of the operator.
     pub fn of_operator(store: Arc<dyn Store>) -> Self {
-        Self { store, tenant: None, oid: None }
+        Self { store, tenant: None, oid: None, read: Arc::default() }
     }
 
     /// The tenant; `None` for the operator.
@@ -305,8 +314,8 @@ impl TenantStore {
         };
         let (catalog, key) = (rows::catalog_table(), rows::private_table_key(tenant, table.id));
         let row = self.store.read_row(&catalog, &key, Some(pin.clone())).await?;
-        let now: Option<Table> = row.as_ref().map(rows::decode).transpose()?;
-        if now.is_none_or(|now| now != *table) {
+        let now = row.as_ref().map(|row| self.read.table.of(row)).transpose()?;
+        if now.is_none_or(|now| *now != *table) {
             return Err(changed(table));
         }
         Ok((catalog, key))
@@ -333,9 +342,9 @@ impl TenantStore {
     async fn active(&self, id: &TenantId, pin: &Pin) -> Result<(TableName, RowKey)> {
         let (table, key) = (rows::catalog_table(), rows::tenant_key(id));
         let row = self.store.read_row(&table, &key, Some(pin.clone())).await?;
-        let tenant: Option<Tenant> = row.as_ref().map(rows::decode).transpose()?;
+        let tenant = row.as_ref().map(|row| self.read.tenant.of(row)).transpose()?;
         let usable =
-            |tenant: Tenant| tenant.state == TenantState::Active && self.oid.is_none_or(|oid| oid == tenant.oid);
+            |tenant: Arc<Tenant>| tenant.state == TenantState::Active && self.oid.is_none_or(|oid| oid == tenant.oid);
         if !tenant.is_some_and(usable) {
             return Err(Error::new(ErrorKind::NoTenant, format!("database \"{id}\" does not exist")));
         }

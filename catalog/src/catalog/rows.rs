@@ -22,7 +22,10 @@ use crate::{
 use bytes::Bytes;
 use keyspan_storage::{Family, FamilyName, GcRule, Mutation, Row, RowKey, RowMutation, TableName, TableSchema, Write};
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
-use std::{collections::BTreeMap, sync::Arc};
+use std::{
+    collections::BTreeMap,
+    sync::{Arc, Mutex, PoisonError},
+};
 
 /// The format that is written and read.
 const FORMAT: u32 = 1;
@@ -109,13 +112,46 @@ pub(super) fn pending_key(table: &TableName) -> RowKey {
     key(format!("pending#{table}"))
 }
 
+/// The bytes of a row of the catalog.
+fn bytes(row: &Row) -> Bytes {
+    row.newest(FAMILY, b"").map(|cell| cell.value.clone()).unwrap_or_default()
+}
+
 /// The value of a row of the catalog.
 pub(crate) fn decode<T: DeserializeOwned>(row: &Row) -> Result<T> {
-    let cell = row.newest(FAMILY, b"").map_or(&b""[..], |cell| &cell.value);
-    serde_json::from_slice(cell).map_err(|error| {
+    serde_json::from_slice(&bytes(row)).map_err(|error| {
         let message = format!("row \"{}\" of the catalog cannot be read", row.key.escape_ascii());
         Error::new(ErrorKind::Corrupt, message).with_detail(error.to_string())
     })
+}
+
+/// The value of the row that was decoded last, with its bytes: a commit reads the same rows as the one before it, which most often say what they said.
+#[derive(Debug)]
+pub(crate) struct Decoded<T>(Mutex<Option<(Bytes, Arc<T>)>>);
+
+impl<T> Default for Decoded<T> {
+    fn default() -> Self {
+        Self(Mutex::default())
+    }
+}
+
+impl<T: DeserializeOwned> Decoded<T> {
+    /// The value of a row.
+    ///
+    /// # Errors
+    /// When it cannot be read.
+    pub(crate) fn of(&self, row: &Row) -> Result<Arc<T>> {
+        let bytes = bytes(row);
+        let mut last = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some((seen, value)) = &*last
+            && *seen == bytes
+        {
+            return Ok(Arc::clone(value));
+        }
+        let value = Arc::new(decode(row)?);
+        *last = Some((bytes, Arc::clone(&value)));
+        Ok(value)
+    }
 }
 
 fn write(key: RowKey, mutation: Mutation) -> Write {
