@@ -23,7 +23,7 @@ mod sorted;
 pub(crate) mod tests;
 
 pub use columns::KeyColumns;
-pub use sorted::SortedKeys;
+pub use sorted::{CheckedKeys, SortedKeys};
 
 use crate::{Error, ErrorKind, Result, SqlType, Value, ValueRef, ids, table, tenant::TENANT_DELIMITER};
 use keyspan_storage::{

@@ -28,7 +28,7 @@ pub use comment::Comments;
 pub use edit::Edit;
 pub use error::{Error, ErrorKind, Result};
 pub use ids::{FamilyId, RoleName, TableId, TenantId};
-pub use key::{KeyEncoding, KeyPart, KeySchema, PartBounds, SortedKeys};
+pub use key::{CheckedKeys, KeyEncoding, KeyPart, KeySchema, PartBounds, SortedKeys};
 pub use mapping::Encoding;
 pub use private::{Private, PrivateEdit};
 pub use role::{Role, ScramSecret};

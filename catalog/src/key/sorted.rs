@@ -88,6 +88,36 @@ impl<'a> SortedKeys<'a> {
     }
 }
 
+/// Whether keys conform, one after the other: [`SortedKeys`] of keys that do not stay, and without their values.
+#[derive(Debug, Default)]
+pub struct CheckedKeys {
+    /// The key before, up to its last part; `None` before the first, and behind one that did not conform.
+    leading: Option<Vec<u8>>,
+}
+
+impl CheckedKeys {
+    /// Checks the next key.
+    ///
+    /// # Errors
+    /// [`BadValue`](crate::ErrorKind::BadValue) for a key that does not conform.
+    pub fn next(&mut self, schema: &KeySchema, key: &[u8]) -> Result<()> {
+        let mut leading = self.leading.take().unwrap_or_default();
+        let before = Some(leading.as_slice()).filter(|leading| !leading.is_empty());
+        let mut keys = SortedKeys { schema, span: b"", leading: before };
+        let (same, last) = keys.checked(key, |keys| {
+            let (same, last) = keys.leading(key, |_, _| {})?;
+            schema.visit_last(last, |_, _| {})?;
+            Some((same, key.len() - last.len()))
+        })?;
+        if !same {
+            leading.clear();
+            leading.extend_from_slice(&key[..last]);
+        }
+        self.leading = Some(leading);
+        Ok(())
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -165,6 +195,11 @@ mod tests {
             let expected: Vec<_> = keys.iter().map(alone).collect();
             // As they are written: NaN equals nothing.
             prop_assert_eq!(format!("{:?}", decoded(&schema, span.as_bytes(), &keys)), format!("{expected:?}"));
+            if span.is_empty() {
+                let mut checked = CheckedKeys::default();
+                let conforms: Vec<_> = keys.iter().map(|key| checked.next(&schema, key).is_ok()).collect();
+                prop_assert_eq!(conforms, expected.iter().map(Option::is_some).collect::<Vec<_>>());
+            }
             if schema.ends_with_integer() {
                 let numbers = decoded_integers(&schema, span.as_bytes(), &keys);
                 prop_assert_eq!(format!("{numbers:?}"), format!("{expected:?}"));

@@ -18,7 +18,7 @@ use arrow::{
 };
 use bytes::Bytes;
 use keyspan_catalog::{
-    Encoding, KeySchema, SqlType, Value, ValueRef,
+    CheckedKeys, Encoding, KeySchema, SqlType, Value, ValueRef,
     layouts::kind_accepts,
     mapping,
     table::{OnBadKey, OnBadValue},
@@ -122,6 +122,8 @@ impl Layout for Arc<RowLayout> {
 pub(super) struct RowBuilder {
     layout: Arc<RowLayout>,
     columns: Vec<ColumnBuilder>,
+    /// Keys of which no part is wanted.
+    unwanted: CheckedKeys,
     rows: usize,
     bytes: usize,
 }
@@ -129,7 +131,7 @@ pub(super) struct RowBuilder {
 impl RowBuilder {
     pub(super) fn new(layout: &Arc<RowLayout>) -> Self {
         let columns = layout.kinds.iter().map(|kind| ColumnBuilder::new(*kind)).collect();
-        Self { layout: Arc::clone(layout), columns, rows: 0, bytes: 0 }
+        Self { layout: Arc::clone(layout), columns, unwanted: CheckedKeys::default(), rows: 0, bytes: 0 }
     }
 
     /// Takes a row by the newest values of the layout's columns of cells, in their order.
@@ -150,7 +152,7 @@ impl RowBuilder {
     fn push_key(&mut self, key: &[u8]) -> Result<bool> {
         let layout = &self.layout;
         if layout.parts.is_empty() {
-            return match (layout.keys.visit(key, |_, _| {}), layout.on_bad_key) {
+            return match (self.unwanted.next(&layout.keys, key), layout.on_bad_key) {
                 (Ok(()), _) | (Err(_), OnBadKey::Null) => Ok(true),
                 (Err(_), OnBadKey::Skip) => Ok(false),
                 (Err(error), OnBadKey::Error) => Err(bad_key(key, &error)),

@@ -91,6 +91,8 @@ pub(super) fn properties(shape: &Shape, schema: &SchemaRef, options: &SegmentOpt
         .set_write_batch_size(WRITE_ROWS_MAX.min(options.limits.page_rows_max))
         .set_statistics_enabled(EnabledStatistics::Page)
         .set_column_dictionary_enabled(path(KEY), false)
+        // In the order of keys, most of each is the beginning of the one before it.
+        .set_column_encoding(path(KEY), Encoding::DELTA_BYTE_ARRAY)
         .set_column_dictionary_enabled(path(TIMESTAMP), false)
         .set_column_statistics_enabled(path(TIMESTAMP), EnabledStatistics::None)
         .set_column_statistics_enabled(path(SIDE), EnabledStatistics::None);
