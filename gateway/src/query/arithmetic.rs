@@ -1,12 +1,13 @@
-//! Arithmetic that fails as PostgreSQL's does: integer overflow is 22003, division by zero 22012, at run time and when constants
+//! Arithmetic that fails as PostgreSQL's does: overflow is 22003, division by zero 22012, at run time and when constants
 //! are folded.
 //!
-//! DataFusion's own operators wrap around. After types are settled [`semantics`](super::semantics) puts these functions in their
+//! DataFusion's own operators wrap around, and give infinities. A processor's NaN may have a sign, by which Arrow takes it for less than all numbers:
+//! every NaN that comes out of here is the one of `'NaN'`. After types are settled [`semantics`](super::semantics) puts these functions in their
 //! place; being immutable functions, they are folded by the same code that runs them.
 
 use crate::error::{SqlError, SqlState};
 use arrow::{
-    array::{Array, AsArray, Datum},
+    array::{Array, ArrayRef, ArrowPrimitiveType, AsArray, Datum},
     compute::kernels::numeric,
     datatypes::{DataType, Float32Type, Float64Type},
     error::ArrowError,
@@ -99,6 +100,11 @@ impl ScalarUDFImpl for Checked {
             (Operation::Remainder, Some(right)) => remainder(&sides[0], right),
         };
         let array = result.map_err(|error| failed(error, &data))?;
+        let array = match data {
+            DataType::Float32 => in_range::<Float32Type>(array, &sides, self.operation)?,
+            DataType::Float64 => in_range::<Float64Type>(array, &sides, self.operation)?,
+            _ => array,
+        };
         if scalar {
             return Ok(ColumnarValue::Scalar(ScalarValue::try_from_array(&array, 0)?));
         }
@@ -108,8 +114,8 @@ impl ScalarUDFImpl for Checked {
 
 /// An argument as Arrow's kernels take it.
 enum Side {
-    Scalar(arrow::array::Scalar<arrow::array::ArrayRef>),
-    Array(arrow::array::ArrayRef),
+    Scalar(arrow::array::Scalar<ArrayRef>),
+    Array(ArrayRef),
 }
 
 impl Side {
@@ -131,7 +137,7 @@ impl Side {
 }
 
 /// The remainder; that of the least integer and −1, which the processor calls an overflow, is 0.
-fn remainder(left: &Side, right: &Side) -> Result<arrow::array::ArrayRef, ArrowError> {
+fn remainder(left: &Side, right: &Side) -> Result<ArrayRef, ArrowError> {
     match numeric::rem(left.datum(), right.datum()) {
         Err(ArrowError::ArithmeticOverflow(_)) => {
             let wide = |side: &Side| arrow::compute::cast(side.array(), &DataType::Decimal128(19, 0));
@@ -161,6 +167,42 @@ fn refuse_zero(dividend: &Side, divisor: Option<&dyn Array>) -> Result<()> {
 
 fn zeroes(values: impl Iterator<Item = bool>, null: impl Fn(usize) -> bool) -> bool {
     values.enumerate().any(|(index, zero)| zero && !null(index))
+}
+
+/// The result of floats, with every NaN the one of `'NaN'`; 22003 where numbers became infinite, or a product or quotient too small for one that is not 0.
+fn in_range<T: ArrowPrimitiveType>(array: ArrayRef, sides: &[Side], operation: Operation) -> Result<ArrayRef>
+where
+    T::Native: Into<f64> + From<f32>,
+{
+    let results = array.as_primitive::<T>();
+    let may_vanish = matches!(operation, Operation::Multiply | Operation::Divide);
+    let plain = |result: &T::Native| {
+        let result: f64 = (*result).into();
+        result.is_finite() && !(may_vanish && result == 0.0)
+    };
+    if results.values().iter().all(plain) {
+        return Ok(array);
+    }
+    // An argument of the row; `None` where there is one argument.
+    let given = |side: usize, row: usize| -> Option<f64> {
+        let values = sides.get(side)?.array().as_primitive_opt::<T>()?;
+        Some(values.value(if values.len() == 1 { 0 } else { row }).into())
+    };
+    for (row, result) in results.iter().enumerate() {
+        let Some(result) = result.map(Into::<f64>::into) else { continue };
+        let (Some(left), right) = (given(0, row), given(1, row).unwrap_or_default()) else { continue };
+        let overflows = result.is_infinite() && left.is_finite() && right.is_finite();
+        let underflows = may_vanish && result == 0.0 && left != 0.0 && right != 0.0 && right.is_finite();
+        if overflows || underflows {
+            let what = if overflows { "overflow" } else { "underflow" };
+            let message = format!("value out of range: {what}");
+            let error = SqlError::new(SqlState::NUMERIC_VALUE_OUT_OF_RANGE, message);
+            return Err(DataFusionError::External(Box::new(error)));
+        }
+    }
+    let nan: T::Native = From::from(f32::NAN);
+    let told = |result: T::Native| if Into::<f64>::into(result).is_nan() { nan } else { result };
+    Ok(Arc::new(results.unary::<_, T>(told)))
 }
 
 fn failed(error: ArrowError, data: &DataType) -> DataFusionError {

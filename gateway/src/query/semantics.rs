@@ -303,13 +303,7 @@ fn check(expr: Expr, schema: &DFSchema) -> Result<Transformed<Expr>> {
         Expr::BinaryExpr(BinaryExpr { left, op, right }) => {
             let sides = (left.get_type(schema), right.get_type(schema));
             let counted = match sides {
-                (Ok(a), Ok(b)) if a == b && (a.is_signed_integer() || a.is_floating()) => {
-                    let divides = matches!(
-                        op,
-                        datafusion::logical_expr::Operator::Divide | datafusion::logical_expr::Operator::Modulo
-                    );
-                    arithmetic::checked(op).filter(|_| divides || !a.is_floating())
-                }
+                (Ok(a), Ok(b)) if a == b && (a.is_signed_integer() || a.is_floating()) => arithmetic::checked(op),
                 _ => None,
             };
             Ok(match counted {
@@ -320,7 +314,7 @@ fn check(expr: Expr, schema: &DFSchema) -> Result<Transformed<Expr>> {
             })
         }
         Expr::Negative(inner) => match inner.get_type(schema) {
-            Ok(data) if data.is_signed_integer() => {
+            Ok(data) if data.is_signed_integer() || data.is_floating() => {
                 let function = arithmetic::negate();
                 Ok(Transformed::yes(Expr::ScalarFunction(ScalarFunction::new_udf(function, vec![*inner]))))
             }

@@ -223,8 +223,15 @@ fn of_binary(bytes: &[u8], kind: &Type, target: &DataType) -> Result<ScalarValue
         Type::INT4 => number!(Int32, i32),
         Type::INT8 => number!(Int64, i64),
         Type::OID | Type::REGCLASS | Type::REGTYPE => number!(UInt32, u32),
-        Type::FLOAT4 => number!(Float32, f32),
-        Type::FLOAT8 => number!(Float64, f64),
+        // A NaN with a sign is that of `'NaN'`, as arithmetic has it.
+        Type::FLOAT4 => match number!(Float32, f32) {
+            ScalarValue::Float32(Some(number)) if number.is_nan() => ScalarValue::Float32(Some(f32::NAN)),
+            number => number,
+        },
+        Type::FLOAT8 => match number!(Float64, f64) {
+            ScalarValue::Float64(Some(number)) if number.is_nan() => ScalarValue::Float64(Some(f64::NAN)),
+            number => number,
+        },
         Type::NUMERIC => ScalarValue::Utf8(Some(numeric::text_of_binary(bytes).ok_or_else(invalid)?)),
         Type::BYTEA => ScalarValue::Binary(Some(bytes.to_vec())),
         Type::UUID => uuid_value(bytes.try_into().map_err(|_| invalid())?, target),

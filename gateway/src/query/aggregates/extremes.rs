@@ -1,6 +1,6 @@
 //! `min` and `max` of floating point numbers by groups, as PostgreSQL has them: NaN is greater than all others, infinities are what they are.
 //!
-//! DataFusion's accumulators of groups, in 55.2, begin with the greatest finite number and take whatever comes after a NaN: the greatest of
+//! DataFusion's accumulators of groups, in 55.2 (apache/datafusion#24432), begin with the greatest finite number and take whatever comes after a NaN: the greatest of
 //! `-Infinity` alone is -1.8e308 there, and that of NaN and 1 is 1. Those of one group are right. All else is DataFusion's.
 
 use arrow::datatypes::{ArrowPrimitiveType, DataType, FieldRef, Float32Type, Float64Type};
