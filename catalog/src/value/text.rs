@@ -130,7 +130,9 @@ fn parse_float(text: &str, kind: SqlType) -> Result<Value> {
     }
     // Read again: rounding to a double and then to a real may differ from rounding once.
     let single = || trimmed.parse::<f32>().map_or(value, f64::from);
-    Ok(Value::Float(if kind == SqlType::Float4 { single() } else { value }))
+    let value = if kind == SqlType::Float4 { single() } else { value };
+    // A NaN has no sign.
+    Ok(Value::Float(if value.is_nan() { f64::NAN } else { value }))
 }
 
 fn parse_numeric(text: &str, kind: SqlType, precision: u8, scale: u8) -> Result<Value> {

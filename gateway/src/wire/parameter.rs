@@ -156,7 +156,8 @@ fn float(text: &str, kind: &Type) -> Result<f64> {
     let bounded = *kind != Type::FLOAT4 || !number.is_finite() || (number as f32).is_finite();
     let named = text.bytes().any(|byte| matches!(byte, b'i' | b'I' | b'n' | b'N'));
     if bounded && (number.is_finite() || named) {
-        return Ok(number);
+        // One with a minus, too.
+        return Ok(if number.is_nan() { f64::NAN } else { number });
     }
     let message = format!("\"{text}\" is out of range for type {}", name(kind));
     Err(SqlError::new(SqlState::NUMERIC_VALUE_OUT_OF_RANGE, message))

@@ -90,6 +90,14 @@ fn binary_is_read_by_its_type() {
 }
 
 #[test]
+fn a_nan_with_a_sign_is_that_without() {
+    let double = decode(Some(&(-f64::NAN).to_be_bytes()), &Type::FLOAT8, Format::Binary, &DataType::Float64).unwrap();
+    assert!(matches!(double, ScalarValue::Float64(Some(number)) if number.to_bits() == f64::NAN.to_bits()));
+    let real = decode(Some(&(-f32::NAN).to_be_bytes()), &Type::FLOAT4, Format::Binary, &DataType::Float32).unwrap();
+    assert!(matches!(real, ScalarValue::Float32(Some(number)) if number.to_bits() == f32::NAN.to_bits()));
+}
+
+#[test]
 fn arrays_are_read_in_both_formats() {
     let target = DataType::List(Arc::new(Field::new_list_field(DataType::Int32, true)));
     let array = text("{1,NULL, 3}", Type::INT4_ARRAY, target.clone());

@@ -50,6 +50,9 @@ pub(super) fn integer<T: TryFrom<i64>>(text: &str, kind: &str) -> Result<T> {
 /// A float, `NaN` and `Infinity` among them.
 pub(super) fn float<T: FromStr + Into<f64> + Copy>(text: &str, kind: &str) -> Result<T> {
     let trimmed = text.trim();
+    // A NaN has no sign.
+    let unsigned = trimmed.strip_prefix('-').filter(|rest| rest.eq_ignore_ascii_case("nan"));
+    let trimmed = unsigned.unwrap_or(trimmed);
     let value: T = trimmed.parse().map_err(|_| invalid(kind, text))?;
     let spelled = trimmed.bytes().any(|byte| matches!(byte, b'i' | b'I'));
     if value.into().is_infinite() && !spelled { Err(out_of_range(kind, text)) } else { Ok(value) }
