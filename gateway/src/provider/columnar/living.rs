@@ -234,11 +234,13 @@ fn wanted(batch: &RecordBatch, columns: usize, files: &[Option<BooleanBuffer>]) 
     let bits_of = |number: u32| files.get(number as usize).ok_or_else(|| fault("are of no known file"));
     let outside = || fault("stand behind the end of their file");
     let position = |position: i64| usize::try_from(position).map_err(|_| outside());
-    if numbers.iter().all(|one| *one == number) {
+    // All values are looked at, which a processor does many at a time; to stop at the first that differs is slower where none does.
+    if numbers.iter().fold(true, |same, one| same & (*one == number)) {
         let Some(bits) = bits_of(number)? else { return Ok(None) };
-        let (first, last) = (position(first)?, position(positions[positions.len() - 1])?);
-        if last + 1 == first + positions.len() && positions.is_sorted() {
-            let within = last < bits.len();
+        let is_next = |(before, after): (&i64, &i64)| before.wrapping_add(1) == *after;
+        if positions.iter().zip(&positions[1..]).fold(true, |next, pair| next & is_next(pair)) {
+            let first = position(first)?;
+            let within = bits.len().checked_sub(positions.len()).is_some_and(|last| first <= last);
             return within.then(|| Some(bits.slice(first, positions.len()))).ok_or_else(outside);
         }
     }
