@@ -72,7 +72,7 @@ async fn metadata_of_row_groups_never_change_an_answer() {
                                           Versions: 1
                                           Order: none
                                           Row groups: clean=2 files=2 rows=200, memory=none, rest=none
-                                          Files: row groups skipped=0 rows=200 bytes=1470, memory rows=0"#]].assert_eq(&plan(&fast, sql, true).await);
+                                          Files: row groups skipped=0 rows=200 bytes=546, memory rows=0"#]].assert_eq(&plan(&fast, sql, true).await);
     // All of it is known.
     let [operator, _] = sessions(&world, None).await;
     expect![[r#"
