@@ -5,8 +5,8 @@
 
 use futures::TryStreamExt;
 use keyspan_storage::{
-    Columns, Commit, ErrorKind, Family, FamilyName, GcRule, KeyRange, Mutation, Row, RowKey, RowMutation, Scan, Store,
-    TableName, TableSchema, Write,
+    ColumnKind, Columns, Commit, ErrorKind, Family, FamilyName, GcRule, KeyRange, Layout, LayoutColumn, Layouts,
+    Mutation, Row, RowKey, RowMutation, Scan, Store, TableName, TableSchema, Write,
     engine::{Engine, EngineOptions},
     scan::FamilyColumns,
 };
@@ -314,6 +314,69 @@ async fn a_table_of_a_million_distinct_qualifiers() {
         let mut cells = 0;
         each(&engine, one, |row| cells += row.cells.len()).await;
         assert_eq!(cells, COLUMNS + 1);
+    })
+    .await;
+}
+
+/// A table that declares two hundred columns of whole numbers.
+#[derive(Debug)]
+struct Numbers;
+
+impl Numbers {
+    const COLUMNS: usize = 200;
+
+    fn qualifier(column: usize) -> String {
+        format!("n{column:03}")
+    }
+}
+
+impl Layouts for Numbers {
+    fn layout(&self, _: &TableName) -> Option<Arc<Layout>> {
+        let column = |at| LayoutColumn {
+            family: family(),
+            qualifier: Self::qualifier(at).into(),
+            kind: ColumnKind::Int64,
+            accepts: None,
+        };
+        Some(Arc::new(Layout { columns: (0..Self::COLUMNS).map(column).collect(), key: None }))
+    }
+}
+
+/// Two hundred columns of whole numbers that do not repeat: Parquet's writers of all of them are there at once.
+#[tokio::test]
+async fn two_hundred_columns_of_whole_numbers() {
+    const ROWS: usize = 2_000;
+    /// A writer's pages of all columns.
+    const WRITERS_BYTES: usize = 2 * Numbers::COLUMNS * (64 << 10);
+    const BOUND: usize = MEMORY_BYTES + OVERHEAD_BYTES + WRITERS_BYTES;
+    let _alone = alone().await;
+    let folder = tempfile::tempdir().unwrap();
+    let engine = made(folder.path()).await;
+    engine.set_layouts(Arc::new(Numbers));
+    let number =
+        |row: usize, column: usize| ((row * Numbers::COLUMNS + column) as u64).wrapping_mul(0x9E37_79B9_7F4A_7C15);
+    phase("numbers written", BOUND, async {
+        for row in 0..ROWS {
+            let cell = |column| set(Numbers::qualifier(column), number(row, column).to_be_bytes().into());
+            let cells = (0..Numbers::COLUMNS).map(cell).collect();
+            engine.commit(Commit::row(table(), key(row), cells)).await.unwrap();
+        }
+    })
+    .await;
+    phase("flushed", BOUND, engine.flush()).await.unwrap();
+    phase("compacted", BOUND, engine.compact(None)).await.unwrap();
+    let engine = phase("opened again", BOUND, reopened(engine, folder.path())).await;
+    phase("read whole", BOUND, async {
+        let mut rows = 0;
+        each(&engine, Scan::all(), |row| {
+            assert_eq!((&row.key, row.cells.len()), (&key(rows), Numbers::COLUMNS));
+            for (column, cell) in row.cells.iter().enumerate() {
+                assert_eq!(cell.value, number(rows, column).to_be_bytes().to_vec());
+            }
+            rows += 1;
+        })
+        .await;
+        assert_eq!(rows, ROWS);
     })
     .await;
 }

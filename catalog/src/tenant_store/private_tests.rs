@@ -272,6 +272,29 @@ async fn names_are_the_tenants_and_the_operators_together() {
     assert_eq!(write(&operator, &table, 1).await.unwrap_err().kind(), ErrorKind::Invalid);
 }
 
+/// A door remembers what the rows of the catalog said that its commits read.
+#[tokio::test]
+async fn a_door_that_has_committed_notices_what_changes() {
+    let store: Arc<dyn Store> = Arc::new(MemoryStore::new(Box::new(ManualClock::new(1_000_000))));
+    let catalog = open(&store).await;
+    make_tenant(&catalog, "a").await;
+    change(&catalog, "a", create("t")).await.unwrap();
+    let (door, before) = (door(&catalog, "a"), table(&catalog, "a", "t").unwrap());
+    for key in 1..=2 {
+        write(&door, &before, key).await.unwrap();
+    }
+    let renamed = |_: &crate::Snapshot| {
+        vec![PrivateEdit::AlterTable(Box::new((before.as_ref().clone(), before.rename("u").unwrap())))]
+    };
+    change(&catalog, "a", renamed).await.unwrap();
+    assert_eq!(write(&door, &before, 3).await.unwrap_err().kind(), ErrorKind::Conflict);
+    let after = table(&catalog, "a", "u").unwrap();
+    write(&door, &after, 4).await.unwrap();
+    // And the tenant, which goes.
+    catalog.commit(|_| Ok(Edit::BeginDropTenant(id("a")))).await.unwrap();
+    assert_eq!(write(&door, &after, 5).await.unwrap_err().kind(), ErrorKind::NoTenant);
+}
+
 #[test]
 fn a_private_table_has_one_family_and_ordered_keys() {
     let table = Table::define_private(TableId(16_400), &definition("t", false)).unwrap();

@@ -153,3 +153,57 @@ impl Of {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The states of these runs of doubles.
+    fn states(of: Of, runs: &[&[Option<f64>]]) -> Vec<ArrayRef> {
+        let values: ArrayRef = Arc::new(runs.concat().into_iter().collect::<Float64Array>());
+        let ends = runs.iter().scan(0, |end, run| {
+            *end += run.len();
+            Some(*end - run.len()..*end)
+        });
+        let mut fold = Fold::Doubles(Doubles { of, counts: Vec::new(), folded: Vec::new() });
+        fold.add(&values, &ends.collect::<Vec<_>>());
+        fold.take().unwrap()
+    }
+
+    /// What stands in a column of doubles; NaN as text, which equals itself.
+    fn shown(state: &ArrayRef) -> Vec<String> {
+        state.as_primitive::<Float64Type>().iter().map(|value| format!("{value:?}")).collect()
+    }
+
+    const NAN: Option<f64> = Some(f64::NAN);
+
+    #[test]
+    fn nan_is_the_greatest_number_and_the_least_where_there_is_no_other() {
+        let infinite = Some(f64::INFINITY);
+        let runs: [&[_]; 5] = [&[NAN, NAN], &[NAN, None], &[Some(1.0), NAN, Some(2.0)], &[NAN, infinite], &[infinite]];
+        assert_eq!(
+            shown(&states(Of::Min, &runs)[0]),
+            ["Some(NaN)", "Some(NaN)", "Some(1.0)", "Some(inf)", "Some(inf)"]
+        );
+        assert_eq!(
+            shown(&states(Of::Max, &runs)[0]),
+            ["Some(NaN)", "Some(NaN)", "Some(NaN)", "Some(NaN)", "Some(inf)"]
+        );
+    }
+
+    /// As of DataFusion's accumulators: neither a sum nor a count is 0 of no values.
+    #[test]
+    fn a_run_without_values_has_no_state() {
+        let runs: [&[_]; 3] = [&[None, None], &[Some(1.0), None, Some(2.0)], &[None]];
+        for of in [Of::Sum, Of::Avg, Of::Min, Of::Max] {
+            let states = states(of, &runs);
+            for state in &states {
+                assert_eq!([0, 1, 2].map(|run| state.is_null(run)), [true, false, true]);
+            }
+            if matches!(of, Of::Avg) {
+                assert_eq!(states[0].as_primitive::<arrow::datatypes::UInt64Type>().value(1), 2);
+                assert_eq!(shown(&states[1])[1], "Some(3.0)");
+            }
+        }
+    }
+}

@@ -353,6 +353,20 @@ mod tests {
         }
     }
 
+    #[test]
+    fn the_first_microsecond_of_a_period_is_not_of_the_one_before() {
+        let march = 59 * DAY;
+        for (unit, second) in [("second", SECOND), ("hour", HOUR), ("day", DAY), ("week", 4 * DAY), ("month", 31 * DAY)]
+        {
+            let times = vec![Some(second - 1), Some(second), Some(second - 1)];
+            let found = called(&DateTrunc::new(), unit, times);
+            assert_eq!(found[1], Some(second), "{unit}");
+            assert_eq!((found[0], found[2]), (Unit::of(unit).unwrap().truncated(second - 1), found[0]), "{unit}");
+        }
+        let times = vec![Some(march - 1), Some(march), None, Some(march)];
+        assert_eq!(called(&DateTrunc::new(), "mon", times), [Some(31 * DAY), Some(march), None, Some(march)]);
+    }
+
     /// As PostgreSQL 15 has them; the year 0 is 1 BC.
     #[test]
     fn years_beyond_those_that_datafusion_knows() {

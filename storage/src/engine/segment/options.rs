@@ -12,6 +12,9 @@ use parquet::{
     schema::types::ColumnPath,
 };
 
+/// Columns of a file that are written as differences. For each of them Parquet's writer takes a buffer of one MiB before the first value
+/// comes (`DEFAULT_BIT_WRITER_SIZE` of parquet 59), two for keys; the columns beyond are written plainly.
+const DIFFERENCES_COLUMNS_MAX: usize = 16;
 /// Rows after which Parquet's writer looks whether a page is full.
 const WRITE_ROWS_MAX: usize = 1_024;
 
@@ -96,8 +99,8 @@ pub(super) fn properties(shape: &Shape, schema: &SchemaRef, options: &SegmentOpt
         .set_column_dictionary_enabled(path(TIMESTAMP), false)
         .set_column_statistics_enabled(path(TIMESTAMP), EnabledStatistics::None)
         .set_column_statistics_enabled(path(SIDE), EnabledStatistics::None);
-    for field in schema.fields().iter().filter(|field| is_counted(field.data_type())) {
-        properties = properties.set_column_encoding(path(field.name()), Encoding::DELTA_BINARY_PACKED);
+    for name in differing(shape, schema) {
+        properties = properties.set_column_encoding(path(name), Encoding::DELTA_BINARY_PACKED);
     }
     // Rows come in the order of the key: its numbers and times hardly differ from one row to the next.
     for field in shape.key_fields().iter().filter(|field| is_counted(field.data_type())) {
@@ -119,8 +122,19 @@ pub(super) fn properties(shape: &Shape, schema: &SchemaRef, options: &SegmentOpt
     properties.build()
 }
 
-/// Whether values are whole numbers. Where there is no dictionary for them, they are written as what each differs from the one before it, in as few
+/// Columns of whole numbers that are written, where there is no dictionary for them, as what each value differs from the one before it, in as few
 /// bits as that takes: in equal steps they take no room, and are read several times as fast as by LZ4, which finds little in numbers of eight bytes.
+/// The rows' timestamps and the parts of keys come first. Timestamps of single cells are not among them: most are NULL, or repeat.
+fn differing<'a>(shape: &Shape, schema: &'a SchemaRef) -> impl Iterator<Item = &'a str> {
+    // Behind the columns are those of overflow and of the side file, which are bytes.
+    let before_columns = schema.fields().len() - 2 * shape.columns.len() - shape.families.len() - 1;
+    let has_value = move |at: &usize| *at < before_columns || (at - before_columns).is_multiple_of(2);
+    let fields =
+        schema.fields().iter().enumerate().filter(move |(at, field)| has_value(at) && is_counted(field.data_type()));
+    fields.map(|(_, field)| field.name().as_str()).take(DIFFERENCES_COLUMNS_MAX)
+}
+
+/// Whether values are whole numbers.
 fn is_counted(data: &DataType) -> bool {
     use DataType::{Date32, Int16, Int32, Int64, Time64, Timestamp};
     matches!(data, Int16 | Int32 | Int64 | Date32 | Time64(_) | Timestamp(..))
