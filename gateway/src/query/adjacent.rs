@@ -357,7 +357,7 @@ impl Runs {
                     let filter = filter.as_ref().map(|filter| filter.as_boolean());
                     accumulator.update_batch(arguments, &self.numbers, filter, self.runs)?;
                 }
-                (fold, [values, ..]) => fold.add(values, &ranges),
+                (fold, [values, ..]) => fold.add(values, &ranges)?,
                 (_, []) => return internal_err!("an aggregate of a run has no argument"),
             }
         }

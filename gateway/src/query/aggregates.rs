@@ -1,6 +1,7 @@
 //! `sum` and `avg` with PostgreSQL's result types: `sum(bigint)` and `avg` of any integer are numeric, so that neither overflows.
 //!
-//! `min` and `max` of floating point numbers have PostgreSQL's order ([`extremes`]). Sums of [`intervals`] are ours; all others are DataFusion's own, and only their arguments are widened to decimals first. DataFusion cuts an average of decimals off; so it
+//! `min` and `max` of floating point numbers have PostgreSQL's order ([`extremes`]), and statistics its algorithm ([`moments`]). Sums of [`intervals`] and of [`floats`] in a
+//! window's frame are ours; all others are DataFusion's own, and only their arguments are widened to decimals first. DataFusion cuts an average of decimals off; so it
 //! computes one digit more than PostgreSQL shows, and [`wrapped`] rounds it away.
 //!
 //! DataFusion settles the types in a scalar subquery more than once. So what an argument becomes stays what it is when it is widened again, and
@@ -28,7 +29,9 @@ use extremes::Extreme;
 use std::sync::Arc;
 
 mod extremes;
+pub(super) mod floats;
 mod intervals;
+mod moments;
 mod wrapped;
 
 /// How `sum` sees a bigint: 28 digits leave 10 more for the count of rows.
@@ -41,7 +44,7 @@ const INTEGER_DIGITS: u8 = 10;
 /// Digits before the point of a bigint.
 const BIGINT_DIGITS: u8 = 19;
 
-/// Registers `sum`, `avg`, `min` and `max` in the place of DataFusion's.
+/// Registers `sum`, `avg`, `min`, `max` and statistics in the place of DataFusion's.
 pub fn register(state: &mut SessionState) {
     let (sum, avg) = (AggregateUDF::from(Sum::new()), AggregateUDF::from(Avg::new()));
     let (min, max) = (AggregateUDF::from(Min::new()), AggregateUDF::from(Max::new()));
@@ -51,7 +54,7 @@ pub fn register(state: &mut SessionState) {
         AggregateUDF::from(Extreme { inner: Arc::new(min), is_max: false }),
         AggregateUDF::from(Extreme { inner: Arc::new(max), is_max: true }),
     ];
-    for function in all {
+    for function in all.into_iter().chain(moments::functions()) {
         for name in std::iter::once(function.name()).chain(function.aliases().iter().map(String::as_str)) {
             let removed = state.deregister_udaf(name);
             debug_assert!(removed.is_ok(), "a session's state gives functions up");
@@ -70,7 +73,9 @@ fn sum_argument(data: &DataType) -> Option<DataType> {
         DataType::Int8 | DataType::Int16 | DataType::Int32 => DataType::Int32,
         DataType::Int64 => SUMMED_BIGINT,
         DataType::UInt8 | DataType::UInt16 | DataType::UInt32 | DataType::UInt64 => DataType::UInt64,
-        DataType::Float16 | DataType::Float32 | DataType::Float64 | DataType::Null => DataType::Float64,
+        // Summed as doubles, and shown as what they are.
+        DataType::Float16 | DataType::Float32 => DataType::Float32,
+        DataType::Float64 | DataType::Null => DataType::Float64,
         DataType::Decimal128(..) | DataType::Decimal256(..) | DataType::Duration(_) | DataType::Interval(_) => {
             data.clone()
         }
@@ -138,7 +143,7 @@ impl Widened {
         arguments: &AccumulatorArgs<'_>,
     ) -> impl FnOnce(Box<dyn Accumulator>) -> Box<dyn Accumulator> + use<> {
         let types = self.types(arguments);
-        move |inner| if types.is_none() { inner } else { Box::new(wrapped::One { inner, types }) }
+        move |inner| if types.is_none() { inner } else { Box::new(wrapped::One::new(inner, types)) }
     }
 
     /// What DataFusion's accumulator is given and what its result becomes.
@@ -146,8 +151,9 @@ impl Widened {
         let mut given =
             arguments.expr_fields.iter().map(|field| (field.data_type(), wrapped::summed(field.data_type())));
         let given = given.find(|(before, after)| *before != after).map(|(_, after)| after);
-        let shown = self.averages.then(|| arguments.return_field.data_type().clone());
-        wrapped::Types { given, shown }
+        let returns = arguments.return_field.data_type();
+        let shown = (self.averages || *returns == DataType::Float32).then(|| returns.clone());
+        wrapped::Types { given, shown, floats: returns.is_floating() }
     }
 }
 
@@ -177,7 +183,11 @@ impl AggregateUDFImpl for Widened {
             return Ok(INTERVAL);
         }
         let inner = self.inner.return_type(&arguments.iter().map(wrapped::summed).collect::<Vec<_>>())?;
-        Ok(if self.averages { wrapped::shown(&inner) } else { inner })
+        Ok(match arguments {
+            _ if self.averages => wrapped::shown(&inner),
+            [DataType::Float32] => DataType::Float32,
+            _ => inner,
+        })
     }
     fn is_nullable(&self) -> bool {
         self.inner.is_nullable()
@@ -197,6 +207,12 @@ impl AggregateUDFImpl for Widened {
         if of_intervals(arguments.input_fields) {
             return Ok(intervals::state(arguments.name));
         }
+        if *arguments.return_field.data_type() == DataType::Float32 {
+            let as_doubles = |field: &FieldRef| Arc::new(field.as_ref().clone().with_data_type(DataType::Float64));
+            let fields: Vec<FieldRef> = arguments.input_fields.iter().map(as_doubles).collect();
+            let return_field = as_doubles(&arguments.return_field);
+            return self.inner.state_fields(StateFieldsArgs { input_fields: &fields, return_field, ..arguments });
+        }
         self.inner.state_fields(arguments)
     }
     fn groups_accumulator_supported(&self, arguments: AccumulatorArgs) -> bool {
@@ -208,13 +224,16 @@ impl AggregateUDFImpl for Widened {
     fn create_groups_accumulator(&self, arguments: AccumulatorArgs) -> Result<Box<dyn GroupsAccumulator>> {
         let types = self.types(&arguments);
         let inner = self.within(arguments, AggregateUDF::create_groups_accumulator)?;
-        Ok(if types.is_none() { inner } else { Box::new(wrapped::Many { inner, types }) })
+        Ok(if types.is_none() { inner } else { Box::new(wrapped::Many::new(inner, types)) })
     }
     fn create_sliding_accumulator(&self, arguments: AccumulatorArgs) -> Result<Box<dyn Accumulator>> {
         if of_intervals(arguments.expr_fields) {
             return self.accumulator(arguments);
         }
         let around = self.around(&arguments);
+        if arguments.return_field.data_type().is_floating() && !arguments.is_distinct {
+            return Ok(around(Box::new(floats::Sum::new(self.averages))));
+        }
         Ok(around(self.within(arguments, AggregateUDF::create_sliding_accumulator)?))
     }
     fn order_sensitivity(&self) -> AggregateOrderSensitivity {

@@ -25,6 +25,7 @@ mod beside;
 pub mod json;
 pub mod lists;
 pub mod numbers;
+mod ranged;
 mod sleep;
 pub mod template;
 pub mod texts;
@@ -118,6 +119,8 @@ pub fn register(state: &mut SessionState) {
     replace(state, numbers::functions().chain(texts::functions()).chain(times::functions()));
     replace(state, template::functions().chain(lists::functions()).chain(json::functions()));
     replace(state, truncated::functions().chain(assigned::functions()));
+    let checked = ranged::functions(state);
+    replace(state, checked);
     let wrapped = beside::functions(state);
     replace(state, wrapped);
 }

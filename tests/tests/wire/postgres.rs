@@ -233,8 +233,10 @@ files! { "tests/slt/postgres":
     qualifiers
     questions
     relational
+    statistics
     strings
     subscripts
+    sums
     temporary_tables
     temporary_views
     time_columns

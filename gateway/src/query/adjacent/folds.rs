@@ -3,6 +3,7 @@
 //! For `count`, and for `sum`, `avg`, `min` and `max` of double precision; they give the states that DataFusion's own accumulators of groups give, in the
 //! order of rows, so that sums are rounded as there. Other aggregates are given each row with the number of its run ([`Fold::Rows`]).
 
+use crate::query::aggregates::floats;
 use arrow::{
     array::{Array, ArrayRef, AsArray, Float64Array, Int64Array, UInt64Array},
     datatypes::{DataType, Float64Type, SchemaRef},
@@ -61,7 +62,10 @@ impl Fold {
     }
 
     /// Adds a state for each run of these values.
-    pub(super) fn add(&mut self, values: &ArrayRef, runs: &[Range<usize>]) {
+    ///
+    /// # Errors
+    /// When a sum of numbers is infinite.
+    pub(super) fn add(&mut self, values: &ArrayRef, runs: &[Range<usize>]) -> Result<()> {
         match self {
             Self::Count(counts) => {
                 let nulls = values.logical_nulls();
@@ -70,9 +74,10 @@ impl Fold {
                     (run.len() - missing) as i64
                 }));
             }
-            Self::Doubles(doubles) => doubles.add(values.as_primitive(), runs),
+            Self::Doubles(doubles) => doubles.add(values.as_primitive(), runs)?,
             Self::Rows(_) => {}
         }
+        Ok(())
     }
 
     /// The states so far, as columns.
@@ -100,7 +105,7 @@ impl Fold {
 }
 
 impl Doubles {
-    fn add(&mut self, values: &Float64Array, runs: &[Range<usize>]) {
+    fn add(&mut self, values: &Float64Array, runs: &[Range<usize>]) -> Result<()> {
         let nulls = values.nulls().filter(|nulls| nulls.null_count() > 0);
         for run in runs {
             let slice = &values.values()[run.clone()];
@@ -112,9 +117,14 @@ impl Doubles {
                     (there().count() as u64, folded)
                 }
             };
+            let is_sum = matches!(self.of, Of::Sum | Of::Avg);
+            if is_sum && folded.is_infinite() && !run.clone().any(|row| values.value(row).is_infinite()) {
+                return Err(floats::overflow());
+            }
             self.counts.push(count);
             self.folded.push(folded);
         }
+        Ok(())
     }
 
     fn take(&mut self) -> Vec<ArrayRef> {
@@ -160,14 +170,18 @@ mod tests {
 
     /// The states of these runs of doubles.
     fn states(of: Of, runs: &[&[Option<f64>]]) -> Vec<ArrayRef> {
+        tried(of, runs).unwrap()
+    }
+
+    fn tried(of: Of, runs: &[&[Option<f64>]]) -> Result<Vec<ArrayRef>> {
         let values: ArrayRef = Arc::new(runs.concat().into_iter().collect::<Float64Array>());
         let ends = runs.iter().scan(0, |end, run| {
             *end += run.len();
             Some(*end - run.len()..*end)
         });
         let mut fold = Fold::Doubles(Doubles { of, counts: Vec::new(), folded: Vec::new() });
-        fold.add(&values, &ends.collect::<Vec<_>>());
-        fold.take().unwrap()
+        fold.add(&values, &ends.collect::<Vec<_>>())?;
+        fold.take()
     }
 
     /// What stands in a column of doubles; NaN as text, which equals itself.
@@ -205,5 +219,15 @@ mod tests {
                 assert_eq!(shown(&states[1])[1], "Some(3.0)");
             }
         }
+    }
+
+    #[test]
+    fn a_sum_of_numbers_is_not_infinite() {
+        let (much, infinite) = (Some(1e308), Some(f64::INFINITY));
+        for of in [Of::Sum, Of::Avg] {
+            assert!(tried(of, &[&[much], &[much, None, much]]).is_err());
+            assert_eq!(shown(states(of, &[&[much, much, infinite], &[None]]).last().unwrap()), ["Some(inf)", "None"]);
+        }
+        assert_eq!(shown(&states(Of::Min, &[&[None, None], &[infinite]])[0]), ["None", "Some(inf)"]);
     }
 }

@@ -1,8 +1,9 @@
 //! Accumulators of DataFusion's that are given arguments of another type, or whose result becomes one: [`Types`] says which.
 //!
 //! Integers are widened where they are summed, which is what a bigint's sum is made of; averages are computed with a digit more than they show, and
-//! rounded to it.
+//! rounded to it. Of floating point numbers it is seen whether one was infinite: if none was, no result may be ([`floats`]).
 
+use super::floats;
 use arrow::{
     array::{ArrayRef, BooleanArray},
     compute::cast,
@@ -14,10 +15,11 @@ use datafusion::{
     scalar::ScalarValue,
 };
 
-/// As what a value is summed: an integer as a bigint.
+/// As what a value is summed: an integer as a bigint, a real as a double.
 pub(super) fn summed(data: &DataType) -> DataType {
     match data {
         DataType::Int32 => DataType::Int64,
+        DataType::Float32 => DataType::Float64,
         other => other.clone(),
     }
 }
@@ -39,45 +41,87 @@ pub(super) struct Types {
     pub(super) given: Option<DataType>,
     /// Of the result; `None` as it is.
     pub(super) shown: Option<DataType>,
+    /// Whether results are floating point numbers.
+    pub(super) floats: bool,
 }
 
 impl Types {
     /// Whether both stay as they are.
     pub(super) fn is_none(&self) -> bool {
-        self.given.is_none() && self.shown.is_none()
+        self.given.is_none() && self.shown.is_none() && !self.floats
     }
 
     fn given(&self, values: &[ArrayRef]) -> Result<Vec<ArrayRef>> {
         let Some(given) = &self.given else { return Ok(values.to_vec()) };
         values.iter().map(|values| Ok(cast(values, given)?)).collect()
     }
+
+    fn results(&self, results: ArrayRef, has_infinity: bool) -> Result<ArrayRef> {
+        let results = if self.floats { floats::all_checked(results, has_infinity)? } else { results };
+        match &self.shown {
+            Some(shown) if shown != results.data_type() => {
+                let results = cast(&results, shown)?;
+                if self.floats { floats::all_checked(results, has_infinity) } else { Ok(results) }
+            }
+            _ => Ok(results),
+        }
+    }
+
+    /// States, in which an infinity is taken for one that was given.
+    fn states<T>(&self, states: Vec<T>, has_infinity: bool, is_infinite: impl Fn(&[T]) -> bool) -> Result<Vec<T>> {
+        if self.floats && !has_infinity && is_infinite(&states) { Err(floats::overflow()) } else { Ok(states) }
+    }
 }
 
 /// One group.
 #[derive(Debug)]
 pub(super) struct One {
-    pub(super) inner: Box<dyn Accumulator>,
-    pub(super) types: Types,
+    inner: Box<dyn Accumulator>,
+    types: Types,
+    has_infinity: bool,
+}
+
+impl One {
+    pub(super) fn new(inner: Box<dyn Accumulator>, types: Types) -> Self {
+        Self { inner, types, has_infinity: false }
+    }
+
+    fn see(&mut self, values: &[ArrayRef]) {
+        self.has_infinity |= self.types.floats && floats::has_infinity(values);
+    }
 }
 
 impl Accumulator for One {
     fn update_batch(&mut self, values: &[ArrayRef]) -> Result<()> {
-        self.inner.update_batch(&self.types.given(values)?)
+        let values = self.types.given(values)?;
+        self.see(&values);
+        self.inner.update_batch(&values)
     }
     fn evaluate(&mut self) -> Result<ScalarValue> {
-        let result = self.inner.evaluate()?;
-        match &self.types.shown {
-            Some(shown) => result.cast_to(shown),
-            None => Ok(result),
+        let result = match self.inner.evaluate()? {
+            ScalarValue::Float64(Some(sum)) => ScalarValue::Float64(Some(floats::checked(sum, self.has_infinity)?)),
+            other => other,
+        };
+        let result = match &self.types.shown {
+            Some(shown) => result.cast_to(shown)?,
+            None => result,
+        };
+        match result {
+            ScalarValue::Float32(Some(sum)) if sum.is_infinite() && !self.has_infinity => Err(floats::overflow()),
+            other => Ok(other),
         }
     }
     fn size(&self) -> usize {
         size_of_val(self) + self.inner.size()
     }
     fn state(&mut self) -> Result<Vec<ScalarValue>> {
-        self.inner.state()
+        let is_infinite = |states: &[ScalarValue]| {
+            states.iter().any(|state| matches!(state, ScalarValue::Float64(Some(state)) if state.is_infinite()))
+        };
+        self.types.states(self.inner.state()?, self.has_infinity, is_infinite)
     }
     fn merge_batch(&mut self, states: &[ArrayRef]) -> Result<()> {
+        self.see(states);
         self.inner.merge_batch(states)
     }
     fn retract_batch(&mut self, values: &[ArrayRef]) -> Result<()> {
@@ -90,8 +134,19 @@ impl Accumulator for One {
 
 /// Many groups.
 pub(super) struct Many {
-    pub(super) inner: Box<dyn GroupsAccumulator>,
-    pub(super) types: Types,
+    inner: Box<dyn GroupsAccumulator>,
+    types: Types,
+    has_infinity: bool,
+}
+
+impl Many {
+    pub(super) fn new(inner: Box<dyn GroupsAccumulator>, types: Types) -> Self {
+        Self { inner, types, has_infinity: false }
+    }
+
+    fn see(&mut self, values: &[ArrayRef]) {
+        self.has_infinity |= self.types.floats && floats::has_infinity(values);
+    }
 }
 
 impl GroupsAccumulator for Many {
@@ -102,19 +157,18 @@ impl GroupsAccumulator for Many {
         filter: Option<&BooleanArray>,
         count: usize,
     ) -> Result<()> {
-        self.inner.update_batch(&self.types.given(values)?, groups, filter, count)
+        let values = self.types.given(values)?;
+        self.see(&values);
+        self.inner.update_batch(&values, groups, filter, count)
     }
     fn evaluate(&mut self, emit_to: EmitTo) -> Result<ArrayRef> {
-        let results = self.inner.evaluate(emit_to)?;
-        Ok(match &self.types.shown {
-            Some(shown) => cast(&results, shown)?,
-            None => results,
-        })
+        self.types.results(self.inner.evaluate(emit_to)?, self.has_infinity)
     }
     fn state(&mut self, emit_to: EmitTo) -> Result<Vec<ArrayRef>> {
-        self.inner.state(emit_to)
+        self.types.states(self.inner.state(emit_to)?, self.has_infinity, floats::has_infinity)
     }
     fn merge_batch(&mut self, values: &[ArrayRef], groups: &[usize], count: usize) -> Result<()> {
+        self.see(values);
         self.inner.merge_batch(values, groups, count)
     }
     fn convert_to_state(&self, values: &[ArrayRef], filter: Option<&BooleanArray>) -> Result<Vec<ArrayRef>> {
