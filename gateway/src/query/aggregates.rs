@@ -1,14 +1,17 @@
 //! `sum` and `avg` with PostgreSQL's result types: `sum(bigint)` and `avg` of any integer are numeric, so that neither overflows.
 //!
-//! `min` and `max` of floating point numbers have PostgreSQL's order ([`extremes`]), and statistics its algorithm ([`moments`]). Sums of [`intervals`] and of [`floats`] in a
-//! window's frame are ours; all others are DataFusion's own, and only their arguments are widened to decimals first. DataFusion cuts an average of decimals off; so it
+//! `min` and `max` of floating point numbers have PostgreSQL's order ([`extremes`]), and statistics its algorithm ([`moments`]). Sums of [`intervals`], of
+//! [`floats`] in a window's frame and of [`decimals`] with many digits are ours; all others are DataFusion's own, and only their arguments are widened to decimals first. DataFusion cuts an average of decimals off; so it
 //! computes one digit more than PostgreSQL shows, and [`wrapped`] rounds it away.
 //!
 //! DataFusion settles the types in a scalar subquery more than once. So what an argument becomes stays what it is when it is widened again, and
 //! integers, whose sum is no numeric as a bigint's is, are widened where they are summed ([`wrapped`]).
 
 use crate::{error::SqlError, types::INTERVAL};
-use arrow::datatypes::{DataType, FieldRef};
+use arrow::{
+    array::{Array, BooleanArray},
+    datatypes::{DataType, FieldRef},
+};
 use datafusion::{
     common::DataFusionError,
     error::Result,
@@ -25,9 +28,11 @@ use datafusion::{
         utils::AggregateOrderSensitivity,
     },
 };
+use decimals::Told;
 use extremes::Extreme;
 use std::sync::Arc;
 
+mod decimals;
 mod extremes;
 pub(super) mod floats;
 mod intervals;
@@ -62,6 +67,11 @@ pub fn register(state: &mut SessionState) {
         let registered = state.register_udaf(Arc::new(function));
         debug_assert!(registered.is_ok(), "a session's state takes functions");
     }
+}
+
+/// Whether FILTER lets a row pass.
+fn passes(filter: Option<&BooleanArray>, at: usize) -> bool {
+    filter.is_none_or(|filter| filter.is_valid(at) && filter.value(at))
 }
 
 fn open() -> Signature {
@@ -146,6 +156,12 @@ impl Widened {
         move |inner| if types.is_none() { inner } else { Box::new(wrapped::One::new(inner, types)) }
     }
 
+    /// What is made of a sum that DataFusion's accumulators may get wrong; `None` for others.
+    fn told(&self, arguments: &AccumulatorArgs<'_>) -> Option<Told> {
+        let told = || Told::of(arguments.expr_fields, arguments.return_field.data_type());
+        if arguments.is_distinct || self.averages { None } else { told() }
+    }
+
     /// What DataFusion's accumulator is given and what its result becomes.
     fn types(&self, arguments: &AccumulatorArgs<'_>) -> wrapped::Types {
         let mut given =
@@ -200,12 +216,19 @@ impl AggregateUDFImpl for Widened {
             }
             return Ok(Box::new(intervals::Intervals::new(self.averages)));
         }
+        if let Some(told) = self.told(&arguments) {
+            return Ok(told.one());
+        }
         let around = self.around(&arguments);
         Ok(around(self.within(arguments, AggregateUDF::accumulator)?))
     }
     fn state_fields(&self, arguments: StateFieldsArgs) -> Result<Vec<FieldRef>> {
         if of_intervals(arguments.input_fields) {
             return Ok(intervals::state(arguments.name));
+        }
+        let told = Told::of(arguments.input_fields, arguments.return_field.data_type());
+        if let Some(told) = told.filter(|_| !arguments.is_distinct && !self.averages) {
+            return Ok(told.state_fields(arguments.name));
         }
         if *arguments.return_field.data_type() == DataType::Float32 {
             let as_doubles = |field: &FieldRef| Arc::new(field.as_ref().clone().with_data_type(DataType::Float64));
@@ -216,18 +239,24 @@ impl AggregateUDFImpl for Widened {
         self.inner.state_fields(arguments)
     }
     fn groups_accumulator_supported(&self, arguments: AccumulatorArgs) -> bool {
+        if self.told(&arguments).is_some() {
+            return true;
+        }
         !of_intervals(arguments.expr_fields)
             && self
                 .within(arguments, |inner, arguments| Ok(inner.groups_accumulator_supported(arguments)))
                 .unwrap_or(false)
     }
     fn create_groups_accumulator(&self, arguments: AccumulatorArgs) -> Result<Box<dyn GroupsAccumulator>> {
+        if let Some(told) = self.told(&arguments) {
+            return Ok(told.many());
+        }
         let types = self.types(&arguments);
         let inner = self.within(arguments, AggregateUDF::create_groups_accumulator)?;
         Ok(if types.is_none() { inner } else { Box::new(wrapped::Many::new(inner, types)) })
     }
     fn create_sliding_accumulator(&self, arguments: AccumulatorArgs) -> Result<Box<dyn Accumulator>> {
-        if of_intervals(arguments.expr_fields) {
+        if of_intervals(arguments.expr_fields) || self.told(&arguments).is_some() {
             return self.accumulator(arguments);
         }
         let around = self.around(&arguments);

@@ -6,7 +6,10 @@
 //! Source of the algorithm: Youngs and Cramer, "Some results relevant to choice of sum and sum-of-product algorithms", Technometrics 13, 1971, as in
 //! PostgreSQL's `float.c` since version 12.
 
-use super::floats::{self, Sliding};
+use super::{
+    floats::{self, Sliding},
+    passes,
+};
 use arrow::{
     array::{Array, ArrayRef, AsArray, BooleanArray, Float64Array, Int64Array},
     datatypes::{DataType, Field, FieldRef, Float64Type},
@@ -413,11 +416,6 @@ impl GroupsAccumulator for Many {
     fn size(&self) -> usize {
         size_of_val(self) + self.moments.capacity() * size_of::<Moments>()
     }
-}
-
-/// Whether FILTER lets a row pass.
-fn passes(filter: Option<&BooleanArray>, at: usize) -> bool {
-    filter.is_none_or(|filter| filter.is_valid(at) && filter.value(at))
 }
 
 /// A window's frame.
