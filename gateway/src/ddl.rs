@@ -4,24 +4,23 @@
 //! edit comes first. Those of shared tables, databases and roles stand by themselves: they commit at once and cannot be part of a
 //! transaction. A tenant's own are part of the transaction that they stand in.
 
+mod column_defaults;
 mod comment;
 mod database;
-mod filled;
-mod given;
-mod private;
+pub(crate) mod private;
+mod rewrite_rows;
 mod role;
-mod rows;
-mod table;
+pub(crate) mod table;
 mod view;
 
+pub use crate::execute::create_table_as::create_table_as;
 pub use database::explain_drop_database;
-pub use filled::create_table_as;
 
 use crate::{
-    error::{Result, SqlError, SqlState},
+    pg::error::{Result, SqlError, SqlState},
     server::shielded,
     session::Session,
-    statement::Definition,
+    sql::statement::Definition,
 };
 
 /// The command tag of a definition.
@@ -124,6 +123,6 @@ async fn make(session: &mut Session, definition: &Definition) -> Result<()> {
 }
 
 /// Tells the client that something was passed over.
-fn skipped(session: &mut Session, what: &str) {
+pub(crate) fn skipped(session: &mut Session, what: &str) {
     session.notice(SqlError::new(SqlState::SUCCESSFUL_COMPLETION, format!("{what}, skipping")));
 }

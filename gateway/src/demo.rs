@@ -11,9 +11,9 @@ mod readings;
 
 use crate::{
     auth::{login::identify, operator::OPERATOR_ROLE, scram::is_password_of},
-    error::{Result, SqlError, SqlState},
+    pg::error::{Result, SqlError, SqlState},
     session::{Outcome, Session, Shared},
-    statement::Statement,
+    sql::statement::Statement,
 };
 use files::File;
 use futures::TryStreamExt;

@@ -6,34 +6,31 @@
 //! a transaction it fails. DataFusion's own hooks for writes are never used: they lose predicates.
 
 pub(crate) mod assign;
-mod change;
 pub(crate) mod defaults;
 pub(crate) mod insert;
-mod load;
-mod locked;
 mod merge;
 mod range;
 pub(crate) mod returning;
-pub(crate) mod row_numbers;
+pub(crate) mod select;
 pub(crate) mod target;
 #[cfg(test)]
 mod tests;
-mod tree;
-mod truncate;
+mod update_delete;
 pub(crate) mod upsert;
 
+pub use crate::execute::locking::{locks, rows as locked_rows, without_locks};
+pub use crate::execute::truncate::truncate;
+pub use crate::load::{Failed, Load};
+pub use crate::row_numbers::RowNumbers;
 pub use defaults::{checked_columns, next_sql, settled};
-pub use load::{Failed, Load};
-pub use locked::{locks, rows as locked_rows, without_locks};
-pub use row_numbers::RowNumbers;
-pub use truncate::truncate;
 
 use crate::{
-    error::{Result, SqlError, SqlState},
+    execute::locking::subqueries,
+    pg::error::{Result, SqlError, SqlState},
     point,
     query::Query,
     session::{Outcome, Prepared, Session},
-    statement::Statement,
+    sql::statement::Statement,
     view::View,
 };
 use arrow::datatypes::{DataType, SchemaRef};
@@ -42,13 +39,12 @@ use datafusion::{
     scalar::ScalarValue,
     sql::sqlparser::ast::{self, Ident},
 };
-use locked::nested;
 use returning::Returned;
 use target::Target;
 
 /// How often a statement of its own is run when others keep changing its rows. Each refusal means that another commit
 /// went through, so that this bounds patience, not progress.
-const ATTEMPTS_MAX: usize = 64;
+pub(crate) const ATTEMPTS_MAX: usize = 64;
 
 /// The types of a write's parameters, and the columns that it returns, if it does.
 ///
@@ -66,11 +62,11 @@ pub async fn parameters(
         let plan = query.plan(&planned.select).await?;
         return Ok((query.parameters(&planned.select, &plan, &planned.hints).await?, None));
     }
-    let statement = &*nested::without(statement);
+    let statement = &*subqueries::without(statement);
     let (select, hints) = match statement {
         Statement::Insert(insert) => insert::source(&view, insert, hints)?,
-        Statement::Update(update) => change::update_select(&view, update, hints)?,
-        Statement::Delete(delete) => (change::delete_select(&view, delete)?, hints.to_vec()),
+        Statement::Update(update) => update_delete::update_select(&view, update, hints)?,
+        Statement::Delete(delete) => (update_delete::delete_select(&view, delete)?, hints.to_vec()),
         _ => return Err(not_a_write()),
     };
     let query = Query::new(session, view)?;
@@ -98,8 +94,8 @@ fn written(view: &View, statement: &Statement) -> Result<(Target, Ident)> {
             let name = insert::called(insert, &target);
             Ok((target, name))
         }
-        Statement::Update(update) => change::resolve(view, &update.table),
-        Statement::Delete(delete) => change::resolve(view, change::deleted_table(delete)),
+        Statement::Update(update) => update_delete::resolve(view, &update.table),
+        Statement::Delete(delete) => update_delete::resolve(view, update_delete::deleted_table(delete)),
         _ => Err(not_a_write()),
     }
 }
@@ -120,11 +116,11 @@ pub async fn plan(
         let plan = query.plan(&select).await?;
         return Ok((query, plan));
     }
-    let statement = &*nested::without(statement);
+    let statement = &*subqueries::without(statement);
     let select = match statement {
         Statement::Insert(insert) => insert::source(&view, insert, &[])?.0,
-        Statement::Update(update) => change::update_select(&view, update, &[])?.0,
-        Statement::Delete(delete) => change::delete_select(&view, delete)?,
+        Statement::Update(update) => update_delete::update_select(&view, update, &[])?.0,
+        Statement::Delete(delete) => update_delete::delete_select(&view, delete)?,
         _ => return Err(not_a_write()),
     };
     let query = Query::new(session, view)?.with_parameters(parameters);
@@ -139,7 +135,7 @@ pub async fn plan(
 pub async fn execute(session: &mut Session, prepared: &Prepared, parameters: Vec<ScalarValue>) -> Result<Outcome> {
     let alone = !session.in_transaction();
     let attempts = if alone { ATTEMPTS_MAX } else { 1 };
-    let holds = nested::are_in(&prepared.statement);
+    let holds = subqueries::are_in(&prepared.statement);
     let mut last = None;
     for _ in 0..attempts {
         let done = if alone && holds {
@@ -206,8 +202,8 @@ async fn planned(
 ) -> Result<Outcome> {
     let pin = view.pin.clone();
     let autocommit = !session.in_transaction();
-    let taken = match nested::are_in(statement) {
-        true => Some(Box::pin(nested::take(session, &view, statement, parameters)).await?),
+    let taken = match subqueries::are_in(statement) {
+        true => Some(Box::pin(subqueries::take(session, &view, statement, parameters)).await?),
         false => None,
     };
     let statement = taken.as_ref().map_or(statement, |taken| &taken.statement);
@@ -218,8 +214,10 @@ async fn planned(
     let mut returned = Returned::new(returning::items(statement));
     let (changes, count) = match statement {
         Statement::Insert(insert) => insert::run(&query, insert, parameters, &mut returned).await?,
-        Statement::Update(update) => change::update(&query, update, parameters, &mut returned).await?,
-        Statement::Delete(delete) => change::delete(&query, delete, parameters, autocommit, &mut returned).await?,
+        Statement::Update(update) => update_delete::update(&query, update, parameters, &mut returned).await?,
+        Statement::Delete(delete) => {
+            update_delete::delete(&query, delete, parameters, autocommit, &mut returned).await?
+        }
         Statement::Merge(merge) => merge::run(&query, merge, parameters).await?,
         _ => return Err(not_a_write()),
     };
@@ -240,7 +238,7 @@ async fn planned(
 }
 
 /// Plans a SELECT of ours with its parameters and runs it.
-async fn rows(
+pub(crate) async fn rows(
     query: &Query,
     select: &ast::Statement,
     parameters: &[ScalarValue],

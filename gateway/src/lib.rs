@@ -8,26 +8,32 @@
 
 pub mod auth;
 pub mod cli;
+pub mod context;
 pub mod copy;
 pub mod ddl;
 pub mod demo;
 pub mod dml;
-pub mod error;
-pub mod names;
+pub(crate) mod execute;
+pub(crate) mod load;
 pub mod notifications;
+pub mod pg;
 pub mod pg_catalog;
 mod point;
 pub mod provider;
 pub mod purge;
 pub mod query;
 pub mod resources;
+pub(crate) mod row_locks;
+pub(crate) mod row_numbers;
 pub mod sequences;
 pub mod server;
 pub mod session;
-pub mod statement;
-pub mod types;
+pub(crate) mod settings;
+pub mod sql;
+pub(crate) mod table_locks;
 pub mod view;
+pub mod view_binding;
 pub mod wire;
 
-pub use error::{SqlError, SqlState};
-pub use session::{Identity, Outcome, Prepared, Session};
+pub use crate::pg::error::{SqlError, SqlState};
+pub use crate::session::{Identity, Outcome, Prepared, Session};

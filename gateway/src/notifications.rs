@@ -10,7 +10,7 @@
 //! session that begins to listen hears of every commit that it does not see, and a commit whose notifications have no place is refused before it
 //! is made. Sessions hold their rooms and queues; a room without sessions, and a queue without its session, is gone.
 
-use crate::error::{Result, SqlError, SqlState};
+use crate::pg::error::{Result, SqlError, SqlState};
 use std::{
     collections::{BTreeSet, HashMap, HashSet, VecDeque},
     fmt,

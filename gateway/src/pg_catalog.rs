@@ -7,7 +7,7 @@
 //!
 //! A tenant's session sees its own database, its own role and the roles that share its database, and no other tenant's name.
 
-use crate::query::Facts;
+use crate::context::Facts;
 use datafusion::{catalog::TableProvider, datasource::MemTable, error::Result};
 use std::sync::Arc;
 
@@ -16,14 +16,14 @@ pub mod cluster;
 pub mod columns;
 pub mod comments;
 pub mod functions;
-pub mod hidden;
 pub mod information;
-pub mod inside;
 pub mod keywords;
 mod notifications;
 pub mod objects;
 mod procs;
 pub mod rewrite;
+pub mod store_stats;
+pub mod system_columns;
 pub mod type_of;
 pub mod views;
 
@@ -49,7 +49,7 @@ pub fn relation(schema: &str, name: &str, facts: &Arc<Facts>) -> Result<Option<A
         _ => {
             objects::fill(&mut rows, facts);
             cluster::fill(&mut rows, facts);
-            inside::fill(&mut rows, facts);
+            store_stats::fill(&mut rows, facts);
             comments::fill(&mut rows, facts);
         }
     }

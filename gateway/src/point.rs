@@ -23,7 +23,7 @@ mod shape;
 mod tests;
 mod write;
 
-use crate::{names::SearchPath, session::Prepared, statement::Statement, view::View};
+use crate::{pg::names::SearchPath, session::Prepared, sql::statement::Statement, view::View};
 use arrow::datatypes::{DataType, SchemaRef};
 use datafusion::{execution::SendableRecordBatchStream, scalar::ScalarValue, sql::sqlparser::ast};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -115,7 +115,7 @@ pub(crate) async fn write(
     prepared: &Prepared,
     parameters: &[ScalarValue],
     view: &View,
-) -> crate::error::Result<Option<(crate::session::Written, u64)>> {
+) -> crate::pg::error::Result<Option<(crate::session::Written, u64)>> {
     match prepared.kept.plan(prepared, view).as_deref() {
         Some(Plan::Write(write)) if view.pushdown => write.run(view, parameters).await,
         _ => Ok(None),

@@ -12,20 +12,20 @@ mod cells;
 pub mod columnar;
 pub mod decode;
 pub mod exec;
-pub mod explain;
 mod interval;
 pub mod keys;
 mod literal;
-pub mod loose;
-pub(crate) mod node;
+pub mod loose_scan;
 mod predicate;
 pub mod pushdown;
 mod raw;
 pub mod table;
 
 use crate::{
-    error::{SqlError, SqlState},
-    names::{RelationName, Schema},
+    pg::{
+        error::{SqlError, SqlState},
+        names::{RelationName, Schema},
+    },
     view::View,
 };
 use datafusion::{
@@ -39,9 +39,9 @@ use keyspan_catalog::Readable;
 use std::sync::Arc;
 use table::Form;
 
+pub use crate::query::explain::{ExplainOptions, explain};
 pub use exec::ScanExec;
 pub use exec::rows;
-pub use explain::{ExplainOptions, explain};
 pub use pushdown::{Pushdown, exact_rows};
 pub(crate) use table::InKeyOrder;
 pub use table::{KeyspanTable, exact_range, row_layout, schema_of};
@@ -52,7 +52,7 @@ pub use table::{KeyspanTable, exact_range, row_layout, schema_of};
 /// # Errors
 /// 53400.
 pub fn within_budget(plan: &Arc<dyn ExecutionPlan>) -> Result<()> {
-    let may_leave_out = plan.is::<FilterExec>() || plan.is::<HashJoinExec>() || plan.is::<loose::LooseScanExec>();
+    let may_leave_out = plan.is::<FilterExec>() || plan.is::<HashJoinExec>() || plan.is::<loose_scan::LooseScanExec>();
     if may_leave_out || plan.fetch().is_some() {
         return Ok(());
     }

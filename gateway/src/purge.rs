@@ -5,7 +5,7 @@
 //! a crash or an error, is finished first, and so is a change of the catalog that the start could not finish. How far a purge is stands in the catalog
 //! ([`Catalog::purge`](keyspan_catalog::Catalog::purge)) and in `keyspan.drops`, and why it does not come further, too.
 
-use crate::{error::SqlError, session::Shared};
+use crate::{pg::error::SqlError, session::Shared};
 use std::{
     sync::{Arc, Mutex, PoisonError},
     time::Duration,

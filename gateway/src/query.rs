@@ -11,7 +11,13 @@
 //! of CASE, COALESCE, an aggregate or a select list, where it fits; elsewhere DataFusion's bigint. A number with a point is
 //! `double precision`, not numeric. A quoted text beside a value of another type takes that type.
 
-use crate::{error::Result, provider, resources::Resources, session::Session, types, view::View};
+use crate::{
+    pg::{error::Result, plan::parameters::parameters, types},
+    provider,
+    resources::Resources,
+    session::Session,
+    view::View,
+};
 use arrow::{
     array::{RecordBatch, RecordBatchOptions},
     datatypes::{DataType, Field, Schema, SchemaRef},
@@ -30,49 +36,18 @@ use std::{
     sync::{Arc, LazyLock},
 };
 
-mod abandoned;
-mod adjacent;
-pub mod aggregates;
-mod alike;
-pub mod arithmetic;
-pub mod bound;
-pub mod calls;
-pub mod casts;
-mod compared;
-pub mod correlated;
-pub mod distinct_on;
-mod embedded;
-pub mod facts;
-pub mod functions;
+pub mod as_of;
+pub mod explain;
+pub(crate) mod inline;
 pub(crate) mod joins;
-pub(crate) mod kept;
-pub mod labels;
-mod lengths;
-pub(crate) mod materialized;
-mod merged;
-mod natural;
-pub mod operators;
-pub mod parameters;
-pub mod past;
-mod qualifiers;
-pub mod rewrite;
-pub mod rows;
-pub mod semantics;
-mod short;
-pub mod tables;
-pub mod template;
-pub(crate) mod threads;
-pub mod type_planner;
-mod unions;
-mod unkeyed;
-mod unordered;
-pub mod unsupported;
-mod values;
+pub(crate) mod plan_cache;
+pub(crate) mod runtime;
+pub mod schemas;
+pub mod state;
+mod unnest_keys;
 pub mod views;
-pub mod whole_rows;
 
-pub use facts::Facts;
-use parameters::parameters;
+pub use crate::context::Facts;
 
 #[cfg(test)]
 pub(crate) mod testing;
@@ -115,7 +90,7 @@ impl Query {
     pub(crate) fn of_kept(session: &Session, view: View) -> Result<Self> {
         let facts = Arc::new(Facts::of(session, &view));
         let state = state(&facts, |sessions| &sessions.of_kept);
-        let context = with_facts(state, Arc::clone(&facts), tables::Rows::of(&view), views::Nesting::default());
+        let context = with_facts(state, Arc::clone(&facts), schemas::Rows::of(&view), views::Nesting::default());
         Ok(Self { context, view, facts, parameters: Vec::new(), types: Vec::new() })
     }
 
@@ -144,9 +119,9 @@ impl Query {
     pub async fn plan(&self, query: &ast::Statement) -> Result<LogicalPlan> {
         let mut query = match self.moments(query).await? {
             None => query.clone(),
-            Some(moments) => past::placed(query, &moments, &self.view)?,
+            Some(moments) => as_of::placed(query, &moments, &self.view)?,
         };
-        parameters::declare(&mut query, &self.types);
+        crate::pg::plan::parameters::declare(&mut query, &self.types);
         plan(&self.context, query).await
     }
 
@@ -155,12 +130,12 @@ impl Query {
     /// # Errors
     /// 42702.
     pub async fn write_out(&self, query: &mut ast::Statement) -> Result<()> {
-        natural::resolve(&self.context, query).await
+        crate::pg::syntax::natural_join::resolve(&self.context, query).await
     }
 
     /// The moments of a query, in order: `None` when it has none. While parameters have no values none is known.
     async fn moments(&self, query: &ast::Statement) -> Result<Option<Vec<Option<i64>>>> {
-        let Some((question, count)) = past::question(query)? else { return Ok(None) };
+        let Some((question, count)) = as_of::question(query)? else { return Ok(None) };
         let asked = plan(&self.context, question).await?;
         if self.parameters.is_empty() && !asked.get_parameter_names()?.is_empty() {
             return Ok(Some(vec![None; count]));
@@ -168,7 +143,7 @@ impl Query {
         let asked =
             if self.parameters.is_empty() { asked } else { asked.with_param_values(self.parameters.clone())? };
         let answer: Vec<RecordBatch> = run(&self.context, asked).await?.try_collect().await?;
-        past::answer(&answer, self.facts.now_micros, self.view.pin.now_micros).map(Some)
+        as_of::answer(&answer, self.facts.now_micros, self.view.pin.now_micros).map(Some)
     }
 
     /// The types of the parameters of a query and its plan: those that `hints` declare, else those inferred, else text.
@@ -182,8 +157,8 @@ impl Query {
         hints: &[Option<DataType>],
     ) -> Result<Vec<DataType>> {
         let mut hints = hints.to_vec();
-        if let Some((question, _)) = past::question(query)? {
-            parameters::hint(&self::plan(&self.context, question).await?, &mut hints)?;
+        if let Some((question, _)) = as_of::question(query)? {
+            crate::pg::plan::parameters::hint(&self::plan(&self.context, question).await?, &mut hints)?;
         }
         parameters(plan, &hints)
     }
@@ -191,10 +166,10 @@ impl Query {
     /// The columns that a plan gives, as the client is told them: those of the plan whose types are settled, since a CASE or a UNION
     /// of an integer and a float is an integer before. With parameters of open types the plan is taken as it is.
     pub fn columns(plan: &LogicalPlan) -> SchemaRef {
-        let state = template::state();
+        let state = state::state();
         let settled = state.analyzer().execute_and_check(plan.clone(), state.config_options(), |_, _| {});
         let raw = plan.schema().as_arrow();
-        let Ok(settled) = settled else { return labels::shown(raw) };
+        let Ok(settled) = settled else { return crate::pg::syntax::column_names::shown(raw) };
         // Elsewhere types as they were planned are PostgreSQL's: a sum of integers is a bigint, however it is computed.
         let differs = |raw: &DataType, settled: &DataType| match (raw, settled) {
             (raw, DataType::Decimal128(_, scale)) if raw.is_integer() => *scale > 0,
@@ -206,7 +181,7 @@ impl Query {
         let fields = raw.fields().iter().zip(settled.schema().fields()).map(|(raw, settled)| {
             if differs(raw.data_type(), settled.data_type()) { settled.clone() } else { raw.clone() }
         });
-        labels::shown(&Schema::new(fields.collect::<Vec<_>>()))
+        crate::pg::syntax::column_names::shown(&Schema::new(fields.collect::<Vec<_>>()))
     }
 
     /// Runs a plan whose parameters were replaced by values.
@@ -246,19 +221,19 @@ impl Query {
         Ok(shown(joins::run(&self.context, plan, physical)?))
     }
 
-    /// Runs a [short](short::is_short) physical plan.
+    /// Runs a [short](inline::is_short) physical plan.
     ///
     /// # Errors
     /// 53400.
     pub(crate) fn run_short(&self, physical: Arc<dyn ExecutionPlan>) -> Result<SendableRecordBatchStream> {
         provider::within_budget(&physical)?;
-        Ok(shown(threads::run(physical, self.context.task_ctx())?))
+        Ok(shown(runtime::run(physical, self.context.task_ctx())?))
     }
 }
 
 /// A DataFusion session with the facts of a statement, over the rows that a view sees.
 pub(crate) fn over(facts: Arc<Facts>, view: &View) -> SessionContext {
-    let context = context(facts, tables::Rows::of(view));
+    let context = context(facts, schemas::Rows::of(view));
     for (name, function) in crate::provider::functions(view) {
         context.register_udtf(name, function);
     }
@@ -266,12 +241,12 @@ pub(crate) fn over(facts: Arc<Facts>, view: &View) -> SessionContext {
 }
 
 /// A DataFusion session with the facts of a statement, over rows.
-pub(crate) fn context(facts: Arc<Facts>, rows: tables::Rows) -> SessionContext {
+pub(crate) fn context(facts: Arc<Facts>, rows: schemas::Rows) -> SessionContext {
     nested_context(facts, rows, views::Nesting::default())
 }
 
 /// The same inside of views.
-fn nested_context(facts: Arc<Facts>, rows: tables::Rows, nesting: views::Nesting) -> SessionContext {
+fn nested_context(facts: Arc<Facts>, rows: schemas::Rows, nesting: views::Nesting) -> SessionContext {
     with_facts(state(&facts, |sessions| &sessions.of_texts), facts, rows, nesting)
 }
 
@@ -297,7 +272,7 @@ impl Sessions {
 
 /// A copy of one of the states that a statement starts from.
 fn state(facts: &Facts, which: impl FnOnce(&Sessions) -> &SessionState) -> SessionState {
-    static WITHOUT_SERVER: LazyLock<Sessions> = LazyLock::new(|| Sessions::of(template::state().clone()));
+    static WITHOUT_SERVER: LazyLock<Sessions> = LazyLock::new(|| Sessions::of(state::state().clone()));
     let sessions = match &facts.shared {
         Some(shared) => {
             let resources = &shared.resources;
@@ -312,21 +287,21 @@ fn state(facts: &Facts, which: impl FnOnce(&Sessions) -> &SessionState) -> Sessi
 fn with_facts(
     mut state: SessionState,
     facts: Arc<Facts>,
-    rows: tables::Rows,
+    rows: schemas::Rows,
     nesting: views::Nesting,
 ) -> SessionContext {
-    state.config_mut().set_extension(Arc::<materialized::rows::Shared>::default());
+    state.config_mut().set_extension(Arc::<crate::pg::exec::materialized::Shared>::default());
     let options = state.config_mut().options_mut();
     options.catalog.default_catalog.clone_from(&facts.database);
     options.execution.target_partitions = facts.streams();
-    options.extensions.insert(facts::Carried(facts.clone()));
-    state.register_catalog_list(Arc::new(tables::Databases::new(facts, rows, nesting)));
+    options.extensions.insert(crate::context::Carried(facts.clone()));
+    state.register_catalog_list(Arc::new(schemas::Databases::new(facts, rows, nesting)));
     SessionContext::new_with_state(state)
 }
 
 /// The state that all statements of a server start from.
 fn with_resources(resources: &Resources) -> SessionState {
-    let template = template::state();
+    let template = state::state();
     let mut config = template.config().clone().with_batch_size(resources.memory.batch_rows());
     let options = config.options_mut();
     options.execution.sort_spill_reservation_bytes = resources.memory.sort_aside_bytes();
@@ -346,13 +321,13 @@ fn with_resources(resources: &Resources) -> SessionState {
 
 /// Plans a query in a session.
 pub(crate) async fn plan(context: &SessionContext, mut query: ast::Statement) -> Result<LogicalPlan> {
-    materialized::mark(&mut query)?;
+    crate::pg::plan::materialized::mark(&mut query)?;
     crate::pg_catalog::rewrite::rewrite(&mut query);
-    natural::resolve(context, &mut query).await?;
-    rewrite::rows(&mut query)?;
-    unsupported::refuse(&query)?;
-    rewrite::rewrite(&mut query)?;
-    let relations = qualifiers::Relations::of(&query);
+    crate::pg::syntax::natural_join::resolve(context, &mut query).await?;
+    crate::pg::syntax::rewrite::rows(&mut query)?;
+    crate::pg::syntax::unsupported::refuse(&query)?;
+    crate::pg::syntax::rewrite::rewrite(&mut query)?;
+    let relations = crate::pg::syntax::missing_from::Relations::of(&query);
     let statement = datafusion::sql::parser::Statement::Statement(Box::new(query));
     let plan = context.state().statement_to_plan(statement).await;
     let typed = plan.and_then(|plan| {
@@ -361,7 +336,9 @@ pub(crate) async fn plan(context: &SessionContext, mut query: ast::Statement) ->
             .with_allow_dml(false)
             .with_allow_statements(false)
             .verify_plan(&plan)?;
-        parameters::infer(unions::typed(materialized::shared(plan)?)?)
+        crate::pg::plan::parameters::infer(crate::pg::plan::unions::typed(crate::pg::plan::materialized::shared(
+            plan,
+        )?)?)
     });
     Ok(typed.map_err(|error| relations.told(error))?)
 }
@@ -389,7 +366,7 @@ async fn physical(context: &SessionContext, plan: &LogicalPlan) -> Result<Arc<dy
 
 /// Rows with their columns as the client is told them.
 fn shown(rows: SendableRecordBatchStream) -> SendableRecordBatchStream {
-    let schema = labels::shown(&rows.schema());
+    let schema = crate::pg::syntax::column_names::shown(&rows.schema());
     let shown = schema.clone();
     let rows = rows.map(move |batch| {
         let batch = batch?;

@@ -13,7 +13,7 @@ pub use age::Age;
 pub use machine::{machine_bytes, process_bytes, raise_open_files};
 pub use size::Size;
 
-use crate::query::{Sessions, kept::plans_max, template::BATCH_ROWS};
+use crate::query::{Sessions, plan_cache::plans_max, state::BATCH_ROWS};
 use datafusion::{
     error::Result,
     execution::{

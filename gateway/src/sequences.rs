@@ -4,7 +4,7 @@
 //! them to all of its sessions, one by one; what is left of a block when it stops is a gap, as PostgreSQL has them after a crash. A block
 //! is larger each time, up to [`BLOCK_MAX`], so that a large load seldom waits for the store.
 
-use crate::error::{Result, SqlError, SqlState};
+use crate::pg::error::{Result, SqlError, SqlState};
 use keyspan_catalog::{Sequence, TenantStore, sequence::Numbers};
 use std::{
     collections::HashMap,

@@ -7,7 +7,6 @@
 //! [`Server::shutdown`] drains: nothing new is accepted, idle connections are closed, running statements get
 //! [`ServerOptions::drain`] to finish, then are stopped with 57P01; the store is closed last.
 
-mod answers;
 mod cancel;
 mod connection;
 mod copy;
@@ -18,12 +17,12 @@ mod simple;
 mod socket;
 mod startup;
 mod tls;
+mod write_batching;
 
 pub use interrupt::shielded;
 pub use tls::TlsFiles;
 
 use crate::{purge, session::Shared};
-use answers::Answers;
 use cancel::Cancels;
 use std::{
     io,
@@ -38,6 +37,7 @@ use tokio::{
     sync::Semaphore,
 };
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
+use write_batching::Answers;
 
 /// Connections that may be open, those that log in included.
 pub const CONNECTIONS_MAX: usize = 200;

@@ -1,53 +1,50 @@
 //! A connection's session: who it is, its settings, its transaction.
 //!
-//! A statement's life: [`Statement::parse`](crate::statement::Statement) → [`Session::prepare`] (types of parameters and columns) →
+//! A statement's life: [`Statement::parse`](crate::sql::statement::Statement) → [`Session::prepare`] (types of parameters and columns) →
 //! [`Session::execute`] (an [`Outcome`]: rows as a stream, or a command tag). The wire calls these for the simple and the extended
 //! protocol alike. Each statement takes a [`View`]: one snapshot and one pin; in a transaction with
-//! [`Isolation::RepeatableRead`](crate::statement::Isolation) the first statement's.
+//! [`Isolation::RepeatableRead`](crate::sql::settings::Isolation) the first statement's.
 
 mod activity;
 mod cursors;
-mod definitions;
-mod dispatch;
-mod lifted;
 mod listening;
-mod prepared;
-mod recent;
-mod row_locks;
-mod settings;
-mod show;
+pub(crate) mod parameterized;
+mod pending_ddl;
+pub(crate) mod prepared;
+mod statement_cache;
 mod temporary;
 #[cfg(test)]
 pub(crate) mod testing;
 #[cfg(test)]
 mod tests;
 mod transaction;
-mod wanted;
-mod writers;
 
+pub use crate::row_locks::RowLocks;
+pub use crate::settings::Settings;
+pub use crate::settings::pending::Wanted;
+pub use crate::table_locks::Writers;
 pub use activity::Activities;
 pub(crate) use activity::Activity;
-pub(crate) use definitions::Reserved;
 pub(crate) use listening::Shared as SharedPending;
-pub use row_locks::RowLocks;
-pub use settings::Settings;
+pub(crate) use pending_ddl::Reserved;
 pub use transaction::{Changes, Reliance, Written};
 pub(crate) use transaction::{Lock, changed, conflict};
-pub use wanted::Wanted;
-pub use writers::Writers;
 
 use crate::{
     copy::CopyIn,
-    dml::RowNumbers,
-    error::{Result, SqlError, SqlState},
-    names::{self, RelationName, Schema, SearchPath},
+    execute::Runs,
     notifications::Rooms,
+    pg::{
+        error::{Result, SqlError, SqlState},
+        names::{self, RelationName, Schema, SearchPath},
+    },
     point,
     purge::Purges,
-    query::kept::Plans,
+    query::plan_cache::Plans,
     resources::Resources,
+    row_numbers::RowNumbers,
     sequences::{Given, Sequences},
-    statement::{CopyOptions, Statement},
+    sql::{copy::CopyOptions, statement::Statement},
     view::{View, budget::ScanBudget},
     wire::reply::Severity,
 };
@@ -55,12 +52,11 @@ use arrow::datatypes::{DataType, SchemaRef};
 use cursors::Cursors;
 pub(crate) use cursors::{Held, HeldCursor};
 use datafusion::{execution::SendableRecordBatchStream, scalar::ScalarValue};
-use dispatch::Runs;
 use keyspan_catalog::{Catalog, Readable, Snapshot, SqlView, Table, TenantStore};
 use keyspan_storage::{Clock, SystemClock};
 pub(crate) use prepared::{NamedStatement, Shown, Source, Statements};
-use recent::Recent;
-pub(crate) use recent::{Known, Text};
+use statement_cache::Recent;
+pub(crate) use statement_cache::{Known, Text};
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 use temporary::Temporary;
 use transaction::TransactionState;
@@ -134,16 +130,16 @@ pub struct Session {
     /// The number of the connection: `pg_backend_pid()`.
     pub process_id: i32,
     notices: Vec<SqlError>,
-    settings: Settings,
+    pub(crate) settings: Settings,
     transaction: TransactionState,
     temporary: Temporary,
     /// Prepared statements.
     pub(crate) statements: Statements,
     /// Statements by their text.
-    recent: Recent,
+    pub(crate) recent: Recent,
     /// Statements by their text without values.
-    kinds: lifted::Kinds,
-    cursors: Cursors,
+    pub(crate) kinds: parameterized::Kinds,
+    pub(crate) cursors: Cursors,
     notifications: listening::Notifications,
     /// Numbers that sequences gave.
     pub(crate) given: Arc<Given>,
@@ -167,12 +163,12 @@ pub struct Prepared {
     /// Its plan, if it is a query that goes to the optimizer.
     pub(crate) plans: Arc<Plans>,
     /// What it runs as, if it is a query that others are like.
-    pub(crate) lifted: Option<lifted::Lifted>,
+    pub(crate) lifted: Option<parameterized::Lifted>,
 }
 
 impl Prepared {
     /// One of which nothing is kept.
-    fn new(statement: Statement, parameters: Vec<DataType>, columns: Option<SchemaRef>) -> Self {
+    pub(crate) fn new(statement: Statement, parameters: Vec<DataType>, columns: Option<SchemaRef>) -> Self {
         let (kept, plans) = (Arc::default(), Arc::default());
         Self { statement: Arc::new(statement), parameters, columns, kept, plans, lifted: None }
     }
@@ -237,7 +233,7 @@ impl Session {
             temporary: Temporary::default(),
             statements: Statements::default(),
             recent: Recent::default(),
-            kinds: lifted::Kinds::default(),
+            kinds: parameterized::Kinds::default(),
             cursors: Cursors::default(),
             notifications: listening::Notifications::default(),
             given: Arc::default(),
@@ -252,7 +248,7 @@ impl Session {
     /// What is wrong with the statement.
     pub async fn prepare(&mut self, statement: Statement, hints: &[Option<DataType>]) -> Result<Prepared> {
         self.set_wanted();
-        let prepared = Box::pin(dispatch::prepare(self, statement, hints, Runs::Later)).await;
+        let prepared = Box::pin(crate::execute::prepare(self, statement, hints, Runs::Later)).await;
         prepared.inspect_err(|_| self.failed())
     }
 
@@ -262,7 +258,7 @@ impl Session {
     /// What is wrong with the statement.
     pub async fn prepare_once(&mut self, statement: Statement) -> Result<Prepared> {
         self.set_wanted();
-        let prepared = Box::pin(dispatch::prepare(self, statement, &[], Runs::Now)).await;
+        let prepared = Box::pin(crate::execute::prepare(self, statement, &[], Runs::Now)).await;
         prepared.inspect_err(|_| self.failed())
     }
 
@@ -272,7 +268,7 @@ impl Session {
     /// What went wrong before its first row; later errors come from the stream.
     pub async fn execute(&mut self, prepared: &Prepared, parameters: Vec<ScalarValue>) -> Result<Outcome> {
         self.set_wanted();
-        let done = Box::pin(dispatch::execute(self, prepared, parameters)).await;
+        let done = Box::pin(crate::execute::execute(self, prepared, parameters)).await;
         done.inspect_err(|_| self.failed())
     }
 

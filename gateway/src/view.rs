@@ -8,7 +8,7 @@ mod overlay;
 #[cfg(test)]
 mod tests;
 
-use crate::{
+use crate::pg::{
     error::{SqlError, SqlState},
     names::{self, RelationName, Schema, SearchPath},
 };

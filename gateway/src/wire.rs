@@ -4,19 +4,12 @@
 //! A batch of rows is encoded by column: what a column's type asks for is decided once, when the batch arrives, and a row only
 //! calls what was decided. Everything here is pure; sockets are [`server`](crate::server)'s. [`fuzz`] is what fuzzers call.
 
-pub mod column;
 pub mod encoder;
-pub mod float;
 pub mod frontend;
 pub mod fuzz;
-pub mod json;
-pub mod list;
-pub mod numeric;
-pub mod parameter;
 pub mod reply;
-pub mod time;
 
-use crate::error::{Result, SqlError, SqlState};
+use crate::pg::error::{Result, SqlError, SqlState};
 
 /// How a value is written.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

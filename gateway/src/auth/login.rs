@@ -1,7 +1,7 @@
 //! What a role may do once its password was right: the one place where an [`Identity`] is made.
 
 use crate::{
-    error::{Result, SqlError, SqlState},
+    pg::error::{Result, SqlError, SqlState},
     session::{Identity, Shared},
 };
 use keyspan_catalog::{

@@ -2,7 +2,7 @@
 
 use crate::{
     auth::scram::{is_password_of, secret_of},
-    error::Result,
+    pg::error::Result,
 };
 use keyspan_catalog::{Catalog, Edit, Role, Snapshot, ids::OPERATOR_DATABASE};
 

@@ -3,7 +3,7 @@
 //! The store keeps what checks a proof, not the password ([`ScramSecret`]). The arithmetic is the wire library's; what stands here
 //! is which secret is used, the one for roles that do not exist included, and what a client is told.
 
-use crate::error::{Result, SqlError, SqlState};
+use crate::pg::error::{Result, SqlError, SqlState};
 use keyspan_catalog::{Role, ScramSecret, Snapshot};
 use pgwire::{
     api::auth::sasl::scram::{

@@ -7,7 +7,7 @@
 //! ```
 
 use super::{fields::Fields, lines::LINE_BYTES_MAX};
-use crate::error::{Result, SqlError, SqlState};
+use crate::pg::error::{Result, SqlError, SqlState};
 use bytes::{Buf, BytesMut};
 
 /// What the data begin with.

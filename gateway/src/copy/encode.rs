@@ -2,8 +2,8 @@
 
 use super::binary::SIGNATURE;
 use crate::{
-    error::{Result, SqlError, SqlState},
-    statement::{CopyFormat, CopyOptions, Header},
+    pg::error::{Result, SqlError, SqlState},
+    sql::copy::{CopyFormat, CopyOptions, Header},
     wire::{
         Format,
         encoder::{RowEncoder, Rows, finish, start},

@@ -4,8 +4,8 @@
 //! is looked for in the field as it was written, before backslashes are resolved and outside of quotes.
 
 use crate::{
-    error::{Result, SqlError, SqlState},
-    statement::CopyOptions,
+    pg::error::{Result, SqlError, SqlState},
+    sql::copy::CopyOptions,
 };
 
 /// The fields of one record. One is used again and again: nothing is allocated for a field.

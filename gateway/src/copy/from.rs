@@ -4,10 +4,10 @@
 
 use super::{binary::Tuples, fields::Fields, lines::Lines};
 use crate::{
-    dml::{Failed, Load},
-    error::{Result, SqlError, SqlState},
+    load::{Failed, Load},
+    pg::error::{Result, SqlError, SqlState},
     session::Session,
-    statement::{CopyFormat, CopyFrom, CopyOptions, Header},
+    sql::copy::{CopyFormat, CopyFrom, CopyOptions, Header},
     wire::frontend::utf8,
 };
 use keyspan_catalog::Value;

@@ -4,7 +4,7 @@
 //! between them. The first end of a line decides how lines end (`\n`, `\r\n` or `\r`); another one later is an error, as in
 //! PostgreSQL. A line `\.` ends the data; what comes behind it is passed over.
 
-use crate::error::{Result, SqlError, SqlState};
+use crate::pg::error::{Result, SqlError, SqlState};
 use bytes::{Buf, Bytes, BytesMut};
 
 /// Bytes of a line, at most: a row at its limit in hexadecimal digits.

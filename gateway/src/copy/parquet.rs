@@ -4,11 +4,14 @@
 //! appears under its name when it is whole and synced, in place of one that was there; a statement that fails leaves none.
 
 use crate::{
-    error::{Result, SqlError, SqlState},
-    query::{Query, casts::convert},
+    pg::{
+        error::{Result, SqlError, SqlState},
+        plan::casts::convert,
+        types,
+    },
+    query::Query,
     session::{Identity, Session, Shared},
-    statement::{self, CopyTo},
-    types,
+    sql::{copy::CopyTo, statement},
 };
 use arrow::{
     datatypes::{DataType, FieldRef, Schema, SchemaRef},

@@ -9,10 +9,12 @@ use super::{
     view::wrong_kind,
 };
 use crate::{
-    error::{Result, SqlError, SqlState},
-    names::{RelationName, Schema},
+    pg::{
+        error::{Result, SqlError, SqlState},
+        names::{RelationName, Schema},
+    },
     session::{Found, Session},
-    statement::{Comment, Commented},
+    sql::comment::{Comment, Commented},
 };
 use keyspan_catalog::{
     Edit, Error, ErrorKind, PrivateEdit, Snapshot, SqlView, Table, comment::COMMENT_BYTES_MAX, table::TENANT_COLUMN,

@@ -5,8 +5,8 @@
 
 use super::skipped;
 use crate::{
-    error::{Result, SqlError, SqlState},
-    provider::explain,
+    pg::error::{Result, SqlError, SqlState},
+    query::explain,
     resources::Size,
     session::{Outcome, Session, Shared},
 };

@@ -4,16 +4,18 @@
 //! there too, by the same names: they are the operator's.
 
 use super::{
-    given::Given,
-    rows::{self, Alteration},
+    column_defaults::Given,
+    rewrite_rows::{self, Alteration},
     skipped,
     table::{cascading, definition_of, passed_over, settle},
 };
 use crate::{
-    error::{Result, SqlError, SqlState},
-    names::{RelationName, Schema},
+    pg::{
+        error::{Result, SqlError, SqlState},
+        names::{RelationName, Schema},
+    },
     session::{Found, Session},
-    statement::{AlterAction, AlterTable, CreateSequence, CreateTable, DropTables, OnCommit, OptionClause},
+    sql::clause::{AlterAction, AlterTable, CreateSequence, CreateTable, DropTables, OnCommit, OptionClause},
 };
 use keyspan_catalog::{
     Edit, Error, ErrorKind, PrivateEdit, Sequence, Snapshot, SqlView, Table, TableId, TenantId,
@@ -59,12 +61,12 @@ pub(super) async fn create(session: &mut Session, create: &CreateTable) -> Resul
 }
 
 /// Whether a schema has a relation of a name.
-pub(super) fn is_there(session: &Session, place: Schema, name: &str) -> bool {
+pub(crate) fn is_there(session: &Session, place: Schema, name: &str) -> bool {
     session.find(&RelationName::within(place, name)).is_some()
 }
 
 /// 42P16 for what only a temporary table can have.
-pub(super) fn check_on_commit(place: Schema, on_commit: Option<OnCommit>) -> Result<()> {
+pub(crate) fn check_on_commit(place: Schema, on_commit: Option<OnCommit>) -> Result<()> {
     if on_commit.is_none() || place == Schema::Temporary {
         return Ok(());
     }
@@ -116,7 +118,7 @@ pub(super) async fn alter(session: &mut Session, alter: &AlterTable) -> Result<(
     let altered = if derive(&session.catalog_snapshot())?.asks() == AsksOfRows::Nothing {
         change(session, |snapshot| derive(snapshot)?.edits()).await
     } else {
-        rows::alter(session, (&tenant, oid), table.id, derive).await
+        rewrite_rows::alter(session, (&tenant, oid), table.id, derive).await
     };
     altered.inspect_err(|_| session.restore_temporary(before))
 }
@@ -265,7 +267,7 @@ pub(super) async fn change(
 }
 
 /// Makes a change of what the tenant has in `public`, or of what the session has for itself.
-pub(super) async fn change_in(
+pub(crate) async fn change_in(
     session: &mut Session,
     place: Schema,
     derive: impl Fn(&Snapshot) -> keyspan_catalog::Result<Vec<PrivateEdit>> + Send + Sync,
@@ -274,7 +276,7 @@ pub(super) async fn change_in(
 }
 
 /// The tenant of the session and its number.
-pub(super) fn tenant(session: &Session) -> Result<(TenantId, u32)> {
+pub(crate) fn tenant(session: &Session) -> Result<(TenantId, u32)> {
     let rows = &session.identity.rows;
     let found = rows.tenant().cloned().zip(rows.oid());
     found.ok_or_else(|| SqlError::new(SqlState::INTERNAL_ERROR, "a session of one tenant was expected"))
@@ -297,7 +299,7 @@ pub(super) fn check_owner(table: &Table) -> Result<()> {
 }
 
 /// The options without those that mean something to PostgreSQL's storage only; the client is told of these.
-pub(super) fn without_storage_parameters(session: &mut Session, options: &[OptionClause]) -> Vec<OptionClause> {
+pub(crate) fn without_storage_parameters(session: &mut Session, options: &[OptionClause]) -> Vec<OptionClause> {
     let (storage, rest): (Vec<_>, Vec<_>) = options.iter().cloned().partition(|option| {
         let name = option.name.as_str();
         let known = STORAGE_PARAMETERS.contains(&name) || name.starts_with("autovacuum_");

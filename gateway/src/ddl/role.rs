@@ -3,9 +3,9 @@
 use super::{database::tenant_id, skipped};
 use crate::{
     auth::{self, operator::OPERATOR_ROLE},
-    error::{Result, SqlError, SqlState},
+    pg::error::{Result, SqlError, SqlState},
     session::Session,
-    statement::{Definition, RoleOptions},
+    sql::{clause::RoleOptions, statement::Definition},
 };
 use keyspan_catalog::{Edit, Error, ErrorKind, Role, ScramSecret, Snapshot, snapshot::FIRST_OID};
 use std::collections::BTreeSet;

@@ -1,12 +1,14 @@
 //! `CREATE TABLE`, `ALTER TABLE`, `DROP TABLE`.
 
-use super::{given::Given, skipped};
+use super::{column_defaults::Given, skipped};
 use crate::{
     dml,
-    error::{Result, SqlError},
-    names::Schema,
+    pg::{
+        error::{Result, SqlError},
+        names::Schema,
+    },
     session::Session,
-    statement::{AlterAction, AlterTable, ColumnClause, CreateTable, DropTables, OptionClause},
+    sql::clause::{AlterAction, AlterTable, ColumnClause, CreateTable, DropTables, OptionClause},
 };
 use keyspan_catalog::{
     Edit, Error, ErrorKind, Snapshot, Table, TableId,
@@ -109,7 +111,7 @@ fn no_table(name: &str) -> Error {
 }
 
 pub(super) fn definition_of(create: &CreateTable) -> TableDefinition {
-    let family = |family: &crate::statement::FamilyClause| FamilyDefinition {
+    let family = |family: &crate::sql::clause::FamilyClause| FamilyDefinition {
         name: family.name.clone(),
         columns: family.columns.clone(),
     };
@@ -133,7 +135,7 @@ fn column_of(column: &ColumnClause, family: Option<&String>) -> ColumnDefinition
 }
 
 /// Options by dotted name.
-pub(super) fn pairs(options: &[OptionClause]) -> Vec<(String, String)> {
+pub(crate) fn pairs(options: &[OptionClause]) -> Vec<(String, String)> {
     let name = |option: &OptionClause| match &option.family {
         Some(family) => format!("{family}.{}", option.name),
         None => option.name.clone(),

@@ -8,11 +8,14 @@ use super::{
     skipped,
 };
 use crate::{
-    error::{Result, SqlError, SqlState},
-    names::{self, RelationName, Schema},
-    query::{Query, bound, views},
+    pg::{
+        error::{Result, SqlError, SqlState},
+        names::{self, RelationName, Schema},
+    },
+    query::{Query, views},
     session::{Found, Session},
-    statement::{AlterAction, AlterTable, AlterView, CreateView, DropTables, ViewAction},
+    sql::clause::{AlterAction, AlterTable, AlterView, CreateView, DropTables, ViewAction},
+    view_binding,
 };
 use datafusion::sql::sqlparser::ast;
 use keyspan_catalog::{
@@ -30,7 +33,7 @@ pub(super) async fn create(session: &mut Session, create: &CreateView) -> Result
     let mut query = ast::Statement::Query(create.query.clone());
     Query::new(session, view.clone())?.write_out(&mut query).await?;
     let ast::Statement::Query(query) = query else { return Err(SqlError::unsupported("this view")) };
-    let bound = bound::bind(&query, &database, |name| Ok(view.find(name).map(|(_, found)| found)))?;
+    let bound = view_binding::bind(&query, &database, |name| Ok(view.find(name).map(|(_, found)| found)))?;
     let (sql, uses) = (bound.sql, bound.uses);
     if place != Schema::Temporary && uses.keys().any(|number| view.snapshot.temporary.has_number(*number)) {
         let message = format!("view \"{}\" will be a temporary view", create.name);
@@ -54,7 +57,7 @@ pub(super) async fn create(session: &mut Session, create: &CreateView) -> Result
         comments: Comments::default(),
     };
     // Planned as it will be read.
-    let query = bound::opened(&draft, |number| names::numbered(&view.snapshot, Some(&tenant), number))?;
+    let query = view_binding::opened(&draft, |number| names::numbered(&view.snapshot, Some(&tenant), number))?;
     let plan = Query::new(session, view)?.plan(&ast::Statement::Query(query)).await?;
     draft.columns = views::columns(&plan, &create.columns)?;
     draft = draft.rename(&create.name)?;

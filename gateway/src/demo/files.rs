@@ -1,7 +1,7 @@
 //! The Parquet files of `gateway/demo`, which are part of the program, as rows of values.
 
 use super::tenant_id;
-use crate::{
+use crate::pg::{
     error::{Result, SqlError, SqlState},
     types::value_of_scalar,
 };

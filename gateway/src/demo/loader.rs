@@ -5,7 +5,7 @@
 //! At most [`COMMITS_MAX`] commits are under way: the log thread writes them as one group while the next rows are encoded.
 
 use crate::{
-    error::{Result, SqlError, SqlState},
+    pg::error::{Result, SqlError, SqlState},
     session::Shared,
 };
 use bytes::Bytes;

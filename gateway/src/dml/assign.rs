@@ -1,7 +1,7 @@
 //! Values into columns, as PostgreSQL's assignment casts have it: rounded, checked, or refused.
 
 use super::target::TargetColumn;
-use crate::{
+use crate::pg::{
     error::{Result, SqlError, SqlState},
     types,
 };
@@ -36,7 +36,7 @@ pub(crate) fn assign_scalar(scalar: &ScalarValue, from: &DataType, column: &Targ
 }
 
 /// The values of some columns of a row, cast.
-pub(super) fn assign_row(
+pub(crate) fn assign_row(
     batch: &RecordBatch,
     from: usize,
     row: usize,
@@ -130,7 +130,7 @@ fn cast(value: Value, from: &DataType, kind: SqlType, mismatch: &dyn Fn() -> Sql
 ///
 /// # Errors
 /// 22P02 and others; of dates and times 22007 and 22008, as PostgreSQL has it.
-pub(super) fn read(text: &str, kind: SqlType) -> Result<Value> {
+pub(crate) fn read(text: &str, kind: SqlType) -> Result<Value> {
     Value::parse(text, kind).map_err(|error| {
         let mut error = SqlError::from(error);
         let of_items = if let SqlType::Array(item) = kind { item.kind() } else { kind };

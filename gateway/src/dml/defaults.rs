@@ -6,11 +6,14 @@ use super::{
     target::{Target, TargetColumn},
 };
 use crate::{
-    error::{Result, SqlError, SqlState},
-    query::{Facts, Query},
+    context::Facts,
+    pg::{
+        error::{Result, SqlError, SqlState},
+        types,
+    },
+    query::Query,
     session::Session,
-    statement::{fold, quoted},
-    types,
+    sql::query::{fold, quoted},
 };
 use arrow::{
     array::{Array, AsArray},
@@ -33,7 +36,7 @@ use keyspan_catalog::{
 use std::sync::Arc;
 
 /// The defaults of the columns that a statement does not name.
-pub(super) struct Defaults {
+pub(crate) struct Defaults {
     columns: Vec<(usize, Source)>,
     facts: Arc<Facts>,
 }
@@ -49,7 +52,7 @@ impl Defaults {
     ///
     /// # Errors
     /// What evaluating a default finds.
-    pub(super) async fn new(query: &Query, target: &Target, named: &[usize]) -> Result<Self> {
+    pub(crate) async fn new(query: &Query, target: &Target, named: &[usize]) -> Result<Self> {
         let facts = query.facts().clone();
         let mut columns = Vec::new();
         for (at, column) in target.columns.iter().enumerate().filter(|(at, _)| !named.contains(at)) {
@@ -66,7 +69,7 @@ impl Defaults {
                     })?)
                 }
                 DefaultValue::Expression => {
-                    let select = super::tree::select(vec![parsed(&default.sql)?], Vec::new(), None)?;
+                    let select = super::select::select(vec![parsed(&default.sql)?], Vec::new(), None)?;
                     let plan = query.plan(&select).await?;
                     let mut rows = query.run(plan).await?;
                     let batch = rows.try_next().await.map_err(SqlError::from)?;
@@ -84,7 +87,7 @@ impl Defaults {
     ///
     /// # Errors
     /// Those of sequences.
-    pub(super) fn fill(&self, values: &mut [Value]) -> Result<()> {
+    pub(crate) fn fill(&self, values: &mut [Value]) -> Result<()> {
         for (at, source) in &self.columns {
             values[*at] = match source {
                 Source::Value(value) => value.clone(),
@@ -167,12 +170,12 @@ fn sequence_name(expression: &Expr) -> Result<String> {
 
 /// The value of a default, and whether it is always the same.
 async fn evaluated(query: &Query, column: &TargetColumn, expression: &Expr) -> Result<(Value, bool)> {
-    if super::tree::has_subquery(expression) {
+    if super::select::has_subquery(expression) {
         return Err(SqlError::unsupported("a subquery in DEFAULT"));
     }
     let mut expression = expression.clone();
-    super::tree::keep_digits(&mut expression, column.kind);
-    let select = super::tree::select(vec![expression], Vec::new(), None)?;
+    super::select::keep_digits(&mut expression, column.kind);
+    let select = super::select::select(vec![expression], Vec::new(), None)?;
     let plan = query.plan(&select).await.map_err(|error| match error.state {
         SqlState::UNDEFINED_COLUMN => {
             SqlError::new(SqlState::FEATURE_NOT_SUPPORTED, "cannot use column reference in DEFAULT expression")
@@ -235,7 +238,7 @@ fn constant_sql(value: &Value, text: &str, kind: SqlType) -> String {
 /// # Errors
 /// What is wrong with the condition; 0A000 for subqueries and tables with an aggregate family.
 pub async fn checked_columns(session: &mut Session, table: &Table, condition: &Expr) -> Result<Vec<String>> {
-    if super::tree::has_subquery(condition) {
+    if super::select::has_subquery(condition) {
         return Err(SqlError::new(SqlState::FEATURE_NOT_SUPPORTED, "cannot use subquery in check constraint"));
     }
     if table.families.iter().any(|family| family.aggregate.is_some()) {
@@ -287,7 +290,7 @@ pub(super) fn is_default(expr: &Expr) -> bool {
 ///
 /// # Errors
 /// What evaluating a condition finds, for the first row.
-pub(super) async fn check(
+pub(crate) async fn check(
     query: &Query,
     target: &Target,
     rows: &[&[Value]],

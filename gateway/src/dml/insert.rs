@@ -4,15 +4,18 @@ use super::{
     assign::assign,
     defaults::{self, Defaults},
     returning::Returned,
-    rows,
+    rows, select,
     target::{Numbers, Target, TargetColumn, marker},
-    tree, upsert,
+    upsert,
 };
 use crate::{
-    error::{Result, SqlError, SqlState},
+    pg::error::{Result, SqlError, SqlState},
     query::Query,
     session::Written,
-    statement::{self, OnConflict, quoted},
+    sql::{
+        query::{OnConflict, quoted},
+        statement,
+    },
     view::View,
 };
 use arrow::{array::RecordBatch, datatypes::DataType};
@@ -26,17 +29,17 @@ use keyspan_storage::{Columns, KeyRange, Mutation, RowKey, RowSet, Scan};
 use std::collections::HashSet;
 
 /// Rows whose keys are looked up at a time.
-pub(super) const LOOKUP_ROWS: usize = 1_024;
+pub(crate) const LOOKUP_ROWS: usize = 1_024;
 
 /// A row on its way in.
 pub(crate) struct NewRow {
     /// The values of the parts of its key.
-    pub(super) parts: Vec<Value>,
-    pub(super) key: RowKey,
+    pub(crate) parts: Vec<Value>,
+    pub(crate) key: RowKey,
     /// Its number among the rows of the statement.
-    pub(super) number: u64,
+    pub(crate) number: u64,
     /// A value for each column of the target; NULL for those that the statement does not name.
-    pub(super) values: Vec<Value>,
+    pub(crate) values: Vec<Value>,
 }
 
 /// The table of an INSERT and the places of the columns that it names.
@@ -84,18 +87,18 @@ pub(super) fn source(
     let mut hints = hints.to_vec();
     let Some(mut source) = insert.source.clone() else {
         // One row, of which nothing is said.
-        return Ok((tree::select(vec![tree::value(ast::Value::Null)], Vec::new(), None)?, hints));
+        return Ok((select::select(vec![select::value(ast::Value::Null)], Vec::new(), None)?, hints));
     };
     if let SetExpr::Values(values) = source.body.as_mut() {
         for row in &values.rows {
-            row.content.iter().zip(&columns).for_each(|(cell, column)| tree::hint(&mut hints, cell, column.kind));
+            row.content.iter().zip(&columns).for_each(|(cell, column)| select::hint(&mut hints, cell, column.kind));
         }
         defaults::written_out(&mut values.rows, &columns)?;
-        tree::type_values(&mut values.rows, &columns)?;
+        select::type_values(&mut values.rows, &columns)?;
         // DataFusion takes the rows of a VALUES for constants; a row by itself can be a SELECT.
-        if values.rows.iter().flat_map(|row| &row.content).any(tree::has_subquery) {
+        if values.rows.iter().flat_map(|row| &row.content).any(select::has_subquery) {
             return match values.rows.as_slice() {
-                [row] => Ok((tree::select(row.content.clone(), Vec::new(), None)?, hints)),
+                [row] => Ok((select::select(row.content.clone(), Vec::new(), None)?, hints)),
                 _ => Err(SqlError::unsupported("a subquery in a VALUES of several rows")),
             };
         }
@@ -120,7 +123,7 @@ pub(super) async fn run(
     if let OnConflict::Update { assignments, .. } = &conflict
         && !blind
     {
-        super::change::set_columns(&target, assignments.clone())?;
+        super::update_delete::set_columns(&target, assignments.clone())?;
     }
     let (select, _) = source(&query.view, insert, &[])?;
     let mut batches = rows(query, &select, parameters).await?;
@@ -217,7 +220,7 @@ pub(crate) fn new_row(
 }
 
 /// The mutations that make a row that is not there.
-pub(super) fn creation(target: &Target, row: &NewRow) -> Result<Vec<Mutation>> {
+pub(crate) fn creation(target: &Target, row: &NewRow) -> Result<Vec<Mutation>> {
     let mut mutations = vec![marker()];
     for (column, value) in target.columns.iter().zip(&row.values) {
         mutations.extend(column.insert(value)?);
@@ -226,7 +229,7 @@ pub(super) fn creation(target: &Target, row: &NewRow) -> Result<Vec<Mutation>> {
 }
 
 /// Which of the rows are there.
-pub(super) async fn existing(view: &View, target: &Target, rows: &[NewRow]) -> Result<HashSet<RowKey>> {
+pub(crate) async fn existing(view: &View, target: &Target, rows: &[NewRow]) -> Result<HashSet<RowKey>> {
     if target.hidden_key.is_some() {
         return Ok(HashSet::new());
     }

@@ -11,19 +11,21 @@
 
 use super::{
     assign::{assign, assign_row},
-    change::set_columns,
     defaults::{self, Defaults},
     insert::{self, LOOKUP_ROWS},
     returning::Returned,
-    rows,
+    rows, select,
     target::{Target, TargetColumn, marker},
-    tree,
+    update_delete::set_columns,
 };
 use crate::{
-    error::{Result, SqlError, SqlState},
+    pg::error::{Result, SqlError, SqlState},
     query::Query,
     session::Written,
-    statement::{Merge, MergeAction, MergeClause, assignments, fold, quoted, select_from},
+    sql::{
+        merge::{Merge, MergeAction, MergeClause},
+        query::{assignments, fold, quoted, select_from},
+    },
     view::View,
 };
 use arrow::{
@@ -69,10 +71,10 @@ pub(super) struct Planned {
 /// What is wrong with the statement.
 pub(super) async fn planned(query: &Query, merge: &Merge, hints: &[Option<DataType>]) -> Result<Planned> {
     let view: &View = &query.view;
-    let (target, called) = super::change::resolve(view, &merge.target)?;
+    let (target, called) = super::update_delete::resolve(view, &merge.target)?;
     let source = Source::of(query, merge, &called).await?;
     let mut hints = hints.to_vec();
-    let first_key = target.key_columns().first().map(|key| tree::column(&called, &key.name));
+    let first_key = target.key_columns().first().map(|key| select::column(&called, &key.name));
     let first_key = first_key.ok_or_else(|| SqlError::new(SqlState::INTERNAL_ERROR, "a table without a key"))?;
     let fits = |clause: &MergeClause| -> Result<Expr> {
         let is = first_key.clone();
@@ -85,10 +87,10 @@ pub(super) async fn planned(query: &Query, merge: &Merge, hints: &[Option<DataTy
         Ok(Expr::BinaryOp { left, op: BinaryOperator::And, right })
     };
     let fits = merge.clauses.iter().map(fits).collect::<Result<Vec<_>>>()?;
-    let mut items = tree::key_items(&target, &called);
-    let number = |at: usize| tree::value(ast::Value::Number(at.to_string(), false));
+    let mut items = select::key_items(&target, &called);
+    let number = |at: usize| select::value(ast::Value::Number(at.to_string(), false));
     let clause = case(fits.iter().enumerate().map(|(at, fits)| (fits.clone(), number(at))));
-    items.push(tree::cast(clause, SqlType::Int8)?);
+    items.push(select::cast(clause, SqlType::Int8)?);
     let mut actions = Vec::with_capacity(merge.clauses.len());
     for (at, clause) in merge.clauses.iter().enumerate() {
         let (columns, values) = match &clause.action {
@@ -119,21 +121,21 @@ pub(super) async fn planned(query: &Query, merge: &Merge, hints: &[Option<DataTy
             }
         };
         for (place, value) in columns.into_iter().zip(values) {
-            tree::hint(&mut hints, &value, target.columns[place].kind);
+            select::hint(&mut hints, &value, target.columns[place].kind);
             // The clauses before it come first: what fits them asks for nothing of this one.
-            let before = fits[..at].iter().map(|fits| (fits.clone(), tree::value(ast::Value::Null)));
+            let before = fits[..at].iter().map(|fits| (fits.clone(), select::value(ast::Value::Null)));
             items.push(case(before.chain([(fits[at].clone(), value)])));
         }
     }
     let all = items.len();
-    items.extend(tree::all_items(&target, &called));
+    items.extend(select::all_items(&target, &called));
     let inner = merge.clauses.iter().all(|clause| clause.matched);
     let on = JoinConstraint::On(merge.on.clone());
     let join_operator = if inner { JoinOperator::Inner(on) } else { JoinOperator::LeftOuter(on) };
     let mut from = merge.source.clone();
-    let relation = tree::read(&target, &merge.target, &called).relation;
+    let relation = select::read(&target, &merge.target, &called).relation;
     from.joins.push(Join { relation, global: false, join_operator });
-    Ok(Planned { select: tree::select(items, vec![from], None)?, hints, target, actions, all })
+    Ok(Planned { select: select::select(items, vec![from], None)?, hints, target, actions, all })
 }
 
 /// `CASE WHEN … THEN … END`
@@ -172,7 +174,7 @@ fn inserted(target: &Target, names: &[String], values: Option<&[Expr]>) -> Resul
         }
         column.check_given()?;
         let mut value = value.clone();
-        tree::keep_digits(&mut value, column.kind);
+        select::keep_digits(&mut value, column.kind);
         Ok(value)
     };
     let values = values.iter().zip(&places).map(value).collect::<Result<Vec<_>>>()?;
@@ -189,7 +191,7 @@ struct Source {
 
 impl Source {
     async fn of(query: &Query, merge: &Merge, called: &Ident) -> Result<Self> {
-        let mut select = select_from(&crate::names::RelationName::bare("t"), &[])?;
+        let mut select = select_from(&crate::pg::names::RelationName::bare("t"), &[])?;
         if let SetExpr::Select(select) = select.body.as_mut() {
             select.from = vec![merge.source.clone()];
         }
@@ -256,7 +258,7 @@ impl Source {
                         let message = format!("column reference \"{name}\" is ambiguous");
                         Err(SqlError::new(SqlState::AMBIGUOUS_COLUMN, message))
                     }
-                    (Some((_, Some(table))), None) => Ok(Some(tree::column(&quoted(table), &name))),
+                    (Some((_, Some(table))), None) => Ok(Some(select::column(&quoted(table), &name))),
                     (Some((_, None)), None) => Ok(None),
                     (None, _) => {
                         let message = format!("column \"{name}\" does not exist");

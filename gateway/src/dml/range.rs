@@ -1,7 +1,7 @@
 //! A DELETE of a whole key prefix as one range tombstone.
 
 use super::target::Target;
-use crate::{error::Result, provider::exec::ScanExec, query::Query};
+use crate::{pg::error::Result, provider::exec::ScanExec, query::Query};
 use datafusion::{
     logical_expr::LogicalPlan,
     physical_plan::{ExecutionPlan, projection::ProjectionExec},

@@ -6,10 +6,13 @@
 
 use super::target::Target;
 use crate::{
-    error::{Result, SqlError, SqlState},
-    query::{Query, parameters},
-    statement::Statement,
-    types,
+    pg::{
+        error::{Result, SqlError, SqlState},
+        plan::parameters,
+        types,
+    },
+    query::Query,
+    sql::statement::Statement,
 };
 use arrow::{
     array::{ArrayRef, RecordBatch, new_empty_array},
@@ -178,7 +181,7 @@ fn table(target: &Target, rows: &[&[Value]]) -> Result<Arc<dyn TableProvider>> {
 
 /// A function that gives a table that was made before.
 #[derive(Debug)]
-pub(super) struct Given(pub(super) Arc<dyn TableProvider>);
+pub(crate) struct Given(pub(crate) Arc<dyn TableProvider>);
 
 impl TableFunctionImpl for Given {
     fn call_with_args(&self, _: TableFunctionArgs<'_, '_>) -> datafusion::error::Result<Arc<dyn TableProvider>> {

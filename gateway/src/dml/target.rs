@@ -1,9 +1,12 @@
 //! The table that a write goes to, as the session sees it: with a leading `tenant` column for the operator.
 
-use super::{assign::assign_row, defaults::parsed, row_numbers::RowNumbers};
+use super::{assign::assign_row, defaults::parsed};
 use crate::{
-    error::{Result, SqlError, SqlState},
-    names::{RelationName, Schema},
+    pg::{
+        error::{Result, SqlError, SqlState},
+        names::{RelationName, Schema},
+    },
+    row_numbers::RowNumbers,
     view::View,
 };
 use arrow::array::RecordBatch;
@@ -78,7 +81,7 @@ impl Target {
     }
 
     /// A table that may not be in the catalog yet.
-    pub(super) fn of_table(view: &View, table: Arc<Table>) -> Self {
+    pub(crate) fn of_table(view: &View, table: Arc<Table>) -> Self {
         let operator = view.rows.tenant().is_none();
         let key = if operator { table.key.for_operator() } else { table.key.clone() };
         let tenant = operator.then(|| TargetColumn {

@@ -7,7 +7,7 @@ use crate::{
         Outcome, Session,
         testing::{World, check, run},
     },
-    statement::Statement,
+    sql::statement::Statement,
 };
 use arrow::datatypes::DataType;
 use datafusion::scalar::ScalarValue;
@@ -294,7 +294,7 @@ async fn range_of(session: &mut Session, condition: &str) -> String {
     let sql = format!("SELECT a, b FROM t WHERE {condition}");
     let Statement::Query(select) = Statement::parse(&sql).unwrap().swap_remove(0) else { panic!("{sql}") };
     let view = session.view().await.unwrap();
-    let target = Target::of(&view, &crate::names::RelationName::bare("t")).unwrap();
+    let target = Target::of(&view, &crate::pg::names::RelationName::bare("t")).unwrap();
     let query = Query::new(session, view).unwrap();
     let plan = query.plan(&select).await.unwrap();
     match whole_prefix(&query, &plan, &target).await.unwrap() {

@@ -2,19 +2,21 @@
 
 use super::{
     assign::{assign, assign_row},
-    change::set_columns,
     defaults,
     insert::{self, NewRow},
     returning::Returned,
-    rows,
+    rows, select,
     target::{Place, Target, marker},
-    tree,
+    update_delete::set_columns,
 };
 use crate::{
-    error::{Result, SqlError, SqlState},
+    pg::error::{Result, SqlError, SqlState},
     query::Query,
     session::Written,
-    statement::{self, OnConflict, quoted, select_from},
+    sql::{
+        query::{OnConflict, quoted, select_from},
+        statement,
+    },
     view::View,
 };
 use arrow::datatypes::DataType;
@@ -90,7 +92,7 @@ pub(super) fn hint_parameters(view: &View, insert: &ast::Insert, hints: &mut Vec
     let OnConflict::Update { assignments, condition, .. } = statement::on_conflict(insert)? else { return Ok(()) };
     let (target, _) = insert::resolve(view, insert)?;
     for (name, value) in &assignments {
-        tree::hint(hints, value, target.columns[target.position(name)?].kind);
+        select::hint(hints, value, target.columns[target.position(name)?].kind);
         hint_within(hints, value, &target);
     }
     if let Some(condition) = &condition {
@@ -117,7 +119,7 @@ fn hint_within(hints: &mut Vec<Option<DataType>>, expr: &Expr, target: &Target) 
     };
     for (one, other) in [(left, right), (right, left)] {
         match kind(other) {
-            Some(kind) => tree::hint(hints, one, kind),
+            Some(kind) => select::hint(hints, one, kind),
             None => hint_within(hints, one, target),
         }
     }
@@ -180,23 +182,23 @@ impl Upsert<'_> {
         let set = set_columns(target, assignments.to_vec())?;
         let keys = target.key_columns();
         let name = self.table_name();
-        let mut items = tree::key_items(target, &name);
+        let mut items = select::key_items(target, &name);
         for (_, value) in &set {
             let mut value = value.clone();
-            tree::qualify(&mut value, target, &name);
+            select::qualify(&mut value, target, &name);
             items.push(value);
         }
         let whole = returned.wanted() || !target.table.checks.is_empty();
         if whole {
-            items.extend(tree::all_items(target, &name));
+            items.extend(select::all_items(target, &name));
         }
         let mut condition = condition.cloned();
         if let Some(condition) = &mut condition {
-            tree::qualify(condition, target, &name);
+            select::qualify(condition, target, &name);
         }
         let condition = self.joined(&name, conflicting, condition)?;
         let from = vec![self.table()?, self.excluded(conflicting)?];
-        let select = tree::select(items, from, Some(condition))?;
+        let select = select::select(items, from, Some(condition))?;
         let by_key: HashMap<&RowKey, &NewRow> = conflicting.iter().map(|row| (&row.key, row)).collect();
         let mut batches = rows(self.query, &select, self.parameters).await?;
         let mut count = 0;
@@ -269,13 +271,13 @@ impl Upsert<'_> {
         let keys = self.target.key_columns();
         let excluded = quoted(EXCLUDED);
         let equal = |left, right| binary(left, BinaryOperator::Eq, right);
-        let join = keys.iter().map(|key| equal(tree::column(name, &key.name), tree::column(&excluded, &key.name)));
+        let join = keys.iter().map(|key| equal(select::column(name, &key.name), select::column(&excluded, &key.name)));
         let mut all = join.reduce(|a, b| binary(a, BinaryOperator::And, b));
         let mut points: Option<Expr> = None;
         for row in conflicting {
             let mut point: Option<Expr> = None;
             for (key, value) in keys.iter().zip(&row.parts) {
-                let part = equal(tree::column(name, &key.name), literal(value, key.kind)?);
+                let part = equal(select::column(name, &key.name), literal(value, key.kind)?);
                 point = Some(and(point, part));
             }
             points = match (points, point) {
@@ -307,7 +309,7 @@ fn literal(value: &Value, kind: SqlType) -> Result<Expr> {
         Value::Null => Literal::Null,
         value => Literal::SingleQuotedString(value.to_text(kind)),
     };
-    tree::cast(tree::value(literal), kind)
+    select::cast(select::value(literal), kind)
 }
 
 fn parse_from(from: &str) -> Result<TableWithJoins> {

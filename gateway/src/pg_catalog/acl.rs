@@ -4,9 +4,9 @@
 //! such lists apart.
 
 use super::cluster;
-use crate::query::{
-    Facts,
-    functions::{RowFunction, int_of, row_function, text, text_of},
+use crate::{
+    context::Facts,
+    pg::functions::{RowFunction, int_of, row_function, text, text_of},
 };
 use arrow::{
     array::StructArray,

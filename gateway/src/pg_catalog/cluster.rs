@@ -8,10 +8,10 @@ use super::{
     objects::owner,
 };
 use crate::{
-    query::Facts,
+    context::Facts,
+    pg::types,
     row,
     session::{Activity, HeldCursor, NamedStatement},
-    types,
 };
 use keyspan_catalog::{Role, TenantState};
 use std::sync::{Arc, PoisonError};

@@ -2,7 +2,7 @@
 //!
 //! A row names the columns that it knows; the others have their type's empty value, or NULL where that means "none".
 
-use crate::{query, types};
+use crate::{pg::types, query};
 use arrow::{
     array::{ArrayRef, RecordBatch, RecordBatchOptions},
     datatypes::{DataType, Field, IntervalUnit, SchemaRef},

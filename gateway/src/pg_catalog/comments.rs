@@ -6,10 +6,8 @@ use super::{
     views,
 };
 use crate::{
-    query::{
-        Facts,
-        functions::{RowFunction, int_of, row_function, text_of},
-    },
+    context::Facts,
+    pg::functions::{RowFunction, int_of, row_function, text_of},
     row,
 };
 use arrow::datatypes::DataType;

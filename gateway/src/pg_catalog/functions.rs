@@ -3,11 +3,11 @@
 
 use super::{cluster, objects, procs, views};
 use crate::{
-    error::{SqlError, SqlState},
-    names::Schema,
-    query::{
-        Facts,
+    context::Facts,
+    pg::{
+        error::{SqlError, SqlState},
         functions::{RowFunction, bool_of, int_of, replace, row_function, text, text_of},
+        names::Schema,
     },
 };
 use arrow::datatypes::{DataType, Field};
@@ -406,7 +406,7 @@ fn casts() -> Vec<RowFunction> {
             if name == facts.temporary_schema() && !facts.snapshot.temporary.is_empty() {
                 return Ok(ScalarValue::UInt32(Some(objects::TEMPORARY_SCHEMA)));
             }
-            let known = crate::query::tables::schemas(facts).any(|schema| schema == name);
+            let known = crate::query::schemas::schemas(facts).any(|schema| schema == name);
             let missing = || told(SqlState::INVALID_SCHEMA_NAME, format!("schema \"{name}\" does not exist"));
             known.then(|| ScalarValue::UInt32(Some(objects::schema_oid(&name)))).ok_or_else(missing)
         }),
@@ -415,7 +415,7 @@ fn casts() -> Vec<RowFunction> {
                 objects::TEMPORARY_SCHEMA => Some(facts.temporary_schema()),
                 number => {
                     let found =
-                        crate::query::tables::schemas(facts).find(|schema| objects::schema_oid(schema) == number);
+                        crate::query::schemas::schemas(facts).find(|schema| objects::schema_oid(schema) == number);
                     found.map(str::to_owned)
                 }
             };
@@ -423,7 +423,7 @@ fn casts() -> Vec<RowFunction> {
         }),
         texts("to_regnamespace", |values, facts| {
             let name = text_of(&values[0]).unwrap_or_default();
-            Ok(optional(crate::query::tables::schemas(facts).find(|schema| *schema == name).map(str::to_owned)))
+            Ok(optional(crate::query::schemas::schemas(facts).find(|schema| *schema == name).map(str::to_owned)))
         }),
         oids("regrole_oid", |values, facts| {
             let name = text_of(&values[0]).unwrap_or_default();

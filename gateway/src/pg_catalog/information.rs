@@ -5,10 +5,7 @@ use super::{
     columns::{Cell, Row, Rows},
     objects::{self, Attribute},
 };
-use crate::{
-    query::{Facts, tables},
-    row, types,
-};
+use crate::{context::Facts, pg::types, query::schemas, row};
 use keyspan_catalog::{Sequence, SqlType, Table, table::Identity};
 
 /// Fills a relation.
@@ -19,7 +16,7 @@ pub fn fill(rows: &mut Rows, facts: &Facts) {
     let owner = cluster::role_name(facts, objects::owner(facts));
     match rows.relation.name {
         "information_schema_catalog_name" => rows.push(row! { "catalog_name" => database }),
-        "schemata" => rows.extend(tables::schemas(facts).map(|name| {
+        "schemata" => rows.extend(schemas::schemas(facts).map(|name| {
             row! { "catalog_name" => database.clone(), "schema_name" => name, "schema_owner" => owner.clone() }
         }).chain((!facts.snapshot.temporary.is_empty()).then(|| {
             row! {

@@ -2,7 +2,7 @@
 
 use crate::{
     notifications::Notification,
-    query::functions::{RowFunction, row_function, text, text_of, typed::text_list},
+    pg::functions::{RowFunction, row_function, scalar_function::text_list, text, text_of},
 };
 use arrow::datatypes::{DataType, Field};
 use datafusion::{error::DataFusionError, logical_expr::Volatility, scalar::ScalarValue};

@@ -11,11 +11,10 @@ pub(super) use rows::layout;
 
 use super::columns::{self, Cell, Rows};
 use crate::{
-    query::{
-        Facts,
-        tables::{KEYSPAN, PUBLIC, schemas},
-    },
-    row, types,
+    context::Facts,
+    pg::types,
+    query::schemas::{KEYSPAN, PUBLIC, schemas},
+    row,
 };
 use keyspan_catalog::{
     Sequence, SqlType, Table,

@@ -9,7 +9,7 @@ use super::{
     functions::format_type,
     objects::{owner, proc_lines},
 };
-use crate::{query::Facts, row};
+use crate::{context::Facts, row};
 use std::{collections::BTreeMap, sync::LazyLock};
 
 const FUNCTIONS: &str = include_str!("data/functions.txt");
@@ -135,10 +135,10 @@ pub(super) fn identity(facts: &Facts, oid: u32) -> Option<String> {
 mod tests {
     use super::*;
     use crate::{
+        pg::types,
         pg_catalog::objects::type_lines,
         query::{Query, plan, testing::session},
-        statement::Statement,
-        types,
+        sql::statement::Statement,
     };
     use datafusion::{prelude::SessionContext, sql::sqlparser::ast};
     use expect_test::expect_file;

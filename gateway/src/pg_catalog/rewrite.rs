@@ -2,7 +2,7 @@
 //!
 //! Casts to `regclass` and its kin become functions, functions that give the rows of a relation become the relation.
 
-use crate::query::rewrite::call;
+use crate::pg::syntax::rewrite::call;
 use datafusion::sql::sqlparser::{
     ast::{
         BinaryOperator, CastKind, DataType, Expr, Ident, ObjectName, Select, SelectItem, Statement, TableAlias,
@@ -17,7 +17,7 @@ use std::ops::ControlFlow;
 pub fn rewrite(statement: &mut Statement) {
     let flow = statement.visit(&mut Rewriter);
     debug_assert!(flow.is_continue(), "nothing breaks off");
-    super::hidden::rewrite(statement);
+    super::system_columns::rewrite(statement);
 }
 
 /// Types whose names are numbers by way of `…_oid`, and numbers names by way of `…_text`.

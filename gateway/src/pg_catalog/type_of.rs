@@ -1,6 +1,6 @@
 //! `pg_typeof`: the type of an expression, which its field tells, not its value.
 
-use crate::{query::functions::text, types};
+use crate::pg::{functions::text, types};
 use arrow::datatypes::{DataType, Field};
 use datafusion::{
     error::Result,

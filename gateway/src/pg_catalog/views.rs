@@ -5,10 +5,7 @@ use super::{
     columns::{Cell, Row, Rows},
     objects::{is_visible, layout, namespace, owner, persistence, schema_name},
 };
-use crate::{
-    query::{Facts, bound},
-    row, types,
-};
+use crate::{context::Facts, pg::types, row, view_binding};
 use arrow::datatypes::Field;
 use keyspan_catalog::{Readable, SqlView};
 use std::sync::Arc;
@@ -39,7 +36,7 @@ pub fn of_oid(facts: &Facts, oid: u32) -> Option<&Arc<SqlView>> {
 /// The text of its query.
 pub fn definition(view: &SqlView, facts: &Facts) -> String {
     // What is stored was read when it was stored; a reader of the catalog is told what is wrong with it rather than nothing at all.
-    let shown = bound::shown(view, |number| facts.numbered(number), |number| is_visible(facts, number));
+    let shown = view_binding::shown(view, |number| facts.numbered(number), |number| is_visible(facts, number));
     shown.unwrap_or_else(|error| error.message)
 }
 

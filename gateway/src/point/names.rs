@@ -2,9 +2,8 @@
 
 use super::shape::{Comparison, Operand};
 use crate::{
-    names::RelationName,
+    pg::{names::RelationName, types},
     provider::{self, keys::Keys},
-    types,
     view::View,
 };
 use arrow::datatypes::DataType;

@@ -4,8 +4,8 @@
 //! have, now or in a later version of the parser, makes it another shape.
 
 use crate::{
-    names::RelationName,
-    statement::{fold, table_name},
+    pg::names::RelationName,
+    sql::query::{fold, table_name},
 };
 use datafusion::{
     logical_expr::Operator,
@@ -174,7 +174,7 @@ impl Named {
     }
 }
 
-/// The name of a result's column. What names columns apart inside ([`labels`](crate::query::labels)) is no name.
+/// The name of a result's column. What names columns apart inside ([`labels`](crate::pg::syntax::column_names)) is no name.
 fn shown(alias: &Ident) -> Option<String> {
     Some(fold(alias)).filter(|name| !name.contains(char::is_control))
 }
@@ -267,7 +267,7 @@ pub(super) fn insert(insert: &Insert) -> Option<Vec<Vec<Operand>>> {
     values.rows.iter().map(|row| row.content.iter().map(operand).collect()).collect()
 }
 
-/// An UPDATE of one table. That SET names columns plainly, each once, is for [`assignments`](crate::statement::assignments) to say.
+/// An UPDATE of one table. That SET names columns plainly, each once, is for [`assignments`](crate::sql::query::assignments) to say.
 pub(super) fn update(update: &Update) -> Option<ChangeShape> {
     let bare = Update {
         table: UPDATE.table.clone(),
@@ -279,7 +279,7 @@ pub(super) fn update(update: &Update) -> Option<ChangeShape> {
         return None;
     }
     let table = Named::of(&update.table)?;
-    let set = crate::statement::assignments(&update.assignments).ok()?;
+    let set = crate::sql::query::assignments(&update.assignments).ok()?;
     let set = set.into_iter().map(|(name, value)| Some((name, operand(&value)?))).collect::<Option<_>>()?;
     let comparisons = table.comparisons(update.selection.as_ref()?)?;
     Some(ChangeShape { table, set, comparisons })

@@ -3,12 +3,12 @@
 mod random;
 
 use crate::{
-    error::Result,
+    pg::error::Result,
     session::{
         Outcome, Prepared, Session,
         testing::{World, run},
     },
-    statement::Statement,
+    sql::statement::Statement,
 };
 use arrow::datatypes::DataType;
 use datafusion::scalar::ScalarValue;
@@ -32,7 +32,7 @@ async fn answer(session: &mut Session, prepared: &Prepared, parameters: Vec<Scal
         match session.execute(prepared, parameters).await? {
             Outcome::Rows { rows, tag } => {
                 let schema = rows.schema();
-                let batches: Vec<_> = rows.try_collect().await.map_err(crate::SqlError::from)?;
+                let batches: Vec<_> = rows.try_collect().await.map_err(crate::pg::error::SqlError::from)?;
                 let names: Vec<_> = schema.fields().iter().map(|field| format!("{field:?}")).collect();
                 let mut lines = vec![format!("{tag} {}", names.join(", "))];
                 for batch in &batches {

@@ -15,10 +15,10 @@ use crate::{
         target::{Place, Target, marker},
         upsert,
     },
-    error::{Result, SqlError, SqlState},
+    pg::error::{Result, SqlError, SqlState},
     provider::keys::Keys,
     session::Written,
-    statement::{OnConflict, on_conflict},
+    sql::query::{OnConflict, on_conflict},
     view::View,
 };
 use datafusion::{

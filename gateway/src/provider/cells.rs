@@ -11,7 +11,7 @@ use super::{
     pushdown::Pushdown,
     table::Planned,
 };
-use crate::{error::Result, types};
+use crate::pg::{error::Result, types};
 use arrow::{
     array::RecordBatch,
     datatypes::{Field, Schema, SchemaRef},

@@ -25,11 +25,11 @@
 
 mod decoded;
 mod exec;
-mod known;
-mod living;
-mod lookup;
+mod file_groups;
+mod key_lookup;
+mod live_rows;
 mod memory;
-mod parts;
+mod metadata_aggregates;
 mod reader;
 
 use super::{exec::ScanExec, table::is_operator};
@@ -40,6 +40,7 @@ use datafusion::{
     physical_plan::{ExecutionPlan, union::UnionExec},
 };
 pub use exec::{ColumnarExec, Counts};
+pub(super) use key_lookup::rows_about;
 use keyspan_catalog::{
     Table,
     layouts::{column_accepts, column_kind, key_columns},
@@ -48,9 +49,8 @@ use keyspan_catalog::{
 use keyspan_storage::{
     ColumnKind, Columnar, ColumnarRequest, KeyDecoder, MemoryPart, ParquetPart, RowSet, WantedColumn,
 };
-pub use known::KnownAggregates;
-pub(super) use lookup::rows_about;
-pub(super) use memory::MemoryExec;
+pub(crate) use memory::MemoryExec;
+pub use metadata_aggregates::KnownAggregates;
 use std::sync::Arc;
 
 /// A scan of so many rows in row groups and memory goes by row groups.
@@ -247,7 +247,7 @@ impl Found {
             files: self.parts.len(),
             row_groups: self.parts.iter().map(|part| part.row_groups.len()).sum(),
             rows: self.parts.iter().map(|part| part.rows).sum(),
-            bytes: self.parts.iter().map(|part| parts::bytes(part, &columns.sources)).sum(),
+            bytes: self.parts.iter().map(|part| file_groups::bytes(part, &columns.sources)).sum(),
             memory: self.memory.iter().map(MemoryPart::rows_estimate).sum(),
             rest: self.rest.as_ref().map(|(_, rows)| *rows),
         };
@@ -255,7 +255,7 @@ impl Found {
         let spent = budget.map(|budget| (budget, scan.hint().map(Into::into)));
         let span = self.parts.first().map(|part| part.span.clone()).unwrap_or_default();
         let (parts, limit) = (self.parts.clone(), scan.read().limit);
-        let mut children = parts::sources(parts, &columns.sources, &columns.schema, limit, self.spread, &spent)?;
+        let mut children = file_groups::sources(parts, &columns.sources, &columns.schema, limit, self.spread, &spent)?;
         if let Some(decode) = columns.decode {
             let over =
                 |child| Arc::new(decoded::DecodeExec::new(child, &decode, scan, &span)) as Arc<dyn ExecutionPlan>;

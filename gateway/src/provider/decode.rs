@@ -4,7 +4,7 @@
 //! layout of a table's rows ([`RowLayout`]) walks the cells of a row once: they and the wanted columns have the same order. Of rows that
 //! are read where they lie in memory its [`RowBuilder`] takes the values alone.
 
-use crate::{
+use crate::pg::{
     error::{Result, SqlError, SqlState},
     types,
 };

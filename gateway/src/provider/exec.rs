@@ -9,10 +9,12 @@
 
 use super::{
     decode::{BatchBuilder, Layout, RowLayout},
-    node,
     pushdown::Shape,
 };
-use crate::{SqlError, view::View};
+use crate::{
+    pg::{error::SqlError, exec::node},
+    view::View,
+};
 use arrow::{array::RecordBatch, datatypes::SchemaRef};
 use datafusion::{
     common::{Result, tree_node::TreeNodeRecursion},
@@ -234,7 +236,7 @@ impl ScanExec {
     }
 
     /// The buckets of salted keys: how many are merged, inner `None` when they are read one after the other; `None` for others.
-    pub(super) fn buckets_merged(&self) -> Option<Option<usize>> {
+    pub(crate) fn buckets_merged(&self) -> Option<Option<usize>> {
         (self.table.key.salt > 0).then(|| self.merged.then_some(self.order.buckets.len()))
     }
 
@@ -457,7 +459,7 @@ struct Reading {
 
 impl Reading {
     /// The next batch.
-    async fn next(&mut self) -> crate::error::Result<Option<RecordBatch>> {
+    async fn next(&mut self) -> crate::pg::error::Result<Option<RecordBatch>> {
         let mut batch = self.layout.start();
         while self.remaining > batch.rows() && !self.is_full(batch.as_ref()) {
             if let Some(row) = self.queue.next() {

@@ -5,7 +5,7 @@
 //! greatest below.
 
 use super::interval::{Interval, Slot, beyond};
-use crate::types::UTC;
+use crate::pg::types::UTC;
 use arrow::datatypes::{DataType, TimeUnit};
 use bytes::Bytes;
 use datafusion::scalar::ScalarValue;

@@ -199,7 +199,7 @@ fn part_of<'a>(expr: &'a Expr, keys: &Keys) -> Option<(usize, SqlType, Option<&'
 fn cast_part<'a>(expr: &Expr, to: &'a DataType, keys: &Keys) -> Option<(usize, SqlType, Option<&'a DataType>)> {
     let Expr::Column(column) = expr else { return None };
     let (part, kind) = keys.part(&column.name)?;
-    Some((part, kind, Some(to).filter(|to| **to != crate::types::data_type(kind))))
+    Some((part, kind, Some(to).filter(|to| **to != crate::pg::types::data_type(kind))))
 }
 
 fn literal(expr: &Expr) -> Option<&ScalarValue> {

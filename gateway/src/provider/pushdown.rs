@@ -44,7 +44,7 @@ pub enum Shape {
 }
 
 impl Shape {
-    pub(super) fn of(rows: &RowSet) -> Self {
+    pub(crate) fn of(rows: &RowSet) -> Self {
         match rows.ranges() {
             [] => Self::Nothing,
             [only] if only.start.is_empty() && only.end.is_none() => Self::FullScan,
@@ -69,7 +69,7 @@ impl fmt::Display for Shape {
 }
 
 /// A number with commas between thousands.
-pub(super) fn grouped(number: usize) -> String {
+pub(crate) fn grouped(number: usize) -> String {
     let digits = number.to_string();
     let mut out = String::with_capacity(digits.len() + digits.len() / 3);
     for (at, digit) in digits.chars().enumerate() {

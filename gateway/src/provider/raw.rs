@@ -9,7 +9,10 @@ use super::{
     decode::{self, BatchBuilder, ColumnBuilder, Layout},
     keys::Keys,
 };
-use crate::{error::Result, error::SqlError, error::SqlState, types};
+use crate::pg::{
+    error::{Result, SqlError, SqlState},
+    types,
+};
 use arrow::{
     array::{ArrayRef, BinaryBuilder, MapBuilder, MapFieldNames, RecordBatch, StringBuilder},
     datatypes::{DataType, Field, Fields, Schema, SchemaRef},

@@ -5,14 +5,14 @@
 //! promise is remembered as long as the statement's table.
 
 use super::{
-    cells, columnar, decode,
-    decode::{CellColumn, Layout, RowLayout},
+    cells, columnar,
+    decode::{self, CellColumn, Layout, RowLayout},
     exec::{About, Order, Read, ScanExec},
     keys::Keys,
     pushdown::{Pushdown, Shape},
     raw,
 };
-use crate::{query::kept::has_placeholder, types, view::View};
+use crate::{pg::types, query::plan_cache::has_placeholder, view::View};
 use arrow::{
     compute::SortOptions,
     datatypes::{Field, Schema, SchemaRef},

@@ -2,10 +2,13 @@
 
 mod files;
 
-use super::{ExplainOptions, explain};
 use crate::{
-    error::SqlError,
-    query::{self, Facts},
+    context::Facts,
+    pg::error::SqlError,
+    query::{
+        self,
+        explain::{ExplainOptions, explain},
+    },
     view::View,
 };
 use arrow::array::RecordBatch;

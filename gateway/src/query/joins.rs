@@ -8,7 +8,7 @@
 //!
 //! A join that takes NULL on its right side for "unknown" (`NOT IN`) is none that sort-merge joins know, and stays a hash join.
 
-use super::threads;
+use super::runtime;
 use crate::provider::InKeyOrder;
 use datafusion::{
     common::tree_node::{TreeNode, TreeNodeRecursion},
@@ -32,14 +32,14 @@ mod tests;
 /// Runs a query, whose physical plan is `physical`; with sort-merge joins if hash joins find no memory.
 ///
 /// # Errors
-/// Those of [`threads::run`].
+/// Those of [`runtime::run`].
 pub(crate) fn run(
     context: &SessionContext,
     plan: &LogicalPlan,
     physical: Arc<dyn ExecutionPlan>,
 ) -> Result<SendableRecordBatchStream> {
     let sorts = has_other_join(&physical);
-    let mut rows = threads::run(physical, context.task_ctx())?;
+    let mut rows = runtime::run(physical, context.task_ctx())?;
     if !sorts {
         return Ok(rows);
     }
@@ -52,7 +52,7 @@ pub(crate) fn run(
         {
             give_back(rows).await;
             let physical = sorted(&context, &plan).await?;
-            return threads::run(physical, context.task_ctx());
+            return runtime::run(physical, context.task_ctx());
         }
         let schema = rows.schema();
         let rows: SendableRecordBatchStream =
@@ -83,7 +83,7 @@ pub(crate) async fn run_to_end(
 }
 
 async fn drain(context: &SessionContext, physical: &Arc<dyn ExecutionPlan>) -> Result<()> {
-    let mut rows = threads::run(Arc::clone(physical), context.task_ctx())?;
+    let mut rows = runtime::run(Arc::clone(physical), context.task_ctx())?;
     while let Some(batch) = rows.next().await {
         if let Err(error) = batch {
             give_back(rows).await;

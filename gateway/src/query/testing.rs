@@ -1,6 +1,7 @@
 //! What tests of queries share: a parser, and queries over a small catalog without a store.
 
-use super::{Facts, tables::Rows};
+use super::schemas::Rows;
+use crate::context::Facts;
 use arrow::{array::RecordBatch, datatypes::SchemaRef};
 use datafusion::{
     datasource::MemTable,
@@ -149,7 +150,7 @@ pub(crate) fn session(operator: bool) -> SessionContext {
     super::context(
         Arc::new(facts(operator)),
         Rows(Arc::new(|table, _| {
-            let fields = table.columns.iter().map(|column| crate::types::field_of(&column.name, column.kind, true));
+            let fields = table.columns.iter().map(|column| crate::pg::types::field_of(&column.name, column.kind, true));
             let schema = super::schema(fields.collect());
             let rows = rows(&schema);
             Ok(Arc::new(MemTable::try_new(schema, vec![vec![rows]])?))
@@ -187,20 +188,23 @@ fn rows(schema: &SchemaRef) -> RecordBatch {
     ];
     let columns = schema.fields().iter().enumerate().map(|(index, field)| {
         let column: arrow::array::StringViewArray = texts.iter().map(|row| Some(row[index])).collect();
-        super::casts::convert(&(Arc::new(column) as _), field).unwrap()
+        crate::pg::plan::casts::convert(&(Arc::new(column) as _), field).unwrap()
     });
     RecordBatch::try_new(schema.clone(), columns.collect()).unwrap()
 }
 
 /// Plans and runs a query; the columns with their types, then the rows, as PostgreSQL prints them, or the error.
-pub(crate) async fn answer(context: &SessionContext, sql: &str) -> crate::error::Result<(SchemaRef, Vec<Vec<String>>)> {
+pub(crate) async fn answer(
+    context: &SessionContext,
+    sql: &str,
+) -> crate::pg::error::Result<(SchemaRef, Vec<Vec<String>>)> {
     let plan = super::plan(context, parse(sql)).await?;
     let stream = super::run(context, plan).await?;
     let schema = stream.schema();
     let batches: Vec<RecordBatch> = stream.try_collect().await?;
     let mut out = Vec::new();
     for batch in batches {
-        let columns = batch.columns().iter().map(super::casts::print::texts);
+        let columns = batch.columns().iter().map(crate::pg::codec::print::texts);
         let columns = columns.collect::<Result<Vec<_>, _>>()?;
         for row in 0..batch.num_rows() {
             let value = |column: &arrow::array::StringViewArray| {
@@ -230,7 +234,7 @@ pub(crate) async fn shown(context: &SessionContext, sql: &str) -> String {
             let names: Vec<_> = schema
                 .fields()
                 .iter()
-                .map(|field| format!("{}:{}", field.name(), crate::types::pg_type(field).name()))
+                .map(|field| format!("{}:{}", field.name(), crate::pg::types::pg_type(field).name()))
                 .collect();
             let lines = rows.iter().map(|row| row.join(" | "));
             std::iter::once(names.join(" | ")).chain(lines).collect::<Vec<_>>().join("\n")

@@ -509,7 +509,8 @@ async fn parameters_are_inferred() {
     let mut found = Vec::new();
     for sql in queries {
         let types = match super::plan(&context, super::testing::parse(sql)).await {
-            Ok(plan) => super::parameters(&plan, &[]).map_or_else(|error| error.message, |types| format!("{types:?}")),
+            Ok(plan) => crate::pg::plan::parameters::parameters(&plan, &[])
+                .map_or_else(|error| error.message, |types| format!("{types:?}")),
             Err(error) => error.message,
         };
         found.push(format!("{sql}: {types}"));

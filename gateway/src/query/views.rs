@@ -4,10 +4,11 @@
 //! place: predicates go through it as through any subquery. Views may read views, [`DEPTH_MAX`] deep, and a
 //! statement opens [`OPENED_MAX`] of them at most, so that a few that each read another twice do not grow without end.
 
-use super::{Facts, bound, nested_context, plan, tables::Rows};
+use super::{nested_context, plan, schemas::Rows};
 use crate::{
-    error::{Result, SqlError, SqlState},
-    pg_catalog,
+    context::Facts,
+    pg::error::{Result, SqlError, SqlState},
+    pg_catalog, view_binding,
 };
 use arrow::datatypes::DataType;
 use datafusion::{
@@ -61,7 +62,7 @@ pub async fn open(
 ) -> Result<Arc<dyn TableProvider>> {
     let nested = nesting.enter()?;
     let temporary = facts.is_temporary(view.id);
-    let query = bound::opened(view, |number| facts.numbered(number));
+    let query = view_binding::opened(view, |number| facts.numbered(number));
     let query = query.map_err(|error| if temporary { outlived(view) } else { error })?;
     let context = nested_context(facts.clone(), rows.clone(), nested);
     let planned = plan(&context, ast::Statement::Query(query)).await?;

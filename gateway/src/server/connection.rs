@@ -1,18 +1,18 @@
 //! A connection that has logged in: message after message, to its end.
 
 use crate::{
-    error::{Result, SqlError},
+    pg::error::{Result, SqlError},
     server::{
         Hub,
-        answers::Answering,
         cancel::Registration,
         extended::Portal,
         interrupt::{Guard, Stop, shutdown_error, wait_until},
         socket::{Input, Output},
         startup::{self, Started},
+        write_batching::Answering,
     },
     session::{Session, TransactionStatus},
-    statement::place,
+    sql::error_position,
     wire::{
         frontend::{Frame, Frontend, MESSAGE_BYTES_MAX},
         reply::{self, Severity},
@@ -55,7 +55,7 @@ impl Failure {
         if let Self::Sql(error) = &mut self
             && error.position.is_none()
         {
-            error.position = place::position(text, database, nth, error);
+            error.position = error_position::position(text, database, nth, error);
         }
         self
     }

@@ -5,7 +5,7 @@
 
 use crate::{
     copy::{CopyIn, encode::CopyEncoder},
-    error::{Result, SqlError, SqlState},
+    pg::error::{Result, SqlError, SqlState},
     server::{
         connection::Failure,
         interrupt::Guard,
@@ -13,7 +13,7 @@ use crate::{
         socket::Output,
     },
     session::Session,
-    statement::CopyOptions,
+    sql::copy::CopyOptions,
     wire::{frontend::utf8, reply},
 };
 use datafusion::execution::SendableRecordBatchStream;

@@ -1,20 +1,26 @@
 //! The extended protocol: Parse, Bind, Describe, Execute, Close.
 
 use crate::{
-    error::{Result, SqlError, SqlState},
+    pg::{
+        codec::parameter,
+        error::{Result, SqlError, SqlState},
+        types,
+    },
     server::{
         connection::{Connection, Failure},
         copy,
         rows::{Form, RowsUnderWay},
     },
     session::{Known, NamedStatement, Outcome, Prepared, Source, Text},
-    statement::{Setting, Statement, Transaction},
-    types,
+    sql::{
+        settings::{Setting, Transaction},
+        statement::Statement,
+    },
     wire::{
         Format,
         encoder::RowEncoder,
         frontend::{Bind, Target},
-        parameter, reply,
+        reply,
     },
 };
 use datafusion::scalar::ScalarValue;

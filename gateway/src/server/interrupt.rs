@@ -5,7 +5,7 @@
 //! waits until it is done.
 
 use crate::{
-    error::{SqlError, SqlState},
+    pg::error::{SqlError, SqlState},
     server::{connection::Failure, socket::Input},
     wire::frontend::{Frame, MESSAGE_BYTES_MAX},
 };

@@ -5,7 +5,7 @@
 
 use crate::{
     copy::encode::CopyEncoder,
-    error::{Result, SqlError},
+    pg::error::{Result, SqlError},
     server::{connection::Failure, interrupt::Guard, socket::Output},
     wire::encoder::{RowEncoder, Rows},
 };

@@ -6,14 +6,14 @@
 
 use crate::{
     ddl,
-    query::kept::Seen,
+    query::plan_cache::Seen,
     server::{
         connection::{Connection, Failure},
         copy,
         rows::{Form, RowsUnderWay},
     },
     session::{Known, Outcome, Prepared, Session, Text, TransactionStatus},
-    statement::{CursorStatement, Setting, Statement, place},
+    sql::{cursor::CursorStatement, error_position, settings::Setting, statement::Statement},
     wire::{encoder::RowEncoder, reply},
 };
 use arrow::datatypes::SchemaRef;
@@ -38,7 +38,7 @@ impl Connection {
             return self.run_alone(Work::Again(text, seen, statement), (&sql, 0)).await;
         }
         // What is long is let go of: errors are told without a place then.
-        let text = if sql.len() > place::TEXT_BYTES_MAX { String::new() } else { sql };
+        let text = if sql.len() > error_position::TEXT_BYTES_MAX { String::new() } else { sql };
         if !is_one_transaction(&self.session, &statements)
             || self.session.transaction_status() != TransactionStatus::Idle
         {

@@ -5,7 +5,7 @@ use crate::{
         login::identify,
         scram::{ChannelBinding, Exchange, mechanisms, secret_for},
     },
-    error::{Result, SqlError, SqlState},
+    pg::error::{Result, SqlError, SqlState},
     server::{
         Hub, LOGIN_TIMEOUT,
         cancel::Registration,

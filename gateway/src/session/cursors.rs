@@ -5,8 +5,8 @@
 //! been read are kept for the way back, up to [`SCROLL_BYTES_MAX`].
 
 use crate::{
-    error::{Result, SqlError, SqlState},
-    statement::Direction,
+    pg::error::{Result, SqlError, SqlState},
+    sql::cursor::Direction,
 };
 use arrow::{
     array::{RecordBatch, UInt64Array},
@@ -27,7 +27,7 @@ const SCROLL_BYTES_MAX: usize = 64 << 20;
 
 /// The cursors of a session, by name.
 #[derive(Debug, Default)]
-pub(super) struct Cursors {
+pub(crate) struct Cursors {
     open: BTreeMap<String, Cursor>,
     /// The same for the session's own statements to see.
     held: Held,
@@ -63,7 +63,7 @@ impl Cursors {
     ///
     /// # Errors
     /// 42P03 for a name that is taken; 54000 beyond [`CURSORS_MAX`].
-    pub(super) fn declare(
+    pub(crate) fn declare(
         &mut self,
         name: String,
         stream: SendableRecordBatchStream,
@@ -83,7 +83,7 @@ impl Cursors {
     }
 
     /// 42P03 for a name that is taken.
-    pub(super) fn check_free(&self, name: &str) -> Result<()> {
+    pub(crate) fn check_free(&self, name: &str) -> Result<()> {
         if self.open.contains_key(name) {
             return Err(SqlError::new(SqlState::DUPLICATE_CURSOR, format!("cursor \"{name}\" already exists")));
         }
@@ -94,7 +94,7 @@ impl Cursors {
     ///
     /// # Errors
     /// 34000.
-    pub(super) fn schema(&self, name: &str) -> Result<SchemaRef> {
+    pub(crate) fn schema(&self, name: &str) -> Result<SchemaRef> {
         self.get(name).map(|cursor| cursor.schema.clone())
     }
 
@@ -102,7 +102,7 @@ impl Cursors {
     ///
     /// # Errors
     /// 34000; 55006 for a cursor that another FETCH is reading; 55000 for the way back without SCROLL.
-    pub(super) async fn fetch(&self, name: &str, direction: Direction) -> Result<SendableRecordBatchStream> {
+    pub(crate) async fn fetch(&self, name: &str, direction: Direction) -> Result<SendableRecordBatchStream> {
         let cursor = self.get(name)?;
         let rows = cursor.rows.clone().try_lock_owned().map_err(|_| {
             SqlError::new(SqlState::OBJECT_IN_USE, format!("cursor \"{name}\" is read by another statement"))
@@ -115,7 +115,7 @@ impl Cursors {
     ///
     /// # Errors
     /// 34000.
-    pub(super) fn close(&mut self, name: Option<&str>) -> Result<()> {
+    pub(crate) fn close(&mut self, name: Option<&str>) -> Result<()> {
         match name {
             None => self.open.clear(),
             Some(name) => {
@@ -128,7 +128,7 @@ impl Cursors {
     }
 
     /// The transaction was committed: cursors that hold go on.
-    pub(super) fn commit(&mut self) {
+    pub(crate) fn commit(&mut self) {
         self.open.retain(|_, cursor| cursor.told.hold);
         self.open.values_mut().for_each(|cursor| cursor.depth = None);
         self.tell();

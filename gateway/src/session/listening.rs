@@ -5,8 +5,8 @@
 
 use super::Session;
 use crate::{
-    error::{Result, SqlError, SqlState},
     notifications::{Ear, Listening, Notification, Pending, Room},
+    pg::error::{Result, SqlError, SqlState},
 };
 use std::{
     collections::VecDeque,
@@ -59,7 +59,7 @@ impl Session {
     ///
     /// # Errors
     /// 54000 for too many channels.
-    pub(super) async fn listen(&mut self, change: Listening) -> Result<()> {
+    pub(crate) async fn listen(&mut self, change: Listening) -> Result<()> {
         let change = match change {
             Listening::To(channel) => Listening::To(self.cut(channel)),
             Listening::Not(channel) => Listening::Not(channel.map(|channel| self.cut(channel))),
@@ -78,7 +78,7 @@ impl Session {
     ///
     /// # Errors
     /// 22023, 54000.
-    pub(super) async fn notify(&mut self, channel: &str, payload: &str) -> Result<()> {
+    pub(crate) async fn notify(&mut self, channel: &str, payload: &str) -> Result<()> {
         let channel = self.cut(channel.to_owned());
         let notification = Notification::new(self.process_id, &channel, payload)?;
         self.notifications.pending().tell(notification)?;
@@ -97,7 +97,7 @@ impl Session {
     }
 
     /// `DISCARD ALL` listens to nothing.
-    pub(super) fn unlisten(&self) {
+    pub(crate) fn unlisten(&self) {
         self.notifications.ear.close();
     }
 

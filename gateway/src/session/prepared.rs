@@ -1,13 +1,20 @@
 //! Prepared statements of a session: those of Parse and those of `PREPARE`, under one set of names.
 
-use super::{Prepared, Session, dispatch::Runs};
+use super::{Prepared, Session};
 use crate::{
-    error::{Result, SqlError, SqlState},
-    names::RelationName,
+    execute::Runs,
+    pg::{
+        codec::parameter,
+        error::{Result, SqlError, SqlState},
+        names::RelationName,
+        types,
+    },
     query::Query,
-    statement::{Execute, Prepare, quoted, select_from},
-    types,
-    wire::{Format, parameter},
+    sql::{
+        prepared::{Execute, Prepare},
+        query::{quoted, select_from},
+    },
+    wire::Format,
 };
 use arrow::datatypes::DataType;
 use datafusion::{
@@ -107,7 +114,7 @@ impl Statements {
     }
 
     /// `DEALLOCATE`; `None` for all.
-    pub(super) fn deallocate(&mut self, name: Option<&str>) -> Result<()> {
+    pub(crate) fn deallocate(&mut self, name: Option<&str>) -> Result<()> {
         match name {
             None => self.lock().clear(),
             Some(name) => {
@@ -120,11 +127,11 @@ impl Statements {
 }
 
 /// `PREPARE`
-pub(super) async fn prepare(session: &mut Session, prepare: &Prepare) -> Result<()> {
+pub(crate) async fn prepare(session: &mut Session, prepare: &Prepare) -> Result<()> {
     session.statements.check_free(&prepare.name)?;
     let hints: Vec<_> = prepare.types.iter().map(|kind| kind.map(types::data_type)).collect();
     let prepared =
-        Box::pin(super::dispatch::prepare(session, (*prepare.statement).clone(), &hints, Runs::Later)).await?;
+        Box::pin(crate::execute::prepare(session, (*prepare.statement).clone(), &hints, Runs::Later)).await?;
     let types = prepared.parameters.iter().map(types::parameter_pg_type).collect();
     let at_micros = session.shared.clock.now_micros();
     let source = Source { text: prepare.text.clone(), at_micros, by_statement: true };
@@ -136,7 +143,7 @@ pub(super) async fn prepare(session: &mut Session, prepare: &Prepare) -> Result<
 ///
 /// # Errors
 /// 26000.
-pub(super) fn executed(session: &Session, execute: &Execute) -> Result<Prepared> {
+pub(crate) fn executed(session: &Session, execute: &Execute) -> Result<Prepared> {
     let named = session.statements.get(&execute.name)?;
     named.prepared.clone().ok_or_else(|| SqlError::unsupported("EXECUTE of an empty statement"))
 }
@@ -145,7 +152,7 @@ pub(super) fn executed(session: &Session, execute: &Execute) -> Result<Prepared>
 ///
 /// # Errors
 /// 42601 for another number of them; 42804 for one that is no value of its parameter's type.
-pub(super) async fn arguments(
+pub(crate) async fn arguments(
     session: &mut Session,
     execute: &Execute,
     wanted: &[DataType],

@@ -13,11 +13,11 @@
 
 use super::{
     Session,
-    definitions::{Reserved, VERSIONS},
+    pending_ddl::{Reserved, VERSIONS},
 };
 use crate::{
-    error::{Result, SqlError, SqlState},
-    statement::OnCommit,
+    pg::error::{Result, SqlError, SqlState},
+    sql::clause::OnCommit,
 };
 use keyspan_catalog::{Private, PrivateEdit, Snapshot, TableId, sql_view};
 use std::{

@@ -1,7 +1,7 @@
 //! What tests of sessions share: a server without a wire, over the memory store, and statements with what they were told.
 
 use super::{Identity, Outcome, Prepared, Session, Shared};
-use crate::statement::Statement;
+use crate::sql::statement::Statement;
 use arrow::{
     datatypes::DataType,
     util::display::{ArrayFormatter, FormatOptions},
@@ -90,12 +90,12 @@ pub(crate) async fn run(session: &mut Session, sql: &str) -> String {
     shown.join("\n")
 }
 
-fn shown_error(error: &crate::SqlError) -> String {
+fn shown_error(error: &crate::pg::error::SqlError) -> String {
     let detail = error.detail.as_ref().map(|detail| format!(" ({detail})")).unwrap_or_default();
     format!("{} {}{detail}", error.state.0, error.message)
 }
 
-async fn one(session: &mut Session, statement: Statement) -> crate::error::Result<String> {
+async fn one(session: &mut Session, statement: Statement) -> crate::pg::error::Result<String> {
     let prepared = session.prepare_once(statement).await?;
     shown(session, &prepared, Vec::new()).await
 }
@@ -104,14 +104,14 @@ async fn shown(
     session: &mut Session,
     prepared: &Prepared,
     parameters: Vec<ScalarValue>,
-) -> crate::error::Result<String> {
+) -> crate::pg::error::Result<String> {
     match session.execute(prepared, parameters).await? {
         Outcome::Empty => Ok(String::new()),
         Outcome::Done(tag) => Ok(tag),
         Outcome::CopyIn(_) => Ok("COPY FROM STDIN".to_owned()),
         Outcome::Rows { rows, .. } | Outcome::CopyOut { rows, .. } => {
             let mut lines = Vec::new();
-            let batches: Vec<_> = rows.try_collect().await.map_err(crate::SqlError::from)?;
+            let batches: Vec<_> = rows.try_collect().await.map_err(crate::pg::error::SqlError::from)?;
             for batch in batches {
                 let options = FormatOptions::default().with_null("∅");
                 let columns: Vec<_> =

@@ -9,15 +9,15 @@ mod locked;
 
 use super::{
     Session, TransactionStatus,
-    definitions::{Definitions, Mark},
+    pending_ddl::{Definitions, Mark},
     temporary,
 };
 use crate::{
-    error::{Result, SqlError, SqlState},
     notifications,
+    pg::error::{Result, SqlError, SqlState},
     server::shielded,
-    session::Settings,
-    statement::Isolation,
+    settings::Settings,
+    sql::settings::Isolation,
     view::Buffered,
 };
 pub(crate) use commit::changed;
@@ -375,7 +375,7 @@ impl Session {
     }
 
     /// `SAVEPOINT`
-    pub(super) fn savepoint(&mut self, name: &str) -> Result<()> {
+    pub(crate) fn savepoint(&mut self, name: &str) -> Result<()> {
         let (settings, temporary) = (self.settings.clone(), self.temporary.state());
         let Some(open) = &mut self.transaction.open else { return Err(outside("SAVEPOINT")) };
         if open.savepoints.len() >= SAVEPOINTS_MAX {
@@ -401,7 +401,7 @@ impl Session {
     }
 
     /// `ROLLBACK TO`: forgets what came after the savepoint, a failure included. The savepoint stays.
-    pub(super) fn rollback_to(&mut self, name: &str) -> Result<()> {
+    pub(crate) fn rollback_to(&mut self, name: &str) -> Result<()> {
         let Some(open) = &mut self.transaction.open else { return Err(outside("ROLLBACK TO SAVEPOINT")) };
         let at = open.savepoint(name)?;
         open.savepoints.truncate(at + 1);
@@ -422,7 +422,7 @@ impl Session {
     }
 
     /// `RELEASE`: forgets the savepoint and those after it.
-    pub(super) fn release(&mut self, name: &str) -> Result<()> {
+    pub(crate) fn release(&mut self, name: &str) -> Result<()> {
         let Some(open) = &mut self.transaction.open else { return Err(outside("RELEASE SAVEPOINT")) };
         let at = open.savepoint(name)?;
         open.savepoints.truncate(at);
@@ -431,12 +431,12 @@ impl Session {
     }
 
     /// How many savepoints there are.
-    pub(super) fn savepoint_depth(&self) -> usize {
+    pub(crate) fn savepoint_depth(&self) -> usize {
         self.transaction.open.as_ref().map_or(0, |open| open.savepoints.len())
     }
 
     /// `SET TRANSACTION`
-    pub(super) fn set_transaction(&mut self, isolation: Option<Isolation>, read_only: Option<bool>) -> Result<()> {
+    pub(crate) fn set_transaction(&mut self, isolation: Option<Isolation>, read_only: Option<bool>) -> Result<()> {
         let Some(open) = &mut self.transaction.open else {
             let state = SqlState::NO_ACTIVE_SQL_TRANSACTION;
             self.notice(SqlError::new(state, "SET TRANSACTION can only be used in transaction blocks"));
@@ -454,7 +454,7 @@ impl Session {
     }
 
     /// Remembers the value that a setting had before `SET LOCAL`; whether there is a transaction.
-    pub(super) fn remember_local(&mut self, name: &str) -> bool {
+    pub(crate) fn remember_local(&mut self, name: &str) -> bool {
         let before = self.settings.get(name).unwrap_or_default().to_owned();
         let Some(open) = &mut self.transaction.open else { return false };
         open.local.entry(name.to_owned()).or_insert(before);

@@ -5,7 +5,7 @@
 //! whose row groups alone are more, and that reads all of them, ends before it reads any ([`check`](ScanBudget::check)).
 
 use crate::{
-    error::{SqlError, SqlState},
+    pg::error::{SqlError, SqlState},
     resources::Size,
 };
 use std::sync::atomic::{AtomicU64, Ordering};

@@ -1,9 +1,12 @@
 //! Rows: what a client is told of them, and their messages.
 
 use crate::{
-    error::{Result, SqlError, SqlState},
-    types,
-    wire::{Format, column::Column},
+    pg::{
+        codec::column::Column,
+        error::{Result, SqlError, SqlState},
+        types,
+    },
+    wire::Format,
 };
 use arrow::{
     array::RecordBatch,
@@ -158,5 +161,4 @@ fn type_modifier(field: &Field) -> i32 {
 }
 
 #[cfg(test)]
-#[path = "encoder_tests.rs"]
 mod tests;

@@ -5,7 +5,7 @@
 //! messages cut short and replace bytes that are no UTF-8.
 
 use crate::{
-    error::{Result, SqlError, SqlState},
+    pg::error::{Result, SqlError, SqlState},
     wire::Format,
 };
 use bytes::{Buf, Bytes, BytesMut};

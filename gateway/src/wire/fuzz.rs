@@ -8,9 +8,9 @@
 use super::{
     Format,
     frontend::{Frame, Frontend, MESSAGE_BYTES_MAX, SMALL_MESSAGE_BYTES_MAX, Startup, Target, sasl_initial},
-    parameter,
 };
-use crate::{
+use crate::pg::{
+    codec::parameter,
     error::{SqlError, SqlState},
     types,
 };

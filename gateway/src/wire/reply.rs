@@ -3,7 +3,7 @@
 //! Each function appends one whole message to the output; nothing is sent here.
 
 use crate::{
-    error::{SqlError, SqlState},
+    pg::error::{SqlError, SqlState},
     session::TransactionStatus,
     wire::encoder::{finish, put_text, start},
 };

@@ -6,8 +6,8 @@
 
 use super::data::{Data, Reading, TABLE, tenant_name};
 use crate::query::{
-    template::{BATCH_ROWS, STREAMS},
-    threads,
+    runtime,
+    state::{BATCH_ROWS, STREAMS},
 };
 use anyhow::{Context, Result, ensure};
 use arrow::{
@@ -171,7 +171,7 @@ impl Plain {
     /// DataFusion's.
     pub(super) async fn run(&self, sql: &str) -> Result<Vec<RecordBatch>> {
         let plan = self.context.sql(sql).await?.create_physical_plan().await?;
-        Ok(threads::run(plan, self.context.task_ctx())?.try_collect().await?)
+        Ok(runtime::run(plan, self.context.task_ctx())?.try_collect().await?)
     }
 }
 

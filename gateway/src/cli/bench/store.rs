@@ -6,7 +6,7 @@ use crate::{
     demo::loader::Loader,
     resources::{Memory, Resources, TEMP_BYTES},
     session::{Outcome, Session, Shared},
-    statement::Statement,
+    sql::statement::Statement,
 };
 use anyhow::{Context, Result, bail, ensure};
 use arrow::array::RecordBatch;

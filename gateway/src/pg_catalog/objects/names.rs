@@ -1,7 +1,7 @@
 //! Relations by name and names by OID, along the search path.
 
 use super::{index_oid, is_index, key_name, quoted, sequences, system_relations, table_of_oid};
-use crate::{names::Schema, pg_catalog::views, query::Facts};
+use crate::{context::Facts, pg::names::Schema, pg_catalog::views};
 use keyspan_catalog::Table;
 use std::sync::Arc;
 

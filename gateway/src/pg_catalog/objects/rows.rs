@@ -5,9 +5,10 @@ use super::{
     key_name, namespace, owner, persistence, schema_oid, type_lines,
 };
 use crate::{
+    context::Facts,
+    pg::types,
     pg_catalog::columns::{self, Row},
-    query::Facts,
-    row, types,
+    row,
 };
 use keyspan_catalog::{
     Sequence, Table,
@@ -78,7 +79,7 @@ pub(super) fn system_class(relation: &columns::Relation, facts: &Facts) -> Row {
 }
 
 /// What PostgreSQL knows of a type's storage: length, by value, alignment, storage, collation.
-pub(in crate::pg_catalog) fn layout(oid: u32) -> (i64, bool, &'static str, &'static str, i64) {
+pub(crate) fn layout(oid: u32) -> (i64, bool, &'static str, &'static str, i64) {
     let found = type_lines().find(|words| words[0].parse() == Ok(oid));
     found.map_or((-1, false, "i", "x", 0), |words| {
         (words[2].parse().unwrap_or(-1), words[3] == "t", words[13], words[14], words[15].parse().unwrap_or(0))

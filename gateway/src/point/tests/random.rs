@@ -2,12 +2,12 @@
 
 use super::{answer, is_compiled, prepared};
 use crate::{
+    pg::{codec::parameter, types},
     session::{
         Session,
         testing::{World, run},
     },
-    types,
-    wire::{Format, parameter},
+    wire::Format,
 };
 use arrow::datatypes::DataType;
 use datafusion::scalar::ScalarValue;

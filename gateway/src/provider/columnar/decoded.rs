@@ -11,11 +11,13 @@ use super::{
     super::{
         decode::{ColumnBuilder, RowLayout, bad_value},
         exec::ScanExec,
-        node,
     },
     From, Source,
 };
-use crate::{SqlError, SqlState, error::Result as SqlResult};
+use crate::pg::{
+    error::{Result as SqlResult, SqlError, SqlState},
+    exec::node,
+};
 use arrow::{
     array::{
         Array, ArrayRef, ArrowPrimitiveType, AsArray, BinaryViewArray, PrimitiveArray, RecordBatch, RecordBatchOptions,

@@ -5,10 +5,11 @@
 //! columns that were left out. So it is where a join asks for a few keys only, when the first row is asked for.
 
 use super::{
-    super::{exec::ScanExec, node},
+    super::exec::ScanExec,
     Found,
-    lookup::{self, LateFilter},
+    key_lookup::{self, LateFilter},
 };
+use crate::pg::exec::node;
 use arrow::{array::RecordBatch, datatypes::SchemaRef};
 use datafusion::{
     common::{Result, config::ConfigOptions, tree_node::TreeNodeRecursion},
@@ -258,7 +259,7 @@ impl ColumnarExec {
         let rows = async move {
             let Counts { rows, memory, rest, .. } = node.counts;
             let about = rows + memory + rest.unwrap_or_default();
-            let few = node.looked_up.get_or_try_init(|| lookup::few_rows(&node.scan, &node.late, about)).await?;
+            let few = node.looked_up.get_or_try_init(|| key_lookup::few_rows(&node.scan, &node.late, about)).await?;
             match few {
                 None => node.child.execute(partition, context),
                 Some(rows) if partition == 0 => node.by_rows(rows.clone())?.execute(0, context),

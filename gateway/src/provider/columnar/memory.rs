@@ -3,13 +3,14 @@
 //! The store gives rows in memory in pieces ([`MemoryPart`]); each partition has its share of them, and reads one after the other until a
 //! batch is full.
 
-use super::super::{
-    decode::{BatchBuilder, RowBuilder, RowLayout},
-    exec::{BATCH_ROWS_MAX, bytes_of},
-    node,
+use super::{
+    super::{
+        decode::{BatchBuilder, RowBuilder, RowLayout},
+        exec::{BATCH_ROWS_MAX, bytes_of},
+    },
+    reader::Spent,
 };
-use super::reader::Spent;
-use crate::SqlError;
+use crate::pg::{error::SqlError, exec::node};
 use arrow::array::RecordBatch;
 use datafusion::{
     common::{Result, tree_node::TreeNodeRecursion},
@@ -29,7 +30,7 @@ use std::{collections::VecDeque, fmt, ops::ControlFlow, sync::Arc};
 
 /// See the module.
 #[derive(Debug)]
-pub(in crate::provider) struct MemoryExec {
+pub(crate) struct MemoryExec {
     partitions: Vec<VecDeque<MemoryPart>>,
     layout: Arc<RowLayout>,
     spent: Spent,

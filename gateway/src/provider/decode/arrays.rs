@@ -1,7 +1,7 @@
 //! The arrays of one column, while a batch is made.
 
 use super::{ColumnBuilder, unfit};
-use crate::{error::Result, types};
+use crate::pg::{error::Result, types};
 use arrow::{
     array::{ArrayRef, ListArray, NullBufferBuilder},
     buffer::{OffsetBuffer, ScalarBuffer},
@@ -12,7 +12,7 @@ use std::sync::Arc;
 
 /// Arrays of one type of items.
 #[derive(Debug)]
-pub(in crate::provider) struct Arrays {
+pub(crate) struct Arrays {
     kind: SqlType,
     items: ColumnBuilder,
     /// Items so far. They fit into 32 bits: [`push`](Self::push) refuses more.

@@ -49,13 +49,13 @@ const DEAD_EVERY: usize = 7;
 
 /// The store.
 #[derive(Debug)]
-pub(in crate::provider) struct FileStore {
+pub(crate) struct FileStore {
     rows: Arc<MemoryStore>,
     layouts: Mutex<Option<Arc<dyn Layouts>>>,
 }
 
 impl FileStore {
-    pub(in crate::provider) fn new(rows: MemoryStore) -> Self {
+    pub(crate) fn new(rows: MemoryStore) -> Self {
         Self { rows: Arc::new(rows), layouts: Mutex::default() }
     }
 }

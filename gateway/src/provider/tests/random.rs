@@ -1,8 +1,8 @@
 //! Random key schemas, rows and predicates: what the ranges and the residual leave is what the predicates leave.
 
 use crate::{
+    pg::types,
     provider::{keys::Keys, pushdown::Pushdown, testing::table},
-    types,
 };
 use arrow::{
     array::{ArrayRef, AsArray, RecordBatch},

@@ -1,7 +1,7 @@
 //! Joins with less memory than their smaller side takes.
 
 use super::super::testing::{parse, scarce, session, shown};
-use crate::provider::{ExplainOptions, explain};
+use crate::query::explain::{ExplainOptions, explain};
 use arrow::array::{RecordBatch, StringViewArray};
 use datafusion::prelude::SessionContext;
 use futures::TryStreamExt;

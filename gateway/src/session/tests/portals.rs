@@ -454,7 +454,7 @@ async fn an_idle_session_has_the_timeout_of_its_state() {
     let mut session = world.tenant("alto");
     assert!(session.idle_timeout().is_none());
     run(&mut session, "SET idle_session_timeout = '2s'; SET idle_in_transaction_session_timeout = '3s'").await;
-    let told = |session: &crate::Session| session.idle_timeout().map(|(time, error)| (time, error.state.0));
+    let told = |session: &crate::session::Session| session.idle_timeout().map(|(time, error)| (time, error.state.0));
     assert_eq!(told(&session), Some((Duration::from_secs(2), "57P05")));
     run(&mut session, "BEGIN; SELECT nope").await;
     assert_eq!(told(&session), Some((Duration::from_secs(3), "25P03")));

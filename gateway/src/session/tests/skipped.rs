@@ -1,9 +1,10 @@
 //! `SKIP LOCKED` and `NOWAIT`: what a transaction is given and told of rows that another one holds.
 
 use super::super::{
-    RowLocks, TransactionStatus,
+    TransactionStatus,
     testing::{World, check, run, run_with},
 };
+use crate::row_locks::RowLocks;
 use datafusion::scalar::ScalarValue;
 use expect_test::expect;
 use std::sync::Arc;

@@ -5,7 +5,7 @@ use super::{
     super::testing::{World, check, run, run_prepared},
     definitions::spare,
 };
-use crate::{session::Session, statement::Statement};
+use crate::{session::Session, sql::statement::Statement};
 use expect_test::expect;
 use keyspan_catalog::{Catalog, private::PRIVATE_TABLE};
 use keyspan_storage::{Scan, TableName};
@@ -320,7 +320,7 @@ async fn a_prepared_statement_follows_its_names() {
 
 /// The notices since the last time.
 fn told(session: &mut Session) -> Vec<String> {
-    let shown = |notice: crate::error::SqlError| match notice.detail {
+    let shown = |notice: crate::pg::error::SqlError| match notice.detail {
         Some(detail) => format!("{}: {}", notice.message, detail.replace('\n', ", ")),
         None => notice.message,
     };

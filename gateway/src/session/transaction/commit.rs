@@ -5,10 +5,12 @@
 
 use super::{OpenTransaction, Reliance, Written, conflict};
 use crate::{
-    error::{Result, SqlError, SqlState},
     notifications::{Ear, Pending, Room},
+    pg::error::{Result, SqlError, SqlState},
     server::shielded,
-    session::{Settings, Shared, definitions::told, writers::Held},
+    session::{Shared, pending_ddl::told},
+    settings::Settings,
+    table_locks::Held,
 };
 use futures::TryStreamExt;
 use keyspan_catalog::{Table, TableId, TenantStore, tenant_store::Writes};

@@ -14,8 +14,8 @@
 use super::{OpenTransaction, ROW_OVERHEAD_BYTES, Reliance};
 use crate::{
     dml::target::marker,
-    error::{Result, SqlError, SqlState},
-    session::row_locks::{Holder, RowLocks},
+    pg::error::{Result, SqlError, SqlState},
+    row_locks::{Holder, RowLocks},
 };
 use keyspan_catalog::{Table, TableId};
 use keyspan_storage::{Pin, RowKey, RowMutation};

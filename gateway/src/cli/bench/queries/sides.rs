@@ -11,8 +11,8 @@ use super::{
 };
 use crate::{
     query::{
-        template::{BATCH_ROWS, STREAMS},
-        threads,
+        runtime,
+        state::{BATCH_ROWS, STREAMS},
     },
     resources::Size,
 };
@@ -206,7 +206,7 @@ async fn over(file: &Path) -> Result<SessionContext> {
 
 async fn rows(context: &SessionContext, sql: &str) -> Result<Vec<RecordBatch>> {
     let plan = context.sql(sql).await?.create_physical_plan().await?;
-    Ok(threads::run(plan, context.task_ctx())?.try_collect().await?)
+    Ok(runtime::run(plan, context.task_ctx())?.try_collect().await?)
 }
 
 /// DuckDB, which ends with the run.

@@ -1,0 +1,195 @@
+//! `UPDATE` and `DELETE`.
+
+use super::{
+    assign::{assign, assign_row},
+    defaults, range,
+    returning::Returned,
+    rows, select,
+    target::{Place, Target, TargetColumn, marker},
+};
+use crate::{
+    pg::error::{Result, SqlError, SqlState},
+    query::Query,
+    session::Written,
+    sql::query::{assignments, quoted, target as written_table},
+    view::View,
+};
+use arrow::datatypes::DataType;
+use datafusion::{
+    scalar::ScalarValue,
+    sql::sqlparser::ast::{self, Expr, FromTable, Ident, TableWithJoins, UpdateTableFromKind},
+};
+use futures::TryStreamExt;
+use keyspan_catalog::{Value, table::Identity};
+use keyspan_storage::Mutation;
+
+type Hints = Vec<Option<DataType>>;
+
+/// The table that is written and the name by which the statement calls it.
+pub(crate) fn resolve(view: &View, table: &TableWithJoins) -> Result<(Target, Ident)> {
+    let (name, alias) = written_table(table)?;
+    let target = Target::of(view, &name)?;
+    Ok((target, alias.unwrap_or_else(|| quoted(&name))))
+}
+
+/// The columns that `SET` names, with their new values.
+pub(super) fn set_columns(target: &Target, assignments: Vec<(String, Expr)>) -> Result<Vec<(&TargetColumn, Expr)>> {
+    let one = |(name, mut value): (String, Expr)| {
+        let column = &target.columns[target.position(&name)?];
+        match &column.place {
+            Place::Key(_) => {
+                let what = format!("changing column \"{name}\", a part of the primary key");
+                return Err(SqlError::unsupported(what).with_hint("Delete the row and insert it anew."));
+            }
+            Place::Cell { .. } if column.is_aggregate() => {
+                let what = format!("setting column \"{name}\" of an aggregate family");
+                return Err(SqlError::unsupported(what)
+                    .with_hint("INSERT … ON CONFLICT DO UPDATE SET column = EXCLUDED.column merges a value into it."));
+            }
+            Place::Cell { .. } => {}
+        }
+        if defaults::is_default(&value) {
+            value = column.default_expression()?;
+        } else if column.identity == Some(Identity::Always) {
+            let message = format!("column \"{name}\" can only be updated to DEFAULT");
+            return Err(SqlError::new(SqlState::GENERATED_ALWAYS, message)
+                .with_detail(format!("Column \"{name}\" is an identity column defined as GENERATED ALWAYS.")));
+        }
+        select::keep_digits(&mut value, column.kind);
+        Ok((column, value))
+    };
+    assignments.into_iter().map(one).collect()
+}
+
+/// The SELECT beneath an UPDATE: keys, then new values.
+pub(super) fn update_select(
+    view: &View,
+    update: &ast::Update,
+    hints: &[Option<DataType>],
+) -> Result<(ast::Statement, Hints)> {
+    let (target, name) = resolve(view, &update.table)?;
+    let set = set_columns(&target, assignments(&update.assignments)?)?;
+    let mut hints = hints.to_vec();
+    set.iter().for_each(|(column, value)| select::hint(&mut hints, value, column.kind));
+    let mut items = select::key_items(&target, &name);
+    items.extend(set.into_iter().map(|(_, value)| value));
+    if update.returning.is_some() || !target.table.checks.is_empty() {
+        items.extend(select::all_items(&target, &name));
+    }
+    let mut from = vec![select::read(&target, &update.table, &name)];
+    if let Some(UpdateTableFromKind::AfterSet(tables)) = &update.from {
+        from.extend(tables.iter().cloned());
+    }
+    Ok((select::select(items, from, update.selection.clone())?, hints))
+}
+
+/// The mutations of an UPDATE and the number of rows.
+pub(super) async fn update(
+    query: &Query,
+    update: &ast::Update,
+    parameters: &[ScalarValue],
+    returned: &mut Returned<'_>,
+) -> Result<(Written, u64)> {
+    let (select, _) = update_select(&query.view, update, &[])?;
+    let (target, _) = resolve(&query.view, &update.table)?;
+    let set = set_columns(&target, assignments(&update.assignments)?)?;
+    let keys = target.key_columns();
+    let mut batches = rows(query, &select, parameters).await?;
+    let (mut written, mut count) = (Written::default(), 0);
+    let checked = !target.table.checks.is_empty();
+    while let Some(batch) = batches.try_next().await? {
+        let mut changed: Vec<Vec<Value>> = Vec::new();
+        for row in 0..batch.num_rows() {
+            let key = target.row_key(&assign_row(&batch, 0, row, &keys)?)?;
+            // With FROM a row may be found several times: as in PostgreSQL, one of them counts.
+            if written.has(&target.table, &key) {
+                continue;
+            }
+            let mut mutations: Vec<Mutation> = vec![marker()];
+            let whole = returned.wanted() || checked;
+            let mut after = whole.then(|| target.row(&batch, keys.len() + set.len(), row)).transpose()?;
+            for (at, (column, _)) in set.iter().enumerate() {
+                let value = assign(batch.column(keys.len() + at), row, column)?;
+                if after.is_none() {
+                    target.check_null(column, &value)?;
+                }
+                mutations.extend(column.set(&value)?);
+                if let Some(after) = &mut after {
+                    after[target.position(&column.name)?] = value;
+                }
+            }
+            if let Some(after) = after {
+                target
+                    .check_nulls(&after, |at| set.iter().any(|(column, _)| column.name == target.columns[at].name))?;
+                if checked {
+                    changed.push(after.clone());
+                }
+                if returned.wanted() {
+                    returned.add(count, after)?;
+                }
+            }
+            written.rely(&target.table, key.clone())?;
+            written.mutate(&target.table, key, mutations)?;
+            count += 1;
+        }
+        let changed: Vec<&[Value]> = changed.iter().map(Vec::as_slice).collect();
+        defaults::check(query, &target, &changed, false).await.map_err(|(_, error)| error)?;
+    }
+    Ok((written, count))
+}
+
+pub(crate) fn deleted_table(delete: &ast::Delete) -> &TableWithJoins {
+    let (FromTable::WithFromKeyword(from) | FromTable::WithoutKeyword(from)) = &delete.from;
+    &from[0]
+}
+
+/// The SELECT beneath a DELETE: keys.
+pub(super) fn delete_select(view: &View, delete: &ast::Delete) -> Result<ast::Statement> {
+    let table = deleted_table(delete);
+    let (target, name) = resolve(view, table)?;
+    let mut from = vec![select::read(&target, table, &name)];
+    from.extend(delete.using.iter().flatten().cloned());
+    let mut items = select::key_items(&target, &name);
+    if delete.returning.is_some() {
+        items.extend(select::all_items(&target, &name));
+    }
+    select::select(items, from, delete.selection.clone())
+}
+
+/// The mutations of a DELETE, or a range, and the number of rows.
+pub(super) async fn delete(
+    query: &Query,
+    delete: &ast::Delete,
+    parameters: &[ScalarValue],
+    autocommit: bool,
+    returned: &mut Returned<'_>,
+) -> Result<(Written, u64)> {
+    let (target, _) = resolve(&query.view, deleted_table(delete))?;
+    let select = delete_select(&query.view, delete)?;
+    let plan = query.plan(&select).await?;
+    let plan = if parameters.is_empty() { plan } else { plan.with_param_values(parameters.to_vec())? };
+    if autocommit
+        && !returned.wanted()
+        && let Some((range, count)) = range::whole_prefix(query, &plan, &target).await?
+    {
+        return Ok((Written::of_range(target.table.clone(), range), count));
+    }
+    let keys = target.key_columns();
+    let mut batches = query.run(plan).await?;
+    let (mut written, mut count) = (Written::default(), 0);
+    while let Some(batch) = batches.try_next().await? {
+        for row in 0..batch.num_rows() {
+            let key = target.row_key(&assign_row(&batch, 0, row, &keys)?)?;
+            if written.has(&target.table, &key) {
+                continue;
+            }
+            if returned.wanted() {
+                returned.add(count, target.row(&batch, keys.len(), row)?)?;
+            }
+            written.rely(&target.table, key.clone())?;
+            written.mutate(&target.table, key, vec![Mutation::DeleteFromRow])?;
+            count += 1;
+        }
+    }
+    Ok((written, count))
+}

@@ -1,0 +1,512 @@
+//! Each kind of statement to the module that knows it.
+
+pub(crate) mod create_table_as;
+pub(crate) mod locking;
+pub(crate) mod show;
+pub(crate) mod truncate;
+
+use crate::{
+    copy::{self, CopyIn},
+    ddl, dml,
+    notifications::Listening,
+    pg::{
+        error::{Result, SqlError, SqlState},
+        names::RelationName,
+    },
+    point::{self, Kept},
+    query::{Query, explain, plan_cache::Plans, with_parameters},
+    server::shielded,
+    session::{Found, HeldCursor, Outcome, Prepared, Session, TransactionStatus, parameterized, prepared},
+    sql::{
+        cursor::CursorStatement,
+        maintenance::Upkeep,
+        query::{Explain, analyzed_write},
+        settings::{Setting, Transaction},
+        statement::{Definition, Statement},
+    },
+    view::View,
+};
+use arrow::datatypes::{DataType, SchemaRef};
+use datafusion::{logical_expr::LogicalPlan, scalar::ScalarValue, sql::sqlparser::ast};
+use futures::TryStreamExt;
+use std::sync::Arc;
+
+type Hints<'a> = &'a [Option<DataType>];
+
+/// When a statement that is analysed runs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Runs {
+    /// At once, and once.
+    Now,
+    /// With values of its parameters, whenever and as often as the client says.
+    Later,
+}
+
+pub(crate) async fn prepare(
+    session: &mut Session,
+    statement: Statement,
+    hints: Hints<'_>,
+    runs: Runs,
+) -> Result<Prepared> {
+    check_state(session, &statement)?;
+    if let Statement::Query(query) = &statement
+        && dml::locks(query)
+    {
+        let (parameters, plan) = analyse_now(session, query, hints).await?;
+        let columns = Some(Query::columns(&plan));
+        return Ok(Prepared::new(statement, parameters, columns));
+    }
+    let none = (Vec::new(), None);
+    let (mut kept, mut plans) = (Kept::default(), Plans::default());
+    let (parameters, columns): (Vec<DataType>, Option<SchemaRef>) = match &statement {
+        Statement::Query(_)
+        | Statement::Insert(_)
+        | Statement::Update(_)
+        | Statement::Delete(_)
+        | Statement::Merge(_) => {
+            let view = session.view().await?;
+            let compiled = if session.takes_fast_path() { point::compile(&statement, hints, &view) } else { None };
+            if session.takes_fast_path() {
+                kept = Kept::of(compiled.as_ref(), &view);
+            }
+            match (compiled, &statement) {
+                (Some(compiled), _) => (compiled.parameters, compiled.columns),
+                (None, Statement::Query(query)) => {
+                    if hints.is_empty()
+                        && let Some(lifted) = Box::pin(parameterized::prepare(session, query)).await
+                    {
+                        return Ok(lifted);
+                    }
+                    let (parameters, plan, query) = Box::pin(analyse(session, view, query, hints)).await?;
+                    let columns = Query::columns(&plan);
+                    plans = match runs {
+                        Runs::Now if parameters.is_empty() => Plans::ready(query, plan),
+                        _ => Plans::of(&query, &plan, &parameters),
+                    };
+                    (parameters, Some(columns))
+                }
+                (None, write) => Box::pin(dml::parameters(session, view, write, hints)).await?,
+            }
+        }
+        Statement::Explain(explained) => {
+            (explained_parameters(session, explained, hints).await?, Some(explain::schema()))
+        }
+        Statement::CreateTableAs(create) => (analyse_now(session, &create.query, hints).await?.0, None),
+        Statement::CopyTo(copy) => (analyse_now(session, &copy.query, hints).await?.0, None),
+        Statement::CopyOut(copy) => (analyse_now(session, &copy.query, hints).await?.0, None),
+        Statement::Cursor(CursorStatement::Declare(declare)) => {
+            (analyse_now(session, &declare.query, hints).await?.0, None)
+        }
+        Statement::Cursor(CursorStatement::Fetch(fetch)) => (Vec::new(), Some(session.cursors.schema(&fetch.name)?)),
+        Statement::Execute(execute) => (Vec::new(), prepared::executed(session, execute)?.columns),
+        Statement::Setting(Setting::Show(name)) => (Vec::new(), Some(show::columns(name.as_deref())?)),
+        Statement::ExplainDropDatabase(_) => (Vec::new(), Some(explain::schema())),
+        Statement::Empty
+        | Statement::CopyFrom(_)
+        | Statement::Definition(_)
+        | Statement::Setting(_)
+        | Statement::Transaction(_)
+        | Statement::Prepare(_)
+        | Statement::Deallocate(_)
+        | Statement::Cursor(_)
+        | Statement::Truncate { .. }
+        | Statement::Listen(_)
+        | Statement::Notify { .. }
+        | Statement::Upkeep(_) => none,
+    };
+    Ok(Prepared { kept: Arc::new(kept), plans: Arc::new(plans), ..Prepared::new(statement, parameters, columns) })
+}
+
+pub(crate) async fn execute(
+    session: &mut Session,
+    prepared: &Prepared,
+    parameters: Vec<ScalarValue>,
+) -> Result<Outcome> {
+    let statement = prepared.statement.as_ref();
+    check_state(session, statement)?;
+    if parameters.len() < prepared.parameters.len() {
+        let message = format!(
+            "bind message supplies {} parameters, but prepared statement requires {}",
+            parameters.len(),
+            prepared.parameters.len()
+        );
+        return Err(SqlError::new(SqlState::PROTOCOL_VIOLATION, message));
+    }
+    match statement {
+        Statement::Empty => Ok(Outcome::Empty),
+        Statement::Query(query) if dml::locks(query) => {
+            let rows = Box::pin(dml::locked_rows(session, query, parameters)).await?;
+            Ok(Outcome::Rows { tag: "SELECT", rows })
+        }
+        Statement::Query(query) => Box::pin(answer(session, prepared, query, parameters)).await,
+        Statement::Explain(explained) => {
+            let (query, plan) = match explained.statement.as_ref() {
+                Statement::Execute(run) => {
+                    let named = prepared::executed(session, run)?;
+                    let values = prepared::arguments(session, run, &named.parameters).await?;
+                    if explained.analyze && !matches!(*named.statement, Statement::Query(_)) {
+                        return Err(analyzed_write());
+                    }
+                    let (query, plan) = plan_explained(session, &named.statement, &values).await?;
+                    (query, with_parameters(plan, values)?)
+                }
+                statement => {
+                    let (query, plan) = plan_explained(session, statement, &parameters).await?;
+                    (query, with_parameters(plan, parameters)?)
+                }
+            };
+            let options = explain::ExplainOptions { analyze: explained.analyze, verbose: explained.verbose };
+            let rows = explain::explain(&query.context, &plan, options).await?;
+            Ok(Outcome::Rows { tag: "EXPLAIN", rows })
+        }
+        Statement::ExplainDropDatabase(name) => ddl::explain_drop_database(session, name).await,
+        Statement::Insert(_) | Statement::Update(_) | Statement::Delete(_) | Statement::Merge(_) => {
+            check_writable(session, statement)?;
+            dml::execute(session, prepared, parameters).await
+        }
+        Statement::CopyTo(copy) => copy::copy_to(session, copy, parameters).await.map(Outcome::Done),
+        Statement::CopyOut(copy) => {
+            let (query, plan) = plan_query(session, &copy.query, &parameters).await?;
+            let rows = query.run(with_parameters(plan, parameters)?).await?;
+            Ok(Outcome::CopyOut { rows, options: copy.options.clone() })
+        }
+        Statement::CopyFrom(from) => {
+            check_writable(session, statement)?;
+            Ok(Outcome::CopyIn(Box::new(CopyIn::begin(session, from).await?)))
+        }
+        Statement::Definition(definition) => define(session, definition).await,
+        Statement::CreateTableAs(create) => {
+            check_definable(session, "CREATE TABLE AS")?;
+            Box::pin(ddl::create_table_as(session, create, parameters)).await.map(Outcome::Done)
+        }
+        Statement::Setting(setting) => set(session, setting),
+        Statement::Transaction(transaction) => bound(session, transaction).await,
+        Statement::Prepare(prepare) => {
+            prepared::prepare(session, prepare).await?;
+            Ok(Outcome::Done("PREPARE".into()))
+        }
+        Statement::Execute(run) => {
+            let named = prepared::executed(session, run)?;
+            let values = prepared::arguments(session, run, &named.parameters).await?;
+            Box::pin(execute(session, &named, values)).await
+        }
+        Statement::Deallocate(name) => {
+            session.statements.deallocate(name.as_deref())?;
+            Ok(Outcome::Done(if name.is_none() { "DEALLOCATE ALL" } else { "DEALLOCATE" }.into()))
+        }
+        Statement::Cursor(cursor) => run_cursor(session, cursor, parameters).await,
+        Statement::Truncate { tables, restart } => {
+            check_writable(session, statement)?;
+            dml::truncate(session, tables, *restart).await?;
+            Ok(Outcome::Done("TRUNCATE TABLE".into()))
+        }
+        Statement::Listen(change) => {
+            session.listen(change.clone()).await?;
+            Ok(Outcome::Done(if matches!(change, Listening::To(_)) { "LISTEN" } else { "UNLISTEN" }.into()))
+        }
+        Statement::Notify { channel, payload } => {
+            session.notify(channel, payload).await?;
+            Ok(Outcome::Done("NOTIFY".into()))
+        }
+        Statement::Upkeep(upkeep) => maintain(session, upkeep),
+    }
+}
+
+/// Runs a query.
+async fn answer(
+    session: &mut Session,
+    prepared: &Prepared,
+    query: &ast::Statement,
+    parameters: Vec<ScalarValue>,
+) -> Result<Outcome> {
+    if let Some((prepared, values)) = prepared.lifted.as_ref().and_then(|lifted| lifted.of(session)) {
+        return Box::pin(execute(session, prepared, values)).await;
+    }
+    if let Some((query, plan)) = prepared.plans.take_ready() {
+        let rows = Box::pin(query.run(plan)).await?;
+        return Ok(Outcome::Rows { tag: "SELECT", rows });
+    }
+    let view = session.view().await?;
+    if session.takes_fast_path()
+        && let Some(rows) = point::read(prepared, &parameters, &view)
+    {
+        return Ok(Outcome::Rows { tag: "SELECT", rows });
+    }
+    let of_values = Query::of_kept(session, view)?.with_parameters(&parameters);
+    if let Some(physical) = Box::pin(prepared.plans.physical(&of_values, &parameters)).await? {
+        return Ok(Outcome::Rows { tag: "SELECT", rows: of_values.run_short(physical)? });
+    }
+    let values = (prepared.parameters.as_slice(), parameters.clone());
+    let (of_values, plan) = Box::pin(prepared.plans.optimized(of_values, query, values)).await?;
+    let physical = Box::pin(of_values.physical(&plan)).await?;
+    prepared.plans.keep_physical(&of_values, &parameters, &physical)?;
+    let rows = of_values.run_physical(&plan, physical)?;
+    Ok(Outcome::Rows { tag: "SELECT", rows })
+}
+
+/// In a failed transaction only its end is accepted.
+fn check_state(session: &Session, statement: &Statement) -> Result<()> {
+    let ends = matches!(
+        statement,
+        Statement::Transaction(Transaction::Commit | Transaction::Rollback | Transaction::RollbackTo(_))
+    );
+    if session.transaction_status() != TransactionStatus::Failed || ends || *statement == Statement::Empty {
+        return Ok(());
+    }
+    let message = "current transaction is aborted, commands ignored until end of transaction block";
+    Err(SqlError::new(SqlState::IN_FAILED_SQL_TRANSACTION, message))
+}
+
+fn check_writable(session: &Session, statement: &Statement) -> Result<()> {
+    if !session.is_read_only() {
+        return Ok(());
+    }
+    let what = match statement {
+        Statement::Insert(_) => "INSERT",
+        Statement::Update(_) => "UPDATE",
+        Statement::Delete(_) => "DELETE",
+        Statement::Merge(_) => "MERGE",
+        Statement::CopyFrom(_) => "COPY FROM",
+        Statement::Truncate { .. } => "TRUNCATE TABLE",
+        _ => "this statement",
+    };
+    let message = format!("cannot execute {what} in a read-only transaction");
+    Err(SqlError::new(SqlState::READ_ONLY_SQL_TRANSACTION, message))
+}
+
+async fn run_cursor(session: &mut Session, cursor: &CursorStatement, parameters: Vec<ScalarValue>) -> Result<Outcome> {
+    let tag = match cursor {
+        CursorStatement::Declare(declare) => {
+            session.cursors.check_free(&declare.name)?;
+            if !session.in_transaction() && !declare.hold {
+                let message = "DECLARE CURSOR can only be used in transaction blocks";
+                return Err(SqlError::new(SqlState::NO_ACTIVE_SQL_TRANSACTION, message));
+            }
+            let rows = if dml::locks(&declare.query) {
+                dml::locked_rows(session, &declare.query, parameters).await?
+            } else {
+                let (query, plan) = plan_query(session, &declare.query, &parameters).await?;
+                query.run(with_parameters(plan, parameters)?).await?
+            };
+            let depth = session.savepoint_depth();
+            let at_micros = session.shared.clock.now_micros();
+            let (scroll, hold) = (declare.scroll, declare.hold);
+            let told = HeldCursor { text: declare.text.clone(), at_micros, scroll, hold };
+            session.cursors.declare(declare.name.clone(), rows, told, depth)?;
+            if !session.in_transaction() {
+                session.cursors.commit();
+            }
+            "DECLARE CURSOR".to_owned()
+        }
+        CursorStatement::Fetch(fetch) => {
+            let rows = session.cursors.fetch(&fetch.name, fetch.direction).await?;
+            return Ok(Outcome::Rows { tag: "FETCH", rows });
+        }
+        CursorStatement::Move(fetch) => {
+            let mut rows = session.cursors.fetch(&fetch.name, fetch.direction).await?;
+            let mut count = 0;
+            while let Some(batch) = rows.try_next().await.map_err(SqlError::from)? {
+                count += batch.num_rows();
+            }
+            format!("MOVE {count}")
+        }
+        CursorStatement::Close(name) => {
+            session.cursors.close(name.as_deref())?;
+            if name.is_none() { "CLOSE CURSOR ALL" } else { "CLOSE CURSOR" }.to_owned()
+        }
+    };
+    Ok(Outcome::Done(tag))
+}
+
+/// Statements of upkeep that have nothing to do here, but for what they name.
+fn maintain(session: &mut Session, upkeep: &Upkeep) -> Result<Outcome> {
+    let (tag, why, tables) = match upkeep {
+        Upkeep::Vacuum(_) if session.in_transaction() => {
+            let message = "VACUUM cannot run inside a transaction block";
+            return Err(SqlError::new(SqlState::ACTIVE_SQL_TRANSACTION, message));
+        }
+        Upkeep::Vacuum(tables) => ("VACUUM", "the store compacts by itself", tables),
+        Upkeep::Analyze(tables) => ("ANALYZE", "statistics are read from the store when a query is planned", tables),
+        Upkeep::Schema(name) => {
+            let message = format!("schema \"{name}\" already exists, skipping");
+            session.notice(SqlError::new(SqlState::SUCCESSFUL_COMPLETION, message));
+            return Ok(Outcome::Done("CREATE SCHEMA".into()));
+        }
+    };
+    let is_table = |name: &RelationName| matches!(session.find(name), Some((_, Found::Table(_))));
+    if let Some(name) = tables.iter().find(|name| !is_table(name)) {
+        return Err(name.missing("relation"));
+    }
+    session.notice(SqlError::new(SqlState::SUCCESSFUL_COMPLETION, format!("{tag} has nothing to do: {why}")));
+    Ok(Outcome::Done(tag.into()))
+}
+
+/// [`analyse`] of what is seen now.
+async fn analyse_now(
+    session: &mut Session,
+    statement: &ast::Statement,
+    hints: Hints<'_>,
+) -> Result<(Vec<DataType>, LogicalPlan)> {
+    let view = session.view().await?;
+    let (types, plan, _) = analyse(session, view, statement, hints).await?;
+    Ok((types, plan))
+}
+
+/// The types of a query's parameters, its plan with them, and where it was planned.
+async fn analyse(
+    session: &Session,
+    view: View,
+    statement: &ast::Statement,
+    hints: Hints<'_>,
+) -> Result<(Vec<DataType>, LogicalPlan, Query)> {
+    let statement = &*dml::without_locks(statement);
+    let query = Query::new(session, view)?.with_types(hints);
+    let plan = query.plan(statement).await?;
+    let types = query.parameters(statement, &plan, hints).await?;
+    if !plan.schema().fields().iter().any(|field| field.data_type().is_null()) || types.is_empty() {
+        return Ok((types, plan, query));
+    }
+    // A column may be one only once its parameter has a type.
+    let known: Vec<Option<DataType>> = types.iter().cloned().map(Some).collect();
+    let query = query.with_types(&known);
+    let plan = query.plan(statement).await?;
+    Ok((types, plan, query))
+}
+
+async fn plan_query(
+    session: &mut Session,
+    statement: &ast::Statement,
+    parameters: &[ScalarValue],
+) -> Result<(Query, LogicalPlan)> {
+    let view = session.view().await?;
+    let query = Query::new(session, view)?.with_parameters(parameters);
+    let plan = query.plan(&dml::without_locks(statement)).await?;
+    Ok((query, plan))
+}
+
+async fn plan_explained(
+    session: &mut Session,
+    explained: &Statement,
+    parameters: &[ScalarValue],
+) -> Result<(Query, LogicalPlan)> {
+    match explained {
+        Statement::Query(query) => plan_query(session, query, parameters).await,
+        write => dml::plan(session, write, parameters).await,
+    }
+}
+
+async fn explained_parameters(session: &mut Session, explained: &Explain, hints: Hints<'_>) -> Result<Vec<DataType>> {
+    match explained.statement.as_ref() {
+        Statement::Query(query) => Ok(analyse_now(session, query, hints).await?.0),
+        Statement::Execute(execute) => prepared::executed(session, execute).map(|_| Vec::new()),
+        write => {
+            let view = session.view().await?;
+            dml::parameters(session, view, write, hints).await.map(|(parameters, _)| parameters)
+        }
+    }
+}
+
+async fn define(session: &mut Session, definition: &Definition) -> Result<Outcome> {
+    if session.in_transaction() && ddl::stands_alone(session, definition) {
+        let message = format!("{} cannot run inside a transaction block", ddl::tag(definition));
+        return Err(SqlError::new(SqlState::ACTIVE_SQL_TRANSACTION, message)
+            .with_hint("Only what a tenant defines in its own database can be part of a transaction."));
+    }
+    check_definable(session, ddl::tag(definition))?;
+    shielded(ddl::execute(session, definition)).await?;
+    Ok(Outcome::Done(ddl::tag(definition).into()))
+}
+
+/// Whether the transaction lets anything be defined.
+fn check_definable(session: &Session, tag: &str) -> Result<()> {
+    if session.is_read_only() {
+        let message = format!("cannot execute {tag} in a read-only transaction");
+        return Err(SqlError::new(SqlState::READ_ONLY_SQL_TRANSACTION, message));
+    }
+    Ok(())
+}
+
+fn set(session: &mut Session, setting: &Setting) -> Result<Outcome> {
+    match setting {
+        Setting::Show(name) => return show::show(session, name.as_deref()),
+        Setting::Set { name, value, local } => {
+            if *local && !session.remember_local(name) {
+                let state = SqlState::NO_ACTIVE_SQL_TRANSACTION;
+                session.notice(SqlError::new(state, "SET LOCAL can only be used in transaction blocks"));
+                return Ok(Outcome::Done("SET".into()));
+            }
+            session.settings.set(name, value.as_deref())?;
+        }
+        Setting::SetTransaction { isolation, read_only, session: false } => {
+            session.set_transaction(*isolation, *read_only)?;
+        }
+        Setting::SetTransaction { isolation, read_only, session: true } => {
+            if let Some(isolation) = isolation {
+                session.settings.set("default_transaction_isolation", Some(isolation.name()))?;
+            }
+            if let Some(read_only) = read_only {
+                let value = if *read_only { "on" } else { "off" };
+                session.settings.set("default_transaction_read_only", Some(value))?;
+            }
+        }
+        Setting::Reset(Some(name)) => {
+            session.settings.set(name, None)?;
+            return Ok(Outcome::Done("RESET".into()));
+        }
+        Setting::Reset(None) => {
+            session.settings.reset_all();
+            return Ok(Outcome::Done("RESET".into()));
+        }
+        Setting::Discard(what) => {
+            if *what == "ALL" {
+                if session.in_transaction() {
+                    let message = "DISCARD ALL cannot run inside a transaction block";
+                    return Err(SqlError::new(SqlState::ACTIVE_SQL_TRANSACTION, message));
+                }
+                session.settings.reset_all();
+                session.statements.deallocate(None)?;
+                session.cursors.close(None)?;
+                session.unlisten();
+            }
+            if matches!(*what, "ALL" | "PLANS") {
+                session.recent.clear();
+                session.kinds.clear();
+            }
+            if matches!(*what, "ALL" | "TEMP") {
+                session.discard_temporary();
+            }
+            if matches!(*what, "ALL" | "SEQUENCES") {
+                session.given.forget();
+            }
+            return Ok(Outcome::Done(format!("DISCARD {what}")));
+        }
+    }
+    Ok(Outcome::Done("SET".into()))
+}
+
+async fn bound(session: &mut Session, transaction: &Transaction) -> Result<Outcome> {
+    let tag = match transaction {
+        Transaction::Begin { isolation, read_only, start } => {
+            session.begin(*isolation, *read_only);
+            if *start { "START TRANSACTION" } else { "BEGIN" }
+        }
+        Transaction::Commit => session.commit().await?,
+        Transaction::Rollback => {
+            session.rollback();
+            "ROLLBACK"
+        }
+        Transaction::Savepoint(name) => {
+            session.savepoint(name)?;
+            "SAVEPOINT"
+        }
+        Transaction::RollbackTo(name) => {
+            session.rollback_to(name)?;
+            "ROLLBACK"
+        }
+        Transaction::Release(name) => {
+            session.release(name)?;
+            "RELEASE"
+        }
+    };
+    Ok(Outcome::Done(tag.into()))
+}

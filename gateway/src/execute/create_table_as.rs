@@ -1,0 +1,196 @@
+//! `CREATE TABLE … AS` and `SELECT … INTO` in a tenant's database.
+//!
+//! ```text
+//! plan the query → reserve a space → write its rows there, in parts → the edit that makes the table of that space
+//! ```
+//!
+//! The edit makes table and rows visible at once; before it nobody sees either. In a transaction the edit is one of the transaction's. What fails or is
+//! given up before it gives the space up, with what was written; a crash leaves a spare space, which the next start deletes. Rows pass
+//! through in batches: nothing holds all of them. The query reads at one pin, as any statement.
+
+use crate::{
+    ddl::{
+        private::{change_in, check_on_commit, is_there, tenant, without_storage_parameters},
+        skipped,
+        table::pairs,
+    },
+    dml,
+    load::Load,
+    pg::{
+        error::{Result, SqlError, SqlState},
+        names::{RelationName, Schema},
+        types,
+    },
+    query::{Query, with_parameters},
+    server::shielded,
+    session::{Outcome, Reserved, Session},
+    sql::{
+        clause::{CreateTableAs, OnCommit},
+        statement::Statement,
+    },
+    view::View,
+};
+use arrow::datatypes::{self, Field};
+use datafusion::{logical_expr::LogicalPlan, scalar::ScalarValue};
+use futures::TryStreamExt;
+use keyspan_catalog::{ColumnDefinition, PrivateEdit, SqlType, Table, TableDefinition, TableId};
+use std::sync::Arc;
+
+/// Makes a table with the rows of a query; gives the command tag.
+///
+/// # Errors
+/// What is wrong with the query or its rows; 42P07; the store's. Nothing of the table is left then.
+pub async fn create_table_as(
+    session: &mut Session,
+    create: &CreateTableAs,
+    parameters: Vec<ScalarValue>,
+) -> Result<String> {
+    if session.identity.operator {
+        return Err(SqlError::unsupported("CREATE TABLE AS in the operator's database")
+            .with_hint("Create the table, with its key, and INSERT … SELECT into it."));
+    }
+    let rows = if create.on_commit == Some(OnCommit::DeleteRows) && create.with_data {
+        Box::pin(emptied(session, create, parameters)).await?
+    } else {
+        filled(session, create, parameters).await?
+    };
+    Ok(match rows {
+        Some(rows) if create.with_data => format!("SELECT {rows}"),
+        _ => "CREATE TABLE AS".to_owned(),
+    })
+}
+
+/// Makes a table whose rows last as long as the transaction: an empty one, and an INSERT, which are one transaction.
+async fn emptied(session: &mut Session, create: &CreateTableAs, parameters: Vec<ScalarValue>) -> Result<Option<u64>> {
+    let alone = !session.in_transaction();
+    if alone {
+        session.begin(None, None);
+    }
+    let made = async {
+        let empty = CreateTableAs { with_data: false, ..create.clone() };
+        if filled(session, &empty, parameters.clone()).await?.is_none() {
+            return Ok(None);
+        }
+        let name = RelationName::within(Schema::Temporary, create.name.name.as_str());
+        let insert = Statement::insert_of(&name, &create.query)?;
+        let prepared = session.prepare(insert, &[]).await?;
+        let Outcome::Done(tag) = dml::execute(session, &prepared, parameters).await? else { return Ok(None) };
+        Ok(tag.rsplit(' ').next().and_then(|rows| rows.parse().ok()))
+    };
+    let made: Result<Option<u64>> = made.await;
+    match &made {
+        Ok(_) if alone => drop(session.commit().await?),
+        Err(_) if alone => session.rollback(),
+        _ => {}
+    }
+    made
+}
+
+/// Makes a table with the rows of a query, if it is to have any: their number; `None` when it is there already, and may be.
+async fn filled(session: &mut Session, create: &CreateTableAs, parameters: Vec<ScalarValue>) -> Result<Option<u64>> {
+    let (owner, oid) = tenant(session)?;
+    let view = session.view().await?;
+    let place = create.name.schema.map_or_else(|| session.search_path().first(), Ok)?;
+    check_on_commit(place, create.on_commit)?;
+    let of_sequence = place == Schema::Public && view.has_relation(&create.name);
+    if is_there(session, place, &create.name) || of_sequence {
+        if create.if_not_exists {
+            skipped(session, &format!("relation \"{}\" already exists", create.name));
+            return Ok(None);
+        }
+        let message = format!("relation \"{}\" already exists", create.name);
+        return Err(SqlError::new(SqlState::DUPLICATE_TABLE, message));
+    }
+    let query = Query::new(session, view.clone())?.with_parameters(&parameters);
+    let plan = with_parameters(query.plan(&create.query).await?, parameters)?;
+    let options = without_storage_parameters(session, &create.options);
+    let definition = TableDefinition { options: pairs(&options), ..definition(create, &Query::columns(&plan))? };
+    // A transaction gives up at its end what it has not used.
+    let (reserved, number) = if place == Schema::Temporary {
+        (None, shielded(session.reserve_temporary(1)).await?)
+    } else if session.in_transaction() {
+        (None, shielded(session.reserve(1)).await?)
+    } else {
+        let (reserved, number) = shielded(Reserved::new(session.shared.clone(), (&owner, oid), 1)).await?;
+        (Some(reserved), number)
+    };
+    let made = async {
+        let table = Arc::new(Table::define_private(TableId(number), &definition)?);
+        make(session, view, (place, &table), create.with_data.then_some((query, plan))).await
+    };
+    let made = Box::pin(made).await;
+    if place == Schema::Temporary {
+        session.on_commit(&create.name, create.on_commit.filter(|_| made.is_ok()));
+        session.temporary_settled();
+    }
+    match (reserved, &made) {
+        (Some(reserved), Ok(_)) => reserved.used(),
+        (Some(reserved), Err(_)) => shielded(reserved.give_up()).await,
+        (None, _) => {}
+    }
+    made.map(Some)
+}
+
+/// Writes the rows of a query, if there is one, and makes the table; gives their number.
+async fn make(
+    session: &mut Session,
+    view: View,
+    (place, table): (Schema, &Arc<Table>),
+    source: Option<(Query, LogicalPlan)>,
+) -> Result<u64> {
+    let mut rows = 0;
+    if let Some((query, plan)) = source {
+        let mut load = Load::filling(session, view, table.clone()).await?;
+        let mut batches = query.run(plan).await?;
+        while let Some(batch) = batches.try_next().await.map_err(SqlError::from)? {
+            for row in 0..batch.num_rows() {
+                load.add(rows, load.assigned(&batch, row)?)?;
+                rows += 1;
+                if load.is_full() {
+                    load.write(session, false).await.map_err(|failed| failed.error)?;
+                }
+            }
+        }
+        load.write(session, true).await.map_err(|failed| failed.error)?;
+    }
+    let edit = || vec![PrivateEdit::CreateTable(Box::new(table.as_ref().clone()))];
+    shielded(change_in(session, place, |_| Ok(edit()))).await?;
+    Ok(rows)
+}
+
+/// The table that a query's columns make.
+///
+/// # Errors
+/// 42601 for more names than columns, 42701 for a name twice, 0A000 for a type that no column can have.
+fn definition(create: &CreateTableAs, columns: &datatypes::Schema) -> Result<TableDefinition> {
+    let fields = columns.fields();
+    if create.columns.len() > fields.len() {
+        return Err(SqlError::syntax("too many column names were specified"));
+    }
+    let mut definitions: Vec<ColumnDefinition> = Vec::with_capacity(fields.len());
+    for (at, field) in fields.iter().enumerate() {
+        let name = create.columns.get(at).unwrap_or(field.name()).clone();
+        if definitions.iter().any(|other| other.name == name) {
+            let message = format!("column \"{name}\" specified more than once");
+            return Err(SqlError::new(SqlState::DUPLICATE_COLUMN, message));
+        }
+        let kind = column_type(field).ok_or_else(|| {
+            SqlError::unsupported(format!("a column of type {}", types::pg_type(field).name()))
+                .with_detail(format!("Column \"{name}\" has it."))
+                .with_hint("Cast it, for example to text.")
+        })?;
+        definitions.push(ColumnDefinition { name, kind, not_null: false, family: None, encoding: None });
+    }
+    Ok(TableDefinition {
+        name: create.name.name.clone(),
+        columns: definitions,
+        primary_key: Vec::new(),
+        families: Vec::new(),
+        options: Vec::new(),
+    })
+}
+
+/// The type of a column for values of a field; text for one of which only NULL is known.
+fn column_type(field: &Field) -> Option<SqlType> {
+    if field.data_type().is_null() { Some(SqlType::Text) } else { types::sql_type(field) }
+}

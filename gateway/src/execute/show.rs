@@ -1,0 +1,68 @@
+//! `SHOW`: settings as rows.
+
+use crate::{
+    pg::error::{Result, SqlError, SqlState},
+    session::{Outcome, Session},
+    settings::Settings,
+};
+use arrow::{
+    array::{ArrayRef, RecordBatch, StringViewArray},
+    datatypes::{DataType, Field, Schema, SchemaRef},
+};
+use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
+use std::sync::Arc;
+
+/// The columns of `SHOW name`, and of `SHOW ALL`.
+///
+/// # Errors
+/// 42704 for an unknown setting.
+pub(crate) fn columns(name: Option<&str>) -> Result<SchemaRef> {
+    match name {
+        None => Ok(texts(&["name", "setting", "description"])),
+        Some(name) => {
+            let described = Settings::describe(name).ok_or_else(|| {
+                let message = format!("unrecognized configuration parameter \"{name}\"");
+                SqlError::new(SqlState::UNDEFINED_OBJECT, message)
+            })?;
+            Ok(texts(&[described.0]))
+        }
+    }
+}
+
+/// The rows of `SHOW`.
+pub(crate) fn show(session: &Session, name: Option<&str>) -> Result<Outcome> {
+    let settings = session.settings();
+    let value = |name: &str| settings.get(&name.to_lowercase()).cloned().unwrap_or_default();
+    let rows = match name {
+        Some(name) => vec![vec![value(name)]],
+        None => {
+            let describe = |name: &String| {
+                let (shown, text) = Settings::describe(name).unwrap_or_default();
+                vec![shown.to_owned(), value(name), text.to_owned()]
+            };
+            settings.keys().map(describe).collect()
+        }
+    };
+    text_rows("SHOW", columns(name)?, &rows)
+}
+
+/// Columns of text.
+pub(crate) fn texts(names: &[&str]) -> SchemaRef {
+    let field = |name: &&str| Field::new(*name, DataType::Utf8View, true);
+    Arc::new(Schema::new(names.iter().map(field).collect::<Vec<_>>()))
+}
+
+/// Rows of text as an outcome.
+///
+/// # Errors
+/// A fault of ours.
+pub(crate) fn text_rows(tag: &'static str, schema: SchemaRef, rows: &[Vec<String>]) -> Result<Outcome> {
+    let column = |at: usize| -> ArrayRef {
+        Arc::new(StringViewArray::from_iter_values(rows.iter().map(|row| row[at].as_str())))
+    };
+    let columns = (0..schema.fields().len()).map(column).collect();
+    let batch = RecordBatch::try_new(schema.clone(), columns)
+        .map_err(|error| SqlError::new(SqlState::INTERNAL_ERROR, error.to_string()))?;
+    let rows = futures::stream::iter([Ok(batch)]);
+    Ok(Outcome::Rows { tag, rows: Box::pin(RecordBatchStreamAdapter::new(schema, rows)) })
+}

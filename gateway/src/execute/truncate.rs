@@ -1,0 +1,134 @@
+//! `TRUNCATE`: every row of the tenant in some tables.
+
+use crate::{
+    dml::ATTEMPTS_MAX,
+    pg::{
+        error::{Result, SqlError, SqlState},
+        names::RelationName,
+    },
+    session::{Session, Written},
+};
+use futures::TryStreamExt;
+use keyspan_catalog::{Error, ErrorKind, Private, PrivateEdit, Sequence, Snapshot, Table, table::DefaultValue};
+use keyspan_storage::{Columns, KeyRange, Mutation, Scan};
+use std::sync::Arc;
+
+/// Deletes all rows of some tables: as ranges, which cost nothing by the row, outside of a transaction. In one, a private table gets a
+/// new space; a shared table, and one that keeps history, is emptied row by row, up to the bounds of a commit.
+///
+/// # Errors
+/// 42P01; 0A000 for the operator, whose tables hold the rows of all tenants; 54000, 40001, the store's.
+pub async fn truncate(session: &mut Session, tables: &[RelationName], restart: bool) -> Result<()> {
+    if session.identity.rows.tenant().is_none() {
+        return Err(SqlError::unsupported("TRUNCATE of every tenant's rows")
+            .with_hint("DELETE FROM table WHERE tenant = '…' removes the rows of one."));
+    }
+    let attempts = if session.in_transaction() { 1 } else { ATTEMPTS_MAX };
+    // Rows and sequences begin anew together.
+    let together = restart && !session.in_transaction() && have_sequences(session, tables).await?;
+    let mut attempt = 1;
+    loop {
+        let done = if together { as_transaction(session, tables).await } else { once(session, tables, restart).await };
+        match done {
+            Err(error) if error.state == SqlState::SERIALIZATION_FAILURE && attempt < attempts => attempt += 1,
+            other => return other,
+        }
+        tokio::task::yield_now().await;
+    }
+}
+
+/// Whether a table has a column with a sequence of its own.
+async fn have_sequences(session: &mut Session, tables: &[RelationName]) -> Result<bool> {
+    let view = session.view().await?;
+    for name in tables {
+        let table = view.writable(name)?.id;
+        let own = [view.snapshot.private_of(view.rows.tenant()), Some(&view.snapshot.temporary)];
+        let mut sequences = own.into_iter().flatten().flat_map(|own| own.sequences.values());
+        if sequences.any(|sequence| sequence.owner.is_some_and(|(of, _)| of == table)) {
+            return Ok(true);
+        }
+    }
+    Ok(false)
+}
+
+async fn as_transaction(session: &mut Session, tables: &[RelationName]) -> Result<()> {
+    session.begin(None, None);
+    if let Err(error) = once(session, tables, true).await {
+        session.rollback();
+        return Err(error);
+    }
+    session.commit().await.map(drop)
+}
+
+/// The edits that give the columns of a table new sequences in the place of their own, numbered from `first` on: these begin at their
+/// start, and with ROLLBACK the old ones are there still.
+fn restarted(own: &Private, table: Table, first: u32) -> (Table, Vec<PrivateEdit>) {
+    let (mut table, mut edits) = (table, Vec::new());
+    let of_table = own.sequences.values().filter(|sequence| sequence.owner.is_some_and(|(of, _)| of == table.id));
+    let renewed: Vec<(u32, Sequence)> =
+        of_table.zip(first..).map(|(old, number)| (old.id, Sequence { id: number, ..old.as_ref().clone() })).collect();
+    for (old, new) in renewed {
+        for default in table.columns.iter_mut().filter_map(|column| column.default.as_mut()) {
+            if default.value == DefaultValue::Next(old) {
+                default.value = DefaultValue::Next(new.id);
+            }
+        }
+        edits.extend([PrivateEdit::DropSequence(old), PrivateEdit::CreateSequence(new)]);
+    }
+    (table, edits)
+}
+
+async fn once(session: &mut Session, tables: &[RelationName], restart: bool) -> Result<()> {
+    let view = session.view().await?;
+    let session_tenant = session.identity.rows.tenant().cloned();
+    let by_rows = session.in_transaction();
+    let mut found: Vec<Arc<Table>> = Vec::with_capacity(tables.len());
+    for name in tables {
+        let table = view.writable(name)?.clone();
+        if !found.iter().any(|other| other.id == table.id) {
+            found.push(table);
+        }
+    }
+    let mut written = Written::default();
+    let apart = |table: &Arc<Table>| by_rows && table.is_private();
+    for table in found.iter().filter(|table| apart(table)) {
+        let another = |snapshot: &Snapshot| {
+            let now = snapshot.table_of(session_tenant.as_ref(), table.id);
+            let before =
+                now.ok_or_else(|| Error::new(ErrorKind::NoTable, "the table does not exist"))?.as_ref().clone();
+            let space = snapshot.next_oid;
+            let mut after = Table { space: Some(space), ..before.clone() };
+            let mut edits = vec![PrivateEdit::Reserve(space)];
+            if let Some(own) = snapshot.private_of(session_tenant.as_ref()).filter(|_| restart) {
+                let (table, sequences) = restarted(own, after, space + 1);
+                after = table;
+                edits.extend(sequences);
+            }
+            edits.push(PrivateEdit::AlterTable(Box::new((before, after))));
+            Ok(edits)
+        };
+        if view.snapshot.temporary.tables.contains_key(&table.id) {
+            session.define_temporary(another).await?;
+        } else {
+            session.define(another).await?;
+        }
+        session.forget_rows(table.id);
+    }
+    for table in found.into_iter().filter(|table| !apart(table)) {
+        if !by_rows && table.history_micros.is_none() {
+            written.ranges.push((table, KeyRange::all()));
+            continue;
+        }
+        let keys = Scan { columns: Columns::Of(Vec::new()), keep_empty: true, ..Scan::all() };
+        let mut batches = view.scan(&table, keys);
+        while let Some(rows) = batches.try_next().await? {
+            for row in rows {
+                written.rely(&table, row.key.clone())?;
+                written.mutate(&table, row.key, vec![Mutation::DeleteFromRow])?;
+            }
+        }
+    }
+    let pin = view.pin.clone();
+    drop(view);
+    session.write(&pin, written).await
+}

@@ -1,0 +1,13 @@
+//! TODO header pg
+
+pub mod aggregates;
+pub mod error;
+pub mod functions;
+pub mod names;
+pub mod types;
+
+pub mod codec;
+pub mod exec;
+pub mod plan;
+pub mod syntax;
+pub mod workarounds;

@@ -1,0 +1,11 @@
+//! TODO header pg::codec
+
+pub mod column;
+pub mod float;
+pub mod json;
+pub mod list;
+pub mod numeric;
+pub mod parameter;
+pub mod parse;
+pub mod print;
+pub mod time;

@@ -1,0 +1,13 @@
+//! TODO header pg::plan
+
+pub mod apply;
+pub mod casts;
+pub mod checked_arithmetic;
+pub(crate) mod interval_order;
+pub mod lateral;
+pub mod literals;
+pub(crate) mod materialized;
+pub mod operators;
+pub mod parameters;
+pub mod type_planner;
+pub(crate) mod unions;

@@ -1,0 +1,13 @@
+//! TODO header pg::syntax
+
+pub mod calls;
+pub mod column_names;
+pub(crate) mod missing_from;
+pub(crate) mod natural_join;
+pub mod rewrite;
+pub(crate) mod row_comparison;
+pub mod set_returning;
+pub mod unsupported;
+pub(crate) mod using_columns;
+pub(crate) mod values;
+pub mod whole_row;

@@ -1,0 +1,141 @@
+//! The inside of the store, for the operator: `keyspan.segments`, `keyspan.tablets`, `keyspan.compactions`, `keyspan.memory`.
+//!
+//! Each is read when a statement names it: what the store tells then ([`Store::inspect`](keyspan_storage::Store::inspect)), not what
+//! the statement's pin sees. A store that shows nothing of itself gives no rows. The schema `keyspan` is not there for a tenant,
+//! so keys of others are shown to nobody.
+
+use super::{
+    columns::{Cell, Row, Rows},
+    objects::count,
+};
+use crate::{context::Facts, resources, row, session::Shared};
+use keyspan_storage::{
+    TableName,
+    inspect::{CompactionInfo, Inspection, SegmentInfo, TabletInfo},
+};
+use std::fmt::Write;
+
+/// Fills a relation that describes the inside of the store.
+pub fn fill(rows: &mut Rows, facts: &Facts) {
+    let relation = rows.relation.name;
+    if !facts.operator || !matches!(relation, "segments" | "tablets" | "compactions" | "memory") {
+        return;
+    }
+    let Some(shared) = &facts.shared else { return };
+    let inside = shared.catalog.store().inspect();
+    if relation == "memory" {
+        rows.extend(memory(shared, inside.as_ref()));
+        return;
+    }
+    let Some(inside) = inside else { return };
+    match relation {
+        "segments" => rows.extend(inside.segments.iter().map(|info| segment(facts, info))),
+        "tablets" => rows.extend(inside.tablets.iter().map(|info| tablet(facts, info))),
+        _ => rows.extend(inside.compactions.iter().map(|info| compaction(facts, info))),
+    }
+}
+
+/// The name that SQL has for a table of the store: its own for the catalog's, and for one that is being made or dropped. A table's past has
+/// that of the table.
+fn table_name(facts: &Facts, stored: &TableName) -> String {
+    let past_of = stored.of_past();
+    let stored = past_of.as_ref().unwrap_or(stored);
+    let found = facts.snapshot.tables.values().find(|table| table.physical == *stored);
+    found.map_or_else(|| stored.to_string(), |table| table.name.clone())
+}
+
+fn segment(facts: &Facts, info: &SegmentInfo) -> Row {
+    row! {
+        "table_name" => table_name(facts, &info.table), "stored_as" => info.table.to_string(),
+        "segment" => format!("{:016x}", info.id), "tablet" => key_text(&info.tablet), "kind" => info.kind.name(),
+        "rows" => count(info.rows), "dead_rows" => count(info.dead_rows), "bytes" => count(info.bytes),
+        "side_bytes" => count(info.side_bytes), "first_key" => key_text(&info.first_key),
+        "last_key" => key_text(&info.last_key), "written_at" => Cell::Micros(info.stamp_micros),
+    }
+}
+
+fn tablet(facts: &Facts, info: &TabletInfo) -> Row {
+    row! {
+        "table_name" => table_name(facts, &info.table), "stored_as" => info.table.to_string(),
+        "tablet" => key_text(&info.start), "until" => info.end.as_ref().map(|end| key_text(end)),
+        "segments" => count(info.segments), "deltas" => count(info.deltas), "rows" => count(info.rows),
+        "dead_rows" => count(info.dead_rows), "bytes" => count(info.bytes),
+    }
+}
+
+fn compaction(facts: &Facts, info: &CompactionInfo) -> Row {
+    row! {
+        "id" => count(info.id), "table_name" => table_name(facts, &info.table), "stored_as" => info.table.to_string(),
+        "tablet" => key_text(&info.tablet), "reason" => info.reason, "state" => info.state.name(),
+        "started_at" => Cell::Micros(info.started_micros),
+        "finished_at" => info.finished_micros.map_or(Cell::Null, Cell::Micros),
+        "bytes_read" => count(info.bytes_read), "bytes_written" => count(info.bytes_written),
+        "rows_read" => count(info.rows_in), "rows_written" => count(info.rows_out), "error" => info.error.clone(),
+    }
+}
+
+fn memory(shared: &Shared, inside: Option<&Inspection>) -> Vec<Row> {
+    let resources = &shared.resources;
+    let of = |area: &str, bytes: u64, limit: Option<u64>| {
+        row! { "area" => area, "bytes" => count(bytes), "limit_bytes" => limit.map(count) }
+    };
+    let mut rows = Vec::new();
+    if let Some((now, peak)) = resources::process_bytes() {
+        rows.push(of("process", now, None));
+        rows.push(of("process, at most so far", peak, None));
+    }
+    rows.push(of("queries", resources.query_bytes(), Some(resources.memory.query_bytes)));
+    if let Some(inside) = inside {
+        let (memory, budget) = (&inside.memory, resources.memory.budget());
+        rows.push(of("store: memtable", memory.memtable_bytes, Some(budget.memtable_bytes)));
+        rows.push(of("store: memtable being flushed", memory.frozen_bytes, Some(budget.memtable_bytes)));
+        rows.push(of("store: row cache", memory.row_cache_bytes, Some(budget.row_cache_bytes)));
+        rows.push(of("store: page cache", memory.page_cache_bytes, Some(budget.page_cache_bytes)));
+        rows.push(of("store: footer cache", memory.footer_cache_bytes, Some(budget.footer_cache_bytes)));
+        rows.push(of("disk: log", memory.log_bytes, None));
+    }
+    let (temp, limit) = resources.temp_bytes();
+    rows.push(of("disk: temporary files", temp, Some(limit)));
+    rows
+}
+
+/// A key as text: characters that print as they are, a backslash as two, every other byte as `\xNN`.
+fn key_text(key: &[u8]) -> String {
+    let mut text = String::with_capacity(key.len());
+    // Writing to a String does not fail.
+    let escaped = |text: &mut String, bytes: &[u8]| {
+        for byte in bytes {
+            let _ = write!(text, "\\x{byte:02x}");
+        }
+    };
+    for chunk in key.utf8_chunks() {
+        for character in chunk.valid().chars() {
+            match character {
+                '\\' => text.push_str("\\\\"),
+                printed if !printed.is_control() => text.push(printed),
+                other => escaped(&mut text, other.encode_utf8(&mut [0; 4]).as_bytes()),
+            }
+        }
+        escaped(&mut text, chunk.invalid());
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use expect_test::{Expect, expect};
+
+    fn check(key: &[u8], expected: Expect) {
+        expected.assert_eq(&key_text(key));
+    }
+
+    #[test]
+    fn keys_are_shown_without_loss() {
+        check(b"alto#phone#New$`York", expect!["alto#phone#New$`York"]);
+        check("café\\".as_bytes(), expect!["café\\\\"]);
+        check(b"alto#\x00\xff\n", expect!["alto#\\x00\\xff\\x0a"]);
+        check("\u{85}".as_bytes(), expect!["\\xc2\\x85"]);
+        check(b"", expect![""]);
+    }
+}

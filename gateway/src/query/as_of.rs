@@ -1,0 +1,230 @@
+//! `FOR SYSTEM_TIME AS OF`: the moments of a statement, worked out before it is planned.
+//!
+//! DataFusion's planner passes over the clause. So the expressions of a statement are asked for first, as one SELECT of timestamps
+//! ([`question`], [`answer`]); then each `t FOR SYSTEM_TIME AS OF …` becomes `"as of 1700000000000000".t AS t` ([`placed`]), the name of
+//! a schema that [`tables`](super::schemas) opens as the tables as they were ([`moment`], [`view`]).
+
+use super::schemas::{PUBLIC, SYSTEM};
+use crate::{
+    pg::{
+        error::{NO_HISTORY_HINT, Result, SqlError, SqlState},
+        names::{RelationName, Schema},
+    },
+    pg_catalog,
+    sql::query::fold,
+    view::View,
+};
+use arrow::{
+    array::{Array, RecordBatch},
+    datatypes::{TimeUnit, TimestampMicrosecondType},
+};
+use datafusion::{
+    error::DataFusionError,
+    sql::sqlparser::{
+        ast::{
+            CastKind, DataType, Expr, Ident, ObjectName, ObjectNamePart, Query, SelectItem, SetExpr, Statement,
+            TableAlias, TableFactor, TableVersion, TimezoneInfo, Visit, VisitMut, Visitor, VisitorMut,
+        },
+        dialect::PostgreSqlDialect,
+        parser::Parser,
+    },
+};
+use keyspan_catalog::{Readable, Table};
+use std::ops::ControlFlow;
+
+/// How the name of a schema of the past begins.
+const PREFIX: &str = "as of ";
+/// What stands for a moment while parameters have no values. Nothing can be read there.
+const UNKNOWN: i64 = i64::MAX;
+
+type Flow = ControlFlow<Box<SqlError>>;
+
+/// The query that gives the moments of a statement, and their number; `None` for a statement without any.
+///
+/// # Errors
+/// 0A000 for a moment that a subquery gives.
+pub(super) fn question(statement: &Statement) -> Result<Option<(Statement, usize)>> {
+    let mut found = Found::default();
+    finish(Visit::visit(statement, &mut found))?;
+    if found.moments.is_empty() {
+        return Ok(None);
+    }
+    let count = found.moments.len();
+    let typed = |expr| Expr::Cast {
+        kind: CastKind::Cast,
+        expr: Box::new(expr),
+        data_type: DataType::Timestamp(None, TimezoneInfo::Tz),
+        array: false,
+        format: None,
+    };
+    let parsed = Parser::parse_sql(&PostgreSqlDialect {}, "SELECT NULL");
+    let mut question = parsed.ok().and_then(|mut all| all.pop()).ok_or_else(|| fault("SELECT NULL does not parse"))?;
+    if let Statement::Query(query) = &mut question
+        && let SetExpr::Select(select) = query.body.as_mut()
+    {
+        select.projection = found.moments.into_iter().map(|expr| SelectItem::UnnamedExpr(typed(expr))).collect();
+    }
+    Ok(Some((question, count)))
+}
+
+#[derive(Default)]
+struct Found {
+    moments: Vec<Expr>,
+    /// How deep in a moment the visit is.
+    within: usize,
+}
+
+impl Visitor for Found {
+    type Break = Box<SqlError>;
+
+    fn pre_visit_table_factor(&mut self, factor: &TableFactor) -> Flow {
+        if let TableFactor::Table { version: Some(TableVersion::ForSystemTimeAsOf(moment)), .. } = factor {
+            self.moments.push(moment.clone());
+            // The visit goes on into the moment itself.
+            self.within += 1;
+        }
+        ControlFlow::Continue(())
+    }
+
+    fn post_visit_table_factor(&mut self, factor: &TableFactor) -> Flow {
+        if let TableFactor::Table { version: Some(TableVersion::ForSystemTimeAsOf(_)), .. } = factor {
+            self.within -= 1;
+        }
+        ControlFlow::Continue(())
+    }
+
+    fn pre_visit_query(&mut self, _: &Query) -> Flow {
+        if self.within > 0 {
+            let what = "a subquery in FOR SYSTEM_TIME AS OF";
+            return ControlFlow::Break(Box::new(SqlError::unsupported(what)));
+        }
+        ControlFlow::Continue(())
+    }
+}
+
+/// The moments that the question gave, in microseconds. The statement's own time, `now_micros`, may be a little after that of the state
+/// which it reads, `pin_micros`, or much in a long transaction: what lies between them is as new as that state.
+///
+/// # Errors
+/// 22023 for NULL and for a moment to come.
+pub(super) fn answer(batches: &[RecordBatch], now_micros: i64, pin_micros: i64) -> Result<Vec<Option<i64>>> {
+    let wrong = |message: &str| Err(SqlError::new(SqlState::INVALID_PARAMETER_VALUE, message));
+    let row = batches.iter().find(|batch| batch.num_rows() > 0).ok_or_else(|| fault("moments have no row"))?;
+    let one = |column: &arrow::array::ArrayRef| {
+        if !matches!(column.data_type(), arrow::datatypes::DataType::Timestamp(TimeUnit::Microsecond, _)) {
+            return Err(fault("a moment is no timestamp"));
+        }
+        let column = arrow::array::cast::as_primitive_array::<TimestampMicrosecondType>(column);
+        if column.is_null(0) {
+            return wrong("the moment in FOR SYSTEM_TIME AS OF is NULL");
+        }
+        match column.value(0) {
+            moment if moment > now_micros.max(pin_micros) => {
+                wrong("the moment in FOR SYSTEM_TIME AS OF is in the future")
+            }
+            moment => Ok(Some(moment.min(pin_micros))),
+        }
+    };
+    row.columns().iter().map(one).collect()
+}
+
+/// The statement with the names of tables as they were at the moments.
+///
+/// # Errors
+/// 42P01 for a table that there is not; 0A000 for a name that is not that of a table in `public`.
+pub(super) fn placed(statement: &Statement, moments: &[Option<i64>], view: &View) -> Result<Statement> {
+    let mut statement = statement.clone();
+    let mut names = Names::default();
+    finish(Visit::visit(&statement, &mut names))?;
+    finish(VisitMut::visit(&mut statement, &mut Placing { moments: moments.iter(), defined: names.0, view }))?;
+    Ok(statement)
+}
+
+/// The names that WITH defines.
+#[derive(Default)]
+struct Names(Vec<String>);
+
+impl Visitor for Names {
+    type Break = Box<SqlError>;
+
+    fn pre_visit_query(&mut self, query: &Query) -> Flow {
+        let defined = query.with.iter().flat_map(|with| &with.cte_tables);
+        self.0.extend(defined.map(|table| fold(&table.alias.name)));
+        ControlFlow::Continue(())
+    }
+}
+
+struct Placing<'a> {
+    moments: std::slice::Iter<'a, Option<i64>>,
+    defined: Vec<String>,
+    view: &'a View,
+}
+
+impl VisitorMut for Placing<'_> {
+    type Break = Box<SqlError>;
+
+    fn pre_visit_table_factor(&mut self, factor: &mut TableFactor) -> Flow {
+        let TableFactor::Table { name, alias, version, .. } = factor else { return ControlFlow::Continue(()) };
+        let Some(TableVersion::ForSystemTimeAsOf(_)) = version.take() else { return ControlFlow::Continue(()) };
+        let moment = self.moments.next().copied().flatten().unwrap_or(UNKNOWN);
+        let no = |what: &str| {
+            let what = format!("FOR SYSTEM_TIME AS OF of {what}");
+            ControlFlow::Break(Box::new(SqlError::unsupported(what)))
+        };
+        let parts: Option<Vec<Ident>> = name.0.iter().map(|part| part.as_ident().cloned()).collect();
+        let table = match parts.as_deref() {
+            Some([table]) if self.defined.contains(&fold(table)) => return no("a query of WITH"),
+            Some([table]) => (None, table.clone()),
+            Some([schema, table]) if fold(schema) == PUBLIC => (Some(Schema::Public), table.clone()),
+            _ => return no("a relation that is not in the schema public"),
+        };
+        let (schema, table) = table;
+        let known = fold(&table);
+        let found = self.view.find(&RelationName { schema, name: known.clone() });
+        match found {
+            Some((_, Readable::View(_))) => return no("a view"),
+            Some((Schema::Temporary, _)) => return no("a temporary table"),
+            _ => {}
+        }
+        if found.is_none() {
+            if pg_catalog::names(SYSTEM[0]).any(|name| name == known) {
+                return no("a relation of the system");
+            }
+            let message = format!("relation \"{known}\" does not exist");
+            return ControlFlow::Break(Box::new(SqlError::new(SqlState::UNDEFINED_TABLE, message)));
+        }
+        alias.get_or_insert_with(|| TableAlias { explicit: true, name: table.clone(), columns: Vec::new(), at: None });
+        let schema = Ident::with_quote('"', format!("{PREFIX}{moment}"));
+        *name = ObjectName(vec![ObjectNamePart::Identifier(schema), ObjectNamePart::Identifier(table)]);
+        ControlFlow::Continue(())
+    }
+}
+
+fn finish(flow: Flow) -> Result<()> {
+    match flow {
+        ControlFlow::Break(error) => Err(*error),
+        ControlFlow::Continue(()) => Ok(()),
+    }
+}
+
+fn fault(message: &str) -> SqlError {
+    SqlError::new(SqlState::INTERNAL_ERROR, message)
+}
+
+/// The moment that a schema stands for, in microseconds.
+pub(super) fn moment(schema: &str) -> Option<i64> {
+    schema.strip_prefix(PREFIX)?.parse().ok()
+}
+
+/// What is seen of a table at a moment.
+///
+/// # Errors
+/// 0A000 for a table that keeps no history.
+pub(super) fn view(view: &View, table: &Table, as_of_micros: i64) -> Result<View, DataFusionError> {
+    if table.history_micros.is_some() {
+        return Ok(view.past(as_of_micros));
+    }
+    let message = format!("relation \"{}\" keeps no history", table.name);
+    let error = SqlError::new(SqlState::FEATURE_NOT_SUPPORTED, message).with_hint(NO_HISTORY_HINT);
+    Err(DataFusionError::External(Box::new(error)))
+}

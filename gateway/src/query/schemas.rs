@@ -1,0 +1,221 @@
+//! The names that a statement can read: the database, its schemas, and the tables in them.
+//!
+//! One database, the session's own: `public` holds the tables of the snapshot, `pg_temp` the session's own, `pg_catalog` and
+//! `information_schema` the relations of [`pg_catalog`], and `keyspan` what only the operator sees. A name without a schema is one of
+//! [`PATH`], which looks it up along the [search path](crate::pg::names::SearchPath). For tables as they were, [`past`] makes names of schemas; nothing
+//! can be registered, and there are no other names.
+
+use super::{
+    as_of,
+    views::{self, Nesting},
+};
+use crate::{context::Facts, pg::names::Schema as Place, pg_catalog, provider::KeyspanTable, view::View};
+use async_trait::async_trait;
+use datafusion::{
+    catalog::{CatalogProvider, CatalogProviderList, SchemaProvider, TableProvider},
+    error::{DataFusionError, Result},
+};
+use keyspan_catalog::Table;
+use std::{fmt, sync::Arc};
+
+/// The schema of users' tables.
+pub const PUBLIC: &str = "public";
+/// The schema of what only the operator sees.
+pub const KEYSPAN: &str = "keyspan";
+/// The schemas of PostgreSQL's own relations.
+pub const SYSTEM: [&str; 2] = ["pg_catalog", "information_schema"];
+
+/// The schema of names that say none.
+pub const PATH: &str = "search path";
+
+/// The schema of users' tables with their hidden keys as a column: what writes read.
+pub const KEYED: &str = "public with keys";
+/// The same of temporary tables.
+pub const KEYED_TEMPORARY: &str = "pg_temp with keys";
+
+type Open = dyn Fn(&Arc<Table>, RowForm) -> Result<Arc<dyn TableProvider>> + Send + Sync;
+
+/// How rows of a table are read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum RowForm {
+    /// As they are.
+    Present,
+    /// As they are, with the hidden key as the last column.
+    Keyed,
+    /// As they were at a moment in microseconds.
+    AsOf(i64),
+}
+
+/// How a table of the catalog becomes one that DataFusion reads.
+#[derive(Clone)]
+pub struct Rows(pub Arc<Open>);
+
+impl Rows {
+    /// Over the rows that a view sees.
+    pub fn of(view: &View) -> Self {
+        let view = view.clone();
+        Self(Arc::new(move |table, form| {
+            let table = table.clone();
+            Ok(Arc::new(match form {
+                RowForm::Present => KeyspanTable::new(table, view.clone()),
+                RowForm::Keyed => KeyspanTable::keyed(table, view.clone()),
+                RowForm::AsOf(micros) => {
+                    let view = as_of::view(&view, &table, micros)?;
+                    KeyspanTable::new(table, view)
+                }
+            }))
+        }))
+    }
+}
+
+impl fmt::Debug for Rows {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Rows")
+    }
+}
+
+/// The databases of a session: its own.
+#[derive(Debug)]
+pub struct Databases {
+    name: String,
+    database: Arc<Database>,
+}
+
+#[derive(Debug)]
+struct Database {
+    facts: Arc<Facts>,
+    rows: Rows,
+    nesting: Nesting,
+}
+
+#[derive(Debug)]
+struct Schema {
+    /// `None` for the whole path.
+    place: Option<Place>,
+    /// Of tables.
+    form: RowForm,
+    facts: Arc<Facts>,
+    rows: Rows,
+    nesting: Nesting,
+}
+
+impl Databases {
+    /// The session's own database.
+    pub fn new(facts: Arc<Facts>, rows: Rows, nesting: Nesting) -> Self {
+        Self { name: facts.database.clone(), database: Arc::new(Database { facts, rows, nesting }) }
+    }
+}
+
+impl CatalogProviderList for Databases {
+    fn register_catalog(&self, _: String, _: Arc<dyn CatalogProvider>) -> Option<Arc<dyn CatalogProvider>> {
+        None
+    }
+    fn catalog_names(&self) -> Vec<String> {
+        vec![self.name.clone()]
+    }
+    fn catalog(&self, name: &str) -> Option<Arc<dyn CatalogProvider>> {
+        (name == self.name).then(|| self.database.clone() as Arc<dyn CatalogProvider>)
+    }
+}
+
+/// The schemas of a database, but for that of temporary tables.
+pub fn schemas(facts: &Facts) -> impl Iterator<Item = &'static str> {
+    SYSTEM.into_iter().chain([PUBLIC]).chain(facts.operator.then_some(KEYSPAN))
+}
+
+/// The schema of a name; that of temporary tables has two.
+fn place_of(name: &str, facts: &Facts) -> Option<Place> {
+    if name == facts.temporary_schema() {
+        return Some(Place::Temporary);
+    }
+    Place::of(name).filter(|place| facts.operator || *place != Place::Keyspan)
+}
+
+impl CatalogProvider for Database {
+    fn schema_names(&self) -> Vec<String> {
+        schemas(&self.facts).map(str::to_owned).collect()
+    }
+    fn schema(&self, name: &str) -> Option<Arc<dyn SchemaProvider>> {
+        let (form, place) = match as_of::moment(name) {
+            Some(micros) => (RowForm::AsOf(micros), Some(Place::Public)),
+            None if name == KEYED => (RowForm::Keyed, Some(Place::Public)),
+            None if name == KEYED_TEMPORARY => (RowForm::Keyed, Some(Place::Temporary)),
+            None if name == PATH => (RowForm::Present, None),
+            None => (RowForm::Present, Some(place_of(name, &self.facts)?)),
+        };
+        let (facts, rows, nesting) = (self.facts.clone(), self.rows.clone(), self.nesting.clone());
+        Some(Arc::new(Schema { place, form, facts, rows, nesting }))
+    }
+}
+
+impl Schema {
+    /// The places where it looks names up, in order.
+    fn places(&self) -> Vec<Place> {
+        self.place.map_or_else(|| self.facts.path.lookup().collect(), |place| vec![place])
+    }
+
+    /// The names of views, of the session's own or of the others.
+    fn views(&self, temporary: bool) -> impl Iterator<Item = String> {
+        let all = pg_catalog::views::all(&self.facts);
+        all.filter(move |view| self.facts.is_temporary(view.id) == temporary).map(|view| view.name.clone())
+    }
+
+    fn has(&self, place: Place, name: &str) -> bool {
+        match place {
+            Place::Public => self.facts.table(name).is_some() || self.facts.view(name).is_some(),
+            Place::Temporary => self.facts.temporary_table(name).is_some() || self.facts.temporary_view(name).is_some(),
+            system => pg_catalog::names(system.name()).any(|known| known == name),
+        }
+    }
+
+    async fn find(&self, place: Place, name: &str) -> Result<Option<Arc<dyn TableProvider>>> {
+        let table = match place {
+            Place::Public => self.facts.table(name),
+            Place::Temporary => self.facts.temporary_table(name),
+            system => return pg_catalog::relation(system.name(), name, &self.facts),
+        };
+        if let Some(table) = table {
+            return self.rows.0(table, self.form).map(Some);
+        }
+        if self.form != RowForm::Present {
+            return Ok(None);
+        }
+        let view = if place == Place::Temporary { self.facts.temporary_view(name) } else { self.facts.view(name) };
+        let Some(view) = view else { return Ok(None) };
+        let opened = Box::pin(views::open(view, &self.facts, &self.rows, &self.nesting)).await;
+        opened.map(Some).map_err(|error| DataFusionError::External(Box::new(error)))
+    }
+}
+
+#[async_trait]
+impl SchemaProvider for Schema {
+    fn table_names(&self) -> Vec<String> {
+        let names = |place: Place| -> Vec<String> {
+            match place {
+                Place::Public => {
+                    let tables = self.facts.permanent_tables().map(|table| table.name.clone());
+                    tables.chain(self.views(false)).collect()
+                }
+                Place::Temporary => {
+                    let tables = self.facts.temporary_tables().map(|table| table.name.clone());
+                    tables.chain(self.views(true)).collect()
+                }
+                system => pg_catalog::names(system.name()).map(str::to_owned).collect(),
+            }
+        };
+        self.places().into_iter().flat_map(names).collect()
+    }
+
+    async fn table(&self, name: &str) -> Result<Option<Arc<dyn TableProvider>>> {
+        for place in self.places() {
+            if let Some(found) = self.find(place, name).await? {
+                return Ok(Some(found));
+            }
+        }
+        Ok(None)
+    }
+
+    fn table_exist(&self, name: &str) -> bool {
+        self.places().into_iter().any(|place| self.has(place, name))
+    }
+}

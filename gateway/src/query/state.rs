@@ -1,0 +1,116 @@
+//! What all statements share of DataFusion: functions, planners, rules, configuration.
+//! Memory and temporary files are not among it: they are a server's [`Resources`](crate::resources::Resources).
+
+use super::unnest_keys::Unkeyed;
+use crate::{
+    pg::{
+        aggregates,
+        exec::{cancellable_joins, run_aggregate},
+        functions,
+        plan::{apply, interval_order, literals, operators::Operators, type_planner::Types},
+        syntax::set_returning,
+        types,
+        workarounds::{canonical_comparisons::Alike, filter_projection},
+    },
+    provider::{columnar::KnownAggregates, loose_scan::LooseScans},
+};
+use datafusion::{
+    catalog::MemoryCatalogProviderList,
+    common::config::ConfigNonZeroUsize,
+    execution::{FunctionRegistry, SessionState, SessionStateBuilder},
+    optimizer::{Analyzer, AnalyzerRule, Optimizer, OptimizerRule, push_down_filter::PushDownFilter},
+    physical_optimizer::{
+        PhysicalOptimizerRule, optimizer::PhysicalOptimizer, projection_pushdown::ProjectionPushdown,
+    },
+    prelude::SessionConfig,
+};
+use std::sync::{Arc, LazyLock};
+
+/// Rows in a batch, unless memory is scarce.
+pub const BATCH_ROWS: usize = 8192;
+/// Bytes that a sorted stream runs ahead of the merge that reads it. DataFusion's own bound is a gibibyte, and a query whose rows a client
+/// takes slowly would fill the memory of all queries, and fail.
+pub const AHEAD_BYTES: usize = 1 << 20;
+/// Streams in which a query runs at most, unless its session says otherwise.
+pub const STREAMS: usize = 2;
+
+/// Functions of DataFusion that share a name with one of PostgreSQL's and do something else: no answer is better than a wrong one.
+/// `date_format` takes strftime's patterns, and gives others back as they are.
+const NOT_POSTGRES: [&str; 1] = ["date_format"];
+
+/// The state that every statement's session starts from.
+pub fn state() -> &'static SessionState {
+    static STATE: LazyLock<SessionState> = LazyLock::new(make);
+    &STATE
+}
+
+fn make() -> SessionState {
+    let mut config = SessionConfig::new()
+        .with_target_partitions(STREAMS)
+        .with_batch_size(BATCH_ROWS)
+        .with_create_default_catalog_and_schema(false)
+        .with_information_schema(false)
+        .with_default_catalog_and_schema("", super::schemas::PATH);
+    let options = config.options_mut();
+    options.sql_parser.dialect = datafusion::config::Dialect::PostgreSQL;
+    options.sql_parser.enable_ident_normalization = true;
+    options.execution.sort_pushdown_buffer_capacity = AHEAD_BYTES;
+    // What a scan says of its rows is an estimate, and enough to see that a few of them need not be dealt out to all cores.
+    options.execution.use_row_number_estimates_to_optimize_partitioning = true;
+    // Scans of files are dealt out by their row groups and rows (`provider/columnar/parts.rs`). By bytes, as DataFusion would cut them once more, a scan
+    // of one row group of a file of ten megabytes has two partitions, one of which is empty.
+    options.optimizer.repartition_file_scans = false;
+    // A file for each batch that is repartitioned by way of a file: with several batches in a file two writers may have two files open, of
+    // which the reader waits for the one, and finds in the other what it needs, never (apache/datafusion#24883, of 55.2).
+    options.execution.max_spill_file_size_bytes = ConfigNonZeroUsize::try_new(1).expect("one is not zero");
+    options.execution.time_zone = Some(types::UTC.to_owned());
+    let mut analyzer: Vec<Arc<dyn AnalyzerRule + Send + Sync>> = vec![
+        Arc::new(crate::pg::workarounds::distinct_on::DistinctOn),
+        Arc::new(crate::pg::plan::lateral::Lateral),
+        literals::untyped(),
+    ];
+    analyzer.extend(Analyzer::new().rules);
+    analyzer.push(literals::checked());
+    analyzer.push(Arc::new(interval_order::Lengths));
+    analyzer.push(Arc::new(Alike));
+    analyzer.push(Arc::new(Unkeyed));
+    analyzer.push(Arc::new(apply::Correlated::default()));
+    let mut logical: Vec<Arc<dyn OptimizerRule + Send + Sync>> = Vec::new();
+    for rule in Optimizer::new().rules {
+        if rule.name() == PushDownFilter::new().name() {
+            logical.push(Arc::new(Alike));
+        }
+        logical.push(rule);
+    }
+    let mut physical: Vec<Arc<dyn PhysicalOptimizerRule + Send + Sync>> =
+        vec![Arc::new(LooseScans), Arc::new(KnownAggregates)];
+    for rule in PhysicalOptimizer::new().rules {
+        if rule.name() == ProjectionPushdown::new().name() {
+            physical.push(Arc::new(filter_projection::TakenOut));
+        }
+        physical.push(rule);
+    }
+    physical.push(Arc::new(run_aggregate::Adjacent));
+    physical.push(Arc::new(cancellable_joins::Joins));
+    let mut state = SessionStateBuilder::new_with_default_features()
+        .with_config(config)
+        .with_catalog_list(Arc::new(MemoryCatalogProviderList::new()))
+        .with_type_planner(Arc::new(Types))
+        .with_analyzer_rules(analyzer)
+        .with_optimizer_rules(logical)
+        .with_physical_optimizer_rules(physical)
+        .with_query_planner(Arc::new(crate::pg::exec::apply::Planner))
+        .build();
+    for name in NOT_POSTGRES {
+        state.deregister_udf(name).expect("the state's own functions can be taken away");
+    }
+    functions::register(&mut state);
+    crate::pg_catalog::functions::register(&mut state);
+    aggregates::register(&mut state);
+    SessionStateBuilder::new_from_existing(state.clone())
+        .with_expr_planners(std::iter::once(Arc::new(Operators) as _).chain(state.expr_planners().to_vec()).collect())
+        .build()
+}
+
+#[cfg(test)]
+mod tests;

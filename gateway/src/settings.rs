@@ -1,0 +1,452 @@
+//! Settings: which there are, what values they take, and which of them a client is told about.
+//!
+//! Those of PostgreSQL that clients send and whose effect is nothing here are taken where every value means the same, and refused
+//! where a value would change an answer. Names are in lower case.
+
+pub(crate) mod pending;
+
+use crate::{
+    pg::{
+        error::{Result, SqlError, SqlState},
+        names::SearchPath,
+    },
+    session::Identity,
+    sql::settings::Isolation,
+};
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
+
+/// What we say that we are; tools read the first number.
+const SERVER_VERSION: &str = concat!("16.0 (Keyspan ", env!("CARGO_PKG_VERSION"), ")");
+
+/// What values a setting takes.
+enum Takes {
+    /// `on`, `off` and their synonyms.
+    Bool,
+    /// Like [`Bool`](Self::Bool), but this is the only one that there is.
+    OnlyBool(bool),
+    /// One of these words.
+    Word(&'static [&'static str]),
+    /// One of these words, whatever their case; the first is how it is shown.
+    Only(&'static [&'static str]),
+    /// A whole number from and to.
+    Int(i64, i64),
+    /// A time in milliseconds, with a unit or without.
+    Millis,
+    /// Any text.
+    Text,
+    /// Nothing: it tells something.
+    Nothing,
+}
+
+/// A setting: its name, the value at start, what it takes, how the client is told (`None`: it is not), what it is.
+type Known = (&'static str, &'static str, Takes, Option<&'static str>, &'static str);
+
+const LEVELS: &[&str] =
+    &["debug5", "debug4", "debug3", "debug2", "debug1", "debug", "log", "notice", "warning", "error"];
+
+/// Every setting, by name.
+const KNOWN: &[Known] = &[
+    ("application_name", "", Takes::Text, Some("application_name"), "The name of the program that is connected."),
+    ("bytea_output", "hex", Takes::Only(&["hex"]), None, "How bytea is printed."),
+    (
+        "client_encoding",
+        "UTF8",
+        Takes::Only(&["UTF8", "utf-8", "unicode"]),
+        Some("client_encoding"),
+        "The client's encoding.",
+    ),
+    ("client_min_messages", "notice", Takes::Word(LEVELS), None, "Messages of a lower level are not sent."),
+    (
+        "datestyle",
+        "ISO, MDY",
+        Takes::Only(&["ISO, MDY", "iso", "iso, ymd", "iso, us"]),
+        Some("DateStyle"),
+        "How dates are printed.",
+    ),
+    ("default_table_access_method", "keyspan", Takes::Only(&["keyspan"]), None, "How rows of new tables are stored."),
+    ("default_tablespace", "", Takes::Only(&[""]), None, "Where new tables are stored; there is one place."),
+    (
+        "default_transaction_isolation",
+        "read committed",
+        Takes::Word(&["read committed", "repeatable read"]),
+        None,
+        "The isolation of new transactions.",
+    ),
+    (
+        "default_transaction_read_only",
+        "off",
+        Takes::Bool,
+        Some("default_transaction_read_only"),
+        "Whether new transactions may not write.",
+    ),
+    ("extra_float_digits", "1", Takes::Int(-15, 3), None, "Digits of floating-point numbers; they are always exact."),
+    (
+        "idle_in_transaction_session_timeout",
+        "0",
+        Takes::Millis,
+        None,
+        "The time without a statement after which a session in a transaction is ended.",
+    ),
+    (
+        "idle_session_timeout",
+        "0",
+        Takes::Millis,
+        None,
+        "The time without a statement after which a session outside of a transaction is ended.",
+    ),
+    ("in_hot_standby", "off", Takes::Nothing, Some("in_hot_standby"), "Whether the server only reads."),
+    ("integer_datetimes", "on", Takes::Nothing, Some("integer_datetimes"), "Whether times are integers."),
+    ("intervalstyle", "postgres", Takes::Only(&["postgres"]), Some("IntervalStyle"), "How intervals are printed."),
+    ("is_superuser", "off", Takes::Nothing, Some("is_superuser"), "Whether the role is an operator."),
+    ("jit", "off", Takes::Bool, None, "Nothing here is compiled at run time."),
+    ("keyspan.columnar", "on", Takes::Bool, None, "Whether scans of many rows read row groups of typed columns."),
+    ("keyspan.point", "on", Takes::Bool, None, "Whether short statements by key go around the optimizer."),
+    ("keyspan.pushdown", "on", Takes::Bool, None, "Whether predicates become ranges of keys."),
+    ("lc_collate", "C", Takes::Nothing, None, "The order of texts."),
+    ("lc_ctype", "C", Takes::Nothing, None, "The classes of characters."),
+    ("lc_messages", "C", Takes::Text, None, "The language of messages; there is one."),
+    ("lc_monetary", "C", Takes::Text, None, "How money is printed."),
+    ("lc_numeric", "C", Takes::Text, None, "How to_char prints numbers."),
+    ("lc_time", "C", Takes::Text, None, "How to_char prints times."),
+    ("lock_timeout", "0", Takes::Millis, None, "No statement waits for a lock."),
+    ("max_identifier_length", "63", Takes::Nothing, None, "The length of a name in bytes."),
+    ("max_index_keys", "32", Takes::Nothing, None, "Columns of a key."),
+    (
+        "max_parallel_workers_per_gather",
+        "2",
+        Takes::Int(0, 1024),
+        None,
+        "Streams in which a query runs, at most: one for 0, and no more than there are cores, but two.",
+    ),
+    (
+        "plan_cache_mode",
+        "auto",
+        Takes::Word(&["auto", "force_generic_plan", "force_custom_plan"]),
+        None,
+        "Whether prepared statements keep their plans: all but force_custom_plan do.",
+    ),
+    ("row_security", "on", Takes::Bool, None, "A tenant sees its own rows in any case."),
+    ("search_path", "\"$user\", public", Takes::Text, None, "Where names without a schema are looked up."),
+    ("server_encoding", "UTF8", Takes::Nothing, Some("server_encoding"), "The server's encoding."),
+    ("server_version", SERVER_VERSION, Takes::Nothing, Some("server_version"), "The version."),
+    ("server_version_num", "160000", Takes::Nothing, None, "The version as a number."),
+    ("session_authorization", "", Takes::Nothing, Some("session_authorization"), "The role."),
+    (
+        "standard_conforming_strings",
+        "on",
+        Takes::OnlyBool(true),
+        Some("standard_conforming_strings"),
+        "Whether a backslash in a string is itself.",
+    ),
+    ("statement_timeout", "0", Takes::Millis, None, "The time after which a statement is cancelled."),
+    ("synchronous_commit", "on", Takes::OnlyBool(true), None, "A commit is durable when it is acknowledged."),
+    (
+        "timezone",
+        "UTC",
+        Takes::Only(&["UTC", "etc/utc", "gmt", "z", "zulu", "etc/gmt", "universal", "0", "+00:00", "+00"]),
+        Some("TimeZone"),
+        "The zone in which times are printed.",
+    ),
+    ("transaction_isolation", "read committed", Takes::Nothing, None, "The isolation of the transaction."),
+    ("transaction_read_only", "off", Takes::Nothing, None, "Whether the transaction may not write."),
+    ("work_mem", "4MB", Takes::Text, None, "Memory is bounded by the server."),
+];
+
+/// The settings of a session.
+#[derive(Clone, Debug)]
+pub struct Settings {
+    values: BTreeMap<&'static str, String>,
+    /// The values at start, for RESET: startup parameters count as such.
+    initial: BTreeMap<&'static str, String>,
+    /// What the client was told last.
+    reported: BTreeMap<&'static str, String>,
+    /// Whether nothing was set since.
+    is_reported: bool,
+    operator: bool,
+    /// What each statement asks for, of `values`.
+    read: Read,
+}
+
+/// Values as they are used.
+#[derive(Clone, Debug)]
+struct Read {
+    pushdown: bool,
+    columnar: bool,
+    point: bool,
+    read_only: bool,
+    isolation: Isolation,
+    statement_timeout: Option<Duration>,
+    search_path: Arc<SearchPath>,
+}
+
+impl Read {
+    fn of(values: &BTreeMap<&'static str, String>, operator: bool) -> Self {
+        let value = |name: &'static str| values.get(name).map_or("", String::as_str);
+        Self {
+            pushdown: value("keyspan.pushdown") == "on",
+            columnar: value("keyspan.columnar") == "on",
+            point: value("keyspan.point") == "on",
+            read_only: value("default_transaction_read_only") == "on",
+            isolation: match value("default_transaction_isolation") {
+                "repeatable read" => Isolation::RepeatableRead,
+                _ => Isolation::ReadCommitted,
+            },
+            statement_timeout: timeout(value("statement_timeout")),
+            search_path: Arc::new(SearchPath::of(value("search_path"), operator)),
+        }
+    }
+}
+
+impl Settings {
+    /// The settings of a new session.
+    pub fn new(identity: &Identity) -> Self {
+        let mut values: BTreeMap<&'static str, String> =
+            KNOWN.iter().map(|(name, value, ..)| (*name, (*value).to_owned())).collect();
+        values.insert("session_authorization", identity.role.clone());
+        values.insert("is_superuser", if identity.operator { "on" } else { "off" }.to_owned());
+        let operator = identity.operator;
+        let read = Read::of(&values, operator);
+        Self { initial: values.clone(), values, reported: BTreeMap::new(), is_reported: false, operator, read }
+    }
+
+    /// Takes other values.
+    fn replace(&mut self, change: impl FnOnce(&mut BTreeMap<&'static str, String>)) {
+        change(&mut self.values);
+        self.read = Read::of(&self.values, self.operator);
+        self.is_reported = false;
+    }
+
+    /// Sets a setting; `None` resets it.
+    ///
+    /// # Errors
+    /// 42704 for an unknown one, 55P02 for one that only tells something, 22023 for a value that it cannot have.
+    pub fn set(&mut self, name: &str, value: Option<&str>) -> Result<()> {
+        let name = name.to_lowercase();
+        let (known, _, takes, ..) = find(&name)?;
+        let value = match value {
+            Some(value) => takes.read(known, value)?,
+            None if matches!(takes, Takes::Nothing) => return Err(fixed(known)),
+            None => self.initial[known].clone(),
+        };
+        self.replace(|values| {
+            values.insert(*known, value);
+        });
+        Ok(())
+    }
+
+    /// A setting as it is known, the value that it would have (`None` for that at start), and how that is written.
+    ///
+    /// # Errors
+    /// As [`set`](Self::set).
+    pub fn checked(name: &str, value: Option<&str>) -> Result<(&'static str, Option<String>, String)> {
+        let (known, start, takes, ..) = find(name)?;
+        match value {
+            Some(value) => takes.read(known, value).map(|value| (*known, Some(value.clone()), value)),
+            None if matches!(takes, Takes::Nothing) => Err(fixed(known)),
+            None => Ok((known, None, (*start).to_owned())),
+        }
+    }
+
+    /// Resets all settings that can be set.
+    pub fn reset_all(&mut self) {
+        let initial = self.initial.clone();
+        self.replace(|values| *values = initial);
+    }
+
+    /// What is set now is what RESET goes back to: after the startup parameters.
+    pub fn keep_as_initial(&mut self) {
+        self.initial = self.values.clone();
+    }
+
+    /// What RESET goes back to.
+    pub fn initial(&self) -> &BTreeMap<&'static str, String> {
+        &self.initial
+    }
+
+    /// The value of a setting.
+    ///
+    /// # Errors
+    /// 42704.
+    pub fn get(&self, name: &str) -> Result<&str> {
+        let (known, ..) = find(name)?;
+        Ok(&self.values[known])
+    }
+
+    /// The value of a setting that is known to be there.
+    fn value(&self, name: &'static str) -> &str {
+        self.values.get(name).map_or("", String::as_str)
+    }
+
+    /// All settings by name.
+    pub fn all(&self) -> BTreeMap<String, String> {
+        self.values.iter().map(|(name, value)| ((*name).to_owned(), value.clone())).collect()
+    }
+
+    /// How a setting is written, and what it is.
+    pub fn describe(name: &str) -> Option<(&'static str, &'static str)> {
+        let (known, _, _, shown, text) = find(name).ok()?;
+        Some((shown.unwrap_or(known), text))
+    }
+
+    /// Takes the values of `other`, but not what the client was told.
+    pub fn restore(&mut self, other: Self) {
+        self.replace(|values| *values = other.values);
+    }
+
+    /// The settings whose value the client was not told yet.
+    pub fn take_reports(&mut self) -> Vec<(String, String)> {
+        let mut changed = Vec::new();
+        if std::mem::replace(&mut self.is_reported, true) {
+            return changed;
+        }
+        for (name, _, _, shown, _) in KNOWN {
+            let (Some(shown), value) = (shown, &self.values[name]) else { continue };
+            if self.reported.get(name) != Some(value) {
+                self.reported.insert(name, value.clone());
+                changed.push(((*shown).to_owned(), value.clone()));
+            }
+        }
+        changed
+    }
+
+    /// `keyspan.pushdown`
+    pub fn pushdown(&self) -> bool {
+        self.read.pushdown
+    }
+
+    /// `keyspan.columnar`
+    pub fn columnar(&self) -> bool {
+        self.read.columnar
+    }
+
+    /// `keyspan.point`
+    pub fn point(&self) -> bool {
+        self.read.point
+    }
+
+    /// `default_transaction_read_only`
+    pub fn read_only(&self) -> bool {
+        self.read.read_only
+    }
+
+    /// `default_transaction_isolation`
+    pub fn isolation(&self) -> Isolation {
+        self.read.isolation
+    }
+
+    /// `statement_timeout`; `None` for no limit.
+    pub fn statement_timeout(&self) -> Option<Duration> {
+        self.read.statement_timeout
+    }
+
+    /// `search_path`
+    pub fn search_path(&self) -> &Arc<SearchPath> {
+        &self.read.search_path
+    }
+
+    /// A setting that is a time; `None` for 0, which is no limit.
+    pub fn timeout(&self, name: &'static str) -> Option<Duration> {
+        timeout(self.value(name))
+    }
+}
+
+/// The time that a setting says; `None` for 0.
+fn timeout(value: &str) -> Option<Duration> {
+    let millis = millis(value).unwrap_or(0);
+    u64::try_from(millis).ok().filter(|millis| *millis > 0).map(Duration::from_millis)
+}
+
+fn find(name: &str) -> Result<&'static Known> {
+    let lower = name.to_lowercase();
+    KNOWN.iter().find(|(known, ..)| *known == lower).ok_or_else(|| {
+        let message = format!("unrecognized configuration parameter \"{name}\"");
+        SqlError::new(SqlState::UNDEFINED_OBJECT, message)
+    })
+}
+
+fn fixed(name: &str) -> SqlError {
+    SqlError::new(SqlState::CANT_CHANGE_RUNTIME_PARAM, format!("parameter \"{name}\" cannot be changed"))
+}
+
+impl Takes {
+    /// The value in its normal form.
+    fn read(&self, name: &str, value: &str) -> Result<String> {
+        let lower = value.to_lowercase();
+        let wrong = || {
+            let message = format!("invalid value for parameter \"{name}\": \"{value}\"");
+            SqlError::new(SqlState::INVALID_PARAMETER_VALUE, message)
+        };
+        match self {
+            Self::Nothing => Err(fixed(name)),
+            Self::Text => Ok(value.to_owned()),
+            Self::Bool => read_bool(&lower).map(on_off).ok_or_else(wrong),
+            Self::OnlyBool(only) => match read_bool(&lower) {
+                Some(value) if value == *only => Ok(on_off(value)),
+                Some(value) => Err(SqlError::unsupported(format!("{name} = {}", on_off(value)))),
+                None => Err(wrong()),
+            },
+            Self::Word(words) if words.contains(&lower.as_str()) => Ok(lower),
+            Self::Word(words) => Err(wrong().with_hint(format!("Available values: {}.", words.join(", ")))),
+            Self::Only(words) if words.iter().any(|word| word.eq_ignore_ascii_case(&lower)) => Ok(words[0].to_owned()),
+            Self::Only(words) => {
+                Err(SqlError::unsupported(format!("{name} = {value}")).with_hint(format!("It is always {}.", words[0])))
+            }
+            Self::Int(from, to) => match value.trim().parse::<i64>() {
+                Ok(number) if (*from..=*to).contains(&number) => Ok(number.to_string()),
+                Ok(number) => {
+                    let message =
+                        format!("{number} is outside the valid range for parameter \"{name}\" ({from} .. {to})");
+                    Err(SqlError::new(SqlState::INVALID_PARAMETER_VALUE, message))
+                }
+                Err(_) => Err(wrong()),
+            },
+            Self::Millis => {
+                let millis = millis(&lower).filter(|millis| (0..=i64::from(i32::MAX)).contains(millis));
+                millis.map(shown_millis).ok_or_else(|| {
+                    wrong().with_hint(
+                        "Valid units for this parameter are \"us\", \"ms\", \"s\", \"min\", \"h\", and \"d\".",
+                    )
+                })
+            }
+        }
+    }
+}
+
+fn read_bool(value: &str) -> Option<bool> {
+    match value {
+        "on" | "true" | "yes" | "1" | "t" | "y" => Some(true),
+        "off" | "false" | "no" | "0" | "f" | "n" => Some(false),
+        _ => None,
+    }
+}
+
+fn on_off(value: bool) -> String {
+    if value { "on" } else { "off" }.to_owned()
+}
+
+/// A time with a unit, in milliseconds.
+fn millis(text: &str) -> Option<i64> {
+    let text = text.trim();
+    let digits = text.find(|c: char| !c.is_ascii_digit() && c != '-').unwrap_or(text.len());
+    let number: i64 = text[..digits].parse().ok()?;
+    let unit = match text[digits..].trim() {
+        "" | "ms" => 1,
+        "us" => return Some(number / 1_000),
+        "s" => 1_000,
+        "min" => 60_000,
+        "h" => 3_600_000,
+        "d" => 86_400_000,
+        _ => return None,
+    };
+    number.checked_mul(unit)
+}
+
+/// A time in its largest whole unit, as PostgreSQL shows it.
+fn shown_millis(millis: i64) -> String {
+    let units = [(86_400_000, "d"), (3_600_000, "h"), (60_000, "min"), (1_000, "s")];
+    match units.into_iter().find(|(unit, _)| millis != 0 && millis % unit == 0) {
+        Some((unit, name)) => format!("{}{name}", millis / unit),
+        None if millis == 0 => "0".to_owned(),
+        None => format!("{millis}ms"),
+    }
+}

@@ -1,0 +1,63 @@
+//! `FOR SYSTEM_TIME AS OF expression`, which stands behind the name of a table in FROM, before its alias.
+//!
+//! sqlparser reads the clause in other dialects only. It is cut out of the tokens before sqlparser reads the statement, each with the
+//! place where it stood, and put into the tree afterwards as the [version](TableVersion) of its table. One that finds no table there
+//! is refused.
+
+use super::tokens::{Cursor, Cut};
+use crate::pg::error::{Result, SqlError};
+use datafusion::sql::sqlparser::{
+    ast::{TableFactor, TableVersion, TableWithJoins, VisitMut, VisitorMut},
+    tokenizer::Token,
+};
+use std::ops::ControlFlow;
+
+/// The clauses of a statement, until they have found their tables.
+pub(crate) struct Past(Vec<Cut>);
+
+impl Past {
+    /// Cuts the clauses out of what is to be read.
+    pub(crate) fn cut(cursor: &mut Cursor<'_>) -> Result<Self> {
+        cursor.cut_expressions("for system_time as of").map(Self)
+    }
+
+    /// Puts them into the tree.
+    ///
+    /// # Errors
+    /// 42601 for one that stands elsewhere than behind a table's name; 0A000 behind a function or a subquery.
+    pub(crate) fn put<T: VisitMut>(mut self, tree: &mut T) -> Result<()> {
+        let _: ControlFlow<()> = tree.visit(&mut self);
+        let Some(cut) = self.0.pop() else { return Ok(()) };
+        if matches!(cut.before, Some(ref token) if token.token == Token::RParen) {
+            return Err(SqlError::unsupported("FOR SYSTEM_TIME AS OF of a function or a subquery")
+                .with_hint("Put it directly behind the names of tables."));
+        }
+        Err(cut.misplaced.with_hint("FOR SYSTEM_TIME AS OF stands directly behind the name of a table in FROM."))
+    }
+}
+
+impl VisitorMut for Past {
+    type Break = ();
+
+    fn pre_visit_table_factor(&mut self, factor: &mut TableFactor) -> ControlFlow<()> {
+        if let TableFactor::Table { name, version, args: None, .. } = factor
+            && let Some(last) = name.0.last().and_then(|part| part.as_ident())
+        {
+            let here = |cut: &Cut| cut.before.as_ref().is_some_and(|token| token.span == last.span);
+            if let Some(at) = self.0.iter().position(here) {
+                *version = Some(TableVersion::ForSystemTimeAsOf(self.0.remove(at).expression));
+            }
+        }
+        ControlFlow::Continue(())
+    }
+}
+
+/// Refuses to write to a table as it was.
+pub(crate) fn refuse_target(target: &TableWithJoins) -> Result<()> {
+    match &target.relation {
+        TableFactor::Table { version: Some(_), .. } => {
+            Err(SqlError::unsupported("FOR SYSTEM_TIME AS OF of the table that is written"))
+        }
+        _ => Ok(()),
+    }
+}

@@ -1,0 +1,526 @@
+//! The tokens of one statement and a place among them.
+//!
+//! Positions in errors are characters of the whole text from 1, as PostgreSQL counts them.
+
+use crate::pg::{
+    error::{Result, SqlError},
+    names::{RelationName, Schema},
+};
+use datafusion::sql::sqlparser::{
+    ast::Expr,
+    dialect::PostgreSqlDialect,
+    parser::{Parser, ParserError},
+    tokenizer::{Location, Token, TokenWithSpan, Tokenizer},
+};
+
+pub(crate) mod subscripts;
+
+/// How deep expressions may nest.
+const NESTING_MAX: usize = 128;
+/// What sqlparser parses by.
+pub(crate) const DIALECT: PostgreSqlDialect = PostgreSqlDialect {};
+
+/// An expression that was cut out of a statement.
+pub(crate) struct Cut {
+    /// What it is.
+    pub(crate) expression: Expr,
+    /// The token in front of the words that announce it.
+    pub(crate) before: Option<TokenWithSpan>,
+    /// 42601 at those words.
+    pub(crate) misplaced: SqlError,
+}
+
+/// The tokens of one statement, without white space and comments.
+pub(crate) struct Cursor<'a> {
+    sql: &'a str,
+    /// The session's database: names may begin with it.
+    database: &'a str,
+    tokens: Vec<TokenWithSpan>,
+    index: usize,
+    /// Where the semicolon behind it is, if there is one.
+    end: Option<Location>,
+}
+
+/// Functions that SQL calls by a form of their own, of which sqlparser knows that form alone.
+const FORMS: [&str; 7] = ["substring", "position", "overlay", "trim", "extract", "floor", "ceil"];
+
+/// Takes `pg_catalog.` from the end of the tokens where one of [`FORMS`] follows.
+fn unqualify_form(tokens: &mut Vec<TokenWithSpan>, next: &Token) {
+    let is = |token: &Token, names: &[&str]| match token {
+        Token::Word(word) => names.iter().any(|name| word.value.eq_ignore_ascii_case(name)),
+        _ => false,
+    };
+    if let [.., schema, point] = tokens.as_slice()
+        && point.token == Token::Period
+        && is(&schema.token, &["pg_catalog"])
+        && is(next, &FORMS)
+    {
+        tokens.truncate(tokens.len() - 2);
+    }
+}
+
+impl<'a> Cursor<'a> {
+    /// Cuts the text into statements, empty ones left out; text without any gives one that is empty.
+    pub(crate) fn split(sql: &'a str, database: &'a str) -> Result<Vec<Self>> {
+        let tokens = Tokenizer::new(&DIALECT, sql).tokenize_with_location().map_err(|error| {
+            let near = text_from(sql, error.location);
+            at(sql, error.location, SqlError::syntax(tokenizer_message(&error.message, &near)))
+        })?;
+        let (mut statements, mut current) = (Vec::new(), Vec::new());
+        let mut push = |tokens: &mut Vec<TokenWithSpan>, end: Option<Location>| {
+            if !tokens.is_empty() {
+                statements.push(Self { sql, database, tokens: std::mem::take(tokens), index: 0, end });
+            }
+        };
+        // A semicolon inside parentheses is no end: it stays and is then a syntax error at its own place.
+        let mut depth = 0_usize;
+        for token in tokens {
+            match &token.token {
+                Token::Whitespace(_) | Token::EOF => continue,
+                Token::SemiColon if depth == 0 => {
+                    push(&mut current, Some(token.span.start));
+                    continue;
+                }
+                Token::LParen => depth += 1,
+                Token::RParen => depth = depth.saturating_sub(1),
+                _ => {}
+            }
+            unqualify_form(&mut current, &token.token);
+            current.push(token);
+        }
+        push(&mut current, None);
+        if statements.is_empty() {
+            statements.push(Self { sql, database, tokens: Vec::new(), index: 0, end: None });
+        }
+        Ok(statements)
+    }
+
+    pub(crate) fn at_end(&self) -> bool {
+        self.index >= self.tokens.len()
+    }
+
+    pub(crate) fn peek(&self) -> Option<&Token> {
+        self.peek_nth(0)
+    }
+
+    pub(crate) fn peek_nth(&self, n: usize) -> Option<&Token> {
+        self.tokens.get(self.index + n).map(|token| &token.token)
+    }
+
+    pub(crate) fn advance(&mut self) {
+        self.index += 1;
+    }
+
+    /// The next token as an unquoted word in lower case; empty when it is something else.
+    pub(crate) fn head(&self) -> String {
+        self.head_nth(0)
+    }
+
+    pub(crate) fn head_nth(&self, n: usize) -> String {
+        match self.peek_nth(n) {
+            Some(Token::Word(word)) if word.quote_style.is_none() => word.value.to_lowercase(),
+            _ => String::new(),
+        }
+    }
+
+    /// Whether the words stand anywhere from here on.
+    pub(crate) fn contains(&self, words: &[&str]) -> bool {
+        let count = self.tokens.len().saturating_sub(self.index);
+        (0..count).any(|from| words.iter().enumerate().all(|(at, word)| self.head_nth(from + at) == *word))
+    }
+
+    /// Passes the words if they come next, all of them or none.
+    pub(crate) fn words(&mut self, words: &str) -> bool {
+        let mut count = 0;
+        for word in words.split(' ') {
+            if self.head_nth(count) != word {
+                return false;
+            }
+            count += 1;
+        }
+        self.index += count;
+        true
+    }
+
+    /// Cuts out every expression from here on that the words announce, with the words.
+    pub(crate) fn cut_expressions(&mut self, words: &str) -> Result<Vec<Cut>> {
+        let (here, mut cuts) = (self.index, Vec::new());
+        let mut from = here;
+        while from < self.tokens.len() {
+            self.index = from;
+            let misplaced = self.syntax_error();
+            if !self.words(words) {
+                from += 1;
+                continue;
+            }
+            let expression = self.parse_with(|parser| parser.parse_expr())?;
+            let before = from.checked_sub(1).filter(|before| *before >= here).map(|at| self.tokens[at].clone());
+            self.tokens.drain(from..self.index.min(self.tokens.len()));
+            cuts.push(Cut { expression, before, misplaced });
+        }
+        self.index = here;
+        Ok(cuts)
+    }
+
+    /// Cuts out every clause from here on that `read` passes over, but for those in parentheses; it gives `None` where none begins.
+    pub(crate) fn cut_clauses<T>(&mut self, read: impl Fn(&mut Self) -> Result<Option<T>>) -> Result<Vec<T>> {
+        let (here, mut cuts, mut depth) = (self.index, Vec::new(), 0_usize);
+        let mut from = here;
+        while let Some(token) = self.tokens.get(from) {
+            match token.token {
+                Token::LParen => depth += 1,
+                Token::RParen if depth == 0 => break,
+                Token::RParen => depth -= 1,
+                _ if depth == 0 => {
+                    self.index = from;
+                    if let Some(cut) = read(self)? {
+                        self.tokens.drain(from..self.index);
+                        cuts.push(cut);
+                        continue;
+                    }
+                }
+                _ => {}
+            }
+            from += 1;
+        }
+        self.index = here;
+        Ok(cuts)
+    }
+
+    /// Puts clauses that lock, in parentheses, behind what follows them there: `FOR UPDATE SKIP LOCKED LIMIT 1` is `LIMIT 1 FOR UPDATE SKIP LOCKED`.
+    pub(crate) fn locks_last(&mut self) {
+        let word = |tokens: &[TokenWithSpan], at: usize| match tokens.get(at).map(|token| &token.token) {
+            Some(Token::Word(word)) if word.quote_style.is_none() => word.value.to_lowercase(),
+            _ => String::new(),
+        };
+        let (mut depth, mut at) = (0_usize, self.index);
+        while at < self.tokens.len() {
+            match self.tokens[at].token {
+                Token::LParen => depth += 1,
+                Token::RParen => depth = depth.saturating_sub(1),
+                _ if depth > 0 && word(&self.tokens, at) == "for" => {
+                    let tokens = &self.tokens;
+                    let mut end = at + 2;
+                    if word(tokens, end) == "of" {
+                        end += 2;
+                        while matches!(tokens.get(end).map(|token| &token.token), Some(Token::Comma | Token::Period)) {
+                            end += 2;
+                        }
+                    }
+                    end += match (word(tokens, end).as_str(), word(tokens, end + 1).as_str()) {
+                        ("nowait", _) => 1,
+                        ("skip", "locked") => 2,
+                        _ => 0,
+                    };
+                    let locks = matches!(word(tokens, at + 1).as_str(), "update" | "share");
+                    if locks && matches!(word(tokens, end).as_str(), "limit" | "offset" | "fetch") {
+                        let close = self.closing(end);
+                        self.tokens[at..close].rotate_left(end - at);
+                    }
+                }
+                _ => {}
+            }
+            at += 1;
+        }
+    }
+
+    /// The place of the parenthesis that closes what a place is in.
+    fn closing(&self, from: usize) -> usize {
+        let mut depth = 0_usize;
+        for (at, token) in self.tokens.iter().enumerate().skip(from) {
+            match token.token {
+                Token::LParen => depth += 1,
+                Token::RParen if depth == 0 => return at,
+                Token::RParen => depth -= 1,
+                _ => {}
+            }
+        }
+        self.tokens.len()
+    }
+
+    /// The word that begins the statement behind `WITH` and its queries.
+    pub(crate) fn behind_with(&self) -> String {
+        let mut depth = 0_usize;
+        for at in 1..self.tokens.len().saturating_sub(self.index) {
+            match self.peek_nth(at) {
+                Some(Token::LParen) => depth += 1,
+                Some(Token::RParen) => depth = depth.saturating_sub(1),
+                _ if depth == 0 && self.peek_nth(at - 1) == Some(&Token::RParen) => {
+                    let word = self.head_nth(at);
+                    if matches!(word.as_str(), "select" | "values" | "table" | "insert" | "update" | "delete" | "merge")
+                    {
+                        return word;
+                    }
+                }
+                _ => {}
+            }
+        }
+        String::new()
+    }
+
+    /// Takes words out wherever they stand between two others.
+    pub(crate) fn drop_between(&mut self, before: &str, words: &[&str], after: &str) {
+        let is = |token: &TokenWithSpan, word: &str| match &token.token {
+            Token::Word(found) => found.quote_style.is_none() && found.value.eq_ignore_ascii_case(word),
+            _ => false,
+        };
+        let all: Vec<&str> = [before].into_iter().chain(words.iter().copied()).chain([after]).collect();
+        let mut at = self.index;
+        while at + all.len() <= self.tokens.len() {
+            if all.iter().enumerate().all(|(nth, word)| is(&self.tokens[at + nth], word)) {
+                self.tokens.drain(at + 1..at + 1 + words.len());
+            }
+            at += 1;
+        }
+    }
+
+    pub(crate) fn expect_words(&mut self, words: &str) -> Result<()> {
+        if self.words(words) { Ok(()) } else { Err(self.syntax_error()) }
+    }
+
+    /// Passes the token if it comes next.
+    pub(crate) fn token(&mut self, token: &Token) -> bool {
+        let found = self.peek() == Some(token);
+        self.index += usize::from(found);
+        found
+    }
+
+    pub(crate) fn expect_token(&mut self, token: &Token) -> Result<()> {
+        if self.token(token) { Ok(()) } else { Err(self.syntax_error()) }
+    }
+
+    /// A name, folded to lower case unless quoted.
+    pub(crate) fn name(&mut self) -> Result<String> {
+        let name = match self.peek() {
+            Some(Token::Word(word)) if word.quote_style.is_none() => word.value.to_lowercase(),
+            Some(Token::Word(word)) if word.quote_style == Some('"') && !word.value.is_empty() => word.value.clone(),
+            _ => return Err(self.syntax_error()),
+        };
+        self.advance();
+        Ok(name)
+    }
+
+    /// One or more things with commas between them.
+    pub(crate) fn list<T>(&mut self, mut one: impl FnMut(&mut Self) -> Result<T>) -> Result<Vec<T>> {
+        let mut all = vec![one(self)?];
+        while self.token(&Token::Comma) {
+            all.push(one(self)?);
+        }
+        Ok(all)
+    }
+
+    /// A list in parentheses.
+    pub(crate) fn parenthesised<T>(&mut self, one: impl FnMut(&mut Self) -> Result<T>) -> Result<Vec<T>> {
+        self.expect_token(&Token::LParen)?;
+        let all = self.list(one)?;
+        self.expect_token(&Token::RParen)?;
+        Ok(all)
+    }
+
+    /// The text of a string literal.
+    pub(crate) fn string(&mut self) -> Result<String> {
+        let text = match self.peek() {
+            Some(Token::SingleQuotedString(text) | Token::EscapedStringLiteral(text)) => text.clone(),
+            Some(Token::DollarQuotedString(text)) => text.value.clone(),
+            _ => return Err(self.syntax_error()),
+        };
+        self.advance();
+        Ok(text)
+    }
+
+    /// The session's database.
+    pub(crate) fn database(&self) -> &'a str {
+        self.database
+    }
+
+    /// The name of a table: alone or after its schema, and that after the session's database.
+    pub(crate) fn table_name(&mut self) -> Result<RelationName> {
+        let parts = self.path()?;
+        self.relation(&parts)
+    }
+
+    /// Names with points between them.
+    pub(crate) fn path(&mut self) -> Result<Vec<String>> {
+        let mut parts = vec![self.name()?];
+        while self.token(&Token::Period) {
+            parts.push(self.name()?);
+        }
+        Ok(parts)
+    }
+
+    /// The relation of such names.
+    pub(crate) fn relation(&self, parts: &[String]) -> Result<RelationName> {
+        match parts {
+            [name] => Ok(RelationName::bare(name.as_str())),
+            [schema, name] => in_schema(schema, name),
+            [database, schema, name] if database == self.database => in_schema(schema, name),
+            parts => {
+                let message = format!("cross-database references are not implemented: \"{}\"", parts.join("."));
+                Err(SqlError::new(crate::pg::error::SqlState::FEATURE_NOT_SUPPORTED, message))
+            }
+        }
+    }
+
+    /// Lets sqlparser read on from here.
+    pub(crate) fn parse_with<T>(
+        &mut self,
+        parse: impl FnOnce(&mut Parser<'_>) -> std::result::Result<T, ParserError>,
+    ) -> Result<T> {
+        let rest = self.tokens[self.index.min(self.tokens.len())..].to_vec();
+        let mut parser = Parser::new(&DIALECT).with_recursion_limit(NESTING_MAX).with_tokens_with_locations(rest);
+        match parse(&mut parser) {
+            Ok(parsed) => {
+                self.index += parser.index();
+                Ok(parsed)
+            }
+            Err(error) => Err(self.parser_error(&error)),
+        }
+    }
+
+    pub(crate) fn expect_end(&self) -> Result<()> {
+        if self.at_end() { Ok(()) } else { Err(self.syntax_error()) }
+    }
+
+    /// 42601 at the next token.
+    pub(crate) fn syntax_error(&self) -> SqlError {
+        match self.tokens.get(self.index) {
+            None => self.end_error(),
+            Some(token) => {
+                let location = token.span.start;
+                let near = self.source_of(token);
+                at(self.sql, location, SqlError::syntax(format!("syntax error at or near \"{near}\"")))
+            }
+        }
+    }
+
+    /// A statement whose head is none of ours: 0A000 if sqlparser knows it, else 42601.
+    pub(crate) fn unknown_statement(&mut self) -> SqlError {
+        let head = self.head().to_uppercase();
+        let here = self.syntax_error();
+        // Whatever else sqlparser would read here stands for other databases' statements: those of PostgreSQL are told apart.
+        if POSTGRES_HEADS.contains(&head.as_str()) { SqlError::unsupported(head) } else { here }
+    }
+
+    /// The statement as it was written, without what ends it.
+    pub(crate) fn text(&self) -> String {
+        let (Some(first), Some(last)) = (self.tokens.first(), self.tokens.last()) else { return String::new() };
+        let (start, end) = (offset(self.sql, first.span.start), offset(self.sql, last.span.end));
+        self.sql.get(start..end).unwrap_or_default().trim().to_owned()
+    }
+
+    /// The token as it was written.
+    fn source_of(&self, token: &TokenWithSpan) -> String {
+        let (start, end) = (offset(self.sql, token.span.start), offset(self.sql, token.span.end));
+        let text = self.sql.get(start..end).unwrap_or_default().trim();
+        if text.is_empty() { token.token.to_string() } else { text.to_owned() }
+    }
+
+    fn end_error(&self) -> SqlError {
+        if let Some(end) = self.end {
+            return at(self.sql, end, SqlError::syntax("syntax error at or near \";\""));
+        }
+        let mut error = SqlError::syntax("syntax error at end of input");
+        error.position = u32::try_from(self.sql.chars().count() + 1).ok();
+        error
+    }
+
+    /// sqlparser's errors name what they found and where, as text only.
+    fn parser_error(&self, error: &ParserError) -> SqlError {
+        let text = match error {
+            ParserError::TokenizerError(text) | ParserError::ParserError(text) => text,
+            ParserError::RecursionLimitExceeded => {
+                return SqlError::new(
+                    crate::pg::error::SqlState::PROGRAM_LIMIT_EXCEEDED,
+                    "the statement is nested too deep",
+                );
+            }
+        };
+        let (message, location) = split_location(text);
+        let expected = message.strip_prefix("Expected: ").and_then(|rest| rest.split_once(", found: "));
+        match (expected, location) {
+            (Some((_, "EOF")), _) => self.end_error(),
+            (Some((wanted, found)), Some(location)) => {
+                let token = self.tokens.iter().find(|token| token.span.start == location);
+                let near = token.map_or_else(|| found.to_owned(), |token| self.source_of(token));
+                let error = SqlError::syntax(format!("syntax error at or near \"{near}\""));
+                at(self.sql, location, error.with_detail(format!("Expected: {wanted}.")))
+            }
+            (_, Some(location)) => at(self.sql, location, SqlError::syntax(message.to_owned())),
+            _ => SqlError::syntax(message.to_owned()),
+        }
+    }
+}
+
+/// PostgreSQL's statements that are not here.
+const POSTGRES_HEADS: [&str; 15] = [
+    "CALL",
+    "CHECKPOINT",
+    "CLUSTER",
+    "DO",
+    "IMPORT",
+    "LOAD",
+    "MERGE",
+    "REASSIGN",
+    "REFRESH",
+    "REINDEX",
+    "SECURITY",
+    "IMPORT",
+    "ATTACH",
+    "DETACH",
+    "INSTALL",
+];
+
+/// A name behind a schema: only `public` and `pg_temp` have tables that are defined here.
+pub(crate) fn in_schema(schema: &str, name: &str) -> Result<RelationName> {
+    match Schema::of(schema) {
+        Some(known @ (Schema::Public | Schema::Temporary)) => return Ok(RelationName::within(known, name)),
+        Some(_) => {
+            let message = format!("permission denied for schema {schema}");
+            return Err(SqlError::new(crate::pg::error::SqlState::INSUFFICIENT_PRIVILEGE, message)
+                .with_detail("Its relations are made by the server, and can only be read."));
+        }
+        None => {}
+    }
+    let state = crate::pg::error::SqlState::INVALID_SCHEMA_NAME;
+    Err(SqlError::new(state, format!("schema \"{schema}\" does not exist"))
+        .with_hint("Tables are in the schema \"public\"."))
+}
+
+/// `text at Line: 1, Column: 2` in two.
+fn split_location(text: &str) -> (&str, Option<Location>) {
+    let parse = || {
+        let (message, place) = text.rsplit_once(" at Line: ")?;
+        let (line, column) = place.split_once(", Column: ")?;
+        Some((message, Location { line: line.parse().ok()?, column: column.parse().ok()? }))
+    };
+    parse().map_or((text, None), |(message, location)| (message, Some(location)))
+}
+
+fn tokenizer_message(message: &str, near: &str) -> String {
+    let lower = message.to_lowercase();
+    if lower.starts_with("unterminated") { format!("{lower} at or near \"{near}\"") } else { message.to_owned() }
+}
+
+/// Where a place lies in the text, in bytes.
+fn offset(sql: &str, location: Location) -> usize {
+    let line = usize::try_from(location.line).unwrap_or(usize::MAX).saturating_sub(1);
+    let column = usize::try_from(location.column).unwrap_or(usize::MAX).saturating_sub(1);
+    let start: usize = sql.split_inclusive('\n').take(line).map(str::len).sum();
+    let rest = &sql[start..];
+    start + rest.char_indices().nth(column).map_or(rest.len(), |(at, _)| at)
+}
+
+fn text_from(sql: &str, location: Location) -> String {
+    const SHOWN: usize = 40;
+    sql[offset(sql, location)..].chars().take(SHOWN).collect()
+}
+
+fn at(sql: &str, location: Location, mut error: SqlError) -> SqlError {
+    error.position = position(sql, location);
+    error
+}
+
+/// A place in characters from 1.
+pub(crate) fn position(sql: &str, location: Location) -> Option<u32> {
+    u32::try_from(sql[..offset(sql, location)].chars().count() + 1).ok()
+}

@@ -1,0 +1,95 @@
+//! Subscripts behind the columns of `SET`, which sqlparser does not read: they are cut out of the tokens.
+
+use super::{Cursor, DIALECT, NESTING_MAX};
+use crate::pg::error::Result;
+use datafusion::sql::sqlparser::{
+    ast::{AccessExpr, Expr},
+    parser::Parser,
+    tokenizer::{Span, Token},
+};
+
+/// The subscripts of a column that is written.
+pub(crate) struct Subscripts {
+    /// Where the column's name stands.
+    pub(crate) column: Span,
+    pub(crate) all: Vec<AccessExpr>,
+}
+
+impl Cursor<'_> {
+    /// Cuts them out of every list behind `UPDATE SET`, and out of that behind the first `SET` if the statement is an UPDATE.
+    pub(crate) fn cut_subscripts(&mut self, is_update: bool) -> Result<Vec<Subscripts>> {
+        let mut cuts = Vec::new();
+        // What is in a list stands as deep as the list.
+        let (mut depth, mut in_list, mut first) = (0_usize, false, is_update);
+        let (mut at, mut before) = (self.index, String::new());
+        while let Some(token) = self.tokens.get(at).map(|token| token.token.clone()) {
+            let word = match &token {
+                Token::Word(word) if word.quote_style.is_none() => word.value.to_lowercase(),
+                _ => String::new(),
+            };
+            let begins = match &token {
+                Token::LParen | Token::LBracket => {
+                    depth += 1;
+                    false
+                }
+                Token::RParen | Token::RBracket => {
+                    depth = depth.saturating_sub(1);
+                    false
+                }
+                Token::Comma => depth == 0 && in_list,
+                _ if depth > 0 => false,
+                _ if word == "set" && (first || before == "update") => {
+                    (first, in_list) = (false, true);
+                    true
+                }
+                _ if matches!(word.as_str(), "from" | "where" | "returning" | "when") => {
+                    in_list = false;
+                    false
+                }
+                _ => false,
+            };
+            at += 1;
+            before = word;
+            if begins && let Some(cut) = self.subscripts_at(at)? {
+                cuts.push(cut);
+            }
+        }
+        Ok(cuts)
+    }
+
+    /// Cuts the subscripts out that stand behind a name, with `=` behind them.
+    fn subscripts_at(&mut self, name: usize) -> Result<Option<Subscripts>> {
+        let is = |at: usize, wanted: &Token| self.tokens.get(at).is_some_and(|token| token.token == *wanted);
+        let Some(Token::Word(_)) = self.tokens.get(name).map(|token| &token.token) else { return Ok(None) };
+        let mut end = name + 1;
+        while is(end, &Token::LBracket) {
+            let mut depth = 0_usize;
+            loop {
+                match self.tokens.get(end).map(|token| &token.token) {
+                    Some(Token::LBracket | Token::LParen) => depth += 1,
+                    Some(Token::RBracket | Token::RParen) => depth = depth.saturating_sub(1),
+                    Some(_) => {}
+                    None => return Ok(None),
+                }
+                end += 1;
+                if depth == 0 {
+                    break;
+                }
+            }
+        }
+        if end == name + 1 || !is(end, &Token::Eq) {
+            return Ok(None);
+        }
+        let tokens = self.tokens[name..end].to_vec();
+        let mut parser = Parser::new(&DIALECT).with_recursion_limit(NESTING_MAX).with_tokens_with_locations(tokens);
+        let column = self.tokens[name].span;
+        match parser.parse_expr() {
+            Ok(Expr::CompoundFieldAccess { access_chain, .. }) => {
+                self.tokens.drain(name + 1..end);
+                Ok(Some(Subscripts { column, all: access_chain }))
+            }
+            Ok(_) => Ok(None),
+            Err(error) => Err(self.parser_error(&error)),
+        }
+    }
+}

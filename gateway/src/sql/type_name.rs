@@ -1,0 +1,146 @@
+//! Names of types, as columns and parameters have them, with PostgreSQL's synonyms.
+
+use super::tokens::Cursor;
+use crate::pg::error::{Result, SqlError, SqlState};
+use datafusion::sql::sqlparser::{
+    ast::{ArrayElemTypeDef, CharacterLength, DataType, ExactNumberInfo, TimezoneInfo},
+    tokenizer::Token,
+};
+use keyspan_catalog::SqlType;
+
+/// Digits of a `numeric`.
+const NUMERIC_DIGITS_MAX: u64 = 38;
+/// Characters of a `varchar(n)`, as PostgreSQL has it.
+const VARCHAR_MAX: u64 = 10_485_760;
+
+/// A column's type, with PostgreSQL's synonyms.
+///
+/// # Errors
+/// 42601, and those of [`sql_type`].
+pub(crate) fn parse_type(cursor: &mut Cursor<'_>) -> Result<SqlType> {
+    if !matches!(cursor.peek(), Some(Token::Word(_))) {
+        return Err(cursor.syntax_error());
+    }
+    let parsed = cursor.parse_with(|parser| parser.parse_data_type())?;
+    let kind = sql_type(&parsed)?;
+    // `integer ARRAY`, `integer ARRAY[3]`
+    if !cursor.words("array") {
+        return Ok(kind);
+    }
+    if cursor.token(&Token::LBracket) {
+        cursor.advance();
+        cursor.expect_token(&Token::RBracket)?;
+    }
+    array(kind)
+}
+
+/// The type of ours that PostgreSQL's name means.
+///
+/// # Errors
+/// 0A000 for types that are not supported, 22023 for sizes that a type cannot have.
+pub(crate) fn sql_type(parsed: &DataType) -> Result<SqlType> {
+    Ok(match parsed {
+        DataType::Bool | DataType::Boolean => SqlType::Bool,
+        DataType::Int2(None) | DataType::SmallInt(None) => SqlType::Int2,
+        DataType::Int(None) | DataType::Int4(None) | DataType::Integer(None) => SqlType::Int4,
+        DataType::Int8(None) | DataType::BigInt(None) => SqlType::Int8,
+        DataType::Real | DataType::Float4 => SqlType::Float4,
+        DataType::Float(ExactNumberInfo::Precision(1..=24)) => SqlType::Float4,
+        DataType::Float(ExactNumberInfo::None | ExactNumberInfo::Precision(25..=53))
+        | DataType::Float8
+        | DataType::DoublePrecision => SqlType::Float8,
+        DataType::Numeric(digits) | DataType::Decimal(digits) | DataType::Dec(digits) => numeric(digits)?,
+        DataType::Text => SqlType::Text,
+        DataType::Varchar(length) | DataType::CharacterVarying(length) | DataType::CharVarying(length) => {
+            SqlType::Varchar(varchar_length(length.as_ref())?)
+        }
+        DataType::Char(length) | DataType::Character(length) => {
+            SqlType::Char(varchar_length(length.as_ref())?.unwrap_or(1))
+        }
+        DataType::Bytea => SqlType::Bytea,
+        DataType::Date => SqlType::Date,
+        DataType::Time(None | Some(6), TimezoneInfo::None | TimezoneInfo::WithoutTimeZone) => SqlType::Time,
+        DataType::Interval { fields: None, precision: None | Some(6) } => SqlType::Interval,
+        DataType::Array(ArrayElemTypeDef::SquareBracket(item, _) | ArrayElemTypeDef::Parenthesis(item)) => {
+            array(sql_type(item)?)?
+        }
+        DataType::Timestamp(None | Some(6), TimezoneInfo::None | TimezoneInfo::WithoutTimeZone) => SqlType::Timestamp,
+        DataType::Timestamp(None | Some(6), TimezoneInfo::Tz | TimezoneInfo::WithTimeZone) => SqlType::Timestamptz,
+        DataType::Uuid => SqlType::Uuid,
+        DataType::JSON => SqlType::Json,
+        DataType::JSONB => SqlType::Jsonb,
+        DataType::Custom(name, arguments) if arguments.is_empty() => custom_type(&name.to_string())?,
+        other => return Err(SqlError::unsupported(format!("type {}", other.to_string().to_lowercase()))),
+    })
+}
+
+fn custom_type(name: &str) -> Result<SqlType> {
+    let lower = name.to_lowercase();
+    match lower.strip_prefix("pg_catalog.").unwrap_or(&lower) {
+        "timestamptz" => Ok(SqlType::Timestamptz),
+        "int2" => Ok(SqlType::Int2),
+        "int4" => Ok(SqlType::Int4),
+        "int8" => Ok(SqlType::Int8),
+        "float4" => Ok(SqlType::Float4),
+        "float8" => Ok(SqlType::Float8),
+        "bool" => Ok(SqlType::Bool),
+        "json" => Ok(SqlType::Json),
+        "jsonb" => Ok(SqlType::Jsonb),
+        "uuid" => Ok(SqlType::Uuid),
+        "time" => Ok(SqlType::Time),
+        "interval" => Ok(SqlType::Interval),
+        "date" => Ok(SqlType::Date),
+        "text" => Ok(SqlType::Text),
+        "bytea" => Ok(SqlType::Bytea),
+        "timestamp" => Ok(SqlType::Timestamp),
+        "varchar" => Ok(SqlType::Varchar(None)),
+        "bpchar" | "name" | "money" | "inet" | "cidr" | "xml" | "oid" | "timetz" | "hstore" | "citext" => {
+            Err(SqlError::unsupported(format!("type {name}")))
+        }
+        _ => Err(SqlError::new(SqlState::UNDEFINED_OBJECT, format!("type \"{name}\" does not exist"))),
+    }
+}
+
+/// The type of arrays of a type. As in PostgreSQL, a size that is declared means nothing.
+fn array(item: SqlType) -> Result<SqlType> {
+    let dimensions = || SqlError::unsupported("an array of more than one dimension in a table");
+    match item {
+        SqlType::Array(_) => Err(dimensions()),
+        item => {
+            let unsupported = || SqlError::unsupported(format!("type {}[]", crate::pg::types::type_name(item)));
+            item.array().ok_or_else(unsupported)
+        }
+    }
+}
+
+fn numeric(digits: &ExactNumberInfo) -> Result<SqlType> {
+    let (precision, scale) = match digits {
+        ExactNumberInfo::None => {
+            return Err(SqlError::unsupported("numeric without a precision")
+                .with_hint("Give the digits in all and those after the point: numeric(20, 4)."));
+        }
+        ExactNumberInfo::Precision(precision) => (*precision, 0),
+        ExactNumberInfo::PrecisionAndScale(precision, scale) => (*precision, *scale),
+    };
+    if !(1..=NUMERIC_DIGITS_MAX).contains(&precision) {
+        let message = format!("NUMERIC precision {precision} must be between 1 and {NUMERIC_DIGITS_MAX}");
+        return Err(SqlError::new(SqlState::INVALID_PARAMETER_VALUE, message));
+    }
+    let fits = u8::try_from(scale).ok().filter(|_| scale >= 0 && scale.unsigned_abs() <= precision);
+    let (Ok(precision), Some(scale)) = (u8::try_from(precision), fits) else {
+        let message = format!("NUMERIC scale {scale} must be between 0 and precision {precision}");
+        return Err(SqlError::new(SqlState::INVALID_PARAMETER_VALUE, message));
+    };
+    Ok(SqlType::Numeric { precision, scale })
+}
+
+fn varchar_length(length: Option<&CharacterLength>) -> Result<Option<u32>> {
+    match length {
+        None => Ok(None),
+        Some(CharacterLength::IntegerLength { length: n @ 1..=VARCHAR_MAX, unit: None }) => Ok(u32::try_from(*n).ok()),
+        Some(other) => {
+            let message = format!("length for type varchar must be from 1 to {VARCHAR_MAX}, not {other}");
+            Err(SqlError::new(SqlState::INVALID_PARAMETER_VALUE, message))
+        }
+    }
+}
