@@ -61,7 +61,7 @@ pub mod semantics;
 mod short;
 pub mod tables;
 pub mod template;
-pub(crate) mod threads;
+pub mod threads;
 pub mod type_planner;
 mod unions;
 mod unkeyed;
