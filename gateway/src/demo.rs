@@ -6,7 +6,7 @@
 //! the table's columns. The roles of the demo come last: a store that lacks them was not loaded to its end, and [`state`] says so.
 
 mod files;
-pub(crate) mod loader;
+pub mod loader;
 mod readings;
 
 use crate::{

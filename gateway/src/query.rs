@@ -41,7 +41,7 @@ pub mod explain;
 pub(crate) mod inline;
 pub(crate) mod joins;
 pub(crate) mod plan_cache;
-pub(crate) mod runtime;
+pub mod runtime;
 pub mod schemas;
 pub mod state;
 mod unnest_keys;

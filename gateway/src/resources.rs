@@ -73,7 +73,26 @@ pub struct Memory {
     pub queue_bytes: u64,
 }
 
+/// `--memory` asks for less than [`MEMORY_BYTES_MIN`].
+#[derive(Debug, thiserror::Error)]
+#[error("--memory {0} is less than {least}", least = Size(MEMORY_BYTES_MIN))]
+pub struct MemoryTooSmall(pub Size);
+
 impl Memory {
+    /// Divides what `--memory` asks for; without it, one [`MACHINE_SHARE`]th of the machine's memory, or [`MEMORY_BYTES`] where the
+    /// system does not say how much that is.
+    ///
+    /// # Errors
+    /// If `--memory` asks for too little.
+    pub fn of_machine(asked: Option<Size>, memtable: Option<Size>) -> Result<Self, MemoryTooSmall> {
+        let all_bytes = match asked {
+            Some(size) if size.0 < MEMORY_BYTES_MIN => return Err(MemoryTooSmall(size)),
+            Some(size) => size.0,
+            None => machine_bytes().map_or(MEMORY_BYTES, |bytes| bytes / MACHINE_SHARE),
+        };
+        Ok(Self::of(all_bytes, memtable.map(|size| size.0)))
+    }
+
     /// Divides the memory; less than [`MEMORY_BYTES_MIN`] is taken as that.
     pub fn of(all_bytes: u64, memtable_bytes: Option<u64>) -> Self {
         let all_bytes = all_bytes.max(MEMORY_BYTES_MIN);

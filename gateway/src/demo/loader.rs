@@ -34,7 +34,7 @@ struct CellColumn {
 }
 
 /// Loads one table.
-pub(crate) struct Loader {
+pub struct Loader {
     store: Arc<dyn Store>,
     table: Arc<Table>,
     /// For each part of the key, its position among the source's values.
@@ -52,7 +52,7 @@ impl Loader {
     ///
     /// # Errors
     /// 42703 for a column that the table does not have, 23502 when a part of the key is not among them.
-    pub(crate) fn new(shared: &Shared, table: Arc<Table>, columns: &[impl AsRef<str>]) -> Result<Self> {
+    pub fn new(shared: &Shared, table: Arc<Table>, columns: &[impl AsRef<str>]) -> Result<Self> {
         let mut key = vec![None; table.key.parts.len()];
         let mut cells = Vec::new();
         for (position, name) in columns.iter().enumerate() {
@@ -84,7 +84,7 @@ impl Loader {
     ///
     /// # Errors
     /// A value that does not fit, and what a commit before it said.
-    pub(crate) async fn put(&mut self, tenant: &TenantId, row: &[Value], step: &mut impl FnMut(u64)) -> Result<()> {
+    pub async fn put(&mut self, tenant: &TenantId, row: &[Value], step: &mut impl FnMut(u64)) -> Result<()> {
         let row = self.encode(row)?;
         let full = match self.waiting.get_mut(tenant) {
             Some(rows) => {
@@ -108,7 +108,7 @@ impl Loader {
     ///
     /// # Errors
     /// What a commit said.
-    pub(crate) async fn finish(mut self, step: &mut impl FnMut(u64)) -> Result<()> {
+    pub async fn finish(mut self, step: &mut impl FnMut(u64)) -> Result<()> {
         for (tenant, rows) in std::mem::take(&mut self.waiting) {
             self.commit(tenant, rows, step).await?;
         }

@@ -28,7 +28,7 @@ const STACK_BYTES: usize = 8 << 20;
 ///
 /// # Errors
 /// What a short plan finds as it begins.
-pub(crate) fn run(plan: Arc<dyn ExecutionPlan>, context: Arc<TaskContext>) -> Result<SendableRecordBatchStream> {
+pub fn run(plan: Arc<dyn ExecutionPlan>, context: Arc<TaskContext>) -> Result<SendableRecordBatchStream> {
     if inline::is_short(&plan) {
         return execute_stream(plan, context);
     }

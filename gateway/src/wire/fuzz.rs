@@ -1,5 +1,5 @@
-//! What fuzzers call, with any bytes that a client might send: the targets of the folder `fuzz/wire`, and the tests here with random bytes and with
-//! damaged messages.
+//! What fuzzers call, with any bytes that a client might send: the targets of the folder `tests/fuzz/wire`, and the tests
+//! here with random bytes and with damaged messages.
 //!
 //! Every function panics for a fault of ours, and for nothing else. A message is taken whole or not at all; what is refused is refused with an
 //! error of the protocol; what is taken says what its bytes say: written again, it is the same bytes. So nothing that was parsed is larger

@@ -1,4 +1,4 @@
-//! What fuzzers call, with any bytes: the targets of the folder `fuzz`, and the tests here with random and with damaged ones.
+//! What fuzzers call, with any bytes: the targets of the folder `tests/fuzz`, and the tests here with random and with damaged ones.
 //!
 //! Every function panics for a fault of ours, and for nothing else: what is damaged is refused, and what is not refused is
 //! what was written.

@@ -1,0 +1,273 @@
+//! `keyspan bench queries`: the queries that benchmarks of time series ask, on the same rows in Keyspan, PostgreSQL,
+//! DuckDB, and a plain Parquet file under DataFusion.
+//!
+//! [`data`] makes the rows, [`set`] the queries, [`sides`] runs them. The file is what Keyspan exports. Before times
+//! count, the answers of all are compared; then all run each query in turn, round for round.
+
+mod data;
+mod set;
+mod sides;
+
+use super::{
+    measure::median,
+    progress::Progress,
+    report::{Line, Quantity, Target, table},
+    server::{Server, connect},
+    server_options::{ServerBenchOptions, left_out},
+};
+use anyhow::{Context, Result, ensure};
+use clap::Args;
+use futures::SinkExt;
+use indicatif::HumanCount;
+use keyspan_gateway::resources::Size;
+use serde::Serialize;
+use set::Query;
+use sides::{DATABASE, DuckDb, Side};
+use std::{
+    fmt,
+    path::{Path, PathBuf},
+    pin::pin,
+    time::Instant,
+};
+use tokio_postgres::{Client, Config};
+
+/// After the help of `keyspan bench queries`.
+pub(super) const QUERIES_HELP: &str = "\
+Hosts report ten metrics every ten seconds, as in the data of TSBS (\"cpu-only\"). The rows are copied into a tenant's database of a server of
+this program, and into PostgreSQL with the same primary key, where it is installed (initdb and postgres in /usr/lib/postgresql/15/bin or in
+PATH; as the user postgres or nobody when this is run by root). Keyspan exports them to a Parquet file, which DataFusion reads as it is, and
+from which DuckDB makes a table of its own, where --python has the package duckdb. Then all answer the queries of TSBS and some more, in
+turn, --rounds times after one that does not count; the answers are compared before. Times are medians, until the last row is there: servers
+are asked by this process through the wire, DuckDB inside of Python. PostgreSQL's settings are printed. With --cold each side is started again
+before each of its queries, and its files leave the system's cache: what a query takes then is what it takes the first time.
+
+A target stands beside each ratio that has one, with \"met\" or \"not met\". Neither changes the exit code, which is 1 when answers differ or
+something fails.
+
+Examples:
+  keyspan bench queries
+  keyspan bench queries --hosts 1000 --days 1 --rounds 11
+  keyspan bench queries --cold --rounds 3
+  keyspan bench queries --python venv/bin/python --json > run.json";
+
+/// A query that takes PostgreSQL longer than this many seconds must not be slower in Keyspan.
+const NOTICEABLE_SECONDS: f64 = 5e-3;
+/// The factor by which the median query has to be faster than in PostgreSQL.
+const FASTER: f64 = 10.0;
+
+/// What `keyspan bench queries` takes.
+#[derive(Clone, Debug, Args)]
+pub struct QueriesOptions {
+    /// Hosts.
+    #[arg(long, value_name = "NUMBER", default_value_t = 100, value_parser = clap::value_parser!(u64).range(1..=100_000))]
+    pub hosts: u64,
+
+    /// Days of their rows, 8,640 for each.
+    #[arg(long, value_name = "NUMBER", default_value_t = 3, value_parser = clap::value_parser!(u64).range(1..=365))]
+    pub days: u64,
+
+    /// How often each query runs on each side, after one run that does not count.
+    #[arg(long, value_name = "NUMBER", default_value_t = 5, value_parser = clap::value_parser!(u16).range(1..=1_000))]
+    pub rounds: u16,
+
+    /// What rows and queries are made from: the same seed gives the same.
+    #[arg(long, value_name = "NUMBER", default_value_t = 1)]
+    pub seed: u64,
+
+    /// The Python that has DuckDB.
+    #[arg(long, value_name = "PROGRAM", default_value = "python3")]
+    pub python: PathBuf,
+
+    /// Before each query, start each side again and take its files out of the system's cache.
+    #[arg(long)]
+    pub cold: bool,
+
+    /// The servers and the report.
+    #[command(flatten)]
+    pub server: ServerBenchOptions,
+}
+
+/// One run.
+#[derive(Debug, Serialize)]
+pub(super) struct QueriesReport {
+    version: &'static str,
+    rows: u64,
+    hosts: u64,
+    rounds: u16,
+    cold: bool,
+    seed: u64,
+    memory_bytes: u64,
+    cores: usize,
+    /// The competitors: names, versions and settings.
+    compared: Vec<String>,
+    lines: Vec<Line>,
+}
+
+impl fmt::Display for QueriesReport {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (rows, memory) = (HumanCount(self.rows), Size(self.memory_bytes));
+        let Self { version, hosts, rounds, seed, cores, .. } = self;
+        let rounds = if self.cold { format!("{rounds} cold rounds") } else { format!("{rounds} rounds") };
+        writeln!(
+            f,
+            "keyspan {version}: {rows} rows of {hosts} hosts, {rounds}, seed {seed}, memory {memory}, {cores} cores"
+        )?;
+        for compared in &self.compared {
+            writeln!(f, "compared to {compared}")?;
+        }
+        writeln!(f)?;
+        table(&self.lines, f)
+    }
+}
+
+/// A competitor of Keyspan.
+struct Other {
+    name: &'static str,
+    side: Side,
+}
+
+/// The whole run, in `folder`.
+///
+/// # Errors
+/// If answers differ, or anything fails.
+pub(super) async fn run(options: &QueriesOptions, folder: &Path) -> Result<QueriesReport> {
+    let memory = options.server.memory()?;
+    let rows = data::rows(options);
+    let mut progress = Progress::new();
+    let (mut lines, mut others, mut compared) = (Vec::new(), Vec::new(), Vec::new());
+
+    progress.phase("load into Keyspan", Some(rows));
+    let store = folder.join("store");
+    let memory_size = Size(memory.all_bytes);
+    let (server, operator) = Server::start(memory_size, &store)?;
+    let operator_client = connect(&operator).await?;
+    operator_client.batch_execute(&format!("CREATE DATABASE {DATABASE}")).await?;
+    operator_client.batch_execute(&data::table()).await?;
+    let client = connect(Config::dbname(&mut operator.clone(), DATABASE)).await?;
+    let seconds = load(&client, options, &progress).await?;
+    let mut keyspan = Side::Keyspan { client, server, memory: memory_size, store: store.clone() };
+    let per_second = |seconds: f64| Quantity::per_second(rows as f64 / seconds);
+    let loaded = per_second(seconds);
+
+    if !options.server.without_postgres {
+        progress.phase("load into PostgreSQL", Some(rows));
+    }
+    match options.server.postgres(&memory, &folder.join("postgres"))? {
+        Some((server, config)) => {
+            let client = connect(&config).await?;
+            client.batch_execute(&data::table()).await?;
+            let seconds = load(&client, options, &progress).await?;
+            lines.push(Line::ratio("COPY: PostgreSQL", loaded, per_second(seconds)).with(Target::AtLeast(1.0)));
+            client.batch_execute("VACUUM ANALYZE cpu").await?;
+            compared.push(server.description(&client).await?);
+            others.push(Other { name: "PostgreSQL", side: Side::Postgres { client, server } });
+        }
+        None => lines.push(Line::told("COPY", loaded)),
+    }
+
+    progress.phase("export", None);
+    let columns = ["host", "ts"].into_iter().chain(data::METRICS).collect::<Vec<_>>().join(", ");
+    let export = format!("COPY (SELECT {columns} FROM cpu) TO 'cpu.parquet' (FORMAT parquet)");
+    let copied = operator_client.execute(&export, &[]).await?;
+    ensure!(copied == rows, "{copied} rows were exported, {rows} are there");
+    let file = store.join("exports/cpu.parquet");
+    others.push(Other { name: "Parquet", side: sides::parquet(&file).await? });
+    compared.push("Parquet: that file, read by DataFusion in the bench's process".to_owned());
+    let own = folder.join("duckdb");
+    match DuckDb::start(&options.python, &own)? {
+        Some((mut duckdb, version)) => {
+            let file = file.to_str().context("the file's name is no text")?;
+            // Times without a zone: DuckDB is slower with one, and Python needs one more package.
+            let columns = "* REPLACE (ts AT TIME ZONE 'UTC' AS ts)";
+            duckdb.run(&format!("CREATE TABLE cpu AS SELECT {columns} FROM '{file}'"))?;
+            duckdb.run("CHECKPOINT")?;
+            compared.push(format!("DuckDB {version}, on a table of its own in the order of the key"));
+            let side = Side::DuckDb { duckdb, python: options.python.clone(), file: own };
+            others.push(Other { name: "DuckDB", side });
+        }
+        None => left_out("--python has no package duckdb"),
+    }
+
+    let mut ratios = Vec::new();
+    for query in set::queries(options) {
+        progress.phase(query.name, None);
+        let (ours, theirs) = compare(&mut keyspan, &mut others, &query, options).await?;
+        for (other, theirs) in others.iter().zip(theirs) {
+            let line = Line::ratio(
+                format!("{}: {}", query.name, other.name),
+                Quantity::seconds(ours),
+                Quantity::seconds(theirs),
+            );
+            let is_bound = match other.name {
+                "PostgreSQL" => {
+                    ratios.push(ours / theirs);
+                    theirs > NOTICEABLE_SECONDS
+                }
+                "DuckDB" => query.is_key_range,
+                _ => false,
+            };
+            lines.push(if is_bound { line.with(Target::AtMost(1.0)) } else { line });
+        }
+    }
+    if !ratios.is_empty() {
+        let line = Line::told("median of all queries: PostgreSQL", Quantity::times(median(ratios)));
+        lines.push(line.with(Target::AtMost(1.0 / FASTER)));
+    }
+    progress.finish();
+    Ok(QueriesReport {
+        version: env!("CARGO_PKG_VERSION"),
+        rows,
+        hosts: options.hosts,
+        rounds: options.rounds,
+        cold: options.cold,
+        seed: options.seed,
+        memory_bytes: memory.all_bytes,
+        cores: std::thread::available_parallelism().map_or(1, usize::from),
+        compared,
+        lines,
+    })
+}
+
+/// Copies all rows; returns the seconds.
+async fn load(client: &Client, options: &QueriesOptions, progress: &Progress) -> Result<f64> {
+    let begun = Instant::now();
+    let mut sink = pin!(client.copy_in("COPY cpu FROM STDIN").await?);
+    let mut sent = 0;
+    for piece in data::pieces(options) {
+        sent += piece.lines().count() as u64;
+        sink.send(bytes::Bytes::from(piece)).await?;
+        progress.at(sent);
+    }
+    let rows = sink.finish().await?;
+    ensure!(rows == sent && rows == data::rows(options), "{rows} rows of {sent} were copied");
+    Ok(begun.elapsed().as_secs_f64())
+}
+
+/// The median seconds of a query: in Keyspan, and in each competitor.
+async fn compare(
+    keyspan: &mut Side,
+    others: &mut [Other],
+    query: &Query,
+    options: &QueriesOptions,
+) -> Result<(f64, Vec<f64>)> {
+    let expected = keyspan.answer(query).await?;
+    for other in others.iter_mut() {
+        let found = other.side.answer(query).await.with_context(|| other.name)?;
+        sides::compare(other.name, query, &found, &expected)?;
+    }
+    let mut times = vec![Vec::new(); others.len() + 1];
+    for round in 0..=options.rounds {
+        let sides = std::iter::once(&mut *keyspan).chain(others.iter_mut().map(|other| &mut other.side));
+        for (side, times) in sides.zip(&mut times) {
+            if options.cold {
+                side.chill().await?;
+            }
+            let seconds = side.time(query).await?;
+            if round > 0 {
+                times.push(seconds);
+            }
+        }
+    }
+    let mut medians = times.into_iter().map(median);
+    Ok((medians.next().unwrap_or_default(), medians.collect()))
+}

@@ -1,0 +1,242 @@
+//! The program `keyspan`: its command line, and its way from start to end.
+//!
+//! Here belongs what a user of the program sees before and beside the server: options, notices, exit codes, the
+//! operator's password in a file, progress bars. What a server does belongs to [`keyspan_gateway`], what `keyspan
+//! bench` measures to [`keyspan_bench`].
+//!
+//! [`main`] parses, opens the store and the catalog ([`open`](mod@open)), sets the operator's password ([`password`]),
+//! starts the [`server`](keyspan_gateway::server) and waits for a signal. `keyspan demo` fills the store before that
+//! ([`demo`]); `check`, `backup` and `restore` only work on the store's [`files`]. An error before the server listens
+//! is one line on standard error and exit code 1. Standard output says `listening on ADDR:PORT`, for programs that
+//! start this one.
+
+pub mod demo;
+pub mod files;
+pub mod open;
+pub mod options;
+pub mod password;
+
+use anyhow::{Context, Result};
+use clap::{Parser, Subcommand};
+use demo::DemoOptions;
+use keyspan_bench::{Bench, Signals};
+use keyspan_gateway::{
+    resources::raise_open_files,
+    server::{Server, ServerOptions, TlsFiles},
+};
+use open::Opened;
+use options::ServeOptions;
+use std::{
+    io::{self, Write, stderr, stdout},
+    net::{SocketAddr, ToSocketAddrs},
+    process::ExitCode,
+};
+use tracing_subscriber::EnvFilter;
+
+/// Bytes of a worker's stack: plans of deeply nested queries recurse.
+const STACK_BYTES: usize = 8 << 20;
+
+/// A Postgres server in front of one big wide-column table.
+///
+/// Each tenant is a Postgres database, its rows a span of row keys; SQL predicates become key ranges inside the store.
+/// psql, drivers and BI tools connect as to PostgreSQL.
+#[derive(Debug, Parser)]
+#[command(name = "keyspan", version, after_long_help = AFTER_HELP, max_term_width = 120)]
+pub struct Cli {
+    #[command(subcommand)]
+    command: Command,
+}
+
+const AFTER_HELP: &str = "\
+Examples:
+  keyspan demo                            load real flights, ask three queries, serve
+  keyspan serve                           serve ./keyspan-data on 127.0.0.1:5433
+  keyspan serve --store /srv/keyspan --listen 0.0.0.0:5432 --tls-cert server.crt --tls-key server.key
+  keyspan serve --memory 4GiB --segments s3://bucket/prefix    rows in a bucket, the log on the local disk
+  keyspan backup /backup/today            copy ./keyspan-data, which may be served meanwhile
+  keyspan bench scan                      what scans and space cost over plain Parquet files, on this machine
+
+Connect:
+  psql \"host=127.0.0.1 port=5433 user=keyspan dbname=keyspan\"      the operator: tables, tenants, roles
+  psql \"host=127.0.0.1 port=5433 user=ana dbname=altostrat\"        a role in a tenant's database
+
+Environment:
+  KEYSPAN_PASSWORD   the operator's password; without it one is made at the first start, shown once, and kept in the store's folder
+                     in the file operator-password, readable by its owner alone
+  KEYSPAN_…          the options of storage, see keyspan serve --help: an option on the command line comes before it
+  KEYSPAN_LOG        what is logged to standard error, for example info or keyspan=debug (default: warn)
+
+Stop it with Ctrl-C or SIGTERM: running statements get ten seconds to finish. A second signal stops at once; what was
+acknowledged is on the disk either way.";
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// Serve a store.
+    Serve {
+        #[command(flatten)]
+        serve: ServeOptions,
+    },
+    /// Fill an empty store with real flights, ask three queries through the own wire, then serve it.
+    Demo {
+        #[command(flatten)]
+        serve: ServeOptions,
+        #[command(flatten)]
+        demo: DemoOptions,
+    },
+    /// Read every file of a store that is not in use, and name what is damaged.
+    #[command(after_help = files::CHECK_HELP)]
+    Check {
+        #[command(flatten)]
+        store: files::Place,
+    },
+    /// Copy a store, in use or not, into an empty folder.
+    #[command(after_help = files::BACKUP_HELP)]
+    Backup {
+        #[command(flatten)]
+        backup: files::BackupOptions,
+    },
+    /// Make a store of a backup, in an empty folder.
+    #[command(after_help = files::RESTORE_HELP)]
+    Restore {
+        #[command(flatten)]
+        restore: files::RestoreOptions,
+    },
+    /// Measure on this machine what is promised of speed and space.
+    #[command(subcommand)]
+    Bench(Bench),
+}
+
+/// The program: parses the arguments of the process, runs, gives its exit code.
+pub fn main() -> ExitCode {
+    let cli = Cli::parse();
+    let filter = EnvFilter::try_from_env("KEYSPAN_LOG").unwrap_or_else(|_| EnvFilter::new("warn"));
+    tracing_subscriber::fmt().with_env_filter(filter).with_writer(io::stderr).init();
+    let files = raise_open_files();
+    tracing::info!(?files, "how many files may be open");
+    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().thread_stack_size(STACK_BYTES).build();
+    let done = match runtime {
+        Ok(runtime) => runtime.block_on(Box::pin(run(cli))),
+        Err(error) => Err(error).context("cannot start threads"),
+    };
+    match done {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            // A closed standard error is no reason to fail otherwise.
+            let _ = writeln!(stderr(), "keyspan: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+async fn run(cli: Cli) -> Result<()> {
+    let (options, demo) = match cli.command {
+        Command::Serve { serve } => (serve, None),
+        Command::Demo { serve, demo } => (serve, Some(demo)),
+        Command::Check { store } => return files::check(store).await,
+        Command::Backup { backup } => return files::backup(backup).await,
+        Command::Restore { restore } => return files::restore(restore).await,
+        Command::Bench(bench) => return Box::pin(keyspan_bench::run(bench)).await,
+    };
+    // Before the store is opened: a wrong address should not cost the replay of a log.
+    let listen = resolve(&options.listen)?;
+    let opened = Box::pin(open::open(&options)).await?;
+    let password = password::settle(&opened.shared.catalog, &options.store).await?;
+    let passwords = match &demo {
+        Some(demo) => Some(Box::pin(demo::fill(&opened.shared, &options.store, demo)).await?),
+        None => None,
+    };
+    let tls = options.tls_cert.clone().zip(options.tls_key.clone());
+    let server = Server::start(ServerOptions {
+        listen,
+        tls: tls.map(|(certificate, key)| TlsFiles { certificate, key }),
+        connections_max: options.connections_max,
+        ..ServerOptions::new(opened.shared.clone())
+    })
+    .await?;
+    let signals = Signals::new()?;
+    tell(&server, &opened, &password, &options)?;
+    if let (Some(demo), Some(passwords)) = (&demo, &passwords) {
+        let shown = Box::pin(demo::show(server.address(), password.known()?, passwords)).await;
+        if let Ok(text) = &shown {
+            write!(stdout(), "{text}")?;
+        }
+        if demo.exit || shown.is_err() {
+            server.shutdown().await.context("cannot close the store")?;
+            return shown.map(drop);
+        }
+    }
+    wait(server, signals).await
+}
+
+/// The address of `host:port`.
+fn resolve(listen: &str) -> Result<SocketAddr> {
+    let addresses = listen.to_socket_addrs().with_context(|| format!("--listen {listen} is no ADDR:PORT"))?;
+    addresses.into_iter().next().with_context(|| format!("--listen {listen} names no address"))
+}
+
+/// Prints the notices to standard error, and the address to standard output.
+fn tell(server: &Server, opened: &Opened, password: &password::Password, options: &ServeOptions) -> Result<()> {
+    let mut text = opened.notice(options);
+    text.push_str(&password.notice(&options.store));
+    // A closed standard error is no reason to stop.
+    let _ = stderr().write_all(text.as_bytes());
+    writeln!(stdout(), "listening on {}", server.address()).context("cannot write to standard output")?;
+    stdout().flush().context("cannot write to standard output")
+}
+
+/// Serves until a signal, then drains connections; a second signal stops at once.
+async fn wait(server: Server, mut signals: Signals) -> Result<()> {
+    signals.next().await;
+    tracing::info!("stopping");
+    tokio::select! {
+        closed = server.shutdown() => closed.context("cannot close the store"),
+        () = signals.next() => anyhow::bail!("stopped by a second signal"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::CommandFactory;
+    use std::path::PathBuf;
+
+    /// The example of the help text: a filter's target is a prefix.
+    const LOG_OF_ALL_CRATES: &str = "keyspan=debug";
+
+    #[test]
+    fn the_command_line_is_consistent() {
+        Cli::command().debug_assert();
+    }
+
+    #[test]
+    fn one_name_in_the_log_filter_means_all_crates_of_the_program() {
+        let filter = EnvFilter::new(LOG_OF_ALL_CRATES);
+        let logged = tracing_subscriber::fmt().with_env_filter(filter).with_writer(io::sink).finish();
+        tracing::subscriber::with_default(logged, || {
+            assert!(tracing::enabled!(target: "keyspan_gateway::server", tracing::Level::DEBUG));
+            assert!(tracing::enabled!(target: "keyspan_cli::open", tracing::Level::DEBUG));
+            assert!(tracing::enabled!(target: "keyspan_storage::engine", tracing::Level::DEBUG));
+            assert!(!tracing::enabled!(target: "datafusion", tracing::Level::DEBUG));
+        });
+        assert!(AFTER_HELP.contains(LOG_OF_ALL_CRATES));
+    }
+
+    #[test]
+    fn the_defaults_are_those_that_other_programs_rely_on() {
+        let Command::Serve { serve } = Cli::parse_from(["keyspan", "serve"]).command else { panic!("serve") };
+        assert_eq!((serve.store, serve.listen.as_str()), (PathBuf::from("./keyspan-data"), "127.0.0.1:5433"));
+        let Command::Demo { demo, .. } = Cli::parse_from(["keyspan", "demo", "--exit", "--listen", "[::1]:0"]).command
+        else {
+            panic!("demo")
+        };
+        assert!(demo.exit);
+    }
+
+    #[test]
+    fn an_address_is_one_or_is_refused() {
+        assert_eq!(resolve("127.0.0.1:0").unwrap(), SocketAddr::from(([127, 0, 0, 1], 0)));
+        for listen in ["127.0.0.1", "127.0.0.1:99999", ":"] {
+            assert!(format!("{:#}", resolve(listen).unwrap_err()).starts_with("--listen"), "{listen}");
+        }
+    }
+}

@@ -1,0 +1,57 @@
+//! Opens a store and its catalog.
+
+use super::options::ServeOptions;
+use anyhow::{Context, Result};
+use keyspan_catalog::Catalog;
+use keyspan_gateway::{
+    purge::RESUMED,
+    resources::{Resources, Size, clear_folder},
+    session::Shared,
+};
+use keyspan_storage::{Clock, SystemClock, engine::Engine};
+use std::sync::Arc;
+
+/// An open store.
+#[derive(Debug)]
+pub struct Opened {
+    /// What sessions share.
+    pub shared: Arc<Shared>,
+    /// The microseconds of a sync of the log, measured at the start; `None` if the engine does not sync.
+    pub sync_micros: Option<u64>,
+}
+
+/// Opens the store that the options name.
+///
+/// # Errors
+/// If another process has the store open, the store is damaged, a folder cannot be made, or the system refuses access.
+pub async fn open(options: &ServeOptions) -> Result<Opened> {
+    let context = || format!("cannot open the store {}", options.store.display());
+    let memory = options.storage.memory()?;
+    let engine = Engine::open(options.engine(&memory)?).await.with_context(context)?;
+    let sync_micros = engine.sync_micros();
+    let catalog = Catalog::open(engine).await.with_context(context)?;
+    // Before clients connect, finish the drops that a crash interrupted. Their tenants are invisible in any case; if a
+    // disk is full or a segment damaged, the others need not wait: the background tries again.
+    if let Err(error) = catalog.finish_drops(RESUMED, SystemClock.now_micros()).await {
+        tracing::warn!(%error, "a drop that was interrupted could not be finished yet");
+    }
+    let copy_folder = Some(options.copy_folder()?);
+    let temp = options.temp_folder()?;
+    let failed = || format!("cannot use the folder {} for temporary files", temp.display());
+    // This process has locked the store by now, and with it the folder.
+    clear_folder(&temp).with_context(failed)?;
+    let resources = Resources::new(memory, Some(temp.clone()), options.storage.temp_max.0).with_context(failed)?;
+    let shared = Shared { copy_folder, resources, ..Shared::new(Arc::new(catalog)) };
+    Ok(Opened { shared: Arc::new(shared), sync_micros })
+}
+
+impl Opened {
+    /// The notice at the start: memory, and the time of a sync.
+    pub fn notice(&self, options: &ServeOptions) -> String {
+        let memory = &self.shared.resources.memory;
+        let (all, queries, engine) = (Size(memory.all_bytes), Size(memory.query_bytes), Size(memory.engine_bytes));
+        let store = options.store.display();
+        let waits = self.sync_micros.map(|micros| format!("store {store}: a write waits {micros} µs for the disk\n"));
+        format!("{}memory {all}: {queries} for queries, {engine} for the store\n", waits.unwrap_or_default())
+    }
+}

@@ -1,0 +1,174 @@
+//! The operator's password: from `KEYSPAN_PASSWORD`, or made at the first start and kept in the store's folder.
+
+use anyhow::{Context, Result};
+use keyspan_catalog::Catalog;
+use keyspan_gateway::auth::{operator, scram::is_password_of};
+use rand::distr::{Alphanumeric, SampleString};
+use std::{
+    fs::{self, File, OpenOptions},
+    io::{ErrorKind, Write},
+    os::unix::fs::OpenOptionsExt,
+    path::Path,
+};
+
+/// The environment variable with the password.
+pub const VARIABLE: &str = "KEYSPAN_PASSWORD";
+/// The file with the password, in the store's folder.
+pub const FILE: &str = "operator-password";
+/// Letters and digits of a generated password: 142 bits.
+const LENGTH: usize = 24;
+
+/// The operator's password, as far as it is known.
+#[derive(Clone, PartialEq, Eq)]
+pub enum Password {
+    /// From the environment variable [`VARIABLE`].
+    Given(String),
+    /// Generated at this start.
+    Made(String),
+    /// From the file.
+    Kept(String),
+    /// Set by SQL or by a former environment.
+    Unknown,
+}
+
+impl std::fmt::Debug for Password {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(match self {
+            Self::Given(_) => "Given(…)",
+            Self::Made(_) => "Made(…)",
+            Self::Kept(_) => "Kept(…)",
+            Self::Unknown => "Unknown",
+        })
+    }
+}
+
+impl Password {
+    /// The password.
+    ///
+    /// # Errors
+    /// If it is not known.
+    pub fn known(&self) -> Result<&str> {
+        match self {
+            Self::Given(password) | Self::Made(password) | Self::Kept(password) => Ok(password),
+            Self::Unknown => anyhow::bail!("the operator's password is not known: set {VARIABLE}"),
+        }
+    }
+
+    /// The notice at the start. Only a password generated at this start is shown.
+    pub fn notice(&self, store: &Path) -> String {
+        let file = store.join(FILE);
+        let file = file.display();
+        match self {
+            Self::Made(password) => {
+                format!("the password of role keyspan is {password} (shown this once, kept in {file})\n")
+            }
+            Self::Kept(_) => format!("the password of role keyspan is in {file}\n"),
+            Self::Given(_) | Self::Unknown => String::new(),
+        }
+    }
+}
+
+/// Makes the operator's role if it does not exist, and sets or finds its password.
+///
+/// # Errors
+/// If the file cannot be read or written, or the catalog fails.
+pub async fn settle(catalog: &Catalog, store: &Path) -> Result<Password> {
+    let given = std::env::var(VARIABLE).ok().filter(|password| !password.is_empty());
+    settle_with(catalog, store, given).await
+}
+
+async fn settle_with(catalog: &Catalog, store: &Path, given: Option<String>) -> Result<Password> {
+    let path = store.join(FILE);
+    let context = || format!("cannot use {}", path.display());
+    let kept = kept_in(&path).with_context(context)?;
+    if let Some(password) = given {
+        operator::ensure(catalog, &password).await.with_context(|| format!("cannot use {VARIABLE}"))?;
+        if kept.is_some_and(|kept| kept != password) {
+            // The file's password is no longer valid.
+            fs::remove_file(&path).with_context(context)?;
+        }
+        return Ok(Password::Given(password));
+    }
+    let snapshot = catalog.snapshot();
+    if let Some(role) = snapshot.role(operator::OPERATOR_ROLE) {
+        let fits = |password: &String| role.secret.as_ref().is_some_and(|secret| is_password_of(password, secret));
+        return Ok(kept.filter(fits).map_or(Password::Unknown, Password::Kept));
+    }
+    // Save the password before it is in force: after a crash in between, the next start takes it from the file.
+    let password = match kept {
+        Some(password) => password,
+        None => {
+            let password = Alphanumeric.sample_string(&mut rand::rng(), LENGTH);
+            keep(&path, &password).with_context(context)?;
+            password
+        }
+    };
+    operator::ensure(catalog, &password).await.context("cannot make the operator's role")?;
+    Ok(Password::Made(password))
+}
+
+fn kept_in(path: &Path) -> std::io::Result<Option<String>> {
+    match fs::read_to_string(path) {
+        Ok(text) => Ok(Some(text.trim_end().to_owned()).filter(|password| !password.is_empty())),
+        Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
+        Err(error) => Err(error),
+    }
+}
+
+/// Writes the file atomically: a crash leaves no file or all of it.
+fn keep(path: &Path, password: &str) -> std::io::Result<()> {
+    let new = path.with_extension("new");
+    if let Err(error) = fs::remove_file(&new)
+        && error.kind() != ErrorKind::NotFound
+    {
+        return Err(error);
+    }
+    let mut file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&new)?;
+    writeln!(file, "{password}")?;
+    file.sync_all()?;
+    fs::rename(&new, path)?;
+    path.parent().map_or(Ok(()), |folder| File::open(folder)?.sync_all())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use keyspan_storage::{clock::ManualClock, memory::MemoryStore};
+    use std::{os::unix::fs::PermissionsExt, sync::Arc};
+
+    async fn catalog() -> Catalog {
+        let store = MemoryStore::new(Box::new(ManualClock::new(1_000_000)));
+        Catalog::open(Arc::new(store)).await.unwrap()
+    }
+
+    fn is_in_force(catalog: &Catalog, password: &str) -> bool {
+        let snapshot = catalog.snapshot();
+        let role = snapshot.role(operator::OPERATOR_ROLE).unwrap();
+        role.operator && role.login && is_password_of(password, role.secret.as_ref().unwrap())
+    }
+
+    #[tokio::test]
+    async fn a_password_is_made_once_and_kept_in_private() {
+        let (folder, catalog) = (tempfile::tempdir().unwrap(), catalog().await);
+        let made = settle_with(&catalog, folder.path(), None).await.unwrap();
+        let Password::Made(password) = &made else { panic!("{made:?}") };
+        assert!(is_in_force(&catalog, password) && made.notice(folder.path()).contains(password));
+        let mode = fs::metadata(folder.path().join(FILE)).unwrap().permissions().mode();
+        assert_eq!(mode & 0o777, 0o600);
+        let again = settle_with(&catalog, folder.path(), None).await.unwrap();
+        assert_eq!(again, Password::Kept(password.clone()));
+        assert!(!again.notice(folder.path()).contains(password));
+    }
+
+    #[tokio::test]
+    async fn the_environment_has_the_last_word() {
+        let (folder, catalog) = (tempfile::tempdir().unwrap(), catalog().await);
+        settle_with(&catalog, folder.path(), None).await.unwrap();
+        let given = Some("correct horse".to_owned());
+        settle_with(&catalog, folder.path(), given).await.unwrap();
+        assert!(is_in_force(&catalog, "correct horse"));
+        assert!(!folder.path().join(FILE).exists());
+        let later = settle_with(&catalog, folder.path(), None).await.unwrap();
+        assert_eq!((later.known().is_err(), later), (true, Password::Unknown));
+    }
+}
