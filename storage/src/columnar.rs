@@ -27,7 +27,7 @@ pub trait ColumnarScan: Send + Sync {
     fn columnar(&self, table: &TableName, request: ColumnarRequest) -> Result<Columnar>;
 
     /// Whether the rows are so few that [`columnar`](Self::columnar) may be called for them where nobody should have to wait.
-    fn is_short(&self, _table: &TableName, _request: &ColumnarRequest) -> bool {
+    fn runs_inline(&self, _table: &TableName, _request: &ColumnarRequest) -> bool {
         false
     }
 }
@@ -38,7 +38,7 @@ pub struct ColumnarRequest {
     /// Which rows.
     pub rows: RowSet,
     /// The newest cells of which columns.
-    pub columns: Vec<WantedColumn>,
+    pub columns: Vec<RequestedColumn>,
     /// The [id](crate::KeyDecoder::id) of the decoder whose columns are wanted; with one, keys that it does not decode are in the rest.
     pub key: Option<String>,
     /// The state to read; `None` for the newest.
@@ -47,7 +47,7 @@ pub struct ColumnarRequest {
 
 /// A column and what it has to be.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct WantedColumn {
+pub struct RequestedColumn {
     /// The family.
     pub family: FamilyName,
     /// The qualifier.

@@ -45,7 +45,7 @@ mod frame;
 #[cfg(feature = "testing")]
 pub(crate) mod fuzz;
 mod garbage;
-mod grain;
+mod granularity;
 mod inspect;
 mod install;
 mod load;
@@ -74,7 +74,7 @@ mod tests;
 mod writer;
 
 pub use budget::{Budget, MEMORY_BYTES, MEMTABLE_BYTES_MAX, MEMTABLE_BYTES_MIN};
-pub use grain::Grain;
+pub use granularity::Granularity;
 pub use segment::{DICTIONARY_BYTES_MAX, PAGE_BYTES_TARGET, PAGE_ROWS_MAX};
 pub use writer::{GROUP_BYTES_TARGET, GROUP_REQUESTS_MAX, REQUEST_BYTES_MAX};
 
@@ -166,7 +166,7 @@ pub struct EngineOptions {
     /// Whether tablets are compacted without being asked.
     pub compacts: bool,
     /// How finely it divides what it keeps: for tests.
-    pub grain: Grain,
+    pub granularity: Granularity,
     /// See [`LOG_FILE_BYTES`].
     pub log_file_bytes: u64,
     /// See [`QUEUE_REQUESTS_MAX`]; at least 1.
@@ -191,7 +191,7 @@ impl EngineOptions {
             pin_age_max_micros: PIN_AGE_MAX_MICROS,
             base_bytes: BASE_BYTES,
             compacts: true,
-            grain: Grain::default(),
+            granularity: Granularity::default(),
             log_file_bytes: LOG_FILE_BYTES,
             queue_requests_max: QUEUE_REQUESTS_MAX,
             queue_bytes_max: QUEUE_BYTES_MAX,

@@ -32,7 +32,8 @@ pub mod testing;
 
 pub use clock::{Clock, SystemClock};
 pub use columnar::{
-    Columnar, ColumnarRequest, ColumnarScan, MemoryPart, MemoryRows, ParquetPart, PartFile, Rest, TakeRow, WantedColumn,
+    Columnar, ColumnarRequest, ColumnarScan, MemoryPart, MemoryRows, ParquetPart, PartFile, RequestedColumn, Rest,
+    TakeRow,
 };
 pub use error::{Error, ErrorKind, Result};
 pub use filter::Filter;

@@ -7,7 +7,7 @@ use super::{
     ranges::positions_in,
     read::{Parts, Reading},
     segment::{CleanColumn, CleanRequest, Segment},
-    short::is_short,
+    short::runs_inline,
     state::Table,
 };
 use crate::{
@@ -73,10 +73,10 @@ impl ColumnarScan for Engine {
         Ok(Columnar { parts, memory, rest })
     }
 
-    fn is_short(&self, name: &TableName, request: &ColumnarRequest) -> bool {
+    fn runs_inline(&self, name: &TableName, request: &ColumnarRequest) -> bool {
         // As it is now will do: that is about what a pin has.
         let published = self.shared.published.load();
-        self.is_local && published.tables.get(name).is_some_and(|table| is_short(table, &request.rows))
+        self.is_local && published.tables.get(name).is_some_and(|table| runs_inline(table, &request.rows))
     }
 }
 

@@ -32,7 +32,7 @@ pub(crate) fn with_frame(mut file: Vec<u8>, payload: &[u8]) -> Vec<u8> {
 }
 
 /// A file of dead positions: what is read is what would be written.
-pub(crate) fn dead_positions(bytes: &[u8]) {
+pub(crate) fn deletion_vector(bytes: &[u8]) {
     let mut sealed = bytes.to_vec();
     sealed.extend_from_slice(&crc32c::crc32c(bytes).to_le_bytes());
     for bytes in [bytes, &sealed] {

@@ -16,7 +16,7 @@ pub(crate) use compaction::{Asked, Compactions};
 pub(crate) use files::Files;
 
 use super::{
-    Codec, Grain,
+    Codec, Granularity,
     blobs::Blobs,
     board::Install,
     compact::Outputs,
@@ -102,7 +102,7 @@ pub(crate) struct MaintenanceOptions {
     /// Whether tablets are compacted without being asked.
     pub(crate) compacts: bool,
     /// How finely segments are divided, and tablets.
-    pub(crate) grain: Grain,
+    pub(crate) granularity: Granularity,
     /// How old a pin may be, in microseconds.
     pub(crate) pin_age_max_micros: i64,
 }
@@ -328,9 +328,9 @@ impl Writers<'_> {
                 ..SegmentOptions::base(id, number, stamp)
             },
         };
-        let MaintenanceOptions { group_bytes, page_bytes, grain, .. } = &maintenance.options;
+        let MaintenanceOptions { group_bytes, page_bytes, granularity, .. } = &maintenance.options;
         options.limits =
-            Limits { group_bytes_target: *group_bytes, page_bytes_target: *page_bytes, ..grain.segments() };
+            Limits { group_bytes_target: *group_bytes, page_bytes_target: *page_bytes, ..granularity.segments() };
         SegmentWriter::new(Arc::clone(&maintenance.blobs), shape, options)
     }
 }

@@ -30,7 +30,8 @@ use tokio::sync::{Semaphore, mpsc};
 
 /// See [`Engine::open`].
 pub(super) fn open(options: EngineOptions) -> Result<Arc<Engine>> {
-    let EngineOptions { path, fs, clock, segments, memory_bytes, memtable_bytes, base_codec, grain, .. } = options;
+    let EngineOptions { path, fs, clock, segments, memory_bytes, memtable_bytes, base_codec, granularity, .. } =
+        options;
     let wal = path.join(log::FOLDER);
     fs.create_folder(&path).map_err(|source| log::failed("create", &path, source))?;
     let lock = fs.lock(&path.join(LOCK)).map_err(|source| log::failed("lock", &path.join(LOCK), source))?;
@@ -46,7 +47,7 @@ pub(super) fn open(options: EngineOptions) -> Result<Arc<Engine>> {
     if !is_local {
         blobs::claim(blobs.as_ref(), fs.as_ref(), &path, clock.now_micros())?;
     }
-    let budget = Budget::with_least(memory_bytes, memtable_bytes, grain.memtable_bytes_min);
+    let budget = Budget::with_least(memory_bytes, memtable_bytes, granularity.memtable_bytes_min);
     let caches = Arc::new(Caches::new(budget.footer_cache_bytes, budget.page_cache_bytes));
     let mut opened = HashMap::new();
     let mut open = |number: u32, meta: &super::manifest::SegmentMeta| {
@@ -92,7 +93,7 @@ pub(super) fn open(options: EngineOptions) -> Result<Arc<Engine>> {
             page_bytes: budget.page_bytes(),
             base_codec,
             compacts: options.compacts,
-            grain,
+            granularity,
             pin_age_max_micros: options.pin_age_max_micros,
         },
         scratch,

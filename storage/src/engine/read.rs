@@ -22,7 +22,7 @@ use super::{
     memtable::bounds,
     pins::Held,
     segment::StoredCell,
-    short::{FEW_ROWS, RANGES_MAX, is_short},
+    short::{FEW_ROWS, RANGES_MAX, runs_inline},
     state::{Known, Table},
     writer::Shared,
 };
@@ -125,7 +125,7 @@ impl Reading {
         let inline_rows = match left <= FEW_ROWS as u64 && ranges.len() <= RANGES_MAX {
             _ if table.tablets.is_empty() => usize::MAX,
             true if is_local => FEW_ROWS,
-            _ if is_local && is_short(&table, &scan.rows) => usize::MAX,
+            _ if is_local && runs_inline(&table, &scan.rows) => usize::MAX,
             _ => 0,
         };
         let reversed = scan.reversed;

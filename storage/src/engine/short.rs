@@ -18,7 +18,7 @@ const ROWS_MAX: u64 = 1_024;
 const BYTES_MAX: u64 = 256 << 10;
 
 /// Whether a read of these rows of local segments is short. Reads pages of keys.
-pub(crate) fn is_short(table: &Table, rows: &RowSet) -> bool {
+pub(crate) fn runs_inline(table: &Table, rows: &RowSet) -> bool {
     let ranges = rows.ranges();
     if ranges.len() > RANGES_MAX {
         return false;

@@ -14,7 +14,7 @@ mod scans;
 mod simulation;
 mod together;
 
-use super::{Engine, EngineOptions, Grain};
+use super::{Engine, EngineOptions, Granularity};
 use crate::{
     Commit, ErrorKind, Family, FamilyName, GcRule, Mutation, Result, Row, RowKey, Scan, Store, StoreExt, TableName,
     TableSchema, Validation, clock::ManualClock, testing::sim::SimFs,
@@ -41,7 +41,7 @@ fn tiny(fs: &SimFs) -> EngineOptions {
     EngineOptions {
         memtable_bytes: Some(2 << 10),
         base_bytes: 2 << 10,
-        grain: Grain {
+        granularity: Granularity {
             memtable_bytes_min: 1,
             group_rows_max: 5,
             page_rows_max: 2,

@@ -4,7 +4,7 @@
 use super::notation::{family, table};
 use crate::{
     ColumnKind, Columnar, ColumnarRequest, ColumnarScan, Columns, KeyRange, Layout, LayoutColumn, Layouts, MemoryPart,
-    ParquetPart, Pin, Result, Row, RowKey, RowSet, Scan, StoreExt, TableName, WantedColumn, scan::FamilyColumns,
+    ParquetPart, Pin, RequestedColumn, Result, Row, RowKey, RowSet, Scan, StoreExt, TableName, scan::FamilyColumns,
 };
 use arrow::{
     array::{Array, ArrayRef, AsArray, RecordBatch},
@@ -32,7 +32,7 @@ pub struct Typed;
 impl Layouts for Typed {
     fn layout(&self, name: &TableName) -> Option<Arc<Layout>> {
         let columns = columns().into_iter().filter(|column| column.kind != ColumnKind::Binary);
-        let columns = columns.map(|WantedColumn { family, qualifier, kind, .. }| LayoutColumn {
+        let columns = columns.map(|RequestedColumn { family, qualifier, kind, .. }| LayoutColumn {
             family,
             qualifier,
             kind,
@@ -43,8 +43,8 @@ impl Layouts for Typed {
 }
 
 /// Columns of which each has its own way to be clean or not, sorted.
-fn columns() -> Vec<WantedColumn> {
-    let column = |name: &str, qualifier: &'static str, kind| WantedColumn {
+fn columns() -> Vec<RequestedColumn> {
+    let column = |name: &str, qualifier: &'static str, kind| RequestedColumn {
         family: family(name),
         qualifier: Bytes::from_static(qualifier.as_bytes()),
         kind,
@@ -64,7 +64,7 @@ fn columns() -> Vec<WantedColumn> {
 }
 
 /// What to look at: rows, and which columns of them. The first is what `count(*)` asks for.
-pub(super) fn requests() -> Vec<(RowSet, Vec<WantedColumn>)> {
+pub(super) fn requests() -> Vec<(RowSet, Vec<RequestedColumn>)> {
     let some = |places: &[usize]| places.iter().map(|&place| columns()[place].clone()).collect();
     let range = |start: &'static [u8], end: &'static [u8]| KeyRange::new(start, Some(Bytes::from_static(end)));
     let ranges = RowSet::new([range(b"a\0", b"abc"), range(b"b", b"k05"), range(b"k20", b"k31")]);
@@ -79,9 +79,9 @@ pub(super) fn requests() -> Vec<(RowSet, Vec<WantedColumn>)> {
 }
 
 /// The scan that asks for the same.
-pub(super) fn scan_of((rows, wanted): &(RowSet, Vec<WantedColumn>), pin: Option<Pin>) -> Scan {
+pub(super) fn scan_of((rows, wanted): &(RowSet, Vec<RequestedColumn>), pin: Option<Pin>) -> Scan {
     let mut families: Vec<FamilyColumns> = Vec::new();
-    for WantedColumn { family, qualifier, .. } in wanted {
+    for RequestedColumn { family, qualifier, .. } in wanted {
         match families.last_mut().filter(|last| last.family == *family) {
             Some(last) => last.qualifiers.as_mut().expect("each has some").push(qualifier.clone()),
             None => families.push(FamilyColumns { family: family.clone(), qualifiers: Some(vec![qualifier.clone()]) }),
@@ -92,9 +92,9 @@ pub(super) fn scan_of((rows, wanted): &(RowSet, Vec<WantedColumn>), pin: Option<
 }
 
 /// What such a scan of rows gave.
-pub(super) fn values_of(rows: Vec<Row>, wanted: &[WantedColumn]) -> Values {
+pub(super) fn values_of(rows: Vec<Row>, wanted: &[RequestedColumn]) -> Values {
     let values = rows.into_iter().map(|Row { key, cells }| {
-        let value = |column: &WantedColumn| {
+        let value = |column: &RequestedColumn| {
             let cell = cells.iter().find(|cell| cell.family == column.family && cell.qualifier == column.qualifier);
             cell.map(|cell| cell.value.clone())
         };
@@ -113,7 +113,7 @@ pub(super) fn values_of(rows: Vec<Row>, wanted: &[WantedColumn]) -> Values {
 /// If a row comes twice, or a part is not what it says.
 pub(super) async fn read(
     columnar: &dyn ColumnarScan,
-    (rows, wanted): &(RowSet, Vec<WantedColumn>),
+    (rows, wanted): &(RowSet, Vec<RequestedColumn>),
     pin: Pin,
 ) -> Result<(Values, u64)> {
     let request = ColumnarRequest { rows: rows.clone(), columns: wanted.clone(), key: None, pin: Some(pin) };
@@ -166,7 +166,7 @@ fn read_memory(part: &MemoryPart, found: &mut Values) -> Result<u64> {
     }
 }
 
-async fn read_part(part: &ParquetPart, wanted: &[WantedColumn], found: &mut Values) -> Result<()> {
+async fn read_part(part: &ParquetPart, wanted: &[RequestedColumn], found: &mut Values) -> Result<()> {
     let bytes = part.file.read(std::slice::from_ref(&(0..part.file.size()))).await?.concat();
     let metadata = ArrowReaderMetadata::try_new(part.metadata.clone(), ArrowReaderOptions::new()).unwrap();
     let builder = ParquetRecordBatchReaderBuilder::new_with_metadata(Bytes::from(bytes), metadata);
@@ -187,9 +187,9 @@ async fn read_part(part: &ParquetPart, wanted: &[WantedColumn], found: &mut Valu
     Ok(())
 }
 
-fn add(batch: &RecordBatch, names: &[Option<String>], wanted: &[WantedColumn], found: &mut Values) {
+fn add(batch: &RecordBatch, names: &[Option<String>], wanted: &[RequestedColumn], found: &mut Values) {
     let keys = bytes_of(batch.column_by_name(KEY).unwrap());
-    let column = |(name, wanted): (&Option<String>, &WantedColumn)| match name {
+    let column = |(name, wanted): (&Option<String>, &RequestedColumn)| match name {
         Some(name) => {
             let array = batch.column_by_name(name).unwrap();
             let kind = match array.data_type() {
@@ -230,7 +230,7 @@ fn bytes_of(array: &ArrayRef) -> Vec<Option<Bytes>> {
 /// Those of the store.
 pub(super) async fn expected(
     oracle: &dyn crate::Store,
-    request: &(RowSet, Vec<WantedColumn>),
+    request: &(RowSet, Vec<RequestedColumn>),
     pin: Option<Pin>,
 ) -> Result<Values> {
     Ok(values_of(oracle.read_rows(&table(), scan_of(request, pin)).await?, &request.1))

@@ -16,8 +16,8 @@ use super::{
     notation::{START_MICROS, Subject, family, table},
 };
 use crate::{
-    Columns, Commit, ErrorKind, KeyRange, Pin, Result, Row, RowKey, RowMutation, RowSet, Scan, Store, StoreExt,
-    Validation, WantedColumn, Write, row::resolve, scan::FamilyColumns,
+    Columns, Commit, ErrorKind, KeyRange, Pin, RequestedColumn, Result, Row, RowKey, RowMutation, RowSet, Scan, Store,
+    StoreExt, Validation, Write, row::resolve, scan::FamilyColumns,
 };
 use bytes::Bytes;
 
@@ -260,7 +260,7 @@ impl Pair {
     }
 
     /// What the fast path gives, if the store has one.
-    async fn compare_columnar(&self, what: &str, request: &(RowSet, Vec<WantedColumn>), place: Option<usize>) {
+    async fn compare_columnar(&self, what: &str, request: &(RowSet, Vec<RequestedColumn>), place: Option<usize>) {
         let Some(columnar) = self.subject.store.columnar() else { return };
         let pins = place.and_then(|place| self.pins[place].as_ref());
         let pin = match pins {

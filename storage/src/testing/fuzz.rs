@@ -13,7 +13,7 @@ use super::{
 use crate::{
     ErrorKind, KeyRange, RowKey, Scan, Store, StoreExt,
     clock::ManualClock,
-    engine::{Engine, EngineOptions, Grain, fuzz},
+    engine::{Engine, EngineOptions, Granularity, fuzz},
     fs::Fs,
 };
 use std::{path::Path, sync::Arc};
@@ -46,8 +46,8 @@ pub fn log_records(payload: &[u8]) {
 }
 
 /// A file of dead positions.
-pub fn dead_positions(bytes: &[u8]) {
-    fuzz::dead_positions(bytes);
+pub fn deletion_vector(bytes: &[u8]) {
+    fuzz::deletion_vector(bytes);
 }
 
 /// A manifest.
@@ -114,11 +114,12 @@ fn is_refusal(kind: ErrorKind) -> bool {
 async fn open(fs: &SimFs) -> Result<Arc<Engine>, ErrorKind> {
     let clock = Box::new(ManualClock::new(super::notation::START_MICROS));
     // Small parts, so that a few rows make several.
-    let grain = Grain { group_rows_max: GROUP_ROWS_MAX, page_rows_max: 2, step_rows_max: 8, ..Grain::default() };
+    let granularity =
+        Granularity { group_rows_max: GROUP_ROWS_MAX, page_rows_max: 2, step_rows_max: 8, ..Granularity::default() };
     let options = EngineOptions {
         fs: Arc::new(fs.clone()),
         clock,
-        grain,
+        granularity,
         base_bytes: 1 << 10,
         compacts: false,
         log_file_bytes: 2 << 10,
@@ -142,8 +143,8 @@ mod tests {
         #[test]
         fn any_bytes(bytes in vec(any::<u8>(), 0..200)) {
             row_key(&bytes);
-            dead_positions(&bytes);
-            dead_positions(&[b"KSDEAD\r\n\x01", &bytes[..]].concat());
+            deletion_vector(&bytes);
+            deletion_vector(&[b"KSDEAD\r\n\x01", &bytes[..]].concat());
             manifest(&bytes);
             log_file(&bytes);
             log_records(&bytes);
@@ -154,7 +155,7 @@ mod tests {
         /// Records have their numbers in few bits: most of these bytes mean something.
         #[test]
         fn small_bytes(bytes in vec(0u8..8, 0..80)) {
-            dead_positions(&[b"KSDEAD\r\n\x01", &bytes[..]].concat());
+            deletion_vector(&[b"KSDEAD\r\n\x01", &bytes[..]].concat());
             log_records(&bytes);
             row(&[&[0; 8], &bytes[..]].concat());
             segment(&bytes);

@@ -78,7 +78,7 @@ impl Going {
 
     /// Rows that are written at a time; between two such steps a segment may end.
     fn step_rows(&self) -> usize {
-        self.maintenance.options.grain.step_rows_max
+        self.maintenance.options.granularity.step_rows_max
     }
 }
 
@@ -109,7 +109,7 @@ impl Loader {
             Column { at, head: cells::column_head(number, qualifier) }
         };
         let columns = order.into_iter().map(column).collect();
-        let runs = Runs::new(Arc::clone(&maintenance.scratch), maintenance.options.grain.load_runs_max);
+        let runs = Runs::new(Arc::clone(&maintenance.scratch), maintenance.options.granularity.load_runs_max);
         let output = Output::new(Arc::clone(&maintenance), name.clone(), Arc::clone(&descriptor), stamp);
         Self {
             probe: Probe::new(Arc::clone(&maintenance), name.clone(), Arc::clone(&descriptor)),
@@ -230,7 +230,7 @@ impl Loader {
             let batches = segment.encoded(vec![positions], Dead::default(), DECODED_BYTES_TARGET / 4)?;
             sources.push(Source::Segment(Box::new(batches), vec::IntoIter::default()));
         }
-        match halved(sources, self.maintenance.options.grain.load_halves_bytes_min) {
+        match halved(sources, self.maintenance.options.granularity.load_halves_bytes_min) {
             (all, None) => merged(all, &mut self.output, &self.going, &AtomicBool::new(false))?,
             (first, Some(second)) => self.merge_halves(first, second)?,
         }

@@ -84,7 +84,7 @@ impl Output {
             };
             if ends == 0 {
                 // The segment goes over the border, unless it is large enough by itself.
-                match writer.bytes() >= self.maintenance.options.grain.delta_bytes_min {
+                match writer.bytes() >= self.maintenance.options.granularity.delta_bytes_min {
                     true => self.finish(writer)?,
                     false => {
                         self.end = self.end_of(left[0].0).1;

@@ -201,7 +201,7 @@ impl Maintenance {
     fn choose(&self, asked: &Asked<'_>) -> Option<Job> {
         // Under the lock the published tablets are those of the manifest.
         let in_force = self.manifest();
-        let limits = self.options.grain.compactions();
+        let limits = self.options.granularity.compactions();
         let state = self.shared.published.load_full();
         let now_micros = self.shared.clock.now();
         let chosen = state.tables.iter().filter_map(|(name, table)| {
@@ -252,7 +252,7 @@ impl Maintenance {
         let descriptor = job.table.descriptor.as_ref();
         let outputs = Writers { maintenance: self, name: &job.name, descriptor, stamp: job.stamp, base: true, known };
         let mut compaction = Compaction::new(inputs, &garbage, outputs, self.options.base_bytes)
-            .with_step_rows(self.options.grain.step_rows_max);
+            .with_step_rows(self.options.granularity.step_rows_max);
         loop {
             let step = match self.shared.board.is_closed() {
                 true => Err(Error::Unavailable("it was closed".into())),

@@ -74,7 +74,7 @@ impl Maintenance {
             let mut outputs = Writers { maintenance: self, name, descriptor, stamp, base: false, known: Vec::new() };
             written.push((table.descriptor.number, Vec::new()));
             let (_, deltas) = written.last_mut().expect("it was just pushed");
-            flush(rows(), &table.tablets, &mut outputs, self.options.grain.delta_bytes_min, deltas)?;
+            flush(rows(), &table.tablets, &mut outputs, self.options.granularity.delta_bytes_min, deltas)?;
         }
         Ok(())
     }

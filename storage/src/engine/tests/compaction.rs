@@ -3,7 +3,7 @@
 use super::*;
 use crate::{
     ColumnKind, KeyRange, RowSet,
-    columnar::{ColumnarRequest, WantedColumn},
+    columnar::{ColumnarRequest, RequestedColumn},
     engine::{blocking, maintain::Asked, tablet::choose::GARBAGE_PAUSE_MICROS},
     store::{RowMutation, Write},
 };
@@ -122,7 +122,7 @@ async fn flushes_and_compactions_have_columns_for_every_stretch_of_keys() {
     let family = FamilyName::new("f").unwrap();
     let qualifier = |stretch: usize| Bytes::from(format!("q{stretch:02}"));
     let part_rows = |stretch: usize| {
-        let column = WantedColumn {
+        let column = RequestedColumn {
             family: family.clone(),
             qualifier: qualifier(stretch),
             kind: ColumnKind::Binary,

@@ -65,7 +65,7 @@ fn count_segments(fs: &SimFs) -> usize {
 /// Two threads merge whatever there is.
 fn halves(fs: &SimFs) -> EngineOptions {
     let tiny = tiny(fs);
-    EngineOptions { grain: Grain { load_halves_bytes_min: 0, ..tiny.grain }, ..tiny }
+    EngineOptions { granularity: Granularity { load_halves_bytes_min: 0, ..tiny.granularity }, ..tiny }
 }
 
 #[tokio::test]

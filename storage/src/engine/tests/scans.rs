@@ -86,7 +86,7 @@ async fn a_scan_of_keys_far_apart_reads_no_other_pages() {
     let fs = SimFs::new();
     let options = || EngineOptions {
         log_file_bytes: 8 << 20,
-        grain: Grain { page_rows_max: PAGE_ROWS, ..Grain::default() },
+        granularity: Granularity { page_rows_max: PAGE_ROWS, ..Granularity::default() },
         ..simulated(&fs)
     };
     let engine = with_table(options()).await;

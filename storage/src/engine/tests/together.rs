@@ -19,8 +19,8 @@ fn commit(rows: impl IntoIterator<Item = (usize, Vec<Mutation>)>) -> Commit {
 #[tokio::test]
 async fn many_rows_of_segments_keep_what_a_commit_does_not_change() {
     let fs = SimFs::new();
-    let grain = Grain { group_rows_max: 7, page_rows_max: 3, ..Grain::default() };
-    let engine = with_table(EngineOptions { grain, compacts: false, ..simulated(&fs) }).await;
+    let granularity = Granularity { group_rows_max: 7, page_rows_max: 3, ..Granularity::default() };
+    let engine = with_table(EngineOptions { granularity, compacts: false, ..simulated(&fs) }).await;
     let both = |row| (row, vec![set_in("a", format!("a {row}")), set_in("b", format!("b {row}"))]);
     engine.commit(commit((0..ROWS).map(both))).await.unwrap();
     engine.compact(None).await.unwrap();

@@ -18,7 +18,7 @@ const LOAD_HALVES_BYTES_MIN: u64 = 64 << 20;
 
 /// See the module. Each is at least 1.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Grain {
+pub struct Granularity {
     /// Bytes of a memtable, at least, whatever it is set to.
     pub memtable_bytes_min: u64,
     /// Rows of a row group, at most.
@@ -37,7 +37,7 @@ pub struct Grain {
     pub load_halves_bytes_min: u64,
 }
 
-impl Default for Grain {
+impl Default for Granularity {
     fn default() -> Self {
         Self {
             memtable_bytes_min: MEMTABLE_BYTES_MIN,
@@ -52,7 +52,7 @@ impl Default for Grain {
     }
 }
 
-impl Grain {
+impl Granularity {
     /// Where row groups and pages end.
     pub(crate) fn segments(&self) -> Limits {
         Limits { group_rows_max: self.group_rows_max, page_rows_max: self.page_rows_max, ..Limits::default() }
