@@ -29,14 +29,14 @@
 
 mod apply;
 pub(crate) mod blobs;
-mod board;
 mod budget;
 mod cells;
 mod codec;
 mod columnar;
 mod compact;
-mod dead;
+mod coordination;
 mod decide;
+mod deletion_vector;
 mod descriptor;
 mod fetch;
 pub mod files;
@@ -46,6 +46,8 @@ mod frame;
 pub(crate) mod fuzz;
 mod garbage;
 mod granularity;
+mod history;
+mod inline;
 mod inspect;
 mod install;
 mod load;
@@ -54,7 +56,6 @@ mod maintain;
 mod manifest;
 mod memtable;
 mod open;
-mod past;
 mod pins;
 mod priority;
 mod purge;
@@ -66,7 +67,6 @@ mod row_cache;
 mod samples;
 mod scan;
 mod segment;
-mod short;
 mod state;
 mod tablet;
 #[cfg(test)]
@@ -88,8 +88,8 @@ use crate::{
 };
 use async_trait::async_trait;
 use bytes::Bytes;
-use decide::Decided;
-use fetch::{Fetched, Wanted};
+use decide::Decision;
+use fetch::{Fetched, Lookups};
 use maintain::{LayoutsOf, Maintenance};
 use state::State;
 use std::{
@@ -272,7 +272,7 @@ impl Engine {
     pub async fn compact(&self, table: Option<&TableName>) -> Result<()> {
         self.flush().await?;
         let (maintenance, table) = (Arc::clone(&self.maintenance), table.cloned());
-        self.giving_way(move || maintenance.compact_asked(table.as_ref())).await
+        self.run_low_priority(move || maintenance.compact_table(table.as_ref())).await
     }
 
     fn check_open(&self) -> Result<()> {
@@ -315,7 +315,7 @@ impl Engine {
     }
 
     /// Looks up rows of segments; on this thread when there is nothing to read.
-    async fn fetch(&self, state: &Arc<State>, wanted: Wanted) -> Result<Fetched> {
+    async fn fetch(&self, state: &Arc<State>, wanted: Lookups) -> Result<Fetched> {
         if wanted.is_empty() {
             return Ok(Fetched::none(state));
         }
@@ -327,7 +327,10 @@ impl Engine {
     }
 
     /// Does what takes long and may change the manifest, on a thread of its own, which gives way to others. Until it ends the store is not free.
-    async fn giving_way<T: Send + 'static>(&self, work: impl FnOnce() -> Result<T> + Send + 'static) -> Result<T> {
+    async fn run_low_priority<T: Send + 'static>(
+        &self,
+        work: impl FnOnce() -> Result<T> + Send + 'static,
+    ) -> Result<T> {
         let lock = self.lock.upgrade().ok_or_else(|| Error::Unavailable("it was closed".into()))?;
         let (done, ended) = oneshot::channel();
         let work = move || {
@@ -347,7 +350,7 @@ impl Engine {
     }
 
     /// What is left to do once the log thread was told to end: to wait for the threads, and to end loads. Then the store is free.
-    fn ending(&self) -> impl FnOnce() + Send + 'static {
+    fn shutdown(&self) -> impl FnOnce() + Send + 'static {
         let threads = std::mem::take(&mut *self.threads.lock().unwrap_or_else(PoisonError::into_inner));
         let (lock, maintenance) = (self.lock.upgrade(), Arc::clone(&self.maintenance));
         move || {
@@ -396,7 +399,7 @@ impl Store for Engine {
     }
 
     fn scan(&self, table: &TableName, scan: Scan) -> RowStream {
-        self.scanned(table, scan)
+        self.scan_stream(table, scan)
     }
 
     async fn sample_row_keys(&self, table: &TableName) -> Result<Vec<RowSample>> {
@@ -404,7 +407,7 @@ impl Store for Engine {
         let state = self.shared.published.load_full();
         let weights = state.table(table)?.clone();
         let cuts = blocking(move || samples::cuts(&weights, ROW_SAMPLES_MAX)).await?;
-        samples::living(self, table, cuts).await
+        samples::at_live_rows(self, table, cuts).await
     }
 
     async fn commit(&self, commit: Commit) -> Result<i64> {
@@ -414,7 +417,7 @@ impl Store for Engine {
         });
         let bytes: usize = bytes.sum();
         let state = self.shared.published.load_full();
-        let fetched = self.fetch(&state, Wanted::of_commit(&state, &commit)).await?;
+        let fetched = self.fetch(&state, Lookups::of_commit(&state, &commit)).await?;
         drop(state);
         self.ask(bytes + fetched.bytes(), |reply| Request::Commit(commit, fetched, reply)).await
     }
@@ -423,7 +426,7 @@ impl Store for Engine {
         row::check_count(rows.iter().map(|row| row.mutations.len()).sum())?;
         let bytes: usize = rows.iter().map(request_bytes).sum();
         let state = self.shared.published.load_full();
-        let wanted = Wanted::of_rows(&state, rows.iter().map(|row| (table, row)));
+        let wanted = Lookups::of_rows(&state, rows.iter().map(|row| (table, row)));
         let fetched = self.fetch(&state, wanted).await?;
         drop(state);
         self.ask(bytes + fetched.bytes(), |reply| Request::Rows(table.clone(), rows, fetched, reply)).await
@@ -446,7 +449,7 @@ impl Store for Engine {
         let decided = self.decide(table, &key, |found, cells, _| {
             Ok(((), row::modify(table, &found.descriptor.schema, &cells, &rules)?))
         });
-        let Decided { mut mutations, stamp, .. } = decided.await?;
+        let Decision { mut mutations, stamp, .. } = decided.await?;
         row::resolve(&mut mutations, stamp);
         Ok(Row { key, cells: row::written(mutations) })
     }
@@ -489,7 +492,7 @@ impl Store for Engine {
         }
         let closed = self.send(0, Request::Close).await;
         // The log thread has answered; the others stop at the next row group. Should one have panicked, it said so.
-        let _ = tokio::task::spawn_blocking(self.ending()).await;
+        let _ = tokio::task::spawn_blocking(self.shutdown()).await;
         closed
     }
 }
@@ -499,6 +502,6 @@ impl Drop for Engine {
     /// [`close`](Store::close) to wait without blocking, and to learn of errors.
     fn drop(&mut self) {
         self.queue = None;
-        self.ending()();
+        self.shutdown()();
     }
 }

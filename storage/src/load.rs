@@ -123,7 +123,7 @@ impl NewRows {
                     any = true;
                     check("a cell", self.bytes.len() - from, CELL_BYTES_MAX)?;
                     check("a row", self.bytes.len() - key_end, ROW_BYTES_MAX)?;
-                    place(self.bytes.len())?
+                    offset(self.bytes.len())?
                 }
                 false => ABSENT,
             };
@@ -132,7 +132,7 @@ impl NewRows {
         if !any {
             return Err(Error::Invalid("a row is given without values".into()).into());
         }
-        self.rows.push(NewRow { number, start: place(start)?, key_end: place(key_end)? });
+        self.rows.push(NewRow { number, start: offset(start)?, key_end: offset(key_end)? });
         Ok(())
     }
 
@@ -183,7 +183,7 @@ impl NewRows {
 }
 
 /// A place in a batch.
-fn place(at: usize) -> Result<u32> {
+fn offset(at: usize) -> Result<u32> {
     let limit = ABSENT as usize - 1;
     match at > limit {
         true => Err(Error::TooLarge { what: "a batch of new rows", size: at, limit }),

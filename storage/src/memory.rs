@@ -138,8 +138,8 @@ impl Store for MemoryStore {
             for write in commit.writes {
                 match write {
                     Write::Row { table, row } => {
-                        let place = (table, row.key.clone());
-                        state.mutate(&place.0, row, stamp_micros, read.contains(&place))?;
+                        let target = (table, row.key.clone());
+                        state.mutate(&target.0, row, stamp_micros, read.contains(&target))?;
                     }
                     Write::DeleteRange { table, range } => state.delete_range(&table, &range)?,
                 }
@@ -170,7 +170,7 @@ impl Store for MemoryStore {
         self.0.change(|state, stamp_micros| {
             let held = state.table(table)?;
             row::check_decision(table, &held.schema, &request, stamp_micros)?;
-            let cells = held.living(&request.key, stamp_micros);
+            let cells = held.live_cells(&request.key, stamp_micros);
             let holds = row::holds(request.predicate.as_ref(), &request.key, cells)?;
             let mutations = if holds { request.then } else { request.otherwise };
             if !mutations.is_empty() {
@@ -183,7 +183,7 @@ impl Store for MemoryStore {
     async fn read_modify_write(&self, table: &TableName, key: RowKey, rules: Vec<ReadModifyWrite>) -> Result<Row> {
         self.0.change(|state, stamp_micros| {
             let held = state.table(table)?;
-            let mutations = row::modify(table, &held.schema, &held.living(&key, stamp_micros), &rules)?;
+            let mutations = row::modify(table, &held.schema, &held.live_cells(&key, stamp_micros), &rules)?;
             let row = RowMutation { key: key.clone(), mutations };
             let resolved = state.mutate(table, row, stamp_micros, true)?;
             Ok(Row { key, cells: row::written(resolved) })

@@ -1,4 +1,4 @@
-//! What mutations do to a row. Pure, and the one place that says so: every backend folds its rows here.
+//! What mutations do to a row. Pure, and the one key that says so: every backend folds its rows here.
 //!
 //! A write goes through [`check()`] (does the request fit the data model), [`stamp_for`] and [`resolve`] (which timestamp do cells
 //! get that bring none), and [`fold`] (what does the row hold afterwards). A read goes through a [`RowReader`]. In between stand
@@ -58,7 +58,7 @@ pub fn stamp_for(commit_micros: i64, after_read: bool, cells: &[Cell]) -> i64 {
 pub fn fold(schema: &TableSchema, cells: Vec<Cell>, mutations: &[Mutation], now_micros: i64) -> Result<Vec<Cell>> {
     let cells = live(schema, cells, now_micros);
     let cells = match mutations.iter().map(|mutation| written_cell(mutation, now_micros)).collect() {
-        Some(written) => laid_over(cells, written),
+        Some(written) => overlay(cells, written),
         None => change(schema, cells, mutations, now_micros)?,
     };
     let cells = live(schema, cells, now_micros);
@@ -76,7 +76,7 @@ pub fn fold(schema: &TableSchema, cells: Vec<Cell>, mutations: &[Mutation], now_
 /// not have are left out as well.
 pub fn live(schema: &TableSchema, mut cells: Vec<Cell>, now_micros: i64) -> Vec<Cell> {
     let mut condemned = Vec::new();
-    // The family of the cell before, and the cell's place among those of its column.
+    // The family of the cell before, and the cell's key among those of its column.
     let (mut family, mut index): (Option<&Family>, usize) = (None, 0);
     for (at, cell) in cells.iter().enumerate() {
         let before = at.checked_sub(1).map(|at| &cells[at]).filter(|before| before.family == cell.family);
@@ -135,9 +135,9 @@ fn written_cell(mutation: &Mutation, now_micros: i64) -> Option<Cell> {
 
 /// The cells with those written later laid over them: what [`change`] comes to for a row that is only written to, which most
 /// are, without a tree.
-fn laid_over(mut cells: Vec<Cell>, written: Vec<Cell>) -> Vec<Cell> {
+fn overlay(mut cells: Vec<Cell>, written: Vec<Cell>) -> Vec<Cell> {
     cells.extend(written);
-    // Stable: of cells in one place the last written comes last.
+    // Stable: of cells in one key the last written comes last.
     cells.sort_by(Cell::order);
     cells.dedup_by(|later, kept| {
         let same = later.order(kept).is_eq();
@@ -151,25 +151,25 @@ fn laid_over(mut cells: Vec<Cell>, written: Vec<Cell>) -> Vec<Cell> {
 
 /// The cells after the mutations.
 fn change(schema: &TableSchema, cells: Vec<Cell>, mutations: &[Mutation], now_micros: i64) -> Result<Vec<Cell>> {
-    let mut content: Content = cells.into_iter().map(|cell| (Place::of(&cell), cell.value)).collect();
+    let mut content: Content = cells.into_iter().map(|cell| (CellKey::of(&cell), cell.value)).collect();
     for mutation in mutations {
         apply(schema, &mut content, mutation, now_micros)?;
     }
-    Ok(content.into_iter().map(|(place, value)| place.cell(value)).collect())
+    Ok(content.into_iter().map(|(key, value)| key.cell(value)).collect())
 }
 
 /// A row under change.
-type Content = BTreeMap<Place, Bytes>;
+type Content = BTreeMap<CellKey, Bytes>;
 
 /// Where a cell stands in its row; ordered like [`Cell::order`].
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord)]
-struct Place {
+struct CellKey {
     family: FamilyName,
     qualifier: Bytes,
     timestamp: Reverse<i64>,
 }
 
-impl Place {
+impl CellKey {
     fn of(cell: &Cell) -> Self {
         Self::new(&cell.family, &cell.qualifier, cell.timestamp)
     }
@@ -186,24 +186,24 @@ impl Place {
 fn apply(schema: &TableSchema, content: &mut Content, mutation: &Mutation, now_micros: i64) -> Result<()> {
     match mutation {
         Mutation::SetCell { family, qualifier, timestamp, value } => {
-            content.insert(Place::new(family, qualifier, timestamp.unwrap_or(now_micros)), value.clone());
+            content.insert(CellKey::new(family, qualifier, timestamp.unwrap_or(now_micros)), value.clone());
         }
         Mutation::AddToCell { family, qualifier, timestamp, input } => {
             let kind = check::aggregate_of(schema, family)?;
-            let place = Place::new(family, qualifier, timestamp.unwrap_or(now_micros));
-            let state = aggregate::add(kind, content.get(&place), *input)?;
-            content.insert(place, state);
+            let key = CellKey::new(family, qualifier, timestamp.unwrap_or(now_micros));
+            let state = aggregate::add(kind, content.get(&key), *input)?;
+            content.insert(key, state);
         }
         Mutation::MergeToCell { family, qualifier, timestamp, state } => {
             let kind = check::aggregate_of(schema, family)?;
-            let place = Place::new(family, qualifier, timestamp.unwrap_or(now_micros));
-            let state = aggregate::merge(kind, content.get(&place), state)?;
-            content.insert(place, state);
+            let key = CellKey::new(family, qualifier, timestamp.unwrap_or(now_micros));
+            let state = aggregate::merge(kind, content.get(&key), state)?;
+            content.insert(key, state);
         }
         Mutation::DeleteFromColumn { family, qualifier, timestamps } => {
             delete_from_column(content, family, qualifier, *timestamps);
         }
-        Mutation::DeleteFromFamily { family } => content.retain(|place, _| place.family != *family),
+        Mutation::DeleteFromFamily { family } => content.retain(|key, _| key.family != *family),
         Mutation::DeleteFromRow => content.clear(),
     }
     Ok(())
@@ -211,8 +211,8 @@ fn apply(schema: &TableSchema, content: &mut Content, mutation: &Mutation, now_m
 
 fn delete_from_column(content: &mut Content, family: &FamilyName, qualifier: &Bytes, timestamps: TimestampRange) {
     // Newest first: the column begins with the greatest timestamp.
-    let column = Place::new(family, qualifier, i64::MAX)..=Place::new(family, qualifier, i64::MIN);
-    content.extract_if(column, |place, _| timestamps.contains(place.timestamp.0)).for_each(drop);
+    let column = CellKey::new(family, qualifier, i64::MAX)..=CellKey::new(family, qualifier, i64::MIN);
+    content.extract_if(column, |key, _| timestamps.contains(key.timestamp.0)).for_each(drop);
 }
 
 #[cfg(test)]

@@ -111,7 +111,7 @@ impl Scan {
     ///
     /// # Errors
     /// [`Error::NoHistory`], [`Error::TooOld`], [`Error::Future`].
-    pub fn judged_micros(&self, schema: &TableSchema, now_micros: i64) -> Result<i64> {
+    pub fn gc_micros(&self, schema: &TableSchema, now_micros: i64) -> Result<i64> {
         let Some(as_of) = self.as_of else { return Ok(now_micros) };
         let oldest_micros = schema.history.as_ref().ok_or(Error::NoHistory)?.oldest_micros(now_micros);
         if as_of > now_micros {

@@ -12,11 +12,11 @@
 
 use super::{
     descriptor::Descriptor,
-    fetch::{Before, Fetched, needs_cells},
+    fetch::{Fetched, PriorRow, needs_cells},
+    history,
     manifest::{PastRule, SegmentId},
     memtable::Slot,
-    past,
-    pins::Held,
+    pins::PinnedState,
     record::{self, LoggedRow, LoggedWrite, Record},
     row_cache::RowCache,
     state::{State, Table},
@@ -67,7 +67,7 @@ pub(crate) fn commit(
             let after_read = relied_on.contains(&(&table, &row.key));
             let found = change.state.table(&table)?;
             let wanted = (&row.key, needs_cells(found, &row));
-            let before = fetched.before(change.state.flushes, found, wanted, rows)?;
+            let before = fetched.prior_row(change.state.flushes, found, wanted, rows)?;
             change.check_and_mutate_row(out, after_read, &table, row, before)?;
             check_size(out.len() - start)
         }
@@ -81,7 +81,7 @@ pub(crate) fn commit(
         out.truncate(start);
         return applied;
     }
-    let PastWrites { count, records } = change.past;
+    let HistoryWrites { count, records } = change.history;
     if count > 0 {
         record::put_commit(out, stamp, count);
         out.extend_from_slice(&records);
@@ -113,7 +113,7 @@ pub(crate) fn validate(state: &State, validation: &Validation) -> Result<()> {
 ///
 /// # Errors
 /// [`Error::Invalid`] for a pin of another store.
-pub(crate) fn held(pin: &crate::Pin) -> Result<Arc<Held>> {
+pub(crate) fn pinned_state(pin: &crate::Pin) -> Result<Arc<PinnedState>> {
     let held = Arc::clone(&pin.state).downcast();
     held.map_err(|_| Error::Invalid("the pin is one of another store".into()))
 }
@@ -123,7 +123,7 @@ pub(crate) fn held(pin: &crate::Pin) -> Result<Arc<Held>> {
 /// # Errors
 /// [`Error::Invalid`] for a pin of another store; [`Error::PinExpired`].
 pub(crate) fn pinned(pin: &crate::Pin) -> Result<Arc<State>> {
-    held(pin)?.state()
+    pinned_state(pin)?.state()
 }
 
 /// A commit under way, which can be taken back.
@@ -133,13 +133,13 @@ struct Change<'a> {
     /// What was there before each change, in order.
     undo: Vec<Undo>,
     /// Tables whose dead positions `undo` has.
-    remembered: BTreeSet<TableName>,
-    past: PastWrites,
+    saved: BTreeSet<TableName>,
+    history: HistoryWrites,
 }
 
 /// What a commit writes to the pasts of tables, as the log has it.
 #[derive(Default)]
-struct PastWrites {
+struct HistoryWrites {
     count: usize,
     records: Vec<u8>,
 }
@@ -147,14 +147,14 @@ struct PastWrites {
 /// What was there before a change.
 enum Undo {
     Slot(TableName, RowKey, Option<Slot>),
-    Dead(TableName, OrdMap<SegmentId, super::dead::Dead>),
+    DeletionVectors(TableName, OrdMap<SegmentId, super::deletion_vector::DeletionVector>),
     /// With the stamp of the deletion of a range before it.
     Range(TableName, Option<i64>),
 }
 
 impl<'a> Change<'a> {
     fn new(state: &'a mut State, stamp: i64) -> Self {
-        Self { state, stamp, undo: Vec::new(), remembered: BTreeSet::new(), past: PastWrites::default() }
+        Self { state, stamp, undo: Vec::new(), saved: BTreeSet::new(), history: HistoryWrites::default() }
     }
 
     fn check_and_mutate_row(
@@ -163,7 +163,7 @@ impl<'a> Change<'a> {
         after_read: bool,
         name: &TableName,
         mut row: RowMutation,
-        before: Before,
+        before: PriorRow,
     ) -> Result<()> {
         let table = self.state.table(name)?;
         row::check(name, &table.descriptor.schema, &row, self.stamp)?;
@@ -182,11 +182,11 @@ impl<'a> Change<'a> {
             return Ok(());
         }
         if keeps_history && (held.is_some() || encoded.is_some()) {
-            self.remember(name, &row.key, held.as_deref())?;
+            self.record_history(name, &row.key, held.as_deref())?;
         }
-        if let Some((segment, position)) = before.place {
-            self.remember_dead(name)?;
-            self.state.table_mut(name)?.kill(segment, position);
+        if let Some((segment, position)) = before.location {
+            self.save_deletion_vectors(name)?;
+            self.state.table_mut(name)?.mark_dead(segment, position);
         }
         self.set(name, &row.key, Some(encoded))
     }
@@ -200,37 +200,37 @@ impl<'a> Change<'a> {
     }
 
     /// Keeps the dead positions of a table as they were before the commit.
-    fn remember_dead(&mut self, name: &TableName) -> Result<()> {
-        if !self.remembered.contains(name) {
-            let dead = self.state.table(name)?.dead.clone();
-            self.undo.push(Undo::Dead(name.clone(), dead));
-            self.remembered.insert(name.clone());
+    fn save_deletion_vectors(&mut self, name: &TableName) -> Result<()> {
+        if !self.saved.contains(name) {
+            let dead = self.state.table(name)?.deletion_vectors.clone();
+            self.undo.push(Undo::DeletionVectors(name.clone(), dead));
+            self.saved.insert(name.clone());
         }
         Ok(())
     }
 
     /// Writes what a row held until now to the past of its table.
-    fn remember(&mut self, name: &TableName, key: &RowKey, held: Option<&[u8]>) -> Result<()> {
-        let (past, key) = (name.past(), past::key(key, self.stamp));
-        let table = self.state.table(&past)?;
+    fn record_history(&mut self, name: &TableName, key: &RowKey, held: Option<&[u8]>) -> Result<()> {
+        let (history_name, key) = (name.history_table(), history::key(key, self.stamp));
+        let table = self.state.table(&history_name)?;
         if table.active.slots.get(&key).is_some_and(|slot| slot.row.is_some()) {
             // Of several changes by one commit the first counts.
             return Ok(());
         }
-        let row = past::row(held, self.stamp);
-        record::put_whole_row(&mut self.past.records, &table.descriptor, &key, false, Some(&row));
-        self.past.count += 1;
-        self.set(&past, &key, Some(Some(row)))
+        let row = history::row(held, self.stamp);
+        record::put_whole_row(&mut self.history.records, &table.descriptor, &key, false, Some(&row));
+        self.history.count += 1;
+        self.set(&history_name, &key, Some(Some(row)))
     }
 
     /// Deletes rows, and their past with them.
     fn delete_range(&mut self, name: &TableName, range: &KeyRange) -> Result<()> {
         self.delete_rows(name, range)?;
         if self.state.table(name)?.descriptor.schema.history.is_some() {
-            let (past, range) = (name.past(), past::range(range));
-            record::put_delete_range(&mut self.past.records, &self.state.table(&past)?.descriptor, &range);
-            self.past.count += 1;
-            self.delete_rows(&past, &range)?;
+            let (history_name, range) = (name.history_table(), history::range(range));
+            record::put_delete_range(&mut self.history.records, &self.state.table(&history_name)?.descriptor, &range);
+            self.history.count += 1;
+            self.delete_rows(&history_name, &range)?;
         }
         Ok(())
     }
@@ -249,11 +249,11 @@ impl<'a> Change<'a> {
         for key in keys {
             self.set(name, &key, Some(None))?;
         }
-        self.remember_dead(name)?;
+        self.save_deletion_vectors(name)?;
         let stamp = self.stamp;
         let table = self.state.table_mut(name)?;
         for (segment, positions) in segments {
-            table.kill_range(segment, positions);
+            table.mark_range_dead(segment, positions);
         }
         table.active.push_range(range.clone(), stamp);
         let before = table.range_deleted.replace(stamp);
@@ -263,11 +263,11 @@ impl<'a> Change<'a> {
 
     fn roll_back(self) {
         for undo in self.undo.into_iter().rev() {
-            let (Undo::Slot(name, ..) | Undo::Dead(name, _) | Undo::Range(name, _)) = &undo;
+            let (Undo::Slot(name, ..) | Undo::DeletionVectors(name, _) | Undo::Range(name, _)) = &undo;
             let Some(table) = self.state.tables.get_mut(name) else { continue };
             match undo {
                 Undo::Slot(_, key, before) => drop(table.active.set(&key, before)),
-                Undo::Dead(_, dead) => table.dead = dead,
+                Undo::DeletionVectors(_, dead) => table.deletion_vectors = dead,
                 Undo::Range(_, before) => {
                     table.active.pop_range();
                     table.range_deleted = before;
@@ -296,7 +296,7 @@ pub(crate) fn create_table(
         return Err(Error::TooMany { what: "tables", count: TABLES_MAX + 1, limit: TABLES_MAX });
     }
     let history = make_table(state, out, stamp, name.clone(), schema.created(stamp));
-    follow_history(state, out, stamp, &name, history);
+    update_history_table(state, out, stamp, &name, history);
     state.stamp = stamp;
     Ok(())
 }
@@ -318,28 +318,28 @@ fn make_table(
 
 /// Makes the past of a table what its history wants after a commit with the stamp: none, a new one where history begins with the commit,
 /// or as long a one.
-fn follow_history(state: &mut State, out: &mut Vec<u8>, stamp: i64, name: &TableName, history: Option<History>) {
-    let past = name.past();
+fn update_history_table(state: &mut State, out: &mut Vec<u8>, stamp: i64, name: &TableName, history: Option<History>) {
+    let history_name = name.history_table();
     let begins = history.is_none_or(|history| history.since_micros == stamp);
-    match (state.tables.get(&past), history) {
+    match (state.tables.get(&history_name), history) {
         (Some(table), Some(history)) if !begins => {
-            let schema = past::schema(history);
+            let schema = history::schema(history);
             if table.descriptor.schema != schema {
                 let descriptor = table.descriptor.with_schema(schema);
-                record::put_modify_families(out, stamp, &descriptor.to_logged(&past));
+                record::put_modify_families(out, stamp, &descriptor.to_logged(&history_name));
                 let table = with_descriptor(table, descriptor, stamp);
-                state.set_table(past, table);
+                state.set_table(history_name, table);
             }
             return;
         }
         (Some(table), _) => {
             record::put_drop_table(out, stamp, table.descriptor.number);
-            state.remove_table(&past);
+            state.remove_table(&history_name);
         }
         (None, _) => {}
     }
     if let Some(history) = history {
-        make_table(state, out, stamp, past, past::schema(history));
+        make_table(state, out, stamp, history_name, history::schema(history));
     }
 }
 
@@ -350,7 +350,7 @@ fn follow_history(state: &mut State, out: &mut Vec<u8>, stamp: i64, name: &Table
 pub(crate) fn drop_table(state: &mut State, out: &mut Vec<u8>, stamp: i64, name: &TableName) -> Result<()> {
     record::put_drop_table(out, stamp, state.table(name)?.descriptor.number);
     state.remove_table(name);
-    follow_history(state, out, stamp, name, None);
+    update_history_table(state, out, stamp, name, None);
     state.stamp = stamp;
     Ok(())
 }
@@ -379,13 +379,13 @@ pub(crate) fn modify_families(
     checked.inspect_err(|_| out.truncate(start))?;
     let history = table.descriptor.schema.history;
     state.set_table(name.clone(), table);
-    follow_history(state, out, stamp, name, history);
+    update_history_table(state, out, stamp, name, history);
     state.stamp = stamp;
     Ok(())
 }
 
 /// The table with other families. Cells of families that are no more go, and what the rules condemned until now: a looser rule
-/// must not bring it back. In the active memtable that is done here; of what is older it is remembered as a past rule.
+/// must not bring it back. In the active memtable that is done here; of what is older it is saved as a past rule.
 fn with_descriptor(table: &Table, descriptor: Descriptor, now_micros: i64) -> Table {
     let old = &table.descriptor;
     let keeps = |name: &FamilyName| descriptor.number_of(name) == old.number_of(name);
@@ -500,9 +500,9 @@ pub(crate) fn settle(state: &mut State, superseded: Superseded) -> Result<()> {
     for (number, keys) in superseded {
         let Some((name, table)) = state.table_by_number(number) else { continue };
         let name = name.clone();
-        let found = super::ranges::places_of(table, &keys)?;
+        let found = super::ranges::locate_all(table, &keys)?;
         let table = state.table_mut(&name)?;
-        found.into_iter().for_each(|(segment, position)| table.kill(segment, position));
+        found.into_iter().for_each(|(segment, position)| table.mark_dead(segment, position));
     }
     Ok(())
 }

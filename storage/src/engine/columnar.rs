@@ -4,10 +4,10 @@ mod memory;
 
 use super::{
     Engine, apply,
+    inline::runs_inline,
     ranges::positions_in,
     read::{Parts, Reading},
     segment::{CleanColumn, CleanRequest, Segment},
-    short::runs_inline,
     state::Table,
 };
 use crate::{
@@ -26,7 +26,7 @@ impl ColumnarScan for Engine {
     fn columnar(&self, name: &TableName, request: ColumnarRequest) -> Result<Columnar> {
         self.check_open()?;
         let pin = request.pin.clone().unwrap_or_else(|| self.pin_now());
-        let held = apply::held(&pin)?;
+        let held = apply::pinned_state(&pin)?;
         let table = held.state()?.table(name)?.clone();
         let descriptor = &table.descriptor;
         // A family that is not there has no cells.
@@ -43,7 +43,7 @@ impl ColumnarScan for Engine {
         let mut rest_rows = 0;
         for (segment, ranges) in positions(&table, &request)? {
             let id = segment.meta().id;
-            let dead = table.dead.get(&id).cloned().unwrap_or_default();
+            let dead = table.deletion_vectors.get(&id).cloned().unwrap_or_default();
             let families = rules(&table, segment.meta().stamp, pin.now_micros);
             let clean = segment.clean(&CleanRequest {
                 ranges: &ranges,
@@ -101,7 +101,7 @@ type PositionsOf = (Arc<Segment>, Vec<Range<u32>>);
 /// The positions asked for, by segment.
 fn positions(table: &Table, request: &ColumnarRequest) -> Result<Vec<PositionsOf>> {
     let mut found: Vec<PositionsOf> = Vec::new();
-    let mut places = HashMap::new();
+    let mut indexes = HashMap::new();
     for tablet in table.tablets.iter() {
         for range in request.rows.ranges() {
             let both = tablet.range.intersect(range);
@@ -113,11 +113,11 @@ fn positions(table: &Table, request: &ColumnarRequest) -> Result<Vec<PositionsOf
                 if positions.is_empty() {
                     continue;
                 }
-                let place = *places.entry(segment.meta().id).or_insert_with(|| {
+                let index = *indexes.entry(segment.meta().id).or_insert_with(|| {
                     found.push((Arc::clone(segment), Vec::new()));
                     found.len() - 1
                 });
-                let ranges = &mut found[place].1;
+                let ranges = &mut found[index].1;
                 match ranges.last_mut() {
                     Some(last) if last.end == positions.start => last.end = positions.end,
                     _ => ranges.push(positions),
@@ -128,7 +128,7 @@ fn positions(table: &Table, request: &ColumnarRequest) -> Result<Vec<PositionsOf
     Ok(found)
 }
 
-/// The rules that concern cells that are as of a stamp, by family, each with the time by which it judges.
+/// The rules that concern cells that are as of a stamp, by family, each with the time by which it gc_micros.
 fn rules(table: &Table, as_of: i64, now_micros: i64) -> BTreeMap<u32, Vec<(GcRule, i64)>> {
     let descriptor = &table.descriptor;
     let now = descriptor

@@ -3,25 +3,25 @@
 //!
 //! ```text
 //! inputs (each in the order of keys) ─► merge by key ─► without garbage ─► writer, a new one every so many bytes
-//!                                                                     └─► Moved: where each position went
+//!                                                                     └─► PositionMap: where each position went
 //! ```
 //!
 //! A [`Compaction`] goes forward batch by batch: whoever drives it may pause, or stop, between two [steps](Compaction::step). It holds a
 //! batch of each input, without the large rows in it, a batch of its own, and four bytes for each position of the inputs.
 //!
-//! Rows go on changing meanwhile. What died since the compaction began is brought to the new segments by [`Moved::remap`].
+//! Rows go on changing meanwhile. What died since the compaction began is brought to the new segments by [`PositionMap::remap`].
 
 mod merge;
-mod moved;
+mod position_map;
 #[cfg(test)]
 pub(in crate::engine) mod tests;
 
 pub(crate) use merge::Input;
-pub(crate) use moved::Moved;
+pub(crate) use position_map::PositionMap;
 
 use super::{
-    dead::Position,
-    garbage::{Garbage, Left, Sieve},
+    deletion_vector::Position,
+    garbage::{Garbage, Remainder, Sieve},
     manifest::SegmentMeta,
     segment::{EncodedRow, SegmentWriter},
 };
@@ -99,7 +99,7 @@ pub(crate) struct CompactionOutput {
     /// The new bases, in the order of keys.
     pub(crate) segments: Vec<SegmentMeta>,
     /// Where rows went.
-    pub(crate) moved: Moved,
+    pub(crate) position_map: PositionMap,
     /// What was done.
     pub(crate) progress: CompactionProgress,
 }
@@ -117,13 +117,13 @@ pub(crate) struct Compaction<R, O: Outputs> {
     cut_bytes: u64,
     step_rows: usize,
     segments: Vec<SegmentMeta>,
-    moved: Moved,
+    position_map: PositionMap,
     /// Without the bytes of the segment that is being written.
     progress: CompactionProgress,
 }
 
 /// A row on its way.
-struct Passing {
+struct MergedRow {
     input: usize,
     position: Position,
     key: RowKey,
@@ -142,7 +142,7 @@ where
         let bytes = inputs.iter().map(|input| input.bytes).sum();
         Self {
             sieves: inputs.iter().map(|input| garbage.of(input.stamp)).collect(),
-            moved: Moved::new(inputs.iter().map(|input| input.positions.clone())),
+            position_map: PositionMap::new(inputs.iter().map(|input| input.positions.clone())),
             merge: Merge::new(inputs),
             outputs,
             writer: None,
@@ -175,17 +175,17 @@ where
         Ok(!more)
     }
 
-    fn write(&mut self, batch: &[Passing]) -> Result<()> {
+    fn write(&mut self, batch: &[MergedRow]) -> Result<()> {
         let mut writer = match self.writer.take() {
             Some(writer) => writer,
             None => {
-                self.moved.begin_output();
+                self.position_map.begin_output();
                 self.outputs.begin(&batch.iter().map(|passing| &passing.row[..]).collect::<Vec<_>>())?
             }
         };
-        for Passing { input, position, key, row } in batch {
+        for MergedRow { input, position, key, row } in batch {
             if let Some(new) = writer.push(key, row)? {
-                self.moved.set(*input, *position, new);
+                self.position_map.set(*input, *position, new);
                 self.writer_rows = new + 1;
                 self.progress.rows_written += 1;
             }
@@ -195,7 +195,7 @@ where
     }
 
     /// The next rows without their garbage; whether there may be more.
-    fn gather(&mut self) -> Result<(Vec<Passing>, bool)> {
+    fn gather(&mut self) -> Result<(Vec<MergedRow>, bool)> {
         let (mut batch, mut seen, mut bytes) = (Vec::new(), 0, 0);
         while seen < self.step_rows && bytes < STEP_BYTES_MAX {
             let Some((input, EncodedRow { position, key, row })) = self.merge.next()? else {
@@ -206,12 +206,12 @@ where
             bytes += key.len() + row.len();
             self.progress.rows_read += 1;
             self.progress.bytes_read += (key.len() + row.len()) as u64;
-            let row = match self.sieves[input].left_of(&row) {
-                Left::Whole => row,
-                Left::Part(row) => row,
-                Left::Nothing => continue,
+            let row = match self.sieves[input].remainder(&row) {
+                Remainder::Whole => row,
+                Remainder::Part(row) => row,
+                Remainder::Nothing => continue,
             };
-            batch.push(Passing { input, position, key, row });
+            batch.push(MergedRow { input, position, key, row });
         }
         Ok((batch, true))
     }
@@ -225,7 +225,7 @@ where
                 self.progress.bytes_written += meta.bytes + meta.side_bytes;
                 self.segments.push(meta);
             }
-            None => self.moved.drop_output(),
+            None => self.position_map.drop_output(),
         }
         Ok(())
     }
@@ -239,7 +239,7 @@ where
     /// What it made, after the last [step](Self::step).
     pub(crate) fn finish(self) -> CompactionOutput {
         debug_assert!(self.writer.is_none(), "the last step finishes the last segment");
-        CompactionOutput { progress: self.progress, segments: self.segments, moved: self.moved }
+        CompactionOutput { progress: self.progress, segments: self.segments, position_map: self.position_map }
     }
 
     /// Gives it up. These segments were finished, and are to be deleted.

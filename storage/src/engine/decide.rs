@@ -1,11 +1,11 @@
 //! Check-and-mutate and read-modify-write: read a row, decide, and commit if it is still the same.
 
-use super::{Engine, ROW_ATTEMPTS_MAX, ROW_LOCKS, apply, fetch::Wanted, state::Table};
+use super::{Engine, ROW_ATTEMPTS_MAX, ROW_LOCKS, apply, fetch::Lookups, state::Table};
 use crate::{Cell, Commit, Error, Mutation, Result, RowKey, Store, TableName, Validation, row};
 use std::hash::{DefaultHasher, Hash, Hasher};
 
 /// What [`Engine::decide`] came to.
-pub(super) struct Decided<T> {
+pub(super) struct Decision<T> {
     /// What was decided.
     pub(super) decision: T,
     /// What was written, before stamps; possibly nothing.
@@ -22,7 +22,7 @@ impl Engine {
         name: &TableName,
         key: &RowKey,
         decide: impl Fn(&Table, Vec<Cell>, i64) -> Result<(T, Vec<Mutation>)> + Send + Sync,
-    ) -> Result<Decided<T>> {
+    ) -> Result<Decision<T>> {
         let mut hasher = DefaultHasher::new();
         (name, key).hash(&mut hasher);
         let _lock = self.row_locks[hasher.finish() as usize % ROW_LOCKS].lock().await;
@@ -30,23 +30,23 @@ impl Engine {
             self.check_open()?;
             let pin = self.pin_now();
             let state = apply::pinned(&pin)?;
-            let fetched = self.fetch(&state, Wanted::of_row(&state, name, key)).await?;
+            let fetched = self.fetch(&state, Lookups::of_row(&state, name, key)).await?;
             let (decision, mutations, cells) = {
                 let table = state.table(name)?;
-                let cells = fetched.before(state.flushes, table, (key, true), &self.shared.rows)?.cells;
+                let cells = fetched.prior_row(state.flushes, table, (key, true), &self.shared.rows)?.cells;
                 let cells = row::live(&table.descriptor.schema, cells, pin.now_micros);
                 let (decision, mutations) = decide(table, cells.clone(), pin.now_micros)?;
                 (decision, mutations, cells)
             };
             if mutations.is_empty() {
-                return Ok(Decided { decision, mutations, stamp: pin.commit_micros });
+                return Ok(Decision { decision, mutations, stamp: pin.commit_micros });
             }
             let mut commit = Commit::row(name.clone(), key.clone(), mutations.clone());
             commit.validation = Some(Validation { pin, rows: vec![(name.clone(), key.clone())] });
             match self.commit(commit).await {
                 Ok(stamp) => {
                     let stamp = row::stamp_for(stamp, true, &cells);
-                    return Ok(Decided { decision, mutations, stamp });
+                    return Ok(Decision { decision, mutations, stamp });
                 }
                 Err(Error::Conflict) => {}
                 Err(error) => return Err(error),

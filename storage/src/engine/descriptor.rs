@@ -31,7 +31,7 @@ pub(crate) struct LoggedDescriptor {
     /// For how long it keeps history, and since when.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     history: Option<History>,
-    /// Whether it is the [past](super::past) of the table of this name.
+    /// Whether it is the [past](super::history) of the table of this name.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     past: bool,
 }
@@ -98,7 +98,7 @@ impl Descriptor {
             .numbers
             .iter()
             .map(|(name, &number)| (name.clone(), LoggedFamily { number, family: self.schema.families[name].clone() }));
-        let past_of = name.of_past();
+        let past_of = name.of_history();
         LoggedDescriptor {
             table: self.number,
             families: families.collect(),
@@ -128,7 +128,7 @@ impl LoggedDescriptor {
             schema.families.insert(name, family);
         }
         schema.history = self.history;
-        let name = if self.past { self.name.past() } else { self.name };
+        let name = if self.past { self.name.history_table() } else { self.name };
         Some((name, Descriptor { number: self.table, schema, numbers, names }))
     }
 }

@@ -7,11 +7,11 @@
 //! happened to the row is in a memtable, and is found there first.
 
 use super::{
-    dead::{Dead, Position},
+    deletion_vector::{DeletionVector, Position},
     manifest::SegmentId,
     row_cache::RowCache,
     segment::DECODED_BYTES_TARGET,
-    state::{Known, Place, State, Table},
+    state::{Location, MemtableLookup, State, Table},
     writer::REQUEST_BYTES_MAX,
 };
 use crate::{Cell, Commit, Error, Mutation, Result, RowKey, RowMutation, TableName, Write};
@@ -52,25 +52,25 @@ struct FetchedRow {
 
 /// What a row held before a write.
 #[derive(Debug, Default)]
-pub(crate) struct Before {
+pub(crate) struct PriorRow {
     /// Its cells.
     pub(crate) cells: Vec<Cell>,
     /// Its place, if that is in a segment.
-    pub(crate) place: Option<(SegmentId, Position)>,
+    pub(crate) location: Option<(SegmentId, Position)>,
     /// Whether it was there, in whatever place.
     pub(crate) existed: bool,
 }
 
 /// The rows of a commit that must be looked up in segments, and whether their cells are needed.
 #[derive(Debug, Default)]
-pub(crate) struct Wanted(HashMap<TableName, BTreeMap<RowKey, bool>>);
+pub(crate) struct Lookups(HashMap<TableName, BTreeMap<RowKey, bool>>);
 
 /// Whether the cells that a row holds count for what becomes of it: of a row that is deleted they do not.
 pub(crate) fn needs_cells(table: &Table, row: &RowMutation) -> bool {
     table.descriptor.schema.history.is_some() || !matches!(row.mutations[..], [Mutation::DeleteFromRow])
 }
 
-impl Wanted {
+impl Lookups {
     /// Those that memtables do not know and segments may hold.
     pub(crate) fn of_commit(state: &State, commit: &Commit) -> Self {
         let rows = commit.writes.iter().filter_map(|write| match write {
@@ -100,7 +100,7 @@ impl Wanted {
     }
 
     fn add(&mut self, table: &Table, name: &TableName, key: &RowKey, cells: bool) {
-        if !table.may_be_in_segments(key) || !matches!(table.known(key), Known::Unknown) {
+        if !table.may_be_in_segments(key) || !matches!(table.look_up_memtables(key), MemtableLookup::Absent) {
             return;
         }
         match self.0.get_mut(name) {
@@ -129,11 +129,11 @@ impl Wanted {
         for (name, keys) in self.0 {
             let table = state.table(&name)?;
             let of_table = fetched.rows.entry(table.descriptor.number).or_default();
-            let mut places: BTreeMap<SegmentId, Vec<(RowKey, Place)>> = BTreeMap::new();
+            let mut locations: BTreeMap<SegmentId, Vec<(RowKey, Location)>> = BTreeMap::new();
             for (key, cells) in keys {
                 match table.locate(&key)? {
-                    Some(place) if !cells => drop(of_table.insert(key, Some(FetchedRow::at(&place)))),
-                    Some(place) => places.entry(place.segment.meta().id).or_default().push((key, place)),
+                    Some(location) if !cells => drop(of_table.insert(key, Some(FetchedRow::at(&location)))),
+                    Some(location) => locations.entry(location.segment.meta().id).or_default().push((key, location)),
                     None => drop(of_table.insert(key, None)),
                 }
             }
@@ -146,10 +146,10 @@ impl Wanted {
                 of_table.insert(key, Some(row));
                 Ok(())
             };
-            for found in places.into_values() {
+            for found in locations.into_values() {
                 if found.len() < TOGETHER_ROWS_MIN {
-                    for (key, place) in found {
-                        keep(key, FetchedRow::of(&place, rows)?)?;
+                    for (key, location) in found {
+                        keep(key, FetchedRow::of(&location, rows)?)?;
                     }
                 } else {
                     together(found, &mut keep)?;
@@ -162,23 +162,23 @@ impl Wanted {
 
 /// Reads rows of one segment, in the order of their keys, which is that of their positions. They stay out of the cache: whoever
 /// changes so many rows reads none of them soon, and from a memtable if so.
-fn together(found: Vec<(RowKey, Place)>, mut give: impl FnMut(RowKey, FetchedRow) -> Result<()>) -> Result<()> {
-    let Some((_, place)) = found.first() else { return Ok(()) };
-    let (segment, as_of) = (Arc::clone(&place.segment), place.segment.meta().stamp);
+fn together(found: Vec<(RowKey, Location)>, mut give: impl FnMut(RowKey, FetchedRow) -> Result<()>) -> Result<()> {
+    let Some((_, location)) = found.first() else { return Ok(()) };
+    let (segment, as_of) = (Arc::clone(&location.segment), location.segment.meta().stamp);
     let mut runs: Vec<Range<Position>> = Vec::new();
-    for (_, place) in &found {
+    for (_, location) in &found {
         match runs.last_mut() {
-            Some(last) if last.end == place.position => last.end += 1,
-            _ => runs.push(place.position..place.position + 1),
+            Some(last) if last.end == location.position => last.end += 1,
+            _ => runs.push(location.position..location.position + 1),
         }
     }
     let mut wanted = found.into_iter();
-    for batch in segment.encoded(runs, Dead::default(), DECODED_BYTES_TARGET)? {
+    for batch in segment.encoded(runs, DeletionVector::default(), DECODED_BYTES_TARGET)? {
         for read in batch? {
-            let (key, place) = wanted.next().expect("no more rows come than were asked for");
-            debug_assert_eq!((&key, place.position), (&read.key, read.position));
+            let (key, location) = wanted.next().expect("no more rows come than were asked for");
+            debug_assert_eq!((&key, location.position), (&read.key, read.position));
             let (segment, row) = (segment.meta().id, Some(read.row.read()?));
-            give(key, FetchedRow { segment, position: place.position, row, as_of })?;
+            give(key, FetchedRow { segment, position: location.position, row, as_of })?;
         }
     }
     // What is left would be taken for rows that are not there: the log thread reads it once more, and says what is wrong.
@@ -186,14 +186,14 @@ fn together(found: Vec<(RowKey, Place)>, mut give: impl FnMut(RowKey, FetchedRow
 }
 
 impl FetchedRow {
-    fn of(place: &Place, rows: &RowCache) -> Result<Self> {
-        Ok(Self { row: Some(rows.read(place)?), ..Self::at(place) })
+    fn of(location: &Location, rows: &RowCache) -> Result<Self> {
+        Ok(Self { row: Some(rows.read(location)?), ..Self::at(location) })
     }
 
     /// Without its cells.
-    fn at(place: &Place) -> Self {
-        let meta = place.segment.meta();
-        Self { segment: meta.id, position: place.position, row: None, as_of: meta.stamp }
+    fn at(location: &Location) -> Self {
+        let meta = location.segment.meta();
+        Self { segment: meta.id, position: location.position, row: None, as_of: meta.stamp }
     }
 }
 
@@ -218,36 +218,38 @@ impl Fetched {
     ///
     /// # Errors
     /// Those of reading.
-    pub(crate) fn before(
+    pub(crate) fn prior_row(
         &self,
         flushes: u64,
         table: &Table,
         (key, needs_cells): (&RowKey, bool),
         rows: &RowCache,
-    ) -> Result<Before> {
+    ) -> Result<PriorRow> {
         let cells = |row: &Bytes, as_of| if needs_cells { table.cells(row, as_of) } else { Vec::new() };
-        match table.known(key) {
-            Known::Row(row, as_of) => return Ok(Before { cells: cells(&row, as_of), place: None, existed: true }),
-            Known::Gone => return Ok(Before::default()),
-            Known::Unknown => {}
+        match table.look_up_memtables(key) {
+            MemtableLookup::Row(row, as_of) => {
+                return Ok(PriorRow { cells: cells(&row, as_of), location: None, existed: true });
+            }
+            MemtableLookup::Deleted => return Ok(PriorRow::default()),
+            MemtableLookup::Absent => {}
         }
         let is_enough = |found: &Option<FetchedRow>| !needs_cells || found.as_ref().is_none_or(|row| row.row.is_some());
-        let found = match self.still_true(flushes, table, key).filter(is_enough) {
+        let found = match self.current(flushes, table, key).filter(is_enough) {
             Some(found) => found,
             None if table.may_be_in_segments(key) => match table.locate(key)? {
-                Some(place) if needs_cells => Some(FetchedRow::of(&place, rows)?),
-                place => place.as_ref().map(FetchedRow::at),
+                Some(location) if needs_cells => Some(FetchedRow::of(&location, rows)?),
+                location => location.as_ref().map(FetchedRow::at),
             },
             None => None,
         };
-        Ok(found.map_or_else(Before::default, |found| Before {
+        Ok(found.map_or_else(PriorRow::default, |found| PriorRow {
             cells: found.row.map_or_else(Vec::new, |row| cells(&row, Some(found.as_of))),
-            place: Some((found.segment, found.position)),
+            location: Some((found.segment, found.position)),
             existed: true,
         }))
     }
 
-    fn still_true(&self, flushes: u64, table: &Table, key: &RowKey) -> Option<Option<FetchedRow>> {
+    fn current(&self, flushes: u64, table: &Table, key: &RowKey) -> Option<Option<FetchedRow>> {
         let fetched = self.rows.get(&table.descriptor.number).filter(|_| self.flushes == flushes)?.get(key)?;
         match fetched {
             // No memtable brought it meanwhile.

@@ -29,9 +29,9 @@ pub(crate) struct FlushedSegment {
 impl FlushedSegment {
     /// The position of a row.
     #[cfg(test)]
-    pub(crate) fn position(&self, key: &[u8]) -> Option<super::dead::Position> {
+    pub(crate) fn position(&self, key: &[u8]) -> Option<super::deletion_vector::Position> {
         let at = self.keys.binary_search_by(|one| one[..].cmp(key)).ok()?;
-        Some(super::dead::Position::try_from(at).expect("a segment has below 2^32 rows"))
+        Some(super::deletion_vector::Position::try_from(at).expect("a segment has below 2^32 rows"))
     }
 }
 

@@ -5,7 +5,7 @@
 
 use super::{
     cells,
-    dead::Dead,
+    deletion_vector::DeletionVector,
     frame::{self, FRAME_BYTES, HEADER_BYTES, Header},
     log, manifest, segment,
 };
@@ -36,8 +36,8 @@ pub(crate) fn deletion_vector(bytes: &[u8]) {
     let mut sealed = bytes.to_vec();
     sealed.extend_from_slice(&crc32c::crc32c(bytes).to_le_bytes());
     for bytes in [bytes, &sealed] {
-        if let Some(dead) = Dead::decode(bytes) {
-            assert_eq!(Dead::decode(&dead.encode()), Some(dead.clone()), "dead positions do not come back");
+        if let Some(dead) = DeletionVector::decode(bytes) {
+            assert_eq!(DeletionVector::decode(&dead.encode()), Some(dead.clone()), "dead positions do not come back");
             assert_eq!(dead.count(), dead.count_in(0..u32::MAX) + u64::from(dead.contains(u32::MAX)));
         }
     }

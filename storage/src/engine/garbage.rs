@@ -22,14 +22,14 @@ const GARBAGE_PAUSE_MICROS: i64 = 600_000_000;
 pub(crate) struct Garbage {
     descriptor: Arc<Descriptor>,
     /// In the order in which they were replaced.
-    past: Vec<Past>,
+    past: Vec<FormerRule>,
     /// For [`row::live`] to judge by, in microseconds.
-    judged_micros: i64,
+    gc_micros: i64,
 }
 
 /// A rule that was in force.
 #[derive(Clone, Debug)]
-struct Past {
+struct FormerRule {
     family: u32,
     rule: GcRule,
     at_micros: i64,
@@ -39,7 +39,7 @@ struct Past {
 
 /// What is left of a row.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Left {
+pub(crate) enum Remainder {
     /// All of it.
     Whole,
     /// This.
@@ -49,37 +49,37 @@ pub(crate) enum Left {
 }
 
 impl Garbage {
-    /// The families as the descriptor has them, to be judged as of `judged_micros`: now, or the last moment that a history does not
+    /// The families as the descriptor has them, to be judged as of `gc_micros`: now, or the last moment that a history does not
     /// need any more.
     pub(crate) fn new<'a>(
         descriptor: Arc<Descriptor>,
         past_rules: impl IntoIterator<Item = &'a PastRule>,
-        judged_micros: i64,
+        gc_micros: i64,
     ) -> Self {
         let mut spared = descriptor.schema.clone();
         spared.families.values_mut().for_each(|family| family.gc = GcRule::KeepAll);
         let past = past_rules.into_iter().filter_map(|past| {
             let mut schema = spared.clone();
             schema.families.get_mut(descriptor.family(past.family)?)?.gc = past.rule.clone();
-            Some(Past { family: past.family, rule: past.rule.clone(), at_micros: past.at_micros, schema })
+            Some(FormerRule { family: past.family, rule: past.rule.clone(), at_micros: past.at_micros, schema })
         });
-        Self { past: past.collect(), descriptor: Arc::clone(&descriptor), judged_micros }
+        Self { past: past.collect(), descriptor: Arc::clone(&descriptor), gc_micros }
     }
 
     /// The rules for rows that are as of a stamp.
     pub(crate) fn of(&self, stamp: i64) -> Sieve {
-        let past: Vec<Past> = self.past.iter().filter(|past| past.at_micros > stamp).cloned().collect();
+        let past: Vec<FormerRule> = self.past.iter().filter(|past| past.at_micros > stamp).cloned().collect();
         let schema = &self.descriptor.schema;
         let rules = self.descriptor.names().enumerate().map(|(number, name)| {
             let family = schema.families.get(name?)?;
             let past = past.iter().filter(|past| past.family as usize == number);
             let past = past.map(|past| (past.rule.clone(), past.at_micros));
-            let now = (family.gc.clone(), self.judged_micros);
+            let now = (family.gc.clone(), self.gc_micros);
             Some(past.chain([now]).filter(|(rule, _)| *rule != GcRule::KeepAll).collect())
         });
         let rules: Vec<Option<Vec<(GcRule, i64)>>> = rules.collect();
         let keeps_all = rules.iter().all(|rules| rules.as_ref().is_some_and(Vec::is_empty));
-        Sieve { descriptor: Arc::clone(&self.descriptor), judged_micros: self.judged_micros, past, rules, keeps_all }
+        Sieve { descriptor: Arc::clone(&self.descriptor), gc_micros: self.gc_micros, past, rules, keeps_all }
     }
 }
 
@@ -87,9 +87,9 @@ impl Garbage {
 #[derive(Clone, Debug)]
 pub(crate) struct Sieve {
     descriptor: Arc<Descriptor>,
-    judged_micros: i64,
-    past: Vec<Past>,
-    /// By family number: each rule, and the time by which it judges; `None` where the family is no more.
+    gc_micros: i64,
+    past: Vec<FormerRule>,
+    /// By family number: each rule, and the time by which it gc_micros; `None` where the family is no more.
     rules: Vec<Option<Vec<(GcRule, i64)>>>,
     /// Whether no row can lose a cell.
     keeps_all: bool,
@@ -97,9 +97,9 @@ pub(crate) struct Sieve {
 
 impl Sieve {
     /// What is left of an encoded row.
-    pub(crate) fn left_of(&self, row: &Bytes) -> Left {
-        if self.keeps_all || !self.takes_from(row) {
-            return Left::Whole;
+    pub(crate) fn remainder(&self, row: &Bytes) -> Remainder {
+        if self.keeps_all || !self.condemns_any(row) {
+            return Remainder::Whole;
         }
         let cells = cells::decode(row).filter_map(|cell| {
             Some(Cell {
@@ -110,17 +110,17 @@ impl Sieve {
             })
         });
         let past = self.past.iter().map(|past| (&past.schema, past.at_micros));
-        let rules = past.chain([(&self.descriptor.schema, self.judged_micros)]);
+        let rules = past.chain([(&self.descriptor.schema, self.gc_micros)]);
         let left = rules.fold(cells.collect(), |cells, (schema, now_micros)| row::live(schema, cells, now_micros));
         if left.is_empty() {
-            return Left::Nothing;
+            return Remainder::Nothing;
         }
         let number_of = |family: &_| self.descriptor.number_of(family).expect("its number was looked up");
-        Left::Part(cells::encode(&left, number_of))
+        Remainder::Part(cells::encode(&left, number_of))
     }
 
     /// Whether any rule condemns any cell of the row as it is.
-    fn takes_from(&self, row: &[u8]) -> bool {
+    fn condemns_any(&self, row: &[u8]) -> bool {
         let mut index = 0;
         cells::decode(row).any(|cell| {
             index = if cell.new_column { 0 } else { index + 1 };

@@ -7,6 +7,7 @@ use super::{
     budget::MEMTABLE_BYTES_MIN,
     compact::STEP_ROWS_MAX,
     flush::DELTA_BYTES_MIN,
+    load::BLOCK_BYTES,
     segment::{GROUP_ROWS_MAX, Limits, PAGE_ROWS_MAX},
     tablet::choose::{CHANGED_BYTES_MIN, CompactionLimits},
 };
@@ -35,6 +36,8 @@ pub struct Granularity {
     pub load_runs_max: usize,
     /// Bytes of a load's rows, in runs and in memory, from which on two threads merge them at its end.
     pub load_halves_bytes_min: u64,
+    /// Bytes of a block of a load's run, plus at most one row.
+    pub load_block_bytes: usize,
 }
 
 impl Default for Granularity {
@@ -48,6 +51,7 @@ impl Default for Granularity {
             step_rows_max: STEP_ROWS_MAX,
             load_runs_max: LOAD_RUNS_MAX,
             load_halves_bytes_min: LOAD_HALVES_BYTES_MIN,
+            load_block_bytes: BLOCK_BYTES,
         }
     }
 }

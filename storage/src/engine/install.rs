@@ -4,13 +4,13 @@
 //! that the memtable after it knows better, of a compaction those that died in its inputs meanwhile.
 
 use super::{
-    board::Board,
-    compact::Moved,
-    dead::{Dead, Position},
+    compact::PositionMap,
+    coordination::Coordination,
+    deletion_vector::{DeletionVector, Position},
     manifest::{SegmentId, SegmentMeta},
     memtable::Memtable,
     segment::Segment,
-    state::{Flushed, State, Table},
+    state::{ChangedRows, State, Table},
     tablet::Tablets,
 };
 use crate::{KeyRange, RowKey};
@@ -25,13 +25,13 @@ use std::{
 
 /// What was made.
 #[derive(Debug)]
-pub(crate) enum Made {
+pub(crate) enum Installable {
     /// Segments of the frozen memtables.
     Flushed(FlushedTables),
     /// A tablet made anew.
     Compacted(CompactedTablet),
-    /// Tablets with the same rows and other borders, by table number.
-    Bordered(BTreeMap<u32, Tablets>),
+    /// Tablets with the same rows and other boundaries, by table number.
+    BoundariesMoved(BTreeMap<u32, Tablets>),
     /// Nothing: whoever waits for it waits for the commits that were under way.
     Nothing,
     /// A load that is about to be put into the manifest.
@@ -57,7 +57,7 @@ pub(crate) struct LoadedRows {
     /// When they came, in microseconds.
     pub(crate) stamp: i64,
     /// Which rows they are.
-    pub(crate) remembered: Arc<Flushed>,
+    pub(crate) changed_rows: Arc<ChangedRows>,
 }
 
 impl LoadedRows {
@@ -75,7 +75,7 @@ pub(crate) struct FlushedTables {
     /// By table number.
     pub(crate) tables: Vec<(u32, Vec<NewDelta>)>,
     /// Which rows they changed.
-    pub(crate) remembered: Arc<Flushed>,
+    pub(crate) changed_rows: Arc<ChangedRows>,
 }
 
 /// A memtable's rows of one tablet, or of a few that follow each other.
@@ -99,7 +99,7 @@ pub(crate) struct CompactedTablet {
     /// What came out, by key.
     pub(crate) outputs: Vec<Arc<Segment>>,
     /// Where the rows of each input went.
-    pub(crate) moved: Moved,
+    pub(crate) position_map: PositionMap,
 }
 
 /// A segment that went into a compaction.
@@ -110,38 +110,38 @@ pub(crate) struct CompactedInput {
     /// The positions of it that did: those in the tablet.
     pub(crate) positions: Range<Position>,
     /// The positions that were dead then.
-    pub(crate) dead: Dead,
+    pub(crate) dead: DeletionVector,
 }
 
 /// Puts it in; gives the sequence up to which segments hold everything now, if that changed.
-pub(crate) fn install(state: &mut State, board: &Board, made: &Made) -> Option<u64> {
-    match made {
-        Made::Flushed(flushed) => {
+pub(crate) fn install(state: &mut State, coordination: &Coordination, made: &Installable) -> Option<u64> {
+    match installable {
+        Installable::Flushed(flushed) => {
             install_flush(state, flushed);
-            board.flushed();
+            coordination.flushed();
             Some(flushed.sequence)
         }
-        Made::Compacted(compacted) => {
+        Installable::Compacted(compacted) => {
             install_compaction(state, compacted);
-            board.change_job(|frozen| install_compaction(frozen, compacted));
+            coordination.change_job(|frozen| install_compaction(frozen, compacted));
             None
         }
-        Made::Bordered(moved) => {
-            install_borders(state, moved);
-            board.change_job(|frozen| install_borders(frozen, moved));
+        Installable::BoundariesMoved(moved) => {
+            install_boundaries(state, moved);
+            coordination.change_job(|frozen| install_boundaries(frozen, moved));
             None
         }
-        Made::Nothing | Made::Loading(_) => None,
+        Installable::Nothing | Installable::Loading(_) => None,
     }
 }
 
 /// Puts the rows of a load in.
-pub(crate) fn install_load(state: &mut State, board: &Board, loaded: &LoadedRows) {
+pub(crate) fn install_load(state: &mut State, coordination: &Coordination, loaded: &LoadedRows) {
     put_loaded(state, loaded);
     // What was read for a commit under way may be no longer true, and who relied on the absence of a row is to know.
     state.flushes += 1;
-    state.remember(Arc::clone(&loaded.remembered));
-    board.change_job(|frozen| put_loaded(frozen, loaded));
+    state.push_changes(Arc::clone(&loaded.changed_rows));
+    coordination.change_job(|frozen| put_loaded(frozen, loaded));
 }
 
 fn put_loaded(state: &mut State, loaded: &LoadedRows) {
@@ -159,12 +159,12 @@ fn install_flush(state: &mut State, flushed: &FlushedTables) {
         let name = name.clone();
         let table = state.tables.get_mut(&name).expect("its name was just found");
         for NewDelta { segment, keys } in deltas {
-            let mut dead = Dead::default();
+            let mut dead = DeletionVector::default();
             for position in superseded(&table.active, keys) {
                 dead.insert(position);
             }
             if dead.count() > 0 {
-                table.dead.insert(segment.meta().id, dead);
+                table.deletion_vectors.insert(segment.meta().id, dead);
             }
         }
         let segments = deltas.iter().map(|delta| Arc::clone(&delta.segment)).collect();
@@ -179,7 +179,7 @@ fn install_flush(state: &mut State, flushed: &FlushedTables) {
         }
     }
     state.flushes += 1;
-    state.remember(Arc::clone(&flushed.remembered));
+    state.push_changes(Arc::clone(&flushed.changed_rows));
 }
 
 /// The positions of keys, ascending, of which the memtable knows better.
@@ -200,32 +200,32 @@ fn install_compaction(state: &mut State, compacted: &CompactedTablet) {
         return;
     };
     table.tablets = tablets;
-    let mut dead = vec![Dead::default(); compacted.outputs.len()];
+    let mut dead = vec![DeletionVector::default(); compacted.outputs.len()];
     for (at, input) in compacted.inputs.iter().enumerate() {
-        let now = table.dead.get(&input.id).cloned().unwrap_or_default();
-        compacted.moved.remap(at, &input.dead, &now, &mut dead);
+        let now = table.deletion_vectors.get(&input.id).cloned().unwrap_or_default();
+        compacted.position_map.remap(at, &input.dead, &now, &mut dead);
         if table.tablets.names(input.id) {
             // Another tablet still reads its own part of it.
-            table.kill_range(input.id, input.positions.clone());
+            table.mark_range_dead(input.id, input.positions.clone());
         } else {
-            table.dead.remove(&input.id);
+            table.deletion_vectors.remove(&input.id);
         }
     }
     for (output, dead) in compacted.outputs.iter().zip(dead) {
         if dead.count() > 0 {
-            table.dead.insert(output.meta().id, dead);
+            table.deletion_vectors.insert(output.meta().id, dead);
         }
     }
     forget_past_rules(table);
 }
 
-fn install_borders(state: &mut State, moved: &BTreeMap<u32, Tablets>) {
+fn install_boundaries(state: &mut State, moved: &BTreeMap<u32, Tablets>) {
     for (number, tablets) in moved {
         let Some((name, _)) = state.table_by_number(*number) else { continue };
         let name = name.clone();
         let table = state.tables.get_mut(&name).expect("its name was just found");
-        let gone: Vec<SegmentId> = table.dead.keys().copied().filter(|id| !tablets.names(*id)).collect();
-        gone.iter().for_each(|id| drop(table.dead.remove(id)));
+        let gone: Vec<SegmentId> = table.deletion_vectors.keys().copied().filter(|id| !tablets.names(*id)).collect();
+        gone.iter().for_each(|id| drop(table.deletion_vectors.remove(id)));
         table.tablets = tablets.clone();
     }
 }

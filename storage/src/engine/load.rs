@@ -13,7 +13,7 @@
 //! nothing is folded.
 //!
 //! *The end* (`finish`): with the manifest's lock, so that no flush and no compaction is installed, the log thread is made to [stand
-//! still](super::maintain::Still). Then what the load relied on is looked at for the last time, the manifest that names the segments is put in force,
+//! still](super::maintain::StandstillGuard). Then what the load relied on is looked at for the last time, the manifest that names the segments is put in force,
 //! and the log thread puts them into the state. What the log holds before is replayed on top of that manifest, and would
 //! be taken for later than the load: so no memtable may know a row of it. If one does, of rows that are gone, it becomes segments first.
 //!
@@ -33,7 +33,7 @@ mod output;
 mod probe;
 mod runs;
 
-pub(crate) use runs::Scratch;
+pub(crate) use runs::{BLOCK_BYTES, Scratch};
 
 use self::{finish::Step, loader::Loader};
 use super::{
@@ -109,7 +109,7 @@ impl Shared {
         let store = self.store.upgrade().ok_or_else(closed)?;
         let Some(at_work) = loader.as_mut() else {
             // Whoever ended it has said why.
-            return Err(if self.maintenance.shared.board.is_closed() { closed() } else { Error::Conflict });
+            return Err(if self.maintenance.shared.coordination.is_closed() { closed() } else { Error::Conflict });
         };
         let worked = work(at_work);
         if worked.is_err() || at_work.done {

@@ -7,25 +7,25 @@
 //!
 //! A segment's file is removed when the manifest does not name it and no state that anybody holds does ([`Files`]).
 
-mod borders;
+mod boundaries;
 mod compaction;
 mod files;
 mod flush;
 
-pub(crate) use compaction::{Asked, Compactions};
+pub(crate) use compaction::{CompactionRequest, Compactions};
 pub(crate) use files::Files;
 
 use super::{
     Codec, Granularity,
     blobs::Blobs,
-    board::Install,
     compact::Outputs,
-    dead::Dead,
+    coordination::Install,
+    deletion_vector::DeletionVector,
     descriptor::Descriptor,
-    install::{LoadedRows, Made, Standstill},
+    install::{Installable, LoadedRows, Standstill},
     load::{Loads, Scratch},
-    manifest::{DeadMeta, Manifest, Manifests, SegmentId, SegmentMeta, TableMeta, TabletMeta},
-    segment::{Caches, Compression, KnownColumn, Limits, Segment, SegmentOptions, SegmentWriter, Shape},
+    manifest::{DeletionVectorMeta, Manifest, Manifests, SegmentId, SegmentMeta, TableMeta, TabletMeta},
+    segment::{Caches, ColumnFrequency, Compression, Limits, Segment, SegmentOptions, SegmentWriter, Shape},
     state::{State, Table},
     tablet::Tablet,
     writer::{Queued, Request, Shared},
@@ -70,12 +70,12 @@ pub(crate) struct Maintenance {
 
 /// The log thread stands still as long as this is there.
 #[derive(Debug)]
-pub(crate) struct Still {
+pub(crate) struct StandstillGuard {
     loaded: mpsc::Sender<LoadedRows>,
     installed: mpsc::Receiver<()>,
 }
 
-impl Still {
+impl StandstillGuard {
     /// Ends the standstill with rows that are in the manifest, and waits until they are in the state.
     pub(crate) fn end_with(self, loaded: LoadedRows) {
         // The log thread waits for it. Nothing is ever sent back: the other end is dropped when it is done.
@@ -112,7 +112,7 @@ pub(crate) struct MaintenanceOptions {
 pub(crate) struct InForce {
     pub(crate) manifests: Manifests,
     pub(crate) manifest: Manifest,
-    pub(crate) dead: BTreeMap<SegmentId, Dead>,
+    pub(crate) deletion_vectors: BTreeMap<SegmentId, DeletionVector>,
 }
 
 impl Maintenance {
@@ -152,7 +152,7 @@ impl Maintenance {
     /// [`Error::Unavailable`] when the store is closed.
     fn manifest_as_published(&self) -> Result<MutexGuard<'_, InForce>> {
         let manifest = self.manifest();
-        match self.shared.board.is_closed() {
+        match self.shared.coordination.is_closed() {
             true => Err(Error::Unavailable("it was closed".into())),
             false => Ok(manifest),
         }
@@ -162,33 +162,33 @@ impl Maintenance {
     ///
     /// # Errors
     /// [`Error::Unavailable`] when the store is closed.
-    fn install(&self, made: Made) -> Result<()> {
+    fn install(&self, installable: Installable) -> Result<()> {
         let closed = || Error::Unavailable("it was closed".into());
-        let (told, installed) = channel();
-        if !self.shared.board.push(Install { made, told }) {
+        let (done, installed) = channel();
+        if !self.shared.coordination.push(Install { installable, done }) {
             return Err(closed());
         }
         self.wake();
         // Nothing is ever sent: the other end is dropped when it is done.
         let _ = installed.recv();
-        if self.shared.board.is_closed() { Err(closed()) } else { Ok(()) }
+        if self.shared.coordination.is_closed() { Err(closed()) } else { Ok(()) }
     }
 
     /// Has the log thread stand still between two groups: nothing is changed until the standstill is over.
     ///
     /// # Errors
     /// [`Error::Unavailable`] when the store is closed.
-    pub(crate) fn stand_still(&self) -> Result<Still> {
+    pub(crate) fn stand_still(&self) -> Result<StandstillGuard> {
         let closed = || Error::Unavailable("it was closed".into());
         let ((reached, is_reached), (loaded, is_loaded)) = (channel(), channel());
-        let (told, installed) = channel();
-        let made = Made::Loading(Standstill { reached, loaded: is_loaded });
-        if !self.shared.board.push(Install { made, told }) {
+        let (done, installed) = channel();
+        let installable = Installable::Loading(Standstill { reached, loaded: is_loaded });
+        if !self.shared.coordination.push(Install { installable, done }) {
             return Err(closed());
         }
         self.wake();
         is_reached.recv().map_err(|_| closed())?;
-        Ok(Still { loaded, installed })
+        Ok(StandstillGuard { loaded, installed })
     }
 
     /// Waits until every commit that has a stamp by now is published, or refused.
@@ -196,7 +196,7 @@ impl Maintenance {
     /// # Errors
     /// [`Error::Unavailable`] when the store is closed.
     pub(crate) fn settle(&self) -> Result<()> {
-        self.install(Made::Nothing)
+        self.install(Installable::Nothing)
     }
 
     /// The way to the log thread; `None` when the store is closed.
@@ -204,7 +204,7 @@ impl Maintenance {
         self.queue.upgrade()
     }
 
-    /// Has the log thread look at the board.
+    /// Has the log thread look at the coordination.
     pub(crate) fn wake(&self) {
         if let Some(queue) = self.queue.upgrade() {
             // A full queue is one that the log thread works on: it looks after each group.
@@ -229,7 +229,7 @@ impl Maintenance {
         &self,
         in_force: &mut InForce,
         manifest: Manifest,
-        dead: BTreeMap<SegmentId, Dead>,
+        dead: BTreeMap<SegmentId, DeletionVector>,
     ) -> Result<()> {
         in_force.commit(manifest, dead).inspect_err(|error| {
             if error.kind() != ErrorKind::NoSpace {
@@ -243,7 +243,7 @@ impl Maintenance {
     fn stop(&self, reason: String) {
         tracing::error!(%reason, "the store takes no more writes");
         let _ = self.shared.stopped.set(reason);
-        self.shared.board.close();
+        self.shared.coordination.close();
         self.wake();
     }
 
@@ -267,7 +267,7 @@ impl Maintenance {
 
     /// Removes the files of segments that nobody names any more.
     pub(crate) fn collect(&self) {
-        if self.shared.board.is_closed() {
+        if self.shared.coordination.is_closed() {
             return;
         }
         let manifest = self.manifest();
@@ -295,14 +295,14 @@ pub(super) struct Writers<'a> {
     pub(super) stamp: i64,
     pub(super) base: bool,
     /// Columns of the segments that the rows come from.
-    pub(super) known: Vec<KnownColumn>,
+    pub(super) frequencies: Vec<ColumnFrequency>,
 }
 
 impl Outputs for Writers<'_> {
     type Writer = SegmentWriter;
 
     fn begin(&mut self, sample: &[&[u8]]) -> Result<SegmentWriter> {
-        self.begin_of(sample.iter().copied())
+        self.begin_from(sample.iter().copied())
     }
 }
 
@@ -311,15 +311,15 @@ impl Writers<'_> {
     ///
     /// # Errors
     /// Those of writing.
-    pub(super) fn begin_of<'s>(&mut self, sample: impl Iterator<Item = &'s [u8]>) -> Result<SegmentWriter> {
-        let Self { maintenance, name, descriptor, stamp, base, ref known } = *self;
+    pub(super) fn begin_from<'s>(&mut self, sample: impl Iterator<Item = &'s [u8]>) -> Result<SegmentWriter> {
+        let Self { maintenance, name, descriptor, stamp, base, ref frequencies } = *self;
         let layout = maintenance.layouts.load().as_ref().and_then(|layouts| layouts.0.layout(name));
         let families = descriptor
             .schema
             .families
             .keys()
             .map(|family| (descriptor.number_of(family).expect("a family of the schema has a number"), family));
-        let shape = Shape::new(families, layout.as_deref(), known, sample);
+        let shape = Shape::new(families, layout.as_deref(), frequencies, sample);
         let (id, number) = (maintenance.next_id(), descriptor.number);
         let mut options = match base {
             false => SegmentOptions::delta(id, number, stamp),
@@ -340,23 +340,23 @@ impl InForce {
     ///
     /// # Errors
     /// [`Error::NoSpace`]: the old one stays in force; [`Error::Io`].
-    fn commit(&mut self, mut manifest: Manifest, dead: BTreeMap<SegmentId, Dead>) -> Result<()> {
+    fn commit(&mut self, mut manifest: Manifest, dead: BTreeMap<SegmentId, DeletionVector>) -> Result<()> {
         manifest.version = self.manifest.version + 1;
-        manifest.dead = BTreeMap::new();
+        manifest.deletion_vectors = BTreeMap::new();
         let mut changed = Vec::new();
         for (id, dead) in &dead {
             let count = dead.count();
             // Positions only ever die: as many are the same ones.
-            let unchanged = self.manifest.dead.get(id).filter(|meta| meta.count == count).copied();
+            let unchanged = self.manifest.deletion_vectors.get(id).filter(|meta| meta.count == count).copied();
             let meta = unchanged.unwrap_or_else(|| {
                 changed.push((*id, dead.encode()));
-                DeadMeta { version: manifest.version, count }
+                DeletionVectorMeta { version: manifest.version, count }
             });
-            manifest.dead.insert(*id, meta);
+            manifest.deletion_vectors.insert(*id, meta);
         }
-        self.manifests.write_dead(manifest.version, changed.iter().map(|(id, bytes)| (*id, &bytes[..])))?;
+        self.manifests.write_deletion_vectors(manifest.version, changed.iter().map(|(id, bytes)| (*id, &bytes[..])))?;
         self.manifests.commit(&manifest)?;
-        (self.manifest, self.dead) = (manifest, dead);
+        (self.manifest, self.deletion_vectors) = (manifest, dead);
         // Old manifests hold keys, and so they go at once.
         if let Err(error) = self.manifests.clean(&self.manifest, false) {
             tracing::warn!(%error, "old manifests were not removed; the next start does it");
@@ -380,9 +380,9 @@ pub(super) fn tablet_meta(tablet: &Tablet<Segment>) -> TabletMeta {
 }
 
 /// The dead positions of the segments that tables name.
-pub(super) fn dead_of(state: &State) -> BTreeMap<SegmentId, Dead> {
-    let of_table = |table: &Table| -> Vec<(SegmentId, Dead)> {
-        let living = table.dead.iter().filter(|(_, dead)| dead.count() > 0);
+pub(super) fn deletion_vectors_of(state: &State) -> BTreeMap<SegmentId, DeletionVector> {
+    let of_table = |table: &Table| -> Vec<(SegmentId, DeletionVector)> {
+        let living = table.deletion_vectors.iter().filter(|(_, dead)| dead.count() > 0);
         living.map(|(id, dead)| (*id, dead.clone())).collect()
     };
     state.tables.values().flat_map(of_table).collect()

@@ -102,7 +102,7 @@ pub(crate) struct PastRule {
 
 /// The file of a segment's dead positions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct DeadMeta {
+pub(crate) struct DeletionVectorMeta {
     /// The version of the manifest that it was written for.
     pub(crate) version: u64,
     /// How many positions are dead.
@@ -123,7 +123,8 @@ pub(crate) struct Manifest {
     /// The tables, by name.
     pub(crate) tables: Vec<TableMeta>,
     /// The segments with dead positions.
-    pub(crate) dead: BTreeMap<SegmentId, DeadMeta>,
+    #[serde(rename = "dead")]
+    pub(crate) deletion_vectors: BTreeMap<SegmentId, DeletionVectorMeta>,
 }
 
 impl SegmentId {

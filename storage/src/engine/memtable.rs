@@ -15,7 +15,7 @@ use std::{
     },
 };
 
-/// Slots between two borders, when they were found.
+/// Slots between two boundaries, when they were found.
 pub(crate) const PIECE_SLOTS: usize = 4_096;
 
 /// Bytes that a slot takes beside its key and row, roughly: the tree's share, two reference counts, the stamp.
@@ -46,14 +46,14 @@ pub(crate) struct Memtable {
     pub(crate) bytes: u64,
     /// Where it may be cut into pieces. To find that takes a walk over all slots, so that it is kept, by all copies, until there are a
     /// quarter more.
-    borders: Arc<Mutex<Borders>>,
+    boundaries: Arc<Mutex<Boundaries>>,
     /// Rows that scans of many rows have read here, of all copies.
     scanned: Arc<AtomicU64>,
 }
 
 /// Keys that cut a memtable into pieces of about as many slots.
 #[derive(Clone, Debug, Default)]
-struct Borders {
+struct Boundaries {
     /// How many slots there were.
     slots: usize,
     keys: Arc<[RowKey]>,
@@ -82,13 +82,13 @@ impl Memtable {
     }
 
     /// Keys, ascending, between which there were [`PIECE_SLOTS`] slots, when there were fewer by a quarter at most.
-    pub(crate) fn borders(&self) -> Arc<[RowKey]> {
-        let mut borders = self.borders.lock().unwrap_or_else(PoisonError::into_inner);
-        if self.slots.len() > borders.slots + borders.slots / 4 {
+    pub(crate) fn boundaries(&self) -> Arc<[RowKey]> {
+        let mut boundaries = self.boundaries.lock().unwrap_or_else(PoisonError::into_inner);
+        if self.slots.len() > boundaries.slots + boundaries.slots / 4 {
             let keys = self.slots.keys().step_by(PIECE_SLOTS).skip(1).cloned();
-            *borders = Borders { slots: self.slots.len(), keys: keys.collect() };
+            *boundaries = Boundaries { slots: self.slots.len(), keys: keys.collect() };
         }
-        Arc::clone(&borders.keys)
+        Arc::clone(&boundaries.keys)
     }
 
     /// Counts rows that a scan reads here. Whether scans have read it so often that it had been cheaper to flush it first.

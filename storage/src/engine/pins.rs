@@ -17,7 +17,7 @@ const SECOND_MICROS: i64 = 1_000_000;
 
 /// A state that a pin holds until it is too old.
 #[derive(Debug)]
-pub(crate) struct Held {
+pub(crate) struct PinnedState {
     state: Mutex<Option<Arc<State>>>,
     taken_micros: i64,
     /// Whether commits with stamps up to then may have been under way.
@@ -38,7 +38,7 @@ fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-impl Held {
+impl PinnedState {
     /// Whether commits with stamps up to the moment that it was taken may be missing in the state.
     pub(crate) fn is_unsettled(&self) -> bool {
         self.unsettled
@@ -69,17 +69,17 @@ impl Held {
 
 /// The pins that may be alive, the oldest first.
 #[derive(Debug, Default)]
-pub(crate) struct Pins(Mutex<VecDeque<Weak<Held>>>);
+pub(crate) struct Pins(Mutex<VecDeque<Weak<PinnedState>>>);
 
 impl Pins {
-    fn pins(&self) -> MutexGuard<'_, VecDeque<Weak<Held>>> {
+    fn pins(&self) -> MutexGuard<'_, VecDeque<Weak<PinnedState>>> {
         locked(&self.0)
     }
 
     /// Holds on to a state; `unsettled` when commits with stamps up to now may be under way.
-    pub(crate) fn hold(&self, state: Arc<State>, now_micros: i64, unsettled: bool) -> Arc<Held> {
+    pub(crate) fn hold(&self, state: Arc<State>, now_micros: i64, unsettled: bool) -> Arc<PinnedState> {
         let (state, settled, expired) = (Mutex::new(Some(state)), Mutex::default(), OnceLock::new());
-        let held = Arc::new(Held { state, taken_micros: now_micros, unsettled, settled, expired });
+        let held = Arc::new(PinnedState { state, taken_micros: now_micros, unsettled, settled, expired });
         let mut pins = self.pins();
         while pins.front().is_some_and(|pin| pin.strong_count() == 0) {
             pins.pop_front();

@@ -2,14 +2,14 @@
 //!
 //! 0. End loads with rows in the ranges: their files hold rows that nobody will see.
 //! 1. Flush: from then on the rows are dead in the manifest, and the log's files, all of which were begun before, are removed.
-//! 2. Compact every tablet with a segment that is older than the purge and reaches into a range: nothing dead is written anew. Then borders
+//! 2. Compact every tablet with a segment that is older than the purge and reaches into a range: nothing dead is written anew. Then boundaries
 //!    between tablets are moved out of the ranges: they were keys of rows.
 //! 3. Wait until no pin holds a segment that reaches into a range; pins that are too old are taken away. Then its files are removed.
 //! 4. Forget rows in caches, and look that only named files are there.
 //!
 //! Nothing of this is remembered: called again, it begins anew and finds less to do.
 
-use super::{Engine, blocking, maintain::Asked, past, tablet::choose::Purge};
+use super::{Engine, blocking, history, maintain::CompactionRequest, tablet::choose::Purge};
 use crate::{KeyRange, PurgeReport, Result, TableName};
 use std::{sync::Arc, time::Duration};
 
@@ -20,10 +20,10 @@ impl Engine {
     /// See [`Store::purge`](crate::Store::purge).
     pub(super) async fn purge_ranges(&self, ranges: &[(TableName, KeyRange)]) -> Result<PurgeReport> {
         // The past of a table, which may have been dropped while a pin holds its segments, goes with the table.
-        let pasts = ranges.iter().map(|(table, rows)| (table.past(), past::range(rows)));
-        let ranges: Vec<(TableName, KeyRange)> = ranges.iter().cloned().chain(pasts).collect();
+        let histories = ranges.iter().map(|(table, rows)| (table.history_table(), history::range(rows)));
+        let ranges: Vec<(TableName, KeyRange)> = ranges.iter().cloned().chain(histories).collect();
         let keys: Arc<[KeyRange]> = ranges.iter().map(|(_, range)| range.clone()).collect();
-        let before = self.spent();
+        let before = self.removed_and_written();
         let (maintenance, of_loads) = (Arc::clone(&self.maintenance), ranges.clone());
         blocking(move || {
             maintenance.loads.end(&of_loads);
@@ -32,14 +32,14 @@ impl Engine {
         .await?;
         self.flush().await?;
         let (maintenance, ranges) = (Arc::clone(&self.maintenance), ranges.to_vec());
-        self.giving_way(move || {
+        self.run_low_priority(move || {
             // What a flush or a compaction writes from here on has none of the rows.
             let before = maintenance.segments_from_now_on();
             let purge =
                 |(table, range): &(TableName, KeyRange)| (table.clone(), Purge { range: range.clone(), before });
             let purges: Vec<(TableName, Purge)> = ranges.iter().map(purge).collect();
-            while maintenance.compact_next(&Asked { before: None, purges: &purges })? {}
-            maintenance.move_borders(&ranges)
+            while maintenance.compact_next(&CompactionRequest { before: None, purges: &purges })? {}
+            maintenance.move_boundaries(&ranges)
         })
         .await?;
         self.shared.rows.clear();
@@ -61,7 +61,7 @@ impl Engine {
         }
         // Readers that were under way may have brought rows back.
         self.shared.rows.clear();
-        let after = self.spent();
+        let after = self.removed_and_written();
         Ok(PurgeReport {
             files_deleted: after.files_deleted - before.files_deleted,
             bytes_deleted: after.bytes_deleted - before.bytes_deleted,
@@ -70,7 +70,7 @@ impl Engine {
     }
 
     /// What was removed and written since the store was opened.
-    fn spent(&self) -> PurgeReport {
+    fn removed_and_written(&self) -> PurgeReport {
         let (files_deleted, bytes_deleted) = self.maintenance.files.removed();
         PurgeReport { files_deleted, bytes_deleted, bytes_written: self.maintenance.compactions.bytes_written() }
     }

@@ -2,7 +2,7 @@
 //!
 //! Replay finds here what the log has changed. A damaged segment does not end it ([`Segment::or_refused`]).
 
-use super::{dead::Position, manifest::SegmentId, segment::Segment, state::Table, tablet::Tablet};
+use super::{deletion_vector::Position, manifest::SegmentId, segment::Segment, state::Table, tablet::Tablet};
 use crate::{KeyRange, Result, RowKey};
 use std::{collections::BTreeSet, ops::Range};
 
@@ -35,7 +35,7 @@ pub(crate) fn positions_of(table: &Table, range: &KeyRange) -> Result<Vec<(Segme
 ///
 /// # Errors
 /// Those of reading.
-pub(crate) fn places_of(table: &Table, keys: &BTreeSet<RowKey>) -> Result<Vec<(SegmentId, Position)>> {
+pub(crate) fn locate_all(table: &Table, keys: &BTreeSet<RowKey>) -> Result<Vec<(SegmentId, Position)>> {
     let mut found = Vec::new();
     for tablet in table.tablets.iter() {
         let keys = keys_in(keys, tablet);

@@ -3,27 +3,27 @@
 //! A scan holds its table as it was, so that nothing that is written meanwhile concerns it, and it takes no lock. Rows come from the
 //! memtables and from segments ([`merge`]), in the order of keys; of each only the cells of wanted columns are taken. A scan that
 //! finds little gives way to other tasks after [`STEP_ROWS_MAX`] rows. One that reads files does so on tokio's blocking threads, but for
-//! a few rows of local segments ([`short`](super::short)), most often out of cached pages, which take less than the way there and back.
+//! a few rows of local segments ([`short`](super::inline)), most often out of cached pages, which take less than the way there and back.
 
 mod cells;
+mod history;
 mod merge;
-mod past;
 
-pub(crate) use past::Past;
+pub(crate) use history::HistoryReader;
 
 use self::{
-    cells::WantedCells,
+    cells::CellSelection,
+    history::RowsAsOf,
     merge::{Body, Merge},
-    past::Then,
 };
 use super::{
-    dead::Position,
+    deletion_vector::Position,
+    inline::{FEW_ROWS, RANGES_MAX, runs_inline},
     manifest::SegmentId,
     memtable::bounds,
-    pins::Held,
+    pins::PinnedState,
     segment::StoredCell,
-    short::{FEW_ROWS, RANGES_MAX, runs_inline},
-    state::{Known, Table},
+    state::{MemtableLookup, Table},
     writer::Shared,
 };
 use crate::{
@@ -71,17 +71,17 @@ impl Parts {
 
 /// A scan under way.
 pub(crate) struct Reading {
-    held: Arc<Held>,
+    held: Arc<PinnedState>,
     table: Table,
     shared: Arc<Shared>,
     reader: RowReader,
-    wanted: Arc<WantedCells>,
+    wanted: Arc<CellSelection>,
     /// What is left, in the scan's order.
     ranges: VecDeque<KeyRange>,
     /// The first of them, being read.
     source: Option<Source>,
     /// Set when rows are read as they were.
-    past: Option<Past>,
+    history: Option<HistoryReader>,
     parts: Parts,
     reversed: bool,
     /// Rows still to be given.
@@ -93,7 +93,7 @@ pub(crate) struct Reading {
 /// Where the rows of a range come from.
 enum Source {
     Now(Box<Merge>),
-    Then(Box<Then>),
+    RowsAsOf(Box<RowsAsOf>),
 }
 
 impl Source {
@@ -101,7 +101,7 @@ impl Source {
     fn next(&mut self) -> Result<Option<(RowKey, Option<Body>)>> {
         match self {
             Self::Now(merge) => Ok(merge.next()?.map(|(key, body)| (key, Some(body)))),
-            Self::Then(then) => then.next(),
+            Self::RowsAsOf(then) => then.next(),
         }
     }
 }
@@ -109,14 +109,14 @@ impl Source {
 impl Reading {
     /// Begins a scan of a table, to judge what is condemned at `now_micros`.
     pub(crate) fn new(
-        (held, shared): (Arc<Held>, Arc<Shared>),
+        (held, shared): (Arc<PinnedState>, Arc<Shared>),
         (table, parts): (Table, Parts),
         scan: Scan,
         now_micros: i64,
         is_local: bool,
     ) -> Result<Self> {
         let reader = RowReader::new(&table.descriptor.schema, &scan, now_micros)?;
-        let wanted = Arc::new(WantedCells::new(&table, &scan, &reader));
+        let wanted = Arc::new(CellSelection::new(&table, &scan, &reader));
         let mut ranges: VecDeque<KeyRange> = scan.rows.ranges().iter().cloned().collect();
         if scan.reversed {
             ranges.make_contiguous().reverse();
@@ -137,7 +137,7 @@ impl Reading {
             wanted,
             ranges,
             source: None,
-            past: None,
+            history: None,
             parts,
             reversed,
             left,
@@ -146,9 +146,9 @@ impl Reading {
     }
 
     /// Reads rows as they were.
-    pub(crate) fn with_past(mut self, past: Option<Past>) -> Self {
-        self.inline_rows = if past.is_none() { self.inline_rows } else { 0 };
-        self.past = past;
+    pub(crate) fn with_history(mut self, history: Option<HistoryReader>) -> Self {
+        self.inline_rows = if history.is_none() { self.inline_rows } else { 0 };
+        self.history = history;
         self
     }
 
@@ -237,41 +237,41 @@ impl Reading {
     fn open(&self, range: &KeyRange) -> Source {
         let hint = usize::try_from(self.left).unwrap_or(usize::MAX).min(BATCH_ROWS_MAX);
         let merge = Merge::new(&self.table, range, &self.parts, &self.wanted, (self.reversed, hint));
-        match &self.past {
+        match &self.history {
             None => Source::Now(Box::new(merge)),
-            Some(past) => Source::Then(Box::new(Then::new(merge, past, range, self.reversed))),
+            Some(history) => Source::RowsAsOf(Box::new(RowsAsOf::new(merge, history, range, self.reversed))),
         }
     }
 
     /// One row.
     fn point(&self, key: &[u8]) -> Result<Option<(RowKey, Body)>> {
         let own = || RowKey::new(bytes::Bytes::copy_from_slice(key));
-        if let Some(held) = self.past.as_ref().map(|past| past.of_row(key)).transpose()?.flatten() {
+        if let Some(held) = self.history.as_ref().map(|history| history.of_row(key)).transpose()?.flatten() {
             return held.map(|row| Ok((own()?, Body::Encoded(row, None)))).transpose();
         }
-        Ok(match self.table.known(key) {
-            Known::Row(..) if !self.parts.have_memory() => None,
-            Known::Row(row, as_of) => Some((own()?, Body::Encoded(row, as_of))),
-            Known::Gone => None,
-            Known::Unknown => match self.table.locate(key)? {
+        Ok(match self.table.look_up_memtables(key) {
+            MemtableLookup::Row(..) if !self.parts.have_memory() => None,
+            MemtableLookup::Row(row, as_of) => Some((own()?, Body::Encoded(row, as_of))),
+            MemtableLookup::Deleted => None,
+            MemtableLookup::Absent => match self.table.locate(key)? {
                 None => None,
-                Some(place)
-                    if self.parts.of(place.segment.meta().id, place.position..place.position + 1).is_empty() =>
+                Some(location)
+                    if self.parts.of(location.segment.meta().id, location.position..location.position + 1).is_empty() =>
                 {
                     None
                 }
-                Some(place) => {
-                    let meta = place.segment.meta();
+                Some(location) => {
+                    let meta = location.segment.meta();
                     if self.wanted.is_existence()
-                        && let Some((family, qualifier)) = place.segment.witness(&self.wanted.sure_families())?
+                        && let Some((family, qualifier)) = location.segment.witness(&self.wanted.sure_families())?
                     {
                         // Every row of the segment has it, and nothing condemns it: what it holds is not asked for.
                         let (timestamp, value) = (meta.stamp, bytes::Bytes::new());
                         let cell = StoredCell { family, qualifier, timestamp, value };
                         return Ok(Some((own()?, Body::Cells(vec![cell], meta.stamp))));
                     }
-                    let row = self.shared.rows.read(&place)?;
-                    Some((own()?, Body::Encoded(row, Some(place.segment.meta().stamp))))
+                    let row = self.shared.rows.read(&location)?;
+                    Some((own()?, Body::Encoded(row, Some(location.segment.meta().stamp))))
                 }
             },
         })

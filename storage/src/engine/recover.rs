@@ -65,7 +65,7 @@ pub(crate) fn recover(fs: &dyn Fs, folder: &Path, state: State, after: u64) -> R
                 // The numbers of files without frames are given again: those must follow each other.
                 newest = number;
                 let last_frame = end.last.map(|last| bytes[last..end.end].to_vec());
-                if let Some(full) = replay.last.replace(Last { path, file, size, last_frame, end }) {
+                if let Some(full) = replay.last.replace(LastFile { path, file, size, last_frame, end }) {
                     let last = last_before.expect("a file before it has frames");
                     replay.older.push_back(OlderFile { path: full.path, size: full.size, last });
                 }
@@ -76,7 +76,7 @@ pub(crate) fn recover(fs: &dyn Fs, folder: &Path, state: State, after: u64) -> R
     let Replay { mut state, sequence, superseded, last, mut older, .. } = replay;
     apply::settle(&mut state, superseded)?;
     let sequence = sequence.unwrap_or(after).max(after);
-    let current = last.map(Last::settle).transpose()?;
+    let current = last.map(LastFile::settle).transpose()?;
     // Whatever the frames up to there say, segments hold it; going on behind them would leave a gap in the sequences.
     let current = match current {
         Some(file) if sequence == after => {
@@ -110,13 +110,13 @@ struct Replay {
     sequence: Option<u64>,
     superseded: Superseded,
     /// The last file with frames.
-    last: Option<Last>,
+    last: Option<LastFile>,
     /// Those before it.
     older: VecDeque<OlderFile>,
 }
 
 /// The last file with frames, sound or torn.
-struct Last {
+struct LastFile {
     path: PathBuf,
     file: Box<dyn crate::fs::File>,
     size: u64,
@@ -200,7 +200,7 @@ impl Replay {
     /// A frame in a later file was written after the sync of all before it: none of them can be torn.
     fn check_before_is_whole(&self) -> Result<()> {
         match &self.last {
-            Some(Last { path, end: FramesEnd { end, torn: Some(_), .. }, .. }) => Err(Error::Corrupt {
+            Some(LastFile { path, end: FramesEnd { end, torn: Some(_), .. }, .. }) => Err(Error::Corrupt {
                 path: path.clone(),
                 offset: *end as u64,
                 detail: format!("frame {} is bad, and later files hold frames; nothing was changed", self.next()),
@@ -222,7 +222,7 @@ impl Replay {
     }
 }
 
-impl Last {
+impl LastFile {
     /// Makes the file ready for the next frame.
     fn settle(self) -> Result<LogFile> {
         let Self { path, file, size, last_frame, end: FramesEnd { seed, last, end, torn } } = self;

@@ -3,7 +3,7 @@
 //! The cache is bounded in bytes. A row of a segment never changes, so nothing in it is ever out of date; whether the row still lives
 //! at its position is the caller's question, asked of the dead positions of a state.
 
-use super::{dead::Position, manifest::SegmentId, state::Place};
+use super::{deletion_vector::Position, manifest::SegmentId, state::Location};
 use crate::Result;
 use bytes::Bytes;
 use quick_cache::{Weighter, sync::Cache};
@@ -43,12 +43,12 @@ impl RowCache {
     ///
     /// # Errors
     /// Those of reading.
-    pub(crate) fn read(&self, place: &Place) -> Result<Bytes> {
-        let at = (place.segment.meta().id, place.position);
+    pub(crate) fn read(&self, location: &Location) -> Result<Bytes> {
+        let at = (location.segment.meta().id, location.position);
         if let Some(row) = self.cache.get(&at) {
             return Ok(row);
         }
-        let row = place.segment.row(place.position)?;
+        let row = location.segment.row(location.position)?;
         if row.len() <= self.row_bytes_max {
             self.cache.insert(at, row.clone());
         }

@@ -8,8 +8,8 @@
 use super::{
     Engine, apply, blocking,
     maintain::Maintenance,
-    pins::Held,
-    read::{Parts, Past, Reading},
+    pins::PinnedState,
+    read::{HistoryReader, Parts, Reading},
     state::State,
 };
 use crate::{Result, RowStream, Scan, TableName, store::failed};
@@ -18,7 +18,7 @@ use std::sync::Arc;
 
 impl Engine {
     /// See [`Store::scan`](crate::Store::scan).
-    pub(super) fn scanned(&self, table: &TableName, scan: Scan) -> RowStream {
+    pub(super) fn scan_stream(&self, table: &TableName, scan: Scan) -> RowStream {
         self.begin_scan(table, scan).unwrap_or_else(failed)
     }
 
@@ -26,7 +26,7 @@ impl Engine {
         scan.check()?;
         self.check_open()?;
         let pin = scan.pin.clone().unwrap_or_else(|| self.pin_now());
-        let held = apply::held(&pin)?;
+        let held = apply::pinned_state(&pin)?;
         let state = held.state()?;
         let (now_micros, is_local) = (pin.now_micros, self.is_local);
         let is_late = |as_of: i64| held.is_unsettled() && as_of > state.stamp && as_of <= now_micros;
@@ -46,7 +46,7 @@ impl Engine {
 /// What a scan reads with.
 struct Reader {
     maintenance: Arc<Maintenance>,
-    held: Arc<Held>,
+    held: Arc<PinnedState>,
     /// The time of the pin.
     now_micros: i64,
     /// Whether reading a few rows of segments takes less than handing it to another thread.
@@ -75,17 +75,17 @@ impl Reader {
 
     fn rows(&self, state: &State, table: &TableName, scan: Scan) -> Result<RowStream> {
         let found = state.table(table)?.clone();
-        let past = match scan.as_of {
+        let history = match scan.as_of {
             Some(as_of) if found.descriptor.schema.history.is_some() => {
-                let name = table.past();
-                let of_past = state.table(&name)?.clone();
-                Some(Past::new(name, of_past, as_of)?)
+                let name = table.history_table();
+                let history_table = state.table(&name)?.clone();
+                Some(HistoryReader::new(name, history_table, as_of)?)
             }
             // Without history the reading says that there is none.
             _ => None,
         };
         let owned = (Arc::clone(&self.held), Arc::clone(&self.maintenance.shared));
         let reading = Reading::new(owned, (found, Parts::All), scan, self.now_micros, self.is_local)?;
-        Ok(reading.with_past(past).stream())
+        Ok(reading.with_history(history).stream())
     }
 }

@@ -66,9 +66,9 @@ pub(crate) use fuzz::{fuzz_footer, fuzz_tail};
 pub(crate) use open::{Caches, Segment};
 pub(crate) use options::{Compression, Limits, SegmentOptions};
 pub(crate) use rows::{
-    EncodedRow, EncodedRows, Rows, RowsRequest, SegmentRow, StoredCell, WantedColumns, WantedFamily,
+    EncodedRow, EncodedRows, Rows, RowsRequest, SegmentRow, SelectedColumns, SelectedFamily, StoredCell,
 };
-pub(crate) use shape::{KnownColumn, Shape};
+pub(crate) use shape::{ColumnFrequency, Shape};
 pub(crate) use writer::SegmentWriter;
 
 use super::manifest::{SegmentId, SegmentMeta};

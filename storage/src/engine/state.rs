@@ -10,7 +10,7 @@
 
 use super::{
     cells,
-    dead::{Dead, Position},
+    deletion_vector::{DeletionVector, Position},
     descriptor::Descriptor,
     manifest::{PastRule, SegmentId},
     memtable::Memtable,
@@ -26,8 +26,8 @@ use std::{
     sync::Arc,
 };
 
-/// Flushed memtables and loads of which it is known which rows they changed; a commit that relied on an older pin is refused.
-pub(crate) const FLUSHES_REMEMBERED: usize = 4;
+/// ChangedRows memtables and loads of which it is known which rows they changed; a commit that relied on an older pin is refused.
+pub(crate) const RECENT_CHANGES_MAX: usize = 4;
 
 /// The tables at one moment.
 #[derive(Clone, Debug, Default)]
@@ -42,8 +42,8 @@ pub(crate) struct State {
     pub(crate) stamp: i64,
     /// How often frozen memtables became segments, or segments were loaded.
     pub(crate) flushes: u64,
-    /// What the last of them changed, oldest first; at most [`FLUSHES_REMEMBERED`].
-    pub(crate) remembered: Vector<Arc<Flushed>>,
+    /// What the last of them changed, oldest first; at most [`RECENT_CHANGES_MAX`].
+    pub(crate) recent_changes: Vector<Arc<ChangedRows>>,
 }
 
 /// One table at one moment.
@@ -58,7 +58,7 @@ pub(crate) struct Table {
     /// The segments.
     pub(crate) tablets: Tablets<Segment>,
     /// The positions of segments whose rows are no more, or elsewhere.
-    pub(crate) dead: OrdMap<SegmentId, Dead>,
+    pub(crate) deletion_vectors: OrdMap<SegmentId, DeletionVector>,
     /// What rules condemned that hold no more, in segments older than the change.
     pub(crate) past_rules: Vector<PastRule>,
     /// The stamp of the last deletion of a range since the start, in microseconds: it takes the past of its rows along.
@@ -77,14 +77,14 @@ pub(crate) struct Frozen {
 /// Which rows a flush or a load brought into segments, so that it is known of a row whether it changed since a pin: hashes, since a false alarm
 /// only costs a retry.
 #[derive(Debug)]
-pub(crate) struct Flushed {
+pub(crate) struct ChangedRows {
     /// By hash of table and key, ascending, with the stamp of the last change.
     rows: Vec<(u64, i64)>,
     /// Ranges that were deleted, or in which rows were loaded, by table.
     ranges: Vec<(u32, crate::KeyRange, i64)>,
 }
 
-impl Flushed {
+impl ChangedRows {
     /// What the frozen memtables of a state changed.
     pub(crate) fn of(state: &State) -> Self {
         let (mut rows, mut ranges) = (Vec::new(), Vec::new());
@@ -117,7 +117,7 @@ impl Flushed {
     }
 }
 
-/// By what [`Flushed`] knows a row.
+/// By what [`ChangedRows`] knows a row.
 pub(crate) fn row_hash(table: u32, key: &[u8]) -> u64 {
     let mut hasher = DefaultHasher::new();
     (table, key).hash(&mut hasher);
@@ -126,7 +126,7 @@ pub(crate) fn row_hash(table: u32, key: &[u8]) -> u64 {
 
 /// Where a row is in a table's segments.
 #[derive(Clone, Debug)]
-pub(crate) struct Place {
+pub(crate) struct Location {
     /// The segment.
     pub(crate) segment: Arc<Segment>,
     /// The position in it.
@@ -135,13 +135,13 @@ pub(crate) struct Place {
 
 /// What memtables know of a row.
 #[derive(Clone, Debug)]
-pub(crate) enum Known {
+pub(crate) enum MemtableLookup {
     /// The row, encoded, and the stamp up to which past rules were applied to it; `None` for a row that is up to date.
     Row(Bytes, Option<i64>),
     /// There is none.
-    Gone,
+    Deleted,
     /// They do not: segments may.
-    Unknown,
+    Absent,
 }
 
 impl Table {
@@ -152,30 +152,30 @@ impl Table {
             active: Memtable::default(),
             frozen: None,
             tablets: Tablets::default(),
-            dead: OrdMap::new(),
+            deletion_vectors: OrdMap::new(),
             past_rules: Vector::new(),
             range_deleted: None,
         }
     }
 
     /// What the memtables know of a row.
-    pub(crate) fn known(&self, key: &[u8]) -> Known {
+    pub(crate) fn look_up_memtables(&self, key: &[u8]) -> MemtableLookup {
         let (slot, as_of) = match self.active.slots.get(key) {
             Some(slot) => (slot, None),
             None => match self.frozen.as_ref().and_then(|frozen| Some((frozen.memtable.slots.get(key)?, frozen.stamp)))
             {
                 Some((slot, stamp)) => (slot, Some(stamp)),
-                None => return Known::Unknown,
+                None => return MemtableLookup::Absent,
             },
         };
-        slot.row.clone().map_or(Known::Gone, |row| Known::Row(row, as_of))
+        slot.row.clone().map_or(MemtableLookup::Deleted, |row| MemtableLookup::Row(row, as_of))
     }
 
     /// The living place of a row in segments. Reads files.
     ///
     /// # Errors
     /// Those of reading.
-    pub(crate) fn locate(&self, key: &[u8]) -> Result<Option<Place>> {
+    pub(crate) fn locate(&self, key: &[u8]) -> Result<Option<Location>> {
         let Some(tablet) = self.tablets.of_key(key) else { return Ok(None) };
         // The newest is last, and the likeliest to hold what is asked for.
         for segment in tablet.segments.iter().rev() {
@@ -184,7 +184,7 @@ impl Table {
                 continue;
             }
             if let Some(position) = segment.find(key)?.filter(|&position| !self.is_dead(meta.id, position)) {
-                return Ok(Some(Place { segment: Arc::clone(segment), position }));
+                return Ok(Some(Location { segment: Arc::clone(segment), position }));
             }
         }
         Ok(None)
@@ -202,26 +202,26 @@ impl Table {
 
     /// Whether a position is dead.
     pub(crate) fn is_dead(&self, segment: SegmentId, position: Position) -> bool {
-        self.dead.get(&segment).is_some_and(|dead| dead.contains(position))
+        self.deletion_vectors.get(&segment).is_some_and(|dead| dead.contains(position))
     }
 
     /// Marks a position dead.
-    pub(crate) fn kill(&mut self, segment: SegmentId, position: Position) {
-        match self.dead.get_mut(&segment) {
+    pub(crate) fn mark_dead(&mut self, segment: SegmentId, position: Position) {
+        match self.deletion_vectors.get_mut(&segment) {
             Some(dead) => drop(dead.insert(position)),
             None => {
-                let mut dead = Dead::default();
+                let mut dead = DeletionVector::default();
                 dead.insert(position);
-                self.dead.insert(segment, dead);
+                self.deletion_vectors.insert(segment, dead);
             }
         }
     }
 
     /// Marks positions dead.
-    pub(crate) fn kill_range(&mut self, segment: SegmentId, positions: Range<Position>) {
-        let mut dead = self.dead.get(&segment).cloned().unwrap_or_default();
+    pub(crate) fn mark_range_dead(&mut self, segment: SegmentId, positions: Range<Position>) {
+        let mut dead = self.deletion_vectors.get(&segment).cloned().unwrap_or_default();
         dead.insert_range(positions);
-        self.dead.insert(segment, dead);
+        self.deletion_vectors.insert(segment, dead);
     }
 
     /// The cells of an encoded row, without those that past rules condemned in what is as of the stamp. Cells of families that are no
@@ -264,9 +264,9 @@ impl State {
         self.tables.get(name).ok_or_else(|| Error::NoTable(name.to_string()))
     }
 
-    /// The tables that clients know: those that are no other table's [past](super::past).
+    /// The tables that clients know: those that are no other table's [past](super::history).
     pub(crate) fn public_tables(&self) -> impl Iterator<Item = (&TableName, &Table)> {
-        self.tables.iter().filter(|(name, _)| name.of_past().is_none())
+        self.tables.iter().filter(|(name, _)| name.of_history().is_none())
     }
 
     /// The table, to be changed.
@@ -315,15 +315,15 @@ impl State {
             return Ok(false);
         }
         let since = usize::try_from(self.flushes - then.flushes).unwrap_or(usize::MAX);
-        let Some(skip) = self.remembered.len().checked_sub(since) else { return Ok(false) };
-        Ok(!self.remembered.iter().skip(skip).any(|flushed| flushed.changed_after(number, key, then.stamp)))
+        let Some(skip) = self.recent_changes.len().checked_sub(since) else { return Ok(false) };
+        Ok(!self.recent_changes.iter().skip(skip).any(|flushed| flushed.changed_after(number, key, then.stamp)))
     }
 
     /// Remembers what a flush or a load brought into segments, and forgets the oldest.
-    pub(crate) fn remember(&mut self, flushed: Arc<Flushed>) {
-        self.remembered.push_back(flushed);
-        if self.remembered.len() > FLUSHES_REMEMBERED {
-            self.remembered.pop_front();
+    pub(crate) fn push_changes(&mut self, flushed: Arc<ChangedRows>) {
+        self.recent_changes.push_back(flushed);
+        if self.recent_changes.len() > RECENT_CHANGES_MAX {
+            self.recent_changes.pop_front();
         }
     }
 

@@ -7,7 +7,7 @@
 //! flush       with_deltas      a delta joins every tablet that its keys reach into
 //! load        with_loaded      bases among them have tablets of their own, the others join like deltas
 //! compaction  with_compacted   the segments of one tablet become new bases; each has a tablet, and the ranges meet at their first keys
-//! purge       without_borders  the ranges meet elsewhere
+//! purge       without_boundaries  the ranges meet elsewhere
 //! ```
 //!
 //! A delta may be in several tablets: one that came while a tablet was compacted into several, or that was too small to be divided. So
@@ -231,15 +231,15 @@ impl<S: Stored> Tablets<S> {
         Some(Self(Arc::new(tablets)))
     }
 
-    /// With those borders moved up that are keys of the ranges, which are disjoint and not adjacent: each to the next key that a
+    /// With those boundaries moved up that are keys of the ranges, which are disjoint and not adjacent: each to the next key that a
     /// segment of its two tablets has, or to the end of the range. So no key of a segment changes its tablet. A tablet that would hold
-    /// nothing is joined to the one before. `None` when there is no border to move.
+    /// nothing is joined to the one before. `None` when there is no boundary to move.
     ///
     /// `next` gives the least key of a segment that is not less than another.
     ///
     /// # Errors
     /// Those of `next`.
-    pub(crate) fn without_borders_in(
+    pub(crate) fn without_boundaries_in(
         &self,
         ranges: &[KeyRange],
         next: impl Fn(&S, &[u8]) -> Result<Option<RowKey>>,
@@ -248,18 +248,18 @@ impl<S: Stored> Tablets<S> {
         let mut tablets: Vec<Tablet<S>> = Vec::with_capacity(self.0.len());
         for tablet in self.iter() {
             let mut tablet = tablet.clone();
-            let border = tablet.range.start.clone();
-            let range = ranges.iter().find(|range| range.contains(&border));
+            let boundary = tablet.range.start.clone();
+            let range = ranges.iter().find(|range| range.contains(&boundary));
             if let (Some(before), Some(range)) = (tablets.last_mut(), range) {
                 let mut to = range.end.clone();
                 for segment in before.segments.iter().chain(&tablet.segments) {
-                    let key = next(segment, &border)?.map(RowKey::into_bytes);
+                    let key = next(segment, &boundary)?.map(RowKey::into_bytes);
                     to = match (to, key) {
                         (Some(to), Some(key)) => Some(to.min(key)),
                         (to, key) => to.or(key),
                     };
                 }
-                moved |= to.as_ref() != Some(&border);
+                moved |= to.as_ref() != Some(&boundary);
                 match to.filter(|to| tablet.range.end.as_ref().is_none_or(|end| to < end)) {
                     Some(to) => {
                         before.range.end = Some(to.clone());
@@ -296,9 +296,9 @@ fn divided<S: Stored>(range: &KeyRange, bases: &[Arc<S>]) -> Vec<(KeyRange, Opti
     let Some((least, others)) = bases.split_first() else { return vec![(range.clone(), None)] };
     let mut divided = vec![(range.clone(), Some(Arc::clone(least)))];
     for base in others {
-        let border = first(base);
-        divided.last_mut().expect("it begins with one").0.end = Some(border.clone());
-        divided.push((KeyRange::new(border, range.end.clone()), Some(Arc::clone(base))));
+        let boundary = first(base);
+        divided.last_mut().expect("it begins with one").0.end = Some(boundary.clone());
+        divided.push((KeyRange::new(boundary, range.end.clone()), Some(Arc::clone(base))));
     }
     divided
 }

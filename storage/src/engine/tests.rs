@@ -51,6 +51,7 @@ fn tiny(fs: &SimFs) -> EngineOptions {
             load_runs_max: 2,
             // The steps of a simulation come in one order.
             load_halves_bytes_min: u64::MAX,
+            load_block_bytes: 1 << 10,
         },
         ..simulated(fs)
     }

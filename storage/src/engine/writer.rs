@@ -7,24 +7,24 @@
 //! 3. The frame is written and synced, once for the whole group.
 //! 4. The copy is published, and everybody is answered.
 //!
-//! When there is no space the copy is dropped, the group is told so, and the next one tries again. Any other error of the
+//! When there is no space the copy is dropped, the group is done so, and the next one tries again. Any other error of the
 //! log is final: nobody knows what the disk holds. The engine then refuses every write and never retries; reads go on from
 //! what was published last, all of which was synced.
 //!
 //! Between groups it does two more things. It *freezes* memtables that are full, for the flush thread to write to segments; and it
 //! *installs* what the flush and compaction threads have made ([`super::install`]), since it alone changes the state. While one memtable is
-//! being flushed and the next is full as well, writers wait; when the flush fails, they are told why.
+//! being flushed and the next is full as well, writers wait; when the flush fails, they are done why.
 //!
-//! *The clock.* A commit's stamp is in its record, so that stamps never repeat across a restart. GC judges by a clock that reads
+//! *The clock.* A commit's stamp is in its record, so that stamps never repeat across a restart. GC gc_micros by a clock that reads
 //! advance too; closing the store leaves a record of it. After a crash it starts from the last stamp or the wall clock, whichever is
 //! later: it could only go back if nothing was committed since the read, and the wall clock was set back over the restart.
 
 use super::{
     apply,
-    board::Board,
+    coordination::Coordination,
     fetch::Fetched,
     frame,
-    install::{Made, Standstill, install, install_load},
+    install::{Installable, Standstill, install, install_load},
     log::Log,
     pins::Pins,
     record,
@@ -51,7 +51,7 @@ pub const REQUEST_BYTES_MAX: usize = 512 << 20;
 pub(crate) struct Shared {
     /// What readers see: synced.
     pub(crate) published: ArcSwap<State>,
-    /// Stamps commits, and tells the time by which GC judges.
+    /// Stamps commits, and tells the time by which GC gc_micros.
     pub(crate) clock: HybridClock,
     /// Why the store has stopped writing, once it has.
     pub(crate) stopped: OnceLock<String>,
@@ -60,7 +60,7 @@ pub(crate) struct Shared {
     /// States that readers hold.
     pub(crate) pins: Pins,
     /// What the threads tell each other.
-    pub(crate) board: Board,
+    pub(crate) coordination: Coordination,
     /// Whether commits may have stamps and are not published.
     pub(crate) is_stamping: AtomicBool,
     /// Whether memtables are to be flushed since scans keep reading them.
@@ -222,7 +222,7 @@ impl Writer {
             self.maintain();
         }
         // Nothing is installed any more: the flush and compaction threads end.
-        self.shared.board.close();
+        self.shared.coordination.close();
         let closed = self.finish();
         let ended = || Error::Unavailable("it was closed".into());
         self.waiting.drain(..).for_each(|waiting| drop(waiting.reply.send(Err(ended()))));
@@ -233,15 +233,15 @@ impl Writer {
 
     /// Installs what other threads have made, and freezes memtables when it is time.
     fn maintain(&mut self) {
-        for done in self.shared.board.take_installs() {
-            if let Made::Loading(standstill) = &done.made {
+        for request in self.shared.coordination.take_installs() {
+            if let Installable::Loading(standstill) = &request.installable {
                 self.stand_still(standstill);
                 continue;
             }
             let mut state = State::clone(&self.shared.published.load());
-            let flushed = install(&mut state, &self.shared.board, &done.made);
+            let flushed = install(&mut state, &self.shared.coordination, &request.installable);
             self.shared.published.store(Arc::new(state));
-            drop(done.told);
+            drop(request.done);
             if let Some(sequence) = flushed {
                 self.flushed = sequence;
                 if let Err(error) = self.log.release(sequence) {
@@ -252,15 +252,15 @@ impl Writer {
                 }
             }
         }
-        if let Some(failure) = self.shared.board.failure() {
+        if let Some(failure) = self.shared.coordination.failure() {
             for over in self.waiting.extract_if(.., |waiting| waiting.attempts < failure.attempt) {
                 drop(over.reply.send(Err(failure.error())));
             }
             if !self.waiting.is_empty() {
-                self.shared.board.retry();
+                self.shared.coordination.retry();
             }
         }
-        if self.shared.board.is_closed() {
+        if self.shared.coordination.is_closed() {
             let reason = || self.shared.stopped.get().cloned().unwrap_or_else(|| "it was closed".into());
             self.waiting.drain(..).for_each(|waiting| drop(waiting.reply.send(Err(Error::Unavailable(reason())))));
             return;
@@ -276,7 +276,7 @@ impl Writer {
         let _ = standstill.reached.send(());
         if let Ok(loaded) = standstill.loaded.recv() {
             let mut state = State::clone(&self.shared.published.load());
-            install_load(&mut state, &self.shared.board, &loaded);
+            install_load(&mut state, &self.shared.coordination, &loaded);
             self.shared.published.store(Arc::new(state));
         }
         self.shared.is_stamping.store(false, Ordering::SeqCst);
@@ -288,7 +288,7 @@ impl Writer {
         let is_full = published.active_bytes() >= self.thresholds.memtable_bytes;
         let is_wanted = self.waiting.iter().any(|waiting| waiting.until > self.flushed);
         let is_often_scanned = self.shared.is_often_scanned.load(Ordering::Relaxed);
-        if !(is_full || is_wanted || is_often_scanned) || self.shared.board.is_flushing() {
+        if !(is_full || is_wanted || is_often_scanned) || self.shared.coordination.is_flushing() {
             return;
         }
         self.shared.is_often_scanned.store(false, Ordering::Relaxed);
@@ -301,13 +301,13 @@ impl Writer {
             // Whoever asks may want the log's bytes gone.
             self.log.roll();
         }
-        self.shared.board.flush(state, self.log.sequence());
+        self.shared.coordination.flush(state, self.log.sequence());
     }
 
     /// Waits while both memtables are full. Gives why there is no hope for now.
     fn stall(&mut self) -> Option<Error> {
         while self.shared.published.load().active_bytes() >= self.thresholds.stall_bytes {
-            match self.shared.board.await_flush() {
+            match self.shared.coordination.await_flush() {
                 Ok(()) => self.maintain(),
                 Err(error) => return Some(error),
             }
@@ -388,8 +388,8 @@ impl Writer {
                 for answer in answers {
                     match answer {
                         Answer::Flush(reply) if self.log.sequence() > self.flushed => {
-                            let attempts = self.shared.board.attempts();
-                            self.shared.board.retry();
+                            let attempts = self.shared.coordination.attempts();
+                            self.shared.coordination.retry();
                             self.waiting.push(Waiting { until: self.log.sequence(), attempts, reply });
                         }
                         Answer::Flush(reply) => {

@@ -28,7 +28,7 @@ impl MemoryLoad {
         }
         let mut seen = HashSet::with_capacity(self.rows.len());
         for (number, RowMutation { key, .. }) in &self.rows {
-            if !table.living(key, now_micros).is_empty() || !seen.insert(key) {
+            if !table.live_cells(key, now_micros).is_empty() || !seen.insert(key) {
                 return Err(Error::RowExists { key: key.clone(), number: Some(*number) });
             }
         }

@@ -15,7 +15,7 @@ const SAMPLES_MAX: u64 = 64;
 pub(super) type Rows = OrdMap<RowKey, Arc<Vec<Cell>>>;
 
 /// What rows held until they changed, by key and the stamp of the change; `None` where a row was absent.
-type Past = OrdMap<(RowKey, i64), Option<Arc<Vec<Cell>>>>;
+type History = OrdMap<(RowKey, i64), Option<Arc<Vec<Cell>>>>;
 
 /// The tables at one moment. Cheap to clone.
 #[derive(Clone, Debug, Default)]
@@ -30,7 +30,7 @@ pub(super) struct State {
 pub(super) struct Table {
     pub(super) schema: Arc<TableSchema>,
     pub(super) rows: Rows,
-    past: Past,
+    history: History,
 }
 
 impl State {
@@ -51,7 +51,7 @@ impl State {
         }
         schema.check()?;
         let schema = Arc::new(schema.created(stamp_micros));
-        self.tables.insert(table.clone(), Table { schema, rows: Rows::new(), past: Past::new() });
+        self.tables.insert(table.clone(), Table { schema, rows: Rows::new(), history: History::new() });
         Ok(())
     }
 
@@ -103,7 +103,7 @@ impl State {
         let cells = table.rows.get(&row.key).map(|cells| cells.as_ref().clone()).unwrap_or_default();
         row::resolve(&mut row.mutations, row::stamp_for(stamp_micros, after_read, &cells));
         let cells = row::fold(&table.schema, cells, &row.mutations, stamp_micros)?;
-        table.remember(&row.key, cells.is_empty(), stamp_micros);
+        table.record_history(&row.key, cells.is_empty(), stamp_micros);
         table.put(row.key, cells);
         Ok(row.mutations)
     }
@@ -114,9 +114,9 @@ impl State {
         for key in keys {
             table.rows.remove(&key);
         }
-        let purged = table.past.keys().filter(|(key, _)| range.contains(key)).cloned().collect::<Vec<_>>();
-        for place in purged {
-            table.past.remove(&place);
+        let purged = table.history.keys().filter(|(key, _)| range.contains(key)).cloned().collect::<Vec<_>>();
+        for row in purged {
+            table.history.remove(&row);
         }
         Ok(())
     }
@@ -124,7 +124,7 @@ impl State {
 
 impl Table {
     /// The cells of a row that no rule has condemned.
-    pub(super) fn living(&self, key: &RowKey, now_micros: i64) -> Vec<Cell> {
+    pub(super) fn live_cells(&self, key: &RowKey, now_micros: i64) -> Vec<Cell> {
         self.rows.get(key).map(|cells| row::live(&self.schema, cells.as_ref().clone(), now_micros)).unwrap_or_default()
     }
 
@@ -137,16 +137,16 @@ impl Table {
     }
 
     /// Keeps what the row holds, before it is changed, if the table keeps history. Of several changes by one commit the first counts.
-    fn remember(&mut self, key: &RowKey, becomes_absent: bool, stamp_micros: i64) {
+    fn record_history(&mut self, key: &RowKey, becomes_absent: bool, stamp_micros: i64) {
         let Some(history) = self.schema.history else { return };
         let before = self.rows.get(key).cloned();
         if before.is_none() && becomes_absent {
             return;
         }
-        self.past.entry((key.clone(), stamp_micros)).or_insert(before);
+        self.history.entry((key.clone(), stamp_micros)).or_insert(before);
         let forgotten = (key.clone(), i64::MIN)..=(key.clone(), history.forgotten_micros(stamp_micros));
-        for place in self.past.range(forgotten).map(|(place, _)| place.clone()).collect::<Vec<_>>() {
-            self.past.remove(&place);
+        for row in self.history.range(forgotten).map(|(row, _)| row.clone()).collect::<Vec<_>>() {
+            self.history.remove(&row);
         }
     }
 
@@ -154,7 +154,7 @@ impl Table {
     pub(super) fn rows_as_of(&self, as_of_micros: i64) -> Rows {
         let mut rows = self.rows.clone();
         let mut last = None;
-        for ((key, stamp_micros), before) in &self.past {
+        for ((key, stamp_micros), before) in &self.history {
             if *stamp_micros <= as_of_micros || last == Some(key) {
                 continue;
             }
@@ -170,9 +170,9 @@ impl Table {
     fn modify_family(&mut self, name: &TableName, change: FamilyChange, now_micros: i64) -> Result<()> {
         let changed = self.schema.changed(name, change, now_micros)?;
         if changed.history.is_none_or(|history| history.since_micros == now_micros) {
-            self.past.clear();
+            self.history.clear();
         }
-        let loses = self.schema.loses_by(&changed);
+        let loses = self.schema.loses_cells_in(&changed);
         if loses {
             // What the old rules condemned must not come back under the new ones.
             self.prune(now_micros);
@@ -201,7 +201,7 @@ impl Table {
         let (mut samples, mut offset_bytes, mut next) = (Vec::new(), 0, part);
         let mut last = None;
         for (key, cells) in &self.rows {
-            let living = self.living(key, now_micros);
+            let living = self.live_cells(key, now_micros);
             if living.is_empty() {
                 continue;
             }

@@ -65,17 +65,17 @@ name!(
     TableName, "table", limits::TABLE_NAME_MAX
 );
 /// Ends the name of a table's past; no name that a client brings has such a character.
-const PAST: &str = "@past";
+const HISTORY_SUFFIX: &str = "@past";
 
 impl TableName {
     /// The name under which a store keeps the [past](crate::History) of the table of this name. No client can name it.
-    pub(crate) fn past(&self) -> Self {
-        Self([self.as_str(), PAST].concat().into())
+    pub(crate) fn history_table(&self) -> Self {
+        Self([self.as_str(), HISTORY_SUFFIX].concat().into())
     }
 
     /// The table whose past has this name; `None` for the name of a table.
-    pub fn of_past(&self) -> Option<Self> {
-        Some(Self(self.0.strip_suffix(PAST)?.into()))
+    pub fn of_history(&self) -> Option<Self> {
+        Some(Self(self.0.strip_suffix(HISTORY_SUFFIX)?.into()))
     }
 }
 

@@ -108,14 +108,14 @@ impl TableSchema {
                 schema.history = History::changed(schema.history, keep_micros, stamp_micros);
             }
         }
-        if self.loses_by(&schema) {
+        if self.loses_cells_in(&schema) {
             schema = schema.created(stamp_micros);
         }
         Ok(schema)
     }
 
     /// Whether the other schema, which comes after this one, lacks a family or has another rule for one.
-    pub(crate) fn loses_by(&self, next: &Self) -> bool {
+    pub(crate) fn loses_cells_in(&self, next: &Self) -> bool {
         self.families.iter().any(|(name, family)| next.families.get(name) != Some(family))
     }
 

@@ -25,10 +25,10 @@ impl RowReader {
     /// [`as_of`](Scan::as_of): the caller gives the rows as they were then.
     ///
     /// # Errors
-    /// Those of [`Scan::check`] and [`Scan::judged_micros`].
+    /// Those of [`Scan::check`] and [`Scan::gc_micros`].
     pub fn new(schema: &TableSchema, scan: &Scan, now_micros: i64) -> Result<Self> {
         scan.check()?;
-        let now_micros = scan.judged_micros(schema, now_micros)?;
+        let now_micros = scan.gc_micros(schema, now_micros)?;
         Ok(Self {
             schema: schema.clone(),
             columns: scan.columns.clone(),

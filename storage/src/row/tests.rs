@@ -91,7 +91,7 @@ proptest! {
         let (before, after) = sets.split_at(split.min(sets.len()));
         let cells = change(&schema, Vec::new(), before, 1_000_000).unwrap();
         let written = after.iter().filter_map(|one| written_cell(one, 1_000_000)).collect();
-        prop_assert_eq!(laid_over(cells.clone(), written), change(&schema, cells, after, 1_000_000).unwrap());
+        prop_assert_eq!(overlay(cells.clone(), written), change(&schema, cells, after, 1_000_000).unwrap());
     }
 
     /// A reader that is given only the columns that it wants gives the same.

@@ -51,7 +51,7 @@ pub enum Operation {
     /// A read, at the pin of a place or of the newest state.
     Read(Scan, Option<usize>),
     /// Such a read of what was so many milliseconds ago, rounded to whole ones; below zero of what will be.
-    ReadPast(Scan, i64, Option<usize>),
+    ReadAsOf(Scan, i64, Option<usize>),
     /// Time goes on by this many milliseconds.
     Wait(i64),
     /// What a store does with its files.
@@ -128,8 +128,8 @@ pub fn operations_with_history() -> impl Strategy<Value = Vec<Operation>> {
     let keep = prop_oneof![8 => (4i64..60).prop_map(Some), 1 => Just(None)];
     let next = prop_oneof![
         12 => operation(),
-        5 => (scan(), -1i64..40, option::of(0..PINS)).prop_map(|(scan, ago, pinned)| Operation::ReadPast(scan, ago, pinned)),
-        5 => (0i64..30).prop_map(|ago| Operation::ReadPast(Scan::all(), ago, None)),
+        5 => (scan(), -1i64..40, option::of(0..PINS)).prop_map(|(scan, ago, pinned)| Operation::ReadAsOf(scan, ago, pinned)),
+        5 => (0i64..30).prop_map(|ago| Operation::ReadAsOf(Scan::all(), ago, None)),
         1 => keep.prop_map(set),
     ];
     vec(next, 1..80).prop_map(move |operations| [set(Some(40))].into_iter().chain(operations).collect())

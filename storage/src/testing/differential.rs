@@ -8,7 +8,7 @@
 
 mod load;
 
-pub use load::UnderWay;
+pub use load::LoadInProgress;
 
 use super::{
     arbitrary::{Maintenance, Operation, PINS, families},
@@ -87,7 +87,7 @@ pub async fn perform(
     operation: &Operation,
     now_micros: i64,
     pin: Option<&Pin>,
-    load: &mut UnderWay,
+    load: &mut LoadInProgress,
 ) -> Result<Answer, ErrorKind> {
     let table = table();
     match operation.clone() {
@@ -117,7 +117,7 @@ pub async fn perform(
         }
         Operation::Pin(_)
         | Operation::Read(..)
-        | Operation::ReadPast(..)
+        | Operation::ReadAsOf(..)
         | Operation::Wait(_)
         | Operation::Maintain(_) => Ok(Answer::Done),
     }
@@ -148,7 +148,7 @@ pub fn views() -> Vec<Scan> {
 }
 
 /// Such scans of what was some milliseconds before the time, in microseconds; refused where nothing is known of it.
-pub fn past_views(now_micros: i64) -> Vec<Scan> {
+pub fn as_of_views(now_micros: i64) -> Vec<Scan> {
     let at = |milliseconds: i64| Some((now_micros / 1_000 - milliseconds) * 1_000);
     let moments = [0, 2, 6, 14, 30].map(|milliseconds| Scan { as_of: at(milliseconds), ..Scan::all() });
     moments.into_iter().chain(views().into_iter().map(|view| Scan { as_of: at(4), ..view })).collect()
@@ -160,7 +160,7 @@ struct Pair {
     now_micros: i64,
     pins: [Option<Pins>; PINS],
     /// The oracle's load that is under way, and the subject's.
-    loads: (UnderWay, UnderWay),
+    loads: (LoadInProgress, LoadInProgress),
 }
 
 /// The oracle's pin and the subject's, taken at the same time.
@@ -184,7 +184,7 @@ impl Pair {
         match &operation {
             Operation::Pin(place) => self.pins[*place] = Some(self.pin().await),
             Operation::Read(scan, place) => self.compare(what, scan, *place).await,
-            Operation::ReadPast(scan, milliseconds, place) => {
+            Operation::ReadAsOf(scan, milliseconds, place) => {
                 let as_of = Some((self.now_micros / 1_000 - milliseconds) * 1_000);
                 self.compare(what, &Scan { as_of, ..scan.clone() }, *place).await;
             }
@@ -274,7 +274,7 @@ impl Pair {
 
     /// The newest state and that of every pin, from all sides.
     async fn compare_all(&self, what: &str) {
-        for scan in views().into_iter().chain(past_views(self.now_micros)) {
+        for scan in views().into_iter().chain(as_of_views(self.now_micros)) {
             self.compare(&format!("after {what}, {scan:?}"), &scan, None).await;
             for place in 0..PINS {
                 self.compare(&format!("after {what}, pin {place}, {scan:?}"), &scan, Some(place)).await;
@@ -315,7 +315,7 @@ fn touched(operation: &Operation) -> Vec<KeyRange> {
         | Operation::FinishLoad
         | Operation::Pin(_)
         | Operation::Read(..)
-        | Operation::ReadPast(..)
+        | Operation::ReadAsOf(..)
         | Operation::Wait(_)
         | Operation::Maintain(_) => Vec::new(),
     }

@@ -67,8 +67,8 @@ impl RemoteBlobs {
     /// # Errors
     /// [`Error::Invalid`] for a URL or options that the client refuses; [`Error::Io`] when threads cannot be started.
     pub(crate) fn connect(url: &Url) -> Result<Self> {
-        let shown = shown(url);
-        let refused = |error: &dyn fmt::Display| Error::Invalid(format!("segments at {shown}: {error}"));
+        let redacted = redacted(url);
+        let refused = |error: &dyn fmt::Display| Error::Invalid(format!("segments at {redacted}: {error}"));
         let (scheme, prefix) = ObjectStoreScheme::parse(url).map_err(|error| refused(&error))?;
         let retry = RetryConfig {
             backoff: BackoffConfig { init_backoff: BACKOFF.0, max_backoff: BACKOFF.1, base: BACKOFF_FACTOR },
@@ -90,7 +90,7 @@ impl RemoteBlobs {
             }
             _ => return Err(refused(&"segments are kept in s3://, gs:// and az:// buckets, or in file:// folders")),
         };
-        Self::new(store.map_err(|error| refused(&error))?, prefix, shown)
+        Self::new(store.map_err(|error| refused(&error))?, prefix, redacted)
     }
 
     /// Files in an object store, under a prefix.
@@ -106,7 +106,7 @@ impl RemoteBlobs {
 }
 
 /// The URL without user, password and query.
-fn shown(url: &Url) -> String {
+fn redacted(url: &Url) -> String {
     let host = url.host_str().unwrap_or_default();
     format!("{}://{host}{}", url.scheme(), url.path().trim_end_matches('/'))
 }

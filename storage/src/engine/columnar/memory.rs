@@ -11,7 +11,7 @@ use crate::{
     engine::{
         cells,
         memtable::{Memtable, PIECE_SLOTS, Slot, bounds},
-        pins::Held,
+        pins::PinnedState,
         segment::CleanColumn,
         state::Table,
     },
@@ -26,12 +26,12 @@ const TOUCHED_SLOTS: usize = 32;
 const LINE_BYTES: usize = 64;
 /// Bytes of a row that are touched ahead; the processor foresees where a longer one goes on.
 const TOUCHED_BYTES: usize = 512;
-/// Wanted columns of a family that are looked for one by one.
+/// RequestedColumns columns of a family that are looked for one by one.
 const FEW_COLUMNS: usize = 8;
 
 /// The rows that memtables have of the asked ones, with the newest values of the columns.
 pub(super) fn parts(
-    held: &Arc<Held>,
+    held: &Arc<PinnedState>,
     table: &Table,
     rows: &RowSet,
     columns: &[CleanColumn],
@@ -42,7 +42,7 @@ pub(super) fn parts(
         if memtable.slots.is_empty() {
             return;
         }
-        let wanted = Arc::new(Wanted::new(table, columns, as_of, now_micros));
+        let wanted = Arc::new(RequestedColumns::new(table, columns, as_of, now_micros));
         let ranges = rows.ranges().iter().filter(|range| !range.is_empty());
         for (range, count) in ranges.flat_map(|range| pieces(memtable, range)) {
             let (held, wanted) = (Arc::clone(held), Arc::clone(&wanted));
@@ -60,48 +60,48 @@ pub(super) fn parts(
 
 /// The range in pieces, and about how many slots each has; none without slots.
 fn pieces(memtable: &Memtable, range: &KeyRange) -> Vec<(KeyRange, u64)> {
-    let borders = memtable.borders();
-    let first = borders.partition_point(|key| key[..] <= range.start[..]);
-    let last = range.end.as_ref().map_or(borders.len(), |end| borders.partition_point(|key| key[..] < end[..]));
-    let Some(borders) = borders.get(first..last).filter(|borders| !borders.is_empty()) else {
+    let boundaries = memtable.boundaries();
+    let first = boundaries.partition_point(|key| key[..] <= range.start[..]);
+    let last = range.end.as_ref().map_or(boundaries.len(), |end| boundaries.partition_point(|key| key[..] < end[..]));
+    let Some(boundaries) = boundaries.get(first..last).filter(|boundaries| !boundaries.is_empty()) else {
         let count = memtable.slots.range::<_, [u8]>(bounds(range)).count() as u64;
         return (count > 0).then(|| (range.clone(), count)).into_iter().collect();
     };
-    let starts = std::iter::once(&range.start).chain(borders.iter().map(RowKey::bytes));
-    let ends = borders.iter().map(|key| Some(key.bytes())).chain([range.end.as_ref()]);
+    let starts = std::iter::once(&range.start).chain(boundaries.iter().map(RowKey::bytes));
+    let ends = boundaries.iter().map(|key| Some(key.bytes())).chain([range.end.as_ref()]);
     let pieces = starts.zip(ends).map(|(start, end)| KeyRange::new(start.clone(), end.cloned()));
     pieces.map(|piece| (piece, PIECE_SLOTS as u64)).collect()
 }
 
 /// What is wanted of each family, by number; `None` where the table has no family of the number.
 #[derive(Debug)]
-struct Wanted {
-    families: Vec<Option<WantedFamily>>,
+struct RequestedColumns {
+    families: Vec<Option<RequestedFamily>>,
     /// How many columns.
     columns: usize,
 }
 
 #[derive(Debug)]
-struct WantedFamily {
+struct RequestedFamily {
     /// Qualifiers, ascending, and their places in the request: several, where a column is wanted twice.
     columns: Vec<(Bytes, Vec<usize>)>,
-    /// What may condemn a newest cell, and the time by which it judges.
+    /// What may condemn a newest cell, and the time by which it gc_micros.
     rules: Vec<(GcRule, i64)>,
 }
 
-impl Wanted {
+impl RequestedColumns {
     /// Of cells that are as of a stamp.
     fn new(table: &Table, columns: &[CleanColumn], as_of: i64, now_micros: i64) -> Self {
         let mut rules = rules(table, as_of, now_micros);
         let mut of_family = |number: u32| {
             let mut of_family: BTreeMap<Bytes, Vec<usize>> = BTreeMap::new();
-            for (place, column) in columns.iter().enumerate().filter(|(_, column)| column.family == number) {
-                of_family.entry(column.qualifier.clone()).or_default().push(place);
+            for (index, column) in columns.iter().enumerate().filter(|(_, column)| column.family == number) {
+                of_family.entry(column.qualifier.clone()).or_default().push(index);
             }
             let columns = of_family.into_iter().collect();
             let mut rules = rules.remove(&number).unwrap_or_default();
             rules.retain(|(rule, _)| rule.condemns(0, i64::MIN, i64::MAX));
-            WantedFamily { columns, rules }
+            RequestedFamily { columns, rules }
         };
         let names = table.descriptor.names().zip(0..);
         let families = names.map(|(name, number)| name.map(|_| of_family(number))).collect();
@@ -127,9 +127,9 @@ impl Wanted {
                 continue;
             }
             exists = true;
-            if let Some(places) = found {
-                places.iter().for_each(|place| values[*place] = Some(cell.value));
-                missing -= places.len();
+            if let Some(indexes) = found {
+                indexes.iter().for_each(|index| values[*index] = Some(cell.value));
+                missing -= indexes.len();
             }
             if missing == 0 {
                 break;
@@ -139,7 +139,7 @@ impl Wanted {
     }
 }
 
-impl WantedFamily {
+impl RequestedFamily {
     /// The places of a column. Columns before `passed` come no more.
     fn find(&self, passed: &mut usize, qualifier: &[u8]) -> Option<&[usize]> {
         let left = &self.columns[*passed..];
@@ -159,12 +159,12 @@ impl WantedFamily {
 
 /// Slots of a memtable that follow each other.
 struct Piece {
-    held: Arc<Held>,
+    held: Arc<PinnedState>,
     slots: OrdMap<RowKey, Slot>,
     /// Keys that are not to be given.
     hidden: OrdMap<RowKey, Slot>,
     range: KeyRange,
-    wanted: Arc<Wanted>,
+    wanted: Arc<RequestedColumns>,
 }
 
 impl std::fmt::Debug for Piece {

@@ -6,7 +6,7 @@
 use crate::{
     Result, RowKey,
     engine::{
-        dead::{Dead, Position},
+        deletion_vector::{DeletionVector, Position},
         manifest::SegmentMeta,
         segment::EncodedRow,
     },
@@ -28,7 +28,7 @@ pub(crate) struct Input<R> {
 
 impl<R> Input<R> {
     /// These positions of a segment, of which some are dead.
-    pub(crate) fn new(meta: &SegmentMeta, positions: Range<Position>, dead: &Dead, batches: R) -> Self {
+    pub(crate) fn new(meta: &SegmentMeta, positions: Range<Position>, dead: &DeletionVector, batches: R) -> Self {
         let living = u64::from(positions.end - positions.start) - dead.count_in(positions.clone());
         let bytes = u128::from(meta.bytes + meta.side_bytes) * u128::from(living) / u128::from(meta.rows.max(1));
         Self { stamp: meta.stamp, positions, bytes: u64::try_from(bytes).unwrap_or(u64::MAX), batches }

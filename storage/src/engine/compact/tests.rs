@@ -5,7 +5,7 @@ use crate::{
     Cell, FamilyName, GcRule,
     engine::{
         cells,
-        dead::Dead,
+        deletion_vector::DeletionVector,
         descriptor::{Descriptor, LoggedDescriptor},
         garbage::Garbage,
         manifest::{PastRule, SegmentId},
@@ -252,13 +252,13 @@ proptest! {
         }
 
         // The places, and what died meanwhile.
-        let (mut remapped, mut dead) = (vec![Dead::default(); bases.len()], vec![Dead::default(); bases.len()]);
+        let (mut remapped, mut dead) = (vec![DeletionVector::default(); bases.len()], vec![DeletionVector::default(); bases.len()]);
         for (input, (_, rows)) in case.segments.iter().enumerate() {
-            let mut then = Dead::default();
-            let mut now = Dead::default();
+            let mut then = DeletionVector::default();
+            let mut now = DeletionVector::default();
             for ((of, (_, is_dead)), at) in rows.iter().zip(0u32..) {
-                let place = output.moved.place(input, at);
-                let found = place.map(|(output, position)| bases[output][position as usize].0.clone());
+                let new_position = output.position_map.get(input, at);
+                let found = new_position.map(|(output, position)| bases[output][position as usize].0.clone());
                 let moves = !is_dead && case.keys.contains(of);
                 prop_assert_eq!(found, Some(key(*of)).filter(|key| moves && expected.contains_key(key)));
                 if *is_dead {
@@ -267,13 +267,13 @@ proptest! {
                 }
                 if case.dying[input].iter().any(|index| index.index(rows.len()) as u32 == at) {
                     now.insert(at);
-                    if let Some((output, position)) = place {
+                    if let Some((output, position)) = new_position {
                         dead[output].insert(position);
                     }
                 }
             }
-            prop_assert_eq!(output.moved.place(input, rows.len() as u32), None);
-            output.moved.remap(input, &then, &now, &mut remapped);
+            prop_assert_eq!(output.position_map.get(input, rows.len() as u32), None);
+            output.position_map.remap(input, &then, &now, &mut remapped);
         }
         prop_assert_eq!(remapped, dead);
     }
@@ -313,7 +313,7 @@ fn bases_are_about_equal() {
 #[test]
 fn an_input_has_the_bytes_of_what_lives_in_its_tablet() {
     let segment = SegmentMeta { bytes: 900, side_bytes: 100, ..meta(1, &key(1), &key(9), 100) };
-    let mut dead = Dead::default();
+    let mut dead = DeletionVector::default();
     dead.insert_range(0..10);
     dead.insert_range(50..55);
     let bytes = |positions| Input::new(&segment, positions, &dead, ()).bytes;
@@ -335,15 +335,15 @@ fn a_row_that_lives_twice_is_our_mistake() {
 
 #[test]
 fn a_range_that_died_is_brought_along_at_once() {
-    let mut moved = Moved::new(std::iter::once(0..1_000_000));
-    moved.begin_output();
-    (0..600_000).for_each(|at| moved.set(0, at, at));
-    moved.begin_output();
-    (600_000..1_000_000).for_each(|at| moved.set(0, at, at - 600_000));
-    let mut now = Dead::default();
+    let mut position_map = PositionMap::new(std::iter::once(0..1_000_000));
+    position_map.begin_output();
+    (0..600_000).for_each(|at| position_map.set(0, at, at));
+    position_map.begin_output();
+    (600_000..1_000_000).for_each(|at| position_map.set(0, at, at - 600_000));
+    let mut now = DeletionVector::default();
     now.insert_range(500_000..900_000);
-    let mut dead = vec![Dead::default(); 2];
-    moved.remap(0, &Dead::default(), &now, &mut dead);
-    assert_eq!(dead.iter().map(Dead::count).collect::<Vec<_>>(), [100_000, 300_000]);
-    assert_eq!(dead[1].living(0..400_000).collect::<Vec<_>>(), vec![300_000..400_000]);
+    let mut dead = vec![DeletionVector::default(); 2];
+    position_map.remap(0, &DeletionVector::default(), &now, &mut dead);
+    assert_eq!(dead.iter().map(DeletionVector::count).collect::<Vec<_>>(), [100_000, 300_000]);
+    assert_eq!(dead[1].live_runs(0..400_000).collect::<Vec<_>>(), vec![300_000..400_000]);
 }

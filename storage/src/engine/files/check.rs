@@ -7,7 +7,7 @@ use super::{Checked, Step, StoreFiles, frames, segments, verify};
 use crate::{
     Error, Result,
     engine::{
-        dead::Dead,
+        deletion_vector::DeletionVector,
         log::failed,
         manifest::{CURRENT, Manifest, Manifests, SegmentId},
     },
@@ -68,13 +68,14 @@ impl StoreFiles {
         let of_log: u64 = log.iter().map(|(_, path)| size(path)).sum();
         (check.watch)(Step::Ahead(of_segments + of_log));
 
-        for (id, meta) in &manifest.dead {
+        for (id, meta) in &manifest.deletion_vectors {
             let Some(manifests) = &manifests else { break };
             check.file(&format!("dead positions of {id}"));
-            let decoded = manifests.read_dead(*id, meta).and_then(|bytes| {
-                let dead = Dead::decode(&bytes).filter(|dead| dead.count() == meta.count);
+            let decoded = manifests.read_deletion_vector(*id, meta).and_then(|bytes| {
+                let dead = DeletionVector::decode(&bytes).filter(|dead| dead.count() == meta.count);
                 let detail = format!("it does not hold {} dead positions", meta.count);
-                let damaged = Error::Corrupt { path: manifests.dead_path(*id, meta.version), offset: 0, detail };
+                let damaged =
+                    Error::Corrupt { path: manifests.deletion_vector_path(*id, meta.version), offset: 0, detail };
                 dead.map(|_| bytes.len() as u64).ok_or(damaged)
             });
             if let Some(bytes) = check.take(decoded) {

@@ -127,9 +127,9 @@ impl Copy<'_> {
             verify(&self.to, *table, meta)?;
             self.there.insert(*id);
         }
-        for (id, meta) in &manifest.dead {
-            let bytes = manifests.read_dead(*id, meta)?;
-            self.manifests.write_dead(meta.version, [(*id, &bytes[..])])?;
+        for (id, meta) in &manifest.deletion_vectors {
+            let bytes = manifests.read_deletion_vector(*id, meta)?;
+            self.manifests.write_deletion_vectors(meta.version, [(*id, &bytes[..])])?;
         }
         // A writer may be between two files of the log, or in the middle of a frame: a second look is at another moment.
         for _ in 0..LOOKS_MAX - 1 {

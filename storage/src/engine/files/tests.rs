@@ -7,9 +7,9 @@ use crate::{
     Cell, Family, FamilyName, RowKey, TableName, TableSchema,
     engine::{
         cells,
-        dead::Dead,
+        deletion_vector::DeletionVector,
         frame::{self, Header},
-        manifest::{DeadMeta, Manifests, SegmentId, TableMeta, TabletMeta},
+        manifest::{DeletionVectorMeta, Manifests, SegmentId, TableMeta, TabletMeta},
         segment::{SegmentOptions, SegmentWriter, Shape},
         state::State,
     },
@@ -48,15 +48,16 @@ fn commit(store: &StoreFiles, version: u64, segments: Vec<SegmentMeta>) -> Manif
     let families = [(FamilyName::new("cf").unwrap(), Family::default())];
     let descriptor = State::default().describe(TableSchema { families: families.into(), ..TableSchema::default() });
     let descriptor = descriptor.to_logged(&TableName::new("rows").unwrap());
-    let dead: BTreeMap<SegmentId, DeadMeta> =
-        segments.iter().map(|meta| (meta.id, DeadMeta { version, count: 2 })).collect();
+    let dead: BTreeMap<SegmentId, DeletionVectorMeta> =
+        segments.iter().map(|meta| (meta.id, DeletionVectorMeta { version, count: 2 })).collect();
     let tablets = vec![TabletMeta { range: crate::KeyRange::all(), segments }];
     let table = TableMeta { descriptor, past_rules: Vec::new(), tablets };
-    let manifest = Manifest { version, sequence: 10, stamp: 5, next_table: 1, tables: vec![table], dead };
-    let mut bits = Dead::default();
+    let manifest =
+        Manifest { version, sequence: 10, stamp: 5, next_table: 1, tables: vec![table], deletion_vectors: dead };
+    let mut bits = DeletionVector::default();
     bits.insert_range(3..5);
     let bits = bits.encode();
-    manifests.write_dead(version, manifest.dead.keys().map(|id| (*id, &bits[..]))).unwrap();
+    manifests.write_deletion_vectors(version, manifest.deletion_vectors.keys().map(|id| (*id, &bits[..]))).unwrap();
     manifests.commit(&manifest).unwrap();
     manifests.clean(&manifest, false).unwrap();
     manifest

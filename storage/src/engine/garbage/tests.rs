@@ -14,11 +14,11 @@ proptest! {
         let sieve = garbage.of(stamp);
         let row = encoded(&cells);
         let slowly = Sieve { keeps_all: false, ..sieve.clone() };
-        prop_assert_eq!(sieve.left_of(&row), slowly.left_of(&row));
-        match sieve.left_of(&row) {
-            Left::Whole => {}
-            Left::Part(left) => prop_assert!(left.len() < row.len() && cells::decode(&left).count() < cells.len()),
-            Left::Nothing => prop_assert!(past.iter().any(|past| past.rule != GcRule::KeepAll) || a != GcRule::KeepAll || b != GcRule::KeepAll || cells.iter().all(|cell| cell.family.as_str() == "c")),
+        prop_assert_eq!(sieve.remainder(&row), slowly.remainder(&row));
+        match sieve.remainder(&row) {
+            Remainder::Whole => {}
+            Remainder::Part(left) => prop_assert!(left.len() < row.len() && cells::decode(&left).count() < cells.len()),
+            Remainder::Nothing => prop_assert!(past.iter().any(|past| past.rule != GcRule::KeepAll) || a != GcRule::KeepAll || b != GcRule::KeepAll || cells.iter().all(|cell| cell.family.as_str() == "c")),
         }
     }
 }

@@ -146,8 +146,8 @@ impl Sorted {
     }
 
     /// How many rows of these places come before a key.
-    pub(super) fn count_before(&self, places: Range<usize>, key: &[u8]) -> usize {
-        self.rows[places].partition_point(|row| self.bytes[row.key as usize..row.row as usize] < *key)
+    pub(super) fn count_before(&self, range: Range<usize>, key: &[u8]) -> usize {
+        self.rows[range].partition_point(|row| self.bytes[row.key as usize..row.row as usize] < *key)
     }
 
     /// A row, shared.

@@ -38,7 +38,7 @@ impl Loader {
     /// # Errors
     /// [`RowExists`](crate::Error::RowExists); [`Conflict`](crate::Error::Conflict); those of reading and of writing a manifest.
     pub(super) fn finish(&mut self, validation: Option<&Validation>) -> Result<Step> {
-        self.going.check()?;
+        self.control.check()?;
         let maintenance = Arc::clone(&self.maintenance);
         let shared = &maintenance.shared;
         if self.output.segments().is_empty() {
@@ -50,18 +50,18 @@ impl Loader {
         }
         // What takes long, before anybody has to wait.
         let before = shared.published.load_full();
-        self.probe.look_up_news(self.probe.table(&before)?)?;
-        if self.probe.look_up_memtables(self.probe.table(&before)?)? != Memtables::Free {
+        self.probe.look_up_new_segments(self.probe.table(&before)?)?;
+        if self.probe.look_up_memtables(self.probe.table(&before)?)? != Memtables::Absent {
             return Ok(Step::Flush);
         }
         // Deltas that pile up make every read slower.
-        while maintenance.lags() && shared.board.await_compacted(LAG_LOOK_EVERY) {
-            self.going.check()?;
+        while maintenance.lags() && shared.coordination.await_compacted(LAG_LOOK_EVERY) {
+            self.control.check()?;
         }
 
         let mut in_force = maintenance.manifest();
         let now = shared.published.load_full();
-        if self.probe.has_news(self.probe.table(&now)?) {
+        if self.probe.has_new_segments(self.probe.table(&now)?) {
             return Ok(Step::Again);
         }
         if !self.is_named_as_it_is(&in_force) {
@@ -71,18 +71,18 @@ impl Loader {
         let still = maintenance.stand_still()?;
         let now = shared.published.load_full();
         let table = self.probe.table(&now)?;
-        self.going.check()?;
+        self.control.check()?;
         if !is_valid(&now, validation)? {
             return Ok(Step::Refused);
         }
         match self.probe.changed_since(self.probe.table(&before)?, table)? {
-            Memtables::Free => {}
+            Memtables::Absent => {}
             Memtables::Deleted => return Ok(Step::Flush),
-            Memtables::Held => return Ok(Step::Again),
+            Memtables::Present => return Ok(Step::Again),
         }
         let stamp = shared.clock.stamp();
         let segments = self.classified(&now)?;
-        let remembered = self.output.remembered(stamp);
+        let changed_rows = self.output.changed_rows(stamp);
         maintenance.watched(|_| {
             let tablets = table.tablets.with_loaded(&segments);
             let mut manifest: Manifest = in_force.manifest.clone();
@@ -92,18 +92,18 @@ impl Loader {
                     meta.tablets = tablets.iter().map(tablet_meta).collect();
                 }
             }
-            let dead = in_force.dead.clone();
+            let dead = in_force.deletion_vectors.clone();
             // Should it fail the next start may find the manifest all the same: the segments stay.
             self.done = true;
             maintenance.commit(&mut in_force, manifest, dead).inspect_err(|error| {
                 self.done = error.kind() != ErrorKind::NoSpace;
             })?;
-            still.end_with(LoadedRows { table: self.descriptor.number, segments, stamp, remembered });
+            still.end_with(LoadedRows { table: self.descriptor.number, segments, stamp, changed_rows });
             Ok(())
         })?;
         drop(in_force);
         self.probe.forget_own();
-        shared.board.look();
+        shared.coordination.look();
         Ok(Step::Done(stamp))
     }
 
@@ -127,7 +127,7 @@ impl Loader {
         self.maintenance.open(self.descriptor.number, meta)
     }
 
-    /// The segments as what they are going to be: bases, where there is room for them now and they are not small, or deltas.
+    /// The segments as what they are control to be: bases, where there is room for them now and they are not small, or deltas.
     fn classified(&self, state: &State) -> Result<Vec<Arc<Segment>>> {
         let tablets = &self.probe.table(state)?.tablets;
         let bytes_min = self.maintenance.options.base_bytes / BASE_PART_MIN;

@@ -15,7 +15,7 @@ use crate::{
     Error, LoadColumn, NewRows, Result, TableName,
     engine::{
         cells,
-        dead::Dead,
+        deletion_vector::DeletionVector,
         descriptor::Descriptor,
         maintain::Maintenance,
         manifest::SegmentMeta,
@@ -50,27 +50,27 @@ pub(super) struct Loader {
     /// Segments whose rows were written to others, and can go.
     consumed: Vec<SegmentMeta>,
     pub(super) probe: Probe,
-    pub(super) going: Going,
+    pub(super) control: LoadControl,
     /// Whether the segments are in the manifest.
     pub(super) done: bool,
 }
 
 /// Whether a load may go on, and by which steps.
 #[derive(Debug)]
-pub(super) struct Going {
+pub(super) struct LoadControl {
     /// Set when the rows are being purged.
     cancelled: Arc<AtomicBool>,
     maintenance: Arc<Maintenance>,
 }
 
-impl Going {
+impl LoadControl {
     /// # Errors
     /// [`Error::Conflict`] when the rows are being purged; [`Error::Unavailable`] when the store is closed, or has stopped.
     pub(super) fn check(&self) -> Result<()> {
         if self.cancelled.load(Ordering::SeqCst) {
             return Err(Error::Conflict);
         }
-        if self.maintenance.shared.board.is_closed() {
+        if self.maintenance.shared.coordination.is_closed() {
             return Err(Error::Unavailable("it was closed".into()));
         }
         self.maintenance.shared.check_writing()
@@ -113,7 +113,7 @@ impl Loader {
         let output = Output::new(Arc::clone(&maintenance), name.clone(), Arc::clone(&descriptor), stamp);
         Self {
             probe: Probe::new(Arc::clone(&maintenance), name.clone(), Arc::clone(&descriptor)),
-            going: Going { cancelled, maintenance: Arc::clone(&maintenance) },
+            control: LoadControl { cancelled, maintenance: Arc::clone(&maintenance) },
             maintenance,
             name,
             descriptor,
@@ -132,9 +132,9 @@ impl Loader {
     /// Takes rows.
     ///
     /// # Errors
-    /// [`Error::RowExists`]; those of [`check`](Going::check), of reading and of writing.
+    /// [`Error::RowExists`]; those of [`check`](LoadControl::check), of reading and of writing.
     pub(super) fn add(&mut self, rows: &NewRows) -> Result<()> {
-        self.going.check()?;
+        self.control.check()?;
         let mut values = Vec::with_capacity(self.columns.len());
         for row in rows.iter() {
             values.clear();
@@ -181,10 +181,10 @@ impl Loader {
 
     fn write(&mut self, sorted: &Sorted) -> Result<()> {
         let mut at = 0;
-        let step_rows = self.going.step_rows();
+        let step_rows = self.control.step_rows();
         let mut rows = Vec::with_capacity(step_rows.min(sorted.len()));
         while at < sorted.len() {
-            self.going.check()?;
+            self.control.check()?;
             rows.clear();
             let mut bytes = 0;
             while at < sorted.len() && rows.len() < step_rows && bytes < STEP_BYTES {
@@ -202,7 +202,7 @@ impl Loader {
     /// # Errors
     /// As [`add`](Self::add).
     pub(super) fn seal(&mut self) -> Result<()> {
-        self.going.check()?;
+        self.control.check()?;
         let last = self.sort()?;
         let before = self.pending.take();
         let end = before.as_ref().map_or(self.output.last(), Sorted::last);
@@ -227,11 +227,11 @@ impl Loader {
             let (blobs, caches) = (Arc::clone(&self.maintenance.blobs), Arc::clone(&self.maintenance.caches));
             let segment = Segment::open(blobs, self.descriptor.number, meta, caches);
             let positions = 0..segment.meta().rows;
-            let batches = segment.encoded(vec![positions], Dead::default(), DECODED_BYTES_TARGET / 4)?;
+            let batches = segment.encoded(vec![positions], DeletionVector::default(), DECODED_BYTES_TARGET / 4)?;
             sources.push(Source::Segment(Box::new(batches), vec::IntoIter::default()));
         }
         match halved(sources, self.maintenance.options.granularity.load_halves_bytes_min) {
-            (all, None) => merged(all, &mut self.output, &self.going, &AtomicBool::new(false))?,
+            (all, None) => merged(all, &mut self.output, &self.control, &AtomicBool::new(false))?,
             (first, Some(second)) => self.merge_halves(first, second)?,
         }
         self.discard(true);
@@ -243,12 +243,12 @@ impl Loader {
         let descriptor = Arc::clone(&self.descriptor);
         let mut output = Output::new(Arc::clone(&self.maintenance), self.name.clone(), descriptor, self.stamp);
         let failed = AtomicBool::new(false);
-        let Self { output: own, going, .. } = self;
+        let Self { output: own, control, .. } = self;
         let (first, second) = thread::scope(|scope| {
-            let work = || merged(second, &mut output, going, &failed);
+            let work = || merged(second, &mut output, control, &failed);
             let other = thread::Builder::new().name("keyspan-load".into()).spawn_scoped(scope, work);
             let other = other.map_err(|error| Error::Unavailable(format!("no thread can be started: {error}")));
-            let first = other.as_ref().map_or(Ok(()), |_| merged(first, own, going, &failed));
+            let first = other.as_ref().map_or(Ok(()), |_| merged(first, own, control, &failed));
             let second = other.and_then(|other| {
                 let ended = other.join();
                 ended.unwrap_or_else(|_| Err(Error::Unavailable("a load ended early: a thread panicked".into())))
@@ -271,21 +271,21 @@ impl Loader {
 }
 
 /// Writes the rows of sources in the order of their keys. Gives up when another has `failed`, and says so when it fails itself.
-fn merged(sources: Vec<Source>, output: &mut Output, going: &Going, failed: &AtomicBool) -> Result<()> {
-    let merged = merged_unless(sources, output, going, failed);
+fn merged(sources: Vec<Source>, output: &mut Output, control: &LoadControl, failed: &AtomicBool) -> Result<()> {
+    let merged = merged_unless(sources, output, control, failed);
     if merged.is_err() {
         failed.store(true, Ordering::SeqCst);
     }
     merged
 }
 
-fn merged_unless(sources: Vec<Source>, output: &mut Output, going: &Going, failed: &AtomicBool) -> Result<()> {
+fn merged_unless(sources: Vec<Source>, output: &mut Output, control: &LoadControl, failed: &AtomicBool) -> Result<()> {
     let mut merge = Merge::new(sources)?;
-    let step_rows = going.step_rows();
+    let step_rows = control.step_rows();
     let mut items: Vec<Item> = Vec::with_capacity(step_rows);
     let mut more = true;
     while more && !failed.load(Ordering::SeqCst) {
-        going.check()?;
+        control.check()?;
         items.clear();
         let mut bytes = 0;
         while more && items.len() < step_rows && bytes < STEP_BYTES {

@@ -6,13 +6,13 @@ use super::merge::Item;
 use crate::{
     Error, Result, TableName,
     engine::{
-        dead::Position,
+        deletion_vector::Position,
         descriptor::Descriptor,
         install::LoadedRows,
         maintain::{Maintenance, Writers},
         manifest::SegmentMeta,
         segment::SegmentWriter,
-        state::{Flushed, row_hash},
+        state::{ChangedRows, row_hash},
     },
 };
 use bytes::Bytes;
@@ -24,7 +24,7 @@ const SAMPLE_ROWS: usize = 4_096;
 pub(super) const STEP_BYTES: usize = 4 << 20;
 /// Rows of a segment: positions are 32 bits wide.
 const SEGMENT_ROWS_MAX: Position = 1 << 26;
-/// Rows that are remembered one by one for those who relied on their absence; of more, ranges are.
+/// Rows that are changed_rows one by one for those who relied on their absence; of more, ranges are.
 const REMEMBERED_ROWS_MAX: usize = 1 << 18;
 
 /// See the module.
@@ -83,7 +83,7 @@ impl Output {
                 None => self.begin(left)?,
             };
             if ends == 0 {
-                // The segment goes over the border, unless it is large enough by itself.
+                // The segment goes over the boundary, unless it is large enough by itself.
                 match writer.bytes() >= self.maintenance.options.granularity.delta_bytes_min {
                     true => self.finish(writer)?,
                     false => {
@@ -103,7 +103,7 @@ impl Output {
                     self.rows = position + 1;
                 }
             }
-            self.remember(now);
+            self.record_changed(now);
             self.last.clear();
             self.last.extend_from_slice(now[now.len() - 1].0);
             match writer.bytes() >= self.maintenance.options.base_bytes || self.rows >= SEGMENT_ROWS_MAX {
@@ -127,8 +127,8 @@ impl Output {
         let (base, end) = self.end_of(rows[0].0);
         (self.end, self.rows) = (end, 0);
         let Self { maintenance, name, descriptor, stamp, .. } = self;
-        let mut writers = Writers { maintenance, name, descriptor, stamp: *stamp, base, known: Vec::new() };
-        writers.begin_of(rows.iter().take(SAMPLE_ROWS).map(|(_, row)| *row))
+        let mut writers = Writers { maintenance, name, descriptor, stamp: *stamp, base, frequencies: Vec::new() };
+        writers.begin_from(rows.iter().take(SAMPLE_ROWS).map(|(_, row)| *row))
     }
 
     /// Whether a segment that begins with the key can be a base, and where it should end.
@@ -144,7 +144,7 @@ impl Output {
         (true, next.or_else(|| tablet.range.end.clone()))
     }
 
-    fn remember(&mut self, rows: &[(&[u8], &[u8])]) {
+    fn record_changed(&mut self, rows: &[(&[u8], &[u8])]) {
         let Some(hashes) = &mut self.hashes else { return };
         if hashes.len() + rows.len() > REMEMBERED_ROWS_MAX {
             self.hashes = None;
@@ -200,13 +200,13 @@ impl Output {
     }
 
     /// Which rows there are, for those who relied on their absence.
-    pub(super) fn remembered(&self, stamp: i64) -> Arc<Flushed> {
+    pub(super) fn changed_rows(&self, stamp: i64) -> Arc<ChangedRows> {
         let number = self.descriptor.number;
         Arc::new(match &self.hashes {
-            Some(hashes) => Flushed::of_rows(hashes.iter().map(|hash| (*hash, stamp)).collect()),
+            Some(hashes) => ChangedRows::of_rows(hashes.iter().map(|hash| (*hash, stamp)).collect()),
             None => {
                 let range = |meta: &SegmentMeta| LoadedRows::range_of(meta);
-                Flushed::of_ranges(self.segments.iter().map(|meta| (number, range(meta), stamp)).collect())
+                ChangedRows::of_ranges(self.segments.iter().map(|meta| (number, range(meta), stamp)).collect())
             }
         })
     }

@@ -10,14 +10,14 @@ use super::buffer::Sorted;
 use crate::{
     Commit, Error, KeyRange, Mutation, Result, RowKey, TableName, Validation,
     engine::{
-        dead::{Dead, Position},
+        deletion_vector::{DeletionVector, Position},
         descriptor::Descriptor,
         fetch::Fetched,
         maintain::Maintenance,
         manifest::SegmentId,
         memtable::{Memtable, bounds},
         segment::Segment,
-        state::{Known, State, Table},
+        state::{MemtableLookup, State, Table},
         tablet::reaches_into,
         writer::{Queued, Request},
     },
@@ -40,7 +40,7 @@ pub(super) struct Probe {
     name: TableName,
     descriptor: Arc<Descriptor>,
     /// Segments of the table that need not be looked up at the end; none before the first buffer.
-    known: Option<HashSet<SegmentId>>,
+    looked_up: Option<HashSet<SegmentId>>,
     /// The load's own, once they are all there.
     own: Vec<Arc<Segment>>,
 }
@@ -49,16 +49,16 @@ pub(super) struct Probe {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Memtables {
     /// Nothing.
-    Free,
+    Absent,
     /// That one was deleted: they must become segments first.
     Deleted,
     /// That one is there.
-    Held,
+    Present,
 }
 
 impl Probe {
     pub(super) fn new(maintenance: Arc<Maintenance>, name: TableName, descriptor: Arc<Descriptor>) -> Self {
-        Self { maintenance, name, descriptor, known: None, own: Vec::new() }
+        Self { maintenance, name, descriptor, looked_up: None, own: Vec::new() }
     }
 
     /// The table as it is; the same one as when the load was begun.
@@ -78,7 +78,7 @@ impl Probe {
     pub(super) fn look_up(&mut self, rows: &Sorted) -> Result<()> {
         let state = self.maintenance.shared.published.load_full();
         let table = self.table(&state)?;
-        self.known.get_or_insert_with(|| segments_of(table).map(|segment| segment.meta().id).collect());
+        self.looked_up.get_or_insert_with(|| segments_of(table).map(|segment| segment.meta().id).collect());
         let hull = KeyRange::new(Bytes::copy_from_slice(rows.first()), KeyRange::point(rows.last()).end);
         let mut found: Vec<usize> = Vec::new();
         // From the first row with a key that is not less.
@@ -120,12 +120,12 @@ impl Probe {
         for _ in 0..DELETE_ATTEMPTS_MAX {
             let (state, now_micros) = (shared.published.load_full(), shared.clock.now());
             let table = self.table(&state)?;
-            let (row, as_of) = match table.known(key) {
-                Known::Gone => return Ok(()),
-                Known::Row(row, as_of) => (row, as_of),
-                Known::Unknown => match table.locate(key)? {
+            let (row, as_of) = match table.look_up_memtables(key) {
+                MemtableLookup::Deleted => return Ok(()),
+                MemtableLookup::Row(row, as_of) => (row, as_of),
+                MemtableLookup::Absent => match table.locate(key)? {
                     None => return Ok(()),
-                    Some(place) => (place.segment.row(place.position)?, Some(place.segment.meta().stamp)),
+                    Some(location) => (location.segment.row(location.position)?, Some(location.segment.meta().stamp)),
                 },
             };
             let living = row::live(&table.descriptor.schema, table.cells(&row, as_of), now_micros);
@@ -172,17 +172,17 @@ impl Probe {
     }
 
     /// Whether the table has segments that were not looked up and may have rows of the load.
-    pub(super) fn has_news(&self, table: &Table) -> bool {
-        self.news(table).next().is_some()
+    pub(super) fn has_new_segments(&self, table: &Table) -> bool {
+        self.new_segments(table).next().is_some()
     }
 
     /// Segments that were not looked up, each with the range in which its keys count.
-    fn news<'t>(&'t self, table: &'t Table) -> impl Iterator<Item = (&'t Arc<Segment>, &'t KeyRange)> {
+    fn new_segments<'t>(&'t self, table: &'t Table) -> impl Iterator<Item = (&'t Arc<Segment>, &'t KeyRange)> {
         let tablets =
             table.tablets.iter().flat_map(|tablet| tablet.segments.iter().map(move |one| (one, &tablet.range)));
         tablets.filter(|(segment, range)| {
             let meta = segment.meta();
-            let is_known = self.known.as_ref().is_some_and(|known| known.contains(&meta.id));
+            let is_known = self.looked_up.as_ref().is_some_and(|known| known.contains(&meta.id));
             let overlaps = |own: &Arc<Segment>| {
                 own.meta().first <= meta.last && own.meta().last >= meta.first && reaches_into(own.meta(), range)
             };
@@ -194,10 +194,10 @@ impl Probe {
     ///
     /// # Errors
     /// [`Error::RowExists`]; those of reading.
-    pub(super) fn look_up_news(&mut self, table: &Table) -> Result<()> {
+    pub(super) fn look_up_new_segments(&mut self, table: &Table) -> Result<()> {
         let looked_up: Vec<SegmentId> = segments_of(table).map(|segment| segment.meta().id).collect();
-        for (segment, range) in self.news(table) {
-            let dead = table.dead.get(&segment.meta().id).cloned().unwrap_or_default();
+        for (segment, range) in self.new_segments(table) {
+            let dead = table.deletion_vectors.get(&segment.meta().id).cloned().unwrap_or_default();
             for own in self.own.iter().filter(|own| reaches_into(own.meta(), range)) {
                 let hull = KeyRange::new(own.meta().first.bytes().clone(), KeyRange::point(&own.meta().last).end);
                 let positions = segment.positions(&range.intersect(&hull))?;
@@ -206,7 +206,7 @@ impl Probe {
                 }
             }
         }
-        self.known.get_or_insert_default().extend(looked_up);
+        self.looked_up.get_or_insert_default().extend(looked_up);
         Ok(())
     }
 
@@ -218,7 +218,7 @@ impl Probe {
         if self.is_range_deleted(table)? {
             return Ok(Memtables::Deleted);
         }
-        let mut said = Memtables::Free;
+        let mut said = Memtables::Absent;
         for memtable in memtables(table) {
             for own in &self.own {
                 let hull = KeyRange::new(own.meta().first.bytes().clone(), KeyRange::point(&own.meta().last).end);
@@ -266,12 +266,12 @@ impl Probe {
                 for own in &self.own {
                     if own.find(key)?.is_some() {
                         let is_row = slot.is_some_and(|slot| slot.row.is_some());
-                        return Ok(if is_row { Memtables::Held } else { Memtables::Deleted });
+                        return Ok(if is_row { Memtables::Present } else { Memtables::Deleted });
                     }
                 }
             }
         }
-        Ok(Memtables::Free)
+        Ok(Memtables::Absent)
     }
 
     /// Whether a range was deleted, as far as memtables know, that has rows of the load.
@@ -296,13 +296,13 @@ fn memtables(table: &Table) -> impl Iterator<Item = &Memtable> {
 }
 
 /// The keys at living positions of a segment that another has too.
-fn common(segment: &Segment, positions: Range<Position>, dead: &Dead, own: &Segment) -> Result<Vec<RowKey>> {
+fn common(segment: &Segment, positions: Range<Position>, dead: &DeletionVector, own: &Segment) -> Result<Vec<RowKey>> {
     let mut found = Vec::new();
-    let mut living = dead.living(positions).flatten().peekable();
+    let mut living = dead.live_runs(positions).flatten().peekable();
     while living.peek().is_some() {
         let keys: Vec<RowKey> = living.by_ref().take(KEYS_MAX).map(|at| segment.key_at(at)).collect::<Result<_>>()?;
-        let places = own.resolve(keys.iter().map(|key| &key[..]))?;
-        found.extend(keys.into_iter().zip(places).filter_map(|(key, place)| place.map(|_| key)));
+        let locations = own.resolve(keys.iter().map(|key| &key[..]))?;
+        found.extend(keys.into_iter().zip(locations).filter_map(|(key, location)| location.map(|_| key)));
     }
     Ok(found)
 }

@@ -27,15 +27,13 @@ use std::{
 
 /// The folder of runs in the store's.
 pub(crate) const FOLDER: &str = "load";
-/// Bytes of a block; a row more may be in it.
-///
-/// The rows of a test would all be in one.
-const BLOCK_BYTES: usize = if cfg!(test) { 1 << 10 } else { 128 << 10 };
+/// Bytes of a block, plus at most one row.
+pub(crate) const BLOCK_BYTES: usize = 128 << 10;
 /// Bytes before what a block holds.
 const HEAD_BYTES: usize = 8;
 /// Bytes before a row in a block.
 const ROW_HEAD_BYTES: usize = 16;
-/// Blocks of a run whose first keys are remembered, at most.
+/// Blocks of a run whose first keys are changed_rows, at fan_in.
 const MARKS_MAX: usize = 64;
 
 /// Where runs are.
@@ -43,6 +41,8 @@ const MARKS_MAX: usize = 64;
 pub(crate) struct Scratch {
     fs: Arc<dyn Fs>,
     folder: PathBuf,
+    /// See [`BLOCK_BYTES`].
+    block_bytes: usize,
     next: AtomicU64,
 }
 
@@ -51,14 +51,14 @@ impl Scratch {
     ///
     /// # Errors
     /// Those of removing.
-    pub(crate) fn clear(fs: Arc<dyn Fs>, store: &Path) -> Result<Self> {
+    pub(crate) fn clear(fs: Arc<dyn Fs>, store: &Path, block_bytes: usize) -> Result<Self> {
         let folder = store.join(FOLDER);
         fs.create_folder(&folder).map_err(|source| failed("create", &folder, source))?;
         for name in fs.list(&folder).map_err(|source| failed("list", &folder, source))? {
             let path = folder.join(name);
             fs.unlink(&path).map_err(|source| failed("unlink", &path, source))?;
         }
-        Ok(Self { fs, folder, next: AtomicU64::new(0) })
+        Ok(Self { fs, folder, block_bytes, next: AtomicU64::new(0) })
     }
 
     fn begin(self: &Arc<Self>) -> Result<RunWriter> {
@@ -67,7 +67,7 @@ impl Scratch {
         let made = self.fs.create(&path, 0);
         let file = made.map_err(|source| no_space_or("create", &path, source))?;
         let run = RunFile { file, path, scratch: Arc::clone(self) };
-        let block = Vec::with_capacity(BLOCK_BYTES + BLOCK_BYTES / 8);
+        let block = Vec::with_capacity(self.block_bytes + self.block_bytes / 8);
         Ok(RunWriter { run, end: 0, block, marks: Marks::default(), last: Vec::new() })
     }
 }
@@ -92,7 +92,7 @@ impl Drop for RunFile {
 #[derive(Clone, Debug, Default)]
 struct Marks {
     keys: Vec<(Bytes, u64)>,
-    /// Of so many blocks one is remembered; a power of 2, as its exponent.
+    /// Of so many blocks one is changed_rows; a power of 2, as its exponent.
     stride: u32,
     blocks: u64,
 }
@@ -144,7 +144,7 @@ impl RunWriter {
         self.block.extend_from_slice(&number.to_le_bytes());
         self.block.extend_from_slice(key);
         self.block.extend_from_slice(row);
-        if self.block.len() >= BLOCK_BYTES { self.end_block() } else { Ok(()) }
+        if self.block.len() >= self.run.scratch.block_bytes { self.end_block() } else { Ok(()) }
     }
 
     fn end_block(&mut self) -> Result<()> {
@@ -159,7 +159,7 @@ impl RunWriter {
         self.end += self.block.len() as u64;
         self.block.clear();
         // What one large row took is not kept.
-        self.block.shrink_to(2 * BLOCK_BYTES);
+        self.block.shrink_to(2 * self.run.scratch.block_bytes);
         Ok(())
     }
 
@@ -258,7 +258,7 @@ impl RunReader {
         let damaged =
             || Error::Corrupt { path: path.clone(), offset: self.at, detail: "it is not what was written".into() };
         // Most blocks are of about this size, and then are read at once.
-        let mut bytes = read(self.at, HEAD_BYTES + BLOCK_BYTES)?;
+        let mut bytes = read(self.at, HEAD_BYTES + self.run.scratch.block_bytes)?;
         if bytes.len() < HEAD_BYTES {
             return Err(damaged());
         }
@@ -280,15 +280,15 @@ impl RunReader {
 pub(super) struct Runs {
     scratch: Arc<Scratch>,
     /// How many are merged at a time.
-    most: usize,
+    fan_in: usize,
     /// By level.
     levels: Vec<Vec<RunReader>>,
 }
 
 impl Runs {
     /// None yet; so many are merged at a time, two at least.
-    pub(super) fn new(scratch: Arc<Scratch>, most: usize) -> Self {
-        Self { scratch, most: most.max(2), levels: Vec::new() }
+    pub(super) fn new(scratch: Arc<Scratch>, fan_in: usize) -> Self {
+        Self { scratch, fan_in: fan_in.max(2), levels: Vec::new() }
     }
 
     /// Whether there are none.
@@ -313,7 +313,7 @@ impl Runs {
             self.levels.push(Vec::new());
         }
         self.levels[level].push(run);
-        if self.levels[level].len() < self.most {
+        if self.levels[level].len() < self.fan_in {
             return Ok(());
         }
         let mut merge = Merge::new(self.levels[level].drain(..).map(Source::Run))?;
@@ -340,7 +340,7 @@ mod tests {
     use std::collections::BTreeMap;
 
     fn scratch(fs: &SimFs) -> Arc<Scratch> {
-        Arc::new(Scratch::clear(Arc::new(fs.clone()), Path::new("/store")).unwrap())
+        Arc::new(Scratch::clear(Arc::new(fs.clone()), Path::new("/store"), 1 << 10).unwrap())
     }
 
     fn sorted(rows: &[(u32, usize)]) -> super::super::buffer::Sorted {
@@ -378,7 +378,7 @@ mod tests {
     fn two_halves_have_all_rows_between_them() {
         let fs = SimFs::new();
         let mut runs = Runs::new(scratch(&fs), 300);
-        // Of the long runs only some blocks are remembered.
+        // Of the long runs only some blocks are changed_rows.
         for run in 0..3u32 {
             let rows: Vec<_> = (0..[400, 7, 1][run as usize]).map(|row| (row * 3 + run, 60_000)).collect();
             runs.add(&sorted(&rows)).unwrap();

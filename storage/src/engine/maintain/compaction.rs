@@ -6,17 +6,17 @@
 //! What it reads is the state of the manifest: the positions that were dead then are left out. What dies while it works is mapped to the new
 //! positions when the result is installed.
 //!
-//! A rule judges by one moment for all of a compaction. Rules and history that are changed by a later commit must not find that cells are
-//! gone that were not condemned by then: [`Maintenance::judges`] sees to it.
+//! A rule gc_micros by one moment for all of a compaction. Rules and history that are changed by a later commit must not find that cells are
+//! gone that were not condemned by then: [`Maintenance::gc_micros`] sees to it.
 
 use super::{InForce, Maintenance, Writers, tablet_meta};
 use crate::{
     Error, KeyRange, Result, TableName,
     engine::{
         compact::{Compaction, Input},
-        dead::Dead,
+        deletion_vector::DeletionVector,
         garbage::{self, Garbage},
-        install::{CompactedInput, CompactedTablet, Made},
+        install::{CompactedInput, CompactedTablet, Installable},
         manifest::SegmentId,
         priority,
         ranges::positions_in,
@@ -112,7 +112,7 @@ impl Compactions {
 
 /// What is asked of compaction beyond what it sees by itself.
 #[derive(Debug, Default)]
-pub(crate) struct Asked<'a> {
+pub(crate) struct CompactionRequest<'a> {
     /// Segments begun before this one, in this table or in all.
     pub(crate) before: Option<(Option<&'a TableName>, SegmentId)>,
     /// Rows that are to vanish, by table.
@@ -126,7 +126,7 @@ struct Job {
     range: KeyRange,
     reason: CompactionReason,
     /// Its segments' dead positions as of the manifest.
-    dead: BTreeMap<SegmentId, Dead>,
+    dead: BTreeMap<SegmentId, DeletionVector>,
     /// What the result is as of.
     stamp: i64,
 }
@@ -135,24 +135,24 @@ impl Maintenance {
     /// Compacts what needs it until the store is closed.
     pub(crate) fn run_compaction(&self) {
         priority::give_way();
-        while self.shared.board.await_look(LOOK_EVERY) {
+        while self.shared.coordination.await_look(LOOK_EVERY) {
             self.shared.pins.expire(self.shared.clock.now(), self.options.pin_age_max_micros);
             self.collect();
             if !self.options.compacts {
                 continue;
             }
             loop {
-                match self.compact_next(&Asked::default()) {
+                match self.compact_next(&CompactionRequest::default()) {
                     Ok(true) => {}
                     Ok(false) => break,
-                    Err(_) if self.shared.board.is_closed() => return,
+                    Err(_) if self.shared.coordination.is_closed() => return,
                     Err(error) => {
                         tracing::error!(%error, "a compaction failed; it is tried again later");
                         break;
                     }
                 }
             }
-            self.shared.board.compacted();
+            self.shared.coordination.compacted();
         }
     }
 
@@ -160,9 +160,9 @@ impl Maintenance {
     ///
     /// # Errors
     /// Those of reading and writing.
-    pub(crate) fn compact_asked(&self, table: Option<&TableName>) -> Result<()> {
+    pub(crate) fn compact_table(&self, table: Option<&TableName>) -> Result<()> {
         let before = self.segments_from_now_on();
-        while self.compact_next(&Asked { before: Some((table, before)), purges: &[] })? {}
+        while self.compact_next(&CompactionRequest { before: Some((table, before)), purges: &[] })? {}
         Ok(())
     }
 
@@ -170,7 +170,7 @@ impl Maintenance {
     ///
     /// # Errors
     /// Those of reading and writing.
-    pub(crate) fn compact_next(&self, asked: &Asked<'_>) -> Result<bool> {
+    pub(crate) fn compact_next(&self, asked: &CompactionRequest<'_>) -> Result<bool> {
         let _one = self.compactions.hold();
         let Some(job) = self.choose(asked) else { return Ok(false) };
         let id = self.compactions.begin(&job, self.shared.clock.now());
@@ -198,7 +198,7 @@ impl Maintenance {
         self.options.compacts && tablets.into_iter().any(|tablet| tablet.segments.len() > DELTAS_LAGGING)
     }
 
-    fn choose(&self, asked: &Asked<'_>) -> Option<Job> {
+    fn choose(&self, asked: &CompactionRequest<'_>) -> Option<Job> {
         // Under the lock the published tablets are those of the manifest.
         let in_force = self.manifest();
         let limits = self.options.granularity.compactions();
@@ -208,14 +208,14 @@ impl Maintenance {
             let purges: Vec<Purge> =
                 asked.purges.iter().filter(|(of, _)| of == name).map(|(_, purge)| purge.clone()).collect();
             // A table's past goes along with it.
-            let past_of = name.of_past();
+            let past_of = name.of_history();
             let known = past_of.as_ref().unwrap_or(name);
             let before = asked.before.filter(|(of, _)| of.is_none_or(|of| of == known)).map(|(_, before)| before);
             let ages =
                 table.descriptor.schema.families.values().any(|family| family.gc.condemns(0, i64::MIN, i64::MAX));
             let conditions = Conditions {
                 // Those that a compaction leaves out; it maps what died since, and would be chosen for ever.
-                dead: &|id| in_force.dead.get(&id).map_or(0, Dead::count),
+                dead: &|id| in_force.deletion_vectors.get(&id).map_or(0, DeletionVector::count),
                 horizon: &|segment| ages.then(|| horizon_of(table, segment)).flatten(),
                 past_rules_until: table.past_rules.iter().map(|past| past.at_micros).max(),
                 purges: &purges,
@@ -228,17 +228,17 @@ impl Maintenance {
         let (choice, name, table) = chosen.max_by_key(|(choice, ..)| choice.reason)?;
         let tablet = table.tablets.iter().nth(choice.tablet).expect("it was chosen among them");
         let ids = tablet.segments.iter().map(|segment| segment.meta().id);
-        let dead = ids.filter_map(|id| Some((id, in_force.dead.get(&id)?.clone()))).collect();
+        let dead = ids.filter_map(|id| Some((id, in_force.deletion_vectors.get(&id)?.clone()))).collect();
         let (range, reason) = (tablet.range.clone(), choice.reason);
         Some(Job { name: name.clone(), table: table.clone(), range, reason, dead, stamp: state.stamp })
     }
 
     fn compact(&self, job: &Job, id: u64) -> Result<()> {
         let tablet = job.table.tablets.iter().find(|tablet| tablet.range == job.range).expect("it was chosen there");
-        let (mut inputs, mut compacted, mut known) = (Vec::new(), Vec::new(), Vec::new());
+        let (mut inputs, mut compacted, mut frequencies) = (Vec::new(), Vec::new(), Vec::new());
         for segment in &tablet.segments {
             let meta = segment.meta();
-            known.extend(segment.known_columns()?);
+            frequencies.extend(segment.column_frequencies()?);
             let positions = positions_in(segment, &tablet.range, &KeyRange::all())?;
             let dead = job.dead.get(&meta.id).cloned().unwrap_or_default();
             let most_bytes = decoded_bytes(tablet.segments.len());
@@ -247,14 +247,15 @@ impl Maintenance {
             compacted.push(CompactedInput { id: meta.id, positions, dead });
         }
         let past_rules: Vec<_> = job.table.past_rules.iter().cloned().collect();
-        let Some(judged_micros) = self.judges(&job.table)? else { return Ok(()) };
-        let garbage = Garbage::new(Arc::clone(&job.table.descriptor), &past_rules, judged_micros);
+        let Some(gc_micros) = self.gc_micros(&job.table)? else { return Ok(()) };
+        let garbage = Garbage::new(Arc::clone(&job.table.descriptor), &past_rules, gc_micros);
         let descriptor = job.table.descriptor.as_ref();
-        let outputs = Writers { maintenance: self, name: &job.name, descriptor, stamp: job.stamp, base: true, known };
+        let outputs =
+            Writers { maintenance: self, name: &job.name, descriptor, stamp: job.stamp, base: true, frequencies };
         let mut compaction = Compaction::new(inputs, &garbage, outputs, self.options.base_bytes)
             .with_step_rows(self.options.granularity.step_rows_max);
         loop {
-            let step = match self.shared.board.is_closed() {
+            let step = match self.shared.coordination.is_closed() {
                 true => Err(Error::Unavailable("it was closed".into())),
                 false => compaction.step(),
             };
@@ -283,18 +284,19 @@ impl Maintenance {
         let number = job.table.descriptor.number;
         let outputs = made.segments.iter().map(|meta| self.open(number, meta.clone())).collect();
         let range = job.range.clone();
-        let compacted = CompactedTablet { table: number, range, inputs: compacted, outputs, moved: made.moved };
+        let compacted =
+            CompactedTablet { table: number, range, inputs: compacted, outputs, position_map: made.position_map };
         let mut in_force = self.manifest_as_published()?;
         if !self.put_in_force(&mut in_force, &compacted)? {
             // The table is gone: so are the files, once nobody holds them.
             return Ok(());
         }
-        self.install(Made::Compacted(compacted))
+        self.install(Installable::Compacted(compacted))
     }
 
     /// The moment by which the rules of a table are to judge: now; of one that keeps history, the first that can be asked for. `None`
     /// when the table has been changed since.
-    fn judges(&self, table: &Table) -> Result<Option<i64>> {
+    fn gc_micros(&self, table: &Table) -> Result<Option<i64>> {
         let now_micros = self.shared.clock.now();
         let schema = &table.descriptor.schema;
         self.settle()?;
@@ -317,11 +319,11 @@ impl Maintenance {
         let tablets = table.tablets.with_compacted(&compacted.range, &inputs, compacted.outputs.clone());
         let Some(tablets) = tablets else { return Ok(false) };
         of_table.tablets = tablets.iter().map(tablet_meta).collect();
-        let mut dead = in_force.dead.clone();
-        let mut of_outputs = vec![Dead::default(); compacted.outputs.len()];
+        let mut dead = in_force.deletion_vectors.clone();
+        let mut of_outputs = vec![DeletionVector::default(); compacted.outputs.len()];
         for (at, input) in compacted.inputs.iter().enumerate() {
             let now = dead.remove(&input.id).unwrap_or_default();
-            compacted.moved.remap(at, &input.dead, &now, &mut of_outputs);
+            compacted.position_map.remap(at, &input.dead, &now, &mut of_outputs);
             if tablets.names(input.id) {
                 let mut now = now;
                 now.insert_range(input.positions.clone());

@@ -19,7 +19,7 @@ use std::{
 
 /// A segment that has files.
 #[derive(Debug)]
-struct Kept {
+struct TrackedSegment {
     segment: Weak<Segment>,
     bytes: u64,
 }
@@ -27,7 +27,7 @@ struct Kept {
 /// The segments that have files.
 #[derive(Debug, Default)]
 pub(crate) struct Files {
-    files: Mutex<BTreeMap<SegmentId, Kept>>,
+    files: Mutex<BTreeMap<SegmentId, TrackedSegment>>,
     files_removed: AtomicU64,
     bytes_removed: AtomicU64,
 }
@@ -37,22 +37,22 @@ impl Files {
     pub(crate) fn add(&self, segment: &Arc<Segment>) {
         let mut files = self.files.lock().unwrap_or_else(PoisonError::into_inner);
         let bytes = segment.meta().bytes + segment.meta().side_bytes;
-        files.insert(segment.meta().id, Kept { segment: Arc::downgrade(segment), bytes });
+        files.insert(segment.meta().id, TrackedSegment { segment: Arc::downgrade(segment), bytes });
     }
 
     /// Removes the files of segments that are not named and not held. What cannot be removed is tried again another time.
     pub(super) fn collect(&self, manifest: &Manifest, blobs: &dyn Blobs, caches: &Caches) {
         let named = named(manifest);
         let mut files = self.files.lock().unwrap_or_else(PoisonError::into_inner);
-        files.retain(|id, kept| {
-            if named.contains(id) || kept.segment.strong_count() > 0 {
+        files.retain(|id, tracked| {
+            if named.contains(id) || tracked.segment.strong_count() > 0 {
                 return true;
             }
             caches.forget(*id);
             match delete(blobs, *id) {
                 Ok(()) => {
                     self.files_removed.fetch_add(1, Ordering::Relaxed);
-                    self.bytes_removed.fetch_add(kept.bytes, Ordering::Relaxed);
+                    self.bytes_removed.fetch_add(tracked.bytes, Ordering::Relaxed);
                     false
                 }
                 Err(error) => {
@@ -68,8 +68,11 @@ impl Files {
         let named = named(manifest);
         let files = self.files.lock().unwrap_or_else(PoisonError::into_inner);
         let unnamed = files.iter().filter(|(id, _)| !named.contains(id));
-        unnamed.into_iter().any(|(_, kept)| {
-            kept.segment.upgrade().is_none_or(|segment| ranges.iter().any(|range| reaches_into(segment.meta(), range)))
+        unnamed.into_iter().any(|(_, tracked)| {
+            tracked
+                .segment
+                .upgrade()
+                .is_none_or(|segment| ranges.iter().any(|range| reaches_into(segment.meta(), range)))
         })
     }
 

@@ -17,7 +17,7 @@ impl Manifest {
                 }
             }
         }
-        for (id, dead) in &self.dead {
+        for (id, dead) in &self.deletion_vectors {
             let Some(segment) = segments.get(id) else {
                 return Err(format!("segment {id} has dead positions, and is not there"));
             };
@@ -40,9 +40,9 @@ impl Manifest {
             }
         }
         for (name, keeps_history) in &names {
-            let agrees = match name.of_past() {
+            let agrees = match name.of_history() {
                 Some(table) => names.get(&table) == Some(&true),
-                None => names.contains_key(&name.past()) == *keeps_history,
+                None => names.contains_key(&name.history_table()) == *keeps_history,
             };
             if !agrees {
                 return Err(format!("table {name:?} and the past of the table contradict each other"));

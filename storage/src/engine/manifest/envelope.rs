@@ -32,7 +32,7 @@ pub(crate) enum Kind {
     /// A manifest of this version.
     Manifest(u64),
     /// The dead positions of a segment, written for the manifest of this version.
-    Dead(SegmentId, u64),
+    DeletionVector(SegmentId, u64),
     /// `STORE`.
     Store,
 }
@@ -42,7 +42,7 @@ impl Kind {
         match self {
             Self::Current => b"KSCURR\r\n",
             Self::Manifest(_) => b"KSMANI\r\n",
-            Self::Dead(..) => b"KSDEAD\r\n",
+            Self::DeletionVector(..) => b"KSDEAD\r\n",
             Self::Store => b"KSSTOR\r\n",
         }
     }
@@ -51,7 +51,7 @@ impl Kind {
 /// The bytes of a file. `version` is that of the kind, or the one that `CURRENT` is to name.
 pub(crate) fn seal(kind: Kind, version: u64, body: &[u8]) -> Vec<u8> {
     let segment = match kind {
-        Kind::Dead(segment, _) => segment.0,
+        Kind::DeletionVector(segment, _) => segment.0,
         Kind::Current | Kind::Manifest(_) | Kind::Store => 0,
     };
     let mut bytes = Vec::with_capacity(HEADER_BYTES + body.len());
@@ -103,7 +103,7 @@ pub(crate) fn open<'a>(kind: Kind, path: &Path, bytes: &'a [u8]) -> Result<(u64,
     let expected = match kind {
         Kind::Current | Kind::Store => (version, 0),
         Kind::Manifest(version) => (version, 0),
-        Kind::Dead(segment, version) => (version, segment.0),
+        Kind::DeletionVector(segment, version) => (version, segment.0),
     };
     if (version, segment) != expected {
         let segment = SegmentId(segment);

@@ -2,7 +2,7 @@
 //!
 //! A commit goes so, and each step lasts before the next begins:
 //!
-//! 1. The files of dead positions that changed are written ([`Manifests::write_dead`]), as the segments were before.
+//! 1. The files of dead positions that changed are written ([`Manifests::write_deletion_vectors`]), as the segments were before.
 //! 2. `manifest/<version>` is written.
 //! 3. `CURRENT.tmp` is written, naming it.
 //! 4. `CURRENT.tmp` is renamed to `CURRENT`, and the folder synced. From here on the new version is in force.
@@ -17,7 +17,7 @@
 //! [`Manifests::clean_segments`], and not kept for a while.
 
 use super::{
-    DeadMeta, Manifest, SegmentId,
+    DeletionVectorMeta, Manifest, SegmentId,
     envelope::{self, Kind},
 };
 use crate::{
@@ -43,7 +43,7 @@ const CURRENT_NEW: &str = "CURRENT.tmp";
 /// The folder of the manifests in the store's.
 pub(crate) const MANIFEST_FOLDER: &str = "manifest";
 /// The folder of the dead positions in the store's.
-pub(crate) const DEAD_FOLDER: &str = "dead";
+pub(crate) const DELETION_VECTOR_FOLDER: &str = "dead";
 
 /// The manifests of a store.
 #[derive(Debug)]
@@ -58,7 +58,7 @@ pub(crate) struct Manifests {
 
 /// What a removal came to.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Cleaned {
+pub(crate) struct Cleanup {
     /// Files that were removed.
     pub(crate) files: u64,
     /// Bytes of segments that were removed.
@@ -158,28 +158,28 @@ impl Manifests {
     ///
     /// # Errors
     /// [`Error::NoSpace`] when nothing has come of it, any other is final.
-    pub(crate) fn write_dead<'a>(
+    pub(crate) fn write_deletion_vectors<'a>(
         &self,
         version: u64,
         files: impl IntoIterator<Item = (SegmentId, &'a [u8])>,
     ) -> Result<()> {
         debug_assert!(version > self.version, "version {version} after {}", self.version);
-        self.make_folder(DEAD_FOLDER)?;
+        self.make_folder(DELETION_VECTOR_FOLDER)?;
         for (segment, bytes) in files {
-            let sealed = envelope::seal(Kind::Dead(segment, version), version, bytes);
-            self.write(&self.dead_path(segment, version), &sealed)?;
+            let sealed = envelope::seal(Kind::DeletionVector(segment, version), version, bytes);
+            self.write(&self.deletion_vector_path(segment, version), &sealed)?;
         }
-        self.sync_folder(DEAD_FOLDER)
+        self.sync_folder(DELETION_VECTOR_FOLDER)
     }
 
     /// Reads the dead positions of a segment.
     ///
     /// # Errors
     /// [`Error::Corrupt`] when the file is damaged or missing; [`Error::Unsupported`]; [`Error::Io`].
-    pub(crate) fn read_dead(&self, segment: SegmentId, dead: &DeadMeta) -> Result<Bytes> {
-        let path = self.dead_path(segment, dead.version);
+    pub(crate) fn read_deletion_vector(&self, segment: SegmentId, dead: &DeletionVectorMeta) -> Result<Bytes> {
+        let path = self.deletion_vector_path(segment, dead.version);
         let bytes = Bytes::from(read(self.fs.as_ref(), &path)?.ok_or_else(|| missing(&path))?);
-        let (_, body) = envelope::open(Kind::Dead(segment, dead.version), &path, &bytes)?;
+        let (_, body) = envelope::open(Kind::DeletionVector(segment, dead.version), &path, &bytes)?;
         Ok(bytes.slice_ref(body))
     }
 
@@ -188,17 +188,21 @@ impl Manifests {
     ///
     /// # Errors
     /// [`Error::Io`].
-    pub(crate) fn clean(&self, manifest: &Manifest, later: bool) -> Result<Cleaned> {
+    pub(crate) fn clean(&self, manifest: &Manifest, later: bool) -> Result<Cleanup> {
         let goes = |version: u64| later || version < self.version;
         let mut cleaned = self.remove(MANIFEST_FOLDER, |name| {
             manifest_version(name).is_some_and(|version| version != manifest.version && goes(version))
         })?;
         cleaned.files += self
-            .remove(DEAD_FOLDER, |name| {
+            .remove(DELETION_VECTOR_FOLDER, |name| {
                 let is_named = |segment, version| {
-                    manifest.dead.get(&segment).is_some_and(|dead: &DeadMeta| dead.version == version)
+                    manifest
+                        .deletion_vectors
+                        .get(&segment)
+                        .is_some_and(|dead: &DeletionVectorMeta| dead.version == version)
                 };
-                dead_name(name).is_some_and(|(segment, version)| !is_named(segment, version) && goes(version))
+                deletion_vector_name(name)
+                    .is_some_and(|(segment, version)| !is_named(segment, version) && goes(version))
             })?
             .files;
         Ok(cleaned)
@@ -209,7 +213,7 @@ impl Manifests {
     ///
     /// # Errors
     /// [`Error::Io`].
-    pub(crate) fn clean_segments(&self, manifest: &Manifest, blobs: &dyn Blobs) -> Result<Cleaned> {
+    pub(crate) fn clean_segments(&self, manifest: &Manifest, blobs: &dyn Blobs) -> Result<Cleanup> {
         // A program that was killed within a commit may have left a `CURRENT` that is seen and does not last. It must before
         // anything goes that the one before it names, files of the log among that.
         self.fs.sync_folder(&self.folder).map_err(|source| failed("sync", &self.folder, source))?;
@@ -233,13 +237,13 @@ impl Manifests {
     }
 
     /// Where the dead positions of a segment are.
-    pub(crate) fn dead_path(&self, segment: SegmentId, version: u64) -> PathBuf {
-        self.folder.join(DEAD_FOLDER).join(format!("{segment}-{version:010}"))
+    pub(crate) fn deletion_vector_path(&self, segment: SegmentId, version: u64) -> PathBuf {
+        self.folder.join(DELETION_VECTOR_FOLDER).join(format!("{segment}-{version:010}"))
     }
 
-    fn remove(&self, folder: &str, goes: impl Fn(&str) -> bool) -> Result<Cleaned> {
+    fn remove(&self, folder: &str, goes: impl Fn(&str) -> bool) -> Result<Cleanup> {
         let folder = self.folder.join(folder);
-        let mut cleaned = Cleaned::default();
+        let mut cleaned = Cleanup::default();
         for name in names(self.fs.as_ref(), &folder)?.iter().filter(|name| goes(name)) {
             let path = folder.join(name);
             self.fs.unlink(&path).map_err(|source| failed("unlink", &path, source))?;
@@ -312,7 +316,7 @@ fn manifest_version(name: &str) -> Option<u64> {
     name.bytes().all(|byte| byte.is_ascii_digit()).then(|| name.parse().ok())?
 }
 
-fn dead_name(name: &str) -> Option<(SegmentId, u64)> {
+fn deletion_vector_name(name: &str) -> Option<(SegmentId, u64)> {
     let (segment, version) = name.split_once('-')?;
     Some((segment.parse().ok()?, manifest_version(version)?))
 }

@@ -5,7 +5,7 @@ use crate::{
     Cell, Columns, FamilyName, Scan, TimestampRange,
     engine::{
         cells,
-        segment::{StoredCell, WantedColumns, WantedFamily},
+        segment::{SelectedColumns, SelectedFamily, StoredCell},
         state::Table,
     },
     row::RowReader,
@@ -14,23 +14,23 @@ use bytes::Bytes;
 
 /// What is wanted of each family, by number; `None` where no family has the number.
 #[derive(Debug)]
-pub(super) struct WantedCells {
-    families: Vec<Option<Wanted>>,
+pub(super) struct CellSelection {
+    families: Vec<Option<FamilySelection>>,
     /// Whether versions older than the newest matter.
     pub(super) older: bool,
 }
 
 /// What is wanted of a family.
 #[derive(Debug)]
-struct Wanted {
+struct FamilySelection {
     name: FamilyName,
-    columns: Of,
+    columns: ColumnSet,
     /// What its cells of other columns are to the row's existence.
     other: Witness,
 }
 
 #[derive(Clone, Debug)]
-enum Of {
+enum ColumnSet {
     None,
     All,
     These(Vec<Bytes>),
@@ -47,7 +47,7 @@ enum Witness {
     Sure,
 }
 
-impl WantedCells {
+impl CellSelection {
     pub(super) fn new(table: &Table, scan: &Scan, reader: &RowReader) -> Self {
         // What a past rule may have condemned shows nothing, though the rule of today condemns nothing.
         let condemned = |number: u32| {
@@ -55,41 +55,43 @@ impl WantedCells {
             of_family.into_iter().any(|past| past.rule.condemns(0, i64::MIN, i64::MAX))
         };
         let names = table.descriptor.names().zip(0..);
-        let families = names.map(|(name, number)| Some(Wanted::new(name?, scan, reader, condemned(number)))).collect();
+        let families =
+            names.map(|(name, number)| Some(FamilySelection::new(name?, scan, reader, condemned(number)))).collect();
         let older = scan.versions_max != Some(1) || scan.timestamps != TimestampRange::all() || scan.filter.is_some();
         Self { families, older }
     }
 
     /// What is to be read of a segment; `sure` is a column that every one of its rows has, of a family whose newest cells always live.
-    pub(super) fn of_segment(&self, sure: Option<(u32, Bytes)>) -> Vec<WantedFamily> {
+    pub(super) fn of_segment(&self, sure: Option<(u32, Bytes)>) -> Vec<SelectedFamily> {
         let families = self.families.iter().zip(0..);
         let families = families.filter_map(|(wanted, number)| {
             let wanted = wanted.as_ref()?;
             let witness = sure.as_ref().filter(|(family, _)| *family == number).map(|(_, qualifier)| qualifier);
             let columns = match (&wanted.columns, wanted.other) {
-                (Of::All, _) => WantedColumns::All,
+                (ColumnSet::All, _) => SelectedColumns::All,
                 // Without a sure column every cell is one that may show that the row exists.
-                (_, Witness::Doubtful | Witness::Sure) if sure.is_none() => WantedColumns::All,
-                (Of::None, _) => WantedColumns::These(witness.into_iter().cloned().collect()),
-                (Of::These(qualifiers), _) => {
+                (_, Witness::Doubtful | Witness::Sure) if sure.is_none() => SelectedColumns::All,
+                (ColumnSet::None, _) => SelectedColumns::These(witness.into_iter().cloned().collect()),
+                (ColumnSet::These(qualifiers), _) => {
                     let mut qualifiers = qualifiers.clone();
                     if let Some(witness) = witness
                         && let Err(at) = qualifiers.binary_search(witness)
                     {
                         qualifiers.insert(at, witness.clone());
                     }
-                    WantedColumns::These(qualifiers)
+                    SelectedColumns::These(qualifiers)
                 }
             };
-            let is_empty = matches!(&columns, WantedColumns::These(qualifiers) if qualifiers.is_empty());
-            (!is_empty).then_some(WantedFamily { family: number, columns })
+            let is_empty = matches!(&columns, SelectedColumns::These(qualifiers) if qualifiers.is_empty());
+            (!is_empty).then_some(SelectedFamily { family: number, columns })
         });
         families.collect()
     }
 
     /// Whether nothing is asked of a row but that it exists.
     pub(super) fn is_existence(&self) -> bool {
-        let nothing = |wanted: &Wanted| matches!(wanted.columns, Of::None) && wanted.other != Witness::Unneeded;
+        let nothing =
+            |wanted: &FamilySelection| matches!(wanted.columns, ColumnSet::None) && wanted.other != Witness::Unneeded;
         !self.older && self.families.iter().flatten().all(nothing)
     }
 
@@ -136,9 +138,9 @@ impl WantedCells {
                     (family, passed) = (Some(cell.family), 0);
                 }
                 let is_wanted = match &wanted.columns {
-                    Of::None => false,
-                    Of::All => true,
-                    Of::These(qualifiers) => {
+                    ColumnSet::None => false,
+                    ColumnSet::All => true,
+                    ColumnSet::These(qualifiers) => {
                         passed += qualifiers[passed..].iter().take_while(|wanted| ***wanted < *cell.qualifier).count();
                         qualifiers.get(passed).is_some_and(|wanted| **wanted == *cell.qualifier)
                     }
@@ -160,13 +162,13 @@ impl WantedCells {
     }
 }
 
-impl Wanted {
+impl FamilySelection {
     fn new(name: &FamilyName, scan: &Scan, reader: &RowReader, condemned: bool) -> Self {
         let columns = match &scan.columns {
-            Columns::All => Of::All,
+            Columns::All => ColumnSet::All,
             Columns::Of(columns) => match columns.iter().find(|of| of.family == *name) {
-                None => Of::None,
-                Some(of) => of.qualifiers.clone().map_or(Of::All, Of::These),
+                None => ColumnSet::None,
+                Some(of) => of.qualifiers.clone().map_or(ColumnSet::All, ColumnSet::These),
             },
         };
         let other = match scan.keep_empty {

@@ -4,7 +4,7 @@
 //! memtable hides the keys of the frozen one that it has; positions of segments that are elsewhere are dead. Tablets are opened one after
 //! the other.
 
-use super::{Parts, bounds, cells::WantedCells};
+use super::{Parts, bounds, cells::CellSelection};
 use crate::{
     KeyRange, Result, RowKey,
     engine::{
@@ -36,11 +36,11 @@ pub(super) struct Merge {
     table: Table,
     parts: Parts,
     range: KeyRange,
-    wanted: Arc<WantedCells>,
+    wanted: Arc<CellSelection>,
     reversed: bool,
     batch_rows: usize,
     memory: Vec<Slots>,
-    /// Still to be opened, in the scan's order.
+    /// StandstillGuard to be opened, in the scan's order.
     tablets: VecDeque<Tablet<Segment>>,
     /// Of the tablet that is open.
     segments: Vec<Rows>,
@@ -51,7 +51,7 @@ impl Merge {
         table: &Table,
         range: &KeyRange,
         parts: &Parts,
-        wanted: &Arc<WantedCells>,
+        wanted: &Arc<CellSelection>,
         (reversed, batch_rows): (bool, usize),
     ) -> Self {
         let memory = if parts.have_memory() { Slots::of(table, (range, reversed), batch_rows) } else { Vec::new() };
@@ -117,7 +117,7 @@ impl Merge {
     fn open(&self, segment: &Arc<Segment>, tablet: &KeyRange, decoded_bytes: usize) -> Result<Option<Rows>> {
         let positions = positions_in(segment, tablet, &self.range)?;
         let meta = segment.meta();
-        let dead = self.table.dead.get(&meta.id).cloned().unwrap_or_default();
+        let dead = self.table.deletion_vectors.get(&meta.id).cloned().unwrap_or_default();
         let ranges = self.parts.of(meta.id, positions);
         if ranges.iter().all(|range| dead.count_in(range.clone()) == u64::from(range.end - range.start)) {
             return Ok(None);

@@ -15,7 +15,7 @@ use super::{
 };
 use crate::{
     ColumnKind, GcRule, ParquetPart, PartFile, Result,
-    engine::dead::{Dead, Position},
+    engine::deletion_vector::{DeletionVector, Position},
 };
 use arrow::array::BooleanBufferBuilder;
 use bytes::Bytes;
@@ -33,7 +33,7 @@ pub(crate) struct CleanRequest<'a> {
     /// Which positions, ascending and disjoint.
     pub(crate) ranges: &'a [Range<Position>],
     /// Except for these.
-    pub(crate) dead: &'a Dead,
+    pub(crate) dead: &'a DeletionVector,
     /// The newest cells of which columns.
     pub(crate) columns: &'a [CleanColumn],
     /// The id of the decoder whose columns are wanted.
@@ -103,18 +103,18 @@ impl Segment {
 
 /// What [`choose`] finds.
 #[derive(Debug, Default, PartialEq)]
-struct Chosen {
+struct CleanSelection {
     groups: Vec<(usize, Option<RowSelection>)>,
     /// Living rows of the groups that are selected.
     rows: u64,
-    /// Dead rows of the groups.
+    /// DeletionVector rows of the groups.
     dead: u64,
     rest: Vec<Range<Position>>,
     rest_rows: u64,
 }
 
-fn choose(footer: &Footer, request: &CleanRequest<'_>) -> Chosen {
-    let mut chosen = Chosen::default();
+fn choose(footer: &Footer, request: &CleanRequest<'_>) -> CleanSelection {
+    let mut chosen = CleanSelection::default();
     for (at, group) in footer.groups.iter().enumerate() {
         let positions = group.positions();
         let within: Vec<Range<Position>> = within(request.ranges, &positions).collect();
@@ -138,8 +138,8 @@ fn choose(footer: &Footer, request: &CleanRequest<'_>) -> Chosen {
 }
 
 /// The living positions in the ranges, which lie in the row group's; as a bitmap when they are in many runs.
-fn selection(dead: &Dead, within: &[Range<Position>], positions: &Range<Position>) -> RowSelection {
-    let runs = || within.iter().flat_map(|range| dead.living(range.clone()));
+fn selection(dead: &DeletionVector, within: &[Range<Position>], positions: &Range<Position>) -> RowSelection {
+    let runs = || within.iter().flat_map(|range| dead.live_runs(range.clone()));
     if runs().nth(RUNS_MAX).is_none() {
         let runs = runs().map(|run| (run.start - positions.start) as usize..(run.end - positions.start) as usize);
         return RowSelection::from_consecutive_ranges(runs, positions.len());
@@ -148,7 +148,7 @@ fn selection(dead: &Dead, within: &[Range<Position>], positions: &Range<Position
     let mut at = positions.start;
     for range in within {
         bits.append_n((range.start - at) as usize, false);
-        dead.append_living(range.clone(), &mut bits);
+        dead.append_live(range.clone(), &mut bits);
         at = range.end;
     }
     bits.append_n((positions.end - at) as usize, false);

@@ -22,7 +22,7 @@ use std::{cmp::Ordering, collections::HashMap, sync::Arc};
 pub(super) struct Columns {
     shape: Shape,
     /// The place of each family, by number.
-    places: HashMap<u32, usize>,
+    family_indexes: HashMap<u32, usize>,
     key_fields: Vec<Field>,
     rows: usize,
     bytes: usize,
@@ -43,8 +43,8 @@ struct Shredded {
     timestamps: Values,
 }
 
-/// What the cells of a row are counted in.
-pub(super) struct Counted<'a> {
+/// What the cells of a row are counters in.
+pub(super) struct Counters<'a> {
     pub(super) group: &'a mut GroupFooter,
     pub(super) families: &'a mut [FamilyFooter],
 }
@@ -53,7 +53,7 @@ impl Columns {
     pub(super) fn new(shape: Shape) -> Self {
         let shredded = |kind| Shredded { values: Values::new(kind), timestamps: Values::new(ColumnKind::Int64) };
         Self {
-            places: shape.families.iter().enumerate().map(|(at, (number, _))| (*number, at)).collect(),
+            family_indexes: shape.families.iter().enumerate().map(|(at, (number, _))| (*number, at)).collect(),
             key_fields: shape.key_fields(),
             rows: 0,
             bytes: 0,
@@ -80,16 +80,22 @@ impl Columns {
     }
 
     /// Adds a row, if it has cells of the shape's families.
-    pub(super) fn push(&mut self, key: &[u8], row: &[u8], counted: Counted<'_>, side: &mut SideWriter) -> Result<bool> {
-        if !self.split(row, counted.group, counted.families) {
+    pub(super) fn push(
+        &mut self,
+        key: &[u8],
+        row: &[u8],
+        counters: Counters<'_>,
+        side: &mut SideWriter,
+    ) -> Result<bool> {
+        if !self.split(row, counters.group, counters.families) {
             return Ok(false);
         }
         self.keys.append_value(key);
-        self.append_timestamps(counted.group);
-        self.append_rest(counted.group, side)?;
+        self.append_timestamps(counters.group);
+        self.append_rest(counters.group, side)?;
         // The overflow of a large row is not kept until the next one comes.
         self.rest.clear();
-        counted.group.rows += 1;
+        counters.group.rows += 1;
         self.rows += 1;
         self.bytes += key.len() + row.len();
         Ok(true)
@@ -110,24 +116,24 @@ impl Columns {
         // Bytes of the row's values in columns of their own, and bytes of the row that are passed, at least.
         let (mut value_bytes, mut row_bytes) = (0, 0);
         for cell in cells::decode(row) {
-            let place = match family {
-                Some((number, place)) if number == cell.family => place,
+            let family_index = match family {
+                Some((number, family_index)) if number == cell.family => family_index,
                 _ => {
                     self.close(&mut family, &mut encoder);
-                    let place = self.places.get(&cell.family).copied();
-                    family = Some((cell.family, place));
-                    place
+                    let family_index = self.family_indexes.get(&cell.family).copied();
+                    family = Some((cell.family, family_index));
+                    family_index
                 }
             };
-            let Some(place) = place else { continue };
+            let Some(family_index) = family_index else { continue };
             any = true;
             let least = |least: &mut Option<i64>| {
                 *least = Some(least.map_or(cell.timestamp, |so_far| so_far.min(cell.timestamp)))
             };
-            least(&mut group.least[place]);
+            least(&mut group.least[family_index]);
             if cell.new_column {
-                least(&mut group.newest_least[place]);
-                column = self.find(&mut passed, place, cell.qualifier).map(|column| (column, false));
+                least(&mut group.newest_least[family_index]);
+                column = self.find(&mut passed, family_index, cell.qualifier).map(|column| (column, false));
                 let fits = value_bytes + cell.value.len() <= ROW_VALUES_BYTES_MAX;
                 match column {
                     Some((column, _)) if fits && self.shape.columns[column].accepts(cell.value) => {
@@ -139,7 +145,7 @@ impl Columns {
                         continue;
                     }
                     Some((column, _)) => group.residual[column] += 1,
-                    None => families[place].qualifiers.insert(cell.qualifier),
+                    None => families[family_index].qualifiers.insert(cell.qualifier),
                 }
             } else if let Some((column, seen @ false)) = &mut column {
                 *seen = true;
@@ -157,10 +163,10 @@ impl Columns {
     }
 
     fn close(&mut self, family: &mut Option<(u32, Option<usize>)>, encoder: &mut Encoder) {
-        if let Some((_, Some(place))) = family.take()
+        if let Some((_, Some(family_index))) = family.take()
             && !encoder.is_empty()
         {
-            self.rest.push((place, std::mem::take(encoder).finish()));
+            self.rest.push((family_index, std::mem::take(encoder).finish()));
         }
     }
 
@@ -205,10 +211,10 @@ impl Columns {
         }
         if self.rest.iter().map(|(_, cells)| cells.len()).sum::<usize>() > OVERFLOW_BYTES_MAX {
             let cells = self.rest.iter().map(|(family, cells)| (self.shape.families[*family].0, cells));
-            let place = side.append(cells)?;
+            let pointer = side.append(cells)?;
             group.side += 1;
             self.side.append_nulls(at - self.side.len());
-            self.side.append_value(place);
+            self.side.append_value(pointer);
         } else {
             for (family, cells) in &self.rest {
                 let overflow = &mut self.overflow[*family];

@@ -6,12 +6,12 @@ use super::{
     kind::Slices,
     open::{Caches, Loaded},
     projection::Projection,
-    rows::WantedColumns,
+    rows::SelectedColumns,
     side,
 };
 use crate::{
     Result, RowKey,
-    engine::{blobs::Blobs, cells, dead::Position},
+    engine::{blobs::Blobs, cells, deletion_vector::Position},
 };
 use arrow::{
     array::{Array, ArrayRef, AsArray},
@@ -162,7 +162,7 @@ struct DecodedFamily {
     number: u32,
     shredded: Vec<DecodedColumn>,
     overflow: Option<Slices>,
-    wanted: WantedColumns,
+    wanted: SelectedColumns,
 }
 
 #[derive(Debug)]
@@ -231,21 +231,21 @@ impl Decoded {
     }
 
     /// Bytes of the row that stand in the side file, and have to be read for its wanted cells.
-    pub(super) fn bytes_beside(&self, row: usize) -> usize {
-        let place = self.side.as_ref().and_then(|side| side.get(row));
-        place.map_or(0, |(_, place)| side::record_bytes(place).max(1))
+    pub(super) fn side_bytes(&self, row: usize) -> usize {
+        let pointer = self.side.as_ref().and_then(|side| side.get(row));
+        pointer.map_or(0, |(_, pointer)| side::record_bytes(pointer).max(1))
     }
 
     /// The wanted cells of a row, in order.
     pub(super) fn cells(&self, row: usize, blobs: &dyn Blobs, mut give: impl FnMut(Found<'_>)) -> Result<()> {
-        let place = self.side.as_ref().and_then(|side| side.get(row));
-        let beside = match place {
-            Some((_, place)) => side::read(self.loaded.side(blobs)?, self.loaded.id, place)?,
+        let pointer = self.side.as_ref().and_then(|side| side.get(row));
+        let in_side_file = match pointer {
+            Some((_, pointer)) => side::read(self.loaded.side(blobs)?, self.loaded.id, pointer)?,
             None => Vec::new(),
         };
         for family in &self.families {
-            let overflow = match place {
-                Some(_) => beside.iter().find(|(number, _)| *number == family.number).map(|(_, bytes)| bytes.clone()),
+            let overflow = match pointer {
+                Some(_) => in_side_file.iter().find(|(number, _)| *number == family.number).map(|(_, bytes)| bytes.clone()),
                 None => {
                     let found = family.overflow.as_ref().and_then(|overflow| overflow.get(row));
                     found.map(|(bytes, cells)| bytes.slice_ref(cells))
@@ -262,7 +262,7 @@ impl Decoded {
         let number = family.number;
         let mut rest: Peekable<_> =
             cells::decode(overflow).filter(|cell| family.wanted.contains(cell.qualifier)).peekable();
-        let beside = |cell: cells::CellRef<'_>, give: &mut dyn FnMut(Found<'_>)| {
+        let in_side_file = |cell: cells::CellRef<'_>, give: &mut dyn FnMut(Found<'_>)| {
             let (qualifier, value) = ((overflow, cell.qualifier), (overflow, cell.value));
             give(Found { family: number, qualifier, timestamp: cell.timestamp, value });
         };
@@ -270,13 +270,13 @@ impl Decoded {
             let Some(value) = column.values.get(row) else { continue };
             // Those of the column itself are older versions.
             while let Some(cell) = rest.next_if(|cell| *cell.qualifier < *column.qualifier) {
-                beside(cell, give);
+                in_side_file(cell, give);
             }
             let own =
                 column.timestamps.as_ref().filter(|(_, nulls)| nulls.as_ref().is_none_or(|nulls| nulls.is_valid(row)));
             let timestamp = own.map_or_else(|| self.timestamps[row], |(timestamps, _)| timestamps[row]);
             give(Found { family: number, qualifier: (&column.qualifier, &column.qualifier), timestamp, value });
         }
-        rest.for_each(|cell| beside(cell, give));
+        rest.for_each(|cell| in_side_file(cell, give));
     }
 }

@@ -3,7 +3,7 @@
 //! Counts are by row group. A column is *residual* in a row if its newest cell stands in the overflow, though the column is shredded.
 
 use super::kind;
-use crate::{ColumnKind, engine::dead::Position};
+use crate::{ColumnKind, engine::deletion_vector::Position};
 use bytes::Bytes;
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de::Error as _};
 use std::{collections::BTreeSet, ops::Range};

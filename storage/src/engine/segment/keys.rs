@@ -6,10 +6,10 @@
 use super::{
     checked::{Ahead, Pages},
     decode,
-    open::{Loaded, Places, Segment},
+    open::{ColumnIndexes, Loaded, Segment},
     page::Page,
 };
-use crate::{KeyRange, Result, RowKey, engine::dead::Position};
+use crate::{KeyRange, Result, RowKey, engine::deletion_vector::Position};
 use arrow::array::{Array, BinaryArray};
 use std::{ops::Range, sync::Arc};
 
@@ -146,9 +146,9 @@ impl Segment {
         let first = loaded.pages[page].first;
         let group = loaded.footer.group_of(first);
         let row = first - loaded.footer.groups[group].first;
-        let place = loaded.page_of_row(group, Places::KEY, row);
+        let page_id = loaded.page_of_row(group, ColumnIndexes::KEY, row);
         let file = || Arc::new(Pages::new(Arc::clone(&loaded.file), Ahead::default()));
-        let page = loaded.page(&self.caches, place, file)?;
+        let page = loaded.page(&self.caches, page_id, file)?;
         Ok(Keys { first, page })
     }
 }

@@ -192,21 +192,21 @@ impl Values {
 #[derive(Debug)]
 pub(super) struct Slices {
     bytes: Bytes,
-    places: Places,
+    offsets: Offsets,
     nulls: Option<NullBuffer>,
 }
 
 #[derive(Debug)]
-enum Places {
+enum Offsets {
     /// Each of so many bytes.
     Wide(usize),
     Between(OffsetBuffer<i32>),
 }
 
-/// Memory of arrow's, held by [`Bytes`].
-struct Held(Buffer);
+/// Memory of arrow's, owned by [`Bytes`].
+struct OwnedBuffer(Buffer);
 
-impl AsRef<[u8]> for Held {
+impl AsRef<[u8]> for OwnedBuffer {
     fn as_ref(&self) -> &[u8] {
         &self.0
     }
@@ -216,18 +216,18 @@ impl Slices {
     /// The values of a column; `None` if it is of no kind.
     pub(super) fn new(array: &dyn Array) -> Option<Self> {
         let nulls = array.nulls().filter(|nulls| nulls.null_count() > 0).cloned();
-        let (bytes, places) = match array.data_type() {
+        let (bytes, offsets) = match array.data_type() {
             DataType::Binary => {
                 let array = array.as_binary::<i32>();
-                (held(array.values()), Places::Between(array.offsets().clone()))
+                (owned(array.values()), Offsets::Between(array.offsets().clone()))
             }
             DataType::Utf8 => {
                 let array = array.as_string::<i32>();
-                (held(array.values()), Places::Between(array.offsets().clone()))
+                (owned(array.values()), Offsets::Between(array.offsets().clone()))
             }
             DataType::Boolean => {
                 let flags: Vec<u8> = array.as_boolean().values().iter().map(u8::from).collect();
-                (flags.into(), Places::Wide(1))
+                (flags.into(), Offsets::Wide(1))
             }
             DataType::Int16 => wide::<Int16Type, 2>(array, i16::to_be_bytes),
             DataType::Int32 => wide::<Int32Type, 4>(array, i32::to_be_bytes),
@@ -241,11 +241,11 @@ impl Slices {
             DataType::FixedSizeBinary(16) => {
                 // Of a slice of an array, as its reader may make one, only the part that counts.
                 let array = array.as_fixed_size_binary();
-                (Bytes::copy_from_slice(array.value_data()), Places::Wide(16))
+                (Bytes::copy_from_slice(array.value_data()), Offsets::Wide(16))
             }
             _ => return None,
         };
-        Some(Self { bytes, places, nulls })
+        Some(Self { bytes, offsets, nulls })
     }
 
     /// The bytes of the row's value, and the memory that they lie in; `None` for NULL.
@@ -253,26 +253,26 @@ impl Slices {
         if self.nulls.as_ref().is_some_and(|nulls| nulls.is_null(row)) {
             return None;
         }
-        let place = match &self.places {
-            Places::Wide(width) => row * width..(row + 1) * width,
-            Places::Between(offsets) => offsets[row] as usize..offsets[row + 1] as usize,
+        let range = match &self.offsets {
+            Offsets::Wide(width) => row * width..(row + 1) * width,
+            Offsets::Between(offsets) => offsets[row] as usize..offsets[row + 1] as usize,
         };
-        Some((&self.bytes, &self.bytes[place]))
+        Some((&self.bytes, &self.bytes[range]))
     }
 }
 
-fn held(buffer: &Buffer) -> Bytes {
-    Bytes::from_owner(Held(buffer.clone()))
+fn owned(buffer: &Buffer) -> Bytes {
+    Bytes::from_owner(OwnedBuffer(buffer.clone()))
 }
 
 fn wide<T: ArrowPrimitiveType, const N: usize>(
     array: &dyn Array,
     encode: impl Fn(T::Native) -> [u8; N],
-) -> (Bytes, Places) {
+) -> (Bytes, Offsets) {
     let values = array.as_primitive::<T>().values();
     let mut bytes = Vec::with_capacity(values.len() * N);
     for &value in values {
         bytes.extend_from_slice(&encode(value));
     }
-    (bytes.into(), Places::Wide(N))
+    (bytes.into(), Offsets::Wide(N))
 }

@@ -4,9 +4,9 @@ use super::{
     SegmentId, SegmentMeta,
     checked::{CheckedFile, read_tail},
     footer::{FOOTER_KEY, Footer},
-    page::Held,
+    page::CachedPage,
     projection::{ValueBytes, value_bytes_max},
-    shape::{self, KnownColumn},
+    shape::{self, ColumnFrequency},
     side,
     tail::{self, PageStart},
 };
@@ -54,7 +54,7 @@ pub(crate) struct Caches {
 #[derive(Clone, Debug)]
 enum Part {
     /// One of values.
-    Values(Held),
+    Values(CachedPage),
     /// The dictionary of a column chunk, decompressed: each of the chunk's pages is decoded with it.
     Dictionary(Arc<Encoded>),
 }
@@ -106,7 +106,7 @@ impl Caches {
     }
 
     /// A page of values, by the place in the file at which it begins.
-    pub(super) fn page(&self, id: SegmentId, offset: u64) -> Option<Held> {
+    pub(super) fn page(&self, id: SegmentId, offset: u64) -> Option<CachedPage> {
         match self.pages.get(&(id, offset))? {
             Part::Values(page) => Some(page),
             Part::Dictionary(_) => unreachable!("pages of values begin behind the dictionary, which only they ask for"),
@@ -114,7 +114,7 @@ impl Caches {
     }
 
     /// Keeps a page of values in place of what there was of it.
-    pub(super) fn put_page(&self, id: SegmentId, offset: u64, page: Held) {
+    pub(super) fn put_page(&self, id: SegmentId, offset: u64, page: CachedPage) {
         self.pages.insert((id, offset), Part::Values(page));
     }
 
@@ -228,14 +228,14 @@ impl Segment {
     /// [`Corrupt`](crate::ErrorKind::Corrupt), [`Io`](crate::ErrorKind::Io).
     pub(crate) fn witness(&self, families: &[u32]) -> Result<Option<(u32, Bytes)>> {
         let loaded = self.load()?;
-        let (footer, places) = (&loaded.footer, loaded.places());
+        let (footer, indexes) = (&loaded.footer, loaded.column_indexes());
         let is_full = |column: &usize| {
             families.contains(&footer.columns[*column].family)
                 && footer.groups.iter().all(|group| group.values[*column] == group.rows)
         };
         let bytes = |column: &usize| -> i64 {
             let groups = loaded.metadata.metadata().row_groups().iter();
-            groups.map(|group| group.column(places.values(*column)).compressed_size()).sum()
+            groups.map(|group| group.column(indexes.values(*column)).compressed_size()).sum()
         };
         let least = (0..footer.columns.len()).filter(is_full).min_by_key(bytes);
         Ok(least.map(|column| (footer.columns[column].family, footer.columns[column].qualifier.0.clone())))
@@ -261,13 +261,13 @@ impl Segment {
     ///
     /// # Errors
     /// [`Corrupt`](crate::ErrorKind::Corrupt), [`Io`](crate::ErrorKind::Io).
-    pub(crate) fn known_columns(&self) -> Result<Vec<KnownColumn>> {
+    pub(crate) fn column_frequencies(&self) -> Result<Vec<ColumnFrequency>> {
         let loaded = self.load()?;
         let groups = loaded.metadata.metadata().row_groups();
         let chunks = groups.iter().flat_map(RowGroupMetaData::columns);
         let with_dictionary = chunks.filter(|chunk| chunk.dictionary_page_offset().is_some());
         let names = with_dictionary.filter_map(|chunk| chunk.column_path().parts().first().map(String::as_str));
-        Ok(shape::known(&loaded.footer, &names.collect()))
+        Ok(shape::frequencies(&loaded.footer, &names.collect()))
     }
 
     /// The tail: from the cache, from whoever uses it, or from the file.
@@ -393,21 +393,21 @@ impl Loaded {
     }
 
     /// Where columns are among the columns of the file.
-    pub(super) fn places(&self) -> Places {
-        Places::of(&self.footer)
+    pub(super) fn column_indexes(&self) -> ColumnIndexes {
+        ColumnIndexes::of(&self.footer)
     }
 }
 
 /// Where columns are among the columns of the file.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Places {
+pub(super) struct ColumnIndexes {
     shredded: usize,
     overflow: usize,
     /// Of `_side`.
     pub(super) side: usize,
 }
 
-impl Places {
+impl ColumnIndexes {
     /// Of `_key`.
     pub(super) const KEY: usize = 0;
     /// Of `_ts`.

@@ -6,7 +6,7 @@
 
 use super::{
     checked::Pages,
-    open::{Caches, Loaded, Places},
+    open::{Caches, ColumnIndexes, Loaded},
 };
 use arrow::{
     array::{Array, ArrayRef, AsArray, BinaryArray, BooleanArray, UInt32Array},
@@ -35,7 +35,7 @@ use std::{collections::VecDeque, iter, mem::size_of, ops::Range, sync::Arc};
 
 /// Which page of a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct PagePlace {
+pub(super) struct PageId {
     /// The row group.
     pub(super) group: usize,
     /// The place of the column among those of the file.
@@ -46,14 +46,14 @@ pub(super) struct PagePlace {
 
 /// A page, as it is at hand.
 #[derive(Clone, Debug)]
-pub(super) enum Held {
+pub(super) enum CachedPage {
     /// Decompressed, without its dictionary.
     Encoded(Encoded),
     /// Decoded.
     Decoded(Arc<Page>),
 }
 
-impl Held {
+impl CachedPage {
     /// Bytes that it takes in memory.
     pub(super) fn weight(&self) -> u64 {
         match self {
@@ -76,8 +76,8 @@ pub(super) struct Page {
 
 impl Page {
     /// Decodes a page behind its dictionary.
-    pub(super) fn decode(loaded: &Loaded, place: PagePlace, encoded: VecDeque<Encoded>) -> Result<Self> {
-        let kept = loaded.metadata.schema().field(place.column).data_type();
+    pub(super) fn decode(loaded: &Loaded, page_id: PageId, encoded: VecDeque<Encoded>) -> Result<Self> {
+        let kept = loaded.metadata.schema().field(page_id.column).data_type();
         let data_type = match encoded.front() {
             // Texts of a dictionary can be many times as long as the page is.
             Some(Encoded::DictionaryPage { num_values, .. }) if is_bytes(kept) => {
@@ -86,17 +86,17 @@ impl Page {
             }
             _ => kept.clone(),
         };
-        let rows = loaded.rows_of(place).len();
-        let page = Self::new(decoded(loaded, place, encoded, data_type, None, rows)?)?;
-        if place.column == Places::KEY && !page.is_of_tail(loaded, place) {
+        let rows = loaded.rows_of(page_id).len();
+        let page = Self::new(decoded(loaded, page_id, encoded, data_type, None, rows)?)?;
+        if page_id.column == ColumnIndexes::KEY && !page.is_of_tail(loaded, page_id) {
             return Err(wrong("a page of keys is not what the tail says"));
         }
         Ok(page)
     }
 
     /// Whether it is the page of keys that the tail says is there.
-    fn is_of_tail(&self, loaded: &Loaded, place: PagePlace) -> bool {
-        let (rows, group) = (loaded.rows_of(place), &loaded.footer.groups[place.group]);
+    fn is_of_tail(&self, loaded: &Loaded, page_id: PageId) -> bool {
+        let (rows, group) = (loaded.rows_of(page_id), &loaded.footer.groups[page_id.group]);
         let Ok(at) = loaded.pages.binary_search_by_key(&(group.first + rows.start), |page| page.first) else {
             return false;
         };
@@ -137,12 +137,12 @@ impl Page {
         let places = match &self.valid {
             None => UInt32Array::from_iter_values(rows),
             Some(valid) => {
-                let (mut passed, mut place) = (0, 0);
+                let (mut passed, mut page_id) = (0, 0);
                 let places = rows.map(|row| {
                     let row = row as usize;
-                    place += valid.inner().slice(passed, row - passed).count_set_bits();
+                    page_id += valid.inner().slice(passed, row - passed).count_set_bits();
                     passed = row;
-                    valid.is_valid(row).then_some(place as u32)
+                    valid.is_valid(row).then_some(page_id as u32)
                 });
                 places.collect()
             }
@@ -181,26 +181,26 @@ fn wrong(detail: &str) -> ParquetError {
 }
 
 /// The values of few rows of a page behind its dictionary, ascending, without those of the others.
-pub(super) fn few(loaded: &Loaded, place: PagePlace, encoded: VecDeque<Encoded>, rows: &[u32]) -> Result<ArrayRef> {
-    let data_type = loaded.metadata.schema().field(place.column).data_type().clone();
+pub(super) fn decode_few(loaded: &Loaded, page_id: PageId, encoded: VecDeque<Encoded>, rows: &[u32]) -> Result<ArrayRef> {
+    let data_type = loaded.metadata.schema().field(page_id.column).data_type().clone();
     let wanted = rows.iter().map(|row| *row as usize..*row as usize + 1);
-    let selection = RowSelection::from_consecutive_ranges(wanted, loaded.rows_of(place).len());
-    decoded(loaded, place, encoded, data_type, Some(selection), rows.len())
+    let selection = RowSelection::from_consecutive_ranges(wanted, loaded.rows_of(page_id).len());
+    decoded(loaded, page_id, encoded, data_type, Some(selection), rows.len())
 }
 
 /// The selected rows, of which there are `count`, as what the type says.
 fn decoded(
     loaded: &Loaded,
-    place: PagePlace,
+    page_id: PageId,
     encoded: VecDeque<Encoded>,
     data_type: DataType,
     selection: Option<RowSelection>,
     count: usize,
 ) -> Result<ArrayRef> {
-    let field = loaded.metadata.schema().field(place.column);
-    let levels = levels(loaded, place.column, Field::new(field.name(), data_type, field.is_nullable()))?;
-    let rows = loaded.rows_of(place).len();
-    let chunk = OnePage { metadata: loaded.metadata.metadata(), group: place.group, rows, encoded };
+    let field = loaded.metadata.schema().field(page_id.column);
+    let levels = levels(loaded, page_id.column, Field::new(field.name(), data_type, field.is_nullable()))?;
+    let rows = loaded.rows_of(page_id).len();
+    let chunk = OnePage { metadata: loaded.metadata.metadata(), group: page_id.group, rows, encoded };
     let mut reader = ParquetRecordBatchReader::try_new_with_row_groups(&levels, &chunk, rows.max(1), selection)?;
     let array = reader.next().transpose()?.and_then(|batch| batch.into_parts().1.pop());
     let array = array.filter(|array| array.len() == count);
@@ -210,13 +210,13 @@ fn decoded(
 /// Reads a page of a chunk alone: its dictionary, or one of values.
 fn read(
     loaded: &Loaded,
-    place: PagePlace,
+    page_id: PageId,
     location: &PageLocation,
     file: &Arc<Pages>,
     dictionary: bool,
 ) -> Result<Encoded> {
-    let group = loaded.metadata.metadata().row_group(place.group);
-    let (chunk, rows) = (group.column(place.column), usize::try_from(group.num_rows()).unwrap_or_default());
+    let group = loaded.metadata.metadata().row_group(page_id.group);
+    let (chunk, rows) = (group.column(page_id.column), usize::try_from(group.num_rows()).unwrap_or_default());
     // The reader is one for this page alone: what comes before it in the chunk, it takes for the dictionary.
     let mut reader = SerializedPageReader::new(Arc::clone(file), chunk, rows, Some(vec![location.clone()]))?;
     if !dictionary && chunk.byte_range().0 != location.offset as u64 {
@@ -227,25 +227,25 @@ fn read(
 }
 
 /// A page of values, decompressed.
-pub(super) fn values(loaded: &Loaded, place: PagePlace, file: &Arc<Pages>) -> Result<Encoded> {
-    let location = loaded.locations(place.group, place.column).get(place.page);
-    read(loaded, place, location.ok_or_else(|| wrong("a column has no page index"))?, file, false)
+pub(super) fn values(loaded: &Loaded, page_id: PageId, file: &Arc<Pages>) -> Result<Encoded> {
+    let location = loaded.locations(page_id.group, page_id.column).get(page_id.page);
+    read(loaded, page_id, location.ok_or_else(|| wrong("a column has no page index"))?, file, false)
 }
 
 /// The page of values behind its dictionary, if it has one.
-pub(super) fn behind_dictionary(
+pub(super) fn with_dictionary(
     loaded: &Loaded,
     caches: &Caches,
-    place: PagePlace,
+    page_id: PageId,
     values: Encoded,
     file: &Arc<Pages>,
 ) -> Result<VecDeque<Encoded>> {
     let mut pages = VecDeque::with_capacity(2);
     if has_dictionary(values.encoding()) {
-        let first = loaded.locations(place.group, place.column).first();
+        let first = loaded.locations(page_id.group, page_id.column).first();
         let first = first.ok_or_else(|| wrong("a column has no page index"))?;
-        let chunk = loaded.metadata.metadata().row_group(place.group).column(place.column).byte_range().0;
-        let dictionary = caches.dictionary(loaded.id, chunk, || read(loaded, place, first, file, true))?;
+        let chunk = loaded.metadata.metadata().row_group(page_id.group).column(page_id.column).byte_range().0;
+        let dictionary = caches.dictionary(loaded.id, chunk, || read(loaded, page_id, first, file, true))?;
         pages.push_back(Encoded::clone(&dictionary));
     }
     pages.push_back(values);
@@ -345,17 +345,17 @@ impl Loaded {
     }
 
     /// The page of a column in which a row of a row group is.
-    pub(super) fn page_of_row(&self, group: usize, column: usize, row: u32) -> PagePlace {
+    pub(super) fn page_of_row(&self, group: usize, column: usize, row: u32) -> PageId {
         let locations = self.locations(group, column);
         let after = locations.partition_point(|page| page.first_row_index <= i64::from(row));
-        PagePlace { group, column, page: after.saturating_sub(1) }
+        PageId { group, column, page: after.saturating_sub(1) }
     }
 
     /// The rows of a page, by their places in the row group.
-    pub(super) fn rows_of(&self, place: PagePlace) -> Range<u32> {
-        let locations = self.locations(place.group, place.column);
+    pub(super) fn rows_of(&self, page_id: PageId) -> Range<u32> {
+        let locations = self.locations(page_id.group, page_id.column);
         let first = |page: usize| locations.get(page).and_then(|page| u32::try_from(page.first_row_index).ok());
-        let end = first(place.page + 1).unwrap_or(self.footer.groups[place.group].rows);
-        first(place.page).unwrap_or_default().min(end)..end
+        let end = first(page_id.page + 1).unwrap_or(self.footer.groups[page_id.group].rows);
+        first(page_id.page).unwrap_or_default().min(end)..end
     }
 }

@@ -2,8 +2,8 @@
 
 use super::{
     footer::Footer,
-    open::{Loaded, Places},
-    rows::{WantedColumns, WantedFamily},
+    open::{ColumnIndexes, Loaded},
+    rows::{SelectedColumns, SelectedFamily},
 };
 use bytes::Bytes;
 use parquet::file::metadata::{ParquetMetaData, RowGroupMetaData};
@@ -11,7 +11,7 @@ use parquet::file::metadata::{ParquetMetaData, RowGroupMetaData};
 /// Which columns of the file are read of a row group, and what becomes of them.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Projection {
-    /// Places in the file, ascending.
+    /// ColumnIndexes in the file, ascending.
     pub(super) columns: Vec<usize>,
     pub(super) key: bool,
     pub(super) families: Vec<ProjectedFamily>,
@@ -26,7 +26,7 @@ pub(super) struct ProjectedFamily {
     pub(super) shredded: Vec<ProjectedColumn>,
     pub(super) overflow: bool,
     /// What is wanted of the overflow.
-    pub(super) wanted: WantedColumns,
+    pub(super) wanted: SelectedColumns,
 }
 
 /// A shredded column that is read.
@@ -39,11 +39,11 @@ pub(super) struct ProjectedColumn {
 
 impl Projection {
     /// What it takes to know the wanted cells of the rows of a row group: columns in which there is none are left out.
-    pub(super) fn new(loaded: &Loaded, group: usize, wanted: &[WantedFamily], older: bool, key: bool) -> Self {
-        let (footer, places) = (&loaded.footer, loaded.places());
+    pub(super) fn new(loaded: &Loaded, group: usize, wanted: &[SelectedFamily], older: bool, key: bool) -> Self {
+        let (footer, indexes) = (&loaded.footer, loaded.column_indexes());
         let found = &footer.groups[group];
         let mut projection = Self { key, ..Self::default() };
-        projection.columns.extend(key.then_some(Places::KEY));
+        projection.columns.extend(key.then_some(ColumnIndexes::KEY));
         let (mut values, mut overflows) = (Vec::new(), Vec::new());
         for (at, family) in footer.families.iter().enumerate() {
             let Some(of) = wanted.iter().find(|of| of.family == family.number) else { continue };
@@ -54,12 +54,12 @@ impl Projection {
                 columns.filter(|&column| found.values[column] > 0 && is_wanted(&footer.columns[column].qualifier.0));
             let shredded = chosen.map(|column| {
                 let timestamps = found.timestamps[column] > 0;
-                values.push(places.values(column));
-                values.extend(timestamps.then_some(places.values(column) + 1));
+                values.push(indexes.values(column));
+                values.extend(timestamps.then_some(indexes.values(column) + 1));
                 ProjectedColumn { qualifier: footer.columns[column].qualifier.0.clone(), timestamps }
             });
             let shredded: Vec<_> = shredded.collect();
-            overflows.extend(overflow.then_some(places.overflow(at)));
+            overflows.extend(overflow.then_some(indexes.overflow(at)));
             projection.side |= overflow && found.side > 0;
             if overflow || !shredded.is_empty() {
                 let (number, wanted) = (family.number, of.columns.clone());
@@ -67,11 +67,11 @@ impl Projection {
             }
         }
         if !values.is_empty() {
-            projection.columns.push(Places::TIMESTAMP);
+            projection.columns.push(ColumnIndexes::TIMESTAMP);
         }
         projection.columns.extend(values);
         projection.columns.extend(overflows);
-        projection.columns.extend(projection.side.then_some(places.side));
+        projection.columns.extend(projection.side.then_some(indexes.side));
         projection
     }
 
@@ -98,12 +98,12 @@ impl Projection {
 }
 
 /// Whether the overflow of a family may hold wanted cells.
-fn overflow_is_needed(footer: &Footer, group: usize, wanted: &WantedFamily, older: bool) -> bool {
+fn overflow_is_needed(footer: &Footer, group: usize, wanted: &SelectedFamily, older: bool) -> bool {
     match &wanted.columns {
-        WantedColumns::These(qualifiers) => {
+        SelectedColumns::These(qualifiers) => {
             qualifiers.iter().any(|qualifier| footer.overflow_may_hold(group, wanted.family, qualifier, older))
         }
-        WantedColumns::All => {
+        SelectedColumns::All => {
             let found = &footer.groups[group];
             let mut columns = footer.columns_of(wanted.family);
             let newest = columns.any(|column| found.residual[column] > 0);

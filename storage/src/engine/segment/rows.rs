@@ -5,7 +5,7 @@ use crate::{
     Result, RowKey,
     engine::{
         cells::Encoder,
-        dead::{Dead, Position},
+        deletion_vector::{DeletionVector, Position},
     },
     store::{BATCH_BYTES_TARGET, BATCH_ROWS_MAX},
 };
@@ -18,9 +18,9 @@ pub(crate) struct RowsRequest {
     /// Which positions, ascending and disjoint.
     pub(crate) ranges: Vec<Range<Position>>,
     /// Except for these.
-    pub(crate) dead: Dead,
+    pub(crate) dead: DeletionVector,
     /// Which cells, each family at most once.
-    pub(crate) wanted: Vec<WantedFamily>,
+    pub(crate) wanted: Vec<SelectedFamily>,
     /// Whether older versions are wanted too. Without, the newest cell of each wanted column is given, older ones perhaps.
     pub(crate) older: bool,
     /// From the greatest key down.
@@ -33,21 +33,21 @@ pub(crate) struct RowsRequest {
 
 /// What is wanted of a family.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct WantedFamily {
+pub(crate) struct SelectedFamily {
     /// Its number.
     pub(crate) family: u32,
-    pub(crate) columns: WantedColumns,
+    pub(crate) columns: SelectedColumns,
 }
 
 /// Columns of a family.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum WantedColumns {
+pub(crate) enum SelectedColumns {
     All,
     /// Qualifiers, ascending.
     These(Vec<Bytes>),
 }
 
-impl WantedColumns {
+impl SelectedColumns {
     /// Whether the column is wanted.
     pub(super) fn contains(&self, qualifier: &[u8]) -> bool {
         match self {
@@ -57,11 +57,11 @@ impl WantedColumns {
     }
 }
 
-impl WantedFamily {
+impl SelectedFamily {
     /// Every cell of a segment.
     pub(super) fn everything(footer: &Footer) -> Vec<Self> {
         let families = footer.families.iter();
-        families.map(|family| Self { family: family.number, columns: WantedColumns::All }).collect()
+        families.map(|family| Self { family: family.number, columns: SelectedColumns::All }).collect()
     }
 }
 
@@ -80,12 +80,12 @@ pub(crate) enum Body<T> {
     /// It was read.
     Here(T),
     /// A part of it stands in the side file.
-    Beside(Beside),
+    InSideFile(SideRow),
 }
 
 /// The place of a row among others that were decoded.
 #[derive(Debug)]
-pub(crate) struct Beside {
+pub(crate) struct SideRow {
     segment: Arc<Segment>,
     decoded: Arc<Decoded>,
     row: usize,
@@ -105,7 +105,7 @@ impl Body<Vec<StoredCell>> {
     pub(crate) fn read(self) -> Result<Vec<StoredCell>> {
         match self {
             Self::Here(cells) => Ok(cells),
-            Self::Beside(Beside { segment, decoded, row }) => {
+            Self::InSideFile(SideRow { segment, decoded, row }) => {
                 stored(&segment, &decoded, row, 0).map(|(cells, _)| cells)
             }
         }
@@ -120,9 +120,9 @@ impl Body<Bytes> {
     pub(crate) fn read(self) -> Result<Bytes> {
         match self {
             Self::Here(row) => Ok(row),
-            Self::Beside(Beside { segment, decoded, row }) => {
+            Self::InSideFile(SideRow { segment, decoded, row }) => {
                 // What stands in the Parquet file, too: a large row that outgrows its room is there twice while it is copied.
-                encoded(&segment, &decoded, row, decoded.bytes_beside(row) + ROW_VALUES_BYTES_MAX)
+                encoded(&segment, &decoded, row, decoded.side_bytes(row) + ROW_VALUES_BYTES_MAX)
             }
         }
     }
@@ -187,11 +187,11 @@ impl Segment {
     pub(crate) fn encoded(
         self: &Arc<Self>,
         ranges: Vec<Range<Position>>,
-        dead: Dead,
+        dead: DeletionVector,
         decoded_bytes: usize,
     ) -> Result<EncodedRows> {
         let loaded = self.load()?;
-        let wanted = WantedFamily::everything(&loaded.footer);
+        let wanted = SelectedFamily::everything(&loaded.footer);
         let rows_soon = usize::MAX;
         let request = RowsRequest { ranges, dead, wanted, older: true, reversed: false, rows_soon, decoded_bytes };
         Ok(EncodedRows(Batches::new(Walk::new(self.clone(), loaded, request))))
@@ -210,7 +210,7 @@ impl Iterator for Rows {
         self.0.next_batch(|walk, decoded, row, _| {
             let key = decoded.key(row)?;
             let key_bytes = key.len();
-            if decoded.bytes_beside(row) > 0 {
+            if decoded.side_bytes(row) > 0 {
                 return Ok((SegmentRow { key, cells: beside(walk, decoded, row) }, key_bytes));
             }
             // Rows of a table are alike: the next one has room at once.
@@ -222,7 +222,7 @@ impl Iterator for Rows {
 }
 
 fn beside<T>(walk: &Walk, decoded: &Arc<Decoded>, row: usize) -> Body<T> {
-    Body::Beside(Beside { segment: Arc::clone(&walk.segment), decoded: Arc::clone(decoded), row })
+    Body::InSideFile(SideRow { segment: Arc::clone(&walk.segment), decoded: Arc::clone(decoded), row })
 }
 
 /// Batches of [`BATCH_ROWS_MAX`] rows and about [`BATCH_BYTES_TARGET`], at most.
@@ -237,7 +237,7 @@ impl Iterator for EncodedRows {
         self.0.next_batch(|walk, decoded, row, position| {
             let key = decoded.key(row)?;
             let key_bytes = key.len();
-            if decoded.bytes_beside(row) > 0 {
+            if decoded.side_bytes(row) > 0 {
                 return Ok((EncodedRow { position, key, row: beside(walk, decoded, row) }, key_bytes));
             }
             let row = encoded(&walk.segment, decoded, row, expected)?;

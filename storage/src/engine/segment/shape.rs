@@ -41,7 +41,7 @@ const DICTIONARY_REPEATS_MIN: usize = 4;
 pub(super) const KEY: &str = "_key";
 /// The column of the rows' timestamps.
 pub(super) const TIMESTAMP: &str = "_ts";
-/// The column of places in the side file.
+/// The column of family_indexes in the side file.
 pub(super) const SIDE: &str = "_side";
 
 /// The columns of a segment to be written.
@@ -75,7 +75,7 @@ impl ShapeColumn {
 
 /// A column that occurs in segments, by the number of its family.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct KnownColumn {
+pub(crate) struct ColumnFrequency {
     pub(crate) family: u32,
     pub(crate) qualifier: Bytes,
     /// Rows that have it, about.
@@ -86,12 +86,12 @@ pub(crate) struct KnownColumn {
 
 /// Columns that a segment with this footer has, as far as rows have them, and frequent ones of its overflow; those of these names in the file have
 /// dictionaries.
-pub(super) fn known(footer: &Footer, dictionaries: &HashSet<&str>) -> Vec<KnownColumn> {
-    let mut known: BTreeMap<(u32, &Bytes), KnownColumn> = BTreeMap::new();
+pub(super) fn frequencies(footer: &Footer, dictionaries: &HashSet<&str>) -> Vec<ColumnFrequency> {
+    let mut frequencies: BTreeMap<(u32, &Bytes), ColumnFrequency> = BTreeMap::new();
     for group in &footer.groups {
         let mut add = |family, qualifier, rows: u32, dictionary| {
-            let new = || KnownColumn { family, qualifier: Bytes::clone(qualifier), rows: 0, dictionary };
-            known.entry((family, qualifier)).or_insert_with(new).rows += u64::from(rows);
+            let new = || ColumnFrequency { family, qualifier: Bytes::clone(qualifier), rows: 0, dictionary };
+            frequencies.entry((family, qualifier)).or_insert_with(new).rows += u64::from(rows);
         };
         for (column, (values, residual)) in footer.columns.iter().zip(group.values.iter().zip(&group.residual)) {
             let dictionary = dictionaries.contains(column.name.as_str());
@@ -99,7 +99,7 @@ pub(super) fn known(footer: &Footer, dictionaries: &HashSet<&str>) -> Vec<KnownC
         }
         for (family, rows) in footer.families.iter().zip(&group.overflow) {
             let Qualifiers::These(qualifiers) = &family.qualifiers else { continue };
-            // Which rows have which is not known: as if each had one of them.
+            // Which rows have which is not frequencies: as if each had one of them.
             let share = *rows as usize / qualifiers.len().max(1);
             if share * FREQUENT_ONE_IN >= group.rows as usize {
                 let share = u32::try_from(share).unwrap_or(u32::MAX);
@@ -107,16 +107,16 @@ pub(super) fn known(footer: &Footer, dictionaries: &HashSet<&str>) -> Vec<KnownC
             }
         }
     }
-    known.into_values().filter(|column| column.rows > 0).collect()
+    frequencies.into_values().filter(|column| column.rows > 0).collect()
 }
 
 impl Shape {
-    /// Chooses columns for a table with these families, by number. The rows are those of segments with the `known` columns, if they come from any; the
+    /// Chooses columns for a table with these families, by number. The rows are those of segments with the `frequencies` columns, if they come from any; the
     /// sample is of encoded rows.
     pub(crate) fn new<'a, 's>(
         families: impl IntoIterator<Item = (u32, &'a FamilyName)>,
         layout: Option<&Layout>,
-        known: &[KnownColumn],
+        frequencies: &[ColumnFrequency],
         sample: impl IntoIterator<Item = &'s [u8]>,
     ) -> Self {
         let mut families: Vec<(u32, FamilyName)> =
@@ -132,8 +132,10 @@ impl Shape {
                 chosen.entry((family, column.qualifier.clone())).or_insert((column.kind, column.accepts));
             }
         }
-        let mut by_rows: Vec<_> =
-            known.iter().filter_map(|column| Some((column, *sample.places.get(&column.family)?))).collect();
+        let mut by_rows: Vec<_> = frequencies
+            .iter()
+            .filter_map(|column| Some((column, *sample.family_indexes.get(&column.family)?)))
+            .collect();
         by_rows.sort_by_key(|(column, _)| std::cmp::Reverse(column.rows));
         let of_known = by_rows.iter().map(|(column, family)| (*family, &column.qualifier[..]));
         for (family, qualifier) in of_known.chain(sample.frequent()) {
@@ -229,7 +231,7 @@ pub(super) fn timestamps_of(column: &str) -> String {
 #[derive(Debug)]
 struct Sample<'a> {
     /// The place of each family, by number.
-    places: HashMap<u32, usize>,
+    family_indexes: HashMap<u32, usize>,
     rows: Vec<&'a [u8]>,
     columns: BTreeMap<(usize, &'a [u8]), Occurrence>,
 }
@@ -245,12 +247,12 @@ struct Occurrence {
 
 impl<'a> Sample<'a> {
     fn new(families: &[(u32, FamilyName)], rows: impl IntoIterator<Item = &'a [u8]>) -> Self {
-        let places = families.iter().enumerate().map(|(place, (number, _))| (*number, place)).collect();
-        let mut sample = Self { places, rows: Vec::new(), columns: BTreeMap::new() };
+        let family_indexes = families.iter().enumerate().map(|(family_index, (number, _))| (*number, family_index)).collect();
+        let mut sample = Self { family_indexes, rows: Vec::new(), columns: BTreeMap::new() };
         let mut left = SAMPLE_COLUMNS_MAX;
         for row in rows.into_iter().take(SAMPLE_ROWS_MAX) {
             sample.rows.push(row);
-            left = left.saturating_sub(newest(&sample.places, row).count());
+            left = left.saturating_sub(newest(&sample.family_indexes, row).count());
             if left == 0 {
                 break;
             }
@@ -265,8 +267,8 @@ impl<'a> Sample<'a> {
         for (at, row) in self.rows.iter().enumerate() {
             let stretch = (at / STRETCH_ROWS).min(stretches - 1);
             let rows_of = if stretch + 1 < stretches { STRETCH_ROWS } else { self.rows.len() - stretch * STRETCH_ROWS };
-            for (place, cell) in newest(&self.places, row) {
-                let column = self.columns.entry((place, cell.qualifier)).or_default();
+            for (family_index, cell) in newest(&self.family_indexes, row) {
+                let column = self.columns.entry((family_index, cell.qualifier)).or_default();
                 column.rows += 1;
                 let before = if column.stretch.0 == stretch { column.stretch.1 } else { 0 };
                 column.stretch = (stretch, before + 1);
@@ -288,8 +290,8 @@ impl<'a> Sample<'a> {
         // By column: rows, and hashes of the newest values.
         let mut found: Vec<(usize, HashSet<u64>)> = columns.iter().map(|_| Default::default()).collect();
         for row in &self.rows {
-            for (place, cell) in newest(&self.places, row) {
-                if let Ok(at) = columns.binary_search(&(place, cell.qualifier)) {
+            for (family_index, cell) in newest(&self.family_indexes, row) {
+                if let Ok(at) = columns.binary_search(&(family_index, cell.qualifier)) {
                     found[at].0 += 1;
                     found[at].1.insert(hash(cell.value));
                 }
@@ -302,9 +304,9 @@ impl<'a> Sample<'a> {
 }
 
 /// The newest cells of a row that a sample looks at, with the place of their family.
-fn newest<'a>(places: &HashMap<u32, usize>, row: &'a [u8]) -> impl Iterator<Item = (usize, CellRef<'a>)> {
+fn newest<'a>(family_indexes: &HashMap<u32, usize>, row: &'a [u8]) -> impl Iterator<Item = (usize, CellRef<'a>)> {
     let newest = cells::decode(row).filter(|cell| cell.new_column).take(SAMPLE_ROW_COLUMNS_MAX);
-    newest.filter_map(|cell| Some((*places.get(&cell.family)?, cell)))
+    newest.filter_map(|cell| Some((*family_indexes.get(&cell.family)?, cell)))
 }
 
 /// The same in every process.

@@ -35,7 +35,7 @@ const HEADER_BYTES: usize = 24;
 /// Bytes of a varint, at most.
 const VARINT_BYTES_MAX: usize = 10;
 /// Bytes of the place of a record.
-pub(super) const PLACE_BYTES: usize = 16;
+pub(super) const POINTER_BYTES: usize = 16;
 
 fn header(id: SegmentId) -> [u8; HEADER_BYTES] {
     let mut header = [0; HEADER_BYTES];
@@ -59,7 +59,10 @@ impl SideWriter {
     }
 
     /// Adds the record of a row's overflow: cells by family number. Gives its place. The record is never in memory as a whole.
-    pub(super) fn append<'a>(&mut self, families: impl Iterator<Item = (u32, &'a Bytes)>) -> Result<[u8; PLACE_BYTES]> {
+    pub(super) fn append<'a>(
+        &mut self,
+        families: impl Iterator<Item = (u32, &'a Bytes)>,
+    ) -> Result<[u8; POINTER_BYTES]> {
         let header = header(self.id);
         let file = match &mut self.file {
             Some(file) => file,
@@ -84,12 +87,12 @@ impl SideWriter {
             write(cells)?;
         }
         let length = u32::try_from(length).expect("a row is bounded far below 4 GiB");
-        let mut place = [0; PLACE_BYTES];
-        place[..8].copy_from_slice(&self.offset.to_le_bytes());
-        place[8..12].copy_from_slice(&length.to_le_bytes());
-        place[12..].copy_from_slice(&crc.to_le_bytes());
+        let mut pointer = [0; POINTER_BYTES];
+        pointer[..8].copy_from_slice(&self.offset.to_le_bytes());
+        pointer[8..12].copy_from_slice(&length.to_le_bytes());
+        pointer[12..].copy_from_slice(&crc.to_le_bytes());
         self.offset += u64::from(length);
-        Ok(place)
+        Ok(pointer)
     }
 
     /// Bytes so far.
@@ -108,17 +111,17 @@ fn checksum(id: SegmentId, record: &[u8]) -> u32 {
 }
 
 /// Bytes of the record at a place, without looking at it; 0 for what is no place.
-pub(super) fn record_bytes(place: &[u8]) -> usize {
-    place.get(8..12).and_then(|bytes| bytes.try_into().ok()).map_or(0, |bytes| u32::from_le_bytes(bytes) as usize)
+pub(super) fn record_bytes(pointer: &[u8]) -> usize {
+    pointer.get(8..12).and_then(|bytes| bytes.try_into().ok()).map_or(0, |bytes| u32::from_le_bytes(bytes) as usize)
 }
 
 /// The overflow of a row, by family number, out of the record at the place.
-pub(super) fn read(file: &dyn Blob, id: SegmentId, place: &[u8]) -> Result<Vec<(u32, Bytes)>> {
+pub(super) fn read(file: &dyn Blob, id: SegmentId, pointer: &[u8]) -> Result<Vec<(u32, Bytes)>> {
     let damaged = |offset: u64, detail: &str| Error::Corrupt { path: file.path(), offset, detail: detail.into() };
     let (Some(offset), Some(length), Some(crc)) = (
-        place.first_chunk().copied().map(u64::from_le_bytes),
-        place.get(8..12).and_then(|bytes| bytes.try_into().ok()).map(u32::from_le_bytes),
-        place.get(12..PLACE_BYTES).and_then(|bytes| bytes.try_into().ok()).map(u32::from_le_bytes),
+        pointer.first_chunk().copied().map(u64::from_le_bytes),
+        pointer.get(8..12).and_then(|bytes| bytes.try_into().ok()).map(u32::from_le_bytes),
+        pointer.get(12..POINTER_BYTES).and_then(|bytes| bytes.try_into().ok()).map(u32::from_le_bytes),
     ) else {
         return Err(damaged(0, "the place of a row's overflow is no place"));
     };

@@ -19,7 +19,7 @@ pub(super) struct Sink {
 
 /// What a finished file is known by.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Written {
+pub(super) struct FinishedFile {
     pub(super) bytes: u64,
     pub(super) tail_bytes: u64,
     pub(super) tail_crc: u32,
@@ -45,10 +45,10 @@ impl Sink {
     }
 
     /// Makes the file last.
-    pub(super) fn finish(&mut self) -> Result<Written> {
+    pub(super) fn finish(&mut self) -> Result<FinishedFile> {
         let file = self.file.take().expect("a file is finished once");
         let (tail_crc, tail_offset) = self.tail.expect("a tail was begun");
-        Ok(Written { bytes: file.finish()?, tail_bytes: self.bytes - tail_offset, tail_crc })
+        Ok(FinishedFile { bytes: file.finish()?, tail_bytes: self.bytes - tail_offset, tail_crc })
     }
 
     fn count(&mut self, mut bytes: &[u8]) {

@@ -15,7 +15,7 @@
 
 use crate::engine::{
     codec::{Cursor, put_bytes, put_varint},
-    dead::Position,
+    deletion_vector::Position,
 };
 use bytes::Bytes;
 use parquet::bloom_filter::Sbbf;

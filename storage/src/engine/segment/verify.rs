@@ -10,7 +10,7 @@ use crate::{
     Result,
     engine::{
         cells,
-        dead::{Dead, Position},
+        deletion_vector::{DeletionVector, Position},
     },
 };
 use std::sync::Arc;
@@ -44,7 +44,7 @@ impl Segment {
         let mut rows: Position = 0;
         for (at, group) in footer.groups.iter().enumerate() {
             let mut counted = GroupFooter::new(group.first, footer.families.len(), footer.columns.len());
-            for batch in self.encoded(vec![group.positions()], Dead::default(), DECODED_BYTES_TARGET)? {
+            for batch in self.encoded(vec![group.positions()], DeletionVector::default(), DECODED_BYTES_TARGET)? {
                 for row in batch? {
                     if row.position != rows || last.as_ref().is_some_and(|last| *last >= row.key) {
                         return Err(loaded.damaged(at, format!("key {:?} is out of order", row.key)));

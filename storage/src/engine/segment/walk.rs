@@ -1,6 +1,6 @@
 //! The way of a scan through a segment: which positions are read at a time.
 //!
-//! A scan goes from row group to row group, in each through the living positions of its ranges. Forward, one reader of Parquet gives batch
+//! A scan goes from row group to row group, in each through the live_runs positions of its ranges. Forward, one reader of Parquet gives batch
 //! after batch. Backward, a piece of at most a page's rows is read at a time, and turned round by whoever takes it. The first piece is small
 //! for who wants few rows, later ones grow.
 
@@ -10,15 +10,15 @@ use super::{
     decode::{self, Decoded, Reading},
     open::{Loaded, Segment},
     projection::Projection,
-    rows::{RowsRequest, WantedFamily},
+    rows::{RowsRequest, SelectedFamily},
 };
 use crate::{
     Result,
-    engine::dead::{Dead, Position},
+    engine::deletion_vector::{DeletionVector, Position},
 };
 use std::{collections::VecDeque, ops::Range, sync::Arc};
 
-/// Dead rows between living ones that are decoded along: to skip them costs more.
+/// DeletionVector rows between live_runs ones that are decoded along: to skip them costs more.
 const GAP_ROWS_MAX: u32 = 128;
 /// By how much each piece is larger than the one before.
 const GROWTH: usize = 8;
@@ -31,8 +31,8 @@ pub(super) struct Walk {
     /// What is left, ascending.
     ranges: VecDeque<Range<Position>>,
     /// Positions that are not given, though they may be decoded.
-    pub(super) dead: Dead,
-    wanted: Vec<WantedFamily>,
+    pub(super) dead: DeletionVector,
+    wanted: Vec<SelectedFamily>,
     older: bool,
     pub(super) reversed: bool,
     /// Bytes of decoded columns that are held, roughly.
@@ -122,7 +122,7 @@ impl Walk {
             false => self.take_front(positions.end, most),
         };
         self.piece_rows = self.piece_rows.saturating_mul(GROWTH);
-        let runs = self.living(&runs);
+        let runs = self.live_runs(&runs);
         if runs.is_empty() {
             return Ok(None);
         }
@@ -164,12 +164,12 @@ impl Walk {
         taken
     }
 
-    /// The runs of living positions, short gaps closed.
-    fn living(&self, ranges: &[Range<Position>]) -> Vec<Range<Position>> {
+    /// The runs of live_runs positions, short gaps closed.
+    fn live_runs(&self, ranges: &[Range<Position>]) -> Vec<Range<Position>> {
         let mut runs: Vec<Range<Position>> = Vec::new();
         for range in ranges {
             let first = runs.len();
-            for run in self.dead.living(range.clone()) {
+            for run in self.dead.live_runs(range.clone()) {
                 match runs.get_mut(first..).and_then(<[_]>::last_mut) {
                     Some(last) if run.start - last.end <= GAP_ROWS_MAX => last.end = run.end,
                     _ => runs.push(run),

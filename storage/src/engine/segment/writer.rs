@@ -5,9 +5,9 @@
 
 use super::{
     SegmentId, SegmentMeta,
-    columns::{Columns, Counted},
+    columns::{Columns, Counters},
     footer::{FOOTER_KEY, FORMAT_VERSION, Footer, GroupFooter},
-    open::Places,
+    open::ColumnIndexes,
     options::{SegmentOptions, properties},
     shape::Shape,
     side::SideWriter,
@@ -16,7 +16,7 @@ use super::{
 };
 use crate::{
     Error, Result, RowKey,
-    engine::{blobs::Blobs, dead::Position},
+    engine::{blobs::Blobs, deletion_vector::Position},
 };
 use arrow::datatypes::SchemaRef;
 use bytes::Bytes;
@@ -115,8 +115,8 @@ impl SegmentWriter {
     /// If the key is not greater.
     pub(crate) fn push(&mut self, key: &[u8], row: &[u8]) -> Result<Option<Position>> {
         assert!(self.ends.as_ref().is_none_or(|(_, last)| last[..] < *key), "keys ascend");
-        let counted = Counted { group: &mut self.group, families: &mut self.footer.families };
-        if !self.columns.push(key, row, counted, &mut self.side)? {
+        let counters = Counters { group: &mut self.group, families: &mut self.footer.families };
+        if !self.columns.push(key, row, counters, &mut self.side)? {
             return Ok(None);
         }
         let position = self.group.positions().end - 1;
@@ -232,18 +232,18 @@ impl SegmentWriter {
         group: &GroupFooter,
         keys: &GroupKeys,
     ) -> Result<(), ParquetError> {
-        let places = Places::of(&self.footer);
-        let nan: Vec<usize> = self.columns.take_nan().into_iter().map(|column| places.values(column)).collect();
+        let indexes = ColumnIndexes::of(&self.footer);
+        let nan: Vec<usize> = self.columns.take_nan().into_iter().map(|column| indexes.values(column)).collect();
         let mut file = self.file.next_row_group()?;
         for (at, writer) in writers.into_iter().enumerate() {
             let mut chunk = writer.close()?;
             if nan.contains(&at) {
                 forget_statistics(chunk.close_mut())?;
             }
-            if at == Places::KEY {
+            if at == ColumnIndexes::KEY {
                 let index = chunk.close().offset_index.as_ref().expect("the offset index is on");
                 self.pages.extend(index.page_locations().iter().map(|page| {
-                    let row = usize::try_from(page.first_row_index).expect("rows are counted from 0");
+                    let row = usize::try_from(page.first_row_index).expect("rows are counters from 0");
                     let key = Bytes::copy_from_slice(keys.get(row));
                     PageStart { first: group.first + row as Position, key }
                 }));

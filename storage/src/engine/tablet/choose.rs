@@ -89,7 +89,7 @@ pub(crate) enum CompactionReason {
     /// It has segments in which past rules still count.
     PastRules,
     /// Too many rows of a segment are dead.
-    Dead,
+    DeadRows,
     /// Its deltas are large for its base.
     DeltaBytes,
     /// It has too many deltas.
@@ -97,7 +97,7 @@ pub(crate) enum CompactionReason {
     /// Rows are to vanish from its files.
     Purge,
     /// Somebody asked.
-    Asked,
+    Requested,
 }
 
 impl CompactionReason {
@@ -106,11 +106,11 @@ impl CompactionReason {
         match self {
             Self::Garbage => "garbage",
             Self::PastRules => "past rules",
-            Self::Dead => "dead rows",
+            Self::DeadRows => "dead rows",
             Self::DeltaBytes => "size of deltas",
             Self::Deltas => "number of deltas",
             Self::Purge => "purge",
-            Self::Asked => "asked",
+            Self::Requested => "asked",
         }
     }
 }
@@ -181,10 +181,13 @@ fn judge<S: Stored>(
     };
     let mostly_dead: Vec<u64> = metas().filter(is_mostly_dead).map(dead_bytes).collect();
 
-    use CompactionReason::{Asked, Dead, DeltaBytes, Deltas, Garbage, PastRules, Purge};
+    use CompactionReason::{DeadRows, DeltaBytes, Deltas, Garbage, PastRules, Purge, Requested};
     let reasons = [
         // A base that nothing changed is as it would be again.
-        (Asked, (asked && (changed || needs_past_rules > 0 || overdue.is_some())).then_some(base_bytes + delta_bytes)),
+        (
+            Requested,
+            (asked && (changed || needs_past_rules > 0 || overdue.is_some())).then_some(base_bytes + delta_bytes),
+        ),
         (Purge, purged.reduce(|a, b| a + b)),
         (Deltas, (deltas > limits.deltas_max).then_some(deltas as u64)),
         (
@@ -192,7 +195,7 @@ fn judge<S: Stored>(
             (base_bytes > 0 && delta_bytes >= limits.changed_bytes_min.max(base_bytes * limits.delta_percent / 100))
                 .then_some(delta_bytes),
         ),
-        (Dead, (!mostly_dead.is_empty()).then(|| mostly_dead.iter().sum())),
+        (DeadRows, (!mostly_dead.is_empty()).then(|| mostly_dead.iter().sum())),
         (PastRules, (needs_past_rules > 0).then_some(needs_past_rules as u64)),
         (Garbage, overdue),
     ];

@@ -20,8 +20,8 @@ enum Event {
     Compact { tablet: Key, rows: usize, meanwhile: Option<Meanwhile>, taken: BTreeSet<Key> },
     /// Those of these rows that are not there are loaded, as segments of so many rows.
     Load(BTreeSet<Key>, usize),
-    /// Borders are moved out of a range.
-    MoveBorders(Key, Key),
+    /// Boundaries are moved out of a range.
+    MoveBoundaries(Key, Key),
 }
 
 /// What happens while a tablet is compacted.
@@ -57,7 +57,7 @@ fn events() -> impl Strategy<Value = Vec<Event>> {
             taken
         }),
         (keys(), 1usize..6).prop_map(|(keys, rows)| Event::Load(keys, rows)),
-        (0u8..24, 0u8..24).prop_map(|(start, end)| Event::MoveBorders([start], [end])),
+        (0u8..24, 0u8..24).prop_map(|(start, end)| Event::MoveBoundaries([start], [end])),
     ];
     prop::collection::vec(event, 1..16)
 }
@@ -69,7 +69,7 @@ struct Table {
     segments: BTreeMap<SegmentId, BTreeSet<Key>>,
     dead: BTreeSet<(SegmentId, Key)>,
     /// Where each row ought to live.
-    places: BTreeMap<Key, SegmentId>,
+    locations: BTreeMap<Key, SegmentId>,
     /// What new segments are as of.
     stamp: i64,
 }
@@ -91,7 +91,7 @@ impl Table {
         for part in keys.chunks(rows) {
             let delta = self.segment(part.iter().copied().collect(), false);
             for key in part {
-                if let Some(old) = self.places.insert(*key, delta.id) {
+                if let Some(old) = self.locations.insert(*key, delta.id) {
                     self.dead.insert((old, *key));
                 }
             }
@@ -101,13 +101,13 @@ impl Table {
     }
 
     fn load(&mut self, keys: &BTreeSet<Key>, rows: usize) {
-        let keys: Vec<Key> = keys.iter().copied().filter(|key| !self.places.contains_key(key)).collect();
+        let keys: Vec<Key> = keys.iter().copied().filter(|key| !self.locations.contains_key(key)).collect();
         let mut loaded = Vec::new();
         for part in keys.chunks(rows) {
             let made = self.segment(part.iter().copied().collect(), true);
             let base = self.tablets.has_room_for_base(&made);
             loaded.push(Arc::new(SegmentMeta { base, ..SegmentMeta::clone(&made) }));
-            self.places.extend(part.iter().map(|key| (*key, made.id)));
+            self.locations.extend(part.iter().map(|key| (*key, made.id)));
         }
         let before: usize = self.tablets.iter().map(|tablet| tablet.segments.len()).sum();
         self.tablets = self.tablets.with_loaded(&loaded);
@@ -146,13 +146,13 @@ impl Table {
             Some(Meanwhile::Load(keys, rows)) => self.load(&keys, rows),
             None => {}
         }
-        let before = (self.places.clone(), self.dead.clone());
+        let before = (self.locations.clone(), self.dead.clone());
         let mut bases = Vec::new();
         for part in left.chunks(rows) {
             let base = self.segment(part.iter().copied().collect(), true);
             for key in part {
-                if self.places[key] == living[key] {
-                    self.places.insert(*key, base.id);
+                if self.locations[key] == living[key] {
+                    self.locations.insert(*key, base.id);
                 } else {
                     self.dead.insert((base.id, *key));
                 }
@@ -160,8 +160,8 @@ impl Table {
             bases.push(base);
         }
         for key in living.keys().filter(|key| taken.contains(*key)) {
-            if self.places[key] == living[key] {
-                self.places.remove(key);
+            if self.locations[key] == living[key] {
+                self.locations.remove(key);
             }
         }
         match self.tablets.with_compacted(&tablet.range, &inputs, bases) {
@@ -169,7 +169,7 @@ impl Table {
             // A base that came meanwhile divides the tablet, or has it: what was done is dropped.
             None => {
                 assert!(self.bases() > bases_before, "nothing has come that is in the way");
-                (self.places, self.dead) = before;
+                (self.locations, self.dead) = before;
             }
         }
     }
@@ -178,23 +178,23 @@ impl Table {
         self.tablets.iter().flat_map(|tablet| &tablet.segments).filter(|segment| segment.base).count()
     }
 
-    fn move_borders(&mut self, start: Key, end: Key) {
+    fn move_boundaries(&mut self, start: Key, end: Key) {
         let range = KeyRange::new(start.to_vec(), Some(end.to_vec().into()));
         let ranges: Vec<KeyRange> = [range].into_iter().filter(|range| !range.is_empty()).collect();
         let next = |segment: &SegmentMeta, key: &[u8]| {
             let next = self.segments[&segment.id].iter().find(|other| other[..] >= *key);
             Ok(next.map(|key| RowKey::new(key.to_vec()).unwrap()))
         };
-        if let Some(tablets) = self.tablets.without_borders_in(&ranges, next).unwrap() {
+        if let Some(tablets) = self.tablets.without_boundaries_in(&ranges, next).unwrap() {
             self.tablets = tablets;
         }
         assert!(
-            self.tablets.without_borders_in(&ranges, next).unwrap().is_none(),
+            self.tablets.without_boundaries_in(&ranges, next).unwrap().is_none(),
             "a second time there is nothing to do"
         );
-        for border in self.tablets.iter().map(|tablet| &tablet.range.start).filter(|border| !border.is_empty()) {
-            let is_key = self.segments.values().any(|keys| keys.iter().any(|key| key[..] == border[..]));
-            assert!(is_key || !ranges.iter().any(|range| range.contains(border)), "{border:?} in {ranges:?}");
+        for boundary in self.tablets.iter().map(|tablet| &tablet.range.start).filter(|boundary| !boundary.is_empty()) {
+            let is_key = self.segments.values().any(|keys| keys.iter().any(|key| key[..] == boundary[..]));
+            assert!(is_key || !ranges.iter().any(|range| range.contains(boundary)), "{boundary:?} in {ranges:?}");
         }
     }
 
@@ -206,7 +206,7 @@ impl Table {
 
     /// Positions at which no row lives.
     fn dead(&self, id: SegmentId) -> u64 {
-        self.segments[&id].iter().filter(|key| self.places.get(*key) != Some(&id)).count() as u64
+        self.segments[&id].iter().filter(|key| self.locations.get(*key) != Some(&id)).count() as u64
     }
 
     fn check(&self) {
@@ -216,8 +216,8 @@ impl Table {
             self.tablets
         );
         let living: BTreeMap<Key, SegmentId> = self.tablets.iter().flat_map(|tablet| self.living(tablet)).collect();
-        assert_eq!(living, self.places, "{:?}", self.tablets);
-        for (key, id) in &self.places {
+        assert_eq!(living, self.locations, "{:?}", self.tablets);
+        for (key, id) in &self.locations {
             assert!(self.tablets.has_segment(key, *id));
         }
         for tablet in self.tablets.iter() {
@@ -236,7 +236,7 @@ proptest! {
                 Event::Flush(keys, rows) => table.flush(&keys, rows),
                 Event::Compact { tablet, rows, meanwhile, taken } => table.compact_of(tablet, rows, meanwhile, &taken),
                 Event::Load(keys, rows) => table.load(&keys, rows),
-                Event::MoveBorders(start, end) => table.move_borders(start, end),
+                Event::MoveBoundaries(start, end) => table.move_boundaries(start, end),
             }
             table.check();
         }
@@ -266,7 +266,7 @@ proptest! {
                 Event::Flush(keys, rows) => table.flush(&keys, rows),
                 Event::Compact { tablet, rows, meanwhile, taken } => table.compact_of(tablet, rows, meanwhile, &taken),
                 Event::Load(keys, rows) => table.load(&keys, rows),
-                Event::MoveBorders(start, end) => table.move_borders(start, end),
+                Event::MoveBoundaries(start, end) => table.move_boundaries(start, end),
             }
         }
         table.stamp = 100;
@@ -308,12 +308,12 @@ fn check_choice(text: &str, past_rules_until: Option<i64>, purges: &[Purge], ask
     for (at, (start, segments)) in tablets.iter().enumerate() {
         let end = tablets.get(at + 1).map(|(start, _)| start.to_vec().into());
         let mut of_tablet = Vec::new();
-        for (place, segment) in segments.split_whitespace().enumerate() {
+        for (index, segment) in segments.split_whitespace().enumerate() {
             let number = |mark: char| -> Option<i64> {
                 let from = &segment[segment.find(mark)? + 1..];
                 from[..from.find(|c: char| !c.is_ascii_digit()).unwrap_or(from.len())].parse().ok()
             };
-            let id = SegmentId(number('#').unwrap_or((100 * at + place) as i64) as u64);
+            let id = SegmentId(number('#').unwrap_or((100 * at + index) as i64) as u64);
             let base = segment.starts_with('B');
             let key = |key: &[u8]| RowKey::new([key, b"k"].concat()).unwrap();
             dead.insert(id, number('/').unwrap_or(0) as u64 * 10);
@@ -362,7 +362,7 @@ fn tablets_are_chosen() {
     // A delta that is in two tablets counts for each with its half.
     check(":B100 D30#7 | b:B100 D30#7", expect!["none"]);
     check(":B100 D60#7 | b:B100 D60#7", expect!["0: size of deltas"]);
-    // Dead rows.
+    // DeletionVector rows.
     check(":B100 | b:B100/20", expect!["1: dead rows"]);
     check(":B4/24 | b:B3", expect!["none"]);
     check(":B4/25 | b:B3", expect!["0: dead rows"]);

@@ -89,7 +89,7 @@ async fn a_compaction_while_the_store_is_closed_keeps_what_the_last_flush_wrote(
         tokio::spawn(async move { engine.flush().await })
     };
     // The flush has the manifest as soon as it is at work.
-    while !engine.shared.board.is_flushing() {
+    while !engine.shared.coordination.is_flushing() {
         tokio::task::yield_now().await;
     }
     let manifest = fs.hold_syncs_in(&Path::new(PATH).join("manifest"));
@@ -101,7 +101,7 @@ async fn a_compaction_while_the_store_is_closed_keeps_what_the_last_flush_wrote(
         let engine = engine.clone();
         tokio::spawn(async move { engine.close().await })
     };
-    while !engine.shared.board.is_closed() {
+    while !engine.shared.coordination.is_closed() {
         tokio::task::yield_now().await;
     }
     drop(manifest);

@@ -170,7 +170,7 @@ async fn the_longest_row_keys_have_a_past() {
     assert_eq!(values_at(&engine, 2).await, first, "from a segment");
 }
 
-/// A compaction that begins while the commit which lets history begin is being synced judges by a later time than that commit's, and does
+/// A compaction that begins while the commit which lets history begin is being synced gc_micros by a later time than that commit's, and does
 /// not know of it. What it would take is needed.
 #[tokio::test]
 async fn history_that_begins_during_a_compaction_is_whole() {
@@ -192,9 +192,9 @@ async fn history_that_begins_during_a_compaction_is_whole() {
     }
     clock.set(20 * SECOND);
     let maintenance = engine.maintenance.clone();
-    let compacting = tokio::task::spawn_blocking(move || maintenance.compact_asked(None));
+    let compacting = tokio::task::spawn_blocking(move || maintenance.compact_table(None));
     // It waits for the log thread: with nothing in its hands, or with what it has made.
-    while !engine.shared.board.has_installs() {
+    while !engine.shared.coordination.has_installs() {
         tokio::task::yield_now().await;
     }
     drop(held);
@@ -226,7 +226,7 @@ async fn what_was_at_a_moment_does_not_change() {
         let scan = Scan { pin: Some(pin.clone()), as_of: Some(pin.now_micros), ..Scan::all() };
         tokio::spawn(async move { engine.read_rows(&table(), scan).await })
     };
-    while !engine.shared.board.has_installs() {
+    while !engine.shared.coordination.has_installs() {
         assert!(!reading.is_finished(), "it waits");
         tokio::task::yield_now().await;
     }

@@ -3,7 +3,7 @@
 use super::*;
 use crate::{
     KeyRange, Pin,
-    engine::{apply, blobs::Blobs, state::FLUSHES_REMEMBERED},
+    engine::{apply, blobs::Blobs, state::RECENT_CHANGES_MAX},
     testing::{
         Subject,
         arbitrary::Maintenance,
@@ -52,7 +52,7 @@ impl Machine {
         let (shared, fs, blobs) = (engine.shared.clone(), self.fs.clone(), self.blobs.clone());
         std::thread::spawn(move || {
             let mut stalls = 0;
-            while let Some(now) = shared.board.await_stall(stalls) {
+            while let Some(now) = shared.coordination.await_stall(stalls) {
                 stalls = now;
                 release(&fs, blobs.as_ref());
             }
@@ -66,7 +66,7 @@ impl Machine {
         let shared = engine.shared.clone();
         let forgets = move |pin: &Pin| {
             let flushes = shared.published.load().flushes - apply::pinned(pin).unwrap().flushes;
-            flushes > FLUSHES_REMEMBERED as u64
+            flushes > RECENT_CHANGES_MAX as u64
         };
         let (fs, blobs) = (self.fs.clone(), self.blobs.clone());
         let release = move || release(&fs, blobs.as_ref());
@@ -119,15 +119,15 @@ impl Machine {
 
     /// Lets the task run until its first segment is to last, or to its end.
     async fn begin(&mut self, task: JoinHandle<Result<()>>) {
-        let board = &self.engine.as_ref().expect("an engine runs").shared.board;
+        let coordination = &self.engine.as_ref().expect("an engine runs").shared.coordination;
         let held = match &self.blobs {
             Some(blobs) => Held::Requests(blobs.hold("finish")),
             None => Held::Syncs(self.fs.hold_syncs_in(Path::new(SEGMENTS))),
         };
-        while !held.has_met() && !task.is_finished() && !board.is_stalled() {
+        while !held.has_met() && !task.is_finished() && !coordination.is_stalled() {
             tokio::task::yield_now().await;
         }
-        if board.is_stalled() {
+        if coordination.is_stalled() {
             // Since before the syncs were held: nobody else lets them go.
             release(&self.fs, self.blobs.as_ref());
         }

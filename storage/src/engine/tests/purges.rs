@@ -43,7 +43,7 @@ async fn purge(engine: &Engine) {
     engine.purge(&[(table(), KeyRange::prefix(MARK))]).await.unwrap();
 }
 
-fn borders(engine: &Engine) -> Vec<Bytes> {
+fn boundaries(engine: &Engine) -> Vec<Bytes> {
     engine.inspect().unwrap().tablets.into_iter().map(|tablet| tablet.start).collect()
 }
 
@@ -65,14 +65,14 @@ async fn a_purge_in_the_middle_ends_although_nothing_is_written_after_it() {
 }
 
 #[tokio::test]
-async fn a_delta_of_several_tablets_and_a_border_vanish_as_well() {
+async fn a_delta_of_several_tablets_and_a_boundary_vanish_as_well() {
     let folder = tempfile::tempdir().unwrap();
     let engine = with_table(small_tablets(folder.path())).await;
     for (prefix, count) in [("a", 5_000), (MARK, 3_600), ("c", 200)] {
         write(&engine, prefix, 0..count).await;
     }
     engine.compact(None).await.unwrap();
-    let before = borders(&engine);
+    let before = boundaries(&engine);
     assert_eq!(before.len(), 3);
     assert!(before[1].starts_with(b"a-") && before[2].starts_with(MARK.as_bytes()), "{before:?}");
     // A delta in the first tablet, which no row of the range belongs to, and in the second.
@@ -81,7 +81,11 @@ async fn a_delta_of_several_tablets_and_a_border_vanish_as_well() {
     engine.flush().await.unwrap();
     purge(&engine).await;
     assert!(marked(folder.path()).is_empty());
-    assert!(borders(&engine).iter().all(|border| !border.starts_with(MARK.as_bytes())), "{:?}", borders(&engine));
+    assert!(
+        boundaries(&engine).iter().all(|boundary| !boundary.starts_with(MARK.as_bytes())),
+        "{:?}",
+        boundaries(&engine)
+    );
     assert_eq!(rows(engine.as_ref()).await.len(), 5_200);
     drop(engine);
     let engine = Engine::open(small_tablets(folder.path())).await.unwrap();
@@ -96,9 +100,9 @@ async fn rows_that_are_there_again_stay_and_only_they() {
         write(&engine, prefix, 0..count).await;
     }
     engine.compact(None).await.unwrap();
-    assert_eq!(borders(&engine).len(), 3);
+    assert_eq!(boundaries(&engine).len(), 3);
     engine.drop_row_range(&table(), MARK.into()).await.unwrap();
-    // On both sides of the borders, in segments and not.
+    // On both sides of the boundaries, in segments and not.
     let again = [100..103, 4_500..4_503, 8_900..8_903];
     for numbers in again.clone() {
         write(&engine, MARK, numbers).await;
@@ -111,7 +115,10 @@ async fn rows_that_are_there_again_stay_and_only_they() {
     let expected = expected.chain(rows_of(MARK, 5_000..5_001)).chain(rows_of(MARK, 8_900..8_903));
     let expected: Vec<RowKey> = expected.chain(rows_of("c", 0..100)).map(|row| row.key).collect();
     assert_eq!(keys, expected);
-    for border in borders(&engine).iter().skip(1) {
-        assert!(keys.iter().any(|key| key[..] == border[..]) || !border.starts_with(MARK.as_bytes()), "{border:?}");
+    for boundary in boundaries(&engine).iter().skip(1) {
+        assert!(
+            keys.iter().any(|key| key[..] == boundary[..]) || !boundary.starts_with(MARK.as_bytes()),
+            "{boundary:?}"
+        );
     }
 }

@@ -20,7 +20,7 @@ use crate::testing::{
     arbitrary::{Maintenance, Operation, families, operation, operations_with_history},
     blobs::FaultyBlobs,
     differential::{
-        Answer, FIRST_MICROS, STEP_MICROS, UnderWay, observe, past_views, perform, views, waits_for_maintenance,
+        Answer, FIRST_MICROS, LoadInProgress, STEP_MICROS, as_of_views, observe, perform, views, waits_for_maintenance,
     },
 };
 use proptest::{
@@ -70,7 +70,7 @@ struct Simulation {
     /// What had no answer, until it is known whether it was done.
     doubt: Option<Operation>,
     /// The oracle's load that is under way, and the engine's.
-    loads: (UnderWay, UnderWay),
+    loads: (LoadInProgress, LoadInProgress),
     /// For messages.
     at: String,
 }
@@ -147,7 +147,7 @@ impl Simulation {
     async fn end(&mut self, last: impl Sized) {
         self.machine.stop(last).await;
         // The oracle's may be what is in doubt.
-        self.loads.1 = UnderWay::default();
+        self.loads.1 = LoadInProgress::default();
         self.machine.fs.fail_syncs(false);
         self.syncs_fail = false;
         (self.was_full, self.blobs_failed) = (false, false);
@@ -232,7 +232,7 @@ impl Simulation {
             expected = self.whole(self.oracle.store.as_ref()).await;
         }
         assert_eq!(Some(found), expected, "{}", self.at);
-        self.loads.0 = UnderWay::default();
+        self.loads.0 = LoadInProgress::default();
         self.compare(engine).await
     }
 
@@ -262,7 +262,7 @@ impl Simulation {
     }
 
     async fn compare_in_peace(&self, engine: &Arc<Engine>) -> bool {
-        for scan in views().into_iter().chain(past_views(self.now_micros)) {
+        for scan in views().into_iter().chain(as_of_views(self.now_micros)) {
             let found = observe(engine.as_ref(), scan.clone()).await;
             let expected = observe(self.oracle.store.as_ref(), scan.clone()).await;
             if found != expected
@@ -291,7 +291,7 @@ impl Simulation {
                 End::Done
             }
             Operation::Read(scan, _) => self.read(engine, scan).await,
-            Operation::ReadPast(scan, milliseconds, _) => {
+            Operation::ReadAsOf(scan, milliseconds, _) => {
                 let as_of = Some((self.now_micros / 1_000 - milliseconds) * 1_000);
                 self.read(engine, &Scan { as_of, ..scan.clone() }).await
             }
@@ -365,7 +365,7 @@ impl Simulation {
     /// Has the oracle give up the load that the engine gave up when it failed.
     fn give_up_load(&mut self, operation: &Operation) {
         if let Operation::BeginLoad(..) | Operation::FinishLoad = operation {
-            self.loads.0 = UnderWay::default();
+            self.loads.0 = LoadInProgress::default();
         }
     }
 

@@ -16,13 +16,13 @@ const LOAD_ROWS: usize = 5;
 
 /// The load that is under way, if there is one.
 #[derive(Debug, Default)]
-pub struct UnderWay {
+pub struct LoadInProgress {
     load: Option<Box<dyn Load>>,
     /// The rows that it was given.
     rows: Vec<KeyRange>,
 }
 
-impl UnderWay {
+impl LoadInProgress {
     /// Begins another, up to its last step; `false` where the store has no other way than commits.
     pub(super) async fn begin(&mut self, store: &dyn Store, rows: Vec<NewRow>, fresh: bool) -> Result<bool> {
         *self = Self::default();

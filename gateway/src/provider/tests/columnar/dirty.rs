@@ -28,6 +28,7 @@ pub(super) fn options(folder: &std::path::Path) -> EngineOptions {
             step_rows_max: 100,
             load_runs_max: 2,
             load_halves_bytes_min: 0,
+            load_block_bytes: 1 << 10,
         },
         ..EngineOptions::new(folder)
     }

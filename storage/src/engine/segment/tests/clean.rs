@@ -40,7 +40,7 @@ fn check(
     let families: BTreeMap<u32, Vec<(GcRule, i64)>> =
         rules.iter().map(|(family, rule)| (*family, vec![(rule.clone(), 1_000)])).collect();
     let columns: Vec<CleanColumn> = columns.iter().map(|column| wanted(column, None)).collect();
-    let dead = dead_of(dead);
+    let dead = deletion_vectors_of(dead);
     let request = CleanRequest { ranges, dead: &dead, columns: &columns, key, families: &families };
     let found = segment.clean(&request).unwrap();
     let mut text = String::new();
@@ -292,7 +292,7 @@ fn living_rows_of_the_ranges_are_selected() {
         rest [] rows 0
     "#]],
     );
-    // Dead row groups are neither parts nor rest.
+    // DeletionVector row groups are neither parts nor rest.
     let dead: Vec<u32> = (0..23).collect();
     check(
         |_| {},
@@ -313,7 +313,7 @@ async fn a_query_engine_reads_the_part() {
     let segment = write(&Memory::new(), &shape(&rows, true), small(false), &rows);
     let families = all_keep().into_iter().map(|(family, rule)| (family, vec![(rule, 0)])).collect();
     let columns = [wanted(&INT, None)];
-    let dead = Dead::default();
+    let dead = DeletionVector::default();
     let ranges = std::slice::from_ref(&(0..40));
     let request = CleanRequest { ranges, dead: &dead, columns: &columns, key: None, families: &families };
     let part = segment.clean(&request).unwrap().part.unwrap();
@@ -363,7 +363,7 @@ fn values_must_have_been_held_against_what_they_have_to_be() {
     let families = all_keep().into_iter().map(|(family, rule)| (family, vec![(rule, 0)])).collect();
     let is_clean = |accepts| {
         let columns = [wanted(&(0, "\0*", ColumnKind::Int32), accepts)];
-        let (dead, ranges) = (Dead::default(), [0..3]);
+        let (dead, ranges) = (DeletionVector::default(), [0..3]);
         let request = CleanRequest { ranges: &ranges, dead: &dead, columns: &columns, key: None, families: &families };
         segment.clean(&request).unwrap().part.is_some()
     };
@@ -377,10 +377,10 @@ fn what_is_not_a_number_is_in_no_bounds() {
     let segment = write(&Memory::new(), &shape(&ModelRows::new(), true), small(false), &(0..60).map(row).collect());
     let loaded = segment.load().unwrap();
     let metadata = loaded.metadata.metadata();
-    let place = loaded.places().values(loaded.footer.column(7, b"f8").unwrap());
+    let index_of_column = loaded.column_indexes().values(loaded.footer.column(7, b"f8").unwrap());
     let bounded = |group: usize| {
-        let index = &metadata.column_index().unwrap()[group][place];
-        (metadata.row_group(group).column(place).statistics().is_some(), index.is_sorted())
+        let index = &metadata.column_index().unwrap()[group][index_of_column];
+        (metadata.row_group(group).column(index_of_column).statistics().is_some(), index.is_sorted())
     };
     assert_eq!([0, 1, 2].map(bounded), [(true, true), (false, false), (true, true)]);
 }

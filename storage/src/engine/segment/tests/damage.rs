@@ -8,7 +8,7 @@ fn read(blobs: &Arc<Memory>, meta: &SegmentMeta, rows: &ModelRows) -> Vec<Error>
     let segment = Segment::open(blobs.clone(), 5, meta.clone(), caches());
     let mut errors = Vec::new();
     let expected = encode(rows);
-    match segment.encoded(vec![0..meta.rows], Dead::default(), DECODED_BYTES_TARGET) {
+    match segment.encoded(vec![0..meta.rows], DeletionVector::default(), DECODED_BYTES_TARGET) {
         Ok(batches) => {
             let mut next = 0;
             for batch in batches {

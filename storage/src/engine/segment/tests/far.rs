@@ -110,7 +110,7 @@ proptest! {
         }
         let near = write(&Memory::new(), &shape(&rows, true), small(true), &rows);
         let ranges = ranges_of(&marks, segment.meta().rows);
-        let (dead, decoded_bytes) = (Dead::default(), DECODED_BYTES_TARGET);
+        let (dead, decoded_bytes) = (DeletionVector::default(), DECODED_BYTES_TARGET);
         let request = RowsRequest { ranges, dead, wanted: everything(), older: true, reversed, rows_soon: 7, decoded_bytes };
         let of = |segment: &Arc<Segment>| -> Vec<(RowKey, Vec<StoredCell>)> {
             let rows = segment.rows(request.clone()).unwrap().flat_map(Result::unwrap);
@@ -148,7 +148,7 @@ fn few_rows_go_through_the_cache_and_many_past_it() {
     let (far, segment) = far(&rows, options, caches.clone());
     let request = |rows_soon| RowsRequest {
         ranges: vec![500..520],
-        dead: Dead::default(),
+        dead: DeletionVector::default(),
         wanted: everything(),
         older: true,
         reversed: false,

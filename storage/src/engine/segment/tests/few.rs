@@ -3,7 +3,7 @@
 use super::{
     cached::CACHED_ROWS_MAX,
     checked::{Ahead, Pages},
-    page::{Held, PagePlace, pages_with_dictionary},
+    page::{CachedPage, PageId, pages_with_dictionary},
     *,
 };
 use crate::ColumnKind;
@@ -106,9 +106,9 @@ proptest! {
                 _ => ranges.push(position..position + 1),
             }
         }
-        let columns = wanted.map(|column| WantedColumns::These(vec![Bytes::from(model::DECLARED[column].0)]));
+        let columns = wanted.map(|column| SelectedColumns::These(vec![Bytes::from(model::DECLARED[column].0)]));
         let wanted = match columns.clone() {
-            Some(columns) => vec![WantedFamily { family: FAMILIES[0].0, columns }],
+            Some(columns) => vec![SelectedFamily { family: FAMILIES[0].0, columns }],
             None => everything(),
         };
         let is_wanted = |cell: &&StoredCell| columns.as_ref().is_none_or(|columns| columns.contains(&cell.qualifier));
@@ -117,7 +117,7 @@ proptest! {
             .map(|position| &all[*position as usize])
             .map(|(key, cells)| (key.clone(), cells.iter().filter(is_wanted).cloned().collect::<Vec<_>>()))
             .collect();
-        let (dead, older, rows_soon) = (Dead::default(), true, CACHED_ROWS_MAX);
+        let (dead, older, rows_soon) = (DeletionVector::default(), true, CACHED_ROWS_MAX);
         let request = RowsRequest { ranges, dead, wanted, older, reversed: false, rows_soon, decoded_bytes };
         for _ in 0..2 {
             prop_assert_eq!(&read(&segment, request.clone()), &expected);
@@ -150,9 +150,9 @@ fn a_page_weighs_what_its_values_take() {
     let segment = Segment::open(blobs, 5, meta, caches.clone());
     let weight_of = |qualifier: &str| {
         let before = caches.bytes().1;
-        let columns = WantedColumns::These(vec![Bytes::copy_from_slice(qualifier.as_bytes())]);
-        let wanted = vec![WantedFamily { family: FAMILIES[0].0, columns }];
-        let (dead, older, reversed, decoded_bytes) = (Dead::default(), false, false, DECODED_BYTES_TARGET);
+        let columns = SelectedColumns::These(vec![Bytes::copy_from_slice(qualifier.as_bytes())]);
+        let wanted = vec![SelectedFamily { family: FAMILIES[0].0, columns }];
+        let (dead, older, reversed, decoded_bytes) = (DeletionVector::default(), false, false, DECODED_BYTES_TARGET);
         let ranges = vec![900..901];
         let request = RowsRequest { ranges, dead, wanted, older, reversed, rows_soon: 1, decoded_bytes };
         // Pages are decoded the second time.
@@ -177,23 +177,23 @@ fn a_page_is_decoded_when_it_is_asked_for_again_or_for_many_rows() {
     let segment = Segment::open(blobs, 5, meta, caches.clone());
     let loaded = segment.load().unwrap();
     let column = loaded.footer.column(FAMILIES[0].0, model::DECLARED[1].0.as_bytes()).unwrap();
-    let column = loaded.places().values(column);
-    let place = |page| PagePlace { group: 0, column, page };
+    let column = loaded.column_indexes().values(column);
+    let page_id = |page| PageId { group: 0, column, page };
     let held = || {
         let held = (0..3).map(|page| match caches.page(loaded.id, loaded.locations(0, column)[page].offset as u64) {
-            Some(Held::Encoded(_)) => "encoded",
-            Some(Held::Decoded(_)) => "decoded",
+            Some(CachedPage::Encoded(_)) => "encoded",
+            Some(CachedPage::Decoded(_)) => "decoded",
             None => "nothing",
         });
         held.collect::<Vec<_>>()
     };
     let ask = |ranges: Vec<Range<Position>>| {
-        let (dead, older, reversed, decoded_bytes) = (Dead::default(), true, false, DECODED_BYTES_TARGET);
+        let (dead, older, reversed, decoded_bytes) = (DeletionVector::default(), true, false, DECODED_BYTES_TARGET);
         let (wanted, rows_soon) = (everything(), 100);
         let request = RowsRequest { ranges, dead, wanted, older, reversed, rows_soon, decoded_bytes };
         read(&segment, request);
     };
-    let [a, b, c] = [0, 1, 2].map(|page| loaded.rows_of(place(page)));
+    let [a, b, c] = [0, 1, 2].map(|page| loaded.rows_of(page_id(page)));
     ask(vec![a.start..a.start + 1, a.start + 5..a.start + 6, c.start + 1..c.start + 2]);
     assert_eq!(held(), ["encoded", "nothing", "encoded"]);
     ask(vec![a.start + 7..a.start + 8]);
@@ -215,9 +215,9 @@ fn what_needs_no_dictionary_is_known_beforehand() {
         let with_dictionary = pages_with_dictionary(loaded.metadata.metadata().row_group(0).column(column));
         let pages = loaded.locations(0, column).len();
         for page in 0..pages {
-            let place = PagePlace { group: 0, column, page };
-            let values = page::values(&loaded, place, &file).unwrap();
-            let encoded = page::behind_dictionary(&loaded, &caches, place, values, &file).unwrap();
+            let page_id = PageId { group: 0, column, page };
+            let values = page::values(&loaded, page_id, &file).unwrap();
+            let encoded = page::with_dictionary(&loaded, &caches, page_id, values, &file).unwrap();
             assert_eq!(encoded.len() > 1, page < with_dictionary, "page {page} of column {column}");
         }
         // It is read once for all pages.
@@ -227,11 +227,11 @@ fn what_needs_no_dictionary_is_known_beforehand() {
     };
     let column = |(column, _): (usize, Values)| {
         let found = loaded.footer.column(FAMILIES[0].0, model::DECLARED[column].0.as_bytes());
-        loaded.places().values(found.unwrap())
+        loaded.column_indexes().values(found.unwrap())
     };
     let (with_dictionary, pages) = known(column(all));
     assert!(with_dictionary == pages && pages > 1, "{with_dictionary} of {pages}");
     let (with_dictionary, pages) = known(column(some));
     assert!(0 < with_dictionary && with_dictionary < pages, "{with_dictionary} of {pages}");
-    assert_eq!(known(open::Places::KEY).0, 0);
+    assert_eq!(known(open::ColumnIndexes::KEY).0, 0);
 }

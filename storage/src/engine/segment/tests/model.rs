@@ -5,7 +5,7 @@ use crate::{
     engine::{
         blobs::{Blob, BlobWriter, Blobs},
         cells::Encoder,
-        dead::Dead,
+        deletion_vector::DeletionVector,
         segment::{Caches, Limits, Segment, SegmentId, SegmentOptions, SegmentWriter, Shape},
     },
 };
@@ -204,8 +204,8 @@ pub(super) fn encode(rows: &Rows) -> Vec<(Vec<u8>, Bytes)> {
     encoded.collect()
 }
 
-pub(super) fn dead_of(positions: &[u32]) -> Dead {
-    let mut dead = Dead::default();
+pub(super) fn deletion_vectors_of(positions: &[u32]) -> DeletionVector {
+    let mut dead = DeletionVector::default();
     for &position in positions {
         dead.insert(position);
     }

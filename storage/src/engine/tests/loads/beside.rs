@@ -80,7 +80,7 @@ async fn a_commit_that_looked_for_a_row_before_a_load_brought_it_finds_it() {
         let engine = engine.clone();
         tokio::spawn(async move { load(&engine, &pairs(&[("b", "1"), ("d", "1")])).await })
     };
-    while !engine.shared.board.has_installs() {
+    while !engine.shared.coordination.has_installs() {
         tokio::task::yield_now().await;
     }
     drop(held);

@@ -1,7 +1,7 @@
 //! Which positions of a segment are dead: rows that were written anew, deleted, or dropped since the segment was written. Pure.
 //!
-//! A [`Dead`] is persistent: a copy costs nothing and shares what does not change afterwards, so that a pin keeps one by copying
-//! it. Positions stand in chunks of [`CHUNK_POSITIONS`]; a chunk without a dead position is absent, and one without a living
+//! A [`DeletionVector`] is persistent: a copy costs nothing and shares what does not change afterwards, so that a pin keeps one by copying
+//! it. Positions stand in chunks of [`CHUNK_POSITIONS`]; a chunk without a dead position is absent, and one without a live_runs
 //! position is a mark, so that the drop of a long range touches few bytes. Its form on disk is in `encoding`.
 
 mod encoding;
@@ -19,7 +19,7 @@ const CHUNK_WORDS: usize = CHUNK_POSITIONS as usize / 64;
 
 /// The dead positions of one segment.
 #[derive(Clone, Default, Debug, PartialEq)]
-pub(crate) struct Dead {
+pub(crate) struct DeletionVector {
     /// By number; none is without a dead position.
     chunks: OrdMap<u32, Chunk>,
     count: u64,
@@ -75,7 +75,7 @@ fn positions(words: Words) -> impl Iterator<Item = u32> {
     })
 }
 
-impl Dead {
+impl DeletionVector {
     /// Whether the position is dead.
     pub(crate) fn contains(&self, position: Position) -> bool {
         let within = position % CHUNK_POSITIONS;
@@ -152,8 +152,8 @@ impl Dead {
         counts.map(u64::from).sum()
     }
 
-    /// The longest runs of living positions in the range, in order.
-    pub(crate) fn living(&self, range: Range<Position>) -> impl Iterator<Item = Range<Position>> + use<'_> {
+    /// The longest runs of live_runs positions in the range, in order.
+    pub(crate) fn live_runs(&self, range: Range<Position>) -> impl Iterator<Item = Range<Position>> + use<'_> {
         let mut at = range.start;
         std::iter::from_fn(move || {
             let start = self.next(false, at, range.end)?;
@@ -163,17 +163,17 @@ impl Dead {
     }
 
     /// Adds a bit for each position of the range: whether it lives.
-    pub(crate) fn append_living(&self, range: Range<Position>, bits: &mut BooleanBufferBuilder) {
+    pub(crate) fn append_live(&self, range: Range<Position>, bits: &mut BooleanBufferBuilder) {
         for (number, from, to) in chunks_of(range) {
             match self.chunks.get(&number) {
                 None => bits.append_n((to - from) as usize, true),
                 Some(Chunk::Full) => bits.append_n((to - from) as usize, false),
                 Some(Chunk::Some(words)) => {
-                    let mut living = [0; CHUNK_WORDS * size_of::<u64>()];
-                    for (bytes, word) in living.chunks_exact_mut(size_of::<u64>()).zip(words.iter()) {
+                    let mut live_runs = [0; CHUNK_WORDS * size_of::<u64>()];
+                    for (bytes, word) in live_runs.chunks_exact_mut(size_of::<u64>()).zip(words.iter()) {
                         bytes.copy_from_slice(&(!word).to_le_bytes());
                     }
-                    bits.append_packed_range(from as usize..to as usize, &living);
+                    bits.append_packed_range(from as usize..to as usize, &live_runs);
                 }
             }
         }

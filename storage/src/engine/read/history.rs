@@ -5,12 +5,12 @@
 
 use super::{
     Parts,
-    cells::WantedCells,
+    cells::CellSelection,
     merge::{Body, Merge},
 };
 use crate::{
     Error, KeyRange, Result, RowKey, Scan, TableName,
-    engine::{past, state::Table},
+    engine::{history, state::Table},
     row::RowReader,
     store::BATCH_ROWS_MAX,
 };
@@ -19,10 +19,10 @@ use std::{cmp::Ordering, path::PathBuf, sync::Arc};
 
 /// The past of a table, and the moment that is asked for.
 #[derive(Clone)]
-pub(crate) struct Past {
+pub(crate) struct HistoryReader {
     name: TableName,
     table: Table,
-    wanted: Arc<WantedCells>,
+    wanted: Arc<CellSelection>,
     as_of_micros: i64,
 }
 
@@ -34,20 +34,20 @@ struct Change {
 }
 
 /// What a row held: nothing, if it was absent.
-type Held = Option<Bytes>;
+type OldRow = Option<Bytes>;
 
-impl Past {
+impl HistoryReader {
     /// The past, a table of this name, as of a moment to which its history reaches back.
     pub(crate) fn new(name: TableName, table: Table, as_of_micros: i64) -> Result<Self> {
         // Whether the cells are too old for new readers does not matter: they are there.
         let reader = RowReader::new(&table.descriptor.schema, &Scan::all(), i64::MIN)?;
-        let wanted = Arc::new(WantedCells::new(&table, &Scan::all(), &reader));
+        let wanted = Arc::new(CellSelection::new(&table, &Scan::all(), &reader));
         Ok(Self { name, table, wanted, as_of_micros })
     }
 
     /// What a row held, if it changed since.
-    pub(super) fn of_row(&self, row: &[u8]) -> Result<Option<Held>> {
-        let mut merge = self.merge(&past::after(row, self.as_of_micros), (false, 1));
+    pub(super) fn of_row(&self, row: &[u8]) -> Result<Option<OldRow>> {
+        let mut merge = self.merge(&history::after(row, self.as_of_micros), (false, 1));
         self.next_of(&mut merge)?.map(|change| self.held(change.value)).transpose()
     }
 
@@ -60,14 +60,14 @@ impl Past {
         while let Some((key, body)) = merge.next()? {
             // One that was too old when history was made to last longer has no cell any more.
             let Some(cell) = self.wanted.cells(&self.table, body).into_iter().next() else { continue };
-            let (row, stamp) = past::of_key(&key).ok_or_else(|| self.damaged("a key is none"))?;
+            let (row, stamp) = history::of_key(&key).ok_or_else(|| self.damaged("a key is none"))?;
             return Ok(Some(Change { row, stamp, value: cell.value }));
         }
         Ok(None)
     }
 
-    fn held(&self, value: Bytes) -> Result<Held> {
-        past::held(value).ok_or_else(|| self.damaged("what a row held is no row"))
+    fn held(&self, value: Bytes) -> Result<OldRow> {
+        history::held(value).ok_or_else(|| self.damaged("what a row held is no row"))
     }
 
     fn damaged(&self, what: &str) -> Error {
@@ -80,7 +80,7 @@ impl Past {
 }
 
 /// The rows of a range as they were.
-pub(super) struct Then {
+pub(super) struct RowsAsOf {
     now: Merge,
     changes: Changes,
     reversed: bool,
@@ -89,13 +89,13 @@ pub(super) struct Then {
 }
 
 /// The next row as it is, and the next one that changed.
-type Heads = (Option<(RowKey, Body)>, Option<(RowKey, Held)>);
+type Heads = (Option<(RowKey, Body)>, Option<(RowKey, OldRow)>);
 
-impl Then {
+impl RowsAsOf {
     /// Of these rows, of a range, and the past of the range.
-    pub(super) fn new(now: Merge, past: &Past, range: &KeyRange, reversed: bool) -> Self {
-        let merge = past.merge(&past::range(range), (reversed, BATCH_ROWS_MAX));
-        let changes = Changes { past: past.clone(), merge, reversed, ahead: None };
+    pub(super) fn new(now: Merge, history: &HistoryReader, range: &KeyRange, reversed: bool) -> Self {
+        let merge = history.merge(&history::range(range), (reversed, BATCH_ROWS_MAX));
+        let changes = Changes { history: history.clone(), merge, reversed, ahead: None };
         Self { now, changes, reversed, heads: None }
     }
 
@@ -128,7 +128,7 @@ impl Then {
 
 /// What the rows of a range held, of those that changed since.
 struct Changes {
-    past: Past,
+    history: HistoryReader,
     merge: Merge,
     reversed: bool,
     /// Of the next row.
@@ -136,7 +136,7 @@ struct Changes {
 }
 
 impl Changes {
-    fn next(&mut self) -> Result<Option<(RowKey, Held)>> {
+    fn next(&mut self) -> Result<Option<(RowKey, OldRow)>> {
         while let Some(first) = self.take()? {
             let (row, mut oldest, mut next) = (first.row.clone(), None, Some(first));
             while let Some(change) = next {
@@ -145,13 +145,13 @@ impl Changes {
                     break;
                 }
                 let counts = self.reversed || oldest.is_none();
-                if counts && change.stamp > self.past.as_of_micros {
+                if counts && change.stamp > self.history.as_of_micros {
                     oldest = Some(change.value);
                 }
                 next = self.take()?;
             }
             if let Some(value) = oldest {
-                return Ok(Some((row, self.past.held(value)?)));
+                return Ok(Some((row, self.history.held(value)?)));
             }
         }
         Ok(None)
@@ -161,6 +161,6 @@ impl Changes {
         if let Some(change) = self.ahead.take() {
             return Ok(Some(change));
         }
-        self.past.next_of(&mut self.merge)
+        self.history.next_of(&mut self.merge)
     }
 }

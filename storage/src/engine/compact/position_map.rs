@@ -2,7 +2,7 @@
 //!
 //! All rows that were written have a *rank*, in the order of keys over all outputs. Four bytes for each position of an input hold it.
 
-use crate::engine::dead::{Dead, Position};
+use crate::engine::deletion_vector::{DeletionVector, Position};
 use std::ops::Range;
 
 /// The rank of a row that was not written.
@@ -10,8 +10,8 @@ const GONE: u32 = u32::MAX;
 
 /// See the module.
 #[derive(Debug, Default)]
-pub(crate) struct Moved {
-    inputs: Vec<MovedInput>,
+pub(crate) struct PositionMap {
+    inputs: Vec<InputPositions>,
     /// The rank of the first row of each output.
     starts: Vec<u32>,
     /// Rows written.
@@ -19,18 +19,18 @@ pub(crate) struct Moved {
 }
 
 #[derive(Debug)]
-struct MovedInput {
+struct InputPositions {
     /// The first position.
     first: Position,
     /// Of it and the next ones.
     ranks: Vec<u32>,
 }
 
-impl Moved {
+impl PositionMap {
     /// Of inputs with these positions, none of which has moved yet.
     pub(super) fn new(inputs: impl Iterator<Item = Range<Position>>) -> Self {
         let input =
-            |positions: Range<Position>| MovedInput { first: positions.start, ranks: vec![GONE; positions.len()] };
+            |positions: Range<Position>| InputPositions { first: positions.start, ranks: vec![GONE; positions.len()] };
         Self { inputs: inputs.map(input).collect(), starts: Vec::new(), rows: 0 }
     }
 
@@ -50,15 +50,15 @@ impl Moved {
         let start = self.starts.last().expect("an output was begun");
         let rank =
             start.checked_add(new).filter(|rank| *rank != GONE).expect("segments of a tablet have below 2^32 rows");
-        let MovedInput { first, ranks } = &mut self.inputs[input];
+        let InputPositions { first, ranks } = &mut self.inputs[input];
         ranks[(position - *first) as usize] = rank;
         self.rows = rank + 1;
     }
 
     /// Where the row of an input's position is: the output, and the position there. `None` when it was not written.
     #[cfg(test)]
-    pub(crate) fn place(&self, input: usize, position: Position) -> Option<(usize, Position)> {
-        let MovedInput { first, ranks } = self.inputs.get(input)?;
+    pub(crate) fn get(&self, input: usize, position: Position) -> Option<(usize, Position)> {
+        let InputPositions { first, ranks } = self.inputs.get(input)?;
         let rank = *ranks.get(position.checked_sub(*first)? as usize)?;
         (rank != GONE).then(|| self.of_rank(rank))
     }
@@ -70,8 +70,8 @@ impl Moved {
 
     /// Marks dead in the outputs, of which `dead` has one each, what died in an input since: from the positions that were dead then
     /// and those that are now.
-    pub(crate) fn remap(&self, input: usize, then: &Dead, now: &Dead, dead: &mut [Dead]) {
-        let Some(MovedInput { first, ranks }) = self.inputs.get(input) else { return };
+    pub(crate) fn remap(&self, input: usize, then: &DeletionVector, now: &DeletionVector, dead: &mut [DeletionVector]) {
+        let Some(InputPositions { first, ranks }) = self.inputs.get(input) else { return };
         // Ranks ascend within an input: those of neighbours join into runs.
         let mut run = 0..0;
         for position in now.difference(then) {
@@ -88,7 +88,7 @@ impl Moved {
     }
 
     /// Marks the rows of these ranks dead.
-    fn insert(&self, dead: &mut [Dead], mut ranks: Range<u32>) {
+    fn insert(&self, dead: &mut [DeletionVector], mut ranks: Range<u32>) {
         while !ranks.is_empty() {
             let (output, from) = self.of_rank(ranks.start);
             let end = self.starts.get(output + 1).map_or(ranks.end, |next| ranks.end.min(*next));

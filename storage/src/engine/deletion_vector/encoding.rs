@@ -16,9 +16,9 @@
 //! A set of positions is always encoded the same way.
 
 use super::super::codec::{Cursor, put_varint};
-use super::{CHUNK_POSITIONS, CHUNK_WORDS, Chunk, Dead, Words, count, positions};
+use super::{CHUNK_POSITIONS, CHUNK_WORDS, Chunk, DeletionVector, Words, count, positions};
 
-/// Dead positions up to which a chunk is encoded as a list: below, a list is shorter than its bits.
+/// DeletionVector positions up to which a chunk is encoded as a list: below, a list is shorter than its bits.
 const LIST_POSITIONS_MAX: u32 = 255;
 
 pub(super) const MAGIC: &[u8; 8] = b"KSDEAD\r\n";
@@ -28,7 +28,7 @@ const FORM_FULL: u8 = 0;
 const FORM_BITS: u8 = 1;
 const FORM_LIST: u8 = 2;
 
-impl Dead {
+impl DeletionVector {
     /// As a file holds it.
     pub(crate) fn encode(&self) -> Vec<u8> {
         let mut out = MAGIC.to_vec();

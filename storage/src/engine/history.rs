@@ -1,6 +1,6 @@
-//! The past of a table that keeps [history](crate::History): what its rows held until they changed. Pure.
+//! The history of a table that keeps [history](crate::History): what its rows held until they changed. Pure.
 //!
-//! The past of table `t` is a table of its own, `t@past`, which no client can name. For every change of a row it has a row: under the
+//! The history of table `t` is a table of its own, `t@history`, which no client can name. For every change of a row it has a row: under the
 //! row's key and the stamp of the change what the row held until then. These are written in the frame of the change, and from there on they
 //! go the way of all rows, through memtables, segments and compactions. Nothing that reads the table itself meets them, and a table
 //! without history has no such table.
@@ -29,7 +29,7 @@ const END: [u8; 2] = [0, 1];
 /// What stands for a byte 0 in it.
 const ZERO: [u8; 2] = [0, 0xff];
 
-/// The families of the past of a table with this history.
+/// The families of the history of a table with this history.
 pub(crate) fn schema(history: History) -> TableSchema {
     let family = FamilyName::new(FAMILY_NAME).expect("it is short and of letters");
     let gc = GcRule::MaxAgeMicros(history.keep_micros);
@@ -74,15 +74,15 @@ pub(crate) fn of_key(key: &[u8]) -> Option<(RowKey, i64)> {
     Some((RowKey::new(row).ok()?, i64::from_be_bytes(*stamp) ^ i64::MIN))
 }
 
-/// Where the past of a range's rows stands.
+/// Where the history of a range's rows stands.
 pub(crate) fn range(rows: &KeyRange) -> KeyRange {
     KeyRange::new(escaped(&rows.start), rows.end.as_ref().map(|end| Bytes::from(escaped(end))))
 }
 
 /// Where the changes of a row after a moment stand.
-pub(crate) fn after(row: &[u8], moment_micros: i64) -> KeyRange {
+pub(crate) fn after(row: &[u8], as_of_micros: i64) -> KeyRange {
     let end = KeyRange::point(&bytes_of(row, i64::MAX)).end;
-    match moment_micros.checked_add(1) {
+    match as_of_micros.checked_add(1) {
         Some(first) => KeyRange::new(bytes_of(row, first), end),
         None => KeyRange::new(Bytes::new(), Some(Bytes::new())),
     }

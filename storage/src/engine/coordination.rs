@@ -6,10 +6,10 @@
 //!      └── installs ◄── compaction thread ◄── "look" ── segments
 //! ```
 //!
-//! One flush is under way at most. When it fails its memtables stay here, and the next attempt is made when somebody needs it:
+//! One flush is under way at most. When it fails its memtables stay here, and the next attempt is installable when somebody needs it:
 //! a writer that finds both memtables full, or a flush that is asked for.
 
-use super::{install::Made, state::State, writer::same};
+use super::{install::Installable, state::State, writer::same};
 use crate::{Error, Result};
 use std::{
     collections::VecDeque,
@@ -29,10 +29,10 @@ pub(crate) struct FlushJob {
 /// What is to be installed, and a sender that is dropped when it is.
 #[derive(Debug)]
 pub(crate) struct Install {
-    /// What was made.
-    pub(crate) made: Made,
+    /// What was installable.
+    pub(crate) installable: Installable,
     /// Dropped afterwards.
-    pub(crate) told: Sender<()>,
+    pub(crate) done: Sender<()>,
 }
 
 /// Why the last flush failed.
@@ -52,13 +52,13 @@ impl Failure {
 
 /// See the module.
 #[derive(Debug, Default)]
-pub(crate) struct Board {
-    notes: Mutex<Notes>,
+pub(crate) struct Coordination {
+    signals: Mutex<Signals>,
     changed: Condvar,
 }
 
 #[derive(Debug, Default)]
-struct Notes {
+struct Signals {
     job: Option<FlushJob>,
     /// Whether the flush thread is to try.
     attempt: bool,
@@ -78,40 +78,40 @@ struct Notes {
     closed: bool,
 }
 
-impl Board {
-    fn notes(&self) -> MutexGuard<'_, Notes> {
-        self.notes.lock().unwrap_or_else(PoisonError::into_inner)
+impl Coordination {
+    fn signals(&self) -> MutexGuard<'_, Signals> {
+        self.signals.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn wait_while(&self, condition: impl FnMut(&mut Notes) -> bool) -> MutexGuard<'_, Notes> {
-        self.changed.wait_while(self.notes(), condition).unwrap_or_else(PoisonError::into_inner)
+    fn wait_while(&self, condition: impl FnMut(&mut Signals) -> bool) -> MutexGuard<'_, Signals> {
+        self.changed.wait_while(self.signals(), condition).unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Hands memtables to the flush thread.
     pub(crate) fn flush(&self, state: Arc<State>, sequence: u64) {
-        let mut notes = self.notes();
-        debug_assert!(notes.job.is_none(), "one flush at a time");
-        notes.job = Some(FlushJob { state, sequence });
-        notes.attempt = true;
-        notes.failure = None;
+        let mut signals = self.signals();
+        debug_assert!(signals.job.is_none(), "one flush at a time");
+        signals.job = Some(FlushJob { state, sequence });
+        signals.attempt = true;
+        signals.failure = None;
         self.changed.notify_all();
     }
 
     /// Attempts begun so far.
     pub(crate) fn attempts(&self) -> u64 {
-        self.notes().attempts
+        self.signals().attempts
     }
 
     /// Whether memtables wait for segments.
     pub(crate) fn is_flushing(&self) -> bool {
-        self.notes().job.is_some()
+        self.signals().job.is_some()
     }
 
     /// Lets a flush that failed be tried once more.
     pub(crate) fn retry(&self) {
-        let mut notes = self.notes();
-        if notes.failure.take().is_some() {
-            notes.attempt = true;
+        let mut signals = self.signals();
+        if signals.failure.take().is_some() {
+            signals.attempt = true;
             self.changed.notify_all();
         }
     }
@@ -122,15 +122,15 @@ impl Board {
     /// Why that failed too.
     pub(crate) fn await_flush(&self) -> Result<()> {
         self.retry();
-        let mut notes = self.notes();
-        (notes.stalled, notes.stalls) = (true, notes.stalls + 1);
+        let mut signals = self.signals();
+        (signals.stalled, signals.stalls) = (true, signals.stalls + 1);
         self.changed.notify_all();
-        let waits = |notes: &mut Notes| notes.installs.is_empty() && notes.failure.is_none() && !notes.closed;
-        let mut notes = self.changed.wait_while(notes, waits).unwrap_or_else(PoisonError::into_inner);
-        notes.stalled = false;
-        match &notes.failure {
-            Some(failure) if notes.installs.is_empty() => Err(failure.error()),
-            _ if notes.closed => Err(Error::Unavailable("it was closed".into())),
+        let waits = |signals: &mut Signals| signals.installs.is_empty() && signals.failure.is_none() && !signals.closed;
+        let mut signals = self.changed.wait_while(signals, waits).unwrap_or_else(PoisonError::into_inner);
+        signals.stalled = false;
+        match &signals.failure {
+            Some(failure) if signals.installs.is_empty() => Err(failure.error()),
+            _ if signals.closed => Err(Error::Unavailable("it was closed".into())),
             _ => Ok(()),
         }
     }
@@ -138,65 +138,65 @@ impl Board {
     /// Whether writers wait for a flush.
     #[cfg(test)]
     pub(crate) fn is_stalled(&self) -> bool {
-        self.notes().stalled
+        self.signals().stalled
     }
 
     /// Waits until writers have begun to wait more often than `stalls` times; how often by now, `None` when the store is closed.
     #[cfg(test)]
     pub(crate) fn await_stall(&self, stalls: u64) -> Option<u64> {
-        let notes = self.wait_while(|notes| notes.stalls <= stalls && !notes.closed);
-        (!notes.closed).then_some(notes.stalls)
+        let signals = self.wait_while(|signals| signals.stalls <= stalls && !signals.closed);
+        (!signals.closed).then_some(signals.stalls)
     }
 
     /// What is to be installed.
     pub(crate) fn take_installs(&self) -> VecDeque<Install> {
-        std::mem::take(&mut self.notes().installs)
+        std::mem::take(&mut self.signals().installs)
     }
 
     /// Why the last flush failed.
     pub(crate) fn failure(&self) -> Option<Failure> {
-        self.notes().failure.clone()
+        self.signals().failure.clone()
     }
 
     /// The memtables were written, and are installed now.
     pub(crate) fn flushed(&self) {
-        self.notes().job = None;
+        self.signals().job = None;
     }
 
     /// The state that is being flushed.
     pub(crate) fn job(&self) -> Option<FlushJob> {
-        self.notes().job.clone()
+        self.signals().job.clone()
     }
 
     /// Changes the state that is being flushed.
     pub(crate) fn change_job(&self, change: impl FnOnce(&mut State)) {
-        if let Some(job) = &mut self.notes().job {
+        if let Some(job) = &mut self.signals().job {
             change(Arc::make_mut(&mut job.state));
         }
     }
 
     /// For the flush thread: waits for something to do; `false` when the store is closed.
     pub(crate) fn await_job(&self) -> bool {
-        let mut notes = self.wait_while(|notes| !(notes.attempt && notes.job.is_some() || notes.closed));
-        notes.attempt = false;
-        notes.attempts += 1;
-        !notes.closed
+        let mut signals = self.wait_while(|signals| !(signals.attempt && signals.job.is_some() || signals.closed));
+        signals.attempt = false;
+        signals.attempts += 1;
+        !signals.closed
     }
 
     /// For the flush thread: it did not work.
     pub(crate) fn failed(&self, error: Error) {
-        let mut notes = self.notes();
-        notes.failure = Some(Failure { error: Arc::new(error), attempt: notes.attempts });
+        let mut signals = self.signals();
+        signals.failure = Some(Failure { error: Arc::new(error), attempt: signals.attempts });
         self.changed.notify_all();
     }
 
     /// Leaves something to be installed; `false` when the store is closed.
     pub(crate) fn push(&self, install: Install) -> bool {
-        let mut notes = self.notes();
-        if notes.closed {
+        let mut signals = self.signals();
+        if signals.closed {
             return false;
         }
-        notes.installs.push_back(install);
+        signals.installs.push_back(install);
         self.changed.notify_all();
         true
     }
@@ -204,48 +204,49 @@ impl Board {
     /// Whether something waits to be installed.
     #[cfg(test)]
     pub(crate) fn has_installs(&self) -> bool {
-        !self.notes().installs.is_empty()
+        !self.signals().installs.is_empty()
     }
 
     /// Lets the compaction thread look for work.
     pub(crate) fn look(&self) {
-        let mut notes = self.notes();
-        (notes.look, notes.rests) = (true, false);
+        let mut signals = self.signals();
+        (signals.look, signals.rests) = (true, false);
         self.changed.notify_all();
     }
 
     /// For the compaction thread: waits until there may be work, at most so long; `false` when the store is closed.
     pub(crate) fn await_look(&self, at_most: Duration) -> bool {
-        let waited = self.changed.wait_timeout_while(self.notes(), at_most, |notes| !notes.look && !notes.closed);
-        let (mut notes, _) = waited.unwrap_or_else(PoisonError::into_inner);
-        notes.look = false;
-        !notes.closed
+        let waited =
+            self.changed.wait_timeout_while(self.signals(), at_most, |signals| !signals.look && !signals.closed);
+        let (mut signals, _) = waited.unwrap_or_else(PoisonError::into_inner);
+        signals.look = false;
+        !signals.closed
     }
 
     /// The compaction thread has done what there was to do, or failed.
     pub(crate) fn compacted(&self) {
-        self.notes().rests = true;
+        self.signals().rests = true;
         self.changed.notify_all();
     }
 
     /// For the flush thread: waits a while for compactions; `false` when there is nothing to wait for.
     pub(crate) fn await_compacted(&self, at_most: Duration) -> bool {
-        let rests = |notes: &mut Notes| !notes.rests && !notes.closed;
-        let waited = self.changed.wait_timeout_while(self.notes(), at_most, rests);
-        let (notes, _) = waited.unwrap_or_else(PoisonError::into_inner);
-        !notes.rests && !notes.closed
+        let rests = |signals: &mut Signals| !signals.rests && !signals.closed;
+        let waited = self.changed.wait_timeout_while(self.signals(), at_most, rests);
+        let (signals, _) = waited.unwrap_or_else(PoisonError::into_inner);
+        !signals.rests && !signals.closed
     }
 
     /// Whether the store is closed.
     pub(crate) fn is_closed(&self) -> bool {
-        self.notes().closed
+        self.signals().closed
     }
 
     /// Lets everybody end.
     pub(crate) fn close(&self) {
-        let mut notes = self.notes();
-        notes.closed = true;
-        notes.installs.clear();
+        let mut signals = self.signals();
+        signals.closed = true;
+        signals.installs.clear();
         self.changed.notify_all();
     }
 }
