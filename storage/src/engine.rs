@@ -27,51 +27,85 @@
 //! What makes a commit atomic is the checksum of its frame; what makes it last is the sync before the answer. What makes a flush or a
 //! compaction atomic is the rename of `CURRENT`.
 
+// A commit, on the caller's side: rows that it changes are read, and single-row decisions are made.
+mod decide;
+
+mod fetch;
+
+// A commit, on the log thread: applied to the state's memtables, then written and synced as a frame of the log.
+mod writer;
+
 mod apply;
-pub(crate) mod blobs;
-mod budget;
+
+mod descriptor;
+mod memtable;
+mod state;
+
 mod cells;
 mod codec;
-mod columnar;
-mod compact;
-mod coordination;
-mod decide;
-mod deletion_vector;
-mod descriptor;
-mod fetch;
-pub mod files;
-mod flush;
 mod frame;
+mod log;
+mod record;
+
+// The history of tables that keep one.
+mod history;
+
+// Segments: their files, their format, and which of their rows are deleted.
+pub(crate) mod blobs;
+
+mod segment;
+
+mod deletion_vector;
+
+mod row_cache;
+
+mod tablet;
+
+mod manifest;
+
+// What other threads make of memtables and segments, and how the log thread installs it.
+mod coordination;
+mod maintain;
+
+mod flush;
+
+mod compact;
+mod garbage;
+
+mod install;
+
+mod load;
+mod purge;
+
+mod priority;
+
+// Reads.
+mod pins;
+
+mod scan;
+
+mod read;
+
+mod columnar;
+
+mod inline;
+
+mod ranges;
+mod samples;
+
+// Start-up and its sizes.
+mod budget;
+mod granularity;
+mod open;
+mod recover;
+
+// For operators and tests.
+pub mod files;
 #[cfg(feature = "testing")]
 pub(crate) mod fuzz;
-mod garbage;
-mod granularity;
-mod history;
-mod inline;
 mod inspect;
-mod install;
-mod load;
-mod log;
-mod maintain;
-mod manifest;
-mod memtable;
-mod open;
-mod pins;
-mod priority;
-mod purge;
-mod ranges;
-mod read;
-mod record;
-mod recover;
-mod row_cache;
-mod samples;
-mod scan;
-mod segment;
-mod state;
-mod tablet;
 #[cfg(test)]
 mod tests;
-mod writer;
 
 pub use budget::{Budget, MEMORY_BYTES, MEMTABLE_BYTES_MAX, MEMTABLE_BYTES_MIN};
 pub use granularity::Granularity;

@@ -114,7 +114,7 @@ pub(crate) struct CompactedInput {
 }
 
 /// Puts it in; gives the sequence up to which segments hold everything now, if that changed.
-pub(crate) fn install(state: &mut State, coordination: &Coordination, made: &Installable) -> Option<u64> {
+pub(crate) fn install(state: &mut State, coordination: &Coordination, installable: &Installable) -> Option<u64> {
     match installable {
         Installable::Flushed(flushed) => {
             install_flush(state, flushed);

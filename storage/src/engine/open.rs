@@ -231,12 +231,12 @@ fn start_threads(
 fn read_deletion_vectors(manifests: &Manifests, manifest: &Manifest) -> Result<BTreeMap<SegmentId, DeletionVector>> {
     let read = |(id, meta): (&SegmentId, &DeletionVectorMeta)| {
         let bytes = manifests.read_deletion_vector(*id, meta)?;
-        let dead =
-            DeletionVector::decode(&bytes).filter(|dead| dead.count() == meta.count).ok_or_else(|| Error::Corrupt {
-                path: manifests.deletion_vector_path(*id, meta.version),
-                offset: 0,
-                detail: format!("it does not hold {} dead positions", meta.count),
-            })?;
+        let vector = DeletionVector::decode(&bytes).filter(|vector| vector.count() == meta.count);
+        let vector = vector.ok_or_else(|| Error::Corrupt {
+            path: manifests.deletion_vector_path(*id, meta.version),
+            offset: 0,
+            detail: format!("it does not hold {} dead positions", meta.count),
+        })?;
         Ok((*id, vector))
     };
     manifest.deletion_vectors.iter().map(read).collect()

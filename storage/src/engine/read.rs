@@ -256,7 +256,10 @@ impl Reading {
             MemtableLookup::Absent => match self.table.locate(key)? {
                 None => None,
                 Some(location)
-                    if self.parts.of(location.segment.meta().id, location.position..location.position + 1).is_empty() =>
+                    if self
+                        .parts
+                        .of(location.segment.meta().id, location.position..location.position + 1)
+                        .is_empty() =>
                 {
                     None
                 }

@@ -125,7 +125,12 @@ impl Column {
 
 impl Loaded {
     /// A page, decoded, from the cache or else from the file.
-    pub(super) fn page(&self, caches: &Caches, page_id: PageId, file: impl FnOnce() -> Arc<Pages>) -> Result<Arc<Page>> {
+    pub(super) fn page(
+        &self,
+        caches: &Caches,
+        page_id: PageId,
+        file: impl FnOnce() -> Arc<Pages>,
+    ) -> Result<Arc<Page>> {
         match self.cached(caches, page_id)? {
             Some(CachedPage::Decoded(page)) => Ok(page),
             held => self.decoded(caches, page_id, held, &file()),

@@ -245,7 +245,9 @@ impl Decoded {
         };
         for family in &self.families {
             let overflow = match pointer {
-                Some(_) => in_side_file.iter().find(|(number, _)| *number == family.number).map(|(_, bytes)| bytes.clone()),
+                Some(_) => {
+                    in_side_file.iter().find(|(number, _)| *number == family.number).map(|(_, bytes)| bytes.clone())
+                }
                 None => {
                     let found = family.overflow.as_ref().and_then(|overflow| overflow.get(row));
                     found.map(|(bytes, cells)| bytes.slice_ref(cells))

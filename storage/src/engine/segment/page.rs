@@ -181,7 +181,12 @@ fn wrong(detail: &str) -> ParquetError {
 }
 
 /// The values of few rows of a page behind its dictionary, ascending, without those of the others.
-pub(super) fn decode_few(loaded: &Loaded, page_id: PageId, encoded: VecDeque<Encoded>, rows: &[u32]) -> Result<ArrayRef> {
+pub(super) fn decode_few(
+    loaded: &Loaded,
+    page_id: PageId,
+    encoded: VecDeque<Encoded>,
+    rows: &[u32],
+) -> Result<ArrayRef> {
     let data_type = loaded.metadata.schema().field(page_id.column).data_type().clone();
     let wanted = rows.iter().map(|row| *row as usize..*row as usize + 1);
     let selection = RowSelection::from_consecutive_ranges(wanted, loaded.rows_of(page_id).len());

@@ -247,7 +247,8 @@ struct Occurrence {
 
 impl<'a> Sample<'a> {
     fn new(families: &[(u32, FamilyName)], rows: impl IntoIterator<Item = &'a [u8]>) -> Self {
-        let family_indexes = families.iter().enumerate().map(|(family_index, (number, _))| (*number, family_index)).collect();
+        let family_indexes =
+            families.iter().enumerate().map(|(family_index, (number, _))| (*number, family_index)).collect();
         let mut sample = Self { family_indexes, rows: Vec::new(), columns: BTreeMap::new() };
         let mut left = SAMPLE_COLUMNS_MAX;
         for row in rows.into_iter().take(SAMPLE_ROWS_MAX) {

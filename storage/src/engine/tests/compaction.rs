@@ -4,7 +4,7 @@ use super::*;
 use crate::{
     ColumnKind, KeyRange, RowSet,
     columnar::{ColumnarRequest, RequestedColumn},
-    engine::{blocking, maintain::Asked, tablet::choose::GARBAGE_PAUSE_MICROS},
+    engine::{blocking, maintain::CompactionRequest, tablet::choose::GARBAGE_PAUSE_MICROS},
     store::{RowMutation, Write},
 };
 
@@ -23,7 +23,7 @@ async fn still(fs: &SimFs, now_micros: i64, gc: GcRule) -> (Arc<ManualClock>, Ar
 async fn compactions(engine: &Arc<Engine>, most: usize) -> usize {
     let engine = engine.clone();
     let counted = blocking(move || {
-        Ok((0..most).take_while(|_| engine.maintenance.compact_next(&Asked::default()).unwrap()).count())
+        Ok((0..most).take_while(|_| engine.maintenance.compact_next(&CompactionRequest::default()).unwrap()).count())
     });
     counted.await.unwrap()
 }
@@ -77,7 +77,7 @@ async fn a_compaction_while_the_store_is_closed_keeps_what_the_last_flush_wrote(
         let engine = engine.clone();
         std::thread::spawn(move || {
             let before = engine.maintenance.segments_from_now_on();
-            engine.maintenance.compact_next(&Asked { before: Some((None, before)), purges: &[] })
+            engine.maintenance.compact_next(&CompactionRequest { before: Some((None, before)), purges: &[] })
         })
     };
     while !segments.has_met() {
