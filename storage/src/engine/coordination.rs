@@ -1,4 +1,4 @@
-//! What the log thread, the flush thread and the compaction thread tell each other: one lock, one condition.
+//! How the log, flush and compaction threads coordinate: one lock, one condition variable.
 //!
 //! ```text
 //! log thread ── frozen memtables ──► flush thread ───────┐
@@ -6,8 +6,8 @@
 //!      └── installs ◄── compaction thread ◄── "look" ── segments
 //! ```
 //!
-//! One flush is under way at most. When it fails its memtables stay here, and the next attempt is installable when somebody needs it:
-//! a writer that finds both memtables full, or a flush that is asked for.
+//! At most one flush is in progress. If it fails, its memtables stay here, and it is retried when somebody needs it: a
+//! writer that finds both memtables full, or a requested flush.
 
 use super::{install::Installable, state::State, writer::same};
 use crate::{Error, Result};
@@ -20,18 +20,18 @@ use std::{
 /// Frozen memtables, to be written to segments.
 #[derive(Clone, Debug)]
 pub(crate) struct FlushJob {
-    /// The state just after they were frozen, with what compactions have changed since.
+    /// The state just after they were frozen, with later changes by compactions.
     pub(crate) state: Arc<State>,
     /// The last frame before they were frozen.
     pub(crate) sequence: u64,
 }
 
-/// What is to be installed, and a sender that is dropped when it is.
+/// A change to be installed, and a sender that is dropped once it is.
 #[derive(Debug)]
 pub(crate) struct Install {
-    /// What was installable.
+    /// The change.
     pub(crate) installable: Installable,
-    /// Dropped afterwards.
+    /// Dropped after the installation.
     pub(crate) done: Sender<()>,
 }
 
@@ -39,12 +39,12 @@ pub(crate) struct Install {
 #[derive(Clone, Debug)]
 pub(crate) struct Failure {
     error: Arc<Error>,
-    /// Which attempt it was, from 1.
+    /// Number of the attempt, from 1.
     pub(crate) attempt: u64,
 }
 
 impl Failure {
-    /// The error, for one more.
+    /// A copy of the error.
     pub(crate) fn error(&self) -> Error {
         same(&self.error)
     }
@@ -60,20 +60,20 @@ pub(crate) struct Coordination {
 #[derive(Debug, Default)]
 struct Signals {
     job: Option<FlushJob>,
-    /// Whether the flush thread is to try.
+    /// Whether the flush thread should try.
     attempt: bool,
     /// Attempts begun.
     attempts: u64,
-    /// Why it failed; none as long as an attempt may succeed.
+    /// Why it failed; `None` while an attempt may succeed.
     failure: Option<Failure>,
     installs: VecDeque<Install>,
-    /// Whether tablets may want compaction.
+    /// Whether tablets may need compaction.
     look: bool,
     /// Whether the compaction thread found nothing more to do.
     rests: bool,
     /// Whether writers wait for a flush.
     stalled: bool,
-    /// How often they began to.
+    /// How often writers began to wait.
     stalls: u64,
     closed: bool,
 }
@@ -107,7 +107,7 @@ impl Coordination {
         self.signals().job.is_some()
     }
 
-    /// Lets a flush that failed be tried once more.
+    /// Lets the flush thread retry a failed flush.
     pub(crate) fn retry(&self) {
         let mut signals = self.signals();
         if signals.failure.take().is_some() {
@@ -116,10 +116,10 @@ impl Coordination {
         }
     }
 
-    /// Waits until there is something to install; when the last flush failed, for another attempt.
+    /// Waits until there is something to install; retries the flush if the last one failed.
     ///
     /// # Errors
-    /// Why that failed too.
+    /// The error of the retry.
     pub(crate) fn await_flush(&self) -> Result<()> {
         self.retry();
         let mut signals = self.signals();
@@ -141,14 +141,15 @@ impl Coordination {
         self.signals().stalled
     }
 
-    /// Waits until writers have begun to wait more often than `stalls` times; how often by now, `None` when the store is closed.
+    /// Waits until writers have begun to wait more often than `stalls` times; returns how often they have, `None` if
+    /// the store is closed.
     #[cfg(test)]
     pub(crate) fn await_stall(&self, stalls: u64) -> Option<u64> {
         let signals = self.wait_while(|signals| signals.stalls <= stalls && !signals.closed);
         (!signals.closed).then_some(signals.stalls)
     }
 
-    /// What is to be installed.
+    /// Takes the changes to be installed.
     pub(crate) fn take_installs(&self) -> VecDeque<Install> {
         std::mem::take(&mut self.signals().installs)
     }
@@ -158,12 +159,12 @@ impl Coordination {
         self.signals().failure.clone()
     }
 
-    /// The memtables were written, and are installed now.
+    /// Called when the memtables are written and installed.
     pub(crate) fn flushed(&self) {
         self.signals().job = None;
     }
 
-    /// The state that is being flushed.
+    /// The flush in progress.
     pub(crate) fn job(&self) -> Option<FlushJob> {
         self.signals().job.clone()
     }
@@ -175,7 +176,7 @@ impl Coordination {
         }
     }
 
-    /// For the flush thread: waits for something to do; `false` when the store is closed.
+    /// For the flush thread: waits for work; `false` if the store is closed.
     pub(crate) fn await_job(&self) -> bool {
         let mut signals = self.wait_while(|signals| !(signals.attempt && signals.job.is_some() || signals.closed));
         signals.attempt = false;
@@ -183,14 +184,14 @@ impl Coordination {
         !signals.closed
     }
 
-    /// For the flush thread: it did not work.
+    /// For the flush thread: the attempt failed.
     pub(crate) fn failed(&self, error: Error) {
         let mut signals = self.signals();
         signals.failure = Some(Failure { error: Arc::new(error), attempt: signals.attempts });
         self.changed.notify_all();
     }
 
-    /// Leaves something to be installed; `false` when the store is closed.
+    /// Queues a change for installation; `false` if the store is closed.
     pub(crate) fn push(&self, install: Install) -> bool {
         let mut signals = self.signals();
         if signals.closed {
@@ -201,7 +202,7 @@ impl Coordination {
         true
     }
 
-    /// Whether something waits to be installed.
+    /// Whether changes wait for installation.
     #[cfg(test)]
     pub(crate) fn has_installs(&self) -> bool {
         !self.signals().installs.is_empty()
@@ -214,7 +215,7 @@ impl Coordination {
         self.changed.notify_all();
     }
 
-    /// For the compaction thread: waits until there may be work, at most so long; `false` when the store is closed.
+    /// For the compaction thread: waits until there may be work, for at most `at_most`; `false` if the store is closed.
     pub(crate) fn await_look(&self, at_most: Duration) -> bool {
         let waited =
             self.changed.wait_timeout_while(self.signals(), at_most, |signals| !signals.look && !signals.closed);
@@ -223,13 +224,13 @@ impl Coordination {
         !signals.closed
     }
 
-    /// The compaction thread has done what there was to do, or failed.
+    /// For the compaction thread: it has nothing more to do, or failed.
     pub(crate) fn compacted(&self) {
         self.signals().rests = true;
         self.changed.notify_all();
     }
 
-    /// For the flush thread: waits a while for compactions; `false` when there is nothing to wait for.
+    /// For the flush thread: waits at most `at_most` for compactions; `false` if there is nothing to wait for.
     pub(crate) fn await_compacted(&self, at_most: Duration) -> bool {
         let rests = |signals: &mut Signals| !signals.rests && !signals.closed;
         let waited = self.changed.wait_timeout_while(self.signals(), at_most, rests);
@@ -242,7 +243,7 @@ impl Coordination {
         self.signals().closed
     }
 
-    /// Lets everybody end.
+    /// Lets all threads end.
     pub(crate) fn close(&self) {
         let mut signals = self.signals();
         signals.closed = true;

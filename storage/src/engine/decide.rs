@@ -1,22 +1,22 @@
-//! Check-and-mutate and read-modify-write: read a row, decide, and commit if it is still the same.
+//! Check-and-mutate and read-modify-write: read a row, decide, and commit if it is unchanged.
 
 use super::{Engine, ROW_ATTEMPTS_MAX, ROW_LOCKS, apply, fetch::Lookups, state::Table};
 use crate::{Cell, Commit, Error, Mutation, Result, RowKey, Store, TableName, Validation, row};
 use std::hash::{DefaultHasher, Hash, Hasher};
 
-/// What [`Engine::decide`] came to.
+/// The result of [`Engine::decide`].
 pub(super) struct Decision<T> {
-    /// What was decided.
+    /// The caller's decision.
     pub(super) decision: T,
-    /// What was written, before stamps; possibly nothing.
+    /// Mutations that were written, before stamps; possibly empty.
     pub(super) mutations: Vec<Mutation>,
     /// The stamp of the row's new cells.
     pub(super) stamp: i64,
 }
 
 impl Engine {
-    /// Holds the lock of a row, decides from its cells what to write, and writes it if the row is still the same; again, if it is
-    /// not. `decide` takes the table, the living cells and the time; without mutations nothing is written.
+    /// Holds the lock of a row, decides from its cells what to write, and writes it if the row is unchanged; retries
+    /// otherwise. `decide` takes the table, the live cells and the time. Without mutations nothing is written.
     pub(super) async fn decide<T>(
         &self,
         name: &TableName,

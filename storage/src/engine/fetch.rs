@@ -1,10 +1,10 @@
-//! Rows of segments, read before a commit gets to the log thread.
+//! Reads the previous rows of a commit from segments, before it reaches the log thread.
 //!
-//! A write puts the whole row into the memtable, so that it needs what the row held before. The rows that no memtable knows are
-//! read here, by whoever commits and many at a time, so that the log thread, of which there is one, seldom has to. Many rows of one
-//! segment are read in one pass over it, which decodes no page twice. Of a row that is only deleted nothing but its place is looked up. What was
-//! read stays true as long as no memtable became segments ([`State::flushes`]) and the place still lives: anything else that
-//! happened to the row is in a memtable, and is found there first.
+//! A write puts the whole row into the memtable, so it needs the previous row. Rows that no memtable has are read here,
+//! on the caller's side and many at a time, so that the single log thread seldom reads. Many rows of one segment are
+//! read in one pass over it, which decodes no page twice. For a row that is only deleted, just its position is looked
+//! up. A result stays valid as long as no memtable became segments ([`State::flushes`]) and the position is still live:
+//! any other change of the row is in a memtable, and is found there first.
 
 use super::{
     deletion_vector::{DeletionVector, Position},
@@ -23,21 +23,21 @@ use std::{
 };
 use tokio::sync::OwnedSemaphorePermit;
 
-/// Rows of one segment from which on they are read together; fewer are read singly, through the cache.
+/// Rows of one segment from which on they are read in one pass; fewer are read one by one, through the cache.
 const TOGETHER_ROWS_MIN: usize = 16;
-/// Rows that are read for commits that are not done, unless one commit alone has more.
+/// Maximum rows held for commits in progress, unless one commit alone has more.
 pub(crate) const ROWS_MAX: u32 = 1_024;
 
-/// Rows of segments at one moment.
+/// Rows of segments in one state.
 #[derive(Debug, Default)]
 pub(crate) struct Fetched {
-    /// [`State::flushes`] of that moment.
+    /// [`State::flushes`] of that state.
     flushes: u64,
     /// By table number.
     rows: HashMap<u32, HashMap<RowKey, Option<FetchedRow>>>,
     /// Bytes of these rows.
     bytes: usize,
-    /// The share of [`ROWS_MAX`] that they take until the commit is done.
+    /// The permits of [`ROWS_MAX`] that they take until the commit is done.
     _share: Option<OwnedSemaphorePermit>,
 }
 
@@ -50,28 +50,28 @@ struct FetchedRow {
     as_of: i64,
 }
 
-/// What a row held before a write.
+/// A row before a write.
 #[derive(Debug, Default)]
 pub(crate) struct PriorRow {
     /// Its cells.
     pub(crate) cells: Vec<Cell>,
-    /// Its place, if that is in a segment.
+    /// Its location, if it is in a segment.
     pub(crate) location: Option<(SegmentId, Position)>,
-    /// Whether it was there, in whatever place.
+    /// Whether it existed, in a memtable or a segment.
     pub(crate) existed: bool,
 }
 
-/// The rows of a commit that must be looked up in segments, and whether their cells are needed.
+/// The rows of a commit to look up in segments, each with whether its cells are needed.
 #[derive(Debug, Default)]
 pub(crate) struct Lookups(HashMap<TableName, BTreeMap<RowKey, bool>>);
 
-/// Whether the cells that a row holds count for what becomes of it: of a row that is deleted they do not.
+/// Whether the result of a write depends on the row's previous cells: not for a row that is deleted.
 pub(crate) fn needs_cells(table: &Table, row: &RowMutation) -> bool {
     table.descriptor.schema.history.is_some() || !matches!(row.mutations[..], [Mutation::DeleteFromRow])
 }
 
 impl Lookups {
-    /// Those that memtables do not know and segments may hold.
+    /// Rows of the commit that are not in memtables and may be in segments.
     pub(crate) fn of_commit(state: &State, commit: &Commit) -> Self {
         let rows = commit.writes.iter().filter_map(|write| match write {
             Write::Row { table, row } => Some((table, row)),
@@ -80,7 +80,7 @@ impl Lookups {
         Self::of_rows(state, rows)
     }
 
-    /// Those of the rows that memtables do not know and segments may hold.
+    /// Those of the rows that are not in memtables and may be in segments.
     pub(crate) fn of_rows<'a>(state: &State, rows: impl Iterator<Item = (&'a TableName, &'a RowMutation)>) -> Self {
         let mut wanted = Self::default();
         for (name, row) in rows {
@@ -90,7 +90,7 @@ impl Lookups {
         wanted
     }
 
-    /// A row whose cells are needed, if memtables do not know it and segments may hold it.
+    /// A row whose cells are needed, if it is not in memtables and may be in segments.
     pub(crate) fn of_row(state: &State, name: &TableName, key: &RowKey) -> Self {
         let mut wanted = Self::default();
         if let Some(table) = state.tables.get(name) {
@@ -114,7 +114,7 @@ impl Lookups {
         self.0.is_empty()
     }
 
-    /// How many of [`ROWS_MAX`] they are.
+    /// How many permits of [`ROWS_MAX`] they take.
     pub(crate) fn share(&self) -> u32 {
         let rows = self.0.values().map(BTreeMap::len).sum::<usize>();
         u32::try_from(rows).unwrap_or(u32::MAX).min(ROWS_MAX)
@@ -123,7 +123,7 @@ impl Lookups {
     /// Looks them up. Reads files.
     ///
     /// # Errors
-    /// Those of reading; [`Error::TooLarge`] when they have more than [`REQUEST_BYTES_MAX`] together.
+    /// Errors of reading files; [`Error::TooLarge`] if they have more than [`REQUEST_BYTES_MAX`] in total.
     pub(crate) fn fetch(self, state: &State, rows: &RowCache) -> Result<Fetched> {
         let mut fetched = Fetched::none(state);
         for (name, keys) in self.0 {
@@ -160,8 +160,8 @@ impl Lookups {
     }
 }
 
-/// Reads rows of one segment, in the order of their keys, which is that of their positions. They stay out of the cache: whoever
-/// changes so many rows reads none of them soon, and from a memtable if so.
+/// Reads rows of one segment in the order of keys, which is that of positions. They bypass the cache: a caller that
+/// changes so many rows reads none of them soon, or reads them from a memtable.
 fn together(found: Vec<(RowKey, Location)>, mut give: impl FnMut(RowKey, FetchedRow) -> Result<()>) -> Result<()> {
     let Some((_, location)) = found.first() else { return Ok(()) };
     let (segment, as_of) = (Arc::clone(&location.segment), location.segment.meta().stamp);
@@ -181,7 +181,7 @@ fn together(found: Vec<(RowKey, Location)>, mut give: impl FnMut(RowKey, Fetched
             give(key, FetchedRow { segment, position: location.position, row, as_of })?;
         }
     }
-    // What is left would be taken for rows that are not there: the log thread reads it once more, and says what is wrong.
+    // Missing rows would count as absent: the log thread reads the file once more, and reports the error.
     Ok(())
 }
 
@@ -198,12 +198,12 @@ impl FetchedRow {
 }
 
 impl Fetched {
-    /// Nothing, since nothing was to be looked up.
+    /// Nothing to look up.
     pub(crate) fn none(state: &State) -> Self {
         Self { flushes: state.flushes, ..Self::default() }
     }
 
-    /// With the share that the rows take.
+    /// Keeps the permits that the rows take.
     pub(crate) fn with_share(self, share: OwnedSemaphorePermit) -> Self {
         Self { _share: Some(share), ..self }
     }
@@ -213,11 +213,11 @@ impl Fetched {
         self.bytes
     }
 
-    /// What the row holds in the table as it is now, but for its cells if they are not needed; read from files if it was not fetched, or that is
-    /// no longer true.
+    /// The row as of the table's current state, without its cells if they are not needed. Reads files if it was not
+    /// fetched, or the result is no longer valid.
     ///
     /// # Errors
-    /// Those of reading.
+    /// Errors of reading files.
     pub(crate) fn prior_row(
         &self,
         flushes: u64,
@@ -252,7 +252,7 @@ impl Fetched {
     fn current(&self, flushes: u64, table: &Table, key: &RowKey) -> Option<Option<FetchedRow>> {
         let fetched = self.rows.get(&table.descriptor.number).filter(|_| self.flushes == flushes)?.get(key)?;
         match fetched {
-            // No memtable brought it meanwhile.
+            // No memtable has written it meanwhile.
             None => Some(None),
             Some(row) if !table.tablets.has_segment(key, row.segment) => None,
             // A range was deleted.

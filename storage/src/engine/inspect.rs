@@ -1,4 +1,4 @@
-//! The inside of an engine, for those who operate it.
+//! The internals of an engine, for operators.
 
 use super::{Engine, segment::Segment, state::Table, tablet::Tablet};
 use crate::{

@@ -1,7 +1,7 @@
-//! What the flush and compaction threads made, put into the state. No IO.
+//! Installs the results of the flush and compaction threads in the state. No IO.
 //!
-//! While they worked, rows were written. So the places that they give to rows may be dead already: of a flushed memtable those
-//! that the memtable after it knows better, of a compaction those that died in its inputs meanwhile.
+//! Rows were written while these threads worked, so the new positions of some rows are already dead: for a flushed
+//! memtable, rows that the next memtable has; for a compaction, rows that died in its inputs meanwhile.
 
 use super::{
     compact::PositionMap,
@@ -23,27 +23,28 @@ use std::{
     },
 };
 
-/// What was made.
+/// A change to be installed.
 #[derive(Debug)]
 pub(crate) enum Installable {
     /// Segments of the frozen memtables.
     Flushed(FlushedTables),
-    /// A tablet made anew.
+    /// A compacted tablet.
     Compacted(CompactedTablet),
     /// Tablets with the same rows and other boundaries, by table number.
     BoundariesMoved(BTreeMap<u32, Tablets>),
-    /// Nothing: whoever waits for it waits for the commits that were under way.
+    /// Nothing: the sender waits for the commits that were in progress.
     Nothing,
-    /// A load that is about to be put into the manifest.
+    /// A load that is about to be committed to the manifest.
     Loading(Standstill),
 }
 
-/// The log thread says that it stands still, and does so until it has the rows of a load, or nobody is left to give any.
+/// A pause of the log thread: it reports when it has stopped, and waits for the rows of a load, or until the sender is
+/// dropped.
 #[derive(Debug)]
 pub(crate) struct Standstill {
-    /// Told once.
+    /// Signalled once.
     pub(crate) reached: Sender<()>,
-    /// The rows, in the manifest.
+    /// The loaded rows, which the manifest names.
     pub(crate) loaded: Receiver<LoadedRows>,
 }
 
@@ -54,14 +55,14 @@ pub(crate) struct LoadedRows {
     pub(crate) table: u32,
     /// The segments, by key.
     pub(crate) segments: Vec<Arc<Segment>>,
-    /// When they came, in microseconds.
+    /// The load's stamp, in microseconds.
     pub(crate) stamp: i64,
-    /// Which rows they are.
+    /// Which rows changed.
     pub(crate) changed_rows: Arc<ChangedRows>,
 }
 
 impl LoadedRows {
-    /// The keys from the first to the last of a segment.
+    /// The range from the first to the last key of a segment.
     pub(crate) fn range_of(meta: &SegmentMeta) -> KeyRange {
         KeyRange::new(meta.first.bytes().clone(), KeyRange::point(&meta.last).end)
     }
@@ -74,11 +75,11 @@ pub(crate) struct FlushedTables {
     pub(crate) sequence: u64,
     /// By table number.
     pub(crate) tables: Vec<(u32, Vec<NewDelta>)>,
-    /// Which rows they changed.
+    /// Which rows changed.
     pub(crate) changed_rows: Arc<ChangedRows>,
 }
 
-/// A memtable's rows of one tablet, or of a few that follow each other.
+/// A memtable's rows of one tablet, or of several consecutive ones.
 #[derive(Debug)]
 pub(crate) struct NewDelta {
     /// The segment.
@@ -87,33 +88,33 @@ pub(crate) struct NewDelta {
     pub(crate) keys: Vec<RowKey>,
 }
 
-/// A tablet after compaction.
+/// A compacted tablet.
 #[derive(Debug)]
 pub(crate) struct CompactedTablet {
     /// The table's number.
     pub(crate) table: u32,
     /// The tablet's keys.
     pub(crate) range: KeyRange,
-    /// What went in.
+    /// The inputs.
     pub(crate) inputs: Vec<CompactedInput>,
-    /// What came out, by key.
+    /// The new segments, by key.
     pub(crate) outputs: Vec<Arc<Segment>>,
-    /// Where the rows of each input went.
+    /// New positions of the inputs' rows.
     pub(crate) position_map: PositionMap,
 }
 
 /// A segment that went into a compaction.
 #[derive(Debug)]
 pub(crate) struct CompactedInput {
-    /// Which.
+    /// The segment.
     pub(crate) id: SegmentId,
-    /// The positions of it that did: those in the tablet.
+    /// Its positions that lie in the tablet.
     pub(crate) positions: Range<Position>,
-    /// The positions that were dead then.
+    /// The positions that were dead when the compaction began.
     pub(crate) dead: DeletionVector,
 }
 
-/// Puts it in; gives the sequence up to which segments hold everything now, if that changed.
+/// Installs a change; returns the sequence up to which segments hold everything now, if that changed.
 pub(crate) fn install(state: &mut State, coordination: &Coordination, installable: &Installable) -> Option<u64> {
     match installable {
         Installable::Flushed(flushed) => {
@@ -135,10 +136,11 @@ pub(crate) fn install(state: &mut State, coordination: &Coordination, installabl
     }
 }
 
-/// Puts the rows of a load in.
+/// Installs the rows of a load.
 pub(crate) fn install_load(state: &mut State, coordination: &Coordination, loaded: &LoadedRows) {
     put_loaded(state, loaded);
-    // What was read for a commit under way may be no longer true, and who relied on the absence of a row is to know.
+    // Rows that were fetched for commits in progress may be outdated, and commits that relied on the absence of a row
+    // must notice.
     state.flushes += 1;
     state.push_changes(Arc::clone(&loaded.changed_rows));
     coordination.change_job(|frozen| put_loaded(frozen, loaded));
@@ -154,7 +156,7 @@ fn put_loaded(state: &mut State, loaded: &LoadedRows) {
 
 fn install_flush(state: &mut State, flushed: &FlushedTables) {
     for (number, deltas) in &flushed.tables {
-        // A table that was dropped meanwhile leaves its segments to nobody.
+        // The table was dropped meanwhile; its segments belong to nobody.
         let Some((name, _)) = state.table_by_number(*number) else { continue };
         let name = name.clone();
         let table = state.tables.get_mut(&name).expect("its name was just found");
@@ -182,7 +184,7 @@ fn install_flush(state: &mut State, flushed: &FlushedTables) {
     state.push_changes(Arc::clone(&flushed.changed_rows));
 }
 
-/// The positions of keys, ascending, of which the memtable knows better.
+/// The positions of those keys, ascending, that have a newer version in the memtable.
 fn superseded<'a>(active: &'a Memtable, keys: &'a [RowKey]) -> impl Iterator<Item = u32> + 'a {
     let mut slots = active.slots.keys().peekable();
     keys.iter().zip(0..).filter_map(move |(key, position)| {
@@ -205,7 +207,7 @@ fn install_compaction(state: &mut State, compacted: &CompactedTablet) {
         let now = table.deletion_vectors.get(&input.id).cloned().unwrap_or_default();
         compacted.position_map.remap(at, &input.dead, &now, &mut dead);
         if table.tablets.names(input.id) {
-            // Another tablet still reads its own part of it.
+            // Another tablet still reads its own part of the segment.
             table.mark_range_dead(input.id, input.positions.clone());
         } else {
             table.deletion_vectors.remove(&input.id);
@@ -230,7 +232,7 @@ fn install_boundaries(state: &mut State, moved: &BTreeMap<u32, Tablets>) {
     }
 }
 
-/// Forgets the past rules that no segment is old enough for.
+/// Forgets the past rules that are older than every segment.
 fn forget_past_rules(table: &mut Table) {
     if table.past_rules.is_empty() {
         return;

@@ -1,9 +1,10 @@
 //! Scans: rows of one state, batch by batch.
 //!
-//! A scan holds its table as it was, so that nothing that is written meanwhile concerns it, and it takes no lock. Rows come from the
-//! memtables and from segments ([`merge`]), in the order of keys; of each only the cells of wanted columns are taken. A scan that
-//! finds little gives way to other tasks after [`STEP_ROWS_MAX`] rows. One that reads files does so on tokio's blocking threads, but for
-//! a few rows of local segments ([`short`](super::inline)), most often out of cached pages, which take less than the way there and back.
+//! A scan holds the table of its state, so that later writes do not concern it, and it takes no lock. Rows come from
+//! the memtables and from segments ([`merge`]), in the order of keys; only the cells of selected columns are read. A
+//! scan that finds few rows yields to other tasks after [`STEP_ROWS_MAX`] rows. A scan that reads files runs on tokio's
+//! blocking threads. The exception are a few rows of local segments ([`inline`](super::inline)): they mostly come from
+//! cached pages, which takes less time than switching threads.
 
 mod cells;
 mod history;
@@ -38,25 +39,25 @@ use std::{
     sync::Arc,
 };
 
-/// Rows looked at before other tasks have their turn.
+/// Rows examined before the scan yields to other tasks.
 const STEP_ROWS_MAX: usize = 4 * BATCH_ROWS_MAX;
 
-/// Where a scan reads.
+/// The part of a table that a scan reads.
 #[derive(Clone, Debug)]
 pub(crate) enum Parts {
-    /// Everywhere.
+    /// Everything.
     All,
-    /// At these positions of segments, and nowhere else.
+    /// Only these positions of segments.
     Segments(Arc<HashMap<SegmentId, Vec<Range<Position>>>>),
 }
 
 impl Parts {
-    /// Whether memtables are read.
+    /// Whether it includes memtables.
     fn have_memory(&self) -> bool {
         matches!(self, Self::All)
     }
 
-    /// Those of a segment's positions that are read.
+    /// The part of a segment's positions that it includes.
     fn of(&self, segment: SegmentId, positions: Range<Position>) -> Vec<Range<Position>> {
         match self {
             Self::All => vec![positions],
@@ -69,35 +70,35 @@ impl Parts {
     }
 }
 
-/// A scan under way.
+/// A scan in progress.
 pub(crate) struct Reading {
     held: Arc<PinnedState>,
     table: Table,
     shared: Arc<Shared>,
     reader: RowReader,
     wanted: Arc<CellSelection>,
-    /// What is left, in the scan's order.
+    /// Remaining ranges, in the scan's order.
     ranges: VecDeque<KeyRange>,
-    /// The first of them, being read.
+    /// The current range.
     source: Option<Source>,
-    /// Set when rows are read as they were.
+    /// Set for a scan of history.
     history: Option<HistoryReader>,
     parts: Parts,
     reversed: bool,
-    /// Rows still to be given.
+    /// Rows that may still be returned.
     left: u64,
-    /// Rows still to be looked at where the scan is asked for.
+    /// Rows that may still be examined on the caller's thread.
     inline_rows: usize,
 }
 
-/// Where the rows of a range come from.
+/// The source of a range's rows.
 enum Source {
     Now(Box<Merge>),
     RowsAsOf(Box<RowsAsOf>),
 }
 
 impl Source {
-    /// The next row, as it is stored; without a body for one that was absent.
+    /// The next row, as stored; without a body if it was absent.
     fn next(&mut self) -> Result<Option<(RowKey, Option<Body>)>> {
         match self {
             Self::Now(merge) => Ok(merge.next()?.map(|(key, body)| (key, Some(body)))),
@@ -107,7 +108,7 @@ impl Source {
 }
 
 impl Reading {
-    /// Begins a scan of a table, to judge what is condemned at `now_micros`.
+    /// Begins a scan of a table; rules are evaluated at `now_micros`.
     pub(crate) fn new(
         (held, shared): (Arc<PinnedState>, Arc<Shared>),
         (table, parts): (Table, Parts),
@@ -145,14 +146,14 @@ impl Reading {
         })
     }
 
-    /// Reads rows as they were.
+    /// Reads rows as of the time of `history`.
     pub(crate) fn with_history(mut self, history: Option<HistoryReader>) -> Self {
         self.inline_rows = if history.is_none() { self.inline_rows } else { 0 };
         self.history = history;
         self
     }
 
-    /// The rows.
+    /// The rows as a stream.
     pub(crate) fn stream(self) -> RowStream {
         let batches = stream::try_unfold(self, |mut reading| async move {
             while !reading.is_done() {
@@ -184,7 +185,7 @@ impl Reading {
 
     /// The next rows; possibly none, though there are more.
     fn step(&mut self) -> Result<Vec<Row>> {
-        // A pin that was taken away ends the scans that read by it.
+        // An expired pin ends the scans that read by it.
         self.held.state()?;
         let (mut batch, mut bytes) = (Vec::new(), 0);
         let most = if self.inline_rows > 0 { self.inline_rows.min(STEP_ROWS_MAX) } else { STEP_ROWS_MAX };
@@ -205,7 +206,7 @@ impl Reading {
         Ok(batch)
     }
 
-    /// The next row, as it is stored; without a body for one that was absent.
+    /// The next row, as stored; without a body if it was absent.
     fn next(&mut self) -> Result<Option<(RowKey, Option<Body>)>> {
         while let Some(range) = self.ranges.front() {
             let found = match (&mut self.source, range.as_point()) {
@@ -233,7 +234,7 @@ impl Reading {
         Ok(None)
     }
 
-    /// Begins with a range.
+    /// Opens a range.
     fn open(&self, range: &KeyRange) -> Source {
         let hint = usize::try_from(self.left).unwrap_or(usize::MAX).min(BATCH_ROWS_MAX);
         let merge = Merge::new(&self.table, range, &self.parts, &self.wanted, (self.reversed, hint));
@@ -243,7 +244,7 @@ impl Reading {
         }
     }
 
-    /// One row.
+    /// Reads one row.
     fn point(&self, key: &[u8]) -> Result<Option<(RowKey, Body)>> {
         let own = || RowKey::new(bytes::Bytes::copy_from_slice(key));
         if let Some(held) = self.history.as_ref().map(|history| history.of_row(key)).transpose()?.flatten() {
@@ -268,7 +269,8 @@ impl Reading {
                     if self.wanted.is_existence()
                         && let Some((family, qualifier)) = location.segment.witness(&self.wanted.sure_families())?
                     {
-                        // Every row of the segment has it, and nothing condemns it: what it holds is not asked for.
+                        // Every row of the segment has this column, and nothing condemns it: its value need not be
+                        // read.
                         let (timestamp, value) = (meta.stamp, bytes::Bytes::new());
                         let cell = StoredCell { family, qualifier, timestamp, value };
                         return Ok(Some((own()?, Body::Cells(vec![cell], meta.stamp))));

@@ -1,16 +1,16 @@
-//! Keys that cut a table into parts of about equal size.
+//! Keys that split a table into parts of about equal size.
 //!
-//! Memtables are weighed row by row; of each segment some living positions, evenly spread, stand for those between. A cut is then moved to
-//! the next row that is there.
+//! Memtables are weighed row by row; in each segment, a few evenly spaced live positions stand for the others. Each cut
+//! is then moved to the next existing row.
 
 use super::{Engine, deletion_vector::DeletionVector, ranges::positions_in, state::Table};
 use crate::{KeyRange, Result, RowKey, RowSample, RowSet, Scan, Store, TableName};
 use futures::TryStreamExt;
 
-/// Positions of a table's segments that are looked at, about.
+/// Approximate number of positions of a table's segments that are examined.
 const POSITIONS_MAX: u64 = 400;
 
-/// Keys at which about a `parts`-th of the table ends, each with the bytes up to it, and the bytes of all.
+/// Keys that split the table into `parts` parts, each with the bytes before it, and the bytes of the whole table.
 pub(crate) fn cuts(table: &Table, parts: u64) -> Result<(Vec<RowSample>, u64)> {
     let mut weights: Vec<(RowKey, u64)> = Vec::new();
     let frozen = table.frozen.iter().flat_map(|frozen| {
@@ -48,7 +48,7 @@ pub(crate) fn cuts(table: &Table, parts: u64) -> Result<(Vec<RowSample>, u64)> {
     Ok((cuts, total))
 }
 
-/// About `wanted` living positions, each with how many rows it stands for: those since the one before.
+/// About `wanted` live positions, each with the number of rows since the previous one.
 fn spread(dead: &DeletionVector, positions: std::ops::Range<u32>, wanted: u64) -> Vec<(u32, u64)> {
     let living: u64 = dead.live_runs(positions.clone()).map(|run| u64::from(run.end - run.start)).sum();
     let step = (living / wanted).max(1);
@@ -66,7 +66,7 @@ fn spread(dead: &DeletionVector, positions: std::ops::Range<u32>, wanted: u64) -
     spread
 }
 
-/// Moves cuts to rows that are there, and adds the last row.
+/// Moves cuts to existing rows, and adds the last row.
 pub(crate) async fn at_live_rows(
     engine: &Engine,
     table: &TableName,

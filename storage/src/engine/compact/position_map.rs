@@ -1,6 +1,7 @@
-//! Where the rows of a compaction's inputs went.
+//! Maps positions of a compaction's inputs to positions of its outputs.
 //!
-//! All rows that were written have a *rank*, in the order of keys over all outputs. Four bytes for each position of an input hold it.
+//! Each written row has a *rank*, in the order of keys over all outputs. The map takes four bytes for each position of
+//! an input.
 
 use crate::engine::deletion_vector::{DeletionVector, Position};
 use std::ops::Range;
@@ -22,30 +23,30 @@ pub(crate) struct PositionMap {
 struct InputPositions {
     /// The first position.
     first: Position,
-    /// Of it and the next ones.
+    /// Ranks of it and the following positions.
     ranks: Vec<u32>,
 }
 
 impl PositionMap {
-    /// Of inputs with these positions, none of which has moved yet.
+    /// A map for inputs with these positions, with no rows moved yet.
     pub(super) fn new(inputs: impl Iterator<Item = Range<Position>>) -> Self {
         let input =
             |positions: Range<Position>| InputPositions { first: positions.start, ranks: vec![GONE; positions.len()] };
         Self { inputs: inputs.map(input).collect(), starts: Vec::new(), rows: 0 }
     }
 
-    /// What moves from now on moves to the next output.
+    /// Begins the next output.
     pub(super) fn begin_output(&mut self) {
         self.starts.push(self.rows);
     }
 
-    /// The last output has no row, and is none.
+    /// Removes the last output, which has no row.
     pub(super) fn drop_output(&mut self) {
         debug_assert_eq!(self.starts.last(), Some(&self.rows));
         self.starts.pop();
     }
 
-    /// The position has moved to this one of the last output.
+    /// Maps a position of an input to a position of the last output.
     pub(super) fn set(&mut self, input: usize, position: Position, new: Position) {
         let start = self.starts.last().expect("an output was begun");
         let rank =
@@ -55,7 +56,8 @@ impl PositionMap {
         self.rows = rank + 1;
     }
 
-    /// Where the row of an input's position is: the output, and the position there. `None` when it was not written.
+    /// The output that the row of an input's position was written to, and its position there; `None` if it was not
+    /// written.
     #[cfg(test)]
     pub(crate) fn get(&self, input: usize, position: Position) -> Option<(usize, Position)> {
         let InputPositions { first, ranks } = self.inputs.get(input)?;
@@ -68,11 +70,11 @@ impl PositionMap {
         (output, rank - self.starts[output])
     }
 
-    /// Marks dead in the outputs, of which `dead` has one each, what died in an input since: from the positions that were dead then
-    /// and those that are now.
+    /// Marks rows dead in the outputs whose input positions died since: those in `now` and not in `then`. `dead` has
+    /// one deletion vector for each output.
     pub(crate) fn remap(&self, input: usize, then: &DeletionVector, now: &DeletionVector, dead: &mut [DeletionVector]) {
         let Some(InputPositions { first, ranks }) = self.inputs.get(input) else { return };
-        // Ranks ascend within an input: those of neighbours join into runs.
+        // Ranks ascend within an input: adjacent ones form a run.
         let mut run = 0..0;
         for position in now.difference(then) {
             let rank = position.checked_sub(*first).and_then(|at| ranks.get(at as usize).copied()).unwrap_or(GONE);

@@ -1,4 +1,4 @@
-//! Compactions against what a map of rows would hold.
+//! Compactions, compared with a map of rows.
 
 use super::*;
 use crate::{
@@ -20,9 +20,9 @@ type Rows = Vec<(RowKey, Bytes)>;
 /// Segments in memory.
 #[derive(Clone, Default)]
 pub(in crate::engine) struct Heap {
-    /// The rows of each that was finished.
+    /// The rows of each finished segment.
     pub(in crate::engine) segments: Rc<RefCell<BTreeMap<u64, Rows>>>,
-    /// How many were begun.
+    /// Number of segments begun.
     pub(in crate::engine) begun: Rc<RefCell<u64>>,
     /// Bytes that may be written before writing fails.
     pub(in crate::engine) room: Option<u64>,
@@ -141,11 +141,11 @@ struct Case {
     rules: [GcRule; 2],
     past: Vec<PastRule>,
     now: i64,
-    /// Stamp and rows of each segment; of several with a living row of one key the first has it.
+    /// Stamp and rows of each segment; if several have a live row of one key, the first keeps it.
     segments: Vec<(i64, BTreeMap<u8, Stored>)>,
     /// The keys of the tablet.
     keys: Range<u8>,
-    /// Living positions that die while the compaction runs, of each segment.
+    /// Live positions of each segment that die while the compaction runs.
     dying: Vec<Vec<prop::sample::Index>>,
     target: u64,
     step_rows: usize,
@@ -179,7 +179,7 @@ fn key(key: u8) -> RowKey {
 }
 
 impl Case {
-    /// What is left of a row, by the rules as they are defined.
+    /// The live cells of a row, by the definition of the rules.
     fn left(&self, stamp: i64, cells: &[Cell]) -> Vec<Cell> {
         let descriptor = descriptor(&self.rules[0], &self.rules[1]);
         let mut cells = cells.to_vec();
@@ -244,14 +244,14 @@ proptest! {
         prop_assert_eq!(output.progress.rows_written, expected.len() as u64);
         prop_assert_eq!(heap.segments.borrow().len(), bases.len());
 
-        // No base is far above the target: a step's rows at most.
+        // No base exceeds the target by more than the rows of a step.
         let row_bytes_max = 2 + 6 * 12 + 8;
         for base in &bases {
             let bytes: usize = base.iter().map(|(key, row)| key.len() + row.len()).sum();
             prop_assert!(bytes as u64 <= case.target + (case.step_rows * row_bytes_max) as u64);
         }
 
-        // The places, and what died meanwhile.
+        // Positions, and rows that died meanwhile.
         let (mut remapped, mut dead) = (vec![DeletionVector::default(); bases.len()], vec![DeletionVector::default(); bases.len()]);
         for (input, (_, rows)) in case.segments.iter().enumerate() {
             let mut then = DeletionVector::default();
@@ -293,7 +293,7 @@ proptest! {
             }
         };
         let left = if ended { compaction.abandon() } else { compaction.finish().segments };
-        // What is left over is known, so that it can be deleted.
+        // Finished segments are returned, so that they can be deleted.
         prop_assert_eq!(left.len(), heap.segments.borrow().len());
     }
 }

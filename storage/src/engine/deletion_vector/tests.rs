@@ -1,4 +1,4 @@
-//! A [`DeletionVector`] against a set of positions.
+//! A [`DeletionVector`], compared with a set of positions.
 
 use super::encoding::{FORMAT_VERSION, MAGIC};
 use super::*;
@@ -15,7 +15,7 @@ enum Step {
 }
 
 fn position() -> impl Strategy<Value = Position> {
-    // Around the boundaries of words and chunks more often than elsewhere.
+    // More often around the boundaries of words and chunks than elsewhere.
     prop_oneof![
         0..END,
         (0..4u32, -2i64..3).prop_map(|(chunk, off)| edge(chunk * CHUNK_POSITIONS, off)),
@@ -29,7 +29,7 @@ fn edge(at: u32, off: i64) -> u32 {
 
 fn range() -> impl Strategy<Value = Range<Position>> {
     (position(), position())
-        // One in two is empty or turned around, and adds nothing.
+        // One range in two is empty or reversed, and adds nothing.
         .prop_map(|(from, to)| from..to)
 }
 
@@ -89,7 +89,7 @@ proptest! {
         let added: Vec<Position> = model.difference(&older_model).copied().collect();
         prop_assert_eq!(dead.difference(&older).collect::<Vec<_>>(), added);
         prop_assert_eq!(older.difference(&dead).count(), 0);
-        // However it came to be, a set has one form.
+        // A set has one encoding, however it was built.
         let mut anew = DeletionVector::default();
         anew.extend_from(model);
         prop_assert_eq!(&anew, &dead);
@@ -116,7 +116,7 @@ proptest! {
         prop_assert_eq!(DeletionVector::decode(&sound[..at.index(sound.len())]), None);
     }
 
-    /// A right checksum around anything: refused, or the encoding of what it is taken for.
+    /// Arbitrary content behind a valid checksum is refused, or is the encoding of the decoded value.
     #[test]
     fn only_what_was_encoded_is_decoded(content in prop::collection::vec(prop_oneof![0u8..4, any::<u8>()], 0..12)) {
         let mut bytes = MAGIC.to_vec();

@@ -44,7 +44,7 @@ proptest! {
             prop_assert_eq!(delta.keys.len(), delta.meta.rows as usize);
             prop_assert_eq!(delta.position(b"not one"), None);
         }
-        // A delta ends where a tablet does, at the first such place at which it is as large as it must be, and nowhere else.
+        // A delta ends at the first end of a tablet at which it is large enough, and nowhere else.
         let (mut expected, mut bytes): (Vec<Vec<&RowKey>>, u64) = (Vec::new(), 0);
         let mut last = None;
         for (key, row) in &rows {

@@ -1,6 +1,7 @@
-//! The segments of a load: rows come in the order of keys and become one segment after the other.
+//! The segments of a load: rows in the order of keys become one segment after the other.
 //!
-//! A segment ends at the size of a base, and before the next base of the table, or the next tablet: then it can have a tablet of its own.
+//! A segment ends at the size of a base, and before the next base of the table or the next tablet, so that it can have
+//! its own tablet.
 
 use super::merge::Item;
 use crate::{
@@ -18,13 +19,13 @@ use crate::{
 use bytes::Bytes;
 use std::sync::Arc;
 
-/// Rows that a segment's writer is shown first, at most.
+/// Maximum rows of the sample that a segment's writer gets first.
 const SAMPLE_ROWS: usize = 4_096;
-/// Bytes of rows after which no more are gathered to be written.
+/// Bytes of rows after which they are written.
 pub(super) const STEP_BYTES: usize = 4 << 20;
 /// Rows of a segment: positions are 32 bits wide.
 const SEGMENT_ROWS_MAX: Position = 1 << 26;
-/// Rows that are changed_rows one by one for those who relied on their absence; of more, ranges are.
+/// Up to this number of rows, each is recorded as changed; beyond it, key ranges are.
 const REMEMBERED_ROWS_MAX: usize = 1 << 18;
 
 /// See the module.
@@ -36,9 +37,9 @@ pub(super) struct Output {
     stamp: i64,
     writer: Option<SegmentWriter>,
     rows: Position,
-    /// Where the segment at hand should end.
+    /// Where the current segment should end.
     end: Option<Bytes>,
-    /// What was written, in the order of keys unless an overlapping one is [taken](Self::take_reaching).
+    /// Segments written, in the order of keys unless an overlapping one is [taken](Self::take_reaching).
     segments: Vec<SegmentMeta>,
     /// The greatest key so far.
     last: Vec<u8>,
@@ -67,10 +68,10 @@ impl Output {
         &self.last
     }
 
-    /// Writes rows, whose keys are greater than those before.
+    /// Writes rows, whose keys are greater than all before.
     ///
     /// # Errors
-    /// Those of writing.
+    /// Errors of writing.
     pub(super) fn write(&mut self, rows: &[(&[u8], &[u8])]) -> Result<()> {
         let mut left = rows;
         while !left.is_empty() {
@@ -83,7 +84,7 @@ impl Output {
                 None => self.begin(left)?,
             };
             if ends == 0 {
-                // The segment goes over the boundary, unless it is large enough by itself.
+                // The segment crosses the boundary, unless it is large enough by itself.
                 match writer.bytes() >= self.maintenance.options.granularity.delta_bytes_min {
                     true => self.finish(writer)?,
                     false => {
@@ -115,10 +116,10 @@ impl Output {
         Ok(())
     }
 
-    /// [`write`](Self::write) of rows that were merged.
+    /// [`write`](Self::write) for merged rows.
     ///
     /// # Errors
-    /// As there.
+    /// Same as there.
     pub(super) fn write_items(&mut self, items: &[Item]) -> Result<()> {
         self.write(&items.iter().map(|item| (&item.key[..], &item.row[..])).collect::<Vec<_>>())
     }
@@ -158,10 +159,10 @@ impl Output {
         Ok(())
     }
 
-    /// Ends the segment at hand.
+    /// Ends the current segment.
     ///
     /// # Errors
-    /// Those of writing.
+    /// Errors of writing.
     pub(super) fn cut(&mut self) -> Result<()> {
         match self.writer.take() {
             Some(writer) => self.finish(writer),
@@ -169,12 +170,13 @@ impl Output {
         }
     }
 
-    /// Takes the segments out that reach into the keys from `first` to `last`: their rows are to be written once more.
+    /// Removes and returns the segments that reach into the keys from `first` to `last`: their rows are to be
+    /// rewritten.
     pub(super) fn take_reaching(&mut self, first: &[u8], last: &[u8]) -> Vec<SegmentMeta> {
         debug_assert!(self.writer.is_none(), "it was cut");
         let reaches = |meta: &mut SegmentMeta| meta.first[..] <= *last && meta.last[..] >= *first;
         let taken = self.segments.extract_if(.., reaches).collect();
-        // What is written next may lie between others.
+        // The next segment may lie between others.
         self.last.clear();
         self.hashes = None;
         taken
@@ -186,20 +188,20 @@ impl Output {
         &self.segments
     }
 
-    /// Takes over what another has written, which was merged at the same time.
+    /// Adds the segments of a parallel merge.
     pub(super) fn absorb(&mut self, mut other: Self) {
         self.segments.append(&mut other.take_segments());
         self.last = std::mem::take(&mut self.last).max(other.last);
         self.hashes = None;
     }
 
-    /// Gives them up.
+    /// Removes and returns all segments.
     pub(super) fn take_segments(&mut self) -> Vec<SegmentMeta> {
         self.writer = None;
         std::mem::take(&mut self.segments)
     }
 
-    /// Which rows there are, for those who relied on their absence.
+    /// The rows written, for commits that relied on their absence.
     pub(super) fn changed_rows(&self, stamp: i64) -> Arc<ChangedRows> {
         let number = self.descriptor.number;
         Arc::new(match &self.hashes {
@@ -218,7 +220,7 @@ impl std::fmt::Debug for Output {
     }
 }
 
-/// Refuses segments that have keys in common, which would be a mistake of ours.
+/// Refuses segments with keys in common, which would be a bug of this program.
 pub(super) fn check_disjoint(segments: &[SegmentMeta]) -> Result<()> {
     match segments.is_sorted_by(|a, b| a.last < b.first) {
         true => Ok(()),

@@ -1,7 +1,8 @@
-//! Boundaries between tablets that are keys of purged rows.
+//! Moves tablet boundaries that are keys of purged rows.
 //!
-//! A boundary is the first key of a base that was once cut there. When the row goes, its key must go too: from the manifest, and from what
-//! the operator sees of tablets. So the boundary moves up to where no row changes its tablet ([`Tablets::without_boundaries_in`]).
+//! A boundary is the first key of a base that once began there. When the row is purged, its key must go too: from the
+//! manifest, and from what operators see of tablets. So the boundary moves up to a key at which no row changes its
+//! tablet ([`Tablets::without_boundaries_in`]).
 
 use super::{Maintenance, tablet_meta};
 use crate::{
@@ -11,18 +12,18 @@ use crate::{
 use std::collections::BTreeMap;
 
 impl Maintenance {
-    /// An identity that no segment has which was begun before now, and every one which is begun from now on comes after.
+    /// A segment id greater than that of every segment begun before this call, and less than that of every later one.
     pub(crate) fn segments_from_now_on(&self) -> SegmentId {
         let _one = self.compactions.hold();
         self.next_id()
     }
 
-    /// Moves boundaries out of ranges that hold no rows but such as were written of late.
+    /// Moves boundaries out of ranges that hold only recently written rows.
     ///
     /// # Errors
-    /// Those of reading segments and of writing a manifest.
+    /// Errors of reading segments and of writing a manifest.
     pub(crate) fn move_boundaries(&self, ranges: &[(TableName, KeyRange)]) -> Result<()> {
-        // A compaction knows its tablet by its boundaries.
+        // Compactions identify their tablet by its boundaries.
         let _one = self.compactions.hold();
         let mut in_force = self.manifest_as_published()?;
         let state = self.shared.published.load_full();

@@ -1,13 +1,13 @@
-//! The compaction thread: tablets with many deltas, much that is dead, or rows that must go, to new bases.
+//! The compaction thread: rewrites tablets with many deltas, many dead rows, or rows to be purged as new bases.
 //!
-//! The thread gives way to others (`priority`): a compaction takes the time that reads and the log leave. When they leave too little, deltas pile up
-//! until flushes wait ([`DELTAS_LAGGING`]), and with them writers, which is time for it.
+//! The thread has a low priority (`priority`): a compaction takes the time that reads and the log leave. If they leave
+//! too little, deltas pile up until flushes wait ([`DELTAS_LAGGING`]), and then writers wait, which gives it time.
 //!
-//! What it reads is the state of the manifest: the positions that were dead then are left out. What dies while it works is mapped to the new
-//! positions when the result is installed.
+//! It reads the state of the manifest, and leaves out positions that were dead then. Positions that die while it runs
+//! are mapped to the new positions when the result is installed.
 //!
-//! A rule gc_micros by one moment for all of a compaction. Rules and history that are changed by a later commit must not find that cells are
-//! gone that were not condemned by then: [`Maintenance::gc_micros`] sees to it.
+//! Rules are evaluated at one time for the whole compaction. Cells that were not condemned when a later commit changes
+//! rules or history must still be there: [`Maintenance::gc_micros`] ensures that.
 
 use super::{InForce, Maintenance, Writers, tablet_meta};
 use crate::{
@@ -32,15 +32,15 @@ use std::{
     time::Duration,
 };
 
-/// How often the thread looks without being told to: rules by age condemn as time passes.
+/// How often the thread looks for work by itself: rules by age condemn cells as time passes.
 const LOOK_EVERY: Duration = Duration::from_secs(30);
 /// Deltas of one tablet above which a flush waits for a compaction.
 pub(super) const DELTAS_LAGGING: usize = 12;
 
-/// The last compactions, the oldest first.
+/// Recent compactions, the oldest first.
 #[derive(Debug, Default)]
 pub(crate) struct Compactions {
-    /// Held by whoever compacts: one at a time.
+    /// Held during a compaction: one at a time.
     one: Mutex<()>,
     ring: Mutex<Ring>,
 }
@@ -48,7 +48,7 @@ pub(crate) struct Compactions {
 #[derive(Debug, Default)]
 struct Ring {
     last: u64,
-    /// By those that are done.
+    /// By finished compactions.
     bytes_written: u64,
     infos: VecDeque<CompactionInfo>,
 }
@@ -58,17 +58,17 @@ impl Compactions {
         self.ring.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// All that are remembered.
+    /// All that are kept.
     pub(crate) fn infos(&self) -> Vec<CompactionInfo> {
         self.ring().infos.iter().cloned().collect()
     }
 
-    /// Bytes written by those that are done.
+    /// Bytes written by finished compactions.
     pub(crate) fn bytes_written(&self) -> u64 {
         self.ring().bytes_written
     }
 
-    /// Keeps compactions from beginning; first waits for the one that is under way.
+    /// Waits for the compaction in progress, and prevents others from beginning.
     pub(super) fn hold(&self) -> MutexGuard<'_, ()> {
         self.one.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -110,12 +110,12 @@ impl Compactions {
     }
 }
 
-/// What is asked of compaction beyond what it sees by itself.
+/// What a caller asks of compaction beyond the automatic choice.
 #[derive(Debug, Default)]
 pub(crate) struct CompactionRequest<'a> {
-    /// Segments begun before this one, in this table or in all.
+    /// Compact segments begun before this one, in this table or in all.
     pub(crate) before: Option<(Option<&'a TableName>, SegmentId)>,
-    /// Rows that are to vanish, by table.
+    /// Rows to purge, by table.
     pub(crate) purges: &'a [(TableName, Purge)],
 }
 
@@ -125,14 +125,14 @@ struct Job {
     table: Table,
     range: KeyRange,
     reason: CompactionReason,
-    /// Its segments' dead positions as of the manifest.
+    /// Its segments' deletion vectors as of the manifest.
     dead: BTreeMap<SegmentId, DeletionVector>,
-    /// What the result is as of.
+    /// The stamp that the result is as of.
     stamp: i64,
 }
 
 impl Maintenance {
-    /// Compacts what needs it until the store is closed.
+    /// Compacts tablets that need it until the store is closed.
     pub(crate) fn run_compaction(&self) {
         priority::give_way();
         while self.shared.coordination.await_look(LOOK_EVERY) {
@@ -159,17 +159,17 @@ impl Maintenance {
     /// Compacts every tablet that is more than one base.
     ///
     /// # Errors
-    /// Those of reading and writing.
+    /// Errors of reading and writing.
     pub(crate) fn compact_table(&self, table: Option<&TableName>) -> Result<()> {
         let before = self.segments_from_now_on();
         while self.compact_next(&CompactionRequest { before: Some((table, before)), purges: &[] })? {}
         Ok(())
     }
 
-    /// Compacts one tablet; `false` when none needs it.
+    /// Compacts one tablet; `false` if none needs it.
     ///
     /// # Errors
-    /// Those of reading and writing.
+    /// Errors of reading and writing.
     pub(crate) fn compact_next(&self, asked: &CompactionRequest<'_>) -> Result<bool> {
         let _one = self.compactions.hold();
         let Some(job) = self.choose(asked) else { return Ok(false) };
@@ -191,7 +191,7 @@ impl Maintenance {
         result.map(|()| true)
     }
 
-    /// Whether compaction lags so far behind that more deltas would only make it worse.
+    /// Whether compaction lags so far behind that a flush should wait.
     pub(crate) fn lags(&self) -> bool {
         let state = self.shared.published.load();
         let tablets = state.tables.values().flat_map(|table| table.tablets.iter());
@@ -207,14 +207,15 @@ impl Maintenance {
         let chosen = state.tables.iter().filter_map(|(name, table)| {
             let purges: Vec<Purge> =
                 asked.purges.iter().filter(|(of, _)| of == name).map(|(_, purge)| purge.clone()).collect();
-            // A table's past goes along with it.
+            // A table's history is compacted along with it.
             let past_of = name.of_history();
             let known = past_of.as_ref().unwrap_or(name);
             let before = asked.before.filter(|(of, _)| of.is_none_or(|of| of == known)).map(|(_, before)| before);
             let ages =
                 table.descriptor.schema.families.values().any(|family| family.gc.condemns(0, i64::MIN, i64::MAX));
             let conditions = Conditions {
-                // Those that a compaction leaves out; it maps what died since, and would be chosen for ever.
+                // As of the manifest, which is what a compaction leaves out. Positions that died since are only mapped,
+                // so that counting them would choose the tablet again and again.
                 dead: &|id| in_force.deletion_vectors.get(&id).map_or(0, DeletionVector::count),
                 horizon: &|segment| ages.then(|| horizon_of(table, segment)).flatten(),
                 past_rules_until: table.past_rules.iter().map(|past| past.at_micros).max(),
@@ -277,7 +278,7 @@ impl Maintenance {
         }
         let made = compaction.finish();
         self.compactions.change(id, |info| {
-            // Those of the last step as well.
+            // Includes the last step.
             (info.bytes_read, info.rows_in) = (made.progress.bytes_read, made.progress.rows_read);
             (info.bytes_written, info.rows_out) = (made.progress.bytes_written, made.progress.rows_written);
         });
@@ -288,14 +289,14 @@ impl Maintenance {
             CompactedTablet { table: number, range, inputs: compacted, outputs, position_map: made.position_map };
         let mut in_force = self.manifest_as_published()?;
         if !self.put_in_force(&mut in_force, &compacted)? {
-            // The table is gone: so are the files, once nobody holds them.
+            // The table is gone: its files are removed once they are unused.
             return Ok(());
         }
         self.install(Installable::Compacted(compacted))
     }
 
-    /// The moment by which the rules of a table are to judge: now; of one that keeps history, the first that can be asked for. `None`
-    /// when the table has been changed since.
+    /// The time at which the rules of a table are evaluated: now, or for a table that keeps history the oldest time
+    /// that a scan may ask for. `None` if the table was changed since.
     fn gc_micros(&self, table: &Table) -> Result<Option<i64>> {
         let now_micros = self.shared.clock.now();
         let schema = &table.descriptor.schema;
@@ -308,7 +309,7 @@ impl Maintenance {
         Ok(Some(schema.history.map_or(now_micros, |history| history.oldest_micros(now_micros))))
     }
 
-    /// Puts the manifest in force that names the result; `false` when there is nothing to put it into any more.
+    /// Puts the manifest in force that names the result; `false` if the tablet no longer exists.
     fn put_in_force(&self, in_force: &mut InForce, compacted: &CompactedTablet) -> Result<bool> {
         let state = self.shared.published.load();
         let Some((_, table)) = state.table_by_number(compacted.table) else { return Ok(false) };
@@ -337,7 +338,7 @@ impl Maintenance {
     }
 }
 
-/// From when on there is much garbage in a segment; a segment that cannot be read is compacted for that reason by nobody.
+/// The time from which on a segment has much garbage; an unreadable segment is not compacted for that reason.
 fn horizon_of(table: &Table, segment: &Segment) -> Option<i64> {
     let least = segment.least_timestamps().ok()?;
     let held_micros = table.descriptor.schema.history.map_or(0, |history| history.keep_micros);

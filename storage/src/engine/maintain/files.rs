@@ -1,4 +1,4 @@
-//! When a segment's files can go: when the manifest in force does not name it, and nobody holds it any more.
+//! Removes the files of unused segments: those that the manifest in force does not name and that nobody uses any more.
 
 use crate::{
     KeyRange, Result,
@@ -33,14 +33,14 @@ pub(crate) struct Files {
 }
 
 impl Files {
-    /// Keeps an eye on a segment.
+    /// Tracks a segment.
     pub(crate) fn add(&self, segment: &Arc<Segment>) {
         let mut files = self.files.lock().unwrap_or_else(PoisonError::into_inner);
         let bytes = segment.meta().bytes + segment.meta().side_bytes;
         files.insert(segment.meta().id, TrackedSegment { segment: Arc::downgrade(segment), bytes });
     }
 
-    /// Removes the files of segments that are not named and not held. What cannot be removed is tried again another time.
+    /// Removes the files of segments that are neither named nor in use. Failed removals are retried at the next call.
     pub(super) fn collect(&self, manifest: &Manifest, blobs: &dyn Blobs, caches: &Caches) {
         let named = named(manifest);
         let mut files = self.files.lock().unwrap_or_else(PoisonError::into_inner);
@@ -63,7 +63,8 @@ impl Files {
         });
     }
 
-    /// Whether somebody holds a segment that the manifest does not name and that reaches into a range; or one could not be removed.
+    /// Whether a segment that the manifest does not name reaches into a range, and is still in use or could not be
+    /// removed.
     pub(crate) fn are_held(&self, manifest: &Manifest, ranges: &[KeyRange]) -> bool {
         let named = named(manifest);
         let files = self.files.lock().unwrap_or_else(PoisonError::into_inner);
@@ -76,7 +77,7 @@ impl Files {
         })
     }
 
-    /// Files that were removed, and their bytes, since the store was opened.
+    /// Files removed since the store was opened, and their bytes.
     pub(crate) fn removed(&self) -> (u64, u64) {
         (self.files_removed.load(Ordering::Relaxed), self.bytes_removed.load(Ordering::Relaxed))
     }
@@ -90,7 +91,7 @@ fn named(manifest: &Manifest) -> HashSet<SegmentId> {
 /// Removes the files of a segment.
 ///
 /// # Errors
-/// Those of removing.
+/// Errors of removing files.
 pub(super) fn delete(blobs: &dyn Blobs, id: SegmentId) -> Result<()> {
     blobs.delete(&id.parquet_name())?;
     blobs.delete(&id.side_name())

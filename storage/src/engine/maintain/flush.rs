@@ -1,4 +1,4 @@
-//! The flush thread: frozen memtables to one delta for each tablet that they touch.
+//! The flush thread: writes frozen memtables as one delta for each tablet that they touch.
 
 use super::{InForce, Maintenance, Writers, deletion_vectors_of, table_meta};
 use crate::{
@@ -14,11 +14,11 @@ use crate::{
 };
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
-/// How often a flush that waits for compactions looks whether it may go on.
+/// How often a flush that waits for compactions checks whether it may go on.
 const LAG_LOOK_EVERY: Duration = Duration::from_millis(100);
 
 impl Maintenance {
-    /// Flushes what is frozen until the store is closed.
+    /// Flushes frozen memtables until the store is closed.
     pub(crate) fn run_flush(&self) {
         while self.shared.coordination.await_job() {
             // Deltas that pile up make every read slower: writers wait for the compactions instead.
@@ -65,7 +65,7 @@ impl Maintenance {
         Ok(())
     }
 
-    /// Writes the rows of every table; what was written stands in `written`, also when something fails.
+    /// Writes the rows of every table. Adds the deltas to `written`, also if it fails later.
     fn write_all(&self, job: &FlushJob, written: &mut Vec<(u32, Vec<FlushedSegment>)>) -> Result<()> {
         for (name, table) in &job.state.tables {
             let Some(frozen) = &table.frozen else { continue };
@@ -81,7 +81,7 @@ impl Maintenance {
     }
 }
 
-/// The manifest that names the new deltas, and the dead positions as of the moment of freezing.
+/// The manifest with the new deltas, and with the deletion vectors as of the freeze.
 fn manifest_of(
     in_force: &InForce,
     job: &FlushJob,

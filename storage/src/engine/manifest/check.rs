@@ -1,13 +1,13 @@
-//! Whether a manifest makes sense. Pure.
+//! Validates the content of a manifest. Pure.
 //!
-//! The checksum says that a manifest is what was written; this says that what was written can be a store. It is asked before a
-//! manifest is written, so that a mistake of this program stops there, and when one is read.
+//! The checksum verifies that a manifest is what was written; this verifies that it describes a possible store. It is
+//! called before a manifest is written, so that a bug of this program stops there, and when one is read.
 
 use super::{Manifest, TableMeta, TabletMeta};
 use std::collections::{BTreeMap, BTreeSet};
 
 impl Manifest {
-    /// Checks that names, numbers, ranges and segments agree; else says what does not.
+    /// Checks that names, numbers, ranges and segments are consistent; returns what is not.
     pub(crate) fn check(&self) -> Result<(), String> {
         let mut segments = BTreeMap::new();
         for tablet in self.tables.iter().flat_map(|table| &table.tablets) {

@@ -1,4 +1,4 @@
-//! Manifests are read back as they were written, a damaged one never, and a crash leaves the old one or the new.
+//! Manifests round-trip, damaged ones are refused, and a crash leaves the old one or the new one.
 
 use super::{files::Cleanup, *};
 use crate::{
@@ -15,7 +15,7 @@ use std::{path::Path, sync::Arc};
 
 const STORE: &str = "/store";
 
-/// A manifest of one table, of tablets that end at the given keys, each of a base and so many deltas.
+/// A manifest of one table, whose tablets end at the given keys, each with a base and a number of deltas.
 fn manifest(version: u64, tablets: &BTreeMap<Vec<u8>, usize>) -> Manifest {
     let families = [(FamilyName::new("cf").unwrap(), Family::default())];
     let descriptor = State::default().describe(TableSchema::of(families));
@@ -62,7 +62,7 @@ fn load(fs: &SimFs) -> Result<(Manifests, Manifest)> {
     Manifests::load(Arc::new(fs.clone()), STORE.into())
 }
 
-/// A store with this manifest and its dead positions.
+/// A store with this manifest and its deletion vectors.
 fn store(manifest: &Manifest) -> SimFs {
     let fs = SimFs::new();
     fs.create_folder(Path::new(STORE)).unwrap();
@@ -188,7 +188,7 @@ fn start_up_makes_the_manifest_that_it_found_last() {
     let (mut manifests, _) = load(&fs).unwrap();
     fs.stop_after(fs.calls().len() + rename_of(&small(2)));
     assert!(manifests.commit(&small(2)).is_err());
-    // Killed, not crashed: the rename is seen.
+    // Killed, not crashed: the rename is visible.
     fs.go_on();
     let (manifests, manifest) = load(&fs).unwrap();
     assert_eq!(manifest.version, 2);

@@ -1,7 +1,7 @@
-//! Rows as they were at a moment: those of a table, with what they held until they changed since laid over them.
+//! Rows as of a time: the current rows of a table, overlaid with their previous versions from its history.
 //!
-//! Both come in the order of rows ([`past`] says why), so that this is a merge of two. A row that changed several
-//! times after the moment has as many versions in the past: the oldest of them is what it held then.
+//! Both are in the order of rows (see [`history`]), so that this is a merge of two. A row that changed several times
+//! after that time has several history rows: the oldest of them is its version at that time.
 
 use super::{
     Parts,
@@ -17,7 +17,7 @@ use crate::{
 use bytes::Bytes;
 use std::{cmp::Ordering, path::PathBuf, sync::Arc};
 
-/// The past of a table, and the moment that is asked for.
+/// Reads the history of a table as of a time.
 #[derive(Clone)]
 pub(crate) struct HistoryReader {
     name: TableName,
@@ -26,26 +26,26 @@ pub(crate) struct HistoryReader {
     as_of_micros: i64,
 }
 
-/// What a row held until a change.
+/// A history row: the version before a change.
 struct Change {
     row: RowKey,
     stamp: i64,
     value: Bytes,
 }
 
-/// What a row held: nothing, if it was absent.
+/// A previous version of a row: `None` if it was absent.
 type OldRow = Option<Bytes>;
 
 impl HistoryReader {
-    /// The past, a table of this name, as of a moment to which its history reaches back.
+    /// Reads the history table of this name, as of a time that the history still covers.
     pub(crate) fn new(name: TableName, table: Table, as_of_micros: i64) -> Result<Self> {
-        // Whether the cells are too old for new readers does not matter: they are there.
+        // The rule that condemns history by age does not matter here: cells that are still there count.
         let reader = RowReader::new(&table.descriptor.schema, &Scan::all(), i64::MIN)?;
         let wanted = Arc::new(CellSelection::new(&table, &Scan::all(), &reader));
         Ok(Self { name, table, wanted, as_of_micros })
     }
 
-    /// What a row held, if it changed since.
+    /// The previous version of a row, if it changed since.
     pub(super) fn of_row(&self, row: &[u8]) -> Result<Option<OldRow>> {
         let mut merge = self.merge(&history::after(row, self.as_of_micros), (false, 1));
         self.next_of(&mut merge)?.map(|change| self.held(change.value)).transpose()
@@ -55,10 +55,10 @@ impl HistoryReader {
         Merge::new(&self.table, range, &Parts::All, &self.wanted, order)
     }
 
-    /// The next change of a merge over the past.
+    /// The next history row of a merge.
     fn next_of(&self, merge: &mut Merge) -> Result<Option<Change>> {
         while let Some((key, body)) = merge.next()? {
-            // One that was too old when history was made to last longer has no cell any more.
+            // Condemned before the history was extended: it has no cell any more.
             let Some(cell) = self.wanted.cells(&self.table, body).into_iter().next() else { continue };
             let (row, stamp) = history::of_key(&key).ok_or_else(|| self.damaged("a key is none"))?;
             return Ok(Some(Change { row, stamp, value: cell.value }));
@@ -79,27 +79,27 @@ impl HistoryReader {
     }
 }
 
-/// The rows of a range as they were.
+/// The rows of a range as of a time.
 pub(super) struct RowsAsOf {
     now: Merge,
     changes: Changes,
     reversed: bool,
-    /// Of both the next one.
+    /// The next row of each source.
     heads: Option<Heads>,
 }
 
-/// The next row as it is, and the next one that changed.
+/// The next current row, and the next changed one.
 type Heads = (Option<(RowKey, Body)>, Option<(RowKey, OldRow)>);
 
 impl RowsAsOf {
-    /// Of these rows, of a range, and the past of the range.
+    /// Merges the current rows of a range with its history.
     pub(super) fn new(now: Merge, history: &HistoryReader, range: &KeyRange, reversed: bool) -> Self {
         let merge = history.merge(&history::range(range), (reversed, BATCH_ROWS_MAX));
         let changes = Changes { history: history.clone(), merge, reversed, ahead: None };
         Self { now, changes, reversed, heads: None }
     }
 
-    /// The next row that is or was there; `None` in the place of what it held, if it was absent.
+    /// The next row that exists now or existed then; `None` as its body if it was absent then.
     pub(super) fn next(&mut self) -> Result<Option<(RowKey, Option<Body>)>> {
         let (now, then) = match self.heads.take() {
             Some(heads) => heads,
@@ -126,12 +126,12 @@ impl RowsAsOf {
     }
 }
 
-/// What the rows of a range held, of those that changed since.
+/// The previous versions of the changed rows of a range.
 struct Changes {
     history: HistoryReader,
     merge: Merge,
     reversed: bool,
-    /// Of the next row.
+    /// A change of the next row.
     ahead: Option<Change>,
 }
 

@@ -1,8 +1,8 @@
-//! Few rows of a row group, out of pages that the cache holds, or that are read into it.
+//! Reads few rows of a row group from cached pages, or from pages that are read into the cache.
 //!
-//! A page that was never asked for is not decoded for a few rows: rows that lie far apart are most often the only ones of their pages. It is
-//! when it is asked for again. For each column the page at hand is kept, so that rows that follow each other decode it once even where the
-//! cache has no room for it.
+//! A page is not decoded for a few rows at its first use: rows that are far apart are mostly the only ones of their
+//! pages. It is decoded at its second use. Each column keeps its current page, so that consecutive rows decode it once
+//! even if the cache has no room for it.
 
 use super::{
     checked::{Ahead, Pages},
@@ -18,32 +18,32 @@ use arrow::{
 use parquet::{column::page::Page as Encoded, errors::ParquetError};
 use std::{ops::Range, sync::Arc};
 
-/// Rows up to which a read goes through the cache; more rows would drive out what small reads want again.
+/// Maximum rows of a read that goes through the cache; more rows would evict pages that small reads need.
 pub(super) const CACHED_ROWS_MAX: usize = 1_024;
-/// Rows of a page that are read without decoding all of it, the first time.
+/// Rows of a page that are read without decoding all of it, at its first use.
 const FEW_ROWS_MAX: usize = 16;
 
-/// Rows of a row group on their way out of pages.
+/// Reads the rows of a row group from pages.
 pub(super) struct CachedRows {
     loaded: Arc<Loaded>,
     caches: Arc<Caches>,
     file: Arc<Pages>,
     group: usize,
     columns: Vec<Column>,
-    /// ColumnIndexes of the wanted rows in the row group, ascending, and how many of them were given.
+    /// Indexes of the rows in the row group, ascending, and how many of them were returned.
     rows: Vec<u32>,
     returned: usize,
     batch_rows: usize,
 }
 
-/// A column, by its place in the file.
+/// A column, by its index in the file.
 struct Column {
     index: usize,
     at_hand: Option<(PageId, CachedPage)>,
 }
 
 impl CachedRows {
-    /// Rows of a row group, given as runs of their places in it, ascending, in batches.
+    /// Reads rows of a row group, given as ascending runs of row indexes, in batches.
     pub(super) fn new(
         (loaded, caches): (&Arc<Loaded>, &Arc<Caches>),
         group: usize,
@@ -93,7 +93,7 @@ impl CachedRows {
 }
 
 impl Column {
-    /// The values of rows of a page, by their places in the row group.
+    /// The values of rows of a page, by their indexes in the row group.
     fn take(
         &mut self,
         loaded: &Loaded,
@@ -103,7 +103,7 @@ impl Column {
         file: &Arc<Pages>,
     ) -> Result<ArrayRef> {
         let first = loaded.rows_of(page_id).start;
-        // Of a page that is no longer at hand nothing is held while another is decoded.
+        // The old page is dropped before another is decoded.
         let held = self.at_hand.take().filter(|(at, _)| *at == page_id).map(|(_, held)| held);
         let held = held.map_or_else(|| loaded.cached(caches, page_id), |held| Ok(Some(held)))?;
         if held.is_none() && rows.len() <= FEW_ROWS_MAX {
@@ -124,7 +124,7 @@ impl Column {
 }
 
 impl Loaded {
-    /// A page, decoded, from the cache or else from the file.
+    /// A decoded page, from the cache or else from the file.
     pub(super) fn page(
         &self,
         caches: &Caches,
@@ -137,7 +137,7 @@ impl Loaded {
         }
     }
 
-    /// The page, decoded if it is not yet.
+    /// Decodes the page if it is not decoded yet.
     fn decoded(
         &self,
         caches: &Caches,
@@ -161,7 +161,7 @@ impl Loaded {
         values(self, page_id, file).map_err(|error| self.failed(page_id, file, &error))
     }
 
-    /// What the cache has of a page.
+    /// The cached form of a page.
     fn cached(&self, caches: &Caches, page_id: PageId) -> Result<Option<CachedPage>> {
         Ok(caches.page(self.id, self.offset_of(page_id)?))
     }
@@ -182,7 +182,7 @@ impl Loaded {
     }
 }
 
-/// The bytes of the pages of some rows that are not in the cache, and of the dictionaries that these need.
+/// The byte ranges of uncached pages of some rows, and of the dictionaries that these need.
 fn missing(loaded: &Loaded, caches: &Caches, group: usize, columns: &[usize], rows: &[u32]) -> Vec<Range<u64>> {
     let mut ranges: Vec<Range<u64>> = Vec::new();
     for &column in columns {

@@ -1,7 +1,7 @@
-//! What a value becomes in a column of its kind, and back. Pure.
+//! Converts values to the type of their column's kind, and back. Pure.
 //!
-//! [`Values`] gathers the values of a column for some rows; [`Slices`] gives the bytes of each value of a column that was read. A value that
-//! [`fits`] comes back byte for byte.
+//! [`Values`] collects the values of a column for some rows; [`Slices`] returns the bytes of each value of a column
+//! that was read. A value that [`fits`] round-trips byte for byte.
 
 use crate::ColumnKind;
 use arrow::{
@@ -36,7 +36,7 @@ pub(super) fn data_type(kind: ColumnKind) -> DataType {
     }
 }
 
-/// Whether a value is not a number, which statistics know nothing of: they bound the numbers only.
+/// Whether there is a NaN, which statistics ignore: they bound numbers only.
 pub(super) fn has_nan(array: &dyn Array) -> bool {
     match array.data_type() {
         DataType::Float32 => array.as_primitive::<Float32Type>().iter().flatten().any(f32::is_nan),
@@ -45,7 +45,7 @@ pub(super) fn has_nan(array: &dyn Array) -> bool {
     }
 }
 
-/// What stands for the kind in a footer, for ever.
+/// The permanent name of the kind in footers.
 pub(super) fn name(kind: ColumnKind) -> &'static str {
     match kind {
         ColumnKind::Binary => "binary",
@@ -145,7 +145,7 @@ impl Values {
         }
     }
 
-    /// Makes the values of rows below `row` NULL that were not set.
+    /// Appends NULLs for unset rows below `row`.
     pub(super) fn pad(&mut self, row: usize) {
         each!(self, builder => {
             let missing = row - builder.len();
@@ -155,7 +155,8 @@ impl Values {
         });
     }
 
-    /// Sets the value of row `row`, later than those set before. `false`, and NULL, if it does not [fit](fits).
+    /// Sets the value of row `row`, after the rows set before. Returns `false`, and sets NULL, if it does not
+    /// [fit](fits).
     pub(super) fn set(&mut self, row: usize, value: &[u8]) -> bool {
         self.pad(row);
         self.append(value).is_some()
@@ -181,7 +182,7 @@ impl Values {
         Some(())
     }
 
-    /// The column of `rows` rows; the values begin anew.
+    /// The column of `rows` rows; the values are empty afterwards.
     pub(super) fn finish(&mut self, rows: usize) -> ArrayRef {
         self.pad(rows);
         each!(self, builder => ArrayBuilder::finish(builder))
@@ -198,12 +199,12 @@ pub(super) struct Slices {
 
 #[derive(Debug)]
 enum Offsets {
-    /// Each of so many bytes.
+    /// All of the same width in bytes.
     Wide(usize),
     Between(OffsetBuffer<i32>),
 }
 
-/// Memory of arrow's, owned by [`Bytes`].
+/// Memory of Arrow, owned by [`Bytes`].
 struct OwnedBuffer(Buffer);
 
 impl AsRef<[u8]> for OwnedBuffer {
@@ -213,7 +214,7 @@ impl AsRef<[u8]> for OwnedBuffer {
 }
 
 impl Slices {
-    /// The values of a column; `None` if it is of no kind.
+    /// The values of a column; `None` for an unsupported type.
     pub(super) fn new(array: &dyn Array) -> Option<Self> {
         let nulls = array.nulls().filter(|nulls| nulls.null_count() > 0).cloned();
         let (bytes, offsets) = match array.data_type() {
@@ -239,7 +240,7 @@ impl Slices {
                 wide::<TimestampMicrosecondType, 8>(array, i64::to_be_bytes)
             }
             DataType::FixedSizeBinary(16) => {
-                // Of a slice of an array, as its reader may make one, only the part that counts.
+                // The array may be a slice: only its own part counts.
                 let array = array.as_fixed_size_binary();
                 (Bytes::copy_from_slice(array.value_data()), Offsets::Wide(16))
             }

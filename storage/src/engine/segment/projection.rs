@@ -1,4 +1,4 @@
-//! Which columns of a row group are read for which cells. Pure.
+//! Which columns of a row group are read for a selection of cells. Pure.
 
 use super::{
     footer::Footer,
@@ -8,10 +8,10 @@ use super::{
 use bytes::Bytes;
 use parquet::file::metadata::{ParquetMetaData, RowGroupMetaData};
 
-/// Which columns of the file are read of a row group, and what becomes of them.
+/// The columns of the file to read of a row group, and their use.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Projection {
-    /// ColumnIndexes in the file, ascending.
+    /// Indexes in the file, ascending.
     pub(super) columns: Vec<usize>,
     pub(super) key: bool,
     pub(super) families: Vec<ProjectedFamily>,
@@ -19,13 +19,13 @@ pub(super) struct Projection {
     pub(super) side: bool,
 }
 
-/// What is read of a family.
+/// The columns to read of a family.
 #[derive(Clone, Debug)]
 pub(super) struct ProjectedFamily {
     pub(super) number: u32,
     pub(super) shredded: Vec<ProjectedColumn>,
     pub(super) overflow: bool,
-    /// What is wanted of the overflow.
+    /// The selected columns of the overflow.
     pub(super) wanted: SelectedColumns,
 }
 
@@ -33,12 +33,12 @@ pub(super) struct ProjectedFamily {
 #[derive(Clone, Debug)]
 pub(super) struct ProjectedColumn {
     pub(super) qualifier: Bytes,
-    /// Whether its timestamps are, too: some are not those of the rows.
+    /// Whether its timestamps are read too, because some differ from those of the rows.
     pub(super) timestamps: bool,
 }
 
 impl Projection {
-    /// What it takes to know the wanted cells of the rows of a row group: columns in which there is none are left out.
+    /// The columns needed for the selected cells of the rows of a row group; columns without cells are left out.
     pub(super) fn new(loaded: &Loaded, group: usize, wanted: &[SelectedFamily], older: bool, key: bool) -> Self {
         let (footer, indexes) = (&loaded.footer, loaded.column_indexes());
         let found = &footer.groups[group];
@@ -80,7 +80,7 @@ impl Projection {
         self.columns.is_empty()
     }
 
-    /// Rows of a row group that take about so many bytes when decoded, at least one.
+    /// Rows of a row group that take about `bytes` bytes when decoded, at least one.
     pub(super) fn rows_of_bytes(&self, loaded: &Loaded, group: usize, bytes: usize) -> usize {
         let row_bytes: usize = self.columns.iter().map(|&column| loaded.value_bytes[group][column] as usize).sum();
         (bytes / row_bytes.max(1)).max(1)
@@ -88,7 +88,7 @@ impl Projection {
 }
 
 impl Projection {
-    /// Rows of a row group that take about so many bytes of the file, at least one.
+    /// Rows of a row group that take about `bytes` bytes of the file, at least one.
     pub(super) fn rows_of_file_bytes(&self, loaded: &Loaded, group: usize, bytes: u64) -> usize {
         let group = loaded.metadata.metadata().row_group(group);
         let all: u64 = self.columns.iter().map(|&column| group.column(column).byte_range().1).sum();
@@ -97,7 +97,7 @@ impl Projection {
     }
 }
 
-/// Whether the overflow of a family may hold wanted cells.
+/// Whether the overflow of a family may hold selected cells.
 fn overflow_is_needed(footer: &Footer, group: usize, wanted: &SelectedFamily, older: bool) -> bool {
     match &wanted.columns {
         SelectedColumns::These(qualifiers) => {
@@ -113,7 +113,7 @@ fn overflow_is_needed(footer: &Footer, group: usize, wanted: &SelectedFamily, ol
     }
 }
 
-/// By row group and column of the file: bytes of a value in the page with the largest ones, on average.
+/// By row group and column of the file: average bytes of a value in the page with the largest average.
 pub(super) type ValueBytes = Vec<Vec<u32>>;
 
 /// See [`ValueBytes`].

@@ -1,4 +1,4 @@
-//! One row.
+//! Reads one row.
 
 use super::{
     decode::{self, Decoded},
@@ -12,7 +12,7 @@ use crate::{
 };
 use bytes::Bytes;
 
-/// Bytes of an encoded row, guessed, for the first allocation.
+/// Estimated bytes of an encoded row, for the first allocation.
 const ROW_BYTES_GUESS: usize = 512;
 
 impl Segment {

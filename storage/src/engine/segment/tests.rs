@@ -1,4 +1,4 @@
-//! Segments against what was written into them.
+//! Segments, compared with the rows written into them.
 
 mod clean;
 mod damage;
@@ -28,7 +28,7 @@ fn whole(segment: &Arc<Segment>) -> Vec<(Vec<u8>, Bytes)> {
     batches.flat_map(Result::unwrap).map(|row| (row.key.to_vec(), row.row.read().unwrap())).collect()
 }
 
-/// Keys and wanted cells, in the order in which they come.
+/// Keys and selected cells, in the order of the read.
 fn read(segment: &Arc<Segment>, request: RowsRequest) -> Vec<(RowKey, Vec<StoredCell>)> {
     let rows = segment.rows(request).unwrap().flat_map(Result::unwrap);
     rows.map(|row| (row.key, row.cells.read().unwrap())).collect()
@@ -49,7 +49,7 @@ fn stored(row: &Bytes) -> Vec<StoredCell> {
     cells.collect()
 }
 
-/// Ranges within so many positions: of each pair its ends.
+/// The ranges between pairs of marks, within `rows` positions.
 fn ranges_of(marks: &[u32], rows: Position) -> Vec<Range<Position>> {
     let mut marks: Vec<Position> = marks.iter().map(|mark| mark % (rows + 1)).collect();
     marks.sort_unstable();
@@ -244,7 +244,7 @@ fn a_witness_has_a_value_in_every_row() {
     assert_eq!(witness(&rows, &[7, 0]), Some((7, b"i8".to_vec())));
     assert_eq!(witness(&rows, &[0]), Some((0, vec![])));
     assert_eq!(witness(&rows, &[3]), None);
-    // A value that is not of the kind is no value of its own.
+    // A value that does not fit the kind goes to the overflow.
     rows.get_mut(&vec![59]).unwrap()[0].3 = vec![1];
     assert_eq!(witness(&rows, &[7]), Some((7, b"text".to_vec())));
 }

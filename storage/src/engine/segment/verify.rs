@@ -1,4 +1,4 @@
-//! Reads all of a segment and checks it: checksums, order, counts.
+//! Reads all of a segment and verifies it: checksums, order, counts.
 
 use super::{
     DECODED_BYTES_TARGET,
@@ -19,10 +19,10 @@ use std::sync::Arc;
 const STEP_BYTES: u64 = 1 << 20;
 
 impl Segment {
-    /// Reads everything, past the caches.
+    /// Reads everything, bypassing the caches.
     ///
     /// # Errors
-    /// [`Corrupt`](crate::ErrorKind::Corrupt) for what is wrong, [`Io`](crate::ErrorKind::Io).
+    /// [`Corrupt`](crate::ErrorKind::Corrupt) for inconsistencies, [`Io`](crate::ErrorKind::Io).
     pub(crate) fn verify(self: &Arc<Self>) -> Result<()> {
         let loaded = Arc::new(self.read()?);
         check_blocks(&loaded.file)?;
@@ -37,7 +37,7 @@ impl Segment {
         self.check_rows(&loaded)
     }
 
-    /// Reads all rows, counts them anew, and looks every first key of a page up.
+    /// Reads all rows, recomputes their counts, and looks up the first key of every page.
     fn check_rows(self: &Arc<Self>, loaded: &Arc<Loaded>) -> Result<()> {
         let footer = &loaded.footer;
         let mut last = None;

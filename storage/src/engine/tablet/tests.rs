@@ -1,4 +1,4 @@
-//! Tablets under flushes and compactions, and the choice among them.
+//! Tablets under flushes, loads and compactions, and the choice among them.
 
 use super::{
     choose::{CompactionChoice, CompactionLimits, Conditions, Purge, choose},
@@ -11,20 +11,21 @@ use std::collections::{BTreeMap, BTreeSet};
 
 type Key = [u8; 1];
 
-/// What happens to a table.
+/// An event in the life of a table.
 #[derive(Clone, Debug)]
 enum Event {
-    /// These rows are written and flushed, as deltas of so many rows.
+    /// These rows are written and flushed, as deltas of that many rows.
     Flush(BTreeSet<Key>, usize),
-    /// The tablet of a key is compacted into bases of so many rows; meanwhile something happens, and a rule takes some.
+    /// The tablet of a key is compacted into bases of `rows` rows. `meanwhile` happens during it, and a rule removes
+    /// `taken`.
     Compact { tablet: Key, rows: usize, meanwhile: Option<Meanwhile>, taken: BTreeSet<Key> },
-    /// Those of these rows that are not there are loaded, as segments of so many rows.
+    /// Absent ones among these rows are loaded, as segments of that many rows.
     Load(BTreeSet<Key>, usize),
     /// Boundaries are moved out of a range.
     MoveBoundaries(Key, Key),
 }
 
-/// What happens while a tablet is compacted.
+/// An event during a compaction.
 #[derive(Clone, Debug)]
 enum Meanwhile {
     /// See [`Event::Flush`].
@@ -68,9 +69,9 @@ struct Table {
     tablets: Tablets<SegmentMeta>,
     segments: BTreeMap<SegmentId, BTreeSet<Key>>,
     dead: BTreeSet<(SegmentId, Key)>,
-    /// Where each row ought to live.
+    /// The expected segment of each row.
     locations: BTreeMap<Key, SegmentId>,
-    /// What new segments are as of.
+    /// The stamp of new segments.
     stamp: i64,
 }
 
@@ -166,7 +167,7 @@ impl Table {
         }
         match self.tablets.with_compacted(&tablet.range, &inputs, bases) {
             Some(tablets) => self.tablets = tablets,
-            // A base that came meanwhile divides the tablet, or has it: what was done is dropped.
+            // A base was loaded meanwhile and split the tablet, or is its base: the result is discarded.
             None => {
                 assert!(self.bases() > bases_before, "nothing has come that is in the way");
                 (self.locations, self.dead) = before;
@@ -204,7 +205,7 @@ impl Table {
         }
     }
 
-    /// Positions at which no row lives.
+    /// Number of positions without a live row.
     fn dead(&self, id: SegmentId) -> u64 {
         self.segments[&id].iter().filter(|key| self.locations.get(*key) != Some(&id)).count() as u64
     }
@@ -254,7 +255,7 @@ proptest! {
 }
 
 proptest! {
-    /// Nobody writes, and the clock stands still; every segment there was gives reason to be compacted.
+    /// Nobody writes, and the clock stands still; every initial segment has a reason to be compacted.
     #[test]
     fn compaction_comes_to_an_end(
         events in events(), rows in 1usize..6, taken in keys(), (deltas_max, changed_bytes_min) in (0usize..3, 1u64..500),
@@ -289,15 +290,16 @@ proptest! {
             table.compact(&tablet, rows, None, &taken);
             table.check();
         }
-        // Not for want of reasons.
+        // There are reasons.
         let is_old = |segment: &Arc<SegmentMeta>| segment.id < next;
         let left = table.tablets.iter().flat_map(|tablet| &tablet.segments).filter(|segment| is_old(segment)).count();
         prop_assert!(left == 0 || !(purged || outlived || aged), "{} old segments are left", left);
     }
 }
 
-/// `text` has the tablets, divided by `|`. A tablet is the key that it begins with, a colon, and segments: `B` or `D`, megabytes, and
-/// perhaps `/` percent dead, `@` stamp (else 100), `!` horizon, `#` number (else unique, below 1000). A segment's keys are those of the tablets it is in.
+/// `text` lists the tablets, separated by `|`. A tablet is its first key, a colon, and segments: `B` or `D`, megabytes,
+/// and optionally `/` percent dead, `@` stamp (else 100), `!` horizon, `#` number (else unique, below 1000). A
+/// segment's keys are those of its tablets.
 fn check_choice(text: &str, past_rules_until: Option<i64>, purges: &[Purge], asked: Option<u64>, expected: &Expect) {
     let tablets: Vec<(&[u8], &str)> = text
         .split('|')
@@ -355,11 +357,11 @@ fn tablets_are_chosen() {
     check(":B100 D1 D1 D1 D1 | b:B100 D1 D1 D1 D1 D1 | c:B100 D1 D1 D1 D1 D1 D1", expect!["2: number of deltas"]);
     check(":B100 | b:B100 D12 D12", expect!["none"]);
     check(":B100 | b:B100 D12 D13", expect!["1: size of deltas"]);
-    // A delta without a base is as good as one.
+    // A delta without a base counts as one.
     check(":D30", expect!["none"]);
-    // Small ones wait for more.
+    // Small deltas wait for more.
     check(":B1 D0 D0 D0", expect!["none"]);
-    // A delta that is in two tablets counts for each with its half.
+    // A delta in two tablets counts for each with its half.
     check(":B100 D30#7 | b:B100 D30#7", expect!["none"]);
     check(":B100 D60#7 | b:B100 D60#7", expect!["0: size of deltas"]);
     // DeletionVector rows.
@@ -371,7 +373,7 @@ fn tablets_are_chosen() {
     // Garbage.
     check(":B100!1001", expect!["none"]);
     check(":B100!1000 | b:B100!990", expect!["1: garbage"]);
-    // Not again as soon as it was written.
+    // Not immediately after it was written.
     check(":B100!900#990 | b:B100!900#991", expect!["0: garbage"]);
     check(":B100!900#991", expect!["none"]);
 }

@@ -1,10 +1,10 @@
 //! Crashes after every call to the file system.
 //!
-//! A workload of commits runs until the machine stops; what is left of its disk is opened, and must hold every acknowledged
-//! commit, nothing of one that was never sent, and of no commit a part. Then it goes on, crashes again while it recovers, and
-//! is opened once more.
+//! A workload of commits runs until the machine stops. The rest of its disk is opened, and must hold every acknowledged
+//! commit, nothing of a commit that was never sent, and no partial commit. Then the workload continues, crashes again
+//! during recovery, and the store is opened once more.
 //!
-//! A round is decided by the number of calls and a seed; a failure names both.
+//! The number of calls and a seed determine a round; a failure names both.
 
 use super::*;
 use crate::fs::Fs;
@@ -14,10 +14,10 @@ use url::Url;
 
 /// Commits of a workload; each writes its number to two rows.
 const COMMITS: usize = 40;
-/// Crashes with other remains, for each number of calls.
+/// Seeds of the disk's content after a crash, for each number of calls.
 const SEEDS: u64 = 6;
 
-/// What a workload was expected.
+/// The acknowledgements of a workload.
 #[derive(Default)]
 struct Expected {
     made: bool,
@@ -38,11 +38,11 @@ impl Expected {
             }
         }
         for numbers in commits.collect::<Vec<_>>().chunks(3) {
-            // The three may come to be one group.
+            // The three commits may be one group.
             let commits = numbers.iter().map(|&number| {
                 let name = format!("{}", number % 7);
                 let mut commit = put(&format!("left {name}"), format!("{number}"));
-                // Some are larger than what disks write at once, some than a log file.
+                // Some are larger than a disk sector, some than a log file.
                 let filler = "x".repeat([0, 30, 700, 3_000][number % 4]);
                 commit.writes.extend(put(&format!("right {name}"), format!("{number} {filler}")).writes);
                 self.sent.insert(name.clone(), number);
@@ -61,7 +61,7 @@ impl Expected {
         let _ = engine.close().await;
     }
 
-    /// Opens what is left and compares.
+    /// Opens the rest of the disk and compares.
     async fn check(&self, fs: &SimFs, round: &str) {
         let engine = Engine::open(simulated(fs)).await.unwrap_or_else(|error| panic!("{round}: {error}"));
         let tables = engine.tables().await.unwrap();
@@ -151,11 +151,11 @@ async fn what_is_read_after_a_kill_outlives_a_crash() {
     }
 }
 
-/// Calls that the first start of a store makes, at least.
+/// Minimum number of calls of a store's first start.
 const STOPS_OF_A_START: usize = 24;
 
-/// Options of a store with its segments elsewhere, so that it has an owner. Stores are expected apart by when they were made: no start has the
-/// time of another.
+/// Options of a store with separate segments, so that it has an owner. Stores are identified by their creation time: no
+/// two starts have the same time.
 fn with_place(fs: &SimFs, start: i64) -> EngineOptions {
     let clock = Box::new(ManualClock::new(1_000_000 * start));
     EngineOptions { segments: Some(Url::parse("file:///elsewhere").unwrap()), clock, ..simulated(fs) }
@@ -216,7 +216,7 @@ async fn what_segments_held_after_a_kill_outlives_a_crash() {
     }
 }
 
-/// A file system that leaves out a call that durability needs: the tests above must notice.
+/// A file system that omits a call that durability needs: the tests above must notice.
 #[derive(Debug)]
 struct Forgetful(SimFs);
 

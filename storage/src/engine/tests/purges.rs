@@ -1,10 +1,10 @@
-//! What a purge leaves on the disk, and when it ends.
+//! Files after a purge, and when a purge ends.
 
 use super::*;
 use crate::{KeyRange, RowMutation};
 use std::{fs, path::PathBuf};
 
-/// What stands in every key that has to vanish, and nowhere else. No two of its bytes repeat, so that no codec tears it.
+/// Occurs in every key that must vanish, and nowhere else. Its bytes are distinct, so that no codec splits it.
 const MARK: &str = "bQz7w";
 
 /// Tablets of as many rows as a compaction takes at a time.
@@ -28,7 +28,7 @@ fn all_files(folder: &Path) -> Vec<PathBuf> {
     entries.flat_map(|path| if path.is_dir() { all_files(&path) } else { vec![path] }).collect()
 }
 
-/// The files with the mark, as it is or as manifests write keys.
+/// The files that contain the mark, as it is or as manifests encode keys.
 fn marked(folder: &Path) -> Vec<PathBuf> {
     let digits: String = MARK.bytes().map(|byte| format!("{byte:02x}")).collect();
     let holds = |path: &PathBuf| {
@@ -56,7 +56,7 @@ async fn a_purge_in_the_middle_ends_although_nothing_is_written_after_it() {
     }
     engine.flush().await.unwrap();
     assert!(!marked(folder.path()).is_empty());
-    // What it writes reaches from `a` to `c`, over what it is to remove.
+    // Its output reaches from `a` to `c`, across the rows to be purged.
     purge(&engine).await;
     assert_eq!((marked(folder.path()), rows(engine.as_ref()).await.len()), (vec![], 6));
     assert_eq!(engine.inspect().unwrap().compactions.len(), 1);
@@ -75,7 +75,7 @@ async fn a_delta_of_several_tablets_and_a_boundary_vanish_as_well() {
     let before = boundaries(&engine);
     assert_eq!(before.len(), 3);
     assert!(before[1].starts_with(b"a-") && before[2].starts_with(MARK.as_bytes()), "{before:?}");
-    // A delta in the first tablet, which no row of the range belongs to, and in the second.
+    // A delta in the first tablet, to which no row of the range belongs, and in the second.
     write(&engine, "a", 0..1).await;
     write(&engine, MARK, 10..11).await;
     engine.flush().await.unwrap();

@@ -24,7 +24,7 @@ fn wanted(&(family, name, kind): &(u32, &str, ColumnKind), accepts: Option<&'sta
     CleanColumn { family, qualifier: Bytes::copy_from_slice(name.as_bytes()), kind, accepts }
 }
 
-/// What is wanted, of which kind, and what comes of it.
+/// Checks the clean parts of a request.
 fn check(
     change: impl FnOnce(&mut ModelRows),
     rules: &[(u32, GcRule)],
@@ -154,7 +154,7 @@ fn residual_cells_and_odd_keys_make_a_row_group_unclean() {
         rest [] rows 0
     "#]],
     );
-    // An older version of another kind is nobody's newest cell.
+    // An older version of another kind is never the newest cell.
     let older = |rows: &mut ModelRows| rows.get_mut(&vec![b'k', 3]).unwrap().insert(1, (0, b"i8".to_vec(), 1, vec![1]));
     check(
         older,
@@ -190,7 +190,7 @@ fn residual_cells_and_odd_keys_make_a_row_group_unclean() {
 fn what_may_be_condemned_is_not_clean() {
     let all = std::slice::from_ref(&(0..40));
     let age = |micros: i64| GcRule::MaxAgeMicros(1_000 - micros);
-    // Texts are of 90, numbers of 100 to 139: at 90 nothing is condemned, at 91 a text may be.
+    // Texts have timestamp 90, numbers 100 to 139: at 90 nothing is condemned, at 91 a text may be.
     let rules = |at| [(7, age(at)), (0, KEEP), (3, KEEP)];
     check(
         |_| {},
@@ -251,7 +251,7 @@ fn what_may_be_condemned_is_not_clean() {
         rest [] rows 0
     "#]],
     );
-    // Without it a row may be gone, whatever is wanted; so it may when a family of its cells is.
+    // Without it a row may be gone, whichever columns are requested; also if a family of its cells was dropped.
     check(
         |_| {},
         &rules(500),
@@ -292,7 +292,7 @@ fn living_rows_of_the_ranges_are_selected() {
         rest [] rows 0
     "#]],
     );
-    // DeletionVector row groups are neither parts nor rest.
+    // Dead row groups are neither parts nor rest.
     let dead: Vec<u32> = (0..23).collect();
     check(
         |_| {},
@@ -322,7 +322,7 @@ async fn a_query_engine_reads_the_part() {
     let size = file.size();
     let read = file.read(&[0..4, size - 4..size, 0..size]).await.unwrap();
     assert_eq!((&read[0][..], &read[1][..], read[2].len() as u64), (&b"PAR1"[..], &b"PAR1"[..], size));
-    // Any reader of Parquet understands it.
+    // Any Parquet reader can read the file.
     let reader = parquet::arrow::arrow_reader::ParquetRecordBatchReaderBuilder::try_new(read[2].clone()).unwrap();
     assert_eq!(reader.metadata().file_metadata().num_rows(), 40);
     let batches: usize = reader.build().unwrap().map(|batch| batch.unwrap().num_rows()).sum();

@@ -1,9 +1,9 @@
-//! Damaged files are errors that name them, never wrong rows.
+//! Damaged files give errors that name them, never wrong rows.
 
 use super::*;
 use crate::Error;
 
-/// Reads all of a segment in every way. Nothing where all was as it should be.
+/// Reads all of a segment in every way; returns the errors.
 fn read(blobs: &Arc<Memory>, meta: &SegmentMeta, rows: &ModelRows) -> Vec<Error> {
     let segment = Segment::open(blobs.clone(), 5, meta.clone(), caches());
     let mut errors = Vec::new();

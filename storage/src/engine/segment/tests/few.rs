@@ -1,4 +1,4 @@
-//! Few rows, which come out of pages that are kept, against the same rows out of a read of everything.
+//! Few rows, read from cached pages, compared with the same rows from a full read.
 
 use super::{
     cached::CACHED_ROWS_MAX,
@@ -9,22 +9,22 @@ use super::{
 use crate::ColumnKind;
 use std::collections::BTreeSet;
 
-/// How the values of a column are.
+/// The distribution of a column's values.
 #[derive(Clone, Copy, Debug)]
 enum Values {
-    /// Few different ones, which Parquet puts into a dictionary.
+    /// Few distinct values, which Parquet puts into a dictionary.
     Repeated,
-    /// Each in some rows, but too large for a dictionary of all of them.
+    /// Distinct values in runs of rows, too large for a dictionary of all of them.
     Some,
     /// All different.
     Different,
     /// Mostly none.
     Rare,
-    /// Some larger than a page.
+    /// Some values larger than a page.
     Large,
 }
 
-/// What a table is like: for each of its columns the values, the column's number among [`model::DECLARED`].
+/// A table: for each of its columns the index in [`model::DECLARED`], and the distribution of values.
 fn columns() -> impl Strategy<Value = Vec<(usize, Values)>> {
     let values =
         prop::sample::select(vec![Values::Repeated, Values::Some, Values::Different, Values::Rare, Values::Large]);
@@ -38,7 +38,7 @@ fn value(row: u32, column: usize, values: Values) -> Option<Vec<u8>> {
         Values::Repeated => mixed % 3,
         Values::Some => u64::from(row / 6).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 1,
         Values::Rare if mixed % 11 > 0 => return None,
-        // Rows without one here and there.
+        // Some rows have no value.
         _ if mixed % 17 == 0 => return None,
         _ => mixed >> 1,
     };
@@ -52,7 +52,7 @@ fn value(row: u32, column: usize, values: Values) -> Option<Vec<u8>> {
         (ColumnKind::Binary | ColumnKind::Utf8, _) => 60 + (mixed % 300) as usize,
         _ => 8,
     };
-    // Letters: texts have to be some.
+    // Letters only, since texts must be UTF-8.
     let letter = |at: usize| b'a' + ((seed >> (at % 8 * 7)) as usize + at) as u8 % 26;
     Some((0..bytes).map(letter).collect())
 }
@@ -137,7 +137,7 @@ proptest! {
 
 #[test]
 fn a_page_weighs_what_its_values_take() {
-    // Texts, all different, and a number that few rows have.
+    // Distinct texts, and a number that few rows have.
     let text = |row: u32| format!("{row:03}").repeat(50).into_bytes();
     let cells = |row: u32| {
         let number = (row % 50 == 0).then(|| (0, b"i8".to_vec(), 9, u64::from(row).to_be_bytes().to_vec()));
@@ -155,12 +155,12 @@ fn a_page_weighs_what_its_values_take() {
         let (dead, older, reversed, decoded_bytes) = (DeletionVector::default(), false, false, DECODED_BYTES_TARGET);
         let ranges = vec![900..901];
         let request = RowsRequest { ranges, dead, wanted, older, reversed, rows_soon: 1, decoded_bytes };
-        // Pages are decoded the second time.
+        // Pages are decoded at their second use.
         assert_eq!(read(&segment, request.clone())[0].1.len(), 1);
         assert_eq!(read(&segment, request)[0].1.len(), 1);
         caches.bytes().1 - before
     };
-    // The first of them with the keys and the timestamps of rows.
+    // The first page, with the keys and the timestamps of rows.
     let (keys, timestamps, overhead) = (1_000 * (4 + 4), 1_000 * 8, 2_000);
     let number = weight_of("i8") - keys - timestamps;
     assert!((20 * 8..20 * 8 + 1_000 / 8 + overhead).contains(&number), "{number} bytes");
@@ -220,7 +220,7 @@ fn what_needs_no_dictionary_is_known_beforehand() {
             let encoded = page::with_dictionary(&loaded, &caches, page_id, values, &file).unwrap();
             assert_eq!(encoded.len() > 1, page < with_dictionary, "page {page} of column {column}");
         }
-        // It is read once for all pages.
+        // The dictionary is read once for all pages.
         let chunk = loaded.metadata.metadata().row_group(0).column(column).byte_range().0;
         assert_eq!(caches.has_page(loaded.id, chunk), with_dictionary > 0, "the dictionary of column {column}");
         (with_dictionary, pages)

@@ -1,4 +1,4 @@
-//! What is too large for a page, and what fills several.
+//! Values larger than a page, and values that fill several pages.
 
 use super::*;
 
@@ -7,7 +7,7 @@ fn large_cells_and_large_overflow_come_back() {
     let large = |byte: u8, bytes: usize| (0..bytes).map(|at| byte ^ (at % 253) as u8).collect::<Vec<u8>>();
     let rows: ModelRows = [
         (b"k1".to_vec(), vec![(0, b"any".to_vec(), 9, large(1, VALUE_BYTES_MAX)), (0, b"i4".to_vec(), 9, vec![0; 4])]),
-        // Not in its column, and the row's overflow not in the file.
+        // Neither in its column, nor the row's overflow in the Parquet file.
         (
             b"k2".to_vec(),
             vec![(0, b"any".to_vec(), 9, large(2, VALUE_BYTES_MAX + 1)), (0, b"i4".to_vec(), 9, vec![0; 4])],
@@ -34,7 +34,7 @@ fn large_cells_and_large_overflow_come_back() {
     let group = &segment.load().unwrap().footer.groups[0];
     assert_eq!(group.side, 3);
 
-    // What stands in columns of their own is read without the side file, which is then not even opened.
+    // Shredded columns are read without the side file, which is not even opened.
     blobs.delete(&segment.meta().id.side_name()).unwrap();
     let segment = Segment::open(blobs, 5, segment.meta().clone(), caches());
     let columns = SelectedColumns::These(vec![Bytes::from("i4")]);
