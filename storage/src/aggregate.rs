@@ -1,8 +1,8 @@
 //! The cells of aggregate families: what they hold, and how inputs and states merge into them. Pure.
 //!
-//! Sums, minima and maxima are 8 bytes, big-endian; a distinct count is a HyperLogLog sketch ([`hll`]). A state depends on the
-//! *set* of what was merged into it (for a sum: the multiset), never on order or grouping, and states of equal content are equal
-//! byte for byte.
+//! Sums, minima and maxima are 8 bytes, big-endian; a distinct count is a HyperLogLog sketch ([`hll`]). A state depends
+//! on the *set* of what was merged into it (for a sum: the multiset), never on order or grouping, and states of equal
+//! content are equal byte for byte.
 
 pub mod hll;
 

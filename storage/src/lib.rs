@@ -1,16 +1,17 @@
 //! The wide-column store: Bigtable's data model behind one trait, [`Store`].
 //!
-//! This crate knows neither SQL nor tenants. A table is rows sorted by row key, as bytes; a row holds families, a family
-//! columns by qualifier, a column cells by timestamp, newest first.
+//! This crate knows neither SQL nor tenants. A table is rows sorted by row key, as bytes; a row holds families, a
+//! family columns by qualifier, a column cells by timestamp, newest first.
 //!
-//! The modules below are declared in groups, in the order in which a write meets them. [`model`] says what may be written
-//! and its limits; [`store`] takes it as a [`Commit`]; [`clock`] stamps it; [`row`] folds it into the existing row; [`gc`]
-//! condemns the cells that a family's rule no longer keeps. A read names its rows and columns with a [`Scan`] and may pass them
-//! through a [`Filter`]. A scan of many rows may instead take Parquet files and read them itself ([`columnar`]); the
-//! [`layout`] of a table gives the types of its columns. Many new rows may come as a [`load`], which bypasses the log.
+//! The modules below are declared in groups, in the order in which a write meets them. [`model`] says what may be
+//! written and its limits; [`store`] takes it as a [`Commit`]; [`clock`] stamps it; [`row`] folds it into the existing
+//! row; [`gc`] condemns the cells that a family's rule no longer keeps. A read names its rows and columns with a
+//! [`Scan`] and may pass them through a [`Filter`]. A scan of many rows may instead take Parquet files and read them
+//! itself ([`columnar`]); the [`layout`] of a table gives the types of its columns. Many new rows may come as a
+//! [`load`], which bypasses the log.
 //!
-//! Two backends implement [`Store`]: [`memory`], the oracle that defines behaviour, and [`engine`], the embedded store whose
-//! commits survive a crash.
+//! Two backends implement [`Store`]: [`memory`], the oracle that defines behaviour, and [`engine`], the embedded store
+//! whose commits survive a crash.
 
 // What a client writes and reads: names, keys, cells, mutations and their limits.
 pub mod model;

@@ -1,4 +1,4 @@
-//! The history of a table: its rows' previous versions, see [`History`](crate::History). Pure.
+//! The history of a table: its rows' previous versions, see [`History`]. Pure.
 //!
 //! The history of table `t` is a table of its own, `t@past`, which no client can name. It has a row for every change of
 //! a row: the key is the row's key and the stamp of the change, the value is the row before the change. History rows
@@ -9,8 +9,8 @@
 //! key     key of the row, escaped, so that history is in the order of rows: byte 0 is 00 ff
 //!         00 01
 //!         the stamp of the change, 8 bytes, big-endian, with the sign bit flipped
-//! cell    family `p`, empty qualifier, the stamp as timestamp; value: the row as encoded by module `cells`, with the numbers of
-//!         the table's own families; empty if the row was absent
+//! cell    family `p`, empty qualifier, the stamp as timestamp; value: the row as encoded by module `cells`, with the
+//!         numbers of the table's own families; empty if the row was absent
 //! ```
 //!
 //! The family's GC rule condemns cells by their age, which is how long history is kept: so compactions remove them. The
@@ -133,9 +133,9 @@ mod tests {
         }
 
         #[test]
-        fn changes_after_a_moment(row in row_key(), other in row_key(), moment in stamp(), at in stamp()) {
-            prop_assert_eq!(after(&row, moment).contains(&key(&row, at)), at > moment);
-            prop_assert!(other == row || !after(&row, moment).contains(&key(&other, at)));
+        fn changes_after_a_timestamp(row in row_key(), other in row_key(), timestamp in stamp(), at in stamp()) {
+            prop_assert_eq!(after(&row, timestamp).contains(&key(&row, at)), at > timestamp);
+            prop_assert!(other == row || !after(&row, timestamp).contains(&key(&other, at)));
         }
 
         #[test]

@@ -1,8 +1,8 @@
 //! Loads: many new rows that bypass the log, go straight into segments, and become visible with one manifest.
 //!
 //! ```text
-//! batches ─► buffer ─► sorted ─┬─ as long as keys ascend ─────────────► segments ─► one manifest
-//!                              └─ else ─► runs (load/*.run) ─► merge ─┘
+//! batches ─► buffer ─► sorted ─┬─ while keys ascend ────────► segments ─► manifest
+//!                              └─ else ─► runs ─► merge ─┘
 //! ```
 //!
 //! *The work* (`loader`, `buffer`, `runs`, `merge`, `output`) runs on a blocking thread, a batch at a time, while the

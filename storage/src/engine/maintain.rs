@@ -385,8 +385,8 @@ pub(super) fn tablet_meta(tablet: &Tablet<Segment>) -> TabletMeta {
 /// The deletion vectors of the segments of a state.
 pub(super) fn deletion_vectors_of(state: &State) -> BTreeMap<SegmentId, DeletionVector> {
     let of_table = |table: &Table| -> Vec<(SegmentId, DeletionVector)> {
-        let living = table.deletion_vectors.iter().filter(|(_, dead)| dead.count() > 0);
-        living.map(|(id, dead)| (*id, dead.clone())).collect()
+        let live = table.deletion_vectors.iter().filter(|(_, dead)| dead.count() > 0);
+        live.map(|(id, dead)| (*id, dead.clone())).collect()
     };
     state.tables.values().flat_map(of_table).collect()
 }

@@ -120,8 +120,8 @@ fn start(
     let Stored { manifests, manifest, deletion_vectors, blobs, is_local } = stored;
     let Replayed { recovered, segments, caches, scratch, sync_micros } = replayed;
     let flushed = manifest.sequence;
-    // Segments are named by stamps too, so the clock starts after the newest name: a wall clock that was set back must not
-    // yield a name twice.
+    // Segments are named by stamps too, so the clock starts after the newest name: a wall clock that was set back must
+    // not yield a name twice.
     let newest = segments.keys().map(|id| i64::try_from(id.0).unwrap_or(i64::MAX)).max().unwrap_or_default();
     let clock = HybridClock::new(options.clock, recovered.state.stamp.max(newest));
     let file_bytes = options.log_file_bytes.min(budget.log_file_bytes());
@@ -190,8 +190,8 @@ fn start(
     }))
 }
 
-/// Makes a store with a damaged segment read-only. The log must stay as it is: it holds changes of the segment's rows, and a
-/// flush would release it.
+/// Makes a store with a damaged segment read-only. The log must stay as it is: it holds changes of the segment's rows,
+/// and a flush would release it.
 fn refuse_writes(shared: &Shared, error: &Error) {
     let reason = format!(
         "{error}, and the log has changes of its rows: the store can only be read until the file is restored and the store \
@@ -202,8 +202,8 @@ fn refuse_writes(shared: &Shared, error: &Error) {
     shared.coordination.close();
 }
 
-/// Starts the log, flush and compaction threads. Each holds the lock, so that the store is free when the last of them has
-/// ended.
+/// Starts the log, flush and compaction threads. Each holds the lock, so that the store is free when the last of them
+/// has ended.
 fn start_threads(
     path: &Path,
     lock: &StoreLock,

@@ -8,7 +8,7 @@
 //!          | 4  stamp  descriptor:bytes          families changed: cells of family numbers that are not in it are gone
 //!          | 5  stamp                            clock: reads have evaluated GC rules at this time
 //! write    = 1  table:varint  key:bytes  count:varint  mutation …
-//!          | 3  table:varint  key:bytes  existed  row:bytes  the whole new row, as encoded by module `cells`; empty: deleted
+//!          | 3  table:varint  key:bytes  existed  row:bytes  whole row, as encoded by module `cells`; empty: deleted
 //!          | 2  table:varint  start:bytes  0             deletes rows from a key on
 //!          | 2  table:varint  start:bytes  1  end:bytes  deletes rows from a key to another, exclusive
 //! mutation = 1  family:varint  qualifier:bytes  timestamp  value:bytes     set

@@ -50,8 +50,8 @@ pub(crate) fn cuts(table: &Table, parts: u64) -> Result<(Vec<RowSample>, u64)> {
 
 /// About `wanted` live positions, each with the number of rows since the previous one.
 fn spread(dead: &DeletionVector, positions: std::ops::Range<u32>, wanted: u64) -> Vec<(u32, u64)> {
-    let living: u64 = dead.live_runs(positions.clone()).map(|run| u64::from(run.end - run.start)).sum();
-    let step = (living / wanted).max(1);
+    let live: u64 = dead.live_runs(positions.clone()).map(|run| u64::from(run.end - run.start)).sum();
+    let step = (live / wanted).max(1);
     let (mut seen, mut spread) = (0, Vec::new());
     for run in dead.live_runs(positions) {
         let length = u64::from(run.end - run.start);

@@ -10,21 +10,23 @@
 //!   row groups             of at most GROUP_ROWS_MAX rows and about GROUP_BYTES_TARGET; pages of PAGE_ROWS_MAX rows,
 //!                          PAGE_BYTES_TARGET
 //!   tail                   its length and CRC-32C are in the manifest (SegmentMeta)
-//!     own part             drawn in module `tail`: checksums of all blocks before the tail, first key of each page, bloom filter
-//!     page index, footer   Parquet's own; the footer's key-value metadata holds "keyspan.segment": JSON, module `footer`
+//!     own part             drawn in module `tail`: checksums of all blocks before the tail, first key of each page,
+//!                          bloom filter
+//!     page index, footer   Parquet's own; its key-value metadata holds "keyspan.segment": JSON, module `footer`
 //!
 //! columns, in this order
 //!   _key                   binary: the row key
 //!   _ts                    int64: the timestamp of most cells in columns of their own
 //!   key:<field>            typed parts of the key (`KeyDecoder`); null if the key does not decode
-//!   <N>:<family>:<qual>    newest value of a *shredded* column, if it is of the column's kind; N is the family's number, and
-//!                          bytes of the qualifier other than letters, digits, `_`, `-` or `.` are escaped as %XX
+//!   <N>:<family>:<qual>    newest value of a *shredded* column, if it is of the column's kind; N is the family's
+//!                          number, and bytes of the qualifier other than letters, digits, `_`, `-` or `.` are escaped
+//!                          as %XX
 //!   <N>:<family>:<qual>@ts int64: its timestamp; null where it is that of `_ts`
-//!   <N>:<family>:*         binary: all other cells of the family (`engine::cells`), its *overflow*: older versions, columns
-//!                          that are not shredded, values that are not of their column's kind or too large (VALUE_BYTES_MAX,
-//!                          ROW_VALUES_BYTES_MAX); null where there are none
-//!   _side                  binary: pointer to the overflow of all families of the row in the side file (module `side`), if it
-//!                          is larger than OVERFLOW_BYTES_MAX; mostly null
+//!   <N>:<family>:*         binary: all other cells of the family (`engine::cells`), its *overflow*: older versions,
+//!                          columns that are not shredded, values that are not of their column's kind or too large
+//!                          (VALUE_BYTES_MAX, ROW_VALUES_BYTES_MAX); null where there are none
+//!   _side                  binary: pointer to the overflow of all families of the row in the side file (module
+//!                          `side`), if it is larger than OVERFLOW_BYTES_MAX; mostly null
 //! ```
 //!
 //! Writing: `shape` chooses the columns, `options` the page settings; `writer` takes rows one by one, `columns` splits

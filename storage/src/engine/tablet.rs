@@ -7,7 +7,7 @@
 //! ```text
 //! flush       with_deltas           a delta joins every tablet that its keys reach into
 //! load        with_loaded           bases get tablets of their own, other segments join like deltas
-//! compaction  with_compacted        the segments of one tablet become new bases, each with a tablet, split at their first keys
+//! compaction  with_compacted        segments of one tablet become bases, each with a tablet, split at their first keys
 //! purge       without_boundaries_in boundaries move
 //! ```
 //!

@@ -1,5 +1,5 @@
-//! The [fast path](ColumnarScan), read as a query engine reads it: the selected rows of Parquet row groups, those in memory, and the rest; then as a scan of rows
-//! would give it, to compare.
+//! Reads the [fast path](ColumnarScan) like a query engine: the selected rows of Parquet row groups, those in memory,
+//! and the rest; then compares with a scan of rows.
 
 use super::notation::{family, table};
 use crate::{
@@ -21,11 +21,11 @@ use std::{collections::BTreeMap, ops::ControlFlow, sync::Arc};
 /// The column of the row keys in a segment.
 const KEY: &str = "_key";
 
-/// Rows of wanted columns, by key: the newest value of each.
+/// Rows of requested columns, by key: the newest value of each.
 pub(super) type Values = BTreeMap<RowKey, Vec<Option<Bytes>>>;
 
-/// What the engine is told of the table of [`arbitrary`](super::arbitrary) operations: some columns are typed, and many of their values are not of
-/// the type.
+/// The layout of the table of [`arbitrary`](super::arbitrary) operations: some columns are typed, and many of their
+/// values are not of the type.
 #[derive(Debug)]
 pub struct Typed;
 
@@ -42,7 +42,7 @@ impl Layouts for Typed {
     }
 }
 
-/// Columns of which each has its own way to be clean or not, sorted.
+/// Columns that are clean or not for different reasons, sorted.
 fn columns() -> Vec<RequestedColumn> {
     let column = |name: &str, qualifier: &'static str, kind| RequestedColumn {
         family: family(name),
@@ -63,7 +63,7 @@ fn columns() -> Vec<RequestedColumn> {
     ]
 }
 
-/// What to look at: rows, and which columns of them. The first is what `count(*)` asks for.
+/// Requests: rows, and columns of them. The first is that of `count(*)`.
 pub(super) fn requests() -> Vec<(RowSet, Vec<RequestedColumn>)> {
     let some = |places: &[usize]| places.iter().map(|&place| columns()[place].clone()).collect();
     let range = |start: &'static [u8], end: &'static [u8]| KeyRange::new(start, Some(Bytes::from_static(end)));
@@ -78,7 +78,7 @@ pub(super) fn requests() -> Vec<(RowSet, Vec<RequestedColumn>)> {
     ]
 }
 
-/// The scan that asks for the same.
+/// The equivalent scan.
 pub(super) fn scan_of((rows, wanted): &(RowSet, Vec<RequestedColumn>), pin: Option<Pin>) -> Scan {
     let mut families: Vec<FamilyColumns> = Vec::new();
     for RequestedColumn { family, qualifier, .. } in wanted {
@@ -91,7 +91,7 @@ pub(super) fn scan_of((rows, wanted): &(RowSet, Vec<RequestedColumn>), pin: Opti
     Scan { columns, versions_max: Some(1), keep_empty: true, pin, ..Scan::of(rows.clone()) }
 }
 
-/// What such a scan of rows gave.
+/// The result of such a scan of rows.
 pub(super) fn values_of(rows: Vec<Row>, wanted: &[RequestedColumn]) -> Values {
     let values = rows.into_iter().map(|Row { key, cells }| {
         let value = |column: &RequestedColumn| {
@@ -104,13 +104,13 @@ pub(super) fn values_of(rows: Vec<Row>, wanted: &[RequestedColumn]) -> Values {
     values.collect()
 }
 
-/// What the fast path gives for the request, and how many rows of it did not have to be read one by one.
+/// The fast path's result for the request, and how many of its rows did not have to be read one by one.
 ///
 /// # Errors
-/// Those of the store.
+/// Errors of the store.
 ///
 /// # Panics
-/// If a row comes twice, or a part is not what it says.
+/// If a row occurs twice, or a part contradicts itself.
 pub(super) async fn read(
     columnar: &dyn ColumnarScan,
     (rows, wanted): &(RowSet, Vec<RequestedColumn>),
@@ -210,7 +210,7 @@ fn add(batch: &RecordBatch, names: &[Option<String>], wanted: &[RequestedColumn]
     }
 }
 
-/// The values as cells hold them.
+/// The values, encoded as in cells.
 fn bytes_of(array: &ArrayRef) -> Vec<Option<Bytes>> {
     let own = |value: Option<&[u8]>| value.map(Bytes::copy_from_slice);
     match array.data_type() {
@@ -224,10 +224,10 @@ fn bytes_of(array: &ArrayRef) -> Vec<Option<Bytes>> {
     }
 }
 
-/// What the oracle gives for the request.
+/// The oracle's result for the request.
 ///
 /// # Errors
-/// Those of the store.
+/// Errors of the store.
 pub(super) async fn expected(
     oracle: &dyn crate::Store,
     request: &(RowSet, Vec<RequestedColumn>),

@@ -138,7 +138,7 @@ fn a_finished_file_lasts_and_a_deleted_one_is_gone() {
 }
 
 #[test]
-fn a_full_disk_is_told_and_leaves_nothing() {
+fn a_full_disk_is_reported_and_leaves_nothing() {
     let fs = SimFs::new();
     let blobs = LocalBlobs::new(Arc::new(fs.clone()), "/seg".into()).unwrap();
     let mut writer = blobs.create("x").unwrap();

@@ -30,8 +30,8 @@ pub(crate) struct Input<R> {
 impl<R> Input<R> {
     /// The given positions of a segment, some of which are dead.
     pub(crate) fn new(meta: &SegmentMeta, positions: Range<Position>, dead: &DeletionVector, batches: R) -> Self {
-        let living = u64::from(positions.end - positions.start) - dead.count_in(positions.clone());
-        let bytes = u128::from(meta.bytes + meta.side_bytes) * u128::from(living) / u128::from(meta.rows.max(1));
+        let live = u64::from(positions.end - positions.start) - dead.count_in(positions.clone());
+        let bytes = u128::from(meta.bytes + meta.side_bytes) * u128::from(live) / u128::from(meta.rows.max(1));
         Self { stamp: meta.stamp, positions, bytes: u64::try_from(bytes).unwrap_or(u64::MAX), batches }
     }
 }

@@ -200,15 +200,15 @@ impl Case {
 
     fn input(&self, stamp: i64, rows: &BTreeMap<u8, Stored>) -> Input<impl Iterator<Item = Result<Vec<EncodedRow>>>> {
         let positions = self.positions(rows);
-        let living = rows.iter().zip(0u32..).filter(|((_, (_, dead)), at)| !dead && positions.contains(at));
-        let living: Vec<_> = living.map(|((of, (cells, _)), at)| (at, key(*of), encoded(cells))).collect();
-        let bytes = living.iter().map(|(_, key, row)| (key.len() + row.len()) as u64).sum();
+        let live = rows.iter().zip(0u32..).filter(|((_, (_, dead)), at)| !dead && positions.contains(at));
+        let live: Vec<_> = live.map(|((of, (cells, _)), at)| (at, key(*of), encoded(cells))).collect();
+        let bytes = live.iter().map(|(_, key, row)| (key.len() + row.len()) as u64).sum();
         let row = |(position, key, row): &(u32, RowKey, Bytes)| EncodedRow {
             position: *position,
             key: key.clone(),
             row: row.clone().into(),
         };
-        let batches = living.chunks(self.batch_rows).map(|batch| Ok(batch.iter().map(row).collect()));
+        let batches = live.chunks(self.batch_rows).map(|batch| Ok(batch.iter().map(row).collect()));
         let batches: Vec<Result<Vec<EncodedRow>>> = batches.collect();
         Input { stamp, positions, bytes, batches: batches.into_iter() }
     }

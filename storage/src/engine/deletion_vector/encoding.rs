@@ -9,8 +9,8 @@
 //!   1 byte      form
 //!     0           all of its positions are dead
 //!     1           512 bytes: bit n of byte m is position 8 × m + n within the chunk
-//!     2           varint: number of dead positions; then each position within the chunk, minus the previous one, minus one,
-//!                 as a varint
+//!     2           varint: number of dead positions; then for each a varint: the position within the chunk, minus the
+//!                 previous one, minus one
 //! 4 bytes     CRC-32C of everything before, little-endian
 //! ```
 //!

@@ -66,7 +66,8 @@ pub(super) struct LoadControl {
 
 impl LoadControl {
     /// # Errors
-    /// [`Error::Conflict`] when the rows are being purged; [`Error::Unavailable`] when the store is closed, or has stopped.
+    /// [`Error::Conflict`] when the rows are being purged; [`Error::Unavailable`] when the store is closed, or has
+    /// stopped.
     pub(super) fn check(&self) -> Result<()> {
         if self.cancelled.load(Ordering::SeqCst) {
             return Err(Error::Conflict);

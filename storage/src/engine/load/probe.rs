@@ -103,10 +103,10 @@ impl Probe {
                     continue;
                 }
                 let positions = segment.resolve((start..end).map(|at| rows.key(at)))?;
-                let living = positions.into_iter().zip(start..end).filter_map(|(position, at)| {
+                let live = positions.into_iter().zip(start..end).filter_map(|(position, at)| {
                     position.is_some_and(|position| !table.is_dead(meta.id, position)).then_some(at)
                 });
-                found.extend(living);
+                found.extend(live);
             }
         }
         found.into_iter().try_for_each(|at| self.must_be_empty(rows.key(at), Some(rows.number(at))))
@@ -130,8 +130,8 @@ impl Probe {
                     Some(location) => (location.segment.row(location.position)?, Some(location.segment.meta().stamp)),
                 },
             };
-            let living = row::live(&table.descriptor.schema, table.cells(&row, as_of), now_micros);
-            if !living.is_empty() {
+            let live = row::live(&table.descriptor.schema, table.cells(&row, as_of), now_micros);
+            if !live.is_empty() {
                 return Err(Error::RowExists { key: row_key, number });
             }
             let commit_micros = state.stamp;
@@ -300,9 +300,9 @@ fn memtables(table: &Table) -> impl Iterator<Item = &Memtable> {
 /// The keys at live positions of a segment that are also in the load's segment `own`.
 fn common(segment: &Segment, positions: Range<Position>, dead: &DeletionVector, own: &Segment) -> Result<Vec<RowKey>> {
     let mut found = Vec::new();
-    let mut living = dead.live_runs(positions).flatten().peekable();
-    while living.peek().is_some() {
-        let keys: Vec<RowKey> = living.by_ref().take(KEYS_MAX).map(|at| segment.key_at(at)).collect::<Result<_>>()?;
+    let mut live = dead.live_runs(positions).flatten().peekable();
+    while live.peek().is_some() {
+        let keys: Vec<RowKey> = live.by_ref().take(KEYS_MAX).map(|at| segment.key_at(at)).collect::<Result<_>>()?;
         let locations = own.resolve(keys.iter().map(|key| &key[..]))?;
         found.extend(keys.into_iter().zip(locations).filter_map(|(key, location)| location.map(|_| key)));
     }

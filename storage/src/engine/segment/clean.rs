@@ -119,9 +119,8 @@ fn choose(footer: &Footer, request: &CleanRequest<'_>) -> CleanSelection {
     for (at, group) in footer.groups.iter().enumerate() {
         let positions = group.positions();
         let within: Vec<Range<Position>> = within(request.ranges, &positions).collect();
-        let living =
-            |range: &Range<Position>| u64::from(range.end - range.start) - request.dead.count_in(range.clone());
-        let rows: u64 = within.iter().map(living).sum();
+        let live = |range: &Range<Position>| u64::from(range.end - range.start) - request.dead.count_in(range.clone());
+        let rows: u64 = within.iter().map(live).sum();
         if rows == 0 {
             continue;
         }
@@ -192,7 +191,7 @@ fn is_plain(footer: &Footer, at: usize, wanted: &CleanColumn) -> bool {
 /// Whether a rule may have condemned the newest cell of a column of the family.
 fn may_condemn(footer: &Footer, group: &GroupFooter, family: u32, rules: &[(GcRule, i64)]) -> bool {
     let least = footer.family(family).and_then(|at| group.newest_least[at]);
-    least.is_some_and(|least| rules.iter().any(|(rule, moment)| rule.condemns(0, least, *moment)))
+    least.is_some_and(|least| rules.iter().any(|(rule, timestamp)| rule.condemns(0, least, *timestamp)))
 }
 
 fn every_row_exists(footer: &Footer, group: &GroupFooter, families: &BTreeMap<u32, Vec<(GcRule, i64)>>) -> bool {

@@ -108,7 +108,7 @@ impl Segment {
     /// The positions of a range.
     ///
     /// # Errors
-    /// Those of [`find`](Self::find).
+    /// Errors of [`find`](Self::find).
     pub(crate) fn positions(&self, range: &KeyRange) -> Result<Range<Position>> {
         let end = range.end.as_ref().map_or(Ok(self.meta.rows), |end| self.lower_bound(end))?;
         Ok(self.lower_bound(&range.start)?.min(end)..end)
@@ -117,7 +117,7 @@ impl Segment {
     /// The key of a row.
     ///
     /// # Errors
-    /// Those of [`find`](Self::find).
+    /// Errors of [`find`](Self::find).
     ///
     /// # Panics
     /// If there is no row at the position.
@@ -132,7 +132,7 @@ impl Segment {
     /// The least key that is not less than `key`.
     ///
     /// # Errors
-    /// Those of [`find`](Self::find).
+    /// Errors of [`find`](Self::find).
     pub(crate) fn next_key(&self, key: &[u8]) -> Result<Option<RowKey>> {
         let position = self.lower_bound(key)?;
         if position == self.meta.rows { Ok(None) } else { self.key_at(position).map(Some) }

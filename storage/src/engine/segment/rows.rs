@@ -213,7 +213,7 @@ impl Iterator for Rows {
             let key = decoded.key(row)?;
             let key_bytes = key.len();
             if decoded.side_bytes(row) > 0 {
-                return Ok((SegmentRow { key, cells: beside(walk, decoded, row) }, key_bytes));
+                return Ok((SegmentRow { key, cells: in_side_file(walk, decoded, row) }, key_bytes));
             }
             // Rows of a table are alike: allocate for as many cells as the previous one had.
             let (cells, bytes) = stored(&walk.segment, decoded, row, expected)?;
@@ -223,7 +223,7 @@ impl Iterator for Rows {
     }
 }
 
-fn beside<T>(walk: &Walk, decoded: &Arc<Decoded>, row: usize) -> Body<T> {
+fn in_side_file<T>(walk: &Walk, decoded: &Arc<Decoded>, row: usize) -> Body<T> {
     Body::InSideFile(SideRow { segment: Arc::clone(&walk.segment), decoded: Arc::clone(decoded), row })
 }
 
@@ -240,7 +240,7 @@ impl Iterator for EncodedRows {
             let key = decoded.key(row)?;
             let key_bytes = key.len();
             if decoded.side_bytes(row) > 0 {
-                return Ok((EncodedRow { position, key, row: beside(walk, decoded, row) }, key_bytes));
+                return Ok((EncodedRow { position, key, row: in_side_file(walk, decoded, row) }, key_bytes));
             }
             let row = encoded(&walk.segment, decoded, row, expected)?;
             expected = row.len();

@@ -4,7 +4,7 @@
 //! chosen. The cost of a compaction is bounded by the size of a base. Its gain is bounded from below by the limits in
 //! [`CompactionLimits`]: between two compactions a tablet must have changed by a share of its size.
 //!
-//! A tablet that was just compacted is one base, begun after the present, without dead rows. No reason applies to such
+//! A tablet that was just compacted is one base, begun just now, without dead rows. No reason applies to such
 //! a tablet, whatever the clock does and whether anybody commits or not: dead rows and deltas do not exist; purges and
 //! requests concern segments *begun before* them; past rules concern segments of an earlier stamp than the rule's,
 //! which the compacted state had; and garbage counts only a [while](GARBAGE_PAUSE_MICROS) after a segment was begun. So

@@ -119,16 +119,16 @@ impl Table {
         assert!(before > 0 || loaded.iter().all(|base| base.base), "an empty table has room");
     }
 
-    fn living(&self, tablet: &Tablet<SegmentMeta>) -> BTreeMap<Key, SegmentId> {
-        let mut living = BTreeMap::new();
+    fn live(&self, tablet: &Tablet<SegmentMeta>) -> BTreeMap<Key, SegmentId> {
+        let mut live = BTreeMap::new();
         for id in tablet.segments.iter().map(|segment| segment.id) {
             for key in self.segments[&id].iter().filter(|key| tablet.range.contains(*key)) {
                 if !self.dead.contains(&(id, *key)) {
-                    assert_eq!(living.insert(*key, id), None, "a row lives twice: {key:?}");
+                    assert_eq!(live.insert(*key, id), None, "a row lives twice: {key:?}");
                 }
             }
         }
-        living
+        live
     }
 
     fn compact(
@@ -139,8 +139,8 @@ impl Table {
         taken: &BTreeSet<Key>,
     ) {
         let inputs: Vec<SegmentId> = tablet.segments.iter().map(|segment| segment.id).collect();
-        let living = self.living(tablet);
-        let left: Vec<Key> = living.keys().copied().filter(|key| !taken.contains(key)).collect();
+        let live = self.live(tablet);
+        let left: Vec<Key> = live.keys().copied().filter(|key| !taken.contains(key)).collect();
         let bases_before = self.bases();
         match meanwhile {
             Some(Meanwhile::Flush(keys, rows)) => self.flush(&keys, rows),
@@ -152,7 +152,7 @@ impl Table {
         for part in left.chunks(rows) {
             let base = self.segment(part.iter().copied().collect(), true);
             for key in part {
-                if self.locations[key] == living[key] {
+                if self.locations[key] == live[key] {
                     self.locations.insert(*key, base.id);
                 } else {
                     self.dead.insert((base.id, *key));
@@ -160,8 +160,8 @@ impl Table {
             }
             bases.push(base);
         }
-        for key in living.keys().filter(|key| taken.contains(*key)) {
-            if self.locations[key] == living[key] {
+        for key in live.keys().filter(|key| taken.contains(*key)) {
+            if self.locations[key] == live[key] {
                 self.locations.remove(key);
             }
         }
@@ -216,8 +216,8 @@ impl Table {
             "ranges overlap or leave keys out: {:?}",
             self.tablets
         );
-        let living: BTreeMap<Key, SegmentId> = self.tablets.iter().flat_map(|tablet| self.living(tablet)).collect();
-        assert_eq!(living, self.locations, "{:?}", self.tablets);
+        let live: BTreeMap<Key, SegmentId> = self.tablets.iter().flat_map(|tablet| self.live(tablet)).collect();
+        assert_eq!(live, self.locations, "{:?}", self.tablets);
         for (key, id) in &self.locations {
             assert!(self.tablets.has_segment(key, *id));
         }

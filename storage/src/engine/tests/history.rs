@@ -48,17 +48,17 @@ fn files_with(fs: &SimFs, folder: &Path, bytes: &[u8]) -> Vec<String> {
 /// The history of deleted ranges goes at once, but not for a pin of an earlier state: even if a commit was in progress
 /// then, so that the scan reads a later state.
 #[tokio::test]
-async fn a_pin_taken_beside_a_commit_keeps_the_past_of_deleted_ranges() {
+async fn a_pin_taken_during_a_commit_keeps_the_past_of_deleted_ranges() {
     let (engine, clock) = keeping(&SimFs::new(), GcRule::KeepAll, 1_000).await;
     engine.commit(put("alto#1", "first")).await.unwrap();
     clock.set(3 * SECOND);
-    let pin_beside_a_commit = || {
+    let pin_during_a_commit = || {
         engine.shared.is_stamping.store(true, Ordering::SeqCst);
         let pin = engine.pin_now();
         engine.shared.is_stamping.store(false, Ordering::SeqCst);
         pin
     };
-    let (before, also_before) = (pin_beside_a_commit(), pin_beside_a_commit());
+    let (before, also_before) = (pin_during_a_commit(), pin_during_a_commit());
     let seen = async |pin: &crate::Pin| {
         let scan = Scan { as_of: Some(pin.now_micros), pin: Some(pin.clone()), ..Scan::all() };
         engine.read_rows(&table(), scan).await.unwrap().len()
@@ -71,7 +71,7 @@ async fn a_pin_taken_beside_a_commit_keeps_the_past_of_deleted_ranges() {
     assert_eq!((seen(&before).await, seen(&also_before).await), (1, 1));
     clock.set(5 * SECOND);
     // Ranges deleted before the pin stay deleted for it.
-    assert_eq!(seen(&pin_beside_a_commit()).await, 0);
+    assert_eq!(seen(&pin_during_a_commit()).await, 0);
 }
 
 #[tokio::test]
@@ -206,7 +206,7 @@ async fn history_that_begins_during_a_compaction_is_whole() {
 
 /// A commit that has its stamp and is being synced belongs to the time of a later pin: a scan as of then waits for it.
 #[tokio::test]
-async fn what_was_at_a_moment_does_not_change() {
+async fn rows_as_of_a_timestamp_do_not_change() {
     let fs = SimFs::new();
     let (engine, clock) = keeping(&fs, GcRule::KeepAll, 1_000).await;
     let first = engine.commit(put("a", "first")).await.unwrap();

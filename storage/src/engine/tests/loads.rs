@@ -1,6 +1,6 @@
-//! Loads: their rows, their refusals, and their files; alone, [beside] other writers, and after a [crash].
+//! Loads: their rows, their refusals, and their files; alone, [concurrent] with other writers, and after a [crash].
 
-mod beside;
+mod concurrent;
 mod crash;
 
 use super::*;

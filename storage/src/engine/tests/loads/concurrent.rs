@@ -1,4 +1,4 @@
-//! Loads beside writers, flushes, compactions, purges, and the end of the store.
+//! Loads concurrent with writers, flushes, compactions, purges, and the end of the store.
 
 use super::*;
 
