@@ -5,7 +5,7 @@
 //! ```text
 //! header, 40 bytes, synced before the first frame is written
 //!      0   8  magic            "KSLOG\r\n\0"
-//!      8   4  format version   2
+//!      8   4  format version   3
 //!     12   4  zero
 //!     16   8  number of the file
 //!     24   8  creation time of the file, in microseconds

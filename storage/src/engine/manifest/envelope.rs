@@ -5,7 +5,7 @@
 //!
 //! ```text
 //!  0   8  magic             "KSCURR\r\n", "KSMANI\r\n", "KSDEAD\r\n" or "KSSTOR\r\n"
-//!  8   4  format version    1
+//!  8   4  format version    2
 //! 12   4  CRC-32C of bytes 0 to 12 and of all from byte 16 on
 //! 16   8  version           of the manifest; in a deletion vector, of the manifest for which it was written; in `STORE`
 //!                           its number

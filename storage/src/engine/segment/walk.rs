@@ -146,8 +146,8 @@ impl Walk {
         taken
     }
 
-    /// Takes positions off the back, not below `start`, up to a multiple of `most` in the row group, where pages tend
-    /// to begin.
+    /// Takes the last positions, down to the nearest multiple of `most` positions after `start`, the row group's first:
+    /// pages tend to begin there.
     fn take_back(&mut self, start: Position, most: usize) -> Vec<Range<Position>> {
         let most = u32::try_from(most).unwrap_or(u32::MAX);
         let last = self.ranges.back().map_or(start, |range| range.end - 1);
