@@ -2,8 +2,8 @@
 //! readers and writers are passed in.
 //!
 //! ```text
-//! sorted inputs ─► merge by key ─► drop garbage ─► writer, a new one every `cut_bytes`
-//!                                              └─► PositionMap: new positions of rows
+//! sorted inputs ─► merge ─► drop garbage ─► writer, a new one every `cut_bytes`
+//!                                       └─► PositionMap: new positions of rows
 //! ```
 //!
 //! A [`Compaction`] proceeds batch by batch: the caller may pause or stop between two [steps](Compaction::step). It

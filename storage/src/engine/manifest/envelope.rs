@@ -7,7 +7,7 @@
 //!  0   8  magic             "KSCURR\r\n", "KSMANI\r\n", "KSDEAD\r\n" or "KSSTOR\r\n"
 //!  8   4  format version    2
 //! 12   4  CRC-32C of bytes 0 to 12 and of all from byte 16 on
-//! 16   8  version           of the manifest; in a deletion vector, of the manifest for which it was written; in `STORE`
+//! 16   8  version           of the manifest; in a deletion vector, that of the manifest it was written for; in `STORE`
 //!                           its number
 //! 24   8  segment           of the deletion vector; else 0
 //! 32   8  length of the body
