@@ -146,9 +146,9 @@ impl TenantStore {
     }
 
     /// Whether the rows are so few that [`columnar`](Self::columnar) may be called for them where nobody should have to wait.
-    pub fn is_short(&self, table: &Table, request: &ColumnarRequest) -> bool {
+    pub fn runs_inline(&self, table: &Table, request: &ColumnarRequest) -> bool {
         let Some((fast, span)) = self.store.columnar().zip(self.span_within(table)) else { return true };
-        fast.is_short(&table.physical, &in_span(span.as_deref(), request.clone()))
+        fast.runs_inline(&table.physical, &in_span(span.as_deref(), request.clone()))
     }
 
     /// What the door's keys of a table begin with, if they do with anything; `None` for a table of which it reads nothing.

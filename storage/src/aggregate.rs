@@ -1,18 +1,18 @@
 //! The cells of aggregate families: what they hold, and how inputs and states merge into them. Pure.
 //!
-//! Sums, minima and maxima are 8 bytes, big-endian; a distinct count is a HyperLogLog sketch ([`hll`]). A state depends on the
-//! *set* of what was merged into it (for a sum: the multiset), never on order or grouping, and states of equal content are equal
-//! byte for byte.
+//! Sums, minima and maxima are 8 bytes, big-endian; a distinct count is a HyperLogLog sketch ([`hll`]). A state depends
+//! on the *set* of what was merged into it (for a sum: the multiset), never on order or grouping, and states of equal
+//! content are equal byte for byte.
 
 pub mod hll;
 
 use crate::{Aggregate, Error, Result};
 use bytes::Bytes;
 
-/// Adds an input to the state; `None` for a cell that is not there yet.
+/// Adds an input to the state; `None` stands for an absent cell.
 ///
 /// # Errors
-/// [`Invalid`](Error::Invalid) when the state is none.
+/// [`Invalid`](Error::Invalid) if `state` is not a valid state.
 pub fn add(kind: Aggregate, state: Option<&Bytes>, input: i64) -> Result<Bytes> {
     match kind {
         Aggregate::Sum | Aggregate::Min | Aggregate::Max => merge(kind, state, &input.to_be_bytes()),
@@ -20,10 +20,10 @@ pub fn add(kind: Aggregate, state: Option<&Bytes>, input: i64) -> Result<Bytes> 
     }
 }
 
-/// Merges a state into the state; `None` for a cell that is not there yet.
+/// Merges `other` into `state`; `None` stands for an absent cell.
 ///
 /// # Errors
-/// [`Invalid`](Error::Invalid) when either state is none.
+/// [`Invalid`](Error::Invalid) if one of them is not a valid state.
 pub fn merge(kind: Aggregate, state: Option<&Bytes>, other: &[u8]) -> Result<Bytes> {
     let merged = match kind {
         Aggregate::Hll => return hll::merge(state.map(AsRef::as_ref), other),
@@ -34,18 +34,18 @@ pub fn merge(kind: Aggregate, state: Option<&Bytes>, other: &[u8]) -> Result<Byt
     Ok(Bytes::copy_from_slice(&merged.to_be_bytes()))
 }
 
-/// Whether the bytes are a state.
+/// Checks that the bytes are a valid state.
 ///
 /// # Errors
-/// [`Invalid`](Error::Invalid) when they are not.
+/// [`Invalid`](Error::Invalid) if they are not.
 pub fn check(kind: Aggregate, state: &[u8]) -> Result<()> {
     value(kind, state).map(drop)
 }
 
-/// What a state stands for: the sum, the extreme, or the estimated number of distinct inputs.
+/// The value of a state: the sum, the extreme, or the estimated number of distinct inputs.
 ///
 /// # Errors
-/// [`Invalid`](Error::Invalid) when the bytes are not a state.
+/// [`Invalid`](Error::Invalid) if the bytes are not a valid state.
 pub fn value(kind: Aggregate, state: &[u8]) -> Result<i64> {
     match kind {
         Aggregate::Sum | Aggregate::Min | Aggregate::Max => number(state),

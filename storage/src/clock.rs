@@ -1,7 +1,7 @@
-//! Time, as an argument.
+//! Time, passed in as an argument.
 //!
-//! A [`Clock`] only tells the wall time. What stamps commits is the [`HybridClock`] over it, which never repeats and never goes
-//! back, whatever the wall clock does.
+//! A [`Clock`] only reads the wall time. Commits are stamped by the [`HybridClock`] over it, which never repeats and
+//! never goes back, whatever the wall clock does.
 
 use std::{
     fmt,
@@ -9,7 +9,7 @@ use std::{
     time::{SystemTime, UNIX_EPOCH},
 };
 
-/// Tells the wall time.
+/// Reads the wall time.
 pub trait Clock: Send + Sync + fmt::Debug + 'static {
     /// Microseconds since 1970-01-01 UTC.
     fn now_micros(&self) -> i64;
@@ -27,7 +27,7 @@ impl Clock for SystemClock {
     }
 }
 
-/// A clock that advances by itself only: for tests.
+/// A clock for tests, which moves only when it is set.
 #[derive(Debug, Default)]
 pub struct ManualClock(AtomicI64);
 
@@ -60,9 +60,10 @@ impl<C: Clock> Clock for std::sync::Arc<C> {
     }
 }
 
-/// Stamps commits: the wall time, but later than every stamp before by a microsecond at least.
+/// Stamps commits: the wall time, but at least a microsecond later than every earlier stamp.
 ///
-/// Whoever persists stamps tells it the last one at start-up, so that a wall clock set back across a restart does no harm.
+/// A backend that persists stamps passes the last one at start-up, so that a wall clock set back across a restart does
+/// no harm.
 #[derive(Debug)]
 pub struct HybridClock {
     wall: Box<dyn Clock>,
@@ -70,7 +71,7 @@ pub struct HybridClock {
 }
 
 impl HybridClock {
-    /// Stamps after `last_micros`, the greatest stamp ever given.
+    /// A clock whose stamps come after `last_micros`, the greatest stamp ever given.
     pub fn new(wall: Box<dyn Clock>, last_micros: i64) -> Self {
         Self { wall, last: AtomicI64::new(last_micros) }
     }
@@ -83,7 +84,7 @@ impl HybridClock {
         next(last.unwrap_or_else(|last| last))
     }
 
-    /// The time by which GC judges: never before the last stamp, and never back.
+    /// The time by which GC judges: never before the last stamp, and never going back.
     pub fn now(&self) -> i64 {
         self.last.fetch_max(self.wall.now_micros(), Ordering::SeqCst);
         self.last.load(Ordering::SeqCst)

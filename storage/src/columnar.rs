@@ -1,12 +1,14 @@
-//! The fast path for scans of many rows: Parquet row groups that a query engine reads itself, and ordinary rows for the rest.
+//! The fast path for scans of many rows: Parquet row groups that a query engine reads itself, and ordinary rows for the
+//! rest.
 //!
-//! A scan of typed columns asks a [`ColumnarScan`] for a [`Columnar`]. Its parts are files with row groups in which every wanted column
-//! stands as it would be read (`clean`), each with the exact selection of positions: the living rows inside of the ranges. Rows that lie in
-//! memory are read there ([`MemoryPart`]), without a copy between. Every other row (of row groups that are not clean) comes from the
-//! [`Rest`]. Parts, memory and rest have no row in common, and together all rows of the scan: those of which any cell lives.
+//! A scan of typed columns asks a [`ColumnarScan`] for a [`Columnar`]. Its parts are files with *clean* row groups, in
+//! which every requested column holds exactly what a scan would return, each with the exact selection of positions: the
+//! live rows inside the ranges. Rows in memtables are read in memory without an intermediate copy ([`MemoryPart`]). All
+//! other rows (those of row groups that are not clean) come from the [`Rest`]. Parts, memory and rest are disjoint, and
+//! together they are all rows of the scan: those with at least one live cell.
 //!
-//! A row group may hold rows of several owners. The selection is all that keeps them apart: nobody may widen it, nor draw
-//! conclusions from statistics of a row group about the rows selected.
+//! A row group may hold rows of several owners. Only the selection keeps them apart: nobody may widen it, or draw
+//! conclusions from the statistics of a row group about the selected rows.
 
 use crate::{ColumnKind, Error, FamilyName, Pin, Result, RowSet, RowStream, Scan, TableName};
 use bytes::Bytes;
@@ -18,53 +20,54 @@ use std::{
     sync::Arc,
 };
 
-/// A store that gives row groups.
+/// A store that serves row groups.
 pub trait ColumnarScan: Send + Sync {
-    /// Where the rows of the request are. May read files: called where blocking is allowed.
+    /// Finds the rows of the request. May read files: call it where blocking is allowed.
     ///
     /// # Errors
-    /// [`NotFound`](crate::ErrorKind::NotFound) for the table, and what reading files finds.
+    /// [`NotFound`](crate::ErrorKind::NotFound) for the table, and errors of reading files.
     fn columnar(&self, table: &TableName, request: ColumnarRequest) -> Result<Columnar>;
 
-    /// Whether the rows are so few that [`columnar`](Self::columnar) may be called for them where nobody should have to wait.
-    fn is_short(&self, _table: &TableName, _request: &ColumnarRequest) -> bool {
+    /// Whether the rows are so few that [`columnar`](Self::columnar) may run on the caller's thread.
+    fn runs_inline(&self, _table: &TableName, _request: &ColumnarRequest) -> bool {
         false
     }
 }
 
-/// What is wanted.
+/// The rows and columns of a columnar scan.
 #[derive(Clone, Debug)]
 pub struct ColumnarRequest {
-    /// Which rows.
+    /// The rows.
     pub rows: RowSet,
-    /// The newest cells of which columns.
-    pub columns: Vec<WantedColumn>,
-    /// The [id](crate::KeyDecoder::id) of the decoder whose columns are wanted; with one, keys that it does not decode are in the rest.
+    /// Columns whose newest cells are read.
+    pub columns: Vec<RequestedColumn>,
+    /// The [id](crate::KeyDecoder::id) of the decoder whose columns are requested; keys that it does not decode are
+    /// then in the rest.
     pub key: Option<String>,
     /// The state to read; `None` for the newest.
     pub pin: Option<Pin>,
 }
 
-/// A column and what it has to be.
+/// A column and the requirements on its values.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct WantedColumn {
+pub struct RequestedColumn {
     /// The family.
     pub family: FamilyName,
     /// The qualifier.
     pub qualifier: Bytes,
-    /// What its values are; a row group in which the column is of another kind is not clean.
+    /// Kind of the values; a row group that stores the column with another kind is not clean.
     pub kind: ColumnKind,
-    /// The name of what its values are [held against](crate::Accepts); a row group whose values were not is not clean. `None` where any value
-    /// of the kind will do.
+    /// Name of the check that the values must have passed when they were written, see [`Accepts`](crate::Accepts); a
+    /// row group without that check is not clean. `None` if any value of the kind will do.
     pub accepts: Option<&'static str>,
 }
 
-/// Where rows are.
+/// The location of the rows of a scan.
 #[derive(Clone, Debug)]
 pub struct Columnar {
     /// Row groups, at most one part for each file.
     pub parts: Vec<ParquetPart>,
-    /// Rows in memory, in pieces that may be read side by side.
+    /// Rows in memory, in pieces that may be read in parallel.
     pub memory: Vec<MemoryPart>,
     /// All other rows.
     pub rest: Rest,
@@ -75,22 +78,22 @@ pub struct Columnar {
 pub struct ParquetPart {
     /// The file.
     pub file: Arc<dyn PartFile>,
-    /// What its footer says, with the page index.
+    /// The metadata of its footer, with the page index.
     pub metadata: Arc<ParquetMetaData>,
-    /// Row groups, ascending, and which of their rows; `None` for all. A selection is as long as its row group, and selects some row. One of
-    /// many short runs is a [bitmap](RowSelection::as_mask).
+    /// Row groups, ascending, and which of their rows; `None` for all. A selection is as long as its row group, and
+    /// selects at least one row. A selection of many short runs is a [bitmap](RowSelection::as_mask).
     pub row_groups: Vec<(usize, Option<RowSelection>)>,
-    /// Rows that are selected.
+    /// Number of selected rows.
     pub rows: u64,
-    /// Rows of these row groups that live no more; whoever wrote them.
+    /// Dead rows of these row groups, of any owner.
     pub dead: u64,
-    /// Each wanted column's name in the file; `None` when it is NULL in every selected row.
+    /// Each requested column's name in the file; `None` if it is NULL in every selected row.
     pub columns: Vec<Option<String>>,
-    /// The names of the decoder's columns in the file, in its order; empty when none were wanted.
+    /// The names of the decoder's columns in the file, in its order; empty if none were requested.
     pub key_columns: Vec<String>,
     /// The name in the file of the column of row keys, as bytes.
     pub row_key: String,
-    /// What the key of every selected row begins with, and is shown without.
+    /// Prefix of the key of every selected row, which readers strip.
     pub span: Bytes,
 }
 
@@ -112,12 +115,13 @@ pub trait PartFile: fmt::Debug + Send + Sync + 'static {
     fn read(&self, ranges: &[Range<u64>]) -> BoxFuture<'static, Result<Vec<Bytes>>>;
 }
 
-/// Takes a row: its key, and the newest value of each wanted column, in the order of the request.
+/// Receives a row: its key, and the newest value of each requested column, in the order of the request.
 pub type TakeRow<'a> = dyn FnMut(&[u8], &[Option<&[u8]>]) -> ControlFlow<()> + 'a;
 
 /// Rows in memory, at the pin of the request.
 pub trait MemoryRows: fmt::Debug + Send + Sync + 'static {
-    /// Gives the living rows behind the key `after`, ascending, until there are no more or `take` breaks. Computes, and reads no file.
+    /// Passes the live rows after the key `after` to `take`, ascending, until there are no more or `take` breaks.
+    /// Computes only, and reads no file.
     ///
     /// # Errors
     /// [`PinExpired`](crate::Error::PinExpired).
@@ -128,24 +132,24 @@ pub trait MemoryRows: fmt::Debug + Send + Sync + 'static {
 #[derive(Clone, Debug)]
 pub struct MemoryPart {
     rows_estimate: u64,
-    /// What every key begins with, and is given without.
+    /// Prefix of every key, which readers strip.
     span: Bytes,
     rows: Arc<dyn MemoryRows>,
 }
 
 impl MemoryPart {
-    /// A piece of about so many rows.
+    /// A piece of about `rows_estimate` rows.
     pub fn new(rows_estimate: u64, rows: Arc<dyn MemoryRows>) -> Self {
         Self { rows_estimate, span: Bytes::new(), rows }
     }
 
-    /// The same rows, all of which lie in the span, with keys without it. A key that is nothing but the span has no row here.
+    /// The same rows, all of which lie in the span, with keys without it. A key equal to the span is skipped.
     #[must_use]
     pub fn in_span(self, span: Bytes) -> Self {
         Self { span, ..self }
     }
 
-    /// Rows, roughly.
+    /// Estimated number of rows.
     pub fn rows_estimate(&self) -> u64 {
         self.rows_estimate
     }
@@ -153,7 +157,7 @@ impl MemoryPart {
     /// See [`MemoryRows::read`].
     ///
     /// # Errors
-    /// Those of [`MemoryRows::read`]; [`Error::Invalid`] for a row outside of the span.
+    /// Errors of [`MemoryRows::read`]; [`Error::Invalid`] for a row outside the span.
     pub fn read(&self, after: Option<&[u8]>, take: &mut TakeRow<'_>) -> Result<()> {
         if self.span.is_empty() {
             return self.rows.read(after, take);
@@ -181,12 +185,12 @@ type ReadRest = dyn Fn(Scan) -> RowStream + Send + Sync;
 #[derive(Clone)]
 pub struct Rest {
     rows_estimate: u64,
-    /// `None` when there is no row for certain.
+    /// `None` if it certainly has no rows.
     read: Option<Arc<ReadRest>>,
 }
 
 impl Rest {
-    /// Rows that `read` gives. It is asked for rows of the request only, of which it gives those that no part holds.
+    /// Rows that `read` returns. `read` is only asked for rows of the request, and returns those that no part holds.
     pub fn new(rows_estimate: u64, read: impl Fn(Scan) -> RowStream + Send + Sync + 'static) -> Self {
         Self { rows_estimate, read: Some(Arc::new(read)) }
     }
@@ -196,7 +200,7 @@ impl Rest {
         Self { rows_estimate: 0, read: None }
     }
 
-    /// Reads rows in the scan's order. The scan's own pin does not count; its rows lie in those of the request.
+    /// Reads rows in the scan's order. The scan's own pin is ignored; its rows must lie in those of the request.
     pub fn scan(&self, scan: Scan) -> RowStream {
         match &self.read {
             Some(read) => read(scan),
@@ -204,12 +208,12 @@ impl Rest {
         }
     }
 
-    /// Whether there is no row for certain.
+    /// Whether it certainly has no rows.
     pub fn is_empty(&self) -> bool {
         self.read.is_none()
     }
 
-    /// Rows, roughly.
+    /// Estimated number of rows.
     pub fn rows_estimate(&self) -> u64 {
         self.rows_estimate
     }

@@ -1,80 +1,125 @@
 //! The embedded engine: a [`Store`] in one process, on a local disk, whose acknowledged commits survive a crash.
 //!
 //! ```text
-//! LOCK                      held by the process that has the store open
-//! wal/<number>.log          what was committed since the last flush, in order
-//! CURRENT, manifest/<n>     which segments there are, and up to where in the log they hold everything
-//! dead/<segment>-<n>        which positions of a segment no longer hold a row
-//! seg/<segment>.parquet     rows; in an object store, if one is named
-//! load/<number>.run         rows of a load under way
+//! LOCK                      locked by the process that has the store open
+//! wal/<number>.log          commits since the last flush, in order
+//! CURRENT, manifest/<n>     the segments, and up to which frame of the log they hold everything
+//! dead/<segment>-<n>        the deletion vector of a segment: positions that no longer hold a row
+//! seg/<segment>.parquet     rows; in an object store, if one is configured
+//! load/<number>.run         sorted rows of a load in progress
 //! ```
 //!
-//! A row has one living place: a memtable, or a position of one segment (`state`). *Writing:* what the rows of a commit held before is
-//! read (`fetch`), and the commit goes through a bounded queue to the log thread (`writer`), which checks it, folds its rows into the active
-//! memtable (`apply`, `memtable`), adds it to the group of its moment, writes and syncs the group to the log (`log`, `frame`, `record`), and only then
-//! publishes the changed tables and answers. *Reading* takes the published tables and no lock (`read`, `columnar`). *Segments:* a full
-//! memtable is frozen and written to deltas, and tablets with many of them are compacted to new bases, by threads of their own (`maintain`,
-//! `flush`, `compact`, `segment`, `tablet`, `dead`); what they made is named by a manifest (`manifest`) and installed by the log thread (`install`). Opening a
-//! store reads the manifest and replays the log behind it (`recover`).
+//! A row has exactly one live location: a memtable, or a position of one segment (`state`).
 //!
-//! Many new rows may go past the log, straight into segments (`load`).
+//! *Writing.* The caller reads the previous rows of a commit (`fetch`), and the commit goes through a bounded queue to
+//! the log thread (`writer`). The log thread checks it, folds its rows into the active memtable (`apply`, `memtable`),
+//! and adds it to the current group. It writes and syncs the group to the log (`log`, `frame`, `record`), and only then
+//! publishes the changed tables and answers.
 //!
-//! What the rows of a table with history held before they changed is a table of its own (`past`), which goes the same way.
+//! *Reading* takes the published tables and no lock (`read`, `columnar`).
 //!
-//! Check-and-mutate and read-modify-write read, decide, and commit on the condition that the row did not change meanwhile; they take
-//! one of [`ROW_LOCKS`] locks first, so that they wait for each other rather than fail each other.
+//! *Segments.* Background threads write a full, frozen memtable to deltas, and compact tablets with many deltas to new
+//! bases (`maintain`, `flush`, `compact`, `segment`, `tablet`, `deletion_vector`). A manifest names the result
+//! (`manifest`), and the log thread installs it (`install`). Opening a store reads the manifest and replays the log
+//! after it (`open`, `recover`).
 //!
-//! What makes a commit atomic is the checksum of its frame; what makes it last is the sync before the answer. What makes a flush or a
-//! compaction atomic is the rename of `CURRENT`.
+//! *Loads* of many new rows bypass the log and write segments directly (`load`).
+//!
+//! *History.* A table with history has a second table with the previous versions of its rows (`history`), which is
+//! written the same way.
+//!
+//! Check-and-mutate and read-modify-write read, decide, and commit on the condition that the row has not changed
+//! meanwhile. They first take one of [`ROW_LOCKS`] locks, so that they wait for each other instead of failing each
+//! other.
+//!
+//! A commit is atomic by the checksum of its frame, and durable by the sync before the answer. A flush or a compaction
+//! is atomic by the rename of `CURRENT`.
+//!
+//! The modules below are declared in groups, in the order in which a mutation meets them: commit, segments, background
+//! work, reads, start-up, operators' tools.
 
-mod apply;
-pub(crate) mod blobs;
-mod board;
-mod budget;
-mod cells;
-mod codec;
-mod columnar;
-mod compact;
-mod dead;
+// A commit, on the caller's side: rows that it changes are read, and single-row decisions are made.
 mod decide;
-mod descriptor;
+
 mod fetch;
-pub mod files;
-mod flush;
-mod frame;
-#[cfg(feature = "testing")]
-pub(crate) mod fuzz;
-mod garbage;
-mod grain;
-mod inspect;
-mod install;
-mod load;
-mod log;
-mod maintain;
-mod manifest;
-mod memtable;
-mod open;
-mod past;
-mod pins;
-mod priority;
-mod purge;
-mod ranges;
-mod read;
-mod record;
-mod recover;
-mod row_cache;
-mod samples;
-mod scan;
-mod segment;
-mod short;
-mod state;
-mod tablet;
-#[cfg(test)]
-mod tests;
+
+// A commit, on the log thread: applied to the state's memtables, then written and synced as a frame of the log.
 mod writer;
 
+mod apply;
+
+mod descriptor;
+mod memtable;
+mod state;
+
+mod cells;
+mod codec;
+mod frame;
+mod log;
+mod record;
+
+// The history of tables that keep one.
+mod history;
+
+// Segments: their files, their format, and which of their rows are deleted.
+pub(crate) mod blobs;
+
+mod segment;
+
+mod deletion_vector;
+
+mod row_cache;
+
+mod tablet;
+
+mod manifest;
+
+// What other threads make of memtables and segments, and how the log thread installs it.
+mod coordination;
+mod maintain;
+
+mod flush;
+
+mod compact;
+mod garbage;
+
+mod install;
+
+mod load;
+mod purge;
+
+mod priority;
+
+// Reads.
+mod pins;
+
+mod scan;
+
+mod read;
+
+mod columnar;
+
+mod inline;
+
+mod ranges;
+mod samples;
+
+// Start-up and its sizes.
+mod budget;
+mod granularity;
+mod open;
+mod recover;
+
+// For operators and tests.
+pub mod files;
+#[cfg(feature = "testing")]
+pub(crate) mod fuzz;
+mod inspect;
+#[cfg(test)]
+mod tests;
+
 pub use budget::{Budget, MEMORY_BYTES, MEMTABLE_BYTES_MAX, MEMTABLE_BYTES_MIN};
-pub use grain::Grain;
+pub use granularity::Granularity;
 pub use segment::{DICTIONARY_BYTES_MAX, PAGE_BYTES_TARGET, PAGE_ROWS_MAX};
 pub use writer::{GROUP_BYTES_TARGET, GROUP_REQUESTS_MAX, REQUEST_BYTES_MAX};
 
@@ -88,8 +133,8 @@ use crate::{
 };
 use async_trait::async_trait;
 use bytes::Bytes;
-use decide::Decided;
-use fetch::{Fetched, Wanted};
+use decide::Decision;
+use fetch::{Fetched, Lookups};
 use maintain::{LayoutsOf, Maintenance};
 use state::State;
 use std::{
@@ -108,28 +153,28 @@ use writer::{Queued, Reply, Request, Shared};
 
 /// Bytes of a log file, unless a single group needs more.
 pub const LOG_FILE_BYTES: u64 = 64 << 20;
-/// Bytes of a base segment, about: a tablet with more becomes two.
+/// Approximate bytes of a base segment; a larger tablet is split in two.
 pub const BASE_BYTES: u64 = 256 << 20;
-/// Requests that wait for the log thread; further ones wait to be queued.
+/// Requests that wait for the log thread; further callers wait to enqueue.
 pub const QUEUE_REQUESTS_MAX: usize = 4_096;
-/// Bytes of keys and mutations that wait for the log thread; a larger request waits until it is alone.
+/// Bytes of keys and mutations that wait for the log thread; a larger request waits until the queue is empty.
 pub const QUEUE_BYTES_MAX: usize = 64 << 20;
-/// Locks among which the rows of check-and-mutate and read-modify-write are divided.
+/// Locks that the rows of check-and-mutate and read-modify-write share by hash.
 pub const ROW_LOCKS: usize = 256;
-/// How often a check-and-mutate or read-modify-write reads again because others changed the row in between.
+/// How often a check-and-mutate or read-modify-write retries because the row changed after it was read.
 pub const ROW_ATTEMPTS_MAX: usize = 64;
-/// Keys that [`Store::sample_row_keys`] gives, at most.
+/// Maximum number of keys that [`Store::sample_row_keys`] returns.
 pub const ROW_SAMPLES_MAX: u64 = 100;
 
-/// How old a pin may be, in microseconds: an hour.
+/// Maximum age of a pin, in microseconds: an hour.
 pub const PIN_AGE_MAX_MICROS: i64 = 3_600_000_000;
 
-/// The file whose lock stands for the store.
+/// The lock file of the store.
 const LOCK: &str = "LOCK";
 /// Bytes that one permit of the queue stands for.
 const ROOM_BYTES: usize = 1 << 10;
 
-/// How the values of base segments are compressed. Deltas, which are read once more before they go, are LZ4 always.
+/// Compression of base segments. Deltas are always LZ4, since they are read once more before they go.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Codec {
     /// Fast to read: the default.
@@ -139,23 +184,23 @@ pub enum Codec {
     Zstd,
 }
 
-/// Where a store is, and what it works with.
+/// Location and settings of a store.
 #[derive(Debug)]
 pub struct EngineOptions {
-    /// The store's folder; made if it is not there.
+    /// The store's folder; created if it is missing.
     pub path: PathBuf,
     /// The file system.
     pub fs: Arc<dyn Fs>,
     /// The wall clock.
     pub clock: Box<dyn Clock>,
-    /// Where segments are: an object store (`s3://`, `gs://`, `az://`) or `file://`; `None` for the store's folder.
+    /// Location of segments: an object store (`s3://`, `gs://`, `az://`) or `file://`; `None` for the store's folder.
     pub segments: Option<Url>,
-    /// Where segments are instead, when it is given.
+    /// Overrides the location of segments.
     #[cfg(test)]
     pub(crate) blobs: Option<Arc<dyn blobs::Blobs>>,
-    /// What the engine may take of memory, in bytes; [`Budget`] says for what.
+    /// Memory budget of the engine, in bytes; see [`Budget`].
     pub memory_bytes: u64,
-    /// Bytes after which a memtable is flushed; `None` for what [`Budget`] makes of the memory.
+    /// Bytes after which a memtable is flushed; `None` to derive it from the memory, see [`Budget`].
     pub memtable_bytes: Option<u64>,
     /// How base segments are compressed.
     pub base_codec: Codec,
@@ -163,10 +208,10 @@ pub struct EngineOptions {
     pub pin_age_max_micros: i64,
     /// Bytes after which a base segment ends and another begins.
     pub base_bytes: u64,
-    /// Whether tablets are compacted without being asked.
+    /// Whether tablets are compacted automatically.
     pub compacts: bool,
-    /// How finely it divides what it keeps: for tests.
-    pub grain: Grain,
+    /// Sizes of the pieces into which data is divided: for tests.
+    pub granularity: Granularity,
     /// See [`LOG_FILE_BYTES`].
     pub log_file_bytes: u64,
     /// See [`QUEUE_REQUESTS_MAX`]; at least 1.
@@ -191,7 +236,7 @@ impl EngineOptions {
             pin_age_max_micros: PIN_AGE_MAX_MICROS,
             base_bytes: BASE_BYTES,
             compacts: true,
-            grain: Grain::default(),
+            granularity: Granularity::default(),
             log_file_bytes: LOG_FILE_BYTES,
             queue_requests_max: QUEUE_REQUESTS_MAX,
             queue_bytes_max: QUEUE_BYTES_MAX,
@@ -204,24 +249,24 @@ pub struct Engine {
     path: PathBuf,
     shared: Arc<Shared>,
     maintenance: Arc<Maintenance>,
-    /// Taken when the engine is dropped, and at no other time.
+    /// Taken only when the engine is dropped.
     queue: Option<mpsc::Sender<Queued>>,
     room: Arc<Semaphore>,
     room_permits: usize,
-    /// Of [`fetch::ROWS_MAX`].
+    /// [`fetch::ROWS_MAX`] permits.
     fetching: Arc<Semaphore>,
-    /// A permit for each load that there may be.
+    /// A permit for each load that may run at the same time.
     loading: Arc<Semaphore>,
     row_locks: Vec<tokio::sync::Mutex<()>>,
     closed: AtomicBool,
     threads: Mutex<Vec<JoinHandle<()>>>,
-    /// The lock that stands for the store, as long as one of its threads runs.
+    /// The store's lock, held as long as one of its threads runs.
     lock: Weak<Box<dyn Any + Send + Sync>>,
     sync_micros: Option<u64>,
     budget: Budget,
     memory_bytes: u64,
     pin_age_max_micros: i64,
-    /// Whether reading a few rows of segments takes less than handing it to another thread.
+    /// Whether segments are local, so that reading a few rows takes less time than handing it to another thread.
     is_local: bool,
 }
 
@@ -235,18 +280,18 @@ impl fmt::Debug for Engine {
 }
 
 impl Engine {
-    /// Opens a store, or makes one.
+    /// Opens a store, or creates one.
     ///
     /// # Errors
-    /// [`Error::Locked`] when another process, or this one, has it open; [`Error::Corrupt`] when the log is damaged: nothing was
-    /// changed then; [`Error::Unsupported`] for a newer format; [`Error::Io`].
+    /// [`Error::Locked`] if this or another process has it open; [`Error::Corrupt`] if the log is damaged, in which
+    /// case nothing was changed; [`Error::Unsupported`] for a newer format; [`Error::Io`].
     pub async fn open(options: EngineOptions) -> Result<Arc<Self>> {
         let opened = tokio::task::spawn_blocking(move || open::open(options));
         opened.await.map_err(|error| Error::Unavailable(format!("opening it failed: {error}")))?
     }
 
-    /// What one sync of the log took at start-up, in microseconds: the least that a commit takes. `None` on a full disk, where it
-    /// could not be measured.
+    /// Duration of one sync of the log, measured at start-up, in microseconds: the minimum latency of a commit. `None`
+    /// on a full disk, where it could not be measured.
     pub fn sync_micros(&self) -> Option<u64> {
         self.sync_micros
     }
@@ -260,7 +305,7 @@ impl Engine {
     /// Writes everything that was acknowledged before the call to segments.
     ///
     /// # Errors
-    /// [`Error::NoSpace`] when there is no room for them, and those of writing; nothing is lost then.
+    /// [`Error::NoSpace`] if there is no room for them, and errors of writing; nothing is lost then.
     pub async fn flush(&self) -> Result<()> {
         self.ask(0, Request::Flush).await
     }
@@ -268,11 +313,11 @@ impl Engine {
     /// Flushes, and compacts every tablet of the table, or of all tables, that is more than one base.
     ///
     /// # Errors
-    /// Those of [`flush`](Self::flush), and of reading segments.
+    /// Errors of [`flush`](Self::flush) and of reading segments.
     pub async fn compact(&self, table: Option<&TableName>) -> Result<()> {
         self.flush().await?;
         let (maintenance, table) = (Arc::clone(&self.maintenance), table.cloned());
-        self.giving_way(move || maintenance.compact_asked(table.as_ref())).await
+        self.run_low_priority(move || maintenance.compact_table(table.as_ref())).await
     }
 
     fn check_open(&self) -> Result<()> {
@@ -307,15 +352,15 @@ impl Engine {
     fn pin_now(&self) -> Pin {
         let state = self.shared.published.load_full();
         let now_micros = self.shared.clock.now();
-        // A commit that has an earlier stamp, and is not in the state, is under way or has been published since.
+        // A commit with an earlier stamp that is not in the state is in progress or has been published since.
         let is_under_way = self.shared.is_stamping.load(Ordering::SeqCst);
         let unsettled = is_under_way || !Arc::ptr_eq(&state, &self.shared.published.load());
         let commit_micros = state.stamp;
         Pin { commit_micros, now_micros, state: self.shared.pins.hold(state, now_micros, unsettled) }
     }
 
-    /// Looks up rows of segments; on this thread when there is nothing to read.
-    async fn fetch(&self, state: &Arc<State>, wanted: Wanted) -> Result<Fetched> {
+    /// Looks up rows in segments; on this thread if there is nothing to read.
+    async fn fetch(&self, state: &Arc<State>, wanted: Lookups) -> Result<Fetched> {
         if wanted.is_empty() {
             return Ok(Fetched::none(state));
         }
@@ -326,13 +371,17 @@ impl Engine {
         Ok(fetched.with_share(share))
     }
 
-    /// Does what takes long and may change the manifest, on a thread of its own, which gives way to others. Until it ends the store is not free.
-    async fn giving_way<T: Send + 'static>(&self, work: impl FnOnce() -> Result<T> + Send + 'static) -> Result<T> {
+    /// Runs long work that may change the manifest on its own low-priority thread. The store stays locked until it
+    /// ends.
+    async fn run_low_priority<T: Send + 'static>(
+        &self,
+        work: impl FnOnce() -> Result<T> + Send + 'static,
+    ) -> Result<T> {
         let lock = self.lock.upgrade().ok_or_else(|| Error::Unavailable("it was closed".into()))?;
         let (done, ended) = oneshot::channel();
         let work = move || {
             priority::give_way();
-            // When nobody waits any more, what was done is done all the same.
+            // The work is done even if the caller stopped waiting.
             let _ = done.send(work());
             drop(lock);
         };
@@ -346,8 +395,9 @@ impl Engine {
         ended.await.map_err(|_| Error::Unavailable("what was under way ended early".into()))?
     }
 
-    /// What is left to do once the log thread was told to end: to wait for the threads, and to end loads. Then the store is free.
-    fn ending(&self) -> impl FnOnce() + Send + 'static {
+    /// The rest of a shutdown, after the log thread was asked to end: waits for the threads, ends loads, and releases
+    /// the store.
+    fn shutdown(&self) -> impl FnOnce() + Send + 'static {
         let threads = std::mem::take(&mut *self.threads.lock().unwrap_or_else(PoisonError::into_inner));
         let (lock, maintenance) = (self.lock.upgrade(), Arc::clone(&self.maintenance));
         move || {
@@ -358,7 +408,7 @@ impl Engine {
     }
 }
 
-/// Does what blocks on a thread for it.
+/// Runs blocking work on one of tokio's blocking threads.
 async fn blocking<T: Send + 'static>(work: impl FnOnce() -> Result<T> + Send + 'static) -> Result<T> {
     let ended = tokio::task::spawn_blocking(work).await;
     ended.map_err(|error| Error::Unavailable(format!("what was under way ended early: {error}")))?
@@ -396,7 +446,7 @@ impl Store for Engine {
     }
 
     fn scan(&self, table: &TableName, scan: Scan) -> RowStream {
-        self.scanned(table, scan)
+        self.scan_stream(table, scan)
     }
 
     async fn sample_row_keys(&self, table: &TableName) -> Result<Vec<RowSample>> {
@@ -404,7 +454,7 @@ impl Store for Engine {
         let state = self.shared.published.load_full();
         let weights = state.table(table)?.clone();
         let cuts = blocking(move || samples::cuts(&weights, ROW_SAMPLES_MAX)).await?;
-        samples::living(self, table, cuts).await
+        samples::at_live_rows(self, table, cuts).await
     }
 
     async fn commit(&self, commit: Commit) -> Result<i64> {
@@ -414,7 +464,7 @@ impl Store for Engine {
         });
         let bytes: usize = bytes.sum();
         let state = self.shared.published.load_full();
-        let fetched = self.fetch(&state, Wanted::of_commit(&state, &commit)).await?;
+        let fetched = self.fetch(&state, Lookups::of_commit(&state, &commit)).await?;
         drop(state);
         self.ask(bytes + fetched.bytes(), |reply| Request::Commit(commit, fetched, reply)).await
     }
@@ -423,7 +473,7 @@ impl Store for Engine {
         row::check_count(rows.iter().map(|row| row.mutations.len()).sum())?;
         let bytes: usize = rows.iter().map(request_bytes).sum();
         let state = self.shared.published.load_full();
-        let wanted = Wanted::of_rows(&state, rows.iter().map(|row| (table, row)));
+        let wanted = Lookups::of_rows(&state, rows.iter().map(|row| (table, row)));
         let fetched = self.fetch(&state, wanted).await?;
         drop(state);
         self.ask(bytes + fetched.bytes(), |reply| Request::Rows(table.clone(), rows, fetched, reply)).await
@@ -446,7 +496,7 @@ impl Store for Engine {
         let decided = self.decide(table, &key, |found, cells, _| {
             Ok(((), row::modify(table, &found.descriptor.schema, &cells, &rules)?))
         });
-        let Decided { mut mutations, stamp, .. } = decided.await?;
+        let Decision { mut mutations, stamp, .. } = decided.await?;
         row::resolve(&mut mutations, stamp);
         Ok(Row { key, cells: row::written(mutations) })
     }
@@ -482,23 +532,23 @@ impl Store for Engine {
         Atomicity::Commit
     }
 
-    /// Writes what is queued, stops the log thread and gives the store free for others.
+    /// Writes what is queued, stops the log thread and releases the store.
     async fn close(&self) -> Result<()> {
         if self.closed.swap(true, Ordering::SeqCst) {
             return Ok(());
         }
         let closed = self.send(0, Request::Close).await;
-        // The log thread has answered; the others stop at the next row group. Should one have panicked, it said so.
-        let _ = tokio::task::spawn_blocking(self.ending()).await;
+        // The log thread has answered; the others stop at the next row group. A panic of one was already logged.
+        let _ = tokio::task::spawn_blocking(self.shutdown()).await;
         closed
     }
 }
 
 impl Drop for Engine {
-    /// Writes what is queued and waits for it: whoever opens the store next finds it free. Call
-    /// [`close`](Store::close) to wait without blocking, and to learn of errors.
+    /// Writes what is queued and waits for it, so that the store is free afterwards. Call [`close`](Store::close) to
+    /// wait without blocking, and to learn of errors.
     fn drop(&mut self) {
         self.queue = None;
-        self.ending()();
+        self.shutdown()();
     }
 }

@@ -1,26 +1,26 @@
-//! What can go wrong in a store, by what the caller can do about it.
+//! Errors of a store, classified by what the caller can do about them.
 
 use std::{io, path::PathBuf};
 
 /// The result of an operation on a store.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
-/// The remedy that an [`Error`] asks for.
+/// The remedy for an [`Error`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ErrorKind {
     /// The request breaks the data model or a limit: correct it.
     Invalid,
     /// A size is over its limit: make it smaller.
     TooLarge,
-    /// The table or family is not there.
+    /// The table or family does not exist.
     NotFound,
-    /// The table, the family or the row is there already.
+    /// The table, the family or the row exists already.
     AlreadyExists,
     /// A row that the request had read was changed since: read again and retry.
     Conflict,
-    /// The pinned state is older than the store keeps states: read again at a new pin.
+    /// The pinned state is older than the store keeps states: read again with a new pin.
     PinExpired,
-    /// There is no room for the write; reads go on, and writes do again when there is room.
+    /// There is no space for the write; reads work, and writes work again once there is space.
     NoSpace,
     /// A file of the store is damaged: restore it, nothing was served from it.
     Corrupt,
@@ -32,15 +32,15 @@ pub enum ErrorKind {
     Io,
     /// The backend cannot do this.
     Unsupported,
-    /// The table keeps no history: read it as it is now, or its versions of cells.
+    /// The table keeps no history: read its current rows, or its versions of cells.
     NoHistory,
-    /// The moment asked for is before what is kept: ask for a later one.
+    /// The requested time is before the history that is kept: request a later one.
     TooOld,
-    /// The moment asked for is still to come: ask for an earlier one.
+    /// The requested time is in the future: request an earlier one.
     Future,
 }
 
-/// An error of a store. [`Error::kind`] says what to do; the text names the thing concerned.
+/// An error of a store. [`Error::kind`] gives the remedy; the text names the object concerned.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
@@ -60,11 +60,11 @@ pub enum Error {
     /// A request holds more things than the limit allows.
     #[error("{count} {what} are over the limit of {limit}")]
     TooMany {
-        /// What there is too much of.
+        /// The things that are too many.
         what: &'static str,
-        /// How many there are.
+        /// The actual number.
         count: usize,
-        /// How many there may be.
+        /// The maximum number.
         limit: usize,
     },
     /// No table of this name.
@@ -78,10 +78,10 @@ pub enum Error {
         /// The family's name.
         family: String,
     },
-    /// The table is there already.
+    /// The table exists already.
     #[error("table {0:?} already exists")]
     TableExists(String),
-    /// The family is there already.
+    /// The family exists already.
     #[error("family {family:?} already exists in table {table:?}")]
     FamilyExists {
         /// The table's name.
@@ -89,12 +89,12 @@ pub enum Error {
         /// The family's name.
         family: String,
     },
-    /// A row of a load is there already, or twice in it.
+    /// A row of a load exists already, or occurs twice in it.
     #[error("row {key:?} already exists")]
     RowExists {
         /// Its key.
         key: crate::RowKey,
-        /// Its number in the load, or the greater of two; `None` when it is no longer known.
+        /// Its number in the load, or the greater of two; `None` if it is no longer known.
         number: Option<u64>,
     },
     /// A validated row changed after the pin at which it was read.
@@ -111,7 +111,7 @@ pub enum Error {
     /// The disk is full.
     #[error("no space left to write {path}")]
     NoSpace {
-        /// The file that wanted room.
+        /// The file that needed space.
         path: PathBuf,
     },
     /// A file does not hold what was written to it.
@@ -119,9 +119,9 @@ pub enum Error {
     Corrupt {
         /// The damaged file.
         path: PathBuf,
-        /// Where the damaged part begins, in bytes.
+        /// Offset of the damaged part, in bytes.
         offset: u64,
-        /// What was found.
+        /// A description of the damage.
         detail: String,
     },
     /// Another process has the store open.
@@ -136,7 +136,7 @@ pub enum Error {
     /// The operating system refused.
     #[error("cannot {action} {path}")]
     Io {
-        /// What was tried, as a verb.
+        /// The attempted action, as a verb.
         action: &'static str,
         /// The file or folder.
         path: PathBuf,
@@ -147,22 +147,22 @@ pub enum Error {
     /// The backend cannot do this.
     #[error("{0}")]
     Unsupported(String),
-    /// A scan asks what was, of a table that does not keep it.
+    /// A scan as of a time, of a table that keeps no history.
     #[error("the table keeps no history")]
     NoHistory,
-    /// A scan asks what was before all that the table's history keeps.
+    /// A scan as of a time before the table's history.
     #[error("the table's history does not reach back to the moment asked for")]
     TooOld {
-        /// The first moment that can be asked for, in microseconds.
+        /// The earliest time that can be requested, in microseconds.
         oldest_micros: i64,
     },
-    /// A scan asks what will be.
+    /// A scan as of a future time.
     #[error("the moment asked for is in the future")]
     Future,
 }
 
 impl Error {
-    /// What the caller can do.
+    /// The remedy.
     pub fn kind(&self) -> ErrorKind {
         match self {
             Self::Invalid(_) => ErrorKind::Invalid,

@@ -1,7 +1,8 @@
-//! Filters: what a read keeps of each row. Bigtable's tree of filters, over the cells of one row.
+//! Filters: select and transform the cells of each row of a read. Bigtable's tree of filters, over the cells of one
+//! row.
 //!
-//! A filter takes the cells of a row in order and gives cells in order; a row of which nothing is left is not given. A filter
-//! comes in as a [`Filter`], is checked and compiled once for a read as a [`CompiledFilter`], and applied to each row.
+//! A filter takes the cells of a row in order and returns cells in order; a row without remaining cells is not
+//! returned. A [`Filter`] is checked and compiled once for a read, as a [`CompiledFilter`], and applied to each row.
 
 mod compiled;
 mod pattern;
@@ -17,8 +18,8 @@ use std::ops::Bound;
 
 /// A filter over the cells of a row.
 ///
-/// Patterns are regular expressions over bytes, in the syntax of the `regex` crate (close to RE2, which Bigtable uses; `\\C` for
-/// any byte is known too); they match the whole of what they are held against. `.` is any byte but a line feed.
+/// Patterns are regular expressions over bytes, in the syntax of the `regex` crate (close to RE2, which Bigtable uses;
+/// `\\C` for any byte is supported too). They match the whole text. `.` is any byte but a line feed.
 ///
 /// The semantics are those of Bigtable's `RowFilter`
 /// (<https://cloud.google.com/bigtable/docs/reference/data/rpc/google.bigtable.v2#rowfilter>).
@@ -54,25 +55,25 @@ pub enum Filter {
         /// The greatest.
         end: Bound<Bytes>,
     },
-    /// The newest cells of each column, this many.
+    /// The newest cells of each column, up to this number.
     CellsPerColumn(u32),
-    /// The first cells of the row, this many.
+    /// The first cells of the row, up to this number.
     CellsPerRow(u32),
-    /// All but the first cells of the row, this many.
+    /// All but this number of first cells of the row.
     CellsPerRowOffset(u32),
-    /// Every cell, with its value replaced by nothing.
+    /// Every cell, with an empty value.
     StripValue,
-    /// Each filter over what the one before left.
+    /// Each filter, applied to the result of the previous one.
     Chain(Vec<Filter>),
-    /// All that any of the filters gives, in order; a cell that several give is given by each of them, in their order.
+    /// The results of all of the filters, in order. A cell in several results is repeated, in the order of the filters.
     Interleave(Vec<Filter>),
-    /// One filter or the other, by whether a third leaves anything of the row.
+    /// One of two filters, depending on whether a third returns any cell of the row.
     Condition {
-        /// Decides; what it gives is not kept.
+        /// The condition; its cells are not returned.
         predicate: Box<Filter>,
-        /// Applied when the predicate gives a cell; `None` blocks all.
+        /// Applied if the predicate returns a cell; `None` blocks all.
         then: Option<Box<Filter>>,
-        /// Applied when it gives none; `None` blocks all.
+        /// Applied if it returns none; `None` blocks all.
         otherwise: Option<Box<Filter>>,
     },
 }
@@ -81,14 +82,15 @@ impl Filter {
     /// Checks patterns, nesting and size.
     ///
     /// # Errors
-    /// [`Invalid`](Error::Invalid) for a pattern that does not parse, a limit of no cells, or a combination of nothing;
-    /// [`TooMany`](Error::TooMany) above [`FILTER_DEPTH_MAX`] or [`FILTER_COPIES_MAX`]; [`TooLarge`](Error::TooLarge) above [`FILTER_BYTES_MAX`].
+    /// [`Invalid`](Error::Invalid) for a pattern that does not parse, a limit of zero cells, or an empty combination;
+    /// [`TooMany`](Error::TooMany) above [`FILTER_DEPTH_MAX`] or [`FILTER_COPIES_MAX`]; [`TooLarge`](Error::TooLarge)
+    /// above [`FILTER_BYTES_MAX`].
     pub fn check(&self) -> Result<()> {
         CompiledFilter::new(self).map(drop)
     }
 
-    /// Checks nesting and size: what must be known before anything is compiled. Counts a byte for each filter, and those of
-    /// its patterns and values.
+    /// Checks nesting and size, before anything is compiled. Counts a byte for each filter, and the bytes of its
+    /// patterns and values.
     fn check_size(&self) -> Result<()> {
         let size = self.size_at(1)?;
         if size > FILTER_BYTES_MAX {
@@ -101,12 +103,12 @@ impl Filter {
         Ok(())
     }
 
-    /// How many copies it can give of one cell.
+    /// Maximum number of copies that it returns of one cell.
     fn copies(&self) -> usize {
         match self {
             Self::Chain(parts) => parts.iter().map(Self::copies).fold(1, usize::saturating_mul),
             Self::Interleave(parts) => parts.iter().map(Self::copies).fold(0, usize::saturating_add),
-            // What the predicate gives is not kept, but it is made.
+            // The predicate's cells are computed, though not returned.
             _ => self.parts().map(Self::copies).fold(1, usize::max),
         }
     }
@@ -131,7 +133,7 @@ impl Filter {
         self.parts().try_fold(own + 1, |size, part| Ok(size + part.size_at(depth + 1)?))
     }
 
-    /// The filters that it is made of.
+    /// The filters that it consists of.
     fn parts(&self) -> impl Iterator<Item = &Self> {
         let (many, few): (&[Self], [Option<&Self>; 3]) = match self {
             Self::Chain(parts) | Self::Interleave(parts) => (parts, [None; 3]),

@@ -1,9 +1,9 @@
-//! The file calls that durability rests on, behind a trait.
+//! The file operations that durability depends on, as a trait.
 //!
-//! What is here is small on purpose: the engine's own promise (acknowledged means synced) is only as good as the calls that it
-//! makes, so each of them stands in [`Fs`], [`LocalFs`] makes it on the machine, and the simulated file system of the tests
-//! takes it apart: there a file's bytes last only after [`File::sync`], and an entry of a folder (made by a creation, a rename
-//! or an unlink) only after [`Fs::sync_folder`].
+//! The trait is deliberately small: the engine's promise (acknowledged means synced) is only as good as the calls that
+//! it makes. [`LocalFs`] makes them on the machine. The simulated file system of the tests models a crash between them:
+//! a file's bytes are durable only after [`File::sync`], and a folder's entry (a creation, a rename or an unlink) only
+//! after [`Fs::sync_folder`].
 //!
 //! Every call blocks. The engine makes them on threads of its own, never on those of tokio.
 
@@ -16,28 +16,28 @@ use std::{any::Any, fmt, io, path::Path};
 /// A file system. Errors are those of the operating system; no space left is [`io::ErrorKind::StorageFull`] or
 /// [`io::ErrorKind::QuotaExceeded`].
 pub trait Fs: Send + Sync + fmt::Debug + 'static {
-    /// Makes a folder and those above it, synced; nothing if it is there.
+    /// Creates a folder and its missing parents, synced; does nothing if it exists.
     fn create_folder(&self, path: &Path) -> io::Result<()>;
 
     /// The names in a folder, sorted.
     fn list(&self, folder: &Path) -> io::Result<Vec<String>>;
 
-    /// Makes a file of `bytes` zeroes with its room on the disk allocated, in place of one that is there.
+    /// Creates a file of `bytes` zeroes with allocated disk space, replacing an existing one.
     fn create(&self, path: &Path, bytes: u64) -> io::Result<Box<dyn File>>;
 
-    /// Opens a file that is there, for reading and writing.
+    /// Opens an existing file for reading and writing.
     fn open(&self, path: &Path) -> io::Result<Box<dyn File>>;
 
-    /// Gives a file a new name, in place of what bore it.
+    /// Renames a file, replacing one with the new name.
     fn rename(&self, from: &Path, to: &Path) -> io::Result<()>;
 
     /// Removes a file.
     fn unlink(&self, path: &Path) -> io::Result<()>;
 
-    /// Makes creations, renames and unlinks in the folder last.
+    /// Makes creations, renames and unlinks in the folder durable.
     fn sync_folder(&self, path: &Path) -> io::Result<()>;
 
-    /// Takes the lock that the file stands for, making the file; held until the guard is dropped. `None` when it is taken.
+    /// Creates the file and locks it until the guard is dropped. `None` if it is locked already.
     fn lock(&self, path: &Path) -> io::Result<Option<Box<dyn Any + Send + Sync>>>;
 }
 
@@ -46,20 +46,20 @@ pub trait File: Send + Sync + fmt::Debug + 'static {
     /// Its length in bytes.
     fn size(&self) -> io::Result<u64>;
 
-    /// Reads `bytes` bytes from `offset` on; fewer only at the end of the file.
+    /// Reads `bytes` bytes starting at `offset`; fewer only at the end of the file.
     fn read_at(&self, offset: u64, bytes: usize) -> io::Result<Vec<u8>>;
 
-    /// Writes all of the bytes from `offset` on.
+    /// Writes all of the bytes starting at `offset`.
     fn write_at(&self, offset: u64, bytes: &[u8]) -> io::Result<()>;
 
-    /// Makes the file at least this long, the new part zeroes with its room on the disk allocated.
+    /// Extends the file to at least this length, with zeroes and allocated disk space.
     fn allocate(&self, bytes: u64) -> io::Result<()>;
 
-    /// Makes the bytes written, and the length, last.
+    /// Makes written bytes and the length durable.
     fn sync(&self) -> io::Result<()>;
 }
 
-/// Whether the error says that the disk, or what the user may have of it, is full.
+/// Whether the error says that the disk, or the user's quota, is full.
 pub fn is_no_space(error: &io::Error) -> bool {
     matches!(error.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded)
 }

@@ -1,7 +1,7 @@
-//! Which cells a family may forget. Pure.
+//! Garbage-collection rules: which cells of a family may be dropped. Pure.
 //!
-//! A rule *condemns* cells. Reads never show a condemned cell, and a write of a row removes those that the row holds at that
-//! moment, so that none returns when newer cells are deleted or the rule is loosened.
+//! A rule *condemns* cells. Reads never return a condemned cell, and a write of a row removes those that are condemned
+//! at that time, so that none reappears when newer cells are deleted or the rule is loosened.
 
 use crate::{Error, Result};
 use serde::{Deserialize, Serialize};
@@ -16,13 +16,13 @@ pub enum GcRule {
     /// Never.
     #[default]
     KeepAll,
-    /// When this many cells of the column are newer or as old and before it.
+    /// Condemned if at least this number of cells of the column come before it, newest first.
     MaxVersions(u32),
-    /// When it is older than this many microseconds.
+    /// Condemned if older than this number of microseconds.
     MaxAgeMicros(i64),
-    /// When any of the rules condemns it.
+    /// Condemned if any of the rules condemns it.
     Union(Vec<GcRule>),
-    /// When all of the rules condemn it.
+    /// Condemned if all of the rules condemn it.
     Intersection(Vec<GcRule>),
 }
 
@@ -30,7 +30,7 @@ impl GcRule {
     /// Checks the numbers and the nesting.
     ///
     /// # Errors
-    /// [`Error::Invalid`] for versions below one, an age below a millisecond (Bigtable's least), an empty union or
+    /// [`Error::Invalid`] for versions below one, an age below a millisecond (Bigtable's minimum), an empty union or
     /// intersection, or a nesting deeper than [`GC_RULE_DEPTH_MAX`].
     pub fn check(&self) -> Result<()> {
         self.check_at(1)
@@ -50,9 +50,9 @@ impl GcRule {
         }
     }
 
-    /// Whether the cell is condemned at the time `now`, in microseconds, being the `index`-th newest of its column from 0.
+    /// Whether the `index`-th newest cell of its column, from 0, is condemned at the time `now`, in microseconds.
     ///
-    /// Condemned at one moment means condemned at every later one, as long as the column only gains newer cells.
+    /// A cell that is condemned stays condemned at all later times, as long as the column only gains newer cells.
     pub fn condemns(&self, index: usize, timestamp: i64, now: i64) -> bool {
         match self {
             Self::KeepAll => false,

@@ -1,15 +1,15 @@
-//! What a store shows of its inside, to those who operate it: plain values, no handle on anything.
+//! The internals of a store, for operators: plain values, no handles.
 //!
-//! [`Store::inspect`](crate::Store::inspect) gives an [`Inspection`]: one state of the store, as its next read would find it. What is
-//! counted is what the store knows anyway: no row is read for it.
+//! [`Store::inspect`](crate::Store::inspect) returns an [`Inspection`]: one state of the store, the one that its next
+//! read would see. Counts are those that the store has in memory: no row is read for them.
 
 use crate::{RowKey, TableName};
 use bytes::Bytes;
 
-/// The compactions that an [`Inspection`] holds at most: the running ones and the latest of the others.
+/// Maximum number of compactions in an [`Inspection`]: the running ones and the latest others.
 pub const COMPACTIONS_MAX: usize = 256;
 
-/// The inside of a store at one moment.
+/// The internals of a store at one time.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Inspection {
     /// The segments, by table and first key.
@@ -18,16 +18,16 @@ pub struct Inspection {
     pub tablets: Vec<TabletInfo>,
     /// Compactions, oldest first; at most [`COMPACTIONS_MAX`].
     pub compactions: Vec<CompactionInfo>,
-    /// What is in memory.
+    /// Memory in use.
     pub memory: MemoryInfo,
 }
 
-/// What a segment is in its tablet.
+/// The role of a segment in its tablet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SegmentKind {
-    /// Made by a compaction: the bulk of the tablet.
+    /// Written by a compaction: most of the tablet's rows.
     Base,
-    /// Made by a flush: what was written since.
+    /// Written by a flush: later changes.
     Delta,
 }
 
@@ -46,15 +46,15 @@ impl SegmentKind {
 pub struct SegmentInfo {
     /// The table.
     pub table: TableName,
-    /// Its number; its file's name has it as 16 hexadecimal digits.
+    /// Its number; its file's name is this number as 16 hexadecimal digits.
     pub id: u64,
-    /// Where its tablet begins: inclusive, empty for the first key of all.
+    /// The start of its tablet: inclusive, empty for the first key of all.
     pub tablet: Bytes,
-    /// What it is in its tablet.
+    /// Its role in its tablet.
     pub kind: SegmentKind,
-    /// Rows in it, dead ones too.
+    /// Number of rows, including dead ones.
     pub rows: u64,
-    /// Rows of these that were changed or deleted since: no read shows them.
+    /// Rows among them that were changed or deleted since: reads skip them.
     pub dead_rows: u64,
     /// Bytes of its file.
     pub bytes: u64,
@@ -64,11 +64,11 @@ pub struct SegmentInfo {
     pub first_key: RowKey,
     /// Its greatest key.
     pub last_key: RowKey,
-    /// The stamp of the last commit that it could hold, in microseconds.
+    /// The stamp of the last commit that it can include, in microseconds.
     pub stamp_micros: i64,
 }
 
-/// A tablet: a range of a table's keys that is compacted by itself.
+/// A tablet: a range of a table's keys that is compacted separately.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TabletInfo {
     /// The table.
@@ -77,24 +77,24 @@ pub struct TabletInfo {
     pub start: Bytes,
     /// Exclusive; `None` for no end.
     pub end: Option<Bytes>,
-    /// Its segments, deltas included.
+    /// Number of its segments, including deltas.
     pub segments: u64,
-    /// The deltas among them.
+    /// Number of deltas among them.
     pub deltas: u64,
-    /// Rows in the segments, dead ones too.
+    /// Rows in the segments, including dead ones.
     pub rows: u64,
-    /// Rows of these that no read shows.
+    /// Dead rows among them.
     pub dead_rows: u64,
     /// Bytes of the segments' files.
     pub bytes: u64,
 }
 
-/// How far a compaction is.
+/// The state of a compaction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CompactionState {
     /// Under way.
     Running,
-    /// Its segments took the place of the old ones.
+    /// Its segments have replaced the inputs.
     Done,
     /// It changed nothing; [`CompactionInfo::error`] says why.
     Failed,
@@ -111,61 +111,61 @@ impl CompactionState {
     }
 }
 
-/// The rewriting of a tablet.
+/// A compaction of a tablet.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CompactionInfo {
-    /// Its number, from 1 at each start of the store.
+    /// Its number, starting at 1 at each start of the store.
     pub id: u64,
     /// The table.
     pub table: TableName,
-    /// Where the tablet begins.
+    /// The start of the tablet.
     pub tablet: Bytes,
-    /// Why the tablet was chosen: some words.
+    /// Why the tablet was chosen, in a few words.
     pub reason: &'static str,
-    /// How far it is.
+    /// Its state.
     pub state: CompactionState,
-    /// When it began, in microseconds.
+    /// Its start time, in microseconds.
     pub started_micros: i64,
-    /// When it ended; `None` while it runs.
+    /// Its end time; `None` while it runs.
     pub finished_micros: Option<i64>,
-    /// Bytes of the segments that it reads.
+    /// Bytes of the input segments.
     pub bytes_read: u64,
-    /// Bytes of the segments that it has written.
+    /// Bytes of the segments written so far.
     pub bytes_written: u64,
-    /// Rows that it has read.
+    /// Rows read so far.
     pub rows_in: u64,
-    /// Rows that it has written.
+    /// Rows written so far.
     pub rows_out: u64,
-    /// Why it failed.
+    /// The error, if it failed.
     pub error: Option<String>,
 }
 
-/// What a store has in memory, in bytes, and the log that a start would have to replay.
+/// Memory of a store, in bytes, and the log that a start would have to replay.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct MemoryInfo {
-    /// What all of it may take together.
+    /// The budget for all of it.
     pub budget_bytes: u64,
-    /// Rows that are written into.
+    /// Active memtables.
     pub memtable_bytes: u64,
-    /// Rows on their way into segments.
+    /// Frozen memtables, which are being flushed.
     pub frozen_bytes: u64,
-    /// Rows that were read lately.
+    /// The cache of rows.
     pub row_cache_bytes: u64,
-    /// Parts of segments that were read lately.
+    /// The cache of segments' pages.
     pub page_cache_bytes: u64,
-    /// Footers of segments.
+    /// The cache of segments' footers.
     pub footer_cache_bytes: u64,
     /// Bytes of the log's files: on the disk, not in memory.
     pub log_bytes: u64,
 }
 
-/// What [`Store::purge`](crate::Store::purge) did.
+/// The result of [`Store::purge`](crate::Store::purge).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct PurgeReport {
     /// Files deleted.
     pub files_deleted: u64,
-    /// Bytes of these.
+    /// Bytes of these files.
     pub bytes_deleted: u64,
-    /// Bytes written in their place: the rows of others that they held.
+    /// Bytes rewritten: rows outside the purged ranges in the same files.
     pub bytes_written: u64,
 }

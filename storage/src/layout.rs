@@ -1,8 +1,9 @@
-//! What a store may be told of its tables, so that segments hold typed columns. Hints only: no answer depends on them.
+//! Hints about tables, so that segments have typed columns. No result depends on them.
 //!
-//! The owner of the tables implements [`Layouts`]. When the engine writes a segment, it asks for the [`Layout`] of the table: the
-//! columns that deserve one of their own in the file, each with its [`ColumnKind`], and a [`KeyDecoder`] that makes typed columns of
-//! the parts of row keys. A value that is not of its column's kind is stored all the same, beside the column.
+//! The owner of the tables implements [`Layouts`]. When the engine writes a segment, it asks for the [`Layout`] of the
+//! table: the columns that should be columns of the file, each with its [`ColumnKind`], and a [`KeyDecoder`] that makes
+//! typed columns from the parts of row keys. A value that is not of its column's kind is stored all the same, outside
+//! the column.
 
 use crate::{FamilyName, TableName};
 use arrow::{
@@ -14,7 +15,7 @@ use std::{fmt, sync::Arc};
 
 /// The layouts of a store's tables.
 pub trait Layouts: fmt::Debug + Send + Sync + 'static {
-    /// The layout of a table; `None` for one of which nothing is known.
+    /// The layout of a table; `None` if unknown.
     fn layout(&self, table: &TableName) -> Option<Arc<Layout>>;
 }
 
@@ -23,7 +24,7 @@ pub trait Layouts: fmt::Debug + Send + Sync + 'static {
 pub struct Layout {
     /// Columns of their own in the file; each family and qualifier at most once.
     pub columns: Vec<LayoutColumn>,
-    /// Makes columns of the keys.
+    /// Makes columns from the keys.
     pub key: Option<Arc<dyn KeyDecoder>>,
 }
 
@@ -34,23 +35,23 @@ pub struct LayoutColumn {
     pub family: FamilyName,
     /// The qualifier.
     pub qualifier: Bytes,
-    /// What its values are.
+    /// The kind of its values.
     pub kind: ColumnKind,
-    /// Which values of the kind's form are values of the column; `None` for all of them.
+    /// Check that values of the column must pass, besides being of its kind; `None` for all values of the kind.
     pub accepts: Option<Accepts>,
 }
 
-/// Some of the values of a kind.
+/// A check on values of a kind.
 #[derive(Clone, Copy, Debug)]
 pub struct Accepts {
-    /// Names what `holds` says: files keep it, and what was held against one is not taken for what was held against another.
+    /// The name of the check in files: a value that passed one check is not assumed to pass another.
     pub name: &'static str,
-    /// Whether a value, which is of the kind's form, is one of them.
+    /// Whether a value, which is of the kind's form, passes.
     pub holds: fn(&[u8]) -> bool,
 }
 
-/// What the values of a column are. Numbers and times are big-endian in cells, each in its full width; a value of another width is not
-/// of the kind.
+/// The type of a column's values. Numbers and times are big-endian in cells, in their full width; a value of another
+/// width is not of the kind.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum ColumnKind {
     /// Any bytes.
@@ -65,13 +66,13 @@ pub enum ColumnKind {
     Int32,
     /// 8 bytes.
     Int64,
-    /// 4 bytes, IEEE 754; the bits are kept, NaNs included.
+    /// 4 bytes, IEEE 754; the bits are kept, including NaNs.
     Float32,
-    /// 8 bytes, IEEE 754; the bits are kept, NaNs included.
+    /// 8 bytes, IEEE 754; the bits are kept, including NaNs.
     Float64,
     /// 4 bytes: days since 1970-01-01.
     Date32,
-    /// 8 bytes: microseconds since 1970-01-01, of no zone.
+    /// 8 bytes: microseconds since 1970-01-01, without time zone.
     Timestamp,
     /// 8 bytes: microseconds since 1970-01-01 UTC.
     TimestampUtc,
@@ -79,12 +80,13 @@ pub enum ColumnKind {
     Uuid,
 }
 
-/// Makes typed columns of row keys. Pure: the same key gives the same parts for ever under the same [`id`](Self::id).
+/// Makes typed columns from row keys. Pure: under one [`id`](Self::id), a key always has the same parts.
 pub trait KeyDecoder: fmt::Debug + Send + Sync {
-    /// Names what [`fields`](Self::fields) and [`decode`](Self::decode) do: decoders with one id give the same columns for the same keys.
+    /// Identifies the behaviour of [`fields`](Self::fields) and [`decode`](Self::decode): decoders with the same id
+    /// return the same columns for the same keys.
     fn id(&self) -> String;
-    /// The columns. None of them is ever NULL.
+    /// The columns, none of which is ever NULL.
     fn fields(&self) -> Vec<Field>;
-    /// The columns of these keys; `None` when a key has no such parts.
+    /// The columns of these keys; `None` if a key does not have these parts.
     fn decode(&self, keys: &BinaryArray) -> Option<Vec<ArrayRef>>;
 }

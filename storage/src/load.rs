@@ -1,8 +1,9 @@
-//! Loads: many new rows of one table that become visible together, however many they are.
+//! Loads: new rows of one table, in any number, that become visible together.
 //!
-//! A [`Load`] is not a [`Commit`](crate::Commit): its rows need not fit into memory, or into one record of a log. Whoever loads puts rows
-//! into [batches](NewRows), which [`Load::add`] takes in any order of keys; [`Load::finish`] makes all of them visible with one stamp, or
-//! none. Rows are new: a key that occurs twice, or that the table has by the time of the end, fails the load.
+//! A [`Load`] is not a [`Commit`](crate::Commit): its rows need not fit into memory, or into one record of a log. The
+//! client puts rows into [batches](NewRows), which [`Load::add`] takes in any order of keys; [`Load::finish`] makes all
+//! of them visible with one stamp, or none. Rows must be new: a key that occurs twice, or that is in the table at the
+//! end, fails the load.
 
 use crate::{
     Error, FamilyName, Mutation, Result, RowKey, RowMutation, Validation,
@@ -15,7 +16,7 @@ use std::{fmt, ops::Range};
 /// Bytes after which a [batch](NewRows) is full.
 pub const NEW_ROWS_BYTES_TARGET: usize = 1 << 20;
 
-/// A column that rows of a load may have a cell in. Its family is no aggregate.
+/// A column in which rows of a load may have a cell. Its family must not be an aggregate.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LoadColumn {
     /// The family.
@@ -24,41 +25,43 @@ pub struct LoadColumn {
     pub qualifier: Bytes,
 }
 
-/// A load under way. Dropped before it is finished it leaves nothing.
+/// A load in progress. Dropped before it is finished, it leaves nothing.
 #[async_trait]
 pub trait Load: Send + Sync + fmt::Debug {
-    /// Takes rows, each with a value for some of the columns that the load was begun with. The work may go on after the return.
+    /// Adds rows, each with a value for some of the load's columns. The work may continue after the return.
     ///
     /// # Errors
-    /// [`RowExists`](Error::RowExists) for a key that occurs twice or that the table has; the load is over after any error. An error may be that of
-    /// rows that were added before.
+    /// [`RowExists`](Error::RowExists) for a key that occurs twice or is in the table. The load is over after any
+    /// error, which may concern rows that were added before.
     async fn add(&mut self, rows: NewRows) -> Result<()>;
 
-    /// Does all of the work that is left but for making the rows visible. No more rows are added then.
+    /// Does all remaining work except making the rows visible. No more rows may be added then.
     ///
     /// # Errors
-    /// Those of [`add`](Self::add).
+    /// Errors of [`add`](Self::add).
     async fn seal(&mut self) -> Result<()>;
 
-    /// Makes all rows visible; gives the stamp, in microseconds. Cells may have an earlier one: that of the load's beginning.
+    /// Makes all rows visible; returns the stamp, in microseconds. Cells may have an earlier one, from the load's
+    /// beginning.
     ///
     /// # Errors
-    /// Those of [`add`](Self::add); [`Conflict`](crate::ErrorKind::Conflict) when a validated row changed: it may be called again then;
-    /// the same when the table changed since the load was begun, or the rows are being purged, and then each time.
+    /// Errors of [`add`](Self::add). [`Conflict`](crate::ErrorKind::Conflict) if a validated row changed: the call may
+    /// be repeated. The same if the table changed since the load was begun, or the rows are being purged: every call
+    /// fails then.
     async fn finish(&mut self, validation: Option<Validation>) -> Result<i64>;
 }
 
-/// Rows to be loaded: their keys and values, one behind the other.
+/// Rows to be loaded: their keys and values, concatenated.
 #[derive(Clone, Debug)]
 pub struct NewRows {
     columns: usize,
     bytes: Vec<u8>,
     rows: Vec<NewRow>,
-    /// Where the values of the rows end, a number for each column; [`ABSENT`] where there is none.
+    /// The ends of the rows' values, one for each column; [`ABSENT`] if there is no value.
     ends: Vec<u32>,
 }
 
-/// Says that a row has no value in a column.
+/// Marks an absent value.
 const ABSENT: u32 = u32::MAX;
 
 #[derive(Clone, Copy, Debug)]
@@ -76,16 +79,17 @@ pub struct NewRowRef<'a> {
 }
 
 impl NewRows {
-    /// Rows with values for so many columns.
+    /// An empty batch of rows with values for `columns` columns.
     pub fn new(columns: usize) -> Self {
         Self { columns, bytes: Vec::new(), rows: Vec::new(), ends: Vec::new() }
     }
 
-    /// Adds a row. `number` is what an error calls it; `key` appends its key, and `value` a column's value, if it gives `true`.
+    /// Adds a row. `number` identifies it in errors; `key` appends its key, and `value` a column's value, or returns
+    /// `false` if there is none.
     ///
     /// # Errors
-    /// [`TooLarge`](Error::TooLarge) above the limits of keys, cells and rows; [`Invalid`](Error::Invalid) for an empty key and a row
-    /// without values; and those of `key` and `value`. There is no trace of the row then.
+    /// [`TooLarge`](Error::TooLarge) above the limits of keys, cells and rows; [`Invalid`](Error::Invalid) for an empty
+    /// key and a row without values; and errors of `key` and `value`. The batch is unchanged then.
     pub fn push<E: From<Error>>(
         &mut self,
         number: u64,
@@ -123,7 +127,7 @@ impl NewRows {
                     any = true;
                     check("a cell", self.bytes.len() - from, CELL_BYTES_MAX)?;
                     check("a row", self.bytes.len() - key_end, ROW_BYTES_MAX)?;
-                    place(self.bytes.len())?
+                    offset(self.bytes.len())?
                 }
                 false => ABSENT,
             };
@@ -132,21 +136,21 @@ impl NewRows {
         if !any {
             return Err(Error::Invalid("a row is given without values".into()).into());
         }
-        self.rows.push(NewRow { number, start: place(start)?, key_end: place(key_end)? });
+        self.rows.push(NewRow { number, start: offset(start)?, key_end: offset(key_end)? });
         Ok(())
     }
 
-    /// How many rows there are.
+    /// Number of rows.
     pub fn len(&self) -> usize {
         self.rows.len()
     }
 
-    /// Whether there is none.
+    /// Whether it has no rows.
     pub fn is_empty(&self) -> bool {
         self.rows.is_empty()
     }
 
-    /// Whether it should be given to [`Load::add`]. It takes more all the same, up to 4 GiB.
+    /// Whether it should be passed to [`Load::add`]. It still takes more rows, up to 4 GiB.
     pub fn is_full(&self) -> bool {
         self.bytes.len() >= NEW_ROWS_BYTES_TARGET
     }
@@ -164,7 +168,7 @@ impl NewRows {
     /// The rows as mutations of these columns, with their numbers.
     ///
     /// # Errors
-    /// Those of [`RowKey::new`].
+    /// Errors of [`RowKey::new`].
     pub(crate) fn mutations(&self, columns: &[LoadColumn]) -> Result<Vec<(u64, RowMutation)>> {
         let one = |row: NewRowRef<'_>| {
             let set = |(column, value): (&LoadColumn, Option<&[u8]>)| {
@@ -182,8 +186,8 @@ impl NewRows {
     }
 }
 
-/// A place in a batch.
-fn place(at: usize) -> Result<u32> {
+/// An offset in a batch.
+fn offset(at: usize) -> Result<u32> {
     let limit = ABSENT as usize - 1;
     match at > limit {
         true => Err(Error::TooLarge { what: "a batch of new rows", size: at, limit }),
@@ -192,7 +196,7 @@ fn place(at: usize) -> Result<u32> {
 }
 
 impl<'a> NewRowRef<'a> {
-    /// What an error calls it.
+    /// The number that identifies it in errors.
     pub fn number(&self) -> u64 {
         self.batch.rows[self.at].number
     }

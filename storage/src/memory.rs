@@ -1,7 +1,7 @@
-//! The memory store: the oracle that defines what a [`Store`] does. Nothing survives it.
+//! The memory store: the oracle that defines the behaviour of a [`Store`]. Nothing is persistent.
 //!
-//! All of it is one `State` behind one lock, made of maps that share structure when they are cloned: a [`Pin`] is a clone
-//! of the state, a write changes a clone and puts it in the place of the old one, or drops it and nothing happened.
+//! All of it is one `State` behind one lock, made of maps that share structure when they are cloned. A [`Pin`] is a
+//! clone of the state. A write changes a clone, and replaces the state by it, or drops it after an error.
 
 mod cursor;
 mod load;
@@ -31,7 +31,7 @@ use std::{
 #[derive(Debug)]
 pub struct MemoryStore(Arc<Current>);
 
-/// What it holds, shared with loads that are under way.
+/// Its content, shared with loads in progress.
 #[derive(Debug)]
 struct Current {
     clock: HybridClock,
@@ -52,11 +52,11 @@ impl Current {
         if self.closed.load(Ordering::SeqCst) {
             return Err(Error::Unavailable("it was closed".into()));
         }
-        // The state is only ever replaced whole: a panic elsewhere leaves it as it was.
+        // The state is only ever replaced as a whole: a panic leaves it consistent.
         Ok(self.state.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// Changes a clone of the state, given a new stamp, and puts it in place if that went well.
+    /// Changes a clone of the state, given a new stamp, and replaces the state unless there was an error.
     fn change<T>(&self, change: impl FnOnce(&mut State, i64) -> Result<T>) -> Result<T> {
         let mut current = self.lock()?;
         let stamp_micros = self.clock.stamp();
@@ -67,7 +67,7 @@ impl Current {
         Ok(given)
     }
 
-    /// The state that a scan reads, and the time by which it judges.
+    /// The state that a scan reads, and the time at which it evaluates rules.
     fn pinned(&self, pin: Option<&Pin>) -> Result<(Arc<State>, i64)> {
         let current = self.lock()?;
         match pin {
@@ -138,8 +138,8 @@ impl Store for MemoryStore {
             for write in commit.writes {
                 match write {
                     Write::Row { table, row } => {
-                        let place = (table, row.key.clone());
-                        state.mutate(&place.0, row, stamp_micros, read.contains(&place))?;
+                        let target = (table, row.key.clone());
+                        state.mutate(&target.0, row, stamp_micros, read.contains(&target))?;
                     }
                     Write::DeleteRange { table, range } => state.delete_range(&table, &range)?,
                 }
@@ -170,7 +170,7 @@ impl Store for MemoryStore {
         self.0.change(|state, stamp_micros| {
             let held = state.table(table)?;
             row::check_decision(table, &held.schema, &request, stamp_micros)?;
-            let cells = held.living(&request.key, stamp_micros);
+            let cells = held.live_cells(&request.key, stamp_micros);
             let holds = row::holds(request.predicate.as_ref(), &request.key, cells)?;
             let mutations = if holds { request.then } else { request.otherwise };
             if !mutations.is_empty() {
@@ -183,7 +183,7 @@ impl Store for MemoryStore {
     async fn read_modify_write(&self, table: &TableName, key: RowKey, rules: Vec<ReadModifyWrite>) -> Result<Row> {
         self.0.change(|state, stamp_micros| {
             let held = state.table(table)?;
-            let mutations = row::modify(table, &held.schema, &held.living(&key, stamp_micros), &rules)?;
+            let mutations = row::modify(table, &held.schema, &held.live_cells(&key, stamp_micros), &rules)?;
             let row = RowMutation { key: key.clone(), mutations };
             let resolved = state.mutate(table, row, stamp_micros, true)?;
             Ok(Row { key, cells: row::written(resolved) })
@@ -197,7 +197,7 @@ impl Store for MemoryStore {
         self.0.change(|state, _| state.delete_range(table, &KeyRange::prefix(prefix)))
     }
 
-    /// There is no file; what a pin holds goes with the pin.
+    /// There are no files; deleted rows that a pin holds go with the pin.
     async fn purge(&self, _ranges: &[(TableName, KeyRange)]) -> Result<PurgeReport> {
         self.0.lock().map(|_| PurgeReport::default())
     }
@@ -219,7 +219,7 @@ fn mutations_in(write: &Write) -> usize {
     }
 }
 
-/// The mutations as they were applied, with their timestamps.
+/// Mutations with their timestamps resolved.
 type Resolved = Vec<Mutation>;
 
 #[cfg(test)]

@@ -1,7 +1,7 @@
 //! The data model: names, keys, cells, mutations, and *the* order.
 //!
-//! Rows are ordered by key, as bytes. The cells of a row are ordered by family name, then qualifier, both as bytes, then
-//! timestamp, newest first. Every function of this crate that takes or gives cells keeps that order.
+//! Rows are ordered by key, as bytes. The cells of a row are ordered by family name, then qualifier, both as bytes,
+//! then timestamp, newest first. Every function of this crate that takes or returns cells keeps that order.
 
 mod key;
 pub mod limits;
@@ -26,7 +26,7 @@ pub struct Cell {
     pub qualifier: Bytes,
     /// Microseconds since 1970-01-01 UTC.
     pub timestamp: i64,
-    /// The value; for an aggregate family its state ([`Aggregate`] says in which form).
+    /// The value; in an aggregate family its state, in the form that [`Aggregate`] describes.
     pub value: Bytes,
 }
 
@@ -43,7 +43,7 @@ impl Cell {
         self.qualifier == other.qualifier && self.family == other.family
     }
 
-    /// Bytes that the cell counts towards limits and batches.
+    /// Size of the cell, as counted in limits and batches.
     pub fn size(&self) -> usize {
         self.family.as_str().len() + self.qualifier.len() + self.value.len() + size_of::<i64>()
     }
@@ -66,7 +66,7 @@ impl Row {
         self.cells.get(first).filter(|cell| cell.family.as_str() == family && cell.qualifier == qualifier)
     }
 
-    /// Bytes that the row counts towards limits and batches.
+    /// Size of the row, as counted in limits and batches.
     pub fn size(&self) -> usize {
         self.key.len() + self.cells.iter().map(Cell::size).sum::<usize>()
     }

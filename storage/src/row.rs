@@ -1,10 +1,10 @@
-//! What mutations do to a row. Pure, and the one place that says so: every backend folds its rows here.
+//! The effect of mutations on a row. Pure, and the single definition: every backend folds its rows here.
 //!
-//! A write goes through [`check()`] (does the request fit the data model), [`stamp_for`] and [`resolve`] (which timestamp do cells
-//! get that bring none), and [`fold`] (what does the row hold afterwards). A read goes through a [`RowReader`]. In between stand
-//! [`holds`] and [`modify`]: the decisions of check-and-mutate and read-modify-write.
+//! A write goes through [`check()`] (does the request fit the data model), [`stamp_for`] and [`resolve`] (which
+//! timestamp do cells without one get), and [`fold`] (the resulting row). A read goes through a [`RowReader`].
+//! [`holds`] and [`modify`] are the decisions of check-and-mutate and read-modify-write.
 //!
-//! Each [`RowMutation`](crate::RowMutation) is folded by itself, also when several of one commit name the same row.
+//! Each [`RowMutation`](crate::RowMutation) is folded separately, even if several of one commit name the same row.
 
 mod check;
 mod decide;
@@ -22,7 +22,7 @@ use crate::{
 use bytes::Bytes;
 use std::{cmp::Reverse, collections::BTreeMap};
 
-/// Gives the stamp, in microseconds, to every mutation that brings no timestamp.
+/// Sets the stamp, in microseconds, in every mutation without a timestamp.
 pub fn resolve(mutations: &mut [Mutation], stamp_micros: i64) {
     for mutation in mutations {
         match mutation {
@@ -36,8 +36,8 @@ pub fn resolve(mutations: &mut [Mutation], stamp_micros: i64) {
     }
 }
 
-/// The stamp of a row's new cells, in microseconds: the commit's; after a read at least a microsecond more than the newest of
-/// the `cells` that the row holds, so that what was written on the strength of them is seen.
+/// The stamp of a row's new cells, in microseconds: the commit's; after a read, at least a microsecond more than the
+/// newest of the row's `cells`, so that the result of the read-modify-write is visible.
 pub fn stamp_for(commit_micros: i64, after_read: bool, cells: &[Cell]) -> i64 {
     if !after_read {
         return commit_micros;
@@ -45,20 +45,20 @@ pub fn stamp_for(commit_micros: i64, after_read: bool, cells: &[Cell]) -> i64 {
     cells.iter().map(|cell| cell.timestamp.saturating_add(1)).fold(commit_micros, i64::max)
 }
 
-/// What the row holds after the mutations, in [order](Cell::order); nothing means that it is gone.
+/// The row after the mutations, in [order](Cell::order); empty if it is gone.
 ///
-/// Cells that are condemned at `now_micros` are removed first, so that none returns when newer cells are deleted, and again
-/// last. Between the two, mutations see each other in order: a delete takes the cells that are there, whatever their
-/// timestamps, and a later write with an older timestamp is there again.
+/// Cells that are condemned at `now_micros` are removed first, so that none reappears when newer cells are deleted, and
+/// again last. In between, mutations apply in order: a delete removes the existing cells, whatever their timestamps,
+/// and a later write with an older timestamp is visible.
 ///
-/// The mutations were [checked](check()) and [resolved](resolve); a timestamp that is still missing counts as `now_micros`.
+/// The mutations were [checked](check()) and [resolved](resolve); a missing timestamp counts as `now_micros`.
 ///
 /// # Errors
-/// [`TooLarge`](Error::TooLarge) above [`ROW_BYTES_MAX`]; [`Invalid`](Error::Invalid) for an aggregate state that is none.
+/// [`TooLarge`](Error::TooLarge) above [`ROW_BYTES_MAX`]; [`Invalid`](Error::Invalid) for an invalid aggregate state.
 pub fn fold(schema: &TableSchema, cells: Vec<Cell>, mutations: &[Mutation], now_micros: i64) -> Result<Vec<Cell>> {
     let cells = live(schema, cells, now_micros);
     let cells = match mutations.iter().map(|mutation| written_cell(mutation, now_micros)).collect() {
-        Some(written) => laid_over(cells, written),
+        Some(written) => overlay(cells, written),
         None => change(schema, cells, mutations, now_micros)?,
     };
     let cells = live(schema, cells, now_micros);
@@ -72,11 +72,11 @@ pub fn fold(schema: &TableSchema, cells: Vec<Cell>, mutations: &[Mutation], now_
     Ok(cells)
 }
 
-/// The cells, given in [order](Cell::order), that no rule has condemned at `now_micros`. Cells of families that the table does
-/// not have are left out as well.
+/// The cells, in [order](Cell::order), that no rule has condemned at `now_micros`. Cells of families that the table
+/// does not have are left out as well.
 pub fn live(schema: &TableSchema, mut cells: Vec<Cell>, now_micros: i64) -> Vec<Cell> {
     let mut condemned = Vec::new();
-    // The family of the cell before, and the cell's place among those of its column.
+    // The family of the previous cell, and the cell's index in its column.
     let (mut family, mut index): (Option<&Family>, usize) = (None, 0);
     for (at, cell) in cells.iter().enumerate() {
         let before = at.checked_sub(1).map(|at| &cells[at]).filter(|before| before.family == cell.family);
@@ -100,7 +100,7 @@ pub fn live(schema: &TableSchema, mut cells: Vec<Cell>, now_micros: i64) -> Vec<
     cells
 }
 
-/// The cells, given in [order](Cell::order), without those of one family that a rule condemned at `now_micros`.
+/// The cells, in [order](Cell::order), without those of one family that a rule condemned at `now_micros`.
 pub(crate) fn without_condemned(
     mut cells: Vec<Cell>,
     family: &FamilyName,
@@ -120,7 +120,7 @@ pub(crate) fn without_condemned(
     cells
 }
 
-/// What a mutation writes when it does no more than that.
+/// The cell that a mutation writes, if it is a plain write.
 fn written_cell(mutation: &Mutation, now_micros: i64) -> Option<Cell> {
     match mutation {
         Mutation::SetCell { family, qualifier, timestamp, value } => Some(Cell {
@@ -133,11 +133,11 @@ fn written_cell(mutation: &Mutation, now_micros: i64) -> Option<Cell> {
     }
 }
 
-/// The cells with those written later laid over them: what [`change`] comes to for a row that is only written to, which most
-/// are, without a tree.
-fn laid_over(mut cells: Vec<Cell>, written: Vec<Cell>) -> Vec<Cell> {
+/// The cells, overlaid with later written ones. Same as [`change`] for a row that is only written to, as most are, but
+/// without a tree.
+fn overlay(mut cells: Vec<Cell>, written: Vec<Cell>) -> Vec<Cell> {
     cells.extend(written);
-    // Stable: of cells in one place the last written comes last.
+    // Stable: among cells with the same key the last written comes last.
     cells.sort_by(Cell::order);
     cells.dedup_by(|later, kept| {
         let same = later.order(kept).is_eq();
@@ -149,27 +149,27 @@ fn laid_over(mut cells: Vec<Cell>, written: Vec<Cell>) -> Vec<Cell> {
     cells
 }
 
-/// The cells after the mutations.
+/// The row after the mutations.
 fn change(schema: &TableSchema, cells: Vec<Cell>, mutations: &[Mutation], now_micros: i64) -> Result<Vec<Cell>> {
-    let mut content: Content = cells.into_iter().map(|cell| (Place::of(&cell), cell.value)).collect();
+    let mut content: Content = cells.into_iter().map(|cell| (CellKey::of(&cell), cell.value)).collect();
     for mutation in mutations {
         apply(schema, &mut content, mutation, now_micros)?;
     }
-    Ok(content.into_iter().map(|(place, value)| place.cell(value)).collect())
+    Ok(content.into_iter().map(|(key, value)| key.cell(value)).collect())
 }
 
 /// A row under change.
-type Content = BTreeMap<Place, Bytes>;
+type Content = BTreeMap<CellKey, Bytes>;
 
-/// Where a cell stands in its row; ordered like [`Cell::order`].
+/// Identifies a cell in its row; ordered like [`Cell::order`].
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord)]
-struct Place {
+struct CellKey {
     family: FamilyName,
     qualifier: Bytes,
     timestamp: Reverse<i64>,
 }
 
-impl Place {
+impl CellKey {
     fn of(cell: &Cell) -> Self {
         Self::new(&cell.family, &cell.qualifier, cell.timestamp)
     }
@@ -186,24 +186,24 @@ impl Place {
 fn apply(schema: &TableSchema, content: &mut Content, mutation: &Mutation, now_micros: i64) -> Result<()> {
     match mutation {
         Mutation::SetCell { family, qualifier, timestamp, value } => {
-            content.insert(Place::new(family, qualifier, timestamp.unwrap_or(now_micros)), value.clone());
+            content.insert(CellKey::new(family, qualifier, timestamp.unwrap_or(now_micros)), value.clone());
         }
         Mutation::AddToCell { family, qualifier, timestamp, input } => {
             let kind = check::aggregate_of(schema, family)?;
-            let place = Place::new(family, qualifier, timestamp.unwrap_or(now_micros));
-            let state = aggregate::add(kind, content.get(&place), *input)?;
-            content.insert(place, state);
+            let key = CellKey::new(family, qualifier, timestamp.unwrap_or(now_micros));
+            let state = aggregate::add(kind, content.get(&key), *input)?;
+            content.insert(key, state);
         }
         Mutation::MergeToCell { family, qualifier, timestamp, state } => {
             let kind = check::aggregate_of(schema, family)?;
-            let place = Place::new(family, qualifier, timestamp.unwrap_or(now_micros));
-            let state = aggregate::merge(kind, content.get(&place), state)?;
-            content.insert(place, state);
+            let key = CellKey::new(family, qualifier, timestamp.unwrap_or(now_micros));
+            let state = aggregate::merge(kind, content.get(&key), state)?;
+            content.insert(key, state);
         }
         Mutation::DeleteFromColumn { family, qualifier, timestamps } => {
             delete_from_column(content, family, qualifier, *timestamps);
         }
-        Mutation::DeleteFromFamily { family } => content.retain(|place, _| place.family != *family),
+        Mutation::DeleteFromFamily { family } => content.retain(|key, _| key.family != *family),
         Mutation::DeleteFromRow => content.clear(),
     }
     Ok(())
@@ -211,8 +211,8 @@ fn apply(schema: &TableSchema, content: &mut Content, mutation: &Mutation, now_m
 
 fn delete_from_column(content: &mut Content, family: &FamilyName, qualifier: &Bytes, timestamps: TimestampRange) {
     // Newest first: the column begins with the greatest timestamp.
-    let column = Place::new(family, qualifier, i64::MAX)..=Place::new(family, qualifier, i64::MIN);
-    content.extract_if(column, |place, _| timestamps.contains(place.timestamp.0)).for_each(drop);
+    let column = CellKey::new(family, qualifier, i64::MAX)..=CellKey::new(family, qualifier, i64::MIN);
+    content.extract_if(column, |key, _| timestamps.contains(key.timestamp.0)).for_each(drop);
 }
 
 #[cfg(test)]

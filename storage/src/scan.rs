@@ -1,4 +1,4 @@
-//! What a read asks for.
+//! The parameters of a read.
 
 use crate::{Error, FamilyName, Filter, Pin, Result, RowSet, TableSchema, TimestampRange, model::limits};
 use bytes::Bytes;
@@ -7,7 +7,7 @@ use std::sync::{
     atomic::{AtomicU64, Ordering},
 };
 
-/// The columns that a read wants.
+/// The columns of a read.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Columns {
     /// All of them.
@@ -16,7 +16,7 @@ pub enum Columns {
     Of(Vec<FamilyColumns>),
 }
 
-/// The columns wanted of one family.
+/// The selected columns of one family.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FamilyColumns {
     /// The family.
@@ -26,7 +26,7 @@ pub struct FamilyColumns {
 }
 
 impl Columns {
-    /// Whether the column is wanted.
+    /// Whether the column is selected.
     pub fn contains(&self, family: &FamilyName, qualifier: &Bytes) -> bool {
         match self {
             Self::All => true,
@@ -39,33 +39,33 @@ impl Columns {
 
 /// A read of rows, in key order.
 ///
-/// A row is given when, of the cells that GC rules leave it, at least one passes columns, timestamps, versions and filter; with
-/// [`keep_empty`](Self::keep_empty) when it has any living cell at all.
+/// A row is returned if at least one of its live cells passes columns, timestamps, versions and filter; with
+/// [`keep_empty`](Self::keep_empty), if it has any live cell at all.
 #[derive(Clone, Debug)]
 pub struct Scan {
-    /// Which rows.
+    /// The rows.
     pub rows: RowSet,
-    /// Which columns.
+    /// The columns.
     pub columns: Columns,
-    /// Which cells by timestamp.
+    /// The timestamps of the cells.
     pub timestamps: TimestampRange,
-    /// How many of the newest cells of each column, counted after [`timestamps`](Self::timestamps); `None` for all.
+    /// Maximum cells of each column, newest first, counted after [`timestamps`](Self::timestamps); `None` for all.
     pub versions_max: Option<u32>,
     /// Applied last.
     pub filter: Option<Filter>,
-    /// Whether a living row of which no cell was chosen is given without cells.
+    /// Whether a live row without selected cells is returned without cells.
     pub keep_empty: bool,
-    /// How many rows at most; `None` for all.
+    /// Maximum number of rows; `None` for all.
     pub rows_max: Option<u64>,
     /// Whether keys descend.
     pub reversed: bool,
     /// The state to read; `None` for the newest.
     pub pin: Option<Pin>,
-    /// Rows as they were after the last commit with this stamp or an earlier one, in microseconds, without what rules had condemned by
-    /// then; `None` for as they are. The table must keep [`History`](crate::History) that reaches so far back from the state that is
-    /// read. Families and their rules are those of that state.
+    /// Rows as of the last commit with this stamp or an earlier one, in microseconds, without cells that were condemned
+    /// by then; `None` for the current rows. The table must keep [`History`](crate::History) that reaches that far back
+    /// from the state that is read. Families and their rules are those of that state.
     pub as_of: Option<i64>,
-    /// Counts what the read sees and gives, for whoever asks.
+    /// Counters that the read adds to.
     pub metrics: Option<Arc<ScanMetrics>>,
 }
 
@@ -92,10 +92,10 @@ impl Scan {
         Self { rows: rows.into(), ..Self::all() }
     }
 
-    /// Checks what the store would otherwise find half-way.
+    /// Checks the scan before it begins.
     ///
     /// # Errors
-    /// [`Error::Invalid`] for columns out of order, and what [`Filter::check`] finds.
+    /// [`Error::Invalid`] for columns out of order, and errors of [`Filter::check`].
     pub fn check(&self) -> Result<()> {
         if let Columns::Of(wanted) = &self.columns {
             let sorted = wanted.is_sorted_by(|a, b| a.family < b.family)
@@ -107,11 +107,11 @@ impl Scan {
         self.filter.as_ref().map_or(Ok(()), Filter::check)
     }
 
-    /// The time by which the scan judges what is condemned: [`as_of`](Self::as_of), or the time of the state that it reads.
+    /// The time at which the scan evaluates GC rules: [`as_of`](Self::as_of), or the time of the state that it reads.
     ///
     /// # Errors
     /// [`Error::NoHistory`], [`Error::TooOld`], [`Error::Future`].
-    pub fn judged_micros(&self, schema: &TableSchema, now_micros: i64) -> Result<i64> {
+    pub fn gc_micros(&self, schema: &TableSchema, now_micros: i64) -> Result<i64> {
         let Some(as_of) = self.as_of else { return Ok(now_micros) };
         let oldest_micros = schema.history.as_ref().ok_or(Error::NoHistory)?.oldest_micros(now_micros);
         if as_of > now_micros {
@@ -124,23 +124,23 @@ impl Scan {
     }
 }
 
-/// Counts of what one scan saw in the store, and of what it gave.
+/// Counters of one scan: what it examined, and what it returned.
 #[derive(Debug, Default)]
 pub struct ScanMetrics {
-    /// Rows looked at.
+    /// Rows examined.
     pub rows_seen: AtomicU64,
-    /// Cells looked at.
+    /// Cells examined.
     pub cells_seen: AtomicU64,
-    /// Rows given.
+    /// Rows returned.
     pub rows_returned: AtomicU64,
-    /// Cells given.
+    /// Cells returned.
     pub cells_returned: AtomicU64,
-    /// Bytes of the keys and cells looked at.
+    /// Bytes of the keys and cells examined.
     pub bytes_seen: AtomicU64,
 }
 
 impl ScanMetrics {
-    /// Adds what one row contributed.
+    /// Adds the counts of one row.
     pub fn add(&self, seen: (u64, u64), bytes_seen: u64, returned: (u64, u64)) {
         for (counter, by) in [
             (&self.rows_seen, seen.0),

@@ -1,8 +1,8 @@
 //! The trait that every backend implements.
 //!
-//! A write is a [`Commit`]: the rows of one commit become visible together where the backend's [`Atomicity`] says so, and row by
-//! row elsewhere. A commit may name rows that it relied on reading at a [`Pin`]; the store refuses it with
-//! [`ErrorKind::Conflict`](crate::ErrorKind::Conflict) when one of them changed since.
+//! A write is a [`Commit`]. Its rows become visible together, or row by row, depending on the backend's [`Atomicity`].
+//! A commit may name rows that it relied on reading at a [`Pin`]; the store refuses it with
+//! [`ErrorKind::Conflict`](crate::ErrorKind::Conflict) if one of them changed since.
 
 use crate::{
     Cell, ColumnarScan, Error, Family, FamilyName, Filter, Inspection, KeyRange, Layouts, Load, LoadColumn, Mutation,
@@ -13,23 +13,23 @@ use bytes::Bytes;
 use futures::{StreamExt, TryStreamExt, stream::BoxStream};
 use std::{any::Any, fmt, sync::Arc};
 
-/// Rows in a batch of a [`RowStream`], at most.
+/// Maximum rows in a batch of a [`RowStream`].
 pub const BATCH_ROWS_MAX: usize = 1_024;
 /// Bytes of rows after which a batch of a [`RowStream`] ends.
 pub const BATCH_BYTES_TARGET: usize = 1 << 20;
 
-/// Batches of rows in the scan's order; none is empty. Batches are bounded by [`BATCH_ROWS_MAX`] and [`BATCH_BYTES_TARGET`].
-/// After an error there is nothing more.
+/// Batches of rows in the scan's order; none is empty. Batches are bounded by [`BATCH_ROWS_MAX`] and
+/// [`BATCH_BYTES_TARGET`]. The stream ends after an error.
 pub type RowStream = BoxStream<'static, Result<Vec<Row>>>;
 
 /// One state of a store, readable for as long as the pin lives. Cheap to clone.
 #[derive(Clone)]
 pub struct Pin {
-    /// The stamp of the last commit in it, in microseconds.
+    /// The stamp of its last commit, in microseconds.
     pub commit_micros: i64,
-    /// The time by which reads at this pin judge what is condemned, in microseconds.
+    /// The time at which reads at this pin evaluate GC rules, in microseconds.
     pub now_micros: i64,
-    /// The backend's own.
+    /// The backend's own state.
     pub state: Arc<dyn Any + Send + Sync>,
 }
 
@@ -39,12 +39,12 @@ impl fmt::Debug for Pin {
     }
 }
 
-/// What a [`Commit`] makes visible together.
+/// The unit in which a [`Commit`] becomes visible.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Atomicity {
-    /// Each row by itself.
+    /// Each row separately.
     Row,
-    /// All that is in it.
+    /// The whole commit.
     Commit,
 }
 
@@ -64,14 +64,14 @@ pub enum Write {
     Row {
         /// The table.
         table: TableName,
-        /// The row and what is done to it.
+        /// The row and its mutations.
         row: RowMutation,
     },
-    /// Deletes every row in a range, and what the table's history keeps of them: a purge.
+    /// Deletes every row in a range, and its history: a purge.
     DeleteRange {
         /// The table.
         table: TableName,
-        /// The rows; never all of them by mistake: [`Store::drop_row_range`] refuses an empty prefix.
+        /// The rows; [`Store::drop_row_range`] refuses an empty prefix, so that nobody deletes all rows by mistake.
         range: KeyRange,
     },
 }
@@ -81,22 +81,22 @@ pub enum Write {
 pub struct Validation {
     /// The state in which they were read.
     pub pin: Pin,
-    /// The rows; one that was absent counts as well.
+    /// The rows; absent rows count as well.
     pub rows: Vec<(TableName, RowKey)>,
 }
 
-/// Writes that belong together.
+/// Writes that are committed together.
 #[derive(Clone, Debug, Default)]
 pub struct Commit {
     /// Applied in order; rows may repeat.
     pub writes: Vec<Write>,
-    /// What must not have changed. Cells that the store stamps in such a row are newer by a microsecond at least than the
-    /// newest cell of the row, so that what was written on the strength of a read is seen.
+    /// The rows that must not have changed. Cells that the store stamps in such a row are at least a microsecond newer
+    /// than the newest cell of the row, so that a write that depends on a read is visible.
     pub validation: Option<Validation>,
 }
 
 impl Commit {
-    /// One row, blindly.
+    /// A commit of one row, without validation.
     pub fn row(table: TableName, key: RowKey, mutations: Vec<Mutation>) -> Self {
         Self { writes: vec![Write::Row { table, row: RowMutation { key, mutations } }], validation: None }
     }
@@ -111,16 +111,16 @@ pub enum FamilyChange {
     SetGc(FamilyName, crate::GcRule),
     /// Removes a family and its cells.
     Drop(FamilyName),
-    /// Keeps what rows held for so many microseconds, or forgets it: see [`History`](crate::History).
+    /// Keeps history for this number of microseconds, or drops it: see [`History`](crate::History).
     SetHistory(Option<i64>),
 }
 
-/// A decision and the mutations of a row that follow from it, as one step.
+/// A decision and the resulting mutations of a row, as one step.
 #[derive(Clone, Debug, PartialEq)]
 pub struct CheckAndMutate {
     /// The row.
     pub key: RowKey,
-    /// Holds when it leaves a cell of the row; `None` when the row has any.
+    /// Holds if it returns a cell of the row; `None` holds if the row has any.
     pub predicate: Option<Filter>,
     /// Applied when it holds.
     pub then: Vec<Mutation>,
@@ -137,7 +137,7 @@ pub enum ReadModifyWrite {
         family: FamilyName,
         /// The column.
         qualifier: Bytes,
-        /// What is appended.
+        /// The bytes to append.
         value: Bytes,
     },
     /// Adds to the value, 8 bytes big-endian; an absent cell counts as zero. It wraps on overflow, as Bigtable's does.
@@ -146,12 +146,12 @@ pub enum ReadModifyWrite {
         family: FamilyName,
         /// The column.
         qualifier: Bytes,
-        /// What is added.
+        /// The summand.
         by: i64,
     },
 }
 
-/// A key and how many bytes of the table lie before it, roughly.
+/// A key, and the approximate bytes of the table before it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RowSample {
     /// The key.
@@ -162,14 +162,15 @@ pub struct RowSample {
 
 /// A store of wide-column tables.
 ///
-/// Reads see every commit that was acknowledged before they began. Writes are durable when they return, in a store that is.
+/// Reads see every commit that was acknowledged before they began. In a durable store, writes are durable when they
+/// return.
 #[async_trait]
 pub trait Store: Send + Sync + fmt::Debug + 'static {
     /// Creates a table.
     ///
     /// # Errors
     /// [`AlreadyExists`](crate::ErrorKind::AlreadyExists); [`TooLarge`](crate::ErrorKind::TooLarge) above
-    /// [`TABLES_MAX`](crate::model::limits::TABLES_MAX); what [`TableSchema::check`] finds.
+    /// [`TABLES_MAX`](crate::model::limits::TABLES_MAX); errors of [`TableSchema::check`].
     async fn create_table(&self, table: &TableName, schema: TableSchema) -> Result<()>;
 
     /// Drops a table and its rows.
@@ -184,96 +185,95 @@ pub trait Store: Send + Sync + fmt::Debug + 'static {
     /// Changes families, all of the changes or none.
     ///
     /// # Errors
-    /// [`NotFound`](crate::ErrorKind::NotFound), [`AlreadyExists`](crate::ErrorKind::AlreadyExists), and what
-    /// [`TableSchema::check`] finds in the result.
+    /// [`NotFound`](crate::ErrorKind::NotFound), [`AlreadyExists`](crate::ErrorKind::AlreadyExists), and errors of
+    /// [`TableSchema::check`] for the result.
     async fn modify_families(&self, table: &TableName, changes: Vec<FamilyChange>) -> Result<()>;
 
-    /// Holds on to the newest state.
+    /// Pins the newest state.
     async fn pin(&self) -> Result<Pin>;
 
     /// Reads rows. Errors come from the stream, those of [`Scan::check`] first.
     fn scan(&self, table: &TableName, scan: Scan) -> RowStream;
 
-    /// Keys that cut the table into parts of about equal size, ascending; the last is the last key.
+    /// Keys that divide the table into parts of about equal size, ascending; the last is the last key.
     async fn sample_row_keys(&self, table: &TableName) -> Result<Vec<RowSample>>;
 
-    /// Applies the commit and gives its stamp in microseconds.
+    /// Applies the commit and returns its stamp in microseconds.
     ///
     /// # Errors
-    /// [`Conflict`](crate::ErrorKind::Conflict) when a validated row changed; what breaks the data model or its limits. With
-    /// [`Atomicity::Commit`] nothing of a refused commit is seen.
+    /// [`Conflict`](crate::ErrorKind::Conflict) if a validated row changed; violations of the data model or its limits.
+    /// With [`Atomicity::Commit`] a refused commit has no effect.
     async fn commit(&self, commit: Commit) -> Result<i64>;
 
-    /// Mutates many rows, each by itself: a result for every row, in order.
+    /// Mutates many rows, each separately: returns a result for every row, in order.
     ///
     /// # Errors
-    /// Only what concerns the request as a whole: its size, the table, the store.
+    /// Only errors of the request as a whole: its size, the table, the store.
     async fn mutate_rows(&self, table: &TableName, rows: Vec<RowMutation>) -> Result<Vec<Result<()>>>;
 
-    /// Begins a load of new rows with cells in these columns. `None` where commits must do: by a store that knows no other way, for a table
-    /// that keeps history, and while as many loads are under way as the store's memory has room for.
+    /// Begins a load of new rows with cells in these columns. `None` if the client has to use commits: the store has no
+    /// loads, the table keeps history, or as many loads are in progress as the store's memory permits.
     ///
     /// # Errors
-    /// [`NotFound`](crate::ErrorKind::NotFound); [`Invalid`](crate::ErrorKind::Invalid) for a column that is named twice or of an aggregate
-    /// family.
+    /// [`NotFound`](crate::ErrorKind::NotFound); [`Invalid`](crate::ErrorKind::Invalid) for a column that is named
+    /// twice or of an aggregate family.
     async fn load(&self, table: &TableName, columns: &[LoadColumn]) -> Result<Option<Box<dyn Load>>> {
         let _ = (table, columns);
         Ok(None)
     }
 
-    /// Decides and mutates a row in one step; whether the predicate held.
+    /// Decides and mutates a row in one step; returns whether the predicate held.
     async fn check_and_mutate(&self, table: &TableName, request: CheckAndMutate) -> Result<bool>;
 
-    /// Changes columns of a row in one step; the cells written, in order.
+    /// Changes columns of a row in one step; returns the written cells, in order.
     ///
     /// # Errors
-    /// [`Invalid`](crate::ErrorKind::Invalid) when an increment meets a value that is not 8 bytes long, or in an aggregate
+    /// [`Invalid`](crate::ErrorKind::Invalid) for an increment of a value that is not 8 bytes long, or in an aggregate
     /// family.
     async fn read_modify_write(&self, table: &TableName, key: RowKey, rules: Vec<ReadModifyWrite>) -> Result<Row>;
 
-    /// Deletes every row whose key starts with `prefix`, and what the table's history keeps of them.
+    /// Deletes every row whose key starts with `prefix`, and its history.
     ///
     /// # Errors
     /// [`Invalid`](crate::ErrorKind::Invalid) for an empty prefix.
     async fn drop_row_range(&self, table: &TableName, prefix: Bytes) -> Result<()>;
 
-    /// Makes the bytes of deleted rows go: when it returns, no file of the store holds a row of these ranges that was deleted before
-    /// the call, and no manifest a key of one. Rows that live stay. It may take as long as rewriting all that the ranges touch, and
-    /// waits for pins, or lets them expire. A table that is not there has nothing to go. Called again after an error or a crash, it
-    /// begins anew with what is left.
+    /// Removes the bytes of deleted rows: when it returns, no file of the store holds a row of these ranges that was
+    /// deleted before the call, and no manifest holds a key of one. Live rows stay. It may take as long as rewriting
+    /// everything that overlaps the ranges, and waits for pins, or until they expire. Missing tables are ignored.
+    /// Called again after an error or a crash, it begins anew with the rest.
     ///
     /// # Errors
-    /// [`Unsupported`](crate::ErrorKind::Unsupported) by a store that cannot promise it, which is what the trait says for those that
-    /// do not say otherwise; the store's.
+    /// [`Unsupported`](crate::ErrorKind::Unsupported) from a store that cannot promise it, which is the default; errors
+    /// of the store.
     async fn purge(&self, ranges: &[(TableName, KeyRange)]) -> Result<PurgeReport> {
         let _ = ranges;
         Err(Error::Unsupported("this store cannot promise that the bytes of deleted rows are gone".into()))
     }
 
-    /// The inside of the store, for those who operate it; `None` for a store that shows nothing of it.
+    /// The internals of the store, for operators; `None` if it shows none.
     fn inspect(&self) -> Option<Inspection> {
         None
     }
 
-    /// What a commit makes visible together.
+    /// The unit in which a commit becomes visible.
     fn atomicity(&self) -> Atomicity;
 
-    /// Tells the store how its tables are laid out, for what it writes from now on. A store without typed files does not care.
+    /// Sets the layouts of the store's tables, for future writes. A store without typed files ignores them.
     fn set_layouts(&self, layouts: Arc<dyn Layouts>) {
         drop(layouts);
     }
 
-    /// The fast path for scans of many rows, in a store that has one.
+    /// The fast path for scans of many rows, if the store has one.
     fn columnar(&self) -> Option<&dyn ColumnarScan> {
         None
     }
 
-    /// Finishes what is under way and stops. Later operations fail with
-    /// [`Unavailable`](crate::ErrorKind::Unavailable).
+    /// Finishes work in progress and stops. Later operations fail with [`Unavailable`](crate::ErrorKind::Unavailable).
     async fn close(&self) -> Result<()>;
 }
 
-/// Comforts over [`Store`].
+/// Convenience methods of a [`Store`].
 #[async_trait]
 pub trait StoreExt: Store {
     /// Mutates one row.
@@ -287,7 +287,7 @@ pub trait StoreExt: Store {
         Ok(self.scan(table, scan).try_next().await?.and_then(|mut rows| rows.pop()))
     }
 
-    /// Reads all rows of a scan into memory: for scans that are known to be small.
+    /// Reads all rows of a scan into memory: only for scans that are known to be small.
     async fn read_rows(&self, table: &TableName, scan: Scan) -> Result<Vec<Row>> {
         self.scan(table, scan).try_concat().await
     }
@@ -305,12 +305,12 @@ pub trait StoreExt: Store {
 
 impl<S: Store + ?Sized> StoreExt for S {}
 
-/// A stream that gives one error.
+/// A stream of one error.
 pub fn failed(error: Error) -> RowStream {
     futures::stream::once(async { Err(error) }).boxed()
 }
 
-/// Deletes the whole column: a comfort for writers.
+/// A mutation that deletes the whole column.
 pub fn delete_column(family: FamilyName, qualifier: Bytes) -> Mutation {
     Mutation::DeleteFromColumn { family, qualifier, timestamps: TimestampRange::all() }
 }

@@ -1,5 +1,6 @@
-//! What tests of a store need, of this crate's backends and of others: the [`conformance`] suite, [`arbitrary`] operations, the
-//! [`differential`] test that holds one store against another, a file system that crashes ([`sim`]), and what [fuzzers](fuzz) call.
+//! Support for tests of this crate's backends and of others: the [`conformance`] suite, [`arbitrary`] operations, the
+//! [`differential`] test, which compares a store with another, a file system that crashes ([`sim`]), and the entry
+//! points of [fuzzers](fuzz).
 
 #![expect(clippy::unwrap_used, reason = "these are tests, in a library only so that every backend can call them")]
 

@@ -1,5 +1,5 @@
-//! Wide rows and large cells in a small engine: what is written comes back after flush, compaction and another start, and what all of
-//! that takes of memory is bounded. The allocator of this program counts: a phase may take so many bytes more than there were before it.
+//! Wide rows and large cells in a small engine: written data survives flush, compaction and another start, with bounded
+//! memory. The allocator of this program counts: each phase has a limit of additional bytes.
 
 #![allow(clippy::unwrap_used, clippy::print_stderr, reason = "all of it is a test, and says what it measured")]
 
@@ -20,12 +20,12 @@ use tokio::sync::{Mutex, MutexGuard};
 #[global_allocator]
 static ALLOCATOR: PeakAlloc = PeakAlloc;
 
-/// What the engine is given.
+/// The engine's memory budget.
 const MEMORY_BYTES: usize = 12 << 20;
-/// What it takes beside, whatever is written: batches on their way, pages, a group of the log, tails.
+/// Memory in addition to the budget, whatever is written: batches in flight, pages, a group of the log, tails.
 const OVERHEAD_BYTES: usize = 20 << 20;
-/// How often a row is there while it is read, written, or brought from one segment to another: as it lies in the file, encoded, and split for
-/// the next file.
+/// Copies of a row while it is read, written, or moved from one segment to another: as in the file, encoded, and split
+/// for the next file.
 const ROW_COPIES: usize = 3;
 /// Bytes of a large cell.
 const CELL_BYTES: usize = 10 << 20;
@@ -36,7 +36,7 @@ async fn alone() -> MutexGuard<'static, ()> {
     ONE.lock().await
 }
 
-/// Does something, and checks what it took at its peak.
+/// Runs a phase, and checks its peak memory.
 async fn phase<T>(name: &str, bytes_max: usize, work: impl Future<Output = T>) -> T {
     let before = ALLOCATOR.current_usage();
     ALLOCATOR.reset_peak_usage();
@@ -80,7 +80,7 @@ async fn reopened(engine: Arc<Engine>, folder: &Path) -> Arc<Engine> {
     Engine::open(options(folder)).await.unwrap()
 }
 
-/// The rows of a scan one after the other, none of which is held.
+/// The rows of a scan one after the other, without keeping them.
 async fn each(engine: &Engine, scan: Scan, mut look: impl FnMut(Row)) {
     let mut rows = engine.scan(&table(), scan);
     while let Some(batch) = rows.try_next().await.unwrap() {
@@ -105,9 +105,9 @@ fn one_column(qualifier: &str) -> Scan {
 async fn a_row_of_100_000_qualifiers() {
     const COLUMNS: usize = 100_000;
     const ROWS: usize = 100;
-    /// As it is encoded: qualifier, value, lengths and family.
+    /// Encoded: qualifier, value, lengths and family.
     const ROW_BYTES: usize = COLUMNS * (10 + 9 + 3);
-    /// A row as cells, which whoever reads it whole is given.
+    /// A row as cells, as returned to a client that reads it whole.
     const CELLS_BYTES: usize = COLUMNS * 160;
     const BOUND: usize = MEMORY_BYTES + OVERHEAD_BYTES + ROW_COPIES * ROW_BYTES + 2 * CELLS_BYTES;
     let _alone = alone().await;
@@ -128,7 +128,7 @@ async fn a_row_of_100_000_qualifiers() {
     .await;
     phase("flushed", BOUND, engine.flush()).await.unwrap();
     phase("compacted", BOUND, engine.compact(None)).await.unwrap();
-    // Into a segment that holds it already.
+    // Into a segment that has it already.
     engine.commit(Commit::row(table(), key(ROWS / 2), vec![set("late".into(), vec![1])])).await.unwrap();
     phase("compacted again", BOUND, engine.compact(None)).await.unwrap();
     let engine = phase("opened again", BOUND, reopened(engine, folder.path())).await;
@@ -153,7 +153,7 @@ async fn a_row_of_100_000_qualifiers() {
         each(&engine, one_column("c000012345"), |row| found.push((row.key, row.cells))).await;
         assert_eq!(found.len(), 1);
         assert_eq!((&found[0].0, &found[0].1[0].value[..]), (&key(ROWS / 2), &value(12_345)[..]));
-        // A column of all other rows has a place of its own, whatever the wide one brings.
+        // A column of all other rows has its own column in the file, whatever the wide row has.
         let mut names = 0;
         each(&engine, one_column("name"), |_| names += 1).await;
         assert_eq!(names, ROWS - 1);
@@ -174,7 +174,8 @@ fn large_cells(row: usize, cells: std::ops::Range<usize>) -> Commit {
     Commit::row(table(), key(row), mutations)
 }
 
-/// Rows with a cell of 10 MiB each, in segments of their own, so that a scan and a compaction have all of them before them at once.
+/// Rows with a cell of 10 MiB each, in separate segments, so that a scan and a compaction have all of them next in
+/// their merge.
 #[tokio::test]
 async fn cells_of_10_mib_in_many_segments() {
     const ROWS: usize = 8;
@@ -182,7 +183,7 @@ async fn cells_of_10_mib_in_many_segments() {
     let _alone = alone().await;
     let folder = tempfile::tempdir().unwrap();
     let engine = made(folder.path()).await;
-    // The mutation, the row that it makes, and the frame of the log.
+    // The mutation, the resulting row, and the frame of the log.
     phase("cells of 10 MiB written", MEMORY_BYTES + OVERHEAD_BYTES + 5 * CELL_BYTES, async {
         for row in 0..ROWS {
             engine.commit(large_cells(row, 0..1)).await.unwrap();
@@ -203,7 +204,7 @@ async fn cells_of_10_mib_in_many_segments() {
         .await;
         assert_eq!(found, ROWS);
     };
-    // The row that is looked at, and what the test compares it with.
+    // The current row, and the one that the test compares it with.
     phase("read from segments", BOUND, read(&engine)).await;
     phase("compacted", BOUND, engine.compact(None)).await.unwrap();
     assert!(engine.inspect().unwrap().segments.len() <= ROWS / 2);
@@ -212,7 +213,7 @@ async fn cells_of_10_mib_in_many_segments() {
     phase("counted", MEMORY_BYTES, async { assert_eq!(count(&engine).await, ROWS) }).await;
 }
 
-/// A row that comes near the limit of rows, and one cell too many.
+/// A row close to the limit of rows, and one cell too many.
 #[tokio::test]
 async fn a_row_of_large_cells_up_to_the_limit() {
     const CELLS: usize = 25;
@@ -248,7 +249,7 @@ async fn a_row_of_large_cells_up_to_the_limit() {
         assert_eq!(found, CELL_BYTES);
     })
     .await;
-    // The row changes where it lies in a segment: it is read, folded and logged whole.
+    // The row changes while it is in a segment: it is read, folded and logged as a whole.
     phase("changed", WRITTEN, async {
         let gone = Mutation::DeleteFromFamily { family: family() };
         engine.commit(Commit::row(table(), key(1), vec![gone, set("c".into(), vec![1])])).await.unwrap();
@@ -258,7 +259,7 @@ async fn a_row_of_large_cells_up_to_the_limit() {
     assert_eq!(count(&engine).await, 1);
 }
 
-/// A million columns, none of which two rows share, and one that all have.
+/// A million columns, no two rows with a common one, and one that all rows have.
 #[tokio::test]
 async fn a_table_of_a_million_distinct_qualifiers() {
     const ROWS: usize = 10_000;
@@ -342,11 +343,11 @@ impl Layouts for Numbers {
     }
 }
 
-/// Two hundred columns of whole numbers that do not repeat: Parquet's writers of all of them are there at once.
+/// Two hundred columns of whole numbers that do not repeat: all of Parquet's column writers exist at once.
 #[tokio::test]
 async fn two_hundred_columns_of_whole_numbers() {
     const ROWS: usize = 2_000;
-    /// A writer's pages of all columns.
+    /// Pages of a writer, over all columns.
     const WRITERS_BYTES: usize = 2 * Numbers::COLUMNS * (64 << 10);
     const BOUND: usize = MEMORY_BYTES + OVERHEAD_BYTES + WRITERS_BYTES;
     let _alone = alone().await;

@@ -38,7 +38,7 @@ pub fn fill(rows: &mut Rows, facts: &Facts) {
 /// The name that SQL has for a table of the store: its own for the catalog's, and for one that is being made or dropped. A table's past has
 /// that of the table.
 fn table_name(facts: &Facts, stored: &TableName) -> String {
-    let past_of = stored.of_past();
+    let past_of = stored.of_history();
     let stored = past_of.as_ref().unwrap_or(stored);
     let found = facts.snapshot.tables.values().find(|table| table.physical == *stored);
     found.map_or_else(|| stored.to_string(), |table| table.name.clone())

@@ -47,7 +47,7 @@ use keyspan_catalog::{
     table::{ColumnPlace, OnBadKey},
 };
 use keyspan_storage::{
-    ColumnKind, Columnar, ColumnarRequest, KeyDecoder, MemoryPart, ParquetPart, RowSet, WantedColumn,
+    ColumnKind, Columnar, ColumnarRequest, KeyDecoder, MemoryPart, ParquetPart, RequestedColumn, RowSet,
 };
 pub(crate) use memory::MemoryExec;
 pub use metadata_aggregates::KnownAggregates;
@@ -89,7 +89,7 @@ enum From {
 
 /// What is asked of the store for some columns of a table.
 struct Wanted {
-    columns: Vec<WantedColumn>,
+    columns: Vec<RequestedColumn>,
     key: Option<String>,
     /// Where each column of SQL comes from.
     from: Vec<From>,
@@ -124,7 +124,7 @@ pub(super) async fn plan(
         key: wanted.key,
         pin: Some(view.pin.clone()),
     };
-    let found = if view.rows.is_short(table, &request) {
+    let found = if view.rows.runs_inline(table, &request) {
         view.rows.columnar(table, request)
     } else {
         let (rows, asked) = (view.rows.clone(), Arc::clone(table));
@@ -192,7 +192,7 @@ fn wanted(table: &Table, operator: bool, projection: &[usize]) -> Option<Wanted>
                 let kind = column_kind(table, column).filter(|_| typed);
                 let accepts = kind.and_then(|_| column_accepts(column)).map(|accepts| accepts.name);
                 let (family, qualifier) = (family.clone(), qualifier.clone().into());
-                let column = WantedColumn { family, qualifier, kind: kind.unwrap_or(ColumnKind::Binary), accepts };
+                let column = RequestedColumn { family, qualifier, kind: kind.unwrap_or(ColumnKind::Binary), accepts };
                 columns.push((column, place, kind.is_some()));
             }
         }

@@ -1,14 +1,14 @@
-//! What the engine does in a second, and how long it takes: point reads, scans, reads of few rows by whether their pages are cached, start-up, durable
-//! writes, flush, compaction.
+//! Throughput and latency of the engine: point reads, scans, reads of few rows with and without cached pages, start-up,
+//! durable writes, flush, compaction.
 //!
 //! ```sh
 //! cargo bench -p keyspan-storage                                           # everything, on 200,000 rows
-//! KEYSPAN_BENCH_ROWS=10000000 cargo bench -p keyspan-storage -- start-up   # what has this in its name
+//! KEYSPAN_BENCH_ROWS=10000000 cargo bench -p keyspan-storage -- start-up   # benches with this in their name
 //! ```
 //!
-//! `KEYSPAN_BENCH_ROWS` is the number of rows of the store that is read, `KEYSPAN_BENCH_FOLDER` a folder on the disk that is to be
-//! measured; without it, that of temporary files. The store is made when the first bench asks for it, and removed at the end. Beside
-//! criterion's means, percentiles of single point reads are printed.
+//! `KEYSPAN_BENCH_ROWS` is the number of rows of the store that is read. `KEYSPAN_BENCH_FOLDER` is a folder on the disk
+//! to measure; the default is the folder of temporary files. The store is created when the first bench needs it, and
+//! removed at the end. Besides criterion's means, the benches print percentiles of single point reads.
 
 mod texts;
 mod workload;
@@ -36,17 +36,17 @@ use tempfile::TempDir;
 use tokio::runtime::Runtime;
 use workload::{absent_key, commit, family, key, load, open, read, table};
 
-/// Rows of the store that is read, unless the environment says otherwise.
+/// Default number of rows of the store that is read.
 const ROWS: u64 = 200_000;
-/// Rows when criterion only tries whether everything works.
+/// Rows when criterion only checks that everything works.
 const ROWS_TRIED: u64 = 2_000;
 /// Rows that one flush writes, at most.
 const FLUSHED_ROWS: u64 = 50_000;
-/// Rows of texts: their pages fit into the cache.
+/// Rows of text values: their pages fit into the cache.
 const TEXTS_ROWS: u64 = 50_000;
-/// Memory with which they do not.
+/// Memory with which the pages of the texts do not fit into the cache.
 const TEXTS_MEMORY_BYTES_MIN: u64 = 16 << 20;
-/// Rows that are read again and again, so that the cache has them.
+/// Rows that are read repeatedly, so that they are cached.
 const CACHED_ROWS: usize = 1_000;
 /// Writers of durable rows.
 const WRITERS: [u64; 2] = [1, 64];
@@ -56,14 +56,14 @@ struct Bench {
     /// Removed at the end.
     folder: TempDir,
     rows: u64,
-    /// The store that is read, and whether it has its rows.
+    /// The store that is read, and whether its rows were loaded.
     engine: RefCell<Option<Arc<Engine>>>,
     is_loaded: Cell<bool>,
 }
 
 impl Bench {
     fn new() -> Self {
-        // As criterion sees it: `cargo bench` says so.
+        // Criterion's own test: `cargo bench` passes `--bench`.
         let given = |name: &str| env::args().any(|argument| argument == name);
         let is_tried = !given("--bench") || given("--test");
         let rows =
@@ -78,7 +78,7 @@ impl Bench {
         }
     }
 
-    /// The store that is read: compacted, with nothing in memtables.
+    /// The store that is read: compacted, with empty memtables.
     fn engine(&self) -> Arc<Engine> {
         let opened = || {
             self.runtime.block_on(async {
@@ -99,7 +99,7 @@ impl Bench {
         }
     }
 
-    /// An empty store in a folder of its own, which compacts when it is asked to.
+    /// An empty store in its own folder, which compacts only on request.
     fn new_engine(&self) -> (TempDir, Arc<Engine>) {
         let folder = tempfile::tempdir_in(self.folder.path()).expect("a folder");
         let engine = self.runtime.block_on(open(folder.path(), |options| {
@@ -114,11 +114,11 @@ impl Bench {
 /// Which rows are read one by one.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Points {
-    /// A few, read before.
+    /// Few rows, read before.
     Cached,
-    /// All of them, none twice.
+    /// All rows, each once.
     Segments,
-    /// Rows that are not there: their place is looked for, and nothing is read.
+    /// Absent rows: their position is looked up, and nothing is read.
     Absent,
 }
 
@@ -140,7 +140,7 @@ fn points(criterion: &mut Criterion, bench: &Bench) {
                 let mut took = Duration::ZERO;
                 for _ in 0..iterations {
                     if points == Points::Segments && next % rows.len() == 0 {
-                        // The cache of a store that is opened has no rows.
+                        // The row cache of a newly opened store is empty.
                         bench.close();
                     }
                     let (engine, key) = (bench.engine(), key(rows[next % rows.len()]));
@@ -191,7 +191,8 @@ fn scan(criterion: &mut Criterion, bench: &Bench) {
     group.finish();
 }
 
-/// Few rows of ten texts each, none of which is in the cache of rows: all of their pages are cached, or, with too little memory, hardly any.
+/// Few rows of ten texts each, none of them in the row cache. With enough memory all of their pages are cached, else
+/// hardly any.
 fn few(criterion: &mut Criterion, bench: &Bench, (name, memory_bytes): (&str, u64)) {
     let rows = bench.rows.min(TEXTS_ROWS);
     let folder = bench.folder.path().join("texts");
@@ -216,7 +217,7 @@ fn few(criterion: &mut Criterion, bench: &Bench, (name, memory_bytes): (&str, u6
                         && next % order.len() == 0
                         && let Some(engine) = engine.take()
                     {
-                        // The cache of rows is empty after that, and the pages are read again.
+                        // Reopening empties the row cache and reads the pages again.
                         bench.runtime.block_on(Engine::close(&engine)).expect("what was written is there");
                     }
                     let (engine, first) = (opened(), order[next % order.len()].min(rows - rows_read.min(rows)));

@@ -1,4 +1,4 @@
-//! Rows of ten texts of 100 bytes, as key-value benchmarks have them.
+//! Rows of ten texts of 100 bytes each, as in key-value benchmarks.
 
 use bytes::Bytes;
 use futures::{TryStreamExt, future::try_join_all};
@@ -14,9 +14,9 @@ use std::{path::Path, sync::Arc};
 pub(crate) const COLUMNS: usize = 10;
 /// Bytes of each.
 const TEXT_BYTES: usize = 100;
-/// Rows of a request that loads.
+/// Rows of a load request.
 const LOAD_ROWS: u64 = 1_000;
-/// Rows that are read at a time to fill the cache of pages: few enough to go through it.
+/// Rows read at a time to fill the page cache: few enough to go through it.
 const WARM_ROWS: u64 = 1_000;
 
 #[derive(Debug)]
@@ -54,7 +54,7 @@ fn mutations(row: u64) -> Vec<Mutation> {
     qualifiers().map(cell).collect()
 }
 
-/// The store in a folder, with so many rows in segments, and their pages in the cache as far as the memory goes.
+/// Opens the store in a folder with `rows` rows in segments, and fills the page cache as far as the memory goes.
 pub(crate) async fn open(folder: &Path, memory_bytes: u64, rows: u64) -> Arc<Engine> {
     let options = EngineOptions { memory_bytes, ..EngineOptions::new(folder) };
     let engine = Engine::open(options).await.expect("a store");
@@ -78,7 +78,7 @@ pub(crate) async fn open(folder: &Path, memory_bytes: u64, rows: u64) -> Arc<Eng
     engine
 }
 
-/// Reads so many rows from one on. Gives how many cells they have.
+/// Reads `rows` rows starting at `first`; returns the number of their cells.
 pub(crate) async fn read(engine: &Engine, first: u64, rows: u64) -> usize {
     let range = match rows {
         1 => KeyRange::point(&key(first)),

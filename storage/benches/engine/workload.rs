@@ -1,4 +1,5 @@
-//! The rows that are written and read: 14 typed columns of one family, keys of 25 bytes, the same for the same number in every run.
+//! The rows that are written and read: 14 typed columns of one family and keys of 25 bytes. The same row number gives
+//! the same row in every run.
 
 use bytes::Bytes;
 use futures::{TryStreamExt, future::try_join_all};
@@ -10,9 +11,9 @@ use keyspan_storage::{
 use rand::{Rng, SeedableRng, rngs::StdRng};
 use std::{path::Path, sync::Arc};
 
-/// Rows of a request that loads.
+/// Rows of a load request.
 const LOAD_ROWS: usize = 1_000;
-/// Requests that load at a time.
+/// Load requests at a time.
 const LOAD_REQUESTS: usize = 4;
 
 /// The columns, in the order of their names.
@@ -41,17 +42,17 @@ pub(crate) fn family() -> FamilyName {
     FamilyName::new("f").expect("a name")
 }
 
-/// The key of a row; numbers of rows that are not there are in between.
+/// The key of a row; keys of absent rows lie in between.
 pub(crate) fn key(row: u64) -> RowKey {
     RowKey::new(format!("alto#{:09}#{:010}", row / 1_000, row % 1_000)).expect("a key")
 }
 
-/// The key before that of a row that no row has.
+/// The key of no row, just before the key of `row`.
 pub(crate) fn absent_key(row: u64) -> RowKey {
     RowKey::new(format!("{}-", String::from_utf8_lossy(&key(row)))).expect("a key")
 }
 
-/// What is written into a row.
+/// The mutations that write a row.
 pub(crate) fn mutations(row: u64) -> Vec<Mutation> {
     let mut random = StdRng::seed_from_u64(row);
     let cells = COLUMNS.iter().map(|(name, kind)| {
@@ -93,7 +94,7 @@ impl Layouts for Typed {
     }
 }
 
-/// Opens the store in a folder; the table is made in a new one.
+/// Opens the store in a folder; creates the table in a new store.
 pub(crate) async fn open(folder: &Path, change: impl FnOnce(&mut EngineOptions)) -> Arc<Engine> {
     let mut options = EngineOptions::new(folder);
     change(&mut options);

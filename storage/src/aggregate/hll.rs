@@ -1,8 +1,8 @@
 //! Distinct counts: HyperLogLog sketches of Apache DataSketches, 4096 registers, about 1.6 % standard error.
 //!
-//! A state is a sketch in DataSketches' own format, so that its tools read it, but in one *canonical* form, so that equal
-//! contents have equal bytes whatever the order in which they came: small sketches list their coupons (hashes) ascending, large
-//! ones are marked as out of order, which leaves the registers as the only content.
+//! A state is a sketch in DataSketches' own format, so that its tools read it, but in one *canonical* form, so that
+//! equal contents have equal bytes whatever the order of inputs: small sketches list their coupons (hashes) in
+//! ascending order; large ones are marked as out of order, so that the registers are the only content.
 //!
 //! ```text
 //! list, below 8:    02 01 07 0c 03 08 <count> 08                        coupons u32 LE … (flags 0c when empty)
@@ -10,7 +10,7 @@
 //! registers:        0a 01 07 0c 00 10 00 0a  0.0 f64, kxq0 f64, kxq1 f64, <zeros u32> <0 u32>  4096 registers
 //! ```
 //!
-//! A state is checked whole before the library sees it: bytes that a client sends must never reach an assertion.
+//! A state is checked completely before it reaches the library: bytes from a client must never trigger an assertion.
 
 use crate::{Error, Result};
 use bytes::Bytes;
@@ -19,7 +19,7 @@ use datasketches::hll::{HllSketch, HllType, HllUnion};
 /// Binary logarithm of the number of registers.
 const LG_K: u8 = 12;
 const REGISTERS: usize = 1 << LG_K;
-/// Value of a register, at most: leading zeros of 64 bits, capped, plus one.
+/// Maximum of a register: leading zeros of 64 bits, capped, plus one.
 const REGISTER_MAX: u8 = 63;
 /// Bits of a coupon that name its slot; the others are the register's value, never 0.
 const COUPON_SLOT_BITS: u32 = 26;
@@ -37,7 +37,7 @@ const ARRAY_HEADER: usize = 40;
 /// Adds an input.
 ///
 /// # Errors
-/// [`Invalid`](Error::Invalid) when the state is none.
+/// [`Invalid`](Error::Invalid) if `state` is not a valid state.
 pub fn add(state: Option<&[u8]>, input: i64) -> Result<Bytes> {
     let mut sketch = match state {
         Some(state) => decode(state)?,
@@ -47,10 +47,10 @@ pub fn add(state: Option<&[u8]>, input: i64) -> Result<Bytes> {
     Ok(encode(&sketch))
 }
 
-/// Merges two states; `None` for no inputs yet.
+/// Merges two states; `None` stands for no inputs yet.
 ///
 /// # Errors
-/// [`Invalid`](Error::Invalid) when either is none.
+/// [`Invalid`](Error::Invalid) if one of them is not a valid state.
 pub fn merge(state: Option<&[u8]>, other: &[u8]) -> Result<Bytes> {
     let mut union = HllUnion::new(LG_K).map_err(|_| refused())?;
     if let Some(state) = state {
@@ -63,9 +63,9 @@ pub fn merge(state: Option<&[u8]>, other: &[u8]) -> Result<Bytes> {
 /// The estimated number of distinct inputs.
 ///
 /// # Errors
-/// [`Invalid`](Error::Invalid) when the bytes are no state.
+/// [`Invalid`](Error::Invalid) if the bytes are not a valid state.
 pub fn estimate(state: &[u8]) -> Result<i64> {
-    // The cast saturates; a sketch cannot estimate more than 2^70 or so, nor less than 0.
+    // The cast saturates; a sketch estimates neither more than about 2^70 nor less than 0.
     Ok(decode(state)?.composite_estimate().round() as i64)
 }
 
@@ -90,7 +90,8 @@ fn encode(sketch: &HllSketch) -> Bytes {
         LIST => sort_coupons(&mut bytes[LIST_HEADER..]),
         SET => sort_coupons(&mut bytes[SET_HEADER..]),
         _ => {
-            // Out of order: the estimate comes from the registers, not from the history in the eight bytes after the header.
+            // Out of order: the estimate comes from the registers, not from the history in the eight bytes after the
+            // header.
             bytes[5] = 0x10;
             bytes[8..16].fill(0);
         }
@@ -137,7 +138,7 @@ fn is_canonical(state: &[u8]) -> bool {
     }
 }
 
-/// A set grows when more than three quarters of it are taken; the least one takes what a list no longer does.
+/// A set grows when more than three quarters of it are used; the smallest one begins where a list ends.
 fn fits_set(count: usize, lg_size: u8) -> bool {
     let most = |lg_size: u8| (1usize << lg_size) / 4 * 3;
     let least = if lg_size == *SET_LG_SIZES.start() { LIST_FULL } else { most(lg_size - 1) + 1 };
@@ -151,7 +152,7 @@ fn are_coupons(bytes: &[u8], count: usize) -> bool {
 }
 
 fn array_header(registers: &[u8]) -> [u8; ARRAY_HEADER] {
-    // Sums of powers of two within 44 bits of each other: exact, whatever the order.
+    // Sums of powers of two within 44 bits of each other: exact in any order.
     let sum = |of: fn(u8) -> bool| -> f64 {
         registers.iter().filter(|register| of(**register)).map(|&register| (-f64::from(register)).exp2()).sum()
     };
@@ -215,7 +216,7 @@ mod tests {
             let mut state = good.to_vec();
             let at = at.index(state.len());
             state[at] = byte;
-            // Either it is refused or it is another state, with which everything works.
+            // It is either refused or a valid state that merges.
             if let Ok(merged) = merge(Some(&good), &state) {
                 prop_assert!(estimate(&merged).is_ok());
                 prop_assert!(add(Some(&state), 5).is_ok());

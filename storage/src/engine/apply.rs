@@ -1,22 +1,22 @@
-//! What a commit or a change of tables does to a [`State`], and to the log's payload.
+//! The effect of a commit or a change of tables on a [`State`] and on the log's payload.
 //!
-//! Each function checks, changes the state and appends a record, or gives an error and leaves both as they were. Replay goes
-//! through [`replay`], which does the same from the record. Files are read only for rows that no memtable knows and that were
-//! not [fetched](super::fetch) before, and for the bounds of a deleted range in segments.
+//! Each function checks, changes the state and appends a record, or returns an error and leaves both as they were.
+//! Replay goes through [`replay`], which does the same from the record. Files are read only for rows that are in no
+//! memtable and were not [fetched](super::fetch) before, and for the bounds of a deleted range in segments.
 //!
-//! A row that the active memtable does not know yet is logged whole, and from then on what is done to it: so replay, which
-//! begins with an empty memtable, needs no segment to fold a row.
+//! The first write of a row to the active memtable logs the whole row, later writes log their mutations. So replay,
+//! which begins with an empty memtable, needs no segment to fold a row.
 //!
-//! Of a table that keeps history each change also writes to its [past], in a record of its own behind that of the commit and in the
-//! same frame: to replay it is a table like any other.
+//! In a table that keeps history, each change also writes to its [history table](super::history), in a separate record
+//! after that of the commit and in the same frame: replay treats it like any other table.
 
 use super::{
     descriptor::Descriptor,
-    fetch::{Before, Fetched, needs_cells},
+    fetch::{Fetched, PriorRow, needs_cells},
+    history,
     manifest::{PastRule, SegmentId},
     memtable::Slot,
-    past,
-    pins::Held,
+    pins::PinnedState,
     record::{self, LoggedRow, LoggedWrite, Record},
     row_cache::RowCache,
     state::{State, Table},
@@ -36,7 +36,7 @@ use std::{
 /// Applies a commit with the given stamp.
 ///
 /// # Errors
-/// Those of [`Store::commit`](crate::Store::commit).
+/// Errors of [`Store::commit`](crate::Store::commit).
 pub(crate) fn commit(
     state: &mut State,
     out: &mut Vec<u8>,
@@ -67,7 +67,7 @@ pub(crate) fn commit(
             let after_read = relied_on.contains(&(&table, &row.key));
             let found = change.state.table(&table)?;
             let wanted = (&row.key, needs_cells(found, &row));
-            let before = fetched.before(change.state.flushes, found, wanted, rows)?;
+            let before = fetched.prior_row(change.state.flushes, found, wanted, rows)?;
             change.check_and_mutate_row(out, after_read, &table, row, before)?;
             check_size(out.len() - start)
         }
@@ -81,7 +81,7 @@ pub(crate) fn commit(
         out.truncate(start);
         return applied;
     }
-    let PastWrites { count, records } = change.past;
+    let HistoryWrites { count, records } = change.history;
     if count > 0 {
         record::put_commit(out, stamp, count);
         out.extend_from_slice(&records);
@@ -90,7 +90,7 @@ pub(crate) fn commit(
     Ok(())
 }
 
-/// Whether a commit's part of the log, in which rows stand whole that no memtable had, is within what one may have.
+/// Checks the size of a commit's part of the log, which includes every row that was in no memtable as a whole.
 fn check_size(size: usize) -> Result<()> {
     match size > REQUEST_BYTES_MAX {
         true => Err(Error::TooLarge { what: "all rows of a request", size, limit: REQUEST_BYTES_MAX }),
@@ -98,7 +98,7 @@ fn check_size(size: usize) -> Result<()> {
     }
 }
 
-/// Whether every row that the commit relied on is as it saw it.
+/// Whether every row that the commit relied on is unchanged since its pin.
 pub(crate) fn validate(state: &State, validation: &Validation) -> Result<()> {
     let pinned = pinned(&validation.pin)?;
     for (table, key) in &validation.rows {
@@ -109,11 +109,11 @@ pub(crate) fn validate(state: &State, validation: &Validation) -> Result<()> {
     Ok(())
 }
 
-/// What a pin holds.
+/// The pinned state of a pin of this store.
 ///
 /// # Errors
 /// [`Error::Invalid`] for a pin of another store.
-pub(crate) fn held(pin: &crate::Pin) -> Result<Arc<Held>> {
+pub(crate) fn pinned_state(pin: &crate::Pin) -> Result<Arc<PinnedState>> {
     let held = Arc::clone(&pin.state).downcast();
     held.map_err(|_| Error::Invalid("the pin is one of another store".into()))
 }
@@ -123,38 +123,38 @@ pub(crate) fn held(pin: &crate::Pin) -> Result<Arc<Held>> {
 /// # Errors
 /// [`Error::Invalid`] for a pin of another store; [`Error::PinExpired`].
 pub(crate) fn pinned(pin: &crate::Pin) -> Result<Arc<State>> {
-    held(pin)?.state()
+    pinned_state(pin)?.state()
 }
 
-/// A commit under way, which can be taken back.
+/// A commit in progress, which can be rolled back.
 struct Change<'a> {
     state: &'a mut State,
     stamp: i64,
-    /// What was there before each change, in order.
+    /// The previous content at each change, in order.
     undo: Vec<Undo>,
-    /// Tables whose dead positions `undo` has.
-    remembered: BTreeSet<TableName>,
-    past: PastWrites,
+    /// Tables whose deletion vectors are saved in `undo`.
+    saved: BTreeSet<TableName>,
+    history: HistoryWrites,
 }
 
-/// What a commit writes to the pasts of tables, as the log has it.
+/// A commit's writes to history tables, as the log stores them.
 #[derive(Default)]
-struct PastWrites {
+struct HistoryWrites {
     count: usize,
     records: Vec<u8>,
 }
 
-/// What was there before a change.
+/// The previous content at a change.
 enum Undo {
     Slot(TableName, RowKey, Option<Slot>),
-    Dead(TableName, OrdMap<SegmentId, super::dead::Dead>),
-    /// With the stamp of the deletion of a range before it.
+    DeletionVectors(TableName, OrdMap<SegmentId, super::deletion_vector::DeletionVector>),
+    /// With the stamp of the previous deletion of a range.
     Range(TableName, Option<i64>),
 }
 
 impl<'a> Change<'a> {
     fn new(state: &'a mut State, stamp: i64) -> Self {
-        Self { state, stamp, undo: Vec::new(), remembered: BTreeSet::new(), past: PastWrites::default() }
+        Self { state, stamp, undo: Vec::new(), saved: BTreeSet::new(), history: HistoryWrites::default() }
     }
 
     fn check_and_mutate_row(
@@ -163,7 +163,7 @@ impl<'a> Change<'a> {
         after_read: bool,
         name: &TableName,
         mut row: RowMutation,
-        before: Before,
+        before: PriorRow,
     ) -> Result<()> {
         let table = self.state.table(name)?;
         row::check(name, &table.descriptor.schema, &row, self.stamp)?;
@@ -182,16 +182,16 @@ impl<'a> Change<'a> {
             return Ok(());
         }
         if keeps_history && (held.is_some() || encoded.is_some()) {
-            self.remember(name, &row.key, held.as_deref())?;
+            self.record_history(name, &row.key, held.as_deref())?;
         }
-        if let Some((segment, position)) = before.place {
-            self.remember_dead(name)?;
-            self.state.table_mut(name)?.kill(segment, position);
+        if let Some((segment, position)) = before.location {
+            self.save_deletion_vectors(name)?;
+            self.state.table_mut(name)?.mark_dead(segment, position);
         }
         self.set(name, &row.key, Some(encoded))
     }
 
-    /// Puts a slot in the place of what the active memtable has.
+    /// Replaces a slot of the active memtable.
     fn set(&mut self, name: &TableName, key: &RowKey, row: Option<Option<Bytes>>) -> Result<()> {
         let stamp = self.stamp;
         let before = self.state.table_mut(name)?.active.set(key, row.map(|row| Slot { stamp, row }));
@@ -199,38 +199,38 @@ impl<'a> Change<'a> {
         Ok(())
     }
 
-    /// Keeps the dead positions of a table as they were before the commit.
-    fn remember_dead(&mut self, name: &TableName) -> Result<()> {
-        if !self.remembered.contains(name) {
-            let dead = self.state.table(name)?.dead.clone();
-            self.undo.push(Undo::Dead(name.clone(), dead));
-            self.remembered.insert(name.clone());
+    /// Saves the deletion vectors of a table as they were before the commit.
+    fn save_deletion_vectors(&mut self, name: &TableName) -> Result<()> {
+        if !self.saved.contains(name) {
+            let dead = self.state.table(name)?.deletion_vectors.clone();
+            self.undo.push(Undo::DeletionVectors(name.clone(), dead));
+            self.saved.insert(name.clone());
         }
         Ok(())
     }
 
-    /// Writes what a row held until now to the past of its table.
-    fn remember(&mut self, name: &TableName, key: &RowKey, held: Option<&[u8]>) -> Result<()> {
-        let (past, key) = (name.past(), past::key(key, self.stamp));
-        let table = self.state.table(&past)?;
+    /// Writes the previous version of a row to the history of its table.
+    fn record_history(&mut self, name: &TableName, key: &RowKey, held: Option<&[u8]>) -> Result<()> {
+        let (history_name, key) = (name.history_table(), history::key(key, self.stamp));
+        let table = self.state.table(&history_name)?;
         if table.active.slots.get(&key).is_some_and(|slot| slot.row.is_some()) {
-            // Of several changes by one commit the first counts.
+            // If one commit changes a row several times, the first previous version counts.
             return Ok(());
         }
-        let row = past::row(held, self.stamp);
-        record::put_whole_row(&mut self.past.records, &table.descriptor, &key, false, Some(&row));
-        self.past.count += 1;
-        self.set(&past, &key, Some(Some(row)))
+        let row = history::row(held, self.stamp);
+        record::put_whole_row(&mut self.history.records, &table.descriptor, &key, false, Some(&row));
+        self.history.count += 1;
+        self.set(&history_name, &key, Some(Some(row)))
     }
 
-    /// Deletes rows, and their past with them.
+    /// Deletes rows, and their history with them.
     fn delete_range(&mut self, name: &TableName, range: &KeyRange) -> Result<()> {
         self.delete_rows(name, range)?;
         if self.state.table(name)?.descriptor.schema.history.is_some() {
-            let (past, range) = (name.past(), past::range(range));
-            record::put_delete_range(&mut self.past.records, &self.state.table(&past)?.descriptor, &range);
-            self.past.count += 1;
-            self.delete_rows(&past, &range)?;
+            let (history_name, range) = (name.history_table(), history::range(range));
+            record::put_delete_range(&mut self.history.records, &self.state.table(&history_name)?.descriptor, &range);
+            self.history.count += 1;
+            self.delete_rows(&history_name, &range)?;
         }
         Ok(())
     }
@@ -240,7 +240,8 @@ impl<'a> Change<'a> {
             return Ok(());
         }
         let table = self.state.table(name)?;
-        // A slot stays for each row, to say that it is gone: the frozen memtable may have it, and replay must find what it found.
+        // Each row keeps a slot that marks it deleted: the frozen memtable may still have it, and replay must find the
+        // same slots.
         let mut keys = table.active.keys(range);
         if let Some(frozen) = &table.frozen {
             keys.extend(frozen.memtable.keys(range));
@@ -249,11 +250,11 @@ impl<'a> Change<'a> {
         for key in keys {
             self.set(name, &key, Some(None))?;
         }
-        self.remember_dead(name)?;
+        self.save_deletion_vectors(name)?;
         let stamp = self.stamp;
         let table = self.state.table_mut(name)?;
         for (segment, positions) in segments {
-            table.kill_range(segment, positions);
+            table.mark_range_dead(segment, positions);
         }
         table.active.push_range(range.clone(), stamp);
         let before = table.range_deleted.replace(stamp);
@@ -263,11 +264,11 @@ impl<'a> Change<'a> {
 
     fn roll_back(self) {
         for undo in self.undo.into_iter().rev() {
-            let (Undo::Slot(name, ..) | Undo::Dead(name, _) | Undo::Range(name, _)) = &undo;
+            let (Undo::Slot(name, ..) | Undo::DeletionVectors(name, _) | Undo::Range(name, _)) = &undo;
             let Some(table) = self.state.tables.get_mut(name) else { continue };
             match undo {
                 Undo::Slot(_, key, before) => drop(table.active.set(&key, before)),
-                Undo::Dead(_, dead) => table.dead = dead,
+                Undo::DeletionVectors(_, dead) => table.deletion_vectors = dead,
                 Undo::Range(_, before) => {
                     table.active.pop_range();
                     table.range_deleted = before;
@@ -277,10 +278,10 @@ impl<'a> Change<'a> {
     }
 }
 
-/// Makes a table.
+/// Creates a table.
 ///
 /// # Errors
-/// Those of [`Store::create_table`](crate::Store::create_table).
+/// Errors of [`Store::create_table`](crate::Store::create_table).
 pub(crate) fn create_table(
     state: &mut State,
     out: &mut Vec<u8>,
@@ -296,12 +297,12 @@ pub(crate) fn create_table(
         return Err(Error::TooMany { what: "tables", count: TABLES_MAX + 1, limit: TABLES_MAX });
     }
     let history = make_table(state, out, stamp, name.clone(), schema.created(stamp));
-    follow_history(state, out, stamp, &name, history);
+    update_history_table(state, out, stamp, &name, history);
     state.stamp = stamp;
     Ok(())
 }
 
-/// Makes a table that was checked; gives its history.
+/// Creates a table that was checked; returns its history settings.
 fn make_table(
     state: &mut State,
     out: &mut Vec<u8>,
@@ -316,41 +317,41 @@ fn make_table(
     history
 }
 
-/// Makes the past of a table what its history wants after a commit with the stamp: none, a new one where history begins with the commit,
-/// or as long a one.
-fn follow_history(state: &mut State, out: &mut Vec<u8>, stamp: i64, name: &TableName, history: Option<History>) {
-    let past = name.past();
+/// Adjusts the history table of a table to its settings after a commit with this stamp: drops it, recreates it if
+/// history begins with the commit, or changes how long it keeps.
+fn update_history_table(state: &mut State, out: &mut Vec<u8>, stamp: i64, name: &TableName, history: Option<History>) {
+    let history_name = name.history_table();
     let begins = history.is_none_or(|history| history.since_micros == stamp);
-    match (state.tables.get(&past), history) {
+    match (state.tables.get(&history_name), history) {
         (Some(table), Some(history)) if !begins => {
-            let schema = past::schema(history);
+            let schema = history::schema(history);
             if table.descriptor.schema != schema {
                 let descriptor = table.descriptor.with_schema(schema);
-                record::put_modify_families(out, stamp, &descriptor.to_logged(&past));
+                record::put_modify_families(out, stamp, &descriptor.to_logged(&history_name));
                 let table = with_descriptor(table, descriptor, stamp);
-                state.set_table(past, table);
+                state.set_table(history_name, table);
             }
             return;
         }
         (Some(table), _) => {
             record::put_drop_table(out, stamp, table.descriptor.number);
-            state.remove_table(&past);
+            state.remove_table(&history_name);
         }
         (None, _) => {}
     }
     if let Some(history) = history {
-        make_table(state, out, stamp, past, past::schema(history));
+        make_table(state, out, stamp, history_name, history::schema(history));
     }
 }
 
 /// Drops a table.
 ///
 /// # Errors
-/// Those of [`Store::drop_table`](crate::Store::drop_table).
+/// Errors of [`Store::drop_table`](crate::Store::drop_table).
 pub(crate) fn drop_table(state: &mut State, out: &mut Vec<u8>, stamp: i64, name: &TableName) -> Result<()> {
     record::put_drop_table(out, stamp, state.table(name)?.descriptor.number);
     state.remove_table(name);
-    follow_history(state, out, stamp, name, None);
+    update_history_table(state, out, stamp, name, None);
     state.stamp = stamp;
     Ok(())
 }
@@ -358,7 +359,7 @@ pub(crate) fn drop_table(state: &mut State, out: &mut Vec<u8>, stamp: i64, name:
 /// Changes families.
 ///
 /// # Errors
-/// Those of [`Store::modify_families`](crate::Store::modify_families).
+/// Errors of [`Store::modify_families`](crate::Store::modify_families).
 pub(crate) fn modify_families(
     state: &mut State,
     out: &mut Vec<u8>,
@@ -368,7 +369,8 @@ pub(crate) fn modify_families(
 ) -> Result<()> {
     let mut table = state.table(name)?.clone();
     let start = out.len();
-    // One record for each change: what a rule condemns that holds for one of them only stays condemned too.
+    // One record for each change: cells that are condemned by a rule that holds only between two of the changes stay
+    // condemned too.
     for change in changes {
         let schema = table.descriptor.schema.changed(name, change, stamp).inspect_err(|_| out.truncate(start))?;
         let descriptor = table.descriptor.with_schema(schema);
@@ -379,13 +381,14 @@ pub(crate) fn modify_families(
     checked.inspect_err(|_| out.truncate(start))?;
     let history = table.descriptor.schema.history;
     state.set_table(name.clone(), table);
-    follow_history(state, out, stamp, name, history);
+    update_history_table(state, out, stamp, name, history);
     state.stamp = stamp;
     Ok(())
 }
 
-/// The table with other families. Cells of families that are no more go, and what the rules condemned until now: a looser rule
-/// must not bring it back. In the active memtable that is done here; of what is older it is remembered as a past rule.
+/// The table with other families. Removes cells of dropped families, and cells that the rules have condemned until now:
+/// a looser rule must not bring them back. In the active memtable they are removed here; for older data the rule is
+/// kept as a past rule.
 fn with_descriptor(table: &Table, descriptor: Descriptor, now_micros: i64) -> Table {
     let old = &table.descriptor;
     let keeps = |name: &FamilyName| descriptor.number_of(name) == old.number_of(name);
@@ -420,11 +423,11 @@ fn with_descriptor(table: &Table, descriptor: Descriptor, now_micros: i64) -> Ta
 /// Rows of the log whose older versions in segments are dead, by table number.
 pub(crate) type Superseded = BTreeMap<u32, BTreeSet<RowKey>>;
 
-/// Does what a record says; `None` when it contradicts the state. Positions of segments that are dead for it are left to be found: of
-/// rows in `superseded`, of deleted ranges at once.
+/// Applies a record; `None` if it contradicts the state. Marks the segment positions of deleted ranges dead at once;
+/// rows whose older versions are still to be marked are added to `superseded`.
 ///
 /// # Errors
-/// Those of reading the bounds of deleted ranges.
+/// Errors of reading the bounds of deleted ranges.
 pub(crate) fn replay(state: &mut State, superseded: &mut Superseded, record: Record) -> Result<Option<()>> {
     let stamp = match record {
         Record::Commit { stamp, writes } => {
@@ -462,7 +465,8 @@ fn replay_write(change: &mut Change<'_>, superseded: &mut Superseded, write: Log
             let table = change.state.table(&name)?;
             let cells = match table.active.slots.get::<[u8]>(&key) {
                 Some(slot) => slot.row.as_ref().map_or_else(Vec::new, |row| table.cells(row, None)),
-                // It was in the memtable before this one, of which the deletion of a range left a slot; segments hold that one by now.
+                // The row was in the frozen memtable, and the deletion of a range left a slot for it; segments hold
+                // that memtable by now.
                 None if table.active.ranges.iter().any(|(range, _)| range.contains(&key)) => Vec::new(),
                 None => return Ok(None),
             };
@@ -480,7 +484,7 @@ fn replay_write(change: &mut Change<'_>, superseded: &mut Superseded, write: Log
                 let number = change.state.table(&name)?.descriptor.number;
                 superseded.entry(number).or_default().insert(own(&key));
             }
-            // A row of its own, not a slice that keeps a log file in memory.
+            // Copied: a slice would keep the whole log file in memory.
             change.set(&name, &key, Some(row.map(|row| Bytes::copy_from_slice(&row))))?;
         }
         LoggedWrite::DeleteRange { table, range } => change.delete_rows(&table, &range)?,
@@ -495,14 +499,14 @@ fn own(key: &RowKey) -> RowKey {
 /// Marks the older versions of replayed rows dead, in whichever segments they are.
 ///
 /// # Errors
-/// Those of reading.
+/// Errors of reading files.
 pub(crate) fn settle(state: &mut State, superseded: Superseded) -> Result<()> {
     for (number, keys) in superseded {
         let Some((name, table)) = state.table_by_number(number) else { continue };
         let name = name.clone();
-        let found = super::ranges::places_of(table, &keys)?;
+        let found = super::ranges::locate_all(table, &keys)?;
         let table = state.table_mut(&name)?;
-        found.into_iter().for_each(|(segment, position)| table.kill(segment, position));
+        found.into_iter().for_each(|(segment, position)| table.mark_dead(segment, position));
     }
     Ok(())
 }

@@ -1,54 +1,56 @@
-//! How the engine divides the memory that it was given: a pure function.
+//! The division of the engine's memory budget: a pure function.
 //!
 //! ```text
 //! memory = 2 memtables (the one written into, the one on its way into segments) + caches
 //! caches = 1/4 rows · 5/8 pages · 1/8 footers
 //! ```
 //!
-//! A memtable takes a sixth of the memory and never more than [`MEMTABLE_BYTES_MAX`], so that a flush is short and a start replays
-//! little; the caches take what that leaves.
+//! A memtable takes a sixth of the memory, but at most [`MEMTABLE_BYTES_MAX`], so that a flush is short and a start
+//! replays little; the caches take the remainder.
 //!
-//! What is held for a while follows from the memory as well: a row group, which a flush and a compaction hold encoded until it is full, and
-//! a scan decodes; a base, whose tail grows with its row groups; a file of the log, which a start reads; a group of commits.
+//! The sizes of temporary data follow from the memory as well: a row group, which a flush and a compaction hold encoded
+//! until it is full, and which a scan decodes; a base, whose tail grows with its row groups; a log file, which a start
+//! reads; a group of commits.
 
 use super::segment::{GROUP_BYTES_TARGET, PAGE_BYTES_TARGET};
 
-/// Bytes that the engine takes unless it is told otherwise.
+/// Default memory budget, in bytes.
 pub const MEMORY_BYTES: u64 = 512 << 20;
-/// Bytes after which a memtable is flushed, at most, unless it is told otherwise.
+/// Default upper limit of the bytes after which a memtable is flushed.
 pub const MEMTABLE_BYTES_MAX: u64 = 64 << 20;
-/// Bytes of a memtable, at least: below this, segments would be more footer than rows.
+/// Minimum bytes of a memtable: below this, segments would be more footer than rows.
 pub const MEMTABLE_BYTES_MIN: u64 = 64 << 10;
 
-/// Bytes of rows of a row group, at least: with less, tails would be a large part of segments.
+/// Minimum bytes of rows of a row group: with less, tails would be a large part of segments.
 const ROW_GROUP_BYTES_MIN: u64 = 1 << 20;
-/// Pages of a row group of one column, at least, about.
+/// Approximate minimum of pages of one column in a row group.
 const ROW_GROUP_PAGES: usize = 32;
-/// Row groups of a base, about, by bytes of rows: what a tail takes is bounded with it.
+/// Approximate number of row groups of a base, by bytes of rows: it bounds the size of a tail.
 const BASE_ROW_GROUPS: u64 = 8;
 
-/// How much of its memory the engine gives to what, in bytes.
+/// The engine's memory budget, in bytes by purpose.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Budget {
-    /// A memtable is flushed when it has this. Up to two are in memory.
+    /// Bytes after which a memtable is flushed. Up to two are in memory.
     pub memtable_bytes: u64,
-    /// Decoded rows that were read lately.
+    /// Cache of decoded rows.
     pub row_cache_bytes: u64,
-    /// Pages of segments that were read lately, decoded.
+    /// Cache of decoded pages of segments.
     pub page_cache_bytes: u64,
-    /// Footers of segments.
+    /// Cache of segments' footers.
     pub footer_cache_bytes: u64,
     /// Bytes of rows after which a row group ends.
     pub row_group_bytes: usize,
 }
 
 impl Budget {
-    /// Divides `memory_bytes`. A memtable's size may be given; it is at least [`MEMTABLE_BYTES_MIN`], even when the memory is less.
+    /// Divides `memory_bytes`. `memtable_bytes` overrides a memtable's size; it is at least [`MEMTABLE_BYTES_MIN`],
+    /// even if the memory is less.
     pub fn of(memory_bytes: u64, memtable_bytes: Option<u64>) -> Self {
         Self::with_least(memory_bytes, memtable_bytes, MEMTABLE_BYTES_MIN)
     }
 
-    /// With another least size of a memtable.
+    /// Same as [`of`](Self::of), with another minimum of a memtable's size.
     pub(crate) fn with_least(memory_bytes: u64, memtable_bytes: Option<u64>, memtable_bytes_min: u64) -> Self {
         let memtable_bytes = memtable_bytes.unwrap_or_else(|| (memory_bytes / 6).min(MEMTABLE_BYTES_MAX));
         let memtable_bytes = memtable_bytes.max(memtable_bytes_min);
@@ -65,24 +67,24 @@ impl Budget {
         (self.row_group_bytes / ROW_GROUP_PAGES).min(PAGE_BYTES_TARGET)
     }
 
-    /// Bytes of a base, at most.
+    /// Maximum bytes of a base.
     pub fn base_bytes(&self) -> u64 {
         BASE_ROW_GROUPS * self.row_group_bytes as u64
     }
 
-    /// Bytes of a file of the log, at most: a start reads one at a time.
+    /// Maximum bytes of a log file: a start reads one at a time.
     pub fn log_file_bytes(&self) -> u64 {
         2 * self.row_group_bytes as u64
     }
 
-    /// Bytes of the log after which a group of commits takes no more of them.
+    /// Bytes of the log after which a group of commits is full.
     pub fn log_group_bytes(&self) -> usize {
         usize::try_from(self.memtable_bytes.max(MEMTABLE_BYTES_MIN))
             .unwrap_or(usize::MAX)
             .min(super::GROUP_BYTES_TARGET)
     }
 
-    /// What all of it takes together, in bytes.
+    /// The sum, in bytes.
     pub fn total_bytes(&self) -> u64 {
         2 * self.memtable_bytes + self.row_cache_bytes + self.page_cache_bytes + self.footer_cache_bytes
     }

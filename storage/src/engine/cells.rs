@@ -1,30 +1,30 @@
-//! The cells of a row: one contiguous byte string, so that a row costs one allocation, and so that values are
-//! handed out as slices of it.
+//! The encoding of a row's cells as one contiguous byte string, so that a row takes one allocation, and values are
+//! slices of it.
 //!
 //! ```text
 //! 8 bytes     timestamp of the first cell, little-endian
 //! for each cell, in the order of a row:
-//!   varint      family number × 4 + flags: 1 = of the column of the cell before, 2 = timestamp as the first cell
+//!   varint      family number × 4 + flags: 1 = same column as the previous cell, 2 = same timestamp as the first cell
 //!   bytes       qualifier, unless of the same column
 //!   varint      zigzag of the first cell's timestamp minus this one's, unless the same
 //!   bytes       value
 //! ```
 //!
-//! A family stands in it by its stable number, which the table's descriptor maps to its name. The log and segments hold rows
-//! in this form too: their formats' versions stand for it.
+//! Families are encoded by their stable number, which the table's descriptor maps to its name. The log and segments
+//! store rows in this form too; their format versions cover it.
 
 use super::codec::{Cursor, put_bytes, put_i64, put_varint, unzigzag, zigzag};
 use crate::{Cell, FamilyName};
 use bytes::Bytes;
 use std::ops::Range;
 
-/// Bytes from which on a row is large.
+/// Bytes from which on a row counts as large.
 const LARGE_BYTES: usize = 1 << 20;
 
 const SAME_COLUMN: u64 = 1;
 const SAME_TIMESTAMP: u64 = 2;
 
-/// Encodes cells, of which there is at least one.
+/// Encodes one or more cells.
 pub(crate) fn encode(cells: &[Cell], number_of: impl Fn(&FamilyName) -> u32) -> Bytes {
     let payload: usize = cells.iter().map(|cell| cell.qualifier.len() + cell.value.len() + 5).sum();
     let mut encoder = Encoder::with_capacity(payload + 8);
@@ -40,7 +40,7 @@ pub(crate) fn encode(cells: &[Cell], number_of: impl Fn(&FamilyName) -> u32) -> 
     encoder.finish()
 }
 
-/// What begins a cell of a column, for [`put_row`]: its family and qualifier.
+/// The head of a cell of a column, for [`put_row`]: its family and qualifier.
 pub(crate) fn column_head(family: u32, qualifier: &[u8]) -> Vec<u8> {
     let mut head = Vec::with_capacity(qualifier.len() + 4);
     put_varint(&mut head, (u64::from(family) << 2) | SAME_TIMESTAMP);
@@ -48,7 +48,8 @@ pub(crate) fn column_head(family: u32, qualifier: &[u8]) -> Vec<u8> {
     head
 }
 
-/// Appends a row whose cells have one timestamp, and each a column of its own: the [head](column_head) of that and the value, in order.
+/// Appends a row whose cells have one timestamp, each in its own column: the column's [head](column_head) and the
+/// value, in order.
 pub(crate) fn put_row<'a>(out: &mut Vec<u8>, timestamp: i64, cells: impl Iterator<Item = (&'a [u8], &'a [u8])>) {
     put_i64(out, timestamp);
     for (head, value) in cells {
@@ -63,12 +64,12 @@ pub(crate) struct Encoder {
     out: Vec<u8>,
     /// The timestamp of the first cell.
     base: i64,
-    /// Of the cell before: its family, and where its qualifier is in `out`.
+    /// The previous cell: its family, and the range of its qualifier in `out`.
     last: Option<(u32, Range<usize>)>,
 }
 
 impl Encoder {
-    /// Begins a row of about so many bytes.
+    /// Begins a row of about `bytes` bytes.
     pub(crate) fn with_capacity(bytes: usize) -> Self {
         Self { out: Vec::with_capacity(bytes), ..Self::default() }
     }
@@ -99,7 +100,8 @@ impl Encoder {
         self.out.is_empty()
     }
 
-    /// The row, about as long as it must be: an estimate would stay allocated. A large row that nearly fits is not copied.
+    /// The row, in about as much memory as it needs: unused capacity would stay allocated. A large row that nearly fits
+    /// is not copied.
     pub(crate) fn finish(self) -> Bytes {
         let slack = self.out.capacity() - self.out.len();
         match self.out.len() >= LARGE_BYTES && slack <= self.out.len() / 8 {
@@ -115,7 +117,7 @@ pub(crate) fn is_sound(row: &[u8]) -> bool {
         return false;
     }
     let mut cells = decode(row);
-    // The first cell begins a column.
+    // The first cell must begin a column.
     if row[size_of::<i64>()] & SAME_COLUMN as u8 != 0 {
         return false;
     }
@@ -127,12 +129,12 @@ pub(crate) fn is_sound(row: &[u8]) -> bool {
     true
 }
 
-/// A cell where it lies.
+/// A cell of an encoded row, by reference.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct CellRef<'a> {
     /// The family's number.
     pub(crate) family: u32,
-    /// Whether the column is another than that of the cell before.
+    /// Whether the column differs from that of the previous cell.
     pub(crate) new_column: bool,
     /// The column.
     pub(crate) qualifier: &'a [u8],

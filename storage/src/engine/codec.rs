@@ -1,7 +1,7 @@
-//! Numbers and byte strings as the log and the memtable hold them.
+//! Integers and byte strings as the log and the memtable store them.
 //!
-//! A *varint* is LEB128: seven bits in each byte, the least first, the high bit set on all but the last. A *byte string* is its
-//! length as a varint, then its bytes.
+//! A *varint* is LEB128: seven bits in each byte, the least significant first, the high bit set on all but the last. A
+//! *byte string* is its length as a varint, then its bytes.
 
 /// Appends a varint.
 pub(crate) fn put_varint(out: &mut Vec<u8>, mut value: u64) {
@@ -33,7 +33,7 @@ pub(crate) fn unzigzag(value: u64) -> i64 {
     (value >> 1) as i64 ^ -((value & 1) as i64)
 }
 
-/// Takes what was put from the front. `None` where the bytes end too early or say something impossible.
+/// Reads encoded values from the front. Methods return `None` if the bytes end too early or are malformed.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Cursor<'a> {
     bytes: &'a [u8],
@@ -46,7 +46,7 @@ impl<'a> Cursor<'a> {
         Self { bytes, at: 0 }
     }
 
-    /// Whether all is taken.
+    /// Whether all bytes are read.
     pub(crate) fn is_empty(&self) -> bool {
         self.at == self.bytes.len()
     }

@@ -1,13 +1,14 @@
-//! The fast path: of each segment the row groups that a query engine may read by itself, the rows of memtables where they lie, and the rest.
+//! The fast path: the row groups of each segment that a query engine may read itself, the rows of memtables, and the
+//! rest.
 
 mod memory;
 
 use super::{
     Engine, apply,
+    inline::runs_inline,
     ranges::positions_in,
     read::{Parts, Reading},
     segment::{CleanColumn, CleanRequest, Segment},
-    short::is_short,
     state::Table,
 };
 use crate::{
@@ -19,17 +20,18 @@ use std::{
     sync::{Arc, atomic::Ordering},
 };
 
-/// The share of a full memtable that one has, at least, to be flushed for the scans that read it: many small deltas would cost them more.
+/// A memtable is flushed for the scans that read it only if it has at least one `SCANNED_SHARE`th of a full one's
+/// bytes: many small deltas would cost the scans more.
 const SCANNED_SHARE: u64 = 4;
 
 impl ColumnarScan for Engine {
     fn columnar(&self, name: &TableName, request: ColumnarRequest) -> Result<Columnar> {
         self.check_open()?;
         let pin = request.pin.clone().unwrap_or_else(|| self.pin_now());
-        let held = apply::held(&pin)?;
+        let held = apply::pinned_state(&pin)?;
         let table = held.state()?.table(name)?.clone();
         let descriptor = &table.descriptor;
-        // A family that is not there has no cells.
+        // A missing family has no cells.
         let number_of = |family| descriptor.number_of(family).unwrap_or(u32::MAX);
         let columns = request.columns.iter().map(|column| CleanColumn {
             family: number_of(&column.family),
@@ -43,7 +45,7 @@ impl ColumnarScan for Engine {
         let mut rest_rows = 0;
         for (segment, ranges) in positions(&table, &request)? {
             let id = segment.meta().id;
-            let dead = table.dead.get(&id).cloned().unwrap_or_default();
+            let dead = table.deletion_vectors.get(&id).cloned().unwrap_or_default();
             let families = rules(&table, segment.meta().stamp, pin.now_micros);
             let clean = segment.clean(&CleanRequest {
                 ranges: &ranges,
@@ -73,15 +75,16 @@ impl ColumnarScan for Engine {
         Ok(Columnar { parts, memory, rest })
     }
 
-    fn is_short(&self, name: &TableName, request: &ColumnarRequest) -> bool {
-        // As it is now will do: that is about what a pin has.
+    fn runs_inline(&self, name: &TableName, request: &ColumnarRequest) -> bool {
+        // The current state is good enough: it is about the one that a pin has.
         let published = self.shared.published.load();
-        self.is_local && published.tables.get(name).is_some_and(|table| is_short(table, &request.rows))
+        self.is_local && published.tables.get(name).is_some_and(|table| runs_inline(table, &request.rows))
     }
 }
 
 impl Engine {
-    /// Has the active memtables flushed once scans have read that of a table so often that segments had been cheaper.
+    /// Requests a flush of the active memtables once scans have read this table's so often that segments would have
+    /// been cheaper.
     fn flush_what_is_often_scanned(&self, name: &TableName, rows: u64) {
         if rows == 0 {
             return;
@@ -98,10 +101,10 @@ impl Engine {
 /// Positions of a segment, ascending and disjoint.
 type PositionsOf = (Arc<Segment>, Vec<Range<u32>>);
 
-/// The positions asked for, by segment.
+/// The positions of the request, by segment.
 fn positions(table: &Table, request: &ColumnarRequest) -> Result<Vec<PositionsOf>> {
     let mut found: Vec<PositionsOf> = Vec::new();
-    let mut places = HashMap::new();
+    let mut indexes = HashMap::new();
     for tablet in table.tablets.iter() {
         for range in request.rows.ranges() {
             let both = tablet.range.intersect(range);
@@ -113,11 +116,11 @@ fn positions(table: &Table, request: &ColumnarRequest) -> Result<Vec<PositionsOf
                 if positions.is_empty() {
                     continue;
                 }
-                let place = *places.entry(segment.meta().id).or_insert_with(|| {
+                let index = *indexes.entry(segment.meta().id).or_insert_with(|| {
                     found.push((Arc::clone(segment), Vec::new()));
                     found.len() - 1
                 });
-                let ranges = &mut found[place].1;
+                let ranges = &mut found[index].1;
                 match ranges.last_mut() {
                     Some(last) if last.end == positions.start => last.end = positions.end,
                     _ => ranges.push(positions),
@@ -128,7 +131,7 @@ fn positions(table: &Table, request: &ColumnarRequest) -> Result<Vec<PositionsOf
     Ok(found)
 }
 
-/// The rules that concern cells that are as of a stamp, by family, each with the time by which it judges.
+/// The rules for cells that are as of a stamp, by family, each with the time at which it is evaluated.
 fn rules(table: &Table, as_of: i64, now_micros: i64) -> BTreeMap<u32, Vec<(GcRule, i64)>> {
     let descriptor = &table.descriptor;
     let now = descriptor

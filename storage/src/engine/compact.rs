@@ -1,27 +1,29 @@
-//! Compaction: the living rows of a tablet's segments, merged by key into new bases. It neither opens nor deletes files: readers and
-//! writers come in.
+//! Compaction: merges the live rows of a tablet's segments by key into new bases. It neither opens nor deletes files;
+//! readers and writers are passed in.
 //!
 //! ```text
-//! inputs (each in the order of keys) ─► merge by key ─► without garbage ─► writer, a new one every so many bytes
-//!                                                                     └─► Moved: where each position went
+//! sorted inputs ─► merge ─► drop garbage ─► writer, a new one every `cut_bytes`
+//!                                       └─► PositionMap: new positions of rows
 //! ```
 //!
-//! A [`Compaction`] goes forward batch by batch: whoever drives it may pause, or stop, between two [steps](Compaction::step). It holds a
-//! batch of each input, without the large rows in it, a batch of its own, and four bytes for each position of the inputs.
+//! A [`Compaction`] proceeds batch by batch: the caller may pause or stop between two [steps](Compaction::step). It
+//! holds a batch of each input, without the large rows in it, an output batch, and four bytes for each position of the
+//! inputs.
 //!
-//! Rows go on changing meanwhile. What died since the compaction began is brought to the new segments by [`Moved::remap`].
+//! Rows keep changing meanwhile. [`PositionMap::remap`] applies deletions since the beginning of the compaction to the
+//! new segments.
 
 mod merge;
-mod moved;
+mod position_map;
 #[cfg(test)]
 pub(in crate::engine) mod tests;
 
 pub(crate) use merge::Input;
-pub(crate) use moved::Moved;
+pub(crate) use position_map::PositionMap;
 
 use super::{
-    dead::Position,
-    garbage::{Garbage, Left, Sieve},
+    deletion_vector::Position,
+    garbage::{Garbage, Remainder, Sieve},
     manifest::SegmentMeta,
     segment::{EncodedRow, SegmentWriter},
 };
@@ -29,40 +31,40 @@ use crate::{Result, RowKey};
 use bytes::Bytes;
 use merge::Merge;
 
-/// Rows that a step takes, at most.
+/// Maximum rows of a step.
 pub(crate) const STEP_ROWS_MAX: usize = 4_096;
-/// Bytes of keys and rows after which a step takes no more.
+/// Bytes of keys and rows after which a step ends.
 pub(crate) const STEP_BYTES_MAX: usize = 4 << 20;
-/// Rows of a base, at most: positions are 32 bits wide.
+/// Maximum rows of a base: positions are 32 bits wide.
 const BASE_ROWS_MAX: u32 = 1 << 26;
 
-/// Makes segments.
+/// Creates segments.
 pub(crate) trait Outputs {
-    /// Writes one.
+    /// Writes one segment.
     type Writer: Output;
 
-    /// Begins a segment whose rows are like these, which are encoded: the first of them, or some from all over.
+    /// Begins a segment; `sample` has encoded rows like its own: the first ones, or some from everywhere.
     ///
     /// # Errors
-    /// Those of writing.
+    /// Errors of writing.
     fn begin(&mut self, sample: &[&[u8]]) -> Result<Self::Writer>;
 }
 
-/// Writes a segment. One that is dropped before it is finished leaves nothing.
+/// Writes a segment. Dropped before it is finished, it leaves nothing.
 pub(crate) trait Output {
-    /// Adds an encoded row, in the order of keys. Gives its position; `None` when the row has nothing that is to be kept.
+    /// Adds an encoded row, in the order of keys; returns its position, or `None` if none of the row is kept.
     ///
     /// # Errors
-    /// Those of writing.
+    /// Errors of writing.
     fn push(&mut self, key: &RowKey, row: &[u8]) -> Result<Option<Position>>;
 
-    /// Bytes of the segment so far, roughly.
+    /// Approximate bytes of the segment so far.
     fn bytes(&self) -> u64;
 
-    /// Makes the segment last; `None` when it has no row.
+    /// Makes the segment durable; `None` if it has no rows.
     ///
     /// # Errors
-    /// Those of writing.
+    /// Errors of writing.
     fn finish(self) -> Result<Option<SegmentMeta>>;
 }
 
@@ -80,7 +82,7 @@ impl Output for SegmentWriter {
     }
 }
 
-/// How far a compaction is.
+/// Progress of a compaction.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct CompactionProgress {
     /// Rows read.
@@ -89,41 +91,41 @@ pub(crate) struct CompactionProgress {
     pub(crate) bytes_read: u64,
     /// Rows written.
     pub(crate) rows_written: u64,
-    /// Bytes of segments written, roughly.
+    /// Approximate bytes of segments written.
     pub(crate) bytes_written: u64,
 }
 
-/// What a compaction made.
+/// The result of a compaction.
 #[derive(Debug)]
 pub(crate) struct CompactionOutput {
     /// The new bases, in the order of keys.
     pub(crate) segments: Vec<SegmentMeta>,
-    /// Where rows went.
-    pub(crate) moved: Moved,
-    /// What was done.
+    /// New positions of the inputs' rows.
+    pub(crate) position_map: PositionMap,
+    /// Totals.
     pub(crate) progress: CompactionProgress,
 }
 
-/// A compaction under way.
+/// A compaction in progress.
 pub(crate) struct Compaction<R, O: Outputs> {
     merge: Merge<R>,
-    /// Of each input.
+    /// One for each input.
     sieves: Vec<Sieve>,
     outputs: O,
     writer: Option<O::Writer>,
-    /// Rows in the segment that is being written.
+    /// Rows in the current segment.
     writer_rows: u32,
     /// Bytes after which a segment is finished.
     cut_bytes: u64,
     step_rows: usize,
     segments: Vec<SegmentMeta>,
-    moved: Moved,
-    /// Without the bytes of the segment that is being written.
+    position_map: PositionMap,
+    /// Without the bytes of the current segment.
     progress: CompactionProgress,
 }
 
-/// A row on its way.
-struct Passing {
+/// A row from an input, without garbage.
+struct MergedRow {
     input: usize,
     position: Position,
     key: RowKey,
@@ -137,12 +139,12 @@ where
 {
     /// Begins a compaction into bases of about `base_bytes_target` bytes. No key is in two inputs.
     ///
-    /// The stamp of the outputs is one up to which the garbage's past rules are complete.
+    /// The garbage's past rules must be complete up to the stamp of the outputs.
     pub(crate) fn new(inputs: Vec<Input<R>>, garbage: &Garbage, outputs: O, base_bytes_target: u64) -> Self {
         let bytes = inputs.iter().map(|input| input.bytes).sum();
         Self {
             sieves: inputs.iter().map(|input| garbage.of(input.stamp)).collect(),
-            moved: Moved::new(inputs.iter().map(|input| input.positions.clone())),
+            position_map: PositionMap::new(inputs.iter().map(|input| input.positions.clone())),
             merge: Merge::new(inputs),
             outputs,
             writer: None,
@@ -154,15 +156,15 @@ where
         }
     }
 
-    /// With so many rows in a step.
+    /// Sets the number of rows in a step.
     pub(crate) fn with_step_rows(self, step_rows: usize) -> Self {
         Self { step_rows, ..self }
     }
 
-    /// Takes the next rows; whether that was all, and the last segment is finished.
+    /// Processes the next rows; returns whether they were the last, and the last segment is finished.
     ///
     /// # Errors
-    /// Those of reading and writing. The compaction is over then: [`abandon`](Self::abandon) it.
+    /// Errors of reading and writing. The compaction is over then: [`abandon`](Self::abandon) it.
     pub(crate) fn step(&mut self) -> Result<bool> {
         let (batch, more) = self.gather()?;
         if !batch.is_empty() {
@@ -175,17 +177,17 @@ where
         Ok(!more)
     }
 
-    fn write(&mut self, batch: &[Passing]) -> Result<()> {
+    fn write(&mut self, batch: &[MergedRow]) -> Result<()> {
         let mut writer = match self.writer.take() {
             Some(writer) => writer,
             None => {
-                self.moved.begin_output();
+                self.position_map.begin_output();
                 self.outputs.begin(&batch.iter().map(|passing| &passing.row[..]).collect::<Vec<_>>())?
             }
         };
-        for Passing { input, position, key, row } in batch {
+        for MergedRow { input, position, key, row } in batch {
             if let Some(new) = writer.push(key, row)? {
-                self.moved.set(*input, *position, new);
+                self.position_map.set(*input, *position, new);
                 self.writer_rows = new + 1;
                 self.progress.rows_written += 1;
             }
@@ -194,8 +196,8 @@ where
         Ok(())
     }
 
-    /// The next rows without their garbage; whether there may be more.
-    fn gather(&mut self) -> Result<(Vec<Passing>, bool)> {
+    /// The next rows without their garbage, and whether there may be more.
+    fn gather(&mut self) -> Result<(Vec<MergedRow>, bool)> {
         let (mut batch, mut seen, mut bytes) = (Vec::new(), 0, 0);
         while seen < self.step_rows && bytes < STEP_BYTES_MAX {
             let Some((input, EncodedRow { position, key, row })) = self.merge.next()? else {
@@ -206,17 +208,17 @@ where
             bytes += key.len() + row.len();
             self.progress.rows_read += 1;
             self.progress.bytes_read += (key.len() + row.len()) as u64;
-            let row = match self.sieves[input].left_of(&row) {
-                Left::Whole => row,
-                Left::Part(row) => row,
-                Left::Nothing => continue,
+            let row = match self.sieves[input].remainder(&row) {
+                Remainder::Whole => row,
+                Remainder::Part(row) => row,
+                Remainder::Nothing => continue,
             };
-            batch.push(Passing { input, position, key, row });
+            batch.push(MergedRow { input, position, key, row });
         }
         Ok((batch, true))
     }
 
-    /// Finishes the segment that is being written.
+    /// Finishes the current segment.
     fn cut(&mut self) -> Result<()> {
         let Some(writer) = self.writer.take() else { return Ok(()) };
         self.writer_rows = 0;
@@ -225,35 +227,35 @@ where
                 self.progress.bytes_written += meta.bytes + meta.side_bytes;
                 self.segments.push(meta);
             }
-            None => self.moved.drop_output(),
+            None => self.position_map.drop_output(),
         }
         Ok(())
     }
 
-    /// How far it is.
+    /// Progress so far.
     pub(crate) fn progress(&self) -> CompactionProgress {
         let bytes_written = self.progress.bytes_written + self.writer.as_ref().map_or(0, Output::bytes);
         CompactionProgress { bytes_written, ..self.progress }
     }
 
-    /// What it made, after the last [step](Self::step).
+    /// The result, after the last [step](Self::step).
     pub(crate) fn finish(self) -> CompactionOutput {
         debug_assert!(self.writer.is_none(), "the last step finishes the last segment");
-        CompactionOutput { progress: self.progress, segments: self.segments, moved: self.moved }
+        CompactionOutput { progress: self.progress, segments: self.segments, position_map: self.position_map }
     }
 
-    /// Gives it up. These segments were finished, and are to be deleted.
+    /// Ends the compaction early; returns the segments that were finished, which the caller deletes.
     pub(crate) fn abandon(self) -> Vec<SegmentMeta> {
         self.segments
     }
 }
 
-/// After how many bytes to begin a new base, so that all become about equal.
+/// Bytes after which to begin a new base, so that all are about equal in size.
 fn cut_bytes(bytes: u64, target: u64) -> u64 {
     let target = target.max(1);
     match bytes.div_ceil(target) {
         0 | 1 => target,
-        // A little more than its share, lest the last one be tiny.
+        // A little more than its share, so that the last one is not tiny.
         bases => (bytes / bases + bytes / bases / 16).clamp(1, target),
     }
 }

@@ -1,37 +1,37 @@
-//! A table's name and families, and the numbers that stand for them on the disk.
+//! A table's name and families, and the numbers that identify them on disk.
 
 use crate::{Error, Family, FamilyName, History, Result, TableName, TableSchema};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
-/// Families that a table has had, dropped ones included, at most.
+/// Maximum number of families that a table has had, including dropped ones.
 const FAMILY_NUMBERS_MAX: usize = 1 << 20;
 
-/// A table's name and families, with the numbers that stand for them in the log and in rows.
+/// A table's name and families, with the numbers that identify them in the log and in rows.
 ///
-/// Numbers are never given twice, so that nothing written before a drop is taken for what was made after it.
+/// Numbers are never reused, so that data written before a drop never belongs to a later table or family.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Descriptor {
     /// The table's number.
     pub(crate) number: u32,
-    /// The families as everybody knows them.
+    /// The families, as clients see them.
     pub(crate) schema: TableSchema,
     numbers: BTreeMap<FamilyName, u32>,
-    /// By number; empty where a family was dropped.
+    /// By number; `None` where a family was dropped.
     names: Vec<Option<FamilyName>>,
 }
 
-/// A [`Descriptor`] as the log holds it, in JSON.
+/// A [`Descriptor`] as the log stores it, in JSON.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct LoggedDescriptor {
     table: u32,
     name: TableName,
     families: BTreeMap<FamilyName, LoggedFamily>,
     next_family: u32,
-    /// For how long it keeps history, and since when.
+    /// How long the table keeps history, and since when.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     history: Option<History>,
-    /// Whether it is the [past](super::past) of the table of this name.
+    /// Whether it is the [history table](super::history) of the table of this name.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     past: bool,
 }
@@ -48,7 +48,7 @@ impl Descriptor {
         Self { number, schema: TableSchema::default(), numbers: BTreeMap::new(), names: Vec::new() }
     }
 
-    /// The same table with other families. Those that stay keep their numbers.
+    /// The same table with other families. Families in both keep their numbers.
     pub(crate) fn with_schema(&self, schema: TableSchema) -> Self {
         let mut names = self.names.clone();
         for slot in &mut names {
@@ -65,7 +65,7 @@ impl Descriptor {
         Self { number: self.number, schema, numbers, names }
     }
 
-    /// Checks that the log can hold it.
+    /// Checks that the log can store it.
     ///
     /// # Errors
     /// [`Error::TooMany`] families over the table's life.
@@ -82,23 +82,23 @@ impl Descriptor {
         self.numbers.get(family).copied()
     }
 
-    /// The family of a number; `None` when it was dropped.
+    /// The family of a number; `None` if it was dropped.
     pub(crate) fn family(&self, number: u32) -> Option<&FamilyName> {
         self.names.get(number as usize)?.as_ref()
     }
 
-    /// The families by number, from 0; `None` for those that were dropped.
+    /// The families by number, from 0; `None` for dropped ones.
     pub(crate) fn names(&self) -> impl Iterator<Item = Option<&FamilyName>> {
         self.names.iter().map(Option::as_ref)
     }
 
-    /// As the log holds it.
+    /// The descriptor as the log stores it.
     pub(crate) fn to_logged(&self, name: &TableName) -> LoggedDescriptor {
         let families = self
             .numbers
             .iter()
             .map(|(name, &number)| (name.clone(), LoggedFamily { number, family: self.schema.families[name].clone() }));
-        let past_of = name.of_past();
+        let past_of = name.of_history();
         LoggedDescriptor {
             table: self.number,
             families: families.collect(),
@@ -116,7 +116,7 @@ impl LoggedDescriptor {
         self.table
     }
 
-    /// The name and what stands for it in memory; `None` when the numbers contradict each other.
+    /// The name and the descriptor; `None` if the numbers contradict each other.
     pub(crate) fn into_descriptor(self) -> Option<(TableName, Descriptor)> {
         let mut names = vec![None; usize::try_from(self.next_family).ok().filter(|&next| next <= FAMILY_NUMBERS_MAX)?];
         let mut numbers = BTreeMap::new();
@@ -128,7 +128,7 @@ impl LoggedDescriptor {
             schema.families.insert(name, family);
         }
         schema.history = self.history;
-        let name = if self.past { self.name.past() } else { self.name };
+        let name = if self.past { self.name.history_table() } else { self.name };
         Some((name, Descriptor { number: self.table, schema, numbers, names }))
     }
 }

@@ -1,17 +1,17 @@
-//! Rows of segments, read before a commit gets to the log thread.
+//! Reads the previous rows of a commit from segments, before it reaches the log thread.
 //!
-//! A write puts the whole row into the memtable, so that it needs what the row held before. The rows that no memtable knows are
-//! read here, by whoever commits and many at a time, so that the log thread, of which there is one, seldom has to. Many rows of one
-//! segment are read in one pass over it, which decodes no page twice. Of a row that is only deleted nothing but its place is looked up. What was
-//! read stays true as long as no memtable became segments ([`State::flushes`]) and the place still lives: anything else that
-//! happened to the row is in a memtable, and is found there first.
+//! A write puts the whole row into the memtable, so it needs the previous row. Rows that no memtable has are read here,
+//! on the caller's side and many at a time, so that the single log thread seldom reads. Many rows of one segment are
+//! read in one pass over it, which decodes no page twice. For a row that is only deleted, just its position is looked
+//! up. A result stays valid as long as no memtable became segments ([`State::flushes`]) and the position is still live:
+//! any other change of the row is in a memtable, and is found there first.
 
 use super::{
-    dead::{Dead, Position},
+    deletion_vector::{DeletionVector, Position},
     manifest::SegmentId,
     row_cache::RowCache,
     segment::DECODED_BYTES_TARGET,
-    state::{Known, Place, State, Table},
+    state::{Location, MemtableLookup, State, Table},
     writer::REQUEST_BYTES_MAX,
 };
 use crate::{Cell, Commit, Error, Mutation, Result, RowKey, RowMutation, TableName, Write};
@@ -23,21 +23,21 @@ use std::{
 };
 use tokio::sync::OwnedSemaphorePermit;
 
-/// Rows of one segment from which on they are read together; fewer are read singly, through the cache.
+/// Rows of one segment from which on they are read in one pass; fewer are read one by one, through the cache.
 const TOGETHER_ROWS_MIN: usize = 16;
-/// Rows that are read for commits that are not done, unless one commit alone has more.
+/// Maximum rows held for commits in progress, unless one commit alone has more.
 pub(crate) const ROWS_MAX: u32 = 1_024;
 
-/// Rows of segments at one moment.
+/// Rows of segments in one state.
 #[derive(Debug, Default)]
 pub(crate) struct Fetched {
-    /// [`State::flushes`] of that moment.
+    /// [`State::flushes`] of that state.
     flushes: u64,
     /// By table number.
     rows: HashMap<u32, HashMap<RowKey, Option<FetchedRow>>>,
     /// Bytes of these rows.
     bytes: usize,
-    /// The share of [`ROWS_MAX`] that they take until the commit is done.
+    /// The permits of [`ROWS_MAX`] that they take until the commit is done.
     _share: Option<OwnedSemaphorePermit>,
 }
 
@@ -50,28 +50,28 @@ struct FetchedRow {
     as_of: i64,
 }
 
-/// What a row held before a write.
+/// A row before a write.
 #[derive(Debug, Default)]
-pub(crate) struct Before {
+pub(crate) struct PriorRow {
     /// Its cells.
     pub(crate) cells: Vec<Cell>,
-    /// Its place, if that is in a segment.
-    pub(crate) place: Option<(SegmentId, Position)>,
-    /// Whether it was there, in whatever place.
+    /// Its location, if it is in a segment.
+    pub(crate) location: Option<(SegmentId, Position)>,
+    /// Whether it existed, in a memtable or a segment.
     pub(crate) existed: bool,
 }
 
-/// The rows of a commit that must be looked up in segments, and whether their cells are needed.
+/// The rows of a commit to look up in segments, each with whether its cells are needed.
 #[derive(Debug, Default)]
-pub(crate) struct Wanted(HashMap<TableName, BTreeMap<RowKey, bool>>);
+pub(crate) struct Lookups(HashMap<TableName, BTreeMap<RowKey, bool>>);
 
-/// Whether the cells that a row holds count for what becomes of it: of a row that is deleted they do not.
+/// Whether the result of a write depends on the row's previous cells: not for a row that is deleted.
 pub(crate) fn needs_cells(table: &Table, row: &RowMutation) -> bool {
     table.descriptor.schema.history.is_some() || !matches!(row.mutations[..], [Mutation::DeleteFromRow])
 }
 
-impl Wanted {
-    /// Those that memtables do not know and segments may hold.
+impl Lookups {
+    /// Rows of the commit that are not in memtables and may be in segments.
     pub(crate) fn of_commit(state: &State, commit: &Commit) -> Self {
         let rows = commit.writes.iter().filter_map(|write| match write {
             Write::Row { table, row } => Some((table, row)),
@@ -80,7 +80,7 @@ impl Wanted {
         Self::of_rows(state, rows)
     }
 
-    /// Those of the rows that memtables do not know and segments may hold.
+    /// Those of the rows that are not in memtables and may be in segments.
     pub(crate) fn of_rows<'a>(state: &State, rows: impl Iterator<Item = (&'a TableName, &'a RowMutation)>) -> Self {
         let mut wanted = Self::default();
         for (name, row) in rows {
@@ -90,7 +90,7 @@ impl Wanted {
         wanted
     }
 
-    /// A row whose cells are needed, if memtables do not know it and segments may hold it.
+    /// A row whose cells are needed, if it is not in memtables and may be in segments.
     pub(crate) fn of_row(state: &State, name: &TableName, key: &RowKey) -> Self {
         let mut wanted = Self::default();
         if let Some(table) = state.tables.get(name) {
@@ -100,7 +100,7 @@ impl Wanted {
     }
 
     fn add(&mut self, table: &Table, name: &TableName, key: &RowKey, cells: bool) {
-        if !table.may_be_in_segments(key) || !matches!(table.known(key), Known::Unknown) {
+        if !table.may_be_in_segments(key) || !matches!(table.look_up_memtables(key), MemtableLookup::Absent) {
             return;
         }
         match self.0.get_mut(name) {
@@ -114,7 +114,7 @@ impl Wanted {
         self.0.is_empty()
     }
 
-    /// How many of [`ROWS_MAX`] they are.
+    /// How many permits of [`ROWS_MAX`] they take.
     pub(crate) fn share(&self) -> u32 {
         let rows = self.0.values().map(BTreeMap::len).sum::<usize>();
         u32::try_from(rows).unwrap_or(u32::MAX).min(ROWS_MAX)
@@ -123,17 +123,17 @@ impl Wanted {
     /// Looks them up. Reads files.
     ///
     /// # Errors
-    /// Those of reading; [`Error::TooLarge`] when they have more than [`REQUEST_BYTES_MAX`] together.
+    /// Errors of reading files; [`Error::TooLarge`] if they have more than [`REQUEST_BYTES_MAX`] in total.
     pub(crate) fn fetch(self, state: &State, rows: &RowCache) -> Result<Fetched> {
         let mut fetched = Fetched::none(state);
         for (name, keys) in self.0 {
             let table = state.table(&name)?;
             let of_table = fetched.rows.entry(table.descriptor.number).or_default();
-            let mut places: BTreeMap<SegmentId, Vec<(RowKey, Place)>> = BTreeMap::new();
+            let mut locations: BTreeMap<SegmentId, Vec<(RowKey, Location)>> = BTreeMap::new();
             for (key, cells) in keys {
                 match table.locate(&key)? {
-                    Some(place) if !cells => drop(of_table.insert(key, Some(FetchedRow::at(&place)))),
-                    Some(place) => places.entry(place.segment.meta().id).or_default().push((key, place)),
+                    Some(location) if !cells => drop(of_table.insert(key, Some(FetchedRow::at(&location)))),
+                    Some(location) => locations.entry(location.segment.meta().id).or_default().push((key, location)),
                     None => drop(of_table.insert(key, None)),
                 }
             }
@@ -146,10 +146,10 @@ impl Wanted {
                 of_table.insert(key, Some(row));
                 Ok(())
             };
-            for found in places.into_values() {
+            for found in locations.into_values() {
                 if found.len() < TOGETHER_ROWS_MIN {
-                    for (key, place) in found {
-                        keep(key, FetchedRow::of(&place, rows)?)?;
+                    for (key, location) in found {
+                        keep(key, FetchedRow::of(&location, rows)?)?;
                     }
                 } else {
                     together(found, &mut keep)?;
@@ -160,50 +160,50 @@ impl Wanted {
     }
 }
 
-/// Reads rows of one segment, in the order of their keys, which is that of their positions. They stay out of the cache: whoever
-/// changes so many rows reads none of them soon, and from a memtable if so.
-fn together(found: Vec<(RowKey, Place)>, mut give: impl FnMut(RowKey, FetchedRow) -> Result<()>) -> Result<()> {
-    let Some((_, place)) = found.first() else { return Ok(()) };
-    let (segment, as_of) = (Arc::clone(&place.segment), place.segment.meta().stamp);
+/// Reads rows of one segment in the order of keys, which is that of positions. They bypass the cache: a caller that
+/// changes so many rows reads none of them soon, or reads them from a memtable.
+fn together(found: Vec<(RowKey, Location)>, mut give: impl FnMut(RowKey, FetchedRow) -> Result<()>) -> Result<()> {
+    let Some((_, location)) = found.first() else { return Ok(()) };
+    let (segment, as_of) = (Arc::clone(&location.segment), location.segment.meta().stamp);
     let mut runs: Vec<Range<Position>> = Vec::new();
-    for (_, place) in &found {
+    for (_, location) in &found {
         match runs.last_mut() {
-            Some(last) if last.end == place.position => last.end += 1,
-            _ => runs.push(place.position..place.position + 1),
+            Some(last) if last.end == location.position => last.end += 1,
+            _ => runs.push(location.position..location.position + 1),
         }
     }
     let mut wanted = found.into_iter();
-    for batch in segment.encoded(runs, Dead::default(), DECODED_BYTES_TARGET)? {
+    for batch in segment.encoded(runs, DeletionVector::default(), DECODED_BYTES_TARGET)? {
         for read in batch? {
-            let (key, place) = wanted.next().expect("no more rows come than were asked for");
-            debug_assert_eq!((&key, place.position), (&read.key, read.position));
+            let (key, location) = wanted.next().expect("no more rows come than were asked for");
+            debug_assert_eq!((&key, location.position), (&read.key, read.position));
             let (segment, row) = (segment.meta().id, Some(read.row.read()?));
-            give(key, FetchedRow { segment, position: place.position, row, as_of })?;
+            give(key, FetchedRow { segment, position: location.position, row, as_of })?;
         }
     }
-    // What is left would be taken for rows that are not there: the log thread reads it once more, and says what is wrong.
+    // Missing rows would count as absent: the log thread reads the file once more, and reports the error.
     Ok(())
 }
 
 impl FetchedRow {
-    fn of(place: &Place, rows: &RowCache) -> Result<Self> {
-        Ok(Self { row: Some(rows.read(place)?), ..Self::at(place) })
+    fn of(location: &Location, rows: &RowCache) -> Result<Self> {
+        Ok(Self { row: Some(rows.read(location)?), ..Self::at(location) })
     }
 
     /// Without its cells.
-    fn at(place: &Place) -> Self {
-        let meta = place.segment.meta();
-        Self { segment: meta.id, position: place.position, row: None, as_of: meta.stamp }
+    fn at(location: &Location) -> Self {
+        let meta = location.segment.meta();
+        Self { segment: meta.id, position: location.position, row: None, as_of: meta.stamp }
     }
 }
 
 impl Fetched {
-    /// Nothing, since nothing was to be looked up.
+    /// Nothing to look up.
     pub(crate) fn none(state: &State) -> Self {
         Self { flushes: state.flushes, ..Self::default() }
     }
 
-    /// With the share that the rows take.
+    /// Keeps the permits that the rows take.
     pub(crate) fn with_share(self, share: OwnedSemaphorePermit) -> Self {
         Self { _share: Some(share), ..self }
     }
@@ -213,44 +213,46 @@ impl Fetched {
         self.bytes
     }
 
-    /// What the row holds in the table as it is now, but for its cells if they are not needed; read from files if it was not fetched, or that is
-    /// no longer true.
+    /// The row as of the table's current state, without its cells if they are not needed. Reads files if it was not
+    /// fetched, or the result is no longer valid.
     ///
     /// # Errors
-    /// Those of reading.
-    pub(crate) fn before(
+    /// Errors of reading files.
+    pub(crate) fn prior_row(
         &self,
         flushes: u64,
         table: &Table,
         (key, needs_cells): (&RowKey, bool),
         rows: &RowCache,
-    ) -> Result<Before> {
+    ) -> Result<PriorRow> {
         let cells = |row: &Bytes, as_of| if needs_cells { table.cells(row, as_of) } else { Vec::new() };
-        match table.known(key) {
-            Known::Row(row, as_of) => return Ok(Before { cells: cells(&row, as_of), place: None, existed: true }),
-            Known::Gone => return Ok(Before::default()),
-            Known::Unknown => {}
+        match table.look_up_memtables(key) {
+            MemtableLookup::Row(row, as_of) => {
+                return Ok(PriorRow { cells: cells(&row, as_of), location: None, existed: true });
+            }
+            MemtableLookup::Deleted => return Ok(PriorRow::default()),
+            MemtableLookup::Absent => {}
         }
         let is_enough = |found: &Option<FetchedRow>| !needs_cells || found.as_ref().is_none_or(|row| row.row.is_some());
-        let found = match self.still_true(flushes, table, key).filter(is_enough) {
+        let found = match self.current(flushes, table, key).filter(is_enough) {
             Some(found) => found,
             None if table.may_be_in_segments(key) => match table.locate(key)? {
-                Some(place) if needs_cells => Some(FetchedRow::of(&place, rows)?),
-                place => place.as_ref().map(FetchedRow::at),
+                Some(location) if needs_cells => Some(FetchedRow::of(&location, rows)?),
+                location => location.as_ref().map(FetchedRow::at),
             },
             None => None,
         };
-        Ok(found.map_or_else(Before::default, |found| Before {
+        Ok(found.map_or_else(PriorRow::default, |found| PriorRow {
             cells: found.row.map_or_else(Vec::new, |row| cells(&row, Some(found.as_of))),
-            place: Some((found.segment, found.position)),
+            location: Some((found.segment, found.position)),
             existed: true,
         }))
     }
 
-    fn still_true(&self, flushes: u64, table: &Table, key: &RowKey) -> Option<Option<FetchedRow>> {
+    fn current(&self, flushes: u64, table: &Table, key: &RowKey) -> Option<Option<FetchedRow>> {
         let fetched = self.rows.get(&table.descriptor.number).filter(|_| self.flushes == flushes)?.get(key)?;
         match fetched {
-            // No memtable brought it meanwhile.
+            // No memtable has written it meanwhile.
             None => Some(None),
             Some(row) if !table.tablets.has_segment(key, row.segment) => None,
             // A range was deleted.

@@ -1,9 +1,9 @@
-//! A store as files: what checks them, and what copies them, without opening the store.
+//! Checks and copies the files of a store without opening it.
 //!
-//! [`StoreFiles::check`] reads every byte that somebody wrote and holds it against its checksum; [`StoreFiles::copy_to`] makes a
-//! second store of one, which may be in use meanwhile: a backup, and a backup brought back.
+//! [`StoreFiles::check`] reads every written byte and verifies its checksum. [`StoreFiles::copy_to`] copies a store,
+//! which may be in use meanwhile: for backup and restore.
 //!
-//! Both tell how they get on, and what they find, in [`Step`]s.
+//! Both report progress and findings as [`Step`]s.
 
 mod check;
 mod copy;
@@ -24,45 +24,46 @@ use crate::{
 use std::{any::Any, collections::BTreeMap, path::PathBuf, sync::Arc};
 use url::Url;
 
-/// Bytes of segments' tails that a check keeps; each is needed once.
+/// Cache of segments' tails during a check; each is needed once.
 const TAIL_CACHE_BYTES: u64 = 8 << 20;
-/// Bytes of pages of keys that a check keeps.
+/// Cache of pages of keys during a check.
 const KEY_CACHE_BYTES: u64 = 8 << 20;
 
-/// Where the files of a store are.
+/// The location of a store's files.
 #[derive(Clone, Debug)]
 pub struct StoreFiles {
     /// The store's folder.
     pub path: PathBuf,
     /// The file system.
     pub fs: Arc<dyn Fs>,
-    /// Where segments are; `None` for the store's folder. See [`EngineOptions::segments`](super::EngineOptions::segments).
+    /// The location of segments; `None` for the store's folder. See
+    /// [`EngineOptions::segments`](super::EngineOptions::segments).
     pub segments: Option<Url>,
 }
 
-/// How a check or a copy gets on.
+/// Progress of a check or a copy.
 #[derive(Debug)]
 pub enum Step<'a> {
-    /// About so many bytes are ahead, in all.
+    /// Estimated total bytes.
     Ahead(u64),
-    /// A file is looked at.
+    /// A file is being read.
     File(&'a str),
-    /// So many more bytes are done.
+    /// Additional bytes are done.
     Done(u64),
-    /// Something is wrong. The check goes on.
+    /// A damage was found. The check continues.
     Found(&'a Error),
 }
 
-/// What a check came to.
+/// The result of a check.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Checked {
     /// Files that were read.
     pub files: u64,
     /// Bytes of them.
     pub bytes: u64,
-    /// What was found wrong.
+    /// Number of damages found.
     pub found: u64,
-    /// Rows in segments, the dead ones too.
+    /// Rows in segments, including dead ones.
     pub segment_rows: u64,
     /// Frames of the log.
     pub frames: u64,
@@ -70,7 +71,7 @@ pub struct Checked {
     pub unnamed: u64,
 }
 
-/// What a copy came to.
+/// The result of a copy.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Copied {
     /// Segments.

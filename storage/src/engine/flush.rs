@@ -1,8 +1,9 @@
-//! Flush: the rows of a frozen memtable, written as deltas. It opens no files: the writers come in.
+//! Flush: writes the rows of a frozen memtable as deltas. It opens no files; the writers are passed in.
 //!
-//! Each tablet that the rows touch gets a delta. Neighbours share one until it has [`DELTA_BYTES_MIN`] bytes, lest a few rows for each of
-//! many tablets become as many files. A row's position is its rank among the keys of its delta, which are kept until the memtable's later
-//! changes are brought to it ([`FlushedSegment::keys`]).
+//! Each tablet that the rows touch gets a delta. Neighbouring tablets share one until it has [`DELTA_BYTES_MIN`] bytes,
+//! so that a few rows in each of many tablets do not become as many files. A row's position is its rank among the keys
+//! of its delta. The keys are kept until later changes of the memtable are applied to the delta
+//! ([`FlushedSegment::keys`]).
 
 use super::{
     compact::{Output, Outputs},
@@ -12,9 +13,9 @@ use super::{
 use crate::{Result, RowKey};
 use bytes::Bytes;
 
-/// Bytes from which on a delta ends with its tablet.
+/// Bytes from which on a delta ends at the end of its tablet.
 pub(crate) const DELTA_BYTES_MIN: u64 = 1 << 20;
-/// Rows that a delta's writer is shown before the first is written, at most.
+/// Maximum rows of the sample that a delta's writer gets before the first row.
 const SAMPLE_ROWS: usize = 4_096;
 
 /// A delta that was written.
@@ -29,17 +30,17 @@ pub(crate) struct FlushedSegment {
 impl FlushedSegment {
     /// The position of a row.
     #[cfg(test)]
-    pub(crate) fn position(&self, key: &[u8]) -> Option<super::dead::Position> {
+    pub(crate) fn position(&self, key: &[u8]) -> Option<super::deletion_vector::Position> {
         let at = self.keys.binary_search_by(|one| one[..].cmp(key)).ok()?;
-        Some(super::dead::Position::try_from(at).expect("a segment has below 2^32 rows"))
+        Some(super::deletion_vector::Position::try_from(at).expect("a segment has below 2^32 rows"))
     }
 }
 
-/// Writes encoded rows, which come in the order of keys, for a table with these tablets. What was written is added to `written`, in the
+/// Writes encoded rows, in the order of keys, for a table with these tablets. Adds the deltas to `written`, in the
 /// order of keys.
 ///
 /// # Errors
-/// Those of writing. What is in `written` then is to be deleted.
+/// Errors of writing. The caller deletes the segments in `written` then.
 pub(crate) fn flush<'a, S: Stored, O: Outputs>(
     rows: impl Iterator<Item = (&'a RowKey, &'a Bytes)> + Clone,
     tablets: &Tablets<S>,
@@ -50,7 +51,7 @@ pub(crate) fn flush<'a, S: Stored, O: Outputs>(
     let mut left = rows.clone().count();
     let mut rows = rows.peekable();
     while let Some((key, _)) = rows.peek().copied() {
-        // Of all rows that are left: tables of SQL that share the store's follow each other.
+        // Sampled from all remaining rows, since SQL tables that share the store's table follow each other.
         let every = left.div_ceil(SAMPLE_ROWS).max(1);
         let sample: Vec<&[u8]> = rows.clone().step_by(every).map(|(_, row)| &row[..]).collect();
         let mut writer = outputs.begin(&sample)?;
@@ -76,7 +77,7 @@ pub(crate) fn flush<'a, S: Stored, O: Outputs>(
     Ok(())
 }
 
-/// Where the key's tablet ends.
+/// The end of the key's tablet.
 fn end_of<'a, S: Stored>(tablets: &'a Tablets<S>, key: &[u8]) -> Option<&'a [u8]> {
     tablets.of_key(key)?.range.end.as_deref()
 }

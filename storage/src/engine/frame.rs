@@ -1,61 +1,61 @@
-//! The bytes of a log file. Pure.
+//! The format of a log file. Pure.
 //!
-//! A log file is allocated whole, as zeroes, and filled from the front. Integers are little-endian.
+//! A log file is allocated at full size, as zeroes, and filled from the front. Integers are little-endian.
 //!
 //! ```text
 //! header, 40 bytes, synced before the first frame is written
 //!      0   8  magic            "KSLOG\r\n\0"
-//!      8   4  format version   2
+//!      8   4  format version   3
 //!     12   4  zero
 //!     16   8  number of the file
-//!     24   8  when the file was made, in microseconds
+//!     24   8  creation time of the file, in microseconds
 //!     32   4  CRC-32C of bytes 0 to 32
 //!     36   4  zero
 //!
 //! frame, one for each group of commits, from a multiple of 8 bytes on
 //!      0   4  length of the payload, at least 1
 //!      4   4  CRC-32C of length, sequence and payload, seeded with the header's CRC
-//!      8   8  sequence: that of the frame before, in this file or the one before, plus 1
+//!      8   8  sequence: that of the previous frame, in this file or the one before, plus 1
 //!     16      payload: records (module `record`)
 //!             zeroes up to a multiple of 8
 //!
 //! after the last frame: zeroes
 //! ```
 //!
-//! The seed holds the file's number and the moment of its making: a frame is sound in its own file only, and no client can
-//! write a value that looks like one.
+//! The seed covers the file's number and creation time: a frame is sound in its own file only, and no client can write
+//! a value that looks like one.
 //!
-//! A frame is written after the sync of the one before. So a bad frame was never acknowledged if nothing sound comes after it
-//! ([`Tail::Torn`]), and was damaged later if a frame with a later sequence does, wherever it begins: the length of a bad frame
-//! is not to be trusted, so every place where a frame may begin is looked at. One thing cannot be told apart: damage to the
-//! very last frame looks like a torn one. Whoever fears that must keep the synced length elsewhere.
+//! A frame is written after the sync of the previous one. So a bad frame was never acknowledged if nothing sound comes
+//! after it ([`Tail::Torn`]), and was damaged later if a frame with a later sequence follows anywhere. The length of a
+//! bad frame cannot be trusted, so every offset at which a frame may begin is examined. One case is ambiguous: damage
+//! to the very last frame looks like a torn one. To exclude that, the synced length would have to be kept elsewhere.
 
 /// Bytes of a file's header.
 pub(crate) const HEADER_BYTES: usize = 40;
 /// Bytes of a frame before its payload.
 pub(crate) const FRAME_BYTES: usize = 16;
-/// What frames begin at multiples of.
+/// Alignment of frames.
 pub(crate) const ALIGNMENT: usize = 8;
 /// The format that this program writes, and the only one that it reads.
 pub(crate) const FORMAT_VERSION: u32 = 3;
 
 const MAGIC: &[u8; 8] = b"KSLOG\r\n\0";
 
-/// What the beginning of a file says.
+/// The result of reading a file's header.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Header {
-    /// The checksum of its frames begins with this.
+    /// A sound header.
     Sound {
         /// The number in the header.
         number: u64,
-        /// The seed.
+        /// The seed of its frames' checksums.
         seed: u32,
     },
     /// Sound, but in a format that this program does not know.
     Version(u32),
-    /// Not a header, and nothing behind it: the making of the file was cut short.
+    /// Not a header, and nothing after it: the creation of the file was interrupted.
     Unfinished,
-    /// Not a header, with frames behind it.
+    /// Not a header, with frames after it.
     Damaged,
 }
 
@@ -82,7 +82,7 @@ pub(crate) fn read_header(file: &[u8]) -> Header {
     }
 }
 
-/// Fills in what stands before the payload, and pads. The buffer begins with [`FRAME_BYTES`] bytes of any content.
+/// Fills in the head before the payload, and pads. The buffer begins with [`FRAME_BYTES`] bytes of any content.
 pub(crate) fn seal(buffer: &mut Vec<u8>, seed: u32, sequence: u64) {
     let length = u32::try_from(buffer.len() - FRAME_BYTES).expect("a group is bounded far below 4 GiB");
     buffer[..4].copy_from_slice(&length.to_le_bytes());
@@ -104,11 +104,11 @@ pub(crate) struct Frame<'a> {
     pub(crate) sequence: u64,
     /// Its records.
     pub(crate) payload: &'a [u8],
-    /// Where the next one begins in the file.
+    /// The offset of the next one in the file.
     pub(crate) end: usize,
 }
 
-/// The frame that begins at `offset`, if a sound one does.
+/// The sound frame that begins at `offset`, if there is one.
 pub(crate) fn frame_at(file: &[u8], offset: usize, seed: u32) -> Option<Frame<'_>> {
     let rest = file.get(offset..)?;
     if rest.len() < FRAME_BYTES {
@@ -123,29 +123,29 @@ pub(crate) fn frame_at(file: &[u8], offset: usize, seed: u32) -> Option<Frame<'_
     })
 }
 
-/// What follows the last sound frame of a file.
+/// The content after the last sound frame of a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Tail {
     /// Zeroes.
     Clean,
-    /// A frame of which only a part was written, never acknowledged.
+    /// An incomplete frame, never acknowledged.
     Torn {
-        /// Where in the file the last byte of it ends.
+        /// The end of its last byte in the file.
         end: usize,
     },
-    /// A bad frame, and a sound one of a later sequence behind it.
+    /// A bad frame, followed by a sound one of a later sequence.
     Damaged {
-        /// Where the sound one begins.
+        /// The offset of the sound frame.
         sound: usize,
     },
 }
 
-/// Judges what begins at `offset`, where no sound frame does and that of sequence `expected` would.
+/// Classifies the content from `offset` on, where no sound frame begins and one of sequence `expected` would.
 pub(crate) fn read_tail(file: &[u8], offset: usize, seed: u32, expected: u64) -> Tail {
     let rest = file.get(offset..).unwrap_or_default();
     let Some(last) = rest.iter().rposition(|&byte| byte != 0) else { return Tail::Clean };
     let end = offset + last + 1;
-    // Frames are numbered one by one, so that hardly any garbage passes for a later frame before its checksum is looked at.
+    // Frames are numbered consecutively, so hardly any garbage reaches the checksum as a later frame.
     let later = expected.saturating_add(1)..=expected.saturating_add((rest.len() / FRAME_BYTES) as u64 + 1);
     let sound = (offset + ALIGNMENT..end).step_by(ALIGNMENT).find(|&at| {
         file.len() - at >= FRAME_BYTES && later.contains(&u64_at(file, at + 8)) && frame_at(file, at, seed).is_some()
@@ -170,7 +170,7 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    /// A file of 1 KiB with the given payloads, and where each frame ends.
+    /// A file of 1 KiB with the given payloads, and the end of each frame.
     fn file(payloads: &[&[u8]]) -> (Vec<u8>, Vec<usize>, u32) {
         let mut bytes = header(7, 1_000).to_vec();
         let Header::Sound { number: 7, seed } = read_header(&bytes) else { panic!("header") };
@@ -186,7 +186,7 @@ mod tests {
         (bytes, ends, seed)
     }
 
-    /// The payloads that a reader gets, and what it makes of the rest.
+    /// The payloads that a reader gets, and the tail.
     fn read(file: &[u8], seed: u32) -> (Vec<Vec<u8>>, Tail) {
         let (mut at, mut payloads) = (HEADER_BYTES, Vec::new());
         while let Some(frame) = frame_at(file, at, seed) {
@@ -247,7 +247,7 @@ mod tests {
             bytes[bit / 8] ^= 1 << (bit % 8);
             let at = bit / 8;
             if at < HEADER_BYTES {
-                // The bytes kept zero are not under the checksum of the header.
+                // The checksum of the header does not cover the zero bytes.
                 prop_assert!(read_header(&bytes) == Header::Damaged || at >= 36);
                 return Ok(());
             }

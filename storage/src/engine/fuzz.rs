@@ -1,11 +1,12 @@
-//! What fuzzers call ([`testing::fuzz`](crate::testing::fuzz)): everything that the engine decodes from a disk, with any bytes.
+//! Entry points of fuzzers ([`testing::fuzz`](crate::testing::fuzz)): everything that the engine decodes from disk,
+//! with arbitrary bytes.
 //!
-//! Each function panics for a fault of ours and for nothing else. Bytes that a checksum protects come in two kinds: as they are,
-//! where the checksum must find the damage, and behind a right checksum, where what decodes them must hold by itself.
+//! Each function panics only for a bug of this crate. Checksummed bytes come in two kinds: as they are, where the
+//! checksum must detect the damage, and behind a valid checksum, where the decoder itself must be robust.
 
 use super::{
     cells,
-    dead::Dead,
+    deletion_vector::DeletionVector,
     frame::{self, FRAME_BYTES, HEADER_BYTES, Header},
     log, manifest, segment,
 };
@@ -16,7 +17,7 @@ pub(crate) fn first_log(store: &Path) -> PathBuf {
     log::file_path(&store.join(log::FOLDER), 1)
 }
 
-/// The log file with one more frame of this payload, sound by its checksum; as it is if it is no log file.
+/// The log file with one more frame of this payload and a valid checksum; unchanged if it is not a log file.
 pub(crate) fn with_frame(mut file: Vec<u8>, payload: &[u8]) -> Vec<u8> {
     let Header::Sound { seed, .. } = frame::read_header(&file) else { return file };
     let (mut end, mut sequence) = (HEADER_BYTES, 0);
@@ -31,19 +32,20 @@ pub(crate) fn with_frame(mut file: Vec<u8>, payload: &[u8]) -> Vec<u8> {
     file
 }
 
-/// A file of dead positions: what is read is what would be written.
-pub(crate) fn dead_positions(bytes: &[u8]) {
+/// A deletion vector's file: the decoded value encodes to the same bytes.
+pub(crate) fn deletion_vector(bytes: &[u8]) {
     let mut sealed = bytes.to_vec();
     sealed.extend_from_slice(&crc32c::crc32c(bytes).to_le_bytes());
     for bytes in [bytes, &sealed] {
-        if let Some(dead) = Dead::decode(bytes) {
-            assert_eq!(Dead::decode(&dead.encode()), Some(dead.clone()), "dead positions do not come back");
+        if let Some(dead) = DeletionVector::decode(bytes) {
+            assert_eq!(DeletionVector::decode(&dead.encode()), Some(dead.clone()), "dead positions do not come back");
             assert_eq!(dead.count(), dead.count_in(0..u32::MAX) + u64::from(dead.contains(u32::MAX)));
         }
     }
 }
 
-/// The file of a manifest, and the body of one behind a right checksum: what is taken makes sense, and is read back.
+/// The file of a manifest, and a manifest's body behind a valid checksum: a decoded manifest is consistent, and
+/// round-trips.
 pub(crate) fn manifest(bytes: &[u8]) {
     for bytes in [bytes, &manifest::sealed(1, bytes)] {
         if let Ok(taken) = manifest::decode(1, Path::new("manifest"), bytes) {
@@ -53,7 +55,7 @@ pub(crate) fn manifest(bytes: &[u8]) {
     }
 }
 
-/// An encoded row: what passes for one can be taken apart, and put together again.
+/// An encoded row: one that decodes can be re-encoded.
 pub(crate) fn row(bytes: &[u8]) {
     if !cells::is_sound(bytes) {
         return;
@@ -67,7 +69,7 @@ pub(crate) fn row(bytes: &[u8]) {
     assert!(cells::is_sound(&again) && parts(&again).eq(parts(bytes)), "a row does not come back");
 }
 
-/// The own part of a segment's tail, of so many rows, and the footer in it.
+/// The own part of a segment's tail with `rows` rows, and the footer in it.
 pub(crate) fn segment(rows: u32, bytes: &[u8]) {
     segment::fuzz_tail(rows, bytes);
     if let Ok(text) = std::str::from_utf8(bytes) {

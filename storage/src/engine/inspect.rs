@@ -1,4 +1,4 @@
-//! The inside of an engine, for those who operate it.
+//! The internals of an engine, for operators.
 
 use super::{Engine, segment::Segment, state::Table, tablet::Tablet};
 use crate::{
@@ -33,7 +33,7 @@ impl Engine {
 }
 
 fn dead_rows(table: &Table, segment: &Segment) -> u64 {
-    table.dead.get(&segment.meta().id).map_or(0, super::dead::Dead::count)
+    table.deletion_vectors.get(&segment.meta().id).map_or(0, super::deletion_vector::DeletionVector::count)
 }
 
 fn segment_info(name: &TableName, table: &Table, tablet: &Tablet<Segment>, segment: &Segment) -> SegmentInfo {

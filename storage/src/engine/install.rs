@@ -1,16 +1,16 @@
-//! What the flush and compaction threads made, put into the state. No IO.
+//! Installs the results of the flush and compaction threads in the state. No IO.
 //!
-//! While they worked, rows were written. So the places that they give to rows may be dead already: of a flushed memtable those
-//! that the memtable after it knows better, of a compaction those that died in its inputs meanwhile.
+//! Rows were written while these threads worked, so the new positions of some rows are already dead: for a flushed
+//! memtable, rows that the next memtable has; for a compaction, rows that died in its inputs meanwhile.
 
 use super::{
-    board::Board,
-    compact::Moved,
-    dead::{Dead, Position},
+    compact::PositionMap,
+    coordination::Coordination,
+    deletion_vector::{DeletionVector, Position},
     manifest::{SegmentId, SegmentMeta},
     memtable::Memtable,
     segment::Segment,
-    state::{Flushed, State, Table},
+    state::{ChangedRows, State, Table},
     tablet::Tablets,
 };
 use crate::{KeyRange, RowKey};
@@ -23,27 +23,28 @@ use std::{
     },
 };
 
-/// What was made.
+/// A change to be installed.
 #[derive(Debug)]
-pub(crate) enum Made {
+pub(crate) enum Installable {
     /// Segments of the frozen memtables.
     Flushed(FlushedTables),
-    /// A tablet made anew.
+    /// A compacted tablet.
     Compacted(CompactedTablet),
-    /// Tablets with the same rows and other borders, by table number.
-    Bordered(BTreeMap<u32, Tablets>),
-    /// Nothing: whoever waits for it waits for the commits that were under way.
+    /// Tablets with the same rows and other boundaries, by table number.
+    BoundariesMoved(BTreeMap<u32, Tablets>),
+    /// Nothing: the sender waits for the commits that were in progress.
     Nothing,
-    /// A load that is about to be put into the manifest.
+    /// A load that is about to be committed to the manifest.
     Loading(Standstill),
 }
 
-/// The log thread says that it stands still, and does so until it has the rows of a load, or nobody is left to give any.
+/// A pause of the log thread: it reports when it has stopped, and waits for the rows of a load, or until the sender is
+/// dropped.
 #[derive(Debug)]
 pub(crate) struct Standstill {
-    /// Told once.
+    /// Signalled once.
     pub(crate) reached: Sender<()>,
-    /// The rows, in the manifest.
+    /// The loaded rows, which the manifest names.
     pub(crate) loaded: Receiver<LoadedRows>,
 }
 
@@ -54,14 +55,14 @@ pub(crate) struct LoadedRows {
     pub(crate) table: u32,
     /// The segments, by key.
     pub(crate) segments: Vec<Arc<Segment>>,
-    /// When they came, in microseconds.
+    /// The load's stamp, in microseconds.
     pub(crate) stamp: i64,
-    /// Which rows they are.
-    pub(crate) remembered: Arc<Flushed>,
+    /// Which rows changed.
+    pub(crate) changed_rows: Arc<ChangedRows>,
 }
 
 impl LoadedRows {
-    /// The keys from the first to the last of a segment.
+    /// The range from the first to the last key of a segment.
     pub(crate) fn range_of(meta: &SegmentMeta) -> KeyRange {
         KeyRange::new(meta.first.bytes().clone(), KeyRange::point(&meta.last).end)
     }
@@ -74,11 +75,11 @@ pub(crate) struct FlushedTables {
     pub(crate) sequence: u64,
     /// By table number.
     pub(crate) tables: Vec<(u32, Vec<NewDelta>)>,
-    /// Which rows they changed.
-    pub(crate) remembered: Arc<Flushed>,
+    /// Which rows changed.
+    pub(crate) changed_rows: Arc<ChangedRows>,
 }
 
-/// A memtable's rows of one tablet, or of a few that follow each other.
+/// A memtable's rows of one tablet, or of several consecutive ones.
 #[derive(Debug)]
 pub(crate) struct NewDelta {
     /// The segment.
@@ -87,61 +88,62 @@ pub(crate) struct NewDelta {
     pub(crate) keys: Vec<RowKey>,
 }
 
-/// A tablet after compaction.
+/// A compacted tablet.
 #[derive(Debug)]
 pub(crate) struct CompactedTablet {
     /// The table's number.
     pub(crate) table: u32,
     /// The tablet's keys.
     pub(crate) range: KeyRange,
-    /// What went in.
+    /// The inputs.
     pub(crate) inputs: Vec<CompactedInput>,
-    /// What came out, by key.
+    /// The new segments, by key.
     pub(crate) outputs: Vec<Arc<Segment>>,
-    /// Where the rows of each input went.
-    pub(crate) moved: Moved,
+    /// New positions of the inputs' rows.
+    pub(crate) position_map: PositionMap,
 }
 
 /// A segment that went into a compaction.
 #[derive(Debug)]
 pub(crate) struct CompactedInput {
-    /// Which.
+    /// The segment.
     pub(crate) id: SegmentId,
-    /// The positions of it that did: those in the tablet.
+    /// Its positions that lie in the tablet.
     pub(crate) positions: Range<Position>,
-    /// The positions that were dead then.
-    pub(crate) dead: Dead,
+    /// The positions that were dead when the compaction began.
+    pub(crate) dead: DeletionVector,
 }
 
-/// Puts it in; gives the sequence up to which segments hold everything now, if that changed.
-pub(crate) fn install(state: &mut State, board: &Board, made: &Made) -> Option<u64> {
-    match made {
-        Made::Flushed(flushed) => {
+/// Installs a change; returns the sequence up to which segments hold everything now, if that changed.
+pub(crate) fn install(state: &mut State, coordination: &Coordination, installable: &Installable) -> Option<u64> {
+    match installable {
+        Installable::Flushed(flushed) => {
             install_flush(state, flushed);
-            board.flushed();
+            coordination.flushed();
             Some(flushed.sequence)
         }
-        Made::Compacted(compacted) => {
+        Installable::Compacted(compacted) => {
             install_compaction(state, compacted);
-            board.change_job(|frozen| install_compaction(frozen, compacted));
+            coordination.change_job(|frozen| install_compaction(frozen, compacted));
             None
         }
-        Made::Bordered(moved) => {
-            install_borders(state, moved);
-            board.change_job(|frozen| install_borders(frozen, moved));
+        Installable::BoundariesMoved(moved) => {
+            install_boundaries(state, moved);
+            coordination.change_job(|frozen| install_boundaries(frozen, moved));
             None
         }
-        Made::Nothing | Made::Loading(_) => None,
+        Installable::Nothing | Installable::Loading(_) => None,
     }
 }
 
-/// Puts the rows of a load in.
-pub(crate) fn install_load(state: &mut State, board: &Board, loaded: &LoadedRows) {
+/// Installs the rows of a load.
+pub(crate) fn install_load(state: &mut State, coordination: &Coordination, loaded: &LoadedRows) {
     put_loaded(state, loaded);
-    // What was read for a commit under way may be no longer true, and who relied on the absence of a row is to know.
+    // Rows that were fetched for commits in progress may be outdated, and commits that relied on the absence of a row
+    // must notice.
     state.flushes += 1;
-    state.remember(Arc::clone(&loaded.remembered));
-    board.change_job(|frozen| put_loaded(frozen, loaded));
+    state.push_changes(Arc::clone(&loaded.changed_rows));
+    coordination.change_job(|frozen| put_loaded(frozen, loaded));
 }
 
 fn put_loaded(state: &mut State, loaded: &LoadedRows) {
@@ -154,17 +156,17 @@ fn put_loaded(state: &mut State, loaded: &LoadedRows) {
 
 fn install_flush(state: &mut State, flushed: &FlushedTables) {
     for (number, deltas) in &flushed.tables {
-        // A table that was dropped meanwhile leaves its segments to nobody.
+        // The table was dropped meanwhile; its segments belong to nobody.
         let Some((name, _)) = state.table_by_number(*number) else { continue };
         let name = name.clone();
         let table = state.tables.get_mut(&name).expect("its name was just found");
         for NewDelta { segment, keys } in deltas {
-            let mut dead = Dead::default();
+            let mut dead = DeletionVector::default();
             for position in superseded(&table.active, keys) {
                 dead.insert(position);
             }
             if dead.count() > 0 {
-                table.dead.insert(segment.meta().id, dead);
+                table.deletion_vectors.insert(segment.meta().id, dead);
             }
         }
         let segments = deltas.iter().map(|delta| Arc::clone(&delta.segment)).collect();
@@ -179,10 +181,10 @@ fn install_flush(state: &mut State, flushed: &FlushedTables) {
         }
     }
     state.flushes += 1;
-    state.remember(Arc::clone(&flushed.remembered));
+    state.push_changes(Arc::clone(&flushed.changed_rows));
 }
 
-/// The positions of keys, ascending, of which the memtable knows better.
+/// The positions of those keys, ascending, that have a newer version in the memtable.
 fn superseded<'a>(active: &'a Memtable, keys: &'a [RowKey]) -> impl Iterator<Item = u32> + 'a {
     let mut slots = active.slots.keys().peekable();
     keys.iter().zip(0..).filter_map(move |(key, position)| {
@@ -200,37 +202,37 @@ fn install_compaction(state: &mut State, compacted: &CompactedTablet) {
         return;
     };
     table.tablets = tablets;
-    let mut dead = vec![Dead::default(); compacted.outputs.len()];
+    let mut dead = vec![DeletionVector::default(); compacted.outputs.len()];
     for (at, input) in compacted.inputs.iter().enumerate() {
-        let now = table.dead.get(&input.id).cloned().unwrap_or_default();
-        compacted.moved.remap(at, &input.dead, &now, &mut dead);
+        let now = table.deletion_vectors.get(&input.id).cloned().unwrap_or_default();
+        compacted.position_map.remap(at, &input.dead, &now, &mut dead);
         if table.tablets.names(input.id) {
-            // Another tablet still reads its own part of it.
-            table.kill_range(input.id, input.positions.clone());
+            // Another tablet still reads its own part of the segment.
+            table.mark_range_dead(input.id, input.positions.clone());
         } else {
-            table.dead.remove(&input.id);
+            table.deletion_vectors.remove(&input.id);
         }
     }
     for (output, dead) in compacted.outputs.iter().zip(dead) {
         if dead.count() > 0 {
-            table.dead.insert(output.meta().id, dead);
+            table.deletion_vectors.insert(output.meta().id, dead);
         }
     }
     forget_past_rules(table);
 }
 
-fn install_borders(state: &mut State, moved: &BTreeMap<u32, Tablets>) {
+fn install_boundaries(state: &mut State, moved: &BTreeMap<u32, Tablets>) {
     for (number, tablets) in moved {
         let Some((name, _)) = state.table_by_number(*number) else { continue };
         let name = name.clone();
         let table = state.tables.get_mut(&name).expect("its name was just found");
-        let gone: Vec<SegmentId> = table.dead.keys().copied().filter(|id| !tablets.names(*id)).collect();
-        gone.iter().for_each(|id| drop(table.dead.remove(id)));
+        let gone: Vec<SegmentId> = table.deletion_vectors.keys().copied().filter(|id| !tablets.names(*id)).collect();
+        gone.iter().for_each(|id| drop(table.deletion_vectors.remove(id)));
         table.tablets = tablets.clone();
     }
 }
 
-/// Forgets the past rules that no segment is old enough for.
+/// Forgets the past rules that are older than every segment.
 fn forget_past_rules(table: &mut Table) {
     if table.past_rules.is_empty() {
         return;

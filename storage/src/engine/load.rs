@@ -1,29 +1,34 @@
-//! Loads: many new rows that go past the log, straight into segments, and become visible with one manifest.
+//! Loads: many new rows that bypass the log, go straight into segments, and become visible with one manifest.
 //!
 //! ```text
-//! batches ─► buffer ─► sorted ─┬─ as long as keys ascend ─────────────► segments ─► one manifest
-//!                              └─ else ─► runs (load/*.run) ─► merge ─┘
+//! batches ─► buffer ─► sorted ─┬─ while keys ascend ────────► segments ─► manifest
+//!                              └─ else ─► runs ─► merge ─┘
 //! ```
 //!
-//! *The work* (`loader`, `buffer`, `runs`, `merge`, `output`) is done on a blocking thread, a batch at a time, while whoever loads makes the next
-//! one. It holds two buffers of rows, a row group, and a block of each run, whatever is loaded. The merge of many rows is done on two threads, each of
-//! which has one half of the keys, and then there are two row groups and two blocks of each run.
+//! *The work* (`loader`, `buffer`, `runs`, `merge`, `output`) runs on a blocking thread, a batch at a time, while the
+//! client prepares the next one. It holds two buffers of rows, a row group, and a block of each run, whatever the size
+//! of the load. Two threads merge many rows, each one half of the keys; then there are two row groups and two blocks of
+//! each run.
 //!
-//! *New rows* (`probe`): a key that is there twice, or in the table, ends the load with [`Error::RowExists`]. So no position dies by a load, and
-//! nothing is folded.
+//! *New rows* (`probe`): a key that occurs twice, or is in the table, ends the load with [`Error::RowExists`]. So a
+//! load makes no position dead, and folds nothing.
 //!
-//! *The end* (`finish`): with the manifest's lock, so that no flush and no compaction is installed, the log thread is made to [stand
-//! still](super::maintain::Still). Then what the load relied on is looked at for the last time, the manifest that names the segments is put in force,
-//! and the log thread puts them into the state. What the log holds before is replayed on top of that manifest, and would
-//! be taken for later than the load: so no memtable may know a row of it. If one does, of rows that are gone, it becomes segments first.
+//! *The end* (`finish`): under the manifest's lock, so that no flush and no compaction is installed, the log thread is
+//! [paused](super::maintain::StandstillGuard). Then the rows that the load relied on are validated for the last time,
+//! the manifest that names the segments is put in force, and the log thread installs them in the state. Frames of the
+//! log before that are replayed on top of the new manifest, as if they were later than the load: so no memtable may
+//! have a row of the load. If one has, because the row was deleted, it is flushed first.
 //!
-//! *Bases.* A segment that can be a base gives its tablet one, or divides it. A compaction of that tablet that is under way was in vain then, and is
-//! begun anew: a tablet with two bases would be divided by their first keys, between rows of both.
+//! *Bases.* A segment that qualifies as a base becomes the base of its tablet, or splits the tablet. A compaction of
+//! that tablet that is in progress is discarded, and begins anew: a tablet with two bases would be split at their first
+//! keys, between rows of both.
 //!
-//! A crash before the manifest is in force leaves segments that no manifest names and runs, which the next start removes.
+//! A crash before the manifest is in force leaves runs, and segments that no manifest names; the next start removes
+//! both.
 //!
-//! *A purge* ends loads whose rows reach into its ranges: their files hold rows that nobody will see. *The end of the store* ends all of them, before
-//! its lock is free: a load that is dropped later has no files any more that it could take from those of the next start.
+//! *A purge* ends loads with rows in its ranges: their files hold rows that nobody will see. *Closing the store* ends
+//! all of them before its lock is released: a load that is dropped later has no files left that could belong to the
+//! next start.
 
 mod buffer;
 mod finish;
@@ -33,7 +38,7 @@ mod output;
 mod probe;
 mod runs;
 
-pub(crate) use runs::Scratch;
+pub(crate) use runs::{BLOCK_BYTES, Scratch};
 
 use self::{finish::Step, loader::Loader};
 use super::{
@@ -57,37 +62,37 @@ use tokio::{
     task::JoinHandle,
 };
 
-/// Loads at a time, at most.
+/// Maximum number of concurrent loads.
 const LOADS_MAX: usize = 4;
 /// Bytes of the store's memory for each load after the first.
 const LOAD_MEMORY_BYTES: u64 = 256 << 20;
-/// The part of a memtable's bytes that a buffer of a load has.
+/// A load's buffer takes this part of a memtable's bytes.
 const MEMTABLE_PARTS: u64 = 4;
-/// Bytes of rows that a load gathers before it sorts them, at most.
+/// Maximum bytes of rows that a load buffers before it sorts them.
 const BUFFER_BYTES_MAX: u64 = 32 << 20;
-/// How often the end is tried while others write to the table.
+/// Attempts to finish while others write to the table.
 const FINISH_ATTEMPTS_MAX: usize = 64;
 
-/// How many loads there may be at a time in a store of so much memory.
+/// Maximum number of concurrent loads with this memory budget.
 pub(super) fn loads_max(memory_bytes: u64) -> usize {
     usize::try_from(memory_bytes / LOAD_MEMORY_BYTES).unwrap_or(usize::MAX).clamp(1, LOADS_MAX)
 }
 
-/// The loads that are under way, for purges.
+/// The loads in progress, for purges.
 #[derive(Debug, Default)]
 pub(crate) struct Loads(Mutex<Vec<Weak<Shared>>>);
 
-/// What a load shares with those who may end it.
+/// The part of a load that is shared with those who may end it.
 struct Shared {
     name: TableName,
     maintenance: Arc<Maintenance>,
-    /// The lock that stands for the store. Whoever takes it has the loader's lock, and gives the store's back first: so whoever ends the
-    /// load has waited for both.
+    /// The store's lock. It is only upgraded under the loader's lock, and released first: a caller that ends the load
+    /// has waited for both.
     store: Weak<Box<dyn Any + Send + Sync>>,
     cancelled: Arc<AtomicBool>,
     /// The least and the greatest key so far.
     hull: Mutex<Option<(Bytes, Bytes)>>,
-    /// `None` once it is over.
+    /// `None` once the load is over.
     loader: Mutex<Option<Loader>>,
 }
 
@@ -102,14 +107,15 @@ impl Shared {
         self.loader.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Goes on with the work. After an error the load is over, and has left nothing; it is over, too, when its rows are visible.
+    /// Continues the work. After an error, and once its rows are visible, the load is over. After an error it leaves
+    /// nothing.
     fn work<T>(&self, work: impl FnOnce(&mut Loader) -> Result<T>) -> Result<T> {
         let mut loader = self.loader();
         let closed = || Error::Unavailable("it was closed".into());
         let store = self.store.upgrade().ok_or_else(closed)?;
         let Some(at_work) = loader.as_mut() else {
-            // Whoever ended it has said why.
-            return Err(if self.maintenance.shared.board.is_closed() { closed() } else { Error::Conflict });
+            // The load was ended by a purge or by the end of the store.
+            return Err(if self.maintenance.shared.coordination.is_closed() { closed() } else { Error::Conflict });
         };
         let worked = work(at_work);
         if worked.is_err() || at_work.done {
@@ -119,7 +125,7 @@ impl Shared {
         worked
     }
 
-    /// Ends it, if it is not over; waits for what is at work. Its files are gone afterwards.
+    /// Ends the load, if it is not over, after waiting for work in progress. Its files are removed.
     fn end(&self) {
         let mut loader = self.loader();
         let store = self.store.upgrade();
@@ -161,19 +167,19 @@ impl Loads {
         loads.push(Arc::downgrade(load));
     }
 
-    /// Ends the loads that have rows in these ranges; their files are gone afterwards.
+    /// Ends the loads that have rows in these ranges; their files are removed.
     pub(crate) fn end(&self, ranges: &[(TableName, KeyRange)]) {
         let loads: Vec<Arc<Shared>> = self.loads().iter().filter_map(Weak::upgrade).collect();
         for load in loads {
             if ranges.iter().any(|(name, range)| *name == load.name && load.reaches_into(range)) {
-                // What is at work sees it soon.
+                // Work in progress checks this soon.
                 load.cancelled.store(true, Ordering::SeqCst);
                 load.end();
             }
         }
     }
 
-    /// Ends all loads of a store that is closed; their files are gone afterwards.
+    /// Ends all loads of a store that is closed; their files are removed.
     pub(crate) fn end_all(&self) {
         let loads: Vec<Arc<Shared>> = self.loads().iter().filter_map(Weak::upgrade).collect();
         loads.iter().for_each(|load| load.end());
@@ -183,10 +189,10 @@ impl Loads {
 /// A load of the engine.
 struct EngineLoad {
     shared: Arc<Shared>,
-    /// The batch that is being worked on.
+    /// The batch in progress.
     at_work: Option<JoinHandle<Result<()>>>,
     sealed: bool,
-    /// Until it is over.
+    /// Held until the load is over.
     slot: Option<OwnedSemaphorePermit>,
 }
 
@@ -228,7 +234,7 @@ impl Engine {
 }
 
 impl EngineLoad {
-    /// Has a blocking thread go on with the work.
+    /// Continues the work on a blocking thread.
     fn work<T: Send + 'static>(
         &self,
         work: impl FnOnce(&mut Loader) -> Result<T> + Send + 'static,
@@ -237,7 +243,7 @@ impl EngineLoad {
         tokio::task::spawn_blocking(move || shared.work(work))
     }
 
-    /// Waits for the batch that is being worked on.
+    /// Waits for the batch in progress.
     async fn settled(&mut self) -> Result<()> {
         match self.at_work.take() {
             Some(at_work) => ended(at_work).await,
@@ -245,7 +251,7 @@ impl EngineLoad {
         }
     }
 
-    /// Has memtables become segments.
+    /// Flushes memtables to segments.
     async fn flush(&self) -> Result<()> {
         let closed = || Error::Unavailable("it was closed".into());
         let (reply, answer) = oneshot::channel();
@@ -297,7 +303,7 @@ impl Load for EngineLoad {
 }
 
 impl Drop for EngineLoad {
-    /// Removes what was written, on a thread for it: whoever drops it may not be one that blocks.
+    /// Removes what was written, on another thread: the dropping thread may not be allowed to block.
     fn drop(&mut self) {
         self.shared.cancelled.store(true, Ordering::SeqCst);
         let shared = Arc::clone(&self.shared);

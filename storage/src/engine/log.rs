@@ -1,12 +1,12 @@
 //! The log: numbered files, allocated ahead, to which one frame is appended and synced at a time.
 //!
-//! `wal/<number>.log` are filled in the order of their numbers; the bytes are drawn in module `frame`. The file after the one
-//! in use is allocated early ([`Log::prepare`]), so that its cost, and a full disk, are met while there is still room for
-//! frames. A file is made in this order, so that a frame is never in a file that a crash could take away: allocate, write the
-//! header, sync the file, sync the folder.
+//! `wal/<number>.log` are filled in the order of their numbers; the format is in module `frame`. The next file is
+//! allocated early ([`Log::prepare`]), so that its cost, and a full disk, are met while there is still room for frames.
+//! A file is created in these steps, so that a crash cannot remove a file with frames: allocate, write the header, sync
+//! the file, sync the folder.
 //!
-//! No space at allocation is [`Error::NoSpace`]: nothing was written, and a later append tries again. Every other error of
-//! an append means that nobody knows what the disk holds: the caller must stop and never retry.
+//! No space at allocation is [`Error::NoSpace`]: nothing was written, and a later append tries again. After any other
+//! error of an append the content of the disk is unknown: the caller must stop and never retry.
 
 use super::frame;
 use crate::{
@@ -21,7 +21,7 @@ use std::{
     time::Instant,
 };
 
-/// The folder of the log in the store's.
+/// The folder of the log within the store's folder.
 pub(crate) const FOLDER: &str = "wal";
 /// The file on which the sync time is measured.
 const PROBE: &str = "sync.probe";
@@ -37,11 +37,11 @@ pub(crate) struct LogFile {
     pub(crate) path: PathBuf,
     /// The file.
     pub(crate) file: Box<dyn File>,
-    /// What the checksum of its frames begins with.
+    /// The seed of its frames' checksums.
     pub(crate) seed: u32,
     /// Its length.
     pub(crate) size: u64,
-    /// Where the next frame begins.
+    /// The offset of the next frame.
     pub(crate) end: u64,
 }
 
@@ -56,12 +56,12 @@ pub(crate) struct OlderFile {
     pub(crate) last: u64,
 }
 
-/// Where a log goes on.
+/// The end of a log, where appending continues.
 #[derive(Debug, Default)]
 pub(crate) struct LogEnd {
     /// Full files, the oldest first.
     pub(crate) older: VecDeque<OlderFile>,
-    /// The file to append to; `None` when none has a frame.
+    /// The file to append to; `None` if no file has a frame.
     pub(crate) current: Option<LogFile>,
     /// The number of the newest file.
     pub(crate) newest: u64,
@@ -79,15 +79,15 @@ pub(crate) struct Log {
     older: VecDeque<OlderFile>,
     current: Option<LogFile>,
     next: Option<LogFile>,
-    /// The number of the newest file that was ever made.
+    /// The number of the newest file ever created.
     newest: u64,
     sequence: u64,
-    /// Whether the last early allocation found no space; it is logged once.
+    /// Whether the last early allocation found no space; logged once.
     starved: bool,
 }
 
 impl Log {
-    /// Goes on at the end of a log.
+    /// Opens a log at its end.
     pub(crate) fn new(fs: Arc<dyn Fs>, folder: PathBuf, file_bytes: u64, end: LogEnd) -> Self {
         let LogEnd { older, current, newest, sequence } = end;
         Self { fs, folder, file_bytes, older, current, next: None, newest, sequence, starved: false }
@@ -111,10 +111,11 @@ impl Log {
         }
     }
 
-    /// Removes files whose frames are all up to `sequence`, the oldest first and each for itself, so that a crash leaves no gap.
+    /// Removes files whose frames all are up to `sequence`, the oldest first and one by one, so that a crash leaves no
+    /// gap.
     ///
     /// # Errors
-    /// [`Error::Io`]; what is left is removed another time.
+    /// [`Error::Io`]; remaining files are removed at the next call.
     pub(crate) fn release(&mut self, sequence: u64) -> Result<()> {
         while let Some(file) = self.older.front().filter(|file| file.last <= sequence) {
             match self.fs.unlink(&file.path) {
@@ -129,11 +130,11 @@ impl Log {
         Ok(())
     }
 
-    /// Writes and syncs one frame. The buffer begins with [`FRAME_BYTES`](frame::FRAME_BYTES) bytes of any content, followed
-    /// by the payload.
+    /// Writes and syncs one frame. The buffer begins with [`FRAME_BYTES`](frame::FRAME_BYTES) bytes of any content,
+    /// followed by the payload.
     ///
     /// # Errors
-    /// [`Error::NoSpace`] when nothing was written; any other is final.
+    /// [`Error::NoSpace`] if nothing was written; any other error is final.
     pub(crate) fn append(&mut self, buffer: &mut Vec<u8>, now_micros: i64) -> Result<()> {
         let bytes = frame::padded(buffer.len()) as u64;
         self.make_room(bytes, now_micros)?;
@@ -146,8 +147,8 @@ impl Log {
         Ok(())
     }
 
-    /// Allocates the next file if the current one is half full. No space is not an error here: the append that needs the room
-    /// reports it.
+    /// Allocates the next file if the current one is half full. No space is not an error here: the append that needs
+    /// the room reports it.
     ///
     /// # Errors
     /// All are final.
@@ -172,7 +173,7 @@ impl Log {
         Ok(())
     }
 
-    /// Sees to it that the current file takes a frame of `bytes` bytes.
+    /// Makes sure that the current file has room for a frame of `bytes` bytes.
     fn make_room(&mut self, bytes: u64, now_micros: i64) -> Result<()> {
         if self.current.as_ref().is_some_and(|current| current.end + bytes <= current.size) {
             return Ok(());
@@ -192,14 +193,14 @@ impl Log {
         Ok(())
     }
 
-    /// Makes the file after the current one.
+    /// Creates the file after the current one.
     fn create(&mut self, bytes: u64, now_micros: i64) -> Result<LogFile> {
         let number = self.newest + 1;
         let path = file_path(&self.folder, number);
         let file = match self.fs.create(&path, bytes) {
             Ok(file) => file,
             Err(error) if is_no_space(&error) => {
-                // What was made of it holds room, perhaps. A file left over is made anew by the next attempt.
+                // The partial file may take space. If it remains, the next attempt replaces it.
                 if let Err(error) = self.fs.unlink(&path) {
                     tracing::debug!(path = %path.display(), %error, "a file that could not be allocated was not removed");
                 }
@@ -219,7 +220,7 @@ impl Log {
     }
 }
 
-/// Makes an empty file long enough for a frame larger than a file commonly is.
+/// Extends an empty file for a frame larger than the usual file size.
 fn grow(file: &mut LogFile, bytes: u64) -> Result<()> {
     if file.size >= bytes {
         return Ok(());
@@ -232,17 +233,17 @@ fn grow(file: &mut LogFile, bytes: u64) -> Result<()> {
     Ok(())
 }
 
-/// Where the file of a number is. Numbers are padded so that names sort as they do.
+/// The path of the file with a number. Numbers are padded so that names sort in their order.
 pub(crate) fn file_path(folder: &Path, number: u64) -> PathBuf {
     folder.join(format!("{number:010}.log"))
 }
 
-/// The number of a file by its name.
+/// Parses the number from a file's name.
 pub(crate) fn file_number(name: &str) -> Option<u64> {
     name.strip_suffix(".log")?.parse().ok()
 }
 
-/// Measures what one sync of the log will take, in microseconds; `None` on a full disk.
+/// Measures how long one sync of the log takes, in microseconds; `None` on a full disk.
 ///
 /// # Errors
 /// [`Error::Io`].

@@ -1,31 +1,32 @@
-//! The threads that keep segments: one flushes, one compacts.
+//! The background threads that maintain segments: one flushes, one compacts.
 //!
-//! Both change the manifest, under one lock ([`Maintenance::manifest`]), and in this order, so that a crash at any point leaves a
-//! store: segment files, synced; files of dead positions, synced; the manifest, and `CURRENT` to name it; then the state in memory
-//! ([`install`](super::install), on the log thread); last, what nobody names any more is removed. A flush holds the lock from its
-//! beginning, so that no tablet changes under it; a compaction takes it when it is done with reading and writing.
+//! Both change the manifest, under one lock ([`Maintenance::manifest`]), in the following order, so that a crash at any
+//! point leaves a valid store: segment files, synced; files of deletion vectors, synced; the manifest, and `CURRENT` to
+//! name it; the state in memory ([`install`](super::install), on the log thread); last, removal of unnamed files. A
+//! flush holds the lock from its beginning, so that no tablet changes during it; a compaction takes it after reading
+//! and writing.
 //!
-//! A segment's file is removed when the manifest does not name it and no state that anybody holds does ([`Files`]).
+//! A segment's file is removed when neither the manifest nor any state that is still in use names it ([`Files`]).
 
-mod borders;
+mod boundaries;
 mod compaction;
 mod files;
 mod flush;
 
-pub(crate) use compaction::{Asked, Compactions};
+pub(crate) use compaction::{CompactionRequest, Compactions};
 pub(crate) use files::Files;
 
 use super::{
-    Codec, Grain,
+    Codec, Granularity,
     blobs::Blobs,
-    board::Install,
     compact::Outputs,
-    dead::Dead,
+    coordination::Install,
+    deletion_vector::DeletionVector,
     descriptor::Descriptor,
-    install::{LoadedRows, Made, Standstill},
+    install::{Installable, LoadedRows, Standstill},
     load::{Loads, Scratch},
-    manifest::{DeadMeta, Manifest, Manifests, SegmentId, SegmentMeta, TableMeta, TabletMeta},
-    segment::{Caches, Compression, KnownColumn, Limits, Segment, SegmentOptions, SegmentWriter, Shape},
+    manifest::{DeletionVectorMeta, Manifest, Manifests, SegmentId, SegmentMeta, TableMeta, TabletMeta},
+    segment::{Caches, ColumnFrequency, Compression, Limits, Segment, SegmentOptions, SegmentWriter, Shape},
     state::{State, Table},
     tablet::Tablet,
     writer::{Queued, Request, Shared},
@@ -41,50 +42,50 @@ use std::{
 };
 use tokio::sync::mpsc::{Sender, WeakSender};
 
-/// What flush and compaction are made with.
+/// The shared state of flush and compaction.
 #[derive(Debug)]
 pub(crate) struct Maintenance {
-    /// What the log thread shares.
+    /// The state shared with the log thread.
     pub(crate) shared: Arc<Shared>,
-    /// Where segments are.
+    /// The location of segments.
     pub(crate) blobs: Arc<dyn Blobs>,
-    /// What is kept of segments in memory.
+    /// Caches of segments.
     pub(crate) caches: Arc<Caches>,
     /// The manifest in force.
     manifest: Mutex<InForce>,
-    /// Segment files, to know when one can go.
+    /// Segment files, to remove unused ones.
     pub(crate) files: Files,
-    /// What the catalog knows of tables' columns.
+    /// The catalog's layouts of tables.
     pub(crate) layouts: ArcSwapOption<LayoutsOf>,
-    /// Past and present compactions.
+    /// Current and past compactions.
     pub(crate) compactions: Compactions,
-    /// Loads under way.
+    /// Loads in progress.
     pub(crate) loads: Loads,
-    /// Where loads put rows that are not in segments yet.
+    /// Temporary files of loads.
     pub(crate) scratch: Arc<Scratch>,
-    /// How compaction goes about it.
+    /// Settings.
     pub(crate) options: MaintenanceOptions,
-    /// To wake the log thread.
+    /// Queue of the log thread, to wake it.
     queue: WeakSender<Queued>,
 }
 
-/// The log thread stands still as long as this is there.
+/// Pauses the log thread as long as it lives.
 #[derive(Debug)]
-pub(crate) struct Still {
+pub(crate) struct StandstillGuard {
     loaded: mpsc::Sender<LoadedRows>,
     installed: mpsc::Receiver<()>,
 }
 
-impl Still {
-    /// Ends the standstill with rows that are in the manifest, and waits until they are in the state.
+impl StandstillGuard {
+    /// Ends the pause with rows that are in the manifest, and waits until they are in the state.
     pub(crate) fn end_with(self, loaded: LoadedRows) {
-        // The log thread waits for it. Nothing is ever sent back: the other end is dropped when it is done.
+        // The log thread waits for it. Nothing is sent back: the other end is dropped when the rows are installed.
         let _ = self.loaded.send(loaded);
         let _ = self.installed.recv();
     }
 }
 
-/// The catalog's layouts, in a form that can be swapped.
+/// The catalog's layouts, in a swappable form.
 #[derive(Debug)]
 pub(crate) struct LayoutsOf(pub(crate) Arc<dyn Layouts>);
 
@@ -99,24 +100,24 @@ pub(crate) struct MaintenanceOptions {
     pub(crate) page_bytes: usize,
     /// How bases are compressed.
     pub(crate) base_codec: Codec,
-    /// Whether tablets are compacted without being asked.
+    /// Whether tablets are compacted automatically.
     pub(crate) compacts: bool,
-    /// How finely segments are divided, and tablets.
-    pub(crate) grain: Grain,
+    /// Sizes of pieces of segments and tablets.
+    pub(crate) granularity: Granularity,
     /// How old a pin may be, in microseconds.
     pub(crate) pin_age_max_micros: i64,
 }
 
-/// The manifest in force, with the dead positions that its files hold.
+/// The manifest in force, with the deletion vectors that its files hold.
 #[derive(Debug)]
 pub(crate) struct InForce {
     pub(crate) manifests: Manifests,
     pub(crate) manifest: Manifest,
-    pub(crate) dead: BTreeMap<SegmentId, Dead>,
+    pub(crate) deletion_vectors: BTreeMap<SegmentId, DeletionVector>,
 }
 
 impl Maintenance {
-    /// Goes on from a manifest.
+    /// Starts with the manifest in force.
     pub(crate) fn new(
         shared: Arc<Shared>,
         (blobs, caches): (Arc<dyn Blobs>, Arc<Caches>),
@@ -140,79 +141,80 @@ impl Maintenance {
         }
     }
 
-    /// The manifest in force; held while it is changed.
+    /// Locks the manifest in force.
     pub(crate) fn manifest(&self) -> MutexGuard<'_, InForce> {
         self.manifest.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The manifest in force, whose tablets are the published ones as long as it is held. When the store is closed they may not be: what the last
-    /// flush has put in force is installed by nobody then, and who goes by the published tablets would leave it out.
+    /// Locks the manifest in force, whose tablets are the published ones as long as the lock is held. Not so when the
+    /// store is closed: the last flush may have put a manifest in force that nobody installed, and a caller that goes
+    /// by the published tablets would drop its segments.
     ///
     /// # Errors
-    /// [`Error::Unavailable`] when the store is closed.
+    /// [`Error::Unavailable`] if the store is closed.
     fn manifest_as_published(&self) -> Result<MutexGuard<'_, InForce>> {
         let manifest = self.manifest();
-        match self.shared.board.is_closed() {
+        match self.shared.coordination.is_closed() {
             true => Err(Error::Unavailable("it was closed".into())),
             false => Ok(manifest),
         }
     }
 
-    /// Hands over to the log thread, and waits until it has installed it.
+    /// Hands a change to the log thread, and waits until it is installed.
     ///
     /// # Errors
-    /// [`Error::Unavailable`] when the store is closed.
-    fn install(&self, made: Made) -> Result<()> {
+    /// [`Error::Unavailable`] if the store is closed.
+    fn install(&self, installable: Installable) -> Result<()> {
         let closed = || Error::Unavailable("it was closed".into());
-        let (told, installed) = channel();
-        if !self.shared.board.push(Install { made, told }) {
+        let (done, installed) = channel();
+        if !self.shared.coordination.push(Install { installable, done }) {
             return Err(closed());
         }
         self.wake();
-        // Nothing is ever sent: the other end is dropped when it is done.
+        // Nothing is sent: the other end is dropped after the installation.
         let _ = installed.recv();
-        if self.shared.board.is_closed() { Err(closed()) } else { Ok(()) }
+        if self.shared.coordination.is_closed() { Err(closed()) } else { Ok(()) }
     }
 
-    /// Has the log thread stand still between two groups: nothing is changed until the standstill is over.
+    /// Pauses the log thread between two groups: nothing changes until the guard is dropped or ended.
     ///
     /// # Errors
-    /// [`Error::Unavailable`] when the store is closed.
-    pub(crate) fn stand_still(&self) -> Result<Still> {
+    /// [`Error::Unavailable`] if the store is closed.
+    pub(crate) fn stand_still(&self) -> Result<StandstillGuard> {
         let closed = || Error::Unavailable("it was closed".into());
         let ((reached, is_reached), (loaded, is_loaded)) = (channel(), channel());
-        let (told, installed) = channel();
-        let made = Made::Loading(Standstill { reached, loaded: is_loaded });
-        if !self.shared.board.push(Install { made, told }) {
+        let (done, installed) = channel();
+        let installable = Installable::Loading(Standstill { reached, loaded: is_loaded });
+        if !self.shared.coordination.push(Install { installable, done }) {
             return Err(closed());
         }
         self.wake();
         is_reached.recv().map_err(|_| closed())?;
-        Ok(Still { loaded, installed })
+        Ok(StandstillGuard { loaded, installed })
     }
 
-    /// Waits until every commit that has a stamp by now is published, or refused.
+    /// Waits until every commit that already has a stamp is published or refused.
     ///
     /// # Errors
-    /// [`Error::Unavailable`] when the store is closed.
+    /// [`Error::Unavailable`] if the store is closed.
     pub(crate) fn settle(&self) -> Result<()> {
-        self.install(Made::Nothing)
+        self.install(Installable::Nothing)
     }
 
-    /// The way to the log thread; `None` when the store is closed.
+    /// The queue of the log thread; `None` if the store is closed.
     pub(crate) fn queue(&self) -> Option<Sender<Queued>> {
         self.queue.upgrade()
     }
 
-    /// Has the log thread look at the board.
+    /// Wakes the log thread.
     pub(crate) fn wake(&self) {
         if let Some(queue) = self.queue.upgrade() {
-            // A full queue is one that the log thread works on: it looks after each group.
+            // If the queue is full the log thread is running, and checks after each group.
             let _ = queue.try_send(Queued { request: Request::Wake, room: None });
         }
     }
 
-    /// An identity for a new segment.
+    /// A new segment's id.
     fn next_id(&self) -> SegmentId {
         SegmentId(u64::try_from(self.shared.clock.stamp()).expect("stamps are after 1970"))
     }
@@ -224,12 +226,13 @@ impl Maintenance {
         segment
     }
 
-    /// Puts a manifest in force. When nobody knows which one is, the store takes no more writes, and no file is removed.
+    /// Puts a manifest in force. If an error leaves it open which manifest is in force, the store takes no more writes,
+    /// and no file is removed.
     pub(crate) fn commit(
         &self,
         in_force: &mut InForce,
         manifest: Manifest,
-        dead: BTreeMap<SegmentId, Dead>,
+        dead: BTreeMap<SegmentId, DeletionVector>,
     ) -> Result<()> {
         in_force.commit(manifest, dead).inspect_err(|error| {
             if error.kind() != ErrorKind::NoSpace {
@@ -239,16 +242,16 @@ impl Maintenance {
         })
     }
 
-    /// Lets nobody write any more, nor wait for what does not come.
+    /// Stops writing for good, and wakes everybody who waits.
     fn stop(&self, reason: String) {
         tracing::error!(%reason, "the store takes no more writes");
         let _ = self.shared.stopped.set(reason);
-        self.shared.board.close();
+        self.shared.coordination.close();
         self.wake();
     }
 
-    /// Does a thread's work. Should it panic the store stops: whoever waits for the thread would wait for ever, or know another state than the
-    /// manifest.
+    /// Runs a thread's work. A panic stops the store: otherwise others would wait for the thread for ever, or see
+    /// another state than the manifest.
     pub(crate) fn watched<T>(&self, work: impl FnOnce(&Self) -> T) -> T {
         let watch = Watch(self);
         let done = work(self);
@@ -256,7 +259,7 @@ impl Maintenance {
         done
     }
 
-    /// Removes segments that no manifest is going to name.
+    /// Removes segments that no manifest will name.
     pub(crate) fn abandon(&self, segments: impl IntoIterator<Item = SegmentMeta>) {
         for meta in segments {
             if let Err(error) = files::delete(self.blobs.as_ref(), meta.id) {
@@ -265,9 +268,9 @@ impl Maintenance {
         }
     }
 
-    /// Removes the files of segments that nobody names any more.
+    /// Removes the files of unused segments.
     pub(crate) fn collect(&self) {
-        if self.shared.board.is_closed() {
+        if self.shared.coordination.is_closed() {
             return;
         }
         let manifest = self.manifest();
@@ -286,7 +289,7 @@ impl Drop for Watch<'_> {
     }
 }
 
-/// Makes segments of a table.
+/// Creates segments of a table.
 pub(super) struct Writers<'a> {
     pub(super) maintenance: &'a Maintenance,
     pub(super) name: &'a TableName,
@@ -295,31 +298,31 @@ pub(super) struct Writers<'a> {
     pub(super) stamp: i64,
     pub(super) base: bool,
     /// Columns of the segments that the rows come from.
-    pub(super) known: Vec<KnownColumn>,
+    pub(super) frequencies: Vec<ColumnFrequency>,
 }
 
 impl Outputs for Writers<'_> {
     type Writer = SegmentWriter;
 
     fn begin(&mut self, sample: &[&[u8]]) -> Result<SegmentWriter> {
-        self.begin_of(sample.iter().copied())
+        self.begin_from(sample.iter().copied())
     }
 }
 
 impl Writers<'_> {
-    /// Begins a segment whose rows are like these.
+    /// Begins a segment whose rows are like those of the sample.
     ///
     /// # Errors
-    /// Those of writing.
-    pub(super) fn begin_of<'s>(&mut self, sample: impl Iterator<Item = &'s [u8]>) -> Result<SegmentWriter> {
-        let Self { maintenance, name, descriptor, stamp, base, ref known } = *self;
+    /// Errors of writing.
+    pub(super) fn begin_from<'s>(&mut self, sample: impl Iterator<Item = &'s [u8]>) -> Result<SegmentWriter> {
+        let Self { maintenance, name, descriptor, stamp, base, ref frequencies } = *self;
         let layout = maintenance.layouts.load().as_ref().and_then(|layouts| layouts.0.layout(name));
         let families = descriptor
             .schema
             .families
             .keys()
             .map(|family| (descriptor.number_of(family).expect("a family of the schema has a number"), family));
-        let shape = Shape::new(families, layout.as_deref(), known, sample);
+        let shape = Shape::new(families, layout.as_deref(), frequencies, sample);
         let (id, number) = (maintenance.next_id(), descriptor.number);
         let mut options = match base {
             false => SegmentOptions::delta(id, number, stamp),
@@ -328,36 +331,36 @@ impl Writers<'_> {
                 ..SegmentOptions::base(id, number, stamp)
             },
         };
-        let MaintenanceOptions { group_bytes, page_bytes, grain, .. } = &maintenance.options;
+        let MaintenanceOptions { group_bytes, page_bytes, granularity, .. } = &maintenance.options;
         options.limits =
-            Limits { group_bytes_target: *group_bytes, page_bytes_target: *page_bytes, ..grain.segments() };
+            Limits { group_bytes_target: *group_bytes, page_bytes_target: *page_bytes, ..granularity.segments() };
         SegmentWriter::new(Arc::clone(&maintenance.blobs), shape, options)
     }
 }
 
 impl InForce {
-    /// Puts a manifest in force that names these dead positions, and removes what the old one alone named.
+    /// Puts a manifest in force with these deletion vectors, and removes files that only the old one named.
     ///
     /// # Errors
     /// [`Error::NoSpace`]: the old one stays in force; [`Error::Io`].
-    fn commit(&mut self, mut manifest: Manifest, dead: BTreeMap<SegmentId, Dead>) -> Result<()> {
+    fn commit(&mut self, mut manifest: Manifest, dead: BTreeMap<SegmentId, DeletionVector>) -> Result<()> {
         manifest.version = self.manifest.version + 1;
-        manifest.dead = BTreeMap::new();
+        manifest.deletion_vectors = BTreeMap::new();
         let mut changed = Vec::new();
         for (id, dead) in &dead {
             let count = dead.count();
-            // Positions only ever die: as many are the same ones.
-            let unchanged = self.manifest.dead.get(id).filter(|meta| meta.count == count).copied();
+            // Positions never become live again, so the same count means the same positions.
+            let unchanged = self.manifest.deletion_vectors.get(id).filter(|meta| meta.count == count).copied();
             let meta = unchanged.unwrap_or_else(|| {
                 changed.push((*id, dead.encode()));
-                DeadMeta { version: manifest.version, count }
+                DeletionVectorMeta { version: manifest.version, count }
             });
-            manifest.dead.insert(*id, meta);
+            manifest.deletion_vectors.insert(*id, meta);
         }
-        self.manifests.write_dead(manifest.version, changed.iter().map(|(id, bytes)| (*id, &bytes[..])))?;
+        self.manifests.write_deletion_vectors(manifest.version, changed.iter().map(|(id, bytes)| (*id, &bytes[..])))?;
         self.manifests.commit(&manifest)?;
-        (self.manifest, self.dead) = (manifest, dead);
-        // Old manifests hold keys, and so they go at once.
+        (self.manifest, self.deletion_vectors) = (manifest, dead);
+        // Old manifests hold keys, so they are removed at once.
         if let Err(error) = self.manifests.clean(&self.manifest, false) {
             tracing::warn!(%error, "old manifests were not removed; the next start does it");
         }
@@ -365,7 +368,7 @@ impl InForce {
     }
 }
 
-/// A table as a manifest has it.
+/// A table's part of a manifest.
 pub(super) fn table_meta(name: &TableName, table: &Table) -> TableMeta {
     TableMeta {
         descriptor: table.descriptor.to_logged(name),
@@ -379,11 +382,11 @@ pub(super) fn tablet_meta(tablet: &Tablet<Segment>) -> TabletMeta {
     TabletMeta { range: tablet.range.clone(), segments }
 }
 
-/// The dead positions of the segments that tables name.
-pub(super) fn dead_of(state: &State) -> BTreeMap<SegmentId, Dead> {
-    let of_table = |table: &Table| -> Vec<(SegmentId, Dead)> {
-        let living = table.dead.iter().filter(|(_, dead)| dead.count() > 0);
-        living.map(|(id, dead)| (*id, dead.clone())).collect()
+/// The deletion vectors of the segments of a state.
+pub(super) fn deletion_vectors_of(state: &State) -> BTreeMap<SegmentId, DeletionVector> {
+    let of_table = |table: &Table| -> Vec<(SegmentId, DeletionVector)> {
+        let live = table.deletion_vectors.iter().filter(|(_, dead)| dead.count() > 0);
+        live.map(|(id, dead)| (*id, dead.clone())).collect()
     };
     state.tables.values().flat_map(of_table).collect()
 }

@@ -1,16 +1,16 @@
-//! What the store consists of: the manifest, an immutable value of which each change makes a new version.
+//! The manifest: the list of everything in a store, an immutable value. Each change makes a new version.
 //!
 //! ```text
 //! CURRENT                      the version in force
-//! manifest/<version>           the tables, their tablets and segments, and up to which frame of the log they hold everything
-//! dead/<segment>-<version>     the dead positions of a segment, as of the manifest of that version
+//! manifest/<version>           tables, tablets and segments, and up to which frame of the log they hold everything
+//! dead/<segment>-<version>     the deletion vector of a segment, as of the manifest of that version
 //! ```
 //!
-//! Three files, one envelope (module `envelope`). [`Manifest`] is the value; [`Manifests`] (module `files`) reads and replaces
-//! it on the disk. What makes a commit atomic is the rename of `CURRENT.tmp` to `CURRENT`; what makes it last is the sync of the
-//! store's folder after it.
+//! The three files share one envelope (module `envelope`). [`Manifest`] is the value; [`Manifests`] (module `files`)
+//! reads and replaces it on disk. A commit is atomic by the rename of `CURRENT.tmp` to `CURRENT`, and durable by the
+//! sync of the store's folder after it.
 //!
-//! The body of a manifest is JSON: keys in hexadecimal digits, segments by the 16 digits of their files' names.
+//! The body of a manifest is JSON: keys are hexadecimal digits, segments the 16 digits of their files' names.
 
 mod check;
 mod envelope;
@@ -29,29 +29,29 @@ use crate::{GcRule, KeyRange, RowKey};
 use serde::{Deserialize, Serialize};
 use std::{collections::BTreeMap, fmt, str::FromStr};
 
-/// Ends the name of a segment's rows.
+/// Suffix of the name of a segment's rows.
 const PARQUET: &str = ".parquet";
-/// Ends the name of a segment's large cells.
+/// Suffix of the name of a segment's large cells.
 const SIDE: &str = ".side";
 /// Hexadecimal digits of a segment in names.
 const SEGMENT_DIGITS: usize = 16;
 
-/// A segment, for ever: the stamp of the commit from which on it was there. No two have the same.
+/// The permanent id of a segment: a unique stamp from its creation.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) struct SegmentId(pub(crate) u64);
 
-/// A segment.
+/// Describes a segment.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct SegmentMeta {
-    /// Which.
+    /// The id.
     pub(crate) id: SegmentId,
-    /// Its rows, the dead ones too.
+    /// Number of rows, including dead ones.
     pub(crate) rows: u32,
     /// Bytes of its file.
     pub(crate) bytes: u64,
-    /// Bytes of its file of large cells; 0 when there is none.
+    /// Bytes of its file of large cells; 0 if there is none.
     pub(crate) side_bytes: u64,
-    /// Bytes of its file's tail: what is read of it first.
+    /// Bytes of its file's tail, which readers read first.
     pub(crate) tail_bytes: u32,
     /// CRC-32C of the tail.
     pub(crate) tail_crc: u32,
@@ -61,31 +61,31 @@ pub(crate) struct SegmentMeta {
     /// Its last key.
     #[serde(with = "json::key")]
     pub(crate) last: RowKey,
-    /// Its rows are those of this commit stamp, in microseconds.
+    /// Its rows are as of this commit stamp, in microseconds.
     pub(crate) stamp: i64,
-    /// Whether it is a base, and not a delta.
+    /// Whether it is a base, else a delta.
     pub(crate) base: bool,
 }
 
-/// A range of keys of a table, and where its rows are.
+/// A range of keys of a table, and its segments.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct TabletMeta {
     /// The keys that belong to it.
     #[serde(with = "json::range")]
     pub(crate) range: KeyRange,
-    /// Bases first, then the deltas, oldest first. A delta may be in several tablets of a table, when a tablet was split while it
-    /// was written: of its rows those in the range count here.
+    /// Bases first, then the deltas, oldest first. A delta may be in several tablets of a table, if a tablet was split
+    /// while it was written: only its rows in the range count here.
     pub(crate) segments: Vec<SegmentMeta>,
 }
 
-/// A table.
+/// Describes a table.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct TableMeta {
     /// Its name, families and their numbers.
     pub(crate) descriptor: LoggedDescriptor,
-    /// Rules that were in force before, as long as a segment holds rows from their time.
+    /// Rules that were in force before, as long as a segment has rows from their time.
     pub(crate) past_rules: Vec<PastRule>,
-    /// By key; no two have a key in common.
+    /// By key; their ranges are disjoint.
     pub(crate) tablets: Vec<TabletMeta>,
 }
 
@@ -96,20 +96,20 @@ pub(crate) struct PastRule {
     pub(crate) family: u32,
     /// The rule.
     pub(crate) rule: GcRule,
-    /// When it was replaced, in microseconds; it concerns segments of earlier stamps.
+    /// When it was replaced, in microseconds; it applies to segments of earlier stamps.
     pub(crate) at_micros: i64,
 }
 
-/// The file of a segment's dead positions.
+/// The file of a segment's deletion vector.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct DeadMeta {
-    /// The version of the manifest that it was written for.
+pub(crate) struct DeletionVectorMeta {
+    /// The version of the manifest for which it was written.
     pub(crate) version: u64,
-    /// How many positions are dead.
+    /// Number of dead positions.
     pub(crate) count: u64,
 }
 
-/// The store at one moment, but for what the log holds after it. The default is an empty store.
+/// The store at one time, without later frames of the log. The default is an empty store.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Manifest {
     /// Its version, from 1; 0 for a store without a manifest.
@@ -118,12 +118,13 @@ pub(crate) struct Manifest {
     pub(crate) sequence: u64,
     /// The greatest commit stamp up to that frame, in microseconds.
     pub(crate) stamp: i64,
-    /// The number of the next table to be made.
+    /// The number of the next table.
     pub(crate) next_table: u32,
     /// The tables, by name.
     pub(crate) tables: Vec<TableMeta>,
-    /// The segments with dead positions.
-    pub(crate) dead: BTreeMap<SegmentId, DeadMeta>,
+    /// The deletion vectors, by segment.
+    #[serde(rename = "dead")]
+    pub(crate) deletion_vectors: BTreeMap<SegmentId, DeletionVectorMeta>,
 }
 
 impl SegmentId {
@@ -137,7 +138,7 @@ impl SegmentId {
         format!("{self}{SIDE}")
     }
 
-    /// The segment that a file belongs to, by the file's name.
+    /// Parses the segment from the name of one of its files.
     pub(crate) fn of_name(name: &str) -> Option<Self> {
         name.strip_suffix(PARQUET).or_else(|| name.strip_suffix(SIDE))?.parse().ok()
     }
@@ -155,7 +156,7 @@ impl fmt::Debug for SegmentId {
     }
 }
 
-/// Reads what `Display` writes, and nothing else.
+/// Parses the format of `Display`, and nothing else.
 impl FromStr for SegmentId {
     type Err = String;
 

@@ -1,7 +1,7 @@
-//! Pins: states that stay readable, but not for ever.
+//! Pins: states that stay readable for a bounded time.
 //!
-//! A pin keeps the files of its state. So that a forgotten one does not keep them for good, [`Pins::expire`] takes the state away from pins
-//! that are older than the greatest age; whoever reads on there is told [`Error::PinExpired`].
+//! A pin keeps the files of its state. [`Pins::expire`] takes the state away from pins older than the maximum age, so
+//! that a forgotten pin does not keep files for good; later reads return [`Error::PinExpired`].
 
 use super::state::State;
 use crate::{Error, Result};
@@ -10,19 +10,19 @@ use std::{
     sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak},
 };
 
-/// Pins after which those that nobody holds any more are forgotten.
+/// Number of pins after which dropped ones are removed from the list.
 const SWEEP_PINS: usize = 1_024;
 /// Microseconds in a second.
 const SECOND_MICROS: i64 = 1_000_000;
 
-/// A state that a pin holds until it is too old.
+/// A state that a pin holds until it expires.
 #[derive(Debug)]
-pub(crate) struct Held {
+pub(crate) struct PinnedState {
     state: Mutex<Option<Arc<State>>>,
     taken_micros: i64,
-    /// Whether commits with stamps up to then may have been under way.
+    /// Whether commits with stamps up to the pin's time may have been in progress.
     unsettled: bool,
-    /// A state that has them, once somebody needed one.
+    /// A state that includes them, once it was needed.
     settled: Mutex<Option<Arc<State>>>,
     expired: OnceLock<Expired>,
 }
@@ -38,13 +38,13 @@ fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-impl Held {
-    /// Whether commits with stamps up to the moment that it was taken may be missing in the state.
+impl PinnedState {
+    /// Whether commits with stamps up to the pin's time may be missing in the state.
     pub(crate) fn is_unsettled(&self) -> bool {
         self.unsettled
     }
 
-    /// The state that has these commits: this one, if there was none yet.
+    /// The state that includes these commits: the one set by the first call.
     ///
     /// # Errors
     /// [`Error::PinExpired`].
@@ -67,19 +67,19 @@ impl Held {
     }
 }
 
-/// The pins that may be alive, the oldest first.
+/// The pins that may be in use, the oldest first.
 #[derive(Debug, Default)]
-pub(crate) struct Pins(Mutex<VecDeque<Weak<Held>>>);
+pub(crate) struct Pins(Mutex<VecDeque<Weak<PinnedState>>>);
 
 impl Pins {
-    fn pins(&self) -> MutexGuard<'_, VecDeque<Weak<Held>>> {
+    fn pins(&self) -> MutexGuard<'_, VecDeque<Weak<PinnedState>>> {
         locked(&self.0)
     }
 
-    /// Holds on to a state; `unsettled` when commits with stamps up to now may be under way.
-    pub(crate) fn hold(&self, state: Arc<State>, now_micros: i64, unsettled: bool) -> Arc<Held> {
+    /// Pins a state; `unsettled` if commits with stamps up to now may be in progress.
+    pub(crate) fn hold(&self, state: Arc<State>, now_micros: i64, unsettled: bool) -> Arc<PinnedState> {
         let (state, settled, expired) = (Mutex::new(Some(state)), Mutex::default(), OnceLock::new());
-        let held = Arc::new(Held { state, taken_micros: now_micros, unsettled, settled, expired });
+        let held = Arc::new(PinnedState { state, taken_micros: now_micros, unsettled, settled, expired });
         let mut pins = self.pins();
         while pins.front().is_some_and(|pin| pin.strong_count() == 0) {
             pins.pop_front();
@@ -91,7 +91,7 @@ impl Pins {
         held
     }
 
-    /// Takes the state from every pin older than the greatest age; how many there were.
+    /// Takes the state from every pin older than the maximum age; returns their number.
     pub(crate) fn expire(&self, now_micros: i64, age_max_micros: i64) -> usize {
         let seconds = |micros: i64| u64::try_from(micros / SECOND_MICROS).unwrap_or_default();
         let pins = self.pins();

@@ -1,29 +1,29 @@
-//! The bytes of deleted rows, made to go.
+//! Purge: removes the bytes of deleted rows.
 //!
 //! 0. End loads with rows in the ranges: their files hold rows that nobody will see.
-//! 1. Flush: from then on the rows are dead in the manifest, and the log's files, all of which were begun before, are removed.
-//! 2. Compact every tablet with a segment that is older than the purge and reaches into a range: nothing dead is written anew. Then borders
-//!    between tablets are moved out of the ranges: they were keys of rows.
-//! 3. Wait until no pin holds a segment that reaches into a range; pins that are too old are taken away. Then its files are removed.
-//! 4. Forget rows in caches, and look that only named files are there.
+//! 1. Flush: from then on the rows are dead in the manifest, and the log files, all of them begun before, are removed.
+//! 2. Compact every tablet with a segment that is older than the purge and reaches into a range: dead rows are not
+//!    rewritten. Then move tablet boundaries out of the ranges: they were keys of rows.
+//! 3. Wait until no pin holds a segment that reaches into a range; pins that are too old expire. Then remove its files.
+//! 4. Clear rows from caches, and check that only named files are left.
 //!
-//! Nothing of this is remembered: called again, it begins anew and finds less to do.
+//! A purge is not recorded: called again, it begins anew and finds less to do.
 
-use super::{Engine, blocking, maintain::Asked, past, tablet::choose::Purge};
+use super::{Engine, blocking, history, maintain::CompactionRequest, tablet::choose::Purge};
 use crate::{KeyRange, PurgeReport, Result, TableName};
 use std::{sync::Arc, time::Duration};
 
-/// How often it is looked whether pins have gone.
+/// How often dropped pins are checked for.
 const PINS_LOOK_EVERY: Duration = Duration::from_millis(100);
 
 impl Engine {
     /// See [`Store::purge`](crate::Store::purge).
     pub(super) async fn purge_ranges(&self, ranges: &[(TableName, KeyRange)]) -> Result<PurgeReport> {
-        // The past of a table, which may have been dropped while a pin holds its segments, goes with the table.
-        let pasts = ranges.iter().map(|(table, rows)| (table.past(), past::range(rows)));
-        let ranges: Vec<(TableName, KeyRange)> = ranges.iter().cloned().chain(pasts).collect();
+        // A table's history goes along with it, even if the table was dropped while a pin holds its segments.
+        let histories = ranges.iter().map(|(table, rows)| (table.history_table(), history::range(rows)));
+        let ranges: Vec<(TableName, KeyRange)> = ranges.iter().cloned().chain(histories).collect();
         let keys: Arc<[KeyRange]> = ranges.iter().map(|(_, range)| range.clone()).collect();
-        let before = self.spent();
+        let before = self.removed_and_written();
         let (maintenance, of_loads) = (Arc::clone(&self.maintenance), ranges.clone());
         blocking(move || {
             maintenance.loads.end(&of_loads);
@@ -32,14 +32,14 @@ impl Engine {
         .await?;
         self.flush().await?;
         let (maintenance, ranges) = (Arc::clone(&self.maintenance), ranges.to_vec());
-        self.giving_way(move || {
-            // What a flush or a compaction writes from here on has none of the rows.
+        self.run_low_priority(move || {
+            // Segments written by flushes and compactions from here on have none of the rows.
             let before = maintenance.segments_from_now_on();
             let purge =
                 |(table, range): &(TableName, KeyRange)| (table.clone(), Purge { range: range.clone(), before });
             let purges: Vec<(TableName, Purge)> = ranges.iter().map(purge).collect();
-            while maintenance.compact_next(&Asked { before: None, purges: &purges })? {}
-            maintenance.move_borders(&ranges)
+            while maintenance.compact_next(&CompactionRequest { before: None, purges: &purges })? {}
+            maintenance.move_boundaries(&ranges)
         })
         .await?;
         self.shared.rows.clear();
@@ -59,9 +59,9 @@ impl Engine {
             self.check_open()?;
             tokio::time::sleep(PINS_LOOK_EVERY).await;
         }
-        // Readers that were under way may have brought rows back.
+        // Reads in progress may have put rows back.
         self.shared.rows.clear();
-        let after = self.spent();
+        let after = self.removed_and_written();
         Ok(PurgeReport {
             files_deleted: after.files_deleted - before.files_deleted,
             bytes_deleted: after.bytes_deleted - before.bytes_deleted,
@@ -69,8 +69,8 @@ impl Engine {
         })
     }
 
-    /// What was removed and written since the store was opened.
-    fn spent(&self) -> PurgeReport {
+    /// Totals of removed and written files since the store was opened.
+    fn removed_and_written(&self) -> PurgeReport {
         let (files_deleted, bytes_deleted) = self.maintenance.files.removed();
         PurgeReport { files_deleted, bytes_deleted, bytes_written: self.maintenance.compactions.bytes_written() }
     }

@@ -1,15 +1,16 @@
-//! Keys and ranges of keys, found in a table's segments. Reads files.
+//! Finds keys and ranges of keys in a table's segments. Reads files.
 //!
-//! Replay finds here what the log has changed. A damaged segment does not end it ([`Segment::or_refused`]).
+//! Replay uses it to find the rows that the log has changed. A damaged segment does not stop replay
+//! ([`Segment::or_refused`]).
 
-use super::{dead::Position, manifest::SegmentId, segment::Segment, state::Table, tablet::Tablet};
+use super::{deletion_vector::Position, manifest::SegmentId, segment::Segment, state::Table, tablet::Tablet};
 use crate::{KeyRange, Result, RowKey};
 use std::{collections::BTreeSet, ops::Range};
 
 /// The positions of a segment that lie in both ranges of keys.
 ///
 /// # Errors
-/// Those of reading.
+/// Errors of reading files.
 pub(crate) fn positions_in(segment: &Segment, tablet: &KeyRange, range: &KeyRange) -> Result<Range<Position>> {
     segment.positions(&tablet.intersect(range))
 }
@@ -17,7 +18,7 @@ pub(crate) fn positions_in(segment: &Segment, tablet: &KeyRange, range: &KeyRang
 /// The positions of a range, by segment; none is empty.
 ///
 /// # Errors
-/// Those of reading.
+/// Errors of reading files.
 pub(crate) fn positions_of(table: &Table, range: &KeyRange) -> Result<Vec<(SegmentId, Range<Position>)>> {
     let mut found = Vec::new();
     for tablet in table.tablets.of_range(range) {
@@ -31,11 +32,11 @@ pub(crate) fn positions_of(table: &Table, range: &KeyRange) -> Result<Vec<(Segme
     Ok(found)
 }
 
-/// The positions of keys, by segment, dead or not.
+/// The positions of keys, by segment, live or dead.
 ///
 /// # Errors
-/// Those of reading.
-pub(crate) fn places_of(table: &Table, keys: &BTreeSet<RowKey>) -> Result<Vec<(SegmentId, Position)>> {
+/// Errors of reading files.
+pub(crate) fn locate_all(table: &Table, keys: &BTreeSet<RowKey>) -> Result<Vec<(SegmentId, Position)>> {
     let mut found = Vec::new();
     for tablet in table.tablets.iter() {
         let keys = keys_in(keys, tablet);

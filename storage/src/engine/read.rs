@@ -1,29 +1,30 @@
 //! Scans: rows of one state, batch by batch.
 //!
-//! A scan holds its table as it was, so that nothing that is written meanwhile concerns it, and it takes no lock. Rows come from the
-//! memtables and from segments ([`merge`]), in the order of keys; of each only the cells of wanted columns are taken. A scan that
-//! finds little gives way to other tasks after [`STEP_ROWS_MAX`] rows. One that reads files does so on tokio's blocking threads, but for
-//! a few rows of local segments ([`short`](super::short)), most often out of cached pages, which take less than the way there and back.
+//! A scan holds the table of its state, so that later writes do not concern it, and it takes no lock. Rows come from
+//! the memtables and from segments ([`merge`]), in the order of keys; only the cells of selected columns are read. A
+//! scan that finds few rows yields to other tasks after [`STEP_ROWS_MAX`] rows. A scan that reads files runs on tokio's
+//! blocking threads. The exception are a few rows of local segments ([`inline`](super::inline)): they mostly come from
+//! cached pages, which takes less time than switching threads.
 
 mod cells;
+mod history;
 mod merge;
-mod past;
 
-pub(crate) use past::Past;
+pub(crate) use history::HistoryReader;
 
 use self::{
-    cells::WantedCells,
+    cells::CellSelection,
+    history::RowsAsOf,
     merge::{Body, Merge},
-    past::Then,
 };
 use super::{
-    dead::Position,
+    deletion_vector::Position,
+    inline::{FEW_ROWS, RANGES_MAX, runs_inline},
     manifest::SegmentId,
     memtable::bounds,
-    pins::Held,
+    pins::PinnedState,
     segment::StoredCell,
-    short::{FEW_ROWS, RANGES_MAX, is_short},
-    state::{Known, Table},
+    state::{MemtableLookup, Table},
     writer::Shared,
 };
 use crate::{
@@ -38,25 +39,25 @@ use std::{
     sync::Arc,
 };
 
-/// Rows looked at before other tasks have their turn.
+/// Rows examined before the scan yields to other tasks.
 const STEP_ROWS_MAX: usize = 4 * BATCH_ROWS_MAX;
 
-/// Where a scan reads.
+/// The part of a table that a scan reads.
 #[derive(Clone, Debug)]
 pub(crate) enum Parts {
-    /// Everywhere.
+    /// Everything.
     All,
-    /// At these positions of segments, and nowhere else.
+    /// Only these positions of segments.
     Segments(Arc<HashMap<SegmentId, Vec<Range<Position>>>>),
 }
 
 impl Parts {
-    /// Whether memtables are read.
+    /// Whether it includes memtables.
     fn have_memory(&self) -> bool {
         matches!(self, Self::All)
     }
 
-    /// Those of a segment's positions that are read.
+    /// The part of a segment's positions that it includes.
     fn of(&self, segment: SegmentId, positions: Range<Position>) -> Vec<Range<Position>> {
         match self {
             Self::All => vec![positions],
@@ -69,54 +70,54 @@ impl Parts {
     }
 }
 
-/// A scan under way.
+/// A scan in progress.
 pub(crate) struct Reading {
-    held: Arc<Held>,
+    held: Arc<PinnedState>,
     table: Table,
     shared: Arc<Shared>,
     reader: RowReader,
-    wanted: Arc<WantedCells>,
-    /// What is left, in the scan's order.
+    wanted: Arc<CellSelection>,
+    /// Remaining ranges, in the scan's order.
     ranges: VecDeque<KeyRange>,
-    /// The first of them, being read.
+    /// The current range.
     source: Option<Source>,
-    /// Set when rows are read as they were.
-    past: Option<Past>,
+    /// Set for a scan of history.
+    history: Option<HistoryReader>,
     parts: Parts,
     reversed: bool,
-    /// Rows still to be given.
+    /// Rows that may still be returned.
     left: u64,
-    /// Rows still to be looked at where the scan is asked for.
+    /// Rows that may still be examined on the caller's thread.
     inline_rows: usize,
 }
 
-/// Where the rows of a range come from.
+/// The source of a range's rows.
 enum Source {
     Now(Box<Merge>),
-    Then(Box<Then>),
+    RowsAsOf(Box<RowsAsOf>),
 }
 
 impl Source {
-    /// The next row, as it is stored; without a body for one that was absent.
+    /// The next row, as stored; without a body if it was absent.
     fn next(&mut self) -> Result<Option<(RowKey, Option<Body>)>> {
         match self {
             Self::Now(merge) => Ok(merge.next()?.map(|(key, body)| (key, Some(body)))),
-            Self::Then(then) => then.next(),
+            Self::RowsAsOf(then) => then.next(),
         }
     }
 }
 
 impl Reading {
-    /// Begins a scan of a table, to judge what is condemned at `now_micros`.
+    /// Begins a scan of a table; rules are evaluated at `now_micros`.
     pub(crate) fn new(
-        (held, shared): (Arc<Held>, Arc<Shared>),
+        (held, shared): (Arc<PinnedState>, Arc<Shared>),
         (table, parts): (Table, Parts),
         scan: Scan,
         now_micros: i64,
         is_local: bool,
     ) -> Result<Self> {
         let reader = RowReader::new(&table.descriptor.schema, &scan, now_micros)?;
-        let wanted = Arc::new(WantedCells::new(&table, &scan, &reader));
+        let wanted = Arc::new(CellSelection::new(&table, &scan, &reader));
         let mut ranges: VecDeque<KeyRange> = scan.rows.ranges().iter().cloned().collect();
         if scan.reversed {
             ranges.make_contiguous().reverse();
@@ -125,7 +126,7 @@ impl Reading {
         let inline_rows = match left <= FEW_ROWS as u64 && ranges.len() <= RANGES_MAX {
             _ if table.tablets.is_empty() => usize::MAX,
             true if is_local => FEW_ROWS,
-            _ if is_local && is_short(&table, &scan.rows) => usize::MAX,
+            _ if is_local && runs_inline(&table, &scan.rows) => usize::MAX,
             _ => 0,
         };
         let reversed = scan.reversed;
@@ -137,7 +138,7 @@ impl Reading {
             wanted,
             ranges,
             source: None,
-            past: None,
+            history: None,
             parts,
             reversed,
             left,
@@ -145,14 +146,14 @@ impl Reading {
         })
     }
 
-    /// Reads rows as they were.
-    pub(crate) fn with_past(mut self, past: Option<Past>) -> Self {
-        self.inline_rows = if past.is_none() { self.inline_rows } else { 0 };
-        self.past = past;
+    /// Reads rows as of the time of `history`.
+    pub(crate) fn with_history(mut self, history: Option<HistoryReader>) -> Self {
+        self.inline_rows = if history.is_none() { self.inline_rows } else { 0 };
+        self.history = history;
         self
     }
 
-    /// The rows.
+    /// The rows as a stream.
     pub(crate) fn stream(self) -> RowStream {
         let batches = stream::try_unfold(self, |mut reading| async move {
             while !reading.is_done() {
@@ -184,7 +185,7 @@ impl Reading {
 
     /// The next rows; possibly none, though there are more.
     fn step(&mut self) -> Result<Vec<Row>> {
-        // A pin that was taken away ends the scans that read by it.
+        // An expired pin ends the scans that read by it.
         self.held.state()?;
         let (mut batch, mut bytes) = (Vec::new(), 0);
         let most = if self.inline_rows > 0 { self.inline_rows.min(STEP_ROWS_MAX) } else { STEP_ROWS_MAX };
@@ -205,7 +206,7 @@ impl Reading {
         Ok(batch)
     }
 
-    /// The next row, as it is stored; without a body for one that was absent.
+    /// The next row, as stored; without a body if it was absent.
     fn next(&mut self) -> Result<Option<(RowKey, Option<Body>)>> {
         while let Some(range) = self.ranges.front() {
             let found = match (&mut self.source, range.as_point()) {
@@ -233,45 +234,49 @@ impl Reading {
         Ok(None)
     }
 
-    /// Begins with a range.
+    /// Opens a range.
     fn open(&self, range: &KeyRange) -> Source {
         let hint = usize::try_from(self.left).unwrap_or(usize::MAX).min(BATCH_ROWS_MAX);
         let merge = Merge::new(&self.table, range, &self.parts, &self.wanted, (self.reversed, hint));
-        match &self.past {
+        match &self.history {
             None => Source::Now(Box::new(merge)),
-            Some(past) => Source::Then(Box::new(Then::new(merge, past, range, self.reversed))),
+            Some(history) => Source::RowsAsOf(Box::new(RowsAsOf::new(merge, history, range, self.reversed))),
         }
     }
 
-    /// One row.
+    /// Reads one row.
     fn point(&self, key: &[u8]) -> Result<Option<(RowKey, Body)>> {
         let own = || RowKey::new(bytes::Bytes::copy_from_slice(key));
-        if let Some(held) = self.past.as_ref().map(|past| past.of_row(key)).transpose()?.flatten() {
+        if let Some(held) = self.history.as_ref().map(|history| history.of_row(key)).transpose()?.flatten() {
             return held.map(|row| Ok((own()?, Body::Encoded(row, None)))).transpose();
         }
-        Ok(match self.table.known(key) {
-            Known::Row(..) if !self.parts.have_memory() => None,
-            Known::Row(row, as_of) => Some((own()?, Body::Encoded(row, as_of))),
-            Known::Gone => None,
-            Known::Unknown => match self.table.locate(key)? {
+        Ok(match self.table.look_up_memtables(key) {
+            MemtableLookup::Row(..) if !self.parts.have_memory() => None,
+            MemtableLookup::Row(row, as_of) => Some((own()?, Body::Encoded(row, as_of))),
+            MemtableLookup::Deleted => None,
+            MemtableLookup::Absent => match self.table.locate(key)? {
                 None => None,
-                Some(place)
-                    if self.parts.of(place.segment.meta().id, place.position..place.position + 1).is_empty() =>
+                Some(location)
+                    if self
+                        .parts
+                        .of(location.segment.meta().id, location.position..location.position + 1)
+                        .is_empty() =>
                 {
                     None
                 }
-                Some(place) => {
-                    let meta = place.segment.meta();
+                Some(location) => {
+                    let meta = location.segment.meta();
                     if self.wanted.is_existence()
-                        && let Some((family, qualifier)) = place.segment.witness(&self.wanted.sure_families())?
+                        && let Some((family, qualifier)) = location.segment.witness(&self.wanted.sure_families())?
                     {
-                        // Every row of the segment has it, and nothing condemns it: what it holds is not asked for.
+                        // Every row of the segment has this column, and nothing condemns it: its value need not be
+                        // read.
                         let (timestamp, value) = (meta.stamp, bytes::Bytes::new());
                         let cell = StoredCell { family, qualifier, timestamp, value };
                         return Ok(Some((own()?, Body::Cells(vec![cell], meta.stamp))));
                     }
-                    let row = self.shared.rows.read(&place)?;
-                    Some((own()?, Body::Encoded(row, Some(place.segment.meta().stamp))))
+                    let row = self.shared.rows.read(&location)?;
+                    Some((own()?, Body::Encoded(row, Some(location.segment.meta().stamp))))
                 }
             },
         })

@@ -1,16 +1,16 @@
-//! The records in a frame's payload: what was done, in order, with every timestamp decided.
+//! The records in a frame's payload: operations in order, with every timestamp decided.
 //!
 //! ```text
 //! payload  = record …
-//! record   = 1  stamp  count:varint  write …     commit: what becomes visible together
-//!          | 2  stamp  descriptor:bytes          table made; the descriptor is JSON
+//! record   = 1  stamp  count:varint  write …     commit: its writes become visible together
+//!          | 2  stamp  descriptor:bytes          table created; the descriptor is JSON
 //!          | 3  stamp  table:varint              table dropped
-//!          | 4  stamp  descriptor:bytes          families changed: cells of numbers that are no more are gone
-//!          | 5  stamp                            clock: reads have judged by this time
+//!          | 4  stamp  descriptor:bytes          families changed: cells of family numbers that are not in it are gone
+//!          | 5  stamp                            clock: reads have evaluated GC rules at this time
 //! write    = 1  table:varint  key:bytes  count:varint  mutation …
-//!          | 3  table:varint  key:bytes  existed  row:bytes  the whole row afterwards, as module `cells` has it; empty: it is gone
-//!          | 2  table:varint  start:bytes  0             rows from a key on
-//!          | 2  table:varint  start:bytes  1  end:bytes  rows from a key to another, exclusive
+//!          | 3  table:varint  key:bytes  existed  row:bytes  whole row, as encoded by module `cells`; empty: deleted
+//!          | 2  table:varint  start:bytes  0             deletes rows from a key on
+//!          | 2  table:varint  start:bytes  1  end:bytes  deletes rows from a key to another, exclusive
 //! mutation = 1  family:varint  qualifier:bytes  timestamp  value:bytes     set
 //!          | 2  family:varint  qualifier:bytes  timestamp  input           add to an aggregate
 //!          | 3  family:varint  qualifier:bytes  timestamp  state:bytes     merge into an aggregate
@@ -20,11 +20,12 @@
 //!          | 6                                                             delete from row
 //! ```
 //!
-//! Tags are single bytes; stamps, timestamps, inputs, starts and ends of times are 8 bytes, little-endian; varints and byte strings as in
-//! module `codec`. Tables and families stand in it by their stable numbers.
+//! Tags are single bytes; stamps, timestamps, inputs, starts and ends of times are 8 bytes, little-endian; varints and
+//! byte strings are those of module `codec`. Tables and families are identified by their stable numbers.
 //!
-//! *existed* is 1 when the row was there before, so that an older version may lie in a segment; otherwise 0. Folding is a function of the row before, the mutations, the schema and the stamp, so that replaying the records gives the
-//! rows that were acknowledged.
+//! *existed* is 1 if the row existed before, so that an older version may be in a segment; otherwise 0. Folding is a
+//! function of the previous row, the mutations, the schema and the stamp, so that replaying the records gives the
+//! acknowledged rows.
 
 use super::{
     cells,
@@ -52,7 +53,7 @@ const DELETE_FROM_COLUMN: u8 = 4;
 const DELETE_FROM_FAMILY: u8 = 5;
 const DELETE_FROM_ROW: u8 = 6;
 
-/// A record, with names in the place of numbers.
+/// A record, with names instead of numbers.
 #[derive(Debug)]
 pub(crate) enum Record {
     /// Mutations, with their timestamps.
@@ -66,24 +67,24 @@ pub(crate) enum Record {
     CreateTable {
         /// In microseconds.
         stamp: i64,
-        /// What it is.
+        /// Its descriptor.
         descriptor: LoggedDescriptor,
     },
-    /// A table that is no more.
+    /// A dropped table.
     DropTable {
         /// In microseconds.
         stamp: i64,
-        /// Which.
+        /// The table.
         table: TableName,
     },
     /// A table with other families.
     ModifyFamilies {
         /// In microseconds.
         stamp: i64,
-        /// What it is now.
+        /// Its new descriptor.
         descriptor: LoggedDescriptor,
     },
-    /// The time by which reads have judged.
+    /// The time at which reads have evaluated GC rules.
     Clock {
         /// In microseconds.
         stamp: i64,
@@ -108,10 +109,10 @@ pub(crate) enum LoggedWrite {
         key: RowKey,
         /// Whether the row was there before.
         existed: bool,
-        /// The row, encoded; `None` when it is gone.
+        /// The row, encoded; `None` if it was deleted.
         row: Option<Bytes>,
     },
-    /// Rows that are no more.
+    /// Deleted rows.
     DeleteRange {
         /// The table.
         table: TableName,
@@ -129,14 +130,14 @@ pub(crate) struct LoggedRow {
     pub(crate) mutations: Vec<Mutation>,
 }
 
-/// Begins a commit of `writes` writes, which follow.
+/// Begins a commit; its `writes` writes follow.
 pub(crate) fn put_commit(out: &mut Vec<u8>, stamp: i64, writes: usize) {
     out.push(COMMIT);
     put_i64(out, stamp);
     put_varint(out, writes as u64);
 }
 
-/// One row of a commit; every timestamp is decided, every family known.
+/// One row of a commit; timestamps are set, and families exist.
 pub(crate) fn put_row(out: &mut Vec<u8>, table: &Descriptor, key: &[u8], mutations: &[Mutation]) {
     out.push(ROW);
     put_varint(out, u64::from(table.number));
@@ -147,7 +148,7 @@ pub(crate) fn put_row(out: &mut Vec<u8>, table: &Descriptor, key: &[u8], mutatio
     }
 }
 
-/// A row of a commit as it is afterwards.
+/// One row of a commit as a whole.
 pub(crate) fn put_whole_row(out: &mut Vec<u8>, table: &Descriptor, key: &[u8], existed: bool, row: Option<&Bytes>) {
     out.push(WHOLE_ROW);
     put_varint(out, u64::from(table.number));
@@ -238,14 +239,14 @@ fn put_mutation(out: &mut Vec<u8>, table: &Descriptor, mutation: &Mutation) {
     }
 }
 
-/// The next record of a payload, in the light of the tables that those before it made; `None` when it is malformed. Keys and
+/// The next record of a payload, given the tables that the previous records made; `None` if it is malformed. Keys and
 /// values are slices of the payload.
 pub(crate) fn take(from: &mut Cursor<'_>, payload: &Bytes, state: &State) -> Option<Record> {
     let (tag, stamp) = (from.u8()?, from.i64()?);
     match tag {
         COMMIT => {
             let count = from.varint()?;
-            // The count is not trusted with memory: writes are read one by one until it is met.
+            // Memory is not allocated by the count, which may be wrong: writes are read one by one.
             let mut writes = Vec::new();
             for _ in 0..count {
                 writes.push(take_write(from, payload, state)?);

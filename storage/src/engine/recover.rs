@@ -1,18 +1,18 @@
-//! Start-up: what the log says, read back.
+//! Start-up: replays the log.
 //!
-//! 1. The files are listed; their numbers must follow each other.
-//! 2. Each is read whole, in order, one at a time. Frames are taken as long as they are sound; their sequences follow each other, across files
-//!    too. Module `frame` says how what comes after the last sound one is judged.
-//! 3. A bad frame anywhere but at the very end of the log is [`Error::Corrupt`], and so is a record that contradicts what came
-//!    before. Nothing is changed then.
-//! 4. A torn frame at the end is zeroed, synced and logged: it was never acknowledged. Files in which no frame was ever written
-//!    (allocated early, or not made to the end) are removed.
-//! 5. The last sound frame is written once more and synced. A program that was killed, or whose sync failed, may have left it in
-//!    the cache of the operating system alone; what is read from now on must be on the disk.
+//! 1. List the files; their numbers must be consecutive.
+//! 2. Read each file whole, in order, one at a time, up to its last sound frame. Sequences must be consecutive, across
+//!    files too. Module `frame` classifies the content after the last sound frame.
+//! 3. A bad frame anywhere but at the very end of the log is [`Error::Corrupt`], and so is a record that contradicts
+//!    earlier ones. Nothing is changed then.
+//! 4. A torn frame at the end is zeroed, synced and logged: it was never acknowledged. Files without frames (allocated
+//!    early, or partially created) are removed.
+//! 5. The last sound frame is rewritten and synced. A program that was killed, or whose sync failed, may have left it
+//!    only in the operating system's cache; from now on everything that is read must be on disk.
 //!
-//! Replay starts after the sequence up to which segments hold everything. Files that end before it may still be there: their frames are
-//! checked and passed over. When there is nothing after it, all of them are removed. At the end the older versions of replayed rows are
-//! marked dead in segments, all at once.
+//! Replay starts after the sequence up to which segments hold everything. Files that end before it may still exist:
+//! their frames are checked and skipped. If there is nothing after it, all of them are removed. At the end the older
+//! versions of replayed rows are marked dead in segments, all at once.
 
 use super::{
     apply::{self, Superseded},
@@ -29,16 +29,16 @@ use std::{
     path::{Path, PathBuf},
 };
 
-/// What the log came to.
+/// The result of a replay.
 #[derive(Debug)]
 pub(crate) struct Recovered {
     /// The tables.
     pub(crate) state: State,
-    /// Where the log goes on.
+    /// The end of the log, for appending.
     pub(crate) end: LogEnd,
 }
 
-/// Replays the log in `folder` on top of `state`, which holds everything up to the frame `after`.
+/// Replays the log in `folder` on top of `state`, which includes everything up to the frame `after`.
 ///
 /// # Errors
 /// [`Error::Corrupt`], with nothing changed; [`Error::Unsupported`] for a format that this program does not know;
@@ -62,10 +62,10 @@ pub(crate) fn recover(fs: &dyn Fs, folder: &Path, state: State, after: u64) -> R
         let (size, last_before) = (bytes.len() as u64, replay.sequence);
         match replay.file(&path, number, &bytes)? {
             Some(end) => {
-                // The numbers of files without frames are given again: those must follow each other.
+                // The numbers of files without frames are reused, since numbers must be consecutive.
                 newest = number;
                 let last_frame = end.last.map(|last| bytes[last..end.end].to_vec());
-                if let Some(full) = replay.last.replace(Last { path, file, size, last_frame, end }) {
+                if let Some(full) = replay.last.replace(LastFile { path, file, size, last_frame, end }) {
                     let last = last_before.expect("a file before it has frames");
                     replay.older.push_back(OlderFile { path: full.path, size: full.size, last });
                 }
@@ -76,8 +76,8 @@ pub(crate) fn recover(fs: &dyn Fs, folder: &Path, state: State, after: u64) -> R
     let Replay { mut state, sequence, superseded, last, mut older, .. } = replay;
     apply::settle(&mut state, superseded)?;
     let sequence = sequence.unwrap_or(after).max(after);
-    let current = last.map(Last::settle).transpose()?;
-    // Whatever the frames up to there say, segments hold it; going on behind them would leave a gap in the sequences.
+    let current = last.map(LastFile::settle).transpose()?;
+    // Segments hold all frames of the log; appending to its file would leave a gap in the sequences.
     let current = match current {
         Some(file) if sequence == after => {
             older.push_back(OlderFile { path: file.path, size: file.size, last: after });
@@ -104,19 +104,19 @@ fn numbers(fs: &dyn Fs, folder: &Path) -> Result<Vec<u64>> {
 
 struct Replay {
     state: State,
-    /// The frame up to which the state held everything from the first.
+    /// The frame up to which the initial state includes everything.
     after: u64,
     /// The last frame met.
     sequence: Option<u64>,
     superseded: Superseded,
     /// The last file with frames.
-    last: Option<Last>,
-    /// Those before it.
+    last: Option<LastFile>,
+    /// The files before it.
     older: VecDeque<OlderFile>,
 }
 
 /// The last file with frames, sound or torn.
-struct Last {
+struct LastFile {
     path: PathBuf,
     file: Box<dyn crate::fs::File>,
     size: u64,
@@ -129,16 +129,16 @@ struct Last {
 #[derive(Clone, Copy)]
 struct FramesEnd {
     seed: u32,
-    /// Where the last sound frame begins, if there is one.
+    /// The beginning of the last sound frame, if there is one.
     last: Option<usize>,
-    /// Where the next frame goes.
+    /// The offset of the next frame.
     end: usize,
-    /// Where a torn frame there ends.
+    /// The end of a torn frame there.
     torn: Option<usize>,
 }
 
 impl Replay {
-    /// Replays one file; `None` when no frame was ever written to it.
+    /// Replays one file; `None` if it has no frames.
     fn file(&mut self, path: &Path, number: u64, bytes: &Bytes) -> Result<Option<FramesEnd>> {
         let corrupt =
             |offset: usize, detail: String| Error::Corrupt { path: path.to_owned(), offset: offset as u64, detail };
@@ -159,7 +159,7 @@ impl Replay {
         };
         let mut ends = FramesEnd { seed, last: None, end: HEADER_BYTES, torn: None };
         while let Some(found) = frame::frame_at(bytes, ends.end, seed) {
-            // The first frame that is still there may be any that segments hold, or the one after these.
+            // The first remaining frame may be any that segments hold, or the one after these.
             let follows = self.sequence.map_or(found.sequence <= self.after + 1, |last| found.sequence == last + 1);
             if !follows {
                 let last = self.sequence.unwrap_or(self.after);
@@ -197,10 +197,10 @@ impl Replay {
         self.sequence.unwrap_or(self.after) + 1
     }
 
-    /// A frame in a later file was written after the sync of all before it: none of them can be torn.
+    /// A frame in a later file was written after the sync of all earlier ones: none of them can be torn.
     fn check_before_is_whole(&self) -> Result<()> {
         match &self.last {
-            Some(Last { path, end: FramesEnd { end, torn: Some(_), .. }, .. }) => Err(Error::Corrupt {
+            Some(LastFile { path, end: FramesEnd { end, torn: Some(_), .. }, .. }) => Err(Error::Corrupt {
                 path: path.clone(),
                 offset: *end as u64,
                 detail: format!("frame {} is bad, and later files hold frames; nothing was changed", self.next()),
@@ -222,8 +222,8 @@ impl Replay {
     }
 }
 
-impl Last {
-    /// Makes the file ready for the next frame.
+impl LastFile {
+    /// Prepares the file for the next frame.
     fn settle(self) -> Result<LogFile> {
         let Self { path, file, size, last_frame, end: FramesEnd { seed, last, end, torn } } = self;
         let write =

@@ -1,18 +1,18 @@
-//! Rows of segments, whole and decoded, that were read lately.
+//! The cache of whole rows of segments.
 //!
-//! The cache is bounded in bytes. A row of a segment never changes, so nothing in it is ever out of date; whether the row still lives
-//! at its position is the caller's question, asked of the dead positions of a state.
+//! The cache is bounded in bytes. A row of a segment never changes, so an entry is never outdated. Whether the row is
+//! still live at its position is the caller's question, which the deletion vectors of a state answer.
 
-use super::{dead::Position, manifest::SegmentId, state::Place};
+use super::{deletion_vector::Position, manifest::SegmentId, state::Location};
 use crate::Result;
 use bytes::Bytes;
 use quick_cache::{Weighter, sync::Cache};
 
-/// Bytes that a row takes in the cache beside its own.
+/// Bytes of a row's entry besides the row.
 const ROW_OVERHEAD_BYTES: u64 = 96;
-/// Bytes of a row that is expected when the cache is laid out.
+/// Expected bytes of a row, for the cache's layout.
 const ROW_BYTES_EXPECTED: u64 = 512;
-/// The share of the cache above which a row is not kept, so that one row does not drive out all others.
+/// A row above this fraction of the cache is not cached, so that one row does not evict all others.
 const ROW_SHARE_MAX: u64 = 64;
 
 /// The cache of rows.
@@ -32,30 +32,30 @@ impl Weighter<(SegmentId, Position), Bytes> for RowWeight {
 }
 
 impl RowCache {
-    /// A cache of so many bytes.
+    /// A cache of at most `bytes_max` bytes.
     pub(crate) fn new(bytes_max: u64) -> Self {
         let rows = usize::try_from(bytes_max / ROW_BYTES_EXPECTED).unwrap_or(usize::MAX);
         let row_bytes_max = usize::try_from(bytes_max / ROW_SHARE_MAX).unwrap_or(usize::MAX);
         Self { cache: Cache::with_weighter(rows, bytes_max, RowWeight), row_bytes_max }
     }
 
-    /// The row at a place, encoded.
+    /// The row at a location, encoded.
     ///
     /// # Errors
-    /// Those of reading.
-    pub(crate) fn read(&self, place: &Place) -> Result<Bytes> {
-        let at = (place.segment.meta().id, place.position);
+    /// Errors of reading files.
+    pub(crate) fn read(&self, location: &Location) -> Result<Bytes> {
+        let at = (location.segment.meta().id, location.position);
         if let Some(row) = self.cache.get(&at) {
             return Ok(row);
         }
-        let row = place.segment.row(place.position)?;
+        let row = location.segment.row(location.position)?;
         if row.len() <= self.row_bytes_max {
             self.cache.insert(at, row.clone());
         }
         Ok(row)
     }
 
-    /// Forgets all of them.
+    /// Removes all rows.
     pub(crate) fn clear(&self) {
         self.cache.clear();
     }

@@ -1,16 +1,16 @@
-//! Keys that cut a table into parts of about equal size.
+//! Keys that split a table into parts of about equal size.
 //!
-//! Memtables are weighed row by row; of each segment some living positions, evenly spread, stand for those between. A cut is then moved to
-//! the next row that is there.
+//! Memtables are weighed row by row; in each segment, a few evenly spaced live positions stand for the others. Each cut
+//! is then moved to the next existing row.
 
-use super::{Engine, dead::Dead, ranges::positions_in, state::Table};
+use super::{Engine, deletion_vector::DeletionVector, ranges::positions_in, state::Table};
 use crate::{KeyRange, Result, RowKey, RowSample, RowSet, Scan, Store, TableName};
 use futures::TryStreamExt;
 
-/// Positions of a table's segments that are looked at, about.
+/// Approximate number of positions of a table's segments that are examined.
 const POSITIONS_MAX: u64 = 400;
 
-/// Keys at which about a `parts`-th of the table ends, each with the bytes up to it, and the bytes of all.
+/// Keys that split the table into `parts` parts, each with the bytes before it, and the bytes of the whole table.
 pub(crate) fn cuts(table: &Table, parts: u64) -> Result<(Vec<RowSample>, u64)> {
     let mut weights: Vec<(RowKey, u64)> = Vec::new();
     let frozen = table.frozen.iter().flat_map(|frozen| {
@@ -27,7 +27,7 @@ pub(crate) fn cuts(table: &Table, parts: u64) -> Result<(Vec<RowSample>, u64)> {
     for (tablet, segment) in segments() {
         let meta = segment.meta();
         let positions = positions_in(segment, &tablet.range, &KeyRange::all())?;
-        let dead = table.dead.get(&meta.id).cloned().unwrap_or_default();
+        let dead = table.deletion_vectors.get(&meta.id).cloned().unwrap_or_default();
         let wanted = (POSITIONS_MAX * meta.bytes / all.max(1)).max(1);
         let row_bytes = meta.bytes / u64::from(meta.rows.max(1));
         for (position, rows) in spread(&dead, positions, wanted) {
@@ -48,12 +48,12 @@ pub(crate) fn cuts(table: &Table, parts: u64) -> Result<(Vec<RowSample>, u64)> {
     Ok((cuts, total))
 }
 
-/// About `wanted` living positions, each with how many rows it stands for: those since the one before.
-fn spread(dead: &Dead, positions: std::ops::Range<u32>, wanted: u64) -> Vec<(u32, u64)> {
-    let living: u64 = dead.living(positions.clone()).map(|run| u64::from(run.end - run.start)).sum();
-    let step = (living / wanted).max(1);
+/// About `wanted` live positions, each with the number of rows since the previous one.
+fn spread(dead: &DeletionVector, positions: std::ops::Range<u32>, wanted: u64) -> Vec<(u32, u64)> {
+    let live: u64 = dead.live_runs(positions.clone()).map(|run| u64::from(run.end - run.start)).sum();
+    let step = (live / wanted).max(1);
     let (mut seen, mut spread) = (0, Vec::new());
-    for run in dead.living(positions) {
+    for run in dead.live_runs(positions) {
         let length = u64::from(run.end - run.start);
         // The last position of every `step` rows.
         let mut at = step - 1 - seen % step;
@@ -66,8 +66,12 @@ fn spread(dead: &Dead, positions: std::ops::Range<u32>, wanted: u64) -> Vec<(u32
     spread
 }
 
-/// Moves cuts to rows that are there, and adds the last row.
-pub(crate) async fn living(engine: &Engine, table: &TableName, cuts: (Vec<RowSample>, u64)) -> Result<Vec<RowSample>> {
+/// Moves cuts to existing rows, and adds the last row.
+pub(crate) async fn at_live_rows(
+    engine: &Engine,
+    table: &TableName,
+    cuts: (Vec<RowSample>, u64),
+) -> Result<Vec<RowSample>> {
     let one = |rows: RowSet, reversed| Scan { rows_max: Some(1), reversed, ..Scan::of(rows) };
     let (cuts, total) = cuts;
     let mut samples: Vec<RowSample> = Vec::new();

@@ -1,15 +1,15 @@
-//! Scans as the store's clients ask for them, of now and of what was.
+//! Scans as clients request them, of the current rows and of history.
 //!
-//! What was at a moment must be the same whenever it is asked for. Commits with stamps up to the moment may have been under way when the
-//! state was pinned: if there were any, and the moment comes after the state's last commit, they are waited for, and the moment is
-//! told by a state that has them. The pin's own still counts where the table has become another since, or its history, or the past of a
-//! range of rows went with them.
+//! A scan as of a time must return the same rows whenever it runs. Commits with stamps up to that time may have been in
+//! progress when the state was pinned. If there were any, and the time is after the state's last commit, the scan waits
+//! for them and reads a later state, which includes them. It still reads the pin's own state if the later one has lost
+//! what is needed: the table or its history was recreated, or the history of a range was purged.
 
 use super::{
     Engine, apply, blocking,
     maintain::Maintenance,
-    pins::Held,
-    read::{Parts, Past, Reading},
+    pins::PinnedState,
+    read::{HistoryReader, Parts, Reading},
     state::State,
 };
 use crate::{Result, RowStream, Scan, TableName, store::failed};
@@ -18,7 +18,7 @@ use std::sync::Arc;
 
 impl Engine {
     /// See [`Store::scan`](crate::Store::scan).
-    pub(super) fn scanned(&self, table: &TableName, scan: Scan) -> RowStream {
+    pub(super) fn scan_stream(&self, table: &TableName, scan: Scan) -> RowStream {
         self.begin_scan(table, scan).unwrap_or_else(failed)
     }
 
@@ -26,7 +26,7 @@ impl Engine {
         scan.check()?;
         self.check_open()?;
         let pin = scan.pin.clone().unwrap_or_else(|| self.pin_now());
-        let held = apply::held(&pin)?;
+        let held = apply::pinned_state(&pin)?;
         let state = held.state()?;
         let (now_micros, is_local) = (pin.now_micros, self.is_local);
         let is_late = |as_of: i64| held.is_unsettled() && as_of > state.stamp && as_of <= now_micros;
@@ -43,22 +43,23 @@ impl Engine {
     }
 }
 
-/// What a scan reads with.
+/// The context of a scan.
 struct Reader {
     maintenance: Arc<Maintenance>,
-    held: Arc<Held>,
+    held: Arc<PinnedState>,
     /// The time of the pin.
     now_micros: i64,
-    /// Whether reading a few rows of segments takes less than handing it to another thread.
+    /// Whether segments are local, so that reading a few rows takes less time than handing it to another thread.
     is_local: bool,
 }
 
 impl Reader {
-    /// The state with every commit up to the time of the pin, if the table is still the one that it was, and remembers the moment.
+    /// The state with every commit up to the time of the pin, if it still has the same table and its history at
+    /// `as_of`.
     async fn settled(&self, state: Arc<State>, table: &TableName, as_of: Option<i64>) -> Result<Arc<State>> {
         let maintenance = Arc::clone(&self.maintenance);
         let settle = move || {
-            // A store that is closed has nothing under way.
+            // A closed store has no commits in progress.
             let _ = maintenance.settle();
             Ok(maintenance.shared.published.load_full())
         };
@@ -75,17 +76,17 @@ impl Reader {
 
     fn rows(&self, state: &State, table: &TableName, scan: Scan) -> Result<RowStream> {
         let found = state.table(table)?.clone();
-        let past = match scan.as_of {
+        let history = match scan.as_of {
             Some(as_of) if found.descriptor.schema.history.is_some() => {
-                let name = table.past();
-                let of_past = state.table(&name)?.clone();
-                Some(Past::new(name, of_past, as_of)?)
+                let name = table.history_table();
+                let history_table = state.table(&name)?.clone();
+                Some(HistoryReader::new(name, history_table, as_of)?)
             }
-            // Without history the reading says that there is none.
+            // Without history the scan itself returns the error.
             _ => None,
         };
         let owned = (Arc::clone(&self.held), Arc::clone(&self.maintenance.shared));
         let reading = Reading::new(owned, (found, Parts::All), scan, self.now_micros, self.is_local)?;
-        Ok(reading.with_past(past).stream())
+        Ok(reading.with_history(history).stream())
     }
 }

@@ -1,16 +1,16 @@
-//! The tables, as one value.
+//! The tables of a store, as one value.
 //!
-//! A [`State`] is persistent: a copy costs nothing and shares all that does not change afterwards. The log thread changes its
-//! own copy and publishes it when the log holds what led to it; a [`Pin`](crate::Pin) is the published state of its moment.
-//! Readers take no lock.
+//! A [`State`] is persistent: a copy is free and shares unchanged parts. The log thread changes its own copy and
+//! publishes it when the log has the changes; a [`Pin`](crate::Pin) is the published state at its time. Readers take no
+//! lock.
 //!
-//! A row has one living place: a slot of the active memtable, a slot of the frozen one (which is being written to segments), or a
-//! position of one segment. A write puts the whole row into the active memtable and marks its position in a segment dead. So the
-//! rows of a table are those of its parts, taken together, and nothing is merged cell by cell.
+//! A row has one live location: a slot of the active memtable, a slot of the frozen one (which is being flushed), or a
+//! position of one segment. A write puts the whole row into the active memtable and marks its position in a segment
+//! dead. So the rows of a table are the disjoint union of its parts, and nothing is merged cell by cell.
 
 use super::{
     cells,
-    dead::{Dead, Position},
+    deletion_vector::{DeletionVector, Position},
     descriptor::Descriptor,
     manifest::{PastRule, SegmentId},
     memtable::Memtable,
@@ -26,42 +26,43 @@ use std::{
     sync::Arc,
 };
 
-/// Flushed memtables and loads of which it is known which rows they changed; a commit that relied on an older pin is refused.
-pub(crate) const FLUSHES_REMEMBERED: usize = 4;
+/// Number of flushes and loads whose changed rows are kept; a commit that relied on an older pin is refused.
+pub(crate) const RECENT_CHANGES_MAX: usize = 4;
 
-/// The tables at one moment.
+/// The tables at one time.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct State {
     /// By name.
     pub(crate) tables: OrdMap<TableName, Table>,
-    /// Where each table is, by its number.
+    /// The name of each table, by its number.
     names: OrdMap<u32, TableName>,
-    /// The number of the next table to be made.
+    /// The number of the next table.
     pub(crate) next_table: u32,
-    /// The greatest stamp given so far, in microseconds.
+    /// The greatest stamp so far, in microseconds.
     pub(crate) stamp: i64,
-    /// How often frozen memtables became segments, or segments were loaded.
+    /// Number of times that frozen memtables became segments, or segments were loaded.
     pub(crate) flushes: u64,
-    /// What the last of them changed, oldest first; at most [`FLUSHES_REMEMBERED`].
-    pub(crate) remembered: Vector<Arc<Flushed>>,
+    /// Rows that the last of them changed, oldest first; at most [`RECENT_CHANGES_MAX`].
+    pub(crate) recent_changes: Vector<Arc<ChangedRows>>,
 }
 
-/// One table at one moment.
+/// One table at one time.
 #[derive(Clone, Debug)]
 pub(crate) struct Table {
     /// Its families.
     pub(crate) descriptor: Arc<Descriptor>,
-    /// What is written goes here.
+    /// The memtable that takes writes.
     pub(crate) active: Memtable,
-    /// What is being written to segments.
+    /// The memtable that is being flushed.
     pub(crate) frozen: Option<Arc<Frozen>>,
     /// The segments.
     pub(crate) tablets: Tablets<Segment>,
-    /// The positions of segments whose rows are no more, or elsewhere.
-    pub(crate) dead: OrdMap<SegmentId, Dead>,
-    /// What rules condemned that hold no more, in segments older than the change.
+    /// The deletion vectors of segments.
+    pub(crate) deletion_vectors: OrdMap<SegmentId, DeletionVector>,
+    /// Replaced rules, whose condemned cells older segments may still have.
     pub(crate) past_rules: Vector<PastRule>,
-    /// The stamp of the last deletion of a range since the start, in microseconds: it takes the past of its rows along.
+    /// The stamp of the last deletion of a range since the start, in microseconds: it removes the history of its rows,
+    /// too.
     pub(crate) range_deleted: Option<i64>,
 }
 
@@ -74,21 +75,21 @@ pub(crate) struct Frozen {
     pub(crate) stamp: i64,
 }
 
-/// Which rows a flush or a load brought into segments, so that it is known of a row whether it changed since a pin: hashes, since a false alarm
-/// only costs a retry.
+/// Rows that a flush or a load brought into segments, to decide whether a row changed since a pin. Rows are recorded as
+/// hashes, since a false alarm only costs a retry.
 #[derive(Debug)]
-pub(crate) struct Flushed {
+pub(crate) struct ChangedRows {
     /// By hash of table and key, ascending, with the stamp of the last change.
     rows: Vec<(u64, i64)>,
-    /// Ranges that were deleted, or in which rows were loaded, by table.
+    /// Ranges that were deleted, or in which rows were loaded, by table, with the stamp.
     ranges: Vec<(u32, crate::KeyRange, i64)>,
 }
 
-impl Flushed {
-    /// What the frozen memtables of a state changed.
+impl ChangedRows {
+    /// The changes of a state's frozen memtables.
     pub(crate) fn of(state: &State) -> Self {
         let (mut rows, mut ranges) = (Vec::new(), Vec::new());
-        // Nobody relies on the past.
+        // No commit relies on history.
         for (_, table) in state.public_tables() {
             let (number, Some(frozen)) = (table.descriptor.number, &table.frozen) else { continue };
             rows.extend(frozen.memtable.slots.iter().map(|(key, slot)| (row_hash(number, key), slot.stamp)));
@@ -98,13 +99,13 @@ impl Flushed {
         Self { rows, ranges }
     }
 
-    /// Rows that a load brought, by [hash](row_hash), with its stamp.
+    /// Loaded rows, by [hash](row_hash), with the load's stamp.
     pub(crate) fn of_rows(mut rows: Vec<(u64, i64)>) -> Self {
         rows.sort_unstable();
         Self { rows, ranges: Vec::new() }
     }
 
-    /// Ranges in which a load brought rows, by table, with its stamp.
+    /// Ranges with loaded rows, by table, with the load's stamp.
     pub(crate) fn of_ranges(ranges: Vec<(u32, crate::KeyRange, i64)>) -> Self {
         Self { rows: Vec::new(), ranges }
     }
@@ -117,31 +118,31 @@ impl Flushed {
     }
 }
 
-/// By what [`Flushed`] knows a row.
+/// The hash of a row in [`ChangedRows`]; compared within one process only.
 pub(crate) fn row_hash(table: u32, key: &[u8]) -> u64 {
     let mut hasher = DefaultHasher::new();
     (table, key).hash(&mut hasher);
     hasher.finish()
 }
 
-/// Where a row is in a table's segments.
+/// The location of a row in a table's segments.
 #[derive(Clone, Debug)]
-pub(crate) struct Place {
+pub(crate) struct Location {
     /// The segment.
     pub(crate) segment: Arc<Segment>,
     /// The position in it.
     pub(crate) position: Position,
 }
 
-/// What memtables know of a row.
+/// The result of a lookup in the memtables.
 #[derive(Clone, Debug)]
-pub(crate) enum Known {
+pub(crate) enum MemtableLookup {
     /// The row, encoded, and the stamp up to which past rules were applied to it; `None` for a row that is up to date.
     Row(Bytes, Option<i64>),
-    /// There is none.
-    Gone,
-    /// They do not: segments may.
-    Unknown,
+    /// The row was deleted.
+    Deleted,
+    /// The memtables do not have the row; segments may.
+    Absent,
 }
 
 impl Table {
@@ -152,45 +153,45 @@ impl Table {
             active: Memtable::default(),
             frozen: None,
             tablets: Tablets::default(),
-            dead: OrdMap::new(),
+            deletion_vectors: OrdMap::new(),
             past_rules: Vector::new(),
             range_deleted: None,
         }
     }
 
-    /// What the memtables know of a row.
-    pub(crate) fn known(&self, key: &[u8]) -> Known {
+    /// Looks up a row in the memtables.
+    pub(crate) fn look_up_memtables(&self, key: &[u8]) -> MemtableLookup {
         let (slot, as_of) = match self.active.slots.get(key) {
             Some(slot) => (slot, None),
             None => match self.frozen.as_ref().and_then(|frozen| Some((frozen.memtable.slots.get(key)?, frozen.stamp)))
             {
                 Some((slot, stamp)) => (slot, Some(stamp)),
-                None => return Known::Unknown,
+                None => return MemtableLookup::Absent,
             },
         };
-        slot.row.clone().map_or(Known::Gone, |row| Known::Row(row, as_of))
+        slot.row.clone().map_or(MemtableLookup::Deleted, |row| MemtableLookup::Row(row, as_of))
     }
 
-    /// The living place of a row in segments. Reads files.
+    /// The live location of a row in segments. Reads files.
     ///
     /// # Errors
-    /// Those of reading.
-    pub(crate) fn locate(&self, key: &[u8]) -> Result<Option<Place>> {
+    /// Errors of reading files.
+    pub(crate) fn locate(&self, key: &[u8]) -> Result<Option<Location>> {
         let Some(tablet) = self.tablets.of_key(key) else { return Ok(None) };
-        // The newest is last, and the likeliest to hold what is asked for.
+        // The newest is last, and the likeliest to have the row.
         for segment in tablet.segments.iter().rev() {
             let meta = segment.meta();
             if key < &meta.first[..] || key > &meta.last[..] {
                 continue;
             }
             if let Some(position) = segment.find(key)?.filter(|&position| !self.is_dead(meta.id, position)) {
-                return Ok(Some(Place { segment: Arc::clone(segment), position }));
+                return Ok(Some(Location { segment: Arc::clone(segment), position }));
             }
         }
         Ok(None)
     }
 
-    /// Whether the segments' bounds leave room for the row: if not, it is in none, and no file need be read to know.
+    /// Whether a segment's bounds include the key: if not, the row is in no segment, and no file need be read.
     pub(crate) fn may_be_in_segments(&self, key: &[u8]) -> bool {
         self.tablets.of_key(key).is_some_and(|tablet| {
             tablet.segments.iter().any(|segment| {
@@ -202,30 +203,30 @@ impl Table {
 
     /// Whether a position is dead.
     pub(crate) fn is_dead(&self, segment: SegmentId, position: Position) -> bool {
-        self.dead.get(&segment).is_some_and(|dead| dead.contains(position))
+        self.deletion_vectors.get(&segment).is_some_and(|dead| dead.contains(position))
     }
 
     /// Marks a position dead.
-    pub(crate) fn kill(&mut self, segment: SegmentId, position: Position) {
-        match self.dead.get_mut(&segment) {
+    pub(crate) fn mark_dead(&mut self, segment: SegmentId, position: Position) {
+        match self.deletion_vectors.get_mut(&segment) {
             Some(dead) => drop(dead.insert(position)),
             None => {
-                let mut dead = Dead::default();
+                let mut dead = DeletionVector::default();
                 dead.insert(position);
-                self.dead.insert(segment, dead);
+                self.deletion_vectors.insert(segment, dead);
             }
         }
     }
 
     /// Marks positions dead.
-    pub(crate) fn kill_range(&mut self, segment: SegmentId, positions: Range<Position>) {
-        let mut dead = self.dead.get(&segment).cloned().unwrap_or_default();
+    pub(crate) fn mark_range_dead(&mut self, segment: SegmentId, positions: Range<Position>) {
+        let mut dead = self.deletion_vectors.get(&segment).cloned().unwrap_or_default();
         dead.insert_range(positions);
-        self.dead.insert(segment, dead);
+        self.deletion_vectors.insert(segment, dead);
     }
 
-    /// The cells of an encoded row, without those that past rules condemned in what is as of the stamp. Cells of families that are no
-    /// more are left out.
+    /// The cells of an encoded row that is as of a stamp, without those that past rules had condemned since. Cells of
+    /// dropped families are left out.
     pub(crate) fn cells(&self, row: &Bytes, as_of: Option<i64>) -> Vec<Cell> {
         let cells = cells::decode(row).filter_map(|cell| {
             Some(Cell {
@@ -238,7 +239,7 @@ impl Table {
         self.without_condemned(cells.collect(), as_of)
     }
 
-    /// The cells without those that past rules condemned in what is as of the stamp.
+    /// The cells of a row that is as of a stamp, without those that past rules had condemned since.
     pub(crate) fn without_condemned(&self, mut cells: Vec<Cell>, as_of: Option<i64>) -> Vec<Cell> {
         let Some(as_of) = as_of else { return cells };
         for past in self.past_rules.iter().filter(|past| past.at_micros > as_of) {
@@ -248,7 +249,7 @@ impl Table {
         cells
     }
 
-    /// Encodes cells; `None` for a row without any.
+    /// Encodes cells; `None` if there are none.
     pub(crate) fn encode(&self, cells: &[Cell]) -> Option<Bytes> {
         let number_of = |family: &FamilyName| self.descriptor.number_of(family).expect("folding keeps to the schema");
         (!cells.is_empty()).then(|| cells::encode(cells, number_of))
@@ -264,12 +265,12 @@ impl State {
         self.tables.get(name).ok_or_else(|| Error::NoTable(name.to_string()))
     }
 
-    /// The tables that clients know: those that are no other table's [past](super::past).
+    /// The tables that clients see: those that are not the [history](super::history) of another.
     pub(crate) fn public_tables(&self) -> impl Iterator<Item = (&TableName, &Table)> {
-        self.tables.iter().filter(|(name, _)| name.of_past().is_none())
+        self.tables.iter().filter(|(name, _)| name.of_history().is_none())
     }
 
-    /// The table, to be changed.
+    /// The table, for changes.
     ///
     /// # Errors
     /// [`Error::NoTable`].
@@ -277,32 +278,32 @@ impl State {
         self.tables.get_mut(name).ok_or_else(|| Error::NoTable(name.to_string()))
     }
 
-    /// The table of a number.
+    /// The table with a number.
     pub(crate) fn table_by_number(&self, number: u32) -> Option<(&TableName, &Table)> {
         let name = self.names.get(&number)?;
         Some((name, self.tables.get(name)?))
     }
 
-    /// Describes a new table.
+    /// A descriptor for a new table.
     pub(crate) fn describe(&self, schema: TableSchema) -> Descriptor {
         Descriptor::empty(self.next_table).with_schema(schema)
     }
 
-    /// Puts a table in the place of what bears its name.
+    /// Adds or replaces a table.
     pub(crate) fn set_table(&mut self, name: TableName, table: Table) {
         self.next_table = self.next_table.max(table.descriptor.number + 1);
         self.names.insert(table.descriptor.number, name.clone());
         self.tables.insert(name, table);
     }
 
-    /// Forgets a table.
+    /// Removes a table.
     pub(crate) fn remove_table(&mut self, name: &TableName) {
         if let Some(table) = self.tables.remove(name) {
             self.names.remove(&table.descriptor.number);
         }
     }
 
-    /// Whether no commit changed the row since the `then` state; when that is too long ago to know, no.
+    /// Whether no commit changed the row since the `then` state; `false` if that is too long ago to know.
     pub(crate) fn is_unchanged(&self, then: &Self, name: &TableName, key: &[u8]) -> Result<bool> {
         let table = self.table(name)?;
         let number = table.descriptor.number;
@@ -315,15 +316,15 @@ impl State {
             return Ok(false);
         }
         let since = usize::try_from(self.flushes - then.flushes).unwrap_or(usize::MAX);
-        let Some(skip) = self.remembered.len().checked_sub(since) else { return Ok(false) };
-        Ok(!self.remembered.iter().skip(skip).any(|flushed| flushed.changed_after(number, key, then.stamp)))
+        let Some(skip) = self.recent_changes.len().checked_sub(since) else { return Ok(false) };
+        Ok(!self.recent_changes.iter().skip(skip).any(|flushed| flushed.changed_after(number, key, then.stamp)))
     }
 
-    /// Remembers what a flush or a load brought into segments, and forgets the oldest.
-    pub(crate) fn remember(&mut self, flushed: Arc<Flushed>) {
-        self.remembered.push_back(flushed);
-        if self.remembered.len() > FLUSHES_REMEMBERED {
-            self.remembered.pop_front();
+    /// Records the rows that a flush or a load brought into segments, and drops the oldest record.
+    pub(crate) fn push_changes(&mut self, flushed: Arc<ChangedRows>) {
+        self.recent_changes.push_back(flushed);
+        if self.recent_changes.len() > RECENT_CHANGES_MAX {
+            self.recent_changes.pop_front();
         }
     }
 
@@ -337,7 +338,7 @@ impl State {
         self.tables.values().filter_map(|table| table.frozen.as_ref()).map(|frozen| frozen.memtable.bytes).sum()
     }
 
-    /// Begins new memtables; the old ones take no more writes.
+    /// Freezes the active memtables, and begins new ones.
     pub(crate) fn freeze(&mut self) {
         let stamp = self.stamp;
         let names: Vec<TableName> =

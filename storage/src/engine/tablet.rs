@@ -1,19 +1,21 @@
-//! A table's segments in memory: *tablets*, which divide the keys among them. Pure.
+//! *Tablets*: the partition of a table's keys and segments. Pure.
 //!
-//! A tablet is a range of keys and the segments that hold its rows: at most one *base*, which a compaction wrote, and *deltas*, which
-//! flushes wrote. Ranges are disjoint and together hold every key. A row lives in one segment of its key's tablet at most.
+//! A tablet is a range of keys and the segments that hold its rows: at most one *base*, which a compaction wrote, and
+//! *deltas*, which flushes wrote. Ranges are disjoint and together cover every key. A row is live in at most one
+//! segment of its key's tablet.
 //!
 //! ```text
-//! flush       with_deltas      a delta joins every tablet that its keys reach into
-//! load        with_loaded      bases among them have tablets of their own, the others join like deltas
-//! compaction  with_compacted   the segments of one tablet become new bases; each has a tablet, and the ranges meet at their first keys
-//! purge       without_borders  the ranges meet elsewhere
+//! flush       with_deltas           a delta joins every tablet that its keys reach into
+//! load        with_loaded           bases get tablets of their own, other segments join like deltas
+//! compaction  with_compacted        segments of one tablet become bases, each with a tablet, split at their first keys
+//! purge       without_boundaries_in boundaries move
 //! ```
 //!
-//! A delta may be in several tablets: one that came while a tablet was compacted into several, or that was too small to be divided. So
-//! a segment counts only *within a tablet's range*: its other keys belong to other tablets, or to rows that were long moved.
+//! A delta may be in several tablets: if it was flushed while a tablet was compacted into several, or was too small to
+//! be split. So a segment counts only *within a tablet's range*: its other keys belong to other tablets, or to rows
+//! that were moved long ago.
 //!
-//! [`choose`](choose::choose) says which tablet to compact next.
+//! [`choose`](choose::choose) picks the next tablet to compact.
 
 pub(crate) mod choose;
 #[cfg(test)]
@@ -26,9 +28,9 @@ use super::{
 use crate::{KeyRange, Result, RowKey};
 use std::{fmt, sync::Arc};
 
-/// What tablets are made of: segments, or in tests what describes them.
+/// The element of tablets: a segment, or in tests its description.
 pub(crate) trait Stored {
-    /// Describes the segment.
+    /// The segment's description.
     fn meta(&self) -> &SegmentMeta;
 }
 
@@ -44,7 +46,7 @@ impl Stored for SegmentMeta {
     }
 }
 
-/// A range of keys, and where its rows are.
+/// A range of keys, and its segments.
 pub(crate) struct Tablet<S = Segment> {
     /// The keys that belong to it.
     pub(crate) range: KeyRange,
@@ -52,7 +54,8 @@ pub(crate) struct Tablet<S = Segment> {
     pub(crate) segments: Vec<Arc<S>>,
 }
 
-/// The tablets of a table, in the order of keys: none as long as the table has no segment, else every key has one. A copy costs nothing.
+/// The tablets of a table, in the order of keys: empty if the table has no segment, else every key has one. A copy is
+/// free.
 pub(crate) struct Tablets<S = Segment>(Arc<Vec<Tablet<S>>>);
 
 impl<S> Clone for Tablet<S> {
@@ -87,7 +90,7 @@ impl<S: Stored> fmt::Debug for Tablets<S> {
     }
 }
 
-/// Whether the segment's first and last key leave room for keys of the range.
+/// Whether the segment's bounds overlap the range.
 pub(crate) fn reaches_into(meta: &SegmentMeta, range: &KeyRange) -> bool {
     !range.is_empty()
         && meta.last[..] >= range.start[..]
@@ -95,7 +98,7 @@ pub(crate) fn reaches_into(meta: &SegmentMeta, range: &KeyRange) -> bool {
 }
 
 impl<S: Stored> Tablets<S> {
-    /// The tablets of a manifest; `None` when there are some that overlap, are out of order, or leave keys out.
+    /// The tablets of a manifest; `None` if they overlap, are out of order, or do not cover all keys.
     pub(crate) fn new(tablets: Vec<Tablet<S>>) -> Option<Self> {
         let meet = tablets.windows(2).all(|pair| pair[0].range.end.as_ref() == Some(&pair[1].range.start));
         let begin = tablets.first().is_none_or(|first| first.range.start.is_empty());
@@ -109,7 +112,7 @@ impl<S: Stored> Tablets<S> {
         self.0.iter()
     }
 
-    /// How many there are.
+    /// Number of tablets.
     #[cfg(test)]
     pub(crate) fn len(&self) -> usize {
         self.0.len()
@@ -139,17 +142,17 @@ impl<S: Stored> Tablets<S> {
         &self.0[from..to]
     }
 
-    /// Whether the segment is one of those of the key's tablet.
+    /// Whether the segment is in the key's tablet.
     pub(crate) fn has_segment(&self, key: &[u8], segment: SegmentId) -> bool {
         self.of_key(key).is_some_and(|tablet| tablet.segments.iter().any(|one| one.meta().id == segment))
     }
 
-    /// Whether the segment is one of any tablet.
+    /// Whether the segment is in any tablet.
     pub(crate) fn names(&self, segment: SegmentId) -> bool {
         self.0.iter().any(|tablet| tablet.segments.iter().any(|one| one.meta().id == segment))
     }
 
-    /// With deltas that a flush wrote: each in every tablet that its keys reach into.
+    /// Adds flushed deltas, each to every tablet that its keys reach into.
     pub(crate) fn with_deltas(&self, deltas: Vec<Arc<S>>) -> Self {
         if deltas.is_empty() {
             return self.clone();
@@ -165,16 +168,16 @@ impl<S: Stored> Tablets<S> {
         Self(Arc::new(tablets))
     }
 
-    /// Whether a segment can be one more base: it lies in one tablet, and reaches into no base there.
+    /// Whether a segment can become an additional base: it lies in one tablet, and overlaps no base there.
     pub(crate) fn has_room_for_base(&self, meta: &SegmentMeta) -> bool {
         let Some(tablet) = self.of_key(&meta.first) else { return self.is_empty() };
         let bases = || tablet.segments.iter().map(|segment| segment.meta()).filter(|one| one.base);
         tablet.range.contains(&meta.last) && bases().all(|base| base.last < meta.first || base.first > meta.last)
     }
 
-    /// With the segments of a load, in the order of keys and disjoint. Those that are bases, for which there [is
-    /// room](Self::has_room_for_base), divide their tablets: each base has one of its own then, and deltas are in every one that their keys reach
-    /// into. The others join as [deltas](Self::with_deltas) do.
+    /// Adds the segments of a load, which are disjoint and in the order of keys. Bases, for which there [is
+    /// room](Self::has_room_for_base), split their tablets: each base has its own tablet then, and deltas are in every
+    /// tablet that their keys reach into. Other segments join like [deltas](Self::with_deltas).
     pub(crate) fn with_loaded(&self, segments: &[Arc<S>]) -> Self {
         let deltas: Vec<_> = segments.iter().filter(|segment| !segment.meta().base).cloned().collect();
         let mut tablets = match self.is_empty() && !segments.is_empty() {
@@ -204,12 +207,13 @@ impl<S: Stored> Tablets<S> {
         Self(Arc::new(tablets)).with_deltas(deltas)
     }
 
-    /// With the bases that a compaction made of the inputs, all of them segments of the tablet of this range: each base has a tablet of
-    /// its own. Deltas that came to the tablet meanwhile stay, in every new tablet that their keys reach into. A tablet without
-    /// any is joined to a neighbour. `None` when there is no tablet of this range any more, or a load has given it a base: it would have two.
+    /// Replaces the inputs of a compaction by its bases. All inputs are segments of the tablet of this range; each base
+    /// gets its own tablet. Deltas that joined the tablet meanwhile stay, in every new tablet that their keys reach
+    /// into. A tablet without segments is joined to a neighbour. `None` if there is no tablet of this range any more,
+    /// or a load has given it a base: it would have two.
     ///
-    /// The bases are in the order of keys. Joining changes a neighbour's range, so that two tablets of one table cannot be under
-    /// compaction at a time.
+    /// The bases are in the order of keys. Joining changes a neighbour's range, so two tablets of one table must not be
+    /// compacted at the same time.
     pub(crate) fn with_compacted(&self, range: &KeyRange, inputs: &[SegmentId], bases: Vec<Arc<S>>) -> Option<Self> {
         let at = self.0.iter().position(|tablet| tablet.range == *range)?;
         let (before, rest) = self.0.split_at(at);
@@ -231,15 +235,15 @@ impl<S: Stored> Tablets<S> {
         Some(Self(Arc::new(tablets)))
     }
 
-    /// With those borders moved up that are keys of the ranges, which are disjoint and not adjacent: each to the next key that a
-    /// segment of its two tablets has, or to the end of the range. So no key of a segment changes its tablet. A tablet that would hold
-    /// nothing is joined to the one before. `None` when there is no border to move.
+    /// Moves boundaries that are keys of the ranges up, each to the next key in a segment of its two tablets, or to the
+    /// end of the range. The ranges are disjoint and not adjacent. So no key of a segment changes its tablet. A tablet
+    /// whose range becomes empty is joined to the previous one. `None` if no boundary moves.
     ///
-    /// `next` gives the least key of a segment that is not less than another.
+    /// `next` returns the least key of a segment that is not less than another.
     ///
     /// # Errors
-    /// Those of `next`.
-    pub(crate) fn without_borders_in(
+    /// Errors of `next`.
+    pub(crate) fn without_boundaries_in(
         &self,
         ranges: &[KeyRange],
         next: impl Fn(&S, &[u8]) -> Result<Option<RowKey>>,
@@ -248,18 +252,18 @@ impl<S: Stored> Tablets<S> {
         let mut tablets: Vec<Tablet<S>> = Vec::with_capacity(self.0.len());
         for tablet in self.iter() {
             let mut tablet = tablet.clone();
-            let border = tablet.range.start.clone();
-            let range = ranges.iter().find(|range| range.contains(&border));
+            let boundary = tablet.range.start.clone();
+            let range = ranges.iter().find(|range| range.contains(&boundary));
             if let (Some(before), Some(range)) = (tablets.last_mut(), range) {
                 let mut to = range.end.clone();
                 for segment in before.segments.iter().chain(&tablet.segments) {
-                    let key = next(segment, &border)?.map(RowKey::into_bytes);
+                    let key = next(segment, &boundary)?.map(RowKey::into_bytes);
                     to = match (to, key) {
                         (Some(to), Some(key)) => Some(to.min(key)),
                         (to, key) => to.or(key),
                     };
                 }
-                moved |= to.as_ref() != Some(&border);
+                moved |= to.as_ref() != Some(&boundary);
                 match to.filter(|to| tablet.range.end.as_ref().is_none_or(|end| to < end)) {
                     Some(to) => {
                         before.range.end = Some(to.clone());
@@ -276,7 +280,7 @@ impl<S: Stored> Tablets<S> {
         Ok(moved.then(|| Self(Arc::new(tablets))))
     }
 
-    /// Without the segments of which this is said. The tablets stay.
+    /// Without the segments for which `leaves` is true. The tablets stay.
     #[cfg(test)]
     pub(crate) fn without(&self, leaves: impl Fn(&S) -> bool) -> Self {
         if !self.0.iter().any(|tablet| tablet.segments.iter().any(|segment| leaves(segment))) {
@@ -289,22 +293,22 @@ impl<S: Stored> Tablets<S> {
     }
 }
 
-/// The ranges into which the bases' first keys divide a range, and the base of each; the range itself when there is no base.
+/// Splits a range at the bases' first keys: the ranges with their bases, or the whole range if there is no base.
 fn divided<S: Stored>(range: &KeyRange, bases: &[Arc<S>]) -> Vec<(KeyRange, Option<Arc<S>>)> {
     let first = |base: &Arc<S>| RowKey::bytes(&base.meta().first).clone();
     debug_assert!(bases.iter().all(|base| range.contains(&base.meta().first) && range.contains(&base.meta().last)));
     let Some((least, others)) = bases.split_first() else { return vec![(range.clone(), None)] };
     let mut divided = vec![(range.clone(), Some(Arc::clone(least)))];
     for base in others {
-        let border = first(base);
-        divided.last_mut().expect("it begins with one").0.end = Some(border.clone());
-        divided.push((KeyRange::new(border, range.end.clone()), Some(Arc::clone(base))));
+        let boundary = first(base);
+        divided.last_mut().expect("it begins with one").0.end = Some(boundary.clone());
+        divided.push((KeyRange::new(boundary, range.end.clone()), Some(Arc::clone(base))));
     }
     divided
 }
 
-/// Joins a tablet without segments to the one before or after it. A neighbour with a segment whose keys reach into the range will not
-/// do: these are keys of rows that were moved or removed, and would be there again.
+/// Joins a tablet without segments to the previous or next one. A neighbour with a segment that overlaps the range is
+/// not eligible: its keys there belong to rows that were moved or removed, and would reappear.
 fn join<S: Stored>(tablets: &mut Vec<Tablet<S>>, at: usize) {
     let empty = tablets[at].range.clone();
     let fits = |tablet: &Tablet<S>| !tablet.segments.iter().any(|segment| reaches_into(segment.meta(), &empty));

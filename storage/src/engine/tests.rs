@@ -14,7 +14,7 @@ mod scans;
 mod simulation;
 mod together;
 
-use super::{Engine, EngineOptions, Grain};
+use super::{Engine, EngineOptions, Granularity};
 use crate::{
     Commit, ErrorKind, Family, FamilyName, GcRule, Mutation, Result, Row, RowKey, Scan, Store, StoreExt, TableName,
     TableSchema, Validation, clock::ManualClock, testing::sim::SimFs,
@@ -36,12 +36,12 @@ fn simulated(fs: &SimFs) -> EngineOptions {
     }
 }
 
-/// So small that an engine flushes and compacts by itself all the time, with several of everything.
+/// So small that an engine flushes and compacts all the time, with several pieces of everything.
 fn tiny(fs: &SimFs) -> EngineOptions {
     EngineOptions {
         memtable_bytes: Some(2 << 10),
         base_bytes: 2 << 10,
-        grain: Grain {
+        granularity: Granularity {
             memtable_bytes_min: 1,
             group_rows_max: 5,
             page_rows_max: 2,
@@ -49,8 +49,9 @@ fn tiny(fs: &SimFs) -> EngineOptions {
             changed_bytes_min: 1,
             step_rows_max: 3,
             load_runs_max: 2,
-            // The steps of a simulation come in one order.
+            // The steps of a simulation must be deterministic.
             load_halves_bytes_min: u64::MAX,
+            load_block_bytes: 1 << 10,
         },
         ..simulated(fs)
     }
@@ -129,7 +130,7 @@ async fn commits_are_there_after_reopening_a_real_folder() {
 
 #[tokio::test]
 async fn a_clock_set_back_over_a_restart_overwrites_no_segment() {
-    // Whichever stamp the second segment is named by, the first one's is among them.
+    // Whichever stamp names the second segment, the first one's is among them.
     for back_micros in 0..8 {
         let fs = SimFs::new();
         let clock = Arc::new(ManualClock::new(1_000_000));
@@ -173,7 +174,7 @@ async fn tables_and_families_are_there_after_reopening() {
     let (f, g) = (FamilyName::new("f").unwrap(), FamilyName::new("g").unwrap());
     use crate::FamilyChange::{Create, Drop};
     engine.modify_families(&table(), vec![Create(g.clone(), Family::default())]).await.unwrap();
-    // One that is made again shows nothing of the old cells.
+    // A recreated family shows nothing of the old cells.
     let again = vec![Drop(f.clone()), Create(f, Family::default())];
     engine.modify_families(&table(), again).await.unwrap();
     assert_eq!(rows(engine.as_ref()).await, []);
@@ -264,7 +265,7 @@ async fn concurrent_commits_share_syncs() {
             tokio::spawn(async move { engine.commit(put(&format!("row {task:02}"), "1")).await })
         })
         .collect();
-    // On this runtime of one thread every task has queued its commit when this one has had a few turns.
+    // On this single-threaded runtime every task has queued its commit after a few yields.
     for _ in 0..64 {
         tokio::task::yield_now().await;
     }
@@ -285,7 +286,7 @@ async fn writers_wait_for_a_full_queue() {
     let tasks: Vec<_> = (0..64)
         .map(|task| {
             let engine = engine.clone();
-            // Some requests alone are more than the queue takes.
+            // Some requests alone exceed the queue.
             let value = vec![b'x'; if task % 8 == 0 { 5_000 } else { 500 }];
             tokio::spawn(async move { engine.commit(put(&format!("row {task:02}"), value)).await })
         })

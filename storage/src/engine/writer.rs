@@ -1,30 +1,33 @@
 //! The log thread: the only one that changes tables.
 //!
-//! 1. It waits for a request, and takes those that wait behind it as one group, up to [`GROUP_REQUESTS_MAX`] and about
+//! 1. It waits for a request, and takes the queued ones behind it as one group, up to [`GROUP_REQUESTS_MAX`] and about
 //!    [`GROUP_BYTES_TARGET`].
-//! 2. In order, each is stamped, checked against its own copy of the state (what came before it in the group included), applied
-//!    to that copy and added to the frame. One that is refused leaves no trace and harms no other.
+//! 2. In order, each is stamped, checked against the thread's own copy of the state (including earlier requests of the
+//!    group), applied to that copy and added to the frame. A refused request leaves no trace and does not affect the
+//!    others.
 //! 3. The frame is written and synced, once for the whole group.
-//! 4. The copy is published, and everybody is answered.
+//! 4. The copy is published, and all requests are answered.
 //!
-//! When there is no space the copy is dropped, the group is told so, and the next one tries again. Any other error of the
-//! log is final: nobody knows what the disk holds. The engine then refuses every write and never retries; reads go on from
-//! what was published last, all of which was synced.
+//! If there is no space the copy is dropped, the group gets the error, and the next one tries again. After any other
+//! error of the log the content of the disk is unknown. The engine then refuses every write and never retries; reads go
+//! on from the last published state, all of which was synced.
 //!
-//! Between groups it does two more things. It *freezes* memtables that are full, for the flush thread to write to segments; and it
-//! *installs* what the flush and compaction threads have made ([`super::install`]), since it alone changes the state. While one memtable is
-//! being flushed and the next is full as well, writers wait; when the flush fails, they are told why.
+//! Between groups the thread *freezes* memtables that are full, for the flush thread to write to segments, and
+//! *installs* the results of the flush and compaction threads ([`super::install`]), since it alone changes the state.
+//! While one memtable is being flushed and the next is full as well, writers wait; if the flush fails, they get its
+//! error.
 //!
-//! *The clock.* A commit's stamp is in its record, so that stamps never repeat across a restart. GC judges by a clock that reads
-//! advance too; closing the store leaves a record of it. After a crash it starts from the last stamp or the wall clock, whichever is
-//! later: it could only go back if nothing was committed since the read, and the wall clock was set back over the restart.
+//! *The clock.* A commit's stamp is in its record, so that stamps never repeat across a restart. GC evaluates rules by
+//! a clock that reads advance too; closing the store writes a record of it. After a crash it starts from the last stamp
+//! or the wall clock, whichever is later: it can only go back if nothing was committed since the read, and the wall
+//! clock was set back over the restart.
 
 use super::{
     apply,
-    board::Board,
+    coordination::Coordination,
     fetch::Fetched,
     frame,
-    install::{Made, Standstill, install, install_load},
+    install::{Installable, Standstill, install, install_load},
     log::Log,
     pins::Pins,
     record,
@@ -41,31 +44,32 @@ use tokio::sync::{OwnedSemaphorePermit, mpsc, oneshot};
 
 /// Requests in one group.
 pub const GROUP_REQUESTS_MAX: usize = 1_024;
-/// Bytes of log after which a group takes no more requests, at most.
+/// Upper limit of the bytes of log after which a group takes no more requests.
 pub const GROUP_BYTES_TARGET: usize = 8 << 20;
-/// Bytes of keys and mutations in one request, of what its rows held before, and of what it adds to the log; with [`GROUP_BYTES_TARGET`] and what encoding adds far below what a frame takes.
+/// Maximum bytes of keys and mutations in one request, of the previous rows of its keys, and of its part of the log;
+/// with [`GROUP_BYTES_TARGET`] and the overhead of encoding far below the limit of a frame.
 pub const REQUEST_BYTES_MAX: usize = 512 << 20;
 
-/// What the log thread shares with everybody else.
+/// The state that the log thread shares with all others.
 #[derive(Debug)]
 pub(crate) struct Shared {
-    /// What readers see: synced.
+    /// The state that readers see: synced.
     pub(crate) published: ArcSwap<State>,
-    /// Stamps commits, and tells the time by which GC judges.
+    /// Stamps commits, and gives the time at which GC evaluates rules.
     pub(crate) clock: HybridClock,
     /// Why the store has stopped writing, once it has.
     pub(crate) stopped: OnceLock<String>,
-    /// Rows of segments that were read lately.
+    /// The cache of rows of segments.
     pub(crate) rows: RowCache,
-    /// States that readers hold.
+    /// Pinned states.
     pub(crate) pins: Pins,
-    /// What the threads tell each other.
-    pub(crate) board: Board,
-    /// Whether commits may have stamps and are not published.
+    /// Coordinates the background threads.
+    pub(crate) coordination: Coordination,
+    /// Whether commits with stamps may be unpublished.
     pub(crate) is_stamping: AtomicBool,
-    /// Whether memtables are to be flushed since scans keep reading them.
+    /// Whether memtables should be flushed because scans keep reading them.
     pub(crate) is_often_scanned: AtomicBool,
-    /// Bytes of the log's files, for whoever asks.
+    /// Bytes of the log's files, for inspection.
     pub(crate) log_bytes: AtomicU64,
 }
 
@@ -77,10 +81,10 @@ impl Shared {
     }
 }
 
-/// Where an answer goes.
+/// The receiver of an answer.
 pub(crate) type Reply<T> = oneshot::Sender<Result<T>>;
 
-/// The error once more, for somebody else.
+/// A copy of the error.
 pub(crate) fn same(error: &Error) -> Error {
     match error {
         Error::NoSpace { path } => Error::NoSpace { path: path.clone() },
@@ -94,33 +98,33 @@ pub(crate) fn same(error: &Error) -> Error {
     }
 }
 
-/// What the log thread is asked.
+/// A request to the log thread.
 #[derive(Debug)]
 pub(crate) enum Request {
-    /// One commit, and what was read for it; its stamp.
+    /// One commit, and its fetched rows; answers with its stamp.
     Commit(Commit, Fetched, Reply<i64>),
-    /// Rows, each for itself, and what was read for them.
+    /// Independent rows, and their fetched rows.
     Rows(TableName, Vec<RowMutation>, Fetched, Reply<Vec<Result<()>>>),
-    /// A new table.
+    /// Creates a table.
     CreateTable(TableName, TableSchema, Reply<()>),
-    /// A table to be forgotten.
+    /// Drops a table.
     DropTable(TableName, Reply<()>),
-    /// A table with other families.
+    /// Changes a table's families.
     ModifyFamilies(TableName, Vec<FamilyChange>, Reply<()>),
-    /// Everything so far to segments.
+    /// Writes everything so far to segments.
     Flush(Reply<()>),
-    /// Nothing: there is something to install.
+    /// Wakes the thread: there is something to install.
     Wake,
-    /// The end.
+    /// Ends the thread.
     Close(Reply<()>),
 }
 
-/// A request, and the room that it takes in the queue until it is done.
+/// A request, and its permits of the queue until it is done.
 #[derive(Debug)]
 pub(crate) struct Queued {
-    /// What is asked.
+    /// The request.
     pub(crate) request: Request,
-    /// Given back when the request is answered; the engine's own threads take none.
+    /// Returned when the request is answered; the engine's own threads take none.
     pub(crate) room: Option<OwnedSemaphorePermit>,
 }
 
@@ -134,7 +138,7 @@ enum Answer {
 }
 
 impl Answer {
-    /// The answer of a store that takes no writes for now.
+    /// The error answer of a store that takes no writes for now.
     fn refused(request: Request, error: &Error) -> Self {
         let error = || same(error);
         match request {
@@ -148,7 +152,7 @@ impl Answer {
         }
     }
 
-    /// Answers; `failure` makes the error of a log that did not take the group.
+    /// Sends the answer; `failure` makes the error if the log did not take the group.
     fn send(self, failure: Option<&dyn Fn() -> Error>) {
         fn outcome<T>(result: Result<T>, failure: Option<&dyn Fn() -> Error>) -> Result<T> {
             match failure {
@@ -156,7 +160,7 @@ impl Answer {
                 _ => result,
             }
         }
-        // Whoever asked may have stopped waiting.
+        // The receiver may be gone.
         match self {
             Self::Stamp(reply, result) => drop(reply.send(outcome(result, failure))),
             Self::Rows(reply, result) => drop(reply.send(outcome(result, failure))),
@@ -167,27 +171,27 @@ impl Answer {
     }
 }
 
-/// When memtables are written to segments.
+/// Sizes that trigger flushes.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Thresholds {
     /// Bytes of active memtables above which they are frozen.
     pub(crate) memtable_bytes: u64,
-    /// Bytes of active memtables above which writers wait for the frozen ones.
+    /// Bytes of active memtables above which writers wait for the flush of the frozen ones.
     pub(crate) stall_bytes: u64,
     /// Bytes of log after which a group takes no more requests.
     pub(crate) group_bytes: usize,
 }
 
-/// Whoever waits until segments hold what was written.
+/// A requester that waits until segments hold everything written before.
 struct Waiting {
-    /// The last frame of it.
+    /// The last frame of that.
     until: u64,
-    /// Flushes that were begun before, and whose failure says nothing.
+    /// Flush attempts begun before the request, whose failure does not count.
     attempts: u64,
     reply: Reply<()>,
 }
 
-/// The log thread's own.
+/// The state of the log thread.
 pub(crate) struct Writer {
     shared: Arc<Shared>,
     log: Log,
@@ -195,13 +199,13 @@ pub(crate) struct Writer {
     thresholds: Thresholds,
     /// The frame under construction: room for its head, then the records.
     frame: Vec<u8>,
-    /// Frames that segments hold.
+    /// The last frame that segments hold.
     flushed: u64,
     waiting: Vec<Waiting>,
 }
 
 impl Writer {
-    /// Takes what the thread needs; segments hold the frames up to `flushed`.
+    /// Creates the thread's state; segments hold the frames up to `flushed`.
     pub(crate) fn new(
         shared: Arc<Shared>,
         log: Log,
@@ -212,7 +216,7 @@ impl Writer {
         Self { shared, log, queue, thresholds, frame: Vec::new(), flushed, waiting: Vec::new() }
     }
 
-    /// Serves until the store is closed, or nobody is left to ask.
+    /// Serves until the store is closed, or all senders are gone.
     pub(crate) fn run(mut self) {
         let mut closing = None;
         self.maintain();
@@ -222,7 +226,7 @@ impl Writer {
             self.maintain();
         }
         // Nothing is installed any more: the flush and compaction threads end.
-        self.shared.board.close();
+        self.shared.coordination.close();
         let closed = self.finish();
         let ended = || Error::Unavailable("it was closed".into());
         self.waiting.drain(..).for_each(|waiting| drop(waiting.reply.send(Err(ended()))));
@@ -231,17 +235,17 @@ impl Writer {
         }
     }
 
-    /// Installs what other threads have made, and freezes memtables when it is time.
+    /// Installs results of other threads, and freezes memtables if needed.
     fn maintain(&mut self) {
-        for done in self.shared.board.take_installs() {
-            if let Made::Loading(standstill) = &done.made {
+        for request in self.shared.coordination.take_installs() {
+            if let Installable::Loading(standstill) = &request.installable {
                 self.stand_still(standstill);
                 continue;
             }
             let mut state = State::clone(&self.shared.published.load());
-            let flushed = install(&mut state, &self.shared.board, &done.made);
+            let flushed = install(&mut state, &self.shared.coordination, &request.installable);
             self.shared.published.store(Arc::new(state));
-            drop(done.told);
+            drop(request.done);
             if let Some(sequence) = flushed {
                 self.flushed = sequence;
                 if let Err(error) = self.log.release(sequence) {
@@ -252,15 +256,15 @@ impl Writer {
                 }
             }
         }
-        if let Some(failure) = self.shared.board.failure() {
+        if let Some(failure) = self.shared.coordination.failure() {
             for over in self.waiting.extract_if(.., |waiting| waiting.attempts < failure.attempt) {
                 drop(over.reply.send(Err(failure.error())));
             }
             if !self.waiting.is_empty() {
-                self.shared.board.retry();
+                self.shared.coordination.retry();
             }
         }
-        if self.shared.board.is_closed() {
+        if self.shared.coordination.is_closed() {
             let reason = || self.shared.stopped.get().cloned().unwrap_or_else(|| "it was closed".into());
             self.waiting.drain(..).for_each(|waiting| drop(waiting.reply.send(Err(Error::Unavailable(reason())))));
             return;
@@ -269,26 +273,26 @@ impl Writer {
         self.shared.log_bytes.store(self.log.bytes(), Ordering::Relaxed);
     }
 
-    /// Changes nothing until a load is in the manifest, and puts it into the state; or until it is given up.
+    /// Pauses until a load is in the manifest, and installs it; or until it is aborted.
     fn stand_still(&self, standstill: &Standstill) {
         self.shared.is_stamping.store(true, Ordering::SeqCst);
-        // When nobody is left to hear it, nobody is left to send either.
+        // If the receiver is gone, the sender of the load is gone too.
         let _ = standstill.reached.send(());
         if let Ok(loaded) = standstill.loaded.recv() {
             let mut state = State::clone(&self.shared.published.load());
-            install_load(&mut state, &self.shared.board, &loaded);
+            install_load(&mut state, &self.shared.coordination, &loaded);
             self.shared.published.store(Arc::new(state));
         }
         self.shared.is_stamping.store(false, Ordering::SeqCst);
     }
 
-    /// Hands memtables to the flush thread that are full, waited for or often scanned, unless it is still busy.
+    /// Hands memtables to the flush thread that are full, requested or often scanned, unless a flush is in progress.
     fn freeze(&mut self) {
         let published = self.shared.published.load();
         let is_full = published.active_bytes() >= self.thresholds.memtable_bytes;
         let is_wanted = self.waiting.iter().any(|waiting| waiting.until > self.flushed);
         let is_often_scanned = self.shared.is_often_scanned.load(Ordering::Relaxed);
-        if !(is_full || is_wanted || is_often_scanned) || self.shared.board.is_flushing() {
+        if !(is_full || is_wanted || is_often_scanned) || self.shared.coordination.is_flushing() {
             return;
         }
         self.shared.is_often_scanned.store(false, Ordering::Relaxed);
@@ -298,16 +302,16 @@ impl Writer {
         let state = Arc::new(state);
         self.shared.published.store(Arc::clone(&state));
         if is_wanted {
-            // Whoever asks may want the log's bytes gone.
+            // The requester may want the log's bytes gone.
             self.log.roll();
         }
-        self.shared.board.flush(state, self.log.sequence());
+        self.shared.coordination.flush(state, self.log.sequence());
     }
 
-    /// Waits while both memtables are full. Gives why there is no hope for now.
+    /// Waits while both memtables are full; returns an error if waiting is futile for now.
     fn stall(&mut self) -> Option<Error> {
         while self.shared.published.load().active_bytes() >= self.thresholds.stall_bytes {
-            match self.shared.board.await_flush() {
+            match self.shared.coordination.await_flush() {
                 Ok(()) => self.maintain(),
                 Err(error) => return Some(error),
             }
@@ -315,7 +319,7 @@ impl Writer {
         None
     }
 
-    /// Does one group; gives whom to tell when the store was asked to close.
+    /// Processes one group; returns where to answer if the store was asked to close.
     fn group(&mut self, first: Queued) -> Option<Reply<()>> {
         let stalled = self.stall();
         self.shared.is_stamping.store(true, Ordering::SeqCst);
@@ -338,7 +342,7 @@ impl Writer {
         }
         self.settle(state, answers);
         self.shared.is_stamping.store(false, Ordering::SeqCst);
-        // One large request does not keep its room for ever.
+        // Frees the room of one large request.
         self.frame.shrink_to(2 * self.thresholds.group_bytes);
         closing
     }
@@ -380,7 +384,7 @@ impl Writer {
         }
     }
 
-    /// Makes a group last, publishes it and answers.
+    /// Makes a group durable, publishes it and answers.
     fn settle(&mut self, state: State, answers: Vec<Answer>) {
         match self.append() {
             Ok(()) => {
@@ -388,12 +392,12 @@ impl Writer {
                 for answer in answers {
                     match answer {
                         Answer::Flush(reply) if self.log.sequence() > self.flushed => {
-                            let attempts = self.shared.board.attempts();
-                            self.shared.board.retry();
+                            let attempts = self.shared.coordination.attempts();
+                            self.shared.coordination.retry();
                             self.waiting.push(Waiting { until: self.log.sequence(), attempts, reply });
                         }
                         Answer::Flush(reply) => {
-                            // Segments hold it, but so may the file of the log that is in use.
+                            // Segments hold it, but so may the current log file.
                             self.log.roll();
                             drop(reply.send(self.log.release(self.flushed)));
                         }
@@ -418,17 +422,17 @@ impl Writer {
         }
     }
 
-    /// Writes and syncs the frame, unless there is nothing in it.
+    /// Writes and syncs the frame, unless it is empty.
     fn append(&mut self) -> Result<()> {
         if self.frame.len() == frame::FRAME_BYTES {
             return Ok(());
         }
         self.shared.check_writing()?;
-        // Not by the clock: only commits and reads move it on.
+        // Not the clock's time: only commits and reads advance the clock.
         self.log.append(&mut self.frame, self.shared.published.load().stamp)
     }
 
-    /// Writes nothing any more.
+    /// Stops writing for good.
     fn stop(&self, error: Error) -> String {
         if let Error::Unavailable(reason) = error {
             return reason;
@@ -439,13 +443,13 @@ impl Writer {
         self.shared.stopped.get_or_init(|| reason).clone()
     }
 
-    /// Leaves the clock in the log and gives the store free.
+    /// Writes the clock to the log and releases the store.
     fn finish(&mut self) -> Result<()> {
         self.frame.clear();
         self.frame.resize(frame::FRAME_BYTES, 0);
         record::put_clock(&mut self.frame, self.shared.clock.now());
         let result = match self.append() {
-            // The acknowledged commits are safe, and the clock is no more than a precaution.
+            // The acknowledged commits are durable, and the clock is only a precaution.
             Err(Error::NoSpace { .. } | Error::Unavailable(_)) => Ok(()),
             result => result,
         };

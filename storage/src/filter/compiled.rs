@@ -1,11 +1,11 @@
-//! A filter, checked and ready to be applied.
+//! A filter, checked and compiled.
 
 use super::{Filter, pattern::Pattern};
 use crate::{Cell, Error, FamilyName, Result, RowKey, TimestampRange, row::newest};
 use bytes::Bytes;
 use std::ops::{Bound, RangeBounds};
 
-/// A [`Filter`] with its patterns compiled. Cheap to apply, not to make: once for a read.
+/// A [`Filter`] with its patterns compiled. Cheap to apply, but not to create: once for a read.
 #[derive(Clone, Debug)]
 pub struct CompiledFilter(Step);
 
@@ -13,19 +13,19 @@ impl CompiledFilter {
     /// Checks and compiles.
     ///
     /// # Errors
-    /// Those of [`Filter::check`].
+    /// Errors of [`Filter::check`].
     pub fn new(filter: &Filter) -> Result<Self> {
         filter.check_size()?;
         Ok(Self(Step::new(filter)?))
     }
 
-    /// The cells that the filter gives of a row's cells; both in [order](Cell::order). Only an interleave repeats a cell.
+    /// Applies the filter to a row's cells. Both sides are in [order](Cell::order); only an interleave repeats a cell.
     pub fn apply(&self, key: &RowKey, cells: Vec<Cell>) -> Vec<Cell> {
         self.0.apply(key, cells)
     }
 }
 
-/// What a filter does, with the same variants as [`Filter`] up to what is decided when compiling.
+/// A compiled filter: the variants of [`Filter`], without those that are resolved by compiling.
 #[derive(Clone, Debug)]
 enum Step {
     Pass,
@@ -108,7 +108,7 @@ impl Step {
             Self::Chain(steps) => return steps.iter().fold(cells, |cells, step| step.apply(key, cells)),
             Self::Interleave(steps) => {
                 let mut pooled: Vec<Cell> = steps.iter().flat_map(|step| step.apply(key, cells.clone())).collect();
-                // Stable: copies of a cell stay in the order of the filters that gave them.
+                // Stable: copies of a cell stay in the order of their filters.
                 pooled.sort_by(Cell::order);
                 return pooled;
             }

@@ -1,4 +1,4 @@
-//! A filter's patterns: regular expressions over bytes that match the whole of what they are held against.
+//! A filter's patterns: regular expressions over bytes that match the whole text.
 
 use crate::{Error, Result};
 use regex::bytes::{Regex, RegexBuilder};
@@ -13,7 +13,7 @@ impl Pattern {
     pub(super) fn new(pattern: &str) -> Result<Self> {
         let compile = |pattern: &str| RegexBuilder::new(pattern).unicode(false).build();
         let any_byte = with_any_byte(pattern);
-        // By itself first: `a)(b` must not become right by being put into a group.
+        // Compiled alone first: `a)(b` must not become valid inside a group.
         let whole = compile(&any_byte).and_then(|_| compile(&format!(r"\A(?:{any_byte})\z")));
         whole.map(Self).map_err(|error| Error::Invalid(format!("the pattern {pattern:?} is not valid: {error}")))
     }

@@ -1,4 +1,4 @@
-//! Filters held against a second, naive reading of what they mean, and patterns that are easily got wrong.
+//! Filters, compared with a naive implementation of their definition, and patterns that are easy to get wrong.
 
 use super::*;
 use crate::{Cell, RowKey, row::fold, testing::arbitrary};
@@ -41,7 +41,7 @@ fn patterns_are_refused() {
     assert!(pattern::Pattern::new("((a{100}){100}){100}").is_err(), "a pattern that would fill the memory");
 }
 
-/// What a filter gives, cell by cell and from the definition: slow, and written without the evaluator.
+/// The result of a filter by its definition, cell by cell: slow, and independent of the evaluator.
 fn naive(filter: &Filter, key: &RowKey, cells: &[Cell]) -> Vec<Cell> {
     use Filter::*;
     let keep = |test: &dyn Fn(&Cell) -> bool| cells.iter().filter(|cell| test(cell)).cloned().collect::<Vec<_>>();
@@ -82,7 +82,7 @@ fn naive(filter: &Filter, key: &RowKey, cells: &[Cell]) -> Vec<Cell> {
         Chain(parts) => parts.iter().fold(cells.to_vec(), |cells, part| naive(part, key, &cells)),
         Interleave(parts) => {
             let given: Vec<Vec<Cell>> = parts.iter().map(|part| naive(part, key, cells)).collect();
-            // Place by place, each part's copies of it in turn.
+            // For each distinct cell, each part's copies of it in turn.
             let mut places: Vec<&Cell> = Vec::new();
             for cell in cells {
                 if places.last().is_none_or(|last| last.order(cell).is_ne()) {

@@ -1,4 +1,4 @@
-//! A scan under way over a pinned map of rows. It holds one batch and, for what is still to come, key ranges that shrink.
+//! A scan in progress over a pinned map of rows. It holds one batch, and the remaining key ranges.
 
 use super::state::{Rows, within};
 use crate::{
@@ -9,14 +9,14 @@ use crate::{
 use bytes::Bytes;
 use std::collections::VecDeque;
 
-/// Gives the batches of a scan.
+/// Returns the batches of a scan.
 #[derive(Debug)]
 pub(super) struct Cursor {
     rows: Rows,
     reader: RowReader,
-    /// Still to be read, in key order.
+    /// Remaining ranges, in key order.
     ranges: VecDeque<KeyRange>,
-    /// Rows that may still be given.
+    /// Rows that may still be returned.
     rows_left: u64,
     reversed: bool,
 }
@@ -27,7 +27,7 @@ impl Cursor {
         Self { rows, reader, ranges, rows_left: scan.rows_max.unwrap_or(u64::MAX), reversed: scan.reversed }
     }
 
-    /// Reads on in one range until the batch is full, and cuts off the part that was read.
+    /// Reads in one range until the batch is full, and puts the rest of the range back.
     fn fill(&mut self, range: KeyRange, batch: &mut Vec<Row>, bytes: &mut usize) {
         let full = |batch: &[Row], bytes: usize| batch.len() == BATCH_ROWS_MAX || bytes >= BATCH_BYTES_TARGET;
         let mut rows = within(&self.rows, &range);

@@ -1,4 +1,4 @@
-//! Loads: kept in memory until they are finished, and then one change of the state.
+//! Loads: kept in memory until they are finished, and then applied as one change of the state.
 
 use super::{Current, state::State, state_of};
 use crate::{Error, Load, LoadColumn, NewRows, Result, RowMutation, TableName, TableSchema, Validation, row};
@@ -10,7 +10,7 @@ use std::{collections::HashSet, sync::Arc};
 pub(super) struct MemoryLoad {
     pub(super) current: Arc<Current>,
     pub(super) table: TableName,
-    /// The families when it was begun.
+    /// The families at its beginning.
     pub(super) schema: Arc<TableSchema>,
     pub(super) columns: Vec<LoadColumn>,
     /// The stamp of the cells.
@@ -22,13 +22,13 @@ impl MemoryLoad {
     /// Whether all rows are new.
     fn check(&self, state: &State, now_micros: i64) -> Result<()> {
         let table = state.table(&self.table)?;
-        // A table that was changed to and fro is another one.
+        // A table that was changed and changed back counts as changed.
         if !Arc::ptr_eq(&table.schema, &self.schema) {
             return Err(Error::Conflict);
         }
         let mut seen = HashSet::with_capacity(self.rows.len());
         for (number, RowMutation { key, .. }) in &self.rows {
-            if !table.living(key, now_micros).is_empty() || !seen.insert(key) {
+            if !table.live_cells(key, now_micros).is_empty() || !seen.insert(key) {
                 return Err(Error::RowExists { key: key.clone(), number: Some(*number) });
             }
         }

@@ -1,4 +1,4 @@
-//! All that a memory store holds, and what writes do to it. Pure: time comes in as an argument.
+//! The content of a memory store, and the effect of writes on it. Pure: time comes in as an argument.
 
 use super::Resolved;
 use crate::{
@@ -8,16 +8,16 @@ use crate::{
 use imbl::OrdMap;
 use std::{ops::Bound, sync::Arc};
 
-/// Parts into which a table is cut by its samples, at most.
+/// Maximum parts into which samples divide a table.
 const SAMPLES_MAX: u64 = 64;
 
-/// Rows by key; a row's cells are in [order](Cell::order), and never none.
+/// Rows by key; a row's cells are in [order](Cell::order), and never empty.
 pub(super) type Rows = OrdMap<RowKey, Arc<Vec<Cell>>>;
 
-/// What rows held until they changed, by key and the stamp of the change; `None` where a row was absent.
-type Past = OrdMap<(RowKey, i64), Option<Arc<Vec<Cell>>>>;
+/// Previous versions of rows, by key and the stamp of the change; `None` if the row was absent.
+type History = OrdMap<(RowKey, i64), Option<Arc<Vec<Cell>>>>;
 
-/// The tables at one moment. Cheap to clone.
+/// The tables at one time. Cheap to clone.
 #[derive(Clone, Debug, Default)]
 pub(super) struct State {
     pub(super) tables: OrdMap<TableName, Table>,
@@ -25,12 +25,12 @@ pub(super) struct State {
     pub(super) commit_micros: i64,
 }
 
-/// A table at one moment. Cheap to clone.
+/// A table at one time. Cheap to clone.
 #[derive(Clone, Debug)]
 pub(super) struct Table {
     pub(super) schema: Arc<TableSchema>,
     pub(super) rows: Rows,
-    past: Past,
+    history: History,
 }
 
 impl State {
@@ -51,7 +51,7 @@ impl State {
         }
         schema.check()?;
         let schema = Arc::new(schema.created(stamp_micros));
-        self.tables.insert(table.clone(), Table { schema, rows: Rows::new(), past: Past::new() });
+        self.tables.insert(table.clone(), Table { schema, rows: Rows::new(), history: History::new() });
         Ok(())
     }
 
@@ -72,13 +72,13 @@ impl State {
         table.schema.check()
     }
 
-    /// Refuses when one of the rows is not the one that it was at the pinned state.
+    /// Checks that the rows are unchanged since the pinned state.
     pub(super) fn validate(&self, pinned: &Self, rows: &[(TableName, RowKey)]) -> Result<()> {
         for (table, key) in rows {
             let then = pinned.tables.get(table).and_then(|table| table.rows.get(key));
             let now = self.table(table)?.rows.get(key);
             let same = match (then, now) {
-                // A row is replaced whole by each write, and the pinned one cannot have been freed.
+                // Each write replaces a row as a whole, and the pinned one cannot have been freed.
                 (Some(then), Some(now)) => Arc::ptr_eq(then, now),
                 (None, None) => true,
                 _ => false,
@@ -90,7 +90,7 @@ impl State {
         Ok(())
     }
 
-    /// Applies the mutations of one row; they are given back as they were applied.
+    /// Applies the mutations of one row; returns them with their timestamps.
     pub(super) fn mutate(
         &mut self,
         name: &TableName,
@@ -103,7 +103,7 @@ impl State {
         let cells = table.rows.get(&row.key).map(|cells| cells.as_ref().clone()).unwrap_or_default();
         row::resolve(&mut row.mutations, row::stamp_for(stamp_micros, after_read, &cells));
         let cells = row::fold(&table.schema, cells, &row.mutations, stamp_micros)?;
-        table.remember(&row.key, cells.is_empty(), stamp_micros);
+        table.record_history(&row.key, cells.is_empty(), stamp_micros);
         table.put(row.key, cells);
         Ok(row.mutations)
     }
@@ -114,9 +114,9 @@ impl State {
         for key in keys {
             table.rows.remove(&key);
         }
-        let purged = table.past.keys().filter(|(key, _)| range.contains(key)).cloned().collect::<Vec<_>>();
-        for place in purged {
-            table.past.remove(&place);
+        let purged = table.history.keys().filter(|(key, _)| range.contains(key)).cloned().collect::<Vec<_>>();
+        for row in purged {
+            table.history.remove(&row);
         }
         Ok(())
     }
@@ -124,7 +124,7 @@ impl State {
 
 impl Table {
     /// The cells of a row that no rule has condemned.
-    pub(super) fn living(&self, key: &RowKey, now_micros: i64) -> Vec<Cell> {
+    pub(super) fn live_cells(&self, key: &RowKey, now_micros: i64) -> Vec<Cell> {
         self.rows.get(key).map(|cells| row::live(&self.schema, cells.as_ref().clone(), now_micros)).unwrap_or_default()
     }
 
@@ -136,25 +136,26 @@ impl Table {
         }
     }
 
-    /// Keeps what the row holds, before it is changed, if the table keeps history. Of several changes by one commit the first counts.
-    fn remember(&mut self, key: &RowKey, becomes_absent: bool, stamp_micros: i64) {
+    /// Records the current version of a row before it changes, if the table keeps history. If one commit changes it
+    /// several times, the first version counts.
+    fn record_history(&mut self, key: &RowKey, becomes_absent: bool, stamp_micros: i64) {
         let Some(history) = self.schema.history else { return };
         let before = self.rows.get(key).cloned();
         if before.is_none() && becomes_absent {
             return;
         }
-        self.past.entry((key.clone(), stamp_micros)).or_insert(before);
+        self.history.entry((key.clone(), stamp_micros)).or_insert(before);
         let forgotten = (key.clone(), i64::MIN)..=(key.clone(), history.forgotten_micros(stamp_micros));
-        for place in self.past.range(forgotten).map(|(place, _)| place.clone()).collect::<Vec<_>>() {
-            self.past.remove(&place);
+        for row in self.history.range(forgotten).map(|(row, _)| row.clone()).collect::<Vec<_>>() {
+            self.history.remove(&row);
         }
     }
 
-    /// The rows as they were after the last commit with this stamp or an earlier one. History must reach so far back.
+    /// The rows after the last commit with this stamp or an earlier one. History must reach that far back.
     pub(super) fn rows_as_of(&self, as_of_micros: i64) -> Rows {
         let mut rows = self.rows.clone();
         let mut last = None;
-        for ((key, stamp_micros), before) in &self.past {
+        for ((key, stamp_micros), before) in &self.history {
             if *stamp_micros <= as_of_micros || last == Some(key) {
                 continue;
             }
@@ -170,27 +171,27 @@ impl Table {
     fn modify_family(&mut self, name: &TableName, change: FamilyChange, now_micros: i64) -> Result<()> {
         let changed = self.schema.changed(name, change, now_micros)?;
         if changed.history.is_none_or(|history| history.since_micros == now_micros) {
-            self.past.clear();
+            self.history.clear();
         }
-        let loses = self.schema.loses_by(&changed);
+        let loses = self.schema.loses_cells_in(&changed);
         if loses {
-            // What the old rules condemned must not come back under the new ones.
+            // Cells that the old rules condemned must not reappear under the new ones.
             self.prune(now_micros);
         }
         self.schema = Arc::new(changed);
         if loses {
-            // The cells of a family that is gone; one of the same name that comes later begins empty.
+            // Removes the cells of a dropped family; a later one of the same name begins empty.
             self.prune(now_micros);
         }
         Ok(())
     }
 
-    /// Removes what is condemned from every row.
+    /// Removes condemned cells from every row.
     fn prune(&mut self, now_micros: i64) {
         for (key, cells) in self.rows.clone() {
-            let living = row::live(&self.schema, cells.as_ref().clone(), now_micros);
-            if living.len() < cells.len() {
-                self.put(key, living);
+            let live = row::live(&self.schema, cells.as_ref().clone(), now_micros);
+            if live.len() < cells.len() {
+                self.put(key, live);
             }
         }
     }
@@ -201,8 +202,8 @@ impl Table {
         let (mut samples, mut offset_bytes, mut next) = (Vec::new(), 0, part);
         let mut last = None;
         for (key, cells) in &self.rows {
-            let living = self.living(key, now_micros);
-            if living.is_empty() {
+            let live = self.live_cells(key, now_micros);
+            if live.is_empty() {
                 continue;
             }
             offset_bytes += size(key, cells);

@@ -31,7 +31,7 @@ async fn the_memory_store_keeps_history() {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(64))]
 
-    /// Finds no fault in the store; it shows that the operations run, and that the differential test itself is deterministic.
+    /// Tests not the store, but that the operations run, and that the differential test is deterministic.
     #[test]
     fn two_memory_stores_agree(mut operations in operations_with_history()) {
         operations.retain(|operation| !matches!(operation, Operation::Maintain(_)));

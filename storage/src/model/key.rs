@@ -1,11 +1,11 @@
-//! Row keys, ranges of them, and sets of ranges.
+//! Row keys, ranges of row keys, and sets of ranges.
 
 use super::limits;
 use crate::{Error, Result};
 use bytes::Bytes;
 use std::{borrow::Borrow, fmt, ops::Deref};
 
-/// Bytes of a key that a store makes of a row key.
+/// Maximum bytes of a key that a store derives from a row key.
 const STORED_KEY_BYTES_MAX: usize = 2 * limits::ROW_KEY_BYTES_MAX + 16;
 
 /// The key of a row: 1 to [`ROW_KEY_BYTES_MAX`](limits::ROW_KEY_BYTES_MAX) bytes, ordered as bytes.
@@ -28,10 +28,10 @@ impl RowKey {
         Ok(Self(key))
     }
 
-    /// A key under which a store keeps something: it may hold a row key with every byte escaped, and a stamp.
+    /// A key that a store derives: it may hold a row key with every byte escaped, and a stamp.
     ///
     /// # Errors
-    /// Those of [`new`](Self::new), for keys that are too long for that too.
+    /// Errors of [`new`](Self::new), with the larger limit.
     pub(crate) fn stored(key: impl Into<Bytes>) -> Result<Self> {
         let key = key.into();
         match key.len() {
@@ -61,7 +61,7 @@ impl Deref for RowKey {
     }
 }
 
-/// Keys compare and hash as their bytes do, so that maps of keys are asked by bytes.
+/// Keys compare and hash like their bytes, so that maps can be searched by bytes.
 impl Borrow<[u8]> for RowKey {
     fn borrow(&self) -> &[u8] {
         &self.0
@@ -74,7 +74,7 @@ impl fmt::Debug for RowKey {
     }
 }
 
-/// The least byte string above every one that starts with `prefix`; `None` when there is none (a prefix of `0xff` bytes).
+/// The least byte string above every one that starts with `prefix`; `None` if there is none (a prefix of `0xff` bytes).
 pub fn prefix_end(prefix: &[u8]) -> Option<Bytes> {
     let last = prefix.iter().rposition(|&byte| byte != 0xff)?;
     let mut end = prefix[..=last].to_vec();
@@ -82,7 +82,7 @@ pub fn prefix_end(prefix: &[u8]) -> Option<Bytes> {
     Some(end.into())
 }
 
-/// The keys from `start` on, and below `end`.
+/// The keys in `start..end`.
 #[derive(Clone, PartialEq, Eq, Hash)]
 pub struct KeyRange {
     /// Inclusive; empty for the first key of all.
@@ -154,7 +154,8 @@ impl fmt::Debug for KeyRange {
     }
 }
 
-/// Ranges of keys: sorted, disjoint, not adjacent, none empty. No range means no row, never all of them.
+/// Ranges of keys: sorted, disjoint, not adjacent, and not empty. Without ranges it has no rows, as opposed to all
+/// rows.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RowSet(Vec<KeyRange>);
 

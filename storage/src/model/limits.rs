@@ -1,5 +1,5 @@
-//! The limits of the data model. Bigtable's own, where it has one
-//! (<https://cloud.google.com/bigtable/quotas#limits>), so that a table fits either backend.
+//! The limits of the data model. Bigtable's own, where it has one (<https://cloud.google.com/bigtable/quotas#limits>),
+//! so that a table fits either backend.
 
 /// Bytes of a row key.
 pub const ROW_KEY_BYTES_MAX: usize = 4 << 10;
@@ -23,13 +23,13 @@ pub const MUTATIONS_MAX: usize = 100_000;
 pub const FILTER_DEPTH_MAX: usize = 20;
 /// Bytes of a serialised filter's patterns and values.
 pub const FILTER_BYTES_MAX: usize = 20 << 10;
-/// Copies of one cell that a filter gives, at most: interleaves in a chain multiply them.
+/// Maximum copies of one cell that a filter returns: interleaves in a chain multiply them.
 pub const FILTER_COPIES_MAX: usize = 1_000;
 /// Characters of a table name.
 pub const TABLE_NAME_MAX: usize = 50;
 /// Characters of a family name.
 pub const FAMILY_NAME_MAX: usize = 64;
-/// How far ahead of the store's clock a timestamp that a client brings may lie, in microseconds.
+/// How far a client's timestamp may lie ahead of the store's clock, in microseconds.
 pub const TIMESTAMP_AHEAD_MAX_MICROS: i64 = 86_400_000_000;
-/// How long a table that keeps history keeps it at least, in microseconds.
+/// Minimum time for which a table keeps history, in microseconds.
 pub const HISTORY_MICROS_MIN: i64 = 1_000;

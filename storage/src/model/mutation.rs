@@ -1,4 +1,4 @@
-//! What a client may ask to be done to a row.
+//! Mutations: the changes of a row that a client may request.
 
 use super::FamilyName;
 use bytes::Bytes;
@@ -25,12 +25,12 @@ impl TimestampRange {
     }
 }
 
-/// One change of a row. The mutations of one row are applied in order, and seen together or not at all.
+/// One change of a row. The mutations of one row are applied in order, and become visible together or not at all.
 ///
-/// A timestamp of `None` is the commit's own, given by the store.
+/// A timestamp of `None` is the commit's stamp.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Mutation {
-    /// Writes a cell; one with the same timestamp is replaced. Refused in an aggregate family.
+    /// Writes a cell, replacing one with the same timestamp. Refused in an aggregate family.
     SetCell {
         /// The family.
         family: FamilyName,
@@ -47,7 +47,7 @@ pub enum Mutation {
         family: FamilyName,
         /// The column.
         qualifier: Bytes,
-        /// Microseconds: names the cell that takes the input.
+        /// Microseconds: identifies the cell that takes the input.
         timestamp: Option<i64>,
         /// The input: added to a sum, compared with a minimum or maximum, counted by a distinct count.
         input: i64,
@@ -58,9 +58,9 @@ pub enum Mutation {
         family: FamilyName,
         /// The column.
         qualifier: Bytes,
-        /// Microseconds: names the cell that takes the state.
+        /// Microseconds: identifies the cell that takes the state.
         timestamp: Option<i64>,
-        /// A state as the family's cells hold it.
+        /// A state in the format of the family's cells.
         state: Bytes,
     },
     /// Deletes the cells of a column with a timestamp in the range.
@@ -94,7 +94,7 @@ impl Mutation {
         }
     }
 
-    /// Bytes that it counts towards limits and batches.
+    /// Size, as counted in limits and batches.
     pub fn size(&self) -> usize {
         let payload = match self {
             Self::SetCell { qualifier, value, .. } => qualifier.len() + value.len(),

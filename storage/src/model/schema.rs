@@ -5,7 +5,7 @@ use crate::{Error, FamilyChange, GcRule, Result};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
-/// How an aggregate family merges what is written into a cell. Inputs are 64-bit integers.
+/// How an aggregate family merges writes into a cell. Inputs are 64-bit integers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Aggregate {
@@ -22,43 +22,45 @@ pub enum Aggregate {
 /// A column family.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Family {
-    /// Which cells may be forgotten.
+    /// Which cells may be dropped.
     pub gc: GcRule,
-    /// Set when cells are merged rather than replaced; fixed at the family's creation.
+    /// Set if writes are merged into cells instead of replacing them; fixed at the family's creation.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub aggregate: Option<Aggregate>,
 }
 
-/// How long a table keeps what its rows held before they changed, for [`Scan::as_of`](crate::Scan::as_of).
+/// How long a table keeps previous versions of its rows, for [`Scan::as_of`](crate::Scan::as_of).
 ///
-/// Beside the rows the store keeps, for every change of a row, what the row held until then (nothing, where it was absent), under the
-/// key and the stamp of the change. What a row held at a moment stands under the least stamp after it; where there is none, the row
-/// has not changed since and is read itself. What was superseded longer ago than [`keep_micros`](Self::keep_micros) is forgotten.
+/// For every change of a row, the store keeps the row before the change (or that it was absent) under the key and the
+/// stamp of the change. The version of a row at a time is the one under the least later stamp; if there is none, the
+/// row has not changed since, and the current row is that version. Versions superseded longer ago than
+/// [`keep_micros`](Self::keep_micros) are dropped.
 ///
-/// History begins when it is switched on, and anew with every change of a family's rule and every family that is dropped: what such a
-/// change takes is taken from the past too. A deletion of a range is a purge and takes history along, and so does the drop of a table.
+/// History begins when it is switched on. It begins anew with every change of a family's rule and every drop of a
+/// family: cells that such a change removes are removed from history too. A deletion of a range is a purge and removes
+/// history too, and so does the drop of a table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct History {
-    /// For how long, in microseconds; at least [`HISTORY_MICROS_MIN`](limits::HISTORY_MICROS_MIN).
+    /// How long, in microseconds; at least [`HISTORY_MICROS_MIN`](limits::HISTORY_MICROS_MIN).
     pub keep_micros: i64,
-    /// The stamp of the commit from which on all is kept, in microseconds; the store's business.
+    /// The stamp of the commit from which on history is complete, in microseconds; set by the store.
     pub since_micros: i64,
 }
 
 impl History {
-    /// The first moment that can be asked for at the time `now_micros`.
+    /// The earliest time that can be requested at the time `now_micros`.
     pub fn oldest_micros(&self, now_micros: i64) -> i64 {
         self.since_micros.max(self.forgotten_micros(now_micros))
     }
 
-    /// What was superseded at this moment or before is forgotten at the time `now_micros`. A row of a table with history may not lose
-    /// cells to a rule that did not condemn them by then.
+    /// Versions superseded at this time or before are dropped at the time `now_micros`. A row of a table with history
+    /// must not lose cells to a rule that did not condemn them by then.
     pub fn forgotten_micros(&self, now_micros: i64) -> i64 {
         now_micros.saturating_sub(self.keep_micros)
     }
 
-    /// What becomes of a table's history when it is asked to keep this long, by a commit with this stamp. Keeping longer brings nothing
-    /// back that was forgotten.
+    /// A table's history after a commit with this stamp sets how long it is kept. Keeping longer does not bring dropped
+    /// versions back.
     pub(crate) fn changed(before: Option<Self>, keep_micros: Option<i64>, stamp_micros: i64) -> Option<Self> {
         let keep_micros = keep_micros?;
         let since_micros = before.map_or(stamp_micros, |before| before.oldest_micros(stamp_micros));
@@ -66,13 +68,13 @@ impl History {
     }
 }
 
-/// The families of a table, by name, and what else is to be known of it.
+/// The families of a table, by name, and its history settings.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TableSchema {
     /// At most [`FAMILIES_MAX`](limits::FAMILIES_MAX).
     pub families: BTreeMap<FamilyName, Family>,
-    /// Set when what rows held before is kept. Of a schema that is given to [`Store::create_table`](crate::Store::create_table) only
-    /// [`keep_micros`](History::keep_micros) counts.
+    /// Set if previous versions are kept. [`Store::create_table`](crate::Store::create_table) only uses
+    /// [`keep_micros`](History::keep_micros).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub history: Option<History>,
 }
@@ -83,8 +85,8 @@ impl TableSchema {
         Self { families: families.into(), history: None }
     }
 
-    /// The schema after a change by a commit with the stamp; not [checked](Self::check) yet. A change that takes something away lets
-    /// history begin anew.
+    /// The schema after a change by a commit with this stamp; not [checked](Self::check) yet. A change that removes
+    /// cells lets history begin anew.
     ///
     /// # Errors
     /// [`Error::FamilyExists`], [`Error::NoFamily`]; they name the `table`.
@@ -108,18 +110,18 @@ impl TableSchema {
                 schema.history = History::changed(schema.history, keep_micros, stamp_micros);
             }
         }
-        if self.loses_by(&schema) {
+        if self.loses_cells_in(&schema) {
             schema = schema.created(stamp_micros);
         }
         Ok(schema)
     }
 
-    /// Whether the other schema, which comes after this one, lacks a family or has another rule for one.
-    pub(crate) fn loses_by(&self, next: &Self) -> bool {
+    /// Whether `next`, the schema after this one, lacks a family or has another rule for one.
+    pub(crate) fn loses_cells_in(&self, next: &Self) -> bool {
         self.families.iter().any(|(name, family)| next.families.get(name) != Some(family))
     }
 
-    /// The schema with a history that a commit with the stamp begins.
+    /// The schema with a history that begins at a commit with this stamp.
     pub(crate) fn created(mut self, stamp_micros: i64) -> Self {
         self.history = self.history.map(|history| History { since_micros: stamp_micros, ..history });
         self

@@ -1,4 +1,4 @@
-//! Whether a request fits the data model, before anything of it is applied.
+//! Checks a request against the data model, before anything of it is applied.
 
 use crate::{
     Aggregate, Error, FamilyName, LoadColumn, Mutation, Result, RowMutation, TableName, TableSchema, aggregate,
@@ -11,15 +11,16 @@ use bytes::Bytes;
 /// Checks the mutations of one row against the table and the limits.
 ///
 /// # Errors
-/// [`NoFamily`](Error::NoFamily); [`TooLarge`](Error::TooLarge) for a qualifier, a value, or all that is written together; [`TooMany`](Error::TooMany)
-/// mutations; [`Invalid`](Error::Invalid) for none of them, a mutation that the family's kind does not take, a state that is
-/// none, and a timestamp that is negative or more than [`TIMESTAMP_AHEAD_MAX_MICROS`] after `now_micros`.
+/// [`NoFamily`](Error::NoFamily); [`TooLarge`](Error::TooLarge) for a qualifier, a value, or the total size;
+/// [`TooMany`](Error::TooMany) mutations; [`Invalid`](Error::Invalid) for no mutations, a mutation that the family's
+/// kind does not take, an invalid state, and a timestamp that is negative or more than [`TIMESTAMP_AHEAD_MAX_MICROS`]
+/// after `now_micros`.
 pub fn check(table: &TableName, schema: &TableSchema, row: &RowMutation, now_micros: i64) -> Result<()> {
     if row.mutations.is_empty() {
         return Err(Error::Invalid("a row is given without mutations".into()));
     }
     check_count(row.mutations.len())?;
-    // More than the row may hold would also be more than a log has to take at once.
+    // More than the limit of a row would also exceed what a log takes at once.
     let size = row.mutations.iter().map(Mutation::size).sum::<usize>();
     if size > ROW_BYTES_MAX {
         return Err(Error::TooLarge { what: "a row", size, limit: ROW_BYTES_MAX });
@@ -55,10 +56,10 @@ pub fn check_load(table: &TableName, schema: &TableSchema, columns: &[LoadColumn
     Ok(())
 }
 
-/// How an aggregate family merges.
+/// The aggregate of a family.
 ///
 /// # Errors
-/// [`Invalid`](Error::Invalid) for a family that is not there or does not merge.
+/// [`Invalid`](Error::Invalid) for a missing family, or one that is not an aggregate.
 pub(super) fn aggregate_of(schema: &TableSchema, family: &FamilyName) -> Result<Aggregate> {
     let found = schema.families.get(family).and_then(|family| family.aggregate);
     found.ok_or_else(|| Error::Invalid(format!("family {family:?} is not an aggregate family")))

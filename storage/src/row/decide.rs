@@ -1,4 +1,4 @@
-//! Writes that depend on what the row holds: check-and-mutate and read-modify-write, as functions of the row.
+//! Writes that depend on the current row: check-and-mutate and read-modify-write, as functions of the row.
 
 use super::check::{check, check_column, check_family, check_plain, check_value};
 use crate::{
@@ -28,10 +28,11 @@ pub fn check_decision(
     request.predicate.as_ref().map_or(Ok(()), Filter::check)
 }
 
-/// Whether the predicate leaves a cell of the row; `None` asks for any cell. The cells are the [living](super::live) ones.
+/// Whether the predicate returns a cell of the row; `None` asks for any cell. The cells are the [live](super::live)
+/// ones.
 ///
 /// # Errors
-/// What [`Filter::check`] finds.
+/// Errors of [`Filter::check`].
 pub fn holds(predicate: Option<&Filter>, key: &RowKey, cells: Vec<Cell>) -> Result<bool> {
     let left = match predicate {
         Some(filter) => CompiledFilter::new(filter)?.apply(key, cells),
@@ -40,12 +41,12 @@ pub fn holds(predicate: Option<&Filter>, key: &RowKey, cells: Vec<Cell>) -> Resu
     Ok(!left.is_empty())
 }
 
-/// The mutations that a read-modify-write comes to: one [`Mutation::SetCell`] for each column, in the order of columns, still
-/// without timestamps. Rules on the same column see each other. The cells are the [living](super::live) ones.
+/// The mutations of a read-modify-write: one [`Mutation::SetCell`] for each column, in the order of columns, still
+/// without timestamps. Rules on the same column apply in order. The cells are the [live](super::live) ones.
 ///
 /// # Errors
-/// [`Invalid`](Error::Invalid) for no rules, for an aggregate family, and for an increment of a value that is not 8 bytes long;
-/// [`NoFamily`](Error::NoFamily); [`TooLarge`](Error::TooLarge).
+/// [`Invalid`](Error::Invalid) for no rules, for an aggregate family, and for an increment of a value that is not 8
+/// bytes long; [`NoFamily`](Error::NoFamily); [`TooLarge`](Error::TooLarge).
 pub fn modify(
     table: &TableName,
     schema: &TableSchema,

@@ -1,4 +1,4 @@
-//! What a scan keeps of a row: one [`RowReader`] for each scan, one call for each row.
+//! The part of a row that a scan returns: one [`RowReader`] for each scan, one call for each row.
 
 use super::live;
 use crate::{
@@ -7,7 +7,7 @@ use crate::{
 };
 use std::sync::Arc;
 
-/// A scan's columns, timestamps, versions and filter, compiled once and held against each row.
+/// A scan's columns, timestamps, versions and filter, compiled once and applied to each row.
 #[derive(Debug)]
 pub struct RowReader {
     schema: TableSchema,
@@ -21,14 +21,14 @@ pub struct RowReader {
 }
 
 impl RowReader {
-    /// Checks and compiles the scan of a state of the time `now_micros`. What is condemned is judged by that time, or by that of
-    /// [`as_of`](Scan::as_of): the caller gives the rows as they were then.
+    /// Checks and compiles a scan of a state at the time `now_micros`. Rules are evaluated at that time, or at that of
+    /// [`as_of`](Scan::as_of): the caller passes the rows as of then.
     ///
     /// # Errors
-    /// Those of [`Scan::check`] and [`Scan::judged_micros`].
+    /// Errors of [`Scan::check`] and [`Scan::gc_micros`].
     pub fn new(schema: &TableSchema, scan: &Scan, now_micros: i64) -> Result<Self> {
         scan.check()?;
-        let now_micros = scan.judged_micros(schema, now_micros)?;
+        let now_micros = scan.gc_micros(schema, now_micros)?;
         Ok(Self {
             schema: schema.clone(),
             columns: scan.columns.clone(),
@@ -41,20 +41,20 @@ impl RowReader {
         })
     }
 
-    /// Whether the cells of a column can matter to [`read`](Self::read). A backend may leave out those of the others; what is
-    /// left must be whole columns, so that versions count right.
+    /// Whether the cells of a column can matter to [`read`](Self::read). A backend may leave out the cells of other
+    /// columns; columns must be complete, so that versions are counted correctly.
     pub fn wants(&self, family: &FamilyName, qualifier: &[u8]) -> bool {
-        // Any living cell makes the row exist, of a column that is wanted or not.
+        // Any live cell makes the row exist, in a selected column or not.
         self.schema.families.contains_key(family) && (self.keep_empty || self.chooses(family, qualifier))
     }
 
-    /// Whether the newest cell of a column of this family lives, whatever the time. With [`keep_empty`](Scan::keep_empty) a backend
-    /// may leave out the unwanted cells of a row once it has kept one such.
+    /// Whether the newest cell of a column of this family is live at any time. With [`keep_empty`](Scan::keep_empty) a
+    /// backend may leave out the unselected cells of a row once it has kept one such cell.
     pub fn newest_always_lives(&self, family: &FamilyName) -> bool {
         self.schema.families.get(family).is_some_and(|family| !family.gc.condemns(0, i64::MIN, i64::MAX))
     }
 
-    /// What the scan gives of a row that holds these cells, in [order](Cell::order); `None` when it gives nothing.
+    /// The scan's result for a row with these cells, in [order](Cell::order); `None` if the row is not returned.
     pub fn read(&self, key: RowKey, cells: Vec<Cell>) -> Option<Row> {
         let Some(metrics) = &self.metrics else { return self.choose(key, cells) };
         let seen = (cells.len() as u64, (key.len() + cells.iter().map(Cell::size).sum::<usize>()) as u64);
@@ -93,7 +93,7 @@ impl RowReader {
     }
 }
 
-/// The first `versions` cells of each column; cells that repeat count each.
+/// The first `versions` cells of each column; repeated cells count each time.
 pub(crate) fn newest(mut cells: Vec<Cell>, versions: usize) -> Vec<Cell> {
     if versions == 0 {
         return Vec::new();

@@ -1,4 +1,4 @@
-//! What the pure functions do that no store shows by itself.
+//! Properties of the pure functions that no store test covers.
 
 use super::*;
 use crate::{GcRule, testing::arbitrary};
@@ -68,13 +68,13 @@ fn a_row_has_a_size_limit_over_all_its_writes() {
 }
 
 proptest! {
-    /// The answer is in order, holds each place once, and is what it is when judged again.
+    /// The result is in order, has each cell key once, and is unchanged by another evaluation of the rules.
     #[test]
     fn fold_keeps_the_order(mutations in prop::collection::vec(arbitrary::mutation(), 0..30)) {
         let schema = arbitrary::families();
         let mut cells = Vec::new();
         for mutation in &mutations {
-            // Bad ones are refused, and the row stays.
+            // Invalid mutations are refused, and the row is unchanged.
             if let Ok(next) = fold(&schema, cells.clone(), std::slice::from_ref(mutation), 1_020_000) {
                 cells = next;
             }
@@ -83,7 +83,7 @@ proptest! {
         }
     }
 
-    /// A row that is only written to takes another way through [`fold`], to the same end.
+    /// A row that is only written to takes another path through [`fold`], with the same result.
     #[test]
     fn writes_alone_are_laid_over(mutations in prop::collection::vec(arbitrary::mutation(), 0..60), split in 0usize..20) {
         let schema = arbitrary::families();
@@ -91,10 +91,10 @@ proptest! {
         let (before, after) = sets.split_at(split.min(sets.len()));
         let cells = change(&schema, Vec::new(), before, 1_000_000).unwrap();
         let written = after.iter().filter_map(|one| written_cell(one, 1_000_000)).collect();
-        prop_assert_eq!(laid_over(cells.clone(), written), change(&schema, cells, after, 1_000_000).unwrap());
+        prop_assert_eq!(overlay(cells.clone(), written), change(&schema, cells, after, 1_000_000).unwrap());
     }
 
-    /// A reader that is given only the columns that it wants gives the same.
+    /// A reader that gets only the columns that it needs returns the same.
     #[test]
     fn cells_that_a_reader_does_not_want_do_not_matter(
         mutations in prop::collection::vec(arbitrary::mutation(), 0..30),

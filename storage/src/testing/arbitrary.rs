@@ -1,8 +1,8 @@
-//! Operations at random, as `proptest` strategies. The alphabets are small, so that rows, columns and timestamps meet; now and
-//! then many rows, or a wide one, are written at once, so that what a store keeps in parts has several.
+//! Random operations, as `proptest` strategies. The alphabets are small, so that rows, columns and timestamps collide;
+//! now and then many rows, or a wide one, are written at once, so that a store's data has several pieces.
 //!
-//! Timestamps that clients bring are whole milliseconds; the clock stands at half ones ([`differential`](super::differential)
-//! sees to it), so that what a store stamps never lies on what a client brought, whatever stamps the store skips.
+//! Clients' timestamps are whole milliseconds; the clock is at half ones (see [`differential`](super::differential)),
+//! so that a store's stamp never equals a client's timestamp, whichever stamps the store skips.
 
 mod scans;
 
@@ -16,84 +16,84 @@ use crate::{
 use bytes::Bytes;
 use proptest::{collection::vec, option, prelude::*, sample::select};
 
-/// Pins that a test keeps at a time.
+/// Number of pins that a test keeps.
 pub const PINS: usize = 3;
 /// The columns of a load.
 pub const LOAD_COLUMNS: [(&str, &str); 4] = [("c", "q"), ("a", "q"), ("b", "p"), ("a", "p")];
-/// A row of a load: its key, and a value or none for each of [`LOAD_COLUMNS`].
+/// A row of a load: its key, and an optional value for each of [`LOAD_COLUMNS`].
 pub type NewRow = (RowKey, Vec<Option<Bytes>>);
-/// Numbered rows, next to those whose keys are odd.
+/// Numbered rows, besides those with unusual keys.
 const NUMBERED_ROWS: u8 = 48;
 
-/// One step of a differential test. It works on one table.
+/// One step of a differential test on one table.
 #[derive(Clone, Debug)]
 pub enum Operation {
-    /// A commit; with rows, it relied on them at the pin of the place, or else at a fresh one.
+    /// A commit; optionally with rows that it relied on, at the pin with this index, or else at a new one.
     Commit(Vec<Write>, Option<(usize, Vec<RowKey>)>),
-    /// Rows mutated each by itself.
+    /// Rows mutated separately.
     MutateRows(Vec<RowMutation>),
-    /// A decision.
+    /// A check-and-mutate.
     CheckAndMutate(CheckAndMutate),
-    /// A change that depends on the newest cell.
+    /// A read-modify-write.
     ReadModifyWrite(RowKey, Vec<ReadModifyWrite>),
-    /// A load of rows with values in [`LOAD_COLUMNS`]; of those only that are not there yet, if it says so.
+    /// A load of rows with values in [`LOAD_COLUMNS`]; if `true`, only of absent ones.
     Load(Vec<NewRow>, bool),
-    /// Such a load up to its last step, which [`FinishLoad`](Self::FinishLoad) is. One that is under way is given up.
+    /// Such a load without its last step, [`FinishLoad`](Self::FinishLoad). It aborts an earlier one in progress.
     BeginLoad(Vec<NewRow>, bool),
-    /// The last step of the load that is under way, if there is one.
+    /// The last step of the load in progress, if there is one.
     FinishLoad,
     /// A range dropped by prefix.
     DropRowRange(Bytes),
     /// A change of the families.
     ModifyFamily(FamilyChange),
-    /// A pin, kept in the place of another.
+    /// A pin, which replaces the one with this index.
     Pin(usize),
-    /// A read, at the pin of a place or of the newest state.
+    /// A read, at the pin with this index or of the newest state.
     Read(Scan, Option<usize>),
-    /// Such a read of what was so many milliseconds ago, rounded to whole ones; below zero of what will be.
-    ReadPast(Scan, i64, Option<usize>),
-    /// Time goes on by this many milliseconds.
+    /// Such a read as of this number of milliseconds ago, rounded to whole ones; negative for the future.
+    ReadAsOf(Scan, i64, Option<usize>),
+    /// The clock advances by this number of milliseconds.
     Wait(i64),
-    /// What a store does with its files.
+    /// Maintenance of a store's files.
     Maintain(Maintenance),
 }
 
-/// What changes nothing of what a store holds, only where it holds it. A store that keeps no files has nothing to do.
+/// Changes the location of a store's rows, but not its content. A store without files has nothing to do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Maintenance {
-    /// Rows in memory go to files.
+    /// Memtables are flushed.
     Flush,
-    /// Files are rewritten.
+    /// Tablets are compacted.
     Compact,
-    /// A rewriting begins, and is not finished before [`Finish`](Self::Finish) or any other maintenance.
+    /// A compaction begins, and ends at [`Finish`](Self::Finish) or any other maintenance.
     BeginCompact,
-    /// Rows in memory begin to go to files, and are not there before [`Finish`](Self::Finish) or any other maintenance.
+    /// A flush begins, and ends at [`Finish`](Self::Finish) or any other maintenance.
     BeginFlush,
-    /// What was begun ends.
+    /// The task in progress ends.
     Finish,
-    /// The bytes of deleted rows with this prefix go, and the kept pins.
+    /// Deleted rows with this prefix are purged; the pins are dropped.
     Purge(&'static str),
-    /// The store is closed and opened again; the kept pins are gone.
+    /// The store is closed and opened again; the pins are dropped.
     Reopen,
-    /// The process is killed, and the store opened by another; the kept pins are gone.
+    /// The process is killed, and another opens the store; the pins are dropped.
     Kill,
-    /// The machine stops, by the seed, and what is left of its disk is opened; the kept pins are gone.
+    /// The machine crashes, depending on the seed, and the rest of its disk is opened; the pins are dropped.
     Crash(u64),
 }
 
 impl Maintenance {
-    /// Whether pins outlive it.
+    /// Whether pins survive it.
     pub fn keeps_pins(self) -> bool {
         self.keeps_store() && !matches!(self, Self::Purge(_))
     }
 
-    /// Whether the store is the same one afterwards.
+    /// Whether the store is the same instance afterwards.
     pub fn keeps_store(self) -> bool {
         !matches!(self, Self::Reopen | Self::Kill | Self::Crash(_))
     }
 }
 
-/// The families: plain ones with each kind of rule, and aggregates. `e` comes and goes.
+/// The families: plain ones with each kind of rule, and aggregates. `e` is created and dropped.
 pub fn families() -> TableSchema {
     let plain = |name, gc| (family(name), Family { gc, aggregate: None });
     let merging = |name, of| (family(name), Family { gc: GcRule::MaxVersions(2), aggregate: Some(of) });
@@ -108,7 +108,7 @@ pub fn families() -> TableSchema {
     ])
 }
 
-/// A quarter of a millisecond more than whole: no cell lies so near the edge that a skipped stamp could decide.
+/// A quarter of a millisecond more than whole: no cell is so close to the limit that a skipped stamp could decide.
 fn micros(milliseconds: i64) -> i64 {
     milliseconds * 1_000 + 250
 }
@@ -122,14 +122,14 @@ pub fn operations() -> impl Strategy<Value = Vec<Operation>> {
     vec(operation(), 1..60)
 }
 
-/// Sequences of operations on a table that keeps history, most of the time.
+/// Sequences of operations on a table that mostly keeps history.
 pub fn operations_with_history() -> impl Strategy<Value = Vec<Operation>> {
     let set = |milliseconds: Option<i64>| Operation::ModifyFamily(FamilyChange::SetHistory(milliseconds.map(micros)));
     let keep = prop_oneof![8 => (4i64..60).prop_map(Some), 1 => Just(None)];
     let next = prop_oneof![
         12 => operation(),
-        5 => (scan(), -1i64..40, option::of(0..PINS)).prop_map(|(scan, ago, pinned)| Operation::ReadPast(scan, ago, pinned)),
-        5 => (0i64..30).prop_map(|ago| Operation::ReadPast(Scan::all(), ago, None)),
+        5 => (scan(), -1i64..40, option::of(0..PINS)).prop_map(|(scan, ago, pinned)| Operation::ReadAsOf(scan, ago, pinned)),
+        5 => (0i64..30).prop_map(|ago| Operation::ReadAsOf(Scan::all(), ago, None)),
         1 => keep.prop_map(set),
     ];
     vec(next, 1..80).prop_map(move |operations| [set(Some(40))].into_iter().chain(operations).collect())
@@ -178,7 +178,7 @@ pub fn maintenance() -> impl Strategy<Value = Maintenance> {
     ]
 }
 
-/// Row keys, some of which begin with others.
+/// Row keys, some of which are prefixes of others.
 pub fn row_key() -> impl Strategy<Value = RowKey> {
     let keys: [&'static [u8]; 7] = [b"a", b"a\0", b"ab", b"abc", b"b", b"b\xff", b"c"];
     prop_oneof![
@@ -199,7 +199,7 @@ fn set(family_name: &str, qualifier: impl Into<Bytes>, timestamp: i64, value: By
     Mutation::SetCell { family: family(family_name), qualifier: qualifier.into(), timestamp: Some(timestamp), value }
 }
 
-/// Many rows that are alike, of one to three columns.
+/// Many similar rows, of one to three columns.
 fn many_rows() -> impl Strategy<Value = Vec<Write>> {
     let column =
         (select(vec!["a", "b", "c"]), qualifier(), timestamp().prop_filter("one that is taken", |&at| at >= 0));
@@ -215,7 +215,7 @@ fn many_rows() -> impl Strategy<Value = Vec<Write>> {
     })
 }
 
-/// A row of hundreds of columns, or one of which a column has as many versions.
+/// A row of hundreds of columns, or with a column of hundreds of versions.
 fn wide_row() -> impl Strategy<Value = Vec<Write>> {
     (row_key(), select(vec!["a", "d"]), 100u16..400, any::<bool>()).prop_map(|(key, family, cells, versions)| {
         let cell = |number: u16| match versions {
@@ -232,7 +232,7 @@ fn key_range() -> impl Strategy<Value = KeyRange> {
 }
 
 fn plain_family() -> impl Strategy<Value = FamilyName> {
-    // Now and then one that is not there, or does not take plain cells.
+    // Occasionally one that does not exist, or does not take plain cells.
     prop_oneof![20 => select(vec!["a", "b", "c", "d"]), 1 => select(vec!["e", "sum", "none"])].prop_map(family)
 }
 
@@ -260,7 +260,7 @@ fn value() -> impl Strategy<Value = Bytes> {
     ]
 }
 
-/// Mutations of a row; now and then one that is refused.
+/// Mutations of a row; occasionally one that is refused.
 pub fn mutation() -> impl Strategy<Value = Mutation> {
     let at = || option::weighted(0.8, timestamp());
     let state =
@@ -295,7 +295,7 @@ fn new_values() -> impl Strategy<Value = Vec<Option<Bytes>>> {
     vec(option::of(value()), LOAD_COLUMNS.len()).prop_filter("a row has values", some)
 }
 
-/// The rows of a load, and whether it is of those only that are not there yet.
+/// The rows of a load, and whether only absent ones are loaded.
 fn load() -> impl Strategy<Value = (Vec<NewRow>, bool)> {
     (prop_oneof![2 => vec(new_row(), 0..12), 1 => many_new_rows()], proptest::bool::weighted(0.9))
 }
@@ -304,7 +304,7 @@ fn new_row() -> impl Strategy<Value = NewRow> {
     (row_key(), new_values())
 }
 
-/// Rows of a stretch of numbers, in their order or not.
+/// Rows with consecutive numbers, in their order or not.
 fn many_new_rows() -> impl Strategy<Value = Vec<NewRow>> {
     let numbers = (0..NUMBERED_ROWS, 1..NUMBERED_ROWS)
         .prop_map(|(from, count)| (from..NUMBERED_ROWS.min(from + count)).map(numbered).collect::<Vec<_>>());

@@ -1,8 +1,8 @@
-//! An object store in memory that fails as real ones do.
+//! An object store in memory that fails like real ones.
 //!
-//! [`FaultyBlobs`] keeps finished files, and fails requests that a seed picks: some with nothing done (an error, a timeout), some
-//! done all the same, their acknowledgement lost. Requests of one kind can be made to wait. What is there survives a crash of the
-//! program: clones are the same store.
+//! [`FaultyBlobs`] keeps finished files, and fails requests that a seed picks: some without effect (an error, a
+//! timeout), some with effect, but with a lost acknowledgement. Requests of one kind can be held. The content survives
+//! a crash of the program: clones are the same store.
 
 use crate::{
     Error, Result,
@@ -27,7 +27,7 @@ struct Shared {
     released: Condvar,
 }
 
-/// Lets requests go on when it is dropped.
+/// Releases requests when it is dropped.
 #[derive(Debug)]
 pub(crate) struct HeldRequests(FaultyBlobs);
 
@@ -50,7 +50,7 @@ struct Bucket {
     random: StdRng,
     /// How many of a thousand requests fail.
     failing: u32,
-    /// How many requests were made to fail.
+    /// Number of failed requests.
     failed: usize,
     /// Requests of this action wait.
     waits: Option<&'static str>,
@@ -58,18 +58,18 @@ struct Bucket {
     has_waited: bool,
 }
 
-/// What happens to a request.
+/// The outcome of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Fate {
     Done,
-    /// Nothing was done, and an error says so.
+    /// Without effect, and with an error.
     Refused(io::ErrorKind),
-    /// It was done, and an error comes back.
+    /// With effect, and with an error.
     AcknowledgementLost,
 }
 
 impl FaultyBlobs {
-    /// An empty store in which nothing fails yet.
+    /// An empty store without failures.
     pub(crate) fn new(seed: u64) -> Self {
         let random = StdRng::seed_from_u64(seed);
         let files = BTreeMap::new();
@@ -77,12 +77,13 @@ impl FaultyBlobs {
         Self(Arc::new(Shared { bucket: Mutex::new(bucket), released: Condvar::new() }))
     }
 
-    /// Makes so many of a thousand requests fail from now on; gives how many did until now.
+    /// Makes this number of a thousand requests fail from now on; returns the previous number.
     pub(crate) fn fail(&self, per_thousand: u32) -> u32 {
         std::mem::replace(&mut self.bucket().failing, per_thousand)
     }
 
-    /// Makes requests of an action (`open`, `read`, `write`, `finish`, `delete`, `list`) wait until the guard is dropped.
+    /// Makes requests of an action (`open`, `read`, `write`, `finish`, `delete`, `list`) wait until the guard is
+    /// dropped.
     pub(crate) fn hold(&self, action: &'static str) -> HeldRequests {
         let mut bucket = self.bucket();
         (bucket.waits, bucket.has_waited) = (Some(action), false);
@@ -90,13 +91,13 @@ impl FaultyBlobs {
         HeldRequests(self.clone())
     }
 
-    /// Lets requests that wait go on.
+    /// Releases waiting requests.
     pub(crate) fn release(&self) {
         self.bucket().waits = None;
         self.0.released.notify_all();
     }
 
-    /// How many requests have failed so far.
+    /// Number of failed requests so far.
     pub(crate) fn failed(&self) -> usize {
         self.bucket().failed
     }
@@ -105,7 +106,7 @@ impl FaultyBlobs {
         self.0.bucket.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Makes a request of a kind that changes something.
+    /// Performs a request that changes something.
     fn request<T>(
         &self,
         action: &'static str,
@@ -184,7 +185,7 @@ struct FaultyWriter {
 
 impl BlobWriter for FaultyWriter {
     fn write(&mut self, bytes: &[u8]) -> Result<()> {
-        // A part of an upload: nobody sees it until the end.
+        // A part of an upload, invisible until the end.
         self.blobs.request("write", &self.name, |_| Ok(()))?;
         self.bytes.extend_from_slice(bytes);
         Ok(())

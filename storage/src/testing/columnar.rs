@@ -1,10 +1,10 @@
-//! The [fast path](ColumnarScan), read as a query engine reads it: the selected rows of Parquet row groups, those in memory, and the rest; then as a scan of rows
-//! would give it, to compare.
+//! Reads the [fast path](ColumnarScan) like a query engine: the selected rows of Parquet row groups, those in memory,
+//! and the rest; then compares with a scan of rows.
 
 use super::notation::{family, table};
 use crate::{
     ColumnKind, Columnar, ColumnarRequest, ColumnarScan, Columns, KeyRange, Layout, LayoutColumn, Layouts, MemoryPart,
-    ParquetPart, Pin, Result, Row, RowKey, RowSet, Scan, StoreExt, TableName, WantedColumn, scan::FamilyColumns,
+    ParquetPart, Pin, RequestedColumn, Result, Row, RowKey, RowSet, Scan, StoreExt, TableName, scan::FamilyColumns,
 };
 use arrow::{
     array::{Array, ArrayRef, AsArray, RecordBatch},
@@ -21,18 +21,18 @@ use std::{collections::BTreeMap, ops::ControlFlow, sync::Arc};
 /// The column of the row keys in a segment.
 const KEY: &str = "_key";
 
-/// Rows of wanted columns, by key: the newest value of each.
+/// Rows of requested columns, by key: the newest value of each.
 pub(super) type Values = BTreeMap<RowKey, Vec<Option<Bytes>>>;
 
-/// What the engine is told of the table of [`arbitrary`](super::arbitrary) operations: some columns are typed, and many of their values are not of
-/// the type.
+/// The layout of the table of [`arbitrary`](super::arbitrary) operations: some columns are typed, and many of their
+/// values are not of the type.
 #[derive(Debug)]
 pub struct Typed;
 
 impl Layouts for Typed {
     fn layout(&self, name: &TableName) -> Option<Arc<Layout>> {
         let columns = columns().into_iter().filter(|column| column.kind != ColumnKind::Binary);
-        let columns = columns.map(|WantedColumn { family, qualifier, kind, .. }| LayoutColumn {
+        let columns = columns.map(|RequestedColumn { family, qualifier, kind, .. }| LayoutColumn {
             family,
             qualifier,
             kind,
@@ -42,9 +42,9 @@ impl Layouts for Typed {
     }
 }
 
-/// Columns of which each has its own way to be clean or not, sorted.
-fn columns() -> Vec<WantedColumn> {
-    let column = |name: &str, qualifier: &'static str, kind| WantedColumn {
+/// Columns that are clean or not for different reasons, sorted.
+fn columns() -> Vec<RequestedColumn> {
+    let column = |name: &str, qualifier: &'static str, kind| RequestedColumn {
         family: family(name),
         qualifier: Bytes::from_static(qualifier.as_bytes()),
         kind,
@@ -63,8 +63,8 @@ fn columns() -> Vec<WantedColumn> {
     ]
 }
 
-/// What to look at: rows, and which columns of them. The first is what `count(*)` asks for.
-pub(super) fn requests() -> Vec<(RowSet, Vec<WantedColumn>)> {
+/// Requests: rows, and columns of them. The first is that of `count(*)`.
+pub(super) fn requests() -> Vec<(RowSet, Vec<RequestedColumn>)> {
     let some = |places: &[usize]| places.iter().map(|&place| columns()[place].clone()).collect();
     let range = |start: &'static [u8], end: &'static [u8]| KeyRange::new(start, Some(Bytes::from_static(end)));
     let ranges = RowSet::new([range(b"a\0", b"abc"), range(b"b", b"k05"), range(b"k20", b"k31")]);
@@ -78,10 +78,10 @@ pub(super) fn requests() -> Vec<(RowSet, Vec<WantedColumn>)> {
     ]
 }
 
-/// The scan that asks for the same.
-pub(super) fn scan_of((rows, wanted): &(RowSet, Vec<WantedColumn>), pin: Option<Pin>) -> Scan {
+/// The equivalent scan.
+pub(super) fn scan_of((rows, wanted): &(RowSet, Vec<RequestedColumn>), pin: Option<Pin>) -> Scan {
     let mut families: Vec<FamilyColumns> = Vec::new();
-    for WantedColumn { family, qualifier, .. } in wanted {
+    for RequestedColumn { family, qualifier, .. } in wanted {
         match families.last_mut().filter(|last| last.family == *family) {
             Some(last) => last.qualifiers.as_mut().expect("each has some").push(qualifier.clone()),
             None => families.push(FamilyColumns { family: family.clone(), qualifiers: Some(vec![qualifier.clone()]) }),
@@ -91,10 +91,10 @@ pub(super) fn scan_of((rows, wanted): &(RowSet, Vec<WantedColumn>), pin: Option<
     Scan { columns, versions_max: Some(1), keep_empty: true, pin, ..Scan::of(rows.clone()) }
 }
 
-/// What such a scan of rows gave.
-pub(super) fn values_of(rows: Vec<Row>, wanted: &[WantedColumn]) -> Values {
+/// The result of such a scan of rows.
+pub(super) fn values_of(rows: Vec<Row>, wanted: &[RequestedColumn]) -> Values {
     let values = rows.into_iter().map(|Row { key, cells }| {
-        let value = |column: &WantedColumn| {
+        let value = |column: &RequestedColumn| {
             let cell = cells.iter().find(|cell| cell.family == column.family && cell.qualifier == column.qualifier);
             cell.map(|cell| cell.value.clone())
         };
@@ -104,16 +104,16 @@ pub(super) fn values_of(rows: Vec<Row>, wanted: &[WantedColumn]) -> Values {
     values.collect()
 }
 
-/// What the fast path gives for the request, and how many rows of it did not have to be read one by one.
+/// The fast path's result for the request, and how many of its rows did not have to be read one by one.
 ///
 /// # Errors
-/// Those of the store.
+/// Errors of the store.
 ///
 /// # Panics
-/// If a row comes twice, or a part is not what it says.
+/// If a row occurs twice, or a part contradicts itself.
 pub(super) async fn read(
     columnar: &dyn ColumnarScan,
-    (rows, wanted): &(RowSet, Vec<WantedColumn>),
+    (rows, wanted): &(RowSet, Vec<RequestedColumn>),
     pin: Pin,
 ) -> Result<(Values, u64)> {
     let request = ColumnarRequest { rows: rows.clone(), columns: wanted.clone(), key: None, pin: Some(pin) };
@@ -166,7 +166,7 @@ fn read_memory(part: &MemoryPart, found: &mut Values) -> Result<u64> {
     }
 }
 
-async fn read_part(part: &ParquetPart, wanted: &[WantedColumn], found: &mut Values) -> Result<()> {
+async fn read_part(part: &ParquetPart, wanted: &[RequestedColumn], found: &mut Values) -> Result<()> {
     let bytes = part.file.read(std::slice::from_ref(&(0..part.file.size()))).await?.concat();
     let metadata = ArrowReaderMetadata::try_new(part.metadata.clone(), ArrowReaderOptions::new()).unwrap();
     let builder = ParquetRecordBatchReaderBuilder::new_with_metadata(Bytes::from(bytes), metadata);
@@ -187,9 +187,9 @@ async fn read_part(part: &ParquetPart, wanted: &[WantedColumn], found: &mut Valu
     Ok(())
 }
 
-fn add(batch: &RecordBatch, names: &[Option<String>], wanted: &[WantedColumn], found: &mut Values) {
+fn add(batch: &RecordBatch, names: &[Option<String>], wanted: &[RequestedColumn], found: &mut Values) {
     let keys = bytes_of(batch.column_by_name(KEY).unwrap());
-    let column = |(name, wanted): (&Option<String>, &WantedColumn)| match name {
+    let column = |(name, wanted): (&Option<String>, &RequestedColumn)| match name {
         Some(name) => {
             let array = batch.column_by_name(name).unwrap();
             let kind = match array.data_type() {
@@ -210,7 +210,7 @@ fn add(batch: &RecordBatch, names: &[Option<String>], wanted: &[WantedColumn], f
     }
 }
 
-/// The values as cells hold them.
+/// The values, encoded as in cells.
 fn bytes_of(array: &ArrayRef) -> Vec<Option<Bytes>> {
     let own = |value: Option<&[u8]>| value.map(Bytes::copy_from_slice);
     match array.data_type() {
@@ -224,13 +224,13 @@ fn bytes_of(array: &ArrayRef) -> Vec<Option<Bytes>> {
     }
 }
 
-/// What the oracle gives for the request.
+/// The oracle's result for the request.
 ///
 /// # Errors
-/// Those of the store.
+/// Errors of the store.
 pub(super) async fn expected(
     oracle: &dyn crate::Store,
-    request: &(RowSet, Vec<WantedColumn>),
+    request: &(RowSet, Vec<RequestedColumn>),
     pin: Option<Pin>,
 ) -> Result<Values> {
     Ok(values_of(oracle.read_rows(&table(), scan_of(request, pin)).await?, &request.1))

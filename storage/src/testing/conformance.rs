@@ -1,7 +1,7 @@
 //! The behaviour of a [`Store`](crate::Store), case by case. Every backend's tests call [`conformance`].
 //!
-//! What is expected is written out by hand: it is checked against no other implementation. Each case gets a store of its own;
-//! cases that need one commit to be atomic over rows end early on a store that does not promise it.
+//! Expected results are written by hand, not taken from another implementation. Each case gets its own store; cases
+//! that need commits to be atomic over rows end early on a store that does not promise it.
 
 mod aggregates;
 mod bulk;
@@ -21,10 +21,10 @@ use super::notation::{START_MICROS, Subject};
 use futures::{FutureExt, future::BoxFuture};
 use std::panic::AssertUnwindSafe;
 
-/// A case: its name, and what it does.
+/// A case: its name, and its test.
 type Case = (&'static str, for<'a> fn(&'a Subject) -> BoxFuture<'a, ()>);
 
-/// The cases of each room, by name.
+/// The cases of each module, by name.
 macro_rules! cases {
     ($all:ident $($room:ident: $($case:ident),+;)+) => {
         const $all: &[Case] = &[$($(
@@ -61,17 +61,17 @@ cases! { CASES
 }
 
 cases! { OF_HISTORY
-    history: rows_as_they_were, a_moment_lies_between_commits, absent_rows_are_absent, the_past_is_read_as_the_present_is,
+    history: rows_as_they_were, a_timestamp_lies_between_commits, absent_rows_are_absent, the_past_is_read_as_the_present_is,
         history_begins_and_ends, semantics_7_what_cannot_be_asked, keeping_longer_brings_nothing_back,
         semantics_7_a_purge_takes_history_along, semantics_6_what_was_condemned_then_is_not_shown,
         a_change_of_rules_begins_anew, several_changes_in_one_commit, every_kind_of_write_is_kept, a_pin_keeps_its_past;
 }
 
-/// Runs every case against a fresh store.
+/// Runs every case against a new store.
 ///
 /// # Panics
-/// When a case fails, after all have run: with the names of those that did. What was wrong has been printed before, as
-/// for any panic.
+/// If a case fails, after all have run: with the names of the failed ones. Each failure was printed before, like any
+/// panic.
 pub async fn conformance<F, M>(make: M)
 where
     M: Fn() -> F,
@@ -80,10 +80,10 @@ where
     run(CASES, make).await;
 }
 
-/// Runs the cases of tables that keep history, for stores that do.
+/// Runs the cases of tables that keep history, for stores that support it.
 ///
 /// # Panics
-/// As [`conformance`] does.
+/// Same as [`conformance`].
 pub async fn conformance_of_history<F, M>(make: M)
 where
     M: Fn() -> F,

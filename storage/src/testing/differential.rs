@@ -1,14 +1,15 @@
-//! One sequence of operations on two stores: the oracle and the one under test. Every answer must agree, errors by their kind,
-//! and after each operation everything that both hold, a part of it also on the [fast path](super::columnar) if there is one; after [maintenance](Maintenance) every kept pin too, read in several ways.
+//! One sequence of operations on two stores: the oracle and the one under test. Every answer must agree, errors by
+//! their kind. After each operation the whole content must agree, and a part of it also on the [fast
+//! path](super::columnar), if there is one; after [maintenance](Maintenance) every pin too, read in several ways.
 //!
-//! Stores may skip stamps (one that pins before it writes is a microsecond late), so that timestamps are compared by the
-//! millisecond; [`arbitrary`](super::arbitrary) keeps what clients bring away from them. And a store may find a conflict
-//! where the oracle finds none, in a row that was written to what it was before, or for a pin of which it
-//! [forgot](Subject::forgets) what came after it: the oracle then sits the commit out.
+//! Stores may skip stamps (one that pins before it writes is a microsecond late), so timestamps are compared by the
+//! millisecond; [`arbitrary`](super::arbitrary) keeps clients' timestamps apart from stamps. And a store may find a
+//! conflict where the oracle finds none: in a row that was rewritten with the same content, or for a pin that it
+//! [forgot](Subject::forgets). The oracle then skips the commit.
 
 mod load;
 
-pub use load::UnderWay;
+pub use load::LoadInProgress;
 
 use super::{
     arbitrary::{Maintenance, Operation, PINS, families},
@@ -16,21 +17,21 @@ use super::{
     notation::{START_MICROS, Subject, family, table},
 };
 use crate::{
-    Columns, Commit, ErrorKind, KeyRange, Pin, Result, Row, RowKey, RowMutation, RowSet, Scan, Store, StoreExt,
-    Validation, WantedColumn, Write, row::resolve, scan::FamilyColumns,
+    Columns, Commit, ErrorKind, KeyRange, Pin, RequestedColumn, Result, Row, RowKey, RowMutation, RowSet, Scan, Store,
+    StoreExt, Validation, Write, row::resolve, scan::FamilyColumns,
 };
 use bytes::Bytes;
 
-/// Microseconds by which time goes on with every operation.
+/// Microseconds by which the clock advances with every operation.
 pub const STEP_MICROS: i64 = 1_000;
 /// The time before the first operation.
 pub const FIRST_MICROS: i64 = START_MICROS + 500;
 
-/// Runs the operations. `maintain` is called with the store under test for [`Operation::Maintain`], and gives it back, or what was
-/// opened in its place.
+/// Runs the operations. `maintain` is called with the store under test for [`Operation::Maintain`], and returns it, or
+/// a store opened in its place.
 ///
 /// # Panics
-/// When the stores disagree: with the operation, by its place in the sequence.
+/// If the stores disagree: with the operation and its index in the sequence.
 pub async fn differential<M>(oracle: Subject, subject: Subject, operations: Vec<Operation>, mut maintain: M)
 where
     M: AsyncFnMut(Subject, Maintenance) -> Subject,
@@ -49,7 +50,7 @@ where
                 pair.pins = Default::default();
             }
             if let Maintenance::Purge(_) = maintenance {
-                // It waits for who holds rows that it is to remove.
+                // The purge waits for those who hold rows that it must remove.
                 (pair.subject.release)();
             }
             pair.subject = maintain(pair.subject, maintenance).await;
@@ -64,30 +65,30 @@ where
     }
 }
 
-/// What an operation came to, as far as stores must agree on it.
+/// The outcome of an operation, as far as stores must agree on it.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Answer {
-    /// Nothing but that it was done.
+    /// It was done.
     Done,
-    /// Each row's outcome.
+    /// The outcome of each row.
     Statuses(Vec<Result<(), ErrorKind>>),
     /// The decision.
     Decided(bool),
-    /// The cells written.
+    /// The written cells.
     Written(Row),
 }
 
-/// Does what a client asks for, other than reads and pins; `pin` is what a commit relied on, `load` what the store has under
-/// way. The time is that of the store's clock.
+/// Performs a client's operation, other than reads and pins; `pin` is the one that a commit relied on, `load` the
+/// store's load in progress. The time is that of the store's clock.
 ///
 /// # Errors
-/// The kind of the store's.
+/// The kind of the store's error.
 pub async fn perform(
     store: &dyn Store,
     operation: &Operation,
     now_micros: i64,
     pin: Option<&Pin>,
-    load: &mut UnderWay,
+    load: &mut LoadInProgress,
 ) -> Result<Answer, ErrorKind> {
     let table = table();
     match operation.clone() {
@@ -99,7 +100,7 @@ pub async fn perform(
             kind(store.commit(Commit { writes, validation }).await.map(|_| Answer::Done))
         }
         Operation::MutateRows(mut rows) => {
-            // A store may stamp the rows one by one or together.
+            // A store may stamp the rows separately or together.
             rows.iter_mut().for_each(|row| resolve(&mut row.mutations, now_micros));
             let statuses = store.mutate_rows(&table, rows).await;
             kind(statuses.map(|all| Answer::Statuses(all.into_iter().map(kind).collect())))
@@ -117,21 +118,21 @@ pub async fn perform(
         }
         Operation::Pin(_)
         | Operation::Read(..)
-        | Operation::ReadPast(..)
+        | Operation::ReadAsOf(..)
         | Operation::Wait(_)
         | Operation::Maintain(_) => Ok(Answer::Done),
     }
 }
 
-/// What a scan gives, as far as stores must agree on it.
+/// The result of a scan, as far as stores must agree on it.
 ///
 /// # Errors
-/// The kind of the store's.
+/// The kind of the store's error.
 pub async fn observe(store: &dyn Store, scan: Scan) -> Result<Vec<Row>, ErrorKind> {
     kind(store.read_rows(&table(), scan).await.map(|rows| rows.into_iter().map(rounded).collect()))
 }
 
-/// Scans that together look at a table from all sides.
+/// Scans that together cover a table in all ways.
 pub fn views() -> Vec<Scan> {
     let column = |name: &str, qualifier: &'static str| FamilyColumns {
         family: family(name),
@@ -147,8 +148,8 @@ pub fn views() -> Vec<Scan> {
     ]
 }
 
-/// Such scans of what was some milliseconds before the time, in microseconds; refused where nothing is known of it.
-pub fn past_views(now_micros: i64) -> Vec<Scan> {
+/// Such scans as of some milliseconds before `now_micros`; refused if there is no history.
+pub fn as_of_views(now_micros: i64) -> Vec<Scan> {
     let at = |milliseconds: i64| Some((now_micros / 1_000 - milliseconds) * 1_000);
     let moments = [0, 2, 6, 14, 30].map(|milliseconds| Scan { as_of: at(milliseconds), ..Scan::all() });
     moments.into_iter().chain(views().into_iter().map(|view| Scan { as_of: at(4), ..view })).collect()
@@ -159,18 +160,18 @@ struct Pair {
     subject: Subject,
     now_micros: i64,
     pins: [Option<Pins>; PINS],
-    /// The oracle's load that is under way, and the subject's.
-    loads: (UnderWay, UnderWay),
+    /// The loads in progress of the oracle and of the subject.
+    loads: (LoadInProgress, LoadInProgress),
 }
 
-/// The oracle's pin and the subject's, taken at the same time.
+/// A pin of the oracle and one of the subject, taken at the same time.
 #[derive(Clone)]
 struct Pins {
     oracle: Pin,
     subject: Pin,
-    /// A change of families may rewrite rows of which no reader sees a difference: no more validations.
+    /// A change of families may rewrite rows without a visible difference: no more validations.
     validates: bool,
-    /// What was written since.
+    /// Ranges written since.
     touched: Vec<KeyRange>,
 }
 
@@ -184,7 +185,7 @@ impl Pair {
         match &operation {
             Operation::Pin(place) => self.pins[*place] = Some(self.pin().await),
             Operation::Read(scan, place) => self.compare(what, scan, *place).await,
-            Operation::ReadPast(scan, milliseconds, place) => {
+            Operation::ReadAsOf(scan, milliseconds, place) => {
                 let as_of = Some((self.now_micros / 1_000 - milliseconds) * 1_000);
                 self.compare(what, &Scan { as_of, ..scan.clone() }, *place).await;
             }
@@ -230,7 +231,7 @@ impl Pair {
         }
     }
 
-    /// Gives up the loads that the subject has ended.
+    /// Aborts the oracle's loads that the subject has ended.
     async fn end_loads(&mut self, what: &str, maintenance: Maintenance) {
         let is_over = match maintenance {
             Maintenance::Purge(prefix) => self.loads.1.reaches_into(prefix),
@@ -259,8 +260,8 @@ impl Pair {
         assert_eq!(left, right, "{what}");
     }
 
-    /// What the fast path gives, if the store has one.
-    async fn compare_columnar(&self, what: &str, request: &(RowSet, Vec<WantedColumn>), place: Option<usize>) {
+    /// Compares the fast path, if the store has one.
+    async fn compare_columnar(&self, what: &str, request: &(RowSet, Vec<RequestedColumn>), place: Option<usize>) {
         let Some(columnar) = self.subject.store.columnar() else { return };
         let pins = place.and_then(|place| self.pins[place].as_ref());
         let pin = match pins {
@@ -272,9 +273,9 @@ impl Pair {
         assert_eq!(kind(left), kind(right), "{what}, columnar {request:?}, pin {place:?}");
     }
 
-    /// The newest state and that of every pin, from all sides.
+    /// Compares the newest state and that of every pin, in all ways.
     async fn compare_all(&self, what: &str) {
-        for scan in views().into_iter().chain(past_views(self.now_micros)) {
+        for scan in views().into_iter().chain(as_of_views(self.now_micros)) {
             self.compare(&format!("after {what}, {scan:?}"), &scan, None).await;
             for place in 0..PINS {
                 self.compare(&format!("after {what}, pin {place}, {scan:?}"), &scan, Some(place)).await;
@@ -289,7 +290,7 @@ impl Pair {
     }
 }
 
-/// Whether the operation waits for flushes and compactions that are held.
+/// Whether the operation waits for held flushes and compactions.
 pub fn waits_for_maintenance(operation: &Operation) -> bool {
     matches!(operation, Operation::Load(..) | Operation::BeginLoad(..) | Operation::FinishLoad)
 }
@@ -315,7 +316,7 @@ fn touched(operation: &Operation) -> Vec<KeyRange> {
         | Operation::FinishLoad
         | Operation::Pin(_)
         | Operation::Read(..)
-        | Operation::ReadPast(..)
+        | Operation::ReadAsOf(..)
         | Operation::Wait(_)
         | Operation::Maintain(_) => Vec::new(),
     }

@@ -1,7 +1,8 @@
-//! What fuzzers call, with any bytes: the targets of the folder `tests/fuzz`, and the tests here with random and with damaged ones.
+//! Entry points of fuzzers, for arbitrary bytes: the targets of the folder `tests/fuzz`, and the tests here with random and
+//! with damaged bytes.
 //!
-//! Every function panics for a fault of ours, and for nothing else: what is damaged is refused, and what is not refused is
-//! what was written.
+//! Every function panics only for a bug of this crate: damaged bytes are refused, and bytes that are not refused decode
+//! to what was written.
 
 mod damage;
 mod store;
@@ -13,14 +14,14 @@ use super::{
 use crate::{
     ErrorKind, KeyRange, RowKey, Scan, Store, StoreExt,
     clock::ManualClock,
-    engine::{Engine, EngineOptions, Grain, fuzz},
+    engine::{Engine, EngineOptions, Granularity, fuzz},
     fs::Fs,
 };
 use std::{path::Path, sync::Arc};
 
 pub use store::damaged_store;
 
-/// Rows of a row group of theirs.
+/// Rows of a row group of these stores.
 const GROUP_ROWS_MAX: u32 = 4;
 /// The folder of the stores.
 const STORE: &str = "/store";
@@ -30,24 +31,24 @@ pub fn log_file(bytes: &[u8]) {
     open_with_log(bytes);
 }
 
-/// A log file, damaged as the bytes say.
+/// A log file with the damage that the bytes describe.
 pub fn damaged_log(edits: &[u8]) {
     open_with_log(&damage::damaged(store::log(), edits));
 }
 
-/// The footer of a segment, damaged as the bytes say.
+/// The footer of a segment with the damage that the bytes describe.
 pub fn damaged_footer(edits: &[u8]) {
     fuzz::segment(0, &damage::damaged(store::footer(), edits));
 }
 
-/// The payload of a frame that is sound by its checksum, behind the frames of a log.
+/// The payload of a frame with a valid checksum, after the frames of a log.
 pub fn log_records(payload: &[u8]) {
     open_with_log(&fuzz::with_frame(store::log().to_vec(), payload));
 }
 
-/// A file of dead positions.
-pub fn dead_positions(bytes: &[u8]) {
-    fuzz::dead_positions(bytes);
+/// The file of a deletion vector.
+pub fn deletion_vector(bytes: &[u8]) {
+    fuzz::deletion_vector(bytes);
 }
 
 /// A manifest.
@@ -55,19 +56,19 @@ pub fn manifest(bytes: &[u8]) {
     fuzz::manifest(bytes);
 }
 
-/// The cells of a row, as the log and segments hold them.
+/// The cells of a row, as encoded in the log and in segments.
 pub fn row(bytes: &[u8]) {
     fuzz::row(bytes);
 }
 
-/// The own part of a segment's tail, behind a right checksum; the first byte counts the rows.
+/// The own part of a segment's tail, behind a valid checksum; the first byte is the number of rows.
 pub fn segment(bytes: &[u8]) {
     if let Some((rows, bytes)) = bytes.split_first() {
         fuzz::segment((*rows).into(), bytes);
     }
 }
 
-/// A row key, and the ranges made of it.
+/// A row key, and ranges made from it.
 pub fn row_key(bytes: &[u8]) {
     let (key, other) = bytes.split_at(bytes.len() / 2);
     let Ok(key) = RowKey::new(key.to_vec()) else {
@@ -80,7 +81,7 @@ pub fn row_key(bytes: &[u8]) {
     assert_eq!(prefix.contains(other), other.starts_with(&key));
 }
 
-/// Opens a store of this log file; if that goes well, what it holds is what the next opening finds.
+/// Opens a store with this log file; if that succeeds, the next opening must find the same content.
 fn open_with_log(bytes: &[u8]) {
     let fs = SimFs::new();
     let path = fuzz::first_log(Path::new(STORE));
@@ -113,12 +114,13 @@ fn is_refusal(kind: ErrorKind) -> bool {
 
 async fn open(fs: &SimFs) -> Result<Arc<Engine>, ErrorKind> {
     let clock = Box::new(ManualClock::new(super::notation::START_MICROS));
-    // Small parts, so that a few rows make several.
-    let grain = Grain { group_rows_max: GROUP_ROWS_MAX, page_rows_max: 2, step_rows_max: 8, ..Grain::default() };
+    // Small pieces, so that a few rows make several.
+    let granularity =
+        Granularity { group_rows_max: GROUP_ROWS_MAX, page_rows_max: 2, step_rows_max: 8, ..Granularity::default() };
     let options = EngineOptions {
         fs: Arc::new(fs.clone()),
         clock,
-        grain,
+        granularity,
         base_bytes: 1 << 10,
         compacts: false,
         log_file_bytes: 2 << 10,
@@ -142,8 +144,8 @@ mod tests {
         #[test]
         fn any_bytes(bytes in vec(any::<u8>(), 0..200)) {
             row_key(&bytes);
-            dead_positions(&bytes);
-            dead_positions(&[b"KSDEAD\r\n\x01", &bytes[..]].concat());
+            deletion_vector(&bytes);
+            deletion_vector(&[b"KSDEAD\r\n\x01", &bytes[..]].concat());
             manifest(&bytes);
             log_file(&bytes);
             log_records(&bytes);
@@ -151,10 +153,10 @@ mod tests {
             segment(&bytes);
         }
 
-        /// Records have their numbers in few bits: most of these bytes mean something.
+        /// Records have small numbers: most of these bytes are meaningful.
         #[test]
         fn small_bytes(bytes in vec(0u8..8, 0..80)) {
-            dead_positions(&[b"KSDEAD\r\n\x01", &bytes[..]].concat());
+            deletion_vector(&[b"KSDEAD\r\n\x01", &bytes[..]].concat());
             log_records(&bytes);
             row(&[&[0; 8], &bytes[..]].concat());
             segment(&bytes);

@@ -1,4 +1,4 @@
-//! Short forms in which the suite writes what it does and what it expects: columns are `family:qualifier`, a row is
+//! Short forms in which the suite writes operations and expected results: columns are `family:qualifier`, a row is
 //! `key: family:qualifier@timestamp=value …`.
 
 use crate::{
@@ -14,17 +14,18 @@ pub const TABLE: &str = "t";
 /// The time, in microseconds, at which a case begins.
 pub(super) const START_MICROS: i64 = 1_000_000;
 
-/// A fresh store under test, and the clock that it was given.
+/// A new store under test, and its clock.
 pub struct Subject {
-    /// The store; it holds no tables.
+    /// The store; it has no tables.
     pub store: Arc<dyn Store>,
     /// Its clock, at any time up to a second after 1970.
     pub clock: Arc<ManualClock>,
-    /// What must live as long as the store: a folder, a simulated disk.
+    /// Must live as long as the store: a folder, a simulated disk.
     pub guard: Box<dyn Any + Send + Sync>,
-    /// Whether so much happened since a pin that the store no longer knows which rows changed: it may see conflicts that are none.
+    /// Whether so much happened since a pin that the store no longer knows which rows changed: it may report false
+    /// conflicts.
     pub forgets: Box<dyn Fn(&Pin) -> bool + Send + Sync>,
-    /// Lets go on what is held back, before what would wait for it.
+    /// Releases held tasks, before an operation that would wait for them.
     pub release: Box<dyn Fn() + Send + Sync>,
 }
 
@@ -35,7 +36,7 @@ impl fmt::Debug for Subject {
 }
 
 impl Subject {
-    /// A store that needs nothing else to live.
+    /// A store without a guard.
     pub fn new(store: Arc<dyn Store>, clock: Arc<ManualClock>) -> Self {
         Self { store, clock, guard: Box::new(()), forgets: Box::new(|_| false), release: Box::new(|| {}) }
     }
@@ -60,17 +61,17 @@ impl Subject {
         self.store.mutate_row(&table(), key(row), mutations).await.unwrap_err()
     }
 
-    /// What a scan gives.
+    /// The result of a scan.
     pub(super) async fn read(&self, scan: Scan) -> Vec<String> {
         self.store.read_rows(&table(), scan).await.unwrap().iter().map(render).collect()
     }
 
-    /// Checks what a scan gives.
+    /// Checks the result of a scan.
     pub(super) async fn check_scan(&self, what: impl fmt::Debug, scan: Scan, want: &[&str]) {
         assert_eq!(self.read(scan).await, want, "{what:?}");
     }
 
-    /// Checks all that the table holds.
+    /// Checks the whole content of the table.
     pub(super) async fn check(&self, what: &str, want: &[&str]) {
         self.check_scan(what, Scan::all(), want).await;
     }
@@ -180,7 +181,7 @@ pub(super) fn range(start: &str, end: &str) -> KeyRange {
     KeyRange::new(start.as_bytes().to_vec(), Some(Bytes::copy_from_slice(end.as_bytes())))
 }
 
-/// A row as text. Eight bytes that are a small number, as aggregates hold it, are written as that number.
+/// A row as text. Eight bytes with a small number, as aggregates encode it, are written as that number.
 pub(super) fn render(row: &Row) -> String {
     let mut text = format!("{}:", row.key.escape_ascii());
     for cell in &row.cells {

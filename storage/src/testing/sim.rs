@@ -1,14 +1,14 @@
-//! A file system in memory that forgets what was not synced.
+//! A file system in memory that forgets unsynced changes in a crash.
 //!
-//! [`SimFs`] keeps two things apart, as disks do: what the running program sees, and what would be there after a crash. A
-//! file's bytes and length become lasting at [`File::sync`], the entries of a folder at
-//! [`Fs::sync_folder`]. Every call is counted and named. After the call that a test chooses ([`SimFs::stop_after`]) all calls
-//! fail, as if the machine had stopped there; [`SimFs::crashed`] then gives the file system that the next start finds: what
-//! lasts, and of the rest what a seed picks: none, some or all of the unsynced writes, each whole or cut, in any order; some or
-//! none of the unsynced entries.
+//! [`SimFs`] separates two views, like disks: what the running program sees, and what remains after a crash. A file's
+//! bytes and length become durable at [`File::sync`], the entries of a folder at [`Fs::sync_folder`]. Every call is
+//! counted and named. After the call that a test chooses ([`SimFs::stop_after`]) all calls fail, as if the machine had
+//! stopped there. [`SimFs::crashed`] then returns the file system that the next start finds: everything durable, and of
+//! the rest what a seed picks: none, some or all of the unsynced writes, each whole or cut, in any order; some or none
+//! of the unsynced entries.
 //!
-//! Faults are chosen too: a sync that fails (and forgets what it should have written), an allocation or a write past the end of a
-//! file that finds no space, a sync that waits.
+//! Faults can be injected too: a sync that fails (and forgets what it should have written), an allocation or a write
+//! past the end of a file without space, a sync that waits.
 
 use crate::fs::{File, Fs};
 use rand::{Rng, SeedableRng, rngs::StdRng};
@@ -20,7 +20,7 @@ use std::{
     sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError},
 };
 
-/// What writes are cut at, in bytes, in one of two crashes; in the other they are cut anywhere.
+/// In every other crash, writes are cut at multiples of this number of bytes; in the others they are cut anywhere.
 const SECTOR_BYTES: usize = 512;
 
 /// A simulated file system. Clones are the same one.
@@ -38,17 +38,17 @@ struct Shared {
 pub struct Call {
     /// The name of the call.
     pub name: &'static str,
-    /// What it was made on.
+    /// Its path.
     pub path: PathBuf,
 }
 
 #[derive(Debug, Default)]
 struct Disk {
-    /// Files, by their place in this list.
+    /// Files, by their index in this list.
     files: Vec<Contents>,
-    /// What the program sees: each path's file, or `None` for a folder.
+    /// The program's view: each path's file, or `None` for a folder.
     seen: BTreeMap<PathBuf, Option<usize>>,
-    /// What is there after a crash.
+    /// The state after a crash.
     lasting: BTreeMap<PathBuf, Option<usize>>,
     locks: BTreeSet<PathBuf>,
     calls: Vec<Call>,
@@ -58,13 +58,13 @@ struct Disk {
 
 #[derive(Clone, Debug, Default)]
 struct Faults {
-    /// How many syncs may succeed yet; `None` for all.
+    /// How many more syncs succeed; `None` for all.
     syncs_left: Option<usize>,
     /// Whether one has failed.
     sync_has_failed: bool,
-    /// How often files may still grow; `None` for as long as they like.
+    /// How many more times files may grow; `None` for no limit.
     growths_left: Option<usize>,
-    /// The syncs of files below it wait.
+    /// Syncs of files below it wait.
     sync_waits_in: Option<PathBuf>,
     /// Whether one has waited since.
     sync_has_waited: bool,
@@ -91,14 +91,14 @@ struct SimFile {
     file: usize,
 }
 
-/// Frees the lock when it is dropped.
+/// Releases the lock when it is dropped.
 #[derive(Debug)]
 struct Lock {
     fs: SimFs,
     path: PathBuf,
 }
 
-/// Lets syncs go on when it is dropped.
+/// Releases syncs when it is dropped.
 #[derive(Debug)]
 pub struct HeldSyncs(SimFs);
 
@@ -108,7 +108,7 @@ impl SimFs {
         Self::default()
     }
 
-    /// The calls made so far, those that failed included.
+    /// The calls so far, including failed ones.
     pub fn calls(&self) -> Vec<Call> {
         self.disk().calls.clone()
     }
@@ -118,7 +118,7 @@ impl SimFs {
         self.disk().calls.iter().filter(|call| call.name == name).count()
     }
 
-    /// Lets this many calls succeed, then none.
+    /// Lets this number of calls succeed, then none.
     pub fn stop_after(&self, calls: usize) {
         self.disk().stop_after = Some(calls);
     }
@@ -129,7 +129,7 @@ impl SimFs {
         disk.stop_after = Some(disk.calls.len());
     }
 
-    /// Lets calls succeed again: only the program was killed, and what it wrote is still in the machine's memory.
+    /// Lets calls succeed again: only the program was killed, and its writes are still in the machine's memory.
     pub fn go_on(&self) {
         self.disk().stop_after = None;
     }
@@ -140,12 +140,13 @@ impl SimFs {
         disk.stop_after.is_some_and(|calls| disk.calls.len() >= calls)
     }
 
-    /// Makes the syncs of files and folders fail, or work again.
+    /// Makes syncs of files and folders fail, or succeed again.
     pub fn fail_syncs(&self, fail: bool) {
         self.disk().faults.syncs_left = fail.then_some(0);
     }
 
-    /// Lets this many syncs of files and folders succeed; after that they fail, until [`fail_syncs`](Self::fail_syncs) says otherwise.
+    /// Lets this number of syncs of files and folders succeed; later ones fail, until a call of
+    /// [`fail_syncs`](Self::fail_syncs).
     pub fn fail_syncs_after(&self, syncs: usize) {
         let faults = &mut self.disk().faults;
         (faults.syncs_left, faults.sync_has_failed) = (Some(syncs), false);
@@ -156,12 +157,13 @@ impl SimFs {
         self.disk().faults.sync_has_failed
     }
 
-    /// Makes allocations, and writes past the end of a file, find no space, or some again.
+    /// Fills the disk for allocations and writes past the end of a file, or frees it.
     pub fn fill_disk(&self, full: bool) {
         self.disk().faults.growths_left = full.then_some(0);
     }
 
-    /// Lets files grow this many times more; after that there is no space, until [`fill_disk`](Self::fill_disk) says otherwise.
+    /// Lets files grow this number of times; after that there is no space, until a call of
+    /// [`fill_disk`](Self::fill_disk).
     pub fn fill_disk_after(&self, growths: usize) {
         self.disk().faults.growths_left = Some(growths);
     }
@@ -180,18 +182,18 @@ impl SimFs {
     pub fn hold_syncs_in(&self, folder: &Path) -> HeldSyncs {
         let faults = &mut self.disk().faults;
         (faults.sync_waits_in, faults.sync_has_waited) = (Some(folder.to_owned()), false);
-        // Those that waited elsewhere go on.
+        // Syncs that waited in another folder continue.
         self.0.released.notify_all();
         HeldSyncs(self.clone())
     }
 
-    /// Lets syncs that wait go on, whoever holds them.
+    /// Releases all waiting syncs.
     pub fn release_syncs(&self) {
         self.disk().faults.sync_waits_in = None;
         self.0.released.notify_all();
     }
 
-    /// What the next start finds if the machine stops now.
+    /// The file system that the next start finds if the machine stops now.
     pub fn crashed(&self, seed: u64) -> Self {
         let mut random = StdRng::seed_from_u64(seed);
         let disk = self.disk();
@@ -207,7 +209,7 @@ impl SimFs {
                 };
             }
         }
-        // What is in a folder that is not there is not there.
+        // Entries of a folder that is not there are lost.
         let folders: BTreeSet<PathBuf> =
             entries.iter().filter(|(_, entry)| entry.is_none()).map(|(path, _)| path.clone()).collect();
         let is_there = |path: &Path| path.ancestors().skip(1).all(|above| is_root(above) || folders.contains(above));
@@ -216,14 +218,14 @@ impl SimFs {
         Self(Arc::new(Shared { disk: Mutex::new(next), released: Condvar::new() }))
     }
 
-    /// What a file holds, synced or not.
+    /// The content of a file, synced or not.
     pub fn read(&self, path: &Path) -> Option<Vec<u8>> {
         let disk = self.disk();
         let file = disk.seen.get(path).copied().flatten()?;
         Some(disk.files[file].seen.clone())
     }
 
-    /// Changes a file behind the program's back, lastingly.
+    /// Changes a file behind the program's back, durably.
     pub fn damage(&self, path: &Path, change: impl FnOnce(&mut Vec<u8>)) {
         let mut disk = self.disk();
         let file = disk.seen.get(path).copied().flatten().expect("the file to damage is there");
@@ -236,7 +238,7 @@ impl SimFs {
         self.0.disk.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Counts a call, and fails it after the machine stopped.
+    /// Counts a call, and fails it if the machine has stopped.
     fn call(&self, name: &'static str, path: &Path) -> io::Result<MutexGuard<'_, Disk>> {
         let mut disk = self.disk();
         if disk.stop_after.is_some_and(|calls| disk.calls.len() >= calls) {
@@ -292,7 +294,7 @@ impl Disk {
         }
     }
 
-    /// Makes the entries of one folder last.
+    /// Makes the entries of one folder durable.
     fn sync_entries(&mut self, folder: &Path) {
         let Self { seen, lasting, .. } = self;
         lasting.retain(|path, _| path.parent() != Some(folder) || seen.contains_key(path));
@@ -318,7 +320,7 @@ impl Contents {
         }
     }
 
-    /// The bytes after a crash.
+    /// The content after a crash.
     fn after_crash(&self, random: &mut StdRng) -> Vec<u8> {
         let mut bytes = self.lasting.clone();
         let chance = [0.0, 0.3, 0.7, 1.0][random.random_range(0..4)];
@@ -485,7 +487,7 @@ impl File for SimFile {
             disk = self.fs.0.released.wait(disk).unwrap_or_else(PoisonError::into_inner);
         }
         if let Err(error) = disk.may_sync() {
-            // As on Linux: what was not written is forgotten, still seen, and no later sync writes it.
+            // As on Linux: unwritten changes are forgotten, though still visible, and no later sync writes them.
             disk.files[self.file].pending.clear();
             return Err(error);
         }

@@ -15,8 +15,8 @@ use bytes::Bytes;
 use futures::{FutureExt, TryStreamExt, executor::block_on, future::BoxFuture};
 use keyspan_storage::{
     CheckAndMutate, ColumnKind, Columnar, ColumnarRequest, ColumnarScan, Commit, FamilyChange, KeyDecoder, KeyRange,
-    Layout, Layouts, MemoryPart, MemoryRows, ParquetPart, PartFile, Pin, ReadModifyWrite, Rest, Result, Row, RowKey,
-    RowMutation, RowSample, RowSet, RowStream, Scan, Store, TableName, TableSchema, TakeRow, WantedColumn,
+    Layout, Layouts, MemoryPart, MemoryRows, ParquetPart, PartFile, Pin, ReadModifyWrite, RequestedColumn, Rest,
+    Result, Row, RowKey, RowMutation, RowSample, RowSet, RowStream, Scan, Store, TableName, TableSchema, TakeRow,
     memory::MemoryStore, store::Atomicity,
 };
 use parquet::{
@@ -160,7 +160,7 @@ impl ColumnarScan for FileStore {
 #[derive(Debug)]
 struct Slots {
     rows: Vec<Row>,
-    columns: Vec<WantedColumn>,
+    columns: Vec<RequestedColumn>,
 }
 
 impl MemoryRows for Slots {
@@ -177,7 +177,7 @@ impl MemoryRows for Slots {
 }
 
 /// The newest cell of a column.
-fn newest<'a>(row: &'a Row, column: &WantedColumn) -> Option<&'a Bytes> {
+fn newest<'a>(row: &'a Row, column: &RequestedColumn) -> Option<&'a Bytes> {
     let cell = |cell: &&keyspan_storage::Cell| cell.family == column.family && cell.qualifier == column.qualifier;
     row.cells.iter().find(cell).map(|cell| &cell.value)
 }
@@ -230,8 +230,8 @@ fn part(
         positions.push(Position { row, lives: true });
     }
     let prefix = if number == FILES - 1 { "8" } else { "1" };
-    let has = |column: &WantedColumn| positions.iter().any(|position| newest(position.row, column).is_some());
-    let name = |column: &WantedColumn| {
+    let has = |column: &RequestedColumn| positions.iter().any(|position| newest(position.row, column).is_some());
+    let name = |column: &RequestedColumn| {
         has(column).then(|| format!("{prefix}:{}:{}", column.family, column.qualifier.escape_ascii()))
     };
     let columns: Vec<Option<String>> = request.columns.iter().map(name).collect();

@@ -1,7 +1,8 @@
 //! Segment files in a folder of a local disk.
 //!
-//! A file is written under its final name: what is there unfinished after a crash is named by no manifest, so nobody takes it for
-//! whole. [`finish`](BlobWriter::finish) syncs the file, then the folder. Object_store's own local store syncs nothing, hence this one.
+//! A file is written under its final name. No manifest names a file that a crash left unfinished, so it is never taken
+//! for complete. [`finish`](BlobWriter::finish) syncs the file, then the folder. The local store of `object_store`
+//! syncs nothing, hence this one.
 
 use super::{Blob, BlobWriter, Blobs, missing, too_short};
 use crate::{
@@ -16,9 +17,9 @@ use std::{
     sync::Arc,
 };
 
-/// Bytes gathered before they are written to a file.
+/// Bytes buffered before they are written to a file.
 const WRITE_BYTES: usize = 256 << 10;
-/// Bytes after which a file is synced while it is written: all of a large one at once would keep the log's syncs waiting.
+/// Bytes after which a file is synced while it is written: syncing a large file at once would delay the log's syncs.
 const SYNC_BYTES: u64 = 8 << 20;
 
 /// A folder of segment files.
@@ -29,7 +30,7 @@ pub(crate) struct LocalBlobs {
 }
 
 impl LocalBlobs {
-    /// Takes a folder, and makes it if it is not there.
+    /// Opens a folder, and creates it if it is missing.
     ///
     /// # Errors
     /// [`Error::NoSpace`], [`Error::Io`].
@@ -44,7 +45,7 @@ impl LocalBlobs {
     }
 }
 
-/// The error of a call that takes room on the disk.
+/// The error of a call that needs disk space.
 pub(crate) fn no_space_or(action: &'static str, path: &Path, source: io::Error) -> Error {
     match is_no_space(&source) {
         true => Error::NoSpace { path: path.to_owned() },
@@ -55,7 +56,7 @@ pub(crate) fn no_space_or(action: &'static str, path: &Path, source: io::Error) 
 impl Blobs for LocalBlobs {
     fn create(&self, name: &str) -> Result<Box<dyn BlobWriter>> {
         let path = self.path(name);
-        // Not allocated ahead: how long a segment gets is known when it is written.
+        // Not preallocated: the size of a segment is known only when it is written.
         let file = self.fs.create(&path, 0).map_err(|source| no_space_or("create", &path, source))?;
         Ok(Box::new(LocalWriter {
             fs: self.fs.clone(),
@@ -86,7 +87,7 @@ impl Blobs for LocalBlobs {
             Err(source) if source.kind() != io::ErrorKind::NotFound => return Err(failed("unlink", &path, source)),
             _ => {}
         }
-        // Also when it was not there: a removal before a crash may not have lasted yet.
+        // Even if it was missing: a removal before a crash may not be durable yet.
         self.fs.sync_folder(&self.folder).map_err(|source| failed("sync", &self.folder, source))
     }
 
@@ -110,10 +111,10 @@ struct LocalWriter {
     folder: PathBuf,
     path: PathBuf,
     file: Box<dyn File>,
-    /// Bytes in the file, and how many of them were synced.
+    /// Bytes in the file, and how many of them are synced.
     written: u64,
     synced: u64,
-    /// Bytes to be written after them.
+    /// Bytes to be written after those.
     buffer: Vec<u8>,
     finished: bool,
 }
@@ -134,7 +135,7 @@ impl LocalWriter {
     }
 
     fn sync(&mut self) -> Result<()> {
-        // Where room is given to bytes only when they reach the disk, the sync is what finds that there is none.
+        // With delayed allocation, only the sync finds that the disk is full.
         self.file.sync().map_err(|source| no_space_or("sync", &self.path, source))?;
         self.synced = self.written;
         Ok(())
@@ -168,7 +169,7 @@ impl BlobWriter for LocalWriter {
 }
 
 impl Drop for LocalWriter {
-    /// Gives the room of an unfinished file back.
+    /// Frees the space of an unfinished file.
     fn drop(&mut self) {
         if self.finished {
             return;

@@ -1,15 +1,16 @@
-//! Whose a place for segments is.
+//! The owner of a location of segments.
 //!
-//! What no manifest names is removed at start-up. A store that is started with the segments of another, or without its own folder,
-//! would remove them all. So a place that a URL names has an owner, and so has the store: one number in a file `STORE` in both.
+//! Start-up removes segments that no manifest names. A store that is started with the segments of another store, or
+//! without its own folder, would remove them all. So a location that a URL names has an owner, and so has the store:
+//! both have the same number in a file `STORE`.
 //!
 //! ```text
 //! STORE    the envelope of module `manifest::envelope`, with the owner's number as its version and no body
 //! ```
 //!
-//! The number is the moment at which the store's file was made, in microseconds. That file comes first, then the place's, then
-//! segments: a place with segments and without an owner is somebody else's. In a place without segments a file that is damaged was not
-//! written to its end, and is written anew.
+//! The number is the time at which the store's file was created, in microseconds. The store's file is written first,
+//! then the location's, then segments: a location with segments and without an owner belongs to another store. In a
+//! location without segments, a damaged file is one that was not completely written, and is rewritten.
 
 use super::Blobs;
 use crate::{
@@ -23,13 +24,13 @@ use crate::{
 };
 use std::{io, path::Path};
 
-/// The file's name, in both places.
+/// The file's name, in the store's folder and in the location.
 const STORE: &str = "STORE";
 
-/// Takes a place for the store in a folder, which is locked, or sees that it is the store's.
+/// Claims a location for the store in a folder, which is locked, or verifies that it belongs to the store.
 ///
 /// # Errors
-/// [`Error::Invalid`] for another store's place; [`Error::Corrupt`], [`Error::NoSpace`], [`Error::Io`].
+/// [`Error::Invalid`] for another store's location; [`Error::Corrupt`], [`Error::NoSpace`], [`Error::Io`].
 pub(crate) fn claim(blobs: &dyn Blobs, fs: &dyn Fs, store: &Path, now_micros: i64) -> Result<()> {
     let number = number_of(fs, store, now_micros)?;
     let listed = blobs.list()?;
@@ -40,7 +41,7 @@ pub(crate) fn claim(blobs: &dyn Blobs, fs: &dyn Fs, store: &Path, now_micros: i6
         match open_envelope(Kind::Store, &blob.path(), &bytes) {
             Ok((owner, _)) if owner == number => return Ok(()),
             Ok(_) => return Err(foreign(blobs, store)),
-            // A crash cut it short: what comes after it is not there yet.
+            // A crash cut it short: there are no segments yet.
             Err(Error::Corrupt { .. }) if !has_segments => {}
             Err(error) => return Err(error),
         }
@@ -57,7 +58,7 @@ fn foreign(blobs: &dyn Blobs, store: &Path) -> Error {
     Error::Invalid(format!("{place} holds the segments of another store than {store}"))
 }
 
-/// The store's number; made if there is none.
+/// The store's number; created if there is none.
 fn number_of(fs: &dyn Fs, store: &Path, now_micros: i64) -> Result<u64> {
     let path = store.join(STORE);
     match fs.open(&path) {
@@ -65,7 +66,8 @@ fn number_of(fs: &dyn Fs, store: &Path, now_micros: i64) -> Result<u64> {
             let size = file.size().map_err(|source| failed("read", &path, source))?;
             let bytes = file.read_at(0, usize::try_from(size).unwrap_or(usize::MAX));
             let bytes = bytes.map_err(|source| failed("read", &path, source))?;
-            // A program that was killed may have left a name that is seen and does not last; the place is about to be given its number.
+            // A killed program may have left a name that is visible but not durable; the location is about to get its
+            // number.
             fs.sync_folder(store).map_err(|source| failed("sync", store, source))?;
             return open_envelope(Kind::Store, &path, &bytes).map(|(number, _)| number);
         }

@@ -1,15 +1,15 @@
-//! Segment files in an object store: S3 and what speaks like it, Google Cloud Storage, Azure.
+//! Segment files in an object store: S3 and compatible ones, Google Cloud Storage, Azure.
 //!
-//! The URL names the bucket and a prefix of keys: `s3://bucket/some/prefix`. Credentials, endpoints and the like come from the
-//! environment, by the names that each cloud's tools use (`AWS_ACCESS_KEY_ID`, `AWS_ENDPOINT`, `GOOGLE_SERVICE_ACCOUNT`,
-//! `AZURE_STORAGE_ACCOUNT_NAME`, …).
+//! The URL names the bucket and a prefix of keys: `s3://bucket/some/prefix`. Credentials, endpoints and the like come
+//! from the environment, by the names that each cloud's tools use (`AWS_ACCESS_KEY_ID`, `AWS_ENDPOINT`,
+//! `GOOGLE_SERVICE_ACCOUNT`, `AZURE_STORAGE_ACCOUNT_NAME`, …).
 //!
-//! A small file is one put; a larger one goes up in parts while it is written, a few at once, and is there only when the last
-//! request has named them all. Requests that fail are retried by the client, for a bounded time. An object is durable when the
-//! store has acknowledged it.
+//! A small file is one put. A larger file is uploaded in parts while it is written, a few at once, and exists only
+//! after the last request has named them all. The client retries failed requests, for a bounded time. An object is
+//! durable when the store has acknowledged it.
 //!
-//! Requests run on a small runtime of this module's own; the caller's thread waits for the answer. So it does not matter what
-//! the caller's thread belongs to.
+//! Requests run on a small runtime of this module; the caller's thread waits for the answer, and may be a thread of any
+//! runtime or of none.
 
 use super::{Blob, BlobWriter, Blobs, missing, too_short};
 use crate::{Error, Result, engine::log::failed};
@@ -37,15 +37,15 @@ use url::Url;
 const THREADS: usize = 2;
 /// Bytes of a part of a large file. S3 takes 10,000 parts of at least 5 MiB, all but the last of one size.
 const PART_BYTES: usize = 8 << 20;
-/// Parts of one file that are on their way at once.
+/// Parts of one file that are uploaded at once.
 const PARTS_MAX: usize = 4;
-/// How often a request that failed is sent again.
+/// Retries of a failed request.
 const RETRIES_MAX: usize = 8;
-/// No request is sent again after this time since it was first sent.
+/// No retry after this time since the first attempt.
 const RETRY_TIMEOUT: Duration = Duration::from_secs(60);
-/// The wait before a request is sent again, the first time and at most.
+/// Delay before a retry: initial and maximum.
 const BACKOFF: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(5));
-/// By which factor the wait grows.
+/// Growth factor of the delay.
 const BACKOFF_FACTOR: f64 = 2.0;
 
 /// Segment files under a prefix of a bucket.
@@ -55,20 +55,21 @@ pub(crate) struct RemoteBlobs(Arc<Bucket>);
 struct Bucket {
     store: Arc<dyn ObjectStore>,
     prefix: Key,
-    /// Without what may be secret in it, for people.
+    /// Redacted, for messages.
     url: String,
-    /// Taken when this is dropped, and at no other time.
+    /// Taken only when this is dropped.
     runtime: Option<Runtime>,
 }
 
 impl RemoteBlobs {
-    /// What the URL names, with the options in the process's environment. Nothing is asked of the store yet.
+    /// Connects to the location that the URL names, with the options in the process's environment. Sends no request
+    /// yet.
     ///
     /// # Errors
-    /// [`Error::Invalid`] for a URL or options that the client refuses; [`Error::Io`] when threads cannot be started.
+    /// [`Error::Invalid`] for a URL or options that the client refuses; [`Error::Io`] if threads cannot be started.
     pub(crate) fn connect(url: &Url) -> Result<Self> {
-        let shown = shown(url);
-        let refused = |error: &dyn fmt::Display| Error::Invalid(format!("segments at {shown}: {error}"));
+        let redacted = redacted(url);
+        let refused = |error: &dyn fmt::Display| Error::Invalid(format!("segments at {redacted}: {error}"));
         let (scheme, prefix) = ObjectStoreScheme::parse(url).map_err(|error| refused(&error))?;
         let retry = RetryConfig {
             backoff: BackoffConfig { init_backoff: BACKOFF.0, max_backoff: BACKOFF.1, base: BACKOFF_FACTOR },
@@ -90,7 +91,7 @@ impl RemoteBlobs {
             }
             _ => return Err(refused(&"segments are kept in s3://, gs:// and az:// buckets, or in file:// folders")),
         };
-        Self::new(store.map_err(|error| refused(&error))?, prefix, shown)
+        Self::new(store.map_err(|error| refused(&error))?, prefix, redacted)
     }
 
     /// Files in an object store, under a prefix.
@@ -106,7 +107,7 @@ impl RemoteBlobs {
 }
 
 /// The URL without user, password and query.
-fn shown(url: &Url) -> String {
+fn redacted(url: &Url) -> String {
     let host = url.host_str().unwrap_or_default();
     format!("{}://{host}{}", url.scheme(), url.path().trim_end_matches('/'))
 }
@@ -116,14 +117,14 @@ impl Bucket {
         self.runtime.as_ref().expect("it is taken by drop alone")
     }
 
-    /// Runs a request and waits for what comes of it.
+    /// Runs a request and waits for its result.
     fn wait<T: Send + 'static>(
         &self,
         request: impl Future<Output = object_store::Result<T>> + Send + 'static,
     ) -> object_store::Result<T> {
         let (answer, answered) = mpsc::sync_channel(1);
         self.runtime().spawn(async move {
-            // Nobody waits any more when the caller's thread has panicked.
+            // The receiver is gone if the caller's thread has panicked.
             let _ = answer.send(request.await);
         });
         answered.recv().unwrap_or_else(|_| Err(ended("the request ended without an answer".into())))
@@ -200,7 +201,7 @@ impl Blobs for RemoteBlobs {
         let listed = self.0.wait(async move { store.list(Some(&prefix)).try_collect::<Vec<_>>().await });
         let listed = listed.map_err(|error| refused("list", Path::new(&self.0.url), error))?;
         let depth = self.0.prefix.parts().count() + 1;
-        // What lies deeper has another prefix, and may be another store's.
+        // Deeper objects have another prefix, and may belong to another store.
         let ours = listed.into_iter().filter(|object| object.location.parts().count() == depth);
         let mut names: Vec<(String, u64)> =
             ours.filter_map(|object| Some((object.location.filename()?.to_owned(), object.size))).collect();
@@ -217,17 +218,17 @@ struct RemoteWriter {
     bucket: Arc<Bucket>,
     key: Key,
     path: PathBuf,
-    /// Bytes that are not on their way yet, less than a part.
+    /// Bytes that are not uploaded yet, less than a part.
     buffer: Vec<u8>,
     /// Begun when there is more than a part.
     upload: Option<Box<dyn MultipartUpload>>,
-    /// Those on their way, oldest first.
+    /// Parts being uploaded, oldest first.
     parts: VecDeque<JoinHandle<object_store::Result<()>>>,
     written: u64,
 }
 
 impl RemoteWriter {
-    /// Sends what is in the buffer as a part.
+    /// Uploads the buffer as a part.
     fn send(&mut self) -> object_store::Result<()> {
         if self.upload.is_none() {
             let (store, key) = (self.bucket.store.clone(), self.key.clone());
@@ -242,7 +243,7 @@ impl RemoteWriter {
         Ok(())
     }
 
-    /// Waits for the oldest part on its way.
+    /// Waits for the oldest part being uploaded.
     fn settle_part(&mut self) -> object_store::Result<()> {
         let Some(part) = self.parts.pop_front() else { return Ok(()) };
         self.bucket.wait(async move { part.await.unwrap_or_else(|error| Err(ended(error.into()))) })
@@ -260,7 +261,7 @@ impl RemoteWriter {
         while !self.parts.is_empty() {
             self.settle_part()?;
         }
-        // From here on it is not known whether the object is there: the upload is not aborted.
+        // From here on the object may exist: the upload is not aborted.
         let mut upload = self.upload.take().expect("looked at above");
         self.bucket.wait(async move { upload.complete().await.map(drop) })
     }
@@ -287,7 +288,7 @@ impl BlobWriter for RemoteWriter {
 }
 
 impl Drop for RemoteWriter {
-    /// Gives the room of parts back, without waiting for it.
+    /// Frees the space of uploaded parts, without waiting for it.
     fn drop(&mut self) {
         let Some(mut upload) = self.upload.take() else { return };
         self.parts.drain(..).for_each(|part| part.abort());
@@ -330,7 +331,7 @@ impl Blob for RemoteBlob {
         Ok(read)
     }
 
-    /// Ranges that are near each other are one request; a few requests are under way at a time.
+    /// Ranges that are close together are one request; a few requests run at a time.
     fn read_ranges(&self, ranges: &[Range<u64>]) -> Result<Vec<Bytes>> {
         if let Some(range) = ranges.iter().find(|range| range.end > self.size) {
             return Err(too_short(&self.path, self.size, range.end));

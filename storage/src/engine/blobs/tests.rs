@@ -1,4 +1,4 @@
-//! What every place for segment files does, and what a crash leaves of a local one.
+//! The contract of every location of segment files, and the state of a local one after a crash.
 
 use super::*;
 use crate::{
@@ -7,7 +7,7 @@ use crate::{
 };
 use object_store::memory::InMemory;
 
-/// Holds a place to the contract; it is empty.
+/// Checks the contract on an empty location.
 fn conforms(blobs: &dyn Blobs) {
     let long: Vec<u8> = (0..3_000_000_u32).map(|at| (at % 251) as u8).collect();
     let mut writer = blobs.create("b.parquet").unwrap();
@@ -69,7 +69,7 @@ fn a_bucket_conforms() {
 #[tokio::test]
 async fn a_bucket_may_be_asked_from_any_thread() {
     tokio::task::spawn_blocking(|| conforms(&remote())).await.unwrap();
-    // Nobody should block a thread of a runtime, but to do so is no reason to panic.
+    // Nobody should block a thread of a runtime, but doing so must not panic.
     conforms(&remote());
 }
 
@@ -77,7 +77,7 @@ async fn a_bucket_may_be_asked_from_any_thread() {
 fn a_large_file_goes_up_in_parts() {
     let store = Arc::new(InMemory::new());
     let blobs = RemoteBlobs::new(store, "a/prefix".into(), "s3://bucket/a/prefix".into()).unwrap();
-    // Five parts and a piece: more than may be on their way at once.
+    // Five parts and a piece: more than may be uploaded at once.
     let long: Vec<u8> = (0..5 * (8 << 20) + 5_u32).map(|at| (at / 7 % 253) as u8).collect();
     let mut writer = blobs.create("x").unwrap();
     for piece in long.chunks(1_000_003) {
@@ -138,7 +138,7 @@ fn a_finished_file_lasts_and_a_deleted_one_is_gone() {
 }
 
 #[test]
-fn a_full_disk_is_told_and_leaves_nothing() {
+fn a_full_disk_is_reported_and_leaves_nothing() {
     let fs = SimFs::new();
     let blobs = LocalBlobs::new(Arc::new(fs.clone()), "/seg".into()).unwrap();
     let mut writer = blobs.create("x").unwrap();
@@ -189,7 +189,7 @@ fn a_place_has_one_store() {
     assert_eq!(claim("/one", 8), Ok(()), "at every start");
     let refused = "memory: holds the segments of another store than /another";
     assert_eq!(claim("/another", 9), Err(refused.into()));
-    // Segments without an owner are not ours either, whoever they belong to.
+    // Segments without an owner belong to another store.
     place.delete("STORE").unwrap();
     place.create("0000000000000001.parquet").unwrap().finish().unwrap();
     assert!(claim("/one", 10).is_err());

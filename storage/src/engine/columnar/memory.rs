@@ -1,9 +1,9 @@
-//! Rows of memtables for the fast path: of each the newest values of the wanted columns, as slices of where they lie.
+//! Rows of memtables for the fast path: the newest values of the requested columns, as slices of the encoded rows.
 //!
-//! The slots of a range are cut into [pieces] of some thousand, which may be read side by side. To read one is to walk its slots and
-//! the cells of each: no row is made, no reference counted. Only the newest cell of a column is looked at, since a rule that condemns it
-//! condemns the older ones too. Rows lie all over the memory: those of some slots are touched before any is read, so that the processor
-//! waits for them together.
+//! The slots of a range are divided into [pieces] of some thousand, which may be read in parallel. Reading one walks
+//! its slots and the cells of each, without building rows or counting references. Only the newest cell of a column is
+//! examined, since a rule that condemns it condemns the older ones too. Rows are scattered over the memory: the rows of
+//! some slots are prefetched before any is read, so that their cache misses overlap.
 
 use super::rules;
 use crate::{
@@ -11,7 +11,7 @@ use crate::{
     engine::{
         cells,
         memtable::{Memtable, PIECE_SLOTS, Slot, bounds},
-        pins::Held,
+        pins::PinnedState,
         segment::CleanColumn,
         state::Table,
     },
@@ -20,18 +20,18 @@ use bytes::Bytes;
 use imbl::OrdMap;
 use std::{collections::BTreeMap, ops::Bound, sync::Arc};
 
-/// Slots whose rows are touched together.
+/// Slots whose rows are prefetched together.
 const TOUCHED_SLOTS: usize = 32;
-/// Bytes that come from memory together.
+/// Bytes of a cache line.
 const LINE_BYTES: usize = 64;
-/// Bytes of a row that are touched ahead; the processor foresees where a longer one goes on.
+/// Bytes of a row that are prefetched; the processor's own prefetcher takes over for longer ones.
 const TOUCHED_BYTES: usize = 512;
-/// Wanted columns of a family that are looked for one by one.
+/// Up to this number of requested columns in a family, a linear search is used.
 const FEW_COLUMNS: usize = 8;
 
-/// The rows that memtables have of the asked ones, with the newest values of the columns.
+/// The requested rows that are in memtables, with the newest values of the columns.
 pub(super) fn parts(
-    held: &Arc<Held>,
+    held: &Arc<PinnedState>,
     table: &Table,
     rows: &RowSet,
     columns: &[CleanColumn],
@@ -42,7 +42,7 @@ pub(super) fn parts(
         if memtable.slots.is_empty() {
             return;
         }
-        let wanted = Arc::new(Wanted::new(table, columns, as_of, now_micros));
+        let wanted = Arc::new(RequestedColumns::new(table, columns, as_of, now_micros));
         let ranges = rows.ranges().iter().filter(|range| !range.is_empty());
         for (range, count) in ranges.flat_map(|range| pieces(memtable, range)) {
             let (held, wanted) = (Arc::clone(held), Arc::clone(&wanted));
@@ -50,7 +50,7 @@ pub(super) fn parts(
             parts.push(MemoryPart::new(count, Arc::new(piece)));
         }
     };
-    // No past rule concerns what the active memtable has.
+    // No past rule applies to the active memtable.
     add(&table.active, &OrdMap::new(), i64::MAX);
     if let Some(frozen) = &table.frozen {
         add(&frozen.memtable, &table.active.slots, frozen.stamp);
@@ -58,61 +58,62 @@ pub(super) fn parts(
     parts
 }
 
-/// The range in pieces, and about how many slots each has; none without slots.
+/// Divides the range into pieces, each with an estimate of its slots; empty if there are no slots.
 fn pieces(memtable: &Memtable, range: &KeyRange) -> Vec<(KeyRange, u64)> {
-    let borders = memtable.borders();
-    let first = borders.partition_point(|key| key[..] <= range.start[..]);
-    let last = range.end.as_ref().map_or(borders.len(), |end| borders.partition_point(|key| key[..] < end[..]));
-    let Some(borders) = borders.get(first..last).filter(|borders| !borders.is_empty()) else {
+    let boundaries = memtable.boundaries();
+    let first = boundaries.partition_point(|key| key[..] <= range.start[..]);
+    let last = range.end.as_ref().map_or(boundaries.len(), |end| boundaries.partition_point(|key| key[..] < end[..]));
+    let Some(boundaries) = boundaries.get(first..last).filter(|boundaries| !boundaries.is_empty()) else {
         let count = memtable.slots.range::<_, [u8]>(bounds(range)).count() as u64;
         return (count > 0).then(|| (range.clone(), count)).into_iter().collect();
     };
-    let starts = std::iter::once(&range.start).chain(borders.iter().map(RowKey::bytes));
-    let ends = borders.iter().map(|key| Some(key.bytes())).chain([range.end.as_ref()]);
+    let starts = std::iter::once(&range.start).chain(boundaries.iter().map(RowKey::bytes));
+    let ends = boundaries.iter().map(|key| Some(key.bytes())).chain([range.end.as_ref()]);
     let pieces = starts.zip(ends).map(|(start, end)| KeyRange::new(start.clone(), end.cloned()));
     pieces.map(|piece| (piece, PIECE_SLOTS as u64)).collect()
 }
 
-/// What is wanted of each family, by number; `None` where the table has no family of the number.
+/// Requested columns of each family, by number; `None` if the table has no family of that number.
 #[derive(Debug)]
-struct Wanted {
-    families: Vec<Option<WantedFamily>>,
-    /// How many columns.
+struct RequestedColumns {
+    families: Vec<Option<RequestedFamily>>,
+    /// Number of columns.
     columns: usize,
 }
 
 #[derive(Debug)]
-struct WantedFamily {
-    /// Qualifiers, ascending, and their places in the request: several, where a column is wanted twice.
+struct RequestedFamily {
+    /// Qualifiers, ascending, with their indexes in the request: several if a column is requested twice.
     columns: Vec<(Bytes, Vec<usize>)>,
-    /// What may condemn a newest cell, and the time by which it judges.
+    /// Rules that may condemn a newest cell, each with the time at which it is evaluated.
     rules: Vec<(GcRule, i64)>,
 }
 
-impl Wanted {
-    /// Of cells that are as of a stamp.
+impl RequestedColumns {
+    /// For cells that are as of the stamp `as_of`.
     fn new(table: &Table, columns: &[CleanColumn], as_of: i64, now_micros: i64) -> Self {
         let mut rules = rules(table, as_of, now_micros);
         let mut of_family = |number: u32| {
             let mut of_family: BTreeMap<Bytes, Vec<usize>> = BTreeMap::new();
-            for (place, column) in columns.iter().enumerate().filter(|(_, column)| column.family == number) {
-                of_family.entry(column.qualifier.clone()).or_default().push(place);
+            for (index, column) in columns.iter().enumerate().filter(|(_, column)| column.family == number) {
+                of_family.entry(column.qualifier.clone()).or_default().push(index);
             }
             let columns = of_family.into_iter().collect();
             let mut rules = rules.remove(&number).unwrap_or_default();
             rules.retain(|(rule, _)| rule.condemns(0, i64::MIN, i64::MAX));
-            WantedFamily { columns, rules }
+            RequestedFamily { columns, rules }
         };
         let names = table.descriptor.names().zip(0..);
         let families = names.map(|(name, number)| name.map(|_| of_family(number))).collect();
         Self { families, columns: columns.len() }
     }
 
-    /// Puts the newest living value of each wanted column of an encoded row into `values`. Whether any cell of the row lives.
+    /// Puts the newest live value of each requested column of an encoded row into `values`; returns whether any cell of
+    /// the row is live.
     fn newest<'a>(&self, row: &'a [u8], values: &mut [Option<&'a [u8]>]) -> bool {
         values.fill(None);
         let (mut exists, mut missing) = (false, self.columns);
-        // Columns come in order, wanted ones too: a step forward in the one list is never a step back in the other.
+        // Columns are in order, requested ones too: both lists are only walked forward.
         let (mut family, mut passed) = (u32::MAX, 0);
         for cell in cells::decode(row).filter(|cell| cell.new_column) {
             let Some(Some(wanted)) = self.families.get(cell.family as usize) else { continue };
@@ -127,9 +128,9 @@ impl Wanted {
                 continue;
             }
             exists = true;
-            if let Some(places) = found {
-                places.iter().for_each(|place| values[*place] = Some(cell.value));
-                missing -= places.len();
+            if let Some(indexes) = found {
+                indexes.iter().for_each(|index| values[*index] = Some(cell.value));
+                missing -= indexes.len();
             }
             if missing == 0 {
                 break;
@@ -139,11 +140,11 @@ impl Wanted {
     }
 }
 
-impl WantedFamily {
-    /// The places of a column. Columns before `passed` come no more.
+impl RequestedFamily {
+    /// The indexes of a column in the request. Columns before `passed` do not occur any more.
     fn find(&self, passed: &mut usize, qualifier: &[u8]) -> Option<&[usize]> {
         let left = &self.columns[*passed..];
-        // To see that two qualifiers are not the same takes a look at their lengths, most of the time.
+        // Qualifiers that differ mostly differ in length, so comparing for equality is cheap.
         let found = match left.len() <= FEW_COLUMNS {
             true => left.iter().position(|(wanted, _)| **wanted == *qualifier)?,
             false => {
@@ -157,14 +158,14 @@ impl WantedFamily {
     }
 }
 
-/// Slots of a memtable that follow each other.
+/// Consecutive slots of a memtable.
 struct Piece {
-    held: Arc<Held>,
+    held: Arc<PinnedState>,
     slots: OrdMap<RowKey, Slot>,
-    /// Keys that are not to be given.
+    /// Keys to skip.
     hidden: OrdMap<RowKey, Slot>,
     range: KeyRange,
-    wanted: Arc<Wanted>,
+    wanted: Arc<RequestedColumns>,
 }
 
 impl std::fmt::Debug for Piece {
@@ -175,7 +176,7 @@ impl std::fmt::Debug for Piece {
 
 impl MemoryRows for Piece {
     fn read(&self, after: Option<&[u8]>, take: &mut TakeRow<'_>) -> Result<()> {
-        // A pin that was taken away ends the scans that read by it.
+        // An expired pin ends the scans that read by it.
         self.held.state()?;
         let (start, end) = bounds(&self.range);
         let bounds = (after.map_or(start, Bound::Excluded), end);
@@ -204,7 +205,7 @@ impl MemoryRows for Piece {
     }
 }
 
-/// A byte of every line, so that all of them are asked for.
+/// Reads a byte of every cache line, so that all of them are fetched.
 fn lines(bytes: &[u8]) -> u8 {
     let touched = &bytes[..bytes.len().min(TOUCHED_BYTES)];
     let lines = touched.iter().step_by(LINE_BYTES).fold(0, |lines, byte| lines ^ byte);

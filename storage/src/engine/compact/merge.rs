@@ -1,12 +1,13 @@
-//! Rows of several segments, in the order of keys.
+//! Merges the rows of several segments in the order of keys.
 //!
-//! Segments of a tablet mostly hold stretches of neighbouring keys, so the one that had the last row is asked first: its next row goes on
-//! as long as it comes before the next row of the runner-up. That is one comparison for most rows, however many segments there are.
+//! Segments of a tablet mostly hold runs of neighbouring keys. So the segment that had the last row is asked first: its
+//! next row follows as long as it comes before the next row of the runner-up. Most rows take one comparison, however
+//! many segments there are.
 
 use crate::{
     Result, RowKey,
     engine::{
-        dead::{Dead, Position},
+        deletion_vector::{DeletionVector, Position},
         manifest::SegmentMeta,
         segment::EncodedRow,
     },
@@ -16,21 +17,21 @@ use std::{ops::Range, vec};
 /// A segment to be compacted.
 #[derive(Debug)]
 pub(crate) struct Input<R> {
-    /// Its rows are as of this stamp, in microseconds.
+    /// Stamp that its rows are as of, in microseconds.
     pub(crate) stamp: i64,
     /// The positions that belong to the tablet.
     pub(crate) positions: Range<Position>,
-    /// Bytes of the living rows among them, roughly.
+    /// Approximate bytes of the live rows among them.
     pub(crate) bytes: u64,
-    /// The living rows among them, in order.
+    /// The live rows among them, in order.
     pub(crate) batches: R,
 }
 
 impl<R> Input<R> {
-    /// These positions of a segment, of which some are dead.
-    pub(crate) fn new(meta: &SegmentMeta, positions: Range<Position>, dead: &Dead, batches: R) -> Self {
-        let living = u64::from(positions.end - positions.start) - dead.count_in(positions.clone());
-        let bytes = u128::from(meta.bytes + meta.side_bytes) * u128::from(living) / u128::from(meta.rows.max(1));
+    /// The given positions of a segment, some of which are dead.
+    pub(crate) fn new(meta: &SegmentMeta, positions: Range<Position>, dead: &DeletionVector, batches: R) -> Self {
+        let live = u64::from(positions.end - positions.start) - dead.count_in(positions.clone());
+        let bytes = u128::from(meta.bytes + meta.side_bytes) * u128::from(live) / u128::from(meta.rows.max(1));
         Self { stamp: meta.stamp, positions, bytes: u64::try_from(bytes).unwrap_or(u64::MAX), batches }
     }
 }
@@ -38,7 +39,7 @@ impl<R> Input<R> {
 /// See the module.
 pub(super) struct Merge<R> {
     inputs: Vec<Head<R>>,
-    /// The input with the least key, and the one with the least of the others.
+    /// The input with the least key, and the one with the least key among the others.
     leader: Option<(usize, Option<usize>)>,
     begun: bool,
 }
@@ -51,7 +52,7 @@ struct Head<R> {
 }
 
 impl<R: Iterator<Item = Result<Vec<EncodedRow>>>> Head<R> {
-    /// Takes the next row, and makes the one after it the next.
+    /// Takes the next row, and reads the one after it.
     fn advance(&mut self) -> Result<Option<EncodedRow>> {
         let after = loop {
             match self.batch.next() {
@@ -80,7 +81,7 @@ impl<R: Iterator<Item = Result<Vec<EncodedRow>>>> Merge<R> {
         Self { inputs: inputs.into_iter().map(head).collect(), leader: None, begun: false }
     }
 
-    /// The next row, and the input that it is of.
+    /// The next row, and the index of its input.
     pub(super) fn next(&mut self) -> Result<Option<(usize, EncodedRow)>> {
         if !self.begun {
             self.inputs.iter_mut().try_for_each(|head| head.advance().map(drop))?;

@@ -1,11 +1,11 @@
-//! Compactions against what a map of rows would hold.
+//! Compactions, compared with a map of rows.
 
 use super::*;
 use crate::{
     Cell, FamilyName, GcRule,
     engine::{
         cells,
-        dead::Dead,
+        deletion_vector::DeletionVector,
         descriptor::{Descriptor, LoggedDescriptor},
         garbage::Garbage,
         manifest::{PastRule, SegmentId},
@@ -20,9 +20,9 @@ type Rows = Vec<(RowKey, Bytes)>;
 /// Segments in memory.
 #[derive(Clone, Default)]
 pub(in crate::engine) struct Heap {
-    /// The rows of each that was finished.
+    /// The rows of each finished segment.
     pub(in crate::engine) segments: Rc<RefCell<BTreeMap<u64, Rows>>>,
-    /// How many were begun.
+    /// Number of segments begun.
     pub(in crate::engine) begun: Rc<RefCell<u64>>,
     /// Bytes that may be written before writing fails.
     pub(in crate::engine) room: Option<u64>,
@@ -141,11 +141,11 @@ struct Case {
     rules: [GcRule; 2],
     past: Vec<PastRule>,
     now: i64,
-    /// Stamp and rows of each segment; of several with a living row of one key the first has it.
+    /// Stamp and rows of each segment; if several have a live row of one key, the first keeps it.
     segments: Vec<(i64, BTreeMap<u8, Stored>)>,
     /// The keys of the tablet.
     keys: Range<u8>,
-    /// Living positions that die while the compaction runs, of each segment.
+    /// Live positions of each segment that die while the compaction runs.
     dying: Vec<Vec<prop::sample::Index>>,
     target: u64,
     step_rows: usize,
@@ -179,7 +179,7 @@ fn key(key: u8) -> RowKey {
 }
 
 impl Case {
-    /// What is left of a row, by the rules as they are defined.
+    /// The live cells of a row, by the definition of the rules.
     fn left(&self, stamp: i64, cells: &[Cell]) -> Vec<Cell> {
         let descriptor = descriptor(&self.rules[0], &self.rules[1]);
         let mut cells = cells.to_vec();
@@ -200,15 +200,15 @@ impl Case {
 
     fn input(&self, stamp: i64, rows: &BTreeMap<u8, Stored>) -> Input<impl Iterator<Item = Result<Vec<EncodedRow>>>> {
         let positions = self.positions(rows);
-        let living = rows.iter().zip(0u32..).filter(|((_, (_, dead)), at)| !dead && positions.contains(at));
-        let living: Vec<_> = living.map(|((of, (cells, _)), at)| (at, key(*of), encoded(cells))).collect();
-        let bytes = living.iter().map(|(_, key, row)| (key.len() + row.len()) as u64).sum();
+        let live = rows.iter().zip(0u32..).filter(|((_, (_, dead)), at)| !dead && positions.contains(at));
+        let live: Vec<_> = live.map(|((of, (cells, _)), at)| (at, key(*of), encoded(cells))).collect();
+        let bytes = live.iter().map(|(_, key, row)| (key.len() + row.len()) as u64).sum();
         let row = |(position, key, row): &(u32, RowKey, Bytes)| EncodedRow {
             position: *position,
             key: key.clone(),
             row: row.clone().into(),
         };
-        let batches = living.chunks(self.batch_rows).map(|batch| Ok(batch.iter().map(row).collect()));
+        let batches = live.chunks(self.batch_rows).map(|batch| Ok(batch.iter().map(row).collect()));
         let batches: Vec<Result<Vec<EncodedRow>>> = batches.collect();
         Input { stamp, positions, bytes, batches: batches.into_iter() }
     }
@@ -244,21 +244,21 @@ proptest! {
         prop_assert_eq!(output.progress.rows_written, expected.len() as u64);
         prop_assert_eq!(heap.segments.borrow().len(), bases.len());
 
-        // No base is far above the target: a step's rows at most.
+        // No base exceeds the target by more than the rows of a step.
         let row_bytes_max = 2 + 6 * 12 + 8;
         for base in &bases {
             let bytes: usize = base.iter().map(|(key, row)| key.len() + row.len()).sum();
             prop_assert!(bytes as u64 <= case.target + (case.step_rows * row_bytes_max) as u64);
         }
 
-        // The places, and what died meanwhile.
-        let (mut remapped, mut dead) = (vec![Dead::default(); bases.len()], vec![Dead::default(); bases.len()]);
+        // Positions, and rows that died meanwhile.
+        let (mut remapped, mut dead) = (vec![DeletionVector::default(); bases.len()], vec![DeletionVector::default(); bases.len()]);
         for (input, (_, rows)) in case.segments.iter().enumerate() {
-            let mut then = Dead::default();
-            let mut now = Dead::default();
+            let mut then = DeletionVector::default();
+            let mut now = DeletionVector::default();
             for ((of, (_, is_dead)), at) in rows.iter().zip(0u32..) {
-                let place = output.moved.place(input, at);
-                let found = place.map(|(output, position)| bases[output][position as usize].0.clone());
+                let new_position = output.position_map.get(input, at);
+                let found = new_position.map(|(output, position)| bases[output][position as usize].0.clone());
                 let moves = !is_dead && case.keys.contains(of);
                 prop_assert_eq!(found, Some(key(*of)).filter(|key| moves && expected.contains_key(key)));
                 if *is_dead {
@@ -267,13 +267,13 @@ proptest! {
                 }
                 if case.dying[input].iter().any(|index| index.index(rows.len()) as u32 == at) {
                     now.insert(at);
-                    if let Some((output, position)) = place {
+                    if let Some((output, position)) = new_position {
                         dead[output].insert(position);
                     }
                 }
             }
-            prop_assert_eq!(output.moved.place(input, rows.len() as u32), None);
-            output.moved.remap(input, &then, &now, &mut remapped);
+            prop_assert_eq!(output.position_map.get(input, rows.len() as u32), None);
+            output.position_map.remap(input, &then, &now, &mut remapped);
         }
         prop_assert_eq!(remapped, dead);
     }
@@ -293,7 +293,7 @@ proptest! {
             }
         };
         let left = if ended { compaction.abandon() } else { compaction.finish().segments };
-        // What is left over is known, so that it can be deleted.
+        // Finished segments are returned, so that they can be deleted.
         prop_assert_eq!(left.len(), heap.segments.borrow().len());
     }
 }
@@ -313,7 +313,7 @@ fn bases_are_about_equal() {
 #[test]
 fn an_input_has_the_bytes_of_what_lives_in_its_tablet() {
     let segment = SegmentMeta { bytes: 900, side_bytes: 100, ..meta(1, &key(1), &key(9), 100) };
-    let mut dead = Dead::default();
+    let mut dead = DeletionVector::default();
     dead.insert_range(0..10);
     dead.insert_range(50..55);
     let bytes = |positions| Input::new(&segment, positions, &dead, ()).bytes;
@@ -335,15 +335,15 @@ fn a_row_that_lives_twice_is_our_mistake() {
 
 #[test]
 fn a_range_that_died_is_brought_along_at_once() {
-    let mut moved = Moved::new(std::iter::once(0..1_000_000));
-    moved.begin_output();
-    (0..600_000).for_each(|at| moved.set(0, at, at));
-    moved.begin_output();
-    (600_000..1_000_000).for_each(|at| moved.set(0, at, at - 600_000));
-    let mut now = Dead::default();
+    let mut position_map = PositionMap::new(std::iter::once(0..1_000_000));
+    position_map.begin_output();
+    (0..600_000).for_each(|at| position_map.set(0, at, at));
+    position_map.begin_output();
+    (600_000..1_000_000).for_each(|at| position_map.set(0, at, at - 600_000));
+    let mut now = DeletionVector::default();
     now.insert_range(500_000..900_000);
-    let mut dead = vec![Dead::default(); 2];
-    moved.remap(0, &Dead::default(), &now, &mut dead);
-    assert_eq!(dead.iter().map(Dead::count).collect::<Vec<_>>(), [100_000, 300_000]);
-    assert_eq!(dead[1].living(0..400_000).collect::<Vec<_>>(), vec![300_000..400_000]);
+    let mut dead = vec![DeletionVector::default(); 2];
+    position_map.remap(0, &DeletionVector::default(), &now, &mut dead);
+    assert_eq!(dead.iter().map(DeletionVector::count).collect::<Vec<_>>(), [100_000, 300_000]);
+    assert_eq!(dead[1].live_runs(0..400_000).collect::<Vec<_>>(), vec![300_000..400_000]);
 }

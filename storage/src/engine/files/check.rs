@@ -1,13 +1,14 @@
-//! Every file of a store against its checksums.
+//! Verifies every file of a store against its checksums.
 //!
-//! `CURRENT` and the manifest, the dead positions, each frame of the log, each segment with its rows, in this order. A damage
-//! hides what hangs on it and nothing else: without a manifest there are no segments to look at, but the log still is.
+//! Checks `CURRENT` and the manifest, the deletion vectors, each frame of the log, and each segment with its rows, in
+//! this order. A damage hides only what depends on it: without a manifest there are no segments to check, but the log
+//! still is.
 
 use super::{Checked, Step, StoreFiles, frames, segments, verify};
 use crate::{
     Error, Result,
     engine::{
-        dead::Dead,
+        deletion_vector::DeletionVector,
         log::failed,
         manifest::{CURRENT, Manifest, Manifests, SegmentId},
     },
@@ -30,7 +31,7 @@ impl Check<'_> {
         (self.watch)(Step::Done(bytes));
     }
 
-    /// Takes what is wrong with a file, and goes on.
+    /// Reports an error of a file, and goes on.
     fn take<T>(&mut self, result: Result<T>) -> Option<T> {
         result.inspect_err(|error| self.found(error)).ok()
     }
@@ -42,11 +43,11 @@ impl Check<'_> {
 }
 
 impl StoreFiles {
-    /// Reads every file of a store that nobody has open, and tells what is wrong with it. Nothing is changed.
+    /// Reads every file of a store that nobody has open, and reports damages. Changes nothing.
     ///
     /// # Errors
-    /// [`Error::Locked`] for a store in use; [`Error::Invalid`] for a folder without a store; [`Error::Io`] for one that
-    /// cannot be listed. What is wrong with single files is no error here: see [`Checked::found`].
+    /// [`Error::Locked`] for a store in use; [`Error::Invalid`] for a folder without a store; [`Error::Io`] for one
+    /// that cannot be listed. Damages of single files are not errors here: see [`Checked::found`].
     pub fn check(&self, watch: &mut dyn FnMut(Step<'_>)) -> Result<Checked> {
         let folder = self.fs.list(&self.path).map_err(|source| failed("list", &self.path, source))?;
         let wal = self.wal();
@@ -63,18 +64,19 @@ impl StoreFiles {
         let (manifests, manifest) = loaded.map_or((None, Manifest::default()), |(all, one)| (Some(all), one));
         let segments = segments(&manifest);
         let of_segments: u64 = segments.values().flat_map(|(_, meta)| meta.files()).map(|(_, bytes)| bytes).sum();
-        // A file that cannot be opened is told below.
+        // A file that cannot be opened is reported below.
         let size = |path: &PathBuf| self.fs.open(path).and_then(|file| file.size()).unwrap_or_default();
         let of_log: u64 = log.iter().map(|(_, path)| size(path)).sum();
         (check.watch)(Step::Ahead(of_segments + of_log));
 
-        for (id, meta) in &manifest.dead {
+        for (id, meta) in &manifest.deletion_vectors {
             let Some(manifests) = &manifests else { break };
             check.file(&format!("dead positions of {id}"));
-            let decoded = manifests.read_dead(*id, meta).and_then(|bytes| {
-                let dead = Dead::decode(&bytes).filter(|dead| dead.count() == meta.count);
+            let decoded = manifests.read_deletion_vector(*id, meta).and_then(|bytes| {
+                let dead = DeletionVector::decode(&bytes).filter(|dead| dead.count() == meta.count);
                 let detail = format!("it does not hold {} dead positions", meta.count);
-                let damaged = Error::Corrupt { path: manifests.dead_path(*id, meta.version), offset: 0, detail };
+                let damaged =
+                    Error::Corrupt { path: manifests.deletion_vector_path(*id, meta.version), offset: 0, detail };
                 dead.map(|_| bytes.len() as u64).ok_or(damaged)
             });
             if let Some(bytes) = check.take(decoded) {
@@ -84,7 +86,7 @@ impl StoreFiles {
 
         let mut frames = frames::Frames::after(manifest.sequence);
         if manifests.is_none() {
-            // Up to where segments hold everything is not known: any first frame may be right.
+            // The manifest's sequence is unknown: accept any first frame.
             frames = frames::Frames::after(u64::MAX - 1);
         }
         for (number, path) in log {
@@ -108,7 +110,7 @@ impl StoreFiles {
         }
         let listed = check.take(blobs.list()).unwrap_or_default();
         let unnamed = listed.iter().filter(|(name, _)| SegmentId::of_name(name).is_some() && !named.contains(name));
-        // Of a manifest that cannot be read it is not known what it names.
+        // Without a readable manifest, the named files are unknown.
         check.checked.unnamed = if manifests.is_some() { unnamed.count() as u64 } else { 0 };
         Ok(check.checked)
     }

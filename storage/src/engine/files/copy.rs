@@ -1,15 +1,15 @@
-//! A store made of another, which may be in use.
+//! Copies a store, which may be in use.
 //!
-//! 1. The target is claimed: a `CURRENT` that names nothing yet, so that a copy that was cut short is never taken for a store.
-//! 2. The source's manifest is read, and the segments that it names are copied, those that are not there yet; every copy is read
-//!    and verified.
-//! 3. The dead positions are copied, then the sound frames of the log.
-//! 4. If another manifest is in force by now, its files may have replaced what was copied: again from 2. Segments never change, so
-//!    that a turn copies only what is new.
-//! 5. What the last manifest does not name is removed from the target, and the manifest put in force there.
+//! 1. Claim the target: a `CURRENT` that names no manifest yet, so that an interrupted copy is never taken for a store.
+//! 2. Read the source's manifest, and copy the segments that it names and that are not there yet; read and verify every
+//!    copy.
+//! 3. Copy the deletion vectors, then the sound frames of the log.
+//! 4. If another manifest is in force by now, its files may have replaced what was copied: repeat from 2. Segments
+//!    never change, so that a turn copies only new ones.
+//! 5. Remove what the last manifest does not name from the target, and put the manifest in force there.
 //!
-//! The copy is the source as it was at one moment during step 3: files of the log go only when a later manifest is in force, and
-//! a frame follows the one before, or the turn is taken again.
+//! The copy is the source as it was at one time during step 3: log files are removed only when a later manifest is in
+//! force, and each frame must follow the previous one, or the turn is repeated.
 
 use super::{Copied, Step, StoreFiles, frames, frames::Frames, segments, verify};
 use crate::{
@@ -22,9 +22,9 @@ use crate::{
 };
 use std::{collections::BTreeSet, io, path::Path, sync::Arc};
 
-/// How often a turn is taken again because the source has changed meanwhile.
+/// Maximum number of turns while the source changes.
 const TURNS_MAX: usize = 64;
-/// How often the log is read before what is wrong with it is called a damage.
+/// How often the log is read before an error in it counts as damage.
 const LOOKS_MAX: usize = 8;
 /// Bytes of a segment that are copied at a time.
 const PIECE_BYTES: u64 = 4 << 20;
@@ -35,19 +35,19 @@ struct Copy<'a> {
     target: &'a StoreFiles,
     to: Arc<dyn Blobs>,
     manifests: Manifests,
-    /// Segments that are there, and verified.
+    /// Segments that are copied and verified.
     there: BTreeSet<SegmentId>,
     watch: &'a mut dyn FnMut(Step<'_>),
 }
 
 impl StoreFiles {
-    /// Makes a store in `target`, which is empty, of this one, which may be in use: all that was acknowledged before, and some of
-    /// what is meanwhile.
+    /// Copies this store, which may be in use, to `target`, which is empty: everything acknowledged before the call,
+    /// and some of what is acknowledged meanwhile.
     ///
     /// # Errors
-    /// [`Error::Invalid`] for a target that is not empty, or a source without a store; [`Error::Corrupt`] for a source, or a
-    /// copy, with a damage; [`Error::NoSpace`]; [`Error::Io`]; [`Error::Unavailable`] when the source changes faster than it can
-    /// be copied. The target is no store then.
+    /// [`Error::Invalid`] for a target that is not empty, or a source without a store; [`Error::Corrupt`] for a damaged
+    /// source or copy; [`Error::NoSpace`]; [`Error::Io`]; [`Error::Unavailable`] if the source changes faster than it
+    /// can be copied. The target is not a store then.
     pub fn copy_to(&self, target: &Self, watch: &mut dyn FnMut(Step<'_>)) -> Result<Copied> {
         let log = frames::log_files(self.fs.as_ref(), &self.wal())?;
         let (_, first) = self.load()?;
@@ -74,7 +74,7 @@ impl StoreFiles {
         Copy { source, from: self.blobs()?, target, to, manifests, there, watch }.run()
     }
 
-    /// The manifest in force. A commit between the reading of its two files is no damage.
+    /// The manifest in force. A commit between the reads of its two files is not a damage.
     fn load(&self) -> Result<(Manifests, Manifest)> {
         let mut loaded = Manifests::load(self.fs.clone(), self.path.clone());
         for _ in 0..TURNS_MAX {
@@ -100,7 +100,7 @@ impl Copy<'_> {
         for _ in 0..TURNS_MAX {
             let (manifests, manifest) = self.source.load()?;
             let turn = self.turn(&manifests, &manifest);
-            // What went wrong may be that a file has gone, since nobody needs it any more.
+            // The error may be that a file was removed because it is no longer needed.
             if self.source.load()?.1.version != manifest.version {
                 continue;
             }
@@ -127,11 +127,11 @@ impl Copy<'_> {
             verify(&self.to, *table, meta)?;
             self.there.insert(*id);
         }
-        for (id, meta) in &manifest.dead {
-            let bytes = manifests.read_dead(*id, meta)?;
-            self.manifests.write_dead(meta.version, [(*id, &bytes[..])])?;
+        for (id, meta) in &manifest.deletion_vectors {
+            let bytes = manifests.read_deletion_vector(*id, meta)?;
+            self.manifests.write_deletion_vectors(meta.version, [(*id, &bytes[..])])?;
         }
-        // A writer may be between two files of the log, or in the middle of a frame: a second look is at another moment.
+        // A writer may be between two log files, or in the middle of a frame: look again later.
         for _ in 0..LOOKS_MAX - 1 {
             let mut sound = true;
             (copied.frames, copied.log_bytes) = self.log(manifest.sequence, &mut |_| sound = false)?;
@@ -157,7 +157,7 @@ impl Copy<'_> {
         writer.finish().map(drop)
     }
 
-    /// Copies the sound frames of the log in place of what is there. Gives how many they are, and their bytes.
+    /// Copies the sound frames of the log, replacing earlier copies; returns their number and bytes.
     fn log(&mut self, after: u64, found: &mut dyn FnMut(Error)) -> Result<(u64, u64)> {
         let wal = self.target.wal();
         for (_, path) in frames::log_files(self.target.fs.as_ref(), &wal)? {
@@ -191,7 +191,7 @@ impl Copy<'_> {
     /// Makes the target a store.
     fn settle(mut self, manifest: &Manifest, copied: Copied) -> Result<Copied> {
         self.manifests.commit_copy(manifest)?;
-        // What earlier turns have copied.
+        // Copies of earlier turns.
         self.manifests.clean_segments(manifest, self.to.as_ref())?;
         Ok(copied)
     }

@@ -1,6 +1,7 @@
-//! The frames of the log, read without replaying them.
+//! Reads the frames of the log without replaying them.
 //!
-//! What start-up refuses at the first damage (module [`recover`](crate::engine::recover)) is looked at to the end here.
+//! Start-up stops at the first damage (module [`recover`](crate::engine::recover)); this continues to the end of the
+//! log.
 
 use crate::{
     Error, Result,
@@ -15,7 +16,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-/// The log files in a folder, ascending; none when there is no folder.
+/// The log files in a folder, ascending; none if the folder is missing.
 pub(super) fn log_files(fs: &dyn Fs, folder: &Path) -> Result<Vec<(u64, PathBuf)>> {
     let names = match fs.list(folder) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
@@ -29,15 +30,15 @@ pub(super) fn log_files(fs: &dyn Fs, folder: &Path) -> Result<Vec<(u64, PathBuf)
 /// Reads one file after the other.
 #[derive(Debug)]
 pub(super) struct Frames {
-    /// The number of the file before.
+    /// The number of the previous file.
     number: Option<u64>,
-    /// The last frame, or the one that segments hold everything up to.
+    /// The previous frame, or the one up to which segments hold everything.
     sequence: u64,
-    /// Whether a frame was met.
+    /// Whether any frame was read.
     met: bool,
-    /// A frame that was not written whole, and has to be the last.
+    /// A frame that was not completely written, which must be the last.
     torn: Option<Error>,
-    /// How many frames were met.
+    /// Number of frames read.
     pub(super) count: u64,
 }
 
@@ -47,7 +48,7 @@ impl Frames {
         Self { number: None, sequence: after, met: false, torn: None, count: 0 }
     }
 
-    /// Reads the next file. Gives where its last sound frame ends, 0 when it has none; tells what is wrong.
+    /// Reads the next file; returns where its last sound frame ends, 0 if it has none, and reports damages.
     pub(super) fn file(&mut self, number: u64, path: &Path, bytes: &[u8], found: &mut dyn FnMut(Error)) -> usize {
         let corrupt =
             |offset: usize, detail: String| Error::Corrupt { path: path.to_owned(), offset: offset as u64, detail };
@@ -98,7 +99,7 @@ impl Frames {
                 Tail::Damaged { sound } => {
                     let detail = format!("frame {expected} is bad, and a later one at byte {sound} is sound");
                     found(corrupt(end, detail));
-                    // The gap is told; what comes after it is looked at as if it had not been there.
+                    // The gap is reported; frames after it are checked as if there were none.
                     self.sequence = frame::frame_at(bytes, sound, seed).map_or(expected, |frame| frame.sequence - 1);
                     end = sound;
                 }

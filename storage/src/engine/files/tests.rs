@@ -1,4 +1,4 @@
-//! Stores made by hand, damaged, copied, and copied while they change.
+//! Stores made by hand: damaged, copied, and copied while they change.
 
 mod engine;
 
@@ -7,9 +7,9 @@ use crate::{
     Cell, Family, FamilyName, RowKey, TableName, TableSchema,
     engine::{
         cells,
-        dead::Dead,
+        deletion_vector::DeletionVector,
         frame::{self, Header},
-        manifest::{DeadMeta, Manifests, SegmentId, TableMeta, TabletMeta},
+        manifest::{DeletionVectorMeta, Manifests, SegmentId, TableMeta, TabletMeta},
         segment::{SegmentOptions, SegmentWriter, Shape},
         state::State,
     },
@@ -42,21 +42,22 @@ fn segment(store: &StoreFiles, id: u64, base: bool) -> SegmentMeta {
     writer.finish().unwrap().unwrap()
 }
 
-/// A manifest that names these segments; in each of them two positions are dead.
+/// A manifest that names these segments, each with two dead positions.
 fn commit(store: &StoreFiles, version: u64, segments: Vec<SegmentMeta>) -> Manifest {
     let (mut manifests, _) = Manifests::load(store.fs.clone(), store.path.clone()).unwrap();
     let families = [(FamilyName::new("cf").unwrap(), Family::default())];
     let descriptor = State::default().describe(TableSchema { families: families.into(), ..TableSchema::default() });
     let descriptor = descriptor.to_logged(&TableName::new("rows").unwrap());
-    let dead: BTreeMap<SegmentId, DeadMeta> =
-        segments.iter().map(|meta| (meta.id, DeadMeta { version, count: 2 })).collect();
+    let dead: BTreeMap<SegmentId, DeletionVectorMeta> =
+        segments.iter().map(|meta| (meta.id, DeletionVectorMeta { version, count: 2 })).collect();
     let tablets = vec![TabletMeta { range: crate::KeyRange::all(), segments }];
     let table = TableMeta { descriptor, past_rules: Vec::new(), tablets };
-    let manifest = Manifest { version, sequence: 10, stamp: 5, next_table: 1, tables: vec![table], dead };
-    let mut bits = Dead::default();
+    let manifest =
+        Manifest { version, sequence: 10, stamp: 5, next_table: 1, tables: vec![table], deletion_vectors: dead };
+    let mut bits = DeletionVector::default();
     bits.insert_range(3..5);
     let bits = bits.encode();
-    manifests.write_dead(version, manifest.dead.keys().map(|id| (*id, &bits[..]))).unwrap();
+    manifests.write_deletion_vectors(version, manifest.deletion_vectors.keys().map(|id| (*id, &bits[..]))).unwrap();
     manifests.commit(&manifest).unwrap();
     manifests.clean(&manifest, false).unwrap();
     manifest
@@ -80,7 +81,7 @@ fn log(store: &StoreFiles, number: u64, sequences: std::ops::RangeInclusive<u64>
     store.fs.sync_folder(&store.wal()).unwrap();
 }
 
-/// Two segments, two files of the log, and one allocated early.
+/// Two segments, two log files, and one that was allocated ahead.
 fn store(fs: &SimFs) -> (StoreFiles, Manifest) {
     let store = files(fs, SOURCE);
     let manifest = commit(&store, 1, vec![segment(&store, 100, true), segment(&store, 101, false)]);
@@ -90,7 +91,7 @@ fn store(fs: &SimFs) -> (StoreFiles, Manifest) {
     (store, manifest)
 }
 
-/// What a check counts and finds.
+/// The counts and findings of a check.
 fn check(store: &StoreFiles) -> (Checked, Vec<String>) {
     let mut found = Vec::new();
     let checked = store.check(&mut |step| {
@@ -110,7 +111,7 @@ fn a_sound_store_is_read_wholly() {
     let segments: u64 = manifest.segments().values().map(|meta| meta.bytes).sum();
     assert!(checked.bytes > segments);
     assert_eq!(checked, Checked { files: 8, bytes: checked.bytes, found: 0, segment_rows: 40, frames: 7, unnamed: 0 });
-    // Only a store that nobody has open stands still.
+    // A store in use changes during a check.
     let lock = store.lock().unwrap();
     assert!(matches!(store.check(&mut |_| {}), Err(Error::Locked { .. })));
     drop(lock);
@@ -128,7 +129,7 @@ fn each_damaged_file_is_named_and_the_others_are_looked_at_all_the_same() {
         "wal/0000000007.log",
     ];
     for (at, path) in paths.iter().enumerate() {
-        // Of the log that is in the second frame.
+        // In the log, that is in the second frame.
         fs.damage(&Path::new(SOURCE).join(path), |bytes| bytes[if at == 3 { 70 } else { 50 }] ^= 1);
         let (checked, found) = check(&store);
         assert_eq!((checked.files, checked.found as usize, found.len()), (8, at + 1, at + 1), "{found:?}");
@@ -139,7 +140,7 @@ fn each_damaged_file_is_named_and_the_others_are_looked_at_all_the_same() {
     }
     fs.unlink(&Path::new(SOURCE).join(paths[0])).unwrap();
     assert!(check(&store).1.iter().any(|found| found.contains("0064.parquet") && found.contains("missing")));
-    // The frame of the damage is lost to the count, and no other.
+    // Only the damaged frame is missing from the count.
     assert_eq!(check(&store).0.frames, 6);
     // Without its manifest a store has no segments, but a log.
     fs.damage(&Path::new(SOURCE).join("manifest/0000000001"), |bytes| bytes.truncate(99));
@@ -157,7 +158,7 @@ fn a_log_with_a_hole_is_found_out() {
     let (_, found) = check(&store);
     assert_eq!(found.len(), 2, "{found:?}");
     assert!(found[0].contains("are missing") && found[1].contains("frame 15 follows frame 12"), "{found:?}");
-    // A frame that was not written whole is no damage at the end of all, and one anywhere else.
+    // An incomplete frame is a torn tail at the end of the log, and a damage elsewhere.
     log(&store, 8, 13..=14);
     fs.damage(&log::file_path(&store.wal(), 9), |bytes| bytes[60] ^= 1);
     assert_eq!(check(&store).1, [""; 0]);
@@ -166,7 +167,7 @@ fn a_log_with_a_hole_is_found_out() {
     assert!(found.len() == 1 && found[0].contains("0000000009.log is damaged at byte 40"), "{found:?}");
 }
 
-/// The manifest and the frames of a store, after a check that finds nothing.
+/// The manifest and the number of frames of a store, after a check without findings.
 fn contents(store: &StoreFiles) -> (Manifest, u64) {
     let (checked, found) = check(store);
     assert_eq!(found, [""; 0]);
@@ -183,7 +184,7 @@ fn a_copy_is_the_same_store() {
     let copied = store.copy_to(&target, &mut |_| {}).unwrap();
     assert_eq!((copied.segments, copied.frames), (2, 7));
     assert_eq!(contents(&target), (manifest.clone(), 7));
-    // It lasts, and it can be copied again, by itself, when the source is gone.
+    // The copy is durable, and can be copied again when the source is gone.
     let crashed = fs.crashed(3);
     let again = files(&crashed, "/again");
     files(&crashed, TARGET).copy_to(&again, &mut |_| {}).unwrap();

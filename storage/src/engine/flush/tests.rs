@@ -15,10 +15,10 @@ fn key(key: u8) -> RowKey {
     RowKey::new(vec![key]).unwrap()
 }
 
-/// Tablets without segments, with these borders.
-fn tablets(borders: &BTreeSet<u8>) -> Tablets<SegmentMeta> {
-    let starts = [Bytes::new()].into_iter().chain(borders.iter().map(|border| vec![*border].into()));
-    let ends = borders.iter().map(|border| Some(vec![*border].into())).chain([None]);
+/// Tablets without segments, with these boundaries.
+fn tablets(boundaries: &BTreeSet<u8>) -> Tablets<SegmentMeta> {
+    let starts = [Bytes::new()].into_iter().chain(boundaries.iter().map(|boundary| vec![*boundary].into()));
+    let ends = boundaries.iter().map(|boundary| Some(vec![*boundary].into())).chain([None]);
     let tablet = |(start, end)| Tablet { range: KeyRange { start, end }, segments: Vec::new() };
     Tablets::new(starts.zip(ends).map(tablet).collect()).unwrap()
 }
@@ -27,10 +27,10 @@ proptest! {
     #[test]
     fn every_row_is_in_one_delta_at_its_position(
         rows in prop::collection::btree_map(1u8..60, row_of_cells(), 0..40),
-        borders in prop::option::of(prop::collection::btree_set(1u8..60, 0..6)),
+        boundaries in prop::option::of(prop::collection::btree_set(1u8..60, 0..6)),
         delta_bytes_min in prop_oneof![Just(0), 1u64..2_000],
     ) {
-        let tablets = borders.as_ref().map_or_else(Tablets::default, tablets);
+        let tablets = boundaries.as_ref().map_or_else(Tablets::default, tablets);
         let rows: BTreeMap<RowKey, Bytes> = rows.into_iter().map(|(of, cells)| (key(of), encoded(&cells))).collect();
         let (mut heap, mut written) = (Heap::default(), Vec::new());
         flush(rows.iter(), &tablets, &mut heap, delta_bytes_min, &mut written).unwrap();
@@ -44,7 +44,7 @@ proptest! {
             prop_assert_eq!(delta.keys.len(), delta.meta.rows as usize);
             prop_assert_eq!(delta.position(b"not one"), None);
         }
-        // A delta ends where a tablet does, at the first such place at which it is as large as it must be, and nowhere else.
+        // A delta ends at the first end of a tablet at which it is large enough, and nowhere else.
         let (mut expected, mut bytes): (Vec<Vec<&RowKey>>, u64) = (Vec::new(), 0);
         let mut last = None;
         for (key, row) in &rows {

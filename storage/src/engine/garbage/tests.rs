@@ -1,4 +1,4 @@
-//! When a segment has garbage. What is taken from its rows is tested with compactions.
+//! When a segment has garbage. Removal from rows is tested with compactions.
 
 use super::*;
 use crate::engine::compact::tests::{descriptor, encoded, row_of_cells, rule};
@@ -14,11 +14,11 @@ proptest! {
         let sieve = garbage.of(stamp);
         let row = encoded(&cells);
         let slowly = Sieve { keeps_all: false, ..sieve.clone() };
-        prop_assert_eq!(sieve.left_of(&row), slowly.left_of(&row));
-        match sieve.left_of(&row) {
-            Left::Whole => {}
-            Left::Part(left) => prop_assert!(left.len() < row.len() && cells::decode(&left).count() < cells.len()),
-            Left::Nothing => prop_assert!(past.iter().any(|past| past.rule != GcRule::KeepAll) || a != GcRule::KeepAll || b != GcRule::KeepAll || cells.iter().all(|cell| cell.family.as_str() == "c")),
+        prop_assert_eq!(sieve.remainder(&row), slowly.remainder(&row));
+        match sieve.remainder(&row) {
+            Remainder::Whole => {}
+            Remainder::Part(left) => prop_assert!(left.len() < row.len() && cells::decode(&left).count() < cells.len()),
+            Remainder::Nothing => prop_assert!(past.iter().any(|past| past.rule != GcRule::KeepAll) || a != GcRule::KeepAll || b != GcRule::KeepAll || cells.iter().all(|cell| cell.family.as_str() == "c")),
         }
     }
 }
@@ -32,12 +32,12 @@ fn horizons() {
         expected.assert_eq(&at.map_or("never".into(), |at| format!("{:.2} h", at as f64 / HOUR as f64)));
     };
     let age = |hours: i64| GcRule::MaxAgeMicros(hours * HOUR);
-    // A fifth of ten hours of cells are older than 24 hours.
+    // A fifth of ten hours of cells is older than 24 hours.
     check(age(24), 10, &[(2, 0)], 0, expect!["26.00 h"]);
     check(age(24), 10, &[(2, 0)], 100, expect!["126.00 h"]);
-    // Cells from the future of the segment.
+    // Cells with timestamps after the segment's stamp.
     check(age(24), 10, &[(2, 20)], 0, expect!["44.00 h"]);
-    // Not at once again.
+    // Not immediately again.
     check(age(0), 10, &[(2, 10)], 0, expect!["10.17 h"]);
     check(age(24), 10, &[(0, 0)], 0, expect!["never"]);
     check(GcRule::KeepAll, 10, &[(2, 0)], 0, expect!["never"]);

@@ -1,28 +1,28 @@
-//! Rows of a load in memory: gathered as they come, then sorted.
+//! Rows of a load in memory: collected in any order, then sorted.
 //!
-//! Keys and encoded rows stand one behind the other. To sort them is to sort their places, each with the first bytes of its key that are not
-//! those of every other, which decide most comparisons.
+//! Keys and encoded rows are stored one after the other. Sorting permutes small entries, each with the first bytes of
+//! its key after the common prefix, which decide most comparisons.
 
 use super::merge::Item;
 use crate::{Error, Result, RowKey};
 use bytes::Bytes;
 use std::ops::Range;
 
-/// Bytes that a row takes besides its key and cells.
+/// Bytes of a row besides its key and cells.
 const ENTRY_BYTES: usize = size_of::<Entry>();
 
-/// Rows as they came.
+/// Rows in the order of arrival.
 #[derive(Debug, Default)]
 pub(super) struct Buffer {
     bytes: Vec<u8>,
     rows: Vec<Entry>,
-    /// Bytes of keys and cells that are expected.
+    /// Expected bytes of keys and cells.
     room: usize,
 }
 
 #[derive(Clone, Copy, Debug)]
 struct Entry {
-    /// What comes first in the key behind what all keys begin with; of use once they are sorted.
+    /// The first bytes of the key after the common prefix; set when the rows are sorted.
     head: u64,
     number: u64,
     key: u32,
@@ -38,7 +38,7 @@ pub(super) struct Sorted {
 }
 
 impl Buffer {
-    /// One that is to have about so many bytes.
+    /// A buffer that expects about `room` bytes.
     pub(super) fn with_room(room: usize) -> Self {
         Self { room, ..Self::default() }
     }
@@ -46,11 +46,11 @@ impl Buffer {
     /// Adds a row; `encode` appends its cells.
     ///
     /// # Errors
-    /// [`Error::TooLarge`] when there is no room for it: it has 4 GiB.
+    /// [`Error::TooLarge`] if the buffer is full: it holds at most 4 GiB.
     pub(super) fn push(&mut self, number: u64, key: &[u8], encode: impl FnOnce(&mut Vec<u8>)) -> Result<()> {
         let start = self.bytes.len();
         if start == 0 {
-            // What outgrows its room is there twice while it is copied.
+            // Growing the vector later would hold it twice while it is copied.
             self.bytes.reserve(self.room);
         }
         self.bytes.extend_from_slice(key);
@@ -70,10 +70,10 @@ impl Buffer {
         self.bytes.len() + self.rows.len() * ENTRY_BYTES
     }
 
-    /// The rows sorted; `None` when there are none. The buffer begins anew.
+    /// Sorts the rows; `None` if there are none. The buffer is empty afterwards.
     ///
     /// # Errors
-    /// [`Error::RowExists`] for a key that is there twice.
+    /// [`Error::RowExists`] for a key that occurs twice.
     pub(super) fn sort(&mut self) -> Result<Option<Sorted>> {
         let (bytes, mut rows) = (std::mem::take(&mut self.bytes), std::mem::take(&mut self.rows));
         let key = |entry: &Entry| &bytes[entry.key as usize..entry.row as usize];
@@ -94,12 +94,12 @@ impl Buffer {
     }
 }
 
-/// How many bytes two keys begin with alike.
+/// Length of the common prefix of two keys.
 fn common_prefix(a: &[u8], b: &[u8]) -> usize {
     a.iter().zip(b).take_while(|(a, b)| a == b).count()
 }
 
-/// The first 8 bytes as a number that sorts as they do; what is missing counts as zeroes.
+/// The first 8 bytes as a number of the same order, padded with zeroes.
 fn head(bytes: &[u8]) -> u64 {
     let mut head = [0; 8];
     let taken = bytes.len().min(8);
@@ -108,7 +108,7 @@ fn head(bytes: &[u8]) -> u64 {
 }
 
 impl Sorted {
-    /// How many rows there are: one at least.
+    /// Number of rows, at least one.
     pub(super) fn len(&self) -> usize {
         self.rows.len()
     }
@@ -125,7 +125,7 @@ impl Sorted {
         &self.bytes[row as usize..end as usize]
     }
 
-    /// What errors call a row.
+    /// The number of a row, for errors.
     pub(super) fn number(&self, at: usize) -> u64 {
         self.rows[at].number
     }
@@ -145,9 +145,9 @@ impl Sorted {
         self.bytes.len() as u64
     }
 
-    /// How many rows of these places come before a key.
-    pub(super) fn count_before(&self, places: Range<usize>, key: &[u8]) -> usize {
-        self.rows[places].partition_point(|row| self.bytes[row.key as usize..row.row as usize] < *key)
+    /// How many rows of this range come before a key.
+    pub(super) fn count_before(&self, range: Range<usize>, key: &[u8]) -> usize {
+        self.rows[range].partition_point(|row| self.bytes[row.key as usize..row.row as usize] < *key)
     }
 
     /// A row, shared.

@@ -1,4 +1,4 @@
-//! The end of a load: the manifest that names its segments, and the state that has them, at one moment.
+//! The end of a load: the manifest and the state get its segments at the same time.
 
 use super::{loader::Loader, probe::Memtables};
 use crate::{
@@ -14,31 +14,32 @@ use crate::{
 };
 use std::{sync::Arc, time::Duration};
 
-/// How often a load that waits for compactions looks whether it may go on.
+/// How often a load that waits for compactions checks whether it may go on.
 const LAG_LOOK_EVERY: Duration = Duration::from_millis(100);
-/// The part of a base's bytes below which a segment becomes no base: there would be many small tablets.
+/// A segment below this part of a base's bytes does not become a base: there would be many small tablets.
 const BASE_PART_MIN: u64 = 8;
 
-/// What an attempt came to.
+/// The result of an attempt.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Step {
-    /// The rows are there, with this stamp, in microseconds.
+    /// The rows are visible, with this stamp, in microseconds.
     Done(i64),
-    /// Memtables must become segments first.
+    /// Memtables must be flushed first.
     Flush,
-    /// Others have changed something meanwhile.
+    /// Another writer has changed something meanwhile.
     Again,
     /// A row that was relied on has changed.
     Refused,
 }
 
 impl Loader {
-    /// Makes the rows visible, if nothing stands in the way.
+    /// Makes the rows visible, if no other writer interferes.
     ///
     /// # Errors
-    /// [`RowExists`](crate::Error::RowExists); [`Conflict`](crate::Error::Conflict); those of reading and of writing a manifest.
+    /// [`RowExists`](crate::Error::RowExists); [`Conflict`](crate::Error::Conflict); errors of reading and of writing a
+    /// manifest.
     pub(super) fn finish(&mut self, validation: Option<&Validation>) -> Result<Step> {
-        self.going.check()?;
+        self.control.check()?;
         let maintenance = Arc::clone(&self.maintenance);
         let shared = &maintenance.shared;
         if self.output.segments().is_empty() {
@@ -48,41 +49,41 @@ impl Loader {
             let metas = self.output.segments().to_vec();
             self.probe.set_own(metas.into_iter().map(|meta| self.open(meta)).collect());
         }
-        // What takes long, before anybody has to wait.
+        // The slow part, before anybody has to wait.
         let before = shared.published.load_full();
-        self.probe.look_up_news(self.probe.table(&before)?)?;
-        if self.probe.look_up_memtables(self.probe.table(&before)?)? != Memtables::Free {
+        self.probe.look_up_new_segments(self.probe.table(&before)?)?;
+        if self.probe.look_up_memtables(self.probe.table(&before)?)? != Memtables::Absent {
             return Ok(Step::Flush);
         }
         // Deltas that pile up make every read slower.
-        while maintenance.lags() && shared.board.await_compacted(LAG_LOOK_EVERY) {
-            self.going.check()?;
+        while maintenance.lags() && shared.coordination.await_compacted(LAG_LOOK_EVERY) {
+            self.control.check()?;
         }
 
         let mut in_force = maintenance.manifest();
         let now = shared.published.load_full();
-        if self.probe.has_news(self.probe.table(&now)?) {
+        if self.probe.has_new_segments(self.probe.table(&now)?) {
             return Ok(Step::Again);
         }
         if !self.is_named_as_it_is(&in_force) {
-            // It was made or changed since: the manifest cannot name its segments yet.
+            // The table was created or changed since: the manifest cannot name its segments yet.
             return Ok(Step::Flush);
         }
         let still = maintenance.stand_still()?;
         let now = shared.published.load_full();
         let table = self.probe.table(&now)?;
-        self.going.check()?;
+        self.control.check()?;
         if !is_valid(&now, validation)? {
             return Ok(Step::Refused);
         }
         match self.probe.changed_since(self.probe.table(&before)?, table)? {
-            Memtables::Free => {}
+            Memtables::Absent => {}
             Memtables::Deleted => return Ok(Step::Flush),
-            Memtables::Held => return Ok(Step::Again),
+            Memtables::Present => return Ok(Step::Again),
         }
         let stamp = shared.clock.stamp();
         let segments = self.classified(&now)?;
-        let remembered = self.output.remembered(stamp);
+        let changed_rows = self.output.changed_rows(stamp);
         maintenance.watched(|_| {
             let tablets = table.tablets.with_loaded(&segments);
             let mut manifest: Manifest = in_force.manifest.clone();
@@ -92,22 +93,22 @@ impl Loader {
                     meta.tablets = tablets.iter().map(tablet_meta).collect();
                 }
             }
-            let dead = in_force.dead.clone();
-            // Should it fail the next start may find the manifest all the same: the segments stay.
+            let dead = in_force.deletion_vectors.clone();
+            // Even after an error the next start may find the new manifest: the segments stay.
             self.done = true;
             maintenance.commit(&mut in_force, manifest, dead).inspect_err(|error| {
                 self.done = error.kind() != ErrorKind::NoSpace;
             })?;
-            still.end_with(LoadedRows { table: self.descriptor.number, segments, stamp, remembered });
+            still.end_with(LoadedRows { table: self.descriptor.number, segments, stamp, changed_rows });
             Ok(())
         })?;
         drop(in_force);
         self.probe.forget_own();
-        shared.board.look();
+        shared.coordination.look();
         Ok(Step::Done(stamp))
     }
 
-    /// The end of a load without rows.
+    /// Finishes a load without rows.
     fn finish_empty(&mut self, validation: Option<&Validation>) -> Result<Step> {
         let state = self.maintenance.shared.published.load_full();
         self.probe.table(&state)?;
@@ -127,7 +128,7 @@ impl Loader {
         self.maintenance.open(self.descriptor.number, meta)
     }
 
-    /// The segments as what they are going to be: bases, where there is room for them now and they are not small, or deltas.
+    /// Classifies the segments: bases, where there is room for them and they are not small, or deltas.
     fn classified(&self, state: &State) -> Result<Vec<Arc<Segment>>> {
         let tablets = &self.probe.table(state)?.tablets;
         let bytes_min = self.maintenance.options.base_bytes / BASE_PART_MIN;
@@ -143,7 +144,7 @@ impl Loader {
     }
 }
 
-/// Whether all rows that were relied on are as they were.
+/// Whether all rows that were relied on are unchanged.
 fn is_valid(state: &State, validation: Option<&Validation>) -> Result<bool> {
     match validation.map(|validation| validate(state, validation)) {
         None | Some(Ok(())) => Ok(true),

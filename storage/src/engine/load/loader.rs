@@ -1,8 +1,9 @@
 //! The work of a load: rows in, segments out.
 //!
-//! Rows gather in a [`Buffer`]; a full one is sorted and its keys are [looked up](super::probe). As long as each buffer comes after the one before,
-//! buffers go straight into segments, one buffer late: nothing is written before it is known what comes next. From the first that does not on they become
-//! [`Runs`], and at the end one merge makes segments of all that overlaps.
+//! Rows gather in a [`Buffer`]; a full one is sorted and its keys are [looked up](super::probe). As long as each buffer
+//! comes after the previous one, buffers go straight into segments, one buffer late: nothing is written before the next
+//! buffer is known. From the first buffer that does not ascend, buffers become [`Runs`], and at the end one merge makes
+//! segments of everything that overlaps.
 
 use super::{
     buffer::{Buffer, Sorted},
@@ -15,7 +16,7 @@ use crate::{
     Error, LoadColumn, NewRows, Result, TableName,
     engine::{
         cells,
-        dead::Dead,
+        deletion_vector::DeletionVector,
         descriptor::Descriptor,
         maintain::Maintenance,
         manifest::SegmentMeta,
@@ -30,62 +31,63 @@ use std::{
     thread, vec,
 };
 
-/// A load at work: one thread at a time.
+/// The state of a load; used by one thread at a time.
 #[derive(Debug)]
 pub(super) struct Loader {
     pub(super) maintenance: Arc<Maintenance>,
     pub(super) name: TableName,
-    /// As it was when the load was begun.
+    /// The descriptor at the beginning of the load.
     pub(super) descriptor: Arc<Descriptor>,
     columns: Vec<Column>,
-    /// Of the cells, in microseconds.
+    /// Stamp of the cells, in microseconds.
     stamp: i64,
     buffer: Buffer,
     /// Bytes after which a buffer is full: there may be two.
     buffer_bytes: usize,
-    /// Rows that come after all that was written, until it is known what comes after them.
+    /// Rows after everything that was written, until the following rows are known.
     pending: Option<Sorted>,
     runs: Runs,
     pub(super) output: Output,
-    /// Segments whose rows were written to others, and can go.
+    /// Segments whose rows were written to others, and which can be removed.
     consumed: Vec<SegmentMeta>,
     pub(super) probe: Probe,
-    pub(super) going: Going,
+    pub(super) control: LoadControl,
     /// Whether the segments are in the manifest.
     pub(super) done: bool,
 }
 
-/// Whether a load may go on, and by which steps.
+/// Whether a load may go on, and its step size.
 #[derive(Debug)]
-pub(super) struct Going {
+pub(super) struct LoadControl {
     /// Set when the rows are being purged.
     cancelled: Arc<AtomicBool>,
     maintenance: Arc<Maintenance>,
 }
 
-impl Going {
+impl LoadControl {
     /// # Errors
-    /// [`Error::Conflict`] when the rows are being purged; [`Error::Unavailable`] when the store is closed, or has stopped.
+    /// [`Error::Conflict`] when the rows are being purged; [`Error::Unavailable`] when the store is closed, or has
+    /// stopped.
     pub(super) fn check(&self) -> Result<()> {
         if self.cancelled.load(Ordering::SeqCst) {
             return Err(Error::Conflict);
         }
-        if self.maintenance.shared.board.is_closed() {
+        if self.maintenance.shared.coordination.is_closed() {
             return Err(Error::Unavailable("it was closed".into()));
         }
         self.maintenance.shared.check_writing()
     }
 
-    /// Rows that are written at a time; between two such steps a segment may end.
+    /// Rows written in a step; a segment can only end between two steps.
     fn step_rows(&self) -> usize {
-        self.maintenance.options.grain.step_rows_max
+        self.maintenance.options.granularity.step_rows_max
     }
 }
 
-/// Where a value of a row goes.
+/// The destination of a row's value.
 #[derive(Debug)]
 struct Column {
-    /// Its place among the values.
+    /// Its index among the values.
     at: usize,
     head: Vec<u8>,
 }
@@ -99,7 +101,7 @@ impl Loader {
         columns: &[LoadColumn],
         (buffer_bytes, cancelled): (usize, Arc<AtomicBool>),
     ) -> Self {
-        // After every commit that the descriptor knows of.
+        // After every commit that the descriptor includes.
         let stamp = maintenance.shared.clock.stamp();
         let mut order: Vec<usize> = (0..columns.len()).collect();
         order.sort_by_key(|&at| (&columns[at].family, &columns[at].qualifier));
@@ -109,11 +111,11 @@ impl Loader {
             Column { at, head: cells::column_head(number, qualifier) }
         };
         let columns = order.into_iter().map(column).collect();
-        let runs = Runs::new(Arc::clone(&maintenance.scratch), maintenance.options.grain.load_runs_max);
+        let runs = Runs::new(Arc::clone(&maintenance.scratch), maintenance.options.granularity.load_runs_max);
         let output = Output::new(Arc::clone(&maintenance), name.clone(), Arc::clone(&descriptor), stamp);
         Self {
             probe: Probe::new(Arc::clone(&maintenance), name.clone(), Arc::clone(&descriptor)),
-            going: Going { cancelled, maintenance: Arc::clone(&maintenance) },
+            control: LoadControl { cancelled, maintenance: Arc::clone(&maintenance) },
             maintenance,
             name,
             descriptor,
@@ -129,12 +131,12 @@ impl Loader {
         }
     }
 
-    /// Takes rows.
+    /// Adds rows.
     ///
     /// # Errors
-    /// [`Error::RowExists`]; those of [`check`](Going::check), of reading and of writing.
+    /// [`Error::RowExists`]; errors of [`check`](LoadControl::check), of reading and of writing.
     pub(super) fn add(&mut self, rows: &NewRows) -> Result<()> {
-        self.going.check()?;
+        self.control.check()?;
         let mut values = Vec::with_capacity(self.columns.len());
         for row in rows.iter() {
             values.clear();
@@ -150,7 +152,7 @@ impl Loader {
         Ok(())
     }
 
-    /// Looks up what is in the buffer, and finds a place for it.
+    /// Looks up the rows of the buffer, and writes them to a segment or a run.
     fn turn(&mut self) -> Result<()> {
         let Some(sorted) = self.sort()? else { return Ok(()) };
         if !self.runs.is_empty() {
@@ -163,7 +165,7 @@ impl Loader {
                 before.map_or(Ok(()), |before| self.write(&before))
             }
             (before, false) => {
-                // What is open will not grow any more.
+                // The open segment will not grow any more.
                 self.output.cut()?;
                 before.map_or(Ok(()), |before| self.runs.add(&before))?;
                 self.runs.add(&sorted)
@@ -181,10 +183,10 @@ impl Loader {
 
     fn write(&mut self, sorted: &Sorted) -> Result<()> {
         let mut at = 0;
-        let step_rows = self.going.step_rows();
+        let step_rows = self.control.step_rows();
         let mut rows = Vec::with_capacity(step_rows.min(sorted.len()));
         while at < sorted.len() {
-            self.going.check()?;
+            self.control.check()?;
             rows.clear();
             let mut bytes = 0;
             while at < sorted.len() && rows.len() < step_rows && bytes < STEP_BYTES {
@@ -197,12 +199,12 @@ impl Loader {
         Ok(())
     }
 
-    /// Writes all that is left: the [output](Self::output) has every row then, in segments that are there to stay.
+    /// Writes all remaining rows: the [output](Self::output) then has every row, in durable segments.
     ///
     /// # Errors
-    /// As [`add`](Self::add).
+    /// Same as [`add`](Self::add).
     pub(super) fn seal(&mut self) -> Result<()> {
-        self.going.check()?;
+        self.control.check()?;
         let last = self.sort()?;
         let before = self.pending.take();
         let end = before.as_ref().map_or(self.output.last(), Sorted::last);
@@ -220,35 +222,36 @@ impl Loader {
     }
 
     fn merge(&mut self, mut sources: Vec<Source>) -> Result<()> {
-        // A segment that was written when rows still ascended is a source too, but for one that comes before all that is left.
+        // A segment that was written while rows still ascended is a source too, unless it comes before all remaining
+        // rows.
         let bounds = Merge::bounds(&sources);
         for meta in bounds.map_or_else(Vec::new, |(first, last)| self.output.take_reaching(&first, &last)) {
             self.consumed.push(meta.clone());
             let (blobs, caches) = (Arc::clone(&self.maintenance.blobs), Arc::clone(&self.maintenance.caches));
             let segment = Segment::open(blobs, self.descriptor.number, meta, caches);
             let positions = 0..segment.meta().rows;
-            let batches = segment.encoded(vec![positions], Dead::default(), DECODED_BYTES_TARGET / 4)?;
+            let batches = segment.encoded(vec![positions], DeletionVector::default(), DECODED_BYTES_TARGET / 4)?;
             sources.push(Source::Segment(Box::new(batches), vec::IntoIter::default()));
         }
-        match halved(sources, self.maintenance.options.grain.load_halves_bytes_min) {
-            (all, None) => merged(all, &mut self.output, &self.going, &AtomicBool::new(false))?,
+        match halved(sources, self.maintenance.options.granularity.load_halves_bytes_min) {
+            (all, None) => merged(all, &mut self.output, &self.control, &AtomicBool::new(false))?,
             (first, Some(second)) => self.merge_halves(first, second)?,
         }
         self.discard(true);
         Ok(())
     }
 
-    /// Merges two halves of the keys at the same time. What both wrote is in the output, also after an error.
+    /// Merges two halves of the keys in parallel. The output gets the segments of both, also after an error.
     fn merge_halves(&mut self, first: Vec<Source>, second: Vec<Source>) -> Result<()> {
         let descriptor = Arc::clone(&self.descriptor);
         let mut output = Output::new(Arc::clone(&self.maintenance), self.name.clone(), descriptor, self.stamp);
         let failed = AtomicBool::new(false);
-        let Self { output: own, going, .. } = self;
+        let Self { output: own, control, .. } = self;
         let (first, second) = thread::scope(|scope| {
-            let work = || merged(second, &mut output, going, &failed);
+            let work = || merged(second, &mut output, control, &failed);
             let other = thread::Builder::new().name("keyspan-load".into()).spawn_scoped(scope, work);
             let other = other.map_err(|error| Error::Unavailable(format!("no thread can be started: {error}")));
-            let first = other.as_ref().map_or(Ok(()), |_| merged(first, own, going, &failed));
+            let first = other.as_ref().map_or(Ok(()), |_| merged(first, own, control, &failed));
             let second = other.and_then(|other| {
                 let ended = other.join();
                 ended.unwrap_or_else(|_| Err(Error::Unavailable("a load ended early: a thread panicked".into())))
@@ -259,7 +262,7 @@ impl Loader {
         first.and(second)
     }
 
-    /// Removes the segments that were written in vain.
+    /// Removes the segments that are not needed.
     fn discard(&mut self, only_consumed: bool) {
         let mut metas = std::mem::take(&mut self.consumed);
         if !only_consumed {
@@ -270,22 +273,23 @@ impl Loader {
     }
 }
 
-/// Writes the rows of sources in the order of their keys. Gives up when another has `failed`, and says so when it fails itself.
-fn merged(sources: Vec<Source>, output: &mut Output, going: &Going, failed: &AtomicBool) -> Result<()> {
-    let merged = merged_unless(sources, output, going, failed);
+/// Writes the rows of sources in the order of their keys. Stops if another merge has set `failed`, and sets it on an
+/// error.
+fn merged(sources: Vec<Source>, output: &mut Output, control: &LoadControl, failed: &AtomicBool) -> Result<()> {
+    let merged = merged_unless(sources, output, control, failed);
     if merged.is_err() {
         failed.store(true, Ordering::SeqCst);
     }
     merged
 }
 
-fn merged_unless(sources: Vec<Source>, output: &mut Output, going: &Going, failed: &AtomicBool) -> Result<()> {
+fn merged_unless(sources: Vec<Source>, output: &mut Output, control: &LoadControl, failed: &AtomicBool) -> Result<()> {
     let mut merge = Merge::new(sources)?;
-    let step_rows = going.step_rows();
+    let step_rows = control.step_rows();
     let mut items: Vec<Item> = Vec::with_capacity(step_rows);
     let mut more = true;
     while more && !failed.load(Ordering::SeqCst) {
-        going.check()?;
+        control.check()?;
         items.clear();
         let mut bytes = 0;
         while more && items.len() < step_rows && bytes < STEP_BYTES {

@@ -1,4 +1,4 @@
-//! Rows of a load out of several sorted sources, in the order of their keys.
+//! Merges the rows of a load from several sorted sources, in the order of their keys.
 
 use super::{buffer::Sorted, runs::RunReader};
 use crate::{
@@ -14,9 +14,9 @@ use std::{
     vec,
 };
 
-/// Keys of rows in memory that say where their middle is.
+/// Number of keys of rows in memory that are sampled to find the median.
 const MEMORY_MARKS: usize = 64;
-/// The number of a row of which it is no longer known.
+/// The number of a row whose number is no longer known.
 pub(super) const UNNUMBERED: u64 = u64::MAX;
 
 /// A row on its way.
@@ -25,14 +25,14 @@ pub(super) struct Item {
     pub(super) key: Bytes,
     /// Its cells, encoded.
     pub(super) row: Bytes,
-    /// What errors call it.
+    /// The number of the row, for errors.
     pub(super) number: u64,
 }
 
-/// Sorted rows.
+/// A source of sorted rows.
 #[derive(Debug)]
 pub(super) enum Source {
-    /// In memory; the places of those that are left.
+    /// In memory; the range of the remaining rows.
     Memory(Arc<Sorted>, Range<usize>),
     /// In a file of their own.
     Run(RunReader),
@@ -47,7 +47,7 @@ impl Source {
         Self::Memory(Arc::new(sorted), all)
     }
 
-    /// Bytes of its rows, and keys of it with about how many bytes each stands for; `None` for a segment.
+    /// Bytes of its rows, and some keys, each with the approximate bytes that it stands for; `None` for a segment.
     fn marks(&self) -> Option<(u64, Vec<(Bytes, u64)>)> {
         match self {
             Self::Memory(sorted, left) => {
@@ -61,7 +61,7 @@ impl Source {
         }
     }
 
-    /// The rows before a key, and those from it on. Of a source that is not being read yet, and is no segment.
+    /// Splits it into the rows before a key and the others. The source must be unread, and not a segment.
     fn split(self, key: &Bytes) -> [Self; 2] {
         match self {
             Self::Memory(sorted, Range { start, end }) => {
@@ -90,8 +90,8 @@ impl Source {
     }
 }
 
-/// Divides sources of so many bytes or more: rows before a key, and rows from it on, about as many. Gives them as one where they are less, or a segment is
-/// among them.
+/// Splits sources of at least `bytes_min` bytes into two halves of about equal size, before a key and from it on.
+/// Returns them as one if they are smaller, or a segment is among them.
 pub(super) fn halved(sources: Vec<Source>, bytes_min: u64) -> (Vec<Source>, Option<Vec<Source>>) {
     let Some(marks) = sources.iter().map(Source::marks).collect::<Option<Vec<_>>>() else { return (sources, None) };
     if marks.iter().map(|(bytes, _)| bytes).sum::<u64>() < bytes_min {
@@ -146,7 +146,7 @@ impl PartialEq for Head {
 impl Eq for Head {}
 
 impl Merge {
-    /// The least and the greatest key of the sources, of which none is a segment; `None` when there are none.
+    /// The least and the greatest key of the sources, none of which is a segment; `None` if there are none.
     pub(super) fn bounds(sources: &[Source]) -> Option<(Bytes, Bytes)> {
         let bounds = sources.iter().filter_map(|source| match source {
             Source::Memory(sorted, _) => {
@@ -158,10 +158,10 @@ impl Merge {
         bounds.reduce(|(first, last), (from, to)| (first.min(from), last.max(to)))
     }
 
-    /// Begins.
+    /// Begins a merge.
     ///
     /// # Errors
-    /// Those of reading.
+    /// Errors of reading files.
     pub(super) fn new(sources: impl IntoIterator<Item = Source>) -> Result<Self> {
         let mut heads = BinaryHeap::new();
         for mut source in sources {
@@ -175,7 +175,7 @@ impl Merge {
     /// The next row.
     ///
     /// # Errors
-    /// [`Error::RowExists`] for a key that is there twice; those of reading.
+    /// [`Error::RowExists`] for a key that occurs twice; errors of reading files.
     pub(super) fn next(&mut self) -> Result<Option<Item>> {
         let Some(mut head) = self.heads.peek_mut() else { return Ok(None) };
         let item = match head.source.next()? {

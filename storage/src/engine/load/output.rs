@@ -1,30 +1,31 @@
-//! The segments of a load: rows come in the order of keys and become one segment after the other.
+//! The segments of a load: rows in the order of keys become one segment after the other.
 //!
-//! A segment ends at the size of a base, and before the next base of the table, or the next tablet: then it can have a tablet of its own.
+//! A segment ends at the size of a base, and before the next base of the table or the next tablet, so that it can have
+//! its own tablet.
 
 use super::merge::Item;
 use crate::{
     Error, Result, TableName,
     engine::{
-        dead::Position,
+        deletion_vector::Position,
         descriptor::Descriptor,
         install::LoadedRows,
         maintain::{Maintenance, Writers},
         manifest::SegmentMeta,
         segment::SegmentWriter,
-        state::{Flushed, row_hash},
+        state::{ChangedRows, row_hash},
     },
 };
 use bytes::Bytes;
 use std::sync::Arc;
 
-/// Rows that a segment's writer is shown first, at most.
+/// Maximum rows of the sample that a segment's writer gets first.
 const SAMPLE_ROWS: usize = 4_096;
-/// Bytes of rows after which no more are gathered to be written.
+/// Bytes of rows after which they are written.
 pub(super) const STEP_BYTES: usize = 4 << 20;
 /// Rows of a segment: positions are 32 bits wide.
 const SEGMENT_ROWS_MAX: Position = 1 << 26;
-/// Rows that are remembered one by one for those who relied on their absence; of more, ranges are.
+/// Up to this number of rows, each is recorded as changed; beyond it, key ranges are.
 const REMEMBERED_ROWS_MAX: usize = 1 << 18;
 
 /// See the module.
@@ -36,9 +37,9 @@ pub(super) struct Output {
     stamp: i64,
     writer: Option<SegmentWriter>,
     rows: Position,
-    /// Where the segment at hand should end.
+    /// Where the current segment should end.
     end: Option<Bytes>,
-    /// What was written, in the order of keys unless an overlapping one is [taken](Self::take_reaching).
+    /// Segments written, in the order of keys unless an overlapping one is [taken](Self::take_reaching).
     segments: Vec<SegmentMeta>,
     /// The greatest key so far.
     last: Vec<u8>,
@@ -67,10 +68,10 @@ impl Output {
         &self.last
     }
 
-    /// Writes rows, whose keys are greater than those before.
+    /// Writes rows, whose keys are greater than all before.
     ///
     /// # Errors
-    /// Those of writing.
+    /// Errors of writing.
     pub(super) fn write(&mut self, rows: &[(&[u8], &[u8])]) -> Result<()> {
         let mut left = rows;
         while !left.is_empty() {
@@ -83,8 +84,8 @@ impl Output {
                 None => self.begin(left)?,
             };
             if ends == 0 {
-                // The segment goes over the border, unless it is large enough by itself.
-                match writer.bytes() >= self.maintenance.options.grain.delta_bytes_min {
+                // The segment crosses the boundary, unless it is large enough by itself.
+                match writer.bytes() >= self.maintenance.options.granularity.delta_bytes_min {
                     true => self.finish(writer)?,
                     false => {
                         self.end = self.end_of(left[0].0).1;
@@ -103,7 +104,7 @@ impl Output {
                     self.rows = position + 1;
                 }
             }
-            self.remember(now);
+            self.record_changed(now);
             self.last.clear();
             self.last.extend_from_slice(now[now.len() - 1].0);
             match writer.bytes() >= self.maintenance.options.base_bytes || self.rows >= SEGMENT_ROWS_MAX {
@@ -115,10 +116,10 @@ impl Output {
         Ok(())
     }
 
-    /// [`write`](Self::write) of rows that were merged.
+    /// [`write`](Self::write) for merged rows.
     ///
     /// # Errors
-    /// As there.
+    /// Same as there.
     pub(super) fn write_items(&mut self, items: &[Item]) -> Result<()> {
         self.write(&items.iter().map(|item| (&item.key[..], &item.row[..])).collect::<Vec<_>>())
     }
@@ -127,8 +128,8 @@ impl Output {
         let (base, end) = self.end_of(rows[0].0);
         (self.end, self.rows) = (end, 0);
         let Self { maintenance, name, descriptor, stamp, .. } = self;
-        let mut writers = Writers { maintenance, name, descriptor, stamp: *stamp, base, known: Vec::new() };
-        writers.begin_of(rows.iter().take(SAMPLE_ROWS).map(|(_, row)| *row))
+        let mut writers = Writers { maintenance, name, descriptor, stamp: *stamp, base, frequencies: Vec::new() };
+        writers.begin_from(rows.iter().take(SAMPLE_ROWS).map(|(_, row)| *row))
     }
 
     /// Whether a segment that begins with the key can be a base, and where it should end.
@@ -144,7 +145,7 @@ impl Output {
         (true, next.or_else(|| tablet.range.end.clone()))
     }
 
-    fn remember(&mut self, rows: &[(&[u8], &[u8])]) {
+    fn record_changed(&mut self, rows: &[(&[u8], &[u8])]) {
         let Some(hashes) = &mut self.hashes else { return };
         if hashes.len() + rows.len() > REMEMBERED_ROWS_MAX {
             self.hashes = None;
@@ -158,10 +159,10 @@ impl Output {
         Ok(())
     }
 
-    /// Ends the segment at hand.
+    /// Ends the current segment.
     ///
     /// # Errors
-    /// Those of writing.
+    /// Errors of writing.
     pub(super) fn cut(&mut self) -> Result<()> {
         match self.writer.take() {
             Some(writer) => self.finish(writer),
@@ -169,12 +170,13 @@ impl Output {
         }
     }
 
-    /// Takes the segments out that reach into the keys from `first` to `last`: their rows are to be written once more.
+    /// Removes and returns the segments that reach into the keys from `first` to `last`: their rows are to be
+    /// rewritten.
     pub(super) fn take_reaching(&mut self, first: &[u8], last: &[u8]) -> Vec<SegmentMeta> {
         debug_assert!(self.writer.is_none(), "it was cut");
         let reaches = |meta: &mut SegmentMeta| meta.first[..] <= *last && meta.last[..] >= *first;
         let taken = self.segments.extract_if(.., reaches).collect();
-        // What is written next may lie between others.
+        // The next segment may lie between others.
         self.last.clear();
         self.hashes = None;
         taken
@@ -186,27 +188,27 @@ impl Output {
         &self.segments
     }
 
-    /// Takes over what another has written, which was merged at the same time.
+    /// Adds the segments of a parallel merge.
     pub(super) fn absorb(&mut self, mut other: Self) {
         self.segments.append(&mut other.take_segments());
         self.last = std::mem::take(&mut self.last).max(other.last);
         self.hashes = None;
     }
 
-    /// Gives them up.
+    /// Removes and returns all segments.
     pub(super) fn take_segments(&mut self) -> Vec<SegmentMeta> {
         self.writer = None;
         std::mem::take(&mut self.segments)
     }
 
-    /// Which rows there are, for those who relied on their absence.
-    pub(super) fn remembered(&self, stamp: i64) -> Arc<Flushed> {
+    /// The rows written, for commits that relied on their absence.
+    pub(super) fn changed_rows(&self, stamp: i64) -> Arc<ChangedRows> {
         let number = self.descriptor.number;
         Arc::new(match &self.hashes {
-            Some(hashes) => Flushed::of_rows(hashes.iter().map(|hash| (*hash, stamp)).collect()),
+            Some(hashes) => ChangedRows::of_rows(hashes.iter().map(|hash| (*hash, stamp)).collect()),
             None => {
                 let range = |meta: &SegmentMeta| LoadedRows::range_of(meta);
-                Flushed::of_ranges(self.segments.iter().map(|meta| (number, range(meta), stamp)).collect())
+                ChangedRows::of_ranges(self.segments.iter().map(|meta| (number, range(meta), stamp)).collect())
             }
         })
     }
@@ -218,7 +220,7 @@ impl std::fmt::Debug for Output {
     }
 }
 
-/// Refuses segments that have keys in common, which would be a mistake of ours.
+/// Refuses segments with keys in common, which would be a bug of this program.
 pub(super) fn check_disjoint(segments: &[SegmentMeta]) -> Result<()> {
     match segments.is_sorted_by(|a, b| a.last < b.first) {
         true => Ok(()),

@@ -1,23 +1,25 @@
-//! Whether keys of a load are in its table already.
+//! Checks whether keys of a load are already in its table.
 //!
-//! *On the way* each buffer is looked up: in memtables, and in the segments whose keys leave room for any of its own. *At the end* it counts what
-//! came meanwhile: segments that were not there when the first buffer was looked up, and what memtables know then. To look it up the
-//! other way round costs as much as came, not as much as was loaded: the segments of the load say which of those keys they have.
+//! *During the load* each buffer is looked up: in memtables, and in the segments whose key range overlaps. *At the end*
+//! only later changes are checked: segments that are newer than the first lookup, and the memtables. That lookup goes
+//! the other way round, from the new keys to the load's segments, so it costs as much as what changed, not as much as
+//! was loaded.
 //!
-//! A row that is there, but of which the rules left no cell, is no row. It is deleted, in a commit of its own: nobody sees a difference.
+//! A row whose cells the GC rules have all condemned does not exist for clients. It is deleted, in a commit of its own,
+//! which nobody can observe.
 
 use super::buffer::Sorted;
 use crate::{
     Commit, Error, KeyRange, Mutation, Result, RowKey, TableName, Validation,
     engine::{
-        dead::{Dead, Position},
+        deletion_vector::{DeletionVector, Position},
         descriptor::Descriptor,
         fetch::Fetched,
         maintain::Maintenance,
         manifest::SegmentId,
         memtable::{Memtable, bounds},
         segment::Segment,
-        state::{Known, State, Table},
+        state::{MemtableLookup, State, Table},
         tablet::reaches_into,
         writer::{Queued, Request},
     },
@@ -30,7 +32,7 @@ use tokio::sync::oneshot;
 
 /// Keys that are looked up together.
 const KEYS_MAX: usize = 4_096;
-/// How often a row without cells is deleted anew because others write it.
+/// Attempts to delete a row without live cells while others write it.
 const DELETE_ATTEMPTS_MAX: usize = 64;
 
 /// See the module.
@@ -39,46 +41,46 @@ pub(super) struct Probe {
     maintenance: Arc<Maintenance>,
     name: TableName,
     descriptor: Arc<Descriptor>,
-    /// Segments of the table that need not be looked up at the end; none before the first buffer.
-    known: Option<HashSet<SegmentId>>,
-    /// The load's own, once they are all there.
+    /// Segments of the table that were looked up already; `None` before the first buffer.
+    looked_up: Option<HashSet<SegmentId>>,
+    /// The load's own segments, once all are written.
     own: Vec<Arc<Segment>>,
 }
 
-/// What memtables say of the rows of a load.
+/// What memtables hold of the rows of a load.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Memtables {
-    /// Nothing.
-    Free,
-    /// That one was deleted: they must become segments first.
+    /// None of them.
+    Absent,
+    /// A deleted one: the memtables must be flushed first.
     Deleted,
-    /// That one is there.
-    Held,
+    /// A live one.
+    Present,
 }
 
 impl Probe {
     pub(super) fn new(maintenance: Arc<Maintenance>, name: TableName, descriptor: Arc<Descriptor>) -> Self {
-        Self { maintenance, name, descriptor, known: None, own: Vec::new() }
+        Self { maintenance, name, descriptor, looked_up: None, own: Vec::new() }
     }
 
-    /// The table as it is; the same one as when the load was begun.
+    /// The table in this state, which must be unchanged since the load was begun.
     ///
     /// # Errors
-    /// [`Error::NoTable`]; [`Error::Conflict`] when it was changed.
+    /// [`Error::NoTable`]; [`Error::Conflict`] if it was changed.
     pub(super) fn table<'s>(&self, state: &'s State) -> Result<&'s Table> {
         let table = state.table(&self.name)?;
-        // One that was changed to and fro is another one: rules that held meanwhile are past rules now.
+        // A table that was changed and changed back counts as changed: rules that held meanwhile are past rules now.
         if Arc::ptr_eq(&table.descriptor, &self.descriptor) { Ok(table) } else { Err(Error::Conflict) }
     }
 
-    /// Looks sorted rows up.
+    /// Looks up sorted rows.
     ///
     /// # Errors
-    /// [`Error::RowExists`]; those of reading.
+    /// [`Error::RowExists`]; errors of reading files.
     pub(super) fn look_up(&mut self, rows: &Sorted) -> Result<()> {
         let state = self.maintenance.shared.published.load_full();
         let table = self.table(&state)?;
-        self.known.get_or_insert_with(|| segments_of(table).map(|segment| segment.meta().id).collect());
+        self.looked_up.get_or_insert_with(|| segments_of(table).map(|segment| segment.meta().id).collect());
         let hull = KeyRange::new(Bytes::copy_from_slice(rows.first()), KeyRange::point(rows.last()).end);
         let mut found: Vec<usize> = Vec::new();
         // From the first row with a key that is not less.
@@ -101,35 +103,35 @@ impl Probe {
                     continue;
                 }
                 let positions = segment.resolve((start..end).map(|at| rows.key(at)))?;
-                let living = positions.into_iter().zip(start..end).filter_map(|(position, at)| {
+                let live = positions.into_iter().zip(start..end).filter_map(|(position, at)| {
                     position.is_some_and(|position| !table.is_dead(meta.id, position)).then_some(at)
                 });
-                found.extend(living);
+                found.extend(live);
             }
         }
         found.into_iter().try_for_each(|at| self.must_be_empty(rows.key(at), Some(rows.number(at))))
     }
 
-    /// Deletes a row without living cells.
+    /// Deletes a row without live cells.
     ///
     /// # Errors
-    /// [`Error::RowExists`] for one that has any.
+    /// [`Error::RowExists`] for a row with live cells.
     fn must_be_empty(&self, key: &[u8], number: Option<u64>) -> Result<()> {
         let row_key = RowKey::stored(Bytes::copy_from_slice(key))?;
         let shared = &self.maintenance.shared;
         for _ in 0..DELETE_ATTEMPTS_MAX {
             let (state, now_micros) = (shared.published.load_full(), shared.clock.now());
             let table = self.table(&state)?;
-            let (row, as_of) = match table.known(key) {
-                Known::Gone => return Ok(()),
-                Known::Row(row, as_of) => (row, as_of),
-                Known::Unknown => match table.locate(key)? {
+            let (row, as_of) = match table.look_up_memtables(key) {
+                MemtableLookup::Deleted => return Ok(()),
+                MemtableLookup::Row(row, as_of) => (row, as_of),
+                MemtableLookup::Absent => match table.locate(key)? {
                     None => return Ok(()),
-                    Some(place) => (place.segment.row(place.position)?, Some(place.segment.meta().stamp)),
+                    Some(location) => (location.segment.row(location.position)?, Some(location.segment.meta().stamp)),
                 },
             };
-            let living = row::live(&table.descriptor.schema, table.cells(&row, as_of), now_micros);
-            if !living.is_empty() {
+            let live = row::live(&table.descriptor.schema, table.cells(&row, as_of), now_micros);
+            if !live.is_empty() {
                 return Err(Error::RowExists { key: row_key, number });
             }
             let commit_micros = state.stamp;
@@ -146,7 +148,7 @@ impl Probe {
         Err(Error::Conflict)
     }
 
-    /// Asks the log thread and waits for the answer.
+    /// Sends a request to the log thread and waits for the answer.
     fn ask<T>(&self, request: impl FnOnce(oneshot::Sender<Result<T>>) -> Request) -> Result<T> {
         let closed = || Error::Unavailable("it was closed".into());
         let (reply, answer) = oneshot::channel();
@@ -156,7 +158,7 @@ impl Probe {
         answer.blocking_recv().map_err(|_| closed())?
     }
 
-    /// Knows the load's own segments from now on.
+    /// Sets the load's own segments.
     pub(super) fn set_own(&mut self, own: Vec<Arc<Segment>>) {
         self.own = own;
     }
@@ -166,23 +168,23 @@ impl Probe {
         &self.own
     }
 
-    /// Lets go of the load's own segments.
+    /// Drops the load's own segments.
     pub(super) fn forget_own(&mut self) {
         self.own.clear();
     }
 
-    /// Whether the table has segments that were not looked up and may have rows of the load.
-    pub(super) fn has_news(&self, table: &Table) -> bool {
-        self.news(table).next().is_some()
+    /// Whether the table has new segments, which were not looked up and may have rows of the load.
+    pub(super) fn has_new_segments(&self, table: &Table) -> bool {
+        self.new_segments(table).next().is_some()
     }
 
-    /// Segments that were not looked up, each with the range in which its keys count.
-    fn news<'t>(&'t self, table: &'t Table) -> impl Iterator<Item = (&'t Arc<Segment>, &'t KeyRange)> {
+    /// New segments, each with the range in which its keys count.
+    fn new_segments<'t>(&'t self, table: &'t Table) -> impl Iterator<Item = (&'t Arc<Segment>, &'t KeyRange)> {
         let tablets =
             table.tablets.iter().flat_map(|tablet| tablet.segments.iter().map(move |one| (one, &tablet.range)));
         tablets.filter(|(segment, range)| {
             let meta = segment.meta();
-            let is_known = self.known.as_ref().is_some_and(|known| known.contains(&meta.id));
+            let is_known = self.looked_up.as_ref().is_some_and(|known| known.contains(&meta.id));
             let overlaps = |own: &Arc<Segment>| {
                 own.meta().first <= meta.last && own.meta().last >= meta.first && reaches_into(own.meta(), range)
             };
@@ -190,14 +192,14 @@ impl Probe {
         })
     }
 
-    /// Looks up the keys of segments that came since.
+    /// Looks up the keys of new segments.
     ///
     /// # Errors
-    /// [`Error::RowExists`]; those of reading.
-    pub(super) fn look_up_news(&mut self, table: &Table) -> Result<()> {
+    /// [`Error::RowExists`]; errors of reading files.
+    pub(super) fn look_up_new_segments(&mut self, table: &Table) -> Result<()> {
         let looked_up: Vec<SegmentId> = segments_of(table).map(|segment| segment.meta().id).collect();
-        for (segment, range) in self.news(table) {
-            let dead = table.dead.get(&segment.meta().id).cloned().unwrap_or_default();
+        for (segment, range) in self.new_segments(table) {
+            let dead = table.deletion_vectors.get(&segment.meta().id).cloned().unwrap_or_default();
             for own in self.own.iter().filter(|own| reaches_into(own.meta(), range)) {
                 let hull = KeyRange::new(own.meta().first.bytes().clone(), KeyRange::point(&own.meta().last).end);
                 let positions = segment.positions(&range.intersect(&hull))?;
@@ -206,19 +208,19 @@ impl Probe {
                 }
             }
         }
-        self.known.get_or_insert_default().extend(looked_up);
+        self.looked_up.get_or_insert_default().extend(looked_up);
         Ok(())
     }
 
-    /// What memtables say of the load's rows; a row that they hold is [deleted](Self::must_be_empty) if it has no cells.
+    /// What memtables hold of the load's rows; a row without live cells is [deleted](Self::must_be_empty).
     ///
     /// # Errors
-    /// [`Error::RowExists`]; those of reading.
+    /// [`Error::RowExists`]; errors of reading files.
     pub(super) fn look_up_memtables(&self, table: &Table) -> Result<Memtables> {
         if self.is_range_deleted(table)? {
             return Ok(Memtables::Deleted);
         }
-        let mut said = Memtables::Free;
+        let mut said = Memtables::Absent;
         for memtable in memtables(table) {
             for own in &self.own {
                 let hull = KeyRange::new(own.meta().first.bytes().clone(), KeyRange::point(&own.meta().last).end);
@@ -236,10 +238,10 @@ impl Probe {
         Ok(said)
     }
 
-    /// What memtables say of the load's rows beyond what they said at a moment before, since which none has become segments.
+    /// Changes of the load's rows in memtables since an earlier state, after which no memtable was flushed.
     ///
     /// # Errors
-    /// Those of reading.
+    /// Errors of reading files.
     pub(super) fn changed_since(&self, then: &Table, now: &Table) -> Result<Memtables> {
         if self.is_range_deleted(now)? {
             return Ok(Memtables::Deleted);
@@ -266,15 +268,15 @@ impl Probe {
                 for own in &self.own {
                     if own.find(key)?.is_some() {
                         let is_row = slot.is_some_and(|slot| slot.row.is_some());
-                        return Ok(if is_row { Memtables::Held } else { Memtables::Deleted });
+                        return Ok(if is_row { Memtables::Present } else { Memtables::Deleted });
                     }
                 }
             }
         }
-        Ok(Memtables::Free)
+        Ok(Memtables::Absent)
     }
 
-    /// Whether a range was deleted, as far as memtables know, that has rows of the load.
+    /// Whether memtables have a deletion of a range with rows of the load.
     fn is_range_deleted(&self, table: &Table) -> Result<bool> {
         for (range, _) in memtables(table).flat_map(|memtable| &memtable.ranges) {
             for own in self.own.iter().filter(|own| reaches_into(own.meta(), range)) {
@@ -295,19 +297,19 @@ fn memtables(table: &Table) -> impl Iterator<Item = &Memtable> {
     [Some(&table.active), table.frozen.as_ref().map(|frozen| &frozen.memtable)].into_iter().flatten()
 }
 
-/// The keys at living positions of a segment that another has too.
-fn common(segment: &Segment, positions: Range<Position>, dead: &Dead, own: &Segment) -> Result<Vec<RowKey>> {
+/// The keys at live positions of a segment that are also in the load's segment `own`.
+fn common(segment: &Segment, positions: Range<Position>, dead: &DeletionVector, own: &Segment) -> Result<Vec<RowKey>> {
     let mut found = Vec::new();
-    let mut living = dead.living(positions).flatten().peekable();
-    while living.peek().is_some() {
-        let keys: Vec<RowKey> = living.by_ref().take(KEYS_MAX).map(|at| segment.key_at(at)).collect::<Result<_>>()?;
-        let places = own.resolve(keys.iter().map(|key| &key[..]))?;
-        found.extend(keys.into_iter().zip(places).filter_map(|(key, place)| place.map(|_| key)));
+    let mut live = dead.live_runs(positions).flatten().peekable();
+    while live.peek().is_some() {
+        let keys: Vec<RowKey> = live.by_ref().take(KEYS_MAX).map(|at| segment.key_at(at)).collect::<Result<_>>()?;
+        let locations = own.resolve(keys.iter().map(|key| &key[..]))?;
+        found.extend(keys.into_iter().zip(locations).filter_map(|(key, location)| location.map(|_| key)));
     }
     Ok(found)
 }
 
-/// The first of so many places of which this is not said.
+/// The first index below `length` for which `is_before` is false.
 fn partition_point(length: usize, is_before: impl Fn(usize) -> bool) -> usize {
     let (mut low, mut high) = (0, length);
     while low < high {

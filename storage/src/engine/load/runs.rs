@@ -1,4 +1,4 @@
-//! Runs: sorted rows of a load in files of their own, until all of them are merged into segments.
+//! Runs: sorted rows of a load in temporary files, until all of them are merged into segments.
 //!
 //! ```text
 //! load/<number>.run     blocks of about BLOCK_BYTES:
@@ -7,8 +7,9 @@
 //!   rows      length of the key 4, length of the row 4, number 8, key, row
 //! ```
 //!
-//! Nothing of it has to last: a start removes what is there. Runs have *levels*: when there are as many of one level as are merged at a time,
-//! they become one of the next, so that a load of any size is read from few files at the end, and written few times.
+//! Runs need not survive: a start removes them. Runs have *levels*: when a level has as many runs as are merged at a
+//! time, they become one run of the next level. So a load of any size is read from few files at the end, and each row
+//! is written few times.
 
 use super::merge::{Item, Merge, Source};
 use crate::{
@@ -25,40 +26,40 @@ use std::{
     },
 };
 
-/// The folder of runs in the store's.
+/// The folder of runs within the store's folder.
 pub(crate) const FOLDER: &str = "load";
-/// Bytes of a block; a row more may be in it.
-///
-/// The rows of a test would all be in one.
-const BLOCK_BYTES: usize = if cfg!(test) { 1 << 10 } else { 128 << 10 };
-/// Bytes before what a block holds.
+/// Bytes of a block, plus at most one row.
+pub(crate) const BLOCK_BYTES: usize = 128 << 10;
+/// Bytes of a block's head.
 const HEAD_BYTES: usize = 8;
-/// Bytes before a row in a block.
+/// Bytes of a row's head in a block.
 const ROW_HEAD_BYTES: usize = 16;
-/// Blocks of a run whose first keys are remembered, at most.
+/// Maximum number of blocks of a run whose first keys are kept.
 const MARKS_MAX: usize = 64;
 
-/// Where runs are.
+/// The folder of runs.
 #[derive(Debug)]
 pub(crate) struct Scratch {
     fs: Arc<dyn Fs>,
     folder: PathBuf,
+    /// See [`BLOCK_BYTES`].
+    block_bytes: usize,
     next: AtomicU64,
 }
 
 impl Scratch {
-    /// In the folder of a store, of whose runs nobody needs any: they are removed.
+    /// Opens the folder of runs in a store's folder, and removes runs of earlier starts.
     ///
     /// # Errors
-    /// Those of removing.
-    pub(crate) fn clear(fs: Arc<dyn Fs>, store: &Path) -> Result<Self> {
+    /// Errors of removing files.
+    pub(crate) fn clear(fs: Arc<dyn Fs>, store: &Path, block_bytes: usize) -> Result<Self> {
         let folder = store.join(FOLDER);
         fs.create_folder(&folder).map_err(|source| failed("create", &folder, source))?;
         for name in fs.list(&folder).map_err(|source| failed("list", &folder, source))? {
             let path = folder.join(name);
             fs.unlink(&path).map_err(|source| failed("unlink", &path, source))?;
         }
-        Ok(Self { fs, folder, next: AtomicU64::new(0) })
+        Ok(Self { fs, folder, block_bytes, next: AtomicU64::new(0) })
     }
 
     fn begin(self: &Arc<Self>) -> Result<RunWriter> {
@@ -67,12 +68,12 @@ impl Scratch {
         let made = self.fs.create(&path, 0);
         let file = made.map_err(|source| no_space_or("create", &path, source))?;
         let run = RunFile { file, path, scratch: Arc::clone(self) };
-        let block = Vec::with_capacity(BLOCK_BYTES + BLOCK_BYTES / 8);
+        let block = Vec::with_capacity(self.block_bytes + self.block_bytes / 8);
         Ok(RunWriter { run, end: 0, block, marks: Marks::default(), last: Vec::new() })
     }
 }
 
-/// A file, removed when nobody needs it any more.
+/// A file that is removed when it is dropped.
 #[derive(Debug)]
 struct RunFile {
     file: Box<dyn File>,
@@ -88,17 +89,17 @@ impl Drop for RunFile {
     }
 }
 
-/// The first keys of some blocks of a run, as far from each other as they have to be, and where these blocks begin.
+/// The first keys of some evenly spaced blocks of a run, with the offsets of these blocks.
 #[derive(Clone, Debug, Default)]
 struct Marks {
     keys: Vec<(Bytes, u64)>,
-    /// Of so many blocks one is remembered; a power of 2, as its exponent.
+    /// One block in 2^stride is kept.
     stride: u32,
     blocks: u64,
 }
 
 impl Marks {
-    /// A block begins, with this key.
+    /// Records a block that begins with this key.
     fn begin(&mut self, key: &[u8], at: u64) {
         if self.keys.len() == MARKS_MAX {
             let mut is_kept = false;
@@ -114,7 +115,7 @@ impl Marks {
         self.blocks += 1;
     }
 
-    /// Where to read from, to find all keys from this one on.
+    /// An offset at or before the block of the first key that is not less than `key`.
     fn before(&self, key: &[u8]) -> u64 {
         let before = self.keys.partition_point(|(first, _)| first[..] <= *key);
         before.checked_sub(1).map_or(0, |at| self.keys[at].1)
@@ -144,7 +145,7 @@ impl RunWriter {
         self.block.extend_from_slice(&number.to_le_bytes());
         self.block.extend_from_slice(key);
         self.block.extend_from_slice(row);
-        if self.block.len() >= BLOCK_BYTES { self.end_block() } else { Ok(()) }
+        if self.block.len() >= self.run.scratch.block_bytes { self.end_block() } else { Ok(()) }
     }
 
     fn end_block(&mut self) -> Result<()> {
@@ -158,8 +159,8 @@ impl RunWriter {
         written.map_err(|source| no_space_or("write", &self.run.path, source))?;
         self.end += self.block.len() as u64;
         self.block.clear();
-        // What one large row took is not kept.
-        self.block.shrink_to(2 * BLOCK_BYTES);
+        // Frees the room of one large row.
+        self.block.shrink_to(2 * self.run.scratch.block_bytes);
         Ok(())
     }
 
@@ -177,11 +178,11 @@ pub(super) struct RunReader {
     run: Arc<RunFile>,
     at: u64,
     end: u64,
-    /// What is left of the block at hand.
+    /// The unread part of the current block.
     block: Bytes,
     bounds: (Bytes, Bytes),
     marks: Marks,
-    /// The least key that is read, and the first that is not.
+    /// Bounds of the keys that are read: from, inclusive, and until, exclusive.
     part: (Option<Bytes>, Option<Bytes>),
 }
 
@@ -196,13 +197,13 @@ impl RunReader {
         self.end
     }
 
-    /// Keys of it, as far from each other as they have to be, each of about so many bytes of rows.
+    /// Some evenly spaced keys, each with the approximate bytes of rows that it stands for.
     pub(super) fn marks(&self) -> impl Iterator<Item = (&Bytes, u64)> {
         let each = self.bytes() / (self.marks.keys.len() as u64).max(1);
         self.marks.keys.iter().map(move |(key, _)| (key, each))
     }
 
-    /// The rows before a key, and those from it on. Of a run that is not being read yet.
+    /// Splits it into the rows before a key and the others. The run must be unread.
     pub(super) fn split(self, key: &Bytes) -> [Self; 2] {
         let Self { run, at, end, block, bounds, marks, part: (from, until) } = self;
         let later = Self {
@@ -220,7 +221,7 @@ impl RunReader {
     /// The next row.
     ///
     /// # Errors
-    /// [`Error::Corrupt`] for what was not written; [`Error::Io`].
+    /// [`Error::Corrupt`] if the bytes are not those written; [`Error::Io`].
     pub(super) fn next(&mut self) -> Result<Option<Item>> {
         loop {
             let item = self.read()?;
@@ -257,8 +258,8 @@ impl RunReader {
         };
         let damaged =
             || Error::Corrupt { path: path.clone(), offset: self.at, detail: "it is not what was written".into() };
-        // Most blocks are of about this size, and then are read at once.
-        let mut bytes = read(self.at, HEAD_BYTES + BLOCK_BYTES)?;
+        // Most blocks are of about this size, and take one read.
+        let mut bytes = read(self.at, HEAD_BYTES + self.run.scratch.block_bytes)?;
         if bytes.len() < HEAD_BYTES {
             return Err(damaged());
         }
@@ -280,15 +281,15 @@ impl RunReader {
 pub(super) struct Runs {
     scratch: Arc<Scratch>,
     /// How many are merged at a time.
-    most: usize,
+    fan_in: usize,
     /// By level.
     levels: Vec<Vec<RunReader>>,
 }
 
 impl Runs {
-    /// None yet; so many are merged at a time, two at least.
-    pub(super) fn new(scratch: Arc<Scratch>, most: usize) -> Self {
-        Self { scratch, most: most.max(2), levels: Vec::new() }
+    /// No runs yet; `fan_in` are merged at a time, at least two.
+    pub(super) fn new(scratch: Arc<Scratch>, fan_in: usize) -> Self {
+        Self { scratch, fan_in: fan_in.max(2), levels: Vec::new() }
     }
 
     /// Whether there are none.
@@ -296,10 +297,10 @@ impl Runs {
         self.levels.is_empty()
     }
 
-    /// Writes one.
+    /// Writes a run.
     ///
     /// # Errors
-    /// [`Error::NoSpace`], [`Error::Io`]; those of [`Merge`].
+    /// [`Error::NoSpace`], [`Error::Io`]; errors of [`Merge`].
     pub(super) fn add(&mut self, sorted: &super::buffer::Sorted) -> Result<()> {
         let mut writer = self.scratch.begin()?;
         for at in 0..sorted.len() {
@@ -313,7 +314,7 @@ impl Runs {
             self.levels.push(Vec::new());
         }
         self.levels[level].push(run);
-        if self.levels[level].len() < self.most {
+        if self.levels[level].len() < self.fan_in {
             return Ok(());
         }
         let mut merge = Merge::new(self.levels[level].drain(..).map(Source::Run))?;
@@ -324,7 +325,7 @@ impl Runs {
         self.put(level + 1, writer.finish()?)
     }
 
-    /// Takes all of them, to be read.
+    /// Removes and returns all of them, to be read.
     pub(super) fn take(&mut self) -> impl Iterator<Item = Source> + use<> {
         std::mem::take(&mut self.levels).into_iter().flatten().map(Source::Run)
     }
@@ -340,7 +341,7 @@ mod tests {
     use std::collections::BTreeMap;
 
     fn scratch(fs: &SimFs) -> Arc<Scratch> {
-        Arc::new(Scratch::clear(Arc::new(fs.clone()), Path::new("/store")).unwrap())
+        Arc::new(Scratch::clear(Arc::new(fs.clone()), Path::new("/store"), 1 << 10).unwrap())
     }
 
     fn sorted(rows: &[(u32, usize)]) -> super::super::buffer::Sorted {
@@ -378,7 +379,7 @@ mod tests {
     fn two_halves_have_all_rows_between_them() {
         let fs = SimFs::new();
         let mut runs = Runs::new(scratch(&fs), 300);
-        // Of the long runs only some blocks are remembered.
+        // Only some blocks of the long runs are kept.
         for run in 0..3u32 {
             let rows: Vec<_> = (0..[400, 7, 1][run as usize]).map(|row| (row * 3 + run, 60_000)).collect();
             runs.add(&sorted(&rows)).unwrap();

@@ -1,22 +1,22 @@
-//! The compaction thread: tablets with many deltas, much that is dead, or rows that must go, to new bases.
+//! The compaction thread: rewrites tablets with many deltas, many dead rows, or rows to be purged as new bases.
 //!
-//! The thread gives way to others (`priority`): a compaction takes the time that reads and the log leave. When they leave too little, deltas pile up
-//! until flushes wait ([`DELTAS_LAGGING`]), and with them writers, which is time for it.
+//! The thread has a low priority (`priority`): a compaction takes the time that reads and the log leave. If they leave
+//! too little, deltas pile up until flushes wait ([`DELTAS_LAGGING`]), and then writers wait, which gives it time.
 //!
-//! What it reads is the state of the manifest: the positions that were dead then are left out. What dies while it works is mapped to the new
-//! positions when the result is installed.
+//! It reads the state of the manifest, and leaves out positions that were dead then. Positions that die while it runs
+//! are mapped to the new positions when the result is installed.
 //!
-//! A rule judges by one moment for all of a compaction. Rules and history that are changed by a later commit must not find that cells are
-//! gone that were not condemned by then: [`Maintenance::judges`] sees to it.
+//! Rules are evaluated at one time for the whole compaction. Cells that were not condemned when a later commit changes
+//! rules or history must still be there: [`Maintenance::gc_micros`] ensures that.
 
 use super::{InForce, Maintenance, Writers, tablet_meta};
 use crate::{
     Error, KeyRange, Result, TableName,
     engine::{
         compact::{Compaction, Input},
-        dead::Dead,
+        deletion_vector::DeletionVector,
         garbage::{self, Garbage},
-        install::{CompactedInput, CompactedTablet, Made},
+        install::{CompactedInput, CompactedTablet, Installable},
         manifest::SegmentId,
         priority,
         ranges::positions_in,
@@ -32,15 +32,15 @@ use std::{
     time::Duration,
 };
 
-/// How often the thread looks without being told to: rules by age condemn as time passes.
+/// How often the thread looks for work by itself: rules by age condemn cells as time passes.
 const LOOK_EVERY: Duration = Duration::from_secs(30);
 /// Deltas of one tablet above which a flush waits for a compaction.
 pub(super) const DELTAS_LAGGING: usize = 12;
 
-/// The last compactions, the oldest first.
+/// Recent compactions, the oldest first.
 #[derive(Debug, Default)]
 pub(crate) struct Compactions {
-    /// Held by whoever compacts: one at a time.
+    /// Held during a compaction: one at a time.
     one: Mutex<()>,
     ring: Mutex<Ring>,
 }
@@ -48,7 +48,7 @@ pub(crate) struct Compactions {
 #[derive(Debug, Default)]
 struct Ring {
     last: u64,
-    /// By those that are done.
+    /// By finished compactions.
     bytes_written: u64,
     infos: VecDeque<CompactionInfo>,
 }
@@ -58,17 +58,17 @@ impl Compactions {
         self.ring.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// All that are remembered.
+    /// All that are kept.
     pub(crate) fn infos(&self) -> Vec<CompactionInfo> {
         self.ring().infos.iter().cloned().collect()
     }
 
-    /// Bytes written by those that are done.
+    /// Bytes written by finished compactions.
     pub(crate) fn bytes_written(&self) -> u64 {
         self.ring().bytes_written
     }
 
-    /// Keeps compactions from beginning; first waits for the one that is under way.
+    /// Waits for the compaction in progress, and prevents others from beginning.
     pub(super) fn hold(&self) -> MutexGuard<'_, ()> {
         self.one.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -110,12 +110,12 @@ impl Compactions {
     }
 }
 
-/// What is asked of compaction beyond what it sees by itself.
+/// What a caller asks of compaction beyond the automatic choice.
 #[derive(Debug, Default)]
-pub(crate) struct Asked<'a> {
-    /// Segments begun before this one, in this table or in all.
+pub(crate) struct CompactionRequest<'a> {
+    /// Compact segments begun before this one, in this table or in all.
     pub(crate) before: Option<(Option<&'a TableName>, SegmentId)>,
-    /// Rows that are to vanish, by table.
+    /// Rows to purge, by table.
     pub(crate) purges: &'a [(TableName, Purge)],
 }
 
@@ -125,52 +125,52 @@ struct Job {
     table: Table,
     range: KeyRange,
     reason: CompactionReason,
-    /// Its segments' dead positions as of the manifest.
-    dead: BTreeMap<SegmentId, Dead>,
-    /// What the result is as of.
+    /// Its segments' deletion vectors as of the manifest.
+    dead: BTreeMap<SegmentId, DeletionVector>,
+    /// The stamp that the result is as of.
     stamp: i64,
 }
 
 impl Maintenance {
-    /// Compacts what needs it until the store is closed.
+    /// Compacts tablets that need it until the store is closed.
     pub(crate) fn run_compaction(&self) {
         priority::give_way();
-        while self.shared.board.await_look(LOOK_EVERY) {
+        while self.shared.coordination.await_look(LOOK_EVERY) {
             self.shared.pins.expire(self.shared.clock.now(), self.options.pin_age_max_micros);
             self.collect();
             if !self.options.compacts {
                 continue;
             }
             loop {
-                match self.compact_next(&Asked::default()) {
+                match self.compact_next(&CompactionRequest::default()) {
                     Ok(true) => {}
                     Ok(false) => break,
-                    Err(_) if self.shared.board.is_closed() => return,
+                    Err(_) if self.shared.coordination.is_closed() => return,
                     Err(error) => {
                         tracing::error!(%error, "a compaction failed; it is tried again later");
                         break;
                     }
                 }
             }
-            self.shared.board.compacted();
+            self.shared.coordination.compacted();
         }
     }
 
     /// Compacts every tablet that is more than one base.
     ///
     /// # Errors
-    /// Those of reading and writing.
-    pub(crate) fn compact_asked(&self, table: Option<&TableName>) -> Result<()> {
+    /// Errors of reading and writing.
+    pub(crate) fn compact_table(&self, table: Option<&TableName>) -> Result<()> {
         let before = self.segments_from_now_on();
-        while self.compact_next(&Asked { before: Some((table, before)), purges: &[] })? {}
+        while self.compact_next(&CompactionRequest { before: Some((table, before)), purges: &[] })? {}
         Ok(())
     }
 
-    /// Compacts one tablet; `false` when none needs it.
+    /// Compacts one tablet; `false` if none needs it.
     ///
     /// # Errors
-    /// Those of reading and writing.
-    pub(crate) fn compact_next(&self, asked: &Asked<'_>) -> Result<bool> {
+    /// Errors of reading and writing.
+    pub(crate) fn compact_next(&self, asked: &CompactionRequest<'_>) -> Result<bool> {
         let _one = self.compactions.hold();
         let Some(job) = self.choose(asked) else { return Ok(false) };
         let id = self.compactions.begin(&job, self.shared.clock.now());
@@ -191,31 +191,32 @@ impl Maintenance {
         result.map(|()| true)
     }
 
-    /// Whether compaction lags so far behind that more deltas would only make it worse.
+    /// Whether compaction lags so far behind that a flush should wait.
     pub(crate) fn lags(&self) -> bool {
         let state = self.shared.published.load();
         let tablets = state.tables.values().flat_map(|table| table.tablets.iter());
         self.options.compacts && tablets.into_iter().any(|tablet| tablet.segments.len() > DELTAS_LAGGING)
     }
 
-    fn choose(&self, asked: &Asked<'_>) -> Option<Job> {
+    fn choose(&self, asked: &CompactionRequest<'_>) -> Option<Job> {
         // Under the lock the published tablets are those of the manifest.
         let in_force = self.manifest();
-        let limits = self.options.grain.compactions();
+        let limits = self.options.granularity.compactions();
         let state = self.shared.published.load_full();
         let now_micros = self.shared.clock.now();
         let chosen = state.tables.iter().filter_map(|(name, table)| {
             let purges: Vec<Purge> =
                 asked.purges.iter().filter(|(of, _)| of == name).map(|(_, purge)| purge.clone()).collect();
-            // A table's past goes along with it.
-            let past_of = name.of_past();
+            // A table's history is compacted along with it.
+            let past_of = name.of_history();
             let known = past_of.as_ref().unwrap_or(name);
             let before = asked.before.filter(|(of, _)| of.is_none_or(|of| of == known)).map(|(_, before)| before);
             let ages =
                 table.descriptor.schema.families.values().any(|family| family.gc.condemns(0, i64::MIN, i64::MAX));
             let conditions = Conditions {
-                // Those that a compaction leaves out; it maps what died since, and would be chosen for ever.
-                dead: &|id| in_force.dead.get(&id).map_or(0, Dead::count),
+                // As of the manifest, which is what a compaction leaves out. Positions that died since are only mapped,
+                // so that counting them would choose the tablet again and again.
+                dead: &|id| in_force.deletion_vectors.get(&id).map_or(0, DeletionVector::count),
                 horizon: &|segment| ages.then(|| horizon_of(table, segment)).flatten(),
                 past_rules_until: table.past_rules.iter().map(|past| past.at_micros).max(),
                 purges: &purges,
@@ -228,17 +229,17 @@ impl Maintenance {
         let (choice, name, table) = chosen.max_by_key(|(choice, ..)| choice.reason)?;
         let tablet = table.tablets.iter().nth(choice.tablet).expect("it was chosen among them");
         let ids = tablet.segments.iter().map(|segment| segment.meta().id);
-        let dead = ids.filter_map(|id| Some((id, in_force.dead.get(&id)?.clone()))).collect();
+        let dead = ids.filter_map(|id| Some((id, in_force.deletion_vectors.get(&id)?.clone()))).collect();
         let (range, reason) = (tablet.range.clone(), choice.reason);
         Some(Job { name: name.clone(), table: table.clone(), range, reason, dead, stamp: state.stamp })
     }
 
     fn compact(&self, job: &Job, id: u64) -> Result<()> {
         let tablet = job.table.tablets.iter().find(|tablet| tablet.range == job.range).expect("it was chosen there");
-        let (mut inputs, mut compacted, mut known) = (Vec::new(), Vec::new(), Vec::new());
+        let (mut inputs, mut compacted, mut frequencies) = (Vec::new(), Vec::new(), Vec::new());
         for segment in &tablet.segments {
             let meta = segment.meta();
-            known.extend(segment.known_columns()?);
+            frequencies.extend(segment.column_frequencies()?);
             let positions = positions_in(segment, &tablet.range, &KeyRange::all())?;
             let dead = job.dead.get(&meta.id).cloned().unwrap_or_default();
             let most_bytes = decoded_bytes(tablet.segments.len());
@@ -247,14 +248,15 @@ impl Maintenance {
             compacted.push(CompactedInput { id: meta.id, positions, dead });
         }
         let past_rules: Vec<_> = job.table.past_rules.iter().cloned().collect();
-        let Some(judged_micros) = self.judges(&job.table)? else { return Ok(()) };
-        let garbage = Garbage::new(Arc::clone(&job.table.descriptor), &past_rules, judged_micros);
+        let Some(gc_micros) = self.gc_micros(&job.table)? else { return Ok(()) };
+        let garbage = Garbage::new(Arc::clone(&job.table.descriptor), &past_rules, gc_micros);
         let descriptor = job.table.descriptor.as_ref();
-        let outputs = Writers { maintenance: self, name: &job.name, descriptor, stamp: job.stamp, base: true, known };
+        let outputs =
+            Writers { maintenance: self, name: &job.name, descriptor, stamp: job.stamp, base: true, frequencies };
         let mut compaction = Compaction::new(inputs, &garbage, outputs, self.options.base_bytes)
-            .with_step_rows(self.options.grain.step_rows_max);
+            .with_step_rows(self.options.granularity.step_rows_max);
         loop {
-            let step = match self.shared.board.is_closed() {
+            let step = match self.shared.coordination.is_closed() {
                 true => Err(Error::Unavailable("it was closed".into())),
                 false => compaction.step(),
             };
@@ -276,25 +278,26 @@ impl Maintenance {
         }
         let made = compaction.finish();
         self.compactions.change(id, |info| {
-            // Those of the last step as well.
+            // Includes the last step.
             (info.bytes_read, info.rows_in) = (made.progress.bytes_read, made.progress.rows_read);
             (info.bytes_written, info.rows_out) = (made.progress.bytes_written, made.progress.rows_written);
         });
         let number = job.table.descriptor.number;
         let outputs = made.segments.iter().map(|meta| self.open(number, meta.clone())).collect();
         let range = job.range.clone();
-        let compacted = CompactedTablet { table: number, range, inputs: compacted, outputs, moved: made.moved };
+        let compacted =
+            CompactedTablet { table: number, range, inputs: compacted, outputs, position_map: made.position_map };
         let mut in_force = self.manifest_as_published()?;
         if !self.put_in_force(&mut in_force, &compacted)? {
-            // The table is gone: so are the files, once nobody holds them.
+            // The table is gone: its files are removed once they are unused.
             return Ok(());
         }
-        self.install(Made::Compacted(compacted))
+        self.install(Installable::Compacted(compacted))
     }
 
-    /// The moment by which the rules of a table are to judge: now; of one that keeps history, the first that can be asked for. `None`
-    /// when the table has been changed since.
-    fn judges(&self, table: &Table) -> Result<Option<i64>> {
+    /// The time at which the rules of a table are evaluated: now, or for a table that keeps history the oldest time
+    /// that a scan may ask for. `None` if the table was changed since.
+    fn gc_micros(&self, table: &Table) -> Result<Option<i64>> {
         let now_micros = self.shared.clock.now();
         let schema = &table.descriptor.schema;
         self.settle()?;
@@ -306,7 +309,7 @@ impl Maintenance {
         Ok(Some(schema.history.map_or(now_micros, |history| history.oldest_micros(now_micros))))
     }
 
-    /// Puts the manifest in force that names the result; `false` when there is nothing to put it into any more.
+    /// Puts the manifest in force that names the result; `false` if the tablet no longer exists.
     fn put_in_force(&self, in_force: &mut InForce, compacted: &CompactedTablet) -> Result<bool> {
         let state = self.shared.published.load();
         let Some((_, table)) = state.table_by_number(compacted.table) else { return Ok(false) };
@@ -317,11 +320,11 @@ impl Maintenance {
         let tablets = table.tablets.with_compacted(&compacted.range, &inputs, compacted.outputs.clone());
         let Some(tablets) = tablets else { return Ok(false) };
         of_table.tablets = tablets.iter().map(tablet_meta).collect();
-        let mut dead = in_force.dead.clone();
-        let mut of_outputs = vec![Dead::default(); compacted.outputs.len()];
+        let mut dead = in_force.deletion_vectors.clone();
+        let mut of_outputs = vec![DeletionVector::default(); compacted.outputs.len()];
         for (at, input) in compacted.inputs.iter().enumerate() {
             let now = dead.remove(&input.id).unwrap_or_default();
-            compacted.moved.remap(at, &input.dead, &now, &mut of_outputs);
+            compacted.position_map.remap(at, &input.dead, &now, &mut of_outputs);
             if tablets.names(input.id) {
                 let mut now = now;
                 now.insert_range(input.positions.clone());
@@ -335,7 +338,7 @@ impl Maintenance {
     }
 }
 
-/// From when on there is much garbage in a segment; a segment that cannot be read is compacted for that reason by nobody.
+/// The time from which on a segment has much garbage; an unreadable segment is not compacted for that reason.
 fn horizon_of(table: &Table, segment: &Segment) -> Option<i64> {
     let least = segment.least_timestamps().ok()?;
     let held_micros = table.descriptor.schema.history.map_or(0, |history| history.keep_micros);

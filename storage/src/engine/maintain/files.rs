@@ -1,4 +1,4 @@
-//! When a segment's files can go: when the manifest in force does not name it, and nobody holds it any more.
+//! Removes the files of unused segments: those that the manifest in force does not name and that nobody uses any more.
 
 use crate::{
     KeyRange, Result,
@@ -19,7 +19,7 @@ use std::{
 
 /// A segment that has files.
 #[derive(Debug)]
-struct Kept {
+struct TrackedSegment {
     segment: Weak<Segment>,
     bytes: u64,
 }
@@ -27,32 +27,32 @@ struct Kept {
 /// The segments that have files.
 #[derive(Debug, Default)]
 pub(crate) struct Files {
-    files: Mutex<BTreeMap<SegmentId, Kept>>,
+    files: Mutex<BTreeMap<SegmentId, TrackedSegment>>,
     files_removed: AtomicU64,
     bytes_removed: AtomicU64,
 }
 
 impl Files {
-    /// Keeps an eye on a segment.
+    /// Tracks a segment.
     pub(crate) fn add(&self, segment: &Arc<Segment>) {
         let mut files = self.files.lock().unwrap_or_else(PoisonError::into_inner);
         let bytes = segment.meta().bytes + segment.meta().side_bytes;
-        files.insert(segment.meta().id, Kept { segment: Arc::downgrade(segment), bytes });
+        files.insert(segment.meta().id, TrackedSegment { segment: Arc::downgrade(segment), bytes });
     }
 
-    /// Removes the files of segments that are not named and not held. What cannot be removed is tried again another time.
+    /// Removes the files of segments that are neither named nor in use. Failed removals are retried at the next call.
     pub(super) fn collect(&self, manifest: &Manifest, blobs: &dyn Blobs, caches: &Caches) {
         let named = named(manifest);
         let mut files = self.files.lock().unwrap_or_else(PoisonError::into_inner);
-        files.retain(|id, kept| {
-            if named.contains(id) || kept.segment.strong_count() > 0 {
+        files.retain(|id, tracked| {
+            if named.contains(id) || tracked.segment.strong_count() > 0 {
                 return true;
             }
             caches.forget(*id);
             match delete(blobs, *id) {
                 Ok(()) => {
                     self.files_removed.fetch_add(1, Ordering::Relaxed);
-                    self.bytes_removed.fetch_add(kept.bytes, Ordering::Relaxed);
+                    self.bytes_removed.fetch_add(tracked.bytes, Ordering::Relaxed);
                     false
                 }
                 Err(error) => {
@@ -63,17 +63,21 @@ impl Files {
         });
     }
 
-    /// Whether somebody holds a segment that the manifest does not name and that reaches into a range; or one could not be removed.
+    /// Whether a segment that the manifest does not name reaches into a range, and is still in use or could not be
+    /// removed.
     pub(crate) fn are_held(&self, manifest: &Manifest, ranges: &[KeyRange]) -> bool {
         let named = named(manifest);
         let files = self.files.lock().unwrap_or_else(PoisonError::into_inner);
         let unnamed = files.iter().filter(|(id, _)| !named.contains(id));
-        unnamed.into_iter().any(|(_, kept)| {
-            kept.segment.upgrade().is_none_or(|segment| ranges.iter().any(|range| reaches_into(segment.meta(), range)))
+        unnamed.into_iter().any(|(_, tracked)| {
+            tracked
+                .segment
+                .upgrade()
+                .is_none_or(|segment| ranges.iter().any(|range| reaches_into(segment.meta(), range)))
         })
     }
 
-    /// Files that were removed, and their bytes, since the store was opened.
+    /// Files removed since the store was opened, and their bytes.
     pub(crate) fn removed(&self) -> (u64, u64) {
         (self.files_removed.load(Ordering::Relaxed), self.bytes_removed.load(Ordering::Relaxed))
     }
@@ -87,7 +91,7 @@ fn named(manifest: &Manifest) -> HashSet<SegmentId> {
 /// Removes the files of a segment.
 ///
 /// # Errors
-/// Those of removing.
+/// Errors of removing files.
 pub(super) fn delete(blobs: &dyn Blobs, id: SegmentId) -> Result<()> {
     blobs.delete(&id.parquet_name())?;
     blobs.delete(&id.side_name())

@@ -1,41 +1,41 @@
-//! The flush thread: frozen memtables to one delta for each tablet that they touch.
+//! The flush thread: writes frozen memtables as one delta for each tablet that they touch.
 
-use super::{InForce, Maintenance, Writers, dead_of, table_meta};
+use super::{InForce, Maintenance, Writers, deletion_vectors_of, table_meta};
 use crate::{
     Result,
     engine::{
-        board::FlushJob,
-        dead::Dead,
+        coordination::FlushJob,
+        deletion_vector::DeletionVector,
         flush::{FlushedSegment, flush},
-        install::{FlushedTables, Made, NewDelta},
+        install::{FlushedTables, Installable, NewDelta},
         manifest::{Manifest, SegmentId},
-        state::{Flushed, Table},
+        state::{ChangedRows, Table},
     },
 };
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
-/// How often a flush that waits for compactions looks whether it may go on.
+/// How often a flush that waits for compactions checks whether it may go on.
 const LAG_LOOK_EVERY: Duration = Duration::from_millis(100);
 
 impl Maintenance {
-    /// Flushes what is frozen until the store is closed.
+    /// Flushes frozen memtables until the store is closed.
     pub(crate) fn run_flush(&self) {
-        while self.shared.board.await_job() {
+        while self.shared.coordination.await_job() {
             // Deltas that pile up make every read slower: writers wait for the compactions instead.
-            while self.lags() && self.shared.board.await_compacted(LAG_LOOK_EVERY) {}
+            while self.lags() && self.shared.coordination.await_compacted(LAG_LOOK_EVERY) {}
             let Err(error) = self.flush() else { continue };
-            if self.shared.board.is_closed() {
+            if self.shared.coordination.is_closed() {
                 return;
             }
             tracing::error!(%error, "memtables could not be written to segments; it is tried again when they are full");
-            self.shared.board.failed(error);
+            self.shared.coordination.failed(error);
             self.wake();
         }
     }
 
     fn flush(&self) -> Result<()> {
         let mut in_force = self.manifest();
-        let Some(job) = self.shared.board.job() else { return Ok(()) };
+        let Some(job) = self.shared.coordination.job() else { return Ok(()) };
         let mut written = Vec::new();
         if let Err(error) = self.write_all(&job, &mut written) {
             self.abandon(
@@ -55,37 +55,38 @@ impl Maintenance {
             .collect();
         let (manifest, dead) = manifest_of(&in_force, &job, &tables);
         self.commit(&mut in_force, manifest, dead)?;
-        let remembered = Arc::new(Flushed::of(&job.state));
+        let changed_rows = Arc::new(ChangedRows::of(&job.state));
         let sequence = job.sequence;
         drop(job);
-        self.install(Made::Flushed(FlushedTables { sequence, tables, remembered }))?;
+        self.install(Installable::Flushed(FlushedTables { sequence, tables, changed_rows }))?;
         drop(in_force);
         self.collect();
-        self.shared.board.look();
+        self.shared.coordination.look();
         Ok(())
     }
 
-    /// Writes the rows of every table; what was written stands in `written`, also when something fails.
+    /// Writes the rows of every table. Adds the deltas to `written`, also if it fails later.
     fn write_all(&self, job: &FlushJob, written: &mut Vec<(u32, Vec<FlushedSegment>)>) -> Result<()> {
         for (name, table) in &job.state.tables {
             let Some(frozen) = &table.frozen else { continue };
             let rows = || frozen.memtable.slots.iter().filter_map(|(key, slot)| Some((key, slot.row.as_ref()?)));
             let (descriptor, stamp) = (&table.descriptor, frozen.stamp);
-            let mut outputs = Writers { maintenance: self, name, descriptor, stamp, base: false, known: Vec::new() };
+            let mut outputs =
+                Writers { maintenance: self, name, descriptor, stamp, base: false, frequencies: Vec::new() };
             written.push((table.descriptor.number, Vec::new()));
             let (_, deltas) = written.last_mut().expect("it was just pushed");
-            flush(rows(), &table.tablets, &mut outputs, self.options.grain.delta_bytes_min, deltas)?;
+            flush(rows(), &table.tablets, &mut outputs, self.options.granularity.delta_bytes_min, deltas)?;
         }
         Ok(())
     }
 }
 
-/// The manifest that names the new deltas, and the dead positions as of the moment of freezing.
+/// The manifest with the new deltas, and with the deletion vectors as of the freeze.
 fn manifest_of(
     in_force: &InForce,
     job: &FlushJob,
     tables: &[(u32, Vec<NewDelta>)],
-) -> (Manifest, BTreeMap<SegmentId, Dead>) {
+) -> (Manifest, BTreeMap<SegmentId, DeletionVector>) {
     let with_deltas = |table: &Table| {
         let deltas = tables.iter().filter(|(number, _)| *number == table.descriptor.number);
         let segments = deltas.flat_map(|(_, deltas)| deltas.iter().map(|delta| Arc::clone(&delta.segment)));
@@ -98,7 +99,7 @@ fn manifest_of(
         stamp: state.stamp,
         next_table: state.next_table,
         tables: state.tables.iter().map(|(name, table)| table_meta(name, &with_deltas(table))).collect(),
-        dead: in_force.manifest.dead.clone(),
+        deletion_vectors: in_force.manifest.deletion_vectors.clone(),
     };
-    (manifest, dead_of(state))
+    (manifest, deletion_vectors_of(state))
 }

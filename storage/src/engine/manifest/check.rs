@@ -1,13 +1,13 @@
-//! Whether a manifest makes sense. Pure.
+//! Validates the content of a manifest. Pure.
 //!
-//! The checksum says that a manifest is what was written; this says that what was written can be a store. It is asked before a
-//! manifest is written, so that a mistake of this program stops there, and when one is read.
+//! The checksum verifies that a manifest is what was written; this verifies that it describes a possible store. It is
+//! called before a manifest is written, so that a bug of this program stops there, and when one is read.
 
 use super::{Manifest, TableMeta, TabletMeta};
 use std::collections::{BTreeMap, BTreeSet};
 
 impl Manifest {
-    /// Checks that names, numbers, ranges and segments agree; else says what does not.
+    /// Checks that names, numbers, ranges and segments are consistent; returns what is not.
     pub(crate) fn check(&self) -> Result<(), String> {
         let mut segments = BTreeMap::new();
         for tablet in self.tables.iter().flat_map(|table| &table.tablets) {
@@ -17,7 +17,7 @@ impl Manifest {
                 }
             }
         }
-        for (id, dead) in &self.dead {
+        for (id, dead) in &self.deletion_vectors {
             let Some(segment) = segments.get(id) else {
                 return Err(format!("segment {id} has dead positions, and is not there"));
             };
@@ -40,9 +40,9 @@ impl Manifest {
             }
         }
         for (name, keeps_history) in &names {
-            let agrees = match name.of_past() {
+            let agrees = match name.of_history() {
                 Some(table) => names.get(&table) == Some(&true),
-                None => names.contains_key(&name.past()) == *keeps_history,
+                None => names.contains_key(&name.history_table()) == *keeps_history,
             };
             if !agrees {
                 return Err(format!("table {name:?} and the past of the table contradict each other"));

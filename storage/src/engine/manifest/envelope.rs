@@ -1,19 +1,20 @@
-//! The bytes of `CURRENT`, of a manifest, of a file of dead positions, and of `STORE` (module
+//! The envelope of `CURRENT`, of a manifest, of a deletion vector's file, and of `STORE` (module
 //! [`blobs`](crate::engine::blobs)). Pure.
 //!
 //! Integers are little-endian.
 //!
 //! ```text
 //!  0   8  magic             "KSCURR\r\n", "KSMANI\r\n", "KSDEAD\r\n" or "KSSTOR\r\n"
-//!  8   4  format version    1
+//!  8   4  format version    2
 //! 12   4  CRC-32C of bytes 0 to 12 and of all from byte 16 on
-//! 16   8  version           of the manifest; for a file of dead positions, of the one that it was written for; in `STORE` its number
-//! 24   8  segment           of the dead positions; else 0
+//! 16   8  version           of the manifest; in a deletion vector, that of the manifest it was written for; in `STORE`
+//!                           its number
+//! 24   8  segment           of the deletion vector; else 0
 //! 32   8  length of the body
-//! 40      body              CURRENT, STORE: none.  manifest: JSON.  dead: the bitmap, in its own format
+//! 40      body              CURRENT, STORE: none.  manifest: JSON.  deletion vector: the bitmap, in its own format
 //! ```
 //!
-//! Version and segment are those of the file's name: a file under another's name is found out.
+//! Version and segment repeat those of the file's name, which detects a file under another file's name.
 
 use super::SegmentId;
 use crate::{Error, Result};
@@ -24,15 +25,15 @@ const HEADER_BYTES: usize = 40;
 /// The format that this program writes, and the only one that it reads.
 pub(crate) const FORMAT_VERSION: u32 = 2;
 
-/// Which of the files it is.
+/// The kind of a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
     /// `CURRENT`.
     Current,
     /// A manifest of this version.
     Manifest(u64),
-    /// The dead positions of a segment, written for the manifest of this version.
-    Dead(SegmentId, u64),
+    /// The deletion vector of a segment, written for the manifest of this version.
+    DeletionVector(SegmentId, u64),
     /// `STORE`.
     Store,
 }
@@ -42,16 +43,16 @@ impl Kind {
         match self {
             Self::Current => b"KSCURR\r\n",
             Self::Manifest(_) => b"KSMANI\r\n",
-            Self::Dead(..) => b"KSDEAD\r\n",
+            Self::DeletionVector(..) => b"KSDEAD\r\n",
             Self::Store => b"KSSTOR\r\n",
         }
     }
 }
 
-/// The bytes of a file. `version` is that of the kind, or the one that `CURRENT` is to name.
+/// The bytes of a file. `version` is that of the kind, or for `CURRENT` the version to name.
 pub(crate) fn seal(kind: Kind, version: u64, body: &[u8]) -> Vec<u8> {
     let segment = match kind {
-        Kind::Dead(segment, _) => segment.0,
+        Kind::DeletionVector(segment, _) => segment.0,
         Kind::Current | Kind::Manifest(_) | Kind::Store => 0,
     };
     let mut bytes = Vec::with_capacity(HEADER_BYTES + body.len());
@@ -70,8 +71,8 @@ pub(crate) fn seal(kind: Kind, version: u64, body: &[u8]) -> Vec<u8> {
 /// The version in a file's header, and the body. The path is for errors.
 ///
 /// # Errors
-/// [`Error::Corrupt`] for anything but what [`seal`] made for this kind, [`Error::Unsupported`] for a sound file in a format
-/// that this program does not know.
+/// [`Error::Corrupt`] for anything but a result of [`seal`] for this kind, [`Error::Unsupported`] for a sound file in a
+/// format that this program does not know.
 pub(crate) fn open<'a>(kind: Kind, path: &Path, bytes: &'a [u8]) -> Result<(u64, &'a [u8])> {
     let corrupt =
         |offset: usize, detail: String| Err(Error::Corrupt { path: path.to_owned(), offset: offset as u64, detail });
@@ -103,7 +104,7 @@ pub(crate) fn open<'a>(kind: Kind, path: &Path, bytes: &'a [u8]) -> Result<(u64,
     let expected = match kind {
         Kind::Current | Kind::Store => (version, 0),
         Kind::Manifest(version) => (version, 0),
-        Kind::Dead(segment, version) => (version, segment.0),
+        Kind::DeletionVector(segment, version) => (version, segment.0),
     };
     if (version, segment) != expected {
         let segment = SegmentId(segment);

@@ -1,23 +1,23 @@
-//! The manifest on the disk: read at start-up, replaced by each flush and compaction.
+//! The manifest on disk: read at start-up, replaced by each flush and compaction.
 //!
-//! A commit goes so, and each step lasts before the next begins:
+//! A commit takes these steps; each is durable before the next begins:
 //!
-//! 1. The files of dead positions that changed are written ([`Manifests::write_dead`]), as the segments were before.
-//! 2. `manifest/<version>` is written.
-//! 3. `CURRENT.tmp` is written, naming it.
-//! 4. `CURRENT.tmp` is renamed to `CURRENT`, and the folder synced. From here on the new version is in force.
+//! 1. Write the deletion vectors that changed ([`Manifests::write_deletion_vectors`]); segments were written before.
+//! 2. Write `manifest/<version>`.
+//! 3. Write `CURRENT.tmp`, which names it.
+//! 4. Rename `CURRENT.tmp` to `CURRENT`, and sync the folder. From here on the new version is in force.
 //!
-//! No space up to step 3 leaves the old version in force, and nothing of the new one. Any other error means that nobody knows
-//! which of them the next start finds: the caller must stop.
+//! No space up to step 3 leaves the old version in force, and nothing of the new one. After any other error it is
+//! unknown which of them the next start finds: the caller must stop.
 //!
-//! The very first commit makes a `CURRENT` that names no manifest before all else. So manifests without a `CURRENT` are never a
-//! new store that a crash cut short, but one that lost it: [`Manifests::load`] refuses it, rather than take it for empty.
+//! The very first commit begins with a `CURRENT` that names no manifest. So manifests without a `CURRENT` are never a
+//! new store after a crash, but a store that lost it: [`Manifests::load`] refuses it, rather than take it for empty.
 //!
-//! A manifest holds keys, and so do segments: what the one in force does not name is removed by [`Manifests::clean`] and
-//! [`Manifests::clean_segments`], and not kept for a while.
+//! Manifests and segments hold keys: [`Manifests::clean`] and [`Manifests::clean_segments`] remove files that the
+//! manifest in force does not name, without delay.
 
 use super::{
-    DeadMeta, Manifest, SegmentId,
+    DeletionVectorMeta, Manifest, SegmentId,
     envelope::{self, Kind},
 };
 use crate::{
@@ -38,12 +38,12 @@ use std::{
 
 /// The file that names the version in force.
 pub(crate) const CURRENT: &str = "CURRENT";
-/// What it is called before it takes the place of the old one.
+/// Its name before it replaces the old one.
 const CURRENT_NEW: &str = "CURRENT.tmp";
-/// The folder of the manifests in the store's.
+/// The folder of the manifests within the store's folder.
 pub(crate) const MANIFEST_FOLDER: &str = "manifest";
-/// The folder of the dead positions in the store's.
-pub(crate) const DEAD_FOLDER: &str = "dead";
+/// The folder of the deletion vectors within the store's folder.
+pub(crate) const DELETION_VECTOR_FOLDER: &str = "dead";
 
 /// The manifests of a store.
 #[derive(Debug)]
@@ -56,9 +56,9 @@ pub(crate) struct Manifests {
     pointed: bool,
 }
 
-/// What a removal came to.
+/// The result of a removal.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Cleaned {
+pub(crate) struct Cleanup {
     /// Files that were removed.
     pub(crate) files: u64,
     /// Bytes of segments that were removed.
@@ -66,11 +66,11 @@ pub(crate) struct Cleaned {
 }
 
 impl Manifests {
-    /// Reads the manifest in force of the store in `folder`. Nothing is written, so that a damaged store can be looked at.
+    /// Reads the manifest in force of the store in `folder`. Writes nothing, so that a damaged store can be inspected.
     ///
     /// # Errors
-    /// [`Error::Corrupt`] when a file is damaged or missing; [`Error::Unsupported`] for a format that this program does not
-    /// know; [`Error::Io`].
+    /// [`Error::Corrupt`] if a file is damaged or missing; [`Error::Unsupported`] for a format that this program does
+    /// not know; [`Error::Io`].
     pub(crate) fn load(fs: Arc<dyn Fs>, folder: PathBuf) -> Result<(Self, Manifest)> {
         let path = folder.join(CURRENT);
         let Some(bytes) = read(fs.as_ref(), &path)? else {
@@ -90,7 +90,8 @@ impl Manifests {
         Ok((manifests, manifest))
     }
 
-    /// Takes an empty folder for a copy of a store: until the [copy's manifest](Self::commit_copy) is in force, nobody can open it.
+    /// Claims an empty folder for a copy of a store: until the [copy's manifest](Self::commit_copy) is in force, nobody
+    /// can open it.
     ///
     /// # Errors
     /// [`Error::NoSpace`], [`Error::Io`].
@@ -102,10 +103,10 @@ impl Manifests {
         Ok(manifests)
     }
 
-    /// Puts the manifest of a store in force in its copy; that of a store without any too.
+    /// Puts the manifest of a store in force in its copy, even an empty one.
     ///
     /// # Errors
-    /// Those of [`commit`](Self::commit).
+    /// Errors of [`commit`](Self::commit).
     pub(crate) fn commit_copy(&mut self, manifest: &Manifest) -> Result<()> {
         if manifest.version == 0 { self.point_to(0) } else { self.commit(manifest) }
     }
@@ -116,11 +117,11 @@ impl Manifests {
         decode(version, &path, &bytes)
     }
 
-    /// Puts a manifest of a later version in force. What it names lasts already.
+    /// Puts a manifest of a later version in force. The files that it names are durable already.
     ///
     /// # Errors
-    /// [`Error::NoSpace`] when the old one is still in force, as if this had not been called; any other is final.
-    /// [`Error::Unavailable`] for a manifest that makes no sense, which is a mistake of this program, and is not written.
+    /// [`Error::NoSpace`] if the old one is still in force, as before the call; any other error is final.
+    /// [`Error::Unavailable`] for an inconsistent manifest, which is a bug of this program, and is not written.
     pub(crate) fn commit(&mut self, manifest: &Manifest) -> Result<()> {
         if manifest.version <= self.version {
             return Err(Error::Unavailable(format!("manifest {} follows {}", manifest.version, self.version)));
@@ -149,75 +150,80 @@ impl Manifests {
     fn point_to(&self, version: u64) -> Result<()> {
         let (new, path) = (self.folder.join(CURRENT_NEW), self.folder.join(CURRENT));
         self.write(&new, &envelope::seal(Kind::Current, version, &[]))?;
-        // Once renamed, an error leaves it open which of them is there after a crash: never `NoSpace`, which may be retried.
+        // After a failed rename, it is unknown which of them is there after a crash: never `NoSpace`, which may be
+        // retried.
         self.fs.rename(&new, &path).map_err(|source| failed("replace", &path, source))?;
         self.fs.sync_folder(&self.folder).map_err(|source| failed("sync", &self.folder, source))
     }
 
-    /// Writes the dead positions of segments, for a manifest of this version that is not committed yet.
+    /// Writes deletion vectors, for a manifest of this version that is not committed yet.
     ///
     /// # Errors
-    /// [`Error::NoSpace`] when nothing has come of it, any other is final.
-    pub(crate) fn write_dead<'a>(
+    /// [`Error::NoSpace`] if nothing was changed, any other error is final.
+    pub(crate) fn write_deletion_vectors<'a>(
         &self,
         version: u64,
         files: impl IntoIterator<Item = (SegmentId, &'a [u8])>,
     ) -> Result<()> {
         debug_assert!(version > self.version, "version {version} after {}", self.version);
-        self.make_folder(DEAD_FOLDER)?;
+        self.make_folder(DELETION_VECTOR_FOLDER)?;
         for (segment, bytes) in files {
-            let sealed = envelope::seal(Kind::Dead(segment, version), version, bytes);
-            self.write(&self.dead_path(segment, version), &sealed)?;
+            let sealed = envelope::seal(Kind::DeletionVector(segment, version), version, bytes);
+            self.write(&self.deletion_vector_path(segment, version), &sealed)?;
         }
-        self.sync_folder(DEAD_FOLDER)
+        self.sync_folder(DELETION_VECTOR_FOLDER)
     }
 
-    /// Reads the dead positions of a segment.
+    /// Reads the deletion vector of a segment.
     ///
     /// # Errors
-    /// [`Error::Corrupt`] when the file is damaged or missing; [`Error::Unsupported`]; [`Error::Io`].
-    pub(crate) fn read_dead(&self, segment: SegmentId, dead: &DeadMeta) -> Result<Bytes> {
-        let path = self.dead_path(segment, dead.version);
+    /// [`Error::Corrupt`] if the file is damaged or missing; [`Error::Unsupported`]; [`Error::Io`].
+    pub(crate) fn read_deletion_vector(&self, segment: SegmentId, dead: &DeletionVectorMeta) -> Result<Bytes> {
+        let path = self.deletion_vector_path(segment, dead.version);
         let bytes = Bytes::from(read(self.fs.as_ref(), &path)?.ok_or_else(|| missing(&path))?);
-        let (_, body) = envelope::open(Kind::Dead(segment, dead.version), &path, &bytes)?;
+        let (_, body) = envelope::open(Kind::DeletionVector(segment, dead.version), &path, &bytes)?;
         Ok(bytes.slice_ref(body))
     }
 
-    /// Removes the manifests and the files of dead positions that this manifest, the one in force, does not name. Files of
-    /// later versions are somebody's who is about to commit, unless `later` says that nobody is.
+    /// Removes the manifests and the deletion vectors that this manifest, the one in force, does not name. Files of
+    /// later versions belong to a commit in progress, unless `later` says that there is none.
     ///
     /// # Errors
     /// [`Error::Io`].
-    pub(crate) fn clean(&self, manifest: &Manifest, later: bool) -> Result<Cleaned> {
+    pub(crate) fn clean(&self, manifest: &Manifest, later: bool) -> Result<Cleanup> {
         let goes = |version: u64| later || version < self.version;
         let mut cleaned = self.remove(MANIFEST_FOLDER, |name| {
             manifest_version(name).is_some_and(|version| version != manifest.version && goes(version))
         })?;
         cleaned.files += self
-            .remove(DEAD_FOLDER, |name| {
+            .remove(DELETION_VECTOR_FOLDER, |name| {
                 let is_named = |segment, version| {
-                    manifest.dead.get(&segment).is_some_and(|dead: &DeadMeta| dead.version == version)
+                    manifest
+                        .deletion_vectors
+                        .get(&segment)
+                        .is_some_and(|dead: &DeletionVectorMeta| dead.version == version)
                 };
-                dead_name(name).is_some_and(|(segment, version)| !is_named(segment, version) && goes(version))
+                deletion_vector_name(name)
+                    .is_some_and(|(segment, version)| !is_named(segment, version) && goes(version))
             })?
             .files;
         Ok(cleaned)
     }
 
-    /// Removes the segments that this manifest, the one in force, does not name, and what [`clean`](Self::clean) removes.
-    /// Only while nobody writes segments and no pin holds old ones: at start-up.
+    /// Removes the segments that this manifest, the one in force, does not name, and the files that
+    /// [`clean`](Self::clean) removes. Only at start-up, when nobody writes segments and no pin holds old ones.
     ///
     /// # Errors
     /// [`Error::Io`].
-    pub(crate) fn clean_segments(&self, manifest: &Manifest, blobs: &dyn Blobs) -> Result<Cleaned> {
-        // A program that was killed within a commit may have left a `CURRENT` that is seen and does not last. It must before
-        // anything goes that the one before it names, files of the log among that.
+    pub(crate) fn clean_segments(&self, manifest: &Manifest, blobs: &dyn Blobs) -> Result<Cleanup> {
+        // A program that was killed within a commit may have left a `CURRENT` that is visible but not durable. It must
+        // be durable before any file is removed that the previous one names, including files of the log.
         self.fs.sync_folder(&self.folder).map_err(|source| failed("sync", &self.folder, source))?;
         let mut cleaned = self.clean(manifest, true)?;
         let named: BTreeSet<String> =
             manifest.segments().into_values().flat_map(super::SegmentMeta::files).map(|(name, _)| name).collect();
         for (name, bytes) in blobs.list()? {
-            // What is no segment's file is not ours.
+            // Other files are not ours.
             if SegmentId::of_name(&name).is_some() && !named.contains(&name) {
                 blobs.delete(&name)?;
                 cleaned.files += 1;
@@ -227,19 +233,19 @@ impl Manifests {
         Ok(cleaned)
     }
 
-    /// Where the manifest of a version is.
+    /// The path of a manifest.
     pub(crate) fn manifest_path(&self, version: u64) -> PathBuf {
         self.folder.join(MANIFEST_FOLDER).join(format!("{version:010}"))
     }
 
-    /// Where the dead positions of a segment are.
-    pub(crate) fn dead_path(&self, segment: SegmentId, version: u64) -> PathBuf {
-        self.folder.join(DEAD_FOLDER).join(format!("{segment}-{version:010}"))
+    /// The path of a segment's deletion vector.
+    pub(crate) fn deletion_vector_path(&self, segment: SegmentId, version: u64) -> PathBuf {
+        self.folder.join(DELETION_VECTOR_FOLDER).join(format!("{segment}-{version:010}"))
     }
 
-    fn remove(&self, folder: &str, goes: impl Fn(&str) -> bool) -> Result<Cleaned> {
+    fn remove(&self, folder: &str, goes: impl Fn(&str) -> bool) -> Result<Cleanup> {
         let folder = self.folder.join(folder);
-        let mut cleaned = Cleaned::default();
+        let mut cleaned = Cleanup::default();
         for name in names(self.fs.as_ref(), &folder)?.iter().filter(|name| goes(name)) {
             let path = folder.join(name);
             self.fs.unlink(&path).map_err(|source| failed("unlink", &path, source))?;
@@ -251,7 +257,7 @@ impl Manifests {
         Ok(cleaned)
     }
 
-    /// Writes and syncs a file. Its name lasts only when the folder is synced.
+    /// Writes and syncs a file. Its name is durable only after a sync of the folder.
     fn write(&self, path: &Path, bytes: &[u8]) -> Result<()> {
         let written = self.fs.create(path, 0).map_err(|source| no_space_or("create", path, source)).and_then(|file| {
             file.write_at(0, bytes).map_err(|source| no_space_or("write", path, source))?;
@@ -286,13 +292,13 @@ pub(crate) fn encode(manifest: &Manifest) -> Vec<u8> {
     envelope::seal(Kind::Manifest(manifest.version), manifest.version, &body)
 }
 
-/// The file of a manifest with any body: for fuzzers.
+/// The file of a manifest with an arbitrary body: for fuzzers.
 #[cfg(feature = "testing")]
 pub(crate) fn sealed(version: u64, body: &[u8]) -> Vec<u8> {
     envelope::seal(Kind::Manifest(version), version, body)
 }
 
-/// The manifest in a file's bytes.
+/// Decodes a manifest's file.
 pub(crate) fn decode(version: u64, path: &Path, bytes: &[u8]) -> Result<Manifest> {
     let (_, body) = envelope::open(Kind::Manifest(version), path, bytes)?;
     let senseless = |detail: String| Error::Corrupt {
@@ -312,12 +318,12 @@ fn manifest_version(name: &str) -> Option<u64> {
     name.bytes().all(|byte| byte.is_ascii_digit()).then(|| name.parse().ok())?
 }
 
-fn dead_name(name: &str) -> Option<(SegmentId, u64)> {
+fn deletion_vector_name(name: &str) -> Option<(SegmentId, u64)> {
     let (segment, version) = name.split_once('-')?;
     Some((segment.parse().ok()?, manifest_version(version)?))
 }
 
-/// The names in a folder; none when it is not there.
+/// The names in a folder; none if it is missing.
 fn names(fs: &dyn Fs, folder: &Path) -> Result<Vec<String>> {
     match fs.list(folder) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(Vec::new()),
@@ -325,7 +331,7 @@ fn names(fs: &dyn Fs, folder: &Path) -> Result<Vec<String>> {
     }
 }
 
-/// A whole file; `None` when it is not there.
+/// A whole file; `None` if it is missing.
 fn read(fs: &dyn Fs, path: &Path) -> Result<Option<Vec<u8>>> {
     let file = match fs.open(path) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),

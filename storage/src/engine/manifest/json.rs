@@ -1,4 +1,4 @@
-//! How keys and segments stand in the JSON of a manifest: as hexadecimal digits, since keys are bytes.
+//! Keys and segments in the JSON of a manifest: hexadecimal digits, since keys are arbitrary bytes.
 
 use super::SegmentId;
 use bytes::Bytes;

@@ -1,6 +1,6 @@
-//! Manifests are read back as they were written, a damaged one never, and a crash leaves the old one or the new.
+//! Manifests round-trip, damaged ones are refused, and a crash leaves the old one or the new one.
 
-use super::{files::Cleaned, *};
+use super::{files::Cleanup, *};
 use crate::{
     Error, Family, FamilyName, Result, TableName, TableSchema,
     engine::{
@@ -15,7 +15,7 @@ use std::{path::Path, sync::Arc};
 
 const STORE: &str = "/store";
 
-/// A manifest of one table, of tablets that end at the given keys, each of a base and so many deltas.
+/// A manifest of one table, whose tablets end at the given keys, each with a base and a number of deltas.
 fn manifest(version: u64, tablets: &BTreeMap<Vec<u8>, usize>) -> Manifest {
     let families = [(FamilyName::new("cf").unwrap(), Family::default())];
     let descriptor = State::default().describe(TableSchema::of(families));
@@ -44,13 +44,14 @@ fn manifest(version: u64, tablets: &BTreeMap<Vec<u8>, usize>) -> Manifest {
     let past_rules = vec![PastRule { family: 0, rule: GcRule::MaxVersions(3), at_micros: 7 }];
     let name = TableName::new("rows").unwrap();
     let table = TableMeta { descriptor: descriptor.to_logged(&name), past_rules, tablets: tablet_metas };
-    made.dead = table.tablets.iter().flat_map(|tablet| &tablet.segments).map(|segment| segment.id).map(dead).collect();
+    made.deletion_vectors =
+        table.tablets.iter().flat_map(|tablet| &tablet.segments).map(|segment| segment.id).map(dead).collect();
     made.tables.push(table);
     made
 }
 
-fn dead(segment: SegmentId) -> (SegmentId, DeadMeta) {
-    (segment, DeadMeta { version: 1, count: 2 })
+fn dead(segment: SegmentId) -> (SegmentId, DeletionVectorMeta) {
+    (segment, DeletionVectorMeta { version: 1, count: 2 })
 }
 
 fn small(version: u64) -> Manifest {
@@ -61,13 +62,15 @@ fn load(fs: &SimFs) -> Result<(Manifests, Manifest)> {
     Manifests::load(Arc::new(fs.clone()), STORE.into())
 }
 
-/// A store with this manifest and its dead positions.
+/// A store with this manifest and its deletion vectors.
 fn store(manifest: &Manifest) -> SimFs {
     let fs = SimFs::new();
     fs.create_folder(Path::new(STORE)).unwrap();
     let (mut manifests, empty) = load(&fs).unwrap();
     assert_eq!(empty, Manifest::default());
-    manifests.write_dead(1, manifest.dead.keys().map(|&segment| (segment, &b"bits"[..]))).unwrap();
+    manifests
+        .write_deletion_vectors(1, manifest.deletion_vectors.keys().map(|&segment| (segment, &b"bits"[..])))
+        .unwrap();
     manifests.commit(manifest).unwrap();
     fs
 }
@@ -94,15 +97,16 @@ proptest! {
 #[test]
 fn every_damage_is_told_with_the_file_and_byte() {
     let made = small(1);
-    let (&segment, dead) = made.dead.first_key_value().unwrap();
+    let (&segment, dead) = made.deletion_vectors.first_key_value().unwrap();
     let (manifests, _) = load(&store(&made)).unwrap();
-    let files = [Path::new(STORE).join(CURRENT), manifests.manifest_path(1), manifests.dead_path(segment, 1)];
+    let files =
+        [Path::new(STORE).join(CURRENT), manifests.manifest_path(1), manifests.deletion_vector_path(segment, 1)];
     for path in files {
         let fs = store(&made);
         let sound = fs.read(&path).unwrap();
         let check = |bytes: Vec<u8>, what: &str| {
             fs.damage(&path, |file| *file = bytes);
-            let read = load(&fs).and_then(|(manifests, _)| manifests.read_dead(segment, dead));
+            let read = load(&fs).and_then(|(manifests, _)| manifests.read_deletion_vector(segment, dead));
             match read {
                 Err(Error::Corrupt { path: found, offset, .. }) if found == path => {
                     assert!(offset <= sound.len() as u64 + 1, "{what} of {path:?}: byte {offset}");
@@ -120,7 +124,7 @@ fn every_damage_is_told_with_the_file_and_byte() {
         }
         check([&sound[..], b"\0"].concat(), "one byte more");
         fs.unlink(&path).unwrap();
-        let read = load(&fs).and_then(|(manifests, _)| manifests.read_dead(segment, dead));
+        let read = load(&fs).and_then(|(manifests, _)| manifests.read_deletion_vector(segment, dead));
         assert!(matches!(read, Err(Error::Corrupt { path: found, .. }) if found == path), "{path:?} missing");
     }
 }
@@ -132,8 +136,9 @@ fn a_file_under_another_name_is_found_out() {
     manifests.commit(&small(2)).unwrap();
     fs.rename(&manifests.manifest_path(1), &manifests.manifest_path(2)).unwrap();
     assert!(matches!(load(&fs), Err(Error::Corrupt { offset: 16, .. })));
-    fs.rename(&manifests.dead_path(SegmentId(0), 1), &manifests.dead_path(SegmentId(1), 1)).unwrap();
-    let read = manifests.read_dead(SegmentId(1), &DeadMeta { version: 1, count: 2 });
+    fs.rename(&manifests.deletion_vector_path(SegmentId(0), 1), &manifests.deletion_vector_path(SegmentId(1), 1))
+        .unwrap();
+    let read = manifests.read_deletion_vector(SegmentId(1), &DeletionVectorMeta { version: 1, count: 2 });
     assert!(matches!(read, Err(Error::Corrupt { offset: 16, .. })));
 }
 
@@ -158,14 +163,14 @@ fn a_crash_leaves_the_old_manifest_or_the_new() {
             let (mut manifests, old) = load(&fs).unwrap();
             let new = small(old.version + 1);
             fs.stop_after(fs.calls().len() + calls);
-            let segments = new.dead.keys().map(|&segment| (segment, &b"bits"[..]));
-            let done = manifests.write_dead(new.version, segments).and_then(|()| manifests.commit(&new));
+            let segments = new.deletion_vectors.keys().map(|&segment| (segment, &b"bits"[..]));
+            let done = manifests.write_deletion_vectors(new.version, segments).and_then(|()| manifests.commit(&new));
             for seed in 0..32 {
                 let crashed = fs.crashed(seed);
                 let (manifests, loaded) = load(&crashed).unwrap();
                 assert!(loaded == new || (loaded == old && done.is_err()), "{calls} calls, seed {seed}: {loaded:?}");
-                for (&segment, dead) in &loaded.dead {
-                    assert_eq!(manifests.read_dead(segment, dead).unwrap(), "bits");
+                for (&segment, dead) in &loaded.deletion_vectors {
+                    assert_eq!(manifests.read_deletion_vector(segment, dead).unwrap(), "bits");
                 }
                 found.insert((first, loaded.version));
             }
@@ -183,7 +188,7 @@ fn start_up_makes_the_manifest_that_it_found_last() {
     let (mut manifests, _) = load(&fs).unwrap();
     fs.stop_after(fs.calls().len() + rename_of(&small(2)));
     assert!(manifests.commit(&small(2)).is_err());
-    // Killed, not crashed: the rename is seen.
+    // Killed, not crashed: the rename is visible.
     fs.go_on();
     let (manifests, manifest) = load(&fs).unwrap();
     assert_eq!(manifest.version, 2);
@@ -229,17 +234,17 @@ fn what_no_manifest_names_is_removed() {
     }
     let (mut manifests, _) = load(&fs).unwrap();
     let mut new = small(2);
-    new.dead = [(kept, DeadMeta { version: 2, count: 9 })].into();
-    manifests.write_dead(2, [(kept, &b"newer"[..])]).unwrap();
+    new.deletion_vectors = [(kept, DeletionVectorMeta { version: 2, count: 9 })].into();
+    manifests.write_deletion_vectors(2, [(kept, &b"newer"[..])]).unwrap();
     manifests.commit(&new).unwrap();
-    manifests.write_dead(3, [(kept, &b"about to be named"[..])]).unwrap();
+    manifests.write_deletion_vectors(3, [(kept, &b"about to be named"[..])]).unwrap();
 
-    assert_eq!(manifests.clean(&new, false).unwrap(), Cleaned { files: 3, segment_bytes: 0 });
-    let dead = |version| manifests.read_dead(kept, &DeadMeta { version, count: 9 });
+    assert_eq!(manifests.clean(&new, false).unwrap(), Cleanup { files: 3, segment_bytes: 0 });
+    let dead = |version| manifests.read_deletion_vector(kept, &DeletionVectorMeta { version, count: 9 });
     assert!(fs.read(&manifests.manifest_path(1)).is_none() && dead(1).is_err());
     assert_eq!((dead(2).unwrap(), dead(3).unwrap()), ("newer".into(), "about to be named".into()));
 
-    assert_eq!(manifests.clean_segments(&new, &blobs).unwrap(), Cleaned { files: 3, segment_bytes: 0 });
+    assert_eq!(manifests.clean_segments(&new, &blobs).unwrap(), Cleanup { files: 3, segment_bytes: 0 });
     assert!(dead(3).is_err());
     let left: Vec<String> = blobs.list().unwrap().into_iter().map(|(name, _)| name).collect();
     assert_eq!(left, [kept.parquet_name(), kept.side_name(), "notes".into()]);
@@ -265,13 +270,19 @@ fn a_manifest_that_makes_no_sense_is_not_taken() {
     check(|made| made.tables[0].tablets[1].segments[0].id = SegmentId(1), "two forms");
     check(
         |made| {
-            made.dead.clear();
+            made.deletion_vectors.clear();
             made.tables[0].tablets[0].segments[1].rows = 0;
         },
         "no rows",
     );
-    check(|made| _ = made.dead.insert(SegmentId(999), DeadMeta { version: 1, count: 0 }), "not there");
-    check(|made| _ = made.dead.insert(SegmentId(0), DeadMeta { version: 1, count: 10 }), "contradict");
+    check(
+        |made| _ = made.deletion_vectors.insert(SegmentId(999), DeletionVectorMeta { version: 1, count: 0 }),
+        "not there",
+    );
+    check(
+        |made| _ = made.deletion_vectors.insert(SegmentId(0), DeletionVectorMeta { version: 1, count: 10 }),
+        "contradict",
+    );
 }
 
 #[test]

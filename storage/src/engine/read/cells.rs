@@ -1,112 +1,115 @@
-//! Which cells of a stored row a scan looks at.
+//! Selects the cells of a stored row that a scan reads.
 
 use super::merge::Body;
 use crate::{
     Cell, Columns, FamilyName, Scan, TimestampRange,
     engine::{
         cells,
-        segment::{StoredCell, WantedColumns, WantedFamily},
+        segment::{SelectedColumns, SelectedFamily, StoredCell},
         state::Table,
     },
     row::RowReader,
 };
 use bytes::Bytes;
 
-/// What is wanted of each family, by number; `None` where no family has the number.
+/// The selection for each family, by number; `None` if no family has the number.
 #[derive(Debug)]
-pub(super) struct WantedCells {
-    families: Vec<Option<Wanted>>,
-    /// Whether versions older than the newest matter.
+pub(super) struct CellSelection {
+    families: Vec<Option<FamilySelection>>,
+    /// Whether versions older than the newest are needed.
     pub(super) older: bool,
 }
 
-/// What is wanted of a family.
+/// The selection for a family.
 #[derive(Debug)]
-struct Wanted {
+struct FamilySelection {
     name: FamilyName,
-    columns: Of,
-    /// What its cells of other columns are to the row's existence.
+    columns: ColumnSet,
+    /// How its cells of other columns prove the row's existence.
     other: Witness,
 }
 
 #[derive(Clone, Debug)]
-enum Of {
+enum ColumnSet {
     None,
     All,
     These(Vec<Bytes>),
 }
 
-/// What an unwanted cell says of the existence of its row.
+/// What an unselected cell proves about the existence of its row.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Witness {
-    /// Nothing that is asked for.
+    /// Existence need not be proved.
     Unneeded,
-    /// That the row exists, unless the cell is condemned.
+    /// The row exists, unless the cell is condemned.
     Doubtful,
-    /// That the row exists, if it is the newest of its column.
+    /// The row exists, if the cell is the newest of its column.
     Sure,
 }
 
-impl WantedCells {
+impl CellSelection {
     pub(super) fn new(table: &Table, scan: &Scan, reader: &RowReader) -> Self {
-        // What a past rule may have condemned shows nothing, though the rule of today condemns nothing.
+        // Past rules may have condemned a cell even if the current rule condemns nothing.
         let condemned = |number: u32| {
             let of_family = table.past_rules.iter().filter(|past| past.family == number);
             of_family.into_iter().any(|past| past.rule.condemns(0, i64::MIN, i64::MAX))
         };
         let names = table.descriptor.names().zip(0..);
-        let families = names.map(|(name, number)| Some(Wanted::new(name?, scan, reader, condemned(number)))).collect();
+        let families =
+            names.map(|(name, number)| Some(FamilySelection::new(name?, scan, reader, condemned(number)))).collect();
         let older = scan.versions_max != Some(1) || scan.timestamps != TimestampRange::all() || scan.filter.is_some();
         Self { families, older }
     }
 
-    /// What is to be read of a segment; `sure` is a column that every one of its rows has, of a family whose newest cells always live.
-    pub(super) fn of_segment(&self, sure: Option<(u32, Bytes)>) -> Vec<WantedFamily> {
+    /// The columns to read of a segment. `sure` is a column that all of its rows have, of a family whose newest cells
+    /// are always live.
+    pub(super) fn of_segment(&self, sure: Option<(u32, Bytes)>) -> Vec<SelectedFamily> {
         let families = self.families.iter().zip(0..);
         let families = families.filter_map(|(wanted, number)| {
             let wanted = wanted.as_ref()?;
             let witness = sure.as_ref().filter(|(family, _)| *family == number).map(|(_, qualifier)| qualifier);
             let columns = match (&wanted.columns, wanted.other) {
-                (Of::All, _) => WantedColumns::All,
-                // Without a sure column every cell is one that may show that the row exists.
-                (_, Witness::Doubtful | Witness::Sure) if sure.is_none() => WantedColumns::All,
-                (Of::None, _) => WantedColumns::These(witness.into_iter().cloned().collect()),
-                (Of::These(qualifiers), _) => {
+                (ColumnSet::All, _) => SelectedColumns::All,
+                // Without a sure column, any cell may be the proof that the row exists.
+                (_, Witness::Doubtful | Witness::Sure) if sure.is_none() => SelectedColumns::All,
+                (ColumnSet::None, _) => SelectedColumns::These(witness.into_iter().cloned().collect()),
+                (ColumnSet::These(qualifiers), _) => {
                     let mut qualifiers = qualifiers.clone();
                     if let Some(witness) = witness
                         && let Err(at) = qualifiers.binary_search(witness)
                     {
                         qualifiers.insert(at, witness.clone());
                     }
-                    WantedColumns::These(qualifiers)
+                    SelectedColumns::These(qualifiers)
                 }
             };
-            let is_empty = matches!(&columns, WantedColumns::These(qualifiers) if qualifiers.is_empty());
-            (!is_empty).then_some(WantedFamily { family: number, columns })
+            let is_empty = matches!(&columns, SelectedColumns::These(qualifiers) if qualifiers.is_empty());
+            (!is_empty).then_some(SelectedFamily { family: number, columns })
         });
         families.collect()
     }
 
-    /// Whether nothing is asked of a row but that it exists.
+    /// Whether only the existence of rows is asked for.
     pub(super) fn is_existence(&self) -> bool {
-        let nothing = |wanted: &Wanted| matches!(wanted.columns, Of::None) && wanted.other != Witness::Unneeded;
+        let nothing =
+            |wanted: &FamilySelection| matches!(wanted.columns, ColumnSet::None) && wanted.other != Witness::Unneeded;
         !self.older && self.families.iter().flatten().all(nothing)
     }
 
-    /// The families whose newest cells show that a row exists, whatever the time; none when that is not asked for.
+    /// The families whose newest cells prove that a row exists, at any time; empty if existence need not be proved.
     pub(super) fn sure_families(&self) -> Vec<u32> {
         let families = self.families.iter().zip(0..);
         let sure = families.filter(|(wanted, _)| wanted.as_ref().is_some_and(|wanted| wanted.other == Witness::Sure));
         sure.map(|(_, number)| number).collect()
     }
 
-    /// Whether cells that are not wanted show that a row exists.
+    /// Whether unselected cells are needed as proof that a row exists.
     pub(super) fn needs_witness(&self) -> bool {
         self.families.iter().flatten().any(|wanted| wanted.other != Witness::Unneeded)
     }
 
-    /// The wanted cells of a row: whole columns. Where rows of unwanted cells count, also as many of these as it takes to see that the
-    /// row exists.
+    /// The selected cells of a row, in whole columns. If rows without selected cells count, also enough other cells to
+    /// prove that the row exists.
     pub(super) fn cells(&self, table: &Table, body: Body) -> Vec<Cell> {
         match body {
             Body::Encoded(row, as_of) => table.without_condemned(self.of_encoded(&row), as_of),
@@ -127,7 +130,7 @@ impl WantedCells {
         let mut cells = Vec::new();
         let mut chosen = None;
         let mut exists = false;
-        // Columns come in order, wanted ones too: a step forward in the one list is never a step back in the other.
+        // Columns are in order, selected ones too: both lists are only walked forward.
         let (mut family, mut passed) = (None, 0);
         for cell in cells::decode(row) {
             let Some(Some(wanted)) = self.families.get(cell.family as usize) else { continue };
@@ -136,9 +139,9 @@ impl WantedCells {
                     (family, passed) = (Some(cell.family), 0);
                 }
                 let is_wanted = match &wanted.columns {
-                    Of::None => false,
-                    Of::All => true,
-                    Of::These(qualifiers) => {
+                    ColumnSet::None => false,
+                    ColumnSet::All => true,
+                    ColumnSet::These(qualifiers) => {
                         passed += qualifiers[passed..].iter().take_while(|wanted| ***wanted < *cell.qualifier).count();
                         qualifiers.get(passed).is_some_and(|wanted| **wanted == *cell.qualifier)
                     }
@@ -160,13 +163,13 @@ impl WantedCells {
     }
 }
 
-impl Wanted {
+impl FamilySelection {
     fn new(name: &FamilyName, scan: &Scan, reader: &RowReader, condemned: bool) -> Self {
         let columns = match &scan.columns {
-            Columns::All => Of::All,
+            Columns::All => ColumnSet::All,
             Columns::Of(columns) => match columns.iter().find(|of| of.family == *name) {
-                None => Of::None,
-                Some(of) => of.qualifiers.clone().map_or(Of::All, Of::These),
+                None => ColumnSet::None,
+                Some(of) => of.qualifiers.clone().map_or(ColumnSet::All, ColumnSet::These),
             },
         };
         let other = match scan.keep_empty {

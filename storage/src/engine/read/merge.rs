@@ -1,10 +1,10 @@
-//! The rows of a range, from wherever they are, in the order of keys.
+//! Merges the rows of a range from memtables and segments, in the order of keys.
 //!
-//! A key has one living place, so that a merge only ever takes the least of the next keys (the greatest, when keys descend). The active
-//! memtable hides the keys of the frozen one that it has; positions of segments that are elsewhere are dead. Tablets are opened one after
-//! the other.
+//! A key has one live location, so that a merge only takes the least of the next keys (the greatest, if keys descend).
+//! Keys of the active memtable hide those of the frozen one; positions of segments whose row is elsewhere are dead.
+//! Tablets are opened one after the other.
 
-use super::{Parts, bounds, cells::WantedCells};
+use super::{Parts, bounds, cells::CellSelection};
 use crate::{
     KeyRange, Result, RowKey,
     engine::{
@@ -19,30 +19,31 @@ use bytes::Bytes;
 use imbl::OrdMap;
 use std::{collections::VecDeque, ops::Bound, sync::Arc, vec};
 
-/// Slots that are taken out of a memtable at once, at most: as many as rows are wanted at first, then twice as many each time.
+/// Maximum slots taken out of a memtable at once: at first as many as rows are needed soon, then twice as many each
+/// time.
 const SLOTS_BUFFERED: usize = 256;
 
-/// What a row holds, as it is stored.
+/// The stored content of a row.
 #[derive(Debug)]
 pub(super) enum Body {
     /// All of it, encoded, and the stamp that it is as of; `None` for a row that is up to date.
     Encoded(Bytes, Option<i64>),
-    /// The wanted cells, and the stamp that they are as of.
+    /// The selected cells, and the stamp that they are as of.
     Cells(Vec<StoredCell>, i64),
 }
 
-/// A merge under way.
+/// A merge in progress.
 pub(super) struct Merge {
     table: Table,
     parts: Parts,
     range: KeyRange,
-    wanted: Arc<WantedCells>,
+    wanted: Arc<CellSelection>,
     reversed: bool,
     batch_rows: usize,
     memory: Vec<Slots>,
-    /// Still to be opened, in the scan's order.
+    /// Tablets to be opened, in the scan's order.
     tablets: VecDeque<Tablet<Segment>>,
-    /// Of the tablet that is open.
+    /// Segments of the open tablet.
     segments: Vec<Rows>,
 }
 
@@ -51,7 +52,7 @@ impl Merge {
         table: &Table,
         range: &KeyRange,
         parts: &Parts,
-        wanted: &Arc<WantedCells>,
+        wanted: &Arc<CellSelection>,
         (reversed, batch_rows): (bool, usize),
     ) -> Self {
         let memory = if parts.have_memory() { Slots::of(table, (range, reversed), batch_rows) } else { Vec::new() };
@@ -67,7 +68,7 @@ impl Merge {
     /// The next row.
     pub(super) fn next(&mut self) -> Result<Option<(RowKey, Body)>> {
         self.refill()?;
-        // Which part has the next key; there are a few.
+        // A linear search: there are only a few parts.
         let mut next: Option<(usize, &RowKey)> = None;
         let memory = self.memory.iter().map(|slots| slots.buffer.front().map(|(key, _)| key));
         let segments = self.segments.iter().map(|rows| rows.batch.as_slice().first().map(|row| &row.key));
@@ -88,7 +89,7 @@ impl Merge {
         Ok(Some((key, Body::Cells(cells.read()?, rows.stamp))))
     }
 
-    /// Sees to it that every part that is not at its end has a row at hand.
+    /// Fetches the next row of every part that is not at its end.
     fn refill(&mut self) -> Result<()> {
         self.memory.iter_mut().for_each(Slots::refill);
         loop {
@@ -117,7 +118,7 @@ impl Merge {
     fn open(&self, segment: &Arc<Segment>, tablet: &KeyRange, decoded_bytes: usize) -> Result<Option<Rows>> {
         let positions = positions_in(segment, tablet, &self.range)?;
         let meta = segment.meta();
-        let dead = self.table.dead.get(&meta.id).cloned().unwrap_or_default();
+        let dead = self.table.deletion_vectors.get(&meta.id).cloned().unwrap_or_default();
         let ranges = self.parts.of(meta.id, positions);
         if ranges.iter().all(|range| dead.count_in(range.clone()) == u64::from(range.end - range.start)) {
             return Ok(None);
@@ -147,7 +148,7 @@ struct Rows {
 }
 
 impl Rows {
-    /// Whether there is a row at hand.
+    /// Fetches rows if none is buffered; `false` at the end.
     fn refill(&mut self) -> Result<bool> {
         while self.batch.as_slice().is_empty() {
             match self.rows.next() {
@@ -159,16 +160,16 @@ impl Rows {
     }
 }
 
-/// Rows of a memtable, some at a time.
+/// Rows of a memtable, a few at a time.
 struct Slots {
     slots: OrdMap<RowKey, Slot>,
-    /// Keys that are not to be given.
+    /// Keys to skip.
     hidden: OrdMap<RowKey, Slot>,
     as_of: Option<i64>,
     range: KeyRange,
     reversed: bool,
     buffer: VecDeque<(RowKey, Bytes)>,
-    /// Slots taken out next.
+    /// Number of slots to take next.
     soon: usize,
     /// The last key taken out.
     last: Option<RowKey>,
@@ -176,7 +177,7 @@ struct Slots {
 }
 
 impl Slots {
-    /// Those of a table's memtables, of which so many rows are wanted soon.
+    /// The slots of a table's memtables; about `rows_soon` rows are needed soon.
     fn of(table: &Table, what: (&KeyRange, bool), rows_soon: usize) -> Vec<Self> {
         let slots = table.active.slots.clone();
         let active = Self::new(slots, OrdMap::new(), None, what, rows_soon);

@@ -1,14 +1,14 @@
-//! Few rows of a row group, out of pages that the cache holds, or that are read into it.
+//! Reads few rows of a row group from cached pages, or from pages that are read into the cache.
 //!
-//! A page that was never asked for is not decoded for a few rows: rows that lie far apart are most often the only ones of their pages. It is
-//! when it is asked for again. For each column the page at hand is kept, so that rows that follow each other decode it once even where the
-//! cache has no room for it.
+//! A page is not decoded for a few rows at its first use: rows that are far apart are mostly the only ones of their
+//! pages. It is decoded at its second use. Each column keeps its current page, so that consecutive rows decode it once
+//! even if the cache has no room for it.
 
 use super::{
     checked::{Ahead, Pages},
     decode::{Batch, ahead_bounded},
     open::{Caches, Loaded},
-    page::{Held, Page, PagePlace, behind_dictionary, few, pages_with_dictionary, values},
+    page::{CachedPage, Page, PageId, decode_few, pages_with_dictionary, values, with_dictionary},
 };
 use crate::{Error, Result};
 use arrow::{
@@ -18,32 +18,32 @@ use arrow::{
 use parquet::{column::page::Page as Encoded, errors::ParquetError};
 use std::{ops::Range, sync::Arc};
 
-/// Rows up to which a read goes through the cache; more rows would drive out what small reads want again.
+/// Maximum rows of a read that goes through the cache; more rows would evict pages that small reads need.
 pub(super) const CACHED_ROWS_MAX: usize = 1_024;
-/// Rows of a page that are read without decoding all of it, the first time.
+/// Rows of a page that are read without decoding all of it, at its first use.
 const FEW_ROWS_MAX: usize = 16;
 
-/// Rows of a row group on their way out of pages.
+/// Reads the rows of a row group from pages.
 pub(super) struct CachedRows {
     loaded: Arc<Loaded>,
     caches: Arc<Caches>,
     file: Arc<Pages>,
     group: usize,
     columns: Vec<Column>,
-    /// Places of the wanted rows in the row group, ascending, and how many of them were given.
+    /// Indexes of the rows in the row group, ascending, and how many of them were returned.
     rows: Vec<u32>,
-    given: usize,
+    returned: usize,
     batch_rows: usize,
 }
 
-/// A column, by its place in the file.
+/// A column, by its index in the file.
 struct Column {
-    place: usize,
-    at_hand: Option<(PagePlace, Held)>,
+    index: usize,
+    at_hand: Option<(PageId, CachedPage)>,
 }
 
 impl CachedRows {
-    /// Rows of a row group, given as runs of their places in it, ascending, in batches.
+    /// Reads rows of a row group, given as ascending runs of row indexes, in batches.
     pub(super) fn new(
         (loaded, caches): (&Arc<Loaded>, &Arc<Caches>),
         group: usize,
@@ -57,29 +57,29 @@ impl CachedRows {
             false => Ahead::default(),
         };
         let file = Arc::new(Pages::new(Arc::clone(&loaded.file), ahead));
-        let columns = columns.iter().map(|&place| Column { place, at_hand: None }).collect();
+        let columns = columns.iter().map(|&index| Column { index, at_hand: None }).collect();
         let (loaded, caches) = (Arc::clone(loaded), Arc::clone(caches));
-        Ok(Self { loaded, caches, file, group, columns, rows, given: 0, batch_rows: batch_rows.max(1) })
+        Ok(Self { loaded, caches, file, group, columns, rows, returned: 0, batch_rows: batch_rows.max(1) })
     }
 
     /// The next rows.
     pub(super) fn next_batch(&mut self) -> Result<Option<Batch>> {
-        let rows = &self.rows[self.given..];
+        let rows = &self.rows[self.returned..];
         let rows = &rows[..rows.len().min(self.batch_rows)];
         if rows.is_empty() {
             return Ok(None);
         }
-        self.given += rows.len();
+        self.returned += rows.len();
         let (loaded, caches, file) = (&self.loaded, &self.caches, &self.file);
         let mut gather = |column: &mut Column| {
             let mut left = rows;
             let mut parts: Vec<ArrayRef> = Vec::with_capacity(1);
             while let Some(&row) = left.first() {
-                let place = loaded.page_of_row(self.group, column.place, row);
-                let of_page = loaded.rows_of(place);
+                let page_id = loaded.page_of_row(self.group, column.index, row);
+                let of_page = loaded.rows_of(page_id);
                 let taken;
                 (taken, left) = left.split_at(left.partition_point(|row| *row < of_page.end).max(1));
-                parts.push(column.take(loaded, caches, place, taken, file)?);
+                parts.push(column.take(loaded, caches, page_id, taken, file)?);
             }
             if let [_] = parts[..] {
                 return Ok(parts.remove(0));
@@ -93,90 +93,96 @@ impl CachedRows {
 }
 
 impl Column {
-    /// The values of rows of a page, by their places in the row group.
+    /// The values of rows of a page, by their indexes in the row group.
     fn take(
         &mut self,
         loaded: &Loaded,
         caches: &Caches,
-        place: PagePlace,
+        page_id: PageId,
         rows: &[u32],
         file: &Arc<Pages>,
     ) -> Result<ArrayRef> {
-        let first = loaded.rows_of(place).start;
-        // Of a page that is no longer at hand nothing is held while another is decoded.
-        let held = self.at_hand.take().filter(|(at, _)| *at == place).map(|(_, held)| held);
-        let held = held.map_or_else(|| loaded.held(caches, place), |held| Ok(Some(held)))?;
+        let first = loaded.rows_of(page_id).start;
+        // The old page is dropped before another is decoded.
+        let held = self.at_hand.take().filter(|(at, _)| *at == page_id).map(|(_, held)| held);
+        let held = held.map_or_else(|| loaded.cached(caches, page_id), |held| Ok(Some(held)))?;
         if held.is_none() && rows.len() <= FEW_ROWS_MAX {
-            let page = loaded.encoded(place, file)?;
-            let behind = behind_dictionary(loaded, caches, place, page.clone(), file);
+            let page = loaded.encoded(page_id, file)?;
+            let behind = with_dictionary(loaded, caches, page_id, page.clone(), file);
             let rows: Vec<u32> = rows.iter().map(|row| row - first).collect();
-            let taken = behind.and_then(|pages| few(loaded, place, pages, &rows));
-            let taken = taken.map_err(|error| loaded.failed(place, file, &error))?;
-            loaded.keep(caches, place, Held::Encoded(page.clone()))?;
-            self.at_hand = Some((place, Held::Encoded(page)));
+            let taken = behind.and_then(|pages| decode_few(loaded, page_id, pages, &rows));
+            let taken = taken.map_err(|error| loaded.failed(page_id, file, &error))?;
+            loaded.keep(caches, page_id, CachedPage::Encoded(page.clone()))?;
+            self.at_hand = Some((page_id, CachedPage::Encoded(page)));
             return Ok(taken);
         }
-        let page = loaded.decoded(caches, place, held, file)?;
+        let page = loaded.decoded(caches, page_id, held, file)?;
         let taken = page.take(rows.iter().map(|row| row - first));
-        self.at_hand = Some((place, Held::Decoded(page)));
-        taken.map_err(|error| loaded.damaged(place.group, error.to_string()))
+        self.at_hand = Some((page_id, CachedPage::Decoded(page)));
+        taken.map_err(|error| loaded.damaged(page_id.group, error.to_string()))
     }
 }
 
 impl Loaded {
-    /// A page, decoded, from the cache or else from the file.
+    /// A decoded page, from the cache or else from the file.
     pub(super) fn page(
         &self,
         caches: &Caches,
-        place: PagePlace,
+        page_id: PageId,
         file: impl FnOnce() -> Arc<Pages>,
     ) -> Result<Arc<Page>> {
-        match self.held(caches, place)? {
-            Some(Held::Decoded(page)) => Ok(page),
-            held => self.decoded(caches, place, held, &file()),
+        match self.cached(caches, page_id)? {
+            Some(CachedPage::Decoded(page)) => Ok(page),
+            held => self.decoded(caches, page_id, held, &file()),
         }
     }
 
-    /// The page, decoded if it is not yet.
-    fn decoded(&self, caches: &Caches, place: PagePlace, held: Option<Held>, file: &Arc<Pages>) -> Result<Arc<Page>> {
+    /// Decodes the page if it is not decoded yet.
+    fn decoded(
+        &self,
+        caches: &Caches,
+        page_id: PageId,
+        held: Option<CachedPage>,
+        file: &Arc<Pages>,
+    ) -> Result<Arc<Page>> {
         let encoded = match held {
-            Some(Held::Decoded(page)) => return Ok(page),
-            Some(Held::Encoded(page)) => page,
-            None => self.encoded(place, file)?,
+            Some(CachedPage::Decoded(page)) => return Ok(page),
+            Some(CachedPage::Encoded(page)) => page,
+            None => self.encoded(page_id, file)?,
         };
         let page =
-            behind_dictionary(self, caches, place, encoded, file).and_then(|pages| Page::decode(self, place, pages));
-        let page = Arc::new(page.map_err(|error| self.failed(place, file, &error))?);
-        self.keep(caches, place, Held::Decoded(Arc::clone(&page)))?;
+            with_dictionary(self, caches, page_id, encoded, file).and_then(|pages| Page::decode(self, page_id, pages));
+        let page = Arc::new(page.map_err(|error| self.failed(page_id, file, &error))?);
+        self.keep(caches, page_id, CachedPage::Decoded(Arc::clone(&page)))?;
         Ok(page)
     }
 
-    fn encoded(&self, place: PagePlace, file: &Arc<Pages>) -> Result<Encoded> {
-        values(self, place, file).map_err(|error| self.failed(place, file, &error))
+    fn encoded(&self, page_id: PageId, file: &Arc<Pages>) -> Result<Encoded> {
+        values(self, page_id, file).map_err(|error| self.failed(page_id, file, &error))
     }
 
-    /// What the cache has of a page.
-    fn held(&self, caches: &Caches, place: PagePlace) -> Result<Option<Held>> {
-        Ok(caches.page(self.id, self.offset_of(place)?))
+    /// The cached form of a page.
+    fn cached(&self, caches: &Caches, page_id: PageId) -> Result<Option<CachedPage>> {
+        Ok(caches.page(self.id, self.offset_of(page_id)?))
     }
 
-    fn keep(&self, caches: &Caches, place: PagePlace, held: Held) -> Result<()> {
-        caches.put_page(self.id, self.offset_of(place)?, held);
+    fn keep(&self, caches: &Caches, page_id: PageId, held: CachedPage) -> Result<()> {
+        caches.put_page(self.id, self.offset_of(page_id)?, held);
         Ok(())
     }
 
-    fn offset_of(&self, place: PagePlace) -> Result<u64> {
-        let offset = self.locations(place.group, place.column).get(place.page).map(|page| page.offset);
+    fn offset_of(&self, page_id: PageId) -> Result<u64> {
+        let offset = self.locations(page_id.group, page_id.column).get(page_id.page).map(|page| page.offset);
         let offset = offset.and_then(|offset| u64::try_from(offset).ok());
-        offset.ok_or_else(|| self.damaged(place.group, "a column has no page index".into()))
+        offset.ok_or_else(|| self.damaged(page_id.group, "a column has no page index".into()))
     }
 
-    fn failed(&self, place: PagePlace, file: &Pages, error: &ParquetError) -> Error {
-        file.failed().take().unwrap_or_else(|| self.damaged(place.group, error.to_string()))
+    fn failed(&self, page_id: PageId, file: &Pages, error: &ParquetError) -> Error {
+        file.failed().take().unwrap_or_else(|| self.damaged(page_id.group, error.to_string()))
     }
 }
 
-/// The bytes of the pages of some rows that are not in the cache, and of the dictionaries that these need.
+/// The byte ranges of uncached pages of some rows, and of the dictionaries that these need.
 fn missing(loaded: &Loaded, caches: &Caches, group: usize, columns: &[usize], rows: &[u32]) -> Vec<Range<u64>> {
     let mut ranges: Vec<Range<u64>> = Vec::new();
     for &column in columns {
@@ -185,10 +191,10 @@ fn missing(loaded: &Loaded, caches: &Caches, group: usize, columns: &[usize], ro
         let byte = |offset: i64| u64::try_from(offset).unwrap_or_default();
         let mut left = rows;
         while let Some(&row) = left.first() {
-            let place = loaded.page_of_row(group, column, row);
-            let of_page = loaded.rows_of(place);
+            let page_id = loaded.page_of_row(group, column, row);
+            let of_page = loaded.rows_of(page_id);
             left = &left[left.partition_point(|row| *row < of_page.end).max(1)..];
-            let Some(location) = locations.get(place.page) else { break };
+            let Some(location) = locations.get(page_id.page) else { break };
             let start = byte(location.offset);
             if caches.has_page(loaded.id, start) {
                 continue;
@@ -196,7 +202,7 @@ fn missing(loaded: &Loaded, caches: &Caches, group: usize, columns: &[usize], ro
             ranges.push(start..start + u64::try_from(location.compressed_page_size).unwrap_or_default());
             let dictionary = chunk.byte_range().0..byte(locations[0].offset);
             let is_missing = !dictionary.is_empty() && !caches.has_page(loaded.id, dictionary.start);
-            if is_missing && place.page < pages_with_dictionary(chunk) {
+            if is_missing && page_id.page < pages_with_dictionary(chunk) {
                 ranges.push(dictionary);
             }
         }

@@ -1,6 +1,6 @@
-//! Bytes of a segment's file, held against their checksums before anybody looks at them.
+//! Reads bytes of a segment's file, and verifies their checksums before use.
 //!
-//! Of a file that is far away, what a read is going to need is read beforehand ([`CheckedFile::read_ahead`]), all of it at once.
+//! For a remote file, the parts that a read will need are fetched at once beforehand ([`CheckedFile::read_ahead`]).
 
 use super::tail::BLOCK_BYTES;
 use crate::{Error, Result, engine::blobs::Blob};
@@ -15,7 +15,7 @@ use std::{
     sync::{Arc, Mutex, PoisonError},
 };
 
-/// A file whose checksums are known.
+/// A file with the checksums of its blocks.
 #[derive(Debug)]
 pub(super) struct CheckedFile {
     blob: Arc<dyn Blob>,
@@ -27,7 +27,7 @@ pub(super) struct CheckedFile {
 }
 
 impl CheckedFile {
-    /// A file with these checksums; what is wrong with them otherwise.
+    /// A file with these checksums; an error text if they do not fit it.
     pub(super) fn new(blob: Arc<dyn Blob>, blocks: Vec<u32>, tail_offset: u64, tail_crc: u32) -> Result<Self> {
         let file = Self { blob, blocks, tail_offset, tail_crc };
         if file.blocks.len() as u64 != tail_offset.div_ceil(BLOCK_BYTES as u64) {
@@ -40,7 +40,7 @@ impl CheckedFile {
         self.blob.size()
     }
 
-    /// Bytes that the checksums take in memory.
+    /// Memory of the checksums, in bytes.
     pub(super) fn weight(&self) -> usize {
         self.blocks.len() * size_of::<u32>()
     }
@@ -54,7 +54,7 @@ impl CheckedFile {
         Error::Corrupt { path: self.blob.path(), offset, detail }
     }
 
-    /// Reads bytes, with as much around them as it takes to check them.
+    /// Reads bytes, and the rest of their blocks for the check.
     pub(super) fn read(&self, offset: u64, bytes: usize) -> Result<Bytes> {
         let end = offset.saturating_add(bytes as u64);
         if end > self.tail_offset {
@@ -68,7 +68,8 @@ impl CheckedFile {
         Ok(read.slice((offset - from) as usize..(end - from) as usize))
     }
 
-    /// Reads parts of the file before the tail at once, ascending and disjoint ranges, with as much around them as it takes to check them.
+    /// Reads parts of the file before the tail at once, given as ascending and disjoint ranges, and the rest of their
+    /// blocks for the check.
     pub(super) fn read_ahead(&self, ranges: &[Range<u64>]) -> Result<Ahead> {
         let block = BLOCK_BYTES as u64;
         let mut wanted: Vec<Range<u64>> = Vec::new();
@@ -90,7 +91,7 @@ impl CheckedFile {
         Ok(Ahead(wanted.into_iter().map(|range| range.start).zip(read).collect()))
     }
 
-    /// Holds whole blocks against their checksums.
+    /// Verifies the checksums of whole blocks.
     fn check(&self, from: u64, read: &[u8]) -> Result<()> {
         let block = BLOCK_BYTES as u64;
         for (at, bytes) in (0..).zip(read.chunks(BLOCK_BYTES)) {
@@ -102,12 +103,12 @@ impl CheckedFile {
         Ok(())
     }
 
-    /// Whether every read of it takes long.
+    /// Whether each read of it has high latency.
     pub(super) fn is_remote(&self) -> bool {
         self.blob.is_remote()
     }
 
-    /// Reads bytes of which some are of the tail. Rare: whoever opened the file knows what stands there.
+    /// Reads bytes that reach into the tail. Rare, since the tail is in memory once the file is open.
     fn read_with_tail(&self, offset: u64, end: u64) -> Result<Bytes> {
         if end > self.size() {
             return Err(self.damaged(self.size(), format!("the file ends here, bytes up to {end} were expected")));
@@ -134,12 +135,12 @@ pub(super) fn read_tail(blob: &dyn Blob, offset: u64, crc: u32) -> Result<Bytes>
     }
 }
 
-/// Checked parts of a file, each with the place that it begins at, ascending.
+/// Checked parts of a file, each with its offset, ascending.
 #[derive(Debug, Default)]
 pub(super) struct Ahead(Vec<(u64, Bytes)>);
 
 impl Ahead {
-    /// Bytes that were read.
+    /// The bytes, if they were read.
     fn get(&self, offset: u64, length: usize) -> Option<Bytes> {
         let at = self.0.partition_point(|(start, _)| *start <= offset).checked_sub(1)?;
         let (start, bytes) = &self.0[at];
@@ -149,7 +150,7 @@ impl Ahead {
     }
 }
 
-/// A file as Parquet's reader wants it. What it makes of our errors says less than they do, so they are kept.
+/// A file as Parquet's reader needs it. Keeps our errors, which say more than those that the reader makes of them.
 #[derive(Debug)]
 pub(super) struct Pages {
     file: Arc<CheckedFile>,
@@ -158,18 +159,18 @@ pub(super) struct Pages {
 }
 
 impl Pages {
-    /// A file of which parts were read already.
+    /// A file, some parts of which were read already.
     pub(super) fn new(file: Arc<CheckedFile>, ahead: Ahead) -> Self {
         Self { file, ahead, failed: Arc::default() }
     }
 
-    /// Where the error of the last failed read is kept.
+    /// The error of the last failed read.
     pub(super) fn failed(&self) -> Failed {
         Failed(self.failed.clone())
     }
 }
 
-/// Why a read failed.
+/// The error of a failed read.
 #[derive(Debug)]
 pub(super) struct Failed(Arc<Mutex<Option<Error>>>);
 
@@ -204,7 +205,7 @@ impl ChunkReader for Pages {
     }
 }
 
-/// A file from some place on. Parquet's reader does not ask for it where there is a page index.
+/// A file from an offset on. Parquet's reader does not ask for it if there is a page index.
 #[derive(Debug)]
 pub(super) struct PagesFrom {
     file: Arc<CheckedFile>,

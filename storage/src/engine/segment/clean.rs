@@ -1,12 +1,13 @@
-//! Which row groups a query engine may read by itself, and which of their rows. Pure, but for getting the footer.
+//! Which row groups a query engine may read by itself, and which of their rows. Pure, but for loading the footer.
 //!
-//! A row group is *clean* for a request when its columns hold, in every row, what a scan would give:
-//! - each wanted column is shredded with the wanted kind, its values held against what they have to be, and residual nowhere, or no row of
-//!   the row group has a cell of it, or its family is gone;
-//! - no newest cell of a wanted column can have been condemned. Older versions do not matter: the newest cell is all that is wanted, and no
-//!   rule condemns it for being old among others;
-//! - every row exists: no family that has cells here is gone or can have lost one, or one that cannot has a column with a value in every row;
-//! - the key's parts are there, if they are wanted.
+//! A row group is *clean* for a request if its columns hold, in every row, what a scan would return:
+//! - each requested column is shredded with the requested kind, its values have passed the requested check, and it is
+//!   residual nowhere; or no row of the row group has a cell of it; or its family was dropped;
+//! - no newest cell of a requested column can have been condemned. Older versions do not matter: only the newest cell
+//!   is requested, and no rule by number of versions condemns it;
+//! - every row exists: no family with cells here was dropped or can have lost one, or a family that cannot lose cells
+//!   has a column with a value in every row;
+//! - the parts of the key are there, if they are requested.
 
 use super::{
     footer::{ColumnFooter, Footer, GroupFooter},
@@ -15,7 +16,7 @@ use super::{
 };
 use crate::{
     ColumnKind, GcRule, ParquetPart, PartFile, Result,
-    engine::dead::{Dead, Position},
+    engine::deletion_vector::{DeletionVector, Position},
 };
 use arrow::array::BooleanBufferBuilder;
 use bytes::Bytes;
@@ -23,52 +24,52 @@ use futures::{FutureExt, future::BoxFuture};
 use parquet::arrow::arrow_reader::RowSelection;
 use std::{collections::BTreeMap, ops::Range, sync::Arc};
 
-/// Runs of selected rows of a row group, beyond which a selection is a bitmap: a reader that skips row by row takes longer than one that
-/// reads all.
+/// Runs of selected rows of a row group, beyond which a selection becomes a bitmap: skipping row by row takes a reader
+/// longer than reading everything.
 const RUNS_MAX: usize = 128;
 
-/// What is wanted of a segment.
+/// A request for the clean row groups of a segment.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct CleanRequest<'a> {
-    /// Which positions, ascending and disjoint.
+    /// The requested positions, ascending and disjoint.
     pub(crate) ranges: &'a [Range<Position>],
-    /// Except for these.
-    pub(crate) dead: &'a Dead,
-    /// The newest cells of which columns.
+    /// Dead positions, which are excluded.
+    pub(crate) dead: &'a DeletionVector,
+    /// Columns whose newest cells are read.
     pub(crate) columns: &'a [CleanColumn],
-    /// The id of the decoder whose columns are wanted.
+    /// The id of the decoder whose columns are requested.
     pub(crate) key: Option<&'a str>,
-    /// By number, the families that the table has, each with every rule that may have condemned cells of this segment and the moment of
-    /// which: its own and the pin's, and past ones.
+    /// The table's families by number, each with every rule that may have condemned cells of this segment and the time
+    /// at which it is evaluated: the current rule at the pin's time, and past ones.
     pub(crate) families: &'a BTreeMap<u32, Vec<(GcRule, i64)>>,
 }
 
-/// A column, and what it has to be.
+/// A column, and the requirements on its values.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct CleanColumn {
     /// The family's number.
     pub(crate) family: u32,
     pub(crate) qualifier: Bytes,
     pub(crate) kind: ColumnKind,
-    /// The name of what its values must have been held against.
+    /// The name of the check that its values must have passed.
     pub(crate) accepts: Option<&'static str>,
 }
 
 impl CleanColumn {
-    /// Whether the shredded column is as it has to be.
+    /// Whether the shredded column meets the requirements.
     fn is(&self, column: &ColumnFooter) -> bool {
         column.kind == self.kind && self.accepts.is_none_or(|name| column.accepts.as_deref() == Some(name))
     }
 }
 
-/// What a query engine may read of a segment, and what it may not.
+/// The clean parts of a segment, and the rest.
 #[derive(Debug, Default)]
 pub(crate) struct CleanParts {
-    /// Clean row groups with living rows.
+    /// Clean row groups with live rows.
     pub(crate) part: Option<ParquetPart>,
-    /// Positions of the other row groups, dead ones included.
+    /// Positions of the other row groups, including dead ones.
     pub(crate) rest: Vec<Range<Position>>,
-    /// Living rows among them.
+    /// Number of live rows among them.
     pub(crate) rest_rows: u64,
 }
 
@@ -101,26 +102,25 @@ impl Segment {
     }
 }
 
-/// What [`choose`] finds.
+/// The result of [`choose`].
 #[derive(Debug, Default, PartialEq)]
-struct Chosen {
+struct CleanSelection {
     groups: Vec<(usize, Option<RowSelection>)>,
-    /// Living rows of the groups that are selected.
+    /// Live rows of the selected row groups.
     rows: u64,
-    /// Dead rows of the groups.
+    /// DeletionVector rows of the groups.
     dead: u64,
     rest: Vec<Range<Position>>,
     rest_rows: u64,
 }
 
-fn choose(footer: &Footer, request: &CleanRequest<'_>) -> Chosen {
-    let mut chosen = Chosen::default();
+fn choose(footer: &Footer, request: &CleanRequest<'_>) -> CleanSelection {
+    let mut chosen = CleanSelection::default();
     for (at, group) in footer.groups.iter().enumerate() {
         let positions = group.positions();
         let within: Vec<Range<Position>> = within(request.ranges, &positions).collect();
-        let living =
-            |range: &Range<Position>| u64::from(range.end - range.start) - request.dead.count_in(range.clone());
-        let rows: u64 = within.iter().map(living).sum();
+        let live = |range: &Range<Position>| u64::from(range.end - range.start) - request.dead.count_in(range.clone());
+        let rows: u64 = within.iter().map(live).sum();
         if rows == 0 {
             continue;
         }
@@ -137,9 +137,9 @@ fn choose(footer: &Footer, request: &CleanRequest<'_>) -> Chosen {
     chosen
 }
 
-/// The living positions in the ranges, which lie in the row group's; as a bitmap when they are in many runs.
-fn selection(dead: &Dead, within: &[Range<Position>], positions: &Range<Position>) -> RowSelection {
-    let runs = || within.iter().flat_map(|range| dead.living(range.clone()));
+/// The live positions in the ranges, which lie in the row group; as a bitmap if they form many runs.
+fn selection(dead: &DeletionVector, within: &[Range<Position>], positions: &Range<Position>) -> RowSelection {
+    let runs = || within.iter().flat_map(|range| dead.live_runs(range.clone()));
     if runs().nth(RUNS_MAX).is_none() {
         let runs = runs().map(|run| (run.start - positions.start) as usize..(run.end - positions.start) as usize);
         return RowSelection::from_consecutive_ranges(runs, positions.len());
@@ -148,14 +148,14 @@ fn selection(dead: &Dead, within: &[Range<Position>], positions: &Range<Position
     let mut at = positions.start;
     for range in within {
         bits.append_n((range.start - at) as usize, false);
-        dead.append_living(range.clone(), &mut bits);
+        dead.append_live(range.clone(), &mut bits);
         at = range.end;
     }
     bits.append_n((positions.end - at) as usize, false);
     RowSelection::from_boolean_buffer(bits.finish())
 }
 
-/// The parts of ascending ranges that lie in `bounds`.
+/// The intersections of ascending ranges with `bounds`.
 fn within<'a>(
     ranges: &'a [Range<Position>],
     bounds: &Range<Position>,
@@ -170,14 +170,14 @@ fn is_clean(footer: &Footer, at: usize, request: &CleanRequest<'_>) -> bool {
     let group = &footer.groups[at];
     let key = request.key.is_none_or(|id| group.key && footer.key.as_ref().is_some_and(|key| key.id == id));
     let column_is_clean = |column: &CleanColumn| {
-        // A family that is gone has no cells, whatever the file holds.
+        // A dropped family has no cells, whatever the file holds.
         let rules = request.families.get(&column.family);
         rules.is_none_or(|rules| is_plain(footer, at, column) && !may_condemn(footer, group, column.family, rules))
     };
     key && request.columns.iter().all(column_is_clean) && every_row_exists(footer, group, request.families)
 }
 
-/// Whether the column stands in the row group as it is wanted, or there is nothing of it.
+/// Whether the row group has the column as requested, or no cell of it.
 fn is_plain(footer: &Footer, at: usize, wanted: &CleanColumn) -> bool {
     let group = &footer.groups[at];
     match footer.column(wanted.family, &wanted.qualifier) {
@@ -191,7 +191,7 @@ fn is_plain(footer: &Footer, at: usize, wanted: &CleanColumn) -> bool {
 /// Whether a rule may have condemned the newest cell of a column of the family.
 fn may_condemn(footer: &Footer, group: &GroupFooter, family: u32, rules: &[(GcRule, i64)]) -> bool {
     let least = footer.family(family).and_then(|at| group.newest_least[at]);
-    least.is_some_and(|least| rules.iter().any(|(rule, moment)| rule.condemns(0, least, *moment)))
+    least.is_some_and(|least| rules.iter().any(|(rule, timestamp)| rule.condemns(0, least, *timestamp)))
 }
 
 fn every_row_exists(footer: &Footer, group: &GroupFooter, families: &BTreeMap<u32, Vec<(GcRule, i64)>>) -> bool {
@@ -202,7 +202,7 @@ fn every_row_exists(footer: &Footer, group: &GroupFooter, families: &BTreeMap<u3
     every_family_keeps() || group.values.iter().enumerate().any(full)
 }
 
-/// The names in the file of the wanted columns; `None` for one that is NULL in every clean row group.
+/// The names in the file of the requested columns; `None` for one that is NULL in every clean row group.
 fn names(footer: &Footer, request: &CleanRequest<'_>) -> Vec<Option<String>> {
     let name = |wanted: &CleanColumn| {
         request.families.get(&wanted.family)?;

@@ -1,4 +1,4 @@
-//! Rows split into the columns of a segment's file: a batch of them becomes arrow arrays.
+//! Splits rows into the columns of a segment's file: a batch of rows becomes Arrow arrays.
 
 use super::{
     OVERFLOW_BYTES_MAX, ROW_VALUES_BYTES_MAX,
@@ -21,8 +21,8 @@ use std::{cmp::Ordering, collections::HashMap, sync::Arc};
 /// Rows to be written, by column.
 pub(super) struct Columns {
     shape: Shape,
-    /// The place of each family, by number.
-    places: HashMap<u32, usize>,
+    /// The index of each family, by number.
+    family_indexes: HashMap<u32, usize>,
     key_fields: Vec<Field>,
     rows: usize,
     bytes: usize,
@@ -31,9 +31,9 @@ pub(super) struct Columns {
     shredded: Vec<Shredded>,
     overflow: Vec<BinaryBuilder>,
     side: BinaryBuilder,
-    /// By shredded column: whether the row group has a value that is not a number.
+    /// By shredded column: whether the row group has a NaN.
     nan: Vec<bool>,
-    /// Of the row at hand, kept for its memory: shredded columns with their timestamps, and the overflow of families.
+    /// Buffers for the current row: shredded columns with their timestamps, and the overflow of families.
     newest: Vec<(usize, i64)>,
     rest: Vec<(usize, Bytes)>,
 }
@@ -43,8 +43,8 @@ struct Shredded {
     timestamps: Values,
 }
 
-/// What the cells of a row are counted in.
-pub(super) struct Counted<'a> {
+/// Counters that a row's cells are added to.
+pub(super) struct Counters<'a> {
     pub(super) group: &'a mut GroupFooter,
     pub(super) families: &'a mut [FamilyFooter],
 }
@@ -53,7 +53,7 @@ impl Columns {
     pub(super) fn new(shape: Shape) -> Self {
         let shredded = |kind| Shredded { values: Values::new(kind), timestamps: Values::new(ColumnKind::Int64) };
         Self {
-            places: shape.families.iter().enumerate().map(|(at, (number, _))| (*number, at)).collect(),
+            family_indexes: shape.families.iter().enumerate().map(|(at, (number, _))| (*number, at)).collect(),
             key_fields: shape.key_fields(),
             rows: 0,
             bytes: 0,
@@ -80,54 +80,60 @@ impl Columns {
     }
 
     /// Adds a row, if it has cells of the shape's families.
-    pub(super) fn push(&mut self, key: &[u8], row: &[u8], counted: Counted<'_>, side: &mut SideWriter) -> Result<bool> {
-        if !self.split(row, counted.group, counted.families) {
+    pub(super) fn push(
+        &mut self,
+        key: &[u8],
+        row: &[u8],
+        counters: Counters<'_>,
+        side: &mut SideWriter,
+    ) -> Result<bool> {
+        if !self.split(row, counters.group, counters.families) {
             return Ok(false);
         }
         self.keys.append_value(key);
-        self.append_timestamps(counted.group);
-        self.append_rest(counted.group, side)?;
-        // The overflow of a large row is not kept until the next one comes.
+        self.append_timestamps(counters.group);
+        self.append_rest(counters.group, side)?;
+        // The overflow buffers of a large row are freed at once.
         self.rest.clear();
-        counted.group.rows += 1;
+        counters.group.rows += 1;
         self.rows += 1;
         self.bytes += key.len() + row.len();
         Ok(true)
     }
 
-    /// Sets the row's shredded values, and gathers the others in `rest`. Whether there was any cell.
+    /// Sets the row's shredded values, and collects other cells in `rest`. Returns whether there was any cell.
     fn split(&mut self, row: &[u8], group: &mut GroupFooter, families: &mut [FamilyFooter]) -> bool {
         self.newest.clear();
         self.rest.clear();
         let at = self.rows;
-        // Shredded columns before `passed` do not occur in what is left of the row.
+        // Shredded columns before `passed` do not occur in the remaining row.
         let mut passed = 0;
-        // The family at hand: its number and place, and what goes to its overflow.
+        // The current family: its number, index, and overflow.
         let (mut family, mut encoder) = (None, Encoder::default());
-        // The column at hand, if it is shredded: its place, and whether an older version was seen.
+        // The current column, if it is shredded: its index, and whether an older version was seen.
         let mut column: Option<(usize, bool)> = None;
         let mut any = false;
-        // Bytes of the row's values in columns of their own, and bytes of the row that are passed, at least.
+        // Bytes of the row's shredded values, and a lower bound of the bytes of the row that were read.
         let (mut value_bytes, mut row_bytes) = (0, 0);
         for cell in cells::decode(row) {
-            let place = match family {
-                Some((number, place)) if number == cell.family => place,
+            let family_index = match family {
+                Some((number, family_index)) if number == cell.family => family_index,
                 _ => {
                     self.close(&mut family, &mut encoder);
-                    let place = self.places.get(&cell.family).copied();
-                    family = Some((cell.family, place));
-                    place
+                    let family_index = self.family_indexes.get(&cell.family).copied();
+                    family = Some((cell.family, family_index));
+                    family_index
                 }
             };
-            let Some(place) = place else { continue };
+            let Some(family_index) = family_index else { continue };
             any = true;
             let least = |least: &mut Option<i64>| {
                 *least = Some(least.map_or(cell.timestamp, |so_far| so_far.min(cell.timestamp)))
             };
-            least(&mut group.least[place]);
+            least(&mut group.least[family_index]);
             if cell.new_column {
-                least(&mut group.newest_least[place]);
-                column = self.find(&mut passed, place, cell.qualifier).map(|column| (column, false));
+                least(&mut group.newest_least[family_index]);
+                column = self.find(&mut passed, family_index, cell.qualifier).map(|column| (column, false));
                 let fits = value_bytes + cell.value.len() <= ROW_VALUES_BYTES_MAX;
                 match column {
                     Some((column, _)) if fits && self.shape.columns[column].accepts(cell.value) => {
@@ -139,14 +145,14 @@ impl Columns {
                         continue;
                     }
                     Some((column, _)) => group.residual[column] += 1,
-                    None => families[place].qualifiers.insert(cell.qualifier),
+                    None => families[family_index].qualifiers.insert(cell.qualifier),
                 }
             } else if let Some((column, seen @ false)) = &mut column {
                 *seen = true;
                 group.older[*column] += 1;
             }
             if encoder.is_empty() {
-                // At once: a large row would be copied, and be there twice, each time that it outgrows its room.
+                // Allocated at full size: growing would hold a large row twice while it is copied.
                 encoder = Encoder::with_capacity(row.len() - row_bytes);
             }
             row_bytes += cell.value.len();
@@ -157,18 +163,18 @@ impl Columns {
     }
 
     fn close(&mut self, family: &mut Option<(u32, Option<usize>)>, encoder: &mut Encoder) {
-        if let Some((_, Some(place))) = family.take()
+        if let Some((_, Some(family_index))) = family.take()
             && !encoder.is_empty()
         {
-            self.rest.push((place, std::mem::take(encoder).finish()));
+            self.rest.push((family_index, std::mem::take(encoder).finish()));
         }
     }
 
-    /// The shredded column of the name, at `passed` or later.
+    /// The shredded column of this name, at `passed` or later.
     fn find(&self, passed: &mut usize, family: usize, qualifier: &[u8]) -> Option<usize> {
         let left = &self.shape.columns[*passed..];
         let order = |at: usize| (left[at].family, left[at].qualifier.as_ref()).cmp(&(family, qualifier));
-        // Rows of a table are alike: most often it is the very next one.
+        // Rows of a table are alike: mostly it is the next column.
         if left.is_empty() || order(0) == Ordering::Greater {
             return None;
         }
@@ -182,7 +188,7 @@ impl Columns {
         })
     }
 
-    /// Sets `_ts` to what most of the newest cells have, and the timestamps of the others.
+    /// Sets `_ts` to the timestamp of most of the newest cells, and the timestamps of the others.
     fn append_timestamps(&mut self, group: &mut GroupFooter) {
         let first = self.newest.first().map_or(0, |(_, timestamp)| *timestamp);
         let common = match self.newest.iter().all(|(_, timestamp)| *timestamp == first) {
@@ -205,10 +211,10 @@ impl Columns {
         }
         if self.rest.iter().map(|(_, cells)| cells.len()).sum::<usize>() > OVERFLOW_BYTES_MAX {
             let cells = self.rest.iter().map(|(family, cells)| (self.shape.families[*family].0, cells));
-            let place = side.append(cells)?;
+            let pointer = side.append(cells)?;
             group.side += 1;
             self.side.append_nulls(at - self.side.len());
-            self.side.append_value(place);
+            self.side.append_value(pointer);
         } else {
             for (family, cells) in &self.rest {
                 let overflow = &mut self.overflow[*family];
@@ -219,19 +225,19 @@ impl Columns {
         Ok(())
     }
 
-    /// The shredded columns of which the row group has values that are not numbers. The next row group begins.
+    /// The shredded columns with NaNs in the row group; resets them for the next row group.
     pub(super) fn take_nan(&mut self) -> Vec<usize> {
         let found = self.nan.iter_mut().enumerate();
         found.filter_map(|(column, nan)| std::mem::take(nan).then_some(column)).collect()
     }
 
-    /// The columns of the file; the batch begins anew. Keys of which the decoder makes nothing are noted in the row group.
+    /// The columns of the file; the batch is empty afterwards. Records in the row group whether keys failed to decode.
     pub(super) fn finish(&mut self, group: &mut GroupFooter) -> Vec<ArrayRef> {
         let rows = std::mem::take(&mut self.rows);
         self.bytes = 0;
         let keys = BinaryBuilder::finish(&mut self.keys);
         let parts = self.shape.key.as_ref().filter(|_| group.key).and_then(|key| key.decode(&keys));
-        // What a decoder gives must be what it promised; the file could not hold anything else.
+        // A decoder must return the fields that it declared; the file could not store anything else.
         let sound = |parts: &Vec<ArrayRef>| {
             parts.len() == self.key_fields.len()
                 && parts.iter().zip(&self.key_fields).all(|(part, field)| {
@@ -258,7 +264,7 @@ impl Columns {
     }
 }
 
-/// The value that occurs most often, the greatest of several such.
+/// The value that occurs most often; the greatest of several.
 fn most_common(timestamps: impl Iterator<Item = i64>) -> i64 {
     let mut timestamps: Vec<i64> = timestamps.collect();
     timestamps.sort_unstable();

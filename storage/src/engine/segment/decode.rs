@@ -1,4 +1,4 @@
-//! Columns of a row group, read and made rows again.
+//! Reads the columns of a row group, and makes rows of them.
 
 use super::{
     cached::CachedRows,
@@ -6,12 +6,12 @@ use super::{
     kind::Slices,
     open::{Caches, Loaded},
     projection::Projection,
-    rows::WantedColumns,
+    rows::SelectedColumns,
     side,
 };
 use crate::{
     Result, RowKey,
-    engine::{blobs::Blobs, cells, dead::Position},
+    engine::{blobs::Blobs, cells, deletion_vector::Position},
 };
 use arrow::{
     array::{Array, ArrayRef, AsArray},
@@ -28,18 +28,18 @@ use parquet::{
 };
 use std::{iter::Peekable, ops::Range, sync::Arc};
 
-/// Bytes of a file far away that are read before they are asked for; a page more may be.
+/// Bytes of a remote file that are read ahead, plus at most one page.
 pub(super) const AHEAD_BYTES_MAX: u64 = 16 << 20;
 
 /// A row group being read.
 pub(super) enum Reading {
-    /// Many rows, or whole columns: by Parquet's reader.
+    /// Many rows, or whole columns: with Parquet's reader.
     Many(Box<ManyRows>),
-    /// Few rows: out of pages that are kept.
+    /// Few rows: from cached pages.
     Few(CachedRows),
 }
 
-/// Rows that Parquet's reader gives.
+/// Rows from Parquet's reader.
 pub(super) struct ManyRows {
     reader: ParquetRecordBatchReader,
     failed: Failed,
@@ -49,13 +49,13 @@ pub(super) struct ManyRows {
 
 /// Rows that were read.
 pub(super) struct Batch {
-    /// Those of the projection.
+    /// The columns of the projection.
     pub(super) columns: Vec<ArrayRef>,
     pub(super) rows: usize,
 }
 
-/// Reads rows of a row group, given as ascending runs of positions of the segment, in batches of at most `batch_rows`; pages of columns
-/// come through the cache if one is given.
+/// Reads rows of a row group, given as ascending runs of positions of the segment, in batches of at most `batch_rows`;
+/// through the page cache if one is passed.
 pub(super) fn read(
     loaded: &Arc<Loaded>,
     group: usize,
@@ -91,7 +91,7 @@ pub(super) fn read(
     Ok(Reading::Many(Box::new(ManyRows { reader, failed, loaded: loaded.clone(), group })))
 }
 
-/// The bytes of the pages that a selection of a row group needs, dictionaries included.
+/// The byte ranges of the pages that a selection of a row group needs, including dictionaries.
 fn byte_ranges(loaded: &Loaded, group: usize, projection: &Projection, selection: &RowSelection) -> Vec<Range<u64>> {
     let metadata = loaded.metadata.metadata();
     let Some(index) = metadata.offset_index().and_then(|groups| groups.get(group)) else { return Vec::new() };
@@ -105,8 +105,8 @@ fn byte_ranges(loaded: &Loaded, group: usize, projection: &Projection, selection
     ahead_bounded(projection.columns.iter().flat_map(of_column).collect())
 }
 
-/// The ranges of a file that are read before they are asked for, ascending and disjoint; at most so many that they begin within
-/// [`AHEAD_BYTES_MAX`] of all together. Each is of a page.
+/// The prefix of ranges to read ahead, ascending and disjoint: those that begin within the first [`AHEAD_BYTES_MAX`]
+/// bytes of all of them. Each range is a page.
 pub(super) fn ahead_bounded(mut ranges: Vec<Range<u64>>) -> Vec<Range<u64>> {
     ranges.sort_unstable_by_key(|range| range.start);
     ranges.dedup();
@@ -136,7 +136,7 @@ impl Reading {
     }
 }
 
-/// A row key out of a row group.
+/// A row key from a row group.
 pub(super) fn row_key(loaded: &Loaded, group: usize, key: &[u8]) -> Result<RowKey> {
     checked_key(loaded, group, Bytes::copy_from_slice(key))
 }
@@ -162,7 +162,7 @@ struct DecodedFamily {
     number: u32,
     shredded: Vec<DecodedColumn>,
     overflow: Option<Slices>,
-    wanted: WantedColumns,
+    wanted: SelectedColumns,
 }
 
 #[derive(Debug)]
@@ -172,7 +172,7 @@ struct DecodedColumn {
     timestamps: Option<(ScalarBuffer<i64>, Option<NullBuffer>)>,
 }
 
-/// A cell, each of its parts with the memory that it lies in.
+/// A cell, each part with the memory that it lies in.
 pub(super) struct Found<'a> {
     pub(super) family: u32,
     pub(super) qualifier: (&'a Bytes, &'a [u8]),
@@ -181,7 +181,7 @@ pub(super) struct Found<'a> {
 }
 
 impl Decoded {
-    /// The rows of a batch that was read with the projection.
+    /// The rows of a batch that was read with this projection.
     pub(super) fn new(loaded: &Arc<Loaded>, group: usize, projection: &Projection, batch: &Batch) -> Result<Self> {
         let mut columns = batch.columns.iter();
         let decoded = (|| {
@@ -230,22 +230,24 @@ impl Decoded {
         checked_key(&self.loaded, self.group, bytes.slice_ref(key))
     }
 
-    /// Bytes of the row that stand in the side file, and have to be read for its wanted cells.
-    pub(super) fn bytes_beside(&self, row: usize) -> usize {
-        let place = self.side.as_ref().and_then(|side| side.get(row));
-        place.map_or(0, |(_, place)| side::record_bytes(place).max(1))
+    /// Bytes of the row in the side file that must be read for its selected cells.
+    pub(super) fn side_bytes(&self, row: usize) -> usize {
+        let pointer = self.side.as_ref().and_then(|side| side.get(row));
+        pointer.map_or(0, |(_, pointer)| side::record_bytes(pointer).max(1))
     }
 
-    /// The wanted cells of a row, in order.
+    /// The selected cells of a row, in order.
     pub(super) fn cells(&self, row: usize, blobs: &dyn Blobs, mut give: impl FnMut(Found<'_>)) -> Result<()> {
-        let place = self.side.as_ref().and_then(|side| side.get(row));
-        let beside = match place {
-            Some((_, place)) => side::read(self.loaded.side(blobs)?, self.loaded.id, place)?,
+        let pointer = self.side.as_ref().and_then(|side| side.get(row));
+        let in_side_file = match pointer {
+            Some((_, pointer)) => side::read(self.loaded.side(blobs)?, self.loaded.id, pointer)?,
             None => Vec::new(),
         };
         for family in &self.families {
-            let overflow = match place {
-                Some(_) => beside.iter().find(|(number, _)| *number == family.number).map(|(_, bytes)| bytes.clone()),
+            let overflow = match pointer {
+                Some(_) => {
+                    in_side_file.iter().find(|(number, _)| *number == family.number).map(|(_, bytes)| bytes.clone())
+                }
                 None => {
                     let found = family.overflow.as_ref().and_then(|overflow| overflow.get(row));
                     found.map(|(bytes, cells)| bytes.slice_ref(cells))
@@ -257,26 +259,26 @@ impl Decoded {
         Ok(())
     }
 
-    /// Cells of columns of their own, and those of the overflow, in the order of both.
+    /// Merges shredded cells with those of the overflow, in the order of cells.
     fn merge(&self, row: usize, family: &DecodedFamily, overflow: &Bytes, give: &mut impl FnMut(Found<'_>)) {
         let number = family.number;
         let mut rest: Peekable<_> =
             cells::decode(overflow).filter(|cell| family.wanted.contains(cell.qualifier)).peekable();
-        let beside = |cell: cells::CellRef<'_>, give: &mut dyn FnMut(Found<'_>)| {
+        let in_side_file = |cell: cells::CellRef<'_>, give: &mut dyn FnMut(Found<'_>)| {
             let (qualifier, value) = ((overflow, cell.qualifier), (overflow, cell.value));
             give(Found { family: number, qualifier, timestamp: cell.timestamp, value });
         };
         for column in &family.shredded {
             let Some(value) = column.values.get(row) else { continue };
-            // Those of the column itself are older versions.
+            // Cells of the column itself are older versions.
             while let Some(cell) = rest.next_if(|cell| *cell.qualifier < *column.qualifier) {
-                beside(cell, give);
+                in_side_file(cell, give);
             }
             let own =
                 column.timestamps.as_ref().filter(|(_, nulls)| nulls.as_ref().is_none_or(|nulls| nulls.is_valid(row)));
             let timestamp = own.map_or_else(|| self.timestamps[row], |(timestamps, _)| timestamps[row]);
             give(Found { family: number, qualifier: (&column.qualifier, &column.qualifier), timestamp, value });
         }
-        rest.for_each(|cell| beside(cell, give));
+        rest.for_each(|cell| in_side_file(cell, give));
     }
 }

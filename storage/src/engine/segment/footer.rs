@@ -1,9 +1,10 @@
-//! What a segment's footer says of its columns and row groups: JSON under [`FOOTER_KEY`] in the Parquet footer. Pure.
+//! A segment's own footer: statistics of its columns and row groups, JSON under [`FOOTER_KEY`] in the Parquet footer.
+//! Pure.
 //!
-//! Counts are by row group. A column is *residual* in a row if its newest cell stands in the overflow, though the column is shredded.
+//! Counts are by row group. A shredded column is *residual* in a row if its newest cell is in the overflow.
 
 use super::kind;
-use crate::{ColumnKind, engine::dead::Position};
+use crate::{ColumnKind, engine::deletion_vector::Position};
 use bytes::Bytes;
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de::Error as _};
 use std::{collections::BTreeSet, ops::Range};
@@ -12,7 +13,7 @@ use std::{collections::BTreeSet, ops::Range};
 pub(super) const FOOTER_KEY: &str = "keyspan.segment";
 /// The format that this program writes, and the only one that it reads.
 pub(super) const FORMAT_VERSION: u32 = 1;
-/// Qualifiers that a footer lists of a family's overflow; above, it says "many".
+/// Maximum qualifiers that a footer lists for a family's overflow; beyond, it says "many".
 const QUALIFIERS_MAX: usize = 256;
 /// Bytes of those qualifiers.
 const QUALIFIERS_BYTES_MAX: usize = 16 << 10;
@@ -26,7 +27,7 @@ pub(crate) struct Footer {
     pub(super) segment: u64,
     /// The number of the table.
     pub(super) table: u32,
-    /// The columns that the key decoder made.
+    /// The columns of the key decoder.
     pub(super) key: Option<KeyFooter>,
     /// In the order of their names, which is that of cells in a row.
     pub(super) families: Vec<FamilyFooter>,
@@ -52,7 +53,7 @@ pub(super) struct FamilyFooter {
     pub(super) name: String,
     /// The name of the overflow column.
     pub(super) overflow: String,
-    /// Which columns that are not shredded the overflow holds.
+    /// The columns in the overflow that are not shredded.
     pub(super) qualifiers: Qualifiers,
 }
 
@@ -64,35 +65,35 @@ pub(super) struct ColumnFooter {
     pub(super) qualifier: Escaped,
     #[serde(serialize_with = "kind_to_name", deserialize_with = "kind_from_name")]
     pub(super) kind: ColumnKind,
-    /// The name of what its values were held against.
+    /// The name of the check that its values have passed.
     pub(super) accepts: Option<String>,
     /// Its name in the file; that of its timestamps ends with `@ts`.
     pub(super) name: String,
 }
 
-/// What a row group holds. Lists are as long as the footer's.
+/// Statistics of a row group. Lists are as long as the footer's.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct GroupFooter {
-    /// Of the first row.
+    /// The position of the first row.
     pub(super) first: Position,
     pub(super) rows: u32,
-    /// Whether the key decoder made parts of every key.
+    /// Whether the key decoder decoded every key.
     pub(super) key: bool,
-    /// Rows whose overflow stands in the side file.
+    /// Rows whose overflow is in the side file.
     pub(super) side: u32,
-    /// By shredded column: rows in which its column of the file has a value.
+    /// By shredded column: rows with a value in its column of the file.
     pub(super) values: Vec<u32>,
-    /// Rows in which its timestamp is not that of `_ts`.
+    /// By shredded column: rows whose timestamp differs from `_ts`.
     pub(super) timestamps: Vec<u32>,
-    /// Rows in which it is residual.
+    /// By shredded column: rows in which it is residual.
     pub(super) residual: Vec<u32>,
-    /// Rows with older versions of it.
+    /// By shredded column: rows with older versions of it.
     pub(super) older: Vec<u32>,
     /// By family: rows with overflow, in the side file or not.
     pub(super) overflow: Vec<u32>,
-    /// The least timestamp of the newest cells of the family's columns; `None` without cells.
+    /// By family: the least timestamp of the newest cells of its columns; `None` without cells.
     pub(super) newest_least: Vec<Option<i64>>,
-    /// The least timestamp of the family's cells.
+    /// By family: the least timestamp of its cells.
     pub(super) least: Vec<Option<i64>>,
 }
 
@@ -120,7 +121,7 @@ impl GroupFooter {
 }
 
 impl Footer {
-    /// Reads a footer; what is wrong with it otherwise.
+    /// Parses a footer; an error text if it is malformed.
     pub(super) fn parse(json: &str) -> Result<Self, String> {
         let footer: Self = serde_json::from_str(json).map_err(|error| format!("the footer is no footer: {error}"))?;
         if footer.version != FORMAT_VERSION {
@@ -150,24 +151,24 @@ impl Footer {
         self.groups.last().map_or(0, |group| group.positions().end)
     }
 
-    /// The row group of a position, which is one of a row.
+    /// The row group of a position.
     pub(super) fn group_of(&self, position: Position) -> usize {
         self.groups.partition_point(|group| group.positions().end <= position)
     }
 
-    /// The place of a family among the families.
+    /// The index of a family among the families.
     pub(super) fn family(&self, number: u32) -> Option<usize> {
         self.families.iter().position(|family| family.number == number)
     }
 
-    /// The shredded columns of a family, by place.
+    /// The range of the shredded columns of a family.
     pub(super) fn columns_of(&self, number: u32) -> Range<usize> {
         let start = self.columns.iter().position(|column| column.family == number).unwrap_or(self.columns.len());
         let rest = &self.columns[start..];
         start..start + rest.iter().position(|column| column.family != number).unwrap_or(rest.len())
     }
 
-    /// The place of a column, if it is shredded.
+    /// The index of a column, if it is shredded.
     pub(super) fn column(&self, family: u32, qualifier: &[u8]) -> Option<usize> {
         let of_family = self.columns_of(family);
         let found =
@@ -187,11 +188,11 @@ impl Footer {
     }
 }
 
-/// A set of qualifiers, as far as it is known.
+/// A set of qualifiers, unless it is too large.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(super) enum Qualifiers {
-    /// These and no others.
+    /// Exactly these.
     These(BTreeSet<Escaped>),
     /// Too many to list.
     Many,
@@ -217,7 +218,7 @@ impl Qualifiers {
         }
     }
 
-    /// Whether there is certainly none.
+    /// Whether the set is certainly empty.
     pub(super) fn is_empty(&self) -> bool {
         matches!(self, Self::These(set) if set.is_empty())
     }
@@ -230,7 +231,7 @@ impl Qualifiers {
     }
 }
 
-/// A qualifier. In text, bytes that are not letters, digits, `_`, `-` or `.` are `%XX`.
+/// A qualifier. In text, bytes other than letters, digits, `_`, `-` or `.` are `%XX`.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Escaped(pub(super) Bytes);
 
@@ -258,7 +259,7 @@ pub(super) fn escape(qualifier: &[u8]) -> String {
     text
 }
 
-/// The inverse of [`escape`]; `None` for a text that it does not give.
+/// The inverse of [`escape`]; `None` for any other text.
 pub(super) fn unescape(text: &str) -> Option<Bytes> {
     let mut rest = text.bytes();
     let mut qualifier = Vec::with_capacity(text.len());

@@ -1,10 +1,11 @@
-//! What fuzzers call ([`engine::fuzz`](crate::engine::fuzz)): the parts of a segment's tail that are our own, behind a right checksum.
+//! Entry points of fuzzers ([`engine::fuzz`](crate::engine::fuzz)): our own parts of a segment's tail, behind a valid
+//! checksum.
 
 use super::{footer::Footer, tail};
 
-/// The own part: what is taken is what would be written.
+/// The own part: a decoded one encodes to the same content.
 pub(crate) fn fuzz_tail(rows: u32, bytes: &[u8]) {
-    // Most random bytes do not even begin as they should.
+    // Most random bytes do not even begin with a valid head.
     let begun = [tail::encode(&[], &[], 0, None)[..tail::HEAD_BYTES].to_vec(), bytes.to_vec()].concat();
     for bytes in [bytes, &begun] {
         if let Ok(taken) = tail::decode(bytes, rows) {
@@ -16,7 +17,7 @@ pub(crate) fn fuzz_tail(rows: u32, bytes: &[u8]) {
     }
 }
 
-/// The footer: what is taken is what would be written.
+/// The footer: a decoded one encodes to the same content.
 pub(crate) fn fuzz_footer(text: &str) {
     if let Ok(footer) = Footer::parse(text) {
         assert_eq!(Footer::parse(&footer.to_json()), Ok(footer.clone()), "a footer does not come back");

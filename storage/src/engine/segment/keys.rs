@@ -1,15 +1,15 @@
-//! Keys to positions.
+//! Finds the positions of keys.
 //!
-//! The tail knows the first key of each page of `_key`; a page that is looked into is decoded once and cached. What is not
-//! between the segment's ends, or not in its bloom filter, is not looked for.
+//! The tail has the first key of each page of `_key`; a page that is searched is decoded once and cached. Keys outside
+//! the segment's bounds, or not in its bloom filter, are not searched.
 
 use super::{
     checked::{Ahead, Pages},
     decode,
-    open::{Loaded, Places, Segment},
+    open::{ColumnIndexes, Loaded, Segment},
     page::Page,
 };
-use crate::{KeyRange, Result, RowKey, engine::dead::Position};
+use crate::{KeyRange, Result, RowKey, engine::deletion_vector::Position};
 use arrow::array::{Array, BinaryArray};
 use std::{ops::Range, sync::Arc};
 
@@ -25,7 +25,7 @@ impl Keys {
         self.page.keys().expect("it was looked at when it was read")
     }
 
-    /// How many are less than `key`.
+    /// Number of keys less than `key`.
     fn less(&self, key: &[u8]) -> Position {
         let keys = self.all();
         let (mut low, mut high) = (0, keys.len());
@@ -59,13 +59,13 @@ impl Segment {
         Ok(self.keys(&loaded, page)?.find(key))
     }
 
-    /// The positions of ascending keys, of those that are there.
+    /// The positions of ascending keys; `None` for absent ones.
     ///
     /// # Errors
-    /// Those of [`find`](Self::find).
+    /// Errors of [`find`](Self::find).
     pub(crate) fn resolve<'a>(&self, keys: impl IntoIterator<Item = &'a [u8]>) -> Result<Vec<Option<Position>>> {
         let mut loaded = None;
-        // The page at hand, which most often holds the next key too.
+        // The current page, which mostly has the next key too.
         let mut at_hand: Option<(usize, Keys)> = None;
         let mut resolve = |key: &[u8]| {
             if !self.may_hold(key) {
@@ -88,10 +88,10 @@ impl Segment {
         keys.into_iter().map(&mut resolve).collect()
     }
 
-    /// The position of the least key that is not less than `key`; that after the last row if all are less.
+    /// The position of the least key that is not less than `key`; the number of rows if all are less.
     ///
     /// # Errors
-    /// Those of [`find`](Self::find).
+    /// Errors of [`find`](Self::find).
     pub(crate) fn lower_bound(&self, key: &[u8]) -> Result<Position> {
         if *key <= *self.meta.first {
             return Ok(0);
@@ -108,7 +108,7 @@ impl Segment {
     /// The positions of a range.
     ///
     /// # Errors
-    /// Those of [`find`](Self::find).
+    /// Errors of [`find`](Self::find).
     pub(crate) fn positions(&self, range: &KeyRange) -> Result<Range<Position>> {
         let end = range.end.as_ref().map_or(Ok(self.meta.rows), |end| self.lower_bound(end))?;
         Ok(self.lower_bound(&range.start)?.min(end)..end)
@@ -117,7 +117,7 @@ impl Segment {
     /// The key of a row.
     ///
     /// # Errors
-    /// Those of [`find`](Self::find).
+    /// Errors of [`find`](Self::find).
     ///
     /// # Panics
     /// If there is no row at the position.
@@ -132,7 +132,7 @@ impl Segment {
     /// The least key that is not less than `key`.
     ///
     /// # Errors
-    /// Those of [`find`](Self::find).
+    /// Errors of [`find`](Self::find).
     pub(crate) fn next_key(&self, key: &[u8]) -> Result<Option<RowKey>> {
         let position = self.lower_bound(key)?;
         if position == self.meta.rows { Ok(None) } else { self.key_at(position).map(Some) }
@@ -146,15 +146,15 @@ impl Segment {
         let first = loaded.pages[page].first;
         let group = loaded.footer.group_of(first);
         let row = first - loaded.footer.groups[group].first;
-        let place = loaded.page_of_row(group, Places::KEY, row);
+        let page_id = loaded.page_of_row(group, ColumnIndexes::KEY, row);
         let file = || Arc::new(Pages::new(Arc::clone(&loaded.file), Ahead::default()));
-        let page = loaded.page(&self.caches, place, file)?;
+        let page = loaded.page(&self.caches, page_id, file)?;
         Ok(Keys { first, page })
     }
 }
 
 impl Loaded {
-    /// The page in which the key is, if it is anywhere.
+    /// The page that has the key, if any.
     fn page_of(&self, key: &[u8]) -> Option<usize> {
         self.pages.partition_point(|page| *page.key <= *key).checked_sub(1)
     }

@@ -1,7 +1,7 @@
-//! What a value becomes in a column of its kind, and back. Pure.
+//! Converts values to the type of their column's kind, and back. Pure.
 //!
-//! [`Values`] gathers the values of a column for some rows; [`Slices`] gives the bytes of each value of a column that was read. A value that
-//! [`fits`] comes back byte for byte.
+//! [`Values`] collects the values of a column for some rows; [`Slices`] returns the bytes of each value of a column
+//! that was read. A value that [`fits`] round-trips byte for byte.
 
 use crate::ColumnKind;
 use arrow::{
@@ -36,7 +36,7 @@ pub(super) fn data_type(kind: ColumnKind) -> DataType {
     }
 }
 
-/// Whether a value is not a number, which statistics know nothing of: they bound the numbers only.
+/// Whether there is a NaN, which statistics ignore: they bound numbers only.
 pub(super) fn has_nan(array: &dyn Array) -> bool {
     match array.data_type() {
         DataType::Float32 => array.as_primitive::<Float32Type>().iter().flatten().any(f32::is_nan),
@@ -45,7 +45,7 @@ pub(super) fn has_nan(array: &dyn Array) -> bool {
     }
 }
 
-/// What stands for the kind in a footer, for ever.
+/// The permanent name of the kind in footers.
 pub(super) fn name(kind: ColumnKind) -> &'static str {
     match kind {
         ColumnKind::Binary => "binary",
@@ -145,7 +145,7 @@ impl Values {
         }
     }
 
-    /// Makes the values of rows below `row` NULL that were not set.
+    /// Appends NULLs for unset rows below `row`.
     pub(super) fn pad(&mut self, row: usize) {
         each!(self, builder => {
             let missing = row - builder.len();
@@ -155,7 +155,8 @@ impl Values {
         });
     }
 
-    /// Sets the value of row `row`, later than those set before. `false`, and NULL, if it does not [fit](fits).
+    /// Sets the value of row `row`, after the rows set before. Returns `false`, and sets NULL, if it does not
+    /// [fit](fits).
     pub(super) fn set(&mut self, row: usize, value: &[u8]) -> bool {
         self.pad(row);
         self.append(value).is_some()
@@ -181,7 +182,7 @@ impl Values {
         Some(())
     }
 
-    /// The column of `rows` rows; the values begin anew.
+    /// The column of `rows` rows; the values are empty afterwards.
     pub(super) fn finish(&mut self, rows: usize) -> ArrayRef {
         self.pad(rows);
         each!(self, builder => ArrayBuilder::finish(builder))
@@ -192,42 +193,42 @@ impl Values {
 #[derive(Debug)]
 pub(super) struct Slices {
     bytes: Bytes,
-    places: Places,
+    offsets: Offsets,
     nulls: Option<NullBuffer>,
 }
 
 #[derive(Debug)]
-enum Places {
-    /// Each of so many bytes.
+enum Offsets {
+    /// All of the same width in bytes.
     Wide(usize),
     Between(OffsetBuffer<i32>),
 }
 
-/// Memory of arrow's, held by [`Bytes`].
-struct Held(Buffer);
+/// Memory of Arrow, owned by [`Bytes`].
+struct OwnedBuffer(Buffer);
 
-impl AsRef<[u8]> for Held {
+impl AsRef<[u8]> for OwnedBuffer {
     fn as_ref(&self) -> &[u8] {
         &self.0
     }
 }
 
 impl Slices {
-    /// The values of a column; `None` if it is of no kind.
+    /// The values of a column; `None` for an unsupported type.
     pub(super) fn new(array: &dyn Array) -> Option<Self> {
         let nulls = array.nulls().filter(|nulls| nulls.null_count() > 0).cloned();
-        let (bytes, places) = match array.data_type() {
+        let (bytes, offsets) = match array.data_type() {
             DataType::Binary => {
                 let array = array.as_binary::<i32>();
-                (held(array.values()), Places::Between(array.offsets().clone()))
+                (owned(array.values()), Offsets::Between(array.offsets().clone()))
             }
             DataType::Utf8 => {
                 let array = array.as_string::<i32>();
-                (held(array.values()), Places::Between(array.offsets().clone()))
+                (owned(array.values()), Offsets::Between(array.offsets().clone()))
             }
             DataType::Boolean => {
                 let flags: Vec<u8> = array.as_boolean().values().iter().map(u8::from).collect();
-                (flags.into(), Places::Wide(1))
+                (flags.into(), Offsets::Wide(1))
             }
             DataType::Int16 => wide::<Int16Type, 2>(array, i16::to_be_bytes),
             DataType::Int32 => wide::<Int32Type, 4>(array, i32::to_be_bytes),
@@ -239,13 +240,13 @@ impl Slices {
                 wide::<TimestampMicrosecondType, 8>(array, i64::to_be_bytes)
             }
             DataType::FixedSizeBinary(16) => {
-                // Of a slice of an array, as its reader may make one, only the part that counts.
+                // The array may be a slice: only its own part counts.
                 let array = array.as_fixed_size_binary();
-                (Bytes::copy_from_slice(array.value_data()), Places::Wide(16))
+                (Bytes::copy_from_slice(array.value_data()), Offsets::Wide(16))
             }
             _ => return None,
         };
-        Some(Self { bytes, places, nulls })
+        Some(Self { bytes, offsets, nulls })
     }
 
     /// The bytes of the row's value, and the memory that they lie in; `None` for NULL.
@@ -253,26 +254,26 @@ impl Slices {
         if self.nulls.as_ref().is_some_and(|nulls| nulls.is_null(row)) {
             return None;
         }
-        let place = match &self.places {
-            Places::Wide(width) => row * width..(row + 1) * width,
-            Places::Between(offsets) => offsets[row] as usize..offsets[row + 1] as usize,
+        let range = match &self.offsets {
+            Offsets::Wide(width) => row * width..(row + 1) * width,
+            Offsets::Between(offsets) => offsets[row] as usize..offsets[row + 1] as usize,
         };
-        Some((&self.bytes, &self.bytes[place]))
+        Some((&self.bytes, &self.bytes[range]))
     }
 }
 
-fn held(buffer: &Buffer) -> Bytes {
-    Bytes::from_owner(Held(buffer.clone()))
+fn owned(buffer: &Buffer) -> Bytes {
+    Bytes::from_owner(OwnedBuffer(buffer.clone()))
 }
 
 fn wide<T: ArrowPrimitiveType, const N: usize>(
     array: &dyn Array,
     encode: impl Fn(T::Native) -> [u8; N],
-) -> (Bytes, Places) {
+) -> (Bytes, Offsets) {
     let values = array.as_primitive::<T>().values();
     let mut bytes = Vec::with_capacity(values.len() * N);
     for &value in values {
         bytes.extend_from_slice(&encode(value));
     }
-    (bytes.into(), Places::Wide(N))
+    (bytes.into(), Offsets::Wide(N))
 }

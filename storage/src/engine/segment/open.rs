@@ -1,12 +1,12 @@
-//! A segment that is read: its tail, got when it is first needed and kept in a bounded cache.
+//! A segment opened for reading. Its tail is loaded at first use and kept in a bounded cache.
 
 use super::{
     SegmentId, SegmentMeta,
     checked::{CheckedFile, read_tail},
     footer::{FOOTER_KEY, Footer},
-    page::Held,
+    page::CachedPage,
     projection::{ValueBytes, value_bytes_max},
-    shape::{self, KnownColumn},
+    shape::{self, ColumnFrequency},
     side,
     tail::{self, PageStart},
 };
@@ -38,40 +38,40 @@ use std::{
     },
 };
 
-/// What is kept of segments that are read. A file is open as long as its tail is here, or somebody reads it.
+/// Caches of segments. A file is open as long as its tail is cached or in use.
 #[derive(Debug)]
 pub(crate) struct Caches {
     loaded: Cache<SegmentId, Arc<Loaded>, Weights>,
-    /// The tail that was read last, whether or not it fits into the cache: one that does not would be read for every row.
+    /// The tail that was read last, even if it does not fit into the cache: otherwise it would be read for every row.
     last: Mutex<Option<Arc<Loaded>>>,
-    /// By the place in the file at which the page begins.
+    /// By the offset of the page in the file.
     pages: Cache<(SegmentId, u64), Part, Weights>,
     /// Whether the log is being replayed: see [`Segment::or_refused`].
     replaying: AtomicBool,
 }
 
-/// A page of a file, ready for use.
+/// A cached page.
 #[derive(Clone, Debug)]
 enum Part {
-    /// One of values.
-    Values(Held),
-    /// The dictionary of a column chunk, decompressed: each of the chunk's pages is decoded with it.
+    /// A page of values.
+    Values(CachedPage),
+    /// The dictionary of a column chunk, decompressed: each page of the chunk is decoded with it.
     Dictionary(Arc<Encoded>),
 }
 
-/// Bytes of a tail, guessed, for the cache's first allocation.
+/// Estimated bytes of a tail, for the cache's first allocation.
 const TAIL_BYTES_GUESS: u64 = 256 << 10;
-/// Bytes of a page, guessed, for the cache's first allocation.
+/// Estimated bytes of a page, for the cache's first allocation.
 const PAGE_BYTES_GUESS: u64 = 32 << 10;
 
 impl Caches {
-    /// Caches of so many bytes: for tails, and for pages.
+    /// Caches of at most these bytes, for tails and for pages.
     pub(crate) fn new(tail_bytes: u64, page_bytes: u64) -> Self {
         let (loaded, pages) = (cache(tail_bytes, TAIL_BYTES_GUESS), cache(page_bytes, PAGE_BYTES_GUESS));
         Self { loaded, last: Mutex::default(), pages, replaying: AtomicBool::new(false) }
     }
 
-    /// Says that the log is being replayed on the segments, or that it was.
+    /// Sets whether the log is being replayed.
     pub(crate) fn set_replaying(&self, replaying: bool) {
         self.replaying.store(replaying, Ordering::SeqCst);
     }
@@ -81,11 +81,11 @@ impl Caches {
         self.loaded.get(&id).or_else(|| self.last().as_ref().filter(|last| last.id == id).cloned())
     }
 
-    /// Keeps a tail that was read.
+    /// Caches a tail.
     fn put(&self, loaded: &Arc<Loaded>) {
         self.loaded.insert(loaded.id, loaded.clone());
         let before = self.last().replace(loaded.clone());
-        // Outside of the lock: it may be the last to hold what it holds.
+        // Dropped outside of the lock: it may be the last reference to the tail.
         drop(before);
     }
 
@@ -93,32 +93,32 @@ impl Caches {
         self.last.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Forgets a segment that is no more.
+    /// Removes a deleted segment.
     pub(crate) fn forget(&self, id: SegmentId) {
         self.loaded.remove(&id);
         drop(self.last().take_if(|last| last.id == id));
         self.pages.retain(|(segment, _), _| *segment != id);
     }
 
-    /// Bytes in use, by tails and by pages.
+    /// Bytes in use, for tails and for pages.
     pub(crate) fn bytes(&self) -> (u64, u64) {
         (self.loaded.weight(), self.pages.weight())
     }
 
-    /// A page of values, by the place in the file at which it begins.
-    pub(super) fn page(&self, id: SegmentId, offset: u64) -> Option<Held> {
+    /// A page of values, by its offset in the file.
+    pub(super) fn page(&self, id: SegmentId, offset: u64) -> Option<CachedPage> {
         match self.pages.get(&(id, offset))? {
             Part::Values(page) => Some(page),
             Part::Dictionary(_) => unreachable!("pages of values begin behind the dictionary, which only they ask for"),
         }
     }
 
-    /// Keeps a page of values in place of what there was of it.
-    pub(super) fn put_page(&self, id: SegmentId, offset: u64, page: Held) {
+    /// Caches a page of values, replacing an earlier form of it.
+    pub(super) fn put_page(&self, id: SegmentId, offset: u64, page: CachedPage) {
         self.pages.insert((id, offset), Part::Values(page));
     }
 
-    /// A dictionary, by the place in the file at which it begins.
+    /// A dictionary, by its offset in the file.
     pub(super) fn dictionary(
         &self,
         id: SegmentId,
@@ -127,12 +127,12 @@ impl Caches {
     ) -> Result<Arc<Encoded>, ParquetError> {
         match self.pages.get_or_insert_with(&(id, offset), || read().map(Arc::new).map(Part::Dictionary))? {
             Part::Dictionary(dictionary) => Ok(dictionary),
-            // The place of a page of values is that of a dictionary too: the file's metadata are wrong.
+            // A page of values and a dictionary at the same offset: the file's metadata is wrong.
             Part::Values(_) => Err(ParquetError::General("a page is not of the kind that the page index says".into())),
         }
     }
 
-    /// Whether a page is at hand.
+    /// Whether a page is cached.
     pub(super) fn has_page(&self, id: SegmentId, offset: u64) -> bool {
         self.pages.contains_key(&(id, offset))
     }
@@ -142,7 +142,7 @@ fn cache<K: std::hash::Hash + Eq, V: Clone>(bytes: u64, guess: u64) -> Cache<K, 
 where
     Weights: Weighter<K, V>,
 {
-    // One shard: a shard that is smaller than what it should hold would hold nothing.
+    // One shard: a shard that is smaller than an entry would hold nothing.
     let items = usize::try_from(bytes / guess).unwrap_or(usize::MAX).max(1);
     let options = OptionsBuilder::new()
         .estimated_items_capacity(items)
@@ -171,7 +171,7 @@ impl Weighter<(SegmentId, u64), Part> for Weights {
     }
 }
 
-/// A segment. To open it touches no file.
+/// A segment. Opening it touches no file.
 #[derive(Debug)]
 pub(crate) struct Segment {
     pub(super) blobs: Arc<dyn Blobs>,
@@ -179,26 +179,26 @@ pub(crate) struct Segment {
     pub(super) table: u32,
     pub(super) meta: SegmentMeta,
     pub(super) caches: Arc<Caches>,
-    /// The tail as long as somebody uses it. Who reads it holds the lock, so that others wait for it rather than read it too.
+    /// The tail as long as somebody uses it. The lock is held while it is read, so that others wait instead of reading
+    /// it too.
     in_use: Mutex<Weak<Loaded>>,
-    /// See [`least_timestamps`](Self::least_timestamps): asked for again and again, of all segments.
+    /// Caches [`least_timestamps`](Self::least_timestamps), which are needed repeatedly, of all segments.
     least: OnceLock<BTreeMap<u32, i64>>,
     /// Why nothing of it may be read.
     refused: OnceLock<Error>,
 }
 
 impl Segment {
-    /// The segment of a table, as the manifest knows it.
+    /// A segment of a table, as described by the manifest.
     pub(crate) fn open(blobs: Arc<dyn Blobs>, table: u32, meta: SegmentMeta, caches: Arc<Caches>) -> Arc<Self> {
         let (in_use, least, refused) = (Mutex::default(), OnceLock::new(), OnceLock::new());
         Arc::new(Self { blobs, table, meta, caches, in_use, least, refused })
     }
 
-    /// What was found in the segment; `None` for one that must not be read from now on.
+    /// Unwraps a result of reading the segment; `None` if the segment is damaged and refused from now on.
     ///
-    /// The log says of rows that they were changed since, and where they are in a damaged segment cannot be found any more. The
-    /// start goes on without: nothing of that segment is served then, since who read a part that is sound would find rows as they
-    /// were.
+    /// During replay, the log has later changes of rows, whose positions in a damaged segment cannot be found. The
+    /// start continues, but refuses the whole segment: a reader of a sound part of it would see outdated rows.
     ///
     /// # Errors
     /// The error, unless it is a damage and the log is being replayed.
@@ -212,30 +212,31 @@ impl Segment {
         }
     }
 
-    /// Why nothing of it may be read.
+    /// Why the segment is refused, if it is.
     pub(crate) fn refused(&self) -> Option<&Error> {
         self.refused.get()
     }
 
-    /// What the manifest knows.
+    /// Its description in the manifest.
     pub(crate) fn meta(&self) -> &SegmentMeta {
         &self.meta
     }
 
-    /// A column of one of the families that has a value of its own in every row: to read it is to see that rows exist. The least of several.
+    /// A shredded column of one of the families with a value in every row, the smallest of several: reading it proves
+    /// that rows exist.
     ///
     /// # Errors
     /// [`Corrupt`](crate::ErrorKind::Corrupt), [`Io`](crate::ErrorKind::Io).
     pub(crate) fn witness(&self, families: &[u32]) -> Result<Option<(u32, Bytes)>> {
         let loaded = self.load()?;
-        let (footer, places) = (&loaded.footer, loaded.places());
+        let (footer, indexes) = (&loaded.footer, loaded.column_indexes());
         let is_full = |column: &usize| {
             families.contains(&footer.columns[*column].family)
                 && footer.groups.iter().all(|group| group.values[*column] == group.rows)
         };
         let bytes = |column: &usize| -> i64 {
             let groups = loaded.metadata.metadata().row_groups().iter();
-            groups.map(|group| group.column(places.values(*column)).compressed_size()).sum()
+            groups.map(|group| group.column(indexes.values(*column)).compressed_size()).sum()
         };
         let least = (0..footer.columns.len()).filter(is_full).min_by_key(bytes);
         Ok(least.map(|column| (footer.columns[column].family, footer.columns[column].qualifier.0.clone())))
@@ -257,20 +258,20 @@ impl Segment {
         Ok(self.least.get_or_init(|| least))
     }
 
-    /// Columns that its rows have, most of them or some neighbours.
+    /// Columns that most of its rows have, or some neighbouring ones, with their frequencies.
     ///
     /// # Errors
     /// [`Corrupt`](crate::ErrorKind::Corrupt), [`Io`](crate::ErrorKind::Io).
-    pub(crate) fn known_columns(&self) -> Result<Vec<KnownColumn>> {
+    pub(crate) fn column_frequencies(&self) -> Result<Vec<ColumnFrequency>> {
         let loaded = self.load()?;
         let groups = loaded.metadata.metadata().row_groups();
         let chunks = groups.iter().flat_map(RowGroupMetaData::columns);
         let with_dictionary = chunks.filter(|chunk| chunk.dictionary_page_offset().is_some());
         let names = with_dictionary.filter_map(|chunk| chunk.column_path().parts().first().map(String::as_str));
-        Ok(shape::known(&loaded.footer, &names.collect()))
+        Ok(shape::frequencies(&loaded.footer, &names.collect()))
     }
 
-    /// The tail: from the cache, from whoever uses it, or from the file.
+    /// The tail: from the cache, from another user, or from the file.
     pub(super) fn load(&self) -> Result<Arc<Loaded>> {
         if let Some(error) = self.refused.get() {
             return Err(same(error));
@@ -294,7 +295,7 @@ impl Segment {
     }
 }
 
-/// What is known of a segment whose tail was read.
+/// A segment's loaded tail.
 #[derive(Debug)]
 pub(super) struct Loaded {
     pub(super) id: SegmentId,
@@ -304,12 +305,12 @@ pub(super) struct Loaded {
     pub(super) pages: Vec<PageStart>,
     pub(super) bloom: Option<Sbbf>,
     side: OnceLock<Arc<dyn Blob>>,
-    /// How large values are.
+    /// Sizes of values.
     pub(super) value_bytes: ValueBytes,
     weight: u64,
 }
 
-/// A tail as Parquet's reader wants it: at its place in the file.
+/// A tail at its offset in the file, as Parquet's reader needs it.
 struct TailBytes {
     offset: u64,
     bytes: Bytes,
@@ -353,7 +354,7 @@ impl Loaded {
 
         let reader = TailBytes { offset: tail_offset, bytes };
         let policy = PageIndexPolicy::Required;
-        // How many pages have a dictionary, not only that some have.
+        // Count the pages with a dictionary, instead of only noting that there are some.
         let options = ParquetMetaDataOptions::new().with_encoding_stats_as_mask(false);
         let metadata = ParquetMetaDataReader::new().with_page_index_policy(policy).with_metadata_options(Some(options));
         let metadata = metadata.parse_and_finish(&reader);
@@ -385,32 +386,32 @@ impl Loaded {
         Ok(self.side.get_or_init(|| side).as_ref())
     }
 
-    /// The error of a row group that cannot be read.
+    /// The error for a damaged row group.
     pub(super) fn damaged(&self, group: usize, detail: String) -> Error {
         let columns = self.metadata.metadata().row_group(group).columns();
         let offset = columns.iter().map(|column| column.byte_range().0).min().unwrap_or_default();
         self.file.damaged(offset, detail)
     }
 
-    /// Where columns are among the columns of the file.
-    pub(super) fn places(&self) -> Places {
-        Places::of(&self.footer)
+    /// Column indexes in the file.
+    pub(super) fn column_indexes(&self) -> ColumnIndexes {
+        ColumnIndexes::of(&self.footer)
     }
 }
 
-/// Where columns are among the columns of the file.
+/// Column indexes in the file.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Places {
+pub(super) struct ColumnIndexes {
     shredded: usize,
     overflow: usize,
-    /// Of `_side`.
+    /// Index of `_side`.
     pub(super) side: usize,
 }
 
-impl Places {
-    /// Of `_key`.
+impl ColumnIndexes {
+    /// Index of `_key`.
     pub(super) const KEY: usize = 0;
-    /// Of `_ts`.
+    /// Index of `_ts`.
     pub(super) const TIMESTAMP: usize = 1;
 
     pub(super) fn of(footer: &Footer) -> Self {
@@ -419,12 +420,12 @@ impl Places {
         Self { shredded, overflow, side: overflow + footer.families.len() }
     }
 
-    /// Of the values of a shredded column; its timestamps come next.
+    /// Index of the values of a shredded column; its timestamps are next.
     pub(super) fn values(&self, column: usize) -> usize {
         self.shredded + 2 * column
     }
 
-    /// Of the overflow of a family.
+    /// Index of the overflow of a family.
     pub(super) fn overflow(&self, family: usize) -> usize {
         self.overflow + family
     }
@@ -436,7 +437,7 @@ fn footer(metadata: &ParquetMetaData) -> Result<Footer, String> {
     Footer::parse(json.ok_or("it has no footer of ours")?)
 }
 
-/// Whether footer, Parquet's metadata and manifest speak of one segment.
+/// Checks that footer, Parquet's metadata and manifest describe the same segment.
 fn check(table: u32, meta: &SegmentMeta, footer: &Footer, metadata: &ParquetMetaData) -> Result<(), String> {
     if (footer.segment, footer.table) != (meta.id.0, table) {
         return Err(format!("it is segment {} of table {}", SegmentId(footer.segment), footer.table));

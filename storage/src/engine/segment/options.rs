@@ -1,4 +1,4 @@
-//! What a segment is to be, and what that means to Parquet's writer.
+//! The settings of a segment, and the settings of Parquet's writer that follow from them.
 
 use super::{
     DICTIONARY_BYTES_MAX, GROUP_BYTES_TARGET, GROUP_ROWS_MAX, PAGE_BYTES_TARGET, PAGE_ROWS_MAX,
@@ -12,22 +12,23 @@ use parquet::{
     schema::types::ColumnPath,
 };
 
-/// Columns of a file that are written as differences. For each of them Parquet's writer takes a buffer of one MiB before the first value
-/// comes (`DEFAULT_BIT_WRITER_SIZE` of parquet 59), two for keys; the columns beyond are written plainly.
+/// Maximum number of columns of a file with delta encoding. For each of them Parquet's writer allocates a buffer of one
+/// MiB before the first value (`DEFAULT_BIT_WRITER_SIZE` of parquet 59), two for keys; further columns use plain
+/// encoding.
 const DIFFERENCES_COLUMNS_MAX: usize = 16;
-/// Rows after which Parquet's writer looks whether a page is full.
+/// Rows after which Parquet's writer checks whether a page is full.
 const WRITE_ROWS_MAX: usize = 1_024;
 
-/// How pages are compressed.
+/// Compression of pages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Compression {
-    /// LZ4: read fast.
+    /// LZ4: fast to read.
     Fast,
-    /// zstd: small.
+    /// zstd: smaller.
     Small,
 }
 
-/// What a segment is to be.
+/// The settings of a segment.
 #[derive(Clone, Debug)]
 pub(crate) struct SegmentOptions {
     pub(crate) id: SegmentId,
@@ -38,12 +39,12 @@ pub(crate) struct SegmentOptions {
     /// Whether it is a tablet's base.
     pub(crate) base: bool,
     pub(crate) compression: Compression,
-    /// Whether it has a bloom filter of its keys. It is of use where most keys that are looked for are not there.
+    /// Whether it has a bloom filter of its keys, which is useful if most lookups are for absent keys.
     pub(crate) bloom: bool,
     pub(crate) limits: Limits,
 }
 
-/// Where pages and row groups end.
+/// Limits of pages and row groups.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Limits {
     /// See [`GROUP_ROWS_MAX`].
@@ -68,18 +69,18 @@ impl Default for Limits {
 }
 
 impl SegmentOptions {
-    /// Those of a delta.
+    /// The settings of a delta.
     pub(crate) fn delta(id: SegmentId, table: u32, stamp: i64) -> Self {
         Self { id, table, stamp, base: false, compression: Compression::Fast, bloom: true, limits: Limits::default() }
     }
 
-    /// Those of a base.
+    /// The settings of a base.
     pub(crate) fn base(id: SegmentId, table: u32, stamp: i64) -> Self {
         Self { base: true, bloom: false, ..Self::delta(id, table, stamp) }
     }
 }
 
-/// How Parquet's writer goes about the columns of a shape.
+/// The settings of Parquet's writer for the columns of a shape.
 pub(super) fn properties(shape: &Shape, schema: &SchemaRef, options: &SegmentOptions) -> WriterProperties {
     let path = |name: &str| ColumnPath::new(vec![name.to_owned()]);
     let mut properties = WriterProperties::builder()
@@ -94,7 +95,7 @@ pub(super) fn properties(shape: &Shape, schema: &SchemaRef, options: &SegmentOpt
         .set_write_batch_size(WRITE_ROWS_MAX.min(options.limits.page_rows_max))
         .set_statistics_enabled(EnabledStatistics::Page)
         .set_column_dictionary_enabled(path(KEY), false)
-        // In the order of keys, most of each is the beginning of the one before it.
+        // Keys are sorted, so most of each is a prefix of the previous one.
         .set_column_encoding(path(KEY), Encoding::DELTA_BYTE_ARRAY)
         .set_column_dictionary_enabled(path(TIMESTAMP), false)
         .set_column_statistics_enabled(path(TIMESTAMP), EnabledStatistics::None)
@@ -102,7 +103,7 @@ pub(super) fn properties(shape: &Shape, schema: &SchemaRef, options: &SegmentOpt
     for name in differing(shape, schema) {
         properties = properties.set_column_encoding(path(name), Encoding::DELTA_BINARY_PACKED);
     }
-    // Rows come in the order of the key: its numbers and times hardly differ from one row to the next.
+    // Rows are in the order of the key: its numbers and times differ little from one row to the next.
     for field in shape.key_fields().iter().filter(|field| is_counted(field.data_type())) {
         properties = properties.set_column_dictionary_enabled(path(field.name()), false);
     }
@@ -112,7 +113,7 @@ pub(super) fn properties(shape: &Shape, schema: &SchemaRef, options: &SegmentOpt
             .set_column_dictionary_enabled(path(&column.name), column.dictionary)
             .set_column_statistics_enabled(timestamps, EnabledStatistics::None);
     }
-    // Overflow and places in the side file: nobody compares them, and hardly any is there twice.
+    // Overflow and pointers to the side file are never compared, and hardly ever repeat.
     for field in schema.fields().iter().rev().take(shape.families.len() + 1) {
         debug_assert_eq!(field.data_type(), &DataType::Binary);
         properties = properties
@@ -122,11 +123,12 @@ pub(super) fn properties(shape: &Shape, schema: &SchemaRef, options: &SegmentOpt
     properties.build()
 }
 
-/// Columns of whole numbers that are written, where there is no dictionary for them, as what each value differs from the one before it, in as few
-/// bits as that takes: in equal steps they take no room, and are read several times as fast as by LZ4, which finds little in numbers of eight bytes.
-/// The rows' timestamps and the parts of keys come first. Timestamps of single cells are not among them: most are NULL, or repeat.
+/// Columns of whole numbers with delta encoding, where they have no dictionary: each value is stored as its difference
+/// from the previous one, in as few bits as possible. Equal steps take no space and are decoded several times faster
+/// than LZ4, which compresses 8-byte numbers poorly. The rows' timestamps and the parts of keys come first. Timestamps
+/// of single cells are excluded: most are NULL, or repeat.
 fn differing<'a>(shape: &Shape, schema: &'a SchemaRef) -> impl Iterator<Item = &'a str> {
-    // Behind the columns are those of overflow and of the side file, which are bytes.
+    // The last columns are overflow and side file, which are bytes.
     let before_columns = schema.fields().len() - 2 * shape.columns.len() - shape.families.len() - 1;
     let has_value = move |at: &usize| *at < before_columns || (at - before_columns).is_multiple_of(2);
     let fields =

@@ -1,12 +1,13 @@
-//! A page of a column: what the cache of pages keeps, and values are taken out of.
+//! A page of a column: the unit of the page cache.
 //!
-//! Parquet's own reader decodes it, as if it were a column chunk of its own. A page of which few rows are wanted is kept as it is encoded, and
-//! only these rows are decoded; when it is wanted again, all of it is. Values lie without gaps then, behind bits that say which rows have one,
-//! so that a column that few rows have takes little; what a dictionary says once is there once.
+//! Parquet's own reader decodes it, as if it were a column chunk of its own. At the first use for few rows, the page is
+//! kept encoded, and only these rows are decoded; at the next use all of it is decoded. Decoded values are stored
+//! without gaps, after a bitmap of the rows that have one, so that a sparse column takes little memory; values of a
+//! dictionary are stored once.
 
 use super::{
     checked::Pages,
-    open::{Caches, Loaded, Places},
+    open::{Caches, ColumnIndexes, Loaded},
 };
 use arrow::{
     array::{Array, ArrayRef, AsArray, BinaryArray, BooleanArray, UInt32Array},
@@ -33,28 +34,28 @@ use parquet::{
 };
 use std::{collections::VecDeque, iter, mem::size_of, ops::Range, sync::Arc};
 
-/// Which page of a file.
+/// Identifies a page of a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct PagePlace {
+pub(super) struct PageId {
     /// The row group.
     pub(super) group: usize,
-    /// The place of the column among those of the file.
+    /// The index of the column in the file.
     pub(super) column: usize,
-    /// The number of the page among those of values of the column.
+    /// The index of the page among those of values of the column.
     pub(super) page: usize,
 }
 
-/// A page, as it is at hand.
+/// A page in the cache.
 #[derive(Clone, Debug)]
-pub(super) enum Held {
+pub(super) enum CachedPage {
     /// Decompressed, without its dictionary.
     Encoded(Encoded),
     /// Decoded.
     Decoded(Arc<Page>),
 }
 
-impl Held {
-    /// Bytes that it takes in memory.
+impl CachedPage {
+    /// Memory, in bytes.
     pub(super) fn weight(&self) -> u64 {
         match self {
             Self::Encoded(page) => (page.buffer().len() + size_of::<Encoded>()) as u64,
@@ -66,37 +67,37 @@ impl Held {
 /// The values of a column in the rows of a page.
 #[derive(Debug)]
 pub(super) struct Page {
-    /// Which rows have a value; `None` if all have.
+    /// Rows with a value; `None` if all have one.
     valid: Option<NullBuffer>,
-    /// Of a page with a dictionary, which of `values` those rows have.
+    /// For a page with a dictionary: the index in `values` of each row with a value.
     keys: Option<ArrayRef>,
-    /// Those of the rows that have one, or the dictionary's.
+    /// The values of the rows with one, or the dictionary's.
     values: ArrayRef,
 }
 
 impl Page {
-    /// Decodes a page behind its dictionary.
-    pub(super) fn decode(loaded: &Loaded, place: PagePlace, encoded: VecDeque<Encoded>) -> Result<Self> {
-        let kept = loaded.metadata.schema().field(place.column).data_type();
+    /// Decodes a page that follows its dictionary.
+    pub(super) fn decode(loaded: &Loaded, page_id: PageId, encoded: VecDeque<Encoded>) -> Result<Self> {
+        let kept = loaded.metadata.schema().field(page_id.column).data_type();
         let data_type = match encoded.front() {
-            // Texts of a dictionary can be many times as long as the page is.
+            // Texts of a dictionary can be many times as long as the page.
             Some(Encoded::DictionaryPage { num_values, .. }) if is_bytes(kept) => {
                 let keys = if *num_values <= u16::MAX.into() { DataType::UInt16 } else { DataType::UInt32 };
                 DataType::Dictionary(Box::new(keys), Box::new(kept.clone()))
             }
             _ => kept.clone(),
         };
-        let rows = loaded.rows_of(place).len();
-        let page = Self::new(decoded(loaded, place, encoded, data_type, None, rows)?)?;
-        if place.column == Places::KEY && !page.is_of_tail(loaded, place) {
+        let rows = loaded.rows_of(page_id).len();
+        let page = Self::new(decoded(loaded, page_id, encoded, data_type, None, rows)?)?;
+        if page_id.column == ColumnIndexes::KEY && !page.is_of_tail(loaded, page_id) {
             return Err(wrong("a page of keys is not what the tail says"));
         }
         Ok(page)
     }
 
-    /// Whether it is the page of keys that the tail says is there.
-    fn is_of_tail(&self, loaded: &Loaded, place: PagePlace) -> bool {
-        let (rows, group) = (loaded.rows_of(place), &loaded.footer.groups[place.group]);
+    /// Whether it has the keys that the tail says.
+    fn is_of_tail(&self, loaded: &Loaded, page_id: PageId) -> bool {
+        let (rows, group) = (loaded.rows_of(page_id), &loaded.footer.groups[page_id.group]);
         let Ok(at) = loaded.pages.binary_search_by_key(&(group.first + rows.start), |page| page.first) else {
             return false;
         };
@@ -105,14 +106,14 @@ impl Page {
         keys.is_some_and(|keys| keys.iter().next().flatten() == Some(&loaded.pages[at].key[..]))
     }
 
-    /// The values of an array, in memory of their own.
+    /// The values of an array, copied to memory of their own.
     fn new(array: ArrayRef) -> Result<Self> {
         let valid = array.nulls().filter(|nulls| nulls.null_count() > 0).cloned();
         let mut dense = match &valid {
             Some(valid) => filter(&array, &BooleanArray::new(valid.inner().clone(), None))?,
             None => Arc::clone(&array),
         };
-        // The only one to hold it, or its room would not shrink.
+        // Drop the other reference, so that its buffers can shrink.
         drop(array);
         dense.shrink_to_fit();
         let (keys, values) = match dense.as_any_dictionary_opt() {
@@ -125,24 +126,24 @@ impl Page {
         Ok(Self { valid, keys, values })
     }
 
-    /// Bytes that it takes in memory.
+    /// Memory, in bytes.
     pub(super) fn weight(&self) -> u64 {
         let valid = self.valid.as_ref().map_or(0, |valid| valid.buffer().capacity());
         let keys = self.keys.as_ref().map_or(0, |keys| keys.get_array_memory_size());
         (size_of::<Self>() + valid + keys + self.values.get_array_memory_size()) as u64
     }
 
-    /// The values of rows of the page, ascending, in memory of their own.
+    /// The values of rows of the page, ascending, copied to memory of their own.
     pub(super) fn take(&self, rows: impl Iterator<Item = u32>) -> Result<ArrayRef, ArrowError> {
         let places = match &self.valid {
             None => UInt32Array::from_iter_values(rows),
             Some(valid) => {
-                let (mut passed, mut place) = (0, 0);
+                let (mut passed, mut page_id) = (0, 0);
                 let places = rows.map(|row| {
                     let row = row as usize;
-                    place += valid.inner().slice(passed, row - passed).count_set_bits();
+                    page_id += valid.inner().slice(passed, row - passed).count_set_bits();
                     passed = row;
-                    valid.is_valid(row).then_some(place as u32)
+                    valid.is_valid(row).then_some(page_id as u32)
                 });
                 places.collect()
             }
@@ -160,7 +161,7 @@ impl Page {
     }
 }
 
-/// How many of the first pages of a column chunk need its dictionary, as far as that is known.
+/// How many of the first pages of a column chunk need its dictionary; an upper bound if unknown.
 pub(super) fn pages_with_dictionary(chunk: &ColumnChunkMetaData) -> usize {
     let Some(counts) = chunk.page_encoding_stats() else { return usize::MAX };
     let of_values = counts.iter().filter(|count| count.page_type != PageType::DICTIONARY_PAGE);
@@ -180,44 +181,49 @@ fn wrong(detail: &str) -> ParquetError {
     ParquetError::General(detail.into())
 }
 
-/// The values of few rows of a page behind its dictionary, ascending, without those of the others.
-pub(super) fn few(loaded: &Loaded, place: PagePlace, encoded: VecDeque<Encoded>, rows: &[u32]) -> Result<ArrayRef> {
-    let data_type = loaded.metadata.schema().field(place.column).data_type().clone();
+/// The values of few rows of a page that follows its dictionary, ascending, without decoding other rows.
+pub(super) fn decode_few(
+    loaded: &Loaded,
+    page_id: PageId,
+    encoded: VecDeque<Encoded>,
+    rows: &[u32],
+) -> Result<ArrayRef> {
+    let data_type = loaded.metadata.schema().field(page_id.column).data_type().clone();
     let wanted = rows.iter().map(|row| *row as usize..*row as usize + 1);
-    let selection = RowSelection::from_consecutive_ranges(wanted, loaded.rows_of(place).len());
-    decoded(loaded, place, encoded, data_type, Some(selection), rows.len())
+    let selection = RowSelection::from_consecutive_ranges(wanted, loaded.rows_of(page_id).len());
+    decoded(loaded, page_id, encoded, data_type, Some(selection), rows.len())
 }
 
-/// The selected rows, of which there are `count`, as what the type says.
+/// Decodes the selected rows, `count` in all, as an array of the type.
 fn decoded(
     loaded: &Loaded,
-    place: PagePlace,
+    page_id: PageId,
     encoded: VecDeque<Encoded>,
     data_type: DataType,
     selection: Option<RowSelection>,
     count: usize,
 ) -> Result<ArrayRef> {
-    let field = loaded.metadata.schema().field(place.column);
-    let levels = levels(loaded, place.column, Field::new(field.name(), data_type, field.is_nullable()))?;
-    let rows = loaded.rows_of(place).len();
-    let chunk = OnePage { metadata: loaded.metadata.metadata(), group: place.group, rows, encoded };
+    let field = loaded.metadata.schema().field(page_id.column);
+    let levels = levels(loaded, page_id.column, Field::new(field.name(), data_type, field.is_nullable()))?;
+    let rows = loaded.rows_of(page_id).len();
+    let chunk = OnePage { metadata: loaded.metadata.metadata(), group: page_id.group, rows, encoded };
     let mut reader = ParquetRecordBatchReader::try_new_with_row_groups(&levels, &chunk, rows.max(1), selection)?;
     let array = reader.next().transpose()?.and_then(|batch| batch.into_parts().1.pop());
     let array = array.filter(|array| array.len() == count);
     array.ok_or_else(|| wrong("a page has other rows than the page index says"))
 }
 
-/// Reads a page of a chunk alone: its dictionary, or one of values.
+/// Reads a single page of a chunk: its dictionary, or one of values.
 fn read(
     loaded: &Loaded,
-    place: PagePlace,
+    page_id: PageId,
     location: &PageLocation,
     file: &Arc<Pages>,
     dictionary: bool,
 ) -> Result<Encoded> {
-    let group = loaded.metadata.metadata().row_group(place.group);
-    let (chunk, rows) = (group.column(place.column), usize::try_from(group.num_rows()).unwrap_or_default());
-    // The reader is one for this page alone: what comes before it in the chunk, it takes for the dictionary.
+    let group = loaded.metadata.metadata().row_group(page_id.group);
+    let (chunk, rows) = (group.column(page_id.column), usize::try_from(group.num_rows()).unwrap_or_default());
+    // A reader for this page alone: it takes the bytes of the chunk before the page for the dictionary.
     let mut reader = SerializedPageReader::new(Arc::clone(file), chunk, rows, Some(vec![location.clone()]))?;
     if !dictionary && chunk.byte_range().0 != location.offset as u64 {
         reader.skip_next_page()?;
@@ -227,32 +233,32 @@ fn read(
 }
 
 /// A page of values, decompressed.
-pub(super) fn values(loaded: &Loaded, place: PagePlace, file: &Arc<Pages>) -> Result<Encoded> {
-    let location = loaded.locations(place.group, place.column).get(place.page);
-    read(loaded, place, location.ok_or_else(|| wrong("a column has no page index"))?, file, false)
+pub(super) fn values(loaded: &Loaded, page_id: PageId, file: &Arc<Pages>) -> Result<Encoded> {
+    let location = loaded.locations(page_id.group, page_id.column).get(page_id.page);
+    read(loaded, page_id, location.ok_or_else(|| wrong("a column has no page index"))?, file, false)
 }
 
-/// The page of values behind its dictionary, if it has one.
-pub(super) fn behind_dictionary(
+/// The page of values, preceded by its dictionary if it has one.
+pub(super) fn with_dictionary(
     loaded: &Loaded,
     caches: &Caches,
-    place: PagePlace,
+    page_id: PageId,
     values: Encoded,
     file: &Arc<Pages>,
 ) -> Result<VecDeque<Encoded>> {
     let mut pages = VecDeque::with_capacity(2);
     if has_dictionary(values.encoding()) {
-        let first = loaded.locations(place.group, place.column).first();
+        let first = loaded.locations(page_id.group, page_id.column).first();
         let first = first.ok_or_else(|| wrong("a column has no page index"))?;
-        let chunk = loaded.metadata.metadata().row_group(place.group).column(place.column).byte_range().0;
-        let dictionary = caches.dictionary(loaded.id, chunk, || read(loaded, place, first, file, true))?;
+        let chunk = loaded.metadata.metadata().row_group(page_id.group).column(page_id.column).byte_range().0;
+        let dictionary = caches.dictionary(loaded.id, chunk, || read(loaded, page_id, first, file, true))?;
         pages.push_back(Encoded::clone(&dictionary));
     }
     pages.push_back(values);
     Ok(pages)
 }
 
-/// The levels of a column, which becomes the field.
+/// The levels of a column, read as `field`.
 fn levels(loaded: &Loaded, column: usize, field: Field) -> Result<FieldLevels> {
     let schema = loaded.metadata.metadata().file_metadata().schema_descr();
     // Every column of a segment is a root.
@@ -301,7 +307,7 @@ impl Iterator for OneChunk {
 
 impl PageIterator for OneChunk {}
 
-/// Pages one after the other.
+/// A sequence of pages.
 struct EncodedPages(VecDeque<Encoded>);
 
 impl Iterator for EncodedPages {
@@ -337,25 +343,25 @@ impl PageReader for EncodedPages {
 }
 
 impl Loaded {
-    /// Where the pages of a column are; none when the page index does not say.
+    /// The locations of a column's pages; empty if the page index has none.
     pub(super) fn locations(&self, group: usize, column: usize) -> &[PageLocation] {
         let index = self.metadata.metadata().offset_index();
         let of_column = index.and_then(|groups| groups.get(group)?.get(column));
         of_column.map_or(&[], |index| index.page_locations())
     }
 
-    /// The page of a column in which a row of a row group is.
-    pub(super) fn page_of_row(&self, group: usize, column: usize, row: u32) -> PagePlace {
+    /// The page of a column that has this row of a row group.
+    pub(super) fn page_of_row(&self, group: usize, column: usize, row: u32) -> PageId {
         let locations = self.locations(group, column);
         let after = locations.partition_point(|page| page.first_row_index <= i64::from(row));
-        PagePlace { group, column, page: after.saturating_sub(1) }
+        PageId { group, column, page: after.saturating_sub(1) }
     }
 
-    /// The rows of a page, by their places in the row group.
-    pub(super) fn rows_of(&self, place: PagePlace) -> Range<u32> {
-        let locations = self.locations(place.group, place.column);
+    /// The rows of a page, by their indexes in the row group.
+    pub(super) fn rows_of(&self, page_id: PageId) -> Range<u32> {
+        let locations = self.locations(page_id.group, page_id.column);
         let first = |page: usize| locations.get(page).and_then(|page| u32::try_from(page.first_row_index).ok());
-        let end = first(place.page + 1).unwrap_or(self.footer.groups[place.group].rows);
-        first(place.page).unwrap_or_default().min(end)..end
+        let end = first(page_id.page + 1).unwrap_or(self.footer.groups[page_id.group].rows);
+        first(page_id.page).unwrap_or_default().min(end)..end
     }
 }

@@ -1,17 +1,17 @@
-//! Which columns of a row group are read for which cells. Pure.
+//! Which columns of a row group are read for a selection of cells. Pure.
 
 use super::{
     footer::Footer,
-    open::{Loaded, Places},
-    rows::{WantedColumns, WantedFamily},
+    open::{ColumnIndexes, Loaded},
+    rows::{SelectedColumns, SelectedFamily},
 };
 use bytes::Bytes;
 use parquet::file::metadata::{ParquetMetaData, RowGroupMetaData};
 
-/// Which columns of the file are read of a row group, and what becomes of them.
+/// The columns of the file to read of a row group, and their use.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Projection {
-    /// Places in the file, ascending.
+    /// Indexes in the file, ascending.
     pub(super) columns: Vec<usize>,
     pub(super) key: bool,
     pub(super) families: Vec<ProjectedFamily>,
@@ -19,31 +19,31 @@ pub(super) struct Projection {
     pub(super) side: bool,
 }
 
-/// What is read of a family.
+/// The columns to read of a family.
 #[derive(Clone, Debug)]
 pub(super) struct ProjectedFamily {
     pub(super) number: u32,
     pub(super) shredded: Vec<ProjectedColumn>,
     pub(super) overflow: bool,
-    /// What is wanted of the overflow.
-    pub(super) wanted: WantedColumns,
+    /// The selected columns of the overflow.
+    pub(super) wanted: SelectedColumns,
 }
 
 /// A shredded column that is read.
 #[derive(Clone, Debug)]
 pub(super) struct ProjectedColumn {
     pub(super) qualifier: Bytes,
-    /// Whether its timestamps are, too: some are not those of the rows.
+    /// Whether its timestamps are read too, because some differ from those of the rows.
     pub(super) timestamps: bool,
 }
 
 impl Projection {
-    /// What it takes to know the wanted cells of the rows of a row group: columns in which there is none are left out.
-    pub(super) fn new(loaded: &Loaded, group: usize, wanted: &[WantedFamily], older: bool, key: bool) -> Self {
-        let (footer, places) = (&loaded.footer, loaded.places());
+    /// The columns needed for the selected cells of the rows of a row group; columns without cells are left out.
+    pub(super) fn new(loaded: &Loaded, group: usize, wanted: &[SelectedFamily], older: bool, key: bool) -> Self {
+        let (footer, indexes) = (&loaded.footer, loaded.column_indexes());
         let found = &footer.groups[group];
         let mut projection = Self { key, ..Self::default() };
-        projection.columns.extend(key.then_some(Places::KEY));
+        projection.columns.extend(key.then_some(ColumnIndexes::KEY));
         let (mut values, mut overflows) = (Vec::new(), Vec::new());
         for (at, family) in footer.families.iter().enumerate() {
             let Some(of) = wanted.iter().find(|of| of.family == family.number) else { continue };
@@ -54,12 +54,12 @@ impl Projection {
                 columns.filter(|&column| found.values[column] > 0 && is_wanted(&footer.columns[column].qualifier.0));
             let shredded = chosen.map(|column| {
                 let timestamps = found.timestamps[column] > 0;
-                values.push(places.values(column));
-                values.extend(timestamps.then_some(places.values(column) + 1));
+                values.push(indexes.values(column));
+                values.extend(timestamps.then_some(indexes.values(column) + 1));
                 ProjectedColumn { qualifier: footer.columns[column].qualifier.0.clone(), timestamps }
             });
             let shredded: Vec<_> = shredded.collect();
-            overflows.extend(overflow.then_some(places.overflow(at)));
+            overflows.extend(overflow.then_some(indexes.overflow(at)));
             projection.side |= overflow && found.side > 0;
             if overflow || !shredded.is_empty() {
                 let (number, wanted) = (family.number, of.columns.clone());
@@ -67,11 +67,11 @@ impl Projection {
             }
         }
         if !values.is_empty() {
-            projection.columns.push(Places::TIMESTAMP);
+            projection.columns.push(ColumnIndexes::TIMESTAMP);
         }
         projection.columns.extend(values);
         projection.columns.extend(overflows);
-        projection.columns.extend(projection.side.then_some(places.side));
+        projection.columns.extend(projection.side.then_some(indexes.side));
         projection
     }
 
@@ -80,7 +80,7 @@ impl Projection {
         self.columns.is_empty()
     }
 
-    /// Rows of a row group that take about so many bytes when decoded, at least one.
+    /// Rows of a row group that take about `bytes` bytes when decoded, at least one.
     pub(super) fn rows_of_bytes(&self, loaded: &Loaded, group: usize, bytes: usize) -> usize {
         let row_bytes: usize = self.columns.iter().map(|&column| loaded.value_bytes[group][column] as usize).sum();
         (bytes / row_bytes.max(1)).max(1)
@@ -88,7 +88,7 @@ impl Projection {
 }
 
 impl Projection {
-    /// Rows of a row group that take about so many bytes of the file, at least one.
+    /// Rows of a row group that take about `bytes` bytes of the file, at least one.
     pub(super) fn rows_of_file_bytes(&self, loaded: &Loaded, group: usize, bytes: u64) -> usize {
         let group = loaded.metadata.metadata().row_group(group);
         let all: u64 = self.columns.iter().map(|&column| group.column(column).byte_range().1).sum();
@@ -97,13 +97,13 @@ impl Projection {
     }
 }
 
-/// Whether the overflow of a family may hold wanted cells.
-fn overflow_is_needed(footer: &Footer, group: usize, wanted: &WantedFamily, older: bool) -> bool {
+/// Whether the overflow of a family may hold selected cells.
+fn overflow_is_needed(footer: &Footer, group: usize, wanted: &SelectedFamily, older: bool) -> bool {
     match &wanted.columns {
-        WantedColumns::These(qualifiers) => {
+        SelectedColumns::These(qualifiers) => {
             qualifiers.iter().any(|qualifier| footer.overflow_may_hold(group, wanted.family, qualifier, older))
         }
-        WantedColumns::All => {
+        SelectedColumns::All => {
             let found = &footer.groups[group];
             let mut columns = footer.columns_of(wanted.family);
             let newest = columns.any(|column| found.residual[column] > 0);
@@ -113,7 +113,7 @@ fn overflow_is_needed(footer: &Footer, group: usize, wanted: &WantedFamily, olde
     }
 }
 
-/// By row group and column of the file: bytes of a value in the page with the largest ones, on average.
+/// By row group and column of the file: average bytes of a value in the page with the largest average.
 pub(super) type ValueBytes = Vec<Vec<u32>>;
 
 /// See [`ValueBytes`].

@@ -1,18 +1,18 @@
-//! One row.
+//! Reads one row.
 
 use super::{
     decode::{self, Decoded},
     open::Segment,
     projection::Projection,
-    rows::WantedFamily,
+    rows::SelectedFamily,
 };
 use crate::{
     Result,
-    engine::{cells::Encoder, dead::Position},
+    engine::{cells::Encoder, deletion_vector::Position},
 };
 use bytes::Bytes;
 
-/// Bytes of an encoded row, guessed, for the first allocation.
+/// Estimated bytes of an encoded row, for the first allocation.
 const ROW_BYTES_GUESS: usize = 512;
 
 impl Segment {
@@ -27,7 +27,7 @@ impl Segment {
         assert!(position < self.meta.rows, "a position is that of a row");
         let loaded = self.load()?;
         let group = loaded.footer.group_of(position);
-        let wanted = WantedFamily::everything(&loaded.footer);
+        let wanted = SelectedFamily::everything(&loaded.footer);
         let projection = Projection::new(&loaded, group, &wanted, true, false);
         let mut encoder = Encoder::with_capacity(ROW_BYTES_GUESS);
         if !projection.is_empty() {

@@ -1,54 +1,56 @@
-//! Rows in the order of their keys, either way: some cells of each ([`Rows`], for scans), or whole rows encoded ([`EncodedRows`], for compaction).
+//! Rows in the order of their keys, ascending or descending: selected cells of each ([`Rows`], for scans), or whole
+//! encoded rows ([`EncodedRows`], for compaction).
 
 use super::{ROW_VALUES_BYTES_MAX, decode::Decoded, footer::Footer, open::Segment, walk::Walk};
 use crate::{
     Result, RowKey,
     engine::{
         cells::Encoder,
-        dead::{Dead, Position},
+        deletion_vector::{DeletionVector, Position},
     },
     store::{BATCH_BYTES_TARGET, BATCH_ROWS_MAX},
 };
 use bytes::Bytes;
 use std::{ops::Range, sync::Arc};
 
-/// What is read of a segment.
+/// The parameters of a read.
 #[derive(Clone, Debug)]
 pub(crate) struct RowsRequest {
-    /// Which positions, ascending and disjoint.
+    /// The positions to read, ascending and disjoint.
     pub(crate) ranges: Vec<Range<Position>>,
-    /// Except for these.
-    pub(crate) dead: Dead,
-    /// Which cells, each family at most once.
-    pub(crate) wanted: Vec<WantedFamily>,
-    /// Whether older versions are wanted too. Without, the newest cell of each wanted column is given, older ones perhaps.
+    /// Dead positions, which are skipped.
+    pub(crate) dead: DeletionVector,
+    /// The cells to read, each family at most once.
+    pub(crate) wanted: Vec<SelectedFamily>,
+    /// Whether older versions are needed. If not, only the newest cell of each selected column is guaranteed; older
+    /// ones may be included.
     pub(crate) older: bool,
-    /// From the greatest key down.
+    /// Descending from the greatest key.
     pub(crate) reversed: bool,
-    /// How many rows are wanted soon.
+    /// Number of rows that are needed soon.
     pub(crate) rows_soon: usize,
-    /// Bytes of decoded columns that are held, roughly; those of one row may be more.
+    /// Approximate bytes of decoded columns that are held; those of one row may exceed it.
     pub(crate) decoded_bytes: usize,
 }
 
-/// What is wanted of a family.
+/// The selected columns of a family.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct WantedFamily {
+pub(crate) struct SelectedFamily {
     /// Its number.
     pub(crate) family: u32,
-    pub(crate) columns: WantedColumns,
+    pub(crate) columns: SelectedColumns,
 }
 
 /// Columns of a family.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum WantedColumns {
+pub(crate) enum SelectedColumns {
     All,
     /// Qualifiers, ascending.
     These(Vec<Bytes>),
 }
 
-impl WantedColumns {
-    /// Whether the column is wanted.
+impl SelectedColumns {
+    /// Whether the column is selected.
     pub(super) fn contains(&self, qualifier: &[u8]) -> bool {
         match self {
             Self::All => true,
@@ -57,35 +59,35 @@ impl WantedColumns {
     }
 }
 
-impl WantedFamily {
+impl SelectedFamily {
     /// Every cell of a segment.
     pub(super) fn everything(footer: &Footer) -> Vec<Self> {
         let families = footer.families.iter();
-        families.map(|family| Self { family: family.number, columns: WantedColumns::All }).collect()
+        families.map(|family| Self { family: family.number, columns: SelectedColumns::All }).collect()
     }
 }
 
-/// A row of a segment, as far as it was wanted.
+/// The selected cells of a row.
 #[derive(Debug)]
 pub(crate) struct SegmentRow {
     pub(crate) key: RowKey,
-    /// The wanted cells, in order; perhaps none.
+    /// The selected cells, in order; may be empty.
     pub(crate) cells: Body<Vec<StoredCell>>,
 }
 
-/// What a row holds. Rows that stand in the side file are large, and are read when they are asked for: whoever has the next rows of several
-/// segments at hand does not hold all of these.
+/// The content of a row. Rows in the side file are large, and are read on demand: a merge holds the next rows of
+/// several segments, but not their large content.
 #[derive(Debug)]
 pub(crate) enum Body<T> {
-    /// It was read.
+    /// The content, already read.
     Here(T),
-    /// A part of it stands in the side file.
-    Beside(Beside),
+    /// A part of it is in the side file.
+    InSideFile(SideRow),
 }
 
-/// The place of a row among others that were decoded.
+/// A decoded row whose overflow is in the side file.
 #[derive(Debug)]
-pub(crate) struct Beside {
+pub(crate) struct SideRow {
     segment: Arc<Segment>,
     decoded: Arc<Decoded>,
     row: usize,
@@ -98,14 +100,14 @@ impl<T> From<T> for Body<T> {
 }
 
 impl Body<Vec<StoredCell>> {
-    /// The cells, from the side file if they are there.
+    /// The cells; reads the side file if needed.
     ///
     /// # Errors
     /// [`Corrupt`](crate::ErrorKind::Corrupt), [`Io`](crate::ErrorKind::Io).
     pub(crate) fn read(self) -> Result<Vec<StoredCell>> {
         match self {
             Self::Here(cells) => Ok(cells),
-            Self::Beside(Beside { segment, decoded, row }) => {
+            Self::InSideFile(SideRow { segment, decoded, row }) => {
                 stored(&segment, &decoded, row, 0).map(|(cells, _)| cells)
             }
         }
@@ -113,22 +115,22 @@ impl Body<Vec<StoredCell>> {
 }
 
 impl Body<Bytes> {
-    /// The row, from the side file if it is there.
+    /// The row; reads the side file if needed.
     ///
     /// # Errors
     /// [`Corrupt`](crate::ErrorKind::Corrupt), [`Io`](crate::ErrorKind::Io).
     pub(crate) fn read(self) -> Result<Bytes> {
         match self {
             Self::Here(row) => Ok(row),
-            Self::Beside(Beside { segment, decoded, row }) => {
-                // What stands in the Parquet file, too: a large row that outgrows its room is there twice while it is copied.
-                encoded(&segment, &decoded, row, decoded.bytes_beside(row) + ROW_VALUES_BYTES_MAX)
+            Self::InSideFile(SideRow { segment, decoded, row }) => {
+                // Including the shredded values, since growing would hold a large row twice while it is copied.
+                encoded(&segment, &decoded, row, decoded.side_bytes(row) + ROW_VALUES_BYTES_MAX)
             }
         }
     }
 }
 
-/// The cells of a decoded row, with their bytes. `expected` are as many as there may be.
+/// The cells of a decoded row, with their bytes. `expected` is an upper bound of their number.
 fn stored(segment: &Segment, decoded: &Decoded, row: usize, expected: usize) -> Result<(Vec<StoredCell>, usize)> {
     let (mut cells, mut bytes) = (Vec::with_capacity(expected), 0);
     decoded.cells(row, segment.blobs.as_ref(), |cell| {
@@ -143,7 +145,7 @@ fn stored(segment: &Segment, decoded: &Decoded, row: usize, expected: usize) -> 
     Ok((cells, bytes))
 }
 
-/// A decoded row, encoded. `expected` are as many bytes as it may have.
+/// Encodes a decoded row. `expected` is an upper bound of its bytes.
 fn encoded(segment: &Segment, decoded: &Decoded, row: usize, expected: usize) -> Result<Bytes> {
     let mut encoder = Encoder::with_capacity(expected);
     decoded.cells(row, segment.blobs.as_ref(), |cell| {
@@ -167,7 +169,7 @@ pub(crate) struct StoredCell {
 pub(crate) struct EncodedRow {
     pub(crate) position: Position,
     pub(crate) key: RowKey,
-    /// Its cells (`engine::cells`).
+    /// Its cells, encoded (`engine::cells`).
     pub(crate) row: Body<Bytes>,
 }
 
@@ -183,22 +185,22 @@ impl Segment {
     /// Reads whole rows, and holds about `decoded_bytes` of decoded columns.
     ///
     /// # Errors
-    /// Those of [`rows`](Self::rows).
+    /// Errors of [`rows`](Self::rows).
     pub(crate) fn encoded(
         self: &Arc<Self>,
         ranges: Vec<Range<Position>>,
-        dead: Dead,
+        dead: DeletionVector,
         decoded_bytes: usize,
     ) -> Result<EncodedRows> {
         let loaded = self.load()?;
-        let wanted = WantedFamily::everything(&loaded.footer);
+        let wanted = SelectedFamily::everything(&loaded.footer);
         let rows_soon = usize::MAX;
         let request = RowsRequest { ranges, dead, wanted, older: true, reversed: false, rows_soon, decoded_bytes };
         Ok(EncodedRows(Batches::new(Walk::new(self.clone(), loaded, request))))
     }
 }
 
-/// Batches of [`BATCH_ROWS_MAX`] rows and about [`BATCH_BYTES_TARGET`], at most.
+/// Batches of at most [`BATCH_ROWS_MAX`] rows and about [`BATCH_BYTES_TARGET`].
 #[derive(Debug)]
 pub(crate) struct Rows(Batches);
 
@@ -210,10 +212,10 @@ impl Iterator for Rows {
         self.0.next_batch(|walk, decoded, row, _| {
             let key = decoded.key(row)?;
             let key_bytes = key.len();
-            if decoded.bytes_beside(row) > 0 {
-                return Ok((SegmentRow { key, cells: beside(walk, decoded, row) }, key_bytes));
+            if decoded.side_bytes(row) > 0 {
+                return Ok((SegmentRow { key, cells: in_side_file(walk, decoded, row) }, key_bytes));
             }
-            // Rows of a table are alike: the next one has room at once.
+            // Rows of a table are alike: allocate for as many cells as the previous one had.
             let (cells, bytes) = stored(&walk.segment, decoded, row, expected)?;
             expected = cells.len();
             Ok((SegmentRow { key, cells: cells.into() }, key_bytes + bytes))
@@ -221,11 +223,11 @@ impl Iterator for Rows {
     }
 }
 
-fn beside<T>(walk: &Walk, decoded: &Arc<Decoded>, row: usize) -> Body<T> {
-    Body::Beside(Beside { segment: Arc::clone(&walk.segment), decoded: Arc::clone(decoded), row })
+fn in_side_file<T>(walk: &Walk, decoded: &Arc<Decoded>, row: usize) -> Body<T> {
+    Body::InSideFile(SideRow { segment: Arc::clone(&walk.segment), decoded: Arc::clone(decoded), row })
 }
 
-/// Batches of [`BATCH_ROWS_MAX`] rows and about [`BATCH_BYTES_TARGET`], at most.
+/// Batches of at most [`BATCH_ROWS_MAX`] rows and about [`BATCH_BYTES_TARGET`].
 #[derive(Debug)]
 pub(crate) struct EncodedRows(Batches);
 
@@ -237,8 +239,8 @@ impl Iterator for EncodedRows {
         self.0.next_batch(|walk, decoded, row, position| {
             let key = decoded.key(row)?;
             let key_bytes = key.len();
-            if decoded.bytes_beside(row) > 0 {
-                return Ok((EncodedRow { position, key, row: beside(walk, decoded, row) }, key_bytes));
+            if decoded.side_bytes(row) > 0 {
+                return Ok((EncodedRow { position, key, row: in_side_file(walk, decoded, row) }, key_bytes));
             }
             let row = encoded(&walk.segment, decoded, row, expected)?;
             expected = row.len();
@@ -248,11 +250,11 @@ impl Iterator for EncodedRows {
     }
 }
 
-/// Rows on their way from decoded columns to batches.
+/// Makes batches of decoded rows.
 #[derive(Debug)]
 struct Batches {
     walk: Walk,
-    /// Decoded rows with their positions, in the order in which they are given, and how many of them were.
+    /// The current decoded rows with their positions, in the order of output, and how many of them were returned.
     at_hand: Option<(Arc<Decoded>, Vec<Position>, usize)>,
     failed: bool,
 }
@@ -302,7 +304,7 @@ impl Batches {
                 }
             }
             self.at_hand = None;
-            // What is there is given before more is decoded.
+            // Return the current batch before decoding more.
             if !batch.is_empty() {
                 return Ok(batch);
             }

@@ -1,8 +1,9 @@
-//! Which columns a segment has: those that the table's layout declares, then those of the segments that it is made of, then the frequent ones of a
-//! sample. Pure.
+//! Chooses the columns of a segment: those that the table's layout declares, then those of the segments that are merged
+//! into it, then the frequent ones of a sample. Pure.
 //!
-//! Tables of SQL may share a table of the store, one after the other in the order of keys, each with columns of its own. So a column is frequent if it is
-//! so among neighbours, and what segments already have columns for need not be among the first rows that they are merged to.
+//! SQL tables may share a table of the store, one after the other in the order of keys, each with its own columns. So
+//! frequency is judged among neighbouring rows, and the columns of the merged segments count even if the sample lacks
+//! them.
 
 use super::{
     footer::{ColumnFooter, Escaped, FamilyFooter, Footer, KeyFooter, Qualifiers, escape},
@@ -20,28 +21,29 @@ use std::{
     sync::Arc,
 };
 
-/// Shredded columns of a segment.
+/// Maximum shredded columns of a segment.
 pub(crate) const COLUMNS_MAX: usize = 200;
-/// Rows of a sample; later ones are not looked at.
+/// Maximum rows of a sample; later ones are ignored.
 pub(crate) const SAMPLE_ROWS_MAX: usize = 4_096;
-/// Columns of a row that a sample looks at: a few very wide rows do not stand for all.
+/// Maximum columns counted of one row: a few very wide rows must not dominate.
 const SAMPLE_ROW_COLUMNS_MAX: usize = 1_024;
-/// Columns of all rows of a sample together: memory for counting them is bounded, however wide rows are.
+/// Maximum columns counted over all rows of a sample, which bounds the memory, however wide rows are.
 const SAMPLE_COLUMNS_MAX: usize = 64 << 10;
-/// Bytes of a qualifier with a column of its own: it stands twice in what the footer says of each row group.
+/// Maximum bytes of a qualifier with a column of its own: the footer of each row group repeats it twice.
 const QUALIFIER_BYTES_MAX: usize = 256;
-/// A column is frequent if it occurs in one of so many rows of a stretch of the sample.
+/// A column is frequent if it occurs in at least 1 of `FREQUENT_ONE_IN` rows of any `STRETCH_ROWS` consecutive sample
+/// rows.
 const FREQUENT_ONE_IN: usize = 20;
-/// Rows of such a stretch, if the sample has as many.
+/// See [`FREQUENT_ONE_IN`]; fewer if the sample is smaller.
 const STRETCH_ROWS: usize = 256;
-/// A column has a dictionary if the sample holds each of its values so often on average.
+/// A column has a dictionary if each of its values occurs this often in the sample, on average.
 const DICTIONARY_REPEATS_MIN: usize = 4;
 
 /// The column of the row keys.
 pub(super) const KEY: &str = "_key";
 /// The column of the rows' timestamps.
 pub(super) const TIMESTAMP: &str = "_ts";
-/// The column of places in the side file.
+/// The column of pointers to the side file.
 pub(super) const SIDE: &str = "_side";
 
 /// The columns of a segment to be written.
@@ -55,7 +57,7 @@ pub(crate) struct Shape {
 /// A shredded column.
 #[derive(Clone, Debug)]
 pub(super) struct ShapeColumn {
-    /// The place of its family among the families.
+    /// The index of its family among the families.
     pub(super) family: usize,
     pub(super) qualifier: Bytes,
     pub(super) kind: ColumnKind,
@@ -65,7 +67,7 @@ pub(super) struct ShapeColumn {
 }
 
 impl ShapeColumn {
-    /// Whether the value may stand in the column.
+    /// Whether the column can store the value.
     pub(super) fn accepts(&self, value: &[u8]) -> bool {
         value.len() <= super::VALUE_BYTES_MAX
             && kind::fits(self.kind, value)
@@ -73,25 +75,25 @@ impl ShapeColumn {
     }
 }
 
-/// A column that occurs in segments, by the number of its family.
+/// How often a column, identified by its family's number and qualifier, occurs in segments.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct KnownColumn {
+pub(crate) struct ColumnFrequency {
     pub(crate) family: u32,
     pub(crate) qualifier: Bytes,
-    /// Rows that have it, about.
+    /// Approximate number of rows with the column.
     pub(crate) rows: u64,
     /// Whether its values repeated.
     pub(crate) dictionary: bool,
 }
 
-/// Columns that a segment with this footer has, as far as rows have them, and frequent ones of its overflow; those of these names in the file have
-/// dictionaries.
-pub(super) fn known(footer: &Footer, dictionaries: &HashSet<&str>) -> Vec<KnownColumn> {
-    let mut known: BTreeMap<(u32, &Bytes), KnownColumn> = BTreeMap::new();
+/// The columns of a segment with this footer that its rows use, including frequent ones of its overflow. `dictionaries`
+/// names the columns of the file that have one.
+pub(super) fn frequencies(footer: &Footer, dictionaries: &HashSet<&str>) -> Vec<ColumnFrequency> {
+    let mut frequencies: BTreeMap<(u32, &Bytes), ColumnFrequency> = BTreeMap::new();
     for group in &footer.groups {
         let mut add = |family, qualifier, rows: u32, dictionary| {
-            let new = || KnownColumn { family, qualifier: Bytes::clone(qualifier), rows: 0, dictionary };
-            known.entry((family, qualifier)).or_insert_with(new).rows += u64::from(rows);
+            let new = || ColumnFrequency { family, qualifier: Bytes::clone(qualifier), rows: 0, dictionary };
+            frequencies.entry((family, qualifier)).or_insert_with(new).rows += u64::from(rows);
         };
         for (column, (values, residual)) in footer.columns.iter().zip(group.values.iter().zip(&group.residual)) {
             let dictionary = dictionaries.contains(column.name.as_str());
@@ -99,7 +101,7 @@ pub(super) fn known(footer: &Footer, dictionaries: &HashSet<&str>) -> Vec<KnownC
         }
         for (family, rows) in footer.families.iter().zip(&group.overflow) {
             let Qualifiers::These(qualifiers) = &family.qualifiers else { continue };
-            // Which rows have which is not known: as if each had one of them.
+            // It is unknown which rows have which qualifier: assume one qualifier for each row.
             let share = *rows as usize / qualifiers.len().max(1);
             if share * FREQUENT_ONE_IN >= group.rows as usize {
                 let share = u32::try_from(share).unwrap_or(u32::MAX);
@@ -107,16 +109,16 @@ pub(super) fn known(footer: &Footer, dictionaries: &HashSet<&str>) -> Vec<KnownC
             }
         }
     }
-    known.into_values().filter(|column| column.rows > 0).collect()
+    frequencies.into_values().filter(|column| column.rows > 0).collect()
 }
 
 impl Shape {
-    /// Chooses columns for a table with these families, by number. The rows are those of segments with the `known` columns, if they come from any; the
-    /// sample is of encoded rows.
+    /// Chooses columns for a table with these families, by number. `frequencies` are those of the segments that are
+    /// merged, if any; the sample is of encoded rows.
     pub(crate) fn new<'a, 's>(
         families: impl IntoIterator<Item = (u32, &'a FamilyName)>,
         layout: Option<&Layout>,
-        known: &[KnownColumn],
+        frequencies: &[ColumnFrequency],
         sample: impl IntoIterator<Item = &'s [u8]>,
     ) -> Self {
         let mut families: Vec<(u32, FamilyName)> =
@@ -132,8 +134,10 @@ impl Shape {
                 chosen.entry((family, column.qualifier.clone())).or_insert((column.kind, column.accepts));
             }
         }
-        let mut by_rows: Vec<_> =
-            known.iter().filter_map(|column| Some((column, *sample.places.get(&column.family)?))).collect();
+        let mut by_rows: Vec<_> = frequencies
+            .iter()
+            .filter_map(|column| Some((column, *sample.family_indexes.get(&column.family)?)))
+            .collect();
         by_rows.sort_by_key(|(column, _)| std::cmp::Reverse(column.rows));
         let of_known = by_rows.iter().map(|(column, family)| (*family, &column.qualifier[..]));
         for (family, qualifier) in of_known.chain(sample.frequent()) {
@@ -177,7 +181,7 @@ impl Shape {
         Arc::new(Schema::new(fields))
     }
 
-    /// The columns that the key decoder makes.
+    /// The columns of the key decoder.
     pub(super) fn key_fields(&self) -> Vec<Field> {
         let fields = self.key.as_ref().map(|key| key.fields()).unwrap_or_default();
         let named =
@@ -185,13 +189,13 @@ impl Shape {
         named.collect()
     }
 
-    /// What the footer says of the key columns.
+    /// The footer's part for the key columns.
     pub(super) fn key_footer(&self) -> Option<KeyFooter> {
         let columns = self.key_fields().iter().map(|field| field.name().clone()).collect();
         self.key.as_ref().map(|key| KeyFooter { id: key.id(), columns })
     }
 
-    /// What the footer says of the columns.
+    /// The footer's part for the columns.
     pub(super) fn column_footers(&self) -> Vec<ColumnFooter> {
         let columns = self.columns.iter().map(|column| ColumnFooter {
             family: self.families[column.family].0,
@@ -203,7 +207,7 @@ impl Shape {
         columns.collect()
     }
 
-    /// What the footer says of the families, except for what their overflow holds.
+    /// The footer's part for the families, without the content of their overflow.
     pub(super) fn family_footers(&self) -> Vec<FamilyFooter> {
         let families = self.families.iter().enumerate().map(|(at, (number, name))| FamilyFooter {
             number: *number,
@@ -220,16 +224,16 @@ impl Shape {
     }
 }
 
-/// The name of the column of timestamps of a column.
+/// The name of a column's column of timestamps.
 pub(super) fn timestamps_of(column: &str) -> String {
     format!("{column}@ts")
 }
 
-/// Some rows, and how often columns occur in them.
+/// Sample rows, and how often columns occur in them.
 #[derive(Debug)]
 struct Sample<'a> {
-    /// The place of each family, by number.
-    places: HashMap<u32, usize>,
+    /// The index of each family, by number.
+    family_indexes: HashMap<u32, usize>,
     rows: Vec<&'a [u8]>,
     columns: BTreeMap<(usize, &'a [u8]), Occurrence>,
 }
@@ -238,19 +242,20 @@ struct Sample<'a> {
 #[derive(Clone, Copy, Debug, Default)]
 struct Occurrence {
     rows: usize,
-    /// The stretch in which it was seen last, and in how many rows of it.
+    /// The last stretch with the column, and the rows of that stretch that have it.
     stretch: (usize, usize),
     is_frequent: bool,
 }
 
 impl<'a> Sample<'a> {
     fn new(families: &[(u32, FamilyName)], rows: impl IntoIterator<Item = &'a [u8]>) -> Self {
-        let places = families.iter().enumerate().map(|(place, (number, _))| (*number, place)).collect();
-        let mut sample = Self { places, rows: Vec::new(), columns: BTreeMap::new() };
+        let family_indexes =
+            families.iter().enumerate().map(|(family_index, (number, _))| (*number, family_index)).collect();
+        let mut sample = Self { family_indexes, rows: Vec::new(), columns: BTreeMap::new() };
         let mut left = SAMPLE_COLUMNS_MAX;
         for row in rows.into_iter().take(SAMPLE_ROWS_MAX) {
             sample.rows.push(row);
-            left = left.saturating_sub(newest(&sample.places, row).count());
+            left = left.saturating_sub(newest(&sample.family_indexes, row).count());
             if left == 0 {
                 break;
             }
@@ -259,14 +264,14 @@ impl<'a> Sample<'a> {
         sample
     }
 
-    /// Counts the columns, stretch by stretch; the last stretch takes what is left.
+    /// Counts the columns, stretch by stretch; the last stretch takes the remaining rows.
     fn count(&mut self) {
         let stretches = (self.rows.len() / STRETCH_ROWS).max(1);
         for (at, row) in self.rows.iter().enumerate() {
             let stretch = (at / STRETCH_ROWS).min(stretches - 1);
             let rows_of = if stretch + 1 < stretches { STRETCH_ROWS } else { self.rows.len() - stretch * STRETCH_ROWS };
-            for (place, cell) in newest(&self.places, row) {
-                let column = self.columns.entry((place, cell.qualifier)).or_default();
+            for (family_index, cell) in newest(&self.family_indexes, row) {
+                let column = self.columns.entry((family_index, cell.qualifier)).or_default();
                 column.rows += 1;
                 let before = if column.stretch.0 == stretch { column.stretch.1 } else { 0 };
                 column.stretch = (stretch, before + 1);
@@ -282,14 +287,15 @@ impl<'a> Sample<'a> {
         frequent.into_iter().map(|(column, _)| *column)
     }
 
-    /// Whether the values of ascending columns repeat; `None` for those that the sample does not have. What is counted is bounded by the columns, which are few.
+    /// Whether the values of each column repeat, for ascending columns; `None` if the sample lacks the column. The
+    /// chosen columns are few, which bounds the memory.
     fn repeats<'b>(&self, columns: impl Iterator<Item = (usize, &'b [u8])>) -> Vec<Option<bool>> {
         let columns: Vec<_> = columns.collect();
         // By column: rows, and hashes of the newest values.
         let mut found: Vec<(usize, HashSet<u64>)> = columns.iter().map(|_| Default::default()).collect();
         for row in &self.rows {
-            for (place, cell) in newest(&self.places, row) {
-                if let Ok(at) = columns.binary_search(&(place, cell.qualifier)) {
+            for (family_index, cell) in newest(&self.family_indexes, row) {
+                if let Ok(at) = columns.binary_search(&(family_index, cell.qualifier)) {
                     found[at].0 += 1;
                     found[at].1.insert(hash(cell.value));
                 }
@@ -301,13 +307,14 @@ impl<'a> Sample<'a> {
     }
 }
 
-/// The newest cells of a row that a sample looks at, with the place of their family.
-fn newest<'a>(places: &HashMap<u32, usize>, row: &'a [u8]) -> impl Iterator<Item = (usize, CellRef<'a>)> {
+/// The newest cells of a sample row that are counted, with the index of their family.
+fn newest<'a>(family_indexes: &HashMap<u32, usize>, row: &'a [u8]) -> impl Iterator<Item = (usize, CellRef<'a>)> {
     let newest = cells::decode(row).filter(|cell| cell.new_column).take(SAMPLE_ROW_COLUMNS_MAX);
-    newest.filter_map(|cell| Some((*places.get(&cell.family)?, cell)))
+    newest.filter_map(|cell| Some((*family_indexes.get(&cell.family)?, cell)))
 }
 
-/// The same in every process.
+/// A hash to count distinct values in memory. It is never stored: std does not promise that [`DefaultHasher`] gives the
+/// same hash in another release.
 fn hash(value: &[u8]) -> u64 {
     let mut hasher = DefaultHasher::new();
     value.hash(&mut hasher);

@@ -10,13 +10,13 @@
 //!              varint        number of the family
 //!              byte string   its cells (`engine::cells`)
 //!
-//! place of a record, in column `_side`, 16 bytes, little-endian
-//!   0   8  where it begins
+//! pointer to a record, in column `_side`, 16 bytes, little-endian
+//!   0   8  its offset
 //!   8   4  its length
 //!  12   4  its CRC-32C, seeded with that of the header
 //! ```
 //!
-//! There is no side file until something goes into it.
+//! The side file is created with its first record.
 
 use super::SegmentId;
 use crate::{
@@ -34,8 +34,8 @@ const FORMAT_VERSION: u32 = 1;
 const HEADER_BYTES: usize = 24;
 /// Bytes of a varint, at most.
 const VARINT_BYTES_MAX: usize = 10;
-/// Bytes of the place of a record.
-pub(super) const PLACE_BYTES: usize = 16;
+/// Bytes of a pointer to a record.
+pub(super) const POINTER_BYTES: usize = 16;
 
 fn header(id: SegmentId) -> [u8; HEADER_BYTES] {
     let mut header = [0; HEADER_BYTES];
@@ -45,7 +45,7 @@ fn header(id: SegmentId) -> [u8; HEADER_BYTES] {
     header
 }
 
-/// Writes a side file when there is reason to.
+/// Writes a side file once there is a record for it.
 pub(super) struct SideWriter {
     blobs: Arc<dyn Blobs>,
     id: SegmentId,
@@ -58,8 +58,12 @@ impl SideWriter {
         Self { blobs, id, file: None, offset: 0 }
     }
 
-    /// Adds the record of a row's overflow: cells by family number. Gives its place. The record is never in memory as a whole.
-    pub(super) fn append<'a>(&mut self, families: impl Iterator<Item = (u32, &'a Bytes)>) -> Result<[u8; PLACE_BYTES]> {
+    /// Adds the record of a row's overflow: cells by family number. Returns a pointer to it. The record is streamed,
+    /// and never in memory as a whole.
+    pub(super) fn append<'a>(
+        &mut self,
+        families: impl Iterator<Item = (u32, &'a Bytes)>,
+    ) -> Result<[u8; POINTER_BYTES]> {
         let header = header(self.id);
         let file = match &mut self.file {
             Some(file) => file,
@@ -84,12 +88,12 @@ impl SideWriter {
             write(cells)?;
         }
         let length = u32::try_from(length).expect("a row is bounded far below 4 GiB");
-        let mut place = [0; PLACE_BYTES];
-        place[..8].copy_from_slice(&self.offset.to_le_bytes());
-        place[8..12].copy_from_slice(&length.to_le_bytes());
-        place[12..].copy_from_slice(&crc.to_le_bytes());
+        let mut pointer = [0; POINTER_BYTES];
+        pointer[..8].copy_from_slice(&self.offset.to_le_bytes());
+        pointer[8..12].copy_from_slice(&length.to_le_bytes());
+        pointer[12..].copy_from_slice(&crc.to_le_bytes());
         self.offset += u64::from(length);
-        Ok(place)
+        Ok(pointer)
     }
 
     /// Bytes so far.
@@ -97,7 +101,7 @@ impl SideWriter {
         self.offset
     }
 
-    /// Makes the file last, if there is one. Gives its bytes.
+    /// Makes the file durable, if there is one; returns its bytes.
     pub(super) fn finish(self) -> Result<u64> {
         self.file.map_or(Ok(0), |file| file.finish())
     }
@@ -107,18 +111,18 @@ fn checksum(id: SegmentId, record: &[u8]) -> u32 {
     crc32c::crc32c_append(crc32c::crc32c(&header(id)), record)
 }
 
-/// Bytes of the record at a place, without looking at it; 0 for what is no place.
-pub(super) fn record_bytes(place: &[u8]) -> usize {
-    place.get(8..12).and_then(|bytes| bytes.try_into().ok()).map_or(0, |bytes| u32::from_le_bytes(bytes) as usize)
+/// Bytes of the record of a pointer, without reading it; 0 for a malformed pointer.
+pub(super) fn record_bytes(pointer: &[u8]) -> usize {
+    pointer.get(8..12).and_then(|bytes| bytes.try_into().ok()).map_or(0, |bytes| u32::from_le_bytes(bytes) as usize)
 }
 
-/// The overflow of a row, by family number, out of the record at the place.
-pub(super) fn read(file: &dyn Blob, id: SegmentId, place: &[u8]) -> Result<Vec<(u32, Bytes)>> {
+/// The overflow of a row, by family number, from its record.
+pub(super) fn read(file: &dyn Blob, id: SegmentId, pointer: &[u8]) -> Result<Vec<(u32, Bytes)>> {
     let damaged = |offset: u64, detail: &str| Error::Corrupt { path: file.path(), offset, detail: detail.into() };
     let (Some(offset), Some(length), Some(crc)) = (
-        place.first_chunk().copied().map(u64::from_le_bytes),
-        place.get(8..12).and_then(|bytes| bytes.try_into().ok()).map(u32::from_le_bytes),
-        place.get(12..PLACE_BYTES).and_then(|bytes| bytes.try_into().ok()).map(u32::from_le_bytes),
+        pointer.first_chunk().copied().map(u64::from_le_bytes),
+        pointer.get(8..12).and_then(|bytes| bytes.try_into().ok()).map(u32::from_le_bytes),
+        pointer.get(12..POINTER_BYTES).and_then(|bytes| bytes.try_into().ok()).map(u32::from_le_bytes),
     ) else {
         return Err(damaged(0, "the place of a row's overflow is no place"));
     };
@@ -138,7 +142,7 @@ pub(super) fn read(file: &dyn Blob, id: SegmentId, place: &[u8]) -> Result<Vec<(
     Ok(families)
 }
 
-/// Checks what the file begins with.
+/// Checks the file's header.
 pub(super) fn check_header(file: &dyn Blob, id: SegmentId) -> Result<()> {
     let damaged = |detail: String| Err(Error::Corrupt { path: file.path(), offset: 0, detail });
     let found = file.read_at(0, HEADER_BYTES)?;

@@ -1,25 +1,25 @@
-//! Where the Parquet writer's bytes go: to the file, past the checksums.
+//! Passes the Parquet writer's bytes to the file, and checksums them.
 
 use super::tail::BLOCK_BYTES;
 use crate::{Error, Result, engine::blobs::BlobWriter};
 use std::io;
 
-/// A file being written, with a checksum for each block until [`begin_tail`](Sink::begin_tail), and one for all after it.
+/// A file being written, with a checksum for each block until [`begin_tail`](Sink::begin_tail), and one for the tail.
 pub(super) struct Sink {
     file: Option<Box<dyn BlobWriter>>,
-    /// Why a write failed: what the Parquet writer makes of it says less.
+    /// The error of a failed write, which says more than the Parquet writer's.
     failed: Option<Error>,
     bytes: u64,
     blocks: Vec<u32>,
-    /// Of the block at hand: its checksum, and its bytes.
+    /// Checksum and bytes of the current block.
     block: (u32, usize),
-    /// Of the tail: its checksum, and where it begins.
+    /// Checksum and offset of the tail.
     tail: Option<(u32, u64)>,
 }
 
-/// What a finished file is known by.
+/// Sizes and checksum of a finished file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Written {
+pub(super) struct FinishedFile {
     pub(super) bytes: u64,
     pub(super) tail_bytes: u64,
     pub(super) tail_crc: u32,
@@ -30,7 +30,7 @@ impl Sink {
         Self { file: Some(file), failed: None, bytes: 0, blocks: Vec::new(), block: (0, 0), tail: None }
     }
 
-    /// Begins the tail. Gives the checksums of the blocks before it.
+    /// Begins the tail; returns the checksums of the blocks before it.
     pub(super) fn begin_tail(&mut self) -> &[u32] {
         if self.block.1 > 0 {
             self.blocks.push(self.block.0);
@@ -39,16 +39,16 @@ impl Sink {
         &self.blocks
     }
 
-    /// What kept bytes from being written.
+    /// The error of a failed write, if any.
     pub(super) fn take_error(&mut self) -> Option<Error> {
         self.failed.take()
     }
 
-    /// Makes the file last.
-    pub(super) fn finish(&mut self) -> Result<Written> {
+    /// Makes the file durable.
+    pub(super) fn finish(&mut self) -> Result<FinishedFile> {
         let file = self.file.take().expect("a file is finished once");
         let (tail_crc, tail_offset) = self.tail.expect("a tail was begun");
-        Ok(Written { bytes: file.finish()?, tail_bytes: self.bytes - tail_offset, tail_crc })
+        Ok(FinishedFile { bytes: file.finish()?, tail_bytes: self.bytes - tail_offset, tail_crc })
     }
 
     fn count(&mut self, mut bytes: &[u8]) {

@@ -1,4 +1,4 @@
-//! The part of a segment's tail that is our own. Pure.
+//! The own part of a segment's tail. Pure.
 //!
 //! ```text
 //! 8 bytes      magic "KSSEG\r\n\0"
@@ -8,14 +8,14 @@
 //! for each page:
 //!   varint       rows
 //!   byte string  its first key
-//! byte string  bloom filter of the keys: Parquet's split blocks of 32 bytes; empty where there is none
+//! byte string  bloom filter of the keys: Parquet's split blocks of 32 bytes; empty if there is none
 //! ```
 //!
-//! Rows of the pages follow each other through the row groups: no page holds rows of two.
+//! Pages cover the rows of all row groups in order: no page holds rows of two.
 
 use crate::engine::{
     codec::{Cursor, put_bytes, put_varint},
-    dead::Position,
+    deletion_vector::Position,
 };
 use bytes::Bytes;
 use parquet::bloom_filter::Sbbf;
@@ -31,16 +31,16 @@ pub(super) const HEAD_BYTES: usize = MAGIC.len() + 1;
 /// Bytes of a block of the bloom filter.
 const BLOOM_BLOCK_BYTES: usize = 32;
 
-/// Where a page of the column of keys begins.
+/// The beginning of a page of the column of keys.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct PageStart {
-    /// Of its first row.
+    /// The position of its first row.
     pub(super) first: Position,
     /// The first row's key.
     pub(super) key: Bytes,
 }
 
-/// What the own part holds.
+/// The decoded own part.
 #[derive(Debug)]
 pub(super) struct Tail {
     /// CRC-32C of each block.
@@ -51,7 +51,7 @@ pub(super) struct Tail {
     pub(super) bloom: Option<Sbbf>,
 }
 
-/// Encodes the own part; `rows` are those of all pages.
+/// Encodes the own part; `rows` is the number of rows in all pages.
 pub(super) fn encode(blocks: &[u32], pages: &[PageStart], rows: Position, bloom: Option<&Sbbf>) -> Vec<u8> {
     let mut out = MAGIC.to_vec();
     put_varint(&mut out, FORMAT_VERSION);
@@ -71,7 +71,7 @@ pub(super) fn encode(blocks: &[u32], pages: &[PageStart], rows: Position, bloom:
     out
 }
 
-/// Decodes the own part, which the tail begins with; what is wrong with it otherwise.
+/// Decodes the own part at the beginning of the tail; an error text if it is malformed.
 pub(super) fn decode(tail: &[u8], rows: Position) -> Result<Tail, String> {
     let Some(rest) = tail.strip_prefix(MAGIC) else { return Err("the tail does not begin as it should".into()) };
     let mut cursor = Cursor::new(rest);

@@ -1,4 +1,4 @@
-//! Segments against what was written into them.
+//! Segments, compared with the rows written into them.
 
 mod clean;
 mod damage;
@@ -13,28 +13,29 @@ use crate::{
     engine::{
         blobs::Blobs,
         cells,
-        dead::{Dead, Position},
+        deletion_vector::{DeletionVector, Position},
     },
 };
 use bytes::Bytes;
-use model::{FAMILIES, Memory, Rows as ModelRows, caches, dead_of, encode, rows, shape, small, write};
+use model::{FAMILIES, Memory, Rows as ModelRows, caches, deletion_vectors_of, encode, rows, shape, small, write};
 use proptest::prelude::*;
 use std::{ops::Range, sync::Arc};
 
 /// Whole rows, in order.
 fn whole(segment: &Arc<Segment>) -> Vec<(Vec<u8>, Bytes)> {
-    let batches = segment.encoded(vec![0..segment.meta().rows], Dead::default(), DECODED_BYTES_TARGET).unwrap();
+    let batches =
+        segment.encoded(vec![0..segment.meta().rows], DeletionVector::default(), DECODED_BYTES_TARGET).unwrap();
     batches.flat_map(Result::unwrap).map(|row| (row.key.to_vec(), row.row.read().unwrap())).collect()
 }
 
-/// Keys and wanted cells, in the order in which they come.
+/// Keys and selected cells, in the order of the read.
 fn read(segment: &Arc<Segment>, request: RowsRequest) -> Vec<(RowKey, Vec<StoredCell>)> {
     let rows = segment.rows(request).unwrap().flat_map(Result::unwrap);
     rows.map(|row| (row.key, row.cells.read().unwrap())).collect()
 }
 
-fn everything() -> Vec<WantedFamily> {
-    FAMILIES.iter().map(|&(family, _)| WantedFamily { family, columns: WantedColumns::All }).collect()
+fn everything() -> Vec<SelectedFamily> {
+    FAMILIES.iter().map(|&(family, _)| SelectedFamily { family, columns: SelectedColumns::All }).collect()
 }
 
 /// A row's cells as [`Segment::rows`] gives them.
@@ -48,7 +49,7 @@ fn stored(row: &Bytes) -> Vec<StoredCell> {
     cells.collect()
 }
 
-/// Ranges within so many positions: of each pair its ends.
+/// The ranges between pairs of marks, within `rows` positions.
 fn ranges_of(marks: &[u32], rows: Position) -> Vec<Range<Position>> {
     let mut marks: Vec<Position> = marks.iter().map(|mark| mark % (rows + 1)).collect();
     marks.sort_unstable();
@@ -106,7 +107,7 @@ proptest! {
     ) {
         let blobs = Memory::new();
         let segment = write(&blobs, &shape(&rows, true), small(false), &rows);
-        let (ranges, dead) = (ranges_of(&marks, segment.meta().rows), dead_of(&dead));
+        let (ranges, dead) = (ranges_of(&marks, segment.meta().rows), deletion_vectors_of(&dead));
         let expected: Vec<_> = encode(&rows)
             .into_iter()
             .enumerate()
@@ -140,14 +141,14 @@ proptest! {
     ) {
         let blobs = Memory::new();
         let segment = write(&blobs, &shape(&rows, true), small(false), &rows);
-        let mut wanted: Vec<WantedFamily> = Vec::new();
+        let mut wanted: Vec<SelectedFamily> = Vec::new();
         for (at, &(family, _)) in FAMILIES.iter().enumerate() {
             let of_family = chosen.iter().filter(|(family, _)| *family == at).map(|(_, qualifier)| Bytes::from(qualifier.clone()));
             let qualifiers: Vec<Bytes> = of_family.collect();
             if whole_family == Some(at) {
-                wanted.push(WantedFamily { family, columns: WantedColumns::All });
+                wanted.push(SelectedFamily { family, columns: SelectedColumns::All });
             } else if !qualifiers.is_empty() {
-                wanted.push(WantedFamily { family, columns: WantedColumns::These(qualifiers) });
+                wanted.push(SelectedFamily { family, columns: SelectedColumns::These(qualifiers) });
             }
         }
         let is_wanted = |cell: &StoredCell| {
@@ -155,7 +156,7 @@ proptest! {
         };
         let request = RowsRequest {
             ranges: vec![0..segment.meta().rows],
-            dead: Dead::default(),
+            dead: DeletionVector::default(),
             wanted: wanted.clone(),
             older,
             reversed: false,
@@ -243,7 +244,7 @@ fn a_witness_has_a_value_in_every_row() {
     assert_eq!(witness(&rows, &[7, 0]), Some((7, b"i8".to_vec())));
     assert_eq!(witness(&rows, &[0]), Some((0, vec![])));
     assert_eq!(witness(&rows, &[3]), None);
-    // A value that is not of the kind is no value of its own.
+    // A value that does not fit the kind goes to the overflow.
     rows.get_mut(&vec![59]).unwrap()[0].3 = vec![1];
     assert_eq!(witness(&rows, &[7]), Some((7, b"text".to_vec())));
 }

@@ -1,4 +1,4 @@
-//! Reads all of a segment and checks it: checksums, order, counts.
+//! Reads all of a segment and verifies it: checksums, order, counts.
 
 use super::{
     DECODED_BYTES_TARGET,
@@ -10,7 +10,7 @@ use crate::{
     Result,
     engine::{
         cells,
-        dead::{Dead, Position},
+        deletion_vector::{DeletionVector, Position},
     },
 };
 use std::sync::Arc;
@@ -19,10 +19,10 @@ use std::sync::Arc;
 const STEP_BYTES: u64 = 1 << 20;
 
 impl Segment {
-    /// Reads everything, past the caches.
+    /// Reads everything, bypassing the caches.
     ///
     /// # Errors
-    /// [`Corrupt`](crate::ErrorKind::Corrupt) for what is wrong, [`Io`](crate::ErrorKind::Io).
+    /// [`Corrupt`](crate::ErrorKind::Corrupt) for inconsistencies, [`Io`](crate::ErrorKind::Io).
     pub(crate) fn verify(self: &Arc<Self>) -> Result<()> {
         let loaded = Arc::new(self.read()?);
         check_blocks(&loaded.file)?;
@@ -37,14 +37,14 @@ impl Segment {
         self.check_rows(&loaded)
     }
 
-    /// Reads all rows, counts them anew, and looks every first key of a page up.
+    /// Reads all rows, recomputes their counts, and looks up the first key of every page.
     fn check_rows(self: &Arc<Self>, loaded: &Arc<Loaded>) -> Result<()> {
         let footer = &loaded.footer;
         let mut last = None;
         let mut rows: Position = 0;
         for (at, group) in footer.groups.iter().enumerate() {
             let mut counted = GroupFooter::new(group.first, footer.families.len(), footer.columns.len());
-            for batch in self.encoded(vec![group.positions()], Dead::default(), DECODED_BYTES_TARGET)? {
+            for batch in self.encoded(vec![group.positions()], DeletionVector::default(), DECODED_BYTES_TARGET)? {
                 for row in batch? {
                     if row.position != rows || last.as_ref().is_some_and(|last| *last >= row.key) {
                         return Err(loaded.damaged(at, format!("key {:?} is out of order", row.key)));

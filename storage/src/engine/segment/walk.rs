@@ -1,8 +1,8 @@
-//! The way of a scan through a segment: which positions are read at a time.
+//! The order in which a scan reads the positions of a segment.
 //!
-//! A scan goes from row group to row group, in each through the living positions of its ranges. Forward, one reader of Parquet gives batch
-//! after batch. Backward, a piece of at most a page's rows is read at a time, and turned round by whoever takes it. The first piece is small
-//! for who wants few rows, later ones grow.
+//! A scan goes from row group to row group, in each through the live positions of its ranges. Forward, one Parquet
+//! reader returns batch after batch. Backward, a piece of at most a page's rows is read at a time, and the caller
+//! reverses it. The first piece is small if few rows are needed soon, later ones grow.
 
 use super::{
     PAGE_ROWS_MAX,
@@ -10,37 +10,37 @@ use super::{
     decode::{self, Decoded, Reading},
     open::{Loaded, Segment},
     projection::Projection,
-    rows::{RowsRequest, WantedFamily},
+    rows::{RowsRequest, SelectedFamily},
 };
 use crate::{
     Result,
-    engine::dead::{Dead, Position},
+    engine::deletion_vector::{DeletionVector, Position},
 };
 use std::{collections::VecDeque, ops::Range, sync::Arc};
 
-/// Dead rows between living ones that are decoded along: to skip them costs more.
+/// Up to this number of dead rows between live ones are decoded too: skipping them costs more.
 const GAP_ROWS_MAX: u32 = 128;
-/// By how much each piece is larger than the one before.
+/// Growth factor of pieces.
 const GROWTH: usize = 8;
 
-/// The way of a scan through the row groups.
+/// The state of a scan over row groups.
 #[derive(Debug)]
 pub(super) struct Walk {
     pub(super) segment: Arc<Segment>,
     loaded: Arc<Loaded>,
-    /// What is left, ascending.
+    /// Remaining ranges, ascending.
     ranges: VecDeque<Range<Position>>,
-    /// Positions that are not given, though they may be decoded.
-    pub(super) dead: Dead,
-    wanted: Vec<WantedFamily>,
+    /// Positions that are not returned, though they may be decoded.
+    pub(super) dead: DeletionVector,
+    wanted: Vec<SelectedFamily>,
     older: bool,
     pub(super) reversed: bool,
-    /// Bytes of decoded columns that are held, roughly.
+    /// Approximate bytes of decoded columns that are held.
     decoded_bytes: usize,
-    /// Rows of the next piece, at most.
+    /// Maximum rows of the next piece.
     piece_rows: usize,
     open: Option<Open>,
-    /// Of a piece that is read backward: what is left of it, the next one last.
+    /// The rest of a piece that is read backward, the next batch last.
     turned: Vec<(Decoded, Vec<Position>)>,
 }
 
@@ -50,9 +50,9 @@ struct Open {
     projection: Projection,
     reading: Reading,
     runs: Vec<Range<Position>>,
-    /// Rows of the first of the runs that were read.
+    /// Rows already read of the first run.
     passed: u32,
-    /// How many of the runs were read wholly.
+    /// Number of runs that were completely read.
     runs_passed: usize,
 }
 
@@ -81,7 +81,7 @@ impl Walk {
         }
     }
 
-    /// The next decoded rows, ascending even when they are to be given the other way, with their positions.
+    /// The next decoded rows with their positions, ascending even in a backward scan.
     pub(super) fn next_decoded(&mut self) -> Result<Option<(Decoded, Vec<Position>)>> {
         loop {
             if let Some(turned) = self.turned.pop() {
@@ -107,7 +107,7 @@ impl Walk {
         }
     }
 
-    /// Begins the next piece, of rows of the row group; `None` if all of it is dead.
+    /// Begins the next piece of a row group; `None` if all of it is dead.
     fn open_piece(&mut self, group: usize) -> Result<Option<Open>> {
         let projection = Projection::new(&self.loaded, group, &self.wanted, self.older, true);
         let batch_rows = projection.rows_of_bytes(&self.loaded, group, self.decoded_bytes).min(PAGE_ROWS_MAX);
@@ -122,7 +122,7 @@ impl Walk {
             false => self.take_front(positions.end, most),
         };
         self.piece_rows = self.piece_rows.saturating_mul(GROWTH);
-        let runs = self.living(&runs);
+        let runs = self.live_runs(&runs);
         if runs.is_empty() {
             return Ok(None);
         }
@@ -146,8 +146,8 @@ impl Walk {
         taken
     }
 
-    /// Takes the positions of a stretch of `most` off the back, not below `start`. Stretches begin at multiples of their length in a row
-    /// group, where pages tend to begin.
+    /// Takes the last positions, down to the nearest multiple of `most` positions after `start`, the row group's first:
+    /// pages tend to begin there.
     fn take_back(&mut self, start: Position, most: usize) -> Vec<Range<Position>> {
         let most = u32::try_from(most).unwrap_or(u32::MAX);
         let last = self.ranges.back().map_or(start, |range| range.end - 1);
@@ -164,12 +164,12 @@ impl Walk {
         taken
     }
 
-    /// The runs of living positions, short gaps closed.
-    fn living(&self, ranges: &[Range<Position>]) -> Vec<Range<Position>> {
+    /// The runs of live positions, with short gaps closed.
+    fn live_runs(&self, ranges: &[Range<Position>]) -> Vec<Range<Position>> {
         let mut runs: Vec<Range<Position>> = Vec::new();
         for range in ranges {
             let first = runs.len();
-            for run in self.dead.living(range.clone()) {
+            for run in self.dead.live_runs(range.clone()) {
                 match runs.get_mut(first..).and_then(<[_]>::last_mut) {
                     Some(last) if run.start - last.end <= GAP_ROWS_MAX => last.end = run.end,
                     _ => runs.push(run),

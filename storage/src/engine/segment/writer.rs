@@ -1,13 +1,14 @@
 //! Writes a segment, row by row.
 //!
-//! Rows gather in a batch (`columns`), batches go to the column writers of a row group, which encode them into pages in memory; a
-//! finished row group goes to the file. So what is held is bounded by [`GROUP_BYTES_TARGET`](super::GROUP_BYTES_TARGET) and a row, whatever the segment's size.
+//! Rows gather in a batch (`columns`); batches go to the column writers of a row group, which encode them into pages in
+//! memory; a finished row group goes to the file. So memory is bounded by
+//! [`GROUP_BYTES_TARGET`](super::GROUP_BYTES_TARGET) plus a row, whatever the segment's size.
 
 use super::{
     SegmentId, SegmentMeta,
-    columns::{Columns, Counted},
+    columns::{Columns, Counters},
     footer::{FOOTER_KEY, FORMAT_VERSION, Footer, GroupFooter},
-    open::Places,
+    open::ColumnIndexes,
     options::{SegmentOptions, properties},
     shape::Shape,
     side::SideWriter,
@@ -16,7 +17,7 @@ use super::{
 };
 use crate::{
     Error, Result, RowKey,
-    engine::{blobs::Blobs, dead::Position},
+    engine::{blobs::Blobs, deletion_vector::Position},
 };
 use arrow::datatypes::SchemaRef;
 use bytes::Bytes;
@@ -32,22 +33,22 @@ use parquet::{
 };
 use std::{io, path::PathBuf, sync::Arc};
 
-/// Rows that gather before they are encoded.
+/// Rows of a batch.
 const BATCH_ROWS_MAX: usize = 1_024;
-/// Bytes of keys and encoded rows that gather before they are encoded; one row more may.
+/// Bytes of keys and encoded rows of a batch, plus at most one row.
 const BATCH_BYTES_TARGET: usize = 1 << 20;
-/// Keys for which a bloom filter is made; with more it errs more often.
+/// Keys that a bloom filter is sized for; with more keys its error rate rises.
 const BLOOM_KEYS_MAX: u64 = 1 << 20;
-/// How often a bloom filter takes an absent key for a present one.
+/// The error rate of a bloom filter: absent keys taken for present ones.
 const BLOOM_ERRORS: f64 = 0.01;
 
-/// A segment being written. Dropped before [`finish`](Self::finish), it leaves nothing that counts.
+/// A segment being written. Dropped before [`finish`](Self::finish), it leaves no valid segment.
 pub(crate) struct SegmentWriter {
     options: SegmentOptions,
     schema: SchemaRef,
     file: SerializedFileWriter<Sink>,
     groups: ArrowRowGroupWriterFactory,
-    /// Of the row group at hand; empty between row groups.
+    /// Column writers of the current row group; empty between row groups.
     writers: Vec<ArrowColumnWriter>,
     columns: Columns,
     side: SideWriter,
@@ -55,11 +56,11 @@ pub(crate) struct SegmentWriter {
     group: GroupFooter,
     group_bytes: usize,
     group_keys: GroupKeys,
-    /// Bytes of the row group at hand, encoded, as of its last batch.
+    /// Encoded bytes of the current row group, as of its last batch.
     encoded_bytes: usize,
     pages: Vec<PageStart>,
     bloom: Option<Sbbf>,
-    /// The first key, and the last.
+    /// The first key and the last.
     ends: Option<(RowKey, Vec<u8>)>,
 }
 
@@ -67,7 +68,7 @@ impl SegmentWriter {
     /// Begins a segment.
     ///
     /// # Errors
-    /// Those of [`Blobs::create`].
+    /// Errors of [`Blobs::create`].
     pub(crate) fn new(blobs: Arc<dyn Blobs>, shape: Shape, options: SegmentOptions) -> Result<Self> {
         let schema = shape.schema();
         let sink = Sink::new(blobs.create(&options.id.parquet_name())?);
@@ -105,18 +106,18 @@ impl SegmentWriter {
         })
     }
 
-    /// Adds a row, whose key is greater than those before. Gives its position; `None` for one that has no cell in the shape's families, which
-    /// is not written.
+    /// Adds a row, whose key must be greater than all before; returns its position. A row without cells in the shape's
+    /// families is not written, and gives `None`.
     ///
     /// # Errors
-    /// Those of [`BlobWriter::write`](crate::engine::blobs::BlobWriter::write): the segment is not going to be.
+    /// Errors of [`BlobWriter::write`](crate::engine::blobs::BlobWriter::write): the segment will not be finished.
     ///
     /// # Panics
     /// If the key is not greater.
     pub(crate) fn push(&mut self, key: &[u8], row: &[u8]) -> Result<Option<Position>> {
         assert!(self.ends.as_ref().is_none_or(|(_, last)| last[..] < *key), "keys ascend");
-        let counted = Counted { group: &mut self.group, families: &mut self.footer.families };
-        if !self.columns.push(key, row, counted, &mut self.side)? {
+        let counters = Counters { group: &mut self.group, families: &mut self.footer.families };
+        if !self.columns.push(key, row, counters, &mut self.side)? {
             return Ok(None);
         }
         let position = self.group.positions().end - 1;
@@ -133,7 +134,7 @@ impl SegmentWriter {
         self.group_keys.push(key);
         self.group_bytes += key.len() + row.len();
         let limits = self.options.limits;
-        // Parquet's writer looks whether a page is full after each batch.
+        // Parquet's writer checks whether a page is full after each batch.
         let batch_bytes = BATCH_BYTES_TARGET.min(limits.page_bytes_target);
         if self.columns.rows() == BATCH_ROWS_MAX || self.columns.bytes() >= batch_bytes {
             self.end_batch()?;
@@ -144,20 +145,20 @@ impl SegmentWriter {
         Ok(Some(position))
     }
 
-    /// Bytes of the files so far, roughly, with what is about to be written.
+    /// Approximate bytes of the files so far, including buffered rows.
     pub(crate) fn bytes(&self) -> u64 {
         (self.file.bytes_written() + self.encoded_bytes) as u64 + self.side.bytes()
     }
 
-    /// Makes the segment last. `None` for one without rows: there is no file.
+    /// Makes the segment durable. `None` for one without rows: there is no file.
     ///
     /// # Errors
-    /// Those of [`BlobWriter`](crate::engine::blobs::BlobWriter): the files may be there.
+    /// Errors of [`BlobWriter`](crate::engine::blobs::BlobWriter): the files may exist.
     pub(crate) fn finish(mut self) -> Result<Option<SegmentMeta>> {
         self.end_group()?;
         let Some((first, last)) = self.ends.take() else { return Ok(None) };
         let rows = self.footer.rows();
-        // What the sink holds of the file must be all before the tail.
+        // The sink must have all bytes before the tail.
         self.file.flush().map_err(|error| self.failed(error.into()))?;
         let mut bloom = self.bloom.take();
         if let Some(bloom) = &mut bloom {
@@ -167,7 +168,7 @@ impl SegmentWriter {
         self.file.write_all(&own).map_err(|error| self.failed(error.into()))?;
         self.file.append_key_value_metadata(KeyValue::new(FOOTER_KEY.to_owned(), self.footer.to_json()));
         self.file.finish().map_err(|error| self.failed(error))?;
-        // The side file first: the segment's file says that it is there.
+        // The side file first: the segment's file refers to it.
         let side_bytes = self.side.finish()?;
         let written = self.file.inner_mut().finish()?;
         let too_large = |_| Error::TooLarge {
@@ -189,7 +190,7 @@ impl SegmentWriter {
         }))
     }
 
-    /// Encodes the rows that gathered.
+    /// Encodes the current batch.
     fn end_batch(&mut self) -> Result<()> {
         if self.columns.rows() == 0 {
             return Ok(());
@@ -209,7 +210,7 @@ impl SegmentWriter {
         Ok(())
     }
 
-    /// Writes the row group at hand to the file.
+    /// Writes the current row group to the file.
     fn end_group(&mut self) -> Result<()> {
         self.end_batch()?;
         if self.group.rows == 0 {
@@ -232,18 +233,18 @@ impl SegmentWriter {
         group: &GroupFooter,
         keys: &GroupKeys,
     ) -> Result<(), ParquetError> {
-        let places = Places::of(&self.footer);
-        let nan: Vec<usize> = self.columns.take_nan().into_iter().map(|column| places.values(column)).collect();
+        let indexes = ColumnIndexes::of(&self.footer);
+        let nan: Vec<usize> = self.columns.take_nan().into_iter().map(|column| indexes.values(column)).collect();
         let mut file = self.file.next_row_group()?;
         for (at, writer) in writers.into_iter().enumerate() {
             let mut chunk = writer.close()?;
             if nan.contains(&at) {
                 forget_statistics(chunk.close_mut())?;
             }
-            if at == Places::KEY {
+            if at == ColumnIndexes::KEY {
                 let index = chunk.close().offset_index.as_ref().expect("the offset index is on");
                 self.pages.extend(index.page_locations().iter().map(|page| {
-                    let row = usize::try_from(page.first_row_index).expect("rows are counted from 0");
+                    let row = usize::try_from(page.first_row_index).expect("rows are counters from 0");
                     let key = Bytes::copy_from_slice(keys.get(row));
                     PageStart { first: group.first + row as Position, key }
                 }));
@@ -254,13 +255,13 @@ impl SegmentWriter {
         Ok(())
     }
 
-    /// What went wrong: what the file said, if it did.
+    /// The error: the file's own, if it had one.
     fn failed(&mut self, error: ParquetError) -> Error {
         self.file.inner_mut().take_error().unwrap_or_else(|| failed(self.options.id, error))
     }
 }
 
-/// The keys of a row group, one behind the other.
+/// The keys of a row group, concatenated.
 #[derive(Default)]
 struct GroupKeys {
     bytes: Vec<u8>,
@@ -279,13 +280,13 @@ impl GroupKeys {
     }
 }
 
-/// A copy of a key: a slice would keep more alive.
+/// A copy of a key: a slice would keep a larger buffer alive.
 fn owned(key: &[u8]) -> RowKey {
     RowKey::stored(Bytes::copy_from_slice(key)).expect("the key was one before")
 }
 
-/// Leaves the bounds of a column's values out: some values are not within, since they are no numbers, and a query engine that compares them
-/// all the same must not skip them.
+/// Removes the bounds of a column with NaNs: they do not bound NaNs, and a query engine that does compare NaNs must not
+/// skip them.
 fn forget_statistics(column: &mut ColumnCloseResult) -> Result<(), ParquetError> {
     column.metadata = column.metadata.clone().into_builder().clear_statistics().build()?;
     column.column_index = None;

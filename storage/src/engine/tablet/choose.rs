@@ -1,13 +1,14 @@
-//! Which tablet to compact next, and why. Pure.
+//! Chooses the next tablet to compact, and the reason. Pure.
 //!
-//! Reasons stand in the order in which they go before each other: [`CompactionReason`]. Of several tablets with the same reason the one
-//! that gains most is chosen. What a compaction costs is bounded by the size of a base, what it wins by the limits in
-//! [`CompactionLimits`]: between two of them a tablet must have changed by a share of its size.
+//! [`CompactionReason`] lists the reasons by priority. Among tablets with the same reason, the one that gains most is
+//! chosen. The cost of a compaction is bounded by the size of a base. Its gain is bounded from below by the limits in
+//! [`CompactionLimits`]: between two compactions a tablet must have changed by a share of its size.
 //!
-//! A tablet that was just compacted is one base, written from now on, of which nothing is dead. No reason concerns such a tablet, whatever the clock
-//! does and whether anybody commits or not: those that look at dead rows or deltas find none; purges and requests mean segments *begun before*
-//! them; past rules mean those of an earlier stamp than the rule's, which the state that was compacted had; and garbage counts only a
-//! [while](GARBAGE_PAUSE_MICROS) after a segment was begun. So compaction comes to an end when writing does.
+//! A tablet that was just compacted is one base, begun just now, without dead rows. No reason applies to such
+//! a tablet, whatever the clock does and whether anybody commits or not: dead rows and deltas do not exist; purges and
+//! requests concern segments *begun before* them; past rules concern segments of an earlier stamp than the rule's,
+//! which the compacted state had; and garbage counts only a [while](GARBAGE_PAUSE_MICROS) after a segment was begun. So
+//! compaction ends when writing does.
 
 use super::{Stored, Tablet, Tablets, reaches_into};
 use crate::{
@@ -16,19 +17,19 @@ use crate::{
 };
 use std::{collections::HashMap, fmt};
 
-/// Deltas that a tablet keeps.
+/// Maximum deltas of a tablet.
 pub(crate) const DELTAS_MAX: usize = 4;
-/// The share of a segment's rows, in percent, from which on their death is reason to write it anew.
+/// The share of dead rows in a segment, in percent, from which on it is compacted.
 pub(crate) const DEAD_PERCENT: u64 = 20;
-/// The share of the base's bytes, in percent, that deltas may reach.
+/// The share of deltas in the bytes of the base, in percent, from which on the tablet is compacted.
 pub(crate) const DELTA_PERCENT: u64 = 25;
-/// Bytes below which neither dead rows nor deltas are reason enough by their share: small tablets would be written all the time.
+/// Bytes below which the shares of dead rows and of deltas do not count: small tablets would be rewritten all the time.
 pub(crate) const CHANGED_BYTES_MIN: u64 = 1 << 20;
 
-/// How long a segment is left alone by garbage collection after it was begun, in microseconds.
+/// How long garbage collection ignores a segment after it was begun, in microseconds.
 pub(crate) const GARBAGE_PAUSE_MICROS: i64 = 600_000_000;
 
-/// When tablets are compacted.
+/// Limits that trigger compactions.
 #[derive(Clone, Debug)]
 pub(crate) struct CompactionLimits {
     /// See [`DELTAS_MAX`].
@@ -55,62 +56,62 @@ impl Default for CompactionLimits {
     }
 }
 
-/// Rows of this range are to vanish from every file.
+/// Rows of this range are to be purged from every file.
 #[derive(Clone, Debug)]
 pub(crate) struct Purge {
     /// The keys.
     pub(crate) range: KeyRange,
-    /// Segments from this one on never held the rows. Their numbers tell, not their stamps: what a compaction writes is of the stamp of
-    /// the last commit, which may be that of the drop.
+    /// Segments from this one on never held the rows. Compared by id, not by stamp: a compaction's output has the stamp
+    /// of the last commit, which may be that of the drop.
     pub(crate) before: SegmentId,
 }
 
-/// What is known of a table besides its tablets.
+/// The facts about a table, besides its tablets, on which the choice depends.
 pub(crate) struct Conditions<'a, S> {
-    /// How many of a segment's positions are dead.
+    /// Number of dead positions of a segment.
     pub(crate) dead: &'a dyn Fn(SegmentId) -> u64,
-    /// From when on there is much for garbage collection in a segment, in microseconds; `None` for never.
+    /// The time from which on a segment has much garbage, in microseconds; `None` for never.
     pub(crate) horizon: &'a dyn Fn(&S) -> Option<i64>,
-    /// When the last of the past rules was replaced, in microseconds: segments of earlier stamps need them.
+    /// When the last past rule was replaced, in microseconds: segments of earlier stamps need the rule.
     pub(crate) past_rules_until: Option<i64>,
-    /// What is to vanish.
+    /// Purges in progress.
     pub(crate) purges: &'a [Purge],
-    /// Somebody asked for segments begun before this one to be compacted.
+    /// Requested: compact segments begun before this one.
     pub(crate) asked: Option<SegmentId>,
-    /// The time.
+    /// The current time.
     pub(crate) now_micros: i64,
 }
 
-/// Why a tablet is compacted; those that go first stand last.
+/// The reason of a compaction, in ascending priority.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum CompactionReason {
-    /// Much of it is garbage by now.
+    /// Much of the tablet is garbage by now.
     Garbage,
-    /// It has segments in which past rules still count.
+    /// It has segments to which past rules still apply.
     PastRules,
     /// Too many rows of a segment are dead.
-    Dead,
-    /// Its deltas are large for its base.
+    DeadRows,
+    /// Its deltas are large compared with its base.
     DeltaBytes,
     /// It has too many deltas.
     Deltas,
-    /// Rows are to vanish from its files.
+    /// It has rows to purge.
     Purge,
-    /// Somebody asked.
-    Asked,
+    /// It was requested.
+    Requested,
 }
 
 impl CompactionReason {
-    /// What it is called.
+    /// The name of the reason.
     pub(crate) fn name(self) -> &'static str {
         match self {
             Self::Garbage => "garbage",
             Self::PastRules => "past rules",
-            Self::Dead => "dead rows",
+            Self::DeadRows => "dead rows",
             Self::DeltaBytes => "size of deltas",
             Self::Deltas => "number of deltas",
             Self::Purge => "purge",
-            Self::Asked => "asked",
+            Self::Requested => "asked",
         }
     }
 }
@@ -124,19 +125,19 @@ impl fmt::Display for CompactionReason {
 /// A tablet to be compacted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct CompactionChoice {
-    /// Its place among the tablets.
+    /// Its index among the tablets.
     pub(crate) tablet: usize,
-    /// Why.
+    /// The reason.
     pub(crate) reason: CompactionReason,
 }
 
-/// The tablet to compact next; `None` when all are well.
+/// The next tablet to compact; `None` if no tablet needs it.
 pub(crate) fn choose<S: Stored>(
     tablets: &Tablets<S>,
     conditions: &Conditions<'_, S>,
     limits: &CompactionLimits,
 ) -> Option<CompactionChoice> {
-    // A delta that is in several tablets counts for each with its part only.
+    // A delta in several tablets counts for each with its share only.
     let mut tablets_of: HashMap<SegmentId, u64> = HashMap::new();
     for segment in tablets.iter().flat_map(|tablet| &tablet.segments) {
         *tablets_of.entry(segment.meta().id).or_default() += 1;
@@ -149,7 +150,7 @@ pub(crate) fn choose<S: Stored>(
     judged.max().map(|(reason, _, at)| CompactionChoice { tablet: at.0, reason })
 }
 
-/// Why to compact a tablet, and what is gained, in a measure of the reason's own.
+/// The reason to compact a tablet, and the gain, in a unit specific to the reason.
 fn judge<S: Stored>(
     tablet: &Tablet<S>,
     conditions: &Conditions<'_, S>,
@@ -181,10 +182,13 @@ fn judge<S: Stored>(
     };
     let mostly_dead: Vec<u64> = metas().filter(is_mostly_dead).map(dead_bytes).collect();
 
-    use CompactionReason::{Asked, Dead, DeltaBytes, Deltas, Garbage, PastRules, Purge};
+    use CompactionReason::{DeadRows, DeltaBytes, Deltas, Garbage, PastRules, Purge, Requested};
     let reasons = [
-        // A base that nothing changed is as it would be again.
-        (Asked, (asked && (changed || needs_past_rules > 0 || overdue.is_some())).then_some(base_bytes + delta_bytes)),
+        // Rewriting an unchanged base would give the same base.
+        (
+            Requested,
+            (asked && (changed || needs_past_rules > 0 || overdue.is_some())).then_some(base_bytes + delta_bytes),
+        ),
         (Purge, purged.reduce(|a, b| a + b)),
         (Deltas, (deltas > limits.deltas_max).then_some(deltas as u64)),
         (
@@ -192,20 +196,20 @@ fn judge<S: Stored>(
             (base_bytes > 0 && delta_bytes >= limits.changed_bytes_min.max(base_bytes * limits.delta_percent / 100))
                 .then_some(delta_bytes),
         ),
-        (Dead, (!mostly_dead.is_empty()).then(|| mostly_dead.iter().sum())),
+        (DeadRows, (!mostly_dead.is_empty()).then(|| mostly_dead.iter().sum())),
         (PastRules, (needs_past_rules > 0).then_some(needs_past_rules as u64)),
         (Garbage, overdue),
     ];
     reasons.into_iter().find_map(|(reason, gain)| Some((reason, gain?)))
 }
 
-/// Whether the segment must be written anew before the files hold nothing of the purge's rows. What it has of them may belong to another
-/// tablet, which was compacted before: the bytes are in the file all the same.
+/// Whether the segment must be rewritten to purge the rows. Its bytes of these rows may belong to another tablet, which
+/// was compacted before: they are in the file all the same.
 fn concerns(purge: &Purge, meta: &SegmentMeta) -> bool {
     meta.id < purge.before && reaches_into(meta, &purge.range)
 }
 
-/// The part of `whole` that `some` are of `all`.
+/// The fraction `some / all` of `whole`.
 fn share(whole: u64, some: u64, all: u64) -> u64 {
     u64::try_from(u128::from(whole) * u128::from(some) / u128::from(all.max(1))).unwrap_or(u64::MAX)
 }

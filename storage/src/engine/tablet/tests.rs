@@ -1,4 +1,4 @@
-//! Tablets under flushes and compactions, and the choice among them.
+//! Tablets under flushes, loads and compactions, and the choice among them.
 
 use super::{
     choose::{CompactionChoice, CompactionLimits, Conditions, Purge, choose},
@@ -11,20 +11,21 @@ use std::collections::{BTreeMap, BTreeSet};
 
 type Key = [u8; 1];
 
-/// What happens to a table.
+/// An event in the life of a table.
 #[derive(Clone, Debug)]
 enum Event {
-    /// These rows are written and flushed, as deltas of so many rows.
+    /// These rows are written and flushed, as deltas of that many rows.
     Flush(BTreeSet<Key>, usize),
-    /// The tablet of a key is compacted into bases of so many rows; meanwhile something happens, and a rule takes some.
+    /// The tablet of a key is compacted into bases of `rows` rows. `meanwhile` happens during it, and a rule removes
+    /// `taken`.
     Compact { tablet: Key, rows: usize, meanwhile: Option<Meanwhile>, taken: BTreeSet<Key> },
-    /// Those of these rows that are not there are loaded, as segments of so many rows.
+    /// Absent ones among these rows are loaded, as segments of that many rows.
     Load(BTreeSet<Key>, usize),
-    /// Borders are moved out of a range.
-    MoveBorders(Key, Key),
+    /// Boundaries are moved out of a range.
+    MoveBoundaries(Key, Key),
 }
 
-/// What happens while a tablet is compacted.
+/// An event during a compaction.
 #[derive(Clone, Debug)]
 enum Meanwhile {
     /// See [`Event::Flush`].
@@ -57,7 +58,7 @@ fn events() -> impl Strategy<Value = Vec<Event>> {
             taken
         }),
         (keys(), 1usize..6).prop_map(|(keys, rows)| Event::Load(keys, rows)),
-        (0u8..24, 0u8..24).prop_map(|(start, end)| Event::MoveBorders([start], [end])),
+        (0u8..24, 0u8..24).prop_map(|(start, end)| Event::MoveBoundaries([start], [end])),
     ];
     prop::collection::vec(event, 1..16)
 }
@@ -68,9 +69,9 @@ struct Table {
     tablets: Tablets<SegmentMeta>,
     segments: BTreeMap<SegmentId, BTreeSet<Key>>,
     dead: BTreeSet<(SegmentId, Key)>,
-    /// Where each row ought to live.
-    places: BTreeMap<Key, SegmentId>,
-    /// What new segments are as of.
+    /// The expected segment of each row.
+    locations: BTreeMap<Key, SegmentId>,
+    /// The stamp of new segments.
     stamp: i64,
 }
 
@@ -91,7 +92,7 @@ impl Table {
         for part in keys.chunks(rows) {
             let delta = self.segment(part.iter().copied().collect(), false);
             for key in part {
-                if let Some(old) = self.places.insert(*key, delta.id) {
+                if let Some(old) = self.locations.insert(*key, delta.id) {
                     self.dead.insert((old, *key));
                 }
             }
@@ -101,13 +102,13 @@ impl Table {
     }
 
     fn load(&mut self, keys: &BTreeSet<Key>, rows: usize) {
-        let keys: Vec<Key> = keys.iter().copied().filter(|key| !self.places.contains_key(key)).collect();
+        let keys: Vec<Key> = keys.iter().copied().filter(|key| !self.locations.contains_key(key)).collect();
         let mut loaded = Vec::new();
         for part in keys.chunks(rows) {
             let made = self.segment(part.iter().copied().collect(), true);
             let base = self.tablets.has_room_for_base(&made);
             loaded.push(Arc::new(SegmentMeta { base, ..SegmentMeta::clone(&made) }));
-            self.places.extend(part.iter().map(|key| (*key, made.id)));
+            self.locations.extend(part.iter().map(|key| (*key, made.id)));
         }
         let before: usize = self.tablets.iter().map(|tablet| tablet.segments.len()).sum();
         self.tablets = self.tablets.with_loaded(&loaded);
@@ -118,16 +119,16 @@ impl Table {
         assert!(before > 0 || loaded.iter().all(|base| base.base), "an empty table has room");
     }
 
-    fn living(&self, tablet: &Tablet<SegmentMeta>) -> BTreeMap<Key, SegmentId> {
-        let mut living = BTreeMap::new();
+    fn live(&self, tablet: &Tablet<SegmentMeta>) -> BTreeMap<Key, SegmentId> {
+        let mut live = BTreeMap::new();
         for id in tablet.segments.iter().map(|segment| segment.id) {
             for key in self.segments[&id].iter().filter(|key| tablet.range.contains(*key)) {
                 if !self.dead.contains(&(id, *key)) {
-                    assert_eq!(living.insert(*key, id), None, "a row lives twice: {key:?}");
+                    assert_eq!(live.insert(*key, id), None, "a row lives twice: {key:?}");
                 }
             }
         }
-        living
+        live
     }
 
     fn compact(
@@ -138,38 +139,38 @@ impl Table {
         taken: &BTreeSet<Key>,
     ) {
         let inputs: Vec<SegmentId> = tablet.segments.iter().map(|segment| segment.id).collect();
-        let living = self.living(tablet);
-        let left: Vec<Key> = living.keys().copied().filter(|key| !taken.contains(key)).collect();
+        let live = self.live(tablet);
+        let left: Vec<Key> = live.keys().copied().filter(|key| !taken.contains(key)).collect();
         let bases_before = self.bases();
         match meanwhile {
             Some(Meanwhile::Flush(keys, rows)) => self.flush(&keys, rows),
             Some(Meanwhile::Load(keys, rows)) => self.load(&keys, rows),
             None => {}
         }
-        let before = (self.places.clone(), self.dead.clone());
+        let before = (self.locations.clone(), self.dead.clone());
         let mut bases = Vec::new();
         for part in left.chunks(rows) {
             let base = self.segment(part.iter().copied().collect(), true);
             for key in part {
-                if self.places[key] == living[key] {
-                    self.places.insert(*key, base.id);
+                if self.locations[key] == live[key] {
+                    self.locations.insert(*key, base.id);
                 } else {
                     self.dead.insert((base.id, *key));
                 }
             }
             bases.push(base);
         }
-        for key in living.keys().filter(|key| taken.contains(*key)) {
-            if self.places[key] == living[key] {
-                self.places.remove(key);
+        for key in live.keys().filter(|key| taken.contains(*key)) {
+            if self.locations[key] == live[key] {
+                self.locations.remove(key);
             }
         }
         match self.tablets.with_compacted(&tablet.range, &inputs, bases) {
             Some(tablets) => self.tablets = tablets,
-            // A base that came meanwhile divides the tablet, or has it: what was done is dropped.
+            // A base was loaded meanwhile and split the tablet, or is its base: the result is discarded.
             None => {
                 assert!(self.bases() > bases_before, "nothing has come that is in the way");
-                (self.places, self.dead) = before;
+                (self.locations, self.dead) = before;
             }
         }
     }
@@ -178,23 +179,23 @@ impl Table {
         self.tablets.iter().flat_map(|tablet| &tablet.segments).filter(|segment| segment.base).count()
     }
 
-    fn move_borders(&mut self, start: Key, end: Key) {
+    fn move_boundaries(&mut self, start: Key, end: Key) {
         let range = KeyRange::new(start.to_vec(), Some(end.to_vec().into()));
         let ranges: Vec<KeyRange> = [range].into_iter().filter(|range| !range.is_empty()).collect();
         let next = |segment: &SegmentMeta, key: &[u8]| {
             let next = self.segments[&segment.id].iter().find(|other| other[..] >= *key);
             Ok(next.map(|key| RowKey::new(key.to_vec()).unwrap()))
         };
-        if let Some(tablets) = self.tablets.without_borders_in(&ranges, next).unwrap() {
+        if let Some(tablets) = self.tablets.without_boundaries_in(&ranges, next).unwrap() {
             self.tablets = tablets;
         }
         assert!(
-            self.tablets.without_borders_in(&ranges, next).unwrap().is_none(),
+            self.tablets.without_boundaries_in(&ranges, next).unwrap().is_none(),
             "a second time there is nothing to do"
         );
-        for border in self.tablets.iter().map(|tablet| &tablet.range.start).filter(|border| !border.is_empty()) {
-            let is_key = self.segments.values().any(|keys| keys.iter().any(|key| key[..] == border[..]));
-            assert!(is_key || !ranges.iter().any(|range| range.contains(border)), "{border:?} in {ranges:?}");
+        for boundary in self.tablets.iter().map(|tablet| &tablet.range.start).filter(|boundary| !boundary.is_empty()) {
+            let is_key = self.segments.values().any(|keys| keys.iter().any(|key| key[..] == boundary[..]));
+            assert!(is_key || !ranges.iter().any(|range| range.contains(boundary)), "{boundary:?} in {ranges:?}");
         }
     }
 
@@ -204,9 +205,9 @@ impl Table {
         }
     }
 
-    /// Positions at which no row lives.
+    /// Number of positions without a live row.
     fn dead(&self, id: SegmentId) -> u64 {
-        self.segments[&id].iter().filter(|key| self.places.get(*key) != Some(&id)).count() as u64
+        self.segments[&id].iter().filter(|key| self.locations.get(*key) != Some(&id)).count() as u64
     }
 
     fn check(&self) {
@@ -215,9 +216,9 @@ impl Table {
             "ranges overlap or leave keys out: {:?}",
             self.tablets
         );
-        let living: BTreeMap<Key, SegmentId> = self.tablets.iter().flat_map(|tablet| self.living(tablet)).collect();
-        assert_eq!(living, self.places, "{:?}", self.tablets);
-        for (key, id) in &self.places {
+        let live: BTreeMap<Key, SegmentId> = self.tablets.iter().flat_map(|tablet| self.live(tablet)).collect();
+        assert_eq!(live, self.locations, "{:?}", self.tablets);
+        for (key, id) in &self.locations {
             assert!(self.tablets.has_segment(key, *id));
         }
         for tablet in self.tablets.iter() {
@@ -236,7 +237,7 @@ proptest! {
                 Event::Flush(keys, rows) => table.flush(&keys, rows),
                 Event::Compact { tablet, rows, meanwhile, taken } => table.compact_of(tablet, rows, meanwhile, &taken),
                 Event::Load(keys, rows) => table.load(&keys, rows),
-                Event::MoveBorders(start, end) => table.move_borders(start, end),
+                Event::MoveBoundaries(start, end) => table.move_boundaries(start, end),
             }
             table.check();
         }
@@ -254,7 +255,7 @@ proptest! {
 }
 
 proptest! {
-    /// Nobody writes, and the clock stands still; every segment there was gives reason to be compacted.
+    /// Nobody writes, and the clock stands still; every initial segment has a reason to be compacted.
     #[test]
     fn compaction_comes_to_an_end(
         events in events(), rows in 1usize..6, taken in keys(), (deltas_max, changed_bytes_min) in (0usize..3, 1u64..500),
@@ -266,7 +267,7 @@ proptest! {
                 Event::Flush(keys, rows) => table.flush(&keys, rows),
                 Event::Compact { tablet, rows, meanwhile, taken } => table.compact_of(tablet, rows, meanwhile, &taken),
                 Event::Load(keys, rows) => table.load(&keys, rows),
-                Event::MoveBorders(start, end) => table.move_borders(start, end),
+                Event::MoveBoundaries(start, end) => table.move_boundaries(start, end),
             }
         }
         table.stamp = 100;
@@ -289,15 +290,16 @@ proptest! {
             table.compact(&tablet, rows, None, &taken);
             table.check();
         }
-        // Not for want of reasons.
+        // There are reasons.
         let is_old = |segment: &Arc<SegmentMeta>| segment.id < next;
         let left = table.tablets.iter().flat_map(|tablet| &tablet.segments).filter(|segment| is_old(segment)).count();
         prop_assert!(left == 0 || !(purged || outlived || aged), "{} old segments are left", left);
     }
 }
 
-/// `text` has the tablets, divided by `|`. A tablet is the key that it begins with, a colon, and segments: `B` or `D`, megabytes, and
-/// perhaps `/` percent dead, `@` stamp (else 100), `!` horizon, `#` number (else unique, below 1000). A segment's keys are those of the tablets it is in.
+/// `text` lists the tablets, separated by `|`. A tablet is its first key, a colon, and segments: `B` or `D`, megabytes,
+/// and optionally `/` percent dead, `@` stamp (else 100), `!` horizon, `#` number (else unique, below 1000). A
+/// segment's keys are those of its tablets.
 fn check_choice(text: &str, past_rules_until: Option<i64>, purges: &[Purge], asked: Option<u64>, expected: &Expect) {
     let tablets: Vec<(&[u8], &str)> = text
         .split('|')
@@ -308,12 +310,12 @@ fn check_choice(text: &str, past_rules_until: Option<i64>, purges: &[Purge], ask
     for (at, (start, segments)) in tablets.iter().enumerate() {
         let end = tablets.get(at + 1).map(|(start, _)| start.to_vec().into());
         let mut of_tablet = Vec::new();
-        for (place, segment) in segments.split_whitespace().enumerate() {
+        for (index, segment) in segments.split_whitespace().enumerate() {
             let number = |mark: char| -> Option<i64> {
                 let from = &segment[segment.find(mark)? + 1..];
                 from[..from.find(|c: char| !c.is_ascii_digit()).unwrap_or(from.len())].parse().ok()
             };
-            let id = SegmentId(number('#').unwrap_or((100 * at + place) as i64) as u64);
+            let id = SegmentId(number('#').unwrap_or((100 * at + index) as i64) as u64);
             let base = segment.starts_with('B');
             let key = |key: &[u8]| RowKey::new([key, b"k"].concat()).unwrap();
             dead.insert(id, number('/').unwrap_or(0) as u64 * 10);
@@ -355,14 +357,14 @@ fn tablets_are_chosen() {
     check(":B100 D1 D1 D1 D1 | b:B100 D1 D1 D1 D1 D1 | c:B100 D1 D1 D1 D1 D1 D1", expect!["2: number of deltas"]);
     check(":B100 | b:B100 D12 D12", expect!["none"]);
     check(":B100 | b:B100 D12 D13", expect!["1: size of deltas"]);
-    // A delta without a base is as good as one.
+    // A delta without a base counts as one.
     check(":D30", expect!["none"]);
-    // Small ones wait for more.
+    // Small deltas wait for more.
     check(":B1 D0 D0 D0", expect!["none"]);
-    // A delta that is in two tablets counts for each with its half.
+    // A delta in two tablets counts for each with its half.
     check(":B100 D30#7 | b:B100 D30#7", expect!["none"]);
     check(":B100 D60#7 | b:B100 D60#7", expect!["0: size of deltas"]);
-    // Dead rows.
+    // DeletionVector rows.
     check(":B100 | b:B100/20", expect!["1: dead rows"]);
     check(":B4/24 | b:B3", expect!["none"]);
     check(":B4/25 | b:B3", expect!["0: dead rows"]);
@@ -371,7 +373,7 @@ fn tablets_are_chosen() {
     // Garbage.
     check(":B100!1001", expect!["none"]);
     check(":B100!1000 | b:B100!990", expect!["1: garbage"]);
-    // Not again as soon as it was written.
+    // Not immediately after it was written.
     check(":B100!900#990 | b:B100!900#991", expect!["0: garbage"]);
     check(":B100!900#991", expect!["none"]);
 }

@@ -1,4 +1,4 @@
-//! What random operations have found, or could only find after a long time, each by its name.
+//! Regression cases that random operations have found, or would take long to find, each by its name.
 
 use super::{differential::agree, *};
 use crate::{
@@ -12,7 +12,7 @@ fn agree_in_all_sizes(operations: &[Operation]) {
     agree(tiny, operations.to_vec());
 }
 
-/// Sets a cell so many milliseconds after the first second.
+/// Sets a cell, `milliseconds` after the first second.
 fn cell(family: &str, qualifier: &'static str, milliseconds: i64) -> Mutation {
     Mutation::SetCell {
         family: FamilyName::new(family).unwrap(),
@@ -30,7 +30,8 @@ fn set_rule(family: &str, rule: GcRule) -> Operation {
     Operation::ModifyFamily(FamilyChange::SetGc(FamilyName::new(family).unwrap(), rule))
 }
 
-/// A column that a rule condemned before it was loosened says nothing of the existence of its row: another one may.
+/// A column that a rule condemned before it was loosened proves nothing about the existence of its row: another one
+/// may.
 #[test]
 fn a_row_is_there_by_what_a_past_rule_left() {
     agree_in_all_sizes(&[
@@ -43,7 +44,8 @@ fn a_row_is_there_by_what_a_past_rule_left() {
     ]);
 }
 
-/// Which rows changed is known for the last flushes; a commit that relied on an older pin is refused, and nothing else goes wrong.
+/// Changed rows are known for the last flushes only: a commit that relied on an older pin is refused, and nothing else
+/// goes wrong.
 #[test]
 fn a_commit_that_relied_on_an_old_pin_is_refused_at_worst() {
     let mut operations = vec![Operation::Commit(writes("b", vec![cell("a", "p", 0)]), None), Operation::Pin(0)];
@@ -55,7 +57,7 @@ fn a_commit_that_relied_on_an_old_pin_is_refused_at_worst() {
     agree_in_all_sizes(&operations);
 }
 
-/// A writer that finds both memtables full waits for the flush that is held, so that this one is let go.
+/// A writer that finds both memtables full waits for the held flush, which must then be released.
 #[test]
 fn a_writer_that_waits_for_a_held_flush_lets_it_go() {
     let many = |value: &'static str| {
@@ -75,8 +77,8 @@ fn a_writer_that_waits_for_a_held_flush_lets_it_go() {
     );
 }
 
-/// A row of the memtable that is being flushed is deleted with its range and written again: the log tells what was done to it in the new
-/// memtable, and a start after the flush finds it in none.
+/// A row in the frozen memtable is deleted with its range and written again: the log has its mutations in the new
+/// memtable, and a start after the flush finds it in no memtable.
 #[test]
 fn a_row_that_a_range_took_out_of_a_flush_is_replayed() {
     for end in [Maintenance::Kill, Maintenance::Crash(3), Maintenance::Reopen] {
@@ -91,8 +93,8 @@ fn a_row_that_a_range_took_out_of_a_flush_is_replayed() {
     }
 }
 
-/// What a rule condemned is no value of the fast path's, though another column shows that the rows exist: by the rule of today, and by one
-/// that was loosened.
+/// The fast path never returns a condemned value, though another column proves that the rows exist: with the current
+/// rule, and with one that was loosened.
 #[test]
 fn row_groups_show_nothing_that_is_condemned() {
     let rows = (0..6).flat_map(|row| writes(&format!("k0{row}"), vec![cell("a", "", 0), cell("c", "q", 0)])).collect();

@@ -1,14 +1,14 @@
-//! What compaction makes of a store, and that it comes to an end.
+//! The effect of compaction on a store, and its termination.
 
 use super::*;
 use crate::{
     ColumnKind, KeyRange, RowSet,
-    columnar::{ColumnarRequest, WantedColumn},
-    engine::{blocking, maintain::Asked, tablet::choose::GARBAGE_PAUSE_MICROS},
+    columnar::{ColumnarRequest, RequestedColumn},
+    engine::{blocking, maintain::CompactionRequest, tablet::choose::GARBAGE_PAUSE_MICROS},
     store::{RowMutation, Write},
 };
 
-/// A clock that stands still, and the engine by it, which compacts when it is asked to.
+/// A clock that stands still, and an engine on it, which compacts only on request.
 async fn still(fs: &SimFs, now_micros: i64, gc: GcRule) -> (Arc<ManualClock>, Arc<Engine>) {
     let clock = Arc::new(ManualClock::new(now_micros));
     let options = EngineOptions { clock: Box::new(clock.clone()), compacts: false, ..simulated(fs) };
@@ -19,11 +19,11 @@ async fn still(fs: &SimFs, now_micros: i64, gc: GcRule) -> (Arc<ManualClock>, Ar
     (clock, engine)
 }
 
-/// How many compactions follow each other, at most `most`.
+/// Runs compactions until none is needed, at most `most`; returns their number.
 async fn compactions(engine: &Arc<Engine>, most: usize) -> usize {
     let engine = engine.clone();
     let counted = blocking(move || {
-        Ok((0..most).take_while(|_| engine.maintenance.compact_next(&Asked::default()).unwrap()).count())
+        Ok((0..most).take_while(|_| engine.maintenance.compact_next(&CompactionRequest::default()).unwrap()).count())
     });
     counted.await.unwrap()
 }
@@ -42,11 +42,11 @@ async fn garbage_that_is_not_there_yet_is_looked_for_once() {
     engine.commit(Commit::row(table(), key("row"), vec![cell(begun)])).await.unwrap();
     engine.flush().await.unwrap();
     assert_eq!(compactions(&engine, 5).await, 0);
-    // The very last moment of the cell's life.
+    // The last microsecond of the cell's life.
     clock.set(begun + AGE_MICROS);
     assert_eq!(compactions(&engine, 5).await, 1);
     assert_eq!(engine.inspection().segments.iter().map(|segment| segment.rows).sum::<u64>(), 1);
-    // Later it is garbage, and looked for again.
+    // Later it is garbage, and found again.
     clock.advance(GARBAGE_PAUSE_MICROS + 10);
     assert_eq!(compactions(&engine, 5).await, 1);
     assert!(engine.inspection().segments.is_empty());
@@ -62,8 +62,8 @@ async fn what_is_asked_for_ends_though_nobody_writes() {
     assert_eq!(engine.inspection().compactions.len(), 1);
 }
 
-/// A flush has put its segments in force, and the store is closed before they are installed: a compaction that comes after it must not put
-/// a manifest in force without them.
+/// A flush has put its segments in force, and the store is closed before they are installed: a later compaction must
+/// not put a manifest in force without them.
 #[tokio::test]
 async fn a_compaction_while_the_store_is_closed_keeps_what_the_last_flush_wrote() {
     let fs = SimFs::new();
@@ -77,7 +77,7 @@ async fn a_compaction_while_the_store_is_closed_keeps_what_the_last_flush_wrote(
         let engine = engine.clone();
         std::thread::spawn(move || {
             let before = engine.maintenance.segments_from_now_on();
-            engine.maintenance.compact_next(&Asked { before: Some((None, before)), purges: &[] })
+            engine.maintenance.compact_next(&CompactionRequest { before: Some((None, before)), purges: &[] })
         })
     };
     while !segments.has_met() {
@@ -88,8 +88,8 @@ async fn a_compaction_while_the_store_is_closed_keeps_what_the_last_flush_wrote(
         let engine = engine.clone();
         tokio::spawn(async move { engine.flush().await })
     };
-    // The flush has the manifest as soon as it is at work.
-    while !engine.shared.board.is_flushing() {
+    // The flush holds the manifest as soon as it runs.
+    while !engine.shared.coordination.is_flushing() {
         tokio::task::yield_now().await;
     }
     let manifest = fs.hold_syncs_in(&Path::new(PATH).join("manifest"));
@@ -101,7 +101,7 @@ async fn a_compaction_while_the_store_is_closed_keeps_what_the_last_flush_wrote(
         let engine = engine.clone();
         tokio::spawn(async move { engine.close().await })
     };
-    while !engine.shared.board.is_closed() {
+    while !engine.shared.coordination.is_closed() {
         tokio::task::yield_now().await;
     }
     drop(manifest);
@@ -112,17 +112,18 @@ async fn a_compaction_while_the_store_is_closed_keeps_what_the_last_flush_wrote(
     assert_eq!(values(engine.as_ref()).await, ["a", "b", "c"].map(|row| (row.to_owned(), "1".to_owned())));
 }
 
-/// Many tables of SQL in one of the store, each with a column of its own: none is frequent among all rows, and the first rows have one of them.
+/// Many SQL tables in one table of the store, each with its own column: none is frequent among all rows, and the first
+/// rows have only one of them.
 #[tokio::test]
 async fn flushes_and_compactions_have_columns_for_every_stretch_of_keys() {
     const STRETCHES: usize = 24;
-    // More in a flush than its sample has.
+    // More than the sample of a flush.
     const ROWS: usize = 400;
     let (_, engine) = still(&SimFs::new(), 1_000_000, GcRule::KeepAll).await;
     let family = FamilyName::new("f").unwrap();
     let qualifier = |stretch: usize| Bytes::from(format!("q{stretch:02}"));
     let part_rows = |stretch: usize| {
-        let column = WantedColumn {
+        let column = RequestedColumn {
             family: family.clone(),
             qualifier: qualifier(stretch),
             kind: ColumnKind::Binary,

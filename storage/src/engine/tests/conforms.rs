@@ -6,7 +6,7 @@ use crate::testing::{
     conformance::{conformance, conformance_of_history},
 };
 
-/// An engine on a clock that the suite turns, and what must live as long.
+/// An engine on a clock that the suite controls, with a guard of the same lifetime.
 async fn subject(options: EngineOptions, guard: Box<dyn std::any::Any + Send + Sync>) -> Subject {
     let clock = Arc::new(ManualClock::new(0));
     let store = Engine::open(EngineOptions { clock: Box::new(clock.clone()), ..options }).await.unwrap();

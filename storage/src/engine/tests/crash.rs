@@ -1,10 +1,10 @@
 //! Crashes after every call to the file system.
 //!
-//! A workload of commits runs until the machine stops; what is left of its disk is opened, and must hold every acknowledged
-//! commit, nothing of one that was never sent, and of no commit a part. Then it goes on, crashes again while it recovers, and
-//! is opened once more.
+//! A workload of commits runs until the machine stops. The rest of its disk is opened, and must hold every acknowledged
+//! commit, nothing of a commit that was never sent, and no partial commit. Then the workload continues, crashes again
+//! during recovery, and the store is opened once more.
 //!
-//! A round is decided by the number of calls and a seed; a failure names both.
+//! The number of calls and a seed determine a round; a failure names both.
 
 use super::*;
 use crate::fs::Fs;
@@ -14,19 +14,19 @@ use url::Url;
 
 /// Commits of a workload; each writes its number to two rows.
 const COMMITS: usize = 40;
-/// Crashes with other remains, for each number of calls.
+/// Seeds of the disk's content after a crash, for each number of calls.
 const SEEDS: u64 = 6;
 
-/// What a workload was told.
+/// The acknowledgements of a workload.
 #[derive(Default)]
-struct Told {
+struct Expected {
     made: bool,
     /// By row: the last counter that was acknowledged, and the last that was sent.
     acknowledged: BTreeMap<String, usize>,
     sent: BTreeMap<String, usize>,
 }
 
-impl Told {
+impl Expected {
     /// Sends commits until one fails. Each writes its number to two rows that share a name.
     async fn work(&mut self, options: EngineOptions, commits: std::ops::Range<usize>) {
         let Ok(engine) = Engine::open(options).await else { return };
@@ -38,11 +38,11 @@ impl Told {
             }
         }
         for numbers in commits.collect::<Vec<_>>().chunks(3) {
-            // The three may come to be one group.
+            // The three commits may be one group.
             let commits = numbers.iter().map(|&number| {
                 let name = format!("{}", number % 7);
                 let mut commit = put(&format!("left {name}"), format!("{number}"));
-                // Some are larger than what disks write at once, some than a log file.
+                // Some are larger than a disk sector, some than a log file.
                 let filler = "x".repeat([0, 30, 700, 3_000][number % 4]);
                 commit.writes.extend(put(&format!("right {name}"), format!("{number} {filler}")).writes);
                 self.sent.insert(name.clone(), number);
@@ -61,7 +61,7 @@ impl Told {
         let _ = engine.close().await;
     }
 
-    /// Opens what is left and compares.
+    /// Opens the rest of the disk and compares.
     async fn check(&self, fs: &SimFs, round: &str) {
         let engine = Engine::open(simulated(fs)).await.unwrap_or_else(|error| panic!("{round}: {error}"));
         let tables = engine.tables().await.unwrap();
@@ -86,7 +86,7 @@ impl Told {
 /// The calls of a whole workload.
 async fn calls() -> usize {
     let fs = SimFs::new();
-    Told::default().work(simulated(&fs), 0..COMMITS).await;
+    Expected::default().work(simulated(&fs), 0..COMMITS).await;
     fs.calls().len()
 }
 
@@ -97,10 +97,10 @@ async fn every_crash_leaves_what_was_acknowledged() {
     for stop in 0..=calls {
         let fs = SimFs::new();
         fs.stop_after(stop);
-        let mut told = Told::default();
-        told.work(simulated(&fs), 0..COMMITS).await;
+        let mut expected = Expected::default();
+        expected.work(simulated(&fs), 0..COMMITS).await;
         for seed in 0..SEEDS {
-            told.check(&fs.crashed(seed), &format!("stopped after {stop} calls, seed {seed}")).await;
+            expected.check(&fs.crashed(seed), &format!("stopped after {stop} calls, seed {seed}")).await;
         }
     }
 }
@@ -111,15 +111,20 @@ async fn every_crash_during_recovery_leaves_what_was_acknowledged() {
     for (round, stop) in (20..calls).step_by(7).enumerate() {
         let fs = SimFs::new();
         fs.stop_after(stop);
-        let mut told = Told::default();
-        told.work(simulated(&fs), 0..COMMITS / 2).await;
+        let mut expected = Expected::default();
+        expected.work(simulated(&fs), 0..COMMITS / 2).await;
         for again in 0..25 {
             let crashed = fs.crashed(round as u64);
             crashed.stop_after(again);
-            let mut told = Told { made: told.made, acknowledged: told.acknowledged.clone(), sent: told.sent.clone() };
-            told.work(simulated(&crashed), COMMITS / 2..COMMITS).await;
+            let mut expected = Expected {
+                made: expected.made,
+                acknowledged: expected.acknowledged.clone(),
+                sent: expected.sent.clone(),
+            };
+            expected.work(simulated(&crashed), COMMITS / 2..COMMITS).await;
             let crashed = crashed.crashed(again as u64);
-            told.check(&crashed, &format!("stopped after {stop} calls, then after {again}, seeds {round}, {again}"))
+            expected
+                .check(&crashed, &format!("stopped after {stop} calls, then after {again}, seeds {round}, {again}"))
                 .await;
         }
     }
@@ -131,8 +136,8 @@ async fn what_is_read_after_a_kill_outlives_a_crash() {
     for stop in 0..calls {
         let fs = SimFs::new();
         fs.stop_after(stop);
-        let mut told = Told::default();
-        told.work(simulated(&fs), 0..COMMITS).await;
+        let mut expected = Expected::default();
+        expected.work(simulated(&fs), 0..COMMITS).await;
         fs.go_on();
         let engine = Engine::open(simulated(&fs)).await.unwrap();
         if engine.tables().await.unwrap().is_empty() {
@@ -146,11 +151,11 @@ async fn what_is_read_after_a_kill_outlives_a_crash() {
     }
 }
 
-/// Calls that the first start of a store makes, at least.
+/// Minimum number of calls of a store's first start.
 const STOPS_OF_A_START: usize = 24;
 
-/// Options of a store with its segments elsewhere, so that it has an owner. Stores are told apart by when they were made: no start has the
-/// time of another.
+/// Options of a store with separate segments, so that it has an owner. Stores are identified by their creation time: no
+/// two starts have the same time.
 fn with_place(fs: &SimFs, start: i64) -> EngineOptions {
     let clock = Box::new(ManualClock::new(1_000_000 * start));
     EngineOptions { segments: Some(Url::parse("file:///elsewhere").unwrap()), clock, ..simulated(fs) }
@@ -211,7 +216,7 @@ async fn what_segments_held_after_a_kill_outlives_a_crash() {
     }
 }
 
-/// A file system that leaves out a call that durability needs: the tests above must notice.
+/// A file system that omits a call that durability needs: the tests above must notice.
 #[derive(Debug)]
 struct Forgetful(SimFs);
 
@@ -252,9 +257,9 @@ impl Fs for Forgetful {
 #[tokio::test]
 async fn the_simulator_notices_folders_that_are_not_synced() {
     let fs = SimFs::new();
-    let mut told = Told::default();
+    let mut expected = Expected::default();
     let options = EngineOptions { fs: Arc::new(Forgetful(fs.clone())), ..simulated(&fs) };
-    told.work(options, 0..COMMITS).await;
+    expected.work(options, 0..COMMITS).await;
     let mut lost = 0;
     for seed in 0..20 {
         let crashed = fs.crashed(seed);

@@ -1,5 +1,5 @@
-//! Random operations on the engine and on the memory store, with flushes, compactions, kills and crashes between; rows are read one by one and
-//! by the fast path.
+//! Random operations on the engine and on the memory store, with flushes, compactions, kills and crashes in between;
+//! rows are read one by one and by the fast path.
 
 use super::{machine::Machine, *};
 use crate::{
@@ -29,7 +29,7 @@ pub(super) fn agree(options: fn(&SimFs) -> EngineOptions, operations: Vec<Operat
     });
 }
 
-/// As many cases as `PROPTEST_CASES` says, or 96.
+/// `PROPTEST_CASES` cases, by default 96.
 fn config() -> ProptestConfig {
     match std::env::var_os("PROPTEST_CASES") {
         Some(_) => ProptestConfig::default(),
@@ -56,7 +56,8 @@ proptest! {
     }
 }
 
-/// Of the rows that a load is asked for only those count that are new: one of them in the purged range does not end it when it is not.
+/// A load that skips existing rows counts only the new ones: a purge of a range with one that it skipped does not end
+/// it.
 #[test]
 fn a_purge_of_rows_that_a_load_was_not_given_does_not_end_it() {
     let row = |key: &'static str| -> NewRow { (RowKey::new(key).unwrap(), vec![None, None, None, Some(Bytes::new())]) };

@@ -79,7 +79,7 @@ async fn a_store_opens_for_reading_on_a_full_disk() {
     assert_eq!((engine.sync_micros(), values(engine.as_ref()).await), (None, pairs(&[("a", "1")])));
 }
 
-/// A closed store of some commits, and what it holds.
+/// A closed store of some commits, and its rows.
 async fn filled(commits: usize) -> (SimFs, Vec<Row>) {
     let fs = SimFs::new();
     let engine = with_table(simulated(&fs)).await;
@@ -112,7 +112,7 @@ async fn a_bad_frame_in_the_middle_is_named_and_nothing_is_lost() {
 #[tokio::test]
 async fn a_torn_last_frame_is_cut() {
     let (fs, all) = filled(8).await;
-    // The last frame holds the clock; before it stands that of the last commit.
+    // The last frame holds the clock; the one before it is the last commit.
     let whole = fs.read(Path::new(FIRST_LOG)).unwrap();
     let at = whole.windows(7).rposition(|bytes| bytes == b"row 007").unwrap();
     fs.damage(Path::new(FIRST_LOG), |bytes| bytes[at..].fill(0));
@@ -132,7 +132,7 @@ async fn what_was_cut_does_not_come_back_as_damage() {
         bytes[end..end + 500].fill(0xaa);
     });
     let engine = reopened(&fs).await.unwrap();
-    // It goes to the next file, and what was torn stays in the middle of the log, unless it was zeroed.
+    // It goes to the next file, and the torn frame would be in the middle of the log, unless it was zeroed.
     engine.commit(put("x", vec![b'x'; 3_000])).await.unwrap();
     drop(engine);
     let engine = reopened(&fs).await.unwrap();
@@ -174,7 +174,7 @@ async fn no_flipped_bit_of_the_log_yields_a_wrong_row() {
             bytes[at] ^= 1 << bit;
         });
         match reopened(&fs.crashed(0)).await {
-            // Only the last frame, that of the clock, can pass for one that was never acknowledged.
+            // Only the last frame, that of the clock, can look like one that was never acknowledged.
             Ok(engine) => assert_eq!(rows(engine.as_ref()).await, all, "byte {at}, bit {bit}"),
             Err(error) => {
                 assert_eq!(error.kind(), ErrorKind::Corrupt, "byte {at}, bit {bit}: {error}");
@@ -185,7 +185,7 @@ async fn no_flipped_bit_of_the_log_yields_a_wrong_row() {
     assert!(refused > used / 2, "{refused} of {used}");
 }
 
-/// Knows nothing of tables, loudly.
+/// Panics when it is asked for a table's layout.
 #[derive(Debug)]
 struct Panicking;
 
@@ -227,7 +227,7 @@ async fn a_slow_read_of_a_segment_keeps_nobody_else_waiting() {
     while !held.has_met() {
         tokio::task::yield_now().await;
     }
-    // New rows need nothing of what is slow.
+    // New rows need no slow read.
     engine.commit(put("e", "2")).await.unwrap();
     let found = engine.read_row(&table(), &key("e"), None).await.unwrap();
     assert!(found.is_some() && !slow.is_finished());

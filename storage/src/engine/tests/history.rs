@@ -1,14 +1,14 @@
-//! What only an engine can do wrong with history: files that keep too much, or too little.
+//! Engine-specific bugs with history: files that keep too much, or too little.
 
 use super::*;
 use crate::{FamilyChange, History, KeyRange, Write, fs::Fs, model::limits::ROW_KEY_BYTES_MAX};
 use std::sync::atomic::Ordering;
 
 const SECOND: i64 = 1_000_000;
-/// A value that is in no file by chance.
+/// A value that no file has by chance.
 const NEEDLE: &str = "a value of 7f3a, superseded";
 
-/// An engine with a table that keeps history for so many seconds, and its clock.
+/// An engine with a table that keeps history for `seconds`, and its clock.
 async fn keeping(fs: &SimFs, gc: GcRule, seconds: i64) -> (Arc<Engine>, Arc<ManualClock>) {
     let clock = Arc::new(ManualClock::new(SECOND));
     let engine = reopened(fs, &clock).await;
@@ -29,7 +29,7 @@ async fn values_at(engine: &Engine, second: i64) -> Vec<(String, String)> {
     rows.iter().map(|row| (text(&row.key), text(&row.cells[0].value))).collect()
 }
 
-/// Files below the folder that hold the bytes.
+/// Files below the folder that contain the bytes.
 fn files_with(fs: &SimFs, folder: &Path, bytes: &[u8]) -> Vec<String> {
     let mut found = Vec::new();
     for name in fs.list(folder).unwrap() {
@@ -45,20 +45,20 @@ fn files_with(fs: &SimFs, folder: &Path, bytes: &[u8]) -> Vec<String> {
     found
 }
 
-/// The past of deleted ranges goes at once, but not for whoever pinned the state before: also not where a commit was under way then, so
-/// that a later state is asked for what was.
+/// The history of deleted ranges goes at once, but not for a pin of an earlier state: even if a commit was in progress
+/// then, so that the scan reads a later state.
 #[tokio::test]
-async fn a_pin_taken_beside_a_commit_keeps_the_past_of_deleted_ranges() {
+async fn a_pin_taken_during_a_commit_keeps_the_past_of_deleted_ranges() {
     let (engine, clock) = keeping(&SimFs::new(), GcRule::KeepAll, 1_000).await;
     engine.commit(put("alto#1", "first")).await.unwrap();
     clock.set(3 * SECOND);
-    let pin_beside_a_commit = || {
+    let pin_during_a_commit = || {
         engine.shared.is_stamping.store(true, Ordering::SeqCst);
         let pin = engine.pin_now();
         engine.shared.is_stamping.store(false, Ordering::SeqCst);
         pin
     };
-    let (before, also_before) = (pin_beside_a_commit(), pin_beside_a_commit());
+    let (before, also_before) = (pin_during_a_commit(), pin_during_a_commit());
     let seen = async |pin: &crate::Pin| {
         let scan = Scan { as_of: Some(pin.now_micros), pin: Some(pin.clone()), ..Scan::all() };
         engine.read_rows(&table(), scan).await.unwrap().len()
@@ -70,8 +70,8 @@ async fn a_pin_taken_beside_a_commit_keeps_the_past_of_deleted_ranges() {
     engine.compact(None).await.unwrap();
     assert_eq!((seen(&before).await, seen(&also_before).await), (1, 1));
     clock.set(5 * SECOND);
-    // What was deleted before the pin is gone for it.
-    assert_eq!(seen(&pin_beside_a_commit()).await, 0);
+    // Ranges deleted before the pin stay deleted for it.
+    assert_eq!(seen(&pin_during_a_commit()).await, 0);
 }
 
 #[tokio::test]
@@ -136,7 +136,7 @@ async fn a_table_and_its_past_are_one_to_clients() {
     assert_eq!(inside, ["t", "t@past"]);
     assert!(TableName::new("t@past").is_err());
     assert_eq!(engine.sample_row_keys(&table()).await.unwrap().len(), 1);
-    // It comes and goes with the history, and with the table.
+    // The history table exists as long as history is kept and the table exists.
     let rest = |engine: &Engine| engine.inspect().unwrap().tablets.len();
     engine.modify_families(&table(), vec![FamilyChange::SetHistory(None)]).await.unwrap();
     assert_eq!(rest(&engine), 1);
@@ -170,8 +170,8 @@ async fn the_longest_row_keys_have_a_past() {
     assert_eq!(values_at(&engine, 2).await, first, "from a segment");
 }
 
-/// A compaction that begins while the commit which lets history begin is being synced judges by a later time than that commit's, and does
-/// not know of it. What it would take is needed.
+/// A compaction that begins while the commit that begins history is being synced evaluates rules at a later time than
+/// that commit's, and does not know of it. Cells that it would remove are needed.
 #[tokio::test]
 async fn history_that_begins_during_a_compaction_is_whole() {
     let fs = SimFs::new();
@@ -192,9 +192,9 @@ async fn history_that_begins_during_a_compaction_is_whole() {
     }
     clock.set(20 * SECOND);
     let maintenance = engine.maintenance.clone();
-    let compacting = tokio::task::spawn_blocking(move || maintenance.compact_asked(None));
-    // It waits for the log thread: with nothing in its hands, or with what it has made.
-    while !engine.shared.board.has_installs() {
+    let compacting = tokio::task::spawn_blocking(move || maintenance.compact_table(None));
+    // It waits for the log thread: with nothing to install, or with its result.
+    while !engine.shared.coordination.has_installs() {
         tokio::task::yield_now().await;
     }
     drop(held);
@@ -204,9 +204,9 @@ async fn history_that_begins_during_a_compaction_is_whole() {
     assert_eq!(values_at(&engine, 9).await, pairs(&[("a", "aging")]));
 }
 
-/// A commit that has its stamp and is being synced belongs to the moment of a later pin: who reads as of then waits for it.
+/// A commit that has its stamp and is being synced belongs to the time of a later pin: a scan as of then waits for it.
 #[tokio::test]
-async fn what_was_at_a_moment_does_not_change() {
+async fn rows_as_of_a_timestamp_do_not_change() {
     let fs = SimFs::new();
     let (engine, clock) = keeping(&fs, GcRule::KeepAll, 1_000).await;
     let first = engine.commit(put("a", "first")).await.unwrap();
@@ -226,7 +226,7 @@ async fn what_was_at_a_moment_does_not_change() {
         let scan = Scan { pin: Some(pin.clone()), as_of: Some(pin.now_micros), ..Scan::all() };
         tokio::spawn(async move { engine.read_rows(&table(), scan).await })
     };
-    while !engine.shared.board.has_installs() {
+    while !engine.shared.coordination.has_installs() {
         assert!(!reading.is_finished(), "it waits");
         tokio::task::yield_now().await;
     }
@@ -238,7 +238,7 @@ async fn what_was_at_a_moment_does_not_change() {
     assert_eq!(read[0].cells[0].value, "second");
     let again = Scan { as_of: Some(pin.now_micros), ..Scan::all() };
     assert_eq!(engine.read_rows(&table(), again).await.unwrap(), read);
-    // The pin's own state is what it was.
+    // The pin's own state is unchanged.
     let pinned = engine.read_rows(&table(), Scan { pin: Some(pin), ..Scan::all() }).await.unwrap();
     assert_eq!(pinned[0].cells[0].value, "first");
 }

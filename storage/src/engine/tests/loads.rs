@@ -1,6 +1,6 @@
-//! Loads: what they bring, what they refuse, and what is left of them; alone, [beside] others, and after a [crash].
+//! Loads: their rows, their refusals, and their files; alone, [concurrent] with other writers, and after a [crash].
 
-mod beside;
+mod concurrent;
 mod crash;
 
 use super::*;
@@ -33,7 +33,7 @@ async fn begin(engine: &Engine) -> Box<dyn Load> {
     engine.load(&table(), &columns()).await.unwrap().expect("there is room for a load")
 }
 
-/// Loads rows in batches of a few.
+/// Loads rows in small batches.
 async fn load(engine: &Engine, rows: &[(String, String)]) -> Result<i64> {
     let mut load = begin(engine).await;
     for (at, part) in rows.chunks(7).enumerate() {
@@ -62,15 +62,15 @@ fn count_segments(fs: &SimFs) -> usize {
     files(fs, "seg").len()
 }
 
-/// Two threads merge whatever there is.
+/// Two threads merge every load.
 fn halves(fs: &SimFs) -> EngineOptions {
     let tiny = tiny(fs);
-    EngineOptions { grain: Grain { load_halves_bytes_min: 0, ..tiny.grain }, ..tiny }
+    EngineOptions { granularity: Granularity { load_halves_bytes_min: 0, ..tiny.granularity }, ..tiny }
 }
 
 #[tokio::test]
 async fn two_threads_merge_halves_and_leave_nothing_after_a_failure() {
-    // Of a size at which one thread writes one segment.
+    // Large enough that one thread writes one segment.
     let large = |options: EngineOptions| EngineOptions { base_bytes: 1 << 20, compacts: false, ..options };
     // The last key comes first: nothing is written before the end.
     let order = |at: usize| (at * 7 + 299) % 300;
@@ -82,7 +82,7 @@ async fn two_threads_merge_halves_and_leave_nothing_after_a_failure() {
         assert_eq!(values(engine.as_ref()).await, sorted(turned()));
         assert_eq!(count_segments(&fs), 1 + files_of_half);
     }
-    // A key that is there twice, in the first half and in the second: neither leaves rows or files.
+    // A key that occurs twice, in the first half and in the second: neither leaves rows or files.
     for twice in [3, 290] {
         let fs = SimFs::new();
         let engine = with_table(large(halves(&fs))).await;
@@ -104,7 +104,7 @@ async fn rows_in_any_order_are_there_at_once_and_after_a_restart() {
         |at| (at * 7 + 299) % 300,
         |at| 299 - at,
         |at| (at * 7) % 300,
-        // In order up to a point.
+        // Ascending up to a point.
         |at| if at < 150 { at } else { 150 + (at * 7) % 150 },
     ];
     for (which, order) in orders.into_iter().chain(orders).enumerate() {
@@ -146,7 +146,7 @@ async fn a_large_load_into_an_empty_table_leaves_bases_that_need_no_compaction()
     };
     let tablets = shape(&engine);
     assert!(tablets.len() > 3 && tablets[..tablets.len() - 1].iter().all(|tablet| tablet[..] == [true]), "{tablets:?}");
-    // What comes behind has tablets of its own, what comes between does not.
+    // Later keys get tablets of their own, keys in between do not.
     load(&engine, &numbered(400..700)).await.unwrap();
     let more = shape(&engine);
     assert!(more.len() > tablets.len() + 3 && more.iter().filter(|tablet| tablet[0]).count() > 6, "{more:?}");
@@ -193,7 +193,7 @@ async fn a_deleted_row_can_be_loaded_wherever_it_was() {
     load(&engine, &numbered(0..100)).await.unwrap();
     engine.commit(put("x", "1")).await.unwrap();
     engine.flush().await.unwrap();
-    // Of a segment; of a memtable; of a segment and dead there; of a range.
+    // In a segment; in a memtable; in a segment and dead there; in a range.
     for row in ["row 0003", "x", "row 0004"] {
         engine.commit(delete(row)).await.unwrap();
     }
@@ -210,7 +210,7 @@ async fn a_deleted_row_can_be_loaded_wherever_it_was() {
     expected.extend(pairs(&[("x", "2"), ("y", "2")]));
     assert_eq!(values(engine.as_ref()).await, expected);
     check_after_kill(engine, &fs, &expected).await;
-    // One way of deletion at a time: nothing else has them flushed.
+    // One kind of deletion at a time, so that nothing else has them flushed.
     for way in 0..2 {
         let fs = SimFs::new();
         let engine = with_table(EngineOptions { compacts: false, ..simulated(&fs) }).await;
@@ -224,7 +224,7 @@ async fn a_deleted_row_can_be_loaded_wherever_it_was() {
     }
 }
 
-/// The log holds deletions, and nothing is to be made of them again.
+/// The log holds deletions, which replay must not apply again.
 async fn check_after_kill(engine: Arc<Engine>, fs: &SimFs, expected: &[(String, String)]) {
     assert_eq!(values(engine.as_ref()).await, expected);
     fs.stop();
@@ -289,11 +289,11 @@ async fn a_load_is_refused_when_what_it_relied_on_changed() {
     engine.commit(put("tenant", "active still")).await.unwrap();
     assert_eq!(second.finish(relying()).await.unwrap_err().kind(), ErrorKind::Conflict);
     assert_eq!(engine.read_row(&table(), &key("b"), None).await.unwrap(), None);
-    // Whoever relies on what is there now may try again.
+    // A commit that relies on the current state may retry.
     let newer = Validation { pin: engine.pin().await.unwrap(), rows: vec![(table(), key("tenant"))] };
     second.finish(Some(newer)).await.unwrap();
     assert!(engine.read_row(&table(), &key("b"), None).await.unwrap().is_some());
-    // So does one without rows, and one whose table has other families by now.
+    // So does a load without rows, and one whose table has other families by now.
     let mut empty = begin(&engine).await;
     assert_eq!(empty.finish(relying()).await.unwrap_err().kind(), ErrorKind::Conflict);
     drop(empty);
@@ -303,7 +303,7 @@ async fn a_load_is_refused_when_what_it_relied_on_changed() {
     engine.modify_families(&table(), vec![crate::FamilyChange::Create(family, Family::default())]).await.unwrap();
     assert_eq!(third.finish(None).await.unwrap_err().kind(), ErrorKind::Conflict);
     drop(third);
-    // Also when they are again what they were: what a rule condemned meanwhile stays so.
+    // Even if they are changed back: cells that a rule condemned meanwhile stay condemned.
     let f = FamilyName::new("f").unwrap();
     let mut there_and_back = begin(&engine).await;
     there_and_back.add(batch([(1, "c", "1")])).await.unwrap();

@@ -1,9 +1,9 @@
-//! A simulated machine that an engine runs on: it flushes, compacts, is killed and crashes when a test says so.
+//! A simulated machine that runs an engine: it flushes, compacts, is killed and crashes when a test says so.
 
 use super::*;
 use crate::{
     KeyRange, Pin,
-    engine::{apply, blobs::Blobs, state::FLUSHES_REMEMBERED},
+    engine::{apply, blobs::Blobs, state::RECENT_CHANGES_MAX},
     testing::{
         Subject,
         arbitrary::Maintenance,
@@ -21,38 +21,39 @@ const SEGMENTS: &str = "/store/seg";
 pub(super) struct Machine {
     pub(super) fs: SimFs,
     pub(super) clock: Arc<ManualClock>,
-    /// Where segments are, if not on the disk.
+    /// The object store with the segments, if they are not on the disk.
     pub(super) blobs: Option<FaultyBlobs>,
     options: fn(&SimFs) -> EngineOptions,
-    /// What was begun and waits for a segment to be there. Before the engine, which is dropped after it: its threads end when they are let go.
+    /// A flush or compaction that waits until its segment may be finished. Declared after the engine, so that it is
+    /// dropped later: its threads end when it is released.
     begun: Option<(Held, JoinHandle<Result<()>>)>,
     engine: Option<Arc<Engine>>,
 }
 
 impl Machine {
-    /// A machine with an empty disk; engines on it have these options, but for the clock.
+    /// A machine with an empty disk; its engines have these options, but for the clock.
     pub(super) fn new(options: fn(&SimFs) -> EngineOptions) -> Self {
         let clock = Arc::new(ManualClock::new(0));
         Self { fs: SimFs::new(), clock, blobs: None, options, begun: None, engine: None }
     }
 
-    /// One whose segments are in an object store.
+    /// A machine whose segments are in an object store.
     pub(super) fn with_blobs(options: fn(&SimFs) -> EngineOptions, blobs: FaultyBlobs) -> Self {
         Self { blobs: Some(blobs), ..Self::new(options) }
     }
 
-    /// Starts an engine on what the disk holds.
+    /// Starts an engine on the disk's content.
     pub(super) async fn start(&mut self) -> Result<Arc<Engine>> {
         let blobs = self.blobs.clone().map(|blobs| Arc::new(blobs) as Arc<dyn Blobs>);
         let options = EngineOptions { clock: Box::new(self.clock.clone()), blobs, ..(self.options)(&self.fs) };
         let engine = Engine::open(options).await?;
         engine.set_layouts(Arc::new(Typed));
         self.engine = Some(engine.clone());
-        // A writer that waits for the flush that is held would wait for ever.
+        // A writer that waits for a held flush would wait for ever.
         let (shared, fs, blobs) = (engine.shared.clone(), self.fs.clone(), self.blobs.clone());
         std::thread::spawn(move || {
             let mut stalls = 0;
-            while let Some(now) = shared.board.await_stall(stalls) {
+            while let Some(now) = shared.coordination.await_stall(stalls) {
                 stalls = now;
                 release(&fs, blobs.as_ref());
             }
@@ -66,14 +67,14 @@ impl Machine {
         let shared = engine.shared.clone();
         let forgets = move |pin: &Pin| {
             let flushes = shared.published.load().flushes - apply::pinned(pin).unwrap().flushes;
-            flushes > FLUSHES_REMEMBERED as u64
+            flushes > RECENT_CHANGES_MAX as u64
         };
         let (fs, blobs) = (self.fs.clone(), self.blobs.clone());
         let release = move || release(&fs, blobs.as_ref());
         Subject { forgets: Box::new(forgets), release: Box::new(release), ..Subject::new(engine, self.clock.clone()) }
     }
 
-    /// Does what is asked with the engine of the subject, which must be the one that runs.
+    /// Performs maintenance with the engine of the subject, which must be the running one.
     pub(super) async fn maintain(&mut self, subject: Subject, maintenance: Maintenance) -> Subject {
         if maintenance.keeps_store() {
             self.tend(maintenance).await.unwrap();
@@ -98,10 +99,10 @@ impl Machine {
         self.subject().await
     }
 
-    /// Flushes, compacts, begins to and ends it.
+    /// Flushes, compacts, or begins or finishes one of them.
     pub(super) async fn tend(&mut self, maintenance: Maintenance) -> Result<()> {
         match self.finish().await {
-            // What was begun while the disk was full ends so, also when there is room again.
+            // A task begun while the disk was full ends so, even if there is room again.
             Err(error) if error.kind() == ErrorKind::NoSpace => {}
             ended => ended?,
         }
@@ -117,46 +118,46 @@ impl Machine {
         Ok(())
     }
 
-    /// Lets the task run until its first segment is to last, or to its end.
+    /// Runs the task until its first segment is about to be finished, or to its end.
     async fn begin(&mut self, task: JoinHandle<Result<()>>) {
-        let board = &self.engine.as_ref().expect("an engine runs").shared.board;
+        let coordination = &self.engine.as_ref().expect("an engine runs").shared.coordination;
         let held = match &self.blobs {
             Some(blobs) => Held::Requests(blobs.hold("finish")),
             None => Held::Syncs(self.fs.hold_syncs_in(Path::new(SEGMENTS))),
         };
-        while !held.has_met() && !task.is_finished() && !board.is_stalled() {
+        while !held.has_met() && !task.is_finished() && !coordination.is_stalled() {
             tokio::task::yield_now().await;
         }
-        if board.is_stalled() {
-            // Since before the syncs were held: nobody else lets them go.
+        if coordination.is_stalled() {
+            // Stalled since before the syncs were held: nobody else releases them.
             release(&self.fs, self.blobs.as_ref());
         }
         self.begun = Some((held, task));
     }
 
-    /// Lets what was begun go on.
+    /// Releases the held task.
     pub(super) fn release(&self) {
         release(&self.fs, self.blobs.as_ref());
     }
 
-    /// Lets what was begun end.
+    /// Finishes the held task.
     pub(super) async fn finish(&mut self) -> Result<()> {
         let Some((held, task)) = self.begun.take() else { return Ok(()) };
         drop(held);
         task.await.expect("maintenance does not panic")
     }
 
-    /// Stops the machine and ends the process that cannot do anything any more. The engine must have no other owner than `last`.
+    /// Stops the machine and ends the process. The engine must have no other owner than `last`.
     pub(super) async fn stop<T>(&mut self, last: T) {
         self.fs.stop();
-        // It fails or not, as it got far or not.
+        // It fails or not, depending on its progress.
         let _ = self.finish().await;
         self.engine = None;
         drop(last);
     }
 }
 
-/// What holds back what was begun, until it is dropped.
+/// Holds the task until it is dropped.
 enum Held {
     Syncs(HeldSyncs),
     Requests(HeldRequests),
@@ -171,7 +172,7 @@ impl Held {
     }
 }
 
-/// Lets go on what is held, whoever holds it.
+/// Releases whatever is held.
 fn release(fs: &SimFs, blobs: Option<&FaultyBlobs>) {
     match blobs {
         Some(blobs) => blobs.release(),

@@ -1,10 +1,10 @@
-//! What a purge leaves on the disk, and when it ends.
+//! Files after a purge, and when a purge ends.
 
 use super::*;
 use crate::{KeyRange, RowMutation};
 use std::{fs, path::PathBuf};
 
-/// What stands in every key that has to vanish, and nowhere else. No two of its bytes repeat, so that no codec tears it.
+/// Occurs in every key that must vanish, and nowhere else. Its bytes are distinct, so that no codec splits it.
 const MARK: &str = "bQz7w";
 
 /// Tablets of as many rows as a compaction takes at a time.
@@ -28,7 +28,7 @@ fn all_files(folder: &Path) -> Vec<PathBuf> {
     entries.flat_map(|path| if path.is_dir() { all_files(&path) } else { vec![path] }).collect()
 }
 
-/// The files with the mark, as it is or as manifests write keys.
+/// The files that contain the mark, as it is or as manifests encode keys.
 fn marked(folder: &Path) -> Vec<PathBuf> {
     let digits: String = MARK.bytes().map(|byte| format!("{byte:02x}")).collect();
     let holds = |path: &PathBuf| {
@@ -43,7 +43,7 @@ async fn purge(engine: &Engine) {
     engine.purge(&[(table(), KeyRange::prefix(MARK))]).await.unwrap();
 }
 
-fn borders(engine: &Engine) -> Vec<Bytes> {
+fn boundaries(engine: &Engine) -> Vec<Bytes> {
     engine.inspect().unwrap().tablets.into_iter().map(|tablet| tablet.start).collect()
 }
 
@@ -56,7 +56,7 @@ async fn a_purge_in_the_middle_ends_although_nothing_is_written_after_it() {
     }
     engine.flush().await.unwrap();
     assert!(!marked(folder.path()).is_empty());
-    // What it writes reaches from `a` to `c`, over what it is to remove.
+    // Its output reaches from `a` to `c`, across the rows to be purged.
     purge(&engine).await;
     assert_eq!((marked(folder.path()), rows(engine.as_ref()).await.len()), (vec![], 6));
     assert_eq!(engine.inspect().unwrap().compactions.len(), 1);
@@ -65,23 +65,27 @@ async fn a_purge_in_the_middle_ends_although_nothing_is_written_after_it() {
 }
 
 #[tokio::test]
-async fn a_delta_of_several_tablets_and_a_border_vanish_as_well() {
+async fn a_delta_of_several_tablets_and_a_boundary_vanish_as_well() {
     let folder = tempfile::tempdir().unwrap();
     let engine = with_table(small_tablets(folder.path())).await;
     for (prefix, count) in [("a", 5_000), (MARK, 3_600), ("c", 200)] {
         write(&engine, prefix, 0..count).await;
     }
     engine.compact(None).await.unwrap();
-    let before = borders(&engine);
+    let before = boundaries(&engine);
     assert_eq!(before.len(), 3);
     assert!(before[1].starts_with(b"a-") && before[2].starts_with(MARK.as_bytes()), "{before:?}");
-    // A delta in the first tablet, which no row of the range belongs to, and in the second.
+    // A delta in the first tablet, to which no row of the range belongs, and in the second.
     write(&engine, "a", 0..1).await;
     write(&engine, MARK, 10..11).await;
     engine.flush().await.unwrap();
     purge(&engine).await;
     assert!(marked(folder.path()).is_empty());
-    assert!(borders(&engine).iter().all(|border| !border.starts_with(MARK.as_bytes())), "{:?}", borders(&engine));
+    assert!(
+        boundaries(&engine).iter().all(|boundary| !boundary.starts_with(MARK.as_bytes())),
+        "{:?}",
+        boundaries(&engine)
+    );
     assert_eq!(rows(engine.as_ref()).await.len(), 5_200);
     drop(engine);
     let engine = Engine::open(small_tablets(folder.path())).await.unwrap();
@@ -96,9 +100,9 @@ async fn rows_that_are_there_again_stay_and_only_they() {
         write(&engine, prefix, 0..count).await;
     }
     engine.compact(None).await.unwrap();
-    assert_eq!(borders(&engine).len(), 3);
+    assert_eq!(boundaries(&engine).len(), 3);
     engine.drop_row_range(&table(), MARK.into()).await.unwrap();
-    // On both sides of the borders, in segments and not.
+    // On both sides of the boundaries, in segments and not.
     let again = [100..103, 4_500..4_503, 8_900..8_903];
     for numbers in again.clone() {
         write(&engine, MARK, numbers).await;
@@ -111,7 +115,10 @@ async fn rows_that_are_there_again_stay_and_only_they() {
     let expected = expected.chain(rows_of(MARK, 5_000..5_001)).chain(rows_of(MARK, 8_900..8_903));
     let expected: Vec<RowKey> = expected.chain(rows_of("c", 0..100)).map(|row| row.key).collect();
     assert_eq!(keys, expected);
-    for border in borders(&engine).iter().skip(1) {
-        assert!(keys.iter().any(|key| key[..] == border[..]) || !border.starts_with(MARK.as_bytes()), "{border:?}");
+    for boundary in boundaries(&engine).iter().skip(1) {
+        assert!(
+            keys.iter().any(|key| key[..] == boundary[..]) || !boundary.starts_with(MARK.as_bytes()),
+            "{boundary:?}"
+        );
     }
 }

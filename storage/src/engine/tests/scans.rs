@@ -1,4 +1,4 @@
-//! Scans that begin where they are asked for and go on elsewhere, and what scans of many rows make of memtables.
+//! Scans that begin inline and continue on another thread, and flushes triggered by scans of memtables.
 
 use super::*;
 use crate::{
@@ -6,7 +6,7 @@ use crate::{
     engine::{blocking, budget::MEMTABLE_BYTES_MIN},
 };
 
-/// A scan that wants few rows finds them behind many others, in segments and in memory.
+/// A scan for few rows finds them after many others, in segments and in memory.
 #[tokio::test]
 async fn few_rows_are_found_behind_many_others() {
     let fs = SimFs::new();
@@ -42,13 +42,13 @@ async fn few_rows_are_found_behind_many_others() {
     assert_eq!(found(Scan { rows, rows_max: Some(4), ..Scan::all() }).await, names(&[250, 251, 258, 259]));
 }
 
-/// Reads that plan a scan by row groups of everything.
+/// Plans `count` scans of everything by row groups.
 async fn scans(engine: &Arc<Engine>, count: usize) {
     for _ in 0..count {
         let request = ColumnarRequest { rows: RowSet::all(), columns: Vec::new(), key: None, pin: None };
         assert!(!Store::columnar(engine.as_ref()).unwrap().columnar(&table(), request).unwrap().memory.is_empty());
     }
-    // The log thread freezes after it has installed, so that it has when it installs once more.
+    // The log thread freezes after it has installed, so the freeze is done once it installs again.
     let engine = engine.clone();
     blocking(move || engine.maintenance.settle().and_then(|()| engine.maintenance.settle())).await.unwrap();
 }
@@ -59,7 +59,7 @@ async fn a_memtable_that_scans_keep_reading_is_flushed() {
     let engine = Engine::open(options).await.unwrap();
     engine.create_table(&table(), schema(GcRule::KeepAll)).await.unwrap();
     let rows = |from: usize, to: usize| (from..to).map(|row| put(&format!("{row:03}"), vec![b'v'; 100]));
-    // A small one is left where it is, however often it is read.
+    // A small memtable is left alone, however often it is read.
     for row in rows(0, 10) {
         engine.commit(row).await.unwrap();
     }
@@ -76,7 +76,7 @@ async fn a_memtable_that_scans_keep_reading_is_flushed() {
     assert_eq!(values(engine.as_ref()).await.len(), 200);
 }
 
-/// Of columns as wide as this a page has a few rows.
+/// With such wide columns a page has a few rows.
 const PAGE_ROWS: usize = 8;
 
 #[tokio::test]
@@ -86,7 +86,7 @@ async fn a_scan_of_keys_far_apart_reads_no_other_pages() {
     let fs = SimFs::new();
     let options = || EngineOptions {
         log_file_bytes: 8 << 20,
-        grain: Grain { page_rows_max: PAGE_ROWS, ..Grain::default() },
+        granularity: Granularity { page_rows_max: PAGE_ROWS, ..Granularity::default() },
         ..simulated(&fs)
     };
     let engine = with_table(options()).await;
@@ -100,22 +100,23 @@ async fn a_scan_of_keys_far_apart_reads_no_other_pages() {
     }
     engine.flush().await.unwrap();
     engine.close().await.unwrap();
-    // Each range begins and ends between rows, so that it is sought, and is no single key.
+    // Each range begins and ends between rows, so that it needs a search, and is not a single key.
     let range = |row: usize| KeyRange::new(name(row), Some(format!("{}!", name(row)).into()));
     let far_apart = RowSet::new((0..ROWS).step_by(APART).map(range));
     for reversed in [false, true] {
-        // With nothing in caches.
+        // With empty caches.
         let engine = Engine::open(options()).await.unwrap();
         let reads = async |rows: RowSet| {
             let before = fs.count("read");
             let found = engine.read_rows(&table(), Scan { rows, reversed, ..Scan::all() }).await.unwrap();
             (found.len(), fs.count("read") - before)
         };
-        // Of the segment's tail first.
+        // The segment's tail first.
         reads(RowSet::new([range(7)])).await;
         let (found, pages) = reads(far_apart.clone()).await;
         assert_eq!(found, ROWS / APART);
-        // For each of them a page of keys, in which it is sought, and of each column the page where it is: keys again, and values.
+        // For each range a page of keys for the search, and for each column the page with the row: keys again, and
+        // values.
         assert!(pages <= 3 * ROWS / APART, "{pages}");
         let (found, of_all) = reads(RowSet::all()).await;
         assert!(found == ROWS && of_all > 10 * pages, "{of_all}");

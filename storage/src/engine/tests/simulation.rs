@@ -1,15 +1,16 @@
 //! Crashes and faults, driven by seeds.
 //!
-//! A seed decides a workload of [operations](crate::testing::arbitrary) and a chain of rounds. In a round an engine opens what the
-//! round before left, goes on with the workload, and meets what the seed picked: the machine stops after some call to its file
-//! system (while it opens the store, too), a sync fails, the disk is full for a while, or the object store that has the
-//! segments fails requests. Then the process is killed, or the
-//! machine crashes and forgets some of what was not synced.
+//! A seed determines a workload of [operations](crate::testing::arbitrary) and a chain of rounds. In a round an engine
+//! opens the store of the previous round, continues with the workload, and meets the fault that the seed picked: the
+//! machine stops after some call to its file system (possibly during the opening), a sync fails, the disk is full for a
+//! while, or the object store with the segments fails requests. Then the process is killed, or the machine crashes and
+//! forgets some unsynced writes.
 //!
-//! The expected state is a memory store that did what was acknowledged. At most one operation of a round had no answer; after
-//! the next opening it has happened whole or not at all.
+//! The expected state is a memory store that performed the acknowledged operations. At most one operation of a round
+//! had no answer; after the next opening it has happened completely or not at all.
 //!
-//! The variable [`SEEDS_VARIABLE`], `from..to`, picks other seeds than [`SEEDS`]. A failure names the seed, and how to run it alone.
+//! The variable [`SEEDS_VARIABLE`], `from..to`, picks other seeds than [`SEEDS`]. A failure names the seed, and how to
+//! run it alone.
 
 mod fault;
 
@@ -20,7 +21,7 @@ use crate::testing::{
     arbitrary::{Maintenance, Operation, families, operation, operations_with_history},
     blobs::FaultyBlobs,
     differential::{
-        Answer, FIRST_MICROS, STEP_MICROS, UnderWay, observe, past_views, perform, views, waits_for_maintenance,
+        Answer, FIRST_MICROS, LoadInProgress, STEP_MICROS, as_of_views, observe, perform, views, waits_for_maintenance,
     },
 };
 use proptest::{
@@ -37,22 +38,22 @@ use std::{
 
 /// The seeds of every run.
 const SEEDS: Range<u64> = 0..100;
-/// Those with an object store, whose rounds take longer.
+/// Seeds with an object store, whose rounds take longer.
 const SEEDS_WITH_BLOBS: Range<u64> = 0..40;
 /// Operations of a seed.
 const OPERATIONS: Range<usize> = 20..70;
-/// The variable that names others.
+/// The environment variable for other seeds.
 const SEEDS_VARIABLE: &str = "KEYSPAN_SEEDS";
 /// Rounds of a seed.
 const ROUNDS: usize = 8;
 
 /// How a round ended.
 enum End {
-    /// With all of the workload done.
+    /// All of the workload is done.
     Done,
-    /// With an operation that may have been done.
+    /// An operation may have been done.
     Unanswered(Box<Operation>),
-    /// With nothing in doubt.
+    /// Nothing is in doubt.
     Cut,
 }
 
@@ -63,14 +64,14 @@ struct Simulation {
     now_micros: i64,
     /// Whether syncs fail in this round.
     syncs_fail: bool,
-    /// Whether the disk was full in this round: a flush that found it so may be what a writer hears of later.
+    /// Whether the disk was full in this round: a writer may get that error of a flush later.
     was_full: bool,
     /// Whether requests for segments failed in this round.
     blobs_failed: bool,
-    /// What had no answer, until it is known whether it was done.
+    /// The operation without an answer, until it is known whether it was done.
     doubt: Option<Operation>,
-    /// The oracle's load that is under way, and the engine's.
-    loads: (UnderWay, UnderWay),
+    /// The loads in progress of the oracle and of the engine.
+    loads: (LoadInProgress, LoadInProgress),
     /// For messages.
     at: String,
 }
@@ -80,7 +81,7 @@ async fn simulate(seed: u64, machine: Machine) {
     let mut bytes = [0; 32];
     bytes[..8].copy_from_slice(&seed.to_le_bytes());
     let mut runner = TestRunner::new_with_rng(Config::default(), TestRng::from_seed(RngAlgorithm::ChaCha, &bytes));
-    // Every other table keeps history.
+    // Every other seed uses a table with history.
     let workload = match seed % 2 {
         0 => vec(operation(), OPERATIONS).new_tree(&mut runner).unwrap().current(),
         _ => operations_with_history().new_tree(&mut runner).unwrap().current(),
@@ -132,7 +133,7 @@ impl Simulation {
                 }
             }
         }
-        // The last word is that of a machine that works.
+        // The last opening is without faults.
         self.at = "the last opening".into();
         let engine = self.machine.start().await.unwrap_or_else(|error| panic!("{}: {error:?}", self.at));
         assert!(self.settle(&engine).await, "{}: it cannot be read", self.at);
@@ -143,11 +144,11 @@ impl Simulation {
         self.compare(&engine).await;
     }
 
-    /// Ends the process, in the middle of whatever it does.
+    /// Ends the process at an arbitrary point.
     async fn end(&mut self, last: impl Sized) {
         self.machine.stop(last).await;
-        // The oracle's may be what is in doubt.
-        self.loads.1 = UnderWay::default();
+        // The oracle's load may be the operation in doubt.
+        self.loads.1 = LoadInProgress::default();
         self.machine.fs.fail_syncs(false);
         self.syncs_fail = false;
         (self.was_full, self.blobs_failed) = (false, false);
@@ -205,7 +206,8 @@ impl Simulation {
         self.resume_blobs(per_thousand);
     }
 
-    /// Lets requests for segments succeed; gives how many of a thousand failed, for [`resume_blobs`](Self::resume_blobs).
+    /// Lets requests for segments succeed; returns how many of a thousand failed, for
+    /// [`resume_blobs`](Self::resume_blobs).
     fn calm_blobs(&self) -> u32 {
         self.machine.blobs.as_ref().map_or(0, |blobs| blobs.fail(0))
     }
@@ -216,7 +218,7 @@ impl Simulation {
         }
     }
 
-    /// Finds out whether what had no answer was done, and compares. `false` when the machine has stopped.
+    /// Finds out whether the operation without an answer was done, and compares. `false` if the machine has stopped.
     async fn settle(&mut self, engine: &Arc<Engine>) -> bool {
         let failing = self.calm_blobs();
         let found = self.whole(engine.as_ref()).await;
@@ -232,11 +234,11 @@ impl Simulation {
             expected = self.whole(self.oracle.store.as_ref()).await;
         }
         assert_eq!(Some(found), expected, "{}", self.at);
-        self.loads.0 = UnderWay::default();
+        self.loads.0 = LoadInProgress::default();
         self.compare(engine).await
     }
 
-    /// Every row, and the families; `None` when the machine has stopped.
+    /// Every row, and the families; `None` if the machine has stopped.
     async fn whole(&self, store: &dyn Store) -> Option<(Vec<Row>, Vec<(TableName, TableSchema)>)> {
         let rows = observe(store, Scan::all()).await;
         let rows = rows.inspect_err(|kind| self.must_be_stopped(kind)).ok()?;
@@ -253,7 +255,7 @@ impl Simulation {
         assert!(self.machine.fs.is_stopped(), "{}: {found:?}", self.at);
     }
 
-    /// Whether the machine still runs, with everything as it should be.
+    /// Compares the engine with the oracle; `false` if the machine has stopped.
     async fn compare(&self, engine: &Arc<Engine>) -> bool {
         let failing = self.calm_blobs();
         let same = self.compare_in_peace(engine).await;
@@ -262,7 +264,7 @@ impl Simulation {
     }
 
     async fn compare_in_peace(&self, engine: &Arc<Engine>) -> bool {
-        for scan in views().into_iter().chain(past_views(self.now_micros)) {
+        for scan in views().into_iter().chain(as_of_views(self.now_micros)) {
             let found = observe(engine.as_ref(), scan.clone()).await;
             let expected = observe(self.oracle.store.as_ref(), scan.clone()).await;
             if found != expected
@@ -281,7 +283,7 @@ impl Simulation {
         self.syncs_fail || self.machine.fs.is_stopped() || self.machine.fs.is_full() || self.blobs_failed
     }
 
-    /// One operation. The time goes on before it: what is in doubt is settled at its own.
+    /// Performs one operation. The clock advances before it, so that an operation in doubt is settled at its own time.
     async fn step(&mut self, engine: &Arc<Engine>, operation: Operation) -> End {
         self.now_micros += STEP_MICROS;
         self.set_clocks();
@@ -291,12 +293,12 @@ impl Simulation {
                 End::Done
             }
             Operation::Read(scan, _) => self.read(engine, scan).await,
-            Operation::ReadPast(scan, milliseconds, _) => {
+            Operation::ReadAsOf(scan, milliseconds, _) => {
                 let as_of = Some((self.now_micros / 1_000 - milliseconds) * 1_000);
                 self.read(engine, &Scan { as_of, ..scan.clone() }).await
             }
             Operation::Maintain(maintenance) if maintenance.keeps_pins() => self.maintain(*maintenance).await,
-            // A round has its own end, and a purge waits for files that a machine which has stopped does not remove.
+            // A round has its own end, and a purge waits for files that a stopped machine does not remove.
             Operation::Maintain(_) | Operation::Pin(_) => End::Done,
             _ => self.write(engine, operation).await,
         }
@@ -321,14 +323,14 @@ impl Simulation {
         let found = perform(engine.as_ref(), &operation, self.now_micros, None, &mut self.loads.1).await;
         match found {
             Err(ErrorKind::NoSpace) if self.is_hurt() || self.was_full => {
-                // Nothing was done, and reads go on.
+                // Nothing was done, and reads work.
                 self.give_up_load(&operation);
                 match self.compare(engine).await {
                     true => End::Done,
                     false => End::Cut,
                 }
             }
-            // Nothing was written to the log, which is well.
+            // Nothing was written to the log.
             Err(ErrorKind::Unavailable | ErrorKind::Io) if self.only_blobs_hurt() => {
                 self.give_up_load(&operation);
                 match self.compare(engine).await {
@@ -357,15 +359,15 @@ impl Simulation {
         }
     }
 
-    /// What the oracle says.
+    /// Performs the operation on the oracle.
     async fn perform_expected(&mut self, operation: &Operation) -> Result<Answer, ErrorKind> {
         perform(self.oracle.store.as_ref(), operation, self.now_micros, None, &mut self.loads.0).await
     }
 
-    /// Has the oracle give up the load that the engine gave up when it failed.
+    /// Aborts the oracle's load if the engine's was aborted by the failure.
     fn give_up_load(&mut self, operation: &Operation) {
         if let Operation::BeginLoad(..) | Operation::FinishLoad = operation {
-            self.loads.0 = UnderWay::default();
+            self.loads.0 = LoadInProgress::default();
         }
     }
 
@@ -380,7 +382,7 @@ impl Simulation {
         }
     }
 
-    /// Whether nothing but requests for segments may fail.
+    /// Whether only requests for segments may fail.
     fn only_blobs_hurt(&self) -> bool {
         self.blobs_failed && !self.machine.fs.is_stopped()
     }

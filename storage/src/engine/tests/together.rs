@@ -1,4 +1,4 @@
-//! Rows of segments that one commit changes: many of them are read together.
+//! Commits that change many rows of segments, which are read in one pass.
 
 use super::*;
 use crate::Write;
@@ -19,19 +19,19 @@ fn commit(rows: impl IntoIterator<Item = (usize, Vec<Mutation>)>) -> Commit {
 #[tokio::test]
 async fn many_rows_of_segments_keep_what_a_commit_does_not_change() {
     let fs = SimFs::new();
-    let grain = Grain { group_rows_max: 7, page_rows_max: 3, ..Grain::default() };
-    let engine = with_table(EngineOptions { grain, compacts: false, ..simulated(&fs) }).await;
+    let granularity = Granularity { group_rows_max: 7, page_rows_max: 3, ..Granularity::default() };
+    let engine = with_table(EngineOptions { granularity, compacts: false, ..simulated(&fs) }).await;
     let both = |row| (row, vec![set_in("a", format!("a {row}")), set_in("b", format!("b {row}"))]);
     engine.commit(commit((0..ROWS).map(both))).await.unwrap();
     engine.compact(None).await.unwrap();
-    // Some are gone, a stretch of them and single ones, and some lie in another segment.
+    // Some are deleted, a run of them and single ones, and some lie in another segment.
     engine.commit(commit((60..90).map(|row| (row, vec![Mutation::DeleteFromRow])))).await.unwrap();
     engine
         .commit(commit((0..ROWS).step_by(5).map(|row| (row, vec![set_in("b", format!("newer {row}"))]))))
         .await
         .unwrap();
     engine.flush().await.unwrap();
-    // More than the segments have, too.
+    // Including absent rows.
     let changed = |row: &usize| row % 3 != 1;
     let change = |row| (row, vec![set_in("a", format!("changed {row}"))]);
     engine.commit(commit((0..ROWS + 20).filter(changed).map(change))).await.unwrap();

@@ -1,4 +1,4 @@
-//! Scans and filters at random.
+//! Random scans and filters.
 
 use super::{key_range, plain_family, qualifier, row_key, timestamps, value};
 use crate::{Columns, Filter, KeyRange, RowSet, Scan, TimestampRange, scan::FamilyColumns};

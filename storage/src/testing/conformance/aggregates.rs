@@ -1,4 +1,4 @@
-//! Families that merge what is written into their cells.
+//! Families that merge writes into their cells.
 
 use crate::{
     Aggregate, ErrorKind, Mutation, StoreExt, aggregate,

@@ -1,4 +1,4 @@
-//! Many rows at once: mutated each by itself, sampled, dropped by prefix.
+//! Many rows at once: mutated separately, sampled, dropped by prefix.
 
 use crate::{
     ErrorKind, Mutation, RowMutation, TableName,

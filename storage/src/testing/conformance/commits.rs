@@ -92,7 +92,7 @@ pub(super) async fn semantics_3_a_changed_row_conflicts(s: &Subject) {
     s.write("l", vec![set("b:r", 1, "another column counts")]).await;
     check_conflict(s, &pin, &["l"], &["k: a:q@1=k", "l: a:q@1=l b:r@1=another column counts"]).await;
     check_conflict(s, &pin, &["k", "l"], &["k: a:q@1=k", "l: a:q@1=l b:r@1=another column counts"]).await;
-    // Read again, it goes through.
+    // After another read, it succeeds.
     let pin = s.store.pin().await.unwrap();
     s.commit_after(&pin, &["k", "l"], "x", vec![set("a:q", 9, "x")]).await.unwrap();
     s.check("retried", &["k: a:q@1=k", "l: a:q@1=l b:r@1=another column counts", "x: a:q@9=x"]).await;
@@ -128,7 +128,7 @@ pub(super) async fn semantics_3_the_second_of_two_conflicts(s: &Subject) {
     let pin = two_rows(s).await;
     let first = s.commit_after(&pin, &["k"], "k", vec![set_now("a:n", "1")]);
     let second = s.commit_after(&pin, &["k"], "k", vec![set_now("a:n", "2")]);
-    // At the same time, as far as the store lets them: into one group where there are groups.
+    // Concurrently, if the store permits it: in one group if there are groups.
     let (first, second) = futures::join!(first, second);
     let kinds = [first, second].map(|result| result.err().map(|error| error.kind()));
     assert!(

@@ -43,7 +43,7 @@ pub(super) async fn check_and_mutate_looks_at_living_cells(s: &Subject) {
     s.clock.set(2_500_000);
     assert!(!decide(s, request("l", None, vec![set("a:r", 1, "yes")], vec![set("a:r", 1, "no")])).await);
     s.check("condemned cells decide nothing", &["k: a:q@2=new a:r@1=no", "l: a:r@1=no"]).await;
-    // What is written after the look is newer than what was seen.
+    // A write after the read is newer than the cells that were read.
     s.write("m", vec![set("a:q", 70_000_000, "ahead")]).await;
     assert!(decide(s, request("m", None, vec![set_now("a:q", "seen")], vec![])).await);
     s.check_scan("newer", crate::Scan::of(crate::KeyRange::point(b"m")), &["m: a:q@70000001=seen"]).await;
@@ -76,7 +76,7 @@ fn increment(at: &str, qualifier: &'static str, by: i64) -> ReadModifyWrite {
     ReadModifyWrite::Increment { family: family(at), qualifier: qualifier.into(), by }
 }
 
-/// What was written, without timestamps.
+/// The written cells, without timestamps.
 async fn modify(s: &Subject, row: &str, rules: Vec<ReadModifyWrite>) -> Vec<(String, Bytes)> {
     let row = s.store.read_modify_write(&table(), key(row), rules).await.unwrap();
     let named = |cell: &crate::Cell| format!("{}:{}", cell.family, cell.qualifier.escape_ascii());
@@ -100,7 +100,7 @@ pub(super) async fn appends_and_increments(s: &Subject) {
     assert_eq!(wrote, want, "rules see each other, one cell for each column");
     modify(s, "k", vec![increment("b", "max", i64::MAX)]).await;
     assert_eq!(modify(s, "k", vec![increment("b", "max", 1)]).await, [cell("b:max", number(i64::MIN))], "it wraps");
-    // What was there, by any mutation, newest first.
+    // The existing cells, written by any mutation, newest first.
     s.write("l", vec![set("a:t", 3, "old"), set("a:t", 5, "new")]).await;
     assert_eq!(modify(s, "l", vec![append("a", "t", "er")]).await, [cell("a:t", "newer".into())]);
 }

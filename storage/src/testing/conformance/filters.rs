@@ -1,4 +1,4 @@
-//! What each filter leaves of a row.
+//! The result of each filter for a row.
 
 use crate::{
     Columns, ErrorKind, Filter, Scan, StoreExt, TimestampRange,
@@ -36,7 +36,7 @@ fn value(pattern: &str) -> Filter {
     Filter::ValueRegex(pattern.into())
 }
 
-/// `None` when nothing is left.
+/// `None` if the row is not returned.
 async fn check_all(s: &Subject, filters: Vec<(Filter, Option<&str>)>) {
     for (filter, want) in filters {
         let want: Vec<&str> = want.into_iter().collect();
@@ -86,7 +86,7 @@ pub(super) async fn each_filter(s: &Subject) {
                 Chain(vec![QualifierRegex("q".into()), CellsPerRowOffset(1), CellsPerRow(2)]),
                 Some("k: a:q@2=yy a:q@1=zzz"),
             ),
-            // The newest cell of what the value filter left.
+            // The newest cell among the results of the value filter.
             (Chain(vec![value("[^x]*"), CellsPerColumn(1)]), Some("k: a:q@2=yy")),
             (Chain(vec![CellsPerColumn(1), value("[^x]*")]), None),
             (Chain(vec![StripValue, value("")]), Some("k: a:p@3= a:q@3= a:q@2= a:q@1= b:q@2=")),
@@ -95,7 +95,7 @@ pub(super) async fn each_filter(s: &Subject) {
             (condition(value("none"), Some(CellsPerRow(1)), None), None),
             (condition(value("none"), Some(PassAll), Some(value("yy"))), Some("k: a:q@2=yy")),
             (condition(value("zzz"), None, Some(PassAll)), None),
-            // The predicate sees what the filters before left, and keeps nothing.
+            // The predicate sees the results of earlier filters, and returns nothing itself.
             (Chain(vec![CellsPerRow(1), condition(value("yy"), None, Some(PassAll))]), Some("k: a:p@3=x")),
         ],
     )

@@ -1,4 +1,4 @@
-//! Garbage collection: what a rule has condemned is never read, and never comes back.
+//! Garbage collection: a condemned cell is never read, and never reappears.
 
 use crate::{
     Cell, FamilyChange, GcRule, Mutation, Scan, StoreExt,
@@ -51,7 +51,7 @@ pub(super) async fn reads_agree_with_each_rule(s: &Subject) {
         ),
         (Union(vec![Intersection(vec![MaxVersions(2), MaxAgeMicros(second)]), MaxAgeMicros(30 * second)]), 46, &[NEW]),
     ] {
-        // A table for each. The store's time does not go back: everything is shifted to where it stands.
+        // A table for each case. The store's time does not go back: everything is relative to its current time.
         let base = (s.store.pin().await.unwrap().now_micros / (100 * second) + 1) * 100 * second;
         s.create(&[("f", rule.clone())]).await;
         s.clock.set(base + 20 * second);
@@ -89,13 +89,13 @@ pub(super) async fn semantics_6_deleting_newer_cells_brings_none_back(s: &Subjec
     check(s, "the third does not return", &[MID]).await;
     s.write("k", vec![delete_between("f:q", 15_000_000, Some(15_000_001))]).await;
     check(s, "nor when none is left", &[]).await;
-    // Nor a cell that was pushed out by a later write.
+    // Nor a cell that exceeded the number of versions after a later write.
     for at in 1..=3 {
         s.write("l", vec![set("f:q", at, "v")]).await;
     }
     s.write("l", vec![delete_between("f:q", 2, None)]).await;
     s.check("pushed out", &[]).await;
-    // Nor what a rule condemned that came when the cells were there.
+    // Nor a cell that a later rule condemned.
     s.write("n", vec![set("f:q", 3, "3")]).await;
     set_gc(s, GcRule::KeepAll).await;
     s.write("n", vec![set("f:q", 2, "2"), set("f:q", 1, "1")]).await;
@@ -103,7 +103,7 @@ pub(super) async fn semantics_6_deleting_newer_cells_brings_none_back(s: &Subjec
     s.write("n", vec![delete_between("f:q", 3, None)]).await;
     s.check("condemned without a write", &[]).await;
     set_gc(s, GcRule::MaxVersions(2)).await;
-    // One mutation that deletes and another that writes, in one row.
+    // A delete and a write, as mutations of one row.
     s.write("m", vec![set("f:q", 1, "1"), set("f:q", 2, "2"), set("f:q", 3, "3")]).await;
     s.write("m", vec![delete_between("f:q", 3, None), set("f:r", 1, "r")]).await;
     s.check("in one row", &["m: f:q@2=2 f:r@1=r"]).await;
@@ -129,7 +129,7 @@ pub(super) async fn semantics_6_age_condemns_for_ever(s: &Subject) {
     s.clock.set(23_000_000);
     set_gc(s, GcRule::KeepAll).await;
     check(s, "what was too old at the change stays away", &[NEW]).await;
-    // Condemned by number and age together: when newer cells go, the number would fit again.
+    // Condemned by number and age together: without newer cells, the number would no longer condemn it.
     set_gc(s, GcRule::Intersection(vec![GcRule::MaxVersions(1), GcRule::MaxAgeMicros(5_000_000)])).await;
     s.write("l", vec![set("f:q", 22_000_000, "younger"), set("f:q", 21_000_000, "older")]).await;
     s.clock.set(26_500_000);

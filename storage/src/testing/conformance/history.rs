@@ -1,6 +1,6 @@
-//! History: rows as they were at a moment.
+//! History: rows as of a time.
 //!
-//! A second is a commit in most cases: the clock is set to it, so that stamps are known.
+//! Mostly each commit has its own second: the clock is set to it, so that stamps are known.
 
 use crate::{
     CheckAndMutate, Commit, ErrorKind, Family, FamilyChange, FamilyName, GcRule, History, KeyRange, Mutation,
@@ -35,12 +35,12 @@ fn as_of(micros: i64) -> Scan {
     Scan { as_of: Some(micros), ..Scan::all() }
 }
 
-/// What was half a second after a second: after all commits for which the clock stood there.
+/// Checks the rows half a second after a second: after all commits while the clock was set to it.
 async fn check(s: &Subject, second: i64, want: &[&str]) {
     s.check_scan(format!("after {second} s"), as_of(second * SECOND + SECOND / 2), want).await;
 }
 
-/// Why it cannot be told what was at a moment.
+/// The error of a scan as of a time.
 async fn refusal(s: &Subject, micros: i64) -> ErrorKind {
     s.store.read_rows(&table(), as_of(micros)).await.unwrap_err().kind()
 }
@@ -76,7 +76,7 @@ pub(super) async fn rows_as_they_were(s: &Subject) {
     s.check("now", &["k: a:q@1=again", "l: a:q@1=other"]).await;
 }
 
-pub(super) async fn a_moment_lies_between_commits(s: &Subject) {
+pub(super) async fn a_timestamp_lies_between_commits(s: &Subject) {
     create_plain(s).await;
     at(s, 2, "k", vec![set("a:q", 1, "v")]).await;
     let first = s.store.commit(Commit { writes: vec![write("k", vec![set("a:q", 1, "w")])], validation: None });
@@ -88,7 +88,8 @@ pub(super) async fn a_moment_lies_between_commits(s: &Subject) {
     s.check_scan("with the first", as_of(first), &["k: a:q@1=w"]).await;
     s.check_scan("before the second", as_of(second - 1), &["k: a:q@1=w"]).await;
     s.check_scan("with the second", as_of(second), &["k: a:q@1=x"]).await;
-    // A client's timestamps are no commits: a cell from long ago, or from tomorrow, is there since it was written.
+    // A client's timestamp is not the time of a commit: a cell with an old or a future timestamp exists since it was
+    // written.
     at(s, 4, "m", vec![set("a:q", 0, "old"), set("a:q", 99 * SECOND, "ahead")]).await;
     s.clock.set(5 * SECOND);
     s.check_scan("not yet written", as_of(3 * SECOND), &["k: a:q@1=x"]).await;
@@ -158,14 +159,14 @@ pub(super) async fn history_begins_and_ends(s: &Subject) {
     assert_eq!(refusal(s, begun - 1).await, ErrorKind::TooOld);
     s.check_scan("what was there when it began", as_of(begun), &["k: a:q@1=before"]).await;
     check(s, 4, &["k: a:q@1=after"]).await;
-    // What adds only leaves it as it is.
+    // Additions leave history as it is.
     modify(s, vec![FamilyChange::Create(name("c"), Family::default()), FamilyChange::SetHistory(Some(KEEP))]).await;
     assert_eq!(since(s).await, Some(begun));
     s.check_scan("still", as_of(begun), &["k: a:q@1=before"]).await;
     modify(s, vec![FamilyChange::SetHistory(None)]).await;
     assert_eq!(refusal(s, 4 * SECOND).await, ErrorKind::NoHistory);
     at(s, 6, "k", vec![set("a:q", 1, "between")]).await;
-    // Switched on again it knows nothing of what was.
+    // Switched on again, it begins empty.
     s.clock.set(7 * SECOND);
     modify(s, vec![FamilyChange::SetHistory(Some(KEEP))]).await;
     s.clock.set(8 * SECOND);
@@ -193,7 +194,7 @@ pub(super) async fn semantics_7_what_cannot_be_asked(s: &Subject) {
     assert_eq!(s.store.create_table(&other, short).await.unwrap_err().kind(), ErrorKind::Invalid);
     let short = s.store.modify_families(&table(), vec![FamilyChange::SetHistory(Some(999))]).await;
     assert_eq!(short.unwrap_err().kind(), ErrorKind::Invalid);
-    // The catalogue of tables says how long.
+    // The schema includes the duration.
     assert_eq!(s.store.table(&table()).await.unwrap().history.unwrap().keep_micros, 10 * SECOND);
 }
 
@@ -229,7 +230,7 @@ pub(super) async fn semantics_7_a_purge_takes_history_along(s: &Subject) {
     check(s, 3, left).await;
     check(s, 4, left).await;
     check(s, 5, &["a1: a:q@1=anew", "b1: a:q@1=v", "d1: a:q@1=v"]).await;
-    // The drop of a table takes its own.
+    // Dropping a table drops its history.
     s.store.drop_table(&table()).await.unwrap();
     create_plain(s).await;
     assert_eq!(refusal(s, 3 * SECOND).await, ErrorKind::TooOld);
@@ -247,13 +248,13 @@ pub(super) async fn semantics_6_what_was_condemned_then_is_not_shown(s: &Subject
     s.clock.set(30 * SECOND);
     s.check("now", &["k: a:q@4=4 a:q@3=3"]).await;
     check(s, 20, &["k: a:q@4=4 a:q@3=3"]).await;
-    // As a reader saw it then: what was too old by then, though the row was not written, is not there.
+    // As a reader saw it then: without cells that were too old by then, though the row was not written.
     check(s, 14, &["k: a:q@3=3 a:q@2=2 b:q@10000000=young"]).await;
     check(s, 16, &["k: a:q@3=3 a:q@2=2"]).await;
     check(s, 11, &["k: a:q@2=2 a:q@1=1 b:q@10000000=young b:r@7000000=old"]).await;
     s.check_scan("on the edge", as_of(12 * SECOND), &["k: a:q@2=2 a:q@1=1 b:q@10000000=young b:r@7000000=old"]).await;
     s.check_scan("past it", as_of(12 * SECOND + 1), &["k: a:q@2=2 a:q@1=1 b:q@10000000=young"]).await;
-    // A row that no commit has touched since, and that holds nothing any more.
+    // A row that no commit has touched since, and whose cells have all expired.
     at(s, 31, "l", vec![set("b:q", 31 * SECOND, "alone")]).await;
     s.clock.set(40 * SECOND);
     s.check("gone", &["k: a:q@4=4 a:q@3=3"]).await;
@@ -298,7 +299,7 @@ pub(super) async fn several_changes_in_one_commit(s: &Subject) {
     s.clock.set(4 * SECOND);
     check(s, 2, &["k: a:q@1=v"]).await;
     check(s, 3, &["k: a:q@1=w b:q@1=x"]).await;
-    // Nothing of a commit that was refused.
+    // A refused commit leaves nothing.
     let writes = vec![write("k", vec![set("a:q", 1, "refused")]), write("k", vec![set("none:q", 1, "v")])];
     assert_eq!(s.store.commit(Commit { writes, validation: None }).await.unwrap_err().kind(), ErrorKind::NotFound);
     at(s, 5, "k", vec![delete("b:q")]).await;

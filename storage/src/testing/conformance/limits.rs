@@ -1,4 +1,4 @@
-//! Each limit of the data model has its own error, and what is refused changes nothing.
+//! Each limit of the data model has its own error, and refused requests change nothing.
 
 use crate::{
     Error, ErrorKind, Family, FamilyChange, Filter, GcRule, Mutation, RowKey, RowMutation, Scan, StoreExt, TableName,
@@ -92,7 +92,7 @@ pub(super) async fn filters_in_depth_and_size(s: &Subject) {
     assert!(matches!(error, Error::TooMany { what: "levels of a filter", count: 21, limit: 20 }), "{error}");
     let error = refused(Filter::ValueRegex("v".repeat(FILTER_BYTES_MAX))).await;
     assert!(matches!(error, Error::TooLarge { what: "a filter", size: 20_481, limit: 20_480 }), "{error}");
-    // Each doubles what the one before gave.
+    // Each doubles the result of the previous one.
     let doubled = Filter::Chain(vec![Filter::Interleave(vec![Filter::PassAll, Filter::PassAll]); 64]);
     let error = refused(doubled).await;
     assert!(

@@ -1,4 +1,4 @@
-//! What each mutation does to a row.
+//! The effect of each mutation on a row.
 
 use crate::{
     GcRule, Mutation, Scan, StoreExt,
@@ -111,7 +111,7 @@ pub(super) async fn mutations_apply_in_order(s: &Subject) {
 
 pub(super) async fn deletes_take_newer_timestamps_too(s: &Subject) {
     s.create_plain().await;
-    // A day ahead is the most that a client may bring.
+    // A client's timestamp may be at most a day ahead.
     let ahead = 80_000_000_000;
     s.write("k", vec![set("a:q", ahead, "ahead"), set("b:q", ahead, "ahead")]).await;
     s.write("k", vec![delete("a:q")]).await;

@@ -1,4 +1,4 @@
-//! States that stay readable while writes go on.
+//! States that stay readable while writes continue.
 
 use crate::{
     Family, FamilyChange, GcRule, Mutation, Scan, StoreExt,

@@ -1,4 +1,4 @@
-//! What a scan chooses, in which order, and in which portions.
+//! The selection, order and batches of a scan.
 
 use crate::{
     Columns, ErrorKind, GcRule, KeyRange, Mutation, RowKey, RowMutation, RowSet, Scan, ScanMetrics, TimestampRange,
@@ -66,7 +66,7 @@ pub(super) async fn limits_and_directions(s: &Subject) {
         let what = format!("{rows:?} {rows_max:?} {reversed}");
         check_keys(s, &what, Scan { rows_max, reversed, ..Scan::of(rows) }, want).await;
     }
-    // Rows that a scan passes over do not count towards its limit.
+    // Rows that the filter removes do not count towards the scan's limit.
     let filter = Some(crate::Filter::RowKeyRegex("[cd]|b.".into()));
     check_keys(s, "filtered", Scan { rows_max: Some(2), filter, ..Scan::all() }, "b1 b2").await;
 }
@@ -104,7 +104,7 @@ pub(super) async fn timestamps_and_versions(s: &Subject) {
         (i64::MIN, None, Some(2), "k: a:p@2=p2 a:q@3=q3 a:q@2=q2"),
         (2, None, None, "k: a:p@2=p2 a:q@3=q3 a:q@2=q2"),
         (1, Some(3), None, "k: a:p@2=p2 a:q@2=q2 a:q@1=q1"),
-        // Versions count what the timestamps left.
+        // Versions are counted after the selection by timestamps.
         (1, Some(3), Some(1), "k: a:p@2=p2 a:q@2=q2"),
         (i64::MIN, Some(2), Some(1), "k: a:q@1=q1"),
     ] {
@@ -139,7 +139,7 @@ pub(super) async fn batches_are_bounded(s: &Subject) {
     let statuses = s.store.mutate_rows(&table(), (0..count).map(row).collect()).await.unwrap();
     assert!(statuses.iter().all(Result::is_ok));
     for reversed in [false, true] {
-        // Two ranges that touch in the middle of a batch, to be read as one.
+        // Two ranges that touch in the middle of a batch, and are read as one.
         let rows = RowSet::new([range("0", "000700"), range("000700x", "9")]);
         let batches: Vec<_> = s.store.scan(&table(), Scan { reversed, ..Scan::of(rows) }).try_collect().await.unwrap();
         assert!(batches.iter().all(|batch| !batch.is_empty() && batch.len() <= BATCH_ROWS_MAX));

@@ -17,7 +17,7 @@ pub(super) async fn created_listed_and_dropped(s: &Subject) {
     s.write("k", vec![set("a:q", 1, "v")]).await;
     s.store.drop_table(&table()).await.unwrap();
     assert_eq!(names(s.store.tables().await.unwrap()), ["b", "s"]);
-    // Made again, it holds nothing of what it held.
+    // A table that is created again is empty.
     s.create_plain().await;
     s.check("made again", &[]).await;
     s.write("k", vec![set("a:q", 2, "w")]).await;

@@ -1,4 +1,4 @@
-//! The stamps that the store gives, and the timestamps that clients may bring.
+//! The stamps of the store, and the timestamps of clients.
 
 use crate::{
     Commit, ErrorKind, StoreExt,

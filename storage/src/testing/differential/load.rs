@@ -1,4 +1,4 @@
-//! Loads of a differential test: at once, or begun by one operation and finished by a later one.
+//! Loads of a differential test: complete, or begun by one operation and finished by a later one.
 
 use super::Answer;
 use crate::{
@@ -14,21 +14,21 @@ use std::collections::BTreeSet;
 /// Rows of a batch.
 const LOAD_ROWS: usize = 5;
 
-/// The load that is under way, if there is one.
+/// The load in progress, if there is one.
 #[derive(Debug, Default)]
-pub struct UnderWay {
+pub struct LoadInProgress {
     load: Option<Box<dyn Load>>,
-    /// The rows that it was given.
+    /// Its rows.
     rows: Vec<KeyRange>,
 }
 
-impl UnderWay {
-    /// Begins another, up to its last step; `false` where the store has no other way than commits.
+impl LoadInProgress {
+    /// Begins another load, without its last step; `false` if the store only has commits.
     pub(super) async fn begin(&mut self, store: &dyn Store, rows: Vec<NewRow>, fresh: bool) -> Result<bool> {
         *self = Self::default();
         let (batches, _) = batches(store, rows, fresh).await?;
         let Some(mut load) = store.load(&table(), &columns()).await? else { return Ok(false) };
-        // Of those that were asked for only some may be new.
+        // Only some of the requested rows may be absent.
         let mut rows = Vec::new();
         for batch in batches {
             rows.extend(batch.iter().map(|row| KeyRange::point(row.key())));
@@ -39,7 +39,7 @@ impl UnderWay {
         Ok(true)
     }
 
-    /// Does the last step.
+    /// Performs the last step.
     pub(super) async fn finish(&mut self) -> Result<()> {
         match self.load.take() {
             Some(mut load) => load.finish(None).await.map(drop),
@@ -47,12 +47,12 @@ impl UnderWay {
         }
     }
 
-    /// Takes the rows of the load that was begun last.
+    /// Takes the rows of the last load.
     pub(super) fn take_rows(&mut self) -> Vec<KeyRange> {
         std::mem::take(&mut self.rows)
     }
 
-    /// Whether a load is under way that has keys on both sides of, or in, those with the prefix.
+    /// Whether the load in progress has keys with the prefix, or on both sides of it.
     pub(super) fn reaches_into(&self, prefix: &'static str) -> bool {
         let first = self.rows.iter().map(|row| row.start.clone()).min();
         let end = self.rows.iter().filter_map(|row| row.end.clone()).max();
@@ -61,7 +61,7 @@ impl UnderWay {
     }
 }
 
-/// Loads rows; by a commit where the store has no other way.
+/// Loads rows; by a commit if the store has no loads.
 pub(super) async fn load(store: &dyn Store, rows: Vec<NewRow>, fresh: bool) -> Result<Answer> {
     let (batches, mut seen) = batches(store, rows, fresh).await?;
     let columns = columns();
@@ -91,7 +91,7 @@ fn columns() -> Vec<LoadColumn> {
     LOAD_COLUMNS.into_iter().map(column).collect()
 }
 
-/// The rows in batches of a few, and the keys that are there; of the rows, if it is to be so, those only that are not.
+/// The rows in small batches, and the existing keys; with `fresh`, only the absent rows.
 async fn batches(store: &dyn Store, mut rows: Vec<NewRow>, fresh: bool) -> Result<(Vec<NewRows>, BTreeSet<RowKey>)> {
     let there: BTreeSet<RowKey> =
         store.read_rows(&table(), Scan::all()).await?.into_iter().map(|row| row.key).collect();

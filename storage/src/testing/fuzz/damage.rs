@@ -1,6 +1,6 @@
 //! Damage, as fuzzers describe it: each [`EDIT_BYTES`] bytes are one edit of a file.
 
-/// Bytes of an edit: kind, place, amount, content.
+/// Bytes of an edit: kind, offset, amount, content.
 pub(super) const EDIT_BYTES: usize = 6;
 
 /// The bytes with all of the edits.

@@ -1,4 +1,4 @@
-//! A store with files of every kind, and what becomes of it when they are damaged.
+//! A store with files of every kind, and the effect of damaging them.
 
 use super::{
     super::{differential::views, notation::schema},
@@ -13,9 +13,9 @@ use std::{
     sync::OnceLock,
 };
 
-/// Commits, of which the first third is in bases, the second in a delta.
+/// Commits: the first third is in bases, the second in a delta.
 const COMMITS: u8 = 36;
-/// Those that only the log holds begin here.
+/// The first of those that only the log has.
 const LOGGED: u8 = COMMITS / 3 * 2;
 
 /// A closed store.
@@ -23,7 +23,7 @@ struct Sample {
     fs: SimFs,
     /// Every file, by path.
     files: Vec<PathBuf>,
-    /// What it held after each commit that only the log holds, and before them.
+    /// The content after each commit that only the log has, and before them.
     states: Vec<Vec<Row>>,
 }
 
@@ -107,7 +107,7 @@ pub(super) fn footer() -> &'static [u8] {
         let sample = sample();
         let segment = sample.files.iter().find(|path| path.extension().is_some_and(|ending| ending == "parquet"));
         let bytes = sample.fs.read(segment.expect("it has segments")).expect("it is a file");
-        // It stands in the tail as it is: JSON, the only such text in the file.
+        // It is uncompressed in the tail: JSON, the only such text in the file.
         let start = bytes.windows(11).position(|window| window == br#"{"version":"#).expect("a footer");
         let mut depth = 0;
         let end = bytes[start..].iter().position(|byte| {
@@ -118,8 +118,8 @@ pub(super) fn footer() -> &'static [u8] {
     })
 }
 
-/// A store whose files are damaged as the bytes say: a byte for the file, then one edit. It is refused, or it holds what it held,
-/// but for commits at the end of a damaged log.
+/// A store with damaged files, as the bytes describe: a byte for the file, then one edit. It is refused, or has its
+/// content except for commits at the end of a damaged log.
 pub fn damaged_store(bytes: &[u8]) {
     let sample = sample();
     let fs = sample.fs.crashed(0);
@@ -155,6 +155,6 @@ async fn check(fs: &SimFs, sample: &Sample, log_is_damaged: bool) {
             assert!(is_refusal(error.kind()), "{error:?}");
         }
     }
-    // It can be told and closed, whatever it met.
+    // It can be inspected and closed, whatever happened.
     let _ = engine.close().await;
 }

@@ -1,7 +1,7 @@
 //! Row groups that are clean and dirty in turn, by seeds: many small ones, in an engine that flushes and compacts by itself.
 
 use super::*;
-use keyspan_storage::engine::Grain;
+use keyspan_storage::engine::Granularity;
 use rand::{Rng, SeedableRng, rngs::StdRng};
 use std::ops::Range;
 
@@ -19,7 +19,7 @@ pub(super) fn options(folder: &std::path::Path) -> EngineOptions {
         clock: Box::new(ManualClock::new(NOW)),
         memtable_bytes: Some(48 << 10),
         base_bytes: 64 << 10,
-        grain: Grain {
+        granularity: Granularity {
             memtable_bytes_min: 1,
             group_rows_max: 200,
             page_rows_max: 40,
@@ -28,6 +28,7 @@ pub(super) fn options(folder: &std::path::Path) -> EngineOptions {
             step_rows_max: 100,
             load_runs_max: 2,
             load_halves_bytes_min: 0,
+            load_block_bytes: 1 << 10,
         },
         ..EngineOptions::new(folder)
     }

@@ -15,7 +15,7 @@ use std::{
     },
 };
 
-/// Small enough for many flushes and log files.
+/// Small sizes, for many flushes and log files.
 fn options(fs: &SimFs, path: &str) -> EngineOptions {
     EngineOptions {
         fs: Arc::new(fs.clone()),
@@ -30,12 +30,12 @@ fn table() -> TableName {
     TableName::new("t").unwrap()
 }
 
-/// The key of a row: neighbours in time are none in the table.
+/// The key of a row: rows that follow each other in time are not neighbours in the table.
 fn key(row: usize) -> String {
     format!("{:02}-{row:06}", row * 7 % 100)
 }
 
-/// Writes rows of about a kilobyte, one commit after the other, and counts those that are acknowledged.
+/// Writes rows of about a kilobyte, one commit after the other, and counts acknowledged ones.
 async fn write(engine: &Engine, rows: std::ops::Range<usize>, acknowledged: &AtomicUsize) {
     for row in rows {
         let cell = Mutation::SetCell {
@@ -76,7 +76,7 @@ async fn a_store_is_copied_while_it_is_written() {
         let copying = tokio::task::spawn_blocking(move || source.copy_to(&copied, &mut |_| {}));
         write(&engine, before..before + 400, &acknowledged).await;
         copying.await.unwrap().unwrap();
-        // Some number of the first rows, and those that were there before among them.
+        // A prefix of the rows, which includes those that were there before.
         let found = rows(&fs, &target).await;
         assert!(found.len() >= before, "{} of {before}", found.len());
         assert_eq!(found, (0..found.len()).map(key).collect());

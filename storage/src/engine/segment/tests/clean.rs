@@ -24,7 +24,7 @@ fn wanted(&(family, name, kind): &(u32, &str, ColumnKind), accepts: Option<&'sta
     CleanColumn { family, qualifier: Bytes::copy_from_slice(name.as_bytes()), kind, accepts }
 }
 
-/// What is wanted, of which kind, and what comes of it.
+/// Checks the clean parts of a request.
 fn check(
     change: impl FnOnce(&mut ModelRows),
     rules: &[(u32, GcRule)],
@@ -40,7 +40,7 @@ fn check(
     let families: BTreeMap<u32, Vec<(GcRule, i64)>> =
         rules.iter().map(|(family, rule)| (*family, vec![(rule.clone(), 1_000)])).collect();
     let columns: Vec<CleanColumn> = columns.iter().map(|column| wanted(column, None)).collect();
-    let dead = dead_of(dead);
+    let dead = deletion_vectors_of(dead);
     let request = CleanRequest { ranges, dead: &dead, columns: &columns, key, families: &families };
     let found = segment.clean(&request).unwrap();
     let mut text = String::new();
@@ -154,7 +154,7 @@ fn residual_cells_and_odd_keys_make_a_row_group_unclean() {
         rest [] rows 0
     "#]],
     );
-    // An older version of another kind is nobody's newest cell.
+    // An older version of another kind is never the newest cell.
     let older = |rows: &mut ModelRows| rows.get_mut(&vec![b'k', 3]).unwrap().insert(1, (0, b"i8".to_vec(), 1, vec![1]));
     check(
         older,
@@ -190,7 +190,7 @@ fn residual_cells_and_odd_keys_make_a_row_group_unclean() {
 fn what_may_be_condemned_is_not_clean() {
     let all = std::slice::from_ref(&(0..40));
     let age = |micros: i64| GcRule::MaxAgeMicros(1_000 - micros);
-    // Texts are of 90, numbers of 100 to 139: at 90 nothing is condemned, at 91 a text may be.
+    // Texts have timestamp 90, numbers 100 to 139: at 90 nothing is condemned, at 91 a text may be.
     let rules = |at| [(7, age(at)), (0, KEEP), (3, KEEP)];
     check(
         |_| {},
@@ -251,7 +251,7 @@ fn what_may_be_condemned_is_not_clean() {
         rest [] rows 0
     "#]],
     );
-    // Without it a row may be gone, whatever is wanted; so it may when a family of its cells is.
+    // Without it a row may be gone, whichever columns are requested; also if a family of its cells was dropped.
     check(
         |_| {},
         &rules(500),
@@ -313,7 +313,7 @@ async fn a_query_engine_reads_the_part() {
     let segment = write(&Memory::new(), &shape(&rows, true), small(false), &rows);
     let families = all_keep().into_iter().map(|(family, rule)| (family, vec![(rule, 0)])).collect();
     let columns = [wanted(&INT, None)];
-    let dead = Dead::default();
+    let dead = DeletionVector::default();
     let ranges = std::slice::from_ref(&(0..40));
     let request = CleanRequest { ranges, dead: &dead, columns: &columns, key: None, families: &families };
     let part = segment.clean(&request).unwrap().part.unwrap();
@@ -322,7 +322,7 @@ async fn a_query_engine_reads_the_part() {
     let size = file.size();
     let read = file.read(&[0..4, size - 4..size, 0..size]).await.unwrap();
     assert_eq!((&read[0][..], &read[1][..], read[2].len() as u64), (&b"PAR1"[..], &b"PAR1"[..], size));
-    // Any reader of Parquet understands it.
+    // Any Parquet reader can read the file.
     let reader = parquet::arrow::arrow_reader::ParquetRecordBatchReaderBuilder::try_new(read[2].clone()).unwrap();
     assert_eq!(reader.metadata().file_metadata().num_rows(), 40);
     let batches: usize = reader.build().unwrap().map(|batch| batch.unwrap().num_rows()).sum();
@@ -363,7 +363,7 @@ fn values_must_have_been_held_against_what_they_have_to_be() {
     let families = all_keep().into_iter().map(|(family, rule)| (family, vec![(rule, 0)])).collect();
     let is_clean = |accepts| {
         let columns = [wanted(&(0, "\0*", ColumnKind::Int32), accepts)];
-        let (dead, ranges) = (Dead::default(), [0..3]);
+        let (dead, ranges) = (DeletionVector::default(), [0..3]);
         let request = CleanRequest { ranges: &ranges, dead: &dead, columns: &columns, key: None, families: &families };
         segment.clean(&request).unwrap().part.is_some()
     };
@@ -377,10 +377,10 @@ fn what_is_not_a_number_is_in_no_bounds() {
     let segment = write(&Memory::new(), &shape(&ModelRows::new(), true), small(false), &(0..60).map(row).collect());
     let loaded = segment.load().unwrap();
     let metadata = loaded.metadata.metadata();
-    let place = loaded.places().values(loaded.footer.column(7, b"f8").unwrap());
+    let index_of_column = loaded.column_indexes().values(loaded.footer.column(7, b"f8").unwrap());
     let bounded = |group: usize| {
-        let index = &metadata.column_index().unwrap()[group][place];
-        (metadata.row_group(group).column(place).statistics().is_some(), index.is_sorted())
+        let index = &metadata.column_index().unwrap()[group][index_of_column];
+        (metadata.row_group(group).column(index_of_column).statistics().is_some(), index.is_sorted())
     };
     assert_eq!([0, 1, 2].map(bounded), [(true, true), (false, false), (true, true)]);
 }

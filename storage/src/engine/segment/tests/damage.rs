@@ -1,14 +1,14 @@
-//! Damaged files are errors that name them, never wrong rows.
+//! Damaged files give errors that name them, never wrong rows.
 
 use super::*;
 use crate::Error;
 
-/// Reads all of a segment in every way. Nothing where all was as it should be.
+/// Reads all of a segment in every way; returns the errors.
 fn read(blobs: &Arc<Memory>, meta: &SegmentMeta, rows: &ModelRows) -> Vec<Error> {
     let segment = Segment::open(blobs.clone(), 5, meta.clone(), caches());
     let mut errors = Vec::new();
     let expected = encode(rows);
-    match segment.encoded(vec![0..meta.rows], Dead::default(), DECODED_BYTES_TARGET) {
+    match segment.encoded(vec![0..meta.rows], DeletionVector::default(), DECODED_BYTES_TARGET) {
         Ok(batches) => {
             let mut next = 0;
             for batch in batches {

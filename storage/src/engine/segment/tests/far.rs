@@ -1,4 +1,4 @@
-//! Segments in a place where every read takes long.
+//! Segments in a remote location, where each read has high latency.
 
 use super::*;
 use crate::{
@@ -10,7 +10,7 @@ use std::{
     sync::atomic::{AtomicUsize, Ordering},
 };
 
-/// Files in memory, and how often something was asked for.
+/// Files in memory that count requests.
 #[derive(Debug, Default)]
 struct Far {
     files: Memory,
@@ -77,7 +77,7 @@ impl Blob for FarBlob {
     }
 }
 
-/// Writes rows near, and opens what came of it far away.
+/// Writes rows locally, and opens the result remotely.
 fn far(rows: &ModelRows, options: SegmentOptions, caches: Arc<Caches>) -> (Arc<Far>, Arc<Segment>) {
     let near = Memory::new();
     let meta = write(&near, &shape(rows, true), options, rows).meta().clone();
@@ -110,7 +110,7 @@ proptest! {
         }
         let near = write(&Memory::new(), &shape(&rows, true), small(true), &rows);
         let ranges = ranges_of(&marks, segment.meta().rows);
-        let (dead, decoded_bytes) = (Dead::default(), DECODED_BYTES_TARGET);
+        let (dead, decoded_bytes) = (DeletionVector::default(), DECODED_BYTES_TARGET);
         let request = RowsRequest { ranges, dead, wanted: everything(), older: true, reversed, rows_soon: 7, decoded_bytes };
         let of = |segment: &Arc<Segment>| -> Vec<(RowKey, Vec<StoredCell>)> {
             let rows = segment.rows(request.clone()).unwrap().flat_map(Result::unwrap);
@@ -148,7 +148,7 @@ fn few_rows_go_through_the_cache_and_many_past_it() {
     let (far, segment) = far(&rows, options, caches.clone());
     let request = |rows_soon| RowsRequest {
         ranges: vec![500..520],
-        dead: Dead::default(),
+        dead: DeletionVector::default(),
         wanted: everything(),
         older: true,
         reversed: false,
@@ -175,7 +175,7 @@ fn a_tail_that_is_too_large_for_the_cache_is_read_once_by_those_who_use_it() {
     far.take_requests();
     segment.row(2).unwrap();
     assert_eq!(far.take_requests(), 0);
-    // Another one takes its place, but not from who uses it.
+    // Another tail replaces it in the cache, but not for its current users.
     let other = SegmentOptions { id: SegmentId(0xdef), ..small(true) };
     let (_, other) = self::far(&plain(60), other, caches.clone());
     let tail = segment.load().unwrap();

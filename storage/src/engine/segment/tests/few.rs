@@ -1,30 +1,30 @@
-//! Few rows, which come out of pages that are kept, against the same rows out of a read of everything.
+//! Few rows, read from cached pages, compared with the same rows from a full read.
 
 use super::{
     cached::CACHED_ROWS_MAX,
     checked::{Ahead, Pages},
-    page::{Held, PagePlace, pages_with_dictionary},
+    page::{CachedPage, PageId, pages_with_dictionary},
     *,
 };
 use crate::ColumnKind;
 use std::collections::BTreeSet;
 
-/// How the values of a column are.
+/// The distribution of a column's values.
 #[derive(Clone, Copy, Debug)]
 enum Values {
-    /// Few different ones, which Parquet puts into a dictionary.
+    /// Few distinct values, which Parquet puts into a dictionary.
     Repeated,
-    /// Each in some rows, but too large for a dictionary of all of them.
+    /// Distinct values in runs of rows, too large for a dictionary of all of them.
     Some,
     /// All different.
     Different,
     /// Mostly none.
     Rare,
-    /// Some larger than a page.
+    /// Some values larger than a page.
     Large,
 }
 
-/// What a table is like: for each of its columns the values, the column's number among [`model::DECLARED`].
+/// A table: for each of its columns the index in [`model::DECLARED`], and the distribution of values.
 fn columns() -> impl Strategy<Value = Vec<(usize, Values)>> {
     let values =
         prop::sample::select(vec![Values::Repeated, Values::Some, Values::Different, Values::Rare, Values::Large]);
@@ -38,7 +38,7 @@ fn value(row: u32, column: usize, values: Values) -> Option<Vec<u8>> {
         Values::Repeated => mixed % 3,
         Values::Some => u64::from(row / 6).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 1,
         Values::Rare if mixed % 11 > 0 => return None,
-        // Rows without one here and there.
+        // Some rows have no value.
         _ if mixed % 17 == 0 => return None,
         _ => mixed >> 1,
     };
@@ -52,7 +52,7 @@ fn value(row: u32, column: usize, values: Values) -> Option<Vec<u8>> {
         (ColumnKind::Binary | ColumnKind::Utf8, _) => 60 + (mixed % 300) as usize,
         _ => 8,
     };
-    // Letters: texts have to be some.
+    // Letters only, since texts must be UTF-8.
     let letter = |at: usize| b'a' + ((seed >> (at % 8 * 7)) as usize + at) as u8 % 26;
     Some((0..bytes).map(letter).collect())
 }
@@ -106,9 +106,9 @@ proptest! {
                 _ => ranges.push(position..position + 1),
             }
         }
-        let columns = wanted.map(|column| WantedColumns::These(vec![Bytes::from(model::DECLARED[column].0)]));
+        let columns = wanted.map(|column| SelectedColumns::These(vec![Bytes::from(model::DECLARED[column].0)]));
         let wanted = match columns.clone() {
-            Some(columns) => vec![WantedFamily { family: FAMILIES[0].0, columns }],
+            Some(columns) => vec![SelectedFamily { family: FAMILIES[0].0, columns }],
             None => everything(),
         };
         let is_wanted = |cell: &&StoredCell| columns.as_ref().is_none_or(|columns| columns.contains(&cell.qualifier));
@@ -117,7 +117,7 @@ proptest! {
             .map(|position| &all[*position as usize])
             .map(|(key, cells)| (key.clone(), cells.iter().filter(is_wanted).cloned().collect::<Vec<_>>()))
             .collect();
-        let (dead, older, rows_soon) = (Dead::default(), true, CACHED_ROWS_MAX);
+        let (dead, older, rows_soon) = (DeletionVector::default(), true, CACHED_ROWS_MAX);
         let request = RowsRequest { ranges, dead, wanted, older, reversed: false, rows_soon, decoded_bytes };
         for _ in 0..2 {
             prop_assert_eq!(&read(&segment, request.clone()), &expected);
@@ -137,7 +137,7 @@ proptest! {
 
 #[test]
 fn a_page_weighs_what_its_values_take() {
-    // Texts, all different, and a number that few rows have.
+    // Distinct texts, and a number that few rows have.
     let text = |row: u32| format!("{row:03}").repeat(50).into_bytes();
     let cells = |row: u32| {
         let number = (row % 50 == 0).then(|| (0, b"i8".to_vec(), 9, u64::from(row).to_be_bytes().to_vec()));
@@ -150,17 +150,17 @@ fn a_page_weighs_what_its_values_take() {
     let segment = Segment::open(blobs, 5, meta, caches.clone());
     let weight_of = |qualifier: &str| {
         let before = caches.bytes().1;
-        let columns = WantedColumns::These(vec![Bytes::copy_from_slice(qualifier.as_bytes())]);
-        let wanted = vec![WantedFamily { family: FAMILIES[0].0, columns }];
-        let (dead, older, reversed, decoded_bytes) = (Dead::default(), false, false, DECODED_BYTES_TARGET);
+        let columns = SelectedColumns::These(vec![Bytes::copy_from_slice(qualifier.as_bytes())]);
+        let wanted = vec![SelectedFamily { family: FAMILIES[0].0, columns }];
+        let (dead, older, reversed, decoded_bytes) = (DeletionVector::default(), false, false, DECODED_BYTES_TARGET);
         let ranges = vec![900..901];
         let request = RowsRequest { ranges, dead, wanted, older, reversed, rows_soon: 1, decoded_bytes };
-        // Pages are decoded the second time.
+        // Pages are decoded at their second use.
         assert_eq!(read(&segment, request.clone())[0].1.len(), 1);
         assert_eq!(read(&segment, request)[0].1.len(), 1);
         caches.bytes().1 - before
     };
-    // The first of them with the keys and the timestamps of rows.
+    // The first page, with the keys and the timestamps of rows.
     let (keys, timestamps, overhead) = (1_000 * (4 + 4), 1_000 * 8, 2_000);
     let number = weight_of("i8") - keys - timestamps;
     assert!((20 * 8..20 * 8 + 1_000 / 8 + overhead).contains(&number), "{number} bytes");
@@ -177,23 +177,23 @@ fn a_page_is_decoded_when_it_is_asked_for_again_or_for_many_rows() {
     let segment = Segment::open(blobs, 5, meta, caches.clone());
     let loaded = segment.load().unwrap();
     let column = loaded.footer.column(FAMILIES[0].0, model::DECLARED[1].0.as_bytes()).unwrap();
-    let column = loaded.places().values(column);
-    let place = |page| PagePlace { group: 0, column, page };
+    let column = loaded.column_indexes().values(column);
+    let page_id = |page| PageId { group: 0, column, page };
     let held = || {
         let held = (0..3).map(|page| match caches.page(loaded.id, loaded.locations(0, column)[page].offset as u64) {
-            Some(Held::Encoded(_)) => "encoded",
-            Some(Held::Decoded(_)) => "decoded",
+            Some(CachedPage::Encoded(_)) => "encoded",
+            Some(CachedPage::Decoded(_)) => "decoded",
             None => "nothing",
         });
         held.collect::<Vec<_>>()
     };
     let ask = |ranges: Vec<Range<Position>>| {
-        let (dead, older, reversed, decoded_bytes) = (Dead::default(), true, false, DECODED_BYTES_TARGET);
+        let (dead, older, reversed, decoded_bytes) = (DeletionVector::default(), true, false, DECODED_BYTES_TARGET);
         let (wanted, rows_soon) = (everything(), 100);
         let request = RowsRequest { ranges, dead, wanted, older, reversed, rows_soon, decoded_bytes };
         read(&segment, request);
     };
-    let [a, b, c] = [0, 1, 2].map(|page| loaded.rows_of(place(page)));
+    let [a, b, c] = [0, 1, 2].map(|page| loaded.rows_of(page_id(page)));
     ask(vec![a.start..a.start + 1, a.start + 5..a.start + 6, c.start + 1..c.start + 2]);
     assert_eq!(held(), ["encoded", "nothing", "encoded"]);
     ask(vec![a.start + 7..a.start + 8]);
@@ -215,23 +215,23 @@ fn what_needs_no_dictionary_is_known_beforehand() {
         let with_dictionary = pages_with_dictionary(loaded.metadata.metadata().row_group(0).column(column));
         let pages = loaded.locations(0, column).len();
         for page in 0..pages {
-            let place = PagePlace { group: 0, column, page };
-            let values = page::values(&loaded, place, &file).unwrap();
-            let encoded = page::behind_dictionary(&loaded, &caches, place, values, &file).unwrap();
+            let page_id = PageId { group: 0, column, page };
+            let values = page::values(&loaded, page_id, &file).unwrap();
+            let encoded = page::with_dictionary(&loaded, &caches, page_id, values, &file).unwrap();
             assert_eq!(encoded.len() > 1, page < with_dictionary, "page {page} of column {column}");
         }
-        // It is read once for all pages.
+        // The dictionary is read once for all pages.
         let chunk = loaded.metadata.metadata().row_group(0).column(column).byte_range().0;
         assert_eq!(caches.has_page(loaded.id, chunk), with_dictionary > 0, "the dictionary of column {column}");
         (with_dictionary, pages)
     };
     let column = |(column, _): (usize, Values)| {
         let found = loaded.footer.column(FAMILIES[0].0, model::DECLARED[column].0.as_bytes());
-        loaded.places().values(found.unwrap())
+        loaded.column_indexes().values(found.unwrap())
     };
     let (with_dictionary, pages) = known(column(all));
     assert!(with_dictionary == pages && pages > 1, "{with_dictionary} of {pages}");
     let (with_dictionary, pages) = known(column(some));
     assert!(0 < with_dictionary && with_dictionary < pages, "{with_dictionary} of {pages}");
-    assert_eq!(known(open::Places::KEY).0, 0);
+    assert_eq!(known(open::ColumnIndexes::KEY).0, 0);
 }

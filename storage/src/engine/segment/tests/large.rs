@@ -1,4 +1,4 @@
-//! What is too large for a page, and what fills several.
+//! Values larger than a page, and values that fill several pages.
 
 use super::*;
 
@@ -7,7 +7,7 @@ fn large_cells_and_large_overflow_come_back() {
     let large = |byte: u8, bytes: usize| (0..bytes).map(|at| byte ^ (at % 253) as u8).collect::<Vec<u8>>();
     let rows: ModelRows = [
         (b"k1".to_vec(), vec![(0, b"any".to_vec(), 9, large(1, VALUE_BYTES_MAX)), (0, b"i4".to_vec(), 9, vec![0; 4])]),
-        // Not in its column, and the row's overflow not in the file.
+        // Neither in its column, nor the row's overflow in the Parquet file.
         (
             b"k2".to_vec(),
             vec![(0, b"any".to_vec(), 9, large(2, VALUE_BYTES_MAX + 1)), (0, b"i4".to_vec(), 9, vec![0; 4])],
@@ -34,14 +34,14 @@ fn large_cells_and_large_overflow_come_back() {
     let group = &segment.load().unwrap().footer.groups[0];
     assert_eq!(group.side, 3);
 
-    // What stands in columns of their own is read without the side file, which is then not even opened.
+    // Shredded columns are read without the side file, which is not even opened.
     blobs.delete(&segment.meta().id.side_name()).unwrap();
     let segment = Segment::open(blobs, 5, segment.meta().clone(), caches());
-    let columns = WantedColumns::These(vec![Bytes::from("i4")]);
+    let columns = SelectedColumns::These(vec![Bytes::from("i4")]);
     let request = RowsRequest {
         ranges: vec![0..5],
-        dead: Dead::default(),
-        wanted: vec![WantedFamily { family: FAMILIES[0].0, columns }],
+        dead: DeletionVector::default(),
+        wanted: vec![SelectedFamily { family: FAMILIES[0].0, columns }],
         older: true,
         reversed: false,
         rows_soon: 100,
@@ -78,7 +78,7 @@ fn pages_and_row_groups_of_the_usual_size() {
         assert!((4_096..4_096 + 1_024).contains(&page.len()), "pages begin at {firsts:?}");
     }
     assert_eq!(whole(&segment), encode(&rows));
-    let batches = segment.encoded(vec![0..10_000], Dead::default(), DECODED_BYTES_TARGET).unwrap();
+    let batches = segment.encoded(vec![0..10_000], DeletionVector::default(), DECODED_BYTES_TARGET).unwrap();
     let batches: Vec<usize> = batches.map(|batch| batch.unwrap().len()).collect();
     assert!(batches.iter().all(|&rows| rows <= crate::store::BATCH_ROWS_MAX), "{batches:?}");
     segment.verify().unwrap();
@@ -94,7 +94,7 @@ fn what_is_decoded_at_once_is_bounded_in_bytes() {
     let options = SegmentOptions { limits: Limits::default(), ..small(true) };
     let segment = write(&blobs, &shape(&rows, true), options, &rows);
     let loaded = segment.load().unwrap();
-    let everything = WantedFamily::everything(&loaded.footer);
+    let everything = SelectedFamily::everything(&loaded.footer);
     let projection = projection::Projection::new(&loaded, 0, &everything, true, true);
     let most = projection.rows_of_bytes(&loaded, 0, 8 << 20);
     assert!((40..=84).contains(&most), "{most} rows of 100 kB");

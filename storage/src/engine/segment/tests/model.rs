@@ -1,11 +1,11 @@
-//! Rows as tests make them, and places to write them to.
+//! Rows for tests, and locations to write them to.
 
 use crate::{
     Accepts, ColumnKind, Error, FamilyName, KeyDecoder, Layout, LayoutColumn, Result, RowKey,
     engine::{
         blobs::{Blob, BlobWriter, Blobs},
         cells::Encoder,
-        dead::Dead,
+        deletion_vector::DeletionVector,
         segment::{Caches, Limits, Segment, SegmentId, SegmentOptions, SegmentWriter, Shape},
     },
 };
@@ -24,7 +24,7 @@ use std::{
 /// Numbers and names of the families, in the order of names.
 pub(super) const FAMILIES: [(u32, &str); 3] = [(7, "a"), (0, "b"), (3, "c")];
 
-/// Cells (place of the family, qualifier, timestamp, value) by key.
+/// Cells (index of the family, qualifier, timestamp, value) by key.
 pub(super) type Rows = BTreeMap<Vec<u8>, Vec<(usize, Vec<u8>, i64, Vec<u8>)>>;
 
 /// Files in memory.
@@ -101,7 +101,7 @@ impl Blob for MemoryBlob {
     }
 }
 
-/// Decodes keys of two bytes or more: the second one as a number.
+/// Decodes the second byte of a key as a number.
 #[derive(Debug)]
 struct SecondByte;
 
@@ -168,19 +168,19 @@ pub(super) fn shape(rows: &Rows, declared: bool) -> Shape {
     )
 }
 
-/// A segment with little pages and row groups.
+/// A segment with small pages and row groups.
 pub(super) fn small(base: bool) -> SegmentOptions {
     let id = SegmentId(0xabc);
     let options = if base { SegmentOptions::base(id, 5, 1_000) } else { SegmentOptions::delta(id, 5, 1_000) };
     SegmentOptions { limits: Limits { group_rows_max: 23, page_rows_max: 5, ..Limits::default() }, ..options }
 }
 
-/// Caches that hold all there is.
+/// Caches that hold everything.
 pub(super) fn caches() -> Arc<Caches> {
     Arc::new(Caches::new(1 << 26, 1 << 26))
 }
 
-/// Writes the rows, of which there is at least one.
+/// Writes at least one row.
 pub(super) fn write(blobs: &Arc<Memory>, shape: &Shape, options: SegmentOptions, rows: &Rows) -> Arc<Segment> {
     let blobs: Arc<dyn Blobs> = blobs.clone();
     let mut writer = SegmentWriter::new(blobs.clone(), shape.clone(), options).unwrap();
@@ -204,15 +204,15 @@ pub(super) fn encode(rows: &Rows) -> Vec<(Vec<u8>, Bytes)> {
     encoded.collect()
 }
 
-pub(super) fn dead_of(positions: &[u32]) -> Dead {
-    let mut dead = Dead::default();
+pub(super) fn deletion_vectors_of(positions: &[u32]) -> DeletionVector {
+    let mut dead = DeletionVector::default();
     for &position in positions {
         dead.insert(position);
     }
     dead
 }
 
-/// Keys, of which many are near to each other.
+/// Keys, many of them close to each other.
 pub(super) fn key() -> impl Strategy<Value = Vec<u8>> {
     let byte = || prop::sample::select(vec![0u8, 1, b'#', b'k', 0xff]);
     prop_oneof![

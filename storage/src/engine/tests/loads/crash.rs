@@ -1,8 +1,8 @@
-//! Loads that meet a crash, or a sync that fails.
+//! Loads with a crash, or with a failed sync.
 
 use super::*;
 
-/// Loads one after the other, and rows written between and during them.
+/// Runs loads one after the other, with rows written between and during them.
 async fn work(options: EngineOptions) -> (BTreeSet<usize>, BTreeSet<usize>, Option<usize>) {
     let (mut loaded, mut written) = (BTreeSet::new(), BTreeSet::new());
     let Ok(engine) = Engine::open(options).await else { return (loaded, written, None) };
@@ -11,7 +11,7 @@ async fn work(options: EngineOptions) -> (BTreeSet<usize>, BTreeSet<usize>, Opti
     }
     for round in 0..3 {
         let of = |number: usize| number % 3 == round;
-        // Every other load is in order.
+        // Every other load is sorted.
         let mut rows: Vec<_> = (0..60).filter(|number| of(*number)).collect();
         if round == 1 {
             rows.reverse();
@@ -21,7 +21,7 @@ async fn work(options: EngineOptions) -> (BTreeSet<usize>, BTreeSet<usize>, Opti
             return (loaded, written, None);
         }
         written.insert(number);
-        // A row that was deleted before it is loaded: the log knows of it.
+        // A row that was deleted before it is loaded: the log has its deletion.
         let first = format!("row {round:04}");
         let deleted = engine.commit(put(&first, "old")).await.is_ok()
             && engine.commit(Commit::row(table(), key(&first), vec![Mutation::DeleteFromRow])).await.is_ok();
@@ -77,7 +77,7 @@ async fn crash_everywhere(options: fn(&SimFs) -> EngineOptions) {
     }
 }
 
-/// When nobody knows which manifest the next start finds, the load's segments stay where they are.
+/// If it is unknown which manifest the next start finds, the load's segments stay.
 #[tokio::test]
 async fn every_sync_that_fails_leaves_a_load_whole_or_not_at_all() {
     let options = |fs: &SimFs| EngineOptions { compacts: false, ..tiny(fs) };
@@ -89,7 +89,7 @@ async fn every_sync_that_fails_leaves_a_load_whole_or_not_at_all() {
         fs.fail_syncs_after(syncs);
         let loaded = load(&engine, &numbered(0..60)).await.is_ok();
         let failed = fs.has_failed_syncs();
-        // A sync may fail that the load does not need: that of the removal of what is old.
+        // A sync may fail that the load does not need: that of the removal of old files.
         assert!(loaded || failed, "after {syncs} syncs");
         let check = async |fs: &SimFs| {
             let at = format!("after {syncs} syncs");

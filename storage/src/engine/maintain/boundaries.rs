@@ -1,28 +1,29 @@
-//! Borders between tablets that are keys of purged rows.
+//! Moves tablet boundaries that are keys of purged rows.
 //!
-//! A border is the first key of a base that was once cut there. When the row goes, its key must go too: from the manifest, and from what
-//! the operator sees of tablets. So the border moves up to where no row changes its tablet ([`Tablets::without_borders_in`]).
+//! A boundary is the first key of a base that once began there. When the row is purged, its key must go too: from the
+//! manifest, and from what operators see of tablets. So the boundary moves up to a key at which no row changes its
+//! tablet ([`Tablets::without_boundaries_in`]).
 
 use super::{Maintenance, tablet_meta};
 use crate::{
     KeyRange, Result, RowSet, TableName,
-    engine::{install::Made, manifest::SegmentId, segment::Segment, tablet::Tablets},
+    engine::{install::Installable, manifest::SegmentId, segment::Segment, tablet::Tablets},
 };
 use std::collections::BTreeMap;
 
 impl Maintenance {
-    /// An identity that no segment has which was begun before now, and every one which is begun from now on comes after.
+    /// A segment id greater than that of every segment begun before this call, and less than that of every later one.
     pub(crate) fn segments_from_now_on(&self) -> SegmentId {
         let _one = self.compactions.hold();
         self.next_id()
     }
 
-    /// Moves borders out of ranges that hold no rows but such as were written of late.
+    /// Moves boundaries out of ranges that hold only recently written rows.
     ///
     /// # Errors
-    /// Those of reading segments and of writing a manifest.
-    pub(crate) fn move_borders(&self, ranges: &[(TableName, KeyRange)]) -> Result<()> {
-        // A compaction knows its tablet by its borders.
+    /// Errors of reading segments and of writing a manifest.
+    pub(crate) fn move_boundaries(&self, ranges: &[(TableName, KeyRange)]) -> Result<()> {
+        // Compactions identify their tablet by its boundaries.
         let _one = self.compactions.hold();
         let mut in_force = self.manifest_as_published()?;
         let state = self.shared.published.load_full();
@@ -30,14 +31,14 @@ impl Maintenance {
         for (name, table) in &state.tables {
             let of_table = ranges.iter().filter(|(of, _)| of == name).map(|(_, range)| range.clone());
             let next = |segment: &Segment, key: &[u8]| segment.next_key(key);
-            if let Some(tablets) = table.tablets.without_borders_in(RowSet::new(of_table).ranges(), next)? {
+            if let Some(tablets) = table.tablets.without_boundaries_in(RowSet::new(of_table).ranges(), next)? {
                 moved.insert(table.descriptor.number, tablets);
             }
         }
         if moved.is_empty() {
             return Ok(());
         }
-        let (mut manifest, mut dead) = (in_force.manifest.clone(), in_force.dead.clone());
+        let (mut manifest, mut dead) = (in_force.manifest.clone(), in_force.deletion_vectors.clone());
         for table in &mut manifest.tables {
             let Some(tablets) = moved.get(&table.descriptor.number()) else { continue };
             for id in table.tablets.iter().flat_map(|tablet| &tablet.segments).map(|meta| meta.id) {
@@ -48,6 +49,6 @@ impl Maintenance {
             table.tablets = tablets.iter().map(tablet_meta).collect();
         }
         self.commit(&mut in_force, manifest, dead)?;
-        self.install(Made::Bordered(moved))
+        self.install(Installable::BoundariesMoved(moved))
     }
 }

@@ -1,24 +1,24 @@
-//! Which reads are so short that they take less than the way to another thread and back.
+//! Which reads are so short that they run inline, on the caller's thread.
 //!
-//! A read of local files waits for a page of the file cache at most, most of the time. One of a few rows is done where it is asked for, and all
-//! others on threads that may wait.
+//! A read of local files mostly waits for at most a page of the file cache. A read of a few rows takes less time than
+//! switching to another thread and back; all others run on threads that may block.
 
 use super::{ranges::positions_in, state::Table};
 use crate::RowSet;
 
-/// Ranges of a short read.
+/// Maximum ranges of an inline read.
 pub(crate) const RANGES_MAX: usize = 4;
-/// Rows of a scan that wants no more, and begins where it is asked for: it goes on elsewhere when it has looked at so many.
+/// Rows that an inline scan of few rows may examine, before it continues on another thread.
 pub(crate) const FEW_ROWS: usize = 64;
-/// Segments that it looks into.
+/// Maximum segments of an inline read.
 const SEGMENTS_MAX: usize = 16;
-/// Rows of segments that it reads.
+/// Maximum rows of segments.
 const ROWS_MAX: u64 = 1_024;
-/// Bytes of the segments' files that these take, about.
+/// Maximum bytes of these rows in the segments' files, approximately.
 const BYTES_MAX: u64 = 256 << 10;
 
-/// Whether a read of these rows of local segments is short. Reads pages of keys.
-pub(crate) fn is_short(table: &Table, rows: &RowSet) -> bool {
+/// Whether a read of these rows of local segments runs inline. Reads pages of keys.
+pub(crate) fn runs_inline(table: &Table, rows: &RowSet) -> bool {
     let ranges = rows.ranges();
     if ranges.len() > RANGES_MAX {
         return false;
@@ -31,7 +31,7 @@ pub(crate) fn is_short(table: &Table, rows: &RowSet) -> bool {
                 if segments > SEGMENTS_MAX {
                     return false;
                 }
-                // Whoever reads it says what is wrong with it.
+                // The read itself will report the error.
                 let Ok(positions) = positions_in(segment, &tablet.range, range) else { return false };
                 let (meta, count) = (segment.meta(), u64::from(positions.end.saturating_sub(positions.start)));
                 found += count;

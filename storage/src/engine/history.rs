@@ -1,20 +1,21 @@
-//! The past of a table that keeps [history](crate::History): what its rows held until they changed. Pure.
+//! The history of a table: its rows' previous versions, see [`History`]. Pure.
 //!
-//! The past of table `t` is a table of its own, `t@past`, which no client can name. For every change of a row it has a row: under the
-//! row's key and the stamp of the change what the row held until then. These are written in the frame of the change, and from there on they
-//! go the way of all rows, through memtables, segments and compactions. Nothing that reads the table itself meets them, and a table
-//! without history has no such table.
+//! The history of table `t` is a table of its own, `t@past`, which no client can name. It has a row for every change of
+//! a row: the key is the row's key and the stamp of the change, the value is the row before the change. History rows
+//! are written in the frame of the change, and from there on they are ordinary rows, in memtables, segments and
+//! compactions. Reads of the table itself never see them, and a table without history has no such table.
 //!
 //! ```text
-//! key     of the row, escaped, so that pasts are in the order of rows: byte 0 is 00 ff
+//! key     key of the row, escaped, so that history is in the order of rows: byte 0 is 00 ff
 //!         00 01
-//!         the stamp of the change, 8 bytes, big-endian, the sign turned
-//! cell    family `p`, no qualifier, the stamp as timestamp; value: the row as module `cells` has it, by the numbers of the table's
-//!         own families; empty where the row was absent
+//!         the stamp of the change, 8 bytes, big-endian, with the sign bit flipped
+//! cell    family `p`, empty qualifier, the stamp as timestamp; value: the row as encoded by module `cells`, with the
+//!         numbers of the table's own families; empty if the row was absent
 //! ```
 //!
-//! The family's rule condemns cells by their age, which is for how long history is kept: so compactions forget them. What a row
-//! held at a moment stands under the least stamp after it; where there is none, the row itself is as it was then.
+//! The family's GC rule condemns cells by their age, which is how long history is kept: so compactions remove them. The
+//! version of a row at a time is in the history row with the least later stamp; if there is none, the current row is
+//! that version.
 
 use super::cells::{self, Encoder};
 use crate::{Family, FamilyName, GcRule, History, KeyRange, RowKey, TableSchema};
@@ -24,19 +25,19 @@ use bytes::Bytes;
 const FAMILY: u32 = 0;
 /// Its name.
 const FAMILY_NAME: &str = "p";
-/// Ends the row's key.
+/// Terminates the row's key.
 const END: [u8; 2] = [0, 1];
-/// What stands for a byte 0 in it.
+/// The escape of a byte 0 in the row's key.
 const ZERO: [u8; 2] = [0, 0xff];
 
-/// The families of the past of a table with this history.
+/// The families of the history table for these settings.
 pub(crate) fn schema(history: History) -> TableSchema {
     let family = FamilyName::new(FAMILY_NAME).expect("it is short and of letters");
     let gc = GcRule::MaxAgeMicros(history.keep_micros);
     TableSchema::of([(family, Family { gc, aggregate: None })])
 }
 
-/// The key of what a row held until the change with the stamp.
+/// The key of a row's version before the change with this stamp.
 pub(crate) fn key(row: &[u8], stamp: i64) -> RowKey {
     RowKey::stored(bytes_of(row, stamp)).expect("a row key has room for its bytes twice")
 }
@@ -59,7 +60,7 @@ fn escaped(row: &[u8]) -> Vec<u8> {
     escaped
 }
 
-/// The row and the stamp of a [`key`]; `None` for what is none.
+/// Decodes a [`key`] into row key and stamp; `None` if it is malformed.
 pub(crate) fn of_key(key: &[u8]) -> Option<(RowKey, i64)> {
     let (rest, stamp) = key.split_last_chunk::<8>()?;
     let rest = rest.strip_suffix(&END)?;
@@ -74,21 +75,21 @@ pub(crate) fn of_key(key: &[u8]) -> Option<(RowKey, i64)> {
     Some((RowKey::new(row).ok()?, i64::from_be_bytes(*stamp) ^ i64::MIN))
 }
 
-/// Where the past of a range's rows stands.
+/// The range of history rows of these rows.
 pub(crate) fn range(rows: &KeyRange) -> KeyRange {
     KeyRange::new(escaped(&rows.start), rows.end.as_ref().map(|end| Bytes::from(escaped(end))))
 }
 
-/// Where the changes of a row after a moment stand.
-pub(crate) fn after(row: &[u8], moment_micros: i64) -> KeyRange {
+/// The range of history rows for changes of a row after a time.
+pub(crate) fn after(row: &[u8], as_of_micros: i64) -> KeyRange {
     let end = KeyRange::point(&bytes_of(row, i64::MAX)).end;
-    match moment_micros.checked_add(1) {
+    match as_of_micros.checked_add(1) {
         Some(first) => KeyRange::new(bytes_of(row, first), end),
         None => KeyRange::new(Bytes::new(), Some(Bytes::new())),
     }
 }
 
-/// The row that keeps what another held, encoded; `None` for one that was absent.
+/// The history row for a previous version, encoded; `None` for an absent row.
 pub(crate) fn row(held: Option<&[u8]>, stamp: i64) -> Bytes {
     let held = held.unwrap_or_default();
     let mut encoder = Encoder::with_capacity(held.len() + 2 * size_of::<i64>());
@@ -96,7 +97,7 @@ pub(crate) fn row(held: Option<&[u8]>, stamp: i64) -> Bytes {
     encoder.finish()
 }
 
-/// What the other row held, out of a cell of such a [`row`]: `Some(None)` for one that was absent, `None` for what is no row.
+/// Decodes the value of a history [`row`]: `Some(None)` for an absent row, `None` if it is malformed.
 pub(crate) fn held(value: Bytes) -> Option<Option<Bytes>> {
     match value.is_empty() {
         true => Some(None),
@@ -109,7 +110,7 @@ mod tests {
     use super::*;
     use proptest::{collection::vec, prelude::*};
 
-    /// Row keys with the bytes that escaping is about.
+    /// Row keys with many bytes that need escaping.
     fn row_key() -> impl Strategy<Value = Vec<u8>> {
         vec(prop_oneof![Just(0), Just(1), Just(2), Just(0xfe), Just(0xff), any::<u8>()], 1..6)
     }
@@ -132,9 +133,9 @@ mod tests {
         }
 
         #[test]
-        fn changes_after_a_moment(row in row_key(), other in row_key(), moment in stamp(), at in stamp()) {
-            prop_assert_eq!(after(&row, moment).contains(&key(&row, at)), at > moment);
-            prop_assert!(other == row || !after(&row, moment).contains(&key(&other, at)));
+        fn changes_after_a_timestamp(row in row_key(), other in row_key(), timestamp in stamp(), at in stamp()) {
+            prop_assert_eq!(after(&row, timestamp).contains(&key(&row, at)), at > timestamp);
+            prop_assert!(other == row || !after(&row, timestamp).contains(&key(&other, at)));
         }
 
         #[test]

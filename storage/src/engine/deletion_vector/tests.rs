@@ -1,4 +1,4 @@
-//! A [`Dead`] against a set of positions.
+//! A [`DeletionVector`], compared with a set of positions.
 
 use super::encoding::{FORMAT_VERSION, MAGIC};
 use super::*;
@@ -15,7 +15,7 @@ enum Step {
 }
 
 fn position() -> impl Strategy<Value = Position> {
-    // Around the borders of words and chunks more often than elsewhere.
+    // More often around the boundaries of words and chunks than elsewhere.
     prop_oneof![
         0..END,
         (0..4u32, -2i64..3).prop_map(|(chunk, off)| edge(chunk * CHUNK_POSITIONS, off)),
@@ -29,7 +29,7 @@ fn edge(at: u32, off: i64) -> u32 {
 
 fn range() -> impl Strategy<Value = Range<Position>> {
     (position(), position())
-        // One in two is empty or turned around, and adds nothing.
+        // One range in two is empty or reversed, and adds nothing.
         .prop_map(|(from, to)| from..to)
 }
 
@@ -38,7 +38,7 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
     prop::collection::vec(step, 0..30)
 }
 
-fn apply(dead: &mut Dead, model: &mut BTreeSet<Position>, steps: Vec<Step>) {
+fn apply(dead: &mut DeletionVector, model: &mut BTreeSet<Position>, steps: Vec<Step>) {
     for step in steps {
         match step {
             Step::Insert(position) => assert_eq!(dead.insert(position), model.insert(position)),
@@ -69,7 +69,7 @@ proptest! {
 
     #[test]
     fn it_is_a_set_of_positions(first in steps(), second in steps(), range in range(), probe in prop::collection::vec(position(), 20)) {
-        let (mut dead, mut model) = (Dead::default(), BTreeSet::new());
+        let (mut dead, mut model) = (DeletionVector::default(), BTreeSet::new());
         apply(&mut dead, &mut model, first);
         let (older, older_model) = (dead.clone(), model.clone());
         apply(&mut dead, &mut model, second);
@@ -81,16 +81,16 @@ proptest! {
         let count = range.clone().filter(|position| model.contains(position)).count();
         prop_assert_eq!(dead.count_in(range.clone()), count as u64);
         let mut bits = BooleanBufferBuilder::new(0);
-        dead.append_living(range.clone(), &mut bits);
-        let living: Vec<bool> = bits.finish().iter().collect();
-        prop_assert_eq!(living, range.clone().map(|position| !model.contains(&position)).collect::<Vec<_>>());
-        prop_assert_eq!(dead.living(range.clone()).collect::<Vec<_>>(), runs(&model, range));
-        prop_assert_eq!(dead.living(0..END).collect::<Vec<_>>(), runs(&model, 0..END));
+        dead.append_live(range.clone(), &mut bits);
+        let live_runs: Vec<bool> = bits.finish().iter().collect();
+        prop_assert_eq!(live_runs, range.clone().map(|position| !model.contains(&position)).collect::<Vec<_>>());
+        prop_assert_eq!(dead.live_runs(range.clone()).collect::<Vec<_>>(), runs(&model, range));
+        prop_assert_eq!(dead.live_runs(0..END).collect::<Vec<_>>(), runs(&model, 0..END));
         let added: Vec<Position> = model.difference(&older_model).copied().collect();
         prop_assert_eq!(dead.difference(&older).collect::<Vec<_>>(), added);
         prop_assert_eq!(older.difference(&dead).count(), 0);
-        // However it came to be, a set has one form.
-        let mut anew = Dead::default();
+        // A set has one encoding, however it was built.
+        let mut anew = DeletionVector::default();
         anew.extend_from(model);
         prop_assert_eq!(&anew, &dead);
         prop_assert_eq!(anew.encode(), dead.encode());
@@ -100,36 +100,36 @@ proptest! {
 proptest! {
     #[test]
     fn it_is_read_back(steps in steps()) {
-        let (mut dead, mut model) = (Dead::default(), BTreeSet::new());
+        let (mut dead, mut model) = (DeletionVector::default(), BTreeSet::new());
         apply(&mut dead, &mut model, steps);
-        prop_assert_eq!(Dead::decode(&dead.encode()), Some(dead));
+        prop_assert_eq!(DeletionVector::decode(&dead.encode()), Some(dead));
     }
 
     #[test]
     fn damage_is_refused(steps in steps(), at: prop::sample::Index, flip in 1u8..) {
-        let (mut dead, mut model) = (Dead::default(), BTreeSet::new());
+        let (mut dead, mut model) = (DeletionVector::default(), BTreeSet::new());
         apply(&mut dead, &mut model, steps);
         let sound = dead.encode();
         let mut flipped = sound.clone();
         *at.get_mut(&mut flipped) ^= flip;
-        prop_assert_eq!(Dead::decode(&flipped), None);
-        prop_assert_eq!(Dead::decode(&sound[..at.index(sound.len())]), None);
+        prop_assert_eq!(DeletionVector::decode(&flipped), None);
+        prop_assert_eq!(DeletionVector::decode(&sound[..at.index(sound.len())]), None);
     }
 
-    /// A right checksum around anything: refused, or the encoding of what it is taken for.
+    /// Arbitrary content behind a valid checksum is refused, or is the encoding of the decoded value.
     #[test]
     fn only_what_was_encoded_is_decoded(content in prop::collection::vec(prop_oneof![0u8..4, any::<u8>()], 0..12)) {
         let mut bytes = MAGIC.to_vec();
         bytes.push(FORMAT_VERSION);
         bytes.extend_from_slice(&content);
         bytes.extend_from_slice(&crc32c::crc32c(&bytes).to_le_bytes());
-        if let Some(dead) = Dead::decode(&bytes) {
-            prop_assert_eq!(Dead::decode(&dead.encode()), Some(dead));
+        if let Some(dead) = DeletionVector::decode(&bytes) {
+            prop_assert_eq!(DeletionVector::decode(&dead.encode()), Some(dead));
         }
     }
 }
 
-impl Dead {
+impl DeletionVector {
     fn extend_from(&mut self, positions: impl IntoIterator<Item = Position>) {
         positions.into_iter().for_each(|position| assert!(self.insert(position)));
     }
@@ -137,14 +137,14 @@ impl Dead {
 
 #[test]
 fn the_drop_of_a_whole_segment_is_small() {
-    let mut dead = Dead::default();
+    let mut dead = DeletionVector::default();
     let first = u32::MAX - 10_000_000;
     dead.insert_range(first..u32::MAX);
     assert_eq!(dead.count(), 10_000_000);
-    assert_eq!(dead.living(first - 1..u32::MAX).collect::<Vec<_>>(), vec![first - 1..first]);
+    assert_eq!(dead.live_runs(first - 1..u32::MAX).collect::<Vec<_>>(), vec![first - 1..first]);
     assert!(dead.encode().len() < 10_000);
     assert!(!dead.contains(u32::MAX) && dead.insert(u32::MAX) && dead.contains(u32::MAX));
-    assert_eq!(Dead::decode(&dead.encode()), Some(dead));
+    assert_eq!(DeletionVector::decode(&dead.encode()), Some(dead));
 }
 
 #[test]
@@ -152,9 +152,9 @@ fn other_files_are_refused() {
     let sealed = |bytes: &[u8]| {
         let mut bytes = bytes.to_vec();
         bytes.extend_from_slice(&crc32c::crc32c(&bytes).to_le_bytes());
-        Dead::decode(&bytes)
+        DeletionVector::decode(&bytes)
     };
-    assert_eq!(sealed(b"KSDEAD\r\n\x01\x00"), Some(Dead::default()));
+    assert_eq!(sealed(b"KSDEAD\r\n\x01\x00"), Some(DeletionVector::default()));
     for (what, bytes) in [
         ("another magic", &b"KSDEAD\n\n\x01\x00"[..]),
         ("a later version", b"KSDEAD\r\n\x02\x00"),

@@ -1,4 +1,4 @@
-//! Loads beside others: writers, flushes, compactions, purges, the end of the store.
+//! Loads concurrent with writers, flushes, compactions, purges, and the end of the store.
 
 use super::*;
 
@@ -8,7 +8,7 @@ async fn what_others_write_while_a_load_is_under_way_counts() {
     let engine = with_table(tiny(&fs)).await;
     for (flushes, compacts) in [(false, false), (true, false), (true, true)] {
         let at = format!("{flushes} {compacts}");
-        // Another brings a row of the load first.
+        // Another load writes a row of this one first.
         let mut under_way = begin(&engine).await;
         under_way.add(batch([(1, "a", "load"), (2, "b", "load")])).await.unwrap();
         under_way.add(batch([(3, "c", "load")])).await.unwrap();
@@ -22,7 +22,7 @@ async fn what_others_write_while_a_load_is_under_way_counts() {
         let error = under_way.finish(None).await.unwrap_err();
         assert!(matches!(&error, Error::RowExists { key, .. } if key[..] == *b"b"), "{at}: {error:?}");
         assert_eq!(values(engine.as_ref()).await, pairs(&[("b", "first")]), "{at}");
-        // It comes and goes meanwhile.
+        // It is written and deleted meanwhile.
         let mut under_way = begin(&engine).await;
         under_way.add(batch([(1, "a", "load")])).await.unwrap();
         engine.commit(put("a", "first")).await.unwrap();
@@ -70,7 +70,7 @@ async fn a_commit_that_looked_for_a_row_before_a_load_brought_it_finds_it() {
     while !held.has_met() {
         tokio::task::yield_now().await;
     }
-    // It has looked, and waits for the log thread, which comes to the load before.
+    // It has looked up its rows, and waits for the log thread, which processes the load first.
     let queue = engine.queue.as_ref().unwrap();
     let second = commit("b");
     while queue.capacity() == queue.max_capacity() {
@@ -80,7 +80,7 @@ async fn a_commit_that_looked_for_a_row_before_a_load_brought_it_finds_it() {
         let engine = engine.clone();
         tokio::spawn(async move { load(&engine, &pairs(&[("b", "1"), ("d", "1")])).await })
     };
-    while !engine.shared.board.has_installs() {
+    while !engine.shared.coordination.has_installs() {
         tokio::task::yield_now().await;
     }
     drop(held);
@@ -123,7 +123,7 @@ async fn a_load_that_is_dropped_leaves_nothing_and_makes_room() {
     }
     assert!(engine.load(&table(), &columns()).await.unwrap().is_none(), "there is room for one");
     drop(under_way);
-    // The files go on a thread of their own, which holds the store's lock.
+    // Another thread, which holds the store's lock, removes the files.
     while count_segments(&fs) > 0 {
         tokio::task::yield_now().await;
     }
@@ -147,7 +147,7 @@ async fn loads_and_writers_of_the_same_rows_agree() {
         tokio::spawn(async move {
             let mut put_first = BTreeSet::new();
             for number in 0..200 {
-                // An INSERT: relied on to be absent.
+                // An INSERT: relies on the row's absence.
                 let (row, pin) = (format!("row {number:04}"), engine.pin().await.unwrap());
                 let there = engine.read_row(&table(), &key(&row), Some(pin.clone())).await.unwrap().is_some();
                 if there {
@@ -187,15 +187,15 @@ async fn loads_and_writers_of_the_same_rows_agree() {
     check(&Engine::open(tiny(&fs)).await.unwrap()).await;
 }
 
-/// The bases and deltas of each tablet.
+/// The bases (`true`) and deltas of each tablet.
 fn shape(engine: &Engine) -> Vec<Vec<bool>> {
     let state = engine.shared.published.load();
     let tablets = state.table(&table()).unwrap().tablets.clone();
     tablets.iter().map(|tablet| tablet.segments.iter().map(|segment| segment.meta().base).collect()).collect()
 }
 
-/// A compaction reads a tablet without a base, and a load brings one before it is done: there must not be two, since the next load
-/// would divide the tablet by their first keys.
+/// A compaction reads a tablet without a base, and a load adds one before it is done: there must not be two, since the
+/// next load would split the tablet at their first keys.
 #[tokio::test]
 async fn a_compaction_that_was_under_way_leaves_a_load_its_tablet() {
     let fs = SimFs::new();
@@ -243,7 +243,7 @@ async fn a_load_that_is_over_holds_no_store() {
     assert_eq!(engine.lock.strong_count(), holders, "after a load that failed");
 }
 
-/// Files of a load that is given up are removed by a thread of their own; whoever drops the store waits for it.
+/// Another thread removes the files of an aborted load; dropping the store waits for it.
 #[tokio::test]
 async fn a_store_is_free_though_a_load_was_dropped_just_before() {
     for at_work in [false, true] {

@@ -1,24 +1,25 @@
-//! The bytes of a file of dead positions. Pure.
+//! The format of a deletion vector's file. Pure.
 //!
 //! ```text
 //! 8 bytes     magic "KSDEAD\r\n"
 //! 1 byte      format version, 1
 //! varint      chunks
 //! for each chunk, in order:
-//!   varint      number of the chunk, less that of the chunk before and one
+//!   varint      number of the chunk, minus that of the previous chunk, minus one
 //!   1 byte      form
 //!     0           all of its positions are dead
 //!     1           512 bytes: bit n of byte m is position 8 × m + n within the chunk
-//!     2           varint: how many are dead; then each position within the chunk, less the one before and one, as a varint
-//! 4 bytes     CRC-32C of all before, little-endian
+//!     2           varint: number of dead positions; then for each a varint: the position within the chunk, minus the
+//!                 previous one, minus one
+//! 4 bytes     CRC-32C of everything before, little-endian
 //! ```
 //!
-//! A set of positions is always encoded the same way.
+//! A set of positions has exactly one encoding.
 
 use super::super::codec::{Cursor, put_varint};
-use super::{CHUNK_POSITIONS, CHUNK_WORDS, Chunk, Dead, Words, count, positions};
+use super::{CHUNK_POSITIONS, CHUNK_WORDS, Chunk, DeletionVector, Words, count, positions};
 
-/// Dead positions up to which a chunk is encoded as a list: below, a list is shorter than its bits.
+/// Up to this number of dead positions a chunk is encoded as a list, which is shorter than its bits.
 const LIST_POSITIONS_MAX: u32 = 255;
 
 pub(super) const MAGIC: &[u8; 8] = b"KSDEAD\r\n";
@@ -28,8 +29,8 @@ const FORM_FULL: u8 = 0;
 const FORM_BITS: u8 = 1;
 const FORM_LIST: u8 = 2;
 
-impl Dead {
-    /// As a file holds it.
+impl DeletionVector {
+    /// The bytes of the file.
     pub(crate) fn encode(&self) -> Vec<u8> {
         let mut out = MAGIC.to_vec();
         out.push(FORMAT_VERSION);
@@ -47,7 +48,7 @@ impl Dead {
         out
     }
 
-    /// Reads what [`encode`](Self::encode) made; `None` for anything else.
+    /// Decodes the result of [`encode`](Self::encode); `None` for anything else.
     pub(crate) fn decode(bytes: &[u8]) -> Option<Self> {
         let (content, checksum) = bytes.split_last_chunk()?;
         if crc32c::crc32c(content) != u32::from_le_bytes(*checksum) {

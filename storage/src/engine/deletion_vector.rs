@@ -1,8 +1,10 @@
-//! Which positions of a segment are dead: rows that were written anew, deleted, or dropped since the segment was written. Pure.
+//! Deletion vectors: which positions of a segment are dead, because their rows were rewritten, deleted or dropped since
+//! the segment was written. Pure.
 //!
-//! A [`Dead`] is persistent: a copy costs nothing and shares what does not change afterwards, so that a pin keeps one by copying
-//! it. Positions stand in chunks of [`CHUNK_POSITIONS`]; a chunk without a dead position is absent, and one without a living
-//! position is a mark, so that the drop of a long range touches few bytes. Its form on disk is in `encoding`.
+//! A [`DeletionVector`] is persistent: a copy is free and shares unchanged parts, so that a pin keeps one by copying
+//! it. Positions are grouped in chunks of [`CHUNK_POSITIONS`]. A chunk without a dead position is absent, and one
+//! without a live position is a single mark, so that dropping a long range touches few bytes. The on-disk format is in
+//! `encoding`.
 
 mod encoding;
 
@@ -10,7 +12,7 @@ use arrow::array::BooleanBufferBuilder;
 use imbl::{OrdMap, ordmap::DiffItem};
 use std::{ops::Range, sync::Arc};
 
-/// The place of a row in its segment, from 0, in the order of keys.
+/// The index of a row in its segment, from 0, in the order of keys.
 pub(crate) type Position = u32;
 
 /// Positions of a chunk.
@@ -19,17 +21,17 @@ const CHUNK_WORDS: usize = CHUNK_POSITIONS as usize / 64;
 
 /// The dead positions of one segment.
 #[derive(Clone, Default, Debug, PartialEq)]
-pub(crate) struct Dead {
-    /// By number; none is without a dead position.
+pub(crate) struct DeletionVector {
+    /// By number; each has at least one dead position.
     chunks: OrdMap<u32, Chunk>,
     count: u64,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Chunk {
-    /// All are dead.
+    /// All positions are dead.
     Full,
-    /// Some are, not all.
+    /// Some positions are dead, not all.
     Some(Arc<Words>),
 }
 
@@ -57,7 +59,7 @@ fn count(words: &Words) -> u32 {
     words.iter().map(|word| word.count_ones()).sum()
 }
 
-/// The bits of a chunk from `from` on and below `to`.
+/// The bits of a chunk in `from..to`.
 fn mask(from: u32, to: u32) -> Words {
     // The lowest `bits` bits.
     let low = |bits: u32| if bits >= 64 { u64::MAX } else { (1 << bits) - 1 };
@@ -75,7 +77,7 @@ fn positions(words: Words) -> impl Iterator<Item = u32> {
     })
 }
 
-impl Dead {
+impl DeletionVector {
     /// Whether the position is dead.
     pub(crate) fn contains(&self, position: Position) -> bool {
         let within = position % CHUNK_POSITIONS;
@@ -86,7 +88,7 @@ impl Dead {
         }
     }
 
-    /// Makes the position dead; whether it lived until now.
+    /// Marks the position dead; returns whether it was live.
     pub(crate) fn insert(&mut self, position: Position) -> bool {
         if self.contains(position) {
             return false;
@@ -113,7 +115,7 @@ impl Dead {
         true
     }
 
-    /// Makes the positions dead. The cost is that of the chunks, not of the positions.
+    /// Marks the positions dead. The cost is proportional to the chunks, not to the positions.
     pub(crate) fn insert_range(&mut self, range: Range<Position>) {
         for (number, from, to) in chunks_of(range) {
             let chunk = self.chunks.get(&number);
@@ -131,12 +133,12 @@ impl Dead {
         }
     }
 
-    /// How many are dead.
+    /// Number of dead positions.
     pub(crate) fn count(&self) -> u64 {
         self.count
     }
 
-    /// How many of these are dead.
+    /// Number of dead positions in the range.
     pub(crate) fn count_in(&self, range: Range<Position>) -> u64 {
         let Some(last) = range.end.checked_sub(1).filter(|&last| range.start <= last) else { return 0 };
         let (first, last) = (range.start / CHUNK_POSITIONS, last / CHUNK_POSITIONS);
@@ -152,8 +154,8 @@ impl Dead {
         counts.map(u64::from).sum()
     }
 
-    /// The longest runs of living positions in the range, in order.
-    pub(crate) fn living(&self, range: Range<Position>) -> impl Iterator<Item = Range<Position>> + use<'_> {
+    /// The longest runs of live positions in the range, in order.
+    pub(crate) fn live_runs(&self, range: Range<Position>) -> impl Iterator<Item = Range<Position>> + use<'_> {
         let mut at = range.start;
         std::iter::from_fn(move || {
             let start = self.next(false, at, range.end)?;
@@ -162,24 +164,24 @@ impl Dead {
         })
     }
 
-    /// Adds a bit for each position of the range: whether it lives.
-    pub(crate) fn append_living(&self, range: Range<Position>, bits: &mut BooleanBufferBuilder) {
+    /// Appends a bit for each position of the range: whether it is live.
+    pub(crate) fn append_live(&self, range: Range<Position>, bits: &mut BooleanBufferBuilder) {
         for (number, from, to) in chunks_of(range) {
             match self.chunks.get(&number) {
                 None => bits.append_n((to - from) as usize, true),
                 Some(Chunk::Full) => bits.append_n((to - from) as usize, false),
                 Some(Chunk::Some(words)) => {
-                    let mut living = [0; CHUNK_WORDS * size_of::<u64>()];
-                    for (bytes, word) in living.chunks_exact_mut(size_of::<u64>()).zip(words.iter()) {
+                    let mut live_runs = [0; CHUNK_WORDS * size_of::<u64>()];
+                    for (bytes, word) in live_runs.chunks_exact_mut(size_of::<u64>()).zip(words.iter()) {
                         bytes.copy_from_slice(&(!word).to_le_bytes());
                     }
-                    bits.append_packed_range(from as usize..to as usize, &living);
+                    bits.append_packed_range(from as usize..to as usize, &live_runs);
                 }
             }
         }
     }
 
-    /// The first position from `from` on and below `end` that is dead, or that lives.
+    /// The first dead or live position in `from..end`, as `dead` says.
     fn next(&self, dead: bool, from: Position, end: Position) -> Option<Position> {
         let mut at = from;
         while at < end {
@@ -191,7 +193,7 @@ impl Dead {
                 }
                 None if !dead => Some(at),
                 None => {
-                    // Nothing is dead before the next chunk that there is.
+                    // No position is dead before the next chunk.
                     at = self.chunks.get_next(&number)?.0 * CHUNK_POSITIONS;
                     continue;
                 }
@@ -204,7 +206,7 @@ impl Dead {
         None
     }
 
-    /// The positions that are dead in this and not in the older one, in order. What both share costs nothing.
+    /// The positions that are dead in `self` and not in `older`, in order. Shared parts cost nothing.
     pub(crate) fn difference<'a>(&'a self, older: &'a Self) -> impl Iterator<Item = Position> + use<'a> {
         let changed = older.chunks.diff(&self.chunks).filter_map(|item| match item {
             DiffItem::Add(&number, new) => Some((number, *new.words())),
@@ -219,7 +221,7 @@ impl Dead {
     }
 }
 
-/// The chunks that a range touches: number, first position within and the one after the last.
+/// The chunks that a range touches, each with its number, the first position within it and the end.
 fn chunks_of(range: Range<Position>) -> impl Iterator<Item = (u32, u32, u32)> {
     let numbers = match range.end.checked_sub(1).filter(|&last| range.start <= last) {
         Some(last) => range.start / CHUNK_POSITIONS..last / CHUNK_POSITIONS + 1,
@@ -231,13 +233,13 @@ fn chunks_of(range: Range<Position>) -> impl Iterator<Item = (u32, u32, u32)> {
     })
 }
 
-/// The part of a range in a chunk that it touches: the first position within and the one after the last.
+/// The part of a range in a chunk: the first position within the chunk, and the end.
 fn within_chunk(range: &Range<Position>, number: u32) -> (u32, u32) {
     let first = number * CHUNK_POSITIONS;
     (range.start.saturating_sub(first), (range.end - first).min(CHUNK_POSITIONS))
 }
 
-/// The first position of a chunk from `from` on that is dead, or that lives.
+/// The first dead or live position of a chunk from `from` on, as `dead` says.
 fn next_in(words: &Words, dead: bool, from: u32) -> Option<u32> {
     let wanted = |word: usize| if dead { words[word] } else { !words[word] };
     let first = from as usize / 64;

@@ -1,8 +1,9 @@
-//! Where the rows of a compaction's inputs went.
+//! Maps positions of a compaction's inputs to positions of its outputs.
 //!
-//! All rows that were written have a *rank*, in the order of keys over all outputs. Four bytes for each position of an input hold it.
+//! Each written row has a *rank*, in the order of keys over all outputs. The map takes four bytes for each position of
+//! an input.
 
-use crate::engine::dead::{Dead, Position};
+use crate::engine::deletion_vector::{DeletionVector, Position};
 use std::ops::Range;
 
 /// The rank of a row that was not written.
@@ -10,8 +11,8 @@ const GONE: u32 = u32::MAX;
 
 /// See the module.
 #[derive(Debug, Default)]
-pub(crate) struct Moved {
-    inputs: Vec<MovedInput>,
+pub(crate) struct PositionMap {
+    inputs: Vec<InputPositions>,
     /// The rank of the first row of each output.
     starts: Vec<u32>,
     /// Rows written.
@@ -19,46 +20,47 @@ pub(crate) struct Moved {
 }
 
 #[derive(Debug)]
-struct MovedInput {
+struct InputPositions {
     /// The first position.
     first: Position,
-    /// Of it and the next ones.
+    /// Ranks of it and the following positions.
     ranks: Vec<u32>,
 }
 
-impl Moved {
-    /// Of inputs with these positions, none of which has moved yet.
+impl PositionMap {
+    /// A map for inputs with these positions, with no rows moved yet.
     pub(super) fn new(inputs: impl Iterator<Item = Range<Position>>) -> Self {
         let input =
-            |positions: Range<Position>| MovedInput { first: positions.start, ranks: vec![GONE; positions.len()] };
+            |positions: Range<Position>| InputPositions { first: positions.start, ranks: vec![GONE; positions.len()] };
         Self { inputs: inputs.map(input).collect(), starts: Vec::new(), rows: 0 }
     }
 
-    /// What moves from now on moves to the next output.
+    /// Begins the next output.
     pub(super) fn begin_output(&mut self) {
         self.starts.push(self.rows);
     }
 
-    /// The last output has no row, and is none.
+    /// Removes the last output, which has no row.
     pub(super) fn drop_output(&mut self) {
         debug_assert_eq!(self.starts.last(), Some(&self.rows));
         self.starts.pop();
     }
 
-    /// The position has moved to this one of the last output.
+    /// Maps a position of an input to a position of the last output.
     pub(super) fn set(&mut self, input: usize, position: Position, new: Position) {
         let start = self.starts.last().expect("an output was begun");
         let rank =
             start.checked_add(new).filter(|rank| *rank != GONE).expect("segments of a tablet have below 2^32 rows");
-        let MovedInput { first, ranks } = &mut self.inputs[input];
+        let InputPositions { first, ranks } = &mut self.inputs[input];
         ranks[(position - *first) as usize] = rank;
         self.rows = rank + 1;
     }
 
-    /// Where the row of an input's position is: the output, and the position there. `None` when it was not written.
+    /// The output that the row of an input's position was written to, and its position there; `None` if it was not
+    /// written.
     #[cfg(test)]
-    pub(crate) fn place(&self, input: usize, position: Position) -> Option<(usize, Position)> {
-        let MovedInput { first, ranks } = self.inputs.get(input)?;
+    pub(crate) fn get(&self, input: usize, position: Position) -> Option<(usize, Position)> {
+        let InputPositions { first, ranks } = self.inputs.get(input)?;
         let rank = *ranks.get(position.checked_sub(*first)? as usize)?;
         (rank != GONE).then(|| self.of_rank(rank))
     }
@@ -68,11 +70,11 @@ impl Moved {
         (output, rank - self.starts[output])
     }
 
-    /// Marks dead in the outputs, of which `dead` has one each, what died in an input since: from the positions that were dead then
-    /// and those that are now.
-    pub(crate) fn remap(&self, input: usize, then: &Dead, now: &Dead, dead: &mut [Dead]) {
-        let Some(MovedInput { first, ranks }) = self.inputs.get(input) else { return };
-        // Ranks ascend within an input: those of neighbours join into runs.
+    /// Marks rows dead in the outputs whose input positions died since: those in `now` and not in `then`. `dead` has
+    /// one deletion vector for each output.
+    pub(crate) fn remap(&self, input: usize, then: &DeletionVector, now: &DeletionVector, dead: &mut [DeletionVector]) {
+        let Some(InputPositions { first, ranks }) = self.inputs.get(input) else { return };
+        // Ranks ascend within an input: adjacent ones form a run.
         let mut run = 0..0;
         for position in now.difference(then) {
             let rank = position.checked_sub(*first).and_then(|at| ranks.get(at as usize).copied()).unwrap_or(GONE);
@@ -88,7 +90,7 @@ impl Moved {
     }
 
     /// Marks the rows of these ranks dead.
-    fn insert(&self, dead: &mut [Dead], mut ranks: Range<u32>) {
+    fn insert(&self, dead: &mut [DeletionVector], mut ranks: Range<u32>) {
         while !ranks.is_empty() {
             let (output, from) = self.of_rank(ranks.start);
             let end = self.starts.get(output + 1).map_or(ranks.end, |next| ranks.end.min(*next));

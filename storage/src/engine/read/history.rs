@@ -1,53 +1,53 @@
-//! Rows as they were at a moment: those of a table, with what they held until they changed since laid over them.
+//! Rows as of a time: the current rows of a table, overlaid with their previous versions from its history.
 //!
-//! Both come in the order of rows ([`past`] says why), so that this is a merge of two. A row that changed several
-//! times after the moment has as many versions in the past: the oldest of them is what it held then.
+//! Both are in the order of rows (see [`history`]), so that this is a merge of two. A row that changed several times
+//! after that time has several history rows: the oldest of them is its version at that time.
 
 use super::{
     Parts,
-    cells::WantedCells,
+    cells::CellSelection,
     merge::{Body, Merge},
 };
 use crate::{
     Error, KeyRange, Result, RowKey, Scan, TableName,
-    engine::{past, state::Table},
+    engine::{history, state::Table},
     row::RowReader,
     store::BATCH_ROWS_MAX,
 };
 use bytes::Bytes;
 use std::{cmp::Ordering, path::PathBuf, sync::Arc};
 
-/// The past of a table, and the moment that is asked for.
+/// Reads the history of a table as of a time.
 #[derive(Clone)]
-pub(crate) struct Past {
+pub(crate) struct HistoryReader {
     name: TableName,
     table: Table,
-    wanted: Arc<WantedCells>,
+    wanted: Arc<CellSelection>,
     as_of_micros: i64,
 }
 
-/// What a row held until a change.
+/// A history row: the version before a change.
 struct Change {
     row: RowKey,
     stamp: i64,
     value: Bytes,
 }
 
-/// What a row held: nothing, if it was absent.
-type Held = Option<Bytes>;
+/// A previous version of a row: `None` if it was absent.
+type OldRow = Option<Bytes>;
 
-impl Past {
-    /// The past, a table of this name, as of a moment to which its history reaches back.
+impl HistoryReader {
+    /// Reads the history table of this name, as of a time that the history still covers.
     pub(crate) fn new(name: TableName, table: Table, as_of_micros: i64) -> Result<Self> {
-        // Whether the cells are too old for new readers does not matter: they are there.
+        // The rule that condemns history by age does not matter here: cells that are still there count.
         let reader = RowReader::new(&table.descriptor.schema, &Scan::all(), i64::MIN)?;
-        let wanted = Arc::new(WantedCells::new(&table, &Scan::all(), &reader));
+        let wanted = Arc::new(CellSelection::new(&table, &Scan::all(), &reader));
         Ok(Self { name, table, wanted, as_of_micros })
     }
 
-    /// What a row held, if it changed since.
-    pub(super) fn of_row(&self, row: &[u8]) -> Result<Option<Held>> {
-        let mut merge = self.merge(&past::after(row, self.as_of_micros), (false, 1));
+    /// The previous version of a row, if it changed since.
+    pub(super) fn of_row(&self, row: &[u8]) -> Result<Option<OldRow>> {
+        let mut merge = self.merge(&history::after(row, self.as_of_micros), (false, 1));
         self.next_of(&mut merge)?.map(|change| self.held(change.value)).transpose()
     }
 
@@ -55,19 +55,19 @@ impl Past {
         Merge::new(&self.table, range, &Parts::All, &self.wanted, order)
     }
 
-    /// The next change of a merge over the past.
+    /// The next history row of a merge.
     fn next_of(&self, merge: &mut Merge) -> Result<Option<Change>> {
         while let Some((key, body)) = merge.next()? {
-            // One that was too old when history was made to last longer has no cell any more.
+            // Condemned before the history was extended: it has no cell any more.
             let Some(cell) = self.wanted.cells(&self.table, body).into_iter().next() else { continue };
-            let (row, stamp) = past::of_key(&key).ok_or_else(|| self.damaged("a key is none"))?;
+            let (row, stamp) = history::of_key(&key).ok_or_else(|| self.damaged("a key is none"))?;
             return Ok(Some(Change { row, stamp, value: cell.value }));
         }
         Ok(None)
     }
 
-    fn held(&self, value: Bytes) -> Result<Held> {
-        past::held(value).ok_or_else(|| self.damaged("what a row held is no row"))
+    fn held(&self, value: Bytes) -> Result<OldRow> {
+        history::held(value).ok_or_else(|| self.damaged("what a row held is no row"))
     }
 
     fn damaged(&self, what: &str) -> Error {
@@ -79,27 +79,27 @@ impl Past {
     }
 }
 
-/// The rows of a range as they were.
-pub(super) struct Then {
+/// The rows of a range as of a time.
+pub(super) struct RowsAsOf {
     now: Merge,
     changes: Changes,
     reversed: bool,
-    /// Of both the next one.
+    /// The next row of each source.
     heads: Option<Heads>,
 }
 
-/// The next row as it is, and the next one that changed.
-type Heads = (Option<(RowKey, Body)>, Option<(RowKey, Held)>);
+/// The next current row, and the next changed one.
+type Heads = (Option<(RowKey, Body)>, Option<(RowKey, OldRow)>);
 
-impl Then {
-    /// Of these rows, of a range, and the past of the range.
-    pub(super) fn new(now: Merge, past: &Past, range: &KeyRange, reversed: bool) -> Self {
-        let merge = past.merge(&past::range(range), (reversed, BATCH_ROWS_MAX));
-        let changes = Changes { past: past.clone(), merge, reversed, ahead: None };
+impl RowsAsOf {
+    /// Merges the current rows of a range with its history.
+    pub(super) fn new(now: Merge, history: &HistoryReader, range: &KeyRange, reversed: bool) -> Self {
+        let merge = history.merge(&history::range(range), (reversed, BATCH_ROWS_MAX));
+        let changes = Changes { history: history.clone(), merge, reversed, ahead: None };
         Self { now, changes, reversed, heads: None }
     }
 
-    /// The next row that is or was there; `None` in the place of what it held, if it was absent.
+    /// The next row that exists now or existed then; `None` as its body if it was absent then.
     pub(super) fn next(&mut self) -> Result<Option<(RowKey, Option<Body>)>> {
         let (now, then) = match self.heads.take() {
             Some(heads) => heads,
@@ -126,17 +126,17 @@ impl Then {
     }
 }
 
-/// What the rows of a range held, of those that changed since.
+/// The previous versions of the changed rows of a range.
 struct Changes {
-    past: Past,
+    history: HistoryReader,
     merge: Merge,
     reversed: bool,
-    /// Of the next row.
+    /// A change of the next row.
     ahead: Option<Change>,
 }
 
 impl Changes {
-    fn next(&mut self) -> Result<Option<(RowKey, Held)>> {
+    fn next(&mut self) -> Result<Option<(RowKey, OldRow)>> {
         while let Some(first) = self.take()? {
             let (row, mut oldest, mut next) = (first.row.clone(), None, Some(first));
             while let Some(change) = next {
@@ -145,13 +145,13 @@ impl Changes {
                     break;
                 }
                 let counts = self.reversed || oldest.is_none();
-                if counts && change.stamp > self.past.as_of_micros {
+                if counts && change.stamp > self.history.as_of_micros {
                     oldest = Some(change.value);
                 }
                 next = self.take()?;
             }
             if let Some(value) = oldest {
-                return Ok(Some((row, self.past.held(value)?)));
+                return Ok(Some((row, self.history.held(value)?)));
             }
         }
         Ok(None)
@@ -161,6 +161,6 @@ impl Changes {
         if let Some(change) = self.ahead.take() {
             return Ok(Some(change));
         }
-        self.past.next_of(&mut self.merge)
+        self.history.next_of(&mut self.merge)
     }
 }

@@ -4,4 +4,4 @@
 
 use libfuzzer_sys::fuzz_target;
 
-fuzz_target!(|bytes: &[u8]| keyspan_storage::testing::fuzz::dead_positions(bytes));
+fuzz_target!(|bytes: &[u8]| keyspan_storage::testing::fuzz::deletion_vector(bytes));
