@@ -18,6 +18,7 @@ mod tenants;
 mod tests;
 mod together;
 
+pub use tenants::TenantSize;
 pub use together::Editing;
 
 use crate::{
