@@ -56,7 +56,7 @@ use cursors::Cursors;
 pub(crate) use cursors::{Held, HeldCursor};
 use datafusion::{execution::SendableRecordBatchStream, scalar::ScalarValue};
 use dispatch::Runs;
-use keyspan_catalog::{Catalog, Readable, Snapshot, SqlView, Table, TenantStore};
+use keyspan_catalog::{Catalog, Relation, Snapshot, SqlView, Table, TenantStore};
 use keyspan_storage::{Clock, SystemClock};
 pub(crate) use prepared::{NamedStatement, Shown, Source, Statements};
 use recent::Recent;
@@ -416,8 +416,8 @@ impl Session {
         Some((
             schema,
             match found {
-                Readable::Table(table) => Found::Table(table.clone()),
-                Readable::View(view) => Found::View(view.clone()),
+                Relation::Table(table) => Found::Table(table.clone()),
+                Relation::View(view) => Found::View(view.clone()),
             },
         ))
     }
