@@ -10,15 +10,16 @@
 //! takes no writes just now (a full disk, a damaged segment) opens all the same: what was interrupted had no answer, is out of sight,
 //! and is finished before the next edit, or by [`Catalog::finish_interrupted`].
 
+mod commit_with_rows;
 mod private;
 mod purges;
 pub(crate) mod rows;
 mod tenants;
 #[cfg(test)]
 mod tests;
-mod together;
 
-pub use together::Editing;
+pub use commit_with_rows::Editing;
+pub use tenants::TenantSize;
 
 use crate::{
     Edit, Error, ErrorKind, Result, Snapshot, Table,

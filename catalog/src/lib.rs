@@ -34,7 +34,7 @@ pub use private::{Private, PrivateEdit};
 pub use role::{Role, ScramSecret};
 pub use sequence::{Sequence, SequenceOptions, SequenceState};
 pub use snapshot::Snapshot;
-pub use sql_view::{Readable, SqlView, ViewColumn};
+pub use sql_view::{Relation, SqlView, ViewColumn};
 pub use table::{Column, ColumnDefinition, ColumnPlace, FamilyDefinition, Table, TableDefinition, TableFamily};
 pub use tenant::{DropCertificate, PurgeState, Quotas, Tenant, TenantState};
 pub use tenant_store::TenantStore;

@@ -86,7 +86,7 @@ impl Private {
     }
 
     /// Whether a table, a sequence or a view has this number.
-    pub fn has_number(&self, number: u32) -> bool {
+    pub fn has_oid(&self, number: u32) -> bool {
         self.tables.contains_key(&TableId(number))
             || self.sequences.contains_key(&number)
             || self.views.contains_key(&number)

@@ -1,7 +1,7 @@
 //! The catalog at one moment. Immutable; changed by a pure function of an [`Edit`].
 
 use crate::{
-    DropCertificate, Edit, Error, ErrorKind, Private, PrivateEdit, Quotas, Readable, Result, Role, RoleName, SqlView,
+    DropCertificate, Edit, Error, ErrorKind, Private, PrivateEdit, Quotas, Relation, Result, Role, RoleName, SqlView,
     Table, TableId, Tenant, TenantId, TenantState, sql_view,
 };
 use std::{
@@ -331,16 +331,16 @@ impl Snapshot {
     }
 
     /// The table or view of this name in the database of a tenant.
-    pub fn readable_in(&self, tenant: Option<&TenantId>, name: &str) -> Option<Readable<'_>> {
-        let table = self.table_in(tenant, name).map(Readable::Table);
-        table.or_else(|| self.view_in(tenant, name).map(Readable::View))
+    pub fn relation_in(&self, tenant: Option<&TenantId>, name: &str) -> Option<Relation<'_>> {
+        let table = self.table_in(tenant, name).map(Relation::Table);
+        table.or_else(|| self.view_in(tenant, name).map(Relation::View))
     }
 
     /// The table or view with this number in the database of a tenant; a session's own temporary ones, too.
-    pub fn readable(&self, tenant: Option<&TenantId>, number: u32) -> Option<Readable<'_>> {
+    pub fn relation(&self, tenant: Option<&TenantId>, number: u32) -> Option<Relation<'_>> {
         static NONE: LazyLock<Private> = LazyLock::new(Private::default);
         let own = self.private_of(tenant).map_or(&*NONE, |own| own.as_ref());
-        Readable::of(number, own, &self.tables).or_else(|| Readable::of(number, &self.temporary, &self.tables))
+        Relation::of(number, own, &self.tables).or_else(|| Relation::of(number, &self.temporary, &self.tables))
     }
 
     /// The table with this number in the database of a tenant, `None` for the operator's; a session's own temporary ones, too.

@@ -105,14 +105,14 @@ impl SqlView {
 
 /// A relation that a view may read.
 #[derive(Clone, Copy, Debug)]
-pub enum Readable<'a> {
+pub enum Relation<'a> {
     /// A table.
     Table(&'a Arc<Table>),
     /// A view.
     View(&'a Arc<SqlView>),
 }
 
-impl<'a> Readable<'a> {
+impl<'a> Relation<'a> {
     /// The relation of a number, among a tenant's own and the shared ones.
     pub fn of(number: u32, own: &'a Private, shared: &'a SharedTables) -> Option<Self> {
         let id = TableId(number);
@@ -120,8 +120,8 @@ impl<'a> Readable<'a> {
         table.or_else(|| own.views.get(&number).map(Self::View))
     }
 
-    /// Its number.
-    pub fn number(&self) -> u32 {
+    /// The OID.
+    pub fn oid(&self) -> u32 {
         match self {
             Self::Table(table) => table.id.0,
             Self::View(view) => view.id,
@@ -207,8 +207,8 @@ pub fn check(
         // What a temporary view reads may have gone by another session's doing: that is no matter of this change.
         let known = before.views.get(&view.id).is_some_and(|old| Arc::ptr_eq(old, view));
         for (number, columns) in &view.uses {
-            let old = Readable::of(*number, before, shared_before);
-            let new = Readable::of(*number, after, shared_after);
+            let old = Relation::of(*number, before, shared_before);
+            let new = Relation::of(*number, after, shared_after);
             let (Some(new), Some(old)) = (new, old.or(new)) else {
                 match old {
                     Some(old) => return Err(in_use(after, &old, None, whose)),
@@ -245,15 +245,15 @@ fn gone(view: &SqlView) -> Error {
 }
 
 /// 2BP01 with all that depends on a relation, or on a column of it.
-fn in_use(own: &Private, relation: &Readable<'_>, column: Option<(u16, &str)>, whose: &str) -> Error {
+fn in_use(own: &Private, relation: &Relation<'_>, column: Option<(u16, &str)>, whose: &str) -> Error {
     let what = match column {
         Some((_, name)) => format!("column {name} of {}", relation.described()),
         None => relation.described(),
     };
     let columns = column.map(|(number, _)| BTreeSet::from([number]));
-    let all = dependents(own, relation.number(), columns.as_ref());
+    let all = dependents(own, relation.oid(), columns.as_ref());
     let lines = all.iter().map(|view| {
-        let direct = view.uses.get(&relation.number());
+        let direct = view.uses.get(&relation.oid());
         let direct = direct.filter(|used| columns.as_ref().is_none_or(|columns| !used.is_disjoint(columns)));
         let on = match direct {
             Some(_) => what.clone(),

@@ -23,7 +23,7 @@ use datafusion::{
     config::ConfigOptions,
     error::Result,
 };
-use keyspan_catalog::{Readable, Sequence, Snapshot, SqlView, Table, TableId, TenantId, TenantStore};
+use keyspan_catalog::{Relation, Sequence, Snapshot, SqlView, Table, TableId, TenantId, TenantStore};
 use std::{
     any::Any,
     collections::BTreeMap,
@@ -174,7 +174,7 @@ impl Facts {
 
     /// Whether a number is that of something temporary.
     pub fn is_temporary(&self, number: u32) -> bool {
-        self.snapshot.temporary.has_number(number)
+        self.snapshot.temporary.has_oid(number)
     }
 
     /// The name of the schema of what is temporary.
@@ -193,12 +193,12 @@ impl Facts {
     }
 
     /// The table or view with this number in the database.
-    pub fn readable(&self, number: u32) -> Option<Readable<'_>> {
-        self.snapshot.readable(self.tenant.as_ref(), number)
+    pub fn readable(&self, number: u32) -> Option<Relation<'_>> {
+        self.snapshot.relation(self.tenant.as_ref(), number)
     }
 
     /// The same with its schema.
-    pub fn numbered(&self, number: u32) -> Option<(Schema, Readable<'_>)> {
+    pub fn numbered(&self, number: u32) -> Option<(Schema, Relation<'_>)> {
         names::numbered(&self.snapshot, self.tenant.as_ref(), number)
     }
 

@@ -35,7 +35,7 @@ use datafusion::{
     logical_expr::Expr,
     physical_plan::{ExecutionPlan, filter::FilterExec, joins::HashJoinExec},
 };
-use keyspan_catalog::Readable;
+use keyspan_catalog::Relation;
 use std::sync::Arc;
 use table::Form;
 
@@ -94,7 +94,7 @@ impl TableFunctionImpl for OfTable {
             _ => (None, name),
         };
         match self.view.find(&RelationName { schema, name: bare.to_owned() }) {
-            Some((_, Readable::Table(table))) => {
+            Some((_, Relation::Table(table))) => {
                 Ok(Arc::new(KeyspanTable::of(Arc::clone(table), self.view.clone(), self.form)))
             }
             _ => Err(wrong(SqlState::UNDEFINED_TABLE, format!("relation \"{name}\" does not exist"))),

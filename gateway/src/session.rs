@@ -52,7 +52,7 @@ use arrow::datatypes::{DataType, SchemaRef};
 use cursors::Cursors;
 pub(crate) use cursors::{Held, HeldCursor};
 use datafusion::{execution::SendableRecordBatchStream, scalar::ScalarValue};
-use keyspan_catalog::{Catalog, Readable, Snapshot, SqlView, Table, TenantStore};
+use keyspan_catalog::{Catalog, Relation, Snapshot, SqlView, Table, TenantStore};
 use keyspan_storage::{Clock, SystemClock};
 pub(crate) use prepared::{NamedStatement, Shown, Source, Statements};
 use statement_cache::Recent;
@@ -412,8 +412,8 @@ impl Session {
         Some((
             schema,
             match found {
-                Readable::Table(table) => Found::Table(table.clone()),
-                Readable::View(view) => Found::View(view.clone()),
+                Relation::Table(table) => Found::Table(table.clone()),
+                Relation::View(view) => Found::View(view.clone()),
             },
         ))
     }

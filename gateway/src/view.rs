@@ -14,7 +14,7 @@ use crate::pg::{
 };
 use budget::ScanBudget;
 use imbl::OrdMap;
-use keyspan_catalog::{Readable, Snapshot, Table, TenantStore};
+use keyspan_catalog::{Relation, Snapshot, Table, TenantStore};
 use keyspan_storage::{Pin, RowKey, RowMutation, RowStream, Scan};
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -59,7 +59,7 @@ impl View {
     }
 
     /// The table or view of a name, and its schema.
-    pub fn find(&self, name: &RelationName) -> Option<(Schema, Readable<'_>)> {
+    pub fn find(&self, name: &RelationName) -> Option<(Schema, Relation<'_>)> {
         names::find(&self.snapshot, self.rows.tenant(), &self.path, name)
     }
 
@@ -75,8 +75,8 @@ impl View {
     pub fn writable(&self, name: &RelationName) -> Result<&Arc<Table>, SqlError> {
         let found = self.find(name).ok_or_else(|| name.missing("relation"))?.1;
         match found {
-            Readable::Table(table) => Ok(table),
-            Readable::View(_) => {
+            Relation::Table(table) => Ok(table),
+            Relation::View(_) => {
                 let message = format!("cannot change what view \"{name}\" shows");
                 Err(SqlError::new(SqlState::FEATURE_NOT_SUPPORTED, message)
                     .with_hint("Write to the tables that it reads."))

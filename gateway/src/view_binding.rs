@@ -31,7 +31,7 @@ use datafusion::sql::sqlparser::{
     dialect::PostgreSqlDialect,
     parser::Parser,
 };
-use keyspan_catalog::{Readable, SqlView};
+use keyspan_catalog::{Relation, SqlView};
 use std::{
     collections::{BTreeMap, BTreeSet},
     ops::ControlFlow,
@@ -60,7 +60,7 @@ pub struct Bound {
 pub fn bind<'a>(
     query: &Query,
     database: &str,
-    named: impl Fn(&RelationName) -> Result<Option<Readable<'a>>>,
+    named: impl Fn(&RelationName) -> Result<Option<Relation<'a>>>,
 ) -> Result<Bound> {
     let mut mentioned = Mentioned::default();
     finish(Visit::visit(query, &mut mentioned))?;
@@ -81,7 +81,7 @@ pub fn bind<'a>(
 ///
 /// # Errors
 /// A fault of ours: a view that cannot be read, or that reads what is no more.
-pub fn opened<'a>(view: &SqlView, numbered: impl Fn(u32) -> Option<(Schema, Readable<'a>)>) -> Result<Box<Query>> {
+pub fn opened<'a>(view: &SqlView, numbered: impl Fn(u32) -> Option<(Schema, Relation<'a>)>) -> Result<Box<Query>> {
     let mut query = parsed(&view.sql)?;
     let mut opener = Opener { numbered: &numbered, is_visible: None };
     finish(VisitMut::visit(&mut query, &mut opener))?;
@@ -95,7 +95,7 @@ pub fn opened<'a>(view: &SqlView, numbered: impl Fn(u32) -> Option<(Schema, Read
 /// As [`opened`].
 pub fn shown<'a>(
     view: &SqlView,
-    numbered: impl Fn(u32) -> Option<(Schema, Readable<'a>)>,
+    numbered: impl Fn(u32) -> Option<(Schema, Relation<'a>)>,
     is_visible: impl Fn(u32) -> bool,
 ) -> Result<String> {
     let mut query = parsed(&view.sql)?;
@@ -193,7 +193,7 @@ struct Within {
 struct Binder<'a, 'b> {
     mentioned: Mentioned,
     database: &'a str,
-    named: &'a dyn Fn(&RelationName) -> Result<Option<Readable<'b>>>,
+    named: &'a dyn Fn(&RelationName) -> Result<Option<Relation<'b>>>,
     queries: Vec<Within>,
     /// Whether all columns of what a SELECT reads may be meant.
     selects: Vec<bool>,
@@ -209,7 +209,7 @@ impl Binder<'_, '_> {
     }
 
     /// The relation that a name stands for; `None` for one of the system's, or of WITH.
-    fn relation(&self, parts: &[String]) -> Result<Option<Readable<'_>>> {
+    fn relation(&self, parts: &[String]) -> Result<Option<Relation<'_>>> {
         let name = match parts {
             [name] if self.is_defined(name) => return Ok(None),
             [name] => RelationName::bare(name.as_str()),
@@ -268,8 +268,8 @@ impl Binder<'_, '_> {
         let meant: Vec<(u16, Ident)> =
             shown.filter(|(_, name)| whole || self.mentioned.names.contains(&name.value)).collect();
         let numbers: Vec<String> = meant.iter().map(|(number, _)| number.to_string()).collect();
-        let place = format!("{}:{}", relation.number(), numbers.join(","));
-        let number = relation.number();
+        let place = format!("{}:{}", relation.oid(), numbers.join(","));
+        let number = relation.oid();
         *name = object(&[BOUND, &place]);
         *alias = Some(named_alias(quoted(&fold(&called)), meant.iter().map(|(_, name)| name.clone()).collect()));
         self.uses.entry(number).or_default().extend(meant.iter().map(|(number, _)| *number));
@@ -377,7 +377,7 @@ fn place(name: &ObjectName) -> Option<(u32, Vec<u16>)> {
 
 /// Names in the place of numbers.
 struct Opener<'a, 'b> {
-    numbered: &'a dyn Fn(u32) -> Option<(Schema, Readable<'b>)>,
+    numbered: &'a dyn Fn(u32) -> Option<(Schema, Relation<'b>)>,
     /// For a reader, to whom nothing is written that can be left out: whether a relation is found without its schema.
     is_visible: Option<&'a dyn Fn(u32) -> bool>,
 }

@@ -7,7 +7,7 @@
 
 use super::Catalog;
 use crate::{
-    DropCertificate, Edit, Error, ErrorKind, Result, Tenant, TenantId, TenantStore,
+    DropCertificate, Edit, Error, ErrorKind, Result, Table, Tenant, TenantId, TenantStore,
     private::private_table,
     tenant_store::{SpanSize, span},
 };
@@ -37,6 +37,29 @@ impl Erasing {
 impl Drop for Erased<'_> {
     fn drop(&mut self) {
         self.0.0.lock().unwrap_or_else(PoisonError::into_inner).remove(self.1);
+    }
+}
+
+/// Rows and bytes of a tenant in each table of its database. The dry run of a drop and its certificate both come from this, so that
+/// they count the same.
+#[derive(Clone, Debug, Default)]
+pub struct TenantSize {
+    /// The shared tables and its own, in the order of [`Snapshot::tables_in`](crate::Snapshot::tables_in), those without rows as well.
+    pub tables: Vec<(Arc<Table>, SpanSize)>,
+}
+
+impl TenantSize {
+    /// The number of tables that hold rows of the tenant.
+    pub fn tables_with_rows(&self) -> u64 {
+        self.tables.iter().filter(|(_, size)| size.rows > 0).count() as u64
+    }
+
+    /// Rows and bytes of all tables together.
+    pub fn total(&self) -> SpanSize {
+        self.tables.iter().fold(SpanSize::default(), |total, (_, size)| SpanSize {
+            rows: total.rows + size.rows,
+            bytes: total.bytes + size.bytes,
+        })
     }
 }
 
@@ -75,24 +98,22 @@ impl Catalog {
         failed.map_or(Ok(certificates), Err)
     }
 
-    /// What a tenant has: tables in which it has rows, and the size of all of them. The dry run of a drop.
+    /// Counts what a drop of the tenant deletes, by table. `EXPLAIN DROP DATABASE` shows it, and a drop certifies it.
     ///
     /// # Errors
     /// The store's.
-    pub async fn tenant_size(&self, id: &TenantId) -> Result<(u64, SpanSize)> {
+    pub async fn tenant_size(&self, id: &TenantId) -> Result<TenantSize> {
         let rows = TenantStore::of_tenant(self.store().clone(), id.clone());
         let pin = rows.pin().await?;
-        let (mut tables, mut total) = (0, SpanSize::default());
+        let mut tables = Vec::new();
         for table in self.snapshot().tables_in(Some(id)) {
-            let size = rows.size(table, Some(pin.clone())).await?;
-            tables += u64::from(size.rows > 0);
-            total = SpanSize { rows: total.rows + size.rows, bytes: total.bytes + size.bytes };
+            tables.push((table.clone(), rows.size(table, Some(pin.clone())).await?));
         }
-        Ok((tables, total))
+        Ok(TenantSize { tables })
     }
 
     async fn erase(&self, tenant: &Tenant, dropped_by: &str, now_micros: i64) -> Result<Arc<DropCertificate>> {
-        let (tables, size) = self.tenant_size(&tenant.id).await?;
+        let size = self.tenant_size(&tenant.id).await?;
         // Its private tables, spare spaces as well, are in one.
         let shared = self.snapshot().tables.values().map(|table| table.physical.clone()).collect::<Vec<_>>();
         for table in shared.into_iter().chain([private_table()]) {
@@ -102,13 +123,14 @@ impl Catalog {
                 other => other?,
             }
         }
+        let total = size.total();
         let certificate = DropCertificate {
             oid: tenant.oid,
             tenant: tenant.id.clone(),
             dropped_by: dropped_by.to_owned(),
-            tables,
-            rows: size.rows,
-            bytes: size.bytes,
+            tables: size.tables_with_rows(),
+            rows: total.rows,
+            bytes: total.bytes,
             dropped_micros: now_micros,
             purging_micros: None,
             purged_micros: None,

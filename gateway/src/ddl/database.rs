@@ -8,14 +8,13 @@ use crate::{
     pg::error::{Result, SqlError, SqlState},
     query::explain,
     resources::Size,
-    session::{Outcome, Session, Shared},
+    session::{Outcome, Session},
 };
 use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
 use keyspan_catalog::{
-    Edit, ErrorKind, Quotas, Snapshot, Table, Tenant, TenantId, TenantState, TenantStore, snapshot::FIRST_OID,
+    Edit, ErrorKind, Quotas, Snapshot, Table, Tenant, TenantId, TenantState, snapshot::FIRST_OID,
+    tenant_store::SpanSize,
 };
-use keyspan_storage::Pin;
-use std::sync::Arc;
 
 /// The quota of bytes that a statement may read.
 const SCAN_BUDGET: &str = "scan_budget";
@@ -84,7 +83,8 @@ pub(super) async fn drop(session: &mut Session, name: &str, if_exists: bool) -> 
     Ok(())
 }
 
-/// `EXPLAIN DROP DATABASE`: what it would delete, table by table. Nothing changes.
+/// `EXPLAIN DROP DATABASE`: what it would delete, table by table. Nothing changes. All tables are listed; the total counts those with
+/// rows of the tenant, as the certificate of the drop does.
 ///
 /// # Errors
 /// 42501 outside of the operator's database, 3D000, the store's.
@@ -92,36 +92,21 @@ pub async fn explain_drop_database(session: &Session, name: &str) -> Result<Outc
     if !session.identity.operator {
         return Err(SqlError::new(SqlState::INSUFFICIENT_PRIVILEGE, "permission denied for EXPLAIN DROP DATABASE"));
     }
-    let shared = &session.shared;
+    let catalog = &session.shared.catalog;
     let id = tenant_id(name)?;
-    let pin = shared.catalog.store().pin().await?;
-    let snapshot = shared.catalog.snapshot();
+    let snapshot = catalog.snapshot();
     snapshot.tenant(name).ok_or_else(|| no_database(name))?;
-    let sizes = sizes(shared, &snapshot, &id, Some(pin)).await?;
+    let size = catalog.tenant_size(&id).await?;
     let mut lines = vec![format!("Drop Database {id} (dry run: nothing is changed)")];
-    lines.extend(sizes.iter().map(|(table, rows, bytes)| format!("  {}: {rows} rows, {bytes} bytes", table.name)));
+    let of_table =
+        |table: &Table, size: &SpanSize| format!("  {}: {} rows, {} bytes", table.name, size.rows, size.bytes);
+    lines.extend(size.tables.iter().map(|(table, size)| of_table(table, size)));
     lines.extend(snapshot.views_in(Some(&id)).map(|view| format!("  {}: a view", view.name)));
-    let (rows, bytes) = sizes.iter().fold((0, 0), |sum, (_, rows, bytes)| (sum.0 + rows, sum.1 + bytes));
-    lines.push(format!("Total: {} tables, {rows} rows, {bytes} bytes", sizes.len()));
+    let total = size.total();
+    lines.push(format!("Total: {} tables, {} rows, {} bytes", size.tables_with_rows(), total.rows, total.bytes));
     let batch = explain::batch(&lines)?;
     let rows = futures::stream::iter([Ok(batch)]);
     Ok(Outcome::Rows { tag: "EXPLAIN", rows: Box::pin(RecordBatchStreamAdapter::new(explain::schema(), rows)) })
-}
-
-/// Rows and bytes of a tenant's span in every table.
-async fn sizes(
-    shared: &Shared,
-    snapshot: &Snapshot,
-    tenant: &TenantId,
-    pin: Option<Pin>,
-) -> Result<Vec<(Arc<Table>, u64, u64)>> {
-    let door = TenantStore::of_tenant(shared.catalog.store().clone(), tenant.clone());
-    let mut sizes = Vec::new();
-    for table in snapshot.tables_in(Some(tenant)) {
-        let size = door.size(table, pin.clone()).await?;
-        sizes.push((table.clone(), size.rows, size.bytes));
-    }
-    Ok(sizes)
 }
 
 fn no_database(name: &str) -> SqlError {

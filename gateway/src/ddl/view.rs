@@ -19,7 +19,7 @@ use crate::{
 };
 use datafusion::sql::sqlparser::ast;
 use keyspan_catalog::{
-    Comments, Edit, Error, ErrorKind, Private, PrivateEdit, Readable, Snapshot, SqlView, TenantId, snapshot::FIRST_OID,
+    Comments, Edit, Error, ErrorKind, Private, PrivateEdit, Relation, Snapshot, SqlView, TenantId, snapshot::FIRST_OID,
     sql_view,
 };
 use std::{collections::BTreeSet, sync::Arc};
@@ -35,7 +35,7 @@ pub(super) async fn create(session: &mut Session, create: &CreateView) -> Result
     let ast::Statement::Query(query) = query else { return Err(SqlError::unsupported("this view")) };
     let bound = view_binding::bind(&query, &database, |name| Ok(view.find(name).map(|(_, found)| found)))?;
     let (sql, uses) = (bound.sql, bound.uses);
-    if place != Schema::Temporary && uses.keys().any(|number| view.snapshot.temporary.has_number(*number)) {
+    if place != Schema::Temporary && uses.keys().any(|number| view.snapshot.temporary.has_oid(*number)) {
         let message = format!("view \"{}\" will be a temporary view", create.name);
         session.notice(SqlError::new(SqlState::SUCCESSFUL_COMPLETION, message));
         if create.name.schema.is_some() {
@@ -45,7 +45,7 @@ pub(super) async fn create(session: &mut Session, create: &CreateView) -> Result
         place = Schema::Temporary;
     }
     let there = view.find(&RelationName::within(place, create.name.name.as_str()));
-    if create.or_replace && matches!(there, Some((_, Readable::Table(_)))) {
+    if create.or_replace && matches!(there, Some((_, Relation::Table(_)))) {
         return Err(SqlError { hint: None, ..wrong_kind(&create.name, "view") });
     }
     let mut draft = SqlView {
@@ -222,14 +222,14 @@ pub(super) fn cascade(
         }
     }
     tell(session, &views);
-    views.iter().map(|view| view.id).filter(|id| snapshot.temporary.has_number(*id)).collect()
+    views.iter().map(|view| view.id).filter(|id| snapshot.temporary.has_oid(*id)).collect()
 }
 
 /// Tells the client what goes along.
 fn tell(session: &mut Session, views: &[Arc<SqlView>]) {
     let snapshot = session.catalog_snapshot();
     let line = |view: &Arc<SqlView>| {
-        let hidden = !snapshot.temporary.has_number(view.id) && snapshot.temporary.has(&view.name);
+        let hidden = !snapshot.temporary.has_oid(view.id) && snapshot.temporary.has(&view.name);
         let schema = if hidden { "public." } else { "" };
         format!("drop cascades to view {schema}{}", view.name)
     };

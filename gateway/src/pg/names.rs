@@ -9,7 +9,7 @@ use crate::{
     pg::error::{Result, SqlError, SqlState},
     pg_catalog,
 };
-use keyspan_catalog::{Readable, Snapshot, TenantId};
+use keyspan_catalog::{Relation, Snapshot, TenantId};
 use std::{fmt, ops::Deref};
 
 /// What names of the session's own schema of temporary tables begin with; it is an alias for that schema, too.
@@ -192,13 +192,13 @@ pub fn find<'a>(
     tenant: Option<&TenantId>,
     path: &SearchPath,
     name: &RelationName,
-) -> Option<(Schema, Readable<'a>)> {
+) -> Option<(Schema, Relation<'a>)> {
     let look = |schema: Schema| match schema {
         Schema::Temporary => {
             let own = &snapshot.temporary;
-            own.table(name).map(Readable::Table).or_else(|| own.view(name).map(Readable::View))
+            own.table(name).map(Relation::Table).or_else(|| own.view(name).map(Relation::View))
         }
-        Schema::Public => snapshot.readable_in(tenant, name),
+        Schema::Public => snapshot.relation_in(tenant, name),
         _ => None,
     };
     if let Some(schema) = name.schema {
@@ -216,9 +216,9 @@ pub fn find<'a>(
 }
 
 /// The table or view of users with a number, and its schema.
-pub fn numbered<'a>(snapshot: &'a Snapshot, tenant: Option<&TenantId>, number: u32) -> Option<(Schema, Readable<'a>)> {
-    let schema = if snapshot.temporary.has_number(number) { Schema::Temporary } else { Schema::Public };
-    snapshot.readable(tenant, number).map(|found| (schema, found))
+pub fn numbered<'a>(snapshot: &'a Snapshot, tenant: Option<&TenantId>, number: u32) -> Option<(Schema, Relation<'a>)> {
+    let schema = if snapshot.temporary.has_oid(number) { Schema::Temporary } else { Schema::Public };
+    snapshot.relation(tenant, number).map(|found| (schema, found))
 }
 
 /// Whether a schema of the server's has a relation of this name.

@@ -7,7 +7,7 @@ use super::{
 };
 use crate::{context::Facts, pg::types, row, view_binding};
 use arrow::datatypes::Field;
-use keyspan_catalog::{Readable, SqlView};
+use keyspan_catalog::{Relation, SqlView};
 use std::sync::Arc;
 
 /// Set in the OID of a view's rule.
@@ -82,7 +82,7 @@ pub fn fill(rows: &mut Rows, facts: &Facts) {
         })),
         ("information_schema", "view_column_usage") => rows.extend(all(facts).flat_map(|view| {
             let used = view.uses.iter().filter_map(|(number, columns)| Some((facts.readable(*number)?, columns)));
-            let rows = used.flat_map(|(relation, columns): (Readable<'_>, _)| {
+            let rows = used.flat_map(|(relation, columns): (Relation<'_>, _)| {
                 let names = columns.iter().filter_map(|number| relation.column(*number));
                 names.map(|column| usage(view, facts, &relation, Some(column.to_owned()))).collect::<Vec<_>>()
             });
@@ -92,11 +92,11 @@ pub fn fill(rows: &mut Rows, facts: &Facts) {
     }
 }
 
-fn usage(view: &SqlView, facts: &Facts, used: &Readable<'_>, column: Option<String>) -> Row {
+fn usage(view: &SqlView, facts: &Facts, used: &Relation<'_>, column: Option<String>) -> Row {
     let database = || facts.database.clone();
     let mut row = row! {
         "view_catalog" => database(), "view_schema" => schema_name(facts, view.id), "view_name" => view.name.clone(),
-        "table_catalog" => database(), "table_schema" => schema_name(facts, used.number()), "table_name" => used.name().to_owned(),
+        "table_catalog" => database(), "table_schema" => schema_name(facts, used.oid()), "table_name" => used.name().to_owned(),
     };
     if let Some(column) = column {
         row.insert("column_name", Cell::from(column));

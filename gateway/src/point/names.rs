@@ -8,7 +8,7 @@ use crate::{
 };
 use arrow::datatypes::DataType;
 use datafusion::{logical_expr::Operator, scalar::ScalarValue};
-use keyspan_catalog::{Column, Readable, SqlType, Table, Value, table::OnBadKey};
+use keyspan_catalog::{Column, Relation, SqlType, Table, Value, table::OnBadKey};
 use keyspan_storage::RowSet;
 use std::sync::Arc;
 
@@ -87,7 +87,7 @@ fn same(kind: SqlType, data: &DataType) -> bool {
 /// The fields are all named, so that whoever adds one decides here whether the fast path may pass it over: if not, such a table is not
 /// one that this function gives.
 pub(super) fn table(view: &View, name: &RelationName) -> Option<Arc<Table>> {
-    let Some((_, Readable::Table(found))) = view.find(name) else { return None };
+    let Some((_, Relation::Table(found))) = view.find(name) else { return None };
     if found.has_hidden_key() {
         return None;
     }

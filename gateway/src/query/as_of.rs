@@ -29,7 +29,7 @@ use datafusion::{
         parser::Parser,
     },
 };
-use keyspan_catalog::{Readable, Table};
+use keyspan_catalog::{Relation, Table};
 use std::ops::ControlFlow;
 
 /// How the name of a schema of the past begins.
@@ -182,7 +182,7 @@ impl VisitorMut for Placing<'_> {
         let known = fold(&table);
         let found = self.view.find(&RelationName { schema, name: known.clone() });
         match found {
-            Some((_, Readable::View(_))) => return no("a view"),
+            Some((_, Relation::View(_))) => return no("a view"),
             Some((Schema::Temporary, _)) => return no("a temporary table"),
             _ => {}
         }

@@ -17,7 +17,7 @@ fn query(sql: &str) -> Query {
 /// What is stored; then, after `change`, what is planned and what is shown.
 fn check(sql: &str, change: impl FnOnce(&mut Snapshot), expected: Expect) {
     let mut snapshot = snapshot();
-    let bound = match bind(&query(sql), "ua", |name| Ok(snapshot.table(name).map(Readable::Table))) {
+    let bound = match bind(&query(sql), "ua", |name| Ok(snapshot.table(name).map(Relation::Table))) {
         Ok(bound) => bound,
         Err(error) => return expected.assert_eq(&format!("{} {}", error.state.0, error.message)),
     };

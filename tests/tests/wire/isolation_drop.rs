@@ -61,6 +61,41 @@ async fn a_drop_leaves_the_others_as_they_were_and_a_certificate() -> Result<()>
 }
 
 #[tokio::test]
+async fn the_dry_run_of_a_drop_counts_what_the_certificate_does() -> Result<()> {
+    let harness = Harness::start().await?;
+    let (operator, alto) = define(&harness).await?;
+    let other = harness.tenant("altostrat").await?;
+    other.batch_execute("INSERT INTO never_used VALUES ('x')").await?;
+    // Of the shared tables one has rows of the tenant, one had some, one never; the same of its private tables. A view has none.
+    for sql in [
+        "INSERT INTO t VALUES ('a', 1), ('b', 2)",
+        "INSERT INTO u VALUES ('a', 1)",
+        "DELETE FROM u",
+        "CREATE TABLE own (a int)",
+        "INSERT INTO own VALUES (1), (2), (3)",
+        "CREATE TABLE own_emptied (a int)",
+        "INSERT INTO own_emptied VALUES (1)",
+        "DELETE FROM own_emptied",
+        "CREATE TABLE own_never_used (a int)",
+        "CREATE VIEW seen AS SELECT a FROM own",
+    ] {
+        alto.batch_execute(sql).await?;
+    }
+
+    let mut dry = rows(&operator, "EXPLAIN DROP DATABASE alto").await?;
+    let total = dry.pop().unwrap_or_default();
+    for table in ["t", "u", "never_used", "own", "own_emptied", "own_never_used"] {
+        assert!(dry.iter().any(|line| line.trim().starts_with(&format!("{table}: "))), "{table}: {dry:?}");
+    }
+    operator.batch_execute("DROP DATABASE alto").await?;
+    let certificate = rows(&operator, "SELECT tables, rows, bytes FROM keyspan.drops").await?.concat();
+    assert!(certificate.starts_with("2|5|"), "{certificate}");
+    let [tables, rows, bytes] = certificate.split('|').collect::<Vec<_>>()[..] else { anyhow::bail!(certificate) };
+    assert_eq!(total, format!("Total: {tables} tables, {rows} rows, {bytes} bytes"));
+    Ok(())
+}
+
+#[tokio::test]
 async fn a_session_of_a_dropped_tenant_is_told_so_and_stays_out() -> Result<()> {
     let harness = Harness::start().await?;
     let (operator, alto) = define(&harness).await?;
