@@ -18,7 +18,7 @@ pub use database::explain_drop_database;
 
 use crate::{
     pg::error::{Result, SqlError, SqlState},
-    server::shielded,
+    shield::shielded,
     session::Session,
     sql::statement::Definition,
 };

@@ -15,7 +15,7 @@ use crate::{
     },
     point::{self, Kept},
     query::{Query, explain, plan_cache::Plans, with_parameters},
-    server::shielded,
+    shield::shielded,
     session::{Found, HeldCursor, Outcome, Prepared, Session, TransactionStatus, parameterized, prepared},
     sql::{
         cursor::CursorStatement,

@@ -27,6 +27,7 @@ pub(crate) mod row_numbers;
 pub mod sequences;
 pub mod server;
 pub mod session;
+pub mod shield;
 pub(crate) mod settings;
 pub mod sql;
 pub(crate) mod table_locks;

@@ -19,7 +19,6 @@ mod startup;
 mod tls;
 mod write_batching;
 
-pub use interrupt::shielded;
 pub use tls::TlsFiles;
 
 use crate::{purge, session::Shared};

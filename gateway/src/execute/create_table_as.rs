@@ -22,7 +22,7 @@ use crate::{
         types,
     },
     query::{Query, with_parameters},
-    server::shielded,
+    shield::shielded,
     session::{Outcome, Reserved, Session},
     sql::{
         clause::{CreateTableAs, OnCommit},

@@ -9,7 +9,7 @@ use crate::{
         target::{Place, Target},
     },
     pg::error::{Result, SqlError},
-    server::shielded,
+    shield::shielded,
     session::Session,
 };
 use bytes::Bytes;

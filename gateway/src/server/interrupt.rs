@@ -7,6 +7,7 @@
 use crate::{
     pg::error::{SqlError, SqlState},
     server::{connection::Failure, socket::Input},
+    shield::{SHIELDS, shielded},
     wire::frontend::{Frame, MESSAGE_BYTES_MAX},
 };
 use futures::FutureExt;
@@ -22,29 +23,6 @@ use std::{
 };
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
-
-tokio::task_local! {
-    /// How many shielded futures of the running statement are under way.
-    static SHIELDS: Arc<AtomicUsize>;
-}
-
-/// Runs a future that a stop of the statement does not give up: a commit. Outside of a connection it just runs.
-pub async fn shielded<F: Future>(future: F) -> F::Output {
-    struct Shield(Option<Arc<AtomicUsize>>);
-    impl Drop for Shield {
-        fn drop(&mut self) {
-            if let Some(count) = &self.0 {
-                count.fetch_sub(1, Ordering::SeqCst);
-            }
-        }
-    }
-    let shields = SHIELDS.try_with(Arc::clone).ok();
-    if let Some(count) = &shields {
-        count.fetch_add(1, Ordering::SeqCst);
-    }
-    let _shield = Shield(shields);
-    future.await
-}
 
 /// Why a statement was stopped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

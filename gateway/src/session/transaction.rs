@@ -15,7 +15,7 @@ use super::{
 use crate::{
     notifications,
     pg::error::{Result, SqlError, SqlState},
-    server::shielded,
+    shield::shielded,
     settings::Settings,
     sql::settings::Isolation,
     view::Buffered,

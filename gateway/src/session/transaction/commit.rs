@@ -7,7 +7,7 @@ use super::{OpenTransaction, Reliance, Written, conflict};
 use crate::{
     notifications::{Ear, Pending, Room},
     pg::error::{Result, SqlError, SqlState},
-    server::shielded,
+    shield::shielded,
     session::{Shared, pending_ddl::told},
     settings::Settings,
     table_locks::Held,
