@@ -2,16 +2,18 @@
 //!
 //! Functions are made once for all sessions; the facts reach them in DataFusion's configuration, as [`Carried`].
 
+use crate::lookup;
 use crate::{
+    instance::Shared,
     notifications::Ear,
     pg::{
         error::{SqlError, SqlState},
-        names::{self, Schema, SearchPath, TEMPORARY},
+        names::{Schema, SearchPath, TEMPORARY},
     },
     pg_catalog::objects,
     query::state::STREAMS,
     sequences::Given,
-    session::{Held, Session, Shared, SharedPending, Shown},
+    session::{Held, Session, SharedPending, Shown},
     settings::pending::Wanted,
     view::View,
 };
@@ -199,7 +201,7 @@ impl Facts {
 
     /// The same with its schema.
     pub fn numbered(&self, number: u32) -> Option<(Schema, Relation<'_>)> {
-        names::numbered(&self.snapshot, self.tenant.as_ref(), number)
+        lookup::numbered(&self.snapshot, self.tenant.as_ref(), number)
     }
 
     /// The table with this number in the database.

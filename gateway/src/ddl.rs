@@ -18,8 +18,8 @@ pub use database::explain_drop_database;
 
 use crate::{
     pg::error::{Result, SqlError, SqlState},
-    shield::shielded,
     session::Session,
+    shield::shielded,
     sql::statement::Definition,
 };
 

@@ -11,8 +11,9 @@ mod readings;
 
 use crate::{
     auth::{login::identify, operator::OPERATOR_ROLE, scram::is_password_of},
+    instance::Shared,
     pg::error::{Result, SqlError, SqlState},
-    session::{Outcome, Session, Shared},
+    session::{Outcome, Session},
     sql::statement::Statement,
 };
 use files::File;

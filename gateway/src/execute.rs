@@ -8,23 +8,24 @@ pub(crate) mod truncate;
 use crate::{
     copy::{self, CopyIn},
     ddl, dml,
-    notifications::Listening,
     pg::{
         error::{Result, SqlError, SqlState},
         names::RelationName,
     },
     point::{self, Kept},
     query::{Query, explain, plan_cache::Plans, with_parameters},
+    session::{Found, HeldCursor, Outcome, Prepared, Session, parameterized, prepared},
     shield::shielded,
-    session::{Found, HeldCursor, Outcome, Prepared, Session, TransactionStatus, parameterized, prepared},
     sql::{
         cursor::CursorStatement,
+        listen::Listening,
         maintenance::Upkeep,
         query::{Explain, analyzed_write},
         settings::{Setting, Transaction},
         statement::{Definition, Statement},
     },
     view::View,
+    wire::transaction_status::TransactionStatus,
 };
 use arrow::datatypes::{DataType, SchemaRef};
 use datafusion::{logical_expr::LogicalPlan, scalar::ScalarValue, sql::sqlparser::ast};

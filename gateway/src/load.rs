@@ -20,7 +20,7 @@ use crate::{
         target::{Numbers, Place, Target, TargetColumn},
     },
     pg::{
-        codec::parameter,
+        codec::{format::Format, parameter},
         error::{Result, SqlError, SqlState},
         names::RelationName,
         types,
@@ -28,7 +28,6 @@ use crate::{
     query::Query,
     session::{Session, Written},
     view::View,
-    wire::Format,
 };
 use arrow::array::RecordBatch;
 use keyspan_catalog::{SqlType, Table, Value};

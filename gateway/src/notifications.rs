@@ -11,6 +11,7 @@
 //! is made. Sessions hold their rooms and queues; a room without sessions, and a queue without its session, is gone.
 
 use crate::pg::error::{Result, SqlError, SqlState};
+use crate::sql::listen::Listening;
 use std::{
     collections::{BTreeSet, HashMap, HashSet, VecDeque},
     fmt,
@@ -76,15 +77,6 @@ pub struct Pending {
     known: HashSet<Arc<Notification>>,
     bytes: usize,
     listening: Vec<Listening>,
-}
-
-/// A change of what a session listens to.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Listening {
-    /// `LISTEN`
-    To(String),
-    /// `UNLISTEN`; `None` for all.
-    Not(Option<String>),
 }
 
 /// How much was pending at a savepoint.

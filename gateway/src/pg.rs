@@ -2,7 +2,9 @@
 
 pub mod aggregates;
 pub mod error;
+pub mod fields;
 pub mod functions;
+pub mod ident;
 pub mod names;
 pub mod types;
 

@@ -5,7 +5,7 @@
 //! a crash or an error, is finished first, and so is a change of the catalog that the start could not finish. How far a purge is stands in the catalog
 //! ([`Catalog::purge`](keyspan_catalog::Catalog::purge)) and in `keyspan.drops`, and why it does not come further, too.
 
-use crate::{pg::error::SqlError, session::Shared};
+use crate::{instance::Shared, pg::error::SqlError};
 use std::{
     sync::{Arc, Mutex, PoisonError},
     time::Duration,
@@ -20,30 +20,6 @@ const RETRY_MAX: Duration = Duration::from_secs(300);
 
 /// Who finishes a drop that was interrupted, in its certificate: who began it is not known any more.
 pub const RESUMED: &str = "(resumed)";
-
-/// What sessions and the background share of the purge.
-#[derive(Debug, Default)]
-pub struct Purges {
-    wanted: Notify,
-    error: Mutex<Option<String>>,
-}
-
-impl Purges {
-    /// Tells the background that something was dropped.
-    pub fn wake(&self) {
-        self.wanted.notify_one();
-    }
-
-    /// Why the last try failed; `None` when it did not, or nothing was to be purged.
-    pub fn error(&self) -> Option<String> {
-        self.lock().clone()
-    }
-
-    fn lock(&self) -> std::sync::MutexGuard<'_, Option<String>> {
-        // A text that is replaced whole is whole.
-        self.error.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
 
 /// Purges what was dropped, until `stop`. What is under way then is taken up by the next start.
 pub(crate) async fn run(shared: Arc<Shared>, stop: CancellationToken) {

@@ -11,6 +11,9 @@
 //! of CASE, COALESCE, an aggregate or a select list, where it fits; elsewhere DataFusion's bigint. A number with a point is
 //! `double precision`, not numeric. A quoted text beside a value of another type takes that type.
 
+use crate::pg::fields::field;
+use crate::pg::fields::schema;
+use crate::resources::Sessions;
 use crate::{
     pg::{error::Result, plan::parameters::parameters, types},
     provider,
@@ -250,26 +253,6 @@ fn nested_context(facts: Arc<Facts>, rows: schemas::Rows, nesting: views::Nestin
     with_facts(state(&facts, |sessions| &sessions.of_texts), facts, rows, nesting)
 }
 
-/// States that all statements of a server start from.
-#[derive(Debug)]
-pub(crate) struct Sessions {
-    of_texts: SessionState,
-    of_kept: SessionState,
-}
-
-impl Sessions {
-    fn of(of_texts: SessionState) -> Self {
-        let of_kept = SessionStateBuilder::new_from_existing(of_texts.clone())
-            .with_scalar_functions(Vec::new())
-            .with_higher_order_functions(Vec::new())
-            .with_aggregate_functions(Vec::new())
-            .with_window_functions(Vec::new())
-            .with_table_functions(HashMap::new())
-            .build();
-        Self { of_texts, of_kept }
-    }
-}
-
 /// A copy of one of the states that a statement starts from.
 fn state(facts: &Facts, which: impl FnOnce(&Sessions) -> &SessionState) -> SessionState {
     static WITHOUT_SERVER: LazyLock<Sessions> = LazyLock::new(|| Sessions::of(state::state().clone()));
@@ -380,18 +363,4 @@ impl std::fmt::Debug for Query {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Query").field("view", &self.view).finish_non_exhaustive()
     }
-}
-
-/// A field of a relation of the system: a name, the name of its type, whether it may be NULL.
-pub(crate) fn field(name: &str, data: arrow::datatypes::DataType, type_name: Option<&str>) -> Field {
-    let field = Field::new(name, data, true);
-    match type_name {
-        Some(type_name) => types::named(field, type_name),
-        None => field,
-    }
-}
-
-/// A schema of fields.
-pub(crate) fn schema(fields: Vec<Field>) -> SchemaRef {
-    Arc::new(Schema::new(fields))
 }

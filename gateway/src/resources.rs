@@ -13,10 +13,10 @@ pub use age::Age;
 pub use machine::{machine_bytes, process_bytes, raise_open_files};
 pub use size::Size;
 
-use crate::query::{Sessions, plan_cache::plans_max, state::BATCH_ROWS};
 use datafusion::{
     error::Result,
     execution::{
+        SessionState, SessionStateBuilder,
         disk_manager::{DiskManagerBuilder, DiskManagerMode},
         runtime_env::{RuntimeEnv, RuntimeEnvBuilder},
     },
@@ -24,6 +24,7 @@ use datafusion::{
 use keyspan_storage::engine::Budget;
 use pool::QueryPool;
 use std::{
+    collections::HashMap,
     path::{Path, PathBuf},
     sync::{Arc, OnceLock},
 };
@@ -202,6 +203,37 @@ pub fn clear_folder(folder: &Path) -> std::io::Result<()> {
     }
     std::fs::create_dir_all(folder)
 }
+
+/// Rows in a batch, unless memory is scarce.
+pub const BATCH_ROWS: usize = 8192;
+
+/// States that all statements of a server start from.
+#[derive(Debug)]
+pub(crate) struct Sessions {
+    pub(crate) of_texts: SessionState,
+    pub(crate) of_kept: SessionState,
+}
+
+impl Sessions {
+    pub(crate) fn of(of_texts: SessionState) -> Self {
+        let of_kept = SessionStateBuilder::new_from_existing(of_texts.clone())
+            .with_scalar_functions(Vec::new())
+            .with_higher_order_functions(Vec::new())
+            .with_aggregate_functions(Vec::new())
+            .with_window_functions(Vec::new())
+            .with_table_functions(HashMap::new())
+            .build();
+        Self { of_texts, of_kept }
+    }
+}
+
+/// How many plans a server keeps that may take so much memory.
+pub(crate) fn plans_max(memory_bytes: u64) -> usize {
+    usize::try_from(memory_bytes / BYTES_PER_PLAN).unwrap_or(usize::MAX).min(Semaphore::MAX_PERMITS)
+}
+
+/// Bytes of the server's memory for each plan that may be kept: a plan takes some ten thousand.
+const BYTES_PER_PLAN: u64 = 512 << 10;
 
 #[cfg(test)]
 mod tests {

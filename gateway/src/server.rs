@@ -21,7 +21,7 @@ mod write_batching;
 
 pub use tls::TlsFiles;
 
-use crate::{purge, session::Shared};
+use crate::{instance::Shared, purge};
 use cancel::Cancels;
 use std::{
     io,

@@ -5,6 +5,10 @@
 //! protocol alike. Each statement takes a [`View`]: one snapshot and one pin; in a transaction with
 //! [`Isolation::RepeatableRead`](crate::sql::settings::Isolation) the first statement's.
 
+use crate::activity::{Activity, Listed};
+use crate::instance::{Identity, Shared};
+use crate::lookup;
+use crate::wire::transaction_status::TransactionStatus;
 mod activity;
 mod cursors;
 mod listening;
@@ -23,12 +27,11 @@ pub use crate::row_locks::RowLocks;
 pub use crate::settings::Settings;
 pub use crate::settings::pending::Wanted;
 pub use crate::table_locks::Writers;
-pub use activity::Activities;
-pub(crate) use activity::Activity;
+pub(crate) use crate::write_set::conflict;
+pub use crate::write_set::{Changes, Reliance, Written};
 pub(crate) use listening::Shared as SharedPending;
 pub(crate) use pending_ddl::Reserved;
-pub use transaction::{Changes, Reliance, Written};
-pub(crate) use transaction::{Lock, changed, conflict};
+pub(crate) use transaction::{Lock, changed};
 
 use crate::{
     copy::CopyIn,
@@ -36,10 +39,10 @@ use crate::{
     notifications::Rooms,
     pg::{
         error::{Result, SqlError, SqlState},
-        names::{self, RelationName, Schema, SearchPath},
+        names::{RelationName, Schema, SearchPath},
     },
     point,
-    purge::Purges,
+    purges::Purges,
     query::plan_cache::Plans,
     resources::Resources,
     row_numbers::RowNumbers,
@@ -60,65 +63,6 @@ pub(crate) use statement_cache::{Known, Text};
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 use temporary::Temporary;
 use transaction::TransactionState;
-
-/// Who a session is; fixed at authentication.
-#[derive(Clone, Debug)]
-pub struct Identity {
-    /// The role.
-    pub role: String,
-    /// Whether it is an operator in the operator's database: defines tables, tenants and roles.
-    pub operator: bool,
-    /// The database: a tenant's id, or `keyspan`.
-    pub database: String,
-    /// The only door to rows.
-    pub rows: TenantStore,
-}
-
-/// What all sessions of a server share.
-#[derive(Debug)]
-pub struct Shared {
-    /// The catalog.
-    pub catalog: Arc<Catalog>,
-    /// The wall time.
-    pub clock: Arc<dyn Clock>,
-    /// Where an operator's `COPY … TO` may write local files; `None` for nowhere.
-    pub copy_folder: Option<std::path::PathBuf>,
-    /// What running queries share of the machine.
-    pub resources: Resources,
-    /// The purge of dropped tenants, in the background.
-    pub purges: Purges,
-    /// Keys of rows in tables without a primary key.
-    pub row_numbers: Arc<RowNumbers>,
-    /// Numbers of sequences.
-    pub sequences: Sequences,
-    /// Who writes private tables.
-    pub writers: Writers,
-    /// Which rows open transactions hold.
-    pub row_locks: Arc<RowLocks>,
-    /// Who listens in each database.
-    pub rooms: Rooms,
-    /// What sessions do.
-    pub activities: Arc<Activities>,
-}
-
-impl Shared {
-    /// Over the machine's clock, with default resources, and nowhere to copy to.
-    pub fn new(catalog: Arc<Catalog>) -> Self {
-        Self {
-            catalog,
-            clock: Arc::new(SystemClock),
-            copy_folder: None,
-            resources: Resources::default(),
-            purges: Purges::default(),
-            row_numbers: Arc::default(),
-            sequences: Sequences::default(),
-            writers: Writers::default(),
-            row_locks: Arc::default(),
-            rooms: Rooms::default(),
-            activities: Arc::default(),
-        }
-    }
-}
 
 /// A session.
 #[derive(Debug)]
@@ -146,7 +90,7 @@ pub struct Session {
     /// Settings that functions asked for.
     pub(crate) wanted: Arc<Wanted>,
     /// What others see of it.
-    activity: activity::Listed,
+    activity: Listed,
 }
 
 /// A statement that was analysed: what it takes and what it gives.
@@ -203,17 +147,6 @@ pub enum Outcome {
 pub(crate) enum Found {
     Table(Arc<Table>),
     View(Arc<SqlView>),
-}
-
-/// The state of a session's transaction, as ReadyForQuery tells it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum TransactionStatus {
-    /// None.
-    Idle,
-    /// In one.
-    Open,
-    /// In one that failed.
-    Failed,
 }
 
 impl Session {
@@ -408,7 +341,7 @@ impl Session {
     /// The table or view of a name, and its schema.
     pub(crate) fn find(&self, name: &RelationName) -> Option<(Schema, Found)> {
         let snapshot = self.catalog_snapshot();
-        let (schema, found) = names::find(&snapshot, self.identity.rows.tenant(), self.search_path(), name)?;
+        let (schema, found) = lookup::find(&snapshot, self.identity.rows.tenant(), self.search_path(), name)?;
         Some((
             schema,
             match found {

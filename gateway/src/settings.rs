@@ -6,11 +6,11 @@
 pub(crate) mod pending;
 
 use crate::{
+    instance::Identity,
     pg::{
         error::{Result, SqlError, SqlState},
         names::SearchPath,
     },
-    session::Identity,
     sql::settings::Isolation,
 };
 use std::{collections::BTreeMap, sync::Arc, time::Duration};

@@ -8,9 +8,10 @@ mod overlay;
 #[cfg(test)]
 mod tests;
 
+use crate::lookup;
 use crate::pg::{
     error::{SqlError, SqlState},
-    names::{self, RelationName, Schema, SearchPath},
+    names::{RelationName, Schema, SearchPath},
 };
 use budget::ScanBudget;
 use imbl::OrdMap;
@@ -60,7 +61,7 @@ impl View {
 
     /// The table or view of a name, and its schema.
     pub fn find(&self, name: &RelationName) -> Option<(Schema, Relation<'_>)> {
-        names::find(&self.snapshot, self.rows.tenant(), &self.path, name)
+        lookup::find(&self.snapshot, self.rows.tenant(), &self.path, name)
     }
 
     /// Whether the tenant has made a relation of this name.

@@ -15,12 +15,11 @@
 use crate::{
     pg::{
         error::{Result, SqlError, SqlState},
-        names::{RelationName, Schema, TEMPORARY},
+        ident::{fold, quoted},
+        names::{PUBLIC, RelationName, Schema, TEMPORARY},
         syntax::column_names,
     },
     pg_catalog,
-    query::schemas::PUBLIC,
-    sql::query::{fold, quoted},
 };
 use datafusion::sql::sqlparser::{
     ast::{
@@ -242,9 +241,9 @@ impl Binder<'_, '_> {
         let Some(relation) = self.relation(&parts)? else {
             if let [only] = parts.as_slice()
                 && !self.is_defined(only)
-                && pg_catalog::names(crate::query::schemas::SYSTEM[0]).any(|known| known == only)
+                && pg_catalog::names(crate::pg::names::SYSTEM[0]).any(|known| known == only)
             {
-                *name = object(&[crate::query::schemas::SYSTEM[0], only]);
+                *name = object(&[crate::pg::names::SYSTEM[0], only]);
                 alias.get_or_insert_with(|| named_alias(quoted(only), Vec::new()));
             }
             return Ok(());

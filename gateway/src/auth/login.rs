@@ -1,8 +1,8 @@
 //! What a role may do once its password was right: the one place where an [`Identity`] is made.
 
 use crate::{
+    instance::{Identity, Shared},
     pg::error::{Result, SqlError, SqlState},
-    session::{Identity, Shared},
 };
 use keyspan_catalog::{
     Tenant, TenantStore,

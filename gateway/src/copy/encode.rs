@@ -2,10 +2,12 @@
 
 use super::binary::SIGNATURE;
 use crate::{
-    pg::error::{Result, SqlError, SqlState},
+    pg::{
+        codec::format::Format,
+        error::{Result, SqlError, SqlState},
+    },
     sql::copy::{CopyFormat, CopyOptions, Header},
     wire::{
-        Format,
         encoder::{RowEncoder, Rows, finish, start},
         reply,
     },

@@ -5,10 +5,12 @@
 use super::{binary::Tuples, fields::Fields, lines::Lines};
 use crate::{
     load::{Failed, Load},
-    pg::error::{Result, SqlError, SqlState},
+    pg::{
+        codec::format::utf8,
+        error::{Result, SqlError, SqlState},
+    },
     session::Session,
     sql::copy::{CopyFormat, CopyFrom, CopyOptions, Header},
-    wire::frontend::utf8,
 };
 use keyspan_catalog::Value;
 

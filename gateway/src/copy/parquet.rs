@@ -4,13 +4,14 @@
 //! appears under its name when it is whole and synced, in place of one that was there; a statement that fails leaves none.
 
 use crate::{
+    instance::{Identity, Shared},
     pg::{
         error::{Result, SqlError, SqlState},
         plan::casts::convert,
         types,
     },
     query::Query,
-    session::{Identity, Session, Shared},
+    session::Session,
     sql::{copy::CopyTo, statement},
 };
 use arrow::{

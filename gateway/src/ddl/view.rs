@@ -7,10 +7,11 @@ use super::{
     private::{change, change_in, tenant},
     skipped,
 };
+use crate::lookup;
 use crate::{
     pg::{
         error::{Result, SqlError, SqlState},
-        names::{self, RelationName, Schema},
+        names::{RelationName, Schema},
     },
     query::{Query, views},
     session::{Found, Session},
@@ -57,7 +58,7 @@ pub(super) async fn create(session: &mut Session, create: &CreateView) -> Result
         comments: Comments::default(),
     };
     // Planned as it will be read.
-    let query = view_binding::opened(&draft, |number| names::numbered(&view.snapshot, Some(&tenant), number))?;
+    let query = view_binding::opened(&draft, |number| lookup::numbered(&view.snapshot, Some(&tenant), number))?;
     let plan = Query::new(session, view)?.plan(&ast::Statement::Query(query)).await?;
     draft.columns = views::columns(&plan, &create.columns)?;
     draft = draft.rename(&create.name)?;

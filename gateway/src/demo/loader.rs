@@ -5,8 +5,8 @@
 //! At most [`COMMITS_MAX`] commits are under way: the log thread writes them as one group while the next rows are encoded.
 
 use crate::{
+    instance::Shared,
     pg::error::{Result, SqlError, SqlState},
-    session::Shared,
 };
 use bytes::Bytes;
 use keyspan_catalog::{

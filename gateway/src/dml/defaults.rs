@@ -9,11 +9,11 @@ use crate::{
     context::Facts,
     pg::{
         error::{Result, SqlError, SqlState},
+        ident::{fold, quoted},
         types,
     },
     query::Query,
     session::Session,
-    sql::query::{fold, quoted},
 };
 use arrow::{
     array::{Array, AsArray},

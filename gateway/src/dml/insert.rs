@@ -9,13 +9,13 @@ use super::{
     upsert,
 };
 use crate::{
-    pg::error::{Result, SqlError, SqlState},
+    pg::{
+        error::{Result, SqlError, SqlState},
+        ident::quoted,
+    },
     query::Query,
     session::Written,
-    sql::{
-        query::{OnConflict, quoted},
-        statement,
-    },
+    sql::{query::OnConflict, statement},
     view::View,
 };
 use arrow::{array::RecordBatch, datatypes::DataType};

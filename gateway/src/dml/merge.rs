@@ -19,12 +19,15 @@ use super::{
     update_delete::set_columns,
 };
 use crate::{
-    pg::error::{Result, SqlError, SqlState},
+    pg::{
+        error::{Result, SqlError, SqlState},
+        ident::{fold, quoted},
+    },
     query::Query,
     session::Written,
     sql::{
         merge::{Merge, MergeAction, MergeClause},
-        query::{assignments, fold, quoted, select_from},
+        query::{assignments, select_from},
     },
     view::View,
 };

@@ -5,11 +5,12 @@ use crate::{
     pg::{
         error::Result,
         functions::subscript_assignment::{ELEMENT, SLICE},
+        ident::quoted,
         names::RelationName,
         types,
     },
     query::schemas::{KEYED, KEYED_TEMPORARY},
-    sql::query::{quoted, select_from},
+    sql::query::select_from,
 };
 use arrow::datatypes::DataType;
 use datafusion::sql::sqlparser::{
@@ -241,7 +242,7 @@ pub(super) fn qualify(expr: &mut Expr, target: &Target, table: &Ident) {
             name_of_table(expr);
             if self.depth == 0
                 && let Expr::Identifier(name) = expr
-                && let folded = crate::sql::query::fold(name)
+                && let folded = crate::pg::ident::fold(name)
                 && self.target.columns.iter().any(|column| column.name == folded)
             {
                 *expr = column(self.table, &folded);

@@ -8,10 +8,13 @@ use super::{
     target::{Place, Target, TargetColumn, marker},
 };
 use crate::{
-    pg::error::{Result, SqlError, SqlState},
+    pg::{
+        error::{Result, SqlError, SqlState},
+        ident::quoted,
+    },
     query::Query,
     session::Written,
-    sql::query::{assignments, quoted, target as written_table},
+    sql::query::{assignments, target as written_table},
     view::View,
 };
 use arrow::datatypes::DataType;

@@ -10,11 +10,14 @@ use super::{
     update_delete::set_columns,
 };
 use crate::{
-    pg::error::{Result, SqlError, SqlState},
+    pg::{
+        error::{Result, SqlError, SqlState},
+        ident::quoted,
+    },
     query::Query,
     session::Written,
     sql::{
-        query::{OnConflict, quoted, select_from},
+        query::{OnConflict, select_from},
         statement,
     },
     view::View,

@@ -22,8 +22,8 @@ use crate::{
         types,
     },
     query::{Query, with_parameters},
-    shield::shielded,
     session::{Outcome, Reserved, Session},
+    shield::shielded,
     sql::{
         clause::{CreateTableAs, OnCommit},
         statement::Statement,

@@ -14,13 +14,13 @@ use crate::{
         select,
         target::{Target, TargetColumn},
     },
-    pg::error::{Result, SqlError, SqlState},
+    pg::{
+        error::{Result, SqlError, SqlState},
+        ident::quoted,
+    },
     query::{Query, with_parameters},
     session::{Lock, Session},
-    sql::{
-        locking::locked,
-        query::{quoted, table_name},
-    },
+    sql::{locking::locked, query::table_name},
     view::View,
 };
 use arrow::{array::RecordBatch, datatypes::Schema};
@@ -191,7 +191,7 @@ fn write_out(select: &mut Select, target: &Target, called: &Ident) -> Result<()>
 }
 
 fn same(a: &Ident, b: &Ident) -> bool {
-    crate::sql::query::fold(a) == crate::sql::query::fold(b)
+    crate::pg::ident::fold(a) == crate::pg::ident::fold(b)
 }
 
 /// The rows without the keys behind them, each of which is locked before it is given.

@@ -9,8 +9,8 @@ use crate::{
         target::{Place, Target},
     },
     pg::error::{Result, SqlError},
-    shield::shielded,
     session::Session,
+    shield::shielded,
 };
 use bytes::Bytes;
 use keyspan_catalog::{

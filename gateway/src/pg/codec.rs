@@ -2,6 +2,7 @@
 
 pub mod column;
 pub mod float;
+pub mod format;
 pub mod json;
 pub mod list;
 pub mod numeric;

@@ -5,10 +5,8 @@
 //! [`find`] is the one way from a name to a table or view of users; what DataFusion reads by name follows the same path
 //! ([`tables`](crate::query::schemas)).
 
-use crate::{
-    pg::error::{Result, SqlError, SqlState},
-    pg_catalog,
-};
+use crate::lookup::find;
+use crate::pg::error::{Result, SqlError, SqlState};
 use keyspan_catalog::{Relation, Snapshot, TenantId};
 use std::{fmt, ops::Deref};
 
@@ -79,7 +77,7 @@ impl RelationName {
 
     /// As SQL reads it.
     pub fn sql(&self) -> String {
-        let name = crate::sql::query::quoted(&self.name);
+        let name = crate::pg::ident::quoted(&self.name);
         match self.schema {
             Some(schema) => format!("{}.{name}", schema.name()),
             None => name.to_string(),
@@ -186,49 +184,17 @@ fn items(setting: &str) -> Vec<String> {
     all
 }
 
-/// The table or view of a name; `None` for what there is not, and for a relation of the system.
-pub fn find<'a>(
-    snapshot: &'a Snapshot,
-    tenant: Option<&TenantId>,
-    path: &SearchPath,
-    name: &RelationName,
-) -> Option<(Schema, Relation<'a>)> {
-    let look = |schema: Schema| match schema {
-        Schema::Temporary => {
-            let own = &snapshot.temporary;
-            own.table(name).map(Relation::Table).or_else(|| own.view(name).map(Relation::View))
-        }
-        Schema::Public => snapshot.relation_in(tenant, name),
-        _ => None,
-    };
-    if let Some(schema) = name.schema {
-        return look(schema).map(|found| (schema, found));
-    }
-    for schema in path.lookup() {
-        if let Some(found) = look(schema) {
-            return Some((schema, found));
-        }
-        if is_of_system(schema, name) {
-            return None;
-        }
-    }
-    None
-}
+/// The schema of users' tables.
+pub const PUBLIC: &str = "public";
 
-/// The table or view of users with a number, and its schema.
-pub fn numbered<'a>(snapshot: &'a Snapshot, tenant: Option<&TenantId>, number: u32) -> Option<(Schema, Relation<'a>)> {
-    let schema = if snapshot.temporary.has_oid(number) { Schema::Temporary } else { Schema::Public };
-    snapshot.relation(tenant, number).map(|found| (schema, found))
-}
+/// The schema of what only the operator sees.
+pub const KEYSPAN: &str = "keyspan";
 
-/// Whether a schema of the server's has a relation of this name.
-fn is_of_system(schema: Schema, name: &str) -> bool {
-    // Names of the first begin so, and it is in every path.
-    let may_be = schema != Schema::Catalog || name.starts_with("pg_");
-    may_be
-        && matches!(schema, Schema::Catalog | Schema::Information | Schema::Keyspan)
-        && pg_catalog::names(schema.name()).any(|known| known == name)
-}
+/// The schemas of PostgreSQL's own relations.
+pub const SYSTEM: [&str; 2] = ["pg_catalog", "information_schema"];
+
+/// The schema of names that say none.
+pub const PATH: &str = "search path";
 
 #[cfg(test)]
 mod tests {

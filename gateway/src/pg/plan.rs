@@ -9,5 +9,6 @@ pub mod literals;
 pub(crate) mod materialized;
 pub mod operators;
 pub mod parameters;
+pub mod placeholders;
 pub mod type_planner;
 pub(crate) mod unions;

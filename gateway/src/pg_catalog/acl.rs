@@ -65,8 +65,8 @@ fn privileges(item: &str, facts: &Facts) -> Vec<Privilege> {
 
 fn fields() -> Fields {
     Fields::from(vec![
-        crate::query::field("grantor", DataType::UInt32, Some("oid")),
-        crate::query::field("grantee", DataType::UInt32, Some("oid")),
+        crate::pg::fields::field("grantor", DataType::UInt32, Some("oid")),
+        crate::pg::fields::field("grantee", DataType::UInt32, Some("oid")),
         Field::new("privilege_type", DataType::Utf8View, true),
         Field::new("is_grantable", DataType::Boolean, true),
     ])

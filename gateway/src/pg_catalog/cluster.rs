@@ -7,11 +7,12 @@ use super::{
     functions::format_type,
     objects::owner,
 };
+use crate::activity::Activity;
 use crate::{
     context::Facts,
     pg::types,
     row,
-    session::{Activity, HeldCursor, NamedStatement},
+    session::{HeldCursor, NamedStatement},
 };
 use keyspan_catalog::{Role, TenantState};
 use std::sync::{Arc, PoisonError};

@@ -2,7 +2,7 @@
 //!
 //! A row names the columns that it knows; the others have their type's empty value, or NULL where that means "none".
 
-use crate::{pg::types, query};
+use crate::pg::{fields, types};
 use arrow::{
     array::{ArrayRef, RecordBatch, RecordBatchOptions},
     datatypes::{DataType, Field, IntervalUnit, SchemaRef},
@@ -43,9 +43,9 @@ fn read(line: &'static str) -> Option<Relation> {
     let (schema, name, oid, kind) = (words.next()?, words.next()?, words.next()?.parse().ok()?, words.next()?);
     let columns = words.filter_map(|word| word.split_once(':')).map(|(name, written)| {
         let (data, type_name) = arrow_type(written);
-        query::field(name, data, type_name)
+        fields::field(name, data, type_name)
     });
-    Some(Relation { schema, name, oid, kind, columns: query::schema(columns.collect()) })
+    Some(Relation { schema, name, oid, kind, columns: fields::schema(columns.collect()) })
 }
 
 fn arrow_type(written: &str) -> (DataType, Option<&str>) {

@@ -12,8 +12,11 @@ pub(super) use rows::layout;
 use super::columns::{self, Cell, Rows};
 use crate::{
     context::Facts,
-    pg::types,
-    query::schemas::{KEYSPAN, PUBLIC, schemas},
+    pg::{
+        names::{KEYSPAN, PUBLIC},
+        types,
+    },
+    query::schemas::schemas,
     row,
 };
 use keyspan_catalog::{

@@ -8,7 +8,7 @@ use super::{
     columns::{Cell, Row, Rows},
     objects::count,
 };
-use crate::{context::Facts, resources, row, session::Shared};
+use crate::{context::Facts, instance::Shared, resources, row};
 use keyspan_storage::{
     TableName,
     inspect::{CompactionInfo, Inspection, SegmentInfo, TabletInfo},

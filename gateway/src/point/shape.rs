@@ -4,8 +4,8 @@
 //! have, now or in a later version of the parser, makes it another shape.
 
 use crate::{
-    pg::names::RelationName,
-    sql::query::{fold, table_name},
+    pg::{ident::fold, names::RelationName},
+    sql::query::table_name,
 };
 use datafusion::{
     logical_expr::Operator,

@@ -12,7 +12,10 @@ use super::{
     pushdown::{Pushdown, Shape},
     raw,
 };
-use crate::{pg::types, query::plan_cache::has_placeholder, view::View};
+use crate::{
+    pg::{plan::placeholders::has_placeholder, types},
+    view::View,
+};
 use arrow::{
     compute::SortOptions,
     datatypes::{Field, Schema, SchemaRef},

@@ -4,14 +4,13 @@
 //! ([`question`], [`answer`]); then each `t FOR SYSTEM_TIME AS OF …` becomes `"as of 1700000000000000".t AS t` ([`placed`]), the name of
 //! a schema that [`tables`](super::schemas) opens as the tables as they were ([`moment`], [`view`]).
 
-use super::schemas::{PUBLIC, SYSTEM};
 use crate::{
     pg::{
         error::{NO_HISTORY_HINT, Result, SqlError, SqlState},
-        names::{RelationName, Schema},
+        ident::fold,
+        names::{PUBLIC, RelationName, SYSTEM, Schema},
     },
     pg_catalog,
-    sql::query::fold,
     view::View,
 };
 use arrow::{

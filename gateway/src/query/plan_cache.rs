@@ -15,6 +15,7 @@
 //! query's physical plan all but the scan is kept too ([`rebound`]).
 
 use super::{Query, with_parameters};
+use crate::pg::plan::placeholders::has_placeholder;
 use crate::{
     pg::{error::Result, plan::apply::outer_columns},
     provider::KeyspanTable,
@@ -47,14 +48,6 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 mod rebind;
 #[cfg(test)]
 mod tests;
-
-/// Bytes of the server's memory for each plan that may be kept: a plan takes some ten thousand.
-const BYTES_PER_PLAN: u64 = 512 << 10;
-
-/// How many plans a server keeps that may take so much memory.
-pub(crate) fn plans_max(memory_bytes: u64) -> usize {
-    usize::try_from(memory_bytes / BYTES_PER_PLAN).unwrap_or(usize::MAX).min(Semaphore::MAX_PERMITS)
-}
 
 /// What made a plan what it is.
 #[derive(Debug)]
@@ -351,11 +344,6 @@ fn has_placeholder_in(node: &LogicalPlan) -> PlanResult<bool> {
         Ok(TreeNodeRecursion::Continue)
     })?;
     Ok(found)
-}
-
-/// Whether an expression waits for the value of a parameter.
-pub(crate) fn has_placeholder(expr: &Expr) -> bool {
-    expr.exists(|expr| Ok(matches!(expr, Expr::Placeholder(_)))).unwrap_or(true)
 }
 
 /// The table that a scan reads; `None` for a relation of another kind.

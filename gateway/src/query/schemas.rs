@@ -9,6 +9,10 @@ use super::{
     as_of,
     views::{self, Nesting},
 };
+use crate::pg::names::KEYSPAN;
+use crate::pg::names::PATH;
+use crate::pg::names::PUBLIC;
+use crate::pg::names::SYSTEM;
 use crate::{context::Facts, pg::names::Schema as Place, pg_catalog, provider::KeyspanTable, view::View};
 use async_trait::async_trait;
 use datafusion::{
@@ -17,16 +21,6 @@ use datafusion::{
 };
 use keyspan_catalog::Table;
 use std::{fmt, sync::Arc};
-
-/// The schema of users' tables.
-pub const PUBLIC: &str = "public";
-/// The schema of what only the operator sees.
-pub const KEYSPAN: &str = "keyspan";
-/// The schemas of PostgreSQL's own relations.
-pub const SYSTEM: [&str; 2] = ["pg_catalog", "information_schema"];
-
-/// The schema of names that say none.
-pub const PATH: &str = "search path";
 
 /// The schema of users' tables with their hidden keys as a column: what writes read.
 pub const KEYED: &str = "public with keys";

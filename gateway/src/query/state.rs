@@ -2,6 +2,7 @@
 //! Memory and temporary files are not among it: they are a server's [`Resources`](crate::resources::Resources).
 
 use super::unnest_keys::Unkeyed;
+use crate::resources::BATCH_ROWS;
 use crate::{
     pg::{
         aggregates,
@@ -26,8 +27,6 @@ use datafusion::{
 };
 use std::sync::{Arc, LazyLock};
 
-/// Rows in a batch, unless memory is scarce.
-pub const BATCH_ROWS: usize = 8192;
 /// Bytes that a sorted stream runs ahead of the merge that reads it. DataFusion's own bound is a gibibyte, and a query whose rows a client
 /// takes slowly would fill the memory of all queries, and fail.
 pub const AHEAD_BYTES: usize = 1 << 20;
@@ -50,7 +49,7 @@ fn make() -> SessionState {
         .with_batch_size(BATCH_ROWS)
         .with_create_default_catalog_and_schema(false)
         .with_information_schema(false)
-        .with_default_catalog_and_schema("", super::schemas::PATH);
+        .with_default_catalog_and_schema("", crate::pg::names::PATH);
     let options = config.options_mut();
     options.sql_parser.dialect = datafusion::config::Dialect::PostgreSQL;
     options.sql_parser.enable_ident_normalization = true;

@@ -151,7 +151,7 @@ pub(crate) fn session(operator: bool) -> SessionContext {
         Arc::new(facts(operator)),
         Rows(Arc::new(|table, _| {
             let fields = table.columns.iter().map(|column| crate::pg::types::field_of(&column.name, column.kind, true));
-            let schema = super::schema(fields.collect());
+            let schema = crate::pg::fields::schema(fields.collect());
             let rows = rows(&schema);
             Ok(Arc::new(MemTable::try_new(schema, vec![vec![rows]])?))
         })),

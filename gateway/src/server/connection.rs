@@ -11,11 +11,12 @@ use crate::{
         startup::{self, Started},
         write_batching::Answering,
     },
-    session::{Session, TransactionStatus},
+    session::Session,
     sql::error_position,
     wire::{
         frontend::{Frame, Frontend, MESSAGE_BYTES_MAX},
         reply::{self, Severity},
+        transaction_status::TransactionStatus,
     },
 };
 use std::{collections::HashMap, io, sync::Arc};

@@ -5,7 +5,10 @@
 
 use crate::{
     copy::{CopyIn, encode::CopyEncoder},
-    pg::error::{Result, SqlError, SqlState},
+    pg::{
+        codec::format::utf8,
+        error::{Result, SqlError, SqlState},
+    },
     server::{
         connection::Failure,
         interrupt::Guard,
@@ -14,7 +17,7 @@ use crate::{
     },
     session::Session,
     sql::copy::CopyOptions,
-    wire::{frontend::utf8, reply},
+    wire::reply,
 };
 use datafusion::execution::SendableRecordBatchStream;
 use std::io;

@@ -2,7 +2,7 @@
 
 use crate::{
     pg::{
-        codec::parameter,
+        codec::{format::Format, parameter},
         error::{Result, SqlError, SqlState},
         types,
     },
@@ -17,7 +17,6 @@ use crate::{
         statement::Statement,
     },
     wire::{
-        Format,
         encoder::RowEncoder,
         frontend::{Bind, Target},
         reply,

@@ -12,9 +12,9 @@ use crate::{
         copy,
         rows::{Form, RowsUnderWay},
     },
-    session::{Known, Outcome, Prepared, Session, Text, TransactionStatus},
+    session::{Known, Outcome, Prepared, Session, Text},
     sql::{cursor::CursorStatement, error_position, settings::Setting, statement::Statement},
-    wire::{encoder::RowEncoder, reply},
+    wire::{encoder::RowEncoder, reply, transaction_status::TransactionStatus},
 };
 use arrow::datatypes::SchemaRef;
 

@@ -5,8 +5,9 @@
 
 use super::Session;
 use crate::{
-    notifications::{Ear, Listening, Notification, Pending, Room},
+    notifications::{Ear, Notification, Pending, Room},
     pg::error::{Result, SqlError, SqlState},
+    sql::listen::Listening,
 };
 use std::{
     collections::VecDeque,

@@ -12,10 +12,13 @@
 use super::{Prepared, Session, statement_cache::Once};
 use crate::{
     execute,
-    pg::{codec::parameter, error::Result, types},
+    pg::{
+        codec::{format::Format, parameter},
+        error::Result,
+        types,
+    },
     query::plan_cache::Seen,
     sql::statement::Statement,
-    wire::Format,
 };
 use arrow::datatypes::DataType;
 use datafusion::{

@@ -8,13 +8,12 @@
 //! What others do meanwhile: the edits say from what a table was changed, so that another change of it is a conflict; a change that depends on
 //! a table's rows says when they were read ([`Definitions::read`]), and a write to it since then is one too. Both are 40001.
 
-use super::{
-    Session, Shared,
-    transaction::{TransactionState, conflict},
-};
+use super::{Session, transaction::TransactionState};
 use crate::{
+    instance::Shared,
     pg::error::{Result, SqlError, SqlState},
     sql::settings::Isolation,
+    write_set::conflict,
 };
 use keyspan_catalog::{Edit, Error, ErrorKind, PrivateEdit, Snapshot, Table, TableId, TenantId};
 use keyspan_storage::Pin;

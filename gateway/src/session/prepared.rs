@@ -4,17 +4,17 @@ use super::{Prepared, Session};
 use crate::{
     execute::Runs,
     pg::{
-        codec::parameter,
+        codec::{format::Format, parameter},
         error::{Result, SqlError, SqlState},
+        ident::quoted,
         names::RelationName,
         types,
     },
     query::Query,
     sql::{
         prepared::{Execute, Prepare},
-        query::{quoted, select_from},
+        query::select_from,
     },
-    wire::Format,
 };
 use arrow::datatypes::DataType;
 use datafusion::{

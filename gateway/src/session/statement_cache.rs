@@ -4,8 +4,8 @@
 //! A text that comes once is only remembered by its hash; when it comes again, what was made of it is kept, for as long as catalog and settings
 //! are what they were ([`Seen`]). Plans are of one session: nothing of them goes from one to another.
 
-use super::{Prepared, Session, TransactionStatus};
-use crate::{query::plan_cache::Seen, sql::statement::Statement};
+use super::{Prepared, Session};
+use crate::{query::plan_cache::Seen, sql::statement::Statement, wire::transaction_status::TransactionStatus};
 use std::{
     collections::VecDeque,
     hash::{BuildHasher, Hash, RandomState},

@@ -1,7 +1,10 @@
 //! What tests of sessions share: a server without a wire, over the memory store, and statements with what they were told.
 
-use super::{Identity, Outcome, Prepared, Session, Shared};
-use crate::sql::statement::Statement;
+use super::{Outcome, Prepared, Session};
+use crate::{
+    instance::{Identity, Shared},
+    sql::statement::Statement,
+};
 use arrow::{
     datatypes::DataType,
     util::display::{ArrayFormatter, FormatOptions},

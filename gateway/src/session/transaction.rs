@@ -4,21 +4,27 @@
 //! statement's pin ([`Reliance`]), so that a change by another transaction between two statements is found, and only a change
 //! ([`commit`]).
 
+use crate::write_set::COMMIT_BYTES_MAX;
+use crate::write_set::Reliance;
+use crate::write_set::Written;
+use crate::write_set::check_mutations;
+use crate::write_set::too_large;
 mod commit;
 mod locked;
 
 use super::{
-    Session, TransactionStatus,
+    Session,
     pending_ddl::{Definitions, Mark},
     temporary,
 };
 use crate::{
     notifications,
     pg::error::{Result, SqlError, SqlState},
-    shield::shielded,
     settings::Settings,
+    shield::shielded,
     sql::settings::Isolation,
     view::Buffered,
+    wire::transaction_status::TransactionStatus,
 };
 pub(crate) use commit::changed;
 use commit::{Told, commit_all};
@@ -33,136 +39,8 @@ use std::{
     sync::Arc,
 };
 
-/// Bytes of mutations and keys that one commit may hold: they are in memory and become one record of the log.
-pub(crate) const COMMIT_BYTES_MAX: usize = 256 << 20;
-/// Bytes that are counted for a row beside those of its key and mutations.
-const ROW_OVERHEAD_BYTES: usize = 64;
-
 /// Savepoints of a transaction, at most.
 const SAVEPOINTS_MAX: usize = 4_096;
-
-/// Mutations of rows, by row; a row's are applied in order.
-pub type Changes = BTreeMap<RowKey, Vec<Mutation>>;
-
-/// What a statement writes.
-#[derive(Debug, Default)]
-pub struct Written {
-    /// Mutations by table.
-    pub rows: BTreeMap<TableId, (Arc<Table>, Changes)>,
-    /// Ranges to delete whole: never in a transaction.
-    pub ranges: Vec<(Arc<Table>, KeyRange)>,
-    /// The rows that it relied on.
-    pub relied: BTreeMap<TableId, (Arc<Table>, BTreeSet<RowKey>)>,
-    bytes: usize,
-    mutations: usize,
-}
-
-/// Rows and the pin at which they were read.
-#[derive(Debug)]
-pub struct Reliance {
-    /// The pin.
-    pub pin: Pin,
-    /// The rows.
-    pub rows: BTreeMap<TableId, (Arc<Table>, BTreeSet<RowKey>)>,
-}
-
-impl Written {
-    /// A range that is deleted whole.
-    pub fn of_range(table: Arc<Table>, range: KeyRange) -> Self {
-        Self { ranges: vec![(table, range)], ..Self::default() }
-    }
-
-    /// Adds mutations of a row.
-    ///
-    /// # Errors
-    /// 54000 above [`COMMIT_BYTES_MAX`] and above [`MUTATIONS_MAX`].
-    pub fn mutate(&mut self, table: &Arc<Table>, key: RowKey, mutations: Vec<Mutation>) -> Result<()> {
-        self.bytes += ROW_OVERHEAD_BYTES + key.len() + mutations.iter().map(Mutation::size).sum::<usize>();
-        self.mutations += mutations.len();
-        let (_, rows) = self.rows.entry(table.id).or_insert_with(|| (table.clone(), BTreeMap::new()));
-        rows.entry(key).or_default().extend(mutations);
-        check_mutations(self.mutations)?;
-        self.check_bytes()
-    }
-
-    /// Adds a row that was relied on.
-    ///
-    /// # Errors
-    /// 54000 above [`COMMIT_BYTES_MAX`].
-    pub fn rely(&mut self, table: &Arc<Table>, key: RowKey) -> Result<()> {
-        self.bytes += ROW_OVERHEAD_BYTES + key.len();
-        let (_, rows) = self.relied.entry(table.id).or_insert_with(|| (table.clone(), BTreeSet::new()));
-        rows.insert(key);
-        self.check_bytes()
-    }
-
-    /// Whether the row is written already.
-    pub fn has(&self, table: &Table, key: &RowKey) -> bool {
-        self.rows.get(&table.id).is_some_and(|(_, rows)| rows.contains_key(key))
-    }
-
-    /// Whether nothing is written.
-    pub fn is_empty(&self) -> bool {
-        self.rows.is_empty() && self.ranges.is_empty()
-    }
-
-    fn check_bytes(&self) -> Result<()> {
-        if self.bytes <= COMMIT_BYTES_MAX { Ok(()) } else { Err(too_large()) }
-    }
-
-    /// The same without what is written to some tables.
-    fn without(mut self, is: impl Fn(TableId) -> bool) -> Self {
-        self.rows.retain(|id, _| !is(*id));
-        self.ranges.retain(|(table, _)| !is(table.id));
-        self.relied.retain(|id, _| !is(*id));
-        self
-    }
-
-    /// The private tables that are written.
-    fn private_tables(&self) -> Vec<TableId> {
-        let tables = self.rows.values().map(|(table, _)| table).chain(self.ranges.iter().map(|(table, _)| table));
-        tables.filter(|table| table.is_private()).map(|table| table.id).collect()
-    }
-
-    fn row_count(&self) -> usize {
-        self.rows.values().map(|(_, rows)| rows.len()).sum()
-    }
-
-    /// As the store takes it.
-    fn into_writes(self) -> Writes {
-        let rows = self.rows.into_values().flat_map(|(table, rows)| {
-            let mutation = move |(key, mutations)| (table.clone(), RowMutation { key, mutations });
-            rows.into_iter().map(mutation)
-        });
-        let validated = self.relied.into_values().flat_map(|(table, keys)| {
-            let pair = move |key| (table.clone(), key);
-            keys.into_iter().map(pair)
-        });
-        let (rows, validated) = (rows.collect(), validated.collect());
-        Writes { rows, ranges: self.ranges, validated, ..Writes::default() }
-    }
-}
-
-/// 54000 for more than one record of the log may hold.
-fn check_mutations(count: usize) -> Result<()> {
-    if count <= MUTATIONS_MAX {
-        return Ok(());
-    }
-    let message = format!("a commit of more than {MUTATIONS_MAX} mutations");
-    Err(SqlError::new(SqlState::PROGRAM_LIMIT_EXCEEDED, message)
-        .with_detail("Each cell that is written is a mutation, and so is each row that is deleted.")
-        .with_hint("Write fewer rows in a transaction."))
-}
-
-fn too_large() -> SqlError {
-    let message = format!("a commit of more than {} MiB", COMMIT_BYTES_MAX >> 20);
-    SqlError::new(SqlState::PROGRAM_LIMIT_EXCEEDED, message).with_hint("Write fewer rows in a transaction.")
-}
-
-pub(crate) fn conflict() -> SqlError {
-    SqlError::new(SqlState::SERIALIZATION_FAILURE, "could not serialize access due to concurrent update")
-        .with_hint("Run the transaction again.")
-}
 
 /// The transaction of a session, if there is one.
 #[derive(Debug, Default)]

@@ -70,7 +70,7 @@ pub(crate) fn made_of(name: RelationName, query: Box<ast::Statement>) -> Stateme
 /// 3F000, 42501 for a schema that has none; 42P16.
 pub(crate) fn take_into(query: &mut ast::Query, database: &str) -> Result<Option<RelationName>> {
     let Some(mut into) = first_select(&mut query.body).and_then(|select| select.into.take()) else { return Ok(None) };
-    let first = into.name.0.first().and_then(|part| part.as_ident()).map(super::query::fold);
+    let first = into.name.0.first().and_then(|part| part.as_ident()).map(crate::pg::ident::fold);
     if into.name.0.len() > 2 && first.as_deref() == Some(database) {
         into.name.0.remove(0);
     }

@@ -4,8 +4,11 @@
 //! error's and stands where a column, a relation or a function does is the place. First is what PostgreSQL looks at first: FROM before the select list,
 //! HAVING and ORDER BY before GROUP BY, what an UPDATE sets after all else. A name that only a view's query has is not found.
 
-use super::{cursor::CursorStatement, query::fold, statement::Statement, tokens};
-use crate::pg::error::{SqlError, SqlState};
+use super::{cursor::CursorStatement, statement::Statement, tokens};
+use crate::pg::{
+    error::{SqlError, SqlState},
+    ident::fold,
+};
 use datafusion::sql::sqlparser::{
     ast::{
         self, Expr, Ident, ObjectName, OrderBy, Query, Select, SelectItem, SelectItemQualifiedWildcardKind, SetExpr,

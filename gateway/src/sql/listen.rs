@@ -1,7 +1,7 @@
 //! `LISTEN`, `UNLISTEN`, `NOTIFY`.
 
 use super::{statement::Statement, tokens::Cursor};
-use crate::{notifications::Listening, pg::error::Result};
+use crate::pg::error::Result;
 use datafusion::sql::sqlparser::tokenizer::Token;
 
 pub(crate) fn parse_listen(cursor: &mut Cursor<'_>) -> Result<Statement> {
@@ -19,4 +19,13 @@ pub(crate) fn parse_notify(cursor: &mut Cursor<'_>) -> Result<Statement> {
     let channel = cursor.name()?;
     let payload = if cursor.token(&Token::Comma) { cursor.string()? } else { String::new() };
     Ok(Statement::Notify { channel, payload })
+}
+
+/// A change of what a session listens to.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Listening {
+    /// `LISTEN`
+    To(String),
+    /// `UNLISTEN`; `None` for all.
+    Not(Option<String>),
 }

@@ -7,10 +7,11 @@
 //! In a subquery a clause is taken in UPDATE and DELETE alone, whose subqueries that lock run first (`dml::locked::nested`). That of
 //! `UPDATE t … WHERE k IN (SELECT k FROM t … FOR UPDATE)` is left out, since the statement holds what is locked by itself, because it changes it.
 
-use super::{query::fold, tokens::Cursor};
+use super::tokens::Cursor;
 use crate::{
     pg::{
         error::{Result, SqlError, SqlState},
+        ident::fold,
         syntax::set_returning::gives_rows,
     },
     query::state,

@@ -13,6 +13,8 @@ use super::{
     tokens::{Cursor, DIALECT, in_schema},
     with,
 };
+use crate::pg::ident::fold;
+use crate::pg::ident::quoted;
 use crate::pg::{
     error::{Result, SqlError, SqlState},
     names::RelationName,
@@ -336,16 +338,6 @@ pub fn target(table: &TableWithJoins) -> Result<(RelationName, Option<Ident>)> {
 pub(crate) fn called(table: &TableWithJoins) -> Option<Ident> {
     let (name, alias) = target(table).ok()?;
     Some(alias.unwrap_or_else(|| quoted(&name)))
-}
-
-/// The name, folded to lower case unless quoted.
-pub fn fold(ident: &Ident) -> String {
-    if ident.quote_style.is_some() { ident.value.clone() } else { ident.value.to_lowercase() }
-}
-
-/// A name in quotes.
-pub fn quoted(name: &str) -> Ident {
-    Ident::with_quote('"', name)
 }
 
 /// `SELECT columns FROM table`; all of them when none is named.

@@ -20,18 +20,19 @@ pub(crate) use super::locking::{locked, nested};
 pub use super::merge::{Merge, MergeAction, MergeClause};
 pub use super::prepared::{Execute, Prepare};
 pub(crate) use super::query::analyzed_write;
-pub use super::query::{Explain, OnConflict, assignments, fold, on_conflict, quoted, select_from, table_name, target};
+pub use super::query::{Explain, OnConflict, assignments, on_conflict, select_from, table_name, target};
 pub use super::settings::{Isolation, Setting, Transaction};
+pub use crate::pg::ident::{fold, quoted};
 
 pub use super::maintenance::Upkeep;
 
 use super::tokens::Cursor;
 use crate::{
-    notifications::Listening,
     pg::{
         error::{Result, SqlError},
         names::RelationName,
     },
+    sql::listen::Listening,
 };
 use datafusion::sql::sqlparser::ast;
 

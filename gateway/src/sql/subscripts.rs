@@ -3,13 +3,11 @@
 //! [`Cursor`] cuts the subscripts out before sqlparser reads the statement; the value becomes a function of what the column holds, and those of several
 //! parts of one column stand in each other.
 
-use super::{
-    query::fold,
-    tokens::{Cursor, subscripts::Subscripts},
-};
+use super::tokens::{Cursor, subscripts::Subscripts};
 use crate::pg::{
     error::{Result, SqlError},
     functions::subscript_assignment::{ELEMENT, OPEN, SLICE},
+    ident::fold,
     syntax::rewrite::{call, parsed_expr},
 };
 use datafusion::sql::sqlparser::ast::{AccessExpr, Assignment, AssignmentTarget, Expr, Ident, Subscript};

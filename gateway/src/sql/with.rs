@@ -1,9 +1,9 @@
 //! `WITH … UPDATE`, `WITH … DELETE`, `WITH … INSERT`: the queries of WITH are put where their names stand, since what a write reads is a SELECT of our
 //! own making. Those of an INSERT go before its query.
 
-use super::query::fold;
 use crate::pg::{
     error::{Result, SqlError, SqlState},
+    ident::fold,
     plan::materialized,
 };
 use datafusion::sql::sqlparser::ast::{

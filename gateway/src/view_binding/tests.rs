@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::{
-    pg::names,
+    lookup,
     query::testing::{parse, snapshot},
 };
 use expect_test::{Expect, expect};
@@ -24,7 +24,7 @@ fn check(sql: &str, change: impl FnOnce(&mut Snapshot), expected: Expect) {
     change(&mut snapshot);
     let (sql, uses, comments) = (bound.sql, bound.uses, Default::default());
     let view = SqlView { id: 1, name: "v".into(), columns: Vec::new(), sql, uses, comments };
-    let numbered = |number| names::numbered(&snapshot, None, number);
+    let numbered = |number| lookup::numbered(&snapshot, None, number);
     let (opened, shown) = (opened(&view, numbered).unwrap(), shown(&view, numbered, |_| true).unwrap());
     expected.assert_eq(&format!("{}\n{opened}\n{shown}\n{:?}", view.sql, view.uses));
 }

@@ -1,12 +1,9 @@
 //! Rows: what a client is told of them, and their messages.
 
-use crate::{
-    pg::{
-        codec::column::Column,
-        error::{Result, SqlError, SqlState},
-        types,
-    },
-    wire::Format,
+use crate::pg::{
+    codec::{column::Column, format::Format},
+    error::{Result, SqlError, SqlState},
+    types,
 };
 use arrow::{
     array::RecordBatch,

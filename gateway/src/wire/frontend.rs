@@ -4,9 +4,10 @@
 //! read into the next, and a broken one leaves the stream whole. Own code and not the wire library's, whose decoders panic on
 //! messages cut short and replace bytes that are no UTF-8.
 
-use crate::{
-    pg::error::{Result, SqlError, SqlState},
-    wire::Format,
+use crate::pg::codec::format::utf8;
+use crate::pg::{
+    codec::format::Format,
+    error::{Result, SqlError, SqlState},
 };
 use bytes::{Buf, Bytes, BytesMut};
 
@@ -308,19 +309,6 @@ impl Body {
             kind => Err(malformed(&format!("invalid message subtype {kind}"))),
         }
     }
-}
-
-/// Bytes as text of a value or a statement.
-///
-/// # Errors
-/// 22021 for bytes that are no UTF-8.
-pub fn utf8(bytes: &[u8]) -> Result<&str> {
-    std::str::from_utf8(bytes).map_err(|error| {
-        let at = error.valid_up_to();
-        let bad: Vec<_> = bytes[at..].iter().take(4).map(|byte| format!("0x{byte:02x}")).collect();
-        let message = format!("invalid byte sequence for encoding \"UTF8\": {}", bad.join(" "));
-        SqlError::new(SqlState::CHARACTER_NOT_IN_REPERTOIRE, message)
-    })
 }
 
 fn malformed(message: &str) -> SqlError {

@@ -5,12 +5,9 @@
 //! error of the protocol; what is taken says what its bytes say: written again, it is the same bytes. So nothing that was parsed is larger
 //! than its message.
 
-use super::{
-    Format,
-    frontend::{Frame, Frontend, MESSAGE_BYTES_MAX, SMALL_MESSAGE_BYTES_MAX, Startup, Target, sasl_initial},
-};
+use super::frontend::{Frame, Frontend, MESSAGE_BYTES_MAX, SMALL_MESSAGE_BYTES_MAX, Startup, Target, sasl_initial};
 use crate::pg::{
-    codec::parameter,
+    codec::{format::Format, parameter},
     error::{SqlError, SqlState},
     types,
 };

@@ -4,8 +4,10 @@
 
 use crate::{
     pg::error::{SqlError, SqlState},
-    session::TransactionStatus,
-    wire::encoder::{finish, put_text, start},
+    wire::{
+        encoder::{finish, put_text, start},
+        transaction_status::TransactionStatus,
+    },
 };
 use bytes::{BufMut, BytesMut};
 

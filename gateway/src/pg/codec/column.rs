@@ -4,13 +4,10 @@
 //! for each value is that function. Types without a form of their own go through [`json`] or
 //! [`list`].
 
-use crate::{
-    pg::{
-        codec::{float, json, list, numeric, time},
-        error::{Result, SqlError, SqlState},
-        types,
-    },
-    wire::Format,
+use crate::pg::{
+    codec::{float, format::Format, json, list, numeric, time},
+    error::{Result, SqlError, SqlState},
+    types,
 };
 use arrow::{
     array::{Array, ArrayRef, ArrowPrimitiveType, AsArray},

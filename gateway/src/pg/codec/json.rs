@@ -3,16 +3,14 @@
 //! Numbers and booleans stay what they are; what JSON does not know (bytes, timestamps, NaN) becomes a string as the value's own
 //! text; a NULL key of a map cannot be.
 
-use crate::{
-    pg::{
-        codec::{
-            column::{Column, Write},
-            list,
-        },
-        error::Result,
-        types,
+use crate::pg::{
+    codec::{
+        column::{Column, Write},
+        format::Format,
+        list,
     },
-    wire::Format,
+    error::Result,
+    types,
 };
 use arrow::{
     array::{Array, ArrayRef, AsArray},

@@ -3,12 +3,12 @@
 //! `int2vector` and `oidvector` are arrays whose text is `1 2 3`. An array of arrays is written in nested braces as text. In binary it is an array of such texts: its rows may differ in length,
 //! which PostgreSQL's arrays of two dimensions cannot.
 
-use crate::{
-    pg::{
-        codec::column::{Column, Write},
-        error::{Result, SqlError},
+use crate::pg::{
+    codec::{
+        column::{Column, Write},
+        format::Format,
     },
-    wire::Format,
+    error::{Result, SqlError},
 };
 use arrow::{
     array::{Array, ArrayRef, AsArray},

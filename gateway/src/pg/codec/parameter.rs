@@ -1,12 +1,12 @@
 //! Values of parameters, text and binary, as DataFusion's scalars.
 
-use crate::{
-    pg::{
-        codec::{numeric, parse, time},
-        error::{Result, SqlError, SqlState},
-        types,
+use crate::pg::{
+    codec::{
+        format::{Format, utf8},
+        numeric, parse, time,
     },
-    wire::{Format, frontend::utf8},
+    error::{Result, SqlError, SqlState},
+    types,
 };
 use arrow::{
     array::{Array, ArrayRef, ListArray, new_empty_array},

@@ -57,7 +57,8 @@ pub fn texts(array: &ArrayRef) -> Result<StringViewArray> {
 fn shown(array: &ArrayRef) -> Result<StringViewArray> {
     let told = |error| datafusion::error::DataFusionError::External(Box::new(error));
     let kind = crate::pg::types::pg_type(&arrow::datatypes::Field::new("", array.data_type().clone(), true));
-    let column = crate::pg::codec::column::Column::new(array, &kind, crate::wire::Format::Text).map_err(told)?;
+    let column =
+        crate::pg::codec::column::Column::new(array, &kind, crate::pg::codec::format::Format::Text).map_err(told)?;
     let mut out = StringViewBuilder::with_capacity(array.len());
     let mut text = bytes::BytesMut::new();
     for row in 0..array.len() {

@@ -4,7 +4,7 @@
 //! too little (everything that the planner dislikes is one kind) the message is read.
 
 use super::{SqlError, SqlState};
-use crate::query::schemas::PATH;
+use crate::pg::names::PATH;
 use arrow::error::ArrowError;
 use datafusion::{
     common::{Column, SchemaError},

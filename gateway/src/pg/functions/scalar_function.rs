@@ -5,8 +5,11 @@
 
 use crate::{
     context::Facts,
-    pg::{codec::column::Column, error::SqlError, types},
-    wire::Format,
+    pg::{
+        codec::{column::Column, format::Format},
+        error::SqlError,
+        types,
+    },
 };
 use arrow::datatypes::{DataType, Field, FieldRef};
 use bytes::BytesMut;

@@ -43,7 +43,7 @@ pub(crate) fn mark(statement: &mut ast::Statement) -> Result<()> {
     let Some(with) = &query.with else { return Ok(()) };
     let volatile = volatile(with);
     let once = |cte: &ast::Cte| {
-        let name = crate::sql::query::fold(&cte.alias.name);
+        let name = crate::pg::ident::fold(&cte.alias.name);
         let wanted = cte.materialized == Some(CteAsMaterialized::Materialized) || volatile.contains(&name);
         wanted && count(&**query, &name) > 1 && count(&*cte.query, &name) == 0
     };
@@ -70,7 +70,7 @@ pub(crate) fn volatile(with: &With) -> HashSet<String> {
     for cte in &with.cte_tables {
         let mut names = found.iter();
         if calls_volatile(&cte.query) || names.any(|name: &String| count(&*cte.query, name) > 0) {
-            found.insert(crate::sql::query::fold(&cte.alias.name));
+            found.insert(crate::pg::ident::fold(&cte.alias.name));
         }
     }
     found
@@ -80,7 +80,7 @@ pub(crate) fn volatile(with: &With) -> HashSet<String> {
 pub(crate) fn count<T: Visit>(tree: &T, name: &str) -> usize {
     let mut count = 0;
     let _ = visit_relations(tree, |relation: &ObjectName| {
-        let is_name = matches!(relation.0.as_slice(), [part] if part.as_ident().is_some_and(|part| crate::sql::query::fold(part) == name));
+        let is_name = matches!(relation.0.as_slice(), [part] if part.as_ident().is_some_and(|part| crate::pg::ident::fold(part) == name));
         count += usize::from(is_name);
         ControlFlow::<()>::Continue(())
     });
@@ -91,7 +91,7 @@ fn calls_volatile(query: &Query) -> bool {
     let functions = crate::query::state::state().scalar_functions();
     let found = visit_expressions(query, |expr| {
         let ast::Expr::Function(function) = expr else { return ControlFlow::Continue(()) };
-        let name = function.name.0.last().and_then(|part| part.as_ident()).map(crate::sql::query::fold);
+        let name = function.name.0.last().and_then(|part| part.as_ident()).map(crate::pg::ident::fold);
         let is_volatile = name.is_some_and(|name| {
             let known = functions.get(&name);
             // It is read once for each place where it stands, so that it may be a default.

@@ -2,9 +2,9 @@
 //!
 //! DataFusion says of `x.a` that there is no such column, whether there is an `x` or not.
 
-use crate::{
-    pg::error::{SqlError, SqlState},
-    sql::query::fold,
+use crate::pg::{
+    error::{SqlError, SqlState},
+    ident::fold,
 };
 use datafusion::{
     common::SchemaError,

@@ -7,9 +7,12 @@
 
 use super::rewrite::call;
 use crate::{
-    pg::error::{Result, SqlError, SqlState},
+    pg::{
+        error::{Result, SqlError, SqlState},
+        ident::{fold, quoted},
+    },
     query::plan,
-    sql::query::{fold, quoted, select_from},
+    sql::query::select_from,
 };
 use datafusion::{
     prelude::SessionContext,

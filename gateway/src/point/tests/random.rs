@@ -2,12 +2,14 @@
 
 use super::{answer, is_compiled, prepared};
 use crate::{
-    pg::{codec::parameter, types},
+    pg::{
+        codec::{format::Format, parameter},
+        types,
+    },
     session::{
         Session,
         testing::{World, run},
     },
-    wire::Format,
 };
 use arrow::datatypes::DataType;
 use datafusion::scalar::ScalarValue;

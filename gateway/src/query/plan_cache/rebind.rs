@@ -11,9 +11,9 @@
 //! kept if it is of the same form: the same columns, the same parts of the key with one value, few rows. Anything else is planned whole.
 //! A query that reads nothing, as the `SELECT 1` by which pools look whether a connection is alive, is kept with its one row.
 
-use super::{has_placeholder, table_of, with_values_in};
+use super::{table_of, with_values_in};
 use crate::{
-    pg::{error::Result, exec::node::over_leaf},
+    pg::{error::Result, exec::node::over_leaf, plan::placeholders::has_placeholder},
     provider::{KeyspanTable, ScanExec},
     query::{Query, inline},
 };

@@ -1,10 +1,7 @@
 //! `SKIP LOCKED` and `NOWAIT`: what a transaction is given and told of rows that another one holds.
 
-use super::super::{
-    TransactionStatus,
-    testing::{World, check, run, run_with},
-};
-use crate::row_locks::RowLocks;
+use super::super::testing::{World, check, run, run_with};
+use crate::{row_locks::RowLocks, wire::transaction_status::TransactionStatus};
 use datafusion::scalar::ScalarValue;
 use expect_test::expect;
 use std::sync::Arc;

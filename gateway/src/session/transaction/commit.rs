@@ -3,14 +3,16 @@
 //! Every row that a statement relied on was read at that statement's pin. The store checks one pin, the last: rows that were relied on at earlier
 //! ones are compared between their pin and that one first ([`relied_at`]). With definitions the pin is that of the catalog's edit ([`commit_defined`]).
 
-use super::{OpenTransaction, Reliance, Written, conflict};
+use super::OpenTransaction;
 use crate::{
+    instance::Shared,
     notifications::{Ear, Pending, Room},
     pg::error::{Result, SqlError, SqlState},
-    shield::shielded,
-    session::{Shared, pending_ddl::told},
+    session::pending_ddl::told,
     settings::Settings,
+    shield::shielded,
     table_locks::Held,
+    write_set::{Reliance, Written, conflict},
 };
 use futures::TryStreamExt;
 use keyspan_catalog::{Table, TableId, TenantStore, tenant_store::Writes};

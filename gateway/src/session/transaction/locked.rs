@@ -11,11 +11,12 @@
 //! for all to see until the transaction ends: SKIP LOCKED passes over what others hold, NOWAIT is 55P03. So are rows that
 //! a statement of the transaction writes, if they are few.
 
-use super::{OpenTransaction, ROW_OVERHEAD_BYTES, Reliance};
+use super::OpenTransaction;
 use crate::{
     dml::target::marker,
     pg::error::{Result, SqlError, SqlState},
     row_locks::{Holder, RowLocks},
+    write_set::{ROW_OVERHEAD_BYTES, Reliance},
 };
 use keyspan_catalog::{Table, TableId};
 use keyspan_storage::{Pin, RowKey, RowMutation};

@@ -1,10 +1,13 @@
 //! What comes of runs is what DataFusion's own aggregation says of the same rows.
 
 use super::*;
-use crate::query::{
-    context, plan, schema,
-    schemas::Rows,
-    testing::{facts, parse, shown},
+use crate::{
+    pg::fields::schema,
+    query::{
+        context, plan,
+        schemas::Rows,
+        testing::{facts, parse, shown},
+    },
 };
 use arrow::{
     array::{Float64Array, Int32Array, Int64Array, StringViewArray, TimestampMicrosecondArray, new_null_array},

@@ -1,0 +1,122 @@
+//! What sessions do, for `pg_stat_activity`.
+//!
+//! Each session has a line here from its login to its end; the connection says when a statement comes and when it is
+//! answered. A text is kept up to [`QUERY_BYTES_MAX`], and there are as many lines as sessions.
+
+use crate::instance::Identity;
+use std::{
+    collections::BTreeMap,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+};
+
+/// Bytes of a text that are kept: PostgreSQL's `track_activity_query_size`, without the byte at its end.
+const QUERY_BYTES_MAX: usize = 1_023;
+
+/// The sessions of a server.
+#[derive(Debug, Default)]
+pub struct Activities {
+    lines: Mutex<BTreeMap<u64, Arc<Mutex<Activity>>>>,
+    last: Mutex<u64>,
+}
+
+/// What a session does.
+#[derive(Clone, Debug)]
+pub(crate) struct Activity {
+    /// The number of its connection.
+    pub(crate) process_id: i32,
+    /// Its role.
+    pub(crate) role: String,
+    /// The name of its database.
+    pub(crate) database: String,
+    /// The number of its tenant; `None` in the operator's database.
+    pub(crate) tenant: Option<u32>,
+    /// The setting.
+    pub(crate) application_name: String,
+    /// When it logged in, in microseconds.
+    pub(crate) started_micros: i64,
+    /// When its transaction began, if it is in one.
+    pub(crate) transaction_micros: Option<i64>,
+    /// When its last statement came.
+    pub(crate) query_micros: Option<i64>,
+    /// When it began to do what it does.
+    pub(crate) changed_micros: i64,
+    /// `active`, `idle`, …
+    pub(crate) state: &'static str,
+    /// The last statement.
+    pub(crate) query: String,
+    /// The text of the statement without a name.
+    pub(crate) unnamed: String,
+}
+
+/// A session's line, for as long as it lives.
+#[derive(Debug)]
+pub(crate) struct Listed {
+    number: u64,
+    pub(crate) line: Arc<Mutex<Activity>>,
+    all: Arc<Activities>,
+}
+
+pub(crate) fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    // Nothing that panics runs under these locks.
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Activities {
+    /// Adds a session.
+    pub(crate) fn list(self: &Arc<Self>, activity: Activity) -> Listed {
+        let mut last = locked(&self.last);
+        *last += 1;
+        let (number, line) = (*last, Arc::new(Mutex::new(activity)));
+        locked(&self.lines).insert(number, line.clone());
+        Listed { number, line, all: self.clone() }
+    }
+
+    /// What all sessions do, the oldest first.
+    pub(crate) fn all(&self) -> Vec<Activity> {
+        let lines: Vec<_> = locked(&self.lines).values().cloned().collect();
+        lines.iter().map(|line| locked(line).clone()).collect()
+    }
+}
+
+impl Activity {
+    /// Of a session that has just logged in.
+    pub(crate) fn new(identity: &Identity, process_id: i32, now_micros: i64) -> Self {
+        Self {
+            process_id,
+            role: identity.role.clone(),
+            database: identity.database.clone(),
+            tenant: identity.rows.oid(),
+            application_name: String::new(),
+            started_micros: now_micros,
+            transaction_micros: None,
+            query_micros: None,
+            changed_micros: now_micros,
+            state: "idle",
+            query: String::new(),
+            unnamed: String::new(),
+        }
+    }
+
+    pub(crate) fn begin(&mut self, now_micros: i64) {
+        self.state = "active";
+        self.query_micros = Some(now_micros);
+        self.changed_micros = now_micros;
+        self.transaction_micros.get_or_insert(now_micros);
+    }
+}
+
+impl Drop for Listed {
+    fn drop(&mut self) {
+        locked(&self.all.lines).remove(&self.number);
+    }
+}
+
+/// The beginning of a text, up to a whole character.
+fn cut(text: &str) -> &str {
+    &text[..text.floor_char_boundary(QUERY_BYTES_MAX)]
+}
+
+pub(crate) fn put(into: &mut String, text: &str) {
+    into.clear();
+    into.push_str(cut(text));
+}

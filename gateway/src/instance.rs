@@ -1,0 +1,70 @@
+//! The server instance: what all its sessions share ([`Shared`]), and who a session is ([`Identity`]).
+//!
+//! It holds state only. It imports leaves (resources, locks, sequences, notifications) and no room that runs statements.
+
+use crate::{
+    activity::Activities, notifications::Rooms, purges::Purges, resources::Resources, row_locks::RowLocks,
+    row_numbers::RowNumbers, sequences::Sequences, table_locks::Writers,
+};
+use keyspan_catalog::{Catalog, TenantStore};
+use keyspan_storage::{Clock, SystemClock};
+use std::sync::Arc;
+
+/// Who a session is; fixed at authentication.
+#[derive(Clone, Debug)]
+pub struct Identity {
+    /// The role.
+    pub role: String,
+    /// Whether it is an operator in the operator's database: defines tables, tenants and roles.
+    pub operator: bool,
+    /// The database: a tenant's id, or `keyspan`.
+    pub database: String,
+    /// The only door to rows.
+    pub rows: TenantStore,
+}
+
+/// What all sessions of a server share.
+#[derive(Debug)]
+pub struct Shared {
+    /// The catalog.
+    pub catalog: Arc<Catalog>,
+    /// The wall time.
+    pub clock: Arc<dyn Clock>,
+    /// Where an operator's `COPY … TO` may write local files; `None` for nowhere.
+    pub copy_folder: Option<std::path::PathBuf>,
+    /// What running queries share of the machine.
+    pub resources: Resources,
+    /// The purge of dropped tenants, in the background.
+    pub purges: Purges,
+    /// Keys of rows in tables without a primary key.
+    pub row_numbers: Arc<RowNumbers>,
+    /// Numbers of sequences.
+    pub sequences: Sequences,
+    /// Who writes private tables.
+    pub writers: Writers,
+    /// Which rows open transactions hold.
+    pub row_locks: Arc<RowLocks>,
+    /// Who listens in each database.
+    pub rooms: Rooms,
+    /// What sessions do.
+    pub activities: Arc<Activities>,
+}
+
+impl Shared {
+    /// Over the machine's clock, with default resources, and nowhere to copy to.
+    pub fn new(catalog: Arc<Catalog>) -> Self {
+        Self {
+            catalog,
+            clock: Arc::new(SystemClock),
+            copy_folder: None,
+            resources: Resources::default(),
+            purges: Purges::default(),
+            row_numbers: Arc::default(),
+            sequences: Sequences::default(),
+            writers: Writers::default(),
+            row_locks: Arc::default(),
+            rooms: Rooms::default(),
+            activities: Arc::default(),
+        }
+    }
+}
