@@ -91,7 +91,7 @@ pub enum PartBounds {
 }
 
 /// Where a value stands among the values that a part of a key can have.
-enum Place {
+enum Position {
     /// A key can hold it: its bytes, without the delimiter.
     At(Vec<u8>),
     /// No key holds it, but its place among the others is at these bytes.
@@ -305,7 +305,7 @@ impl KeySchema {
             (rest, first) = (&key[end + 1..], 1);
         }
         if self.salt > 0 {
-            rest = self.in_bucket(rest)?;
+            rest = self.strip_bucket(rest)?;
         }
         let (_, leading) = self.parts.split_last()?;
         for (index, part) in leading.iter().enumerate() {
@@ -352,7 +352,7 @@ impl KeySchema {
     }
 
     /// What is behind the bucket of a key, of which these are the bytes from the bucket on; `None` when it is in a wrong one.
-    fn in_bucket<'a>(&self, bytes: &'a [u8]) -> Option<&'a [u8]> {
+    fn strip_bucket<'a>(&self, bytes: &'a [u8]) -> Option<&'a [u8]> {
         let (bucket, body) = bytes.split_at_checked(BUCKET_BYTES)?;
         (bucket == bucket_bytes(self.bucket_of(body))).then_some(body)
     }
@@ -384,15 +384,15 @@ impl KeySchema {
         // Where the parts begin, and a bucket before them.
         let mut body = 0;
         for (column, value) in equal.iter().take(count).enumerate() {
-            match self.place(column, value) {
-                Place::At(_) if self.is_tenant(column) && !names_tenant(value) => return None,
-                Place::At(bytes) => prefix = self.first_with(column, prefix, &bytes),
-                Place::Unknown => {
+            match self.position(column, value) {
+                Position::At(_) if self.is_tenant(column) && !names_tenant(value) => return None,
+                Position::At(bytes) => prefix = self.first_key_with(column, prefix, &bytes),
+                Position::Unknown => {
                     let of_parts = column > usize::from(self.with_tenant);
-                    let ranges = self.starts(prefix, body, of_parts).into_iter().map(KeyRange::prefix);
+                    let ranges = self.key_prefixes(prefix, body, of_parts).into_iter().map(KeyRange::prefix);
                     return Some((ranges.collect(), false));
                 }
-                Place::Gap(_) | Place::Below | Place::Above | Place::Null => return None,
+                Position::Gap(_) | Position::Below | Position::Above | Position::Null => return None,
             }
             if self.is_tenant(column) {
                 body = prefix.len();
@@ -408,7 +408,7 @@ impl KeySchema {
         }
         let of_parts = equal.len() + usize::from(next.is_some()) > usize::from(self.with_tenant);
         let (mut ranges, mut exact) = (Vec::new(), true);
-        for start in self.starts(prefix, body, of_parts) {
+        for start in self.key_prefixes(prefix, body, of_parts) {
             let (range, is_exact) = match next {
                 None => (KeyRange::prefix(start), true),
                 Some(PartBounds::TextPrefix(text)) => self.find_text_prefix(equal.len(), start, text),
@@ -422,7 +422,7 @@ impl KeySchema {
 
     /// How the keys begin that begin with `prefix` but for their buckets, which stand at `body`. What says nothing of the parts needs no
     /// bucket.
-    fn starts(&self, prefix: Vec<u8>, body: usize, of_parts: bool) -> Vec<Vec<u8>> {
+    fn key_prefixes(&self, prefix: Vec<u8>, body: usize, of_parts: bool) -> Vec<Vec<u8>> {
         if self.salt == 0 || !of_parts {
             return vec![prefix];
         }
@@ -450,14 +450,14 @@ impl KeySchema {
         upper: &Bound<Value>,
     ) -> Option<(KeyRange, bool)> {
         let mut exact = true;
-        let lower = self.end(column, lower, &Place::Below, &mut exact)?;
-        let upper = self.end(column, upper, &Place::Above, &mut exact)?;
+        let lower = self.end(column, lower, &Position::Below, &mut exact)?;
+        let upper = self.end(column, upper, &Position::Above, &mut exact)?;
         let (from, to) = if self.descends(column) { (upper, lower) } else { (lower, upper) };
         let start = match from {
             End::Open => prefix.clone(),
             End::Value { bytes, held: false, .. } => [prefix.as_slice(), &bytes].concat(),
             End::Value { bytes, included, .. } => {
-                let first = self.first_with(column, prefix.clone(), &bytes);
+                let first = self.first_key_with(column, prefix.clone(), &bytes);
                 if included { first } else { self.after(column, first)? }
             }
         };
@@ -465,7 +465,7 @@ impl KeySchema {
             End::Open => prefix_end(&prefix).map(Vec::from),
             End::Value { bytes, held: false, .. } => Some([prefix.as_slice(), &bytes].concat()),
             End::Value { bytes, included, .. } => {
-                let first = self.first_with(column, prefix, &bytes);
+                let first = self.first_key_with(column, prefix, &bytes);
                 if included { self.after(column, first) } else { Some(first) }
             }
         };
@@ -475,52 +475,52 @@ impl KeySchema {
 
     /// One end of a range of values. `outside` is the side on which a value beyond the part's domain leaves the range open; beyond
     /// the other side nothing is left of it: `None`.
-    fn end(&self, column: usize, bound: &Bound<Value>, outside: &Place, exact: &mut bool) -> Option<End> {
+    fn end(&self, column: usize, bound: &Bound<Value>, outside: &Position, exact: &mut bool) -> Option<End> {
         let (value, included) = match bound {
             Bound::Unbounded => return Some(End::Open),
             Bound::Included(value) => (value, true),
             Bound::Excluded(value) => (value, false),
         };
-        match (self.place(column, value), outside) {
-            (Place::At(bytes), _) => Some(End::Value { bytes, held: true, included }),
-            (Place::Gap(bytes), _) => Some(End::Value { bytes, held: false, included }),
-            (Place::Below, Place::Below) | (Place::Above, Place::Above) => Some(End::Open),
-            (Place::Unknown, _) => {
+        match (self.position(column, value), outside) {
+            (Position::At(bytes), _) => Some(End::Value { bytes, held: true, included }),
+            (Position::Gap(bytes), _) => Some(End::Value { bytes, held: false, included }),
+            (Position::Below, Position::Below) | (Position::Above, Position::Above) => Some(End::Open),
+            (Position::Unknown, _) => {
                 *exact = false;
                 Some(End::Open)
             }
-            (Place::Below | Place::Above | Place::Null, _) => None,
+            (Position::Below | Position::Above | Position::Null, _) => None,
         }
     }
 
-    fn place(&self, column: usize, value: &Value) -> Place {
+    fn position(&self, column: usize, value: &Value) -> Position {
         if *value == Value::Null {
-            return Place::Null;
+            return Position::Null;
         }
         let Some(part) = self.part(column) else {
-            let Value::Text(text) = value else { return Place::Unknown };
+            let Value::Text(text) = value else { return Position::Unknown };
             let mut bytes = Vec::with_capacity(text.len());
             delimited::escape(text.as_bytes(), &mut bytes);
-            return Place::At(bytes);
+            return Position::At(bytes);
         };
         let value = match comparable(value, part.kind) {
             Ok(value) => value,
-            Err(place) => return place,
+            Err(position) => return position,
         };
         let mut bytes = Vec::new();
         match self.encoding {
             KeyEncoding::Ordered => ordered::encode(part, &value, &mut bytes),
             KeyEncoding::Delimited => match delimited::gap(part, &value) {
-                Some(gap) => return Place::Gap(vec![gap]),
-                None if delimited::encode(part, &value, &mut bytes).is_err() => return Place::Unknown,
+                Some(gap) => return Position::Gap(vec![gap]),
+                None if delimited::encode(part, &value, &mut bytes).is_err() => return Position::Unknown,
                 None => {}
             },
         }
-        Place::At(bytes)
+        Position::At(bytes)
     }
 
     /// The least key that starts with `prefix` and has these bytes as its part.
-    fn first_with(&self, column: usize, mut prefix: Vec<u8>, bytes: &[u8]) -> Vec<u8> {
+    fn first_key_with(&self, column: usize, mut prefix: Vec<u8>, bytes: &[u8]) -> Vec<u8> {
         prefix.extend_from_slice(bytes);
         let last = column + 1 == self.column_count();
         // The delimiter ends the part; and it stands for the one empty text that would leave nothing of the key.
@@ -530,7 +530,7 @@ impl KeySchema {
         prefix
     }
 
-    /// The least bytes above every key with the part whose [first key](Self::first_with) is given; `None` when there are none.
+    /// The least bytes above every key with the part whose [first key](Self::first_key_with) is given; `None` when there are none.
     fn after(&self, column: usize, mut first: Vec<u8>) -> Option<Vec<u8>> {
         if column + 1 == self.column_count() {
             first.push(0);
@@ -562,7 +562,7 @@ impl KeySchema {
 }
 
 /// The value in the form in which the type's values are encoded, unrounded: a bound need not fit the type to have a place.
-fn comparable(value: &Value, kind: SqlType) -> Result<Cow<'_, Value>, Place> {
+fn comparable(value: &Value, kind: SqlType) -> Result<Cow<'_, Value>, Position> {
     match (kind, value) {
         (SqlType::Int2, Value::Int(n)) => int_within(value, *n, i16::MIN.into(), i16::MAX.into()),
         (SqlType::Int4, Value::Int(n)) => int_within(value, *n, i32::MIN.into(), i32::MAX.into()),
@@ -579,14 +579,14 @@ fn comparable(value: &Value, kind: SqlType) -> Result<Cow<'_, Value>, Place> {
         | (SqlType::Time, Value::Time(_))
         | (SqlType::Timestamp | SqlType::Timestamptz, Value::Timestamp(_))
         | (SqlType::Uuid, Value::Uuid(_)) => Ok(Cow::Borrowed(value)),
-        _ => Err(Place::Unknown),
+        _ => Err(Position::Unknown),
     }
 }
 
-fn int_within(value: &Value, n: i64, least: i64, greatest: i64) -> Result<Cow<'_, Value>, Place> {
+fn int_within(value: &Value, n: i64, least: i64, greatest: i64) -> Result<Cow<'_, Value>, Position> {
     match n {
-        n if n < least => Err(Place::Below),
-        n if n > greatest => Err(Place::Above),
+        n if n < least => Err(Position::Below),
+        n if n > greatest => Err(Position::Above),
         _ => Ok(Cow::Borrowed(value)),
     }
 }

@@ -93,17 +93,17 @@ pub(super) fn encode(part: &KeyPart, value: &Value, out: &mut Vec<u8>) -> Result
         Value::Date(days) if DAYS.contains(&i64::from(*days)) => {
             let from = out.len();
             encode_days(i64::from(*days), out);
-            flip_if(part, &mut out[from..]);
+            flip_if_descending(part, &mut out[from..]);
         }
         Value::Timestamp(micros) if DAYS.contains(&micros.div_euclid(MICROS_PER_DAY)) => {
             let from = out.len();
             encode_micros(part, *micros, out);
-            flip_if(part, &mut out[from..]);
+            flip_if_descending(part, &mut out[from..]);
         }
         Value::Time(micros) => {
             let from = out.len();
             encode_clock(micros.unsigned_abs(), out);
-            flip_if(part, &mut out[from..]);
+            flip_if_descending(part, &mut out[from..]);
         }
         Value::Date(_) | Value::Timestamp(_) => {
             let message = format!("the key's column \"{}\" holds years 1 to 9999 and the infinities only", part.name);
@@ -188,7 +188,7 @@ fn flip_digits(bytes: &mut [u8]) {
     }
 }
 
-fn flip_if(part: &KeyPart, bytes: &mut [u8]) {
+fn flip_if_descending(part: &KeyPart, bytes: &mut [u8]) {
     if part.descending {
         flip_digits(bytes);
     }
@@ -197,7 +197,7 @@ fn flip_if(part: &KeyPart, bytes: &mut [u8]) {
 /// The bytes with the digits of a descending part turned back; `None` for another width.
 fn unflip<const WIDTH: usize>(part: &KeyPart, bytes: &[u8]) -> Option<[u8; WIDTH]> {
     let mut bytes: [u8; WIDTH] = bytes.try_into().ok()?;
-    flip_if(part, &mut bytes);
+    flip_if_descending(part, &mut bytes);
     Some(bytes)
 }
 
@@ -252,8 +252,8 @@ fn decode_int(part: &KeyPart, bytes: &[u8]) -> Option<i64> {
 fn push_digits(mut n: u64, width: usize, out: &mut Vec<u8>) {
     let from = out.len();
     out.resize(from + width, b'0');
-    for place in out[from..].iter_mut().rev() {
-        *place = b'0' + (n % 10) as u8;
+    for digit in out[from..].iter_mut().rev() {
+        *digit = b'0' + (n % 10) as u8;
         n /= 10;
     }
 }

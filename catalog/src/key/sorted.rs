@@ -84,7 +84,7 @@ impl<'a> SortedKeys<'a> {
         if self.schema.with_tenant {
             bucket += memchr::memchr(crate::tenant::TENANT_DELIMITER, &key[bucket..])? + 1;
         }
-        self.schema.in_bucket(&key[bucket..]).map(|_| ())
+        self.schema.strip_bucket(&key[bucket..]).map(|_| ())
     }
 }
 
@@ -127,19 +127,19 @@ mod tests {
     };
     use proptest::prelude::*;
 
-    /// The values of keys, each with all that was told of it and of the keys before.
+    /// The values of keys, each with all that was visited of it and of the keys before.
     fn decoded(schema: &KeySchema, span: &[u8], keys: &[Vec<u8>]) -> Vec<Option<Vec<Value>>> {
         let mut sorted = SortedKeys::new(schema, span);
         let mut values = vec![Value::Null; schema.column_count()];
         let last = values.len() - 1;
         let one = |key| {
-            let mut told = Vec::new();
+            let mut visited = Vec::new();
             let same = sorted.next(key, |part, value| {
                 values[part] = value.into_value();
-                told.push(part);
+                visited.push(part);
             });
             let same = same.ok()?;
-            assert_eq!(told, if same { vec![last] } else { (0..=last).collect() });
+            assert_eq!(visited, if same { vec![last] } else { (0..=last).collect() });
             Some(values.clone())
         };
         keys.iter().map(|key| key.as_slice()).map(one).collect()
@@ -233,9 +233,9 @@ mod tests {
         let good = schema.encode(&[text("x"), Value::Bool(true), Value::Int(1)]).unwrap().to_vec();
         // Its first part is another one, the second is none.
         let bad = [b"y\0\x01\x07", &good[4..]].concat();
-        let told = decoded(&schema, b"", &[good.clone(), bad, good]);
-        assert_eq!(told[0], told[2]);
-        assert!(told[0].is_some() && told[1].is_none());
+        let visited = decoded(&schema, b"", &[good.clone(), bad, good]);
+        assert_eq!(visited[0], visited[2]);
+        assert!(visited[0].is_some() && visited[1].is_none());
     }
 
     #[test]

@@ -7,7 +7,7 @@ const MICROS: i64 = 1_000_000;
 
 /// Why a text is no time of day.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum NoClock {
+pub enum TimeError {
     /// It is not written as one.
     Syntax,
     /// A field has a value that it cannot have.
@@ -23,7 +23,7 @@ pub fn is_time(micros: i64) -> bool {
 ///
 /// # Errors
 /// Why it is none.
-pub fn parse_time(text: &str) -> Result<i64, NoClock> {
+pub fn parse_time(text: &str) -> Result<i64, TimeError> {
     const HOUR: i64 = 3_600 * MICROS;
     let lower = text.trim().to_ascii_lowercase();
     if lower == "allballs" {
@@ -39,7 +39,7 @@ pub fn parse_time(text: &str) -> Result<i64, NoClock> {
     match (noon, micros / HOUR) {
         (None, _) => Ok(micros),
         (Some(noon), hour @ 0..=12) => Ok(micros + (noon - if hour == 12 { 12 } else { 0 }) * HOUR),
-        _ => Err(NoClock::Field),
+        _ => Err(TimeError::Field),
     }
 }
 
@@ -57,11 +57,11 @@ fn without_zone(text: &str) -> &str {
 }
 
 /// `HH:MM[:SS[.ffffff]]` `HHMMSS`, `HHMM`.
-fn parse_clock(text: &str) -> Result<i64, NoClock> {
+fn parse_clock(text: &str) -> Result<i64, TimeError> {
     let (main, fraction) = text.split_once('.').unwrap_or((text, ""));
-    let field = |text: &str| -> Result<i64, NoClock> {
+    let field = |text: &str| -> Result<i64, TimeError> {
         let plain = (1..=6).contains(&text.len()) && text.bytes().all(|byte| byte.is_ascii_digit());
-        if plain { text.parse().map_err(|_| NoClock::Syntax) } else { Err(NoClock::Syntax) }
+        if plain { text.parse().map_err(|_| TimeError::Syntax) } else { Err(TimeError::Syntax) }
     };
     let fields: Vec<&str> = main.split(':').collect();
     let (hour, minute, second) = match fields.as_slice() {
@@ -73,17 +73,17 @@ fn parse_clock(text: &str) -> Result<i64, NoClock> {
         [packed] if packed.len() == 4 && packed.is_ascii() && fraction.is_empty() => {
             (field(&packed[..2])?, field(&packed[2..])?, 0)
         }
-        _ => return Err(NoClock::Syntax),
+        _ => return Err(TimeError::Syntax),
     };
     if !fraction.bytes().all(|byte| byte.is_ascii_digit()) {
-        return Err(NoClock::Syntax);
+        return Err(TimeError::Syntax);
     }
     // Six digits count; the seventh rounds.
     let digits = fraction.bytes().chain(std::iter::repeat(b'0')).map(|byte| i64::from(byte - b'0'));
     let tenths = digits.take(7).fold(0, |sum, digit| sum * 10 + digit);
     let micros = ((hour * 60 + minute) * 60 + second) * MICROS + (tenths + 5) / 10;
     if hour > 24 || minute > 59 || second > 60 || !is_time(micros) {
-        return Err(NoClock::Field);
+        return Err(TimeError::Field);
     }
     Ok(micros)
 }
@@ -117,21 +117,21 @@ mod tests {
             (" 04:05:06.7891234 ", Ok(4 * HOUR + 306_789_123)),
             ("23:59:59.9999996", Ok(24 * HOUR)),
             ("24:00", Ok(24 * HOUR)),
-            ("24:00:00.000001", Err(NoClock::Field)),
+            ("24:00:00.000001", Err(TimeError::Field)),
             ("12:30 AM", Ok(HOUR / 2)),
             ("12:30pm", Ok(12 * HOUR + HOUR / 2)),
-            ("13:00 pm", Err(NoClock::Field)),
+            ("13:00 pm", Err(TimeError::Field)),
             ("040506", Ok(4 * HOUR + 306 * MICROS)),
             ("0405", Ok(4 * HOUR + HOUR / 12)),
             ("04:05:06+02", Ok(4 * HOUR + 306 * MICROS)),
             ("04:05 -03:30", Ok(4 * HOUR + HOUR / 12)),
             ("04:05:60", Ok(4 * HOUR + HOUR / 10)),
             ("allballs", Ok(0)),
-            ("25:00", Err(NoClock::Field)),
-            ("04:60", Err(NoClock::Field)),
-            ("4", Err(NoClock::Syntax)),
-            ("04:05 x", Err(NoClock::Syntax)),
-            ("", Err(NoClock::Syntax)),
+            ("25:00", Err(TimeError::Field)),
+            ("04:60", Err(TimeError::Field)),
+            ("4", Err(TimeError::Syntax)),
+            ("04:05 x", Err(TimeError::Syntax)),
+            ("", Err(TimeError::Syntax)),
         ] {
             assert_eq!(parse_time(text), expected, "{text}");
         }

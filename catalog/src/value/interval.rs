@@ -24,7 +24,7 @@ pub struct Interval {
 
 /// Why a text is no interval.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum NoInterval {
+pub enum IntervalError {
     /// It is not written as one.
     Syntax,
     /// It is longer than one can be.
@@ -36,14 +36,14 @@ impl Interval {
     ///
     /// # Errors
     /// Why it is none.
-    pub fn parse(text: &str) -> Result<Self, NoInterval> {
-        let sum = sum(text).ok_or(NoInterval::Syntax)?;
+    pub fn parse(text: &str) -> Result<Self, IntervalError> {
+        let sum = sum(text).ok_or(IntervalError::Syntax)?;
         let fits = |value: f64| (f64::from(i32::MIN)..=f64::from(i32::MAX)).contains(&value);
         if !fits(sum.months) || !fits(sum.days) || !(-9.2e15..=9.2e15).contains(&sum.micros) {
-            return Err(NoInterval::Field);
+            return Err(IntervalError::Field);
         }
         let micros = (sum.micros.round() as i64).checked_add(sum.clock);
-        let micros = micros.filter(|micros| (-MICROS_MAX..=MICROS_MAX).contains(micros)).ok_or(NoInterval::Field)?;
+        let micros = micros.filter(|micros| (-MICROS_MAX..=MICROS_MAX).contains(micros)).ok_or(IntervalError::Field)?;
         Ok(Self { months: sum.months as i32, days: sum.days as i32, micros })
     }
 
@@ -292,7 +292,7 @@ mod tests {
             let read = Interval::parse(text).ok().map(|span| (span.months, span.days, span.micros));
             assert_eq!(read, expected, "{text}");
         }
-        assert_eq!(Interval::parse("9999999999 years"), Err(NoInterval::Field));
+        assert_eq!(Interval::parse("9999999999 years"), Err(IntervalError::Field));
     }
 
     #[test]

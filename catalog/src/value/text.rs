@@ -6,9 +6,9 @@
 use super::{
     SqlType, Value, array,
     calendar::{FIRST_DAY, MICROS_PER_DAY, civil_from_days, days_from_civil, is_timestamp},
-    clock::{NoClock, parse_time as parse_clock, write_time},
+    clock::{TimeError, parse_time as parse_clock, write_time},
     fit::{NUMERIC_DIGITS_MAX, fit_numeric},
-    interval::{Interval, NoInterval},
+    interval::{Interval, IntervalError},
 };
 use crate::{Error, ErrorKind, Result};
 use std::fmt::Write;
@@ -197,14 +197,14 @@ fn parse_bytea(text: &str) -> Option<Vec<u8>> {
 
 /// A date with its time of day, and how far its zone is from UTC.
 #[derive(Debug, PartialEq)]
-struct Moment {
+struct DateTime {
     days: i64,
     micros_of_day: i64,
     offset_seconds: i64,
 }
 
-/// Why a text is no moment.
-enum NoMoment {
+/// Why a text is no datetime.
+enum DateTimeError {
     Syntax,
     /// A field has a value that it cannot have.
     Field,
@@ -224,54 +224,56 @@ fn parse_date(text: &str, kind: SqlType) -> Result<Value> {
         None if text.trim().eq_ignore_ascii_case("epoch") => return Ok(Value::Date(0)),
         None => {}
     }
-    let moment = parse_moment(text).map_err(|why| no_moment(text, kind, &why))?;
-    i32::try_from(moment.days).map(Value::Date).map_err(|_| out_of_range(text, kind))
+    let datetime = parse_datetime(text).map_err(|why| datetime_error(text, kind, &why))?;
+    i32::try_from(datetime.days).map(Value::Date).map_err(|_| out_of_range(text, kind))
 }
 
 fn parse_timestamp(text: &str, kind: SqlType) -> Result<Value> {
-    let moment = match plain_moment(text.as_bytes()) {
-        Some(moment) => moment,
+    let datetime = match parse_plain_datetime(text.as_bytes()) {
+        Some(datetime) => datetime,
         None => match infinity(text) {
             Some(plus) => return Ok(Value::Timestamp(if plus { i64::MAX } else { i64::MIN })),
             None if text.trim().eq_ignore_ascii_case("epoch") => return Ok(Value::Timestamp(0)),
-            None => parse_moment(text).map_err(|why| no_moment(text, kind, &why))?,
+            None => parse_datetime(text).map_err(|why| datetime_error(text, kind, &why))?,
         },
     };
-    let offset = if kind == SqlType::Timestamptz { moment.offset_seconds * 1_000_000 } else { 0 };
-    let micros = moment
+    let offset = if kind == SqlType::Timestamptz { datetime.offset_seconds * 1_000_000 } else { 0 };
+    let micros = datetime
         .days
         .checked_mul(MICROS_PER_DAY)
-        .and_then(|micros| micros.checked_add(moment.micros_of_day - offset))
+        .and_then(|micros| micros.checked_add(datetime.micros_of_day - offset))
         .filter(|micros| is_timestamp(*micros) && *micros != i64::MIN && *micros != i64::MAX);
     micros.map(Value::Timestamp).ok_or_else(|| out_of_range(text, kind))
 }
 
 fn time_of_day(text: &str, kind: SqlType) -> Result<Value> {
     parse_clock(text).map(Value::Time).map_err(|why| match why {
-        NoClock::Syntax => bad_syntax(text, kind),
-        NoClock::Field => no_moment(text, kind, &NoMoment::Field),
+        TimeError::Syntax => bad_syntax(text, kind),
+        TimeError::Field => datetime_error(text, kind, &DateTimeError::Field),
     })
 }
 
 fn interval(text: &str, kind: SqlType) -> Result<Value> {
     Interval::parse(text).map(Value::Interval).map_err(|why| match why {
-        NoInterval::Syntax => bad_syntax(text, kind),
-        NoInterval::Field => {
+        IntervalError::Syntax => bad_syntax(text, kind),
+        IntervalError::Field => {
             Error::new(ErrorKind::OutOfRange, format!("interval field value out of range: \"{text}\""))
         }
     })
 }
 
-fn no_moment(text: &str, kind: SqlType, why: &NoMoment) -> Error {
+fn datetime_error(text: &str, kind: SqlType, why: &DateTimeError) -> Error {
     match why {
-        NoMoment::Syntax => bad_syntax(text, kind),
-        NoMoment::Field => Error::new(ErrorKind::OutOfRange, format!("date/time field value out of range: \"{text}\"")),
+        DateTimeError::Syntax => bad_syntax(text, kind),
+        DateTimeError::Field => {
+            Error::new(ErrorKind::OutOfRange, format!("date/time field value out of range: \"{text}\""))
+        }
     }
 }
 
-/// What [`parse_moment`] gives for the form in which rows come by the million, `2024-01-31 23:59:59.5+00`: of UTC, or of no zone. `None` for every other
+/// What [`parse_datetime`] gives for the form in which rows come by the million, `2024-01-31 23:59:59.5+00`: of UTC, or of no zone. `None` for every other
 /// form, and for what may be wrong.
-fn plain_moment(text: &[u8]) -> Option<Moment> {
+fn parse_plain_datetime(text: &[u8]) -> Option<DateTime> {
     let (head, rest) = text.split_first_chunk::<19>()?;
     let digit = |byte: u8| Some(i64::from(byte.wrapping_sub(b'0'))).filter(|digit| *digit < 10);
     let two = |at: usize| Some(digit(head[at])? * 10 + digit(head[at + 1])?);
@@ -294,10 +296,10 @@ fn plain_moment(text: &[u8]) -> Option<Moment> {
     let micros = digits.fold(0, |n, digit| n * 10 + digit);
     let days = days_from_civil(year, u32::try_from(month).ok()?, u32::try_from(day).ok()?)?;
     let micros_of_day = ((hour * 60 + minute) * 60 + second) * 1_000_000 + micros;
-    Some(Moment { days, micros_of_day, offset_seconds: 0 })
+    Some(DateTime { days, micros_of_day, offset_seconds: 0 })
 }
 
-fn parse_moment(text: &str) -> Result<Moment, NoMoment> {
+fn parse_datetime(text: &str) -> Result<DateTime, DateTimeError> {
     let text = text.trim();
     let (text, before_christ) = match text.len().checked_sub(3).and_then(|at| text.split_at_checked(at)) {
         Some((rest, era)) if era.eq_ignore_ascii_case(" BC") => (rest, true),
@@ -314,30 +316,30 @@ fn parse_moment(text: &str) -> Result<Moment, NoMoment> {
     let (date, zone) = zone.map_or((date, ""), |(at, _)| date.split_at(at));
     let days = parse_days(date, before_christ)?;
     let (micros_of_day, offset_seconds) = if time.is_empty() { (0, parse_zone(zone)?) } else { parse_time(time)? };
-    Ok(Moment { days, micros_of_day, offset_seconds })
+    Ok(DateTime { days, micros_of_day, offset_seconds })
 }
 
-fn parse_days(date: &str, before_christ: bool) -> Result<i64, NoMoment> {
+fn parse_days(date: &str, before_christ: bool) -> Result<i64, DateTimeError> {
     let fields: Vec<&str> = date.split('-').collect();
     let (year, month, day) = match fields.as_slice() {
         [year, month, day] => (*year, *month, *day),
         [all] if all.len() == 8 && all.is_ascii() => (&all[..4], &all[4..6], &all[6..]),
-        _ => return Err(NoMoment::Syntax),
+        _ => return Err(DateTimeError::Syntax),
     };
     if year.len() < 3 || month.len() > 2 || day.len() > 2 {
-        return Err(NoMoment::Syntax);
+        return Err(DateTimeError::Syntax);
     }
     let (year, month, day) = (number(year)?, number(month)?, number(day)?);
     if !(1..=LAST_YEAR).contains(&year) {
-        return Err(NoMoment::Field);
+        return Err(DateTimeError::Field);
     }
     let year = if before_christ { 1 - year } else { year };
     let days = days_from_civil(year, u32::try_from(month).unwrap_or(0), u32::try_from(day).unwrap_or(0));
-    days.filter(|days| *days >= FIRST_DAY).ok_or(NoMoment::Field)
+    days.filter(|days| *days >= FIRST_DAY).ok_or(DateTimeError::Field)
 }
 
 /// The time of day in microseconds, and the offset of the zone in seconds east of UTC.
-fn parse_time(time: &str) -> Result<(i64, i64), NoMoment> {
+fn parse_time(time: &str) -> Result<(i64, i64), DateTimeError> {
     let end = time.find(|c: char| !c.is_ascii_digit() && c != ':' && c != '.').unwrap_or(time.len());
     let (clock, zone) = (&time[..end], time[end..].trim());
     let (whole, fraction) = clock.split_once('.').unwrap_or((clock, ""));
@@ -345,60 +347,60 @@ fn parse_time(time: &str) -> Result<(i64, i64), NoMoment> {
     let mut field = |needed: bool| match fields.next() {
         Some(text) if (1..=2).contains(&text.len()) => number(text),
         None if !needed => Ok(0),
-        _ => Err(NoMoment::Syntax),
+        _ => Err(DateTimeError::Syntax),
     };
     let (hour, minute, second) = (field(true)?, field(true)?, field(false)?);
     if fields.next().is_some() {
-        return Err(NoMoment::Syntax);
+        return Err(DateTimeError::Syntax);
     }
     let micros = parse_fraction(fraction)?;
     let seconds = (hour * 60 + minute) * 60 + second;
     let of_day = seconds * 1_000_000 + micros;
     if minute > 59 || second > 60 || of_day > MICROS_PER_DAY {
-        return Err(NoMoment::Field);
+        return Err(DateTimeError::Field);
     }
     Ok((of_day, parse_zone(zone)?))
 }
 
 /// Digits after the point as microseconds, rounded.
-fn parse_fraction(fraction: &str) -> Result<i64, NoMoment> {
+fn parse_fraction(fraction: &str) -> Result<i64, DateTimeError> {
     if !fraction.bytes().all(|byte| byte.is_ascii_digit()) {
-        return Err(NoMoment::Syntax);
+        return Err(DateTimeError::Syntax);
     }
     let digits = fraction.bytes().map(|byte| i64::from(byte - b'0')).chain(std::iter::repeat(0)).take(7);
     let tenths = digits.fold(0, |n, digit| n * 10 + digit);
     Ok((tenths + 5) / 10)
 }
 
-fn parse_zone(zone: &str) -> Result<i64, NoMoment> {
+fn parse_zone(zone: &str) -> Result<i64, DateTimeError> {
     if zone.is_empty() || ["z", "utc", "gmt"].iter().any(|name| zone.eq_ignore_ascii_case(name)) {
         return Ok(0);
     }
     let (sign, digits) = match zone.as_bytes() {
         [b'+', ..] => (1, &zone[1..]),
         [b'-', ..] => (-1, &zone[1..]),
-        _ => return Err(NoMoment::Syntax),
+        _ => return Err(DateTimeError::Syntax),
     };
     let (hours, minutes, seconds) = match digits.split(':').collect::<Vec<_>>().as_slice() {
         [hours, minutes, seconds] => (number(hours)?, number(minutes)?, number(seconds)?),
         [hours, minutes] => (number(hours)?, number(minutes)?, 0),
         [hours] if hours.len() <= 2 => (number(hours)?, 0, 0),
         [both] if both.len() == 4 && both.is_ascii() => (number(&both[..2])?, number(&both[2..])?, 0),
-        _ => return Err(NoMoment::Syntax),
+        _ => return Err(DateTimeError::Syntax),
     };
     let offset = (hours * 60 + minutes) * 60 + seconds;
     if hours > 15 || minutes > 59 || seconds > 59 || offset > SECONDS_PER_DAY {
-        return Err(NoMoment::Field);
+        return Err(DateTimeError::Field);
     }
     Ok(sign * offset)
 }
 
 /// At most nine digits.
-fn number(text: &str) -> Result<i64, NoMoment> {
+fn number(text: &str) -> Result<i64, DateTimeError> {
     if text.is_empty() || text.len() > 9 || !text.bytes().all(|byte| byte.is_ascii_digit()) {
-        return Err(NoMoment::Syntax);
+        return Err(DateTimeError::Syntax);
     }
-    text.parse().map_err(|_| NoMoment::Syntax)
+    text.parse().map_err(|_| DateTimeError::Syntax)
 }
 
 fn parse_uuid(text: &str) -> Option<[u8; 16]> {
