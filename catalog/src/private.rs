@@ -87,10 +87,8 @@ impl Private {
     }
 
     /// Whether a table, a sequence or a view has this OID.
-    pub fn has_oid(&self, number: u32) -> bool {
-        self.tables.contains_key(&TableId(number))
-            || self.sequences.contains_key(&number)
-            || self.views.contains_key(&number)
+    pub fn has_oid(&self, oid: u32) -> bool {
+        self.tables.contains_key(&TableId(oid)) || self.sequences.contains_key(&oid) || self.views.contains_key(&oid)
     }
 
     /// The relations of both, which have no OID in common.

@@ -215,7 +215,7 @@ impl Snapshot {
         let shared = self.tables.clone();
         for edit in edits {
             let is_taken = |name: &str| shared.values().any(|table| table.name == name);
-            private.apply(edit, |number| self.take_oid(number), is_taken)?;
+            private.apply(edit, |oid| self.take_oid(oid), is_taken)?;
         }
         let before = self.private.get(id).cloned().unwrap_or_default();
         if self.temporary.is_empty() {
@@ -340,10 +340,10 @@ impl Snapshot {
     }
 
     /// The table or view with this OID in the database of a tenant, or among the session's temporary ones.
-    pub fn relation(&self, tenant: Option<&TenantId>, number: u32) -> Option<Relation<'_>> {
+    pub fn relation(&self, tenant: Option<&TenantId>, oid: u32) -> Option<Relation<'_>> {
         static NONE: LazyLock<Private> = LazyLock::new(Private::default);
         let own = self.private_of(tenant).map_or(&*NONE, |own| own.as_ref());
-        Relation::of(number, own, &self.tables).or_else(|| Relation::of(number, &self.temporary, &self.tables))
+        Relation::of(oid, own, &self.tables).or_else(|| Relation::of(oid, &self.temporary, &self.tables))
     }
 
     /// The table with this OID in the database of a tenant, or the operator's for `None`, or among the session's
@@ -354,9 +354,9 @@ impl Snapshot {
     }
 
     /// The sequence with this OID in the database of a tenant, or among the session's temporary ones.
-    pub fn sequence_of(&self, tenant: Option<&TenantId>, number: u32) -> Option<&Arc<crate::Sequence>> {
-        let own = || self.temporary.sequences.get(&number);
-        self.private_of(tenant).and_then(|private| private.sequences.get(&number)).or_else(own)
+    pub fn sequence_of(&self, tenant: Option<&TenantId>, oid: u32) -> Option<&Arc<crate::Sequence>> {
+        let own = || self.temporary.sequences.get(&oid);
+        self.private_of(tenant).and_then(|private| private.sequences.get(&oid)).or_else(own)
     }
 
     /// The private relations of a tenant.

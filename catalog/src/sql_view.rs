@@ -116,10 +116,10 @@ pub enum Relation<'a> {
 
 impl<'a> Relation<'a> {
     /// The relation with an OID, among a tenant's private ones and the shared tables.
-    pub fn of(number: u32, own: &'a Private, shared: &'a SharedTables) -> Option<Self> {
-        let id = TableId(number);
+    pub fn of(oid: u32, own: &'a Private, shared: &'a SharedTables) -> Option<Self> {
+        let id = TableId(oid);
         let table = own.tables.get(&id).or_else(|| shared.get(&id)).map(Self::Table);
-        table.or_else(|| own.views.get(&number).map(Self::View))
+        table.or_else(|| own.views.get(&oid).map(Self::View))
     }
 
     /// The OID.
@@ -177,7 +177,7 @@ impl<'a> Relation<'a> {
 /// The views that depend on a relation (on one of `columns`, if given), directly or through other views. Each view
 /// comes after the views that it reads.
 pub fn dependents(own: &Private, relation: u32, columns: Option<&BTreeSet<u16>>) -> Vec<Arc<SqlView>> {
-    let reads = |view: &SqlView, number: u32| view.uses.contains_key(&number);
+    let reads = |view: &SqlView, oid: u32| view.uses.contains_key(&oid);
     let direct = own.views.values().filter(|view| match (view.uses.get(&relation), columns) {
         (Some(used), Some(columns)) => !used.is_disjoint(columns),
         (used, _) => used.is_some(),
@@ -211,9 +211,9 @@ pub fn check(
     for view in after.views.values() {
         // Another session may have dropped what a temporary view reads: that does not concern this change.
         let known = before.views.get(&view.id).is_some_and(|old| Arc::ptr_eq(old, view));
-        for (number, columns) in &view.uses {
-            let old = Relation::of(*number, before, shared_before);
-            let new = Relation::of(*number, after, shared_after);
+        for (oid, columns) in &view.uses {
+            let old = Relation::of(*oid, before, shared_before);
+            let new = Relation::of(*oid, after, shared_after);
             let (Some(new), Some(old)) = (new, old.or(new)) else {
                 match old {
                     Some(old) => return Err(in_use(after, &old, None, suffix)),

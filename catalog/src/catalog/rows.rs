@@ -12,7 +12,7 @@
 //! private_view#alto#16394   a SqlView of the tenant's own
 //! private_space#alto#16392   true: a spare space of the tenant
 //! drop#0000016385     a DropCertificate
-//! pending#flights-16390   true: a table of the store that is being made or dropped
+//! pending#flights-16390   true: a table of the store that is being created or dropped
 //! ```
 
 use super::CATALOG_TABLE;
@@ -278,10 +278,10 @@ impl Loaded {
 
     /// The tenant's private relations and the OID, from the key suffix `tenant#oid`.
     fn private(&mut self, row: &Row, of: &str) -> Result<(&mut Private, u32)> {
-        let (tenant, number) = of.split_once('#').ok_or_else(|| unknown_row(row))?;
-        let number = number.parse().map_err(|_| unknown_row(row))?;
+        let (tenant, oid) = of.split_once('#').ok_or_else(|| unknown_row(row))?;
+        let oid = oid.parse().map_err(|_| unknown_row(row))?;
         let private = self.snapshot.private.entry(TenantId::new(tenant)?).or_default();
-        Ok((Arc::make_mut(private), number))
+        Ok((Arc::make_mut(private), oid))
     }
 }
 

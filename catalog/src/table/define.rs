@@ -1,4 +1,4 @@
-//! `CREATE TABLE`: a definition, checked and made a [`Table`].
+//! `CREATE TABLE`: a definition, checked and turned into a [`Table`].
 
 use super::{Column, ColumnPlace, HIDDEN_KEY, KEY_COLUMN, MARKER_FAMILY, Options, TENANT_COLUMN, Table, TableFamily};
 use crate::{
@@ -71,7 +71,7 @@ impl Table {
     }
 
     /// Makes a private table. It has one family, which keeps one version, and `ordered` keys; without a primary key, it
-    /// has a hidden key. Its first space has the number of its OID.
+    /// has a hidden key. Its first space equals its OID.
     ///
     /// # Errors
     /// As [`define`](Self::define); [`Unsupported`](ErrorKind::Unsupported) for families and options, which only shared

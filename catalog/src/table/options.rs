@@ -9,7 +9,7 @@
 //! FAMILY.max_versions  a number, or none
 //! FAMILY.max_age       as '30 days', or none        with max_versions: whichever condemns a cell first
 //! FAMILY.aggregate     sum | min | max | hll        at creation of the family only
-//! FAMILY.encoding      binary | text | json         of the family's columns that say nothing else
+//! FAMILY.encoding      binary | text | json         of the family's columns that name none
 //! ```
 
 use super::{OnBadKey, OnBadValue, Table, define::check_name};

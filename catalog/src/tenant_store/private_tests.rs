@@ -1,4 +1,4 @@
-//! Private tables of several tenants are never one table, whatever is made and dropped in what order.
+//! Private tables of tenants stay separate, whatever is created and dropped in whatever order.
 
 use super::*;
 use crate::{
@@ -10,7 +10,7 @@ use keyspan_storage::{clock::ManualClock, memory::MemoryStore};
 use proptest::prelude::*;
 use std::collections::BTreeMap;
 
-/// The second begins with the first, and with a number of its space.
+/// The second id begins with the first, and continues like one of its spaces.
 const TENANTS: [&str; 3] = ["a", "a-1", "b"];
 const NAMES: [&str; 2] = ["t", "u"];
 
@@ -89,7 +89,7 @@ async fn keys(tenant_store: &TenantStore, table: &Table) -> Vec<u8> {
     rows.into_iter().map(number).collect()
 }
 
-/// How many rows of private tables the store has.
+/// The number of rows of private tables in the store.
 async fn stored(store: &Arc<dyn Store>) -> usize {
     match store.scan(&private_table(), Scan::all()).try_concat().await {
         Ok(rows) => rows.len(),
@@ -129,7 +129,7 @@ proptest! {
     }
 }
 
-/// The rows of a tenant's table, by name.
+/// The keys of rows, by tenant and table.
 type Model = BTreeMap<(usize, usize), BTreeSet<u8>>;
 
 async fn check(steps: Vec<Step>) -> Result<(), TestCaseError> {
@@ -150,7 +150,7 @@ async fn check(steps: Vec<Step>) -> Result<(), TestCaseError> {
             Step::Drop(tenant, name) => {
                 if let Some(table) = table(&catalog, TENANTS[tenant], NAMES[name]) {
                     change(&catalog, TENANTS[tenant], |_| vec![PrivateEdit::DropTable(table.id)]).await.unwrap();
-                    // Who still knows the table writes nothing to it.
+                    // A writer with the dropped definition writes nothing.
                     let late = write(&tenant_store(&catalog, TENANTS[tenant]), &table, 1).await;
                     prop_assert_eq!(late.unwrap_err().kind(), ErrorKind::Conflict);
                 }
@@ -159,7 +159,7 @@ async fn check(steps: Vec<Step>) -> Result<(), TestCaseError> {
             Step::Write(tenant, name, key) => {
                 if let Some(table) = table(&catalog, TENANTS[tenant], NAMES[name]) {
                     write(&tenant_store(&catalog, TENANTS[tenant]), &table, key).await.unwrap();
-                    // Another tenant's tenant_store has nothing of the table, and puts nothing there.
+                    // Another tenant's store reads nothing of the table, and writes nothing there.
                     let other = tenant_store(&catalog, TENANTS[(tenant + 1) % TENANTS.len()]);
                     prop_assert_eq!(keys(&other, &table).await, Vec::<u8>::new());
                     prop_assert_eq!(write(&other, &table, key).await.unwrap_err().kind(), ErrorKind::Conflict);
@@ -191,7 +191,7 @@ async fn check(steps: Vec<Step>) -> Result<(), TestCaseError> {
                 let certificate = catalog.drop_tenant(&id(TENANTS[tenant]), "keyspan", 5).await.unwrap();
                 prop_assert_eq!(certificate.rows, rows as u64);
                 make_tenant(&catalog, TENANTS[tenant]).await;
-                // A session of the tenant before makes nothing for the one of now.
+                // A session of the dropped tenant creates nothing for the new one.
                 let late = catalog
                     .commit(|snapshot| Ok(Edit::ChangePrivate(id(TENANTS[tenant]), oid, create("late")(snapshot))));
                 prop_assert_eq!(late.await.unwrap_err().kind(), ErrorKind::NoTenant);
@@ -212,7 +212,7 @@ async fn check(steps: Vec<Step>) -> Result<(), TestCaseError> {
             expected.sort();
             prop_assert_eq!(seen, expected);
         }
-        // Nothing that was dropped or written over is left.
+        // No dropped or overwritten row is left.
         prop_assert_eq!(stored(&store).await, model.values().map(BTreeSet::len).sum::<usize>());
         prop_assert!(catalog.snapshot().private.values().all(|private| private.spare.is_empty()));
     }
@@ -258,21 +258,21 @@ async fn names_are_the_tenants_and_the_operators_together() {
             Ok(Edit::CreateTable(Table::define(TableId(snapshot.next_oid), &definition)?))
         }
     };
-    // Of floats only ordered keys are made, and private tables have them without being asked.
+    // Only ordered keys support floats, and private tables have ordered keys by default.
     assert_eq!(catalog.commit(shared("t")).await.unwrap_err().kind(), ErrorKind::Unsupported);
     catalog.commit(ordered("t")).await.unwrap();
     assert_eq!(change(&catalog, "a", create("t")).await.unwrap_err().kind(), ErrorKind::TableExists);
     change(&catalog, "a", create("u")).await.unwrap();
     assert_eq!(catalog.commit(ordered("u")).await.unwrap_err().kind(), ErrorKind::TableExists);
     assert!(catalog.snapshot().table("u").is_none());
-    // The operator's tenant_store does not open it: in the store's table rows of all tenants lie together.
+    // The operator's store refuses it: the store's table holds the rows of all tenants.
     let table = table(&catalog, "a", "u").unwrap();
     let operator = TenantStore::of_operator(catalog.store().clone());
     assert!(operator.scan(&table, Scan::all()).try_concat().await.is_err());
     assert_eq!(write(&operator, &table, 1).await.unwrap_err().kind(), ErrorKind::Invalid);
 }
 
-/// A tenant_store remembers what the rows of the catalog said that its commits read.
+/// A tenant store caches the catalog rows that its commits read.
 #[tokio::test]
 async fn a_door_that_has_committed_notices_what_changes() {
     let store: Arc<dyn Store> = Arc::new(MemoryStore::new(Box::new(ManualClock::new(1_000_000))));
@@ -290,7 +290,7 @@ async fn a_door_that_has_committed_notices_what_changes() {
     assert_eq!(write(&tenant_store, &before, 3).await.unwrap_err().kind(), ErrorKind::Conflict);
     let after = table(&catalog, "a", "u").unwrap();
     write(&tenant_store, &after, 4).await.unwrap();
-    // And the tenant, which goes.
+    // The cached tenant too is read again when it is dropped.
     catalog.commit(|_| Ok(Edit::BeginDropTenant(id("a")))).await.unwrap();
     assert_eq!(write(&tenant_store, &after, 5).await.unwrap_err().kind(), ErrorKind::NoTenant);
 }
@@ -331,7 +331,7 @@ async fn a_sequence_gives_each_number_once_and_goes_with_its_tenant() {
     };
     let of_a = sequence(&catalog);
     assert_eq!(next(&catalog, "a", &of_a).await.unwrap(), 1);
-    // Of another tenant, or of one that was made again, it is none.
+    // It does not exist for another tenant, nor for one created again under the same name.
     assert_eq!(next(&catalog, "b", &of_a).await.unwrap_err().kind(), ErrorKind::NoTable);
     let catalog = open(&store).await;
     assert_eq!(next(&catalog, "a", &sequence(&catalog)).await.unwrap(), 3);

@@ -1,4 +1,4 @@
-//! Nothing that goes through a tenant's tenant_store touches another tenant's rows.
+//! No operation of a tenant's store touches another tenant's rows.
 
 use super::*;
 use crate::{Catalog, ColumnDefinition, Edit, Quotas, SqlType, TableDefinition, TableId, snapshot::FIRST_OID};
@@ -141,7 +141,7 @@ async fn semantics_3_a_row_that_changed_after_the_pin_is_a_conflict() {
         validated: vec![(table.clone(), key(b"1"))],
         ..Writes::default()
     };
-    // Another tenant's row of that key is another row.
+    // The row with the same key of another tenant is a different row.
     alto.commit(&pin, writes()).await.unwrap();
     assert_eq!(alto.commit(&pin, writes()).await.unwrap_err().kind(), ErrorKind::Conflict);
 }
@@ -246,7 +246,7 @@ proptest! {
     }
 }
 
-/// Rows in memory, keys alone.
+/// Rows in memory, with keys only.
 #[derive(Debug)]
 struct Keys(Vec<&'static [u8]>);
 
@@ -275,13 +275,13 @@ fn rows_in_memory_are_given_without_the_span() {
     let part = found(vec![b"alto#", b"alto#a", b"alto#b", b"alto#c"]);
     assert_eq!(read(&part, None).unwrap(), [b"a", b"b", b"c"]);
     assert_eq!(read(&part, Some(b"a")).unwrap(), [b"b", b"c"]);
-    // A store that gave another tenant's row would be at fault: nobody sees it.
+    // If a store wrongly returned another tenant's row, no session would see it.
     for other in [&b"alto-2#a"[..], b"altostrat#a", b"alt"] {
         assert!(read(&found(vec![b"alto#a", other]), None).is_err(), "{}", other.escape_ascii());
     }
 }
 
-/// A store whose fast path has no file: all rows are in the rest. It remembers what it was asked.
+/// A store whose columnar scan has no files: all rows are in the rest. It records requests.
 #[derive(Debug)]
 struct RestOnly {
     store: Arc<dyn Store>,

@@ -1,28 +1,29 @@
-//! The time of day: microseconds since midnight, from 0 to 24:00:00, which PostgreSQL tells from 00:00:00. Pure.
+//! The time of day: microseconds since midnight, from 0 to 24:00:00, which PostgreSQL distinguishes from 00:00:00.
+//! Pure.
 
 use super::calendar::MICROS_PER_DAY;
 use std::fmt::Write;
 
 const MICROS: i64 = 1_000_000;
 
-/// Why a text is no time of day.
+/// Why a text is not a valid time of day.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TimeError {
-    /// It is not written as one.
+    /// The syntax is wrong.
     Syntax,
-    /// A field has a value that it cannot have.
+    /// A field is out of range.
     Field,
 }
 
-/// Whether a `time` can be this many microseconds.
+/// Whether the microseconds are a valid `time`.
 pub fn is_time(micros: i64) -> bool {
     (0..=MICROS_PER_DAY).contains(&micros)
 }
 
-/// Reads `04:05`, `04:05:06.789`, `040506`, `04:05 PM`; a zone behind it is passed over, as PostgreSQL's `time` does it.
+/// Parses `04:05`, `04:05:06.789`, `040506`, `04:05 PM`; a trailing zone is ignored, as PostgreSQL's `time` does.
 ///
 /// # Errors
-/// Why it is none.
+/// [`TimeError`].
 pub fn parse_time(text: &str) -> Result<i64, TimeError> {
     const HOUR: i64 = 3_600 * MICROS;
     let lower = text.trim().to_ascii_lowercase();
@@ -56,7 +57,7 @@ fn without_zone(text: &str) -> &str {
     if matches!(zone, "z" | "utc" | "gmt") || offset(zone) { clock } else { text }
 }
 
-/// `HH:MM[:SS[.ffffff]]` `HHMMSS`, `HHMM`.
+/// Parses `HH:MM[:SS[.ffffff]]`, `HHMMSS`, `HHMM`.
 fn parse_clock(text: &str) -> Result<i64, TimeError> {
     let (main, fraction) = text.split_once('.').unwrap_or((text, ""));
     let field = |text: &str| -> Result<i64, TimeError> {
@@ -78,7 +79,7 @@ fn parse_clock(text: &str) -> Result<i64, TimeError> {
     if !fraction.bytes().all(|byte| byte.is_ascii_digit()) {
         return Err(TimeError::Syntax);
     }
-    // Six digits count; the seventh rounds.
+    // Six digits are kept; the seventh rounds.
     let digits = fraction.bytes().chain(std::iter::repeat(b'0')).map(|byte| i64::from(byte - b'0'));
     let tenths = digits.take(7).fold(0, |sum, digit| sum * 10 + digit);
     let micros = ((hour * 60 + minute) * 60 + second) * MICROS + (tenths + 5) / 10;
@@ -91,12 +92,12 @@ fn parse_clock(text: &str) -> Result<i64, TimeError> {
 /// Writes `04:05:06.789`.
 pub fn write_time(micros: i64, out: &mut String) {
     let seconds = micros / MICROS;
-    // Writing to a text cannot fail.
+    // Writing to a String cannot fail.
     let _ = write!(out, "{:02}:{:02}:{:02}", seconds / 3_600, seconds / 60 % 60, seconds % 60);
     write_fraction(micros.unsigned_abs() % MICROS.unsigned_abs(), out);
 }
 
-/// Writes microseconds as the digits after a point that they need.
+/// Writes a fraction of a second as a point and digits, without trailing zeros; nothing for 0.
 pub(super) fn write_fraction(micros: u64, out: &mut String) {
     if micros != 0 {
         let digits = format!("{micros:06}");

@@ -1,7 +1,7 @@
 //! Values as text, in the formats of PostgreSQL.
 //!
-//! [`Value::parse`] reads what its input functions read (without what needs a clock, as `now`); [`Value::to_text`] prints what its
-//! output functions print, with the date style ISO, bytea in hex, and times in UTC.
+//! [`Value::parse`] accepts what PostgreSQL's input functions accept (except for words that need a clock, such as
+//! `now`); [`Value::to_text`] prints as its output functions do, with date style ISO, bytea in hex, and times in UTC.
 
 use super::{
     SqlType, Value, array,
@@ -13,15 +13,16 @@ use super::{
 use crate::{Error, ErrorKind, Result};
 use std::fmt::Write;
 
-/// The last year of a date.
+/// The last year of a `date`.
 const LAST_YEAR: i64 = 5_874_897;
 const SECONDS_PER_DAY: i64 = 86_400;
 
 impl Value {
-    /// Reads a value of the type; never NULL.
+    /// Parses a value of the type; never NULL.
     ///
     /// # Errors
-    /// [`BadValue`](ErrorKind::BadValue) for a text that is no value of the type (22P02), and what [`Value::fit`] finds.
+    /// [`BadValue`](ErrorKind::BadValue) for a text that is not a value of the type (22P02), and those of
+    /// [`Value::fit`].
     pub fn parse(text: &str, kind: SqlType) -> Result<Value> {
         let read = match kind {
             SqlType::Bool => parse_bool(text).map(Value::Bool),
@@ -43,7 +44,7 @@ impl Value {
         read.ok_or_else(|| bad_syntax(text, kind))
     }
 
-    /// The value as text; NULL as nothing. A `real` needs its type to print its shortest form.
+    /// The value as text; empty for NULL. A `real` needs its type to print its shortest form.
     pub fn to_text(&self, kind: SqlType) -> String {
         match self {
             Self::Null => String::new(),
@@ -83,7 +84,7 @@ impl Value {
 }
 
 fn bad_syntax(text: &str, kind: SqlType) -> Error {
-    // PostgreSQL's input functions leave out what these types are without.
+    // PostgreSQL's input functions omit `without time zone` from the names of these types.
     let kind = match kind {
         SqlType::Time => "time".to_owned(),
         SqlType::Timestamp => "timestamp".to_owned(),
@@ -112,7 +113,7 @@ fn parse_int(text: &str, kind: SqlType) -> Result<Value> {
     if digits.is_empty() || !digits.bytes().all(|byte| byte.is_ascii_digit()) {
         return Err(bad_syntax(text, kind));
     }
-    // A syntax that holds can only fail by its size.
+    // With valid syntax, parsing can only fail because of the size.
     let value = trimmed.parse().map(Value::Int).map_err(|_| out_of_range(text, kind))?;
     value.fit(kind).map(|value| value.into_owned()).map_err(|_| out_of_range(text, kind))
 }
@@ -128,10 +129,10 @@ fn parse_float(text: &str, kind: SqlType) -> Result<Value> {
     if underflow || overflow || too_small {
         return Err(Error::new(ErrorKind::OutOfRange, format!("\"{text}\" is out of range for type {kind}")));
     }
-    // Read again: rounding to a double and then to a real may differ from rounding once.
+    // Parse again: rounding to a double and then to a real may differ from rounding once.
     let single = || trimmed.parse::<f32>().map_or(value, f64::from);
     let value = if kind == SqlType::Float4 { single() } else { value };
-    // A NaN has no sign.
+    // NaN has no sign.
     Ok(Value::Float(if value.is_nan() { f64::NAN } else { value }))
 }
 
@@ -150,18 +151,18 @@ fn parse_numeric(text: &str, kind: SqlType, precision: u8, scale: u8) -> Result<
     if all.is_empty() || !all.iter().all(u8::is_ascii_digit) {
         return Err(bad_syntax(text, kind));
     }
-    // Where the point stands in the digits once leading zeros are gone.
+    // The position of the point in the digits without leading zeros.
     let zeros = all.iter().take_while(|&&digit| digit == b'0').count();
     let significant = &all[zeros..];
     let length = |n: usize| i64::try_from(n).unwrap_or(i64::MAX);
     let point = length(whole.len()) - length(zeros) + i64::from(exponent);
-    // The digits that are kept; the one after them decides the rounding.
+    // The digits to keep; the next one decides the rounding.
     let kept = point.saturating_add(i64::from(scale));
     if significant.is_empty() || kept < 0 {
         return fit_numeric(0, 0, precision, scale);
     }
     if kept > i64::from(NUMERIC_DIGITS_MAX) {
-        // More digits before the point than the type can have: refused, with the type's own words.
+        // More digits before the point than the type allows: refused with the error of the type's own check.
         return fit_numeric(i128::MAX, scale, precision, scale);
     }
     let mut digits = significant.iter().copied().chain(std::iter::repeat(b'0'));
@@ -195,7 +196,7 @@ fn parse_bytea(text: &str) -> Option<Vec<u8>> {
     Some(out)
 }
 
-/// A date with its time of day, and how far its zone is from UTC.
+/// A date with its time of day and the offset of its zone from UTC.
 #[derive(Debug, PartialEq)]
 struct DateTime {
     days: i64,
@@ -203,10 +204,10 @@ struct DateTime {
     offset_seconds: i64,
 }
 
-/// Why a text is no datetime.
+/// Why a text is not a valid date or timestamp.
 enum DateTimeError {
     Syntax,
-    /// A field has a value that it cannot have.
+    /// A field is out of range.
     Field,
 }
 
@@ -271,8 +272,8 @@ fn datetime_error(text: &str, kind: SqlType, why: &DateTimeError) -> Error {
     }
 }
 
-/// What [`parse_datetime`] gives for the form in which rows come by the million, `2024-01-31 23:59:59.5+00`: of UTC, or of no zone. `None` for every other
-/// form, and for what may be wrong.
+/// A fast path of [`parse_datetime`] for the most frequent form, `2024-01-31 23:59:59.5+00`, in UTC or without a zone.
+/// `None` for every other form and for fields that may be out of range.
 fn parse_plain_datetime(text: &[u8]) -> Option<DateTime> {
     let (head, rest) = text.split_first_chunk::<19>()?;
     let digit = |byte: u8| Some(i64::from(byte.wrapping_sub(b'0'))).filter(|digit| *digit < 10);
@@ -362,7 +363,7 @@ fn parse_time(time: &str) -> Result<(i64, i64), DateTimeError> {
     Ok((of_day, parse_zone(zone)?))
 }
 
-/// Digits after the point as microseconds, rounded.
+/// Parses the digits after the point as microseconds, rounded.
 fn parse_fraction(fraction: &str) -> Result<i64, DateTimeError> {
     if !fraction.bytes().all(|byte| byte.is_ascii_digit()) {
         return Err(DateTimeError::Syntax);
@@ -395,7 +396,7 @@ fn parse_zone(zone: &str) -> Result<i64, DateTimeError> {
     Ok(sign * offset)
 }
 
-/// At most nine digits.
+/// Parses a number of at most nine digits.
 fn number(text: &str) -> Result<i64, DateTimeError> {
     if text.is_empty() || text.len() > 9 || !text.bytes().all(|byte| byte.is_ascii_digit()) {
         return Err(DateTimeError::Syntax);
@@ -409,7 +410,7 @@ fn parse_uuid(text: &str) -> Option<[u8; 16]> {
     let mut digits = Vec::with_capacity(32);
     for byte in text.bytes() {
         match byte {
-            // PostgreSQL takes a hyphen after each group of four.
+            // PostgreSQL accepts a hyphen after each group of four.
             b'-' if !digits.is_empty() && digits.len() % 4 == 0 && digits.len() < 32 => {}
             byte => digits.push(byte),
         }
@@ -417,13 +418,13 @@ fn parse_uuid(text: &str) -> Option<[u8; 16]> {
     from_hex(&digits)?.try_into().ok()
 }
 
-/// Bytes from pairs of hexadecimal digits.
+/// Decodes pairs of hexadecimal digits.
 fn from_hex(digits: &[u8]) -> Option<Vec<u8>> {
     let nibble = |digit: u8| char::from(digit).to_digit(16).and_then(|nibble| u8::try_from(nibble).ok());
     digits.chunks(2).map(|pair| Some(nibble(pair[0])? << 4 | nibble(*pair.get(1)?)?)).collect()
 }
 
-/// The shortest digits that read back as the same number, with an exponent where PostgreSQL's `float8out` has one.
+/// The shortest digits that parse back to the same number, with an exponent where PostgreSQL's `float8out` prints one.
 fn float_text(value: f64, single: bool) -> String {
     if value.is_nan() {
         return "NaN".to_owned();
@@ -448,7 +449,7 @@ fn numeric_text(unscaled: i128, scale: u8) -> String {
     if fraction.is_empty() { format!("{sign}{whole}") } else { format!("{sign}{whole}.{fraction}") }
 }
 
-/// The date, and what follows it when it lies before year 1.
+/// The date, and the suffix ` BC` if it lies before year 1.
 fn date_text(days: i64) -> (String, &'static str) {
     let (year, month, day) = civil_from_days(days);
     let (year, era) = if year < 1 { (1 - year, " BC") } else { (year, "") };
@@ -486,12 +487,13 @@ fn bad_json(error: &serde_json::Error, kind: SqlType) -> Error {
     Error::new(ErrorKind::BadValue, format!("invalid input syntax for type {kind}")).with_detail(error.to_string())
 }
 
-/// Whether the text is JSON.
+/// Checks that the text is valid JSON.
 pub(super) fn check_json(text: &str) -> Result<()> {
     serde_json::from_str::<serde::de::IgnoredAny>(text).map(drop).map_err(|error| bad_json(&error, SqlType::Json))
 }
 
-/// JSON as PostgreSQL prints `jsonb`: a blank after colon and comma, no key twice (the last wins), keys by length and then bytes.
+/// Normalizes JSON as PostgreSQL prints `jsonb`: a blank after colon and comma, duplicate keys removed (the last wins),
+/// keys ordered by length, then bytes.
 pub(super) fn normal_jsonb(text: &str) -> Result<String> {
     let value: serde_json::Value = serde_json::from_str(text).map_err(|error| bad_json(&error, SqlType::Jsonb))?;
     let mut out = String::with_capacity(text.len());

@@ -1,4 +1,4 @@
-//! Texts in, texts out; what PostgreSQL 15 prints.
+//! Texts parsed and printed; expectations are what PostgreSQL 15 prints.
 
 use super::*;
 use proptest::prelude::*;
