@@ -1,14 +1,17 @@
-//! The catalog in the store: load, commit, and the newest snapshot.
+//! The catalog in the store: loading, committing edits, and the newest snapshot. What an edit changes is decided
+//! elsewhere, by [`Snapshot::apply`]; this room does the IO.
 //!
-//! An edit is derived from the newest snapshot, applied to it, and written as one commit of the store: the rows of the objects that
-//! it touches, and the version row, which is validated. When another edit came first, the store refuses, and the edit is derived anew.
+//! An edit is derived from the newest snapshot, applied to it, and written as one commit of the store: the rows of the
+//! changed objects, and the version row, which is validated. When another edit was committed first, the store refuses
+//! the commit, and the edit is derived again.
 //!
-//! A table of the store is no part of that commit. So that a crash leaves nothing half visible, a new one is made before the edit
-//! that shows it, and an old one is dropped after the edit that hides it; a `pending` row stands in the catalog for as long as the
-//! two disagree, and whoever opens the catalog finishes what is pending. Families are made before the edit; rules are
-//! changed and families dropped after it, since what a rule condemns does not return. [`Catalog::open`] mends those too. A store that
-//! takes no writes just now (a full disk, a damaged segment) opens all the same: what was interrupted had no answer, is out of sight,
-//! and is finished before the next edit, or by [`Catalog::finish_interrupted`].
+//! Creating or dropping a table of the store is not part of that commit. So that a crash leaves nothing half visible, a
+//! table is created before the edit that shows it, and dropped after the edit that hides it. While the store and the
+//! catalog disagree, the catalog has a `pending` row, and [`Catalog::open`] finishes what is pending. Families are
+//! created before the edit; GC rules are changed and families dropped after it, since cells that a rule condemns do not
+//! return. `open` repairs those too. A store that is read-only for now (a full disk, a damaged segment) opens all the
+//! same: an interrupted edit was never acknowledged and is invisible; it is finished before the next edit, or by
+//! [`Catalog::finish_interrupted`].
 
 mod commit_with_rows;
 mod private;
@@ -38,7 +41,7 @@ use tokio::sync::Mutex;
 
 /// The name of the catalog's table in the store.
 pub const CATALOG_TABLE: &str = "catalog";
-/// How often an edit is derived anew because another one came first.
+/// Attempts to commit an edit when other edits are committed first.
 pub const COMMIT_ATTEMPTS_MAX: usize = 16;
 
 /// The catalog of a store.
@@ -46,22 +49,23 @@ pub const COMMIT_ATTEMPTS_MAX: usize = 16;
 pub struct Catalog {
     store: Arc<dyn Store>,
     newest: Arc<ArcSwap<Snapshot>>,
-    /// Held by who edits: edits of one process wait for each other rather than conflict.
+    /// Held during an edit: edits of one process wait for each other rather than conflict.
     editing: Mutex<()>,
-    /// Tenants that a statement of this process drops just now.
-    erasing: tenants::Erasing,
-    /// Whether an edit that a crash interrupted is not finished yet.
+    /// Tenants that a statement of this process is dropping.
+    active_drops: tenants::ActiveDrops,
+    /// Whether an interrupted edit may be unfinished.
     interrupted: AtomicBool,
 }
 
 impl Catalog {
-    /// Loads the catalog; makes its table in an empty store, and finishes what a crash interrupted, if the store takes writes.
+    /// Loads the catalog; creates its table in an empty store, and finishes interrupted edits if the store accepts
+    /// writes.
     ///
     /// # Errors
     /// The store's, and [`Corrupt`](crate::ErrorKind::Corrupt).
     pub async fn open(store: Arc<dyn Store>) -> Result<Self> {
         let tables = store.tables().await?;
-        // A store that can only be read has it.
+        // A read-only store already has the table.
         if !tables.iter().any(|(name, _)| *name == rows::catalog_table()) {
             match store.create_table(&rows::catalog_table(), rows::catalog_schema()).await {
                 Err(error) if error.kind() != keyspan_storage::ErrorKind::AlreadyExists => return Err(error.into()),
@@ -71,8 +75,9 @@ impl Catalog {
         let loaded = load(&store, &store.pin().await?).await?;
         let newest = Arc::new(ArcSwap::from_pointee(loaded.snapshot));
         store.set_layouts(Arc::new(NewestLayouts(Arc::clone(&newest))));
-        let (editing, erasing, interrupted) = (Mutex::new(()), tenants::Erasing::default(), AtomicBool::new(true));
-        let catalog = Self { store, newest, editing, erasing, interrupted };
+        let (editing, active_drops, interrupted) =
+            (Mutex::new(()), tenants::ActiveDrops::default(), AtomicBool::new(true));
+        let catalog = Self { store, newest, editing, active_drops, interrupted };
         match catalog.finish(&loaded.pending).await {
             Err(error) if takes_no_writes(&error) => {
                 tracing::warn!(%error, "a change of the catalog that was interrupted could not be finished yet");
@@ -82,10 +87,10 @@ impl Catalog {
         Ok(catalog)
     }
 
-    /// Finishes what a crash interrupted, if [`open`](Self::open) could not.
+    /// Finishes interrupted edits, if [`open`](Self::open) could not.
     ///
     /// # Errors
-    /// The store's: it can be asked for again.
+    /// The store's; the call can be repeated.
     pub async fn finish_interrupted(&self) -> Result<()> {
         if !self.interrupted.load(Ordering::SeqCst) {
             return Ok(());
@@ -94,7 +99,7 @@ impl Catalog {
         self.finish_before_edit().await
     }
 
-    /// The same for who edits.
+    /// [`finish_interrupted`](Self::finish_interrupted) for a caller that holds the lock `editing`.
     async fn finish_before_edit(&self) -> Result<()> {
         if !self.interrupted.load(Ordering::SeqCst) {
             return Ok(());
@@ -121,7 +126,7 @@ impl Catalog {
         self.newest.load_full()
     }
 
-    /// Looks whether another gateway has changed the catalog, and gives the newest snapshot.
+    /// Returns the newest snapshot, after checking whether another gateway has changed the catalog.
     ///
     /// # Errors
     /// The store's, and [`Corrupt`](crate::ErrorKind::Corrupt).
@@ -130,13 +135,13 @@ impl Catalog {
         self.refresh_at(&self.store.pin().await?).await
     }
 
-    /// Derives an edit from the newest snapshot and commits it; tries again when another commits first, at most
-    /// [`COMMIT_ATTEMPTS_MAX`] times. Tables are made, changed and dropped in the store with it: a crash between leaves nothing half
-    /// visible.
+    /// Derives an edit from the newest snapshot and commits it; retries when another edit is committed first, at most
+    /// [`COMMIT_ATTEMPTS_MAX`] attempts. Tables of the store are created, changed and dropped with it: a crash in
+    /// between leaves nothing half visible.
     ///
     /// # Errors
-    /// What `edit` says, what the edit contradicts, [`Conflict`](crate::ErrorKind::Conflict) after the last attempt, and the store's.
-    /// After an error of the store the edit may be in force.
+    /// Those of `edit` and of [`Snapshot::apply`], [`Conflict`](crate::ErrorKind::Conflict) after the last attempt, and
+    /// the store's. After an error of the store the edit may be committed.
     pub async fn commit(&self, edit: impl Fn(&Snapshot) -> Result<Edit> + Send + Sync) -> Result<Arc<Snapshot>> {
         let _editing = self.editing.lock().await;
         self.finish_before_edit().await?;
@@ -187,7 +192,7 @@ impl Catalog {
                 if let Some(table) = before.tables.get(id)
                     && let Err(error) = self.drop_pending(&table.physical).await
                 {
-                    // It is out of sight; the next start drops it.
+                    // The table is already invisible; the next start drops it.
                     tracing::warn!(table = %table.physical, %error, "a dropped table is still in the store");
                 }
             }
@@ -196,7 +201,7 @@ impl Catalog {
         Ok(after)
     }
 
-    /// The snapshot at the pin: the newest, if its version is still the stored one.
+    /// The snapshot at the pin: the one in memory, if its version is still the stored one.
     async fn refresh_at(&self, pin: &Pin) -> Result<Arc<Snapshot>> {
         let row = self.store.read_row(&rows::catalog_table(), &rows::version_key(), Some(pin.clone())).await?;
         let newest = self.snapshot();
@@ -208,7 +213,8 @@ impl Catalog {
         Ok(loaded)
     }
 
-    /// Makes a table of the store that is not shown yet. One of its name is left over from an edit that failed, if it is pending.
+    /// Creates a table of the store that no snapshot shows yet. A pending table of this name is left over from an edit
+    /// that failed and is dropped first.
     async fn make_table(&self, table: &Table) -> Result<()> {
         let key = rows::pending_key(&table.physical);
         let leftover = self.store.read_row(&rows::catalog_table(), &key, None).await?.is_some();
@@ -219,7 +225,7 @@ impl Catalog {
         match self.store.create_table(&table.physical, table.storage_schema()).await {
             Ok(()) => Ok(()),
             Err(error) => {
-                // What was there before is not ours to drop at the next start.
+                // A table that existed before must not be dropped at the next start.
                 self.write(rows::delete(rows::pending_key(&table.physical))).await?;
                 Err(error.into())
             }
@@ -247,8 +253,8 @@ impl Catalog {
         Ok(())
     }
 
-    /// Makes the families that the changed table has and the table as it was has not, and switches history on. A family that the store
-    /// has nevertheless is left over from an edit that failed.
+    /// Creates the families that the changed table adds, and switches history on. A new family that the store already
+    /// has is left over from an edit that failed, and is dropped first.
     async fn make_families(&self, old: Option<&Arc<Table>>, table: &Table) -> Result<()> {
         let old = old.map(|old| old.storage_schema()).unwrap_or_default();
         let stored = self.store.table(&table.physical).await?;
@@ -267,8 +273,8 @@ impl Catalog {
         self.change_families(&table.physical, changes).await
     }
 
-    /// Changes the rules of the stored families to the table's, drops those that it has not, makes those that are missing; keeps history
-    /// as long as the table says.
+    /// Makes the stored families match the table: sets GC rules, drops families that the table does not have, creates
+    /// missing ones, and sets how long history is kept.
     async fn match_families(&self, table: &Table) -> Result<()> {
         let stored = self.store.table(&table.physical).await?;
         self.change_families(&table.physical, changes(&stored, &table.storage_schema())).await
@@ -302,13 +308,13 @@ impl Catalog {
     }
 }
 
-/// Whether the store said that it can only be read for now.
+/// Whether the error says that the store is read-only for now.
 fn takes_no_writes(error: &Error) -> bool {
     use keyspan_storage::ErrorKind::{NoSpace, Unavailable};
     error.store().is_some_and(|error| matches!(error.kind(), NoSpace | Unavailable))
 }
 
-/// The changes that make the stored families and history the wanted ones.
+/// The changes that turn the stored families and history into the wanted ones.
 fn changes(stored: &TableSchema, wanted: &TableSchema) -> Vec<FamilyChange> {
     let mut changes = Vec::new();
     for name in stored.families.keys().filter(|name| !wanted.families.contains_key(*name)) {

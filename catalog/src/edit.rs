@@ -1,4 +1,5 @@
-//! Changes of the catalog, as values.
+//! Changes of the catalog, as values. [`Snapshot::apply`](crate::Snapshot::apply) applies them;
+//! [`Catalog::commit`](crate::Catalog::commit) stores them.
 
 use crate::{DropCertificate, PrivateEdit, Quotas, Role, RoleName, Table, TableId, Tenant, TenantId};
 use serde::{Deserialize, Serialize};
@@ -9,35 +10,35 @@ use serde::{Deserialize, Serialize};
 pub enum Edit {
     /// A new tenant.
     CreateTenant(Tenant),
-    /// What the tenant's sessions may take is changed.
+    /// New quotas for the tenant's sessions.
     SetQuotas(TenantId, Quotas),
-    /// What is said of the tenant's database; `None` for nothing.
+    /// A new comment on the tenant's database; `None` removes it.
     CommentTenant(TenantId, Option<String>),
     /// The tenant becomes invisible.
     BeginDropTenant(TenantId),
-    /// The tenant's rows are gone.
+    /// The tenant's rows are deleted; the tenant leaves a certificate.
     FinishDropTenant(DropCertificate),
-    /// The purge of dropped tenants, named by their numbers, begins at a time in microseconds. Those that it began for before keep their
-    /// time.
+    /// The purge of dropped tenants, given by OID, begins at a timestamp in microseconds. Those whose purge began
+    /// before keep their timestamp.
     BeginPurge(Vec<u32>, i64),
-    /// Their bytes are gone, at a time in microseconds.
+    /// The purge of these tenants is complete, at a timestamp in microseconds.
     FinishPurge(Vec<u32>, i64),
     /// A new table.
     CreateTable(Table),
-    /// A table with its definition changed.
+    /// A table with a new definition.
     AlterTable(Table),
-    /// A table goes, with its rows.
+    /// Drops a table with its rows.
     DropTable(TableId),
-    /// Changes of what a tenant, named with its number, has made for itself: all of them or none.
+    /// Changes of the private relations of a tenant, given by id and OID: all of them or none.
     ChangePrivate(TenantId, u32, Vec<PrivateEdit>),
     /// A new role.
     CreateRole(Role),
-    /// A role changed.
+    /// A role with new attributes.
     AlterRole(Role),
-    /// A role goes.
+    /// Drops a role.
     DropRole(RoleName),
     /// The role may connect to the tenant's database.
     GrantConnect(RoleName, TenantId),
-    /// It may no longer.
+    /// The role may no longer connect to the tenant's database.
     RevokeConnect(RoleName, TenantId),
 }

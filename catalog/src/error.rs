@@ -1,9 +1,9 @@
-//! What can go wrong in the catalog, with what a user is told.
+//! Errors of the catalog, with message, detail and hint for the user.
 
 /// The result of an operation on the catalog.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
-/// The remedy that an [`Error`] asks for; the gateway gives each its SQLSTATE.
+/// The kind of an [`Error`]; the gateway maps each to an SQLSTATE.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ErrorKind {
     /// A name breaks its rules, or a definition contradicts itself.
@@ -26,45 +26,45 @@ pub enum ErrorKind {
     NoColumn,
     /// No role of this name.
     NoRole,
-    /// A tenant of this name is there.
+    /// A tenant of this name exists.
     TenantExists,
-    /// A table of this name is there.
+    /// A table of this name exists.
     TableExists,
-    /// A column or family of this name is there.
+    /// A column or family of this name exists.
     ColumnExists,
-    /// A role of this name is there.
+    /// A role of this name exists.
     RoleExists,
-    /// Nothing of another kind has this name.
+    /// No object of another kind has this name.
     NoObject,
-    /// Something of another kind has this name.
+    /// An object of another kind has this name.
     Duplicate,
-    /// A sequence has no more numbers.
+    /// A sequence has reached its last value.
     SequenceEnds,
-    /// Others depend on it.
+    /// Other objects depend on this one.
     InUse,
     /// A view would read itself.
     Recursion,
-    /// The name is kept for the system.
+    /// The name is reserved for the system.
     Reserved,
     /// Not supported.
     Unsupported,
-    /// The catalog changed at the same moment; try again.
+    /// Another change was committed first; try again.
     Conflict,
-    /// What is stored cannot be read.
+    /// Stored data cannot be decoded.
     Corrupt,
     /// The store failed; its error is the source.
     Store,
 }
 
-/// An error of the catalog: primary message, and what a user needs beside it.
+/// An error of the catalog: primary message, detail and hint.
 #[derive(Debug, thiserror::Error)]
 #[error("{message}")]
 pub struct Error {
     kind: ErrorKind,
     message: String,
-    /// More about the case at hand.
+    /// More about this case.
     pub detail: Option<String>,
-    /// What to do about it.
+    /// What the user can do.
     pub hint: Option<String>,
     #[source]
     source: Option<Box<keyspan_storage::Error>>,
@@ -95,7 +95,7 @@ impl Error {
         self.kind
     }
 
-    /// The store's error beneath, if it was that.
+    /// The underlying error of the store, if it is the cause.
     pub fn store(&self) -> Option<&keyspan_storage::Error> {
         self.source.as_deref()
     }

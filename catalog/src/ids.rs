@@ -1,30 +1,30 @@
-//! Names and ids, checked once.
+//! Names and ids, checked once at construction.
 
 use crate::{Error, ErrorKind, Result};
 use serde::{Deserialize, Serialize};
 use std::{borrow::Borrow, fmt, sync::Arc};
 
-/// Databases that are not tenants.
+/// Names of databases that no tenant can have.
 pub const RESERVED_DATABASES: [&str; 4] = ["keyspan", "postgres", "template0", "template1"];
 /// The operator's database.
 pub const OPERATOR_DATABASE: &str = "keyspan";
-/// Characters of a tenant id.
+/// Length limit of a tenant id, in characters.
 pub const TENANT_ID_MAX: usize = 63;
 
-/// Whether the text could be the id of a tenant.
+/// Whether the text is a valid tenant id.
 pub fn is_tenant_id(id: &str) -> bool {
     let follows = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'_' || byte == b'-';
     let starts = id.as_bytes().first().is_some_and(|first| first.is_ascii_alphanumeric());
     starts && id.len() <= TENANT_ID_MAX && id.bytes().all(follows) && !RESERVED_DATABASES.contains(&id)
 }
 
-/// The id of a tenant, `[a-z0-9][a-z0-9_-]{0,62}`: it can never hold the byte that ends it in a row key.
+/// The id of a tenant, `[a-z0-9][a-z0-9_-]{0,62}`: it can never contain the delimiter that ends it in a row key.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub struct TenantId(Arc<str>);
 
 impl TenantId {
-    /// Checks the id.
+    /// Checks an id.
     ///
     /// # Errors
     /// [`ErrorKind::Invalid`] for other characters or lengths, [`ErrorKind::Reserved`] for [`RESERVED_DATABASES`].
@@ -80,10 +80,10 @@ impl From<TenantId> for String {
 /// The name of a role: 1 to 63 bytes, as PostgreSQL folds it.
 pub type RoleName = String;
 
-/// The id of a table; never given twice. It is the table's OID on the wire too.
+/// The id of a table, never reused. It is also the table's OID on the wire.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct TableId(pub u32);
 
-/// The id of a family in its table; never given twice.
+/// The id of a family in its table, never reused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct FamilyId(pub u32);

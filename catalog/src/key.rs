@@ -1,19 +1,20 @@
-//! Row-key schemas: ordered parts with type and direction, and their encodings. Pure.
+//! Row-key schemas: ordered parts with type and direction, their encodings, and the key ranges of predicates. Pure.
 //!
-//! A row's values become a key with [`KeySchema::encode`], and a key becomes values with [`KeySchema::decode_refs`]. What a predicate
-//! says of the leading parts becomes ranges of keys with [`KeySchema::ranges`]. The order of keys, as bytes, is the order of the
-//! tuples of values: that of the SQL types, texts in collation C, a descending part turned round.
+//! [`KeySchema::encode`] encodes a row's values as a key, and [`KeySchema::decode_refs`] decodes a key.
+//! [`KeySchema::ranges`] turns a predicate on the leading parts into key ranges. The order of keys, as bytes, is the
+//! order of the tuples of values: that of the SQL types, texts in collation C, reversed for a descending part.
 //!
-//! Two encodings stand beside each other, `delimited` and `ordered`. In both, what a part's value becomes is no prefix of what
-//! another value becomes once the part's end is counted in; so all keys with the same first parts lie together, and nothing else
-//! between them. A tenant's id, where the schema has one, stands first as text and ends with `#` in either encoding.
+//! There are two encodings, `delimited` and `ordered`. Both are prefix-free: the bytes of a part, with its end, are
+//! never a prefix of those of another value. So all keys with the same first parts are adjacent, with no other key
+//! between them. A tenant's id, if the schema has one, comes first, as text that ends with `#`, in either encoding.
 //!
-//! A schema may be *salted*: a bucket stands before the parts, and behind the tenant's id, as two hexadecimal digits and `#` in either
-//! encoding (`alto#0b#…`). It is CRC-32C of all bytes of the key behind it, modulo the number of buckets, so that whoever writes keys can
-//! make it. Keys that would all be added at one end of the table spread over it then; their order holds within a bucket only, and what was
-//! one range is one in each bucket.
+//! A schema may be *salted*: a bucket precedes the parts and follows the tenant's id, as two hexadecimal digits and `#`
+//! in either encoding (`alto#0b#…`). It is the CRC-32C of all bytes of the key after it, modulo the number of buckets,
+//! so that any client that writes keys can compute it. Keys that would all be added at one end of the table then spread
+//! over it. Their order holds within a bucket only, and a range becomes one range in each bucket.
 //!
-//! [`KeyColumns`] makes typed columns of many keys at once, [`SortedKeys`] decodes of many keys only what changes from one to the next.
+//! [`KeyColumns`] decodes many keys into typed columns; [`SortedKeys`] decodes many keys one by one, and of each only
+//! what differs from the one before.
 
 mod columns;
 mod delimited;
@@ -33,16 +34,16 @@ use keyspan_storage::{
 use serde::{Deserialize, Serialize};
 use std::{borrow::Cow, ops::Bound};
 
-/// Parts of a key: as many as an index of PostgreSQL may have columns.
+/// Maximum number of parts of a key: PostgreSQL's limit of columns of an index.
 pub const KEY_PARTS_MAX: usize = 32;
 
-/// Buckets of salted keys: as many as fit two hexadecimal digits.
+/// Maximum number of buckets of salted keys: two hexadecimal digits.
 pub const SALT_MAX: u16 = 256;
 
-/// The bytes of a bucket in a key.
+/// Bytes of a bucket in a key.
 const BUCKET_BYTES: usize = 3;
 
-/// How the parts of a key become bytes.
+/// The encoding of a key's parts.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum KeyEncoding {
@@ -68,58 +69,58 @@ pub struct KeyPart {
 /// The parts of a table's row keys.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct KeySchema {
-    /// How parts become bytes.
+    /// The encoding of the parts.
     pub encoding: KeyEncoding,
     /// The parts, in order; at least one.
     pub parts: Vec<KeyPart>,
-    /// Over how many buckets keys are spread; 0 when they are not salted. At most [`SALT_MAX`].
+    /// The number of buckets over which keys are spread, at most [`SALT_MAX`]; 0 if keys are not salted.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub salt: u16,
-    /// Whether a tenant's id stands before the parts (`id#…`), as the operator sees keys. It is then the first of the values
-    /// that the functions below take and give, and the first of [`columns`](Self::columns).
+    /// Whether a tenant's id precedes the parts (`id#…`), as the operator sees keys. It is then the first of the values
+    /// that the functions below take and return, and the first of [`columns`](Self::columns).
     #[serde(skip)]
     pub with_tenant: bool,
 }
 
-/// What is known of one part of a key.
+/// A predicate on one part of a key.
 #[derive(Clone, Debug, PartialEq)]
 pub enum PartBounds {
-    /// It lies between two values, by the type's own order, whatever the part's direction.
+    /// The value lies between two bounds, in the type's own order, whatever the part's direction.
     Between(Bound<Value>, Bound<Value>),
-    /// It is text that starts so.
+    /// The value is text with this prefix.
     TextPrefix(String),
 }
 
-/// Where a value stands among the values that a part of a key can have.
-enum Place {
-    /// A key can hold it: its bytes, without the delimiter.
+/// The position of a value among the values that a key part can have.
+enum Position {
+    /// A key can hold the value: its bytes, without the delimiter.
     At(Vec<u8>),
-    /// No key holds it, but its place among the others is at these bytes.
+    /// No key holds the value, but it sorts at these bytes among the others.
     Gap(Vec<u8>),
-    /// Below all of them.
+    /// Below all values of the part.
     Below,
-    /// Above all of them.
+    /// Above all values of the part.
     Above,
-    /// It is NULL, which no key holds and nothing compares with.
+    /// NULL, which no key holds and no value compares with.
     Null,
-    /// It is of a type that the part's values are not compared with here.
+    /// A value of a type that is not compared with the part's type here.
     Unknown,
 }
 
-/// One end of a range of values, as what it says of the encoded part.
+/// One end of a range of values of an encoded part.
 enum End {
-    /// No end.
+    /// Unbounded.
     Open,
-    /// The encoded value, whether a key can hold it, and whether it is in the range itself.
+    /// The encoded value, whether a key can hold it, and whether it is included in the range.
     Value { bytes: Vec<u8>, held: bool, included: bool },
 }
 
 impl KeySchema {
-    /// Checks what a schema may be.
+    /// Checks that the schema is valid.
     ///
     /// # Errors
-    /// [`Invalid`](ErrorKind::Invalid) for no part, too many, or one column twice; [`Unsupported`](ErrorKind::Unsupported) for a
-    /// type or direction that the encoding does not have.
+    /// [`Invalid`](ErrorKind::Invalid) for no parts, too many, or a duplicate column;
+    /// [`Unsupported`](ErrorKind::Unsupported) for a type or direction that the encoding does not support.
     pub fn check(&self) -> Result<()> {
         if self.parts.is_empty() || self.parts.len() > KEY_PARTS_MAX {
             let message = format!("a primary key has 1 to {KEY_PARTS_MAX} columns, not {}", self.parts.len());
@@ -170,27 +171,28 @@ impl KeySchema {
         }
     }
 
-    /// The parts with the tenant's id as the first, if the schema has it.
+    /// The parts, preceded by the tenant's id if the schema has it.
     pub fn columns(&self) -> Vec<KeyPart> {
         let tenant = KeyPart { name: table::TENANT_COLUMN.to_owned(), kind: SqlType::Text, descending: false };
         self.with_tenant.then_some(tenant).into_iter().chain(self.parts.iter().cloned()).collect()
     }
 
-    /// How many values the functions below take and give.
+    /// The number of values that the functions below take and return.
     pub fn column_count(&self) -> usize {
         self.parts.len() + usize::from(self.with_tenant)
     }
 
-    /// The same keys, as the operator sees them.
+    /// The schema of the same keys as the operator sees them.
     #[must_use]
     pub fn for_operator(&self) -> Self {
         Self { with_tenant: true, ..self.clone() }
     }
 
-    /// The key of a row: one value for each part.
+    /// Encodes the key of a row, from one value for each part.
     ///
     /// # Errors
-    /// [`NullValue`](crate::ErrorKind::NullValue), [`BadValue`](crate::ErrorKind::BadValue), or a key over the store's limit.
+    /// [`NullValue`](crate::ErrorKind::NullValue), [`BadValue`](crate::ErrorKind::BadValue), or a key over the store's
+    /// limit.
     pub fn encode(&self, values: &[Value]) -> Result<RowKey> {
         if values.len() != self.column_count() {
             let message = format!("a key of {} columns cannot hold {} values", self.column_count(), values.len());
@@ -240,19 +242,19 @@ impl KeySchema {
         Ok(RowKey::new(key)?)
     }
 
-    /// The bucket of a key, of which these are the bytes behind the bucket.
+    /// The bucket of a key, from its bytes after the bucket.
     fn bucket_of(&self, body: &[u8]) -> u16 {
         // The remainder is below the number of buckets.
         (crc32c::crc32c(body) % u32::from(self.salt)) as u16
     }
 
-    /// The keys of a bucket, in the span of `tenant` if the schema has tenants; `bucket` is below [`salt`](Self::salt).
+    /// The range of a bucket's keys, in the span of `tenant` if one is given; `bucket` is below [`salt`](Self::salt).
     pub fn bucket_range(&self, tenant: Option<&str>, bucket: u16) -> KeyRange {
         let tenant = tenant.map(|tenant| [tenant.as_bytes(), &[TENANT_DELIMITER]].concat());
         KeyRange::prefix([tenant.unwrap_or_default().as_slice(), &bucket_bytes(bucket)].concat())
     }
 
-    /// The values of a key's parts.
+    /// Decodes the values of a key's parts.
     ///
     /// # Errors
     /// [`BadValue`](crate::ErrorKind::BadValue) for a key that does not conform.
@@ -262,7 +264,7 @@ impl KeySchema {
         Ok(values)
     }
 
-    /// Puts the values of a key's parts into `values`, in place of what it held.
+    /// Decodes the values of a key's parts into `values`, replacing its content.
     ///
     /// # Errors
     /// As [`decode`](Self::decode).
@@ -271,8 +273,8 @@ impl KeySchema {
         self.visit(key, |_, value| values.push(value.into_value()))
     }
 
-    /// Puts the values of a key's parts into `values`, in place of what it held; texts are borrowed from the key where it holds
-    /// them as they are.
+    /// Decodes the values of a key's parts into `values`, replacing its content; texts that are not escaped are
+    /// borrowed from the key.
     ///
     /// # Errors
     /// As [`decode`](Self::decode).
@@ -281,8 +283,9 @@ impl KeySchema {
         self.visit(key, |_, value| values.push(value))
     }
 
-    /// Calls `take` with the number of each part, from 0, and its value. Every part is checked, whether it is of use or not: a key
-    /// conforms or does not, whatever a statement selects. When it does not, some parts may have been given before the error.
+    /// Calls `take` with the index of each part, from 0, and its value. Every part is checked, needed or not: whether a
+    /// key conforms does not depend on what a statement selects. If it does not conform, `take` may have been called
+    /// for some parts before the error.
     ///
     /// # Errors
     /// As [`decode`](Self::decode).
@@ -295,7 +298,7 @@ impl KeySchema {
         self.visit_last(&key[last..], take)
     }
 
-    /// All parts but the last: gives where the last one begins.
+    /// Decodes all parts but the last; returns the offset of the last.
     fn visit_leading<'a>(&self, key: &'a [u8], mut take: impl FnMut(usize, ValueRef<'a>)) -> Option<usize> {
         let (mut rest, mut first) = (key, 0);
         if self.with_tenant {
@@ -305,7 +308,7 @@ impl KeySchema {
             (rest, first) = (&key[end + 1..], 1);
         }
         if self.salt > 0 {
-            rest = self.in_bucket(rest)?;
+            rest = self.strip_bucket(rest)?;
         }
         let (_, leading) = self.parts.split_last()?;
         for (index, part) in leading.iter().enumerate() {
@@ -323,7 +326,7 @@ impl KeySchema {
         Some(key.len() - rest.len())
     }
 
-    /// The last part, of which these are the bytes.
+    /// Decodes the last part from its bytes.
     fn visit_last<'a>(&self, mut bytes: &'a [u8], mut take: impl FnMut(usize, ValueRef<'a>)) -> Option<()> {
         let part = self.parts.last()?;
         let value = match self.encoding {
@@ -346,34 +349,35 @@ impl KeySchema {
         Some(())
     }
 
-    /// Whether keys end with a number or a time as bytes: then [`SortedKeys::next_integer`] decodes them.
+    /// Whether keys end with a binary integer or time, which [`SortedKeys::next_integer`] decodes.
     pub fn ends_with_integer(&self) -> bool {
         self.encoding == KeyEncoding::Ordered && self.parts.last().is_some_and(ordered::is_integer)
     }
 
-    /// What is behind the bucket of a key, of which these are the bytes from the bucket on; `None` when it is in a wrong one.
-    fn in_bucket<'a>(&self, bytes: &'a [u8]) -> Option<&'a [u8]> {
+    /// Strips the bucket from a key's bytes, which begin with it; `None` if the bucket is wrong.
+    fn strip_bucket<'a>(&self, bytes: &'a [u8]) -> Option<&'a [u8]> {
         let (bucket, body) = bytes.split_at_checked(BUCKET_BYTES)?;
         (bucket == bucket_bytes(self.bucket_of(body))).then_some(body)
     }
 
-    /// The ranges of the keys whose first parts equal `equal` and whose next part, if `next` is given, lies in its bounds: one, or one
-    /// in each bucket of salted keys, in their order.
+    /// The ranges of the keys whose first parts equal `equal` and whose next part, if `next` is given, lies in its
+    /// bounds: one range, or one in each bucket of salted keys, in order.
     ///
-    /// They may hold other keys, never lack one. With a value for every part it is one [point](KeyRange::as_point). None when no key
-    /// can be in it (a NULL, a value that no key can hold).
+    /// The ranges may contain other keys, but lack none. With a value for every part, the result is one
+    /// [point](KeyRange::as_point). It is empty if no key can match (a NULL, a value that no key can hold).
     pub fn ranges(&self, equal: &[Value], next: Option<&PartBounds>) -> Vec<KeyRange> {
         self.exact_ranges(equal, next).0
     }
 
-    /// [`ranges`](Self::ranges), and what [`range_is_exact`](Self::range_is_exact) says of them.
+    /// [`ranges`](Self::ranges), and whether they are exact, as [`range_is_exact`](Self::range_is_exact) tells.
     pub fn exact_ranges(&self, equal: &[Value], next: Option<&PartBounds>) -> (Vec<KeyRange>, bool) {
         self.find(equal, next).unwrap_or_else(|| (Vec::new(), true))
     }
 
-    /// Whether [`ranges`](Self::ranges) of these arguments hold no other key, so that the predicate need not be looked at again.
+    /// Whether [`ranges`](Self::ranges) of these arguments contain no other key, so that rows need not be filtered
+    /// again.
     ///
-    /// Of keys that conform to the schema: one that does not may lie in any range.
+    /// This holds for keys that conform to the schema: others may lie in any range.
     pub fn range_is_exact(&self, equal: &[Value], next: Option<&PartBounds>) -> bool {
         self.exact_ranges(equal, next).1
     }
@@ -381,18 +385,18 @@ impl KeySchema {
     fn find(&self, equal: &[Value], next: Option<&PartBounds>) -> Option<(Vec<KeyRange>, bool)> {
         let count = self.column_count();
         let mut prefix = Vec::with_capacity(64);
-        // Where the parts begin, and a bucket before them.
+        // The offset of the parts, where a bucket is inserted.
         let mut body = 0;
         for (column, value) in equal.iter().take(count).enumerate() {
-            match self.place(column, value) {
-                Place::At(_) if self.is_tenant(column) && !names_tenant(value) => return None,
-                Place::At(bytes) => prefix = self.first_with(column, prefix, &bytes),
-                Place::Unknown => {
+            match self.position(column, value) {
+                Position::At(_) if self.is_tenant(column) && !names_tenant(value) => return None,
+                Position::At(bytes) => prefix = self.first_key_with(column, prefix, &bytes),
+                Position::Unknown => {
                     let of_parts = column > usize::from(self.with_tenant);
-                    let ranges = self.starts(prefix, body, of_parts).into_iter().map(KeyRange::prefix);
+                    let ranges = self.key_prefixes(prefix, body, of_parts).into_iter().map(KeyRange::prefix);
                     return Some((ranges.collect(), false));
                 }
-                Place::Gap(_) | Place::Below | Place::Above | Place::Null => return None,
+                Position::Gap(_) | Position::Below | Position::Above | Position::Null => return None,
             }
             if self.is_tenant(column) {
                 body = prefix.len();
@@ -408,7 +412,7 @@ impl KeySchema {
         }
         let of_parts = equal.len() + usize::from(next.is_some()) > usize::from(self.with_tenant);
         let (mut ranges, mut exact) = (Vec::new(), true);
-        for start in self.starts(prefix, body, of_parts) {
+        for start in self.key_prefixes(prefix, body, of_parts) {
             let (range, is_exact) = match next {
                 None => (KeyRange::prefix(start), true),
                 Some(PartBounds::TextPrefix(text)) => self.find_text_prefix(equal.len(), start, text),
@@ -420,9 +424,9 @@ impl KeySchema {
         Some((ranges, exact))
     }
 
-    /// How the keys begin that begin with `prefix` but for their buckets, which stand at `body`. What says nothing of the parts needs no
-    /// bucket.
-    fn starts(&self, prefix: Vec<u8>, body: usize, of_parts: bool) -> Vec<Vec<u8>> {
+    /// The key prefixes for `prefix`, which has no bucket yet: with each bucket inserted at `body`, or `prefix` itself
+    /// if keys are not salted or the predicate does not restrict the parts (`of_parts`).
+    fn key_prefixes(&self, prefix: Vec<u8>, body: usize, of_parts: bool) -> Vec<Vec<u8>> {
         if self.salt == 0 || !of_parts {
             return vec![prefix];
         }
@@ -450,14 +454,14 @@ impl KeySchema {
         upper: &Bound<Value>,
     ) -> Option<(KeyRange, bool)> {
         let mut exact = true;
-        let lower = self.end(column, lower, &Place::Below, &mut exact)?;
-        let upper = self.end(column, upper, &Place::Above, &mut exact)?;
+        let lower = self.end(column, lower, &Position::Below, &mut exact)?;
+        let upper = self.end(column, upper, &Position::Above, &mut exact)?;
         let (from, to) = if self.descends(column) { (upper, lower) } else { (lower, upper) };
         let start = match from {
             End::Open => prefix.clone(),
             End::Value { bytes, held: false, .. } => [prefix.as_slice(), &bytes].concat(),
             End::Value { bytes, included, .. } => {
-                let first = self.first_with(column, prefix.clone(), &bytes);
+                let first = self.first_key_with(column, prefix.clone(), &bytes);
                 if included { first } else { self.after(column, first)? }
             }
         };
@@ -465,7 +469,7 @@ impl KeySchema {
             End::Open => prefix_end(&prefix).map(Vec::from),
             End::Value { bytes, held: false, .. } => Some([prefix.as_slice(), &bytes].concat()),
             End::Value { bytes, included, .. } => {
-                let first = self.first_with(column, prefix, &bytes);
+                let first = self.first_key_with(column, prefix, &bytes);
                 if included { self.after(column, first) } else { Some(first) }
             }
         };
@@ -473,64 +477,65 @@ impl KeySchema {
         (!range.is_empty()).then_some((range, exact))
     }
 
-    /// One end of a range of values. `outside` is the side on which a value beyond the part's domain leaves the range open; beyond
-    /// the other side nothing is left of it: `None`.
-    fn end(&self, column: usize, bound: &Bound<Value>, outside: &Place, exact: &mut bool) -> Option<End> {
+    /// Encodes one end of a range of values. `outside` is the side on which a value beyond the part's domain leaves the
+    /// range unbounded; beyond the other side the range is empty: `None`.
+    fn end(&self, column: usize, bound: &Bound<Value>, outside: &Position, exact: &mut bool) -> Option<End> {
         let (value, included) = match bound {
             Bound::Unbounded => return Some(End::Open),
             Bound::Included(value) => (value, true),
             Bound::Excluded(value) => (value, false),
         };
-        match (self.place(column, value), outside) {
-            (Place::At(bytes), _) => Some(End::Value { bytes, held: true, included }),
-            (Place::Gap(bytes), _) => Some(End::Value { bytes, held: false, included }),
-            (Place::Below, Place::Below) | (Place::Above, Place::Above) => Some(End::Open),
-            (Place::Unknown, _) => {
+        match (self.position(column, value), outside) {
+            (Position::At(bytes), _) => Some(End::Value { bytes, held: true, included }),
+            (Position::Gap(bytes), _) => Some(End::Value { bytes, held: false, included }),
+            (Position::Below, Position::Below) | (Position::Above, Position::Above) => Some(End::Open),
+            (Position::Unknown, _) => {
                 *exact = false;
                 Some(End::Open)
             }
-            (Place::Below | Place::Above | Place::Null, _) => None,
+            (Position::Below | Position::Above | Position::Null, _) => None,
         }
     }
 
-    fn place(&self, column: usize, value: &Value) -> Place {
+    fn position(&self, column: usize, value: &Value) -> Position {
         if *value == Value::Null {
-            return Place::Null;
+            return Position::Null;
         }
         let Some(part) = self.part(column) else {
-            let Value::Text(text) = value else { return Place::Unknown };
+            let Value::Text(text) = value else { return Position::Unknown };
             let mut bytes = Vec::with_capacity(text.len());
             delimited::escape(text.as_bytes(), &mut bytes);
-            return Place::At(bytes);
+            return Position::At(bytes);
         };
         let value = match comparable(value, part.kind) {
             Ok(value) => value,
-            Err(place) => return place,
+            Err(position) => return position,
         };
         let mut bytes = Vec::new();
         match self.encoding {
             KeyEncoding::Ordered => ordered::encode(part, &value, &mut bytes),
             KeyEncoding::Delimited => match delimited::gap(part, &value) {
-                Some(gap) => return Place::Gap(vec![gap]),
-                None if delimited::encode(part, &value, &mut bytes).is_err() => return Place::Unknown,
+                Some(gap) => return Position::Gap(vec![gap]),
+                None if delimited::encode(part, &value, &mut bytes).is_err() => return Position::Unknown,
                 None => {}
             },
         }
-        Place::At(bytes)
+        Position::At(bytes)
     }
 
-    /// The least key that starts with `prefix` and has these bytes as its part.
-    fn first_with(&self, column: usize, mut prefix: Vec<u8>, bytes: &[u8]) -> Vec<u8> {
+    /// The least key that starts with `prefix` followed by a part with these bytes.
+    fn first_key_with(&self, column: usize, mut prefix: Vec<u8>, bytes: &[u8]) -> Vec<u8> {
         prefix.extend_from_slice(bytes);
         let last = column + 1 == self.column_count();
-        // The delimiter ends the part; and it stands for the one empty text that would leave nothing of the key.
+        // The delimiter ends the part. It also stands for the single empty text, whose key would be empty.
         if self.is_delimited(column) && (!last || (self.parts.len() == 1 && bytes.is_empty())) {
             prefix.push(delimited::DELIMITER);
         }
         prefix
     }
 
-    /// The least bytes above every key with the part whose [first key](Self::first_with) is given; `None` when there are none.
+    /// The least bytes above every key with the part whose [first key](Self::first_key_with) is given; `None` if there
+    /// are none.
     fn after(&self, column: usize, mut first: Vec<u8>) -> Option<Vec<u8>> {
         if column + 1 == self.column_count() {
             first.push(0);
@@ -561,8 +566,9 @@ impl KeySchema {
     }
 }
 
-/// The value in the form in which the type's values are encoded, unrounded: a bound need not fit the type to have a place.
-fn comparable(value: &Value, kind: SqlType) -> Result<Cow<'_, Value>, Place> {
+/// The value in the form in which the type's values are encoded, but unrounded: a bound has a position even if it does
+/// not fit the type.
+fn comparable(value: &Value, kind: SqlType) -> Result<Cow<'_, Value>, Position> {
     match (kind, value) {
         (SqlType::Int2, Value::Int(n)) => int_within(value, *n, i16::MIN.into(), i16::MAX.into()),
         (SqlType::Int4, Value::Int(n)) => int_within(value, *n, i32::MIN.into(), i32::MAX.into()),
@@ -579,25 +585,25 @@ fn comparable(value: &Value, kind: SqlType) -> Result<Cow<'_, Value>, Place> {
         | (SqlType::Time, Value::Time(_))
         | (SqlType::Timestamp | SqlType::Timestamptz, Value::Timestamp(_))
         | (SqlType::Uuid, Value::Uuid(_)) => Ok(Cow::Borrowed(value)),
-        _ => Err(Place::Unknown),
+        _ => Err(Position::Unknown),
     }
 }
 
-fn int_within(value: &Value, n: i64, least: i64, greatest: i64) -> Result<Cow<'_, Value>, Place> {
+fn int_within(value: &Value, n: i64, least: i64, greatest: i64) -> Result<Cow<'_, Value>, Position> {
     match n {
-        n if n < least => Err(Place::Below),
-        n if n > greatest => Err(Place::Above),
+        n if n < least => Err(Position::Below),
+        n if n > greatest => Err(Position::Above),
         _ => Ok(Cow::Borrowed(value)),
     }
 }
 
-/// A bucket as it stands in a key.
+/// The bytes of a bucket in a key.
 fn bucket_bytes(bucket: u16) -> [u8; BUCKET_BYTES] {
     let digit = |value: u16| b"0123456789abcdef"[usize::from(value & 15)];
     [digit(bucket >> 4), digit(bucket), delimited::DELIMITER]
 }
 
-// Serde asks for a reference.
+// Serde passes a reference.
 #[allow(clippy::trivially_copy_pass_by_ref)]
 fn is_zero(salt: &u16) -> bool {
     *salt == 0

@@ -1,7 +1,8 @@
-//! What the store is told of the tables, so that its segments hold typed columns.
+//! The layouts of tables for the store, so that its segments hold typed columns.
 //!
-//! Every column of cells gets one of its own. It is typed where the bytes of a cell are the value that SQL reads ([`column_kind`]); else it
-//! holds the bytes. A value that does not decode is kept apart by the store, so that who reads the typed column never meets it.
+//! Every SQL column that lives in cells gets a column of the segment. It is typed where the bytes of a cell are the
+//! value that SQL reads ([`column_kind`]), else binary. The store keeps values that do not decode apart, so that a
+//! reader of the typed column never meets them.
 
 use crate::{
     Column, ColumnPlace, Encoding, Snapshot, SqlType, Table,
@@ -12,7 +13,7 @@ use arc_swap::ArcSwap;
 use keyspan_storage::{Accepts, Aggregate, ColumnKind, KeyDecoder, Layout, LayoutColumn, Layouts, TableName};
 use std::{fmt, sync::Arc};
 
-/// The layouts of the newest snapshot's tables. It holds on to the snapshot alone, not to the store.
+/// The layouts of the tables of the newest snapshot. Holds a reference to the snapshot, not to the store.
 pub(crate) struct NewestLayouts(pub(crate) Arc<ArcSwap<Snapshot>>);
 
 impl fmt::Debug for NewestLayouts {
@@ -29,7 +30,7 @@ impl Layouts for NewestLayouts {
     }
 }
 
-/// How the rows of a table are laid out.
+/// The layout of a table's rows.
 pub fn layout_of(table: &Table) -> Layout {
     let column = |column: &Column| {
         let ColumnPlace::Cell { family, qualifier, .. } = &column.place else { return None };
@@ -42,13 +43,13 @@ pub fn layout_of(table: &Table) -> Layout {
     Layout { columns, key: key_columns(table).map(|key| Arc::new(key) as Arc<dyn KeyDecoder>) }
 }
 
-/// The columns of the table's keys, as they stand in the store; `None` when its keys have none.
+/// The columns of the table's keys as the store has them; `None` if a part of the key has no column type.
 pub fn key_columns(table: &Table) -> Option<KeyColumns> {
     KeyColumns::new(&table.key)
 }
 
-/// What the cells of a column are, where they are the values that SQL reads; `None` for the key's columns and where a value has to
-/// be made of the bytes.
+/// The type of a column's cells, if their bytes are the values that SQL reads; `None` for key columns and where values
+/// must be decoded from the bytes.
 pub fn column_kind(table: &Table, column: &Column) -> Option<ColumnKind> {
     let ColumnPlace::Cell { family, encoding, .. } = &column.place else { return None };
     if let Some(aggregate) = table.family(family.as_str()).and_then(|family| family.aggregate) {
@@ -75,12 +76,12 @@ pub fn column_kind(table: &Table, column: &Column) -> Option<ColumnKind> {
     })
 }
 
-/// Which values of a column's kind are values of the column, where not all of them are.
+/// The check that tells which values of the column's kind are valid; `None` if all are.
 pub fn column_accepts(column: &Column) -> Option<Accepts> {
     kind_accepts(column.kind)
 }
 
-/// Which bytes of the right length are values of the type, where not all of them are.
+/// The check that tells which bytes of the right length are values of the type; `None` if all are.
 pub fn kind_accepts(kind: SqlType) -> Option<Accepts> {
     let accepts = |name, holds| Some(Accepts { name, holds });
     match kind {
@@ -94,7 +95,7 @@ pub fn kind_accepts(kind: SqlType) -> Option<Accepts> {
     }
 }
 
-/// Whether the bytes are a text of the type that reads as it stands.
+/// Whether the bytes are a text of the type that parses to itself.
 fn reads_as_itself(bytes: &[u8], kind: SqlType) -> bool {
     let Ok(text) = std::str::from_utf8(bytes) else { return false };
     crate::Value::parse(text, kind).is_ok_and(|value| matches!(value, crate::Value::Text(read) if read == text))
@@ -124,7 +125,7 @@ mod tests {
         SqlType::Jsonb,
     ];
 
-    /// A table with one column of each, `c0` and on, all of them in the family `m`.
+    /// A table with one column for each type, `c0` and on, all in the family `m`.
     fn table(columns: &[(SqlType, Encoding)], options: &[(&str, &str)]) -> Table {
         let column = |(name, kind, family, encoding): (String, SqlType, Option<&str>, Option<Encoding>)| {
             ColumnDefinition { name, kind, not_null: false, family: family.map(str::to_owned), encoding }
@@ -208,7 +209,7 @@ mod tests {
         );
     }
 
-    /// Whether the bytes are of the kind's form, as [`ColumnKind`] says it.
+    /// Whether the bytes have the form that [`ColumnKind`] defines for the kind.
     fn is_of(kind: ColumnKind, bytes: &[u8]) -> bool {
         match kind {
             ColumnKind::Binary => true,

@@ -1,27 +1,50 @@
-//! The catalog: tenants, tables, row-key schemas, column mappings and roles, kept in the store itself.
+//! The catalog: tenants, tables, row-key schemas, column mappings and roles, kept in the store itself; and the only access
+//! to rows, by tenant.
 //!
-//! A statement takes one immutable [`Snapshot`] and plans with it to its last row. A change is an [`Edit`], a value; a pure
-//! function applies it to a snapshot, and [`Catalog`] commits it by check-and-mutate on a version row. Rows of tables are
-//! reached through a [`TenantStore`] only: it adds the tenant's span to every key that goes down and strips it from every key
-//! that comes up.
+//! What belongs here: definitions of objects and their rules, the encodings of values, keys and cells, and the isolation
+//! of tenants. This crate knows neither SQL text nor sessions nor the wire.
+//!
+//! A statement takes one immutable [`Snapshot`] and uses it to its end. A change is an [`Edit`], a value; a pure function
+//! applies it to a snapshot, and [`Catalog`] commits it, validating a version row. Rows of tables are reached through a
+//! [`TenantStore`] only: it prepends the tenant's span to every key that it passes to the store, and strips it from every
+//! key that the store returns.
+//!
+//! The modules below are declared in groups, in the order in which a statement meets them. It takes a snapshot from
+//! [`catalog`] and finds tenants, roles and relations in it, or changes them with an edit. The values of a row are fitted
+//! to their types ([`value`]) and encoded as a key ([`key`]) and as cells ([`mapping`]); [`tenant_store`] commits and
+//! scans the rows.
 
-pub mod catalog;
-pub mod comment;
-pub mod edit;
+// Used by all modules below.
 pub mod error;
 pub mod ids;
-pub mod key;
-pub mod layouts;
-pub mod mapping;
+
+// The state of the catalog: loading and committing, the snapshot, and the edits that change it.
+pub mod catalog;
+
+pub mod snapshot;
+
+pub mod edit;
+
+// Objects of a snapshot: definitions and their rules. Pure.
+pub mod comment;
 pub mod private;
 pub mod role;
 pub mod sequence;
-pub mod snapshot;
 pub mod sql_view;
 pub mod table;
 pub mod tenant;
-pub mod tenant_store;
+
+// The values of a row, and their encodings as a key and as cells. Pure.
 pub mod value;
+
+pub mod key;
+
+pub mod mapping;
+
+// Rows in the store: the layouts of segments, and the access by tenant.
+pub mod layouts;
+
+pub mod tenant_store;
 
 pub use catalog::Catalog;
 pub use comment::Comments;

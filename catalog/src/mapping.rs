@@ -1,4 +1,4 @@
-//! Column mappings: how the value of a SQL column becomes the value of a cell, and back. Pure.
+//! Column mappings: encoding the value of a SQL column as the value of a cell, and decoding it. Pure.
 //!
 //! [`Encoding::Binary`], by type:
 //!
@@ -6,8 +6,8 @@
 //! boolean                     1 byte, 00 or 01
 //! smallint, integer, bigint   2, 4 or 8 bytes big-endian
 //! real, double precision      4 or 8 bytes big-endian (IEEE 754)
-//! numeric                     scale (4 bytes big-endian), digits (two's complement, big-endian, as few bytes as hold them):
-//!                             HBase's form of a BigDecimal
+//! numeric                     scale (4 bytes big-endian), digits (two's complement, big-endian, as few bytes as
+//!                             hold them): HBase's form of a BigDecimal
 //! date                        4 bytes big-endian, days since 1970-01-01
 //! timestamp, timestamptz      8 bytes big-endian, microseconds since 1970-01-01
 //! time                        8 bytes big-endian, microseconds since midnight
@@ -15,12 +15,13 @@
 //! uuid                        16 bytes
 //! text, varchar, json, jsonb  UTF-8
 //! bytea                       as it is
-//! arrays                      each item: how many bytes it has (4 bytes big-endian, ffffffff for NULL), and these, as above
+//! arrays                      for each item its length in bytes (4 bytes big-endian, ffffffff for NULL), then its
+//!                             bytes as above
 //! ```
 //!
-//! [`Encoding::Text`] is what PostgreSQL prints. [`Encoding::Json`]: numbers and booleans as JSON has them, json as itself, everything
-//! else (NaN and the infinities too) as a JSON string of what PostgreSQL prints; arrays as arrays of these,
-//! with json as a string.
+//! [`Encoding::Text`] is the text that PostgreSQL prints. [`Encoding::Json`]: numbers and booleans as in JSON, json as
+//! itself, everything else (NaN and the infinities too) as a JSON string of the text that PostgreSQL prints; arrays as
+//! arrays of these, with json as a string.
 
 #[cfg(test)]
 mod tests;
@@ -37,7 +38,7 @@ use crate::{
 use bytes::Bytes;
 use serde::{Deserialize, Serialize};
 
-/// How a value becomes bytes.
+/// The encoding of a value.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Encoding {
@@ -50,10 +51,10 @@ pub enum Encoding {
     Json,
 }
 
-/// The bytes of a value that is not NULL.
+/// Encodes a value that is not NULL.
 ///
 /// # Errors
-/// What [`Value::fit`] finds: a value that does not fit the type; [`BadValue`](crate::ErrorKind::BadValue) for NULL.
+/// Those of [`Value::fit`] for a value that does not fit the type; [`BadValue`](crate::ErrorKind::BadValue) for NULL.
 pub fn encode(value: &Value, kind: SqlType, encoding: Encoding) -> Result<Bytes> {
     let value = value.fit(kind)?;
     if *value == Value::Null {
@@ -66,13 +67,13 @@ pub fn encode(value: &Value, kind: SqlType, encoding: Encoding) -> Result<Bytes>
     })
 }
 
-/// Appends the bytes of a value that is not NULL.
+/// Appends the encoding of a value that is not NULL.
 ///
 /// # Errors
 /// As for [`encode`].
 pub fn encode_into(value: &Value, kind: SqlType, encoding: Encoding, out: &mut Vec<u8>) -> Result<()> {
     match (value, encoding) {
-        // The most frequent ones, without a copy.
+        // The most frequent types, without an intermediate copy.
         (Value::Text(text), Encoding::Binary) if kind == SqlType::Text => out.extend_from_slice(text.as_bytes()),
         (Value::Float(value), Encoding::Binary) if kind == SqlType::Float8 => {
             out.extend_from_slice(&value.to_be_bytes());
@@ -83,10 +84,10 @@ pub fn encode_into(value: &Value, kind: SqlType, encoding: Encoding, out: &mut V
     Ok(())
 }
 
-/// The value of a cell's bytes; never NULL.
+/// Decodes a cell's bytes; never NULL.
 ///
 /// # Errors
-/// [`BadValue`](crate::ErrorKind::BadValue) for bytes that no value of the type has.
+/// [`BadValue`](crate::ErrorKind::BadValue) for bytes that encode no value of the type.
 pub fn decode(bytes: &Bytes, kind: SqlType, encoding: Encoding) -> Result<Value> {
     let decoded = match encoding {
         Encoding::Binary => decode_binary(bytes, kind),
@@ -102,7 +103,7 @@ pub fn decode(bytes: &Bytes, kind: SqlType, encoding: Encoding) -> Result<Value>
     })
 }
 
-/// How much of a value that does not decode is shown.
+/// How many bytes of a value that does not decode an error shows.
 const SHOWN_BYTES_MAX: usize = 32;
 
 fn encode_binary(value: &Value, kind: SqlType) -> Bytes {
@@ -173,7 +174,7 @@ fn decode_binary(bytes: &Bytes, kind: SqlType) -> Option<Value> {
     })
 }
 
-/// What stands for the length of an item that is NULL.
+/// The length that marks an item as NULL.
 const NULL_ITEM: u32 = u32::MAX;
 
 fn encode_items(items: &[Value], kind: SqlType) -> Bytes {
@@ -184,14 +185,14 @@ fn encode_items(items: &[Value], kind: SqlType) -> Bytes {
             continue;
         }
         let bytes = encode_binary(item, kind);
-        // A cell holds less than fits into 32 bits; one that is larger is refused by its size.
+        // A cell holds less than 2^32 bytes; a larger one is refused later because of its size.
         out.extend(u32::try_from(bytes.len()).unwrap_or(NULL_ITEM - 1).to_be_bytes());
         out.extend_from_slice(&bytes);
     }
     out.into()
 }
 
-/// The items of an array; `None` for bytes that are none, or for too many.
+/// The items of an array; `None` for bytes that encode no array, or for too many items.
 fn decode_items(bytes: &Bytes, item: ItemType) -> Option<Vec<Value>> {
     let mut items = Vec::new();
     let mut from = 0;
@@ -214,14 +215,14 @@ fn decode_items(bytes: &Bytes, item: ItemType) -> Option<Vec<Value>> {
 
 fn encode_numeric(unscaled: i128, scale: u8) -> Bytes {
     let digits = unscaled.to_be_bytes();
-    // A leading byte that only repeats the sign says nothing.
+    // A leading byte that only repeats the sign is redundant.
     let sign = if unscaled < 0 { 0xff } else { 0 };
     let repeats = |at: usize| digits[at] == sign && (digits[at + 1] ^ sign) & 0x80 == 0;
     let from = (0..digits.len() - 1).find(|&at| !repeats(at)).unwrap_or(digits.len() - 1);
     [&u32::from(scale).to_be_bytes(), &digits[from..]].concat().into()
 }
 
-/// The unscaled integer and the scale of a `numeric` that was encoded as [`Encoding::Binary`]; `None` for bytes that are none.
+/// The unscaled integer and the scale of a `numeric` in [`Encoding::Binary`]; `None` for bytes that encode none.
 pub fn numeric_parts(bytes: &[u8]) -> Option<(i128, u8)> {
     let (scale, digits) = bytes.split_first_chunk::<4>()?;
     let scale = u8::try_from(u32::from_be_bytes(*scale)).ok()?;
@@ -241,7 +242,7 @@ fn encode_json(value: &Value, kind: SqlType) -> String {
             let SqlType::Array(item) = kind else { return "[]".to_owned() };
             let item = |value: &Value| match (value, item) {
                 (Value::Null, _) => "null".to_owned(),
-                // As a string: json keeps its text, and its null is no NULL.
+                // As a string: json keeps its text, and its null differs from NULL.
                 (Value::Text(text), ItemType::Json | ItemType::Jsonb) => {
                     serde_json::Value::String(text.clone()).to_string()
                 }

@@ -1,15 +1,15 @@
-//! What a tenant makes for itself: private tables, sequences, views.
+//! Private relations: the tables, sequences and views that a tenant creates for itself.
 //!
-//! All private tables of all tenants live in one table of the store, [`PRIVATE_TABLE`], with one family. Each has a *space* there, a
-//! number that is never given twice, and its keys begin with the tenant's id and that number:
+//! All private tables of all tenants live in one table of the store, [`PRIVATE_TABLE`], with one family. Each has a
+//! *space* there, a number that is never reused, and its keys begin with the tenant's id and that number:
 //!
 //! ```text
 //! alto#16390#…key, ordered…
 //! ```
 //!
-//! So whatever deletes the span of a tenant deletes its private tables, and a space that no table uses any more ([`Private::spare`])
-//! is deleted as a range. A change that rewrites rows writes them to a spare space first; the edit that gives the table that space
-//! is what makes them visible, all at once.
+//! So deleting the span of a tenant deletes its private tables too, and the rows of a space that no table uses any more
+//! ([`Private::spare`]) are deleted as a range. A change that rewrites rows first writes them to a spare space; the
+//! edit that gives the table that space makes them visible, all at once.
 //!
 //! A change is a [`PrivateEdit`], applied by a pure function.
 
@@ -22,45 +22,46 @@ use std::{
     sync::Arc,
 };
 
-/// The name of the table of the store with all private tables: no other's, since those end with a number.
+/// The name of the store's table that holds all private tables. No other table can have it, since their names end with
+/// a number.
 pub const PRIVATE_TABLE: &str = "private";
 
-/// What one tenant has made.
+/// The private relations of one tenant.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Private {
-    /// Its tables.
+    /// The tables.
     pub tables: BTreeMap<TableId, Arc<Table>>,
-    /// Its sequences.
+    /// The sequences, by OID.
     pub sequences: BTreeMap<u32, Arc<Sequence>>,
-    /// Its views.
+    /// The views, by OID.
     pub views: BTreeMap<u32, Arc<SqlView>>,
-    /// Spaces that no table uses: rows are being written there, or are to be deleted.
+    /// Spaces that no table uses: their rows are being written, or are to be deleted.
     pub spare: BTreeSet<u32>,
 }
 
-/// One change of it.
+/// One change of a tenant's private relations.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum PrivateEdit {
-    /// A space for rows that no table has yet.
+    /// Reserves a space for rows that no table has yet.
     Reserve(u32),
-    /// A new table. Its number is the catalog's next, or a reserved one.
+    /// A new table. Its OID is the catalog's next, or a reserved one.
     CreateTable(Box<Table>),
-    /// A table changed: from what it must still be, to what it shall be. Its space may become a spare one.
+    /// A changed table: the definition that it must still have, and the new one. Its old space may become spare.
     AlterTable(Box<(Table, Table)>),
-    /// A table goes; its space is spare then.
+    /// Drops a table; its space becomes spare.
     DropTable(TableId),
-    /// A new sequence. Its number is the catalog's next.
+    /// A new sequence. Its OID is the catalog's next, or a reserved one.
     CreateSequence(Sequence),
-    /// A sequence goes; its space is spare then.
+    /// Drops a sequence; its space becomes spare.
     DropSequence(u32),
-    /// A new view. Its number is the catalog's next.
+    /// A new view. Its OID is the catalog's next, or a reserved one.
     CreateView(Box<SqlView>),
-    /// A view changed: from what it must still be, to what it shall be.
+    /// A changed view: the definition that it must still have, and the new one.
     AlterView(Box<(SqlView, SqlView)>),
-    /// A view goes.
+    /// Drops a view.
     DropView(u32),
-    /// The rows of spare spaces are deleted.
+    /// Forgets spare spaces whose rows are deleted.
     Forget(BTreeSet<u32>),
 }
 
@@ -85,16 +86,14 @@ impl Private {
         self.table(name).is_some() || self.sequence(name).is_some() || self.view(name).is_some()
     }
 
-    /// Whether a table, a sequence or a view has this number.
-    pub fn has_oid(&self, number: u32) -> bool {
-        self.tables.contains_key(&TableId(number))
-            || self.sequences.contains_key(&number)
-            || self.views.contains_key(&number)
+    /// Whether a table, a sequence or a view has this OID.
+    pub fn has_oid(&self, oid: u32) -> bool {
+        self.tables.contains_key(&TableId(oid)) || self.sequences.contains_key(&oid) || self.views.contains_key(&oid)
     }
 
-    /// All that is in one of two that have no number in common.
+    /// The relations of both, which have no OID in common.
     #[must_use]
-    pub fn joined(&self, other: &Self) -> Self {
+    pub fn union(&self, other: &Self) -> Self {
         let mut both = self.clone();
         both.tables.extend(other.tables.iter().map(|(id, table)| (*id, table.clone())));
         both.sequences.extend(other.sequences.iter().map(|(id, sequence)| (*id, sequence.clone())));
@@ -103,28 +102,29 @@ impl Private {
         both
     }
 
-    /// Whether there is nothing.
+    /// Whether there are no relations and no spare spaces.
     pub fn is_empty(&self) -> bool {
         *self == Self::default()
     }
 
-    /// Applies a change. `take` takes a number that was never given before; `is_taken` says whether a shared relation has a name.
+    /// Applies a change. `take_oid` allocates an OID that was never used; `is_taken` tells whether a shared relation
+    /// has a name.
     pub(crate) fn apply(
         &mut self,
         edit: &PrivateEdit,
-        mut take: impl FnMut(u32) -> Result<()>,
+        mut take_oid: impl FnMut(u32) -> Result<()>,
         is_taken: impl Fn(&str) -> bool,
     ) -> Result<()> {
         match edit {
             PrivateEdit::Reserve(space) => {
-                take(*space)?;
+                take_oid(*space)?;
                 self.spare.insert(*space);
             }
             PrivateEdit::CreateTable(table) => {
                 self.check_name(&table.name, &is_taken)?;
                 check(table)?;
                 if !self.spare.remove(&table.id.0) {
-                    take(table.id.0)?;
+                    take_oid(table.id.0)?;
                 }
                 self.tables.insert(table.id, Arc::new(table.as_ref().clone()));
             }
@@ -139,7 +139,7 @@ impl Private {
             PrivateEdit::CreateSequence(sequence) => {
                 self.check_name(&sequence.name, &is_taken)?;
                 if !self.spare.remove(&sequence.id) {
-                    take(sequence.id)?;
+                    take_oid(sequence.id)?;
                 }
                 self.sequences.insert(sequence.id, Arc::new(sequence.clone()));
             }
@@ -152,7 +152,7 @@ impl Private {
             PrivateEdit::CreateView(view) => {
                 self.check_name(&view.name, &is_taken)?;
                 if !self.spare.remove(&view.id) {
-                    take(view.id)?;
+                    take_oid(view.id)?;
                 }
                 self.views.insert(view.id, Arc::new(view.as_ref().clone()));
             }
@@ -215,14 +215,14 @@ impl Private {
         Err(Error::new(ErrorKind::TableExists, format!("relation \"{name}\" already exists")))
     }
 
-    /// The spaces of tables and sequences.
-    pub fn used(&self) -> BTreeSet<u32> {
+    /// The spaces that tables and sequences use.
+    pub fn used_spaces(&self) -> BTreeSet<u32> {
         let tables = self.tables.values().filter_map(|table| table.space);
         tables.chain(self.sequences.keys().copied()).collect()
     }
 }
 
-/// Whether keys of rows are the same bytes: names and lengths of texts are all that differs.
+/// Whether rows have the same key bytes in both: only names and lengths of text types differ.
 fn same_keys(before: &Table, after: &Table) -> bool {
     let (old, new) = (&before.key, &after.key);
     old.encoding == new.encoding
@@ -238,19 +238,19 @@ fn check(table: &Table) -> Result<()> {
     table.key.check()
 }
 
-/// The table of the store that all private tables share.
+/// The store's table that all private tables share.
 pub(crate) fn private_table() -> TableName {
     TableName::new(PRIVATE_TABLE).expect("the constant is a name")
 }
 
-/// What the store must hold for it: the family of private tables, which keeps one version, and the marker's.
+/// The schema of the store's table: the family of private tables, which keeps one version, and the marker's.
 pub(crate) fn private_schema() -> TableSchema {
     let family = || Family { gc: GcRule::MaxVersions(1), aggregate: None };
     let name = keyspan_storage::FamilyName::new(crate::table::DEFAULT_FAMILY).expect("the constant is a name");
     TableSchema::of([(name, family()), (crate::table::marker_family(), family())])
 }
 
-/// What every key of a space begins with.
+/// The key prefix of a space.
 pub fn space_span(tenant: &TenantId, space: u32) -> Bytes {
     let mut digits = itoa::Buffer::new();
     let space = digits.format(space).as_bytes();

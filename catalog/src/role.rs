@@ -4,14 +4,14 @@ use crate::{RoleName, TenantId};
 use serde::{Deserialize, Serialize};
 use std::{collections::BTreeSet, fmt};
 
-/// What the server keeps of a password (RFC 5802): enough to check it, not enough to know it.
+/// The server's record of a password (RFC 5802): enough to verify the password, not enough to reveal it.
 #[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ScramSecret {
-    /// Random.
+    /// Random bytes.
     pub salt: Vec<u8>,
-    /// Rounds of PBKDF2.
+    /// Iterations of PBKDF2.
     pub iterations: u32,
-    /// `StoredKey` of the RFC: checks the client's proof.
+    /// `StoredKey` of the RFC: verifies the client's proof.
     pub stored_key: Vec<u8>,
     /// `ServerKey` of the RFC: proves to the client that the server knows the secret too.
     pub server_key: Vec<u8>,
@@ -26,16 +26,16 @@ impl fmt::Debug for ScramSecret {
 /// A role.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Role {
-    /// Its name.
+    /// The name.
     pub name: RoleName,
-    /// Its number, never given twice: the OID.
+    /// The OID, never reused.
     pub oid: u32,
     /// Whether it may connect at all.
     pub login: bool,
     /// Whether it is an operator: sees every tenant, defines tables, tenants and roles.
     pub operator: bool,
-    /// Its password; `None` for a role that cannot log in by one.
+    /// The password; `None` for a role without one.
     pub secret: Option<ScramSecret>,
-    /// The databases that it may connect to.
+    /// The databases that the role may connect to.
     pub connect: BTreeSet<TenantId>,
 }

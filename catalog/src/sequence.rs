@@ -1,34 +1,35 @@
-//! Sequences: numbers that are given once. Pure; [`TenantStore::advance`](crate::TenantStore::advance) keeps how far one has come.
+//! Sequences: their definition and arithmetic. Pure; [`TenantStore::advance`](crate::TenantStore::advance) stores the
+//! state.
 
 use crate::{Error, ErrorKind, Result, SqlType, TableId};
 use bytes::Bytes;
 use serde::{Deserialize, Serialize};
 
-/// A sequence, as a tenant's catalog has it.
+/// A sequence of a tenant.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Sequence {
-    /// Its number, never given twice: its OID, and the space of the row that says how far it has come.
+    /// The OID, never reused. It is also the space of the row that holds the sequence's state.
     pub id: u32,
-    /// Its name.
+    /// The name.
     pub name: String,
     /// `smallint`, `integer` or `bigint`.
     pub kind: SqlType,
-    /// The first number.
+    /// The first value.
     pub start: i64,
-    /// What is added for the next; not 0.
+    /// The difference of two successive values; not 0.
     pub increment: i64,
-    /// The least number.
+    /// The minimum value.
     pub min: i64,
-    /// The greatest number.
+    /// The maximum value.
     pub max: i64,
-    /// Whether it begins anew behind its last number.
+    /// Whether it wraps around after its last value.
     pub cycle: bool,
-    /// The column that it is for, by its table and number: it goes with it.
+    /// The column that owns the sequence (`OWNED BY`), as table and column number: the sequence is dropped with it.
     #[serde(default)]
     pub owner: Option<(TableId, u16)>,
 }
 
-/// What a statement says of a new sequence; `None` for what it leaves out.
+/// The options of `CREATE SEQUENCE`; `None` for those that the statement leaves out.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct SequenceOptions {
     /// `AS`
@@ -45,21 +46,21 @@ pub struct SequenceOptions {
     pub cycle: bool,
 }
 
-/// How far a sequence has come.
+/// The state of a sequence, as PostgreSQL keeps it (`last_value`, `is_called`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SequenceState {
-    /// The last number.
+    /// The last value.
     pub last: i64,
-    /// Whether it was given; else it is the next.
+    /// Whether `nextval` returned it; if not, it is the next value.
     pub called: bool,
 }
 
-/// Numbers that follow each other.
+/// Successive values of a sequence.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Numbers {
-    /// The first of them.
+pub struct SequenceValues {
+    /// The first value.
     pub first: i64,
-    /// How many, at least one.
+    /// The number of values, at least one.
     pub count: u64,
 }
 
@@ -102,11 +103,12 @@ impl Sequence {
         Ok(Self { id, name, kind, start, increment, min, max, cycle, owner: None })
     }
 
-    /// The next numbers, `count` of them if there are as many before the sequence ends, and how far it has come then.
+    /// The next values, `count` of them or as many as remain before the sequence ends or wraps around, and the state
+    /// after them.
     ///
     /// # Errors
     /// [`SequenceEnds`](ErrorKind::SequenceEnds).
-    pub fn next(&self, state: Option<SequenceState>, count: u64) -> Result<(SequenceState, Numbers)> {
+    pub fn next(&self, state: Option<SequenceState>, count: u64) -> Result<(SequenceState, SequenceValues)> {
         let first = match state {
             None => Some(self.start),
             Some(SequenceState { last, called: false }) => Some(last),
@@ -133,7 +135,7 @@ impl Sequence {
         let more = u64::try_from(left).unwrap_or(u64::MAX).min(count.saturating_sub(1));
         let last = i128::from(first) + i128::from(more) * i128::from(self.increment);
         let last = i64::try_from(last).expect("it lies between the least and the greatest number");
-        Ok((SequenceState { last, called: true }, Numbers { first, count: more + 1 }))
+        Ok((SequenceState { last, called: true }, SequenceValues { first, count: more + 1 }))
     }
 
     /// The state that `setval` sets.
@@ -151,7 +153,7 @@ impl Sequence {
 }
 
 impl SequenceState {
-    /// The number, big-endian, then whether it was given.
+    /// The last value, 8 bytes big-endian, then one byte: whether it was called.
     pub(crate) fn to_bytes(self) -> Bytes {
         [&self.last.to_be_bytes()[..], &[u8::from(self.called)]].concat().into()
     }
@@ -173,7 +175,7 @@ mod tests {
     use super::*;
     use expect_test::{Expect, expect};
 
-    /// The numbers that a sequence gives when three are asked for at a time.
+    /// The values that a sequence returns for calls of [`Sequence::next`] with a count of three.
     fn check(options: SequenceOptions, times: usize, expected: Expect) {
         let sequence = Sequence::define(20_000, "s", &options).unwrap();
         let (mut state, mut given) = (None, Vec::new());

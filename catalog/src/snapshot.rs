@@ -1,4 +1,5 @@
-//! The catalog at one moment. Immutable; changed by a pure function of an [`Edit`].
+//! The catalog at one version. Immutable: [`Snapshot::apply`], a pure function, makes the next snapshot from an
+//! [`Edit`].
 
 use crate::{
     DropCertificate, Edit, Error, ErrorKind, Private, PrivateEdit, Quotas, Relation, Result, Role, RoleName, SqlView,
@@ -9,30 +10,30 @@ use std::{
     sync::{Arc, LazyLock},
 };
 
-/// The first OID given to a table, tenant or role: PostgreSQL keeps those below for itself.
+/// The first OID of a table, tenant or role: PostgreSQL reserves those below.
 pub const FIRST_OID: u32 = 16_384;
-/// Bytes of a role's name.
+/// Length limit of a role's name in bytes.
 const ROLE_NAME_BYTES_MAX: usize = 63;
 
-/// The catalog at one moment.
+/// The catalog at one version.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Snapshot {
-    /// Counts edits.
+    /// The number of edits before this snapshot.
     pub version: u64,
-    /// The number for the next table, tenant or role, from [`FIRST_OID`].
+    /// The next free OID, from [`FIRST_OID`].
     pub next_oid: u32,
     /// The tenants.
     pub tenants: BTreeMap<TenantId, Arc<Tenant>>,
     /// The shared tables.
     pub tables: BTreeMap<TableId, Arc<Table>>,
-    /// What tenants have made for themselves.
+    /// The private relations of tenants.
     pub private: BTreeMap<TenantId, Arc<Private>>,
-    /// What a session has made for itself alone: in its own snapshots only, and never stored. Its views are held against every change, as those
-    /// of the tenant are.
+    /// The temporary relations of a session: only in its own snapshots, never stored. Every change is checked against
+    /// these views too, as against those of the tenant.
     pub temporary: Arc<Private>,
     /// The roles.
     pub roles: BTreeMap<RoleName, Arc<Role>>,
-    /// What was dropped, oldest first.
+    /// The certificates of dropped tenants, oldest first.
     pub drops: Vec<Arc<DropCertificate>>,
 }
 
@@ -56,7 +57,8 @@ impl Snapshot {
     /// The snapshot after the edit.
     ///
     /// # Errors
-    /// What the edit contradicts.
+    /// When the edit contradicts the catalog: a name is taken, an object does not exist or is in use, a definition is
+    /// invalid.
     pub fn apply(&self, edit: &Edit) -> Result<Self> {
         let mut next = self.clone();
         next.version += 1;
@@ -86,7 +88,7 @@ impl Snapshot {
         Ok(next)
     }
 
-    /// Takes a number that was never given before.
+    /// Allocates an OID that was never used before.
     fn take_oid(&mut self, oid: u32) -> Result<()> {
         if oid < self.next_oid {
             return Err(Error::new(ErrorKind::Invalid, format!("number {oid} was given before")));
@@ -123,7 +125,7 @@ impl Snapshot {
         Ok(())
     }
 
-    /// Who could connect no longer can: a tenant made again under this name is another.
+    /// Also revokes every role's right to connect: a tenant created later under this name is a different one.
     fn begin_drop_tenant(&mut self, id: &TenantId) -> Result<()> {
         let tenant = self.tenant(id.as_str()).ok_or_else(|| no_tenant(id))?;
         let dropping = Tenant { state: TenantState::Dropping, ..tenant.as_ref().clone() };
@@ -147,7 +149,8 @@ impl Snapshot {
         Ok(())
     }
 
-    /// Moves the purges of dropped tenants on: `step` changes the certificate of one. None of them is complete yet.
+    /// Advances the purges of dropped tenants, given by OID: `step` changes each certificate. Fails if one of them is
+    /// complete or unknown.
     fn purge(&mut self, oids: &[u32], step: impl Fn(&mut DropCertificate)) -> Result<()> {
         for oid in oids {
             let found = self.drops.iter_mut().find(|drop| drop.oid == *oid && drop.purged_micros.is_none());
@@ -182,11 +185,11 @@ impl Snapshot {
         self.check_views(&before)
     }
 
-    /// Holds a change of the shared tables against the views of every tenant.
+    /// Checks a change of the shared tables against the views of every tenant.
     fn check_views(&self, before: &Self) -> Result<()> {
         for (tenant, own) in self.private.iter().filter(|(tenant, _)| self.tenant(tenant.as_str()).is_some()) {
-            let whose = format!(" of database {tenant}");
-            sql_view::check((own, own), (&before.tables, &self.tables), &whose)?;
+            let suffix = format!(" of database {tenant}");
+            sql_view::check((own, own), (&before.tables, &self.tables), &suffix)?;
         }
         Ok(())
     }
@@ -205,20 +208,20 @@ impl Snapshot {
         table.storage_schema().check().map_err(|error| Error::new(ErrorKind::Invalid, error.to_string()))
     }
 
-    /// Of the tenant with this number only: another of the same id is none of the session's.
+    /// Applies only if the tenant's OID is `oid`: a tenant created later with the same id is not the session's.
     fn change_private(&mut self, id: &TenantId, oid: u32, edits: &[PrivateEdit]) -> Result<()> {
         self.tenant(id.as_str()).filter(|tenant| tenant.oid == oid).ok_or_else(|| no_tenant(id))?;
         let mut private = self.private.get(id).map(|private| private.as_ref().clone()).unwrap_or_default();
         let shared = self.tables.clone();
         for edit in edits {
             let is_taken = |name: &str| shared.values().any(|table| table.name == name);
-            private.apply(edit, |number| self.take_oid(number), is_taken)?;
+            private.apply(edit, |oid| self.take_oid(oid), is_taken)?;
         }
         let before = self.private.get(id).cloned().unwrap_or_default();
         if self.temporary.is_empty() {
             sql_view::check((&before, &private), (&shared, &shared), "")?;
         } else {
-            let (before, after) = (before.joined(&self.temporary), private.joined(&self.temporary));
+            let (before, after) = (before.union(&self.temporary), private.union(&self.temporary));
             sql_view::check((&before, &after), (&shared, &shared), "")?;
         }
         if private.is_empty() {
@@ -259,8 +262,8 @@ impl Snapshot {
         {
             return Err(no_tenant(id));
         }
-        if !is_way_in(role) {
-            self.check_way_in(&role.name)?;
+        if !is_login_operator(role) {
+            self.check_other_login_operator(&role.name)?;
         }
         self.roles.insert(role.name.clone(), Arc::new(role.clone()));
         Ok(())
@@ -275,15 +278,15 @@ impl Snapshot {
                 .with_detail(granted.join("\n"))
                 .with_hint("REVOKE CONNECT on them first."));
         }
-        self.check_way_in(name)?;
+        self.check_other_login_operator(name)?;
         self.roles.remove(name);
         Ok(())
     }
 
-    /// Refuses that the last operator who may log in goes.
-    fn check_way_in(&self, name: &str) -> Result<()> {
-        let is_one = self.roles.get(name).is_some_and(|role| is_way_in(role));
-        if is_one && !self.roles.values().any(|role| role.name != name && is_way_in(role)) {
+    /// Fails if the role is the last operator who may log in.
+    fn check_other_login_operator(&self, name: &str) -> Result<()> {
+        let is_one = self.roles.get(name).is_some_and(|role| is_login_operator(role));
+        if is_one && !self.roles.values().any(|role| role.name != name && is_login_operator(role)) {
             let message = format!("role \"{name}\" is the last operator who may log in");
             return Err(Error::new(ErrorKind::InUse, message).with_hint("Make another operator first."));
         }
@@ -309,12 +312,12 @@ impl Snapshot {
         self.tables.values().find(|table| table.name == name)
     }
 
-    /// The table of this name in the database of a tenant, `None` for the operator's: its own or a shared one.
+    /// The private or shared table of this name in the database of a tenant, or the operator's for `None`.
     pub fn table_in(&self, tenant: Option<&TenantId>, name: &str) -> Option<&Arc<Table>> {
         self.private_of(tenant).and_then(|private| private.table(name)).or_else(|| self.table(name))
     }
 
-    /// The tables in the database of a tenant, `None` for the operator's: its own and the shared ones.
+    /// The shared tables, then the private ones, in the database of a tenant, or the operator's for `None`.
     pub fn tables_in(&self, tenant: Option<&TenantId>) -> impl Iterator<Item = &Arc<Table>> + Clone {
         let own = self.private_of(tenant).into_iter().flat_map(|private| private.tables.values());
         self.tables.values().chain(own)
@@ -336,26 +339,27 @@ impl Snapshot {
         table.or_else(|| self.view_in(tenant, name).map(Relation::View))
     }
 
-    /// The table or view with this number in the database of a tenant; a session's own temporary ones, too.
-    pub fn relation(&self, tenant: Option<&TenantId>, number: u32) -> Option<Relation<'_>> {
+    /// The table or view with this OID in the database of a tenant, or among the session's temporary ones.
+    pub fn relation(&self, tenant: Option<&TenantId>, oid: u32) -> Option<Relation<'_>> {
         static NONE: LazyLock<Private> = LazyLock::new(Private::default);
         let own = self.private_of(tenant).map_or(&*NONE, |own| own.as_ref());
-        Relation::of(number, own, &self.tables).or_else(|| Relation::of(number, &self.temporary, &self.tables))
+        Relation::of(oid, own, &self.tables).or_else(|| Relation::of(oid, &self.temporary, &self.tables))
     }
 
-    /// The table with this number in the database of a tenant, `None` for the operator's; a session's own temporary ones, too.
+    /// The table with this OID in the database of a tenant, or the operator's for `None`, or among the session's
+    /// temporary ones.
     pub fn table_of(&self, tenant: Option<&TenantId>, id: TableId) -> Option<&Arc<Table>> {
         let own = || self.temporary.tables.get(&id);
         self.tables.get(&id).or_else(own).or_else(|| self.private_of(tenant)?.tables.get(&id))
     }
 
-    /// The sequence with this number in the database of a tenant, or of the session's own.
-    pub fn sequence_of(&self, tenant: Option<&TenantId>, number: u32) -> Option<&Arc<crate::Sequence>> {
-        let own = || self.temporary.sequences.get(&number);
-        self.private_of(tenant).and_then(|private| private.sequences.get(&number)).or_else(own)
+    /// The sequence with this OID in the database of a tenant, or among the session's temporary ones.
+    pub fn sequence_of(&self, tenant: Option<&TenantId>, oid: u32) -> Option<&Arc<crate::Sequence>> {
+        let own = || self.temporary.sequences.get(&oid);
+        self.private_of(tenant).and_then(|private| private.sequences.get(&oid)).or_else(own)
     }
 
-    /// What a tenant has made for itself.
+    /// The private relations of a tenant.
     pub fn private_of(&self, tenant: Option<&TenantId>) -> Option<&Arc<Private>> {
         self.private.get(tenant?)
     }
@@ -365,7 +369,7 @@ impl Snapshot {
         self.tenants.get(name).filter(|tenant| tenant.state == TenantState::Active)
     }
 
-    /// The tenants whose drop has begun and not finished.
+    /// The tenants whose drop has begun but not finished.
     pub fn dropping(&self) -> impl Iterator<Item = &Arc<Tenant>> {
         self.tenants.values().filter(|tenant| tenant.state == TenantState::Dropping)
     }
@@ -377,7 +381,7 @@ impl Snapshot {
 }
 
 /// Whether the role is an operator who may log in.
-fn is_way_in(role: &Role) -> bool {
+fn is_login_operator(role: &Role) -> bool {
     role.operator && role.login
 }
 

@@ -1,8 +1,9 @@
-//! Views: queries with a name, of a tenant's own.
+//! Views: named queries of a tenant, and which changes of relations their dependencies allow.
 //!
-//! A view names what it reads by number ([`SqlView::uses`]): relations and their columns keep their numbers when they are renamed, so
-//! that its query goes on to mean what it meant when it was made. How the query's text names them is the gateway's. What a view
-//! uses is not dropped without it: [`check`] holds every change of a tenant's relations, and of shared tables, against its views.
+//! A view refers to what it reads by OID and column number ([`SqlView::uses`]): these stay when a relation or column is
+//! renamed, so that the query keeps its meaning. How the query's text refers to them is up to the gateway. Nothing that
+//! a view uses is dropped without the view: [`check`] compares every change of a tenant's relations, and of shared
+//! tables, with its views.
 
 use crate::{Comments, Error, ErrorKind, Private, Result, Table, TableId};
 use serde::{Deserialize, Serialize};
@@ -11,23 +12,23 @@ use std::{
     sync::Arc,
 };
 
-/// What PostgreSQL says to do about what others depend on.
+/// PostgreSQL's hint for a drop that other objects prevent.
 const CASCADE_HINT: &str = "Use DROP ... CASCADE to drop the dependent objects too.";
 
 /// A view.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SqlView {
-    /// Its number, never given twice: its OID.
+    /// The OID, never reused.
     pub id: u32,
-    /// Its name.
+    /// The name.
     pub name: String,
-    /// Its columns, in order.
+    /// The columns in order.
     pub columns: Vec<ViewColumn>,
-    /// Its query.
+    /// The query.
     pub sql: String,
-    /// The numbers of the relations that it reads, and of their columns.
+    /// The OIDs of the relations that the view reads, each with the numbers of the columns that it reads.
     pub uses: BTreeMap<u32, BTreeSet<u16>>,
-    /// What is said of it.
+    /// The comments.
     #[serde(default, skip_serializing_if = "Comments::is_empty")]
     pub comments: Comments,
 }
@@ -35,17 +36,17 @@ pub struct SqlView {
 /// A column of a view.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ViewColumn {
-    /// Its number, from 1: a view keeps its columns.
+    /// The column number, from 1. A view's columns are never dropped.
     pub number: u16,
-    /// Its name.
+    /// The name.
     pub name: String,
-    /// The OID of its type.
+    /// The OID of the type.
     pub type_oid: u32,
-    /// The modifier of its type; −1 for none.
+    /// The type modifier; −1 for none.
     pub modifier: i32,
 }
 
-/// Shared tables by number.
+/// Shared tables by OID.
 pub type SharedTables = BTreeMap<TableId, Arc<Table>>;
 
 impl SqlView {
@@ -54,7 +55,8 @@ impl SqlView {
         self.columns.iter().find(|column| column.name == name)
     }
 
-    /// Whether another view may stand in its place: it has the same columns, and perhaps more behind them.
+    /// Checks that `CREATE OR REPLACE VIEW` may replace this view by another: the new one has the same columns, and
+    /// perhaps more after them.
     ///
     /// # Errors
     /// [`Invalid`](ErrorKind::Invalid).
@@ -79,7 +81,7 @@ impl SqlView {
     /// The view under another name.
     ///
     /// # Errors
-    /// [`Invalid`](ErrorKind::Invalid) for what is no name.
+    /// [`Invalid`](ErrorKind::Invalid) for an invalid name.
     pub fn rename(&self, to: &str) -> Result<Self> {
         crate::table::check_name("view", to)?;
         Ok(Self { name: to.to_owned(), ..self.clone() })
@@ -103,7 +105,7 @@ impl SqlView {
     }
 }
 
-/// A relation that a view may read.
+/// A relation that a query can read.
 #[derive(Clone, Copy, Debug)]
 pub enum Relation<'a> {
     /// A table.
@@ -113,11 +115,11 @@ pub enum Relation<'a> {
 }
 
 impl<'a> Relation<'a> {
-    /// The relation of a number, among a tenant's own and the shared ones.
-    pub fn of(number: u32, own: &'a Private, shared: &'a SharedTables) -> Option<Self> {
-        let id = TableId(number);
+    /// The relation with an OID, among a tenant's private ones and the shared tables.
+    pub fn of(oid: u32, own: &'a Private, shared: &'a SharedTables) -> Option<Self> {
+        let id = TableId(oid);
         let table = own.tables.get(&id).or_else(|| shared.get(&id)).map(Self::Table);
-        table.or_else(|| own.views.get(&number).map(Self::View))
+        table.or_else(|| own.views.get(&oid).map(Self::View))
     }
 
     /// The OID.
@@ -128,7 +130,7 @@ impl<'a> Relation<'a> {
         }
     }
 
-    /// Its name.
+    /// The name.
     pub fn name(&self) -> &'a str {
         match self {
             Self::Table(table) => &table.name,
@@ -136,7 +138,7 @@ impl<'a> Relation<'a> {
         }
     }
 
-    /// Its columns in order: numbers and names.
+    /// The columns in order: numbers and names.
     pub fn columns(&self) -> Vec<(u16, &'a str)> {
         match self {
             Self::Table(table) => table.columns.iter().map(|column| (column.id, column.name.as_str())).collect(),
@@ -144,12 +146,12 @@ impl<'a> Relation<'a> {
         }
     }
 
-    /// The name of the column of a number.
+    /// The name of the column with a number.
     pub fn column(&self, number: u16) -> Option<&'a str> {
         self.columns().into_iter().find(|(other, _)| *other == number).map(|(_, name)| name)
     }
 
-    /// `table t`, `view v`
+    /// Kind and name, as PostgreSQL's messages have them: `table t`, `view v`.
     pub fn described(&self) -> String {
         match self {
             Self::Table(table) => format!("table {}", table.name),
@@ -172,9 +174,10 @@ impl<'a> Relation<'a> {
     }
 }
 
-/// The views that read a relation (one of these columns of it, if any are named) or one that does, each behind what it reads.
+/// The views that depend on a relation (on one of `columns`, if given), directly or through other views. Each view
+/// comes after the views that it reads.
 pub fn dependents(own: &Private, relation: u32, columns: Option<&BTreeSet<u16>>) -> Vec<Arc<SqlView>> {
-    let reads = |view: &SqlView, number: u32| view.uses.contains_key(&number);
+    let reads = |view: &SqlView, oid: u32| view.uses.contains_key(&oid);
     let direct = own.views.values().filter(|view| match (view.uses.get(&relation), columns) {
         (Some(used), Some(columns)) => !used.is_disjoint(columns),
         (used, _) => used.is_some(),
@@ -192,26 +195,28 @@ pub fn dependents(own: &Private, relation: u32, columns: Option<&BTreeSet<u16>>)
     found
 }
 
-/// Holds a change against the views of a tenant: nothing that they use goes or becomes another, and none reads itself. `whose` stands
-/// behind their names where the change is not the tenant's own.
+/// Checks a change against the views of a tenant: nothing that they use may be dropped or change its type, and no view
+/// may read itself. `suffix` follows the views' names in errors, to name the database when the change is not the
+/// tenant's own.
 ///
 /// # Errors
-/// [`InUse`](ErrorKind::InUse), [`Unsupported`](ErrorKind::Unsupported) for a type that changes, [`Recursion`](ErrorKind::Recursion),
-/// [`Conflict`](ErrorKind::Conflict) when what a new view reads has gone.
+/// [`InUse`](ErrorKind::InUse), [`Unsupported`](ErrorKind::Unsupported) for a type that changes,
+/// [`Recursion`](ErrorKind::Recursion), [`Conflict`](ErrorKind::Conflict) when a relation that a new view reads no
+/// longer exists.
 pub fn check(
     (before, after): (&Private, &Private),
     (shared_before, shared_after): (&SharedTables, &SharedTables),
-    whose: &str,
+    suffix: &str,
 ) -> Result<()> {
     for view in after.views.values() {
-        // What a temporary view reads may have gone by another session's doing: that is no matter of this change.
+        // Another session may have dropped what a temporary view reads: that does not concern this change.
         let known = before.views.get(&view.id).is_some_and(|old| Arc::ptr_eq(old, view));
-        for (number, columns) in &view.uses {
-            let old = Relation::of(*number, before, shared_before);
-            let new = Relation::of(*number, after, shared_after);
+        for (oid, columns) in &view.uses {
+            let old = Relation::of(*oid, before, shared_before);
+            let new = Relation::of(*oid, after, shared_after);
             let (Some(new), Some(old)) = (new, old.or(new)) else {
                 match old {
-                    Some(old) => return Err(in_use(after, &old, None, whose)),
+                    Some(old) => return Err(in_use(after, &old, None, suffix)),
                     None if known => continue,
                     None => return Err(gone(view)),
                 }
@@ -221,10 +226,10 @@ pub fn check(
                     (_, Some(_)) if new.has_type_of(&old, *column) => {}
                     (_, Some(name)) => {
                         let message = "cannot alter type of a column used by a view or rule";
-                        let detail = format!("rule _RETURN on view {}{whose} depends on column \"{name}\"", view.name);
+                        let detail = format!("rule _RETURN on view {}{suffix} depends on column \"{name}\"", view.name);
                         return Err(Error::new(ErrorKind::Unsupported, message).with_detail(detail));
                     }
-                    (Some(name), None) => return Err(in_use(after, &old, Some((*column, name)), whose)),
+                    (Some(name), None) => return Err(in_use(after, &old, Some((*column, name)), suffix)),
                     (None, None) if known => {}
                     (None, None) => return Err(gone(view)),
                 }
@@ -244,8 +249,8 @@ fn gone(view: &SqlView) -> Error {
     Error::new(ErrorKind::Conflict, message)
 }
 
-/// 2BP01 with all that depends on a relation, or on a column of it.
-fn in_use(own: &Private, relation: &Relation<'_>, column: Option<(u16, &str)>, whose: &str) -> Error {
+/// Error 2BP01, with everything that depends on a relation, or on a column of it, in its detail.
+fn in_use(own: &Private, relation: &Relation<'_>, column: Option<(u16, &str)>, suffix: &str) -> Error {
     let what = match column {
         Some((_, name)) => format!("column {name} of {}", relation.described()),
         None => relation.described(),
@@ -262,7 +267,7 @@ fn in_use(own: &Private, relation: &Relation<'_>, column: Option<(u16, &str)>, w
                 through.map_or_else(|| what.clone(), |other| format!("view {}", other.name))
             }
         };
-        format!("view {}{whose} depends on {on}", view.name)
+        format!("view {}{suffix} depends on {on}", view.name)
     });
     let message = format!("cannot drop {what} because other objects depend on it");
     let detail = lines.collect::<Vec<_>>().join("\n");

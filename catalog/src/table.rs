@@ -1,7 +1,8 @@
-//! A table: families, columns, row-key schema.
+//! A table: families, columns, row-key schema, defaults, checks. Pure definitions; no IO.
 //!
-//! [`Table::define`] makes one of a [`TableDefinition`], what `CREATE TABLE` says; functions such as [`Table::add_column`] take a table
-//! and give the changed one, all of them pure. [`Table::storage_schema`] is what the store must hold for it.
+//! [`Table::define`] makes a table from a [`TableDefinition`], the content of `CREATE TABLE`. Functions such as
+//! [`Table::add_column`] take a table and return the changed one. [`Table::storage_schema`] gives the schema of its
+//! table in the store.
 
 mod alter;
 mod defaults;
@@ -10,7 +11,7 @@ mod options;
 #[cfg(test)]
 mod tests;
 
-pub use alter::AsksOfRows;
+pub use alter::RowEffect;
 pub use defaults::{Check, ColumnDefault, DefaultValue, Identity};
 pub use define::{ColumnDefinition, FamilyDefinition, TableDefinition};
 pub(crate) use define::{DEFAULT_FAMILY, check_name};
@@ -20,7 +21,7 @@ use crate::{Comments, Encoding, FamilyId, KeySchema, SqlType, TableId};
 use keyspan_storage::{Aggregate, Family, FamilyName, GcRule, History, TableName, TableSchema};
 use serde::{Deserialize, Serialize};
 
-/// The hidden family whose one cell says that a row exists: a row of NULLs does.
+/// The hidden family whose one cell marks that a row exists, since a row may consist of NULLs only.
 pub const MARKER_FAMILY: &str = "_";
 /// The qualifier of the marker cell.
 pub const MARKER_QUALIFIER: &[u8] = b"";
@@ -28,28 +29,28 @@ pub const MARKER_QUALIFIER: &[u8] = b"";
 pub const TENANT_COLUMN: &str = "tenant";
 /// The column of `raw()` and `cells()` with the bytes of the row key.
 pub const KEY_COLUMN: &str = "_key";
-/// The part of the key of a private table that was made without a primary key. No column shows it.
+/// The key part of a private table without a primary key. No column shows it.
 pub const HIDDEN_KEY: &str = "_row";
 
-/// What is done with a stored value that does not decode.
+/// The policy for stored values that do not decode.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum OnBadValue {
     /// The statement fails.
     #[default]
     Error,
-    /// It reads as NULL.
+    /// The value reads as NULL.
     Null,
 }
 
-/// What is done with a row whose key does not conform to the schema.
+/// The policy for rows whose key does not conform to the schema.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum OnBadKey {
-    /// It is not seen.
+    /// The row is skipped.
     #[default]
     Skip,
-    /// Its key parts read as NULL.
+    /// The key parts read as NULL.
     Null,
     /// The statement fails.
     Error,
@@ -58,30 +59,31 @@ pub enum OnBadKey {
 /// A column family of a table.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TableFamily {
-    /// Never given twice in a table.
+    /// The id, never reused in a table.
     pub id: FamilyId,
-    /// Its name in SQL and in the store.
+    /// The name in SQL and in the store.
     pub name: FamilyName,
-    /// What it may forget.
+    /// The GC rule.
     pub gc: GcRule,
-    /// Set when cells are merged.
+    /// The aggregate into which cells are merged, if they are.
     #[serde(default)]
     pub aggregate: Option<Aggregate>,
 }
 
-/// Where a column's values live.
+/// Where a column's values are stored.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ColumnPlace {
-    /// The part of the key with this number, from 0.
+    /// A key part, by index from 0.
     Key(usize),
     /// A cell.
     Cell {
         /// The family.
         family: FamilyName,
-        /// The qualifier: the column's first name, or that and a number when cells of a dropped column still have it.
+        /// The qualifier: the column's first name, with a number appended if cells of a dropped column still have that
+        /// qualifier.
         qualifier: String,
-        /// How values become bytes.
+        /// The encoding of values.
         encoding: Encoding,
     },
 }
@@ -89,18 +91,18 @@ pub enum ColumnPlace {
 /// A SQL column.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Column {
-    /// Its number in the table, from 1; never given twice. `attnum` on the wire.
+    /// The column number in the table, from 1, never reused. `attnum` on the wire.
     pub id: u16,
-    /// Its name.
+    /// The name.
     pub name: String,
-    /// Its type.
+    /// The type.
     pub kind: SqlType,
-    /// Whether NULL is refused; always so in the key.
+    /// Whether NULL is refused; always true for key columns.
     #[serde(default)]
     pub not_null: bool,
-    /// Where its values live.
+    /// Where the values are stored.
     pub place: ColumnPlace,
-    /// What a row has that is given no value; `None` for NULL.
+    /// The default; `None` for NULL.
     #[serde(default)]
     pub default: Option<ColumnDefault>,
     /// Set for `GENERATED … AS IDENTITY`.
@@ -108,20 +110,21 @@ pub struct Column {
     pub identity: Option<Identity>,
 }
 
-/// A table: shared, made by the operator and seen by each tenant as its own, or private, made by a tenant and seen by no other.
+/// A table: shared (created by the operator, seen by each tenant as its own) or private (created by a tenant and seen
+/// by no other).
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Table {
-    /// Never given twice.
+    /// The id, never reused.
     pub id: TableId,
-    /// Its name in SQL.
+    /// The name in SQL.
     pub name: String,
-    /// Its name in the store: for a shared table its own, never given twice.
+    /// The name of the store's table. A shared table has one of its own, whose name is never reused.
     pub physical: TableName,
-    /// The space of a private table's rows in the store's table of all of them ([`private`](crate::private)), never given twice; `None`
-    /// for a shared one.
+    /// The space of a private table's rows in the store's table of all private tables ([`private`](crate::private)),
+    /// never reused; `None` for a shared table.
     #[serde(default)]
     pub space: Option<u32>,
-    /// The declared families; the marker family is not among them.
+    /// The declared families, without the marker family.
     pub families: Vec<TableFamily>,
     /// The columns, in the order of `SELECT *`; without `tenant`.
     pub columns: Vec<Column>,
@@ -133,20 +136,20 @@ pub struct Table {
     /// Policy for keys that do not conform.
     #[serde(default)]
     pub on_bad_key: OnBadKey,
-    /// For how long what rows held is kept after they changed, in microseconds; `None` for not at all.
+    /// How long old versions of rows are kept as history, in microseconds; `None` for no history.
     #[serde(default)]
     pub history_micros: Option<i64>,
-    /// What no row may contradict.
+    /// The CHECK constraints.
     #[serde(default)]
     pub checks: Vec<Check>,
-    /// The number for the next column.
+    /// The next column number.
     pub next_column_id: u16,
-    /// The number for the next family.
+    /// The next family id.
     pub next_family_id: u32,
-    /// Qualifiers of dropped columns, with their families: not to be given again.
+    /// Qualifiers of dropped columns, with their families: not to be reused.
     #[serde(default)]
     pub retired: Vec<(FamilyName, String)>,
-    /// What is said of it.
+    /// The comments.
     #[serde(default, skip_serializing_if = "Comments::is_empty")]
     pub comments: Comments,
 }
@@ -162,23 +165,24 @@ impl Table {
         self.families.iter().find(|family| family.name.as_str() == name)
     }
 
-    /// Whether it was made by a tenant, for itself.
+    /// Whether the table is private.
     pub fn is_private(&self) -> bool {
         self.space.is_some()
     }
 
-    /// Whether its key is one that no column shows: it was made without a primary key.
+    /// Whether the table has a hidden key, since it has no primary key.
     pub fn has_hidden_key(&self) -> bool {
         self.is_private() && self.key.parts.iter().any(|part| part.name == HIDDEN_KEY)
     }
 
-    /// The key as tenants see it, or with the tenant's id before it, as the operator does.
+    /// The key schema as tenants see it, or with the tenant's id first, as the operator sees it.
     pub fn key_for(&self, operator: bool) -> KeySchema {
         KeySchema { with_tenant: operator, ..self.key.clone() }
     }
 
-    /// The families that the store must have: those declared, and the marker's. A marker ages by the longest age, and only if every
-    /// family has one: a row lives as long as any of its cells may. Since when there is history is the store's business: 0 here.
+    /// The schema of the store's table: the declared families and the marker's. A marker expires after the longest
+    /// `max_age`, and only if every family has one: a row exists as long as any of its cells may. The store sets the
+    /// start of history; it is 0 here.
     pub fn storage_schema(&self) -> TableSchema {
         let ages = self.families.iter().map(|family| family.gc.age_max_micros());
         let longest = ages.reduce(|a, b| Some(a?.max(b?))).flatten();

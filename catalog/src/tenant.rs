@@ -1,4 +1,4 @@
-//! Tenants and what is left of those that were dropped.
+//! Tenants, and the certificates of dropped ones.
 
 use crate::TenantId;
 use serde::{Deserialize, Serialize};
@@ -6,11 +6,11 @@ use serde::{Deserialize, Serialize};
 /// The byte between a tenant's id and the rest of the row key.
 pub const TENANT_DELIMITER: u8 = b'#';
 
-/// Whether a tenant can be used.
+/// The state of a tenant.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum TenantState {
-    /// In use.
+    /// Usable.
     Active,
     /// Invisible; its rows are being deleted.
     Dropping,
@@ -19,69 +19,69 @@ pub enum TenantState {
 /// A tenant.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Tenant {
-    /// Its id: the name of its database.
+    /// The id: the name of the tenant's database.
     pub id: TenantId,
-    /// Its number, never given twice: the database's OID.
+    /// The OID of the tenant's database, never reused.
     pub oid: u32,
-    /// Whether it can be used.
+    /// The state.
     pub state: TenantState,
-    /// When it was made, in microseconds.
+    /// The creation timestamp, in microseconds.
     pub created_micros: i64,
-    /// What its sessions may take.
+    /// The limits of the tenant's sessions.
     #[serde(default, skip_serializing_if = "Quotas::is_none")]
     pub quotas: Quotas,
-    /// What is said of its database.
+    /// The comment on the tenant's database.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub comment: Option<String>,
 }
 
-/// What the sessions of a tenant may take.
+/// Limits of a tenant's sessions.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Quotas {
-    /// Bytes that a statement may read of the store; `None` for any number.
+    /// Bytes that a statement may read from the store; `None` for no limit.
     pub scan_bytes_max: Option<u64>,
 }
 
 impl Quotas {
-    /// Whether nothing is bounded.
+    /// Whether nothing is limited.
     pub fn is_none(&self) -> bool {
         *self == Self::default()
     }
 }
 
-/// What a finished drop leaves: a row of `keyspan.drops`.
+/// The certificate of a finished drop: a row of `keyspan.drops`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct DropCertificate {
-    /// The tenant's number.
+    /// The OID of the tenant's database.
     pub oid: u32,
     /// The tenant's id.
     pub tenant: TenantId,
-    /// Who dropped it.
+    /// The role that dropped the tenant.
     pub dropped_by: String,
-    /// Tables in which it had rows.
+    /// The number of tables that held rows of the tenant.
     pub tables: u64,
     /// Rows deleted.
     pub rows: u64,
-    /// Bytes of them.
+    /// Bytes of these rows.
     pub bytes: u64,
-    /// When it became invisible, in microseconds.
+    /// When the tenant became invisible, in microseconds.
     pub dropped_micros: i64,
-    /// When the purge of its bytes was begun, in microseconds; `None` before.
+    /// When the purge began, in microseconds; `None` before.
     #[serde(default)]
     pub purging_micros: Option<i64>,
-    /// When its last byte left the store's files, in microseconds; `None` until a purge has verified it.
+    /// When the last byte of the tenant left the store's files, in microseconds; `None` until a purge has verified it.
     #[serde(default)]
     pub purged_micros: Option<i64>,
 }
 
-/// How far the purge of a dropped tenant's bytes is. It only goes forward; a crash repeats the step that it interrupted.
+/// The state of a dropped tenant's purge. It only advances; after a crash the interrupted step is repeated.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PurgeState {
-    /// Its rows are dead; the store's files have them still.
+    /// The rows are deleted, but the store's files still contain them.
     Waiting,
-    /// The store has been told to rewrite and delete files.
+    /// The store is rewriting and deleting files.
     Running,
-    /// The store has said that no file has a byte of it any more.
+    /// The store has verified that no file contains a byte of the tenant.
     Done,
 }
 
@@ -97,7 +97,7 @@ impl PurgeState {
 }
 
 impl DropCertificate {
-    /// How far the purge is.
+    /// The state of the purge.
     pub fn purge_state(&self) -> PurgeState {
         match (self.purged_micros, self.purging_micros) {
             (Some(_), _) => PurgeState::Done,
@@ -106,7 +106,7 @@ impl DropCertificate {
         }
     }
 
-    /// The order of certificates: by time, then by number.
+    /// The sort key of certificates: timestamp, then OID.
     pub(crate) fn order(&self) -> (i64, u32) {
         (self.dropped_micros, self.oid)
     }

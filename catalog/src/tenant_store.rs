@@ -1,12 +1,12 @@
-//! The only door to rows.
+//! The tenant store: the only access to rows of tables.
 //!
-//! A [`TenantStore`] is made once for a connection, at authentication. It adds the tenant's span to every key that goes down and
-//! strips it from every key that comes up; no key that a session can name lies outside of it. The operator's has no span: its
-//! keys begin with the tenant's id.
+//! A [`TenantStore`] is created once for a connection, at authentication. It prepends the tenant's span to every key
+//! that it passes to the store and strips it from every key that the store returns, so that no key that a session can
+//! name lies outside of the span. The operator's has no span: its keys begin with the tenant's id.
 //!
-//! Every commit names the rows of the catalog of the tenants that it writes for, and the store refuses it when one of them changed
-//! since: a tenant that is being dropped gets no row any more. It names those of the private tables too: a row that was made for a table
-//! as it was is not written to it as it is.
+//! Every commit validates the catalog rows of the tenants that it writes for, and the store refuses it when one of them
+//! has changed: a tenant that is being dropped gets no more rows. It validates the catalog rows of private tables too:
+//! a row that was encoded for an old definition of a table is not written to the table with its new one.
 
 mod load;
 #[cfg(test)]
@@ -14,11 +14,11 @@ mod private_tests;
 #[cfg(test)]
 mod tests;
 
-pub use load::{TenantLoad, existing};
+pub use load::{TenantLoad, existing_row};
 
 use crate::{
     Error, ErrorKind, Result, Sequence, SequenceState, Snapshot, Table, Tenant, TenantId, TenantState,
-    catalog::rows::{self, Decoded},
+    catalog::rows::{self, LastDecoded},
     ids::is_tenant_id,
     private::{private_table, space_span},
     table::DEFAULT_FAMILY,
@@ -35,7 +35,8 @@ use std::{
     sync::Arc,
 };
 
-/// How often a sequence is moved anew because another session moved it first: each time one of them did.
+/// Attempts to advance a sequence while other sessions advance it first. Each failed attempt means that another session
+/// succeeded.
 const ADVANCE_ATTEMPTS_MAX: usize = 1_000;
 
 /// Rows of one tenant in every table, or of all tenants for the operator.
@@ -43,55 +44,55 @@ const ADVANCE_ATTEMPTS_MAX: usize = 1_000;
 pub struct TenantStore {
     store: Arc<dyn Store>,
     tenant: Option<TenantId>,
-    /// The tenant's number, where another tenant of the same id is not meant.
+    /// The tenant's OID, if a later tenant of the same id must be refused.
     oid: Option<u32>,
-    /// What commits read of the catalog.
-    read: Arc<ReadByCommits>,
+    /// Catalog rows that commits read.
+    row_cache: Arc<CatalogRowCache>,
 }
 
-/// Rows of the catalog that a commit reads.
+/// A cache of the catalog rows that commits read.
 #[derive(Debug, Default)]
-struct ReadByCommits {
-    tenant: Decoded<Tenant>,
-    table: Decoded<Table>,
+struct CatalogRowCache {
+    tenant: LastDecoded<Tenant>,
+    table: LastDecoded<Table>,
 }
 
-/// What a statement writes: keys without the span.
+/// The writes of a statement or transaction, with keys without the span.
 #[derive(Clone, Debug, Default)]
 pub struct Writes {
     /// Mutations of rows.
     pub rows: Vec<(Arc<Table>, RowMutation)>,
-    /// Ranges to delete whole.
+    /// Key ranges to delete.
     pub ranges: Vec<(Arc<Table>, KeyRange)>,
-    /// Rows that were relied on when they were read.
+    /// The read set: rows that must not have changed since the pin.
     pub validated: Vec<(Arc<Table>, RowKey)>,
-    /// Spaces that who writes has reserved, and that no table has yet: nobody else reads or writes there.
+    /// Spaces that the writer has reserved and no table has yet: nobody else reads or writes them.
     pub reserved: BTreeSet<u32>,
 }
 
-/// What a span holds.
+/// The size of a span.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SpanSize {
-    /// Rows that live.
+    /// Live rows.
     pub rows: u64,
-    /// Bytes of their keys, without the tenant's id, and of their living cells.
+    /// Bytes of their keys, without the tenant's id, and of their live cells.
     pub bytes: u64,
 }
 
 impl TenantStore {
-    /// The door of whichever tenant has the id.
+    /// The rows of whichever tenant has the id.
     pub fn of_tenant(store: Arc<dyn Store>, tenant: TenantId) -> Self {
-        Self { store, tenant: Some(tenant), oid: None, read: Arc::default() }
+        Self { store, tenant: Some(tenant), oid: None, row_cache: Arc::default() }
     }
 
-    /// The door of this very tenant: it writes nothing for another one that gets the id after a drop.
+    /// The rows of this tenant only: after a drop, it writes nothing for a new tenant of the same id.
     pub fn of_session(store: Arc<dyn Store>, tenant: &Tenant) -> Self {
-        Self { store, tenant: Some(tenant.id.clone()), oid: Some(tenant.oid), read: Arc::default() }
+        Self { store, tenant: Some(tenant.id.clone()), oid: Some(tenant.oid), row_cache: Arc::default() }
     }
 
-    /// The door of the operator.
+    /// The rows of all tenants, for the operator.
     pub fn of_operator(store: Arc<dyn Store>) -> Self {
-        Self { store, tenant: None, oid: None, read: Arc::default() }
+        Self { store, tenant: None, oid: None, row_cache: Arc::default() }
     }
 
     /// The tenant; `None` for the operator.
@@ -99,7 +100,7 @@ impl TenantStore {
         self.tenant.as_ref()
     }
 
-    /// Holds on to the newest state.
+    /// Pins the newest state.
     ///
     /// # Errors
     /// The store's.
@@ -107,19 +108,19 @@ impl TenantStore {
         Ok(self.store.pin().await?)
     }
 
-    /// The tenant's number, for a door of [`of_session`](Self::of_session).
+    /// The tenant's OID, if made with [`of_session`](Self::of_session).
     pub fn oid(&self) -> Option<u32> {
         self.oid
     }
 
-    /// Reads rows of the span; keys of the scan and of the rows are without it.
+    /// Reads rows of the span; keys of the scan and of the rows do not contain it.
     ///
-    /// A row whose key is the span's beginning and nothing more has no key without it. No schema makes such a key; the operator
-    /// sees it.
+    /// A row whose key is the span itself is skipped, since its key would be empty. No schema encodes such a key; the
+    /// operator sees the row.
     pub fn scan(&self, table: &Table, scan: Scan) -> RowStream {
         match &self.tenant {
-            Some(tenant) => spanned(span_of(tenant, table), scan, |scan| self.store.scan(&table.physical, scan)),
-            // No name that an operator can give is one's; its keys would be those of every tenant.
+            Some(tenant) => scan_within(span_of(tenant, table), scan, |scan| self.store.scan(&table.physical, scan)),
+            // The operator cannot name a private table; its keys would be those of every tenant.
             None if table.is_private() => keyspan_storage::store::failed(keyspan_storage::Error::Invalid(
                 "a private table is read in the database of its tenant".into(),
             )),
@@ -127,31 +128,33 @@ impl TenantStore {
         }
     }
 
-    /// Where the rows of the span are, for scans of many rows; `None` where the store has no such files. The request, the rows in
-    /// memory and those of the rest are without the span; key columns are the store's, the tenant first. May read files.
+    /// The files and memory that hold the rows of the span, for scans of many rows; `None` if the store has no such
+    /// files. Keys of the request, of rows in memory and of the rest do not contain the span; key columns are the
+    /// store's, the tenant first. May read files.
     ///
-    /// A row group may hold other tenants' rows, and those of other private tables: what a part selects is this tenant's and this table's, and
-    /// nothing else of it is.
+    /// A row group may contain rows of other tenants and of other private tables: only the rows that a part selects
+    /// belong to this tenant and this table.
     ///
     /// # Errors
     /// The store's.
     pub fn columnar(&self, table: &Table, request: ColumnarRequest) -> Option<Result<Columnar>> {
         let fast = self.store.columnar()?;
         let span = self.span_within(table)?;
-        let found = fast.columnar(&table.physical, in_span(span.as_deref(), request)).map_err(Error::from);
+        let found = fast.columnar(&table.physical, request_within(span.as_deref(), request)).map_err(Error::from);
         Some(found.map(|found| match &span {
             Some(span) => without_span(span, found),
             None => found,
         }))
     }
 
-    /// Whether the rows are so few that [`columnar`](Self::columnar) may be called for them where nobody should have to wait.
+    /// Whether the rows are few enough to call [`columnar`](Self::columnar) on a thread that must not block.
     pub fn runs_inline(&self, table: &Table, request: &ColumnarRequest) -> bool {
         let Some((fast, span)) = self.store.columnar().zip(self.span_within(table)) else { return true };
-        fast.runs_inline(&table.physical, &in_span(span.as_deref(), request.clone()))
+        fast.runs_inline(&table.physical, &request_within(span.as_deref(), request.clone()))
     }
 
-    /// What the door's keys of a table begin with, if they do with anything; `None` for a table of which it reads nothing.
+    /// The span of a table's keys; the inner `None` for the operator, who has no span; the outer `None` for a table
+    /// that this store cannot read.
     fn span_within(&self, table: &Table) -> Option<Option<Bytes>> {
         match &self.tenant {
             Some(tenant) => Some(Some(span_of(tenant, table))),
@@ -159,12 +162,14 @@ impl TenantStore {
         }
     }
 
-    /// Commits what a statement or transaction writes, read at `pin`. Refused when a validated row changed, and when a tenant that it
-    /// writes for is no longer active: its row in the catalog is validated too.
+    /// Commits the writes of a statement or transaction that read at `pin`. Refused when a validated row has changed,
+    /// or when a tenant that it writes for is no longer active: the tenant's row in the catalog is validated too.
+    /// Returns the commit timestamp in microseconds.
     ///
     /// # Errors
-    /// [`Conflict`](crate::ErrorKind::Conflict); [`NoTenant`](crate::ErrorKind::NoTenant) for a tenant that is not there or not
-    /// active; [`Invalid`](crate::ErrorKind::Invalid) for the operator's deletion of every tenant's rows; and the store's.
+    /// [`Conflict`](crate::ErrorKind::Conflict); [`NoTenant`](crate::ErrorKind::NoTenant) for a tenant that does not
+    /// exist or is not active; [`Invalid`](crate::ErrorKind::Invalid) for the operator's deletion of every tenant's
+    /// rows; and the store's.
     pub async fn commit(&self, pin: &Pin, writes: Writes) -> Result<i64> {
         if writes.rows.is_empty() && writes.ranges.is_empty() {
             return Ok(pin.commit_micros);
@@ -173,8 +178,9 @@ impl TenantStore {
         Ok(self.store.commit(commit).await?)
     }
 
-    /// The commit of what is written at a pin. The tables are those of the catalog at the pin or, where the commit changes the catalog
-    /// too, of that after it: then no row of the catalog is validated for them, since the commit validates the catalog's version.
+    /// Prepares the commit of writes at a pin. The tables are those of the catalog at the pin or, if the commit changes
+    /// the catalog too, those of the snapshot `after` it: then their catalog rows are not validated, since the commit
+    /// validates the catalog's version.
     pub(crate) async fn prepare(&self, pin: &Pin, writes: Writes, after: Option<&Snapshot>) -> Result<Commit> {
         let mut tenants = BTreeSet::new();
         let mut commit = Commit::default();
@@ -182,9 +188,9 @@ impl TenantStore {
         for table in private_tables(&writes) {
             match (after, table.space.filter(|space| writes.reserved.contains(space))) {
                 (Some(after), _) if after.table_of(self.tenant(), table.id) == Some(&table) => {}
-                (_, Some(space)) => validated.extend(self.still_reserved(&table, space, pin).await?),
-                (Some(_), None) => return Err(changed(&table)),
-                (None, None) => validated.push(self.unchanged(&table, pin).await?),
+                (_, Some(space)) => validated.extend(self.reserved_space_row(&table, space, pin).await?),
+                (Some(_), None) => return Err(table_changed(&table)),
+                (None, None) => validated.push(self.unchanged_table_row(&table, pin).await?),
             }
         }
         for (table, range) in writes.ranges {
@@ -203,18 +209,18 @@ impl TenantStore {
             validated.push((table.physical.clone(), self.key(&table, &key)?));
         }
         for tenant in &tenants {
-            validated.push(self.active(tenant, pin).await?);
+            validated.push(self.active_tenant_row(tenant, pin).await?);
         }
         commit.validation = Some(Validation { pin: pin.clone(), rows: validated });
         Ok(commit)
     }
 
-    /// Moves a sequence on: `change` makes of how far it has come (`None` at its beginning) how far it shall have come, and an answer.
-    /// On its own: neither waits a transaction for it, nor does one take it back.
+    /// Advances a sequence: `change` maps its state (`None` at its beginning) to the next state and a result. Not part
+    /// of a transaction: it neither waits for one nor is rolled back with one.
     ///
     /// # Errors
-    /// What `change` finds; [`NoTable`](ErrorKind::NoTable) when the sequence is no more; [`Conflict`](ErrorKind::Conflict) when others
-    /// kept moving it; the store's.
+    /// Those of `change`; [`NoTable`](ErrorKind::NoTable) when the sequence no longer exists;
+    /// [`Conflict`](ErrorKind::Conflict) when other sessions kept advancing it; the store's.
     pub async fn advance<T>(
         &self,
         sequence: &Sequence,
@@ -234,7 +240,7 @@ impl TenantStore {
             let pin = self.pin().await?;
             let is_there =
                 async |key| Ok::<_, Error>(self.store.read_row(&catalog, key, Some(pin.clone())).await?.is_some());
-            // One that a transaction is making has its number reserved.
+            // A sequence that a transaction is creating has a reserved OID.
             let known = if is_there(&made).await? {
                 &made
             } else if is_there(&reserved).await? {
@@ -249,8 +255,11 @@ impl TenantStore {
             let (family, value) = (family.clone(), state.to_bytes());
             let set = Mutation::SetCell { family, qualifier: Bytes::new(), timestamp: None, value };
             let row = RowMutation { key: key.clone(), mutations: vec![set] };
-            let validated =
-                vec![self.active(tenant, &pin).await?, (catalog.clone(), known.clone()), (table.clone(), key.clone())];
+            let validated = vec![
+                self.active_tenant_row(tenant, &pin).await?,
+                (catalog.clone(), known.clone()),
+                (table.clone(), key.clone()),
+            ];
             let commit = Commit {
                 writes: vec![Write::Row { table: table.clone(), row }],
                 validation: Some(Validation { pin, rows: validated }),
@@ -263,7 +272,7 @@ impl TenantStore {
         Err(Error::new(ErrorKind::Conflict, format!("sequence \"{}\" is being moved by others", sequence.name)))
     }
 
-    /// How much the span holds in a table, by reading it. For the operator's door: all of it.
+    /// The size of the span in a table, measured by reading it; for the operator, the size of the whole table.
     ///
     /// # Errors
     /// The store's.
@@ -277,7 +286,7 @@ impl TenantStore {
         Ok(size)
     }
 
-    /// The key with the span before it.
+    /// The key with the span prepended.
     fn key(&self, table: &Table, key: &RowKey) -> Result<RowKey> {
         let Some(tenant) = &self.tenant else { return Ok(key.clone()) };
         let span = span_of(tenant, table);
@@ -298,7 +307,8 @@ impl TenantStore {
                     .with_hint("Name the tenant, or DROP the table."));
             }
             None => {
-                // A range in the span of one tenant; one over several has rows of tenants that may well be going.
+                // Validate the tenant if the range lies in the span of one; a range over several may cover tenants that
+                // are being dropped.
                 let tenant = tenant_of(&range.start).ok();
                 tenants.extend(tenant.filter(|tenant| within_span(&span(tenant), range)));
                 range.clone()
@@ -307,28 +317,30 @@ impl TenantStore {
         Ok((!range.is_empty()).then(|| Write::DeleteRange { table: table.physical.clone(), range }))
     }
 
-    /// The row of the catalog that says that a private table is at the pin what it was for who writes.
-    async fn unchanged(&self, table: &Table, pin: &Pin) -> Result<(TableName, RowKey)> {
+    /// The catalog row of a private table, to be validated; an error if its definition at the pin is not the writer's.
+    async fn unchanged_table_row(&self, table: &Table, pin: &Pin) -> Result<(TableName, RowKey)> {
         let Some(tenant) = &self.tenant else {
             return Err(Error::new(ErrorKind::Invalid, "a private table is written in the database of its tenant"));
         };
         let (catalog, key) = (rows::catalog_table(), rows::private_table_key(tenant, table.id));
         let row = self.store.read_row(&catalog, &key, Some(pin.clone())).await?;
-        let now = row.as_ref().map(|row| self.read.table.of(row)).transpose()?;
+        let now = row.as_ref().map(|row| self.row_cache.table.get(row)).transpose()?;
         if now.is_none_or(|now| *now != *table) {
-            return Err(changed(table));
+            return Err(table_changed(table));
         }
         Ok((catalog, key))
     }
 
-    /// The row of the catalog that says that a space is reserved at the pin; `None` for one that was reserved after it.
-    async fn still_reserved(&self, table: &Table, space: u32, pin: &Pin) -> Result<Option<(TableName, RowKey)>> {
+    /// The catalog row of a reserved space, to be validated; `None` if the space was reserved after the pin, an error
+    /// if it is not reserved.
+    async fn reserved_space_row(&self, table: &Table, space: u32, pin: &Pin) -> Result<Option<(TableName, RowKey)>> {
         let Some(tenant) = &self.tenant else {
             return Err(Error::new(ErrorKind::Invalid, "a private table is written in the database of its tenant"));
         };
         let (catalog, key) = (rows::catalog_table(), rows::private_space_key(tenant, space));
         if self.store.read_row(&catalog, &key, Some(pin.clone())).await?.is_none() {
-            // A transaction that reads one state may be older than the space of its temporary table, which only it gives up.
+            // The snapshot of a REPEATABLE READ transaction may be older than the space of its temporary table, which
+            // only the transaction gives up.
             if self.store.read_row(&catalog, &key, None).await?.is_some() {
                 return Ok(None);
             }
@@ -338,11 +350,11 @@ impl TenantStore {
         Ok(Some((catalog, key)))
     }
 
-    /// The row of the catalog that says that the tenant is active at the pin.
-    async fn active(&self, id: &TenantId, pin: &Pin) -> Result<(TableName, RowKey)> {
+    /// The catalog row of a tenant, to be validated; an error if the tenant is not active at the pin.
+    async fn active_tenant_row(&self, id: &TenantId, pin: &Pin) -> Result<(TableName, RowKey)> {
         let (table, key) = (rows::catalog_table(), rows::tenant_key(id));
         let row = self.store.read_row(&table, &key, Some(pin.clone())).await?;
-        let tenant = row.as_ref().map(|row| self.read.tenant.of(row)).transpose()?;
+        let tenant = row.as_ref().map(|row| self.row_cache.tenant.get(row)).transpose()?;
         let usable =
             |tenant: Arc<Tenant>| tenant.state == TenantState::Active && self.oid.is_none_or(|oid| oid == tenant.oid);
         if !tenant.is_some_and(usable) {
@@ -352,22 +364,22 @@ impl TenantStore {
     }
 }
 
-fn changed(table: &Table) -> Error {
+fn table_changed(table: &Table) -> Error {
     let message = format!("relation \"{}\" was changed or dropped by another at the same moment", table.name);
     Error::new(ErrorKind::Conflict, message)
 }
 
-/// What every key of the tenant begins with.
+/// The span of a tenant: the prefix of its keys.
 pub fn span(tenant: &TenantId) -> Bytes {
     join(tenant.as_str().as_bytes(), &[TENANT_DELIMITER])
 }
 
-/// What every key of the tenant in a table begins with.
+/// The span of a tenant in a table: the prefix of its keys there.
 fn span_of(tenant: &TenantId, table: &Table) -> Bytes {
     table.space.map_or_else(|| span(tenant), |space| space_span(tenant, space))
 }
 
-/// The private tables that are written, each once.
+/// The private tables that are written, without duplicates.
 fn private_tables(writes: &Writes) -> Vec<Arc<Table>> {
     let tables = writes.rows.iter().map(|(table, _)| table).chain(writes.ranges.iter().map(|(table, _)| table));
     let by_id: BTreeMap<_, _> = tables.filter(|table| table.is_private()).map(|table| (table.id, table)).collect();
@@ -378,7 +390,7 @@ fn join(a: &[u8], b: &[u8]) -> Bytes {
     [a, b].concat().into()
 }
 
-/// The range, moved into the span; what has no end, ends with the span.
+/// The range, moved into the span. A range without an end ends with the span.
 fn within(span: &[u8], range: &KeyRange) -> KeyRange {
     let end = range.end.as_ref().map_or_else(|| prefix_end(span), |end| Some(join(span, end)));
     KeyRange::new(join(span, &range.start), end)
@@ -389,8 +401,9 @@ fn rows_within(span: &[u8], rows: &RowSet) -> RowSet {
     RowSet::new(rows.ranges().iter().map(|range| within(span, range)))
 }
 
-/// Reads a scan of the span by one of the store: keys go down with it and come up without it.
-fn spanned(span: Bytes, scan: Scan, read: impl FnOnce(Scan) -> RowStream) -> RowStream {
+/// Runs a scan of the span as a scan of the store: prepends the span to the scan's keys and strips it from the rows'
+/// keys.
+fn scan_within(span: Bytes, scan: Scan, read: impl FnOnce(Scan) -> RowStream) -> RowStream {
     let scan = Scan {
         rows: rows_within(&span, &scan.rows),
         filter: scan.filter.map(|filter| filter_within(&span, filter)),
@@ -409,15 +422,15 @@ fn spanned(span: Bytes, scan: Scan, read: impl FnOnce(Scan) -> RowStream) -> Row
     read(scan).map_ok(strip).try_filter(|batch| futures::future::ready(!batch.is_empty())).boxed()
 }
 
-/// The request for rows of the span.
-fn in_span(span: Option<&[u8]>, request: ColumnarRequest) -> ColumnarRequest {
+/// The request, moved into the span.
+fn request_within(span: Option<&[u8]>, request: ColumnarRequest) -> ColumnarRequest {
     match span {
         Some(span) => ColumnarRequest { rows: rows_within(span, &request.rows), ..request },
         None => request,
     }
 }
 
-/// The same files and rows; scans of the rest, its rows, and those in memory are without the span.
+/// The same files and rows, with the span stripped from the keys of the rest, of its scans, and of rows in memory.
 fn without_span(span: &Bytes, found: Columnar) -> Columnar {
     let Columnar { parts, memory, rest } = found;
     let parts = parts.into_iter().map(|part| part.in_span(span.clone())).collect();
@@ -426,17 +439,17 @@ fn without_span(span: &Bytes, found: Columnar) -> Columnar {
         return Columnar { parts, memory, rest };
     }
     let (estimate, span) = (rest.rows_estimate(), span.clone());
-    let rest = Rest::new(estimate, move |scan| spanned(span.clone(), scan, |scan| rest.scan(scan)));
+    let rest = Rest::new(estimate, move |scan| scan_within(span.clone(), scan, |scan| rest.scan(scan)));
     Columnar { parts, memory, rest }
 }
 
-/// Whether no key outside of the span is in the range.
+/// Whether the range lies within the span.
 fn within_span(span: &[u8], range: &KeyRange) -> bool {
     let end = prefix_end(span);
     range.start.starts_with(span) && range.end.as_ref().is_some_and(|last| end.is_none_or(|end| *last <= end))
 }
 
-/// The tenant that an operator's key names.
+/// The tenant whose id an operator's key begins with.
 fn tenant_of(key: &[u8]) -> Result<TenantId> {
     let end = memchr::memchr(TENANT_DELIMITER, key).unwrap_or(key.len());
     let id = std::str::from_utf8(&key[..end]).ok().filter(|id| end < key.len() && is_tenant_id(id));
@@ -449,8 +462,8 @@ fn tenant_of(key: &[u8]) -> Result<TenantId> {
     )
 }
 
-/// The filter with its patterns for row keys made to match behind the span. That nothing outside of the span is read is the business
-/// of the scan's rows, not of these patterns.
+/// The filter with its row-key patterns made to match after the span. The scan's rows, not these patterns, ensure that
+/// nothing outside of the span is read.
 fn filter_within(span: &[u8], filter: Filter) -> Filter {
     let all = |filters: Vec<Filter>| filters.into_iter().map(|filter| filter_within(span, filter)).collect();
     let one = |filter: Option<Box<Filter>>| filter.map(|filter| Box::new(filter_within(span, *filter)));

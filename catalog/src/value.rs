@@ -1,7 +1,8 @@
-//! SQL types that a column may have, and single values of them.
+//! The SQL types of columns, and single values of them.
 //!
-//! A value comes from SQL or from text ([`Value::parse`]), is made to fit its column's type ([`Value::fit`]), and becomes part of a
-//! row key ([`key`](crate::key)) or a cell ([`mapping`](crate::mapping)); it is printed with [`Value::to_text`].
+//! A value comes from SQL or from text ([`Value::parse`]), is cast to its column's type ([`Value::fit`]), and is
+//! encoded in a row key ([`key`](crate::key)) or a cell ([`mapping`](crate::mapping)); [`Value::to_text`] prints it.
+//! This room knows PostgreSQL's types and their text, but no table.
 
 pub mod array;
 pub mod calendar;
@@ -43,7 +44,7 @@ pub enum SqlType {
     Text,
     /// `varchar(n)`, n in characters; `None` for `varchar`.
     Varchar(Option<u32>),
-    /// `char(n)`, n in characters, in private tables only. Blanks at a value's end mean nothing and are not kept.
+    /// `char(n)`, n in characters, in private tables only. Trailing blanks are insignificant and not stored.
     Char(u32),
     /// `bytea`
     Bytea,
@@ -55,7 +56,7 @@ pub enum SqlType {
     Timestamp,
     /// `timestamptz`, microseconds, UTC.
     Timestamptz,
-    /// `interval`, microseconds. No part of a key.
+    /// `interval`, microseconds. Not allowed in keys.
     Interval,
     /// `uuid`
     Uuid,
@@ -63,7 +64,7 @@ pub enum SqlType {
     Json,
     /// `jsonb`
     Jsonb,
-    /// An array of one dimension. No part of a key.
+    /// An array of one dimension. Not allowed in keys.
     Array(ItemType),
 }
 
@@ -78,7 +79,7 @@ pub enum Value {
     Int(i64),
     /// `real`, `double precision`
     Float(f64),
-    /// `numeric`: the digits as an integer, and how many of them stand after the point.
+    /// `numeric`: the digits as an integer, and the number of digits after the point.
     Numeric {
         /// The digits.
         unscaled: i128,
@@ -99,11 +100,11 @@ pub enum Value {
     Interval(Interval),
     /// `uuid`
     Uuid([u8; 16]),
-    /// The items of an array; those that are NULL among them.
+    /// An array: its items, which may be NULL.
     Array(Vec<Value>),
 }
 
-/// One value that is not NULL, with its text or bytes borrowed where they are stored as they are.
+/// One value that is not NULL, with its text or bytes borrowed if they are stored unescaped.
 #[derive(Clone, Debug, PartialEq)]
 pub enum ValueRef<'a> {
     /// `boolean`
@@ -133,12 +134,12 @@ pub enum ValueRef<'a> {
     Interval(Interval),
     /// `uuid`
     Uuid([u8; 16]),
-    /// The items of an array, as [`Value::Array`].
+    /// An array, as [`Value::Array`].
     Array(Cow<'a, [Value]>),
 }
 
 impl ValueRef<'_> {
-    /// The value with its text or bytes copied.
+    /// The owned value; borrowed text or bytes are copied.
     pub fn into_value(self) -> Value {
         match self {
             Self::Bool(value) => Value::Bool(value),
@@ -158,14 +159,15 @@ impl ValueRef<'_> {
 }
 
 impl Value {
-    /// The order of two values of one type: PostgreSQL's, texts in collation C. `None` for NULL and for values of several types.
+    /// Compares two values of one type in PostgreSQL's order, texts in collation C. `None` for NULL and for values of
+    /// different types.
     pub fn compare(&self, other: &Self) -> Option<Ordering> {
         Some(match (self, other) {
             (Self::Bool(a), Self::Bool(b)) => a.cmp(b),
             (Self::Int(a), Self::Int(b))
             | (Self::Timestamp(a), Self::Timestamp(b))
             | (Self::Time(a), Self::Time(b)) => a.cmp(b),
-            // NaN equals itself and is above all.
+            // NaN equals itself and is above all other values.
             (Self::Float(a), Self::Float(b)) => a.partial_cmp(b).unwrap_or_else(|| a.is_nan().cmp(&b.is_nan())),
             (Self::Numeric { unscaled: a, scale: x }, Self::Numeric { unscaled: b, scale: y }) => {
                 compare_numeric((*a, *x), (*b, *y))
@@ -181,7 +183,7 @@ impl Value {
     }
 }
 
-/// Compares two numbers of digits and scale.
+/// Compares two numbers, given as unscaled integer and scale.
 fn compare_numeric((a, a_scale): (i128, u8), (b, b_scale): (i128, u8)) -> Ordering {
     if a_scale > b_scale {
         return compare_numeric((b, b_scale), (a, a_scale)).reverse();
@@ -189,14 +191,14 @@ fn compare_numeric((a, a_scale): (i128, u8), (b, b_scale): (i128, u8)) -> Orderi
     let raised = 10i128.checked_pow(u32::from(b_scale - a_scale)).and_then(|factor| a.checked_mul(factor));
     match raised {
         Some(a) => a.cmp(&b),
-        // What does not fit into 128 bits is beyond everything that does, except for zero, which fits.
+        // `a`, rescaled, exceeds 128 bits and is therefore beyond `b`, except for zero.
         None if a == 0 => 0.cmp(&b),
         None => a.cmp(&0),
     }
 }
 
 impl fmt::Display for SqlType {
-    /// The type as PostgreSQL's `format_type` prints it.
+    /// Prints the type as PostgreSQL's `format_type` does.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Bool => f.write_str("boolean"),

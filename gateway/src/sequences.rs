@@ -5,7 +5,7 @@
 //! is larger each time, up to [`BLOCK_MAX`], so that a large load seldom waits for the store.
 
 use crate::pg::error::{Result, SqlError, SqlState};
-use keyspan_catalog::{Sequence, TenantStore, sequence::Numbers};
+use keyspan_catalog::{Sequence, TenantStore, sequence::SequenceValues};
 use std::{
     collections::HashMap,
     sync::{Mutex, MutexGuard, PoisonError},
@@ -26,7 +26,7 @@ pub struct Sequences(Mutex<HashMap<u32, Block>>);
 
 #[derive(Clone, Copy, Debug)]
 struct Block {
-    left: Option<Numbers>,
+    left: Option<SequenceValues>,
     size: u64,
 }
 
@@ -129,9 +129,9 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 /// The numbers without the first of them.
-fn behind(sequence: &Sequence, numbers: Numbers) -> Option<Numbers> {
+fn behind(sequence: &Sequence, numbers: SequenceValues) -> Option<SequenceValues> {
     let first = numbers.first.checked_add(sequence.increment)?;
-    (numbers.count > 1).then(|| Numbers { first, count: numbers.count - 1 })
+    (numbers.count > 1).then(|| SequenceValues { first, count: numbers.count - 1 })
 }
 
 /// Waits for the store on a thread of its own: the caller's may be one that runs other sessions, or a query's.

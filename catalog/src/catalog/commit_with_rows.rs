@@ -1,7 +1,8 @@
-//! What a transaction has changed of a tenant's own relations, and the rows that it has written, in one commit.
+//! One commit for a transaction that has changed private relations of a tenant and written rows.
 //!
-//! [`Catalog::begin_edit`] keeps other edits of this process away and pins the newest state; who commits looks at what it relies on as of
-//! that pin; [`Editing::commit`] applies the edits to the newest snapshot and writes them with the rows. Everything is held against that pin.
+//! [`Catalog::begin_edit`] locks out other edits of this process and pins the newest state; the caller validates its
+//! read set as of that pin; [`Editing::commit`] applies the edits to the newest snapshot and writes them together with
+//! the rows. All validation is done against that pin.
 
 use super::{Catalog, rows};
 use crate::{Edit, Result, Snapshot, TenantStore, tenant_store::Writes};
@@ -9,7 +10,7 @@ use keyspan_storage::{Pin, Validation};
 use std::sync::Arc;
 use tokio::sync::MutexGuard;
 
-/// A change of the catalog that is being prepared: no other is made by this process until it is dropped or committed.
+/// A change of the catalog in preparation. This process makes no other until it is committed or dropped.
 #[derive(Debug)]
 pub struct Editing<'a> {
     catalog: &'a Catalog,
@@ -19,7 +20,7 @@ pub struct Editing<'a> {
 }
 
 impl Catalog {
-    /// Begins a change of what a tenant has made for itself.
+    /// Begins a change of a tenant's private relations.
     ///
     /// # Errors
     /// The store's.
@@ -33,7 +34,7 @@ impl Catalog {
 }
 
 impl Editing<'_> {
-    /// The state that the change is held against.
+    /// The state that the change is validated against.
     pub fn pin(&self) -> &Pin {
         &self.pin
     }
@@ -43,17 +44,17 @@ impl Editing<'_> {
         &self.before
     }
 
-    /// Commits an [`Edit::ChangePrivate`] together with writes of the tenant's door, whose tables are those of the snapshot after it: with
-    /// both or with neither. Gives the time of the commit, in microseconds.
+    /// Commits an [`Edit::ChangePrivate`] together with writes of the tenant's store, both or neither. The tables of
+    /// `writes` are those of the snapshot after the edit. Returns the commit timestamp in microseconds.
     ///
     /// # Errors
-    /// What the edit contradicts; [`Conflict`](crate::ErrorKind::Conflict) when a validated row changed; the store's, after which both
-    /// may be in force.
-    pub async fn commit(self, door: &TenantStore, edit: &Edit, writes: Writes) -> Result<i64> {
+    /// Those of [`Snapshot::apply`]; [`Conflict`](crate::ErrorKind::Conflict) when a validated row changed; the
+    /// store's, after which both may be committed.
+    pub async fn commit(self, tenant_store: &TenantStore, edit: &Edit, writes: Writes) -> Result<i64> {
         let catalog = self.catalog;
         let after = self.before.apply(edit)?;
         catalog.make_private_table().await?;
-        let mut commit = door.prepare(&self.pin, writes, Some(&after)).await?;
+        let mut commit = tenant_store.prepare(&self.pin, writes, Some(&after)).await?;
         commit.writes.extend(rows::difference(&self.before, &after));
         let validated = commit.validation.take().map(|validation| validation.rows).unwrap_or_default();
         let version = (rows::catalog_table(), rows::version_key());

@@ -1,8 +1,8 @@
-//! The rows of private tables that go, and the table of the store that has them.
+//! Deleting rows of private tables, and creating the table of the store that holds them all.
 //!
-//! A space that no table uses any more is spare from the edit on that took it away. Its rows are deleted then, as a range, and another
-//! edit forgets it. What a crash leaves spare, also what was being written there, is deleted when the catalog is opened: by then no
-//! session is there that could still write to it.
+//! A space is *spare* from the edit on that takes it away from its table. Then its rows are deleted as a range, and
+//! another edit forgets the space. Spare spaces that a crash leaves behind, also those that were being written, are
+//! deleted when the catalog is opened: by then no session can still write to them.
 
 use super::Catalog;
 use crate::{
@@ -13,7 +13,7 @@ use keyspan_storage::StoreExt;
 use std::{collections::BTreeSet, sync::Arc};
 
 impl Catalog {
-    /// Makes the store's table of all private tables, if it is not there.
+    /// Creates the store's table of all private tables, if it does not exist.
     pub(super) async fn make_private_table(&self) -> Result<()> {
         if self.store.table(&private_table()).await.is_ok() {
             return Ok(());
@@ -24,10 +24,12 @@ impl Catalog {
         }
     }
 
-    /// Deletes the rows of the spaces that an edit took from tables; gives the snapshot after. What fails is left for the next start.
+    /// Deletes the rows of the spaces that an edit took from tables; returns the snapshot after that. If the deletion
+    /// fails, the next start repeats it.
     pub(super) async fn erase_freed(&self, edit: &Edit, before: &Snapshot, after: Arc<Snapshot>) -> Arc<Snapshot> {
         let Edit::ChangePrivate(tenant, oid, _) = edit else { return after };
-        let used = |snapshot: &Snapshot| snapshot.private.get(tenant).map(|private| private.used()).unwrap_or_default();
+        let used =
+            |snapshot: &Snapshot| snapshot.private.get(tenant).map(|private| private.used_spaces()).unwrap_or_default();
         let freed: BTreeSet<u32> = used(before).difference(&used(&after)).copied().collect();
         if freed.is_empty() {
             return after;
@@ -41,8 +43,9 @@ impl Catalog {
         }
     }
 
-    /// Reserves numbers for what a tenant is making: the first of `count` that follow each other. They are its spare spaces until an edit
-    /// uses them, [`release`](Self::release) gives them up, or the catalog is opened again.
+    /// Reserves `count` consecutive OIDs for relations that a tenant is creating, and returns the first. They are spare
+    /// spaces of the tenant until an edit uses them, [`release`](Self::release) gives them up, or the catalog is opened
+    /// again.
     ///
     /// # Errors
     /// As [`commit`](Self::commit).
@@ -55,11 +58,11 @@ impl Catalog {
         Ok(self.commit(edit).await?.next_oid - count)
     }
 
-    /// Gives up what was [reserved](Self::reserve) and not used, and deletes what was written there. Of a tenant that is no more, nothing
-    /// is left to give up.
+    /// Gives up [reserved](Self::reserve) spaces that were not used, and deletes what was written there. Does nothing
+    /// if the tenant no longer exists.
     ///
     /// # Errors
-    /// As [`commit`](Self::commit). The next start gives up what is left then.
+    /// As [`commit`](Self::commit). Then the next start gives up what is left.
     pub async fn release(&self, tenant: &TenantId, oid: u32, spaces: BTreeSet<u32>) -> Result<()> {
         let _editing = self.editing.lock().await;
         let snapshot = self.refresh_at(&self.store.pin().await?).await?;
@@ -76,7 +79,7 @@ impl Catalog {
     pub(super) async fn erase_spare(&self) -> Result<()> {
         let snapshot = self.snapshot();
         for (id, private) in snapshot.private.iter().filter(|(_, private)| !private.spare.is_empty()) {
-            // What is being dropped goes whole.
+            // A tenant that is being dropped is deleted as a whole.
             if let Some(tenant) = snapshot.tenant(id.as_str()) {
                 self.erase_spaces(id, tenant.oid, private.spare.clone()).await?;
             }

@@ -1,36 +1,36 @@
-//! The purge of dropped tenants: from rows that no one can read to files that no longer have them.
+//! The purge of dropped tenants: removing rows that are already unreadable from the store's files.
 //!
 //! ```text
 //! DROP DATABASE        BeginPurge              Store::purge            FinishPurge
 //!   certificate  ───►  purging_micros  ───►  files are rewritten ───►  purged_micros
 //! ```
 //!
-//! The certificate's row in the catalog is the state: each step is an edit, a crash between two repeats the one that was under way.
-//! [`Store::purge`](keyspan_storage::Store::purge) may be asked again at any time, and says only when it is done that it is. A tenant
-//! of the same id that was made meanwhile keeps its rows: only what was deleted goes.
+//! The certificate's row in the catalog holds the state: each step is an edit, and after a crash the interrupted step
+//! is repeated. [`Store::purge`](keyspan_storage::Store::purge) can be repeated at any time and returns only when the
+//! purge is complete. A tenant of the same id that was created meanwhile keeps its rows: only deleted rows are purged.
 
 use super::{Catalog, rows};
 use crate::{DropCertificate, Edit, Result, private::private_table, tenant_store::span};
 use keyspan_storage::{Clock, KeyRange, PurgeReport};
 use std::sync::Arc;
 
-/// Drops that one purge takes together: the store reads and rewrites what they share once.
-pub(super) const PURGED_TOGETHER_MAX: usize = 64;
+/// Drops that one purge handles together: the store reads and rewrites the files that they share once.
+pub(super) const PURGE_BATCH_MAX: usize = 64;
 
 impl Catalog {
-    /// The drops whose bytes are not purged yet, oldest first.
+    /// The drops that are not purged yet, oldest first.
     pub fn unpurged(&self) -> Vec<Arc<DropCertificate>> {
         self.snapshot().drops.iter().filter(|drop| drop.purged_micros.is_none()).cloned().collect()
     }
 
-    /// Purges what is not purged yet, [`PURGED_TOGETHER_MAX`] drops at most; `None` when there is nothing. It may take long.
+    /// Purges at most [`PURGE_BATCH_MAX`] drops that are not purged yet; `None` when there are none. May take long.
     ///
     /// # Errors
-    /// The store's: [`Unsupported`](keyspan_storage::ErrorKind::Unsupported) by one that cannot promise it. The purge is not complete
-    /// then, and can be asked for again.
+    /// The store's: [`Unsupported`](keyspan_storage::ErrorKind::Unsupported) if it cannot guarantee a purge. The purge
+    /// is not complete then, and can be repeated.
     pub async fn purge(&self, clock: &dyn Clock) -> Result<Option<PurgeReport>> {
         let mut drops = self.unpurged();
-        drops.truncate(PURGED_TOGETHER_MAX);
+        drops.truncate(PURGE_BATCH_MAX);
         if drops.is_empty() {
             return Ok(None);
         }
@@ -40,13 +40,13 @@ impl Catalog {
             self.commit(|_| Ok(Edit::BeginPurge(oids.clone(), now_micros))).await?;
         }
         let snapshot = self.snapshot();
-        // A table made since has nothing of theirs. One dropped since is the store's to clear away, which waits for it for the sake of any
-        // table: the catalog's is always there.
+        // A table created since has no rows of these tenants. A table dropped since is removed by the store, which
+        // waits for that whichever tables it is given; the catalog's own table is always among them.
         let shared = snapshot.tables.values().map(|table| table.physical.clone());
         let tables = shared.chain([private_table(), rows::catalog_table()]);
         let ranges = tables
             .flat_map(|table| drops.iter().map(move |drop| (table.clone(), KeyRange::prefix(span(&drop.tenant)))));
-        // What it has defined, too: names, defaults, the texts of views.
+        // The tenant's definitions too: names, defaults, queries of views.
         let defined = drops.iter().flat_map(|drop| rows::defined_by(&drop.tenant));
         let ranges = ranges.chain(defined.map(|prefix| (rows::catalog_table(), KeyRange::prefix(prefix))));
         let report = self.store().purge(&ranges.collect::<Vec<_>>()).await?;
@@ -131,7 +131,7 @@ mod tests {
 
     #[tokio::test]
     async fn no_more_than_some_go_together() {
-        let ids: Vec<String> = (0..=PURGED_TOGETHER_MAX).map(|number| format!("t{number}")).collect();
+        let ids: Vec<String> = (0..=PURGE_BATCH_MAX).map(|number| format!("t{number}")).collect();
         let ids: Vec<&str> = ids.iter().map(String::as_str).collect();
         let catalog = dropped(&store(), &ids).await;
         for left in [1, 0] {

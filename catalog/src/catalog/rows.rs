@@ -1,4 +1,5 @@
-//! The rows of the catalog's table.
+//! The rows of the catalog's table: how objects are encoded, how a difference of two snapshots becomes writes, and how
+//! rows become a snapshot.
 //!
 //! ```text
 //! key                 family "c", qualifier ""; a value in JSON
@@ -11,7 +12,7 @@
 //! private_view#alto#16394   a SqlView of the tenant's own
 //! private_space#alto#16392   true: a spare space of the tenant
 //! drop#0000016385     a DropCertificate
-//! pending#flights-16390   true: a table of the store that is being made or dropped
+//! pending#flights-16390   true: a table of the store that is being created or dropped
 //! ```
 
 use super::CATALOG_TABLE;
@@ -27,11 +28,11 @@ use std::{
     sync::{Arc, Mutex, PoisonError},
 };
 
-/// The format that is written and read.
+/// The version of the format that is written and read.
 const FORMAT: u32 = 1;
 const FAMILY: &str = "c";
 
-/// What the version row says.
+/// The version row.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Version {
     format: u32,
@@ -44,7 +45,7 @@ impl Version {
         Self { format: FORMAT, version: snapshot.version, next_oid: snapshot.next_oid }
     }
 
-    /// Reads the version row; an absent one is that of an empty catalog.
+    /// Reads the version row; without one the catalog is empty.
     pub(super) fn read(row: Option<&Row>) -> Result<Self> {
         let Some(row) = row else { return Ok(Self::of(&Snapshot::default())) };
         let version: Self = decode(row)?;
@@ -102,7 +103,7 @@ pub(crate) fn private_space_key(tenant: &TenantId, space: u32) -> RowKey {
     key(format!("private_space#{tenant}#{space}"))
 }
 
-/// What the keys of all that a tenant has defined begin with.
+/// The key prefixes of everything that a tenant has defined.
 pub(super) fn defined_by(tenant: &TenantId) -> impl Iterator<Item = Bytes> {
     let kinds = ["private_table", "private_sequence", "private_view", "private_space"];
     kinds.into_iter().map(move |kind| format!("{kind}#{tenant}#").into())
@@ -112,12 +113,12 @@ pub(super) fn pending_key(table: &TableName) -> RowKey {
     key(format!("pending#{table}"))
 }
 
-/// The bytes of a row of the catalog.
+/// The encoded value of a row.
 fn bytes(row: &Row) -> Bytes {
     row.newest(FAMILY, b"").map(|cell| cell.value.clone()).unwrap_or_default()
 }
 
-/// The value of a row of the catalog.
+/// The decoded value of a row.
 pub(crate) fn decode<T: DeserializeOwned>(row: &Row) -> Result<T> {
     serde_json::from_slice(&bytes(row)).map_err(|error| {
         let message = format!("row \"{}\" of the catalog cannot be read", row.key.escape_ascii());
@@ -125,22 +126,23 @@ pub(crate) fn decode<T: DeserializeOwned>(row: &Row) -> Result<T> {
     })
 }
 
-/// The value of the row that was decoded last, with its bytes: a commit reads the same rows as the one before it, which most often say what they said.
+/// A cache of the row decoded last, with its bytes: a commit reads the same rows as the commit before it, and they have
+/// rarely changed.
 #[derive(Debug)]
-pub(crate) struct Decoded<T>(Mutex<Option<(Bytes, Arc<T>)>>);
+pub(crate) struct LastDecoded<T>(Mutex<Option<(Bytes, Arc<T>)>>);
 
-impl<T> Default for Decoded<T> {
+impl<T> Default for LastDecoded<T> {
     fn default() -> Self {
         Self(Mutex::default())
     }
 }
 
-impl<T: DeserializeOwned> Decoded<T> {
+impl<T: DeserializeOwned> LastDecoded<T> {
     /// The value of a row.
     ///
     /// # Errors
-    /// When it cannot be read.
-    pub(crate) fn of(&self, row: &Row) -> Result<Arc<T>> {
+    /// [`Corrupt`](ErrorKind::Corrupt) for bytes that do not decode.
+    pub(crate) fn get(&self, row: &Row) -> Result<Arc<T>> {
         let bytes = bytes(row);
         let mut last = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some((seen, value)) = &*last
@@ -169,7 +171,8 @@ pub(super) fn delete(key: RowKey) -> Write {
     write(key, Mutation::DeleteFromRow)
 }
 
-/// The writes that make the rows of `before` those of `after`: what both share is not written again.
+/// The writes that turn the rows of `before` into those of `after`. Objects that both snapshots share are not written
+/// again.
 pub(super) fn difference(before: &Snapshot, after: &Snapshot) -> Vec<Write> {
     let mut writes = Vec::new();
     maps(&before.tenants, &after.tenants, tenant_key, &mut writes);
@@ -185,7 +188,7 @@ pub(super) fn difference(before: &Snapshot, after: &Snapshot) -> Vec<Write> {
     writes
 }
 
-/// The writes for what tenants made for themselves.
+/// The writes for private relations of tenants.
 fn private(before: &Snapshot, after: &Snapshot, writes: &mut Vec<Write>) {
     let none = Arc::new(Private::default());
     let gone = before.private.keys().filter(|id| !after.private.contains_key(*id));
@@ -218,7 +221,7 @@ fn maps<K: Ord, V: Serialize>(
     writes.extend(before.keys().filter(|id| !after.contains_key(id)).map(|id| delete(key(id))));
 }
 
-/// A snapshot being read, and the tables of the store that were being made or dropped.
+/// A snapshot being loaded, and the tables of the store whose creation or drop may be unfinished.
 #[derive(Debug, Default)]
 pub(super) struct Loaded {
     pub(super) snapshot: Snapshot,
@@ -226,7 +229,7 @@ pub(super) struct Loaded {
 }
 
 impl Loaded {
-    /// Takes one row of the catalog's table.
+    /// Adds one row of the catalog's table.
     pub(super) fn take(&mut self, row: &Row) -> Result<()> {
         let snapshot = &mut self.snapshot;
         let key = String::from_utf8_lossy(&row.key).into_owned();
@@ -273,12 +276,12 @@ impl Loaded {
         Ok(())
     }
 
-    /// What the tenant of `tenant#number` has made, and the number.
+    /// The tenant's private relations and the OID, from the key suffix `tenant#oid`.
     fn private(&mut self, row: &Row, of: &str) -> Result<(&mut Private, u32)> {
-        let (tenant, number) = of.split_once('#').ok_or_else(|| unknown_row(row))?;
-        let number = number.parse().map_err(|_| unknown_row(row))?;
+        let (tenant, oid) = of.split_once('#').ok_or_else(|| unknown_row(row))?;
+        let oid = oid.parse().map_err(|_| unknown_row(row))?;
         let private = self.snapshot.private.entry(TenantId::new(tenant)?).or_default();
-        Ok((Arc::make_mut(private), number))
+        Ok((Arc::make_mut(private), oid))
     }
 }
 

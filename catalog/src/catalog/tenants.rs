@@ -1,9 +1,12 @@
-//! The drop of a tenant, from invisible to certified.
+//! Dropping a tenant, from invisible to certified.
 //!
-//! First the tenant becomes invisible: one edit, whatever its size; writes of its sessions that are under way are refused from then
-//! on, since they validate its row in the catalog. Then its rows are counted and its span deleted in every table. Last, an edit takes
-//! its row away and leaves the certificate. What a crash or an error interrupts, a full disk as well, is taken up by
-//! [`Catalog::finish_drops`].
+//! 1. One edit makes the tenant invisible, whatever its size. From then on commits of its sessions are refused, since
+//! they
+//!    validate its row in the catalog.
+//! 2. Its rows are counted ([`Catalog::tenant_size`]), and its span is deleted in every table.
+//! 3. One edit deletes the tenant's row and adds the certificate.
+//!
+//! [`Catalog::finish_drops`] finishes a drop that a crash or an error (a full disk, for example) interrupted.
 
 use super::Catalog;
 use crate::{
@@ -16,17 +19,17 @@ use std::{
     sync::{Arc, Mutex, PoisonError},
 };
 
-/// The tenants that statements are dropping.
+/// The tenants that statements of this process are dropping.
 #[derive(Debug, Default)]
-pub(super) struct Erasing(Mutex<BTreeSet<TenantId>>);
+pub(super) struct ActiveDrops(Mutex<BTreeSet<TenantId>>);
 
-/// One of them; it is none any more when this is dropped.
-struct Erased<'a>(&'a Erasing, &'a TenantId);
+/// Removes the tenant from the set when dropped.
+struct DropGuard<'a>(&'a ActiveDrops, &'a TenantId);
 
-impl Erasing {
-    fn begin<'a>(&'a self, id: &'a TenantId) -> Erased<'a> {
+impl ActiveDrops {
+    fn begin<'a>(&'a self, id: &'a TenantId) -> DropGuard<'a> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).insert(id.clone());
-        Erased(self, id)
+        DropGuard(self, id)
     }
 
     fn contains(&self, id: &TenantId) -> bool {
@@ -34,17 +37,18 @@ impl Erasing {
     }
 }
 
-impl Drop for Erased<'_> {
+impl Drop for DropGuard<'_> {
     fn drop(&mut self) {
         self.0.0.lock().unwrap_or_else(PoisonError::into_inner).remove(self.1);
     }
 }
 
-/// Rows and bytes of a tenant in each table of its database. The dry run of a drop and its certificate both come from this, so that
-/// they count the same.
+/// Rows and bytes of a tenant in each table of its database. The dry run of a drop and its certificate both come from
+/// this, so that they count the same.
 #[derive(Clone, Debug, Default)]
 pub struct TenantSize {
-    /// The shared tables and its own, in the order of [`Snapshot::tables_in`](crate::Snapshot::tables_in), those without rows as well.
+    /// The shared tables and its own, in the order of [`Snapshot::tables_in`](crate::Snapshot::tables_in), those
+    /// without rows as well.
     pub tables: Vec<(Arc<Table>, SpanSize)>,
 }
 
@@ -67,31 +71,31 @@ impl Catalog {
     /// Drops a tenant and its rows. `now_micros` is the time of the statement.
     ///
     /// # Errors
-    /// [`NoTenant`](ErrorKind::NoTenant), and the store's; after one of these the tenant is as it was, or invisible and for
-    /// [`finish_drops`](Self::finish_drops).
+    /// [`NoTenant`](ErrorKind::NoTenant), and the store's; after an error of the store the tenant is unchanged, or
+    /// invisible and left to [`finish_drops`](Self::finish_drops).
     pub async fn drop_tenant(&self, id: &TenantId, dropped_by: &str, now_micros: i64) -> Result<Arc<DropCertificate>> {
-        let _erased = self.erasing.begin(id);
+        let _guard = self.active_drops.begin(id);
         let hidden = self.commit(|_| Ok(Edit::BeginDropTenant(id.clone()))).await?;
         let tenant = hidden.tenants.get(id).cloned();
         let tenant =
             tenant.ok_or_else(|| Error::new(ErrorKind::NoTenant, format!("database \"{id}\" does not exist")))?;
-        self.erase(&tenant, dropped_by, now_micros).await
+        self.finish_drop(&tenant, dropped_by, now_micros).await
     }
 
-    /// Finishes the drops that were begun and interrupted, but for those of statements that still run. Who began them is not known
-    /// any more: the certificates name `dropped_by`.
+    /// Finishes interrupted drops, except those of statements that still run. The catalog does not record who began
+    /// them, so the certificates name `dropped_by`.
     ///
     /// # Errors
-    /// The store's, the first of several; it can be asked for again.
+    /// The store's, the first of several; the call can be repeated.
     pub async fn finish_drops(&self, dropped_by: &str, now_micros: i64) -> Result<Vec<Arc<DropCertificate>>> {
         let mut begun: Vec<Arc<Tenant>> = self.snapshot().dropping().cloned().collect();
-        begun.retain(|tenant| !self.erasing.contains(&tenant.id));
+        begun.retain(|tenant| !self.active_drops.contains(&tenant.id));
         let (mut certificates, mut failed) = (Vec::with_capacity(begun.len()), None);
         for tenant in begun {
             tracing::info!(tenant = %tenant.id, "finishing an interrupted drop");
-            match self.erase(&tenant, dropped_by, now_micros).await {
+            match self.finish_drop(&tenant, dropped_by, now_micros).await {
                 Ok(certificate) => certificates.push(certificate),
-                // It says nothing of the others.
+                // The other drops may still succeed.
                 Err(error) => failed = failed.or(Some(error)),
             }
         }
@@ -112,13 +116,13 @@ impl Catalog {
         Ok(TenantSize { tables })
     }
 
-    async fn erase(&self, tenant: &Tenant, dropped_by: &str, now_micros: i64) -> Result<Arc<DropCertificate>> {
+    async fn finish_drop(&self, tenant: &Tenant, dropped_by: &str, now_micros: i64) -> Result<Arc<DropCertificate>> {
         let size = self.tenant_size(&tenant.id).await?;
-        // Its private tables, spare spaces as well, are in one.
+        // All private tables and spare spaces are in one table of the store.
         let shared = self.snapshot().tables.values().map(|table| table.physical.clone()).collect::<Vec<_>>();
         for table in shared.into_iter().chain([private_table()]) {
             match self.store().drop_row_range(&table, span(&tenant.id)).await {
-                // Dropped by another statement meanwhile: its rows are gone with it. Or there are no private tables yet.
+                // Another statement dropped the table meanwhile, and its rows with it; or no private table exists yet.
                 Err(error) if error.kind() == keyspan_storage::ErrorKind::NotFound => {}
                 other => other?,
             }

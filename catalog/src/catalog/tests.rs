@@ -1,4 +1,4 @@
-//! The catalog in a memory store: persistence, conflicts, what crashes leave.
+//! The catalog in a memory store: persistence, conflicts, recovery after crashes.
 
 use super::*;
 use crate::{
@@ -121,7 +121,7 @@ async fn an_edit_that_lost_is_derived_anew() {
     let (one, other) = (Catalog::open(store.clone()).await.unwrap(), Catalog::open(store.clone()).await.unwrap());
     one.commit(new_tenant("alto")).await.unwrap();
     assert!(other.snapshot().tenant("alto").is_none());
-    // The other one has not seen it, and takes the next number nevertheless.
+    // The other catalog has not seen the edit, and takes the next OID nevertheless.
     let seen = other.commit(new_tenant("bari")).await.unwrap();
     assert_eq!(seen.tenant("alto").unwrap().oid + 1, seen.tenant("bari").unwrap().oid);
     assert_eq!(one.commit(new_tenant("bari")).await.unwrap_err().kind(), ErrorKind::TenantExists);
@@ -138,7 +138,7 @@ fn an_edit_that_meets_another_tries_again_and_not_for_ever() {
         block_on(one.commit(move |snapshot: &Snapshot| {
             let attempt = attempts.fetch_add(1, Ordering::SeqCst);
             if attempt < count {
-                // After this edit was given its snapshot, and before it is written.
+                // After this edit has received its snapshot, and before it is written.
                 let first = new_tenant(&format!("first-{count}-{attempt}"));
                 let committed = std::thread::scope(|scope| scope.spawn(|| block_on(other.commit(first))).join());
                 committed.unwrap().unwrap();
@@ -187,7 +187,7 @@ async fn a_table_that_was_made_and_not_shown_is_dropped_at_the_next_start() {
     let Edit::CreateTable(table) = new_table("t")(&catalog.snapshot()).unwrap() else { panic!() };
     catalog.make_table(&table).await.unwrap();
     assert_eq!(physical(&store).await, ["catalog", "t-16384"]);
-    // Or it is taken by the next attempt.
+    // Or the next attempt reuses it.
     catalog.make_table(&table).await.unwrap();
     let again = Catalog::open(store.clone()).await.unwrap();
     assert_eq!(physical(&store).await, ["catalog"]);
@@ -213,7 +213,7 @@ async fn a_table_that_was_hidden_and_not_dropped_is_dropped_at_the_next_start() 
     let catalog = Catalog::open(store.clone()).await.unwrap();
     let made = catalog.commit(new_table("t")).await.unwrap();
     let table = made.table("t").unwrap().clone();
-    // As a crash right after the edit leaves it.
+    // The state after a crash right after the edit.
     let after = made.apply(&Edit::DropTable(table.id)).unwrap();
     let mut writes = rows::difference(&made, &after);
     writes.push(rows::put(rows::pending_key(&table.physical), &true));
@@ -235,13 +235,13 @@ async fn families_follow_the_definition() {
     let expected = catalog.snapshot().table("t").unwrap().storage_schema();
     let name = TableName::new("t-16384").unwrap();
     assert_eq!(store.table(&name).await.unwrap(), expected);
-    // A crash before the families were changed: the next start does it.
+    // A crash before the families were changed: the next start changes them.
     store.modify_families(&name, vec![FamilyChange::Drop(FamilyName::new("m").unwrap())]).await.unwrap();
     Catalog::open(store.clone()).await.unwrap();
     assert_eq!(store.table(&name).await.unwrap(), expected);
     catalog.commit(alter("t", |table| table.drop_family("m"))).await.unwrap();
     assert_eq!(store.table(&name).await.unwrap().families.len(), 2);
-    // A family left over from an edit that failed does not lend its cells to the next one of its name.
+    // The cells of a family left over from a failed edit do not appear in the next family of its name.
     let leftover = FamilyChange::Create(FamilyName::new("m").unwrap(), Default::default());
     store.modify_families(&name, vec![leftover]).await.unwrap();
     catalog.commit(alter("t", with_family)).await.unwrap();
@@ -259,12 +259,12 @@ async fn history_follows_the_definition() {
     catalog.commit(set("1 day")).await.unwrap();
     let day = kept().await.unwrap();
     assert_eq!(day.keep_micros, 86_400_000_000);
-    // What is no change leaves what is kept.
+    // Without a change, the history that is kept stays.
     catalog.commit(set("24 hours")).await.unwrap();
     assert_eq!(kept().await, Some(day));
     catalog.commit(set("2 days")).await.unwrap();
     assert_eq!(kept().await.unwrap().keep_micros, 172_800_000_000);
-    // A crash before the store heard of it: the next start says it.
+    // A crash before the store was changed: the next start changes it.
     store.modify_families(&name, vec![FamilyChange::SetHistory(None)]).await.unwrap();
     Catalog::open(store.clone()).await.unwrap();
     assert_eq!(kept().await.unwrap().keep_micros, 172_800_000_000);
@@ -293,7 +293,7 @@ async fn a_dropped_tenant_leaves_the_others_rows() {
     assert_eq!(keys(&catalog, "t").await, ["altostrat#1"]);
     assert_eq!(put(&catalog, "t", "alto#3").await.unwrap_err().kind(), ErrorKind::NoTenant);
     assert_eq!(catalog.drop_tenant(&alto, "keyspan", 8).await.unwrap_err().kind(), ErrorKind::NoTenant);
-    // Made again, it begins empty.
+    // A tenant created again under this name begins empty.
     catalog.commit(new_tenant("alto")).await.unwrap();
     put(&catalog, "t", "alto#4").await.unwrap();
     assert_eq!(keys(&catalog, "t").await, ["alto#4", "altostrat#1"]);
@@ -337,7 +337,7 @@ async fn a_damaged_catalog_is_told() {
     assert_eq!(Catalog::open(store.clone()).await.unwrap_err().kind(), ErrorKind::Corrupt);
 }
 
-/// What an edit that a crash interrupted leaves: a table that is not shown, and rules that are not the definition's.
+/// The state that an interrupted edit leaves: an invisible table, and GC rules that differ from the definition.
 async fn interrupted(catalog: &Catalog) {
     let leftover = Table::define(TableId(20_000), &TableDefinition { name: "left".into(), ..text_table() }).unwrap();
     catalog.make_table(&leftover).await.unwrap();
@@ -377,7 +377,7 @@ async fn a_full_disk_is_no_reason_not_to_open() {
     assert!(takes_no_writes(&catalog.finish_interrupted().await.unwrap_err()));
     assert!(takes_no_writes(&catalog.commit(new_table("u")).await.unwrap_err()));
     assert!(!is_finished(&store.tables().await.unwrap(), &catalog));
-    // With room, the next edit finishes it, or whoever asks.
+    // With free space, the next edit or a call of `finish_interrupted` finishes it.
     fs.fill_disk(false);
     catalog.commit(new_table("u")).await.unwrap();
     assert!(is_finished(&store.tables().await.unwrap(), &catalog));

@@ -1,7 +1,8 @@
-//! Keys as typed columns: what segments keep beside the bytes of a key.
+//! Keys as typed columns, which segments store beside the bytes of keys.
 //!
-//! The columns are `tenant`, then `part1`, `part2`, … in the order of the key. Their names hold no column's name, so that one may be
-//! renamed while files keep what they have. All keys of a file conform, or none has columns: [`KeyDecoder::decode`] gives all or nothing.
+//! The columns are `tenant`, then `part1`, `part2`, … in the order of the key. They are not named after SQL columns, so
+//! that these can be renamed without changing files. If one key of a file does not conform, the file has no key
+//! columns: [`KeyDecoder::decode`] decodes all keys or none.
 
 use super::{KeyEncoding, KeySchema, SortedKeys};
 use crate::{SqlType, ValueRef, table::TENANT_COLUMN};
@@ -17,10 +18,10 @@ use arrow::{
 use keyspan_storage::KeyDecoder;
 use std::sync::Arc;
 
-/// The zone of `timestamptz`, as Arrow wants it.
+/// The zone of `timestamptz` in Arrow.
 const UTC: &str = "+00:00";
 
-/// Decodes the keys of a table as they stand in the store: a tenant's id, then the parts.
+/// Decodes the keys of a table as they are in the store: a tenant's id, then the parts.
 #[derive(Clone, Debug)]
 pub struct KeyColumns {
     schema: KeySchema,
@@ -28,7 +29,7 @@ pub struct KeyColumns {
 }
 
 impl KeyColumns {
-    /// Of a table's key; `None` when a part has no column.
+    /// The decoder for a table's key schema; `None` if a part's type has no column type.
     pub fn new(schema: &KeySchema) -> Option<Self> {
         let kinds: Option<Vec<String>> = schema.parts.iter().map(|part| name(part.kind)).collect();
         let directed = kinds?.into_iter().zip(&schema.parts);
@@ -61,7 +62,7 @@ impl KeyDecoder for KeyColumns {
         let last = columns.len() - 1;
         let mut fits = keys.null_count() == 0;
         let mut sorted = SortedKeys::new(&self.schema, b"");
-        // Of parts that neighbours share there is one value for each run of them.
+        // Leading parts that neighbouring keys share are stored once for each run of keys.
         let mut runs = 0;
         let mut run_of: Vec<u32> = Vec::with_capacity(keys.len());
         for key in keys.iter().flatten() {
@@ -78,7 +79,7 @@ impl KeyDecoder for KeyColumns {
     }
 }
 
-/// How a type is called in an id; types that read the same bytes alike have one name.
+/// The name of a type in a decoder's id; types that decode the same bytes to the same values share a name.
 fn name(kind: SqlType) -> Option<String> {
     Some(match kind {
         SqlType::Bool => "boolean".into(),
@@ -111,7 +112,7 @@ fn data_type(kind: SqlType) -> DataType {
             DataType::Decimal128(precision, i8::try_from(scale).unwrap_or(i8::MAX))
         }
         SqlType::Text | SqlType::Varchar(_) | SqlType::Char(_) | SqlType::Json | SqlType::Jsonb => DataType::Utf8,
-        // Of these two no key has a part.
+        // No key has a part of type interval or array.
         SqlType::Bytea | SqlType::Interval | SqlType::Array(_) => DataType::Binary,
         SqlType::Time => DataType::Time64(TimeUnit::Microsecond),
         SqlType::Date => DataType::Date32,
@@ -121,7 +122,7 @@ fn data_type(kind: SqlType) -> DataType {
     }
 }
 
-/// A column in the making.
+/// The builder of a column.
 enum Column {
     Bool(BooleanBuilder),
     Int2(Int16Builder),
@@ -170,7 +171,7 @@ impl Column {
             (Self::Int2(builder), ValueRef::Int(value)) => builder.append_value(i16::try_from(*value).ok()?),
             (Self::Int4(builder), ValueRef::Int(value)) => builder.append_value(i32::try_from(*value).ok()?),
             (Self::Int8(builder), ValueRef::Int(value)) => builder.append_value(*value),
-            // A real in a key is a double that a real holds.
+            // The key holds a real as a double that converts to a real without loss.
             (Self::Float4(builder), ValueRef::Float(value)) => builder.append_value(*value as f32),
             (Self::Float8(builder), ValueRef::Float(value)) => builder.append_value(*value),
             (Self::Numeric(builder, scale), ValueRef::Numeric { unscaled, scale: of }) if of == scale => {
@@ -301,7 +302,7 @@ mod tests {
         }
     }
 
-    /// A value of a column, in a form of few types.
+    /// A value of a column as text, comparable with [`plain`].
     fn shown(column: &ArrayRef, row: usize) -> String {
         use arrow::array::AsArray;
         use arrow::datatypes::*;

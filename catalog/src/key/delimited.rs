@@ -1,4 +1,4 @@
-//! Readable keys: parts joined by `#`.
+//! The encoding `delimited`: human-readable keys, parts joined by `#`.
 //!
 //! ```text
 //! key         part '#' part '#' … part              a key that would be empty (one empty text) is "#"
@@ -13,13 +13,16 @@
 //! uuid        01234567-89ab-cdef-0123-456789abcdef
 //! ```
 //!
-//! Descending: each digit d is 9 − d, each digit of a uuid 15 − d; the sign of a negative integer is `~` and its digits are those of
-//! the magnitude; infinity is `+infinity`, -infinity is `~infinity`. Texts do not descend: they have no fixed width.
+//! Descending: each digit d is 9 − d, each digit of a uuid 15 − d; the sign of a negative integer is `~` and its digits
+//! are those of the magnitude; infinity is `+infinity`, -infinity is `~infinity`. Texts do not descend: they have no
+//! fixed width.
 //!
-//! Why the order holds: in a text every byte is above `#`, so that a text sorts before those it is a prefix of; the first byte of a
-//! number or time tells negative from positive, and infinite from finite; the rest has a fixed width.
+//! Why the order holds: in a text every byte is above `#`, so that a text sorts before those that it is a prefix of;
+//! the first byte of a number or time tells negative from positive, and infinite from finite; the rest has a fixed
+//! width.
 //!
-//! Dates and times lie in the years 1 to 9999, or are infinite: a greater domain would cost every key a digit and a sign.
+//! Dates and times lie in the years 1 to 9999, or are infinite: a larger domain would cost every key a digit and a
+//! sign.
 
 use super::KeyPart;
 use crate::{
@@ -42,7 +45,7 @@ const TIMESTAMP_WIDTH: usize = 26;
 const TIME_WIDTH: usize = 15;
 const UUID_WIDTH: usize = 36;
 
-/// Appends the text with the bytes escaped that could end a part or sort before its end.
+/// Appends the text, escaping bytes that would end a part or sort before its end.
 pub(super) fn escape(text: &[u8], out: &mut Vec<u8>) {
     for &byte in text {
         if byte <= ESCAPE {
@@ -69,7 +72,7 @@ fn unescape(bytes: &[u8]) -> Option<Cow<'_, [u8]>> {
     Some(Cow::Owned(text))
 }
 
-/// Whether a value of the part can become no bytes at all.
+/// Whether a value of the part can have an empty encoding.
 pub(super) fn may_be_empty(part: &KeyPart) -> bool {
     matches!(part.kind, SqlType::Text | SqlType::Varchar(_) | SqlType::Char(_) | SqlType::Bytea)
 }
@@ -93,17 +96,17 @@ pub(super) fn encode(part: &KeyPart, value: &Value, out: &mut Vec<u8>) -> Result
         Value::Date(days) if DAYS.contains(&i64::from(*days)) => {
             let from = out.len();
             encode_days(i64::from(*days), out);
-            flip_if(part, &mut out[from..]);
+            flip_if_descending(part, &mut out[from..]);
         }
         Value::Timestamp(micros) if DAYS.contains(&micros.div_euclid(MICROS_PER_DAY)) => {
             let from = out.len();
             encode_micros(part, *micros, out);
-            flip_if(part, &mut out[from..]);
+            flip_if_descending(part, &mut out[from..]);
         }
         Value::Time(micros) => {
             let from = out.len();
             encode_clock(micros.unsigned_abs(), out);
-            flip_if(part, &mut out[from..]);
+            flip_if_descending(part, &mut out[from..]);
         }
         Value::Date(_) | Value::Timestamp(_) => {
             let message = format!("the key's column \"{}\" holds years 1 to 9999 and the infinities only", part.name);
@@ -118,7 +121,7 @@ pub(super) fn encode(part: &KeyPart, value: &Value, out: &mut Vec<u8>) -> Result
     Ok(())
 }
 
-/// The byte at which a finite date or time outside of the domain has its place: between the finite ones and an infinity.
+/// The byte at which a finite date or time outside of the domain sorts: between the finite ones and an infinity.
 pub(super) fn gap(part: &KeyPart, value: &Value) -> Option<u8> {
     let days = match value {
         Value::Date(i32::MIN | i32::MAX) | Value::Timestamp(i64::MIN | i64::MAX) => return None,
@@ -126,12 +129,13 @@ pub(super) fn gap(part: &KeyPart, value: &Value) -> Option<u8> {
         Value::Timestamp(micros) => micros.div_euclid(MICROS_PER_DAY),
         _ => return None,
     };
-    // Every finite one begins with a digit; the byte before '0' and the one after '9' are above '-' and '+', below 'i' and '~'.
+    // Every finite value begins with a digit; the byte before '0' and the byte after '9' are above '-' and '+', and
+    // below 'i' and '~'.
     let (before, after) = if part.descending { (b':', b'/') } else { (b'/', b':') };
     (!DAYS.contains(&days)).then_some(if days < *DAYS.start() { before } else { after })
 }
 
-/// The value of a part's bytes; `None` when no value becomes these bytes.
+/// Decodes a part's bytes; `None` if they are not the encoding of a value.
 pub(super) fn decode<'a>(part: &KeyPart, bytes: &'a [u8]) -> Option<ValueRef<'a>> {
     Some(match part.kind {
         SqlType::Text | SqlType::Varchar(_) | SqlType::Char(_) => ValueRef::Text(match unescape(bytes)? {
@@ -188,16 +192,16 @@ fn flip_digits(bytes: &mut [u8]) {
     }
 }
 
-fn flip_if(part: &KeyPart, bytes: &mut [u8]) {
+fn flip_if_descending(part: &KeyPart, bytes: &mut [u8]) {
     if part.descending {
         flip_digits(bytes);
     }
 }
 
-/// The bytes with the digits of a descending part turned back; `None` for another width.
+/// The bytes with the digits of a descending part restored; `None` for another width.
 fn unflip<const WIDTH: usize>(part: &KeyPart, bytes: &[u8]) -> Option<[u8; WIDTH]> {
     let mut bytes: [u8; WIDTH] = bytes.try_into().ok()?;
-    flip_if(part, &mut bytes);
+    flip_if_descending(part, &mut bytes);
     Some(bytes)
 }
 
@@ -248,12 +252,12 @@ fn decode_int(part: &KeyPart, bytes: &[u8]) -> Option<i64> {
     i64::try_from(n).ok().filter(|_| (least..-least).contains(&n))
 }
 
-/// Appends a number with zeros before it.
+/// Appends a number with leading zeros.
 fn push_digits(mut n: u64, width: usize, out: &mut Vec<u8>) {
     let from = out.len();
     out.resize(from + width, b'0');
-    for place in out[from..].iter_mut().rev() {
-        *place = b'0' + (n % 10) as u8;
+    for digit in out[from..].iter_mut().rev() {
+        *digit = b'0' + (n % 10) as u8;
         n /= 10;
     }
 }
@@ -295,7 +299,7 @@ fn encode_clock(micros: u64, out: &mut Vec<u8>) {
     push_digits(micros % 1_000_000, 6, out);
 }
 
-/// Microseconds since midnight; the hour may be any.
+/// Microseconds since midnight; the hour is not checked.
 fn decode_clock(bytes: &[u8]) -> Option<i64> {
     let [h0, h1, b':', m0, m1, b':', s0, s1, b'.', fraction @ ..] = bytes else { return None };
     let (hour, minute, second) = (digits(&[*h0, *h1])?, digits(&[*m0, *m1])?, digits(&[*s0, *s1])?);

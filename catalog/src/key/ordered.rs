@@ -1,4 +1,5 @@
-//! Binary keys: any value, any direction. Each part ends itself, so parts follow each other without a delimiter.
+//! The encoding `ordered`: binary keys, for any value and direction. Each part is self-delimiting, so parts follow each
+//! other without a delimiter.
 //!
 //! ```text
 //! boolean              00 or 01
@@ -7,7 +8,8 @@
 //!                      −0 is 0; there is one NaN, the last
 //! numeric              01 for zero; 02 exponent (2 bytes, + 8000) digits 00 for positive;
 //!                      00 and the complement of what the magnitude has after its 02 for negative.
-//!                      The value is 0.digits × 10^exponent; digits in pairs, each pair + 1 in a byte; no zero at either end
+//!                      The value is 0.digits × 10^exponent; digits in pairs, each pair + 1 in a byte;
+//!                      no zero at either end
 //! text, bytea          bytes, 00 as 00 FF; then 00 01
 //! date                 4 bytes big-endian, the sign bit turned over; time, timestamp, timestamptz 8
 //! uuid                 16 bytes
@@ -58,13 +60,13 @@ pub(super) fn encode(part: &KeyPart, value: &Value, out: &mut Vec<u8>) {
         (Value::Text(text), _) => encode_bytes(text.as_bytes(), out),
         (Value::Bytes(bytes), _) => encode_bytes(bytes, out),
         (Value::Uuid(uuid), _) => out.extend(uuid),
-        // Neither is of the type of a part.
+        // No part holds NULL or has one of these types.
         (Value::Null | Value::Interval(_) | Value::Array(_), _) => {}
     }
     complement_if(part.descending, &mut out[from..]);
 }
 
-/// Takes a value off the front of a key; `None` when it does not begin with one.
+/// Decodes a value from the front of a key and advances `key`; `None` if the key does not begin with one.
 pub(super) fn decode<'a>(part: &KeyPart, key: &mut &'a [u8]) -> Option<ValueRef<'a>> {
     let descending = part.descending;
     Some(match part.kind {
@@ -110,13 +112,13 @@ pub(super) fn decode<'a>(part: &KeyPart, key: &mut &'a [u8]) -> Option<ValueRef<
     })
 }
 
-/// Whether the part's values are numbers, or times that are counted: what [`integer`] decodes.
+/// Whether [`integer`] decodes the part: an integer, date, time or timestamp.
 pub(super) fn is_integer(part: &KeyPart) -> bool {
     use SqlType::{Date, Int2, Int4, Int8, Time, Timestamp, Timestamptz};
     matches!(part.kind, Int2 | Int4 | Int8 | Date | Time | Timestamp | Timestamptz)
 }
 
-/// The number, days or microseconds that these bytes are, all of them; what [`decode`] gives of them.
+/// Decodes all bytes as an integer, days or microseconds: the same value as [`decode`] returns.
 pub(super) fn integer(part: &KeyPart, mut bytes: &[u8]) -> Option<i64> {
     let descending = part.descending;
     let key = &mut bytes;
@@ -186,7 +188,7 @@ fn decode_bytes<'a>(key: &mut &'a [u8], descending: bool) -> Option<Cow<'a, [u8]
     }
 }
 
-/// Bits whose order as an unsigned number is that of the floats, NaN last.
+/// Bits whose order as unsigned integers is that of the floats, NaN last.
 fn float_bits(value: f64) -> u64 {
     let value = if value.is_nan() { f64::NAN } else { value + 0.0 };
     let bits = value.to_bits();
@@ -245,7 +247,7 @@ fn decode_numeric(key: &mut &[u8], descending: bool, scale: u8) -> Option<i128> 
     let shift = exponent - count + i32::from(scale);
     let unscaled = match u32::try_from(shift) {
         Ok(shift) => unscaled.checked_mul(10i128.checked_pow(shift)?)?,
-        // The pair at the end may hold a zero that is not a digit of the value.
+        // The last pair may end with a zero that is not a digit of the value.
         Err(_) if shift == -1 && unscaled % 10 == 0 => unscaled / 10,
         Err(_) => return None,
     };

@@ -1,35 +1,37 @@
-//! Many keys in order, or nearly so: what a key has in common with the one before it is decoded once.
+//! Decoding many keys that are sorted, or nearly: parts that a key shares with the one before it are decoded once.
 //!
-//! Neighbours in a table differ mostly in their last part (the readings of a device, in order of time). Each part but the last ends itself, so
-//! that a key which begins with the same bytes as the one before it, up to where the last part began there, has the same values for these
-//! parts. A salted key's bucket follows from all of its bytes, and is checked for every key.
+//! Neighbours in a table differ mostly in their last part (the readings of a device, ordered by time). Each part but
+//! the last is self-delimiting: a key that begins with the same bytes as the one before it, up to its last part, has
+//! the same values for the leading parts. A salted key's bucket depends on all of its bytes, and is checked for every
+//! key.
 
 use super::{KeySchema, does_not_conform, ordered};
 use crate::{Result, ValueRef};
 
-/// Decodes keys one after the other. Any order will do; sorted keys are the quickest.
+/// Decodes keys one after the other, in any order; sorted keys are the fastest.
 #[derive(Debug)]
 pub struct SortedKeys<'a> {
     schema: &'a KeySchema,
-    /// What every key begins with, before the schema's first column.
+    /// The prefix of every key, before the schema's first column.
     span: &'a [u8],
-    /// The key before, up to its last part; `None` before the first.
+    /// The previous key, up to its last part; `None` before the first.
     leading: Option<&'a [u8]>,
 }
 
 impl<'a> SortedKeys<'a> {
-    /// A decoder of keys that have `span` before what the schema says.
+    /// A decoder of keys that have `span` before the schema's columns.
     pub fn new(schema: &'a KeySchema, span: &'a [u8]) -> Self {
         Self { schema, span, leading: None }
     }
 
-    /// Decodes the next key: calls `take` with the number and the value of its last part and, unless they are those of the key before, of all
-    /// others before it. Gives whether they are.
+    /// Decodes the next key. If its leading parts equal those of the key before, calls `take` with the index and value
+    /// of the last part only and returns `true`; else calls it for all parts and returns `false`.
     ///
-    /// Every part is checked, as [`KeySchema::visit`] does. When the key does not conform, some parts may have been given before the error.
+    /// Every part is checked, as [`KeySchema::visit`] does. If the key does not conform, `take` may have been called
+    /// for some parts before the error.
     ///
     /// # Errors
-    /// [`BadValue`](crate::ErrorKind::BadValue) for a key that does not conform, or does not begin with the span.
+    /// [`BadValue`](crate::ErrorKind::BadValue) for a key that does not conform or does not begin with the span.
     pub fn next(&mut self, key: &'a [u8], mut take: impl FnMut(usize, ValueRef<'a>)) -> Result<bool> {
         let schema = self.schema;
         self.checked(key, |keys| {
@@ -39,7 +41,8 @@ impl<'a> SortedKeys<'a> {
         })
     }
 
-    /// [`next`](Self::next) where the last part [is a number](KeySchema::ends_with_integer), which is given and not taken: several times as fast.
+    /// [`next`](Self::next) for keys whose last part [is an integer](KeySchema::ends_with_integer), which is returned
+    /// rather than passed to `take`: several times as fast.
     ///
     /// # Errors
     /// As [`next`](Self::next).
@@ -61,7 +64,8 @@ impl<'a> SortedKeys<'a> {
         }
     }
 
-    /// The parts before the last, unless they are the same; whether they are; and the bytes of the last.
+    /// Decodes the leading parts unless they equal those of the key before; returns whether they do, and the bytes of
+    /// the last part.
     fn leading(&mut self, key: &'a [u8], take: impl FnMut(usize, ValueRef<'a>)) -> Option<(bool, &'a [u8])> {
         if let Some(leading) = self.leading
             && let Some(last) = key.strip_prefix(leading)
@@ -75,7 +79,7 @@ impl<'a> SortedKeys<'a> {
         Some((false, last))
     }
 
-    /// `None` for a salted key in a wrong bucket; the key begins as a key did that conformed.
+    /// Checks the bucket of a salted key; `None` if it is wrong. The leading bytes are those of a key that conformed.
     fn check_bucket(&self, key: &[u8]) -> Option<()> {
         if self.schema.salt == 0 {
             return Some(());
@@ -84,14 +88,14 @@ impl<'a> SortedKeys<'a> {
         if self.schema.with_tenant {
             bucket += memchr::memchr(crate::tenant::TENANT_DELIMITER, &key[bucket..])? + 1;
         }
-        self.schema.in_bucket(&key[bucket..]).map(|_| ())
+        self.schema.strip_bucket(&key[bucket..]).map(|_| ())
     }
 }
 
-/// Whether keys conform, one after the other: [`SortedKeys`] of keys that do not stay, and without their values.
+/// Checks whether keys conform, one after the other: [`SortedKeys`] for keys that are not kept, without their values.
 #[derive(Debug, Default)]
 pub struct CheckedKeys {
-    /// The key before, up to its last part; `None` before the first, and behind one that did not conform.
+    /// The previous key, up to its last part; `None` before the first key and after one that did not conform.
     leading: Option<Vec<u8>>,
 }
 
@@ -127,25 +131,25 @@ mod tests {
     };
     use proptest::prelude::*;
 
-    /// The values of keys, each with all that was told of it and of the keys before.
+    /// The values of keys, decoded one after the other; checks which parts were visited.
     fn decoded(schema: &KeySchema, span: &[u8], keys: &[Vec<u8>]) -> Vec<Option<Vec<Value>>> {
         let mut sorted = SortedKeys::new(schema, span);
         let mut values = vec![Value::Null; schema.column_count()];
         let last = values.len() - 1;
         let one = |key| {
-            let mut told = Vec::new();
+            let mut visited = Vec::new();
             let same = sorted.next(key, |part, value| {
                 values[part] = value.into_value();
-                told.push(part);
+                visited.push(part);
             });
             let same = same.ok()?;
-            assert_eq!(told, if same { vec![last] } else { (0..=last).collect() });
+            assert_eq!(visited, if same { vec![last] } else { (0..=last).collect() });
             Some(values.clone())
         };
         keys.iter().map(|key| key.as_slice()).map(one).collect()
     }
 
-    /// The same by numbers, where the last part is one.
+    /// The same with [`SortedKeys::next_integer`], for keys that end with an integer.
     fn decoded_integers(schema: &KeySchema, span: &[u8], keys: &[Vec<u8>]) -> Vec<Option<Vec<Value>>> {
         let mut sorted = SortedKeys::new(schema, span);
         let mut values = vec![Value::Null; schema.column_count()];
@@ -193,7 +197,7 @@ mod tests {
             }
             let alone = |key: &Vec<u8>| schema.decode(key.strip_prefix(span.as_bytes())?).ok();
             let expected: Vec<_> = keys.iter().map(alone).collect();
-            // As they are written: NaN equals nothing.
+            // Compare as text, since NaN equals nothing.
             prop_assert_eq!(format!("{:?}", decoded(&schema, span.as_bytes(), &keys)), format!("{expected:?}"));
             if span.is_empty() {
                 let mut checked = CheckedKeys::default();
@@ -214,7 +218,7 @@ mod tests {
     }
 
     #[test]
-    fn what_neighbours_share_is_told_once() {
+    fn parts_that_neighbours_share_are_visited_once() {
         for encoding in [KeyEncoding::Delimited, KeyEncoding::Ordered] {
             let schema = readings(encoding, 0);
             let key = |device: &str, n| schema.encode(&[text(device), Value::Int(n)]).unwrap().to_vec();
@@ -226,16 +230,16 @@ mod tests {
     }
 
     #[test]
-    fn behind_a_key_that_does_not_conform_all_is_told_again() {
+    fn after_a_key_that_does_not_conform_all_parts_are_visited() {
         let parts = [("a", SqlType::Text), ("b", SqlType::Bool), ("n", SqlType::Int4)];
         let part = |(name, kind): (&str, SqlType)| KeyPart { name: name.into(), kind, descending: false };
         let schema = KeySchema { parts: parts.into_iter().map(part).collect(), ..readings(KeyEncoding::Ordered, 0) };
         let good = schema.encode(&[text("x"), Value::Bool(true), Value::Int(1)]).unwrap().to_vec();
-        // Its first part is another one, the second is none.
+        // The first part differs, and the second is invalid.
         let bad = [b"y\0\x01\x07", &good[4..]].concat();
-        let told = decoded(&schema, b"", &[good.clone(), bad, good]);
-        assert_eq!(told[0], told[2]);
-        assert!(told[0].is_some() && told[1].is_none());
+        let visited = decoded(&schema, b"", &[good.clone(), bad, good]);
+        assert_eq!(visited[0], visited[2]);
+        assert!(visited[0].is_some() && visited[1].is_none());
     }
 
     #[test]
@@ -248,7 +252,7 @@ mod tests {
                 schema.encode(&tuple).unwrap().to_vec()
             };
             let first = key(1);
-            // Another row of the same device, in the bucket of the first.
+            // Another row of the same device, with the bucket of the first.
             let mut moved = first.clone();
             *moved.last_mut().unwrap() ^= 1;
             assert!(schema.decode(&moved).is_err());

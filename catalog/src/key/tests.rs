@@ -36,7 +36,7 @@ pub(crate) fn text(value: &str) -> Value {
     Value::Text(value.to_owned())
 }
 
-/// Texts that meet often, and of the characters that could harm.
+/// Texts with frequent collisions, and with characters that need escaping.
 pub(crate) fn any_text() -> impl Strategy<Value = String> {
     let chars = vec!['\0', '\u{1}', ' ', '!', '"', '#', '$', '%', '`', 'a', 'b', '\u{7f}', 'é', '\u{ffff}', '😀'];
     prop_oneof![
@@ -47,7 +47,7 @@ pub(crate) fn any_text() -> impl Strategy<Value = String> {
 
 pub(crate) fn any_value(kind: SqlType, encoding: KeyEncoding) -> BoxedStrategy<Value> {
     let whole = encoding == KeyEncoding::Ordered;
-    // The whole domain, or years 1 to 9999.
+    // The whole domain, or the years 1 to 9999.
     let days = if whole { FIRST_DAY as i32..=LAST_DAY as i32 } else { -719_162..=2_932_896 };
     let micros = if whole {
         FIRST_DAY * MICROS_PER_DAY..=i64::MAX
@@ -100,7 +100,7 @@ fn any_float() -> impl Strategy<Value = f64> {
     .prop_filter("underflow of real", |value| *value == 0.0 || value.is_nan() || (*value as f32) != 0.0)
 }
 
-/// A schema and tuples of it.
+/// A schema and tuples for it.
 pub(crate) fn schema_and_tuples(count: usize) -> impl Strategy<Value = (KeySchema, Vec<Vec<Value>>)> {
     let ordered = prop::bool::ANY.prop_map(|yes| if yes { KeyEncoding::Ordered } else { KeyEncoding::Delimited });
     let parts = prop::collection::vec((prop::sample::select(TYPES.to_vec()), prop::bool::ANY), 1..4);
@@ -125,7 +125,7 @@ pub(crate) fn schema_and_tuples(count: usize) -> impl Strategy<Value = (KeySchem
     })
 }
 
-/// The bytes of a key's bucket; none of one that is not salted.
+/// The bytes of a key's bucket; empty if keys are not salted.
 fn bucket_in<'a>(schema: &KeySchema, key: &'a [u8]) -> &'a [u8] {
     let start = if schema.with_tenant { key.iter().position(|byte| *byte == b'#').unwrap() + 1 } else { 0 };
     &key[start..start + if schema.salt > 0 { BUCKET_BYTES } else { 0 }]
@@ -181,7 +181,7 @@ proptest! {
     fn the_order_of_keys_is_the_order_of_tuples((schema, tuples) in schema_and_tuples(2)) {
         let (a, b) = (schema.encode(&tuples[0]).unwrap(), schema.encode(&tuples[1]).unwrap());
         let tenants = usize::from(schema.with_tenant);
-        // Of salted keys that of tenants, then of buckets, then of tuples.
+        // Salted keys are ordered by tenant, then bucket, then tuple.
         let order = compare(&schema, &tuples[0][..tenants], &tuples[1][..tenants])
             .then_with(|| bucket_in(&schema, &a).cmp(bucket_in(&schema, &b)))
             .then_with(|| compare(&schema, &tuples[0], &tuples[1]));
@@ -228,7 +228,7 @@ proptest! {
     fn ranges_hold_what_satisfies_the_predicate_and_nothing_else_when_exact(
         (schema, tuples) in schema_and_tuples(12), count in 0usize..4, kinds in (0u8..3, 0u8..3), prefix in prop::option::of(0usize..3),
     ) {
-        // Of the tuples the first two give the predicate; half of the others share its leading parts.
+        // The first two tuples give the predicate; half of the others share its leading parts.
         let (model, other) = (&tuples[0], &tuples[1]);
         let columns = schema.column_count();
         let equal = &model[..count.min(columns)];
@@ -256,7 +256,7 @@ proptest! {
     }
 }
 
-/// The keys of the tuples, which are given in order, ascend.
+/// Checks that the keys of the tuples, given in order, ascend.
 fn check_order(encoding: KeyEncoding, kind: SqlType, values: &[Value], expected: &[&str]) {
     for descending in [false, true] {
         let schema = schema(encoding, &[(kind, descending), (SqlType::Int2, false)]);
@@ -385,7 +385,7 @@ fn salted_keys_are_spread_over_buckets_that_others_can_compute() {
     let plain = schema(KeyEncoding::Delimited, &[(SqlType::Text, false), (SqlType::Int4, false)]);
     let salted = KeySchema { salt: 4, ..plain.clone() };
     let row = [text("a"), Value::Int(7)];
-    // CRC-32C of "a#0000000007" is 0xb550e623, by another implementation.
+    // CRC-32C of "a#0000000007" is 0xb550e623, according to another implementation.
     assert_eq!(&salted.encode(&row).unwrap()[..], b"03#a#0000000007");
     assert_eq!(salted.decode(b"03#a#0000000007").unwrap(), row);
     for key in ["00#a#0000000007", "a#0000000007", "03", "03#", "3#a#0000000007", "03a#0000000007"] {
@@ -407,7 +407,7 @@ fn salted_keys_are_spread_over_buckets_that_others_can_compute() {
         "[alto#00#a#, alto#00#a$) [alto#01#a#, alto#01#a$) exact"
     );
 
-    // Numbers that count up spread evenly.
+    // Consecutive numbers spread evenly.
     let counted = KeySchema { salt: 16, ..schema(KeyEncoding::Delimited, &[(SqlType::Int8, false)]) };
     let mut rows = [0; 16];
     for number in 0..16_000 {

@@ -1,4 +1,4 @@
-//! Round trips of cells, and the bytes of named values.
+//! Round trips of cells, and the encodings of known values.
 
 use super::*;
 use crate::value::interval::MICROS_MAX;
@@ -19,7 +19,7 @@ fn any_interval() -> impl Strategy<Value = Interval> {
     (months, days, micros).prop_map(|(months, days, micros)| Interval { months, days, micros })
 }
 
-/// A value of any type, those that are in no key among them.
+/// A value of any type, also of those that no key can hold.
 fn any_of(kind: SqlType) -> BoxedStrategy<Value> {
     match kind {
         SqlType::Interval => any_interval().prop_map(Value::Interval).boxed(),
@@ -146,7 +146,7 @@ fn values_that_do_not_fit_are_refused() {
     check(Value::Text("1".into()), SqlType::Int8, ErrorKind::BadValue);
     check(Value::Timestamp(i64::MIN + 1), SqlType::Timestamp, ErrorKind::OutOfRange);
     check(Value::Null, SqlType::Int8, ErrorKind::BadValue);
-    // Characters count, and blanks beyond the end are cut.
+    // Length is in characters, and blanks beyond it are cut off.
     let kept = Value::Text("é  ".into()).fit(SqlType::Varchar(Some(1))).unwrap().into_owned();
     assert_eq!(kept, Value::Text("é".into()));
     let error = decode(&Bytes::from_static(b"\x01\x02\x03"), SqlType::Int8, Encoding::Binary).unwrap_err();

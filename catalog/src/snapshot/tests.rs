@@ -1,4 +1,4 @@
-//! What edits do and what they may not.
+//! Which edits succeed and which are refused.
 
 use super::*;
 use crate::{ColumnDefinition, SqlType, TableDefinition};

@@ -1,4 +1,4 @@
-//! What a change does to views, on plain values.
+//! Which changes views allow.
 
 use super::*;
 use crate::{ColumnDefinition, SqlType, TableDefinition};

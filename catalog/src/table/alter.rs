@@ -1,29 +1,29 @@
-//! Changes of a table's definition. Each takes the table as it is and gives it as it shall be. What a change asks of the rows that are
-//! there ([`Table::asks_of_rows`]) is done by who makes it: only private tables have such changes.
+//! `ALTER TABLE`: changes of a table's definition. Each takes a table and returns the changed one. If existing rows
+//! must be checked or rewritten ([`Table::effect_on_rows`]), the caller does it; only private tables have such changes.
 
 use super::{
     ColumnDefinition, ColumnPlace, Options, Table,
-    define::{check_name, check_type, hidden_key, private_has_no},
+    define::{check_name, check_type, hidden_key, unsupported_in_private},
 };
 use crate::{Encoding, Error, ErrorKind, KeyEncoding, KeyPart, KeySchema, Result, SqlType};
 
-/// What a change of a table asks of its rows.
+/// What a change of a table requires of its existing rows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum AsksOfRows {
-    /// They may stay whatever they are.
+pub enum RowEffect {
+    /// The rows stay as they are.
     Nothing,
-    /// They must fulfil what is new of it.
+    /// The rows must satisfy the new constraints.
     Check,
-    /// The same, and they have to be written anew: under another key, or with a value more.
+    /// The rows must satisfy the new constraints and be rewritten: under another key, or with an additional value.
     Rewrite,
 }
 
 impl Table {
-    /// Adds a column. Its family may be left out when the table has one only.
+    /// Adds a column. Its family may be omitted if the table has only one.
     ///
     /// # Errors
     /// [`ColumnExists`](ErrorKind::ColumnExists), [`NoColumn`](ErrorKind::NoColumn) for the family, and
-    /// [`Unsupported`](ErrorKind::Unsupported) for NOT NULL in a shared table: the rows that are there have no value.
+    /// [`Unsupported`](ErrorKind::Unsupported) for NOT NULL in a shared table: existing rows have no value.
     pub fn add_column(&self, column: &ColumnDefinition) -> Result<Self> {
         let family = match (&column.family, self.families.as_slice()) {
             (Some(family), _) => family.clone(),
@@ -43,14 +43,15 @@ impl Table {
         Ok(table)
     }
 
-    /// Drops a column. Its cells stay until their family forgets them, and no other column will ever show them.
+    /// Drops a column. Its cells stay until the family's GC rule condemns them, and no other column will ever show
+    /// them.
     ///
     /// # Errors
     /// [`NoColumn`](ErrorKind::NoColumn); [`InUse`](ErrorKind::InUse) for a part of the key.
     pub fn drop_column(&self, name: &str) -> Result<Self> {
         let at = self.position(name)?;
         let mut table = self.clone();
-        // As in PostgreSQL, conditions on it go with it.
+        // As in PostgreSQL, CHECK constraints on the column are dropped with it.
         table.checks.retain(|check| !check.columns.iter().any(|column| column == name));
         match table.columns.remove(at).place {
             ColumnPlace::Key(_) => {
@@ -64,7 +65,7 @@ impl Table {
         }
     }
 
-    /// Renames a column; where its values live stays.
+    /// Renames a column; its values stay where they are stored.
     ///
     /// # Errors
     /// [`NoColumn`](ErrorKind::NoColumn), [`ColumnExists`](ErrorKind::ColumnExists), [`Reserved`](ErrorKind::Reserved).
@@ -87,7 +88,7 @@ impl Table {
         Ok(table)
     }
 
-    /// Renames the table; its name in the store stays.
+    /// Renames the table; the name of the store's table stays.
     ///
     /// # Errors
     /// [`Invalid`](ErrorKind::Invalid).
@@ -96,7 +97,7 @@ impl Table {
         Ok(Self { name: to.to_owned(), ..self.clone() })
     }
 
-    /// Gives a column another type, if everything stored reads the same as either.
+    /// Changes a column's type, if every stored value reads the same as the new type.
     ///
     /// # Errors
     /// [`NoColumn`](ErrorKind::NoColumn); [`Unsupported`](ErrorKind::Unsupported) for every other type.
@@ -126,7 +127,7 @@ impl Table {
         Ok(table)
     }
 
-    /// Lets a column be NULL.
+    /// Drops a column's NOT NULL.
     ///
     /// # Errors
     /// [`NoColumn`](ErrorKind::NoColumn); [`Invalid`](ErrorKind::Invalid) for a part of the key.
@@ -140,7 +141,7 @@ impl Table {
         Ok(table)
     }
 
-    /// Lets a column no longer be NULL.
+    /// Sets a column's NOT NULL.
     ///
     /// # Errors
     /// [`NoColumn`](ErrorKind::NoColumn); [`Unsupported`](ErrorKind::Unsupported) for a shared table.
@@ -152,11 +153,12 @@ impl Table {
         Ok(table)
     }
 
-    /// Gives a table without a primary key one: of these columns, each of which descends or does not.
+    /// Adds a primary key to a table without one: its columns, and whether each descends.
     ///
     /// # Errors
-    /// [`NoColumn`](ErrorKind::NoColumn), [`ColumnExists`](ErrorKind::ColumnExists) for one twice; [`Invalid`](ErrorKind::Invalid) for
-    /// a table that has a primary key; [`Unsupported`](ErrorKind::Unsupported) for a shared table and for what no key can hold.
+    /// [`NoColumn`](ErrorKind::NoColumn), [`ColumnExists`](ErrorKind::ColumnExists) for one twice;
+    /// [`Invalid`](ErrorKind::Invalid) for a table that has a primary key; [`Unsupported`](ErrorKind::Unsupported) for
+    /// a shared table and for types that no key can hold.
     pub fn add_primary_key(&self, parts: &[(String, bool)]) -> Result<Self> {
         if !self.has_hidden_key() {
             let message = format!("multiple primary keys for table \"{}\" are not allowed", self.name);
@@ -180,7 +182,7 @@ impl Table {
         Ok(table)
     }
 
-    /// Takes the primary key from a private table, which has a hidden one then. Its columns stay, and stay NOT NULL.
+    /// Drops the primary key of a private table, which then has a hidden key. The columns stay, and stay NOT NULL.
     ///
     /// # Errors
     /// [`Unsupported`](ErrorKind::Unsupported) for a shared table.
@@ -199,8 +201,8 @@ impl Table {
         Ok(table)
     }
 
-    /// What the change from a table as it was asks of the rows that are there.
-    pub fn asks_of_rows(&self, before: &Self) -> AsksOfRows {
+    /// What the change from the table `before` to this one requires of the existing rows.
+    pub fn effect_on_rows(&self, before: &Self) -> RowEffect {
         let old = |id: u16| before.columns.iter().find(|column| column.id == id);
         let moved = |id: u16, place: &ColumnPlace| old(id).is_some_and(|old| old.place != *place);
         let filled = |id: u16, has: bool| old(id).is_none() && has;
@@ -208,12 +210,12 @@ impl Table {
             || self.columns.iter().any(|column| moved(column.id, &column.place))
             || self.columns.iter().any(|column| filled(column.id, column.default.is_some()))
         {
-            return AsksOfRows::Rewrite;
+            return RowEffect::Rewrite;
         }
         let stricter = |id: u16, not_null: bool| not_null && old(id).is_none_or(|old| !old.not_null);
         let checked = self.columns.iter().any(|column| stricter(column.id, column.not_null))
             || self.checks.iter().any(|check| !before.checks.contains(check));
-        if checked { AsksOfRows::Check } else { AsksOfRows::Nothing }
+        if checked { RowEffect::Check } else { RowEffect::Nothing }
     }
 
     fn check_private(&self, what: &str) -> Result<()> {
@@ -224,14 +226,15 @@ impl Table {
             .with_detail("It would be a change of every tenant's rows."))
     }
 
-    /// Changes options: policies, history, and the rules of families. A rule keeps the half that is not named.
+    /// Changes options: policies, history, and the GC rules of families. A rule keeps the limit (versions or age) that
+    /// is not named.
     ///
     /// # Errors
-    /// What [`Options::parse`] finds; [`Unsupported`](ErrorKind::Unsupported) for what is fixed at creation.
+    /// Those of [`Options::parse`]; [`Unsupported`](ErrorKind::Unsupported) for options that are fixed at creation.
     pub fn set_options(&self, pairs: &[(String, String)]) -> Result<Self> {
         let options = Options::parse(pairs)?;
         if let (true, Some((option, _))) = (self.is_private(), pairs.first()) {
-            return Err(private_has_no(&format!("parameter \"{option}\"")));
+            return Err(unsupported_in_private(&format!("parameter \"{option}\"")));
         }
         options.check_changeable()?;
         options.check_families(self)?;
@@ -248,10 +251,10 @@ impl Table {
     /// Adds a family with its options, named as in [`set_options`](Self::set_options).
     ///
     /// # Errors
-    /// [`ColumnExists`](ErrorKind::ColumnExists), [`Reserved`](ErrorKind::Reserved), and what [`Options::parse`] finds.
+    /// [`ColumnExists`](ErrorKind::ColumnExists), [`Reserved`](ErrorKind::Reserved), and those of [`Options::parse`].
     pub fn add_family(&self, name: &str, pairs: &[(String, String)]) -> Result<Self> {
         if self.is_private() {
-            return Err(private_has_no(&format!("family \"{name}\"")));
+            return Err(unsupported_in_private(&format!("family \"{name}\"")));
         }
         let options = Options::parse(pairs)?;
         let mut table = self.clone();
@@ -264,7 +267,7 @@ impl Table {
         Ok(table)
     }
 
-    /// Drops a family that no column is in; its cells go with it.
+    /// Drops a family without columns, and its cells.
     ///
     /// # Errors
     /// [`NoColumn`](ErrorKind::NoColumn); [`InUse`](ErrorKind::InUse) when it has columns or is the only one.
@@ -295,7 +298,7 @@ impl Table {
     }
 }
 
-/// Whether every text of one type is one of the other.
+/// Whether every text of type `from` is valid in type `to`.
 fn widens_text(from: SqlType, to: SqlType) -> bool {
     match (from, to) {
         _ if from == to => true,
@@ -308,7 +311,7 @@ fn widens_text(from: SqlType, to: SqlType) -> bool {
     }
 }
 
-/// Whether the bytes of every value of one type are the same value of the other.
+/// Whether the bytes of every value of type `from` decode to the same value of type `to`.
 fn reads_as(from: SqlType, to: SqlType, encoding: Encoding) -> bool {
     use SqlType::{Int2, Int4, Int8, Json, Jsonb, Numeric, Text, Varchar};
     match (from, to) {

@@ -1,4 +1,4 @@
-//! What `CREATE TABLE` says, checked.
+//! `CREATE TABLE`: a definition, checked and turned into a [`Table`].
 
 use super::{Column, ColumnPlace, HIDDEN_KEY, KEY_COLUMN, MARKER_FAMILY, Options, TENANT_COLUMN, Table, TableFamily};
 use crate::{
@@ -7,38 +7,38 @@ use crate::{
 };
 use keyspan_storage::{FamilyName, TableName, model::limits::FAMILIES_MAX};
 
-/// Bytes of a name in SQL; PostgreSQL's NAMEDATALEN less one.
+/// Length limit of a name in SQL, in bytes: PostgreSQL's NAMEDATALEN less one.
 const NAME_BYTES_MAX: usize = 63;
-/// Digits of a `numeric`.
+/// Maximum precision of a `numeric`.
 const NUMERIC_DIGITS_MAX: u8 = 38;
-/// The family of a table that declares none.
+/// The family of a table that declares no families.
 pub(crate) const DEFAULT_FAMILY: &str = "cf";
 
-/// A column as `CREATE TABLE` or `ADD COLUMN` says it.
+/// A column as `CREATE TABLE` or `ADD COLUMN` declares it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ColumnDefinition {
-    /// Its name.
+    /// The name.
     pub name: String,
     /// Its type.
     pub kind: SqlType,
     /// Whether NULL is refused.
     pub not_null: bool,
-    /// Its family, when it is said with the column.
+    /// The family, if the column names one.
     pub family: Option<String>,
-    /// How values become bytes; `None` for the family's default.
+    /// The encoding of values; `None` for the family's default.
     pub encoding: Option<Encoding>,
 }
 
-/// A family as `CREATE TABLE` says it: `FAMILY name (columns)`.
+/// A family as `CREATE TABLE` declares it: `FAMILY name (columns)`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FamilyDefinition {
-    /// Its name.
+    /// The name.
     pub name: String,
-    /// The names of its columns.
+    /// The names of the columns.
     pub columns: Vec<String>,
 }
 
-/// What `CREATE TABLE` says.
+/// The content of `CREATE TABLE`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct TableDefinition {
     /// The table's name.
@@ -54,11 +54,11 @@ pub struct TableDefinition {
 }
 
 impl Table {
-    /// The table of a definition. `id` is the catalog's [next number](crate::Snapshot::next_oid).
+    /// Makes a shared table. `id` is the catalog's [next OID](crate::Snapshot::next_oid).
     ///
     /// # Errors
-    /// What the definition contradicts: names reserved or given twice, columns in no family or in several, a key that its encoding
-    /// does not have, options that are not known.
+    /// When the definition is invalid: reserved or duplicate names, columns in no family or in several, a key that the
+    /// encoding does not support, unknown options.
     pub fn define(id: TableId, definition: &TableDefinition) -> Result<Self> {
         check_name("table", &definition.name)?;
         let options = Options::parse(&definition.options)?;
@@ -70,11 +70,12 @@ impl Table {
         Self::define_at(id, definition, &options, (physical, None))
     }
 
-    /// A tenant's own table. It has one family, of which one version is kept, and `ordered` keys; without a primary key, a hidden one.
-    /// Its first space has its number.
+    /// Makes a private table. It has one family, which keeps one version, and `ordered` keys; without a primary key, it
+    /// has a hidden key. Its first space equals its OID.
     ///
     /// # Errors
-    /// As [`define`](Self::define); [`Unsupported`](ErrorKind::Unsupported) for families and options, which only a shared table has.
+    /// As [`define`](Self::define); [`Unsupported`](ErrorKind::Unsupported) for families and options, which only shared
+    /// tables have.
     pub fn define_private(id: TableId, definition: &TableDefinition) -> Result<Self> {
         check_name("table", &definition.name)?;
         let of_family = definition.columns.iter().find_map(|column| column.family.as_ref());
@@ -83,7 +84,7 @@ impl Table {
             let (option, _) = definition.options.first()?;
             Some(format!("parameter \"{option}\""))
         }) {
-            return Err(private_has_no(&what));
+            return Err(unsupported_in_private(&what));
         }
         let options = [("key_encoding", "ordered"), ("cf.max_versions", "1")];
         let options = options.map(|(name, value)| (name.to_owned(), value.to_owned()));
@@ -132,7 +133,7 @@ impl Table {
         Ok(table)
     }
 
-    /// Adds a family; its options are taken from those given.
+    /// Adds a family with those of `options` that are for it.
     pub(super) fn push_family(&mut self, name: &str, options: &Options) -> Result<()> {
         if name == MARKER_FAMILY {
             return Err(Error::new(ErrorKind::Reserved, format!("family name \"{name}\" is reserved")));
@@ -165,7 +166,7 @@ impl Table {
         self.push_column(column, true, ColumnPlace::Key(part))
     }
 
-    /// Adds a column that lives in cells.
+    /// Adds a column that is stored in cells.
     pub(super) fn push_cell_column(
         &mut self,
         column: &ColumnDefinition,
@@ -221,7 +222,7 @@ impl Table {
         candidates.find(|candidate| !taken(candidate)).expect("numbers do not run out before columns do")
     }
 
-    /// Checks that a column's name is not the system's.
+    /// Checks that a column's name is not reserved in this table.
     pub(super) fn check_column_name(&self, name: &str) -> Result<()> {
         if self.is_private() && name == HIDDEN_KEY {
             let hint = "It is the hidden key of a private table without a primary key.";
@@ -247,7 +248,7 @@ impl Table {
     }
 }
 
-/// Checks a name in SQL.
+/// Checks the length of a name in SQL.
 pub(crate) fn check_name(what: &str, name: &str) -> Result<()> {
     if name.is_empty() || name.len() > NAME_BYTES_MAX || name.contains('\0') {
         let message = format!("{what} name \"{name}\" must have 1 to {NAME_BYTES_MAX} bytes");
@@ -256,7 +257,7 @@ pub(crate) fn check_name(what: &str, name: &str) -> Result<()> {
     Ok(())
 }
 
-/// Checks that no table has the column's name for another use.
+/// Checks that a column's name is not reserved in every table.
 fn check_column_name(name: &str) -> Result<()> {
     if name == TENANT_COLUMN || name == KEY_COLUMN {
         let hint = "In the operator's database every table has a leading column tenant; raw() shows the key as _key.";
@@ -267,7 +268,7 @@ fn check_column_name(name: &str) -> Result<()> {
     Ok(())
 }
 
-/// Checks the numbers that a type is declared with.
+/// Checks the length, precision and scale of a type.
 pub(super) fn check_type(kind: SqlType) -> Result<()> {
     match kind {
         SqlType::Numeric { precision, scale }
@@ -285,20 +286,20 @@ pub(super) fn check_type(kind: SqlType) -> Result<()> {
     }
 }
 
-/// The name in the store: the name in SQL where that can be, and the id, so that it is never given twice.
+/// The name of the store's table: the name in SQL if the store allows it, and the id, so that it is never reused.
 fn physical_name(name: &str, id: TableId) -> Result<TableName> {
     let readable = TableName::new(&format!("{name}-{}", id.0));
     readable.or_else(|_| TableName::new(&format!("table-{}", id.0))).map_err(Error::from)
 }
 
-/// The key of a table without a primary key: a number that no row had before, in the order of insertion.
+/// The hidden key of a table without a primary key: a value that no row had before, in the order of insertion.
 pub(super) fn hidden_key() -> KeySchema {
     let part = KeyPart { name: HIDDEN_KEY.to_owned(), kind: SqlType::Uuid, descending: false };
     KeySchema { encoding: KeyEncoding::Ordered, parts: vec![part], salt: 0, with_tenant: false }
 }
 
-/// What a private table does not have.
-pub(super) fn private_has_no(what: &str) -> Error {
+/// The error for a feature that private tables do not have.
+pub(super) fn unsupported_in_private(what: &str) -> Error {
     Error::new(ErrorKind::Unsupported, format!("{what} of a private table"))
         .with_detail("All private tables are stored in one family, and their keys are ordered.")
         .with_hint("An operator makes shared tables, which have families and options, in database \"keyspan\".")
@@ -322,7 +323,8 @@ fn define_key(definition: &TableDefinition, options: &Options) -> Result<KeySche
     Ok(key)
 }
 
-/// The families in order: those of `FAMILY` clauses, those that only columns name, or the default.
+/// The families in order: those of `FAMILY` clauses, then those that only columns name; the default family if there are
+/// none.
 fn declared_families(definition: &TableDefinition) -> Vec<String> {
     let mut names: Vec<String> = definition.families.iter().map(|family| family.name.clone()).collect();
     for family in definition.columns.iter().filter_map(|column| column.family.as_ref()) {
@@ -336,7 +338,7 @@ fn declared_families(definition: &TableDefinition) -> Vec<String> {
     names
 }
 
-/// The one family of a column.
+/// The family of a column.
 fn family_of(column: &ColumnDefinition, definition: &TableDefinition) -> Result<String> {
     let listing = definition.families.iter().filter(|family| family.columns.contains(&column.name));
     let mut named: Vec<&String> = listing.map(|family| &family.name).chain(column.family.as_ref()).collect();
@@ -355,7 +357,7 @@ fn family_of(column: &ColumnDefinition, definition: &TableDefinition) -> Result<
     }
 }
 
-/// Whether the columns that families list are there, each once.
+/// Checks that the columns that families list exist, each listed once.
 fn check_listed(definition: &TableDefinition) -> Result<()> {
     for family in &definition.families {
         for (index, name) in family.columns.iter().enumerate() {

@@ -9,7 +9,7 @@
 //! FAMILY.max_versions  a number, or none
 //! FAMILY.max_age       as '30 days', or none        with max_versions: whichever condemns a cell first
 //! FAMILY.aggregate     sum | min | max | hll        at creation of the family only
-//! FAMILY.encoding      binary | text | json         of the family's columns that say nothing else
+//! FAMILY.encoding      binary | text | json         of the family's columns that name none
 //! ```
 
 use super::{OnBadKey, OnBadValue, Table, define::check_name};
@@ -18,23 +18,23 @@ use keyspan_storage::{Aggregate, GcRule};
 use serde::de::{DeserializeOwned, IntoDeserializer, value::Error as WordError};
 use std::collections::BTreeMap;
 
-/// Options, read.
+/// Parsed options.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Options {
-    /// How keys are written.
+    /// The encoding of keys.
     pub key_encoding: Option<KeyEncoding>,
-    /// Over how many buckets keys are spread.
+    /// The number of buckets over which keys are spread.
     pub salt: Option<u16>,
     /// Policy for values that do not decode.
     pub on_bad_value: Option<OnBadValue>,
     /// Policy for keys that do not conform.
     pub on_bad_key: Option<OnBadKey>,
-    /// How long history is kept, in microseconds; the inner `None` is `none`.
+    /// How long history is kept, in microseconds; the inner `None` stands for the value `none`.
     pub history_micros: Option<Option<i64>>,
     families: BTreeMap<String, FamilyOptions>,
 }
 
-/// Options of one family. The outer `None` says nothing; the inner one is `none`.
+/// Options of one family. The outer `None` means not given; the inner one stands for the value `none`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 struct FamilyOptions {
     versions_max: Option<Option<u32>>,
@@ -44,10 +44,10 @@ struct FamilyOptions {
 }
 
 impl Options {
-    /// Reads names and the texts of their values. Nothing is ignored.
+    /// Parses names and the texts of their values. Nothing is ignored.
     ///
     /// # Errors
-    /// [`Invalid`](ErrorKind::Invalid) for a name that is not known or given twice, or a value that it cannot have.
+    /// [`Invalid`](ErrorKind::Invalid) for an unknown or duplicate name, or an invalid value.
     pub fn parse(pairs: &[(String, String)]) -> Result<Self> {
         let mut options = Self::default();
         for (index, (name, value)) in pairs.iter().enumerate() {
@@ -93,29 +93,29 @@ impl Options {
         Ok(())
     }
 
-    /// The rule and merging of a new family.
+    /// The GC rule and the aggregate of a new family.
     pub(super) fn family(&self, name: &str) -> Result<(GcRule, Option<Aggregate>)> {
         let options = self.families.get(name).cloned().unwrap_or_default();
         let gc = options.change(name, &GcRule::KeepAll, options.aggregate)?;
         Ok((gc, options.aggregate))
     }
 
-    /// The changed rule of a family that is there.
+    /// The changed GC rule of an existing family.
     pub(super) fn change(&self, name: &str, gc: &GcRule, aggregate: Option<Aggregate>) -> Result<GcRule> {
         self.families.get(name).map_or(Ok(gc.clone()), |options| options.change(name, gc, aggregate))
     }
 
-    /// The encoding of the family's columns that say nothing else.
+    /// The encoding of the family's columns that name none.
     pub(super) fn encoding(&self, family: &str) -> Option<Encoding> {
         self.families.get(family)?.encoding
     }
 
-    /// Whether every family that has options is one of the table.
+    /// Checks that every family with options exists in the table.
     pub(super) fn check_families(&self, table: &Table) -> Result<()> {
         self.families.keys().find(|name| table.family(name).is_none()).map_or(Ok(()), |name| Err(table.no_family(name)))
     }
 
-    /// Refuses what is fixed when a table or family is made.
+    /// Refuses options that are fixed when a table or family is created.
     pub(super) fn check_changeable(&self) -> Result<()> {
         let fixed = |name: String| {
             let message = format!("parameter \"{name}\" cannot be changed");
@@ -161,7 +161,7 @@ impl FamilyOptions {
     }
 }
 
-/// The versions and the age of a rule that options can say.
+/// The version limit and the age limit (microseconds) of a rule that options can express.
 fn limits_of(gc: &GcRule) -> (Option<u32>, Option<i64>) {
     match gc {
         GcRule::MaxVersions(versions) => (Some(*versions), None),
@@ -171,8 +171,8 @@ fn limits_of(gc: &GcRule) -> (Option<u32>, Option<i64>) {
     }
 }
 
-/// An age as `30 days` or `1 hour 30 minutes`, in microseconds, for the parameter `name`. Months and years have no fixed length and are
-/// refused, and so is an age below a millisecond.
+/// Parses an age such as `30 days` or `1 hour 30 minutes` for the parameter `name`, in microseconds. Months and years
+/// have no fixed length and are refused, and so is an age below a millisecond.
 pub(super) fn age(name: &str, text: &str) -> Result<i64> {
     let wrong = || bad(name, text, "an age in days, hours, minutes, seconds or milliseconds, or none");
     let mut words = text.split_whitespace().flat_map(split_unit);
@@ -194,13 +194,13 @@ pub(super) fn age(name: &str, text: &str) -> Result<i64> {
     if total < 1_000 { Err(wrong()) } else { Ok(total) }
 }
 
-/// `30d` as `30` and `d`.
+/// Splits `30d` into `30` and `d`.
 fn split_unit(word: &str) -> impl Iterator<Item = &str> {
     let end = word.find(|c: char| c.is_ascii_alphabetic()).unwrap_or(word.len());
     [&word[..end], &word[end..]].into_iter().filter(|part| !part.is_empty())
 }
 
-/// One of the words of a type, as it is written in the catalog too.
+/// Parses an enum from the word that also stands for it in the catalog's JSON.
 fn word<T: DeserializeOwned>(name: &str, value: &str, words: &str) -> Result<T> {
     let lower = value.to_ascii_lowercase();
     let read = T::deserialize(IntoDeserializer::<WordError>::into_deserializer(lower));

@@ -1,4 +1,4 @@
-//! What may be defined and altered.
+//! Which definitions and changes are valid.
 
 use super::*;
 use crate::{ErrorKind, KeyEncoding, Result};
@@ -16,7 +16,7 @@ fn family(name: &str, columns: &[&str]) -> FamilyDefinition {
     FamilyDefinition { name: name.into(), columns: columns.iter().map(|&name| name.to_owned()).collect() }
 }
 
-/// The table of the readings.
+/// The table `readings`.
 fn readings() -> TableDefinition {
     TableDefinition {
         name: "readings".into(),

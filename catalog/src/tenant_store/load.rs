@@ -1,4 +1,5 @@
-//! Loads of many new rows through the door: the span goes before every key, and the tenants are still there at the end.
+//! Bulk loads of new rows through the tenant store: the span is prepended to every key, and the tenants are validated
+//! at the end.
 
 use super::{TenantStore, span_of, tenant_of};
 use crate::{Error, ErrorKind, Result, Table, TenantId};
@@ -6,16 +7,16 @@ use bytes::Bytes;
 use keyspan_storage::{Error as StoreError, Load, LoadColumn, NewRows, RowKey, Validation};
 use std::{collections::BTreeSet, sync::Arc};
 
-/// How often the end of a load is tried while the rows of the catalog that it relies on seem to change.
+/// Attempts to finish a load while the catalog rows that it validates change.
 const FINISH_ATTEMPTS_MAX: usize = 64;
 
-/// A load of new rows of a table under way. Dropped before it is finished it leaves nothing.
+/// A load of new rows into a table. If it is dropped before it is finished, it leaves nothing.
 #[derive(Debug)]
 pub struct TenantLoad {
     load: Box<dyn Load>,
-    door: TenantStore,
+    tenant_store: TenantStore,
     table: Arc<Table>,
-    /// Before every key; empty for the operator.
+    /// The prefix of every key; empty for the operator.
     span: Bytes,
     tenants: BTreeSet<TenantId>,
     columns: usize,
@@ -23,10 +24,11 @@ pub struct TenantLoad {
 }
 
 impl TenantStore {
-    /// Begins a load of rows with cells in these columns; `None` where commits must do: see [`Store::load`](keyspan_storage::Store::load).
+    /// Begins a load of rows with cells in these columns; `None` if the store cannot load them and they must be
+    /// committed instead: see [`Store::load`](keyspan_storage::Store::load).
     ///
     /// # Errors
-    /// [`Invalid`](ErrorKind::Invalid) for a private table at the operator's door; the store's.
+    /// [`Invalid`](ErrorKind::Invalid) for a private table in the operator's store; the store's.
     pub async fn load(&self, table: &Arc<Table>, columns: &[LoadColumn]) -> Result<Option<TenantLoad>> {
         if self.tenant.is_none() && table.is_private() {
             return Err(Error::new(ErrorKind::Invalid, "a private table is written in the database of its tenant"));
@@ -34,16 +36,17 @@ impl TenantStore {
         let Some(load) = self.store.load(&table.physical, columns).await? else { return Ok(None) };
         let span = self.tenant.as_ref().map_or_else(Bytes::new, |tenant| span_of(tenant, table));
         let tenants = self.tenant.iter().cloned().collect();
-        let (door, table, columns) = (self.clone(), table.clone(), columns.len());
-        Ok(Some(TenantLoad { load, door, table, span, tenants, columns, batch: NewRows::new(columns) }))
+        let (tenant_store, table, columns) = (self.clone(), table.clone(), columns.len());
+        Ok(Some(TenantLoad { load, tenant_store, table, span, tenants, columns, batch: NewRows::new(columns) }))
     }
 }
 
 impl TenantLoad {
-    /// Adds a row: its key without the span, and its values, as [`NewRows::push`] takes them. What is added here is [sent](Self::send) later.
+    /// Adds a row: its key without the span, and its values, as [`NewRows::push`] takes them. Rows are collected until
+    /// they are [sent](Self::send).
     ///
     /// # Errors
-    /// As there; for the operator, a key that is no tenant's.
+    /// Those of [`NewRows::push`] and of `value`; for the operator, a key that does not begin with a tenant's id.
     pub fn push<E: From<Error>>(
         &mut self,
         number: u64,
@@ -71,12 +74,12 @@ impl TenantLoad {
         })
     }
 
-    /// Whether enough was added to be sent.
+    /// Whether enough rows are collected to be sent.
     pub fn is_full(&self) -> bool {
         self.batch.is_full()
     }
 
-    /// Sends what was added. The store works on it while more is added.
+    /// Sends the collected rows. The store processes them while more are added.
     ///
     /// # Errors
     /// Those of [`Load::add`].
@@ -85,7 +88,7 @@ impl TenantLoad {
         if batch.is_empty() { Ok(()) } else { Ok(self.load.add(batch).await?) }
     }
 
-    /// Does all of the work that is left but for making the rows visible. It may be given up on the way.
+    /// Does all remaining work except making the rows visible. Can be cancelled.
     ///
     /// # Errors
     /// Those of [`Load::seal`].
@@ -94,23 +97,24 @@ impl TenantLoad {
         Ok(self.load.seal().await?)
     }
 
-    /// Makes all rows visible; the stamp. Refused when a tenant is no longer active, or a private table not what it was.
+    /// Makes all rows visible; returns their timestamp. Refused when a tenant is no longer active, or when the
+    /// definition of a private table has changed.
     ///
     /// # Errors
     /// [`Conflict`](ErrorKind::Conflict); [`NoTenant`](ErrorKind::NoTenant); those of [`Load::finish`].
     pub async fn finish(mut self) -> Result<i64> {
         self.seal().await?;
         for _ in 0..FINISH_ATTEMPTS_MAX {
-            let pin = self.door.pin().await?;
+            let pin = self.tenant_store.pin().await?;
             let mut rows = Vec::with_capacity(self.tenants.len() + 1);
             if self.table.is_private() {
-                rows.push(self.door.unchanged(&self.table, &pin).await?);
+                rows.push(self.tenant_store.unchanged_table_row(&self.table, &pin).await?);
             }
             for tenant in &self.tenants {
-                rows.push(self.door.active(tenant, &pin).await?);
+                rows.push(self.tenant_store.active_tenant_row(tenant, &pin).await?);
             }
             match self.load.finish(Some(Validation { pin, rows })).await {
-                // One of these rows changed, or so much happened meanwhile that nobody knows: they are read again.
+                // One of these rows changed, or too many commits followed for the store to tell: read the rows again.
                 Err(StoreError::Conflict) => {}
                 done => return Ok(done?),
             }
@@ -118,14 +122,15 @@ impl TenantLoad {
         Err(StoreError::Conflict.into())
     }
 
-    /// What every key of the load begins with in the store.
+    /// The prefix of every key of the load in the store.
     pub fn span(&self) -> Bytes {
         self.span.clone()
     }
 }
 
-/// The row that an error of a load says is there already: its key without the [span](TenantLoad::span), and the number with which it was added.
-pub fn existing(error: &Error, span: &[u8]) -> Option<(RowKey, Option<u64>)> {
+/// The row that already exists, according to a load's error: its key without the [span](TenantLoad::span), and the
+/// number with which it was added.
+pub fn existing_row(error: &Error, span: &[u8]) -> Option<(RowKey, Option<u64>)> {
     let Some(StoreError::RowExists { key, number }) = error.store() else { return None };
     let key = RowKey::new(Bytes::copy_from_slice(key.strip_prefix(span)?)).ok()?;
     Some((key, *number))
@@ -136,7 +141,7 @@ fn is_key_of(key: &[u8], tenant: &TenantId) -> bool {
     key.strip_prefix(tenant.as_str().as_bytes()).is_some_and(|rest| rest.first() == Some(&super::TENANT_DELIMITER))
 }
 
-/// Who refused a row.
+/// The source of an error that refused a row.
 enum Refused<E> {
     ByStore(StoreError),
     ByCaller(E),

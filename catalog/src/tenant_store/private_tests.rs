@@ -1,4 +1,4 @@
-//! Private tables of several tenants are never one table, whatever is made and dropped in what order.
+//! Private tables of tenants stay separate, whatever is created and dropped in whatever order.
 
 use super::*;
 use crate::{
@@ -10,7 +10,7 @@ use keyspan_storage::{clock::ManualClock, memory::MemoryStore};
 use proptest::prelude::*;
 use std::collections::BTreeMap;
 
-/// The second begins with the first, and with a number of its space.
+/// The second id begins with the first, and continues like one of its spaces.
 const TENANTS: [&str; 3] = ["a", "a-1", "b"];
 const NAMES: [&str; 2] = ["t", "u"];
 
@@ -61,7 +61,7 @@ fn create(name: &str) -> impl Fn(&crate::Snapshot) -> Vec<PrivateEdit> + Send + 
     }
 }
 
-fn door(catalog: &Catalog, tenant: &str) -> TenantStore {
+fn tenant_store(catalog: &Catalog, tenant: &str) -> TenantStore {
     TenantStore::of_session(catalog.store().clone(), catalog.snapshot().tenant(tenant).unwrap())
 }
 
@@ -75,13 +75,13 @@ fn row(table: &Table, key: u8) -> RowMutation {
     RowMutation { key: table.key.encode(&[Value::Float(f64::from(key))]).unwrap(), mutations: vec![set] }
 }
 
-async fn write(door: &TenantStore, table: &Arc<Table>, key: u8) -> Result<i64> {
+async fn write(tenant_store: &TenantStore, table: &Arc<Table>, key: u8) -> Result<i64> {
     let writes = Writes { rows: vec![(table.clone(), row(table, key))], ..Writes::default() };
-    door.commit(&door.pin().await.unwrap(), writes).await
+    tenant_store.commit(&tenant_store.pin().await.unwrap(), writes).await
 }
 
-async fn keys(door: &TenantStore, table: &Table) -> Vec<u8> {
-    let rows: Vec<Row> = door.scan(table, Scan::all()).try_concat().await.unwrap();
+async fn keys(tenant_store: &TenantStore, table: &Table) -> Vec<u8> {
+    let rows: Vec<Row> = tenant_store.scan(table, Scan::all()).try_concat().await.unwrap();
     let number = |row: Row| match table.key.decode(&row.key).unwrap()[..] {
         [Value::Float(number)] => number as u8,
         ref other => panic!("{other:?}"),
@@ -89,7 +89,7 @@ async fn keys(door: &TenantStore, table: &Table) -> Vec<u8> {
     rows.into_iter().map(number).collect()
 }
 
-/// How many rows of private tables the store has.
+/// The number of rows of private tables in the store.
 async fn stored(store: &Arc<dyn Store>) -> usize {
     match store.scan(&private_table(), Scan::all()).try_concat().await {
         Ok(rows) => rows.len(),
@@ -129,7 +129,7 @@ proptest! {
     }
 }
 
-/// The rows of a tenant's table, by name.
+/// The keys of rows, by tenant and table.
 type Model = BTreeMap<(usize, usize), BTreeSet<u8>>;
 
 async fn check(steps: Vec<Step>) -> Result<(), TestCaseError> {
@@ -150,17 +150,17 @@ async fn check(steps: Vec<Step>) -> Result<(), TestCaseError> {
             Step::Drop(tenant, name) => {
                 if let Some(table) = table(&catalog, TENANTS[tenant], NAMES[name]) {
                     change(&catalog, TENANTS[tenant], |_| vec![PrivateEdit::DropTable(table.id)]).await.unwrap();
-                    // Who still knows the table writes nothing to it.
-                    let late = write(&door(&catalog, TENANTS[tenant]), &table, 1).await;
+                    // A writer with the dropped definition writes nothing.
+                    let late = write(&tenant_store(&catalog, TENANTS[tenant]), &table, 1).await;
                     prop_assert_eq!(late.unwrap_err().kind(), ErrorKind::Conflict);
                 }
                 model.remove(&(tenant, name));
             }
             Step::Write(tenant, name, key) => {
                 if let Some(table) = table(&catalog, TENANTS[tenant], NAMES[name]) {
-                    write(&door(&catalog, TENANTS[tenant]), &table, key).await.unwrap();
-                    // Another tenant's door has nothing of the table, and puts nothing there.
-                    let other = door(&catalog, TENANTS[(tenant + 1) % TENANTS.len()]);
+                    write(&tenant_store(&catalog, TENANTS[tenant]), &table, key).await.unwrap();
+                    // Another tenant's store reads nothing of the table, and writes nothing there.
+                    let other = tenant_store(&catalog, TENANTS[(tenant + 1) % TENANTS.len()]);
                     prop_assert_eq!(keys(&other, &table).await, Vec::<u8>::new());
                     prop_assert_eq!(write(&other, &table, key).await.unwrap_err().kind(), ErrorKind::Conflict);
                     model.entry((tenant, name)).or_default().insert(key);
@@ -168,9 +168,9 @@ async fn check(steps: Vec<Step>) -> Result<(), TestCaseError> {
             }
             Step::Truncate(tenant, name) => {
                 if let Some(table) = table(&catalog, TENANTS[tenant], NAMES[name]) {
-                    let door = door(&catalog, TENANTS[tenant]);
+                    let tenant_store = tenant_store(&catalog, TENANTS[tenant]);
                     let writes = Writes { ranges: vec![(table, KeyRange::all())], ..Writes::default() };
-                    door.commit(&door.pin().await.unwrap(), writes).await.unwrap();
+                    tenant_store.commit(&tenant_store.pin().await.unwrap(), writes).await.unwrap();
                     model.entry((tenant, name)).or_default().clear();
                 }
             }
@@ -191,7 +191,7 @@ async fn check(steps: Vec<Step>) -> Result<(), TestCaseError> {
                 let certificate = catalog.drop_tenant(&id(TENANTS[tenant]), "keyspan", 5).await.unwrap();
                 prop_assert_eq!(certificate.rows, rows as u64);
                 make_tenant(&catalog, TENANTS[tenant]).await;
-                // A session of the tenant before makes nothing for the one of now.
+                // A session of the dropped tenant creates nothing for the new one.
                 let late = catalog
                     .commit(|snapshot| Ok(Edit::ChangePrivate(id(TENANTS[tenant]), oid, create("late")(snapshot))));
                 prop_assert_eq!(late.await.unwrap_err().kind(), ErrorKind::NoTenant);
@@ -200,10 +200,10 @@ async fn check(steps: Vec<Step>) -> Result<(), TestCaseError> {
             Step::Reopen => catalog = open(&store).await,
         }
         for (tenant, id) in TENANTS.iter().enumerate() {
-            let door = door(&catalog, id);
+            let tenant_store = tenant_store(&catalog, id);
             let mut seen = Vec::new();
-            for table in catalog.snapshot().tables_in(door.tenant()) {
-                seen.push((table.name.clone(), keys(&door, table).await));
+            for table in catalog.snapshot().tables_in(tenant_store.tenant()) {
+                seen.push((table.name.clone(), keys(&tenant_store, table).await));
             }
             let expected = model.iter().filter(|((of, _), _)| *of == tenant);
             let mut expected: Vec<_> =
@@ -212,7 +212,7 @@ async fn check(steps: Vec<Step>) -> Result<(), TestCaseError> {
             expected.sort();
             prop_assert_eq!(seen, expected);
         }
-        // Nothing that was dropped or written over is left.
+        // No dropped or overwritten row is left.
         prop_assert_eq!(stored(&store).await, model.values().map(BTreeSet::len).sum::<usize>());
         prop_assert!(catalog.snapshot().private.values().all(|private| private.spare.is_empty()));
     }
@@ -226,7 +226,7 @@ async fn what_a_crash_leaves_spare_is_deleted_at_the_start() {
     make_tenant(&catalog, "a").await;
     change(&catalog, "a", create("t")).await.unwrap();
     let kept = table(&catalog, "a", "t").unwrap();
-    write(&door(&catalog, "a"), &kept, 1).await.unwrap();
+    write(&tenant_store(&catalog, "a"), &kept, 1).await.unwrap();
     let space = catalog.snapshot().next_oid;
     change(&catalog, "a", |_| vec![PrivateEdit::Reserve(space)]).await.unwrap();
     let written = Write::Row {
@@ -238,7 +238,7 @@ async fn what_a_crash_leaves_spare_is_deleted_at_the_start() {
     let catalog = open(&store).await;
     assert_eq!(stored(&store).await, 1);
     assert_eq!(catalog.snapshot().private[&id("a")].spare, BTreeSet::new());
-    assert_eq!(keys(&door(&catalog, "a"), &kept).await, [1]);
+    assert_eq!(keys(&tenant_store(&catalog, "a"), &kept).await, [1]);
 }
 
 #[tokio::test]
@@ -258,41 +258,41 @@ async fn names_are_the_tenants_and_the_operators_together() {
             Ok(Edit::CreateTable(Table::define(TableId(snapshot.next_oid), &definition)?))
         }
     };
-    // Of floats only ordered keys are made, and private tables have them without being asked.
+    // Only ordered keys support floats, and private tables have ordered keys by default.
     assert_eq!(catalog.commit(shared("t")).await.unwrap_err().kind(), ErrorKind::Unsupported);
     catalog.commit(ordered("t")).await.unwrap();
     assert_eq!(change(&catalog, "a", create("t")).await.unwrap_err().kind(), ErrorKind::TableExists);
     change(&catalog, "a", create("u")).await.unwrap();
     assert_eq!(catalog.commit(ordered("u")).await.unwrap_err().kind(), ErrorKind::TableExists);
     assert!(catalog.snapshot().table("u").is_none());
-    // The operator's door does not open it: in the store's table rows of all tenants lie together.
+    // The operator's store refuses it: the store's table holds the rows of all tenants.
     let table = table(&catalog, "a", "u").unwrap();
     let operator = TenantStore::of_operator(catalog.store().clone());
     assert!(operator.scan(&table, Scan::all()).try_concat().await.is_err());
     assert_eq!(write(&operator, &table, 1).await.unwrap_err().kind(), ErrorKind::Invalid);
 }
 
-/// A door remembers what the rows of the catalog said that its commits read.
+/// A tenant store caches the catalog rows that its commits read.
 #[tokio::test]
 async fn a_door_that_has_committed_notices_what_changes() {
     let store: Arc<dyn Store> = Arc::new(MemoryStore::new(Box::new(ManualClock::new(1_000_000))));
     let catalog = open(&store).await;
     make_tenant(&catalog, "a").await;
     change(&catalog, "a", create("t")).await.unwrap();
-    let (door, before) = (door(&catalog, "a"), table(&catalog, "a", "t").unwrap());
+    let (tenant_store, before) = (tenant_store(&catalog, "a"), table(&catalog, "a", "t").unwrap());
     for key in 1..=2 {
-        write(&door, &before, key).await.unwrap();
+        write(&tenant_store, &before, key).await.unwrap();
     }
     let renamed = |_: &crate::Snapshot| {
         vec![PrivateEdit::AlterTable(Box::new((before.as_ref().clone(), before.rename("u").unwrap())))]
     };
     change(&catalog, "a", renamed).await.unwrap();
-    assert_eq!(write(&door, &before, 3).await.unwrap_err().kind(), ErrorKind::Conflict);
+    assert_eq!(write(&tenant_store, &before, 3).await.unwrap_err().kind(), ErrorKind::Conflict);
     let after = table(&catalog, "a", "u").unwrap();
-    write(&door, &after, 4).await.unwrap();
-    // And the tenant, which goes.
+    write(&tenant_store, &after, 4).await.unwrap();
+    // The cached tenant too is read again when it is dropped.
     catalog.commit(|_| Ok(Edit::BeginDropTenant(id("a")))).await.unwrap();
-    assert_eq!(write(&door, &after, 5).await.unwrap_err().kind(), ErrorKind::NoTenant);
+    assert_eq!(write(&tenant_store, &after, 5).await.unwrap_err().kind(), ErrorKind::NoTenant);
 }
 
 #[test]
@@ -326,12 +326,12 @@ async fn a_sequence_gives_each_number_once_and_goes_with_its_tenant() {
     assert_eq!(change(&catalog, "a", create).await.unwrap_err().kind(), ErrorKind::TableExists);
     let sequence = |catalog: &Catalog| catalog.snapshot().private[&id("a")].sequence("s").unwrap().clone();
     let next = async |catalog: &Catalog, tenant: &str, sequence: &Sequence| {
-        let door = door(catalog, tenant);
-        door.advance(sequence, |state| sequence.next(state, 2)).await.map(|numbers| numbers.first)
+        let tenant_store = tenant_store(catalog, tenant);
+        tenant_store.advance(sequence, |state| sequence.next(state, 2)).await.map(|numbers| numbers.first)
     };
     let of_a = sequence(&catalog);
     assert_eq!(next(&catalog, "a", &of_a).await.unwrap(), 1);
-    // Of another tenant, or of one that was made again, it is none.
+    // It does not exist for another tenant, nor for one created again under the same name.
     assert_eq!(next(&catalog, "b", &of_a).await.unwrap_err().kind(), ErrorKind::NoTable);
     let catalog = open(&store).await;
     assert_eq!(next(&catalog, "a", &sequence(&catalog)).await.unwrap(), 3);

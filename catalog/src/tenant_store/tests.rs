@@ -1,4 +1,4 @@
-//! Nothing that goes through a tenant's door touches another tenant's rows.
+//! No operation of a tenant's store touches another tenant's rows.
 
 use super::*;
 use crate::{Catalog, ColumnDefinition, Edit, Quotas, SqlType, TableDefinition, TableId, snapshot::FIRST_OID};
@@ -49,7 +49,7 @@ async fn catalog() -> (Catalog, Arc<Table>) {
     (catalog, Arc::new(table))
 }
 
-fn door(catalog: &Catalog, tenant: &str) -> TenantStore {
+fn tenant_store(catalog: &Catalog, tenant: &str) -> TenantStore {
     TenantStore::of_tenant(catalog.store().clone(), id(tenant))
 }
 
@@ -63,18 +63,18 @@ fn set(at: &[u8]) -> RowMutation {
     RowMutation { key: key(at), mutations: vec![set] }
 }
 
-async fn write(door: &TenantStore, table: &Arc<Table>, keys: &[&[u8]]) -> Result<i64> {
+async fn write(tenant_store: &TenantStore, table: &Arc<Table>, keys: &[&[u8]]) -> Result<i64> {
     let rows = keys.iter().map(|key| (table.clone(), set(key))).collect();
-    door.commit(&door.pin().await.unwrap(), Writes { rows, ..Writes::default() }).await
+    tenant_store.commit(&tenant_store.pin().await.unwrap(), Writes { rows, ..Writes::default() }).await
 }
 
-async fn delete(door: &TenantStore, table: &Arc<Table>, range: KeyRange) -> Result<i64> {
+async fn delete(tenant_store: &TenantStore, table: &Arc<Table>, range: KeyRange) -> Result<i64> {
     let writes = Writes { ranges: vec![(table.clone(), range)], ..Writes::default() };
-    door.commit(&door.pin().await.unwrap(), writes).await
+    tenant_store.commit(&tenant_store.pin().await.unwrap(), writes).await
 }
 
-async fn read(door: &TenantStore, table: &Table, scan: Scan) -> Vec<Vec<u8>> {
-    let rows = door.scan(table, scan).try_concat().await.unwrap();
+async fn read(tenant_store: &TenantStore, table: &Table, scan: Scan) -> Vec<Vec<u8>> {
+    let rows = tenant_store.scan(table, scan).try_concat().await.unwrap();
     rows.into_iter().map(|row| row.key.to_vec()).collect()
 }
 
@@ -87,12 +87,15 @@ async fn a_tenant_never_sees_one_whose_id_begins_with_its_own() {
     let (catalog, table) = catalog().await;
     let keys: [&[u8]; 5] = [b"alto#1", b"alto#2", b"alto-2#1", b"altostrat#1", b"b#\xff\xff"];
     write(&operator(&catalog), &table, &keys).await.unwrap();
-    let alto = door(&catalog, "alto");
+    let alto = tenant_store(&catalog, "alto");
     assert_eq!(read(&alto, &table, Scan::all()).await, [b"1", b"2"]);
     assert_eq!(read(&alto, &table, Scan { reversed: true, ..Scan::all() }).await, [b"2", b"1"]);
     assert_eq!(read(&alto, &table, Scan::of(RowSet::none())).await, Vec::<Vec<u8>>::new());
     assert_eq!(read(&alto, &table, Scan::of(KeyRange::point(b"2"))).await, [b"2"]);
-    assert_eq!(read(&door(&catalog, "b"), &table, Scan::of(KeyRange::new(&b"\xff"[..], None))).await, [b"\xff\xff"]);
+    assert_eq!(
+        read(&tenant_store(&catalog, "b"), &table, Scan::of(KeyRange::new(&b"\xff"[..], None))).await,
+        [b"\xff\xff"]
+    );
     assert_eq!(read(&operator(&catalog), &table, Scan::all()).await, keys);
     assert_eq!(alto.size(&table, None).await.unwrap().rows, 2);
 }
@@ -105,7 +108,7 @@ async fn patterns_for_row_keys_match_what_a_tenant_sees() {
         let filter = Filter::Chain(vec![Filter::PassAll, Filter::RowKeyRegex(pattern.into())]);
         Scan { filter: Some(filter), ..Scan::all() }
     };
-    let alto = door(&catalog, "alto");
+    let alto = tenant_store(&catalog, "alto");
     assert_eq!(read(&alto, &table, scan("1|x")).await, [b"1"]);
     assert_eq!(read(&alto, &table, scan(".*1")).await, [&b"1"[..], b"21"]);
     assert_eq!(read(&alto, &table, scan("y)|(?:.*")).await, [&b"1"[..], b"21"]);
@@ -114,7 +117,7 @@ async fn patterns_for_row_keys_match_what_a_tenant_sees() {
 #[tokio::test]
 async fn a_drop_lets_no_write_slip_in() {
     let (catalog, table) = catalog().await;
-    let alto = door(&catalog, "alto");
+    let alto = tenant_store(&catalog, "alto");
     let pin = alto.pin().await.unwrap();
     catalog.commit(|_| Ok(Edit::BeginDropTenant(id("alto")))).await.unwrap();
     let writes = || Writes { rows: vec![(table.clone(), set(b"1"))], ..Writes::default() };
@@ -130,15 +133,15 @@ async fn a_drop_lets_no_write_slip_in() {
 #[tokio::test]
 async fn semantics_3_a_row_that_changed_after_the_pin_is_a_conflict() {
     let (catalog, table) = catalog().await;
-    let alto = door(&catalog, "alto");
+    let alto = tenant_store(&catalog, "alto");
     let pin = alto.pin().await.unwrap();
-    write(&door(&catalog, "altostrat"), &table, &[b"1"]).await.unwrap();
+    write(&tenant_store(&catalog, "altostrat"), &table, &[b"1"]).await.unwrap();
     let writes = || Writes {
         rows: vec![(table.clone(), set(b"1"))],
         validated: vec![(table.clone(), key(b"1"))],
         ..Writes::default()
     };
-    // Another tenant's row of that key is another row.
+    // The row with the same key of another tenant is a different row.
     alto.commit(&pin, writes()).await.unwrap();
     assert_eq!(alto.commit(&pin, writes()).await.unwrap_err().kind(), ErrorKind::Conflict);
 }
@@ -146,14 +149,14 @@ async fn semantics_3_a_row_that_changed_after_the_pin_is_a_conflict() {
 #[tokio::test]
 async fn the_operator_names_a_tenant_in_every_key() {
     let (catalog, table) = catalog().await;
-    let door = operator(&catalog);
+    let tenant_store = operator(&catalog);
     for bad in [&b"nobody#1"[..], b"1", b"Alto#1", b"#1", b"keyspan#1", b"\xff#1"] {
-        assert_eq!(write(&door, &table, &[bad]).await.unwrap_err().kind(), ErrorKind::NoTenant, "{bad:?}");
+        assert_eq!(write(&tenant_store, &table, &[bad]).await.unwrap_err().kind(), ErrorKind::NoTenant, "{bad:?}");
     }
-    assert_eq!(delete(&door, &table, KeyRange::all()).await.unwrap_err().kind(), ErrorKind::Invalid);
-    write(&door, &table, &[b"alto#1", b"altostrat#1"]).await.unwrap();
-    delete(&door, &table, KeyRange::prefix(&b"alto#"[..])).await.unwrap();
-    assert_eq!(read(&door, &table, Scan::all()).await, [b"altostrat#1"]);
+    assert_eq!(delete(&tenant_store, &table, KeyRange::all()).await.unwrap_err().kind(), ErrorKind::Invalid);
+    write(&tenant_store, &table, &[b"alto#1", b"altostrat#1"]).await.unwrap();
+    delete(&tenant_store, &table, KeyRange::prefix(&b"alto#"[..])).await.unwrap();
+    assert_eq!(read(&tenant_store, &table, Scan::all()).await, [b"altostrat#1"]);
 }
 
 #[tokio::test]
@@ -161,8 +164,8 @@ async fn a_key_that_the_tenants_id_makes_too_long_is_told() {
     let (catalog, table) = catalog().await;
     let longest = vec![b'x'; 4096 - 5];
     let too_long = vec![b'x'; 4096 - 4];
-    write(&door(&catalog, "alto"), &table, &[&longest]).await.unwrap();
-    let error = write(&door(&catalog, "alto"), &table, &[&too_long]).await.unwrap_err();
+    write(&tenant_store(&catalog, "alto"), &table, &[&longest]).await.unwrap();
+    let error = write(&tenant_store(&catalog, "alto"), &table, &[&too_long]).await.unwrap_err();
     assert_eq!(error.store().map(keyspan_storage::Error::kind), Some(keyspan_storage::ErrorKind::TooLarge));
     assert_eq!(error.to_string(), "a row key of 4097 bytes is over the limit of 4096");
     assert!(error.detail.unwrap().contains("5 bytes"));
@@ -171,7 +174,7 @@ async fn a_key_that_the_tenants_id_makes_too_long_is_told() {
 #[tokio::test]
 async fn nothing_to_write_is_no_commit() {
     let (catalog, table) = catalog().await;
-    let alto = door(&catalog, "alto");
+    let alto = tenant_store(&catalog, "alto");
     let pin = alto.pin().await.unwrap();
     let writes = Writes { validated: vec![(table, key(b"1"))], ..Writes::default() };
     assert_eq!(alto.commit(&pin, writes).await.unwrap(), pin.commit_micros);
@@ -205,13 +208,13 @@ proptest! {
         block_on(async {
             let (catalog, table) = catalog().await;
             for (tenant, key) in &all {
-                write(&door(&catalog, tenant), &table, &[key]).await.unwrap();
+                write(&tenant_store(&catalog, tenant), &table, &[key]).await.unwrap();
             }
             let others = |rows: Vec<Vec<u8>>| {
                 rows.into_iter().filter(|row| !row.starts_with(&span(&id(tenant)))).collect::<Vec<_>>()
             };
             let before = others(read(&operator(&catalog), &table, Scan::all()).await);
-            let own = door(&catalog, tenant);
+            let own = tenant_store(&catalog, tenant);
             let mut expected: Vec<Vec<u8>> =
                 all.iter().filter(|(of, _)| *of == tenant).map(|(_, key)| key.clone()).collect();
             expected.sort();
@@ -243,7 +246,7 @@ proptest! {
     }
 }
 
-/// Rows in memory, keys alone.
+/// Rows in memory, with keys only.
 #[derive(Debug)]
 struct Keys(Vec<&'static [u8]>);
 
@@ -272,13 +275,13 @@ fn rows_in_memory_are_given_without_the_span() {
     let part = found(vec![b"alto#", b"alto#a", b"alto#b", b"alto#c"]);
     assert_eq!(read(&part, None).unwrap(), [b"a", b"b", b"c"]);
     assert_eq!(read(&part, Some(b"a")).unwrap(), [b"b", b"c"]);
-    // A store that gave another tenant's row would be at fault: nobody sees it.
+    // If a store wrongly returned another tenant's row, no session would see it.
     for other in [&b"alto-2#a"[..], b"altostrat#a", b"alt"] {
         assert!(read(&found(vec![b"alto#a", other]), None).is_err(), "{}", other.escape_ascii());
     }
 }
 
-/// A store whose fast path has no file: all rows are in the rest. It remembers what it was asked.
+/// A store whose columnar scan has no files: all rows are in the rest. It records requests.
 #[derive(Debug)]
 struct RestOnly {
     store: Arc<dyn Store>,
@@ -298,7 +301,7 @@ impl keyspan_storage::ColumnarScan for RestOnly {
 async fn the_rest_of_a_fast_scan_lies_in_the_span() {
     let (catalog, table) = catalog().await;
     for tenant in ["alto", "alto-2", "altostrat"] {
-        write(&door(&catalog, tenant), &table, &[b"a", b"b", b"c"]).await.unwrap();
+        write(&tenant_store(&catalog, tenant), &table, &[b"a", b"b", b"c"]).await.unwrap();
     }
     let fast = RestOnly { store: catalog.store().clone(), asked: std::sync::Mutex::default() };
     let pin = catalog.store().pin().await.unwrap();

@@ -1,14 +1,14 @@
-//! Arrays of one dimension: the types of their items, and their text. Pure.
+//! Arrays of one dimension: item types, comparison, and text. Pure.
 //!
-//! The text is PostgreSQL's: `{1,2,NULL}`, with items in quotes where they are empty, are called NULL, or have a blank or a character that means
-//! something in it.
+//! The text is PostgreSQL's: `{1,2,NULL}`. An item is quoted if it is empty, reads NULL, or contains a blank or a
+//! special character.
 
 use super::{SqlType, Value};
 use crate::{Error, ErrorKind, Result};
 use serde::{Deserialize, Serialize};
 use std::cmp::Ordering;
 
-/// Items of an array of a column, at most. Its bytes are bounded by those of a cell besides.
+/// Maximum number of items in a column's array. The size limit of a cell bounds its bytes as well.
 pub const ARRAY_ITEMS_MAX: usize = 1 << 20;
 
 /// The type of an array's items.
@@ -59,7 +59,7 @@ pub enum ItemType {
 }
 
 impl ItemType {
-    /// The type of an item as one of a column.
+    /// The item type as a column type.
     pub fn kind(self) -> SqlType {
         match self {
             Self::Bool => SqlType::Bool,
@@ -85,7 +85,7 @@ impl ItemType {
 }
 
 impl SqlType {
-    /// The type of arrays of this type; `None` where there are none: arrays of `char(n)`, and those of more than one dimension.
+    /// The array type with items of this type; `None` for `char(n)` and for arrays, since there is only one dimension.
     pub fn array(self) -> Option<SqlType> {
         Some(SqlType::Array(match self {
             Self::Bool => ItemType::Bool,
@@ -111,7 +111,8 @@ impl SqlType {
     }
 }
 
-/// The order of two arrays: that of the first items that differ, NULL last; else the shorter is first. `None` for items without an order.
+/// Compares two arrays by the first items that differ, NULL last; if none differ, the shorter array is first. `None`
+/// for items without an order.
 pub(super) fn compare(a: &[Value], b: &[Value]) -> Option<Ordering> {
     for (a, b) in a.iter().zip(b) {
         let order = match (a, b) {
@@ -127,7 +128,7 @@ pub(super) fn compare(a: &[Value], b: &[Value]) -> Option<Ordering> {
     Some(a.len().cmp(&b.len()))
 }
 
-/// The array with its items made to fit.
+/// The items fitted to the item type, or `None` if they fit as they are.
 pub(super) fn fit(items: &[Value], item: ItemType) -> Result<Option<Vec<Value>>> {
     if items.len() > ARRAY_ITEMS_MAX {
         return Err(too_long());
@@ -146,7 +147,7 @@ fn too_long() -> Error {
     Error::new(ErrorKind::TooMuch, message)
 }
 
-/// Reads an array's text as values.
+/// Parses an array's text into values.
 pub(super) fn parse(text: &str, item: ItemType) -> Result<Vec<Value>> {
     let items = items(text)?;
     if items.len() > ARRAY_ITEMS_MAX {
@@ -156,11 +157,11 @@ pub(super) fn parse(text: &str, item: ItemType) -> Result<Vec<Value>> {
     items.into_iter().map(value).collect()
 }
 
-/// The texts of an array's items; `None` for NULL.
+/// Splits an array's text into the texts of its items; `None` for NULL.
 ///
 /// # Errors
-/// [`BadValue`](ErrorKind::BadValue) for what is no array, [`Unsupported`](ErrorKind::Unsupported) for one of several dimensions, or one that
-/// does not count from 1.
+/// [`BadValue`](ErrorKind::BadValue) for malformed text, [`Unsupported`](ErrorKind::Unsupported) for an array of
+/// several dimensions or with explicit bounds.
 pub fn items(text: &str) -> Result<Vec<Option<String>>> {
     let malformed = |detail: &str| {
         Error::new(ErrorKind::BadValue, format!("malformed array literal: \"{text}\"")).with_detail(detail)
@@ -210,7 +211,7 @@ pub fn items(text: &str) -> Result<Vec<Option<String>>> {
                 }
             }
         };
-        // Blanks behind an item are none of it.
+        // Trailing blanks do not belong to the item.
         item.truncate(kept);
         let is_nothing = !quoted && item.is_empty();
         if is_nothing && (end == ',' || !items.is_empty()) {

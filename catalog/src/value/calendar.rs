@@ -1,29 +1,31 @@
-//! The Gregorian calendar, extended before its beginning, as PostgreSQL counts it: days since 1970-01-01.
+//! The proleptic Gregorian calendar with PostgreSQL's limits: conversion of dates to days since 1970-01-01 and back.
+//! Pure.
 //!
 //! The algorithms are Howard Hinnant's (<https://howardhinnant.github.io/date_algorithms.html>).
 
-/// Microseconds of a day.
+/// Microseconds in a day.
 pub const MICROS_PER_DAY: i64 = 86_400_000_000;
 /// The first day of PostgreSQL's calendar: 4714-11-24 BC, day 0 of the Julian period.
 pub const FIRST_DAY: i64 = -2_440_588;
-/// The last day of a date: 5874897-12-31.
+/// The last day of a `date`: 5874897-12-31.
 pub const LAST_DAY: i64 = 2_145_042_905;
-/// Days of 400 years, after which the calendar repeats.
+/// Days in 400 years, after which the calendar repeats.
 const DAYS_PER_ERA: i64 = 146_097;
 
-/// Whether a `date` can be this day: one of PostgreSQL's calendar, or an infinity.
+/// Whether the days are a valid `date`: within PostgreSQL's limits, or an infinity.
 pub fn is_date(days: i32) -> bool {
     (FIRST_DAY..=LAST_DAY).contains(&days.into()) || days == i32::MIN || days == i32::MAX
 }
 
-/// Whether a `timestamp` can be this moment: from the first day on, or minus infinity. The end of 64 bits is the end of time.
+/// Whether the microseconds are a valid `timestamp`: from the first day on, or minus infinity. The upper limit is that
+/// of 64 bits.
 pub fn is_timestamp(micros: i64) -> bool {
     micros >= FIRST_DAY * MICROS_PER_DAY || micros == i64::MIN
 }
 
-/// Year, month and day. The year before year 1 is 0: 1 BC.
+/// Converts days to year, month and day. The year before year 1 is 0: 1 BC.
 pub fn civil_from_days(days: i64) -> (i64, u32, u32) {
-    // Years begin in March here, so that the leap day is the last of its year.
+    // Here years begin in March, so that the leap day is the last day of its year.
     let shifted = days + 719_468;
     let era = shifted.div_euclid(DAYS_PER_ERA);
     let day_of_era = shifted.rem_euclid(DAYS_PER_ERA);
@@ -36,7 +38,7 @@ pub fn civil_from_days(days: i64) -> (i64, u32, u32) {
     (year, month as u32, day as u32)
 }
 
-/// The day of a date; `None` when the calendar has no such day.
+/// Converts a date to days; `None` if the calendar has no such day.
 pub fn days_from_civil(year: i64, month: u32, day: u32) -> Option<i64> {
     if !(1..=12).contains(&month) || day < 1 || day > days_of_month(year, month) {
         return None;

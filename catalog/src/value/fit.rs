@@ -1,4 +1,4 @@
-//! A value made to fit the type of its column, as PostgreSQL's assignment does it: rounded, checked, or refused.
+//! Fitting a value to its column's type, as PostgreSQL's assignment does: rounding, checking, or refusing it.
 
 use super::{
     SqlType, Value, array,
@@ -9,16 +9,16 @@ use super::{
 use crate::{Error, ErrorKind, Result};
 use std::borrow::Cow;
 
-/// Digits of a `numeric`.
+/// Maximum precision of a `numeric`.
 pub(super) const NUMERIC_DIGITS_MAX: u32 = 38;
 
 impl Value {
-    /// The value as the type holds it: numbers within its range, a `numeric` rounded to its scale, texts within their length, jsonb
-    /// in its normal form. NULL fits every type.
+    /// The value as the type stores it: numbers within range, a `numeric` rounded to its scale, texts within their
+    /// length, jsonb normalized. NULL fits every type.
     ///
     /// # Errors
     /// [`OutOfRange`](ErrorKind::OutOfRange) for a number (22003), [`TooLong`](ErrorKind::TooLong) for a text (22001),
-    /// [`BadValue`](ErrorKind::BadValue) for a value of another type or json that is none (22P02).
+    /// [`BadValue`](ErrorKind::BadValue) for a value of another type or invalid json (22P02).
     pub fn fit(&self, kind: SqlType) -> Result<Cow<'_, Value>> {
         let same = Ok(Cow::Borrowed(self));
         match (kind, self) {
@@ -79,7 +79,7 @@ fn fit_float4(value: f64) -> Result<f64> {
     Ok(fitted)
 }
 
-/// The text without the blanks at its end, if it has such; one that is longer without them is refused.
+/// The text without its trailing blanks, or `None` if it has none; refused if it is too long without them.
 fn fit_char(text: &str, length: usize) -> Result<Option<&str>> {
     let cut = text.trim_end_matches(' ');
     if cut.chars().nth(length).is_some() {
@@ -89,7 +89,8 @@ fn fit_char(text: &str, length: usize) -> Result<Option<&str>> {
     Ok((cut.len() < text.len()).then_some(cut))
 }
 
-/// The text without blanks beyond the length, which PostgreSQL cuts off, if it has such; anything else beyond it is refused.
+/// The text cut to the length if only blanks exceed it, as in PostgreSQL, or `None` if it fits; refused if other
+/// characters exceed it.
 fn cut_varchar(text: &str, length: usize) -> Result<Option<String>> {
     let Some((end, _)) = text.char_indices().nth(length) else { return Ok(None) };
     if text[end..].bytes().all(|byte| byte == b' ') {
@@ -99,7 +100,7 @@ fn cut_varchar(text: &str, length: usize) -> Result<Option<String>> {
     Err(Error::new(ErrorKind::TooLong, message))
 }
 
-/// Rounds half away from zero to the scale, and checks the number of digits.
+/// Rounds to the scale, half away from zero, and checks the precision.
 pub(super) fn fit_numeric(unscaled: i128, from: u8, precision: u8, scale: u8) -> Result<Value> {
     let overflow = || {
         let whole = precision.saturating_sub(scale);

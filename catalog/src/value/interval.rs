@@ -1,17 +1,17 @@
-//! Intervals: months, days and microseconds, each by itself. Pure.
+//! Intervals: months, days and microseconds, kept separately. Pure.
 //!
-//! They are read as PostgreSQL reads them (`1 year 2 mons 3 days 04:05:06`, `P1Y2M3DT4H5M6S`, `1-2`, `3 days ago`), printed in its style
-//! `postgres`, and compared by their length, with months of 30 days of 24 hours.
+//! They are parsed as in PostgreSQL (`1 year 2 mons 3 days 04:05:06`, `P1Y2M3DT4H5M6S`, `1-2`, `3 days ago`), printed in
+//! its style `postgres`, and compared by length, with months of 30 days and days of 24 hours.
 
 use super::{calendar::MICROS_PER_DAY, clock::write_fraction};
 use std::{cmp::Ordering, fmt::Write};
 
-/// The most microseconds of an interval, in either direction: Arrow counts nanoseconds.
+/// Maximum of an interval's microseconds, in either direction: Arrow counts nanoseconds in 64 bits.
 pub const MICROS_MAX: i64 = i64::MAX / 1_000;
-/// Days of a month, where an interval is compared.
+/// Days of a month, for comparisons.
 const MONTH_DAYS: i128 = 30;
 
-/// An interval. Two of them may be of one length and not the same: `1 mon` and `30 days`.
+/// An interval. Different intervals may have the same length: `1 mon` and `30 days`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Interval {
     /// Months.
@@ -22,49 +22,49 @@ pub struct Interval {
     pub micros: i64,
 }
 
-/// Why a text is no interval.
+/// Why a text is not a valid interval.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum NoInterval {
-    /// It is not written as one.
+pub enum IntervalError {
+    /// The syntax is wrong.
     Syntax,
-    /// It is longer than one can be.
+    /// The interval is out of range.
     Field,
 }
 
 impl Interval {
-    /// Reads one.
+    /// Parses an interval.
     ///
     /// # Errors
-    /// Why it is none.
-    pub fn parse(text: &str) -> Result<Self, NoInterval> {
-        let sum = sum(text).ok_or(NoInterval::Syntax)?;
+    /// [`IntervalError`].
+    pub fn parse(text: &str) -> Result<Self, IntervalError> {
+        let sum = sum(text).ok_or(IntervalError::Syntax)?;
         let fits = |value: f64| (f64::from(i32::MIN)..=f64::from(i32::MAX)).contains(&value);
         if !fits(sum.months) || !fits(sum.days) || !(-9.2e15..=9.2e15).contains(&sum.micros) {
-            return Err(NoInterval::Field);
+            return Err(IntervalError::Field);
         }
         let micros = (sum.micros.round() as i64).checked_add(sum.clock);
-        let micros = micros.filter(|micros| (-MICROS_MAX..=MICROS_MAX).contains(micros)).ok_or(NoInterval::Field)?;
+        let micros = micros.filter(|micros| (-MICROS_MAX..=MICROS_MAX).contains(micros)).ok_or(IntervalError::Field)?;
         Ok(Self { months: sum.months as i32, days: sum.days as i32, micros })
     }
 
-    /// Its length in microseconds.
+    /// The length in microseconds.
     pub fn length(self) -> i128 {
         (i128::from(self.months) * MONTH_DAYS + i128::from(self.days)) * i128::from(MICROS_PER_DAY)
             + i128::from(self.micros)
     }
 
-    /// The order of lengths.
+    /// Compares by length.
     pub fn compare(self, other: Self) -> Ordering {
         self.length().cmp(&other.length())
     }
 
-    /// Writes it as PostgreSQL prints it.
+    /// Writes the interval as PostgreSQL prints it.
     pub fn write(self, out: &mut String) {
         let (mut first, mut after_negative) = (true, false);
         let parts = [(self.months / 12, "year"), (self.months % 12, "mon"), (self.days, "day")];
         for (value, unit) in parts.into_iter().filter(|(value, _)| *value != 0) {
             let (blank, plus) = (if first { "" } else { " " }, if after_negative && value > 0 { "+" } else { "" });
-            // Writing to a text cannot fail.
+            // Writing to a String cannot fail.
             let _ = write!(out, "{blank}{plus}{value} {unit}{}", if value == 1 { "" } else { "s" });
             (first, after_negative) = (false, value < 0);
         }
@@ -86,18 +86,18 @@ impl Interval {
 const SECOND: f64 = 1e6;
 const DAY_SECONDS: f64 = 86_400.0;
 
-/// Months, days and microseconds while they are added up.
+/// The sum of an interval's parts.
 #[derive(Debug, Default)]
 struct Sum {
     months: f64,
     days: f64,
     micros: f64,
-    /// Microseconds of what was written as a time of day, none of which may be lost.
+    /// Microseconds that were written as a time of day: kept as an integer, so that none is lost.
     clock: i64,
 }
 
 impl Sum {
-    /// Adds an amount of a unit: what is no whole month becomes days of 30 to a month, what is no whole day time.
+    /// Adds an amount of a unit. A fraction of a month becomes days (30 to a month), a fraction of a day becomes time.
     fn add(&mut self, amount: f64, unit: &str) -> Option<()> {
         let months = |sum: &mut Self, months: f64| {
             let rounded = (months * 1e9).round() / 1e9;
@@ -109,7 +109,7 @@ impl Sum {
             "century" | "centuries" | "cent" | "c" => months(self, amount * 1_200.0),
             "decade" | "decades" | "dec" | "decs" => months(self, amount * 120.0),
             "year" | "years" | "yr" | "yrs" | "y" => {
-                // A part of a year is rounded to whole months.
+                // A fraction of a year is rounded to whole months.
                 self.months += (amount * 12.0).round();
             }
             "month" | "months" | "mon" | "mons" => months(self, amount),
@@ -132,7 +132,7 @@ impl Sum {
     }
 }
 
-/// `[-]HH:MM[:SS[.f]]` in microseconds, each of them: what was printed comes back.
+/// Parses `[-]HH:MM[:SS[.f]]` into microseconds, exactly, so that printed intervals round-trip.
 fn clock(text: &str) -> Option<i64> {
     let (sign, text) = signed(text);
     let (main, fraction) = text.split_once('.').unwrap_or((text, ""));
@@ -146,7 +146,7 @@ fn clock(text: &str) -> Option<i64> {
     if minutes >= 60 || seconds > 60 || !fraction.bytes().all(|byte| byte.is_ascii_digit()) {
         return None;
     }
-    // Six digits count; the seventh rounds.
+    // Six digits are kept; the seventh rounds.
     let digits = fraction.bytes().chain(std::iter::repeat(b'0')).map(|byte| i64::from(byte - b'0'));
     let tenths = digits.take(7).fold(0, |sum, digit| sum * 10 + digit);
     let seconds = hours.checked_mul(3_600)?.checked_add(minutes * 60 + seconds)?;
@@ -166,7 +166,7 @@ fn number(text: &str) -> Option<f64> {
     plain.then(|| text.parse().ok()).flatten()
 }
 
-/// `P1Y2M3DT4H5M6S`
+/// Parses the ISO 8601 form after its `P`: `1Y2M3DT4H5M6S`.
 fn iso(text: &str, sum: &mut Sum) -> Option<()> {
     let mut of_day = false;
     let mut rest = text;
@@ -195,7 +195,7 @@ fn iso(text: &str, sum: &mut Sum) -> Option<()> {
     Some(())
 }
 
-/// Words with their signs beside them: `- 1 day` is `-1 day`, `3days` is `3 days`.
+/// Splits into words and attaches signs: `- 1 day` becomes `-1 day`, `3days` becomes `3 days`.
 fn words(text: &str) -> Vec<String> {
     let mut words: Vec<String> = Vec::new();
     for part in text.split_whitespace() {
@@ -246,14 +246,14 @@ fn sum(text: &str) -> Option<Sum> {
             continue;
         }
         let amount = sign * number(digits)?;
-        // A number alone at the end counts seconds.
+        // A number without a unit at the end counts seconds.
         match words.get(at).filter(|next| !next.contains(':')) {
             Some(unit) => {
                 sum.add(amount, unit)?;
                 at += 1;
             }
             None if at == words.len() => sum.add(amount, "second")?,
-            // `1 04:05:06` is a day and a time.
+            // `1 04:05:06` is one day and a time.
             None => sum.add(amount, "day")?,
         }
     }
@@ -292,7 +292,7 @@ mod tests {
             let read = Interval::parse(text).ok().map(|span| (span.months, span.days, span.micros));
             assert_eq!(read, expected, "{text}");
         }
-        assert_eq!(Interval::parse("9999999999 years"), Err(NoInterval::Field));
+        assert_eq!(Interval::parse("9999999999 years"), Err(IntervalError::Field));
     }
 
     #[test]

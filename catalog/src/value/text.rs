@@ -1,27 +1,28 @@
 //! Values as text, in the formats of PostgreSQL.
 //!
-//! [`Value::parse`] reads what its input functions read (without what needs a clock, as `now`); [`Value::to_text`] prints what its
-//! output functions print, with the date style ISO, bytea in hex, and times in UTC.
+//! [`Value::parse`] accepts what PostgreSQL's input functions accept (except for words that need a clock, such as
+//! `now`); [`Value::to_text`] prints as its output functions do, with date style ISO, bytea in hex, and times in UTC.
 
 use super::{
     SqlType, Value, array,
     calendar::{FIRST_DAY, MICROS_PER_DAY, civil_from_days, days_from_civil, is_timestamp},
-    clock::{NoClock, parse_time as parse_clock, write_time},
+    clock::{TimeError, parse_time as parse_clock, write_time},
     fit::{NUMERIC_DIGITS_MAX, fit_numeric},
-    interval::{Interval, NoInterval},
+    interval::{Interval, IntervalError},
 };
 use crate::{Error, ErrorKind, Result};
 use std::fmt::Write;
 
-/// The last year of a date.
+/// The last year of a `date`.
 const LAST_YEAR: i64 = 5_874_897;
 const SECONDS_PER_DAY: i64 = 86_400;
 
 impl Value {
-    /// Reads a value of the type; never NULL.
+    /// Parses a value of the type; never NULL.
     ///
     /// # Errors
-    /// [`BadValue`](ErrorKind::BadValue) for a text that is no value of the type (22P02), and what [`Value::fit`] finds.
+    /// [`BadValue`](ErrorKind::BadValue) for a text that is not a value of the type (22P02), and those of
+    /// [`Value::fit`].
     pub fn parse(text: &str, kind: SqlType) -> Result<Value> {
         let read = match kind {
             SqlType::Bool => parse_bool(text).map(Value::Bool),
@@ -43,7 +44,7 @@ impl Value {
         read.ok_or_else(|| bad_syntax(text, kind))
     }
 
-    /// The value as text; NULL as nothing. A `real` needs its type to print its shortest form.
+    /// The value as text; empty for NULL. A `real` needs its type to print its shortest form.
     pub fn to_text(&self, kind: SqlType) -> String {
         match self {
             Self::Null => String::new(),
@@ -83,7 +84,7 @@ impl Value {
 }
 
 fn bad_syntax(text: &str, kind: SqlType) -> Error {
-    // PostgreSQL's input functions leave out what these types are without.
+    // PostgreSQL's input functions omit `without time zone` from the names of these types.
     let kind = match kind {
         SqlType::Time => "time".to_owned(),
         SqlType::Timestamp => "timestamp".to_owned(),
@@ -112,7 +113,7 @@ fn parse_int(text: &str, kind: SqlType) -> Result<Value> {
     if digits.is_empty() || !digits.bytes().all(|byte| byte.is_ascii_digit()) {
         return Err(bad_syntax(text, kind));
     }
-    // A syntax that holds can only fail by its size.
+    // With valid syntax, parsing can only fail because of the size.
     let value = trimmed.parse().map(Value::Int).map_err(|_| out_of_range(text, kind))?;
     value.fit(kind).map(|value| value.into_owned()).map_err(|_| out_of_range(text, kind))
 }
@@ -128,10 +129,10 @@ fn parse_float(text: &str, kind: SqlType) -> Result<Value> {
     if underflow || overflow || too_small {
         return Err(Error::new(ErrorKind::OutOfRange, format!("\"{text}\" is out of range for type {kind}")));
     }
-    // Read again: rounding to a double and then to a real may differ from rounding once.
+    // Parse again: rounding to a double and then to a real may differ from rounding once.
     let single = || trimmed.parse::<f32>().map_or(value, f64::from);
     let value = if kind == SqlType::Float4 { single() } else { value };
-    // A NaN has no sign.
+    // NaN has no sign.
     Ok(Value::Float(if value.is_nan() { f64::NAN } else { value }))
 }
 
@@ -150,18 +151,18 @@ fn parse_numeric(text: &str, kind: SqlType, precision: u8, scale: u8) -> Result<
     if all.is_empty() || !all.iter().all(u8::is_ascii_digit) {
         return Err(bad_syntax(text, kind));
     }
-    // Where the point stands in the digits once leading zeros are gone.
+    // The position of the point in the digits without leading zeros.
     let zeros = all.iter().take_while(|&&digit| digit == b'0').count();
     let significant = &all[zeros..];
     let length = |n: usize| i64::try_from(n).unwrap_or(i64::MAX);
     let point = length(whole.len()) - length(zeros) + i64::from(exponent);
-    // The digits that are kept; the one after them decides the rounding.
+    // The digits to keep; the next one decides the rounding.
     let kept = point.saturating_add(i64::from(scale));
     if significant.is_empty() || kept < 0 {
         return fit_numeric(0, 0, precision, scale);
     }
     if kept > i64::from(NUMERIC_DIGITS_MAX) {
-        // More digits before the point than the type can have: refused, with the type's own words.
+        // More digits before the point than the type allows: refused with the error of the type's own check.
         return fit_numeric(i128::MAX, scale, precision, scale);
     }
     let mut digits = significant.iter().copied().chain(std::iter::repeat(b'0'));
@@ -195,18 +196,18 @@ fn parse_bytea(text: &str) -> Option<Vec<u8>> {
     Some(out)
 }
 
-/// A date with its time of day, and how far its zone is from UTC.
+/// A date with its time of day and the offset of its zone from UTC.
 #[derive(Debug, PartialEq)]
-struct Moment {
+struct DateTime {
     days: i64,
     micros_of_day: i64,
     offset_seconds: i64,
 }
 
-/// Why a text is no moment.
-enum NoMoment {
+/// Why a text is not a valid date or timestamp.
+enum DateTimeError {
     Syntax,
-    /// A field has a value that it cannot have.
+    /// A field is out of range.
     Field,
 }
 
@@ -224,54 +225,56 @@ fn parse_date(text: &str, kind: SqlType) -> Result<Value> {
         None if text.trim().eq_ignore_ascii_case("epoch") => return Ok(Value::Date(0)),
         None => {}
     }
-    let moment = parse_moment(text).map_err(|why| no_moment(text, kind, &why))?;
-    i32::try_from(moment.days).map(Value::Date).map_err(|_| out_of_range(text, kind))
+    let datetime = parse_datetime(text).map_err(|why| datetime_error(text, kind, &why))?;
+    i32::try_from(datetime.days).map(Value::Date).map_err(|_| out_of_range(text, kind))
 }
 
 fn parse_timestamp(text: &str, kind: SqlType) -> Result<Value> {
-    let moment = match plain_moment(text.as_bytes()) {
-        Some(moment) => moment,
+    let datetime = match parse_plain_datetime(text.as_bytes()) {
+        Some(datetime) => datetime,
         None => match infinity(text) {
             Some(plus) => return Ok(Value::Timestamp(if plus { i64::MAX } else { i64::MIN })),
             None if text.trim().eq_ignore_ascii_case("epoch") => return Ok(Value::Timestamp(0)),
-            None => parse_moment(text).map_err(|why| no_moment(text, kind, &why))?,
+            None => parse_datetime(text).map_err(|why| datetime_error(text, kind, &why))?,
         },
     };
-    let offset = if kind == SqlType::Timestamptz { moment.offset_seconds * 1_000_000 } else { 0 };
-    let micros = moment
+    let offset = if kind == SqlType::Timestamptz { datetime.offset_seconds * 1_000_000 } else { 0 };
+    let micros = datetime
         .days
         .checked_mul(MICROS_PER_DAY)
-        .and_then(|micros| micros.checked_add(moment.micros_of_day - offset))
+        .and_then(|micros| micros.checked_add(datetime.micros_of_day - offset))
         .filter(|micros| is_timestamp(*micros) && *micros != i64::MIN && *micros != i64::MAX);
     micros.map(Value::Timestamp).ok_or_else(|| out_of_range(text, kind))
 }
 
 fn time_of_day(text: &str, kind: SqlType) -> Result<Value> {
     parse_clock(text).map(Value::Time).map_err(|why| match why {
-        NoClock::Syntax => bad_syntax(text, kind),
-        NoClock::Field => no_moment(text, kind, &NoMoment::Field),
+        TimeError::Syntax => bad_syntax(text, kind),
+        TimeError::Field => datetime_error(text, kind, &DateTimeError::Field),
     })
 }
 
 fn interval(text: &str, kind: SqlType) -> Result<Value> {
     Interval::parse(text).map(Value::Interval).map_err(|why| match why {
-        NoInterval::Syntax => bad_syntax(text, kind),
-        NoInterval::Field => {
+        IntervalError::Syntax => bad_syntax(text, kind),
+        IntervalError::Field => {
             Error::new(ErrorKind::OutOfRange, format!("interval field value out of range: \"{text}\""))
         }
     })
 }
 
-fn no_moment(text: &str, kind: SqlType, why: &NoMoment) -> Error {
+fn datetime_error(text: &str, kind: SqlType, why: &DateTimeError) -> Error {
     match why {
-        NoMoment::Syntax => bad_syntax(text, kind),
-        NoMoment::Field => Error::new(ErrorKind::OutOfRange, format!("date/time field value out of range: \"{text}\"")),
+        DateTimeError::Syntax => bad_syntax(text, kind),
+        DateTimeError::Field => {
+            Error::new(ErrorKind::OutOfRange, format!("date/time field value out of range: \"{text}\""))
+        }
     }
 }
 
-/// What [`parse_moment`] gives for the form in which rows come by the million, `2024-01-31 23:59:59.5+00`: of UTC, or of no zone. `None` for every other
-/// form, and for what may be wrong.
-fn plain_moment(text: &[u8]) -> Option<Moment> {
+/// A fast path of [`parse_datetime`] for the most frequent form, `2024-01-31 23:59:59.5+00`, in UTC or without a zone.
+/// `None` for every other form and for fields that may be out of range.
+fn parse_plain_datetime(text: &[u8]) -> Option<DateTime> {
     let (head, rest) = text.split_first_chunk::<19>()?;
     let digit = |byte: u8| Some(i64::from(byte.wrapping_sub(b'0'))).filter(|digit| *digit < 10);
     let two = |at: usize| Some(digit(head[at])? * 10 + digit(head[at + 1])?);
@@ -294,10 +297,10 @@ fn plain_moment(text: &[u8]) -> Option<Moment> {
     let micros = digits.fold(0, |n, digit| n * 10 + digit);
     let days = days_from_civil(year, u32::try_from(month).ok()?, u32::try_from(day).ok()?)?;
     let micros_of_day = ((hour * 60 + minute) * 60 + second) * 1_000_000 + micros;
-    Some(Moment { days, micros_of_day, offset_seconds: 0 })
+    Some(DateTime { days, micros_of_day, offset_seconds: 0 })
 }
 
-fn parse_moment(text: &str) -> Result<Moment, NoMoment> {
+fn parse_datetime(text: &str) -> Result<DateTime, DateTimeError> {
     let text = text.trim();
     let (text, before_christ) = match text.len().checked_sub(3).and_then(|at| text.split_at_checked(at)) {
         Some((rest, era)) if era.eq_ignore_ascii_case(" BC") => (rest, true),
@@ -314,30 +317,30 @@ fn parse_moment(text: &str) -> Result<Moment, NoMoment> {
     let (date, zone) = zone.map_or((date, ""), |(at, _)| date.split_at(at));
     let days = parse_days(date, before_christ)?;
     let (micros_of_day, offset_seconds) = if time.is_empty() { (0, parse_zone(zone)?) } else { parse_time(time)? };
-    Ok(Moment { days, micros_of_day, offset_seconds })
+    Ok(DateTime { days, micros_of_day, offset_seconds })
 }
 
-fn parse_days(date: &str, before_christ: bool) -> Result<i64, NoMoment> {
+fn parse_days(date: &str, before_christ: bool) -> Result<i64, DateTimeError> {
     let fields: Vec<&str> = date.split('-').collect();
     let (year, month, day) = match fields.as_slice() {
         [year, month, day] => (*year, *month, *day),
         [all] if all.len() == 8 && all.is_ascii() => (&all[..4], &all[4..6], &all[6..]),
-        _ => return Err(NoMoment::Syntax),
+        _ => return Err(DateTimeError::Syntax),
     };
     if year.len() < 3 || month.len() > 2 || day.len() > 2 {
-        return Err(NoMoment::Syntax);
+        return Err(DateTimeError::Syntax);
     }
     let (year, month, day) = (number(year)?, number(month)?, number(day)?);
     if !(1..=LAST_YEAR).contains(&year) {
-        return Err(NoMoment::Field);
+        return Err(DateTimeError::Field);
     }
     let year = if before_christ { 1 - year } else { year };
     let days = days_from_civil(year, u32::try_from(month).unwrap_or(0), u32::try_from(day).unwrap_or(0));
-    days.filter(|days| *days >= FIRST_DAY).ok_or(NoMoment::Field)
+    days.filter(|days| *days >= FIRST_DAY).ok_or(DateTimeError::Field)
 }
 
 /// The time of day in microseconds, and the offset of the zone in seconds east of UTC.
-fn parse_time(time: &str) -> Result<(i64, i64), NoMoment> {
+fn parse_time(time: &str) -> Result<(i64, i64), DateTimeError> {
     let end = time.find(|c: char| !c.is_ascii_digit() && c != ':' && c != '.').unwrap_or(time.len());
     let (clock, zone) = (&time[..end], time[end..].trim());
     let (whole, fraction) = clock.split_once('.').unwrap_or((clock, ""));
@@ -345,60 +348,60 @@ fn parse_time(time: &str) -> Result<(i64, i64), NoMoment> {
     let mut field = |needed: bool| match fields.next() {
         Some(text) if (1..=2).contains(&text.len()) => number(text),
         None if !needed => Ok(0),
-        _ => Err(NoMoment::Syntax),
+        _ => Err(DateTimeError::Syntax),
     };
     let (hour, minute, second) = (field(true)?, field(true)?, field(false)?);
     if fields.next().is_some() {
-        return Err(NoMoment::Syntax);
+        return Err(DateTimeError::Syntax);
     }
     let micros = parse_fraction(fraction)?;
     let seconds = (hour * 60 + minute) * 60 + second;
     let of_day = seconds * 1_000_000 + micros;
     if minute > 59 || second > 60 || of_day > MICROS_PER_DAY {
-        return Err(NoMoment::Field);
+        return Err(DateTimeError::Field);
     }
     Ok((of_day, parse_zone(zone)?))
 }
 
-/// Digits after the point as microseconds, rounded.
-fn parse_fraction(fraction: &str) -> Result<i64, NoMoment> {
+/// Parses the digits after the point as microseconds, rounded.
+fn parse_fraction(fraction: &str) -> Result<i64, DateTimeError> {
     if !fraction.bytes().all(|byte| byte.is_ascii_digit()) {
-        return Err(NoMoment::Syntax);
+        return Err(DateTimeError::Syntax);
     }
     let digits = fraction.bytes().map(|byte| i64::from(byte - b'0')).chain(std::iter::repeat(0)).take(7);
     let tenths = digits.fold(0, |n, digit| n * 10 + digit);
     Ok((tenths + 5) / 10)
 }
 
-fn parse_zone(zone: &str) -> Result<i64, NoMoment> {
+fn parse_zone(zone: &str) -> Result<i64, DateTimeError> {
     if zone.is_empty() || ["z", "utc", "gmt"].iter().any(|name| zone.eq_ignore_ascii_case(name)) {
         return Ok(0);
     }
     let (sign, digits) = match zone.as_bytes() {
         [b'+', ..] => (1, &zone[1..]),
         [b'-', ..] => (-1, &zone[1..]),
-        _ => return Err(NoMoment::Syntax),
+        _ => return Err(DateTimeError::Syntax),
     };
     let (hours, minutes, seconds) = match digits.split(':').collect::<Vec<_>>().as_slice() {
         [hours, minutes, seconds] => (number(hours)?, number(minutes)?, number(seconds)?),
         [hours, minutes] => (number(hours)?, number(minutes)?, 0),
         [hours] if hours.len() <= 2 => (number(hours)?, 0, 0),
         [both] if both.len() == 4 && both.is_ascii() => (number(&both[..2])?, number(&both[2..])?, 0),
-        _ => return Err(NoMoment::Syntax),
+        _ => return Err(DateTimeError::Syntax),
     };
     let offset = (hours * 60 + minutes) * 60 + seconds;
     if hours > 15 || minutes > 59 || seconds > 59 || offset > SECONDS_PER_DAY {
-        return Err(NoMoment::Field);
+        return Err(DateTimeError::Field);
     }
     Ok(sign * offset)
 }
 
-/// At most nine digits.
-fn number(text: &str) -> Result<i64, NoMoment> {
+/// Parses a number of at most nine digits.
+fn number(text: &str) -> Result<i64, DateTimeError> {
     if text.is_empty() || text.len() > 9 || !text.bytes().all(|byte| byte.is_ascii_digit()) {
-        return Err(NoMoment::Syntax);
+        return Err(DateTimeError::Syntax);
     }
-    text.parse().map_err(|_| NoMoment::Syntax)
+    text.parse().map_err(|_| DateTimeError::Syntax)
 }
 
 fn parse_uuid(text: &str) -> Option<[u8; 16]> {
@@ -407,7 +410,7 @@ fn parse_uuid(text: &str) -> Option<[u8; 16]> {
     let mut digits = Vec::with_capacity(32);
     for byte in text.bytes() {
         match byte {
-            // PostgreSQL takes a hyphen after each group of four.
+            // PostgreSQL accepts a hyphen after each group of four.
             b'-' if !digits.is_empty() && digits.len() % 4 == 0 && digits.len() < 32 => {}
             byte => digits.push(byte),
         }
@@ -415,13 +418,13 @@ fn parse_uuid(text: &str) -> Option<[u8; 16]> {
     from_hex(&digits)?.try_into().ok()
 }
 
-/// Bytes from pairs of hexadecimal digits.
+/// Decodes pairs of hexadecimal digits.
 fn from_hex(digits: &[u8]) -> Option<Vec<u8>> {
     let nibble = |digit: u8| char::from(digit).to_digit(16).and_then(|nibble| u8::try_from(nibble).ok());
     digits.chunks(2).map(|pair| Some(nibble(pair[0])? << 4 | nibble(*pair.get(1)?)?)).collect()
 }
 
-/// The shortest digits that read back as the same number, with an exponent where PostgreSQL's `float8out` has one.
+/// The shortest digits that parse back to the same number, with an exponent where PostgreSQL's `float8out` prints one.
 fn float_text(value: f64, single: bool) -> String {
     if value.is_nan() {
         return "NaN".to_owned();
@@ -446,7 +449,7 @@ fn numeric_text(unscaled: i128, scale: u8) -> String {
     if fraction.is_empty() { format!("{sign}{whole}") } else { format!("{sign}{whole}.{fraction}") }
 }
 
-/// The date, and what follows it when it lies before year 1.
+/// The date, and the suffix ` BC` if it lies before year 1.
 fn date_text(days: i64) -> (String, &'static str) {
     let (year, month, day) = civil_from_days(days);
     let (year, era) = if year < 1 { (1 - year, " BC") } else { (year, "") };
@@ -484,12 +487,13 @@ fn bad_json(error: &serde_json::Error, kind: SqlType) -> Error {
     Error::new(ErrorKind::BadValue, format!("invalid input syntax for type {kind}")).with_detail(error.to_string())
 }
 
-/// Whether the text is JSON.
+/// Checks that the text is valid JSON.
 pub(super) fn check_json(text: &str) -> Result<()> {
     serde_json::from_str::<serde::de::IgnoredAny>(text).map(drop).map_err(|error| bad_json(&error, SqlType::Json))
 }
 
-/// JSON as PostgreSQL prints `jsonb`: a blank after colon and comma, no key twice (the last wins), keys by length and then bytes.
+/// Normalizes JSON as PostgreSQL prints `jsonb`: a blank after colon and comma, duplicate keys removed (the last wins),
+/// keys ordered by length, then bytes.
 pub(super) fn normal_jsonb(text: &str) -> Result<String> {
     let value: serde_json::Value = serde_json::from_str(text).map_err(|error| bad_json(&error, SqlType::Jsonb))?;
     let mut out = String::with_capacity(text.len());

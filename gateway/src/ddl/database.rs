@@ -1,7 +1,7 @@
 //! `CREATE DATABASE`, `ALTER DATABASE` and `DROP DATABASE`: tenants.
 //!
-//! How a tenant goes from invisible to certified is the catalog's ([`Catalog::drop_tenant`](keyspan_catalog::Catalog::drop_tenant));
-//! what a crash or an error interrupts is finished in the background. That the tenant's bytes go too is for the background ([`purge`](crate::purge)).
+//! The catalog drops a tenant, from invisible to certified ([`Catalog::drop_tenant`](keyspan_catalog::Catalog::drop_tenant)).
+//! The background task ([`purge`](crate::purge)) finishes interrupted drops and purges the tenant's bytes from files.
 
 use super::skipped;
 use crate::{
@@ -19,10 +19,10 @@ use keyspan_catalog::{
 /// The quota of bytes that a statement may read.
 const SCAN_BUDGET: &str = "scan_budget";
 
-/// The tenant of a database's name.
+/// The tenant id for a database name.
 ///
 /// # Errors
-/// 42602 for a name that no tenant can have, 42939 for a reserved one.
+/// 42602 for an invalid tenant id, 42939 for a reserved name.
 pub(super) fn tenant_id(name: &str) -> Result<TenantId> {
     TenantId::new(name).map_err(|error| {
         let invalid = error.kind() == ErrorKind::Invalid;
@@ -43,10 +43,10 @@ pub(super) async fn create(session: &mut Session, name: &str) -> Result<()> {
     Ok(())
 }
 
-/// Sets quotas, by their names, or takes them away.
+/// Sets or resets quotas, given by name.
 pub(super) async fn alter(session: &mut Session, name: &str, quotas: &[(String, Option<String>)]) -> Result<()> {
     let id = tenant_id(name)?;
-    // The last one of a name holds.
+    // If a name is repeated, the last value applies.
     let mut scan_bytes_max = None;
     for (quota, value) in quotas {
         if quota != SCAN_BUDGET {
@@ -77,14 +77,14 @@ pub(super) async fn drop(session: &mut Session, name: &str, if_exists: bool) -> 
         return Ok(());
     }
     let dropped = shared.catalog.drop_tenant(&id, &session.identity.role, shared.clock.now_micros()).await;
-    // Also when it failed: it may be half done.
+    // Wake it even after an error: the drop may be half done.
     shared.purges.wake();
     dropped?;
     Ok(())
 }
 
-/// `EXPLAIN DROP DATABASE`: what it would delete, table by table. Nothing changes. All tables are listed; the total counts those with
-/// rows of the tenant, as the certificate of the drop does.
+/// `EXPLAIN DROP DATABASE`: what the drop would delete, table by table. Nothing changes. All tables are listed; the total
+/// counts those with rows of the tenant, as the certificate of the drop does.
 ///
 /// # Errors
 /// 42501 outside of the operator's database, 3D000, the store's.

@@ -20,7 +20,7 @@ use crate::{
 use keyspan_catalog::{
     Edit, Error, ErrorKind, PrivateEdit, Sequence, Snapshot, SqlView, Table, TableId, TenantId,
     snapshot::FIRST_OID,
-    table::{AsksOfRows, DefaultValue},
+    table::{DefaultValue, RowEffect},
 };
 use std::{collections::BTreeSet, sync::Arc};
 
@@ -108,14 +108,14 @@ pub(super) async fn alter(session: &mut Session, alter: &AlterTable) -> Result<(
         Ok(alteration.with(views.iter().map(|view| PrivateEdit::DropView(view.id))))
     };
     if place == Schema::Temporary {
-        if derive(&session.temporary_snapshot())?.asks() == AsksOfRows::Nothing {
+        if derive(&session.temporary_snapshot())?.asks() == RowEffect::Nothing {
             return change_in(session, place, |snapshot| derive(snapshot)?.edits()).await;
         }
         return Err(SqlError::unsupported("a change of a temporary table that asks something of its rows")
             .with_hint("CREATE TEMP TABLE … AS makes another one of its rows."));
     }
     let before = session.drop_temporary_views(&gone).await?;
-    let altered = if derive(&session.catalog_snapshot())?.asks() == AsksOfRows::Nothing {
+    let altered = if derive(&session.catalog_snapshot())?.asks() == RowEffect::Nothing {
         change(session, |snapshot| derive(snapshot)?.edits()).await
     } else {
         rewrite_rows::alter(session, (&tenant, oid), table.id, derive).await

@@ -23,7 +23,7 @@ use futures::TryStreamExt;
 use keyspan_catalog::{
     ColumnPlace, Edit, Error, ErrorKind, PrivateEdit, Snapshot, Table, TableId, TenantId, Value, mapping,
     snapshot::FIRST_OID,
-    table::{AsksOfRows, Column},
+    table::{Column, RowEffect},
 };
 use keyspan_storage::{Row, Scan};
 use std::sync::Arc;
@@ -76,13 +76,13 @@ impl Alteration {
     }
 
     /// What it asks of the rows.
-    pub(super) fn asks(&self) -> AsksOfRows {
-        self.after.asks_of_rows(&self.before)
+    pub(super) fn asks(&self) -> RowEffect {
+        self.after.effect_on_rows(&self.before)
     }
 
     /// The edits that make it, if it asks nothing of the rows.
     pub(super) fn edits(self) -> keyspan_catalog::Result<Vec<PrivateEdit>> {
-        if self.asks() == AsksOfRows::Nothing {
+        if self.asks() == RowEffect::Nothing {
             return Ok(self.into_edits());
         }
         let message = format!("relation \"{}\" was changed by another at the same moment", self.before.name);
@@ -97,7 +97,7 @@ impl Alteration {
     /// How many numbers it needs: of sequences, and of a space.
     fn numbers(&self) -> u32 {
         let sequences = u32::try_from(self.sequences.len()).unwrap_or(u32::MAX);
-        sequences + u32::from(self.asks() == AsksOfRows::Rewrite)
+        sequences + u32::from(self.asks() == RowEffect::Rewrite)
     }
 }
 
@@ -128,7 +128,7 @@ pub(super) async fn alter(
         let message = format!("relation \"{}\" was changed by another at the same moment", alteration.before.name);
         return Err(Error::new(ErrorKind::Conflict, message).into());
     }
-    if let (AsksOfRows::Rewrite, Some(first)) = (alteration.asks(), first) {
+    if let (RowEffect::Rewrite, Some(first)) = (alteration.asks(), first) {
         alteration.after.space = Some(first + count - 1);
         session.forget_rows(table);
     }

@@ -211,7 +211,7 @@ pub(super) fn cascade(
 ) -> BTreeSet<u32> {
     let snapshot = session.catalog_snapshot();
     let permanent = snapshot.private_of(session.identity.rows.tenant());
-    let all = permanent.map_or_else(|| snapshot.temporary.as_ref().clone(), |own| own.joined(&snapshot.temporary));
+    let all = permanent.map_or_else(|| snapshot.temporary.as_ref().clone(), |own| own.union(&snapshot.temporary));
     let relations: BTreeSet<u32> = relations.into_iter().collect();
     let mut views: Vec<Arc<SqlView>> = Vec::new();
     for view in relations.iter().flat_map(|relation| match columns {

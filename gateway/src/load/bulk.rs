@@ -16,7 +16,7 @@ use bytes::Bytes;
 use keyspan_catalog::{
     Value, mapping,
     table::{MARKER_QUALIFIER, marker_family},
-    tenant_store::{TenantLoad, existing},
+    tenant_store::{TenantLoad, existing_row},
 };
 use keyspan_storage::load::LoadColumn;
 
@@ -112,7 +112,7 @@ impl Bulk {
 
 /// The error as PostgreSQL has it.
 fn explained(target: &Target, error: keyspan_catalog::Error, span: &[u8]) -> Failed {
-    let Some((key, row)) = existing(&error, span) else { return SqlError::from(error).into() };
+    let Some((key, row)) = existing_row(&error, span) else { return SqlError::from(error).into() };
     match target.key.decode(&key) {
         Ok(parts) => Failed { error: target.duplicate(&parts), row },
         Err(error) => Failed { error: error.into(), row },

@@ -66,7 +66,7 @@ impl Temporary {
 
     /// The spaces of their rows.
     pub(super) fn spaces(&self) -> BTreeSet<u32> {
-        if self.state.own.tables.is_empty() { BTreeSet::new() } else { self.state.own.used() }
+        if self.state.own.tables.is_empty() { BTreeSet::new() } else { self.state.own.used_spaces() }
     }
 
     /// Whether no row of a table outlives its transaction.
@@ -99,7 +99,7 @@ impl Temporary {
 
     /// Gives up the numbers that nothing uses any more; never within a transaction, which may go back to what used them.
     pub(super) fn tidy(&mut self) {
-        let used = self.state.own.used();
+        let used = self.state.own.used_spaces();
         if let Some(reserved) = &mut self.reserved {
             drop(reserved.split_off(|number| !used.contains(&number)));
         }
@@ -145,7 +145,7 @@ impl Session {
             permanent.tables.extend(seen.tables.iter().map(|(id, table)| (*id, table.clone())));
             snapshot.temporary = Arc::new(permanent);
             let mut own = self.temporary.state.own.as_ref().clone();
-            let used = own.used();
+            let used = own.used_spaces();
             let numbers = self.temporary.reserved.iter().flat_map(Reserved::numbers);
             own.spare = numbers.filter(|number| !used.contains(number)).collect();
             snapshot.private.insert(tenant.clone(), Arc::new(own));

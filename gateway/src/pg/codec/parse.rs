@@ -7,8 +7,8 @@ use chrono::{NaiveDateTime, TimeZone};
 use keyspan_catalog::value::{
     array,
     calendar::{MICROS_PER_DAY, days_from_civil, is_date, is_timestamp},
-    clock::{NoClock, parse_time},
-    interval::{Interval, NoInterval},
+    clock::{TimeError, parse_time},
+    interval::{Interval, IntervalError},
 };
 use std::{collections::BTreeMap, str::FromStr};
 
@@ -315,8 +315,8 @@ fn digits(text: &str) -> Option<u32> {
 /// 22007 for what is none, 22008 for one with a field that cannot be.
 pub fn time(text: &str) -> Result<i64> {
     parse_time(text).map_err(|why| match why {
-        NoClock::Syntax => bad_time("time", text),
-        NoClock::Field => no_such_time(text),
+        TimeError::Syntax => bad_time("time", text),
+        TimeError::Field => no_such_time(text),
     })
 }
 
@@ -462,8 +462,8 @@ impl Zone {
 /// 22007 for what is none, 22015 for one that does not fit.
 pub fn interval(text: &str) -> Result<IntervalMonthDayNano> {
     let read = Interval::parse(text).map_err(|why| match why {
-        NoInterval::Syntax => bad_time("interval", text),
-        NoInterval::Field => {
+        IntervalError::Syntax => bad_time("interval", text),
+        IntervalError::Field => {
             let message = format!("interval field value out of range: \"{text}\"");
             SqlError::new(SqlState::INTERVAL_FIELD_OVERFLOW, message)
         }
