@@ -6,8 +6,8 @@ use anyhow::{Result, ensure};
 use keyspan_catalog::Catalog;
 use keyspan_gateway::{
     auth::operator,
+    instance::Shared,
     server::{Server, ServerOptions},
-    session::Shared,
 };
 use keyspan_storage::engine::{Engine, EngineOptions};
 use std::sync::Arc;

@@ -4,8 +4,8 @@ use anyhow::{Context, Result};
 use keyspan_catalog::Catalog;
 use keyspan_gateway::{
     auth::operator,
+    instance::Shared,
     server::{Server, ServerOptions},
-    session::Shared,
 };
 use keyspan_storage::engine::{Engine, EngineOptions};
 use std::{

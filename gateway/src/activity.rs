@@ -10,7 +10,7 @@ use std::{
 };
 
 /// Bytes of a text that are kept: PostgreSQL's `track_activity_query_size`, without the byte at its end.
-const QUERY_BYTES_MAX: usize = 1_023;
+pub(crate) const QUERY_BYTES_MAX: usize = 1_023;
 
 /// The sessions of a server.
 #[derive(Debug, Default)]

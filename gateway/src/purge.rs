@@ -6,11 +6,7 @@
 //! ([`Catalog::purge`](keyspan_catalog::Catalog::purge)) and in `keyspan.drops`, and why it does not come further, too.
 
 use crate::{instance::Shared, pg::error::SqlError};
-use std::{
-    sync::{Arc, Mutex, PoisonError},
-    time::Duration,
-};
-use tokio::sync::Notify;
+use std::{sync::Arc, time::Duration};
 use tokio_util::sync::CancellationToken;
 
 /// How long after an error the purge is tried again; doubled with each further one.

@@ -11,11 +11,9 @@
 //! of CASE, COALESCE, an aggregate or a select list, where it fits; elsewhere DataFusion's bigint. A number with a point is
 //! `double precision`, not numeric. A quoted text beside a value of another type takes that type.
 
-use crate::pg::fields::field;
-use crate::pg::fields::schema;
 use crate::resources::Sessions;
 use crate::{
-    pg::{error::Result, plan::parameters::parameters, types},
+    pg::{error::Result, plan::parameters::parameters},
     provider,
     resources::Resources,
     session::Session,
@@ -23,7 +21,7 @@ use crate::{
 };
 use arrow::{
     array::{RecordBatch, RecordBatchOptions},
-    datatypes::{DataType, Field, Schema, SchemaRef},
+    datatypes::{DataType, Schema, SchemaRef},
 };
 use datafusion::{
     execution::{SendableRecordBatchStream, SessionState, SessionStateBuilder, context::SQLOptions},
@@ -34,10 +32,7 @@ use datafusion::{
     sql::sqlparser::ast,
 };
 use futures::{StreamExt, TryStreamExt};
-use std::{
-    collections::HashMap,
-    sync::{Arc, LazyLock},
-};
+use std::sync::{Arc, LazyLock};
 
 pub mod as_of;
 pub mod explain;

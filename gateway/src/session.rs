@@ -36,17 +36,13 @@ pub(crate) use transaction::{Lock, changed};
 use crate::{
     copy::CopyIn,
     execute::Runs,
-    notifications::Rooms,
     pg::{
         error::{Result, SqlError, SqlState},
         names::{RelationName, Schema, SearchPath},
     },
     point,
-    purges::Purges,
     query::plan_cache::Plans,
-    resources::Resources,
-    row_numbers::RowNumbers,
-    sequences::{Given, Sequences},
+    sequences::Given,
     sql::{copy::CopyOptions, statement::Statement},
     view::{View, budget::ScanBudget},
     wire::reply::Severity,
@@ -55,8 +51,8 @@ use arrow::datatypes::{DataType, SchemaRef};
 use cursors::Cursors;
 pub(crate) use cursors::{Held, HeldCursor};
 use datafusion::{execution::SendableRecordBatchStream, scalar::ScalarValue};
-use keyspan_catalog::{Catalog, Relation, Snapshot, SqlView, Table, TenantStore};
-use keyspan_storage::{Clock, SystemClock};
+use keyspan_catalog::{Relation, Snapshot, SqlView, Table};
+use keyspan_storage::Clock;
 pub(crate) use prepared::{NamedStatement, Shown, Source, Statements};
 use statement_cache::Recent;
 pub(crate) use statement_cache::{Known, Text};

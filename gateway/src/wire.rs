@@ -9,5 +9,3 @@ pub mod frontend;
 pub mod fuzz;
 pub mod reply;
 pub mod transaction_status;
-
-use crate::pg::error::{Result, SqlError, SqlState};

@@ -14,8 +14,9 @@ use keyspan_catalog::{
 use keyspan_gateway::{
     auth::{login::identify, operator},
     demo::loader::Loader,
+    instance::Shared,
     resources::{Memory, Resources, TEMP_BYTES},
-    session::{Outcome, Session, Shared},
+    session::{Outcome, Session},
     sql::statement::Statement,
 };
 use keyspan_storage::{

@@ -10,7 +10,7 @@ use keyspan_catalog::ids::OPERATOR_DATABASE;
 use keyspan_gateway::{
     auth::operator::OPERATOR_ROLE,
     demo::{self, ROLES, Size, State},
-    session::Shared,
+    instance::Shared,
 };
 use progress::Shown;
 use queries::Login;

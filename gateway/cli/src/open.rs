@@ -4,9 +4,9 @@ use super::options::ServeOptions;
 use anyhow::{Context, Result};
 use keyspan_catalog::Catalog;
 use keyspan_gateway::{
+    instance::Shared,
     purge::RESUMED,
     resources::{Resources, Size, clear_folder},
-    session::Shared,
 };
 use keyspan_storage::{Clock, SystemClock, engine::Engine};
 use std::sync::Arc;

@@ -5,9 +5,7 @@
 //! [`find`] is the one way from a name to a table or view of users; what DataFusion reads by name follows the same path
 //! ([`tables`](crate::query::schemas)).
 
-use crate::lookup::find;
 use crate::pg::error::{Result, SqlError, SqlState};
-use keyspan_catalog::{Relation, Snapshot, TenantId};
 use std::{fmt, ops::Deref};
 
 /// What names of the session's own schema of temporary tables begin with; it is an alias for that schema, too.

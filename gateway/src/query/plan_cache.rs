@@ -43,7 +43,7 @@ use std::{
     fmt,
     sync::{Arc, Mutex, OnceLock, PoisonError},
 };
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::sync::OwnedSemaphorePermit;
 
 mod rebind;
 #[cfg(test)]

@@ -2,14 +2,13 @@
 //! Memory and temporary files are not among it: they are a server's [`Resources`](crate::resources::Resources).
 
 use super::unnest_keys::Unkeyed;
-use crate::resources::BATCH_ROWS;
+pub(crate) use crate::resources::BATCH_ROWS;
 use crate::{
     pg::{
         aggregates,
         exec::{cancellable_joins, run_aggregate},
         functions,
         plan::{apply, interval_order, literals, operators::Operators, type_planner::Types},
-        syntax::set_returning,
         types,
         workarounds::{canonical_comparisons::Alike, filter_projection},
     },

@@ -7,7 +7,7 @@
 use crate::{
     pg::error::{SqlError, SqlState},
     server::{connection::Failure, socket::Input},
-    shield::{SHIELDS, shielded},
+    shield::SHIELDS,
     wire::frontend::{Frame, MESSAGE_BYTES_MAX},
 };
 use futures::FutureExt;
@@ -133,6 +133,7 @@ pub(crate) async fn wait_until(deadline: Option<Instant>) {
 mod tests {
     use super::*;
     use crate::server::socket;
+    use crate::shield::shielded;
     use std::{future::pending, time::Duration};
     use tokio::sync::Notify;
 

@@ -51,6 +51,7 @@ impl Session {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::activity::QUERY_BYTES_MAX;
     use crate::session::testing::{World, run};
 
     #[tokio::test]

@@ -29,7 +29,7 @@ use crate::{
 pub(crate) use commit::changed;
 use commit::{Told, commit_all};
 use keyspan_catalog::{Snapshot, Table, TableId, tenant_store::Writes};
-use keyspan_storage::{Atomicity, KeyRange, Mutation, Pin, RowKey, RowMutation, model::limits::MUTATIONS_MAX};
+use keyspan_storage::{Atomicity, Pin, RowMutation};
 #[cfg(test)]
 pub(super) use locked::LOCKED_ROWS_MAX;
 use locked::UntilEnd;

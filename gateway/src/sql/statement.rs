@@ -16,10 +16,8 @@ pub use super::clause::{
 pub use super::comment::{Comment, Commented};
 pub use super::copy::{Compression, CopyFormat, CopyFrom, CopyOptions, CopyOut, CopyTo, Forced, Header};
 pub use super::cursor::{CursorStatement, Declare, Direction, Fetch};
-pub(crate) use super::locking::{locked, nested};
 pub use super::merge::{Merge, MergeAction, MergeClause};
 pub use super::prepared::{Execute, Prepare};
-pub(crate) use super::query::analyzed_write;
 pub use super::query::{Explain, OnConflict, assignments, on_conflict, select_from, table_name, target};
 pub use super::settings::{Isolation, Setting, Transaction};
 pub use crate::pg::ident::{fold, quoted};

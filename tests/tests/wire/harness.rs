@@ -8,8 +8,8 @@ use bytes::{Buf, BufMut, BytesMut};
 use keyspan_catalog::Catalog;
 use keyspan_gateway::{
     auth::operator,
+    instance::Shared,
     server::{Server, ServerOptions},
-    session::Shared,
 };
 use keyspan_storage::{
     Store, SystemClock,
