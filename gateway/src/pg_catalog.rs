@@ -1,9 +1,9 @@
 //! `pg_catalog` and `information_schema`: what clients ask PostgreSQL about itself, answered live from the statement's snapshot.
 //!
 //! [`relation`] makes a relation when a statement names it: its columns stand in [`columns`], its rows come from [`objects`] (tables,
-//! columns, keys, types), [`cluster`] (databases, roles, settings, sessions), [`inside`] (of the store), [`views`] and [`information`] (`information_schema`). A relation that
+//! columns, keys, types), [`cluster`] (databases, roles, settings, sessions), [`store_stats`] (of the store), [`views`] and [`information`] (`information_schema`). A relation that
 //! PostgreSQL has and that has no rows here is empty. [`functions`] and [`acl`] are those that know the session or the catalog; [`rewrite`] and
-//! [`hidden`] turn what DataFusion cannot plan in the queries of psql, of drivers and of tools into what it can.
+//! [`system_columns`] turn what DataFusion cannot plan in the queries of psql, of drivers and of tools into what it can.
 //!
 //! A tenant's session sees its own database, its own role and the roles that share its database, and no other tenant's name.
 

@@ -1,11 +1,12 @@
 //! Queries: a DataFusion session for each statement, over the tables that its [`View`] sees.
 //!
-//! [`Query::new`] copies the shared [template] (functions, rules, planners: made once), gives it the statement's [`Facts`] and the
-//! [`tables`] of its snapshot. [`Query::plan`] refuses what DataFusion would drop without a word ([`unsupported`]), rewrites what it
-//! plans otherwise than PostgreSQL ([`rewrite`]) and plans; [`Query::run`] optimises and starts the
-//! stream, on [`threads`] of its own; prepared statements [keep](kept) their optimised plans; [`joins`] that do not fit into memory are planned once more, [`correlated`] subqueries that are no joins run for each row. PostgreSQL's semantics
-//! come in at four places: [`operators`] and [`type_planner`] while planning, [`semantics`] over the typed plan ([`casts`],
-//! [`arithmetic`]), and [`functions`] and [`aggregates`] that stand in for DataFusion's own.
+//! [`Query::new`] copies the shared [`state`] (functions, rules, planners: built once), gives it the statement's
+//! [`Facts`] and the [`schemas`] of its snapshot. [`Query::plan`] refuses what DataFusion would drop silently
+//! ([`unsupported`](crate::pg::syntax::unsupported)), rewrites what it plans differently from PostgreSQL
+//! ([`rewrite`](crate::pg::syntax::rewrite)) and plans; [`Query::run`] optimises and starts the stream, on threads of
+//! the query [`runtime`]. Prepared statements keep their optimised plans ([`plan_cache`]); [`joins`] that exceed the
+//! memory are planned again; correlated subqueries that cannot become joins run for each row
+//! ([`apply`](crate::pg::plan::apply)). PostgreSQL's semantics are the room [`pg`](crate::pg).
 //!
 //! Typing of literals, where PostgreSQL and DataFusion differ: a whole number is `integer` beside integers in arithmetic, as a value
 //! of CASE, COALESCE, an aggregate or a select list, where it fits; elsewhere DataFusion's bigint. A number with a point is

@@ -52,7 +52,6 @@ use cursors::Cursors;
 pub(crate) use cursors::{Held, HeldCursor};
 use datafusion::{execution::SendableRecordBatchStream, scalar::ScalarValue};
 use keyspan_catalog::{Relation, Snapshot, SqlView, Table};
-use keyspan_storage::Clock;
 pub(crate) use prepared::{NamedStatement, Shown, Source, Statements};
 use statement_cache::Recent;
 pub(crate) use statement_cache::{Known, Text};

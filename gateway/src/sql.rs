@@ -1,4 +1,5 @@
-//! TODO header sql
+//! Text to [`statement::Statement`]: tokens, the parsers of statements, and the position of errors. Knows no session and
+//! no catalog.
 
 pub(crate) mod as_of;
 pub(crate) mod clause;

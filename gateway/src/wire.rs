@@ -1,5 +1,5 @@
-//! The protocol's bytes: messages that come ([`frontend`]), messages that go ([`reply`]), rows ([`encoder`]) and parameters
-//! ([`parameter`]).
+//! The protocol's bytes: incoming messages ([`frontend`]), outgoing messages ([`reply`]), rows ([`encoder`]). Values are
+//! encoded and decoded by [`codec`](crate::pg::codec).
 //!
 //! A batch of rows is encoded by column: what a column's type asks for is decided once, when the batch arrives, and a row only
 //! calls what was decided. Everything here is pure; sockets are [`server`](crate::server)'s. [`fuzz`] is what fuzzers call.

@@ -19,9 +19,9 @@ use datafusion::{
     prelude::{ParquetReadOptions, SessionConfig, SessionContext},
 };
 use futures::TryStreamExt;
-use keyspan_gateway::query::{
-    runtime,
-    state::{BATCH_ROWS, STREAMS},
+use keyspan_gateway::{
+    query::{runtime, state::STREAMS},
+    resources::BATCH_ROWS,
 };
 use keyspan_storage::engine::{DICTIONARY_BYTES_MAX, PAGE_BYTES_TARGET, PAGE_ROWS_MAX};
 use parquet::{

@@ -1,7 +1,7 @@
 //! `CREATE VIEW`, `ALTER VIEW`, `DROP VIEW`: a tenant's own, as private tables are.
 //!
 //! The query of a view is planned once when it is made, to know its columns; what is stored has names bound
-//! ([`bound`]). That nothing goes which a view uses is the catalog's to see ([`sql_view`]).
+//! ([`view_binding`]). That nothing goes which a view uses is the catalog's to see ([`sql_view`]).
 
 use super::{
     private::{change, change_in, tenant},

@@ -2,7 +2,7 @@
 //!
 //! Which queries may lock is [`statement::locking`](crate::sql::locking::locked)'s, what a lock means the transaction's
 //! ([`Lock`]). Outside of a transaction there is nothing to hold: the query is run as if it had no such clause, unless it says what becomes of
-//! rows that others hold. Then ([`taken`]) its rows are looked at one by one until LIMIT has what it wants, as in PostgreSQL: SKIP LOCKED
+//! rows that others hold. Then ([`skip_locked`]) its rows are looked at one by one until LIMIT has what it wants, as in PostgreSQL: SKIP LOCKED
 //! passes over those that others hold, and over those that have changed since the query's pin, by who held them a moment ago.
 
 mod skip_locked;

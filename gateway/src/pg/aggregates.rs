@@ -1,6 +1,6 @@
 //! `sum` and `avg` with PostgreSQL's result types: `sum(bigint)` and `avg` of any integer are numeric, so that neither overflows.
 //!
-//! `min` and `max` of floating point numbers have PostgreSQL's order ([`extremes`]), and statistics its algorithm ([`moments`]). Sums of [`intervals`], of
+//! `min` and `max` of floating point numbers have PostgreSQL's order ([`min_max`]), and statistics its algorithm ([`statistics`]). Sums of [`intervals`], of
 //! [`floats`] in a window's frame and of [`decimals`] with many digits are ours; all others are DataFusion's own, and only their arguments are widened to decimals first. DataFusion cuts an average of decimals off; so it
 //! computes one digit more than PostgreSQL shows, and [`wrapped`] rounds it away.
 //!

@@ -1,4 +1,5 @@
-//! TODO header pg::codec
+//! Values as the wire and COPY write them, in PostgreSQL's text and binary formats ([`format`](mod@format)), and back
+//! ([`parse`], [`parameter`]).
 
 pub mod column;
 pub mod float;

@@ -1,4 +1,4 @@
-//! TODO header pg::exec
+//! Physical operators that DataFusion lacks, and the boilerplate of execution plans ([`node`]).
 
 pub(crate) mod apply;
 pub(crate) mod apply_value;

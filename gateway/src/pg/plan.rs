@@ -1,4 +1,4 @@
-//! TODO header pg::plan
+//! Rules over logical plans: types of literals, parameters and unions, operators, casts, correlated subqueries.
 
 pub mod apply;
 pub mod casts;

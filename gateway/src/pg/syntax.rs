@@ -1,4 +1,6 @@
-//! TODO header pg::syntax
+//! Passes over a parsed query, before DataFusion plans it.
+//!
+//! [`rewrite`] calls most of them; what PostgreSQL has and DataFusion would drop is refused by [`unsupported`].
 
 pub mod calls;
 pub mod column_names;

@@ -12,7 +12,7 @@
 //!
 //! Filters with placeholders are promised to DataFusion whatever they are, so that they come to the scan, and are given to it with values: it
 //! makes ranges of keys of them, and filters for what is no range (`provider::table`). A filter with a value is simplified once more. Of a short
-//! query's physical plan all but the scan is kept too ([`rebound`]).
+//! query's physical plan all but the scan is kept too ([`rebind`]).
 
 use super::{Query, with_parameters};
 use crate::pg::plan::placeholders::has_placeholder;

@@ -55,7 +55,7 @@ fn make() -> SessionState {
     options.execution.sort_pushdown_buffer_capacity = AHEAD_BYTES;
     // What a scan says of its rows is an estimate, and enough to see that a few of them need not be dealt out to all cores.
     options.execution.use_row_number_estimates_to_optimize_partitioning = true;
-    // Scans of files are dealt out by their row groups and rows (`provider/columnar/parts.rs`). By bytes, as DataFusion would cut them once more, a scan
+    // Scans of files are dealt out by their row groups and rows (`provider/columnar/file_groups.rs`). By bytes, as DataFusion would cut them once more, a scan
     // of one row group of a file of ten megabytes has two partitions, one of which is empty.
     options.optimizer.repartition_file_scans = false;
     // A file for each batch that is repartitioned by way of a file: with several batches in a file two writers may have two files open, of

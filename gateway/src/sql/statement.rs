@@ -1,8 +1,8 @@
 //! Statements: split, parsed, told apart by their heads.
 //!
 //! The text is cut into tokens once and at semicolons into statements. The first word decides who reads the rest: a
-//! definition ([`definition`], [`role`]), a setting or the bounds of a transaction ([`command`]) by parsers of our
-//! own, because their syntax is ours or PostgreSQL's alone; queries and writes ([`query`]) by sqlparser, whose tree is then held
+//! definition ([`definition`](super::definition), [`role`](super::role)), a setting or the bounds of a transaction ([`settings`](super::settings)) by parsers of our
+//! own, because their syntax is ours or PostgreSQL's alone; queries and writes ([`query`](super::query)) by sqlparser, whose tree is then held
 //! against what is supported. Anything that is not a query is ours and never reaches DataFusion's own definitions. Nothing is
 //! ignored: what parses and is not supported is 0A000, what does not parse is 42601.
 

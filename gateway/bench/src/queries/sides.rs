@@ -17,11 +17,8 @@ use arrow::{
 use datafusion::prelude::{ParquetReadOptions, SessionConfig, SessionContext};
 use futures::TryStreamExt;
 use keyspan_gateway::{
-    query::{
-        runtime,
-        state::{BATCH_ROWS, STREAMS},
-    },
-    resources::Size,
+    query::{runtime, state::STREAMS},
+    resources::{BATCH_ROWS, Size},
 };
 use rustix::io::Errno;
 use serde::Deserialize;

@@ -54,7 +54,7 @@ const MEMO_VALUE_BYTES: usize = 1024;
 /// Rows whose subqueries run before the next node sees them.
 const PIECE_ROWS: usize = 64;
 
-/// DataFusion's planner, which knows [`Apply`] too, what [grouping sets](unordered) need, and [queries that are computed once](materialized).
+/// DataFusion's planner, which knows [`Apply`] too, what [grouping sets](crate::pg::workarounds::grouping_set_order) need, and [queries that are computed once](materialized).
 #[derive(Debug)]
 pub(crate) struct Planner;
 

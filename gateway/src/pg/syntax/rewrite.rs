@@ -1,6 +1,6 @@
 //! A query's syntax tree as DataFusion can plan it with PostgreSQL's meaning.
 //!
-//! Names of select items ([`labels`]), `pg_catalog.f(…)` as `f(…)`, `OPERATOR(pg_catalog.~)` as `~`, collations that are the order of
+//! Names of select items ([`column_names`]), `pg_catalog.f(…)` as `f(…)`, `OPERATOR(pg_catalog.~)` as `~`, collations that are the order of
 //! bytes dropped, `AT TIME ZONE` as `timezone(…)`, keywords that are functions without parentheses, and whole numbers where their
 //! type shows as `integer`.
 

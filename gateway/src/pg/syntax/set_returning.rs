@@ -2,7 +2,7 @@
 //!
 //! DataFusion unnests lists. So each of these functions has one that gives the same as a list for each of its columns ([`columns`]), and
 //! a call becomes `unnest(list)`: in FROM as a subquery that may name what stands before it (LATERAL), with WITH ORDINALITY as one more
-//! list of places. [`lateral`] then turns a join with such a subquery into the unnesting of the join's left side. What is a
+//! list of places. [`lateral`](crate::pg::plan::lateral) then turns a join with such a subquery into the unnesting of the join's left side. What is a
 //! series of whole numbers that are written out stays DataFusion's own function, which holds no list.
 
 use super::rewrite::parsed_expr;
