@@ -3,7 +3,7 @@
 //! The life of a scan: the optimizer shows its filters to [`table`], which promises by [`pushdown`] what becomes ranges of keys
 //! (`interval`, `literal` and `predicate` beneath it) and what stays above; the planner then asks for the scan, and the same
 //! function says what [`exec`] reads. Its rows become batches in [`decode`]. `cells` and `raw` show the same rows as they are
-//! stored. Scans of many rows read row groups instead, where the store has them ([`columnar`]). [`mod@explain`] prints what became of it
+//! stored. Scans of many rows read row groups instead, where the store has them ([`columnar`]). [`explain`](mod@crate::query::explain) prints what became of it
 //! all.
 //!
 //! Only a [`View`] reaches rows, so nothing here can leave the tenant's span.

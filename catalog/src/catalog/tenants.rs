@@ -1,8 +1,7 @@
 //! Dropping a tenant, from invisible to certified.
 //!
 //! 1. One edit makes the tenant invisible, whatever its size. From then on commits of its sessions are refused, since
-//! they
-//!    validate its row in the catalog.
+//!    they validate its row in the catalog.
 //! 2. Its rows are counted ([`Catalog::tenant_size`]), and its span is deleted in every table.
 //! 3. One edit deletes the tenant's row and adds the certificate.
 //!

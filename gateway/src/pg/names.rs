@@ -2,7 +2,7 @@
 //!
 //! The schemas of a database are fixed ([`Schema`]). A [`RelationName`] is a name as a statement wrote it; a [`SearchPath`] says in which
 //! schemas one without a schema is looked up, in order: the setting `search_path`, with PostgreSQL's two that need not be named before it.
-//! [`find`] is the one way from a name to a table or view of users; what DataFusion reads by name follows the same path
+//! [`lookup::find`](crate::lookup::find) is the one way from a name to a table or view of users; what DataFusion reads by name follows the same path
 //! ([`tables`](crate::query::schemas)).
 
 use crate::pg::error::{Result, SqlError, SqlState};

@@ -3,8 +3,8 @@
 //! | rule | symptom without it |
 //! |---|---|
 //! | [`canonical_comparisons`] | conditions are compared by how they are written; rows or conditions are dropped |
-//! | [`distinct_on`] | `DISTINCT ON` with expressions of ORDER BY is refused or unsorted |
-//! | [`filter_projection`] | a projection that is embedded in a filter or a join loses columns |
+//! | [`distinct_on`] | subqueries among the items of `DISTINCT ON` are not planned |
+//! | [`filter_projection`] | a projection within a filter is swapped by wrong positions: an internal error or other columns' values |
 //! | [`grouping_set_order`] | keys' order is taken for that of groups whose keys are NULL (apache/datafusion#24421) |
 
 pub(crate) mod canonical_comparisons;

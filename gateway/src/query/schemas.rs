@@ -2,7 +2,7 @@
 //!
 //! One database, the session's own: `public` holds the tables of the snapshot, `pg_temp` the session's own, `pg_catalog` and
 //! `information_schema` the relations of [`pg_catalog`], and `keyspan` what only the operator sees. A name without a schema is one of
-//! [`PATH`], which looks it up along the [search path](crate::pg::names::SearchPath). For tables as they were, [`as_of`](super::as_of) makes names of schemas; nothing
+//! [`PATH`], which looks it up along the [search path](crate::pg::names::SearchPath). For tables as they were, [`as_of`] makes names of schemas; nothing
 //! can be registered, and there are no other names.
 
 use super::{

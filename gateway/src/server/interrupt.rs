@@ -1,7 +1,7 @@
 //! What may stop a statement: a cancel request, its timeout, a client that went away, the server's end.
 //!
 //! Every wait of a statement goes through [`Guard::run`], which gives the statement's future up when one of these comes first. The
-//! one thing that must not be given up is a commit under way: its outcome would not be known. [`shielded`] marks it; a stop then
+//! one thing that must not be given up is a commit under way: its outcome would not be known. [`shielded`](crate::shield::shielded) marks it; a stop then
 //! waits until it is done.
 
 use crate::{

@@ -1,7 +1,7 @@
 //! Casts that PostgreSQL does otherwise than Arrow, as functions that [`semantics`](super::literals) puts in the place of a cast.
 //!
 //! Text is read by [`parse`](crate::pg::codec::parse) (bytea, times with zones and infinities, uuid, json: 22P02 and its kin for what cannot be read), numbers
-//! are rounded where Arrow cuts them, and what becomes text looks as PostgreSQL prints it ([`mod@print`]). All other casts stay Arrow's.
+//! are rounded where Arrow cuts them, and what becomes text looks as PostgreSQL prints it ([`print`](crate::pg::codec::print)). All other casts stay Arrow's.
 
 use crate::pg::{
     error::SqlError,

@@ -1,7 +1,7 @@
 //! Rules over logical plans that give expressions PostgreSQL's meaning.
 //!
 //! [`untyped`] runs before DataFusion settles types: quoted texts in `IN` and `BETWEEN` take the type beside them, numbers that are
-//! compared with a `numeric` keep their digits, texts that are compared with a `char(n)` lose the blanks at their end, as its values have. [`checked`] runs after: casts and arithmetic that Arrow does otherwise become functions ([`casts`], [`checked_arithmetic`](super::checked_arithmetic)).
+//! compared with a `numeric` keep their digits, texts that are compared with a `char(n)` lose the blanks at their end, as its values have. [`checked`] runs after: casts and arithmetic that Arrow does otherwise become functions ([`casts`], [`checked_arithmetic`]).
 
 use super::{casts, checked_arithmetic, operators::type_of};
 use crate::pg::{

@@ -5,7 +5,7 @@
 //! DataFusion with an access plan of its own; a partition that is done early takes chunks from others.
 //!
 //! A selection that is a bitmap has many short runs. Its rows are decoded, but for long stretches without any, and dropped afterwards
-//! ([`live_rows`](super::live_rows)).
+//! ([`live_rows`]).
 //!
 //! Filters are held against statistics of row groups and pages, and not against rows while they are decoded: that took twice as long
 //! as a filter above for one row in two, and no less for one in a hundred (`keyspan bench scan`).
