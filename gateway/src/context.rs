@@ -9,6 +9,7 @@ use crate::{
     pg::{
         error::{SqlError, SqlState},
         names::{Schema, SearchPath, TEMPORARY},
+        statement_time::StatementTime,
     },
     pg_catalog::objects,
     query::state::STREAMS,
@@ -207,6 +208,12 @@ impl Facts {
     /// The table with this number in the database.
     pub fn table_of(&self, id: TableId) -> Option<&Arc<Table>> {
         self.snapshot.table_of(self.tenant.as_ref(), id)
+    }
+
+    /// The statement's time, for functions of PostgreSQL.
+    pub(crate) fn time(&self) -> StatementTime {
+        let clock = self.shared.as_ref().map(|shared| shared.clock.clone());
+        StatementTime { now_micros: self.now_micros, transaction_micros: self.transaction_micros, clock }
     }
 
     /// The facts that a configuration carries.

@@ -6,6 +6,11 @@
 //! where DataFusion plans it over the tables of [`provider`] and the relations of [`pg_catalog`]. Rows leave as Arrow batches and
 //! become messages in [`wire`]; what goes wrong becomes a [`SqlError`].
 
+// The rooms below are crates; here they keep the names of their rooms.
+use keyspan_pg as pg;
+use keyspan_sql as sql;
+use keyspan_wire as wire;
+
 pub mod activity;
 pub mod auth;
 pub mod context;
@@ -18,7 +23,6 @@ pub mod instance;
 pub(crate) mod load;
 pub mod lookup;
 pub mod notifications;
-pub mod pg;
 pub mod pg_catalog;
 mod point;
 pub mod provider;
@@ -33,11 +37,9 @@ pub mod server;
 pub mod session;
 pub(crate) mod settings;
 pub mod shield;
-pub mod sql;
 pub(crate) mod table_locks;
 pub mod view;
 pub mod view_binding;
-pub mod wire;
 pub mod write_set;
 
 pub use crate::pg::error::{SqlError, SqlState};

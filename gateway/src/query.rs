@@ -14,7 +14,7 @@
 
 use crate::resources::Sessions;
 use crate::{
-    pg::{error::Result, plan::parameters::parameters},
+    pg::{error::Result, plan::parameters::parameters, syntax::natural_join},
     provider,
     resources::Resources,
     session::Session,
@@ -32,7 +32,7 @@ use datafusion::{
     scalar::ScalarValue,
     sql::sqlparser::ast,
 };
-use futures::{StreamExt, TryStreamExt};
+use futures::{StreamExt, TryStreamExt, future::BoxFuture};
 use std::sync::{Arc, LazyLock};
 
 pub mod as_of;
@@ -129,7 +129,7 @@ impl Query {
     /// # Errors
     /// 42702.
     pub async fn write_out(&self, query: &mut ast::Statement) -> Result<()> {
-        crate::pg::syntax::natural_join::resolve(&self.context, query).await
+        natural_join::resolve(query, &columns_of(&self.context)).await
     }
 
     /// The moments of a query, in order: `None` when it has none. While parameters have no values none is known.
@@ -273,6 +273,7 @@ fn with_facts(
     let options = state.config_mut().options_mut();
     options.catalog.default_catalog.clone_from(&facts.database);
     options.execution.target_partitions = facts.streams();
+    options.extensions.insert(facts.time());
     options.extensions.insert(crate::context::Carried(facts.clone()));
     state.register_catalog_list(Arc::new(schemas::Databases::new(facts, rows, nesting)));
     SessionContext::new_with_state(state)
@@ -298,11 +299,23 @@ fn with_resources(resources: &Resources) -> SessionState {
         .build()
 }
 
+/// Plans a query for the names of its columns alone.
+fn columns_of<'a>(
+    context: &'a SessionContext,
+) -> impl Fn(ast::Query) -> BoxFuture<'a, Option<Vec<String>>> + Send + Sync + 'a {
+    move |query| {
+        Box::pin(async move {
+            let plan = plan(context, ast::Statement::Query(Box::new(query))).await.ok()?;
+            Some(plan.schema().fields().iter().map(|field| field.name().clone()).collect())
+        })
+    }
+}
+
 /// Plans a query in a session.
 pub(crate) async fn plan(context: &SessionContext, mut query: ast::Statement) -> Result<LogicalPlan> {
     crate::pg::plan::materialized::mark(&mut query)?;
     crate::pg_catalog::rewrite::rewrite(&mut query);
-    crate::pg::syntax::natural_join::resolve(context, &mut query).await?;
+    natural_join::resolve(&mut query, &columns_of(context)).await?;
     crate::pg::syntax::rewrite::rows(&mut query)?;
     crate::pg::syntax::unsupported::refuse(&query)?;
     crate::pg::syntax::rewrite::rewrite(&mut query)?;

@@ -429,7 +429,7 @@ impl VisitorMut for Opener<'_, '_> {
 
 /// A name in quotes where it needs them.
 fn shown_name(name: &str) -> Ident {
-    let shown = pg_catalog::objects::quoted(name);
+    let shown = crate::pg::ident::quote_ident(name);
     if shown == name { Ident::new(name) } else { quoted(name) }
 }
 

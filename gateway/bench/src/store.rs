@@ -17,8 +17,8 @@ use keyspan_gateway::{
     instance::Shared,
     resources::{Memory, Resources, TEMP_BYTES},
     session::{Outcome, Session},
-    sql::statement::Statement,
 };
+use keyspan_sql::statement::Statement;
 use keyspan_storage::{
     Inspection, Mutation, RowKey, RowMutation, Store, StoreExt,
     engine::{Codec, Engine, EngineOptions},

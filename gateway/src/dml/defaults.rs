@@ -146,7 +146,7 @@ pub async fn settled(
 
 /// `nextval('name'::regclass)`
 pub fn next_sql(sequence: &str) -> String {
-    format!("nextval('{}'::regclass)", crate::pg_catalog::objects::quoted(sequence).replace('\'', "''"))
+    format!("nextval('{}'::regclass)", crate::pg::ident::quote_ident(sequence).replace('\'', "''"))
 }
 
 /// The name in `nextval('name')`.

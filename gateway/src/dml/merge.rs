@@ -18,6 +18,7 @@ use super::{
     target::{Target, TargetColumn, marker},
     update_delete::set_columns,
 };
+use crate::pg::syntax::build::select_from;
 use crate::{
     pg::{
         error::{Result, SqlError, SqlState},
@@ -27,7 +28,7 @@ use crate::{
     session::Written,
     sql::{
         merge::{Merge, MergeAction, MergeClause},
-        query::{assignments, select_from},
+        query::assignments,
     },
     view::View,
 };

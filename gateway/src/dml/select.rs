@@ -2,6 +2,7 @@
 
 use super::target::{Target, TargetColumn};
 use crate::{
+    pg::syntax::build::select_from,
     pg::{
         error::Result,
         functions::subscript_assignment::{ELEMENT, SLICE},
@@ -10,7 +11,6 @@ use crate::{
         types,
     },
     query::schemas::{KEYED, KEYED_TEMPORARY},
-    sql::query::select_from,
 };
 use arrow::datatypes::DataType;
 use datafusion::sql::sqlparser::{

@@ -9,6 +9,7 @@ use super::{
     target::{Place, Target, marker},
     update_delete::set_columns,
 };
+use crate::pg::syntax::build::select_from;
 use crate::{
     pg::{
         error::{Result, SqlError, SqlState},
@@ -16,10 +17,7 @@ use crate::{
     },
     query::Query,
     session::Written,
-    sql::{
-        query::{OnConflict, select_from},
-        statement,
-    },
+    sql::{query::OnConflict, statement},
     view::View,
 };
 use arrow::datatypes::DataType;

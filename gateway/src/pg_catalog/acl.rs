@@ -6,7 +6,8 @@
 use super::cluster;
 use crate::{
     context::Facts,
-    pg::functions::{RowFunction, int_of, row_function, text, text_of},
+    pg::functions::{RowFunction, int_of, text, text_of},
+    pg_catalog::functions::row_function,
 };
 use arrow::{
     array::StructArray,
@@ -113,7 +114,7 @@ pub fn functions() -> Vec<RowFunction> {
                 return ScalarValue::try_from(list_of(DataType::Utf8View));
             };
             let owner = cluster::role_name(facts, u32::try_from(owner).unwrap_or(0));
-            let items: Vec<_> = default(&kind, &super::objects::quoted(&owner)).into_iter().map(text).collect();
+            let items: Vec<_> = default(&kind, &crate::pg::ident::quote_ident(&owner)).into_iter().map(text).collect();
             Ok(ScalarValue::List(ScalarValue::new_list_nullable(&items, &DataType::Utf8View)))
         }),
         row_function("acl_rows", 1..=1, list_of(DataType::Struct(fields())), |values, facts| {

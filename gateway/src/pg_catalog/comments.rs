@@ -7,7 +7,8 @@ use super::{
 };
 use crate::{
     context::Facts,
-    pg::functions::{RowFunction, int_of, row_function, text_of},
+    pg::functions::{RowFunction, int_of, text_of},
+    pg_catalog::functions::row_function,
     row,
 };
 use arrow::datatypes::DataType;

@@ -6,7 +6,8 @@ use crate::{
     context::Facts,
     pg::{
         error::{SqlError, SqlState},
-        functions::{RowFunction, bool_of, int_of, replace, row_function, text, text_of},
+        functions::{self, RowFunction, bool_of, int_of, replace, text, text_of},
+        ident::quote_ident,
         names::Schema,
     },
 };
@@ -17,13 +18,23 @@ use datafusion::{
     logical_expr::{ScalarUDF, Volatility},
     scalar::ScalarValue,
 };
-use std::sync::Arc;
+use std::{ops::RangeInclusive, sync::Arc};
 
 /// What `version()` says: clients read the number after `PostgreSQL`.
 pub const VERSION: &str =
     concat!("PostgreSQL 16.0 (Keyspan ", env!("CARGO_PKG_VERSION"), ") on ", "x86_64", ", 64-bit");
 
 type Values<'a> = &'a [ScalarValue];
+
+/// A function of `arity` arguments that knows the statement: [`row_function`](functions::row_function) with its facts.
+pub(super) fn row_function(
+    name: &'static str,
+    arity: RangeInclusive<usize>,
+    returns: DataType,
+    run: fn(Values<'_>, &Facts) -> Result<ScalarValue>,
+) -> RowFunction {
+    functions::row_function(name, arity, returns, move |values, options| run(values, Facts::within(options)?))
+}
 
 /// Registers the functions.
 pub fn register(state: &mut SessionState) {
@@ -198,7 +209,7 @@ fn catalog() -> Vec<RowFunction> {
                 return Ok(text(objects::index_definition(table, facts)));
             }
             let key = objects::key(table, facts);
-            Ok(optional(key.get(column - 1).map(|part| objects::quoted(&part.name))))
+            Ok(optional(key.get(column - 1).map(|part| quote_ident(&part.name))))
         }),
         texts("pg_get_constraintdef", 1..=2, |values, facts| {
             let Some(number) = oid(&values[0]) else { return Ok(null_text()) };
@@ -248,7 +259,7 @@ fn catalog() -> Vec<RowFunction> {
             })?;
             let own = objects::sequences(facts).find(|sequence| sequence.owner == Some((table.id, found.id)));
             let shown = |sequence: &Arc<keyspan_catalog::Sequence>| {
-                format!("{}.{}", objects::schema_name(facts, sequence.id), objects::quoted(&sequence.name))
+                format!("{}.{}", objects::schema_name(facts, sequence.id), quote_ident(&sequence.name))
             };
             Ok(optional(own.map(shown)))
         }),
@@ -267,7 +278,7 @@ fn catalog() -> Vec<RowFunction> {
             let known = |name: String| if matches!(name.as_str(), "utf8" | "unicode") { 6 } else { -1 };
             Ok(ScalarValue::Int32(name.map(known)))
         }),
-        texts("quote_ident", 1..=1, |values, _| Ok(optional(text_of(&values[0]).map(|name| objects::quoted(&name))))),
+        texts("quote_ident", 1..=1, |values, _| Ok(optional(text_of(&values[0]).map(|name| quote_ident(&name))))),
         texts("bpchar", 1..=1, |values, _| Ok(optional(text_of(&values[0])))),
     ]
 }
@@ -280,7 +291,7 @@ pub(super) fn format_type(facts: &Facts, number: u32, modifier: i64) -> String {
     let Some(words) = objects::type_lines().find(|words| words[0].parse() == Ok(number)) else {
         let table = objects::table_of_oid(facts, number);
         let name = table.map(|table| &table.name).or_else(|| views::of_oid(facts, number).map(|view| &view.name));
-        return name.map_or_else(|| "???".to_owned(), |name| objects::quoted(name));
+        return name.map_or_else(|| "???".to_owned(), |name| quote_ident(name));
     };
     let name = match words[1] {
         "bool" => "boolean",

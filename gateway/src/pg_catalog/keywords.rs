@@ -1,6 +1,7 @@
 //! Key words, as `pg_get_keywords()` lists them: each of its columns is a list, of which [`rows`](crate::pg::syntax::set_returning) makes rows.
 
-use crate::pg::functions::{RowFunction, row_function, scalar_function::text_list};
+use super::functions::row_function;
+use crate::pg::functions::{RowFunction, scalar_function::text_list};
 use arrow::datatypes::{DataType, Field};
 use datafusion::scalar::ScalarValue;
 use std::sync::Arc;

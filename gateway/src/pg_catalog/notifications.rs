@@ -2,7 +2,8 @@
 
 use crate::{
     notifications::Notification,
-    pg::functions::{RowFunction, row_function, scalar_function::text_list, text, text_of},
+    pg::functions::{RowFunction, scalar_function::text_list, text, text_of},
+    pg_catalog::functions::row_function,
 };
 use arrow::datatypes::{DataType, Field};
 use datafusion::{error::DataFusionError, logical_expr::Volatility, scalar::ScalarValue};

@@ -140,23 +140,19 @@ pub fn key_list(table: &Table, facts: &Facts, directions: bool) -> String {
     let parts = key(table, facts);
     let shown = parts.iter().map(|part| {
         let direction = if directions && part.descending { " DESC" } else { "" };
-        format!("{}{direction}", quoted(&part.name))
+        format!("{}{direction}", crate::pg::ident::quote_ident(&part.name))
     });
     format!("({})", shown.collect::<Vec<_>>().join(", "))
 }
 
-/// A name as SQL needs it.
-pub fn quoted(name: &str) -> String {
-    let plain = name.bytes().all(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'_')
-        && !name.starts_with(|first: char| first.is_ascii_digit());
-    if plain && !name.is_empty() { name.to_owned() } else { format!("\"{}\"", name.replace('"', "\"\"")) }
-}
-
 /// The index's definition.
 pub fn index_definition(table: &Table, facts: &Facts) -> String {
-    let (index, list) = (quoted(&key_name(table)), key_list(table, facts, true));
-    let schema = quoted(&schema_name(facts, table.id.0));
-    format!("CREATE UNIQUE INDEX {index} ON {schema}.{} USING keyspan {list}", quoted(&table.name))
+    let (index, list) = (crate::pg::ident::quote_ident(&key_name(table)), key_list(table, facts, true));
+    let schema = crate::pg::ident::quote_ident(&schema_name(facts, table.id.0));
+    format!(
+        "CREATE UNIQUE INDEX {index} ON {schema}.{} USING keyspan {list}",
+        crate::pg::ident::quote_ident(&table.name)
+    )
 }
 
 /// The OID of a schema.

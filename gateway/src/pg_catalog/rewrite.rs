@@ -2,7 +2,7 @@
 //!
 //! Casts to `regclass` and its kin become functions, functions that give the rows of a relation become the relation.
 
-use crate::pg::syntax::rewrite::call;
+use crate::pg::syntax::build::call;
 use datafusion::sql::sqlparser::{
     ast::{
         BinaryOperator, CastKind, DataType, Expr, Ident, ObjectName, Select, SelectItem, Statement, TableAlias,

@@ -5,7 +5,7 @@
 //! outer join has no row, they are NULL.
 
 use super::columns::{self, Relation};
-use crate::pg::syntax::rewrite::parsed_expr;
+use crate::pg::syntax::build::parsed_expr;
 use datafusion::sql::sqlparser::ast::{Expr, Ident, ObjectName, Select, SelectItem, TableFactor, VisitMut, VisitorMut};
 use std::ops::ControlFlow;
 

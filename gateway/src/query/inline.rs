@@ -4,7 +4,7 @@
 //! A list of what is known to be short, not of what is long: one pipeline over one scan of a few rows, or over no table, with expressions
 //! whose time and whose values do not outgrow what they are given.
 
-use crate::provider::ScanExec;
+use crate::{pg::aggregates::FIXED_STATE, provider::ScanExec};
 use datafusion::{
     common::tree_node::{TreeNode, TreeNodeRecursion},
     logical_expr::Operator,
@@ -54,8 +54,6 @@ const FUNCTIONS: [&str; 20] = [
     "trunc",
     "upper",
 ];
-/// Aggregates whose state does not grow.
-pub(crate) const AGGREGATES: [&str; 5] = ["avg", "count", "max", "min", "sum"];
 
 /// Whether a plan is short.
 pub(crate) fn is_short(plan: &Arc<dyn ExecutionPlan>) -> bool {
@@ -78,7 +76,7 @@ pub(crate) fn is_short(plan: &Arc<dyn ExecutionPlan>) -> bool {
         groups.is_single()
             && groups.expr().iter().map(|(expr, _)| expr).chain(filters).all(is_simple)
             && aggregate.aggr_expr().iter().all(|one| {
-                AGGREGATES.contains(&one.fun().name()) && !one.is_distinct() && one.expressions().iter().all(is_simple)
+                FIXED_STATE.contains(&one.fun().name()) && !one.is_distinct() && one.expressions().iter().all(is_simple)
             })
     } else {
         plan.is::<CoalescePartitionsExec>()

@@ -88,7 +88,7 @@ fn make() -> SessionState {
         }
         physical.push(rule);
     }
-    physical.push(Arc::new(run_aggregate::Adjacent));
+    physical.push(Arc::new(run_aggregate::RunAggregates::default()));
     physical.push(Arc::new(cancellable_joins::Joins));
     let mut state = SessionStateBuilder::new_with_default_features()
         .with_config(config)

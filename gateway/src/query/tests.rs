@@ -1,5 +1,11 @@
 //! Queries in process: PostgreSQL's semantics where DataFusion differs.
 
+mod apply;
+mod cancellable_joins;
+mod grouping_sets;
+mod materialized;
+mod run_aggregate;
+
 use super::testing::{session, shown};
 use expect_test::{Expect, expect};
 

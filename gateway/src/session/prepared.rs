@@ -1,6 +1,7 @@
 //! Prepared statements of a session: those of Parse and those of `PREPARE`, under one set of names.
 
 use super::{Prepared, Session};
+use crate::pg::syntax::build::select_from;
 use crate::{
     execute::Runs,
     pg::{
@@ -11,10 +12,7 @@ use crate::{
         types,
     },
     query::Query,
-    sql::{
-        prepared::{Execute, Prepare},
-        query::select_from,
-    },
+    sql::prepared::{Execute, Prepare},
 };
 use arrow::datatypes::DataType;
 use datafusion::{

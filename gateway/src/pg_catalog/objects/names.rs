@@ -1,6 +1,7 @@
 //! Relations by name and names by OID, along the search path.
 
-use super::{index_oid, is_index, key_name, quoted, sequences, system_relations, table_of_oid};
+use super::{index_oid, is_index, key_name, sequences, system_relations, table_of_oid};
+use crate::pg::ident::quote_ident;
 use crate::{context::Facts, pg::names::Schema, pg_catalog::views};
 use keyspan_catalog::Table;
 use std::sync::Arc;
@@ -51,10 +52,10 @@ fn is_first(facts: &Facts, schema: Schema, name: &str) -> bool {
 pub fn name_of_relation(facts: &Facts, oid: u32) -> Option<String> {
     let (schema, name) = schema_and_name(facts, oid)?;
     if is_first(facts, schema, &name) {
-        return Some(quoted(&name));
+        return Some(quote_ident(&name));
     }
     let schema = if schema == Schema::Temporary { facts.temporary_schema() } else { schema.name().to_owned() };
-    Some(format!("{}.{}", quoted(&schema), quoted(&name)))
+    Some(format!("{}.{}", quote_ident(&schema), quote_ident(&name)))
 }
 
 fn schema_and_name(facts: &Facts, oid: u32) -> Option<(Schema, String)> {

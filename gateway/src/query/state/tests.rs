@@ -1,6 +1,11 @@
 //! What the configuration keeps from happening.
 
-use crate::query::testing::{scarce, session, shown};
+use super::state;
+use crate::{
+    pg::aggregates::is_aggregate,
+    query::testing::{scarce, session, shown},
+};
+use datafusion::logical_expr::Volatility;
 
 /// Little enough that partitions of a GROUP BY go by way of files.
 const MEMORY_BYTES: usize = 4 << 20;
@@ -29,4 +34,18 @@ async fn a_group_by_that_goes_by_way_of_files_ends() {
         }
     }
     assert!(answers > 0, "none of {RUNS} runs had enough memory");
+}
+
+#[test]
+fn lists_of_names_are_those_of_the_functions() {
+    let state = state();
+    let names = |functions: Vec<&String>| functions.into_iter().cloned().collect::<std::collections::BTreeSet<_>>();
+    let volatile = state.scalar_functions().iter();
+    let volatile = volatile.filter(|(_, function)| function.signature().volatility == Volatility::Volatile);
+    let listed = crate::pg::functions::VOLATILE.iter().map(|name| (*name).to_owned()).collect();
+    assert_eq!(names(volatile.map(|(name, _)| name).collect()), listed);
+    for name in state.aggregate_functions().keys() {
+        assert!(is_aggregate(name), "{name}");
+    }
+    assert!(!is_aggregate("lower"));
 }

@@ -4,4 +4,4 @@
 
 use libfuzzer_sys::fuzz_target;
 
-fuzz_target!(|bytes: &[u8]| keyspan_gateway::wire::fuzz::startup(bytes));
+fuzz_target!(|bytes: &[u8]| keyspan_wire::fuzz::startup(bytes));

@@ -1,0 +1,391 @@
+//! What DataFusion, Arrow and Parquet say, as PostgreSQL would say it.
+//!
+//! An error of our own inside one of theirs is found and given as it is. Else the kind of the error decides; where the kind says
+//! too little (everything that the planner dislikes is one kind) the message is read.
+
+use super::{SqlError, SqlState};
+use crate::names::PATH;
+use arrow::error::ArrowError;
+use datafusion::{
+    common::{Column, SchemaError},
+    error::DataFusionError,
+};
+use keyspan_storage::fs::is_no_space;
+use parquet::errors::ParquetError;
+use std::error::Error;
+
+impl From<DataFusionError> for SqlError {
+    fn from(error: DataFusionError) -> Self {
+        of(&error)
+    }
+}
+
+impl From<ArrowError> for SqlError {
+    fn from(error: ArrowError) -> Self {
+        of_arrow(&error)
+    }
+}
+
+fn of(error: &DataFusionError) -> SqlError {
+    match error {
+        DataFusionError::External(inner) => ours(inner.as_ref()),
+        DataFusionError::Context(_, inner) | DataFusionError::Diagnostic(_, inner) => of(inner),
+        DataFusionError::Shared(inner) => of(inner),
+        DataFusionError::Collection(all) => match all.first() {
+            Some(first) => of(first),
+            None => SqlError::new(SqlState::INTERNAL_ERROR, "an empty list of errors"),
+        },
+        DataFusionError::ArrowError(inner, _) => of_arrow(inner),
+        DataFusionError::SQL(inner, _) => SqlError::syntax(tidy(&inner.to_string())),
+        DataFusionError::SchemaError(inner, _) => of_schema(inner),
+        DataFusionError::Plan(message) => of_plan(message),
+        DataFusionError::NotImplemented(message) => of_missing(message),
+        DataFusionError::Execution(message) => of_execution(message),
+        DataFusionError::ResourcesExhausted(message) => {
+            SqlError::new(SqlState::OUT_OF_MEMORY, "out of memory for this query").with_detail(tidy(message))
+        }
+        DataFusionError::IoError(inner) => of_io(inner),
+        DataFusionError::ObjectStore(inner) => SqlError::new(SqlState::IO_ERROR, tidy(&inner.to_string())),
+        DataFusionError::ParquetError(inner) => of_parquet(inner),
+        other => SqlError::new(SqlState::INTERNAL_ERROR, tidy(&other.strip_backtrace())),
+    }
+}
+
+fn of_parquet(error: &ParquetError) -> SqlError {
+    match error {
+        ParquetError::External(inner) => ours(inner.as_ref()),
+        other => SqlError::new(SqlState::DATA_CORRUPTED, tidy(&other.to_string())),
+    }
+}
+
+/// An error from outside of DataFusion, or the first among its causes that is known.
+fn ours(error: &(dyn Error + 'static)) -> SqlError {
+    let mut cause = Some(error);
+    while let Some(error) = cause {
+        if let Some(found) = error.downcast_ref::<SqlError>() {
+            return found.clone();
+        }
+        if let Some(found) = error.downcast_ref::<keyspan_catalog::Error>() {
+            return found.into();
+        }
+        if let Some(found) = error.downcast_ref::<keyspan_storage::Error>() {
+            return found.into();
+        }
+        if let Some(found) = error.downcast_ref::<DataFusionError>() {
+            return of(found);
+        }
+        if let Some(found) = error.downcast_ref::<ArrowError>() {
+            return of_arrow(found);
+        }
+        if let Some(found) = error.downcast_ref::<ParquetError>() {
+            return of_parquet(found);
+        }
+        cause = error.source();
+    }
+    SqlError::new(SqlState::INTERNAL_ERROR, tidy(&error.to_string()))
+}
+
+fn of_io(error: &std::io::Error) -> SqlError {
+    match is_full(error) {
+        true => {
+            SqlError::new(SqlState::DISK_FULL, "no space left to write a file").with_detail(tidy(&error.to_string()))
+        }
+        false => SqlError::new(SqlState::IO_ERROR, tidy(&error.to_string())),
+    }
+}
+
+/// Whether a full disk is at the bottom of it: who writes files wraps what the system said, also in an error of the system's kind, whose own
+/// cause is none of its sources.
+fn is_full(error: &(dyn Error + 'static)) -> bool {
+    match error.downcast_ref::<std::io::Error>() {
+        Some(error) => is_no_space(error) || error.get_ref().is_some_and(|inner| is_full(inner)),
+        None => error.source().is_some_and(is_full),
+    }
+}
+
+fn of_arrow(error: &ArrowError) -> SqlError {
+    match error {
+        ArrowError::ExternalError(inner) => ours(inner.as_ref()),
+        ArrowError::DivideByZero => SqlError::new(SqlState::DIVISION_BY_ZERO, "division by zero"),
+        ArrowError::ArithmeticOverflow(message) => {
+            SqlError::new(SqlState::NUMERIC_VALUE_OUT_OF_RANGE, "value out of range").with_detail(tidy(message))
+        }
+        ArrowError::CastError(message) if message.contains("an't cast value") || message.contains("overflow") => {
+            SqlError::new(SqlState::NUMERIC_VALUE_OUT_OF_RANGE, out_of_range(message))
+        }
+        ArrowError::CastError(message) => SqlError::new(SqlState::INVALID_TEXT_REPRESENTATION, tidy(message)),
+        ArrowError::ParseError(message) => SqlError::new(SqlState::INVALID_DATETIME_FORMAT, tidy(message)),
+        ArrowError::InvalidArgumentError(message) if message.contains("too large to store") => {
+            SqlError::new(SqlState::NUMERIC_VALUE_OUT_OF_RANGE, "numeric field overflow").with_detail(tidy(message))
+        }
+        ArrowError::ComputeError(message) if message.contains("verflow on ") => {
+            SqlError::new(SqlState::NUMERIC_VALUE_OUT_OF_RANGE, out_of_range(message))
+        }
+        ArrowError::InvalidArgumentError(message) | ArrowError::ComputeError(message)
+            if message.contains("imestamp out of range") =>
+        {
+            SqlError::new(SqlState::DATETIME_FIELD_OVERFLOW, tidy(message))
+        }
+        ArrowError::InvalidArgumentError(message) | ArrowError::ComputeError(message) => {
+            SqlError::new(SqlState::INVALID_PARAMETER_VALUE, tidy(message))
+        }
+        ArrowError::NotYetImplemented(message) => of_missing(message),
+        ArrowError::IoError(_, inner) => of_io(inner),
+        ArrowError::MemoryError(message) => SqlError::new(SqlState::OUT_OF_MEMORY, tidy(message)),
+        other => SqlError::new(SqlState::INTERNAL_ERROR, tidy(&other.to_string())),
+    }
+}
+
+/// "Can't cast value 3000000000 to type Int32" as PostgreSQL says it.
+fn out_of_range(message: &str) -> String {
+    let named =
+        [("Int16", "smallint"), ("Int32", "integer"), ("Int64", "bigint"), ("UInt32", "oid"), ("Decimal", "numeric")];
+    let found = named.iter().find(|(arrow, _)| message.contains(arrow));
+    format!("{} out of range", found.map_or("value", |(_, name)| name))
+}
+
+fn column(column: &Column) -> String {
+    match &column.relation {
+        Some(relation) => format!("{}.{}", relation.table(), column.name),
+        None => format!("\"{}\"", column.name),
+    }
+}
+
+fn of_schema(error: &SchemaError) -> SqlError {
+    match error {
+        SchemaError::FieldNotFound { field, valid_fields } => {
+            let message = format!("column {} does not exist", column(field));
+            let told = SqlError::new(SqlState::UNDEFINED_COLUMN, message);
+            match closest(&field.name, valid_fields) {
+                Some(near) => told.with_hint(format!("Perhaps you meant to reference the column {near}.")),
+                None => told,
+            }
+        }
+        SchemaError::AmbiguousReference { field } => {
+            SqlError::new(SqlState::AMBIGUOUS_COLUMN, format!("column reference \"{}\" is ambiguous", field.name))
+        }
+        SchemaError::DuplicateQualifiedField { qualifier, name } => SqlError::new(
+            SqlState::DUPLICATE_ALIAS,
+            format!("table name \"{}\" specified more than once", qualifier.table()),
+        )
+        .with_detail(format!("Both have a column \"{name}\".")),
+        SchemaError::DuplicateUnqualifiedField { name } => {
+            SqlError::new(SqlState::DUPLICATE_COLUMN, format!("column name \"{name}\" specified more than once"))
+        }
+    }
+}
+
+/// A column whose name is at most two letters away.
+fn closest(name: &str, columns: &[Column]) -> Option<String> {
+    let distance = |column: &Column| datafusion::common::utils::datafusion_strsim::levenshtein(name, &column.name);
+    let near = columns.iter().min_by_key(|column| distance(column))?;
+    (distance(near) <= 2 && distance(near) < name.len()).then(|| column(near))
+}
+
+/// What the planner says, by its words.
+fn of_plan(message: &str) -> SqlError {
+    if let Some(function) = after(message, "Invalid function '", "'") {
+        return SqlError::new(SqlState::UNDEFINED_FUNCTION, format!("function {function} does not exist"));
+    }
+    if let Some(function) = after(message, "table function '", "' not found") {
+        return SqlError::new(SqlState::UNDEFINED_FUNCTION, format!("function {function} does not exist"));
+    }
+    if let Some(table) = after(message, "table '", "' not found") {
+        let parts: Vec<_> = table.splitn(3, '.').collect();
+        let shown = match parts.as_slice() {
+            [_, PATH, name] => (*name).to_owned(),
+            [_, schema, name] => format!("{schema}.{name}"),
+            _ => table.to_owned(),
+        };
+        return SqlError::new(SqlState::UNDEFINED_TABLE, format!("relation \"{shown}\" does not exist"));
+    }
+    if let Some(call) = after(message, "No function matches the given name and argument types '", "'") {
+        return SqlError::new(SqlState::UNDEFINED_FUNCTION, format!("function {} does not exist", signature(call)))
+            .with_hint(
+                "No function matches the given name and argument types. You might need to add explicit type casts.",
+            );
+    }
+    if let Some(operation) =
+        after(message, "comparison operation ", "\n").or_else(|| after(message, "arithmetic operation ", "\n"))
+    {
+        return SqlError::new(
+            SqlState::UNDEFINED_FUNCTION,
+            format!("operator does not exist: {}", in_words(operation)),
+        )
+        .with_hint(
+            "No operator matches the given name and argument types. You might need to add explicit type casts.",
+        );
+    }
+    if message.contains("Failed to coerce arguments") || message.contains("Failed to coerce then") {
+        return SqlError::new(SqlState::UNDEFINED_FUNCTION, tidy(message));
+    }
+    let grouping =
+        ["GROUP BY clause", "in GROUP BY", "Aggregate functions are not allowed", "aggregate function calls"];
+    if grouping.iter().any(|words| message.contains(words)) && !message.contains("position") {
+        return SqlError::new(SqlState::GROUPING_ERROR, tidy(message));
+    }
+    if message.contains("nconsistent data length across values list") {
+        return SqlError::syntax("VALUES lists must all be the same length");
+    }
+    if message.contains("unique expression names") {
+        return SqlError::new(SqlState::DUPLICATE_COLUMN, tidy(message));
+    }
+    if message.contains("Cannot cast") || message.contains("Unsupported CAST") {
+        return SqlError::new(SqlState::CANNOT_COERCE, tidy(message));
+    }
+    if message.contains("can only return a single column") || message.contains("same number of columns") {
+        return SqlError::syntax(tidy(message));
+    }
+    if message.contains("Error during planning: ") {
+        return of_plan(&message.replacen("Error during planning: ", "", 1));
+    }
+    SqlError::new(SqlState::SYNTAX_OR_ACCESS, tidy(message))
+}
+
+fn of_missing(message: &str) -> SqlError {
+    if let Some(name) = message.strip_prefix("Unsupported SQL type ") {
+        return SqlError::new(
+            SqlState::UNDEFINED_OBJECT,
+            format!("type \"{}\" does not exist", tidy(name).to_lowercase()),
+        );
+    }
+    SqlError::new(SqlState::FEATURE_NOT_SUPPORTED, tidy(message))
+}
+
+fn of_execution(message: &str) -> SqlError {
+    if message.contains("more than one row") {
+        let told = "more than one row returned by a subquery used as an expression";
+        return SqlError::new(SqlState::CARDINALITY_VIOLATION, told);
+    }
+    if message.contains("ivide by zero") {
+        return SqlError::new(SqlState::DIVISION_BY_ZERO, "division by zero");
+    }
+    if message.contains("verflow") {
+        return SqlError::new(SqlState::NUMERIC_VALUE_OUT_OF_RANGE, "value out of range").with_detail(tidy(message));
+    }
+    SqlError::new(SqlState::INVALID_PARAMETER_VALUE, tidy(message))
+}
+
+/// What stands between two texts; without the second, all that follows.
+fn after<'a>(message: &'a str, before: &str, behind: &str) -> Option<&'a str> {
+    let (_, rest) = message.split_once(before)?;
+    Some(rest.split_once(behind).map_or(rest, |(found, _)| found))
+}
+
+/// Arrow's names of types in a text, as PostgreSQL's.
+fn in_words(text: &str) -> String {
+    let known = |word: &str| {
+        Some(match word {
+            "Utf8" | "Utf8View" | "LargeUtf8" => "text",
+            "UInt32" => "oid",
+            "Int16" => "smallint",
+            "Int32" => "integer",
+            "Int64" => "bigint",
+            "Float32" => "real",
+            "Float64" => "double precision",
+            "Boolean" => "boolean",
+            "Binary" | "BinaryView" => "bytea",
+            "FixedSizeBinary(16)" => "uuid",
+            "Date32" => "date",
+            "Null" => "unknown",
+            "Interval(MonthDayNano)" => "interval",
+            word if word.starts_with("Decimal") => "numeric",
+            word if word.starts_with("Timestamp") && word.contains("Some") => "timestamp with time zone",
+            word if word.starts_with("Timestamp") => "timestamp without time zone",
+            _ => return None,
+        })
+    };
+    text.trim().split(' ').map(|word| known(word.trim_end_matches(',')).unwrap_or(word)).collect::<Vec<_>>().join(" ")
+}
+
+/// `f(Int64, Utf8)` as `f(bigint, text)`.
+fn signature(call: &str) -> String {
+    match call.split_once('(') {
+        Some((name, arguments)) => {
+            let arguments: Vec<_> = arguments.trim_end_matches(')').split(", ").map(in_words).collect();
+            format!("{name}({})", arguments.join(", "))
+        }
+        None => call.to_owned(),
+    }
+}
+
+/// The first line, without DataFusion's prefixes, beginning in lower case and without a full stop.
+fn tidy(message: &str) -> String {
+    let mut line = message.lines().next().unwrap_or_default().trim();
+    let prefixes = [
+        "Error during planning: ",
+        "Execution error: ",
+        "Arrow error: ",
+        "External error: ",
+        "sql parser error: ",
+        "type_coercion\ncaused by\n",
+    ];
+    while let Some(rest) = prefixes.iter().find_map(|prefix| line.strip_prefix(prefix)) {
+        line = rest;
+    }
+    let line = line.trim_end_matches('.');
+    let mut chars = line.chars();
+    match (chars.next(), chars.next()) {
+        (Some(first), Some(second)) if !second.is_uppercase() => {
+            first.to_lowercase().chain(line.chars().skip(1)).collect()
+        }
+        _ => line.to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use expect_test::{Expect, expect};
+
+    fn check(error: DataFusionError, expected: Expect) {
+        let error = SqlError::from(error);
+        expected.assert_eq(&format!("{} {}", error.state.0, error.message));
+    }
+
+    #[test]
+    fn our_own_error_is_found_however_deep() {
+        let own = SqlError::new(SqlState::QUERY_CANCELED, "canceling statement due to user request");
+        let deep = DataFusionError::External(Box::new(own.clone())).context("inner").context("outer");
+        let deep = DataFusionError::Shared(std::sync::Arc::new(deep));
+        let deep = DataFusionError::ArrowError(Box::new(ArrowError::ExternalError(Box::new(deep))), None);
+        assert_eq!(SqlError::from(deep), own);
+        let catalog = keyspan_catalog::Error::new(keyspan_catalog::ErrorKind::NoTable, "gone");
+        check(DataFusionError::External(Box::new(catalog)), expect!["42P01 gone"]);
+    }
+
+    #[test]
+    fn kinds_have_their_states() {
+        let arrow = |error| DataFusionError::ArrowError(Box::new(error), None);
+        check(arrow(ArrowError::DivideByZero), expect!["22012 division by zero"]);
+        check(
+            arrow(ArrowError::CastError("Can't cast value 3000000000 to type Int32".into())),
+            expect!["22003 integer out of range"],
+        );
+        check(
+            arrow(ArrowError::CastError("Cannot cast string 'a' to value of Int32 type".into())),
+            expect!["22P02 cannot cast string 'a' to value of Int32 type"],
+        );
+        check(DataFusionError::ResourcesExhausted("pool".into()), expect!["53200 out of memory for this query"]);
+        let full = || std::io::Error::from(std::io::ErrorKind::StorageFull);
+        let wrapped = std::io::Error::other(DataFusionError::IoError(std::io::Error::other(full())));
+        for error in [full(), wrapped, std::io::ErrorKind::QuotaExceeded.into()] {
+            check(DataFusionError::IoError(error), expect!["53100 no space left to write a file"]);
+        }
+        check(DataFusionError::IoError(std::io::ErrorKind::TimedOut.into()), expect!["58030 timed out"]);
+        check(DataFusionError::NotImplemented("Lateral joins".into()), expect!["0A000 lateral joins"]);
+        check(DataFusionError::Internal("a bug".into()), expect![[r#"XX000 internal error: a bug"#]]);
+    }
+
+    #[test]
+    fn planner_messages_have_their_states() {
+        let plan = |message: &str| DataFusionError::Plan(message.into());
+        check(plan("table 'alto.public.t' not found"), expect![[r#"42P01 relation "public.t" does not exist"#]]);
+        check(plan("table 'alto.x.t' not found"), expect![[r#"42P01 relation "x.t" does not exist"#]]);
+        check(plan("Invalid function 'nix'.\nDid you mean 'nx'?"), expect!["42883 function nix does not exist"]);
+        check(
+            plan("Cannot infer common argument type for comparison operation Int64 = Boolean"),
+            expect!["42883 operator does not exist: bigint = boolean"],
+        );
+    }
+}

@@ -1,0 +1,8 @@
+//! Physical operators that DataFusion lacks, and the boilerplate of execution plans ([`node`]).
+
+pub mod apply;
+pub mod apply_value;
+pub mod cancellable_joins;
+pub mod materialized;
+pub mod node;
+pub mod run_aggregate;

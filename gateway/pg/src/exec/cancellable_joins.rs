@@ -1,0 +1,211 @@
+//! Joins that compute for long: they give way between batches of rows, and stop when nobody waits for their rows any more.
+//!
+//! A join of two large sides computes for minutes between two reads of its sides, and if its condition holds for nothing, without a row. A
+//! statement that was cancelled would go on with that, and take a thread from others. So the last rule of a physical plan
+//! ([`Joins`]) puts a node that gives way over each join, and into its condition a look at a [flag](Abandoned), which is set when the stream of
+//! the query's rows is dropped ([`watched`]): the condition then fails, and with it the query.
+
+use arrow::{
+    array::RecordBatch,
+    datatypes::{DataType, Schema, SchemaRef},
+};
+use datafusion::{
+    common::{
+        Result,
+        config::ConfigOptions,
+        tree_node::{Transformed, TreeNode, TreeNodeRecursion},
+    },
+    error::DataFusionError,
+    execution::{RecordBatchStream, SendableRecordBatchStream},
+    logical_expr::ColumnarValue,
+    physical_expr::PhysicalExpr,
+    physical_optimizer::PhysicalOptimizerRule,
+    physical_plan::{
+        ExecutionPlan,
+        coop::CooperativeExec,
+        joins::{
+            CrossJoinExec, HashJoinExec, HashJoinExecBuilder, NestedLoopJoinExec, NestedLoopJoinExecBuilder,
+            SortMergeJoinExec, utils::JoinFilter,
+        },
+    },
+};
+use futures::{Stream, StreamExt};
+use std::{
+    fmt,
+    hash::{Hash, Hasher},
+    pin::Pin,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+    task::{Context, Poll},
+};
+
+/// Whether nobody waits for the rows of a query any more.
+#[derive(Clone, Debug, Default)]
+pub struct Abandoned(Arc<AtomicBool>);
+
+/// A condition that fails once its query is abandoned.
+#[derive(Debug)]
+struct Looks {
+    condition: Arc<dyn PhysicalExpr>,
+    abandoned: Abandoned,
+}
+
+impl fmt::Display for Looks {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.condition.fmt(f)
+    }
+}
+
+impl PartialEq for Looks {
+    fn eq(&self, other: &Self) -> bool {
+        self.condition.eq(&other.condition)
+    }
+}
+
+impl Eq for Looks {}
+
+impl Hash for Looks {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        self.condition.hash(state);
+    }
+}
+
+impl PhysicalExpr for Looks {
+    fn data_type(&self, schema: &Schema) -> Result<DataType> {
+        self.condition.data_type(schema)
+    }
+
+    fn nullable(&self, schema: &Schema) -> Result<bool> {
+        self.condition.nullable(schema)
+    }
+
+    fn evaluate(&self, batch: &RecordBatch) -> Result<ColumnarValue> {
+        if self.abandoned.0.load(Ordering::Relaxed) {
+            return Err(DataFusionError::Execution("nobody waits for the rows of this query".to_owned()));
+        }
+        self.condition.evaluate(batch)
+    }
+
+    fn children(&self) -> Vec<&Arc<dyn PhysicalExpr>> {
+        vec![&self.condition]
+    }
+
+    fn with_new_children(self: Arc<Self>, mut children: Vec<Arc<dyn PhysicalExpr>>) -> Result<Arc<dyn PhysicalExpr>> {
+        let condition = children.pop().unwrap_or_else(|| Arc::clone(&self.condition));
+        Ok(Arc::new(Self { condition, abandoned: self.abandoned.clone() }))
+    }
+
+    fn fmt_sql(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.condition.fmt_sql(f)
+    }
+}
+
+/// Makes joins give way and look.
+#[derive(Debug)]
+pub struct Joins;
+
+impl PhysicalOptimizerRule for Joins {
+    fn optimize(&self, plan: Arc<dyn ExecutionPlan>, _: &ConfigOptions) -> Result<Arc<dyn ExecutionPlan>> {
+        let changed = plan.transform_up(|node| match looking(&node)? {
+            Some(join) => Ok(Transformed::yes(Arc::new(CooperativeExec::new(join)))),
+            None => Ok(Transformed::no(node)),
+        });
+        Ok(changed?.data)
+    }
+
+    fn name(&self) -> &str {
+        "joins_give_way"
+    }
+
+    fn schema_check(&self) -> bool {
+        true
+    }
+}
+
+/// A join whose condition looks, if it has one; `None` for another node.
+fn looking(node: &Arc<dyn ExecutionPlan>) -> Result<Option<Arc<dyn ExecutionPlan>>> {
+    let filter = |filter: &JoinFilter| {
+        let looks = Looks { condition: Arc::clone(filter.expression()), abandoned: Abandoned::default() };
+        Some(JoinFilter::new(Arc::new(looks), filter.column_indices().to_vec(), Arc::clone(filter.schema())))
+    };
+    Ok(if let Some(join) = node.downcast_ref::<NestedLoopJoinExec>() {
+        Some(match join.filter() {
+            Some(of) => Arc::new(NestedLoopJoinExecBuilder::from(join).with_filter(filter(of)).build()?),
+            None => Arc::clone(node),
+        })
+    } else if let Some(join) = node.downcast_ref::<HashJoinExec>() {
+        Some(match &join.filter {
+            Some(of) => HashJoinExecBuilder::from(join).with_filter(filter(of)).build_exec()?,
+            None => Arc::clone(node),
+        })
+    } else if let Some(join) = node.downcast_ref::<SortMergeJoinExec>() {
+        Some(match &join.filter {
+            Some(of) => Arc::new(SortMergeJoinExec::try_new(
+                Arc::clone(&join.left),
+                Arc::clone(&join.right),
+                join.on.clone(),
+                filter(of),
+                join.join_type,
+                join.sort_options.clone(),
+                join.null_equality,
+            )?),
+            None => Arc::clone(node),
+        })
+    } else {
+        node.is::<CrossJoinExec>().then(|| Arc::clone(node))
+    })
+}
+
+/// The flags of a plan.
+pub fn flags(plan: &Arc<dyn ExecutionPlan>) -> Vec<Abandoned> {
+    let mut found = Vec::new();
+    let visited = plan.apply(|node| {
+        let filter = if let Some(join) = node.downcast_ref::<NestedLoopJoinExec>() {
+            join.filter()
+        } else if let Some(join) = node.downcast_ref::<HashJoinExec>() {
+            join.filter.as_ref()
+        } else if let Some(join) = node.downcast_ref::<SortMergeJoinExec>() {
+            join.filter.as_ref()
+        } else {
+            None
+        };
+        if let Some(looks) = filter.and_then(|filter| filter.expression().downcast_ref::<Looks>()) {
+            found.push(looks.abandoned.clone());
+        }
+        Ok(TreeNodeRecursion::Continue)
+    });
+    debug_assert!(visited.is_ok(), "visiting fails for nothing");
+    found
+}
+
+/// A stream of rows, with which their plan is abandoned when it is dropped.
+pub fn watched(rows: SendableRecordBatchStream, flags: Vec<Abandoned>) -> SendableRecordBatchStream {
+    if flags.is_empty() { rows } else { Box::pin(Watched { rows, flags }) }
+}
+
+struct Watched {
+    rows: SendableRecordBatchStream,
+    flags: Vec<Abandoned>,
+}
+
+impl Drop for Watched {
+    fn drop(&mut self) {
+        self.flags.iter().for_each(|flag| flag.0.store(true, Ordering::Relaxed));
+    }
+}
+
+impl Stream for Watched {
+    type Item = Result<RecordBatch>;
+
+    fn poll_next(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Self::Item>> {
+        self.rows.poll_next_unpin(context)
+    }
+}
+
+impl RecordBatchStream for Watched {
+    fn schema(&self) -> SchemaRef {
+        self.rows.schema()
+    }
+}

@@ -1,0 +1,297 @@
+//! Scalar functions of PostgreSQL that DataFusion lacks or has otherwise: the statement's time, time zones, intervals, uuids.
+//!
+//! Functions that know the session or the catalog are in the gateway's `pg_catalog::functions`.
+
+use super::codec::parse::Zone;
+use crate::{
+    error::{SqlError, SqlState},
+    statement_time::StatementTime,
+    types::{self, TIME, TIMESTAMP, UUID},
+};
+use arrow::datatypes::{DataType, Field, IntervalMonthDayNano, IntervalUnit};
+use datafusion::{
+    error::{DataFusionError, Result},
+    execution::{FunctionRegistry, SessionState},
+    logical_expr::{ColumnarValue, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature, TypeSignature, Volatility},
+    scalar::ScalarValue,
+};
+use std::{
+    hash::Hash,
+    sync::{Arc, LazyLock},
+};
+
+pub mod arrays;
+mod common_type;
+mod date_trunc;
+mod float_errors;
+pub mod formatting;
+pub mod json;
+pub mod lists;
+pub mod numbers;
+pub mod planned;
+pub mod scalar_function;
+mod sleep;
+pub mod subscript_assignment;
+pub mod texts;
+pub mod times;
+
+pub use arrays::interval_micros;
+pub use scalar_function::{RowFunction, row_function};
+
+/// Functions that are volatile to PostgreSQL and to us, those of sessions and sequences too. A test of the gateway holds the list
+/// against the functions that a session has.
+pub const VOLATILE: &[&str] = &[
+    "currval",
+    "file_row_index",
+    "gen_random_uuid",
+    "has_table_privilege",
+    "input_file_name",
+    "lastval",
+    "nextval",
+    "pg_notification_queue_usage",
+    "pg_notify",
+    "pg_sleep",
+    "pg_sleep_for",
+    "pg_sleep_until",
+    "rand",
+    "random",
+    "set_config",
+    "setval",
+    "uuid",
+    "uuid_generate_v4",
+];
+
+/// Microseconds of a day.
+pub(crate) const DAY_MICROS: i64 = 86_400_000_000;
+
+/// The text of a value; `None` for NULL.
+pub fn text_of(value: &ScalarValue) -> Option<String> {
+    match value {
+        ScalarValue::Utf8(text) | ScalarValue::Utf8View(text) | ScalarValue::LargeUtf8(text) => text.clone(),
+        other if other.is_null() => None,
+        other => Some(other.to_string()),
+    }
+}
+
+/// The whole number of a value, or of its text; `None` for NULL and for what is none.
+pub fn int_of(value: &ScalarValue) -> Option<i64> {
+    match value.cast_to(&DataType::Int64) {
+        Ok(ScalarValue::Int64(int)) => int,
+        _ => None,
+    }
+}
+
+/// The truth of a value; `None` for NULL.
+pub fn bool_of(value: &ScalarValue) -> Option<bool> {
+    match value.cast_to(&DataType::Boolean) {
+        Ok(ScalarValue::Boolean(is)) => is,
+        _ => None,
+    }
+}
+
+/// Text as a result.
+pub fn text(value: impl Into<String>) -> ScalarValue {
+    ScalarValue::Utf8View(Some(value.into()))
+}
+
+/// 42883 for a function.
+pub fn undefined(name: &str, arguments: &[DataType]) -> SqlError {
+    let names: Vec<_> = arguments.iter().map(shown_type).collect();
+    SqlError::new(SqlState::UNDEFINED_FUNCTION, format!("function {name}({}) does not exist", names.join(", ")))
+        .with_hint("No function matches the given name and argument types. You might need to add explicit type casts.")
+}
+
+fn shown_type(data: &DataType) -> String {
+    match types::sql_type(&Field::new("", data.clone(), true)) {
+        Some(keyspan_catalog::SqlType::Numeric { .. }) => "numeric".into(),
+        Some(kind) => types::type_name(kind),
+        None if data.is_null() => "unknown".into(),
+        None => types::pg_type(&Field::new("", data.clone(), true)).name().to_owned(),
+    }
+}
+
+/// Registers the functions.
+pub fn register(state: &mut SessionState) {
+    let functions = [
+        row_function("now", 0..=0, types::timestamptz(), |_, options| {
+            Ok(stamp(StatementTime::within(options)?.transaction_micros, true))
+        })
+        .with_aliases(&["current_timestamp", "transaction_timestamp"]),
+        row_function("statement_timestamp", 0..=0, types::timestamptz(), |_, options| {
+            Ok(stamp(StatementTime::within(options)?.now_micros, true))
+        }),
+        // Once for a statement, so that it may be a default.
+        row_function("clock_timestamp", 0..=0, types::timestamptz(), |_, options| {
+            Ok(stamp(StatementTime::within(options)?.clock_micros(), true))
+        }),
+        row_function("localtimestamp", 0..=0, TIMESTAMP, |_, options| {
+            Ok(stamp(StatementTime::within(options)?.transaction_micros, false))
+        }),
+        row_function("current_date", 0..=0, DataType::Date32, |_, options| {
+            let days = StatementTime::within(options)?.transaction_micros.div_euclid(DAY_MICROS);
+            Ok(ScalarValue::Date32(i32::try_from(days).ok()))
+        })
+        .with_aliases(&["today"]),
+        row_function("current_time", 0..=0, TIME, |_, options| {
+            let micros = StatementTime::within(options)?.transaction_micros.rem_euclid(DAY_MICROS);
+            Ok(ScalarValue::Time64Microsecond(Some(micros)))
+        })
+        .with_aliases(&["localtime"]),
+        row_function("gen_random_uuid", 0..=0, UUID, |_, _| {
+            Ok(ScalarValue::FixedSizeBinary(16, Some(uuid::Uuid::new_v4().into_bytes().to_vec())))
+        })
+        .with_volatility(Volatility::Volatile)
+        .with_aliases(&["uuid_generate_v4"])
+        .returning("uuid"),
+        row_function("octet_length", 1..=1, DataType::Int32, |values, _| Ok(ScalarValue::Int32(octets(&values[0]))))
+            .with_volatility(Volatility::Immutable),
+    ];
+    let functions = functions.into_iter().map(|function| Arc::new(ScalarUDF::from(function)));
+    replace(state, functions.chain([interval_micros(), span_between(), timezone()]).chain(sleep::functions()));
+    replace(state, numbers::functions().chain(texts::functions()).chain(times::functions()));
+    replace(state, formatting::functions().chain(lists::functions()).chain(json::functions()));
+    replace(state, date_trunc::functions().chain(subscript_assignment::functions()));
+    let checked = float_errors::functions(state);
+    replace(state, checked);
+    let wrapped = common_type::functions(state);
+    replace(state, wrapped);
+}
+
+/// Registers functions, each in the place of whatever had one of its names. (DataFusion's own must go with all its aliases, or a
+/// copy of the state would bring it back by one of them.)
+pub fn replace(state: &mut SessionState, functions: impl IntoIterator<Item = Arc<ScalarUDF>>) {
+    for function in functions {
+        for name in std::iter::once(function.name()).chain(function.aliases().iter().map(String::as_str)) {
+            let removed = state.deregister_udf(name);
+            debug_assert!(removed.is_ok(), "a session's state gives functions up");
+        }
+        let registered = state.register_udf(function);
+        debug_assert!(registered.is_ok(), "a session's state takes functions");
+    }
+}
+
+fn stamp(micros: i64, zoned: bool) -> ScalarValue {
+    ScalarValue::TimestampMicrosecond(Some(micros), zoned.then(|| types::UTC.into()))
+}
+
+fn shared(cell: &'static LazyLock<Arc<ScalarUDF>>) -> Arc<ScalarUDF> {
+    Arc::clone(cell)
+}
+
+/// The number of bytes of a `bytea` or a text; `None` for NULL.
+fn octets(value: &ScalarValue) -> Option<i32> {
+    let length = match value {
+        ScalarValue::Binary(bytes) | ScalarValue::LargeBinary(bytes) | ScalarValue::BinaryView(bytes) => {
+            bytes.as_ref().map(Vec::len)
+        }
+        other => text_of(other).map(|text| text.len()),
+    };
+    length.and_then(|length| i32::try_from(length).ok())
+}
+
+/// The number of bytes of a `bytea`.
+pub fn bytes_length() -> Arc<ScalarUDF> {
+    static FUNCTION: LazyLock<Arc<ScalarUDF>> = LazyLock::new(|| {
+        let function = row_function("bytes_length", 1..=1, DataType::Int32, |values, _| {
+            Ok(ScalarValue::Int32(octets(&values[0])))
+        });
+        Arc::new(ScalarUDF::from(function.with_volatility(Volatility::Immutable)))
+    });
+    shared(&FUNCTION)
+}
+
+/// The interval between two times in microseconds, as days and the rest.
+pub fn span_between() -> Arc<ScalarUDF> {
+    static FUNCTION: LazyLock<Arc<ScalarUDF>> = LazyLock::new(|| {
+        let returns = DataType::Interval(IntervalUnit::MonthDayNano);
+        let function = row_function("span_between", 2..=2, returns, |values, _| {
+            let (Some(end), Some(start)) = (int_of(&values[0]), int_of(&values[1])) else {
+                return Ok(ScalarValue::IntervalMonthDayNano(None));
+            };
+            let infinite = |micros: i64| micros == i64::MAX || micros == i64::MIN;
+            let micros = end.checked_sub(start).filter(|_| !infinite(end) && !infinite(start));
+            let micros = micros.ok_or_else(|| {
+                let message = "cannot subtract infinite timestamps";
+                DataFusionError::External(Box::new(SqlError::new(SqlState::DATETIME_FIELD_OVERFLOW, message)))
+            })?;
+            let days = i32::try_from(micros / DAY_MICROS).unwrap_or(i32::MAX);
+            let span = IntervalMonthDayNano::new(0, days, micros % DAY_MICROS * 1_000);
+            Ok(ScalarValue::IntervalMonthDayNano(Some(span)))
+        });
+        Arc::new(ScalarUDF::from(function.with_volatility(Volatility::Immutable)))
+    });
+    shared(&FUNCTION)
+}
+
+/// `timezone(zone, time)`, which is `time AT TIME ZONE zone`: a `timestamptz` as local time, a `timestamp` as UTC.
+fn timezone() -> Arc<ScalarUDF> {
+    let signature = Signature::new(TypeSignature::Any(2), Volatility::Immutable);
+    Arc::new(ScalarUDF::from(AtTimeZone { signature }))
+}
+
+#[derive(Debug, PartialEq, Eq, Hash)]
+struct AtTimeZone {
+    signature: Signature,
+}
+
+impl ScalarUDFImpl for AtTimeZone {
+    fn name(&self) -> &str {
+        "timezone"
+    }
+    fn signature(&self) -> &Signature {
+        &self.signature
+    }
+    fn return_type(&self, arguments: &[DataType]) -> Result<DataType> {
+        match &arguments[1] {
+            DataType::Timestamp(_, None) => Ok(types::timestamptz()),
+            DataType::Timestamp(_, Some(_))
+            | DataType::Date32
+            | DataType::Utf8
+            | DataType::Utf8View
+            | DataType::Null => Ok(TIMESTAMP),
+            _ => Err(DataFusionError::External(Box::new(undefined("timezone", arguments)))),
+        }
+    }
+    fn invoke_with_args(&self, arguments: ScalarFunctionArgs) -> Result<ColumnarValue> {
+        let rows = arguments.number_rows;
+        let constant = arguments.args.iter().all(|argument| matches!(argument, ColumnarValue::Scalar(_)));
+        let zones = arguments.args[0].clone().into_array(rows)?;
+        let times = arguments.args[1].clone().into_array(rows)?;
+        let plain = matches!(times.data_type(), DataType::Timestamp(_, None));
+        let target = Field::new("", if plain { TIMESTAMP } else { types::timestamptz() }, true);
+        let times = super::plan::casts::convert(&times, &target)?;
+        let returns = arguments.return_type().clone();
+        let mut results = Vec::with_capacity(rows);
+        let mut known: Option<(String, Zone)> = None;
+        for row in 0..rows {
+            let zone = text_of(&ScalarValue::try_from_array(&zones, row)?);
+            let time = ScalarValue::try_from_array(&times, row)?;
+            let (Some(zone), ScalarValue::TimestampMicrosecond(Some(micros), _)) = (zone, time) else {
+                results.push(ScalarValue::try_from(&returns)?);
+                continue;
+            };
+            let parsed = match &known {
+                Some((name, parsed)) if *name == zone => *parsed,
+                _ => parse_zone(&zone)?,
+            };
+            known = Some((zone, parsed));
+            let infinite = micros == i64::MAX || micros == i64::MIN;
+            let moved = if plain { parsed.to_utc(micros) } else { parsed.to_local(micros) };
+            results.push(stamp(if infinite { micros } else { moved.unwrap_or(micros) }, plain));
+        }
+        if constant && rows > 0 {
+            return Ok(ColumnarValue::Scalar(results.swap_remove(0)));
+        }
+        if results.is_empty() {
+            return Ok(ColumnarValue::Array(arrow::array::new_empty_array(&returns)));
+        }
+        Ok(ColumnarValue::Array(ScalarValue::iter_to_array(results)?))
+    }
+}
+
+fn parse_zone(zone: &str) -> Result<Zone> {
+    Zone::parse(zone).ok_or_else(|| {
+        let message = format!("time zone \"{zone}\" not recognized");
+        DataFusionError::External(Box::new(SqlError::new(SqlState::INVALID_PARAMETER_VALUE, message)))
+    })
+}

@@ -1,0 +1,104 @@
+//! `to_char`, `to_date`, `to_timestamp` and `to_number`: values by PostgreSQL's templates.
+//!
+//! [`time`] writes and reads dates and times, [`number`] numbers. A template is cut into its patterns by [`time::tokens`] or read by
+//! [`number::Layout`]; what is no pattern stands for itself.
+
+pub mod number;
+pub mod read;
+pub mod time;
+
+use super::scalar_function::{a, a_text, shown, told, typed};
+use crate::{
+    error::{SqlError, SqlState},
+    types,
+};
+use arrow::datatypes::DataType;
+use datafusion::{logical_expr::ScalarUDF, scalar::ScalarValue};
+use std::sync::Arc;
+
+/// The functions.
+pub fn functions() -> impl Iterator<Item = Arc<ScalarUDF>> {
+    let all = [
+        typed("to_char", 2..=2, a_text, |call| {
+            let template = shown(&call.values[1], &call.fields[1])?.unwrap_or_default();
+            if template.is_empty() {
+                return Ok(ScalarValue::Utf8View(None));
+            }
+            let text = match &call.values[0] {
+                ScalarValue::TimestampMicrosecond(Some(i64::MAX | i64::MIN), _) => {
+                    return Ok(ScalarValue::Utf8View(None));
+                }
+                ScalarValue::TimestampMicrosecond(Some(micros), zone) => {
+                    time::written(*micros, zone.is_some(), &template)
+                }
+                ScalarValue::Date32(Some(i32::MAX | i32::MIN)) => return Ok(ScalarValue::Utf8View(None)),
+                ScalarValue::Date32(Some(days)) => time::written(i64::from(*days) * time::DAY_MICROS, true, &template),
+                ScalarValue::IntervalMonthDayNano(Some(span)) => {
+                    time::written_span(span.months, span.days, span.nanoseconds / 1_000, &template)
+                }
+                ScalarValue::Time64Microsecond(Some(micros)) => time::written_span(0, 0, *micros, &template),
+                value if value.data_type().is_numeric() => {
+                    let plain = shown(value, &call.fields[0])?.unwrap_or_default();
+                    number::written(&plain, &template).map_err(told)?
+                }
+                _ => return Err(told(super::undefined("to_char", &[call.values[0].data_type(), DataType::Utf8View]))),
+            };
+            Ok(ScalarValue::Utf8View(Some(text)))
+        }),
+        typed(
+            "to_number",
+            2..=2,
+            |_| a(DataType::Decimal128(types::NUMERIC_PRECISION, types::NUMERIC_SCALE)),
+            |call| {
+                let text = shown(&call.values[0], &call.fields[0])?.unwrap_or_default();
+                let template = shown(&call.values[1], &call.fields[1])?.unwrap_or_default();
+                let plain = number::read(&text, &template)?;
+                ScalarValue::Utf8(Some(plain)).cast_to(call.returns.data_type())
+            },
+        ),
+        typed(
+            "to_date",
+            2..=2,
+            |_| a(DataType::Date32),
+            |call| {
+                let text = shown(&call.values[0], &call.fields[0])?.unwrap_or_default();
+                let template = shown(&call.values[1], &call.fields[1])?.unwrap_or_default();
+                let micros = read::micros(&text, &template).map_err(told)?;
+                Ok(ScalarValue::Date32(i32::try_from(micros.div_euclid(time::DAY_MICROS)).ok()))
+            },
+        ),
+        typed(
+            "to_timestamp",
+            1..=2,
+            |_| a(types::timestamptz()),
+            |call| {
+                let micros = if let Some(template) = call.values.get(1) {
+                    let template = shown(template, &call.fields[1])?.unwrap_or_default();
+                    read::micros(&shown(&call.values[0], &call.fields[0])?.unwrap_or_default(), &template)
+                        .map_err(told)?
+                } else {
+                    let ScalarValue::Float64(Some(seconds)) = call.values[0].cast_to(&DataType::Float64)? else {
+                        return ScalarValue::try_from(call.returns.data_type());
+                    };
+                    /// The last second that a timestamp has.
+                    const LAST: f64 = 9_224_318_016_000.0;
+                    if seconds.is_nan() || (seconds.is_finite() && seconds.abs() > LAST) {
+                        let error = SqlError::new(
+                            SqlState::DATETIME_FIELD_OVERFLOW,
+                            format!("timestamp out of range: \"{seconds}\""),
+                        );
+                        return Err(told(error));
+                    }
+                    #[expect(
+                        clippy::cast_possible_truncation,
+                        reason = "it is in range, and infinities become the ends"
+                    )]
+                    let micros = (seconds * 1e6).round() as i64;
+                    micros
+                };
+                Ok(ScalarValue::TimestampMicrosecond(Some(micros), Some(types::UTC.into())))
+            },
+        ),
+    ];
+    super::scalar_function::functions(all)
+}

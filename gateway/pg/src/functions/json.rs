@@ -1,0 +1,255 @@
+//! json and jsonb: what the operators `->`, `->>`, `#>`, `#>>`, `@>`, `<@`, `?`, `||`, `-` stand for, and PostgreSQL's functions.
+//!
+//! Both types are text whose field says what it is; jsonb is in its one form ([`parse::json`](crate::codec::parse)), so that
+//! a part of its text is the part's one form. Reading a part therefore cuts it out of the text ([`scan`]) and parses nothing else.
+//! What changes a value parses it whole ([`change`]); [`make`] writes values of SQL as JSON.
+
+pub mod change;
+pub mod make;
+pub mod scan;
+
+use super::scalar_function::{
+    self, Call, RowFunction, a, a_boolean, a_named, a_text, an_integer, items, shown, texts, told, typed,
+};
+use crate::{
+    codec::parse,
+    error::{SqlError, SqlState},
+    types::TYPE_KEY,
+};
+use arrow::datatypes::{DataType, Field, FieldRef};
+use datafusion::{error::Result, logical_expr::ScalarUDF, scalar::ScalarValue};
+use scan::Part;
+use std::sync::Arc;
+
+/// Whether a field is json or jsonb, and which.
+pub fn kind(field: &Field) -> Option<&str> {
+    field.metadata().get(TYPE_KEY).map(String::as_str).filter(|name| matches!(*name, "json" | "jsonb"))
+}
+
+/// The same type as the first argument: jsonb where it is only text.
+fn like_first(fields: &[FieldRef]) -> Result<FieldRef> {
+    a_named(DataType::Utf8View, fields.first().and_then(|field| kind(field)).unwrap_or("jsonb"))
+}
+
+pub(crate) fn a_json(_: &[FieldRef]) -> Result<FieldRef> {
+    a_named(DataType::Utf8View, "json")
+}
+
+pub(crate) fn a_jsonb(_: &[FieldRef]) -> Result<FieldRef> {
+    a_named(DataType::Utf8View, "jsonb")
+}
+
+fn list_of(name: &str) -> Result<FieldRef> {
+    let item = crate::types::named(Field::new_list_field(DataType::Utf8View, true), name);
+    a(DataType::List(Arc::new(item)))
+}
+
+pub(crate) fn text(value: Option<String>) -> Result<ScalarValue> {
+    Ok(ScalarValue::Utf8View(value))
+}
+
+/// The text of an argument that is not NULL.
+pub(crate) fn argument(call: &Call, index: usize) -> Result<String> {
+    Ok(shown(&call.values[index], &call.fields[index])?.unwrap_or_default())
+}
+
+/// The texts of an array of texts, or of its text.
+pub(crate) fn path(value: &ScalarValue) -> Result<Vec<String>> {
+    let found = match items(value) {
+        Some(items) => items.iter().map(super::text_of).collect(),
+        None => parse::list(&super::text_of(value).unwrap_or_default()).map_err(told)?,
+    };
+    Ok(found.into_iter().map(Option::unwrap_or_default).collect())
+}
+
+fn found(call: &Call) -> Result<Option<String>> {
+    let document = argument(call, 0)?;
+    let part = match super::text_of(&call.values[1]) {
+        Some(_) if call.fields[1].data_type().is_integer() => {
+            scan::item(&document, super::int_of(&call.values[1]).unwrap_or(i64::MAX)).map_err(told)?
+        }
+        key => scan::member(&document, &key.unwrap_or_default()).map_err(told)?,
+    };
+    Ok(part.map(str::to_owned))
+}
+
+fn found_at(call: &Call, path: &[String]) -> Result<Option<String>> {
+    let document = argument(call, 0)?;
+    Ok(scan::at(&document, path).map_err(told)?.map(str::to_owned))
+}
+
+/// A part as text: a string's content, NULL for null.
+fn as_text(part: Option<String>) -> Result<ScalarValue> {
+    match part {
+        None => text(None),
+        Some(part) => text(scan::content(&part).map_err(told)?),
+    }
+}
+
+/// `value -> key`, and as text `value ->> key`; with a path `#>` and `#>>`.
+fn operators() -> [RowFunction; 13] {
+    [
+        typed("json_get", 2..=2, like_first, |call| text(found(call)?)),
+        typed("json_get_text", 2..=2, a_text, |call| as_text(found(call)?)),
+        typed("json_get_path", 2..=2, like_first, |call| text(found_at(call, &path(&call.values[1])?)?)),
+        typed("json_get_path_text", 2..=2, a_text, |call| as_text(found_at(call, &path(&call.values[1])?)?)),
+        typed("jsonb_contains", 2..=2, a_boolean, |call| {
+            let (whole, part) = (change::parsed(&argument(call, 0)?)?, change::parsed(&argument(call, 1)?)?);
+            Ok(ScalarValue::Boolean(Some(change::contains(&whole, &part, true))))
+        }),
+        typed("jsonb_exists", 2..=2, a_boolean, |call| {
+            let keys = [argument(call, 1)?];
+            Ok(ScalarValue::Boolean(Some(change::exists(&argument(call, 0)?, &keys)?.iter().all(|found| *found))))
+        }),
+        typed("jsonb_exists_any", 2..=2, a_boolean, |call| {
+            let found = change::exists(&argument(call, 0)?, &path(&call.values[1])?)?;
+            Ok(ScalarValue::Boolean(Some(found.iter().any(|found| *found))))
+        }),
+        typed("jsonb_exists_all", 2..=2, a_boolean, |call| {
+            let found = change::exists(&argument(call, 0)?, &path(&call.values[1])?)?;
+            Ok(ScalarValue::Boolean(Some(found.iter().all(|found| *found))))
+        }),
+        typed("jsonb_concat", 2..=2, a_jsonb, |call| {
+            let (left, right) = (change::parsed(&argument(call, 0)?)?, change::parsed(&argument(call, 1)?)?);
+            text(Some(change::written(&change::joined(left, right))))
+        }),
+        typed("jsonb_delete", 2..=2, a_jsonb, |call| {
+            let document = change::parsed(&argument(call, 0)?)?;
+            let left = if call.fields[1].data_type().is_integer() {
+                change::without_item(document, super::int_of(&call.values[1]).unwrap_or(i64::MAX))
+            } else if items(&call.values[1]).is_some() {
+                let keys = path(&call.values[1])?;
+                keys.iter().try_fold(document, |document, key| change::without_key(document, key))
+            } else {
+                change::without_key(document, &argument(call, 1)?)
+            };
+            text(Some(change::written(&left?)))
+        }),
+        typed("jsonb_delete_path", 2..=2, a_jsonb, |call| {
+            let mut document = change::parsed(&argument(call, 0)?)?;
+            change::remove_at(&mut document, &path(&call.values[1])?);
+            text(Some(change::written(&document)))
+        }),
+        typed(
+            "json_array_items",
+            1..=1,
+            |fields| list_of(kind(&fields[0]).unwrap_or("jsonb")),
+            |call| Ok(typed_list(call, array_items(call)?.into_iter().map(Some))),
+        ),
+        typed("json_array_texts", 1..=1, texts, |call| {
+            let items = array_items(call)?;
+            let texts = items.iter().map(|item| scan::content(item).map_err(told)).collect::<Result<Vec<_>>>()?;
+            Ok(scalar_function::text_list(texts))
+        }),
+    ]
+}
+
+/// A list of the function's own type of items.
+fn typed_list(call: &Call, items: impl Iterator<Item = Option<String>>) -> ScalarValue {
+    use arrow::array::{ListArray, StringViewArray};
+    use arrow::buffer::OffsetBuffer;
+    let values: StringViewArray = items.collect();
+    let DataType::List(item) = call.returns.data_type() else { return ScalarValue::Null };
+    let offsets = OffsetBuffer::from_lengths([arrow::array::Array::len(&values)]);
+    ScalarValue::List(Arc::new(ListArray::new(item.clone(), offsets, Arc::new(values), None)))
+}
+
+fn array_items(call: &Call) -> Result<Vec<String>> {
+    let document = argument(call, 0)?;
+    match scan::parts(&document).map_err(told)? {
+        Part::Array(items) => Ok(items.into_iter().map(str::to_owned).collect()),
+        Part::Object(_) => Err(told(not("cannot extract elements from an object"))),
+        Part::Scalar(_) => Err(told(not("cannot extract elements from a scalar"))),
+    }
+}
+
+fn members(call: &Call) -> Result<Vec<(String, String)>> {
+    let document = argument(call, 0)?;
+    match scan::parts(&document).map_err(told)? {
+        Part::Object(members) => {
+            Ok(members.into_iter().map(|(key, value)| (key.into_owned(), value.to_owned())).collect())
+        }
+        Part::Array(_) => Err(told(not("cannot deconstruct an array as an object"))),
+        Part::Scalar(_) => Err(told(not("cannot deconstruct a scalar"))),
+    }
+}
+
+fn not(message: &str) -> SqlError {
+    SqlError::new(SqlState::INVALID_PARAMETER_VALUE, message)
+}
+
+/// The lists of keys and of values that `json_each` and `json_object_keys` give row by row.
+fn lists() -> [RowFunction; 3] {
+    [
+        typed("json_member_keys", 1..=1, texts, |call| {
+            Ok(scalar_function::text_list(members(call)?.into_iter().map(|(key, _)| Some(key))))
+        }),
+        typed(
+            "json_member_values",
+            1..=1,
+            |fields| list_of(kind(&fields[0]).unwrap_or("jsonb")),
+            |call| Ok(typed_list(call, members(call)?.into_iter().map(|(_, value)| Some(value)))),
+        ),
+        typed("json_member_texts", 1..=1, texts, |call| {
+            let members = members(call)?;
+            let texts = members.iter().map(|(_, value)| scan::content(value).map_err(told));
+            Ok(scalar_function::text_list(texts.collect::<Result<Vec<_>>>()?))
+        }),
+    ]
+}
+
+fn readers() -> [RowFunction; 6] {
+    [
+        typed("jsonb_typeof", 1..=1, a_text, |call| text(Some(scan::kind(&argument(call, 0)?).to_owned())))
+            .with_aliases(&["json_typeof"]),
+        typed("jsonb_array_length", 1..=1, an_integer, |call| {
+            match scan::parts(&argument(call, 0)?).map_err(told)? {
+                Part::Array(items) => Ok(ScalarValue::Int32(i32::try_from(items.len()).ok())),
+                Part::Object(_) => Err(told(not("cannot get array length of a non-array"))),
+                Part::Scalar(_) => Err(told(not("cannot get array length of a scalar"))),
+            }
+        })
+        .with_aliases(&["json_array_length"]),
+        typed("jsonb_extract_path", 1..=20, like_first, |call| {
+            let path = (1..call.values.len()).map(|at| argument(call, at)).collect::<Result<Vec<_>>>()?;
+            text(found_at(call, &path)?)
+        })
+        .with_aliases(&["json_extract_path"]),
+        typed("jsonb_extract_path_text", 1..=20, a_text, |call| {
+            let path = (1..call.values.len()).map(|at| argument(call, at)).collect::<Result<Vec<_>>>()?;
+            as_text(found_at(call, &path)?)
+        })
+        .with_aliases(&["json_extract_path_text"]),
+        typed("jsonb_strip_nulls", 1..=1, a_jsonb, |call| {
+            let mut document = change::parsed(&argument(call, 0)?)?;
+            change::strip_nulls(&mut document);
+            text(Some(change::written(&document)))
+        }),
+        typed("jsonb_pretty", 1..=1, a_text, |call| text(Some(change::pretty(&change::parsed(&argument(call, 0)?)?)))),
+    ]
+}
+
+fn changers() -> [RowFunction; 2] {
+    [
+        typed("jsonb_set", 3..=4, a_jsonb, |call| {
+            let mut document = change::parsed(&argument(call, 0)?)?;
+            let create = call.values.get(3).and_then(super::bool_of) != Some(false);
+            let new = change::parsed(&argument(call, 2)?)?;
+            change::set_at(&mut document, &path(&call.values[1])?, new, create);
+            text(Some(change::written(&document)))
+        }),
+        typed("jsonb_insert", 3..=4, a_jsonb, |call| {
+            let mut document = change::parsed(&argument(call, 0)?)?;
+            let after = call.values.get(3).and_then(super::bool_of) == Some(true);
+            let new = change::parsed(&argument(call, 2)?)?;
+            change::insert_at(&mut document, &path(&call.values[1])?, new, after).map_err(told)?;
+            text(Some(change::written(&document)))
+        }),
+    ]
+}
+
+/// All functions.
+pub fn functions() -> impl Iterator<Item = Arc<ScalarUDF>> {
+    let all = operators().into_iter().chain(lists()).chain(readers()).chain(changers()).chain(make::functions());
+    scalar_function::functions(all)
+}

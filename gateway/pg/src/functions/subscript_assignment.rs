@@ -1,0 +1,170 @@
+//! `SET a[1] = x` and `SET a[2:3] = …`: an array with some of its items replaced, as PostgreSQL assigns to subscripts.
+//!
+//! Arrays count from 1. Where PostgreSQL would let an array begin elsewhere, it is 0A000.
+
+use super::scalar_function::{self, Call, RowFunction, item_of, items, told, typed};
+use crate::{
+    error::{SqlError, SqlState},
+    plan::casts,
+    types,
+};
+use arrow::datatypes::{DataType, Field, FieldRef};
+use datafusion::{error::Result, logical_expr::ScalarUDF, scalar::ScalarValue};
+use keyspan_catalog::value::array::ARRAY_ITEMS_MAX;
+use std::sync::Arc;
+
+/// `a[1] = x`: the array, the place, the item.
+pub const ELEMENT: &str = "array_with_item";
+/// `a[2:3] = b`: the array, the bounds, the items.
+pub const SLICE: &str = "array_with_slice";
+/// Bounds that are not written: beyond those of arrays.
+pub const OPEN: (i64, i64) = (-9_999_999_999, 9_999_999_999);
+
+/// The functions.
+pub(crate) fn functions() -> impl Iterator<Item = Arc<ScalarUDF>> {
+    let all: [RowFunction; 2] = [
+        typed(ELEMENT, 3..=3, |fields| assigned(fields, false), with_item).with_nulls(),
+        typed(SLICE, 4..=4, |fields| assigned(fields, true), with_slice).with_nulls(),
+    ];
+    scalar_function::functions(all)
+}
+
+fn shown(field: &Field) -> String {
+    types::sql_type(field).map_or_else(|| types::pg_type(field).name().to_owned(), types::type_name)
+}
+
+/// The type of the array, where the last argument can be assigned to its items.
+fn assigned(fields: &[FieldRef], slice: bool) -> Result<FieldRef> {
+    let (array, value) = (&fields[0], &fields[fields.len() - 1]);
+    let Some(item) = types::item_field(array).filter(|_| !types::is_vector(array)) else {
+        if array.data_type().is_null() {
+            return Ok(Arc::clone(array));
+        }
+        if array.metadata().get(types::TYPE_KEY).is_some_and(|name| name == "jsonb") {
+            return Err(told(SqlError::unsupported("an assignment to a part of jsonb")));
+        }
+        let message = format!("cannot subscript type {} because it does not support subscripting", shown(array));
+        return Err(told(SqlError::new(SqlState::DATATYPE_MISMATCH, message)));
+    };
+    let (wanted, given) =
+        if slice { (array.data_type(), value.data_type()) } else { (item.data_type(), value.data_type()) };
+    let of_items = |data: &DataType| match data {
+        DataType::List(item) if slice => item.data_type().clone(),
+        other => other.clone(),
+    };
+    let (to, from) = (of_items(wanted), of_items(given));
+    let text = |data: &DataType| matches!(data, DataType::Utf8 | DataType::LargeUtf8 | DataType::Utf8View);
+    let stamps = |data: &DataType| matches!(data, DataType::Timestamp(..) | DataType::Date32);
+    // A quoted text is read; what else there is has to be of a type that PostgreSQL assigns.
+    let open = matches!(given, DataType::Utf8 | DataType::Null) || matches!(from, DataType::Null);
+    let same_form = matches!(given, DataType::List(_)) == slice;
+    let casts = to == from || to.is_numeric() && from.is_numeric() || text(&to) || stamps(&to) && stamps(&from);
+    let fits = open || same_form && casts;
+    if !fits {
+        let of = if slice { shown(array) } else { shown(&item) };
+        let message = format!(
+            "subscripted assignment to \"{}\" requires type {of} but expression is of type {}",
+            array.name(),
+            shown(value)
+        );
+        return Err(told(
+            SqlError::new(SqlState::DATATYPE_MISMATCH, message)
+                .with_hint("You will need to rewrite or cast the expression."),
+        ));
+    }
+    Ok(Arc::new(array.as_ref().clone().with_nullable(true)))
+}
+
+fn wrong(message: impl Into<String>) -> SqlError {
+    SqlError::new(SqlState::ARRAY_SUBSCRIPT_ERROR, message.into())
+}
+
+/// A place, which may not be NULL.
+fn place(value: &ScalarValue) -> Result<i64> {
+    let data = if matches!(value, ScalarValue::Int64(_)) { DataType::Int64 } else { DataType::Int32 };
+    let read = casts::convert(&value.to_array()?, &Field::new("", data, true))?;
+    super::int_of(&ScalarValue::try_from_array(&read, 0)?).ok_or_else(|| {
+        let message = "array subscript in assignment must not be null";
+        told(SqlError::new(SqlState::NULL_VALUE_NOT_ALLOWED, message))
+    })
+}
+
+/// A value as one of a type.
+fn cast(value: &ScalarValue, to: &Field) -> Result<ScalarValue> {
+    if value.is_null() || value.data_type() == *to.data_type() {
+        return if value.is_null() { ScalarValue::try_from(to.data_type()) } else { Ok(value.clone()) };
+    }
+    let array = value.to_array()?;
+    if array.data_type().is_integer() && to.data_type().is_integer() {
+        let options = arrow::compute::CastOptions { safe: false, ..Default::default() };
+        let cast = arrow::compute::cast_with_options(&array, to.data_type(), &options);
+        let cast = cast.map_err(|_| told(crate::plan::checked_arithmetic::out_of_range(to.data_type())))?;
+        return ScalarValue::try_from_array(&cast, 0);
+    }
+    ScalarValue::try_from_array(&casts::convert(&array, to)?, 0)
+}
+
+/// A type to cast to: a cast would cut what is too long for a `varchar(n)`, which is refused when the column takes it.
+fn uncut(field: &Field) -> Field {
+    let cuts = field.metadata().get(types::TYPE_KEY).is_some_and(|name| name.starts_with("character"));
+    if cuts { Field::new("", field.data_type().clone(), true) } else { field.clone() }
+}
+
+fn array(call: &Call, items: &[ScalarValue]) -> ScalarValue {
+    let item = item_of(&call.fields[0]).map_or(DataType::Null, |item| item.data_type().clone());
+    ScalarValue::List(ScalarValue::new_list_nullable(items, &item))
+}
+
+/// Items with others put over them from a place on; between the end and that place there are NULLs.
+fn put(call: &Call, mut all: Vec<ScalarValue>, from: i64, new: Vec<ScalarValue>) -> Result<ScalarValue> {
+    let begins = usize::try_from(from - 1).ok().filter(|begin| *begin == 0 || !all.is_empty());
+    let Some(begin) = begins else {
+        let what = "an array whose first item is not at place 1";
+        return Err(told(SqlError::unsupported(what)));
+    };
+    let end = begin.saturating_add(new.len());
+    if end > ARRAY_ITEMS_MAX {
+        let message = format!("array size exceeds the maximum allowed ({ARRAY_ITEMS_MAX})");
+        return Err(told(SqlError::new(SqlState::PROGRAM_LIMIT_EXCEEDED, message)));
+    }
+    let item = item_of(&call.fields[0]).map_or(DataType::Null, |item| item.data_type().clone());
+    while all.len() < end {
+        all.push(ScalarValue::try_from(&item)?);
+    }
+    for (at, value) in (begin..).zip(new) {
+        all[at] = value;
+    }
+    Ok(array(call, &all))
+}
+
+fn with_item(call: &Call) -> Result<ScalarValue> {
+    let at = place(&call.values[1])?;
+    let Some(item) = types::item_field(&call.fields[0]) else { return Ok(call.values[0].clone()) };
+    let new = cast(&call.values[2], &uncut(&item))?;
+    put(call, items(&call.values[0]).unwrap_or_default(), at, vec![new])
+}
+
+fn with_slice(call: &Call) -> Result<ScalarValue> {
+    let (lower, upper) = (place(&call.values[1])?, place(&call.values[2])?);
+    if call.values[3].is_null() {
+        return Ok(call.values[0].clone());
+    }
+    let all = items(&call.values[0]).unwrap_or_default();
+    if all.is_empty() && (lower == OPEN.0 || upper == OPEN.1) {
+        let error = wrong("array slice subscript must provide both boundaries");
+        let detail = "When assigning to a slice of an empty array value, slice boundaries must be fully specified.";
+        return Err(told(error.with_detail(detail)));
+    }
+    let lower = if lower == OPEN.0 { 1 } else { lower };
+    let upper = if upper == OPEN.1 { i64::try_from(all.len()).unwrap_or(i64::MAX) } else { upper };
+    if upper < lower {
+        return Err(told(wrong("upper bound cannot be less than lower bound")));
+    }
+    let new = cast(&call.values[3], &uncut(&call.fields[0]))?;
+    let mut new = items(&new).unwrap_or_default();
+    let Some(count) = usize::try_from(upper - lower + 1).ok().filter(|count| *count <= new.len()) else {
+        return Err(told(wrong("source array too small")));
+    };
+    new.truncate(count);
+    put(call, all, lower, new)
+}

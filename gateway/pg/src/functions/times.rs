@@ -1,0 +1,475 @@
+//! Functions of dates, times and intervals that DataFusion lacks or has otherwise.
+
+use super::{
+    formatting::time::DAY_MICROS,
+    scalar_function::{self, Call, RowFunction, a, a_float, a_text, told, typed},
+};
+use crate::{
+    codec::parse,
+    error::{SqlError, SqlState},
+    statement_time::StatementTime,
+    types::{self, TIME, TIMESTAMP},
+};
+use arrow::datatypes::{DataType, FieldRef, IntervalMonthDayNano, IntervalUnit};
+use chrono::{DateTime, Datelike, Months, NaiveDate, NaiveDateTime, Timelike};
+use datafusion::{
+    error::Result,
+    logical_expr::{ScalarUDF, Volatility},
+    scalar::ScalarValue,
+};
+use std::sync::Arc;
+
+const HOUR_MICROS: i64 = 3_600_000_000;
+/// Days of a month where an interval's months count as days.
+const MONTH_DAYS: i64 = 30;
+
+/// The Arrow type of intervals.
+pub const INTERVAL: DataType = DataType::Interval(IntervalUnit::MonthDayNano);
+
+fn an_interval(_: &[FieldRef]) -> Result<FieldRef> {
+    a(INTERVAL)
+}
+
+/// Months, days, microseconds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Span(i64, i64, i64);
+
+impl Span {
+    fn of(value: &ScalarValue) -> Option<Self> {
+        match value.cast_to(&INTERVAL) {
+            Ok(ScalarValue::IntervalMonthDayNano(Some(span))) => {
+                Some(Self(span.months.into(), span.days.into(), span.nanoseconds / 1_000))
+            }
+            _ => None,
+        }
+    }
+
+    fn value(self) -> Result<ScalarValue> {
+        let (months, days) = (i32::try_from(self.0), i32::try_from(self.1));
+        match (months, days, self.2.checked_mul(1_000)) {
+            (Ok(months), Ok(days), Some(nanos)) => {
+                Ok(ScalarValue::IntervalMonthDayNano(Some(IntervalMonthDayNano::new(months, days, nanos))))
+            }
+            _ => Err(told(SqlError::new(SqlState::DATETIME_FIELD_OVERFLOW, "interval out of range"))),
+        }
+    }
+
+    /// The sum of intervals by their number: 1 for the sum itself.
+    ///
+    /// # Errors
+    /// 22008.
+    pub(crate) fn sum(months: i64, days: i64, micros: i128, count: i64) -> Result<ScalarValue> {
+        let sum = i64::try_from(micros).map(|micros| Self(months, days, micros)).map_err(|_| out_of_range())?;
+        if count == 1 {
+            return sum.value();
+        }
+        sum.scaled(|part| part / count as f64).ok_or_else(out_of_range)?.value()
+    }
+
+    /// A multiple of it.
+    fn times(self, factor: f64) -> Option<Self> {
+        self.scaled(|part| part * factor)
+    }
+
+    /// Each part multiplied or divided: what is no whole month becomes days of 30 to a month, what is no whole day time.
+    fn scaled(self, by: impl Fn(f64) -> f64) -> Option<Self> {
+        let whole = |value: f64| value.is_finite().then(|| value.trunc());
+        let months = by(self.0 as f64);
+        let days = by(self.1 as f64);
+        let rounded = |value: f64| (value * 1e6).round() / 1e6;
+        let month_days = rounded((months - whole(months)?) * MONTH_DAYS as f64);
+        let whole_days = whole(days)? + whole(month_days)?;
+        let seconds = rounded((days - whole(days)? + month_days - whole(month_days)?) * 86_400.0);
+        let extra_days = if seconds.abs() >= 86_400.0 { (seconds / 86_400.0).trunc() } else { 0.0 };
+        let micros = (by(self.2 as f64) + (seconds - extra_days * 86_400.0) * 1e6).round();
+        #[expect(clippy::cast_possible_truncation, reason = "checked by what makes a value of it")]
+        Some(Self(whole(months)? as i64, (whole_days + extra_days) as i64, micros as i64))
+    }
+}
+
+fn out_of_range() -> datafusion::error::DataFusionError {
+    told(SqlError::new(SqlState::DATETIME_FIELD_OVERFLOW, "interval out of range"))
+}
+
+fn float(value: &ScalarValue) -> Option<f64> {
+    match value.cast_to(&DataType::Float64) {
+        Ok(ScalarValue::Float64(float)) => float,
+        _ => None,
+    }
+}
+
+fn micros_of(value: &ScalarValue) -> Option<i64> {
+    match value {
+        ScalarValue::TimestampMicrosecond(micros, _) => *micros,
+        ScalarValue::Date32(Some(days)) => Some(i64::from(*days) * DAY_MICROS),
+        ScalarValue::Utf8(Some(text)) | ScalarValue::Utf8View(Some(text)) => parse::timestamp(text, false).ok(),
+        _ => None,
+    }
+}
+
+fn moment(micros: i64) -> Option<NaiveDateTime> {
+    DateTime::from_timestamp_micros(micros).map(|time| time.naive_utc())
+}
+
+/// The years, months, days and time between two moments, as a calendar counts them.
+fn age(end: i64, start: i64) -> Option<Span> {
+    let (negative, late, early) = if end >= start { (false, end, start) } else { (true, start, end) };
+    let (late, early) = (moment(late)?, moment(early)?);
+    let fields = |time: &NaiveDateTime| {
+        let clock = i64::from(time.num_seconds_from_midnight()) * 1_000_000 + i64::from(time.nanosecond() / 1_000);
+        (i64::from(time.year()) * 12 + i64::from(time.month0()), i64::from(time.day()), clock)
+    };
+    let (a, b) = (fields(&late), fields(&early));
+    let (mut months, mut days, mut micros) = (a.0 - b.0, a.1 - b.1, a.2 - b.2);
+    if micros < 0 {
+        micros += DAY_MICROS;
+        days -= 1;
+    }
+    if days < 0 {
+        // The length of the earlier moment's month is what is borrowed.
+        let first = early.date().with_day(1)?;
+        days += (first + Months::new(1)).signed_duration_since(first).num_days();
+        months -= 1;
+    }
+    Some(if negative { Span(-months, -days, -micros) } else { Span(months, days, micros) })
+}
+
+fn spans() -> [RowFunction; 7] {
+    [
+        typed("interval_times", 2..=2, an_interval, |call| {
+            let (span, factor) = (Span::of(&call.values[0]), float(&call.values[1]));
+            span.zip(factor).and_then(|(span, factor)| span.times(factor)).ok_or_else(out_of_range)?.value()
+        }),
+        typed("interval_over", 2..=2, an_interval, |call| {
+            let (span, divisor) = (Span::of(&call.values[0]), float(&call.values[1]));
+            if divisor == Some(0.0) {
+                return Err(told(SqlError::new(SqlState::DIVISION_BY_ZERO, "division by zero")));
+            }
+            let result = span.zip(divisor).and_then(|(span, divisor)| span.times(1.0 / divisor));
+            result.ok_or_else(out_of_range)?.value()
+        }),
+        typed("age", 1..=2, an_interval, |call| {
+            let today = StatementTime::within(call.options)?.transaction_micros.div_euclid(DAY_MICROS) * DAY_MICROS;
+            let first = micros_of(&call.values[0]);
+            let (end, start) = match call.values.get(1) {
+                Some(second) => (first, micros_of(second)),
+                None => (Some(today), first),
+            };
+            let infinite = |micros: Option<i64>| matches!(micros, Some(i64::MAX | i64::MIN));
+            if infinite(end) || infinite(start) {
+                return Err(told(SqlError::new(
+                    SqlState::DATETIME_FIELD_OVERFLOW,
+                    "cannot subtract infinite timestamps",
+                )));
+            }
+            end.zip(start).and_then(|(end, start)| age(end, start)).ok_or_else(out_of_range)?.value()
+        })
+        .with_volatility(Volatility::Stable),
+        typed("justify_days", 1..=1, an_interval, |call| {
+            let Span(months, days, micros) = Span::of(&call.values[0]).ok_or_else(out_of_range)?;
+            Span(months + days / MONTH_DAYS, days % MONTH_DAYS, micros).value()
+        }),
+        typed("justify_hours", 1..=1, an_interval, |call| {
+            let Span(months, days, micros) = Span::of(&call.values[0]).ok_or_else(out_of_range)?;
+            let (days, micros) = (days + micros / DAY_MICROS, micros % DAY_MICROS);
+            match () {
+                () if days > 0 && micros < 0 => Span(months, days - 1, micros + DAY_MICROS),
+                () if days < 0 && micros > 0 => Span(months, days + 1, micros - DAY_MICROS),
+                () => Span(months, days, micros),
+            }
+            .value()
+        }),
+        typed("justify_interval", 1..=1, an_interval, |call| {
+            let span = Span::of(&call.values[0]).ok_or_else(out_of_range)?;
+            justified(span).value()
+        }),
+        typed("make_interval", 0..=7, an_interval, make_interval),
+    ]
+}
+
+/// An interval whose parts have one sign: time below a day, days below a month.
+fn justified(Span(months, days, micros): Span) -> Span {
+    let (mut days, mut micros) = (days + micros / DAY_MICROS, micros % DAY_MICROS);
+    let mut months = months + days / MONTH_DAYS;
+    days %= MONTH_DAYS;
+    if months > 0 && (days < 0 || (days == 0 && micros < 0)) {
+        (days, months) = (days + MONTH_DAYS, months - 1);
+    } else if months < 0 && (days > 0 || (days == 0 && micros > 0)) {
+        (days, months) = (days - MONTH_DAYS, months + 1);
+    }
+    if days > 0 && micros < 0 {
+        (micros, days) = (micros + DAY_MICROS, days - 1);
+    } else if days < 0 && micros > 0 {
+        (micros, days) = (micros - DAY_MICROS, days + 1);
+    }
+    Span(months, days, micros)
+}
+
+/// Years, months, weeks, days, hours, minutes, seconds.
+fn make_interval(call: &Call) -> Result<ScalarValue> {
+    let part = |at: usize| call.values.get(at).and_then(super::int_of).unwrap_or(0);
+    let seconds = call.values.get(6).and_then(float).unwrap_or(0.0);
+    #[expect(clippy::cast_possible_truncation, reason = "what does not fit becomes the range's end, which is refused")]
+    let micros = (seconds * 1e6).round() as i64;
+    let clock = (part(4) * 60 + part(5)).checked_mul(60_000_000).and_then(|clock| clock.checked_add(micros));
+    Span(part(0) * 12 + part(1), part(2) * 7 + part(3), clock.ok_or_else(out_of_range)?).value()
+}
+
+fn no_date(call: &Call, kind: &str) -> datafusion::error::DataFusionError {
+    let shown: Vec<_> = call.values.iter().map(|value| super::text_of(value).unwrap_or_default()).collect();
+    let message = format!("{kind} field value out of range: {}", shown.join("-"));
+    told(SqlError::new(SqlState::DATETIME_FIELD_OVERFLOW, message))
+}
+
+fn date_of(call: &Call) -> Option<NaiveDate> {
+    let part = |at: usize| super::int_of(&call.values[at]);
+    let (month, day) = (u32::try_from(part(1)?).ok()?, u32::try_from(part(2)?).ok()?);
+    let year = i32::try_from(part(0)?).ok().filter(|year| *year != 0)?;
+    NaiveDate::from_ymd_opt(if year < 0 { year + 1 } else { year }, month, day)
+}
+
+fn clock_of(call: &Call, first: usize) -> Option<i64> {
+    let part = |at: usize| super::int_of(&call.values[first + at]);
+    let seconds = float(&call.values[first + 2])?;
+    let (hour, minute) = (part(0)?, part(1)?);
+    if !(0..=24).contains(&hour) || !(0..60).contains(&minute) || !(0.0..=60.0).contains(&seconds) {
+        return None;
+    }
+    #[expect(clippy::cast_possible_truncation, reason = "at most 60 seconds")]
+    let clock = (hour * 60 + minute) * 60_000_000 + (seconds * 1e6).round() as i64;
+    (clock <= DAY_MICROS).then_some(clock)
+}
+
+fn stamp_of(call: &Call) -> Option<i64> {
+    Some((i64::from(date_of(call)?.num_days_from_ce()) - 719_163) * DAY_MICROS + clock_of(call, 3)?)
+}
+
+fn makers() -> [RowFunction; 4] {
+    [
+        typed(
+            "make_date",
+            3..=3,
+            |_| a(DataType::Date32),
+            |call| {
+                let date = date_of(call).ok_or_else(|| no_date(call, "date"))?;
+                Ok(ScalarValue::Date32(Some(date.num_days_from_ce() - 719_163)))
+            },
+        ),
+        typed(
+            "make_time",
+            3..=3,
+            |_| a(TIME),
+            |call| Ok(ScalarValue::Time64Microsecond(Some(clock_of(call, 0).ok_or_else(|| no_date(call, "time"))?))),
+        ),
+        typed(
+            "make_timestamp",
+            6..=6,
+            |_| a(TIMESTAMP),
+            |call| {
+                let stamp = stamp_of(call).ok_or_else(|| no_date(call, "date"))?;
+                Ok(ScalarValue::TimestampMicrosecond(Some(stamp), None))
+            },
+        ),
+        typed(
+            "make_timestamptz",
+            6..=7,
+            |_| a(types::timestamptz()),
+            |call| {
+                let stamp = stamp_of(call).ok_or_else(|| no_date(call, "date"))?;
+                let utc = match call.values.get(6).and_then(super::text_of) {
+                    None => Some(stamp),
+                    Some(zone) => super::parse_zone(&zone)?.to_utc(stamp),
+                };
+                Ok(ScalarValue::TimestampMicrosecond(
+                    Some(utc.ok_or_else(|| no_date(call, "date"))?),
+                    Some(types::UTC.into()),
+                ))
+            },
+        ),
+    ]
+}
+
+/// A field of a date, a time or an interval, in microseconds where it has a fraction: the number and its digits after the point.
+fn field(call: &Call) -> Result<(i128, u32)> {
+    let name = super::text_of(&call.values[0]).unwrap_or_default().to_lowercase();
+    let value = &call.values[1];
+    let found = match value {
+        ScalarValue::IntervalMonthDayNano(_) => Span::of(value).and_then(|span| span_field(&name, span)),
+        ScalarValue::Time64Microsecond(Some(micros)) => {
+            clock_field(&name, *micros).or_else(|| (name == "epoch").then_some((i128::from(*micros), 6)))
+        }
+        ScalarValue::Date32(Some(_)) if clock_field(&name, 0).is_some() || name.starts_with("timezone") => None,
+        ScalarValue::Date32(_) | ScalarValue::TimestampMicrosecond(..) => {
+            let zoned = matches!(value, ScalarValue::TimestampMicrosecond(_, Some(_)));
+            let places = if matches!(value, ScalarValue::Date32(_)) { 0 } else { 6 };
+            micros_of(value).and_then(|micros| moment_field(&name, micros, zoned, places))
+        }
+        other => return Err(told(super::undefined("date_part", &[DataType::Utf8View, other.data_type()]))),
+    };
+    found.ok_or_else(|| {
+        let kind = super::shown_type(&value.data_type());
+        let known = moment_field(&name, 0, true, 0).is_some();
+        let message = if known {
+            format!("unit \"{name}\" not supported for type {kind}")
+        } else {
+            format!("unit \"{name}\" not recognized for type {kind}")
+        };
+        let state = if known { SqlState::FEATURE_NOT_SUPPORTED } else { SqlState::INVALID_PARAMETER_VALUE };
+        told(SqlError::new(state, message))
+    })
+}
+
+fn clock_field(name: &str, micros: i64) -> Option<(i128, u32)> {
+    let within = i128::from(micros % 60_000_000);
+    Some(match name {
+        "hour" | "hours" | "h" => (i128::from(micros / HOUR_MICROS), 0),
+        "minute" | "minutes" | "min" | "m" => (i128::from(micros / 60_000_000 % 60), 0),
+        "second" | "seconds" | "sec" | "s" => (within, 6),
+        "millisecond" | "milliseconds" | "ms" => (within, 3),
+        "microsecond" | "microseconds" | "us" => (within, 0),
+        _ => return None,
+    })
+}
+
+fn moment_field(name: &str, micros: i64, zoned: bool, places: u32) -> Option<(i128, u32)> {
+    let time = moment(micros)?;
+    let whole = |number: i64| Some((i128::from(number), 0));
+    let year = i64::from(time.year());
+    // There is no year 0.
+    let counted = |year: i64| if year > 0 { year } else { year - 1 };
+    let ages = |years: i64| if year > 0 { (year + years - 1) / years } else { -((years - year) / years) };
+    match name {
+        "year" | "years" | "y" => whole(counted(year)),
+        "isoyear" => whole(counted(time.iso_week().year().into())),
+        "month" | "months" | "mon" => whole(time.month().into()),
+        "day" | "days" | "d" => whole(time.day().into()),
+        "dow" => whole(time.weekday().num_days_from_sunday().into()),
+        "isodow" => whole(time.weekday().number_from_monday().into()),
+        "doy" => whole(time.ordinal().into()),
+        "week" | "weeks" => whole(time.iso_week().week().into()),
+        "quarter" | "qtr" => whole((time.month0() / 3 + 1).into()),
+        "decade" | "decades" => whole(year.div_euclid(10)),
+        "century" | "centuries" => whole(ages(100)),
+        "millennium" | "millennia" => whole(ages(1_000)),
+        "julian" if micros.rem_euclid(DAY_MICROS) == 0 => whole(micros.div_euclid(DAY_MICROS) + 2_440_588),
+        "epoch" if places == 0 => whole(micros.div_euclid(1_000_000)),
+        "epoch" => Some((i128::from(micros), places)),
+        "timezone" | "timezone_hour" | "timezone_minute" if zoned => whole(0),
+        name => clock_field(name, micros.rem_euclid(DAY_MICROS)),
+    }
+}
+
+fn span_field(name: &str, Span(months, days, micros): Span) -> Option<(i128, u32)> {
+    let whole = |number: i64| Some((i128::from(number), 0));
+    match name {
+        "year" | "years" | "y" => whole(months / 12),
+        "month" | "months" | "mon" => whole(months % 12),
+        "day" | "days" | "d" => whole(days),
+        "quarter" => whole(months % 12 / 3 + 1),
+        "decade" => whole(months / 120),
+        "century" => whole(months / 1_200),
+        "millennium" => whole(months / 12_000),
+        "epoch" => {
+            // A year has 365.25 days, a month of what is left 30.
+            let seconds =
+                i128::from(months / 12) * 31_557_600 + i128::from(months % 12) * 2_592_000 + i128::from(days) * 86_400;
+            Some((seconds * 1_000_000 + i128::from(micros), 6))
+        }
+        name => clock_field(name, micros),
+    }
+}
+
+/// `extract` with a number of digits after the point. Of a date, an epoch has none.
+fn extract<const SCALE: i8>(fields: &[FieldRef]) -> Result<FieldRef> {
+    let whole = matches!(fields[1].data_type(), DataType::Date32);
+    a(DataType::Decimal128(20 + SCALE.unsigned_abs(), if whole { 0 } else { SCALE }))
+}
+
+fn extracted(call: &Call) -> Result<ScalarValue> {
+    let (number, places) = field(call)?;
+    let DataType::Decimal128(precision, scale) = call.returns.data_type() else {
+        return ScalarValue::try_from(call.returns.data_type());
+    };
+    let moved = number * 10_i128.pow(u32::from(scale.unsigned_abs()).saturating_sub(places));
+    Ok(ScalarValue::Decimal128(Some(moved), *precision, *scale))
+}
+
+fn fields() -> [RowFunction; 4] {
+    [
+        typed("pg_extract_0", 2..=2, extract::<0>, extracted),
+        typed("pg_extract_3", 2..=2, extract::<3>, extracted),
+        typed("pg_extract_6", 2..=2, extract::<6>, extracted),
+        typed("date_part", 2..=2, a_float, |call| {
+            let (number, places) = field(call)?;
+            Ok(ScalarValue::Float64(Some(number as f64 / 10_f64.powi(i32::try_from(places).unwrap_or(0)))))
+        }),
+    ]
+}
+
+/// The functions.
+pub fn functions() -> impl Iterator<Item = Arc<ScalarUDF>> {
+    let others = [
+        // What a cast to `timestamp(digits)` is.
+        typed(
+            "time_rounded",
+            2..=2,
+            |fields| Ok(fields[0].clone()),
+            |call| {
+                let digits = super::int_of(&call.values[1]).and_then(|digits| u32::try_from(digits).ok()).unwrap_or(6);
+                let unit = 10_i64.pow(6_u32.saturating_sub(digits));
+                let rounded = |micros: i64| match micros {
+                    i64::MAX | i64::MIN => micros,
+                    micros => micros.saturating_add(unit / 2).div_euclid(unit) * unit,
+                };
+                Ok(match &call.values[0] {
+                    ScalarValue::TimestampMicrosecond(micros, zone) => {
+                        ScalarValue::TimestampMicrosecond(micros.map(rounded), zone.clone())
+                    }
+                    ScalarValue::Time64Microsecond(micros) => ScalarValue::Time64Microsecond(micros.map(rounded)),
+                    other => other.clone(),
+                })
+            },
+        ),
+        typed("isfinite", 1..=1, scalar_function::a_boolean, |call| {
+            let infinite = match &call.values[0] {
+                ScalarValue::Date32(days) => matches!(days, Some(i32::MAX | i32::MIN)),
+                ScalarValue::TimestampMicrosecond(micros, _) => matches!(micros, Some(i64::MAX | i64::MIN)),
+                _ => false,
+            };
+            Ok(ScalarValue::Boolean(Some(!infinite)))
+        }),
+        typed("timeofday", 0..=0, a_text, |call| {
+            let text = super::formatting::time::written(
+                StatementTime::within(call.options)?.now_micros,
+                true,
+                "Dy Mon DD HH24:MI:SS.US YYYY TZ",
+            );
+            Ok(ScalarValue::Utf8View(Some(text)))
+        })
+        .with_volatility(Volatility::Stable),
+    ];
+    scalar_function::functions(spans().into_iter().chain(makers()).chain(fields()).chain(others))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ages_are_counted_by_the_calendar() {
+        let at = |text: &str| parse::timestamp(text, false).expect("a timestamp");
+        let between = |a, b| age(at(a), at(b)).expect("in range");
+        assert_eq!(between("2013-05-17", "2010-02-28"), Span(38, 17, 0));
+        assert_eq!(between("2001-04-10", "1957-06-13"), Span(525, 27, 0));
+        assert_eq!(between("2013-03-31", "2013-02-28"), Span(1, 3, 0));
+        assert_eq!(between("2010-02-28", "2013-05-17"), Span(-38, -17, 0));
+    }
+
+    #[test]
+    fn intervals_are_multiplied_by_parts() {
+        assert_eq!(Span(1, 0, 0).times(0.5), Some(Span(0, 15, 0)));
+        assert_eq!(Span(0, 1, 0).times(0.5), Some(Span(0, 0, 12 * HOUR_MICROS)));
+        assert_eq!(Span(12, 0, 0).times(0.5), Some(Span(6, 0, 0)));
+        assert_eq!(Span(0, 0, HOUR_MICROS).times(1.5), Some(Span(0, 0, HOUR_MICROS * 3 / 2)));
+    }
+}

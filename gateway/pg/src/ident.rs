@@ -1,0 +1,20 @@
+//! Identifiers of SQL: folding to lower case, quoting.
+
+use datafusion::sql::sqlparser::ast::Ident;
+
+/// The name, folded to lower case unless quoted.
+pub fn fold(ident: &Ident) -> String {
+    if ident.quote_style.is_some() { ident.value.clone() } else { ident.value.to_lowercase() }
+}
+
+/// A name in quotes.
+pub fn quoted(name: &str) -> Ident {
+    Ident::with_quote('"', name)
+}
+
+/// A name as SQL text: in quotes only where it needs them, as PostgreSQL's `quote_ident` for names that are no keywords.
+pub fn quote_ident(name: &str) -> String {
+    let plain = name.bytes().all(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'_')
+        && !name.starts_with(|first: char| first.is_ascii_digit());
+    if plain && !name.is_empty() { name.to_owned() } else { format!("\"{}\"", name.replace('"', "\"\"")) }
+}

@@ -1,0 +1,222 @@
+//! Names of relations: the schema that one says, and where one without a schema is looked up.
+//!
+//! The schemas of a database are fixed ([`Schema`]). A [`RelationName`] is a name as a statement wrote it; a [`SearchPath`] says in which
+//! schemas one without a schema is looked up, in order: the setting `search_path`, with PostgreSQL's two that need not be named before it.
+//! `lookup::find`, in the gateway, is the one way from a name to a table or view of users; what DataFusion reads by name follows the same path
+//! (`query::schemas`).
+
+use crate::error::{Result, SqlError, SqlState};
+use std::{fmt, ops::Deref};
+
+/// What names of the session's own schema of temporary tables begin with; it is an alias for that schema, too.
+pub const TEMPORARY: &str = "pg_temp";
+
+/// A schema of a database.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Schema {
+    /// The session's temporary tables and views.
+    Temporary,
+    /// `pg_catalog`
+    Catalog,
+    /// `information_schema`
+    Information,
+    /// `public`: users' tables.
+    Public,
+    /// `keyspan`: what only the operator sees.
+    Keyspan,
+}
+
+impl Schema {
+    /// The schema of a name; `pg_temp` is the session's own.
+    pub fn of(name: &str) -> Option<Self> {
+        let all = [Self::Temporary, Self::Catalog, Self::Information, Self::Public, Self::Keyspan];
+        all.into_iter().find(|schema| schema.name() == name)
+    }
+
+    /// Its name.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Temporary => TEMPORARY,
+            Self::Catalog => "pg_catalog",
+            Self::Information => "information_schema",
+            Self::Public => "public",
+            Self::Keyspan => "keyspan",
+        }
+    }
+}
+
+/// A relation as a statement names it: it reads as the name without the schema.
+#[derive(Clone, Default, PartialEq, Eq)]
+pub struct RelationName {
+    /// The schema that is said.
+    pub schema: Option<Schema>,
+    /// The name behind it.
+    pub name: String,
+}
+
+impl RelationName {
+    /// A name without a schema.
+    pub fn bare(name: impl Into<String>) -> Self {
+        Self { schema: None, name: name.into() }
+    }
+
+    /// A name in a schema.
+    pub fn within(schema: Schema, name: impl Into<String>) -> Self {
+        Self { schema: Some(schema), name: name.into() }
+    }
+
+    /// As errors about what is not there say it.
+    pub fn written(&self) -> String {
+        match self.schema {
+            Some(schema) => format!("{}.{}", schema.name(), self.name),
+            None => self.name.clone(),
+        }
+    }
+
+    /// As SQL reads it.
+    pub fn sql(&self) -> String {
+        let name = crate::ident::quoted(&self.name);
+        match self.schema {
+            Some(schema) => format!("{}.{name}", schema.name()),
+            None => name.to_string(),
+        }
+    }
+
+    /// 42P01 for a relation, a table, ….
+    pub fn missing(&self, what: &str) -> SqlError {
+        SqlError::new(SqlState::UNDEFINED_TABLE, format!("{what} \"{}\" does not exist", self.written()))
+    }
+}
+
+impl Deref for RelationName {
+    type Target = str;
+    fn deref(&self) -> &str {
+        &self.name
+    }
+}
+
+impl fmt::Display for RelationName {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.name)
+    }
+}
+
+impl fmt::Debug for RelationName {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:?}", self.written())
+    }
+}
+
+/// Where names without a schema are looked up.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SearchPath(Vec<Schema>);
+
+impl Default for SearchPath {
+    fn default() -> Self {
+        Self(vec![Schema::Public])
+    }
+}
+
+impl SearchPath {
+    /// Of the setting's text. Schemas that there are not are passed over, as is `"$user"`: no role has a schema of its own.
+    pub fn of(setting: &str, operator: bool) -> Self {
+        let mut schemas: Vec<Schema> = Vec::new();
+        for schema in items(setting).iter().filter_map(|name| Schema::of(name)) {
+            if !schemas.contains(&schema) && (operator || schema != Schema::Keyspan) {
+                schemas.push(schema);
+            }
+        }
+        Self(schemas)
+    }
+
+    /// Where a relation is looked up, in order.
+    pub fn lookup(&self) -> impl Iterator<Item = Schema> + Clone {
+        let before = [Schema::Temporary, Schema::Catalog].into_iter().filter(|schema| !self.0.contains(schema));
+        before.chain(self.0.iter().copied())
+    }
+
+    /// The schemas that it names, in order.
+    pub fn named(&self) -> &[Schema] {
+        &self.0
+    }
+
+    /// The schema in which a relation is made whose name says none.
+    ///
+    /// # Errors
+    /// 3F000 when there is none, 42501 when it is one of the server's.
+    pub fn first(&self) -> Result<Schema> {
+        match self.0.first() {
+            Some(schema @ (Schema::Public | Schema::Temporary)) => Ok(*schema),
+            Some(schema) => {
+                let message = format!("permission denied for schema {}", schema.name());
+                Err(SqlError::new(SqlState::INSUFFICIENT_PRIVILEGE, message)
+                    .with_detail("Its relations are made by the server, and can only be read."))
+            }
+            None => {
+                let message = "no schema has been selected to create in";
+                Err(SqlError::new(SqlState::INVALID_SCHEMA_NAME, message)
+                    .with_hint("SET search_path = public, or write public before the name."))
+            }
+        }
+    }
+}
+
+/// The names of a list as `search_path` has them: folded to lower case unless they are in quotes.
+fn items(setting: &str) -> Vec<String> {
+    let (mut all, mut name, mut quoted) = (Vec::new(), String::new(), false);
+    let mut characters = setting.chars().peekable();
+    while let Some(next) = characters.next() {
+        match next {
+            '"' if quoted && characters.peek() == Some(&'"') => {
+                name.push('"');
+                characters.next();
+            }
+            '"' => quoted = !quoted,
+            ',' if !quoted => all.push(std::mem::take(&mut name)),
+            next if quoted => name.push(next),
+            next if next.is_whitespace() => {}
+            next => name.extend(next.to_lowercase()),
+        }
+    }
+    all.push(name);
+    all
+}
+
+/// The schema of users' tables.
+pub const PUBLIC: &str = "public";
+
+/// The schema of what only the operator sees.
+pub const KEYSPAN: &str = "keyspan";
+
+/// The schemas of PostgreSQL's own relations.
+pub const SYSTEM: [&str; 2] = ["pg_catalog", "information_schema"];
+
+/// The schema of names that say none.
+pub const PATH: &str = "search path";
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_path_has_what_there_is_and_what_need_not_be_named() {
+        let path = |text: &str| SearchPath::of(text, false).lookup().map(Schema::name).collect::<Vec<_>>().join(" ");
+        assert_eq!(path("\"$user\", public"), "pg_temp pg_catalog public");
+        assert_eq!(path("\"\""), "pg_temp pg_catalog");
+        assert_eq!(path(""), "pg_temp pg_catalog");
+        assert_eq!(path("PUBLIC, pg_catalog,public"), "pg_temp public pg_catalog");
+        assert_eq!(path("\"PUBLIC\", nix, information_schema"), "pg_temp pg_catalog information_schema");
+        assert_eq!(path("public, pg_temp"), "pg_catalog public pg_temp");
+        assert_eq!(path("keyspan, public"), "pg_temp pg_catalog public");
+        assert_eq!(SearchPath::of("keyspan, public", true).named(), [Schema::Keyspan, Schema::Public]);
+    }
+
+    #[test]
+    fn relations_are_made_in_the_first_schema_that_there_is() {
+        let first = |text: &str| SearchPath::of(text, false).first().map_err(|error| error.state);
+        assert_eq!(first("nix, public, pg_temp"), Ok(Schema::Public));
+        assert_eq!(first("pg_temp, public"), Ok(Schema::Temporary));
+        assert_eq!(first("nix"), Err(SqlState::INVALID_SCHEMA_NAME));
+        assert_eq!(first("pg_catalog, public"), Err(SqlState::INSUFFICIENT_PRIVILEGE));
+    }
+}

@@ -1,0 +1,14 @@
+//! Rules over logical plans: types of literals, parameters and unions, operators, casts, correlated subqueries.
+
+pub mod apply;
+pub mod casts;
+pub mod checked_arithmetic;
+pub mod interval_order;
+pub mod lateral;
+pub mod literals;
+pub mod materialized;
+pub mod operators;
+pub mod parameters;
+pub mod placeholders;
+pub mod type_planner;
+pub mod unions;

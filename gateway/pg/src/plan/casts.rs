@@ -1,0 +1,338 @@
+//! Casts that PostgreSQL does otherwise than Arrow, as functions that [`semantics`](super::literals) puts in the place of a cast.
+//!
+//! Text is read by [`parse`](crate::codec::parse) (bytea, times with zones and infinities, uuid, json: 22P02 and its kin for what cannot be read), numbers
+//! are rounded where Arrow cuts them, and what becomes text looks as PostgreSQL prints it ([`print`](crate::codec::print)). All other casts stay Arrow's.
+
+use crate::{
+    error::SqlError,
+    functions::DAY_MICROS,
+    types::{self, TYPE_KEY, sql_type},
+};
+use arrow::{
+    array::{
+        Array, ArrayRef, AsArray, BinaryBuilder, BooleanBuilder, FixedSizeBinaryBuilder, ListArray, PrimitiveBuilder,
+        StringViewBuilder,
+    },
+    datatypes::{
+        ArrowPrimitiveType, DataType, Date32Type, Field, FieldRef, Float32Type, Float64Type, Int16Type, Int32Type,
+        Int64Type, IntervalMonthDayNano, IntervalMonthDayNanoType, IntervalUnit, Time64MicrosecondType, TimeUnit,
+        TimestampMicrosecondType, UInt32Type,
+    },
+};
+use datafusion::{
+    common::cast::as_string_view_array,
+    error::{DataFusionError, Result},
+    logical_expr::{
+        ColumnarValue, ReturnFieldArgs, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature, TypeSignature,
+        Volatility,
+    },
+    scalar::ScalarValue,
+};
+use keyspan_catalog::SqlType;
+use std::sync::Arc;
+
+/// A cast to a type.
+#[derive(Debug, PartialEq, Eq, Hash)]
+struct CastTo {
+    target: FieldRef,
+    signature: Signature,
+}
+
+/// The function for a cast; `None` where Arrow's own cast does.
+pub fn function(from: &DataType, target: &FieldRef) -> Option<Arc<ScalarUDF>> {
+    let to = target.data_type();
+    let named = target.metadata().get(TYPE_KEY).map_or("", String::as_str);
+    let ours = match (from, to) {
+        (from, to) if is_text(from) && is_text(to) => has_length(named) || named.starts_with("json"),
+        (from, to) if is_text(from) => is_read(to),
+        // Each item as one by itself.
+        (DataType::List(from), DataType::List(_)) => {
+            let item = types::item_field(target).map(Arc::new);
+            item.is_some_and(|item| function(from.data_type(), &item).is_some())
+        }
+        (DataType::Float32 | DataType::Float64 | DataType::Decimal128(..), to) if to.is_integer() => true,
+        (DataType::Interval(_), DataType::Time64(_)) | (DataType::Time64(_), DataType::Interval(_)) => true,
+        (
+            DataType::Float32
+            | DataType::Float64
+            | DataType::Timestamp(..)
+            | DataType::Date32
+            | DataType::Time64(_)
+            | DataType::Binary
+            | DataType::BinaryView
+            | DataType::FixedSizeBinary(16)
+            | DataType::Interval(_)
+            | DataType::List(_)
+            | DataType::Struct(_)
+            | DataType::Decimal128(..),
+            to,
+        ) => is_text(to),
+        (_, to) if is_text(to) => has_length(named),
+        _ => false,
+    };
+    ours.then(|| {
+        let signature = Signature::new(TypeSignature::Any(1), Volatility::Immutable);
+        Arc::new(ScalarUDF::from(CastTo { target: target.clone(), signature }))
+    })
+}
+
+/// Whether a kind of text cuts what is cast to it.
+fn has_length(named: &str) -> bool {
+    named.starts_with("character varying(") || named.starts_with("character(")
+}
+
+fn is_text(data: &DataType) -> bool {
+    matches!(data, DataType::Utf8 | DataType::LargeUtf8 | DataType::Utf8View)
+}
+
+/// Types that text is read as by us.
+fn is_read(data: &DataType) -> bool {
+    matches!(
+        data,
+        DataType::Boolean
+            | DataType::Int16
+            | DataType::Int32
+            | DataType::Int64
+            | DataType::UInt32
+            | DataType::Float32
+            | DataType::Float64
+            | DataType::Decimal128(..)
+            | DataType::Binary
+            | DataType::FixedSizeBinary(16)
+            | DataType::Date32
+            | DataType::Time64(TimeUnit::Microsecond)
+            | DataType::Timestamp(TimeUnit::Microsecond, _)
+            | DataType::Interval(IntervalUnit::MonthDayNano)
+            | DataType::List(_)
+    )
+}
+
+impl ScalarUDFImpl for CastTo {
+    fn name(&self) -> &str {
+        "pg_cast"
+    }
+    fn signature(&self) -> &Signature {
+        &self.signature
+    }
+    fn return_type(&self, _arguments: &[DataType]) -> Result<DataType> {
+        Ok(self.target.data_type().clone())
+    }
+    fn return_field_from_args(&self, arguments: ReturnFieldArgs) -> Result<FieldRef> {
+        let nullable = arguments.arg_fields[0].is_nullable();
+        let metadata = self.target.metadata().clone();
+        Ok(Arc::new(Field::new("cast", self.target.data_type().clone(), nullable).with_metadata(metadata)))
+    }
+    fn invoke_with_args(&self, arguments: ScalarFunctionArgs) -> Result<ColumnarValue> {
+        match &arguments.args[0] {
+            ColumnarValue::Array(array) => Ok(ColumnarValue::Array(convert(array, &self.target)?)),
+            ColumnarValue::Scalar(scalar) => {
+                let array = convert(&scalar.to_array()?, &self.target)?;
+                Ok(ColumnarValue::Scalar(ScalarValue::try_from_array(&array, 0)?))
+            }
+        }
+    }
+}
+
+/// Casts an array as PostgreSQL casts its values.
+///
+/// # Errors
+/// 22P02, 22003, 22007, 22008 for a value that the type does not have.
+pub fn convert(array: &ArrayRef, target: &Field) -> Result<ArrayRef> {
+    let from = array.data_type();
+    if is_text(from) {
+        let text = arrow::compute::cast(array, &DataType::Utf8View)?;
+        return read(as_string_view_array(&text)?.iter(), array.len(), target);
+    }
+    if let (DataType::List(_), DataType::List(plain), Some(item)) =
+        (from, target.data_type(), types::item_field(target))
+    {
+        let list = array.as_list::<i32>();
+        let items = convert(list.values(), &item)?;
+        let cast = ListArray::try_new(plain.clone(), list.offsets().clone(), items, list.nulls().cloned())?;
+        return Ok(Arc::new(cast));
+    }
+    if is_text(target.data_type()) {
+        let text: ArrayRef = Arc::new(crate::codec::print::texts(array)?);
+        let text = read(as_string_view_array(&text)?.iter(), array.len(), target)?;
+        return Ok(arrow::compute::cast(&text, target.data_type())?);
+    }
+    match from {
+        DataType::Float32 | DataType::Float64 => {
+            let floats = arrow::compute::cast(array, &DataType::Float64)?;
+            rounded(floats.as_primitive::<Float64Type>(), target.data_type())
+        }
+        DataType::Interval(_) => {
+            let spans = array.as_primitive::<IntervalMonthDayNanoType>();
+            // What is more than a day, or less than none, is so much of one.
+            let clock = |span: IntervalMonthDayNano| (span.nanoseconds / 1_000).rem_euclid(DAY_MICROS);
+            Ok(Arc::new(spans.unary::<_, Time64MicrosecondType>(clock)))
+        }
+        DataType::Time64(_) => {
+            let times = array.as_primitive::<Time64MicrosecondType>();
+            let span = |micros: i64| IntervalMonthDayNano::new(0, 0, micros * 1_000);
+            Ok(Arc::new(times.unary::<_, IntervalMonthDayNanoType>(span)))
+        }
+        DataType::Decimal128(_, scale) => {
+            // Arrow rounds half away from zero when it lessens the scale, as PostgreSQL does.
+            let whole = arrow::compute::cast(array, &DataType::Decimal128(38, 0.min(*scale)))?;
+            cast_whole(&whole, target.data_type())
+        }
+        _ => Ok(arrow::compute::cast(array, target.data_type())?),
+    }
+}
+
+fn cast_whole(array: &ArrayRef, to: &DataType) -> Result<ArrayRef> {
+    let options = arrow::compute::CastOptions { safe: false, ..Default::default() };
+    arrow::compute::cast_with_options(array, to, &options)
+        .map_err(|_| told(super::checked_arithmetic::out_of_range(to)))
+}
+
+fn rounded(floats: &arrow::array::Float64Array, to: &DataType) -> Result<ArrayRef> {
+    /// The least float that no bigint reaches.
+    const BEYOND: f64 = 9_223_372_036_854_775_808.0;
+    let mut whole = PrimitiveBuilder::<Int64Type>::with_capacity(floats.len());
+    for float in floats {
+        let Some(float) = float else {
+            whole.append_null();
+            continue;
+        };
+        let float = float.round_ties_even();
+        if !(-BEYOND..BEYOND).contains(&float) {
+            return Err(told(super::checked_arithmetic::out_of_range(to)));
+        }
+        #[expect(clippy::cast_possible_truncation, reason = "it is whole and in range")]
+        whole.append_value(float as i64);
+    }
+    let whole: ArrayRef = Arc::new(whole.finish());
+    cast_whole(&whole, to)
+}
+
+fn told(error: SqlError) -> DataFusionError {
+    DataFusionError::External(Box::new(error))
+}
+
+type Texts<'a> = Box<dyn Iterator<Item = Option<&'a str>> + 'a>;
+
+/// Reads texts as values of a type.
+fn read<'a>(texts: impl Iterator<Item = Option<&'a str>> + 'a, rows: usize, target: &Field) -> Result<ArrayRef> {
+    let texts: Texts<'a> = Box::new(texts);
+    match target.data_type() {
+        DataType::Utf8View | DataType::Utf8 | DataType::LargeUtf8 => read_text(texts, rows, target),
+        DataType::Boolean => {
+            let mut values = BooleanBuilder::with_capacity(rows);
+            for text in texts {
+                values.append_option(text.map(crate::codec::parse::boolean).transpose().map_err(told)?);
+            }
+            Ok(Arc::new(values.finish()))
+        }
+        DataType::Int16 => primitive::<Int16Type>(texts, rows, |text| crate::codec::parse::integer(text, "smallint")),
+        DataType::Int32 => primitive::<Int32Type>(texts, rows, |text| crate::codec::parse::integer(text, "integer")),
+        DataType::Int64 => primitive::<Int64Type>(texts, rows, |text| crate::codec::parse::integer(text, "bigint")),
+        DataType::UInt32 => primitive::<UInt32Type>(texts, rows, |text| crate::codec::parse::integer(text, "oid")),
+        DataType::Float32 => primitive::<Float32Type>(texts, rows, |text| crate::codec::parse::float(text, "real")),
+        DataType::Float64 => {
+            primitive::<Float64Type>(texts, rows, |text| crate::codec::parse::float(text, "double precision"))
+        }
+        DataType::Date32 => primitive::<Date32Type>(texts, rows, crate::codec::parse::date),
+        DataType::Time64(_) => primitive::<Time64MicrosecondType>(texts, rows, crate::codec::parse::time),
+        DataType::Timestamp(_, zone) => {
+            let zoned = zone.is_some();
+            let stamps =
+                primitive::<TimestampMicrosecondType>(texts, rows, |text| crate::codec::parse::timestamp(text, zoned))?;
+            let stamps = stamps.as_primitive::<TimestampMicrosecondType>().clone();
+            Ok(Arc::new(stamps.with_timezone_opt(zone.clone())))
+        }
+        DataType::Interval(_) => primitive::<IntervalMonthDayNanoType>(texts, rows, crate::codec::parse::interval),
+        DataType::Decimal128(precision, scale) => {
+            let (precision, scale) = (*precision, *scale);
+            let mut values = PrimitiveBuilder::<arrow::datatypes::Decimal128Type>::with_capacity(rows);
+            for text in texts {
+                values.append_option(
+                    text.map(|text| crate::codec::parse::numeric(text, precision, scale)).transpose().map_err(told)?,
+                );
+            }
+            Ok(Arc::new(values.finish().with_precision_and_scale(precision, scale)?))
+        }
+        DataType::Binary => {
+            let mut values = BinaryBuilder::with_capacity(rows, 0);
+            for text in texts {
+                values.append_option(text.map(crate::codec::parse::bytea).transpose().map_err(told)?);
+            }
+            Ok(Arc::new(values.finish()))
+        }
+        DataType::FixedSizeBinary(16) => {
+            let mut values = FixedSizeBinaryBuilder::with_capacity(rows, 16);
+            for text in texts {
+                match text {
+                    Some(text) => values.append_value(crate::codec::parse::uuid(text).map_err(told)?)?,
+                    None => values.append_null(),
+                }
+            }
+            Ok(Arc::new(values.finish()))
+        }
+        DataType::List(plain) => {
+            let item = types::item_field(target).unwrap_or_else(|| plain.as_ref().clone());
+            read_list(texts, plain, &item)
+        }
+        other => Err(told(SqlError::unsupported(format!("a cast of text to {other}")))),
+    }
+}
+
+fn primitive<T: ArrowPrimitiveType>(
+    texts: Texts<'_>,
+    rows: usize,
+    read: impl Fn(&str) -> crate::error::Result<T::Native>,
+) -> Result<ArrayRef> {
+    let mut values = PrimitiveBuilder::<T>::with_capacity(rows);
+    for text in texts {
+        values.append_option(text.map(&read).transpose().map_err(told)?);
+    }
+    Ok(Arc::new(values.finish()))
+}
+
+/// Text as a kind of text: json is checked, jsonb put in its one form, an explicit `varchar(n)` or `char(n)` cut.
+fn read_text(texts: Texts<'_>, rows: usize, target: &Field) -> Result<ArrayRef> {
+    let mut values = StringViewBuilder::with_capacity(rows);
+    let kind = sql_type(target);
+    for text in texts {
+        let Some(text) = text else {
+            values.append_null();
+            continue;
+        };
+        match kind {
+            Some(SqlType::Json) => {
+                crate::codec::parse::json(text, "json").map_err(told)?;
+                values.append_value(text);
+            }
+            Some(SqlType::Jsonb) => values.append_value(crate::codec::parse::json(text, "jsonb").map_err(told)?),
+            Some(SqlType::Varchar(Some(length))) => values.append_value(first(text, length)),
+            // Without the blanks at its end, as it is stored.
+            Some(SqlType::Char(length)) => values.append_value(first(text, length).trim_end_matches(' ')),
+            _ => values.append_value(text),
+        }
+    }
+    Ok(arrow::compute::cast(&values.finish(), target.data_type())?)
+}
+
+/// The first characters of a text.
+fn first(text: &str, length: u32) -> &str {
+    let end = text.char_indices().nth(length as usize).map_or(text.len(), |(index, _)| index);
+    &text[..end]
+}
+
+/// Arrays of one dimension as PostgreSQL writes them: `{a,"b c",NULL}`.
+fn read_list(texts: Texts<'_>, plain: &FieldRef, item: &Field) -> Result<ArrayRef> {
+    let (mut items, mut lengths, mut valid) = (Vec::new(), Vec::new(), Vec::new());
+    for text in texts {
+        let list = text.map(crate::codec::parse::list).transpose().map_err(told)?;
+        valid.push(list.is_some());
+        let list = list.unwrap_or_default();
+        lengths.push(list.len());
+        items.extend(list);
+    }
+    let rows = items.len();
+    let values = read(items.iter().map(Option::as_deref), rows, item)?;
+    let offsets = arrow::buffer::OffsetBuffer::from_lengths(lengths);
+    let nulls = arrow::buffer::NullBuffer::from(valid);
+    Ok(Arc::new(ListArray::try_new(plain.clone(), offsets, values, Some(nulls))?))
+}

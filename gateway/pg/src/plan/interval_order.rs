@@ -1,0 +1,305 @@
+//! Intervals are compared by their length, as PostgreSQL does it: `1 mon` equals `30 days`.
+//!
+//! Arrow compares months, then days, then the time. So wherever an interval is compared, sorted by, told apart or joined by, its length stands in
+//! its place ([`interval_micros`]): in comparisons and lists, ORDER BY, PARTITION BY, DISTINCT ON, conditions of joins. What groups by an
+//! interval groups by its length, and shows the first interval of each group; `DISTINCT` is such a grouping; `min` and `max` are the first
+//! by length. Of arrays of intervals so are the items. It runs when types are settled. Beside that it orders arrays ([`array_order`]).
+
+use crate::{
+    functions::{
+        arrays::{array_order, has_length},
+        interval_micros,
+    },
+    workarounds::canonical_comparisons::compares,
+};
+use arrow::datatypes::DataType;
+use datafusion::{
+    common::{
+        Column, DFSchema,
+        tree_node::{Transformed, TreeNode},
+    },
+    config::ConfigOptions,
+    error::Result,
+    functions_aggregate::{first_last::first_value_udaf, min_max::max_udaf},
+    logical_expr::{
+        Aggregate, BinaryExpr, Distinct, DistinctOn, Expr, ExprSchemable, GroupingSet, Join, LogicalPlan,
+        LogicalPlanBuilder, Operator, Sort, SortExpr, Subquery,
+        expr::{AggregateFunction, AggregateFunctionParams, InSubquery, WindowFunctionDefinition},
+        expr_rewriter::NamePreserver,
+        utils::merge_schema,
+    },
+    optimizer::AnalyzerRule,
+    scalar::ScalarValue,
+};
+use std::sync::Arc;
+
+/// The rule.
+#[derive(Debug)]
+pub struct Lengths;
+
+impl AnalyzerRule for Lengths {
+    fn name(&self) -> &str {
+        "interval_lengths"
+    }
+
+    fn analyze(&self, plan: LogicalPlan, _options: &ConfigOptions) -> Result<LogicalPlan> {
+        let found = plan.transform_up_with_subqueries(rewritten)?;
+        if !found.transformed {
+            return Ok(found.data);
+        }
+        // The first interval of a group may be NULL to DataFusion, where what was grouped by was not.
+        Ok(found.data.transform_up_with_subqueries(|plan| plan.recompute_schema().map(Transformed::yes))?.data)
+    }
+}
+
+/// Whether it is an interval, or an array of them.
+fn is_interval(expr: &Expr, schema: &DFSchema) -> bool {
+    expr.get_type(schema).is_ok_and(|data| has_length(&data))
+}
+
+/// The length of an interval; another expression as it is.
+fn length(expr: Expr, schema: &DFSchema) -> Expr {
+    if is_interval(&expr, schema) { interval_micros().call(vec![expr]) } else { expr }
+}
+
+/// Functions that look for items of an array: for one, or for those of another.
+const SEARCHED: [&str; 3] = ["array_has", "array_has_all", "array_has_any"];
+
+/// The length of one side of a comparison. That of the least or the greatest item of an array, which `> ANY` is compared with, is the least
+/// or the greatest of the lengths.
+fn extreme(expr: Expr, schema: &DFSchema) -> Expr {
+    match expr {
+        Expr::ScalarFunction(mut call) if matches!(call.func.name(), "array_min" | "array_max") => {
+            lengths(&mut call.args, schema);
+            Expr::ScalarFunction(call)
+        }
+        other => length(other, schema),
+    }
+}
+
+fn lengths(exprs: &mut [Expr], schema: &DFSchema) -> bool {
+    let mut any = false;
+    for expr in exprs.iter_mut().filter(|expr| is_interval(expr, schema)) {
+        *expr = interval_micros().call(vec![std::mem::take(expr)]);
+        any = true;
+    }
+    any
+}
+
+fn sort_lengths(orders: &mut [SortExpr], schema: &DFSchema) -> bool {
+    let mut any = false;
+    for order in orders.iter_mut().filter(|order| is_interval(&order.expr, schema)) {
+        order.expr = interval_micros().call(vec![std::mem::take(&mut order.expr)]);
+        any = true;
+    }
+    any
+}
+
+fn rewritten(plan: LogicalPlan) -> Result<Transformed<LogicalPlan>> {
+    let schema = merge_schema(&plan.inputs());
+    let names = NamePreserver::new(&plan);
+    let plan = plan.map_expressions(|expr| {
+        let name = names.save(&expr);
+        let compared = expr.transform_up(|expr| compared(expr, &schema))?;
+        Ok(compared.update_data(|expr| name.restore(expr)))
+    })?;
+    let was = plan.transformed;
+    let plan = if was { plan.data.recompute_schema()? } else { plan.data };
+    let (plan, is) = match plan {
+        LogicalPlan::Sort(Sort { mut expr, input, fetch }) => {
+            let is = sort_lengths(&mut expr, &schema);
+            (LogicalPlan::Sort(Sort { expr, input, fetch }), is)
+        }
+        LogicalPlan::Join(Join {
+            left,
+            right,
+            mut on,
+            filter,
+            join_type,
+            join_constraint,
+            schema,
+            null_equality,
+            null_aware,
+        }) => {
+            let mut is = false;
+            for (ours, theirs) in &mut on {
+                if is_interval(ours, left.schema()) && is_interval(theirs, right.schema()) {
+                    *ours = length(std::mem::take(ours), left.schema());
+                    *theirs = length(std::mem::take(theirs), right.schema());
+                    is = true;
+                }
+            }
+            let join = Join { left, right, on, filter, join_type, join_constraint, schema, null_equality, null_aware };
+            (LogicalPlan::Join(join), is)
+        }
+        LogicalPlan::Distinct(Distinct::On(DistinctOn {
+            mut on_expr,
+            select_expr,
+            mut sort_expr,
+            input,
+            schema: of,
+        })) => {
+            let mut is = lengths(&mut on_expr, &schema);
+            is |= sort_expr.as_mut().is_some_and(|orders| sort_lengths(orders, &schema));
+            let node = DistinctOn { on_expr, select_expr, sort_expr, input, schema: of };
+            (LogicalPlan::Distinct(Distinct::On(node)), is)
+        }
+        LogicalPlan::Distinct(Distinct::All(input)) if has_interval(input.schema()) => {
+            let columns: Vec<Expr> = input.schema().columns().into_iter().map(Expr::Column).collect();
+            let grouped = LogicalPlanBuilder::from(input).aggregate(columns, Vec::<Expr>::new())?.build()?;
+            let LogicalPlan::Aggregate(aggregate) = grouped else { return Ok(Transformed::yes(grouped)) };
+            (grouped_by_length(aggregate)?, true)
+        }
+        LogicalPlan::Aggregate(aggregate) if has_interval_in_sets(&aggregate) => {
+            let error = crate::error::SqlError::unsupported("an interval in GROUPING SETS, ROLLUP and CUBE");
+            return Err(datafusion::error::DataFusionError::External(Box::new(error)));
+        }
+        LogicalPlan::Aggregate(aggregate) if groups_by_interval(&aggregate) => (grouped_by_length(aggregate)?, true),
+        other => (other, false),
+    };
+    Ok(if was || is { Transformed::yes(plan) } else { Transformed::no(plan) })
+}
+
+fn has_interval(schema: &DFSchema) -> bool {
+    schema.fields().iter().any(|field| has_length(field.data_type()))
+}
+
+/// Comparisons, and what functions sort or tell apart by.
+fn compared(expr: Expr, schema: &DFSchema) -> Result<Transformed<Expr>> {
+    Ok(match expr {
+        // Arrow takes a NULL in an array for the least of items.
+        Expr::BinaryExpr(BinaryExpr { left, op, right })
+            if matches!(op, Operator::Lt | Operator::LtEq | Operator::Gt | Operator::GtEq)
+                && matches!(left.get_type(schema), Ok(DataType::List(_)))
+                && left.get_type(schema)? == right.get_type(schema)? =>
+        {
+            let order = Box::new(array_order().call(vec![*left, *right]));
+            let zero = Box::new(Expr::Literal(ScalarValue::Int32(Some(0)), None));
+            Transformed::yes(Expr::BinaryExpr(BinaryExpr { left: order, op, right: zero }))
+        }
+        Expr::BinaryExpr(BinaryExpr { left, op, right })
+            if compares(op) && is_interval(&left, schema) && is_interval(&right, schema) =>
+        {
+            let (left, right) = (Box::new(extreme(*left, schema)), Box::new(extreme(*right, schema)));
+            Transformed::yes(Expr::BinaryExpr(BinaryExpr { left, op, right }))
+        }
+        Expr::ScalarFunction(mut call)
+            if SEARCHED.contains(&call.func.name()) && call.args.iter().take(2).all(|arg| is_interval(arg, schema)) =>
+        {
+            lengths(&mut call.args[..2], schema);
+            Transformed::yes(Expr::ScalarFunction(call))
+        }
+        Expr::InList(mut list) if is_interval(&list.expr, schema) => {
+            list.expr = Box::new(length(*list.expr, schema));
+            lengths(&mut list.list, schema);
+            Transformed::yes(Expr::InList(list))
+        }
+        Expr::Between(mut between) if is_interval(&between.expr, schema) => {
+            for side in [&mut between.expr, &mut between.low, &mut between.high] {
+                **side = length(std::mem::take(side), schema);
+            }
+            Transformed::yes(Expr::Between(between))
+        }
+        Expr::Case(mut case) if case.expr.as_ref().is_some_and(|of| is_interval(of, schema)) => {
+            case.expr = case.expr.map(|of| Box::new(length(*of, schema)));
+            for (when, _) in &mut case.when_then_expr {
+                **when = length(std::mem::take(when), schema);
+            }
+            Transformed::yes(Expr::Case(case))
+        }
+        Expr::InSubquery(InSubquery { expr, subquery, negated }) if is_interval(&expr, schema) => {
+            let item = subquery.subquery.schema().columns().into_iter().next().map(Expr::Column);
+            let item = item.map(|item| length(item, subquery.subquery.schema()));
+            let plan = LogicalPlanBuilder::from(Arc::clone(&subquery.subquery)).project(item)?.build()?;
+            let subquery = Subquery { subquery: Arc::new(plan), ..subquery };
+            let expr = Box::new(length(*expr, schema));
+            Transformed::yes(Expr::InSubquery(InSubquery { expr, subquery, negated }))
+        }
+        Expr::AggregateFunction(call) => aggregated(call, schema)?,
+        Expr::WindowFunction(mut call) => {
+            let mut is = lengths(&mut call.params.partition_by, schema);
+            is |= sort_lengths(&mut call.params.order_by, schema);
+            if let WindowFunctionDefinition::AggregateUDF(function) = &call.fun
+                && matches!(function.name(), "min" | "max")
+                && call.params.args.iter().any(|arg| is_interval(arg, schema))
+            {
+                let what = format!("{} of intervals as a window function", function.name());
+                let error = crate::error::SqlError::unsupported(what);
+                return Err(datafusion::error::DataFusionError::External(Box::new(error)));
+            }
+            if is { Transformed::yes(Expr::WindowFunction(call)) } else { Transformed::no(Expr::WindowFunction(call)) }
+        }
+        other => Transformed::no(other),
+    })
+}
+
+/// `min`, `max` and `count(DISTINCT …)` of intervals; of others, their ORDER BY.
+fn aggregated(mut call: AggregateFunction, schema: &DFSchema) -> Result<Transformed<Expr>> {
+    let mut is = sort_lengths(&mut call.params.order_by, schema);
+    let is_extreme = matches!(call.func.name(), "min" | "max");
+    match call.params.args.as_mut_slice() {
+        [of] if is_extreme && is_interval(of, schema) => {
+            let least = call.func.name() != max_udaf().name();
+            let by = SortExpr { expr: length(of.clone(), schema), asc: least, nulls_first: false };
+            let AggregateFunctionParams { args, filter, .. } = call.params;
+            let params =
+                AggregateFunctionParams { args, distinct: false, filter, order_by: vec![by], null_treatment: None };
+            call = AggregateFunction { func: first_value_udaf(), params };
+            is = true;
+        }
+        [of] if call.params.distinct && call.func.name() == "count" && is_interval(of, schema) => {
+            *of = length(std::mem::take(of), schema);
+            is = true;
+        }
+        all if call.params.distinct && all.iter().any(|of| is_interval(of, schema)) => {
+            let error = crate::error::SqlError::unsupported(format!("{} of DISTINCT intervals", call.func.name()));
+            return Err(datafusion::error::DataFusionError::External(Box::new(error)));
+        }
+        _ => {}
+    }
+    let call = Expr::AggregateFunction(call);
+    Ok(if is { Transformed::yes(call) } else { Transformed::no(call) })
+}
+
+fn groups_by_interval(aggregate: &Aggregate) -> bool {
+    aggregate.group_expr.iter().any(|by| is_interval(by, aggregate.input.schema()))
+}
+
+fn has_interval_in_sets(aggregate: &Aggregate) -> bool {
+    let schema = aggregate.input.schema();
+    let of_set = |set: &GroupingSet| set.distinct_expr().into_iter().any(|by| is_interval(by, schema));
+    aggregate.group_expr.iter().any(|by| matches!(by, Expr::GroupingSet(set) if of_set(set)))
+}
+
+/// The aggregation by lengths, below a projection of what it had.
+fn grouped_by_length(aggregate: Aggregate) -> Result<LogicalPlan> {
+    let Aggregate { input, mut group_expr, mut aggr_expr, schema, .. } = aggregate;
+    let (groups, aggregates) = (group_expr.len(), aggr_expr.len());
+    let mut places: Vec<usize> = (0..groups + aggregates).collect();
+    for (at, by) in group_expr.iter_mut().enumerate() {
+        if is_interval(by, input.schema()) {
+            let of = std::mem::take(by);
+            let params = AggregateFunctionParams {
+                args: vec![of.clone()],
+                distinct: false,
+                filter: None,
+                order_by: Vec::new(),
+                null_treatment: None,
+            };
+            let first = Expr::AggregateFunction(AggregateFunction { func: first_value_udaf(), params });
+            *by = interval_micros().call(vec![of]).alias(format!("\u{1}length{at}"));
+            places[at] = groups + aggr_expr.len();
+            aggr_expr.push(first.alias(format!("\u{1}first{at}")));
+        }
+    }
+    let grouped = Aggregate::try_new(input, group_expr, aggr_expr)?;
+    let columns = grouped.schema.columns();
+    let shown = places.iter().zip(schema.iter()).map(|(place, (qualifier, field))| {
+        let column = columns[*place].clone();
+        let same = column.relation.as_ref() == qualifier && column.name == *field.name();
+        let column = Expr::Column(Column::new(column.relation, column.name));
+        if same { column } else { column.alias_qualified(qualifier.cloned(), field.name()) }
+    });
+    let shown: Vec<Expr> = shown.collect();
+    LogicalPlanBuilder::from(LogicalPlan::Aggregate(grouped)).project(shown)?.build()
+}

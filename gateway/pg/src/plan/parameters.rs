@@ -1,0 +1,210 @@
+//! Types of parameters: what the client declares, what DataFusion infers, and beyond it `$1::type` and `LIMIT $1`.
+//!
+//! A parameter whose type is known becomes a cast in the syntax tree ([`declare`]), so that functions and columns of the result are planned
+//! with it.
+
+use crate::{
+    error::{Result, SqlError, SqlState},
+    types,
+};
+use arrow::datatypes::{DataType, Field, FieldRef};
+use datafusion::{
+    common::{
+        DFSchema,
+        tree_node::{Transformed, TreeNode, TreeNodeRecursion},
+    },
+    logical_expr::{Cast, Expr, ExprSchemable, LogicalPlan, expr::Placeholder, utils::merge_schema},
+    sql::sqlparser::ast::{self, BinaryOperator, CastKind, VisitMut, VisitorMut},
+};
+use std::{collections::BTreeMap, ops::ControlFlow, sync::Arc};
+
+/// Gives parameters the type of the cast that they stand in, and bigint in LIMIT and OFFSET; those that DataFusion took for a `numeric` of so many
+/// digits have any number of them.
+///
+/// # Errors
+/// DataFusion's.
+pub fn infer(plan: LogicalPlan) -> datafusion::error::Result<LogicalPlan> {
+    let inferred = plan.transform_up_with_subqueries(|plan| {
+        let counts = matches!(plan, LogicalPlan::Limit(_));
+        let schema = merge_schema(&plan.inputs());
+        plan.map_expressions(|expr| {
+            if let (Expr::Placeholder(Placeholder { id, field: None }), true) = (&expr, counts) {
+                let bigint = Arc::new(Field::new("", DataType::Int64, true));
+                return Ok(Transformed::yes(typed(id.clone(), bigint)));
+            }
+            expr.transform_up(|expr| match expr {
+                Expr::Cast(Cast { expr, field }) => match *expr {
+                    Expr::Placeholder(Placeholder { id, field: None }) => {
+                        let inner = Box::new(typed(id, field.clone()));
+                        Ok(Transformed::yes(Expr::Cast(Cast::new_from_field(inner, field))))
+                    }
+                    other => Ok(Transformed::no(Expr::Cast(Cast::new_from_field(Box::new(other), field)))),
+                },
+                // What stands beside a column of two digits behind the point may have three.
+                Expr::Placeholder(Placeholder { id, field: Some(field) })
+                    if matches!(field.data_type(), DataType::Decimal128(..)) =>
+                {
+                    let data = types::without_digits(field.data_type());
+                    let field = field.as_ref().clone().with_data_type(data);
+                    Ok(Transformed::yes(typed(id, Arc::new(field))))
+                }
+                Expr::ScalarFunction(mut call) if ALIKE.contains(&call.func.name()) => {
+                    let is = beside(&mut call.args, &schema);
+                    let call = Expr::ScalarFunction(call);
+                    Ok(if is { Transformed::yes(call) } else { Transformed::no(call) })
+                }
+                other => Ok(Transformed::no(other)),
+            })
+        })
+    })?;
+    Ok(inferred.data)
+}
+
+/// Functions whose arguments are of one type.
+const ALIKE: [&str; 4] = ["coalesce", "greatest", "least", "nullif"];
+
+/// Gives parameters of open types the type of the first argument that has one.
+fn beside(arguments: &mut [Expr], schema: &DFSchema) -> bool {
+    let is_open = |expr: &Expr| matches!(expr, Expr::Placeholder(Placeholder { field: None, .. }));
+    let known = arguments.iter().filter(|expr| !is_open(expr)).find_map(|expr| {
+        let (_, field) = expr.to_field(schema).ok()?;
+        // A quoted text has none.
+        (!matches!(field.data_type(), DataType::Null | DataType::Utf8)).then_some(field)
+    });
+    let Some(known) = known else { return false };
+    let mut any = false;
+    for argument in arguments {
+        if let Expr::Placeholder(Placeholder { id, field: None }) = argument {
+            let data = types::without_digits(known.data_type());
+            let field = known.as_ref().clone().with_data_type(data).with_nullable(true);
+            *argument = typed(id.clone(), Arc::new(field));
+            any = true;
+        }
+    }
+    any
+}
+
+/// Casts parameters to their types, where these are known and SQL has one name for them; and to double precision where they are multiplied
+/// with an interval, since there is no other number for that.
+pub fn declare(query: &mut ast::Statement, types: &[Option<DataType>]) {
+    let _ = query.visit(&mut Declare(types));
+}
+
+struct Declare<'a>(&'a [Option<DataType>]);
+
+impl VisitorMut for Declare<'_> {
+    type Break = ();
+
+    fn post_visit_expr(&mut self, expr: &mut ast::Expr) -> ControlFlow<()> {
+        if let ast::Expr::BinaryOp { left, op: BinaryOperator::Multiply | BinaryOperator::Divide, right } = expr {
+            let double = ast::DataType::DoublePrecision;
+            match (is_interval(left), is_interval(right)) {
+                (true, false) if name(right).is_some() => cast(right, double),
+                (false, true) if name(left).is_some() => cast(left, double),
+                _ => {}
+            }
+        }
+        let number = name(expr).and_then(|name| name.strip_prefix('$')?.parse::<usize>().ok());
+        let known = number.and_then(|number| self.0.get(number.checked_sub(1)?)?.as_ref());
+        if let Some(data_type) = known.and_then(sql_type) {
+            cast(expr, data_type);
+        }
+        ControlFlow::Continue(())
+    }
+}
+
+/// The name of a parameter.
+fn name(expr: &ast::Expr) -> Option<&str> {
+    match expr {
+        ast::Expr::Value(ast::ValueWithSpan { value: ast::Value::Placeholder(name), .. }) => Some(name),
+        _ => None,
+    }
+}
+
+fn is_interval(expr: &ast::Expr) -> bool {
+    matches!(expr, ast::Expr::Interval(_) | ast::Expr::Cast { data_type: ast::DataType::Interval { .. }, .. })
+}
+
+fn cast(expr: &mut ast::Expr, data_type: ast::DataType) {
+    let inner = Box::new(expr.clone());
+    *expr = ast::Expr::Cast { kind: CastKind::Cast, expr: inner, data_type, array: false, format: None };
+}
+
+/// What SQL calls a type; `None` where the name does not say all of it.
+fn sql_type(known: &DataType) -> Option<ast::DataType> {
+    use ast::{DataType as Sql, TimezoneInfo};
+    Some(match known {
+        DataType::Boolean => Sql::Boolean,
+        DataType::Int16 => Sql::SmallInt(None),
+        DataType::Int32 => Sql::Integer(None),
+        DataType::Int64 => Sql::BigInt(None),
+        DataType::Float32 => Sql::Real,
+        DataType::Float64 => Sql::DoublePrecision,
+        DataType::Utf8 | DataType::LargeUtf8 | DataType::Utf8View => Sql::Text,
+        DataType::Binary | DataType::LargeBinary | DataType::BinaryView => Sql::Bytea,
+        DataType::Date32 => Sql::Date,
+        DataType::FixedSizeBinary(16) => Sql::Uuid,
+        DataType::Decimal128(precision, scale) => {
+            Sql::Numeric(ast::ExactNumberInfo::PrecisionAndScale((*precision).into(), (*scale).into()))
+        }
+        DataType::Timestamp(_, None) => Sql::Timestamp(None, TimezoneInfo::None),
+        DataType::Timestamp(_, Some(_)) => Sql::Timestamp(None, TimezoneInfo::WithTimeZone),
+        _ => return None,
+    })
+}
+
+fn typed(id: String, field: FieldRef) -> Expr {
+    let field = Arc::new(field.as_ref().clone().with_name(&id));
+    Expr::Placeholder(Placeholder::new_with_field(id, Some(field)))
+}
+
+/// The types of `$1`, `$2`, … of a plan: those that `hints` declare, else those inferred, else text.
+///
+/// # Errors
+/// 42P18 for a number that is left out, 42P02 for a parameter that is no `$n`.
+pub fn parameters(plan: &LogicalPlan, hints: &[Option<DataType>]) -> Result<Vec<DataType>> {
+    let mut found: Vec<Option<DataType>> = hints.to_vec();
+    hint(plan, &mut found)?;
+    let typed = found.into_iter().enumerate().map(|(index, found)| {
+        found.ok_or_else(|| {
+            let message = format!("could not determine data type of parameter ${}", index + 1);
+            SqlError::new(SqlState::INDETERMINATE_DATATYPE, message)
+        })
+    });
+    typed.collect()
+}
+
+/// Adds the types that a plan has for parameters of which nothing is known yet; text where it does not tell. Of several types that one
+/// parameter has in several places the first counts, as in PostgreSQL; elsewhere its value becomes one of the type there.
+///
+/// # Errors
+/// 42P02 for a parameter that is no `$n`.
+pub fn hint(plan: &LogicalPlan, found: &mut Vec<Option<DataType>>) -> Result<()> {
+    let mut inferred: BTreeMap<String, Option<DataType>> = BTreeMap::new();
+    plan.apply_with_subqueries(|node| {
+        node.apply_expressions(|expr| {
+            expr.apply(|expr| {
+                if let Expr::Placeholder(Placeholder { id, field }) = expr {
+                    let known = inferred.entry(id.clone()).or_default();
+                    if known.is_none() {
+                        *known = field.as_ref().map(|field| field.data_type().clone());
+                    }
+                }
+                Ok(TreeNodeRecursion::Continue)
+            })
+        })
+    })?;
+    for (name, kind) in inferred {
+        let number =
+            name.strip_prefix('$').and_then(|number| number.parse::<usize>().ok()).filter(|number| *number > 0);
+        let number = number
+            .ok_or_else(|| SqlError::new(SqlState::UNDEFINED_PARAMETER, format!("there is no parameter {name}")))?;
+        if found.len() < number {
+            found.resize(number, None);
+        }
+        if found[number - 1].is_none() {
+            found[number - 1] = Some(kind.unwrap_or(DataType::Utf8View));
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,137 @@
+//! SQL type names in queries as Arrow types: microseconds, text as `Utf8View`, uuid and jsonb, PostgreSQL's own types.
+
+use crate::types::{self, TIME, TIMESTAMP, UUID};
+use arrow::datatypes::{DataType, Field, FieldRef, IntervalUnit};
+use datafusion::{
+    common::{DataFusionError, plan_err},
+    error::Result,
+    logical_expr::planner::TypePlanner,
+    sql::sqlparser::ast::{self, ArrayElemTypeDef, CharacterLength, ExactNumberInfo, TimezoneInfo},
+};
+use std::sync::Arc;
+
+/// The type planner.
+#[derive(Debug)]
+pub struct Types;
+
+impl TypePlanner for Types {
+    fn plan_type_field(&self, written: &ast::DataType) -> Result<Option<FieldRef>> {
+        use ast::DataType as Sql;
+        if let Sql::Array(ArrayElemTypeDef::SquareBracket(item, _) | ArrayElemTypeDef::Parenthesis(item)) = written {
+            let Some(item) = self.plan_type_field(item)? else { return Ok(None) };
+            let list = Field::new("cast", types::list_of(item.data_type().clone()), true);
+            // What the items are called stands beside the array, not in its type.
+            let name = item.metadata().get(types::TYPE_KEY);
+            return Ok(Some(Arc::new(match name {
+                Some(name) => types::named(list, &format!("{name}[]")),
+                None => list,
+            })));
+        }
+        let (data, name) = match written {
+            Sql::Timestamp(_, TimezoneInfo::Tz | TimezoneInfo::WithTimeZone) => (types::timestamptz(), None),
+            Sql::Timestamp(..) => (TIMESTAMP, None),
+            Sql::Time(_, TimezoneInfo::None | TimezoneInfo::WithoutTimeZone) => (TIME, None),
+            Sql::Text | Sql::String(_) => (DataType::Utf8View, None),
+            Sql::Varchar(length) | Sql::CharacterVarying(length) | Sql::CharVarying(length) => {
+                (DataType::Utf8View, Some(varchar(length.as_ref())))
+            }
+            Sql::Char(length) | Sql::Character(length) => (DataType::Utf8View, Some(character(length.as_ref()))),
+            Sql::Uuid => (UUID, Some("uuid".into())),
+            Sql::JSON => (DataType::Utf8View, Some("json".into())),
+            Sql::JSONB => (DataType::Utf8View, Some("jsonb".into())),
+            Sql::Float(ExactNumberInfo::None) => (DataType::Float64, None),
+            Sql::Float(ExactNumberInfo::Precision(bits)) => {
+                (if *bits <= 24 { DataType::Float32 } else { DataType::Float64 }, None)
+            }
+            Sql::Numeric(info) | Sql::Decimal(info) | Sql::Dec(info) => (numeric(info)?, None),
+            Sql::Interval { .. } => (DataType::Interval(IntervalUnit::MonthDayNano), None),
+            Sql::Custom(name, arguments) => match custom(name, arguments) {
+                Some(found) => found,
+                None => {
+                    let state = crate::error::SqlState::UNDEFINED_OBJECT;
+                    let error = crate::error::SqlError::new(state, format!("type \"{name}\" does not exist"));
+                    return Err(DataFusionError::External(Box::new(error)));
+                }
+            },
+            _ => return Ok(None),
+        };
+        // A field without name and metadata would keep the metadata of what is cast (DataFusion's "type-only" cast).
+        let field = Field::new("cast", data, true);
+        Ok(Some(Arc::new(match name {
+            Some(name) => types::named(field, &name),
+            None => field,
+        })))
+    }
+}
+
+fn varchar(length: Option<&CharacterLength>) -> String {
+    match length {
+        Some(CharacterLength::IntegerLength { length, .. }) => format!("character varying({length})"),
+        _ => "character varying".into(),
+    }
+}
+
+/// `char` is `char(1)`.
+fn character(length: Option<&CharacterLength>) -> String {
+    match length {
+        Some(CharacterLength::IntegerLength { length, .. }) => format!("character({length})"),
+        _ => "character(1)".into(),
+    }
+}
+
+fn numeric(info: &ExactNumberInfo) -> Result<DataType> {
+    let (precision, scale) = match *info {
+        ExactNumberInfo::None => (u64::from(types::NUMERIC_PRECISION), i64::from(types::NUMERIC_SCALE)),
+        ExactNumberInfo::Precision(precision) => (precision, 0),
+        ExactNumberInfo::PrecisionAndScale(precision, scale) => (precision, scale),
+    };
+    let found = u8::try_from(precision).ok().zip(i8::try_from(scale).ok());
+    let fits = |&(precision, scale): &(u8, i8)| {
+        (1..=types::NUMERIC_PRECISION).contains(&precision) && scale >= 0 && scale.unsigned_abs() <= precision
+    };
+    match found.filter(fits) {
+        Some((precision, scale)) => Ok(DataType::Decimal128(precision, scale)),
+        None => plan_err!("numeric({precision},{scale}) is not supported: at most 38 digits"),
+    }
+}
+
+/// A type that the parser does not know as its own.
+fn custom(name: &ast::ObjectName, arguments: &[String]) -> Option<(DataType, Option<String>)> {
+    let parts: Vec<_> = name.0.iter().filter_map(|part| part.as_ident()).collect();
+    let last = parts.last()?;
+    if parts.len() == 2 && !parts[0].value.eq_ignore_ascii_case("pg_catalog") {
+        return None;
+    }
+    let text = |name: &str| Some((DataType::Utf8View, Some(name.to_owned())));
+    let plain = |data| Some((data, None));
+    if last.quote_style.is_some() {
+        return match last.value.as_str() {
+            "char" => text("\"char\""),
+            _ => None,
+        };
+    }
+    match last.value.to_lowercase().as_str() {
+        "bpchar" if !arguments.is_empty() => text(&format!("character({})", arguments.join(","))),
+        "text" | "bpchar" | "cstring" | "citext" | "unknown" => plain(DataType::Utf8View),
+        "varchar" => text(&arguments.first().map_or("character varying".into(), |n| format!("character varying({n})"))),
+        "name" => text("name"),
+        "uuid" => Some((UUID, Some("uuid".into()))),
+        "json" => text("json"),
+        "jsonb" => text("jsonb"),
+        "oid" | "xid" | "cid" => plain(DataType::UInt32),
+        "bool" => plain(DataType::Boolean),
+        "int2" => plain(DataType::Int16),
+        "int4" => plain(DataType::Int32),
+        "int8" => plain(DataType::Int64),
+        "float4" => plain(DataType::Float32),
+        "float8" => plain(DataType::Float64),
+        "numeric" => plain(DataType::Decimal128(types::NUMERIC_PRECISION, types::NUMERIC_SCALE)),
+        "date" => plain(DataType::Date32),
+        "time" => plain(TIME),
+        "timestamp" => plain(TIMESTAMP),
+        "timestamptz" => plain(types::timestamptz()),
+        "bytea" => plain(DataType::Binary),
+        "interval" => plain(DataType::Interval(IntervalUnit::MonthDayNano)),
+        _ => None,
+    }
+}

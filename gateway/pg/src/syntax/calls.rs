@@ -1,0 +1,490 @@
+//! Calls of functions on the syntax tree: PostgreSQL's names for DataFusion's, aggregates that make JSON as aggregates of text, and
+//! comparisons with all or any rows of a subquery.
+
+use super::build::{call, parsed_expr};
+use crate::error::{Result, SqlError};
+use datafusion::sql::sqlparser::ast::{
+    AccessExpr, BinaryOperator, CaseWhen, DataType, Expr, Function, FunctionArg, FunctionArgExpr, FunctionArguments,
+    GroupByExpr, Ident, ObjectName, ObjectNamePart, SelectItem, SetExpr, Subscript, UnaryOperator, Value,
+};
+
+/// PostgreSQL's names of functions that DataFusion has under another.
+const RENAMED: [(&str, &str); 5] = [
+    ("variance", "var_samp"),
+    ("every", "bool_and"),
+    ("ceiling", "ceil"),
+    ("sign", "signum"),
+    ("datepart", "date_part"),
+];
+
+/// A pattern that escapes by another character than the backslash, as one that escapes by the backslash; `None` where it does already, or
+/// the escape is none.
+fn escaped(pattern: &Expr, escape: &Value) -> Option<Expr> {
+    let Value::SingleQuotedString(escape) = escape else { return None };
+    let mut characters = escape.chars();
+    let (character, None) = (characters.next()?, characters.next()) else { return None };
+    if character == '\\' {
+        return None;
+    }
+    let literal = |text: String| Expr::Value(Value::SingleQuotedString(text).into());
+    let special = matches!(character, '%' | '_');
+    // An escape that is escaped stands for itself; no text has the character that keeps its place meanwhile.
+    let itself = if special { format!("\\{character}") } else { character.to_string() };
+    let steps = [
+        ("\\".to_owned(), "\\\\".to_owned()),
+        (escape.repeat(2), "\u{1}".to_owned()),
+        (escape.clone(), "\\".to_owned()),
+        ("\u{1}".to_owned(), itself),
+    ];
+    let replaced = |pattern, (from, to)| call("replace", [pattern, literal(from), literal(to)]);
+    Some(steps.into_iter().fold(pattern.clone(), replaced))
+}
+
+fn name_of(function: &Function) -> String {
+    function.name.0.last().and_then(|part| part.as_ident()).map(|ident| ident.value.to_lowercase()).unwrap_or_default()
+}
+
+fn named(name: &str) -> ObjectName {
+    ObjectName(vec![ObjectNamePart::Identifier(Ident::new(name))])
+}
+
+fn text(value: &str) -> Expr {
+    Expr::Value(Value::SingleQuotedString(value.to_owned()).into())
+}
+
+fn join(left: Expr, right: Expr) -> Expr {
+    Expr::BinaryOp { left: Box::new(left), op: BinaryOperator::StringConcat, right: Box::new(right) }
+}
+
+/// Another form of an expression; `None` where it stays as it is.
+///
+/// # Errors
+/// 0A000 for what has no other form.
+pub fn rewritten(expr: &Expr) -> Result<Option<Expr>> {
+    match expr {
+        Expr::Function(function) => of_function(function),
+        // PostgreSQL's unary minus binds more tightly than its power.
+        Expr::UnaryOp { op: UnaryOperator::Minus, expr } => match expr.as_ref() {
+            Expr::BinaryOp { left, op: BinaryOperator::PGExp, right } => {
+                let left = Expr::UnaryOp { op: UnaryOperator::Minus, expr: left.clone() };
+                Ok(Some(Expr::BinaryOp { left: Box::new(left), op: BinaryOperator::PGExp, right: right.clone() }))
+            }
+            _ => Ok(None),
+        },
+        // A NULL in the array leaves it open.
+        Expr::UnaryOp { op: UnaryOperator::Not, expr } => {
+            let mut inner = expr.as_ref();
+            while let Expr::Nested(nested) = inner {
+                inner = nested;
+            }
+            Ok(match inner {
+                Expr::AnyOp { left, compare_op: BinaryOperator::Eq, right, .. }
+                    if !matches!(right.as_ref(), Expr::Subquery(_)) =>
+                {
+                    Some(unequal_to_all(left, right))
+                }
+                _ => None,
+            })
+        }
+        Expr::AllOp { left, compare_op: BinaryOperator::NotEq, right }
+            if !matches!(right.as_ref(), Expr::Subquery(_)) =>
+        {
+            Ok(Some(unequal_to_all(left, right)))
+        }
+        Expr::AllOp { left, compare_op, right } => match right.as_ref() {
+            Expr::Subquery(query) => over_rows(left, compare_op, &query.to_string(), true).map(Some),
+            _ => Ok(None),
+        },
+        Expr::AnyOp { left, compare_op, right, .. } => match right.as_ref() {
+            Expr::Subquery(query) => over_rows(left, compare_op, &query.to_string(), false).map(Some),
+            // A list that may have NULLs: whether the value is one of them stays open. Lists that are written out, and parameters,
+            // keep the form that key ranges are made of.
+            Expr::Identifier(_) | Expr::CompoundIdentifier(_) | Expr::Function(_) | Expr::Nested(_)
+                if matches!(compare_op, BinaryOperator::Eq) =>
+            {
+                parsed_expr(&format!(
+                    "CASE WHEN array_has({right}, {left}) THEN true WHEN list_has_nulls({right}) THEN NULL \
+                     ELSE array_has({right}, {left}) END"
+                ))
+                .map(Some)
+            }
+            // The type of a parameter or of a quoted text follows from that of the other side.
+            Expr::Value(value)
+                if matches!(
+                    (&value.value, compare_op),
+                    (Value::Placeholder(_) | Value::SingleQuotedString(_), BinaryOperator::Eq)
+                ) =>
+            {
+                use crate::plan::operators::{EQUALS_ANY, EQUALS_ANY_OR_NULL};
+                // The text of an array with a NULL says so, as may a text within it.
+                let has_null = matches!(
+                    &value.value, Value::SingleQuotedString(text) if text.to_lowercase().contains("null")
+                );
+                let op = if has_null { EQUALS_ANY_OR_NULL } else { EQUALS_ANY };
+                let op = BinaryOperator::Custom(op.to_owned());
+                Ok(Some(Expr::BinaryOp { left: left.clone(), op, right: right.clone() }))
+            }
+            // Items that are written out, of which some may be NULL.
+            Expr::Array(array) if matches!(compare_op, BinaryOperator::Eq) && !array.elem.iter().all(is_value) => {
+                let op = BinaryOperator::Custom(crate::plan::operators::EQUALS_ANY_OR_NULL.to_owned());
+                Ok(Some(Expr::BinaryOp { left: left.clone(), op, right: right.clone() }))
+            }
+            _ => Ok(None),
+        },
+        Expr::CompoundFieldAccess { root, access_chain } if access_chain.iter().any(is_slice) => {
+            with_bounds(root, access_chain)
+        }
+        Expr::Case { .. } => Ok(typed_first(expr)),
+        // A quoted text has the type of the other side.
+        Expr::IsDistinctFrom(left, right) | Expr::IsNotDistinctFrom(left, right) if is_text(left) != is_text(right) => {
+            let distinct = matches!(expr, Expr::IsDistinctFrom(..));
+            let op = if distinct {
+                crate::plan::operators::DISTINCT_FROM
+            } else {
+                crate::plan::operators::NOT_DISTINCT_FROM
+            };
+            let op = BinaryOperator::Custom(op.to_owned());
+            Ok(Some(Expr::BinaryOp { left: left.clone(), op, right: right.clone() }))
+        }
+        // A column of a row.
+        Expr::CompoundFieldAccess { root, access_chain } => match access_chain.as_slice() {
+            [AccessExpr::Dot(Expr::Identifier(field))] => {
+                let name = if field.quote_style.is_some() { field.value.clone() } else { field.value.to_lowercase() };
+                Ok(Some(call("get_field", [root.as_ref().clone(), text(&name)])))
+            }
+            _ => Ok(None),
+        },
+        Expr::Interval(interval) => of_interval(interval),
+        // A text is a pattern there, not a place.
+        Expr::Substring { expr, substring_from: Some(pattern), substring_for: None, .. } if is_text(pattern) => {
+            Ok(Some(call("substring_of_pattern", [expr.as_ref().clone(), pattern.as_ref().clone()])))
+        }
+        Expr::SimilarTo { negated, expr, pattern, escape_char } => {
+            let mut arguments = vec![expr.as_ref().clone(), pattern.as_ref().clone()];
+            if let Some(escape) = escape_char {
+                arguments.push(Expr::Value(escape.clone()));
+            }
+            let found = call("similar_to", arguments);
+            Ok(Some(match negated {
+                true => Expr::UnaryOp { op: UnaryOperator::Not, expr: Box::new(found) },
+                false => found,
+            }))
+        }
+        Expr::Like { pattern, escape_char: escape @ Some(_), .. }
+        | Expr::ILike { pattern, escape_char: escape @ Some(_), .. } => {
+            let Some(with_backslashes) = escape.as_ref().and_then(|escape| escaped(pattern, &escape.value)) else {
+                return Ok(None);
+            };
+            let mut new = expr.clone();
+            if let Expr::Like { pattern, escape_char, .. } | Expr::ILike { pattern, escape_char, .. } = &mut new {
+                **pattern = with_backslashes;
+                *escape_char = None;
+            }
+            Ok(Some(new))
+        }
+        Expr::Cast { data_type, .. } => match data_type {
+            // Whatever the cast is of, it is rounded to the digits that the type names.
+            DataType::Timestamp(Some(digits), zone) => rounded(expr, DataType::Timestamp(None, *zone), *digits),
+            DataType::Time(Some(digits), zone) => rounded(expr, DataType::Time(None, *zone), *digits),
+            _ => Ok(None),
+        },
+        _ => Ok(None),
+    }
+}
+
+/// `value <> ALL (array)`, which `NOT value = ANY (array)` is too.
+fn unequal_to_all(left: &Expr, right: &Expr) -> Expr {
+    let op = BinaryOperator::Custom(crate::plan::operators::UNEQUAL_TO_ALL.to_owned());
+    Expr::BinaryOp { left: Box::new(left.clone()), op, right: Box::new(right.clone()) }
+}
+
+fn is_slice(access: &AccessExpr) -> bool {
+    matches!(access, AccessExpr::Subscript(Subscript::Slice { .. }))
+}
+
+/// A slice with both its bounds: `a[2:]` ends where arrays end.
+fn with_bounds(root: &Expr, access_chain: &[AccessExpr]) -> Result<Option<Expr>> {
+    let subscripts = access_chain.iter().filter(|access| matches!(access, AccessExpr::Subscript(_))).count();
+    if subscripts > 1 {
+        return Err(SqlError::unsupported("a slice of more than one dimension"));
+    }
+    let bound = |written: &Option<Expr>, open: i32| match written {
+        Some(bound) => Ok(Some(bound.clone())),
+        None => parsed_expr(&format!("({open})")).map(Some),
+    };
+    let mut access_chain = access_chain.to_vec();
+    for access in &mut access_chain {
+        if let AccessExpr::Subscript(Subscript::Slice { lower_bound, upper_bound, .. }) = access {
+            (*lower_bound, *upper_bound) = (bound(lower_bound, i32::MIN)?, bound(upper_bound, i32::MAX)?);
+        }
+    }
+    Ok(Some(Expr::CompoundFieldAccess { root: Box::new(root.clone()), access_chain }))
+}
+
+/// `CASE WHEN a THEN 'text' ELSE b END` with what has a type first, by which DataFusion knows the type of the whole: `CASE WHEN (a) IS NOT TRUE
+/// THEN b ELSE 'text' END`. `None` where that changes nothing, or what is compared would be computed twice.
+fn typed_first(expr: &Expr) -> Option<Expr> {
+    let Expr::Case { operand, conditions, else_result, case_token, end_token } = expr else { return None };
+    let (first, rest) = conditions.split_first()?;
+    let is_open = |expr: &Expr| is_text(expr) || matches!(expr, Expr::Value(value) if value.value == Value::Null);
+    let mut others = rest.iter().map(|when| &when.result).chain(else_result.as_deref());
+    if !is_text(&first.result) || others.all(is_open) {
+        return None;
+    }
+    let condition = match operand.as_deref() {
+        None => first.condition.clone(),
+        Some(of @ (Expr::Identifier(_) | Expr::CompoundIdentifier(_))) => Expr::BinaryOp {
+            left: Box::new(of.clone()),
+            op: BinaryOperator::Eq,
+            right: Box::new(first.condition.clone()),
+        },
+        Some(_) => return None,
+    };
+    let case = |operand, conditions, else_result| Expr::Case {
+        case_token: case_token.clone(),
+        end_token: end_token.clone(),
+        operand,
+        conditions,
+        else_result,
+    };
+    let other = match (rest.is_empty(), else_result) {
+        (true, Some(other)) => other.as_ref().clone(),
+        _ => case(operand.clone(), rest.to_vec(), else_result.clone()),
+    };
+    let condition = Expr::IsNotTrue(Box::new(Expr::Nested(Box::new(condition))));
+    let when = CaseWhen { condition, result: other };
+    Some(case(None, vec![when], Some(Box::new(first.result.clone()))))
+}
+
+/// Whether an expression is a literal or a parameter, and not NULL.
+fn is_value(expr: &Expr) -> bool {
+    match expr {
+        Expr::Value(value) => value.value != Value::Null,
+        Expr::UnaryOp { op: UnaryOperator::Minus | UnaryOperator::Plus, expr } | Expr::Cast { expr, .. } => {
+            is_value(expr)
+        }
+        Expr::TypedString(_) | Expr::Interval(_) => true,
+        _ => false,
+    }
+}
+
+/// Whether an expression is a text that is written out.
+fn is_text(expr: &Expr) -> bool {
+    match expr {
+        Expr::Value(value) => matches!(
+            value.value,
+            Value::SingleQuotedString(_) | Value::EscapedStringLiteral(_) | Value::DollarQuotedString(_)
+        ),
+        _ => false,
+    }
+}
+
+/// `value > ALL (query)`: by the greatest of its rows, and by whether there are NULLs among them.
+fn over_rows(left: &Expr, op: &BinaryOperator, query: &str, all: bool) -> Result<Expr> {
+    let extreme = match (op, all) {
+        (BinaryOperator::NotEq, true) => return parsed_expr(&format!("({left} NOT IN ({query}))")),
+        (BinaryOperator::Eq, false) => return parsed_expr(&format!("({left} IN ({query}))")),
+        (BinaryOperator::Gt | BinaryOperator::GtEq, true) | (BinaryOperator::Lt | BinaryOperator::LtEq, false) => "max",
+        (BinaryOperator::Lt | BinaryOperator::LtEq, true) | (BinaryOperator::Gt | BinaryOperator::GtEq, false) => "min",
+        _ => {
+            let which = if all { "ALL" } else { "ANY" };
+            return Err(SqlError::unsupported(format!("{op} {which} with a subquery")));
+        }
+    };
+    let of = |what: &str| format!("(SELECT {what} FROM ({query}) AS compared(c))");
+    let compared = format!("({left} {op} {})", of(&format!("{extreme}(c)")));
+    // Without rows ALL holds and ANY does not; one that decides is enough; else a NULL leaves it open.
+    let (none, decided) = if all { ("true", format!("NOT {compared}")) } else { ("false", compared.clone()) };
+    let outcome = if all { "false" } else { "true" };
+    parsed_expr(&format!(
+        "CASE WHEN {} = 0 THEN {none} WHEN {decided} THEN {outcome} WHEN {} > 0 THEN NULL ELSE {compared} END",
+        of("count(*)"),
+        of("count(*) - count(c)"),
+    ))
+}
+
+fn rounded(expr: &Expr, bare: DataType, digits: u64) -> Result<Option<Expr>> {
+    let mut cast = expr.clone();
+    if let Expr::Cast { data_type, .. } = &mut cast {
+        *data_type = bare;
+    }
+    if digits >= 6 {
+        return Ok(Some(cast));
+    }
+    let digits = Expr::Value(Value::Number(digits.to_string(), false).into());
+    Ok(Some(call("time_rounded", [cast, digits])))
+}
+
+/// An interval that DataFusion's own reader does not take, as a cast, which reads all that PostgreSQL does.
+fn of_interval(interval: &datafusion::sql::sqlparser::ast::Interval) -> Result<Option<Expr>> {
+    let Expr::Value(value) = interval.value.as_ref() else { return Ok(None) };
+    let Value::SingleQuotedString(written) = &value.value else { return Ok(None) };
+    let bare = !written.trim().is_empty()
+        && written.trim().bytes().all(|byte| byte.is_ascii_digit() || b".+-".contains(&byte));
+    let whole = match (&interval.leading_field, &interval.last_field) {
+        (None, _) => written.clone(),
+        (Some(field), None) if bare => format!("{written} {field}"),
+        (Some(_), _) => written.clone(),
+    };
+    let known = interval.leading_field.is_none()
+        && arrow::compute::kernels::cast_utils::parse_interval_month_day_nano(&whole).is_ok()
+        && whole.bytes().any(|byte| byte.is_ascii_alphabetic());
+    if known {
+        return Ok(None);
+    }
+    parsed_expr(&format!("CAST({} AS INTERVAL)", text(&whole))).map(Some)
+}
+
+fn only(function: &Function) -> Option<(&Expr, Option<&Expr>)> {
+    let FunctionArguments::List(list) = &function.args else { return None };
+    let expr = |argument: &FunctionArg| matches!(argument, FunctionArg::Unnamed(FunctionArgExpr::Expr(_)));
+    if !list.args.iter().all(expr) {
+        return None;
+    }
+    let mut all = list.args.iter().filter_map(|argument| match argument {
+        FunctionArg::Unnamed(FunctionArgExpr::Expr(expr)) => Some(expr),
+        _ => None,
+    });
+    Some((all.next()?, all.next()))
+}
+
+fn of_function(function: &Function) -> Result<Option<Expr>> {
+    let name = name_of(function);
+    if let Some((_, known)) = RENAMED.iter().find(|(written, _)| *written == name) {
+        return Ok(Some(Expr::Function(Function { name: named(known), ..function.clone() })));
+    }
+    let (open, close, kind) = match name.as_str() {
+        "json_agg" => ("[", "]", DataType::JSON),
+        "jsonb_agg" => ("[", "]", DataType::JSONB),
+        "json_object_agg" => ("{ ", " }", DataType::JSON),
+        "jsonb_object_agg" => ("{ ", " }", DataType::JSONB),
+        "mod" => {
+            let Some((left, Some(right))) = only(function) else { return Ok(None) };
+            return parsed_expr(&format!("(({left}) % ({right}))")).map(Some);
+        }
+        "make_interval" => return of_make_interval(function),
+        "array" => return of_array_query(function),
+        "date_trunc" => {
+            let FunctionArguments::List(list) = &function.args else { return Ok(None) };
+            let [unit, time, zone] = list.args.as_slice() else { return Ok(None) };
+            return parsed_expr(&format!("timezone({zone}, date_trunc({unit}, timezone({zone}, {time})))")).map(Some);
+        }
+        "mode" | "percentile_disc" if !function.within_group.is_empty() => return of_ordered_set(&name, function),
+        _ => return Ok(None),
+    };
+    let Some((first, second)) = only(function) else { return Ok(None) };
+    let item = match second {
+        None if open == "[" => call("json_item", [first.clone()]),
+        Some(value) if open != "[" => {
+            join(join(call("json_key", [first.clone()]), text(" : ")), call("json_item", [value.clone()]))
+        }
+        _ => return Ok(None),
+    };
+    let FunctionArguments::List(list) = &function.args else { return Ok(None) };
+    let mut list = list.clone();
+    let argument = |expr| FunctionArg::Unnamed(FunctionArgExpr::Expr(expr));
+    list.args = vec![argument(item), argument(text(", "))];
+    let joined = Function { name: named("string_agg"), args: FunctionArguments::List(list), ..function.clone() };
+    let whole = join(join(text(open), Expr::Function(joined)), text(close));
+    let cast = parsed_expr(&format!("CAST(NULL AS {kind})"))?;
+    let Expr::Cast { kind, data_type, array, format, .. } = cast else { return Ok(None) };
+    Ok(Some(Expr::Cast { kind, expr: Box::new(Expr::Nested(Box::new(whole))), data_type, array, format }))
+}
+
+/// `mode()` and `percentile_disc(part)`: of the values in order, which are collected.
+fn of_ordered_set(name: &str, function: &Function) -> Result<Option<Expr>> {
+    let [order] = function.within_group.as_slice() else {
+        return Err(SqlError::unsupported("WITHIN GROUP of more than one value"));
+    };
+    if function.over.is_some() {
+        return Err(SqlError::unsupported(format!("{name} as a window function")));
+    }
+    let collected = Function {
+        name: named("array_agg"),
+        within_group: Vec::new(),
+        args: call_arguments(order.expr.clone()),
+        ..function.clone()
+    };
+    let collected = Expr::Function(collected);
+    if name == "mode" {
+        return Ok(Some(call("list_mode", [collected])));
+    }
+    let Some((part, None)) = only(function) else { return Ok(None) };
+    let descending = Expr::Value(Value::Boolean(order.options.asc == Some(false)).into());
+    Ok(Some(call("list_percentile", [collected, part.clone(), descending])))
+}
+
+/// `ARRAY(SELECT …)`: an aggregate of the query's only column, in the query's order.
+fn of_array_query(function: &Function) -> Result<Option<Expr>> {
+    let FunctionArguments::Subquery(query) = &function.args else { return Ok(None) };
+    let orders = query.order_by.as_ref().map(ToString::to_string).unwrap_or_default();
+    let collected =
+        || parsed_expr(&format!("list_or_empty((SELECT array_agg(c) FROM ({query}) AS listed(c)))")).map(Some);
+    let SetExpr::Select(select) = query.body.as_ref() else {
+        return if orders.is_empty() { collected() } else { Err(SqlError::unsupported("ARRAY of this ordered query")) };
+    };
+    let plain = select.distinct.is_none()
+        && matches!(&select.group_by, GroupByExpr::Expressions(all, _) if all.is_empty())
+        && select.having.is_none()
+        && query.with.is_none()
+        && query.limit_clause.is_none()
+        && query.fetch.is_none();
+    let [SelectItem::UnnamedExpr(item) | SelectItem::ExprWithAlias { expr: item, .. }] = select.projection.as_slice()
+    else {
+        return Err(SqlError::unsupported("ARRAY of this query"));
+    };
+    // A series by itself is a list already.
+    if let Expr::Function(function) = item
+        && (plain && select.from.is_empty() && select.selection.is_none() && orders.is_empty())
+        && name_of(function) == "generate_series"
+    {
+        return Ok(Some(call_with("series_list", function)));
+    }
+    if !plain || item.to_string().contains("unnest") || item.to_string().contains("count(") {
+        if !orders.is_empty() {
+            return Err(SqlError::unsupported("ARRAY of an ordered query with DISTINCT, GROUP BY or LIMIT"));
+        }
+        return collected();
+    }
+    let mut select = select.clone();
+    let inner = parsed_expr(&format!("array_agg({item} {orders})"))?;
+    select.projection = vec![SelectItem::UnnamedExpr(inner)];
+    parsed_expr(&format!("list_or_empty(({select}))")).map(Some)
+}
+
+/// A call of another function with the same arguments.
+fn call_with(name: &str, function: &Function) -> Expr {
+    Expr::Function(Function { name: named(name), ..function.clone() })
+}
+
+fn call_arguments(expr: Expr) -> FunctionArguments {
+    match call("array_agg", [expr]) {
+        Expr::Function(function) => function.args,
+        _ => FunctionArguments::None,
+    }
+}
+
+/// `make_interval(days => 10)`: arguments by their names, in order.
+fn of_make_interval(function: &Function) -> Result<Option<Expr>> {
+    const NAMES: [&str; 7] = ["years", "months", "weeks", "days", "hours", "mins", "secs"];
+    let FunctionArguments::List(list) = &function.args else { return Ok(None) };
+    if !list.args.iter().any(|argument| matches!(argument, FunctionArg::Named { .. } | FunctionArg::ExprNamed { .. })) {
+        return Ok(None);
+    }
+    let mut all: Vec<String> = vec!["0".to_owned(); NAMES.len()];
+    for (at, argument) in list.args.iter().enumerate() {
+        let (place, value) = match argument {
+            FunctionArg::Unnamed(FunctionArgExpr::Expr(expr)) => (Some(at), expr),
+            FunctionArg::Named { name, arg: FunctionArgExpr::Expr(expr), .. } => {
+                (NAMES.iter().position(|known| name.value.eq_ignore_ascii_case(known)), expr)
+            }
+            FunctionArg::ExprNamed { name, arg: FunctionArgExpr::Expr(expr), .. } => {
+                (NAMES.iter().position(|known| name.to_string().eq_ignore_ascii_case(known)), expr)
+            }
+            _ => return Ok(None),
+        };
+        let Some(slot) = place.and_then(|place| all.get_mut(place)) else { return Ok(None) };
+        *slot = value.to_string();
+    }
+    parsed_expr(&format!("make_interval({})", all.join(", "))).map(Some)
+}

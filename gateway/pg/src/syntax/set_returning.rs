@@ -1,0 +1,291 @@
+//! Functions that give rows, in FROM and in a select list: `unnest`, `generate_series`, `jsonb_array_elements` and their kin.
+//!
+//! DataFusion unnests lists. So each of these functions has one that gives the same as a list for each of its columns ([`columns`]), and
+//! a call becomes `unnest(list)`: in FROM as a subquery that may name what stands before it (LATERAL), with WITH ORDINALITY as one more
+//! list of places. [`lateral`](crate::plan::lateral) then turns a join with such a subquery into the unnesting of the join's left side. What is a
+//! series of whole numbers that are written out stays DataFusion's own function, which holds no list.
+
+use super::build::{parsed_expr, parsed_query};
+use crate::error::{Result, SqlError};
+use datafusion::sql::sqlparser::ast::{
+    Expr, Function, FunctionArg, FunctionArgExpr, FunctionArguments, Ident, ObjectName, Query, Select, SelectItem,
+    TableAlias, TableAliasColumnDef, TableFactor, UnaryOperator, Value, Visit, VisitMut, Visitor, VisitorMut,
+};
+use std::ops::ControlFlow;
+
+/// The columns of a function that gives rows: each name, and the function that gives its values as a list. An empty name stands for the
+/// function's own.
+fn columns(function: &str) -> Option<&'static [(&'static str, &'static str)]> {
+    Some(match function {
+        "generate_series" => &[("", "series_list")],
+        "generate_subscripts" => &[("", "subscripts_list")],
+        "_pg_expandarray" => &[("x", "expanded_items"), ("n", "expanded_places")],
+        "json_array_elements" | "jsonb_array_elements" => &[("value", "json_array_items")],
+        "json_array_elements_text" | "jsonb_array_elements_text" => &[("value", "json_array_texts")],
+        "json_each" | "jsonb_each" => &[("key", "json_member_keys"), ("value", "json_member_values")],
+        "json_each_text" | "jsonb_each_text" => &[("key", "json_member_keys"), ("value", "json_member_texts")],
+        "json_object_keys" | "jsonb_object_keys" => &[("", "json_member_keys")],
+        "pg_get_keywords" => {
+            &[("word", "keyword_words"), ("catcode", "keyword_classes"), ("catdesc", "keyword_descriptions")]
+        }
+        "pg_listening_channels" => &[("", "listening_channels")],
+        "regexp_split_to_table" => &[("", "regexp_split_to_array")],
+        "regexp_matches" => &[("", "regexp_matches_list")],
+        "aclexplode" => &[
+            ("grantor", "acl_grantors"),
+            ("grantee", "acl_grantees"),
+            ("privilege_type", "acl_privileges"),
+            ("is_grantable", "acl_grantables"),
+        ],
+        "string_to_table" => &[("", "string_to_array")],
+        _ => return None,
+    })
+}
+
+/// Whether a function gives rows.
+pub fn gives_rows(function: &str) -> bool {
+    function == "unnest" || columns(function).is_some()
+}
+
+fn name_of(name: &ObjectName) -> String {
+    name.0.last().and_then(|part| part.as_ident()).map(|ident| ident.value.to_lowercase()).unwrap_or_default()
+}
+
+/// The arguments of a call, when they are plain expressions.
+fn plain(arguments: &[FunctionArg]) -> Option<Vec<&Expr>> {
+    let expr = |argument| match argument {
+        &FunctionArg::Unnamed(FunctionArgExpr::Expr(ref expr)) => Some(expr),
+        _ => None,
+    };
+    arguments.iter().map(expr).collect()
+}
+
+/// Rewrites a select: its items and what it selects from.
+///
+/// # Errors
+/// 0A000 for a use that has no lists.
+pub fn rewrite(select: &mut Select) -> Result<()> {
+    for item in &mut select.projection {
+        if let SelectItem::UnnamedExpr(expr) | SelectItem::ExprWithAlias { expr, .. } = item
+            && let ControlFlow::Break(error) = VisitMut::visit(expr, &mut Items { depth: 0 })
+        {
+            return Err(*error);
+        }
+    }
+    let whole = select.clone();
+    let value = |name: &str| is_value(&whole, name);
+    let mut first = true;
+    for from in &mut select.from {
+        table(&mut from.relation, first, &value)?;
+        first = false;
+        for join in &mut from.joins {
+            table(&mut join.relation, false, &value)?;
+        }
+    }
+    Ok(())
+}
+
+/// Calls in a select list, but not in its subqueries, which have lists of their own.
+struct Items {
+    depth: usize,
+}
+
+impl VisitorMut for Items {
+    type Break = Box<SqlError>;
+
+    fn pre_visit_query(&mut self, _query: &mut Query) -> ControlFlow<Box<SqlError>> {
+        self.depth += 1;
+        ControlFlow::Continue(())
+    }
+
+    fn post_visit_query(&mut self, _query: &mut Query) -> ControlFlow<Box<SqlError>> {
+        self.depth -= 1;
+        ControlFlow::Continue(())
+    }
+
+    fn pre_visit_expr(&mut self, expr: &mut Expr) -> ControlFlow<Box<SqlError>> {
+        if self.depth > 0 {
+            return ControlFlow::Continue(());
+        }
+        match item(expr) {
+            Ok(None) => {}
+            Ok(Some(new)) => *expr = new,
+            Err(error) => return ControlFlow::Break(Box::new(error)),
+        }
+        ControlFlow::Continue(())
+    }
+}
+
+fn item(expr: &Expr) -> Result<Option<Expr>> {
+    match expr {
+        Expr::Function(function) if function.over.is_none() => {
+            let Function { name, args: FunctionArguments::List(list), .. } = function else { return Ok(None) };
+            let Some(columns) = columns(&name_of(name)) else { return Ok(None) };
+            let columns = match name_of(name).as_str() {
+                // As a row, whose columns drivers then name: `(information_schema._pg_expandarray(i.indkey)).n`.
+                "_pg_expandarray" => &[("", "expanded_rows")],
+                "aclexplode" => &[("", "acl_rows")],
+                _ => columns,
+            };
+            let [(_, lists)] = columns else {
+                return Err(SqlError::unsupported(format!("{name} in a select list"))
+                    .with_hint(format!("Say SELECT … FROM {name}(…).")));
+            };
+            let Some(arguments) = plain(&list.args) else { return Ok(None) };
+            let unnested = format!("unnest({lists}({}))", written(&arguments));
+            parsed_expr(&as_document(unnested, lists, &name_of(name))).map(Some)
+        }
+        _ => Ok(None),
+    }
+}
+
+/// Items of a document are documents of its kind, which a list of them does not tell DataFusion.
+fn as_document(unnested: String, list: &str, function: &str) -> String {
+    match list {
+        "json_array_items" | "json_member_values" if function.starts_with("jsonb") => {
+            format!("CAST({unnested} AS JSONB)")
+        }
+        "json_array_items" | "json_member_values" => format!("CAST({unnested} AS JSON)"),
+        _ => unnested,
+    }
+}
+
+/// Whether a select uses a name as a value by itself.
+fn is_value(select: &Select, name: &str) -> bool {
+    struct Uses<'a>(&'a str);
+    impl Visitor for Uses<'_> {
+        type Break = ();
+        fn pre_visit_expr(&mut self, expr: &Expr) -> ControlFlow<()> {
+            match expr {
+                Expr::Identifier(ident) if ident.value.eq_ignore_ascii_case(self.0) => ControlFlow::Break(()),
+                _ => ControlFlow::Continue(()),
+            }
+        }
+    }
+    Visit::visit(select, &mut Uses(name)).is_break()
+}
+
+fn written(arguments: &[&Expr]) -> String {
+    arguments.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ")
+}
+
+fn is_whole(expr: &Expr) -> bool {
+    match expr {
+        Expr::Value(value) => matches!(&value.value, Value::Number(digits, _) if digits.parse::<i64>().is_ok()),
+        Expr::UnaryOp { op: UnaryOperator::Minus | UnaryOperator::Plus, expr } => is_whole(expr),
+        _ => false,
+    }
+}
+
+/// An item of FROM.
+fn table(factor: &mut TableFactor, first: bool, is_value: &dyn Fn(&str) -> bool) -> Result<()> {
+    let (name, arguments, alias, ordinality) = match factor {
+        TableFactor::Table { name, args: Some(arguments), alias, with_ordinality, .. } => {
+            (name_of(name), plain(&arguments.args), alias, *with_ordinality)
+        }
+        TableFactor::Function { name, args, alias, with_ordinality, .. } => {
+            (name_of(name), plain(args), alias, *with_ordinality)
+        }
+        TableFactor::UNNEST { array_exprs, alias, with_ordinality, .. } => {
+            ("unnest".to_owned(), Some(array_exprs.iter().collect()), alias, *with_ordinality)
+        }
+        TableFactor::NestedJoin { table_with_joins, .. } => {
+            table(&mut table_with_joins.relation, first, is_value)?;
+            return table_with_joins.joins.iter_mut().try_for_each(|join| table(&mut join.relation, false, is_value));
+        }
+        _ => return Ok(()),
+    };
+    let Some(arguments) = arguments else { return Ok(()) };
+    let lists: Vec<(String, String)> = match columns(&name) {
+        Some(columns) => columns
+            .iter()
+            .map(|(column, list)| {
+                let column = if column.is_empty() { name.as_str() } else { column };
+                (column.to_owned(), format!("{list}({})", written(&arguments)))
+            })
+            .collect(),
+        None if name == "unnest" => {
+            arguments.iter().map(|argument| ("unnest".to_owned(), argument.to_string())).collect()
+        }
+        None => return Ok(()),
+    };
+    let mut names: Vec<String> = lists.iter().map(|(column, _)| column.clone()).collect();
+    if ordinality {
+        names.push("ordinality".to_owned());
+    }
+    // A function's alias also names its column, where it has but one of no name of its own.
+    // The alias is the row as well, and the row of one column its value.
+    let nameless = matches!(columns(&name), None | Some([("", _)]));
+    if let (Some(alias), 1) = (alias.as_ref(), lists.len())
+        && (nameless || is_value(&alias.name.value))
+    {
+        names[0].clone_from(&alias.name.value);
+    }
+    let mut shown = alias.take().unwrap_or_else(|| TableAlias {
+        explicit: true,
+        name: Ident::new(name.clone()),
+        columns: Vec::new(),
+        at: None,
+    });
+    for (at, name) in names.iter().enumerate() {
+        if at >= shown.columns.len() {
+            shown.columns.push(TableAliasColumnDef { name: Ident::with_quote('"', name), data_type: None });
+        }
+    }
+    let whole = name == "generate_series" && arguments.iter().all(|argument| is_whole(argument)) && !ordinality;
+    if whole {
+        if let TableFactor::Table { alias, .. } | TableFactor::Function { alias, .. } = factor {
+            *alias = Some(shown);
+        }
+        return Ok(());
+    }
+    let mut items: Vec<String> = lists
+        .iter()
+        .enumerate()
+        .map(|(at, (_, list))| {
+            let called = list.split('(').next().unwrap_or_default();
+            format!("{} AS c{at}", as_document(format!("unnest({list})"), called, &name))
+        })
+        .collect();
+    if ordinality {
+        let places: Vec<String> = lists.iter().map(|(_, list)| format!("list_length({list})")).collect();
+        items.push(format!("unnest(series_list(1::bigint, greatest({}))) AS c{}", places.join(", "), lists.len()));
+    }
+    let subquery = parsed_query(&format!("SELECT {}", items.join(", ")))?;
+    *factor = TableFactor::Derived { lateral: !first, subquery, alias: Some(shown), sample: None };
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::parse;
+    use datafusion::sql::sqlparser::ast::{SetExpr, Statement};
+    use expect_test::{Expect, expect};
+
+    fn check(sql: &str, expected: Expect) {
+        let Statement::Query(query) = parse(sql) else { panic!("no query: {sql}") };
+        let SetExpr::Select(mut select) = *query.body else { panic!("no select: {sql}") };
+        let outcome = rewrite(&mut select).map_or_else(|error| error.message, |()| select.to_string());
+        expected.assert_eq(&outcome);
+    }
+
+    #[test]
+    fn calls_become_lists_that_are_unnested() {
+        check("SELECT * FROM generate_series(1, 3) x", expect![[r#"SELECT * FROM generate_series(1, 3) x ("x")"#]]);
+        check(
+            "SELECT * FROM t, jsonb_each(t.d) AS e",
+            expect![[
+                r#"SELECT * FROM t, LATERAL (SELECT unnest(json_member_keys(t.d)) AS c0, CAST(unnest(json_member_values(t.d)) AS JSONB) AS c1) AS e ("key", "value")"#
+            ]],
+        );
+        check(
+            "SELECT * FROM unnest(ARRAY[1]) WITH ORDINALITY AS u(v)",
+            expect![[
+                r#"SELECT * FROM (SELECT unnest(ARRAY[1]) AS c0, unnest(series_list(1::BIGINT, greatest(list_length(ARRAY[1])))) AS c1) AS u (v, "ordinality")"#
+            ]],
+        );
+        check("SELECT jsonb_object_keys(d) FROM t", expect!["SELECT unnest(json_member_keys(d)) FROM t"]);
+        check("SELECT jsonb_each(d) FROM t", expect!["jsonb_each in a select list is not supported"]);
+    }
+}

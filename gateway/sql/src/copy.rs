@@ -1,0 +1,135 @@
+//! `COPY`: the Parquet file of `TO 'file'`, and PostgreSQL's formats of `TO STDOUT` and `FROM STDIN`.
+//!
+//! Options come in parentheses, or as the words of PostgreSQL before 9.0, which psql's `\copy` and dumps still send. What contradicts
+//! itself is refused as PostgreSQL 15 refuses it.
+
+mod options;
+
+pub use options::{CopyFormat, CopyOptions, Forced, Header};
+
+use super::{as_of::Past, query::adapt, statement::Statement, tokens::Cursor};
+use crate::pg::syntax::build::select_from;
+use crate::pg::{
+    error::{Result, SqlError},
+    names::RelationName,
+};
+use datafusion::sql::sqlparser::{ast, tokenizer::Token};
+use options::{Setting, copy_options, invalid};
+
+/// `COPY … TO 'file'`
+#[derive(Clone, Debug, PartialEq)]
+pub struct CopyTo {
+    /// The rows: always [`ast::Statement::Query`].
+    pub query: Box<ast::Statement>,
+    /// The file as it was written.
+    pub path: String,
+    /// How pages are compressed.
+    pub compression: Compression,
+}
+
+/// How the pages of a Parquet file are compressed.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Compression {
+    /// Not.
+    None,
+    /// `snappy`
+    Snappy,
+    /// `lz4_raw`
+    Lz4,
+    /// `zstd`
+    #[default]
+    Zstd,
+}
+
+/// `COPY … TO STDOUT`
+#[derive(Clone, Debug, PartialEq)]
+pub struct CopyOut {
+    /// The rows: always [`ast::Statement::Query`].
+    pub query: Box<ast::Statement>,
+    /// How they are written.
+    pub options: CopyOptions,
+}
+
+/// `COPY table FROM STDIN`
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CopyFrom {
+    /// The table.
+    pub table: RelationName,
+    /// The columns that the data has; none for all.
+    pub columns: Vec<String>,
+    /// How the data is written.
+    pub options: CopyOptions,
+}
+
+pub(crate) fn parse_copy(cursor: &mut Cursor<'_>) -> Result<Statement> {
+    cursor.expect_words("copy")?;
+    let past = Past::cut(cursor)?;
+    let (mut query, table) = if cursor.token(&Token::LParen) {
+        if ["insert", "update", "delete"].contains(&cursor.head().as_str()) {
+            return Err(SqlError::unsupported("COPY of a statement that writes"));
+        }
+        let query = cursor.parse_with(|parser| parser.parse_query())?;
+        cursor.expect_token(&Token::RParen)?;
+        (query, None)
+    } else {
+        let name = cursor.table_name()?;
+        let columns =
+            if cursor.peek() == Some(&Token::LParen) { cursor.parenthesised(Cursor::name)? } else { Vec::new() };
+        (select_from(&name, &columns)?, Some((name, columns)))
+    };
+    past.put(&mut query)?;
+    adapt(&mut query)?;
+    if cursor.words("from") {
+        let Some((table, columns)) = table else { return Err(cursor.syntax_error()) };
+        if !cursor.words("stdin") {
+            let hint = "COPY … FROM STDIN takes the rows from the client; psql's \\copy reads a file of the client's.";
+            return Err(SqlError::unsupported("COPY FROM a file or program of the server").with_hint(hint));
+        }
+        let options = CopyOptions::of(copy_options(cursor)?, true)?;
+        if cursor.head() == "where" {
+            return Err(SqlError::unsupported("WHERE in COPY"));
+        }
+        return Ok(Statement::CopyFrom(CopyFrom { table, columns, options }));
+    }
+    cursor.expect_words("to")?;
+    let query = Box::new(ast::Statement::Query(query));
+    if cursor.words("stdout") {
+        let options = CopyOptions::of(copy_options(cursor)?, false)?;
+        return Ok(Statement::CopyOut(CopyOut { query, options }));
+    }
+    if cursor.head() == "program" {
+        return Err(SqlError::unsupported("COPY … TO PROGRAM")
+            .with_hint("COPY … TO STDOUT gives the rows to the client, which can start one."));
+    }
+    let path = cursor.string()?;
+    let (mut parquet, mut compression) = (false, Compression::default());
+    for (name, value) in copy_options(cursor)? {
+        match (name.as_str(), value) {
+            ("format", Setting::Text(format)) if format.eq_ignore_ascii_case("parquet") => parquet = true,
+            ("compression", Setting::Text(value)) => compression = Compression::named(&value.to_lowercase())?,
+            ("format", Setting::Text(other)) => {
+                return Err(SqlError::unsupported(format!("COPY to a file as {other}")));
+            }
+            _ => return Err(SqlError::unsupported(format!("COPY option {}", name.to_uppercase()))),
+        }
+    }
+    if !parquet {
+        return Err(SqlError::unsupported("COPY … TO a file as text").with_hint("Say (FORMAT parquet)."));
+    }
+    Ok(Statement::CopyTo(CopyTo { query, path, compression }))
+}
+
+impl Compression {
+    fn named(name: &str) -> Result<Self> {
+        match name {
+            "none" | "uncompressed" => Ok(Self::None),
+            "snappy" => Ok(Self::Snappy),
+            "lz4" | "lz4_raw" => Ok(Self::Lz4),
+            "zstd" => Ok(Self::Zstd),
+            _ => {
+                Err(invalid(format!("unknown compression \"{name}\""))
+                    .with_hint("There are none, snappy, lz4 and zstd."))
+            }
+        }
+    }
+}

@@ -1,0 +1,93 @@
+//! `SET a[1] = x`, `SET a[2:3] = …`: assignments to parts of a column as assignments of the whole column.
+//!
+//! [`Cursor`] cuts the subscripts out before sqlparser reads the statement; the value becomes a function of what the column holds, and those of several
+//! parts of one column stand in each other.
+
+use super::tokens::{Cursor, subscripts::Subscripts};
+use crate::pg::{
+    error::{Result, SqlError},
+    functions::subscript_assignment::{ELEMENT, OPEN, SLICE},
+    ident::fold,
+    syntax::build::{call, parsed_expr},
+};
+use datafusion::sql::sqlparser::ast::{AccessExpr, Assignment, AssignmentTarget, Expr, Ident, Subscript};
+
+/// The subscripts of a statement, until they have found their columns.
+pub(crate) struct Parts(Vec<Subscripts>);
+
+impl Parts {
+    /// Cuts them out of what is to be read.
+    pub(crate) fn cut(cursor: &mut Cursor<'_>, is_update: bool) -> Result<Self> {
+        cursor.cut_subscripts(is_update).map(Self)
+    }
+
+    /// Puts them into the values of their columns, which the statement reads as those of `table`.
+    ///
+    /// # Errors
+    /// 0A000 for several dimensions and for `DEFAULT`.
+    pub(crate) fn put(&self, assignments: &mut Vec<Assignment>, table: Option<&Ident>) -> Result<()> {
+        if self.0.is_empty() {
+            return Ok(());
+        }
+        let mut whole: Vec<(Assignment, bool)> = Vec::with_capacity(assignments.len());
+        for mut assignment in std::mem::take(assignments) {
+            let Some((name, subscripts)) = self.of(&assignment) else {
+                whole.push((assignment, false));
+                continue;
+            };
+            let before = whole.iter_mut().find(|(other, is_part)| *is_part && is_of(other, &name));
+            let held = match (&before, table) {
+                (Some((other, _)), _) => other.value.clone(),
+                (None, Some(table)) => Expr::CompoundIdentifier(vec![table.clone(), name.clone()]),
+                (None, None) => Expr::Identifier(name.clone()),
+            };
+            let value = assigned(held, &subscripts.all, assignment.value)?;
+            match before {
+                Some((other, _)) => other.value = value,
+                None => {
+                    assignment.value = value;
+                    whole.push((assignment, true));
+                }
+            }
+        }
+        *assignments = whole.into_iter().map(|(assignment, _)| assignment).collect();
+        Ok(())
+    }
+
+    fn of(&self, assignment: &Assignment) -> Option<(Ident, &Subscripts)> {
+        let AssignmentTarget::ColumnName(name) = &assignment.target else { return None };
+        let name = name.0.first()?.as_ident()?;
+        let found = self.0.iter().find(|subscripts| subscripts.column == name.span)?;
+        Some((name.clone(), found))
+    }
+}
+
+fn is_of(assignment: &Assignment, name: &Ident) -> bool {
+    match &assignment.target {
+        AssignmentTarget::ColumnName(other) => {
+            other.0.first().and_then(|part| part.as_ident()).is_some_and(|other| fold(other) == fold(name))
+        }
+        AssignmentTarget::Tuple(_) => false,
+    }
+}
+
+fn assigned(held: Expr, subscripts: &[AccessExpr], value: Expr) -> Result<Expr> {
+    let [AccessExpr::Subscript(subscript)] = subscripts else {
+        return Err(SqlError::unsupported("an assignment to an item of an array of several dimensions"));
+    };
+    if matches!(&value, Expr::Identifier(name) if name.quote_style.is_none() && name.value.eq_ignore_ascii_case("default"))
+    {
+        let message = "cannot set an array element to DEFAULT";
+        return Err(SqlError::new(crate::pg::error::SqlState::FEATURE_NOT_SUPPORTED, message));
+    }
+    let bound = |written: &Option<Expr>, open: i64| match written {
+        Some(bound) => Ok(bound.clone()),
+        None => parsed_expr(&format!("({open})")),
+    };
+    Ok(match subscript {
+        Subscript::Index { index } => call(ELEMENT, [held, index.clone(), value]),
+        Subscript::Slice { lower_bound, upper_bound, .. } => {
+            call(SLICE, [held, bound(lower_bound, OPEN.0)?, bound(upper_bound, OPEN.1)?, value])
+        }
+    })
+}

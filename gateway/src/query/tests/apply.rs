@@ -1,0 +1,243 @@
+//! What DataFusion makes joins of, and the same evaluated row by row: the answers are the same. Then what DataFusion refuses.
+
+use crate::{
+    pg::plan::apply::Correlated,
+    query::testing::{session, shown},
+};
+use datafusion::{execution::SessionStateBuilder, optimizer::AnalyzerRule, prelude::SessionContext};
+use expect_test::{Expect, expect};
+use std::sync::Arc;
+
+/// A session that evaluates every correlated subquery row by row.
+fn always(context: &SessionContext) -> SessionContext {
+    let state = context.state();
+    let rules = state.analyzer().rules.iter().map(|rule| match rule.name() {
+        "correlated_subqueries" => Arc::new(Correlated { always: true }) as Arc<dyn AnalyzerRule + Send + Sync>,
+        _ => Arc::clone(rule),
+    });
+    let rules = rules.collect();
+    SessionContext::new_with_state(SessionStateBuilder::new_from_existing(state).with_analyzer_rules(rules).build())
+}
+
+const T: &str = "(VALUES (1, 'a', 10), (2, 'b', NULL), (3, 'c', 30), (NULL, 'd', 40)) AS t(k, n, v)";
+const U: &str = "(VALUES (1, 5), (1, 7), (2, NULL), (4, 9), (NULL, 11)) AS u(k, w)";
+
+#[tokio::test]
+async fn row_by_row_gives_what_joins_give() {
+    let joined = session(false);
+    let applied = always(&joined);
+    for query in [
+        "SELECT n, (SELECT max(w) FROM @U WHERE u.k = t.k) FROM @T ORDER BY n",
+        "SELECT n, (SELECT count(*) FROM @U WHERE u.k = t.k) FROM @T ORDER BY n",
+        "SELECT n, (SELECT count(w) + 1 FROM @U WHERE u.k = t.k) FROM @T ORDER BY n",
+        "SELECT n, (SELECT sum(w) FROM @U WHERE u.k = t.k HAVING count(*) > 1) FROM @T ORDER BY n",
+        "SELECT n FROM @T WHERE EXISTS (SELECT 1 FROM @U WHERE u.k = t.k) ORDER BY n",
+        "SELECT n FROM @T WHERE NOT EXISTS (SELECT 1 FROM @U WHERE u.k = t.k AND w > 5) ORDER BY n",
+        "SELECT n FROM @T WHERE EXISTS (SELECT 1 FROM @U WHERE u.k < t.k) ORDER BY n",
+        "SELECT n FROM @T WHERE k IN (SELECT k FROM @U) ORDER BY n",
+        "SELECT n FROM @T WHERE k NOT IN (SELECT k FROM @U) ORDER BY n",
+        "SELECT n FROM @T WHERE k NOT IN (SELECT k FROM @U WHERE k IS NOT NULL) ORDER BY n",
+        "SELECT n FROM @T WHERE k IN (SELECT u.k FROM @U WHERE w < t.v) ORDER BY n",
+        "SELECT n FROM @T WHERE k NOT IN (SELECT u.k FROM @U WHERE w < t.v) ORDER BY n",
+        "SELECT n FROM @T WHERE v > (SELECT max(w) FROM @U WHERE u.k = t.k) ORDER BY n",
+        "SELECT n FROM @T WHERE 5 < ALL (SELECT w FROM @U WHERE u.k = t.k) ORDER BY n",
+        "SELECT n, CASE WHEN EXISTS (SELECT 1 FROM @U WHERE u.k = t.k) THEN 1 ELSE 2 END FROM @T ORDER BY n",
+        "SELECT t.n, x.w FROM @T, LATERAL (SELECT w FROM @U WHERE u.k = t.k) x ORDER BY 1, 2",
+        "SELECT t.n, x.w FROM @T LEFT JOIN LATERAL (SELECT w FROM @U WHERE u.k = t.k) x ON true ORDER BY 1, 2",
+        "SELECT t.n, x.c FROM @T LEFT JOIN LATERAL (SELECT count(*) AS c FROM @U WHERE u.k = t.k) x ON true ORDER BY 1, 2",
+        "SELECT n FROM @T WHERE NOT (k IN (SELECT k FROM @U)) ORDER BY n",
+        "SELECT n FROM @T WHERE (k IN (SELECT k FROM @U)) IS NULL ORDER BY n",
+        "SELECT n FROM @T WHERE n = 'd' OR k IN (SELECT k FROM @U) ORDER BY n",
+        "SELECT n FROM @T WHERE n = 'd' OR k NOT IN (SELECT k FROM @U WHERE k > 1) ORDER BY n",
+        "SELECT count(*), sum((SELECT max(w) FROM @U WHERE u.k = t.k)) FROM @T",
+    ] {
+        let query = query.replace("@U", U).replace("@T", T);
+        let (left, right) = (shown(&joined, &query).await, shown(&applied, &query).await);
+        assert!(!left.starts_with("0A000") && !left.starts_with("XX000"), "{query}: {left}");
+        assert_eq!(left, right, "{query}");
+    }
+}
+
+async fn check(queries: &[&str], expected: Expect) {
+    let context = session(false);
+    let mut answers = Vec::new();
+    for query in queries {
+        let whole = query.replace("@U", U).replace("@T", T);
+        answers.push(format!("> {query}\n{}", shown(&context, &whole).await));
+    }
+    expected.assert_eq(&answers.join("\n"));
+}
+
+#[tokio::test]
+async fn what_is_no_join_runs_for_each_row() {
+    check(
+        &[
+            "SELECT n, (SELECT w FROM @U WHERE u.k = t.k) FROM @T ORDER BY n",
+            "SELECT n, (SELECT w FROM @U WHERE u.k = t.k) FROM @T WHERE t.k > 1 ORDER BY n",
+            "SELECT n, CASE WHEN k > 1 THEN (SELECT w FROM @U WHERE u.k = t.k) ELSE 0 END FROM @T ORDER BY n",
+            "SELECT n, (SELECT w FROM @U WHERE u.k = t.k ORDER BY w DESC LIMIT 1) FROM @T ORDER BY n",
+            "SELECT n, (SELECT w FROM @U WHERE u.k = t.k UNION SELECT -1 WHERE t.k = 3 LIMIT 1) FROM @T WHERE k > 1 ORDER BY n",
+            "SELECT n, ARRAY(SELECT w FROM @U WHERE u.k = t.k ORDER BY w DESC) FROM @T ORDER BY n",
+            "SELECT n, EXISTS (SELECT 1 FROM @U WHERE u.k = t.k), t.k IN (SELECT k FROM @U) FROM @T ORDER BY n",
+            "SELECT n FROM @T ORDER BY (SELECT max(-w) FROM @U WHERE u.k = t.k) NULLS LAST, n",
+            "SELECT n, (SELECT sum((SELECT count(*) FROM @U WHERE u.k < o.k AND u.k <= t.k)) FROM (VALUES (2), (5)) AS o(k)) FROM @T ORDER BY n",
+            "SELECT n, (SELECT t.n || max(u.w)::text FROM @U WHERE u.k = (SELECT t.k)) FROM @T ORDER BY n",
+            "SELECT t.n, x.w FROM @T LEFT JOIN LATERAL (SELECT w FROM @U WHERE u.k = t.k ORDER BY w LIMIT 1) x ON x.w > 5 ORDER BY n",
+            "SELECT t.n, x.w, y.s FROM @T, LATERAL (SELECT w FROM @U WHERE u.k = t.k LIMIT 2) x, LATERAL (SELECT x.w + t.k AS s) y ORDER BY 1, 2",
+            "SELECT t.n, u.w FROM @T JOIN @U ON (SELECT max(k) FROM (VALUES (1), (2)) AS m(k) WHERE m.k <= t.k) = u.k ORDER BY 1, 2",
+            "SELECT t.n, u.w FROM @T LEFT JOIN @U ON u.k = t.k AND (SELECT count(*) FROM (VALUES (5)) AS m(k) WHERE m.k < u.w) > 0 ORDER BY 1, 2",
+            "SELECT n FROM @T WHERE k NOT IN (SELECT u.k FROM @U WHERE w < t.v) ORDER BY n",
+            "SELECT n FROM @T WHERE (k IN (SELECT k FROM @U)) IS NULL ORDER BY n",
+            "SELECT ARRAY(SELECT 1), ARRAY(SELECT 1 WHERE false)",
+            "SELECT (SELECT t.nix) FROM @T",
+            "SELECT (SELECT w / (u.k - u.k) FROM @U WHERE u.k = t.k AND w = 9), k FROM @T WHERE k = 1",
+            "SELECT (SELECT w / (u.k - u.k) FROM @U WHERE u.k = t.k + 3), k FROM @T WHERE k = 1",
+        ],
+        expect![[r#"
+            > SELECT n, (SELECT w FROM @U WHERE u.k = t.k) FROM @T ORDER BY n
+            21000 more than one row returned by a subquery used as an expression
+            > SELECT n, (SELECT w FROM @U WHERE u.k = t.k) FROM @T WHERE t.k > 1 ORDER BY n
+            n:text | w:int8
+            b | NULL
+            c | NULL
+            > SELECT n, CASE WHEN k > 1 THEN (SELECT w FROM @U WHERE u.k = t.k) ELSE 0 END FROM @T ORDER BY n
+            n:text | case:int8
+            a | 0
+            b | NULL
+            c | NULL
+            d | 0
+            > SELECT n, (SELECT w FROM @U WHERE u.k = t.k ORDER BY w DESC LIMIT 1) FROM @T ORDER BY n
+            n:text | w:int8
+            a | 7
+            b | NULL
+            c | NULL
+            d | NULL
+            > SELECT n, (SELECT w FROM @U WHERE u.k = t.k UNION SELECT -1 WHERE t.k = 3 LIMIT 1) FROM @T WHERE k > 1 ORDER BY n
+            n:text | ?column?:int8
+            b | NULL
+            c | -1
+            > SELECT n, ARRAY(SELECT w FROM @U WHERE u.k = t.k ORDER BY w DESC) FROM @T ORDER BY n
+            n:text | array:_int8
+            a | {7,5}
+            b | {NULL}
+            c | {}
+            d | {}
+            > SELECT n, EXISTS (SELECT 1 FROM @U WHERE u.k = t.k), t.k IN (SELECT k FROM @U) FROM @T ORDER BY n
+            n:text | exists:bool | ?column?:bool
+            a | true | true
+            b | true | true
+            c | false | NULL
+            d | false | NULL
+            > SELECT n FROM @T ORDER BY (SELECT max(-w) FROM @U WHERE u.k = t.k) NULLS LAST, n
+            n:text
+            a
+            b
+            c
+            d
+            > SELECT n, (SELECT sum((SELECT count(*) FROM @U WHERE u.k < o.k AND u.k <= t.k)) FROM (VALUES (2), (5)) AS o(k)) FROM @T ORDER BY n
+            n:text | sum:numeric
+            a | 4
+            b | 5
+            c | 5
+            d | 0
+            > SELECT n, (SELECT t.n || max(u.w)::text FROM @U WHERE u.k = (SELECT t.k)) FROM @T ORDER BY n
+            n:text | ?column?:text
+            a | a7
+            b | NULL
+            c | NULL
+            d | NULL
+            > SELECT t.n, x.w FROM @T LEFT JOIN LATERAL (SELECT w FROM @U WHERE u.k = t.k ORDER BY w LIMIT 1) x ON x.w > 5 ORDER BY n
+            n:text | w:int8
+            a | NULL
+            b | NULL
+            c | NULL
+            d | NULL
+            > SELECT t.n, x.w, y.s FROM @T, LATERAL (SELECT w FROM @U WHERE u.k = t.k LIMIT 2) x, LATERAL (SELECT x.w + t.k AS s) y ORDER BY 1, 2
+            n:text | w:int8 | s:int8
+            a | 5 | 6
+            a | 7 | 8
+            b | NULL | NULL
+            > SELECT t.n, u.w FROM @T JOIN @U ON (SELECT max(k) FROM (VALUES (1), (2)) AS m(k) WHERE m.k <= t.k) = u.k ORDER BY 1, 2
+            n:text | w:int8
+            a | 5
+            a | 7
+            b | NULL
+            c | NULL
+            > SELECT t.n, u.w FROM @T LEFT JOIN @U ON u.k = t.k AND (SELECT count(*) FROM (VALUES (5)) AS m(k) WHERE m.k < u.w) > 0 ORDER BY 1, 2
+            n:text | w:int8
+            a | 7
+            b | NULL
+            c | NULL
+            d | NULL
+            > SELECT n FROM @T WHERE k NOT IN (SELECT u.k FROM @U WHERE w < t.v) ORDER BY n
+            n:text
+            b
+            > SELECT n FROM @T WHERE (k IN (SELECT k FROM @U)) IS NULL ORDER BY n
+            n:text
+            c
+            d
+            > SELECT ARRAY(SELECT 1), ARRAY(SELECT 1 WHERE false)
+            array:_int8 | array:_int8
+            {1} | {}
+            > SELECT (SELECT t.nix) FROM @T
+            42703 column t.nix does not exist
+            > SELECT (SELECT w / (u.k - u.k) FROM @U WHERE u.k = t.k AND w = 9), k FROM @T WHERE k = 1
+            ?column?:int8 | k:int8
+            NULL | 1
+            > SELECT (SELECT w / (u.k - u.k) FROM @U WHERE u.k = t.k + 3), k FROM @T WHERE k = 1
+            22012 division by zero"#]],
+    )
+    .await;
+}
+
+#[tokio::test]
+async fn names_mean_the_nearest_query() {
+    check(
+        &[
+            "SELECT (SELECT (SELECT t.n) FROM (VALUES (9, 'inner')) AS t(k, n)) FROM @T LIMIT 1",
+            "SELECT n, (SELECT (SELECT string_agg(x.n, ',') FROM (SELECT t.n) x) FROM (VALUES (1)) AS o(k)) FROM @T ORDER BY n",
+            "SELECT n, (SELECT max(q.k) FROM (SELECT t.k FROM @U WHERE u.k = t.k) q) FROM @T ORDER BY n",
+        ],
+        expect![[r#"
+            > SELECT (SELECT (SELECT t.n) FROM (VALUES (9, 'inner')) AS t(k, n)) FROM @T LIMIT 1
+            n:text
+            inner
+            > SELECT n, (SELECT (SELECT string_agg(x.n, ',') FROM (SELECT t.n) x) FROM (VALUES (1)) AS o(k)) FROM @T ORDER BY n
+            n:text | string_agg:text
+            a | a
+            b | b
+            c | c
+            d | d
+            > SELECT n, (SELECT max(q.k) FROM (SELECT t.k FROM @U WHERE u.k = t.k) q) FROM @T ORDER BY n
+            n:text | max:int8
+            a | 1
+            b | 2
+            c | NULL
+            d | NULL"#]],
+    )
+    .await;
+}
+
+#[tokio::test]
+async fn what_is_drawn_is_drawn_for_each_row() {
+    const ONES: &str = "(VALUES (1), (1), (1)) AS x(a)";
+    let context = session(false);
+    for (query, values) in [
+        ("SELECT count(DISTINCT v) FROM (SELECT (SELECT random() WHERE x.a = x.a) AS v FROM @ONES) AS y", 3),
+        (
+            "SELECT count(DISTINCT v) FROM (SELECT (SELECT max(r + x.a) FROM (SELECT random() AS r) z) AS v FROM @ONES) AS y",
+            3,
+        ),
+        ("SELECT count(DISTINCT v) FROM @ONES, LATERAL (SELECT random() + x.a AS v) AS y", 3),
+        ("SELECT count(DISTINCT v) FROM @ONES, LATERAL (SELECT max(random() + x.a) AS v) AS y", 3),
+        ("SELECT count(DISTINCT v) FROM (SELECT (SELECT random()) AS v FROM @ONES) AS y", 1),
+        (
+            "SELECT count(*) FROM (SELECT (SELECT random() + a) AS v, (SELECT random() + a) AS w FROM @ONES) AS y WHERE v = w",
+            0,
+        ),
+        ("SELECT count(DISTINCT v) FROM (SELECT (SELECT a + 0.5) AS v FROM @ONES) AS y", 1),
+    ] {
+        let shown = shown(&context, &query.replace("@ONES", ONES)).await;
+        assert_eq!(shown, format!("count:int8\n{values}"), "{query}");
+    }
+}

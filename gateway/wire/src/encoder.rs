@@ -1,0 +1,161 @@
+//! Rows: what a client is told of them, and their messages.
+
+use crate::pg::{
+    codec::{column::Column, format::Format},
+    error::{Result, SqlError, SqlState},
+    types,
+};
+use arrow::{
+    array::RecordBatch,
+    compute::cast,
+    datatypes::{Field, SchemaRef},
+};
+use bytes::{BufMut, BytesMut};
+use pgwire::api::Type;
+use std::sync::Arc;
+
+/// How the rows of a query are written.
+#[derive(Clone, Debug)]
+pub struct RowEncoder {
+    schema: SchemaRef,
+    kinds: Arc<[Type]>,
+    formats: Arc<[Format]>,
+}
+
+impl RowEncoder {
+    /// For rows of `schema`, in the formats of a Bind message: none for all text, one for all columns, or one for each.
+    ///
+    /// # Errors
+    /// 08P01 for another number of formats.
+    pub fn new(schema: SchemaRef, formats: &[Format]) -> Result<Self> {
+        let formats = Format::for_each(formats, schema.fields().len(), "column")?.into();
+        let kinds = schema.fields().iter().map(|field| types::pg_type(field)).collect();
+        Ok(Self { schema, kinds, formats })
+    }
+
+    /// Writes the RowDescription message.
+    pub fn describe(&self, out: &mut BytesMut) {
+        let at = start(b'T', out);
+        out.put_u16(self.kinds.len() as u16);
+        for ((field, kind), format) in self.schema.fields().iter().zip(&*self.kinds).zip(&*self.formats) {
+            put_text(field.name(), out);
+            // The table's OID and the column's number: not known of an expression, and of none here.
+            out.put_u32(0);
+            out.put_i16(0);
+            out.put_u32(kind.oid());
+            out.put_i16(type_length(kind));
+            out.put_i32(type_modifier(field));
+            out.put_i16(format.code());
+        }
+        finish(at, out);
+    }
+
+    /// Decides how a batch is written. A column of another type than the schema's is cast to it: the client was told that one.
+    ///
+    /// # Errors
+    /// 0A000 for a type that no client can be told; XX000 for a batch of another shape.
+    pub fn batch(&self, batch: &RecordBatch) -> Result<Rows> {
+        let faulty = |message: String| SqlError::new(SqlState::INTERNAL_ERROR, message);
+        if batch.num_columns() != self.kinds.len() {
+            return Err(faulty(format!("{} columns where {} were described", batch.num_columns(), self.kinds.len())));
+        }
+        let columns = batch.columns().iter().zip(self.schema.fields()).zip(self.kinds.iter().zip(&*self.formats));
+        let columns = columns.map(|((array, field), (kind, format))| {
+            if types::pg_type(&Field::new("", array.data_type().clone(), true))
+                == types::pg_type(&Field::new("", field.data_type().clone(), true))
+            {
+                return Ok(Column::new(array, kind, *format)?.padded(field));
+            }
+            let fraction = match array.data_type() {
+                arrow::datatypes::DataType::Decimal128(_, scale) => *scale > 0,
+                data => data.is_floating(),
+            };
+            if fraction && field.data_type().is_integer() {
+                return Err(faulty(format!(
+                    "a column of {} where {} was described",
+                    array.data_type(),
+                    field.data_type()
+                )));
+            }
+            let array = cast(array, field.data_type()).map_err(|error| faulty(error.to_string()))?;
+            Ok(Column::new(&array, kind, *format)?.padded(field))
+        });
+        Ok(Rows { columns: columns.collect::<Result<_>>()?, count: batch.num_rows() })
+    }
+}
+
+/// The rows of a batch, ready to be written.
+#[derive(Debug)]
+pub struct Rows {
+    columns: Vec<Column>,
+    count: usize,
+}
+
+impl Rows {
+    /// How many there are.
+    pub fn count(&self) -> usize {
+        self.count
+    }
+
+    /// Its columns.
+    pub fn columns(&self) -> &[Column] {
+        &self.columns
+    }
+
+    /// Writes the DataRow message of a row; nothing of it when it fails.
+    ///
+    /// # Errors
+    /// 22003 or 22008 for a value that PostgreSQL's type cannot hold; 54000 for a row of 2 GiB.
+    pub fn write(&self, row: usize, out: &mut BytesMut) -> Result<()> {
+        let at = start(b'D', out);
+        out.put_u16(self.columns.len() as u16);
+        let written = self.columns.iter().try_for_each(|column| column.write_sized(row, out));
+        let fits = i32::try_from(out.len() - at).is_ok();
+        if written.is_err() || !fits {
+            out.truncate(at - 1);
+            written?;
+            return Err(SqlError::new(SqlState::PROGRAM_LIMIT_EXCEEDED, "a row is too long to be sent"));
+        }
+        finish(at, out);
+        Ok(())
+    }
+}
+
+/// Starts a message; gives the place of its length.
+pub fn start(kind: u8, out: &mut BytesMut) -> usize {
+    out.put_u8(kind);
+    out.put_u32(0);
+    out.len() - 4
+}
+
+/// Ends the message whose length stands at `at`.
+pub fn finish(at: usize, out: &mut BytesMut) {
+    let length = (out.len() - at) as u32;
+    out[at..at + 4].copy_from_slice(&length.to_be_bytes());
+}
+
+/// Text that a zero ends. A zero within would end it early and break the message, so it is left out.
+pub(crate) fn put_text(text: &str, out: &mut BytesMut) {
+    text.bytes().filter(|byte| *byte != 0).for_each(|byte| out.put_u8(byte));
+    out.put_u8(0);
+}
+
+/// `typlen`: bytes of a value in PostgreSQL's memory; −1 for any number.
+fn type_length(kind: &Type) -> i16 {
+    match *kind {
+        Type::BOOL | Type::CHAR => 1,
+        Type::INT2 => 2,
+        Type::INT4 | Type::FLOAT4 | Type::DATE | Type::OID => 4,
+        Type::INT8 | Type::FLOAT8 | Type::TIME | Type::TIMESTAMP | Type::TIMESTAMPTZ => 8,
+        Type::INTERVAL | Type::UUID => 16,
+        Type::NAME => 64,
+        _ => -1,
+    }
+}
+
+fn type_modifier(field: &Field) -> i32 {
+    types::sql_type(field).map_or(-1, types::type_modifier)
+}
+
+#[cfg(test)]
+mod tests;
