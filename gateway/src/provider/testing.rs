@@ -32,7 +32,7 @@ use std::{collections::BTreeMap, sync::Arc};
 /// The store's clock, in microseconds.
 pub(super) const NOW: i64 = 1_357_095_845_000_000;
 
-fn part(name: &str, kind: SqlType, descending: bool) -> KeyPart {
+pub(super) fn part(name: &str, kind: SqlType, descending: bool) -> KeyPart {
     KeyPart { name: name.into(), kind, descending }
 }
 
