@@ -57,7 +57,7 @@ pub async fn parameters(
     hints: &[Option<DataType>],
 ) -> Result<(Vec<DataType>, Option<SchemaRef>)> {
     if let Statement::Merge(merge) = statement {
-        let query = Query::new(session, view)?;
+        let query = session.query(view)?;
         let planned = merge::planned(&query, merge, hints).await?;
         let plan = query.plan(&planned.select).await?;
         return Ok((query.parameters(&planned.select, &plan, &planned.hints).await?, None));
@@ -69,7 +69,7 @@ pub async fn parameters(
         Statement::Delete(delete) => (update_delete::delete_select(&view, delete)?, hints.to_vec()),
         _ => return Err(not_a_write()),
     };
-    let query = Query::new(session, view)?;
+    let query = session.query(view)?;
     let plan = query.plan(&select).await?;
     let mut hints = hints;
     if let Statement::Insert(insert) = statement {
@@ -111,7 +111,7 @@ pub async fn plan(
 ) -> Result<(Query, LogicalPlan)> {
     let view = session.view().await?;
     if let Statement::Merge(merge) = statement {
-        let query = Query::new(session, view)?.with_parameters(parameters);
+        let query = session.query(view)?.with_parameters(parameters);
         let select = merge::planned(&query, merge, &[]).await?.select;
         let plan = query.plan(&select).await?;
         return Ok((query, plan));
@@ -123,7 +123,7 @@ pub async fn plan(
         Statement::Delete(delete) => update_delete::delete_select(&view, delete)?,
         _ => return Err(not_a_write()),
     };
-    let query = Query::new(session, view)?.with_parameters(parameters);
+    let query = session.query(view)?.with_parameters(parameters);
     let plan = query.plan(&select).await?;
     Ok((query, plan))
 }
@@ -207,7 +207,7 @@ async fn planned(
         false => None,
     };
     let statement = taken.as_ref().map_or(statement, |taken| &taken.statement);
-    let query = Query::new(session, view)?.with_parameters(parameters);
+    let query = session.query(view)?.with_parameters(parameters);
     if let Some(taken) = &taken {
         taken.put(&query);
     }

@@ -6,6 +6,7 @@ pub(crate) mod show;
 pub(crate) mod truncate;
 
 use crate::{
+    context::introspection::CursorInfo,
     copy::{self, CopyIn},
     ddl, dml,
     pg::{
@@ -14,7 +15,7 @@ use crate::{
     },
     point::{self, Kept},
     query::{Query, explain, plan_cache::Plans, with_parameters},
-    session::{Found, HeldCursor, Outcome, Prepared, Session, parameterized, prepared},
+    session::{Found, Outcome, Prepared, Session, parameterized, prepared},
     shield::shielded,
     sql::{
         cursor::CursorStatement,
@@ -233,7 +234,7 @@ async fn answer(
     {
         return Ok(Outcome::Rows { tag: "SELECT", rows });
     }
-    let of_values = Query::of_kept(session, view)?.with_parameters(&parameters);
+    let of_values = session.query_of_kept(view)?.with_parameters(&parameters);
     if let Some(physical) = Box::pin(prepared.plans.physical(&of_values, &parameters)).await? {
         return Ok(Outcome::Rows { tag: "SELECT", rows: of_values.run_short(physical)? });
     }
@@ -292,7 +293,7 @@ async fn run_cursor(session: &mut Session, cursor: &CursorStatement, parameters:
             let depth = session.savepoint_depth();
             let at_micros = session.shared.clock.now_micros();
             let (scroll, hold) = (declare.scroll, declare.hold);
-            let told = HeldCursor { text: declare.text.clone(), at_micros, scroll, hold };
+            let told = CursorInfo { name: declare.name.clone(), text: declare.text.clone(), at_micros, scroll, hold };
             session.cursors.declare(declare.name.clone(), rows, told, depth)?;
             if !session.in_transaction() {
                 session.cursors.commit();
@@ -361,7 +362,7 @@ async fn analyse(
     hints: Hints<'_>,
 ) -> Result<(Vec<DataType>, LogicalPlan, Query)> {
     let statement = &*dml::without_locks(statement);
-    let query = Query::new(session, view)?.with_types(hints);
+    let query = session.query(view)?.with_types(hints);
     let plan = query.plan(statement).await?;
     let types = query.parameters(statement, &plan, hints).await?;
     if !plan.schema().fields().iter().any(|field| field.data_type().is_null()) || types.is_empty() {
@@ -380,7 +381,7 @@ async fn plan_query(
     parameters: &[ScalarValue],
 ) -> Result<(Query, LogicalPlan)> {
     let view = session.view().await?;
-    let query = Query::new(session, view)?.with_parameters(parameters);
+    let query = session.query(view)?.with_parameters(parameters);
     let plan = query.plan(&dml::without_locks(statement)).await?;
     Ok((query, plan))
 }

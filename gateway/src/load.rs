@@ -162,7 +162,7 @@ impl Load {
         let key_places = target.key_places()?;
         let shared = &session.shared;
         let numbers = Numbers { given: shared.row_numbers.clone(), now_micros: shared.clock.now_micros() };
-        let query = Query::new(session, view)?;
+        let query = session.query(view)?;
         let defaults = Box::pin(Defaults::new(&query, &target, &named)).await?;
         let (rows, bytes, mutations, bulk, stored) = (Vec::new(), 0, 0, None, 0);
         Ok(Self {
@@ -298,7 +298,7 @@ impl Load {
         let Some(mut bulk) = self.bulk.take() else { return Ok(()) };
         let view = session.view().await?;
         self.check_table(&view)?;
-        let query = (!self.target.table.checks.is_empty()).then(|| Query::new(session, view.clone())).transpose()?;
+        let query = (!self.target.table.checks.is_empty()).then(|| session.query(view.clone())).transpose()?;
         for chunk in rows.chunks(LOOKUP_ROWS) {
             self.check_rows(query.as_ref(), chunk).await?;
             for row in chunk {
@@ -354,7 +354,7 @@ impl Load {
         };
         let mut written = Written::default();
         let mut seen = HashSet::with_capacity(rows.len());
-        let query = (!target.table.checks.is_empty()).then(|| Query::new(session, view.clone())).transpose()?;
+        let query = (!target.table.checks.is_empty()).then(|| session.query(view.clone())).transpose()?;
         for chunk in rows.chunks(LOOKUP_ROWS) {
             self.check_rows(query.as_ref(), chunk).await?;
             if self.destination == Destination::Nowhere {

@@ -6,10 +6,11 @@
 //! [`Isolation::RepeatableRead`](crate::sql::settings::Isolation) the first statement's.
 
 use crate::activity::{Activity, Listed};
-use crate::instance::{Identity, Shared};
 use crate::lookup;
 use crate::wire::transaction_status::TransactionStatus;
+use crate::{identity::Identity, instance::Shared};
 mod activity;
+mod context;
 mod cursors;
 mod listening;
 pub(crate) mod parameterized;
@@ -29,7 +30,6 @@ pub use crate::settings::pending::Wanted;
 pub use crate::table_locks::Writers;
 pub(crate) use crate::write_set::conflict;
 pub use crate::write_set::{Changes, Reliance, Written};
-pub(crate) use listening::Shared as SharedPending;
 pub(crate) use pending_ddl::Reserved;
 pub(crate) use transaction::{Lock, changed};
 
@@ -49,10 +49,9 @@ use crate::{
 };
 use arrow::datatypes::{DataType, SchemaRef};
 use cursors::Cursors;
-pub(crate) use cursors::{Held, HeldCursor};
 use datafusion::{execution::SendableRecordBatchStream, scalar::ScalarValue};
 use keyspan_catalog::{Relation, Snapshot, SqlView, Table};
-pub(crate) use prepared::{NamedStatement, Shown, Source, Statements};
+pub(crate) use prepared::{NamedStatement, Source, Statements};
 use statement_cache::Recent;
 pub(crate) use statement_cache::{Known, Text};
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
@@ -79,6 +78,8 @@ pub struct Session {
     /// Statements by their text without values.
     pub(crate) kinds: parameterized::Kinds,
     pub(crate) cursors: Cursors,
+    /// Both of them, as the session's statements see them.
+    objects: Arc<context::Objects>,
     notifications: listening::Notifications,
     /// Numbers that sequences gave.
     pub(crate) given: Arc<Given>,
@@ -151,6 +152,8 @@ impl Session {
         let transaction = TransactionState::default();
         let activity = Activity::new(&identity, process_id, shared.clock.now_micros());
         let activity = shared.activities.list(activity);
+        let (statements, cursors) = (Statements::default(), Cursors::default());
+        let objects = Arc::new(context::Objects { statements: statements.shown(), cursors: cursors.held() });
         Self {
             shared,
             identity,
@@ -159,10 +162,11 @@ impl Session {
             settings,
             transaction,
             temporary: Temporary::default(),
-            statements: Statements::default(),
+            statements,
             recent: Recent::default(),
             kinds: parameterized::Kinds::default(),
-            cursors: Cursors::default(),
+            cursors,
+            objects,
             notifications: listening::Notifications::default(),
             given: Arc::default(),
             wanted: Arc::default(),
@@ -290,11 +294,6 @@ impl Session {
         };
         let timeout = self.settings.timeout(name)?;
         Some((timeout, SqlError::new(state, format!("terminating connection due to {what} timeout"))))
-    }
-
-    /// What `pg_cursors` shows.
-    pub(crate) fn held_cursors(&self) -> Held {
-        self.cursors.held()
     }
 
     /// The columns of a cursor, if there is one of this name.

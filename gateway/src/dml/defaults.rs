@@ -6,12 +6,13 @@ use super::{
     target::{Target, TargetColumn},
 };
 use crate::{
-    context::Facts,
+    context::StatementContext,
     pg::{
         error::{Result, SqlError, SqlState},
         ident::{fold, quoted},
         types,
     },
+    pg_catalog::objects,
     query::Query,
     session::Session,
 };
@@ -38,7 +39,7 @@ use std::sync::Arc;
 /// The defaults of the columns that a statement does not name.
 pub(crate) struct Defaults {
     columns: Vec<(usize, Source)>,
-    facts: Arc<Facts>,
+    facts: Arc<StatementContext>,
 }
 
 enum Source {
@@ -53,7 +54,7 @@ impl Defaults {
     /// # Errors
     /// What evaluating a default finds.
     pub(crate) async fn new(query: &Query, target: &Target, named: &[usize]) -> Result<Self> {
-        let facts = query.facts().clone();
+        let facts = query.statement_context().clone();
         let mut columns = Vec::new();
         for (at, column) in target.columns.iter().enumerate().filter(|(at, _)| !named.contains(at)) {
             let Some(default) = &column.default else { continue };
@@ -112,7 +113,7 @@ pub async fn settled(
     let view = session.view().await?;
     let target = Target::of_table(&view, Arc::new(table.clone()));
     let column = &target.columns[target.position(column)?];
-    let query = Query::new(session, view)?;
+    let query = session.query(view)?;
     let mut sql = expression.to_string();
     let lower = sql.to_lowercase();
     let value = match (lower.as_str(), column.kind) {
@@ -121,11 +122,11 @@ pub async fn settled(
         }
         ("gen_random_uuid()" | "uuid_generate_v4()", SqlType::Uuid) => DefaultValue::Uuid,
         _ if lower.starts_with("nextval(") => {
-            let sequence = query.facts().sequence(&sequence_name(expression)?)?;
+            let sequence = objects::sequence(query.statement_context(), &sequence_name(expression)?)?;
             if !matches!(column.kind, SqlType::Int2 | SqlType::Int4 | SqlType::Int8) {
                 return Err(SqlError::unsupported("nextval as the default of a column that is no integer"));
             }
-            if query.facts().is_temporary(sequence.id) {
+            if query.statement_context().is_temporary(sequence.id) {
                 return Err(SqlError::unsupported("a default of a temporary table's sequence"));
             }
             sql = next_sql(&sequence.name);
@@ -246,7 +247,7 @@ pub async fn checked_columns(session: &mut Session, table: &Table, condition: &E
     }
     let view = session.view().await?;
     let target = Target::of_table(&view, Arc::new(table.clone()));
-    let query = Query::new(session, view)?;
+    let query = session.query(view)?;
     let item = SelectItem::ExprWithAlias { expr: condition.clone(), alias: quoted("c0") };
     let (_, plan) = written_rows(&query, &target, &quoted(&table.name), &[item], &[]).await?;
     let kind = plan.schema().field(0).data_type();

@@ -197,7 +197,7 @@ pub(super) fn new_rows(
 
 /// Where keys come from that no column has.
 fn numbers(query: &Query) -> Numbers {
-    let facts = query.facts();
+    let facts = query.statement_context();
     let given = facts.shared.as_ref().map(|shared| shared.row_numbers.clone()).unwrap_or_default();
     Numbers { given, now_micros: facts.now_micros }
 }

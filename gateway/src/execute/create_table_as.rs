@@ -101,7 +101,7 @@ async fn filled(session: &mut Session, create: &CreateTableAs, parameters: Vec<S
         let message = format!("relation \"{}\" already exists", create.name);
         return Err(SqlError::new(SqlState::DUPLICATE_TABLE, message));
     }
-    let query = Query::new(session, view.clone())?.with_parameters(&parameters);
+    let query = session.query(view.clone())?.with_parameters(&parameters);
     let plan = with_parameters(query.plan(&create.query).await?, parameters)?;
     let options = without_storage_parameters(session, &create.options);
     let definition = TableDefinition { options: pairs(&options), ..definition(create, &Query::columns(&plan))? };

@@ -18,7 +18,7 @@ use crate::{
         error::{Result, SqlError, SqlState},
         ident::quoted,
     },
-    query::{Query, with_parameters},
+    query::with_parameters,
     session::{Lock, Session},
     sql::{locking::locked, query::table_name},
     view::View,
@@ -137,7 +137,7 @@ async fn rows_at(
         query = without_locks(&query).into_owned();
     }
     let (pin, store) = (view.pin.clone(), view.rows.clone());
-    let planned = Query::new(session, view)?.with_parameters(&parameters);
+    let planned = session.query(view)?.with_parameters(&parameters);
     let plan = planned.plan(&query).await?;
     let (skip, wanted) = window(&planned, bounds, &parameters).await?;
     let rows = planned.run(with_parameters(plan, parameters)?).await?;

@@ -11,7 +11,6 @@ use crate::{
         names::RelationName,
         types,
     },
-    query::Query,
     sql::prepared::{Execute, Prepare},
 };
 use arrow::datatypes::DataType;
@@ -175,7 +174,7 @@ pub(crate) async fn arguments(
         select.projection = execute.arguments.iter().enumerate().map(named).collect();
     }
     let view = session.view().await?;
-    let query_of_values = Query::new(session, view)?;
+    let query_of_values = session.query(view)?;
     let plan = query_of_values.plan(&ast::Statement::Query(query)).await?;
     let batches: Vec<_> = query_of_values.run(plan).await?.try_collect().await.map_err(SqlError::from)?;
     let row = batches.iter().find(|batch| batch.num_rows() > 0);
