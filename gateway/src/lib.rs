@@ -18,7 +18,7 @@ pub mod copy;
 pub mod ddl;
 pub mod demo;
 pub mod dml;
-pub(crate) mod execute;
+pub mod execute;
 pub mod identity;
 pub mod instance;
 pub(crate) mod load;
@@ -46,6 +46,7 @@ pub mod write_set;
 
 pub use crate::pg::error::{SqlError, SqlState};
 pub use crate::{
+    execute::Outcome,
     identity::Identity,
-    session::{Outcome, Prepared, Session},
+    session::{Prepared, Session},
 };

@@ -16,7 +16,7 @@ mod listening;
 pub(crate) mod parameterized;
 mod pending_ddl;
 pub(crate) mod prepared;
-mod statement_cache;
+pub(crate) mod statement_cache;
 mod temporary;
 #[cfg(test)]
 pub(crate) mod testing;
@@ -28,14 +28,10 @@ pub use crate::row_locks::RowLocks;
 pub use crate::settings::Settings;
 pub use crate::settings::pending::Wanted;
 pub use crate::table_locks::Writers;
-pub(crate) use crate::write_set::conflict;
-pub use crate::write_set::{Changes, Reliance, Written};
 pub(crate) use pending_ddl::Reserved;
 pub(crate) use transaction::{Lock, changed};
 
 use crate::{
-    copy::CopyIn,
-    execute::Runs,
     pg::{
         error::{Result, SqlError, SqlState},
         names::{RelationName, Schema, SearchPath},
@@ -43,9 +39,10 @@ use crate::{
     point,
     query::plan_cache::Plans,
     sequences::Given,
-    sql::{copy::CopyOptions, statement::Statement},
+    sql::statement::Statement,
     view::{View, budget::ScanBudget},
     wire::reply::Severity,
+    write_set::WriteSet,
 };
 use arrow::datatypes::{DataType, SchemaRef};
 use cursors::Cursors;
@@ -112,31 +109,24 @@ impl Prepared {
         let (kept, plans) = (Arc::default(), Arc::default());
         Self { statement: Arc::new(statement), parameters, columns, kept, plans, lifted: None }
     }
-}
 
-/// What a statement did.
-pub enum Outcome {
-    /// Rows, with the word of their command tag (`SELECT`, `FETCH`, `EXPLAIN`, `SHOW`, `INSERT 0` …), to which the wire adds their
-    /// number where PostgreSQL does.
-    Rows {
-        /// The word or words of the command tag.
-        tag: &'static str,
-        /// The rows.
-        rows: SendableRecordBatchStream,
-    },
-    /// The rows of a `COPY … TO STDOUT`.
-    CopyOut {
-        /// The rows.
-        rows: SendableRecordBatchStream,
-        /// How they are written.
-        options: CopyOptions,
-    },
-    /// A `COPY … FROM STDIN`, which waits for its data.
-    CopyIn(Box<CopyIn>),
-    /// A command, with its whole tag (`CREATE TABLE`, `INSERT 0 5`).
-    Done(String),
-    /// An empty statement.
-    Empty,
+    fn analysed(&self) -> point::Analysed<'_> {
+        let columns = self.columns.as_ref();
+        point::Analysed { statement: &self.statement, parameters: &self.parameters, columns }
+    }
+
+    /// Its rows, if it is a query that goes around the optimizer.
+    pub(crate) fn point_read(&self, values: &[ScalarValue], view: &View) -> Option<SendableRecordBatchStream> {
+        self.kept.read(&self.analysed(), values, view)
+    }
+
+    /// Its writes and the number of rows, if it is a write that goes around the optimizer.
+    ///
+    /// # Errors
+    /// Those of the general way.
+    pub(crate) async fn point_write(&self, values: &[ScalarValue], view: &View) -> Result<Option<(WriteSet, u64)>> {
+        self.kept.write(&self.analysed(), values, view).await
+    }
 }
 
 /// A relation that was found by its name.
@@ -172,36 +162,6 @@ impl Session {
             wanted: Arc::default(),
             activity,
         }
-    }
-
-    /// Analyses a statement. `hints` are the types that the client declared for `$1`, `$2`, …; `None` to infer.
-    ///
-    /// # Errors
-    /// What is wrong with the statement.
-    pub async fn prepare(&mut self, statement: Statement, hints: &[Option<DataType>]) -> Result<Prepared> {
-        self.set_wanted();
-        let prepared = Box::pin(crate::execute::prepare(self, statement, hints, Runs::Later)).await;
-        prepared.inspect_err(|_| self.failed())
-    }
-
-    /// Analyses a statement without parameters that runs at once, and once: what its rows are read from is settled here.
-    ///
-    /// # Errors
-    /// What is wrong with the statement.
-    pub async fn prepare_once(&mut self, statement: Statement) -> Result<Prepared> {
-        self.set_wanted();
-        let prepared = Box::pin(crate::execute::prepare(self, statement, &[], Runs::Now)).await;
-        prepared.inspect_err(|_| self.failed())
-    }
-
-    /// Runs a statement.
-    ///
-    /// # Errors
-    /// What went wrong before its first row; later errors come from the stream.
-    pub async fn execute(&mut self, prepared: &Prepared, parameters: Vec<ScalarValue>) -> Result<Outcome> {
-        self.set_wanted();
-        let done = Box::pin(crate::execute::execute(self, prepared, parameters)).await;
-        done.inspect_err(|_| self.failed())
     }
 
     /// Tells the session that a statement or its rows failed: an open transaction has failed then.
@@ -266,7 +226,7 @@ impl Session {
     }
 
     /// Sets what `set_config` has asked for.
-    fn set_wanted(&mut self) {
+    pub(crate) fn set_wanted(&mut self) {
         for (name, local, value) in self.wanted.take() {
             // Outside of a transaction block it held for its statement only.
             if local && !self.remember_local(name) {

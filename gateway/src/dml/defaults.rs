@@ -14,7 +14,6 @@ use crate::{
     },
     pg_catalog::objects,
     query::Query,
-    session::Session,
 };
 use arrow::{
     array::{Array, AsArray},
@@ -104,16 +103,9 @@ impl Defaults {
 ///
 /// # Errors
 /// 0A000 for what cannot be a default; what is wrong with the expression; 42804 and others for a value that the column does not take.
-pub async fn settled(
-    session: &mut Session,
-    table: &Table,
-    column: &str,
-    expression: &Expr,
-) -> Result<Option<ColumnDefault>> {
-    let view = session.view().await?;
-    let target = Target::of_table(&view, Arc::new(table.clone()));
+pub async fn settled(query: &Query, table: &Table, column: &str, expression: &Expr) -> Result<Option<ColumnDefault>> {
+    let target = Target::of_table(&query.view, Arc::new(table.clone()));
     let column = &target.columns[target.position(column)?];
-    let query = session.query(view)?;
     let mut sql = expression.to_string();
     let lower = sql.to_lowercase();
     let value = match (lower.as_str(), column.kind) {
@@ -132,7 +124,7 @@ pub async fn settled(
             sql = next_sql(&sequence.name);
             DefaultValue::Next(sequence.id)
         }
-        _ => match evaluated(&query, column, expression).await? {
+        _ => match evaluated(query, column, expression).await? {
             (Value::Null, true) => return Ok(None),
             (value, true) => {
                 let text = value.to_text(column.kind);
@@ -238,18 +230,16 @@ fn constant_sql(value: &Value, text: &str, kind: SqlType) -> String {
 ///
 /// # Errors
 /// What is wrong with the condition; 0A000 for subqueries and tables with an aggregate family.
-pub async fn checked_columns(session: &mut Session, table: &Table, condition: &Expr) -> Result<Vec<String>> {
+pub async fn checked_columns(query: &Query, table: &Table, condition: &Expr) -> Result<Vec<String>> {
     if super::select::has_subquery(condition) {
         return Err(SqlError::new(SqlState::FEATURE_NOT_SUPPORTED, "cannot use subquery in check constraint"));
     }
     if table.families.iter().any(|family| family.aggregate.is_some()) {
         return Err(SqlError::unsupported("CHECK of a table with an aggregate family"));
     }
-    let view = session.view().await?;
-    let target = Target::of_table(&view, Arc::new(table.clone()));
-    let query = session.query(view)?;
+    let target = Target::of_table(&query.view, Arc::new(table.clone()));
     let item = SelectItem::ExprWithAlias { expr: condition.clone(), alias: quoted("c0") };
-    let (_, plan) = written_rows(&query, &target, &quoted(&table.name), &[item], &[]).await?;
+    let (_, plan) = written_rows(query, &target, &quoted(&table.name), &[item], &[]).await?;
     let kind = plan.schema().field(0).data_type();
     if !matches!(kind, DataType::Boolean | DataType::Null) {
         let message = "argument of CHECK must be type boolean";

@@ -2,8 +2,9 @@
 
 use super::{range::whole_prefix, target::Target};
 use crate::{
+    execute::Outcome,
     session::{
-        Outcome, Session,
+        Session,
         testing::{World, check, run},
     },
     sql::statement::Statement,

@@ -14,7 +14,7 @@ use crate::{
         skipped,
         table::pairs,
     },
-    dml,
+    execute::Outcome,
     load::Load,
     pg::{
         error::{Result, SqlError, SqlState},
@@ -22,7 +22,7 @@ use crate::{
         types,
     },
     query::{Query, with_parameters},
-    session::{Outcome, Reserved, Session},
+    session::{Reserved, Session},
     shield::shielded,
     sql::{
         clause::{CreateTableAs, OnCommit},
@@ -40,7 +40,7 @@ use std::sync::Arc;
 ///
 /// # Errors
 /// What is wrong with the query or its rows; 42P07; the store's. Nothing of the table is left then.
-pub async fn create_table_as(
+pub(super) async fn create_table_as(
     session: &mut Session,
     create: &CreateTableAs,
     parameters: Vec<ScalarValue>,
@@ -74,7 +74,7 @@ async fn emptied(session: &mut Session, create: &CreateTableAs, parameters: Vec<
         let name = RelationName::within(Schema::Temporary, create.name.name.as_str());
         let insert = Statement::insert_of(&name, &create.query)?;
         let prepared = session.prepare(insert, &[]).await?;
-        let Outcome::Done(tag) = dml::execute(session, &prepared, parameters).await? else { return Ok(None) };
+        let Outcome::Done(tag) = super::write::execute(session, &prepared, parameters).await? else { return Ok(None) };
         Ok(tag.rsplit(' ').next().and_then(|rows| rows.parse().ok()))
     };
     let made: Result<Option<u64>> = made.await;

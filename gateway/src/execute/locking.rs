@@ -40,12 +40,12 @@ use skip_locked::{Taking, window};
 use std::{borrow::Cow, sync::Arc};
 
 /// Whether a query locks rows.
-pub fn locks(query: &ast::Statement) -> bool {
+pub(super) fn locks(query: &ast::Statement) -> bool {
     matches!(query, ast::Statement::Query(query) if !query.locks.is_empty())
 }
 
 /// The query without what locks rows.
-pub fn without_locks(query: &ast::Statement) -> Cow<'_, ast::Statement> {
+pub(super) fn without_locks(query: &ast::Statement) -> Cow<'_, ast::Statement> {
     if !locks(query) {
         return Cow::Borrowed(query);
     }
@@ -74,7 +74,7 @@ impl Locking {
 ///
 /// # Errors
 /// What is wrong with the query; 25006; 0A000 for a view and for rows as they were. The stream's: 54000, 53200; 55P03 and 40001 for NOWAIT.
-pub async fn rows(
+pub(super) async fn rows(
     session: &mut Session,
     query: &ast::Statement,
     parameters: Vec<ScalarValue>,

@@ -77,6 +77,15 @@ impl Session {
         Query::new(Arc::new(self.statement_context(&view)), view)
     }
 
+    /// A query over what is seen now.
+    ///
+    /// # Errors
+    /// Those of [`Session::view`] and [`Query::new`].
+    pub(crate) async fn query_now(&mut self) -> Result<Query> {
+        let view = self.view().await?;
+        self.query(view)
+    }
+
     /// A query for a plan that is in the plan cache.
     ///
     /// # Errors

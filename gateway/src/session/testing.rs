@@ -1,6 +1,7 @@
 //! What tests of sessions share: a server without a wire, over the memory store, and statements with what they were told.
 
-use super::{Outcome, Prepared, Session};
+use super::{Prepared, Session};
+use crate::execute::Outcome;
 use crate::{identity::Identity, instance::Shared, sql::statement::Statement};
 use arrow::{
     datatypes::DataType,
