@@ -213,7 +213,7 @@ impl Paths<'_> {
         let (mut base, mut rest) = match segments {
             [first, rest @ ..] if first == "crate" && !rest.is_empty() => (Vec::new(), rest),
             [first, ..] if first == "super" || first == "self" => (self.module.clone(), segments),
-            [first, ..] if self.modules.contains(&[self.module.as_slice(), &[first.clone()]].concat()) => {
+            [first, ..] if self.modules.contains(&[self.module.as_slice(), std::slice::from_ref(first)].concat()) => {
                 (self.module.clone(), segments)
             }
             _ => return,
