@@ -110,7 +110,7 @@ impl Facts {
         let found = number.and_then(|number| self.snapshot.sequence_of(self.tenant.as_ref(), number));
         found.ok_or_else(|| match number {
             Some(_) => SqlError::new(SqlState::WRONG_OBJECT_TYPE, format!("\"{name}\" is not a sequence")),
-            None => SqlError::new(SqlState::UNDEFINED_TABLE, format!("relation \"{name}\" does not exist")),
+            None => SqlError::undefined_relation(name),
         })
     }
 

@@ -58,6 +58,10 @@ fn told(state: SqlState, message: String) -> DataFusionError {
     DataFusionError::External(Box::new(SqlError::new(state, message)))
 }
 
+fn undefined_relation(name: &str) -> DataFusionError {
+    DataFusionError::External(Box::new(SqlError::undefined_relation(name)))
+}
+
 fn null_text() -> ScalarValue {
     ScalarValue::Utf8View(None)
 }
@@ -148,7 +152,7 @@ fn session() -> Vec<RowFunction> {
             let Some(name) = text_of(wanted) else { return Ok(ScalarValue::Boolean(None)) };
             let known = name.parse::<u32>().is_ok() || objects::oid_of_relation(facts, &name).is_some();
             if !known {
-                return Err(told(SqlState::UNDEFINED_TABLE, format!("relation \"{name}\" does not exist")));
+                return Err(undefined_relation(&name));
             }
             Ok(ScalarValue::Boolean(Some(true)))
         })
@@ -237,13 +241,10 @@ fn catalog() -> Vec<RowFunction> {
         texts("pg_get_expr", 2..=3, |values, _| Ok(optional(text_of(&values[0])))),
         texts("pg_get_viewdef", 1..=2, |values, facts| {
             let named = text_of(&values[0]).filter(|_| int_of(&values[0]).is_none());
-            let number =
-                match &named {
-                    Some(name) => Some(objects::oid_of_relation(facts, name).ok_or_else(|| {
-                        told(SqlState::UNDEFINED_TABLE, format!("relation \"{name}\" does not exist"))
-                    })?),
-                    None => oid(&values[0]),
-                };
+            let number = match &named {
+                Some(name) => Some(objects::oid_of_relation(facts, name).ok_or_else(|| undefined_relation(&name))?),
+                None => oid(&values[0]),
+            };
             let view = number.and_then(|number| views::all(facts).find(|view| view.id == number));
             Ok(optional(view.map(|view| views::definition(view, facts))))
         }),
@@ -251,11 +252,10 @@ fn catalog() -> Vec<RowFunction> {
             let (Some(name), Some(column)) = (text_of(&values[0]), text_of(&values[1])) else { return Ok(null_text()) };
             let number = objects::oid_of_relation(facts, &name);
             let table = number.and_then(|number| facts.table_of(keyspan_catalog::TableId(number)));
-            let missing = || told(SqlState::UNDEFINED_TABLE, format!("relation \"{name}\" does not exist"));
+            let missing = || undefined_relation(&name);
             let table = table.ok_or_else(missing)?;
             let found = table.column(&column).ok_or_else(|| {
-                let message = format!("column \"{column}\" of relation \"{}\" does not exist", table.name);
-                told(SqlState::UNDEFINED_COLUMN, message)
+                DataFusionError::External(Box::new(SqlError::undefined_column_of(&table.name, &column)))
             })?;
             let own = objects::sequences(facts).find(|sequence| sequence.owner == Some((table.id, found.id)));
             let shown = |sequence: &Arc<keyspan_catalog::Sequence>| {
@@ -372,7 +372,7 @@ fn casts() -> Vec<RowFunction> {
         oids("regclass_oid", |values, facts| {
             let Some(name) = text_of(&values[0]) else { return Ok(ScalarValue::UInt32(None)) };
             let found = name.parse().ok().or_else(|| objects::oid_of_relation(facts, &name));
-            let missing = || told(SqlState::UNDEFINED_TABLE, format!("relation \"{name}\" does not exist"));
+            let missing = || undefined_relation(&name);
             Ok(ScalarValue::UInt32(Some(found.ok_or_else(missing)?)))
         }),
         texts("regclass_text", |values, facts| {
