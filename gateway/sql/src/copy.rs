@@ -7,7 +7,7 @@ mod options;
 
 pub use options::{CopyFormat, CopyOptions, Forced, Header};
 
-use super::{as_of::Past, query::adapt, statement::Statement, tokens::Cursor};
+use super::{as_of::Past, query::adapt, statement::Statement, tokens::TokenReader};
 use crate::pg::syntax::build::select_from;
 use crate::pg::{
     error::{Result, SqlError},
@@ -61,49 +61,49 @@ pub struct CopyFrom {
     pub options: CopyOptions,
 }
 
-pub(crate) fn parse_copy(cursor: &mut Cursor<'_>) -> Result<Statement> {
-    cursor.expect_words("copy")?;
-    let past = Past::cut(cursor)?;
-    let (mut query, table) = if cursor.token(&Token::LParen) {
-        if ["insert", "update", "delete"].contains(&cursor.head().as_str()) {
+pub(crate) fn parse_copy(tokens: &mut TokenReader<'_>) -> Result<Statement> {
+    tokens.expect_words("copy")?;
+    let past = Past::cut(tokens)?;
+    let (mut query, table) = if tokens.token(&Token::LParen) {
+        if ["insert", "update", "delete"].contains(&tokens.head().as_str()) {
             return Err(SqlError::unsupported("COPY of a statement that writes"));
         }
-        let query = cursor.parse_with(|parser| parser.parse_query())?;
-        cursor.expect_token(&Token::RParen)?;
+        let query = tokens.parse_with(|parser| parser.parse_query())?;
+        tokens.expect_token(&Token::RParen)?;
         (query, None)
     } else {
-        let name = cursor.table_name()?;
+        let name = tokens.table_name()?;
         let columns =
-            if cursor.peek() == Some(&Token::LParen) { cursor.parenthesised(Cursor::name)? } else { Vec::new() };
+            if tokens.peek() == Some(&Token::LParen) { tokens.parenthesised(TokenReader::name)? } else { Vec::new() };
         (select_from(&name, &columns)?, Some((name, columns)))
     };
     past.put(&mut query)?;
     adapt(&mut query)?;
-    if cursor.words("from") {
-        let Some((table, columns)) = table else { return Err(cursor.syntax_error()) };
-        if !cursor.words("stdin") {
+    if tokens.words("from") {
+        let Some((table, columns)) = table else { return Err(tokens.syntax_error()) };
+        if !tokens.words("stdin") {
             let hint = "COPY … FROM STDIN takes the rows from the client; psql's \\copy reads a file of the client's.";
             return Err(SqlError::unsupported("COPY FROM a file or program of the server").with_hint(hint));
         }
-        let options = CopyOptions::of(copy_options(cursor)?, true)?;
-        if cursor.head() == "where" {
+        let options = CopyOptions::of(copy_options(tokens)?, true)?;
+        if tokens.head() == "where" {
             return Err(SqlError::unsupported("WHERE in COPY"));
         }
         return Ok(Statement::CopyFrom(CopyFrom { table, columns, options }));
     }
-    cursor.expect_words("to")?;
+    tokens.expect_words("to")?;
     let query = Box::new(ast::Statement::Query(query));
-    if cursor.words("stdout") {
-        let options = CopyOptions::of(copy_options(cursor)?, false)?;
+    if tokens.words("stdout") {
+        let options = CopyOptions::of(copy_options(tokens)?, false)?;
         return Ok(Statement::CopyOut(CopyOut { query, options }));
     }
-    if cursor.head() == "program" {
+    if tokens.head() == "program" {
         return Err(SqlError::unsupported("COPY … TO PROGRAM")
             .with_hint("COPY … TO STDOUT gives the rows to the client, which can start one."));
     }
-    let path = cursor.string()?;
+    let path = tokens.string()?;
     let (mut parquet, mut compression) = (false, Compression::default());
-    for (name, value) in copy_options(cursor)? {
+    for (name, value) in copy_options(tokens)? {
         match (name.as_str(), value) {
             ("format", Setting::Text(format)) if format.eq_ignore_ascii_case("parquet") => parquet = true,
             ("compression", Setting::Text(value)) => compression = Compression::named(&value.to_lowercase())?,

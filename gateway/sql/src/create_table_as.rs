@@ -4,7 +4,7 @@ use super::{
     clause::{CreateTableAs, OnCommit, OptionClause},
     query,
     statement::Statement,
-    tokens::Cursor,
+    tokens::TokenReader,
 };
 use crate::pg::{
     error::{Result, SqlError},
@@ -16,36 +16,36 @@ use datafusion::sql::sqlparser::{
 };
 
 /// Whether a list of names without types comes next, and what follows it makes it the columns of `CREATE TABLE … AS`.
-pub(crate) fn names_follow(cursor: &Cursor<'_>) -> bool {
-    if cursor.peek() != Some(&Token::LParen) {
+pub(crate) fn names_follow(tokens: &TokenReader<'_>) -> bool {
+    if tokens.peek() != Some(&Token::LParen) {
         return false;
     }
     let mut at = 1;
-    while matches!(cursor.peek_nth(at), Some(Token::Word(_))) && cursor.peek_nth(at + 1) == Some(&Token::Comma) {
+    while matches!(tokens.peek_nth(at), Some(Token::Word(_))) && tokens.peek_nth(at + 1) == Some(&Token::Comma) {
         at += 2;
     }
-    let ends = matches!(cursor.peek_nth(at), Some(Token::Word(_))) && cursor.peek_nth(at + 1) == Some(&Token::RParen);
-    ends && ["as", "with", "using", "on", "tablespace"].contains(&cursor.head_nth(at + 2).as_str())
+    let ends = matches!(tokens.peek_nth(at), Some(Token::Word(_))) && tokens.peek_nth(at + 1) == Some(&Token::RParen);
+    ends && ["as", "with", "using", "on", "tablespace"].contains(&tokens.head_nth(at + 2).as_str())
 }
 
 /// The rest from `AS` on.
 pub(crate) fn parse_as(
-    cursor: &mut Cursor<'_>,
+    tokens: &mut TokenReader<'_>,
     (name, if_not_exists): (RelationName, bool),
     columns: Vec<String>,
     (options, on_commit): (Vec<OptionClause>, Option<OnCommit>),
 ) -> Result<Statement> {
-    cursor.expect_words("as")?;
-    if cursor.head() == "execute" {
+    tokens.expect_words("as")?;
+    if tokens.head() == "execute" {
         return Err(SqlError::unsupported("CREATE TABLE … AS EXECUTE"));
     }
-    if !matches!(cursor.head().as_str(), "" | "select" | "values" | "with" | "table") {
-        return Err(cursor.syntax_error());
+    if !matches!(tokens.head().as_str(), "" | "select" | "values" | "with" | "table") {
+        return Err(tokens.syntax_error());
     }
-    let Statement::Query(query) = query::parse_query(cursor)? else { return Err(cursor.syntax_error()) };
-    let with_data = !cursor.words("with no data");
+    let Statement::Query(query) = query::parse_query(tokens)? else { return Err(tokens.syntax_error()) };
+    let with_data = !tokens.words("with no data");
     if with_data {
-        cursor.words("with data");
+        tokens.words("with data");
     }
     Ok(Statement::CreateTableAs(CreateTableAs { name, if_not_exists, columns, options, query, with_data, on_commit }))
 }

@@ -2,7 +2,7 @@
 
 use super::{
     statement::{Statement, parse_one},
-    tokens::Cursor,
+    tokens::TokenReader,
     type_name,
 };
 use crate::pg::error::{Result, SqlError};
@@ -34,15 +34,15 @@ pub struct Execute {
     pub arguments: Vec<Expr>,
 }
 
-pub(crate) fn parse_prepare(cursor: &mut Cursor<'_>) -> Result<Statement> {
-    cursor.expect_words("prepare")?;
-    if cursor.words("transaction") {
+pub(crate) fn parse_prepare(tokens: &mut TokenReader<'_>) -> Result<Statement> {
+    tokens.expect_words("prepare")?;
+    if tokens.words("transaction") {
         return Err(SqlError::unsupported("a prepared transaction"));
     }
-    let name = cursor.name()?;
-    let types = if cursor.peek() == Some(&Token::LParen) {
-        cursor.parenthesised(|cursor| {
-            let parsed = cursor.parse_with(|parser| parser.parse_data_type())?;
+    let name = tokens.name()?;
+    let types = if tokens.peek() == Some(&Token::LParen) {
+        tokens.parenthesised(|tokens| {
+            let parsed = tokens.parse_with(|parser| parser.parse_data_type())?;
             match &parsed {
                 DataType::Custom(name, _) if name.to_string().eq_ignore_ascii_case("unknown") => Ok(None),
                 // A parameter has its own digits.
@@ -55,32 +55,32 @@ pub(crate) fn parse_prepare(cursor: &mut Cursor<'_>) -> Result<Statement> {
     } else {
         Vec::new()
     };
-    cursor.expect_words("as")?;
-    let statement = parse_one(cursor)?;
+    tokens.expect_words("as")?;
+    let statement = parse_one(tokens)?;
     match statement {
         Statement::Query(_) | Statement::Insert(_) | Statement::Update(_) | Statement::Delete(_) => {}
         Statement::Merge(_) => {}
         _ => return Err(SqlError::unsupported("PREPARE of this statement")),
     }
-    Ok(Statement::Prepare(Prepare { name, types, statement: Box::new(statement), text: cursor.text() }))
+    Ok(Statement::Prepare(Prepare { name, types, statement: Box::new(statement), text: tokens.text() }))
 }
 
-pub(crate) fn parse_execute(cursor: &mut Cursor<'_>) -> Result<Statement> {
-    cursor.expect_words("execute")?;
-    let name = cursor.name()?;
-    let arguments = if cursor.peek() == Some(&Token::LParen) {
-        cursor.parenthesised(|cursor| cursor.parse_with(|parser| parser.parse_expr()))?
+pub(crate) fn parse_execute(tokens: &mut TokenReader<'_>) -> Result<Statement> {
+    tokens.expect_words("execute")?;
+    let name = tokens.name()?;
+    let arguments = if tokens.peek() == Some(&Token::LParen) {
+        tokens.parenthesised(|tokens| tokens.parse_with(|parser| parser.parse_expr()))?
     } else {
         Vec::new()
     };
     Ok(Statement::Execute(Execute { name, arguments }))
 }
 
-pub(crate) fn parse_deallocate(cursor: &mut Cursor<'_>) -> Result<Statement> {
-    cursor.expect_words("deallocate")?;
-    cursor.words("prepare");
-    if cursor.words("all") {
+pub(crate) fn parse_deallocate(tokens: &mut TokenReader<'_>) -> Result<Statement> {
+    tokens.expect_words("deallocate")?;
+    tokens.words("prepare");
+    if tokens.words("all") {
         return Ok(Statement::Deallocate(None));
     }
-    Ok(Statement::Deallocate(Some(cursor.name()?)))
+    Ok(Statement::Deallocate(Some(tokens.name()?)))
 }

@@ -10,7 +10,7 @@ use super::{
     role,
     statement::{Statement, parse_one},
     subscripts::Parts,
-    tokens::{Cursor, in_schema},
+    tokens::{TokenReader, in_schema},
     with,
 };
 use crate::pg::ident::fold;
@@ -63,29 +63,29 @@ pub enum OnConflict {
 }
 
 /// A query, which locks nothing.
-pub(crate) fn parse_query(cursor: &mut Cursor<'_>) -> Result<Statement> {
-    Locks::cut(cursor)?.refuse()?;
-    parse_locking(cursor)
+pub(crate) fn parse_query(tokens: &mut TokenReader<'_>) -> Result<Statement> {
+    Locks::cut(tokens)?.refuse()?;
+    parse_locking(tokens)
 }
 
 /// A query, which may lock rows.
-pub(crate) fn parse_locking(cursor: &mut Cursor<'_>) -> Result<Statement> {
-    let locks = Locks::cut(cursor)?;
-    let (mut query, past) = read(cursor)?;
+pub(crate) fn parse_locking(tokens: &mut TokenReader<'_>) -> Result<Statement> {
+    let locks = Locks::cut(tokens)?;
+    let (mut query, past) = read(tokens)?;
     past.put(&mut query)?;
-    without_database(&mut query, cursor.database());
+    without_database(&mut query, tokens.database());
     adapt(&mut query)?;
     locks.put(&mut query)?;
     Ok(Statement::Query(Box::new(ast::Statement::Query(query))))
 }
 
 /// A query that stands by itself: it may say `INTO`.
-pub(crate) fn parse_select(cursor: &mut Cursor<'_>) -> Result<Statement> {
-    let locks = Locks::cut(cursor)?;
-    let (mut query, past) = read(cursor)?;
-    let into = create_table_as::take_into(&mut query, cursor.database())?;
+pub(crate) fn parse_select(tokens: &mut TokenReader<'_>) -> Result<Statement> {
+    let locks = Locks::cut(tokens)?;
+    let (mut query, past) = read(tokens)?;
+    let into = create_table_as::take_into(&mut query, tokens.database())?;
     past.put(&mut query)?;
-    without_database(&mut query, cursor.database());
+    without_database(&mut query, tokens.database());
     adapt(&mut query)?;
     if into.is_some() {
         locks.refuse()?;
@@ -99,29 +99,29 @@ pub(crate) fn parse_select(cursor: &mut Cursor<'_>) -> Result<Statement> {
     })
 }
 
-fn read(cursor: &mut Cursor<'_>) -> Result<(Box<Query>, Past)> {
-    let past = Past::cut(cursor)?;
+fn read(tokens: &mut TokenReader<'_>) -> Result<(Box<Query>, Past)> {
+    let past = Past::cut(tokens)?;
     // sqlparser takes FOR behind a select list without FROM for an alias.
     for lock in [&["for", "update"][..], &["for", "share"], &["for", "no", "key"], &["for", "key", "share"]] {
-        if cursor.contains(lock) {
+        if tokens.contains(lock) {
             return Err(nested());
         }
     }
-    let query = if cursor.words("table") {
-        let name = cursor.table_name()?;
+    let query = if tokens.words("table") {
+        let name = tokens.table_name()?;
         select_from(&name, &[])?
     } else {
-        cursor.parse_with(|parser| parser.parse_query())?
+        tokens.parse_with(|parser| parser.parse_query())?
     };
     Ok((query, past))
 }
 
-pub(crate) fn parse_insert(cursor: &mut Cursor<'_>) -> Result<Statement> {
-    let past = Past::cut(cursor)?;
-    let parts = Parts::cut(cursor, false)?;
-    let mut parsed = cursor.parse_with(|parser| parser.parse_statement())?;
+pub(crate) fn parse_insert(tokens: &mut TokenReader<'_>) -> Result<Statement> {
+    let past = Past::cut(tokens)?;
+    let parts = Parts::cut(tokens, false)?;
+    let mut parsed = tokens.parse_with(|parser| parser.parse_statement())?;
     past.put(&mut parsed)?;
-    without_database(&mut parsed, cursor.database());
+    without_database(&mut parsed, tokens.database());
     with::inline(&mut parsed)?;
     if let ast::Statement::Insert(ast::Insert { on: Some(OnInsert::OnConflict(clause)), .. }) = &mut parsed
         && let OnConflictAction::DoUpdate(update) = &mut clause.action
@@ -150,13 +150,13 @@ fn returns_all(items: Option<&[ast::SelectItem]>) -> bool {
     items.is_some_and(|items| items.iter().any(|item| matches!(item, ast::SelectItem::Wildcard(_))))
 }
 
-pub(crate) fn parse_update(cursor: &mut Cursor<'_>) -> Result<Statement> {
-    let past = Past::cut(cursor)?;
-    let parts = Parts::cut(cursor, true)?;
-    spell(cursor);
-    let mut parsed = cursor.parse_with(|parser| parser.parse_statement())?;
+pub(crate) fn parse_update(tokens: &mut TokenReader<'_>) -> Result<Statement> {
+    let past = Past::cut(tokens)?;
+    let parts = Parts::cut(tokens, true)?;
+    spell(tokens);
+    let mut parsed = tokens.parse_with(|parser| parser.parse_statement())?;
     past.put(&mut parsed)?;
-    without_database(&mut parsed, cursor.database());
+    without_database(&mut parsed, tokens.database());
     with::inline(&mut parsed)?;
     if let ast::Statement::Update(update) = &mut parsed {
         parts.put(&mut update.assignments, called(&update.table).as_ref())?;
@@ -175,12 +175,12 @@ pub(crate) fn parse_update(cursor: &mut Cursor<'_>) -> Result<Statement> {
     Ok(Statement::Update(Box::new(update)))
 }
 
-pub(crate) fn parse_delete(cursor: &mut Cursor<'_>) -> Result<Statement> {
-    let past = Past::cut(cursor)?;
-    spell(cursor);
-    let mut parsed = cursor.parse_with(|parser| parser.parse_statement())?;
+pub(crate) fn parse_delete(tokens: &mut TokenReader<'_>) -> Result<Statement> {
+    let past = Past::cut(tokens)?;
+    spell(tokens);
+    let mut parsed = tokens.parse_with(|parser| parser.parse_statement())?;
     past.put(&mut parsed)?;
-    without_database(&mut parsed, cursor.database());
+    without_database(&mut parsed, tokens.database());
     with::inline(&mut parsed)?;
     if let ast::Statement::Delete(delete) = &mut parsed {
         let (FromTable::WithFromKeyword(from) | FromTable::WithoutKeyword(from)) = &delete.from;
@@ -202,16 +202,16 @@ pub(crate) fn parse_delete(cursor: &mut Cursor<'_>) -> Result<Statement> {
     Ok(Statement::Delete(Box::new(delete)))
 }
 
-pub(crate) fn parse_explain(cursor: &mut Cursor<'_>) -> Result<Statement> {
-    cursor.expect_words("explain")?;
-    if cursor.head() == "drop" && cursor.head_nth(1) == "database" {
-        return role::parse_explain_drop(cursor);
+pub(crate) fn parse_explain(tokens: &mut TokenReader<'_>) -> Result<Statement> {
+    tokens.expect_words("explain")?;
+    if tokens.head() == "drop" && tokens.head_nth(1) == "database" {
+        return role::parse_explain_drop(tokens);
     }
     let (mut analyze, mut verbose) = (false, false);
     // `EXPLAIN (SELECT 1)` explains a query in parentheses.
-    let is_query = matches!(cursor.head_nth(1).as_str(), "select" | "values" | "with" | "table" | "");
-    if cursor.peek() == Some(&Token::LParen) && !is_query {
-        for (name, value) in cursor.parenthesised(explain_option)? {
+    let is_query = matches!(tokens.head_nth(1).as_str(), "select" | "values" | "with" | "table" | "");
+    if tokens.peek() == Some(&Token::LParen) && !is_query {
+        for (name, value) in tokens.parenthesised(explain_option)? {
             let on = !matches!(value.as_str(), "off" | "false" | "0");
             match name.as_str() {
                 "analyze" => analyze = on,
@@ -224,13 +224,13 @@ pub(crate) fn parse_explain(cursor: &mut Cursor<'_>) -> Result<Statement> {
             }
         }
     } else {
-        analyze = cursor.words("analyze") || cursor.words("analyse");
-        verbose = cursor.words("verbose");
+        analyze = tokens.words("analyze") || tokens.words("analyse");
+        verbose = tokens.words("verbose");
     }
-    if cursor.at_end() {
-        return Err(cursor.syntax_error());
+    if tokens.at_end() {
+        return Err(tokens.syntax_error());
     }
-    let statement = parse_one(cursor)?;
+    let statement = parse_one(tokens)?;
     match &statement {
         Statement::Query(_) | Statement::Execute(_) => {}
         Statement::Insert(_) | Statement::Update(_) | Statement::Delete(_) | Statement::Merge(_) => {
@@ -248,17 +248,17 @@ pub fn analyzed_write() -> SqlError {
     SqlError::unsupported("EXPLAIN ANALYZE of a statement that writes")
 }
 
-fn explain_option(cursor: &mut Cursor<'_>) -> Result<(String, String)> {
-    let name = cursor.name()?;
-    let value = match cursor.peek() {
+fn explain_option(tokens: &mut TokenReader<'_>) -> Result<(String, String)> {
+    let name = tokens.name()?;
+    let value = match tokens.peek() {
         Some(Token::Comma | Token::RParen) | None => "true".to_owned(),
         Some(Token::Number(number, _)) => {
             let value = number.clone();
-            cursor.advance();
+            tokens.advance();
             value
         }
-        Some(Token::Word(_)) => cursor.name()?,
-        _ => cursor.string()?.to_lowercase(),
+        Some(Token::Word(_)) => tokens.name()?,
+        _ => tokens.string()?.to_lowercase(),
     };
     Ok((name, value))
 }

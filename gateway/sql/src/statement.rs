@@ -24,7 +24,7 @@ pub use crate::pg::ident::{fold, quoted};
 
 pub use super::maintenance::Upkeep;
 
-use super::tokens::Cursor;
+use super::tokens::TokenReader;
 use crate::{
     listen::Listening,
     pg::{
@@ -186,83 +186,83 @@ impl Statement {
     /// # Errors
     /// As [`parse`](Self::parse).
     pub fn parse_in(sql: &str, database: &str) -> Result<Vec<Self>> {
-        Cursor::split(sql, database)?.into_iter().map(|mut cursor| parse_one(&mut cursor)).collect()
+        TokenReader::split(sql, database)?.into_iter().map(|mut tokens| parse_one(&mut tokens)).collect()
     }
 }
 
 /// Parses the rest of the cursor as one statement.
-pub(crate) fn parse_one(cursor: &mut Cursor<'_>) -> Result<Statement> {
-    let statement = match cursor.head().as_str() {
-        "" if cursor.at_end() => Statement::Empty,
-        "with" if cursor.behind_with() == "insert" => super::query::parse_insert(cursor)?,
-        "with" if cursor.behind_with() == "update" => super::query::parse_update(cursor)?,
-        "with" if cursor.behind_with() == "delete" => super::query::parse_delete(cursor)?,
-        "" | "select" | "values" | "with" | "table" => super::query::parse_select(cursor)?,
-        "insert" => super::query::parse_insert(cursor)?,
-        "update" => super::query::parse_update(cursor)?,
-        "delete" => super::query::parse_delete(cursor)?,
-        "merge" => super::merge::parse_merge(cursor)?,
-        "explain" => super::query::parse_explain(cursor)?,
-        "copy" => super::copy::parse_copy(cursor)?,
-        "create" | "alter" | "drop" => parse_definition(cursor)?,
-        "grant" | "revoke" => super::role::parse_grant(cursor)?,
-        "set" | "reset" | "show" | "discard" => super::settings::parse_setting(cursor)?,
-        "begin" | "start" | "commit" | "end" | "rollback" | "abort" => super::settings::parse_transaction(cursor)?,
-        "savepoint" | "release" => super::settings::parse_savepoint(cursor)?,
-        "prepare" => super::prepared::parse_prepare(cursor)?,
-        "execute" => super::prepared::parse_execute(cursor)?,
-        "deallocate" => super::prepared::parse_deallocate(cursor)?,
-        "declare" => super::cursor::parse_declare(cursor)?,
-        "fetch" | "move" => super::cursor::parse_fetch(cursor)?,
-        "close" => super::cursor::parse_close(cursor)?,
-        "truncate" => super::maintenance::parse_truncate(cursor)?,
-        "vacuum" | "analyze" | "analyse" => super::maintenance::parse_vacuum(cursor)?,
-        "listen" | "unlisten" => super::listen::parse_listen(cursor)?,
-        "notify" => super::listen::parse_notify(cursor)?,
-        "comment" => super::comment::parse_comment(cursor)?.into(),
-        "lock" => return Err(super::maintenance::refuse(cursor)),
-        _ => return Err(cursor.unknown_statement()),
+pub(crate) fn parse_one(tokens: &mut TokenReader<'_>) -> Result<Statement> {
+    let statement = match tokens.head().as_str() {
+        "" if tokens.at_end() => Statement::Empty,
+        "with" if tokens.behind_with() == "insert" => super::query::parse_insert(tokens)?,
+        "with" if tokens.behind_with() == "update" => super::query::parse_update(tokens)?,
+        "with" if tokens.behind_with() == "delete" => super::query::parse_delete(tokens)?,
+        "" | "select" | "values" | "with" | "table" => super::query::parse_select(tokens)?,
+        "insert" => super::query::parse_insert(tokens)?,
+        "update" => super::query::parse_update(tokens)?,
+        "delete" => super::query::parse_delete(tokens)?,
+        "merge" => super::merge::parse_merge(tokens)?,
+        "explain" => super::query::parse_explain(tokens)?,
+        "copy" => super::copy::parse_copy(tokens)?,
+        "create" | "alter" | "drop" => parse_definition(tokens)?,
+        "grant" | "revoke" => super::role::parse_grant(tokens)?,
+        "set" | "reset" | "show" | "discard" => super::settings::parse_setting(tokens)?,
+        "begin" | "start" | "commit" | "end" | "rollback" | "abort" => super::settings::parse_transaction(tokens)?,
+        "savepoint" | "release" => super::settings::parse_savepoint(tokens)?,
+        "prepare" => super::prepared::parse_prepare(tokens)?,
+        "execute" => super::prepared::parse_execute(tokens)?,
+        "deallocate" => super::prepared::parse_deallocate(tokens)?,
+        "declare" => super::cursor::parse_declare(tokens)?,
+        "fetch" | "move" => super::cursor::parse_fetch(tokens)?,
+        "close" => super::cursor::parse_close(tokens)?,
+        "truncate" => super::maintenance::parse_truncate(tokens)?,
+        "vacuum" | "analyze" | "analyse" => super::maintenance::parse_vacuum(tokens)?,
+        "listen" | "unlisten" => super::listen::parse_listen(tokens)?,
+        "notify" => super::listen::parse_notify(tokens)?,
+        "comment" => super::comment::parse_comment(tokens)?.into(),
+        "lock" => return Err(super::maintenance::refuse(tokens)),
+        _ => return Err(tokens.unknown_statement()),
     };
-    cursor.expect_end()?;
+    tokens.expect_end()?;
     Ok(statement)
 }
 
 /// `CREATE`, `ALTER`, `DROP`: the word after them decides.
-fn parse_definition(cursor: &mut Cursor<'_>) -> Result<Statement> {
-    let verb = cursor.head();
-    cursor.advance();
-    let what = cursor.head();
+fn parse_definition(tokens: &mut TokenReader<'_>) -> Result<Statement> {
+    let verb = tokens.head();
+    tokens.advance();
+    let what = tokens.head();
     match (verb.as_str(), what.as_str()) {
-        ("create", "table") => return super::definition::parse_create_table(cursor, false),
-        ("create", "temp" | "temporary") if cursor.head_nth(1) == "table" => {
-            cursor.advance();
-            return super::definition::parse_create_table(cursor, true);
+        ("create", "table") => return super::definition::parse_create_table(tokens, false),
+        ("create", "temp" | "temporary") if tokens.head_nth(1) == "table" => {
+            tokens.advance();
+            return super::definition::parse_create_table(tokens, true);
         }
-        ("create", "temp" | "temporary") if matches!(cursor.head_nth(1).as_str(), "view" | "recursive") => {
-            super::view::parse_create_view(cursor)
+        ("create", "temp" | "temporary") if matches!(tokens.head_nth(1).as_str(), "view" | "recursive") => {
+            super::view::parse_create_view(tokens)
         }
         ("create", "temp" | "temporary") => {
-            let what = format!("CREATE TEMPORARY {}", cursor.head_nth(1).to_uppercase());
+            let what = format!("CREATE TEMPORARY {}", tokens.head_nth(1).to_uppercase());
             Err(SqlError::unsupported(what).with_hint("Tables and views can be temporary."))
         }
-        ("alter", "table") => super::definition::parse_alter_table(cursor),
-        ("drop", "table") => super::definition::parse_drop_table(cursor),
-        ("create", "schema") => return super::maintenance::parse_create_schema(cursor),
-        ("create", "sequence") => super::sequence::parse_create_sequence(cursor),
-        ("drop", "sequence") => super::sequence::parse_drop_sequence(cursor),
-        ("create", "view" | "or" | "recursive") => super::view::parse_create_view(cursor),
-        ("alter", "view") => super::view::parse_alter_view(cursor),
-        ("drop", "view") => super::view::parse_drop_view(cursor),
-        ("create", "database") => super::role::parse_create_database(cursor),
-        ("alter", "database") => super::role::parse_alter_database(cursor),
-        ("drop", "database") => super::role::parse_drop_database(cursor),
-        ("create", "role" | "user") => super::role::parse_create_role(cursor),
-        ("alter", "role" | "user") => super::role::parse_alter_role(cursor),
-        ("drop", "role" | "user") => super::role::parse_drop_roles(cursor),
+        ("alter", "table") => super::definition::parse_alter_table(tokens),
+        ("drop", "table") => super::definition::parse_drop_table(tokens),
+        ("create", "schema") => return super::maintenance::parse_create_schema(tokens),
+        ("create", "sequence") => super::sequence::parse_create_sequence(tokens),
+        ("drop", "sequence") => super::sequence::parse_drop_sequence(tokens),
+        ("create", "view" | "or" | "recursive") => super::view::parse_create_view(tokens),
+        ("alter", "view") => super::view::parse_alter_view(tokens),
+        ("drop", "view") => super::view::parse_drop_view(tokens),
+        ("create", "database") => super::role::parse_create_database(tokens),
+        ("alter", "database") => super::role::parse_alter_database(tokens),
+        ("drop", "database") => super::role::parse_drop_database(tokens),
+        ("create", "role" | "user") => super::role::parse_create_role(tokens),
+        ("alter", "role" | "user") => super::role::parse_alter_role(tokens),
+        ("drop", "role" | "user") => super::role::parse_drop_roles(tokens),
         _ if super::definition::is_other_object(&what) => {
             Err(SqlError::unsupported(format!("{} {}", verb.to_uppercase(), what.to_uppercase())))
         }
-        _ => Err(cursor.syntax_error()),
+        _ => Err(tokens.syntax_error()),
     }
     .map(Statement::from)
 }

@@ -1,9 +1,9 @@
 //! `SET a[1] = x`, `SET a[2:3] = …`: assignments to parts of a column as assignments of the whole column.
 //!
-//! [`Cursor`] cuts the subscripts out before sqlparser reads the statement; the value becomes a function of what the column holds, and those of several
+//! [`TokenReader`] cuts the subscripts out before sqlparser reads the statement; the value becomes a function of what the column holds, and those of several
 //! parts of one column stand in each other.
 
-use super::tokens::{Cursor, subscripts::Subscripts};
+use super::tokens::{TokenReader, subscripts::Subscripts};
 use crate::pg::{
     error::{Result, SqlError},
     functions::subscript_assignment::{ELEMENT, OPEN, SLICE},
@@ -17,8 +17,8 @@ pub(crate) struct Parts(Vec<Subscripts>);
 
 impl Parts {
     /// Cuts them out of what is to be read.
-    pub(crate) fn cut(cursor: &mut Cursor<'_>, is_update: bool) -> Result<Self> {
-        cursor.cut_subscripts(is_update).map(Self)
+    pub(crate) fn cut(tokens: &mut TokenReader<'_>, is_update: bool) -> Result<Self> {
+        tokens.cut_subscripts(is_update).map(Self)
     }
 
     /// Puts them into the values of their columns, which the statement reads as those of `table`.

@@ -31,7 +31,7 @@ pub(crate) struct Cut {
 }
 
 /// The tokens of one statement, without white space and comments.
-pub(crate) struct Cursor<'a> {
+pub(crate) struct TokenReader<'a> {
     sql: &'a str,
     /// The session's database: names may begin with it.
     database: &'a str,
@@ -59,7 +59,7 @@ fn unqualify_form(tokens: &mut Vec<TokenWithSpan>, next: &Token) {
     }
 }
 
-impl<'a> Cursor<'a> {
+impl<'a> TokenReader<'a> {
     /// Cuts the text into statements, empty ones left out; text without any gives one that is empty.
     pub(crate) fn split(sql: &'a str, database: &'a str) -> Result<Vec<Self>> {
         let tokens = Tokenizer::new(&DIALECT, sql).tokenize_with_location().map_err(|error| {

@@ -1,6 +1,6 @@
 //! Options of `COPY`.
 
-use super::super::tokens::Cursor;
+use super::super::tokens::TokenReader;
 use crate::pg::error::{Result, SqlError, SqlState};
 use datafusion::sql::sqlparser::tokenizer::Token;
 
@@ -92,38 +92,38 @@ pub(crate) enum Setting {
 }
 
 /// The options as they are written, names in lower case.
-pub(crate) fn copy_options(cursor: &mut Cursor<'_>) -> Result<Vec<(String, Setting)>> {
-    cursor.words("with");
-    if cursor.peek() == Some(&Token::LParen) {
-        return cursor.parenthesised(|cursor| Ok((cursor.name()?, setting(cursor)?)));
+pub(crate) fn copy_options(tokens: &mut TokenReader<'_>) -> Result<Vec<(String, Setting)>> {
+    tokens.words("with");
+    if tokens.peek() == Some(&Token::LParen) {
+        return tokens.parenthesised(|tokens| Ok((tokens.name()?, setting(tokens)?)));
     }
     let mut options = Vec::new();
     let text = |value: &str| Setting::Text(value.to_owned());
     loop {
-        let head = cursor.head();
+        let head = tokens.head();
         options.push(match head.as_str() {
             "binary" | "csv" => {
-                cursor.advance();
+                tokens.advance();
                 ("format".to_owned(), text(&head))
             }
             "freeze" | "header" => {
-                cursor.advance();
+                tokens.advance();
                 (head, Setting::Nothing)
             }
             "delimiter" | "null" | "quote" | "escape" | "encoding" => {
-                cursor.advance();
-                cursor.words("as");
-                (head, Setting::Text(cursor.string()?))
+                tokens.advance();
+                tokens.words("as");
+                (head, Setting::Text(tokens.string()?))
             }
             "force" => {
-                cursor.advance();
+                tokens.advance();
                 let forced = [("not null", "force_not_null"), ("quote", "force_quote"), ("null", "force_null")];
-                let found = forced.into_iter().find(|(words, _)| cursor.words(words));
-                let (_, name) = found.ok_or_else(|| cursor.syntax_error())?;
-                let columns = if name == "force_quote" && cursor.token(&Token::Mul) {
+                let found = forced.into_iter().find(|(words, _)| tokens.words(words));
+                let (_, name) = found.ok_or_else(|| tokens.syntax_error())?;
+                let columns = if name == "force_quote" && tokens.token(&Token::Mul) {
                     Setting::All
                 } else {
-                    Setting::List(cursor.list(Cursor::name)?)
+                    Setting::List(tokens.list(TokenReader::name)?)
                 };
                 (name.to_owned(), columns)
             }
@@ -132,20 +132,20 @@ pub(crate) fn copy_options(cursor: &mut Cursor<'_>) -> Result<Vec<(String, Setti
     }
 }
 
-fn setting(cursor: &mut Cursor<'_>) -> Result<Setting> {
-    Ok(match cursor.peek().cloned() {
+fn setting(tokens: &mut TokenReader<'_>) -> Result<Setting> {
+    Ok(match tokens.peek().cloned() {
         Some(Token::Comma | Token::RParen) | None => Setting::Nothing,
         Some(Token::Mul) => {
-            cursor.advance();
+            tokens.advance();
             Setting::All
         }
-        Some(Token::LParen) => Setting::List(cursor.parenthesised(Cursor::name)?),
+        Some(Token::LParen) => Setting::List(tokens.parenthesised(TokenReader::name)?),
         Some(Token::Number(number, _)) => {
-            cursor.advance();
+            tokens.advance();
             Setting::Text(number)
         }
-        Some(Token::Word(_)) => Setting::Text(cursor.name()?),
-        _ => Setting::Text(cursor.string()?),
+        Some(Token::Word(_)) => Setting::Text(tokens.name()?),
+        _ => Setting::Text(tokens.string()?),
     })
 }
 

@@ -1,6 +1,6 @@
 //! Subscripts behind the columns of `SET`, which sqlparser does not read: they are cut out of the tokens.
 
-use super::{Cursor, DIALECT, NESTING_MAX};
+use super::{DIALECT, NESTING_MAX, TokenReader};
 use crate::pg::error::Result;
 use datafusion::sql::sqlparser::{
     ast::{AccessExpr, Expr},
@@ -15,7 +15,7 @@ pub(crate) struct Subscripts {
     pub(crate) all: Vec<AccessExpr>,
 }
 
-impl Cursor<'_> {
+impl TokenReader<'_> {
     /// Cuts them out of every list behind `UPDATE SET`, and out of that behind the first `SET` if the statement is an UPDATE.
     pub(crate) fn cut_subscripts(&mut self, is_update: bool) -> Result<Vec<Subscripts>> {
         let mut cuts = Vec::new();
