@@ -14,7 +14,7 @@ use crate::{
     instance::Shared,
     pg::error::{Result, SqlError, SqlState},
     session::{Outcome, Session},
-    sql::statement::Statement,
+    sql::ast::Statement,
 };
 use files::File;
 use futures::TryStreamExt;

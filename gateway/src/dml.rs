@@ -30,7 +30,7 @@ use crate::{
     point,
     query::Query,
     session::{Outcome, Prepared, Session},
-    sql::statement::Statement,
+    sql::ast::Statement,
     view::View,
 };
 use arrow::datatypes::{DataType, SchemaRef};

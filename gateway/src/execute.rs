@@ -17,12 +17,12 @@ use crate::{
     session::{Found, HeldCursor, Outcome, Prepared, Session, parameterized, prepared},
     shield::shielded,
     sql::{
-        cursor::CursorStatement,
-        listen::Listening,
-        maintenance::Upkeep,
-        query::{Explain, analyzed_write},
-        settings::{Setting, Transaction},
-        statement::{Definition, Statement},
+        ast::{
+            Explain, Maintenance, Statement,
+            definition::Definition,
+            session::{CursorStatement, Listening, Setting, Transaction},
+        },
+        explain::analyzed_write,
     },
     view::View,
     wire::transaction_status::TransactionStatus,
@@ -113,7 +113,7 @@ pub(crate) async fn prepare(
         | Statement::Truncate { .. }
         | Statement::Listen(_)
         | Statement::Notify { .. }
-        | Statement::Upkeep(_) => none,
+        | Statement::Maintenance(_) => none,
     };
     Ok(Prepared { kept: Arc::new(kept), plans: Arc::new(plans), ..Prepared::new(statement, parameters, columns) })
 }
@@ -209,7 +209,7 @@ pub(crate) async fn execute(
             session.notify(channel, payload).await?;
             Ok(Outcome::Done("NOTIFY".into()))
         }
-        Statement::Upkeep(upkeep) => maintain(session, upkeep),
+        Statement::Maintenance(upkeep) => maintain(session, upkeep),
     }
 }
 
@@ -320,15 +320,17 @@ async fn run_cursor(session: &mut Session, cursor: &CursorStatement, parameters:
 }
 
 /// Statements of upkeep that have nothing to do here, but for what they name.
-fn maintain(session: &mut Session, upkeep: &Upkeep) -> Result<Outcome> {
+fn maintain(session: &mut Session, upkeep: &Maintenance) -> Result<Outcome> {
     let (tag, why, tables) = match upkeep {
-        Upkeep::Vacuum(_) if session.in_transaction() => {
+        Maintenance::Vacuum(_) if session.in_transaction() => {
             let message = "VACUUM cannot run inside a transaction block";
             return Err(SqlError::new(SqlState::ACTIVE_SQL_TRANSACTION, message));
         }
-        Upkeep::Vacuum(tables) => ("VACUUM", "the store compacts by itself", tables),
-        Upkeep::Analyze(tables) => ("ANALYZE", "statistics are read from the store when a query is planned", tables),
-        Upkeep::Schema(name) => {
+        Maintenance::Vacuum(tables) => ("VACUUM", "the store compacts by itself", tables),
+        Maintenance::Analyze(tables) => {
+            ("ANALYZE", "statistics are read from the store when a query is planned", tables)
+        }
+        Maintenance::Schema(name) => {
             let message = format!("schema \"{name}\" already exists, skipping");
             session.notice(SqlError::new(SqlState::SUCCESSFUL_COMPLETION, message));
             return Ok(Outcome::Done("CREATE SCHEMA".into()));

@@ -2,7 +2,7 @@
 //!
 //! The modules stand in the order in which a statement meets them. A connection to the [`server`] passes [`auth`],
 //! which fixes role, database and with them the [`TenantStore`](keyspan_catalog::TenantStore), the only door to rows. Its
-//! [`session`] takes each [`statement`](sql::statement) apart: definitions go to [`ddl`], writes to [`dml`], everything that reads to [`query`],
+//! [`session`] takes each [`Statement`](sql::ast::Statement) apart: definitions go to [`ddl`], writes to [`dml`], everything that reads to [`query`],
 //! where DataFusion plans it over the tables of [`provider`] and the relations of [`pg_catalog`]. Rows leave as Arrow batches and
 //! become messages in [`wire`]; what goes wrong becomes a [`SqlError`].
 

@@ -23,7 +23,7 @@ mod shape;
 mod tests;
 mod write;
 
-use crate::{pg::names::SearchPath, session::Prepared, sql::statement::Statement, view::View};
+use crate::{pg::names::SearchPath, session::Prepared, sql::ast::Statement, view::View};
 use arrow::datatypes::{DataType, SchemaRef};
 use datafusion::{execution::SendableRecordBatchStream, scalar::ScalarValue, sql::sqlparser::ast};
 use std::sync::{Arc, Mutex, PoisonError};

@@ -4,12 +4,12 @@
 //! place where it stood, and put into the tree afterwards as the [version](TableVersion) of its table. One that finds no table there
 //! is refused.
 
-use super::tokens::{Cut, TokenReader};
-use crate::pg::error::{Result, SqlError};
+use crate::tokens::{Cut, TokenReader};
 use datafusion::sql::sqlparser::{
     ast::{TableFactor, TableVersion, TableWithJoins, VisitMut, VisitorMut},
     tokenizer::Token,
 };
+use keyspan_pg::error::{Result, SqlError};
 use std::ops::ControlFlow;
 
 /// The clauses of a statement, until they have found their tables.

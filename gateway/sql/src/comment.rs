@@ -1,33 +1,11 @@
 //! `COMMENT ON`: what is said of tables, columns, views and databases.
 
-use super::{statement::Definition, tokens::TokenReader};
-use crate::pg::{
-    error::{Result, SqlError},
-    names::RelationName,
+use crate::{
+    ast::definition::{Comment, Commented, Definition},
+    tokens::TokenReader,
 };
 use datafusion::sql::sqlparser::tokenizer::Token;
-
-/// `COMMENT ON … IS …`
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Comment {
-    /// What it is about.
-    pub on: Commented,
-    /// What it says; `None` takes it away.
-    pub text: Option<String>,
-}
-
-/// What a comment is about.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Commented {
-    /// A table.
-    Table(RelationName),
-    /// A view.
-    View(RelationName),
-    /// A column of either.
-    Column(RelationName, String),
-    /// A database.
-    Database(String),
-}
+use keyspan_pg::error::{Result, SqlError};
 
 pub(crate) fn parse_comment(tokens: &mut TokenReader<'_>) -> Result<Definition> {
     tokens.expect_words("comment on")?;

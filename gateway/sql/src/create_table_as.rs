@@ -1,18 +1,17 @@
 //! `CREATE TABLE … AS`, `SELECT … INTO`: tables that begin with the rows of a query.
 
-use super::{
-    clause::{CreateTableAs, OnCommit, OptionClause},
+use crate::{
+    ast::{
+        Statement,
+        definition::{CreateTableAs, OnCommit, OptionClause},
+    },
     query,
-    statement::Statement,
     tokens::TokenReader,
 };
-use crate::pg::{
+use datafusion::sql::sqlparser::tokenizer::Token;
+use keyspan_pg::{
     error::{Result, SqlError},
     names::RelationName,
-};
-use datafusion::sql::sqlparser::{
-    ast::{self, Select, SetExpr},
-    tokenizer::Token,
 };
 
 /// Whether a list of names without types comes next, and what follows it makes it the columns of `CREATE TABLE … AS`.
@@ -48,41 +47,4 @@ pub(crate) fn parse_as(
         tokens.words("with data");
     }
     Ok(Statement::CreateTableAs(CreateTableAs { name, if_not_exists, columns, options, query, with_data, on_commit }))
-}
-
-/// `SELECT … INTO name …`: a new table with what is left of the query.
-pub(crate) fn made_of(name: RelationName, query: Box<ast::Statement>) -> Statement {
-    let (columns, options) = (Vec::new(), Vec::new());
-    Statement::CreateTableAs(CreateTableAs {
-        name,
-        if_not_exists: false,
-        columns,
-        options,
-        query,
-        with_data: true,
-        on_commit: None,
-    })
-}
-
-/// Takes `INTO` out of a query: the name of the table.
-///
-/// # Errors
-/// 3F000, 42501 for a schema that has none; 42P16.
-pub(crate) fn take_into(query: &mut ast::Query, database: &str) -> Result<Option<RelationName>> {
-    let Some(mut into) = first_select(&mut query.body).and_then(|select| select.into.take()) else { return Ok(None) };
-    let first = into.name.0.first().and_then(|part| part.as_ident()).map(crate::pg::ident::fold);
-    if into.name.0.len() > 2 && first.as_deref() == Some(database) {
-        into.name.0.remove(0);
-    }
-    let name = super::query::table_name(&into.name)?;
-    if into.temporary { super::definition::as_temporary(name).map(Some) } else { Ok(Some(name)) }
-}
-
-fn first_select(body: &mut SetExpr) -> Option<&mut Select> {
-    match body {
-        SetExpr::Select(select) => Some(select),
-        SetExpr::SetOperation { left, .. } => first_select(left),
-        SetExpr::Query(query) => first_select(&mut query.body),
-        _ => None,
-    }
 }

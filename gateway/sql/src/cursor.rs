@@ -1,58 +1,15 @@
 //! Cursors: `DECLARE`, `FETCH`, `MOVE`, `CLOSE`.
 
-use super::{query::parse_locking, statement::Statement, tokens::TokenReader};
-use crate::pg::error::{Result, SqlError};
+use crate::{
+    ast::{
+        Statement,
+        session::{CursorStatement, Declare, Direction, Fetch},
+    },
+    query::parse_locking,
+    tokens::TokenReader,
+};
 use datafusion::sql::sqlparser::{ast, tokenizer::Token};
-
-/// A statement about cursors.
-#[derive(Clone, Debug, PartialEq)]
-pub enum CursorStatement {
-    /// `DECLARE … CURSOR FOR`
-    Declare(Declare),
-    /// `FETCH`
-    Fetch(Fetch),
-    /// `MOVE`
-    Move(Fetch),
-    /// `CLOSE`; `None` for all.
-    Close(Option<String>),
-}
-
-/// `DECLARE name CURSOR FOR query`
-#[derive(Clone, Debug, PartialEq)]
-pub struct Declare {
-    /// Its name.
-    pub name: String,
-    /// Whether it goes backwards.
-    pub scroll: bool,
-    /// Whether it outlives its transaction.
-    pub hold: bool,
-    /// The rows: always [`ast::Statement::Query`].
-    pub query: Box<ast::Statement>,
-    /// The text of all of it.
-    pub text: String,
-}
-
-/// Which rows of which cursor.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Fetch {
-    /// The cursor.
-    pub name: String,
-    /// The rows.
-    pub direction: Direction,
-}
-
-/// Where a cursor goes. `u64::MAX` rows are all that are left.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Direction {
-    /// So many rows on.
-    Forward(u64),
-    /// So many rows back.
-    Backward(u64),
-    /// The row with this number, from 1; negative from the end.
-    Absolute(i64),
-    /// The row that is so many further on, or back.
-    Relative(i64),
-}
+use keyspan_pg::error::{Result, SqlError};
 
 pub(crate) fn parse_declare(tokens: &mut TokenReader<'_>) -> Result<Statement> {
     let text = tokens.text();

@@ -1,18 +1,18 @@
 //! `CREATE TABLE`, `ALTER TABLE`, `DROP TABLE`, with families and dotted options.
 
-use super::{
-    clause::{
-        AlterAction, AlterTable, CheckClause, ColumnClause, CreateTable, DefaultClause, DropTables, FamilyClause,
-        KeyClause, OnCommit, OptionClause,
+use crate::{
+    ast::{
+        Statement,
+        definition::{
+            AlterAction, AlterTable, CheckClause, ColumnClause, CreateTable, DefaultClause, Definition, DropTables,
+            FamilyClause, KeyClause, OnCommit, OptionClause,
+        },
     },
-    create_table_as, sequence,
-    statement::{Definition, Statement},
-    tokens::TokenReader,
+    create_table_as,
+    names::as_temporary,
+    sequence,
+    tokens::{DIALECT, TokenReader},
     type_name::parse_type,
-};
-use crate::pg::{
-    error::{Result, SqlError, SqlState},
-    names::{RelationName, Schema},
 };
 use datafusion::sql::sqlparser::{
     ast::Expr,
@@ -20,6 +20,7 @@ use datafusion::sql::sqlparser::{
     tokenizer::Token,
 };
 use keyspan_catalog::{SequenceOptions, SqlType, table::Identity};
+use keyspan_pg::error::{Result, SqlError, SqlState};
 
 /// What PostgreSQL can create, alter or drop and we cannot.
 const OTHER_OBJECTS: &[&str] = &[
@@ -104,20 +105,6 @@ pub(crate) fn parse_create_table(tokens: &mut TokenReader<'_>, temporary: bool) 
     table.on_commit = on_commit(tokens)?;
     refuse_clauses(tokens)?;
     Ok(Definition::CreateTable(table).into())
-}
-
-/// The name of a temporary table or view.
-///
-/// # Errors
-/// 42P16 for one in another schema than that of temporary tables.
-pub(crate) fn as_temporary(name: RelationName) -> Result<RelationName> {
-    match name.schema {
-        None | Some(Schema::Temporary) => Ok(RelationName::within(Schema::Temporary, name.name)),
-        Some(_) => {
-            let message = "cannot create temporary relation in non-temporary schema";
-            Err(SqlError::new(SqlState::INVALID_TABLE_DEFINITION, message))
-        }
-    }
 }
 
 fn on_commit(tokens: &mut TokenReader<'_>) -> Result<Option<OnCommit>> {
@@ -275,7 +262,7 @@ fn parse_column(tokens: &mut TokenReader<'_>, checks: &mut Vec<CheckClause>) -> 
 /// An expression that ends before NOT NULL and the like.
 fn parse_default(tokens: &mut TokenReader<'_>) -> Result<Expr> {
     tokens.parse_with(|parser| {
-        let until = super::tokens::DIALECT.prec_value(Precedence::Like);
+        let until = DIALECT.prec_value(Precedence::Like);
         parser.parse_subexpr(until)
     })
 }

@@ -5,10 +5,9 @@
 //! order in which PostgreSQL analyses a statement: FROM before the select list, HAVING and ORDER BY before GROUP BY, the values
 //! that an UPDATE sets last. A name that only the query of a view has is not found: the error has no position.
 
-use super::{cursor::CursorStatement, statement::Statement, tokens};
-use crate::pg::{
-    error::{SqlError, subject::Subject},
-    ident::fold,
+use crate::{
+    ast::{Statement, session::CursorStatement},
+    tokens,
 };
 use datafusion::sql::sqlparser::{
     ast::{
@@ -16,6 +15,10 @@ use datafusion::sql::sqlparser::{
         TableFactor, TableObject, Visit, Visitor,
     },
     tokenizer::Location,
+};
+use keyspan_pg::{
+    error::{SqlError, subject::Subject},
+    ident::fold,
 };
 use std::{collections::HashSet, ops::ControlFlow};
 
@@ -229,7 +232,7 @@ fn select_in_order(select: &Select, order_by: &Option<OrderBy>, finder: &mut Fin
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::pg::error::SqlState;
+    use keyspan_pg::error::SqlState;
 
     fn check(sql: &str, error: &SqlError, expected: Option<&str>) {
         let position = position(sql, "alto", 0, error);

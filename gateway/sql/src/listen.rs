@@ -1,8 +1,11 @@
 //! `LISTEN`, `UNLISTEN`, `NOTIFY`.
 
-use super::{statement::Statement, tokens::TokenReader};
-use crate::pg::error::Result;
+use crate::{
+    ast::{Statement, session::Listening},
+    tokens::TokenReader,
+};
 use datafusion::sql::sqlparser::tokenizer::Token;
+use keyspan_pg::error::Result;
 
 pub(crate) fn parse_listen(tokens: &mut TokenReader<'_>) -> Result<Statement> {
     let listen = tokens.words("listen");
@@ -19,13 +22,4 @@ pub(crate) fn parse_notify(tokens: &mut TokenReader<'_>) -> Result<Statement> {
     let channel = tokens.name()?;
     let payload = if tokens.token(&Token::Comma) { tokens.string()? } else { String::new() };
     Ok(Statement::Notify { channel, payload })
-}
-
-/// A change of what a session listens to.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Listening {
-    /// `LISTEN`
-    To(String),
-    /// `UNLISTEN`; `None` for all.
-    Not(Option<String>),
 }

@@ -7,17 +7,17 @@
 //! In a subquery a clause is taken in UPDATE and DELETE alone, whose subqueries that lock run first (`dml::locked::nested`). That of
 //! `UPDATE t … WHERE k IN (SELECT k FROM t … FOR UPDATE)` is left out, since the statement holds what is locked by itself, because it changes it.
 
-use super::tokens::TokenReader;
-use crate::pg::{
-    aggregates::is_aggregate,
-    error::{Result, SqlError, SqlState},
-    ident::fold,
-    syntax::set_returning::gives_rows,
-};
+use crate::tokens::TokenReader;
 use datafusion::sql::sqlparser::ast::{
     BinaryOperator, Cte, Expr, Function, GroupByExpr, Ident, JoinOperator, LockClause, LockType, NonBlock, ObjectName,
     ObjectNamePart, OrderByKind, Query, Select, SelectItem, SetExpr, Statement, TableFactor, TableWithJoins, Visit,
     Visitor,
+};
+use keyspan_pg::{
+    aggregates::is_aggregate,
+    error::{Result, SqlError, SqlState},
+    ident::fold,
+    syntax::set_returning::gives_rows,
 };
 use std::ops::ControlFlow;
 

@@ -1,22 +1,11 @@
 //! `TRUNCATE`, and statements of upkeep that other databases need: `VACUUM`, `ANALYZE`.
 
-use super::{statement::Statement, tokens::TokenReader};
-use crate::pg::{
-    error::{Result, SqlError, SqlState},
-    names::RelationName,
+use crate::{
+    ast::{Maintenance, Statement},
+    tokens::TokenReader,
 };
 use datafusion::sql::sqlparser::tokenizer::Token;
-
-/// A statement that has nothing to do here.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Upkeep {
-    /// `VACUUM`, of these tables.
-    Vacuum(Vec<RelationName>),
-    /// `ANALYZE`, of these tables.
-    Analyze(Vec<RelationName>),
-    /// `CREATE SCHEMA IF NOT EXISTS` of a schema that exists.
-    Schema(String),
-}
+use keyspan_pg::error::{Result, SqlError, SqlState};
 
 pub(crate) fn parse_truncate(tokens: &mut TokenReader<'_>) -> Result<Statement> {
     tokens.expect_words("truncate")?;
@@ -64,7 +53,7 @@ pub(crate) fn parse_vacuum(tokens: &mut TokenReader<'_>) -> Result<Statement> {
             Ok(name)
         })?;
     }
-    Ok(Statement::Upkeep(if vacuum { Upkeep::Vacuum(tables) } else { Upkeep::Analyze(tables) }))
+    Ok(Statement::Maintenance(if vacuum { Maintenance::Vacuum(tables) } else { Maintenance::Analyze(tables) }))
 }
 
 /// `CREATE SCHEMA`: there are those that there are.
@@ -86,7 +75,7 @@ pub(crate) fn parse_create_schema(tokens: &mut TokenReader<'_>) -> Result<Statem
             .with_hint("A database has one schema for tables: \"public\". Make a database, or give names a prefix."));
     }
     if if_not_exists {
-        return Ok(Statement::Upkeep(Upkeep::Schema(name)));
+        return Ok(Statement::Maintenance(Maintenance::Schema(name)));
     }
     Err(SqlError::new(SqlState::DUPLICATE_SCHEMA, format!("schema \"{name}\" already exists")))
 }

@@ -1,40 +1,23 @@
 //! `PREPARE`, `EXECUTE`, `DEALLOCATE`.
 
-use super::{
-    statement::{Statement, parse_one},
+use crate::{
+    ast::{
+        Statement,
+        session::{Execute, Prepare},
+    },
     tokens::TokenReader,
     type_name,
 };
-use crate::pg::error::{Result, SqlError};
 use datafusion::sql::sqlparser::{
-    ast::{self, DataType, Expr},
+    ast::{self, DataType},
     tokenizer::Token,
 };
-use keyspan_catalog::SqlType;
+use keyspan_pg::error::{Result, SqlError};
 
-/// `PREPARE name (types) AS statement`
-#[derive(Clone, Debug, PartialEq)]
-pub struct Prepare {
-    /// Its name.
-    pub name: String,
-    /// The declared types of `$1`, `$2`, …; `None` to infer.
-    pub types: Vec<Option<SqlType>>,
-    /// A query or a write.
-    pub statement: Box<Statement>,
-    /// The text of all of it.
-    pub text: String,
-}
-
-/// `EXECUTE name (values)`
-#[derive(Clone, Debug, PartialEq)]
-pub struct Execute {
-    /// The prepared statement.
-    pub name: String,
-    /// The values of its parameters.
-    pub arguments: Vec<Expr>,
-}
-
-pub(crate) fn parse_prepare(tokens: &mut TokenReader<'_>) -> Result<Statement> {
+pub(crate) fn parse_prepare(
+    tokens: &mut TokenReader<'_>,
+    parse: impl FnOnce(&mut TokenReader<'_>) -> Result<Statement>,
+) -> Result<Statement> {
     tokens.expect_words("prepare")?;
     if tokens.words("transaction") {
         return Err(SqlError::unsupported("a prepared transaction"));
@@ -56,7 +39,7 @@ pub(crate) fn parse_prepare(tokens: &mut TokenReader<'_>) -> Result<Statement> {
         Vec::new()
     };
     tokens.expect_words("as")?;
-    let statement = parse_one(tokens)?;
+    let statement = parse(tokens)?;
     match statement {
         Statement::Query(_) | Statement::Insert(_) | Statement::Update(_) | Statement::Delete(_) => {}
         Statement::Merge(_) => {}

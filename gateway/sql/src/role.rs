@@ -1,13 +1,15 @@
 //! Databases, roles, and who may connect where.
 
-use super::{
-    clause::RoleOptions,
+use crate::{
+    ast::{
+        Statement,
+        definition::{Definition, RoleOptions},
+    },
     definition,
-    statement::{Definition, Statement},
     tokens::TokenReader,
 };
-use crate::pg::error::{Result, SqlError};
 use datafusion::sql::sqlparser::tokenizer::Token;
+use keyspan_pg::error::{Result, SqlError};
 
 pub(crate) fn parse_create_database(tokens: &mut TokenReader<'_>) -> Result<Definition> {
     tokens.expect_words("database")?;

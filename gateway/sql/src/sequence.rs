@@ -1,14 +1,13 @@
 //! `CREATE SEQUENCE`, `DROP SEQUENCE`, and the options of identity columns.
 
-use super::{
-    clause::{CreateSequence, DropTables},
-    statement::Definition,
+use crate::{
+    ast::definition::{CreateSequence, Definition, DropTables},
     tokens::TokenReader,
     type_name::sql_type,
 };
-use crate::pg::error::{Result, SqlError, SqlState};
 use datafusion::sql::sqlparser::tokenizer::Token;
 use keyspan_catalog::SequenceOptions;
+use keyspan_pg::error::{Result, SqlError, SqlState};
 
 pub(crate) fn parse_create_sequence(tokens: &mut TokenReader<'_>) -> Result<Definition> {
     tokens.expect_words("sequence")?;

@@ -1,84 +1,15 @@
 //! Settings and the bounds of transactions.
 
-use super::{statement::Statement, tokens::TokenReader};
-use crate::pg::{
+use crate::{
+    ast::{Statement, session::Setting},
+    tokens::TokenReader,
+    transaction::transaction_modes,
+};
+use datafusion::sql::sqlparser::tokenizer::Token;
+use keyspan_pg::{
     error::{Result, SqlError},
     ident::quote_ident,
 };
-use datafusion::sql::sqlparser::tokenizer::Token;
-
-/// A statement about settings. Names are in lower case.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Setting {
-    /// `SET [SESSION | LOCAL] name = value`; a value of `None` is `DEFAULT`.
-    Set {
-        /// The setting.
-        name: String,
-        /// Its value as text; several are joined by a comma and a space.
-        value: Option<String>,
-        /// Whether it holds until the transaction's end only.
-        local: bool,
-    },
-    /// `SET TRANSACTION …`, and with `session` `SET SESSION CHARACTERISTICS AS TRANSACTION …`.
-    SetTransaction {
-        /// How isolated.
-        isolation: Option<Isolation>,
-        /// Whether it may not write.
-        read_only: Option<bool>,
-        /// Whether later transactions are meant.
-        session: bool,
-    },
-    /// `RESET name`; `None` for `ALL`.
-    Reset(Option<String>),
-    /// `SHOW name`; `None` for `ALL`.
-    Show(Option<String>),
-    /// `DISCARD`, with the word after it in upper case: `ALL`, `PLANS`, `SEQUENCES`, `TEMP`.
-    Discard(&'static str),
-}
-
-/// How far a transaction is isolated from others.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Isolation {
-    /// A pin for each statement.
-    #[default]
-    ReadCommitted,
-    /// One pin.
-    RepeatableRead,
-}
-
-impl Isolation {
-    /// As `SHOW transaction_isolation` says it.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::ReadCommitted => "read committed",
-            Self::RepeatableRead => "repeatable read",
-        }
-    }
-}
-
-/// The bounds of a transaction.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Transaction {
-    /// `BEGIN`, `START TRANSACTION`
-    Begin {
-        /// How isolated; `None` for the session's default.
-        isolation: Option<Isolation>,
-        /// Whether it may not write; `None` for the session's default.
-        read_only: Option<bool>,
-        /// Whether it was `START TRANSACTION`: the command tag says so.
-        start: bool,
-    },
-    /// `COMMIT`, `END`
-    Commit,
-    /// `ROLLBACK`, `ABORT`
-    Rollback,
-    /// `SAVEPOINT`
-    Savepoint(String),
-    /// `ROLLBACK TO`
-    RollbackTo(String),
-    /// `RELEASE`
-    Release(String),
-}
 
 pub(crate) fn parse_setting(tokens: &mut TokenReader<'_>) -> Result<Statement> {
     let verb = tokens.head();
@@ -176,82 +107,5 @@ fn setting_value(tokens: &mut TokenReader<'_>) -> Result<String> {
         }
         _ if sign.is_empty() => tokens.string(),
         _ => Err(tokens.syntax_error()),
-    }
-}
-
-pub(crate) fn parse_transaction(tokens: &mut TokenReader<'_>) -> Result<Statement> {
-    let verb = tokens.head();
-    tokens.advance();
-    if verb == "start" {
-        tokens.expect_words("transaction")?;
-    } else if !tokens.words("work") {
-        tokens.words("transaction");
-    }
-    Ok(Statement::Transaction(match verb.as_str() {
-        "begin" | "start" => {
-            let (isolation, read_only) = transaction_modes(tokens, false)?;
-            Transaction::Begin { isolation, read_only, start: verb == "start" }
-        }
-        "rollback" | "abort" if tokens.words("to") => {
-            if tokens.peek_nth(1).is_some() {
-                tokens.expect_words("savepoint")?;
-            }
-            Transaction::RollbackTo(tokens.name()?)
-        }
-        _ if tokens.head() == "prepared" => return Err(SqlError::unsupported("a prepared transaction")),
-        _ if tokens.words("and chain") => return Err(SqlError::unsupported("AND CHAIN")),
-        _ => {
-            tokens.words("and no chain");
-            if verb == "commit" || verb == "end" { Transaction::Commit } else { Transaction::Rollback }
-        }
-    }))
-}
-
-pub(crate) fn parse_savepoint(tokens: &mut TokenReader<'_>) -> Result<Statement> {
-    let release = tokens.head() == "release";
-    tokens.advance();
-    // Behind RELEASE the word may be missing, and it may be a name.
-    if release && tokens.peek_nth(1).is_some() {
-        tokens.expect_words("savepoint")?;
-    }
-    let name = tokens.name()?;
-    Ok(Statement::Transaction(if release { Transaction::Release(name) } else { Transaction::Savepoint(name) }))
-}
-
-/// `ISOLATION LEVEL …`, `READ ONLY`, with or without commas between them; at least one if `needed`.
-fn transaction_modes(tokens: &mut TokenReader<'_>, needed: bool) -> Result<(Option<Isolation>, Option<bool>)> {
-    let (mut isolation, mut read_only, mut any) = (None, None, false);
-    loop {
-        if tokens.words("isolation level") {
-            isolation = Some(isolation_level(tokens)?);
-        } else if tokens.words("read only") {
-            read_only = Some(true);
-        } else if tokens.words("read write") {
-            read_only = Some(false);
-        } else if tokens.head() == "deferrable" || tokens.head() == "snapshot" {
-            let what = tokens.head().to_uppercase();
-            return Err(SqlError::unsupported(format!("transaction mode {what}")));
-        } else if !tokens.words("not deferrable") {
-            break;
-        }
-        any = true;
-        if tokens.token(&Token::Comma) && tokens.at_end() {
-            return Err(tokens.syntax_error());
-        }
-    }
-    if needed && !any { Err(tokens.syntax_error()) } else { Ok((isolation, read_only)) }
-}
-
-fn isolation_level(tokens: &mut TokenReader<'_>) -> Result<Isolation> {
-    // As in PostgreSQL, what others have not committed is never read.
-    if tokens.words("read committed") || tokens.words("read uncommitted") {
-        Ok(Isolation::ReadCommitted)
-    } else if tokens.words("repeatable read") {
-        Ok(Isolation::RepeatableRead)
-    } else if tokens.words("serializable") {
-        Err(SqlError::unsupported("ISOLATION LEVEL SERIALIZABLE")
-            .with_hint("REPEATABLE READ reads one state; what a transaction writes is checked against it at COMMIT."))
-    } else {
-        Err(tokens.syntax_error())
     }
 }

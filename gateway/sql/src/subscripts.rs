@@ -3,14 +3,14 @@
 //! [`TokenReader`] cuts the subscripts out before sqlparser reads the statement; the value becomes a function of what the column holds, and those of several
 //! parts of one column stand in each other.
 
-use super::tokens::{TokenReader, subscripts::Subscripts};
-use crate::pg::{
+use crate::tokens::{TokenReader, subscripts::Subscripts};
+use datafusion::sql::sqlparser::ast::{AccessExpr, Assignment, AssignmentTarget, Expr, Ident, Subscript};
+use keyspan_pg::{
     error::{Result, SqlError},
     functions::subscript_assignment::{ELEMENT, OPEN, SLICE},
     ident::fold,
     syntax::build::{call, parsed_expr},
 };
-use datafusion::sql::sqlparser::ast::{AccessExpr, Assignment, AssignmentTarget, Expr, Ident, Subscript};
 
 /// The subscripts of a statement, until they have found their columns.
 pub(crate) struct Parts(Vec<Subscripts>);
@@ -78,7 +78,7 @@ fn assigned(held: Expr, subscripts: &[AccessExpr], value: Expr) -> Result<Expr> 
     if matches!(&value, Expr::Identifier(name) if name.quote_style.is_none() && name.value.eq_ignore_ascii_case("default"))
     {
         let message = "cannot set an array element to DEFAULT";
-        return Err(SqlError::new(crate::pg::error::SqlState::FEATURE_NOT_SUPPORTED, message));
+        return Err(SqlError::new(keyspan_pg::error::SqlState::FEATURE_NOT_SUPPORTED, message));
     }
     let bound = |written: &Option<Expr>, open: i64| match written {
         Some(bound) => Ok(bound.clone()),

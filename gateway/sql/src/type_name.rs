@@ -1,12 +1,12 @@
 //! Names of types, as columns and parameters have them, with PostgreSQL's synonyms.
 
-use super::tokens::TokenReader;
-use crate::pg::error::{Result, SqlError, SqlState};
+use crate::tokens::TokenReader;
 use datafusion::sql::sqlparser::{
     ast::{ArrayElemTypeDef, CharacterLength, DataType, ExactNumberInfo, TimezoneInfo},
     tokenizer::Token,
 };
 use keyspan_catalog::SqlType;
+use keyspan_pg::error::{Result, SqlError, SqlState};
 
 /// Digits of a `numeric`.
 const NUMERIC_DIGITS_MAX: u64 = 38;
@@ -107,7 +107,7 @@ fn array(item: SqlType) -> Result<SqlType> {
     match item {
         SqlType::Array(_) => Err(dimensions()),
         item => {
-            let unsupported = || SqlError::unsupported(format!("type {}[]", crate::pg::types::type_name(item)));
+            let unsupported = || SqlError::unsupported(format!("type {}[]", keyspan_pg::types::type_name(item)));
             item.array().ok_or_else(unsupported)
         }
     }

@@ -1,14 +1,17 @@
 //! `CREATE VIEW`, `ALTER VIEW`, `DROP VIEW`.
 
-use super::{
-    clause::{AlterView, CreateView, DropTables, ViewAction},
-    definition::{as_temporary, is_cascade, is_other_object},
+use crate::{
+    ast::{
+        Statement,
+        definition::{AlterView, CreateView, Definition, DropTables, ViewAction},
+    },
+    definition::{is_cascade, is_other_object},
+    names::as_temporary,
     query,
-    statement::{Definition, Statement},
     tokens::TokenReader,
 };
-use crate::pg::error::{Result, SqlError};
 use datafusion::sql::sqlparser::{ast, tokenizer::Token};
+use keyspan_pg::error::{Result, SqlError};
 
 pub(crate) fn parse_create_view(tokens: &mut TokenReader<'_>) -> Result<Definition> {
     let or_replace = tokens.words("or replace");

@@ -10,7 +10,7 @@ use crate::{
         error::{Result, SqlError, SqlState},
     },
     session::Session,
-    sql::copy::{CopyFormat, CopyFrom, CopyOptions, Header},
+    sql::ast::copy::{CopyFormat, CopyFrom, CopyOptions, Header},
 };
 use keyspan_catalog::Value;
 

@@ -14,7 +14,7 @@ use crate::{
         names::{RelationName, Schema},
     },
     session::{Found, Session},
-    sql::comment::{Comment, Commented},
+    sql::ast::definition::{Comment, Commented},
 };
 use keyspan_catalog::{
     Edit, Error, ErrorKind, PrivateEdit, Snapshot, SqlView, Table, comment::COMMENT_BYTES_MAX, table::TENANT_COLUMN,

@@ -27,8 +27,8 @@ use crate::{
     query::Query,
     session::Written,
     sql::{
-        merge::{Merge, MergeAction, MergeClause},
-        query::assignments,
+        ast::merge::{Merge, MergeAction, MergeClause},
+        write::assignments,
     },
     view::View,
 };

@@ -14,7 +14,7 @@ use crate::{
     },
     query::Query,
     session::Written,
-    sql::query::{assignments, target as written_table},
+    sql::write::{assignments, target as written_table},
     view::View,
 };
 use arrow::datatypes::DataType;

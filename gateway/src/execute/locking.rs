@@ -1,6 +1,6 @@
 //! `SELECT … FOR UPDATE` in a transaction: the same query with the keys of the rows behind its columns, which are cut off as the rows are sent.
 //!
-//! Which queries may lock is [`statement::locking`](crate::sql::locking::locked)'s, what a lock means the transaction's
+//! Which queries may lock is [`sql::locking`](crate::sql::locking::locked)'s, what a lock means the transaction's
 //! ([`Lock`]). Outside of a transaction there is nothing to hold: the query is run as if it had no such clause, unless it says what becomes of
 //! rows that others hold. Then ([`skip_locked`]) its rows are looked at one by one until LIMIT has what it wants, as in PostgreSQL: SKIP LOCKED
 //! passes over those that others hold, and over those that have changed since the query's pin, by who held them a moment ago.
@@ -20,7 +20,7 @@ use crate::{
     },
     query::{Query, with_parameters},
     session::{Lock, Session},
-    sql::{locking::locked, query::table_name},
+    sql::{locking::locked, names::table_name},
     view::View,
 };
 use arrow::{array::RecordBatch, datatypes::Schema};

@@ -8,7 +8,7 @@ use crate::{
         Outcome, Prepared, Session,
         testing::{World, run},
     },
-    sql::statement::Statement,
+    sql::ast::Statement,
 };
 use arrow::datatypes::DataType;
 use datafusion::scalar::ScalarValue;

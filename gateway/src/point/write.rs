@@ -18,7 +18,7 @@ use crate::{
     pg::error::{Result, SqlError, SqlState},
     provider::keys::Keys,
     session::Written,
-    sql::query::{OnConflict, on_conflict},
+    sql::write::{OnConflict, on_conflict},
     view::View,
 };
 use datafusion::{

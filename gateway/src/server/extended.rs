@@ -12,9 +12,9 @@ use crate::{
         rows::{Form, RowsUnderWay},
     },
     session::{Known, NamedStatement, Outcome, Prepared, Source, Text},
-    sql::{
-        settings::{Setting, Transaction},
-        statement::Statement,
+    sql::ast::{
+        Statement,
+        session::{Setting, Transaction},
     },
     wire::{
         encoder::RowEncoder,

@@ -6,7 +6,7 @@
 
 use crate::{
     pg::error::{Result, SqlError, SqlState},
-    sql::cursor::Direction,
+    sql::ast::session::Direction,
 };
 use arrow::{
     array::{RecordBatch, UInt64Array},

@@ -18,7 +18,7 @@ use crate::{
         types,
     },
     query::plan_cache::Seen,
-    sql::statement::Statement,
+    sql::ast::Statement,
 };
 use arrow::datatypes::DataType;
 use datafusion::{

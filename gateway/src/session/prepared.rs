@@ -12,7 +12,7 @@ use crate::{
         types,
     },
     query::Query,
-    sql::prepared::{Execute, Prepare},
+    sql::ast::session::{Execute, Prepare},
 };
 use arrow::datatypes::DataType;
 use datafusion::{

@@ -5,7 +5,7 @@
 //! are what they were ([`Seen`]). Plans are of one session: nothing of them goes from one to another.
 
 use super::{Prepared, Session};
-use crate::{query::plan_cache::Seen, sql::statement::Statement, wire::transaction_status::TransactionStatus};
+use crate::{query::plan_cache::Seen, sql::ast::Statement, wire::transaction_status::TransactionStatus};
 use std::{
     collections::VecDeque,
     hash::{BuildHasher, Hash, RandomState},

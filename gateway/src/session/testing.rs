@@ -3,7 +3,7 @@
 use super::{Outcome, Prepared, Session};
 use crate::{
     instance::{Identity, Shared},
-    sql::statement::Statement,
+    sql::ast::Statement,
 };
 use arrow::{
     datatypes::DataType,

@@ -1,7 +1,7 @@
 //! What text becomes, statement by statement.
 
-use super::Statement;
-use crate::copy::CopyOptions;
+use crate::ast::Statement;
+use crate::ast::copy::CopyOptions;
 use expect_test::{Expect, expect};
 
 /// Each statement on a line of its own; queries and writes as sqlparser prints them.

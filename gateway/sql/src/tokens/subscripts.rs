@@ -1,12 +1,12 @@
 //! Subscripts behind the columns of `SET`, which sqlparser does not read: they are cut out of the tokens.
 
-use super::{DIALECT, NESTING_MAX, TokenReader};
-use crate::pg::error::Result;
+use crate::tokens::{DIALECT, NESTING_MAX, TokenReader};
 use datafusion::sql::sqlparser::{
     ast::{AccessExpr, Expr},
     parser::Parser,
     tokenizer::{Span, Token},
 };
+use keyspan_pg::error::Result;
 
 /// The subscripts of a column that is written.
 pub(crate) struct Subscripts {

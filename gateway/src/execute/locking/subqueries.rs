@@ -14,7 +14,7 @@ use crate::{
     pg::error::{Result, SqlError, SqlState},
     query::Query,
     session::Session,
-    sql::{locking::nested, statement::Statement},
+    sql::{ast::Statement, locking::nested},
     view::View,
 };
 use datafusion::{

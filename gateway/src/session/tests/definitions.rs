@@ -4,7 +4,7 @@ use super::super::{
     Outcome, Session,
     testing::{World, check, run},
 };
-use crate::sql::statement::Statement;
+use crate::sql::ast::Statement;
 use expect_test::expect;
 use keyspan_storage::model::limits::MUTATIONS_MAX;
 
