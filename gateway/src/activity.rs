@@ -3,7 +3,7 @@
 //! Each session has a line here from its login to its end; the connection says when a statement comes and when it is
 //! answered. A text is kept up to [`QUERY_BYTES_MAX`], and there are as many lines as sessions.
 
-use crate::instance::Identity;
+use crate::identity::Identity;
 use std::{
     collections::BTreeMap,
     sync::{Arc, Mutex, MutexGuard, PoisonError},

@@ -1,4 +1,4 @@
-//! Authentication: from a startup message to an [`Identity`](crate::instance::Identity).
+//! Authentication: from a startup message to an [`Identity`](crate::identity::Identity).
 //!
 //! A client proves its password by SCRAM ([`scram`]); a role that does not exist goes through the same exchange and fails at its
 //! end, so that nobody learns which roles there are. Only then [`login`] looks at the role's rights and at the database, and makes

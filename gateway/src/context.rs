@@ -1,22 +1,23 @@
-//! What functions and relations of the system know of the statement: who runs it, when, and the catalog that it sees.
+//! What a statement knows while it is planned and run: who runs it, when, and the catalog that it sees.
 //!
-//! Functions are made once for all sessions; the facts reach them in DataFusion's configuration, as [`Carried`].
+//! The session builds a [`StatementContext`] for each statement; `query` and `pg_catalog` take it in place of the session. Functions are
+//! made once for all sessions: the context reaches them in DataFusion's configuration, as [`Carried`].
 
-use crate::lookup;
+pub mod introspection;
+
 use crate::{
+    context::introspection::SessionObjects,
     instance::Shared,
-    notifications::Ear,
+    lookup,
+    notifications::{Ear, SharedPending},
     pg::{
         error::{SqlError, SqlState},
-        names::{Schema, SearchPath, TEMPORARY},
+        names::{KEYSPAN, PUBLIC, SYSTEM, Schema, SearchPath, TEMPORARY},
         statement_time::StatementTime,
     },
-    pg_catalog::objects,
-    query::state::STREAMS,
+    resources::STREAMS,
     sequences::Given,
-    session::{Held, Session, SharedPending, Shown},
     settings::pending::Wanted,
-    view::View,
 };
 use datafusion::{
     common::{
@@ -33,9 +34,9 @@ use std::{
     sync::{Arc, LazyLock},
 };
 
-/// What is known of a statement.
-#[derive(Clone, Debug, Default)]
-pub struct Facts {
+/// What a statement knows.
+#[derive(Clone, Debug)]
+pub struct StatementContext {
     /// The role.
     pub role: String,
     /// The database.
@@ -44,7 +45,7 @@ pub struct Facts {
     pub tenant: Option<TenantId>,
     /// Whether it is the operator in the operator's database.
     pub operator: bool,
-    /// The number of the connection.
+    /// The connection's process id: `pg_backend_pid()`.
     pub process_id: i32,
     /// When the statement began, in microseconds since 1970.
     pub now_micros: i64,
@@ -54,72 +55,31 @@ pub struct Facts {
     pub snapshot: Arc<Snapshot>,
     /// The session's settings, by lower-case name.
     pub settings: BTreeMap<String, String>,
-    /// The door to rows, for what statements change beside them: sequences. `None` in tests.
+    /// The tenant store, for what statements change besides rows: sequences. `None` in tests.
     pub rows: Option<TenantStore>,
-    /// Numbers that sequences gave the session.
+    /// The numbers that the session took from sequences: `currval()`.
     pub given: Arc<Given>,
-    /// Settings that functions ask for.
+    /// Settings that `set_config()` asks for, until the session takes them.
     pub wanted: Arc<Wanted>,
-    /// What the session tells at its commit.
+    /// Notifications that the session sends at its commit.
     pub(crate) pending: SharedPending,
-    /// What it listens to.
+    /// The channels that it listens to.
     pub(crate) ear: Arc<Ear>,
-    /// The session's prepared statements.
-    pub(crate) statements: Shown,
-    /// The session's cursors.
-    pub(crate) cursors: Held,
+    /// The session's prepared statements and cursors.
+    pub(crate) objects: Arc<dyn SessionObjects>,
     /// Where names without a schema are looked up.
     pub path: Arc<SearchPath>,
-    /// The server: its resources, and what of the store only the operator's relations show. `None` without one, in tests.
+    /// What all sessions share. `None` in tests.
     pub shared: Option<Arc<Shared>>,
 }
 
-impl Facts {
-    /// The facts of a statement of a session.
-    pub fn of(session: &Session, view: &View) -> Self {
-        let now_micros = session.shared.clock.now_micros();
-        Self {
-            role: session.identity.role.clone(),
-            database: session.identity.database.clone(),
-            tenant: view.rows.tenant().cloned(),
-            operator: session.identity.operator,
-            process_id: session.process_id,
-            now_micros,
-            transaction_micros: session.began_micros().unwrap_or(now_micros),
-            snapshot: view.snapshot.clone(),
-            settings: session.settings(),
-            rows: Some(view.rows.clone()),
-            given: session.given.clone(),
-            wanted: session.wanted.clone(),
-            pending: session.pending(),
-            ear: session.ear().clone(),
-            statements: session.statements.shown(),
-            cursors: session.held_cursors(),
-            path: view.path.clone(),
-            shared: Some(session.shared.clone()),
-        }
-    }
-
-    /// The sequence of a name, with or without schema.
-    ///
-    /// # Errors
-    /// 42P01.
-    pub fn sequence(&self, name: &str) -> std::result::Result<&Arc<Sequence>, SqlError> {
-        // A name that was cast to regclass is a number by now.
-        let number = name.parse::<u32>().ok().or_else(|| objects::oid_of_relation(self, name));
-        let found = number.and_then(|number| self.snapshot.sequence_of(self.tenant.as_ref(), number));
-        found.ok_or_else(|| match number {
-            Some(_) => SqlError::new(SqlState::WRONG_OBJECT_TYPE, format!("\"{name}\" is not a sequence")),
-            None => SqlError::undefined_relation(name),
-        })
-    }
-
+impl StatementContext {
     /// The next number of a sequence.
     ///
     /// # Errors
     /// Those of [`Sequences::next`](crate::sequences::Sequences::next).
     pub fn next_number(&self, sequence: &Sequence) -> std::result::Result<i64, SqlError> {
-        let (shared, rows) = self.door()?;
+        let (shared, rows) = self.sequences()?;
         let number = shared.sequences.next(rows, sequence)?;
         self.given.remember(sequence.id, number, true);
         Ok(number)
@@ -130,7 +90,7 @@ impl Facts {
     /// # Errors
     /// Those of [`Sequences::set`](crate::sequences::Sequences::set).
     pub fn set_number(&self, sequence: &Sequence, last: i64, called: bool) -> std::result::Result<i64, SqlError> {
-        let (shared, rows) = self.door()?;
+        let (shared, rows) = self.sequences()?;
         shared.sequences.set(rows, sequence, last, called)?;
         if called {
             self.given.remember(sequence.id, last, false);
@@ -138,16 +98,21 @@ impl Facts {
         Ok(last)
     }
 
-    /// Streams in which a query runs at most: what the session says, as far as there are cores for them.
+    /// The most partitions of a query: `max_parallel_workers_per_gather`, bounded by the cores.
     pub(crate) fn streams(&self) -> usize {
         static CORES: LazyLock<usize> = LazyLock::new(|| std::thread::available_parallelism().map_or(1, usize::from));
         let said = self.settings.get("max_parallel_workers_per_gather").and_then(|said| said.parse().ok());
         said.unwrap_or(STREAMS).clamp(1, STREAMS.max(*CORES))
     }
 
-    fn door(&self) -> std::result::Result<(&Shared, &TenantStore), SqlError> {
-        let door = self.shared.as_deref().zip(self.rows.as_ref());
-        door.ok_or_else(|| SqlError::new(SqlState::INTERNAL_ERROR, "a sequence needs a session"))
+    fn sequences(&self) -> std::result::Result<(&Shared, &TenantStore), SqlError> {
+        let both = self.shared.as_deref().zip(self.rows.as_ref());
+        both.ok_or_else(|| SqlError::new(SqlState::INTERNAL_ERROR, "a sequence needs a session"))
+    }
+
+    /// The schemas of the database but that of temporary tables.
+    pub fn schemas(&self) -> impl Iterator<Item = &'static str> {
+        SYSTEM.into_iter().chain([PUBLIC]).chain(self.operator.then_some(KEYSPAN))
     }
 
     /// The tables of the database, and the session's temporary ones.
@@ -175,12 +140,12 @@ impl Facts {
         self.snapshot.temporary.view(name)
     }
 
-    /// Whether a number is that of something temporary.
+    /// Whether an OID is that of a temporary table, view or sequence.
     pub fn is_temporary(&self, number: u32) -> bool {
         self.snapshot.temporary.has_oid(number)
     }
 
-    /// The name of the schema of what is temporary.
+    /// The name of the schema of the session's temporary relations.
     pub fn temporary_schema(&self) -> String {
         format!("{TEMPORARY}_{}", self.process_id)
     }
@@ -195,17 +160,17 @@ impl Facts {
         self.snapshot.view_in(self.tenant.as_ref(), name)
     }
 
-    /// The table or view with this number in the database.
+    /// The table or view with this OID in the database.
     pub fn readable(&self, number: u32) -> Option<Relation<'_>> {
         self.snapshot.relation(self.tenant.as_ref(), number)
     }
 
-    /// The same with its schema.
+    /// The table or view with this OID, and its schema.
     pub fn numbered(&self, number: u32) -> Option<(Schema, Relation<'_>)> {
         lookup::numbered(&self.snapshot, self.tenant.as_ref(), number)
     }
 
-    /// The table with this number in the database.
+    /// The table with this id in the database.
     pub fn table_of(&self, id: TableId) -> Option<&Arc<Table>> {
         self.snapshot.table_of(self.tenant.as_ref(), id)
     }
@@ -216,10 +181,10 @@ impl Facts {
         StatementTime { now_micros: self.now_micros, transaction_micros: self.transaction_micros, clock }
     }
 
-    /// The facts that a configuration carries.
+    /// The context that a configuration carries.
     ///
     /// # Errors
-    /// For a configuration that was not made for a statement: a fault of ours.
+    /// Internal: the configuration was not made for a statement.
     pub fn within(options: &ConfigOptions) -> Result<&Arc<Self>> {
         match options.extensions.get::<Carried>() {
             Some(carried) => Ok(&carried.0),
@@ -228,9 +193,9 @@ impl Facts {
     }
 }
 
-/// [`Facts`] as DataFusion's configuration carries them. Nothing in them can be set by name.
+/// [`StatementContext`] as DataFusion's configuration carries them. Nothing in them can be set by name.
 #[derive(Clone, Debug)]
-pub struct Carried(pub Arc<Facts>);
+pub struct Carried(pub Arc<StatementContext>);
 
 impl ConfigExtension for Carried {
     const PREFIX: &'static str = "keyspan_facts";

@@ -13,7 +13,6 @@ mod role;
 pub(crate) mod table;
 mod view;
 
-pub use crate::execute::create_table_as::create_table_as;
 pub use database::explain_drop_database;
 
 use crate::{

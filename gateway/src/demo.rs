@@ -11,9 +11,10 @@ mod readings;
 
 use crate::{
     auth::{login::identify, operator::OPERATOR_ROLE, scram::is_password_of},
+    execute::Outcome,
     instance::Shared,
     pg::error::{Result, SqlError, SqlState},
-    session::{Outcome, Session},
+    session::Session,
     sql::ast::Statement,
 };
 use files::File;

@@ -1,20 +1,31 @@
-//! Each kind of statement to the module that knows it.
+//! The executive: the only room that knows how to run every kind of statement. PostgreSQL calls it tcop.
+//!
+//! [`Session::prepare`] analyses a statement, [`Session::execute`] runs it and gives an [`Outcome`]: rows as a stream, or a command tag.
+//! `server` calls these for the simple and the extended protocol alike. Definitions go to `ddl`, COPY to `copy`, writes to [`write`],
+//! everything that reads to `query`.
 
-pub(crate) mod create_table_as;
-pub(crate) mod locking;
-pub(crate) mod show;
-pub(crate) mod truncate;
+pub(crate) mod auto_parameterize;
+mod create_table_as;
+mod locking;
+mod outcome;
+mod prepared;
+mod show;
+mod truncate;
+mod write;
+
+pub use outcome::Outcome;
 
 use crate::{
+    context::introspection::CursorInfo,
     copy::{self, CopyIn},
-    ddl, dml,
+    ddl,
     pg::{
         error::{Result, SqlError, SqlState},
         names::RelationName,
     },
     point::{self, Kept},
     query::{Query, explain, plan_cache::Plans, with_parameters},
-    session::{Found, HeldCursor, Outcome, Prepared, Session, parameterized, prepared},
+    session::{Found, Prepared, Session},
     shield::shielded,
     sql::{
         ast::{
@@ -36,22 +47,49 @@ type Hints<'a> = &'a [Option<DataType>];
 
 /// When a statement that is analysed runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Runs {
+enum Runs {
     /// At once, and once.
     Now,
     /// With values of its parameters, whenever and as often as the client says.
     Later,
 }
 
-pub(crate) async fn prepare(
-    session: &mut Session,
-    statement: Statement,
-    hints: Hints<'_>,
-    runs: Runs,
-) -> Result<Prepared> {
+impl Session {
+    /// Analyses a statement. `hints` are the types that the client declared for `$1`, `$2`, …; `None` to infer.
+    ///
+    /// # Errors
+    /// What is wrong with the statement.
+    pub async fn prepare(&mut self, statement: Statement, hints: &[Option<DataType>]) -> Result<Prepared> {
+        self.set_wanted();
+        let prepared = Box::pin(prepare(self, statement, hints, Runs::Later)).await;
+        prepared.inspect_err(|_| self.failed())
+    }
+
+    /// Analyses a statement without parameters that runs at once, and once: what its rows are read from is settled here.
+    ///
+    /// # Errors
+    /// What is wrong with the statement.
+    pub async fn prepare_once(&mut self, statement: Statement) -> Result<Prepared> {
+        self.set_wanted();
+        let prepared = Box::pin(prepare(self, statement, &[], Runs::Now)).await;
+        prepared.inspect_err(|_| self.failed())
+    }
+
+    /// Runs a statement.
+    ///
+    /// # Errors
+    /// What went wrong before its first row; later errors come from the stream.
+    pub async fn execute(&mut self, prepared: &Prepared, parameters: Vec<ScalarValue>) -> Result<Outcome> {
+        self.set_wanted();
+        let done = Box::pin(execute(self, prepared, parameters)).await;
+        done.inspect_err(|_| self.failed())
+    }
+}
+
+async fn prepare(session: &mut Session, statement: Statement, hints: Hints<'_>, runs: Runs) -> Result<Prepared> {
     check_state(session, &statement)?;
     if let Statement::Query(query) = &statement
-        && dml::locks(query)
+        && locking::locks(query)
     {
         let (parameters, plan) = analyse_now(session, query, hints).await?;
         let columns = Some(Query::columns(&plan));
@@ -74,7 +112,7 @@ pub(crate) async fn prepare(
                 (Some(compiled), _) => (compiled.parameters, compiled.columns),
                 (None, Statement::Query(query)) => {
                     if hints.is_empty()
-                        && let Some(lifted) = Box::pin(parameterized::prepare(session, query)).await
+                        && let Some(lifted) = Box::pin(auto_parameterize::prepare(session, query)).await
                     {
                         return Ok(lifted);
                     }
@@ -86,7 +124,7 @@ pub(crate) async fn prepare(
                     };
                     (parameters, Some(columns))
                 }
-                (None, write) => Box::pin(dml::parameters(session, view, write, hints)).await?,
+                (None, write) => Box::pin(write::parameters(session, view, write, hints)).await?,
             }
         }
         Statement::Explain(explained) => {
@@ -118,11 +156,7 @@ pub(crate) async fn prepare(
     Ok(Prepared { kept: Arc::new(kept), plans: Arc::new(plans), ..Prepared::new(statement, parameters, columns) })
 }
 
-pub(crate) async fn execute(
-    session: &mut Session,
-    prepared: &Prepared,
-    parameters: Vec<ScalarValue>,
-) -> Result<Outcome> {
+async fn execute(session: &mut Session, prepared: &Prepared, parameters: Vec<ScalarValue>) -> Result<Outcome> {
     let statement = prepared.statement.as_ref();
     check_state(session, statement)?;
     if parameters.len() < prepared.parameters.len() {
@@ -135,8 +169,8 @@ pub(crate) async fn execute(
     }
     match statement {
         Statement::Empty => Ok(Outcome::Empty),
-        Statement::Query(query) if dml::locks(query) => {
-            let rows = Box::pin(dml::locked_rows(session, query, parameters)).await?;
+        Statement::Query(query) if locking::locks(query) => {
+            let rows = Box::pin(locking::rows(session, query, parameters)).await?;
             Ok(Outcome::Rows { tag: "SELECT", rows })
         }
         Statement::Query(query) => Box::pin(answer(session, prepared, query, parameters)).await,
@@ -160,10 +194,13 @@ pub(crate) async fn execute(
             let rows = explain::explain(&query.context, &plan, options).await?;
             Ok(Outcome::Rows { tag: "EXPLAIN", rows })
         }
-        Statement::ExplainDropDatabase(name) => ddl::explain_drop_database(session, name).await,
+        Statement::ExplainDropDatabase(name) => {
+            let rows = ddl::explain_drop_database(session, name).await?;
+            Ok(Outcome::Rows { tag: "EXPLAIN", rows })
+        }
         Statement::Insert(_) | Statement::Update(_) | Statement::Delete(_) | Statement::Merge(_) => {
             check_writable(session, statement)?;
-            dml::execute(session, prepared, parameters).await
+            write::execute(session, prepared, parameters).await
         }
         Statement::CopyTo(copy) => copy::copy_to(session, copy, parameters).await.map(Outcome::Done),
         Statement::CopyOut(copy) => {
@@ -178,7 +215,7 @@ pub(crate) async fn execute(
         Statement::Definition(definition) => define(session, definition).await,
         Statement::CreateTableAs(create) => {
             check_definable(session, "CREATE TABLE AS")?;
-            Box::pin(ddl::create_table_as(session, create, parameters)).await.map(Outcome::Done)
+            Box::pin(create_table_as::create_table_as(session, create, parameters)).await.map(Outcome::Done)
         }
         Statement::Setting(setting) => set(session, setting),
         Statement::Transaction(transaction) => bound(session, transaction).await,
@@ -198,7 +235,7 @@ pub(crate) async fn execute(
         Statement::Cursor(cursor) => run_cursor(session, cursor, parameters).await,
         Statement::Truncate { tables, restart } => {
             check_writable(session, statement)?;
-            dml::truncate(session, tables, *restart).await?;
+            truncate::truncate(session, tables, *restart).await?;
             Ok(Outcome::Done("TRUNCATE TABLE".into()))
         }
         Statement::Listen(change) => {
@@ -229,11 +266,11 @@ async fn answer(
     }
     let view = session.view().await?;
     if session.takes_fast_path()
-        && let Some(rows) = point::read(prepared, &parameters, &view)
+        && let Some(rows) = prepared.point_read(&parameters, &view)
     {
         return Ok(Outcome::Rows { tag: "SELECT", rows });
     }
-    let of_values = Query::of_kept(session, view)?.with_parameters(&parameters);
+    let of_values = session.query_of_kept(view)?.with_parameters(&parameters);
     if let Some(physical) = Box::pin(prepared.plans.physical(&of_values, &parameters)).await? {
         return Ok(Outcome::Rows { tag: "SELECT", rows: of_values.run_short(physical)? });
     }
@@ -283,8 +320,8 @@ async fn run_cursor(session: &mut Session, cursor: &CursorStatement, parameters:
                 let message = "DECLARE CURSOR can only be used in transaction blocks";
                 return Err(SqlError::new(SqlState::NO_ACTIVE_SQL_TRANSACTION, message));
             }
-            let rows = if dml::locks(&declare.query) {
-                dml::locked_rows(session, &declare.query, parameters).await?
+            let rows = if locking::locks(&declare.query) {
+                locking::rows(session, &declare.query, parameters).await?
             } else {
                 let (query, plan) = plan_query(session, &declare.query, &parameters).await?;
                 query.run(with_parameters(plan, parameters)?).await?
@@ -292,7 +329,7 @@ async fn run_cursor(session: &mut Session, cursor: &CursorStatement, parameters:
             let depth = session.savepoint_depth();
             let at_micros = session.shared.clock.now_micros();
             let (scroll, hold) = (declare.scroll, declare.hold);
-            let told = HeldCursor { text: declare.text.clone(), at_micros, scroll, hold };
+            let told = CursorInfo { name: declare.name.clone(), text: declare.text.clone(), at_micros, scroll, hold };
             session.cursors.declare(declare.name.clone(), rows, told, depth)?;
             if !session.in_transaction() {
                 session.cursors.commit();
@@ -362,8 +399,8 @@ async fn analyse(
     statement: &ast::Statement,
     hints: Hints<'_>,
 ) -> Result<(Vec<DataType>, LogicalPlan, Query)> {
-    let statement = &*dml::without_locks(statement);
-    let query = Query::new(session, view)?.with_types(hints);
+    let statement = &*locking::without_locks(statement);
+    let query = session.query(view)?.with_types(hints);
     let plan = query.plan(statement).await?;
     let types = query.parameters(statement, &plan, hints).await?;
     if !plan.schema().fields().iter().any(|field| field.data_type().is_null()) || types.is_empty() {
@@ -382,8 +419,8 @@ async fn plan_query(
     parameters: &[ScalarValue],
 ) -> Result<(Query, LogicalPlan)> {
     let view = session.view().await?;
-    let query = Query::new(session, view)?.with_parameters(parameters);
-    let plan = query.plan(&dml::without_locks(statement)).await?;
+    let query = session.query(view)?.with_parameters(parameters);
+    let plan = query.plan(&locking::without_locks(statement)).await?;
     Ok((query, plan))
 }
 
@@ -394,7 +431,7 @@ async fn plan_explained(
 ) -> Result<(Query, LogicalPlan)> {
     match explained {
         Statement::Query(query) => plan_query(session, query, parameters).await,
-        write => dml::plan(session, write, parameters).await,
+        write => write::plan(session, write, parameters).await,
     }
 }
 
@@ -404,7 +441,7 @@ async fn explained_parameters(session: &mut Session, explained: &Explain, hints:
         Statement::Execute(execute) => prepared::executed(session, execute).map(|_| Vec::new()),
         write => {
             let view = session.view().await?;
-            dml::parameters(session, view, write, hints).await.map(|(parameters, _)| parameters)
+            write::parameters(session, view, write, hints).await.map(|(parameters, _)| parameters)
         }
     }
 }

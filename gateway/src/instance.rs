@@ -1,4 +1,4 @@
-//! The server instance: what all its sessions share ([`Shared`]), and who a session is ([`Identity`]).
+//! The server instance: what all its sessions share ([`Shared`]).
 //!
 //! It holds state only. It imports leaves (resources, locks, sequences, notifications) and no room that runs statements.
 
@@ -6,22 +6,9 @@ use crate::{
     activity::Activities, notifications::Rooms, purges::Purges, resources::Resources, row_locks::RowLocks,
     row_numbers::RowNumbers, sequences::Sequences, table_locks::Writers,
 };
-use keyspan_catalog::{Catalog, TenantStore};
+use keyspan_catalog::Catalog;
 use keyspan_storage::{Clock, SystemClock};
 use std::sync::Arc;
-
-/// Who a session is; fixed at authentication.
-#[derive(Clone, Debug)]
-pub struct Identity {
-    /// The role.
-    pub role: String,
-    /// Whether it is an operator in the operator's database: defines tables, tenants and roles.
-    pub operator: bool,
-    /// The database: a tenant's id, or `keyspan`.
-    pub database: String,
-    /// The only door to rows.
-    pub rows: TenantStore,
-}
 
 /// What all sessions of a server share.
 #[derive(Debug)]

@@ -18,7 +18,8 @@ pub mod copy;
 pub mod ddl;
 pub mod demo;
 pub mod dml;
-pub(crate) mod execute;
+pub mod execute;
+pub mod identity;
 pub mod instance;
 pub(crate) mod load;
 pub mod lookup;
@@ -37,6 +38,7 @@ pub mod server;
 pub mod session;
 pub(crate) mod settings;
 pub mod shield;
+pub mod system_relations;
 pub(crate) mod table_locks;
 pub mod view;
 pub mod view_binding;
@@ -44,6 +46,7 @@ pub mod write_set;
 
 pub use crate::pg::error::{SqlError, SqlState};
 pub use crate::{
-    instance::Identity,
-    session::{Outcome, Prepared, Session},
+    execute::Outcome,
+    identity::Identity,
+    session::{Prepared, Session},
 };

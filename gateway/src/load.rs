@@ -26,8 +26,9 @@ use crate::{
         types,
     },
     query::Query,
-    session::{Session, Written},
+    session::Session,
     view::View,
+    write_set::WriteSet,
 };
 use arrow::array::RecordBatch;
 use keyspan_catalog::{SqlType, Table, Value};
@@ -42,7 +43,7 @@ const BULK_PART_BYTES_MAX: usize = 1 << 20;
 
 /// Why a load failed, and at which row if it was one's fault.
 #[derive(Debug)]
-pub struct Failed {
+pub(crate) struct Failed {
     /// What the client is told.
     pub error: SqlError,
     /// The number that the row was added with.
@@ -67,7 +68,7 @@ enum Destination {
 }
 
 /// A load under way.
-pub struct Load {
+pub(crate) struct Load {
     target: Target,
     destination: Destination,
     /// Whether the rows are those that the table has: they fail in other words.
@@ -96,7 +97,7 @@ impl Load {
     ///
     /// # Errors
     /// 42P01, 42703, 42701.
-    pub async fn new(session: &Session, view: View, table: &RelationName, columns: &[String]) -> Result<Self> {
+    pub(crate) async fn new(session: &Session, view: View, table: &RelationName, columns: &[String]) -> Result<Self> {
         let target = Target::of(&view, table)?;
         let mut named = Vec::with_capacity(columns.len());
         for name in columns {
@@ -118,7 +119,7 @@ impl Load {
     ///
     /// # Errors
     /// What evaluating a default finds.
-    pub async fn altering(
+    pub(crate) async fn altering(
         session: &Session,
         view: View,
         (before, after): (&Table, &Table),
@@ -137,7 +138,7 @@ impl Load {
     ///
     /// # Errors
     /// What evaluating a default finds.
-    pub async fn filling(session: &Session, view: View, table: Arc<Table>) -> Result<Self> {
+    pub(crate) async fn filling(session: &Session, view: View, table: Arc<Table>) -> Result<Self> {
         let destination = table.space.map_or(Destination::Nowhere, Destination::Space);
         let target = Target::of_table(&view, table);
         let named = (0..target.columns.len()).collect();
@@ -148,7 +149,7 @@ impl Load {
     ///
     /// # Errors
     /// What PostgreSQL's assignment casts find.
-    pub fn assigned(&self, batch: &RecordBatch, row: usize) -> Result<Vec<Value>> {
+    pub(crate) fn assigned(&self, batch: &RecordBatch, row: usize) -> Result<Vec<Value>> {
         self.target.row(batch, 0, row)
     }
 
@@ -162,7 +163,7 @@ impl Load {
         let key_places = target.key_places()?;
         let shared = &session.shared;
         let numbers = Numbers { given: shared.row_numbers.clone(), now_micros: shared.clock.now_micros() };
-        let query = Query::new(session, view)?;
+        let query = session.query(view)?;
         let defaults = Box::pin(Defaults::new(&query, &target, &named)).await?;
         let (rows, bytes, mutations, bulk, stored) = (Vec::new(), 0, 0, None, 0);
         Ok(Self {
@@ -182,12 +183,12 @@ impl Load {
     }
 
     /// The table's name.
-    pub fn table(&self) -> &str {
+    pub(crate) fn table(&self) -> &str {
         &self.target.table.name
     }
 
     /// The name and type of each column that rows have values for.
-    pub fn columns(&self) -> impl Iterator<Item = (&str, SqlType)> {
+    pub(crate) fn columns(&self) -> impl Iterator<Item = (&str, SqlType)> {
         self.named.iter().map(|at| (self.target.columns[*at].name.as_str(), self.target.columns[*at].kind))
     }
 
@@ -195,7 +196,7 @@ impl Load {
     ///
     /// # Errors
     /// 22P02 and what else PostgreSQL's input functions find.
-    pub fn value_of_text(&self, column: usize, text: &str) -> Result<Value> {
+    pub(crate) fn value_of_text(&self, column: usize, text: &str) -> Result<Value> {
         read(no_zero(text)?, self.target.columns[self.named[column]].kind)
     }
 
@@ -203,7 +204,7 @@ impl Load {
     ///
     /// # Errors
     /// 22P03 and what else PostgreSQL's receive functions find.
-    pub fn value_of_binary(&self, column: usize, bytes: &[u8]) -> Result<Value> {
+    pub(crate) fn value_of_binary(&self, column: usize, bytes: &[u8]) -> Result<Value> {
         let kind = self.target.columns[self.named[column]].kind;
         if let SqlType::Numeric { .. } = kind {
             let text = crate::pg::codec::numeric::text_of_binary(bytes).ok_or_else(|| {
@@ -223,7 +224,7 @@ impl Load {
     ///
     /// # Errors
     /// 23502; what no key can hold.
-    pub fn add(&mut self, number: u64, fields: Vec<Value>) -> Result<()> {
+    pub(crate) fn add(&mut self, number: u64, fields: Vec<Value>) -> Result<()> {
         let target = &self.target;
         let mut values = vec![Value::Null; target.columns.len()];
         self.defaults.fill(&mut values)?;
@@ -247,7 +248,7 @@ impl Load {
     }
 
     /// Whether the part is full: another row might not fit into one commit.
-    pub fn is_full(&self) -> bool {
+    pub(crate) fn is_full(&self) -> bool {
         if self.bulk.is_some() {
             return self.rows.len() >= LOOKUP_ROWS || self.bytes > BULK_PART_BYTES_MAX;
         }
@@ -255,7 +256,7 @@ impl Load {
     }
 
     /// Rows that were stored for good before a failure.
-    pub fn stored(&self) -> u64 {
+    pub(crate) fn stored(&self) -> u64 {
         self.stored
     }
 
@@ -264,7 +265,7 @@ impl Load {
     /// # Errors
     /// 23505 for a key that is there, 23503 for a tenant that is not, 40001 in a transaction or when others keep changing these
     /// rows, 54000 in a transaction that is too large, the store's.
-    pub async fn write(&mut self, session: &mut Session, last: bool) -> Result<(), Failed> {
+    pub(crate) async fn write(&mut self, session: &mut Session, last: bool) -> Result<(), Failed> {
         let rows = std::mem::take(&mut self.rows);
         (self.bytes, self.mutations) = (0, 0);
         let is_large = !last && self.stored == 0 && self.destination == Destination::Table;
@@ -298,7 +299,7 @@ impl Load {
         let Some(mut bulk) = self.bulk.take() else { return Ok(()) };
         let view = session.view().await?;
         self.check_table(&view)?;
-        let query = (!self.target.table.checks.is_empty()).then(|| Query::new(session, view.clone())).transpose()?;
+        let query = (!self.target.table.checks.is_empty()).then(|| session.query(view.clone())).transpose()?;
         for chunk in rows.chunks(LOOKUP_ROWS) {
             self.check_rows(query.as_ref(), chunk).await?;
             for row in chunk {
@@ -352,9 +353,9 @@ impl Load {
             Destination::Space(space) => Some(space),
             Destination::Nowhere => None,
         };
-        let mut written = Written::default();
+        let mut written = WriteSet::default();
         let mut seen = HashSet::with_capacity(rows.len());
-        let query = (!target.table.checks.is_empty()).then(|| Query::new(session, view.clone())).transpose()?;
+        let query = (!target.table.checks.is_empty()).then(|| session.query(view.clone())).transpose()?;
         for chunk in rows.chunks(LOOKUP_ROWS) {
             self.check_rows(query.as_ref(), chunk).await?;
             if self.destination == Destination::Nowhere {
@@ -370,7 +371,7 @@ impl Load {
                     return Err(at(error));
                 }
                 if self.destination == Destination::Table && apart.is_none() {
-                    written.rely(&target.table, row.key.clone())?;
+                    written.add_read(&target.table, row.key.clone())?;
                 }
                 written.mutate(&target.table, row.key.clone(), creation(target, row)?)?;
             }

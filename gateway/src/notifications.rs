@@ -79,6 +79,9 @@ pub struct Pending {
     listening: Vec<Listening>,
 }
 
+/// What is pending in a session; functions of its statements add to it.
+pub type SharedPending = Arc<Mutex<Pending>>;
+
 /// How much was pending at a savepoint.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Mark(usize, usize);

@@ -23,7 +23,12 @@ mod shape;
 mod tests;
 mod write;
 
-use crate::{pg::names::SearchPath, session::Prepared, sql::ast::Statement, view::View};
+use crate::{
+    pg::{error::Result, names::SearchPath},
+    sql::ast::Statement,
+    view::View,
+    write_set::WriteSet,
+};
 use arrow::datatypes::{DataType, SchemaRef};
 use datafusion::{execution::SendableRecordBatchStream, scalar::ScalarValue, sql::sqlparser::ast};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -44,6 +49,17 @@ pub(crate) struct Compiled {
     /// The columns of its rows; `None` for a write.
     pub(crate) columns: Option<SchemaRef>,
     plan: Arc<Plan>,
+}
+
+/// A statement as the client knows it: what it was compiled to anew has to have the same parameters and columns.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Analysed<'a> {
+    /// The statement.
+    pub(crate) statement: &'a Statement,
+    /// The types of `$1`, `$2`, ….
+    pub(crate) parameters: &'a [DataType],
+    /// The columns of its rows; `None` for a command without rows.
+    pub(crate) columns: Option<&'a SchemaRef>,
 }
 
 /// What a prepared statement keeps of its compiled form, for one version of the catalog and one path of names.
@@ -82,7 +98,7 @@ impl Kept {
     }
 
     /// What the statement is compiled to for the view's catalog.
-    fn plan(&self, prepared: &Prepared, view: &View) -> Option<Arc<Plan>> {
+    fn plan(&self, statement: &Analysed<'_>, view: &View) -> Option<Arc<Plan>> {
         let mut kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let seen = (view.snapshot.version, view.path.clone());
         if let Some((known, plan)) = &*kept
@@ -90,34 +106,41 @@ impl Kept {
         {
             return plan.clone();
         }
-        let hints: Vec<_> = prepared.parameters.iter().cloned().map(Some).collect();
-        let compiled = compile(&prepared.statement, &hints, view);
-        let compiled = compiled.filter(|now| now.parameters == prepared.parameters && now.columns == prepared.columns);
+        let hints: Vec<_> = statement.parameters.iter().cloned().map(Some).collect();
+        let compiled = compile(statement.statement, &hints, view);
+        let compiled =
+            compiled.filter(|now| now.parameters == statement.parameters && now.columns.as_ref() == statement.columns);
         let plan = compiled.map(|compiled| compiled.plan);
         *kept = Some((seen, plan.clone()));
         plan
     }
-}
 
-/// The rows of a query that goes around the optimizer; `None` for one that does not.
-pub(crate) fn read(prepared: &Prepared, parameters: &[ScalarValue], view: &View) -> Option<SendableRecordBatchStream> {
-    match prepared.kept.plan(prepared, view)?.as_ref() {
-        Plan::Read(read) if view.pushdown => read.rows(view, parameters),
-        _ => None,
+    /// The rows of a query that goes around the optimizer; `None` for one that does not.
+    pub(crate) fn read(
+        &self,
+        statement: &Analysed<'_>,
+        values: &[ScalarValue],
+        view: &View,
+    ) -> Option<SendableRecordBatchStream> {
+        match self.plan(statement, view)?.as_ref() {
+            Plan::Read(read) if view.pushdown => read.rows(view, values),
+            _ => None,
+        }
     }
-}
 
-/// What a statement that goes around the optimizer writes, and how many rows; `None` for one that does not.
-///
-/// # Errors
-/// Those of the general way.
-pub(crate) async fn write(
-    prepared: &Prepared,
-    parameters: &[ScalarValue],
-    view: &View,
-) -> crate::pg::error::Result<Option<(crate::session::Written, u64)>> {
-    match prepared.kept.plan(prepared, view).as_deref() {
-        Some(Plan::Write(write)) if view.pushdown => write.run(view, parameters).await,
-        _ => Ok(None),
+    /// The writes of a statement that goes around the optimizer, and the number of rows; `None` for one that does not.
+    ///
+    /// # Errors
+    /// Those of the general way.
+    pub(crate) async fn write(
+        &self,
+        statement: &Analysed<'_>,
+        values: &[ScalarValue],
+        view: &View,
+    ) -> Result<Option<(WriteSet, u64)>> {
+        match self.plan(statement, view).as_deref() {
+            Some(Plan::Write(write)) if view.pushdown => write.run(view, values).await,
+            _ => Ok(None),
+        }
     }
 }

@@ -39,7 +39,6 @@ use keyspan_catalog::Relation;
 use std::sync::Arc;
 use table::Form;
 
-pub use crate::query::explain::{ExplainOptions, explain};
 pub use exec::ScanExec;
 pub use exec::rows;
 pub use pushdown::{Pushdown, exact_rows};

@@ -1,7 +1,7 @@
 //! Queries: a DataFusion session for each statement, over the tables that its [`View`] sees.
 //!
 //! [`Query::new`] copies the shared [`state`](mod@state) (functions, rules, planners: built once), gives it the statement's
-//! [`Facts`] and the [`schemas`] of its snapshot. [`Query::plan`] refuses what DataFusion would drop silently
+//! [`StatementContext`](crate::context::StatementContext) and the [`schemas`] of its snapshot. [`Query::plan`] refuses what DataFusion would drop silently
 //! ([`unsupported`](crate::pg::syntax::unsupported)), rewrites what it plans differently from PostgreSQL
 //! ([`rewrite`](crate::pg::syntax::rewrite)) and plans; [`Query::run`] optimises and starts the stream, on threads of
 //! the query [`runtime`]. Prepared statements keep their optimised plans ([`plan_cache`]); [`joins`] that exceed the
@@ -14,10 +14,10 @@
 
 use crate::resources::Sessions;
 use crate::{
+    context::StatementContext,
     pg::{error::Result, plan::parameters::parameters, syntax::natural_join},
     provider,
     resources::Resources,
-    session::Session,
     view::View,
 };
 use arrow::{
@@ -46,8 +46,6 @@ pub mod state;
 mod unnest_keys;
 pub mod views;
 
-pub use crate::context::Facts;
-
 #[cfg(test)]
 pub(crate) mod testing;
 #[cfg(test)]
@@ -59,7 +57,7 @@ pub struct Query {
     pub context: SessionContext,
     /// What it sees.
     pub view: View,
-    facts: Arc<Facts>,
+    statement: Arc<StatementContext>,
     /// The values of `$1`, `$2`, …; none while the statement is only analysed.
     parameters: Vec<ScalarValue>,
     /// Their types, where they are known.
@@ -67,9 +65,9 @@ pub struct Query {
 }
 
 impl Query {
-    /// Facts of the statement.
-    pub(crate) fn facts(&self) -> &Arc<Facts> {
-        &self.facts
+    /// What the statement knows.
+    pub(crate) fn statement_context(&self) -> &Arc<StatementContext> {
+        &self.statement
     }
 
     /// Makes the session for one statement: tables of the view's snapshot (with a leading `tenant` column for the operator),
@@ -77,25 +75,23 @@ impl Query {
     ///
     /// # Errors
     /// What a definition contradicts.
-    pub fn new(session: &Session, view: View) -> Result<Self> {
-        let facts = Arc::new(Facts::of(session, &view));
-        Ok(Self { context: over(facts.clone(), &view), view, facts, parameters: Vec::new(), types: Vec::new() })
+    pub fn new(statement: Arc<StatementContext>, view: View) -> Result<Self> {
+        Ok(Self { context: over(statement.clone(), &view), view, statement, parameters: Vec::new(), types: Vec::new() })
     }
 
     /// The session for a plan that was kept: without functions, which only texts name. A copy of all of them takes as long as a short query.
     ///
     /// # Errors
     /// Those of [`new`](Self::new).
-    pub(crate) fn of_kept(session: &Session, view: View) -> Result<Self> {
-        let facts = Arc::new(Facts::of(session, &view));
-        let state = state(&facts, |sessions| &sessions.of_kept);
-        let context = with_facts(state, Arc::clone(&facts), schemas::Rows::of(&view), views::Nesting::default());
-        Ok(Self { context, view, facts, parameters: Vec::new(), types: Vec::new() })
+    pub(crate) fn of_kept(statement: Arc<StatementContext>, view: View) -> Result<Self> {
+        let state = state(&statement, |sessions| &sessions.of_kept);
+        let context = with_context(state, Arc::clone(&statement), schemas::Rows::of(&view), views::Nesting::default());
+        Ok(Self { context, view, statement, parameters: Vec::new(), types: Vec::new() })
     }
 
     /// The same with functions, for texts.
     pub(crate) fn for_texts(self) -> Self {
-        Self { context: over(Arc::clone(&self.facts), &self.view), ..self }
+        Self { context: over(Arc::clone(&self.statement), &self.view), ..self }
     }
 
     /// The same with the values of parameters: what `FOR SYSTEM_TIME AS OF` needs before anything is planned.
@@ -142,7 +138,7 @@ impl Query {
         let asked =
             if self.parameters.is_empty() { asked } else { asked.with_param_values(self.parameters.clone())? };
         let answer: Vec<RecordBatch> = run(&self.context, asked).await?.try_collect().await?;
-        as_of::answer(&answer, self.facts.now_micros, self.view.pin.now_micros).map(Some)
+        as_of::answer(&answer, self.statement.now_micros, self.view.pin.now_micros).map(Some)
     }
 
     /// The types of the parameters of a query and its plan: those that `hints` declare, else those inferred, else text.
@@ -230,29 +226,29 @@ impl Query {
     }
 }
 
-/// A DataFusion session with the facts of a statement, over the rows that a view sees.
-pub(crate) fn over(facts: Arc<Facts>, view: &View) -> SessionContext {
-    let context = context(facts, schemas::Rows::of(view));
+/// A DataFusion session for a statement, over the rows that a view sees.
+pub(crate) fn over(statement: Arc<StatementContext>, view: &View) -> SessionContext {
+    let context = context(statement, schemas::Rows::of(view));
     for (name, function) in crate::provider::functions(view) {
         context.register_udtf(name, function);
     }
     context
 }
 
-/// A DataFusion session with the facts of a statement, over rows.
-pub(crate) fn context(facts: Arc<Facts>, rows: schemas::Rows) -> SessionContext {
-    nested_context(facts, rows, views::Nesting::default())
+/// A DataFusion session for a statement, over rows.
+pub(crate) fn context(statement: Arc<StatementContext>, rows: schemas::Rows) -> SessionContext {
+    nested_context(statement, rows, views::Nesting::default())
 }
 
 /// The same inside of views.
-fn nested_context(facts: Arc<Facts>, rows: schemas::Rows, nesting: views::Nesting) -> SessionContext {
-    with_facts(state(&facts, |sessions| &sessions.of_texts), facts, rows, nesting)
+fn nested_context(statement: Arc<StatementContext>, rows: schemas::Rows, nesting: views::Nesting) -> SessionContext {
+    with_context(state(&statement, |sessions| &sessions.of_texts), statement, rows, nesting)
 }
 
 /// A copy of one of the states that a statement starts from.
-fn state(facts: &Facts, which: impl FnOnce(&Sessions) -> &SessionState) -> SessionState {
+fn state(statement: &StatementContext, which: impl FnOnce(&Sessions) -> &SessionState) -> SessionState {
     static WITHOUT_SERVER: LazyLock<Sessions> = LazyLock::new(|| Sessions::of(state::state().clone()));
-    let sessions = match &facts.shared {
+    let sessions = match &statement.shared {
         Some(shared) => {
             let resources = &shared.resources;
             resources.sessions.get_or_init(|| Sessions::of(with_resources(resources)))
@@ -262,20 +258,20 @@ fn state(facts: &Facts, which: impl FnOnce(&Sessions) -> &SessionState) -> Sessi
     which(sessions).clone()
 }
 
-/// A session of a statement with these facts.
-fn with_facts(
+/// Gives a state its statement.
+fn with_context(
     mut state: SessionState,
-    facts: Arc<Facts>,
+    statement: Arc<StatementContext>,
     rows: schemas::Rows,
     nesting: views::Nesting,
 ) -> SessionContext {
     state.config_mut().set_extension(Arc::<crate::pg::exec::materialized::Shared>::default());
     let options = state.config_mut().options_mut();
-    options.catalog.default_catalog.clone_from(&facts.database);
-    options.execution.target_partitions = facts.streams();
-    options.extensions.insert(facts.time());
-    options.extensions.insert(crate::context::Carried(facts.clone()));
-    state.register_catalog_list(Arc::new(schemas::Databases::new(facts, rows, nesting)));
+    options.catalog.default_catalog.clone_from(&statement.database);
+    options.execution.target_partitions = statement.streams();
+    options.extensions.insert(statement.time());
+    options.extensions.insert(crate::context::Carried(statement.clone()));
+    state.register_catalog_list(Arc::new(schemas::Databases::new(statement, rows, nesting)));
     SessionContext::new_with_state(state)
 }
 

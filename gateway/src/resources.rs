@@ -204,6 +204,8 @@ pub fn clear_folder(folder: &Path) -> std::io::Result<()> {
     std::fs::create_dir_all(folder)
 }
 
+/// The most partitions of a query, unless its session says otherwise.
+pub const STREAMS: usize = 2;
 /// Rows in a batch, unless memory is scarce.
 pub const BATCH_ROWS: usize = 8192;
 

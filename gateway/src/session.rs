@@ -6,16 +6,17 @@
 //! [`Isolation::RepeatableRead`](crate::sql::ast::session::Isolation) the first statement's.
 
 use crate::activity::{Activity, Listed};
-use crate::instance::{Identity, Shared};
 use crate::lookup;
 use crate::wire::transaction_status::TransactionStatus;
+use crate::{identity::Identity, instance::Shared};
 mod activity;
+mod context;
 mod cursors;
 mod listening;
 pub(crate) mod parameterized;
 mod pending_ddl;
 pub(crate) mod prepared;
-mod statement_cache;
+pub(crate) mod statement_cache;
 mod temporary;
 #[cfg(test)]
 pub(crate) mod testing;
@@ -27,15 +28,10 @@ pub use crate::row_locks::RowLocks;
 pub use crate::settings::Settings;
 pub use crate::settings::pending::Wanted;
 pub use crate::table_locks::Writers;
-pub(crate) use crate::write_set::conflict;
-pub use crate::write_set::{Changes, Reliance, Written};
-pub(crate) use listening::Shared as SharedPending;
 pub(crate) use pending_ddl::Reserved;
 pub(crate) use transaction::{Lock, changed};
 
 use crate::{
-    copy::CopyIn,
-    execute::Runs,
     pg::{
         error::{Result, SqlError, SqlState},
         names::{RelationName, Schema, SearchPath},
@@ -43,16 +39,16 @@ use crate::{
     point,
     query::plan_cache::Plans,
     sequences::Given,
-    sql::ast::{Statement, copy::CopyOptions},
+    sql::ast::Statement,
     view::{View, budget::ScanBudget},
     wire::reply::Severity,
+    write_set::WriteSet,
 };
 use arrow::datatypes::{DataType, SchemaRef};
 use cursors::Cursors;
-pub(crate) use cursors::{Held, HeldCursor};
 use datafusion::{execution::SendableRecordBatchStream, scalar::ScalarValue};
 use keyspan_catalog::{Relation, Snapshot, SqlView, Table};
-pub(crate) use prepared::{NamedStatement, Shown, Source, Statements};
+pub(crate) use prepared::{NamedStatement, Source, Statements};
 use statement_cache::Recent;
 pub(crate) use statement_cache::{Known, Text};
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
@@ -79,6 +75,8 @@ pub struct Session {
     /// Statements by their text without values.
     pub(crate) kinds: parameterized::Kinds,
     pub(crate) cursors: Cursors,
+    /// Both of them, as the session's statements see them.
+    objects: Arc<context::Objects>,
     notifications: listening::Notifications,
     /// Numbers that sequences gave.
     pub(crate) given: Arc<Given>,
@@ -111,31 +109,24 @@ impl Prepared {
         let (kept, plans) = (Arc::default(), Arc::default());
         Self { statement: Arc::new(statement), parameters, columns, kept, plans, lifted: None }
     }
-}
 
-/// What a statement did.
-pub enum Outcome {
-    /// Rows, with the word of their command tag (`SELECT`, `FETCH`, `EXPLAIN`, `SHOW`, `INSERT 0` …), to which the wire adds their
-    /// number where PostgreSQL does.
-    Rows {
-        /// The word or words of the command tag.
-        tag: &'static str,
-        /// The rows.
-        rows: SendableRecordBatchStream,
-    },
-    /// The rows of a `COPY … TO STDOUT`.
-    CopyOut {
-        /// The rows.
-        rows: SendableRecordBatchStream,
-        /// How they are written.
-        options: CopyOptions,
-    },
-    /// A `COPY … FROM STDIN`, which waits for its data.
-    CopyIn(Box<CopyIn>),
-    /// A command, with its whole tag (`CREATE TABLE`, `INSERT 0 5`).
-    Done(String),
-    /// An empty statement.
-    Empty,
+    fn analysed(&self) -> point::Analysed<'_> {
+        let columns = self.columns.as_ref();
+        point::Analysed { statement: &self.statement, parameters: &self.parameters, columns }
+    }
+
+    /// Its rows, if it is a query that goes around the optimizer.
+    pub(crate) fn point_read(&self, values: &[ScalarValue], view: &View) -> Option<SendableRecordBatchStream> {
+        self.kept.read(&self.analysed(), values, view)
+    }
+
+    /// Its writes and the number of rows, if it is a write that goes around the optimizer.
+    ///
+    /// # Errors
+    /// Those of the general way.
+    pub(crate) async fn point_write(&self, values: &[ScalarValue], view: &View) -> Result<Option<(WriteSet, u64)>> {
+        self.kept.write(&self.analysed(), values, view).await
+    }
 }
 
 /// A relation that was found by its name.
@@ -151,6 +142,8 @@ impl Session {
         let transaction = TransactionState::default();
         let activity = Activity::new(&identity, process_id, shared.clock.now_micros());
         let activity = shared.activities.list(activity);
+        let (statements, cursors) = (Statements::default(), Cursors::default());
+        let objects = Arc::new(context::Objects { statements: statements.shown(), cursors: cursors.held() });
         Self {
             shared,
             identity,
@@ -159,45 +152,16 @@ impl Session {
             settings,
             transaction,
             temporary: Temporary::default(),
-            statements: Statements::default(),
+            statements,
             recent: Recent::default(),
             kinds: parameterized::Kinds::default(),
-            cursors: Cursors::default(),
+            cursors,
+            objects,
             notifications: listening::Notifications::default(),
             given: Arc::default(),
             wanted: Arc::default(),
             activity,
         }
-    }
-
-    /// Analyses a statement. `hints` are the types that the client declared for `$1`, `$2`, …; `None` to infer.
-    ///
-    /// # Errors
-    /// What is wrong with the statement.
-    pub async fn prepare(&mut self, statement: Statement, hints: &[Option<DataType>]) -> Result<Prepared> {
-        self.set_wanted();
-        let prepared = Box::pin(crate::execute::prepare(self, statement, hints, Runs::Later)).await;
-        prepared.inspect_err(|_| self.failed())
-    }
-
-    /// Analyses a statement without parameters that runs at once, and once: what its rows are read from is settled here.
-    ///
-    /// # Errors
-    /// What is wrong with the statement.
-    pub async fn prepare_once(&mut self, statement: Statement) -> Result<Prepared> {
-        self.set_wanted();
-        let prepared = Box::pin(crate::execute::prepare(self, statement, &[], Runs::Now)).await;
-        prepared.inspect_err(|_| self.failed())
-    }
-
-    /// Runs a statement.
-    ///
-    /// # Errors
-    /// What went wrong before its first row; later errors come from the stream.
-    pub async fn execute(&mut self, prepared: &Prepared, parameters: Vec<ScalarValue>) -> Result<Outcome> {
-        self.set_wanted();
-        let done = Box::pin(crate::execute::execute(self, prepared, parameters)).await;
-        done.inspect_err(|_| self.failed())
     }
 
     /// Tells the session that a statement or its rows failed: an open transaction has failed then.
@@ -262,7 +226,7 @@ impl Session {
     }
 
     /// Sets what `set_config` has asked for.
-    fn set_wanted(&mut self) {
+    pub(crate) fn set_wanted(&mut self) {
         for (name, local, value) in self.wanted.take() {
             // Outside of a transaction block it held for its statement only.
             if local && !self.remember_local(name) {
@@ -290,11 +254,6 @@ impl Session {
         };
         let timeout = self.settings.timeout(name)?;
         Some((timeout, SqlError::new(state, format!("terminating connection due to {what} timeout"))))
-    }
-
-    /// What `pg_cursors` shows.
-    pub(crate) fn held_cursors(&self) -> Held {
-        self.cursors.held()
     }
 
     /// The columns of a cursor, if there is one of this name.

@@ -6,7 +6,7 @@
 pub(crate) mod pending;
 
 use crate::{
-    instance::Identity,
+    identity::Identity,
     pg::{
         error::{Result, SqlError, SqlState},
         names::SearchPath,

@@ -1,6 +1,6 @@
 //! What a statement writes and what it relied on, before it is a commit: the write set and the read set.
 //!
-//! `dml` and `point` fill a [`Written`]; the session appends it to its transaction or commits it by itself.
+//! `dml` and `point` fill a [`WriteSet`]; the session appends it to its transaction or commits it by itself.
 
 use crate::pg::error::{Result, SqlError, SqlState};
 use keyspan_catalog::{Table, TableId, tenant_store::Writes};
@@ -15,18 +15,18 @@ pub type Changes = BTreeMap<RowKey, Vec<Mutation>>;
 
 /// What a statement writes.
 #[derive(Debug, Default)]
-pub struct Written {
+pub struct WriteSet {
     /// Mutations by table.
     pub rows: BTreeMap<TableId, (Arc<Table>, Changes)>,
     /// Ranges to delete whole: never in a transaction.
     pub ranges: Vec<(Arc<Table>, KeyRange)>,
     /// The rows that it relied on.
-    pub relied: BTreeMap<TableId, (Arc<Table>, BTreeSet<RowKey>)>,
+    pub reads: BTreeMap<TableId, (Arc<Table>, BTreeSet<RowKey>)>,
     pub(crate) bytes: usize,
     pub(crate) mutations: usize,
 }
 
-impl Written {
+impl WriteSet {
     /// A range that is deleted whole.
     pub fn of_range(table: Arc<Table>, range: KeyRange) -> Self {
         Self { ranges: vec![(table, range)], ..Self::default() }
@@ -49,9 +49,9 @@ impl Written {
     ///
     /// # Errors
     /// 54000 above [`COMMIT_BYTES_MAX`].
-    pub fn rely(&mut self, table: &Arc<Table>, key: RowKey) -> Result<()> {
+    pub fn add_read(&mut self, table: &Arc<Table>, key: RowKey) -> Result<()> {
         self.bytes += ROW_OVERHEAD_BYTES + key.len();
-        let (_, rows) = self.relied.entry(table.id).or_insert_with(|| (table.clone(), BTreeSet::new()));
+        let (_, rows) = self.reads.entry(table.id).or_insert_with(|| (table.clone(), BTreeSet::new()));
         rows.insert(key);
         self.check_bytes()
     }
@@ -74,7 +74,7 @@ impl Written {
     pub(crate) fn without(mut self, is: impl Fn(TableId) -> bool) -> Self {
         self.rows.retain(|id, _| !is(*id));
         self.ranges.retain(|(table, _)| !is(table.id));
-        self.relied.retain(|id, _| !is(*id));
+        self.reads.retain(|id, _| !is(*id));
         self
     }
 
@@ -94,7 +94,7 @@ impl Written {
             let mutation = move |(key, mutations)| (table.clone(), RowMutation { key, mutations });
             rows.into_iter().map(mutation)
         });
-        let validated = self.relied.into_values().flat_map(|(table, keys)| {
+        let validated = self.reads.into_values().flat_map(|(table, keys)| {
             let pair = move |key| (table.clone(), key);
             keys.into_iter().map(pair)
         });
@@ -105,7 +105,7 @@ impl Written {
 
 /// Rows and the pin at which they were read.
 #[derive(Debug)]
-pub struct Reliance {
+pub struct ReadSet {
     /// The pin.
     pub pin: Pin,
     /// The rows.

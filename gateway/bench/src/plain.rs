@@ -19,10 +19,7 @@ use datafusion::{
     prelude::{ParquetReadOptions, SessionConfig, SessionContext},
 };
 use futures::TryStreamExt;
-use keyspan_gateway::{
-    query::{runtime, state::STREAMS},
-    resources::BATCH_ROWS,
-};
+use keyspan_gateway::{query::runtime, resources::BATCH_ROWS, resources::STREAMS};
 use keyspan_storage::engine::{DICTIONARY_BYTES_MAX, PAGE_BYTES_TARGET, PAGE_ROWS_MAX};
 use parquet::{
     arrow::ArrowWriter,

@@ -14,9 +14,10 @@ use keyspan_catalog::{
 use keyspan_gateway::{
     auth::{login::identify, operator},
     demo::loader::Loader,
+    execute::Outcome,
     instance::Shared,
     resources::{Memory, Resources, TEMP_BYTES},
-    session::{Outcome, Session},
+    session::Session,
 };
 use keyspan_sql::ast::Statement;
 use keyspan_storage::{

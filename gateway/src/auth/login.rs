@@ -1,7 +1,8 @@
 //! What a role may do once its password was right: the one place where an [`Identity`] is made.
 
 use crate::{
-    instance::{Identity, Shared},
+    identity::Identity,
+    instance::Shared,
     pg::error::{Result, SqlError, SqlState},
 };
 use keyspan_catalog::{

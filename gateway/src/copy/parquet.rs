@@ -4,13 +4,13 @@
 //! appears under its name when it is whole and synced, in place of one that was there; a statement that fails leaves none.
 
 use crate::{
-    instance::{Identity, Shared},
+    identity::Identity,
+    instance::Shared,
     pg::{
         error::{Result, SqlError, SqlState},
         plan::casts::convert,
         types,
     },
-    query::Query,
     session::Session,
     sql::ast::copy::{self, CopyTo},
 };
@@ -45,7 +45,7 @@ const ROW_GROUP_ROWS_MAX: usize = 1 << 17;
 pub async fn copy_to(session: &mut Session, copy: &CopyTo, parameters: Vec<ScalarValue>) -> Result<String> {
     let file = target(&session.shared, &session.identity, &copy.path)?;
     let view = session.view().await?;
-    let query = Query::new(session, view)?.with_parameters(&parameters);
+    let query = session.query(view)?.with_parameters(&parameters);
     let mut plan = query.plan(&copy.query).await?;
     if !parameters.is_empty() {
         plan = plan.with_param_values(parameters)?;

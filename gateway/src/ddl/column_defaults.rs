@@ -56,7 +56,7 @@ impl Given {
             match &column.default {
                 None => {}
                 Some(DefaultClause::Expression(expression)) => {
-                    let default = dml::settled(session, draft, &column.name, expression).await?;
+                    let default = dml::settled(&session.query_now().await?, draft, &column.name, expression).await?;
                     self.defaults.extend(default.map(|default| (column.name.clone(), default)));
                 }
                 Some(DefaultClause::Serial) => {
@@ -68,7 +68,7 @@ impl Given {
             }
         }
         for check in checks {
-            let columns = dml::checked_columns(session, draft, &check.condition).await?;
+            let columns = dml::checked_columns(&session.query_now().await?, draft, &check.condition).await?;
             self.checks.push((check.name.clone(), check.condition.to_string(), columns));
         }
         Ok(())

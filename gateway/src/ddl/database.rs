@@ -8,9 +8,9 @@ use crate::{
     pg::error::{Result, SqlError, SqlState},
     query::explain,
     resources::Size,
-    session::{Outcome, Session},
+    session::Session,
 };
-use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
+use datafusion::{execution::SendableRecordBatchStream, physical_plan::stream::RecordBatchStreamAdapter};
 use keyspan_catalog::{
     Edit, ErrorKind, Quotas, Snapshot, Table, Tenant, TenantId, TenantState, snapshot::FIRST_OID,
     tenant_store::SpanSize,
@@ -88,7 +88,7 @@ pub(super) async fn drop(session: &mut Session, name: &str, if_exists: bool) -> 
 ///
 /// # Errors
 /// 42501 outside of the operator's database, 3D000, the store's.
-pub async fn explain_drop_database(session: &Session, name: &str) -> Result<Outcome> {
+pub async fn explain_drop_database(session: &Session, name: &str) -> Result<SendableRecordBatchStream> {
     if !session.identity.operator {
         return Err(SqlError::new(SqlState::INSUFFICIENT_PRIVILEGE, "permission denied for EXPLAIN DROP DATABASE"));
     }
@@ -106,7 +106,7 @@ pub async fn explain_drop_database(session: &Session, name: &str) -> Result<Outc
     lines.push(format!("Total: {} tables, {} rows, {} bytes", size.tables_with_rows(), total.rows, total.bytes));
     let batch = explain::batch(&lines)?;
     let rows = futures::stream::iter([Ok(batch)]);
-    Ok(Outcome::Rows { tag: "EXPLAIN", rows: Box::pin(RecordBatchStreamAdapter::new(explain::schema(), rows)) })
+    Ok(Box::pin(RecordBatchStreamAdapter::new(explain::schema(), rows)))
 }
 
 fn no_database(name: &str) -> SqlError {

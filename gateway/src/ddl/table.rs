@@ -212,7 +212,7 @@ pub(super) async fn settle(session: &mut Session, table: &Table, actions: &[Alte
                 Settled::Added { column: definition, given, key: *key, if_not_exists: *if_not_exists }
             }
             AlterAction::AddCheck(check) => {
-                let columns = dml::checked_columns(session, &table, &check.condition).await?;
+                let columns = dml::checked_columns(&session.query_now().await?, &table, &check.condition).await?;
                 Settled::Check(check.name.clone(), check.condition.to_string(), columns)
             }
             AlterAction::SetDefault { column, default } => {
@@ -222,7 +222,7 @@ pub(super) async fn settle(session: &mut Session, table: &Table, actions: &[Alte
                     return Err(SqlError::syntax(message));
                 }
                 let default = match default {
-                    Some(expression) => dml::settled(session, &table, column, expression).await?,
+                    Some(expression) => dml::settled(&session.query_now().await?, &table, column, expression).await?,
                     None => None,
                 };
                 Settled::Default(column.clone(), default)

@@ -13,7 +13,7 @@ use crate::{
         error::{Result, SqlError, SqlState},
         names::{RelationName, Schema},
     },
-    query::{Query, views},
+    query::views,
     session::{Found, Session},
     sql::ast::definition::{AlterAction, AlterTable, AlterView, CreateView, DropTables, ViewAction},
     view_binding,
@@ -32,7 +32,7 @@ pub(super) async fn create(session: &mut Session, create: &CreateView) -> Result
     let mut place = create.name.schema.map_or_else(|| session.search_path().first(), Ok)?;
     let database = session.identity.database.clone();
     let mut query = ast::Statement::Query(create.query.clone());
-    Query::new(session, view.clone())?.write_out(&mut query).await?;
+    session.query(view.clone())?.write_out(&mut query).await?;
     let ast::Statement::Query(query) = query else { return Err(SqlError::unsupported("this view")) };
     let bound = view_binding::bind(&query, &database, |name| Ok(view.find(name).map(|(_, found)| found)))?;
     let (sql, uses) = (bound.sql, bound.uses);
@@ -59,7 +59,7 @@ pub(super) async fn create(session: &mut Session, create: &CreateView) -> Result
     };
     // Planned as it will be read.
     let query = view_binding::opened(&draft, |number| lookup::numbered(&view.snapshot, Some(&tenant), number))?;
-    let plan = Query::new(session, view)?.plan(&ast::Statement::Query(query)).await?;
+    let plan = session.query(view)?.plan(&ast::Statement::Query(query)).await?;
     draft.columns = views::columns(&plan, &create.columns)?;
     draft = draft.rename(&create.name)?;
     let edit = |snapshot: &Snapshot| {

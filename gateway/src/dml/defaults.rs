@@ -6,14 +6,14 @@ use super::{
     target::{Target, TargetColumn},
 };
 use crate::{
-    context::Facts,
+    context::StatementContext,
     pg::{
         error::{Result, SqlError, SqlState},
         ident::{fold, quoted},
         types,
     },
+    pg_catalog::objects,
     query::Query,
-    session::Session,
 };
 use arrow::{
     array::{Array, AsArray},
@@ -38,7 +38,7 @@ use std::sync::Arc;
 /// The defaults of the columns that a statement does not name.
 pub(crate) struct Defaults {
     columns: Vec<(usize, Source)>,
-    facts: Arc<Facts>,
+    facts: Arc<StatementContext>,
 }
 
 enum Source {
@@ -53,7 +53,7 @@ impl Defaults {
     /// # Errors
     /// What evaluating a default finds.
     pub(crate) async fn new(query: &Query, target: &Target, named: &[usize]) -> Result<Self> {
-        let facts = query.facts().clone();
+        let facts = query.statement_context().clone();
         let mut columns = Vec::new();
         for (at, column) in target.columns.iter().enumerate().filter(|(at, _)| !named.contains(at)) {
             let Some(default) = &column.default else { continue };
@@ -103,16 +103,9 @@ impl Defaults {
 ///
 /// # Errors
 /// 0A000 for what cannot be a default; what is wrong with the expression; 42804 and others for a value that the column does not take.
-pub async fn settled(
-    session: &mut Session,
-    table: &Table,
-    column: &str,
-    expression: &Expr,
-) -> Result<Option<ColumnDefault>> {
-    let view = session.view().await?;
-    let target = Target::of_table(&view, Arc::new(table.clone()));
+pub async fn settled(query: &Query, table: &Table, column: &str, expression: &Expr) -> Result<Option<ColumnDefault>> {
+    let target = Target::of_table(&query.view, Arc::new(table.clone()));
     let column = &target.columns[target.position(column)?];
-    let query = Query::new(session, view)?;
     let mut sql = expression.to_string();
     let lower = sql.to_lowercase();
     let value = match (lower.as_str(), column.kind) {
@@ -121,17 +114,17 @@ pub async fn settled(
         }
         ("gen_random_uuid()" | "uuid_generate_v4()", SqlType::Uuid) => DefaultValue::Uuid,
         _ if lower.starts_with("nextval(") => {
-            let sequence = query.facts().sequence(&sequence_name(expression)?)?;
+            let sequence = objects::sequence(query.statement_context(), &sequence_name(expression)?)?;
             if !matches!(column.kind, SqlType::Int2 | SqlType::Int4 | SqlType::Int8) {
                 return Err(SqlError::unsupported("nextval as the default of a column that is no integer"));
             }
-            if query.facts().is_temporary(sequence.id) {
+            if query.statement_context().is_temporary(sequence.id) {
                 return Err(SqlError::unsupported("a default of a temporary table's sequence"));
             }
             sql = next_sql(&sequence.name);
             DefaultValue::Next(sequence.id)
         }
-        _ => match evaluated(&query, column, expression).await? {
+        _ => match evaluated(query, column, expression).await? {
             (Value::Null, true) => return Ok(None),
             (value, true) => {
                 let text = value.to_text(column.kind);
@@ -237,18 +230,16 @@ fn constant_sql(value: &Value, text: &str, kind: SqlType) -> String {
 ///
 /// # Errors
 /// What is wrong with the condition; 0A000 for subqueries and tables with an aggregate family.
-pub async fn checked_columns(session: &mut Session, table: &Table, condition: &Expr) -> Result<Vec<String>> {
+pub async fn checked_columns(query: &Query, table: &Table, condition: &Expr) -> Result<Vec<String>> {
     if super::select::has_subquery(condition) {
         return Err(SqlError::new(SqlState::FEATURE_NOT_SUPPORTED, "cannot use subquery in check constraint"));
     }
     if table.families.iter().any(|family| family.aggregate.is_some()) {
         return Err(SqlError::unsupported("CHECK of a table with an aggregate family"));
     }
-    let view = session.view().await?;
-    let target = Target::of_table(&view, Arc::new(table.clone()));
-    let query = Query::new(session, view)?;
+    let target = Target::of_table(&query.view, Arc::new(table.clone()));
     let item = SelectItem::ExprWithAlias { expr: condition.clone(), alias: quoted("c0") };
-    let (_, plan) = written_rows(&query, &target, &quoted(&table.name), &[item], &[]).await?;
+    let (_, plan) = written_rows(query, &target, &quoted(&table.name), &[item], &[]).await?;
     let kind = plan.schema().field(0).data_type();
     if !matches!(kind, DataType::Boolean | DataType::Null) {
         let message = "argument of CHECK must be type boolean";

@@ -14,12 +14,12 @@ use crate::{
         ident::{fold, quoted},
     },
     query::Query,
-    session::Written,
     sql::{
         names::table_name,
         write::{OnConflict, on_conflict},
     },
     view::View,
+    write_set::WriteSet,
 };
 use arrow::{array::RecordBatch, datatypes::DataType};
 use datafusion::{
@@ -81,11 +81,10 @@ pub(super) fn called(insert: &ast::Insert, target: &Target) -> Ident {
 
 /// The query that gives the rows, and the types of parameters that go into columns as they are.
 pub(super) fn source(
-    view: &View,
+    (target, named): (&Target, &[usize]),
     insert: &ast::Insert,
     hints: &[Option<DataType>],
 ) -> Result<(ast::Statement, Vec<Option<DataType>>)> {
-    let (target, named) = resolve(view, insert)?;
     let columns: Vec<&TargetColumn> = named.iter().map(|at| &target.columns[*at]).collect();
     let mut hints = hints.to_vec();
     let Some(mut source) = insert.source.clone() else {
@@ -112,49 +111,48 @@ pub(super) fn source(
 /// The mutations of an INSERT and the number of rows that it inserted or updated.
 pub(super) async fn run(
     query: &Query,
+    (target, named, select): (&Target, &[usize], &ast::Statement),
     insert: &ast::Insert,
     parameters: &[ScalarValue],
     returned: &mut Returned<'_>,
-) -> Result<(Written, u64)> {
-    let (target, named) = resolve(&query.view, insert)?;
+) -> Result<(WriteSet, u64)> {
     let conflict = on_conflict(insert)?;
-    upsert::check_target(&target, &conflict)?;
+    upsert::check_target(target, &conflict)?;
     // A row that is new has its defaults, and one that is there keeps what it has.
     let more = target.columns.iter().enumerate().any(|(at, column)| column.default.is_some() && !named.contains(&at));
     let plain = !returned.wanted() && !more && target.table.checks.is_empty();
-    let blind = plain && upsert::is_blind(&target, &named, &conflict);
+    let blind = plain && upsert::is_blind(target, named, &conflict);
     if let OnConflict::Update { assignments, .. } = &conflict
         && !blind
     {
-        super::update_delete::set_columns(&target, assignments.clone())?;
+        super::update_delete::set_columns(target, assignments.clone())?;
     }
-    let (select, _) = source(&query.view, insert, &[])?;
-    let mut batches = rows(query, &select, parameters).await?;
-    check_width(insert, &named, batches.schema().fields().len())?;
+    let mut batches = rows(query, select, parameters).await?;
+    check_width(insert, named, batches.schema().fields().len())?;
     let given = named.iter().take(batches.schema().fields().len()).copied().collect::<Vec<_>>();
     if !matches!(insert.source.as_ref().map(|source| source.body.as_ref()), Some(SetExpr::Values(_))) {
         given.iter().try_for_each(|at| target.columns[*at].check_given())?;
     }
-    let defaults = Defaults::new(query, &target, &given).await?;
-    let (mut written, mut count, mut seen, mut number) = (Written::default(), 0, HashSet::new(), 0);
+    let defaults = Defaults::new(query, target, &given).await?;
+    let (mut written, mut count, mut seen, mut number) = (WriteSet::default(), 0, HashSet::new(), 0);
     while let Some(batch) = batches.try_next().await? {
         let mut from = 0;
         while from < batch.num_rows() {
             let chunk = batch.slice(from, LOOKUP_ROWS.min(batch.num_rows() - from));
             from += chunk.num_rows();
-            let new = new_rows(query, &target, (&given, &defaults), &chunk, number)?;
+            let new = new_rows(query, target, (&given, &defaults), &chunk, number)?;
             let values: Vec<&[Value]> = new.iter().map(|row| row.values.as_slice()).collect();
-            defaults::check(query, &target, &values, false).await.map_err(|(_, error)| error)?;
+            defaults::check(query, target, &values, false).await.map_err(|(_, error)| error)?;
             number += new.len() as u64;
             count += match &conflict {
-                _ if blind => put_blindly(&target, &named, new, &mut seen, &mut written)?,
+                _ if blind => put_blindly(target, named, new, &mut seen, &mut written)?,
                 OnConflict::Update { .. } => {
-                    let upsert = upsert::Upsert { query, target: &target, insert, parameters };
+                    let upsert = upsert::Upsert { query, target, insert, parameters };
                     upsert.run(&conflict, new, &mut seen, &mut written, returned).await?
                 }
                 OnConflict::Fail | OnConflict::Nothing { .. } => {
                     let skip = conflict != OnConflict::Fail;
-                    put_new((&query.view, &target), new, skip, &mut seen, (&mut written, &mut *returned)).await?
+                    put_new((&query.view, target), new, skip, &mut seen, (&mut written, &mut *returned)).await?
                 }
             };
         }
@@ -200,7 +198,7 @@ pub(super) fn new_rows(
 
 /// Where keys come from that no column has.
 fn numbers(query: &Query) -> Numbers {
-    let facts = query.facts();
+    let facts = query.statement_context();
     let given = facts.shared.as_ref().map(|shared| shared.row_numbers.clone()).unwrap_or_default();
     Numbers { given, now_micros: facts.now_micros }
 }
@@ -248,7 +246,7 @@ pub(crate) async fn put_new(
     rows: Vec<NewRow>,
     skip: bool,
     seen: &mut HashSet<RowKey>,
-    (written, returned): (&mut Written, &mut Returned<'_>),
+    (written, returned): (&mut WriteSet, &mut Returned<'_>),
 ) -> Result<u64> {
     let there = existing(view, target, &rows).await?;
     let mut count = 0;
@@ -257,7 +255,7 @@ pub(crate) async fn put_new(
         if taken && !skip {
             return Err(target.duplicate(&row.parts));
         }
-        written.rely(&target.table, row.key.clone())?;
+        written.add_read(&target.table, row.key.clone())?;
         if !taken {
             let mutations = creation(target, &row)?;
             written.mutate(&target.table, row.key, mutations)?;
@@ -276,7 +274,7 @@ pub(crate) fn put_blindly(
     named: &[usize],
     rows: Vec<NewRow>,
     seen: &mut HashSet<RowKey>,
-    written: &mut Written,
+    written: &mut WriteSet,
 ) -> Result<u64> {
     let count = rows.len() as u64;
     for row in rows {

@@ -25,12 +25,11 @@ use crate::{
         ident::{fold, quoted},
     },
     query::Query,
-    session::Written,
     sql::{
         ast::merge::{Merge, MergeAction, MergeClause},
         write::assignments,
     },
-    view::View,
+    write_set::WriteSet,
 };
 use arrow::{
     array::{AsArray, BooleanArray, RecordBatch},
@@ -60,25 +59,34 @@ enum Action {
 }
 
 /// The SELECT beneath a MERGE.
-pub(super) struct Planned {
+pub(super) struct MergeSelect {
     pub(super) select: ast::Statement,
+    /// The types of the parameters, with those that are assigned as they are.
     pub(super) hints: Hints,
-    target: Target,
-    actions: Vec<Action>,
-    /// Where the columns of the target begin.
+    pub(super) actions: Actions,
+}
+
+/// What the clauses do with the rows of the SELECT.
+pub(super) struct Actions {
+    /// By the number of the clause.
+    by_clause: Vec<Action>,
+    /// Where the columns of the target begin in the SELECT.
     all: usize,
 }
 
-/// Plans the SELECT beneath a MERGE: the source is asked for its columns.
+/// Makes the SELECT beneath a MERGE: the source is planned for its columns.
 ///
 /// # Errors
-/// What is wrong with the statement.
-pub(super) async fn planned(query: &Query, merge: &Merge, hints: &[Option<DataType>]) -> Result<Planned> {
-    let view: &View = &query.view;
-    let (target, called) = super::update_delete::resolve(view, &merge.target)?;
-    let source = Source::of(query, merge, &called).await?;
+/// Those of the source's plan; 42703, 42702 and 42P01 for names in the clauses; 42601; 428C9.
+pub(super) async fn merge_select(
+    query: &Query,
+    (target, called): (&Target, &Ident),
+    merge: &Merge,
+    hints: &[Option<DataType>],
+) -> Result<MergeSelect> {
+    let source = Source::of(query, merge, called).await?;
     let mut hints = hints.to_vec();
-    let first_key = target.key_columns().first().map(|key| select::column(&called, &key.name));
+    let first_key = target.key_columns().first().map(|key| select::column(called, &key.name));
     let first_key = first_key.ok_or_else(|| SqlError::new(SqlState::INTERNAL_ERROR, "a table without a key"))?;
     let fits = |clause: &MergeClause| -> Result<Expr> {
         let is = first_key.clone();
@@ -91,7 +99,7 @@ pub(super) async fn planned(query: &Query, merge: &Merge, hints: &[Option<DataTy
         Ok(Expr::BinaryOp { left, op: BinaryOperator::And, right })
     };
     let fits = merge.clauses.iter().map(fits).collect::<Result<Vec<_>>>()?;
-    let mut items = select::key_items(&target, &called);
+    let mut items = select::key_items(target, called);
     let number = |at: usize| select::value(ast::Value::Number(at.to_string(), false));
     let clause = case(fits.iter().enumerate().map(|(at, fits)| (fits.clone(), number(at))));
     items.push(select::cast(clause, SqlType::Int8)?);
@@ -107,14 +115,13 @@ pub(super) async fn planned(query: &Query, merge: &Merge, hints: &[Option<DataTy
                 continue;
             }
             MergeAction::Update(set) => {
-                let set = set_columns(&target, assignments(set)?)?;
-                let places = set.iter().map(|(column, _)| target.position(&column.name)).collect::<Result<Vec<_>>>()?;
-                let values: Vec<Expr> = set.into_iter().map(|(_, value)| value).collect();
+                let set = set_columns(target, assignments(set)?)?;
+                let (places, values): (Vec<usize>, Vec<Expr>) = set.into_iter().unzip();
                 actions.push(Action::Update(places.clone(), items.len()));
                 (places, values)
             }
             MergeAction::Insert { columns, values } => {
-                let (places, values) = inserted(&target, columns, values.as_deref())?;
+                let (places, values) = inserted(target, columns, values.as_deref())?;
                 let mut qualified = Vec::with_capacity(values.len());
                 for mut value in values {
                     source.qualify(&mut value)?;
@@ -132,14 +139,15 @@ pub(super) async fn planned(query: &Query, merge: &Merge, hints: &[Option<DataTy
         }
     }
     let all = items.len();
-    items.extend(select::all_items(&target, &called));
+    items.extend(select::all_items(target, called));
     let inner = merge.clauses.iter().all(|clause| clause.matched);
     let on = JoinConstraint::On(merge.on.clone());
     let join_operator = if inner { JoinOperator::Inner(on) } else { JoinOperator::LeftOuter(on) };
     let mut from = merge.source.clone();
-    let relation = select::read(&target, &merge.target, &called).relation;
+    let relation = select::read(target, &merge.target, called).relation;
     from.joins.push(Join { relation, global: false, join_operator });
-    Ok(Planned { select: select::select(items, vec![from], None)?, hints, target, actions, all })
+    let actions = Actions { by_clause: actions, all };
+    Ok(MergeSelect { select: select::select(items, vec![from], None)?, hints, actions })
 }
 
 /// `CASE WHEN … THEN … END`
@@ -276,18 +284,22 @@ impl Source {
 }
 
 /// The mutations of a MERGE and the number of rows.
-pub(super) async fn run(query: &Query, merge: &Merge, parameters: &[ScalarValue]) -> Result<(Written, u64)> {
-    let Planned { select, target, actions, all, .. } = planned(query, merge, &[]).await?;
+pub(super) async fn run(
+    query: &Query,
+    (target, actions, select): (&Target, &Actions, &ast::Statement),
+    parameters: &[ScalarValue],
+) -> Result<(WriteSet, u64)> {
+    let Actions { by_clause: actions, all } = actions;
     let keys = target.key_columns().len();
     let mut inserts = Vec::with_capacity(actions.len());
-    for action in &actions {
+    for action in actions {
         inserts.push(match action {
-            Action::Insert(places, _) => Some(Defaults::new(query, &target, places).await?),
+            Action::Insert(places, _) => Some(Defaults::new(query, target, places).await?),
             _ => None,
         });
     }
-    let mut batches = rows(query, &select, parameters).await?;
-    let mut merging = Merging { query, target: &target, written: Written::default(), changed: HashSet::new() };
+    let mut batches = rows(query, select, parameters).await?;
+    let mut merging = Merging { query, target, written: WriteSet::default(), changed: HashSet::new() };
     let (mut count, mut number, mut new) = (0, 0, HashSet::new());
     while let Some(batch) = batches.try_next().await? {
         let clauses = batch.column(keys).as_primitive_opt::<Int64Type>();
@@ -301,19 +313,19 @@ pub(super) async fn run(query: &Query, merge: &Merge, parameters: &[ScalarValue]
             let own = filter_record_batch(&batch, &own)?;
             count += own.num_rows() as u64;
             match (action, defaults) {
-                (Action::Update(places, from), _) => merging.update(&own, (places, *from), all).await?,
+                (Action::Update(places, from), _) => merging.update(&own, (places, *from), *all).await?,
                 (Action::Delete, _) => merging.delete(&own)?,
                 (Action::Insert(places, from), Some(defaults)) => {
                     let columns: Vec<usize> = (*from..from + places.len()).collect();
                     let values = own.project(&columns)?;
                     for first in (0..values.num_rows()).step_by(LOOKUP_ROWS) {
                         let chunk = values.slice(first, LOOKUP_ROWS.min(values.num_rows() - first));
-                        let rows = insert::new_rows(query, &target, (places, defaults), &chunk, number)?;
+                        let rows = insert::new_rows(query, target, (places, defaults), &chunk, number)?;
                         number += rows.len() as u64;
                         let checked: Vec<&[Value]> = rows.iter().map(|row| row.values.as_slice()).collect();
-                        defaults::check(query, &target, &checked, false).await.map_err(|(_, error)| error)?;
+                        defaults::check(query, target, &checked, false).await.map_err(|(_, error)| error)?;
                         let written = (&mut merging.written, &mut Returned::new(None));
-                        insert::put_new((&query.view, &target), rows, false, &mut new, written).await?;
+                        insert::put_new((&query.view, target), rows, false, &mut new, written).await?;
                     }
                 }
                 (Action::Nothing | Action::Insert(..), _) => {}
@@ -327,7 +339,7 @@ pub(super) async fn run(query: &Query, merge: &Merge, parameters: &[ScalarValue]
 struct Merging<'a> {
     query: &'a Query,
     target: &'a Target,
-    written: Written,
+    written: WriteSet,
     changed: HashSet<RowKey>,
 }
 
@@ -340,7 +352,7 @@ impl Merging<'_> {
             return Err(SqlError::new(SqlState::CARDINALITY_VIOLATION, message)
                 .with_hint("Ensure that not more than one source row matches any one target row."));
         }
-        self.written.rely(&self.target.table, key.clone())?;
+        self.written.add_read(&self.target.table, key.clone())?;
         Ok(key)
     }
 

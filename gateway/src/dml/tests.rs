@@ -2,9 +2,9 @@
 
 use super::{range::whole_prefix, target::Target};
 use crate::{
-    query::Query,
+    execute::Outcome,
     session::{
-        Outcome, Session,
+        Session,
         testing::{World, check, run},
     },
     sql::ast::Statement,
@@ -295,7 +295,7 @@ async fn range_of(session: &mut Session, condition: &str) -> String {
     let Statement::Query(select) = Statement::parse(&sql).unwrap().swap_remove(0) else { panic!("{sql}") };
     let view = session.view().await.unwrap();
     let target = Target::of(&view, &crate::pg::names::RelationName::bare("t")).unwrap();
-    let query = Query::new(session, view).unwrap();
+    let query = session.query(view).unwrap();
     let plan = query.plan(&select).await.unwrap();
     match whole_prefix(&query, &plan, &target).await.unwrap() {
         Some((range, count)) => format!("{range:?} {count}"),

@@ -5,7 +5,7 @@ use super::{
     defaults, range,
     returning::Returned,
     rows, select,
-    target::{Place, Target, TargetColumn, marker},
+    target::{Place, Target, marker},
 };
 use crate::{
     pg::{
@@ -13,9 +13,9 @@ use crate::{
         ident::quoted,
     },
     query::Query,
-    session::Written,
     sql::write::{assignments, target as written_table},
     view::View,
+    write_set::WriteSet,
 };
 use arrow::datatypes::DataType;
 use datafusion::{
@@ -35,10 +35,11 @@ pub(crate) fn resolve(view: &View, table: &TableWithJoins) -> Result<(Target, Id
     Ok((target, alias.unwrap_or_else(|| quoted(&name))))
 }
 
-/// The columns that `SET` names, with their new values.
-pub(super) fn set_columns(target: &Target, assignments: Vec<(String, Expr)>) -> Result<Vec<(&TargetColumn, Expr)>> {
+/// The positions of the columns that `SET` names, with their new values.
+pub(super) fn set_columns(target: &Target, assignments: Vec<(String, Expr)>) -> Result<Vec<(usize, Expr)>> {
     let one = |(name, mut value): (String, Expr)| {
-        let column = &target.columns[target.position(&name)?];
+        let position = target.position(&name)?;
+        let column = &target.columns[position];
         match &column.place {
             Place::Key(_) => {
                 let what = format!("changing column \"{name}\", a part of the primary key");
@@ -59,46 +60,55 @@ pub(super) fn set_columns(target: &Target, assignments: Vec<(String, Expr)>) -> 
                 .with_detail(format!("Column \"{name}\" is an identity column defined as GENERATED ALWAYS.")));
         }
         select::keep_digits(&mut value, column.kind);
-        Ok((column, value))
+        Ok((position, value))
     };
     assignments.into_iter().map(one).collect()
 }
 
 /// The SELECT beneath an UPDATE: keys, then new values.
+pub(super) struct UpdateSelect {
+    pub(super) select: ast::Statement,
+    /// The types of the parameters, with those that are assigned as they are.
+    pub(super) hints: Hints,
+    /// The positions of the columns that are set, in the order of the new values.
+    pub(super) set: Vec<usize>,
+}
+
+/// Makes the SELECT beneath an UPDATE.
+///
+/// # Errors
+/// 42703 for a column that does not exist; 0A000 for one that cannot be set; 428C9.
 pub(super) fn update_select(
-    view: &View,
+    (target, name): (&Target, &Ident),
     update: &ast::Update,
     hints: &[Option<DataType>],
-) -> Result<(ast::Statement, Hints)> {
-    let (target, name) = resolve(view, &update.table)?;
-    let set = set_columns(&target, assignments(&update.assignments)?)?;
+) -> Result<UpdateSelect> {
+    let set = set_columns(target, assignments(&update.assignments)?)?;
     let mut hints = hints.to_vec();
-    set.iter().for_each(|(column, value)| select::hint(&mut hints, value, column.kind));
-    let mut items = select::key_items(&target, &name);
-    items.extend(set.into_iter().map(|(_, value)| value));
+    set.iter().for_each(|(at, value)| select::hint(&mut hints, value, target.columns[*at].kind));
+    let mut items = select::key_items(target, name);
+    let (set, values): (Vec<usize>, Vec<Expr>) = set.into_iter().unzip();
+    items.extend(values);
     if update.returning.is_some() || !target.table.checks.is_empty() {
-        items.extend(select::all_items(&target, &name));
+        items.extend(select::all_items(target, name));
     }
-    let mut from = vec![select::read(&target, &update.table, &name)];
+    let mut from = vec![select::read(target, &update.table, name)];
     if let Some(UpdateTableFromKind::AfterSet(tables)) = &update.from {
         from.extend(tables.iter().cloned());
     }
-    Ok((select::select(items, from, update.selection.clone())?, hints))
+    Ok(UpdateSelect { select: select::select(items, from, update.selection.clone())?, hints, set })
 }
 
 /// The mutations of an UPDATE and the number of rows.
 pub(super) async fn update(
     query: &Query,
-    update: &ast::Update,
+    (target, set, select): (&Target, &[usize], &ast::Statement),
     parameters: &[ScalarValue],
     returned: &mut Returned<'_>,
-) -> Result<(Written, u64)> {
-    let (select, _) = update_select(&query.view, update, &[])?;
-    let (target, _) = resolve(&query.view, &update.table)?;
-    let set = set_columns(&target, assignments(&update.assignments)?)?;
+) -> Result<(WriteSet, u64)> {
     let keys = target.key_columns();
-    let mut batches = rows(query, &select, parameters).await?;
-    let (mut written, mut count) = (Written::default(), 0);
+    let mut batches = rows(query, select, parameters).await?;
+    let (mut written, mut count) = (WriteSet::default(), 0);
     let checked = !target.table.checks.is_empty();
     while let Some(batch) = batches.try_next().await? {
         let mut changed: Vec<Vec<Value>> = Vec::new();
@@ -111,19 +121,19 @@ pub(super) async fn update(
             let mut mutations: Vec<Mutation> = vec![marker()];
             let whole = returned.wanted() || checked;
             let mut after = whole.then(|| target.row(&batch, keys.len() + set.len(), row)).transpose()?;
-            for (at, (column, _)) in set.iter().enumerate() {
+            for (at, position) in set.iter().enumerate() {
+                let column = &target.columns[*position];
                 let value = assign(batch.column(keys.len() + at), row, column)?;
                 if after.is_none() {
                     target.check_null(column, &value)?;
                 }
                 mutations.extend(column.set(&value)?);
                 if let Some(after) = &mut after {
-                    after[target.position(&column.name)?] = value;
+                    after[*position] = value;
                 }
             }
             if let Some(after) = after {
-                target
-                    .check_nulls(&after, |at| set.iter().any(|(column, _)| column.name == target.columns[at].name))?;
+                target.check_nulls(&after, |at| set.contains(&at))?;
                 if checked {
                     changed.push(after.clone());
                 }
@@ -131,12 +141,12 @@ pub(super) async fn update(
                     returned.add(count, after)?;
                 }
             }
-            written.rely(&target.table, key.clone())?;
+            written.add_read(&target.table, key.clone())?;
             written.mutate(&target.table, key, mutations)?;
             count += 1;
         }
         let changed: Vec<&[Value]> = changed.iter().map(Vec::as_slice).collect();
-        defaults::check(query, &target, &changed, false).await.map_err(|(_, error)| error)?;
+        defaults::check(query, target, &changed, false).await.map_err(|(_, error)| error)?;
     }
     Ok((written, count))
 }
@@ -147,39 +157,35 @@ pub(crate) fn deleted_table(delete: &ast::Delete) -> &TableWithJoins {
 }
 
 /// The SELECT beneath a DELETE: keys.
-pub(super) fn delete_select(view: &View, delete: &ast::Delete) -> Result<ast::Statement> {
-    let table = deleted_table(delete);
-    let (target, name) = resolve(view, table)?;
-    let mut from = vec![select::read(&target, table, &name)];
+pub(super) fn delete_select((target, name): (&Target, &Ident), delete: &ast::Delete) -> Result<ast::Statement> {
+    let mut from = vec![select::read(target, deleted_table(delete), name)];
     from.extend(delete.using.iter().flatten().cloned());
-    let mut items = select::key_items(&target, &name);
+    let mut items = select::key_items(target, name);
     if delete.returning.is_some() {
-        items.extend(select::all_items(&target, &name));
+        items.extend(select::all_items(target, name));
     }
     select::select(items, from, delete.selection.clone())
 }
 
-/// The mutations of a DELETE, or a range, and the number of rows.
+/// The mutations of a DELETE and the number of rows; with `ranges` one range instead, where one says the same.
 pub(super) async fn delete(
     query: &Query,
-    delete: &ast::Delete,
+    (target, select): (&Target, &ast::Statement),
     parameters: &[ScalarValue],
-    autocommit: bool,
+    ranges: bool,
     returned: &mut Returned<'_>,
-) -> Result<(Written, u64)> {
-    let (target, _) = resolve(&query.view, deleted_table(delete))?;
-    let select = delete_select(&query.view, delete)?;
-    let plan = query.plan(&select).await?;
+) -> Result<(WriteSet, u64)> {
+    let plan = query.plan(select).await?;
     let plan = if parameters.is_empty() { plan } else { plan.with_param_values(parameters.to_vec())? };
-    if autocommit
+    if ranges
         && !returned.wanted()
-        && let Some((range, count)) = range::whole_prefix(query, &plan, &target).await?
+        && let Some((range, count)) = range::whole_prefix(query, &plan, target).await?
     {
-        return Ok((Written::of_range(target.table.clone(), range), count));
+        return Ok((WriteSet::of_range(target.table.clone(), range), count));
     }
     let keys = target.key_columns();
     let mut batches = query.run(plan).await?;
-    let (mut written, mut count) = (Written::default(), 0);
+    let (mut written, mut count) = (WriteSet::default(), 0);
     while let Some(batch) = batches.try_next().await? {
         for row in 0..batch.num_rows() {
             let key = target.row_key(&assign_row(&batch, 0, row, &keys)?)?;
@@ -189,7 +195,7 @@ pub(super) async fn delete(
             if returned.wanted() {
                 returned.add(count, target.row(&batch, keys.len(), row)?)?;
             }
-            written.rely(&target.table, key.clone())?;
+            written.add_read(&target.table, key.clone())?;
             written.mutate(&target.table, key, vec![Mutation::DeleteFromRow])?;
             count += 1;
         }

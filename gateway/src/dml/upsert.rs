@@ -16,9 +16,8 @@ use crate::{
         ident::{fold, quoted},
     },
     query::Query,
-    session::Written,
     sql::write::{self, OnConflict},
-    view::View,
+    write_set::WriteSet,
 };
 use arrow::datatypes::DataType;
 use datafusion::{
@@ -89,15 +88,14 @@ fn is_excluded(value: &Expr, name: &str) -> bool {
 }
 
 /// Parameters that are set as they are have the type of their column; others in the clause are text unless the client said.
-pub(super) fn hint_parameters(view: &View, insert: &ast::Insert, hints: &mut Vec<Option<DataType>>) -> Result<()> {
+pub(super) fn hint_parameters(target: &Target, insert: &ast::Insert, hints: &mut Vec<Option<DataType>>) -> Result<()> {
     let OnConflict::Update { assignments, condition, .. } = write::on_conflict(insert)? else { return Ok(()) };
-    let (target, _) = insert::resolve(view, insert)?;
     for (name, value) in &assignments {
         select::hint(hints, value, target.columns[target.position(name)?].kind);
-        hint_within(hints, value, &target);
+        hint_within(hints, value, target);
     }
     if let Some(condition) = &condition {
-        hint_within(hints, condition, &target);
+        hint_within(hints, condition, target);
     }
     Ok(())
 }
@@ -141,7 +139,7 @@ impl Upsert<'_> {
         conflict: &OnConflict,
         new: Vec<NewRow>,
         seen: &mut HashSet<RowKey>,
-        written: &mut Written,
+        written: &mut WriteSet,
         returned: &mut Returned<'_>,
     ) -> Result<u64> {
         let OnConflict::Update { assignments, condition, .. } = conflict else { return Ok(0) };
@@ -152,7 +150,7 @@ impl Upsert<'_> {
             if !seen.insert(row.key.clone()) {
                 return Err(twice());
             }
-            written.rely(&target.table, row.key.clone())?;
+            written.add_read(&target.table, row.key.clone())?;
             if there.contains(&row.key) {
                 conflicting.push(row);
             } else {
@@ -176,7 +174,7 @@ impl Upsert<'_> {
         assignments: &[(String, Expr)],
         condition: Option<&Expr>,
         conflicting: &[NewRow],
-        written: &mut Written,
+        written: &mut WriteSet,
         returned: &mut Returned<'_>,
     ) -> Result<u64> {
         let target = self.target;
@@ -184,10 +182,11 @@ impl Upsert<'_> {
         let keys = target.key_columns();
         let name = self.table_name();
         let mut items = select::key_items(target, &name);
-        for (_, value) in &set {
-            let mut value = value.clone();
+        let mut places = Vec::with_capacity(set.len());
+        for (place, mut value) in set {
             select::qualify(&mut value, target, &name);
             items.push(value);
+            places.push(place);
         }
         let whole = returned.wanted() || !target.table.checks.is_empty();
         if whole {
@@ -207,22 +206,21 @@ impl Upsert<'_> {
             for row in 0..batch.num_rows() {
                 let key = target.row_key(&assign_row(&batch, 0, row, &keys)?)?;
                 let Some(new) = by_key.get(&key).filter(|_| !written.has(&target.table, &key)) else { continue };
-                let mut after = whole.then(|| target.row(&batch, keys.len() + set.len(), row)).transpose()?;
+                let mut after = whole.then(|| target.row(&batch, keys.len() + places.len(), row)).transpose()?;
                 let mut mutations = vec![marker()];
-                for (at, (column, _)) in set.iter().enumerate() {
+                for (at, place) in places.iter().enumerate() {
+                    let column = &target.columns[*place];
                     let value = assign(batch.column(keys.len() + at), row, column)?;
                     if after.is_none() {
                         target.check_null(column, &value)?;
                     }
                     mutations.extend(column.set(&value)?);
                     if let Some(after) = &mut after {
-                        after[target.position(&column.name)?] = value;
+                        after[*place] = value;
                     }
                 }
                 if let Some(after) = after {
-                    target.check_nulls(&after, |at| {
-                        set.iter().any(|(column, _)| column.name == target.columns[at].name)
-                    })?;
+                    target.check_nulls(&after, |at| places.contains(&at))?;
                     defaults::check(self.query, target, &[&after], false).await.map_err(|(_, error)| error)?;
                     if returned.wanted() {
                         returned.add(new.number, after)?;

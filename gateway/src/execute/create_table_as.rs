@@ -14,7 +14,7 @@ use crate::{
         skipped,
         table::pairs,
     },
-    dml,
+    execute::Outcome,
     load::Load,
     pg::{
         error::{Result, SqlError, SqlState},
@@ -22,7 +22,7 @@ use crate::{
         types,
     },
     query::{Query, with_parameters},
-    session::{Outcome, Reserved, Session},
+    session::{Reserved, Session},
     shield::shielded,
     sql::ast::{
         Statement,
@@ -40,7 +40,7 @@ use std::sync::Arc;
 ///
 /// # Errors
 /// What is wrong with the query or its rows; 42P07; the store's. Nothing of the table is left then.
-pub async fn create_table_as(
+pub(super) async fn create_table_as(
     session: &mut Session,
     create: &CreateTableAs,
     parameters: Vec<ScalarValue>,
@@ -74,7 +74,7 @@ async fn emptied(session: &mut Session, create: &CreateTableAs, parameters: Vec<
         let name = RelationName::within(Schema::Temporary, create.name.name.as_str());
         let insert = Statement::insert_of(&name, &create.query)?;
         let prepared = session.prepare(insert, &[]).await?;
-        let Outcome::Done(tag) = dml::execute(session, &prepared, parameters).await? else { return Ok(None) };
+        let Outcome::Done(tag) = super::write::execute(session, &prepared, parameters).await? else { return Ok(None) };
         Ok(tag.rsplit(' ').next().and_then(|rows| rows.parse().ok()))
     };
     let made: Result<Option<u64>> = made.await;
@@ -101,7 +101,7 @@ async fn filled(session: &mut Session, create: &CreateTableAs, parameters: Vec<S
         let message = format!("relation \"{}\" already exists", create.name);
         return Err(SqlError::new(SqlState::DUPLICATE_TABLE, message));
     }
-    let query = Query::new(session, view.clone())?.with_parameters(&parameters);
+    let query = session.query(view.clone())?.with_parameters(&parameters);
     let plan = with_parameters(query.plan(&create.query).await?, parameters)?;
     let options = without_storage_parameters(session, &create.options);
     let definition = TableDefinition { options: pairs(&options), ..definition(create, &Query::columns(&plan))? };

@@ -18,7 +18,7 @@ use crate::{
         error::{Result, SqlError, SqlState},
         ident::quoted,
     },
-    query::{Query, with_parameters},
+    query::with_parameters,
     session::{Lock, Session},
     sql::{locking::locked, names::table_name},
     view::View,
@@ -40,12 +40,12 @@ use skip_locked::{Taking, window};
 use std::{borrow::Cow, sync::Arc};
 
 /// Whether a query locks rows.
-pub fn locks(query: &ast::Statement) -> bool {
+pub(super) fn locks(query: &ast::Statement) -> bool {
     matches!(query, ast::Statement::Query(query) if !query.locks.is_empty())
 }
 
 /// The query without what locks rows.
-pub fn without_locks(query: &ast::Statement) -> Cow<'_, ast::Statement> {
+pub(super) fn without_locks(query: &ast::Statement) -> Cow<'_, ast::Statement> {
     if !locks(query) {
         return Cow::Borrowed(query);
     }
@@ -74,7 +74,7 @@ impl Locking {
 ///
 /// # Errors
 /// What is wrong with the query; 25006; 0A000 for a view and for rows as they were. The stream's: 54000, 53200; 55P03 and 40001 for NOWAIT.
-pub async fn rows(
+pub(super) async fn rows(
     session: &mut Session,
     query: &ast::Statement,
     parameters: Vec<ScalarValue>,
@@ -137,7 +137,7 @@ async fn rows_at(
         query = without_locks(&query).into_owned();
     }
     let (pin, store) = (view.pin.clone(), view.rows.clone());
-    let planned = Query::new(session, view)?.with_parameters(&parameters);
+    let planned = session.query(view)?.with_parameters(&parameters);
     let plan = planned.plan(&query).await?;
     let (skip, wanted) = window(&planned, bounds, &parameters).await?;
     let rows = planned.run(with_parameters(plan, parameters)?).await?;

@@ -1,8 +1,9 @@
 //! `SHOW`: settings as rows.
 
 use crate::{
+    execute::Outcome,
     pg::error::{Result, SqlError, SqlState},
-    session::{Outcome, Session},
+    session::Session,
     settings::Settings,
 };
 use arrow::{

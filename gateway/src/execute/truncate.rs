@@ -6,7 +6,8 @@ use crate::{
         error::{Result, SqlError, SqlState},
         names::RelationName,
     },
-    session::{Session, Written},
+    session::Session,
+    write_set::WriteSet,
 };
 use futures::TryStreamExt;
 use keyspan_catalog::{Error, ErrorKind, Private, PrivateEdit, Sequence, Snapshot, Table, table::DefaultValue};
@@ -18,7 +19,7 @@ use std::sync::Arc;
 ///
 /// # Errors
 /// 42P01; 0A000 for the operator, whose tables hold the rows of all tenants; 54000, 40001, the store's.
-pub async fn truncate(session: &mut Session, tables: &[RelationName], restart: bool) -> Result<()> {
+pub(super) async fn truncate(session: &mut Session, tables: &[RelationName], restart: bool) -> Result<()> {
     if session.identity.rows.tenant().is_none() {
         return Err(SqlError::unsupported("TRUNCATE of every tenant's rows")
             .with_hint("DELETE FROM table WHERE tenant = '…' removes the rows of one."));
@@ -89,7 +90,7 @@ async fn once(session: &mut Session, tables: &[RelationName], restart: bool) -> 
             found.push(table);
         }
     }
-    let mut written = Written::default();
+    let mut written = WriteSet::default();
     let apart = |table: &Arc<Table>| by_rows && table.is_private();
     for table in found.iter().filter(|table| apart(table)) {
         let another = |snapshot: &Snapshot| {
@@ -123,7 +124,7 @@ async fn once(session: &mut Session, tables: &[RelationName], restart: bool) -> 
         let mut batches = view.scan(&table, keys);
         while let Some(rows) = batches.try_next().await? {
             for row in rows {
-                written.rely(&table, row.key.clone())?;
+                written.add_read(&table, row.key.clone())?;
                 written.mutate(&table, row.key, vec![Mutation::DeleteFromRow])?;
             }
         }

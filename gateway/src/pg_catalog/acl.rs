@@ -5,7 +5,7 @@
 
 use super::cluster;
 use crate::{
-    context::Facts,
+    context::StatementContext,
     pg::functions::{RowFunction, int_of, text, text_of},
     pg_catalog::functions::row_function,
 };
@@ -43,15 +43,16 @@ struct Privilege {
 }
 
 /// The privileges of a list's item; none for what is no such item.
-fn privileges(item: &str, facts: &Facts) -> Vec<Privilege> {
+fn privileges(item: &str, statement: &StatementContext) -> Vec<Privilege> {
     let Some((grantee, (letters, grantor))) =
         item.split_once('=').and_then(|(grantee, rest)| Some((grantee, rest.split_once('/')?)))
     else {
         return Vec::new();
     };
     // The role that is no name is PUBLIC.
-    let oid =
-        |name: &str| cluster::roles(facts).find(|role| role.name == name.trim_matches('"')).map_or(0, |role| role.oid);
+    let oid = |name: &str| {
+        cluster::roles(statement).find(|role| role.name == name.trim_matches('"')).map_or(0, |role| role.oid)
+    };
     let (grantee, grantor) = (oid(grantee), oid(grantor));
     let mut found: Vec<Privilege> = Vec::new();
     for letter in letters.chars() {
@@ -77,13 +78,13 @@ fn list_of(item: DataType) -> DataType {
     DataType::List(Arc::new(Field::new_list_field(item, true)))
 }
 
-fn all(value: &ScalarValue, facts: &Facts) -> Vec<Privilege> {
+fn all(value: &ScalarValue, statement: &StatementContext) -> Vec<Privilege> {
     let ScalarValue::List(list) = value else { return Vec::new() };
     let items = (arrow::array::Array::is_valid(list.as_ref(), 0)).then(|| list.value(0));
     let texts = items.into_iter().flat_map(|items| {
         (0..items.len()).filter_map(|at| text_of(&ScalarValue::try_from_array(&items, at).ok()?)).collect::<Vec<_>>()
     });
-    texts.flat_map(|text| privileges(&text, facts)).collect()
+    texts.flat_map(|text| privileges(&text, statement)).collect()
 }
 
 /// What an owner may do, and everybody, with an object that nobody was granted anything of.
@@ -109,26 +110,32 @@ fn default(kind: &str, owner: &str) -> Vec<String> {
 pub fn functions() -> Vec<RowFunction> {
     let texts = || list_of(DataType::Utf8View);
     vec![
-        row_function("acldefault", 2..=2, texts(), |values, facts| {
+        row_function("acldefault", 2..=2, texts(), |values, statement| {
             let (Some(kind), Some(owner)) = (text_of(&values[0]), int_of(&values[1])) else {
                 return ScalarValue::try_from(list_of(DataType::Utf8View));
             };
-            let owner = cluster::role_name(facts, u32::try_from(owner).unwrap_or(0));
+            let owner = cluster::role_name(statement, u32::try_from(owner).unwrap_or(0));
             let items: Vec<_> = default(&kind, &crate::pg::ident::quote_ident(&owner)).into_iter().map(text).collect();
             Ok(ScalarValue::List(ScalarValue::new_list_nullable(&items, &DataType::Utf8View)))
         }),
-        row_function("acl_rows", 1..=1, list_of(DataType::Struct(fields())), |values, facts| {
-            let rows = all(&values[0], facts).into_iter().map(|privilege| {
+        row_function("acl_rows", 1..=1, list_of(DataType::Struct(fields())), |values, statement| {
+            let rows = all(&values[0], statement).into_iter().map(|privilege| {
                 let columns = values_of(&privilege).into_iter().map(|value| value.to_array()).collect::<Result<_>>()?;
                 Ok(ScalarValue::Struct(Arc::new(StructArray::try_new(fields(), columns, None)?)))
             });
             let rows = rows.collect::<Result<Vec<_>>>()?;
             Ok(ScalarValue::List(ScalarValue::new_list_nullable(&rows, &DataType::Struct(fields()))))
         }),
-        row_function("acl_grantors", 1..=1, list_of(DataType::UInt32), |values, facts| column(&values[0], facts, 0)),
-        row_function("acl_grantees", 1..=1, list_of(DataType::UInt32), |values, facts| column(&values[0], facts, 1)),
-        row_function("acl_privileges", 1..=1, texts(), |values, facts| column(&values[0], facts, 2)),
-        row_function("acl_grantables", 1..=1, list_of(DataType::Boolean), |values, facts| column(&values[0], facts, 3)),
+        row_function("acl_grantors", 1..=1, list_of(DataType::UInt32), |values, statement| {
+            column(&values[0], statement, 0)
+        }),
+        row_function("acl_grantees", 1..=1, list_of(DataType::UInt32), |values, statement| {
+            column(&values[0], statement, 1)
+        }),
+        row_function("acl_privileges", 1..=1, texts(), |values, statement| column(&values[0], statement, 2)),
+        row_function("acl_grantables", 1..=1, list_of(DataType::Boolean), |values, statement| {
+            column(&values[0], statement, 3)
+        }),
     ]
 }
 
@@ -141,7 +148,7 @@ fn values_of(privilege: &Privilege) -> [ScalarValue; 4] {
     ]
 }
 
-fn column(list: &ScalarValue, facts: &Facts, at: usize) -> Result<ScalarValue> {
-    let items: Vec<_> = all(list, facts).iter().map(|privilege| values_of(privilege)[at].clone()).collect();
+fn column(list: &ScalarValue, statement: &StatementContext, at: usize) -> Result<ScalarValue> {
+    let items: Vec<_> = all(list, statement).iter().map(|privilege| values_of(privilege)[at].clone()).collect();
     Ok(ScalarValue::List(ScalarValue::new_list_nullable(&items, fields()[at].data_type())))
 }

@@ -1,78 +1,14 @@
-//! The columns of PostgreSQL's relations, read from `data/relations.txt`, and batches of their rows.
+//! Rows of system relations, and batches of them.
 //!
 //! A row names the columns that it knows; the others have their type's empty value, or NULL where that means "none".
 
-use crate::pg::{fields, types};
+use crate::{pg::types, system_relations::Relation};
 use arrow::{
     array::{ArrayRef, RecordBatch, RecordBatchOptions},
-    datatypes::{DataType, Field, IntervalUnit, SchemaRef},
+    datatypes::{DataType, Field},
 };
 use datafusion::{error::Result, scalar::ScalarValue};
-use std::{
-    collections::BTreeMap,
-    sync::{Arc, LazyLock},
-};
-
-const RELATIONS: &str = include_str!("data/relations.txt");
-
-/// A relation of the system.
-#[derive(Debug)]
-pub struct Relation {
-    /// Its schema.
-    pub schema: &'static str,
-    /// Its name.
-    pub name: &'static str,
-    /// Its number, PostgreSQL's own.
-    pub oid: u32,
-    /// `r` for a table, `v` for a view.
-    pub kind: &'static str,
-    /// Its columns.
-    pub columns: SchemaRef,
-}
-
-/// All relations of the system.
-pub fn all() -> impl Iterator<Item = &'static Relation> {
-    static ALL: LazyLock<Vec<Relation>> = LazyLock::new(|| {
-        RELATIONS.lines().filter(|line| !line.starts_with('#') && !line.is_empty()).filter_map(read).collect()
-    });
-    ALL.iter()
-}
-
-fn read(line: &'static str) -> Option<Relation> {
-    let mut words = line.split(' ');
-    let (schema, name, oid, kind) = (words.next()?, words.next()?, words.next()?.parse().ok()?, words.next()?);
-    let columns = words.filter_map(|word| word.split_once(':')).map(|(name, written)| {
-        let (data, type_name) = arrow_type(written);
-        fields::field(name, data, type_name)
-    });
-    Some(Relation { schema, name, oid, kind, columns: fields::schema(columns.collect()) })
-}
-
-fn arrow_type(written: &str) -> (DataType, Option<&str>) {
-    let list = |item| (DataType::List(Arc::new(Field::new_list_field(item, true))), None);
-    match written {
-        "oid" | "xid" => (DataType::UInt32, Some("oid")),
-        "name" | "sql_identifier" => (DataType::Utf8View, Some("name")),
-        "\"char\"" => (DataType::Utf8View, Some("\"char\"")),
-        "boolean" => (DataType::Boolean, None),
-        "smallint" => (DataType::Int16, None),
-        "integer" => (DataType::Int32, None),
-        "cardinal_number" => (DataType::Int32, Some("cardinal_number")),
-        "bigint" => (DataType::Int64, None),
-        "real" => (DataType::Float32, None),
-        "float8" => (DataType::Float64, None),
-        "timestamptz" | "time_stamp" => (types::timestamptz(), None),
-        "interval" => (DataType::Interval(IntervalUnit::MonthDayNano), None),
-        "bytea" => (DataType::Binary, None),
-        "yes_or_no" | "character_data" => (DataType::Utf8View, Some("character varying")),
-        "oidvector" => (list(DataType::UInt32).0, Some("oidvector")),
-        "int2vector" => (list(DataType::Int16).0, Some("int2vector")),
-        "oid[]" => list(DataType::UInt32),
-        "smallint[]" => list(DataType::Int16),
-        other if other.ends_with("[]") => list(DataType::Utf8View),
-        _ => (DataType::Utf8View, None),
-    }
-}
+use std::collections::BTreeMap;
 
 /// A value of a row.
 #[derive(Clone, Debug)]

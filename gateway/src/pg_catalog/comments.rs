@@ -6,7 +6,7 @@ use super::{
     views,
 };
 use crate::{
-    context::Facts,
+    context::StatementContext,
     pg::functions::{RowFunction, int_of, text_of},
     pg_catalog::functions::row_function,
     row,
@@ -19,34 +19,34 @@ use keyspan_catalog::{Comments, TableId};
 const CLASSES: (u32, u32) = (1259, 1262);
 
 /// The comments of a relation, and by how much its columns are numbered higher than there.
-fn of_relation(facts: &Facts, oid: u32) -> Option<(&Comments, u16)> {
-    let of_table = facts.table_of(TableId(oid)).map(|table| (&table.comments, u16::from(facts.operator)));
-    of_table.or_else(|| views::all(facts).find(|view| view.id == oid).map(|view| (&view.comments, 0)))
+fn of_relation(statement: &StatementContext, oid: u32) -> Option<(&Comments, u16)> {
+    let of_table = statement.table_of(TableId(oid)).map(|table| (&table.comments, u16::from(statement.operator)));
+    of_table.or_else(|| views::all(statement).find(|view| view.id == oid).map(|view| (&view.comments, 0)))
 }
 
-fn of_database(facts: &Facts, oid: u32) -> Option<&str> {
-    let seen = cluster::databases(facts).into_iter().any(|(number, _)| number == oid);
-    let tenant = facts.snapshot.tenants.values().find(|tenant| tenant.oid == oid).filter(|_| seen);
+fn of_database(statement: &StatementContext, oid: u32) -> Option<&str> {
+    let seen = cluster::databases(statement).into_iter().any(|(number, _)| number == oid);
+    let tenant = statement.snapshot.tenants.values().find(|tenant| tenant.oid == oid).filter(|_| seen);
     tenant.and_then(|tenant| tenant.comment.as_deref())
 }
 
 /// Adds what relations of the system show of comments.
-pub fn fill(rows: &mut Rows, facts: &Facts) {
+pub fn fill(rows: &mut Rows, statement: &StatementContext) {
     match rows.relation.name {
         "pg_description" => {
-            let tables = facts.tables().map(|table| table.id.0).chain(views::all(facts).map(|view| view.id));
-            rows.extend(tables.flat_map(|oid| described(facts, oid)).collect::<Vec<_>>());
+            let tables = statement.tables().map(|table| table.id.0).chain(views::all(statement).map(|view| view.id));
+            rows.extend(tables.flat_map(|oid| described(statement, oid)).collect::<Vec<_>>());
         }
-        "pg_shdescription" => rows.extend(cluster::databases(facts).into_iter().filter_map(|(oid, _)| {
-            let text = of_database(facts, oid)?.to_owned();
+        "pg_shdescription" => rows.extend(cluster::databases(statement).into_iter().filter_map(|(oid, _)| {
+            let text = of_database(statement, oid)?.to_owned();
             Some(row! { "objoid" => oid, "classoid" => CLASSES.1, "description" => text })
         })),
         _ => {}
     }
 }
 
-fn described(facts: &Facts, oid: u32) -> Vec<Row> {
-    let Some((comments, shift)) = of_relation(facts, oid) else { return Vec::new() };
+fn described(statement: &StatementContext, oid: u32) -> Vec<Row> {
+    let Some((comments, shift)) = of_relation(statement, oid) else { return Vec::new() };
     let whole = comments.relation.iter().map(|text| (0, text));
     let columns = comments.columns.iter().map(|(number, text)| (number + shift, text));
     let one = |(number, text): (u16, &String)| {
@@ -60,23 +60,23 @@ fn described(facts: &Facts, oid: u32) -> Vec<Row> {
 /// The functions.
 pub fn functions() -> Vec<RowFunction> {
     vec![
-        row_function("obj_description", 1..=2, DataType::Utf8View, |values, facts| {
+        row_function("obj_description", 1..=2, DataType::Utf8View, |values, statement| {
             // Nothing of another catalog than that of relations has one.
             let of_class = values.get(1).is_none_or(|catalog| text_of(catalog).as_deref() == Some("pg_class"));
-            let found = oid(&values[0]).filter(|_| of_class).and_then(|oid| of_relation(facts, oid));
+            let found = oid(&values[0]).filter(|_| of_class).and_then(|oid| of_relation(statement, oid));
             Ok(shown(found.and_then(|(comments, _)| comments.get(None))))
         }),
-        row_function("col_description", 2..=2, DataType::Utf8View, |values, facts| {
-            let found = oid(&values[0]).and_then(|oid| of_relation(facts, oid));
+        row_function("col_description", 2..=2, DataType::Utf8View, |values, statement| {
+            let found = oid(&values[0]).and_then(|oid| of_relation(statement, oid));
             let number = int_of(&values[1]).and_then(|number| u16::try_from(number).ok());
             let found = found.zip(number).and_then(|((comments, shift), number)| {
                 comments.get(Some(number.checked_sub(shift).filter(|number| *number > 0)?))
             });
             Ok(shown(found))
         }),
-        row_function("shobj_description", 2..=2, DataType::Utf8View, |values, facts| {
+        row_function("shobj_description", 2..=2, DataType::Utf8View, |values, statement| {
             let is_database = text_of(&values[1]).as_deref() == Some("pg_database");
-            let found = oid(&values[0]).filter(|_| is_database).and_then(|oid| of_database(facts, oid));
+            let found = oid(&values[0]).filter(|_| is_database).and_then(|oid| of_database(statement, oid));
             Ok(shown(found))
         }),
     ]

@@ -3,7 +3,7 @@
 
 use super::{cluster, objects, procs, views};
 use crate::{
-    context::Facts,
+    context::StatementContext,
     pg::{
         error::{SqlError, SqlState},
         functions::{self, RowFunction, bool_of, int_of, replace, text, text_of},
@@ -26,14 +26,16 @@ pub const VERSION: &str =
 
 type Values<'a> = &'a [ScalarValue];
 
-/// A function of `arity` arguments that knows the statement: [`row_function`](functions::row_function) with its facts.
+/// A function of `arity` arguments that knows the statement: [`row_function`](functions::row_function) with its statement.
 pub(super) fn row_function(
     name: &'static str,
     arity: RangeInclusive<usize>,
     returns: DataType,
-    run: fn(Values<'_>, &Facts) -> Result<ScalarValue>,
+    run: fn(Values<'_>, &StatementContext) -> Result<ScalarValue>,
 ) -> RowFunction {
-    functions::row_function(name, arity, returns, move |values, options| run(values, Facts::within(options)?))
+    functions::row_function(name, arity, returns, move |values, options| {
+        run(values, StatementContext::within(options)?)
+    })
 }
 
 /// Registers the functions.
@@ -71,18 +73,18 @@ fn optional(value: Option<String>) -> ScalarValue {
 }
 
 /// The schemas of the search path, in order.
-fn schemas(facts: &Facts, implicit: bool) -> Vec<String> {
-    let none = facts.snapshot.temporary.is_empty();
+fn schemas(statement: &StatementContext, implicit: bool) -> Vec<String> {
+    let none = statement.snapshot.temporary.is_empty();
     let name = |schema: Schema| match schema {
-        Schema::Temporary => facts.temporary_schema(),
+        Schema::Temporary => statement.temporary_schema(),
         schema => schema.name().to_owned(),
     };
     let there = |schema: &Schema| *schema != Schema::Temporary || !none;
     if implicit {
-        facts.path.lookup().filter(there).map(name).collect()
+        statement.path.lookup().filter(there).map(name).collect()
     } else {
         // That of temporary tables is told where it stands in the path by itself only.
-        facts.path.named().iter().copied().filter(there).map(name).collect()
+        statement.path.named().iter().copied().filter(there).map(name).collect()
     }
 }
 
@@ -104,29 +106,33 @@ fn session() -> Vec<RowFunction> {
     let name = |function, run| row_function(function, 0..=0, DataType::Utf8View, run).returning("name");
     vec![
         row_function("version", 0..=0, DataType::Utf8View, |_, _| Ok(text(VERSION))),
-        name("current_database", |_, facts| Ok(text(&facts.database))).with_aliases(&["current_catalog"]),
-        name("current_schema", |_, facts| Ok(optional(schemas(facts, false).into_iter().next()))),
-        row_function("current_schemas", 1..=1, list_of_names(), |values, facts| {
-            Ok(names(&schemas(facts, bool_of(&values[0]) == Some(true))))
+        name("current_database", |_, statement| Ok(text(&statement.database))).with_aliases(&["current_catalog"]),
+        name("current_schema", |_, statement| Ok(optional(schemas(statement, false).into_iter().next()))),
+        row_function("current_schemas", 1..=1, list_of_names(), |values, statement| {
+            Ok(names(&schemas(statement, bool_of(&values[0]) == Some(true))))
         }),
-        name("current_user", |_, facts| Ok(text(&facts.role))).with_aliases(&["session_user", "user", "current_role"]),
-        row_function("pg_backend_pid", 0..=0, DataType::Int32, |_, facts| {
-            Ok(ScalarValue::Int32(Some(facts.process_id)))
+        name("current_user", |_, statement| Ok(text(&statement.role))).with_aliases(&[
+            "session_user",
+            "user",
+            "current_role",
+        ]),
+        row_function("pg_backend_pid", 0..=0, DataType::Int32, |_, statement| {
+            Ok(ScalarValue::Int32(Some(statement.process_id)))
         }),
         row_function("current_setting", 1..=2, DataType::Utf8View, current_setting),
-        row_function("set_config", 3..=3, DataType::Utf8View, |values, facts| {
+        row_function("set_config", 3..=3, DataType::Utf8View, |values, statement| {
             let Some(name) = text_of(&values[0]) else {
                 return Err(told(SqlState::NULL_VALUE_NOT_ALLOWED, "SET requires parameter name".to_owned()));
             };
             let local = bool_of(&values[2]) == Some(true);
-            match facts.wanted.ask(&name, text_of(&values[1]).as_deref(), local) {
+            match statement.wanted.ask(&name, text_of(&values[1]).as_deref(), local) {
                 Ok(value) => Ok(text(value)),
                 Err(error) => Err(DataFusionError::External(Box::new(error))),
             }
         })
         .with_volatility(Volatility::Volatile),
-        row_function("pg_my_temp_schema", 0..=0, DataType::UInt32, |_, facts| {
-            let there = !facts.snapshot.temporary.is_empty();
+        row_function("pg_my_temp_schema", 0..=0, DataType::UInt32, |_, statement| {
+            let there = !statement.snapshot.temporary.is_empty();
             Ok(ScalarValue::UInt32(Some(if there { objects::TEMPORARY_SCHEMA } else { 0 })))
         })
         .returning("oid"),
@@ -142,15 +148,15 @@ fn session() -> Vec<RowFunction> {
             DataType::List(Arc::new(Field::new_list_field(DataType::Int32, true))),
             |_, _| Ok(ScalarValue::List(ScalarValue::new_list_nullable(&[], &DataType::Int32))),
         ),
-        row_function("pg_has_role", 2..=3, DataType::Boolean, |values, facts| {
+        row_function("pg_has_role", 2..=3, DataType::Boolean, |values, statement| {
             let role = text_of(&values[values.len() - 2]).unwrap_or_default();
-            let same = role == facts.role || oid(&values[values.len() - 2]) == role_oid(facts);
-            Ok(ScalarValue::Boolean(Some(same || facts.operator)))
+            let same = role == statement.role || oid(&values[values.len() - 2]) == role_oid(statement);
+            Ok(ScalarValue::Boolean(Some(same || statement.operator)))
         }),
-        row_function("has_table_privilege", 2..=3, DataType::Boolean, |values, facts| {
+        row_function("has_table_privilege", 2..=3, DataType::Boolean, |values, statement| {
             let wanted = &values[values.len() - 2];
             let Some(name) = text_of(wanted) else { return Ok(ScalarValue::Boolean(None)) };
-            let known = name.parse::<u32>().is_ok() || objects::oid_of_relation(facts, &name).is_some();
+            let known = name.parse::<u32>().is_ok() || objects::oid_of_relation(statement, &name).is_some();
             if !known {
                 return Err(undefined_relation(&name));
             }
@@ -158,29 +164,29 @@ fn session() -> Vec<RowFunction> {
         })
         // Not before it is known that there are rows to ask it for: tools guard the question by EXISTS.
         .with_volatility(Volatility::Volatile),
-        row_function("has_database_privilege", 2..=3, DataType::Boolean, |values, facts| {
+        row_function("has_database_privilege", 2..=3, DataType::Boolean, |values, statement| {
             let wanted = &values[values.len() - 2];
-            let known = cluster::databases(facts);
+            let known = cluster::databases(statement);
             let seen = known
                 .iter()
                 .any(|(number, name)| text_of(wanted).as_ref() == Some(name) || oid(wanted) == Some(*number));
             let creates = text_of(&values[values.len() - 1]).is_some_and(|wish| wish.to_uppercase().contains("CREATE"));
-            Ok(ScalarValue::Boolean(Some(seen && (!creates || facts.operator))))
+            Ok(ScalarValue::Boolean(Some(seen && (!creates || statement.operator))))
         }),
     ]
 }
 
-fn role_oid(facts: &Facts) -> Option<u32> {
-    facts.snapshot.role(&facts.role).map(|role| role.oid)
+fn role_oid(statement: &StatementContext) -> Option<u32> {
+    statement.snapshot.role(&statement.role).map(|role| role.oid)
 }
 
-fn current_setting(values: Values<'_>, facts: &Facts) -> Result<ScalarValue> {
+fn current_setting(values: Values<'_>, statement: &StatementContext) -> Result<ScalarValue> {
     let Some(name) = text_of(&values[0]) else { return Ok(null_text()) };
     let found = match name.to_lowercase().as_str() {
         "server_version" => Some("16.0".to_owned()),
         "server_version_num" => Some("160000".to_owned()),
         "server_encoding" => Some("UTF8".to_owned()),
-        lower => facts.wanted.get(lower).or_else(|| facts.settings.get(lower).cloned()),
+        lower => statement.wanted.get(lower).or_else(|| statement.settings.get(lower).cloned()),
     };
     let missing_ok = values.get(1).and_then(bool_of) == Some(true);
     match found {
@@ -195,29 +201,29 @@ fn current_setting(values: Values<'_>, facts: &Facts) -> Result<ScalarValue> {
 fn catalog() -> Vec<RowFunction> {
     let texts = |name, arity, run| row_function(name, arity, DataType::Utf8View, run);
     vec![
-        texts("format_type", 2..=2, |values, facts| {
+        texts("format_type", 2..=2, |values, statement| {
             let Some(number) = oid(&values[0]) else { return Ok(null_text()) };
-            Ok(text(format_type(facts, number, int_of(&values[1]).unwrap_or(-1))))
+            Ok(text(format_type(statement, number, int_of(&values[1]).unwrap_or(-1))))
         }),
-        texts("pg_get_userbyid", 1..=1, |values, facts| {
-            Ok(optional(oid(&values[0]).map(|number| cluster::role_name(facts, number))))
+        texts("pg_get_userbyid", 1..=1, |values, statement| {
+            Ok(optional(oid(&values[0]).map(|number| cluster::role_name(statement, number))))
         })
         .returning("name"),
-        texts("pg_get_indexdef", 1..=3, |values, facts| {
+        texts("pg_get_indexdef", 1..=3, |values, statement| {
             let Some(number) = oid(&values[0]).filter(|number| objects::is_index(*number)) else {
                 return Ok(null_text());
             };
-            let Some(table) = objects::table_of_oid(facts, number) else { return Ok(null_text()) };
+            let Some(table) = objects::table_of_oid(statement, number) else { return Ok(null_text()) };
             let column = values.get(1).and_then(int_of).and_then(|column| usize::try_from(column).ok()).unwrap_or(0);
             if column == 0 {
-                return Ok(text(objects::index_definition(table, facts)));
+                return Ok(text(objects::index_definition(table, statement)));
             }
-            let key = objects::key(table, facts);
+            let key = objects::key(table, statement);
             Ok(optional(key.get(column - 1).map(|part| quote_ident(&part.name))))
         }),
-        texts("pg_get_constraintdef", 1..=2, |values, facts| {
+        texts("pg_get_constraintdef", 1..=2, |values, statement| {
             let Some(number) = oid(&values[0]) else { return Ok(null_text()) };
-            if let Some(check) = objects::check_of_oid(facts, number) {
+            if let Some(check) = objects::check_of_oid(statement, number) {
                 let pretty = values.get(1).and_then(bool_of) == Some(true);
                 return Ok(text(if pretty {
                     format!("CHECK ({})", check.sql)
@@ -225,47 +231,47 @@ fn catalog() -> Vec<RowFunction> {
                     format!("CHECK (({}))", check.sql)
                 }));
             }
-            let table = objects::table_of_oid(facts, number);
-            Ok(optional(table.map(|table| format!("PRIMARY KEY {}", objects::key_list(table, facts, false)))))
+            let table = objects::table_of_oid(statement, number);
+            Ok(optional(table.map(|table| format!("PRIMARY KEY {}", objects::key_list(table, statement, false)))))
         }),
-        texts("pg_get_function_result", 1..=1, |values, facts| {
-            Ok(optional(oid(&values[0]).and_then(|oid| procs::result(facts, oid))))
+        texts("pg_get_function_result", 1..=1, |values, statement| {
+            Ok(optional(oid(&values[0]).and_then(|oid| procs::result(statement, oid))))
         }),
-        texts("pg_get_function_arguments", 1..=1, |values, facts| {
-            Ok(optional(oid(&values[0]).and_then(|oid| procs::arguments(facts, oid))))
+        texts("pg_get_function_arguments", 1..=1, |values, statement| {
+            Ok(optional(oid(&values[0]).and_then(|oid| procs::arguments(statement, oid))))
         }),
-        texts("pg_get_function_identity_arguments", 1..=1, |values, facts| {
-            Ok(optional(oid(&values[0]).and_then(|oid| procs::identity(facts, oid))))
+        texts("pg_get_function_identity_arguments", 1..=1, |values, statement| {
+            Ok(optional(oid(&values[0]).and_then(|oid| procs::identity(statement, oid))))
         }),
         // What is stored is the text.
         texts("pg_get_expr", 2..=3, |values, _| Ok(optional(text_of(&values[0])))),
-        texts("pg_get_viewdef", 1..=2, |values, facts| {
+        texts("pg_get_viewdef", 1..=2, |values, statement| {
             let named = text_of(&values[0]).filter(|_| int_of(&values[0]).is_none());
             let number = match &named {
-                Some(name) => Some(objects::oid_of_relation(facts, name).ok_or_else(|| undefined_relation(&name))?),
+                Some(name) => Some(objects::oid_of_relation(statement, name).ok_or_else(|| undefined_relation(&name))?),
                 None => oid(&values[0]),
             };
-            let view = number.and_then(|number| views::all(facts).find(|view| view.id == number));
-            Ok(optional(view.map(|view| views::definition(view, facts))))
+            let view = number.and_then(|number| views::all(statement).find(|view| view.id == number));
+            Ok(optional(view.map(|view| views::definition(view, statement))))
         }),
-        texts("pg_get_serial_sequence", 2..=2, |values, facts| {
+        texts("pg_get_serial_sequence", 2..=2, |values, statement| {
             let (Some(name), Some(column)) = (text_of(&values[0]), text_of(&values[1])) else { return Ok(null_text()) };
-            let number = objects::oid_of_relation(facts, &name);
-            let table = number.and_then(|number| facts.table_of(keyspan_catalog::TableId(number)));
+            let number = objects::oid_of_relation(statement, &name);
+            let table = number.and_then(|number| statement.table_of(keyspan_catalog::TableId(number)));
             let missing = || undefined_relation(&name);
             let table = table.ok_or_else(missing)?;
             let found = table.column(&column).ok_or_else(|| {
                 DataFusionError::External(Box::new(SqlError::undefined_column_of(&table.name, &column)))
             })?;
-            let own = objects::sequences(facts).find(|sequence| sequence.owner == Some((table.id, found.id)));
+            let own = objects::sequences(statement).find(|sequence| sequence.owner == Some((table.id, found.id)));
             let shown = |sequence: &Arc<keyspan_catalog::Sequence>| {
-                format!("{}.{}", objects::schema_name(facts, sequence.id), quote_ident(&sequence.name))
+                format!("{}.{}", objects::schema_name(statement, sequence.id), quote_ident(&sequence.name))
             };
             Ok(optional(own.map(shown)))
         }),
-        row_function("pg_table_is_visible", 1..=1, DataType::Boolean, |values, facts| {
+        row_function("pg_table_is_visible", 1..=1, DataType::Boolean, |values, statement| {
             let Some(number) = oid(&values[0]) else { return Ok(ScalarValue::Boolean(None)) };
-            Ok(ScalarValue::Boolean(Some(objects::is_visible(facts, number))))
+            Ok(ScalarValue::Boolean(Some(objects::is_visible(statement, number))))
         }),
         texts("pg_size_pretty", 1..=1, |values, _| Ok(optional(int_of(&values[0]).map(size_pretty)))),
         texts("pg_encoding_to_char", 1..=1, |values, _| {
@@ -284,13 +290,13 @@ fn catalog() -> Vec<RowFunction> {
 }
 
 /// A type's name with its modifier.
-pub(super) fn format_type(facts: &Facts, number: u32, modifier: i64) -> String {
+pub(super) fn format_type(statement: &StatementContext, number: u32, modifier: i64) -> String {
     if number == 0 {
         return "-".to_owned();
     }
     let Some(words) = objects::type_lines().find(|words| words[0].parse() == Ok(number)) else {
-        let table = objects::table_of_oid(facts, number);
-        let name = table.map(|table| &table.name).or_else(|| views::of_oid(facts, number).map(|view| &view.name));
+        let table = objects::table_of_oid(statement, number);
+        let name = table.map(|table| &table.name).or_else(|| views::of_oid(statement, number).map(|view| &view.name));
         return name.map_or_else(|| "???".to_owned(), |name| quote_ident(name));
     };
     let name = match words[1] {
@@ -309,7 +315,7 @@ pub(super) fn format_type(facts: &Facts, number: u32, modifier: i64) -> String {
         "char" => "\"char\"",
         name if name.starts_with('_') => {
             let item = words[7].parse().unwrap_or(0);
-            return format!("{}[]", format_type(facts, item, modifier));
+            return format!("{}[]", format_type(statement, item, modifier));
         }
         name => name,
     };
@@ -341,21 +347,27 @@ fn size_pretty(bytes: i64) -> String {
 fn sequences() -> Vec<RowFunction> {
     let ints = |name, arity, run| row_function(name, arity, DataType::Int64, run).with_volatility(Volatility::Volatile);
     vec![
-        ints("nextval", 1..=1, |values, facts| match text_of(&values[0]) {
-            Some(name) => given_number(facts.sequence(&name).and_then(|sequence| facts.next_number(sequence))),
+        ints("nextval", 1..=1, |values, statement| match text_of(&values[0]) {
+            Some(name) => {
+                given_number(objects::sequence(statement, &name).and_then(|sequence| statement.next_number(sequence)))
+            }
             None => Ok(ScalarValue::Int64(None)),
         }),
-        ints("currval", 1..=1, |values, facts| match text_of(&values[0]) {
-            Some(name) => given_number(facts.sequence(&name).and_then(|sequence| facts.given.current(sequence))),
+        ints("currval", 1..=1, |values, statement| match text_of(&values[0]) {
+            Some(name) => {
+                given_number(objects::sequence(statement, &name).and_then(|sequence| statement.given.current(sequence)))
+            }
             None => Ok(ScalarValue::Int64(None)),
         }),
-        ints("lastval", 0..=0, |_, facts| given_number(facts.given.newest())),
-        ints("setval", 2..=3, |values, facts| {
+        ints("lastval", 0..=0, |_, statement| given_number(statement.given.newest())),
+        ints("setval", 2..=3, |values, statement| {
             let (Some(name), Some(last)) = (text_of(&values[0]), int_of(&values[1])) else {
                 return Ok(ScalarValue::Int64(None));
             };
             let called = values.get(2).is_none_or(|called| bool_of(called) != Some(false));
-            given_number(facts.sequence(&name).and_then(|sequence| facts.set_number(sequence, last, called)))
+            given_number(
+                objects::sequence(statement, &name).and_then(|sequence| statement.set_number(sequence, last, called)),
+            )
         }),
     ]
 }
@@ -369,19 +381,19 @@ fn casts() -> Vec<RowFunction> {
     let texts = |name, run| row_function(name, 1..=1, DataType::Utf8View, run);
     let oids = |name, run| row_function(name, 1..=1, DataType::UInt32, run).returning("oid");
     vec![
-        oids("regclass_oid", |values, facts| {
+        oids("regclass_oid", |values, statement| {
             let Some(name) = text_of(&values[0]) else { return Ok(ScalarValue::UInt32(None)) };
-            let found = name.parse().ok().or_else(|| objects::oid_of_relation(facts, &name));
+            let found = name.parse().ok().or_else(|| objects::oid_of_relation(statement, &name));
             let missing = || undefined_relation(&name);
             Ok(ScalarValue::UInt32(Some(found.ok_or_else(missing)?)))
         }),
-        texts("regclass_text", |values, facts| {
-            let name = |number| objects::name_of_relation(facts, number).unwrap_or_else(|| unnamed(number));
+        texts("regclass_text", |values, statement| {
+            let name = |number| objects::name_of_relation(statement, number).unwrap_or_else(|| unnamed(number));
             Ok(optional(oid(&values[0]).map(name)))
         }),
-        texts("to_regclass", |values, facts| {
-            let found = text_of(&values[0]).and_then(|name| objects::oid_of_relation(facts, &name));
-            Ok(optional(found.and_then(|number| objects::name_of_relation(facts, number))))
+        texts("to_regclass", |values, statement| {
+            let found = text_of(&values[0]).and_then(|name| objects::oid_of_relation(statement, &name));
+            Ok(optional(found.and_then(|number| objects::name_of_relation(statement, number))))
         }),
         // Of a column of `pg_type` that names a function.
         oids("regproc_oid", |values, _| {
@@ -403,47 +415,46 @@ fn casts() -> Vec<RowFunction> {
             let missing = || told(SqlState::UNDEFINED_OBJECT, format!("type \"{name}\" does not exist"));
             Ok(ScalarValue::UInt32(Some(type_oid(&name).ok_or_else(missing)?)))
         }),
-        texts("regtype_text", |values, facts| {
+        texts("regtype_text", |values, statement| {
             Ok(optional(
-                oid(&values[0]).map(|number| if number == 0 { "-".into() } else { format_type(facts, number, -1) }),
+                oid(&values[0]).map(|number| if number == 0 { "-".into() } else { format_type(statement, number, -1) }),
             ))
         }),
-        texts("to_regtype", |values, facts| {
+        texts("to_regtype", |values, statement| {
             let found = text_of(&values[0]).and_then(|name| type_oid(&name));
-            Ok(optional(found.map(|number| format_type(facts, number, -1))))
+            Ok(optional(found.map(|number| format_type(statement, number, -1))))
         }),
-        oids("regnamespace_oid", |values, facts| {
+        oids("regnamespace_oid", |values, statement| {
             let Some(name) = text_of(&values[0]) else { return Ok(ScalarValue::UInt32(None)) };
-            if name == facts.temporary_schema() && !facts.snapshot.temporary.is_empty() {
+            if name == statement.temporary_schema() && !statement.snapshot.temporary.is_empty() {
                 return Ok(ScalarValue::UInt32(Some(objects::TEMPORARY_SCHEMA)));
             }
-            let known = crate::query::schemas::schemas(facts).any(|schema| schema == name);
+            let known = statement.schemas().any(|schema| schema == name);
             let missing = || told(SqlState::INVALID_SCHEMA_NAME, format!("schema \"{name}\" does not exist"));
             known.then(|| ScalarValue::UInt32(Some(objects::schema_oid(&name)))).ok_or_else(missing)
         }),
-        texts("regnamespace_text", |values, facts| {
+        texts("regnamespace_text", |values, statement| {
             let known = |number: u32| match number {
-                objects::TEMPORARY_SCHEMA => Some(facts.temporary_schema()),
+                objects::TEMPORARY_SCHEMA => Some(statement.temporary_schema()),
                 number => {
-                    let found =
-                        crate::query::schemas::schemas(facts).find(|schema| objects::schema_oid(schema) == number);
+                    let found = statement.schemas().find(|schema| objects::schema_oid(schema) == number);
                     found.map(str::to_owned)
                 }
             };
             Ok(optional(oid(&values[0]).map(|number| known(number).unwrap_or_else(|| unnamed(number)))))
         }),
-        texts("to_regnamespace", |values, facts| {
+        texts("to_regnamespace", |values, statement| {
             let name = text_of(&values[0]).unwrap_or_default();
-            Ok(optional(crate::query::schemas::schemas(facts).find(|schema| *schema == name).map(str::to_owned)))
+            Ok(optional(statement.schemas().find(|schema| *schema == name).map(str::to_owned)))
         }),
-        oids("regrole_oid", |values, facts| {
+        oids("regrole_oid", |values, statement| {
             let name = text_of(&values[0]).unwrap_or_default();
-            let found = cluster::roles(facts).find(|role| role.name == name).map(|role| role.oid);
+            let found = cluster::roles(statement).find(|role| role.name == name).map(|role| role.oid);
             let missing = || told(SqlState::UNDEFINED_OBJECT, format!("role \"{name}\" does not exist"));
             Ok(ScalarValue::UInt32(Some(found.ok_or_else(missing)?)))
         }),
-        texts("regrole_text", |values, facts| {
-            Ok(optional(oid(&values[0]).map(|number| cluster::role_name(facts, number))))
+        texts("regrole_text", |values, statement| {
+            Ok(optional(oid(&values[0]).map(|number| cluster::role_name(statement, number))))
         }),
     ]
 }

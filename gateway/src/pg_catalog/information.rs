@@ -5,36 +5,36 @@ use super::{
     columns::{Cell, Row, Rows},
     objects::{self, Attribute},
 };
-use crate::{context::Facts, pg::types, query::schemas, row};
+use crate::{context::StatementContext, pg::types, row};
 use keyspan_catalog::{Sequence, SqlType, Table, table::Identity};
 
 /// Fills a relation.
-pub fn fill(rows: &mut Rows, facts: &Facts) {
-    let database = facts.database.clone();
-    let known = facts.tables();
-    let schema_of = |table: &Table| objects::schema_name(facts, table.id.0);
-    let owner = cluster::role_name(facts, objects::owner(facts));
+pub fn fill(rows: &mut Rows, statement: &StatementContext) {
+    let database = statement.database.clone();
+    let known = statement.tables();
+    let schema_of = |table: &Table| objects::schema_name(statement, table.id.0);
+    let owner = cluster::role_name(statement, objects::owner(statement));
     match rows.relation.name {
         "information_schema_catalog_name" => rows.push(row! { "catalog_name" => database }),
-        "schemata" => rows.extend(schemas::schemas(facts).map(|name| {
+        "schemata" => rows.extend(statement.schemas().map(|name| {
             row! { "catalog_name" => database.clone(), "schema_name" => name, "schema_owner" => owner.clone() }
-        }).chain((!facts.snapshot.temporary.is_empty()).then(|| {
+        }).chain((!statement.snapshot.temporary.is_empty()).then(|| {
             row! {
-                "catalog_name" => database.clone(), "schema_name" => facts.temporary_schema(), "schema_owner" => owner.clone(),
+                "catalog_name" => database.clone(), "schema_name" => statement.temporary_schema(), "schema_owner" => owner.clone(),
             }
         }))),
         "tables" => {
             rows.extend(known.map(|table| {
-                let kind = if facts.is_temporary(table.id.0) { "LOCAL TEMPORARY" } else { "BASE TABLE" };
+                let kind = if statement.is_temporary(table.id.0) { "LOCAL TEMPORARY" } else { "BASE TABLE" };
                 listed(&database, &schema_of(table), &table.name, kind, "YES")
             }));
-            rows.extend(objects::system_relations(facts).map(|relation| {
+            rows.extend(objects::system_relations(statement).map(|relation| {
                 let kind = if relation.kind == "r" { "BASE TABLE" } else { "VIEW" };
                 listed(&database, relation.schema, relation.name, kind, "NO")
             }));
         }
         "columns" => rows.extend(known.flat_map(|table| {
-            let columns = objects::attributes(table, facts);
+            let columns = objects::attributes(table, statement);
             columns.iter().zip(1_i32..).map(|(column, place)| described((&database, &schema_of(table)), table, column, place)).collect::<Vec<_>>()
         })),
         "table_constraints" => rows.extend(known.filter(|table| !table.has_hidden_key()).map(|table| {
@@ -46,14 +46,14 @@ pub fn fill(rows: &mut Rows, facts: &Facts) {
             }
         })),
         // As in PostgreSQL, those of identity columns are no sequences of their own.
-        "sequences" => rows.extend(objects::sequences(facts).filter(|sequence| !is_identity(sequence, facts)).map(|sequence| {
+        "sequences" => rows.extend(objects::sequences(statement).filter(|sequence| !is_identity(sequence, statement)).map(|sequence| {
             let bits = match sequence.kind {
                 SqlType::Int2 => 16,
                 SqlType::Int4 => 32,
                 _ => 64,
             };
             row! {
-                "sequence_catalog" => database.clone(), "sequence_schema" => objects::schema_name(facts, sequence.id),
+                "sequence_catalog" => database.clone(), "sequence_schema" => objects::schema_name(statement, sequence.id),
                 "sequence_name" => sequence.name.clone(), "data_type" => types::type_name(sequence.kind),
                 "numeric_precision" => bits, "numeric_precision_radix" => 2, "numeric_scale" => 0,
                 "start_value" => sequence.start.to_string(), "minimum_value" => sequence.min.to_string(),
@@ -70,7 +70,7 @@ pub fn fill(rows: &mut Rows, facts: &Facts) {
         "key_column_usage" | "constraint_column_usage" => {
             let ordered = rows.relation.name == "key_column_usage";
             for table in known {
-                for (part, place) in objects::key(table, facts).into_iter().zip(1_i32..) {
+                for (part, place) in objects::key(table, statement).into_iter().zip(1_i32..) {
                     let mut usage: Row = row! {
                         "constraint_catalog" => database.clone(), "constraint_schema" => schema_of(table),
                         "constraint_name" => objects::key_name(table), "table_catalog" => database.clone(),
@@ -83,7 +83,7 @@ pub fn fill(rows: &mut Rows, facts: &Facts) {
                 }
             }
         }
-        "enabled_roles" => rows.push(row! { "role_name" => facts.role.clone() }),
+        "enabled_roles" => rows.push(row! { "role_name" => statement.role.clone() }),
         "character_sets" => rows.push(row! {
             "character_set_name" => "UTF8", "character_repertoire" => "UCS", "form_of_use" => "UTF8",
             "default_collate_catalog" => database,
@@ -93,8 +93,8 @@ pub fn fill(rows: &mut Rows, facts: &Facts) {
 }
 
 /// Whether a sequence is an identity column's.
-fn is_identity(sequence: &Sequence, facts: &Facts) -> bool {
-    let owner = sequence.owner.and_then(|(table, column)| Some((facts.table_of(table)?, column)));
+fn is_identity(sequence: &Sequence, statement: &StatementContext) -> bool {
+    let owner = sequence.owner.and_then(|(table, column)| Some((statement.table_of(table)?, column)));
     let column = owner.and_then(|(table, id)| table.columns.iter().find(|column| column.id == id));
     column.is_some_and(|column| column.identity.is_some())
 }

@@ -13,21 +13,21 @@ use std::sync::{Arc, PoisonError};
 pub(super) fn functions() -> [RowFunction; 3] {
     let list = DataType::List(Arc::new(Field::new_list_field(DataType::Utf8View, true)));
     [
-        row_function("pg_notify", 2..=2, DataType::Utf8View, |values, facts| {
+        row_function("pg_notify", 2..=2, DataType::Utf8View, |values, statement| {
             let told = |at: usize| text_of(&values[at]).unwrap_or_default();
-            let pending = || facts.pending.lock().unwrap_or_else(PoisonError::into_inner);
-            Notification::new(facts.process_id, &told(0), &told(1))
+            let pending = || statement.pending.lock().unwrap_or_else(PoisonError::into_inner);
+            Notification::new(statement.process_id, &told(0), &told(1))
                 .and_then(|notification| pending().tell(notification))
                 .map_err(|error| DataFusionError::External(Box::new(error)))?;
             Ok(text(""))
         })
         .with_volatility(Volatility::Volatile)
         .returning("void"),
-        row_function("listening_channels", 0..=0, list, |_, facts| {
-            Ok(text_list(facts.ear.channels().into_iter().map(Some)))
+        row_function("listening_channels", 0..=0, list, |_, statement| {
+            Ok(text_list(statement.ear.channels().into_iter().map(Some)))
         }),
-        row_function("pg_notification_queue_usage", 0..=0, DataType::Float64, |_, facts| {
-            Ok(ScalarValue::Float64(Some(facts.ear.usage())))
+        row_function("pg_notification_queue_usage", 0..=0, DataType::Float64, |_, statement| {
+            Ok(ScalarValue::Float64(Some(statement.ear.usage())))
         })
         .with_volatility(Volatility::Volatile),
     ]

@@ -9,15 +9,16 @@ mod rows;
 pub use names::{is_visible, name_of_relation, oid_of_relation};
 pub(super) use rows::layout;
 
-use super::columns::{self, Cell, Rows};
+use super::columns::{Cell, Rows};
 use crate::{
-    context::Facts,
+    context::StatementContext,
     pg::{
+        error::{Result, SqlError, SqlState},
         names::{KEYSPAN, PUBLIC},
         types,
     },
-    query::schemas::schemas,
     row,
+    system_relations::{self, Relation},
 };
 use keyspan_catalog::{
     Sequence, SqlType, Table,
@@ -81,9 +82,9 @@ pub struct KeyColumn {
 }
 
 /// The columns of a table as the session sees them: the operator's begin with `tenant`.
-pub fn attributes(table: &Table, facts: &Facts) -> Vec<Attribute> {
-    let shift = u16::from(facts.operator);
-    let tenant = facts.operator.then(|| Attribute {
+pub fn attributes(table: &Table, statement: &StatementContext) -> Vec<Attribute> {
+    let shift = u16::from(statement.operator);
+    let tenant = statement.operator.then(|| Attribute {
         number: 1,
         name: TENANT_COLUMN.to_owned(),
         kind: SqlType::Text,
@@ -103,10 +104,10 @@ pub fn attributes(table: &Table, facts: &Facts) -> Vec<Attribute> {
 }
 
 /// The parts of a table's primary key as the session sees them.
-pub fn key(table: &Table, facts: &Facts) -> Vec<KeyColumn> {
-    let columns = attributes(table, facts);
+pub fn key(table: &Table, statement: &StatementContext) -> Vec<KeyColumn> {
+    let columns = attributes(table, statement);
     let number = |name: &str| columns.iter().find(|column| column.name == name).map_or(0, |column| column.number);
-    let tenant = facts.operator.then_some((TENANT_COLUMN, false));
+    let tenant = statement.operator.then_some((TENANT_COLUMN, false));
     let parts = table.key.parts.iter().filter(|_| !table.has_hidden_key());
     let parts = parts.map(|part| (part.name.as_str(), part.descending));
     let parts = tenant.into_iter().chain(parts);
@@ -124,10 +125,10 @@ pub fn index_oid(table: &Table) -> u32 {
 }
 
 /// The table of which this is the OID, the index's OID or the constraint's OID.
-pub fn table_of_oid(facts: &Facts, oid: u32) -> Option<&Arc<Table>> {
+pub fn table_of_oid(statement: &StatementContext, oid: u32) -> Option<&Arc<Table>> {
     let id = if oid < INDEX { oid } else { oid & (INDEX - 1) };
     let of_key = matches!(oid & ROW_TYPE, INDEX | CONSTRAINT);
-    facts.table_of(keyspan_catalog::TableId(id)).filter(|table| !of_key || !table.has_hidden_key())
+    statement.table_of(keyspan_catalog::TableId(id)).filter(|table| !of_key || !table.has_hidden_key())
 }
 
 /// Whether an OID is that of a primary key's index.
@@ -136,8 +137,8 @@ pub fn is_index(oid: u32) -> bool {
 }
 
 /// `(origin, dest, at DESC)`
-pub fn key_list(table: &Table, facts: &Facts, directions: bool) -> String {
-    let parts = key(table, facts);
+pub fn key_list(table: &Table, statement: &StatementContext, directions: bool) -> String {
+    let parts = key(table, statement);
     let shown = parts.iter().map(|part| {
         let direction = if directions && part.descending { " DESC" } else { "" };
         format!("{}{direction}", crate::pg::ident::quote_ident(&part.name))
@@ -146,9 +147,9 @@ pub fn key_list(table: &Table, facts: &Facts, directions: bool) -> String {
 }
 
 /// The index's definition.
-pub fn index_definition(table: &Table, facts: &Facts) -> String {
-    let (index, list) = (crate::pg::ident::quote_ident(&key_name(table)), key_list(table, facts, true));
-    let schema = crate::pg::ident::quote_ident(&schema_name(facts, table.id.0));
+pub fn index_definition(table: &Table, statement: &StatementContext) -> String {
+    let (index, list) = (crate::pg::ident::quote_ident(&key_name(table)), key_list(table, statement, true));
+    let schema = crate::pg::ident::quote_ident(&schema_name(statement, table.id.0));
     format!(
         "CREATE UNIQUE INDEX {index} ON {schema}.{} USING keyspan {list}",
         crate::pg::ident::quote_ident(&table.name)
@@ -166,29 +167,29 @@ pub fn schema_oid(name: &str) -> u32 {
 }
 
 /// The name of the schema of a table, sequence or view.
-pub fn schema_name(facts: &Facts, number: u32) -> String {
-    if facts.is_temporary(number) { facts.temporary_schema() } else { PUBLIC.to_owned() }
+pub fn schema_name(statement: &StatementContext, number: u32) -> String {
+    if statement.is_temporary(number) { statement.temporary_schema() } else { PUBLIC.to_owned() }
 }
 
 /// The OID of the schema of a table, sequence or view.
-pub(super) fn namespace(facts: &Facts, number: u32) -> u32 {
-    if facts.is_temporary(number) { TEMPORARY_SCHEMA } else { schema_oid(PUBLIC) }
+pub(super) fn namespace(statement: &StatementContext, number: u32) -> u32 {
+    if statement.is_temporary(number) { TEMPORARY_SCHEMA } else { schema_oid(PUBLIC) }
 }
 
 /// `t` of what is temporary.
-pub(super) fn persistence(facts: &Facts, number: u32) -> &'static str {
-    if facts.is_temporary(number) { "t" } else { "p" }
+pub(super) fn persistence(statement: &StatementContext, number: u32) -> &'static str {
+    if statement.is_temporary(number) { "t" } else { "p" }
 }
 
 /// The OID of the role that owns everything.
-pub fn owner(facts: &Facts) -> u32 {
-    facts.snapshot.roles.values().find(|role| role.operator).map_or(FIRST_OWNER, |role| role.oid)
+pub fn owner(statement: &StatementContext) -> u32 {
+    statement.snapshot.roles.values().find(|role| role.operator).map_or(FIRST_OWNER, |role| role.oid)
 }
 
 /// The relations of the system that a session sees.
-pub fn system_relations(facts: &Facts) -> impl Iterator<Item = &'static columns::Relation> {
-    let operator = facts.operator;
-    columns::all().filter(move |relation| operator || relation.schema != KEYSPAN)
+pub fn system_relations(statement: &StatementContext) -> impl Iterator<Item = &'static Relation> {
+    let operator = statement.operator;
+    system_relations::all().filter(move |relation| operator || relation.schema != KEYSPAN)
 }
 
 /// The lines of `data/types.txt`, by word.
@@ -207,42 +208,42 @@ pub fn oid_of_function(name: &str) -> Option<u32> {
 }
 
 /// Fills a relation that describes a database's content.
-pub fn fill(rows: &mut Rows, facts: &Facts) {
-    let tables = facts.tables();
-    let keyed = || facts.tables().filter(|table| !table.has_hidden_key());
+pub fn fill(rows: &mut Rows, statement: &StatementContext) {
+    let tables = statement.tables();
+    let keyed = || statement.tables().filter(|table| !table.has_hidden_key());
     match rows.relation.name {
-        "pg_namespace" => rows.extend(schemas(facts).map(|name| {
-            row! { "oid" => schema_oid(name), "nspname" => name, "nspowner" => owner(facts) }
-        }).chain((!facts.snapshot.temporary.is_empty()).then(|| {
-            row! { "oid" => TEMPORARY_SCHEMA, "nspname" => facts.temporary_schema(), "nspowner" => owner(facts) }
+        "pg_namespace" => rows.extend(statement.schemas().map(|name| {
+            row! { "oid" => schema_oid(name), "nspname" => name, "nspowner" => owner(statement) }
+        }).chain((!statement.snapshot.temporary.is_empty()).then(|| {
+            row! { "oid" => TEMPORARY_SCHEMA, "nspname" => statement.temporary_schema(), "nspowner" => owner(statement) }
         }))),
         "pg_class" => {
-            rows.extend(tables.map(|table| class(table, facts)));
-            rows.extend(keyed().map(|table| index_class(table, facts)));
-            rows.extend(sequences(facts).map(|sequence| sequence_class(sequence, facts)));
-            rows.extend(system_relations(facts).map(|relation| system_class(relation, facts)));
+            rows.extend(tables.map(|table| class(table, statement)));
+            rows.extend(keyed().map(|table| index_class(table, statement)));
+            rows.extend(sequences(statement).map(|sequence| sequence_class(sequence, statement)));
+            rows.extend(system_relations(statement).map(|relation| system_class(relation, statement)));
         }
         "pg_attribute" => {
             for table in tables {
-                let columns = attributes(table, facts);
+                let columns = attributes(table, statement);
                 rows.extend(columns.iter().map(|column| attribute(table.id.0, column)));
-                rows.extend(key(table, facts).iter().zip(1_u16..).filter_map(|(part, number)| {
+                rows.extend(key(table, statement).iter().zip(1_u16..).filter_map(|(part, number)| {
                     let column = columns.iter().find(|column| column.number == part.number)?;
                     let plain = Attribute { number, not_null: false, default: None, identity: None, ..column.clone() };
                     Some(attribute(index_oid(table), &plain))
                 }));
             }
-            rows.extend(system_relations(facts).flat_map(system_attributes));
+            rows.extend(system_relations(statement).flat_map(system_attributes));
         }
-        "pg_index" => rows.extend(keyed().map(|table| index(table, facts))),
+        "pg_index" => rows.extend(keyed().map(|table| index(table, statement))),
         "pg_constraint" => {
-            rows.extend(keyed().map(|table| constraint(table, facts)));
-            rows.extend(tables.flat_map(|table| checks(table, facts)));
+            rows.extend(keyed().map(|table| constraint(table, statement)));
+            rows.extend(tables.flat_map(|table| checks(table, statement)));
         }
-        "pg_depend" => rows.extend(keyed().flat_map(|table| key_dependencies(table, facts))),
+        "pg_depend" => rows.extend(keyed().flat_map(|table| key_dependencies(table, statement))),
         "pg_attrdef" => {
             for table in tables {
-                let columns = attributes(table, facts).into_iter();
+                let columns = attributes(table, statement).into_iter();
                 rows.extend(columns.filter_map(|column| {
                     let (default, number) = (column.default?, column.number);
                     Some(row! {
@@ -252,7 +253,7 @@ pub fn fill(rows: &mut Rows, facts: &Facts) {
                 }));
             }
         }
-        "pg_sequence" => rows.extend(sequences(facts).map(|sequence| {
+        "pg_sequence" => rows.extend(sequences(statement).map(|sequence| {
             row! {
                 "seqrelid" => sequence.id, "seqtypid" => types::pg_type_of(sequence.kind).oid(),
                 "seqstart" => sequence.start, "seqincrement" => sequence.increment, "seqmax" => sequence.max,
@@ -261,33 +262,33 @@ pub fn fill(rows: &mut Rows, facts: &Facts) {
         })),
         "pg_indexes" => rows.extend(keyed().map(|table| {
             row! {
-                "schemaname" => schema_name(facts, table.id.0), "tablename" => table.name.clone(), "indexname" => key_name(table),
-                "indexdef" => index_definition(table, facts),
+                "schemaname" => schema_name(statement, table.id.0), "tablename" => table.name.clone(), "indexname" => key_name(table),
+                "indexdef" => index_definition(table, statement),
             }
         })),
         // What is not counted is NULL.
         "pg_stat_all_tables" | "pg_stat_user_tables" | "pg_statio_all_tables" | "pg_statio_user_tables" => {
             rows.extend(tables.map(|table| {
-                row! { "relid" => table.id.0, "schemaname" => schema_name(facts, table.id.0), "relname" => table.name.clone() }
+                row! { "relid" => table.id.0, "schemaname" => schema_name(statement, table.id.0), "relname" => table.name.clone() }
             }));
         }
         "pg_stat_all_indexes" | "pg_stat_user_indexes" | "pg_statio_all_indexes" => rows.extend(keyed().map(|table| {
             row! {
-                "relid" => table.id.0, "indexrelid" => index_oid(table), "schemaname" => schema_name(facts, table.id.0),
+                "relid" => table.id.0, "indexrelid" => index_oid(table), "schemaname" => schema_name(statement, table.id.0),
                 "relname" => table.name.clone(), "indexrelname" => key_name(table),
             }
         })),
         "pg_tables" => rows.extend(tables.map(|table| {
             row! {
-                "schemaname" => schema_name(facts, table.id.0), "tablename" => table.name.clone(), "hasindexes" => !table.has_hidden_key(),
-                "tableowner" => super::cluster::role_name(facts, owner(facts)),
+                "schemaname" => schema_name(statement, table.id.0), "tablename" => table.name.clone(), "hasindexes" => !table.has_hidden_key(),
+                "tableowner" => super::cluster::role_name(statement, owner(statement)),
             }
         })),
         "pg_type" => {
-            rows.extend(type_lines().map(|words| system_type(&words, facts)));
-            rows.extend(tables.map(|table| row_type(table, facts)));
+            rows.extend(type_lines().map(|words| system_type(&words, statement)));
+            rows.extend(tables.map(|table| row_type(table, statement)));
         }
-        "pg_proc" => rows.extend(super::procs::rows(facts)),
+        "pg_proc" => rows.extend(super::procs::rows(statement)),
         "pg_am" => rows.extend([
             row! { "oid" => 2_u32, "amname" => "heap", "amtype" => "t" },
             row! { "oid" => 403_u32, "amname" => "btree", "amtype" => "i" },
@@ -297,15 +298,15 @@ pub fn fill(rows: &mut Rows, facts: &Facts) {
         "pg_collation" => rows.extend([(DEFAULT_COLLATION, "default", "d"), (950, "C", "c"), (951, "POSIX", "c")].map(
             |(oid, name, provider): (u32, &str, &str)| {
                 row! {
-                    "oid" => oid, "collname" => name, "collnamespace" => 11_u32, "collowner" => owner(facts),
+                    "oid" => oid, "collname" => name, "collnamespace" => 11_u32, "collowner" => owner(statement),
                     "collprovider" => provider, "collisdeterministic" => true, "collencoding" => -1,
                     "collcollate" => "C", "collctype" => "C",
                 }
             },
         )),
-        "drops" if rows.relation.schema == KEYSPAN => rows.extend(facts.snapshot.drops.iter().map(|drop| {
+        "drops" if rows.relation.schema == KEYSPAN => rows.extend(statement.snapshot.drops.iter().map(|drop| {
             let purged = drop.purged_micros.map_or(Cell::Null, Cell::Micros);
-            let error = facts.shared.as_ref().filter(|_| drop.purged_micros.is_none());
+            let error = statement.shared.as_ref().filter(|_| drop.purged_micros.is_none());
             let error = error.and_then(|shared| shared.purges.error());
             row! {
                 "oid" => drop.oid, "tenant" => drop.tenant.as_str(), "dropped_by" => drop.dropped_by.clone(),
@@ -314,7 +315,7 @@ pub fn fill(rows: &mut Rows, facts: &Facts) {
                 "purge" => drop.purge_state().name(), "purge_error" => error,
             }
         })),
-        "tenants" if rows.relation.schema == KEYSPAN => rows.extend(facts.snapshot.tenants.values().map(|tenant| {
+        "tenants" if rows.relation.schema == KEYSPAN => rows.extend(statement.snapshot.tenants.values().map(|tenant| {
             let state = match tenant.state {
                 keyspan_catalog::TenantState::Active => "active",
                 keyspan_catalog::TenantState::Dropping => "dropping",
@@ -335,12 +336,25 @@ pub(super) fn count(number: u64) -> i64 {
 }
 
 /// The sequences of the database.
-pub fn sequences(facts: &Facts) -> impl Iterator<Item = &Arc<Sequence>> {
-    let private = facts.snapshot.private_of(facts.tenant.as_ref());
+pub fn sequences(statement: &StatementContext) -> impl Iterator<Item = &Arc<Sequence>> {
+    let private = statement.snapshot.private_of(statement.tenant.as_ref());
     private
         .into_iter()
         .flat_map(|private| private.sequences.values())
-        .chain(facts.snapshot.temporary.sequences.values())
+        .chain(statement.snapshot.temporary.sequences.values())
+}
+
+/// The sequence of a name, with or without schema, or of the OID that a cast to `regclass` gave.
+///
+/// # Errors
+/// 42P01, 42809.
+pub fn sequence<'a>(statement: &'a StatementContext, name: &str) -> Result<&'a Arc<Sequence>> {
+    let oid = name.parse::<u32>().ok().or_else(|| oid_of_relation(statement, name));
+    let found = oid.and_then(|oid| statement.snapshot.sequence_of(statement.tenant.as_ref(), oid));
+    found.ok_or_else(|| match oid {
+        Some(_) => SqlError::new(SqlState::WRONG_OBJECT_TYPE, format!("\"{name}\" is not a sequence")),
+        None => SqlError::undefined_relation(name),
+    })
 }
 
 /// Set in the OID of what a table has several of, which lie behind each other.
@@ -359,6 +373,6 @@ fn check_oids(table: &Table) -> impl Iterator<Item = (u32, &Check)> {
 }
 
 /// The condition of which this is the OID.
-pub fn check_of_oid(facts: &Facts, oid: u32) -> Option<&Check> {
-    facts.tables().flat_map(|table| check_oids(table)).find(|(number, _)| *number == oid).map(|(_, check)| check)
+pub fn check_of_oid(statement: &StatementContext, oid: u32) -> Option<&Check> {
+    statement.tables().flat_map(|table| check_oids(table)).find(|(number, _)| *number == oid).map(|(_, check)| check)
 }

@@ -9,7 +9,7 @@ use super::{
     functions::format_type,
     objects::{owner, proc_lines},
 };
-use crate::{context::Facts, row};
+use crate::{context::StatementContext, row};
 use std::{collections::BTreeMap, sync::LazyLock};
 
 const FUNCTIONS: &str = include_str!("data/functions.txt");
@@ -72,15 +72,15 @@ static ALL: LazyLock<BTreeMap<u32, Function>> = LazyLock::new(|| {
 });
 
 /// The rows of `pg_proc`.
-pub(super) fn rows(facts: &Facts) -> impl Iterator<Item = Row> {
-    proc_lines().map(|words| of_type(&words, facts)).chain(ALL.values().map(|function| row(function, facts)))
+pub(super) fn rows(statement: &StatementContext) -> impl Iterator<Item = Row> {
+    proc_lines().map(|words| of_type(&words, statement)).chain(ALL.values().map(|function| row(function, statement)))
 }
 
-fn row(function: &Function, facts: &Facts) -> Row {
+fn row(function: &Function, statement: &StatementContext) -> Row {
     let arguments: Vec<i64> = function.arguments.iter().map(|oid| i64::from(*oid)).collect();
     let returns = if function.gives == 0 { function.returns } else { function.gives };
     row! {
-        "oid" => function.oid, "proname" => function.name, "pronamespace" => 11_u32, "proowner" => owner(facts),
+        "oid" => function.oid, "proname" => function.name, "pronamespace" => 11_u32, "proowner" => owner(statement),
         "prolang" => INTERNAL, "procost" => 1_i64, "prorows" => if function.gives_set { 1000_i64 } else { 0 },
         "provariadic" => function.variadic, "prokind" => &function.kind[..1], "proisstrict" => function.strict,
         "proretset" => function.gives_set, "provolatile" => function.volatile, "proparallel" => "s",
@@ -90,11 +90,11 @@ fn row(function: &Function, facts: &Facts) -> Row {
 }
 
 /// A function that reads or writes a type.
-fn of_type(words: &[&'static str], facts: &Facts) -> Row {
+fn of_type(words: &[&'static str], statement: &StatementContext) -> Row {
     let number = |word: &str| word.parse::<i64>().unwrap_or(0);
     let arguments: Vec<i64> = words[3].split(',').filter(|word| !word.is_empty()).map(number).collect();
     row! {
-        "oid" => number(words[0]), "proname" => words[1], "pronamespace" => 11_u32, "proowner" => owner(facts),
+        "oid" => number(words[0]), "proname" => words[1], "pronamespace" => 11_u32, "proowner" => owner(statement),
         "prolang" => INTERNAL, "prokind" => "f", "proisstrict" => true, "provolatile" => "i", "proparallel" => "s",
         "pronargs" => i64::try_from(arguments.len()).unwrap_or(0), "prorettype" => number(words[2]),
         "proargtypes" => arguments, "prosrc" => words[1],
@@ -102,31 +102,31 @@ fn of_type(words: &[&'static str], facts: &Facts) -> Row {
 }
 
 /// What `pg_get_function_result` says of a function.
-pub(super) fn result(facts: &Facts, oid: u32) -> Option<String> {
+pub(super) fn result(statement: &StatementContext, oid: u32) -> Option<String> {
     if let Some(function) = ALL.get(&oid) {
         let set = if function.gives_set { "SETOF " } else { "" };
         return Some(match function.gives {
             0 => function.result.to_owned(),
-            gives => format!("{set}{}", format_type(facts, gives, -1)),
+            gives => format!("{set}{}", format_type(statement, gives, -1)),
         });
     }
     let words = proc_lines().find(|words| words[0].parse() == Ok(oid))?;
-    Some(format_type(facts, words[2].parse().ok()?, -1))
+    Some(format_type(statement, words[2].parse().ok()?, -1))
 }
 
 /// What `pg_get_function_arguments` says of a function.
-pub(super) fn arguments(facts: &Facts, oid: u32) -> Option<String> {
+pub(super) fn arguments(statement: &StatementContext, oid: u32) -> Option<String> {
     if let Some(function) = ALL.get(&oid) {
         return Some(function.argument_list.to_owned());
     }
     let words = proc_lines().find(|words| words[0].parse() == Ok(oid))?;
-    let types = words[3].split(',').filter_map(|oid| Some(format_type(facts, oid.parse().ok()?, -1)));
+    let types = words[3].split(',').filter_map(|oid| Some(format_type(statement, oid.parse().ok()?, -1)));
     Some(types.collect::<Vec<_>>().join(", "))
 }
 
 /// The same without defaults: what names the function.
-pub(super) fn identity(facts: &Facts, oid: u32) -> Option<String> {
-    let all = arguments(facts, oid)?;
+pub(super) fn identity(statement: &StatementContext, oid: u32) -> Option<String> {
+    let all = arguments(statement, oid)?;
     let plain = |part: &str| part.split(" DEFAULT ").next().unwrap_or(part).to_owned();
     Some(all.split(", ").map(plain).filter(|part| !part.starts_with("OUT ")).collect::<Vec<_>>().join(", "))
 }

@@ -8,7 +8,7 @@ use super::{
     columns::{Cell, Row, Rows},
     objects::count,
 };
-use crate::{context::Facts, instance::Shared, resources, row};
+use crate::{context::StatementContext, instance::Shared, resources, row};
 use keyspan_storage::{
     TableName,
     inspect::{CompactionInfo, Inspection, SegmentInfo, TabletInfo},
@@ -16,12 +16,12 @@ use keyspan_storage::{
 use std::fmt::Write;
 
 /// Fills a relation that describes the inside of the store.
-pub fn fill(rows: &mut Rows, facts: &Facts) {
+pub fn fill(rows: &mut Rows, statement: &StatementContext) {
     let relation = rows.relation.name;
-    if !facts.operator || !matches!(relation, "segments" | "tablets" | "compactions" | "memory") {
+    if !statement.operator || !matches!(relation, "segments" | "tablets" | "compactions" | "memory") {
         return;
     }
-    let Some(shared) = &facts.shared else { return };
+    let Some(shared) = &statement.shared else { return };
     let inside = shared.catalog.store().inspect();
     if relation == "memory" {
         rows.extend(memory(shared, inside.as_ref()));
@@ -29,24 +29,24 @@ pub fn fill(rows: &mut Rows, facts: &Facts) {
     }
     let Some(inside) = inside else { return };
     match relation {
-        "segments" => rows.extend(inside.segments.iter().map(|info| segment(facts, info))),
-        "tablets" => rows.extend(inside.tablets.iter().map(|info| tablet(facts, info))),
-        _ => rows.extend(inside.compactions.iter().map(|info| compaction(facts, info))),
+        "segments" => rows.extend(inside.segments.iter().map(|info| segment(statement, info))),
+        "tablets" => rows.extend(inside.tablets.iter().map(|info| tablet(statement, info))),
+        _ => rows.extend(inside.compactions.iter().map(|info| compaction(statement, info))),
     }
 }
 
 /// The name that SQL has for a table of the store: its own for the catalog's, and for one that is being made or dropped. A table's past has
 /// that of the table.
-fn table_name(facts: &Facts, stored: &TableName) -> String {
+fn table_name(statement: &StatementContext, stored: &TableName) -> String {
     let past_of = stored.of_history();
     let stored = past_of.as_ref().unwrap_or(stored);
-    let found = facts.snapshot.tables.values().find(|table| table.physical == *stored);
+    let found = statement.snapshot.tables.values().find(|table| table.physical == *stored);
     found.map_or_else(|| stored.to_string(), |table| table.name.clone())
 }
 
-fn segment(facts: &Facts, info: &SegmentInfo) -> Row {
+fn segment(statement: &StatementContext, info: &SegmentInfo) -> Row {
     row! {
-        "table_name" => table_name(facts, &info.table), "stored_as" => info.table.to_string(),
+        "table_name" => table_name(statement, &info.table), "stored_as" => info.table.to_string(),
         "segment" => format!("{:016x}", info.id), "tablet" => key_text(&info.tablet), "kind" => info.kind.name(),
         "rows" => count(info.rows), "dead_rows" => count(info.dead_rows), "bytes" => count(info.bytes),
         "side_bytes" => count(info.side_bytes), "first_key" => key_text(&info.first_key),
@@ -54,18 +54,18 @@ fn segment(facts: &Facts, info: &SegmentInfo) -> Row {
     }
 }
 
-fn tablet(facts: &Facts, info: &TabletInfo) -> Row {
+fn tablet(statement: &StatementContext, info: &TabletInfo) -> Row {
     row! {
-        "table_name" => table_name(facts, &info.table), "stored_as" => info.table.to_string(),
+        "table_name" => table_name(statement, &info.table), "stored_as" => info.table.to_string(),
         "tablet" => key_text(&info.start), "until" => info.end.as_ref().map(|end| key_text(end)),
         "segments" => count(info.segments), "deltas" => count(info.deltas), "rows" => count(info.rows),
         "dead_rows" => count(info.dead_rows), "bytes" => count(info.bytes),
     }
 }
 
-fn compaction(facts: &Facts, info: &CompactionInfo) -> Row {
+fn compaction(statement: &StatementContext, info: &CompactionInfo) -> Row {
     row! {
-        "id" => count(info.id), "table_name" => table_name(facts, &info.table), "stored_as" => info.table.to_string(),
+        "id" => count(info.id), "table_name" => table_name(statement, &info.table), "stored_as" => info.table.to_string(),
         "tablet" => key_text(&info.tablet), "reason" => info.reason, "state" => info.state.name(),
         "started_at" => Cell::Micros(info.started_micros),
         "finished_at" => info.finished_micros.map_or(Cell::Null, Cell::Micros),

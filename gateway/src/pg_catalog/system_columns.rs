@@ -4,8 +4,8 @@
 //! updated in place. Names are found as SQL finds them: in the FROM of the select that they stand in, then in those around it. Where an
 //! outer join has no row, they are NULL.
 
-use super::columns::{self, Relation};
 use crate::pg::syntax::build::parsed_expr;
+use crate::system_relations::{self, Relation};
 use datafusion::sql::sqlparser::ast::{Expr, Ident, ObjectName, Select, SelectItem, TableFactor, VisitMut, VisitorMut};
 use std::ops::ControlFlow;
 
@@ -134,7 +134,7 @@ fn relation(name: &ObjectName) -> Option<&'static Relation> {
         [schema, name] => (schema.clone(), name.clone()),
         _ => return None,
     };
-    columns::all().find(|relation| relation.schema == schema && relation.name == name)
+    system_relations::all().find(|relation| relation.schema == schema && relation.name == name)
 }
 
 #[cfg(test)]

@@ -5,7 +5,7 @@ use super::{
     columns::{Cell, Row, Rows},
     objects::{is_visible, layout, namespace, owner, persistence, schema_name},
 };
-use crate::{context::Facts, pg::types, row, view_binding};
+use crate::{context::StatementContext, pg::types, row, view_binding};
 use arrow::datatypes::Field;
 use keyspan_catalog::{Relation, SqlView};
 use std::sync::Arc;
@@ -24,67 +24,67 @@ pub fn type_of(field: &Field) -> (u32, i32) {
 }
 
 /// The views of the database, and the session's temporary ones.
-pub fn all(facts: &Facts) -> impl Iterator<Item = &Arc<SqlView>> + Clone {
-    facts.snapshot.views_in(facts.tenant.as_ref()).chain(facts.snapshot.temporary.views.values())
+pub fn all(statement: &StatementContext) -> impl Iterator<Item = &Arc<SqlView>> + Clone {
+    statement.snapshot.views_in(statement.tenant.as_ref()).chain(statement.snapshot.temporary.views.values())
 }
 
 /// The view of this OID, or of this OID's rule or row type.
-pub fn of_oid(facts: &Facts, oid: u32) -> Option<&Arc<SqlView>> {
-    all(facts).find(|view| view.id == oid || view.id | RULE == oid || view.id | ROW_TYPE == oid)
+pub fn of_oid(statement: &StatementContext, oid: u32) -> Option<&Arc<SqlView>> {
+    all(statement).find(|view| view.id == oid || view.id | RULE == oid || view.id | ROW_TYPE == oid)
 }
 
 /// The text of its query.
-pub fn definition(view: &SqlView, facts: &Facts) -> String {
+pub fn definition(view: &SqlView, statement: &StatementContext) -> String {
     // What is stored was read when it was stored; a reader of the catalog is told what is wrong with it rather than nothing at all.
-    let shown = view_binding::shown(view, |number| facts.numbered(number), |number| is_visible(facts, number));
+    let shown = view_binding::shown(view, |number| statement.numbered(number), |number| is_visible(statement, number));
     shown.unwrap_or_else(|error| error.message)
 }
 
 /// Adds what a relation of the system shows of views.
-pub fn fill(rows: &mut Rows, facts: &Facts) {
-    let role = || cluster::role_name(facts, owner(facts));
+pub fn fill(rows: &mut Rows, statement: &StatementContext) {
+    let role = || cluster::role_name(statement, owner(statement));
     match (rows.relation.schema, rows.relation.name) {
-        ("pg_catalog", "pg_class") => rows.extend(all(facts).map(|view| class(view, facts))),
-        ("pg_catalog", "pg_attribute") => rows.extend(all(facts).flat_map(|view| attributes(view))),
-        ("pg_catalog", "pg_type") => rows.extend(all(facts).map(|view| row_type(view, facts))),
-        ("pg_catalog", "pg_views") => rows.extend(all(facts).map(|view| {
+        ("pg_catalog", "pg_class") => rows.extend(all(statement).map(|view| class(view, statement))),
+        ("pg_catalog", "pg_attribute") => rows.extend(all(statement).flat_map(|view| attributes(view))),
+        ("pg_catalog", "pg_type") => rows.extend(all(statement).map(|view| row_type(view, statement))),
+        ("pg_catalog", "pg_views") => rows.extend(all(statement).map(|view| {
             row! {
-                "schemaname" => schema_name(facts, view.id), "viewname" => view.name.clone(), "viewowner" => role(),
-                "definition" => definition(view, facts),
+                "schemaname" => schema_name(statement, view.id), "viewname" => view.name.clone(), "viewowner" => role(),
+                "definition" => definition(view, statement),
             }
         })),
-        ("pg_catalog", "pg_rewrite") => rows.extend(all(facts).map(|view| {
+        ("pg_catalog", "pg_rewrite") => rows.extend(all(statement).map(|view| {
             row! {
                 "oid" => view.id | RULE, "rulename" => "_RETURN", "ev_class" => view.id, "ev_type" => "1",
                 "ev_enabled" => "O", "is_instead" => true,
             }
         })),
-        ("pg_catalog", "pg_depend") => rows.extend(all(facts).flat_map(|view| dependencies(view))),
-        ("information_schema", "views") => rows.extend(all(facts).map(|view| {
+        ("pg_catalog", "pg_depend") => rows.extend(all(statement).flat_map(|view| dependencies(view))),
+        ("information_schema", "views") => rows.extend(all(statement).map(|view| {
             row! {
-                "table_catalog" => facts.database.clone(), "table_schema" => schema_name(facts, view.id), "table_name" => view.name.clone(),
-                "view_definition" => definition(view, facts), "check_option" => "NONE", "is_updatable" => "NO",
+                "table_catalog" => statement.database.clone(), "table_schema" => schema_name(statement, view.id), "table_name" => view.name.clone(),
+                "view_definition" => definition(view, statement), "check_option" => "NONE", "is_updatable" => "NO",
                 "is_insertable_into" => "NO", "is_trigger_updatable" => "NO", "is_trigger_deletable" => "NO",
                 "is_trigger_insertable_into" => "NO",
             }
         })),
-        ("information_schema", "tables") => rows.extend(all(facts).map(|view| {
-            let kind = if facts.is_temporary(view.id) { "LOCAL TEMPORARY" } else { "VIEW" };
+        ("information_schema", "tables") => rows.extend(all(statement).map(|view| {
+            let kind = if statement.is_temporary(view.id) { "LOCAL TEMPORARY" } else { "VIEW" };
             row! {
-                "table_catalog" => facts.database.clone(), "table_schema" => schema_name(facts, view.id), "table_name" => view.name.clone(),
+                "table_catalog" => statement.database.clone(), "table_schema" => schema_name(statement, view.id), "table_name" => view.name.clone(),
                 "table_type" => kind, "is_insertable_into" => "NO", "is_typed" => "NO",
             }
         })),
-        ("information_schema", "columns") => rows.extend(all(facts).flat_map(|view| described(view, facts))),
-        ("information_schema", "view_table_usage") => rows.extend(all(facts).flat_map(|view| {
-            let used = view.uses.keys().filter_map(|number| facts.readable(*number));
-            used.map(|relation| usage(view, facts, &relation, None)).collect::<Vec<_>>()
+        ("information_schema", "columns") => rows.extend(all(statement).flat_map(|view| described(view, statement))),
+        ("information_schema", "view_table_usage") => rows.extend(all(statement).flat_map(|view| {
+            let used = view.uses.keys().filter_map(|number| statement.readable(*number));
+            used.map(|relation| usage(view, statement, &relation, None)).collect::<Vec<_>>()
         })),
-        ("information_schema", "view_column_usage") => rows.extend(all(facts).flat_map(|view| {
-            let used = view.uses.iter().filter_map(|(number, columns)| Some((facts.readable(*number)?, columns)));
+        ("information_schema", "view_column_usage") => rows.extend(all(statement).flat_map(|view| {
+            let used = view.uses.iter().filter_map(|(number, columns)| Some((statement.readable(*number)?, columns)));
             let rows = used.flat_map(|(relation, columns): (Relation<'_>, _)| {
                 let names = columns.iter().filter_map(|number| relation.column(*number));
-                names.map(|column| usage(view, facts, &relation, Some(column.to_owned()))).collect::<Vec<_>>()
+                names.map(|column| usage(view, statement, &relation, Some(column.to_owned()))).collect::<Vec<_>>()
             });
             rows.collect::<Vec<_>>()
         })),
@@ -92,11 +92,11 @@ pub fn fill(rows: &mut Rows, facts: &Facts) {
     }
 }
 
-fn usage(view: &SqlView, facts: &Facts, used: &Relation<'_>, column: Option<String>) -> Row {
-    let database = || facts.database.clone();
+fn usage(view: &SqlView, statement: &StatementContext, used: &Relation<'_>, column: Option<String>) -> Row {
+    let database = || statement.database.clone();
     let mut row = row! {
-        "view_catalog" => database(), "view_schema" => schema_name(facts, view.id), "view_name" => view.name.clone(),
-        "table_catalog" => database(), "table_schema" => schema_name(facts, used.oid()), "table_name" => used.name().to_owned(),
+        "view_catalog" => database(), "view_schema" => schema_name(statement, view.id), "view_name" => view.name.clone(),
+        "table_catalog" => database(), "table_schema" => schema_name(statement, used.oid()), "table_name" => used.name().to_owned(),
     };
     if let Some(column) = column {
         row.insert("column_name", Cell::from(column));
@@ -104,10 +104,10 @@ fn usage(view: &SqlView, facts: &Facts, used: &Relation<'_>, column: Option<Stri
     row
 }
 
-fn class(view: &SqlView, facts: &Facts) -> Row {
+fn class(view: &SqlView, statement: &StatementContext) -> Row {
     row! {
-        "oid" => view.id, "relname" => view.name.clone(), "relnamespace" => namespace(facts, view.id),
-        "reltype" => view.id | ROW_TYPE, "relowner" => owner(facts), "reltuples" => -1, "relpersistence" => persistence(facts, view.id),
+        "oid" => view.id, "relname" => view.name.clone(), "relnamespace" => namespace(statement, view.id),
+        "reltype" => view.id | ROW_TYPE, "relowner" => owner(statement), "reltuples" => -1, "relpersistence" => persistence(statement, view.id),
         "relkind" => "v", "relnatts" => i64::try_from(view.columns.len()).unwrap_or(0), "relhasrules" => true,
         "relispopulated" => true, "relreplident" => "n",
     }
@@ -126,10 +126,10 @@ fn attributes(view: &SqlView) -> Vec<Row> {
     view.columns.iter().map(one).collect()
 }
 
-fn row_type(view: &SqlView, facts: &Facts) -> Row {
+fn row_type(view: &SqlView, statement: &StatementContext) -> Row {
     row! {
-        "oid" => view.id | ROW_TYPE, "typname" => view.name.clone(), "typnamespace" => namespace(facts, view.id),
-        "typowner" => owner(facts), "typlen" => -1, "typtype" => "c", "typcategory" => "C", "typisdefined" => true,
+        "oid" => view.id | ROW_TYPE, "typname" => view.name.clone(), "typnamespace" => namespace(statement, view.id),
+        "typowner" => owner(statement), "typlen" => -1, "typtype" => "c", "typcategory" => "C", "typisdefined" => true,
         "typdelim" => ",", "typrelid" => view.id, "typinput" => "record_in", "typoutput" => "record_out",
         "typreceive" => "record_recv", "typsend" => "record_send", "typalign" => "d", "typstorage" => "x",
         "typtypmod" => -1,
@@ -152,9 +152,9 @@ fn dependencies(view: &SqlView) -> Vec<Row> {
 }
 
 /// The columns as `information_schema` tells them.
-fn described(view: &SqlView, facts: &Facts) -> Vec<Row> {
+fn described(view: &SqlView, statement: &StatementContext) -> Vec<Row> {
     let one = |column: &keyspan_catalog::ViewColumn| {
-        let full = super::functions::format_type(facts, column.type_oid, i64::from(column.modifier));
+        let full = super::functions::format_type(statement, column.type_oid, i64::from(column.modifier));
         let array = full.ends_with("[]");
         let name = if array { "ARRAY" } else { full.split('(').next().unwrap_or(&full) };
         let (precision, radix, scale) = match name {
@@ -172,11 +172,11 @@ fn described(view: &SqlView, facts: &Facts) -> Vec<Row> {
         let length = (name == "character varying" && column.modifier > 4).then(|| i64::from(column.modifier - 4));
         let udt = super::objects::type_lines().find(|words| words[0].parse() == Ok(column.type_oid));
         row! {
-            "table_catalog" => facts.database.clone(), "table_schema" => schema_name(facts, view.id), "table_name" => view.name.clone(),
+            "table_catalog" => statement.database.clone(), "table_schema" => schema_name(statement, view.id), "table_name" => view.name.clone(),
             "column_name" => column.name.clone(), "ordinal_position" => i32::from(column.number),
             "is_nullable" => "YES", "data_type" => name, "character_maximum_length" => length,
             "numeric_precision" => precision, "numeric_precision_radix" => radix, "numeric_scale" => scale,
-            "datetime_precision" => name.starts_with("timestamp").then_some(6), "udt_catalog" => facts.database.clone(),
+            "datetime_precision" => name.starts_with("timestamp").then_some(6), "udt_catalog" => statement.database.clone(),
             "udt_schema" => "pg_catalog", "udt_name" => udt.map_or("text", |words| words[1]),
             "dtd_identifier" => column.number.to_string(), "is_self_referencing" => "NO", "is_identity" => "NO",
             "is_generated" => "NEVER", "is_updatable" => "NO", "character_octet_length" => Cell::Null,

@@ -3,9 +3,10 @@
 mod random;
 
 use crate::{
+    execute::Outcome,
     pg::error::Result,
     session::{
-        Outcome, Prepared, Session,
+        Prepared, Session,
         testing::{World, run},
     },
     sql::ast::Statement,

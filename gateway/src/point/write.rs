@@ -17,9 +17,9 @@ use crate::{
     },
     pg::error::{Result, SqlError, SqlState},
     provider::keys::Keys,
-    session::Written,
     sql::write::{OnConflict, on_conflict},
     view::View,
+    write_set::WriteSet,
 };
 use datafusion::{
     scalar::ScalarValue,
@@ -152,7 +152,7 @@ impl Write {
     }
 
     /// What it writes, and how many rows. `None` when the values are such that the general way has to see to them.
-    pub(super) async fn run(&self, view: &View, parameters: &[ScalarValue]) -> Result<Option<(Written, u64)>> {
+    pub(super) async fn run(&self, view: &View, parameters: &[ScalarValue]) -> Result<Option<(WriteSet, u64)>> {
         match &self.how {
             How::Insert { named, key_places, rows, taken } => {
                 self.put((named, key_places), rows, *taken, view, parameters).await.map(Some)
@@ -175,7 +175,7 @@ impl Write {
         taken: Taken,
         view: &View,
         parameters: &[ScalarValue],
-    ) -> Result<(Written, u64)> {
+    ) -> Result<(WriteSet, u64)> {
         let target = &self.target;
         let mut new = Vec::with_capacity(rows.len());
         for (number, row) in rows.iter().enumerate() {
@@ -186,7 +186,7 @@ impl Write {
             let parts = key_places.iter().map(|at| values[*at].clone()).collect();
             new.push(new_row(view, target, parts, values, number as u64)?);
         }
-        let (mut written, mut seen) = (Written::default(), HashSet::new());
+        let (mut written, mut seen) = (WriteSet::default(), HashSet::new());
         let count = match taken {
             Taken::Overwrite => put_blindly(target, named, new, &mut seen, &mut written)?,
             Taken::Fail | Taken::Skip => {
@@ -205,8 +205,8 @@ impl Write {
         set: Option<&Vec<(usize, Operand)>>,
         view: &View,
         parameters: &[ScalarValue],
-    ) -> Result<(Written, u64)> {
-        let (target, mut written) = (&self.target, Written::default());
+    ) -> Result<(WriteSet, u64)> {
+        let (target, mut written) = (&self.target, WriteSet::default());
         if rows.is_empty() {
             return Ok((written, 0));
         }
@@ -226,7 +226,7 @@ impl Write {
                     mutations
                 }
             };
-            written.rely(&target.table, key.clone())?;
+            written.add_read(&target.table, key.clone())?;
             written.mutate(&target.table, key, mutations)?;
         }
         Ok((written, count))

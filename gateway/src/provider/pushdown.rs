@@ -212,8 +212,10 @@ fn constants(set: &KeySet, used: usize) -> Vec<(usize, Value)> {
         _ => None,
     };
     let shared = |part: usize| {
-        let first = value(set.boxes.first()?, part)?;
-        set.boxes.iter().all(|one| value(one, part).as_ref() == Some(&first)).then_some((part, first))
+        let (first, others) = set.boxes.split_first()?;
+        let first = value(first, part)?;
+        // A NaN does not equal itself, but one box has one value.
+        others.iter().all(|one| value(one, part).as_ref() == Some(&first)).then_some((part, first))
     };
     (0..used).filter_map(shared).collect()
 }

@@ -3,7 +3,7 @@
 mod files;
 
 use crate::{
-    context::Facts,
+    context::{StatementContext, introspection::NoObjects},
     pg::error::SqlError,
     query::{
         self,
@@ -32,7 +32,7 @@ use std::{collections::BTreeMap, sync::Arc};
 /// The store's clock, in microseconds.
 pub(super) const NOW: i64 = 1_357_095_845_000_000;
 
-fn part(name: &str, kind: SqlType, descending: bool) -> KeyPart {
+pub(super) fn part(name: &str, kind: SqlType, descending: bool) -> KeyPart {
     KeyPart { name: name.into(), kind, descending }
 }
 
@@ -282,7 +282,7 @@ impl World {
     /// A session with a view.
     pub(super) fn session_of(&self, view: View) -> SessionContext {
         let tenant = view.rows.tenant().map(TenantId::as_str);
-        let facts = Facts {
+        let facts = StatementContext {
             role: "ana".into(),
             database: tenant.unwrap_or("keyspan").into(),
             tenant: view.rows.tenant().cloned(),
@@ -292,8 +292,7 @@ impl World {
             transaction_micros: NOW,
             snapshot: Arc::clone(&self.snapshot),
             settings: BTreeMap::new(),
-            statements: Arc::default(),
-            cursors: Arc::default(),
+            objects: Arc::new(NoObjects),
             path: Arc::default(),
             rows: None,
             given: Arc::default(),

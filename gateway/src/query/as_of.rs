@@ -10,7 +10,7 @@ use crate::{
         ident::fold,
         names::{PUBLIC, RelationName, SYSTEM, Schema},
     },
-    pg_catalog,
+    system_relations,
     view::View,
 };
 use arrow::{
@@ -186,7 +186,7 @@ impl VisitorMut for Placing<'_> {
             _ => {}
         }
         if found.is_none() {
-            if pg_catalog::names(SYSTEM[0]).any(|name| name == known) {
+            if system_relations::names(SYSTEM[0]).any(|name| name == known) {
                 return no("a relation of the system");
             }
             return ControlFlow::Break(Box::new(SqlError::undefined_relation(&known)));

@@ -69,11 +69,11 @@ impl Seen {
     }
 
     fn of(query: &Query) -> Self {
-        Self::new(Arc::clone(&query.view.snapshot), query.facts.settings.clone())
+        Self::new(Arc::clone(&query.view.snapshot), query.statement.settings.clone())
     }
 
     fn is(&self, query: &Query) -> bool {
-        Arc::ptr_eq(&self.snapshot, &query.view.snapshot) && self.settings == query.facts.settings
+        Arc::ptr_eq(&self.snapshot, &query.view.snapshot) && self.settings == query.statement.settings
     }
 }
 
@@ -266,10 +266,10 @@ enum Known {
 }
 
 fn planned(query: &Query, plan: &LogicalPlan, types: &[DataType]) -> Kept {
-    let keeps = query.facts.settings.get("plan_cache_mode").is_none_or(|mode| mode != "force_custom_plan");
+    let keeps = query.statement.settings.get("plan_cache_mode").is_none_or(|mode| mode != "force_custom_plan");
     let plan = if keeps { typed(plan, types) } else { None };
     let Some(plan) = plan else { return Kept::Never(Seen::of(query)) };
-    let permit = match &query.facts.shared {
+    let permit = match &query.statement.shared {
         None => None,
         Some(shared) => match Arc::clone(&shared.resources.plans).try_acquire_owned() {
             Ok(permit) => Some(Arc::new(permit)),

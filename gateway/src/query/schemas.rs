@@ -9,11 +9,11 @@ use super::{
     as_of,
     views::{self, Nesting},
 };
-use crate::pg::names::KEYSPAN;
 use crate::pg::names::PATH;
-use crate::pg::names::PUBLIC;
-use crate::pg::names::SYSTEM;
-use crate::{context::Facts, pg::names::Schema as Place, pg_catalog, provider::KeyspanTable, view::View};
+use crate::{
+    context::StatementContext, pg::names::Schema as Place, pg_catalog, provider::KeyspanTable, system_relations,
+    view::View,
+};
 use async_trait::async_trait;
 use datafusion::{
     catalog::{CatalogProvider, CatalogProviderList, SchemaProvider, TableProvider},
@@ -77,7 +77,7 @@ pub struct Databases {
 
 #[derive(Debug)]
 struct Database {
-    facts: Arc<Facts>,
+    statement: Arc<StatementContext>,
     rows: Rows,
     nesting: Nesting,
 }
@@ -88,15 +88,15 @@ struct Schema {
     place: Option<Place>,
     /// Of tables.
     form: RowForm,
-    facts: Arc<Facts>,
+    statement: Arc<StatementContext>,
     rows: Rows,
     nesting: Nesting,
 }
 
 impl Databases {
     /// The session's own database.
-    pub fn new(facts: Arc<Facts>, rows: Rows, nesting: Nesting) -> Self {
-        Self { name: facts.database.clone(), database: Arc::new(Database { facts, rows, nesting }) }
+    pub fn new(statement: Arc<StatementContext>, rows: Rows, nesting: Nesting) -> Self {
+        Self { name: statement.database.clone(), database: Arc::new(Database { statement, rows, nesting }) }
     }
 }
 
@@ -112,22 +112,17 @@ impl CatalogProviderList for Databases {
     }
 }
 
-/// The schemas of a database, but for that of temporary tables.
-pub fn schemas(facts: &Facts) -> impl Iterator<Item = &'static str> {
-    SYSTEM.into_iter().chain([PUBLIC]).chain(facts.operator.then_some(KEYSPAN))
-}
-
 /// The schema of a name; that of temporary tables has two.
-fn place_of(name: &str, facts: &Facts) -> Option<Place> {
-    if name == facts.temporary_schema() {
+fn place_of(name: &str, statement: &StatementContext) -> Option<Place> {
+    if name == statement.temporary_schema() {
         return Some(Place::Temporary);
     }
-    Place::of(name).filter(|place| facts.operator || *place != Place::Keyspan)
+    Place::of(name).filter(|place| statement.operator || *place != Place::Keyspan)
 }
 
 impl CatalogProvider for Database {
     fn schema_names(&self) -> Vec<String> {
-        schemas(&self.facts).map(str::to_owned).collect()
+        self.statement.schemas().map(str::to_owned).collect()
     }
     fn schema(&self, name: &str) -> Option<Arc<dyn SchemaProvider>> {
         let (form, place) = match as_of::moment(name) {
@@ -135,38 +130,40 @@ impl CatalogProvider for Database {
             None if name == KEYED => (RowForm::Keyed, Some(Place::Public)),
             None if name == KEYED_TEMPORARY => (RowForm::Keyed, Some(Place::Temporary)),
             None if name == PATH => (RowForm::Present, None),
-            None => (RowForm::Present, Some(place_of(name, &self.facts)?)),
+            None => (RowForm::Present, Some(place_of(name, &self.statement)?)),
         };
-        let (facts, rows, nesting) = (self.facts.clone(), self.rows.clone(), self.nesting.clone());
-        Some(Arc::new(Schema { place, form, facts, rows, nesting }))
+        let (statement, rows, nesting) = (self.statement.clone(), self.rows.clone(), self.nesting.clone());
+        Some(Arc::new(Schema { place, form, statement, rows, nesting }))
     }
 }
 
 impl Schema {
     /// The places where it looks names up, in order.
     fn places(&self) -> Vec<Place> {
-        self.place.map_or_else(|| self.facts.path.lookup().collect(), |place| vec![place])
+        self.place.map_or_else(|| self.statement.path.lookup().collect(), |place| vec![place])
     }
 
     /// The names of views, of the session's own or of the others.
     fn views(&self, temporary: bool) -> impl Iterator<Item = String> {
-        let all = pg_catalog::views::all(&self.facts);
-        all.filter(move |view| self.facts.is_temporary(view.id) == temporary).map(|view| view.name.clone())
+        let all = pg_catalog::views::all(&self.statement);
+        all.filter(move |view| self.statement.is_temporary(view.id) == temporary).map(|view| view.name.clone())
     }
 
     fn has(&self, place: Place, name: &str) -> bool {
         match place {
-            Place::Public => self.facts.table(name).is_some() || self.facts.view(name).is_some(),
-            Place::Temporary => self.facts.temporary_table(name).is_some() || self.facts.temporary_view(name).is_some(),
-            system => pg_catalog::names(system.name()).any(|known| known == name),
+            Place::Public => self.statement.table(name).is_some() || self.statement.view(name).is_some(),
+            Place::Temporary => {
+                self.statement.temporary_table(name).is_some() || self.statement.temporary_view(name).is_some()
+            }
+            system => system_relations::names(system.name()).any(|known| known == name),
         }
     }
 
     async fn find(&self, place: Place, name: &str) -> Result<Option<Arc<dyn TableProvider>>> {
         let table = match place {
-            Place::Public => self.facts.table(name),
-            Place::Temporary => self.facts.temporary_table(name),
-            system => return pg_catalog::relation(system.name(), name, &self.facts),
+            Place::Public => self.statement.table(name),
+            Place::Temporary => self.statement.temporary_table(name),
+            system => return pg_catalog::relation(system.name(), name, &self.statement),
         };
         if let Some(table) = table {
             return self.rows.0(table, self.form).map(Some);
@@ -174,9 +171,10 @@ impl Schema {
         if self.form != RowForm::Present {
             return Ok(None);
         }
-        let view = if place == Place::Temporary { self.facts.temporary_view(name) } else { self.facts.view(name) };
+        let view =
+            if place == Place::Temporary { self.statement.temporary_view(name) } else { self.statement.view(name) };
         let Some(view) = view else { return Ok(None) };
-        let opened = Box::pin(views::open(view, &self.facts, &self.rows, &self.nesting)).await;
+        let opened = Box::pin(views::open(view, &self.statement, &self.rows, &self.nesting)).await;
         opened.map(Some).map_err(|error| DataFusionError::External(Box::new(error)))
     }
 }
@@ -187,14 +185,14 @@ impl SchemaProvider for Schema {
         let names = |place: Place| -> Vec<String> {
             match place {
                 Place::Public => {
-                    let tables = self.facts.permanent_tables().map(|table| table.name.clone());
+                    let tables = self.statement.permanent_tables().map(|table| table.name.clone());
                     tables.chain(self.views(false)).collect()
                 }
                 Place::Temporary => {
-                    let tables = self.facts.temporary_tables().map(|table| table.name.clone());
+                    let tables = self.statement.temporary_tables().map(|table| table.name.clone());
                     tables.chain(self.views(true)).collect()
                 }
-                system => pg_catalog::names(system.name()).map(str::to_owned).collect(),
+                system => system_relations::names(system.name()).map(str::to_owned).collect(),
             }
         };
         self.places().into_iter().flat_map(names).collect()

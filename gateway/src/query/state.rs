@@ -2,7 +2,6 @@
 //! Memory and temporary files are not among it: they are a server's [`Resources`](crate::resources::Resources).
 
 use super::unnest_keys::Unkeyed;
-pub(crate) use crate::resources::BATCH_ROWS;
 use crate::{
     pg::{
         aggregates,
@@ -13,6 +12,7 @@ use crate::{
         workarounds::{canonical_comparisons::Alike, filter_projection},
     },
     provider::{columnar::KnownAggregates, loose_scan::LooseScans},
+    resources::{BATCH_ROWS, STREAMS},
 };
 use datafusion::{
     catalog::MemoryCatalogProviderList,
@@ -29,8 +29,6 @@ use std::sync::{Arc, LazyLock};
 /// Bytes that a sorted stream runs ahead of the merge that reads it. DataFusion's own bound is a gibibyte, and a query whose rows a client
 /// takes slowly would fill the memory of all queries, and fail.
 pub const AHEAD_BYTES: usize = 1 << 20;
-/// Streams in which a query runs at most, unless its session says otherwise.
-pub const STREAMS: usize = 2;
 
 /// Functions of DataFusion that share a name with one of PostgreSQL's and do something else: no answer is better than a wrong one.
 /// `date_format` takes strftime's patterns, and gives others back as they are.

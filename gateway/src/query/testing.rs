@@ -1,7 +1,7 @@
 //! What tests of queries share: a parser, and queries over a small catalog without a store.
 
 use super::schemas::Rows;
-use crate::context::Facts;
+use crate::context::{StatementContext, introspection::NoObjects};
 use arrow::{array::RecordBatch, datatypes::SchemaRef};
 use datafusion::{
     datasource::MemTable,
@@ -121,9 +121,9 @@ pub(crate) fn snapshot() -> Snapshot {
 }
 
 /// What a statement knows in database `ua` as `ana`, or in `keyspan` as the operator.
-pub(crate) fn facts(operator: bool) -> Facts {
+pub(crate) fn facts(operator: bool) -> StatementContext {
     let (role, database) = if operator { ("keyspan", "keyspan") } else { ("ana", "ua") };
-    Facts {
+    StatementContext {
         role: role.into(),
         database: database.into(),
         tenant: (!operator).then(|| TenantId::new(database).unwrap()),
@@ -134,8 +134,7 @@ pub(crate) fn facts(operator: bool) -> Facts {
         snapshot: Arc::new(snapshot()),
         settings: BTreeMap::from([("search_path".to_owned(), "\"$user\", public".to_owned())]),
         rows: None,
-        statements: Arc::default(),
-        cursors: Arc::default(),
+        objects: Arc::new(NoObjects),
         path: Arc::default(),
         given: Arc::default(),
         wanted: Arc::default(),

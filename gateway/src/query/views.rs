@@ -6,7 +6,7 @@
 
 use super::{nested_context, plan, schemas::Rows};
 use crate::{
-    context::Facts,
+    context::StatementContext,
     pg::error::{Result, SqlError, SqlState},
     pg_catalog, view_binding,
 };
@@ -56,15 +56,15 @@ impl Nesting {
 /// 54000 beyond the bounds; a fault of ours.
 pub async fn open(
     view: &SqlView,
-    facts: &Arc<Facts>,
+    statement: &Arc<StatementContext>,
     rows: &Rows,
     nesting: &Nesting,
 ) -> Result<Arc<dyn TableProvider>> {
     let nested = nesting.enter()?;
-    let temporary = facts.is_temporary(view.id);
-    let query = view_binding::opened(view, |number| facts.numbered(number));
+    let temporary = statement.is_temporary(view.id);
+    let query = view_binding::opened(view, |number| statement.numbered(number));
     let query = query.map_err(|error| if temporary { outlived(view) } else { error })?;
-    let context = nested_context(facts.clone(), rows.clone(), nested);
+    let context = nested_context(statement.clone(), rows.clone(), nested);
     let planned = plan(&context, ast::Statement::Query(query)).await?;
     if temporary && !has_types(&planned, view) {
         return Err(outlived(view));

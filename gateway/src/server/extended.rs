@@ -1,6 +1,7 @@
 //! The extended protocol: Parse, Bind, Describe, Execute, Close.
 
 use crate::{
+    execute::Outcome,
     pg::{
         codec::{format::Format, parameter},
         error::{Result, SqlError, SqlState},
@@ -11,7 +12,7 @@ use crate::{
         copy,
         rows::{Form, RowsUnderWay},
     },
-    session::{Known, NamedStatement, Outcome, Prepared, Source, Text},
+    session::{Known, NamedStatement, Prepared, Source, Text},
     sql::ast::{
         Statement,
         session::{Setting, Transaction},

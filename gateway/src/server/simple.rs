@@ -6,13 +6,14 @@
 
 use crate::{
     ddl,
+    execute::Outcome,
     query::plan_cache::Seen,
     server::{
         connection::{Connection, Failure},
         copy,
         rows::{Form, RowsUnderWay},
     },
-    session::{Known, Outcome, Prepared, Session, Text},
+    session::{Known, Prepared, Session, Text},
     sql::{
         ast::{
             Statement,

@@ -5,6 +5,7 @@
 //! been read are kept for the way back, up to [`SCROLL_BYTES_MAX`].
 
 use crate::{
+    context::introspection::CursorInfo,
     pg::error::{Result, SqlError, SqlState},
     sql::ast::session::Direction,
 };
@@ -33,27 +34,14 @@ pub(crate) struct Cursors {
     held: Held,
 }
 
-/// What is told of cursors, by name.
-pub(crate) type Held = Arc<std::sync::Mutex<BTreeMap<String, HeldCursor>>>;
-
-/// What is told of a cursor.
-#[derive(Clone, Debug)]
-pub(crate) struct HeldCursor {
-    /// The text that declared it.
-    pub(crate) text: String,
-    /// When, in microseconds since 1970.
-    pub(crate) at_micros: i64,
-    /// Whether it goes backwards.
-    pub(crate) scroll: bool,
-    /// Whether it outlives its transaction.
-    pub(crate) hold: bool,
-}
+/// What is known of the open cursors, by name.
+pub(crate) type Held = Arc<std::sync::Mutex<BTreeMap<String, CursorInfo>>>;
 
 #[derive(Debug)]
 struct Cursor {
     schema: SchemaRef,
     rows: Arc<Mutex<Rows>>,
-    told: HeldCursor,
+    told: CursorInfo,
     /// How many savepoints there were when it was declared; `None` when its transaction is over.
     depth: Option<usize>,
 }
@@ -67,7 +55,7 @@ impl Cursors {
         &mut self,
         name: String,
         stream: SendableRecordBatchStream,
-        told: HeldCursor,
+        told: CursorInfo,
         depth: usize,
     ) -> Result<()> {
         self.check_free(&name)?;

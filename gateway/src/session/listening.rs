@@ -5,26 +5,23 @@
 
 use super::Session;
 use crate::{
-    notifications::{Ear, Notification, Pending, Room},
+    notifications::{Ear, Notification, Pending, Room, SharedPending},
     pg::error::{Result, SqlError, SqlState},
     sql::ast::session::Listening,
 };
 use std::{
     collections::VecDeque,
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::{Arc, MutexGuard, PoisonError},
 };
 
 /// Bytes of a name in a statement, at most: as in PostgreSQL, what is longer is cut.
 const NAME_BYTES_MAX: usize = 63;
 
-/// What is pending in a session; functions of its statements add to it.
-pub(crate) type Shared = Arc<Mutex<Pending>>;
-
 /// What a session has to do with notifications.
 #[derive(Debug, Default)]
 pub(super) struct Notifications {
     pub(super) ear: Arc<Ear>,
-    pub(super) pending: Shared,
+    pub(super) pending: SharedPending,
     /// The database's, while the session listens.
     room: Option<Arc<Room>>,
 }
@@ -130,7 +127,7 @@ impl Session {
     }
 
     /// What is pending, for functions.
-    pub(crate) fn pending(&self) -> Shared {
+    pub(crate) fn pending(&self) -> SharedPending {
         self.notifications.pending.clone()
     }
 }

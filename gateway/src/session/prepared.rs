@@ -1,25 +1,7 @@
 //! Prepared statements of a session: those of Parse and those of `PREPARE`, under one set of names.
 
-use super::{Prepared, Session};
-use crate::pg::syntax::build::select_from;
-use crate::{
-    execute::Runs,
-    pg::{
-        codec::{format::Format, parameter},
-        error::{Result, SqlError, SqlState},
-        ident::quoted,
-        names::RelationName,
-        types,
-    },
-    query::Query,
-    sql::ast::session::{Execute, Prepare},
-};
-use arrow::datatypes::DataType;
-use datafusion::{
-    scalar::ScalarValue,
-    sql::sqlparser::ast::{self, SelectItem, SetExpr},
-};
-use futures::TryStreamExt;
+use super::Prepared;
+use crate::pg::error::{Result, SqlError, SqlState};
 use pgwire::api::Type;
 use std::{
     collections::HashMap,
@@ -122,85 +104,4 @@ impl Statements {
         }
         Ok(())
     }
-}
-
-/// `PREPARE`
-pub(crate) async fn prepare(session: &mut Session, prepare: &Prepare) -> Result<()> {
-    session.statements.check_free(&prepare.name)?;
-    let hints: Vec<_> = prepare.types.iter().map(|kind| kind.map(types::data_type)).collect();
-    let prepared =
-        Box::pin(crate::execute::prepare(session, (*prepare.statement).clone(), &hints, Runs::Later)).await?;
-    let types = prepared.parameters.iter().map(types::parameter_pg_type).collect();
-    let at_micros = session.shared.clock.now_micros();
-    let source = Source { text: prepare.text.clone(), at_micros, by_statement: true };
-    session.statements.insert(prepare.name.clone(), NamedStatement { prepared: Some(prepared), types, source });
-    Ok(())
-}
-
-/// The statement that `EXECUTE` runs.
-///
-/// # Errors
-/// 26000.
-pub(crate) fn executed(session: &Session, execute: &Execute) -> Result<Prepared> {
-    let named = session.statements.get(&execute.name)?;
-    named.prepared.clone().ok_or_else(|| SqlError::unsupported("EXECUTE of an empty statement"))
-}
-
-/// The values that `EXECUTE` gives to parameters.
-///
-/// # Errors
-/// 42601 for another number of them; 42804 for one that is no value of its parameter's type.
-pub(crate) async fn arguments(
-    session: &mut Session,
-    execute: &Execute,
-    wanted: &[DataType],
-) -> Result<Vec<ScalarValue>> {
-    let (given, name) = (execute.arguments.len(), &execute.name);
-    if given != wanted.len() {
-        let message = format!("wrong number of parameters for prepared statement \"{name}\"");
-        return Err(
-            SqlError::syntax(message).with_detail(format!("Expected {} parameters but got {given}.", wanted.len()))
-        );
-    }
-    if wanted.is_empty() {
-        return Ok(Vec::new());
-    }
-    let mut query = select_from(&RelationName::bare("t"), &[])?;
-    if let SetExpr::Select(select) = query.body.as_mut() {
-        let named = |(at, expr): (usize, &ast::Expr)| SelectItem::ExprWithAlias {
-            expr: expr.clone(),
-            alias: quoted(&format!("c{at}")),
-        };
-        select.from.clear();
-        select.projection = execute.arguments.iter().enumerate().map(named).collect();
-    }
-    let view = session.view().await?;
-    let query_of_values = Query::new(session, view)?;
-    let plan = query_of_values.plan(&ast::Statement::Query(query)).await?;
-    let batches: Vec<_> = query_of_values.run(plan).await?.try_collect().await.map_err(SqlError::from)?;
-    let row = batches.iter().find(|batch| batch.num_rows() > 0);
-    let row = row.ok_or_else(|| SqlError::new(SqlState::INTERNAL_ERROR, "EXECUTE without a row of values"))?;
-    let one = |(at, wanted)| value(&ScalarValue::try_from_array(row.column(at), 0)?, wanted, at + 1);
-    wanted.iter().enumerate().map(one).collect()
-}
-
-fn value(given: &ScalarValue, wanted: &DataType, number: usize) -> Result<ScalarValue> {
-    if given.data_type() == *wanted {
-        return Ok(given.clone());
-    }
-    let kind = types::parameter_pg_type(wanted);
-    if given.is_null() {
-        return parameter::decode(None, &kind, Format::Text, wanted);
-    }
-    // A literal in quotes takes the type of its parameter.
-    if let Some(Some(text)) = given.try_as_str() {
-        return parameter::decode(Some(text.as_bytes()), &kind, Format::Text, wanted);
-    }
-    given.cast_to(wanted).map_err(|_| {
-        let (from, to) = (types::parameter_pg_type(&given.data_type()), kind.name());
-        let message =
-            format!("parameter ${number} of type {} cannot be coerced to the expected type {to}", from.name());
-        SqlError::new(SqlState::DATATYPE_MISMATCH, message)
-            .with_hint("You will need to rewrite or cast the expression.")
-    })
 }

@@ -16,7 +16,7 @@ const KEPT_MAX: usize = 16;
 /// Bytes of a text that is kept, at most.
 const TEXT_BYTES_MAX: usize = 8 << 10;
 /// Texts that came once, at most; as many kinds of texts.
-pub(super) const ONCE_MAX: usize = 64;
+pub(crate) const ONCE_MAX: usize = 64;
 
 /// What the client sends to have a statement prepared.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -36,7 +36,7 @@ pub(crate) struct Recent {
 
 /// What came once, by its hash.
 #[derive(Debug, Default)]
-pub(super) struct Once {
+pub(crate) struct Once {
     /// The latest last.
     came: VecDeque<u64>,
     hashes: RandomState,
@@ -44,7 +44,7 @@ pub(super) struct Once {
 
 impl Once {
     /// Whether something came before. From now on it did, or, when it is the second time, it did not.
-    pub(super) fn came(&mut self, what: impl Hash) -> bool {
+    pub(crate) fn came(&mut self, what: impl Hash) -> bool {
         let hash = self.hashes.hash_one(what);
         if let Some(at) = self.came.iter().position(|once| *once == hash) {
             self.came.remove(at);
@@ -58,7 +58,7 @@ impl Once {
     }
 
     #[cfg(test)]
-    pub(super) fn len(&self) -> usize {
+    pub(crate) fn len(&self) -> usize {
         self.came.len()
     }
 }
@@ -136,7 +136,7 @@ impl Session {
     }
 
     /// What makes a plan what it is.
-    pub(super) fn seen(&self) -> Seen {
+    pub(crate) fn seen(&self) -> Seen {
         Seen::new(self.catalog_snapshot(), self.settings())
     }
 }

@@ -1,10 +1,8 @@
 //! What tests of sessions share: a server without a wire, over the memory store, and statements with what they were told.
 
-use super::{Outcome, Prepared, Session};
-use crate::{
-    instance::{Identity, Shared},
-    sql::ast::Statement,
-};
+use super::{Prepared, Session};
+use crate::execute::Outcome;
+use crate::{identity::Identity, instance::Shared, sql::ast::Statement};
 use arrow::{
     datatypes::DataType,
     util::display::{ArrayFormatter, FormatOptions},

@@ -15,7 +15,7 @@ mod temporary;
 mod views;
 
 use super::{
-    Written,
+    WriteSet,
     testing::{World, check, run},
 };
 use expect_test::expect;
@@ -270,7 +270,7 @@ async fn settings_are_checked_shown_and_rolled_back() {
 async fn a_commit_is_bounded() {
     let world = World::new().await;
     let table = world.shared.catalog.snapshot().table("t").unwrap().clone();
-    let mut written = Written::default();
+    let mut written = WriteSet::default();
     let key = RowKey::new("x#1").unwrap();
     let many = vec![Mutation::DeleteFromRow; MUTATIONS_MAX];
     written.mutate(&table, key.clone(), many).unwrap();

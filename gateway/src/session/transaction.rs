@@ -1,12 +1,12 @@
 //! The transaction of a session: what it has read, what it will write.
 //!
-//! Statements append [`Written`] to it. COMMIT makes one commit of all of it. Every row that a statement relied on was read at that
-//! statement's pin ([`Reliance`]), so that a change by another transaction between two statements is found, and only a change
+//! Statements append [`WriteSet`] to it. COMMIT makes one commit of all of it. Every row that a statement relied on was read at that
+//! statement's pin ([`ReadSet`]), so that a change by another transaction between two statements is found, and only a change
 //! ([`commit`]).
 
 use crate::write_set::COMMIT_BYTES_MAX;
-use crate::write_set::Reliance;
-use crate::write_set::Written;
+use crate::write_set::ReadSet;
+use crate::write_set::WriteSet;
 use crate::write_set::check_mutations;
 use crate::write_set::too_large;
 mod commit;
@@ -64,7 +64,7 @@ struct OpenTransaction {
     buffered: Arc<Buffered>,
     bytes: usize,
     mutations: usize,
-    relied: Vec<Reliance>,
+    reads: Vec<ReadSet>,
     /// What it holds by FOR UPDATE and FOR SHARE.
     locks: Arc<Locks>,
     /// Others see them until it is dropped, after COMMIT.
@@ -90,7 +90,7 @@ struct Savepoint {
     bytes: usize,
     mutations: usize,
     /// How many times rows had been relied on.
-    relied: usize,
+    reads: usize,
     /// The locks until then.
     locks: u64,
     /// What was to be told until then.
@@ -174,7 +174,7 @@ impl OpenTransaction {
     fn without(mut self: Box<Self>, tables: &BTreeSet<TableId>) -> Box<Self> {
         if !tables.is_empty() {
             Arc::make_mut(&mut self.buffered).retain(|id, _| !tables.contains(id));
-            self.relied.iter_mut().for_each(|reliance| reliance.rows.retain(|id, _| !tables.contains(id)));
+            self.reads.iter_mut().for_each(|read_set| read_set.rows.retain(|id, _| !tables.contains(id)));
         }
         self
     }
@@ -234,7 +234,7 @@ impl Session {
             buffered: Arc::default(),
             bytes: 0,
             mutations: 0,
-            relied: Vec::new(),
+            reads: Vec::new(),
             _held: UntilEnd(locks.clone()),
             locks,
             locked: false,
@@ -265,7 +265,7 @@ impl Session {
             buffered: open.buffered.clone(),
             bytes: open.bytes,
             mutations: open.mutations,
-            relied: open.relied.len(),
+            reads: open.reads.len(),
             locks: open.locks.mark(),
             pending: self.notifications.pending().mark(),
             tables: open.tables.clone(),
@@ -286,7 +286,7 @@ impl Session {
         let to = &open.savepoints[at];
         open.buffered = to.buffered.clone();
         (open.bytes, open.mutations, open.read_only) = (to.bytes, to.mutations, to.read_only);
-        open.relied.truncate(to.relied);
+        open.reads.truncate(to.reads);
         open.locks.rollback_to(to.locks);
         self.notifications.pending().rollback_to(to.pending);
         open.tables = to.tables.clone();
@@ -432,7 +432,7 @@ impl Session {
     ///
     /// # Errors
     /// 40001 when a row changed since `pin` (a statement of its own is then tried again by its caller), 54000, the store's.
-    pub(crate) async fn write(&mut self, pin: &Pin, written: Written) -> Result<()> {
+    pub(crate) async fn write(&mut self, pin: &Pin, written: WriteSet) -> Result<()> {
         let Some(open) = &mut self.transaction.open else {
             let written = written.without(|table| self.temporary.is_emptied(table));
             if written.is_empty() {
@@ -462,11 +462,11 @@ impl Session {
                 into.entry(key.clone()).or_insert_with(empty).mutations.extend(mutations);
             }
         }
-        for (table, keys) in written.relied.values() {
+        for (table, keys) in written.reads.values() {
             open.locks.written(pin, table, keys);
         }
-        if !written.relied.is_empty() {
-            open.relied.push(Reliance { pin: pin.clone(), rows: written.relied });
+        if !written.reads.is_empty() {
+            open.reads.push(ReadSet { pin: pin.clone(), rows: written.reads });
         }
         Ok(())
     }
@@ -475,7 +475,7 @@ impl Session {
     ///
     /// # Errors
     /// 40001 when the space is no longer reserved; the store's.
-    pub(crate) async fn write_apart(&mut self, pin: &Pin, written: Written, space: u32) -> Result<()> {
+    pub(crate) async fn write_apart(&mut self, pin: &Pin, written: WriteSet, space: u32) -> Result<()> {
         let writes = Writes { reserved: BTreeSet::from([space]), ..written.into_writes() };
         shielded(self.identity.rows.commit(pin, writes)).await?;
         Ok(())

@@ -5,7 +5,7 @@
 
 use super::harness::{Harness, PASSWORD, connect, error, rows};
 use anyhow::Result;
-use keyspan_gateway::pg_catalog;
+use keyspan_gateway::system_relations;
 use tokio_postgres::{Client, SimpleQueryMessage};
 
 /// Ids that sort next to each other, begin with each other, or differ in bytes around the delimiter.
@@ -211,7 +211,7 @@ async fn catalogs_and_settings_name_no_other_tenant() -> Result<()> {
     let quokka = quokka(&harness).await?;
     let mut asked = 0;
     for schema in ["pg_catalog", "information_schema"] {
-        for relation in pg_catalog::names(schema) {
+        for relation in system_relations::names(schema) {
             let sql = format!("SELECT * FROM {schema}.{relation}");
             let text = said(&quokka, &sql).await;
             assert!(!text.contains("DbError"), "{sql}: {text}");

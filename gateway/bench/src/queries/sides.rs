@@ -17,7 +17,8 @@ use arrow::{
 use datafusion::prelude::{ParquetReadOptions, SessionConfig, SessionContext};
 use futures::TryStreamExt;
 use keyspan_gateway::{
-    query::{runtime, state::STREAMS},
+    query::runtime,
+    resources::STREAMS,
     resources::{BATCH_ROWS, Size},
 };
 use rustix::io::Errno;

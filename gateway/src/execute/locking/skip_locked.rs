@@ -9,7 +9,8 @@ use crate::{
     dml::select,
     pg::error::{Result, SqlError, SqlState},
     query::Query,
-    session::{changed, conflict},
+    session::changed,
+    write_set::conflict,
 };
 use arrow::{
     array::{Array, AsArray, RecordBatch, UInt32Array},

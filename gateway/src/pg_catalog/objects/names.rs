@@ -2,75 +2,75 @@
 
 use super::{index_oid, is_index, key_name, sequences, system_relations, table_of_oid};
 use crate::pg::ident::quote_ident;
-use crate::{context::Facts, pg::names::Schema, pg_catalog::views};
+use crate::{context::StatementContext, pg::names::Schema, pg_catalog::views};
 use keyspan_catalog::Table;
 use std::sync::Arc;
 
 /// The relation of a name, with a schema or along the search path.
-pub fn oid_of_relation(facts: &Facts, name: &str) -> Option<u32> {
+pub fn oid_of_relation(statement: &StatementContext, name: &str) -> Option<u32> {
     let parts: Vec<String> = name.split('.').map(unquoted).collect();
     match parts.as_slice() {
-        [name] => facts.path.lookup().find_map(|schema| oid_within(facts, schema, name)),
-        [schema, name] if *schema == facts.temporary_schema() => oid_within(facts, Schema::Temporary, name),
-        [schema, name] => oid_within(facts, Schema::of(schema)?, name),
+        [name] => statement.path.lookup().find_map(|schema| oid_within(statement, schema, name)),
+        [schema, name] if *schema == statement.temporary_schema() => oid_within(statement, Schema::Temporary, name),
+        [schema, name] => oid_within(statement, Schema::of(schema)?, name),
         _ => None,
     }
 }
 
 /// The relation of a name in a schema: a table, an index, a sequence or a view.
-fn oid_within(facts: &Facts, schema: Schema, name: &str) -> Option<u32> {
+fn oid_within(statement: &StatementContext, schema: Schema, name: &str) -> Option<u32> {
     let temporary = schema == Schema::Temporary;
     if !temporary && schema != Schema::Public {
-        let mut relations = system_relations(facts).filter(|relation| relation.schema == schema.name());
+        let mut relations = system_relations(statement).filter(|relation| relation.schema == schema.name());
         return relations.find(|relation| relation.name == name).map(|found| found.oid);
     }
     let tables: Vec<&Arc<Table>> =
-        if temporary { facts.temporary_tables().collect() } else { facts.permanent_tables().collect() };
+        if temporary { statement.temporary_tables().collect() } else { statement.permanent_tables().collect() };
     let table = tables.iter().find(|table| table.name == name).map(|table| table.id.0);
     let index = || {
         let mut keyed = tables.iter().filter(|table| !table.has_hidden_key());
         keyed.find(|table| key_name(table) == name).map(|table| index_oid(table))
     };
-    let mut sequences = sequences(facts).filter(|sequence| facts.is_temporary(sequence.id) == temporary);
+    let mut sequences = sequences(statement).filter(|sequence| statement.is_temporary(sequence.id) == temporary);
     let found = table.or_else(index).or_else(|| Some(sequences.find(|sequence| sequence.name == name)?.id));
-    let mut views = views::all(facts).filter(|view| facts.is_temporary(view.id) == temporary);
+    let mut views = views::all(statement).filter(|view| statement.is_temporary(view.id) == temporary);
     found.or_else(|| Some(views.find(|view| view.name == name)?.id))
 }
 
 /// Whether a relation is the one that its name means where it says no schema; `false` for a number that no relation has.
-pub fn is_visible(facts: &Facts, oid: u32) -> bool {
-    schema_and_name(facts, oid).is_some_and(|(schema, name)| is_first(facts, schema, &name))
+pub fn is_visible(statement: &StatementContext, oid: u32) -> bool {
+    schema_and_name(statement, oid).is_some_and(|(schema, name)| is_first(statement, schema, &name))
 }
 
 /// Whether no schema before this one in the path has a relation of the name, and this one is in it.
-fn is_first(facts: &Facts, schema: Schema, name: &str) -> bool {
-    let mut path = facts.path.lookup();
-    path.find(|place| *place == schema || oid_within(facts, *place, name).is_some()) == Some(schema)
+fn is_first(statement: &StatementContext, schema: Schema, name: &str) -> bool {
+    let mut path = statement.path.lookup();
+    path.find(|place| *place == schema || oid_within(statement, *place, name).is_some()) == Some(schema)
 }
 
 /// The name of a relation, with its schema where it is not found without.
-pub fn name_of_relation(facts: &Facts, oid: u32) -> Option<String> {
-    let (schema, name) = schema_and_name(facts, oid)?;
-    if is_first(facts, schema, &name) {
+pub fn name_of_relation(statement: &StatementContext, oid: u32) -> Option<String> {
+    let (schema, name) = schema_and_name(statement, oid)?;
+    if is_first(statement, schema, &name) {
         return Some(quote_ident(&name));
     }
-    let schema = if schema == Schema::Temporary { facts.temporary_schema() } else { schema.name().to_owned() };
+    let schema = if schema == Schema::Temporary { statement.temporary_schema() } else { schema.name().to_owned() };
     Some(format!("{}.{}", quote_ident(&schema), quote_ident(&name)))
 }
 
-fn schema_and_name(facts: &Facts, oid: u32) -> Option<(Schema, String)> {
-    let place = |number| if facts.is_temporary(number) { Schema::Temporary } else { Schema::Public };
-    if let Some(table) = table_of_oid(facts, oid) {
+fn schema_and_name(statement: &StatementContext, oid: u32) -> Option<(Schema, String)> {
+    let place = |number| if statement.is_temporary(number) { Schema::Temporary } else { Schema::Public };
+    if let Some(table) = table_of_oid(statement, oid) {
         let name = if is_index(oid) { key_name(table) } else { table.name.clone() };
         return Some((place(table.id.0), name));
     }
-    if let Some(sequence) = sequences(facts).find(|sequence| sequence.id == oid) {
+    if let Some(sequence) = sequences(statement).find(|sequence| sequence.id == oid) {
         return Some((place(oid), sequence.name.clone()));
     }
-    if let Some(view) = views::all(facts).find(|view| view.id == oid) {
+    if let Some(view) = views::all(statement).find(|view| view.id == oid) {
         return Some((place(view.id), view.name.clone()));
     }
-    let relation = system_relations(facts).find(|relation| relation.oid == oid)?;
+    let relation = system_relations(statement).find(|relation| relation.oid == oid)?;
     Some((Schema::of(relation.schema)?, relation.name.to_owned()))
 }
 

@@ -4,12 +4,7 @@ use super::{
     Attribute, CONSTRAINT, KEY_METHOD, KeyColumn, ROW_TYPE, TABLE_METHOD, attributes, check_oids, index_oid, key,
     key_name, namespace, owner, persistence, schema_oid, type_lines,
 };
-use crate::{
-    context::Facts,
-    pg::types,
-    pg_catalog::columns::{self, Row},
-    row,
-};
+use crate::{context::StatementContext, pg::types, pg_catalog::columns::Row, row, system_relations::Relation};
 use keyspan_catalog::{
     Sequence, Table,
     table::{Check, Identity},
@@ -19,20 +14,20 @@ use keyspan_catalog::{
 const PG_CLASS: u32 = 1259;
 const PG_CONSTRAINT: u32 = 2606;
 
-pub(super) fn class(table: &Table, facts: &Facts) -> Row {
+pub(super) fn class(table: &Table, statement: &StatementContext) -> Row {
     row! {
-        "oid" => table.id.0, "relname" => table.name.clone(), "relnamespace" => namespace(facts, table.id.0),
-        "reltype" => table.id.0 | ROW_TYPE, "relowner" => owner(facts), "relam" => TABLE_METHOD,
-        "relfilenode" => table.id.0, "reltuples" => -1, "relhasindex" => !table.has_hidden_key(), "relpersistence" => persistence(facts, table.id.0), "relkind" => "r",
-        "relnatts" => i64::try_from(attributes(table, facts).len()).unwrap_or(0), "relispopulated" => true,
+        "oid" => table.id.0, "relname" => table.name.clone(), "relnamespace" => namespace(statement, table.id.0),
+        "reltype" => table.id.0 | ROW_TYPE, "relowner" => owner(statement), "relam" => TABLE_METHOD,
+        "relfilenode" => table.id.0, "reltuples" => -1, "relhasindex" => !table.has_hidden_key(), "relpersistence" => persistence(statement, table.id.0), "relkind" => "r",
+        "relnatts" => i64::try_from(attributes(table, statement).len()).unwrap_or(0), "relispopulated" => true,
         "relreplident" => "d", "relchecks" => i64::try_from(table.checks.len()).unwrap_or(0),
     }
 }
 
-pub(super) fn sequence_class(sequence: &Sequence, facts: &Facts) -> Row {
+pub(super) fn sequence_class(sequence: &Sequence, statement: &StatementContext) -> Row {
     row! {
-        "oid" => sequence.id, "relname" => sequence.name.clone(), "relnamespace" => namespace(facts, sequence.id),
-        "relowner" => owner(facts), "relfilenode" => sequence.id, "relpersistence" => persistence(facts, sequence.id), "relkind" => "S",
+        "oid" => sequence.id, "relname" => sequence.name.clone(), "relnamespace" => namespace(statement, sequence.id),
+        "relowner" => owner(statement), "relfilenode" => sequence.id, "relpersistence" => persistence(statement, sequence.id), "relkind" => "S",
         "relnatts" => 3_i64, "relispopulated" => true, "relreplident" => "n",
     }
 }
@@ -46,13 +41,13 @@ fn identity(identity: Option<Identity>) -> &'static str {
     }
 }
 
-pub(super) fn checks(table: &Table, facts: &Facts) -> Vec<Row> {
-    let columns = attributes(table, facts);
+pub(super) fn checks(table: &Table, statement: &StatementContext) -> Vec<Row> {
+    let columns = attributes(table, statement);
     let row = |(oid, check): (u32, &Check)| {
         let named = columns.iter().filter(|column| check.columns.contains(&column.name));
         let numbers: Vec<i64> = named.map(|column| i64::from(column.number)).collect();
         row! {
-            "oid" => oid, "conname" => check.name.clone(), "connamespace" => namespace(facts, table.id.0), "contype" => "c",
+            "oid" => oid, "conname" => check.name.clone(), "connamespace" => namespace(statement, table.id.0), "contype" => "c",
             "convalidated" => true, "conrelid" => table.id.0, "conislocal" => true, "conkey" => numbers,
             "conbin" => check.sql.clone(),
         }
@@ -60,19 +55,19 @@ pub(super) fn checks(table: &Table, facts: &Facts) -> Vec<Row> {
     check_oids(table).map(row).collect()
 }
 
-pub(super) fn index_class(table: &Table, facts: &Facts) -> Row {
+pub(super) fn index_class(table: &Table, statement: &StatementContext) -> Row {
     row! {
-        "oid" => index_oid(table), "relname" => key_name(table), "relnamespace" => namespace(facts, table.id.0),
-        "relowner" => owner(facts), "relam" => KEY_METHOD, "relfilenode" => index_oid(table), "relpersistence" => persistence(facts, table.id.0),
-        "relkind" => "i", "relnatts" => i64::try_from(key(table, facts).len()).unwrap_or(0), "relispopulated" => true,
+        "oid" => index_oid(table), "relname" => key_name(table), "relnamespace" => namespace(statement, table.id.0),
+        "relowner" => owner(statement), "relam" => KEY_METHOD, "relfilenode" => index_oid(table), "relpersistence" => persistence(statement, table.id.0),
+        "relkind" => "i", "relnatts" => i64::try_from(key(table, statement).len()).unwrap_or(0), "relispopulated" => true,
         "relreplident" => "n",
     }
 }
 
-pub(super) fn system_class(relation: &columns::Relation, facts: &Facts) -> Row {
+pub(super) fn system_class(relation: &Relation, statement: &StatementContext) -> Row {
     row! {
         "oid" => relation.oid, "relname" => relation.name, "relnamespace" => schema_oid(relation.schema),
-        "relowner" => owner(facts), "relam" => if relation.kind == "r" { 2_u32 } else { 0 }, "relpersistence" => "p",
+        "relowner" => owner(statement), "relam" => if relation.kind == "r" { 2_u32 } else { 0 }, "relpersistence" => "p",
         "relkind" => relation.kind, "relnatts" => i64::try_from(relation.columns.fields().len()).unwrap_or(0),
         "relispopulated" => true, "relreplident" => "n", "reltuples" => -1,
     }
@@ -99,7 +94,7 @@ pub(super) fn attribute(relation: u32, column: &Attribute) -> Row {
     }
 }
 
-pub(super) fn system_attributes(relation: &'static columns::Relation) -> impl Iterator<Item = Row> {
+pub(super) fn system_attributes(relation: &'static Relation) -> impl Iterator<Item = Row> {
     relation.columns.fields().iter().zip(1_u16..).map(|(field, number)| {
         let oid = types::pg_type(field).oid();
         row! {
@@ -110,8 +105,8 @@ pub(super) fn system_attributes(relation: &'static columns::Relation) -> impl It
     })
 }
 
-pub(super) fn index(table: &Table, facts: &Facts) -> Row {
-    let parts = key(table, facts);
+pub(super) fn index(table: &Table, statement: &StatementContext) -> Row {
+    let parts = key(table, statement);
     let numbers: Vec<i64> = parts.iter().map(|part| i64::from(part.number)).collect();
     let each = |value: fn(&KeyColumn) -> i64| parts.iter().map(value).collect::<Vec<_>>();
     row! {
@@ -124,19 +119,19 @@ pub(super) fn index(table: &Table, facts: &Facts) -> Row {
     }
 }
 
-pub(super) fn constraint(table: &Table, facts: &Facts) -> Row {
-    let numbers: Vec<i64> = key(table, facts).iter().map(|part| i64::from(part.number)).collect();
+pub(super) fn constraint(table: &Table, statement: &StatementContext) -> Row {
+    let numbers: Vec<i64> = key(table, statement).iter().map(|part| i64::from(part.number)).collect();
     row! {
-        "oid" => table.id.0 | CONSTRAINT, "conname" => key_name(table), "connamespace" => namespace(facts, table.id.0),
+        "oid" => table.id.0 | CONSTRAINT, "conname" => key_name(table), "connamespace" => namespace(statement, table.id.0),
         "contype" => "p", "convalidated" => true, "conrelid" => table.id.0, "conindid" => index_oid(table),
         "conislocal" => true, "connoinherit" => true, "conkey" => numbers,
     }
 }
 
 /// A primary key needs its columns, and its index is a part of it.
-pub(super) fn key_dependencies(table: &Table, facts: &Facts) -> Vec<Row> {
+pub(super) fn key_dependencies(table: &Table, statement: &StatementContext) -> Vec<Row> {
     let constraint = table.id.0 | CONSTRAINT;
-    let columns = key(table, facts).into_iter().map(|part| {
+    let columns = key(table, statement).into_iter().map(|part| {
         row! {
             "classid" => PG_CONSTRAINT, "objid" => constraint, "objsubid" => 0_u16, "refclassid" => PG_CLASS,
             "refobjid" => table.id.0, "refobjsubid" => part.number, "deptype" => "a",
@@ -149,10 +144,10 @@ pub(super) fn key_dependencies(table: &Table, facts: &Facts) -> Vec<Row> {
     columns.chain([index]).collect()
 }
 
-pub(super) fn system_type(words: &[&'static str], facts: &Facts) -> Row {
+pub(super) fn system_type(words: &[&'static str], statement: &StatementContext) -> Row {
     let number = |index: usize| words[index].parse::<i64>().unwrap_or(0);
     row! {
-        "oid" => number(0), "typname" => words[1], "typnamespace" => 11_u32, "typowner" => owner(facts),
+        "oid" => number(0), "typname" => words[1], "typnamespace" => 11_u32, "typowner" => owner(statement),
         "typlen" => number(2), "typbyval" => words[3] == "t", "typtype" => words[4], "typcategory" => words[5],
         "typispreferred" => words[6] == "t", "typisdefined" => true, "typdelim" => ",", "typelem" => number(7),
         "typarray" => number(8), "typinput" => words[9], "typoutput" => words[10], "typreceive" => words[11],
@@ -161,10 +156,10 @@ pub(super) fn system_type(words: &[&'static str], facts: &Facts) -> Row {
     }
 }
 
-pub(super) fn row_type(table: &Table, facts: &Facts) -> Row {
+pub(super) fn row_type(table: &Table, statement: &StatementContext) -> Row {
     row! {
-        "oid" => table.id.0 | ROW_TYPE, "typname" => table.name.clone(), "typnamespace" => namespace(facts, table.id.0),
-        "typowner" => owner(facts), "typlen" => -1, "typtype" => "c", "typcategory" => "C", "typisdefined" => true,
+        "oid" => table.id.0 | ROW_TYPE, "typname" => table.name.clone(), "typnamespace" => namespace(statement, table.id.0),
+        "typowner" => owner(statement), "typlen" => -1, "typtype" => "c", "typcategory" => "C", "typisdefined" => true,
         "typdelim" => ",", "typrelid" => table.id.0, "typinput" => "record_in", "typoutput" => "record_out",
         "typreceive" => "record_recv", "typsend" => "record_send", "typalign" => "d", "typstorage" => "x",
         "typtypmod" => -1,

@@ -2,14 +2,14 @@
 
 use super::random;
 use crate::{
-    provider::testing::{NOW, World, flights, plan, rows, with},
+    provider::testing::{NOW, World, flights, part, plan, rows, table, with},
     query,
 };
 use arrow::util::pretty::pretty_format_batches;
 use bytes::Bytes;
 use datafusion::physical_plan::{collect, displayable};
 use expect_test::{Expect, expect};
-use keyspan_catalog::{Table, Value, table::OnBadKey};
+use keyspan_catalog::{KeyEncoding, SqlType, Table, Value, table::OnBadKey};
 use keyspan_storage::FamilyName;
 use proptest::{prelude::*, sample::Index};
 use std::sync::Arc;
@@ -216,6 +216,22 @@ async fn explain_tells_what_becomes_of_buckets() {
         Rows: seen=40 returned=40"#]],
     )
     .await;
+}
+
+#[tokio::test]
+async fn a_key_part_that_is_nan_is_constant() {
+    let key = vec![part("weight", SqlType::Float8, false), part("at", SqlType::Timestamptz, true)];
+    let salted = table("weights", KeyEncoding::Ordered, key, &[("v", SqlType::Int8, "m")]);
+    let world = World::of(vec![with(&salted, |table| table.key.salt = 16)]).await;
+    for (n, weight) in [f64::NAN, f64::NEG_INFINITY, f64::NAN].into_iter().enumerate() {
+        let row = [Value::Float(weight), Value::Timestamp(NOW + n as i64), Value::Int(n as i64)];
+        world.insert("weights", "aa", &row).await;
+    }
+    let session = world.session(Some("aa"), true).await;
+    let sql = "SELECT v FROM weights WHERE weight = 'NaN' ORDER BY at DESC";
+    let explained = plan(&session, sql, false).await;
+    assert!(!explained.contains("SortExec"), "{explained}");
+    assert_eq!(rows(&session, sql).await, "2\n0");
 }
 
 #[tokio::test]

@@ -2,7 +2,7 @@
 
 use super::{Kept, Plans};
 use crate::{
-    query::{Query, inline},
+    query::inline,
     session::{
         Prepared, Session,
         testing::{World, run, run_prepared},
@@ -243,7 +243,7 @@ async fn physical(session: &mut Session, sql: &str, values: &[ScalarValue]) -> A
     assert_eq!(prepared.plans.word(), "optimized", "{sql}");
     let Statement::Query(statement) = prepared.statement.as_ref() else { panic!("{sql} is no query") };
     let view = session.view().await.unwrap();
-    let query = Query::of_kept(session, view).unwrap();
+    let query = session.query_of_kept(view).unwrap();
     let planned = prepared.plans.optimized(query, statement, (&prepared.parameters, values.to_vec())).await;
     let (query, plan) = planned.unwrap();
     let state = query.context.state();

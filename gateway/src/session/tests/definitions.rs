@@ -1,9 +1,10 @@
 //! Definitions of private tables: what they tell, inside of transactions, and against those of other sessions.
 
 use super::super::{
-    Outcome, Session,
+    Session,
     testing::{World, check, run},
 };
+use crate::execute::Outcome;
 use crate::sql::ast::Statement;
 use expect_test::expect;
 use keyspan_storage::model::limits::MUTATIONS_MAX;

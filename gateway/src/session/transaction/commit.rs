@@ -1,7 +1,7 @@
 //! The commit of a transaction: its rows, and what it has defined, with one commit of the store.
 //!
 //! Every row that a statement relied on was read at that statement's pin. The store checks one pin, the last: rows that were relied on at earlier
-//! ones are compared between their pin and that one first ([`relied_at`]). With definitions the pin is that of the catalog's edit ([`commit_defined`]).
+//! ones are compared between their pin and that one first ([`reads_at`]). With definitions the pin is that of the catalog's edit ([`commit_defined`]).
 
 use super::OpenTransaction;
 use crate::{
@@ -12,7 +12,7 @@ use crate::{
     settings::Settings,
     shield::shielded,
     table_locks::Held,
-    write_set::{Reliance, Written, conflict},
+    write_set::{ReadSet, WriteSet, conflict},
 };
 use futures::TryStreamExt;
 use keyspan_catalog::{Table, TableId, TenantStore, tenant_store::Writes};
@@ -77,26 +77,26 @@ async fn commit_rows(
     if !open.definitions.is_empty() {
         return commit_defined(shared, rows, (open, spaces), held).await;
     }
-    let Some(last) = open.relied.last().map(|reliance| reliance.pin.clone()) else {
+    let Some(last) = open.reads.last().map(|read_set| read_set.pin.clone()) else {
         let pin = rows.pin().await?;
         return commit_at(rows, &pin, (open, spaces), BTreeMap::new(), held).await;
     };
     // Who writes nothing commits nothing that would be held against what it locked.
     let last = if open.locked && open.buffered.is_empty() { rows.pin().await? } else { last };
-    let relied = relied_at(rows, std::mem::take(&mut open.relied), &last).await?;
-    commit_at(rows, &last, (open, spaces), relied, held).await
+    let reads = reads_at(rows, std::mem::take(&mut open.reads), &last).await?;
+    commit_at(rows, &last, (open, spaces), reads, held).await
 }
 
-type Relied = BTreeMap<TableId, (Arc<Table>, BTreeSet<RowKey>)>;
+type Reads = BTreeMap<TableId, (Arc<Table>, BTreeSet<RowKey>)>;
 
 /// The rows that were relied on, none of which has changed between its pin and the last one.
-async fn relied_at(rows: &TenantStore, relied: Vec<Reliance>, last: &Pin) -> Result<Relied> {
-    let mut all = Relied::new();
-    for reliance in relied {
-        let earlier = reliance.pin.commit_micros != last.commit_micros;
-        for (id, (table, keys)) in reliance.rows {
+async fn reads_at(rows: &TenantStore, reads: Vec<ReadSet>, last: &Pin) -> Result<Reads> {
+    let mut all = Reads::new();
+    for read_set in reads {
+        let earlier = read_set.pin.commit_micros != last.commit_micros;
+        for (id, (table, keys)) in read_set.rows {
             if earlier {
-                check_unchanged(rows, &table, &keys, (&reliance.pin, last)).await?;
+                check_unchanged(rows, &table, &keys, (&read_set.pin, last)).await?;
             }
             all.entry(id).or_insert_with(|| (table, BTreeSet::new())).1.extend(keys);
         }
@@ -120,8 +120,8 @@ async fn commit_defined(
     let editing = shared.catalog.begin_edit().await?;
     let edit = open.definitions.edit((tenant, oid));
     let after = editing.snapshot().apply(&edit).map_err(|error| told(&error))?;
-    let relied = relied_at(rows, std::mem::take(&mut open.relied), editing.pin()).await?;
-    let mut written = Written { relied, ..Written::default() };
+    let reads = reads_at(rows, std::mem::take(&mut open.reads), editing.pin()).await?;
+    let mut written = WriteSet { reads, ..WriteSet::default() };
     let own = open.definitions.tables();
     for (id, mutations) in Arc::unwrap_or_clone(std::mem::take(&mut open.buffered)) {
         // What it has not changed itself is to be as its statements knew it.
@@ -142,14 +142,14 @@ async fn commit_at(
     rows: &TenantStore,
     pin: &Pin,
     (open, reserved): (&mut OpenTransaction, BTreeSet<u32>),
-    relied: Relied,
+    reads: Reads,
     held: &Held<'_>,
 ) -> Result<usize> {
     let buffered = std::mem::take(&mut open.buffered);
     if buffered.is_empty() {
         return Ok(0);
     }
-    let mut written = Written { relied, ..Written::default() };
+    let mut written = WriteSet { reads, ..WriteSet::default() };
     for (id, mutations) in Arc::unwrap_or_clone(buffered) {
         let Some(table) = open.tables.get(&id) else { continue };
         let by_key = mutations.into_iter().map(|(key, row)| (key, row.mutations)).collect();

@@ -16,7 +16,7 @@ use crate::{
     dml::target::marker,
     pg::error::{Result, SqlError, SqlState},
     row_locks::{Holder, RowLocks},
-    write_set::{ROW_OVERHEAD_BYTES, Reliance},
+    write_set::{ROW_OVERHEAD_BYTES, ReadSet},
 };
 use keyspan_catalog::{Table, TableId};
 use keyspan_storage::{Pin, RowKey, RowMutation};
@@ -210,9 +210,9 @@ impl OpenTransaction {
                 self.touch(&table, &keys);
             }
             self.locked = true;
-            self.relied.push(Reliance { pin, rows: BTreeMap::from([(table.id, (table, keys))]) });
+            self.reads.push(ReadSet { pin, rows: BTreeMap::from([(table.id, (table, keys))]) });
         }
-        self.relied.sort_by_key(|reliance| reliance.pin.commit_micros);
+        self.reads.sort_by_key(|read_set| read_set.pin.commit_micros);
         self
     }
 

@@ -2,6 +2,7 @@ use super::*;
 use crate::{
     query::testing::parse,
     session::{
+        parameterized::KEPT_MAX,
         statement_cache::ONCE_MAX,
         testing::{World, run, run_prepared},
     },

@@ -1,0 +1,150 @@
+//! A write whose table and SELECT are resolved, once: its parameters are typed, EXPLAIN shows its plan, and it runs.
+
+use super::{
+    insert, merge,
+    returning::{self, Returned},
+    target::Target,
+    update_delete, upsert,
+};
+use crate::{
+    pg::error::{Result, SqlError, SqlState},
+    query::Query,
+    sql::ast::{Statement, merge::Merge},
+    write_set::WriteSet,
+};
+use arrow::datatypes::{DataType, SchemaRef};
+use datafusion::{
+    execution::SendableRecordBatchStream,
+    logical_expr::LogicalPlan,
+    scalar::ScalarValue,
+    sql::sqlparser::ast::{self, Ident, SelectItem},
+};
+
+/// The types of a statement's parameters, as far as they are known.
+type Hints = Vec<Option<DataType>>;
+
+/// An INSERT, UPDATE, DELETE or MERGE with its table, and the SELECT beneath it.
+pub(crate) struct BoundWrite<'a> {
+    target: Target,
+    /// The name by which the statement calls its table.
+    called: Ident,
+    /// Keys and new values of the rows that are written.
+    select: ast::Statement,
+    /// The types of the parameters, with those that are assigned to columns as they are.
+    hints: Hints,
+    returning: Option<&'a [SelectItem]>,
+    kind: Kind<'a>,
+}
+
+enum Kind<'a> {
+    /// With the positions of the columns that are named.
+    Insert(&'a ast::Insert, Vec<usize>),
+    /// With the positions of the columns that are set.
+    Update(Vec<usize>),
+    Delete,
+    Merge(merge::Actions),
+}
+
+impl<'a> BoundWrite<'a> {
+    /// Resolves the table of a write, and makes its SELECT. Subqueries of the statement lock no rows.
+    ///
+    /// # Errors
+    /// 42P01, 42809 for the table; 42703, 42701, 428C9, 0A000 for its columns; of MERGE, those of its source's plan.
+    pub(crate) async fn new(query: &Query, statement: &'a Statement, hints: &[Option<DataType>]) -> Result<Self> {
+        let view = &query.view;
+        let returning = returning::items(statement);
+        Ok(match statement {
+            Statement::Insert(insert) => {
+                let (target, named) = insert::resolve(view, insert)?;
+                let called = insert::called(insert, &target);
+                let (select, hints) = insert::source((&target, &named), insert, hints)?;
+                Self { target, called, select, hints, returning, kind: Kind::Insert(insert, named) }
+            }
+            Statement::Update(update) => {
+                let (target, called) = update_delete::resolve(view, &update.table)?;
+                let update_delete::UpdateSelect { select, hints, set } =
+                    update_delete::update_select((&target, &called), update, hints)?;
+                Self { target, called, select, hints, returning, kind: Kind::Update(set) }
+            }
+            Statement::Delete(delete) => {
+                let (target, called) = update_delete::resolve(view, update_delete::deleted_table(delete))?;
+                let select = update_delete::delete_select((&target, &called), delete)?;
+                Self { target, called, select, hints: hints.to_vec(), returning, kind: Kind::Delete }
+            }
+            Statement::Merge(merge) => Self::of_merge(query, merge, hints).await?,
+            _ => return Err(not_a_write()),
+        })
+    }
+
+    async fn of_merge(query: &Query, merge: &Merge, hints: &[Option<DataType>]) -> Result<Self> {
+        let (target, called) = update_delete::resolve(&query.view, &merge.target)?;
+        let merge::MergeSelect { select, hints, actions } =
+            merge::merge_select(query, (&target, &called), merge, hints).await?;
+        Ok(Self { target, called, select, hints, returning: None, kind: Kind::Merge(actions) })
+    }
+
+    /// The types of the parameters, and the columns that RETURNING gives, if there is one.
+    ///
+    /// # Errors
+    /// Those of planning; 42P18 for a parameter without a type.
+    pub(crate) async fn parameters(self, query: &Query) -> Result<(Vec<DataType>, Option<SchemaRef>)> {
+        let plan = query.plan(&self.select).await?;
+        let mut hints = self.hints;
+        if let Kind::Insert(insert, _) = &self.kind {
+            // Parameters in ON CONFLICT are planned with the rows that conflict: their types are those of the columns that are set.
+            upsert::hint_parameters(&self.target, insert, &mut hints)?;
+        }
+        let columns = match self.returning {
+            Some(items) => Some(returning::columns(query, &self.target, &self.called, items, &mut hints).await?),
+            None => None,
+        };
+        Ok((query.parameters(&self.select, &plan, &hints).await?, columns))
+    }
+
+    /// The plan of the SELECT: for EXPLAIN.
+    ///
+    /// # Errors
+    /// Those of planning.
+    pub(crate) async fn plan(&self, query: &Query) -> Result<LogicalPlan> {
+        query.plan(&self.select).await
+    }
+
+    /// The mutations of the write, the number of rows, and the rows of RETURNING. With `ranges` a DELETE may give one range.
+    ///
+    /// # Errors
+    /// Those of the plan and of its rows; of assignment (22001, 22003, 23502, …), checks (23514) and keys (23505); 54000.
+    pub(crate) async fn run(
+        &self,
+        query: &Query,
+        parameters: &[ScalarValue],
+        ranges: bool,
+    ) -> Result<(WriteSet, u64, Option<SendableRecordBatchStream>)> {
+        let (target, select) = (&self.target, &self.select);
+        let mut returned = Returned::new(self.returning);
+        let (writes, count) = match &self.kind {
+            Kind::Insert(insert, named) => {
+                insert::run(query, (target, named, select), insert, parameters, &mut returned).await?
+            }
+            Kind::Update(set) => update_delete::update(query, (target, set, select), parameters, &mut returned).await?,
+            Kind::Delete => update_delete::delete(query, (target, select), parameters, ranges, &mut returned).await?,
+            Kind::Merge(actions) => merge::run(query, (target, actions, select), parameters).await?,
+        };
+        let answer = returned.answer(query, target, &self.called, parameters).await?;
+        Ok((writes, count, answer.map(returning::Answer::into_stream)))
+    }
+}
+
+/// The word of a write's command tag.
+pub(crate) fn command_tag(statement: &Statement) -> Result<&'static str> {
+    match statement {
+        Statement::Insert(_) => Ok("INSERT 0"),
+        Statement::Update(_) => Ok("UPDATE"),
+        Statement::Delete(_) => Ok("DELETE"),
+        Statement::Merge(_) => Ok("MERGE"),
+        _ => Err(not_a_write()),
+    }
+}
+
+pub(crate) fn not_a_write() -> SqlError {
+    SqlError::new(SqlState::INTERNAL_ERROR, "a statement that writes was expected")
+}

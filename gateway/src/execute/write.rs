@@ -1,0 +1,137 @@
+//! INSERT, UPDATE, DELETE and MERGE: one attempt reads at one pin and writes; a statement that commits by itself is tried again when
+//! rows that it read have changed meanwhile.
+
+use super::locking::subqueries;
+use crate::{
+    dml::{
+        ATTEMPTS_MAX,
+        bound_write::{BoundWrite, command_tag, not_a_write},
+    },
+    execute::Outcome,
+    pg::error::{Result, SqlState},
+    query::Query,
+    session::{Prepared, Session},
+    sql::ast::Statement,
+    view::View,
+};
+use arrow::datatypes::{DataType, SchemaRef};
+use datafusion::{logical_expr::LogicalPlan, scalar::ScalarValue};
+
+/// The types of a write's parameters, and the columns that it returns, if it does.
+///
+/// # Errors
+/// Those of [`BoundWrite`].
+pub(super) async fn parameters(
+    session: &mut Session,
+    view: View,
+    statement: &Statement,
+    hints: &[Option<DataType>],
+) -> Result<(Vec<DataType>, Option<SchemaRef>)> {
+    let statement = &*subqueries::without(statement);
+    let query = session.query(view)?;
+    BoundWrite::new(&query, statement, hints).await?.parameters(&query).await
+}
+
+/// The plan of the SELECT beneath a write: for EXPLAIN.
+///
+/// # Errors
+/// Those of [`BoundWrite`].
+pub(super) async fn plan(
+    session: &mut Session,
+    statement: &Statement,
+    parameters: &[ScalarValue],
+) -> Result<(Query, LogicalPlan)> {
+    let view = session.view().await?;
+    let statement = &*subqueries::without(statement);
+    let query = session.query(view)?.with_parameters(parameters);
+    let plan = BoundWrite::new(&query, statement, &[]).await?.plan(&query).await?;
+    Ok((query, plan))
+}
+
+/// Runs a write.
+///
+/// # Errors
+/// Those of [`BoundWrite::run`]; 40001 when the rows that it read kept changing.
+pub(super) async fn execute(
+    session: &mut Session,
+    prepared: &Prepared,
+    parameters: Vec<ScalarValue>,
+) -> Result<Outcome> {
+    let autocommit = !session.in_transaction();
+    let attempts = if autocommit { ATTEMPTS_MAX } else { 1 };
+    let locks = subqueries::are_in(&prepared.statement);
+    let mut last = None;
+    for _ in 0..attempts {
+        let done = if autocommit && locks {
+            Box::pin(in_own_transaction(session, prepared, &parameters)).await
+        } else {
+            once(session, prepared, &parameters).await
+        };
+        match done {
+            Err(error) if error.state == SqlState::SERIALIZATION_FAILURE => last = Some(error),
+            other => return other,
+        }
+        tokio::task::yield_now().await;
+    }
+    Err(last.unwrap_or_else(not_a_write))
+}
+
+/// One attempt of a statement that commits by itself and whose subqueries lock rows: what they lock is held until the commit.
+async fn in_own_transaction(session: &mut Session, prepared: &Prepared, parameters: &[ScalarValue]) -> Result<Outcome> {
+    session.begin_statement();
+    match once(session, prepared, parameters).await {
+        Ok(outcome) => {
+            session.commit().await?;
+            Ok(outcome)
+        }
+        Err(error) => {
+            session.rollback();
+            Err(error)
+        }
+    }
+}
+
+/// One attempt: read at one pin, then write.
+async fn once(session: &mut Session, prepared: &Prepared, parameters: &[ScalarValue]) -> Result<Outcome> {
+    let view = session.view().await?;
+    if session.takes_fast_path()
+        && let Some((writes, count)) = prepared.point_write(parameters, &view).await?
+    {
+        let (pin, tag) = (view.pin.clone(), command_tag(&prepared.statement)?);
+        // The view goes first: it shares what the transaction has written so far.
+        drop(view);
+        session.write(&pin, writes).await?;
+        return Ok(Outcome::Done(format!("{tag} {count}")));
+    }
+    Box::pin(planned(session, view, &prepared.statement, parameters)).await
+}
+
+/// One attempt with a plan of the optimizer's.
+async fn planned(
+    session: &mut Session,
+    view: View,
+    statement: &Statement,
+    parameters: &[ScalarValue],
+) -> Result<Outcome> {
+    let pin = view.pin.clone();
+    let autocommit = !session.in_transaction();
+    let taken = match subqueries::are_in(statement) {
+        true => Some(Box::pin(subqueries::take(session, &view, statement, parameters)).await?),
+        false => None,
+    };
+    let statement = taken.as_ref().map_or(statement, |taken| &taken.statement);
+    let query = session.query(view)?.with_parameters(parameters);
+    if let Some(taken) = &taken {
+        taken.put(&query);
+    }
+    let write = BoundWrite::new(&query, statement, &[]).await?;
+    let (writes, count, rows) = write.run(&query, parameters, autocommit).await?;
+    // The view goes first: it shares what the transaction has written so far.
+    drop((write, query));
+    let tag = command_tag(statement)?;
+    session.write(&pin, writes).await?;
+    Ok(match rows {
+        Some(rows) => Outcome::Rows { tag, rows },
+        None => Outcome::Done(format!("{tag} {count}")),
+    })
+}

@@ -1,0 +1,96 @@
+//! What a session hands to each of its statements: the [`StatementContext`], and a [`Query`] with it.
+
+use super::{
+    Session,
+    cursors::Held,
+    prepared::{NamedStatement, Shown},
+};
+use crate::{
+    context::{
+        StatementContext,
+        introspection::{CursorInfo, PreparedInfo, SessionObjects},
+    },
+    pg::error::Result,
+    query::Query,
+    view::View,
+};
+use std::sync::{Arc, PoisonError};
+
+/// The session's prepared statements and cursors, as its statements see them.
+#[derive(Debug)]
+pub(super) struct Objects {
+    pub(super) statements: Shown,
+    pub(super) cursors: Held,
+}
+
+impl SessionObjects for Objects {
+    fn prepared_statements(&self) -> Vec<PreparedInfo> {
+        let statements = self.statements.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut named: Vec<_> = statements.iter().filter(|(name, _)| !name.is_empty()).collect();
+        named.sort_by_key(|(name, _)| *name);
+        let info = |(name, statement): (&String, &Arc<NamedStatement>)| PreparedInfo {
+            name: name.clone(),
+            text: statement.source.text.clone(),
+            at_micros: statement.source.at_micros,
+            by_statement: statement.source.by_statement,
+            parameters: statement.types.clone(),
+            columns: statement.prepared.as_ref().and_then(|prepared| prepared.columns.clone()),
+        };
+        named.into_iter().map(info).collect()
+    }
+
+    fn cursors(&self) -> Vec<CursorInfo> {
+        self.cursors.lock().unwrap_or_else(PoisonError::into_inner).values().cloned().collect()
+    }
+}
+
+impl Session {
+    /// The context of a statement that begins now.
+    pub(crate) fn statement_context(&self, view: &View) -> StatementContext {
+        let now_micros = self.shared.clock.now_micros();
+        StatementContext {
+            role: self.identity.role.clone(),
+            database: self.identity.database.clone(),
+            tenant: view.rows.tenant().cloned(),
+            operator: self.identity.operator,
+            process_id: self.process_id,
+            now_micros,
+            transaction_micros: self.began_micros().unwrap_or(now_micros),
+            snapshot: view.snapshot.clone(),
+            settings: self.settings(),
+            rows: Some(view.rows.clone()),
+            given: self.given.clone(),
+            wanted: self.wanted.clone(),
+            pending: self.pending(),
+            ear: self.ear().clone(),
+            objects: self.objects.clone(),
+            path: view.path.clone(),
+            shared: Some(self.shared.clone()),
+        }
+    }
+
+    /// A query of this session over what a view sees.
+    ///
+    /// # Errors
+    /// Those of [`Query::new`].
+    pub(crate) fn query(&self, view: View) -> Result<Query> {
+        Query::new(Arc::new(self.statement_context(&view)), view)
+    }
+
+    /// A query over what is seen now.
+    ///
+    /// # Errors
+    /// Those of [`Session::view`] and [`Query::new`].
+    pub(crate) async fn query_now(&mut self) -> Result<Query> {
+        let view = self.view().await?;
+        self.query(view)
+    }
+
+    /// A query for a plan that is in the plan cache.
+    ///
+    /// # Errors
+    /// Those of [`Query::of_kept`].
+    pub(crate) fn query_of_kept(&self, view: View) -> Result<Query> {
+        Query::of_kept(Arc::new(self.statement_context(&view)), view)
+    }
+}
