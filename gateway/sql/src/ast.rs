@@ -19,8 +19,10 @@ use session::{CursorStatement, Execute, Listening, Prepare, Setting, Transaction
 pub enum Statement {
     /// Nothing between two semicolons.
     Empty,
-    /// Something that gives rows and changes nothing: always [`ast::Statement::Query`].
+    /// A query that locks nothing: always [`ast::Statement::Query`].
     Query(Box<ast::Statement>),
+    /// A query that locks the rows that it returns: `SELECT … FOR UPDATE`.
+    LockingQuery(LockingQuery),
     /// `EXPLAIN`
     Explain(Explain),
     /// `EXPLAIN DROP DATABASE`: what it would delete.
@@ -73,6 +75,61 @@ pub enum Statement {
     },
     /// `VACUUM`, `ANALYZE`
     Maintenance(Maintenance),
+}
+
+/// A query, by whether it locks the rows that it returns.
+#[derive(Clone, Debug, PartialEq)]
+pub enum SelectQuery {
+    /// It locks nothing: always [`ast::Statement::Query`].
+    Plain(Box<ast::Statement>),
+    /// It locks rows.
+    Locking(LockingQuery),
+}
+
+/// A query with `FOR UPDATE`, `FOR SHARE` or their variants behind it.
+#[derive(Clone, Debug, PartialEq)]
+pub struct LockingQuery {
+    /// The query with these clauses.
+    pub query: Box<ast::Query>,
+    /// The query without them, for where nothing is locked: always [`ast::Statement::Query`].
+    pub unlocked: Box<ast::Statement>,
+}
+
+impl SelectQuery {
+    /// The query without clauses that lock.
+    pub fn unlocked(&self) -> &ast::Statement {
+        match self {
+            Self::Plain(query) => query,
+            Self::Locking(query) => &query.unlocked,
+        }
+    }
+}
+
+impl From<Box<ast::Query>> for SelectQuery {
+    fn from(query: Box<ast::Query>) -> Self {
+        if query.locks.is_empty() {
+            Self::Plain(Box::new(ast::Statement::Query(query)))
+        } else {
+            Self::Locking(LockingQuery::from(query))
+        }
+    }
+}
+
+impl From<Box<ast::Query>> for LockingQuery {
+    fn from(query: Box<ast::Query>) -> Self {
+        let mut unlocked = query.clone();
+        unlocked.locks.clear();
+        Self { query, unlocked: Box::new(ast::Statement::Query(unlocked)) }
+    }
+}
+
+impl From<SelectQuery> for Statement {
+    fn from(query: SelectQuery) -> Self {
+        match query {
+            SelectQuery::Plain(query) => Self::Query(query),
+            SelectQuery::Locking(query) => Self::LockingQuery(query),
+        }
+    }
 }
 
 impl From<Definition> for Statement {

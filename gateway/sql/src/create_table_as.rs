@@ -8,7 +8,7 @@ use crate::{
     query,
     tokens::TokenReader,
 };
-use datafusion::sql::sqlparser::tokenizer::Token;
+use datafusion::sql::sqlparser::{ast, tokenizer::Token};
 use keyspan_pg::{
     error::{Result, SqlError},
     names::RelationName,
@@ -41,7 +41,7 @@ pub(crate) fn parse_as(
     if !matches!(tokens.head().as_str(), "" | "select" | "values" | "with" | "table") {
         return Err(tokens.syntax_error());
     }
-    let Statement::Query(query) = query::parse_query(tokens)? else { return Err(tokens.syntax_error()) };
+    let query = Box::new(ast::Statement::Query(query::parse_query(tokens)?));
     let with_data = !tokens.words("with no data");
     if with_data {
         tokens.words("with data");

@@ -2,13 +2,13 @@
 
 use crate::{
     ast::{
-        Statement,
+        SelectQuery, Statement,
         session::{CursorStatement, Declare, Direction, Fetch},
     },
     query::parse_locking,
     tokens::TokenReader,
 };
-use datafusion::sql::sqlparser::{ast, tokenizer::Token};
+use datafusion::sql::sqlparser::tokenizer::Token;
 use keyspan_pg::error::{Result, SqlError};
 
 pub(crate) fn parse_declare(tokens: &mut TokenReader<'_>) -> Result<Statement> {
@@ -40,9 +40,8 @@ pub(crate) fn parse_declare(tokens: &mut TokenReader<'_>) -> Result<Statement> {
     if !matches!(tokens.head().as_str(), "" | "select" | "values" | "with" | "table") {
         return Err(tokens.syntax_error());
     }
-    let Statement::Query(query) = parse_locking(tokens)? else { return Err(tokens.syntax_error()) };
-    let locks = matches!(query.as_ref(), ast::Statement::Query(query) if !query.locks.is_empty());
-    if locks && (hold || scroll) {
+    let query = SelectQuery::from(parse_locking(tokens)?);
+    if matches!(query, SelectQuery::Locking(_)) && (hold || scroll) {
         let what =
             if hold { "DECLARE CURSOR WITH HOLD ... FOR UPDATE" } else { "DECLARE SCROLL CURSOR ... FOR UPDATE" };
         return Err(SqlError::unsupported(what));

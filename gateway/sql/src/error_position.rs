@@ -49,6 +49,7 @@ impl Finder<'_> {
     fn statement(&mut self, statement: &Statement) {
         let _: ControlFlow<()> = match statement {
             Statement::Query(query) => Visit::visit(query.as_ref(), self),
+            Statement::LockingQuery(query) => Visit::visit(query.unlocked.as_ref(), self),
             Statement::Insert(insert) => self.insert(insert),
             Statement::Update(update) => self.update(update),
             Statement::Delete(delete) => {
@@ -58,7 +59,7 @@ impl Finder<'_> {
             }
             Statement::CreateTableAs(create) => Visit::visit(create.query.as_ref(), self),
             Statement::CopyOut(copy) => Visit::visit(copy.query.as_ref(), self),
-            Statement::Cursor(CursorStatement::Declare(declare)) => Visit::visit(declare.query.as_ref(), self),
+            Statement::Cursor(CursorStatement::Declare(declare)) => Visit::visit(declare.query.unlocked(), self),
             Statement::Explain(explained) => {
                 self.statement(&explained.statement);
                 ControlFlow::Continue(())

@@ -41,7 +41,7 @@ pub(crate) fn parse_explain(
     }
     let statement = parse(tokens)?;
     match &statement {
-        Statement::Query(_) | Statement::Execute(_) => {}
+        Statement::Query(_) | Statement::LockingQuery(_) | Statement::Execute(_) => {}
         Statement::Insert(_) | Statement::Update(_) | Statement::Delete(_) | Statement::Merge(_) => {
             if analyze {
                 return Err(analyzed_write());

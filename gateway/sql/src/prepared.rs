@@ -41,8 +41,12 @@ pub(crate) fn parse_prepare(
     tokens.expect_words("as")?;
     let statement = parse(tokens)?;
     match statement {
-        Statement::Query(_) | Statement::Insert(_) | Statement::Update(_) | Statement::Delete(_) => {}
-        Statement::Merge(_) => {}
+        Statement::Query(_)
+        | Statement::LockingQuery(_)
+        | Statement::Insert(_)
+        | Statement::Update(_)
+        | Statement::Delete(_)
+        | Statement::Merge(_) => {}
         _ => return Err(SqlError::unsupported("PREPARE of this statement")),
     }
     Ok(Statement::Prepare(Prepare { name, types, statement: Box::new(statement), text: tokens.text() }))

@@ -3,30 +3,30 @@
 use crate::{
     adapt::{adapt, without_database},
     as_of::Past,
-    ast::Statement,
     locking::{Locks, nested},
     tokens::TokenReader,
 };
-use datafusion::sql::sqlparser::ast::{self, Query};
+use datafusion::sql::sqlparser::ast::Query;
 use keyspan_pg::{error::Result, syntax::build::select_from};
 
-/// A query, which locks nothing.
-pub(crate) fn parse_query(tokens: &mut TokenReader<'_>) -> Result<Statement> {
+/// A query that may not lock rows.
+pub(crate) fn parse_query(tokens: &mut TokenReader<'_>) -> Result<Box<Query>> {
     Locks::cut(tokens)?.refuse()?;
     parse_locking(tokens)
 }
 
-/// A query, which may lock rows.
-pub(crate) fn parse_locking(tokens: &mut TokenReader<'_>) -> Result<Statement> {
+/// A query that may lock rows.
+pub(crate) fn parse_locking(tokens: &mut TokenReader<'_>) -> Result<Box<Query>> {
     let locks = Locks::cut(tokens)?;
     let (mut query, past) = read(tokens)?;
     past.put(&mut query)?;
     without_database(&mut query, tokens.database());
     adapt(&mut query)?;
     locks.put(&mut query)?;
-    Ok(Statement::Query(Box::new(ast::Statement::Query(query))))
+    Ok(query)
 }
 
+/// What sqlparser reads, and the `FOR SYSTEM_TIME` clauses that belong into it.
 pub(crate) fn read(tokens: &mut TokenReader<'_>) -> Result<(Box<Query>, Past)> {
     let past = Past::cut(tokens)?;
     // sqlparser takes FOR behind a select list without FROM for an alias.

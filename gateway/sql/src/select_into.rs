@@ -2,7 +2,7 @@
 
 use crate::{
     adapt::{adapt, without_database},
-    ast::{Statement, definition::CreateTableAs},
+    ast::{SelectQuery, Statement, definition::CreateTableAs},
     locking::Locks,
     names::{as_temporary, table_name},
     query::read,
@@ -24,10 +24,9 @@ pub(crate) fn parse_select(tokens: &mut TokenReader<'_>) -> Result<Statement> {
     } else {
         locks.put(&mut query)?;
     }
-    let query = Box::new(ast::Statement::Query(query));
     Ok(match into {
-        Some(name) => made_of(name, query),
-        None => Statement::Query(query),
+        Some(name) => made_of(name, Box::new(ast::Statement::Query(query))),
+        None => SelectQuery::from(query).into(),
     })
 }
 

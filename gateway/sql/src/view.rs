@@ -1,16 +1,13 @@
 //! `CREATE VIEW`, `ALTER VIEW`, `DROP VIEW`.
 
 use crate::{
-    ast::{
-        Statement,
-        definition::{AlterView, CreateView, Definition, DropTables, ViewAction},
-    },
+    ast::definition::{AlterView, CreateView, Definition, DropTables, ViewAction},
     definition::{is_cascade, is_other_object},
     names::as_temporary,
     query,
     tokens::TokenReader,
 };
-use datafusion::sql::sqlparser::{ast, tokenizer::Token};
+use datafusion::sql::sqlparser::tokenizer::Token;
 use keyspan_pg::error::{Result, SqlError};
 
 pub(crate) fn parse_create_view(tokens: &mut TokenReader<'_>) -> Result<Definition> {
@@ -37,8 +34,7 @@ pub(crate) fn parse_create_view(tokens: &mut TokenReader<'_>) -> Result<Definiti
         tokens.parenthesised(parse_option)?;
     }
     tokens.expect_words("as")?;
-    let Statement::Query(parsed) = query::parse_query(tokens)? else { return Err(tokens.syntax_error()) };
-    let ast::Statement::Query(query) = *parsed else { return Err(tokens.syntax_error()) };
+    let query = query::parse_query(tokens)?;
     if tokens.head() == "with" && tokens.contains(&["check", "option"]) {
         return Err(SqlError::unsupported("WITH CHECK OPTION"));
     }

@@ -129,8 +129,8 @@ impl Session {
 
     /// Keeps what was made of a text that came again; nothing if it is no query or change of rows.
     pub(crate) fn keep(&mut self, text: Text<'_>, seen: Seen, prepared: &Prepared) {
-        use Statement::{Delete, Insert, Query, Update};
-        if matches!(*prepared.statement, Query(_) | Insert(_) | Update(_) | Delete(_)) {
+        use Statement::{Delete, Insert, LockingQuery, Query, Update};
+        if matches!(*prepared.statement, Query(_) | LockingQuery(_) | Insert(_) | Update(_) | Delete(_)) {
             self.recent.keep(text, seen, prepared.clone());
         }
     }

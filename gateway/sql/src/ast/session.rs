@@ -1,7 +1,7 @@
 //! Statements about the session's own state, as they were written: settings, transactions, prepared statements, cursors, channels.
 
-use super::Statement;
-use datafusion::sql::sqlparser::ast::{self, Expr};
+use super::{SelectQuery, Statement};
+use datafusion::sql::sqlparser::ast::Expr;
 use keyspan_catalog::SqlType;
 
 /// A statement about settings. Names are in lower case.
@@ -121,8 +121,8 @@ pub struct Declare {
     pub scroll: bool,
     /// Whether it outlives its transaction.
     pub hold: bool,
-    /// The rows: always [`ast::Statement::Query`].
-    pub query: Box<ast::Statement>,
+    /// The rows.
+    pub query: SelectQuery,
     /// The text of all of it.
     pub text: String,
 }

@@ -22,6 +22,7 @@ fn check(sql: &str, expected: Expect) {
 fn show(statement: &Statement) -> String {
     match statement {
         Statement::Query(query) => format!("query {query}"),
+        Statement::LockingQuery(query) => format!("query {}", query.query),
         Statement::Insert(insert) => format!("insert {insert}"),
         Statement::Update(update) => format!("update {update}"),
         Statement::Delete(delete) => format!("delete {delete}"),
