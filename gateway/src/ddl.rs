@@ -19,7 +19,7 @@ use crate::{
     pg::error::{Result, SqlError, SqlState},
     session::Session,
     shield::shielded,
-    sql::statement::Definition,
+    sql::ast::definition::Definition,
 };
 
 /// The command tag of a definition.

@@ -15,7 +15,7 @@ use crate::{
     instance::Shared,
     pg::error::{Result, SqlError, SqlState},
     session::Session,
-    sql::statement::Statement,
+    sql::ast::Statement,
 };
 use files::File;
 use futures::TryStreamExt;
@@ -165,7 +165,7 @@ async fn run(session: &mut Session, sql: &str) -> Result<()> {
 }
 
 fn table(shared: &Shared, name: &str) -> Result<Arc<Table>> {
-    let missing = || SqlError::new(SqlState::UNDEFINED_TABLE, format!("relation \"{name}\" does not exist"));
+    let missing = || SqlError::undefined_relation(name);
     shared.catalog.snapshot().table(name).cloned().ok_or_else(missing)
 }
 

@@ -28,12 +28,12 @@ use crate::{
     query::{Query, explain, plan_cache::Plans, with_parameters},
     session::{Found, Prepared, Session},
     sql::{
-        cursor::CursorStatement,
-        listen::Listening,
-        maintenance::Upkeep,
-        query::{Explain, analyzed_write},
-        settings::{Setting, Transaction},
-        statement::{Definition, Statement},
+        ast::{
+            Explain, Maintenance, SelectQuery, Statement,
+            definition::Definition,
+            session::{CursorStatement, Listening, Setting, Transaction},
+        },
+        explain::analyzed_write,
     },
     view::View,
     wire::transaction_status::TransactionStatus,
@@ -88,13 +88,6 @@ impl Session {
 
 async fn prepare(session: &mut Session, statement: Statement, hints: Hints<'_>, runs: Runs) -> Result<Prepared> {
     check_state(session, &statement)?;
-    if let Statement::Query(query) = &statement
-        && locking::locks(query)
-    {
-        let (parameters, plan) = analyse_now(session, query, hints).await?;
-        let columns = Some(Query::columns(&plan));
-        return Ok(Prepared::new(statement, parameters, columns));
-    }
     let none = (Vec::new(), None);
     let (mut kept, mut plans) = (Kept::default(), Plans::default());
     let (parameters, columns): (Vec<DataType>, Option<SchemaRef>) = match &statement {
@@ -127,6 +120,10 @@ async fn prepare(session: &mut Session, statement: Statement, hints: Hints<'_>, 
                 (None, write) => Box::pin(write::parameters(session, view, write, hints)).await?,
             }
         }
+        Statement::LockingQuery(query) => {
+            let (parameters, plan) = analyse_now(session, &query.unlocked, hints).await?;
+            (parameters, Some(Query::columns(&plan)))
+        }
         Statement::Explain(explained) => {
             (explained_parameters(session, explained, hints).await?, Some(explain::schema()))
         }
@@ -134,7 +131,7 @@ async fn prepare(session: &mut Session, statement: Statement, hints: Hints<'_>, 
         Statement::CopyTo(copy) => (analyse_now(session, &copy.query, hints).await?.0, None),
         Statement::CopyOut(copy) => (analyse_now(session, &copy.query, hints).await?.0, None),
         Statement::Cursor(CursorStatement::Declare(declare)) => {
-            (analyse_now(session, &declare.query, hints).await?.0, None)
+            (analyse_now(session, declare.query.unlocked(), hints).await?.0, None)
         }
         Statement::Cursor(CursorStatement::Fetch(fetch)) => (Vec::new(), Some(session.cursors.schema(&fetch.name)?)),
         Statement::Execute(execute) => (Vec::new(), prepared::executed(session, execute)?.columns),
@@ -151,7 +148,7 @@ async fn prepare(session: &mut Session, statement: Statement, hints: Hints<'_>, 
         | Statement::Truncate { .. }
         | Statement::Listen(_)
         | Statement::Notify { .. }
-        | Statement::Upkeep(_) => none,
+        | Statement::Maintenance(_) => none,
     };
     Ok(Prepared { kept: Arc::new(kept), plans: Arc::new(plans), ..Prepared::new(statement, parameters, columns) })
 }
@@ -169,7 +166,7 @@ async fn execute(session: &mut Session, prepared: &Prepared, parameters: Vec<Sca
     }
     match statement {
         Statement::Empty => Ok(Outcome::Empty),
-        Statement::Query(query) if locking::locks(query) => {
+        Statement::LockingQuery(query) => {
             let rows = Box::pin(locking::rows(session, query, parameters)).await?;
             Ok(Outcome::Rows { tag: "SELECT", rows })
         }
@@ -179,7 +176,9 @@ async fn execute(session: &mut Session, prepared: &Prepared, parameters: Vec<Sca
                 Statement::Execute(run) => {
                     let named = prepared::executed(session, run)?;
                     let values = prepared::arguments(session, run, &named.parameters).await?;
-                    if explained.analyze && !matches!(*named.statement, Statement::Query(_)) {
+                    if explained.analyze
+                        && !matches!(*named.statement, Statement::Query(_) | Statement::LockingQuery(_))
+                    {
                         return Err(analyzed_write());
                     }
                     let (query, plan) = plan_explained(session, &named.statement, &values).await?;
@@ -246,7 +245,7 @@ async fn execute(session: &mut Session, prepared: &Prepared, parameters: Vec<Sca
             session.notify(channel, payload).await?;
             Ok(Outcome::Done("NOTIFY".into()))
         }
-        Statement::Upkeep(upkeep) => maintain(session, upkeep),
+        Statement::Maintenance(upkeep) => maintain(session, upkeep),
     }
 }
 
@@ -320,11 +319,12 @@ async fn run_cursor(session: &mut Session, cursor: &CursorStatement, parameters:
                 let message = "DECLARE CURSOR can only be used in transaction blocks";
                 return Err(SqlError::new(SqlState::NO_ACTIVE_SQL_TRANSACTION, message));
             }
-            let rows = if locking::locks(&declare.query) {
-                locking::rows(session, &declare.query, parameters).await?
-            } else {
-                let (query, plan) = plan_query(session, &declare.query, &parameters).await?;
-                query.run(with_parameters(plan, parameters)?).await?
+            let rows = match &declare.query {
+                SelectQuery::Locking(query) => locking::rows(session, query, parameters).await?,
+                SelectQuery::Plain(query) => {
+                    let (query, plan) = plan_query(session, query, &parameters).await?;
+                    query.run(with_parameters(plan, parameters)?).await?
+                }
             };
             let depth = session.savepoint_depth();
             let at_micros = session.shared.clock.now_micros();
@@ -357,15 +357,17 @@ async fn run_cursor(session: &mut Session, cursor: &CursorStatement, parameters:
 }
 
 /// Statements of upkeep that have nothing to do here, but for what they name.
-fn maintain(session: &mut Session, upkeep: &Upkeep) -> Result<Outcome> {
+fn maintain(session: &mut Session, upkeep: &Maintenance) -> Result<Outcome> {
     let (tag, why, tables) = match upkeep {
-        Upkeep::Vacuum(_) if session.in_transaction() => {
+        Maintenance::Vacuum(_) if session.in_transaction() => {
             let message = "VACUUM cannot run inside a transaction block";
             return Err(SqlError::new(SqlState::ACTIVE_SQL_TRANSACTION, message));
         }
-        Upkeep::Vacuum(tables) => ("VACUUM", "the store compacts by itself", tables),
-        Upkeep::Analyze(tables) => ("ANALYZE", "statistics are read from the store when a query is planned", tables),
-        Upkeep::Schema(name) => {
+        Maintenance::Vacuum(tables) => ("VACUUM", "the store compacts by itself", tables),
+        Maintenance::Analyze(tables) => {
+            ("ANALYZE", "statistics are read from the store when a query is planned", tables)
+        }
+        Maintenance::Schema(name) => {
             let message = format!("schema \"{name}\" already exists, skipping");
             session.notice(SqlError::new(SqlState::SUCCESSFUL_COMPLETION, message));
             return Ok(Outcome::Done("CREATE SCHEMA".into()));
@@ -397,7 +399,6 @@ async fn analyse(
     statement: &ast::Statement,
     hints: Hints<'_>,
 ) -> Result<(Vec<DataType>, LogicalPlan, Query)> {
-    let statement = &*locking::without_locks(statement);
     let query = session.query(view)?.with_types(hints);
     let plan = query.plan(statement).await?;
     let types = query.parameters(statement, &plan, hints).await?;
@@ -418,7 +419,7 @@ async fn plan_query(
 ) -> Result<(Query, LogicalPlan)> {
     let view = session.view().await?;
     let query = session.query(view)?.with_parameters(parameters);
-    let plan = query.plan(&locking::without_locks(statement)).await?;
+    let plan = query.plan(statement).await?;
     Ok((query, plan))
 }
 
@@ -429,6 +430,7 @@ async fn plan_explained(
 ) -> Result<(Query, LogicalPlan)> {
     match explained {
         Statement::Query(query) => plan_query(session, query, parameters).await,
+        Statement::LockingQuery(query) => plan_query(session, &query.unlocked, parameters).await,
         write => write::plan(session, write, parameters).await,
     }
 }
@@ -436,6 +438,7 @@ async fn plan_explained(
 async fn explained_parameters(session: &mut Session, explained: &Explain, hints: Hints<'_>) -> Result<Vec<DataType>> {
     match explained.statement.as_ref() {
         Statement::Query(query) => Ok(analyse_now(session, query, hints).await?.0),
+        Statement::LockingQuery(query) => Ok(analyse_now(session, &query.unlocked, hints).await?.0),
         Statement::Execute(execute) => prepared::executed(session, execute).map(|_| Vec::new()),
         write => {
             let view = session.view().await?;

@@ -11,7 +11,7 @@
 //! is made. Sessions hold their rooms and queues; a room without sessions, and a queue without its session, is gone.
 
 use crate::pg::error::{Result, SqlError, SqlState};
-use crate::sql::listen::Listening;
+use crate::sql::ast::session::Listening;
 use std::{
     collections::{BTreeSet, HashMap, HashSet, VecDeque},
     fmt,

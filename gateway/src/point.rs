@@ -25,7 +25,7 @@ mod write;
 
 use crate::{
     pg::{error::Result, names::SearchPath},
-    sql::statement::Statement,
+    sql::ast::Statement,
     view::View,
     write_set::WriteSet,
 };

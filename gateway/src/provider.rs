@@ -96,7 +96,7 @@ impl TableFunctionImpl for OfTable {
             Some((_, Relation::Table(table))) => {
                 Ok(Arc::new(KeyspanTable::of(Arc::clone(table), self.view.clone(), self.form)))
             }
-            _ => Err(wrong(SqlState::UNDEFINED_TABLE, format!("relation \"{name}\" does not exist"))),
+            _ => Err(DataFusionError::External(Box::new(SqlError::undefined_relation(name)))),
         }
     }
 }

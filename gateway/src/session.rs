@@ -1,9 +1,9 @@
 //! A connection's session: who it is, its settings, its transaction.
 //!
-//! A statement's life: [`Statement::parse`](crate::sql::statement::Statement) → [`Session::prepare`] (types of parameters and columns) →
+//! A statement's life: [`Statement::parse`](crate::sql::ast::Statement) → [`Session::prepare`] (types of parameters and columns) →
 //! [`Session::execute`] (an [`Outcome`]: rows as a stream, or a command tag). The wire calls these for the simple and the extended
 //! protocol alike. Each statement takes a [`View`]: one snapshot and one pin; in a transaction with
-//! [`Isolation::RepeatableRead`](crate::sql::settings::Isolation) the first statement's.
+//! [`Isolation::RepeatableRead`](crate::sql::ast::session::Isolation) the first statement's.
 
 use crate::activity::{Activity, Listed};
 use crate::lookup;
@@ -38,7 +38,7 @@ use crate::{
     point,
     query::plan_cache::Plans,
     sequences::Given,
-    sql::statement::Statement,
+    sql::ast::Statement,
     view::{View, budget::ScanBudget},
     wire::reply::Severity,
     write_set::WriteSet,

@@ -11,7 +11,7 @@ use crate::{
         error::{Result, SqlError, SqlState},
         names::SearchPath,
     },
-    sql::settings::Isolation,
+    sql::ast::session::Isolation,
 };
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 

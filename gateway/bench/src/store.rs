@@ -19,7 +19,7 @@ use keyspan_gateway::{
     resources::{Memory, Resources, TEMP_BYTES},
     session::Session,
 };
-use keyspan_sql::statement::Statement;
+use keyspan_sql::ast::Statement;
 use keyspan_storage::{
     Inspection, Mutation, RowKey, RowMutation, Store, StoreExt,
     engine::{Codec, Engine, EngineOptions},

@@ -1,14 +1,18 @@
-//! What a user is told when something goes wrong: SQLSTATE, primary message, detail, hint.
+//! Errors as PostgreSQL reports them: SQLSTATE, primary message, detail, hint, and the name they are about.
 //!
-//! Every error of the crates beneath becomes a [`SqlError`] here and nowhere else.
+//! Every error of the crates beneath becomes a [`SqlError`] here and nowhere else: those of the store and the catalog by their
+//! kinds in this file, those of DataFusion, Arrow and Parquet in `datafusion`. An error about a name carries it as its
+//! [`Subject`], which a position in the statement's text is found by; who reports the error never reads its message.
 
 use keyspan_catalog::ErrorKind as CatalogKind;
 use keyspan_storage::ErrorKind as StoreKind;
 use std::fmt;
+use subject::Subject;
 
 mod datafusion;
+pub mod subject;
 
-/// The result of what a session does.
+/// A result with an error for the client.
 pub type Result<T, E = SqlError> = std::result::Result<T, E>;
 
 /// A SQLSTATE (<https://www.postgresql.org/docs/15/errcodes-appendix.html>).
@@ -20,7 +24,7 @@ macro_rules! states {
         impl SqlState {
             $($(#[$doc])* pub const $name: Self = Self($code);)*
 
-            /// The state of a code; that of an internal error for a code that is none of these.
+            /// The state of a code; [`INTERNAL_ERROR`](Self::INTERNAL_ERROR) for a code that is not in the list.
             pub fn of(code: &str) -> Self {
                 match code { $($code => Self::$name,)* _ => Self::INTERNAL_ERROR }
             }
@@ -31,19 +35,19 @@ macro_rules! states {
 states! {
     /// No error: what notices carry.
     SUCCESSFUL_COMPLETION = "00000";
-    /// Something is not supported.
+    /// A feature that is not supported.
     FEATURE_NOT_SUPPORTED = "0A000";
-    /// The protocol was broken.
+    /// A message that the protocol does not allow.
     PROTOCOL_VIOLATION = "08P01";
-    /// `ON CONFLICT DO UPDATE` met one row twice.
+    /// More than one row where one is allowed; `ON CONFLICT DO UPDATE` of one row twice.
     CARDINALITY_VIOLATION = "21000";
     /// Text too long for its type.
     STRING_DATA_RIGHT_TRUNCATION = "22001";
     /// A number out of its type's range.
     NUMERIC_VALUE_OUT_OF_RANGE = "22003";
-    /// Bytes that are no UTF-8, or the character of number 0.
+    /// Bytes that are not UTF-8, or U+0000.
     CHARACTER_NOT_IN_REPERTOIRE = "22021";
-    /// Binary that is no value of its type.
+    /// Bytes that are not a value of the type.
     INVALID_BINARY_REPRESENTATION = "22P03";
     /// A date or time that does not exist.
     DATETIME_FIELD_OVERFLOW = "22008";
@@ -53,163 +57,163 @@ states! {
     DIVISION_BY_ZERO = "22012";
     /// A parameter out of its domain.
     INVALID_PARAMETER_VALUE = "22023";
-    /// Data of a COPY that are no rows.
+    /// Data of a COPY that is not in its format.
     BAD_COPY_FILE_FORMAT = "22P04";
-    /// Text that is no value of its type.
+    /// Text that is not a value of the type.
     INVALID_TEXT_REPRESENTATION = "22P02";
-    /// A subscript or a dimension of an array that there is not.
+    /// A subscript out of bounds, or a dimension that the array does not have.
     ARRAY_SUBSCRIPT_ERROR = "2202E";
-    /// NULL where a value has to be.
+    /// A NULL argument where a value is required.
     NULL_VALUE_NOT_ALLOWED = "22004";
-    /// An interval that does not fit.
+    /// An interval out of range.
     INTERVAL_FIELD_OVERFLOW = "22015";
-    /// A pattern that is no regular expression.
+    /// A pattern that is not a regular expression.
     INVALID_REGULAR_EXPRESSION = "2201B";
-    /// Fewer rows than none, in LIMIT.
+    /// LIMIT is negative.
     INVALID_ROW_COUNT_IN_LIMIT = "2201W";
-    /// Fewer rows than none, in OFFSET.
+    /// OFFSET is negative.
     INVALID_ROW_COUNT_IN_OFFSET = "2201X";
-    /// The logarithm of what has none.
+    /// The logarithm of zero or of a negative number.
     INVALID_LOGARITHM = "2201E";
-    /// The power or root of what has none.
+    /// A power that is not a real number: zero to a negative one, or a negative to a fraction.
     INVALID_POWER = "2201F";
-    /// Buckets that there cannot be.
+    /// Impossible bounds or count for `width_bucket`.
     INVALID_WIDTH_BUCKET = "2201G";
-    /// Data of another shape than expected.
+    /// Data that is malformed.
     DATA_EXCEPTION = "22000";
-    /// NULL where none may be.
+    /// NULL in a NOT NULL column.
     NOT_NULL_VIOLATION = "23502";
-    /// Refers to something that is not there.
+    /// A reference to a row that does not exist.
     FOREIGN_KEY_VIOLATION = "23503";
-    /// The key is there already.
+    /// A row with the same key exists.
     UNIQUE_VIOLATION = "23505";
-    /// Another kind of object is wanted.
+    /// An object of the wrong kind: a view instead of a table, for example.
     WRONG_OBJECT_TYPE = "42809";
-    /// A row contradicts a CHECK.
+    /// A row violates a CHECK constraint.
     CHECK_VIOLATION = "23514";
-    /// A sequence has no more numbers.
+    /// A sequence reached its limit.
     SEQUENCE_GENERATOR_LIMIT_EXCEEDED = "2200H";
-    /// A value for a column that is always generated.
+    /// An explicit value for a column GENERATED ALWAYS.
     GENERATED_ALWAYS = "428C9";
-    /// Only a warning.
+    /// A warning.
     WARNING = "01000";
-    /// The transaction may not write.
+    /// A write in a read-only transaction.
     READ_ONLY_SQL_TRANSACTION = "25006";
-    /// Needs a transaction, and there is none.
+    /// A statement that needs a transaction block, outside of one.
     NO_ACTIVE_SQL_TRANSACTION = "25P01";
-    /// Another transaction holds it, and is not waited for.
+    /// A lock that another transaction holds, under NOWAIT or past `lock_timeout`.
     LOCK_NOT_AVAILABLE = "55P03";
-    /// A setting that only tells something.
+    /// A setting that is read-only.
     CANT_CHANGE_RUNTIME_PARAM = "55P02";
-    /// Names columns that do not fit the clause.
+    /// Columns that do not fit the clause.
     INVALID_COLUMN_REFERENCE = "42P10";
-    /// Inside a transaction, where it cannot be.
+    /// A statement that a transaction block does not allow.
     ACTIVE_SQL_TRANSACTION = "25001";
-    /// The transaction has failed; only its end is accepted.
+    /// A statement in a failed transaction, which accepts only its end.
     IN_FAILED_SQL_TRANSACTION = "25P02";
-    /// Role or password wrong.
+    /// A wrong role or password.
     INVALID_PASSWORD = "28P01";
-    /// The role may not connect so.
+    /// A role that may not connect here, or not in this way.
     INVALID_AUTHORIZATION = "28000";
-    /// A view that reads itself.
+    /// A definition that refers to itself.
     INVALID_OBJECT_DEFINITION = "42P17";
-    /// Others depend on it.
+    /// An object that others depend on.
     DEPENDENT_OBJECTS_STILL_EXIST = "2BP01";
-    /// No such database.
+    /// A database that does not exist.
     INVALID_CATALOG_NAME = "3D000";
-    /// No such schema.
+    /// A schema that does not exist.
     INVALID_SCHEMA_NAME = "3F000";
-    /// A prepared statement or portal of no such name.
+    /// A prepared statement that does not exist.
     INVALID_SQL_STATEMENT_NAME = "26000";
-    /// Another transaction got there first: try again.
+    /// A conflict with another transaction; a retry may succeed.
     SERIALIZATION_FAILURE = "40001";
-    /// No savepoint of this name.
+    /// A savepoint that does not exist.
     INVALID_SAVEPOINT_SPECIFICATION = "3B001";
-    /// No portal of this name.
+    /// A cursor or portal that does not exist.
     INVALID_CURSOR_NAME = "34000";
-    /// A portal of this name is open already.
+    /// A cursor or portal of the same name is open.
     DUPLICATE_CURSOR = "42P03";
-    /// A prepared statement of this name is there already.
+    /// A prepared statement of the same name exists.
     DUPLICATE_PREPARED_STATEMENT = "42P05";
-    /// Not allowed to this role.
+    /// The role lacks the privilege.
     INSUFFICIENT_PRIVILEGE = "42501";
-    /// Parses, and makes no sense.
+    /// A statement that parses and cannot be planned, for a reason without a code of its own.
     SYNTAX_OR_ACCESS = "42000";
-    /// Does not parse.
+    /// A statement that does not parse.
     SYNTAX_ERROR = "42601";
-    /// A name twice.
+    /// A column name twice.
     DUPLICATE_COLUMN = "42701";
-    /// No such column.
+    /// A column that does not exist.
     UNDEFINED_COLUMN = "42703";
-    /// A name of more bytes than names have.
+    /// A name longer than 63 bytes.
     NAME_TOO_LONG = "42622";
-    /// No such role or other object.
+    /// A role, type or other object that does not exist.
     UNDEFINED_OBJECT = "42704";
-    /// The object is there already.
+    /// An object of the same name exists.
     DUPLICATE_OBJECT = "42710";
-    /// A table twice under one name.
+    /// A table name or alias twice in FROM.
     DUPLICATE_ALIAS = "42712";
-    /// No cast from one to the other.
+    /// No cast between the two types.
     CANNOT_COERCE = "42846";
-    /// Types do not go together.
+    /// A type that does not fit.
     DATATYPE_MISMATCH = "42804";
-    /// No such function.
+    /// A function or operator that does not exist for the types.
     UNDEFINED_FUNCTION = "42883";
-    /// A name that several things have.
+    /// A column name that fits several columns.
     AMBIGUOUS_COLUMN = "42702";
-    /// An operator of which there are several.
+    /// A call that fits several functions or operators.
     AMBIGUOUS_FUNCTION = "42725";
-    /// A name that is kept for the system.
+    /// A name that is reserved for the system.
     RESERVED_NAME = "42939";
-    /// A column is neither grouped nor aggregated.
+    /// A column neither grouped nor aggregated, or an aggregate where none is allowed.
     GROUPING_ERROR = "42803";
-    /// A name that breaks the rules for names.
+    /// An invalid name.
     INVALID_NAME = "42602";
-    /// No such table.
+    /// A table, view or sequence that does not exist.
     UNDEFINED_TABLE = "42P01";
-    /// No such parameter.
+    /// A parameter that does not exist.
     UNDEFINED_PARAMETER = "42P02";
-    /// The database is there already.
+    /// A database of the same name exists.
     DUPLICATE_DATABASE = "42P04";
-    /// The schema is there already.
+    /// A schema of the same name exists.
     DUPLICATE_SCHEMA = "42P06";
-    /// The table is there already.
+    /// A relation of the same name exists.
     DUPLICATE_TABLE = "42P07";
-    /// A definition that contradicts itself.
+    /// An invalid definition of a table.
     INVALID_TABLE_DEFINITION = "42P16";
-    /// The parameter's type cannot be told.
+    /// A parameter whose type cannot be inferred.
     INDETERMINATE_DATATYPE = "42P18";
     /// The disk is full.
     DISK_FULL = "53100";
-    /// Over a memory budget.
+    /// The memory budget is exceeded.
     OUT_OF_MEMORY = "53200";
     /// Too many connections.
     TOO_MANY_CONNECTIONS = "53300";
-    /// A limit that the operator has set.
+    /// A limit that the operator set.
     CONFIGURATION_LIMIT_EXCEEDED = "53400";
-    /// Over a limit of the data model.
+    /// A limit of the data model is exceeded.
     PROGRAM_LIMIT_EXCEEDED = "54000";
-    /// In use.
+    /// An object in use.
     OBJECT_IN_USE = "55006";
-    /// Not in a state in which this can be done.
+    /// An object in the wrong state for the operation.
     OBJECT_NOT_IN_PREREQUISITE_STATE = "55000";
-    /// Cancelled, or out of time.
+    /// Cancelled by the client or by `statement_timeout`.
     QUERY_CANCELED = "57014";
-    /// A transaction in which nothing happened for too long.
+    /// A transaction idle past `idle_in_transaction_session_timeout`.
     IDLE_IN_TRANSACTION_SESSION_TIMEOUT = "25P03";
-    /// A session in which nothing happened for too long.
+    /// A session idle past `idle_session_timeout`.
     IDLE_SESSION_TIMEOUT = "57P05";
-    /// The server stops.
+    /// The server shuts down.
     ADMIN_SHUTDOWN = "57P01";
-    /// Not ready, or stopped.
+    /// The server is starting or stopping, or the store is unavailable.
     CANNOT_CONNECT_NOW = "57P03";
-    /// A file of the system failed.
+    /// Reading or writing a file failed.
     IO_ERROR = "58030";
     /// Stored data is damaged.
     DATA_CORRUPTED = "XX001";
-    /// A state that is kept no longer.
+    /// A snapshot older than the store keeps.
     SNAPSHOT_TOO_OLD = "72000";
-    /// A fault of ours.
+    /// A bug of the server.
     INTERNAL_ERROR = "XX000";
 }
 
@@ -224,10 +228,12 @@ pub struct SqlError {
     pub detail: Option<String>,
     /// What to do: a sentence.
     pub hint: Option<String>,
-    /// Where in the statement, in characters from 1.
+    /// The position in the statement's text, in characters from 1.
     pub position: Option<u32>,
+    /// The name that the error is about, for an error without a position yet.
+    pub subject: Option<Box<Subject>>,
     /// Where it happened, beside the statement: the line of a COPY.
-    pub context: Option<String>,
+    pub context: Option<Box<str>>,
 }
 
 impl fmt::Display for SqlError {
@@ -239,17 +245,46 @@ impl fmt::Display for SqlError {
 impl SqlError {
     /// An error with a primary message.
     pub fn new(state: SqlState, message: impl Into<String>) -> Self {
-        Self { state, message: message.into(), detail: None, hint: None, position: None, context: None }
+        let (detail, hint, position, subject, context) = (None, None, None, None, None);
+        Self { state, message: message.into(), detail, hint, position, subject, context }
     }
 
-    /// Something that is not supported: 0A000.
+    /// 0A000: `what` is not supported.
     pub fn unsupported(what: impl fmt::Display) -> Self {
         Self::new(SqlState::FEATURE_NOT_SUPPORTED, format!("{what} is not supported"))
     }
 
-    /// A statement that does not parse: 42601.
+    /// 42601: a statement that does not parse.
     pub fn syntax(message: impl Into<String>) -> Self {
         Self::new(SqlState::SYNTAX_ERROR, message)
+    }
+
+    /// 42703: a column that is read, with its table's name or alias, does not exist.
+    pub fn undefined_column(table: Option<&str>, name: &str) -> Self {
+        let message = match table {
+            Some(table) => format!("column {table}.{name} does not exist"),
+            None => format!("column \"{name}\" does not exist"),
+        };
+        let subject = Subject::Column { table: table.map(str::to_owned), name: name.to_owned() };
+        Self::new(SqlState::UNDEFINED_COLUMN, message).with_subject(subject)
+    }
+
+    /// 42703: a column that is written does not exist in its relation.
+    pub fn undefined_column_of(relation: &str, name: &str) -> Self {
+        let message = format!("column \"{name}\" of relation \"{relation}\" does not exist");
+        Self::new(SqlState::UNDEFINED_COLUMN, message).with_subject(Subject::WrittenColumn(name.to_owned()))
+    }
+
+    /// 42P01: a relation does not exist, whose name has its schema before it if the statement says it.
+    pub fn undefined_relation(name: &str) -> Self {
+        let message = format!("relation \"{name}\" does not exist");
+        Self::new(SqlState::UNDEFINED_TABLE, message).with_subject(Subject::Relation(name.to_owned()))
+    }
+
+    /// 42883: a function does not exist, whose signature has the types of its arguments if they are known.
+    pub fn undefined_function(name: &str, signature: &str) -> Self {
+        let message = format!("function {signature} does not exist");
+        Self::new(SqlState::UNDEFINED_FUNCTION, message).with_subject(Subject::Function(name.to_owned()))
     }
 
     /// Adds a detail.
@@ -263,6 +298,13 @@ impl SqlError {
     #[must_use]
     pub fn with_hint(mut self, hint: impl Into<String>) -> Self {
         self.hint = Some(hint.into());
+        self
+    }
+
+    /// Adds the name that the error is about.
+    #[must_use]
+    pub fn with_subject(mut self, subject: Subject) -> Self {
+        self.subject = Some(Box::new(subject));
         self
     }
 }
@@ -292,17 +334,16 @@ impl From<&keyspan_catalog::Error> for SqlError {
             (CatalogKind::Store | CatalogKind::Conflict, Some(store)) => store_state(store.kind()),
             (kind, _) => catalog_state(kind),
         };
+        let hint = || error.store().and_then(|store| store_hint(store.kind())).map(str::to_owned);
         Self {
-            state,
-            message: with_causes(error),
             detail: error.detail.clone(),
-            hint: error.hint.clone().or(error.store().and_then(|store| store_hint(store.kind())).map(str::to_owned)),
-            position: None,
-            context: None,
+            hint: error.hint.clone().or_else(hint),
+            ..Self::new(state, with_causes(error))
         }
     }
 }
 
+/// The message of an error and of its causes, with a colon between them; a cause that the message ends with is left out.
 fn with_causes(error: &dyn std::error::Error) -> String {
     let mut text = error.to_string();
     let mut cause = error.source();
@@ -335,7 +376,7 @@ fn store_state(kind: StoreKind) -> SqlState {
     }
 }
 
-/// What to do about an error of the store, where the message does not say it.
+/// The remedy for an error of the store, where its message does not say it.
 fn store_hint(kind: StoreKind) -> Option<&'static str> {
     match kind {
         StoreKind::PinExpired => Some("Run the statement again, in a new transaction."),
@@ -346,9 +387,9 @@ fn store_hint(kind: StoreKind) -> Option<&'static str> {
     }
 }
 
-/// What to do with a table that keeps no history.
-pub const NO_HISTORY_HINT: &str = "cells('table') shows the versions that are still stored. An operator lets a table keep history with \
-                                   ALTER TABLE … SET (history = '7 days').";
+/// The hint of an error about a table that keeps no history.
+pub const NO_HISTORY_HINT: &str = "cells('table') shows the versions that are still stored. \
+    An operator lets a table keep history with ALTER TABLE … SET (history = '7 days').";
 
 fn catalog_state(kind: CatalogKind) -> SqlState {
     match kind {
@@ -385,12 +426,12 @@ mod tests {
     use expect_test::{Expect, expect};
 
     fn check(error: keyspan_storage::Error, expected: Expect) {
-        let told = SqlError::from(&error);
-        let hint = told.hint.as_deref().unwrap_or("none");
-        expected.assert_eq(&format!("{}: {}\nHINT: {hint}", told.state.0, told.message));
-        // The same by way of the catalog.
-        let by_catalog = SqlError::from(keyspan_catalog::Error::from(error));
-        assert_eq!((by_catalog.state, by_catalog.hint), (told.state, told.hint));
+        let error_of_store = SqlError::from(&error);
+        let hint = error_of_store.hint.as_deref().unwrap_or("none");
+        expected.assert_eq(&format!("{}: {}\nHINT: {hint}", error_of_store.state.0, error_of_store.message));
+        // The catalog passes the error on with the same state and hint.
+        let error_of_catalog = SqlError::from(keyspan_catalog::Error::from(error));
+        assert_eq!((error_of_catalog.state, error_of_catalog.hint), (error_of_store.state, error_of_store.hint));
     }
 
     #[test]

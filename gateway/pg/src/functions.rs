@@ -97,7 +97,7 @@ pub fn text(value: impl Into<String>) -> ScalarValue {
 /// 42883 for a function.
 pub fn undefined(name: &str, arguments: &[DataType]) -> SqlError {
     let names: Vec<_> = arguments.iter().map(shown_type).collect();
-    SqlError::new(SqlState::UNDEFINED_FUNCTION, format!("function {name}({}) does not exist", names.join(", ")))
+    SqlError::undefined_function(name, &format!("{name}({})", names.join(", ")))
         .with_hint("No function matches the given name and argument types. You might need to add explicit type casts.")
 }
 

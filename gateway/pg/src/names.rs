@@ -5,7 +5,7 @@
 //! `lookup::find`, in the gateway, is the one way from a name to a table or view of users; what DataFusion reads by name follows the same path
 //! (`query::schemas`).
 
-use crate::error::{Result, SqlError, SqlState};
+use crate::error::{Result, SqlError, SqlState, subject::Subject};
 use std::{fmt, ops::Deref};
 
 /// What names of the session's own schema of temporary tables begin with; it is an alias for that schema, too.
@@ -84,7 +84,8 @@ impl RelationName {
 
     /// 42P01 for a relation, a table, ….
     pub fn missing(&self, what: &str) -> SqlError {
-        SqlError::new(SqlState::UNDEFINED_TABLE, format!("{what} \"{}\" does not exist", self.written()))
+        let message = format!("{what} \"{}\" does not exist", self.written());
+        SqlError::new(SqlState::UNDEFINED_TABLE, message).with_subject(Subject::Relation(self.written()))
     }
 }
 

@@ -4,12 +4,12 @@
 //! place where it stood, and put into the tree afterwards as the [version](TableVersion) of its table. One that finds no table there
 //! is refused.
 
-use super::tokens::{Cursor, Cut};
-use crate::pg::error::{Result, SqlError};
+use crate::tokens::{Cut, TokenReader};
 use datafusion::sql::sqlparser::{
     ast::{TableFactor, TableVersion, TableWithJoins, VisitMut, VisitorMut},
     tokenizer::Token,
 };
+use keyspan_pg::error::{Result, SqlError};
 use std::ops::ControlFlow;
 
 /// The clauses of a statement, until they have found their tables.
@@ -17,8 +17,8 @@ pub(crate) struct Past(Vec<Cut>);
 
 impl Past {
     /// Cuts the clauses out of what is to be read.
-    pub(crate) fn cut(cursor: &mut Cursor<'_>) -> Result<Self> {
-        cursor.cut_expressions("for system_time as of").map(Self)
+    pub(crate) fn cut(tokens: &mut TokenReader<'_>) -> Result<Self> {
+        tokens.cut_expressions("for system_time as of").map(Self)
     }
 
     /// Puts them into the tree.

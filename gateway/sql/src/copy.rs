@@ -5,108 +5,68 @@
 
 mod options;
 
-pub use options::{CopyFormat, CopyOptions, Forced, Header};
-
-use super::{as_of::Past, query::adapt, statement::Statement, tokens::Cursor};
-use crate::pg::syntax::build::select_from;
-use crate::pg::{
-    error::{Result, SqlError},
-    names::RelationName,
+use crate::{
+    adapt::adapt,
+    as_of::Past,
+    ast::{
+        Statement,
+        copy::{Compression, CopyFrom, CopyOut, CopyTo},
+    },
+    tokens::TokenReader,
 };
 use datafusion::sql::sqlparser::{ast, tokenizer::Token};
-use options::{Setting, copy_options, invalid};
+use keyspan_pg::{
+    error::{Result, SqlError},
+    syntax::build::select_from,
+};
+use options::{Setting, copy_options, invalid, of_settings};
 
-/// `COPY … TO 'file'`
-#[derive(Clone, Debug, PartialEq)]
-pub struct CopyTo {
-    /// The rows: always [`ast::Statement::Query`].
-    pub query: Box<ast::Statement>,
-    /// The file as it was written.
-    pub path: String,
-    /// How pages are compressed.
-    pub compression: Compression,
-}
-
-/// How the pages of a Parquet file are compressed.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Compression {
-    /// Not.
-    None,
-    /// `snappy`
-    Snappy,
-    /// `lz4_raw`
-    Lz4,
-    /// `zstd`
-    #[default]
-    Zstd,
-}
-
-/// `COPY … TO STDOUT`
-#[derive(Clone, Debug, PartialEq)]
-pub struct CopyOut {
-    /// The rows: always [`ast::Statement::Query`].
-    pub query: Box<ast::Statement>,
-    /// How they are written.
-    pub options: CopyOptions,
-}
-
-/// `COPY table FROM STDIN`
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct CopyFrom {
-    /// The table.
-    pub table: RelationName,
-    /// The columns that the data has; none for all.
-    pub columns: Vec<String>,
-    /// How the data is written.
-    pub options: CopyOptions,
-}
-
-pub(crate) fn parse_copy(cursor: &mut Cursor<'_>) -> Result<Statement> {
-    cursor.expect_words("copy")?;
-    let past = Past::cut(cursor)?;
-    let (mut query, table) = if cursor.token(&Token::LParen) {
-        if ["insert", "update", "delete"].contains(&cursor.head().as_str()) {
+pub(crate) fn parse_copy(tokens: &mut TokenReader<'_>) -> Result<Statement> {
+    tokens.expect_words("copy")?;
+    let past = Past::cut(tokens)?;
+    let (mut query, table) = if tokens.token(&Token::LParen) {
+        if ["insert", "update", "delete"].contains(&tokens.head().as_str()) {
             return Err(SqlError::unsupported("COPY of a statement that writes"));
         }
-        let query = cursor.parse_with(|parser| parser.parse_query())?;
-        cursor.expect_token(&Token::RParen)?;
+        let query = tokens.parse_with(|parser| parser.parse_query())?;
+        tokens.expect_token(&Token::RParen)?;
         (query, None)
     } else {
-        let name = cursor.table_name()?;
+        let name = tokens.table_name()?;
         let columns =
-            if cursor.peek() == Some(&Token::LParen) { cursor.parenthesised(Cursor::name)? } else { Vec::new() };
+            if tokens.peek() == Some(&Token::LParen) { tokens.parenthesised(TokenReader::name)? } else { Vec::new() };
         (select_from(&name, &columns)?, Some((name, columns)))
     };
     past.put(&mut query)?;
     adapt(&mut query)?;
-    if cursor.words("from") {
-        let Some((table, columns)) = table else { return Err(cursor.syntax_error()) };
-        if !cursor.words("stdin") {
+    if tokens.words("from") {
+        let Some((table, columns)) = table else { return Err(tokens.syntax_error()) };
+        if !tokens.words("stdin") {
             let hint = "COPY … FROM STDIN takes the rows from the client; psql's \\copy reads a file of the client's.";
             return Err(SqlError::unsupported("COPY FROM a file or program of the server").with_hint(hint));
         }
-        let options = CopyOptions::of(copy_options(cursor)?, true)?;
-        if cursor.head() == "where" {
+        let options = of_settings(copy_options(tokens)?, true)?;
+        if tokens.head() == "where" {
             return Err(SqlError::unsupported("WHERE in COPY"));
         }
         return Ok(Statement::CopyFrom(CopyFrom { table, columns, options }));
     }
-    cursor.expect_words("to")?;
+    tokens.expect_words("to")?;
     let query = Box::new(ast::Statement::Query(query));
-    if cursor.words("stdout") {
-        let options = CopyOptions::of(copy_options(cursor)?, false)?;
+    if tokens.words("stdout") {
+        let options = of_settings(copy_options(tokens)?, false)?;
         return Ok(Statement::CopyOut(CopyOut { query, options }));
     }
-    if cursor.head() == "program" {
+    if tokens.head() == "program" {
         return Err(SqlError::unsupported("COPY … TO PROGRAM")
             .with_hint("COPY … TO STDOUT gives the rows to the client, which can start one."));
     }
-    let path = cursor.string()?;
+    let path = tokens.string()?;
     let (mut parquet, mut compression) = (false, Compression::default());
-    for (name, value) in copy_options(cursor)? {
+    for (name, value) in copy_options(tokens)? {
         match (name.as_str(), value) {
             ("format", Setting::Text(format)) if format.eq_ignore_ascii_case("parquet") => parquet = true,
-            ("compression", Setting::Text(value)) => compression = Compression::named(&value.to_lowercase())?,
+            ("compression", Setting::Text(value)) => compression = compression_named(&value.to_lowercase())?,
             ("format", Setting::Text(other)) => {
                 return Err(SqlError::unsupported(format!("COPY to a file as {other}")));
             }
@@ -119,17 +79,12 @@ pub(crate) fn parse_copy(cursor: &mut Cursor<'_>) -> Result<Statement> {
     Ok(Statement::CopyTo(CopyTo { query, path, compression }))
 }
 
-impl Compression {
-    fn named(name: &str) -> Result<Self> {
-        match name {
-            "none" | "uncompressed" => Ok(Self::None),
-            "snappy" => Ok(Self::Snappy),
-            "lz4" | "lz4_raw" => Ok(Self::Lz4),
-            "zstd" => Ok(Self::Zstd),
-            _ => {
-                Err(invalid(format!("unknown compression \"{name}\""))
-                    .with_hint("There are none, snappy, lz4 and zstd."))
-            }
-        }
+fn compression_named(name: &str) -> Result<Compression> {
+    match name {
+        "none" | "uncompressed" => Ok(Compression::None),
+        "snappy" => Ok(Compression::Snappy),
+        "lz4" | "lz4_raw" => Ok(Compression::Lz4),
+        "zstd" => Ok(Compression::Zstd),
+        _ => Err(invalid(format!("unknown compression \"{name}\"")).with_hint("There are none, snappy, lz4 and zstd.")),
     }
 }

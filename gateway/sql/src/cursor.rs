@@ -1,91 +1,47 @@
 //! Cursors: `DECLARE`, `FETCH`, `MOVE`, `CLOSE`.
 
-use super::{query::parse_locking, statement::Statement, tokens::Cursor};
-use crate::pg::error::{Result, SqlError};
-use datafusion::sql::sqlparser::{ast, tokenizer::Token};
+use crate::{
+    ast::{
+        SelectQuery, Statement,
+        session::{CursorStatement, Declare, Direction, Fetch},
+    },
+    query::parse_locking,
+    tokens::TokenReader,
+};
+use datafusion::sql::sqlparser::tokenizer::Token;
+use keyspan_pg::error::{Result, SqlError};
 
-/// A statement about cursors.
-#[derive(Clone, Debug, PartialEq)]
-pub enum CursorStatement {
-    /// `DECLARE … CURSOR FOR`
-    Declare(Declare),
-    /// `FETCH`
-    Fetch(Fetch),
-    /// `MOVE`
-    Move(Fetch),
-    /// `CLOSE`; `None` for all.
-    Close(Option<String>),
-}
-
-/// `DECLARE name CURSOR FOR query`
-#[derive(Clone, Debug, PartialEq)]
-pub struct Declare {
-    /// Its name.
-    pub name: String,
-    /// Whether it goes backwards.
-    pub scroll: bool,
-    /// Whether it outlives its transaction.
-    pub hold: bool,
-    /// The rows: always [`ast::Statement::Query`].
-    pub query: Box<ast::Statement>,
-    /// The text of all of it.
-    pub text: String,
-}
-
-/// Which rows of which cursor.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Fetch {
-    /// The cursor.
-    pub name: String,
-    /// The rows.
-    pub direction: Direction,
-}
-
-/// Where a cursor goes. `u64::MAX` rows are all that are left.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Direction {
-    /// So many rows on.
-    Forward(u64),
-    /// So many rows back.
-    Backward(u64),
-    /// The row with this number, from 1; negative from the end.
-    Absolute(i64),
-    /// The row that is so many further on, or back.
-    Relative(i64),
-}
-
-pub(crate) fn parse_declare(cursor: &mut Cursor<'_>) -> Result<Statement> {
-    let text = cursor.text();
-    cursor.expect_words("declare")?;
-    let name = cursor.name()?;
+pub(crate) fn parse_declare(tokens: &mut TokenReader<'_>) -> Result<Statement> {
+    let text = tokens.text();
+    tokens.expect_words("declare")?;
+    let name = tokens.name()?;
     let (mut scroll, mut no_scroll) = (false, false);
     loop {
-        if cursor.words("binary") {
+        if tokens.words("binary") {
             return Err(SqlError::unsupported("a binary cursor")
                 .with_hint("A driver asks for binary in the extended protocol."));
-        } else if cursor.words("no scroll") {
+        } else if tokens.words("no scroll") {
             no_scroll = true;
-        } else if cursor.words("scroll") {
+        } else if tokens.words("scroll") {
             scroll = true;
-        } else if !cursor.words("insensitive") && !cursor.words("asensitive") {
+        } else if !tokens.words("insensitive") && !tokens.words("asensitive") {
             break;
         }
     }
     if scroll && no_scroll {
         return Err(SqlError::syntax("cannot specify both SCROLL and NO SCROLL"));
     }
-    cursor.expect_words("cursor")?;
-    let hold = cursor.words("with hold");
+    tokens.expect_words("cursor")?;
+    let hold = tokens.words("with hold");
     if !hold {
-        cursor.words("without hold");
+        tokens.words("without hold");
     }
-    cursor.expect_words("for")?;
-    if !matches!(cursor.head().as_str(), "" | "select" | "values" | "with" | "table") {
-        return Err(cursor.syntax_error());
+    tokens.expect_words("for")?;
+    if !matches!(tokens.head().as_str(), "" | "select" | "values" | "with" | "table") {
+        return Err(tokens.syntax_error());
     }
-    let Statement::Query(query) = parse_locking(cursor)? else { return Err(cursor.syntax_error()) };
-    let locks = matches!(query.as_ref(), ast::Statement::Query(query) if !query.locks.is_empty());
-    if locks && (hold || scroll) {
+    let query = SelectQuery::from(parse_locking(tokens)?);
+    if matches!(query, SelectQuery::Locking(_)) && (hold || scroll) {
         let what =
             if hold { "DECLARE CURSOR WITH HOLD ... FOR UPDATE" } else { "DECLARE SCROLL CURSOR ... FOR UPDATE" };
         return Err(SqlError::unsupported(what));
@@ -93,26 +49,26 @@ pub(crate) fn parse_declare(cursor: &mut Cursor<'_>) -> Result<Statement> {
     Ok(Statement::Cursor(CursorStatement::Declare(Declare { name, scroll, hold, query, text })))
 }
 
-pub(crate) fn parse_fetch(cursor: &mut Cursor<'_>) -> Result<Statement> {
-    let moves = cursor.head() == "move";
-    cursor.advance();
-    let direction = direction(cursor)?;
-    if !cursor.words("from") {
-        cursor.words("in");
+pub(crate) fn parse_fetch(tokens: &mut TokenReader<'_>) -> Result<Statement> {
+    let moves = tokens.head() == "move";
+    tokens.advance();
+    let direction = direction(tokens)?;
+    if !tokens.words("from") {
+        tokens.words("in");
     }
-    let fetch = Fetch { name: cursor.name()?, direction };
+    let fetch = Fetch { name: tokens.name()?, direction };
     Ok(Statement::Cursor(if moves { CursorStatement::Move(fetch) } else { CursorStatement::Fetch(fetch) }))
 }
 
-pub(crate) fn parse_close(cursor: &mut Cursor<'_>) -> Result<Statement> {
-    cursor.expect_words("close")?;
-    let name = if cursor.words("all") { None } else { Some(cursor.name()?) };
+pub(crate) fn parse_close(tokens: &mut TokenReader<'_>) -> Result<Statement> {
+    tokens.expect_words("close")?;
+    let name = if tokens.words("all") { None } else { Some(tokens.name()?) };
     Ok(Statement::Cursor(CursorStatement::Close(name)))
 }
 
-fn direction(cursor: &mut Cursor<'_>) -> Result<Direction> {
+fn direction(tokens: &mut TokenReader<'_>) -> Result<Direction> {
     // The words are names of cursors as well: `FETCH next` reads one row of a cursor `next`.
-    let alone = cursor.peek_nth(1).is_none();
+    let alone = tokens.peek_nth(1).is_none();
     let one = [
         ("next", Direction::Forward(1)),
         ("prior", Direction::Backward(1)),
@@ -123,23 +79,23 @@ fn direction(cursor: &mut Cursor<'_>) -> Result<Direction> {
     if alone {
         return Ok(Direction::Forward(1));
     }
-    if let Some((_, direction)) = one.into_iter().find(|(word, _)| cursor.words(word)) {
+    if let Some((_, direction)) = one.into_iter().find(|(word, _)| tokens.words(word)) {
         return Ok(direction);
     }
-    if cursor.words("absolute") {
-        return Ok(Direction::Absolute(number(cursor)?.ok_or_else(|| cursor.syntax_error())?));
+    if tokens.words("absolute") {
+        return Ok(Direction::Absolute(number(tokens)?.ok_or_else(|| tokens.syntax_error())?));
     }
-    if cursor.words("relative") {
-        return Ok(Direction::Relative(number(cursor)?.ok_or_else(|| cursor.syntax_error())?));
+    if tokens.words("relative") {
+        return Ok(Direction::Relative(number(tokens)?.ok_or_else(|| tokens.syntax_error())?));
     }
-    let back = cursor.words("backward");
-    if back || cursor.words("forward") {
-        if cursor.words("all") {
+    let back = tokens.words("backward");
+    if back || tokens.words("forward") {
+        if tokens.words("all") {
             return Ok(if back { Direction::Backward(u64::MAX) } else { Direction::Forward(u64::MAX) });
         }
-        return Ok(by(number(cursor)?.unwrap_or(1), back));
+        return Ok(by(number(tokens)?.unwrap_or(1), back));
     }
-    Ok(number(cursor)?.map_or(Direction::Forward(1), |count| by(count, false)))
+    Ok(number(tokens)?.map_or(Direction::Forward(1), |count| by(count, false)))
 }
 
 /// So many rows on or back; a negative number turns round, and none is the row where the cursor stands.
@@ -152,18 +108,18 @@ fn by(count: i64, back: bool) -> Direction {
 }
 
 /// A whole number with its sign, if one comes next.
-fn number(cursor: &mut Cursor<'_>) -> Result<Option<i64>> {
-    let sign = if cursor.token(&Token::Minus) {
+fn number(tokens: &mut TokenReader<'_>) -> Result<Option<i64>> {
+    let sign = if tokens.token(&Token::Minus) {
         Some("-")
-    } else if cursor.token(&Token::Plus) {
+    } else if tokens.token(&Token::Plus) {
         Some("")
     } else {
         None
     };
-    let Some(Token::Number(digits, _)) = cursor.peek() else {
-        return if sign.is_some() { Err(cursor.syntax_error()) } else { Ok(None) };
+    let Some(Token::Number(digits, _)) = tokens.peek() else {
+        return if sign.is_some() { Err(tokens.syntax_error()) } else { Ok(None) };
     };
-    let number = format!("{}{digits}", sign.unwrap_or_default()).parse().map_err(|_| cursor.syntax_error())?;
-    cursor.advance();
+    let number = format!("{}{digits}", sign.unwrap_or_default()).parse().map_err(|_| tokens.syntax_error())?;
+    tokens.advance();
     Ok(Some(number))
 }

@@ -1,18 +1,18 @@
 //! `CREATE TABLE`, `ALTER TABLE`, `DROP TABLE`, with families and dotted options.
 
-use super::{
-    clause::{
-        AlterAction, AlterTable, CheckClause, ColumnClause, CreateTable, DefaultClause, DropTables, FamilyClause,
-        KeyClause, OnCommit, OptionClause,
+use crate::{
+    ast::{
+        Statement,
+        definition::{
+            AlterAction, AlterTable, CheckClause, ColumnClause, CreateTable, DefaultClause, Definition, DropTables,
+            FamilyClause, KeyClause, OnCommit, OptionClause,
+        },
     },
-    create_table_as, sequence,
-    statement::{Definition, Statement},
-    tokens::Cursor,
+    create_table_as,
+    names::as_temporary,
+    sequence,
+    tokens::{DIALECT, TokenReader},
     type_name::parse_type,
-};
-use crate::pg::{
-    error::{Result, SqlError, SqlState},
-    names::{RelationName, Schema},
 };
 use datafusion::sql::sqlparser::{
     ast::Expr,
@@ -20,6 +20,7 @@ use datafusion::sql::sqlparser::{
     tokenizer::Token,
 };
 use keyspan_catalog::{SequenceOptions, SqlType, table::Identity};
+use keyspan_pg::error::{Result, SqlError, SqlState};
 
 /// What PostgreSQL can create, alter or drop and we cannot.
 const OTHER_OBJECTS: &[&str] = &[
@@ -69,71 +70,57 @@ pub(crate) fn is_other_object(word: &str) -> bool {
     OTHER_OBJECTS.contains(&word)
 }
 
-pub(crate) fn parse_create_table(cursor: &mut Cursor<'_>, temporary: bool) -> Result<Statement> {
-    cursor.expect_words("table")?;
-    let if_not_exists = cursor.words("if not exists");
-    let mut name = cursor.table_name()?;
+pub(crate) fn parse_create_table(tokens: &mut TokenReader<'_>, temporary: bool) -> Result<Statement> {
+    tokens.expect_words("table")?;
+    let if_not_exists = tokens.words("if not exists");
+    let mut name = tokens.table_name()?;
     if temporary {
         name = as_temporary(name)?;
     }
-    let filled = create_table_as::names_follow(cursor);
-    if filled || cursor.peek() != Some(&Token::LParen) {
-        let columns = if filled { cursor.parenthesised(Cursor::name)? } else { Vec::new() };
-        let options = if cursor.words("with") { parse_options(cursor)? } else { Vec::new() };
-        refuse_clauses(cursor)?;
-        let on_commit = on_commit(cursor)?;
-        refuse_clauses(cursor)?;
-        return create_table_as::parse_as(cursor, (name, if_not_exists), columns, (options, on_commit));
+    let filled = create_table_as::names_follow(tokens);
+    if filled || tokens.peek() != Some(&Token::LParen) {
+        let columns = if filled { tokens.parenthesised(TokenReader::name)? } else { Vec::new() };
+        let options = if tokens.words("with") { parse_options(tokens)? } else { Vec::new() };
+        refuse_clauses(tokens)?;
+        let on_commit = on_commit(tokens)?;
+        refuse_clauses(tokens)?;
+        return create_table_as::parse_as(tokens, (name, if_not_exists), columns, (options, on_commit));
     }
     let mut table = CreateTable { name, if_not_exists, ..CreateTable::default() };
-    cursor.expect_token(&Token::LParen)?;
-    if !cursor.token(&Token::RParen) {
+    tokens.expect_token(&Token::LParen)?;
+    if !tokens.token(&Token::RParen) {
         let mut keys = Vec::new();
-        cursor.list(|cursor| parse_element(cursor, &mut table, &mut keys))?;
-        cursor.expect_token(&Token::RParen)?;
+        tokens.list(|tokens| parse_element(tokens, &mut table, &mut keys))?;
+        tokens.expect_token(&Token::RParen)?;
         if keys.len() > 1 {
             let message = format!("multiple primary keys for table \"{}\" are not allowed", table.name);
             return Err(SqlError::new(SqlState::INVALID_TABLE_DEFINITION, message));
         }
         table.primary_key = keys.pop().unwrap_or_default();
     }
-    if cursor.words("with") {
-        table.options = parse_options(cursor)?;
+    if tokens.words("with") {
+        table.options = parse_options(tokens)?;
     }
-    refuse_clauses(cursor)?;
-    table.on_commit = on_commit(cursor)?;
-    refuse_clauses(cursor)?;
+    refuse_clauses(tokens)?;
+    table.on_commit = on_commit(tokens)?;
+    refuse_clauses(tokens)?;
     Ok(Definition::CreateTable(table).into())
 }
 
-/// The name of a temporary table or view.
-///
-/// # Errors
-/// 42P16 for one in another schema than that of temporary tables.
-pub(crate) fn as_temporary(name: RelationName) -> Result<RelationName> {
-    match name.schema {
-        None | Some(Schema::Temporary) => Ok(RelationName::within(Schema::Temporary, name.name)),
-        Some(_) => {
-            let message = "cannot create temporary relation in non-temporary schema";
-            Err(SqlError::new(SqlState::INVALID_TABLE_DEFINITION, message))
-        }
-    }
-}
-
-fn on_commit(cursor: &mut Cursor<'_>) -> Result<Option<OnCommit>> {
+fn on_commit(tokens: &mut TokenReader<'_>) -> Result<Option<OnCommit>> {
     let clauses = [
         ("on commit preserve rows", OnCommit::PreserveRows),
         ("on commit delete rows", OnCommit::DeleteRows),
         ("on commit drop", OnCommit::Drop),
     ];
-    match clauses.into_iter().find(|(words, _)| cursor.words(words)) {
-        None if cursor.head() == "on" => Err(cursor.syntax_error()),
+    match clauses.into_iter().find(|(words, _)| tokens.words(words)) {
+        None if tokens.head() == "on" => Err(tokens.syntax_error()),
         found => Ok(found.map(|(_, what)| what)),
     }
 }
 
 /// Refuses clauses behind a table's columns that are not supported.
-fn refuse_clauses(cursor: &mut Cursor<'_>) -> Result<()> {
+fn refuse_clauses(tokens: &mut TokenReader<'_>) -> Result<()> {
     for (words, what) in [
         ("inherits", "INHERITS"),
         ("partition by", "PARTITION BY"),
@@ -141,7 +128,7 @@ fn refuse_clauses(cursor: &mut Cursor<'_>) -> Result<()> {
         ("tablespace", "TABLESPACE"),
         ("without oids", "WITHOUT OIDS"),
     ] {
-        if cursor.words(words) {
+        if tokens.words(words) {
             return Err(SqlError::unsupported(what));
         }
     }
@@ -149,34 +136,34 @@ fn refuse_clauses(cursor: &mut Cursor<'_>) -> Result<()> {
 }
 
 /// A column, a key, or a family.
-fn parse_element(cursor: &mut Cursor<'_>, table: &mut CreateTable, keys: &mut Vec<Vec<KeyClause>>) -> Result<()> {
+fn parse_element(tokens: &mut TokenReader<'_>, table: &mut CreateTable, keys: &mut Vec<Vec<KeyClause>>) -> Result<()> {
     let mut constraint = None;
-    if cursor.words("constraint") {
-        constraint = Some(cursor.name()?);
-        if cursor.head() != "primary" && cursor.head() != "check" {
-            return Err(unsupported_constraint(cursor).unwrap_or_else(|| cursor.syntax_error()));
+    if tokens.words("constraint") {
+        constraint = Some(tokens.name()?);
+        if tokens.head() != "primary" && tokens.head() != "check" {
+            return Err(unsupported_constraint(tokens).unwrap_or_else(|| tokens.syntax_error()));
         }
     }
-    if cursor.words("primary key") {
-        keys.push(cursor.parenthesised(parse_key_part)?);
-        return refuse_key_options(cursor);
+    if tokens.words("primary key") {
+        keys.push(tokens.parenthesised(parse_key_part)?);
+        return refuse_key_options(tokens);
     }
-    if cursor.head() == "check" && cursor.peek_nth(1) == Some(&Token::LParen) {
-        table.checks.push(parse_check(cursor, constraint)?);
+    if tokens.head() == "check" && tokens.peek_nth(1) == Some(&Token::LParen) {
+        table.checks.push(parse_check(tokens, constraint)?);
         return Ok(());
     }
-    if is_family(cursor) {
-        cursor.advance();
-        table.families.push(parse_family(cursor)?);
+    if is_family(tokens) {
+        tokens.advance();
+        table.families.push(parse_family(tokens)?);
         return Ok(());
     }
-    let next_is_type = matches!(cursor.peek_nth(1), Some(Token::Word(_)));
-    if let Some(error) = unsupported_constraint(cursor)
-        && (!next_is_type || cursor.head_nth(1) == "key")
+    let next_is_type = matches!(tokens.peek_nth(1), Some(Token::Word(_)));
+    if let Some(error) = unsupported_constraint(tokens)
+        && (!next_is_type || tokens.head_nth(1) == "key")
     {
         return Err(error);
     }
-    let (column, key) = parse_column(cursor, &mut table.checks)?;
+    let (column, key) = parse_column(tokens, &mut table.checks)?;
     if key {
         keys.push(vec![KeyClause { column: column.name.clone(), descending: false }]);
     }
@@ -185,35 +172,35 @@ fn parse_element(cursor: &mut Cursor<'_>, table: &mut CreateTable, keys: &mut Ve
 }
 
 /// `FAMILY name (` and then a name or the end: a column called `family` has a type there, whose arguments are numbers.
-fn is_family(cursor: &Cursor<'_>) -> bool {
-    cursor.head() == "family"
-        && matches!(cursor.peek_nth(1), Some(Token::Word(_)))
-        && cursor.peek_nth(2) == Some(&Token::LParen)
-        && matches!(cursor.peek_nth(3), Some(Token::Word(_) | Token::RParen))
+fn is_family(tokens: &TokenReader<'_>) -> bool {
+    tokens.head() == "family"
+        && matches!(tokens.peek_nth(1), Some(Token::Word(_)))
+        && tokens.peek_nth(2) == Some(&Token::LParen)
+        && matches!(tokens.peek_nth(3), Some(Token::Word(_) | Token::RParen))
 }
 
-fn parse_family(cursor: &mut Cursor<'_>) -> Result<FamilyClause> {
-    let name = cursor.name()?;
-    if cursor.peek_nth(1) == Some(&Token::RParen) && cursor.token(&Token::LParen) {
-        cursor.advance();
+fn parse_family(tokens: &mut TokenReader<'_>) -> Result<FamilyClause> {
+    let name = tokens.name()?;
+    if tokens.peek_nth(1) == Some(&Token::RParen) && tokens.token(&Token::LParen) {
+        tokens.advance();
         return Ok(FamilyClause { name, columns: Vec::new() });
     }
-    Ok(FamilyClause { name, columns: cursor.parenthesised(Cursor::name)? })
+    Ok(FamilyClause { name, columns: tokens.parenthesised(TokenReader::name)? })
 }
 
-fn parse_key_part(cursor: &mut Cursor<'_>) -> Result<KeyClause> {
-    let column = cursor.name()?;
-    let descending = !cursor.words("asc") && cursor.words("desc");
-    if cursor.words("nulls") {
+fn parse_key_part(tokens: &mut TokenReader<'_>) -> Result<KeyClause> {
+    let column = tokens.name()?;
+    let descending = !tokens.words("asc") && tokens.words("desc");
+    if tokens.words("nulls") {
         return Err(SqlError::unsupported("NULLS in a primary key"));
     }
     Ok(KeyClause { column, descending })
 }
 
 /// A column; whether it is the primary key by itself.
-fn parse_column(cursor: &mut Cursor<'_>, checks: &mut Vec<CheckClause>) -> Result<(ColumnClause, bool)> {
-    let name = cursor.name()?;
-    let serial = match cursor.head().as_str() {
+fn parse_column(tokens: &mut TokenReader<'_>, checks: &mut Vec<CheckClause>) -> Result<(ColumnClause, bool)> {
+    let name = tokens.name()?;
+    let serial = match tokens.head().as_str() {
         "serial" | "serial4" => Some(SqlType::Int4),
         "bigserial" | "serial8" => Some(SqlType::Int8),
         "smallserial" | "serial2" => Some(SqlType::Int2),
@@ -221,21 +208,21 @@ fn parse_column(cursor: &mut Cursor<'_>, checks: &mut Vec<CheckClause>) -> Resul
     };
     let kind = match serial {
         Some(kind) => {
-            cursor.advance();
+            tokens.advance();
             kind
         }
-        None => parse_type(cursor)?,
+        None => parse_type(tokens)?,
     };
     let mut default = serial.map(|_| DefaultClause::Serial);
     let (mut not_null, mut null, mut key) = (serial.is_some(), false, false);
     loop {
-        let constraint = if cursor.words("constraint") { Some(cursor.name()?) } else { None };
-        let clause = if cursor.words("default") {
-            Some(DefaultClause::Expression(Box::new(parse_default(cursor)?)))
-        } else if cursor.words("generated always as identity") {
-            Some(DefaultClause::Identity(Identity::Always, identity_options(cursor)?))
-        } else if cursor.words("generated by default as identity") {
-            Some(DefaultClause::Identity(Identity::ByDefault, identity_options(cursor)?))
+        let constraint = if tokens.words("constraint") { Some(tokens.name()?) } else { None };
+        let clause = if tokens.words("default") {
+            Some(DefaultClause::Expression(Box::new(parse_default(tokens)?)))
+        } else if tokens.words("generated always as identity") {
+            Some(DefaultClause::Identity(Identity::Always, identity_options(tokens)?))
+        } else if tokens.words("generated by default as identity") {
+            Some(DefaultClause::Identity(Identity::ByDefault, identity_options(tokens)?))
         } else {
             None
         };
@@ -248,18 +235,18 @@ fn parse_column(cursor: &mut Cursor<'_>, checks: &mut Vec<CheckClause>) -> Resul
             default = Some(clause);
             continue;
         }
-        if cursor.head() == "check" {
-            checks.push(parse_check(cursor, constraint)?);
+        if tokens.head() == "check" {
+            checks.push(parse_check(tokens, constraint)?);
             continue;
         }
-        if cursor.words("not null") {
+        if tokens.words("not null") {
             not_null = true;
-        } else if cursor.words("null") {
+        } else if tokens.words("null") {
             null = true;
-        } else if cursor.words("primary key") {
+        } else if tokens.words("primary key") {
             key = true;
-            refuse_key_options(cursor)?;
-        } else if let Some(error) = unsupported_constraint(cursor) {
+            refuse_key_options(tokens)?;
+        } else if let Some(error) = unsupported_constraint(tokens) {
             return Err(error);
         } else {
             break;
@@ -273,37 +260,37 @@ fn parse_column(cursor: &mut Cursor<'_>, checks: &mut Vec<CheckClause>) -> Resul
 }
 
 /// An expression that ends before NOT NULL and the like.
-fn parse_default(cursor: &mut Cursor<'_>) -> Result<Expr> {
-    cursor.parse_with(|parser| {
-        let until = super::tokens::DIALECT.prec_value(Precedence::Like);
+fn parse_default(tokens: &mut TokenReader<'_>) -> Result<Expr> {
+    tokens.parse_with(|parser| {
+        let until = DIALECT.prec_value(Precedence::Like);
         parser.parse_subexpr(until)
     })
 }
 
-fn identity_options(cursor: &mut Cursor<'_>) -> Result<SequenceOptions> {
-    if !cursor.token(&Token::LParen) {
+fn identity_options(tokens: &mut TokenReader<'_>) -> Result<SequenceOptions> {
+    if !tokens.token(&Token::LParen) {
         return Ok(SequenceOptions::default());
     }
-    let options = sequence::parse_options(cursor)?;
-    cursor.expect_token(&Token::RParen)?;
+    let options = sequence::parse_options(tokens)?;
+    tokens.expect_token(&Token::RParen)?;
     Ok(options)
 }
 
 /// `CHECK (condition)`
-fn parse_check(cursor: &mut Cursor<'_>, name: Option<String>) -> Result<CheckClause> {
-    cursor.expect_words("check")?;
-    cursor.expect_token(&Token::LParen)?;
-    let condition = cursor.parse_with(|parser| parser.parse_expr())?;
-    cursor.expect_token(&Token::RParen)?;
-    if cursor.words("no inherit") || cursor.words("not valid") {
+fn parse_check(tokens: &mut TokenReader<'_>, name: Option<String>) -> Result<CheckClause> {
+    tokens.expect_words("check")?;
+    tokens.expect_token(&Token::LParen)?;
+    let condition = tokens.parse_with(|parser| parser.parse_expr())?;
+    tokens.expect_token(&Token::RParen)?;
+    if tokens.words("no inherit") || tokens.words("not valid") {
         return Err(SqlError::unsupported("NO INHERIT and NOT VALID of a CHECK"));
     }
     Ok(CheckClause { name, condition })
 }
 
-fn refuse_key_options(cursor: &mut Cursor<'_>) -> Result<()> {
+fn refuse_key_options(tokens: &mut TokenReader<'_>) -> Result<()> {
     for word in ["deferrable", "initially", "include", "using", "not deferrable"] {
-        if cursor.words(word) {
+        if tokens.words(word) {
             return Err(SqlError::unsupported(format!("{} of a primary key", word.to_uppercase())));
         }
     }
@@ -311,8 +298,8 @@ fn refuse_key_options(cursor: &mut Cursor<'_>) -> Result<()> {
 }
 
 /// The constraint that comes next, if it is one that is not supported.
-fn unsupported_constraint(cursor: &Cursor<'_>) -> Option<SqlError> {
-    let what = match cursor.head().as_str() {
+fn unsupported_constraint(tokens: &TokenReader<'_>) -> Option<SqlError> {
+    let what = match tokens.head().as_str() {
         "check" => "CHECK",
         "references" => "REFERENCES",
         "foreign" => "FOREIGN KEY",
@@ -336,162 +323,162 @@ fn unsupported_constraint(cursor: &Cursor<'_>) -> Option<SqlError> {
     })
 }
 
-pub(crate) fn parse_options(cursor: &mut Cursor<'_>) -> Result<Vec<OptionClause>> {
-    cursor.parenthesised(|cursor| {
-        let first = cursor.name()?;
-        let (family, name) = if cursor.token(&Token::Period) { (Some(first), cursor.name()?) } else { (None, first) };
-        let value = if cursor.token(&Token::Eq) { parse_option_value(cursor)? } else { "true".to_owned() };
+pub(crate) fn parse_options(tokens: &mut TokenReader<'_>) -> Result<Vec<OptionClause>> {
+    tokens.parenthesised(|tokens| {
+        let first = tokens.name()?;
+        let (family, name) = if tokens.token(&Token::Period) { (Some(first), tokens.name()?) } else { (None, first) };
+        let value = if tokens.token(&Token::Eq) { parse_option_value(tokens)? } else { "true".to_owned() };
         Ok(OptionClause { family, name, value })
     })
 }
 
-fn parse_option_value(cursor: &mut Cursor<'_>) -> Result<String> {
-    let sign = if cursor.token(&Token::Minus) { "-" } else { "" };
-    match cursor.peek() {
+fn parse_option_value(tokens: &mut TokenReader<'_>) -> Result<String> {
+    let sign = if tokens.token(&Token::Minus) { "-" } else { "" };
+    match tokens.peek() {
         Some(Token::Number(number, _)) => {
             let value = format!("{sign}{number}");
-            cursor.advance();
+            tokens.advance();
             Ok(value)
         }
-        Some(Token::Word(_)) if sign.is_empty() => cursor.name(),
-        _ if sign.is_empty() => cursor.string(),
-        _ => Err(cursor.syntax_error()),
+        Some(Token::Word(_)) if sign.is_empty() => tokens.name(),
+        _ if sign.is_empty() => tokens.string(),
+        _ => Err(tokens.syntax_error()),
     }
 }
 
-pub(crate) fn parse_alter_table(cursor: &mut Cursor<'_>) -> Result<Definition> {
-    cursor.expect_words("table")?;
-    let if_exists = cursor.words("if exists");
-    cursor.words("only");
-    let name = cursor.table_name()?;
-    let actions = cursor.list(parse_action)?;
+pub(crate) fn parse_alter_table(tokens: &mut TokenReader<'_>) -> Result<Definition> {
+    tokens.expect_words("table")?;
+    let if_exists = tokens.words("if exists");
+    tokens.words("only");
+    let name = tokens.table_name()?;
+    let actions = tokens.list(parse_action)?;
     Ok(Definition::AlterTable(AlterTable { name, if_exists, actions }))
 }
 
-fn parse_action(cursor: &mut Cursor<'_>) -> Result<AlterAction> {
-    if cursor.words("add family") {
-        let if_not_exists = cursor.words("if not exists");
-        return Ok(AlterAction::AddFamily { name: cursor.name()?, if_not_exists });
+fn parse_action(tokens: &mut TokenReader<'_>) -> Result<AlterAction> {
+    if tokens.words("add family") {
+        let if_not_exists = tokens.words("if not exists");
+        return Ok(AlterAction::AddFamily { name: tokens.name()?, if_not_exists });
     }
-    if cursor.words("drop family") {
-        return Ok(AlterAction::DropFamily(cursor.name()?));
+    if tokens.words("drop family") {
+        return Ok(AlterAction::DropFamily(tokens.name()?));
     }
-    if cursor.words("add") {
-        return parse_add(cursor);
+    if tokens.words("add") {
+        return parse_add(tokens);
     }
-    if cursor.words("drop") {
-        if cursor.words("constraint") {
-            let if_exists = cursor.words("if exists");
-            let name = cursor.name()?;
-            let _ = cursor.words("restrict") || cursor.words("cascade");
+    if tokens.words("drop") {
+        if tokens.words("constraint") {
+            let if_exists = tokens.words("if exists");
+            let name = tokens.name()?;
+            let _ = tokens.words("restrict") || tokens.words("cascade");
             return Ok(AlterAction::DropConstraint { name, if_exists });
         }
-        cursor.words("column");
-        let if_exists = cursor.words("if exists");
-        let name = cursor.name()?;
-        let cascade = is_cascade(cursor);
+        tokens.words("column");
+        let if_exists = tokens.words("if exists");
+        let name = tokens.name()?;
+        let cascade = is_cascade(tokens);
         return Ok(AlterAction::DropColumn { name, if_exists, cascade });
     }
-    if cursor.words("rename to") {
-        return Ok(AlterAction::RenameTable(cursor.name()?));
+    if tokens.words("rename to") {
+        return Ok(AlterAction::RenameTable(tokens.name()?));
     }
-    if cursor.words("rename constraint") {
+    if tokens.words("rename constraint") {
         return Err(SqlError::unsupported("RENAME CONSTRAINT"));
     }
-    if cursor.words("rename") {
-        cursor.words("column");
-        let from = cursor.name()?;
-        cursor.expect_words("to")?;
-        return Ok(AlterAction::RenameColumn { from, to: cursor.name()? });
+    if tokens.words("rename") {
+        tokens.words("column");
+        let from = tokens.name()?;
+        tokens.expect_words("to")?;
+        return Ok(AlterAction::RenameColumn { from, to: tokens.name()? });
     }
-    if cursor.head() == "set" && cursor.peek_nth(1) == Some(&Token::LParen) {
-        cursor.advance();
-        return Ok(AlterAction::SetOptions(parse_options(cursor)?));
+    if tokens.head() == "set" && tokens.peek_nth(1) == Some(&Token::LParen) {
+        tokens.advance();
+        return Ok(AlterAction::SetOptions(parse_options(tokens)?));
     }
-    if cursor.words("alter") {
-        return parse_alter_column(cursor);
+    if tokens.words("alter") {
+        return parse_alter_column(tokens);
     }
     for what in ["set", "reset", "owner", "enable", "disable", "cluster", "inherit", "attach", "detach", "validate"] {
-        if cursor.head() == what {
+        if tokens.head() == what {
             return Err(SqlError::unsupported(format!("ALTER TABLE … {}", what.to_uppercase())));
         }
     }
-    Err(cursor.syntax_error())
+    Err(tokens.syntax_error())
 }
 
 /// A column or a constraint.
-fn parse_add(cursor: &mut Cursor<'_>) -> Result<AlterAction> {
-    let name = if cursor.words("constraint") { Some(cursor.name()?) } else { None };
-    let of_check = cursor.head() == "check" && cursor.peek_nth(1) == Some(&Token::LParen);
-    if cursor.words("primary key") {
-        if cursor.words("using index") {
+fn parse_add(tokens: &mut TokenReader<'_>) -> Result<AlterAction> {
+    let name = if tokens.words("constraint") { Some(tokens.name()?) } else { None };
+    let of_check = tokens.head() == "check" && tokens.peek_nth(1) == Some(&Token::LParen);
+    if tokens.words("primary key") {
+        if tokens.words("using index") {
             return Err(SqlError::unsupported("ADD PRIMARY KEY USING INDEX"));
         }
-        let parts = cursor.parenthesised(parse_key_part)?;
-        refuse_key_options(cursor)?;
+        let parts = tokens.parenthesised(parse_key_part)?;
+        refuse_key_options(tokens)?;
         return Ok(AlterAction::AddPrimaryKey(parts));
     }
     if of_check {
-        return Ok(AlterAction::AddCheck(parse_check(cursor, name)?));
+        return Ok(AlterAction::AddCheck(parse_check(tokens, name)?));
     }
     if name.is_some() {
-        return Err(unsupported_constraint(cursor).unwrap_or_else(|| cursor.syntax_error()));
+        return Err(unsupported_constraint(tokens).unwrap_or_else(|| tokens.syntax_error()));
     }
-    parse_add_column(cursor)
+    parse_add_column(tokens)
 }
 
-fn parse_add_column(cursor: &mut Cursor<'_>) -> Result<AlterAction> {
-    if !cursor.words("column")
-        && !matches!(cursor.peek_nth(1), Some(Token::Word(_)))
-        && let Some(error) = unsupported_constraint(cursor)
+fn parse_add_column(tokens: &mut TokenReader<'_>) -> Result<AlterAction> {
+    if !tokens.words("column")
+        && !matches!(tokens.peek_nth(1), Some(Token::Word(_)))
+        && let Some(error) = unsupported_constraint(tokens)
     {
         return Err(error);
     }
-    let if_not_exists = cursor.words("if not exists");
+    let if_not_exists = tokens.words("if not exists");
     let mut checks = Vec::new();
-    let (column, key) = parse_column(cursor, &mut checks)?;
-    let family = if cursor.words("family") { Some(cursor.name()?) } else { None };
+    let (column, key) = parse_column(tokens, &mut checks)?;
+    let family = if tokens.words("family") { Some(tokens.name()?) } else { None };
     Ok(AlterAction::AddColumn { column, checks, key, family, if_not_exists })
 }
 
-fn parse_alter_column(cursor: &mut Cursor<'_>) -> Result<AlterAction> {
-    cursor.words("column");
-    let column = cursor.name()?;
-    if cursor.words("set data type") || cursor.words("type") {
-        let kind = parse_type(cursor)?;
-        if cursor.words("using") {
+fn parse_alter_column(tokens: &mut TokenReader<'_>) -> Result<AlterAction> {
+    tokens.words("column");
+    let column = tokens.name()?;
+    if tokens.words("set data type") || tokens.words("type") {
+        let kind = parse_type(tokens)?;
+        if tokens.words("using") {
             return Err(SqlError::unsupported("ALTER COLUMN … TYPE … USING"));
         }
         return Ok(AlterAction::SetType { column, kind });
     }
-    if cursor.words("set default") {
-        return Ok(AlterAction::SetDefault { column, default: Some(Box::new(parse_default(cursor)?)) });
+    if tokens.words("set default") {
+        return Ok(AlterAction::SetDefault { column, default: Some(Box::new(parse_default(tokens)?)) });
     }
-    if cursor.words("drop default") {
+    if tokens.words("drop default") {
         return Ok(AlterAction::SetDefault { column, default: None });
     }
-    if cursor.words("drop not null") {
+    if tokens.words("drop not null") {
         return Ok(AlterAction::DropNotNull(column));
     }
-    if cursor.words("set not null") {
+    if tokens.words("set not null") {
         return Ok(AlterAction::SetNotNull(column));
     }
-    if cursor.head() == "set" || cursor.head() == "drop" || cursor.head() == "add" {
-        let what = format!("ALTER COLUMN … {} {}", cursor.head(), cursor.head_nth(1)).to_uppercase();
+    if tokens.head() == "set" || tokens.head() == "drop" || tokens.head() == "add" {
+        let what = format!("ALTER COLUMN … {} {}", tokens.head(), tokens.head_nth(1)).to_uppercase();
         return Err(SqlError::unsupported(what));
     }
-    Err(cursor.syntax_error())
+    Err(tokens.syntax_error())
 }
 
-pub(crate) fn parse_drop_table(cursor: &mut Cursor<'_>) -> Result<Definition> {
-    cursor.expect_words("table")?;
-    let if_exists = cursor.words("if exists");
-    let names = cursor.list(Cursor::table_name)?;
-    let cascade = is_cascade(cursor);
+pub(crate) fn parse_drop_table(tokens: &mut TokenReader<'_>) -> Result<Definition> {
+    tokens.expect_words("table")?;
+    let if_exists = tokens.words("if exists");
+    let names = tokens.list(TokenReader::table_name)?;
+    let cascade = is_cascade(tokens);
     Ok(Definition::DropTables(DropTables { names, if_exists, cascade }))
 }
 
 /// Passes `CASCADE` or `RESTRICT`; whether it was the first.
-pub(crate) fn is_cascade(cursor: &mut Cursor<'_>) -> bool {
-    !cursor.words("restrict") && cursor.words("cascade")
+pub(crate) fn is_cascade(tokens: &mut TokenReader<'_>) -> bool {
+    !tokens.words("restrict") && tokens.words("cascade")
 }

@@ -1,28 +1,35 @@
-//! Text to [`statement::Statement`]: tokens, the parsers of statements, and the position of errors. Knows no session and
-//! no catalog.
+//! Text to [`Statement`](ast::Statement): tokens, the parsers of statements, and the positions of errors. Knows no session and no
+//! catalog.
 
-pub mod as_of;
-pub mod clause;
-pub mod comment;
-pub mod copy;
-pub mod create_table_as;
-pub mod cursor;
-pub mod definition;
-use keyspan_pg as pg;
+pub mod ast;
+
+mod tokens;
+
+mod adapt;
+mod as_of;
+mod comment;
+mod copy;
+mod create_table_as;
+mod cursor;
+mod definition;
+pub mod explain;
+mod listen;
+pub mod locking;
+mod maintenance;
+mod merge;
+pub mod names;
+mod prepared;
+mod query;
+mod role;
+mod select_into;
+mod sequence;
+mod settings;
+mod statement;
+mod subscripts;
+mod transaction;
+mod type_name;
+mod view;
+mod with;
+pub mod write;
 
 pub mod error_position;
-pub mod listen;
-pub mod locking;
-pub mod maintenance;
-pub mod merge;
-pub mod prepared;
-pub mod query;
-pub mod role;
-pub mod sequence;
-pub mod settings;
-pub mod statement;
-pub mod subscripts;
-pub mod tokens;
-pub mod type_name;
-pub mod view;
-pub mod with;

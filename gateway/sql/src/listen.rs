@@ -1,31 +1,25 @@
 //! `LISTEN`, `UNLISTEN`, `NOTIFY`.
 
-use super::{statement::Statement, tokens::Cursor};
-use crate::pg::error::Result;
+use crate::{
+    ast::{Statement, session::Listening},
+    tokens::TokenReader,
+};
 use datafusion::sql::sqlparser::tokenizer::Token;
+use keyspan_pg::error::Result;
 
-pub(crate) fn parse_listen(cursor: &mut Cursor<'_>) -> Result<Statement> {
-    let listen = cursor.words("listen");
+pub(crate) fn parse_listen(tokens: &mut TokenReader<'_>) -> Result<Statement> {
+    let listen = tokens.words("listen");
     if listen {
-        return Ok(Statement::Listen(Listening::To(cursor.name()?)));
+        return Ok(Statement::Listen(Listening::To(tokens.name()?)));
     }
-    cursor.expect_words("unlisten")?;
-    let channel = if cursor.token(&Token::Mul) { None } else { Some(cursor.name()?) };
+    tokens.expect_words("unlisten")?;
+    let channel = if tokens.token(&Token::Mul) { None } else { Some(tokens.name()?) };
     Ok(Statement::Listen(Listening::Not(channel)))
 }
 
-pub(crate) fn parse_notify(cursor: &mut Cursor<'_>) -> Result<Statement> {
-    cursor.expect_words("notify")?;
-    let channel = cursor.name()?;
-    let payload = if cursor.token(&Token::Comma) { cursor.string()? } else { String::new() };
+pub(crate) fn parse_notify(tokens: &mut TokenReader<'_>) -> Result<Statement> {
+    tokens.expect_words("notify")?;
+    let channel = tokens.name()?;
+    let payload = if tokens.token(&Token::Comma) { tokens.string()? } else { String::new() };
     Ok(Statement::Notify { channel, payload })
-}
-
-/// A change of what a session listens to.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Listening {
-    /// `LISTEN`
-    To(String),
-    /// `UNLISTEN`; `None` for all.
-    Not(Option<String>),
 }

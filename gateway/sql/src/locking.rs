@@ -7,17 +7,17 @@
 //! In a subquery a clause is taken in UPDATE and DELETE alone, whose subqueries that lock run first (`dml::locked::nested`). That of
 //! `UPDATE t … WHERE k IN (SELECT k FROM t … FOR UPDATE)` is left out, since the statement holds what is locked by itself, because it changes it.
 
-use super::tokens::Cursor;
-use crate::pg::{
-    aggregates::is_aggregate,
-    error::{Result, SqlError, SqlState},
-    ident::fold,
-    syntax::set_returning::gives_rows,
-};
+use crate::tokens::TokenReader;
 use datafusion::sql::sqlparser::ast::{
     BinaryOperator, Cte, Expr, Function, GroupByExpr, Ident, JoinOperator, LockClause, LockType, NonBlock, ObjectName,
     ObjectNamePart, OrderByKind, Query, Select, SelectItem, SetExpr, Statement, TableFactor, TableWithJoins, Visit,
     Visitor,
+};
+use keyspan_pg::{
+    aggregates::is_aggregate,
+    error::{Result, SqlError, SqlState},
+    ident::fold,
+    syntax::set_returning::gives_rows,
 };
 use std::ops::ControlFlow;
 
@@ -46,8 +46,8 @@ pub struct LockedTable<'a> {
 
 impl Locks {
     /// Cuts the clauses out of what is to be read, but for those of subqueries.
-    pub(crate) fn cut(cursor: &mut Cursor<'_>) -> Result<Self> {
-        cursor.cut_clauses(Lock::read).map(Self)
+    pub(crate) fn cut(tokens: &mut TokenReader<'_>) -> Result<Self> {
+        tokens.cut_clauses(Lock::read).map(Self)
     }
 
     /// Refuses any where there can be none, or none is supported.
@@ -78,18 +78,18 @@ impl Locks {
 
 impl Lock {
     /// A clause, if one comes next.
-    fn read(cursor: &mut Cursor<'_>) -> Result<Option<Self>> {
+    fn read(tokens: &mut TokenReader<'_>) -> Result<Option<Self>> {
         let kinds = [
             ("for no key update", "FOR NO KEY UPDATE", LockType::Update),
             ("for update", "FOR UPDATE", LockType::Update),
             ("for key share", "FOR KEY SHARE", LockType::Share),
             ("for share", "FOR SHARE", LockType::Share),
         ];
-        let Some((_, name, kind)) = kinds.into_iter().find(|(words, ..)| cursor.words(words)) else { return Ok(None) };
-        let of = if cursor.words("of") { cursor.list(Cursor::path)? } else { Vec::new() };
+        let Some((_, name, kind)) = kinds.into_iter().find(|(words, ..)| tokens.words(words)) else { return Ok(None) };
+        let of = if tokens.words("of") { tokens.list(TokenReader::path)? } else { Vec::new() };
         let nonblock = match () {
-            () if cursor.words("nowait") => Some(NonBlock::Nowait),
-            () if cursor.words("skip locked") => Some(NonBlock::SkipLocked),
+            () if tokens.words("nowait") => Some(NonBlock::Nowait),
+            () if tokens.words("skip locked") => Some(NonBlock::SkipLocked),
             () => None,
         };
         Ok(Some(Self { name, kind, of, nonblock }))
@@ -388,8 +388,8 @@ pub(crate) fn take_own(condition: Option<&mut Expr>, table: &TableWithJoins) {
 }
 
 /// Writes the clauses of subqueries as sqlparser knows them: `NO KEY UPDATE` and `KEY SHARE` without what it does not know, and behind LIMIT.
-pub(crate) fn spell(cursor: &mut Cursor<'_>) {
-    cursor.drop_between("for", &["no", "key"], "update");
-    cursor.drop_between("for", &["key"], "share");
-    cursor.locks_last();
+pub(crate) fn spell(tokens: &mut TokenReader<'_>) {
+    tokens.drop_between("for", &["no", "key"], "update");
+    tokens.drop_between("for", &["key"], "share");
+    tokens.locks_last();
 }

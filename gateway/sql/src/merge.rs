@@ -1,79 +1,41 @@
 //! `MERGE INTO … USING … ON … WHEN [NOT] MATCHED …`, as PostgreSQL 15 has it.
 
-use super::{
+use crate::{
+    adapt::{adapt, without_database},
     as_of::{Past, refuse_target},
-    query::{adapt, called, without_database},
-    statement::Statement,
+    ast::{
+        Statement,
+        merge::{Merge, MergeAction, MergeClause},
+    },
     subscripts::Parts,
-    tokens::Cursor,
+    tokens::TokenReader,
+    write::called,
 };
-use crate::pg::error::{Result, SqlError};
 use datafusion::sql::sqlparser::{
-    ast::{Assignment, Expr, TableWithJoins},
+    ast::{Expr, TableWithJoins},
     tokenizer::Token,
 };
+use keyspan_pg::error::{Result, SqlError};
 
-/// `MERGE`
-#[derive(Clone, Debug, PartialEq)]
-pub struct Merge {
-    /// The table that is written, with its alias.
-    pub target: TableWithJoins,
-    /// What it is merged with.
-    pub source: TableWithJoins,
-    /// When rows of the two belong together.
-    pub on: Expr,
-    /// What becomes of them: the first clause that fits.
-    pub clauses: Vec<MergeClause>,
-}
-
-/// `WHEN [NOT] MATCHED [AND condition] THEN action`
-#[derive(Clone, Debug, PartialEq)]
-pub struct MergeClause {
-    /// Whether it is about rows of the target that have one of the source, or about those of the source that have none.
-    pub matched: bool,
-    /// What has to hold besides.
-    pub condition: Option<Expr>,
-    /// What is done.
-    pub action: MergeAction,
-}
-
-/// What is done to a row.
-#[derive(Clone, Debug, PartialEq)]
-pub enum MergeAction {
-    /// `DO NOTHING`
-    Nothing,
-    /// `DELETE`
-    Delete,
-    /// `UPDATE SET …`
-    Update(Vec<Assignment>),
-    /// `INSERT (columns) VALUES (…)`
-    Insert {
-        /// The columns; none for all.
-        columns: Vec<String>,
-        /// Their values; `None` for `DEFAULT VALUES`.
-        values: Option<Vec<Expr>>,
-    },
-}
-
-pub(crate) fn parse_merge(cursor: &mut Cursor<'_>) -> Result<Statement> {
-    let past = Past::cut(cursor)?;
-    let parts = Parts::cut(cursor, false)?;
-    cursor.expect_words("merge into")?;
-    cursor.words("only");
-    let target = cursor.parse_with(|parser| parser.parse_table_factor())?;
+pub(crate) fn parse_merge(tokens: &mut TokenReader<'_>) -> Result<Statement> {
+    let past = Past::cut(tokens)?;
+    let parts = Parts::cut(tokens, false)?;
+    tokens.expect_words("merge into")?;
+    tokens.words("only");
+    let target = tokens.parse_with(|parser| parser.parse_table_factor())?;
     let mut target = TableWithJoins { relation: target, joins: Vec::new() };
-    cursor.expect_words("using")?;
-    let mut source = cursor.parse_with(|parser| parser.parse_table_and_joins())?;
-    cursor.expect_words("on")?;
-    let mut on = cursor.parse_with(|parser| parser.parse_expr())?;
+    tokens.expect_words("using")?;
+    let mut source = tokens.parse_with(|parser| parser.parse_table_and_joins())?;
+    tokens.expect_words("on")?;
+    let mut on = tokens.parse_with(|parser| parser.parse_expr())?;
     let mut clauses = Vec::new();
-    while cursor.head() == "when" {
-        clauses.push(parse_clause(cursor)?);
+    while tokens.head() == "when" {
+        clauses.push(parse_clause(tokens)?);
     }
     if clauses.is_empty() {
-        return Err(cursor.syntax_error());
+        return Err(tokens.syntax_error());
     }
-    if cursor.head() == "returning" {
+    if tokens.head() == "returning" {
         return Err(SqlError::unsupported("RETURNING of MERGE"));
     }
     for matched in [true, false] {
@@ -85,7 +47,7 @@ pub(crate) fn parse_merge(cursor: &mut Cursor<'_>) -> Result<Statement> {
     past.put(&mut source)?;
     refuse_target(&target)?;
     for table in [&mut target, &mut source] {
-        without_database(table, cursor.database());
+        without_database(table, tokens.database());
         adapt(table)?;
     }
     for clause in &mut clauses {
@@ -102,53 +64,54 @@ pub(crate) fn parse_merge(cursor: &mut Cursor<'_>) -> Result<Statement> {
         clause.condition.iter_mut().chain(values)
     });
     for expr in std::iter::once(&mut on).chain(conditions) {
-        without_database(expr, cursor.database());
+        without_database(expr, tokens.database());
         adapt(expr)?;
     }
     Ok(Statement::Merge(Box::new(Merge { target, source, on, clauses })))
 }
 
-fn parse_clause(cursor: &mut Cursor<'_>) -> Result<MergeClause> {
-    cursor.expect_words("when")?;
-    let matched = !cursor.words("not");
-    cursor.expect_words("matched")?;
-    if cursor.head() == "by" {
+fn parse_clause(tokens: &mut TokenReader<'_>) -> Result<MergeClause> {
+    tokens.expect_words("when")?;
+    let matched = !tokens.words("not");
+    tokens.expect_words("matched")?;
+    if tokens.head() == "by" {
         return Err(SqlError::unsupported("WHEN NOT MATCHED BY"));
     }
-    let condition = if cursor.words("and") { Some(cursor.parse_with(|parser| parser.parse_expr())?) } else { None };
-    cursor.expect_words("then")?;
-    let action = match cursor.head().as_str() {
+    let condition = if tokens.words("and") { Some(tokens.parse_with(|parser| parser.parse_expr())?) } else { None };
+    tokens.expect_words("then")?;
+    let action = match tokens.head().as_str() {
         "do" => {
-            cursor.expect_words("do nothing")?;
+            tokens.expect_words("do nothing")?;
             MergeAction::Nothing
         }
         "delete" if matched => {
-            cursor.advance();
+            tokens.advance();
             MergeAction::Delete
         }
         "update" if matched => {
-            cursor.expect_words("update set")?;
-            let sets = cursor.parse_with(|parser| parser.parse_comma_separated(|parser| parser.parse_assignment()))?;
+            tokens.expect_words("update set")?;
+            let sets = tokens.parse_with(|parser| parser.parse_comma_separated(|parser| parser.parse_assignment()))?;
             MergeAction::Update(sets)
         }
         "insert" if !matched => {
-            cursor.advance();
-            parse_insert(cursor)?
+            tokens.advance();
+            parse_insert(tokens)?
         }
-        _ => return Err(cursor.syntax_error()),
+        _ => return Err(tokens.syntax_error()),
     };
     Ok(MergeClause { matched, condition, action })
 }
 
-fn parse_insert(cursor: &mut Cursor<'_>) -> Result<MergeAction> {
-    let columns = if cursor.peek() == Some(&Token::LParen) { cursor.parenthesised(Cursor::name)? } else { Vec::new() };
-    if cursor.words("overriding") {
+fn parse_insert(tokens: &mut TokenReader<'_>) -> Result<MergeAction> {
+    let columns =
+        if tokens.peek() == Some(&Token::LParen) { tokens.parenthesised(TokenReader::name)? } else { Vec::new() };
+    if tokens.words("overriding") {
         return Err(SqlError::unsupported("OVERRIDING in MERGE"));
     }
-    if columns.is_empty() && cursor.words("default values") {
+    if columns.is_empty() && tokens.words("default values") {
         return Ok(MergeAction::Insert { columns, values: None });
     }
-    cursor.expect_words("values")?;
-    let values = cursor.parenthesised(|cursor| cursor.parse_with(|parser| parser.parse_expr()))?;
+    tokens.expect_words("values")?;
+    let values = tokens.parenthesised(|tokens| tokens.parse_with(|parser| parser.parse_expr()))?;
     Ok(MergeAction::Insert { columns, values: Some(values) })
 }

@@ -1,48 +1,31 @@
 //! `PREPARE`, `EXECUTE`, `DEALLOCATE`.
 
-use super::{
-    statement::{Statement, parse_one},
-    tokens::Cursor,
+use crate::{
+    ast::{
+        Statement,
+        session::{Execute, Prepare},
+    },
+    tokens::TokenReader,
     type_name,
 };
-use crate::pg::error::{Result, SqlError};
 use datafusion::sql::sqlparser::{
-    ast::{self, DataType, Expr},
+    ast::{self, DataType},
     tokenizer::Token,
 };
-use keyspan_catalog::SqlType;
+use keyspan_pg::error::{Result, SqlError};
 
-/// `PREPARE name (types) AS statement`
-#[derive(Clone, Debug, PartialEq)]
-pub struct Prepare {
-    /// Its name.
-    pub name: String,
-    /// The declared types of `$1`, `$2`, …; `None` to infer.
-    pub types: Vec<Option<SqlType>>,
-    /// A query or a write.
-    pub statement: Box<Statement>,
-    /// The text of all of it.
-    pub text: String,
-}
-
-/// `EXECUTE name (values)`
-#[derive(Clone, Debug, PartialEq)]
-pub struct Execute {
-    /// The prepared statement.
-    pub name: String,
-    /// The values of its parameters.
-    pub arguments: Vec<Expr>,
-}
-
-pub(crate) fn parse_prepare(cursor: &mut Cursor<'_>) -> Result<Statement> {
-    cursor.expect_words("prepare")?;
-    if cursor.words("transaction") {
+pub(crate) fn parse_prepare(
+    tokens: &mut TokenReader<'_>,
+    parse: impl FnOnce(&mut TokenReader<'_>) -> Result<Statement>,
+) -> Result<Statement> {
+    tokens.expect_words("prepare")?;
+    if tokens.words("transaction") {
         return Err(SqlError::unsupported("a prepared transaction"));
     }
-    let name = cursor.name()?;
-    let types = if cursor.peek() == Some(&Token::LParen) {
-        cursor.parenthesised(|cursor| {
-            let parsed = cursor.parse_with(|parser| parser.parse_data_type())?;
+    let name = tokens.name()?;
+    let types = if tokens.peek() == Some(&Token::LParen) {
+        tokens.parenthesised(|tokens| {
+            let parsed = tokens.parse_with(|parser| parser.parse_data_type())?;
             match &parsed {
                 DataType::Custom(name, _) if name.to_string().eq_ignore_ascii_case("unknown") => Ok(None),
                 // A parameter has its own digits.
@@ -55,32 +38,36 @@ pub(crate) fn parse_prepare(cursor: &mut Cursor<'_>) -> Result<Statement> {
     } else {
         Vec::new()
     };
-    cursor.expect_words("as")?;
-    let statement = parse_one(cursor)?;
+    tokens.expect_words("as")?;
+    let statement = parse(tokens)?;
     match statement {
-        Statement::Query(_) | Statement::Insert(_) | Statement::Update(_) | Statement::Delete(_) => {}
-        Statement::Merge(_) => {}
+        Statement::Query(_)
+        | Statement::LockingQuery(_)
+        | Statement::Insert(_)
+        | Statement::Update(_)
+        | Statement::Delete(_)
+        | Statement::Merge(_) => {}
         _ => return Err(SqlError::unsupported("PREPARE of this statement")),
     }
-    Ok(Statement::Prepare(Prepare { name, types, statement: Box::new(statement), text: cursor.text() }))
+    Ok(Statement::Prepare(Prepare { name, types, statement: Box::new(statement), text: tokens.text() }))
 }
 
-pub(crate) fn parse_execute(cursor: &mut Cursor<'_>) -> Result<Statement> {
-    cursor.expect_words("execute")?;
-    let name = cursor.name()?;
-    let arguments = if cursor.peek() == Some(&Token::LParen) {
-        cursor.parenthesised(|cursor| cursor.parse_with(|parser| parser.parse_expr()))?
+pub(crate) fn parse_execute(tokens: &mut TokenReader<'_>) -> Result<Statement> {
+    tokens.expect_words("execute")?;
+    let name = tokens.name()?;
+    let arguments = if tokens.peek() == Some(&Token::LParen) {
+        tokens.parenthesised(|tokens| tokens.parse_with(|parser| parser.parse_expr()))?
     } else {
         Vec::new()
     };
     Ok(Statement::Execute(Execute { name, arguments }))
 }
 
-pub(crate) fn parse_deallocate(cursor: &mut Cursor<'_>) -> Result<Statement> {
-    cursor.expect_words("deallocate")?;
-    cursor.words("prepare");
-    if cursor.words("all") {
+pub(crate) fn parse_deallocate(tokens: &mut TokenReader<'_>) -> Result<Statement> {
+    tokens.expect_words("deallocate")?;
+    tokens.words("prepare");
+    if tokens.words("all") {
         return Ok(Statement::Deallocate(None));
     }
-    Ok(Statement::Deallocate(Some(cursor.name()?)))
+    Ok(Statement::Deallocate(Some(tokens.name()?)))
 }

@@ -1,103 +1,105 @@
 //! Databases, roles, and who may connect where.
 
-use super::{
-    clause::RoleOptions,
+use crate::{
+    ast::{
+        Statement,
+        definition::{Definition, RoleOptions},
+    },
     definition,
-    statement::{Definition, Statement},
-    tokens::Cursor,
+    tokens::TokenReader,
 };
-use crate::pg::error::{Result, SqlError};
 use datafusion::sql::sqlparser::tokenizer::Token;
+use keyspan_pg::error::{Result, SqlError};
 
-pub(crate) fn parse_create_database(cursor: &mut Cursor<'_>) -> Result<Definition> {
-    cursor.expect_words("database")?;
-    let name = cursor.name()?;
-    if !cursor.at_end() && cursor.peek_nth(0).is_some_and(|token| matches!(token, Token::Word(_))) {
-        return Err(SqlError::unsupported(format!("CREATE DATABASE … {}", cursor.head().to_uppercase())));
+pub(crate) fn parse_create_database(tokens: &mut TokenReader<'_>) -> Result<Definition> {
+    tokens.expect_words("database")?;
+    let name = tokens.name()?;
+    if !tokens.at_end() && tokens.peek_nth(0).is_some_and(|token| matches!(token, Token::Word(_))) {
+        return Err(SqlError::unsupported(format!("CREATE DATABASE … {}", tokens.head().to_uppercase())));
     }
     Ok(Definition::CreateDatabase(name))
 }
 
-pub(crate) fn parse_alter_database(cursor: &mut Cursor<'_>) -> Result<Definition> {
-    cursor.expect_words("database")?;
-    let name = cursor.name()?;
-    let verb = cursor.head();
-    if !matches!(verb.as_str(), "set" | "reset") || cursor.peek_nth(1) != Some(&Token::LParen) {
+pub(crate) fn parse_alter_database(tokens: &mut TokenReader<'_>) -> Result<Definition> {
+    tokens.expect_words("database")?;
+    let name = tokens.name()?;
+    let verb = tokens.head();
+    if !matches!(verb.as_str(), "set" | "reset") || tokens.peek_nth(1) != Some(&Token::LParen) {
         return Err(SqlError::unsupported(format!("ALTER DATABASE … {}", verb.to_uppercase()))
             .with_hint("A database has quotas: ALTER DATABASE … SET (scan_budget = '10GB'), RESET (scan_budget)."));
     }
-    cursor.advance();
+    tokens.advance();
     let quotas = if verb == "set" {
-        let set = definition::parse_options(cursor)?.into_iter();
+        let set = definition::parse_options(tokens)?.into_iter();
         set.map(|option| match option.family {
             Some(_) => Err(SqlError::syntax("a quota's name has no point")),
             None => Ok((option.name, Some(option.value))),
         })
         .collect::<Result<_>>()?
     } else {
-        cursor.parenthesised(|cursor| Ok((cursor.name()?, None)))?
+        tokens.parenthesised(|tokens| Ok((tokens.name()?, None)))?
     };
     Ok(Definition::AlterDatabase { name, quotas })
 }
 
-pub(crate) fn parse_drop_database(cursor: &mut Cursor<'_>) -> Result<Definition> {
-    let (name, if_exists) = drop_database(cursor)?;
+pub(crate) fn parse_drop_database(tokens: &mut TokenReader<'_>) -> Result<Definition> {
+    let (name, if_exists) = drop_database(tokens)?;
     Ok(Definition::DropDatabase { name, if_exists })
 }
 
 /// `EXPLAIN` was passed, `DROP` comes next.
-pub(crate) fn parse_explain_drop(cursor: &mut Cursor<'_>) -> Result<Statement> {
-    cursor.expect_words("drop")?;
-    Ok(Statement::ExplainDropDatabase(drop_database(cursor)?.0))
+pub(crate) fn parse_explain_drop(tokens: &mut TokenReader<'_>) -> Result<Statement> {
+    tokens.expect_words("drop")?;
+    Ok(Statement::ExplainDropDatabase(drop_database(tokens)?.0))
 }
 
-fn drop_database(cursor: &mut Cursor<'_>) -> Result<(String, bool)> {
-    cursor.expect_words("database")?;
-    let if_exists = cursor.words("if exists");
-    let name = cursor.name()?;
-    cursor.words("with");
-    if cursor.peek() == Some(&Token::LParen) {
+fn drop_database(tokens: &mut TokenReader<'_>) -> Result<(String, bool)> {
+    tokens.expect_words("database")?;
+    let if_exists = tokens.words("if exists");
+    let name = tokens.name()?;
+    tokens.words("with");
+    if tokens.peek() == Some(&Token::LParen) {
         // Sessions of a dropped tenant end at their next statement, with the word and without it.
-        cursor.parenthesised(|cursor| cursor.expect_words("force"))?;
+        tokens.parenthesised(|tokens| tokens.expect_words("force"))?;
     }
     Ok((name, if_exists))
 }
 
-pub(crate) fn parse_create_role(cursor: &mut Cursor<'_>) -> Result<Definition> {
-    let user = cursor.head() == "user";
-    cursor.advance();
-    let name = cursor.name()?;
-    let mut options = parse_role_options(cursor)?;
+pub(crate) fn parse_create_role(tokens: &mut TokenReader<'_>) -> Result<Definition> {
+    let user = tokens.head() == "user";
+    tokens.advance();
+    let name = tokens.name()?;
+    let mut options = parse_role_options(tokens)?;
     if user {
         options.login.get_or_insert(true);
     }
     Ok(Definition::CreateRole(name, options))
 }
 
-pub(crate) fn parse_alter_role(cursor: &mut Cursor<'_>) -> Result<Definition> {
-    cursor.advance();
-    let name = cursor.name()?;
+pub(crate) fn parse_alter_role(tokens: &mut TokenReader<'_>) -> Result<Definition> {
+    tokens.advance();
+    let name = tokens.name()?;
     for what in ["set", "reset", "rename", "in"] {
-        if cursor.head() == what {
+        if tokens.head() == what {
             return Err(SqlError::unsupported(format!("ALTER ROLE … {}", what.to_uppercase())));
         }
     }
-    Ok(Definition::AlterRole(name, parse_role_options(cursor)?))
+    Ok(Definition::AlterRole(name, parse_role_options(tokens)?))
 }
 
-fn parse_role_options(cursor: &mut Cursor<'_>) -> Result<RoleOptions> {
+fn parse_role_options(tokens: &mut TokenReader<'_>) -> Result<RoleOptions> {
     let mut options = RoleOptions::default();
-    cursor.words("with");
-    while !cursor.at_end() {
-        let here = cursor.syntax_error();
-        let word = cursor.head();
-        cursor.words("encrypted");
-        let twice = match cursor.head().as_str() {
+    tokens.words("with");
+    while !tokens.at_end() {
+        let here = tokens.syntax_error();
+        let word = tokens.head();
+        tokens.words("encrypted");
+        let twice = match tokens.head().as_str() {
             "login" | "nologin" => options.login.replace(word == "login").is_some(),
             "superuser" | "nosuperuser" => options.operator.replace(word == "superuser").is_some(),
             "password" => {
-                cursor.advance();
-                let password = if cursor.head() == "null" { None } else { Some(cursor.string()?) };
+                tokens.advance();
+                let password = if tokens.head() == "null" { None } else { Some(tokens.string()?) };
                 if password.is_some() {
                     // The token was passed by `string` already.
                     if options.password.replace(password).is_some() {
@@ -119,40 +121,40 @@ fn parse_role_options(cursor: &mut Cursor<'_>) -> Result<RoleOptions> {
         if twice {
             return Err(SqlError::syntax("conflicting or redundant options"));
         }
-        cursor.advance();
+        tokens.advance();
     }
     Ok(options)
 }
 
-pub(crate) fn parse_drop_roles(cursor: &mut Cursor<'_>) -> Result<Definition> {
-    cursor.advance();
-    let if_exists = cursor.words("if exists");
-    Ok(Definition::DropRoles { names: cursor.list(Cursor::name)?, if_exists })
+pub(crate) fn parse_drop_roles(tokens: &mut TokenReader<'_>) -> Result<Definition> {
+    tokens.advance();
+    let if_exists = tokens.words("if exists");
+    Ok(Definition::DropRoles { names: tokens.list(TokenReader::name)?, if_exists })
 }
 
 /// `GRANT CONNECT ON DATABASE … TO …`, `REVOKE CONNECT ON DATABASE … FROM …`.
-pub(crate) fn parse_grant(cursor: &mut Cursor<'_>) -> Result<Statement> {
-    let grant = cursor.head() == "grant";
-    let verb = cursor.head().to_uppercase();
-    cursor.advance();
-    if !cursor.words("connect on database") {
+pub(crate) fn parse_grant(tokens: &mut TokenReader<'_>) -> Result<Statement> {
+    let grant = tokens.head() == "grant";
+    let verb = tokens.head().to_uppercase();
+    tokens.advance();
+    if !tokens.words("connect on database") {
         // What else can be granted is known, and not supported.
-        return Err(match cursor.peek() {
-            Some(Token::Word(_)) => SqlError::unsupported(format!("{verb} {}", cursor.head().to_uppercase()))
+        return Err(match tokens.peek() {
+            Some(Token::Word(_)) => SqlError::unsupported(format!("{verb} {}", tokens.head().to_uppercase()))
                 .with_hint(format!("{verb} CONNECT ON DATABASE is what a role can have.")),
-            _ => cursor.syntax_error(),
+            _ => tokens.syntax_error(),
         });
     }
-    let databases = cursor.list(Cursor::name)?;
-    cursor.expect_words(if grant { "to" } else { "from" })?;
-    let roles = cursor.list(|cursor| {
-        cursor.words("group");
-        cursor.name()
+    let databases = tokens.list(TokenReader::name)?;
+    tokens.expect_words(if grant { "to" } else { "from" })?;
+    let roles = tokens.list(|tokens| {
+        tokens.words("group");
+        tokens.name()
     })?;
-    if cursor.words("with grant option") || cursor.words("granted by") {
+    if tokens.words("with grant option") || tokens.words("granted by") {
         return Err(SqlError::unsupported("a grant option"));
     }
-    let _ = !grant && (cursor.words("restrict") || cursor.words("cascade"));
+    let _ = !grant && (tokens.words("restrict") || tokens.words("cascade"));
     Ok(Statement::Definition(if grant {
         Definition::GrantConnect { databases, roles }
     } else {

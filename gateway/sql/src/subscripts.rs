@@ -1,24 +1,24 @@
 //! `SET a[1] = x`, `SET a[2:3] = …`: assignments to parts of a column as assignments of the whole column.
 //!
-//! [`Cursor`] cuts the subscripts out before sqlparser reads the statement; the value becomes a function of what the column holds, and those of several
+//! [`TokenReader`] cuts the subscripts out before sqlparser reads the statement; the value becomes a function of what the column holds, and those of several
 //! parts of one column stand in each other.
 
-use super::tokens::{Cursor, subscripts::Subscripts};
-use crate::pg::{
+use crate::tokens::{TokenReader, subscripts::Subscripts};
+use datafusion::sql::sqlparser::ast::{AccessExpr, Assignment, AssignmentTarget, Expr, Ident, Subscript};
+use keyspan_pg::{
     error::{Result, SqlError},
     functions::subscript_assignment::{ELEMENT, OPEN, SLICE},
     ident::fold,
     syntax::build::{call, parsed_expr},
 };
-use datafusion::sql::sqlparser::ast::{AccessExpr, Assignment, AssignmentTarget, Expr, Ident, Subscript};
 
 /// The subscripts of a statement, until they have found their columns.
 pub(crate) struct Parts(Vec<Subscripts>);
 
 impl Parts {
     /// Cuts them out of what is to be read.
-    pub(crate) fn cut(cursor: &mut Cursor<'_>, is_update: bool) -> Result<Self> {
-        cursor.cut_subscripts(is_update).map(Self)
+    pub(crate) fn cut(tokens: &mut TokenReader<'_>, is_update: bool) -> Result<Self> {
+        tokens.cut_subscripts(is_update).map(Self)
     }
 
     /// Puts them into the values of their columns, which the statement reads as those of `table`.
@@ -78,7 +78,7 @@ fn assigned(held: Expr, subscripts: &[AccessExpr], value: Expr) -> Result<Expr> 
     if matches!(&value, Expr::Identifier(name) if name.quote_style.is_none() && name.value.eq_ignore_ascii_case("default"))
     {
         let message = "cannot set an array element to DEFAULT";
-        return Err(SqlError::new(crate::pg::error::SqlState::FEATURE_NOT_SUPPORTED, message));
+        return Err(SqlError::new(keyspan_pg::error::SqlState::FEATURE_NOT_SUPPORTED, message));
     }
     let bound = |written: &Option<Expr>, open: i64| match written {
         Some(bound) => Ok(bound.clone()),

@@ -2,15 +2,16 @@
 //!
 //! Positions in errors are characters of the whole text from 1, as PostgreSQL counts them.
 
-use crate::pg::{
-    error::{Result, SqlError},
-    names::{RelationName, Schema},
-};
+use crate::names::in_schema;
 use datafusion::sql::sqlparser::{
     ast::Expr,
     dialect::PostgreSqlDialect,
     parser::{Parser, ParserError},
     tokenizer::{Location, Token, TokenWithSpan, Tokenizer},
+};
+use keyspan_pg::{
+    error::{Result, SqlError, SqlState},
+    names::RelationName,
 };
 
 pub(crate) mod subscripts;
@@ -31,7 +32,7 @@ pub(crate) struct Cut {
 }
 
 /// The tokens of one statement, without white space and comments.
-pub(crate) struct Cursor<'a> {
+pub(crate) struct TokenReader<'a> {
     sql: &'a str,
     /// The session's database: names may begin with it.
     database: &'a str,
@@ -59,7 +60,7 @@ fn unqualify_form(tokens: &mut Vec<TokenWithSpan>, next: &Token) {
     }
 }
 
-impl<'a> Cursor<'a> {
+impl<'a> TokenReader<'a> {
     /// Cuts the text into statements, empty ones left out; text without any gives one that is empty.
     pub(crate) fn split(sql: &'a str, database: &'a str) -> Result<Vec<Self>> {
         let tokens = Tokenizer::new(&DIALECT, sql).tokenize_with_location().map_err(|error| {
@@ -356,7 +357,7 @@ impl<'a> Cursor<'a> {
             [database, schema, name] if database == self.database => in_schema(schema, name),
             parts => {
                 let message = format!("cross-database references are not implemented: \"{}\"", parts.join("."));
-                Err(SqlError::new(crate::pg::error::SqlState::FEATURE_NOT_SUPPORTED, message))
+                Err(SqlError::new(SqlState::FEATURE_NOT_SUPPORTED, message))
             }
         }
     }
@@ -429,10 +430,7 @@ impl<'a> Cursor<'a> {
         let text = match error {
             ParserError::TokenizerError(text) | ParserError::ParserError(text) => text,
             ParserError::RecursionLimitExceeded => {
-                return SqlError::new(
-                    crate::pg::error::SqlState::PROGRAM_LIMIT_EXCEEDED,
-                    "the statement is nested too deep",
-                );
+                return SqlError::new(SqlState::PROGRAM_LIMIT_EXCEEDED, "the statement is nested too deep");
             }
         };
         let (message, location) = split_location(text);
@@ -469,22 +467,6 @@ const POSTGRES_HEADS: [&str; 15] = [
     "DETACH",
     "INSTALL",
 ];
-
-/// A name behind a schema: only `public` and `pg_temp` have tables that are defined here.
-pub(crate) fn in_schema(schema: &str, name: &str) -> Result<RelationName> {
-    match Schema::of(schema) {
-        Some(known @ (Schema::Public | Schema::Temporary)) => return Ok(RelationName::within(known, name)),
-        Some(_) => {
-            let message = format!("permission denied for schema {schema}");
-            return Err(SqlError::new(crate::pg::error::SqlState::INSUFFICIENT_PRIVILEGE, message)
-                .with_detail("Its relations are made by the server, and can only be read."));
-        }
-        None => {}
-    }
-    let state = crate::pg::error::SqlState::INVALID_SCHEMA_NAME;
-    Err(SqlError::new(state, format!("schema \"{schema}\" does not exist"))
-        .with_hint("Tables are in the schema \"public\"."))
-}
 
 /// `text at Line: 1, Column: 2` in two.
 fn split_location(text: &str) -> (&str, Option<Location>) {

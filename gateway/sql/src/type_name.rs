@@ -1,12 +1,12 @@
 //! Names of types, as columns and parameters have them, with PostgreSQL's synonyms.
 
-use super::tokens::Cursor;
-use crate::pg::error::{Result, SqlError, SqlState};
+use crate::tokens::TokenReader;
 use datafusion::sql::sqlparser::{
     ast::{ArrayElemTypeDef, CharacterLength, DataType, ExactNumberInfo, TimezoneInfo},
     tokenizer::Token,
 };
 use keyspan_catalog::SqlType;
+use keyspan_pg::error::{Result, SqlError, SqlState};
 
 /// Digits of a `numeric`.
 const NUMERIC_DIGITS_MAX: u64 = 38;
@@ -17,19 +17,19 @@ const VARCHAR_MAX: u64 = 10_485_760;
 ///
 /// # Errors
 /// 42601, and those of [`sql_type`].
-pub(crate) fn parse_type(cursor: &mut Cursor<'_>) -> Result<SqlType> {
-    if !matches!(cursor.peek(), Some(Token::Word(_))) {
-        return Err(cursor.syntax_error());
+pub(crate) fn parse_type(tokens: &mut TokenReader<'_>) -> Result<SqlType> {
+    if !matches!(tokens.peek(), Some(Token::Word(_))) {
+        return Err(tokens.syntax_error());
     }
-    let parsed = cursor.parse_with(|parser| parser.parse_data_type())?;
+    let parsed = tokens.parse_with(|parser| parser.parse_data_type())?;
     let kind = sql_type(&parsed)?;
     // `integer ARRAY`, `integer ARRAY[3]`
-    if !cursor.words("array") {
+    if !tokens.words("array") {
         return Ok(kind);
     }
-    if cursor.token(&Token::LBracket) {
-        cursor.advance();
-        cursor.expect_token(&Token::RBracket)?;
+    if tokens.token(&Token::LBracket) {
+        tokens.advance();
+        tokens.expect_token(&Token::RBracket)?;
     }
     array(kind)
 }
@@ -107,7 +107,7 @@ fn array(item: SqlType) -> Result<SqlType> {
     match item {
         SqlType::Array(_) => Err(dimensions()),
         item => {
-            let unsupported = || SqlError::unsupported(format!("type {}[]", crate::pg::types::type_name(item)));
+            let unsupported = || SqlError::unsupported(format!("type {}[]", keyspan_pg::types::type_name(item)));
             item.array().ok_or_else(unsupported)
         }
     }

@@ -1,14 +1,14 @@
 //! `WITH … UPDATE`, `WITH … DELETE`, `WITH … INSERT`: the queries of WITH are put where their names stand, since what a write reads is a SELECT of our
 //! own making. Those of an INSERT go before its query.
 
-use crate::pg::{
-    error::{Result, SqlError, SqlState},
-    ident::fold,
-    plan::materialized,
-};
 use datafusion::sql::sqlparser::ast::{
     self, Cte, ObjectName, ObjectNamePart, Query, SetExpr, TableAlias, TableFactor, UpdateTableFromKind, VisitMut,
     VisitorMut, With,
+};
+use keyspan_pg::{
+    error::{Result, SqlError, SqlState},
+    ident::fold,
+    plan::materialized,
 };
 use std::ops::ControlFlow;
 

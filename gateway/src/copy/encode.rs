@@ -6,7 +6,7 @@ use crate::{
         codec::format::Format,
         error::{Result, SqlError, SqlState},
     },
-    sql::copy::{CopyFormat, CopyOptions, Header},
+    sql::ast::copy::{CopyFormat, CopyOptions, Header},
     wire::{
         encoder::{RowEncoder, Rows, finish, start},
         reply,

@@ -5,7 +5,7 @@
 
 use crate::{
     pg::error::{Result, SqlError, SqlState},
-    sql::copy::CopyOptions,
+    sql::ast::copy::CopyOptions,
 };
 
 /// The fields of one record. One is used again and again: nothing is allocated for a field.

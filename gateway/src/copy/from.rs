@@ -10,7 +10,7 @@ use crate::{
         error::{Result, SqlError, SqlState},
     },
     session::Session,
-    sql::copy::{CopyFormat, CopyFrom, CopyOptions, Header},
+    sql::ast::copy::{CopyFormat, CopyFrom, CopyOptions, Header},
 };
 use keyspan_catalog::Value;
 
@@ -143,7 +143,8 @@ impl CopyIn {
         if let Err(mut error) = read {
             if error.context.is_none() {
                 let shown = String::from_utf8_lossy(&line);
-                error.context = Some(format!("COPY {}, line {}: \"{}\"", self.load.table(), self.line(), cut(&shown)));
+                let context = format!("COPY {}, line {}: \"{}\"", self.load.table(), self.line(), cut(&shown));
+                error.context = Some(context.into());
             }
             return Err(error);
         }
@@ -230,7 +231,7 @@ impl CopyIn {
 
     fn at_line(&self, error: SqlError, line: u64) -> SqlError {
         let context = format!("COPY {}, line {line}", self.load.table());
-        SqlError { context: error.context.or(Some(context)), ..error }
+        SqlError { context: error.context.or(Some(context.into())), ..error }
     }
 
     fn at_column(&self, error: SqlError, at: usize) -> SqlError {
@@ -240,7 +241,7 @@ impl CopyIn {
             Some(field) => format!(": \"{}\"", cut(&String::from_utf8_lossy(field))),
         };
         let context = format!("COPY {}, line {}, column {}{shown}", self.load.table(), self.line(), self.names[at]);
-        SqlError { context: Some(context), ..error }
+        SqlError { context: Some(context.into()), ..error }
     }
 
     /// An error after parts were stored says so.

@@ -12,7 +12,7 @@ use crate::{
         types,
     },
     session::Session,
-    sql::{copy::CopyTo, statement},
+    sql::ast::copy::{self, CopyTo},
 };
 use arrow::{
     datatypes::{DataType, FieldRef, Schema, SchemaRef},
@@ -51,10 +51,10 @@ pub async fn copy_to(session: &mut Session, copy: &CopyTo, parameters: Vec<Scala
         plan = plan.with_param_values(parameters)?;
     }
     let compression = match copy.compression {
-        statement::Compression::None => Compression::UNCOMPRESSED,
-        statement::Compression::Snappy => Compression::SNAPPY,
-        statement::Compression::Lz4 => Compression::LZ4_RAW,
-        statement::Compression::Zstd => Compression::ZSTD(ZstdLevel::default()),
+        copy::Compression::None => Compression::UNCOMPRESSED,
+        copy::Compression::Snappy => Compression::SNAPPY,
+        copy::Compression::Lz4 => Compression::LZ4_RAW,
+        copy::Compression::Zstd => Compression::ZSTD(ZstdLevel::default()),
     };
     let group_bytes = session.shared.resources.memory.export_group_bytes();
     let count = to_parquet(query.run(plan).await?, file, (compression, group_bytes)).await?;

@@ -4,7 +4,7 @@ use crate::{
     dml,
     pg::error::Result,
     session::Session,
-    sql::clause::{CheckClause, ColumnClause, CreateTable, DefaultClause},
+    sql::ast::definition::{CheckClause, ColumnClause, CreateTable, DefaultClause},
 };
 use keyspan_catalog::{
     PrivateEdit, Sequence, SequenceOptions, Snapshot, Table, TenantId,

@@ -14,7 +14,7 @@ use crate::{
         names::{RelationName, Schema},
     },
     session::{Found, Session},
-    sql::comment::{Comment, Commented},
+    sql::ast::definition::{Comment, Commented},
 };
 use keyspan_catalog::{
     Edit, Error, ErrorKind, PrivateEdit, Snapshot, SqlView, Table, comment::COMMENT_BYTES_MAX, table::TENANT_COLUMN,
@@ -37,10 +37,7 @@ pub(super) async fn comment(session: &mut Session, said: &Comment) -> Result<()>
             _ => Err(SqlError { hint: None, ..wrong_kind(name, "view") }),
         },
         Commented::Column(name, column) => {
-            let missing = || {
-                let message = format!("column \"{column}\" of relation \"{name}\" does not exist");
-                SqlError::new(SqlState::UNDEFINED_COLUMN, message)
-            };
+            let missing = || SqlError::undefined_column_of(name, column);
             match found(session, name)? {
                 (_, Found::Table(_)) if session.identity.operator && column == TENANT_COLUMN => {
                     Err(SqlError::unsupported("a comment on the column \"tenant\""))

@@ -15,7 +15,7 @@ use crate::{
         names::{RelationName, Schema},
     },
     session::{Found, Session},
-    sql::clause::{AlterAction, AlterTable, CreateSequence, CreateTable, DropTables, OnCommit, OptionClause},
+    sql::ast::definition::{AlterAction, AlterTable, CreateSequence, CreateTable, DropTables, OnCommit, OptionClause},
 };
 use keyspan_catalog::{
     Edit, Error, ErrorKind, PrivateEdit, Sequence, Snapshot, SqlView, Table, TableId, TenantId,

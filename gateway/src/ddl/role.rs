@@ -5,7 +5,7 @@ use crate::{
     auth::{self, operator::OPERATOR_ROLE},
     pg::error::{Result, SqlError, SqlState},
     session::Session,
-    sql::{clause::RoleOptions, statement::Definition},
+    sql::ast::definition::{Definition, RoleOptions},
 };
 use keyspan_catalog::{Edit, Error, ErrorKind, Role, ScramSecret, Snapshot, snapshot::FIRST_OID};
 use std::collections::BTreeSet;

@@ -8,7 +8,7 @@ use crate::{
         names::Schema,
     },
     session::Session,
-    sql::clause::{AlterAction, AlterTable, ColumnClause, CreateTable, DropTables, OptionClause},
+    sql::ast::definition::{AlterAction, AlterTable, ColumnClause, CreateTable, DropTables, OptionClause},
 };
 use keyspan_catalog::{
     Edit, Error, ErrorKind, Snapshot, Table, TableId,
@@ -111,7 +111,7 @@ fn no_table(name: &str) -> Error {
 }
 
 pub(super) fn definition_of(create: &CreateTable) -> TableDefinition {
-    let family = |family: &crate::sql::clause::FamilyClause| FamilyDefinition {
+    let family = |family: &crate::sql::ast::definition::FamilyClause| FamilyDefinition {
         name: family.name.clone(),
         columns: family.columns.clone(),
     };

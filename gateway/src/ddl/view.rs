@@ -15,7 +15,7 @@ use crate::{
     },
     query::views,
     session::{Found, Session},
-    sql::clause::{AlterAction, AlterTable, AlterView, CreateView, DropTables, ViewAction},
+    sql::ast::definition::{AlterAction, AlterTable, AlterView, CreateView, DropTables, ViewAction},
     view_binding,
 };
 use datafusion::sql::sqlparser::ast;

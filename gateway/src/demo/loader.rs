@@ -57,10 +57,7 @@ impl Loader {
         let mut cells = Vec::new();
         for (position, name) in columns.iter().enumerate() {
             let name = name.as_ref();
-            let column = table.column(name).ok_or_else(|| {
-                let message = format!("column \"{name}\" of relation \"{}\" does not exist", table.name);
-                SqlError::new(SqlState::UNDEFINED_COLUMN, message)
-            })?;
+            let column = table.column(name).ok_or_else(|| SqlError::undefined_column_of(&table.name, name))?;
             match &column.place {
                 ColumnPlace::Key(part) => key[*part] = Some(position),
                 ColumnPlace::Cell { family, qualifier, encoding } => cells.push(CellColumn {

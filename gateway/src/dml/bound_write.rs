@@ -9,7 +9,7 @@ use super::{
 use crate::{
     pg::error::{Result, SqlError, SqlState},
     query::Query,
-    sql::{merge::Merge, statement::Statement},
+    sql::ast::{Statement, merge::Merge},
     write_set::WriteSet,
 };
 use arrow::datatypes::{DataType, SchemaRef};

@@ -11,10 +11,13 @@ use super::{
 use crate::{
     pg::{
         error::{Result, SqlError, SqlState},
-        ident::quoted,
+        ident::{fold, quoted},
     },
     query::Query,
-    sql::{query::OnConflict, statement},
+    sql::{
+        names::table_name,
+        write::{OnConflict, on_conflict},
+    },
     view::View,
     write_set::WriteSet,
 };
@@ -47,11 +50,11 @@ pub(crate) fn resolve(view: &View, insert: &ast::Insert) -> Result<(Target, Vec<
     let TableObject::TableName(name) = &insert.table else {
         return Err(SqlError::unsupported("INSERT into something that is not a table"));
     };
-    let target = Target::of(view, &statement::table_name(name)?)?;
+    let target = Target::of(view, &table_name(name)?)?;
     let mut named = Vec::with_capacity(insert.columns.len());
     for column in &insert.columns {
         let name = match column.0.as_slice() {
-            [part] => part.as_ident().map(statement::fold),
+            [part] => part.as_ident().map(fold),
             _ => None,
         };
         let name = name.ok_or_else(|| SqlError::unsupported("a qualified column in INSERT"))?;
@@ -113,7 +116,7 @@ pub(super) async fn run(
     parameters: &[ScalarValue],
     returned: &mut Returned<'_>,
 ) -> Result<(WriteSet, u64)> {
-    let conflict = statement::on_conflict(insert)?;
+    let conflict = on_conflict(insert)?;
     upsert::check_target(target, &conflict)?;
     // A row that is new has its defaults, and one that is there keeps what it has.
     let more = target.columns.iter().enumerate().any(|(at, column)| column.default.is_some() && !named.contains(&at));

@@ -26,8 +26,8 @@ use crate::{
     },
     query::Query,
     sql::{
-        merge::{Merge, MergeAction, MergeClause},
-        query::assignments,
+        ast::merge::{Merge, MergeAction, MergeClause},
+        write::assignments,
     },
     write_set::WriteSet,
 };

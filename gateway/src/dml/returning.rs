@@ -12,7 +12,7 @@ use crate::{
         types,
     },
     query::Query,
-    sql::statement::Statement,
+    sql::ast::Statement,
 };
 use arrow::{
     array::{ArrayRef, RecordBatch, new_empty_array},

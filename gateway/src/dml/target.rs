@@ -132,10 +132,10 @@ impl Target {
     /// # Errors
     /// 42703.
     pub(crate) fn position(&self, name: &str) -> Result<usize> {
-        self.columns.iter().position(|column| column.name == name).ok_or_else(|| {
-            let message = format!("column \"{name}\" of relation \"{}\" does not exist", self.table.name);
-            SqlError::new(SqlState::UNDEFINED_COLUMN, message)
-        })
+        self.columns
+            .iter()
+            .position(|column| column.name == name)
+            .ok_or_else(|| SqlError::undefined_column_of(&self.table.name, name))
     }
 
     /// The places of the columns of the key, in its order; none for a hidden key.

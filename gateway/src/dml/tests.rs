@@ -7,7 +7,7 @@ use crate::{
         Session,
         testing::{World, check, run},
     },
-    sql::statement::Statement,
+    sql::ast::Statement,
 };
 use arrow::datatypes::DataType;
 use datafusion::scalar::ScalarValue;

@@ -13,7 +13,7 @@ use crate::{
         ident::quoted,
     },
     query::Query,
-    sql::query::{assignments, target as written_table},
+    sql::write::{assignments, target as written_table},
     view::View,
     write_set::WriteSet,
 };

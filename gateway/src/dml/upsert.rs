@@ -13,10 +13,10 @@ use crate::pg::syntax::build::select_from;
 use crate::{
     pg::{
         error::{Result, SqlError, SqlState},
-        ident::quoted,
+        ident::{fold, quoted},
     },
     query::Query,
-    sql::{query::OnConflict, statement},
+    sql::write::{self, OnConflict},
     write_set::WriteSet,
 };
 use arrow::datatypes::DataType;
@@ -84,12 +84,12 @@ pub(crate) fn is_blind(target: &Target, named: &[usize], conflict: &OnConflict) 
 
 fn is_excluded(value: &Expr, name: &str) -> bool {
     let Expr::CompoundIdentifier(parts) = value else { return false };
-    matches!(parts.as_slice(), [row, column] if statement::fold(row) == EXCLUDED && statement::fold(column) == name)
+    matches!(parts.as_slice(), [row, column] if fold(row) == EXCLUDED && fold(column) == name)
 }
 
 /// Parameters that are set as they are have the type of their column; others in the clause are text unless the client said.
 pub(super) fn hint_parameters(target: &Target, insert: &ast::Insert, hints: &mut Vec<Option<DataType>>) -> Result<()> {
-    let OnConflict::Update { assignments, condition, .. } = statement::on_conflict(insert)? else { return Ok(()) };
+    let OnConflict::Update { assignments, condition, .. } = write::on_conflict(insert)? else { return Ok(()) };
     for (name, value) in &assignments {
         select::hint(hints, value, target.columns[target.position(name)?].kind);
         hint_within(hints, value, target);
@@ -110,8 +110,8 @@ fn hint_within(hints: &mut Vec<Option<DataType>>, expr: &Expr, target: &Target) 
     };
     let kind = |expr: &Expr| {
         let name = match expr {
-            Expr::Identifier(name) => statement::fold(name),
-            Expr::CompoundIdentifier(parts) => statement::fold(parts.last()?),
+            Expr::Identifier(name) => fold(name),
+            Expr::CompoundIdentifier(parts) => fold(parts.last()?),
             _ => return None,
         };
         target.position(&name).ok().map(|at| target.columns[at].kind)

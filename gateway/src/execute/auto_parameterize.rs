@@ -20,7 +20,7 @@ use crate::{
         Prepared, Session,
         plan_cache::{Parameterized, TreeEntry},
     },
-    sql::statement::Statement,
+    sql::ast::Statement,
 };
 use arrow::datatypes::DataType;
 use datafusion::{

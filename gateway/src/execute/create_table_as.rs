@@ -24,9 +24,9 @@ use crate::{
     query::{Query, with_parameters},
     session::{Reserved, Session},
     shield::shielded,
-    sql::{
-        clause::{CreateTableAs, OnCommit},
-        statement::Statement,
+    sql::ast::{
+        Statement,
+        definition::{CreateTableAs, OnCommit},
     },
     view::View,
 };

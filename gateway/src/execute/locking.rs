@@ -1,6 +1,6 @@
 //! `SELECT … FOR UPDATE` in a transaction: the same query with the keys of the rows behind its columns, which are cut off as the rows are sent.
 //!
-//! Which queries may lock is [`statement::locking`](crate::sql::locking::locked)'s, what a lock means the transaction's
+//! Which queries may lock is [`sql::locking`](crate::sql::locking::locked)'s, what a lock means the transaction's
 //! ([`Lock`]). Outside of a transaction there is nothing to hold: the query is run as if it had no such clause, unless it says what becomes of
 //! rows that others hold. Then ([`skip_locked`]) its rows are looked at one by one until LIMIT has what it wants, as in PostgreSQL: SKIP LOCKED
 //! passes over those that others hold, and over those that have changed since the query's pin, by who held them a moment ago.
@@ -20,7 +20,7 @@ use crate::{
     },
     query::with_parameters,
     session::{Lock, Session},
-    sql::{locking::locked, query::table_name},
+    sql::{ast::LockingQuery, locking::locked, names::table_name},
     view::View,
 };
 use arrow::{array::RecordBatch, datatypes::Schema};
@@ -38,23 +38,6 @@ use futures::StreamExt;
 use keyspan_storage::RowKey;
 use skip_locked::{Taking, window};
 use std::{borrow::Cow, sync::Arc};
-
-/// Whether a query locks rows.
-pub(super) fn locks(query: &ast::Statement) -> bool {
-    matches!(query, ast::Statement::Query(query) if !query.locks.is_empty())
-}
-
-/// The query without what locks rows.
-pub(super) fn without_locks(query: &ast::Statement) -> Cow<'_, ast::Statement> {
-    if !locks(query) {
-        return Cow::Borrowed(query);
-    }
-    let mut query = query.clone();
-    if let ast::Statement::Query(query) = &mut query {
-        query.locks.clear();
-    }
-    Cow::Owned(query)
-}
 
 /// A table whose rows are locked.
 struct Locking {
@@ -76,7 +59,7 @@ impl Locking {
 /// What is wrong with the query; 25006; 0A000 for a view and for rows as they were. The stream's: 54000, 53200; 55P03 and 40001 for NOWAIT.
 pub(super) async fn rows(
     session: &mut Session,
-    query: &ast::Statement,
+    query: &LockingQuery,
     parameters: Vec<ScalarValue>,
 ) -> Result<SendableRecordBatchStream> {
     let view = session.view().await?;
@@ -87,23 +70,22 @@ pub(super) async fn rows(
 async fn rows_at(
     session: &mut Session,
     view: View,
-    query: &ast::Statement,
+    query: &LockingQuery,
     parameters: Vec<ScalarValue>,
 ) -> Result<SendableRecordBatchStream> {
-    let mut query = query.clone();
+    let LockingQuery { query, unlocked } = query;
+    let mut planned_query = Cow::Borrowed(unlocked.as_ref());
     let mut locking = Vec::new();
     let mut bounds = None;
-    let asks = |query: &ast::Query| query.locks.iter().any(|lock| lock.nonblock.is_some());
-    if let ast::Statement::Query(query) = &mut query
-        && (session.in_transaction() || asks(query))
-    {
+    if session.in_transaction() || query.locks.iter().any(|lock| lock.nonblock.is_some()) {
+        let mut query = query.clone();
         if query.locks.iter().any(|lock| lock.nonblock == Some(NonBlock::SkipLocked)) {
             bounds = query.limit_clause.take();
         }
         let locks = session.locks();
         let mut items = Vec::new();
         let mut hidden = Vec::new();
-        for table in locked(query) {
+        for table in locked(&mut query) {
             let TableFactor::Table { name, alias, version, .. } = &*table.factor else { continue };
             let what = if table.changes { "FOR UPDATE" } else { "FOR SHARE" };
             if version.is_some() || alias.as_ref().is_some_and(|alias| !alias.columns.is_empty()) {
@@ -133,12 +115,11 @@ async fn rows_at(
             }
             select.projection.extend(items);
         }
-    } else {
-        query = without_locks(&query).into_owned();
+        planned_query = Cow::Owned(ast::Statement::Query(query));
     }
     let (pin, store) = (view.pin.clone(), view.rows.clone());
     let planned = session.query(view)?.with_parameters(&parameters);
-    let plan = planned.plan(&query).await?;
+    let plan = planned.plan(&planned_query).await?;
     let (skip, wanted) = window(&planned, bounds, &parameters).await?;
     let rows = planned.run(with_parameters(plan, parameters)?).await?;
     Ok(match () {

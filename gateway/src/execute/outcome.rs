@@ -1,6 +1,6 @@
 //! What a statement gives to its client.
 
-use crate::{copy::CopyIn, sql::copy::CopyOptions};
+use crate::{copy::CopyIn, sql::ast::copy::CopyOptions};
 use datafusion::execution::SendableRecordBatchStream;
 
 /// The outcome of a statement.

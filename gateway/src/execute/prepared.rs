@@ -11,7 +11,7 @@ use crate::{
         types,
     },
     session::{NamedStatement, Prepared, Session, Source},
-    sql::prepared::{Execute, Prepare},
+    sql::ast::session::{Execute, Prepare},
 };
 use arrow::datatypes::DataType;
 use datafusion::{

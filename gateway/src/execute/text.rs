@@ -12,7 +12,7 @@ use crate::{
         Prepared, Session,
         plan_cache::{Lookup, Text},
     },
-    sql::statement::Statement,
+    sql::ast::Statement,
 };
 use arrow::datatypes::DataType;
 

@@ -11,7 +11,7 @@ use crate::{
     pg::error::{Result, SqlState},
     query::Query,
     session::{Prepared, Session},
-    sql::statement::Statement,
+    sql::ast::Statement,
     view::View,
 };
 use arrow::datatypes::{DataType, SchemaRef};

@@ -60,6 +60,10 @@ fn told(state: SqlState, message: String) -> DataFusionError {
     DataFusionError::External(Box::new(SqlError::new(state, message)))
 }
 
+fn undefined_relation(name: &str) -> DataFusionError {
+    DataFusionError::External(Box::new(SqlError::undefined_relation(name)))
+}
+
 fn null_text() -> ScalarValue {
     ScalarValue::Utf8View(None)
 }
@@ -154,7 +158,7 @@ fn session() -> Vec<RowFunction> {
             let Some(name) = text_of(wanted) else { return Ok(ScalarValue::Boolean(None)) };
             let known = name.parse::<u32>().is_ok() || objects::oid_of_relation(statement, &name).is_some();
             if !known {
-                return Err(told(SqlState::UNDEFINED_TABLE, format!("relation \"{name}\" does not exist")));
+                return Err(undefined_relation(&name));
             }
             Ok(ScalarValue::Boolean(Some(true)))
         })
@@ -243,13 +247,10 @@ fn catalog() -> Vec<RowFunction> {
         texts("pg_get_expr", 2..=3, |values, _| Ok(optional(text_of(&values[0])))),
         texts("pg_get_viewdef", 1..=2, |values, statement| {
             let named = text_of(&values[0]).filter(|_| int_of(&values[0]).is_none());
-            let number =
-                match &named {
-                    Some(name) => Some(objects::oid_of_relation(statement, name).ok_or_else(|| {
-                        told(SqlState::UNDEFINED_TABLE, format!("relation \"{name}\" does not exist"))
-                    })?),
-                    None => oid(&values[0]),
-                };
+            let number = match &named {
+                Some(name) => Some(objects::oid_of_relation(statement, name).ok_or_else(|| undefined_relation(&name))?),
+                None => oid(&values[0]),
+            };
             let view = number.and_then(|number| views::all(statement).find(|view| view.id == number));
             Ok(optional(view.map(|view| views::definition(view, statement))))
         }),
@@ -257,11 +258,10 @@ fn catalog() -> Vec<RowFunction> {
             let (Some(name), Some(column)) = (text_of(&values[0]), text_of(&values[1])) else { return Ok(null_text()) };
             let number = objects::oid_of_relation(statement, &name);
             let table = number.and_then(|number| statement.table_of(keyspan_catalog::TableId(number)));
-            let missing = || told(SqlState::UNDEFINED_TABLE, format!("relation \"{name}\" does not exist"));
+            let missing = || undefined_relation(&name);
             let table = table.ok_or_else(missing)?;
             let found = table.column(&column).ok_or_else(|| {
-                let message = format!("column \"{column}\" of relation \"{}\" does not exist", table.name);
-                told(SqlState::UNDEFINED_COLUMN, message)
+                DataFusionError::External(Box::new(SqlError::undefined_column_of(&table.name, &column)))
             })?;
             let own = objects::sequences(statement).find(|sequence| sequence.owner == Some((table.id, found.id)));
             let shown = |sequence: &Arc<keyspan_catalog::Sequence>| {
@@ -384,7 +384,7 @@ fn casts() -> Vec<RowFunction> {
         oids("regclass_oid", |values, statement| {
             let Some(name) = text_of(&values[0]) else { return Ok(ScalarValue::UInt32(None)) };
             let found = name.parse().ok().or_else(|| objects::oid_of_relation(statement, &name));
-            let missing = || told(SqlState::UNDEFINED_TABLE, format!("relation \"{name}\" does not exist"));
+            let missing = || undefined_relation(&name);
             Ok(ScalarValue::UInt32(Some(found.ok_or_else(missing)?)))
         }),
         texts("regclass_text", |values, statement| {

@@ -353,7 +353,7 @@ pub fn sequence<'a>(statement: &'a StatementContext, name: &str) -> Result<&'a A
     let found = oid.and_then(|oid| statement.snapshot.sequence_of(statement.tenant.as_ref(), oid));
     found.ok_or_else(|| match oid {
         Some(_) => SqlError::new(SqlState::WRONG_OBJECT_TYPE, format!("\"{name}\" is not a sequence")),
-        None => SqlError::new(SqlState::UNDEFINED_TABLE, format!("relation \"{name}\" does not exist")),
+        None => SqlError::undefined_relation(name),
     })
 }
 

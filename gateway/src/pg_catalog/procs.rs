@@ -139,7 +139,7 @@ mod tests {
         pg::types,
         pg_catalog::objects::type_lines,
         query::{Query, plan, testing::session},
-        sql::statement::Statement,
+        sql::ast::Statement,
     };
     use datafusion::{prelude::SessionContext, sql::sqlparser::ast};
     use expect_test::expect_file;

@@ -5,7 +5,7 @@
 
 use crate::{
     pg::{ident::fold, names::RelationName},
-    sql::query::table_name,
+    sql::names::table_name,
 };
 use datafusion::{
     logical_expr::Operator,
@@ -267,7 +267,7 @@ pub(super) fn insert(insert: &Insert) -> Option<Vec<Vec<Operand>>> {
     values.rows.iter().map(|row| row.content.iter().map(operand).collect()).collect()
 }
 
-/// An UPDATE of one table. That SET names columns plainly, each once, is for [`assignments`](crate::sql::query::assignments) to say.
+/// An UPDATE of one table. That SET names columns plainly, each once, is for [`assignments`](crate::sql::write::assignments) to say.
 pub(super) fn update(update: &Update) -> Option<ChangeShape> {
     let bare = Update {
         table: UPDATE.table.clone(),
@@ -279,7 +279,7 @@ pub(super) fn update(update: &Update) -> Option<ChangeShape> {
         return None;
     }
     let table = Named::of(&update.table)?;
-    let set = crate::sql::query::assignments(&update.assignments).ok()?;
+    let set = crate::sql::write::assignments(&update.assignments).ok()?;
     let set = set.into_iter().map(|(name, value)| Some((name, operand(&value)?))).collect::<Option<_>>()?;
     let comparisons = table.comparisons(update.selection.as_ref()?)?;
     Some(ChangeShape { table, set, comparisons })

@@ -9,7 +9,7 @@ use crate::{
         Prepared, Session,
         testing::{World, run},
     },
-    sql::statement::Statement,
+    sql::ast::Statement,
 };
 use arrow::datatypes::DataType;
 use datafusion::scalar::ScalarValue;

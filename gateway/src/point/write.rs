@@ -17,7 +17,7 @@ use crate::{
     },
     pg::error::{Result, SqlError, SqlState},
     provider::keys::Keys,
-    sql::query::{OnConflict, on_conflict},
+    sql::write::{OnConflict, on_conflict},
     view::View,
     write_set::WriteSet,
 };

@@ -189,8 +189,7 @@ impl VisitorMut for Placing<'_> {
             if system_relations::names(SYSTEM[0]).any(|name| name == known) {
                 return no("a relation of the system");
             }
-            let message = format!("relation \"{known}\" does not exist");
-            return ControlFlow::Break(Box::new(SqlError::new(SqlState::UNDEFINED_TABLE, message)));
+            return ControlFlow::Break(Box::new(SqlError::undefined_relation(&known)));
         }
         alias.get_or_insert_with(|| TableAlias { explicit: true, name: table.clone(), columns: Vec::new(), at: None });
         let schema = Ident::with_quote('"', format!("{PREFIX}{moment}"));

@@ -16,7 +16,7 @@ use crate::{
         socket::Output,
     },
     session::Session,
-    sql::copy::CopyOptions,
+    sql::ast::copy::CopyOptions,
     wire::reply,
 };
 use datafusion::execution::SendableRecordBatchStream;

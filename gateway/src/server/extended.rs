@@ -16,9 +16,9 @@ use crate::{
         rows::{Form, RowsUnderWay},
     },
     session::{NamedStatement, Prepared, Source},
-    sql::{
-        settings::{Setting, Transaction},
-        statement::Statement,
+    sql::ast::{
+        Statement,
+        session::{Setting, Transaction},
     },
     wire::{
         encoder::RowEncoder,

@@ -13,7 +13,13 @@ use crate::{
         rows::{Form, RowsUnderWay},
     },
     session::{Prepared, Session},
-    sql::{cursor::CursorStatement, error_position, settings::Setting, statement::Statement},
+    sql::{
+        ast::{
+            Statement,
+            session::{CursorStatement, Setting},
+        },
+        error_position,
+    },
     wire::{encoder::RowEncoder, reply, transaction_status::TransactionStatus},
 };
 use arrow::datatypes::SchemaRef;
@@ -119,7 +125,7 @@ fn is_one_transaction(session: &Session, statements: &[FromText]) -> bool {
             of,
             Statement::Transaction(_)
                 | Statement::Deallocate(_)
-                | Statement::Upkeep(_)
+                | Statement::Maintenance(_)
                 | Statement::Setting(Setting::Discard(_))
         ),
     };

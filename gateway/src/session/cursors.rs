@@ -7,7 +7,7 @@
 use crate::{
     context::introspection::CursorInfo,
     pg::error::{Result, SqlError, SqlState},
-    sql::cursor::Direction,
+    sql::ast::session::Direction,
 };
 use arrow::{
     array::{RecordBatch, UInt64Array},

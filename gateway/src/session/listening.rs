@@ -7,7 +7,7 @@ use super::Session;
 use crate::{
     notifications::{Ear, Notification, Pending, Room, SharedPending},
     pg::error::{Result, SqlError, SqlState},
-    sql::listen::Listening,
+    sql::ast::session::Listening,
 };
 use std::{
     collections::VecDeque,

@@ -12,7 +12,7 @@ use super::{Session, transaction::TransactionState};
 use crate::{
     instance::Shared,
     pg::error::{Result, SqlError, SqlState},
-    sql::settings::Isolation,
+    sql::ast::session::Isolation,
     write_set::conflict,
 };
 use keyspan_catalog::{Edit, Error, ErrorKind, PrivateEdit, Snapshot, Table, TableId, TenantId};

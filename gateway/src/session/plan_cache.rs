@@ -12,7 +12,7 @@
 //! same [`CacheKey`]. `execute` asks the cache and fills it; `server` knows nothing of it. Sessions share no plans.
 
 use super::{Prepared, Session};
-use crate::{query::plan_cache::CacheKey, sql::statement::Statement, wire::transaction_status::TransactionStatus};
+use crate::{query::plan_cache::CacheKey, sql::ast::Statement, wire::transaction_status::TransactionStatus};
 use datafusion::{scalar::ScalarValue, sql::sqlparser::ast};
 use std::{
     collections::VecDeque,
@@ -195,8 +195,8 @@ impl Session {
 
     /// Stores what was made of a text, if it is a query or a change of rows.
     pub(crate) fn cache_text(&mut self, text: Text, key: CacheKey, prepared: &Prepared) {
-        use Statement::{Delete, Insert, Query, Update};
-        if matches!(*prepared.statement, Query(_) | Insert(_) | Update(_) | Delete(_)) {
+        use Statement::{Delete, Insert, LockingQuery, Query, Update};
+        if matches!(*prepared.statement, Query(_) | LockingQuery(_) | Insert(_) | Update(_) | Delete(_)) {
             self.plan_cache.texts.store(TextEntry { text, key, prepared: prepared.clone() });
         }
     }

@@ -17,7 +17,7 @@ use super::{
 };
 use crate::{
     pg::error::{Result, SqlError, SqlState},
-    sql::clause::OnCommit,
+    sql::ast::definition::OnCommit,
 };
 use keyspan_catalog::{Private, PrivateEdit, Snapshot, TableId, sql_view};
 use std::{

@@ -2,7 +2,7 @@
 
 use super::{Prepared, Session};
 use crate::execute::Outcome;
-use crate::{identity::Identity, instance::Shared, sql::statement::Statement};
+use crate::{identity::Identity, instance::Shared, sql::ast::Statement};
 use arrow::{
     datatypes::DataType,
     util::display::{ArrayFormatter, FormatOptions},

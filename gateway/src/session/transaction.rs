@@ -22,7 +22,7 @@ use crate::{
     pg::error::{Result, SqlError, SqlState},
     settings::Settings,
     shield::shielded,
-    sql::settings::Isolation,
+    sql::ast::session::Isolation,
     view::Buffered,
     wire::transaction_status::TransactionStatus,
 };

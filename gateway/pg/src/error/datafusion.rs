@@ -1,7 +1,9 @@
-//! What DataFusion, Arrow and Parquet say, as PostgreSQL would say it.
+//! Errors of DataFusion, Arrow and Parquet as PostgreSQL words them.
 //!
-//! An error of our own inside one of theirs is found and given as it is. Else the kind of the error decides; where the kind says
-//! too little (everything that the planner dislikes is one kind) the message is read.
+//! An error of our own inside one of theirs is passed on unchanged. Else the kind of the error decides. Where the kind says too
+//! little (all errors of the planner are [`DataFusionError::Plan`]) its message is matched against the words that DataFusion and
+//! Arrow have: this file is the only one that reads messages, since only theirs have no types. The name that an error is about
+//! becomes its [`Subject`](super::subject::Subject) here.
 
 use super::{SqlError, SqlState};
 use crate::names::PATH;
@@ -39,7 +41,7 @@ fn of(error: &DataFusionError) -> SqlError {
         DataFusionError::SQL(inner, _) => SqlError::syntax(tidy(&inner.to_string())),
         DataFusionError::SchemaError(inner, _) => of_schema(inner),
         DataFusionError::Plan(message) => of_plan(message),
-        DataFusionError::NotImplemented(message) => of_missing(message),
+        DataFusionError::NotImplemented(message) => of_not_implemented(message),
         DataFusionError::Execution(message) => of_execution(message),
         DataFusionError::ResourcesExhausted(message) => {
             SqlError::new(SqlState::OUT_OF_MEMORY, "out of memory for this query").with_detail(tidy(message))
@@ -58,7 +60,7 @@ fn of_parquet(error: &ParquetError) -> SqlError {
     }
 }
 
-/// An error from outside of DataFusion, or the first among its causes that is known.
+/// An error from outside of DataFusion: the first among it and its causes that has a mapping.
 fn ours(error: &(dyn Error + 'static)) -> SqlError {
     let mut cause = Some(error);
     while let Some(error) = cause {
@@ -94,8 +96,8 @@ fn of_io(error: &std::io::Error) -> SqlError {
     }
 }
 
-/// Whether a full disk is at the bottom of it: who writes files wraps what the system said, also in an error of the system's kind, whose own
-/// cause is none of its sources.
+/// Whether a full disk is the cause. Writers of files wrap the error of the system, also in another [`std::io::Error`], which
+/// does not give the error within it as its source.
 fn is_full(error: &(dyn Error + 'static)) -> bool {
     match error.downcast_ref::<std::io::Error>() {
         Some(error) => is_no_space(error) || error.get_ref().is_some_and(|inner| is_full(inner)),
@@ -129,7 +131,7 @@ fn of_arrow(error: &ArrowError) -> SqlError {
         ArrowError::InvalidArgumentError(message) | ArrowError::ComputeError(message) => {
             SqlError::new(SqlState::INVALID_PARAMETER_VALUE, tidy(message))
         }
-        ArrowError::NotYetImplemented(message) => of_missing(message),
+        ArrowError::NotYetImplemented(message) => of_not_implemented(message),
         ArrowError::IoError(_, inner) => of_io(inner),
         ArrowError::MemoryError(message) => SqlError::new(SqlState::OUT_OF_MEMORY, tidy(message)),
         other => SqlError::new(SqlState::INTERNAL_ERROR, tidy(&other.to_string())),
@@ -144,21 +146,14 @@ fn out_of_range(message: &str) -> String {
     format!("{} out of range", found.map_or("value", |(_, name)| name))
 }
 
-fn column(column: &Column) -> String {
-    match &column.relation {
-        Some(relation) => format!("{}.{}", relation.table(), column.name),
-        None => format!("\"{}\"", column.name),
-    }
-}
-
 fn of_schema(error: &SchemaError) -> SqlError {
     match error {
         SchemaError::FieldNotFound { field, valid_fields } => {
-            let message = format!("column {} does not exist", column(field));
-            let told = SqlError::new(SqlState::UNDEFINED_COLUMN, message);
+            let table = field.relation.as_ref().map(|relation| relation.table());
+            let error = SqlError::undefined_column(table, &field.name);
             match closest(&field.name, valid_fields) {
-                Some(near) => told.with_hint(format!("Perhaps you meant to reference the column {near}.")),
-                None => told,
+                Some(near) => error.with_hint(format!("Perhaps you meant to reference the column {near}.")),
+                None => error,
             }
         }
         SchemaError::AmbiguousReference { field } => {
@@ -175,42 +170,46 @@ fn of_schema(error: &SchemaError) -> SqlError {
     }
 }
 
-/// A column whose name is at most two letters away.
+/// The column whose name is nearest, at most two letters away, as a hint writes it.
 fn closest(name: &str, columns: &[Column]) -> Option<String> {
     let distance = |column: &Column| datafusion::common::utils::datafusion_strsim::levenshtein(name, &column.name);
     let near = columns.iter().min_by_key(|column| distance(column))?;
-    (distance(near) <= 2 && distance(near) < name.len()).then(|| column(near))
+    let written = || match &near.relation {
+        Some(relation) => format!("{}.{}", relation.table(), near.name),
+        None => format!("\"{}\"", near.name),
+    };
+    (distance(near) <= 2 && distance(near) < name.len()).then(written)
 }
 
-/// What the planner says, by its words.
+/// An error of the planner, by its words.
 fn of_plan(message: &str) -> SqlError {
-    if let Some(function) = after(message, "Invalid function '", "'") {
-        return SqlError::new(SqlState::UNDEFINED_FUNCTION, format!("function {function} does not exist"));
+    if let Some(function) = between(message, "Invalid function '", "'") {
+        return SqlError::undefined_function(function, function);
     }
-    if let Some(function) = after(message, "table function '", "' not found") {
-        return SqlError::new(SqlState::UNDEFINED_FUNCTION, format!("function {function} does not exist"));
+    if let Some(function) = between(message, "table function '", "' not found") {
+        return SqlError::undefined_function(function, function);
     }
-    if let Some(table) = after(message, "table '", "' not found") {
+    if let Some(table) = between(message, "table '", "' not found") {
+        // DataFusion's name has the database and the schema, which is PATH if the statement has none.
         let parts: Vec<_> = table.splitn(3, '.').collect();
-        let shown = match parts.as_slice() {
-            [_, PATH, name] => (*name).to_owned(),
-            [_, schema, name] => format!("{schema}.{name}"),
-            _ => table.to_owned(),
+        return match parts.as_slice() {
+            [_, PATH, name] => SqlError::undefined_relation(name),
+            [_, schema, name] => SqlError::undefined_relation(&format!("{schema}.{name}")),
+            _ => SqlError::undefined_relation(table),
         };
-        return SqlError::new(SqlState::UNDEFINED_TABLE, format!("relation \"{shown}\" does not exist"));
     }
-    if let Some(call) = after(message, "No function matches the given name and argument types '", "'") {
-        return SqlError::new(SqlState::UNDEFINED_FUNCTION, format!("function {} does not exist", signature(call)))
-            .with_hint(
-                "No function matches the given name and argument types. You might need to add explicit type casts.",
-            );
+    if let Some(call) = between(message, "No function matches the given name and argument types '", "'") {
+        let name = call.split_once('(').map_or(call, |(name, _)| name);
+        return SqlError::undefined_function(name, &signature(call)).with_hint(
+            "No function matches the given name and argument types. You might need to add explicit type casts.",
+        );
     }
     if let Some(operation) =
-        after(message, "comparison operation ", "\n").or_else(|| after(message, "arithmetic operation ", "\n"))
+        between(message, "comparison operation ", "\n").or_else(|| between(message, "arithmetic operation ", "\n"))
     {
         return SqlError::new(
             SqlState::UNDEFINED_FUNCTION,
-            format!("operator does not exist: {}", in_words(operation)),
+            format!("operator does not exist: {}", with_type_names(operation)),
         )
         .with_hint(
             "No operator matches the given name and argument types. You might need to add explicit type casts.",
@@ -242,7 +241,8 @@ fn of_plan(message: &str) -> SqlError {
     SqlError::new(SqlState::SYNTAX_OR_ACCESS, tidy(message))
 }
 
-fn of_missing(message: &str) -> SqlError {
+/// What DataFusion does not implement.
+fn of_not_implemented(message: &str) -> SqlError {
     if let Some(name) = message.strip_prefix("Unsupported SQL type ") {
         return SqlError::new(
             SqlState::UNDEFINED_OBJECT,
@@ -254,8 +254,8 @@ fn of_missing(message: &str) -> SqlError {
 
 fn of_execution(message: &str) -> SqlError {
     if message.contains("more than one row") {
-        let told = "more than one row returned by a subquery used as an expression";
-        return SqlError::new(SqlState::CARDINALITY_VIOLATION, told);
+        let message = "more than one row returned by a subquery used as an expression";
+        return SqlError::new(SqlState::CARDINALITY_VIOLATION, message);
     }
     if message.contains("ivide by zero") {
         return SqlError::new(SqlState::DIVISION_BY_ZERO, "division by zero");
@@ -266,15 +266,15 @@ fn of_execution(message: &str) -> SqlError {
     SqlError::new(SqlState::INVALID_PARAMETER_VALUE, tidy(message))
 }
 
-/// What stands between two texts; without the second, all that follows.
-fn after<'a>(message: &'a str, before: &str, behind: &str) -> Option<&'a str> {
-    let (_, rest) = message.split_once(before)?;
-    Some(rest.split_once(behind).map_or(rest, |(found, _)| found))
+/// The text between two texts; all that follows the first if the second is missing.
+fn between<'a>(message: &'a str, start: &str, end: &str) -> Option<&'a str> {
+    let (_, rest) = message.split_once(start)?;
+    Some(rest.split_once(end).map_or(rest, |(text, _)| text))
 }
 
-/// Arrow's names of types in a text, as PostgreSQL's.
-fn in_words(text: &str) -> String {
-    let known = |word: &str| {
+/// A text with PostgreSQL's names of types in the place of Arrow's.
+fn with_type_names(text: &str) -> String {
+    let type_name = |word: &str| {
         Some(match word {
             "Utf8" | "Utf8View" | "LargeUtf8" => "text",
             "UInt32" => "oid",
@@ -295,14 +295,18 @@ fn in_words(text: &str) -> String {
             _ => return None,
         })
     };
-    text.trim().split(' ').map(|word| known(word.trim_end_matches(',')).unwrap_or(word)).collect::<Vec<_>>().join(" ")
+    text.trim()
+        .split(' ')
+        .map(|word| type_name(word.trim_end_matches(',')).unwrap_or(word))
+        .collect::<Vec<_>>()
+        .join(" ")
 }
 
 /// `f(Int64, Utf8)` as `f(bigint, text)`.
 fn signature(call: &str) -> String {
     match call.split_once('(') {
         Some((name, arguments)) => {
-            let arguments: Vec<_> = arguments.trim_end_matches(')').split(", ").map(in_words).collect();
+            let arguments: Vec<_> = arguments.trim_end_matches(')').split(", ").map(with_type_names).collect();
             format!("{name}({})", arguments.join(", "))
         }
         None => call.to_owned(),
@@ -336,6 +340,7 @@ fn tidy(message: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::error::subject::Subject;
     use expect_test::{Expect, expect};
 
     fn check(error: DataFusionError, expected: Expect) {
@@ -387,5 +392,27 @@ mod tests {
             plan("Cannot infer common argument type for comparison operation Int64 = Boolean"),
             expect!["42883 operator does not exist: bigint = boolean"],
         );
+    }
+
+    #[test]
+    fn errors_about_a_name_have_it_as_their_subject() {
+        let check = |error: DataFusionError, subject: Subject| {
+            assert_eq!(SqlError::from(error).subject.as_deref(), Some(&subject));
+        };
+        let plan = |message: &str| DataFusionError::Plan(message.into());
+        check(plan("table 'alto.$path.t' not found".replace("$path", PATH).as_str()), Subject::Relation("t".into()));
+        check(plan("table 'alto.x.t' not found"), Subject::Relation("x.t".into()));
+        check(plan("Invalid function 'nix'.\nDid you mean 'nx'?"), Subject::Function("nix".into()));
+        check(
+            plan("No function matches the given name and argument types 'abs(Utf8)'."),
+            Subject::Function("abs".into()),
+        );
+        let column = |relation: Option<&str>| {
+            let field = Box::new(Column::new(relation, "a"));
+            let error = SchemaError::FieldNotFound { field, valid_fields: Vec::new() };
+            DataFusionError::SchemaError(Box::new(error), Box::new(None))
+        };
+        check(column(None), Subject::Column { table: None, name: "a".into() });
+        check(column(Some("s.t")), Subject::Column { table: Some("t".into()), name: "a".into() });
     }
 }

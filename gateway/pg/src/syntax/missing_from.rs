@@ -1,9 +1,9 @@
-//! Names of tables before columns: what is told of one that FROM does not have.
+//! Columns of tables that FROM does not have: the error names the table, as PostgreSQL's does.
 //!
-//! DataFusion says of `x.a` that there is no such column, whether there is an `x` or not.
+//! DataFusion reports that the column `x.a` does not exist, whether a table `x` exists or not.
 
 use crate::{
-    error::{SqlError, SqlState},
+    error::{SqlError, SqlState, subject::Subject},
     ident::fold,
 };
 use datafusion::{
@@ -13,26 +13,26 @@ use datafusion::{
 };
 use std::ops::ControlFlow;
 
-/// The relations of a statement, wherever in it they stand.
+/// The relations of a statement and of all its subqueries.
 #[derive(Debug, Default)]
 pub struct Relations {
-    /// The names that may stand before a column.
+    /// Aliases, and names of tables without one.
     names: Vec<String>,
-    /// Names of tables that have an alias, which hides them, and it.
+    /// Names of tables that an alias hides, with the alias.
     hidden: Vec<(String, String)>,
 }
 
 impl Relations {
-    /// All of a statement.
+    /// Those of a statement.
     pub fn of(statement: &Statement) -> Self {
         let mut relations = Self::default();
         let _: ControlFlow<()> = statement.visit(&mut relations);
         relations
     }
 
-    /// An error of the planner; 42P01 if it is about a column of a relation that the statement does not have.
+    /// Makes 42P01 of the planner's error about a column whose table the statement does not have; passes on other errors.
     ///
-    /// One that it has elsewhere, where this column does not see it, is not told apart from one that lacks the column.
+    /// A table in another scope than the column's, which PostgreSQL reports as missing too, passes for one without the column.
     pub fn told(&self, error: DataFusionError) -> DataFusionError {
         let name = match error.find_root() {
             DataFusionError::SchemaError(inner, _) => match inner.as_ref() {
@@ -43,7 +43,7 @@ impl Relations {
             _ => None,
         };
         match name {
-            Some(name) if !self.names.iter().any(|known| known == name) => {
+            Some(name) if !self.names.iter().any(|other| other == name) => {
                 DataFusionError::External(Box::new(self.missing(name)))
             }
             _ => error,
@@ -51,16 +51,14 @@ impl Relations {
     }
 
     fn missing(&self, name: &str) -> SqlError {
+        let error = |problem: &str| {
+            let message = format!("{problem} FROM-clause entry for table \"{name}\"");
+            SqlError::new(SqlState::UNDEFINED_TABLE, message).with_subject(Subject::Qualifier(name.to_owned()))
+        };
         match self.hidden.iter().find(|(hidden, _)| hidden == name) {
-            Some((_, alias)) => {
-                let message = format!("invalid reference to FROM-clause entry for table \"{name}\"");
-                SqlError::new(SqlState::UNDEFINED_TABLE, message)
-                    .with_hint(format!("Perhaps you meant to reference the table alias \"{alias}\"."))
-            }
-            None => {
-                let message = format!("missing FROM-clause entry for table \"{name}\"");
-                SqlError::new(SqlState::UNDEFINED_TABLE, message)
-            }
+            Some((_, alias)) => error("invalid reference to")
+                .with_hint(format!("Perhaps you meant to reference the table alias \"{alias}\".")),
+            None => error("missing"),
         }
     }
 

@@ -1,86 +1,11 @@
 //! Options of `COPY`.
 
-use super::super::tokens::Cursor;
-use crate::pg::error::{Result, SqlError, SqlState};
+use crate::{
+    ast::copy::{CopyFormat, CopyOptions, Forced, Header},
+    tokens::TokenReader,
+};
 use datafusion::sql::sqlparser::tokenizer::Token;
-
-/// How rows are written as bytes.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct CopyOptions {
-    /// The format.
-    pub format: CopyFormat,
-    /// Whether there is a first line with the names of the columns.
-    pub header: Header,
-    /// What stands between two fields.
-    pub delimiter: u8,
-    /// What stands for NULL.
-    pub null: String,
-    /// What stands around fields, in CSV.
-    pub quote: u8,
-    /// What stands before a quote in a field, in CSV.
-    pub escape: u8,
-    /// Fields that always stand in quotes, in CSV.
-    pub force_quote: Forced,
-    /// Fields that are never NULL, in CSV.
-    pub force_not_null: Forced,
-    /// Fields that are NULL in quotes too, in CSV.
-    pub force_null: Forced,
-}
-
-/// A format of `COPY`.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum CopyFormat {
-    /// Lines of fields, with backslashes.
-    #[default]
-    Text,
-    /// Lines of fields, with quotes.
-    Csv,
-    /// Fields with their lengths.
-    Binary,
-}
-
-/// The first line.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Header {
-    /// A row.
-    #[default]
-    No,
-    /// Names, passed over on the way in.
-    Yes,
-    /// Names, which have to be those of the columns.
-    Match,
-}
-
-/// Columns that an option names.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub enum Forced {
-    /// None.
-    #[default]
-    None,
-    /// `*`
-    All,
-    /// These.
-    Of(Vec<String>),
-}
-
-impl Forced {
-    /// Whether the option holds for each of the columns.
-    ///
-    /// # Errors
-    /// 42P10 for a column that the statement does not copy.
-    pub fn among(&self, names: &[&str], option: &str) -> Result<Vec<bool>> {
-        let named = match self {
-            Self::None => return Ok(vec![false; names.len()]),
-            Self::All => return Ok(vec![true; names.len()]),
-            Self::Of(named) => named,
-        };
-        if let Some(other) = named.iter().find(|name| !names.contains(&name.as_str())) {
-            let message = format!("{option} column \"{other}\" not referenced by COPY");
-            return Err(SqlError::new(SqlState::INVALID_COLUMN_REFERENCE, message));
-        }
-        Ok(names.iter().map(|name| named.iter().any(|of| of == name)).collect())
-    }
-}
+use keyspan_pg::error::{Result, SqlError, SqlState};
 
 /// What an option is set to.
 #[derive(Debug)]
@@ -92,38 +17,38 @@ pub(crate) enum Setting {
 }
 
 /// The options as they are written, names in lower case.
-pub(crate) fn copy_options(cursor: &mut Cursor<'_>) -> Result<Vec<(String, Setting)>> {
-    cursor.words("with");
-    if cursor.peek() == Some(&Token::LParen) {
-        return cursor.parenthesised(|cursor| Ok((cursor.name()?, setting(cursor)?)));
+pub(crate) fn copy_options(tokens: &mut TokenReader<'_>) -> Result<Vec<(String, Setting)>> {
+    tokens.words("with");
+    if tokens.peek() == Some(&Token::LParen) {
+        return tokens.parenthesised(|tokens| Ok((tokens.name()?, setting(tokens)?)));
     }
     let mut options = Vec::new();
     let text = |value: &str| Setting::Text(value.to_owned());
     loop {
-        let head = cursor.head();
+        let head = tokens.head();
         options.push(match head.as_str() {
             "binary" | "csv" => {
-                cursor.advance();
+                tokens.advance();
                 ("format".to_owned(), text(&head))
             }
             "freeze" | "header" => {
-                cursor.advance();
+                tokens.advance();
                 (head, Setting::Nothing)
             }
             "delimiter" | "null" | "quote" | "escape" | "encoding" => {
-                cursor.advance();
-                cursor.words("as");
-                (head, Setting::Text(cursor.string()?))
+                tokens.advance();
+                tokens.words("as");
+                (head, Setting::Text(tokens.string()?))
             }
             "force" => {
-                cursor.advance();
+                tokens.advance();
                 let forced = [("not null", "force_not_null"), ("quote", "force_quote"), ("null", "force_null")];
-                let found = forced.into_iter().find(|(words, _)| cursor.words(words));
-                let (_, name) = found.ok_or_else(|| cursor.syntax_error())?;
-                let columns = if name == "force_quote" && cursor.token(&Token::Mul) {
+                let found = forced.into_iter().find(|(words, _)| tokens.words(words));
+                let (_, name) = found.ok_or_else(|| tokens.syntax_error())?;
+                let columns = if name == "force_quote" && tokens.token(&Token::Mul) {
                     Setting::All
                 } else {
-                    Setting::List(cursor.list(Cursor::name)?)
+                    Setting::List(tokens.list(TokenReader::name)?)
                 };
                 (name.to_owned(), columns)
             }
@@ -132,20 +57,20 @@ pub(crate) fn copy_options(cursor: &mut Cursor<'_>) -> Result<Vec<(String, Setti
     }
 }
 
-fn setting(cursor: &mut Cursor<'_>) -> Result<Setting> {
-    Ok(match cursor.peek().cloned() {
+fn setting(tokens: &mut TokenReader<'_>) -> Result<Setting> {
+    Ok(match tokens.peek().cloned() {
         Some(Token::Comma | Token::RParen) | None => Setting::Nothing,
         Some(Token::Mul) => {
-            cursor.advance();
+            tokens.advance();
             Setting::All
         }
-        Some(Token::LParen) => Setting::List(cursor.parenthesised(Cursor::name)?),
+        Some(Token::LParen) => Setting::List(tokens.parenthesised(TokenReader::name)?),
         Some(Token::Number(number, _)) => {
-            cursor.advance();
+            tokens.advance();
             Setting::Text(number)
         }
-        Some(Token::Word(_)) => Setting::Text(cursor.name()?),
-        _ => Setting::Text(cursor.string()?),
+        Some(Token::Word(_)) => Setting::Text(tokens.name()?),
+        _ => Setting::Text(tokens.string()?),
     })
 }
 
@@ -165,30 +90,12 @@ struct Given {
     encoding: Option<()>,
 }
 
-impl Default for CopyOptions {
-    fn default() -> Self {
-        Self {
-            format: CopyFormat::Text,
-            header: Header::No,
-            delimiter: b'\t',
-            null: "\\N".to_owned(),
-            quote: b'"',
-            escape: b'"',
-            force_quote: Forced::None,
-            force_not_null: Forced::None,
-            force_null: Forced::None,
-        }
+pub(crate) fn of_settings(written: Vec<(String, Setting)>, from: bool) -> Result<CopyOptions> {
+    let mut given = Given::default();
+    for (name, setting) in written {
+        given.take(&name, setting)?;
     }
-}
-
-impl CopyOptions {
-    pub(crate) fn of(written: Vec<(String, Setting)>, from: bool) -> Result<Self> {
-        let mut given = Given::default();
-        for (name, setting) in written {
-            given.take(&name, setting)?;
-        }
-        given.finish(from)
-    }
+    given.finish(from)
 }
 
 impl Given {

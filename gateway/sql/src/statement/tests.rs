@@ -1,7 +1,7 @@
 //! What text becomes, statement by statement.
 
-use super::Statement;
-use crate::copy::CopyOptions;
+use crate::ast::Statement;
+use crate::ast::copy::CopyOptions;
 use expect_test::{Expect, expect};
 
 /// Each statement on a line of its own; queries and writes as sqlparser prints them.
@@ -22,6 +22,7 @@ fn check(sql: &str, expected: Expect) {
 fn show(statement: &Statement) -> String {
     match statement {
         Statement::Query(query) => format!("query {query}"),
+        Statement::LockingQuery(query) => format!("query {}", query.query),
         Statement::Insert(insert) => format!("insert {insert}"),
         Statement::Update(update) => format!("update {update}"),
         Statement::Delete(delete) => format!("delete {delete}"),

@@ -1,12 +1,12 @@
 //! Subscripts behind the columns of `SET`, which sqlparser does not read: they are cut out of the tokens.
 
-use super::{Cursor, DIALECT, NESTING_MAX};
-use crate::pg::error::Result;
+use crate::tokens::{DIALECT, NESTING_MAX, TokenReader};
 use datafusion::sql::sqlparser::{
     ast::{AccessExpr, Expr},
     parser::Parser,
     tokenizer::{Span, Token},
 };
+use keyspan_pg::error::Result;
 
 /// The subscripts of a column that is written.
 pub(crate) struct Subscripts {
@@ -15,7 +15,7 @@ pub(crate) struct Subscripts {
     pub(crate) all: Vec<AccessExpr>,
 }
 
-impl Cursor<'_> {
+impl TokenReader<'_> {
     /// Cuts them out of every list behind `UPDATE SET`, and out of that behind the first `SET` if the statement is an UPDATE.
     pub(crate) fn cut_subscripts(&mut self, is_update: bool) -> Result<Vec<Subscripts>> {
         let mut cuts = Vec::new();

@@ -127,11 +127,11 @@ async fn a_kind_that_comes_again_is_kept() {
     let statement = Statement::parse(&texts[0]).unwrap().swap_remove(0);
     let prepared = session.prepare(statement, &[]).await.unwrap();
     let lifted = prepared.parameterized.clone().expect("it is of a kind that is kept");
-    assert!(lifted.of(&session).is_some());
+    assert!(lifted.valid(&session).is_some());
     let altered =
         run(&mut world.operator(), "CREATE TABLE other (z int PRIMARY KEY); ALTER TABLE t DROP COLUMN c").await;
     assert_eq!(altered, "CREATE TABLE\nALTER TABLE");
-    assert!(lifted.of(&session).is_none());
+    assert!(lifted.valid(&session).is_none());
     assert_eq!(run_prepared(&mut session, &prepared, Vec::new()).await, "2\n2");
     // What was made of another state of the catalog is made anew.
     let asked = ["SELECT n, s FROM t WHERE s = 'x'", "SELECT n, s FROM t WHERE s = 'y'"];

@@ -14,7 +14,10 @@ use crate::{
     pg::error::{Result, SqlError, SqlState},
     query::Query,
     session::Session,
-    sql::{locking::nested, statement::Statement},
+    sql::{
+        ast::{LockingQuery, Statement},
+        locking::nested,
+    },
     view::View,
 };
 use datafusion::{
@@ -77,7 +80,7 @@ pub(crate) async fn take(
     let queries = found(statement);
     let (mut rows, mut bytes) = (Vec::with_capacity(queries.len()), 0);
     for query in &queries {
-        let query = ast::Statement::Query(Box::new(query.clone()));
+        let query = LockingQuery::from(Box::new(query.clone()));
         let given = rows_at(session, view.clone(), &query, parameters.to_vec()).await;
         // The statement was analysed: what is not there by itself is there around it.
         let mut given = given.map_err(|error| match error.state {

@@ -7,7 +7,7 @@ use crate::{
         Prepared, Session,
         testing::{World, run, run_prepared},
     },
-    sql::statement::Statement,
+    sql::ast::Statement,
 };
 use arrow::datatypes::DataType;
 use datafusion::{

@@ -5,7 +5,7 @@ use super::super::{
     testing::{World, check, run},
 };
 use crate::execute::Outcome;
-use crate::sql::statement::Statement;
+use crate::sql::ast::Statement;
 use expect_test::expect;
 use keyspan_storage::model::limits::MUTATIONS_MAX;
 

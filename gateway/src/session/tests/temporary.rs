@@ -5,7 +5,7 @@ use super::{
     super::testing::{World, check, run, run_prepared},
     definitions::spare,
 };
-use crate::{session::Session, sql::statement::Statement};
+use crate::{session::Session, sql::ast::Statement};
 use expect_test::expect;
 use keyspan_catalog::{Catalog, private::PRIVATE_TABLE};
 use keyspan_storage::{Scan, TableName};

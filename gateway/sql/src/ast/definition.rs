@@ -1,8 +1,72 @@
-//! What definitions consist of, as it was written.
+//! Changes of the catalog as they were written: tables, views, sequences, comments, databases, roles.
 
-use crate::pg::names::RelationName;
-use datafusion::sql::sqlparser::ast::{Expr, Query, Statement};
+use datafusion::sql::sqlparser::ast::{self, Expr, Query};
 use keyspan_catalog::{SequenceOptions, SqlType, table::Identity};
+use keyspan_pg::names::RelationName;
+
+/// A change of the catalog.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Definition {
+    /// `CREATE TABLE`
+    CreateTable(CreateTable),
+    /// `ALTER TABLE`
+    AlterTable(AlterTable),
+    /// `DROP TABLE`
+    DropTables(DropTables),
+    /// `CREATE SEQUENCE`
+    CreateSequence(CreateSequence),
+    /// `DROP SEQUENCE`
+    DropSequences(DropTables),
+    /// `CREATE VIEW`
+    CreateView(CreateView),
+    /// `ALTER VIEW`
+    AlterView(AlterView),
+    /// `DROP VIEW`
+    DropViews(DropTables),
+    /// `COMMENT ON`
+    Comment(Comment),
+    /// `CREATE DATABASE`: a tenant.
+    CreateDatabase(String),
+    /// `ALTER DATABASE … SET (…)`, `… RESET (…)`: what the tenant's sessions may take.
+    AlterDatabase {
+        /// The tenant.
+        name: String,
+        /// Names of quotas, and what they are now; `None` for no bound.
+        quotas: Vec<(String, Option<String>)>,
+    },
+    /// `DROP DATABASE`
+    DropDatabase {
+        /// The tenant.
+        name: String,
+        /// Whether its absence is fine.
+        if_exists: bool,
+    },
+    /// `CREATE ROLE`
+    CreateRole(String, RoleOptions),
+    /// `ALTER ROLE`
+    AlterRole(String, RoleOptions),
+    /// `DROP ROLE`
+    DropRoles {
+        /// The roles.
+        names: Vec<String>,
+        /// Whether their absence is fine.
+        if_exists: bool,
+    },
+    /// `GRANT CONNECT ON DATABASE … TO …`
+    GrantConnect {
+        /// The tenants.
+        databases: Vec<String>,
+        /// The roles.
+        roles: Vec<String>,
+    },
+    /// `REVOKE CONNECT ON DATABASE … FROM …`
+    RevokeConnect {
+        /// The tenants.
+        databases: Vec<String>,
+        /// The roles.
+        roles: Vec<String>,
+    },
+}
 
 /// `CREATE TABLE`
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -232,7 +296,7 @@ pub struct CreateTableAs {
     /// The `WITH` options.
     pub options: Vec<OptionClause>,
     /// What it begins with: always a query.
-    pub query: Box<Statement>,
+    pub query: Box<ast::Statement>,
     /// Whether the rows are written too.
     pub with_data: bool,
     /// The `ON COMMIT` clause.
@@ -282,4 +346,26 @@ impl std::fmt::Debug for RoleOptions {
         let mut shown = f.debug_struct("RoleOptions");
         shown.field("login", &self.login).field("operator", &self.operator).field("password", &password).finish()
     }
+}
+
+/// `COMMENT ON … IS …`
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Comment {
+    /// What it is about.
+    pub on: Commented,
+    /// What it says; `None` takes it away.
+    pub text: Option<String>,
+}
+
+/// What a comment is about.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Commented {
+    /// A table.
+    Table(RelationName),
+    /// A view.
+    View(RelationName),
+    /// A column of either.
+    Column(RelationName, String),
+    /// A database.
+    Database(String),
 }

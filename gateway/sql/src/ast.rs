@@ -1,0 +1,161 @@
+//! Statements as they were written: what the parsers make of text.
+//!
+//! Queries and writes are sqlparser's trees; everything else has types of its own here. Imports no parser.
+
+pub mod copy;
+pub mod definition;
+pub mod merge;
+pub mod session;
+
+use copy::{CopyFrom, CopyOut, CopyTo};
+use datafusion::sql::sqlparser::ast;
+use definition::{CreateTableAs, Definition};
+use keyspan_pg::names::RelationName;
+use merge::Merge;
+use session::{CursorStatement, Execute, Listening, Prepare, Setting, Transaction};
+
+/// A statement.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Statement {
+    /// Nothing between two semicolons.
+    Empty,
+    /// A query that locks nothing: always [`ast::Statement::Query`].
+    Query(Box<ast::Statement>),
+    /// A query that locks the rows that it returns: `SELECT … FOR UPDATE`.
+    LockingQuery(LockingQuery),
+    /// `EXPLAIN`
+    Explain(Explain),
+    /// `EXPLAIN DROP DATABASE`: what it would delete.
+    ExplainDropDatabase(String),
+    /// `INSERT`
+    Insert(Box<ast::Insert>),
+    /// `UPDATE`
+    Update(Box<ast::Update>),
+    /// `DELETE`
+    Delete(Box<ast::Delete>),
+    /// `MERGE`
+    Merge(Box<Merge>),
+    /// `COPY … TO 'file'`
+    CopyTo(CopyTo),
+    /// `COPY … TO STDOUT`
+    CopyOut(CopyOut),
+    /// `COPY … FROM STDIN`
+    CopyFrom(CopyFrom),
+    /// A change of the catalog.
+    Definition(Definition),
+    /// `CREATE TABLE … AS`, `SELECT … INTO`
+    CreateTableAs(CreateTableAs),
+    /// `SET`, `RESET`, `SHOW`, `DISCARD`
+    Setting(Setting),
+    /// `BEGIN`, `COMMIT`, `ROLLBACK`, `SAVEPOINT`, …
+    Transaction(Transaction),
+    /// `PREPARE`
+    Prepare(Prepare),
+    /// `EXECUTE`
+    Execute(Execute),
+    /// `DEALLOCATE`; `None` for all.
+    Deallocate(Option<String>),
+    /// `DECLARE`, `FETCH`, `MOVE`, `CLOSE`
+    Cursor(CursorStatement),
+    /// `TRUNCATE`
+    Truncate {
+        /// The tables.
+        tables: Vec<RelationName>,
+        /// Whether the sequences of their columns begin anew.
+        restart: bool,
+    },
+    /// `LISTEN`, `UNLISTEN`
+    Listen(Listening),
+    /// `NOTIFY`
+    Notify {
+        /// The channel.
+        channel: String,
+        /// What goes with it.
+        payload: String,
+    },
+    /// `VACUUM`, `ANALYZE`
+    Maintenance(Maintenance),
+}
+
+/// A query, by whether it locks the rows that it returns.
+#[derive(Clone, Debug, PartialEq)]
+pub enum SelectQuery {
+    /// It locks nothing: always [`ast::Statement::Query`].
+    Plain(Box<ast::Statement>),
+    /// It locks rows.
+    Locking(LockingQuery),
+}
+
+/// A query with `FOR UPDATE`, `FOR SHARE` or their variants behind it.
+#[derive(Clone, Debug, PartialEq)]
+pub struct LockingQuery {
+    /// The query with these clauses.
+    pub query: Box<ast::Query>,
+    /// The query without them, for where nothing is locked: always [`ast::Statement::Query`].
+    pub unlocked: Box<ast::Statement>,
+}
+
+impl SelectQuery {
+    /// The query without clauses that lock.
+    pub fn unlocked(&self) -> &ast::Statement {
+        match self {
+            Self::Plain(query) => query,
+            Self::Locking(query) => &query.unlocked,
+        }
+    }
+}
+
+impl From<Box<ast::Query>> for SelectQuery {
+    fn from(query: Box<ast::Query>) -> Self {
+        if query.locks.is_empty() {
+            Self::Plain(Box::new(ast::Statement::Query(query)))
+        } else {
+            Self::Locking(LockingQuery::from(query))
+        }
+    }
+}
+
+impl From<Box<ast::Query>> for LockingQuery {
+    fn from(query: Box<ast::Query>) -> Self {
+        let mut unlocked = query.clone();
+        unlocked.locks.clear();
+        Self { query, unlocked: Box::new(ast::Statement::Query(unlocked)) }
+    }
+}
+
+impl From<SelectQuery> for Statement {
+    fn from(query: SelectQuery) -> Self {
+        match query {
+            SelectQuery::Plain(query) => Self::Query(query),
+            SelectQuery::Locking(query) => Self::LockingQuery(query),
+        }
+    }
+}
+
+impl From<Definition> for Statement {
+    fn from(definition: Definition) -> Self {
+        Self::Definition(definition)
+    }
+}
+
+/// `EXPLAIN`
+#[derive(Clone, Debug, PartialEq)]
+pub struct Explain {
+    /// Whether the statement runs and its numbers are shown.
+    pub analyze: bool,
+    /// Whether more is shown.
+    pub verbose: bool,
+    /// A query, a write, or `EXECUTE` of one.
+    pub statement: Box<Statement>,
+}
+
+/// A statement that has nothing to do here.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Maintenance {
+    /// `VACUUM`, of these tables.
+    Vacuum(Vec<RelationName>),
+    /// `ANALYZE`, of these tables.
+    Analyze(Vec<RelationName>),
+    /// `CREATE SCHEMA IF NOT EXISTS` of a schema that exists.
+    Schema(String),
+}

@@ -1,0 +1,73 @@
+//! `EXPLAIN`.
+
+use crate::{
+    ast::{Explain, Statement},
+    role,
+    tokens::TokenReader,
+};
+use datafusion::sql::sqlparser::tokenizer::Token;
+use keyspan_pg::error::{Result, SqlError};
+
+pub(crate) fn parse_explain(
+    tokens: &mut TokenReader<'_>,
+    parse: impl FnOnce(&mut TokenReader<'_>) -> Result<Statement>,
+) -> Result<Statement> {
+    tokens.expect_words("explain")?;
+    if tokens.head() == "drop" && tokens.head_nth(1) == "database" {
+        return role::parse_explain_drop(tokens);
+    }
+    let (mut analyze, mut verbose) = (false, false);
+    // `EXPLAIN (SELECT 1)` explains a query in parentheses.
+    let is_query = matches!(tokens.head_nth(1).as_str(), "select" | "values" | "with" | "table" | "");
+    if tokens.peek() == Some(&Token::LParen) && !is_query {
+        for (name, value) in tokens.parenthesised(explain_option)? {
+            let on = !matches!(value.as_str(), "off" | "false" | "0");
+            match name.as_str() {
+                "analyze" => analyze = on,
+                "verbose" => verbose = on,
+                // What these would show is not shown, and nothing of what they would hide is.
+                "costs" | "timing" | "summary" => {}
+                "buffers" | "wal" | "settings" | "generic_plan" | "memory" if !on => {}
+                "format" if value == "text" => {}
+                _ => return Err(SqlError::unsupported(format!("EXPLAIN option {}", name.to_uppercase()))),
+            }
+        }
+    } else {
+        analyze = tokens.words("analyze") || tokens.words("analyse");
+        verbose = tokens.words("verbose");
+    }
+    if tokens.at_end() {
+        return Err(tokens.syntax_error());
+    }
+    let statement = parse(tokens)?;
+    match &statement {
+        Statement::Query(_) | Statement::LockingQuery(_) | Statement::Execute(_) => {}
+        Statement::Insert(_) | Statement::Update(_) | Statement::Delete(_) | Statement::Merge(_) => {
+            if analyze {
+                return Err(analyzed_write());
+            }
+        }
+        _ => return Err(SqlError::unsupported("EXPLAIN of this statement")),
+    }
+    Ok(Statement::Explain(Explain { analyze, verbose, statement: Box::new(statement) }))
+}
+
+/// 0A000: numbers of a statement that writes.
+pub fn analyzed_write() -> SqlError {
+    SqlError::unsupported("EXPLAIN ANALYZE of a statement that writes")
+}
+
+fn explain_option(tokens: &mut TokenReader<'_>) -> Result<(String, String)> {
+    let name = tokens.name()?;
+    let value = match tokens.peek() {
+        Some(Token::Comma | Token::RParen) | None => "true".to_owned(),
+        Some(Token::Number(number, _)) => {
+            let value = number.clone();
+            tokens.advance();
+            value
+        }
+        Some(Token::Word(_)) => tokens.name()?,
+        _ => tokens.string()?.to_lowercase(),
+    };
+    Ok((name, value))
+}

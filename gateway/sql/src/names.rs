@@ -1,0 +1,51 @@
+//! Names of relations that a statement creates or writes.
+
+use datafusion::sql::sqlparser::ast::ObjectName;
+use keyspan_pg::{
+    error::{Result, SqlError, SqlState},
+    ident::fold,
+    names::{RelationName, Schema},
+};
+
+/// A name behind a schema: only `public` and `pg_temp` have tables that are defined here.
+pub(crate) fn in_schema(schema: &str, name: &str) -> Result<RelationName> {
+    match Schema::of(schema) {
+        Some(known @ (Schema::Public | Schema::Temporary)) => return Ok(RelationName::within(known, name)),
+        Some(_) => {
+            let message = format!("permission denied for schema {schema}");
+            return Err(SqlError::new(keyspan_pg::error::SqlState::INSUFFICIENT_PRIVILEGE, message)
+                .with_detail("Its relations are made by the server, and can only be read."));
+        }
+        None => {}
+    }
+    let state = keyspan_pg::error::SqlState::INVALID_SCHEMA_NAME;
+    Err(SqlError::new(state, format!("schema \"{schema}\" does not exist"))
+        .with_hint("Tables are in the schema \"public\"."))
+}
+
+/// The name of the table that a write goes to.
+///
+/// # Errors
+/// 3F000, 0A000.
+pub fn table_name(name: &ObjectName) -> Result<RelationName> {
+    let parts: Option<Vec<String>> = name.0.iter().map(|part| part.as_ident().map(fold)).collect();
+    match parts.as_deref() {
+        Some([name]) => Ok(RelationName::bare(name.as_str())),
+        Some([schema, name]) => in_schema(schema, name),
+        _ => Err(SqlError::unsupported("a name of a table in another database")),
+    }
+}
+
+/// The name of a temporary table or view.
+///
+/// # Errors
+/// 42P16 for one in another schema than that of temporary tables.
+pub(crate) fn as_temporary(name: RelationName) -> Result<RelationName> {
+    match name.schema {
+        None | Some(Schema::Temporary) => Ok(RelationName::within(Schema::Temporary, name.name)),
+        Some(_) => {
+            let message = "cannot create temporary relation in non-temporary schema";
+            Err(SqlError::new(SqlState::INVALID_TABLE_DEFINITION, message))
+        }
+    }
+}

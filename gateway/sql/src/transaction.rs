@@ -1,0 +1,91 @@
+//! The bounds of transactions: `BEGIN`, `COMMIT`, `ROLLBACK`, `SAVEPOINT`, `RELEASE`, and the modes of a transaction.
+
+use crate::{
+    ast::{
+        Statement,
+        session::{Isolation, Transaction},
+    },
+    tokens::TokenReader,
+};
+use datafusion::sql::sqlparser::tokenizer::Token;
+use keyspan_pg::error::{Result, SqlError};
+
+pub(crate) fn parse_transaction(tokens: &mut TokenReader<'_>) -> Result<Statement> {
+    let verb = tokens.head();
+    tokens.advance();
+    if verb == "start" {
+        tokens.expect_words("transaction")?;
+    } else if !tokens.words("work") {
+        tokens.words("transaction");
+    }
+    Ok(Statement::Transaction(match verb.as_str() {
+        "begin" | "start" => {
+            let (isolation, read_only) = transaction_modes(tokens, false)?;
+            Transaction::Begin { isolation, read_only, start: verb == "start" }
+        }
+        "rollback" | "abort" if tokens.words("to") => {
+            if tokens.peek_nth(1).is_some() {
+                tokens.expect_words("savepoint")?;
+            }
+            Transaction::RollbackTo(tokens.name()?)
+        }
+        _ if tokens.head() == "prepared" => return Err(SqlError::unsupported("a prepared transaction")),
+        _ if tokens.words("and chain") => return Err(SqlError::unsupported("AND CHAIN")),
+        _ => {
+            tokens.words("and no chain");
+            if verb == "commit" || verb == "end" { Transaction::Commit } else { Transaction::Rollback }
+        }
+    }))
+}
+
+pub(crate) fn parse_savepoint(tokens: &mut TokenReader<'_>) -> Result<Statement> {
+    let release = tokens.head() == "release";
+    tokens.advance();
+    // Behind RELEASE the word may be missing, and it may be a name.
+    if release && tokens.peek_nth(1).is_some() {
+        tokens.expect_words("savepoint")?;
+    }
+    let name = tokens.name()?;
+    Ok(Statement::Transaction(if release { Transaction::Release(name) } else { Transaction::Savepoint(name) }))
+}
+
+/// `ISOLATION LEVEL …`, `READ ONLY`, with or without commas between them; at least one if `needed`.
+pub(crate) fn transaction_modes(
+    tokens: &mut TokenReader<'_>,
+    needed: bool,
+) -> Result<(Option<Isolation>, Option<bool>)> {
+    let (mut isolation, mut read_only, mut any) = (None, None, false);
+    loop {
+        if tokens.words("isolation level") {
+            isolation = Some(isolation_level(tokens)?);
+        } else if tokens.words("read only") {
+            read_only = Some(true);
+        } else if tokens.words("read write") {
+            read_only = Some(false);
+        } else if tokens.head() == "deferrable" || tokens.head() == "snapshot" {
+            let what = tokens.head().to_uppercase();
+            return Err(SqlError::unsupported(format!("transaction mode {what}")));
+        } else if !tokens.words("not deferrable") {
+            break;
+        }
+        any = true;
+        if tokens.token(&Token::Comma) && tokens.at_end() {
+            return Err(tokens.syntax_error());
+        }
+    }
+    if needed && !any { Err(tokens.syntax_error()) } else { Ok((isolation, read_only)) }
+}
+
+fn isolation_level(tokens: &mut TokenReader<'_>) -> Result<Isolation> {
+    // As in PostgreSQL, what others have not committed is never read.
+    if tokens.words("read committed") || tokens.words("read uncommitted") {
+        Ok(Isolation::ReadCommitted)
+    } else if tokens.words("repeatable read") {
+        Ok(Isolation::RepeatableRead)
+    } else if tokens.words("serializable") {
+        Err(SqlError::unsupported("ISOLATION LEVEL SERIALIZABLE")
+            .with_hint("REPEATABLE READ reads one state; what a transaction writes is checked against it at COMMIT."))
+    } else {
+        Err(tokens.syntax_error())
+    }
+}

@@ -1,0 +1,192 @@
+//! `INSERT`, `UPDATE`, `DELETE`: read by sqlparser, then held against what is supported; and the parts of their trees.
+
+use crate::{
+    adapt::{adapt, adapt_locking, refuse, without_database},
+    as_of::{Past, refuse_target},
+    ast::Statement,
+    locking::{spell, take_own},
+    names::table_name,
+    subscripts::Parts,
+    tokens::TokenReader,
+    with,
+};
+use datafusion::sql::sqlparser::ast::{
+    self, ConflictTarget, Expr, FromTable, Ident, ObjectName, OnConflictAction, OnInsert, TableFactor, TableObject,
+    TableWithJoins, UpdateTableFromKind,
+};
+use keyspan_pg::{
+    error::{Result, SqlError},
+    ident::{fold, quoted},
+    names::RelationName,
+};
+
+/// What `INSERT` does with a row whose key is there already.
+#[derive(Clone, Debug, PartialEq)]
+pub enum OnConflict {
+    /// 23505
+    Fail,
+    /// `DO NOTHING`
+    Nothing {
+        /// The columns named; `None` for any conflict.
+        target: Option<Vec<String>>,
+    },
+    /// `DO UPDATE SET …`
+    Update {
+        /// The columns named.
+        target: Vec<String>,
+        /// Columns and their new values.
+        assignments: Vec<(String, Expr)>,
+        /// `WHERE`
+        condition: Option<Box<Expr>>,
+    },
+}
+
+pub(crate) fn parse_insert(tokens: &mut TokenReader<'_>) -> Result<Statement> {
+    let past = Past::cut(tokens)?;
+    let parts = Parts::cut(tokens, false)?;
+    let mut parsed = tokens.parse_with(|parser| parser.parse_statement())?;
+    past.put(&mut parsed)?;
+    without_database(&mut parsed, tokens.database());
+    with::inline(&mut parsed)?;
+    if let ast::Statement::Insert(ast::Insert { on: Some(OnInsert::OnConflict(clause)), .. }) = &mut parsed
+        && let OnConflictAction::DoUpdate(update) = &mut clause.action
+    {
+        parts.put(&mut update.assignments, None)?;
+    }
+    adapt(&mut parsed)?;
+    let ast::Statement::Insert(insert) = parsed else { return Err(SqlError::unsupported("this INSERT")) };
+    let duplicate = matches!(insert.on, Some(OnInsert::DuplicateKeyUpdate(_)));
+    refuse(&[
+        (insert.output.is_some(), "OUTPUT"),
+        (duplicate, "ON DUPLICATE KEY UPDATE"),
+        (!insert.assignments.is_empty(), "INSERT … SET"),
+        (insert.or.is_some() || insert.ignore || insert.replace_into, "INSERT OR …"),
+        (insert.overwrite || insert.has_table_keyword, "INSERT OVERWRITE"),
+        (insert.partitioned.is_some() || !insert.after_columns.is_empty(), "PARTITION in INSERT"),
+        (insert.insert_alias.is_some() || insert.settings.is_some() || insert.format_clause.is_some(), "this INSERT"),
+        (insert.multi_table_insert_type.is_some(), "INSERT into several tables"),
+        (!matches!(insert.table, TableObject::TableName(_)), "INSERT into a function"),
+    ])?;
+    Ok(Statement::Insert(Box::new(insert)))
+}
+
+/// Whether all columns are returned: of every table, where there are several.
+fn returns_all(items: Option<&[ast::SelectItem]>) -> bool {
+    items.is_some_and(|items| items.iter().any(|item| matches!(item, ast::SelectItem::Wildcard(_))))
+}
+
+pub(crate) fn parse_update(tokens: &mut TokenReader<'_>) -> Result<Statement> {
+    let past = Past::cut(tokens)?;
+    let parts = Parts::cut(tokens, true)?;
+    spell(tokens);
+    let mut parsed = tokens.parse_with(|parser| parser.parse_statement())?;
+    past.put(&mut parsed)?;
+    without_database(&mut parsed, tokens.database());
+    with::inline(&mut parsed)?;
+    if let ast::Statement::Update(update) = &mut parsed {
+        parts.put(&mut update.assignments, called(&update.table).as_ref())?;
+        take_own(update.selection.as_mut(), &update.table);
+    }
+    adapt_locking(&mut parsed)?;
+    let ast::Statement::Update(update) = parsed else { return Err(SqlError::unsupported("this UPDATE")) };
+    refuse(&[
+        (update.output.is_some(), "OUTPUT"),
+        (update.from.is_some() && returns_all(update.returning.as_deref()), "RETURNING * of an UPDATE with FROM"),
+        (update.or.is_some() || !update.order_by.is_empty() || update.limit.is_some(), "LIMIT in UPDATE"),
+        (matches!(update.from, Some(UpdateTableFromKind::BeforeSet(_))), "FROM before SET"),
+        (!update.table.joins.is_empty(), "a join as the target of UPDATE"),
+    ])?;
+    refuse_target(&update.table)?;
+    Ok(Statement::Update(Box::new(update)))
+}
+
+pub(crate) fn parse_delete(tokens: &mut TokenReader<'_>) -> Result<Statement> {
+    let past = Past::cut(tokens)?;
+    spell(tokens);
+    let mut parsed = tokens.parse_with(|parser| parser.parse_statement())?;
+    past.put(&mut parsed)?;
+    without_database(&mut parsed, tokens.database());
+    with::inline(&mut parsed)?;
+    if let ast::Statement::Delete(delete) = &mut parsed {
+        let (FromTable::WithFromKeyword(from) | FromTable::WithoutKeyword(from)) = &delete.from;
+        if let [table] = from.as_slice() {
+            take_own(delete.selection.as_mut(), table);
+        }
+    }
+    adapt_locking(&mut parsed)?;
+    let ast::Statement::Delete(delete) = parsed else { return Err(SqlError::unsupported("this DELETE")) };
+    let (FromTable::WithFromKeyword(from) | FromTable::WithoutKeyword(from)) = &delete.from;
+    refuse(&[
+        (delete.output.is_some(), "OUTPUT"),
+        (delete.using.is_some() && returns_all(delete.returning.as_deref()), "RETURNING * of a DELETE with USING"),
+        (!delete.order_by.is_empty() || delete.limit.is_some(), "LIMIT in DELETE"),
+        (!delete.tables.is_empty() || from.len() != 1, "DELETE from several tables"),
+        (from.iter().any(|table| !table.joins.is_empty()), "a join as the target of DELETE"),
+    ])?;
+    from.iter().try_for_each(refuse_target)?;
+    Ok(Statement::Delete(Box::new(delete)))
+}
+
+/// What the clause of an `INSERT` asks for.
+///
+/// # Errors
+/// 0A000 for a constraint's name, 42601 for `DO UPDATE` without columns.
+pub fn on_conflict(insert: &ast::Insert) -> Result<OnConflict> {
+    let Some(OnInsert::OnConflict(clause)) = &insert.on else { return Ok(OnConflict::Fail) };
+    let target = match &clause.conflict_target {
+        None => None,
+        Some(ConflictTarget::Columns(columns)) => Some(columns.iter().map(fold).collect::<Vec<_>>()),
+        Some(ConflictTarget::OnConstraint(_)) => return Err(SqlError::unsupported("ON CONFLICT ON CONSTRAINT")),
+    };
+    match &clause.action {
+        OnConflictAction::DoNothing => Ok(OnConflict::Nothing { target }),
+        OnConflictAction::DoUpdate(update) => {
+            let target = target.ok_or_else(|| {
+                SqlError::syntax("ON CONFLICT DO UPDATE requires inference specification or constraint name")
+                    .with_hint("For example, ON CONFLICT (column_name).")
+            })?;
+            let assignments = assignments(&update.assignments)?;
+            Ok(OnConflict::Update { target, assignments, condition: update.selection.clone().map(Box::new) })
+        }
+    }
+}
+
+/// The columns of `SET` with their values. `DEFAULT` is NULL.
+///
+/// # Errors
+/// 0A000 for a target of several columns, 42601 for a column twice.
+pub fn assignments(assignments: &[ast::Assignment]) -> Result<Vec<(String, Expr)>> {
+    let mut all: Vec<(String, Expr)> = Vec::with_capacity(assignments.len());
+    for assignment in assignments {
+        let ast::AssignmentTarget::ColumnName(ObjectName(parts)) = &assignment.target else {
+            return Err(SqlError::unsupported("SET of several columns at once"));
+        };
+        let [part] = parts.as_slice() else { return Err(SqlError::unsupported("a qualified column in SET")) };
+        let name = part.as_ident().map(fold).ok_or_else(|| SqlError::unsupported("this target of SET"))?;
+        if all.iter().any(|(other, _)| *other == name) {
+            return Err(SqlError::syntax(format!("multiple assignments to same column \"{name}\"")));
+        }
+        all.push((name, assignment.value.clone()));
+    }
+    Ok(all)
+}
+
+/// The table and alias that `UPDATE` or `DELETE` goes to.
+///
+/// # Errors
+/// 0A000 for anything but a table.
+pub fn target(table: &TableWithJoins) -> Result<(RelationName, Option<Ident>)> {
+    let TableFactor::Table { name, alias, args: None, .. } = &table.relation else {
+        return Err(SqlError::unsupported("writing to something that is not a table"));
+    };
+    if alias.as_ref().is_some_and(|alias| !alias.columns.is_empty()) {
+        return Err(SqlError::unsupported("columns of an alias of a table that is written"));
+    }
+    Ok((table_name(name)?, alias.as_ref().map(|alias| alias.name.clone())))
+}
+
+/// The name by which a statement calls the table that it writes.
+pub(crate) fn called(table: &TableWithJoins) -> Option<Ident> {
+    let (name, alias) = target(table).ok()?;
+    Some(alias.unwrap_or_else(|| quoted(&name)))
+}
