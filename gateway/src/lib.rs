@@ -16,6 +16,7 @@ pub mod dml;
 pub(crate) mod execute;
 pub mod instance;
 pub(crate) mod load;
+pub mod lock;
 pub mod lookup;
 pub mod notifications;
 pub mod pg;

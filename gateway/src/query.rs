@@ -12,7 +12,7 @@
 //! of CASE, COALESCE, an aggregate or a select list, where it fits; elsewhere DataFusion's bigint. A number with a point is
 //! `double precision`, not numeric. A quoted text beside a value of another type takes that type.
 
-use crate::resources::Sessions;
+use crate::resources::QueryStates;
 use crate::{
     pg::{error::Result, plan::parameters::parameters},
     provider,
@@ -88,7 +88,7 @@ impl Query {
     /// Those of [`new`](Self::new).
     pub(crate) fn of_kept(session: &Session, view: View) -> Result<Self> {
         let facts = Arc::new(Facts::of(session, &view));
-        let state = state(&facts, |sessions| &sessions.of_kept);
+        let state = state(&facts, |states| &states.without_functions);
         let context = with_facts(state, Arc::clone(&facts), schemas::Rows::of(&view), views::Nesting::default());
         Ok(Self { context, view, facts, parameters: Vec::new(), types: Vec::new() })
     }
@@ -246,16 +246,16 @@ pub(crate) fn context(facts: Arc<Facts>, rows: schemas::Rows) -> SessionContext 
 
 /// The same inside of views.
 fn nested_context(facts: Arc<Facts>, rows: schemas::Rows, nesting: views::Nesting) -> SessionContext {
-    with_facts(state(&facts, |sessions| &sessions.of_texts), facts, rows, nesting)
+    with_facts(state(&facts, |states| &states.with_functions), facts, rows, nesting)
 }
 
 /// A copy of one of the states that a statement starts from.
-fn state(facts: &Facts, which: impl FnOnce(&Sessions) -> &SessionState) -> SessionState {
-    static WITHOUT_SERVER: LazyLock<Sessions> = LazyLock::new(|| Sessions::of(state::state().clone()));
+fn state(facts: &Facts, which: impl FnOnce(&QueryStates) -> &SessionState) -> SessionState {
+    static WITHOUT_SERVER: LazyLock<QueryStates> = LazyLock::new(|| QueryStates::of(state::state().clone()));
     let sessions = match &facts.shared {
         Some(shared) => {
             let resources = &shared.resources;
-            resources.sessions.get_or_init(|| Sessions::of(with_resources(resources)))
+            resources.states.get_or_init(|| QueryStates::of(with_resources(resources)))
         }
         None => &WITHOUT_SERVER,
     };
