@@ -4,7 +4,7 @@
 
 use crate::{
     activity::Activities, notifications::Rooms, purges::Purges, resources::Resources, row_locks::RowLocks,
-    row_numbers::RowNumbers, sequences::Sequences, table_locks::Writers,
+    row_numbers::RowNumbers, sequences::Sequences, table_locks::TableLocks,
 };
 use keyspan_catalog::Catalog;
 use keyspan_storage::{Clock, SystemClock};
@@ -27,8 +27,8 @@ pub struct Shared {
     pub row_numbers: Arc<RowNumbers>,
     /// Numbers of sequences.
     pub sequences: Sequences,
-    /// Who writes private tables.
-    pub writers: Writers,
+    /// Locks of private tables, and when each was last written.
+    pub table_locks: TableLocks,
     /// Which rows open transactions hold.
     pub row_locks: Arc<RowLocks>,
     /// Who listens in each database.
@@ -48,7 +48,7 @@ impl Shared {
             purges: Purges::default(),
             row_numbers: Arc::default(),
             sequences: Sequences::default(),
-            writers: Writers::default(),
+            table_locks: TableLocks::default(),
             row_locks: Arc::default(),
             rooms: Rooms::default(),
             activities: Arc::default(),

@@ -12,7 +12,7 @@
 //! of CASE, COALESCE, an aggregate or a select list, where it fits; elsewhere DataFusion's bigint. A number with a point is
 //! `double precision`, not numeric. A quoted text beside a value of another type takes that type.
 
-use crate::resources::Sessions;
+use crate::resources::QueryStates;
 use crate::{
     context::StatementContext,
     pg::{error::Result, plan::parameters::parameters, syntax::natural_join},
@@ -84,7 +84,7 @@ impl Query {
     /// # Errors
     /// Those of [`new`](Self::new).
     pub(crate) fn of_kept(statement: Arc<StatementContext>, view: View) -> Result<Self> {
-        let state = state(&statement, |sessions| &sessions.of_kept);
+        let state = state(&statement, |states| &states.without_functions);
         let context = with_context(state, Arc::clone(&statement), schemas::Rows::of(&view), views::Nesting::default());
         Ok(Self { context, view, statement, parameters: Vec::new(), types: Vec::new() })
     }
@@ -242,16 +242,16 @@ pub(crate) fn context(statement: Arc<StatementContext>, rows: schemas::Rows) -> 
 
 /// The same inside of views.
 fn nested_context(statement: Arc<StatementContext>, rows: schemas::Rows, nesting: views::Nesting) -> SessionContext {
-    with_context(state(&statement, |sessions| &sessions.of_texts), statement, rows, nesting)
+    with_context(state(&statement, |states| &states.with_functions), statement, rows, nesting)
 }
 
 /// A copy of one of the states that a statement starts from.
-fn state(statement: &StatementContext, which: impl FnOnce(&Sessions) -> &SessionState) -> SessionState {
-    static WITHOUT_SERVER: LazyLock<Sessions> = LazyLock::new(|| Sessions::of(state::state().clone()));
+fn state(statement: &StatementContext, which: impl FnOnce(&QueryStates) -> &SessionState) -> SessionState {
+    static WITHOUT_SERVER: LazyLock<QueryStates> = LazyLock::new(|| QueryStates::of(state::state().clone()));
     let sessions = match &statement.shared {
         Some(shared) => {
             let resources = &shared.resources;
-            resources.sessions.get_or_init(|| Sessions::of(with_resources(resources)))
+            resources.states.get_or_init(|| QueryStates::of(with_resources(resources)))
         }
         None => &WITHOUT_SERVER,
     };
