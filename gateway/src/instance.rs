@@ -1,6 +1,7 @@
 //! The server instance: what all its sessions share ([`Shared`]).
 //!
-//! It holds state only. It imports leaves (resources, locks, sequences, notifications) and no room that runs statements.
+//! It holds state only. It imports leaves (resources, locks, sequences, notifications) and no room that runs
+//! statements.
 
 use crate::{
     activity::Activities, notifications::Rooms, purges::Purges, resources::Resources, row_locks::RowLocks,
@@ -17,7 +18,7 @@ pub struct Shared {
     pub catalog: Arc<Catalog>,
     /// The wall time.
     pub clock: Arc<dyn Clock>,
-    /// Where an operator's `COPY … TO` may write local files; `None` for nowhere.
+    /// The folder into which `COPY … TO` writes files; `None` refuses it.
     pub copy_folder: Option<std::path::PathBuf>,
     /// What running queries share of the machine.
     pub resources: Resources,

@@ -2,14 +2,14 @@
 //!
 //! The life of a scan:
 //!
-//! 1. The optimizer passes its filters to [`table`], which plans them by [`pushdown`] (over `predicate`, `literal` and `interval`), and
-//!    promises which of them become ranges of keys and which must stay above.
+//! 1. The optimizer passes its filters to [`table`], which plans them by [`pushdown`] (over `predicate`, `literal` and
+//!    `interval`), and promises which of them become ranges of keys and which must stay above.
 //! 2. The planner asks for the scan, and the same function says what [`exec`] reads.
 //! 3. If the scan reads many rows and the store has row groups, [`columnar`] reads these instead.
 //! 4. Rows of the store become batches in [`decode`]. `cells` and `raw` read the same rows as they are stored.
 //!
-//! Below an aggregation that needs the first or last row of each group only, [`loose_scan`] seeks these. `EXPLAIN` prints all of this
-//! (room `query`, module `explain`).
+//! Below an aggregation that needs the first or last row of each group only, [`loose_scan`] seeks these. `EXPLAIN`
+//! prints all of this (room `query`, module `explain`).
 //!
 //! Only a [`View`] reaches rows, so nothing here can leave the tenant's span.
 
@@ -51,8 +51,8 @@ pub use pushdown::{Pushdown, exact_rows};
 pub(crate) use table::KeyOrderedScans;
 pub use table::{KeyspanTable, exact_range, row_layout, schema_of};
 
-/// Checks the row groups that a plan is certain to read against the scan budget. A scan below a limit may end early; below a filter or a
-/// join it may skip row groups by their statistics.
+/// Checks the row groups that a plan is certain to read against the scan budget. A scan below a limit may end early;
+/// below a filter or a join it may skip row groups by their statistics.
 ///
 /// # Errors
 /// 53400 if they exceed the budget.

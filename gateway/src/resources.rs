@@ -1,8 +1,8 @@
 //! The machine's resources that a server may use: memory, and disk space for temporary files.
 //!
-//! [`Memory::of`] is a pure function that divides `--memory`; the engine divides its part further ([`Budget`]). [`Resources`] is what
-//! running queries share: DataFusion's memory pool, which makes queries that sort, group and join spill to temporary files what does not
-//! fit, and the bounded folder of these files.
+//! [`Memory::of`] is a pure function that divides `--memory`; the engine divides its part further ([`Budget`]).
+//! [`Resources`] is what running queries share: DataFusion's memory pool, which makes queries that sort, group and join
+//! spill to temporary files what does not fit, and the bounded folder of these files.
 
 mod age;
 mod machine;
@@ -40,7 +40,8 @@ pub const MEMORY_BYTES: u64 = 2 << 30;
 pub const TEMP_BYTES: u64 = 16 << 30;
 /// The most that a sort reserves for merging its spilled runs.
 const SORT_ASIDE_BYTES_MAX: u64 = 10 << 20;
-/// Query memory for each row of a batch: with less memory batches are smaller, since each operator of a query holds some batches.
+/// Query memory for each row of a batch: with less memory batches are smaller, since each operator of a query holds
+/// some batches.
 const BYTES_PER_BATCH_ROW: u64 = 128 << 10;
 /// The fewest rows of a full batch.
 const BATCH_ROWS_MIN: u64 = 128;
@@ -80,8 +81,8 @@ pub struct Memory {
 pub struct MemoryTooSmall(pub Size);
 
 impl Memory {
-    /// Divides `--memory`; without it, one [`MACHINE_SHARE`]th of the machine's memory, or [`MEMORY_BYTES`] where the system does not
-    /// tell how much memory there is.
+    /// Divides `--memory`; without it, one [`MACHINE_SHARE`]th of the machine's memory, or [`MEMORY_BYTES`] where the
+    /// system does not tell how much memory there is.
     ///
     /// # Errors
     /// If `--memory` is too small.
@@ -117,7 +118,8 @@ impl Memory {
         self.batch_rows() < BATCH_ROWS
     }
 
-    /// The most spilled runs that a sort merges at once; 0 for as many as fit. Each takes more memory than DataFusion accounts for.
+    /// The most spilled runs that a sort merges at once; 0 for as many as fit. Each takes more memory than DataFusion
+    /// accounts for.
     pub fn merge_files(&self) -> usize {
         if self.is_scarce() { SCARCE_MERGE_FILES } else { 0 }
     }
@@ -147,16 +149,16 @@ pub struct Resources {
     pub memory: Memory,
     /// DataFusion's memory pool and temporary files.
     pub runtime: Arc<RuntimeEnv>,
-    /// The states that statements clone, made by the first statement: to register some hundred functions takes longer than to plan a
-    /// short query.
+    /// The states that statements clone, made by the first statement: to register some hundred functions takes longer
+    /// than to plan a short query.
     pub(crate) states: Arc<OnceLock<QueryStates>>,
     /// A permit for each plan that a prepared statement may keep.
     pub(crate) plans: Arc<Semaphore>,
 }
 
 impl Resources {
-    /// Temporary files go into `folder`, which is created if it does not exist; `None` for the system's. They take at most `temp_bytes`
-    /// together, and are deleted with their query.
+    /// Temporary files go into `folder`, which is created if it does not exist; `None` for the system's. They take at
+    /// most `temp_bytes` together, and are deleted with their query.
     ///
     /// # Errors
     /// The folder cannot be created or used.
@@ -191,8 +193,8 @@ impl Default for Resources {
     }
 }
 
-/// Creates the folder of temporary files, or empties it of what a killed server has left. The caller must have locked the store that the
-/// folder belongs to.
+/// Creates the folder of temporary files, or empties it of what a killed server has left. The caller must have locked
+/// the store that the folder belongs to.
 ///
 /// # Errors
 /// The folder cannot be emptied or created.

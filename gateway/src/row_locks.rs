@@ -1,8 +1,9 @@
 //! Rows that open transactions lock, so that `SKIP LOCKED` can skip them and `NOWAIT` can refuse them.
 //!
-//! The locks are in memory, since one process has the store, and they serve these two clauses only: whether a locked row has changed is
-//! checked by COMMIT, without them. So nobody waits here, and several transactions may lock the same row. A database does not see the
-//! locks of another; nor does the operator's database, where the same rows have other keys.
+//! The locks are in memory, since one process has the store, and they serve these two clauses only: whether a locked
+//! row has changed is checked by COMMIT, without them. So nobody waits here, and several transactions may lock the same
+//! row. A database does not see the locks of another; nor does the operator's database, where the same rows have other
+//! keys.
 
 use crate::{
     lock::Mutex,
@@ -74,8 +75,8 @@ impl RowLocks {
 }
 
 impl TransactionLocks {
-    /// Locks a row and returns true. With `if_free`, returns false and does nothing if another transaction has a lock that conflicts:
-    /// two locks conflict if one of them is exclusive. After the release it does nothing.
+    /// Locks a row and returns true. With `if_free`, returns false and does nothing if another transaction has a lock
+    /// that conflicts: two locks conflict if one of them is exclusive. After the release it does nothing.
     ///
     /// # Errors
     /// 53200 beyond [`ROWS_MAX`].

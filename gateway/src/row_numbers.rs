@@ -1,7 +1,8 @@
 //! Keys of rows in private tables without a primary key.
 //!
-//! A key is 16 bytes: a time in microseconds, which rises from key to key within one process, then a random number of the process. So
-//! rows are in the order in which they were inserted, no two have the same key, and no lookup is needed to make one.
+//! A key is 16 bytes: a time in microseconds, which rises from key to key within one process, then a random number of
+//! the process. So rows are in the order in which they were inserted, no two have the same key, and no lookup is needed
+//! to make one.
 
 use keyspan_catalog::Value;
 use std::sync::atomic::{AtomicI64, Ordering};

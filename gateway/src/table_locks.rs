@@ -1,13 +1,14 @@
 //! Locks of private tables, and when each was last written.
 //!
-//! A change of a table that depends on its rows (it checks them, or rewrites them) must not miss a row that another session adds
-//! meanwhile. So every commit of rows of a private table [locks](TableLocks::lock) the table shared. Such a change locks it exclusively,
-//! from before it reads until after its edit of the catalog; in a transaction only during COMMIT, which then checks whether the table was
-//! [written](TableLocks::last_write_micros) since it was read. A commit of rows that was prepared before the edit and waited for it fails
-//! and is tried again, since the table's row in the catalog has changed.
+//! A change of a table that depends on its rows (it checks them, or rewrites them) must not miss a row that another
+//! session adds meanwhile. So every commit of rows of a private table [locks](TableLocks::lock) the table shared. Such
+//! a change locks it exclusively, from before it reads until after its edit of the catalog; in a transaction only
+//! during COMMIT, which then checks whether the table was [written](TableLocks::last_write_micros) since it was read. A
+//! commit of rows that was prepared before the edit and waited for it fails and is tried again, since the table's row
+//! in the catalog has changed.
 //!
-//! Tables share [`SLOTS`] locks by their OIDs: two tables of one slot wait for each other without need. A commit takes all its locks at
-//! once, in the order of slots, so that there is no deadlock.
+//! Tables share [`SLOTS`] locks by their OIDs: two tables of one slot wait for each other without need. A commit takes
+//! all its locks at once, in the order of slots, so that there is no deadlock.
 
 use keyspan_catalog::TableId;
 use std::{

@@ -1,7 +1,8 @@
-//! What a statement sees: one snapshot of the catalog, one pin of the store, and the uncommitted writes of its own transaction.
+//! What a statement sees: one snapshot of the catalog, one pin of the store, and the uncommitted writes of its own
+//! transaction.
 //!
-//! All code that reads rows reads them through a [`View`]. Rows that the transaction has written are read as they will be after its
-//! commit (module `overlay`).
+//! All code that reads rows reads them through a [`View`]. Rows that the transaction has written are read as they will
+//! be after its commit (module `overlay`).
 
 pub mod budget;
 mod overlay;
@@ -19,8 +20,8 @@ use keyspan_catalog::{Relation, Snapshot, Table, TenantStore};
 use keyspan_storage::{Pin, RowKey, RowMutation, RowStream, Scan};
 use std::{collections::BTreeMap, sync::Arc};
 
-/// The buffered writes of a transaction: by table, by key (without the tenant's prefix), mutations in order. A savepoint keeps a copy,
-/// which shares all entries that do not change later.
+/// The buffered writes of a transaction: by table, by key (without the tenant's prefix), mutations in order. A
+/// savepoint keeps a copy, which shares all entries that do not change later.
 pub type Buffered = BTreeMap<keyspan_catalog::TableId, OrdMap<RowKey, RowMutation>>;
 
 /// A statement's view of catalog and store.
@@ -47,8 +48,8 @@ pub struct View {
 }
 
 impl View {
-    /// The same view as of a timestamp, in microseconds: without the transaction's own writes, and by rows, since row groups hold the
-    /// newest values only.
+    /// The same view as of a timestamp, in microseconds: without the transaction's own writes, and by rows, since row
+    /// groups hold the newest values only.
     #[must_use]
     pub fn with_as_of(&self, as_of_micros: i64) -> Self {
         Self { as_of: Some(as_of_micros), buffered: Arc::default(), columnar: false, ..self.clone() }

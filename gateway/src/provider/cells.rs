@@ -1,8 +1,9 @@
 //! `cells('t')`: every cell of a table, all versions.
 //!
-//! Columns: the key's (NULL if the key does not conform), `_key`, `family`, `qualifier`, `timestamp`, `value`. A key column with one of
-//! these names is left out; `_key` contains it. A qualifier that is not UTF-8 reads as `\x` and hexadecimal digits. Predicates on `family`,
-//! `qualifier` and `timestamp` are pushed down to the store too. The hidden family of markers is left out.
+//! Columns: the key's (NULL if the key does not conform), `_key`, `family`, `qualifier`, `timestamp`, `value`. A key
+//! column with one of these names is left out; `_key` contains it. A qualifier that is not UTF-8 reads as `\x` and
+//! hexadecimal digits. Predicates on `family`, `qualifier` and `timestamp` are pushed down to the store too. The hidden
+//! family of markers is left out.
 
 use super::{
     decode::{self, BatchBuilder, BatchSize, ColumnBuilder, Layout},

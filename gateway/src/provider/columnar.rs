@@ -1,27 +1,30 @@
-//! The fast path of scans: DataFusion's own Parquet source over row groups, rows of memtables in place, and the scan by rows for the rest.
+//! The fast path of scans: DataFusion's own Parquet source over row groups, rows of memtables in place, and the scan by
+//! rows for the rest.
 //!
 //! ```text
 //! ColumnarExec            the columns of SQL, in no order
 //!   UnionExec
 //!     DecodeExec          if some columns are stored as bytes: makes values of them (module `decode_exec`)
 //!       LiveRowsExec      if many single rows are deleted: drops them (module `live_rows`)
-//!         DataSourceExec  row groups that hold exactly what SQL reads, split over the partitions (module `file_groups`)
+//!         DataSourceExec  row groups of exactly what SQL reads, split over the partitions (module `file_groups`)
 //!     MemoryExec          rows of memtables, split over the partitions (module `memory`)
 //!     ScanExec            all other rows
 //! ```
 //!
-//! [`plan`] decides whether a scan goes this way. It never changes an answer: the store returns exact selections of rows, no row is in two
-//! of the parts, and a row that the store calls clean has exactly one value in each requested column. A scan of few rows, of single keys, or
-//! over the transaction's own writes goes by rows. A plan that needs key order gets the scan by rows in place of all this (`exec`).
+//! [`plan`] decides whether a scan goes this way. It never changes an answer: the store returns exact selections of
+//! rows, no row is in two of the parts, and a row that the store calls clean has exactly one value in each requested
+//! column. A scan of few rows, of single keys, or over the transaction's own writes goes by rows. A plan that needs key
+//! order gets the scan by rows in place of all this (`exec`).
 //!
-//! Cells whose bytes are not a typed value of Parquet (numeric, numbers as text, JSON) have columns of bytes, and so have all cells of
-//! private tables, which share their segments: these columns are decoded batch by batch.
+//! Cells whose bytes are not a typed value of Parquet (numeric, numbers as text, JSON) have columns of bytes, and so
+//! have all cells of private tables, which share their segments: these columns are decoded batch by batch.
 //!
-//! If a join asks for a few keys only, these are read by rows in place of all this, decided at the first row (module `key_lookup`).
+//! If a join asks for a few keys only, these are read by rows in place of all this, decided at the first row (module
+//! `key_lookup`).
 //!
-//! Statistics of files and row groups stay inside the Parquet source. The planner does not see them, since a row group may hold rows of
-//! several tenants. They still skip row groups and pages, by predicates that are also evaluated for each row; and they give counts and
-//! extremes of row groups that are read whole (module `metadata_aggregates`).
+//! Statistics of files and row groups stay inside the Parquet source. The planner does not see them, since a row group
+//! may hold rows of several tenants. They still skip row groups and pages, by predicates that are also evaluated for
+//! each row; and they give counts and extremes of row groups that are read whole (module `metadata_aggregates`).
 
 mod decode_exec;
 mod exec;
@@ -55,9 +58,9 @@ use std::sync::Arc;
 
 /// A scan of at least so many rows in row groups and memory goes by row groups.
 pub const ROWS_MIN: u64 = 4_096;
-/// A scan of fewer than [`ROWS_MIN`] rows goes by row groups too if it reads so many values, [`ROWS_OF_MANY_VALUES_MIN`] rows, and
-/// [`ROWS_OF_GROUP_MIN`] rows of each row group on average. A value read by rows takes some 0.3 µs; to open a row group takes one to three
-/// milliseconds.
+/// A scan of fewer than [`ROWS_MIN`] rows goes by row groups too if it reads so many values,
+/// [`ROWS_OF_MANY_VALUES_MIN`] rows, and [`ROWS_OF_GROUP_MIN`] rows of each row group on average. A value read by rows
+/// takes some 0.3 µs; to open a row group takes one to three milliseconds.
 const VALUES_MIN: u64 = 8_192;
 /// See [`VALUES_MIN`]; fewer rows are read on the thread that asks for them.
 const ROWS_OF_MANY_VALUES_MIN: u64 = 1_024;
@@ -105,8 +108,8 @@ pub(super) enum Access {
     Rows(Option<u64>),
 }
 
-/// Chooses the path of a scan. `scan` reads the same by rows, with the columns `projection` of the table. `spread` is the number of
-/// partitions and the most rows of a batch.
+/// Chooses the path of a scan. `scan` reads the same by rows, with the columns `projection` of the table. `spread` is
+/// the number of partitions and the most rows of a batch.
 ///
 /// # Errors
 /// The store's.
@@ -174,7 +177,8 @@ fn reads_many(rows: &RowSet) -> bool {
 /// The columns to request; `None` if key parts are needed that have no columns in files.
 fn column_requests(table: &Table, operator: bool, projection: &[usize]) -> Option<ColumnRequests> {
     let tenant = usize::from(operator);
-    // Segments of private tables are shared, and have no typed columns. Their keys conform, since only the server writes them.
+    // Segments of private tables are shared, and have no typed columns. Their keys conform, since only the server
+    // writes them.
     let typed = !table.is_private();
     let (mut origins, mut columns) = (vec![Origin::Typed(FileColumn::Key(0)); projection.len()], Vec::new());
     let mut key = typed && table.on_bad_key != OnBadKey::Null;

@@ -1,8 +1,8 @@
 //! Rows to Arrow batches, column by column.
 //!
-//! A [`Layout`] describes the batches of a scan. It starts a [`BatchBuilder`] for each batch, which takes rows of the store one by one. The
-//! builder of a table's rows ([`RowBuilder`]) walks the cells of a row once, since cells and columns have the same order. For rows in
-//! memtables it takes only the values.
+//! A [`Layout`] describes the batches of a scan. It starts a [`BatchBuilder`] for each batch, which takes rows of the
+//! store one by one. The builder of a table's rows ([`RowBuilder`]) walks the cells of a row once, since cells and
+//! columns have the same order. For rows in memtables it takes only the values.
 
 use crate::pg::{
     error::{Result, SqlError, SqlState},
@@ -402,8 +402,8 @@ impl ColumnBuilder {
         self.push_value(&mapping::decode(&Bytes::copy_from_slice(bytes), column.kind, column.encoding)?)
     }
 
-    /// Appends a number or a time as [`mapping::decode`] decodes it, but faster, without a [`Value`] between. `None` if nothing was
-    /// appended: the type is another one, or the bytes are not one of its values.
+    /// Appends a number or a time as [`mapping::decode`] decodes it, but faster, without a [`Value`] between. `None` if
+    /// nothing was appended: the type is another one, or the bytes are not one of its values.
     fn push_binary(&mut self, kind: SqlType, bytes: &[u8]) -> Option<()> {
         match self {
             Self::Int2(builder) => builder.append_value(i16::from_be_bytes(bytes.try_into().ok()?)),

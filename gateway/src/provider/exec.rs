@@ -1,11 +1,12 @@
 //! The scan by rows, as a node of DataFusion's physical plan.
 //!
-//! A [`ScanExec`] is a [`View`] and plain data: the ranges of keys, the columns, the limit, the direction, the layout of batches. Its
-//! stream reads rows from the store, passes them to the [layout](super::decode::Layout), and yields batches bounded in rows and bytes. The
-//! store returns rows in key order, so the node declares that order; a reversed scan is another node.
+//! A [`ScanExec`] is a [`View`] and plain data: the ranges of keys, the columns, the limit, the direction, the layout
+//! of batches. Its stream reads rows from the store, passes them to the [layout](super::decode::Layout), and yields
+//! batches bounded in rows and bytes. The store returns rows in key order, so the node declares that order; a reversed
+//! scan is another node.
 //!
-//! Salted keys are in order within each bucket only. A scan of them declares no order, until a sort above asks for it: then it reads all
-//! buckets at once and merges them.
+//! Salted keys are in order within each bucket only. A scan of them declares no order, until a sort above asks for it:
+//! then it reads all buckets at once and merges them.
 
 use super::{
     decode::{BatchBuilder, Layout, RowLayout},
@@ -38,7 +39,8 @@ use std::{
 
 /// The most rows of a batch; a session's batch size may be smaller.
 pub const BATCH_ROWS_MAX: usize = 8_192;
-/// A batch ends with the row that reaches so many bytes of values; smaller batches have a share of it ([`batch_bytes_max`]).
+/// A batch ends with the row that reaches so many bytes of values; smaller batches have a share of it
+/// ([`batch_bytes_max`]).
 pub const BATCH_BYTES_TARGET: usize = 8 << 20;
 
 /// The fewest rows of a batch of one bucket, where buckets are merged.
@@ -92,7 +94,8 @@ impl Description {
 /// The order of a scan's rows.
 #[derive(Clone, Debug, Default)]
 pub struct Order {
-    /// Ascending key order, over the columns of the batches; empty if it is unknown. For salted keys, the order within each bucket.
+    /// Ascending key order, over the columns of the batches; empty if it is unknown. For salted keys, the order within
+    /// each bucket.
     pub by: Vec<PhysicalSortExpr>,
     /// Columns that have one value in all rows.
     pub constants: Vec<ConstExpr>,
@@ -191,8 +194,8 @@ impl ScanExec {
         Ok(Self { view: self.view.released(), ..scan })
     }
 
-    /// This scan in the direction of another, if it can replace that one below a plan: it must have the same columns of the same table,
-    /// the same key parts with one value, and the same limit.
+    /// This scan in the direction of another, if it can replace that one below a plan: it must have the same columns of
+    /// the same table, the same key parts with one value, and the same limit.
     ///
     /// # Errors
     /// DataFusion refuses the order.
@@ -237,7 +240,8 @@ impl ScanExec {
         &self.description
     }
 
-    /// For salted keys, how many buckets are merged; inner `None` if they are read one after the other. `None` for other keys.
+    /// For salted keys, how many buckets are merged; inner `None` if they are read one after the other. `None` for
+    /// other keys.
     pub(crate) fn buckets_merged(&self) -> Option<Option<usize>> {
         (self.table.key.salt > 0).then(|| self.merged.then_some(self.order.buckets.len()))
     }
@@ -252,7 +256,8 @@ impl ScanExec {
         (&self.view, &self.table)
     }
 
-    /// Rows, cells and bytes that the store has read for it so far. A node that reads in its place counts into the same.
+    /// Rows, cells and bytes that the store has read for it so far. A node that reads in its place counts into the
+    /// same.
     pub fn store_metrics(&self) -> &Arc<ScanMetrics> {
         &self.store_metrics
     }
@@ -456,8 +461,8 @@ impl BatchReader {
         batch.size().rows >= self.batch_rows || batch.size().bytes >= batch_bytes_max(self.batch_rows)
     }
 
-    /// Receives the next rows from the store; returns false at the end. A request has the limit of rows that are still to come; if some
-    /// of its rows were skipped for their keys, another request follows after the last key.
+    /// Receives the next rows from the store; returns false at the end. A request has the limit of rows that are still
+    /// to come; if some of its rows were skipped for their keys, another request follows after the last key.
     async fn fill(&mut self, in_batch: usize) -> Result<bool, SqlError> {
         let mut incoming = match self.incoming.take() {
             Some(incoming) => incoming,

@@ -1,8 +1,8 @@
 //! Intervals of one key part, and sets of them. Pure.
 //!
-//! A [`Slot`] is the set of values of one key part that a predicate allows: sorted intervals with gaps between them. Comparisons become
-//! slots, conjunctions intersect them, disjunctions unite them, and [`pushdown`](super::pushdown) makes ranges of keys of the slots of all
-//! parts.
+//! A [`Slot`] is the set of values of one key part that a predicate allows: sorted intervals with gaps between them.
+//! Comparisons become slots, conjunctions intersect them, disjunctions unite them, and [`pushdown`](super::pushdown)
+//! makes ranges of keys of the slots of all parts.
 
 use keyspan_catalog::Value;
 use std::{cmp::Ordering, ops::Bound};
@@ -36,7 +36,8 @@ pub(super) fn compare(a: &Value, b: &Value) -> Ordering {
     }
 }
 
-/// The bound of the values on the other side: an upper bound becomes the lower bound of all greater values, and the reverse.
+/// The bound of the values on the other side: an upper bound becomes the lower bound of all greater values, and the
+/// reverse.
 pub(super) fn opposite(bound: &Bound<Value>) -> Bound<Value> {
     match bound {
         Bound::Included(value) => Bound::Excluded(value.clone()),

@@ -1,7 +1,8 @@
 //! The position of a literal among the values of a key part. Pure.
 //!
-//! DataFusion compares a part with a literal in a type that holds both, so the part may be inside a widening cast. [`Edge`] converts the
-//! literal back to the part's own type, exactly: for an integer part compared with 1.5 no value is equal, and 1 is the greatest value below.
+//! DataFusion compares a part with a literal in a type that holds both, so the part may be inside a widening cast.
+//! [`Edge`] converts the literal back to the part's own type, exactly: for an integer part compared with 1.5 no value
+//! is equal, and 1 is the greatest value below.
 
 use super::interval::{Interval, Slot, opposite};
 use crate::pg::types::UTC;
@@ -71,8 +72,9 @@ impl Edge {
         }
     }
 
-    /// The position of `literal`, which is not NULL, among the values of `kind`, if values are compared after a cast to the type `cast`, or
-    /// without a cast. `None` if the comparison does not follow the order of the part's values, or may not.
+    /// The position of `literal`, which is not NULL, among the values of `kind`, if values are compared after a cast to
+    /// the type `cast`, or without a cast. `None` if the comparison does not follow the order of the part's values, or
+    /// may not.
     pub(super) fn of(kind: SqlType, cast: Option<&DataType>, literal: &ScalarValue) -> Option<Self> {
         match kind {
             SqlType::Bool => match (cast, literal) {

@@ -1,15 +1,17 @@
-//! The loose index scan: seeks the first row, the last, or both, of each group of rows whose keys begin with the same parts.
+//! The loose index scan: seeks the first row, the last, or both, of each group of rows whose keys begin with the same
+//! parts.
 //!
 //! ```text
-//! AggregateExec       DISTINCT ON (device) … ORDER BY device, at DESC; GROUP BY device with min(at), max(at); DISTINCT device
+//! AggregateExec       DISTINCT ON (device) … ORDER BY device, at DESC; GROUP BY device with min(at), max(at);
+//!                     DISTINCT device
 //!   LooseScanExec     one or two rows of each device, or all rows
 //!     the scan        of all rows
 //! ```
 //!
-//! If an aggregation needs only the edges of each group in key order, [`rule`] puts this node between it and its scan. The aggregation
-//! stays, so this node may yield more rows than the edges: the answer is right even if it yields all rows. It seeks from group to group,
-//! and reads a few rows for each. If the first groups turn out to be small, a scan by row groups is faster than so many seeks, and
-//! replaces them.
+//! If an aggregation needs only the edges of each group in key order, [`rule`] puts this node between it and its scan.
+//! The aggregation stays, so this node may yield more rows than the edges: the answer is right even if it yields all
+//! rows. It seeks from group to group, and reads a few rows for each. If the first groups turn out to be small, a scan
+//! by row groups is faster than so many seeks, and replaces them.
 //!
 //! PostgreSQL answers `max` from an index in this way, and MySQL calls it a loose index scan.
 
@@ -112,8 +114,8 @@ enum Probe {
 }
 
 impl LooseScanExec {
-    /// The edges of groups whose rows have equal values in the first `parts` key parts; those of `names` differ from group to group.
-    /// `None` if the child is not a scan of rows.
+    /// The edges of groups whose rows have equal values in the first `parts` key parts; those of `names` differ from
+    /// group to group. `None` if the child is not a scan of rows.
     fn over_scan(
         child: Arc<dyn ExecutionPlan>,
         (parts, names): (usize, Vec<String>),
@@ -245,8 +247,8 @@ impl Groups {
         Box::pin(RecordBatchStreamAdapter::new(schema, batches))
     }
 
-    /// The range of the group of a row; for salted keys, of its part in the row's bucket. `None` for a key that does not conform, which is in
-    /// no group.
+    /// The range of the group of a row; for salted keys, of its part in the row's bucket. `None` for a key that does
+    /// not conform, which is in no group.
     fn group_of(&self, row: &Row) -> Option<KeyRange> {
         let keys = &self.layout.keys;
         let values = keys.decode(&row.key).ok()?;

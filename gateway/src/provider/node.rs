@@ -1,5 +1,5 @@
-//! What our nodes of DataFusion's physical plan have in common, beside [`crate::pg::exec::node`]: properties, and methods that forward.
-//! The macros are for the inside of `impl ExecutionPlan`.
+//! What our nodes of DataFusion's physical plan have in common, beside [`crate::pg::exec::node`]: properties, and
+//! methods that forward. The macros are for the inside of `impl ExecutionPlan`.
 
 pub(super) use crate::pg::exec::node::{about_rows, leaf, over_child, over_leaf};
 
@@ -47,7 +47,8 @@ macro_rules! fields {
     };
 }
 
-/// Passes filters on to the child, which may test them against statistics but not against rows: `fault` is the error if it does.
+/// Passes filters on to the child, which may test them against statistics but not against rows: `fault` is the error if
+/// it does.
 macro_rules! filters_for_statistics {
     ($fault:literal) => {
         fn gather_filters_for_pushdown(

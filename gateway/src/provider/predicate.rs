@@ -1,8 +1,8 @@
 //! Predicates as sets of keys. Pure.
 //!
-//! A predicate over key parts becomes a [`KeySet`]: a union of boxes, where a box has a [`Slot`] for every part that it restricts.
-//! Negations are pushed down to the comparisons. There SQL's third truth value is decided: a key for which the comparison is NULL is
-//! neither in the set of the comparison nor in that of its negation.
+//! A predicate over key parts becomes a [`KeySet`]: a union of boxes, where a box has a [`Slot`] for every part that it
+//! restricts. Negations are pushed down to the comparisons. There SQL's third truth value is decided: a key for which
+//! the comparison is NULL is neither in the set of the comparison nor in that of its negation.
 
 use super::{
     interval::{Interval, Slot},
@@ -255,8 +255,8 @@ pub(super) fn slot_of(edge: &Edge, op: Operator) -> Option<Slot> {
     })
 }
 
-/// `(a, b) > (x, y)`: the first elements that differ decide. The set is inexact, so that the predicate is evaluated again: DataFusion
-/// compares structures by other rules for NULL.
+/// `(a, b) > (x, y)`: the first elements that differ decide. The set is inexact, so that the predicate is evaluated
+/// again: DataFusion compares structures by other rules for NULL.
 fn row_comparison(left: &Expr, op: Operator, right: &Expr, negated: bool, keys: &Keys) -> Option<KeySet> {
     let (left, right) = (elements(left)?, elements(right)?);
     if left.len() != right.len() || left.is_empty() || right.iter().any(|e| literal(e).is_none_or(ScalarValue::is_null))

@@ -2,14 +2,15 @@
 //!
 //! 1. Each filter becomes a set of keys (`predicate`): a union of boxes, each with one slot for each key part.
 //! 2. The sets are intersected. If no box is left, no row is read.
-//! 3. A box becomes ranges, from its first part on. Parts that are restricted to values multiply into prefixes. The first part that is
-//!    restricted to intervals makes one range of each prefix and interval. Later parts, and parts after an unrestricted one, are left to the
-//!    residual filter. With salted keys each of these is a range in every bucket, unless all parts have a value, which gives the bucket.
-//! 4. There are at most [`RANGES_MAX`] ranges: the intervals of a part that would make more are coalesced with their neighbours, and later
-//!    parts are left to the residual. The plan says so.
+//! 3. A box becomes ranges, from its first part on. Parts that are restricted to values multiply into prefixes. The
+//!    first part that is restricted to intervals makes one range of each prefix and interval. Later parts, and parts
+//!    after an unrestricted one, are left to the residual filter. With salted keys each of these is a range in every
+//!    bucket, unless all parts have a value, which gives the bucket.
+//! 4. There are at most [`RANGES_MAX`] ranges: the intervals of a part that would make more are coalesced with their
+//!    neighbours, and later parts are left to the residual. The plan says so.
 //!
-//! Ranges may hold too many keys, never too few. A filter is *exact* if the ranges need no filter above for it: its set is exact, and so
-//! are the ranges of all parts that it names.
+//! Ranges may hold too many keys, never too few. A filter is *exact* if the ranges need no filter above for it: its set
+//! is exact, and so are the ranges of all parts that it names.
 
 use super::{
     interval::{Interval, Slot},
@@ -170,8 +171,8 @@ impl Pushdown {
     }
 }
 
-/// Exactly the keys for which all comparisons hold, in one range, or in one range of each bucket. A comparison is between a key part, by
-/// index, and a value. `None` if ranges cannot express them exactly.
+/// Exactly the keys for which all comparisons hold, in one range, or in one range of each bucket. A comparison is
+/// between a key part, by index, and a value. `None` if ranges cannot express them exactly.
 pub fn exact_rows<'a>(
     keys: &Keys,
     comparisons: impl IntoIterator<Item = (usize, Operator, &'a ScalarValue)>,
@@ -262,7 +263,8 @@ impl Ranges<'_> {
         self.close(&prefixes, None, one.len());
     }
 
-    /// Adds the ranges of all prefixes, each followed by the slot of the next part. If they are exact they express `used` parts.
+    /// Adds the ranges of all prefixes, each followed by the slot of the next part. If they are exact they express
+    /// `used` parts.
     fn close(&mut self, prefixes: &[Vec<Value>], slot: Option<&Slot>, used: usize) {
         let bounds: Vec<Option<PartBounds>> = match slot {
             Some(slot) => slot.intervals().iter().map(|interval| Some(part_bounds(interval))).collect(),

@@ -1,8 +1,9 @@
 //! Tables as DataFusion's table providers: rows of typed columns, or those of `cells` and `raw`.
 //!
-//! DataFusion asks twice about filters: first which of them the table promises to evaluate, then for the scan. Both answers come from one
-//! [`Pushdown`]. If the scan gets other filters than were asked about before, a promise may not hold (they may make too many ranges); then
-//! the scan evaluates the filter itself. Promises are remembered as long as the statement's table.
+//! DataFusion asks twice about filters: first which of them the table promises to evaluate, then for the scan. Both
+//! answers come from one [`Pushdown`]. If the scan gets other filters than were asked about before, a promise may not
+//! hold (they may make too many ranges); then the scan evaluates the filter itself. Promises are remembered as long as
+//! the statement's table.
 
 use super::{
     cells, columnar,
@@ -98,8 +99,8 @@ pub(super) fn is_operator(view: &View) -> bool {
     view.rows.tenant().is_none()
 }
 
-/// The columns of a table for its tenant, or for the operator. Only key parts are NOT NULL: garbage collection may remove cells of other
-/// columns.
+/// The columns of a table for its tenant, or for the operator. Only key parts are NOT NULL: garbage collection may
+/// remove cells of other columns.
 pub fn schema_of(table: &Table, operator: bool) -> SchemaRef {
     let tenant = operator.then(|| Field::new(TENANT_COLUMN, types::data_type(SqlType::Text), key_is_nullable(table)));
     let columns = table.columns.iter().map(|column| {
@@ -120,8 +121,8 @@ fn key_is_nullable(table: &Table) -> bool {
     table.on_bad_key == OnBadKey::Null
 }
 
-/// The range of keys that holds exactly the rows that satisfy a predicate, if there is one such range. The predicate must be simplified. There
-/// is none for a predicate that no row satisfies.
+/// The range of keys that holds exactly the rows that satisfy a predicate, if there is one such range. The predicate
+/// must be simplified. There is none for a predicate that no row satisfies.
 pub fn exact_range(table: &Table, view: &View, predicate: &Expr) -> Option<KeyRange> {
     let filters: Vec<Expr> =
         datafusion::logical_expr::utils::split_conjunction(predicate).into_iter().cloned().collect();
@@ -164,8 +165,8 @@ impl KeyspanTable {
         self.view.as_of.is_none()
     }
 
-    /// This table over another view of the same catalog. `filters` are those of the scan: as they were when they were promised, and as they are
-    /// now, with other constants.
+    /// This table over another view of the same catalog. `filters` are those of the scan: as they were when they were
+    /// promised, and as they are now, with other constants.
     pub(crate) fn with_view<'a>(&self, view: &View, filters: impl Iterator<Item = (&'a Expr, &'a Expr)>) -> Self {
         let before = self.promises.lock();
         let mut promises = Promises::default();
@@ -180,8 +181,8 @@ impl KeyspanTable {
         self.over(view.clone(), promises)
     }
 
-    /// This table without a pin, for a cached plan: it holds no resource of the store, and gets [another view](Self::with_view) before it
-    /// is read.
+    /// This table without a pin, for a cached plan: it holds no resource of the store, and gets [another
+    /// view](Self::with_view) before it is read.
     pub(crate) fn released(&self) -> Self {
         self.over(self.view.released(), self.promises.lock().clone())
     }
@@ -219,7 +220,8 @@ impl KeyspanTable {
         }
     }
 
-    /// Filters that the scan must evaluate itself: the ranges do not, and the planner has no filter above, since it was promised that.
+    /// Filters that the scan must evaluate itself: the ranges do not, and the planner has no filter above, since it was
+    /// promised that.
     fn unmet(&self, plan: &Pushdown) -> Vec<Expr> {
         let promises = self.promises.lock();
         let owed = |filter: &&Expr| promises.exact.contains(filter) || !promises.inexact.contains(filter);
@@ -344,7 +346,8 @@ impl TableProvider for KeyspanTable {
     fn supports_filters_pushdown(&self, filters: &[&Expr]) -> Result<Vec<TableProviderFilterPushDown>> {
         let filters: Vec<Expr> = filters.iter().map(|filter| unqualified(filter)).collect();
         let mut promises = self.plan(&filters).pushdown.promises;
-        // Until parameters have values, it is unknown what the filters do together: the scan takes them over, and decides then.
+        // Until parameters have values, it is unknown what the filters do together: the scan takes them over, and
+        // decides then.
         let is_open = self.view.pushdown && filters.iter().any(has_placeholder);
         for (filter, promise) in filters.iter().zip(&mut promises) {
             if is_open && (has_placeholder(filter) || *promise == TableProviderFilterPushDown::Inexact) {
@@ -369,15 +372,15 @@ impl TableProvider for KeyspanTable {
         filters: &[Expr],
         limit: Option<usize>,
     ) -> Result<Arc<dyn ExecutionPlan>> {
-        let wanted = projection.cloned().unwrap_or_else(|| (0..self.schema.fields().len()).collect());
+        let columns = projection.cloned().unwrap_or_else(|| (0..self.schema.fields().len()).collect());
         let filters: Vec<Expr> = filters.iter().map(unqualified).collect();
         let plan = self.plan(&filters);
         let unmet = conjunction(self.unmet(&plan.pushdown));
         let Some(predicate) = unmet else {
             let limit = limit.filter(|_| plan.pushdown.is_exact());
-            return self.read(state, &plan, &wanted, limit).await;
+            return self.read(state, &plan, &columns, limit).await;
         };
-        let mut read = wanted.clone();
+        let mut read = columns.clone();
         for column in predicate.column_refs() {
             let at = self.schema.index_of(&column.name)?;
             if !read.contains(&at) {
@@ -388,7 +391,7 @@ impl TableProvider for KeyspanTable {
         let schema = DFSchema::try_from(scan.schema().as_ref().clone())?;
         let predicate = state.create_physical_expr(predicate, &schema)?;
         let filter: FilterExec =
-            FilterExecBuilder::new(predicate, scan).apply_projection(Some((0..wanted.len()).collect()))?.build()?;
+            FilterExecBuilder::new(predicate, scan).apply_projection(Some((0..columns.len()).collect()))?.build()?;
         Ok(Arc::new(filter))
     }
 }
@@ -398,8 +401,8 @@ fn unqualified(filter: &Expr) -> Expr {
     datafusion::logical_expr::expr_rewriter::unnormalize_col(filter.clone())
 }
 
-/// The layout of batches of `schema`, whose columns are those of [`schema_of`] with the indexes `projection`, each at most once, under
-/// any names; and the columns of the store to read for it.
+/// The layout of batches of `schema`, whose columns are those of [`schema_of`] with the indexes `projection`, each at
+/// most once, under any names; and the columns of the store to read for it.
 pub fn row_layout(
     table: &Arc<Table>,
     operator: bool,

@@ -18,8 +18,8 @@ pub fn process_bytes() -> Option<(u64, u64)> {
     Some((kib_of(&status, "VmRSS:")?, kib_of(&status, "VmHWM:")?))
 }
 
-/// Raises the soft limit of open files to the hard limit, and returns it; `None` without a limit. The usual soft limit is about a
-/// thousand, and connections, segments and temporary files all count.
+/// Raises the soft limit of open files to the hard limit, and returns it; `None` without a limit. The usual soft limit
+/// is about a thousand, and connections, segments and temporary files all count.
 pub fn raise_open_files() -> Option<u64> {
     let limit = getrlimit(Resource::Nofile);
     // If the system refuses, the limit stays as it was.

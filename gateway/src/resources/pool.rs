@@ -1,10 +1,10 @@
 //! The memory pool of running queries: DataFusion's fair pool, with a bound for merges.
 //!
-//! [`FairSpillPool`] divides the memory among consumers that can spill to files. The merge of a sort's files cannot spill; it takes all
-//! memory that is free, to merge as many files at once as fit. In a query with several sorts, such as a sort-merge join, the first merge
-//! then leaves nothing to the others, and the query fails with 53200. With less memory a merge takes fewer files at once and does not
-//! fail. So here no merge gets more than an equal share of the memory. A sort gets no more than that share for its rows either, and
-//! merges these in memory.
+//! [`FairSpillPool`] divides the memory among consumers that can spill to files. The merge of a sort's files cannot
+//! spill; it takes all memory that is free, to merge as many files at once as fit. In a query with several sorts, such
+//! as a sort-merge join, the first merge then leaves nothing to the others, and the query fails with 53200. With less
+//! memory a merge takes fewer files at once and does not fail. So here no merge gets more than an equal share of the
+//! memory. A sort gets no more than that share for its rows either, and merges these in memory.
 
 use datafusion::{
     common::resources_err,

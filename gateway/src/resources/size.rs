@@ -2,8 +2,8 @@
 
 use std::{fmt, str::FromStr};
 
-/// Units, the largest first: `KB` is a thousand bytes, `KiB` 1,024. A letter alone means the binary unit, as in PostgreSQL's and Java's
-/// options.
+/// Units, the largest first: `KB` is a thousand bytes, `KiB` 1,024. A letter alone means the binary unit, as in
+/// PostgreSQL's and Java's options.
 const UNITS: [(&str, u64); 13] = [
     ("TiB", 1 << 40),
     ("GiB", 1 << 30),

@@ -1,8 +1,8 @@
 //! A scan over the store and the transaction's own writes, as if these were committed.
 //!
-//! It merges two streams in key order. *Base* is the scan at the pin. *Own* has the rows with buffered mutations: each is read whole at
-//! the pin, folded as a commit would fold it, and then passed through the scan's columns, versions and filter. Where both have a key, own
-//! wins: it may have deleted the row.
+//! It merges two streams in key order. *Base* is the scan at the pin. *Own* has the rows with buffered mutations: each
+//! is read whole at the pin, folded as a commit would fold it, and then passed through the scan's columns, versions and
+//! filter. Where both have a key, own wins: it may have deleted the row.
 
 use super::{Buffered, View};
 use futures::{StreamExt, TryStreamExt, stream};

@@ -1,11 +1,12 @@
 //! Makes values of columns of bytes.
 //!
-//! Cells whose bytes are not a typed value of Parquet, and the row keys of private tables, are read as bytes, under a name that no column of
-//! SQL has, so that no filter on values is applied to the bytes. [`DecodeExec`] makes the columns of SQL of each batch, column by column.
-//! Typed columns pass through, and filters on them are pushed below, to be tested against statistics.
+//! Cells whose bytes are not a typed value of Parquet, and the row keys of private tables, are read as bytes, under a
+//! name that no column of SQL has, so that no filter on values is applied to the bytes. [`DecodeExec`] makes the
+//! columns of SQL of each batch, column by column. Typed columns pass through, and filters on them are pushed below, to
+//! be tested against statistics.
 //!
-//! Bytes that do not decode are rare, and their error message names the row, which is not known here: then the [scan by rows](ScanExec)
-//! runs, which fails at the same row.
+//! Bytes that do not decode are rare, and their error message names the row, which is not known here: then the [scan by
+//! rows](ScanExec) runs, which fails at the same row.
 
 use super::{
     super::{
@@ -243,34 +244,34 @@ fn cells(bytes: &BinaryViewArray, cell: usize, layout: &RowLayout) -> SqlResult<
     Ok(values.finish())
 }
 
-/// Decodes columns of key parts. `wanted` has the index of each part, and that of its column in the layout.
+/// Decodes columns of key parts. `parts` has the index of each part, and that of its column in the layout.
 ///
-/// Rows are mostly in key order, so that neighbours share leading parts: a value is decoded once for a run of equal ones, and then copied by
-/// `take`.
+/// Rows are mostly in key order, so that neighbours share leading parts: a value is decoded once for a run of equal
+/// ones, and then copied by `take`.
 fn key_parts(
     keys: &BinaryViewArray,
-    wanted: &[(usize, usize)],
+    parts: &[(usize, usize)],
     span: &[u8],
     layout: &RowLayout,
 ) -> SqlResult<Vec<ArrayRef>> {
     let last = layout.keys.column_count() - 1;
-    let wants = |wanted_part: fn(usize, usize) -> bool| wanted.iter().any(|(part, _)| wanted_part(*part, last));
+    let any_part = |is: fn(usize, usize) -> bool| parts.iter().any(|(part, _)| is(*part, last));
     let ends_with_integer = layout.keys.ends_with_integer();
-    let rows_of = |wanted| if wanted { keys.len() } else { 0 };
-    let mut integers: Vec<i64> = Vec::with_capacity(rows_of(ends_with_integer && wants(|part, last| part == last)));
+    let rows_if = |needed| if needed { keys.len() } else { 0 };
+    let mut integers: Vec<i64> = Vec::with_capacity(rows_if(ends_with_integer && any_part(|part, last| part == last)));
     let column = |(part, at): &(usize, usize)| {
-        ColumnBuilder::with_capacity(layout.kinds[*at], rows_of(*part == last && !ends_with_integer))
+        ColumnBuilder::with_capacity(layout.kinds[*at], rows_if(*part == last && !ends_with_integer))
     };
-    let mut columns: Vec<ColumnBuilder> = wanted.iter().map(column).collect();
+    let mut columns: Vec<ColumnBuilder> = parts.iter().map(column).collect();
     // The index of each row's run of equal leading parts.
     let mut runs = 0;
-    let mut run_of: Vec<u32> = Vec::with_capacity(rows_of(wants(|part, last| part < last)));
+    let mut run_of: Vec<u32> = Vec::with_capacity(rows_if(any_part(|part, last| part < last)));
     let mut sorted = SortedKeys::new(&layout.keys, span);
     for key in keys.iter().flatten() {
         let mut pushed = Ok(());
         let push = |part, value: ValueRef<'_>| {
-            for (column, (wanted, _)) in columns.iter_mut().zip(wanted) {
-                if *wanted == part
+            for (column, (index, _)) in columns.iter_mut().zip(parts) {
+                if *index == part
                     && let Err(error) = column.push(&value)
                 {
                     pushed = Err(error);
@@ -303,7 +304,7 @@ fn key_parts(
         }
         take(&values, &run_of, None).map_err(|error| fault(&error.to_string()))
     };
-    columns.into_iter().zip(wanted).map(finished).collect()
+    columns.into_iter().zip(parts).map(finished).collect()
 }
 
 /// Integers, days or microseconds as a column of the type.

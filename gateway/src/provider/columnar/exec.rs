@@ -1,8 +1,10 @@
-//! The node above row groups, memory and rest: it gives their rows the columns of SQL, and has an equivalent scan by rows.
+//! The node above row groups, memory and rest: it gives their rows the columns of SQL, and has an equivalent scan by
+//! rows.
 //!
-//! Row groups come in no order. Where the plan above needs key order, [`try_pushdown_sort`](ExecutionPlan::try_pushdown_sort) replaces
-//! this node by the scan by rows, with the filters and projections above it that were pushed into the row groups before. The scan by rows
-//! also takes over when the first row is asked for and a join needs a few keys only.
+//! Row groups come in no order. Where the plan above needs key order,
+//! [`try_pushdown_sort`](ExecutionPlan::try_pushdown_sort) replaces this node by the scan by rows, with the filters and
+//! projections above it that were pushed into the row groups before. The scan by rows also takes over when the first
+//! row is asked for and a join needs a few keys only.
 
 use super::{
     super::{decode::record_batch, exec::ScanExec, node},
@@ -75,7 +77,8 @@ pub struct ColumnarExec {
     dynamic_filters: Vec<DynamicFilter>,
     /// The names of the columns in the scan.
     names: Arc<[String]>,
-    /// Decided when the first row is asked for: the rows to read by rows in place of the child; inner `None` to read the child.
+    /// Decided when the first row is asked for: the rows to read by rows in place of the child; inner `None` to read
+    /// the child.
     looked_up: Arc<OnceCell<Option<RowSet>>>,
     properties: Arc<PlanProperties>,
     metrics: ExecutionPlanMetricsSet,
@@ -254,8 +257,8 @@ impl ExecutionPlan for ColumnarExec {
 }
 
 impl ColumnarExec {
-    /// The rows of a partition. Evaluates the dynamic filters first: if few rows are left, the first partition reads them by rows and the
-    /// others are empty; else each reads the child.
+    /// The rows of a partition. Evaluates the dynamic filters first: if few rows are left, the first partition reads
+    /// them by rows and the others are empty; else each reads the child.
     fn looked_up_or_all(&self, partition: usize, context: Arc<TaskContext>) -> SendableRecordBatchStream {
         let (node, schema) = (self.clone(), self.schema());
         let rows = async move {

@@ -1,14 +1,16 @@
 //! Row groups as DataFusion's source of Parquet files.
 //!
-//! Files that have the same names for the columns are read by one `DataSourceExec`; these are nearly always all files. Its table has the
-//! file's names and SQL's types, its projection SQL's names. The row groups of a file are divided into chunks, each a file to DataFusion
-//! with its own access plan; a partition that ends early takes chunks from others.
+//! Files that have the same names for the columns are read by one `DataSourceExec`; these are nearly always all files.
+//! Its table has the file's names and SQL's types, its projection SQL's names. The row groups of a file are divided
+//! into chunks, each a file to DataFusion with its own access plan; a partition that ends early takes chunks from
+//! others.
 //!
-//! A selection that is a bitmap has many short runs. Its rows are decoded, except for long gaps, and dead rows are dropped afterwards
-//! ([`live_rows`]).
+//! A selection that is a bitmap has many short runs. Its rows are decoded, except for long gaps, and dead rows are
+//! dropped afterwards ([`live_rows`]).
 //!
-//! Filters are tested against statistics of row groups and pages, not against rows while these are decoded. That took twice as long as a
-//! filter above when one row in two passed, and was not faster when one in a hundred passed (`keyspan bench scan`).
+//! Filters are tested against statistics of row groups and pages, not against rows while these are decoded. That took
+//! twice as long as a filter above when one row in two passed, and was not faster when one in a hundred passed
+//! (`keyspan bench scan`).
 
 use super::{
     super::exec::batch_bytes_max,
@@ -181,7 +183,8 @@ fn source(
     Ok(Arc::new(LiveRowsExec::new(all, live.into())))
 }
 
-/// A source of files, with additional columns: the first of `own` is the index of the file, the others are made by the reader.
+/// A source of files, with additional columns: the first of `own` is the index of the file, the others are made by the
+/// reader.
 fn files(
     names: &[String],
     schema: &SchemaRef,
@@ -256,8 +259,8 @@ fn access_without_gaps(mask: &BooleanBuffer) -> RowGroupAccess {
     }
 }
 
-/// Divides the parts into chunks and distributes these over partitions: neighbours stay together, and partitions have about the same number
-/// of rows. `numbered` files carry their index.
+/// Divides the parts into chunks and distributes these over partitions: neighbours stay together, and partitions have
+/// about the same number of rows. `numbered` files carry their index.
 fn distribute(parts: &[ParquetPart], partitions: usize, numbered: bool, budget: &Budget) -> Vec<FileGroup> {
     let row_groups: usize = parts.iter().map(|part| part.row_groups.len()).sum();
     let chunk_row_groups = row_groups.div_ceil(partitions * CHUNKS_PER_PARTITION).max(1);

@@ -1,4 +1,5 @@
-//! Key lookups for a join: if the build side of a hash join has a few keys only, these are read by rows, not the whole probe side.
+//! Key lookups for a join: if the build side of a hash join has a few keys only, these are read by rows, not the whole
+//! probe side.
 //!
 //! ```text
 //! HashJoinExec            builds a hash table of the smaller side, and pushes its keys down as a dynamic filter
@@ -6,10 +7,10 @@
 //!   ColumnarExec          customers: when the first row is asked for, the filter is id IN (5, 17, 99)
 //! ```
 //!
-//! The join drops all rows that the filter excludes, so DataFusion's Parquet source prunes row groups and pages by it. Here the filter
-//! becomes ranges of keys, by the code that does so for predicates, before a row group is opened. Few keys out of many rows are then read
-//! by rows, as PostgreSQL reads an index in the inner side of a nested loop. The filter may change while it is read, or be still empty;
-//! either way it excludes only rows that the join would drop.
+//! The join drops all rows that the filter excludes, so DataFusion's Parquet source prunes row groups and pages by it.
+//! Here the filter becomes ranges of keys, by the code that does so for predicates, before a row group is opened. Few
+//! keys out of many rows are then read by rows, as PostgreSQL reads an index in the inner side of a nested loop. The
+//! filter may change while it is read, or be still empty; either way it excludes only rows that the join would drop.
 
 use crate::{
     pg::types,
@@ -59,8 +60,8 @@ impl DynamicFilter {
     }
 }
 
-/// The ranges that the filters leave, if it is faster to read them by rows than all rows by row groups; `None` otherwise. `all_rows` is an
-/// estimate of all rows of the scan.
+/// The ranges that the filters leave, if it is faster to read them by rows than all rows by row groups; `None`
+/// otherwise. `all_rows` is an estimate of all rows of the scan.
 ///
 /// # Errors
 /// The store's.
@@ -105,7 +106,8 @@ pub(crate) async fn rows_estimate(view: &View, table: &Arc<Table>, rows: RowSet)
     }))
 }
 
-/// Translates a filter to a logical expression over the scan's columns, or to a weaker one; `None` if it cannot be translated.
+/// Translates a filter to a logical expression over the scan's columns, or to a weaker one; `None` if it cannot be
+/// translated.
 fn logical(filter: &Arc<dyn PhysicalExpr>, names: &[String]) -> Option<Expr> {
     if let Some(dynamic) = filter.downcast_ref::<DynamicFilterPhysicalExpr>() {
         return logical(&dynamic.current().ok()?, names);

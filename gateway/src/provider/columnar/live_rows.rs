@@ -1,14 +1,16 @@
-//! The deletion filter of row groups with many scattered dead rows: they are decoded whole, and dead rows are dropped afterwards, by position.
-//! A row is *live* if the scan reads it, and *dead* if it is deleted, overwritten, or another tenant's.
+//! The deletion filter of row groups with many scattered dead rows: they are decoded whole, and dead rows are dropped
+//! afterwards, by position. A row is *live* if the scan reads it, and *dead* if it is deleted, overwritten, or another
+//! tenant's.
 //!
-//! To skip single rows while decoding costs more than to decode them. So files are read with two additional columns, the index of the file
-//! and the position of the row in it. [`LiveRowsExec`] looks up each row's bit, drops the dead rows, and drops the two columns.
+//! To skip single rows while decoding costs more than to decode them. So files are read with two additional columns,
+//! the index of the file and the position of the row in it. [`LiveRowsExec`] looks up each row's bit, drops the dead
+//! rows, and drops the two columns.
 //!
-//! If few rows are dead and all columns have values of fixed width, the last live rows of a batch are moved over the dead ones: the batch
-//! is changed in place and not copied. The rows have no order.
+//! If few rows are dead and all columns have values of fixed width, the last live rows of a batch are moved over the
+//! dead ones: the batch is changed in place and not copied. The rows have no order.
 //!
-//! No expression may see the values of dead rows: a division by one of them would fail. Filters that are pushed below this node are only
-//! tested against statistics there, never against rows.
+//! No expression may see the values of dead rows: a division by one of them would fail. Filters that are pushed below
+//! this node are only tested against statistics there, never against rows.
 
 use super::super::{decode::record_batch, node};
 use arrow::{
@@ -38,7 +40,8 @@ use futures::{StreamExt, TryStreamExt};
 use parquet::arrow::RowNumber;
 use std::{fmt, sync::Arc};
 
-/// The column with the index of the file. It is never the name of a file's own column: those begin with a number, `key` or `_`.
+/// The column with the index of the file. It is never the name of a file's own column: those begin with a number, `key`
+/// or `_`.
 const FILE: &str = "living:file";
 /// The column with the position of the row in its file.
 const POSITION: &str = "living:position";
@@ -261,7 +264,7 @@ mod tests {
         if let Some(held) = held {
             assert!(held.column(1).as_primitive::<Int16Type>().values().is_sorted(), "another's batch was changed");
         }
-        let mut shown: Vec<_> = (0..found.num_rows())
+        let mut lines: Vec<_> = (0..found.num_rows())
             .map(|row| {
                 let (narrow, wide, exact) = (found.column(1), found.column(0), found.column(2));
                 let narrow = narrow.as_primitive::<Int16Type>().value(row);
@@ -270,8 +273,8 @@ mod tests {
                 format!("{narrow:05} {wide:?} {exact:?}")
             })
             .collect();
-        shown.sort();
-        shown
+        lines.sort();
+        lines
     }
 
     #[test]

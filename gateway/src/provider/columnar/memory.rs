@@ -1,7 +1,7 @@
 //! Rows of memtables as batches: values are copied once, from the memtable into the columns.
 //!
-//! The store divides its rows in memory into [`MemoryPart`]s. Each partition reads its share of them, one after the other, until a batch
-//! is full.
+//! The store divides its rows in memory into [`MemoryPart`]s. Each partition reads its share of them, one after the
+//! other, until a batch is full.
 
 use super::{
     super::{

@@ -1,5 +1,5 @@
-//! `count(*)`, `count(column)`, `min` and `max` of all rows of a span from the statistics of row groups: no page is read of a row group that
-//! lies in the span as a whole.
+//! `count(*)`, `count(column)`, `min` and `max` of all rows of a span from the statistics of row groups: no page is
+//! read of a row group that lies in the span as a whole.
 //!
 //! ```text
 //! AggregateExec: mode=Final              merges states
@@ -9,9 +9,10 @@
 //!       ColumnarExec
 //! ```
 //!
-//! The statistics of a row group suffice if all of its rows are read (none is dead, another tenant's, or beyond the span) and they hold
-//! exactly the values that are asked for. They are those of the typed columns that would be read otherwise. Extremes of floats are read
-//! from rows, since PostgreSQL's greatest float is NaN, which statistics leave out. Bounds of texts may be truncated, and are marked then.
+//! The statistics of a row group suffice if all of its rows are read (none is dead, another tenant's, or beyond the
+//! span) and they hold exactly the values that are asked for. They are those of the typed columns that would be read
+//! otherwise. Extremes of floats are read from rows, since PostgreSQL's greatest float is NaN, which statistics leave
+//! out. Bounds of texts may be truncated, and are marked then.
 
 use super::{super::node, ColumnarExec, FileColumn, Origin, ScanParts, file_groups};
 use crate::provider::pushdown::with_commas;
@@ -121,8 +122,8 @@ impl Aggregate {
     }
 }
 
-/// Replaces a partial aggregation over all rows of a scan by a union: states from statistics, and the aggregation of the other rows. `None`
-/// if no statistics suffice.
+/// Replaces a partial aggregation over all rows of a scan by a union: states from statistics, and the aggregation of
+/// the other rows. `None` if no statistics suffice.
 fn split_aggregation(node: &Arc<dyn ExecutionPlan>) -> Result<Option<Arc<dyn ExecutionPlan>>> {
     let Some(partial) = node.downcast_ref::<AggregateExec>().filter(|one| is_of_all_rows(one)) else { return Ok(None) };
     // A projection may rename columns, those of a subquery for example.
@@ -237,7 +238,8 @@ fn row_counts(groups: &[&RowGroupMetaData]) -> ArrayRef {
     Arc::new(groups.iter().map(|group| Some(group.num_rows())).collect::<Int64Array>())
 }
 
-/// The states of one aggregate from a column's statistics. Clears `suffice` for row groups whose statistics do not answer it.
+/// The states of one aggregate from a column's statistics. Clears `suffice` for row groups whose statistics do not
+/// answer it.
 fn of_column(
     metadata: &ParquetMetaData,
     groups: &[&RowGroupMetaData],

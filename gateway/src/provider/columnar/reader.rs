@@ -1,4 +1,5 @@
-//! How DataFusion's Parquet source reads files of the store: each [`PartitionedFile`] carries its file and the metadata of its footer.
+//! How DataFusion's Parquet source reads files of the store: each [`PartitionedFile`] carries its file and the metadata
+//! of its footer.
 
 use crate::view::budget::ScanBudget;
 use bytes::Bytes;

@@ -29,7 +29,8 @@ impl Arrays {
         Self { kind, items: ColumnBuilder::new(kind), count: 0, offsets, valid: NullBufferBuilder::new(rows) }
     }
 
-    /// Appends an array; returns its size in bytes. After an error some of its items may stay, which then belong to the NULL that follows.
+    /// Appends an array; returns its size in bytes. After an error some of its items may stay, which then belong to the
+    /// NULL that follows.
     pub(super) fn push(&mut self, items: &[Value]) -> Result<usize> {
         let mut bytes = size_of::<i32>();
         for item in items {

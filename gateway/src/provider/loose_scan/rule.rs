@@ -1,8 +1,9 @@
 //! Finds the aggregations that need only the edges of groups.
 //!
-//! They group by leading key parts; parts that have one value in all rows do not matter. Of each group they need nothing (`DISTINCT`), the
-//! least or greatest value of the next part (`min`, `max`), or columns of the first or last row in the order of the next parts
-//! (`first_value` and `last_value`, which DataFusion makes of `DISTINCT ON`). Filters above the scan, on rows or on aggregates, need more.
+//! They group by leading key parts; parts that have one value in all rows do not matter. Of each group they need
+//! nothing (`DISTINCT`), the least or greatest value of the next part (`min`, `max`), or columns of the first or last
+//! row in the order of the next parts (`first_value` and `last_value`, which DataFusion makes of `DISTINCT ON`).
+//! Filters above the scan, on rows or on aggregates, need more.
 
 use super::{Edges, GROUP_ROWS_MIN, LooseScanExec, RANGES_MAX, scan_of};
 use crate::provider::exec::ScanExec;
@@ -23,7 +24,8 @@ use datafusion::{
 use keyspan_catalog::table::OnBadKey;
 use std::sync::Arc;
 
-/// Puts a [`LooseScanExec`] below aggregations that need only edges. Must come before all other rules, while filters are nodes of their own.
+/// Puts a [`LooseScanExec`] below aggregations that need only edges. Must come before all other rules, while filters
+/// are nodes of their own.
 #[derive(Debug)]
 pub struct LooseScans {
     /// The least average size of groups that are sought rather than scanned by row groups.
@@ -77,7 +79,8 @@ fn loose_input(aggregate: &AggregateExec, group_rows_min: u64) -> Option<Result<
     if parts == input_key.key.parts.len() || grouped.iter().any(|part| *part >= parts) {
         return None;
     }
-    // A group of all rows has rows in every bucket of salted keys, each in its own order. Other groups are sought in each bucket by itself.
+    // A group of all rows has rows in every bucket of salted keys, each in its own order. Other groups are sought in
+    // each bucket by itself.
     let in_bucket = input_key.key.salt == 0 || parts > usize::from(scan.view_and_table().0.rows.tenant().is_none());
     if !in_bucket && !aggregate.aggr_expr().is_empty() {
         return None;
@@ -161,8 +164,8 @@ impl ProjectedKey<'_> {
         self.key.parts.iter().position(|part| part.column == Some(at))
     }
 
-    /// The edge of a group by the first `parts` parts that a function takes its value from. Inner `None` if both edges have it; `None` if
-    /// neither needs to.
+    /// The edge of a group by the first `parts` parts that a function takes its value from. Inner `None` if both edges
+    /// have it; `None` if neither needs to.
     fn edge(
         &self,
         function: &AggregateFunctionExpr,
@@ -189,8 +192,8 @@ impl ProjectedKey<'_> {
         }
     }
 
-    /// Compares an ORDER BY with key order within a group: true if they agree, false for the reverse. Inner `None` if it orders by parts
-    /// that are equal within a group only; `None` for any other order.
+    /// Compares an ORDER BY with key order within a group: true if they agree, false for the reverse. Inner `None` if
+    /// it orders by parts that are equal within a group only; `None` for any other order.
     fn direction(
         &self,
         order: &[PhysicalSortExpr],
