@@ -10,6 +10,7 @@ mod locking;
 mod outcome;
 mod prepared;
 mod show;
+pub(crate) mod text;
 mod truncate;
 mod write;
 
@@ -26,7 +27,6 @@ use crate::{
     point::{self, Kept},
     query::{Query, explain, plan_cache::Plans, with_parameters},
     session::{Found, Prepared, Session},
-    shield::shielded,
     sql::{
         ast::{
             Explain, Maintenance, SelectQuery, Statement,
@@ -256,7 +256,7 @@ async fn answer(
     query: &ast::Statement,
     parameters: Vec<ScalarValue>,
 ) -> Result<Outcome> {
-    if let Some((prepared, values)) = prepared.lifted.as_ref().and_then(|lifted| lifted.of(session)) {
+    if let Some((prepared, values)) = prepared.parameterized.as_ref().and_then(|one| one.valid(session)) {
         return Box::pin(execute(session, prepared, values)).await;
     }
     if let Some((query, plan)) = prepared.plans.take_ready() {
@@ -454,7 +454,7 @@ async fn define(session: &mut Session, definition: &Definition) -> Result<Outcom
             .with_hint("Only what a tenant defines in its own database can be part of a transaction."));
     }
     check_definable(session, ddl::tag(definition))?;
-    shielded(ddl::execute(session, definition)).await?;
+    ddl::execute(session, definition).await?;
     Ok(Outcome::Done(ddl::tag(definition).into()))
 }
 
@@ -510,8 +510,7 @@ fn set(session: &mut Session, setting: &Setting) -> Result<Outcome> {
                 session.unlisten();
             }
             if matches!(*what, "ALL" | "PLANS") {
-                session.recent.clear();
-                session.kinds.clear();
+                session.plan_cache.clear();
             }
             if matches!(*what, "ALL" | "TEMP") {
                 session.discard_temporary();

@@ -1,48 +1,67 @@
 //! The gateway: a Postgres server in front of one wide-column table.
 //!
-//! The modules stand in the order in which a statement meets them. A connection to the [`server`] passes [`auth`],
-//! which fixes role, database and with them the [`TenantStore`](keyspan_catalog::TenantStore), the only door to rows. Its
-//! [`session`] takes each [`Statement`](sql::ast::Statement) apart: definitions go to [`ddl`], writes to [`dml`], everything that reads to [`query`],
-//! where DataFusion plans it over the tables of [`provider`] and the relations of [`pg_catalog`]. Rows leave as Arrow batches and
-//! become messages in [`wire`]; what goes wrong becomes a [`SqlError`].
+//! The modules stand in the order in which a statement meets them, and import downwards only; `rooms.rs` holds the list and the
+//! test. A connection to the [`server`] passes [`auth`], which fixes role, database and with them the
+//! [`TenantStore`](keyspan_catalog::TenantStore), the only way to rows. [`execute`] runs each statement of its [`session`]:
+//! definitions go to [`ddl`], writes to [`dml`], everything that reads to [`query`], where DataFusion plans it over the tables of
+//! [`provider`] and the relations of [`pg_catalog`]. Rows leave as Arrow batches and become messages in [`wire`]; what goes wrong
+//! becomes a [`SqlError`].
+//!
+//! Three rooms below are crates of their own, which the gateway calls by their short names: [`wire`] (messages, the encoder of
+//! rows), [`sql`] (text to statements) and [`pg`] (PostgreSQL's semantics on DataFusion).
 
-// The rooms below are crates; here they keep the names of their rooms.
 use keyspan_pg as pg;
 use keyspan_sql as sql;
 use keyspan_wire as wire;
 
-pub mod activity;
-pub mod auth;
-pub mod context;
+pub mod demo;
+pub mod server;
+
+pub mod execute;
+
 pub mod copy;
 pub mod ddl;
-pub mod demo;
-pub mod dml;
-pub mod execute;
-pub mod identity;
-pub mod instance;
+
 pub(crate) mod load;
-pub mod lookup;
-pub mod notifications;
-pub mod pg_catalog;
-mod point;
-pub mod provider;
+
 pub mod purge;
-pub mod purges;
+pub mod session;
+
+mod point;
+
+pub mod dml;
+
 pub mod query;
+
+pub mod pg_catalog;
+pub mod provider;
+
+pub mod context;
+pub mod view;
+pub mod view_binding;
+
+pub mod auth;
+pub mod lookup;
+
+pub mod instance;
+pub mod shield;
+pub mod system_relations;
+pub mod write_set;
+
+pub mod activity;
+pub mod notifications;
+pub mod purges;
 pub mod resources;
 pub(crate) mod row_locks;
 pub(crate) mod row_numbers;
 pub mod sequences;
-pub mod server;
-pub mod session;
 pub(crate) mod settings;
-pub mod shield;
-pub mod system_relations;
 pub(crate) mod table_locks;
-pub mod view;
-pub mod view_binding;
-pub mod write_set;
+
+pub mod identity;
+
+#[cfg(test)]
+mod rooms;
 
 pub use crate::pg::error::{SqlError, SqlState};
 pub use crate::{

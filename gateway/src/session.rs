@@ -13,10 +13,9 @@ mod activity;
 mod context;
 mod cursors;
 mod listening;
-pub(crate) mod parameterized;
 mod pending_ddl;
+pub(crate) mod plan_cache;
 pub(crate) mod prepared;
-pub(crate) mod statement_cache;
 mod temporary;
 #[cfg(test)]
 pub(crate) mod testing;
@@ -48,9 +47,8 @@ use arrow::datatypes::{DataType, SchemaRef};
 use cursors::Cursors;
 use datafusion::{execution::SendableRecordBatchStream, scalar::ScalarValue};
 use keyspan_catalog::{Relation, Snapshot, SqlView, Table};
+use plan_cache::PlanCache;
 pub(crate) use prepared::{NamedStatement, Source, Statements};
-use statement_cache::Recent;
-pub(crate) use statement_cache::{Known, Text};
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 use temporary::Temporary;
 use transaction::TransactionState;
@@ -70,10 +68,8 @@ pub struct Session {
     temporary: Temporary,
     /// Prepared statements.
     pub(crate) statements: Statements,
-    /// Statements by their text.
-    pub(crate) recent: Recent,
-    /// Statements by their text without values.
-    pub(crate) kinds: parameterized::Kinds,
+    /// Prepared statements by what the client sent.
+    pub(crate) plan_cache: PlanCache,
     pub(crate) cursors: Cursors,
     /// Both of them, as the session's statements see them.
     objects: Arc<context::Objects>,
@@ -100,14 +96,14 @@ pub struct Prepared {
     /// Its plan, if it is a query that goes to the optimizer.
     pub(crate) plans: Arc<Plans>,
     /// What it runs as, if it is a query that others are like.
-    pub(crate) lifted: Option<parameterized::Lifted>,
+    pub(crate) parameterized: Option<plan_cache::Parameterized>,
 }
 
 impl Prepared {
     /// One of which nothing is kept.
     pub(crate) fn new(statement: Statement, parameters: Vec<DataType>, columns: Option<SchemaRef>) -> Self {
         let (kept, plans) = (Arc::default(), Arc::default());
-        Self { statement: Arc::new(statement), parameters, columns, kept, plans, lifted: None }
+        Self { statement: Arc::new(statement), parameters, columns, kept, plans, parameterized: None }
     }
 
     fn analysed(&self) -> point::Analysed<'_> {
@@ -153,8 +149,7 @@ impl Session {
             transaction,
             temporary: Temporary::default(),
             statements,
-            recent: Recent::default(),
-            kinds: parameterized::Kinds::default(),
+            plan_cache: PlanCache::default(),
             cursors,
             objects,
             notifications: listening::Notifications::default(),

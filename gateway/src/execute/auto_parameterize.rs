@@ -18,7 +18,7 @@ use crate::{
     },
     session::{
         Prepared, Session,
-        parameterized::{Kind, Lifted},
+        plan_cache::{Parameterized, TreeEntry},
     },
     sql::ast::Statement,
 };
@@ -35,15 +35,19 @@ const VALUES_MAX: usize = 256;
 /// A query that has no parameters, prepared as others of its kind were; `None` when it is to be planned as it stands.
 pub(crate) async fn prepare(session: &mut Session, statement: &ast::Statement) -> Option<Prepared> {
     let (kind, values) = lift(statement)?;
-    let seen = session.seen();
-    let prepared = match session.kinds.take(&kind, &seen) {
+    let key = session.cache_key();
+    let prepared = match session.plan_cache.trees.take(&kind, &key) {
         Some(prepared) => prepared?,
-        None if session.kinds.once.came(&kind) => {
+        None if session.plan_cache.trees.once.occurred(&kind) => {
             let again = Statement::Query(Box::new(kind.clone()));
             // Whatever is wrong is told of the statement as it stands.
             let prepared = Box::pin(super::prepare(session, again, &[], Runs::Later)).await.ok();
             let prepared = prepared.filter(|one| one.parameters.len() == values.len() && one.plans.may_be_kept());
-            session.kinds.keep(Kind { statement: kind, seen: session.seen(), prepared: prepared.clone() });
+            session.plan_cache.trees.store(TreeEntry {
+                tree: kind,
+                key: session.cache_key(),
+                prepared: prepared.clone(),
+            });
             prepared?
         }
         None => return None,
@@ -51,9 +55,9 @@ pub(crate) async fn prepare(session: &mut Session, statement: &ast::Statement) -
     let values = values.iter().zip(&prepared.parameters).map(|(value, wanted)| value.of_type(wanted));
     let values = values.collect::<Result<Option<Vec<_>>>>().ok()??;
     let columns = prepared.columns.clone();
-    let lifted = Lifted { seen: Arc::new(seen), prepared: Arc::new(prepared), values };
+    let parameterized = Parameterized { key: Arc::new(key), prepared: Arc::new(prepared), values };
     let statement = Statement::Query(Box::new(statement.clone()));
-    Some(Prepared { lifted: Some(lifted), ..Prepared::new(statement, Vec::new(), columns) })
+    Some(Prepared { parameterized: Some(parameterized), ..Prepared::new(statement, Vec::new(), columns) })
 }
 
 /// A value of a text.

@@ -7,6 +7,7 @@ use super::{
     functions::format_type,
     objects::owner,
 };
+use crate::pg_catalog::columns::row;
 use crate::{
     activity::Activity,
     context::{
@@ -14,7 +15,6 @@ use crate::{
         introspection::{CursorInfo, PreparedInfo},
     },
     pg::types,
-    row,
 };
 use keyspan_catalog::{Role, TenantState};
 

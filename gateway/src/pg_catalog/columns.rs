@@ -57,13 +57,12 @@ impl<T: Into<Self>> From<Option<T>> for Cell {
 pub type Row = BTreeMap<&'static str, Cell>;
 
 /// Makes a [`Row`]: `row! { "oid" => 1, "relname" => name }`.
-#[macro_export]
-#[doc(hidden)]
 macro_rules! row {
     ($($name:literal => $value:expr),* $(,)?) => {
         std::collections::BTreeMap::from([$(($name, $crate::pg_catalog::columns::Cell::from($value))),*])
     };
 }
+pub(super) use row;
 
 /// The rows of a relation.
 #[derive(Debug)]

@@ -5,11 +5,11 @@ use super::{
     columns::{Row, Rows},
     views,
 };
+use crate::pg_catalog::columns::row;
 use crate::{
     context::StatementContext,
     pg::functions::{RowFunction, int_of, text_of},
     pg_catalog::functions::row_function,
-    row,
 };
 use arrow::datatypes::DataType;
 use datafusion::scalar::ScalarValue;

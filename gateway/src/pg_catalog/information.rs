@@ -5,7 +5,8 @@ use super::{
     columns::{Cell, Row, Rows},
     objects::{self, Attribute},
 };
-use crate::{context::StatementContext, pg::types, row};
+use crate::pg_catalog::columns::row;
+use crate::{context::StatementContext, pg::types};
 use keyspan_catalog::{Sequence, SqlType, Table, table::Identity};
 
 /// Fills a relation.

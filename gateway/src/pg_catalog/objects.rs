@@ -10,6 +10,7 @@ pub use names::{is_visible, name_of_relation, oid_of_relation};
 pub(super) use rows::layout;
 
 use super::columns::{Cell, Rows};
+use crate::pg_catalog::columns::row;
 use crate::{
     context::StatementContext,
     pg::{
@@ -17,7 +18,6 @@ use crate::{
         names::{KEYSPAN, PUBLIC},
         types,
     },
-    row,
     system_relations::{self, Relation},
 };
 use keyspan_catalog::{

@@ -9,7 +9,8 @@ use super::{
     functions::format_type,
     objects::{owner, proc_lines},
 };
-use crate::{context::StatementContext, row};
+use crate::context::StatementContext;
+use crate::pg_catalog::columns::row;
 use std::{collections::BTreeMap, sync::LazyLock};
 
 const FUNCTIONS: &str = include_str!("data/functions.txt");

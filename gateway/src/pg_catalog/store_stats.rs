@@ -8,7 +8,8 @@ use super::{
     columns::{Cell, Row, Rows},
     objects::count,
 };
-use crate::{context::StatementContext, instance::Shared, resources, row};
+use crate::pg_catalog::columns::row;
+use crate::{context::StatementContext, instance::Shared, resources};
 use keyspan_storage::{
     TableName,
     inspect::{CompactionInfo, Inspection, SegmentInfo, TabletInfo},

@@ -5,7 +5,8 @@ use super::{
     columns::{Cell, Row, Rows},
     objects::{is_visible, layout, namespace, owner, persistence, schema_name},
 };
-use crate::{context::StatementContext, pg::types, row, view_binding};
+use crate::pg_catalog::columns::row;
+use crate::{context::StatementContext, pg::types, view_binding};
 use arrow::datatypes::Field;
 use keyspan_catalog::{Relation, SqlView};
 use std::sync::Arc;

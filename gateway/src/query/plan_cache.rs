@@ -7,7 +7,7 @@
 //!
 //! A plan is kept if nothing but the statement, the catalog and the session's settings made it what it is ([`may_be_kept`]): no function such
 //! as `now()`, which the optimizer replaces by its value, no relation of the system, no moment of the past, no subquery that runs for
-//! each row. It serves as long as catalog and settings are what they were ([`Seen`]). The optimizer has to know the numbers
+//! each row. It serves as long as catalog and settings are what they were ([`CacheKey`]). The optimizer has to know the numbers
 //! of LIMIT and OFFSET: a plan serves those that it was made with.
 //!
 //! Filters with placeholders are promised to DataFusion whatever they are, so that they come to the scan, and are given to it with values: it
@@ -49,21 +49,21 @@ mod rebind;
 #[cfg(test)]
 mod tests;
 
-/// What made a plan what it is.
+/// What a plan depends on: the catalog's snapshot and the session's settings.
 #[derive(Debug)]
-pub(crate) struct Seen {
+pub(crate) struct CacheKey {
     snapshot: Arc<Snapshot>,
     settings: BTreeMap<String, String>,
 }
 
-impl PartialEq for Seen {
+impl PartialEq for CacheKey {
     fn eq(&self, other: &Self) -> bool {
         Arc::ptr_eq(&self.snapshot, &other.snapshot) && self.settings == other.settings
     }
 }
 
-impl Seen {
-    /// A state of the catalog, and settings.
+impl CacheKey {
+    /// The key for a snapshot and settings.
     pub(crate) fn new(snapshot: Arc<Snapshot>, settings: BTreeMap<String, String>) -> Self {
         Self { snapshot, settings }
     }
@@ -90,11 +90,11 @@ enum Kept {
     /// Its optimised plan, with placeholders, and the values that some of them have to have: their numbers from 0.
     Optimized(Arc<Plan>, Vec<(usize, ScalarValue)>),
     /// That nothing may be kept.
-    Never(Seen),
+    Never(CacheKey),
 }
 
 struct Plan {
-    seen: Seen,
+    key: CacheKey,
     plan: LogicalPlan,
     permit: Option<Arc<OwnedSemaphorePermit>>,
     /// What is kept of its physical plan, once it was a short one.
@@ -149,7 +149,7 @@ impl Plans {
         let kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         match &*kept {
             Kept::Optimized(plan, fixed)
-                if plan.seen.is(query) && fixed.iter().all(|(at, value)| parameters.get(*at) == Some(value)) =>
+                if plan.key.is(query) && fixed.iter().all(|(at, value)| parameters.get(*at) == Some(value)) =>
             {
                 Some(Arc::clone(plan))
             }
@@ -212,8 +212,8 @@ impl Plans {
         let known = {
             let kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
             match &*kept {
-                Kept::Planned(plan) if plan.seen.is(&query) => Known::Planned(Arc::clone(plan)),
-                Kept::Never(seen) if seen.is(&query) => Known::Never,
+                Kept::Planned(plan) if plan.key.is(&query) => Known::Planned(Arc::clone(plan)),
+                Kept::Never(key) if key.is(&query) => Known::Never,
                 _ => Known::Nothing,
             }
         };
@@ -241,14 +241,14 @@ impl Plans {
             match query.optimize(&with_numbers) {
                 Ok(optimized) if may_be_kept(&optimized)? => {
                     let bound = bound(&optimized, &parameters, &query.view, &options)?;
-                    let (seen, permit) = (Seen::of(&query), plan.permit.clone());
-                    let kept = Plan { seen, plan: optimized, permit, physical: OnceLock::new() };
+                    let (key, permit) = (CacheKey::of(&query), plan.permit.clone());
+                    let kept = Plan { key, plan: optimized, permit, physical: OnceLock::new() };
                     self.keep(Kept::Optimized(Arc::new(kept), fixed));
                     return Ok((query, bound));
                 }
                 // These numbers may be at fault: a LIMIT below zero.
                 Err(_) if !fixed.is_empty() => {}
-                _ => self.keep(Kept::Never(Seen::of(&query))),
+                _ => self.keep(Kept::Never(CacheKey::of(&query))),
             }
         }
         // The error, if there is one, is that of the statement with its values.
@@ -268,7 +268,7 @@ enum Known {
 fn planned(query: &Query, plan: &LogicalPlan, types: &[DataType]) -> Kept {
     let keeps = query.statement.settings.get("plan_cache_mode").is_none_or(|mode| mode != "force_custom_plan");
     let plan = if keeps { typed(plan, types) } else { None };
-    let Some(plan) = plan else { return Kept::Never(Seen::of(query)) };
+    let Some(plan) = plan else { return Kept::Never(CacheKey::of(query)) };
     let permit = match &query.statement.shared {
         None => None,
         Some(shared) => match Arc::clone(&shared.resources.plans).try_acquire_owned() {
@@ -277,7 +277,7 @@ fn planned(query: &Query, plan: &LogicalPlan, types: &[DataType]) -> Kept {
             Err(_) => return Kept::None,
         },
     };
-    Kept::Planned(Arc::new(Plan { seen: Seen::of(query), plan, permit, physical: OnceLock::new() }))
+    Kept::Planned(Arc::new(Plan { key: CacheKey::of(query), plan, permit, physical: OnceLock::new() }))
 }
 
 /// The plan in which every placeholder has a type, and which holds nothing of the store: a pin would keep the files of dropped tenants. `None` for

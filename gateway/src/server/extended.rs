@@ -1,7 +1,10 @@
 //! The extended protocol: Parse, Bind, Describe, Execute, Close.
 
 use crate::{
-    execute::Outcome,
+    execute::{
+        Outcome,
+        text::{FromText, Parsed},
+    },
     pg::{
         codec::{format::Format, parameter},
         error::{Result, SqlError, SqlState},
@@ -12,7 +15,7 @@ use crate::{
         copy,
         rows::{Form, RowsUnderWay},
     },
-    session::{Known, NamedStatement, Prepared, Source, Text},
+    session::{NamedStatement, Prepared, Source},
     sql::ast::{
         Statement,
         session::{Setting, Transaction},
@@ -51,17 +54,11 @@ impl Connection {
         if name.is_empty() {
             self.session.statements.remove("");
         }
-        let text = Text { sql, types: Some(types) };
         let declared: Vec<_> = types.iter().map(|oid| Type::from_oid(*oid)).collect();
-        let prepared = match self.session.known(text) {
-            Known::Prepared(prepared) => Some(prepared),
-            known => {
-                let prepared = self.parse_anew(sql, &declared).await?;
-                if let (Known::Again(seen), Some(prepared)) = (known, &prepared) {
-                    self.session.keep(text, seen, prepared);
-                }
-                prepared
-            }
+        let prepared = match self.session.statement(sql, types)? {
+            None => None,
+            Some(FromText::Cached(prepared)) => Some(prepared),
+            Some(FromText::Parsed(parsed)) => Some(self.prepare_parsed(parsed, sql, &declared).await?),
         };
         let wanted = prepared.as_ref().map_or(&[][..], |prepared| &prepared.parameters);
         let types: Vec<Type> = wanted
@@ -81,21 +78,18 @@ impl Connection {
         Ok(())
     }
 
-    /// Analyses the statement of a text; `None` if there is none.
-    async fn parse_anew(&mut self, sql: &str, declared: &[Option<Type>]) -> Result<Option<Prepared>, Failure> {
-        let mut statements = Statement::parse_in(sql, &self.session.identity.database)?;
-        statements.retain(|statement| *statement != Statement::Empty);
-        if statements.len() > 1 {
-            return Err(SqlError::syntax("cannot insert multiple commands into a prepared statement").into());
-        }
-        let Some(statement) = statements.pop() else { return Ok(None) };
+    /// Analyses a statement of a text.
+    async fn prepare_parsed(
+        &mut self,
+        parsed: Parsed,
+        sql: &str,
+        declared: &[Option<Type>],
+    ) -> Result<Prepared, Failure> {
         let hints: Vec<_> = declared.iter().map(|kind| kind.as_ref().and_then(types::parameter_type)).collect();
         let (mut guard, session, _) = self.begin();
-        let prepared = guard.run(session.prepare(statement, &hints)).await;
+        let prepared = guard.run(session.prepare_parsed(parsed, &hints)).await;
         self.registration.end();
-        let prepared =
-            prepared?.map_err(|error| Failure::from(error).placed((sql, 0), &self.session.identity.database))?;
-        Ok(Some(prepared))
+        prepared?.map_err(|error| Failure::from(error).placed((sql, 0), &self.session.identity.database))
     }
 
     /// Makes a portal.

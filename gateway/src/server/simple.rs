@@ -6,14 +6,13 @@
 
 use crate::{
     ddl,
-    execute::Outcome,
-    query::plan_cache::Seen,
+    execute::{Outcome, text::FromText},
     server::{
         connection::{Connection, Failure},
         copy,
         rows::{Form, RowsUnderWay},
     },
-    session::{Known, Prepared, Session, Text},
+    session::{Prepared, Session},
     sql::{
         ast::{
             Statement,
@@ -30,19 +29,11 @@ impl Connection {
     pub(crate) async fn query(&mut self, sql: String) -> Result<(), Failure> {
         self.session.statements.remove("");
         self.portals.remove("");
-        let text = Text { sql: &sql, types: None };
-        let known = self.session.known(text);
-        let seen = match known {
-            Known::Prepared(prepared) => return self.run_alone(Work::Known(prepared), (&sql, 0)).await,
-            Known::Again(seen) => Some(seen),
-            Known::New => None,
-        };
-        let mut statements = Statement::parse_in(&sql, &self.session.identity.database)?;
-        statements.retain(|statement| *statement != Statement::Empty);
-        if let Some(seen) = seen.filter(|_| statements.len() == 1)
-            && let Some(statement) = statements.pop()
+        let mut statements = self.session.statements(&sql)?;
+        if statements.len() == 1
+            && let Some(statement) = statements.pop_if(|statement| statement.is_cached())
         {
-            return self.run_alone(Work::Again(text, seen, statement), (&sql, 0)).await;
+            return self.run_alone(statement, (&sql, 0)).await;
         }
         // What is long is let go of: errors are told without a place then.
         let text = if sql.len() > error_position::TEXT_BYTES_MAX { String::new() } else { sql };
@@ -64,33 +55,28 @@ impl Connection {
         }
     }
 
-    async fn run_all(&mut self, statements: Vec<Statement>, text: &str) -> Result<(), Failure> {
+    async fn run_all(&mut self, statements: Vec<FromText>, text: &str) -> Result<(), Failure> {
         if statements.is_empty() {
             reply::empty(&mut self.output.buffer);
         }
         for (nth, statement) in statements.into_iter().enumerate() {
-            self.run_alone(Work::New(statement), (text, nth)).await?;
+            self.run_alone(statement, (text, nth)).await?;
         }
         Ok(())
     }
 
     /// Runs a statement; `place` is the text that it stands in, and the how many of it it is, from 0.
-    async fn run_alone(&mut self, work: Work<'_>, place: (&str, usize)) -> Result<(), Failure> {
+    async fn run_alone(&mut self, work: FromText, place: (&str, usize)) -> Result<(), Failure> {
         let done = self.run_one(work).await;
         self.registration.end();
         done.map_err(|failure| failure.placed(place, &self.session.identity.database))
     }
 
-    async fn run_one(&mut self, work: Work<'_>) -> Result<(), Failure> {
+    async fn run_one(&mut self, work: FromText) -> Result<(), Failure> {
         let (mut guard, session, output) = self.begin();
         let prepared = match work {
-            Work::New(statement) => guard.run(session.prepare_once(statement)).await??,
-            Work::Again(text, seen, statement) => {
-                let prepared = guard.run(session.prepare(statement, &[])).await??;
-                session.keep(text, seen, &prepared);
-                prepared
-            }
-            Work::Known(prepared) => prepared,
+            FromText::Cached(prepared) => prepared,
+            FromText::Parsed(parsed) => guard.run(session.prepare_parsed(parsed, &[])).await??,
         };
         let outcome = guard.run(session.execute(&prepared, Vec::new())).await??;
         let tag = match outcome {
@@ -123,18 +109,9 @@ fn columns(prepared: &Prepared, now: &SchemaRef) -> SchemaRef {
     prepared.columns.as_ref().filter(|columns| types(columns) == types(now)).unwrap_or(now).clone()
 }
 
-/// A statement of a text.
-enum Work<'a> {
-    /// That is seen for the first time.
-    New(Statement),
-    /// That is a whole text, which came before.
-    Again(Text<'a>, Seen, Statement),
-    /// That was prepared before.
-    Known(Prepared),
-}
-
 /// Whether the statements of a text write together.
-fn is_one_transaction(session: &Session, statements: &[Statement]) -> bool {
+fn is_one_transaction(session: &Session, statements: &[FromText]) -> bool {
+    let statements: Vec<&Statement> = statements.iter().map(FromText::statement).collect();
     let writes = |of: &Statement| {
         matches!(of, Statement::Insert(_) | Statement::Update(_) | Statement::Delete(_) | Statement::CopyFrom(_))
             || matches!(of, Statement::Merge(_))
@@ -152,5 +129,5 @@ fn is_one_transaction(session: &Session, statements: &[Statement]) -> bool {
                 | Statement::Setting(Setting::Discard(_))
         ),
     };
-    statements.len() > 1 && statements.iter().any(writes) && !statements.iter().any(by_itself)
+    statements.len() > 1 && statements.iter().copied().any(writes) && !statements.iter().copied().any(by_itself)
 }

@@ -4,8 +4,8 @@
 //! are rounded where Arrow cuts them, and what becomes text looks as PostgreSQL prints it ([`print`](crate::codec::print)). All other casts stay Arrow's.
 
 use crate::{
+    codec::time::DAY_MICROS,
     error::SqlError,
-    functions::DAY_MICROS,
     types::{self, TYPE_KEY, sql_type},
 };
 use arrow::{

@@ -2,8 +2,7 @@ use super::*;
 use crate::{
     query::testing::parse,
     session::{
-        parameterized::KEPT_MAX,
-        statement_cache::ONCE_MAX,
+        plan_cache::{ONCE_MAX, TREES_MAX},
         testing::{World, run, run_prepared},
     },
 };
@@ -105,7 +104,7 @@ async fn a_kind_answers_as_each_of_its_texts() {
                     wrong.push(format!("{kind}: {condition}\n{lifted}\nas it stands\n{planned}"));
                 }
             }
-            assert!(planning.kinds.kept.iter().all(|kind| kind.prepared.is_none()));
+            assert!(planning.plan_cache.trees.entries.iter().all(|kind| kind.prepared.is_none()));
         }
     }
     assert!(wrong.is_empty(), "{}", wrong.join("\n\n"));
@@ -121,18 +120,18 @@ async fn a_kind_that_comes_again_is_kept() {
     let texts = ["'x'", "'y'", "'z'", "'x'"].map(|value| format!("{COUNT}{value}"));
     let mut answers = Vec::new();
     for text in &texts {
-        answers.push((run(&mut session, text).await.lines().count(), session.kinds.kept.len()));
+        answers.push((run(&mut session, text).await.lines().count(), session.plan_cache.trees.entries.len()));
     }
     assert_eq!(answers, [(2, 0), (1, 1), (1, 1), (2, 1)]);
     // A statement of a kind stays what it is when the catalog becomes another.
     let statement = Statement::parse(&texts[0]).unwrap().swap_remove(0);
     let prepared = session.prepare(statement, &[]).await.unwrap();
-    let lifted = prepared.lifted.clone().expect("it is of a kind that is kept");
-    assert!(lifted.of(&session).is_some());
+    let lifted = prepared.parameterized.clone().expect("it is of a kind that is kept");
+    assert!(lifted.valid(&session).is_some());
     let altered =
         run(&mut world.operator(), "CREATE TABLE other (z int PRIMARY KEY); ALTER TABLE t DROP COLUMN c").await;
     assert_eq!(altered, "CREATE TABLE\nALTER TABLE");
-    assert!(lifted.of(&session).is_none());
+    assert!(lifted.valid(&session).is_none());
     assert_eq!(run_prepared(&mut session, &prepared, Vec::new()).await, "2\n2");
     // What was made of another state of the catalog is made anew.
     let asked = ["SELECT n, s FROM t WHERE s = 'x'", "SELECT n, s FROM t WHERE s = 'y'"];
@@ -145,7 +144,7 @@ async fn a_kind_that_comes_again_is_kept() {
         assert!(answer.starts_with("42703"), "{answer}");
     }
     run(&mut session, "DISCARD PLANS").await;
-    assert!(session.kinds.kept.is_empty());
+    assert!(session.plan_cache.trees.entries.is_empty());
 }
 
 #[tokio::test]
@@ -181,21 +180,21 @@ async fn what_may_not_be_kept_is_planned_as_it_stands() {
             run(&mut session, &format!("SELECT max(n), now() > '2020-01-01' AS now FROM t WHERE s = {value}")).await;
         assert!(answer.contains(if value == "'x'" { "9" } else { "8" }) && answer.contains("t"), "{answer}");
     }
-    assert!(session.kinds.kept.iter().all(|kind| kind.prepared.is_none()));
-    assert_eq!(session.kinds.kept.len(), 1);
+    assert!(session.plan_cache.trees.entries.iter().all(|kind| kind.prepared.is_none()));
+    assert_eq!(session.plan_cache.trees.entries.len(), 1);
 }
 
 #[tokio::test]
 async fn kinds_are_bounded() {
     let world = World::new().await;
     let mut session = world.tenant("alto");
-    for column in 0..KEPT_MAX + ONCE_MAX {
+    for column in 0..TREES_MAX + ONCE_MAX {
         for value in ["'x'", "'y'"] {
             run(&mut session, &format!("SELECT count(*) OVER () AS c{column} FROM t WHERE s = {value}")).await;
         }
         run(&mut session, &format!("SELECT count(*) OVER () AS once{column} FROM t WHERE s = 'x'")).await;
     }
-    assert_eq!((session.kinds.kept.len(), session.kinds.once.len()), (KEPT_MAX, ONCE_MAX));
+    assert_eq!((session.plan_cache.trees.entries.len(), session.plan_cache.trees.once.len()), (TREES_MAX, ONCE_MAX));
 }
 
 /// Queries of a dashboard: `{h}` and `{g}` are hosts, `{f}` and `{t}` the ends of a window.
@@ -256,8 +255,9 @@ async fn physical_plans_of_kinds_serve_other_windows() {
             assert_eq!(found, planned, "round {round}: {sql}");
         }
         kept = lifting
-            .kinds
-            .kept
+            .plan_cache
+            .trees
+            .entries
             .iter()
             .filter_map(|kind| kind.prepared.as_ref())
             .filter(|one| one.plans.has_physical())

@@ -4,7 +4,8 @@ use super::{
     Attribute, CONSTRAINT, KEY_METHOD, KeyColumn, ROW_TYPE, TABLE_METHOD, attributes, check_oids, index_oid, key,
     key_name, namespace, owner, persistence, schema_oid, type_lines,
 };
-use crate::{context::StatementContext, pg::types, pg_catalog::columns::Row, row, system_relations::Relation};
+use crate::pg_catalog::columns::row;
+use crate::{context::StatementContext, pg::types, pg_catalog::columns::Row, system_relations::Relation};
 use keyspan_catalog::{
     Sequence, Table,
     table::{Check, Identity},
