@@ -10,13 +10,11 @@ use crate::{
     pg::{
         error::{Result, SqlError, SqlState},
         names::SearchPath,
+        version::{SERVER_VERSION_NUM, SERVER_VERSION_WITH_PRODUCT},
     },
     sql::ast::session::Isolation,
 };
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
-
-/// What we say that we are; tools read the first number.
-const SERVER_VERSION: &str = concat!("16.0 (Keyspan ", env!("CARGO_PKG_VERSION"), ")");
 
 /// What values a setting takes.
 enum Takes {
@@ -128,8 +126,8 @@ const KNOWN: &[Known] = &[
     ("row_security", "on", Takes::Bool, None, "A tenant sees its own rows in any case."),
     ("search_path", "\"$user\", public", Takes::Text, None, "Where names without a schema are looked up."),
     ("server_encoding", "UTF8", Takes::Nothing, Some("server_encoding"), "The server's encoding."),
-    ("server_version", SERVER_VERSION, Takes::Nothing, Some("server_version"), "The version."),
-    ("server_version_num", "160000", Takes::Nothing, None, "The version as a number."),
+    ("server_version", SERVER_VERSION_WITH_PRODUCT, Takes::Nothing, Some("server_version"), "The version."),
+    ("server_version_num", SERVER_VERSION_NUM, Takes::Nothing, None, "The version as a number."),
     ("session_authorization", "", Takes::Nothing, Some("session_authorization"), "The role."),
     (
         "standard_conforming_strings",

@@ -1,8 +1,9 @@
 //! Errors as PostgreSQL reports them: SQLSTATE, primary message, detail, hint, and the name they are about.
 //!
-//! Every error of the crates beneath becomes a [`SqlError`] here and nowhere else: those of the store and the catalog by their
-//! kinds in this file, those of DataFusion, Arrow and Parquet in `datafusion`. An error about a name carries it as its
-//! [`Subject`], which a position in the statement's text is found by; who reports the error never reads its message.
+//! Every error of the crates beneath becomes a [`SqlError`] here and nowhere else: those of the store and the catalog
+//! by their kinds in this file, those of DataFusion, Arrow and Parquet in `datafusion`. An error about a name carries
+//! it as its [`Subject`], which a position in the statement's text is found by; who reports the error never reads its
+//! message.
 
 use keyspan_catalog::ErrorKind as CatalogKind;
 use keyspan_storage::ErrorKind as StoreKind;
@@ -343,7 +344,8 @@ impl From<&keyspan_catalog::Error> for SqlError {
     }
 }
 
-/// The message of an error and of its causes, with a colon between them; a cause that the message ends with is left out.
+/// The message of an error and of its causes, with a colon between them; a cause that the message ends with is left
+/// out.
 fn with_causes(error: &dyn std::error::Error) -> String {
     let mut text = error.to_string();
     let mut cause = error.source();

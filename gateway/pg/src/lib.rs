@@ -13,6 +13,7 @@ pub mod ident;
 pub mod names;
 pub mod statement_time;
 pub mod types;
+pub mod version;
 
 pub mod codec;
 pub mod exec;

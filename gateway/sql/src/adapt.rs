@@ -1,6 +1,8 @@
-//! Trees of sqlparser, held against what is supported and rewritten.
+//! Checks sqlparser's trees for clauses that are not supported, and rewrites what DataFusion knows in another form
+//! only.
 //!
-//! DataFusion's planner ignores clauses that it does not know (`FOR UPDATE`, `TABLESAMPLE`, versions of tables). They are refused here.
+//! DataFusion's planner ignores clauses that it does not know (`FOR UPDATE`, `TABLESAMPLE`, versions of tables): they
+//! are 0A000 here.
 
 use crate::locking::{check_nested, nested};
 use datafusion::sql::sqlparser::{
@@ -16,7 +18,7 @@ use keyspan_pg::{
 };
 use std::ops::ControlFlow;
 
-/// Takes the name of the session's database from the names of relations.
+/// Removes the session's database from the names of relations that begin with it.
 pub(crate) fn without_database<T: VisitMut>(tree: &mut T, database: &str) {
     let _: ControlFlow<()> = ast::visit_relations_mut(tree, |name| {
         let first = name.0.first().and_then(|part| part.as_ident()).map(fold);
@@ -27,12 +29,12 @@ pub(crate) fn without_database<T: VisitMut>(tree: &mut T, database: &str) {
     });
 }
 
-/// Refuses what nobody would handle, and writes in another form what DataFusion knows in that form only.
+/// Refuses unsupported clauses, locks included, and rewrites the others to DataFusion's forms.
 pub(crate) fn adapt<T: Visit + VisitMut>(tree: &mut T) -> Result<()> {
     refuse_and_rewrite(tree, Refusal { locks: false })
 }
 
-/// The same of a write, whose subqueries may lock.
+/// As [`adapt`], for a write, whose subqueries may lock rows.
 pub(crate) fn adapt_locking(parsed: &mut ast::Statement) -> Result<()> {
     refuse_and_rewrite(parsed, Refusal { locks: true })?;
     check_nested(parsed)
@@ -56,7 +58,7 @@ fn step(result: Result<()>) -> ControlFlow<SqlError> {
 }
 
 struct Refusal {
-    /// Whether subqueries may lock.
+    /// Whether subqueries may lock rows.
     locks: bool,
 }
 

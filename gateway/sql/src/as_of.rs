@@ -1,8 +1,8 @@
-//! `FOR SYSTEM_TIME AS OF expression`, which stands behind the name of a table in FROM, before its alias.
+//! `FOR SYSTEM_TIME AS OF expression`, behind the name of a table in FROM and before its alias.
 //!
-//! sqlparser reads the clause in other dialects only. It is cut out of the tokens before sqlparser reads the statement, each with the
-//! place where it stood, and put into the tree afterwards as the [version](TableVersion) of its table. One that finds no table there
-//! is refused.
+//! sqlparser reads the clause in other dialects only. So the clauses are cut out of the tokens before sqlparser reads
+//! the statement, with their positions, and put into the tree afterwards as the [version](TableVersion) of their
+//! tables. A clause without a table at its position is refused.
 
 use crate::tokens::{Cut, TokenReader};
 use datafusion::sql::sqlparser::{
@@ -12,19 +12,19 @@ use datafusion::sql::sqlparser::{
 use keyspan_pg::error::{Result, SqlError};
 use std::ops::ControlFlow;
 
-/// The clauses of a statement, until they have found their tables.
+/// The clauses that were cut out of a statement.
 pub(crate) struct Past(Vec<Cut>);
 
 impl Past {
-    /// Cuts the clauses out of what is to be read.
+    /// Cuts the clauses out of the tokens that are not read yet.
     pub(crate) fn cut(tokens: &mut TokenReader<'_>) -> Result<Self> {
         tokens.cut_expressions("for system_time as of").map(Self)
     }
 
-    /// Puts them into the tree.
+    /// Puts the clauses into the tree, at their tables.
     ///
     /// # Errors
-    /// 42601 for one that stands elsewhere than behind a table's name; 0A000 behind a function or a subquery.
+    /// 42601 for a clause anywhere but behind a table's name; 0A000 behind a function or a subquery.
     pub(crate) fn put<T: VisitMut>(mut self, tree: &mut T) -> Result<()> {
         let _: ControlFlow<()> = tree.visit(&mut self);
         let Some(cut) = self.0.pop() else { return Ok(()) };
@@ -52,7 +52,7 @@ impl VisitorMut for Past {
     }
 }
 
-/// Refuses to write to a table as it was.
+/// Refuses the clause on the table that a statement writes: 0A000.
 pub(crate) fn refuse_target(target: &TableWithJoins) -> Result<()> {
     match &target.relation {
         TableFactor::Table { version: Some(_), .. } => {

@@ -1,6 +1,7 @@
-//! Statements as they were written: what the parsers make of text.
+//! Statements as types: the output of the parsers.
 //!
-//! Queries and writes are sqlparser's trees; everything else has types of its own here. Imports no parser.
+//! Queries and writes are sqlparser's trees; all other statements have types of their own in this file and in those
+//! below it, none of which imports a parser.
 
 pub mod copy;
 pub mod definition;
@@ -17,7 +18,7 @@ use session::{CursorStatement, Execute, Listening, Prepare, Setting, Transaction
 /// A statement.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Statement {
-    /// Nothing between two semicolons.
+    /// No statement: an empty text, or one of comments only.
     Empty,
     /// A query that locks nothing: always [`ast::Statement::Query`].
     Query(Box<ast::Statement>),
@@ -25,7 +26,7 @@ pub enum Statement {
     LockingQuery(LockingQuery),
     /// `EXPLAIN`
     Explain(Explain),
-    /// `EXPLAIN DROP DATABASE`: what it would delete.
+    /// `EXPLAIN DROP DATABASE`: the database.
     ExplainDropDatabase(String),
     /// `INSERT`
     Insert(Box<ast::Insert>),
@@ -61,7 +62,7 @@ pub enum Statement {
     Truncate {
         /// The tables.
         tables: Vec<RelationName>,
-        /// Whether the sequences of their columns begin anew.
+        /// `RESTART IDENTITY`: the sequences of their columns restart.
         restart: bool,
     },
     /// `LISTEN`, `UNLISTEN`
@@ -70,10 +71,10 @@ pub enum Statement {
     Notify {
         /// The channel.
         channel: String,
-        /// What goes with it.
+        /// The payload; empty without one.
         payload: String,
     },
-    /// `VACUUM`, `ANALYZE`
+    /// `VACUUM`, `ANALYZE`, `CREATE SCHEMA IF NOT EXISTS`
     Maintenance(Maintenance),
 }
 
@@ -141,20 +142,20 @@ impl From<Definition> for Statement {
 /// `EXPLAIN`
 #[derive(Clone, Debug, PartialEq)]
 pub struct Explain {
-    /// Whether the statement runs and its numbers are shown.
+    /// `ANALYZE`: the statement runs and its metrics are reported.
     pub analyze: bool,
-    /// Whether more is shown.
+    /// `VERBOSE`
     pub verbose: bool,
     /// A query, a write, or `EXECUTE` of one.
     pub statement: Box<Statement>,
 }
 
-/// A statement that has nothing to do here.
+/// A statement that has no effect, since the store maintains itself.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Maintenance {
-    /// `VACUUM`, of these tables.
+    /// `VACUUM` of tables; empty for all.
     Vacuum(Vec<RelationName>),
-    /// `ANALYZE`, of these tables.
+    /// `ANALYZE` of tables; empty for all.
     Analyze(Vec<RelationName>),
     /// `CREATE SCHEMA IF NOT EXISTS` of a schema that exists.
     Schema(String),

@@ -1,4 +1,4 @@
-//! `COMMENT ON`: what is said of tables, columns, views and databases.
+//! `COMMENT ON` tables, columns, views and databases.
 
 use crate::{
     ast::definition::{Comment, Commented, Definition},
@@ -30,6 +30,6 @@ pub(crate) fn parse_comment(tokens: &mut TokenReader<'_>) -> Result<Definition> 
     };
     tokens.expect_words("is")?;
     let text = if tokens.words("null") { None } else { Some(tokens.string()?) };
-    // One that is empty is none.
+    // As in PostgreSQL, an empty comment removes it.
     Ok(Definition::Comment(Comment { on, text: text.filter(|text| !text.is_empty()) }))
 }

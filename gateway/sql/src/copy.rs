@@ -1,7 +1,7 @@
 //! `COPY`: the Parquet file of `TO 'file'`, and PostgreSQL's formats of `TO STDOUT` and `FROM STDIN`.
 //!
-//! Options come in parentheses, or as the words of PostgreSQL before 9.0, which psql's `\copy` and dumps still send. What contradicts
-//! itself is refused as PostgreSQL 15 refuses it.
+//! Options come in parentheses, or as the words of PostgreSQL before 9.0, which psql's `\copy` and dumps still send.
+//! Contradictory options are refused with PostgreSQL 15's errors.
 
 mod options;
 

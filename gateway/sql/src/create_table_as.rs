@@ -1,4 +1,4 @@
-//! `CREATE TABLE … AS`, `SELECT … INTO`: tables that begin with the rows of a query.
+//! `CREATE TABLE … AS`: tables that begin with the rows of a query.
 
 use crate::{
     ast::{
@@ -14,7 +14,7 @@ use keyspan_pg::{
     names::RelationName,
 };
 
-/// Whether a list of names without types comes next, and what follows it makes it the columns of `CREATE TABLE … AS`.
+/// Whether a list of names without types comes next, and behind it what follows the columns of `CREATE TABLE … AS`.
 pub(crate) fn names_follow(tokens: &TokenReader<'_>) -> bool {
     if tokens.peek() != Some(&Token::LParen) {
         return false;
@@ -27,7 +27,7 @@ pub(crate) fn names_follow(tokens: &TokenReader<'_>) -> bool {
     ends && ["as", "with", "using", "on", "tablespace"].contains(&tokens.head_nth(at + 2).as_str())
 }
 
-/// The rest from `AS` on.
+/// Parses the rest of the statement, from `AS` on.
 pub(crate) fn parse_as(
     tokens: &mut TokenReader<'_>,
     (name, if_not_exists): (RelationName, bool),

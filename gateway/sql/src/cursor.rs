@@ -67,7 +67,7 @@ pub(crate) fn parse_close(tokens: &mut TokenReader<'_>) -> Result<Statement> {
 }
 
 fn direction(tokens: &mut TokenReader<'_>) -> Result<Direction> {
-    // The words are names of cursors as well: `FETCH next` reads one row of a cursor `next`.
+    // The words are also names of cursors: `FETCH next` reads one row of a cursor `next`.
     let alone = tokens.peek_nth(1).is_none();
     let one = [
         ("next", Direction::Forward(1)),
@@ -93,13 +93,13 @@ fn direction(tokens: &mut TokenReader<'_>) -> Result<Direction> {
         if tokens.words("all") {
             return Ok(if back { Direction::Backward(u64::MAX) } else { Direction::Forward(u64::MAX) });
         }
-        return Ok(by(number(tokens)?.unwrap_or(1), back));
+        return Ok(counted(number(tokens)?.unwrap_or(1), back));
     }
-    Ok(number(tokens)?.map_or(Direction::Forward(1), |count| by(count, false)))
+    Ok(number(tokens)?.map_or(Direction::Forward(1), |count| counted(count, false)))
 }
 
-/// So many rows on or back; a negative number turns round, and none is the row where the cursor stands.
-fn by(count: i64, back: bool) -> Direction {
+/// The direction for a count of rows forward or back: a negative count reverses it, and 0 is the current row.
+fn counted(count: i64, back: bool) -> Direction {
     match (count, back == (count < 0)) {
         (0, _) => Direction::Relative(0),
         (count, true) => Direction::Forward(count.unsigned_abs()),
@@ -107,7 +107,7 @@ fn by(count: i64, back: bool) -> Direction {
     }
 }
 
-/// A whole number with its sign, if one comes next.
+/// An integer with its sign, if one comes next.
 fn number(tokens: &mut TokenReader<'_>) -> Result<Option<i64>> {
     let sign = if tokens.token(&Token::Minus) {
         Some("-")

@@ -22,7 +22,7 @@ use datafusion::sql::sqlparser::{
 use keyspan_catalog::{SequenceOptions, SqlType, table::Identity};
 use keyspan_pg::error::{Result, SqlError, SqlState};
 
-/// What PostgreSQL can create, alter or drop and we cannot.
+/// Words behind CREATE, ALTER or DROP that PostgreSQL knows and that are not supported.
 const OTHER_OBJECTS: &[&str] = &[
     "access",
     "aggregate",
@@ -65,7 +65,7 @@ const OTHER_OBJECTS: &[&str] = &[
     "unlogged",
 ];
 
-/// Whether what follows `CREATE`, `ALTER` or `DROP` is known and not supported.
+/// Whether the word behind `CREATE`, `ALTER` or `DROP` is PostgreSQL's and not supported.
 pub(crate) fn is_other_object(word: &str) -> bool {
     OTHER_OBJECTS.contains(&word)
 }
@@ -77,9 +77,9 @@ pub(crate) fn parse_create_table(tokens: &mut TokenReader<'_>, temporary: bool) 
     if temporary {
         name = as_temporary(name)?;
     }
-    let filled = create_table_as::names_follow(tokens);
-    if filled || tokens.peek() != Some(&Token::LParen) {
-        let columns = if filled { tokens.parenthesised(TokenReader::name)? } else { Vec::new() };
+    let has_names = create_table_as::names_follow(tokens);
+    if has_names || tokens.peek() != Some(&Token::LParen) {
+        let columns = if has_names { tokens.parenthesised(TokenReader::name)? } else { Vec::new() };
         let options = if tokens.words("with") { parse_options(tokens)? } else { Vec::new() };
         refuse_clauses(tokens)?;
         let on_commit = on_commit(tokens)?;
@@ -119,7 +119,7 @@ fn on_commit(tokens: &mut TokenReader<'_>) -> Result<Option<OnCommit>> {
     }
 }
 
-/// Refuses clauses behind a table's columns that are not supported.
+/// Refuses unsupported clauses behind a table's columns: 0A000.
 fn refuse_clauses(tokens: &mut TokenReader<'_>) -> Result<()> {
     for (words, what) in [
         ("inherits", "INHERITS"),
@@ -135,7 +135,7 @@ fn refuse_clauses(tokens: &mut TokenReader<'_>) -> Result<()> {
     Ok(())
 }
 
-/// A column, a key, or a family.
+/// Parses a column, a constraint or a family of `CREATE TABLE`. The parts of primary keys go to `keys`.
 fn parse_element(tokens: &mut TokenReader<'_>, table: &mut CreateTable, keys: &mut Vec<Vec<KeyClause>>) -> Result<()> {
     let mut constraint = None;
     if tokens.words("constraint") {
@@ -171,7 +171,8 @@ fn parse_element(tokens: &mut TokenReader<'_>, table: &mut CreateTable, keys: &m
     Ok(())
 }
 
-/// `FAMILY name (` and then a name or the end: a column called `family` has a type there, whose arguments are numbers.
+/// Whether `FAMILY name (` comes next, with a name or the end behind it: a column called `family` has a type there,
+/// whose arguments are numbers.
 fn is_family(tokens: &TokenReader<'_>) -> bool {
     tokens.head() == "family"
         && matches!(tokens.peek_nth(1), Some(Token::Word(_)))
@@ -197,7 +198,7 @@ fn parse_key_part(tokens: &mut TokenReader<'_>) -> Result<KeyClause> {
     Ok(KeyClause { column, descending })
 }
 
-/// A column; whether it is the primary key by itself.
+/// Parses a column; also returns whether it is the primary key. Its `CHECK` clauses go to `checks`.
 fn parse_column(tokens: &mut TokenReader<'_>, checks: &mut Vec<CheckClause>) -> Result<(ColumnClause, bool)> {
     let name = tokens.name()?;
     let serial = match tokens.head().as_str() {
@@ -259,7 +260,7 @@ fn parse_column(tokens: &mut TokenReader<'_>, checks: &mut Vec<CheckClause>) -> 
     Ok((ColumnClause { name, kind, not_null, default }, key))
 }
 
-/// An expression that ends before NOT NULL and the like.
+/// Parses an expression that ends before `NOT NULL`.
 fn parse_default(tokens: &mut TokenReader<'_>) -> Result<Expr> {
     tokens.parse_with(|parser| {
         let until = DIALECT.prec_value(Precedence::Like);
@@ -297,7 +298,7 @@ fn refuse_key_options(tokens: &mut TokenReader<'_>) -> Result<()> {
     Ok(())
 }
 
-/// The constraint that comes next, if it is one that is not supported.
+/// 0A000 for the constraint that comes next, if it is an unsupported one.
 fn unsupported_constraint(tokens: &TokenReader<'_>) -> Option<SqlError> {
     let what = match tokens.head().as_str() {
         "check" => "CHECK",
@@ -406,10 +407,10 @@ fn parse_action(tokens: &mut TokenReader<'_>) -> Result<AlterAction> {
     Err(tokens.syntax_error())
 }
 
-/// A column or a constraint.
+/// Parses the rest of `ALTER TABLE … ADD`: a column or a constraint.
 fn parse_add(tokens: &mut TokenReader<'_>) -> Result<AlterAction> {
     let name = if tokens.words("constraint") { Some(tokens.name()?) } else { None };
-    let of_check = tokens.head() == "check" && tokens.peek_nth(1) == Some(&Token::LParen);
+    let is_check = tokens.head() == "check" && tokens.peek_nth(1) == Some(&Token::LParen);
     if tokens.words("primary key") {
         if tokens.words("using index") {
             return Err(SqlError::unsupported("ADD PRIMARY KEY USING INDEX"));
@@ -418,7 +419,7 @@ fn parse_add(tokens: &mut TokenReader<'_>) -> Result<AlterAction> {
         refuse_key_options(tokens)?;
         return Ok(AlterAction::AddPrimaryKey(parts));
     }
-    if of_check {
+    if is_check {
         return Ok(AlterAction::AddCheck(parse_check(tokens, name)?));
     }
     if name.is_some() {
@@ -478,7 +479,7 @@ pub(crate) fn parse_drop_table(tokens: &mut TokenReader<'_>) -> Result<Definitio
     Ok(Definition::DropTables(DropTables { names, if_exists, cascade }))
 }
 
-/// Passes `CASCADE` or `RESTRICT`; whether it was the first.
+/// Consumes `CASCADE` or `RESTRICT`, if one comes next; whether it was `CASCADE`.
 pub(crate) fn is_cascade(tokens: &mut TokenReader<'_>) -> bool {
     !tokens.words("restrict") && tokens.words("cascade")
 }

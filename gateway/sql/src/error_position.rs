@@ -1,9 +1,11 @@
-//! The position of an error's [`Subject`] in the text of its statement: a column, a relation, a function that does not exist.
+//! The position of an error's [`Subject`] in the text of its statement: a column, a relation, a function that does not
+//! exist.
 //!
-//! Plans keep no positions. So the text is parsed once more when such an error is reported, and the position is that of the first
-//! name in it that is the error's and is used as the error says: as a column, as a relation, as a function. "First" follows the
-//! order in which PostgreSQL analyses a statement: FROM before the select list, HAVING and ORDER BY before GROUP BY, the values
-//! that an UPDATE sets last. A name that only the query of a view has is not found: the error has no position.
+//! Plans keep no positions. So the text is parsed once more when such an error is reported, and the position is that of
+//! the first name in it that is the error's and is used as the error says: as a column, as a relation, as a function.
+//! "First" follows the order in which PostgreSQL analyses a statement: FROM before the select list, HAVING and ORDER BY
+//! before GROUP BY, the values that an UPDATE sets last. A name that only the query of a view has is not found: the
+//! error has no position.
 
 use crate::{
     ast::{Statement, session::CursorStatement},
@@ -25,8 +27,9 @@ use std::{collections::HashSet, ops::ControlFlow};
 /// The longest text, in bytes, that is kept while its statements run so that their errors have positions.
 pub const TEXT_BYTES_MAX: usize = 64 << 10;
 
-/// The position of the name that an error is about, in characters from 1; `None` for an error without a [`Subject`] and for a name
-/// that the text does not have. `nth` is the failed statement's index in the text, empty statements not counted.
+/// The position of the name that an error is about, in characters from 1; `None` for an error without a [`Subject`] and
+/// for a name that the text does not have. `nth` is the failed statement's index in the text, empty statements not
+/// counted.
 pub fn position(sql: &str, database: &str, nth: usize, error: &SqlError) -> Option<u32> {
     let subject = error.subject.as_deref()?;
     let mut statements = Statement::parse_in(sql, database).ok()?;
@@ -41,7 +44,8 @@ struct Finder<'a> {
     subject: &'a Subject,
     /// The first location of the subject.
     location: Option<Location>,
-    /// The queries and selects that were searched in PostgreSQL's order, by address: sqlparser's visitor comes to them again.
+    /// The queries and selects that were searched in PostgreSQL's order, by address: sqlparser's visitor comes to them
+    /// again.
     visited: HashSet<*const ()>,
 }
 

@@ -8,6 +8,7 @@ use crate::{
 use datafusion::sql::sqlparser::tokenizer::Token;
 use keyspan_pg::error::{Result, SqlError};
 
+/// Parses `EXPLAIN`; `parse` reads the statement behind it.
 pub(crate) fn parse_explain(
     tokens: &mut TokenReader<'_>,
     parse: impl FnOnce(&mut TokenReader<'_>) -> Result<Statement>,
@@ -25,7 +26,7 @@ pub(crate) fn parse_explain(
             match name.as_str() {
                 "analyze" => analyze = on,
                 "verbose" => verbose = on,
-                // What these would show is not shown, and nothing of what they would hide is.
+                // They change nothing: what they would add is never reported, and so is what they would hide.
                 "costs" | "timing" | "summary" => {}
                 "buffers" | "wal" | "settings" | "generic_plan" | "memory" if !on => {}
                 "format" if value == "text" => {}
@@ -52,7 +53,7 @@ pub(crate) fn parse_explain(
     Ok(Statement::Explain(Explain { analyze, verbose, statement: Box::new(statement) }))
 }
 
-/// 0A000: numbers of a statement that writes.
+/// 0A000 for `EXPLAIN ANALYZE` of a statement that writes.
 pub fn analyzed_write() -> SqlError {
     SqlError::unsupported("EXPLAIN ANALYZE of a statement that writes")
 }

@@ -1,5 +1,5 @@
-//! Text to [`Statement`](ast::Statement): tokens, the parsers of statements, and the positions of errors. Knows no session and no
-//! catalog.
+//! Text to [`Statement`](ast::Statement): tokens, the parsers of statements, and the positions of errors. Knows no
+//! session and no catalog.
 
 pub mod ast;
 

@@ -1,11 +1,12 @@
 //! `FOR UPDATE`, `FOR NO KEY UPDATE`, `FOR SHARE` and `FOR KEY SHARE` at the end of a SELECT.
 //!
-//! sqlparser knows two of the four, and takes FOR for an alias where there is no FROM. So the clauses are cut out of the tokens before it reads
-//! the query, held against its tree by PostgreSQL's rules, and put there as [`LockClause`]s, one for each name behind OF. What they mean is
-//! `dml::locked`'s.
+//! sqlparser knows two of the four, and takes FOR for an alias where there is no FROM. So the clauses are cut out of
+//! the tokens before it reads the query, checked against its tree by PostgreSQL's rules, and put there as
+//! [`LockClause`]s, one for each name behind OF. The gateway's `execute::locking` carries them out.
 //!
-//! In a subquery a clause is taken in UPDATE and DELETE alone, whose subqueries that lock run first (`dml::locked::nested`). That of
-//! `UPDATE t … WHERE k IN (SELECT k FROM t … FOR UPDATE)` is left out, since the statement holds what is locked by itself, because it changes it.
+//! A subquery may have such a clause in UPDATE and DELETE only, whose subqueries that lock run first
+//! (`execute::locking::subqueries`). The clause of `UPDATE t … WHERE k IN (SELECT k FROM t … FOR UPDATE)` is left out:
+//! the statement changes the same rows, which locks them.
 
 use crate::tokens::TokenReader;
 use datafusion::sql::sqlparser::ast::{
@@ -21,11 +22,11 @@ use keyspan_pg::{
 };
 use std::ops::ControlFlow;
 
-/// The clauses of a query, in order.
+/// The clauses of one query, in order.
 pub(crate) struct Locks(Vec<Lock>);
 
 struct Lock {
-    /// As it was written: `FOR UPDATE`.
+    /// As the statement has it: `FOR UPDATE`.
     name: &'static str,
     kind: LockType,
     of: Vec<Vec<String>>,
@@ -36,29 +37,30 @@ struct Lock {
 pub struct LockedTable<'a> {
     /// The table in FROM.
     pub factor: &'a mut TableFactor,
-    /// By what the query calls it.
+    /// Its alias, or its name without one.
     pub called: Ident,
-    /// Whether it is to be as if the rows were changed.
+    /// Whether the lock is exclusive, as if the rows were changed: `FOR UPDATE`.
     pub changes: bool,
-    /// What becomes of rows that others hold.
+    /// `NOWAIT` or `SKIP LOCKED`, for rows that other transactions hold.
     pub nonblock: Option<NonBlock>,
 }
 
 impl Locks {
-    /// Cuts the clauses out of what is to be read, but for those of subqueries.
+    /// Cuts the clauses out of the tokens that are not read yet, except those of subqueries.
     pub(crate) fn cut(tokens: &mut TokenReader<'_>) -> Result<Self> {
         tokens.cut_clauses(Lock::read).map(Self)
     }
 
-    /// Refuses any where there can be none, or none is supported.
+    /// Refuses any clause: 0A000.
     pub(crate) fn refuse(&self) -> Result<()> {
         if self.0.is_empty() { Ok(()) } else { Err(nested()) }
     }
 
-    /// Puts them into the query.
+    /// Puts the clauses into the query.
     ///
     /// # Errors
-    /// Those of PostgreSQL: 0A000 beside what groups or counts rows, 42P01 for a name that is not in FROM; 0A000 for a subquery in FROM.
+    /// PostgreSQL's: 0A000 in a query that groups, aggregates or combines rows, 42P01 for a name that is not in FROM.
+    /// Also 0A000 for a subquery in FROM.
     pub(crate) fn put(self, query: &mut Query) -> Result<()> {
         for lock in self.0 {
             lock.check(query)?;
@@ -77,7 +79,7 @@ impl Locks {
 }
 
 impl Lock {
-    /// A clause, if one comes next.
+    /// Reads a clause, if one comes next.
     fn read(tokens: &mut TokenReader<'_>) -> Result<Option<Self>> {
         let kinds = [
             ("for no key update", "FOR NO KEY UPDATE", LockType::Update),
@@ -122,12 +124,12 @@ impl Lock {
             return Ok(());
         }
         for parts in &self.of {
-            let [wanted] = parts.as_slice() else {
+            let [locked] = parts.as_slice() else {
                 return Err(SqlError::syntax(format!("{name} must specify unqualified relation names")));
             };
-            let is = |relation: &&Relation<'_>| relation.called.as_ref().is_some_and(|called| fold(called) == *wanted);
+            let is = |relation: &&Relation<'_>| relation.called.as_ref().is_some_and(|called| fold(called) == *locked);
             let Some(found) = relations.iter().find(is) else {
-                let message = format!("relation \"{wanted}\" in {name} clause not found in FROM clause");
+                let message = format!("relation \"{locked}\" in {name} clause not found in FROM clause");
                 return Err(SqlError::new(SqlState::UNDEFINED_TABLE, message));
             };
             match found.factor {
@@ -145,18 +147,18 @@ impl Lock {
     }
 }
 
-/// 0A000: a clause where what it locks is not known.
+/// 0A000 for a clause at a place where the rows that it locks are not known.
 pub fn nested() -> SqlError {
     SqlError::unsupported("FOR UPDATE or FOR SHARE in or of a subquery").with_hint(
-        "Put it at the end of the SELECT that reads the table. A subquery of UPDATE and DELETE, and a query in WITH before them, may have it \
-         as well, if it names nothing of the statement around it.",
+        "Put it at the end of the SELECT that reads the table. A subquery of UPDATE and DELETE, and a query in WITH \
+         before them, may have it as well, if it names nothing of the statement around it.",
     )
 }
 
-/// Holds the clauses of a write's subqueries against their trees.
+/// Checks the clauses of a write's subqueries.
 ///
 /// # Errors
-/// Those of [`Locks::put`]; 0A000 for one within another.
+/// Those of [`Locks::put`]; 0A000 for a clause within a query that has one.
 pub(crate) fn check_nested(parsed: &Statement) -> Result<()> {
     struct Check {
         locking: usize,
@@ -192,7 +194,7 @@ pub(crate) fn check_nested(parsed: &Statement) -> Result<()> {
     }
 }
 
-/// What a query has beside its rows that leaves none of them to lock.
+/// The part of a query that makes its rows other than those of its tables, as the error names it.
 fn beside(query: &Query, select: &Select) -> Option<&'static str> {
     if select.distinct.is_some() {
         return Some("DISTINCT clause");
@@ -217,7 +219,7 @@ fn beside(query: &Query, select: &Select) -> Option<&'static str> {
     }
 }
 
-/// Which kinds of functions are called, outside of subqueries.
+/// The kinds of functions that a query calls, outside of its subqueries.
 #[derive(Default)]
 struct Calls {
     depth: usize,
@@ -253,16 +255,16 @@ impl Visitor for Calls {
     }
 }
 
-/// What stands in FROM.
+/// A relation in FROM.
 struct Relation<'a> {
     factor: &'a TableFactor,
     called: Option<Ident>,
-    /// Whether an outer join may leave it without a row.
+    /// Whether it is on the nullable side of an outer join.
     nullable: bool,
 }
 
 impl Relation<'_> {
-    /// Whether its name is that of a query in WITH.
+    /// Whether it is a query of WITH.
     fn is_cte(&self, query: &Query) -> bool {
         is_cte(self.factor, query.with.as_ref().map_or(&[], |with| with.cte_tables.as_slice()))
     }
@@ -287,7 +289,7 @@ fn called(factor: &TableFactor) -> Option<Ident> {
     }
 }
 
-/// Which of the relations before a join, and whether the one behind it, may have no row in it.
+/// Which sides of a join are nullable: the left, the right.
 fn outer(join: &JoinOperator) -> (bool, bool) {
     use JoinOperator::{FullOuter, Left, LeftOuter, Right, RightOuter};
     match join {
@@ -321,7 +323,7 @@ fn relations(select: &Select) -> Vec<Relation<'_>> {
     all
 }
 
-/// Takes the clauses from a query; gives the tables whose rows they lock.
+/// Removes the clauses from a query; returns the tables whose rows they lock.
 pub fn locked(query: &mut Query) -> Vec<LockedTable<'_>> {
     fn add<'a>(from: &'a mut TableWithJoins, all: &mut Vec<&'a mut TableFactor>) {
         one(&mut from.relation, all);
@@ -347,7 +349,7 @@ pub fn locked(query: &mut Query) -> Vec<LockedTable<'_>> {
         };
         let changes = locks.iter().filter(of_it).map(|lock| lock.lock_type == LockType::Update).max()?;
         let says = |what| locks.iter().filter(of_it).any(|lock| lock.nonblock == Some(what));
-        // One that waits for nothing prevails, and then one that passes over.
+        // NOWAIT prevails over SKIP LOCKED, and that over a clause without either.
         let nonblock = [NonBlock::Nowait, NonBlock::SkipLocked].into_iter().find(|what| says(*what));
         Some((called, changes, nonblock))
     };
@@ -358,8 +360,8 @@ pub fn locked(query: &mut Query) -> Vec<LockedTable<'_>> {
     found.collect()
 }
 
-/// Takes the clauses from the subquery of a condition `k = (SELECT k FROM t …)` or `k IN (…)` of a statement that changes `t`: it holds these rows
-/// because it changes them.
+/// Removes the clauses from the subquery of a condition `k = (SELECT k FROM t …)` or `k IN (…)` of a statement that
+/// changes `t`, which locks these rows by changing them.
 pub(crate) fn take_own(condition: Option<&mut Expr>, table: &TableWithJoins) {
     let (column, query) = match condition {
         Some(Expr::Nested(inner)) => return take_own(Some(inner), table),
@@ -387,8 +389,9 @@ pub(crate) fn take_own(condition: Option<&mut Expr>, table: &TableWithJoins) {
     }
 }
 
-/// Writes the clauses of subqueries as sqlparser knows them: `NO KEY UPDATE` and `KEY SHARE` without what it does not know, and behind LIMIT.
-pub(crate) fn spell(tokens: &mut TokenReader<'_>) {
+/// Rewrites the clauses of subqueries to the forms that sqlparser knows: `UPDATE` and `SHARE` without `NO KEY` and
+/// `KEY`, behind LIMIT.
+pub(crate) fn normalize_nested(tokens: &mut TokenReader<'_>) {
     tokens.drop_between("for", &["no", "key"], "update");
     tokens.drop_between("for", &["key"], "share");
     tokens.locks_last();

@@ -1,4 +1,5 @@
-//! `TRUNCATE`, and statements of upkeep that other databases need: `VACUUM`, `ANALYZE`.
+//! `TRUNCATE`, `LOCK`, and statements that have no effect here: `VACUUM`, `ANALYZE`, `CREATE SCHEMA` of a schema that
+//! exists.
 
 use crate::{
     ast::{Maintenance, Statement},
@@ -20,12 +21,12 @@ pub(crate) fn parse_truncate(tokens: &mut TokenReader<'_>) -> Result<Statement> 
     if !restart {
         tokens.words("continue identity");
     }
-    // No table refers to another: both mean the same.
+    // There are no foreign keys: both words mean the same.
     let _ = tokens.words("cascade") || tokens.words("restrict");
     Ok(Statement::Truncate { tables, restart })
 }
 
-/// `VACUUM [(options)] [FULL] [FREEZE] [VERBOSE] [ANALYZE] [table [(columns)], …]`, and `ANALYZE` alike.
+/// `VACUUM [(options)] [FULL] [FREEZE] [VERBOSE] [ANALYZE] [table [(columns)], …]`; `ANALYZE` has fewer of these words.
 pub(crate) fn parse_vacuum(tokens: &mut TokenReader<'_>) -> Result<Statement> {
     let vacuum = tokens.head() == "vacuum";
     tokens.advance();
@@ -56,10 +57,10 @@ pub(crate) fn parse_vacuum(tokens: &mut TokenReader<'_>) -> Result<Statement> {
     Ok(Statement::Maintenance(if vacuum { Maintenance::Vacuum(tables) } else { Maintenance::Analyze(tables) }))
 }
 
-/// `CREATE SCHEMA`: there are those that there are.
+/// `CREATE SCHEMA`: the schemas are fixed.
 ///
 /// # Errors
-/// 42P06 for one that exists, 0A000 for others.
+/// 42P06 for a schema that exists, unless `IF NOT EXISTS`; 0A000 for any other.
 pub(crate) fn parse_create_schema(tokens: &mut TokenReader<'_>) -> Result<Statement> {
     tokens.expect_words("schema")?;
     let if_not_exists = tokens.words("if not exists");
@@ -80,8 +81,8 @@ pub(crate) fn parse_create_schema(tokens: &mut TokenReader<'_>) -> Result<Statem
     Err(SqlError::new(SqlState::DUPLICATE_SCHEMA, format!("schema \"{name}\" already exists")))
 }
 
-/// What waits for others, where nothing locks: 0A000, with what to do instead.
-pub(crate) fn refuse(tokens: &TokenReader<'_>) -> SqlError {
+/// 0A000 for `LOCK`.
+pub(crate) fn refuse_lock(tokens: &TokenReader<'_>) -> SqlError {
     SqlError::unsupported(tokens.head().to_uppercase())
         .with_hint("Nothing locks here: a transaction whose rows others have changed fails at COMMIT with 40001.")
 }

@@ -7,26 +7,29 @@ use keyspan_pg::{
     names::{RelationName, Schema},
 };
 
-/// A name behind a schema: only `public` and `pg_temp` have tables that are defined here.
+/// A name behind a schema. Statements define and write relations of `public` and `pg_temp` only.
+///
+/// # Errors
+/// 42501 for another schema, 3F000 for a schema that does not exist.
 pub(crate) fn in_schema(schema: &str, name: &str) -> Result<RelationName> {
     match Schema::of(schema) {
         Some(known @ (Schema::Public | Schema::Temporary)) => return Ok(RelationName::within(known, name)),
         Some(_) => {
             let message = format!("permission denied for schema {schema}");
-            return Err(SqlError::new(keyspan_pg::error::SqlState::INSUFFICIENT_PRIVILEGE, message)
+            return Err(SqlError::new(SqlState::INSUFFICIENT_PRIVILEGE, message)
                 .with_detail("Its relations are made by the server, and can only be read."));
         }
         None => {}
     }
-    let state = keyspan_pg::error::SqlState::INVALID_SCHEMA_NAME;
+    let state = SqlState::INVALID_SCHEMA_NAME;
     Err(SqlError::new(state, format!("schema \"{schema}\" does not exist"))
         .with_hint("Tables are in the schema \"public\"."))
 }
 
-/// The name of the table that a write goes to.
+/// The name of the table that a statement writes.
 ///
 /// # Errors
-/// 3F000, 0A000.
+/// 42501 for a schema of the system, 3F000 for a schema that does not exist, 0A000 for another database.
 pub fn table_name(name: &ObjectName) -> Result<RelationName> {
     let parts: Option<Vec<String>> = name.0.iter().map(|part| part.as_ident().map(fold)).collect();
     match parts.as_deref() {
@@ -39,7 +42,7 @@ pub fn table_name(name: &ObjectName) -> Result<RelationName> {
 /// The name of a temporary table or view.
 ///
 /// # Errors
-/// 42P16 for one in another schema than that of temporary tables.
+/// 42P16 for a name in a schema other than that of temporary tables.
 pub(crate) fn as_temporary(name: RelationName) -> Result<RelationName> {
     match name.schema {
         None | Some(Schema::Temporary) => Ok(RelationName::within(Schema::Temporary, name.name)),

@@ -14,6 +14,7 @@ use datafusion::sql::sqlparser::{
 };
 use keyspan_pg::error::{Result, SqlError};
 
+/// Parses `PREPARE`; `parse` reads the statement behind `AS`.
 pub(crate) fn parse_prepare(
     tokens: &mut TokenReader<'_>,
     parse: impl FnOnce(&mut TokenReader<'_>) -> Result<Statement>,
@@ -28,7 +29,7 @@ pub(crate) fn parse_prepare(
             let parsed = tokens.parse_with(|parser| parser.parse_data_type())?;
             match &parsed {
                 DataType::Custom(name, _) if name.to_string().eq_ignore_ascii_case("unknown") => Ok(None),
-                // A parameter has its own digits.
+                // A numeric parameter without precision has the digits of its value.
                 DataType::Numeric(ast::ExactNumberInfo::None) | DataType::Decimal(ast::ExactNumberInfo::None) => {
                     Ok(None)
                 }

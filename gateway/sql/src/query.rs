@@ -1,4 +1,4 @@
-//! Queries: read by sqlparser, then held against what is supported.
+//! Queries: read by sqlparser, then checked for unsupported clauses.
 
 use crate::{
     adapt::{adapt, without_database},
@@ -29,7 +29,8 @@ pub(crate) fn parse_locking(tokens: &mut TokenReader<'_>) -> Result<Box<Query>> 
 /// What sqlparser reads, and the `FOR SYSTEM_TIME` clauses that belong into it.
 pub(crate) fn read(tokens: &mut TokenReader<'_>) -> Result<(Box<Query>, Past)> {
     let past = Past::cut(tokens)?;
-    // sqlparser takes FOR behind a select list without FROM for an alias.
+    // Clauses that lock and were not cut out belong to subqueries; sqlparser would take FOR behind a select list for an
+    // alias.
     for lock in [&["for", "update"][..], &["for", "share"], &["for", "no", "key"], &["for", "key", "share"]] {
         if tokens.contains(lock) {
             return Err(nested());

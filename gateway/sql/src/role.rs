@@ -47,7 +47,7 @@ pub(crate) fn parse_drop_database(tokens: &mut TokenReader<'_>) -> Result<Defini
     Ok(Definition::DropDatabase { name, if_exists })
 }
 
-/// `EXPLAIN` was passed, `DROP` comes next.
+/// Parses `EXPLAIN DROP DATABASE` from `DROP` on.
 pub(crate) fn parse_explain_drop(tokens: &mut TokenReader<'_>) -> Result<Statement> {
     tokens.expect_words("drop")?;
     Ok(Statement::ExplainDropDatabase(drop_database(tokens)?.0))
@@ -101,7 +101,7 @@ fn parse_role_options(tokens: &mut TokenReader<'_>) -> Result<RoleOptions> {
                 tokens.advance();
                 let password = if tokens.head() == "null" { None } else { Some(tokens.string()?) };
                 if password.is_some() {
-                    // The token was passed by `string` already.
+                    // `string` has consumed the token already.
                     if options.password.replace(password).is_some() {
                         return Err(SqlError::syntax("conflicting or redundant options"));
                     }
@@ -109,7 +109,7 @@ fn parse_role_options(tokens: &mut TokenReader<'_>) -> Result<RoleOptions> {
                 }
                 options.password.replace(None).is_some()
             }
-            // What every role is here anyway.
+            // Every role has these already.
             "inherit" | "nocreatedb" | "nocreaterole" | "noreplication" | "nobypassrls" => false,
             "createdb" | "createrole" | "noinherit" | "replication" | "bypassrls" | "connection" | "valid" | "in"
             | "role" | "admin" | "user" | "sysid" => {
@@ -138,7 +138,7 @@ pub(crate) fn parse_grant(tokens: &mut TokenReader<'_>) -> Result<Statement> {
     let verb = tokens.head().to_uppercase();
     tokens.advance();
     if !tokens.words("connect on database") {
-        // What else can be granted is known, and not supported.
+        // PostgreSQL's other privileges are not supported.
         return Err(match tokens.peek() {
             Some(Token::Word(_)) => SqlError::unsupported(format!("{verb} {}", tokens.head().to_uppercase()))
                 .with_hint(format!("{verb} CONNECT ON DATABASE is what a role can have.")),

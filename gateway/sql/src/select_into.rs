@@ -1,4 +1,4 @@
-//! A `SELECT` that stands by itself, which may create a table: `SELECT … INTO`.
+//! A `SELECT` as a statement of its own, which may create a table: `SELECT … INTO`.
 
 use crate::{
     adapt::{adapt, without_database},
@@ -11,7 +11,7 @@ use crate::{
 use datafusion::sql::sqlparser::ast::{self, Select, SetExpr};
 use keyspan_pg::{error::Result, ident::fold, names::RelationName};
 
-/// A query that stands by itself: it may say `INTO`.
+/// Parses a query that is a statement of its own: it may have `INTO`, and may lock rows.
 pub(crate) fn parse_select(tokens: &mut TokenReader<'_>) -> Result<Statement> {
     let locks = Locks::cut(tokens)?;
     let (mut query, past) = read(tokens)?;
@@ -25,13 +25,13 @@ pub(crate) fn parse_select(tokens: &mut TokenReader<'_>) -> Result<Statement> {
         locks.put(&mut query)?;
     }
     Ok(match into {
-        Some(name) => made_of(name, Box::new(ast::Statement::Query(query))),
+        Some(name) => create_table_as(name, Box::new(ast::Statement::Query(query))),
         None => SelectQuery::from(query).into(),
     })
 }
 
-/// `SELECT … INTO name …`: a new table with what is left of the query.
-fn made_of(name: RelationName, query: Box<ast::Statement>) -> Statement {
+/// The `CREATE TABLE … AS` of a `SELECT … INTO name`, whose query has no `INTO` any more.
+fn create_table_as(name: RelationName, query: Box<ast::Statement>) -> Statement {
     let (columns, options) = (Vec::new(), Vec::new());
     Statement::CreateTableAs(CreateTableAs {
         name,
@@ -44,10 +44,10 @@ fn made_of(name: RelationName, query: Box<ast::Statement>) -> Statement {
     })
 }
 
-/// Takes `INTO` out of a query: the name of the table.
+/// Removes `INTO` from a query; returns the name of the table.
 ///
 /// # Errors
-/// 3F000, 42501 for a schema that has none; 42P16.
+/// Those of [`table_name`] and [`as_temporary`].
 fn take_into(query: &mut ast::Query, database: &str) -> Result<Option<RelationName>> {
     let Some(mut into) = first_select(&mut query.body).and_then(|select| select.into.take()) else { return Ok(None) };
     let first = into.name.0.first().and_then(|part| part.as_ident()).map(fold);

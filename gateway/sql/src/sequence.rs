@@ -50,7 +50,7 @@ pub(crate) fn parse_options(tokens: &mut TokenReader<'_>) -> Result<SequenceOpti
             tokens.words("with");
             options.start = Some(number(tokens)?);
         } else if tokens.words("cache") {
-            // The gateway keeps blocks of its own.
+            // The gateway reserves blocks of values whose size it chooses itself.
             if number(tokens)? < 1 {
                 return Err(SqlError::new(SqlState::INVALID_PARAMETER_VALUE, "CACHE must be greater than zero"));
             }

@@ -1,4 +1,4 @@
-//! Settings and the bounds of transactions.
+//! `SET`, `RESET`, `SHOW`, `DISCARD`.
 
 use crate::{
     ast::{Statement, session::Setting},
@@ -63,7 +63,7 @@ fn parse_set(tokens: &mut TokenReader<'_>) -> Result<Setting> {
     Ok(Setting::Set { name, value: Some(value), local })
 }
 
-/// `name` or `group.name`; the names of several words that SQL has.
+/// The name of a setting: `name`, `group.name`, or one of SQL's names of several words.
 fn setting_name(tokens: &mut TokenReader<'_>) -> Result<String> {
     for (words, name) in [
         ("transaction isolation level", "transaction_isolation"),
@@ -81,7 +81,7 @@ fn setting_name(tokens: &mut TokenReader<'_>) -> Result<String> {
     Ok(name)
 }
 
-/// A schema in `search_path`, in quotes where it needs them.
+/// A schema of `search_path`, in quotes if it needs them.
 fn path_item(tokens: &mut TokenReader<'_>) -> Result<String> {
     let name = match tokens.peek().cloned() {
         Some(Token::Word(word)) => {
@@ -100,7 +100,7 @@ fn setting_value(tokens: &mut TokenReader<'_>) -> Result<String> {
             tokens.advance();
             Ok(format!("{sign}{number}"))
         }
-        // PostgreSQL keeps the case of words that are no names, as in `ISO, MDY`.
+        // PostgreSQL keeps the case of words, as in `ISO, MDY`.
         Some(Token::Word(word)) if sign.is_empty() => {
             tokens.advance();
             Ok(word.value)

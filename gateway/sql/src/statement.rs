@@ -1,10 +1,14 @@
-//! Statements: split, parsed, told apart by their heads.
+//! Text to statements: splits the text and chooses the parser of each statement by its first words.
 //!
-//! The text is cut into tokens once and at semicolons into statements. The first word decides who reads the rest: a
-//! definition ([`definition`](super::definition), [`role`](super::role)), a setting or the bounds of a transaction ([`settings`](super::settings)) by parsers of our
-//! own, because their syntax is ours or PostgreSQL's alone; queries and writes ([`query`](super::query)) by sqlparser, whose tree is then held
-//! against what is supported. Anything that is not a query is ours and never reaches DataFusion's own definitions. Nothing is
-//! ignored: what parses and is not supported is 0A000, what does not parse is 42601.
+//! 1. The text is cut into tokens once, and at semicolons into statements ([`TokenReader::split`]).
+//! 2. The first word decides which parser reads the rest. Definitions ([`definition`], [`role`]), settings and
+//!    transactions
+//! ([`settings`], [`transaction`]) have parsers of our own, because their syntax is ours or PostgreSQL's alone.
+//! sqlparser reads
+//!    queries ([`select_into`]) and writes ([`write`]); its tree is then checked for what is not supported.
+//! 3. Nothing is ignored: a statement that parses and is not supported is 0A000, and text that does not parse is 42601.
+//!
+//! DataFusion's own definitions are never reached: its planner gets queries only.
 
 #[cfg(test)]
 mod tests;
@@ -20,10 +24,11 @@ use keyspan_pg::{
 };
 
 impl Statement {
-    /// Splits text into statements and parses each. Text without a statement gives none.
+    /// Splits text into statements and parses each. Text without a statement gives one [`Empty`](Self::Empty).
     ///
     /// # Errors
-    /// 42601 with a position; 0A000.
+    /// 42601, with a position, for text that does not parse; 0A000 for a statement that is not supported; and the
+    /// errors of names and types that statements have.
     pub fn parse(sql: &str) -> Result<Vec<Self>> {
         Self::parse_in(sql, "")
     }
@@ -31,7 +36,7 @@ impl Statement {
     /// `INSERT INTO table query`
     ///
     /// # Errors
-    /// None that a name and a query could bring.
+    /// Those of [`parse`](Self::parse), which the quoted name of a table does not cause.
     pub fn insert_of(table: &RelationName, query: &ast::Statement) -> Result<Self> {
         let text = format!("INSERT INTO {} SELECT 1", table.sql());
         let mut statement = Self::parse(&text)?.swap_remove(0);
@@ -41,7 +46,7 @@ impl Statement {
         Ok(statement)
     }
 
-    /// The same in a database, with whose name those of tables may begin.
+    /// As [`parse`](Self::parse), in a database: names of tables may begin with its name.
     ///
     /// # Errors
     /// As [`parse`](Self::parse).
@@ -50,7 +55,7 @@ impl Statement {
     }
 }
 
-/// Parses the rest of the cursor as one statement.
+/// Parses the rest of the tokens as one statement.
 fn parse_one(tokens: &mut TokenReader<'_>) -> Result<Statement> {
     let statement = match tokens.head().as_str() {
         "" if tokens.at_end() => Statement::Empty,
@@ -80,14 +85,14 @@ fn parse_one(tokens: &mut TokenReader<'_>) -> Result<Statement> {
         "listen" | "unlisten" => listen::parse_listen(tokens)?,
         "notify" => listen::parse_notify(tokens)?,
         "comment" => comment::parse_comment(tokens)?.into(),
-        "lock" => return Err(maintenance::refuse(tokens)),
+        "lock" => return Err(maintenance::refuse_lock(tokens)),
         _ => return Err(tokens.unknown_statement()),
     };
     tokens.expect_end()?;
     Ok(statement)
 }
 
-/// `CREATE`, `ALTER`, `DROP`: the word after them decides.
+/// Parses `CREATE`, `ALTER` and `DROP`: the word behind them chooses the parser.
 fn parse_definition(tokens: &mut TokenReader<'_>) -> Result<Statement> {
     let verb = tokens.head();
     tokens.advance();

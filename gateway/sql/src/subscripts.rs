@@ -1,27 +1,27 @@
-//! `SET a[1] = x`, `SET a[2:3] = …`: assignments to parts of a column as assignments of the whole column.
+//! `SET a[1] = x`, `SET a[2:3] = …`: assignments to parts of a column, rewritten to assignments of the whole column.
 //!
-//! [`TokenReader`] cuts the subscripts out before sqlparser reads the statement; the value becomes a function of what the column holds, and those of several
-//! parts of one column stand in each other.
+//! [`TokenReader`] cuts the subscripts out before sqlparser reads the statement. The new value becomes a call of a
+//! function with the column's old value; the calls for several parts of one column are nested.
 
 use crate::tokens::{TokenReader, subscripts::Subscripts};
 use datafusion::sql::sqlparser::ast::{AccessExpr, Assignment, AssignmentTarget, Expr, Ident, Subscript};
 use keyspan_pg::{
-    error::{Result, SqlError},
+    error::{Result, SqlError, SqlState},
     functions::subscript_assignment::{ELEMENT, OPEN, SLICE},
     ident::fold,
     syntax::build::{call, parsed_expr},
 };
 
-/// The subscripts of a statement, until they have found their columns.
+/// The subscripts that were cut out of a statement.
 pub(crate) struct Parts(Vec<Subscripts>);
 
 impl Parts {
-    /// Cuts them out of what is to be read.
+    /// Cuts the subscripts out of the tokens that are not read yet.
     pub(crate) fn cut(tokens: &mut TokenReader<'_>, is_update: bool) -> Result<Self> {
         tokens.cut_subscripts(is_update).map(Self)
     }
 
-    /// Puts them into the values of their columns, which the statement reads as those of `table`.
+    /// Rewrites the assignments that have subscripts; `table` is the name before the columns whose old values are read.
     ///
     /// # Errors
     /// 0A000 for several dimensions and for `DEFAULT`.
@@ -35,14 +35,14 @@ impl Parts {
                 whole.push((assignment, false));
                 continue;
             };
-            let before = whole.iter_mut().find(|(other, is_part)| *is_part && is_of(other, &name));
-            let held = match (&before, table) {
+            let earlier = whole.iter_mut().find(|(other, is_part)| *is_part && is_of(other, &name));
+            let old = match (&earlier, table) {
                 (Some((other, _)), _) => other.value.clone(),
                 (None, Some(table)) => Expr::CompoundIdentifier(vec![table.clone(), name.clone()]),
                 (None, None) => Expr::Identifier(name.clone()),
             };
-            let value = assigned(held, &subscripts.all, assignment.value)?;
-            match before {
+            let value = assigned(old, &subscripts.all, assignment.value)?;
+            match earlier {
                 Some((other, _)) => other.value = value,
                 None => {
                     assignment.value = value;
@@ -54,6 +54,7 @@ impl Parts {
         Ok(())
     }
 
+    /// The column of an assignment with its subscripts, if it has any.
     fn of(&self, assignment: &Assignment) -> Option<(Ident, &Subscripts)> {
         let AssignmentTarget::ColumnName(name) = &assignment.target else { return None };
         let name = name.0.first()?.as_ident()?;
@@ -71,23 +72,25 @@ fn is_of(assignment: &Assignment, name: &Ident) -> bool {
     }
 }
 
-fn assigned(held: Expr, subscripts: &[AccessExpr], value: Expr) -> Result<Expr> {
+fn assigned(old: Expr, subscripts: &[AccessExpr], value: Expr) -> Result<Expr> {
     let [AccessExpr::Subscript(subscript)] = subscripts else {
         return Err(SqlError::unsupported("an assignment to an item of an array of several dimensions"));
     };
-    if matches!(&value, Expr::Identifier(name) if name.quote_style.is_none() && name.value.eq_ignore_ascii_case("default"))
+    if let Expr::Identifier(name) = &value
+        && name.quote_style.is_none()
+        && name.value.eq_ignore_ascii_case("default")
     {
         let message = "cannot set an array element to DEFAULT";
-        return Err(SqlError::new(keyspan_pg::error::SqlState::FEATURE_NOT_SUPPORTED, message));
+        return Err(SqlError::new(SqlState::FEATURE_NOT_SUPPORTED, message));
     }
     let bound = |written: &Option<Expr>, open: i64| match written {
         Some(bound) => Ok(bound.clone()),
         None => parsed_expr(&format!("({open})")),
     };
     Ok(match subscript {
-        Subscript::Index { index } => call(ELEMENT, [held, index.clone(), value]),
+        Subscript::Index { index } => call(ELEMENT, [old, index.clone(), value]),
         Subscript::Slice { lower_bound, upper_bound, .. } => {
-            call(SLICE, [held, bound(lower_bound, OPEN.0)?, bound(upper_bound, OPEN.1)?, value])
+            call(SLICE, [old, bound(lower_bound, OPEN.0)?, bound(upper_bound, OPEN.1)?, value])
         }
     })
 }

@@ -1,4 +1,4 @@
-//! The tokens of one statement and a place among them.
+//! The tokens of one statement and a position among them.
 //!
 //! Positions in errors are characters of the whole text from 1, as PostgreSQL counts them.
 
@@ -16,36 +16,36 @@ use keyspan_pg::{
 
 pub(crate) mod subscripts;
 
-/// How deep expressions may nest.
+/// The deepest nesting of expressions.
 const NESTING_MAX: usize = 128;
-/// What sqlparser parses by.
+/// The dialect of sqlparser.
 pub(crate) const DIALECT: PostgreSqlDialect = PostgreSqlDialect {};
 
 /// An expression that was cut out of a statement.
 pub(crate) struct Cut {
-    /// What it is.
+    /// The expression.
     pub(crate) expression: Expr,
-    /// The token in front of the words that announce it.
+    /// The token before the words that introduce it.
     pub(crate) before: Option<TokenWithSpan>,
-    /// 42601 at those words.
+    /// 42601 at these words.
     pub(crate) misplaced: SqlError,
 }
 
 /// The tokens of one statement, without white space and comments.
 pub(crate) struct TokenReader<'a> {
     sql: &'a str,
-    /// The session's database: names may begin with it.
+    /// The session's database, which names may begin with.
     database: &'a str,
     tokens: Vec<TokenWithSpan>,
     index: usize,
-    /// Where the semicolon behind it is, if there is one.
+    /// The location of the semicolon behind the statement, if there is one.
     end: Option<Location>,
 }
 
-/// Functions that SQL calls by a form of their own, of which sqlparser knows that form alone.
+/// Functions with a call syntax of their own in SQL, which sqlparser knows without a schema only.
 const FORMS: [&str; 7] = ["substring", "position", "overlay", "trim", "extract", "floor", "ceil"];
 
-/// Takes `pg_catalog.` from the end of the tokens where one of [`FORMS`] follows.
+/// Removes `pg_catalog.` from the end of the tokens if one of [`FORMS`] follows.
 fn unqualify_form(tokens: &mut Vec<TokenWithSpan>, next: &Token) {
     let is = |token: &Token, names: &[&str]| match token {
         Token::Word(word) => names.iter().any(|name| word.value.eq_ignore_ascii_case(name)),
@@ -61,7 +61,7 @@ fn unqualify_form(tokens: &mut Vec<TokenWithSpan>, next: &Token) {
 }
 
 impl<'a> TokenReader<'a> {
-    /// Cuts the text into statements, empty ones left out; text without any gives one that is empty.
+    /// Cuts the text into statements and leaves out empty ones; text without a statement gives one empty statement.
     pub(crate) fn split(sql: &'a str, database: &'a str) -> Result<Vec<Self>> {
         let tokens = Tokenizer::new(&DIALECT, sql).tokenize_with_location().map_err(|error| {
             let near = text_from(sql, error.location);
@@ -73,7 +73,7 @@ impl<'a> TokenReader<'a> {
                 statements.push(Self { sql, database, tokens: std::mem::take(tokens), index: 0, end });
             }
         };
-        // A semicolon inside parentheses is no end: it stays and is then a syntax error at its own place.
+        // A semicolon inside parentheses ends no statement: it stays, and is a syntax error at its own position.
         let mut depth = 0_usize;
         for token in tokens {
             match &token.token {
@@ -112,25 +112,22 @@ impl<'a> TokenReader<'a> {
         self.index += 1;
     }
 
-    /// The next token as an unquoted word in lower case; empty when it is something else.
+    /// The next token as [`unquoted_word`].
     pub(crate) fn head(&self) -> String {
         self.head_nth(0)
     }
 
     pub(crate) fn head_nth(&self, n: usize) -> String {
-        match self.peek_nth(n) {
-            Some(Token::Word(word)) if word.quote_style.is_none() => word.value.to_lowercase(),
-            _ => String::new(),
-        }
+        unquoted_word(self.peek_nth(n))
     }
 
-    /// Whether the words stand anywhere from here on.
+    /// Whether the words come next or later.
     pub(crate) fn contains(&self, words: &[&str]) -> bool {
         let count = self.tokens.len().saturating_sub(self.index);
         (0..count).any(|from| words.iter().enumerate().all(|(at, word)| self.head_nth(from + at) == *word))
     }
 
-    /// Passes the words if they come next, all of them or none.
+    /// Consumes the words if all of them come next.
     pub(crate) fn words(&mut self, words: &str) -> bool {
         let mut count = 0;
         for word in words.split(' ') {
@@ -143,7 +140,7 @@ impl<'a> TokenReader<'a> {
         true
     }
 
-    /// Cuts out every expression from here on that the words announce, with the words.
+    /// Cuts out every expression from here on that the words introduce, with the words.
     pub(crate) fn cut_expressions(&mut self, words: &str) -> Result<Vec<Cut>> {
         let (here, mut cuts) = (self.index, Vec::new());
         let mut from = here;
@@ -163,7 +160,8 @@ impl<'a> TokenReader<'a> {
         Ok(cuts)
     }
 
-    /// Cuts out every clause from here on that `read` passes over, but for those in parentheses; it gives `None` where none begins.
+    /// Cuts out every clause from here on that `read` consumes, except within parentheses; `read` returns `None` where
+    /// no clause begins.
     pub(crate) fn cut_clauses<T>(&mut self, read: impl Fn(&mut Self) -> Result<Option<T>>) -> Result<Vec<T>> {
         let (here, mut cuts, mut depth) = (self.index, Vec::new(), 0_usize);
         let mut from = here;
@@ -188,12 +186,10 @@ impl<'a> TokenReader<'a> {
         Ok(cuts)
     }
 
-    /// Puts clauses that lock, in parentheses, behind what follows them there: `FOR UPDATE SKIP LOCKED LIMIT 1` is `LIMIT 1 FOR UPDATE SKIP LOCKED`.
+    /// Moves clauses that lock rows, within parentheses, behind LIMIT, OFFSET and FETCH: `FOR UPDATE SKIP LOCKED LIMIT
+    /// 1` becomes `LIMIT 1 FOR UPDATE SKIP LOCKED`.
     pub(crate) fn locks_last(&mut self) {
-        let word = |tokens: &[TokenWithSpan], at: usize| match tokens.get(at).map(|token| &token.token) {
-            Some(Token::Word(word)) if word.quote_style.is_none() => word.value.to_lowercase(),
-            _ => String::new(),
-        };
+        let word = |tokens: &[TokenWithSpan], at: usize| unquoted_word(tokens.get(at).map(|token| &token.token));
         let (mut depth, mut at) = (0_usize, self.index);
         while at < self.tokens.len() {
             match self.tokens[at].token {
@@ -225,7 +221,7 @@ impl<'a> TokenReader<'a> {
         }
     }
 
-    /// The place of the parenthesis that closes what a place is in.
+    /// The index of the parenthesis that closes the group around an index.
     fn closing(&self, from: usize) -> usize {
         let mut depth = 0_usize;
         for (at, token) in self.tokens.iter().enumerate().skip(from) {
@@ -239,7 +235,7 @@ impl<'a> TokenReader<'a> {
         self.tokens.len()
     }
 
-    /// The word that begins the statement behind `WITH` and its queries.
+    /// The first word of the statement behind `WITH` and its queries.
     pub(crate) fn behind_with(&self) -> String {
         let mut depth = 0_usize;
         for at in 1..self.tokens.len().saturating_sub(self.index) {
@@ -259,7 +255,7 @@ impl<'a> TokenReader<'a> {
         String::new()
     }
 
-    /// Takes words out wherever they stand between two others.
+    /// Removes words wherever they are between two others.
     pub(crate) fn drop_between(&mut self, before: &str, words: &[&str], after: &str) {
         let is = |token: &TokenWithSpan, word: &str| match &token.token {
             Token::Word(found) => found.quote_style.is_none() && found.value.eq_ignore_ascii_case(word),
@@ -279,7 +275,7 @@ impl<'a> TokenReader<'a> {
         if self.words(words) { Ok(()) } else { Err(self.syntax_error()) }
     }
 
-    /// Passes the token if it comes next.
+    /// Consumes the token if it comes next.
     pub(crate) fn token(&mut self, token: &Token) -> bool {
         let found = self.peek() == Some(token);
         self.index += usize::from(found);
@@ -301,19 +297,19 @@ impl<'a> TokenReader<'a> {
         Ok(name)
     }
 
-    /// One or more things with commas between them.
-    pub(crate) fn list<T>(&mut self, mut one: impl FnMut(&mut Self) -> Result<T>) -> Result<Vec<T>> {
-        let mut all = vec![one(self)?];
+    /// One or more items with commas between them.
+    pub(crate) fn list<T>(&mut self, mut item: impl FnMut(&mut Self) -> Result<T>) -> Result<Vec<T>> {
+        let mut all = vec![item(self)?];
         while self.token(&Token::Comma) {
-            all.push(one(self)?);
+            all.push(item(self)?);
         }
         Ok(all)
     }
 
     /// A list in parentheses.
-    pub(crate) fn parenthesised<T>(&mut self, one: impl FnMut(&mut Self) -> Result<T>) -> Result<Vec<T>> {
+    pub(crate) fn parenthesised<T>(&mut self, item: impl FnMut(&mut Self) -> Result<T>) -> Result<Vec<T>> {
         self.expect_token(&Token::LParen)?;
-        let all = self.list(one)?;
+        let all = self.list(item)?;
         self.expect_token(&Token::RParen)?;
         Ok(all)
     }
@@ -334,13 +330,13 @@ impl<'a> TokenReader<'a> {
         self.database
     }
 
-    /// The name of a table: alone or after its schema, and that after the session's database.
+    /// The name of a relation: `name`, `schema.name` or `database.schema.name`.
     pub(crate) fn table_name(&mut self) -> Result<RelationName> {
         let parts = self.path()?;
         self.relation(&parts)
     }
 
-    /// Names with points between them.
+    /// Names with periods between them.
     pub(crate) fn path(&mut self) -> Result<Vec<String>> {
         let mut parts = vec![self.name()?];
         while self.token(&Token::Period) {
@@ -349,7 +345,7 @@ impl<'a> TokenReader<'a> {
         Ok(parts)
     }
 
-    /// The relation of such names.
+    /// The relation of names with periods between them.
     pub(crate) fn relation(&self, parts: &[String]) -> Result<RelationName> {
         match parts {
             [name] => Ok(RelationName::bare(name.as_str())),
@@ -362,7 +358,7 @@ impl<'a> TokenReader<'a> {
         }
     }
 
-    /// Lets sqlparser read on from here.
+    /// Lets sqlparser read from here, and continues behind what it has read.
     pub(crate) fn parse_with<T>(
         &mut self,
         parse: impl FnOnce(&mut Parser<'_>) -> std::result::Result<T, ParserError>,
@@ -394,22 +390,21 @@ impl<'a> TokenReader<'a> {
         }
     }
 
-    /// A statement whose head is none of ours: 0A000 if sqlparser knows it, else 42601.
+    /// The error of a statement with an unknown first word: 0A000 if PostgreSQL has the statement, else 42601.
     pub(crate) fn unknown_statement(&mut self) -> SqlError {
         let head = self.head().to_uppercase();
         let here = self.syntax_error();
-        // Whatever else sqlparser would read here stands for other databases' statements: those of PostgreSQL are told apart.
         if POSTGRES_HEADS.contains(&head.as_str()) { SqlError::unsupported(head) } else { here }
     }
 
-    /// The statement as it was written, without what ends it.
+    /// The text of the statement, without its semicolon.
     pub(crate) fn text(&self) -> String {
         let (Some(first), Some(last)) = (self.tokens.first(), self.tokens.last()) else { return String::new() };
         let (start, end) = (offset(self.sql, first.span.start), offset(self.sql, last.span.end));
         self.sql.get(start..end).unwrap_or_default().trim().to_owned()
     }
 
-    /// The token as it was written.
+    /// The text of a token.
     fn source_of(&self, token: &TokenWithSpan) -> String {
         let (start, end) = (offset(self.sql, token.span.start), offset(self.sql, token.span.end));
         let text = self.sql.get(start..end).unwrap_or_default().trim();
@@ -425,7 +420,7 @@ impl<'a> TokenReader<'a> {
         error
     }
 
-    /// sqlparser's errors name what they found and where, as text only.
+    /// 42601 for an error of sqlparser, which has the token and its location in its text only.
     fn parser_error(&self, error: &ParserError) -> SqlError {
         let text = match error {
             ParserError::TokenizerError(text) | ParserError::ParserError(text) => text,
@@ -437,11 +432,11 @@ impl<'a> TokenReader<'a> {
         let expected = message.strip_prefix("Expected: ").and_then(|rest| rest.split_once(", found: "));
         match (expected, location) {
             (Some((_, "EOF")), _) => self.end_error(),
-            (Some((wanted, found)), Some(location)) => {
+            (Some((expected, found)), Some(location)) => {
                 let token = self.tokens.iter().find(|token| token.span.start == location);
                 let near = token.map_or_else(|| found.to_owned(), |token| self.source_of(token));
                 let error = SqlError::syntax(format!("syntax error at or near \"{near}\""));
-                at(self.sql, location, error.with_detail(format!("Expected: {wanted}.")))
+                at(self.sql, location, error.with_detail(format!("Expected: {expected}.")))
             }
             (_, Some(location)) => at(self.sql, location, SqlError::syntax(message.to_owned())),
             _ => SqlError::syntax(message.to_owned()),
@@ -449,7 +444,7 @@ impl<'a> TokenReader<'a> {
     }
 }
 
-/// PostgreSQL's statements that are not here.
+/// The first words of PostgreSQL's statements that are not supported.
 const POSTGRES_HEADS: [&str; 15] = [
     "CALL",
     "CHECKPOINT",
@@ -468,11 +463,19 @@ const POSTGRES_HEADS: [&str; 15] = [
     "INSTALL",
 ];
 
-/// `text at Line: 1, Column: 2` in two.
+/// An unquoted word in lower case; empty for any other token.
+fn unquoted_word(token: Option<&Token>) -> String {
+    match token {
+        Some(Token::Word(word)) if word.quote_style.is_none() => word.value.to_lowercase(),
+        _ => String::new(),
+    }
+}
+
+/// Splits `text at Line: 1, Column: 2` into the text and the location.
 fn split_location(text: &str) -> (&str, Option<Location>) {
     let parse = || {
-        let (message, place) = text.rsplit_once(" at Line: ")?;
-        let (line, column) = place.split_once(", Column: ")?;
+        let (message, location) = text.rsplit_once(" at Line: ")?;
+        let (line, column) = location.split_once(", Column: ")?;
         Some((message, Location { line: line.parse().ok()?, column: column.parse().ok()? }))
     };
     parse().map_or((text, None), |(message, location)| (message, Some(location)))
@@ -483,7 +486,7 @@ fn tokenizer_message(message: &str, near: &str) -> String {
     if lower.starts_with("unterminated") { format!("{lower} at or near \"{near}\"") } else { message.to_owned() }
 }
 
-/// Where a place lies in the text, in bytes.
+/// The offset of a location in the text, in bytes.
 fn offset(sql: &str, location: Location) -> usize {
     let line = usize::try_from(location.line).unwrap_or(usize::MAX).saturating_sub(1);
     let column = usize::try_from(location.column).unwrap_or(usize::MAX).saturating_sub(1);
@@ -492,9 +495,10 @@ fn offset(sql: &str, location: Location) -> usize {
     start + rest.char_indices().nth(column).map_or(rest.len(), |(at, _)| at)
 }
 
+/// The text from a location on, cut to the length that messages quote.
 fn text_from(sql: &str, location: Location) -> String {
-    const SHOWN: usize = 40;
-    sql[offset(sql, location)..].chars().take(SHOWN).collect()
+    const CHARACTERS_MAX: usize = 40;
+    sql[offset(sql, location)..].chars().take(CHARACTERS_MAX).collect()
 }
 
 fn at(sql: &str, location: Location, mut error: SqlError) -> SqlError {
@@ -502,7 +506,7 @@ fn at(sql: &str, location: Location, mut error: SqlError) -> SqlError {
     error
 }
 
-/// A place in characters from 1.
+/// The position of a location in the text, in characters from 1.
 pub(crate) fn position(sql: &str, location: Location) -> Option<u32> {
     u32::try_from(sql[..offset(sql, location)].chars().count() + 1).ok()
 }

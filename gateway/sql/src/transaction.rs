@@ -41,7 +41,7 @@ pub(crate) fn parse_transaction(tokens: &mut TokenReader<'_>) -> Result<Statemen
 pub(crate) fn parse_savepoint(tokens: &mut TokenReader<'_>) -> Result<Statement> {
     let release = tokens.head() == "release";
     tokens.advance();
-    // Behind RELEASE the word may be missing, and it may be a name.
+    // Behind RELEASE the word SAVEPOINT is optional, and may be the savepoint's name.
     if release && tokens.peek_nth(1).is_some() {
         tokens.expect_words("savepoint")?;
     }
@@ -49,10 +49,11 @@ pub(crate) fn parse_savepoint(tokens: &mut TokenReader<'_>) -> Result<Statement>
     Ok(Statement::Transaction(if release { Transaction::Release(name) } else { Transaction::Savepoint(name) }))
 }
 
-/// `ISOLATION LEVEL …`, `READ ONLY`, with or without commas between them; at least one if `needed`.
+/// Parses `ISOLATION LEVEL …`, `READ ONLY` and `READ WRITE`, with or without commas between them; 42601 without any if
+/// `required`.
 pub(crate) fn transaction_modes(
     tokens: &mut TokenReader<'_>,
-    needed: bool,
+    required: bool,
 ) -> Result<(Option<Isolation>, Option<bool>)> {
     let (mut isolation, mut read_only, mut any) = (None, None, false);
     loop {
@@ -73,11 +74,11 @@ pub(crate) fn transaction_modes(
             return Err(tokens.syntax_error());
         }
     }
-    if needed && !any { Err(tokens.syntax_error()) } else { Ok((isolation, read_only)) }
+    if required && !any { Err(tokens.syntax_error()) } else { Ok((isolation, read_only)) }
 }
 
 fn isolation_level(tokens: &mut TokenReader<'_>) -> Result<Isolation> {
-    // As in PostgreSQL, what others have not committed is never read.
+    // As in PostgreSQL, READ UNCOMMITTED is READ COMMITTED.
     if tokens.words("read committed") || tokens.words("read uncommitted") {
         Ok(Isolation::ReadCommitted)
     } else if tokens.words("repeatable read") {

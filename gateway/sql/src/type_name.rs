@@ -1,4 +1,4 @@
-//! Names of types, as columns and parameters have them, with PostgreSQL's synonyms.
+//! Names of types of columns and parameters, with PostgreSQL's synonyms.
 
 use crate::tokens::TokenReader;
 use datafusion::sql::sqlparser::{
@@ -6,14 +6,17 @@ use datafusion::sql::sqlparser::{
     tokenizer::Token,
 };
 use keyspan_catalog::SqlType;
-use keyspan_pg::error::{Result, SqlError, SqlState};
+use keyspan_pg::{
+    error::{Result, SqlError, SqlState},
+    types::type_name,
+};
 
-/// Digits of a `numeric`.
+/// The most digits of a `numeric`.
 const NUMERIC_DIGITS_MAX: u64 = 38;
-/// Characters of a `varchar(n)`, as PostgreSQL has it.
+/// The most characters of a `varchar(n)`: PostgreSQL's limit.
 const VARCHAR_MAX: u64 = 10_485_760;
 
-/// A column's type, with PostgreSQL's synonyms.
+/// Parses the type of a column.
 ///
 /// # Errors
 /// 42601, and those of [`sql_type`].
@@ -34,10 +37,11 @@ pub(crate) fn parse_type(tokens: &mut TokenReader<'_>) -> Result<SqlType> {
     array(kind)
 }
 
-/// The type of ours that PostgreSQL's name means.
+/// The catalog's type for PostgreSQL's name.
 ///
 /// # Errors
-/// 0A000 for types that are not supported, 22023 for sizes that a type cannot have.
+/// 0A000 for a type that is not supported, 42704 for one that does not exist, 22023 for a size that the type cannot
+/// have.
 pub(crate) fn sql_type(parsed: &DataType) -> Result<SqlType> {
     Ok(match parsed {
         DataType::Bool | DataType::Boolean => SqlType::Bool,
@@ -101,13 +105,13 @@ fn custom_type(name: &str) -> Result<SqlType> {
     }
 }
 
-/// The type of arrays of a type. As in PostgreSQL, a size that is declared means nothing.
+/// The type of arrays of a type. As in PostgreSQL, a declared size has no effect.
 fn array(item: SqlType) -> Result<SqlType> {
     let dimensions = || SqlError::unsupported("an array of more than one dimension in a table");
     match item {
         SqlType::Array(_) => Err(dimensions()),
         item => {
-            let unsupported = || SqlError::unsupported(format!("type {}[]", keyspan_pg::types::type_name(item)));
+            let unsupported = || SqlError::unsupported(format!("type {}[]", type_name(item)));
             item.array().ok_or_else(unsupported)
         }
     }

@@ -41,8 +41,8 @@ pub(crate) fn parse_create_view(tokens: &mut TokenReader<'_>) -> Result<Definiti
     Ok(Definition::CreateView(CreateView { name, or_replace, columns, query }))
 }
 
-/// An option of a view. Those that say by whose rights it reads, and in which order conditions are looked at, change nothing: all roles of
-/// a tenant read the same, and no condition is a function of theirs.
+/// Parses an option of a view. `security_invoker` and `security_barrier` have no effect: all roles of a tenant read the
+/// same rows, and conditions call no functions of users.
 fn parse_option(tokens: &mut TokenReader<'_>) -> Result<()> {
     let name = tokens.name()?;
     if !["security_barrier", "security_invoker"].contains(&name.as_str()) {

@@ -1,5 +1,5 @@
-//! `WITH … UPDATE`, `WITH … DELETE`, `WITH … INSERT`: the queries of WITH are put where their names stand, since what a write reads is a SELECT of our
-//! own making. Those of an INSERT go before its query.
+//! `WITH … UPDATE`, `WITH … DELETE`, `WITH … INSERT`: inlines the queries of WITH, since the gateway builds the SELECT
+//! that a write reads from. The WITH of an INSERT goes before its query instead.
 
 use datafusion::sql::sqlparser::ast::{
     self, Cte, ObjectName, ObjectNamePart, Query, SetExpr, TableAlias, TableFactor, UpdateTableFromKind, VisitMut,
@@ -12,11 +12,11 @@ use keyspan_pg::{
 };
 use std::ops::ControlFlow;
 
-/// Makes a write of what was read as a query: `WITH … UPDATE …`. Leaves all else as it is.
+/// Turns what sqlparser read as a query, `WITH … UPDATE …`, into a write. Leaves other statements unchanged.
 ///
 /// # Errors
-/// 42712 for a name twice; 0A000 for `RECURSIVE`, for a statement in WITH that writes, for names that another WITH defines again, and for what would be
-/// computed twice with other values.
+/// 42712 for a name twice; 0A000 for `RECURSIVE`, for a statement in WITH that writes, for a name that a nested WITH
+/// defines again, and for a query with a volatile function that would be inlined twice.
 pub(crate) fn inline(parsed: &mut ast::Statement) -> Result<()> {
     let ast::Statement::Query(query) = parsed else { return Ok(()) };
     let (SetExpr::Insert(write) | SetExpr::Update(write) | SetExpr::Delete(write)) = query.body.as_ref() else {
@@ -37,7 +37,7 @@ fn check(with: &With) -> Result<()> {
             let message = format!("WITH query name \"{}\" specified more than once", fold(&cte.alias.name));
             return Err(SqlError::new(SqlState::DUPLICATE_ALIAS, message));
         }
-        // One that nothing names is not looked at any more.
+        // A query that no name refers to is not checked later.
         let body = cte.query.body.as_ref();
         if matches!(body, SetExpr::Insert(_) | SetExpr::Update(_) | SetExpr::Delete(_) | SetExpr::Merge(_)) {
             return Err(SqlError::unsupported("a statement that writes inside of WITH"));
@@ -73,50 +73,50 @@ fn put(write: &mut ast::Statement, with: &With) -> Result<()> {
         );
         return Err(SqlError::unsupported(&what).with_hint("Put its rows into a temporary table."));
     }
-    let mut known: Vec<Cte> = Vec::with_capacity(with.cte_tables.len());
+    let mut ctes: Vec<Cte> = Vec::with_capacity(with.cte_tables.len());
     for cte in &with.cte_tables {
         let mut cte = cte.clone();
-        replace(&mut cte.query, &known)?;
-        known.push(cte);
+        replace(&mut cte.query, &ctes)?;
+        ctes.push(cte);
     }
-    // The table that is written is none of them, whatever its name.
+    // The target is a table even if a query of WITH has its name.
     match write {
         ast::Statement::Update(update) => {
             if let Some(UpdateTableFromKind::AfterSet(tables) | UpdateTableFromKind::BeforeSet(tables)) =
                 &mut update.from
             {
-                replace(tables, &known)?;
+                replace(tables, &ctes)?;
             }
-            replace(&mut update.assignments, &known)?;
-            replace(&mut update.selection, &known)?;
-            replace(&mut update.returning, &known)
+            replace(&mut update.assignments, &ctes)?;
+            replace(&mut update.selection, &ctes)?;
+            replace(&mut update.returning, &ctes)
         }
         ast::Statement::Delete(delete) => {
-            replace(&mut delete.using, &known)?;
-            replace(&mut delete.selection, &known)?;
-            replace(&mut delete.returning, &known)
+            replace(&mut delete.using, &ctes)?;
+            replace(&mut delete.selection, &ctes)?;
+            replace(&mut delete.returning, &ctes)
         }
         _ => Ok(()),
     }
 }
 
-/// Puts queries where their names stand.
-fn replace<T: VisitMut>(tree: &mut T, known: &[Cte]) -> Result<()> {
-    match VisitMut::visit(tree, &mut Inliner { known }) {
+/// Puts the queries in the place of their names.
+fn replace<T: VisitMut>(tree: &mut T, ctes: &[Cte]) -> Result<()> {
+    match VisitMut::visit(tree, &mut Inliner { ctes }) {
         ControlFlow::Break(error) => Err(*error),
         ControlFlow::Continue(()) => Ok(()),
     }
 }
 
 struct Inliner<'a> {
-    known: &'a [Cte],
+    ctes: &'a [Cte],
 }
 
 impl VisitorMut for Inliner<'_> {
     type Break = Box<SqlError>;
 
     fn pre_visit_query(&mut self, query: &mut Query) -> ControlFlow<Self::Break> {
-        let again = |cte: &Cte| self.known.iter().any(|known| fold(&known.alias.name) == fold(&cte.alias.name));
+        let again = |cte: &Cte| self.ctes.iter().any(|other| fold(&other.alias.name) == fold(&cte.alias.name));
         if query.with.as_ref().is_some_and(|with| with.cte_tables.iter().any(again)) {
             let what = "a name of WITH that a WITH within it has as well";
             return ControlFlow::Break(Box::new(SqlError::unsupported(what)));
@@ -124,10 +124,10 @@ impl VisitorMut for Inliner<'_> {
         ControlFlow::Continue(())
     }
 
-    /// Behind what is in it: in a query of WITH its own name is that of a table.
+    /// After the factors within it: in a query of WITH its own name is that of a table.
     fn post_visit_table_factor(&mut self, factor: &mut TableFactor) -> ControlFlow<Self::Break> {
         if let TableFactor::Table { name, alias, args: None, version: None, .. } = factor
-            && let Some(cte) = self.known.iter().find(|cte| is_called(name, cte))
+            && let Some(cte) = self.ctes.iter().find(|cte| is_called(name, cte))
         {
             let alias = match alias.take() {
                 None => TableAlias { explicit: true, ..cte.alias.clone() },

@@ -1,10 +1,11 @@
-//! `INSERT`, `UPDATE`, `DELETE`: read by sqlparser, then held against what is supported; and the parts of their trees.
+//! `INSERT`, `UPDATE`, `DELETE`: read by sqlparser, then checked for unsupported clauses. Also the parts of their trees
+//! that the gateway asks for.
 
 use crate::{
     adapt::{adapt, adapt_locking, refuse, without_database},
     as_of::{Past, refuse_target},
     ast::Statement,
-    locking::{spell, take_own},
+    locking::{normalize_nested, take_own},
     names::table_name,
     subscripts::Parts,
     tokens::TokenReader,
@@ -20,21 +21,21 @@ use keyspan_pg::{
     names::RelationName,
 };
 
-/// What `INSERT` does with a row whose key is there already.
+/// The `ON CONFLICT` clause of an `INSERT`.
 #[derive(Clone, Debug, PartialEq)]
 pub enum OnConflict {
-    /// 23505
+    /// No clause: 23505.
     Fail,
     /// `DO NOTHING`
     Nothing {
-        /// The columns named; `None` for any conflict.
+        /// The conflict target's columns; `None` for any conflict.
         target: Option<Vec<String>>,
     },
     /// `DO UPDATE SET …`
     Update {
-        /// The columns named.
+        /// The conflict target's columns.
         target: Vec<String>,
-        /// Columns and their new values.
+        /// Columns with their new values.
         assignments: Vec<(String, Expr)>,
         /// `WHERE`
         condition: Option<Box<Expr>>,
@@ -70,7 +71,7 @@ pub(crate) fn parse_insert(tokens: &mut TokenReader<'_>) -> Result<Statement> {
     Ok(Statement::Insert(Box::new(insert)))
 }
 
-/// Whether all columns are returned: of every table, where there are several.
+/// Whether RETURNING has `*`, which stands for the columns of every table.
 fn returns_all(items: Option<&[ast::SelectItem]>) -> bool {
     items.is_some_and(|items| items.iter().any(|item| matches!(item, ast::SelectItem::Wildcard(_))))
 }
@@ -78,7 +79,7 @@ fn returns_all(items: Option<&[ast::SelectItem]>) -> bool {
 pub(crate) fn parse_update(tokens: &mut TokenReader<'_>) -> Result<Statement> {
     let past = Past::cut(tokens)?;
     let parts = Parts::cut(tokens, true)?;
-    spell(tokens);
+    normalize_nested(tokens);
     let mut parsed = tokens.parse_with(|parser| parser.parse_statement())?;
     past.put(&mut parsed)?;
     without_database(&mut parsed, tokens.database());
@@ -102,7 +103,7 @@ pub(crate) fn parse_update(tokens: &mut TokenReader<'_>) -> Result<Statement> {
 
 pub(crate) fn parse_delete(tokens: &mut TokenReader<'_>) -> Result<Statement> {
     let past = Past::cut(tokens)?;
-    spell(tokens);
+    normalize_nested(tokens);
     let mut parsed = tokens.parse_with(|parser| parser.parse_statement())?;
     past.put(&mut parsed)?;
     without_database(&mut parsed, tokens.database());
@@ -127,7 +128,7 @@ pub(crate) fn parse_delete(tokens: &mut TokenReader<'_>) -> Result<Statement> {
     Ok(Statement::Delete(Box::new(delete)))
 }
 
-/// What the clause of an `INSERT` asks for.
+/// The `ON CONFLICT` clause of an `INSERT`.
 ///
 /// # Errors
 /// 0A000 for a constraint's name, 42601 for `DO UPDATE` without columns.
@@ -151,7 +152,7 @@ pub fn on_conflict(insert: &ast::Insert) -> Result<OnConflict> {
     }
 }
 
-/// The columns of `SET` with their values. `DEFAULT` is NULL.
+/// The columns of `SET` with their values.
 ///
 /// # Errors
 /// 0A000 for a target of several columns, 42601 for a column twice.
@@ -171,7 +172,7 @@ pub fn assignments(assignments: &[ast::Assignment]) -> Result<Vec<(String, Expr)
     Ok(all)
 }
 
-/// The table and alias that `UPDATE` or `DELETE` goes to.
+/// The target of `UPDATE` or `DELETE`: the table and its alias.
 ///
 /// # Errors
 /// 0A000 for anything but a table.
@@ -185,7 +186,7 @@ pub fn target(table: &TableWithJoins) -> Result<(RelationName, Option<Ident>)> {
     Ok((table_name(name)?, alias.as_ref().map(|alias| alias.name.clone())))
 }
 
-/// The name by which a statement calls the table that it writes.
+/// The name of a statement's target within the statement: its alias, or the table's name.
 pub(crate) fn called(table: &TableWithJoins) -> Option<Ident> {
     let (name, alias) = target(table).ok()?;
     Some(alias.unwrap_or_else(|| quoted(&name)))

@@ -9,6 +9,7 @@ use crate::{
         functions::{self, RowFunction, bool_of, int_of, replace, text, text_of},
         ident::quote_ident,
         names::Schema,
+        version::{SERVER_VERSION, SERVER_VERSION_NUM, VERSION},
     },
 };
 use arrow::datatypes::{DataType, Field};
@@ -19,10 +20,6 @@ use datafusion::{
     scalar::ScalarValue,
 };
 use std::{ops::RangeInclusive, sync::Arc};
-
-/// What `version()` says: clients read the number after `PostgreSQL`.
-pub const VERSION: &str =
-    concat!("PostgreSQL 16.0 (Keyspan ", env!("CARGO_PKG_VERSION"), ") on ", "x86_64", ", 64-bit");
 
 type Values<'a> = &'a [ScalarValue];
 
@@ -183,8 +180,8 @@ fn role_oid(statement: &StatementContext) -> Option<u32> {
 fn current_setting(values: Values<'_>, statement: &StatementContext) -> Result<ScalarValue> {
     let Some(name) = text_of(&values[0]) else { return Ok(null_text()) };
     let found = match name.to_lowercase().as_str() {
-        "server_version" => Some("16.0".to_owned()),
-        "server_version_num" => Some("160000".to_owned()),
+        "server_version" => Some(SERVER_VERSION.to_owned()),
+        "server_version_num" => Some(SERVER_VERSION_NUM.to_owned()),
         "server_encoding" => Some("UTF8".to_owned()),
         lower => statement.wanted.get(lower).or_else(|| statement.settings.get(lower).cloned()),
     };

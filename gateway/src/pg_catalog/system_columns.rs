@@ -4,7 +4,7 @@
 //! updated in place. Names are found as SQL finds them: in the FROM of the select that they stand in, then in those around it. Where an
 //! outer join has no row, they are NULL.
 
-use crate::pg::syntax::build::parsed_expr;
+use crate::pg::{ident::fold, syntax::build::parsed_expr};
 use crate::system_relations::{self, Relation};
 use datafusion::sql::sqlparser::ast::{Expr, Ident, ObjectName, Select, SelectItem, TableFactor, VisitMut, VisitorMut};
 use std::ops::ControlFlow;
@@ -75,14 +75,14 @@ impl Hidden {
             },
             _ => return None,
         };
-        let name = folded(column);
+        let name = fold(column);
         if !matches!(name.as_str(), "tableoid" | "xmin") {
             return None;
         }
         let (shown, found) = match relation {
             Some(wanted) => {
                 let mut inside_out = self.scopes.iter().rev();
-                inside_out.find_map(|scope| scope.iter().find(|(shown, _)| folded(shown) == folded(wanted)))?
+                inside_out.find_map(|scope| scope.iter().find(|(shown, _)| fold(shown) == fold(wanted)))?
             }
             None => match self.scopes.last()?.as_slice() {
                 [only] => only,
@@ -98,10 +98,6 @@ impl Hidden {
         let first = found.columns.field(0).name();
         parsed_expr(&format!("CASE WHEN {shown}.{first} IS NOT NULL THEN CAST({number} AS {kind}) END")).ok()
     }
-}
-
-fn folded(ident: &Ident) -> String {
-    if ident.quote_style.is_some() { ident.value.clone() } else { ident.value.to_lowercase() }
 }
 
 fn add(factor: &TableFactor, names: &mut Vec<Named>) {
@@ -128,7 +124,7 @@ fn add(factor: &TableFactor, names: &mut Vec<Named>) {
 
 /// The relation of the system of this name.
 fn relation(name: &ObjectName) -> Option<&'static Relation> {
-    let path: Option<Vec<String>> = name.0.iter().map(|part| part.as_ident().map(folded)).collect();
+    let path: Option<Vec<String>> = name.0.iter().map(|part| part.as_ident().map(fold)).collect();
     let (schema, name) = match path?.as_slice() {
         [name] => ("pg_catalog".to_owned(), name.clone()),
         [schema, name] => (schema.clone(), name.clone()),

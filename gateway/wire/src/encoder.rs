@@ -1,20 +1,20 @@
-//! Rows: what a client is told of them, and their messages.
+//! RowDescription and DataRow: the columns of a result, and its rows.
 
-use crate::pg::{
-    codec::{column::Column, format::Format},
-    error::{Result, SqlError, SqlState},
-    types,
-};
 use arrow::{
     array::RecordBatch,
     compute::cast,
     datatypes::{Field, SchemaRef},
 };
 use bytes::{BufMut, BytesMut};
+use keyspan_pg::{
+    codec::{column::Column, format::Format},
+    error::{Result, SqlError, SqlState},
+    types,
+};
 use pgwire::api::Type;
 use std::sync::Arc;
 
-/// How the rows of a query are written.
+/// The encoder of a query's rows.
 #[derive(Clone, Debug)]
 pub struct RowEncoder {
     schema: SchemaRef,
@@ -23,10 +23,11 @@ pub struct RowEncoder {
 }
 
 impl RowEncoder {
-    /// For rows of `schema`, in the formats of a Bind message: none for all text, one for all columns, or one for each.
+    /// An encoder for rows of `schema`, in the formats of a Bind message: none (all columns are text), one for all
+    /// columns, or one for each.
     ///
     /// # Errors
-    /// 08P01 for another number of formats.
+    /// 08P01 for any other number of formats.
     pub fn new(schema: SchemaRef, formats: &[Format]) -> Result<Self> {
         let formats = Format::for_each(formats, schema.fields().len(), "column")?.into();
         let kinds = schema.fields().iter().map(|field| types::pg_type(field)).collect();
@@ -39,7 +40,7 @@ impl RowEncoder {
         out.put_u16(self.kinds.len() as u16);
         for ((field, kind), format) in self.schema.fields().iter().zip(&*self.kinds).zip(&*self.formats) {
             put_text(field.name(), out);
-            // The table's OID and the column's number: not known of an expression, and of none here.
+            // The table's OID and the column's number; 0 as for an expression, since plans do not know them.
             out.put_u32(0);
             out.put_i16(0);
             out.put_u32(kind.oid());
@@ -50,10 +51,11 @@ impl RowEncoder {
         finish(at, out);
     }
 
-    /// Decides how a batch is written. A column of another type than the schema's is cast to it: the client was told that one.
+    /// Chooses the writers of a batch's columns. A column whose type differs from the schema's is cast to it, since the
+    /// client expects the described type.
     ///
     /// # Errors
-    /// 0A000 for a type that no client can be told; XX000 for a batch of another shape.
+    /// 0A000 for a type without an equivalent in PostgreSQL; XX000 for a batch that does not fit the schema.
     pub fn batch(&self, batch: &RecordBatch) -> Result<Rows> {
         let faulty = |message: String| SqlError::new(SqlState::INTERNAL_ERROR, message);
         if batch.num_columns() != self.kinds.len() {
@@ -92,20 +94,23 @@ pub struct Rows {
 }
 
 impl Rows {
-    /// How many there are.
+    /// The number of rows.
+    #[inline]
     pub fn count(&self) -> usize {
         self.count
     }
 
-    /// Its columns.
+    /// The writers of the columns, in order.
+    #[inline]
     pub fn columns(&self) -> &[Column] {
         &self.columns
     }
 
-    /// Writes the DataRow message of a row; nothing of it when it fails.
+    /// Writes the DataRow message of a row; leaves `out` as it was on an error.
     ///
     /// # Errors
     /// 22003 or 22008 for a value that PostgreSQL's type cannot hold; 54000 for a row of 2 GiB.
+    #[inline]
     pub fn write(&self, row: usize, out: &mut BytesMut) -> Result<()> {
         let at = start(b'D', out);
         out.put_u16(self.columns.len() as u16);
@@ -121,26 +126,29 @@ impl Rows {
     }
 }
 
-/// Starts a message; gives the place of its length.
+/// Starts a message; returns the position of its length in `out`, for [`finish`].
+#[inline]
 pub fn start(kind: u8, out: &mut BytesMut) -> usize {
     out.put_u8(kind);
     out.put_u32(0);
     out.len() - 4
 }
 
-/// Ends the message whose length stands at `at`.
+/// Ends a message: writes its length at the position that [`start`] returned.
+#[inline]
 pub fn finish(at: usize, out: &mut BytesMut) {
     let length = (out.len() - at) as u32;
     out[at..at + 4].copy_from_slice(&length.to_be_bytes());
 }
 
-/// Text that a zero ends. A zero within would end it early and break the message, so it is left out.
+/// Writes text with a zero byte behind it. Zeros within the text would end it early and break the message: they are
+/// left out.
 pub(crate) fn put_text(text: &str, out: &mut BytesMut) {
     text.bytes().filter(|byte| *byte != 0).for_each(|byte| out.put_u8(byte));
     out.put_u8(0);
 }
 
-/// `typlen`: bytes of a value in PostgreSQL's memory; −1 for any number.
+/// `typlen`: the size of a value in PostgreSQL's memory, in bytes; −1 for a type of variable size.
 fn type_length(kind: &Type) -> i16 {
     match *kind {
         Type::BOOL | Type::CHAR => 1,

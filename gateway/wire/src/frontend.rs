@@ -1,19 +1,19 @@
 //! Messages that a client sends.
 //!
-//! A message is cut out of the input by its length ([`Frame::take`]) before it is looked into ([`Frontend::parse`]): no message can
-//! read into the next, and a broken one leaves the stream whole. Own code and not the wire library's, whose decoders panic on
-//! messages cut short and replace bytes that are no UTF-8.
+//! A message is cut out of the input by its length ([`Frame::take`]) before it is parsed ([`Frontend::parse`]): no
+//! message can read into the next, and a malformed one leaves the stream intact. pgwire's decoders are not used: they
+//! panic on truncated messages and replace bytes that are not UTF-8.
 
-use crate::pg::codec::format::utf8;
-use crate::pg::{
-    codec::format::Format,
+use bytes::{Buf, Bytes, BytesMut};
+use keyspan_pg::{
+    codec::format::{Format, utf8},
     error::{Result, SqlError, SqlState},
 };
-use bytes::{Buf, Bytes, BytesMut};
 
-/// Bytes of a message, at most: two cells at their hard limit as hexadecimal text, with room.
+/// The longest message, in bytes: room for two cells at their hard limit as hexadecimal text.
 pub const MESSAGE_BYTES_MAX: usize = 512 << 20;
-/// Bytes of a message before a client has logged in, and of messages that hold no more than a name: as libpq has it.
+/// The longest message before a client has logged in, and of the types that hold no more than a name, in bytes: libpq's
+/// limit.
 pub const SMALL_MESSAGE_BYTES_MAX: usize = 10_000;
 
 /// The version that asks for TLS.
@@ -26,18 +26,18 @@ const CANCEL_REQUEST: u32 = 80_877_102;
 /// The first packet of a connection, and again after a refusal of encryption.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Startup {
-    /// Wants TLS.
+    /// A request for TLS.
     Tls,
-    /// Wants GSSAPI encryption.
+    /// A request for GSSAPI encryption.
     Gss,
-    /// Wants a statement of another connection cancelled.
+    /// A request to cancel the statement of another connection.
     Cancel {
-        /// The number of the connection.
+        /// The process ID of the connection, as BackendKeyData had it.
         process_id: i32,
         /// Its secret.
         secret: Bytes,
     },
-    /// Wants to log in.
+    /// A login.
     Login {
         /// The minor version of protocol 3.
         minor: u16,
@@ -47,10 +47,10 @@ pub enum Startup {
 }
 
 impl Startup {
-    /// Takes the packet from the input; `None` while it is not whole.
+    /// Takes the packet from the input; `None` while it is incomplete.
     ///
     /// # Errors
-    /// 08P01 for what is no such packet, 0A000 for another protocol.
+    /// 08P01 for a malformed packet, 0A000 for another version of the protocol.
     pub fn take(input: &mut BytesMut) -> Result<Option<Self>> {
         let Some(length) = input.get(..4).map(|mut bytes| bytes.get_u32() as usize) else { return Ok(None) };
         if !(8..=SMALL_MESSAGE_BYTES_MAX).contains(&length) {
@@ -91,17 +91,17 @@ fn startup_parameters(body: &mut Body) -> Result<Vec<(String, String)>> {
     }
 }
 
-/// A message, cut out but not looked into.
+/// A message that is cut out of the input and not parsed yet.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Frame {
     /// Its type.
     pub kind: u8,
-    /// What follows its length.
+    /// The bytes behind its length.
     pub body: Bytes,
 }
 
 impl Frame {
-    /// Takes a message from the input; `None` while it is not whole.
+    /// Takes a message from the input; `None` while it is incomplete.
     ///
     /// # Errors
     /// 08P01 for an unknown type or a length over `bytes_max` or the type's own limit: the connection cannot go on.
@@ -123,13 +123,13 @@ impl Frame {
         Ok(Some(Self { kind, body }))
     }
 
-    /// Whether it belongs to the extended protocol: after an error in one, all up to the next Sync are skipped.
+    /// Whether it belongs to the extended protocol: an error in such a message skips all up to the next Sync.
     pub fn is_extended(&self) -> bool {
         matches!(self.kind, b'P' | b'B' | b'D' | b'E' | b'C' | b'H')
     }
 }
 
-/// What Describe and Close name.
+/// The object of Describe and Close.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Target {
     /// A prepared statement.
@@ -138,10 +138,10 @@ pub enum Target {
     Portal(String),
 }
 
-/// Values for a prepared statement.
+/// Binds values to a prepared statement.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Bind {
-    /// The portal to make.
+    /// The portal to create.
     pub portal: String,
     /// The statement.
     pub statement: String,
@@ -167,38 +167,38 @@ pub enum Frontend {
         /// OIDs of the parameters' types; 0 to infer.
         types: Vec<u32>,
     },
-    /// Values for a prepared statement.
+    /// Binds values to a prepared statement.
     Bind(Bind),
-    /// Asks for columns and parameters.
+    /// Asks for the columns and parameters of a statement, or the columns of a portal.
     Describe(Target),
     /// Runs a portal.
     Execute {
         /// Its name.
         portal: String,
-        /// Rows to send at most; `None` for all.
+        /// The most rows to send; `None` for all.
         rows_max: Option<u64>,
     },
-    /// Forgets a statement or a portal.
+    /// Drops a statement or a portal.
     Close(Target),
     /// Ends a run of messages of the extended protocol.
     Sync,
-    /// Asks for what was not sent yet.
+    /// Asks the server to send what it has buffered.
     Flush,
-    /// Says goodbye.
+    /// Ends the connection.
     Terminate,
-    /// A part of the authentication.
+    /// A message of the authentication.
     Password(Bytes),
-    /// Data of a COPY that is not under way: left over from one that failed.
+    /// Data of a COPY that has failed before.
     Copy,
     /// A call of a function by its OID.
     FunctionCall,
 }
 
 impl Frontend {
-    /// Looks into a message.
+    /// Parses a message.
     ///
     /// # Errors
-    /// 08P01 for a message that does not have its form, 22021 for text that is no UTF-8.
+    /// 08P01 for a malformed message, 22021 for text that is not UTF-8.
     pub fn parse(frame: Frame) -> Result<Self> {
         let mut body = Body(frame.body);
         let message = match frame.kind {
@@ -241,7 +241,7 @@ impl Frontend {
 /// The client's first message of a SASL exchange: the mechanism and its data.
 ///
 /// # Errors
-/// 08P01 for a message that does not have its form.
+/// 08P01 for a malformed message.
 pub fn sasl_initial(body: Bytes) -> Result<(String, Bytes)> {
     let mut body = Body(body);
     let mechanism = body.text()?;
@@ -249,31 +249,31 @@ pub fn sasl_initial(body: Bytes) -> Result<(String, Bytes)> {
     Ok((mechanism, data))
 }
 
-/// What is left of a message's body.
+/// The rest of a message's body.
 struct Body(Bytes);
 
 impl Body {
-    fn need(&self, bytes: usize) -> Result<()> {
+    fn require(&self, bytes: usize) -> Result<()> {
         if self.0.len() < bytes { Err(malformed("insufficient data left in message")) } else { Ok(()) }
     }
 
     fn u32(&mut self) -> Result<u32> {
-        self.need(4).map(|()| self.0.get_u32())
+        self.require(4).map(|()| self.0.get_u32())
     }
 
     fn i32(&mut self) -> Result<i32> {
-        self.need(4).map(|()| self.0.get_i32())
+        self.require(4).map(|()| self.0.get_i32())
     }
 
     fn i16(&mut self) -> Result<i16> {
-        self.need(2).map(|()| self.0.get_i16())
+        self.require(2).map(|()| self.0.get_i16())
     }
 
     fn rest(&mut self) -> Bytes {
         std::mem::take(&mut self.0)
     }
 
-    /// Text that a zero ends.
+    /// Text with a zero byte behind it.
     fn text(&mut self) -> Result<String> {
         let Some(length) = self.0.iter().position(|byte| *byte == 0) else {
             return Err(malformed("invalid string in message"));
@@ -290,19 +290,19 @@ impl Body {
             return Ok(None);
         }
         let length = usize::try_from(length).map_err(|_| malformed("invalid length of a value"))?;
-        self.need(length)?;
+        self.require(length)?;
         Ok(Some(self.0.split_to(length)))
     }
 
-    /// Things with their number before them.
-    fn counted<T>(&mut self, mut one: impl FnMut(&mut Self) -> Result<T>) -> Result<Vec<T>> {
-        self.need(2)?;
+    /// A list with its length before it.
+    fn counted<T>(&mut self, mut item: impl FnMut(&mut Self) -> Result<T>) -> Result<Vec<T>> {
+        self.require(2)?;
         let count = self.0.get_u16();
-        (0..count).map(|_| one(self)).collect()
+        (0..count).map(|_| item(self)).collect()
     }
 
     fn target(&mut self) -> Result<Target> {
-        self.need(1)?;
+        self.require(1)?;
         match self.0.get_u8() {
             b'S' => Ok(Target::Statement(self.text()?)),
             b'P' => Ok(Target::Portal(self.text()?)),
@@ -325,7 +325,7 @@ mod tests {
     }
 
     #[test]
-    fn a_message_is_taken_when_it_is_whole() {
+    fn a_message_is_taken_when_it_is_complete() {
         let bytes = b"Q\0\0\0\x0dSELECT 1\0S\0\0\0\x04";
         let mut input = BytesMut::new();
         for (at, byte) in bytes.iter().enumerate() {
@@ -346,7 +346,7 @@ mod tests {
     }
 
     #[test]
-    fn bind_is_read_whole() {
+    fn bind_is_parsed() {
         let body = b"p\0s\0\0\x01\0\x01\0\x02\0\0\0\x02ab\xff\xff\xff\xff\0\x01\0\0";
         let expected = Bind {
             portal: "p".into(),
@@ -359,14 +359,14 @@ mod tests {
     }
 
     #[test]
-    fn text_that_is_no_utf8_is_named() {
+    fn an_error_names_the_bytes_that_are_not_utf8() {
         let error = Frontend::parse(frame(b'Q', b"SELECT '\xff\xfe'\0")).unwrap_err();
         assert_eq!(error.state, SqlState::CHARACTER_NOT_IN_REPERTOIRE);
         assert_eq!(error.message, "invalid byte sequence for encoding \"UTF8\": 0xff 0xfe 0x27");
     }
 
     #[test]
-    fn startup_packets_are_told_apart() {
+    fn startup_packets_have_their_kinds() {
         let take = |bytes: &[u8]| Startup::take(&mut BytesMut::from(bytes));
         assert_eq!(take(b"\0\0\0\x08\x04\xd2\x16\x2f").unwrap(), Some(Startup::Tls));
         assert_eq!(take(b"\0\0\0\x08\x04\xd2\x16").unwrap(), None);
@@ -381,7 +381,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn no_bytes_make_it_panic(kind: u8, body: Vec<u8>) {
+        fn no_bytes_cause_a_panic(kind: u8, body: Vec<u8>) {
             let _ = Frontend::parse(frame(kind, &body));
             let _ = sasl_initial(Bytes::from(body.clone()));
             let mut packet = BytesMut::from(&(body.len() as u32 + 8).to_be_bytes()[..]);

@@ -1,21 +1,23 @@
-//! What fuzzers call, with any bytes that a client might send: the targets of the folder `tests/fuzz/wire`, and the tests
-//! here with random bytes and with damaged messages.
+//! Entry points for fuzzers, with any bytes that a client might send: for the targets of the folder `tests/fuzz/wire`,
+//! and for the tests here with random bytes and with damaged messages.
 //!
-//! Every function panics for a fault of ours, and for nothing else. A message is taken whole or not at all; what is refused is refused with an
-//! error of the protocol; what is taken says what its bytes say: written again, it is the same bytes. So nothing that was parsed is larger
-//! than its message.
+//! A function panics only for a bug of ours: a message that is taken in part, a refusal with another error than the
+//! protocol's, or a parsed message that does not give the same bytes when it is written again. So nothing that was
+//! parsed is larger than its message.
 
-use super::frontend::{Frame, Frontend, MESSAGE_BYTES_MAX, SMALL_MESSAGE_BYTES_MAX, Startup, Target, sasl_initial};
-use crate::pg::{
+use crate::frontend::{
+    Bind, Frame, Frontend, MESSAGE_BYTES_MAX, SMALL_MESSAGE_BYTES_MAX, Startup, Target, sasl_initial,
+};
+use arrow::datatypes::{DataType, IntervalUnit};
+use bytes::{BufMut, Bytes, BytesMut};
+use keyspan_pg::{
     codec::{format::Format, parameter},
     error::{SqlError, SqlState},
     types,
 };
-use arrow::datatypes::{DataType, IntervalUnit};
-use bytes::{BufMut, Bytes, BytesMut};
 use pgwire::api::Type;
 
-/// The bytes of a connection from its beginning, up to the packet that logs in.
+/// The first bytes of a connection, up to the packet that logs in.
 pub fn startup(bytes: &[u8]) {
     let mut input = BytesMut::from(bytes);
     loop {
@@ -23,14 +25,14 @@ pub fn startup(bytes: &[u8]) {
         let whole = input.clone();
         match Startup::take(&mut input) {
             Ok(None) => {
-                assert_eq!(input, whole, "what is not whole stays");
+                assert_eq!(input, whole, "an incomplete message stays in the input");
                 return;
             }
-            Err(error) => return told(&error),
+            Err(error) => return check_error(&error),
             Ok(Some(packet)) => {
                 let taken = &whole[..before - input.len()];
                 assert!((8..=SMALL_MESSAGE_BYTES_MAX).contains(&taken.len()), "a packet of {} bytes", taken.len());
-                assert_eq!(taken[..4], length(taken.len()), "a packet is as long as it says");
+                assert_eq!(taken[..4], length(taken.len()), "a packet has its length");
                 let mut written = BytesMut::new();
                 match packet {
                     Startup::Tls | Startup::Gss => continue,
@@ -46,14 +48,14 @@ pub fn startup(bytes: &[u8]) {
                         written.put_u8(0);
                     }
                 }
-                assert_eq!(written, taken[8..], "a packet says what it is");
+                assert_eq!(written, taken[8..], "a packet written again has the same bytes");
                 return;
             }
         }
     }
 }
 
-/// The messages of a connection: the first byte says whether the client has logged in, the others are what it sends.
+/// The messages of a connection: the first byte says whether the client has logged in, the others are sent.
 pub fn messages(bytes: &[u8]) {
     let Some((first, rest)) = bytes.split_first() else { return };
     let bytes_max = if first % 2 == 0 { MESSAGE_BYTES_MAX } else { SMALL_MESSAGE_BYTES_MAX };
@@ -63,13 +65,13 @@ pub fn messages(bytes: &[u8]) {
         let whole = input.clone();
         match Frame::take(&mut input, bytes_max) {
             Ok(None) => {
-                assert_eq!(input, whole, "what is not whole stays");
+                assert_eq!(input, whole, "an incomplete message stays in the input");
                 return;
             }
-            Err(error) => return told(&error),
+            Err(error) => return check_error(&error),
             Ok(Some(frame)) => {
-                assert_eq!(before - input.len(), frame.body.len() + 5, "a message is as long as it says");
-                assert_eq!(frame.body, whole[5..frame.body.len() + 5], "a message is what was sent");
+                assert_eq!(before - input.len(), frame.body.len() + 5, "a message has its length");
+                assert_eq!(frame.body, whole[5..frame.body.len() + 5], "a body has the bytes that were sent");
                 message(frame);
             }
         }
@@ -81,20 +83,20 @@ fn message(frame: Frame) {
     if frame.kind == b'p'
         && let Err(error) = sasl_initial(body.clone())
     {
-        told(&error);
+        check_error(&error);
     }
     match Frontend::parse(frame) {
-        Err(error) => told(&error),
+        Err(error) => check_error(&error),
         Ok(message) => {
-            if let Some(written) = written(&message) {
-                assert_eq!(written, body, "a message says what it is");
+            if let Some(written) = body_of(&message) {
+                assert_eq!(written, body, "a message written again has the same bytes");
             }
         }
     }
 }
 
-/// The body of a message; `None` where parsing leaves something out.
-fn written(message: &Frontend) -> Option<BytesMut> {
+/// The body of a message, written again; `None` for messages that parsing does not keep whole.
+fn body_of(message: &Frontend) -> Option<BytesMut> {
     let mut body = BytesMut::new();
     let formats = |formats: &[Format], body: &mut BytesMut| {
         put_count(body, formats.len());
@@ -134,7 +136,7 @@ fn written(message: &Frontend) -> Option<BytesMut> {
         }
         Frontend::Sync | Frontend::Flush | Frontend::Terminate => {}
         Frontend::Password(data) => body.put_slice(data),
-        // No rows and fewer than none are all rows.
+        // `rows_max` is `None` for 0 and for any negative number.
         Frontend::Execute { .. } | Frontend::Copy | Frontend::FunctionCall => return None,
     }
     Some(body)
@@ -183,15 +185,15 @@ fn list_of(item: DataType) -> DataType {
     DataType::new_list(item, true)
 }
 
-/// What a client may be told of a message that does not have its form.
-fn told(error: &SqlError) {
-    let known = [
+/// Asserts that the error is among those for malformed messages.
+fn check_error(error: &SqlError) {
+    let allowed = [
         SqlState::PROTOCOL_VIOLATION,
         SqlState::CHARACTER_NOT_IN_REPERTOIRE,
         SqlState::INVALID_PARAMETER_VALUE,
         SqlState::FEATURE_NOT_SUPPORTED,
     ];
-    assert!(known.contains(&error.state), "{} {}", error.state.0, error.message);
+    assert!(allowed.contains(&error.state), "{} {}", error.state.0, error.message);
 }
 
 fn length(bytes: usize) -> [u8; 4] {
@@ -207,9 +209,9 @@ fn put_count(body: &mut BytesMut, count: usize) {
     body.put_u16(u16::try_from(count).expect("what was counted by two bytes"));
 }
 
-/// Messages that are sound, to be damaged.
+/// Valid messages, for fuzzers to damage.
 pub fn sound() -> Bytes {
-    let bind = super::frontend::Bind {
+    let bind = Bind {
         portal: "p".into(),
         statement: "s".into(),
         formats: vec![Format::Text, Format::Binary],
@@ -229,7 +231,7 @@ pub fn sound() -> Bytes {
     ];
     let mut bytes = BytesMut::new();
     for (kind, message) in all {
-        let body = written(&message).unwrap_or_default();
+        let body = body_of(&message).unwrap_or_default();
         bytes.put_u8(kind);
         bytes.put_slice(&length(body.len() + 4));
         bytes.put_slice(&body);
@@ -256,12 +258,12 @@ mod tests {
         assert!(outcome.is_ok(), "{outcome:?}");
     }
 
-    /// Sound bytes of which some are others, and some are missing at the end.
-    fn damaged(sound: Vec<u8>) -> impl Strategy<Value = Vec<u8>> {
-        let length = sound.len();
+    /// Valid bytes with some changed and some missing at the end.
+    fn damaged(valid: Vec<u8>) -> impl Strategy<Value = Vec<u8>> {
+        let length = valid.len();
         let edits = prop::collection::vec((0..length, any::<u8>()), 0..4);
         (edits, 0..=length, any::<u8>()).prop_map(move |(edits, end, limit)| {
-            let mut bytes = sound.clone();
+            let mut bytes = valid.clone();
             edits.into_iter().for_each(|(at, byte)| bytes[at] = byte);
             bytes.truncate(end.max(length / 2));
             bytes.insert(0, limit);
@@ -274,14 +276,14 @@ mod tests {
     }
 
     #[test]
-    fn any_bytes_begin_a_connection() {
+    fn any_bytes_may_begin_a_connection() {
         startup(&login());
         run(prop::collection::vec(any::<u8>(), 0..40), |bytes| startup(&bytes));
         run(damaged(login()), |bytes| startup(&bytes[1..]));
     }
 
     #[test]
-    fn any_bytes_are_messages_or_are_told_of() {
+    fn any_bytes_are_messages_or_refused() {
         run(prop::collection::vec(any::<u8>(), 0..40), |bytes| messages(&bytes));
         run(damaged(sound().to_vec()), |bytes| messages(&bytes));
         let kinds = prop::sample::select(b"QPBDECSHXpFdcf".to_vec());
@@ -291,7 +293,7 @@ mod tests {
     }
 
     #[test]
-    fn sound_messages_are_read() {
+    fn valid_messages_are_parsed() {
         let mut input = BytesMut::from(&sound()[..]);
         let mut count = 0;
         while let Some(frame) = Frame::take(&mut input, MESSAGE_BYTES_MAX).unwrap() {
@@ -302,12 +304,12 @@ mod tests {
     }
 
     #[test]
-    fn any_bytes_are_values_or_are_told_of() {
+    fn any_bytes_are_values_or_refused() {
         run((any::<u8>(), prop::collection::vec(any::<u8>(), 0..40)), |(kind, mut bytes)| {
             bytes.insert(0, kind);
             value(&bytes);
         });
-        // Text that is nearly a value.
+        // Text that is almost a value.
         run((any::<u8>(), "[-+0-9 :.,eEinft{}\"\\\\x]{0,24}"), |(kind, text)| {
             value(&[&[kind & !1], text.as_bytes()].concat());
         });

@@ -1,10 +1,8 @@
-//! The protocol's bytes: incoming messages ([`frontend`]), outgoing messages ([`reply`]), rows ([`encoder`]). Values are
-//! encoded and decoded by [`codec`](crate::pg::codec).
+//! PostgreSQL's protocol as bytes: incoming messages ([`frontend`]), outgoing messages ([`reply`]), rows ([`encoder`]).
 //!
-//! A batch of rows is encoded by column: what a column's type asks for is decided once, when the batch arrives, and a row only
-//! calls what was decided. Everything here is pure; sockets are the gateway's. [`fuzz`] is what fuzzers call.
-
-use keyspan_pg as pg;
+//! Values are encoded and decoded by [`keyspan_pg::codec`]. A batch of rows is encoded by column: the writer of a
+//! column's values is chosen once, when the batch arrives, and a row only calls the writers. Everything here is pure;
+//! the gateway has the sockets. [`fuzz`] holds the entry points for fuzzers.
 
 pub mod encoder;
 pub mod frontend;

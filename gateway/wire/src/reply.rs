@@ -1,24 +1,24 @@
-//! Messages that the server sends, but for rows ([`encoder`](crate::encoder)).
+//! Messages that the server sends, except rows ([`encoder`](crate::encoder)).
 //!
 //! Each function appends one whole message to the output; nothing is sent here.
 
 use crate::{
     encoder::{finish, put_text, start},
-    pg::error::{SqlError, SqlState},
     transaction_status::TransactionStatus,
 };
 use bytes::{BufMut, BytesMut};
+use keyspan_pg::error::{SqlError, SqlState};
 
-/// How bad what is told is.
+/// The severity of an ErrorResponse or NoticeResponse.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Severity {
     /// The statement failed.
     Error,
     /// The connection ends.
     Fatal,
-    /// Something to know: no failure.
+    /// Information; the statement goes on.
     Notice,
-    /// Something to look into: no failure.
+    /// A likely problem; the statement goes on.
     Warning,
 }
 
@@ -32,14 +32,15 @@ impl Severity {
         }
     }
 
-    /// The severity of a notice: by the class of its SQLSTATE, a warning (`01`, or an error's) or a notice (`00`).
+    /// The severity of a notice by the class of its SQLSTATE: a notice for `00` and 42622 (a name was cut), else a
+    /// warning.
     pub fn of_notice(notice: &SqlError) -> Self {
         let is_notice = notice.state.0.starts_with("00") || notice.state == SqlState::NAME_TOO_LONG;
         if is_notice { Self::Notice } else { Self::Warning }
     }
 }
 
-/// ErrorResponse or NoticeResponse.
+/// ErrorResponse, or NoticeResponse for a notice and a warning.
 pub fn problem(error: &SqlError, severity: Severity, out: &mut BytesMut) {
     let is_notice = matches!(severity, Severity::Notice | Severity::Warning);
     let at = start(if is_notice { b'N' } else { b'E' }, out);
@@ -62,7 +63,7 @@ pub fn problem(error: &SqlError, severity: Severity, out: &mut BytesMut) {
     finish(at, out);
 }
 
-/// A message of Authentication: its code and what follows.
+/// An Authentication message: its code and the data behind it.
 fn authentication(code: u32, data: &[u8], out: &mut BytesMut) {
     let at = start(b'R', out);
     out.put_u32(code);
@@ -75,7 +76,7 @@ pub fn authentication_ok(out: &mut BytesMut) {
     authentication(0, b"", out);
 }
 
-/// AuthenticationSASL: the mechanisms to choose from.
+/// AuthenticationSASL: the mechanisms that the server offers.
 pub fn authentication_sasl(mechanisms: &[String], out: &mut BytesMut) {
     let mut names = BytesMut::new();
     mechanisms.iter().for_each(|name| put_text(name, &mut names));
@@ -93,7 +94,8 @@ pub fn authentication_final(data: &str, out: &mut BytesMut) {
     authentication(12, data.as_bytes(), out);
 }
 
-/// NegotiateProtocolVersion: the minor version of 3 that is spoken, and the options that are not known.
+/// NegotiateProtocolVersion: the newest minor version of protocol 3 that the server speaks, and the options that it
+/// does not know.
 pub fn negotiate(minor: u16, unknown: &[String], out: &mut BytesMut) {
     let at = start(b'v', out);
     out.put_u32(3 << 16 | u32::from(minor));
@@ -102,7 +104,7 @@ pub fn negotiate(minor: u16, unknown: &[String], out: &mut BytesMut) {
     finish(at, out);
 }
 
-/// BackendKeyData: what a cancel request has to name.
+/// BackendKeyData: the process ID and the secret that a cancel request repeats.
 pub fn key_data(process_id: i32, secret: &[u8], out: &mut BytesMut) {
     let at = start(b'K', out);
     out.put_i32(process_id);
@@ -110,7 +112,7 @@ pub fn key_data(process_id: i32, secret: &[u8], out: &mut BytesMut) {
     finish(at, out);
 }
 
-/// ParameterStatus.
+/// ParameterStatus: a setting that the client follows.
 pub fn parameter_status(name: &str, value: &str, out: &mut BytesMut) {
     let at = start(b'S', out);
     put_text(name, out);
@@ -138,14 +140,14 @@ pub fn ready(status: TransactionStatus, out: &mut BytesMut) {
     finish(at, out);
 }
 
-/// CommandComplete.
+/// CommandComplete: the command tag, `SELECT 1` for example.
 pub fn complete(tag: &str, out: &mut BytesMut) {
     let at = start(b'C', out);
     put_text(tag, out);
     finish(at, out);
 }
 
-/// CopyInResponse and CopyOutResponse: rows follow as CopyData, in a format, of so many columns.
+/// CopyInResponse or CopyOutResponse: one format for all columns, and their number.
 fn copy(kind: u8, binary: bool, columns: usize, out: &mut BytesMut) {
     let at = start(kind, out);
     out.put_u8(u8::from(binary));
@@ -154,12 +156,12 @@ fn copy(kind: u8, binary: bool, columns: usize, out: &mut BytesMut) {
     finish(at, out);
 }
 
-/// CopyInResponse.
+/// CopyInResponse: the client sends rows of `columns` as CopyData.
 pub fn copy_in(binary: bool, columns: usize, out: &mut BytesMut) {
     copy(b'G', binary, columns, out);
 }
 
-/// CopyOutResponse.
+/// CopyOutResponse: rows of `columns` follow as CopyData.
 pub fn copy_out(binary: bool, columns: usize, out: &mut BytesMut) {
     copy(b'H', binary, columns, out);
 }
@@ -169,7 +171,7 @@ pub fn copy_done(out: &mut BytesMut) {
     bare(b'c', out);
 }
 
-/// ParameterDescription.
+/// ParameterDescription: the OIDs of the parameters' types.
 pub fn parameters(oids: impl ExactSizeIterator<Item = u32>, out: &mut BytesMut) {
     let at = start(b't', out);
     out.put_u16(oids.len() as u16);
@@ -177,7 +179,7 @@ pub fn parameters(oids: impl ExactSizeIterator<Item = u32>, out: &mut BytesMut) 
     finish(at, out);
 }
 
-/// A message that is nothing but its type.
+/// A message without a body.
 fn bare(kind: u8, out: &mut BytesMut) {
     let at = start(kind, out);
     finish(at, out);
@@ -203,7 +205,7 @@ pub fn empty(out: &mut BytesMut) {
     bare(b'I', out);
 }
 
-/// NoData: the statement has no rows.
+/// NoData: the statement returns no rows.
 pub fn no_data(out: &mut BytesMut) {
     bare(b'n', out);
 }

@@ -1,12 +1,12 @@
 //! The transaction status that ReadyForQuery reports.
 
-/// The state of a session's transaction, as ReadyForQuery tells it.
+/// The state of a session's transaction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TransactionStatus {
-    /// None.
+    /// No transaction is open: `I`.
     Idle,
-    /// In one.
+    /// A transaction is open: `T`.
     Open,
-    /// In one that failed.
+    /// A transaction is open and has failed: `E`.
     Failed,
 }

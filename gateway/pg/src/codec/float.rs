@@ -4,6 +4,7 @@
 use bytes::{BufMut, BytesMut};
 
 /// Writes a `double precision`.
+#[inline]
 pub fn write_f64(value: f64, out: &mut BytesMut) {
     match special(value.is_nan(), value.is_infinite(), value.is_sign_negative()) {
         Some(text) => out.put_slice(text),
@@ -12,6 +13,7 @@ pub fn write_f64(value: f64, out: &mut BytesMut) {
 }
 
 /// Writes a `real`.
+#[inline]
 pub fn write_f32(value: f32, out: &mut BytesMut) {
     match special(value.is_nan(), value.is_infinite(), value.is_sign_negative()) {
         Some(text) => out.put_slice(text),

@@ -17,6 +17,7 @@ impl Format {
     ///
     /// # Errors
     /// 22023 for a code other than 0 and 1.
+    #[inline]
     pub fn of_code(code: i16) -> Result<Self> {
         match code {
             0 => Ok(Self::Text),
@@ -26,6 +27,7 @@ impl Format {
     }
 
     /// The code of the format.
+    #[inline]
     pub fn code(self) -> i16 {
         match self {
             Self::Text => 0,
@@ -54,6 +56,7 @@ impl Format {
 ///
 /// # Errors
 /// 22021 for bytes that are no UTF-8.
+#[inline]
 pub fn utf8(bytes: &[u8]) -> Result<&str> {
     std::str::from_utf8(bytes).map_err(|error| {
         let at = error.valid_up_to();

@@ -17,6 +17,7 @@ const GROUPS_MAX: usize = 5;
 const DIGITS_MAX: usize = 16_384;
 
 /// Writes an unscaled integer as text with `scale` digits after the point.
+#[inline]
 pub fn write_text(unscaled: i128, scale: i8, out: &mut BytesMut) {
     match i64::try_from(unscaled) {
         Ok(unscaled) => write_digits_text(itoa::Buffer::new().format(unscaled), scale, out),
@@ -25,6 +26,7 @@ pub fn write_text(unscaled: i128, scale: i8, out: &mut BytesMut) {
 }
 
 /// Writes the same in the binary form.
+#[inline]
 pub fn write_binary(unscaled: i128, scale: i8, out: &mut BytesMut) {
     let shown = usize::try_from(scale);
     // So that the groups of four begin at the point.

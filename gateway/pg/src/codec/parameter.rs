@@ -24,6 +24,7 @@ use tokio_postgres::types::Kind;
 /// # Errors
 /// 22P02 or 22P03 for bytes that no value of the type has, 22003 or 22008 for one out of range, 0A000 for a type unknown here in
 /// binary.
+#[inline]
 pub fn decode(bytes: Option<&[u8]>, kind: &Type, format: Format, target: &DataType) -> Result<ScalarValue> {
     let Some(bytes) = bytes else { return null(target) };
     let value = match format {

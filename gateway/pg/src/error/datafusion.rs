@@ -1,9 +1,9 @@
 //! Errors of DataFusion, Arrow and Parquet as PostgreSQL words them.
 //!
-//! An error of our own inside one of theirs is passed on unchanged. Else the kind of the error decides. Where the kind says too
-//! little (all errors of the planner are [`DataFusionError::Plan`]) its message is matched against the words that DataFusion and
-//! Arrow have: this file is the only one that reads messages, since only theirs have no types. The name that an error is about
-//! becomes its [`Subject`](super::subject::Subject) here.
+//! An error of our own inside one of theirs is passed on unchanged. Else the kind of the error decides. Where the kind
+//! says too little (all errors of the planner are [`DataFusionError::Plan`]) its message is matched against the words
+//! that DataFusion and Arrow have: this file is the only one that reads messages, since only theirs have no types. The
+//! name that an error is about becomes its [`Subject`](super::subject::Subject) here.
 
 use super::{SqlError, SqlState};
 use crate::names::PATH;
@@ -96,8 +96,8 @@ fn of_io(error: &std::io::Error) -> SqlError {
     }
 }
 
-/// Whether a full disk is the cause. Writers of files wrap the error of the system, also in another [`std::io::Error`], which
-/// does not give the error within it as its source.
+/// Whether a full disk is the cause. Writers of files wrap the error of the system, also in another [`std::io::Error`],
+/// which does not give the error within it as its source.
 fn is_full(error: &(dyn Error + 'static)) -> bool {
     match error.downcast_ref::<std::io::Error>() {
         Some(error) => is_no_space(error) || error.get_ref().is_some_and(|inner| is_full(inner)),

@@ -3,6 +3,7 @@
 
 use super::build::{call, parsed_expr};
 use crate::error::{Result, SqlError};
+use crate::ident::fold;
 use datafusion::sql::sqlparser::ast::{
     AccessExpr, BinaryOperator, CaseWhen, DataType, Expr, Function, FunctionArg, FunctionArgExpr, FunctionArguments,
     GroupByExpr, Ident, ObjectName, ObjectNamePart, SelectItem, SetExpr, Subscript, UnaryOperator, Value,
@@ -149,7 +150,7 @@ pub fn rewritten(expr: &Expr) -> Result<Option<Expr>> {
         // A column of a row.
         Expr::CompoundFieldAccess { root, access_chain } => match access_chain.as_slice() {
             [AccessExpr::Dot(Expr::Identifier(field))] => {
-                let name = if field.quote_style.is_some() { field.value.clone() } else { field.value.to_lowercase() };
+                let name = fold(field);
                 Ok(Some(call("get_field", [root.as_ref().clone(), text(&name)])))
             }
             _ => Ok(None),

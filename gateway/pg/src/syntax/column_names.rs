@@ -3,6 +3,7 @@
 //! DataFusion names a column after its expression and refuses a name twice in a select list. So every item gets PostgreSQL's name as
 //! an alias; one that is taken gets a suffix after [`MARK`], which [`shown`] cuts off again.
 
+use crate::ident::fold;
 use arrow::datatypes::{Schema, SchemaRef};
 use datafusion::sql::sqlparser::ast::{
     AccessExpr, CastKind, Expr, FunctionArg, FunctionArgExpr, FunctionArguments, Ident, Select, SelectItem, SetExpr,
@@ -54,7 +55,7 @@ pub fn label(select: &mut Select) {
                 }
             },
             SelectItem::ExprWithAlias { expr, alias } => {
-                let name = if alias.quote_style.is_some() { alias.value.clone() } else { alias.value.to_lowercase() };
+                let name = fold(alias);
                 (expr, name, false)
             }
             _ => continue,

@@ -30,9 +30,11 @@ impl Relations {
         relations
     }
 
-    /// Makes 42P01 of the planner's error about a column whose table the statement does not have; passes on other errors.
+    /// Makes 42P01 of the planner's error about a column whose table the statement does not have; passes on other
+    /// errors.
     ///
-    /// A table in another scope than the column's, which PostgreSQL reports as missing too, passes for one without the column.
+    /// A table in another scope than the column's, which PostgreSQL reports as missing too, passes for one without the
+    /// column.
     pub fn told(&self, error: DataFusionError) -> DataFusionError {
         let name = match error.find_root() {
             DataFusionError::SchemaError(inner, _) => match inner.as_ref() {

@@ -6,6 +6,7 @@
 
 use super::build::call;
 use crate::error::{Result, SqlError};
+use crate::ident::fold;
 use datafusion::sql::sqlparser::{
     ast::{
         Distinct, Expr, GroupByExpr, Ident, Join, JoinConstraint, JoinOperator, ObjectName, OrderBy, OrderByKind,
@@ -197,8 +198,7 @@ fn column_of(name: &ObjectName) -> Option<&Ident> {
 }
 
 fn is_same(a: &Ident, b: &Ident) -> bool {
-    let folded = |name: &Ident| if name.quote_style.is_some() { name.value.clone() } else { name.value.to_lowercase() };
-    folded(a) == folded(b)
+    fold(a) == fold(b)
 }
 
 /// Puts what merged columns are in the place of their names.

@@ -7,6 +7,7 @@ use super::{
     build::{call, parsed_expr},
     column_names,
 };
+use crate::ident::fold;
 use datafusion::sql::sqlparser::ast::{
     Expr, FunctionArg, FunctionArgExpr, FunctionArguments, Ident, Select, SelectItem, SetExpr, TableFactor, Value,
     VisitMut, VisitorMut,
@@ -55,7 +56,7 @@ fn row(factor: &TableFactor) -> Option<(Ident, Expr)> {
     let names = names.collect::<Option<Vec<_>>>()?;
     let mut members = Vec::new();
     for name in names {
-        let shown = if name.quote_style.is_some() { name.value.clone() } else { name.value.to_lowercase() };
+        let shown = fold(&name);
         members.push(Expr::Value(Value::SingleQuotedString(shown).into()));
         members.push(parsed_expr(&format!("{}.{name}", alias.name)).ok()?);
     }

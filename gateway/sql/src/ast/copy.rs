@@ -1,4 +1,4 @@
-//! `COPY` as it was written.
+//! `COPY`: its statements and their options.
 
 use datafusion::sql::sqlparser::ast;
 use keyspan_pg::{
@@ -11,16 +11,16 @@ use keyspan_pg::{
 pub struct CopyTo {
     /// The rows: always [`ast::Statement::Query`].
     pub query: Box<ast::Statement>,
-    /// The file as it was written.
+    /// The path as the statement has it.
     pub path: String,
-    /// How pages are compressed.
+    /// The compression of pages.
     pub compression: Compression,
 }
 
-/// How the pages of a Parquet file are compressed.
+/// The compression of the pages of a Parquet file.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Compression {
-    /// Not.
+    /// No compression: `none`, `uncompressed`.
     None,
     /// `snappy`
     Snappy,
@@ -36,7 +36,7 @@ pub enum Compression {
 pub struct CopyOut {
     /// The rows: always [`ast::Statement::Query`].
     pub query: Box<ast::Statement>,
-    /// How they are written.
+    /// The format of the rows.
     pub options: CopyOptions,
 }
 
@@ -45,32 +45,32 @@ pub struct CopyOut {
 pub struct CopyFrom {
     /// The table.
     pub table: RelationName,
-    /// The columns that the data has; none for all.
+    /// The columns of the data, in order; empty for all.
     pub columns: Vec<String>,
-    /// How the data is written.
+    /// The format of the data.
     pub options: CopyOptions,
 }
 
-/// How rows are written as bytes.
+/// The format of rows and its options.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CopyOptions {
     /// The format.
     pub format: CopyFormat,
-    /// Whether there is a first line with the names of the columns.
+    /// Whether the first line has the names of the columns.
     pub header: Header,
-    /// What stands between two fields.
+    /// The byte between two fields.
     pub delimiter: u8,
-    /// What stands for NULL.
+    /// The text of NULL.
     pub null: String,
-    /// What stands around fields, in CSV.
+    /// The quote of CSV.
     pub quote: u8,
-    /// What stands before a quote in a field, in CSV.
+    /// The byte before a quote within a quoted field of CSV.
     pub escape: u8,
-    /// Fields that always stand in quotes, in CSV.
+    /// `FORCE_QUOTE`: columns that `COPY TO` writes in quotes always, in CSV.
     pub force_quote: Forced,
-    /// Fields that are never NULL, in CSV.
+    /// `FORCE_NOT_NULL`: columns whose unquoted fields are never NULL, in CSV.
     pub force_not_null: Forced,
-    /// Fields that are NULL in quotes too, in CSV.
+    /// `FORCE_NULL`: columns whose quoted fields may be NULL, in CSV.
     pub force_null: Forced,
 }
 
@@ -93,44 +93,44 @@ impl Default for CopyOptions {
 /// A format of `COPY`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum CopyFormat {
-    /// Lines of fields, with backslashes.
+    /// `text`: lines of fields, with backslash escapes.
     #[default]
     Text,
-    /// Lines of fields, with quotes.
+    /// `csv`: lines of fields, with quotes.
     Csv,
-    /// Fields with their lengths.
+    /// `binary`: fields with their lengths.
     Binary,
 }
 
-/// The first line.
+/// The meaning of the first line.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Header {
-    /// A row.
+    /// It is a row.
     #[default]
     No,
-    /// Names, passed over on the way in.
+    /// It has names, which `COPY FROM` skips.
     Yes,
-    /// Names, which have to be those of the columns.
+    /// It has names, which must equal those of the columns.
     Match,
 }
 
-/// Columns that an option names.
+/// The columns that an option applies to.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum Forced {
-    /// None.
+    /// No column.
     #[default]
     None,
     /// `*`
     All,
-    /// These.
+    /// The named columns.
     Of(Vec<String>),
 }
 
 impl Forced {
-    /// Whether the option holds for each of the columns.
+    /// Whether the option applies, for each of the statement's columns.
     ///
     /// # Errors
-    /// 42P10 for a column that the statement does not copy.
+    /// 42P10 if the option names a column that the statement does not copy.
     pub fn among(&self, names: &[&str], option: &str) -> Result<Vec<bool>> {
         let named = match self {
             Self::None => return Ok(vec![false; names.len()]),

@@ -1,4 +1,4 @@
-//! Changes of the catalog as they were written: tables, views, sequences, comments, databases, roles.
+//! Changes of the catalog: tables, views, sequences, comments, databases, roles.
 
 use datafusion::sql::sqlparser::ast::{self, Expr, Query};
 use keyspan_catalog::{SequenceOptions, SqlType, table::Identity};
@@ -25,20 +25,20 @@ pub enum Definition {
     DropViews(DropTables),
     /// `COMMENT ON`
     Comment(Comment),
-    /// `CREATE DATABASE`: a tenant.
+    /// `CREATE DATABASE`, which creates a tenant
     CreateDatabase(String),
-    /// `ALTER DATABASE … SET (…)`, `… RESET (…)`: what the tenant's sessions may take.
+    /// `ALTER DATABASE … SET (…)`, `… RESET (…)`: the quotas of the tenant's sessions
     AlterDatabase {
         /// The tenant.
         name: String,
-        /// Names of quotas, and what they are now; `None` for no bound.
+        /// Names of quotas and their values; `None` removes a quota.
         quotas: Vec<(String, Option<String>)>,
     },
     /// `DROP DATABASE`
     DropDatabase {
         /// The tenant.
         name: String,
-        /// Whether its absence is fine.
+        /// `IF EXISTS`
         if_exists: bool,
     },
     /// `CREATE ROLE`
@@ -49,7 +49,7 @@ pub enum Definition {
     DropRoles {
         /// The roles.
         names: Vec<String>,
-        /// Whether their absence is fine.
+        /// `IF EXISTS`
         if_exists: bool,
     },
     /// `GRANT CONNECT ON DATABASE … TO …`
@@ -73,13 +73,13 @@ pub enum Definition {
 pub struct CreateTable {
     /// The table.
     pub name: RelationName,
-    /// Whether it may be there already.
+    /// `IF NOT EXISTS`
     pub if_not_exists: bool,
     /// The columns in order.
     pub columns: Vec<ColumnClause>,
-    /// The parts of the key in order; empty when none is declared.
+    /// The parts of the primary key in order; empty without one.
     pub primary_key: Vec<KeyClause>,
-    /// The `CHECK` clauses, those of columns included.
+    /// The `CHECK` clauses of the table and of its columns.
     pub checks: Vec<CheckClause>,
     /// The `FAMILY` clauses.
     pub families: Vec<FamilyClause>,
@@ -89,38 +89,38 @@ pub struct CreateTable {
     pub on_commit: Option<OnCommit>,
 }
 
-/// What becomes of a temporary table when a transaction commits.
+/// The fate of a temporary table when a transaction commits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum OnCommit {
     /// Its rows stay.
     PreserveRows,
-    /// Its rows go.
+    /// Its rows are deleted.
     DeleteRows,
-    /// It goes.
+    /// It is dropped.
     Drop,
 }
 
-/// A column.
+/// The definition of a column.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ColumnClause {
     /// Its name.
     pub name: String,
     /// Its type.
     pub kind: SqlType,
-    /// Whether `NOT NULL` stands there.
+    /// `NOT NULL`, also implied by `serial` and by an identity.
     pub not_null: bool,
-    /// Where its values come from when none is given.
+    /// The default of its values.
     pub default: Option<DefaultClause>,
 }
 
-/// Where values come from that are not given.
+/// The default of a column.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum DefaultClause {
     /// `DEFAULT expression`
     Expression(Box<Expr>),
-    /// `serial` and its kin: a sequence of the column's own.
+    /// `serial`, `bigserial`, `smallserial`: the next value of a sequence that belongs to the column
     Serial,
-    /// `GENERATED … AS IDENTITY`: the same, with options.
+    /// `GENERATED … AS IDENTITY`: the same, with the sequence's options
     Identity(Identity, SequenceOptions),
 }
 
@@ -138,9 +138,9 @@ pub struct CheckClause {
 pub struct CreateSequence {
     /// The sequence.
     pub name: RelationName,
-    /// Whether it may be there already.
+    /// `IF NOT EXISTS`
     pub if_not_exists: bool,
-    /// What is said of it.
+    /// Its options.
     pub options: SequenceOptions,
 }
 
@@ -149,7 +149,7 @@ pub struct CreateSequence {
 pub struct KeyClause {
     /// The column.
     pub column: String,
-    /// Whether `DESC` stands there.
+    /// `DESC`
     pub descending: bool,
 }
 
@@ -169,7 +169,7 @@ pub struct OptionClause {
     pub family: Option<String>,
     /// The option, in lower case.
     pub name: String,
-    /// What was written after `=`: the text of a string, a number, or a word in lower case; `true` when there is none.
+    /// The value behind `=`: the text of a string, a number, or a word in lower case; `true` without one.
     pub value: String,
 }
 
@@ -178,9 +178,9 @@ pub struct OptionClause {
 pub struct AlterTable {
     /// The table.
     pub name: RelationName,
-    /// Whether its absence is fine.
+    /// `IF EXISTS`
     pub if_exists: bool,
-    /// What is done, in order.
+    /// The actions, in order.
     pub actions: Vec<AlterAction>,
 }
 
@@ -193,20 +193,20 @@ pub enum AlterAction {
         column: ColumnClause,
         /// Its `CHECK` clauses.
         checks: Vec<CheckClause>,
-        /// Whether it becomes the primary key.
+        /// `PRIMARY KEY`
         key: bool,
-        /// Its family; `None` for the table's default.
+        /// Its family; `None` for the table's default family.
         family: Option<String>,
-        /// Whether it may be there already.
+        /// `IF NOT EXISTS`
         if_not_exists: bool,
     },
     /// `DROP COLUMN`
     DropColumn {
         /// The column.
         name: String,
-        /// Whether its absence is fine.
+        /// `IF EXISTS`
         if_exists: bool,
-        /// Whether what depends on it goes too.
+        /// `CASCADE`: objects that depend on it are dropped too.
         cascade: bool,
     },
     /// `RENAME COLUMN from TO to`
@@ -244,7 +244,7 @@ pub enum AlterAction {
     DropConstraint {
         /// The constraint.
         name: String,
-        /// Whether its absence is fine.
+        /// `IF EXISTS`
         if_exists: bool,
     },
     /// `SET (…)`
@@ -253,7 +253,7 @@ pub enum AlterAction {
     AddFamily {
         /// The family.
         name: String,
-        /// Whether it may be there already.
+        /// `IF NOT EXISTS`
         if_not_exists: bool,
     },
     /// `DROP FAMILY`
@@ -265,9 +265,9 @@ pub enum AlterAction {
 pub struct DropTables {
     /// Their names.
     pub names: Vec<RelationName>,
-    /// Whether their absence is fine.
+    /// `IF EXISTS`
     pub if_exists: bool,
-    /// Whether what depends on them goes too.
+    /// `CASCADE`: objects that depend on them are dropped too.
     pub cascade: bool,
 }
 
@@ -276,11 +276,11 @@ pub struct DropTables {
 pub struct CreateView {
     /// The view.
     pub name: RelationName,
-    /// Whether it takes the place of one that is there.
+    /// `OR REPLACE`
     pub or_replace: bool,
-    /// The names of its first columns.
+    /// Names for its first columns; the others have those of the query.
     pub columns: Vec<String>,
-    /// What it shows.
+    /// Its query.
     pub query: Box<Query>,
 }
 
@@ -289,15 +289,15 @@ pub struct CreateView {
 pub struct CreateTableAs {
     /// The table.
     pub name: RelationName,
-    /// Whether it may be there already.
+    /// `IF NOT EXISTS`
     pub if_not_exists: bool,
-    /// The names of its first columns.
+    /// Names for its first columns; the others have those of the query.
     pub columns: Vec<String>,
     /// The `WITH` options.
     pub options: Vec<OptionClause>,
-    /// What it begins with: always a query.
+    /// The query of its rows: always [`ast::Statement::Query`].
     pub query: Box<ast::Statement>,
-    /// Whether the rows are written too.
+    /// Whether the rows are written: not under `WITH NO DATA`.
     pub with_data: bool,
     /// The `ON COMMIT` clause.
     pub on_commit: Option<OnCommit>,
@@ -308,13 +308,13 @@ pub struct CreateTableAs {
 pub struct AlterView {
     /// The view.
     pub name: RelationName,
-    /// Whether its absence is fine.
+    /// `IF EXISTS`
     pub if_exists: bool,
-    /// What is done.
+    /// The action.
     pub action: ViewAction,
 }
 
-/// What `ALTER VIEW` does.
+/// The action of `ALTER VIEW`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ViewAction {
     /// `RENAME TO`
@@ -328,12 +328,12 @@ pub enum ViewAction {
     },
 }
 
-/// The options of `CREATE ROLE` and `ALTER ROLE`; `None` where nothing was said.
+/// The options of `CREATE ROLE` and `ALTER ROLE`; `None` where the statement does not have one.
 #[derive(Clone, Default, PartialEq, Eq)]
 pub struct RoleOptions {
     /// `LOGIN`, `NOLOGIN`
     pub login: Option<bool>,
-    /// `SUPERUSER`, `NOSUPERUSER`: an operator.
+    /// `SUPERUSER`, `NOSUPERUSER`: whether it is an operator
     pub operator: Option<bool>,
     /// `PASSWORD '…'`; `Some(None)` for `PASSWORD NULL`.
     pub password: Option<Option<String>>,
@@ -343,28 +343,28 @@ impl std::fmt::Debug for RoleOptions {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         // A password never gets into a log.
         let password = self.password.as_ref().map(|password| password.as_ref().map(|_| "…"));
-        let mut shown = f.debug_struct("RoleOptions");
-        shown.field("login", &self.login).field("operator", &self.operator).field("password", &password).finish()
+        let mut out = f.debug_struct("RoleOptions");
+        out.field("login", &self.login).field("operator", &self.operator).field("password", &password).finish()
     }
 }
 
 /// `COMMENT ON … IS …`
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Comment {
-    /// What it is about.
+    /// The object.
     pub on: Commented,
-    /// What it says; `None` takes it away.
+    /// The text; `None` removes the comment.
     pub text: Option<String>,
 }
 
-/// What a comment is about.
+/// The object of a comment.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Commented {
     /// A table.
     Table(RelationName),
     /// A view.
     View(RelationName),
-    /// A column of either.
+    /// A column of a table or view.
     Column(RelationName, String),
     /// A database.
     Database(String),

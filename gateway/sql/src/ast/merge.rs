@@ -1,4 +1,4 @@
-//! `MERGE` as it was written.
+//! `MERGE`.
 
 use datafusion::sql::sqlparser::ast::{Assignment, Expr, TableWithJoins};
 
@@ -7,26 +7,26 @@ use datafusion::sql::sqlparser::ast::{Assignment, Expr, TableWithJoins};
 pub struct Merge {
     /// The table that is written, with its alias.
     pub target: TableWithJoins,
-    /// What it is merged with.
+    /// The relation that it is merged with.
     pub source: TableWithJoins,
-    /// When rows of the two belong together.
+    /// The condition under which a row of the source matches one of the target.
     pub on: Expr,
-    /// What becomes of them: the first clause that fits.
+    /// The clauses; for each row the first whose condition holds applies.
     pub clauses: Vec<MergeClause>,
 }
 
 /// `WHEN [NOT] MATCHED [AND condition] THEN action`
 #[derive(Clone, Debug, PartialEq)]
 pub struct MergeClause {
-    /// Whether it is about rows of the target that have one of the source, or about those of the source that have none.
+    /// Whether it applies to rows of the target with a match, or to rows of the source without one.
     pub matched: bool,
-    /// What has to hold besides.
+    /// The further condition.
     pub condition: Option<Expr>,
-    /// What is done.
+    /// The action.
     pub action: MergeAction,
 }
 
-/// What is done to a row.
+/// The action of a [`MergeClause`].
 #[derive(Clone, Debug, PartialEq)]
 pub enum MergeAction {
     /// `DO NOTHING`
@@ -37,9 +37,9 @@ pub enum MergeAction {
     Update(Vec<Assignment>),
     /// `INSERT (columns) VALUES (…)`
     Insert {
-        /// The columns; none for all.
+        /// The columns; empty for all.
         columns: Vec<String>,
-        /// Their values; `None` for `DEFAULT VALUES`.
+        /// The values; `None` for `DEFAULT VALUES`.
         values: Option<Vec<Expr>>,
     },
 }

@@ -1,28 +1,28 @@
-//! Statements about the session's own state, as they were written: settings, transactions, prepared statements, cursors, channels.
+//! Statements about the state of a session: settings, transactions, prepared statements, cursors, channels.
 
 use super::{SelectQuery, Statement};
 use datafusion::sql::sqlparser::ast::Expr;
 use keyspan_catalog::SqlType;
 
-/// A statement about settings. Names are in lower case.
+/// A statement about settings. The names of settings are in lower case.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Setting {
     /// `SET [SESSION | LOCAL] name = value`; a value of `None` is `DEFAULT`.
     Set {
         /// The setting.
         name: String,
-        /// Its value as text; several are joined by a comma and a space.
+        /// Its value as text; the items of a list are joined by a comma and a space.
         value: Option<String>,
-        /// Whether it holds until the transaction's end only.
+        /// Whether it ends with the transaction.
         local: bool,
     },
     /// `SET TRANSACTION …`, and with `session` `SET SESSION CHARACTERISTICS AS TRANSACTION …`.
     SetTransaction {
-        /// How isolated.
+        /// The isolation level, if the statement has one.
         isolation: Option<Isolation>,
-        /// Whether it may not write.
+        /// `READ ONLY` or `READ WRITE`, if the statement has one.
         read_only: Option<bool>,
-        /// Whether later transactions are meant.
+        /// Whether it sets the default of the session's later transactions.
         session: bool,
     },
     /// `RESET name`; `None` for `ALL`.
@@ -33,16 +33,16 @@ pub enum Setting {
     Discard(&'static str),
 }
 
-/// The bounds of a transaction.
+/// A statement that begins or ends a transaction or a savepoint.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Transaction {
     /// `BEGIN`, `START TRANSACTION`
     Begin {
-        /// How isolated; `None` for the session's default.
+        /// The isolation level; `None` for the session's default.
         isolation: Option<Isolation>,
-        /// Whether it may not write; `None` for the session's default.
+        /// Whether it is read-only; `None` for the session's default.
         read_only: Option<bool>,
-        /// Whether it was `START TRANSACTION`: the command tag says so.
+        /// Whether it was `START TRANSACTION`, which is its command tag.
         start: bool,
     },
     /// `COMMIT`, `END`
@@ -57,18 +57,18 @@ pub enum Transaction {
     Release(String),
 }
 
-/// How far a transaction is isolated from others.
+/// An isolation level.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Isolation {
-    /// A pin for each statement.
+    /// Each statement reads a pin of its own.
     #[default]
     ReadCommitted,
-    /// One pin.
+    /// All statements read one pin.
     RepeatableRead,
 }
 
 impl Isolation {
-    /// As `SHOW transaction_isolation` says it.
+    /// The name in `SHOW transaction_isolation`.
     pub fn name(self) -> &'static str {
         match self {
             Self::ReadCommitted => "read committed",
@@ -80,13 +80,13 @@ impl Isolation {
 /// `PREPARE name (types) AS statement`
 #[derive(Clone, Debug, PartialEq)]
 pub struct Prepare {
-    /// Its name.
+    /// The name of the prepared statement.
     pub name: String,
     /// The declared types of `$1`, `$2`, …; `None` to infer.
     pub types: Vec<Option<SqlType>>,
     /// A query or a write.
     pub statement: Box<Statement>,
-    /// The text of all of it.
+    /// The text of the whole statement.
     pub text: String,
 }
 
@@ -95,7 +95,7 @@ pub struct Prepare {
 pub struct Execute {
     /// The prepared statement.
     pub name: String,
-    /// The values of its parameters.
+    /// The arguments.
     pub arguments: Vec<Expr>,
 }
 
@@ -115,41 +115,41 @@ pub enum CursorStatement {
 /// `DECLARE name CURSOR FOR query`
 #[derive(Clone, Debug, PartialEq)]
 pub struct Declare {
-    /// Its name.
+    /// The name of the cursor.
     pub name: String,
-    /// Whether it goes backwards.
+    /// `SCROLL`: it may move backwards.
     pub scroll: bool,
-    /// Whether it outlives its transaction.
+    /// `WITH HOLD`: it outlives its transaction.
     pub hold: bool,
-    /// The rows.
+    /// The query of its rows.
     pub query: SelectQuery,
-    /// The text of all of it.
+    /// The text of the whole statement.
     pub text: String,
 }
 
-/// Which rows of which cursor.
+/// `FETCH` or `MOVE`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Fetch {
     /// The cursor.
     pub name: String,
-    /// The rows.
+    /// Which rows.
     pub direction: Direction,
 }
 
-/// Where a cursor goes. `u64::MAX` rows are all that are left.
+/// The movement of a cursor. A count of `u64::MAX` stands for all rows that are left.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Direction {
-    /// So many rows on.
+    /// The next rows, by their count.
     Forward(u64),
-    /// So many rows back.
+    /// The previous rows, by their count.
     Backward(u64),
-    /// The row with this number, from 1; negative from the end.
+    /// One row by its position, from 1; counted from the end if negative.
     Absolute(i64),
-    /// The row that is so many further on, or back.
+    /// One row by its distance from the current one; backwards if negative.
     Relative(i64),
 }
 
-/// A change of what a session listens to.
+/// A change of the channels that a session listens to.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Listening {
     /// `LISTEN`

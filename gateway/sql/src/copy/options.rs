@@ -1,4 +1,4 @@
-//! Options of `COPY`.
+//! The options of `COPY`, in either syntax.
 
 use crate::{
     ast::copy::{CopyFormat, CopyOptions, Forced, Header},
@@ -74,9 +74,9 @@ fn setting(tokens: &mut TokenReader<'_>) -> Result<Setting> {
     })
 }
 
-/// Options on their way: which of them were given.
+/// The options that the statement has, before defaults and checks.
 #[derive(Default)]
-struct Given {
+struct Written {
     format: Option<CopyFormat>,
     header: Option<Header>,
     delimiter: Option<String>,
@@ -91,15 +91,16 @@ struct Given {
 }
 
 pub(crate) fn of_settings(written: Vec<(String, Setting)>, from: bool) -> Result<CopyOptions> {
-    let mut given = Given::default();
+    let mut options = Written::default();
     for (name, setting) in written {
-        given.take(&name, setting)?;
+        options.add(&name, setting)?;
     }
-    given.finish(from)
+    options.finish(from)
 }
 
-impl Given {
-    fn take(&mut self, name: &str, setting: Setting) -> Result<()> {
+impl Written {
+    /// Adds an option.
+    fn add(&mut self, name: &str, setting: Setting) -> Result<()> {
         let needs = || SqlError::syntax(format!("{name} requires a parameter"));
         let text = |setting: Setting| match setting {
             Setting::Text(text) => Ok(text),
@@ -134,13 +135,13 @@ impl Given {
         }
     }
 
-    /// The options, held against each other.
+    /// Checks the options against each other and fills in the defaults.
     fn finish(self, from: bool) -> Result<CopyOptions> {
         let format = self.format.unwrap_or_default();
         let (csv, binary) = (format == CopyFormat::Csv, format == CopyFormat::Binary);
         let header = self.header.unwrap_or_default();
-        for (given, what) in [(self.delimiter.is_some(), "DELIMITER"), (self.null.is_some(), "NULL")] {
-            if binary && given {
+        for (present, what) in [(self.delimiter.is_some(), "DELIMITER"), (self.null.is_some(), "NULL")] {
+            if binary && present {
                 return Err(SqlError::syntax(format!("cannot specify {what} in BINARY mode")));
             }
         }
@@ -169,12 +170,12 @@ impl Given {
             (self.force_not_null.is_some(), "force not null", Some(true)),
             (self.force_null.is_some(), "force null", Some(true)),
         ];
-        for (given, what, direction) in only_csv {
+        for (present, what, direction) in only_csv {
             match direction {
-                _ if !given => {}
+                _ if !present => {}
                 _ if !csv => return Err(unavailable(format!("COPY {what} available only in CSV mode"))),
-                Some(wanted) if wanted != from => {
-                    let side = if wanted { "COPY FROM" } else { "COPY TO" };
+                Some(required) if required != from => {
+                    let side = if required { "COPY FROM" } else { "COPY TO" };
                     return Err(unavailable(format!("COPY {what} only available using {side}")));
                 }
                 _ => {}
@@ -205,8 +206,8 @@ impl Given {
     }
 }
 
-fn put<T>(place: &mut Option<T>, value: T) -> Result<()> {
-    match place.replace(value) {
+fn put<T>(option: &mut Option<T>, value: T) -> Result<()> {
+    match option.replace(value) {
         None => Ok(()),
         Some(_) => Err(SqlError::syntax("conflicting or redundant options")),
     }

@@ -1,6 +1,6 @@
-//! Subscripts behind the columns of `SET`, which sqlparser does not read: they are cut out of the tokens.
+//! Cuts subscripts behind the columns of `SET`, which sqlparser does not read, out of the tokens.
 
-use crate::tokens::{DIALECT, NESTING_MAX, TokenReader};
+use crate::tokens::{DIALECT, NESTING_MAX, TokenReader, unquoted_word};
 use datafusion::sql::sqlparser::{
     ast::{AccessExpr, Expr},
     parser::Parser,
@@ -10,23 +10,22 @@ use keyspan_pg::error::Result;
 
 /// The subscripts of a column that is written.
 pub(crate) struct Subscripts {
-    /// Where the column's name stands.
+    /// The location of the column's name.
     pub(crate) column: Span,
+    /// The subscripts in order.
     pub(crate) all: Vec<AccessExpr>,
 }
 
 impl TokenReader<'_> {
-    /// Cuts them out of every list behind `UPDATE SET`, and out of that behind the first `SET` if the statement is an UPDATE.
+    /// Cuts the subscripts out of every list behind `UPDATE SET`, and out of the list behind the first `SET` if the
+    /// statement is an UPDATE.
     pub(crate) fn cut_subscripts(&mut self, is_update: bool) -> Result<Vec<Subscripts>> {
         let mut cuts = Vec::new();
-        // What is in a list stands as deep as the list.
+        // Columns of a list are at depth 0.
         let (mut depth, mut in_list, mut first) = (0_usize, false, is_update);
         let (mut at, mut before) = (self.index, String::new());
         while let Some(token) = self.tokens.get(at).map(|token| token.token.clone()) {
-            let word = match &token {
-                Token::Word(word) if word.quote_style.is_none() => word.value.to_lowercase(),
-                _ => String::new(),
-            };
+            let word = unquoted_word(Some(&token));
             let begins = match &token {
                 Token::LParen | Token::LBracket => {
                     depth += 1;
@@ -57,9 +56,9 @@ impl TokenReader<'_> {
         Ok(cuts)
     }
 
-    /// Cuts the subscripts out that stand behind a name, with `=` behind them.
+    /// Cuts out the subscripts behind the name at an index, if `=` follows them.
     fn subscripts_at(&mut self, name: usize) -> Result<Option<Subscripts>> {
-        let is = |at: usize, wanted: &Token| self.tokens.get(at).is_some_and(|token| token.token == *wanted);
+        let is = |at: usize, expected: &Token| self.tokens.get(at).is_some_and(|token| token.token == *expected);
         let Some(Token::Word(_)) = self.tokens.get(name).map(|token| &token.token) else { return Ok(None) };
         let mut end = name + 1;
         while is(end, &Token::LBracket) {

@@ -1,0 +1,23 @@
+//! The version of PostgreSQL that clients are told.
+//!
+//! Tools choose their queries of the system relations by it: these have the columns of PostgreSQL 16 beside those of 15.
+//! Functions, types and keywords follow PostgreSQL 15 (`docs/sql.md`, "Which PostgreSQL").
+
+macro_rules! number {
+    () => {
+        "16.0"
+    };
+}
+
+/// `current_setting('server_version')`.
+pub const SERVER_VERSION: &str = number!();
+
+/// `server_version_num`: [`SERVER_VERSION`] as one number.
+pub const SERVER_VERSION_NUM: &str = "160000";
+
+/// `SHOW server_version` and the parameter of that name in the protocol, of which tools read the first number.
+pub const SERVER_VERSION_WITH_PRODUCT: &str = concat!(number!(), " (Keyspan ", env!("CARGO_PKG_VERSION"), ")");
+
+/// `version()`: clients read the number behind `PostgreSQL`.
+pub const VERSION: &str =
+    concat!("PostgreSQL ", number!(), " (Keyspan ", env!("CARGO_PKG_VERSION"), ") on ", "x86_64", ", 64-bit");
