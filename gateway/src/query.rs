@@ -39,6 +39,7 @@ pub mod as_of;
 pub mod explain;
 pub(crate) mod inline;
 pub(crate) mod joins;
+mod passes;
 pub(crate) mod plan_cache;
 pub mod runtime;
 pub mod schemas;
@@ -309,12 +310,7 @@ fn columns_of<'a>(
 
 /// Plans a query in a session.
 pub(crate) async fn plan(context: &SessionContext, mut query: ast::Statement) -> Result<LogicalPlan> {
-    crate::pg::plan::materialized::mark(&mut query)?;
-    crate::pg_catalog::rewrite::rewrite(&mut query);
-    natural_join::resolve(&mut query, &columns_of(context)).await?;
-    crate::pg::syntax::rewrite::rows(&mut query)?;
-    crate::pg::syntax::unsupported::refuse(&query)?;
-    crate::pg::syntax::rewrite::rewrite(&mut query)?;
+    passes::run(&mut query, &columns_of(context)).await?;
     let relations = crate::pg::syntax::missing_from::Relations::of(&query);
     let statement = datafusion::sql::parser::Statement::Statement(Box::new(query));
     let plan = context.state().statement_to_plan(statement).await;
