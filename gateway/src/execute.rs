@@ -1,7 +1,7 @@
 //! The executive: the only room that knows how to run every kind of statement. PostgreSQL calls it tcop.
 //!
 //! [`Session::prepare`] analyses a statement, [`Session::execute`] runs it and gives an [`Outcome`]: rows as a stream, or a command tag.
-//! `server` calls these for the simple and the extended protocol alike. Definitions go to `ddl`, COPY to `copy`, writes to [`write`],
+//! `server` calls these for the simple and the extended protocol alike. Definitions go to `ddl`, COPY to `copy`, writes to [`mod@write`],
 //! everything that reads to `query`.
 
 pub(crate) mod auto_parameterize;

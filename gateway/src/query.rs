@@ -1,7 +1,7 @@
 //! Queries: a DataFusion session for each statement, over the tables that its [`View`] sees.
 //!
 //! [`Query::new`] copies the shared [`state`](mod@state) (functions, rules, planners: built once), gives it the statement's
-//! [`StatementContext`](crate::context::StatementContext) and the [`schemas`] of its snapshot. [`Query::plan`] refuses what DataFusion would drop silently
+//! [`StatementContext`] and the [`schemas`] of its snapshot. [`Query::plan`] refuses what DataFusion would drop silently
 //! ([`unsupported`](crate::pg::syntax::unsupported)), rewrites what it plans differently from PostgreSQL
 //! ([`rewrite`](crate::pg::syntax::rewrite)) and plans; [`Query::run`] optimises and starts the stream, on threads of
 //! the query [`runtime`]. Prepared statements keep their optimised plans ([`plan_cache`]); [`joins`] that exceed the

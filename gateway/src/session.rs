@@ -1,9 +1,7 @@
 //! A connection's session: who it is, its settings, its transaction.
 //!
-//! A statement's life: [`Statement::parse`](crate::sql::ast::Statement) → [`Session::prepare`] (types of parameters and columns) →
-//! [`Session::execute`] (an [`Outcome`]: rows as a stream, or a command tag). The wire calls these for the simple and the extended
-//! protocol alike. Each statement takes a [`View`]: one snapshot and one pin; in a transaction with
-//! [`Isolation::RepeatableRead`](crate::sql::ast::session::Isolation) the first statement's.
+//! State only: [`execute`](crate::execute) prepares and runs its statements. Each statement takes a [`View`], one snapshot and one pin;
+//! in a transaction with [`Isolation::RepeatableRead`](crate::sql::ast::session::Isolation) the first statement's.
 
 use crate::activity::{Activity, Listed};
 use crate::lookup;

@@ -92,6 +92,7 @@ impl Pass {
 /// That of the first pass that fails.
 pub(crate) async fn run(statement: &mut Statement, columns_of: &ColumnsOf<'_>) -> Result<()> {
     for pass in &PASSES {
+        tracing::trace!(pass = pass.name, "rewriting");
         pass.run(statement, columns_of).await?;
     }
     Ok(())
