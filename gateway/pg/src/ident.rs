@@ -12,7 +12,8 @@ pub fn quoted(name: &str) -> Ident {
     Ident::with_quote('"', name)
 }
 
-/// A name as SQL text: in quotes only where it needs them, as PostgreSQL's `quote_ident` for names that are no keywords.
+/// A name as SQL text: in quotes only where it needs them, as PostgreSQL's `quote_ident` for names that are no
+/// keywords.
 pub fn quote_ident(name: &str) -> String {
     let plain = name.bytes().all(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'_')
         && !name.starts_with(|first: char| first.is_ascii_digit());
