@@ -165,7 +165,7 @@ impl Query {
         let state = state::state();
         let settled = state.analyzer().execute_and_check(plan.clone(), state.config_options(), |_, _| {});
         let raw = plan.schema().as_arrow();
-        let Ok(settled) = settled else { return crate::pg::syntax::column_names::shown(raw) };
+        let Ok(settled) = settled else { return crate::pg::syntax::column_names::client_schema(raw) };
         // Elsewhere types as they were planned are PostgreSQL's: a sum of integers is a bigint, however it is computed.
         let differs = |raw: &DataType, settled: &DataType| match (raw, settled) {
             (raw, DataType::Decimal128(_, scale)) if raw.is_integer() => *scale > 0,
@@ -177,7 +177,7 @@ impl Query {
         let fields = raw.fields().iter().zip(settled.schema().fields()).map(|(raw, settled)| {
             if differs(raw.data_type(), settled.data_type()) { settled.clone() } else { raw.clone() }
         });
-        crate::pg::syntax::column_names::shown(&Schema::new(fields.collect::<Vec<_>>()))
+        crate::pg::syntax::column_names::client_schema(&Schema::new(fields.collect::<Vec<_>>()))
     }
 
     /// Runs a plan whose parameters were replaced by values.
@@ -350,7 +350,7 @@ async fn physical(context: &SessionContext, plan: &LogicalPlan) -> Result<Arc<dy
 
 /// Rows with their columns as the client is told them.
 fn shown(rows: SendableRecordBatchStream) -> SendableRecordBatchStream {
-    let schema = crate::pg::syntax::column_names::shown(&rows.schema());
+    let schema = crate::pg::syntax::column_names::client_schema(&rows.schema());
     let shown = schema.clone();
     let rows = rows.map(move |batch| {
         let batch = batch?;

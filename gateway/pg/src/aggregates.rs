@@ -1,11 +1,14 @@
-//! `sum` and `avg` with PostgreSQL's result types: `sum(bigint)` and `avg` of any integer are numeric, so that neither overflows.
+//! `sum` and `avg` with PostgreSQL's result types: `sum(bigint)` and `avg` of any integer are numeric, so that neither
+//! overflows.
 //!
-//! `min` and `max` of floating point numbers have PostgreSQL's order ([`min_max`]), and statistics its algorithm ([`statistics`]). Sums of [`intervals`], of
+//! `min` and `max` of floating point numbers have PostgreSQL's order ([`min_max`]), and statistics its algorithm
+//! ([`statistics`]). Sums of [`intervals`], of
 //! [`floats`] in a window's frame and of [`decimals`] with many digits are ours; all others are DataFusion's own, and only their arguments are widened to decimals first. DataFusion cuts an average of decimals off; so it
 //! computes one digit more than PostgreSQL shows, and [`wrapped`] rounds it away.
 //!
-//! DataFusion settles the types in a scalar subquery more than once. So what an argument becomes stays what it is when it is widened again, and
-//! integers, whose sum is no numeric as a bigint's is, are widened where they are summed ([`wrapped`]).
+//! DataFusion settles the types in a scalar subquery more than once. So what an argument becomes stays what it is when
+//! it is widened again, and integers, whose sum is no numeric as a bigint's is, are widened where they are summed
+//! ([`wrapped`]).
 
 use crate::{error::SqlError, types::INTERVAL};
 use arrow::{
@@ -28,8 +31,8 @@ use datafusion::{
         utils::AggregateOrderSensitivity,
     },
 };
-use decimals::Told;
-use min_max::Extreme;
+use decimals::DecimalSum;
+use min_max::MinMax;
 use std::{
     collections::HashSet,
     sync::{Arc, LazyLock},
@@ -46,23 +49,23 @@ mod wrapped;
 pub const FIXED_STATE: [&str; 5] = ["avg", "count", "max", "min", "sum"];
 /// How `sum` sees a bigint: 28 digits leave 10 more for the count of rows.
 const SUMMED_BIGINT: DataType = DataType::Decimal128(28, 0);
-/// Digits after the point with which `avg` sees its argument: DataFusion adds four, of which the last is rounded away, which leaves
-/// PostgreSQL's 16.
+/// Digits after the point with which `avg` sees its argument: DataFusion adds four, of which the last is rounded away,
+/// which leaves PostgreSQL's 16.
 const AVERAGED_SCALE: u8 = 13;
 /// Digits before the point of an integer.
 const INTEGER_DIGITS: u8 = 10;
 /// Digits before the point of a bigint.
 const BIGINT_DIGITS: u8 = 19;
 
-/// Registers `sum`, `avg`, `min`, `max` and statistics in the place of DataFusion's.
+/// Registers `sum`, `avg`, `min`, `max` and statistics, which replace DataFusion's.
 pub fn register(state: &mut SessionState) {
     let (sum, avg) = (AggregateUDF::from(Sum::new()), AggregateUDF::from(Avg::new()));
     let (min, max) = (AggregateUDF::from(Min::new()), AggregateUDF::from(Max::new()));
     let all = [
-        AggregateUDF::from(Widened { inner: Arc::new(sum), averages: false, signature: open() }),
-        AggregateUDF::from(Widened { inner: Arc::new(avg), averages: true, signature: open() }),
-        AggregateUDF::from(Extreme { inner: Arc::new(min), is_max: false }),
-        AggregateUDF::from(Extreme { inner: Arc::new(max), is_max: true }),
+        AggregateUDF::from(SumAndAvg { inner: Arc::new(sum), averages: false, signature: open() }),
+        AggregateUDF::from(SumAndAvg { inner: Arc::new(avg), averages: true, signature: open() }),
+        AggregateUDF::from(MinMax { inner: Arc::new(min), is_max: false }),
+        AggregateUDF::from(MinMax { inner: Arc::new(max), is_max: true }),
     ];
     for function in all.into_iter().chain(statistics::functions()) {
         for name in std::iter::once(function.name()).chain(function.aliases().iter().map(String::as_str)) {
@@ -142,13 +145,13 @@ fn averaged(digits: u8) -> DataType {
 
 /// DataFusion's aggregate over widened arguments.
 #[derive(Debug, PartialEq, Eq, Hash)]
-struct Widened {
+struct SumAndAvg {
     inner: Arc<AggregateUDF>,
     averages: bool,
     signature: Signature,
 }
 
-impl Widened {
+impl SumAndAvg {
     /// Has DataFusion's own aggregate make something, with the arguments and the result that it knows.
     fn within<T>(
         &self,
@@ -175,23 +178,23 @@ impl Widened {
     }
 
     /// What is made of a sum that DataFusion's accumulators may get wrong; `None` for others.
-    fn told(&self, arguments: &AccumulatorArgs<'_>) -> Option<Told> {
-        let told = || Told::of(arguments.expr_fields, arguments.return_field.data_type());
-        if arguments.is_distinct || self.averages { None } else { told() }
+    fn decimal_sum(&self, arguments: &AccumulatorArgs<'_>) -> Option<DecimalSum> {
+        let sum = || DecimalSum::of(arguments.expr_fields, arguments.return_field.data_type());
+        if arguments.is_distinct || self.averages { None } else { sum() }
     }
 
-    /// What DataFusion's accumulator is given and what its result becomes.
+    /// The types of DataFusion's accumulator: of its argument and of its result.
     fn types(&self, arguments: &AccumulatorArgs<'_>) -> wrapped::Types {
         let mut given =
             arguments.expr_fields.iter().map(|field| (field.data_type(), wrapped::summed(field.data_type())));
         let given = given.find(|(before, after)| *before != after).map(|(_, after)| after);
         let returns = arguments.return_field.data_type();
-        let shown = (self.averages || *returns == DataType::Float32).then(|| returns.clone());
-        wrapped::Types { given, shown, floats: returns.is_floating() }
+        let output = (self.averages || *returns == DataType::Float32).then(|| returns.clone());
+        wrapped::Types { given, output, floats: returns.is_floating() }
     }
 }
 
-impl AggregateUDFImpl for Widened {
+impl AggregateUDFImpl for SumAndAvg {
     fn name(&self) -> &str {
         self.inner.name()
     }
@@ -218,7 +221,7 @@ impl AggregateUDFImpl for Widened {
         }
         let inner = self.inner.return_type(&arguments.iter().map(wrapped::summed).collect::<Vec<_>>())?;
         Ok(match arguments {
-            _ if self.averages => wrapped::shown(&inner),
+            _ if self.averages => wrapped::client_type(&inner),
             [DataType::Float32] => DataType::Float32,
             _ => inner,
         })
@@ -234,8 +237,8 @@ impl AggregateUDFImpl for Widened {
             }
             return Ok(Box::new(intervals::Intervals::new(self.averages)));
         }
-        if let Some(told) = self.told(&arguments) {
-            return Ok(told.one());
+        if let Some(sum) = self.decimal_sum(&arguments) {
+            return Ok(sum.one());
         }
         let around = self.around(&arguments);
         Ok(around(self.within(arguments, AggregateUDF::accumulator)?))
@@ -244,9 +247,9 @@ impl AggregateUDFImpl for Widened {
         if of_intervals(arguments.input_fields) {
             return Ok(intervals::state(arguments.name));
         }
-        let told = Told::of(arguments.input_fields, arguments.return_field.data_type());
-        if let Some(told) = told.filter(|_| !arguments.is_distinct && !self.averages) {
-            return Ok(told.state_fields(arguments.name));
+        let sum = DecimalSum::of(arguments.input_fields, arguments.return_field.data_type());
+        if let Some(sum) = sum.filter(|_| !arguments.is_distinct && !self.averages) {
+            return Ok(sum.state_fields(arguments.name));
         }
         if *arguments.return_field.data_type() == DataType::Float32 {
             let as_doubles = |field: &FieldRef| Arc::new(field.as_ref().clone().with_data_type(DataType::Float64));
@@ -257,7 +260,7 @@ impl AggregateUDFImpl for Widened {
         self.inner.state_fields(arguments)
     }
     fn groups_accumulator_supported(&self, arguments: AccumulatorArgs) -> bool {
-        if self.told(&arguments).is_some() {
+        if self.decimal_sum(&arguments).is_some() {
             return true;
         }
         !of_intervals(arguments.expr_fields)
@@ -266,15 +269,15 @@ impl AggregateUDFImpl for Widened {
                 .unwrap_or(false)
     }
     fn create_groups_accumulator(&self, arguments: AccumulatorArgs) -> Result<Box<dyn GroupsAccumulator>> {
-        if let Some(told) = self.told(&arguments) {
-            return Ok(told.many());
+        if let Some(sum) = self.decimal_sum(&arguments) {
+            return Ok(sum.many());
         }
         let types = self.types(&arguments);
         let inner = self.within(arguments, AggregateUDF::create_groups_accumulator)?;
         Ok(if types.is_none() { inner } else { Box::new(wrapped::Many::new(inner, types)) })
     }
     fn create_sliding_accumulator(&self, arguments: AccumulatorArgs) -> Result<Box<dyn Accumulator>> {
-        if of_intervals(arguments.expr_fields) || self.told(&arguments).is_some() {
+        if of_intervals(arguments.expr_fields) || self.decimal_sum(&arguments).is_some() {
             return self.accumulator(arguments);
         }
         let around = self.around(&arguments);

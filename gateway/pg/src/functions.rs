@@ -1,4 +1,5 @@
-//! Scalar functions of PostgreSQL that DataFusion lacks or has otherwise: the statement's time, time zones, intervals, uuids.
+//! Scalar functions of PostgreSQL that DataFusion lacks or has otherwise: the statement's time, time zones, intervals,
+//! uuids.
 //!
 //! Functions that know the session or the catalog are in the gateway's `pg_catalog::functions`.
 
@@ -15,13 +16,13 @@ use datafusion::{
     logical_expr::{ColumnarValue, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature, TypeSignature, Volatility},
     scalar::ScalarValue,
 };
+use keyspan_catalog::value::calendar::MICROS_PER_DAY;
 use std::{
     hash::Hash,
     sync::{Arc, LazyLock},
 };
 
 pub mod arrays;
-mod common_type;
 mod date_trunc;
 mod float_errors;
 pub mod formatting;
@@ -29,7 +30,9 @@ pub mod json;
 pub mod lists;
 pub mod numbers;
 pub mod planned;
+pub(crate) mod same_type;
 pub mod scalar_function;
+mod series;
 mod sleep;
 pub mod subscript_assignment;
 pub mod texts;
@@ -38,8 +41,8 @@ pub mod times;
 pub use arrays::interval_micros;
 pub use scalar_function::{RowFunction, row_function};
 
-/// Functions that are volatile to PostgreSQL and to us, those of sessions and sequences too. A test of the gateway holds the list
-/// against the functions that a session has.
+/// Functions that are volatile to PostgreSQL and to us, those of sessions and sequences too. A test of the gateway
+/// holds the list against the functions that a session has.
 pub const VOLATILE: &[&str] = &[
     "currval",
     "file_row_index",
@@ -61,9 +64,6 @@ pub const VOLATILE: &[&str] = &[
     "uuid_generate_v4",
 ];
 
-/// Microseconds of a day.
-pub(crate) const DAY_MICROS: i64 = 86_400_000_000;
-
 /// The text of a value; `None` for NULL.
 pub fn text_of(value: &ScalarValue) -> Option<String> {
     match value {
@@ -73,7 +73,7 @@ pub fn text_of(value: &ScalarValue) -> Option<String> {
     }
 }
 
-/// The whole number of a value, or of its text; `None` for NULL and for what is none.
+/// The whole number of a value, or of its text; `None` for NULL and for other values.
 pub fn int_of(value: &ScalarValue) -> Option<i64> {
     match value.cast_to(&DataType::Int64) {
         Ok(ScalarValue::Int64(int)) => int,
@@ -128,12 +128,12 @@ pub fn register(state: &mut SessionState) {
             Ok(stamp(StatementTime::within(options)?.transaction_micros, false))
         }),
         row_function("current_date", 0..=0, DataType::Date32, |_, options| {
-            let days = StatementTime::within(options)?.transaction_micros.div_euclid(DAY_MICROS);
+            let days = StatementTime::within(options)?.transaction_micros.div_euclid(MICROS_PER_DAY);
             Ok(ScalarValue::Date32(i32::try_from(days).ok()))
         })
         .with_aliases(&["today"]),
         row_function("current_time", 0..=0, TIME, |_, options| {
-            let micros = StatementTime::within(options)?.transaction_micros.rem_euclid(DAY_MICROS);
+            let micros = StatementTime::within(options)?.transaction_micros.rem_euclid(MICROS_PER_DAY);
             Ok(ScalarValue::Time64Microsecond(Some(micros)))
         })
         .with_aliases(&["localtime"]),
@@ -153,12 +153,12 @@ pub fn register(state: &mut SessionState) {
     replace(state, date_trunc::functions().chain(subscript_assignment::functions()));
     let checked = float_errors::functions(state);
     replace(state, checked);
-    let wrapped = common_type::functions(state);
+    let wrapped = same_type::functions(state);
     replace(state, wrapped);
 }
 
-/// Registers functions, each in the place of whatever had one of its names. (DataFusion's own must go with all its aliases, or a
-/// copy of the state would bring it back by one of them.)
+/// Registers functions; each replaces those that had one of its names. (DataFusion's own must go with all its aliases,
+/// or a copy of the state would bring it back by one of them.)
 pub fn replace(state: &mut SessionState, functions: impl IntoIterator<Item = Arc<ScalarUDF>>) {
     for function in functions {
         for name in std::iter::once(function.name()).chain(function.aliases().iter().map(String::as_str)) {
@@ -214,8 +214,8 @@ pub fn span_between() -> Arc<ScalarUDF> {
                 let message = "cannot subtract infinite timestamps";
                 DataFusionError::External(Box::new(SqlError::new(SqlState::DATETIME_FIELD_OVERFLOW, message)))
             })?;
-            let days = i32::try_from(micros / DAY_MICROS).unwrap_or(i32::MAX);
-            let span = IntervalMonthDayNano::new(0, days, micros % DAY_MICROS * 1_000);
+            let days = i32::try_from(micros / MICROS_PER_DAY).unwrap_or(i32::MAX);
+            let span = IntervalMonthDayNano::new(0, days, micros % MICROS_PER_DAY * 1_000);
             Ok(ScalarValue::IntervalMonthDayNano(Some(span)))
         });
         Arc::new(ScalarUDF::from(function.with_volatility(Volatility::Immutable)))

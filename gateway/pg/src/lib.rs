@@ -1,11 +1,12 @@
 //! PostgreSQL's semantics on DataFusion. This room knows no session, no table of ours and no store.
 //!
 //! A query passes [`syntax`] (rewrites of the syntax tree), then [`plan`] (types, operators and rules over the logical
-//! plan), and runs on DataFusion's operators and those of [`exec`]. [`functions`] and [`aggregates`] are PostgreSQL's where
-//! DataFusion lacks or differs from them, [`codec`] writes and reads values, [`types`] maps Arrow's types to
+//! plan), and runs on DataFusion's operators and those of [`exec`]. [`functions`] and [`aggregates`] are PostgreSQL's
+//! where DataFusion lacks or differs from them, [`codec`] writes and reads values, [`types`] maps Arrow's types to
 //! PostgreSQL's, [`error`] has the SQLSTATEs. [`workarounds`] holds rules that mend faults of DataFusion.
 
 pub mod aggregates;
+pub(crate) mod common_type;
 pub mod error;
 pub mod fields;
 pub mod functions;

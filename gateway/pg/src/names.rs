@@ -1,9 +1,9 @@
-//! Names of relations: the schema that one says, and where one without a schema is looked up.
+//! Names of relations: their schema, and where a name without a schema is looked up.
 //!
-//! The schemas of a database are fixed ([`Schema`]). A [`RelationName`] is a name as a statement wrote it; a [`SearchPath`] says in which
-//! schemas one without a schema is looked up, in order: the setting `search_path`, with PostgreSQL's two that need not be named before it.
-//! `lookup::find`, in the gateway, is the one way from a name to a table or view of users; what DataFusion reads by name follows the same path
-//! (`query::schemas`).
+//! The schemas of a database are fixed ([`Schema`]). A [`RelationName`] is a name as a statement wrote it; a
+//! [`SearchPath`] says in which schemas one without a schema is looked up, in order: the setting `search_path`, with
+//! PostgreSQL's two that need not be named before it. `lookup::find`, in the gateway, is the one way from a name to a
+//! table or view of users; what DataFusion reads by name follows the same path (`query::schemas`).
 
 use crate::error::{Result, SqlError, SqlState, subject::Subject};
 use std::{fmt, ops::Deref};
@@ -48,9 +48,9 @@ impl Schema {
 /// A relation as a statement names it: it reads as the name without the schema.
 #[derive(Clone, Default, PartialEq, Eq)]
 pub struct RelationName {
-    /// The schema that is said.
+    /// The schema that the statement names.
     pub schema: Option<Schema>,
-    /// The name behind it.
+    /// The name in the schema.
     pub name: String,
 }
 
@@ -65,7 +65,7 @@ impl RelationName {
         Self { schema: Some(schema), name: name.into() }
     }
 
-    /// As errors about what is not there say it.
+    /// As errors about missing relations write it.
     pub fn written(&self) -> String {
         match self.schema {
             Some(schema) => format!("{}.{}", schema.name(), self.name),
@@ -119,7 +119,7 @@ impl Default for SearchPath {
 }
 
 impl SearchPath {
-    /// Of the setting's text. Schemas that there are not are passed over, as is `"$user"`: no role has a schema of its own.
+    /// Of the setting's text. Schemas that do not exist are skipped, as is `"$user"`: no role has a schema of its own.
     pub fn of(setting: &str, operator: bool) -> Self {
         let mut schemas: Vec<Schema> = Vec::new();
         for schema in items(setting).iter().filter_map(|name| Schema::of(name)) {
@@ -141,10 +141,10 @@ impl SearchPath {
         &self.0
     }
 
-    /// The schema in which a relation is made whose name says none.
+    /// The schema in which a relation without a schema is created.
     ///
     /// # Errors
-    /// 3F000 when there is none, 42501 when it is one of the server's.
+    /// 3F000 without one, 42501 if it is one of the server's.
     pub fn first(&self) -> Result<Schema> {
         match self.0.first() {
             Some(schema @ (Schema::Public | Schema::Temporary)) => Ok(*schema),
@@ -192,7 +192,7 @@ pub const KEYSPAN: &str = "keyspan";
 /// The schemas of PostgreSQL's own relations.
 pub const SYSTEM: [&str; 2] = ["pg_catalog", "information_schema"];
 
-/// The schema of names that say none.
+/// The schema of names without a schema.
 pub const PATH: &str = "search path";
 
 #[cfg(test)]

@@ -2,7 +2,10 @@
 
 pub mod apply;
 pub mod casts;
+pub(crate) mod char_blanks;
+pub mod checked;
 pub mod checked_arithmetic;
+pub(crate) mod each_expr;
 pub mod interval_order;
 pub mod lateral;
 pub mod literals;

@@ -1,7 +1,8 @@
 //! Passes over a parsed query, before DataFusion plans it.
 //!
-//! The gateway's table of passes (`query::passes`) says in which order they run. Most are rules of the two walks of [`rewrite`]: a walk
-//! visits the tree once and applies a table of rules to each node. What PostgreSQL has and DataFusion would drop is refused by
+//! The gateway's table of passes (`query::passes`) says in which order they run. Most are rules of the two walks of
+//! [`rewrite`]: a walk visits the tree once and applies a table of rules to each node. What PostgreSQL has and
+//! DataFusion would drop is refused by
 //! [`unsupported`].
 
 pub mod build;

@@ -1,9 +1,9 @@
 //! Types: the catalog's [`SqlType`] as Arrow fields, Arrow fields as PostgreSQL types, and single values between both.
 //!
-//! A column's [`SqlType`] becomes a field by [`field_of`]; the provider makes batches of such fields, DataFusion plans with them, and
-//! the wire asks [`pg_type`] what to tell the client. Where Arrow has no type of its own (uuid, json, jsonb, varchar, oid, name …)
-//! the field's metadata says under [`TYPE_KEY`] how PostgreSQL calls it. Text is `Utf8View` everywhere, `timestamptz` is
-//! microseconds in [`UTC`].
+//! A column's [`SqlType`] becomes a field by [`field_of`]; the provider makes batches of such fields, DataFusion plans
+//! with them, and the wire asks [`pg_type`] what to tell the client. Where Arrow has no type of its own (uuid, json,
+//! jsonb, varchar, oid, name …) the field's metadata says under [`TYPE_KEY`] how PostgreSQL calls it. Text is
+//! `Utf8View` everywhere, `timestamptz` is microseconds in [`UTC`].
 
 use arrow::datatypes::{DataType, Field, FieldRef, IntervalUnit, TimeUnit};
 use keyspan_catalog::{SqlType, value::array::ItemType};
@@ -62,7 +62,8 @@ pub fn data_type(kind: SqlType) -> DataType {
     }
 }
 
-/// A `numeric` that says nothing of its digits, where a type is a `numeric`: with more of them behind the point, as far as none before it is lost.
+/// A `numeric` that says nothing of its digits, where a type is a `numeric`: with more of them behind the point, as far
+/// as none before it is lost.
 pub fn without_digits(data: &DataType) -> DataType {
     match data {
         DataType::Decimal128(precision, scale) => {
@@ -74,8 +75,8 @@ pub fn without_digits(data: &DataType) -> DataType {
     }
 }
 
-/// The Arrow type of arrays. Their items bear no name of a type, since types of Arrow with names and without are not the same to DataFusion's
-/// functions: the field of the column says it.
+/// The Arrow type of arrays. Their items bear no name of a type, since types of Arrow with names and without are not
+/// the same to DataFusion's functions: the field of the column says it.
 pub fn list_of(item: DataType) -> DataType {
     DataType::List(Arc::new(Field::new_list_field(item, true)))
 }
@@ -102,7 +103,7 @@ pub fn is_vector(field: &Field) -> bool {
     field.metadata().get(TYPE_KEY).is_some_and(|name| name == "int2vector" || name == "oidvector")
 }
 
-/// A nullable field without a name, for casts: its type's name is kept where Arrow does not tell it.
+/// A nullable field without a name, for casts: it carries the name of the type where Arrow's type does not tell it.
 pub fn cast_field(kind: SqlType) -> FieldRef {
     Arc::new(field_of("", kind, true))
 }
@@ -110,8 +111,7 @@ pub fn cast_field(kind: SqlType) -> FieldRef {
 /// The length of a `char(n)`; `None` for a field of another type.
 pub fn char_length(field: &Field) -> Option<u32> {
     // A cast leaves the name of the type that its argument had.
-    let is_text = matches!(field.data_type(), DataType::Utf8 | DataType::LargeUtf8 | DataType::Utf8View);
-    let name = field.metadata().get(TYPE_KEY).filter(|_| is_text)?;
+    let name = field.metadata().get(TYPE_KEY).filter(|_| is_text(field.data_type()))?;
     name.strip_prefix("character(")?.strip_suffix(')')?.parse().ok()
 }
 
@@ -133,14 +133,19 @@ pub fn item_field(list: &Field) -> Option<Field> {
     })
 }
 
+/// Whether values of a type are text.
+pub fn is_text(data: &DataType) -> bool {
+    matches!(data, DataType::Utf8 | DataType::LargeUtf8 | DataType::Utf8View)
+}
+
 fn is_list(data: &DataType) -> bool {
     matches!(data, DataType::List(_) | DataType::LargeList(_) | DataType::FixedSizeList(..))
 }
 
-/// The SQL type of a field; `None` for one that no column can have.
+/// The SQL type of a field; `None` for a type that no column can have.
 pub fn sql_type(field: &Field) -> Option<SqlType> {
     if let Some(item) = item_field(field) {
-        // An array of which nothing but NULL is known is one of texts.
+        // An array of NULLs alone is one of texts.
         return if item.data_type().is_null() { SqlType::Text.array() } else { sql_type(&item)?.array() };
     }
     if let Some(name) = field.metadata().get(TYPE_KEY).filter(|name| !name.ends_with("[]")) {
@@ -247,7 +252,7 @@ pub fn type_modifier(kind: SqlType) -> i32 {
     }
 }
 
-/// The type that a client is told for a field. Maps and structures go as jsonb.
+/// The type of a field in the protocol. Maps and structures go as jsonb.
 pub fn pg_type(field: &Field) -> Type {
     // A cast leaves the name of the type that its argument had: a number or a time is no text, whatever it was made of.
     let data = field.data_type();
@@ -329,8 +334,8 @@ fn array_of(item: &Type) -> Type {
     }
 }
 
-/// The Arrow type of a parameter that a client declared; `None` for `unknown`, which is inferred, and for types that are not known
-/// here, which come as text.
+/// The Arrow type of a parameter that a client declared; `None` for `unknown`, which is inferred, and for types that
+/// are not known here, which come as text.
 pub fn parameter_type(declared: &Type) -> Option<DataType> {
     Some(match *declared {
         Type::BOOL => DataType::Boolean,
@@ -358,7 +363,7 @@ pub fn parameter_type(declared: &Type) -> Option<DataType> {
     })
 }
 
-/// The type that a client is told for a parameter of this Arrow type.
+/// The type of a parameter of this Arrow type in the protocol.
 pub fn parameter_pg_type(data: &DataType) -> Type {
     match data {
         DataType::Null => Type::TEXT,

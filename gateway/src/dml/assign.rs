@@ -10,10 +10,10 @@ use arrow::{
     datatypes::{DataType, Field},
 };
 use datafusion::scalar::ScalarValue;
-use keyspan_catalog::{SqlType, Value, value::interval::Interval as Span};
-
-/// Microseconds of a day.
-const DAY_MICROS: i64 = 86_400_000_000;
+use keyspan_catalog::{
+    SqlType, Value,
+    value::{calendar::MICROS_PER_DAY, interval::Interval as Span},
+};
 
 /// The value of a column's row, cast to the type of the column that it goes to.
 ///
@@ -87,18 +87,18 @@ fn cast(value: Value, from: &DataType, kind: SqlType, mismatch: &dyn Fn() -> Sql
         (Date, Value::Timestamp(i64::MIN)) => Value::Date(i32::MIN),
         (Date, Value::Timestamp(i64::MAX)) => Value::Date(i32::MAX),
         (Date, Value::Timestamp(micros)) => {
-            Value::Date(i32::try_from(micros.div_euclid(DAY_MICROS)).map_err(|_| out_of_range())?)
+            Value::Date(i32::try_from(micros.div_euclid(MICROS_PER_DAY)).map_err(|_| out_of_range())?)
         }
         (Timestamp | Timestamptz, Value::Date(i32::MIN)) => Value::Timestamp(i64::MIN),
         (Timestamp | Timestamptz, Value::Date(i32::MAX)) => Value::Timestamp(i64::MAX),
         (Timestamp | Timestamptz, Value::Date(days)) => {
-            Value::Timestamp(i64::from(days).checked_mul(DAY_MICROS).ok_or_else(out_of_range)?)
+            Value::Timestamp(i64::from(days).checked_mul(MICROS_PER_DAY).ok_or_else(out_of_range)?)
         }
         (Time, Value::Timestamp(micros)) if !matches!(micros, i64::MIN | i64::MAX) => {
-            Value::Time(micros.rem_euclid(DAY_MICROS))
+            Value::Time(micros.rem_euclid(MICROS_PER_DAY))
         }
         (Time, Value::Timestamp(_)) => Value::Null,
-        (Time, Value::Interval(span)) => Value::Time(span.micros.rem_euclid(DAY_MICROS)),
+        (Time, Value::Interval(span)) => Value::Time(span.micros.rem_euclid(MICROS_PER_DAY)),
         (Interval, Value::Time(micros)) => Value::Interval(Span { months: 0, days: 0, micros }),
         (Array(item), Value::Array(items)) => {
             let from = item_of(from);

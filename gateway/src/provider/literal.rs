@@ -9,11 +9,9 @@ use crate::pg::types::UTC;
 use arrow::datatypes::{DataType, TimeUnit};
 use bytes::Bytes;
 use datafusion::scalar::ScalarValue;
-use keyspan_catalog::{SqlType, Value};
+use keyspan_catalog::{SqlType, Value, value::calendar::MICROS_PER_DAY};
 use std::ops::Bound;
 
-/// Microseconds of a day.
-const DAY_MICROS: i64 = 86_400_000_000;
 /// Integers of up to this absolute value are exact in a 64-bit float.
 const FLOAT_WHOLE_MAX: f64 = (1_i64 << 52) as f64;
 
@@ -242,8 +240,8 @@ fn date_edge(cast: Option<&DataType>, literal: &ScalarValue) -> Option<Edge> {
         (None | Some(DataType::Date32), ScalarValue::Date32(Some(days))) => Some(Edge::on(Value::Date(*days))),
         (Some(DataType::Timestamp(_, zone)), literal) if is_utc(zone.as_deref()) => {
             let (micros, exactly) = micros(literal)?;
-            let days = i32::try_from(micros.div_euclid(DAY_MICROS)).ok()?;
-            Some(Edge::floor(Value::Date(days), exactly && micros.rem_euclid(DAY_MICROS) == 0))
+            let days = i32::try_from(micros.div_euclid(MICROS_PER_DAY)).ok()?;
+            Some(Edge::floor(Value::Date(days), exactly && micros.rem_euclid(MICROS_PER_DAY) == 0))
         }
         _ => None,
     }
@@ -262,7 +260,7 @@ fn timestamp_edge(kind: SqlType, cast: Option<&DataType>, literal: &ScalarValue)
         // A date equals all timestamps of its day.
         Some(DataType::Date32) => {
             let ScalarValue::Date32(Some(days)) = literal else { return None };
-            let day = |days: i32| Value::Timestamp(i64::from(days) * DAY_MICROS);
+            let day = |days: i32| Value::Timestamp(i64::from(days) * MICROS_PER_DAY);
             Some(Edge::At { below: Bound::Excluded(day(*days)), above: Bound::Included(day(days.checked_add(1)?)) })
         }
         Some(DataType::Timestamp(TimeUnit::Microsecond | TimeUnit::Nanosecond, zone)) if is_utc(zone.as_deref()) => {

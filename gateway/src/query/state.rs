@@ -7,9 +7,9 @@ use crate::{
         aggregates,
         exec::{cancellable_joins, run_aggregate},
         functions,
-        plan::{apply, interval_order, literals, operators::Operators, type_planner::Types},
+        plan::{apply, checked, interval_order, literals, operators::Operators, type_planner::Types},
         types,
-        workarounds::{canonical_comparisons::Alike, filter_projection},
+        workarounds::{canonical_comparisons::CanonicalComparisons, filter_projection},
     },
     provider::{columnar::MetadataAggregates, loose_scan::LooseScans},
     resources::{BATCH_ROWS, STREAMS},
@@ -66,15 +66,15 @@ fn make() -> SessionState {
         literals::untyped(),
     ];
     analyzer.extend(Analyzer::new().rules);
-    analyzer.push(literals::checked());
-    analyzer.push(Arc::new(interval_order::Lengths));
-    analyzer.push(Arc::new(Alike));
+    analyzer.push(checked::checked());
+    analyzer.push(Arc::new(interval_order::IntervalOrder));
+    analyzer.push(Arc::new(CanonicalComparisons));
     analyzer.push(Arc::new(Unkeyed));
     analyzer.push(Arc::new(apply::Correlated::default()));
     let mut logical: Vec<Arc<dyn OptimizerRule + Send + Sync>> = Vec::new();
     for rule in Optimizer::new().rules {
         if rule.name() == PushDownFilter::new().name() {
-            logical.push(Arc::new(Alike));
+            logical.push(Arc::new(CanonicalComparisons));
         }
         logical.push(rule);
     }
@@ -82,12 +82,12 @@ fn make() -> SessionState {
         vec![Arc::new(LooseScans::default()), Arc::new(MetadataAggregates)];
     for rule in PhysicalOptimizer::new().rules {
         if rule.name() == ProjectionPushdown::new().name() {
-            physical.push(Arc::new(filter_projection::TakenOut));
+            physical.push(Arc::new(filter_projection::FilterProjection));
         }
         physical.push(rule);
     }
     physical.push(Arc::new(run_aggregate::RunAggregates::default()));
-    physical.push(Arc::new(cancellable_joins::Joins));
+    physical.push(Arc::new(cancellable_joins::CancellableJoins));
     let mut state = SessionStateBuilder::new_with_default_features()
         .with_config(config)
         .with_catalog_list(Arc::new(MemoryCatalogProviderList::new()))

@@ -1,8 +1,9 @@
-//! Sums of numerics of so many digits that a sum may have more than fit: DataFusion's, in 55.2, wrap around without a word, where its averages do not.
+//! Sums of numerics with many digits, which may overflow: those of DataFusion 55.2 wrap around without an error, where
+//! its averages do not.
 //!
-//! A sum has 256 bits here until it is told, and 22003 says that it has more digits than a numeric.
+//! A sum has 256 bits here until the end; a result with more digits than a numeric is 22003.
 
-use crate::{functions::scalar_function::told, plan::checked_arithmetic};
+use crate::{functions::scalar_function::external, plan::checked_arithmetic};
 use arrow::{
     array::{ArrayRef, AsArray, BooleanArray, Decimal128Array, Decimal256Array, UInt64Array},
     datatypes::{DataType, Decimal128Type, Decimal256Type, Field, FieldRef, UInt64Type, i256},
@@ -19,17 +20,17 @@ const SAFE_DIGITS: u8 = 28;
 /// Digits of 256 bits.
 const SUM_DIGITS: u8 = 76;
 
-/// What is made of a sum.
+/// The types of a sum.
 #[derive(Clone, Debug)]
-pub(crate) struct Told {
+pub(crate) struct DecimalSum {
     /// Digits after the point of what is summed.
     scale: i8,
     /// The result's type.
     returns: DataType,
 }
 
-impl Told {
-    /// What is to be made of arguments of these types; `None` for those that DataFusion sums right.
+impl DecimalSum {
+    /// The sum for arguments of these types; `None` for those that DataFusion sums right.
     pub(crate) fn of(arguments: &[FieldRef], returns: &DataType) -> Option<Self> {
         let [argument] = arguments else { return None };
         match argument.data_type() {
@@ -52,7 +53,7 @@ impl Told {
     /// The result; `None` for NULL.
     ///
     /// # Errors
-    /// When it has more digits than its type.
+    /// 22003 for more digits than its type has.
     fn result(&self, Sum { count, sum }: Sum) -> Result<Option<i128>> {
         let DataType::Decimal128(digits, _) = self.returns else {
             return datafusion::common::internal_err!("a sum of numerics is a numeric");
@@ -62,7 +63,7 @@ impl Told {
         }
         let fits = |result: &i128| result.unsigned_abs() < 10_u128.pow(u32::from(digits));
         let result = sum.to_i128().filter(fits);
-        result.map(Some).ok_or_else(|| told(checked_arithmetic::out_of_range(&self.returns)))
+        result.map(Some).ok_or_else(|| external(checked_arithmetic::out_of_range(&self.returns)))
     }
 
     fn states(&self, sums: &[Sum]) -> Result<Vec<ArrayRef>> {
@@ -73,11 +74,11 @@ impl Told {
     }
 
     pub(crate) fn one(self) -> Box<dyn Accumulator> {
-        Box::new(One { told: self, sum: Sum::default() })
+        Box::new(One { to: self, sum: Sum::default() })
     }
 
     pub(crate) fn many(self) -> Box<dyn GroupsAccumulator> {
-        Box::new(Many { told: self, sums: Vec::new() })
+        Box::new(Many { to: self, sums: Vec::new() })
     }
 }
 
@@ -118,7 +119,7 @@ fn sums(columns: &[ArrayRef]) -> impl Iterator<Item = Sum> {
 /// One group, or a window's frame: whole numbers go as they came.
 #[derive(Debug)]
 struct One {
-    told: Told,
+    to: DecimalSum,
     sum: Sum,
 }
 
@@ -140,13 +141,13 @@ impl Accumulator for One {
         Ok(())
     }
     fn state(&mut self) -> Result<Vec<ScalarValue>> {
-        let columns = self.told.states(&[self.sum])?;
+        let columns = self.to.states(&[self.sum])?;
         columns.iter().map(|column| ScalarValue::try_from_array(column, 0)).collect()
     }
     fn evaluate(&mut self) -> Result<ScalarValue> {
-        match self.told.returns {
+        match self.to.returns {
             DataType::Decimal128(digits, scale) => {
-                Ok(ScalarValue::Decimal128(self.told.result(self.sum)?, digits, scale))
+                Ok(ScalarValue::Decimal128(self.to.result(self.sum)?, digits, scale))
             }
             _ => datafusion::common::internal_err!("a sum of numerics is a numeric"),
         }
@@ -158,7 +159,7 @@ impl Accumulator for One {
 
 /// Many groups.
 struct Many {
-    told: Told,
+    to: DecimalSum,
     sums: Vec<Sum>,
 }
 
@@ -187,18 +188,18 @@ impl GroupsAccumulator for Many {
     }
     fn evaluate(&mut self, emit_to: EmitTo) -> Result<ArrayRef> {
         let sums = emit_to.take_needed(&mut self.sums);
-        let results = sums.into_iter().map(|sum| self.told.result(sum)).collect::<Result<Decimal128Array>>()?;
-        Ok(Arc::new(results.with_data_type(self.told.returns.clone())))
+        let results = sums.into_iter().map(|sum| self.to.result(sum)).collect::<Result<Decimal128Array>>()?;
+        Ok(Arc::new(results.with_data_type(self.to.returns.clone())))
     }
     fn state(&mut self, emit_to: EmitTo) -> Result<Vec<ArrayRef>> {
         let sums = emit_to.take_needed(&mut self.sums);
-        self.told.states(&sums)
+        self.to.states(&sums)
     }
     fn convert_to_state(&self, values: &[ArrayRef], filter: Option<&BooleanArray>) -> Result<Vec<ArrayRef>> {
         let values = values[0].as_primitive::<Decimal128Type>().iter().enumerate();
         let sums =
             values.map(|(at, value)| value.filter(|_| super::passes(filter, at)).map(one_of).unwrap_or_default());
-        self.told.states(&sums.collect::<Vec<_>>())
+        self.to.states(&sums.collect::<Vec<_>>())
     }
     fn size(&self) -> usize {
         size_of_val(self) + self.sums.capacity() * size_of::<Sum>()

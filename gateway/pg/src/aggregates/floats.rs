@@ -1,13 +1,14 @@
 //! What sums of floating point numbers say, and how they slide.
 //!
-//! The sum of infinities of both signs is a NaN to which a processor gives a sign, by which Arrow takes it for less than all numbers: what is said
-//! is the NaN of `'NaN'`. A sum that became infinite though no value was is 22003, as in PostgreSQL. DataFusion's sum of a window's frame takes from a
-//! running total what left the frame, which brings nothing back of an infinity, nor of small numbers beside a large one: a frame is summed of what it
-//! holds here ([`Sum`]).
+//! The sum of infinities of both signs is a NaN to which a processor gives a sign, by which Arrow takes it for less
+//! than all numbers: what is said is the NaN of `'NaN'`. A sum that became infinite though no value was is 22003, as in
+//! PostgreSQL. DataFusion's sum of a window's frame takes from a running total what left the frame, which brings
+//! nothing back of an infinity, nor of small numbers beside a large one: a frame is summed of what it holds here
+//! ([`Sum`]).
 
 use crate::{
     error::{SqlError, SqlState},
-    functions::scalar_function::told,
+    functions::scalar_function::external,
 };
 use arrow::{
     array::{Array, ArrayRef, AsArray},
@@ -18,10 +19,10 @@ use std::sync::Arc;
 
 /// 22003, as of all operators.
 pub(crate) fn overflow() -> datafusion::error::DataFusionError {
-    told(SqlError::new(SqlState::NUMERIC_VALUE_OUT_OF_RANGE, "value out of range: overflow"))
+    external(SqlError::new(SqlState::NUMERIC_VALUE_OUT_OF_RANGE, "value out of range: overflow"))
 }
 
-/// Whether there is an infinity in a column of doubles; what stands where NULL is may be one.
+/// Whether a column of doubles has an infinity; the value under a NULL counts, too.
 pub(crate) fn has_infinity(columns: &[ArrayRef]) -> bool {
     let of = |column: &ArrayRef| {
         // To the end, without a branch: many at a time.
@@ -68,10 +69,10 @@ pub(crate) fn all_checked(results: ArrayRef, may_be_infinite: bool) -> Result<Ar
     }
 }
 
-/// A queue of which all that is in it is known as one at any time; each value is joined with others three times at most.
+/// A queue whose aggregate is known at any time; each value is combined with others three times at most.
 ///
-/// Two stacks, the older of which holds what each value is together with all that came after it there. Source: Tangwongsan, Hirzel, Schneider and Wu, "General
-/// incremental sliding-window aggregation", VLDB 2015, section 3.
+/// Two stacks; the older one holds for each value its aggregate with all that came after it there. Source: Tangwongsan,
+/// Hirzel, Schneider and Wu, "General incremental sliding-window aggregation", VLDB 2015, section 3.
 #[derive(Debug)]
 pub(crate) struct Sliding<T> {
     and: fn(T, T) -> T,
@@ -184,7 +185,7 @@ mod tests {
     proptest! {
         #[test]
         fn what_slides_is_all_that_was_pushed_and_not_popped(steps in proptest::collection::vec(proptest::option::weighted(0.6, 0..100u64), 0..60)) {
-            // Not commutative: the order is kept.
+            // Not commutative: in order.
             let mut sliding = Sliding::<(u64, u64)>::new(|(a, a_power), (b, b_power)| {
                 (a.wrapping_mul(b_power).wrapping_add(b), a_power.wrapping_mul(b_power))
             });

@@ -1,5 +1,5 @@
-//! `sum` and `avg` of intervals: months, days and time by themselves, as PostgreSQL adds them. DataFusion has no average of intervals, and its sum
-//! counts time in nanoseconds, which turn over after 292 years.
+//! `sum` and `avg` of intervals: months, days and time by themselves, as PostgreSQL adds them. DataFusion has no
+//! average of intervals, and its sum counts time in nanoseconds, which turn over after 292 years.
 
 use crate::functions::times::Span;
 use arrow::{
@@ -25,7 +25,7 @@ pub(crate) struct Intervals {
     count: i64,
 }
 
-/// What is kept of a sum.
+/// The state of a sum.
 pub(crate) fn state(name: &str) -> Vec<FieldRef> {
     let parts =
         [("months", DataType::Int64), ("days", DataType::Int64), ("micros", MICROS), ("count", DataType::Int64)];

@@ -1,7 +1,9 @@
-//! `min` and `max` of floating point numbers by groups, as PostgreSQL has them: NaN is greater than all others, infinities are what they are.
+//! `min` and `max` of floating point numbers by groups, as PostgreSQL has them: NaN is greater than all others,
+//! infinities are what they are.
 //!
-//! DataFusion's accumulators of groups, in 55.2 (apache/datafusion#24432), begin with the greatest finite number and take whatever comes after a NaN: the greatest of
-//! `-Infinity` alone is -1.8e308 there, and that of NaN and 1 is 1. Those of one group are right. All else is DataFusion's.
+//! DataFusion's accumulators of groups, in 55.2 (apache/datafusion#24432), begin with the greatest finite number and
+//! take whatever comes after a NaN: the greatest of `-Infinity` alone is -1.8e308 there, and that of NaN and 1 is 1.
+//! Those of one group are right. All else is DataFusion's.
 
 use arrow::datatypes::{ArrowPrimitiveType, DataType, FieldRef, Float32Type, Float64Type};
 use datafusion::{
@@ -19,12 +21,12 @@ use std::sync::Arc;
 
 /// DataFusion's `min` or `max`, but for floating point numbers by groups.
 #[derive(Debug, PartialEq, Eq, Hash)]
-pub(crate) struct Extreme {
+pub(crate) struct MinMax {
     pub(crate) inner: Arc<AggregateUDF>,
     pub(crate) is_max: bool,
 }
 
-impl Extreme {
+impl MinMax {
     fn of_groups<T: ArrowPrimitiveType + Send>(
         &self,
         (least, nan): (T::Native, T::Native),
@@ -52,7 +54,7 @@ impl Extreme {
     }
 }
 
-impl AggregateUDFImpl for Extreme {
+impl AggregateUDFImpl for MinMax {
     fn name(&self) -> &str {
         self.inner.name()
     }

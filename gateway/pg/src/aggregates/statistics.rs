@@ -1,10 +1,12 @@
-//! Statistics of double precision as PostgreSQL computes them: `stddev`, `variance`, `corr`, `covar_pop`, `regr_slope` and their kin.
+//! Statistics of double precision as PostgreSQL computes them: `stddev`, `variance`, `corr`, `covar_pop`, `regr_slope`
+//! and their kin.
 //!
-//! DataFusion's differ in the last digits, take for NULL what is NaN, know no overflow, and those of a window's frame take from a running state what
-//! left the frame. Here all of them come of the same six [`Moments`], in the order of rows; those of a frame are joined of what it holds.
+//! DataFusion's differ in the last digits, take for NULL what is NaN, know no overflow, and those of a window's frame
+//! take from a running state what left the frame. Here all of them come of the same six [`Moments`], in the order of
+//! rows; those of a frame are joined of what it holds.
 //!
-//! Source of the algorithm: Youngs and Cramer, "Some results relevant to choice of sum and sum-of-product algorithms", Technometrics 13, 1971, as in
-//! PostgreSQL's `float.c` since version 12.
+//! Source of the algorithm: Youngs and Cramer, "Some results relevant to choice of sum and sum-of-product algorithms",
+//! Technometrics 13, 1971, as in PostgreSQL's `float.c` since version 12.
 
 use super::{
     floats::{self, Sliding},
@@ -25,8 +27,8 @@ use datafusion::{
 };
 use std::sync::Arc;
 
-/// How many values there were, their sums, and the sums of products of how far they are from their averages. Of a function of one argument
-/// only those of `x` are kept.
+/// How many values there were, their sums, and the sums of products of how far they are from their averages. Of a
+/// function of one argument the state has only those of `x`.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 struct Moments {
     n: f64,
@@ -111,7 +113,8 @@ impl Averaged {
         Self(Moments::of(row))
     }
 
-    /// Those of both together. Source: Chan, Golub and LeVeque, "Updating formulae and a pairwise algorithm for computing sample variances", 1979.
+    /// Those of both together. Source: Chan, Golub and LeVeque, "Updating formulae and a pairwise algorithm for
+    /// computing sample variances", 1979.
     fn and(Self(a): Self, Self(b): Self) -> Self {
         let n = a.n + b.n;
         let (far_x, far_y) = (b.sx - a.sx, b.sy - a.sy);
@@ -133,7 +136,7 @@ impl Averaged {
 
 /// The functions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-enum Which {
+enum Kind {
     StddevSamp,
     StddevPop,
     VarSamp,
@@ -152,7 +155,7 @@ enum Which {
     RegrSxy,
 }
 
-impl Which {
+impl Kind {
     /// Columns of a state.
     fn state_columns(self) -> usize {
         match self {
@@ -224,33 +227,33 @@ impl Which {
     }
 }
 
-/// The functions, to be registered in the place of DataFusion's.
+/// The functions, which replace DataFusion's.
 pub(crate) fn functions() -> [AggregateUDF; 16] {
     [
-        (Which::StddevSamp, stddev::stddev_udaf()),
-        (Which::StddevPop, stddev::stddev_pop_udaf()),
-        (Which::VarSamp, variance::var_samp_udaf()),
-        (Which::VarPop, variance::var_pop_udaf()),
-        (Which::Corr, correlation::corr_udaf()),
-        (Which::CovarSamp, covariance::covar_samp_udaf()),
-        (Which::CovarPop, covariance::covar_pop_udaf()),
-        (Which::RegrSlope, regr::regr_slope_udaf()),
-        (Which::RegrIntercept, regr::regr_intercept_udaf()),
-        (Which::RegrR2, regr::regr_r2_udaf()),
-        (Which::RegrAvgX, regr::regr_avgx_udaf()),
-        (Which::RegrAvgY, regr::regr_avgy_udaf()),
-        (Which::RegrCount, regr::regr_count_udaf()),
-        (Which::RegrSxx, regr::regr_sxx_udaf()),
-        (Which::RegrSyy, regr::regr_syy_udaf()),
-        (Which::RegrSxy, regr::regr_sxy_udaf()),
+        (Kind::StddevSamp, stddev::stddev_udaf()),
+        (Kind::StddevPop, stddev::stddev_pop_udaf()),
+        (Kind::VarSamp, variance::var_samp_udaf()),
+        (Kind::VarPop, variance::var_pop_udaf()),
+        (Kind::Corr, correlation::corr_udaf()),
+        (Kind::CovarSamp, covariance::covar_samp_udaf()),
+        (Kind::CovarPop, covariance::covar_pop_udaf()),
+        (Kind::RegrSlope, regr::regr_slope_udaf()),
+        (Kind::RegrIntercept, regr::regr_intercept_udaf()),
+        (Kind::RegrR2, regr::regr_r2_udaf()),
+        (Kind::RegrAvgX, regr::regr_avgx_udaf()),
+        (Kind::RegrAvgY, regr::regr_avgy_udaf()),
+        (Kind::RegrCount, regr::regr_count_udaf()),
+        (Kind::RegrSxx, regr::regr_sxx_udaf()),
+        (Kind::RegrSyy, regr::regr_syy_udaf()),
+        (Kind::RegrSxy, regr::regr_sxy_udaf()),
     ]
-    .map(|(which, inner)| AggregateUDF::from(Statistic { which, inner }))
+    .map(|(kind, inner)| AggregateUDF::from(Statistic { kind, inner }))
 }
 
 /// One of the functions, with the names and arguments of DataFusion's, which has those of distinct values.
 #[derive(Debug, PartialEq, Eq, Hash)]
 struct Statistic {
-    which: Which,
+    kind: Kind,
     inner: Arc<AggregateUDF>,
 }
 
@@ -265,25 +268,25 @@ impl AggregateUDFImpl for Statistic {
         self.inner.signature()
     }
     fn return_type(&self, _: &[DataType]) -> Result<DataType> {
-        Ok(self.which.returns())
+        Ok(self.kind.returns())
     }
     fn is_nullable(&self) -> bool {
-        self.which != Which::RegrCount
+        self.kind != Kind::RegrCount
     }
     fn default_value(&self, _: &DataType) -> Result<ScalarValue> {
-        self.which.result(Moments::default()).map(|result| self.which.scalar(result))
+        self.kind.result(Moments::default()).map(|result| self.kind.scalar(result))
     }
     fn accumulator(&self, arguments: AccumulatorArgs) -> Result<Box<dyn Accumulator>> {
         if arguments.is_distinct {
             return self.inner.accumulator(arguments);
         }
-        Ok(Box::new(One { which: self.which, moments: Moments::default() }))
+        Ok(Box::new(One { kind: self.kind, moments: Moments::default() }))
     }
     fn state_fields(&self, arguments: StateFieldsArgs) -> Result<Vec<FieldRef>> {
         if arguments.is_distinct {
             return self.inner.state_fields(arguments);
         }
-        let names = ["n", "sx", "sxx", "sy", "syy", "sxy"].into_iter().take(self.which.state_columns());
+        let names = ["n", "sx", "sxx", "sy", "syy", "sxy"].into_iter().take(self.kind.state_columns());
         let field = |name| Arc::new(Field::new(format!("{}[{name}]", arguments.name), DataType::Float64, true));
         Ok(names.map(field).collect())
     }
@@ -291,13 +294,13 @@ impl AggregateUDFImpl for Statistic {
         !arguments.is_distinct
     }
     fn create_groups_accumulator(&self, _: AccumulatorArgs) -> Result<Box<dyn GroupsAccumulator>> {
-        Ok(Box::new(Many { which: self.which, moments: Vec::new() }))
+        Ok(Box::new(Many { kind: self.kind, moments: Vec::new() }))
     }
     fn create_sliding_accumulator(&self, arguments: AccumulatorArgs) -> Result<Box<dyn Accumulator>> {
         if arguments.is_distinct {
             return self.inner.create_sliding_accumulator(arguments);
         }
-        Ok(Box::new(Frame { which: self.which, rows: Sliding::new(Averaged::and) }))
+        Ok(Box::new(Frame { kind: self.kind, rows: Sliding::new(Averaged::and) }))
     }
     fn reverse_expr(&self) -> ReversedUDAF {
         ReversedUDAF::Identical
@@ -307,7 +310,8 @@ impl AggregateUDFImpl for Statistic {
     }
 }
 
-/// Rows that count: those of which no argument is NULL. PostgreSQL's functions of two arguments have the dependent variable, `y`, first.
+/// Rows that count: those without a NULL argument. PostgreSQL's functions of two arguments have the dependent variable,
+/// `y`, first.
 fn rows(values: &[ArrayRef], mut row: impl FnMut(usize, (f64, Option<f64>))) {
     let (x, y) = match values {
         [y, x, ..] => (x.as_primitive::<Float64Type>(), Some(y.as_primitive::<Float64Type>())),
@@ -333,17 +337,17 @@ fn states(columns: &[ArrayRef]) -> impl Iterator<Item = Moments> {
 }
 
 /// Columns of states.
-fn columns(which: Which, mut moments: Vec<Moments>) -> Vec<ArrayRef> {
+fn columns(kind: Kind, mut moments: Vec<Moments>) -> Vec<ArrayRef> {
     let column = |at: usize| -> ArrayRef {
         Arc::new(Float64Array::from_iter_values(moments.iter_mut().map(|moments| *moments.columns()[at])))
     };
-    (0..which.state_columns()).map(column).collect()
+    (0..kind.state_columns()).map(column).collect()
 }
 
 /// One group.
 #[derive(Debug)]
 struct One {
-    which: Which,
+    kind: Kind,
     moments: Moments,
 }
 
@@ -357,11 +361,11 @@ impl Accumulator for One {
         Ok(())
     }
     fn state(&mut self) -> Result<Vec<ScalarValue>> {
-        let columns = self.moments.columns().into_iter().take(self.which.state_columns());
+        let columns = self.moments.columns().into_iter().take(self.kind.state_columns());
         Ok(columns.map(|column| ScalarValue::Float64(Some(*column))).collect())
     }
     fn evaluate(&mut self) -> Result<ScalarValue> {
-        self.which.result(self.moments).map(|result| self.which.scalar(result))
+        self.kind.result(self.moments).map(|result| self.kind.scalar(result))
     }
     fn size(&self) -> usize {
         size_of_val(self)
@@ -370,7 +374,7 @@ impl Accumulator for One {
 
 /// Many groups.
 struct Many {
-    which: Which,
+    kind: Kind,
     moments: Vec<Moments>,
 }
 
@@ -399,10 +403,10 @@ impl GroupsAccumulator for Many {
     }
     fn evaluate(&mut self, emit_to: EmitTo) -> Result<ArrayRef> {
         let moments = emit_to.take_needed(&mut self.moments);
-        self.which.array(moments.into_iter().map(|moments| self.which.result(moments)))
+        self.kind.array(moments.into_iter().map(|moments| self.kind.result(moments)))
     }
     fn state(&mut self, emit_to: EmitTo) -> Result<Vec<ArrayRef>> {
-        Ok(columns(self.which, emit_to.take_needed(&mut self.moments)))
+        Ok(columns(self.kind, emit_to.take_needed(&mut self.moments)))
     }
     fn convert_to_state(&self, values: &[ArrayRef], filter: Option<&BooleanArray>) -> Result<Vec<ArrayRef>> {
         let mut moments = vec![Moments::default(); values[0].len()];
@@ -411,7 +415,7 @@ impl GroupsAccumulator for Many {
                 moments[at] = Moments::of(row);
             }
         });
-        Ok(columns(self.which, moments))
+        Ok(columns(self.kind, moments))
     }
     fn size(&self) -> usize {
         size_of_val(self) + self.moments.capacity() * size_of::<Moments>()
@@ -421,7 +425,7 @@ impl GroupsAccumulator for Many {
 /// A window's frame.
 #[derive(Debug)]
 struct Frame {
-    which: Which,
+    kind: Kind,
     rows: Sliding<Averaged>,
 }
 
@@ -438,9 +442,9 @@ impl Accumulator for Frame {
         true
     }
     fn evaluate(&mut self) -> Result<ScalarValue> {
-        self.which
+        self.kind
             .result(self.rows.all().map(Averaged::moments).unwrap_or_default())
-            .map(|result| self.which.scalar(result))
+            .map(|result| self.kind.scalar(result))
     }
     fn size(&self) -> usize {
         size_of_val(self) + self.rows.size()
@@ -459,48 +463,48 @@ mod tests {
     use super::*;
     use proptest::{collection::vec, option::weighted, prelude::*};
 
-    const ALL: [Which; 16] = [
-        Which::StddevSamp,
-        Which::StddevPop,
-        Which::VarSamp,
-        Which::VarPop,
-        Which::Corr,
-        Which::CovarSamp,
-        Which::CovarPop,
-        Which::RegrSlope,
-        Which::RegrIntercept,
-        Which::RegrR2,
-        Which::RegrAvgX,
-        Which::RegrAvgY,
-        Which::RegrCount,
-        Which::RegrSxx,
-        Which::RegrSyy,
-        Which::RegrSxy,
+    const ALL: [Kind; 16] = [
+        Kind::StddevSamp,
+        Kind::StddevPop,
+        Kind::VarSamp,
+        Kind::VarPop,
+        Kind::Corr,
+        Kind::CovarSamp,
+        Kind::CovarPop,
+        Kind::RegrSlope,
+        Kind::RegrIntercept,
+        Kind::RegrR2,
+        Kind::RegrAvgX,
+        Kind::RegrAvgY,
+        Kind::RegrCount,
+        Kind::RegrSxx,
+        Kind::RegrSyy,
+        Kind::RegrSxy,
     ];
 
     /// `y`, `x`, and whether FILTER lets the row pass.
     type Row = (Option<i8>, Option<i8>, Option<bool>);
 
-    fn arguments(which: Which, rows: &[Row]) -> Vec<ArrayRef> {
+    fn arguments(kind: Kind, rows: &[Row]) -> Vec<ArrayRef> {
         let column = |value: fn(&Row) -> Option<i8>| -> ArrayRef {
             Arc::new(rows.iter().map(|row| value(row).map(f64::from)).collect::<Float64Array>())
         };
         let both = vec![column(|row| row.0), column(|row| row.1)];
-        if which.state_columns() == 3 { both[1..].to_vec() } else { both }
+        if kind.state_columns() == 3 { both[1..].to_vec() } else { both }
     }
 
     fn filter(rows: &[Row]) -> BooleanArray {
         rows.iter().map(|row| row.2).collect()
     }
 
-    fn one(which: Which, rows: &[Row]) -> ScalarValue {
-        let mut one = One { which, moments: Moments::default() };
-        one.update_batch(&arguments(which, rows)).unwrap();
+    fn one(kind: Kind, rows: &[Row]) -> ScalarValue {
+        let mut one = One { kind, moments: Moments::default() };
+        one.update_batch(&arguments(kind, rows)).unwrap();
         one.evaluate().unwrap()
     }
 
-    fn frame(which: Which) -> Frame {
-        Frame { which, rows: Sliding::new(Averaged::and) }
+    fn frame(kind: Kind) -> Frame {
+        Frame { kind, rows: Sliding::new(Averaged::and) }
     }
 
     fn close(found: &ScalarValue, expected: &ScalarValue) -> bool {
@@ -521,14 +525,14 @@ mod tests {
         ) {
             let rows = parts.concat();
             let passing: Vec<Row> = rows.iter().filter(|row| row.2 == Some(true)).copied().collect();
-            for which in ALL {
-                let (expected, none) = (one(which, &passing), one(which, &[]));
-                let mut many = Many { which, moments: Vec::new() };
-                let mut merged = One { which, moments: Moments::default() };
+            for kind in ALL {
+                let (expected, none) = (one(kind, &passing), one(kind, &[]));
+                let mut many = Many { kind, moments: Vec::new() };
+                let mut merged = One { kind, moments: Moments::default() };
                 for (number, part) in parts.iter().enumerate() {
-                    let (values, filter, groups) = (arguments(which, part), filter(part), vec![1; part.len()]);
+                    let (values, filter, groups) = (arguments(kind, part), filter(part), vec![1; part.len()]);
                     let (states, groups) = if number % 2 == 0 {
-                        let mut other = Many { which, moments: Vec::new() };
+                        let mut other = Many { kind, moments: Vec::new() };
                         other.update_batch(&values, &groups, Some(&filter), 3).unwrap();
                         (other.state(EmitTo::All).unwrap(), vec![0, 1, 2])
                     } else {
@@ -540,15 +544,15 @@ mod tests {
                 let found = many.evaluate(EmitTo::All).unwrap();
                 for (group, expected) in [(0, &none), (1, &expected), (2, &none)] {
                     let found = ScalarValue::try_from_array(&found, group).unwrap();
-                    prop_assert!(close(&found, expected), "{which:?}: {found:?}, {expected:?}");
+                    prop_assert!(close(&found, expected), "{kind:?}: {found:?}, {expected:?}");
                 }
-                prop_assert!(close(&merged.evaluate().unwrap(), &expected), "{:?}", which);
+                prop_assert!(close(&merged.evaluate().unwrap(), &expected), "{:?}", kind);
 
-                let (mut frame, first) = (frame(which), first.min(rows.len()));
-                frame.update_batch(&arguments(which, &rows)).unwrap();
-                frame.retract_batch(&arguments(which, &rows[..first])).unwrap();
-                let (found, expected) = (frame.evaluate().unwrap(), one(which, &rows[first..]));
-                prop_assert!(close(&found, &expected), "{which:?}: {found:?}, {expected:?}");
+                let (mut frame, first) = (frame(kind), first.min(rows.len()));
+                frame.update_batch(&arguments(kind, &rows)).unwrap();
+                frame.retract_batch(&arguments(kind, &rows[..first])).unwrap();
+                let (found, expected) = (frame.evaluate().unwrap(), one(kind, &rows[first..]));
+                prop_assert!(close(&found, &expected), "{kind:?}: {found:?}, {expected:?}");
             }
         }
     }
@@ -557,7 +561,7 @@ mod tests {
     #[test]
     fn a_frame_of_one_value_does_not_vary() {
         let tenths: Vec<ArrayRef> = vec![Arc::new(Float64Array::from(vec![0.1; 10]))];
-        let mut frame = frame(Which::StddevSamp);
+        let mut frame = frame(Kind::StddevSamp);
         frame.update_batch(&tenths).unwrap();
         frame.retract_batch(&[tenths[0].slice(0, 3)]).unwrap();
         frame.update_batch(&[tenths[0].slice(0, 5)]).unwrap();

@@ -1,7 +1,8 @@
-//! Accumulators of DataFusion's that are given arguments of another type, or whose result becomes one: [`Types`] says which.
+//! DataFusion's accumulators with arguments or results cast to another type: [`Types`] says to which.
 //!
-//! Integers are widened where they are summed, which is what a bigint's sum is made of; averages are computed with a digit more than they show, and
-//! rounded to it. Of floating point numbers it is seen whether one was infinite: if none was, no result may be ([`floats`]).
+//! Integers are widened where they are summed, which is what a bigint's sum is made of; averages are computed with a
+//! digit more than they show, and rounded to it. Of floating point numbers it is seen whether one was infinite: if none
+//! was, no result may be ([`floats`]).
 
 use super::floats;
 use arrow::{
@@ -24,8 +25,8 @@ pub(crate) fn summed(data: &DataType) -> DataType {
     }
 }
 
-/// The type that is shown for a result: one digit after the point less.
-pub(crate) fn shown(inner: &DataType) -> DataType {
+/// The type of a result for clients: one digit after the point less.
+pub(crate) fn client_type(inner: &DataType) -> DataType {
     match inner {
         DataType::Decimal128(precision, scale) if *scale > 0 && *precision > 1 => {
             DataType::Decimal128(precision - 1, scale - 1)
@@ -40,7 +41,7 @@ pub(crate) struct Types {
     /// Of arguments; `None` as they are.
     pub(crate) given: Option<DataType>,
     /// Of the result; `None` as it is.
-    pub(crate) shown: Option<DataType>,
+    pub(crate) output: Option<DataType>,
     /// Whether results are floating point numbers.
     pub(crate) floats: bool,
 }
@@ -48,7 +49,7 @@ pub(crate) struct Types {
 impl Types {
     /// Whether both stay as they are.
     pub(crate) fn is_none(&self) -> bool {
-        self.given.is_none() && self.shown.is_none() && !self.floats
+        self.given.is_none() && self.output.is_none() && !self.floats
     }
 
     fn given(&self, values: &[ArrayRef]) -> Result<Vec<ArrayRef>> {
@@ -58,16 +59,16 @@ impl Types {
 
     fn results(&self, results: ArrayRef, has_infinity: bool) -> Result<ArrayRef> {
         let results = if self.floats { floats::all_checked(results, has_infinity)? } else { results };
-        match &self.shown {
-            Some(shown) if shown != results.data_type() => {
-                let results = cast(&results, shown)?;
+        match &self.output {
+            Some(output) if output != results.data_type() => {
+                let results = cast(&results, output)?;
                 if self.floats { floats::all_checked(results, has_infinity) } else { Ok(results) }
             }
             _ => Ok(results),
         }
     }
 
-    /// States, in which an infinity is taken for one that was given.
+    /// States, in which an infinity counts as an infinite argument.
     fn states<T>(&self, states: Vec<T>, has_infinity: bool, is_infinite: impl Fn(&[T]) -> bool) -> Result<Vec<T>> {
         if self.floats && !has_infinity && is_infinite(&states) { Err(floats::overflow()) } else { Ok(states) }
     }
@@ -102,8 +103,8 @@ impl Accumulator for One {
             ScalarValue::Float64(Some(sum)) => ScalarValue::Float64(Some(floats::checked(sum, self.has_infinity)?)),
             other => other,
         };
-        let result = match &self.types.shown {
-            Some(shown) => result.cast_to(shown)?,
+        let result = match &self.types.output {
+            Some(output) => result.cast_to(output)?,
             None => result,
         };
         match result {

@@ -23,6 +23,7 @@ use arrow::{
     },
 };
 use bytes::{BufMut, BytesMut};
+use keyspan_catalog::value::calendar::MICROS_PER_DAY;
 use pgwire::api::Type;
 
 /// Writes the value of a row that is not NULL.
@@ -46,7 +47,7 @@ impl Column {
     /// Decides how the values of an array are written as `kind`.
     ///
     /// # Errors
-    /// 0A000 for a type that no client can be told.
+    /// 0A000 for a type that the protocol has no form for.
     pub fn new(array: &ArrayRef, kind: &Type, format: Format) -> Result<Self> {
         Ok(Self { nulls: array.logical_nulls(), write: writer(array, kind, format)?, characters_min: 0 })
     }
@@ -170,7 +171,7 @@ fn temporal(array: &ArrayRef, kind: &Type, binary: bool) -> Write {
         DataType::Date64 => date::<Date64Type>(array, binary, |millis| match millis {
             i64::MIN => Some(i32::MIN),
             i64::MAX => Some(i32::MAX),
-            millis => i32::try_from(millis.div_euclid(time::DAY_MICROS / 1_000)).ok(),
+            millis => i32::try_from(millis.div_euclid(MICROS_PER_DAY / 1_000)).ok(),
         }),
         DataType::Time32(TimeUnit::Second) => {
             clock::<Time32SecondType>(array, binary, |value| i64::from(value) * 1_000_000)
@@ -337,7 +338,7 @@ fn timestamp<T: ArrowPrimitiveType<Native = i64>>(
 fn duration<T: ArrowPrimitiveType<Native = i64>>(array: &ArrayRef, binary: bool, unit: TimeUnit) -> Write {
     interval::<T>(array, binary, move |value| {
         let micros = micros(value, unit)?;
-        Some((0, i32::try_from(micros / time::DAY_MICROS).ok()?, micros % time::DAY_MICROS))
+        Some((0, i32::try_from(micros / MICROS_PER_DAY).ok()?, micros % MICROS_PER_DAY))
     })
 }
 

@@ -1,5 +1,5 @@
-//! Floating-point numbers as PostgreSQL prints them: the shortest digits that give the number back, with an exponent from 10^15
-//! (10^6 for `real`) and below 10^-4.
+//! Floating-point numbers as PostgreSQL prints them: the shortest digits that give the number back, with an exponent
+//! from 10^15 (10^6 for `real`) and below 10^-4.
 
 use bytes::{BufMut, BytesMut};
 
@@ -30,7 +30,8 @@ fn special(nan: bool, infinite: bool, negative: bool) -> Option<&'static [u8]> {
     }
 }
 
-/// From the library's form (`1.5`, `1e16`, `1.5e-7`) to PostgreSQL's. `plain_max` is the first exponent that is written as one.
+/// From the library's form (`1.5`, `1e16`, `1.5e-7`) to PostgreSQL's. `plain_max` is the first exponent that is written
+/// as one.
 fn reformat(text: &str, plain_max: i32, out: &mut BytesMut) {
     let (negative, text) = text.strip_prefix('-').map_or((false, text), |text| (true, text));
     if negative {

@@ -1,7 +1,7 @@
 //! Maps, structures and what is in them, as PostgreSQL prints jsonb.
 //!
-//! Numbers and booleans stay what they are; what JSON does not know (bytes, timestamps, NaN) becomes a string as the value's own
-//! text; a NULL key of a map cannot be.
+//! Numbers and booleans stay what they are; what JSON does not know (bytes, timestamps, NaN) becomes a string as the
+//! value's own text; a NULL key of a map cannot be.
 
 use crate::{
     codec::{
@@ -22,7 +22,7 @@ use pgwire::api::Type;
 /// A function that writes values as JSON, NULL as `null`.
 ///
 /// # Errors
-/// 0A000 for a type that no client can be told.
+/// 0A000 for a type that the protocol has no form for.
 pub fn writer(array: &ArrayRef, field: Option<&Field>) -> Result<Write> {
     let nulls = array.logical_nulls();
     let write = not_null(array, field)?;

@@ -1,7 +1,9 @@
-//! Arrays: `{1,2,NULL}` as text; in binary the dimensions, the type of the items and each item with its length (`array_send`).
+//! Arrays: `{1,2,NULL}` as text; in binary the dimensions, the type of the items and each item with its length
+//! (`array_send`).
 //!
-//! `int2vector` and `oidvector` are arrays whose text is `1 2 3`. An array of arrays is written in nested braces as text. In binary it is an array of such texts: its rows may differ in length,
-//! which PostgreSQL's arrays of two dimensions cannot.
+//! `int2vector` and `oidvector` are arrays whose text is `1 2 3`. An array of arrays is written in nested braces as
+//! text. In binary it is an array of such texts: its rows may differ in length, which PostgreSQL's arrays of two
+//! dimensions cannot.
 
 use crate::{
     codec::{
@@ -22,7 +24,7 @@ use tokio_postgres::types::Kind;
 /// A function that writes the arrays of a list column.
 ///
 /// # Errors
-/// 0A000 for items that no client can be told.
+/// 0A000 for items of a type that the protocol has no form for.
 pub fn writer(array: &ArrayRef, kind: &Type, format: Format) -> Result<Write> {
     let (values, range) = parts(array)?;
     let nested = is_list(values.data_type());

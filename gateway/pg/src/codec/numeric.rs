@@ -1,13 +1,13 @@
 //! `numeric`, from and to decimal digits.
 //!
-//! The binary form (`numeric_send`) is groups of four decimal digits: their number, the weight of the first as a power of 10,000,
-//! the sign, the digits after the point that are shown, and the groups.
+//! The binary form (`numeric_send`) is groups of four decimal digits: their number, the weight of the first as a power
+//! of 10,000, the sign, the display scale, and the groups.
 
 use bytes::{Buf, BufMut, BytesMut};
 
 /// Sign of a binary numeric below zero.
 const NEGATIVE: u16 = 0x4000;
-/// Sign of a binary numeric that is none.
+/// Sign of the binary numeric NaN.
 const NAN: u16 = 0xC000;
 /// Sign of infinity, and with [`NEGATIVE`]'s neighbour 0xF000 of its opposite.
 const INFINITY: u16 = 0xD000;
@@ -104,7 +104,7 @@ pub fn write_digits_binary(unscaled: &str, scale: i8, out: &mut BytesMut) {
     }
 }
 
-/// The text of a binary numeric; `None` for bytes that are none, and for what is no number (`NaN`, the infinities).
+/// The text of a binary numeric; `None` for malformed bytes, `NaN` and the infinities.
 pub fn text_of_binary(mut bytes: &[u8]) -> Option<String> {
     if bytes.len() < 8 {
         return None;

@@ -22,8 +22,8 @@ use tokio_postgres::types::Kind;
 /// Reads the value that a client sent for a parameter of type `kind`, as a scalar of type `target`. `None` is NULL.
 ///
 /// # Errors
-/// 22P02 or 22P03 for bytes that no value of the type has, 22003 or 22008 for one out of range, 0A000 for a type unknown here in
-/// binary.
+/// 22P02 or 22P03 for bytes that no value of the type has, 22003 or 22008 for one out of range, 0A000 for a type
+/// unknown here in binary.
 #[inline]
 pub fn decode(bytes: Option<&[u8]>, kind: &Type, format: Format, target: &DataType) -> Result<ScalarValue> {
     let Some(bytes) = bytes else { return null(target) };
@@ -275,7 +275,7 @@ fn interval(mut bytes: &[u8]) -> Option<ScalarValue> {
     Some(ScalarValue::IntervalMonthDayNano(Some(IntervalMonthDayNano { months, days, nanoseconds })))
 }
 
-/// The type of the items of a target that is a list; text where it is none.
+/// The type of the items of a target; text for a target that is no list.
 fn item_type(target: &DataType, item: &Type) -> DataType {
     match target {
         DataType::List(field) | DataType::LargeList(field) | DataType::FixedSizeList(field, _) => {

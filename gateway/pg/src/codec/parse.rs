@@ -283,7 +283,8 @@ fn calendar(day: &str, before_christ: bool, kind: &str, whole: &str) -> Result<i
     day_of(fields, before_christ, whole)
 }
 
-/// Year, month and day of `1/8/1999`, `1999-Jan-08`, `08-Jan-1999` and `January 8, 1999`: month before day, as in the ISO, MDY style.
+/// Year, month and day of `1/8/1999`, `1999-Jan-08`, `08-Jan-1999` and `January 8, 1999`: month before day, as in the
+/// ISO, MDY style.
 fn worded(day: &str) -> Option<(u32, u32, u32)> {
     const MONTHS: [&str; 12] = ["jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec"];
     let words: Vec<&str> = day.split(['/', '-', ',', ' ']).filter(|word| !word.is_empty()).collect();
@@ -312,7 +313,7 @@ fn digits(text: &str) -> Option<u32> {
 /// A time of day in microseconds.
 ///
 /// # Errors
-/// 22007 for what is none, 22008 for one with a field that cannot be.
+/// 22007 for malformed text, 22008 for a field out of range.
 pub fn time(text: &str) -> Result<i64> {
     parse_time(text).map_err(|why| match why {
         TimeError::Syntax => bad_time("time", text),
@@ -343,8 +344,8 @@ fn clock(part: &str, kind: &str, whole: &str) -> Result<i64> {
     Ok(seconds * MICROS + micros + i64::from(up))
 }
 
-/// A `timestamp`, or a `timestamptz` when `zoned`: microseconds since 1970, the infinities at the ends. Without a zone a
-/// `timestamptz` is in UTC; a `timestamp` pays no heed to a zone.
+/// A `timestamp`, or a `timestamptz` when `zoned`: microseconds since 1970, the infinities at the ends. Without a zone
+/// a `timestamptz` is in UTC; a `timestamp` pays no heed to a zone.
 pub fn timestamp(text: &str, zoned: bool) -> Result<i64> {
     let kind = if zoned { "timestamp with time zone" } else { "timestamp" };
     let trimmed = text.trim();
@@ -459,7 +460,7 @@ impl Zone {
 /// An interval.
 ///
 /// # Errors
-/// 22007 for what is none, 22015 for one that does not fit.
+/// 22007 for malformed text, 22015 for an interval out of range.
 pub fn interval(text: &str) -> Result<IntervalMonthDayNano> {
     let read = Interval::parse(text).map_err(|why| match why {
         IntervalError::Syntax => bad_time("interval", text),

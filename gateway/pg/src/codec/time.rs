@@ -3,13 +3,12 @@
 //! Units: days and microseconds since 1970-01-01. PostgreSQL's binary forms count from 2000-01-01.
 
 use bytes::{BufMut, BytesMut};
+use keyspan_catalog::value::calendar::MICROS_PER_DAY;
 
 /// Days from 1970-01-01 to 2000-01-01.
 pub const EPOCH_DAYS: i32 = 10_957;
 /// Microseconds from 1970-01-01 to 2000-01-01.
-pub const EPOCH_MICROS: i64 = EPOCH_DAYS as i64 * DAY_MICROS;
-/// Microseconds in a day.
-pub const DAY_MICROS: i64 = 86_400_000_000;
+pub const EPOCH_MICROS: i64 = EPOCH_DAYS as i64 * MICROS_PER_DAY;
 
 /// Writes a date; the least and the greatest number are the infinities.
 pub fn write_date(days: i32, out: &mut BytesMut) {
@@ -29,9 +28,9 @@ pub fn write_timestamp(micros: i64, zone: &str, out: &mut BytesMut) {
         i64::MIN => out.put_slice(b"-infinity"),
         i64::MAX => out.put_slice(b"infinity"),
         micros => {
-            let before_christ = write_day(micros.div_euclid(DAY_MICROS), out);
+            let before_christ = write_day(micros.div_euclid(MICROS_PER_DAY), out);
             out.put_u8(b' ');
-            write_time(micros.rem_euclid(DAY_MICROS), out);
+            write_time(micros.rem_euclid(MICROS_PER_DAY), out);
             out.put_slice(zone.as_bytes());
             write_era(before_christ, out);
         }
@@ -185,7 +184,7 @@ mod tests {
             (-1, "1969-12-31 23:59:59.999999+00"),
             (1_357_016_400_000_000, "2013-01-01 05:00:00+00"),
             (1_357_016_400_120_000, "2013-01-01 05:00:00.12+00"),
-            (-719_163 * DAY_MICROS + 3_600_000_001, "0001-12-31 01:00:00.000001+00 BC"),
+            (-719_163 * MICROS_PER_DAY + 3_600_000_001, "0001-12-31 01:00:00.000001+00 BC"),
             (i64::MAX, "infinity"),
             (i64::MIN, "-infinity"),
         ] {

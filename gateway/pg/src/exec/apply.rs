@@ -1,8 +1,10 @@
-//! The node of the physical plan: for each row of its input it puts the row's values into the subquery's plan and runs it.
+//! The node of the physical plan: for each row of its input it puts the row's values into the subquery's plan and runs
+//! it.
 //!
-//! A subquery that reads relations of the system only is optimised once, with placeholders; one that reads tables for each row anew, so that the
-//! values become key ranges. Subqueries have one value for rows of the same values, unless they are volatile: the last [`MEMO_ROWS`] are
-//! remembered. Rows go through in pieces of [`PIECE_ROWS`], so that a LIMIT above ends it early.
+//! A subquery that reads relations of the system only is optimised once, with placeholders; one that reads tables for
+//! each row anew, so that the values become key ranges. Subqueries have one value for rows of the same values, unless
+//! they are volatile: the last [`MEMO_ROWS`] are remembered. Rows go through in pieces of [`PIECE_ROWS`], so that a
+//! LIMIT above ends it early.
 
 use super::apply_value;
 use crate::{
@@ -54,7 +56,8 @@ const MEMO_VALUE_BYTES: usize = 1024;
 /// Rows whose subqueries run before the next node sees them.
 const PIECE_ROWS: usize = 64;
 
-/// DataFusion's planner, which knows [`Apply`] too, what [grouping sets](crate::workarounds::grouping_set_order) need, and [queries that are computed once](materialized).
+/// DataFusion's planner, which knows [`Apply`] too, what [grouping sets](crate::workarounds::grouping_set_order) need,
+/// and [queries that are computed once](materialized).
 #[derive(Debug)]
 pub struct Planner;
 

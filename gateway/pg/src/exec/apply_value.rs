@@ -16,7 +16,8 @@ use std::sync::{Arc, LazyLock};
 
 /// Parts the fields of an error.
 const SEPARATOR: char = '\u{1f}';
-/// Classes of SQLSTATEs that end a query wherever they come up: too few resources, the outside, a conflict, faults of ours.
+/// Classes of SQLSTATEs that end a query wherever they come up: too few resources, the outside, a conflict, faults of
+/// ours.
 const AT_ONCE: [&str; 6] = ["53", "57", "58", "40", "XX", "25"];
 
 /// `value`, or the error where there is one.

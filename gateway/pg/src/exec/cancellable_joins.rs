@@ -1,9 +1,11 @@
-//! Joins that compute for long: they give way between batches of rows, and stop when nobody waits for their rows any more.
+//! CancellableJoins that compute for long: they give way between batches of rows, and stop when nobody waits for their
+//! rows any more.
 //!
-//! A join of two large sides computes for minutes between two reads of its sides, and if its condition holds for nothing, without a row. A
-//! statement that was cancelled would go on with that, and take a thread from others. So the last rule of a physical plan
-//! ([`Joins`]) puts a node that gives way over each join, and into its condition a look at a [flag](Abandoned), which is set when the stream of
-//! the query's rows is dropped ([`watched`]): the condition then fails, and with it the query.
+//! A join of two large sides computes for minutes between two reads of its sides, and if its condition holds for
+//! nothing, without a row. A statement that was cancelled would go on with that, and take a thread from others. So the
+//! last rule of a physical plan ([`CancellableJoins`]) puts a node that gives way over each join, and into its
+//! condition a look at a [flag](CancelFlag), which is set when the stream of the query's rows is dropped ([`watched`]):
+//! the condition then fails, and with it the query.
 
 use arrow::{
     array::RecordBatch,
@@ -43,36 +45,36 @@ use std::{
 
 /// Whether nobody waits for the rows of a query any more.
 #[derive(Clone, Debug, Default)]
-pub struct Abandoned(Arc<AtomicBool>);
+pub struct CancelFlag(Arc<AtomicBool>);
 
-/// A condition that fails once its query is abandoned.
+/// A condition that fails once its query is flag.
 #[derive(Debug)]
-struct Looks {
+struct CancellableCondition {
     condition: Arc<dyn PhysicalExpr>,
-    abandoned: Abandoned,
+    flag: CancelFlag,
 }
 
-impl fmt::Display for Looks {
+impl fmt::Display for CancellableCondition {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.condition.fmt(f)
     }
 }
 
-impl PartialEq for Looks {
+impl PartialEq for CancellableCondition {
     fn eq(&self, other: &Self) -> bool {
         self.condition.eq(&other.condition)
     }
 }
 
-impl Eq for Looks {}
+impl Eq for CancellableCondition {}
 
-impl Hash for Looks {
+impl Hash for CancellableCondition {
     fn hash<H: Hasher>(&self, state: &mut H) {
         self.condition.hash(state);
     }
 }
 
-impl PhysicalExpr for Looks {
+impl PhysicalExpr for CancellableCondition {
     fn data_type(&self, schema: &Schema) -> Result<DataType> {
         self.condition.data_type(schema)
     }
@@ -82,7 +84,7 @@ impl PhysicalExpr for Looks {
     }
 
     fn evaluate(&self, batch: &RecordBatch) -> Result<ColumnarValue> {
-        if self.abandoned.0.load(Ordering::Relaxed) {
+        if self.flag.0.load(Ordering::Relaxed) {
             return Err(DataFusionError::Execution("nobody waits for the rows of this query".to_owned()));
         }
         self.condition.evaluate(batch)
@@ -94,7 +96,7 @@ impl PhysicalExpr for Looks {
 
     fn with_new_children(self: Arc<Self>, mut children: Vec<Arc<dyn PhysicalExpr>>) -> Result<Arc<dyn PhysicalExpr>> {
         let condition = children.pop().unwrap_or_else(|| Arc::clone(&self.condition));
-        Ok(Arc::new(Self { condition, abandoned: self.abandoned.clone() }))
+        Ok(Arc::new(Self { condition, flag: self.flag.clone() }))
     }
 
     fn fmt_sql(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -104,11 +106,11 @@ impl PhysicalExpr for Looks {
 
 /// Makes joins give way and look.
 #[derive(Debug)]
-pub struct Joins;
+pub struct CancellableJoins;
 
-impl PhysicalOptimizerRule for Joins {
+impl PhysicalOptimizerRule for CancellableJoins {
     fn optimize(&self, plan: Arc<dyn ExecutionPlan>, _: &ConfigOptions) -> Result<Arc<dyn ExecutionPlan>> {
-        let changed = plan.transform_up(|node| match looking(&node)? {
+        let changed = plan.transform_up(|node| match cancellable(&node)? {
             Some(join) => Ok(Transformed::yes(Arc::new(CooperativeExec::new(join)))),
             None => Ok(Transformed::no(node)),
         });
@@ -125,9 +127,9 @@ impl PhysicalOptimizerRule for Joins {
 }
 
 /// A join whose condition looks, if it has one; `None` for another node.
-fn looking(node: &Arc<dyn ExecutionPlan>) -> Result<Option<Arc<dyn ExecutionPlan>>> {
+fn cancellable(node: &Arc<dyn ExecutionPlan>) -> Result<Option<Arc<dyn ExecutionPlan>>> {
     let filter = |filter: &JoinFilter| {
-        let looks = Looks { condition: Arc::clone(filter.expression()), abandoned: Abandoned::default() };
+        let looks = CancellableCondition { condition: Arc::clone(filter.expression()), flag: CancelFlag::default() };
         Some(JoinFilter::new(Arc::new(looks), filter.column_indices().to_vec(), Arc::clone(filter.schema())))
     };
     Ok(if let Some(join) = node.downcast_ref::<NestedLoopJoinExec>() {
@@ -159,7 +161,7 @@ fn looking(node: &Arc<dyn ExecutionPlan>) -> Result<Option<Arc<dyn ExecutionPlan
 }
 
 /// The flags of a plan.
-pub fn flags(plan: &Arc<dyn ExecutionPlan>) -> Vec<Abandoned> {
+pub fn flags(plan: &Arc<dyn ExecutionPlan>) -> Vec<CancelFlag> {
     let mut found = Vec::new();
     let visited = plan.apply(|node| {
         let filter = if let Some(join) = node.downcast_ref::<NestedLoopJoinExec>() {
@@ -171,8 +173,8 @@ pub fn flags(plan: &Arc<dyn ExecutionPlan>) -> Vec<Abandoned> {
         } else {
             None
         };
-        if let Some(looks) = filter.and_then(|filter| filter.expression().downcast_ref::<Looks>()) {
-            found.push(looks.abandoned.clone());
+        if let Some(looks) = filter.and_then(|filter| filter.expression().downcast_ref::<CancellableCondition>()) {
+            found.push(looks.flag.clone());
         }
         Ok(TreeNodeRecursion::Continue)
     });
@@ -180,14 +182,14 @@ pub fn flags(plan: &Arc<dyn ExecutionPlan>) -> Vec<Abandoned> {
     found
 }
 
-/// A stream of rows, with which their plan is abandoned when it is dropped.
-pub fn watched(rows: SendableRecordBatchStream, flags: Vec<Abandoned>) -> SendableRecordBatchStream {
+/// A stream of rows, with which their plan is flag when it is dropped.
+pub fn watched(rows: SendableRecordBatchStream, flags: Vec<CancelFlag>) -> SendableRecordBatchStream {
     if flags.is_empty() { rows } else { Box::pin(Watched { rows, flags }) }
 }
 
 struct Watched {
     rows: SendableRecordBatchStream,
-    flags: Vec<Abandoned>,
+    flags: Vec<CancelFlag>,
 }
 
 impl Drop for Watched {

@@ -1,5 +1,5 @@
-//! The rows of a query that is computed once: whoever needs them first computes them, and all of them then read what was kept. They are in memory
-//! while they are few and the pool has room, else in a file.
+//! The rows of a query that is computed once: the first reader computes and buffers them, and all readers read the
+//! buffer. They are in memory while they are few and the pool has room, else in a file.
 
 use crate::exec::node;
 use arrow::{array::RecordBatch, datatypes::SchemaRef};
@@ -32,7 +32,8 @@ use std::{
     sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
 
-/// The part of a query's memory that rows are kept in: they stay until the statement ends, and what reads them needs some, too.
+/// The part of a query's memory for buffered rows: they stay until the statement ends, and their readers need memory,
+/// too.
 const PART_OF_MEMORY: usize = 16;
 
 /// The queries of one statement that are computed once, by their numbers: an extension of its session.
@@ -145,7 +146,7 @@ impl Rows {
     }
 }
 
-/// One of the places where the rows are read.
+/// One reader of the rows.
 #[derive(Clone, Debug)]
 pub(crate) struct MaterializedExec {
     number: usize,

@@ -1,4 +1,5 @@
-//! What nodes of DataFusion's plan have in common: how they are taken apart and put together. The macros are to be used within `impl ExecutionPlan`.
+//! What nodes of DataFusion's plan have in common: how they are taken apart and put together. The macros are to be used
+//! within `impl ExecutionPlan`.
 
 use datafusion::{
     error::Result,
@@ -35,7 +36,8 @@ macro_rules! leaf {
     };
 }
 
-/// A node over its field `child`, which takes its partitions as they are; `over` makes the same node over another child. It may hold expressions.
+/// A node over its field `child`, which takes its partitions as they are; `over` makes the same node over another
+/// child. It may hold expressions.
 #[macro_export]
 macro_rules! over_child {
     () => {

@@ -1,4 +1,5 @@
-//! Partial aggregation of rows that stand next to each other: one lookup for each run of a group's rows, not one for each row.
+//! Partial aggregation of rows that stand next to each other: one lookup for each run of a group's rows, not one for
+//! each row.
 //!
 //! ```text
 //! AggregateExec: mode=FinalPartitioned       all states of a group become its values
@@ -7,14 +8,16 @@
 //!       the scan
 //! ```
 //!
-//! Rows of a table come in the order of its key, at least those of one row group, and what they are grouped by is most often made of the key: a
-//! device, the hour of a time. Then hundreds of rows of one group stand next to each other, and it is enough to look where the next group begins, by
-//! a comparison of each column with itself a row later. DataFusion's aggregation looks each row up in a hash table, unless the whole input is
-//! declared to be in order, which it is not where row groups of several segments are read.
+//! Rows of a table come in the order of its key, at least those of one row group, and what they are grouped by is most
+//! often made of the key: a device, the hour of a time. Then hundreds of rows of one group stand next to each other,
+//! and it is enough to look where the next group begins, by a comparison of each column with itself a row later.
+//! DataFusion's aggregation looks each row up in a hash table, unless the whole input is declared to be in order, which
+//! it is not where row groups of several segments are read.
 //!
-//! No order has to be declared here. A group that comes again has another state, and the final aggregation merges states of any number.
-//! So the only thing to lose is time, where runs are short: it is looked at all along how long they are, and the rest of the input is left to DataFusion's
-//! aggregation as soon as they are not long enough ([`ROWS_OF_RUN_MIN`]).
+//! No order has to be declared here. A group that comes again has another state, and the final aggregation merges
+//! states of any number. So the only thing to lose is time, where runs are short: it is looked at all along how long
+//! they are, and the rest of the input is left to DataFusion's aggregation as soon as they are not long enough
+//! ([`ROWS_OF_RUN_MIN`]).
 
 use crate::aggregates::FIXED_STATE;
 use arrow::{
@@ -128,7 +131,8 @@ fn over(partial: &AggregateExec, child: Arc<dyn ExecutionPlan>) -> Result<Arc<dy
     partial.replace_children(vec![child], RECOMPUTED)
 }
 
-/// A partial aggregation that keeps one state for each run of rows of the same group. EXPLAIN shows it as `AdjacentAggregateExec`.
+/// A partial aggregation that keeps one state for each run of rows of the same group. EXPLAIN shows it as
+/// `AdjacentAggregateExec`.
 #[derive(Debug)]
 pub struct RunAggregateExec {
     /// DataFusion's aggregation, which does the same.
@@ -398,11 +402,11 @@ impl Runs {
     /// Whether their states are to be passed on.
     fn are_many(&self) -> bool {
         let bytes = self.value_bytes + self.folds.iter().map(Fold::size).sum::<usize>();
-        // What there is no memory for is given away, too.
+        // Rows for which memory is short are given away, too.
         self.runs >= self.limits.runs_max || bytes >= STATE_BYTES_MAX || self.reservation.try_resize(bytes).is_err()
     }
 
-    /// The states of the runs so far; `None` when there are none.
+    /// The states of the runs so far; `None` without runs.
     fn take_states(&mut self) -> Result<Option<RecordBatch>> {
         if self.runs == 0 {
             return Ok(None);
@@ -422,7 +426,7 @@ impl Runs {
     }
 }
 
-/// The values in so many places, without the memory of others.
+/// The values in a range of rows, copied, so that they do not hold the memory of the others.
 fn value_of_each(values: &ArrayRef, places: &UInt32Array) -> Result<ArrayRef> {
     let taken = take(values, places, None)?;
     Ok(match taken.data_type() {

@@ -1,7 +1,8 @@
-//! What operators of arrays and intervals need and DataFusion's functions do not give: the order of two arrays, an array without its NULLs or the
-//! blanks at its items' ends, the lengths of intervals.
+//! What operators of arrays and intervals need and DataFusion's functions do not give: the order of two arrays, an
+//! array without its NULLs or the blanks at its items' ends, the lengths of intervals.
 //!
-//! None is a function of PostgreSQL; [`operators`](crate::plan::operators) and [`lengths`](crate::plan::interval_order) put them into plans.
+//! None is a function of PostgreSQL; [`operators`](crate::plan::operators) and [`lengths`](crate::plan::interval_order)
+//! put them into plans.
 
 use crate::types::{self, INTERVAL, NUMERIC_PRECISION};
 use arrow::{
@@ -35,7 +36,7 @@ enum Kind {
     /// Of texts.
     WithoutBlanks,
     /// Of intervals, or of arrays of them, in microseconds.
-    Lengths,
+    Micros,
 }
 
 #[derive(Debug, PartialEq, Eq, Hash)]
@@ -68,9 +69,10 @@ pub fn array_without_blanks() -> Arc<ScalarUDF> {
     Arc::clone(&FUNCTION)
 }
 
-/// The length of an interval in microseconds, months as 30 days: what PostgreSQL compares. Of an array of intervals, their lengths.
+/// The length of an interval in microseconds, months as 30 days: what PostgreSQL compares. Of an array of intervals,
+/// their lengths.
 pub fn interval_micros() -> Arc<ScalarUDF> {
-    static FUNCTION: LazyLock<Arc<ScalarUDF>> = LazyLock::new(|| function(Kind::Lengths));
+    static FUNCTION: LazyLock<Arc<ScalarUDF>> = LazyLock::new(|| function(Kind::Micros));
     Arc::clone(&FUNCTION)
 }
 
@@ -80,7 +82,7 @@ impl ScalarUDFImpl for OfArrays {
             Kind::Order => "array_order",
             Kind::WithoutNulls => "array_without_nulls",
             Kind::WithoutBlanks => "array_without_blanks",
-            Kind::Lengths => "interval_micros",
+            Kind::Micros => "interval_micros",
         }
     }
 
@@ -92,8 +94,8 @@ impl ScalarUDFImpl for OfArrays {
         Ok(match self.kind {
             Kind::Order => DataType::Int32,
             Kind::WithoutNulls | Kind::WithoutBlanks => arguments[0].clone(),
-            Kind::Lengths if matches!(arguments[0], DataType::List(_)) => types::list_of(LENGTH),
-            Kind::Lengths => LENGTH,
+            Kind::Micros if matches!(arguments[0], DataType::List(_)) => types::list_of(LENGTH),
+            Kind::Micros => LENGTH,
         })
     }
 
@@ -102,7 +104,7 @@ impl ScalarUDFImpl for OfArrays {
         let arrays = ColumnarValue::values_to_arrays(&arguments.args)?;
         let done: ArrayRef = match self.kind {
             Kind::Order => Arc::new(orders(&arrays[0], &arrays[1])?),
-            Kind::Lengths => lengths(&arrays[0])?,
+            Kind::Micros => lengths(&arrays[0])?,
             Kind::WithoutBlanks => match arrays[0].as_list_opt::<i32>() {
                 Some(list) => Arc::new(without_blanks(list)?),
                 None => Arc::clone(&arrays[0]),
@@ -158,7 +160,8 @@ fn lengths(array: &ArrayRef) -> Result<ArrayRef> {
 /// The order of two values of one type, neither of them NULL, by the number of their row.
 pub(crate) type Comparator = Box<dyn Fn(usize) -> Ordering>;
 
-/// PostgreSQL's order of the values of two arrays of one type, row by row: intervals by their lengths, and a NULL in an array above all else.
+/// PostgreSQL's order of the values of two arrays of one type, row by row: intervals by their lengths, and a NULL in an
+/// array above all else.
 pub(crate) fn comparator(left: &ArrayRef, right: &ArrayRef) -> Result<Comparator> {
     let (left, right) = (lengths(left)?, lengths(right)?);
     let options = SortOptions { descending: false, nulls_first: false };

@@ -1,12 +1,12 @@
-//! `date_trunc` of timestamps, computed with the numbers that they are, in place of DataFusion's; of dates and intervals, which DataFusion's has not.
+//! `date_trunc` of timestamps, by integer arithmetic; of dates and intervals, which DataFusion lacks.
 //!
-//! DataFusion's, in 55.2, goes by way of a calendar's date with a time zone for each `timestamptz`, and writes the text of an error that does not happen: most
-//! of the time of a query that groups by the hour. It knows neither infinities nor years after 2262, nor decades, centuries and millennia. What is no
-//! timestamp in microseconds is left to it.
+//! DataFusion's, in 55.2, goes by way of a calendar's date with a time zone for each `timestamptz`, and writes the text
+//! of an error that does not happen: most of the time of a query that groups by the hour. It knows neither infinities
+//! nor years after 2262, nor decades, centuries and millennia. What is no timestamp in microseconds is left to it.
 
 use crate::{
     error::{SqlError, SqlState},
-    functions::scalar_function::told,
+    functions::scalar_function::external,
     types,
 };
 use arrow::{
@@ -39,7 +39,7 @@ const DAYS_TO_MONDAY: i64 = 3;
 /// What is left of a time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Unit {
-    /// So many microseconds, counted from so many before 1970.
+    /// A length in microseconds, and an origin in microseconds before 1970.
     Micros(i64, i64),
     /// So many months, counted from the year 0.
     Months(i32),
@@ -73,7 +73,8 @@ impl Unit {
         Some(self.period(micros)?.start)
     }
 
-    /// The times from which the same is left as from this one, which an infinity alone is not among. `None` out of range.
+    /// The times from which the same is left as from this one, which an infinity alone is not among. `None` out of
+    /// range.
     fn period(self, micros: i64) -> Option<Range<i64>> {
         if matches!(micros, i64::MAX | i64::MIN) {
             return Some(micros..micros);
@@ -102,8 +103,8 @@ impl Unit {
     }
 }
 
-/// An interval without what is smaller than the unit; each of its parts is cut toward zero, as in PostgreSQL's `interval_trunc`. `None` for weeks:
-/// months have no whole number of them.
+/// An interval without what is smaller than the unit; each of its parts is cut toward zero, as in PostgreSQL's
+/// `interval_trunc`. `None` for weeks: months have no whole number of them.
 fn truncated_span(unit: Unit, span: IntervalMonthDayNano) -> Option<IntervalMonthDayNano> {
     let IntervalMonthDayNano { months, days, nanoseconds } = span;
     let whole_months = |unit: i32| IntervalMonthDayNano::new(months - months % unit, 0, 0);
@@ -220,10 +221,10 @@ impl ScalarUDFImpl for DateTrunc {
         if zone.as_ref().is_some_and(|zone| &**zone != types::UTC) {
             return self.of_times.invoke_with_args(args);
         }
-        let unit = Unit::of(&name.to_lowercase()).ok_or_else(|| told(unknown(name, zone.is_some())))?;
+        let unit = Unit::of(&name.to_lowercase()).ok_or_else(|| external(unknown(name, zone.is_some())))?;
         Ok(match time {
             ColumnarValue::Scalar(ScalarValue::TimestampMicrosecond(micros, zone)) => {
-                let truncated = |micros| unit.truncated(micros).ok_or_else(|| told(out_of_range()));
+                let truncated = |micros| unit.truncated(micros).ok_or_else(|| external(out_of_range()));
                 let micros = micros.map(truncated).transpose()?;
                 ColumnarValue::Scalar(ScalarValue::TimestampMicrosecond(micros, zone.clone()))
             }
@@ -236,7 +237,7 @@ impl ScalarUDFImpl for DateTrunc {
                     if start <= micros && micros < end {
                         return Ok(start);
                     }
-                    let Range { start, end } = unit.period(micros).ok_or_else(|| told(out_of_range()))?;
+                    let Range { start, end } = unit.period(micros).ok_or_else(|| external(out_of_range()))?;
                     last.set((start, end));
                     Ok(start)
                 };
@@ -258,16 +259,16 @@ fn truncated_rows(names: &ColumnarValue, times: &ColumnarValue, rows: usize) -> 
     let done: ArrayRef = if *times.data_type() == DataType::Date32 {
         let each = names.zip(times.as_primitive::<Date32Type>()).map(|(name, days)| {
             let (Some(name), Some(days)) = (name, days) else { return Ok(None) };
-            let unit = Unit::of(&name.to_lowercase()).ok_or_else(|| told(unknown(name, true)))?;
-            midnight(days).and_then(|micros| unit.truncated(micros)).map(Some).ok_or_else(|| told(out_of_range()))
+            let unit = Unit::of(&name.to_lowercase()).ok_or_else(|| external(unknown(name, true)))?;
+            midnight(days).and_then(|micros| unit.truncated(micros)).map(Some).ok_or_else(|| external(out_of_range()))
         });
         let micros = each.collect::<Result<PrimitiveArray<TimestampMicrosecondType>>>()?;
         Arc::new(micros.with_timezone(types::UTC))
     } else {
         let each = names.zip(times.as_primitive::<IntervalMonthDayNanoType>()).map(|(name, span)| {
             let (Some(name), Some(span)) = (name, span) else { return Ok(None) };
-            let unit = Unit::of(&name.to_lowercase()).ok_or_else(|| told(unknown_of_span(name)))?;
-            truncated_span(unit, span).map(Some).ok_or_else(|| told(weeks(name)))
+            let unit = Unit::of(&name.to_lowercase()).ok_or_else(|| external(unknown_of_span(name)))?;
+            truncated_span(unit, span).map(Some).ok_or_else(|| external(weeks(name)))
         });
         Arc::new(each.collect::<Result<PrimitiveArray<IntervalMonthDayNanoType>>>()?)
     };
@@ -326,7 +327,7 @@ mod tests {
                 -9_000_000_000_000_000i64..9_000_000_000_000_000,
                 -2 * DAY..2 * DAY,
                 -3_000_000..3_000_000i64,
-                // Days of the last and the first years that there are.
+                // Days of the first and the last years.
                 8_210_200_000_000_000_000..8_210_266_876_800_000_000i64,
                 -8_334_601_228_800_000_000..-8_334_500_000_000_000_000i64,
                 Just(i64::MAX),

@@ -1,9 +1,9 @@
 //! Functions of floating point numbers that fail where PostgreSQL's do: `exp`, `power`, trigonometry.
 //!
-//! DataFusion's answer NaN where there is no result, infinity where it is too large, and 0 where it is too small. They compute here too; what came out is
-//! looked at.
+//! DataFusion's answer NaN where there is no result, infinity where it is too large, and 0 where it is too small. They
+//! compute here too; what came out is looked at.
 
-use super::scalar_function::told;
+use super::scalar_function::external;
 use crate::error::{SqlError, SqlState};
 use arrow::{
     array::{Array, ArrayRef, ArrowPrimitiveType, AsArray},
@@ -163,10 +163,10 @@ fn refused(error: DataFusionError, given: &[ColumnarValue]) -> Result<ColumnarVa
     let [base, exponent] = &doubles(given)?[..] else { return Err(error) };
     let at = |column: &ArrayRef, row: usize| column.as_primitive::<Float64Type>().value(place(column, row));
     let is_zero = |row: usize| at(base, row) == 0.0 && at(exponent, row) < 0.0;
-    Err(if (0..base.len().max(exponent.len())).any(is_zero) { told(Fault::Zero.error()) } else { error })
+    Err(if (0..base.len().max(exponent.len())).any(is_zero) { external(Fault::Zero.error()) } else { error })
 }
 
-/// Arguments as columns; one that is the same for all rows has one.
+/// Arguments as columns; a constant has one row.
 fn doubles(given: &[ColumnarValue]) -> Result<Vec<ArrayRef>> {
     given.iter().map(|given| Ok(arrow::compute::cast(&given.to_array(1)?, &DataType::Float64)?)).collect()
 }
@@ -199,7 +199,7 @@ where
             *argument = column.as_primitive::<Float64Type>().value(place(column, row));
         }
         if let Some(fault) = look(&arguments, results.value(row).into()) {
-            return Err(told(fault.error()));
+            return Err(external(fault.error()));
         }
     }
     let nan: T::Native = From::from(f32::NAN);

@@ -7,20 +7,21 @@ pub mod number;
 pub mod read;
 pub mod time;
 
-use super::scalar_function::{a, a_text, shown, told, typed};
+use super::scalar_function::{external, nullable, returns_text, strict, text_output};
 use crate::{
     error::{SqlError, SqlState},
     types,
 };
 use arrow::datatypes::DataType;
 use datafusion::{logical_expr::ScalarUDF, scalar::ScalarValue};
+use keyspan_catalog::value::calendar::MICROS_PER_DAY;
 use std::sync::Arc;
 
 /// The functions.
 pub fn functions() -> impl Iterator<Item = Arc<ScalarUDF>> {
     let all = [
-        typed("to_char", 2..=2, a_text, |call| {
-            let template = shown(&call.values[1], &call.fields[1])?.unwrap_or_default();
+        strict("to_char", 2..=2, returns_text, |call| {
+            let template = text_output(&call.values[1], &call.fields[1])?.unwrap_or_default();
             if template.is_empty() {
                 return Ok(ScalarValue::Utf8View(None));
             }
@@ -32,50 +33,55 @@ pub fn functions() -> impl Iterator<Item = Arc<ScalarUDF>> {
                     time::written(*micros, zone.is_some(), &template)
                 }
                 ScalarValue::Date32(Some(i32::MAX | i32::MIN)) => return Ok(ScalarValue::Utf8View(None)),
-                ScalarValue::Date32(Some(days)) => time::written(i64::from(*days) * time::DAY_MICROS, true, &template),
+                ScalarValue::Date32(Some(days)) => time::written(i64::from(*days) * MICROS_PER_DAY, true, &template),
                 ScalarValue::IntervalMonthDayNano(Some(span)) => {
                     time::written_span(span.months, span.days, span.nanoseconds / 1_000, &template)
                 }
                 ScalarValue::Time64Microsecond(Some(micros)) => time::written_span(0, 0, *micros, &template),
                 value if value.data_type().is_numeric() => {
-                    let plain = shown(value, &call.fields[0])?.unwrap_or_default();
-                    number::written(&plain, &template).map_err(told)?
+                    let plain = text_output(value, &call.fields[0])?.unwrap_or_default();
+                    number::written(&plain, &template).map_err(external)?
                 }
-                _ => return Err(told(super::undefined("to_char", &[call.values[0].data_type(), DataType::Utf8View]))),
+                _ => {
+                    return Err(external(super::undefined(
+                        "to_char",
+                        &[call.values[0].data_type(), DataType::Utf8View],
+                    )));
+                }
             };
             Ok(ScalarValue::Utf8View(Some(text)))
         }),
-        typed(
+        strict(
             "to_number",
             2..=2,
-            |_| a(DataType::Decimal128(types::NUMERIC_PRECISION, types::NUMERIC_SCALE)),
+            |_| nullable(DataType::Decimal128(types::NUMERIC_PRECISION, types::NUMERIC_SCALE)),
             |call| {
-                let text = shown(&call.values[0], &call.fields[0])?.unwrap_or_default();
-                let template = shown(&call.values[1], &call.fields[1])?.unwrap_or_default();
+                let text = text_output(&call.values[0], &call.fields[0])?.unwrap_or_default();
+                let template = text_output(&call.values[1], &call.fields[1])?.unwrap_or_default();
                 let plain = number::read(&text, &template)?;
                 ScalarValue::Utf8(Some(plain)).cast_to(call.returns.data_type())
             },
         ),
-        typed(
+        strict(
             "to_date",
             2..=2,
-            |_| a(DataType::Date32),
+            |_| nullable(DataType::Date32),
             |call| {
-                let text = shown(&call.values[0], &call.fields[0])?.unwrap_or_default();
-                let template = shown(&call.values[1], &call.fields[1])?.unwrap_or_default();
-                let micros = read::micros(&text, &template).map_err(told)?;
-                Ok(ScalarValue::Date32(i32::try_from(micros.div_euclid(time::DAY_MICROS)).ok()))
+                let text = text_output(&call.values[0], &call.fields[0])?.unwrap_or_default();
+                let template = text_output(&call.values[1], &call.fields[1])?.unwrap_or_default();
+                let micros = read::micros(&text, &template).map_err(external)?;
+                Ok(ScalarValue::Date32(i32::try_from(micros.div_euclid(MICROS_PER_DAY)).ok()))
             },
         ),
-        typed(
+        strict(
             "to_timestamp",
             1..=2,
-            |_| a(types::timestamptz()),
+            |_| nullable(types::timestamptz()),
             |call| {
                 let micros = if let Some(template) = call.values.get(1) {
-                    let template = shown(template, &call.fields[1])?.unwrap_or_default();
-                    read::micros(&shown(&call.values[0], &call.fields[0])?.unwrap_or_default(), &template)
-                        .map_err(told)?
+                    let template = text_output(template, &call.fields[1])?.unwrap_or_default();
+                    read::micros(&text_output(&call.values[0], &call.fields[0])?.unwrap_or_default(), &template)
+                        .map_err(external)?
                 } else {
                     let ScalarValue::Float64(Some(seconds)) = call.values[0].cast_to(&DataType::Float64)? else {
                         return ScalarValue::try_from(call.returns.data_type());
@@ -87,7 +93,7 @@ pub fn functions() -> impl Iterator<Item = Arc<ScalarUDF>> {
                             SqlState::DATETIME_FIELD_OVERFLOW,
                             format!("timestamp out of range: \"{seconds}\""),
                         );
-                        return Err(told(error));
+                        return Err(external(error));
                     }
                     #[expect(
                         clippy::cast_possible_truncation,

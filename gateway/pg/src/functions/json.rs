@@ -1,15 +1,17 @@
-//! json and jsonb: what the operators `->`, `->>`, `#>`, `#>>`, `@>`, `<@`, `?`, `||`, `-` stand for, and PostgreSQL's functions.
+//! json and jsonb: what the operators `->`, `->>`, `#>`, `#>>`, `@>`, `<@`, `?`, `||`, `-` stand for, and PostgreSQL's
+//! functions.
 //!
-//! Both types are text whose field says what it is; jsonb is in its one form ([`parse::json`](crate::codec::parse)), so that
-//! a part of its text is the part's one form. Reading a part therefore cuts it out of the text ([`scan`]) and parses nothing else.
-//! What changes a value parses it whole ([`change`]); [`make`] writes values of SQL as JSON.
+//! Both types are text whose field says what it is; jsonb is in its one form ([`parse::json`](crate::codec::parse)), so
+//! that a part of its text is the part's one form. Reading a part therefore cuts it out of the text ([`scan`]) and
+//! parses nothing else. What changes a value parses it whole ([`change`]); [`make`] writes values of SQL as JSON.
 
 pub mod change;
 pub mod make;
 pub mod scan;
 
 use super::scalar_function::{
-    self, Call, RowFunction, a, a_boolean, a_named, a_text, an_integer, items, shown, texts, told, typed,
+    self, Call, RowFunction, external, items, nullable, nullable_named, returns_boolean, returns_integer, returns_text,
+    returns_texts, strict, text_output,
 };
 use crate::{
     codec::parse,
@@ -28,20 +30,20 @@ pub fn kind(field: &Field) -> Option<&str> {
 
 /// The same type as the first argument: jsonb where it is only text.
 fn like_first(fields: &[FieldRef]) -> Result<FieldRef> {
-    a_named(DataType::Utf8View, fields.first().and_then(|field| kind(field)).unwrap_or("jsonb"))
+    nullable_named(DataType::Utf8View, fields.first().and_then(|field| kind(field)).unwrap_or("jsonb"))
 }
 
 pub(crate) fn a_json(_: &[FieldRef]) -> Result<FieldRef> {
-    a_named(DataType::Utf8View, "json")
+    nullable_named(DataType::Utf8View, "json")
 }
 
 pub(crate) fn a_jsonb(_: &[FieldRef]) -> Result<FieldRef> {
-    a_named(DataType::Utf8View, "jsonb")
+    nullable_named(DataType::Utf8View, "jsonb")
 }
 
 fn list_of(name: &str) -> Result<FieldRef> {
     let item = crate::types::named(Field::new_list_field(DataType::Utf8View, true), name);
-    a(DataType::List(Arc::new(item)))
+    nullable(DataType::List(Arc::new(item)))
 }
 
 pub(crate) fn text(value: Option<String>) -> Result<ScalarValue> {
@@ -50,14 +52,14 @@ pub(crate) fn text(value: Option<String>) -> Result<ScalarValue> {
 
 /// The text of an argument that is not NULL.
 pub(crate) fn argument(call: &Call, index: usize) -> Result<String> {
-    Ok(shown(&call.values[index], &call.fields[index])?.unwrap_or_default())
+    Ok(text_output(&call.values[index], &call.fields[index])?.unwrap_or_default())
 }
 
 /// The texts of an array of texts, or of its text.
 pub(crate) fn path(value: &ScalarValue) -> Result<Vec<String>> {
     let found = match items(value) {
         Some(items) => items.iter().map(super::text_of).collect(),
-        None => parse::list(&super::text_of(value).unwrap_or_default()).map_err(told)?,
+        None => parse::list(&super::text_of(value).unwrap_or_default()).map_err(external)?,
     };
     Ok(found.into_iter().map(Option::unwrap_or_default).collect())
 }
@@ -66,54 +68,54 @@ fn found(call: &Call) -> Result<Option<String>> {
     let document = argument(call, 0)?;
     let part = match super::text_of(&call.values[1]) {
         Some(_) if call.fields[1].data_type().is_integer() => {
-            scan::item(&document, super::int_of(&call.values[1]).unwrap_or(i64::MAX)).map_err(told)?
+            scan::item(&document, super::int_of(&call.values[1]).unwrap_or(i64::MAX)).map_err(external)?
         }
-        key => scan::member(&document, &key.unwrap_or_default()).map_err(told)?,
+        key => scan::member(&document, &key.unwrap_or_default()).map_err(external)?,
     };
     Ok(part.map(str::to_owned))
 }
 
 fn found_at(call: &Call, path: &[String]) -> Result<Option<String>> {
     let document = argument(call, 0)?;
-    Ok(scan::at(&document, path).map_err(told)?.map(str::to_owned))
+    Ok(scan::at(&document, path).map_err(external)?.map(str::to_owned))
 }
 
 /// A part as text: a string's content, NULL for null.
 fn as_text(part: Option<String>) -> Result<ScalarValue> {
     match part {
         None => text(None),
-        Some(part) => text(scan::content(&part).map_err(told)?),
+        Some(part) => text(scan::content(&part).map_err(external)?),
     }
 }
 
 /// `value -> key`, and as text `value ->> key`; with a path `#>` and `#>>`.
 fn operators() -> [RowFunction; 13] {
     [
-        typed("json_get", 2..=2, like_first, |call| text(found(call)?)),
-        typed("json_get_text", 2..=2, a_text, |call| as_text(found(call)?)),
-        typed("json_get_path", 2..=2, like_first, |call| text(found_at(call, &path(&call.values[1])?)?)),
-        typed("json_get_path_text", 2..=2, a_text, |call| as_text(found_at(call, &path(&call.values[1])?)?)),
-        typed("jsonb_contains", 2..=2, a_boolean, |call| {
+        strict("json_get", 2..=2, like_first, |call| text(found(call)?)),
+        strict("json_get_text", 2..=2, returns_text, |call| as_text(found(call)?)),
+        strict("json_get_path", 2..=2, like_first, |call| text(found_at(call, &path(&call.values[1])?)?)),
+        strict("json_get_path_text", 2..=2, returns_text, |call| as_text(found_at(call, &path(&call.values[1])?)?)),
+        strict("jsonb_contains", 2..=2, returns_boolean, |call| {
             let (whole, part) = (change::parsed(&argument(call, 0)?)?, change::parsed(&argument(call, 1)?)?);
             Ok(ScalarValue::Boolean(Some(change::contains(&whole, &part, true))))
         }),
-        typed("jsonb_exists", 2..=2, a_boolean, |call| {
+        strict("jsonb_exists", 2..=2, returns_boolean, |call| {
             let keys = [argument(call, 1)?];
             Ok(ScalarValue::Boolean(Some(change::exists(&argument(call, 0)?, &keys)?.iter().all(|found| *found))))
         }),
-        typed("jsonb_exists_any", 2..=2, a_boolean, |call| {
+        strict("jsonb_exists_any", 2..=2, returns_boolean, |call| {
             let found = change::exists(&argument(call, 0)?, &path(&call.values[1])?)?;
             Ok(ScalarValue::Boolean(Some(found.iter().any(|found| *found))))
         }),
-        typed("jsonb_exists_all", 2..=2, a_boolean, |call| {
+        strict("jsonb_exists_all", 2..=2, returns_boolean, |call| {
             let found = change::exists(&argument(call, 0)?, &path(&call.values[1])?)?;
             Ok(ScalarValue::Boolean(Some(found.iter().all(|found| *found))))
         }),
-        typed("jsonb_concat", 2..=2, a_jsonb, |call| {
+        strict("jsonb_concat", 2..=2, a_jsonb, |call| {
             let (left, right) = (change::parsed(&argument(call, 0)?)?, change::parsed(&argument(call, 1)?)?);
             text(Some(change::written(&change::joined(left, right))))
         }),
-        typed("jsonb_delete", 2..=2, a_jsonb, |call| {
+        strict("jsonb_delete", 2..=2, a_jsonb, |call| {
             let document = change::parsed(&argument(call, 0)?)?;
             let left = if call.fields[1].data_type().is_integer() {
                 change::without_item(document, super::int_of(&call.values[1]).unwrap_or(i64::MAX))
@@ -125,20 +127,20 @@ fn operators() -> [RowFunction; 13] {
             };
             text(Some(change::written(&left?)))
         }),
-        typed("jsonb_delete_path", 2..=2, a_jsonb, |call| {
+        strict("jsonb_delete_path", 2..=2, a_jsonb, |call| {
             let mut document = change::parsed(&argument(call, 0)?)?;
             change::remove_at(&mut document, &path(&call.values[1])?);
             text(Some(change::written(&document)))
         }),
-        typed(
+        strict(
             "json_array_items",
             1..=1,
             |fields| list_of(kind(&fields[0]).unwrap_or("jsonb")),
             |call| Ok(typed_list(call, array_items(call)?.into_iter().map(Some))),
         ),
-        typed("json_array_texts", 1..=1, texts, |call| {
+        strict("json_array_texts", 1..=1, returns_texts, |call| {
             let items = array_items(call)?;
-            let texts = items.iter().map(|item| scan::content(item).map_err(told)).collect::<Result<Vec<_>>>()?;
+            let texts = items.iter().map(|item| scan::content(item).map_err(external)).collect::<Result<Vec<_>>>()?;
             Ok(scalar_function::text_list(texts))
         }),
     ]
@@ -156,21 +158,21 @@ fn typed_list(call: &Call, items: impl Iterator<Item = Option<String>>) -> Scala
 
 fn array_items(call: &Call) -> Result<Vec<String>> {
     let document = argument(call, 0)?;
-    match scan::parts(&document).map_err(told)? {
+    match scan::parts(&document).map_err(external)? {
         Part::Array(items) => Ok(items.into_iter().map(str::to_owned).collect()),
-        Part::Object(_) => Err(told(not("cannot extract elements from an object"))),
-        Part::Scalar(_) => Err(told(not("cannot extract elements from a scalar"))),
+        Part::Object(_) => Err(external(not("cannot extract elements from an object"))),
+        Part::Scalar(_) => Err(external(not("cannot extract elements from a scalar"))),
     }
 }
 
 fn members(call: &Call) -> Result<Vec<(String, String)>> {
     let document = argument(call, 0)?;
-    match scan::parts(&document).map_err(told)? {
+    match scan::parts(&document).map_err(external)? {
         Part::Object(members) => {
             Ok(members.into_iter().map(|(key, value)| (key.into_owned(), value.to_owned())).collect())
         }
-        Part::Array(_) => Err(told(not("cannot deconstruct an array as an object"))),
-        Part::Scalar(_) => Err(told(not("cannot deconstruct a scalar"))),
+        Part::Array(_) => Err(external(not("cannot deconstruct an array as an object"))),
+        Part::Scalar(_) => Err(external(not("cannot deconstruct a scalar"))),
     }
 }
 
@@ -181,18 +183,18 @@ fn not(message: &str) -> SqlError {
 /// The lists of keys and of values that `json_each` and `json_object_keys` give row by row.
 fn lists() -> [RowFunction; 3] {
     [
-        typed("json_member_keys", 1..=1, texts, |call| {
+        strict("json_member_keys", 1..=1, returns_texts, |call| {
             Ok(scalar_function::text_list(members(call)?.into_iter().map(|(key, _)| Some(key))))
         }),
-        typed(
+        strict(
             "json_member_values",
             1..=1,
             |fields| list_of(kind(&fields[0]).unwrap_or("jsonb")),
             |call| Ok(typed_list(call, members(call)?.into_iter().map(|(_, value)| Some(value)))),
         ),
-        typed("json_member_texts", 1..=1, texts, |call| {
+        strict("json_member_texts", 1..=1, returns_texts, |call| {
             let members = members(call)?;
-            let texts = members.iter().map(|(_, value)| scan::content(value).map_err(told));
+            let texts = members.iter().map(|(_, value)| scan::content(value).map_err(external));
             Ok(scalar_function::text_list(texts.collect::<Result<Vec<_>>>()?))
         }),
     ]
@@ -200,49 +202,51 @@ fn lists() -> [RowFunction; 3] {
 
 fn readers() -> [RowFunction; 6] {
     [
-        typed("jsonb_typeof", 1..=1, a_text, |call| text(Some(scan::kind(&argument(call, 0)?).to_owned())))
+        strict("jsonb_typeof", 1..=1, returns_text, |call| text(Some(scan::kind(&argument(call, 0)?).to_owned())))
             .with_aliases(&["json_typeof"]),
-        typed("jsonb_array_length", 1..=1, an_integer, |call| {
-            match scan::parts(&argument(call, 0)?).map_err(told)? {
+        strict("jsonb_array_length", 1..=1, returns_integer, |call| {
+            match scan::parts(&argument(call, 0)?).map_err(external)? {
                 Part::Array(items) => Ok(ScalarValue::Int32(i32::try_from(items.len()).ok())),
-                Part::Object(_) => Err(told(not("cannot get array length of a non-array"))),
-                Part::Scalar(_) => Err(told(not("cannot get array length of a scalar"))),
+                Part::Object(_) => Err(external(not("cannot get array length of a non-array"))),
+                Part::Scalar(_) => Err(external(not("cannot get array length of a scalar"))),
             }
         })
         .with_aliases(&["json_array_length"]),
-        typed("jsonb_extract_path", 1..=20, like_first, |call| {
+        strict("jsonb_extract_path", 1..=20, like_first, |call| {
             let path = (1..call.values.len()).map(|at| argument(call, at)).collect::<Result<Vec<_>>>()?;
             text(found_at(call, &path)?)
         })
         .with_aliases(&["json_extract_path"]),
-        typed("jsonb_extract_path_text", 1..=20, a_text, |call| {
+        strict("jsonb_extract_path_text", 1..=20, returns_text, |call| {
             let path = (1..call.values.len()).map(|at| argument(call, at)).collect::<Result<Vec<_>>>()?;
             as_text(found_at(call, &path)?)
         })
         .with_aliases(&["json_extract_path_text"]),
-        typed("jsonb_strip_nulls", 1..=1, a_jsonb, |call| {
+        strict("jsonb_strip_nulls", 1..=1, a_jsonb, |call| {
             let mut document = change::parsed(&argument(call, 0)?)?;
             change::strip_nulls(&mut document);
             text(Some(change::written(&document)))
         }),
-        typed("jsonb_pretty", 1..=1, a_text, |call| text(Some(change::pretty(&change::parsed(&argument(call, 0)?)?)))),
+        strict("jsonb_pretty", 1..=1, returns_text, |call| {
+            text(Some(change::pretty(&change::parsed(&argument(call, 0)?)?)))
+        }),
     ]
 }
 
 fn changers() -> [RowFunction; 2] {
     [
-        typed("jsonb_set", 3..=4, a_jsonb, |call| {
+        strict("jsonb_set", 3..=4, a_jsonb, |call| {
             let mut document = change::parsed(&argument(call, 0)?)?;
             let create = call.values.get(3).and_then(super::bool_of) != Some(false);
             let new = change::parsed(&argument(call, 2)?)?;
             change::set_at(&mut document, &path(&call.values[1])?, new, create);
             text(Some(change::written(&document)))
         }),
-        typed("jsonb_insert", 3..=4, a_jsonb, |call| {
+        strict("jsonb_insert", 3..=4, a_jsonb, |call| {
             let mut document = change::parsed(&argument(call, 0)?)?;
             let after = call.values.get(3).and_then(super::bool_of) == Some(true);
             let new = change::parsed(&argument(call, 2)?)?;
-            change::insert_at(&mut document, &path(&call.values[1])?, new, after).map_err(told)?;
+            change::insert_at(&mut document, &path(&call.values[1])?, new, after).map_err(external)?;
             text(Some(change::written(&document)))
         }),
     ]

@@ -1,6 +1,8 @@
 //! Functions of numbers that DataFusion lacks, or that answer NaN where PostgreSQL fails.
 
-use super::scalar_function::{self, Call, RowFunction, a, a_float, an_integer, items, told, typed};
+use super::scalar_function::{
+    self, Call, RowFunction, external, items, nullable, returns_float, returns_integer, strict,
+};
 use crate::{
     error::{SqlError, SqlState},
     types,
@@ -24,7 +26,7 @@ fn given(value: f64) -> Result<ScalarValue> {
 }
 
 fn fails(state: SqlState, message: &str) -> datafusion::error::DataFusionError {
-    told(SqlError::new(state, message))
+    external(SqlError::new(state, message))
 }
 
 fn logarithm(value: f64) -> Result<f64> {
@@ -44,16 +46,16 @@ fn in_range(value: f64) -> Result<f64> {
 
 fn floats() -> [RowFunction; 11] {
     [
-        typed("ln", 1..=1, a_float, |call| given(logarithm(float(call, 0)?)?.ln())),
-        typed("log10", 1..=1, a_float, |call| given(logarithm(float(call, 0)?)?.log10())),
-        typed("log", 1..=2, a_float, |call| {
+        strict("ln", 1..=1, returns_float, |call| given(logarithm(float(call, 0)?)?.ln())),
+        strict("log10", 1..=1, returns_float, |call| given(logarithm(float(call, 0)?)?.log10())),
+        strict("log", 1..=2, returns_float, |call| {
             let first = logarithm(float(call, 0)?)?;
             if call.values.len() == 1 {
                 return given(first.log10());
             }
             given(logarithm(float(call, 1)?)?.log10() / first.log10())
         }),
-        typed("sqrt", 1..=1, a_float, |call| {
+        strict("sqrt", 1..=1, returns_float, |call| {
             let value = float(call, 0)?;
             if value < 0.0 {
                 let message = "cannot take square root of a negative number";
@@ -61,9 +63,9 @@ fn floats() -> [RowFunction; 11] {
             }
             given(value.sqrt())
         }),
-        typed("asin", 1..=1, a_float, |call| given(in_range(float(call, 0)?)?.asin())),
-        typed("acos", 1..=1, a_float, |call| given(in_range(float(call, 0)?)?.acos())),
-        typed("sind", 1..=1, a_float, |call| {
+        strict("asin", 1..=1, returns_float, |call| given(in_range(float(call, 0)?)?.asin())),
+        strict("acos", 1..=1, returns_float, |call| given(in_range(float(call, 0)?)?.acos())),
+        strict("sind", 1..=1, returns_float, |call| {
             given(match float(call, 0)?.rem_euclid(360.0) {
                 0.0 | 180.0 => 0.0,
                 30.0 | 150.0 => 0.5,
@@ -73,7 +75,7 @@ fn floats() -> [RowFunction; 11] {
                 other => other.to_radians().sin(),
             })
         }),
-        typed("cosd", 1..=1, a_float, |call| {
+        strict("cosd", 1..=1, returns_float, |call| {
             given(match float(call, 0)?.rem_euclid(360.0) {
                 90.0 | 270.0 => 0.0,
                 60.0 | 300.0 => 0.5,
@@ -83,7 +85,7 @@ fn floats() -> [RowFunction; 11] {
                 other => other.to_radians().cos(),
             })
         }),
-        typed("tand", 1..=1, a_float, |call| {
+        strict("tand", 1..=1, returns_float, |call| {
             given(match float(call, 0)?.rem_euclid(180.0) {
                 0.0 => 0.0,
                 45.0 => 1.0,
@@ -91,9 +93,9 @@ fn floats() -> [RowFunction; 11] {
                 other => other.to_radians().tan(),
             })
         }),
-        typed("div", 2..=2, |fields| quotient(fields, 0), |call| divided(call, true)),
+        strict("div", 2..=2, |fields| quotient(fields, 0), |call| divided(call, true)),
         // `numeric / numeric`, with 16 digits after the point.
-        typed("numeric_divide", 2..=2, |fields| quotient(fields, QUOTIENT_SCALE), |call| divided(call, false)),
+        strict("numeric_divide", 2..=2, |fields| quotient(fields, QUOTIENT_SCALE), |call| divided(call, false)),
     ]
 }
 
@@ -106,7 +108,7 @@ fn scale_of(field: &FieldRef) -> u8 {
 
 fn quotient(fields: &[FieldRef], least: u8) -> Result<FieldRef> {
     let scale = if least == 0 { 0 } else { fields.iter().map(scale_of).fold(least, u8::max) };
-    a(DataType::Decimal128(types::NUMERIC_PRECISION, i8::try_from(scale).unwrap_or(i8::MAX)))
+    nullable(DataType::Decimal128(types::NUMERIC_PRECISION, i8::try_from(scale).unwrap_or(i8::MAX)))
 }
 
 /// The unscaled number of a value and its scale.
@@ -130,7 +132,8 @@ fn divided(call: &Call, whole: bool) -> Result<ScalarValue> {
         return Err(fails(SqlState::DIVISION_BY_ZERO, "division by zero"));
     }
     let ten = |power: u32| (0..power).fold(i256::ONE, |product, _| product.wrapping_mul(i256::from(10)));
-    // Scales are at most 38, numbers have at most 38 digits: 114 digits do not occur, since the scales of both sides come off.
+    // Scales are at most 38, numbers have at most 38 digits: 114 digits do not occur, since the scales of both sides
+    // come off.
     let wanted = u32::from(scale.unsigned_abs());
     let overflow = || fails(SqlState::NUMERIC_VALUE_OUT_OF_RANGE, "numeric field overflow");
     let up = (wanted + b_scale).saturating_sub(a_scale);
@@ -147,7 +150,7 @@ fn divided(call: &Call, whole: bool) -> Result<ScalarValue> {
 
 fn others() -> [RowFunction; 2] {
     [
-        typed("width_bucket", 2..=4, an_integer, |call| {
+        strict("width_bucket", 2..=4, returns_integer, |call| {
             let operand = float(call, 0)?;
             if let Some(bounds) = items(&call.values[1]) {
                 let bounds =
@@ -158,7 +161,7 @@ fn others() -> [RowFunction; 2] {
                 return Ok(ScalarValue::Int32(i32::try_from(below.count()).ok()));
             }
             if call.values.len() != 4 {
-                return Err(told(super::undefined("width_bucket", &[DataType::Float64])));
+                return Err(external(super::undefined("width_bucket", &[DataType::Float64])));
             }
             let (low, high) = (float(call, 1)?, float(call, 2)?);
             let count = super::int_of(&call.values[3]).and_then(|count| i32::try_from(count).ok()).unwrap_or(0);
@@ -178,7 +181,7 @@ fn others() -> [RowFunction; 2] {
             };
             Ok(ScalarValue::Int32(Some(bucket)))
         }),
-        typed("setseed", 1..=1, a_float, |_| Err(told(SqlError::unsupported("setseed()")))),
+        strict("setseed", 1..=1, returns_float, |_| Err(external(SqlError::unsupported("setseed()")))),
     ]
 }
 

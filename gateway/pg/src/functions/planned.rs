@@ -1,5 +1,5 @@
-//! Functions that operators and rules of the planner put into plans, each under its Rust name: no rule asks a registry, which
-//! would need the planner to be there first.
+//! Functions that operators and rules of the planner put into plans, each under its Rust name: no rule asks a registry,
+//! which would need the planner to be there first.
 
 use super::{json, lists, numbers, times};
 use datafusion::logical_expr::ScalarUDF;

@@ -1,7 +1,8 @@
 //! Functions of one row's values.
 //!
-//! A [`RowFunction`] takes values of any type. The type of its result is its own ([`row_function`]), or follows from those of the arguments ([`typed()`]);
-//! the latter is strict unless it says otherwise: where an argument is NULL, so is the result.
+//! A [`RowFunction`] takes values of any type. The type of its result is its own ([`row_function`]), or follows from
+//! those of the arguments ([`strict`]); the latter is strict unless it says otherwise: where an argument is NULL, so is
+//! the result.
 
 use crate::{
     codec::{column::Column, format::Format},
@@ -102,7 +103,7 @@ fn function(
     RowFunction { name, aliases: Vec::new(), signature, strict, returns, body }
 }
 
-/// A function of `arity` arguments with a result of one type, the same within a statement. It is called with NULLs too.
+/// A function of `arity` arguments with a result of one type, stable within a statement. It is called with NULLs too.
 pub fn row_function(
     name: &'static str,
     arity: RangeInclusive<usize>,
@@ -114,13 +115,13 @@ pub fn row_function(
 }
 
 /// A strict immutable function of `arity` arguments.
-pub fn typed(name: &'static str, arity: RangeInclusive<usize>, returns: Returns, run: Run) -> RowFunction {
+pub fn strict(name: &'static str, arity: RangeInclusive<usize>, returns: Returns, run: Run) -> RowFunction {
     function((name, arity), Volatility::Immutable, true, (Returned::By(returns), Body::Call(run)))
 }
 
 /// An immutable function of at least `least` arguments that is called with NULLs too.
 pub fn variadic(name: &'static str, least: usize, returns: Returns, run: Run) -> RowFunction {
-    RowFunction { strict: false, ..typed(name, least..=ARGUMENTS_MAX, returns, run) }
+    RowFunction { strict: false, ..strict(name, least..=ARGUMENTS_MAX, returns, run) }
 }
 
 impl RowFunction {
@@ -221,38 +222,38 @@ pub fn functions(all: impl IntoIterator<Item = RowFunction>) -> impl Iterator<It
 }
 
 /// A nullable result of a type.
-pub fn a(data: DataType) -> Result<FieldRef> {
+pub fn nullable(data: DataType) -> Result<FieldRef> {
     Ok(Arc::new(Field::new("", data, true)))
 }
 
 /// A nullable result whose type PostgreSQL calls so.
-pub fn a_named(data: DataType, name: &str) -> Result<FieldRef> {
+pub fn nullable_named(data: DataType, name: &str) -> Result<FieldRef> {
     Ok(Arc::new(types::named(Field::new("", data, true), name)))
 }
 
 /// Text.
-pub fn a_text(_: &[FieldRef]) -> Result<FieldRef> {
-    a(DataType::Utf8View)
+pub fn returns_text(_: &[FieldRef]) -> Result<FieldRef> {
+    nullable(DataType::Utf8View)
 }
 
 /// Integer.
-pub fn an_integer(_: &[FieldRef]) -> Result<FieldRef> {
-    a(DataType::Int32)
+pub fn returns_integer(_: &[FieldRef]) -> Result<FieldRef> {
+    nullable(DataType::Int32)
 }
 
 /// Double precision.
-pub fn a_float(_: &[FieldRef]) -> Result<FieldRef> {
-    a(DataType::Float64)
+pub fn returns_float(_: &[FieldRef]) -> Result<FieldRef> {
+    nullable(DataType::Float64)
 }
 
 /// Boolean.
-pub fn a_boolean(_: &[FieldRef]) -> Result<FieldRef> {
-    a(DataType::Boolean)
+pub fn returns_boolean(_: &[FieldRef]) -> Result<FieldRef> {
+    nullable(DataType::Boolean)
 }
 
 /// An array of texts.
-pub fn texts(_: &[FieldRef]) -> Result<FieldRef> {
-    a(DataType::List(Arc::new(Field::new_list_field(DataType::Utf8View, true))))
+pub fn returns_texts(_: &[FieldRef]) -> Result<FieldRef> {
+    nullable(DataType::List(Arc::new(Field::new_list_field(DataType::Utf8View, true))))
 }
 
 /// An array of texts as a value.
@@ -262,27 +263,27 @@ pub fn text_list(items: impl IntoIterator<Item = Option<String>>) -> ScalarValue
 }
 
 /// An error as DataFusion carries it.
-pub fn told(error: SqlError) -> DataFusionError {
+pub fn external(error: SqlError) -> DataFusionError {
     DataFusionError::External(Box::new(error))
 }
 
 /// A value as PostgreSQL's text of it; `None` for NULL.
 ///
 /// # Errors
-/// 0A000 for a type that no client can be told.
-pub fn shown(value: &ScalarValue, field: &Field) -> Result<Option<String>> {
+/// 0A000 for a type that the protocol has no form for.
+pub fn text_output(value: &ScalarValue, field: &Field) -> Result<Option<String>> {
     match value {
         ScalarValue::Utf8(text) | ScalarValue::Utf8View(text) | ScalarValue::LargeUtf8(text) => return Ok(text.clone()),
         value if value.is_null() => return Ok(None),
         _ => {}
     }
-    let column = Column::new(&value.to_array()?, &types::pg_type(field), Format::Text).map_err(told)?;
+    let column = Column::new(&value.to_array()?, &types::pg_type(field), Format::Text).map_err(external)?;
     let mut out = BytesMut::new();
-    column.write(0, &mut out).map_err(told)?;
+    column.write(0, &mut out).map_err(external)?;
     Ok(Some(String::from_utf8_lossy(&out).into_owned()))
 }
 
-/// The items of an array; `None` for NULL and for what is none.
+/// The items of an array; `None` for NULL and for other values.
 pub fn items(value: &ScalarValue) -> Option<Vec<ScalarValue>> {
     use arrow::array::Array;
     let array: arrow::array::ArrayRef = match value {

@@ -1,5 +1,5 @@
-//! `pg_sleep()`, `pg_sleep_for()`, `pg_sleep_until()`: wait, for each row, without holding a thread; a statement that waits is cancelled and timed out
-//! as any other.
+//! `pg_sleep()`, `pg_sleep_for()`, `pg_sleep_until()`: wait, for each row, without holding a thread; a statement that
+//! waits is cancelled and timed out as any other.
 
 use crate::{statement_time::StatementTime, types};
 use arrow::{
@@ -21,14 +21,14 @@ use datafusion::{
 };
 use std::{sync::Arc, time::Duration};
 
-/// What a function is given.
+/// The argument of a function.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 enum Until {
     /// Seconds.
     Seconds,
     /// An interval.
     Interval,
-    /// The moment at which it ends.
+    /// The timestamp at which it ends.
     Moment,
 }
 
@@ -57,7 +57,7 @@ impl Until {
         }
     }
 
-    /// How long to wait from `now` on. What is less than no time is none, and what no clock counts to is for ever.
+    /// How long to wait from `now` on: zero for a negative time, and for ever beyond what clocks count.
     fn time(self, values: &ArrayRef, row: usize, now_micros: i64) -> Duration {
         match self {
             Self::Seconds => {

@@ -2,7 +2,7 @@
 //!
 //! Arrays count from 1. Where PostgreSQL would let an array begin elsewhere, it is 0A000.
 
-use super::scalar_function::{self, Call, RowFunction, item_of, items, told, typed};
+use super::scalar_function::{self, Call, RowFunction, external, item_of, items, strict};
 use crate::{
     error::{SqlError, SqlState},
     plan::casts,
@@ -13,7 +13,7 @@ use datafusion::{error::Result, logical_expr::ScalarUDF, scalar::ScalarValue};
 use keyspan_catalog::value::array::ARRAY_ITEMS_MAX;
 use std::sync::Arc;
 
-/// `a[1] = x`: the array, the place, the item.
+/// `a[1] = x`: the array, the subscript, the item.
 pub const ELEMENT: &str = "array_with_item";
 /// `a[2:3] = b`: the array, the bounds, the items.
 pub const SLICE: &str = "array_with_slice";
@@ -23,13 +23,13 @@ pub const OPEN: (i64, i64) = (-9_999_999_999, 9_999_999_999);
 /// The functions.
 pub(crate) fn functions() -> impl Iterator<Item = Arc<ScalarUDF>> {
     let all: [RowFunction; 2] = [
-        typed(ELEMENT, 3..=3, |fields| assigned(fields, false), with_item).with_nulls(),
-        typed(SLICE, 4..=4, |fields| assigned(fields, true), with_slice).with_nulls(),
+        strict(ELEMENT, 3..=3, |fields| assigned(fields, false), with_item).with_nulls(),
+        strict(SLICE, 4..=4, |fields| assigned(fields, true), with_slice).with_nulls(),
     ];
     scalar_function::functions(all)
 }
 
-fn shown(field: &Field) -> String {
+fn type_name(field: &Field) -> String {
     types::sql_type(field).map_or_else(|| types::pg_type(field).name().to_owned(), types::type_name)
 }
 
@@ -41,10 +41,10 @@ fn assigned(fields: &[FieldRef], slice: bool) -> Result<FieldRef> {
             return Ok(Arc::clone(array));
         }
         if array.metadata().get(types::TYPE_KEY).is_some_and(|name| name == "jsonb") {
-            return Err(told(SqlError::unsupported("an assignment to a part of jsonb")));
+            return Err(external(SqlError::unsupported("an assignment to a part of jsonb")));
         }
-        let message = format!("cannot subscript type {} because it does not support subscripting", shown(array));
-        return Err(told(SqlError::new(SqlState::DATATYPE_MISMATCH, message)));
+        let message = format!("cannot subscript type {} because it does not support subscripting", type_name(array));
+        return Err(external(SqlError::new(SqlState::DATATYPE_MISMATCH, message)));
     };
     let (wanted, given) =
         if slice { (array.data_type(), value.data_type()) } else { (item.data_type(), value.data_type()) };
@@ -61,13 +61,13 @@ fn assigned(fields: &[FieldRef], slice: bool) -> Result<FieldRef> {
     let casts = to == from || to.is_numeric() && from.is_numeric() || text(&to) || stamps(&to) && stamps(&from);
     let fits = open || same_form && casts;
     if !fits {
-        let of = if slice { shown(array) } else { shown(&item) };
+        let of = if slice { type_name(array) } else { type_name(&item) };
         let message = format!(
             "subscripted assignment to \"{}\" requires type {of} but expression is of type {}",
             array.name(),
-            shown(value)
+            type_name(value)
         );
-        return Err(told(
+        return Err(external(
             SqlError::new(SqlState::DATATYPE_MISMATCH, message)
                 .with_hint("You will need to rewrite or cast the expression."),
         ));
@@ -79,13 +79,13 @@ fn wrong(message: impl Into<String>) -> SqlError {
     SqlError::new(SqlState::ARRAY_SUBSCRIPT_ERROR, message.into())
 }
 
-/// A place, which may not be NULL.
+/// A subscript, which may not be NULL.
 fn place(value: &ScalarValue) -> Result<i64> {
     let data = if matches!(value, ScalarValue::Int64(_)) { DataType::Int64 } else { DataType::Int32 };
     let read = casts::convert(&value.to_array()?, &Field::new("", data, true))?;
     super::int_of(&ScalarValue::try_from_array(&read, 0)?).ok_or_else(|| {
         let message = "array subscript in assignment must not be null";
-        told(SqlError::new(SqlState::NULL_VALUE_NOT_ALLOWED, message))
+        external(SqlError::new(SqlState::NULL_VALUE_NOT_ALLOWED, message))
     })
 }
 
@@ -98,7 +98,7 @@ fn cast(value: &ScalarValue, to: &Field) -> Result<ScalarValue> {
     if array.data_type().is_integer() && to.data_type().is_integer() {
         let options = arrow::compute::CastOptions { safe: false, ..Default::default() };
         let cast = arrow::compute::cast_with_options(&array, to.data_type(), &options);
-        let cast = cast.map_err(|_| told(crate::plan::checked_arithmetic::out_of_range(to.data_type())))?;
+        let cast = cast.map_err(|_| external(crate::plan::checked_arithmetic::out_of_range(to.data_type())))?;
         return ScalarValue::try_from_array(&cast, 0);
     }
     ScalarValue::try_from_array(&casts::convert(&array, to)?, 0)
@@ -115,17 +115,17 @@ fn array(call: &Call, items: &[ScalarValue]) -> ScalarValue {
     ScalarValue::List(ScalarValue::new_list_nullable(items, &item))
 }
 
-/// Items with others put over them from a place on; between the end and that place there are NULLs.
+/// Items, overwritten by others from a position on; NULLs fill the gap between the end and that position.
 fn put(call: &Call, mut all: Vec<ScalarValue>, from: i64, new: Vec<ScalarValue>) -> Result<ScalarValue> {
     let begins = usize::try_from(from - 1).ok().filter(|begin| *begin == 0 || !all.is_empty());
     let Some(begin) = begins else {
         let what = "an array whose first item is not at place 1";
-        return Err(told(SqlError::unsupported(what)));
+        return Err(external(SqlError::unsupported(what)));
     };
     let end = begin.saturating_add(new.len());
     if end > ARRAY_ITEMS_MAX {
         let message = format!("array size exceeds the maximum allowed ({ARRAY_ITEMS_MAX})");
-        return Err(told(SqlError::new(SqlState::PROGRAM_LIMIT_EXCEEDED, message)));
+        return Err(external(SqlError::new(SqlState::PROGRAM_LIMIT_EXCEEDED, message)));
     }
     let item = item_of(&call.fields[0]).map_or(DataType::Null, |item| item.data_type().clone());
     while all.len() < end {
@@ -153,17 +153,17 @@ fn with_slice(call: &Call) -> Result<ScalarValue> {
     if all.is_empty() && (lower == OPEN.0 || upper == OPEN.1) {
         let error = wrong("array slice subscript must provide both boundaries");
         let detail = "When assigning to a slice of an empty array value, slice boundaries must be fully specified.";
-        return Err(told(error.with_detail(detail)));
+        return Err(external(error.with_detail(detail)));
     }
     let lower = if lower == OPEN.0 { 1 } else { lower };
     let upper = if upper == OPEN.1 { i64::try_from(all.len()).unwrap_or(i64::MAX) } else { upper };
     if upper < lower {
-        return Err(told(wrong("upper bound cannot be less than lower bound")));
+        return Err(external(wrong("upper bound cannot be less than lower bound")));
     }
     let new = cast(&call.values[3], &uncut(&call.fields[0]))?;
     let mut new = items(&new).unwrap_or_default();
     let Some(count) = usize::try_from(upper - lower + 1).ok().filter(|count| *count <= new.len()) else {
-        return Err(told(wrong("source array too small")));
+        return Err(external(wrong("source array too small")));
     };
     new.truncate(count);
     put(call, all, lower, new)

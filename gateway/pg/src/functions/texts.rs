@@ -1,7 +1,8 @@
 //! Functions of text and bytes that DataFusion lacks or has otherwise.
 
 use super::scalar_function::{
-    self, Call, RowFunction, a, a_boolean, a_text, an_integer, shown, text_list, texts, told, typed, variadic,
+    self, Call, RowFunction, external, nullable, returns_boolean, returns_integer, returns_text, returns_texts, strict,
+    text_list, text_output, variadic,
 };
 use crate::{
     error::{SqlError, SqlState},
@@ -18,11 +19,11 @@ fn text(value: impl Into<String>) -> Result<ScalarValue> {
 }
 
 fn argument(call: &Call, at: usize) -> Result<String> {
-    Ok(shown(&call.values[at], &call.fields[at])?.unwrap_or_default())
+    Ok(text_output(&call.values[at], &call.fields[at])?.unwrap_or_default())
 }
 
 fn invalid(message: impl Into<String>) -> datafusion::error::DataFusionError {
-    told(SqlError::new(SqlState::INVALID_PARAMETER_VALUE, message))
+    external(SqlError::new(SqlState::INVALID_PARAMETER_VALUE, message))
 }
 
 /// A text as a literal of SQL.
@@ -33,7 +34,7 @@ pub fn literal(text: &str) -> String {
 
 /// `format('%s is %I', …)`
 fn format(call: &Call) -> Result<ScalarValue> {
-    let Some(template) = shown(&call.values[0], &call.fields[0])? else { return Ok(ScalarValue::Utf8View(None)) };
+    let Some(template) = text_output(&call.values[0], &call.fields[0])? else { return Ok(ScalarValue::Utf8View(None)) };
     let (mut out, mut chars, mut next) = (String::new(), template.chars().peekable(), 1_usize);
     let unterminated = || invalid("unterminated format() type specifier");
     while let Some(c) = chars.next() {
@@ -64,7 +65,7 @@ fn format(call: &Call) -> Result<ScalarValue> {
             width = number(&mut chars);
         }
         if chars.peek() == Some(&'*') {
-            return Err(told(SqlError::unsupported("a width as an argument of format()")));
+            return Err(external(SqlError::unsupported("a width as an argument of format()")));
         }
         let Some(kind) = chars.next() else { return Err(unterminated()) };
         if place == Some(0) {
@@ -76,14 +77,14 @@ fn format(call: &Call) -> Result<ScalarValue> {
         let at = place.unwrap_or(next);
         next = at + 1;
         let Some(value) = call.values.get(at) else { return Err(invalid("too few arguments for format()")) };
-        let value = shown(value, &call.fields[at])?;
+        let value = text_output(value, &call.fields[at])?;
         let written = match (kind, value) {
             ('s', value) => value.unwrap_or_default(),
             ('L', value) => value.map_or("NULL".to_owned(), |value| literal(&value)),
             (_, Some(value)) => quote_ident(&value),
             (_, None) => {
                 let message = "null values cannot be formatted as an SQL identifier";
-                return Err(told(SqlError::new(SqlState::NULL_VALUE_NOT_ALLOWED, message)));
+                return Err(external(SqlError::new(SqlState::NULL_VALUE_NOT_ALLOWED, message)));
             }
         };
         let blanks = " ".repeat(width.unwrap_or(0).saturating_sub(written.chars().count()));
@@ -95,7 +96,7 @@ fn format(call: &Call) -> Result<ScalarValue> {
 /// A pattern of PostgreSQL's as a [`Regex`], with its flags.
 ///
 /// # Errors
-/// 2201B for a pattern that is none, 22023 for a flag.
+/// 2201B for an invalid pattern, 22023 for an unknown flag.
 pub fn pattern(pattern: &str, flags: &str) -> Result<Regex> {
     let pattern = pattern.replace("\\y", "\\b").replace("\\m", "\\b").replace("\\M", "\\b");
     let mut builder = RegexBuilder::new(&pattern);
@@ -111,7 +112,7 @@ pub fn pattern(pattern: &str, flags: &str) -> Result<Regex> {
     }
     builder.build().map_err(|error| {
         let message = format!("invalid regular expression: {}", error.to_string().lines().last().unwrap_or_default());
-        told(SqlError::new(SqlState::INVALID_REGULAR_EXPRESSION, message))
+        external(SqlError::new(SqlState::INVALID_REGULAR_EXPRESSION, message))
     })
 }
 
@@ -127,7 +128,7 @@ fn captured(captures: &regex::Captures) -> Vec<Option<String>> {
 
 fn list_of_lists(_: &[FieldRef]) -> Result<FieldRef> {
     let inner = DataType::List(Arc::new(Field::new_list_field(DataType::Utf8View, true)));
-    a(DataType::List(Arc::new(Field::new_list_field(inner, true))))
+    nullable(DataType::List(Arc::new(Field::new_list_field(inner, true))))
 }
 
 /// A pattern of `SIMILAR TO` as a regular expression.
@@ -154,7 +155,7 @@ fn similar(pattern: &str, escape: Option<char>) -> String {
 
 fn regexes() -> [RowFunction; 5] {
     [
-        typed("regexp_matches_list", 2..=3, list_of_lists, |call| {
+        strict("regexp_matches_list", 2..=3, list_of_lists, |call| {
             let (subject, flags) = (argument(call, 0)?, flags(call, 2)?);
             let regex = pattern(&argument(call, 1)?, &flags)?;
             let most = if flags.contains('g') { usize::MAX } else { 1 };
@@ -163,7 +164,7 @@ fn regexes() -> [RowFunction; 5] {
             let DataType::List(item) = call.returns.data_type() else { return Ok(ScalarValue::Null) };
             Ok(ScalarValue::List(ScalarValue::new_list_nullable(&found, item.data_type())))
         }),
-        typed("regexp_split_to_array", 2..=3, texts, |call| {
+        strict("regexp_split_to_array", 2..=3, returns_texts, |call| {
             let (subject, flags) = (argument(call, 0)?, flags(call, 2)?);
             let regex = pattern(&argument(call, 1)?, &flags)?;
             // A match of nothing splits between characters, not before the first or after the last.
@@ -178,7 +179,7 @@ fn regexes() -> [RowFunction; 5] {
             parts.push(Some(subject[from..].to_owned()));
             Ok(text_list(parts))
         }),
-        typed("regexp_substr", 2..=6, a_text, |call| {
+        strict("regexp_substr", 2..=6, returns_text, |call| {
             let subject = argument(call, 0)?;
             let start = call.values.get(2).and_then(super::int_of).unwrap_or(1);
             let nth = call.values.get(3).and_then(super::int_of).unwrap_or(1);
@@ -191,13 +192,13 @@ fn regexes() -> [RowFunction; 5] {
             Ok(ScalarValue::Utf8View(found.and_then(|found| found.get(group).map(|group| group.as_str().to_owned()))))
         }),
         // What `text SIMILAR TO pattern` is.
-        typed("similar_to", 2..=3, a_boolean, |call| {
+        strict("similar_to", 2..=3, returns_boolean, |call| {
             let escape = if call.values.len() > 2 { argument(call, 2)?.chars().next() } else { Some('\\') };
             let regex = pattern(&similar(&argument(call, 1)?, escape), "")?;
             Ok(ScalarValue::Boolean(Some(regex.is_match(&argument(call, 0)?))))
         }),
         // What `substring(text FROM pattern)` is.
-        typed("substring_of_pattern", 2..=2, a_text, |call| {
+        strict("substring_of_pattern", 2..=2, returns_text, |call| {
             let subject = argument(call, 0)?;
             let regex = pattern(&argument(call, 1)?, "")?;
             let found = regex.captures(&subject);
@@ -218,7 +219,7 @@ fn bytes_of(value: &ScalarValue) -> Vec<u8> {
 }
 
 fn a_bytea(_: &[FieldRef]) -> Result<FieldRef> {
-    a(DataType::Binary)
+    nullable(DataType::Binary)
 }
 
 fn encoding(name: &str) -> datafusion::error::DataFusionError {
@@ -227,7 +228,7 @@ fn encoding(name: &str) -> datafusion::error::DataFusionError {
 
 fn bytes() -> [RowFunction; 7] {
     [
-        typed("encode", 2..=2, a_text, |call| {
+        strict("encode", 2..=2, returns_text, |call| {
             let (bytes, name) = (bytes_of(&call.values[0]), argument(call, 1)?.to_lowercase());
             match name.as_str() {
                 "hex" => text(bytes.iter().map(|byte| format!("{byte:02x}")).collect::<String>()),
@@ -248,11 +249,11 @@ fn bytes() -> [RowFunction; 7] {
                 other => Err(encoding(other)),
             }
         }),
-        typed("decode", 2..=2, a_bytea, |call| {
+        strict("decode", 2..=2, a_bytea, |call| {
             let (written, name) = (argument(call, 0)?, argument(call, 1)?.to_lowercase());
             let bytes = match name.as_str() {
-                "hex" => crate::codec::parse::bytea(&format!("\\x{written}")).map_err(told)?,
-                "escape" => crate::codec::parse::bytea(&written).map_err(told)?,
+                "hex" => crate::codec::parse::bytea(&format!("\\x{written}")).map_err(external)?,
+                "escape" => crate::codec::parse::bytea(&written).map_err(external)?,
                 "base64" => {
                     let bare: String = written.chars().filter(|c| !c.is_whitespace()).collect();
                     let decoded = base64::engine::general_purpose::STANDARD.decode(bare);
@@ -262,32 +263,32 @@ fn bytes() -> [RowFunction; 7] {
             };
             Ok(ScalarValue::Binary(Some(bytes)))
         }),
-        typed("convert_to", 2..=2, a_bytea, |call| {
+        strict("convert_to", 2..=2, a_bytea, |call| {
             utf8(&argument(call, 1)?)?;
             Ok(ScalarValue::Binary(Some(argument(call, 0)?.into_bytes())))
         }),
-        typed("convert_from", 2..=2, a_text, |call| {
+        strict("convert_from", 2..=2, returns_text, |call| {
             utf8(&argument(call, 1)?)?;
             match String::from_utf8(bytes_of(&call.values[0])) {
                 Ok(read) => text(read),
-                Err(_) => Err(told(SqlError::new(
+                Err(_) => Err(external(SqlError::new(
                     SqlState::CHARACTER_NOT_IN_REPERTOIRE,
                     "invalid byte sequence for encoding \"UTF8\"",
                 ))),
             }
         }),
-        typed("get_byte", 2..=2, an_integer, |call| {
+        strict("get_byte", 2..=2, returns_integer, |call| {
             let bytes = bytes_of(&call.values[0]);
             let at = index(&call.values[1], bytes.len())?;
             Ok(ScalarValue::Int32(Some(i32::from(bytes[at]))))
         }),
-        typed("set_byte", 3..=3, a_bytea, |call| {
+        strict("set_byte", 3..=3, a_bytea, |call| {
             let mut bytes = bytes_of(&call.values[0]);
             let at = index(&call.values[1], bytes.len())?;
             bytes[at] = (super::int_of(&call.values[2]).unwrap_or(0) & 0xFF).to_le_bytes()[0];
             Ok(ScalarValue::Binary(Some(bytes)))
         }),
-        typed("to_hex", 1..=1, a_text, |call| match &call.values[0] {
+        strict("to_hex", 1..=1, returns_text, |call| match &call.values[0] {
             ScalarValue::Int64(Some(int)) => text(format!("{int:x}")),
             other => {
                 let int = super::int_of(other).and_then(|int| i32::try_from(int).ok());
@@ -300,7 +301,7 @@ fn bytes() -> [RowFunction; 7] {
 fn utf8(name: &str) -> Result<()> {
     match name.to_uppercase().replace('-', "").as_str() {
         "UTF8" | "UNICODE" => Ok(()),
-        _ => Err(told(SqlError::unsupported(format!("the encoding {name}")))),
+        _ => Err(external(SqlError::unsupported(format!("the encoding {name}")))),
     }
 }
 
@@ -308,31 +309,31 @@ fn index(value: &ScalarValue, length: usize) -> Result<usize> {
     let at = super::int_of(value).unwrap_or(-1);
     usize::try_from(at).ok().filter(|at| *at < length).ok_or_else(|| {
         let last = i64::try_from(length).unwrap_or(i64::MAX) - 1;
-        told(SqlError::new(SqlState::ARRAY_SUBSCRIPT_ERROR, format!("index {at} out of valid range, 0..{last}")))
+        external(SqlError::new(SqlState::ARRAY_SUBSCRIPT_ERROR, format!("index {at} out of valid range, 0..{last}")))
     })
 }
 
 fn others() -> [RowFunction; 6] {
     [
-        variadic("format", 1, a_text, format),
-        typed("quote_literal", 1..=1, a_text, |call| text(literal(&argument(call, 0)?))),
-        typed("quote_nullable", 1..=1, a_text, |call| {
-            text(shown(&call.values[0], &call.fields[0])?.map_or("NULL".to_owned(), |value| literal(&value)))
+        variadic("format", 1, returns_text, format),
+        strict("quote_literal", 1..=1, returns_text, |call| text(literal(&argument(call, 0)?))),
+        strict("quote_nullable", 1..=1, returns_text, |call| {
+            text(text_output(&call.values[0], &call.fields[0])?.map_or("NULL".to_owned(), |value| literal(&value)))
         })
         .with_nulls(),
-        variadic("num_nulls", 1, an_integer, |call| count(call, true)),
-        variadic("num_nonnulls", 1, an_integer, |call| count(call, false)),
-        typed("chr", 1..=1, a_text, |call| {
+        variadic("num_nulls", 1, returns_integer, |call| count(call, true)),
+        variadic("num_nonnulls", 1, returns_integer, |call| count(call, false)),
+        strict("chr", 1..=1, returns_text, |call| {
             let number = super::int_of(&call.values[0]).unwrap_or(0);
             let known = u32::try_from(number).ok().and_then(char::from_u32);
             match known {
                 Some('\0') => {
-                    Err(told(SqlError::new(SqlState::PROGRAM_LIMIT_EXCEEDED, "null character not permitted")))
+                    Err(external(SqlError::new(SqlState::PROGRAM_LIMIT_EXCEEDED, "null character not permitted")))
                 }
                 Some(character) => text(character.to_string()),
                 None => {
                     let message = format!("requested character not valid for encoding: {number}");
-                    Err(told(SqlError::new(SqlState::PROGRAM_LIMIT_EXCEEDED, message)))
+                    Err(external(SqlError::new(SqlState::PROGRAM_LIMIT_EXCEEDED, message)))
                 }
             }
         }),

@@ -1,9 +1,6 @@
 //! Functions of dates, times and intervals that DataFusion lacks or has otherwise.
 
-use super::{
-    formatting::time::DAY_MICROS,
-    scalar_function::{self, Call, RowFunction, a, a_float, a_text, told, typed},
-};
+use super::scalar_function::{self, Call, RowFunction, external, nullable, returns_float, returns_text, strict};
 use crate::{
     codec::parse,
     error::{SqlError, SqlState},
@@ -17,6 +14,7 @@ use datafusion::{
     logical_expr::{ScalarUDF, Volatility},
     scalar::ScalarValue,
 };
+use keyspan_catalog::value::calendar::MICROS_PER_DAY;
 use std::sync::Arc;
 
 const HOUR_MICROS: i64 = 3_600_000_000;
@@ -27,7 +25,7 @@ const MONTH_DAYS: i64 = 30;
 pub const INTERVAL: DataType = DataType::Interval(IntervalUnit::MonthDayNano);
 
 fn an_interval(_: &[FieldRef]) -> Result<FieldRef> {
-    a(INTERVAL)
+    nullable(INTERVAL)
 }
 
 /// Months, days, microseconds.
@@ -50,7 +48,7 @@ impl Span {
             (Ok(months), Ok(days), Some(nanos)) => {
                 Ok(ScalarValue::IntervalMonthDayNano(Some(IntervalMonthDayNano::new(months, days, nanos))))
             }
-            _ => Err(told(SqlError::new(SqlState::DATETIME_FIELD_OVERFLOW, "interval out of range"))),
+            _ => Err(external(SqlError::new(SqlState::DATETIME_FIELD_OVERFLOW, "interval out of range"))),
         }
     }
 
@@ -71,7 +69,8 @@ impl Span {
         self.scaled(|part| part * factor)
     }
 
-    /// Each part multiplied or divided: what is no whole month becomes days of 30 to a month, what is no whole day time.
+    /// Each part multiplied or divided: what is no whole month becomes days of 30 to a month, what is no whole day
+    /// time.
     fn scaled(self, by: impl Fn(f64) -> f64) -> Option<Self> {
         let whole = |value: f64| value.is_finite().then(|| value.trunc());
         let months = by(self.0 as f64);
@@ -88,7 +87,7 @@ impl Span {
 }
 
 fn out_of_range() -> datafusion::error::DataFusionError {
-    told(SqlError::new(SqlState::DATETIME_FIELD_OVERFLOW, "interval out of range"))
+    external(SqlError::new(SqlState::DATETIME_FIELD_OVERFLOW, "interval out of range"))
 }
 
 fn float(value: &ScalarValue) -> Option<f64> {
@@ -101,7 +100,7 @@ fn float(value: &ScalarValue) -> Option<f64> {
 fn micros_of(value: &ScalarValue) -> Option<i64> {
     match value {
         ScalarValue::TimestampMicrosecond(micros, _) => *micros,
-        ScalarValue::Date32(Some(days)) => Some(i64::from(*days) * DAY_MICROS),
+        ScalarValue::Date32(Some(days)) => Some(i64::from(*days) * MICROS_PER_DAY),
         ScalarValue::Utf8(Some(text)) | ScalarValue::Utf8View(Some(text)) => parse::timestamp(text, false).ok(),
         _ => None,
     }
@@ -111,7 +110,7 @@ fn moment(micros: i64) -> Option<NaiveDateTime> {
     DateTime::from_timestamp_micros(micros).map(|time| time.naive_utc())
 }
 
-/// The years, months, days and time between two moments, as a calendar counts them.
+/// The years, months, days and time between two timestamps, as a calendar counts them.
 fn age(end: i64, start: i64) -> Option<Span> {
     let (negative, late, early) = if end >= start { (false, end, start) } else { (true, start, end) };
     let (late, early) = (moment(late)?, moment(early)?);
@@ -122,11 +121,11 @@ fn age(end: i64, start: i64) -> Option<Span> {
     let (a, b) = (fields(&late), fields(&early));
     let (mut months, mut days, mut micros) = (a.0 - b.0, a.1 - b.1, a.2 - b.2);
     if micros < 0 {
-        micros += DAY_MICROS;
+        micros += MICROS_PER_DAY;
         days -= 1;
     }
     if days < 0 {
-        // The length of the earlier moment's month is what is borrowed.
+        // The length of the earlier timestamp's month is borrowed.
         let first = early.date().with_day(1)?;
         days += (first + Months::new(1)).signed_duration_since(first).num_days();
         months -= 1;
@@ -136,20 +135,21 @@ fn age(end: i64, start: i64) -> Option<Span> {
 
 fn spans() -> [RowFunction; 7] {
     [
-        typed("interval_times", 2..=2, an_interval, |call| {
+        strict("interval_times", 2..=2, an_interval, |call| {
             let (span, factor) = (Span::of(&call.values[0]), float(&call.values[1]));
             span.zip(factor).and_then(|(span, factor)| span.times(factor)).ok_or_else(out_of_range)?.value()
         }),
-        typed("interval_over", 2..=2, an_interval, |call| {
+        strict("interval_over", 2..=2, an_interval, |call| {
             let (span, divisor) = (Span::of(&call.values[0]), float(&call.values[1]));
             if divisor == Some(0.0) {
-                return Err(told(SqlError::new(SqlState::DIVISION_BY_ZERO, "division by zero")));
+                return Err(external(SqlError::new(SqlState::DIVISION_BY_ZERO, "division by zero")));
             }
             let result = span.zip(divisor).and_then(|(span, divisor)| span.times(1.0 / divisor));
             result.ok_or_else(out_of_range)?.value()
         }),
-        typed("age", 1..=2, an_interval, |call| {
-            let today = StatementTime::within(call.options)?.transaction_micros.div_euclid(DAY_MICROS) * DAY_MICROS;
+        strict("age", 1..=2, an_interval, |call| {
+            let today =
+                StatementTime::within(call.options)?.transaction_micros.div_euclid(MICROS_PER_DAY) * MICROS_PER_DAY;
             let first = micros_of(&call.values[0]);
             let (end, start) = match call.values.get(1) {
                 Some(second) => (first, micros_of(second)),
@@ -157,7 +157,7 @@ fn spans() -> [RowFunction; 7] {
             };
             let infinite = |micros: Option<i64>| matches!(micros, Some(i64::MAX | i64::MIN));
             if infinite(end) || infinite(start) {
-                return Err(told(SqlError::new(
+                return Err(external(SqlError::new(
                     SqlState::DATETIME_FIELD_OVERFLOW,
                     "cannot subtract infinite timestamps",
                 )));
@@ -165,31 +165,31 @@ fn spans() -> [RowFunction; 7] {
             end.zip(start).and_then(|(end, start)| age(end, start)).ok_or_else(out_of_range)?.value()
         })
         .with_volatility(Volatility::Stable),
-        typed("justify_days", 1..=1, an_interval, |call| {
+        strict("justify_days", 1..=1, an_interval, |call| {
             let Span(months, days, micros) = Span::of(&call.values[0]).ok_or_else(out_of_range)?;
             Span(months + days / MONTH_DAYS, days % MONTH_DAYS, micros).value()
         }),
-        typed("justify_hours", 1..=1, an_interval, |call| {
+        strict("justify_hours", 1..=1, an_interval, |call| {
             let Span(months, days, micros) = Span::of(&call.values[0]).ok_or_else(out_of_range)?;
-            let (days, micros) = (days + micros / DAY_MICROS, micros % DAY_MICROS);
+            let (days, micros) = (days + micros / MICROS_PER_DAY, micros % MICROS_PER_DAY);
             match () {
-                () if days > 0 && micros < 0 => Span(months, days - 1, micros + DAY_MICROS),
-                () if days < 0 && micros > 0 => Span(months, days + 1, micros - DAY_MICROS),
+                () if days > 0 && micros < 0 => Span(months, days - 1, micros + MICROS_PER_DAY),
+                () if days < 0 && micros > 0 => Span(months, days + 1, micros - MICROS_PER_DAY),
                 () => Span(months, days, micros),
             }
             .value()
         }),
-        typed("justify_interval", 1..=1, an_interval, |call| {
+        strict("justify_interval", 1..=1, an_interval, |call| {
             let span = Span::of(&call.values[0]).ok_or_else(out_of_range)?;
             justified(span).value()
         }),
-        typed("make_interval", 0..=7, an_interval, make_interval),
+        strict("make_interval", 0..=7, an_interval, make_interval),
     ]
 }
 
 /// An interval whose parts have one sign: time below a day, days below a month.
 fn justified(Span(months, days, micros): Span) -> Span {
-    let (mut days, mut micros) = (days + micros / DAY_MICROS, micros % DAY_MICROS);
+    let (mut days, mut micros) = (days + micros / MICROS_PER_DAY, micros % MICROS_PER_DAY);
     let mut months = months + days / MONTH_DAYS;
     days %= MONTH_DAYS;
     if months > 0 && (days < 0 || (days == 0 && micros < 0)) {
@@ -198,9 +198,9 @@ fn justified(Span(months, days, micros): Span) -> Span {
         (days, months) = (days - MONTH_DAYS, months + 1);
     }
     if days > 0 && micros < 0 {
-        (micros, days) = (micros + DAY_MICROS, days - 1);
+        (micros, days) = (micros + MICROS_PER_DAY, days - 1);
     } else if days < 0 && micros > 0 {
-        (micros, days) = (micros - DAY_MICROS, days + 1);
+        (micros, days) = (micros - MICROS_PER_DAY, days + 1);
     }
     Span(months, days, micros)
 }
@@ -218,7 +218,7 @@ fn make_interval(call: &Call) -> Result<ScalarValue> {
 fn no_date(call: &Call, kind: &str) -> datafusion::error::DataFusionError {
     let shown: Vec<_> = call.values.iter().map(|value| super::text_of(value).unwrap_or_default()).collect();
     let message = format!("{kind} field value out of range: {}", shown.join("-"));
-    told(SqlError::new(SqlState::DATETIME_FIELD_OVERFLOW, message))
+    external(SqlError::new(SqlState::DATETIME_FIELD_OVERFLOW, message))
 }
 
 fn date_of(call: &Call) -> Option<NaiveDate> {
@@ -237,43 +237,43 @@ fn clock_of(call: &Call, first: usize) -> Option<i64> {
     }
     #[expect(clippy::cast_possible_truncation, reason = "at most 60 seconds")]
     let clock = (hour * 60 + minute) * 60_000_000 + (seconds * 1e6).round() as i64;
-    (clock <= DAY_MICROS).then_some(clock)
+    (clock <= MICROS_PER_DAY).then_some(clock)
 }
 
 fn stamp_of(call: &Call) -> Option<i64> {
-    Some((i64::from(date_of(call)?.num_days_from_ce()) - 719_163) * DAY_MICROS + clock_of(call, 3)?)
+    Some((i64::from(date_of(call)?.num_days_from_ce()) - 719_163) * MICROS_PER_DAY + clock_of(call, 3)?)
 }
 
 fn makers() -> [RowFunction; 4] {
     [
-        typed(
+        strict(
             "make_date",
             3..=3,
-            |_| a(DataType::Date32),
+            |_| nullable(DataType::Date32),
             |call| {
                 let date = date_of(call).ok_or_else(|| no_date(call, "date"))?;
                 Ok(ScalarValue::Date32(Some(date.num_days_from_ce() - 719_163)))
             },
         ),
-        typed(
+        strict(
             "make_time",
             3..=3,
-            |_| a(TIME),
+            |_| nullable(TIME),
             |call| Ok(ScalarValue::Time64Microsecond(Some(clock_of(call, 0).ok_or_else(|| no_date(call, "time"))?))),
         ),
-        typed(
+        strict(
             "make_timestamp",
             6..=6,
-            |_| a(TIMESTAMP),
+            |_| nullable(TIMESTAMP),
             |call| {
                 let stamp = stamp_of(call).ok_or_else(|| no_date(call, "date"))?;
                 Ok(ScalarValue::TimestampMicrosecond(Some(stamp), None))
             },
         ),
-        typed(
+        strict(
             "make_timestamptz",
             6..=7,
-            |_| a(types::timestamptz()),
+            |_| nullable(types::timestamptz()),
             |call| {
                 let stamp = stamp_of(call).ok_or_else(|| no_date(call, "date"))?;
                 let utc = match call.values.get(6).and_then(super::text_of) {
@@ -289,7 +289,8 @@ fn makers() -> [RowFunction; 4] {
     ]
 }
 
-/// A field of a date, a time or an interval, in microseconds where it has a fraction: the number and its digits after the point.
+/// A field of a date, a time or an interval, in microseconds where it has a fraction: the number and its digits after
+/// the point.
 fn field(call: &Call) -> Result<(i128, u32)> {
     let name = super::text_of(&call.values[0]).unwrap_or_default().to_lowercase();
     let value = &call.values[1];
@@ -304,7 +305,7 @@ fn field(call: &Call) -> Result<(i128, u32)> {
             let places = if matches!(value, ScalarValue::Date32(_)) { 0 } else { 6 };
             micros_of(value).and_then(|micros| moment_field(&name, micros, zoned, places))
         }
-        other => return Err(told(super::undefined("date_part", &[DataType::Utf8View, other.data_type()]))),
+        other => return Err(external(super::undefined("date_part", &[DataType::Utf8View, other.data_type()]))),
     };
     found.ok_or_else(|| {
         let kind = super::shown_type(&value.data_type());
@@ -315,7 +316,7 @@ fn field(call: &Call) -> Result<(i128, u32)> {
             format!("unit \"{name}\" not recognized for type {kind}")
         };
         let state = if known { SqlState::FEATURE_NOT_SUPPORTED } else { SqlState::INVALID_PARAMETER_VALUE };
-        told(SqlError::new(state, message))
+        external(SqlError::new(state, message))
     })
 }
 
@@ -351,11 +352,11 @@ fn moment_field(name: &str, micros: i64, zoned: bool, places: u32) -> Option<(i1
         "decade" | "decades" => whole(year.div_euclid(10)),
         "century" | "centuries" => whole(ages(100)),
         "millennium" | "millennia" => whole(ages(1_000)),
-        "julian" if micros.rem_euclid(DAY_MICROS) == 0 => whole(micros.div_euclid(DAY_MICROS) + 2_440_588),
+        "julian" if micros.rem_euclid(MICROS_PER_DAY) == 0 => whole(micros.div_euclid(MICROS_PER_DAY) + 2_440_588),
         "epoch" if places == 0 => whole(micros.div_euclid(1_000_000)),
         "epoch" => Some((i128::from(micros), places)),
         "timezone" | "timezone_hour" | "timezone_minute" if zoned => whole(0),
-        name => clock_field(name, micros.rem_euclid(DAY_MICROS)),
+        name => clock_field(name, micros.rem_euclid(MICROS_PER_DAY)),
     }
 }
 
@@ -382,7 +383,7 @@ fn span_field(name: &str, Span(months, days, micros): Span) -> Option<(i128, u32
 /// `extract` with a number of digits after the point. Of a date, an epoch has none.
 fn extract<const SCALE: i8>(fields: &[FieldRef]) -> Result<FieldRef> {
     let whole = matches!(fields[1].data_type(), DataType::Date32);
-    a(DataType::Decimal128(20 + SCALE.unsigned_abs(), if whole { 0 } else { SCALE }))
+    nullable(DataType::Decimal128(20 + SCALE.unsigned_abs(), if whole { 0 } else { SCALE }))
 }
 
 fn extracted(call: &Call) -> Result<ScalarValue> {
@@ -396,10 +397,10 @@ fn extracted(call: &Call) -> Result<ScalarValue> {
 
 fn fields() -> [RowFunction; 4] {
     [
-        typed("pg_extract_0", 2..=2, extract::<0>, extracted),
-        typed("pg_extract_3", 2..=2, extract::<3>, extracted),
-        typed("pg_extract_6", 2..=2, extract::<6>, extracted),
-        typed("date_part", 2..=2, a_float, |call| {
+        strict("pg_extract_0", 2..=2, extract::<0>, extracted),
+        strict("pg_extract_3", 2..=2, extract::<3>, extracted),
+        strict("pg_extract_6", 2..=2, extract::<6>, extracted),
+        strict("date_part", 2..=2, returns_float, |call| {
             let (number, places) = field(call)?;
             Ok(ScalarValue::Float64(Some(number as f64 / 10_f64.powi(i32::try_from(places).unwrap_or(0)))))
         }),
@@ -410,7 +411,7 @@ fn fields() -> [RowFunction; 4] {
 pub fn functions() -> impl Iterator<Item = Arc<ScalarUDF>> {
     let others = [
         // What a cast to `timestamp(digits)` is.
-        typed(
+        strict(
             "time_rounded",
             2..=2,
             |fields| Ok(fields[0].clone()),
@@ -430,7 +431,7 @@ pub fn functions() -> impl Iterator<Item = Arc<ScalarUDF>> {
                 })
             },
         ),
-        typed("isfinite", 1..=1, scalar_function::a_boolean, |call| {
+        strict("isfinite", 1..=1, scalar_function::returns_boolean, |call| {
             let infinite = match &call.values[0] {
                 ScalarValue::Date32(days) => matches!(days, Some(i32::MAX | i32::MIN)),
                 ScalarValue::TimestampMicrosecond(micros, _) => matches!(micros, Some(i64::MAX | i64::MIN)),
@@ -438,7 +439,7 @@ pub fn functions() -> impl Iterator<Item = Arc<ScalarUDF>> {
             };
             Ok(ScalarValue::Boolean(Some(!infinite)))
         }),
-        typed("timeofday", 0..=0, a_text, |call| {
+        strict("timeofday", 0..=0, returns_text, |call| {
             let text = super::formatting::time::written(
                 StatementTime::within(call.options)?.now_micros,
                 true,

@@ -1,7 +1,8 @@
 //! Subqueries that name columns of the query around them, where DataFusion cannot turn them into joins.
 //!
-//! DataFusion makes joins of some: of those that aggregate, of `EXISTS` and `IN` in a WHERE. The others (a value that may be of several
-//! rows, a LIMIT, a UNION, a join's condition, two levels of names, LATERAL) it refuses. So where a node of the analysed plan has a subquery, the rule
+//! DataFusion makes joins of some: of those that aggregate, of `EXISTS` and `IN` in a WHERE. The others (a value that
+//! may be of several rows, a LIMIT, a UNION, a join's condition, two levels of names, LATERAL) it refuses. So where a
+//! node of the analysed plan has a subquery, the rule
 //! [`Correlated`] lets DataFusion's optimizer try it; if a reference to the outside is left, the subquery is evaluated as the standard defines it:
 //! once for each row ([`Apply`], [`exec`](crate::exec::apply)). The node then reads the value as a column of its input:
 //!
@@ -11,8 +12,9 @@
 //!                                                                        t
 //! ```
 //!
-//! What a row's subquery fails with stands beside its value ([`apply_value`](crate::exec::apply_value)), and is raised where the value is used: a CASE that does not come to
-//! it does not fail, as in PostgreSQL. Names are resolved in [`outer_columns`].
+//! What a row's subquery fails with stands beside its value ([`apply_value`](crate::exec::apply_value)), and is raised
+//! where the value is used: a CASE that does not come to it does not fail, as in PostgreSQL. Names are resolved in
+//! [`outer_columns`].
 
 use arrow::datatypes::{DataType, Field};
 use datafusion::{
@@ -134,8 +136,8 @@ fn is_open(node: &LogicalPlan) -> Result<bool> {
     Ok(open)
 }
 
-/// Whether it makes no difference for a filter that DataFusion's joins take `IN` for false where it is unknown, because of NULLs. They know
-/// the difference for a `NOT IN` that stands alone and names nothing outside.
+/// Whether it makes no difference for a filter that DataFusion's joins take `IN` for false where it is unknown, because
+/// of NULLs. They know the difference for a `NOT IN` that stands alone and names nothing outside.
 fn knows_unknown(predicate: &Expr) -> bool {
     fn has_in(expr: &Expr) -> bool {
         expr.exists(|expr| Ok(matches!(expr, Expr::InSubquery(_)))).unwrap_or(true)
@@ -180,8 +182,8 @@ fn draws(node: &LogicalPlan) -> Result<bool> {
     Ok(draws)
 }
 
-/// Whether an expression is a correlated subquery whose value may be another for each row that is otherwise the same, as `random()`
-/// and `nextval()` make it.
+/// Whether an expression is a correlated subquery whose value may be another for each row that is otherwise the same,
+/// as `random()` and `nextval()` make it.
 fn is_drawn(expr: &Expr) -> Result<bool> {
     Ok(match expr {
         Expr::ScalarSubquery(subquery)
@@ -352,8 +354,8 @@ fn placeholder() -> String {
     format!("{OUTER}{}", NEXT.fetch_add(1, Ordering::Relaxed))
 }
 
-/// A subquery with placeholders where it names what is outside, and what these are of a row of `schema`. What that row does not have either is
-/// further outside, and stays a reference, or the placeholder that it is already.
+/// A subquery with placeholders where it names what is outside, and what these are of a row of `schema`. What that row
+/// does not have either is further outside, and stays a reference, or the placeholder that it is already.
 fn closed(plan: LogicalPlan, schema: &DFSchema) -> Result<(LogicalPlan, Vec<(String, Expr)>)> {
     let mut bindings: Vec<(String, Expr)> = outer_columns::placeholders(&plan)?
         .into_iter()
@@ -373,7 +375,8 @@ fn closed(plan: LogicalPlan, schema: &DFSchema) -> Result<(LogicalPlan, Vec<(Str
     Ok((outer_columns::unwrapped(plan)?, bindings))
 }
 
-/// `SELECT wanted IN (query)` as PostgreSQL decides it: true for an equal, else NULL for a NULL among what was compared, else false.
+/// `SELECT wanted IN (query)` as PostgreSQL decides it: true for an equal, else NULL for a NULL among what was
+/// compared, else false.
 fn among(wanted: Expr, query: &LogicalPlan) -> Result<LogicalPlan> {
     let item = Expr::Column(query.schema().columns().swap_remove(0));
     let equal = item.eq(wanted);
@@ -394,7 +397,8 @@ fn among(wanted: Expr, query: &LogicalPlan) -> Result<LogicalPlan> {
         .build()
 }
 
-/// A join whose right side is evaluated for each row of its left side. Conditions of an outer join are the right side's own.
+/// A join whose right side is evaluated for each row of its left side. Conditions of an outer join are the right side's
+/// own.
 fn lateral(join: &Join) -> Result<LogicalPlan> {
     let keys = join.on.iter().map(|(left, right)| left.clone().eq(right.clone()));
     let condition = conjunction(keys.chain(join.filter.clone()));
@@ -423,7 +427,8 @@ fn lateral(join: &Join) -> Result<LogicalPlan> {
     }
 }
 
-/// A join's conditions with subqueries, where they are a filter as well: above an inner join, and on the right side alone of a left join.
+/// A join's conditions with subqueries, where they are a filter as well: above an inner join, and on the right side
+/// alone of a left join.
 fn above_or_right(join: &Join) -> Result<Option<LogicalPlan>> {
     let Some(filter) = &join.filter else { return Ok(None) };
     let has_subquery = |expr: &Expr| {

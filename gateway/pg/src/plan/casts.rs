@@ -1,12 +1,13 @@
-//! Casts that PostgreSQL does otherwise than Arrow, as functions that [`semantics`](super::literals) puts in the place of a cast.
+//! Casts that PostgreSQL does otherwise than Arrow, as functions by which [`checked`](super::checked) replaces them.
 //!
-//! Text is read by [`parse`](crate::codec::parse) (bytea, times with zones and infinities, uuid, json: 22P02 and its kin for what cannot be read), numbers
-//! are rounded where Arrow cuts them, and what becomes text looks as PostgreSQL prints it ([`print`](crate::codec::print)). All other casts stay Arrow's.
+//! Text is read by [`parse`](crate::codec::parse) (bytea, times with zones and infinities, uuid, json: 22P02 and its
+//! kin for what cannot be read), numbers are rounded where Arrow cuts them, and what becomes text looks as PostgreSQL
+//! prints it ([`print`](crate::codec::print)). All other casts stay Arrow's.
 
 use crate::{
     codec::time::DAY_MICROS,
     error::SqlError,
-    types::{self, TYPE_KEY, sql_type},
+    types::{self, TYPE_KEY, is_text, sql_type},
 };
 use arrow::{
     array::{
@@ -28,7 +29,7 @@ use datafusion::{
     },
     scalar::ScalarValue,
 };
-use keyspan_catalog::SqlType;
+use keyspan_catalog::{SqlType, value::calendar::MICROS_PER_DAY};
 use std::sync::Arc;
 
 /// A cast to a type.
@@ -76,16 +77,12 @@ pub fn function(from: &DataType, target: &FieldRef) -> Option<Arc<ScalarUDF>> {
     })
 }
 
-/// Whether a kind of text cuts what is cast to it.
+/// Whether a type of texts has a length, to which a cast cuts.
 fn has_length(named: &str) -> bool {
     named.starts_with("character varying(") || named.starts_with("character(")
 }
 
-fn is_text(data: &DataType) -> bool {
-    matches!(data, DataType::Utf8 | DataType::LargeUtf8 | DataType::Utf8View)
-}
-
-/// Types that text is read as by us.
+/// Types whose texts we read ourselves.
 fn is_read(data: &DataType) -> bool {
     matches!(
         data,
@@ -163,8 +160,8 @@ pub fn convert(array: &ArrayRef, target: &Field) -> Result<ArrayRef> {
         }
         DataType::Interval(_) => {
             let spans = array.as_primitive::<IntervalMonthDayNanoType>();
-            // What is more than a day, or less than none, is so much of one.
-            let clock = |span: IntervalMonthDayNano| (span.nanoseconds / 1_000).rem_euclid(DAY_MICROS);
+            // Modulo a day.
+            let clock = |span: IntervalMonthDayNano| (span.nanoseconds / 1_000).rem_euclid(MICROS_PER_DAY);
             Ok(Arc::new(spans.unary::<_, Time64MicrosecondType>(clock)))
         }
         DataType::Time64(_) => {
@@ -184,7 +181,7 @@ pub fn convert(array: &ArrayRef, target: &Field) -> Result<ArrayRef> {
 fn cast_whole(array: &ArrayRef, to: &DataType) -> Result<ArrayRef> {
     let options = arrow::compute::CastOptions { safe: false, ..Default::default() };
     arrow::compute::cast_with_options(array, to, &options)
-        .map_err(|_| told(super::checked_arithmetic::out_of_range(to)))
+        .map_err(|_| external(super::checked_arithmetic::out_of_range(to)))
 }
 
 fn rounded(floats: &arrow::array::Float64Array, to: &DataType) -> Result<ArrayRef> {
@@ -198,7 +195,7 @@ fn rounded(floats: &arrow::array::Float64Array, to: &DataType) -> Result<ArrayRe
         };
         let float = float.round_ties_even();
         if !(-BEYOND..BEYOND).contains(&float) {
-            return Err(told(super::checked_arithmetic::out_of_range(to)));
+            return Err(external(super::checked_arithmetic::out_of_range(to)));
         }
         #[expect(clippy::cast_possible_truncation, reason = "it is whole and in range")]
         whole.append_value(float as i64);
@@ -207,7 +204,7 @@ fn rounded(floats: &arrow::array::Float64Array, to: &DataType) -> Result<ArrayRe
     cast_whole(&whole, to)
 }
 
-fn told(error: SqlError) -> DataFusionError {
+fn external(error: SqlError) -> DataFusionError {
     DataFusionError::External(Box::new(error))
 }
 
@@ -221,7 +218,7 @@ fn read<'a>(texts: impl Iterator<Item = Option<&'a str>> + 'a, rows: usize, targ
         DataType::Boolean => {
             let mut values = BooleanBuilder::with_capacity(rows);
             for text in texts {
-                values.append_option(text.map(crate::codec::parse::boolean).transpose().map_err(told)?);
+                values.append_option(text.map(crate::codec::parse::boolean).transpose().map_err(external)?);
             }
             Ok(Arc::new(values.finish()))
         }
@@ -248,7 +245,9 @@ fn read<'a>(texts: impl Iterator<Item = Option<&'a str>> + 'a, rows: usize, targ
             let mut values = PrimitiveBuilder::<arrow::datatypes::Decimal128Type>::with_capacity(rows);
             for text in texts {
                 values.append_option(
-                    text.map(|text| crate::codec::parse::numeric(text, precision, scale)).transpose().map_err(told)?,
+                    text.map(|text| crate::codec::parse::numeric(text, precision, scale))
+                        .transpose()
+                        .map_err(external)?,
                 );
             }
             Ok(Arc::new(values.finish().with_precision_and_scale(precision, scale)?))
@@ -256,7 +255,7 @@ fn read<'a>(texts: impl Iterator<Item = Option<&'a str>> + 'a, rows: usize, targ
         DataType::Binary => {
             let mut values = BinaryBuilder::with_capacity(rows, 0);
             for text in texts {
-                values.append_option(text.map(crate::codec::parse::bytea).transpose().map_err(told)?);
+                values.append_option(text.map(crate::codec::parse::bytea).transpose().map_err(external)?);
             }
             Ok(Arc::new(values.finish()))
         }
@@ -264,7 +263,7 @@ fn read<'a>(texts: impl Iterator<Item = Option<&'a str>> + 'a, rows: usize, targ
             let mut values = FixedSizeBinaryBuilder::with_capacity(rows, 16);
             for text in texts {
                 match text {
-                    Some(text) => values.append_value(crate::codec::parse::uuid(text).map_err(told)?)?,
+                    Some(text) => values.append_value(crate::codec::parse::uuid(text).map_err(external)?)?,
                     None => values.append_null(),
                 }
             }
@@ -274,7 +273,7 @@ fn read<'a>(texts: impl Iterator<Item = Option<&'a str>> + 'a, rows: usize, targ
             let item = types::item_field(target).unwrap_or_else(|| plain.as_ref().clone());
             read_list(texts, plain, &item)
         }
-        other => Err(told(SqlError::unsupported(format!("a cast of text to {other}")))),
+        other => Err(external(SqlError::unsupported(format!("a cast of text to {other}")))),
     }
 }
 
@@ -285,7 +284,7 @@ fn primitive<T: ArrowPrimitiveType>(
 ) -> Result<ArrayRef> {
     let mut values = PrimitiveBuilder::<T>::with_capacity(rows);
     for text in texts {
-        values.append_option(text.map(&read).transpose().map_err(told)?);
+        values.append_option(text.map(&read).transpose().map_err(external)?);
     }
     Ok(Arc::new(values.finish()))
 }
@@ -301,10 +300,10 @@ fn read_text(texts: Texts<'_>, rows: usize, target: &Field) -> Result<ArrayRef> 
         };
         match kind {
             Some(SqlType::Json) => {
-                crate::codec::parse::json(text, "json").map_err(told)?;
+                crate::codec::parse::json(text, "json").map_err(external)?;
                 values.append_value(text);
             }
-            Some(SqlType::Jsonb) => values.append_value(crate::codec::parse::json(text, "jsonb").map_err(told)?),
+            Some(SqlType::Jsonb) => values.append_value(crate::codec::parse::json(text, "jsonb").map_err(external)?),
             Some(SqlType::Varchar(Some(length))) => values.append_value(first(text, length)),
             // Without the blanks at its end, as it is stored.
             Some(SqlType::Char(length)) => values.append_value(first(text, length).trim_end_matches(' ')),
@@ -324,7 +323,7 @@ fn first(text: &str, length: u32) -> &str {
 fn read_list(texts: Texts<'_>, plain: &FieldRef, item: &Field) -> Result<ArrayRef> {
     let (mut items, mut lengths, mut valid) = (Vec::new(), Vec::new(), Vec::new());
     for text in texts {
-        let list = text.map(crate::codec::parse::list).transpose().map_err(told)?;
+        let list = text.map(crate::codec::parse::list).transpose().map_err(external)?;
         valid.push(list.is_some());
         let list = list.unwrap_or_default();
         lengths.push(list.len());

@@ -1,9 +1,10 @@
-//! Arithmetic that fails as PostgreSQL's does: overflow is 22003, division by zero 22012, at run time and when constants
-//! are folded.
+//! Arithmetic that fails as PostgreSQL's does: overflow is 22003, division by zero 22012, at run time and when
+//! constants are folded.
 //!
-//! DataFusion's own operators wrap around, and give infinities. A processor's NaN may have a sign, by which Arrow takes it for less than all numbers:
-//! every NaN that comes out of here is the one of `'NaN'`. After types are settled [`semantics`](super::literals) puts these functions in their
-//! place; being immutable functions, they are folded by the same code that runs them.
+//! DataFusion's own operators wrap around, and give infinities. A processor's NaN may have a sign, by which Arrow takes
+//! it for less than all numbers: every NaN that comes out of here is the one of `'NaN'`. After types are settled
+//! [`semantics`](super::literals) puts these functions in their place; being immutable functions, they are folded by
+//! the same code that runs them.
 
 use crate::error::{SqlError, SqlState};
 use arrow::{
@@ -169,7 +170,8 @@ fn zeroes(values: impl Iterator<Item = bool>, null: impl Fn(usize) -> bool) -> b
     values.enumerate().any(|(index, zero)| zero && !null(index))
 }
 
-/// The result of floats, with every NaN the one of `'NaN'`; 22003 where numbers became infinite, or a product or quotient too small for one that is not 0.
+/// The result of floats, with every NaN that of `'NaN'`; 22003 for an overflow, or an underflow of a product or
+/// quotient.
 fn in_range<T: ArrowPrimitiveType>(array: ArrayRef, sides: &[Side], operation: Operation) -> Result<ArrayRef>
 where
     T::Native: Into<f64> + From<f32>,
@@ -201,17 +203,17 @@ where
         }
     }
     let nan: T::Native = From::from(f32::NAN);
-    let told = |result: T::Native| if Into::<f64>::into(result).is_nan() { nan } else { result };
-    Ok(Arc::new(results.unary::<_, T>(told)))
+    let canonical = |result: T::Native| if Into::<f64>::into(result).is_nan() { nan } else { result };
+    Ok(Arc::new(results.unary::<_, T>(canonical)))
 }
 
 fn failed(error: ArrowError, data: &DataType) -> DataFusionError {
-    let told = match error {
+    let error = match error {
         ArrowError::DivideByZero => SqlError::new(SqlState::DIVISION_BY_ZERO, "division by zero"),
         ArrowError::ArithmeticOverflow(_) => out_of_range(data),
         other => return other.into(),
     };
-    DataFusionError::External(Box::new(told))
+    DataFusionError::External(Box::new(error))
 }
 
 /// 22003 for a type.

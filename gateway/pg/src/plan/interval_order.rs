@@ -1,9 +1,10 @@
 //! Intervals are compared by their length, as PostgreSQL does it: `1 mon` equals `30 days`.
 //!
-//! Arrow compares months, then days, then the time. So wherever an interval is compared, sorted by, told apart or joined by, its length stands in
-//! its place ([`interval_micros`]): in comparisons and lists, ORDER BY, PARTITION BY, DISTINCT ON, conditions of joins. What groups by an
-//! interval groups by its length, and shows the first interval of each group; `DISTINCT` is such a grouping; `min` and `max` are the first
-//! by length. Of arrays of intervals so are the items. It runs when types are settled. Beside that it orders arrays ([`array_order`]).
+//! Arrow compares months, then days, then the time. So wherever an interval is compared, sorted by, grouped or joined
+//! by, its length stands in its place ([`interval_micros`]): in comparisons and lists, ORDER BY, PARTITION BY, DISTINCT
+//! ON, conditions of joins. What groups by an interval groups by its length, and shows the first interval of each
+//! group; `DISTINCT` is such a grouping; `min` and `max` are the first by length. Of arrays of intervals so are the
+//! items. It runs when types are settled. Beside that it orders arrays ([`array_order`]).
 
 use crate::{
     functions::{
@@ -35,9 +36,9 @@ use std::sync::Arc;
 
 /// The rule.
 #[derive(Debug)]
-pub struct Lengths;
+pub struct IntervalOrder;
 
-impl AnalyzerRule for Lengths {
+impl AnalyzerRule for IntervalOrder {
     fn name(&self) -> &str {
         "interval_lengths"
     }
@@ -65,8 +66,8 @@ fn length(expr: Expr, schema: &DFSchema) -> Expr {
 /// Functions that look for items of an array: for one, or for those of another.
 const SEARCHED: [&str; 3] = ["array_has", "array_has_all", "array_has_any"];
 
-/// The length of one side of a comparison. That of the least or the greatest item of an array, which `> ANY` is compared with, is the least
-/// or the greatest of the lengths.
+/// The length of one side of a comparison. That of the least or the greatest item of an array, which `> ANY` is
+/// compared with, is the least or the greatest of the lengths.
 fn extreme(expr: Expr, schema: &DFSchema) -> Expr {
     match expr {
         Expr::ScalarFunction(mut call) if matches!(call.func.name(), "array_min" | "array_max") => {

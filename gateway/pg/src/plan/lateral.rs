@@ -1,7 +1,8 @@
 //! A join with the lists of its own left side's rows: `FROM t, unnest(t.items)`.
 //!
-//! DataFusion plans it as a join with a correlated subquery and has no way to run that. The subquery has no table of its own: it computes
-//! lists of the outer row and unnests them. So the lists are computed beside the left side's columns, and unnested there.
+//! DataFusion plans it as a join with a correlated subquery and has no way to run that. The subquery has no table of
+//! its own: it computes lists of the outer row and unnests them. So the lists are computed beside the left side's
+//! columns, and unnested there.
 
 use datafusion::{
     common::{

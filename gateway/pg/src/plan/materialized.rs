@@ -1,9 +1,11 @@
-//! Queries of WITH that are computed once, however many names read them: what PostgreSQL does with each that stands twice.
+//! Queries of WITH that are computed once, however often their name is read: what PostgreSQL does with each that is
+//! read twice.
 //!
-//! DataFusion plans such a query in each place where its name stands. That lets conditions there become key ranges, and changes nothing of the rows,
-//! unless a function in it has another value each time: `WITH x AS (SELECT nextval('s') AS n) SELECT * FROM x a, x b`. So one with a volatile
-//! function is [marked](mark) in the syntax tree when its name stands twice, and one that says `MATERIALIZED`; in the plan each place becomes a
-//! [`Materialized`] node of the same number, whose physical nodes share the [rows](crate::exec::materialized::Shared).
+//! DataFusion plans such a query wherever its name stands. That lets conditions there become key ranges, and the rows
+//! are the same unless a function in it is volatile: `WITH x AS (SELECT nextval('s') AS n) SELECT * FROM x a, x b`. So
+//! a query that is read twice and has a volatile function, or says `MATERIALIZED`, is [marked](mark) in the syntax
+//! tree; in the plan each use becomes a [`Materialized`] node of the same number, whose physical nodes share the
+//! [rows](crate::exec::materialized::Shared).
 
 use crate::{error::Result, functions::VOLATILE};
 use async_trait::async_trait;
@@ -31,13 +33,13 @@ use std::{
     },
 };
 
-/// What the name of a marked query begins with; a number follows, which no other query of the process has.
+/// The prefix of the name of a marked query; a number follows that is unique in the process.
 const MARK: &str = "keyspan materialized ";
 
-/// Marks those queries of the outermost WITH that are to be computed once.
+/// Marks the queries of the outermost WITH that are computed once.
 ///
 /// # Errors
-/// None that is known: a fault of ours.
+/// XX000 if the text of the marker is no query, which is a bug.
 pub fn mark(statement: &mut ast::Statement) -> Result<()> {
     let ast::Statement::Query(query) = statement else { return Ok(()) };
     let Some(with) = &query.with else { return Ok(()) };
@@ -63,7 +65,7 @@ pub fn mark(statement: &mut ast::Statement) -> Result<()> {
     Ok(())
 }
 
-/// The names of those queries of a WITH whose values may be others each time.
+/// The names of the queries of a WITH that are volatile.
 pub fn volatile(with: &With) -> HashSet<String> {
     let mut found = HashSet::new();
     for cte in &with.cte_tables {
@@ -75,7 +77,7 @@ pub fn volatile(with: &With) -> HashSet<String> {
     found
 }
 
-/// How often a name stands for a relation.
+/// How often a statement reads a relation by a name.
 pub fn count<T: Visit>(tree: &T, name: &str) -> usize {
     let mut count = 0;
     let _ = visit_relations(tree, |relation: &ObjectName| {
@@ -91,7 +93,7 @@ fn calls_volatile(query: &Query) -> bool {
         let ast::Expr::Function(function) = expr else { return ControlFlow::Continue(()) };
         let name = function.name.0.last().and_then(|part| part.as_ident()).map(crate::ident::fold);
         let is_volatile = name.is_some_and(|name| {
-            // `clock_timestamp()` is stable to the planner, so that it may be a default, but has another value each time.
+            // `clock_timestamp()` is stable to the planner, so that it may be a default, but volatile to PostgreSQL.
             name == "clock_timestamp" || VOLATILE.contains(&name.as_str())
         });
         if is_volatile { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
@@ -114,7 +116,7 @@ pub fn shared(plan: LogicalPlan) -> PlanResult<LogicalPlan> {
     let shared = plan.transform_up_with_subqueries(|node| {
         let LogicalPlan::SubqueryAlias(mut alias) = node else { return Ok(Transformed::no(node)) };
         let number = alias.alias.table().strip_prefix(MARK).and_then(|number| number.parse().ok());
-        // Those of a view have theirs already.
+        // Those of a view have a node already.
         let (Some(number), false) = (number, is_materialized(&alias.input)) else {
             return Ok(Transformed::no(LogicalPlan::SubqueryAlias(alias)));
         };

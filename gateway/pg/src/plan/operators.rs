@@ -1,9 +1,11 @@
-//! Operators as PostgreSQL plans them: a quoted text takes the type beside it, whole numbers are integers where they fit, dates
-//! and times subtract to days and intervals, intervals compare by their length.
+//! Operators as PostgreSQL plans them: a quoted text takes the type beside it, whole numbers are integers where they
+//! fit, dates and times subtract to days and intervals, intervals compare by their length.
 
 use crate::{
+    common_type::{beside, is_unknown},
     functions::{self, planned},
-    types,
+    syntax::calls::{DISTINCT_FROM, EQUALS_ANY, EQUALS_ANY_OR_NULL, NOT_DISTINCT_FROM, UNEQUAL_TO_ALL},
+    types::{self, is_text},
 };
 use arrow::datatypes::{DataType, Field};
 use datafusion::{
@@ -21,97 +23,40 @@ use datafusion::{
 };
 use std::sync::Arc;
 
-/// `= ANY` of a parameter or of a quoted text.
-pub(crate) const EQUALS_ANY: &str = "= ANY";
-
-/// `= ANY` of an array with items that may be NULL.
-pub(crate) const EQUALS_ANY_OR_NULL: &str = "= ANY or NULL";
-/// `<> ALL` of an array.
-pub(crate) const UNEQUAL_TO_ALL: &str = "<> ALL";
-/// `IS [NOT] DISTINCT FROM` with a quoted text at one side.
-pub(crate) const DISTINCT_FROM: &str = "IS DISTINCT FROM";
-pub(crate) const NOT_DISTINCT_FROM: &str = "IS NOT DISTINCT FROM";
-
 /// The planner of binary operators.
 #[derive(Debug)]
 pub struct Operators;
 
+/// What one step makes of an operator: an expression, or the operator with other sides, which the next step gets.
+type Step = fn(RawBinaryExpr, &DFSchema) -> Result<PlannerResult<RawBinaryExpr>>;
+
+/// The steps in which an operator is planned, until one of them gives an expression.
+const STEPS: [(&str, Step); 9] = [
+    // Those that the passes over the syntax tree made.
+    ("comparisons of our own", custom),
+    // Both look at quoted texts, so before these have types.
+    ("arrays", arrays),
+    ("json", documents),
+    ("concatenation of arrays", concatenation),
+    ("literals beside values", literals),
+    ("power", power),
+    ("small integers", integers),
+    // Quoted texts as times first, then times as intervals.
+    ("times of day and intervals", clocks_and_spans),
+    // By the types that the sides have by now.
+    ("arithmetic by types", by_types),
+];
+
 impl ExprPlanner for Operators {
     fn plan_binary_op(&self, expr: RawBinaryExpr, schema: &DFSchema) -> Result<PlannerResult<RawBinaryExpr>> {
-        let RawBinaryExpr { op, left, right } = expr;
-        if matches!(&op, Sql::Custom(name) if name == EQUALS_ANY) {
-            return Ok(PlannerResult::Planned(equals_any(left, right, schema)?));
-        }
-        match &op {
-            Sql::Custom(name) if name == EQUALS_ANY_OR_NULL => {
-                return Ok(PlannerResult::Planned(or_open(equals_any(left, right, schema)?, true)?));
-            }
-            Sql::Custom(name) if name == UNEQUAL_TO_ALL => {
-                return Ok(PlannerResult::Planned(unequal_to_all(equals_any(left, right, schema)?)?));
-            }
-            _ => {}
-        }
-        if let Sql::Custom(name) = &op
-            && let Some(compared) = distinct(name)
-        {
-            let left = typed(left, &right, schema);
-            let right = typed(right, &left, schema);
-            return Ok(PlannerResult::Planned(binary_expr(left, compared, right)));
-        }
-        if let Some(planned) = arrays(&op, &left, &right, schema) {
-            return Ok(PlannerResult::Planned(planned));
-        }
-        if let Some(planned) = documents(&op, &left, &right, schema)? {
-            return Ok(PlannerResult::Planned(planned));
-        }
-        // Beside an array a quoted text is one, and no item of it.
-        let is_list = |side: &Expr| matches!(side.get_type(schema), Ok(DataType::List(_)));
-        let joins = matches!(op, Sql::StringConcat);
-        // So is NULL, and nothing is put behind the array.
-        let is_null = |side: &Expr| matches!(side, Expr::Literal(ScalarValue::Null, _));
-        match (&left, &right) {
-            (list, null) | (null, list) if joins && is_list(list) && is_null(null) => {
-                return Ok(PlannerResult::Planned(list.clone()));
-            }
-            _ => {}
-        }
-        let left = if joins && is_list(&right) { typed(left, &right, schema) } else { left };
-        let right = if joins && is_list(&left) { typed(right, &left, schema) } else { right };
-        let compares = matches!(op, Sql::Eq | Sql::NotEq | Sql::Lt | Sql::LtEq | Sql::Gt | Sql::GtEq);
-        let counts = matches!(op, Sql::Plus | Sql::Minus | Sql::Multiply | Sql::Divide | Sql::Modulo);
-        let (left, right) = if compares { (typed(left, &right, schema), right) } else { (left, right) };
-        let (left, right) = if compares {
-            let right = typed(right, &left, schema);
-            (left, right)
-        } else {
-            (left, right)
-        };
-        if matches!(op, Sql::PGExp) {
-            let float = |side| Expr::Cast(Cast::new(Box::new(side), DataType::Float64));
-            let power = datafusion::functions::math::power();
-            return Ok(PlannerResult::Planned(power.call(vec![float(left), float(right)])));
-        }
-        let (left, right) = if counts { narrowed(left, right, schema) } else { (left, right) };
-        let adds = matches!(op, Sql::Plus | Sql::Minus);
-        let (left, right) = if adds { (spanned(left, &right, &op, schema), right) } else { (left, right) };
-        let right = if adds { spanned(right, &left, &op, schema) } else { right };
-        let (left, right) = if adds { clocks(left, right, &op, schema)? } else { (left, right) };
-        let left = as_interval(left, &right, &op, schema);
-        let right = as_interval(right, &left, &op, schema);
-        if let (Ok(a), Ok(b)) = (left.get_type(schema), right.get_type(schema)) {
-            if compares && is_span(&a) && is_span(&b) && (a != b || matches!(a, DataType::Interval(_))) {
-                let length = |side| functions::interval_micros().call(vec![side]);
-                let (left, right) = (length(left), length(right));
-                return Ok(PlannerResult::Original(RawBinaryExpr { op, left, right }));
-            }
-            if let Some(planned) = spans(&op, &left, &a, &right, &b) {
-                return Ok(PlannerResult::Planned(planned));
-            }
-            if let Some(planned) = dates(&op, &left, &a, &right, &b) {
-                return Ok(PlannerResult::Planned(planned));
+        let mut expr = expr;
+        for (_, step) in STEPS {
+            match step(expr, schema)? {
+                PlannerResult::Planned(planned) => return Ok(PlannerResult::Planned(planned)),
+                PlannerResult::Original(next) => expr = next,
             }
         }
-        Ok(PlannerResult::Original(RawBinaryExpr { op, left, right }))
+        Ok(PlannerResult::Original(expr))
     }
 
     /// `indkey[0]`: `int2vector` and `oidvector` are counted from 0.
@@ -128,7 +73,7 @@ impl ExprPlanner for Operators {
         if let (GetFieldAccess::ListIndex { key }, Some(item)) = (&access.field_access, types::item_field(&field))
             && item.metadata().contains_key(types::TYPE_KEY)
         {
-            // The type of the items stands beside the array's, which is lost on the way.
+            // The array's field says the type of its items, which DataFusion's function drops.
             let found = datafusion::functions_nested::expr_fn::array_element(access.expr, key.as_ref().clone());
             let item = Arc::new(item.with_name("cast").with_nullable(true));
             return Ok(PlannerResult::Planned(Expr::Cast(Cast::new_from_field(Box::new(found), item))));
@@ -162,14 +107,118 @@ impl ExprPlanner for Operators {
     }
 }
 
-/// Of the comparison with any, that with all; of an array without items it holds.
+fn is_comparison(op: &Sql) -> bool {
+    matches!(op, Sql::Eq | Sql::NotEq | Sql::Lt | Sql::LtEq | Sql::Gt | Sql::GtEq)
+}
+
+fn is_list(expr: &Expr, schema: &DFSchema) -> bool {
+    matches!(expr.get_type(schema), Ok(DataType::List(_)))
+}
+
+/// Operators that only the passes over the syntax tree write.
+fn custom(expr: RawBinaryExpr, schema: &DFSchema) -> Result<PlannerResult<RawBinaryExpr>> {
+    let Sql::Custom(name) = &expr.op else { return Ok(PlannerResult::Original(expr)) };
+    let compares: fn(Expr, Expr, &DFSchema) -> Result<Expr> = match name.as_str() {
+        EQUALS_ANY => equals_any,
+        EQUALS_ANY_OR_NULL => |left, right, schema| or_open(equals_any(left, right, schema)?, true),
+        UNEQUAL_TO_ALL => |left, right, schema| unequal_to_all(equals_any(left, right, schema)?),
+        DISTINCT_FROM => |left, right, schema| Ok(distinct(left, Operator::IsDistinctFrom, right, schema)),
+        NOT_DISTINCT_FROM => |left, right, schema| Ok(distinct(left, Operator::IsNotDistinctFrom, right, schema)),
+        _ => return Ok(PlannerResult::Original(expr)),
+    };
+    compares(expr.left, expr.right, schema).map(PlannerResult::Planned)
+}
+
+fn distinct(left: Expr, op: Operator, right: Expr, schema: &DFSchema) -> Expr {
+    let left = beside(left, &right, schema);
+    let right = beside(right, &left, schema);
+    binary_expr(left, op, right)
+}
+
+/// `||` of an array: a quoted text beside it is an array, not an item, and so is NULL, which adds nothing.
+fn concatenation(expr: RawBinaryExpr, schema: &DFSchema) -> Result<PlannerResult<RawBinaryExpr>> {
+    let RawBinaryExpr { op, left, right } = expr;
+    if !matches!(op, Sql::StringConcat) {
+        return Ok(PlannerResult::Original(RawBinaryExpr { op, left, right }));
+    }
+    let is_null = |side: &Expr| matches!(side, Expr::Literal(ScalarValue::Null, _));
+    if is_null(&right) && is_list(&left, schema) {
+        return Ok(PlannerResult::Planned(left));
+    }
+    if is_null(&left) && is_list(&right, schema) {
+        return Ok(PlannerResult::Planned(right));
+    }
+    let left = if is_list(&right, schema) { beside(left, &right, schema) } else { left };
+    let right = if is_list(&left, schema) { beside(right, &left, schema) } else { right };
+    Ok(PlannerResult::Original(RawBinaryExpr { op, left, right }))
+}
+
+/// Quoted texts that are compared.
+fn literals(expr: RawBinaryExpr, schema: &DFSchema) -> Result<PlannerResult<RawBinaryExpr>> {
+    if !is_comparison(&expr.op) {
+        return Ok(PlannerResult::Original(expr));
+    }
+    let RawBinaryExpr { op, left, right } = expr;
+    let left = beside(left, &right, schema);
+    let right = beside(right, &left, schema);
+    Ok(PlannerResult::Original(RawBinaryExpr { op, left, right }))
+}
+
+/// `a ^ b`, of floats.
+fn power(expr: RawBinaryExpr, _: &DFSchema) -> Result<PlannerResult<RawBinaryExpr>> {
+    if !matches!(expr.op, Sql::PGExp) {
+        return Ok(PlannerResult::Original(expr));
+    }
+    let float = |side| Expr::Cast(Cast::new(Box::new(side), DataType::Float64));
+    let power = datafusion::functions::math::power();
+    Ok(PlannerResult::Planned(power.call(vec![float(expr.left), float(expr.right)])))
+}
+
+/// Whole numbers in arithmetic.
+fn integers(expr: RawBinaryExpr, schema: &DFSchema) -> Result<PlannerResult<RawBinaryExpr>> {
+    let RawBinaryExpr { op, left, right } = expr;
+    let counts = matches!(op, Sql::Plus | Sql::Minus | Sql::Multiply | Sql::Divide | Sql::Modulo);
+    let (left, right) = if counts { narrowed(left, right, schema) } else { (left, right) };
+    Ok(PlannerResult::Original(RawBinaryExpr { op, left, right }))
+}
+
+/// Sides that are times of day or intervals, or become so beside one.
+fn clocks_and_spans(expr: RawBinaryExpr, schema: &DFSchema) -> Result<PlannerResult<RawBinaryExpr>> {
+    let RawBinaryExpr { op, mut left, mut right } = expr;
+    if matches!(op, Sql::Plus | Sql::Minus) {
+        left = spanned(left, &right, &op, schema);
+        right = spanned(right, &left, &op, schema);
+        (left, right) = clocks(left, right, &op, schema)?;
+    }
+    let left = as_interval(left, &right, &op, schema);
+    let right = as_interval(right, &left, &op, schema);
+    Ok(PlannerResult::Original(RawBinaryExpr { op, left, right }))
+}
+
+/// Comparisons of intervals by their length, and arithmetic of intervals, numerics, dates and times.
+fn by_types(expr: RawBinaryExpr, schema: &DFSchema) -> Result<PlannerResult<RawBinaryExpr>> {
+    let RawBinaryExpr { op, left, right } = expr;
+    if let (Ok(a), Ok(b)) = (left.get_type(schema), right.get_type(schema)) {
+        if is_comparison(&op) && is_span(&a) && is_span(&b) && (a != b || matches!(a, DataType::Interval(_))) {
+            let length = |side| functions::interval_micros().call(vec![side]);
+            let (left, right) = (length(left), length(right));
+            return Ok(PlannerResult::Original(RawBinaryExpr { op, left, right }));
+        }
+        if let Some(planned) = spans(&op, &left, &a, &right, &b).or_else(|| dates(&op, &left, &a, &right, &b)) {
+            return Ok(PlannerResult::Planned(planned));
+        }
+    }
+    Ok(PlannerResult::Original(RawBinaryExpr { op, left, right }))
+}
+
+/// `<> ALL` from `= ANY`; it holds for an array without items.
 fn unequal_to_all(has: Expr) -> Result<Expr> {
     let Expr::ScalarFunction(call) = &has else { return Ok(Expr::Not(Box::new(has))) };
     let is_empty = datafusion::functions_nested::expr_fn::cardinality(call.args[0].clone()).eq(lit(0_u64));
     when(is_empty, lit(true)).otherwise(or_open(has, false)?)
 }
 
-/// What becomes of a comparison with the items of a list: `found` if there is one that equals, NULL if not, but one that is NULL.
+/// The outcome of a comparison with the items of a list: `found` if an item equals; else NULL if an item is NULL.
 fn or_open(has: Expr, found: bool) -> Result<Expr> {
     let Expr::ScalarFunction(call) = &has else { return Ok(if found { has } else { Expr::Not(Box::new(has)) }) };
     let list = call.args[0].clone();
@@ -178,15 +227,7 @@ fn or_open(has: Expr, found: bool) -> Result<Expr> {
     when(has, lit(found)).when(planned::list_has_nulls().call(vec![list]), open).otherwise(otherwise)
 }
 
-fn distinct(name: &str) -> Option<Operator> {
-    match name {
-        DISTINCT_FROM => Some(Operator::IsDistinctFrom),
-        NOT_DISTINCT_FROM => Some(Operator::IsNotDistinctFrom),
-        _ => None,
-    }
-}
-
-/// Whether a value is one of a list that a client will send, or that is written as a text.
+/// Whether a value is an item of a list; one that a client will send, or a quoted text, takes its type from the value.
 fn equals_any(value: Expr, list: Expr, schema: &DFSchema) -> Result<Expr> {
     let list = match list {
         Expr::Placeholder(Placeholder { id, field: None }) => {
@@ -194,50 +235,48 @@ fn equals_any(value: Expr, list: Expr, schema: &DFSchema) -> Result<Expr> {
             let field = Field::new(&id, DataType::List(Arc::new(item)), true);
             Expr::Placeholder(Placeholder::new_with_field(id, Some(Arc::new(field))))
         }
-        Expr::Literal(ref text, _) if is_text(&text.data_type()) => {
+        Expr::Literal(ref text, _) if is_text(&text.data_type()) || text.data_type().is_null() => {
             let item = Field::new_list_field(value.get_type(schema)?, true);
             Expr::Cast(Cast::new(Box::new(list), DataType::List(Arc::new(item))))
         }
         other => return Ok(datafusion::functions_nested::expr_fn::array_has(other, value)),
     };
-    // Blanks at the ends of what is compared with a `char(n)` say nothing.
+    // `char(n)` compares without blanks at the end.
     let is_char = value.to_field(schema).is_ok_and(|(_, field)| types::char_length(&field).is_some());
     let list = if is_char { functions::arrays::array_without_blanks().call(vec![list]) } else { list };
     Ok(datafusion::functions_nested::expr_fn::array_has(list, value))
 }
 
-/// What an operator of two arrays stands for, where DataFusion has it otherwise or not at all; `None` for others.
-fn arrays(op: &Sql, left: &Expr, right: &Expr, schema: &DFSchema) -> Option<Expr> {
+/// `&&`, `@>` and `<@` of two arrays, which DataFusion has otherwise or not at all.
+fn arrays(expr: RawBinaryExpr, schema: &DFSchema) -> Result<PlannerResult<RawBinaryExpr>> {
     use datafusion::functions_nested::expr_fn::{array_has_all, array_has_any};
-    if !matches!(op, Sql::PGOverlap | Sql::AtArrow | Sql::ArrowAt) {
-        return None;
+    let is_of_arrays = matches!(expr.op, Sql::PGOverlap | Sql::AtArrow | Sql::ArrowAt)
+        && (is_list(&expr.left, schema) || is_list(&expr.right, schema));
+    if !is_of_arrays {
+        return Ok(PlannerResult::Original(expr));
     }
-    let is_list = |expr: &Expr| matches!(expr.get_type(schema), Ok(DataType::List(_)));
-    if !is_list(left) && !is_list(right) {
-        return None;
-    }
-    let (left, right) = (as_list(left, right, schema), as_list(right, left, schema));
-    // A NULL in an array is none of another, as to PostgreSQL.
+    let (left, right) = (as_list(&expr.left, &expr.right, schema), as_list(&expr.right, &expr.left, schema));
+    // A NULL in an array equals no item of another.
     let without_nulls = |side: Expr| functions::arrays::array_without_nulls().call(vec![side]);
     let contains = |whole: Expr, part: Expr| {
         let all = array_has_all(whole, part.clone());
         Expr::and(all, Expr::Not(Box::new(planned::list_has_nulls().call(vec![part]))))
     };
-    match op {
-        Sql::PGOverlap => Some(array_has_any(without_nulls(left), right)),
-        Sql::AtArrow => Some(contains(left, right)),
-        _ => Some(contains(right, left)),
-    }
+    Ok(PlannerResult::Planned(match expr.op {
+        Sql::PGOverlap => array_has_any(without_nulls(left), right),
+        Sql::AtArrow => contains(left, right),
+        _ => contains(right, left),
+    }))
 }
 
-/// A side of an operator of arrays: a quoted text, or a parameter of which nothing is known, as an array like the other.
+/// A side of an operator of arrays: a quoted text, or a parameter without a type, as an array like the other side.
 fn as_list(side: &Expr, other: &Expr, schema: &DFSchema) -> Expr {
     match (side, other.get_type(schema)) {
         (Expr::Placeholder(Placeholder { id, field: None }), Ok(list @ DataType::List(_))) => {
             let field = Arc::new(Field::new(id, list, true));
             Expr::Placeholder(Placeholder::new_with_field(id.clone(), Some(field)))
         }
-        _ => typed(side.clone(), other, schema),
+        _ => beside(side.clone(), other, schema),
     }
 }
 
@@ -263,8 +302,8 @@ fn subscripted(access: RawFieldAccessExpr, field: &Field) -> Result<PlannerResul
     Ok(PlannerResult::Original(RawFieldAccessExpr { field_access, expr }))
 }
 
-/// Sides of a sum or a difference with a time of day: beside one a quoted text that is subtracted, or subtracted from, is one too, and beside a
-/// timestamp a time is an interval.
+/// Sides of a sum or a difference with a time of day: beside one a quoted text that is subtracted, or subtracted from,
+/// is one too, and beside a timestamp a time is an interval.
 fn clocks(left: Expr, right: Expr, op: &Sql, schema: &DFSchema) -> Result<(Expr, Expr)> {
     let is_time = |side: &Expr| matches!(side.get_type(schema), Ok(DataType::Time64(_)));
     let is_stamp = |side: &Expr| matches!(side.get_type(schema), Ok(DataType::Timestamp(..)));
@@ -279,8 +318,8 @@ fn clocks(left: Expr, right: Expr, op: &Sql, schema: &DFSchema) -> Result<(Expr,
                 .with_hint("Could not choose a best candidate operator. You might need to add explicit type casts.");
             return Err(datafusion::error::DataFusionError::External(Box::new(error)));
         }
-        (true, false) if minus && open_text(&right) => (left, time(right)),
-        (false, true) if minus && open_text(&left) => (time(left), right),
+        (true, false) if minus && is_unknown(&right) => (left, time(right)),
+        (false, true) if minus && is_unknown(&left) => (time(left), right),
         (true, false) if !minus && is_stamp(&right) => (interval(left), right),
         (false, true) if is_stamp(&left) => (left, interval(right)),
         // A date and a time are a timestamp.
@@ -291,10 +330,10 @@ fn clocks(left: Expr, right: Expr, op: &Sql, schema: &DFSchema) -> Result<(Expr,
     })
 }
 
-/// A time of day as the interval since midnight, where an operator takes no time beside the other side: a number, or an interval that it is compared
-/// with.
+/// A time of day as the interval since midnight, where an operator takes no time beside the other side: a number, or an
+/// interval that it is compared with.
 fn as_interval(side: Expr, other: &Expr, op: &Sql, schema: &DFSchema) -> Expr {
-    let compares = matches!(op, Sql::Eq | Sql::NotEq | Sql::Lt | Sql::LtEq | Sql::Gt | Sql::GtEq);
+    let compares = is_comparison(op);
     let counts = matches!(op, Sql::Multiply | Sql::Divide);
     let becomes = match (side.get_type(schema), other.get_type(schema)) {
         (Ok(DataType::Time64(_)), Ok(DataType::Interval(_))) => compares,
@@ -311,11 +350,12 @@ fn spanned(side: Expr, other: &Expr, op: &Sql, schema: &DFSchema) -> Expr {
         Ok(DataType::Time64(_)) => matches!(op, Sql::Plus),
         _ => false,
     };
-    if beside && open_text(&side) { Expr::Cast(Cast::new(Box::new(side), types::INTERVAL)) } else { side }
+    if beside && is_unknown(&side) { Expr::Cast(Cast::new(Box::new(side), types::INTERVAL)) } else { side }
 }
 
-/// What an operator of json and jsonb stands for; `None` for others.
-fn documents(op: &Sql, left: &Expr, right: &Expr, schema: &DFSchema) -> Result<Option<Expr>> {
+/// Operators of json and jsonb.
+fn documents(expr: RawBinaryExpr, schema: &DFSchema) -> Result<PlannerResult<RawBinaryExpr>> {
+    let (op, left, right) = (&expr.op, &expr.left, &expr.right);
     let function = match op {
         Sql::Arrow => planned::json_get(),
         Sql::LongArrow => planned::json_get_text(),
@@ -330,12 +370,12 @@ fn documents(op: &Sql, left: &Expr, right: &Expr, schema: &DFSchema) -> Result<O
         }
         Sql::StringConcat if is_jsonb(left, schema) || is_jsonb(right, schema) => planned::jsonb_concat(),
         Sql::Minus if is_jsonb(left, schema) => planned::jsonb_delete(),
-        _ => return Ok(None),
+        _ => return Ok(PlannerResult::Original(expr)),
     };
     // A quoted text beside jsonb is jsonb, where the operator takes two of them.
     let both = matches!(op, Sql::AtArrow | Sql::ArrowAt | Sql::StringConcat);
     let read = |side: &Expr| {
-        if both && open_text(side) {
+        if both && is_unknown(side) {
             let jsonb = types::named(arrow::datatypes::Field::new("cast", DataType::Utf8View, true), "jsonb");
             return Expr::Cast(Cast::new_from_field(Box::new(side.clone()), std::sync::Arc::new(jsonb)));
         }
@@ -343,7 +383,7 @@ fn documents(op: &Sql, left: &Expr, right: &Expr, schema: &DFSchema) -> Result<O
     };
     let (left, right) = (read(left), read(right));
     let sides = if matches!(op, Sql::ArrowAt) { vec![right, left] } else { vec![left, right] };
-    Ok(Some(function.call(sides)))
+    Ok(PlannerResult::Planned(function.call(sides)))
 }
 
 fn is_jsonb(expr: &Expr, schema: &DFSchema) -> bool {
@@ -351,7 +391,8 @@ fn is_jsonb(expr: &Expr, schema: &DFSchema) -> bool {
 }
 
 fn is_document(expr: &Expr, schema: &DFSchema) -> bool {
-    is_jsonb(expr, schema) || expr.get_type(schema).is_ok_and(|data| is_text(&data) && !open_text(expr))
+    is_jsonb(expr, schema)
+        || expr.get_type(schema).is_ok_and(|data| (is_text(&data) || data.is_null()) && !is_unknown(expr))
 }
 
 /// Arithmetic of intervals with numbers.
@@ -373,50 +414,6 @@ fn spans(op: &Sql, left: &Expr, a: &DataType, right: &Expr, b: &DataType) -> Opt
 
 fn is_span(data: &DataType) -> bool {
     matches!(data, DataType::Interval(_) | DataType::Duration(_))
-}
-
-/// The text of a literal whose type is open.
-fn open_text(expr: &Expr) -> bool {
-    matches!(expr, Expr::Literal(ScalarValue::Utf8(Some(_)), _))
-}
-
-fn is_text(data: &DataType) -> bool {
-    matches!(data, DataType::Utf8 | DataType::LargeUtf8 | DataType::Utf8View | DataType::Null)
-}
-
-/// A quoted text as a value of the type beside it.
-fn typed(side: Expr, other: &Expr, schema: &DFSchema) -> Expr {
-    if !open_text(&side) || open_text(other) {
-        return side;
-    }
-    match other.get_type(schema) {
-        Ok(data) if !is_text(&data) && (!data.is_nested() || matches!(data, DataType::List(_))) => {
-            let data = type_of(&side, &data);
-            Expr::Cast(Cast::new(Box::new(side), data))
-        }
-        _ => side,
-    }
-}
-
-/// The type of a quoted text beside one of a type: a `numeric` with all the digits that the text has.
-pub(crate) fn type_of(side: &Expr, data: &DataType) -> DataType {
-    let (DataType::Decimal128(precision, scale), Expr::Literal(ScalarValue::Utf8(Some(text)), _)) = (data, side) else {
-        return data.clone();
-    };
-    let (whole, fraction) = text.trim().trim_start_matches(['-', '+']).split_once('.').unwrap_or((text.trim(), ""));
-    let is_plain =
-        whole.bytes().chain(fraction.bytes()).all(|byte| byte.is_ascii_digit() || byte == b'-' || byte == b'+');
-    let has = |count: usize| i8::try_from(count).unwrap_or(i8::MAX);
-    let before = i8::try_from(*precision).unwrap_or(i8::MAX) - scale;
-    match is_plain {
-        true if has(fraction.len()) <= *scale && has(whole.len()) <= before => data.clone(),
-        true => {
-            let most = i8::try_from(types::NUMERIC_PRECISION).unwrap_or(i8::MAX);
-            let scale = has(fraction.len()).max(*scale).min((most - has(whole.len()).max(before)).max(0));
-            DataType::Decimal128(types::NUMERIC_PRECISION, scale)
-        }
-        false => types::without_digits(data),
-    }
 }
 
 /// Whole numbers as `integer` where they fit, beside another or beside an `integer` or `smallint`.

@@ -1,9 +1,10 @@
 //! Types of parameters: what the client declares, what DataFusion infers, and beyond it `$1::type` and `LIMIT $1`.
 //!
-//! A parameter whose type is known becomes a cast in the syntax tree ([`declare`]), so that functions and columns of the result are planned
-//! with it.
+//! A parameter whose type is known becomes a cast in the syntax tree ([`declare`]), so that functions and columns of
+//! the result are planned with it.
 
 use crate::{
+    common_type::{SAME_TYPE, first_known},
     error::{Result, SqlError, SqlState},
     types,
 };
@@ -13,13 +14,13 @@ use datafusion::{
         DFSchema,
         tree_node::{Transformed, TreeNode, TreeNodeRecursion},
     },
-    logical_expr::{Cast, Expr, ExprSchemable, LogicalPlan, expr::Placeholder, utils::merge_schema},
+    logical_expr::{Cast, Expr, LogicalPlan, expr::Placeholder, utils::merge_schema},
     sql::sqlparser::ast::{self, BinaryOperator, CastKind, VisitMut, VisitorMut},
 };
 use std::{collections::BTreeMap, ops::ControlFlow, sync::Arc};
 
-/// Gives parameters the type of the cast that they stand in, and bigint in LIMIT and OFFSET; those that DataFusion took for a `numeric` of so many
-/// digits have any number of them.
+/// Gives parameters the type of the cast around them, and bigint in LIMIT and OFFSET; a parameter that DataFusion took
+/// for a `numeric` with a precision gets any number of digits.
 ///
 /// # Errors
 /// DataFusion's.
@@ -30,26 +31,26 @@ pub fn infer(plan: LogicalPlan) -> datafusion::error::Result<LogicalPlan> {
         plan.map_expressions(|expr| {
             if let (Expr::Placeholder(Placeholder { id, field: None }), true) = (&expr, counts) {
                 let bigint = Arc::new(Field::new("", DataType::Int64, true));
-                return Ok(Transformed::yes(typed(id.clone(), bigint)));
+                return Ok(Transformed::yes(placeholder(id.clone(), bigint)));
             }
             expr.transform_up(|expr| match expr {
                 Expr::Cast(Cast { expr, field }) => match *expr {
                     Expr::Placeholder(Placeholder { id, field: None }) => {
-                        let inner = Box::new(typed(id, field.clone()));
+                        let inner = Box::new(placeholder(id, field.clone()));
                         Ok(Transformed::yes(Expr::Cast(Cast::new_from_field(inner, field))))
                     }
                     other => Ok(Transformed::no(Expr::Cast(Cast::new_from_field(Box::new(other), field)))),
                 },
-                // What stands beside a column of two digits behind the point may have three.
+                // A value that is compared with a column of two digits after the point may have three.
                 Expr::Placeholder(Placeholder { id, field: Some(field) })
                     if matches!(field.data_type(), DataType::Decimal128(..)) =>
                 {
                     let data = types::without_digits(field.data_type());
                     let field = field.as_ref().clone().with_data_type(data);
-                    Ok(Transformed::yes(typed(id, Arc::new(field))))
+                    Ok(Transformed::yes(placeholder(id, Arc::new(field))))
                 }
-                Expr::ScalarFunction(mut call) if ALIKE.contains(&call.func.name()) => {
-                    let is = beside(&mut call.args, &schema);
+                Expr::ScalarFunction(mut call) if SAME_TYPE.contains(&call.func.name()) => {
+                    let is = type_arguments(&mut call.args, &schema);
                     let call = Expr::ScalarFunction(call);
                     Ok(if is { Transformed::yes(call) } else { Transformed::no(call) })
                 }
@@ -60,32 +61,23 @@ pub fn infer(plan: LogicalPlan) -> datafusion::error::Result<LogicalPlan> {
     Ok(inferred.data)
 }
 
-/// Functions whose arguments are of one type.
-const ALIKE: [&str; 4] = ["coalesce", "greatest", "least", "nullif"];
-
-/// Gives parameters of open types the type of the first argument that has one.
-fn beside(arguments: &mut [Expr], schema: &DFSchema) -> bool {
-    let is_open = |expr: &Expr| matches!(expr, Expr::Placeholder(Placeholder { field: None, .. }));
-    let known = arguments.iter().filter(|expr| !is_open(expr)).find_map(|expr| {
-        let (_, field) = expr.to_field(schema).ok()?;
-        // A quoted text has none.
-        (!matches!(field.data_type(), DataType::Null | DataType::Utf8)).then_some(field)
-    });
-    let Some(known) = known else { return false };
+/// Gives parameters without a type that of the first argument that has one.
+fn type_arguments(arguments: &mut [Expr], schema: &DFSchema) -> bool {
+    let Some(known) = first_known(arguments, schema) else { return false };
     let mut any = false;
     for argument in arguments {
         if let Expr::Placeholder(Placeholder { id, field: None }) = argument {
             let data = types::without_digits(known.data_type());
             let field = known.as_ref().clone().with_data_type(data).with_nullable(true);
-            *argument = typed(id.clone(), Arc::new(field));
+            *argument = placeholder(id.clone(), Arc::new(field));
             any = true;
         }
     }
     any
 }
 
-/// Casts parameters to their types, where these are known and SQL has one name for them; and to double precision where they are multiplied
-/// with an interval, since there is no other number for that.
+/// Casts parameters to their types, where these are known and SQL has one name for them; and to double precision where
+/// they are multiplied with an interval, since there is no other number for that.
 pub fn declare(query: &mut ast::Statement, types: &[Option<DataType>]) {
     let _ = query.visit(&mut Declare(types));
 }
@@ -130,7 +122,7 @@ fn cast(expr: &mut ast::Expr, data_type: ast::DataType) {
     *expr = ast::Expr::Cast { kind: CastKind::Cast, expr: inner, data_type, array: false, format: None };
 }
 
-/// What SQL calls a type; `None` where the name does not say all of it.
+/// SQL's name of a type; `None` where the name does not say all of it.
 fn sql_type(known: &DataType) -> Option<ast::DataType> {
     use ast::{DataType as Sql, TimezoneInfo};
     Some(match known {
@@ -153,7 +145,7 @@ fn sql_type(known: &DataType) -> Option<ast::DataType> {
     })
 }
 
-fn typed(id: String, field: FieldRef) -> Expr {
+fn placeholder(id: String, field: FieldRef) -> Expr {
     let field = Arc::new(field.as_ref().clone().with_name(&id));
     Expr::Placeholder(Placeholder::new_with_field(id, Some(field)))
 }
@@ -174,8 +166,8 @@ pub fn parameters(plan: &LogicalPlan, hints: &[Option<DataType>]) -> Result<Vec<
     typed.collect()
 }
 
-/// Adds the types that a plan has for parameters of which nothing is known yet; text where it does not tell. Of several types that one
-/// parameter has in several places the first counts, as in PostgreSQL; elsewhere its value becomes one of the type there.
+/// Adds the types that a plan has for parameters without a type; text where it has none. If a parameter has several
+/// types, the first counts, as in PostgreSQL; elsewhere its value is cast to the type there.
 ///
 /// # Errors
 /// 42P02 for a parameter that is no `$n`.

@@ -1,22 +1,21 @@
 //! Quoted texts in the queries of a UNION: a literal takes the type of the column beside it, as PostgreSQL resolves it.
 //!
-//! DataFusion settles the types of a union by what text can be made of, when all is planned. So literals are cast right after planning, and the schemas
-//! above follow.
+//! DataFusion settles the types of a union when all is planned, and takes text for whatever can become text. So
+//! literals are cast right after planning, and the schemas above follow.
 
-use super::operators::type_of;
-use arrow::datatypes::{DataType, Field};
+use crate::common_type;
+use arrow::datatypes::Field;
 use datafusion::{
     common::tree_node::Transformed,
     error::Result,
-    logical_expr::{Cast, Expr, LogicalPlan, Projection, Union},
-    scalar::ScalarValue,
+    logical_expr::{Expr, LogicalPlan, Projection, Union},
 };
 use std::sync::Arc;
 
-/// The plan whose unions have literals of the types beside them.
+/// The plan with literals of unions cast to the type of the other queries.
 ///
 /// # Errors
-/// What DataFusion finds.
+/// DataFusion's: a schema that cannot be recomputed.
 pub fn typed(plan: LogicalPlan) -> Result<LogicalPlan> {
     let found = plan.transform_up_with_subqueries(|plan| match plan {
         LogicalPlan::Union(union) => of_union(union),
@@ -29,7 +28,7 @@ pub fn typed(plan: LogicalPlan) -> Result<LogicalPlan> {
 }
 
 fn of_union(union: Union) -> Result<Transformed<LogicalPlan>> {
-    let wanted: Vec<Option<Arc<Field>>> = (0..union.schema.fields().len()).map(|at| beside(&union, at)).collect();
+    let wanted: Vec<Option<Arc<Field>>> = (0..union.schema.fields().len()).map(|at| literal_type(&union, at)).collect();
     if wanted.iter().all(Option::is_none) {
         return Ok(Transformed::no(LogicalPlan::Union(union)));
     }
@@ -37,19 +36,14 @@ fn of_union(union: Union) -> Result<Transformed<LogicalPlan>> {
     Ok(Transformed::yes(LogicalPlan::Union(Union::try_new_with_loose_types(inputs)?)))
 }
 
-/// The type that the literals of a column are to have: that of all others, if it is one and none of texts.
-fn beside(union: &Union, at: usize) -> Option<Arc<Field>> {
+/// The type for the literals of a column: that of the other queries, if they have one and it is no text.
+fn literal_type(union: &Union, at: usize) -> Option<Arc<Field>> {
     let is_open = |input: &&Arc<LogicalPlan>| item(input, at).is_some_and(|item| literal(item).is_some());
     if !union.inputs.iter().any(|input| is_open(&input)) {
         return None;
     }
-    let is_null = |field: &&Arc<Field>| field.data_type().is_null();
-    let mut others =
-        union.inputs.iter().filter(|input| !is_open(input)).filter_map(|input| input.schema().fields().get(at));
-    let first = others.find(|field| !is_null(field))?;
-    let is_text = matches!(first.data_type(), DataType::Utf8 | DataType::LargeUtf8 | DataType::Utf8View);
-    let alike = others.filter(|field| !is_null(field)).all(|field| field.data_type() == first.data_type());
-    (alike && !is_text).then(|| Arc::clone(first))
+    let others = union.inputs.iter().filter(|input| !is_open(input));
+    common_type::of_columns(others.filter_map(|input| input.schema().fields().get(at))).map(Arc::clone)
 }
 
 /// An item of the select list of a query.
@@ -60,12 +54,11 @@ fn item(input: &LogicalPlan, at: usize) -> Option<&Expr> {
     }
 }
 
-/// The quoted text that an item is.
+/// The quoted text of an item, if it is one.
 fn literal(item: &Expr) -> Option<&Expr> {
     match item {
         Expr::Alias(alias) => literal(&alias.expr),
-        Expr::Literal(ScalarValue::Utf8(Some(_)), _) => Some(item),
-        _ => None,
+        other => common_type::is_unknown(other).then_some(item),
     }
 }
 
@@ -75,9 +68,7 @@ fn cast(input: &Arc<LogicalPlan>, wanted: &[Option<Arc<Field>>]) -> Result<Arc<L
     for (item, wanted) in items.iter_mut().zip(wanted) {
         if let (Some(text), Some(field)) = (literal(item).cloned(), wanted) {
             let name = item.qualified_name();
-            let data = type_of(&text, field.data_type());
-            let field = field.as_ref().clone().with_name("cast").with_data_type(data).with_nullable(true);
-            *item = Expr::Cast(Cast::new_from_field(Box::new(text), Arc::new(field))).alias_qualified(name.0, name.1);
+            *item = common_type::cast_to_field(text, field).alias_qualified(name.0, name.1);
         }
     }
     Ok(Arc::new(LogicalPlan::Projection(Projection::try_new(items, Arc::clone(&projection.input))?)))

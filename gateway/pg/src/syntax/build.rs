@@ -8,7 +8,7 @@ use crate::{
 use datafusion::sql::sqlparser::{
     ast::{
         Expr, Function, FunctionArg, FunctionArgExpr, FunctionArgumentList, FunctionArguments, Ident, ObjectName,
-        ObjectNamePart, Query,
+        ObjectNamePart, Query, Value,
     },
     dialect::PostgreSqlDialect,
     parser::{Parser, ParserError},
@@ -33,6 +33,17 @@ pub fn parsed_query(sql: &str) -> Result<Box<Query>> {
 fn parsed<T>(sql: &str, parse: impl FnOnce(&mut Parser<'_>) -> std::result::Result<T, ParserError>) -> Result<T> {
     let parsed = Parser::new(&PostgreSqlDialect {}).try_with_sql(sql).and_then(|mut parser| parse(&mut parser));
     parsed.map_err(|error| SqlError::new(SqlState::INTERNAL_ERROR, error.to_string()))
+}
+
+/// Whether an expression is a quoted text.
+pub(crate) fn is_quoted(expr: &Expr) -> bool {
+    match expr {
+        Expr::Value(value) => matches!(
+            value.value,
+            Value::SingleQuotedString(_) | Value::EscapedStringLiteral(_) | Value::DollarQuotedString(_)
+        ),
+        _ => false,
+    }
 }
 
 /// A call of a function.

@@ -1,13 +1,29 @@
-//! Calls of functions on the syntax tree: PostgreSQL's names for DataFusion's, aggregates that make JSON as aggregates of text, and
-//! comparisons with all or any rows of a subquery.
+//! Calls of functions on the syntax tree: PostgreSQL's names for DataFusion's, aggregates that make JSON as aggregates
+//! of text, and comparisons with all or any rows of a subquery.
 
-use super::build::{call, parsed_expr};
-use crate::error::{Result, SqlError};
-use crate::ident::fold;
+use super::build::{call, is_quoted, parsed_expr};
+use crate::{
+    error::{Result, SqlError},
+    ident::fold,
+};
 use datafusion::sql::sqlparser::ast::{
     AccessExpr, BinaryOperator, CaseWhen, DataType, Expr, Function, FunctionArg, FunctionArgExpr, FunctionArguments,
     GroupByExpr, Ident, ObjectName, ObjectNamePart, SelectItem, SetExpr, Subscript, UnaryOperator, Value,
+    ValueWithSpan,
 };
+
+// Operators that no user can write: `plan::operators` plans them, when it knows types.
+
+/// `= ANY` of a parameter or of a quoted text.
+pub(crate) const EQUALS_ANY: &str = "= ANY";
+/// `= ANY` of an array with items that may be NULL.
+pub(crate) const EQUALS_ANY_OR_NULL: &str = "= ANY or NULL";
+/// `<> ALL` of an array.
+pub(crate) const UNEQUAL_TO_ALL: &str = "<> ALL";
+/// `IS DISTINCT FROM` with a quoted text at one side.
+pub(crate) const DISTINCT_FROM: &str = "IS DISTINCT FROM";
+/// `IS NOT DISTINCT FROM` with a quoted text at one side.
+pub(crate) const NOT_DISTINCT_FROM: &str = "IS NOT DISTINCT FROM";
 
 /// PostgreSQL's names of functions that DataFusion has under another.
 const RENAMED: [(&str, &str); 5] = [
@@ -18,8 +34,8 @@ const RENAMED: [(&str, &str); 5] = [
     ("datepart", "date_part"),
 ];
 
-/// A pattern that escapes by another character than the backslash, as one that escapes by the backslash; `None` where it does already, or
-/// the escape is none.
+/// A pattern with another escape character, rewritten to escape by the backslash; `None` if it does so already, or has
+/// no escape character.
 fn escaped(pattern: &Expr, escape: &Value) -> Option<Expr> {
     let Value::SingleQuotedString(escape) = escape else { return None };
     let mut characters = escape.chars();
@@ -29,7 +45,7 @@ fn escaped(pattern: &Expr, escape: &Value) -> Option<Expr> {
     }
     let literal = |text: String| Expr::Value(Value::SingleQuotedString(text).into());
     let special = matches!(character, '%' | '_');
-    // An escape that is escaped stands for itself; no text has the character that keeps its place meanwhile.
+    // An escaped escape character stands for itself; U+0001, which no text has, marks it meanwhile.
     let itself = if special { format!("\\{character}") } else { character.to_string() };
     let steps = [
         ("\\".to_owned(), "\\\\".to_owned()),
@@ -57,146 +73,162 @@ fn join(left: Expr, right: Expr) -> Expr {
     Expr::BinaryOp { left: Box::new(left), op: BinaryOperator::StringConcat, right: Box::new(right) }
 }
 
-/// Another form of an expression; `None` where it stays as it is.
+/// Another form of an expression; `None` where it stays as it is. Each kind of expression has one rule.
 ///
 /// # Errors
 /// 0A000 for what has no other form.
 pub fn rewritten(expr: &Expr) -> Result<Option<Expr>> {
     match expr {
         Expr::Function(function) => of_function(function),
-        // PostgreSQL's unary minus binds more tightly than its power.
-        Expr::UnaryOp { op: UnaryOperator::Minus, expr } => match expr.as_ref() {
-            Expr::BinaryOp { left, op: BinaryOperator::PGExp, right } => {
-                let left = Expr::UnaryOp { op: UnaryOperator::Minus, expr: left.clone() };
-                Ok(Some(Expr::BinaryOp { left: Box::new(left), op: BinaryOperator::PGExp, right: right.clone() }))
-            }
-            _ => Ok(None),
-        },
-        // A NULL in the array leaves it open.
-        Expr::UnaryOp { op: UnaryOperator::Not, expr } => {
-            let mut inner = expr.as_ref();
-            while let Expr::Nested(nested) = inner {
-                inner = nested;
-            }
-            Ok(match inner {
-                Expr::AnyOp { left, compare_op: BinaryOperator::Eq, right, .. }
-                    if !matches!(right.as_ref(), Expr::Subquery(_)) =>
-                {
-                    Some(unequal_to_all(left, right))
-                }
-                _ => None,
-            })
-        }
-        Expr::AllOp { left, compare_op: BinaryOperator::NotEq, right }
-            if !matches!(right.as_ref(), Expr::Subquery(_)) =>
-        {
-            Ok(Some(unequal_to_all(left, right)))
-        }
-        Expr::AllOp { left, compare_op, right } => match right.as_ref() {
-            Expr::Subquery(query) => over_rows(left, compare_op, &query.to_string(), true).map(Some),
-            _ => Ok(None),
-        },
-        Expr::AnyOp { left, compare_op, right, .. } => match right.as_ref() {
-            Expr::Subquery(query) => over_rows(left, compare_op, &query.to_string(), false).map(Some),
-            // A list that may have NULLs: whether the value is one of them stays open. Lists that are written out, and parameters,
-            // keep the form that key ranges are made of.
-            Expr::Identifier(_) | Expr::CompoundIdentifier(_) | Expr::Function(_) | Expr::Nested(_)
-                if matches!(compare_op, BinaryOperator::Eq) =>
-            {
-                parsed_expr(&format!(
-                    "CASE WHEN array_has({right}, {left}) THEN true WHEN list_has_nulls({right}) THEN NULL \
-                     ELSE array_has({right}, {left}) END"
-                ))
-                .map(Some)
-            }
-            // The type of a parameter or of a quoted text follows from that of the other side.
-            Expr::Value(value)
-                if matches!(
-                    (&value.value, compare_op),
-                    (Value::Placeholder(_) | Value::SingleQuotedString(_), BinaryOperator::Eq)
-                ) =>
-            {
-                use crate::plan::operators::{EQUALS_ANY, EQUALS_ANY_OR_NULL};
-                // The text of an array with a NULL says so, as may a text within it.
-                let has_null = matches!(
-                    &value.value, Value::SingleQuotedString(text) if text.to_lowercase().contains("null")
-                );
-                let op = if has_null { EQUALS_ANY_OR_NULL } else { EQUALS_ANY };
-                let op = BinaryOperator::Custom(op.to_owned());
-                Ok(Some(Expr::BinaryOp { left: left.clone(), op, right: right.clone() }))
-            }
-            // Items that are written out, of which some may be NULL.
-            Expr::Array(array) if matches!(compare_op, BinaryOperator::Eq) && !array.elem.iter().all(is_value) => {
-                let op = BinaryOperator::Custom(crate::plan::operators::EQUALS_ANY_OR_NULL.to_owned());
-                Ok(Some(Expr::BinaryOp { left: left.clone(), op, right: right.clone() }))
-            }
-            _ => Ok(None),
-        },
-        Expr::CompoundFieldAccess { root, access_chain } if access_chain.iter().any(is_slice) => {
-            with_bounds(root, access_chain)
-        }
+        Expr::UnaryOp { op: UnaryOperator::Minus, expr } => Ok(minus(expr)),
+        Expr::UnaryOp { op: UnaryOperator::Not, expr } => Ok(not_equal_to_any(expr)),
+        Expr::AllOp { left, compare_op, right } => compared_with_all(left, compare_op, right),
+        Expr::AnyOp { left, compare_op, right, .. } => compared_with_any(left, compare_op, right),
+        Expr::CompoundFieldAccess { root, access_chain } => field_access(root, access_chain),
         Expr::Case { .. } => Ok(typed_first(expr)),
-        // A quoted text has the type of the other side.
-        Expr::IsDistinctFrom(left, right) | Expr::IsNotDistinctFrom(left, right) if is_text(left) != is_text(right) => {
-            let distinct = matches!(expr, Expr::IsDistinctFrom(..));
-            let op = if distinct {
-                crate::plan::operators::DISTINCT_FROM
-            } else {
-                crate::plan::operators::NOT_DISTINCT_FROM
-            };
-            let op = BinaryOperator::Custom(op.to_owned());
-            Ok(Some(Expr::BinaryOp { left: left.clone(), op, right: right.clone() }))
-        }
-        // A column of a row.
-        Expr::CompoundFieldAccess { root, access_chain } => match access_chain.as_slice() {
-            [AccessExpr::Dot(Expr::Identifier(field))] => {
-                let name = fold(field);
-                Ok(Some(call("get_field", [root.as_ref().clone(), text(&name)])))
-            }
-            _ => Ok(None),
-        },
+        Expr::IsDistinctFrom(left, right) => Ok(distinct(left, right, DISTINCT_FROM)),
+        Expr::IsNotDistinctFrom(left, right) => Ok(distinct(left, right, NOT_DISTINCT_FROM)),
         Expr::Interval(interval) => of_interval(interval),
-        // A text is a pattern there, not a place.
-        Expr::Substring { expr, substring_from: Some(pattern), substring_for: None, .. } if is_text(pattern) => {
-            Ok(Some(call("substring_of_pattern", [expr.as_ref().clone(), pattern.as_ref().clone()])))
+        Expr::Substring { expr, substring_from: Some(pattern), substring_for: None, .. } => {
+            Ok(substring_of_pattern(expr, pattern))
         }
         Expr::SimilarTo { negated, expr, pattern, escape_char } => {
-            let mut arguments = vec![expr.as_ref().clone(), pattern.as_ref().clone()];
-            if let Some(escape) = escape_char {
-                arguments.push(Expr::Value(escape.clone()));
-            }
-            let found = call("similar_to", arguments);
-            Ok(Some(match negated {
-                true => Expr::UnaryOp { op: UnaryOperator::Not, expr: Box::new(found) },
-                false => found,
-            }))
+            Ok(Some(similar_to(*negated, expr, pattern, escape_char.as_ref())))
         }
-        Expr::Like { pattern, escape_char: escape @ Some(_), .. }
-        | Expr::ILike { pattern, escape_char: escape @ Some(_), .. } => {
-            let Some(with_backslashes) = escape.as_ref().and_then(|escape| escaped(pattern, &escape.value)) else {
-                return Ok(None);
-            };
-            let mut new = expr.clone();
-            if let Expr::Like { pattern, escape_char, .. } | Expr::ILike { pattern, escape_char, .. } = &mut new {
-                **pattern = with_backslashes;
-                *escape_char = None;
-            }
-            Ok(Some(new))
-        }
-        Expr::Cast { data_type, .. } => match data_type {
-            // Whatever the cast is of, it is rounded to the digits that the type names.
-            DataType::Timestamp(Some(digits), zone) => rounded(expr, DataType::Timestamp(None, *zone), *digits),
-            DataType::Time(Some(digits), zone) => rounded(expr, DataType::Time(None, *zone), *digits),
-            _ => Ok(None),
-        },
+        Expr::Like { .. } | Expr::ILike { .. } => Ok(like(expr)),
+        Expr::Cast { data_type, .. } => Ok(rounded_cast(expr, data_type)),
         _ => Ok(None),
+    }
+}
+
+/// `-a ^ b`: PostgreSQL's unary minus binds more tightly than its power.
+fn minus(expr: &Expr) -> Option<Expr> {
+    let Expr::BinaryOp { left, op: BinaryOperator::PGExp, right } = expr else { return None };
+    let left = Expr::UnaryOp { op: UnaryOperator::Minus, expr: left.clone() };
+    Some(custom(&left, BinaryOperator::PGExp, right))
+}
+
+/// `NOT value = ANY (array)`, which a NULL in the array leaves open.
+fn not_equal_to_any(expr: &Expr) -> Option<Expr> {
+    let mut inner = expr;
+    while let Expr::Nested(nested) = inner {
+        inner = nested;
+    }
+    match inner {
+        Expr::AnyOp { left, compare_op: BinaryOperator::Eq, right, .. } if !is_subquery(right) => {
+            Some(unequal_to_all(left, right))
+        }
+        _ => None,
+    }
+}
+
+fn is_subquery(expr: &Expr) -> bool {
+    matches!(expr, Expr::Subquery(_))
+}
+
+fn compared_with_all(left: &Expr, op: &BinaryOperator, right: &Expr) -> Result<Option<Expr>> {
+    match right {
+        Expr::Subquery(query) => over_rows(left, op, &query.to_string(), true).map(Some),
+        _ if *op == BinaryOperator::NotEq => Ok(Some(unequal_to_all(left, right))),
+        _ => Ok(None),
+    }
+}
+
+fn compared_with_any(left: &Expr, op: &BinaryOperator, right: &Expr) -> Result<Option<Expr>> {
+    if let Expr::Subquery(query) = right {
+        return over_rows(left, op, &query.to_string(), false).map(Some);
+    }
+    if *op != BinaryOperator::Eq {
+        return Ok(None);
+    }
+    match right {
+        // A list that may hold NULLs: whether the value is one of them stays open. Lists that are written out, and
+        // parameters, keep the form that key ranges are made of.
+        Expr::Identifier(_) | Expr::CompoundIdentifier(_) | Expr::Function(_) | Expr::Nested(_) => {
+            parsed_expr(&format!(
+                "CASE WHEN array_has({right}, {left}) THEN true WHEN list_has_nulls({right}) THEN NULL \
+                 ELSE array_has({right}, {left}) END"
+            ))
+            .map(Some)
+        }
+        // The type of a parameter or of a quoted text follows from that of the other side.
+        Expr::Value(value) => Ok(match &value.value {
+            Value::Placeholder(_) => Some(custom(left, named_operator(EQUALS_ANY), right)),
+            // The text of an array with a NULL says so, as may a text within it.
+            Value::SingleQuotedString(text) if text.to_lowercase().contains("null") => {
+                Some(custom(left, named_operator(EQUALS_ANY_OR_NULL), right))
+            }
+            Value::SingleQuotedString(_) => Some(custom(left, named_operator(EQUALS_ANY), right)),
+            _ => None,
+        }),
+        // A list of items, some of which may be NULL.
+        Expr::Array(array) if !array.elem.iter().all(is_value) => {
+            Ok(Some(custom(left, named_operator(EQUALS_ANY_OR_NULL), right)))
+        }
+        _ => Ok(None),
+    }
+}
+
+/// An operator that [`operators`](crate::plan::operators) plans.
+fn named_operator(name: &str) -> BinaryOperator {
+    BinaryOperator::Custom(name.to_owned())
+}
+
+fn custom(left: &Expr, op: BinaryOperator, right: &Expr) -> Expr {
+    Expr::BinaryOp { left: Box::new(left.clone()), op, right: Box::new(right.clone()) }
+}
+
+/// `IS [NOT] DISTINCT FROM`, where one side is a quoted text, which has the type of the other.
+fn distinct(left: &Expr, right: &Expr, operator: &str) -> Option<Expr> {
+    (is_quoted(left) != is_quoted(right)).then(|| custom(left, named_operator(operator), right))
+}
+
+/// A slice of an array, or a field of a row.
+fn field_access(root: &Expr, access_chain: &[AccessExpr]) -> Result<Option<Expr>> {
+    if access_chain.iter().any(is_slice) {
+        return with_bounds(root, access_chain);
+    }
+    let [AccessExpr::Dot(Expr::Identifier(field))] = access_chain else { return Ok(None) };
+    Ok(Some(call("get_field", [root.clone(), text(&fold(field))])))
+}
+
+/// `substring(a FROM 'pattern')`: a text is a pattern there, not a position.
+fn substring_of_pattern(expr: &Expr, pattern: &Expr) -> Option<Expr> {
+    is_quoted(pattern).then(|| call("substring_of_pattern", [expr.clone(), pattern.clone()]))
+}
+
+fn similar_to(negated: bool, expr: &Expr, pattern: &Expr, escape: Option<&ValueWithSpan>) -> Expr {
+    let escape = escape.map(|escape| Expr::Value(escape.clone()));
+    let similar = call("similar_to", [expr.clone(), pattern.clone()].into_iter().chain(escape));
+    if negated { Expr::UnaryOp { op: UnaryOperator::Not, expr: Box::new(similar) } } else { similar }
+}
+
+/// LIKE and ILIKE whose pattern escapes by another character than the backslash.
+fn like(expr: &Expr) -> Option<Expr> {
+    let (Expr::Like { pattern, escape_char, .. } | Expr::ILike { pattern, escape_char, .. }) = expr else {
+        return None;
+    };
+    let with_backslashes = escaped(pattern, &escape_char.as_ref()?.value)?;
+    let mut new = expr.clone();
+    if let Expr::Like { pattern, escape_char, .. } | Expr::ILike { pattern, escape_char, .. } = &mut new {
+        **pattern = with_backslashes;
+        *escape_char = None;
+    }
+    Some(new)
+}
+
+/// A cast to `timestamp(n)` or `time(n)`: whatever it casts, it rounds to the digits that the type names.
+fn rounded_cast(expr: &Expr, data_type: &DataType) -> Option<Expr> {
+    match data_type {
+        DataType::Timestamp(Some(digits), zone) => Some(rounded(expr, DataType::Timestamp(None, *zone), *digits)),
+        DataType::Time(Some(digits), zone) => Some(rounded(expr, DataType::Time(None, *zone), *digits)),
+        _ => None,
     }
 }
 
 /// `value <> ALL (array)`, which `NOT value = ANY (array)` is too.
 fn unequal_to_all(left: &Expr, right: &Expr) -> Expr {
-    let op = BinaryOperator::Custom(crate::plan::operators::UNEQUAL_TO_ALL.to_owned());
-    Expr::BinaryOp { left: Box::new(left.clone()), op, right: Box::new(right.clone()) }
+    custom(left, named_operator(UNEQUAL_TO_ALL), right)
 }
 
 fn is_slice(access: &AccessExpr) -> bool {
@@ -222,14 +254,15 @@ fn with_bounds(root: &Expr, access_chain: &[AccessExpr]) -> Result<Option<Expr>>
     Ok(Some(Expr::CompoundFieldAccess { root: Box::new(root.clone()), access_chain }))
 }
 
-/// `CASE WHEN a THEN 'text' ELSE b END` with what has a type first, by which DataFusion knows the type of the whole: `CASE WHEN (a) IS NOT TRUE
-/// THEN b ELSE 'text' END`. `None` where that changes nothing, or what is compared would be computed twice.
+/// `CASE WHEN a THEN 'text' ELSE b END` with a result first that has a type, from which DataFusion takes that of the
+/// whole: `CASE WHEN (a) IS NOT TRUE THEN b ELSE 'text' END`. `None` where that changes nothing, or would compute the
+/// operand twice.
 fn typed_first(expr: &Expr) -> Option<Expr> {
     let Expr::Case { operand, conditions, else_result, case_token, end_token } = expr else { return None };
     let (first, rest) = conditions.split_first()?;
-    let is_open = |expr: &Expr| is_text(expr) || matches!(expr, Expr::Value(value) if value.value == Value::Null);
+    let is_open = |expr: &Expr| is_quoted(expr) || matches!(expr, Expr::Value(value) if value.value == Value::Null);
     let mut others = rest.iter().map(|when| &when.result).chain(else_result.as_deref());
-    if !is_text(&first.result) || others.all(is_open) {
+    if !is_quoted(&first.result) || others.all(is_open) {
         return None;
     }
     let condition = match operand.as_deref() {
@@ -269,18 +302,7 @@ fn is_value(expr: &Expr) -> bool {
     }
 }
 
-/// Whether an expression is a text that is written out.
-fn is_text(expr: &Expr) -> bool {
-    match expr {
-        Expr::Value(value) => matches!(
-            value.value,
-            Value::SingleQuotedString(_) | Value::EscapedStringLiteral(_) | Value::DollarQuotedString(_)
-        ),
-        _ => false,
-    }
-}
-
-/// `value > ALL (query)`: by the greatest of its rows, and by whether there are NULLs among them.
+/// `value > ALL (query)`: by the greatest of its rows, and by whether some are NULL.
 fn over_rows(left: &Expr, op: &BinaryOperator, query: &str, all: bool) -> Result<Expr> {
     let extreme = match (op, all) {
         (BinaryOperator::NotEq, true) => return parsed_expr(&format!("({left} NOT IN ({query}))")),
@@ -294,7 +316,7 @@ fn over_rows(left: &Expr, op: &BinaryOperator, query: &str, all: bool) -> Result
     };
     let of = |what: &str| format!("(SELECT {what} FROM ({query}) AS compared(c))");
     let compared = format!("({left} {op} {})", of(&format!("{extreme}(c)")));
-    // Without rows ALL holds and ANY does not; one that decides is enough; else a NULL leaves it open.
+    // Without rows ALL holds and ANY does not; one row that decides is enough; else a NULL leaves it open.
     let (none, decided) = if all { ("true", format!("NOT {compared}")) } else { ("false", compared.clone()) };
     let outcome = if all { "false" } else { "true" };
     parsed_expr(&format!(
@@ -304,19 +326,19 @@ fn over_rows(left: &Expr, op: &BinaryOperator, query: &str, all: bool) -> Result
     ))
 }
 
-fn rounded(expr: &Expr, bare: DataType, digits: u64) -> Result<Option<Expr>> {
+fn rounded(expr: &Expr, bare: DataType, digits: u64) -> Expr {
     let mut cast = expr.clone();
     if let Expr::Cast { data_type, .. } = &mut cast {
         *data_type = bare;
     }
     if digits >= 6 {
-        return Ok(Some(cast));
+        return cast;
     }
     let digits = Expr::Value(Value::Number(digits.to_string(), false).into());
-    Ok(Some(call("time_rounded", [cast, digits])))
+    call("time_rounded", [cast, digits])
 }
 
-/// An interval that DataFusion's own reader does not take, as a cast, which reads all that PostgreSQL does.
+/// An interval that DataFusion's parser rejects, as a cast, which reads whatever PostgreSQL reads.
 fn of_interval(interval: &datafusion::sql::sqlparser::ast::Interval) -> Result<Option<Expr>> {
     let Expr::Value(value) = interval.value.as_ref() else { return Ok(None) };
     let Value::SingleQuotedString(written) = &value.value else { return Ok(None) };
@@ -349,38 +371,60 @@ fn only(function: &Function) -> Option<(&Expr, Option<&Expr>)> {
     Some((all.next()?, all.next()))
 }
 
+/// Another form of a call; `None` where it stays as it is.
+type FunctionRule = fn(&Function) -> Result<Option<Expr>>;
+
+/// Functions that are called in another form.
+const FUNCTIONS: [(&str, FunctionRule); 10] = [
+    ("array", of_array_query),
+    ("date_trunc", of_date_trunc),
+    ("json_agg", |function| of_json_array_agg(function, DataType::JSON)),
+    ("json_object_agg", |function| of_json_object_agg(function, DataType::JSON)),
+    ("jsonb_agg", |function| of_json_array_agg(function, DataType::JSONB)),
+    ("jsonb_object_agg", |function| of_json_object_agg(function, DataType::JSONB)),
+    ("make_interval", of_make_interval),
+    ("mod", of_mod),
+    ("mode", of_ordered_set),
+    ("percentile_disc", of_ordered_set),
+];
+
 fn of_function(function: &Function) -> Result<Option<Expr>> {
     let name = name_of(function);
     if let Some((_, known)) = RENAMED.iter().find(|(written, _)| *written == name) {
-        return Ok(Some(Expr::Function(Function { name: named(known), ..function.clone() })));
+        return Ok(Some(call_with(known, function)));
     }
-    let (open, close, kind) = match name.as_str() {
-        "json_agg" => ("[", "]", DataType::JSON),
-        "jsonb_agg" => ("[", "]", DataType::JSONB),
-        "json_object_agg" => ("{ ", " }", DataType::JSON),
-        "jsonb_object_agg" => ("{ ", " }", DataType::JSONB),
-        "mod" => {
-            let Some((left, Some(right))) = only(function) else { return Ok(None) };
-            return parsed_expr(&format!("(({left}) % ({right}))")).map(Some);
-        }
-        "make_interval" => return of_make_interval(function),
-        "array" => return of_array_query(function),
-        "date_trunc" => {
-            let FunctionArguments::List(list) = &function.args else { return Ok(None) };
-            let [unit, time, zone] = list.args.as_slice() else { return Ok(None) };
-            return parsed_expr(&format!("timezone({zone}, date_trunc({unit}, timezone({zone}, {time})))")).map(Some);
-        }
-        "mode" | "percentile_disc" if !function.within_group.is_empty() => return of_ordered_set(&name, function),
-        _ => return Ok(None),
-    };
-    let Some((first, second)) = only(function) else { return Ok(None) };
-    let item = match second {
-        None if open == "[" => call("json_item", [first.clone()]),
-        Some(value) if open != "[" => {
-            join(join(call("json_key", [first.clone()]), text(" : ")), call("json_item", [value.clone()]))
-        }
-        _ => return Ok(None),
-    };
+    match FUNCTIONS.iter().find(|(written, _)| *written == name) {
+        Some((_, rule)) => rule(function),
+        None => Ok(None),
+    }
+}
+
+/// `mod(a, b)`
+fn of_mod(function: &Function) -> Result<Option<Expr>> {
+    let Some((left, Some(right))) = only(function) else { return Ok(None) };
+    parsed_expr(&format!("(({left}) % ({right}))")).map(Some)
+}
+
+/// `date_trunc(unit, time, zone)`
+fn of_date_trunc(function: &Function) -> Result<Option<Expr>> {
+    let FunctionArguments::List(list) = &function.args else { return Ok(None) };
+    let [unit, time, zone] = list.args.as_slice() else { return Ok(None) };
+    parsed_expr(&format!("timezone({zone}, date_trunc({unit}, timezone({zone}, {time})))")).map(Some)
+}
+
+fn of_json_array_agg(function: &Function, kind: DataType) -> Result<Option<Expr>> {
+    let Some((value, None)) = only(function) else { return Ok(None) };
+    json_agg(function, ("[", "]"), call("json_item", [value.clone()]), kind)
+}
+
+fn of_json_object_agg(function: &Function, kind: DataType) -> Result<Option<Expr>> {
+    let Some((key, Some(value))) = only(function) else { return Ok(None) };
+    let item = join(join(call("json_key", [key.clone()]), text(" : ")), call("json_item", [value.clone()]));
+    json_agg(function, ("{ ", " }"), item, kind)
+}
+
+/// An aggregate that makes JSON: the texts of its items, joined, between brackets.
+fn json_agg(function: &Function, (open, close): (&str, &str), item: Expr, kind: DataType) -> Result<Option<Expr>> {
     let FunctionArguments::List(list) = &function.args else { return Ok(None) };
     let mut list = list.clone();
     let argument = |expr| FunctionArg::Unnamed(FunctionArgExpr::Expr(expr));
@@ -393,7 +437,11 @@ fn of_function(function: &Function) -> Result<Option<Expr>> {
 }
 
 /// `mode()` and `percentile_disc(part)`: of the values in order, which are collected.
-fn of_ordered_set(name: &str, function: &Function) -> Result<Option<Expr>> {
+fn of_ordered_set(function: &Function) -> Result<Option<Expr>> {
+    if function.within_group.is_empty() {
+        return Ok(None);
+    }
+    let name = name_of(function);
     let [order] = function.within_group.as_slice() else {
         return Err(SqlError::unsupported("WITHIN GROUP of more than one value"));
     };

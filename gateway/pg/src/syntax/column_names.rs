@@ -1,7 +1,8 @@
 //! Names of result columns as PostgreSQL gives them: `count`, `?column?`, the same name twice.
 //!
-//! DataFusion names a column after its expression and refuses a name twice in a select list. So every item gets PostgreSQL's name as
-//! an alias; one that is taken gets a suffix after [`MARK`], which [`shown`] cuts off again.
+//! DataFusion names a column after its expression and refuses a name twice in a select list. So every item gets
+//! PostgreSQL's name as an alias; a name that another item has gets a suffix after [`MARK`], which [`client_schema`]
+//! cuts off again.
 
 use crate::ident::fold;
 use arrow::datatypes::{Schema, SchemaRef};
@@ -11,14 +12,14 @@ use datafusion::sql::sqlparser::ast::{
 };
 use std::{collections::BTreeSet, sync::Arc};
 
-/// What stands between a column's name and the number that keeps it apart from others of the same name.
+/// Separates a column's name from a number that makes it unique.
 const MARK: char = '\u{1}';
 
-/// The name of a column that has none.
+/// The name of a column without a name.
 const NAMELESS: &str = "?column?";
 
 /// A schema as clients see it.
-pub fn shown(schema: &Schema) -> SchemaRef {
+pub fn client_schema(schema: &Schema) -> SchemaRef {
     let fields = schema.fields().iter().map(|field| match field.name().split_once(MARK) {
         Some((name, _)) => Arc::new(field.as_ref().clone().with_name(name)),
         None => field.clone(),
@@ -29,7 +30,7 @@ pub fn shown(schema: &Schema) -> SchemaRef {
 /// Gives the items of a select list their names.
 pub fn label(select: &mut Select) {
     let mut taken = BTreeSet::new();
-    // Beside a wildcard, which brings the columns, no column's own name is known to be free.
+    // A wildcard may bring a column of any name.
     let wild = select
         .projection
         .iter()
@@ -39,7 +40,7 @@ pub fn label(select: &mut Select) {
         let (expr, name, bare) = match item {
             SelectItem::UnnamedExpr(expr) => match column(expr) {
                 Some(name) => {
-                    // What a query around this one has, DataFusion names otherwise.
+                    // DataFusion names a column of an outer query otherwise.
                     let outside = match expr {
                         Expr::CompoundIdentifier(idents) => {
                             idents.iter().rev().nth(1).is_some_and(|relation| !known.contains(&folded(relation)))
@@ -72,7 +73,7 @@ pub fn label(select: &mut Select) {
     }
 }
 
-/// Another name, which is shown as this one.
+/// Another name, which clients see as this one.
 pub fn other(name: &str) -> Ident {
     Ident::with_quote('"', format!("{name}{MARK}"))
 }
@@ -82,7 +83,7 @@ pub fn folded(ident: &Ident) -> String {
     if ident.quote_style.is_some() { ident.value.clone() } else { ident.value.to_lowercase() }
 }
 
-/// The names of what a select reads.
+/// The names of the relations that a select reads.
 fn relations(select: &Select) -> BTreeSet<String> {
     fn add(factor: &TableFactor, names: &mut BTreeSet<String>) {
         let (name, alias) = match factor {
@@ -251,7 +252,7 @@ mod tests {
         let fields = names.iter().map(|name| {
             arrow::datatypes::Field::new(name.replace('~', "\u{1}"), arrow::datatypes::DataType::Utf8, true)
         });
-        let schema = shown(&Schema::new(fields.collect::<Vec<_>>()));
+        let schema = client_schema(&Schema::new(fields.collect::<Vec<_>>()));
         assert_eq!(
             schema.fields().iter().map(|field| field.name().as_str()).collect::<Vec<_>>(),
             ["a", "a", "lower", "lower"]

@@ -1,9 +1,10 @@
-//! What joins merge, by the columns that there are: `NATURAL` becomes `USING`, and `*` over such joins the list of columns in PostgreSQL's order,
-//! merged columns first.
+//! Columns that joins merge, by the columns of the relations: `NATURAL` becomes `USING`, and `*` over such joins the
+//! list of columns in PostgreSQL's order, merged columns first.
 //!
-//! Before anything is planned, each select with such a join is taken out of the tree, innermost first; each relation in its FROM is planned by itself
-//! for the names of its columns, with the queries in WITH that it reads. A relation that cannot be (a function without a name, a LATERAL subquery)
-//! leaves the select as it is: DataFusion then merges what it merges, and orders it otherwise.
+//! Before planning, the pass takes each select with such a join, innermost first, and plans each relation in its FROM
+//! by itself for the names of its columns, with the queries in WITH that it reads. If a relation cannot be planned (a
+//! function without a name, a LATERAL subquery), the select stays as it is: DataFusion then merges by its own rules, in
+//! another order.
 
 use super::build::{call, select_from};
 use crate::{
@@ -22,7 +23,7 @@ use datafusion::{
 use futures::future::BoxFuture;
 use std::{collections::VecDeque, ops::ControlFlow};
 
-/// Relations that are planned for their columns in one statement, at most: beyond, selects stay as they are.
+/// The most relations of a statement that are planned for their columns: beyond, selects stay as they are.
 const RELATIONS_MAX: usize = 64;
 
 /// Plans a query for the names of its columns; `None` if it cannot be planned. The caller has the planner.
@@ -48,7 +49,7 @@ pub async fn resolve(statement: &mut Statement, columns_of: &ColumnsOf<'_>) -> R
             }
         }
         let written = columns.len() == relations.len() && write_out(&mut select, columns)?.is_some();
-        // What stays as it is would be found again.
+        // The search would find it again.
         if !written {
             passed += 1;
             continue;
@@ -57,7 +58,7 @@ pub async fn resolve(statement: &mut Statement, columns_of: &ColumnsOf<'_>) -> R
     }
 }
 
-/// What a join merges columns by; `None` for one that does not.
+/// The constraint by which a join merges columns; `None` for a join that merges none.
 fn merging(join: &JoinOperator) -> Option<&JoinConstraint> {
     use JoinOperator::{FullOuter, Inner, Join, Left, LeftOuter, Right, RightOuter};
     let (Inner(by) | Join(by) | Left(by) | LeftOuter(by) | Right(by) | RightOuter(by) | FullOuter(by)) = join else {
@@ -100,7 +101,7 @@ fn needs(select: &Select) -> bool {
     has_star(select) || by.any(|by| matches!(by, JoinConstraint::Natural))
 }
 
-/// Looks for the first select that needs it, but for so many.
+/// Searches the first select to be written out, after `passed` others that stay as they are.
 struct Search {
     passed: usize,
     /// The queries in WITH that can be read here.
@@ -134,7 +135,7 @@ impl Visitor for Search {
     }
 }
 
-/// Puts a select in the place of the one that [`Search`] has found.
+/// Replaces the select that [`Search`] found.
 struct Replace {
     passed: usize,
     select: Option<Select>,
@@ -170,7 +171,7 @@ fn relations(from: &TableWithJoins) -> Vec<&TableFactor> {
     all
 }
 
-/// The names of the columns of a relation; `None` for one that has none by itself.
+/// The names of the columns of a relation; `None` if it cannot be planned by itself.
 async fn names(columns_of: &ColumnsOf<'_>, relation: &TableFactor, ctes: &[Cte]) -> Option<Vec<String>> {
     if matches!(relation, TableFactor::Derived { lateral: true, .. }) {
         return None;
@@ -187,8 +188,8 @@ async fn names(columns_of: &ColumnsOf<'_>, relation: &TableFactor, ctes: &[Cte])
     columns_of(*query).await
 }
 
-/// The queries in WITH that something reads, in the order in which they stand; `None` when one still has something to be written out, which then is
-/// what is looked at, or comes after it.
+/// The queries in WITH that something reads, in their order; `None` if one of them still has a select to be written
+/// out, which is the one at hand or comes after it.
 fn read(what: &impl Visit, ctes: &[Cte]) -> Option<Vec<Cte>> {
     let (mut wanted, mut open) = (vec![false; ctes.len()], names_in(what));
     while let Some(name) = open.pop() {
@@ -215,11 +216,11 @@ fn names_in(what: &impl Visit) -> Vec<String> {
     names
 }
 
-/// A column of what stands in FROM.
+/// A column of a relation in FROM.
 #[derive(Clone)]
 struct Column {
     name: String,
-    /// What it is.
+    /// The expression for it.
     expr: Expr,
 }
 
@@ -276,7 +277,7 @@ fn of_relation(factor: &TableFactor, names: &mut VecDeque<Vec<String>>) -> Optio
     Some(names.pop_front()?.into_iter().map(column).collect())
 }
 
-/// The columns of a join: those that it merges, what else is on its left, what else is on its right.
+/// The columns of a join: those that it merges, the others of its left side, the others of its right side.
 fn of_join(join: &mut Join, left: Vec<Column>, right: Vec<Column>) -> Result<Option<Vec<Column>>> {
     use JoinOperator::{FullOuter, Right, RightOuter};
     let Some(by) = merging(&join.join_operator) else { return Ok(Some([left, right].concat())) };
@@ -291,7 +292,7 @@ fn of_join(join: &mut Join, left: Vec<Column>, right: Vec<Column>) -> Result<Opt
     };
     let mut all = Vec::with_capacity(left.len() + right.len());
     for name in &merged {
-        // What is not there at all is an error that planning tells.
+        // Planning reports a column that a side lacks.
         let (Some(left), Some(right)) = (only(&left, name, "left")?, only(&right, name, "right")?) else {
             return Ok(None);
         };
@@ -324,7 +325,7 @@ fn only(side: &[Column], name: &str, which: &str) -> Result<Option<Expr>> {
     }
 }
 
-/// NATURAL as USING, or as what joins everything where there is nothing to join by.
+/// NATURAL as USING, or as ON true if the sides have no column in common.
 fn constrain(join: &mut JoinOperator, merged: &[String]) {
     use JoinOperator::{FullOuter, Inner, Join, Left, LeftOuter, Right, RightOuter};
     let name = |name: &String| ObjectName(vec![ObjectNamePart::Identifier(Ident::with_quote('"', name))]);

@@ -8,7 +8,8 @@ use datafusion::sql::sqlparser::ast::{
 };
 use std::ops::ControlFlow;
 
-/// `SELECT DISTINCT f(a) … ORDER BY f(a)` orders by the item of the list, which DataFusion does not see once it has a name.
+/// `SELECT DISTINCT f(a) … ORDER BY f(a)` orders by the item of the list, which DataFusion does not see once it has a
+/// name.
 pub(crate) fn order_by_labels(query: &mut Query) {
     let SetExpr::Select(select) = query.body.as_mut() else { return };
     let Some(OrderBy { kind: OrderByKind::Expressions(orders), .. }) = &mut query.order_by else { return };
@@ -40,8 +41,8 @@ pub fn hidden_of_result(statement: &mut Statement) {
 
 /// `SELECT f(t.a) AS a … ORDER BY t.a` orders by the column that the item hides, which DataFusion cannot tell from it.
 ///
-/// The item of a query whose columns the client sees gets another name, which the client sees as it was. In a subquery, whose columns
-/// others may name, the order goes, unless it decides which rows there are.
+/// The item of a query whose columns the client sees gets another name, which the client sees as it was. In a subquery,
+/// whose columns others may name, the order goes, unless it decides which rows there are.
 pub(crate) fn hidden_in(query: &mut Query, is_result: bool) {
     if let SetExpr::Query(inner) = query.body.as_mut() {
         if is_result {

@@ -1,9 +1,10 @@
-//! The two walks that bring a query's syntax tree into a form that DataFusion plans with PostgreSQL's meaning, as tables of rules.
+//! The two walks that bring a query's syntax tree into a form that DataFusion plans with PostgreSQL's meaning, as
+//! tables of rules.
 //!
 //! [`EXPAND`] writes out what DataFusion lacks; its rules stand in files of their own. [`RESOLVE`] comes after it and
-//! meets the nodes that it made: names and operators of `pg_catalog` (`pg_catalog.f(…)` as `f(…)`, `OPERATOR(pg_catalog.~)` as `~`), keywords
-//! that are functions without parentheses, collations (only the order of bytes is left by now), `AT TIME ZONE` as `timezone(…)`, and
-//! whole numbers where their type shows as `integer`.
+//! meets the nodes that it made: names and operators of `pg_catalog` (`pg_catalog.f(…)` as `f(…)`,
+//! `OPERATOR(pg_catalog.~)` as `~`), keywords that are functions without parentheses, collations (only the order of
+//! bytes is left by now), `AT TIME ZONE` as `timezone(…)`, and whole numbers where their type shows as `integer`.
 
 use super::{
     build::call,
@@ -54,7 +55,7 @@ pub static EXPAND: Walk = Walk {
             column_names::label(select);
             Ok(())
         }),
-        // Before `set_returning`: it looks for names of subqueries in FROM, of which that makes more.
+        // Before `set_returning`, which puts more subqueries into FROM, whose names are not rows.
         Rule::new("whole_row", |select| {
             whole_row::rewrite(select);
             Ok(())
@@ -96,7 +97,7 @@ pub static RESOLVE: Walk = Walk {
     ..Walk::EMPTY
 };
 
-/// Puts another form of an expression in its place, if it has one.
+/// Replaces an expression if it has another form.
 fn replace(expr: &mut Expr, rule: fn(&Expr) -> Result<Option<Expr>>) -> Result<()> {
     if let Some(new) = rule(expr)? {
         *expr = new;

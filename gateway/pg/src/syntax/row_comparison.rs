@@ -1,7 +1,8 @@
 //! Comparisons of rows, `(a, b) < ($1, $2)`, as comparisons of their columns.
 //!
-//! DataFusion makes structs of the rows, in which it takes nothing but names and literals, and compares NULLs inside of them as values. PostgreSQL
-//! compares from left to right up to the first pair that differs, and the result is NULL where that needs a NULL:
+//! DataFusion makes structs of the rows, in which it takes nothing but names and literals, and compares NULLs inside of
+//! them as values. PostgreSQL compares from left to right up to the first pair that differs, and the result is NULL
+//! where that needs a NULL:
 //!
 //! ```text
 //! (a, b) =  (x, y)      a = x AND b = y
@@ -10,15 +11,16 @@
 //! (a, b) IN ((x, y), …) (a = x AND b = y) OR …
 //! ```
 //!
-//! Ranges of keys come of them as of any comparison.
+//! They become key ranges as any comparison does.
 
 use crate::error::{Result, SqlError};
 use datafusion::sql::sqlparser::ast::{BinaryOperator, Expr, UnaryOperator};
 
-/// Rows of an IN list that are compared one by one; a longer list is left to DataFusion, where it may hold literals only.
+/// Rows of an IN list that are compared one by one; a longer list is left to DataFusion, where it may hold literals
+/// only.
 const ROWS_MAX: usize = 256;
 
-/// The expression for a comparison of rows; `None` for one that is none.
+/// Another form of a comparison of rows; `None` for other expressions.
 ///
 /// # Errors
 /// 42601 for rows of different lengths.

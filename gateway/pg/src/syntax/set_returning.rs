@@ -1,11 +1,16 @@
-//! Functions that give rows, in FROM and in a select list: `unnest`, `generate_series`, `jsonb_array_elements` and their kin.
+//! Functions that return sets, in FROM and in a select list: `unnest`, `generate_series`, `jsonb_array_elements` and
+//! their kin.
 //!
-//! DataFusion unnests lists. So each of these functions has one that gives the same as a list for each of its columns ([`columns`]), and
-//! a call becomes `unnest(list)`: in FROM as a subquery that may name what stands before it (LATERAL), with WITH ORDINALITY as one more
-//! list of places. [`lateral`](crate::plan::lateral) then turns a join with such a subquery into the unnesting of the join's left side. What is a
-//! series of whole numbers that are written out stays DataFusion's own function, which holds no list.
+//! DataFusion unnests lists. So for each column of such a function another function returns its values as a list
+//! ([`columns`]), and a call becomes `unnest(list)`: in FROM as a subquery that may name relations before it (LATERAL),
+//! with WITH ORDINALITY as one more list, of positions. [`lateral`](crate::plan::lateral) then turns a join with such a
+//! subquery into the unnesting of the join's left side. A series of whole numbers that are literals stays DataFusion's
+//! own function, which holds no list.
 
-use super::build::{parsed_expr, parsed_query};
+use super::{
+    build::{parsed_expr, parsed_query},
+    walk::finish,
+};
 use crate::error::{Result, SqlError};
 use datafusion::sql::sqlparser::ast::{
     Expr, Function, FunctionArg, FunctionArgExpr, FunctionArguments, Ident, ObjectName, Query, Select, SelectItem,
@@ -13,8 +18,8 @@ use datafusion::sql::sqlparser::ast::{
 };
 use std::ops::ControlFlow;
 
-/// The columns of a function that gives rows: each name, and the function that gives its values as a list. An empty name stands for the
-/// function's own.
+/// The columns of a function that returns a set: each name, and the function that returns its values as a list. An
+/// empty name stands for the function's own.
 fn columns(function: &str) -> Option<&'static [(&'static str, &'static str)]> {
     Some(match function {
         "generate_series" => &[("", "series_list")],
@@ -42,7 +47,7 @@ fn columns(function: &str) -> Option<&'static [(&'static str, &'static str)]> {
     })
 }
 
-/// Whether a function gives rows.
+/// Whether a function returns a set.
 pub fn gives_rows(function: &str) -> bool {
     function == "unnest" || columns(function).is_some()
 }
@@ -63,13 +68,11 @@ fn plain(arguments: &[FunctionArg]) -> Option<Vec<&Expr>> {
 /// Rewrites a select: its items and what it selects from.
 ///
 /// # Errors
-/// 0A000 for a use that has no lists.
+/// 0A000 for a function of several columns in a select list.
 pub fn rewrite(select: &mut Select) -> Result<()> {
     for item in &mut select.projection {
-        if let SelectItem::UnnamedExpr(expr) | SelectItem::ExprWithAlias { expr, .. } = item
-            && let ControlFlow::Break(error) = VisitMut::visit(expr, &mut Items { depth: 0 })
-        {
-            return Err(*error);
+        if let SelectItem::UnnamedExpr(expr) | SelectItem::ExprWithAlias { expr, .. } = item {
+            finish(VisitMut::visit(expr, &mut Items { depth: 0 }))?;
         }
     }
     let whole = select.clone();
@@ -139,7 +142,7 @@ fn item(expr: &Expr) -> Result<Option<Expr>> {
     }
 }
 
-/// Items of a document are documents of its kind, which a list of them does not tell DataFusion.
+/// Items of a document are documents of its kind; a list does not carry that, so a cast does.
 fn as_document(unnested: String, list: &str, function: &str) -> String {
     match list {
         "json_array_items" | "json_member_values" if function.starts_with("jsonb") => {

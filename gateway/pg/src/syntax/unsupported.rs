@@ -1,27 +1,25 @@
-//! What DataFusion's planner drops without a word, or would do on its own: refused before it plans, with 0A000.
+//! Clauses that DataFusion's planner would ignore, or execute by itself: refused before it plans, with 0A000.
 //!
-//! Historic reads (`FOR SYSTEM_TIME AS OF`), samples, row locks, `INTO`, `FETCH … WITH TIES`, and anything in a query that is no
-//! query.
+//! Historic reads (`FOR SYSTEM_TIME AS OF`), samples, row locks, `INTO`, `FETCH … WITH TIES`, and anything in a query
+//! that is no query.
 
+use super::walk::finish;
 use crate::error::{Result, SqlError};
 use datafusion::sql::sqlparser::ast::{
     self, Query, Select, SetExpr, SetOperator, SetQuantifier, Statement, TableFactor, Visit, Visitor,
 };
 use std::ops::ControlFlow;
 
-/// Refuses a statement that holds what is not supported.
+/// Refuses a statement with an unsupported clause.
 ///
 /// # Errors
-/// 0A000 with what it was.
+/// 0A000 with the clause.
 pub fn refuse(statement: &Statement) -> Result<()> {
     match statement {
         Statement::Query(_) | Statement::Explain { .. } => {}
         other => return Err(SqlError::unsupported(head(&other.to_string()))),
     }
-    match statement.visit(&mut Walker) {
-        ControlFlow::Break(error) => Err(*error),
-        ControlFlow::Continue(()) => Ok(()),
-    }
+    finish(statement.visit(&mut Walker))
 }
 
 /// The first two words of a statement.
@@ -101,7 +99,7 @@ impl Visitor for Walker {
     }
 }
 
-/// A set operation that counts how often a row is there, which DataFusion does not.
+/// A set operation that counts duplicates, which DataFusion does not.
 fn counted(body: &SetExpr) -> Option<&'static str> {
     let SetExpr::SetOperation { op, set_quantifier, left, right } = body else { return None };
     match (op, set_quantifier) {

@@ -1,10 +1,11 @@
 //! Columns that joins merge: `a JOIN b USING (k)` has one column `k`.
 //!
-//! DataFusion takes the left side's column for it. That is NULL where the right side alone has a row: for RIGHT and FULL joins the column is
-//! written out here, as the right side's or `coalesce(a.k, b.k)`, wherever the select means it, `*` included. And in WHERE DataFusion
-//! 55.2 finds it ambiguous whatever the join is, so that it gets a name there. What cannot be written out is refused.
+//! DataFusion takes the left side's column for it. That is NULL where the right side alone has a row: for RIGHT and
+//! FULL joins the column is written out here, as the right side's or `coalesce(a.k, b.k)`, wherever the select means
+//! it, `*` included. And in WHERE DataFusion 55.2 finds it ambiguous whatever the join is, so that it gets a name
+//! there. What cannot be written out is refused.
 
-use super::build::call;
+use super::{build::call, walk::finish};
 use crate::error::{Result, SqlError};
 use crate::ident::fold;
 use datafusion::sql::sqlparser::{
@@ -20,9 +21,9 @@ use std::ops::ControlFlow;
 /// A merged column.
 struct Merged {
     name: Ident,
-    /// What it is.
+    /// The expression for it.
     expr: Expr,
-    /// Whether DataFusion takes it for something else.
+    /// Whether the join is RIGHT or FULL, so that DataFusion takes another column for it.
     outer: bool,
 }
 
@@ -163,7 +164,7 @@ fn merge(join: &Join, left: &[Option<Ident>], all: &mut Vec<Merged>) -> Result<(
     Ok(())
 }
 
-/// What `*` stands for.
+/// The items of `*`.
 fn written_out(select: &Select, outer: &[Merged]) -> Result<Vec<SelectItem>> {
     let unknown =
         || SqlError::unsupported("* over a RIGHT or FULL JOIN USING and another table").with_hint("Name the columns.");
@@ -182,7 +183,7 @@ fn written_out(select: &Select, outer: &[Merged]) -> Result<Vec<SelectItem>> {
     Ok(items)
 }
 
-/// By what the columns of a relation are named.
+/// The qualifier of the columns of a relation.
 fn name_of(factor: &TableFactor) -> Option<Ident> {
     match factor {
         TableFactor::Table { alias: Some(alias), .. } | TableFactor::Derived { alias: Some(alias), .. } => {
@@ -201,17 +202,14 @@ fn is_same(a: &Ident, b: &Ident) -> bool {
     fold(a) == fold(b)
 }
 
-/// Puts what merged columns are in the place of their names.
+/// Replaces the names of merged columns by their expressions.
 fn replace(expr: &mut Expr, merged: &[Merged]) -> Result<()> {
-    match VisitMut::visit(expr, &mut Replace { merged, depth: 0 }) {
-        ControlFlow::Continue(()) => Ok(()),
-        ControlFlow::Break(error) => Err(*error),
-    }
+    finish(VisitMut::visit(expr, &mut Replace { merged, depth: 0 }))
 }
 
 struct Replace<'a> {
     merged: &'a [Merged],
-    /// Of subqueries, which may have columns of these names.
+    /// Depth in subqueries, which may have columns of these names.
     depth: usize,
 }
 

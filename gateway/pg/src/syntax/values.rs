@@ -1,19 +1,23 @@
 //! Rows of `VALUES` whose columns have casts in some rows only: `VALUES ('a'::varchar), ('b')`.
 //!
-//! DataFusion puts rows together when the names of their types are the same too, which `varchar`, `uuid`, `json` and `jsonb` bear and literals do
-//! not. As in PostgreSQL a literal has the type of the casts beside it, without a length, and what is `varchar` here and `text` there is `text`. What a
-//! quoted text is beside anything else is known when types are ([`BESIDE`]).
+//! DataFusion puts rows together only if their types agree in name too, which `varchar`, `uuid`, `json` and `jsonb`
+//! bear and literals do not. As in PostgreSQL a literal has the type of the casts in its column, without a length;
+//! `varchar` and `text` in one column are `text`. A quoted text in a column of other values gets its type when types
+//! are known ([`TEXT_BESIDE`]).
 
 use super::build::call;
-use crate::functions::lists::BESIDE;
-use datafusion::sql::sqlparser::ast::{CastKind, DataType, Expr, UnaryOperator, Value, Values};
+use crate::{
+    common_type::syntax::{has_type, is_unknown, of_cells},
+    functions::lists::TEXT_BESIDE,
+};
+use datafusion::sql::sqlparser::ast::{CastKind, Expr, Values};
 
 /// Gives each column one type, where casts say which.
 pub(crate) fn rewrite(values: &mut Values) {
     let columns = values.rows.iter().map(|row| row.content.len()).min().unwrap_or_default();
     for at in 0..columns {
-        let Some(wanted) = common(values.rows.iter().map(|row| &row.content[at])) else {
-            beside(values, at);
+        let Some(wanted) = of_cells(values.rows.iter().map(|row| &row.content[at])) else {
+            cast_quoted(values, at);
             continue;
         };
         for row in &mut values.rows {
@@ -25,81 +29,12 @@ pub(crate) fn rewrite(values: &mut Values) {
 }
 
 /// Gives the quoted texts of a column the type of the first cell that has one.
-fn beside(values: &mut Values, at: usize) {
+fn cast_quoted(values: &mut Values, at: usize) {
     let cells = || values.rows.iter().map(|row| &row.content[at]);
-    let Some(known) = cells().find(|cell| said(cell) != Said::Nothing || is_value(cell)).cloned() else { return };
-    for cell in values.rows.iter_mut().map(|row| &mut row.content[at]).filter(|cell| is_text(cell)) {
-        *cell = call(BESIDE, [std::mem::replace(cell, Expr::Identifier("".into())), known.clone()]);
+    let Some(known) = cells().find(|cell| has_type(cell)).cloned() else { return };
+    for cell in values.rows.iter_mut().map(|row| &mut row.content[at]).filter(|cell| is_unknown(cell)) {
+        *cell = call(TEXT_BESIDE, [std::mem::replace(cell, Expr::Identifier("".into())), known.clone()]);
     }
-}
-
-fn is_text(cell: &Expr) -> bool {
-    match cell {
-        Expr::Nested(inner) => is_text(inner),
-        Expr::Value(value) => matches!(
-            value.value,
-            Value::SingleQuotedString(_) | Value::EscapedStringLiteral(_) | Value::DollarQuotedString(_)
-        ),
-        _ => false,
-    }
-}
-
-/// Whether it is a number or a boolean.
-fn is_value(cell: &Expr) -> bool {
-    match cell {
-        Expr::Nested(inner) => is_value(inner),
-        Expr::UnaryOp { op: UnaryOperator::Minus | UnaryOperator::Plus, expr } => is_value(expr),
-        Expr::Value(value) => matches!(value.value, Value::Number(..) | Value::Boolean(_)),
-        _ => false,
-    }
-}
-
-/// What a cell says of its type.
-#[derive(PartialEq)]
-enum Said {
-    /// A literal or a parameter: nothing.
-    Nothing,
-    /// It is cast to a type.
-    Cast(DataType),
-    /// What it computes.
-    Other,
-}
-
-fn said(cell: &Expr) -> Said {
-    match cell {
-        Expr::Nested(inner) => said(inner),
-        Expr::Value(_) => Said::Nothing,
-        Expr::UnaryOp { op: UnaryOperator::Minus | UnaryOperator::Plus, expr } => said(expr),
-        Expr::Cast { data_type, array: false, .. } => Said::Cast(data_type.clone()),
-        _ => Said::Other,
-    }
-}
-
-/// The type without its length, if it is one that bears a name.
-fn named(data_type: &DataType) -> Option<DataType> {
-    match data_type {
-        DataType::Varchar(_) | DataType::CharacterVarying(_) => Some(DataType::Varchar(None)),
-        DataType::Uuid => Some(DataType::Uuid),
-        DataType::JSON => Some(DataType::JSON),
-        DataType::JSONB => Some(DataType::JSONB),
-        _ => None,
-    }
-}
-
-/// The type that the cells of a column are to be cast to; `None` where they are alike, or nothing is known.
-fn common<'a>(cells: impl Iterator<Item = &'a Expr>) -> Option<DataType> {
-    let said: Vec<Said> = cells.map(said).collect();
-    let casts = || said.iter().filter_map(|said| if let Said::Cast(to) = said { Some(to) } else { None });
-    if !casts().any(|to| named(to).is_some()) || said.iter().all(|other| *other == said[0]) {
-        return None;
-    }
-    let first = casts().next().and_then(named);
-    let same = casts().all(|to| named(to) == first) && !said.contains(&Said::Other);
-    if same {
-        return first;
-    }
-    let text = |to: &DataType| matches!(to, DataType::Text) || named(to) == Some(DataType::Varchar(None));
-    casts().all(text).then_some(DataType::Text)
 }
 
 #[cfg(test)]

@@ -1,7 +1,9 @@
-//! One walk over a syntax tree that applies several lists of rules: DataFusion and sqlparser visit nodes, a [`Walk`] says what happens there.
+//! One walk over a syntax tree that applies several lists of rules: DataFusion and sqlparser visit nodes, a [`Walk`]
+//! says what happens there.
 //!
-//! A rule rewrites one node. The rules of a node run in the order of their list; expressions have two lists, for the way down (before
-//! their parts are visited) and for the way up. Nodes that a rule puts into the tree on the way down are visited too.
+//! A rule rewrites one node. The rules of a node run in the order of their list; expressions have two lists, for the
+//! way down (before their parts are visited) and for the way up. Nodes that a rule puts into the tree on the way down
+//! are visited too.
 
 use crate::error::{Result, SqlError};
 use datafusion::sql::sqlparser::ast::{Expr, Query, Select, Statement, TableFactor, VisitMut, VisitorMut};
@@ -47,10 +49,7 @@ impl Walk {
     /// # Errors
     /// That of the first rule that fails.
     pub fn run(&self, statement: &mut Statement) -> Result<()> {
-        match statement.visit(&mut Nodes(self)) {
-            ControlFlow::Break(error) => Err(*error),
-            ControlFlow::Continue(()) => Ok(()),
-        }
+        finish(statement.visit(&mut Nodes(self)))
     }
 
     /// The names of the rules, with the kind of node, in the order in which they run on a node.
@@ -66,6 +65,17 @@ impl Walk {
             of("expr up", self.exprs_up),
         ]
         .concat()
+    }
+}
+
+/// The outcome of a walk.
+///
+/// # Errors
+/// That by which a node ended it.
+pub(crate) fn finish(flow: ControlFlow<Box<SqlError>>) -> Result<()> {
+    match flow {
+        ControlFlow::Break(error) => Err(*error),
+        ControlFlow::Continue(()) => Ok(()),
     }
 }
 

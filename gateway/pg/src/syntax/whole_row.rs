@@ -1,7 +1,8 @@
 //! A row of a subquery in FROM as one value: `SELECT row_to_json(t) FROM (SELECT …) t`.
 //!
-//! DataFusion has columns alone. So the name of the subquery, where it is the argument of a function that makes JSON and no column, becomes a struct of
-//! its columns, whose names are those of the subquery's select list. A row of a table is not known here, and stays a column that there is not.
+//! DataFusion has columns alone. So the name of the subquery, as the argument of a function that makes JSON, becomes a
+//! struct of its columns, under the names of the subquery's select list. The columns of a table are not known here: its
+//! name stays, and planning reports a missing column.
 
 use super::{
     build::{call, parsed_expr},

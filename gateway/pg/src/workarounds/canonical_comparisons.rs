@@ -1,10 +1,10 @@
-//! Comparisons that mean the same are written alike: the value behind the operator, as a plain literal.
+//! Comparisons in one canonical form: the value on the right, as a literal without metadata.
 //!
-//! DataFusion 55.2 holds the conditions of a filter against each other by how they are written. `x = 'a' AND 'a' = x`, or one of them with a
-//! literal that remembers that it was cast, are two values to it, which nothing equals; `x <= 5 AND 5 > x` becomes `x <= 5`; and `x = 'a' AND x <> 'a'`
-//! is `x = 'a'` when the literals differ in what they remember. Its own rule that turns comparisons round comes before casts are evaluated, and
-//! knows nothing of conditions of joins. So this is done twice: when types are settled, and after DataFusion has put values in the place of
-//! functions such as `now()`.
+//! DataFusion 55.2 compares the conditions of a filter by their form. `x = 'a' AND 'a' = x`, or one of them with a
+//! literal whose metadata says that it was cast, are two values to it, which no row equals; `x <= 5 AND 5 > x` becomes
+//! `x <= 5`; and `x = 'a' AND x <> 'a'` is `x = 'a'` when the literals' metadata differ. Its own rule that swaps sides
+//! comes before casts are folded, and skips conditions of joins. So this rule runs twice: when types are settled, and
+//! after DataFusion has replaced functions such as `now()` by values.
 
 use datafusion::{
     common::{
@@ -25,21 +25,21 @@ use std::{cell::LazyCell, sync::Arc};
 
 /// The rule, for after types are settled, and for between the simplification of expressions and the pushing of filters.
 #[derive(Debug)]
-pub struct Alike;
+pub struct CanonicalComparisons;
 
-impl AnalyzerRule for Alike {
+impl AnalyzerRule for CanonicalComparisons {
     fn name(&self) -> &str {
         "alike_comparisons"
     }
 
     fn analyze(&self, plan: LogicalPlan, options: &ConfigOptions) -> Result<LogicalPlan> {
-        // To copy all options takes longer than to look at most plans.
+        // Copying all options takes longer than visiting most plans.
         let shared = LazyCell::new(|| Arc::new(options.clone()));
         Ok(plan.transform_up_with_subqueries(|node| rewritten(node, &|| Arc::clone(&shared)))?.data)
     }
 }
 
-impl OptimizerRule for Alike {
+impl OptimizerRule for CanonicalComparisons {
     fn name(&self) -> &str {
         "alike_comparisons"
     }
@@ -53,27 +53,27 @@ impl OptimizerRule for Alike {
     }
 }
 
-/// Where options come from, for those few expressions that need them.
+/// Makes the options, for the few expressions that need them.
 type Options<'a> = &'a dyn Fn() -> Arc<ConfigOptions>;
 
 fn rewritten(plan: LogicalPlan, options: Options<'_>) -> Result<Transformed<LogicalPlan>> {
-    // Filters of a scan were promised as they are.
+    // The scan promised to apply these filters in their present form.
     if matches!(plan, LogicalPlan::TableScan(_)) {
         return Ok(Transformed::no(plan));
     }
     let names = NamePreserver::new(&plan);
     plan.map_expressions(|expr| {
         let name = names.save(&expr);
-        let rewritten = expr.transform_up(|expr| Ok(alike(expr, options)))?;
+        let rewritten = expr.transform_up(|expr| Ok(canonical(expr, options)))?;
         Ok(rewritten.update_data(|expr| name.restore(expr)))
     })
 }
 
-/// A comparison as all are written.
-fn alike(expr: Expr, options: Options<'_>) -> Transformed<Expr> {
+/// The canonical form of a comparison.
+fn canonical(expr: Expr, options: Options<'_>) -> Transformed<Expr> {
     match expr {
         Expr::BinaryExpr(BinaryExpr { left, op, right }) if compares(op) => {
-            let (left, right) = (plain(*left, options), plain(*right, options));
+            let (left, right) = (bare_literal(*left, options), bare_literal(*right, options));
             let turned = is_literal(&left.data) && !is_literal(&right.data);
             let changed = left.transformed || right.transformed || turned;
             let (left, right) = (Box::new(left.data), Box::new(right.data));
@@ -85,20 +85,21 @@ fn alike(expr: Expr, options: Options<'_>) -> Transformed<Expr> {
         }
         Expr::InList(mut list) => {
             let mut changed = false;
-            list.list = list.list.into_iter().map(|item| taken(plain(item, options), &mut changed)).collect();
+            list.list =
+                list.list.into_iter().map(|item| unwrap_changed(bare_literal(item, options), &mut changed)).collect();
             Transformed::new_transformed(Expr::InList(list), changed)
         }
         Expr::Between(mut between) => {
             let mut changed = false;
-            between.low = Box::new(taken(plain(*between.low, options), &mut changed));
-            between.high = Box::new(taken(plain(*between.high, options), &mut changed));
+            between.low = Box::new(unwrap_changed(bare_literal(*between.low, options), &mut changed));
+            between.high = Box::new(unwrap_changed(bare_literal(*between.high, options), &mut changed));
             Transformed::new_transformed(Expr::Between(between), changed)
         }
         other => Transformed::no(other),
     }
 }
 
-fn taken(expr: Transformed<Expr>, changed: &mut bool) -> Expr {
+fn unwrap_changed(expr: Transformed<Expr>, changed: &mut bool) -> Expr {
     *changed |= expr.transformed;
     expr.data
 }
@@ -113,8 +114,8 @@ fn is_literal(expr: &Expr) -> bool {
     matches!(expr, Expr::Literal(..))
 }
 
-/// What is compared: a literal that remembers nothing, if it is a value. One that cannot be computed stays, and fails when it is.
-fn plain(expr: Expr, options: Options<'_>) -> Transformed<Expr> {
+/// Folds a constant to a literal without metadata; leaves it if folding fails, so that execution reports the error.
+fn bare_literal(expr: Expr, options: Options<'_>) -> Transformed<Expr> {
     let value = match &expr {
         Expr::Literal(value, metadata) if metadata.is_none() && *value == without_sign(value.clone()) => None,
         Expr::Literal(value, _) => Some(value.clone()),
@@ -134,17 +135,17 @@ fn plain(expr: Expr, options: Options<'_>) -> Transformed<Expr> {
     }
 }
 
-/// A zero below zero equals the other.
+/// Negative zero as zero, which equals it.
 fn without_sign(value: ScalarValue) -> ScalarValue {
     match value {
-        // The sum of both zeroes is the one above.
+        // -0.0 + 0.0 is 0.0.
         ScalarValue::Float64(Some(float)) => ScalarValue::Float64(Some(float + 0.0)),
         ScalarValue::Float32(Some(float)) => ScalarValue::Float32(Some(float + 0.0)),
         other => other,
     }
 }
 
-/// Whether it is the same value whenever it is computed.
+/// Whether an expression has the same value whenever it is computed.
 fn is_constant(expr: &Expr) -> bool {
     let other = expr.exists(|expr| {
         Ok(match expr {

@@ -1,7 +1,7 @@
 //! `SELECT DISTINCT ON (…)` whose items hold subqueries.
 //!
-//! DataFusion keeps the items in the node of the DISTINCT, where none of its rules looks for subqueries. So a projection beneath computes the items,
-//! and what they are told apart and ordered by, and the node takes its columns.
+//! DataFusion holds the items in the node of the DISTINCT, where none of its rules looks for subqueries. So a
+//! projection below computes the items and the expressions of ON and ORDER BY, and the node takes its columns.
 
 use datafusion::{
     common::{
@@ -51,10 +51,10 @@ fn projected(node: Node) -> Result<Node> {
     let column = |name: String| Expr::Column(Column::new_unqualified(name));
     let select: Vec<Expr> = input.schema().columns().into_iter().take(items).map(Expr::Column).collect();
     let on: Vec<Expr> = (0..node.on_expr.len()).map(|at| column(by("on", at))).collect();
-    // What is told apart comes first in the order, and has to be the same there.
+    // The expressions of ON come first in the order, and have to be the same there.
     let ordered = |(at, order): (usize, SortExpr)| {
-        let told_apart = node.on_expr.iter().position(|on| *on == order.expr);
-        let expr = column(told_apart.map_or_else(|| by("order", at), |at| by("on", at)));
+        let position = node.on_expr.iter().position(|on| *on == order.expr);
+        let expr = column(position.map_or_else(|| by("order", at), |at| by("on", at)));
         SortExpr { expr, ..order }
     };
     let orders: Vec<SortExpr> = orders.into_iter().enumerate().map(ordered).collect();

@@ -1,9 +1,11 @@
-//! Filters that give some of their columns.
+//! Projections that filters hold, as nodes of their own.
 //!
-//! A filter of DataFusion's may have a projection of its own. When its rule of projections puts another one, from above, below such a filter,
-//! 55.2 takes places of columns above for places below (`FilterExec::try_swapping_with_projection`): an internal error where the names
-//! differ (`SELECT a, d … WHERE (a, b) > ('p', 'x') ORDER BY a, b, c LIMIT 3`), and other columns' values where they do not. So projections are taken out of filters before that rule,
-//! which puts two of them together and embeds what is left, as it does anyway.
+//! A filter of DataFusion may hold a projection. When the rule of projections pushes another one below such a filter,
+//! 55.2 takes positions of columns above the filter for positions below it
+//! (`FilterExec::try_swapping_with_projection`): an internal error where the names differ (`SELECT a, d … WHERE (a, b)
+//! > ('p', 'x') ORDER BY a, b, c LIMIT 3`), and values of other columns where they do not. So this rule takes
+//! projections out of filters before that rule, which merges adjacent projections and embeds the rest into filters
+//! anyway.
 
 use datafusion::{
     common::{
@@ -23,11 +25,11 @@ use std::sync::Arc;
 
 /// Takes projections out of filters.
 #[derive(Debug)]
-pub struct TakenOut;
+pub struct FilterProjection;
 
-impl PhysicalOptimizerRule for TakenOut {
+impl PhysicalOptimizerRule for FilterProjection {
     fn optimize(&self, plan: Arc<dyn ExecutionPlan>, _: &ConfigOptions) -> Result<Arc<dyn ExecutionPlan>> {
-        let changed = plan.transform_up(|node| match node.downcast_ref::<FilterExec>().and_then(taken_out) {
+        let changed = plan.transform_up(|node| match node.downcast_ref::<FilterExec>().and_then(projection_above) {
             Some(node) => Ok(Transformed::yes(node?)),
             None => Ok(Transformed::no(node)),
         });
@@ -44,7 +46,7 @@ impl PhysicalOptimizerRule for TakenOut {
 }
 
 /// The filter with its projection above it; `None` without one.
-fn taken_out(filter: &FilterExec) -> Option<Result<Arc<dyn ExecutionPlan>>> {
+fn projection_above(filter: &FilterExec) -> Option<Result<Arc<dyn ExecutionPlan>>> {
     let places = filter.projection().as_ref()?;
     let schema = filter.input().schema();
     let column = |place: &usize| {

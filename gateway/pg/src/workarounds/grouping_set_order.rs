@@ -1,9 +1,10 @@
-//! Rows for grouping sets, without what is known of their order.
+//! Rows for grouping sets, whose order is hidden from the planner.
 //!
-//! DataFusion takes the order of an aggregation's input, and columns that have one value in it, for those of its output, also where ROLLUP, CUBE or
-//! GROUPING SETS put NULL in the place of keys (apache/datafusion#24421, in 55.2). Tables are in the order of their keys, so that groups would be
-//! given before they are whole, and ORDER BY would not sort. So a node goes between that says nothing of its rows: the logical plan is given one
-//! when it is optimised ([`below_grouping_sets`]), which is [planned](UnorderedPlanner) as [`UnorderedExec`].
+//! DataFusion takes the order of an aggregation's input, and columns that have one value in it, for those of its
+//! output, also where ROLLUP, CUBE or GROUPING SETS replace keys by NULL (apache/datafusion#24421, in 55.2). Tables are
+//! in the order of their keys, so that an aggregation would emit groups before they are complete, and ORDER BY would
+//! not sort. So a node between them declares no order: the optimised logical plan gets one ([`below_grouping_sets`]),
+//! which is [planned](UnorderedPlanner) as [`UnorderedExec`].
 
 use crate::exec::node;
 use async_trait::async_trait;
@@ -27,7 +28,7 @@ use datafusion::{
 };
 use std::{fmt, sync::Arc};
 
-/// The rows of its input, in no order.
+/// The rows of its input, without an order.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Hash)]
 struct Unordered {
     input: LogicalPlan,
@@ -101,7 +102,7 @@ impl ExtensionPlanner for UnorderedPlanner {
     }
 }
 
-/// The rows of a child, of which nothing is known.
+/// The rows of a child, without properties.
 #[derive(Debug)]
 struct UnorderedExec {
     child: Arc<dyn ExecutionPlan>,

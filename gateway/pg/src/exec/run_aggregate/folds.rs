@@ -1,7 +1,9 @@
-//! Aggregates of a run at a time: its values lie next to each other, so they are folded as a slice, with nothing to look up for each.
+//! Aggregates of a run at a time: its values lie next to each other, so they are folded as a slice, with nothing to
+//! look up for each.
 //!
-//! For `count`, and for `sum`, `avg`, `min` and `max` of double precision; they give the states that DataFusion's own accumulators of groups give, in the
-//! order of rows, so that sums are rounded as there. Other aggregates are given each row with the number of its run ([`Fold::Rows`]).
+//! For `count`, and for `sum`, `avg`, `min` and `max` of double precision; they give the states that DataFusion's own
+//! accumulators of groups give, in the order of rows, so that sums are rounded as there. Other aggregates are given
+//! each row with the number of its run ([`Fold::Rows`]).
 
 use crate::aggregates::floats;
 use arrow::{

@@ -39,7 +39,7 @@ enum Sign {
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Piece {
-    /// A digit before the point, by its place from the left.
+    /// A digit before the point, by its position from the left.
     Whole(usize),
     /// A digit after it.
     Fraction(usize),
@@ -194,7 +194,7 @@ pub fn written(plain: &str, template: &str) -> Result<String> {
         if special { (plain.starts_with('-'), String::new(), String::new()) } else { rounded(plain, layout.fraction) };
     let overflows = special || whole.len() > layout.whole;
     let lead = layout.whole.saturating_sub(whole.len());
-    // The first place that shows a digit.
+    // The first position that shows a digit.
     let zero_at = layout.first_zero.unwrap_or(usize::MAX);
     // A number below one has a zero before its point only where a `0` asks for it.
     let first = lead.min(zero_at);
@@ -315,7 +315,7 @@ fn roman(plain: &str) -> String {
     out
 }
 
-/// A number's plain text from one that was written by a template.
+/// The plain text of a number that was written by a template.
 ///
 /// # Errors
 /// 22P02 where there is no digit.
@@ -333,7 +333,7 @@ pub fn read(text: &str, template: &str) -> datafusion::error::Result<String> {
     }
     if !out.bytes().any(|byte| byte.is_ascii_digit()) {
         let message = format!("invalid input syntax for type numeric: \"{text}\"");
-        return Err(super::told(SqlError::new(SqlState::INVALID_TEXT_REPRESENTATION, message)));
+        return Err(super::external(SqlError::new(SqlState::INVALID_TEXT_REPRESENTATION, message)));
     }
     Ok(if negative { format!("-{out}") } else { out })
 }

@@ -1,8 +1,9 @@
 //! Dates and times from texts by a template: `to_date('17 May 2013', 'DD Mon YYYY')`. Pure.
 
-use super::time::{DAY_MICROS, DAYS, MONTHS, Token, tokens};
+use super::time::{DAYS, MONTHS, Token, tokens};
 use crate::error::{Result, SqlError, SqlState};
 use chrono::{Datelike, NaiveDate};
+use keyspan_catalog::value::calendar::MICROS_PER_DAY;
 
 /// What was read so far.
 #[derive(Debug, Default)]
@@ -31,7 +32,7 @@ fn no_such(text: &str) -> SqlError {
 /// The microseconds since 1970 that a text stands for, in UTC.
 ///
 /// # Errors
-/// 22007 for what cannot be read, 22008 for what there is not, 0A000 for a pattern that nothing is read by.
+/// 22007 for text that does not match, 22008 for a field out of range, 0A000 for a pattern that only formats.
 pub fn micros(text: &str, template: &str) -> Result<i64> {
     let mut read = Read::default();
     let mut rest = text.trim_start();
@@ -200,7 +201,7 @@ impl Read {
             return Err(no_such(text));
         }
         let clock = ((hour * 60 + self.minute) * 60 + self.second) * 1_000_000 + self.micros;
-        day.checked_mul(DAY_MICROS).and_then(|micros| micros.checked_add(clock)).ok_or_else(|| no_such(text))
+        day.checked_mul(MICROS_PER_DAY).and_then(|micros| micros.checked_add(clock)).ok_or_else(|| no_such(text))
     }
 }
 
@@ -210,7 +211,7 @@ mod tests {
 
     #[test]
     fn texts_are_read_by_templates() {
-        let day = |text, template| micros(text, template).map(|micros| micros.div_euclid(DAY_MICROS));
+        let day = |text, template| micros(text, template).map(|micros| micros.div_euclid(MICROS_PER_DAY));
         assert_eq!(day("20130517", "YYYYMMDD").map_err(|error| error.message), Ok(15_842));
         assert_eq!(day("17 May 2013", "DD Mon YYYY").map_err(|error| error.message), Ok(15_842));
         assert_eq!(day("17/05/13", "DD/MM/YY").map_err(|error| error.message), Ok(15_842));

@@ -2,9 +2,6 @@
 
 use chrono::{DateTime, Datelike, NaiveDateTime, Timelike};
 
-/// Microseconds of a day.
-pub const DAY_MICROS: i64 = 86_400_000_000;
-
 /// Names of months.
 pub const MONTHS: [&str; 12] = [
     "January",
@@ -24,7 +21,8 @@ pub const MONTHS: [&str; 12] = [
 pub const DAYS: [&str; 7] = ["Sunday", "Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday"];
 const ROMAN: [&str; 12] = ["I", "II", "III", "IV", "V", "VI", "VII", "VIII", "IX", "X", "XI", "XII"];
 
-/// All patterns, those first of which others are the beginning. Patterns of letters that come in two cases are listed in both.
+/// All patterns, those first of which others are the beginning. Patterns of letters that come in two cases are listed
+/// in both.
 const PATTERNS: [&str; 97] = [
     "A.D.", "A.M.", "AD", "AM", "B.C.", "BC", "CC", "DAY", "DDD", "DD", "DY", "Day", "Dy", "D", "FF1", "FF2", "FF3",
     "FF4", "FF5", "FF6", "HH24", "HH12", "HH", "IDDD", "ID", "IW", "IYYY", "IYY", "IY", "I", "J", "MI", "MM", "MONTH",

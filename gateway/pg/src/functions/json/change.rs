@@ -3,7 +3,7 @@
 use crate::{
     codec::parse,
     error::{SqlError, SqlState},
-    functions::scalar_function::told,
+    functions::scalar_function::external,
 };
 use datafusion::error::Result;
 use serde_json::Value;
@@ -15,7 +15,7 @@ use serde_json::Value;
 pub fn parsed(text: &str) -> Result<Value> {
     serde_json::from_str(text).map_err(|error| {
         let message = "invalid input syntax for type json";
-        told(SqlError::new(SqlState::INVALID_TEXT_REPRESENTATION, message).with_detail(format!("{error}.")))
+        external(SqlError::new(SqlState::INVALID_TEXT_REPRESENTATION, message).with_detail(format!("{error}.")))
     })
 }
 
@@ -95,7 +95,7 @@ pub fn joined(left: Value, right: Value) -> Value {
 }
 
 fn scalar() -> datafusion::error::DataFusionError {
-    told(SqlError::new(SqlState::INVALID_PARAMETER_VALUE, "cannot delete from scalar"))
+    external(SqlError::new(SqlState::INVALID_PARAMETER_VALUE, "cannot delete from scalar"))
 }
 
 /// Without the member of a key, or the items that are that string.
@@ -113,7 +113,7 @@ pub fn without_key(value: Value, key: &str) -> Result<Value> {
     }
 }
 
-/// Without the item at a place.
+/// Without the item at a position.
 ///
 /// # Errors
 /// 22023 for what is no array.
@@ -127,7 +127,7 @@ pub fn without_item(value: Value, place: i64) -> Result<Value> {
         }
         Value::Object(_) => {
             let message = "cannot delete from object using integer index";
-            Err(told(SqlError::new(SqlState::INVALID_PARAMETER_VALUE, message)))
+            Err(external(SqlError::new(SqlState::INVALID_PARAMETER_VALUE, message)))
         }
         _ => Err(scalar()),
     }

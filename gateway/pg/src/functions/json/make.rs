@@ -2,11 +2,11 @@
 //!
 //! json is written as PostgreSQL's functions write it, each with blanks of its own; jsonb always in its one form.
 
-use super::{RowFunction, a_json, a_jsonb, argument, kind, path, text, typed};
+use super::{RowFunction, a_json, a_jsonb, argument, kind, path, strict, text};
 use crate::{
     codec::parse,
     error::{SqlError, SqlState},
-    functions::scalar_function::{Call, item_of, items, shown, told, variadic},
+    functions::scalar_function::{Call, external, item_of, items, text_output, variadic},
 };
 use arrow::datatypes::{DataType, Field};
 use datafusion::{error::Result, scalar::ScalarValue};
@@ -19,7 +19,7 @@ pub fn quoted(text: &str) -> String {
 /// A value as JSON, `null` for NULL.
 ///
 /// # Errors
-/// 0A000 for a type that no client can be told.
+/// 0A000 for a type that the protocol has no form for.
 pub fn json_of(value: &ScalarValue, field: &Field) -> Result<String> {
     if value.is_null() {
         return Ok("null".to_owned());
@@ -40,7 +40,7 @@ pub fn json_of(value: &ScalarValue, field: &Field) -> Result<String> {
         });
         return Ok(format!("{{{}}}", members.collect::<Result<Vec<_>>>()?.join(",")));
     }
-    let shown = shown(value, field)?.unwrap_or_default();
+    let shown = text_output(value, field)?.unwrap_or_default();
     Ok(match field.data_type() {
         DataType::Boolean => if shown == "t" { "true" } else { "false" }.to_owned(),
         DataType::Float32 | DataType::Float64 if shown.contains(['N', 'I']) => quoted(&shown),
@@ -62,14 +62,14 @@ fn object(call: &Call) -> Result<String> {
     if call.values.len() % 2 == 1 {
         let error = SqlError::new(SqlState::INVALID_PARAMETER_VALUE, "argument list must have even number of elements");
         let hint = "The arguments of json_build_object() must consist of alternating keys and values.";
-        return Err(told(error.with_hint(hint)));
+        return Err(external(error.with_hint(hint)));
     }
     let written = all(call)?;
     let mut members = Vec::with_capacity(written.len() / 2);
     for (at, pair) in written.chunks(2).enumerate() {
-        let key = shown(&call.values[at * 2], &call.fields[at * 2])?.ok_or_else(|| {
+        let key = text_output(&call.values[at * 2], &call.fields[at * 2])?.ok_or_else(|| {
             let message = format!("argument {} cannot be null", at * 2 + 1);
-            told(SqlError::new(SqlState::INVALID_PARAMETER_VALUE, message))
+            external(SqlError::new(SqlState::INVALID_PARAMETER_VALUE, message))
         })?;
         members.push(format!("{} : {}", quoted(&key), pair[1]));
     }
@@ -78,12 +78,12 @@ fn object(call: &Call) -> Result<String> {
 
 /// json as jsonb.
 fn binary(json: &str) -> Result<ScalarValue> {
-    text(Some(parse::json(json, "json").map_err(told)?))
+    text(Some(parse::json(json, "json").map_err(external)?))
 }
 
 fn of_pairs(keys: &[String], values: &[Option<String>]) -> Result<String> {
     if keys.len() != values.len() {
-        return Err(told(SqlError::new(SqlState::ARRAY_SUBSCRIPT_ERROR, "mismatched array dimensions")));
+        return Err(external(SqlError::new(SqlState::ARRAY_SUBSCRIPT_ERROR, "mismatched array dimensions")));
     }
     let value = |value: &Option<String>| value.as_ref().map_or("null".to_owned(), |value| quoted(value));
     let members = keys.iter().zip(values).map(|(key, item)| format!("{} : {}", quoted(key), value(item)));
@@ -95,14 +95,17 @@ fn object_of_texts(call: &Call) -> Result<String> {
     let optional = |value: &ScalarValue| -> Result<Vec<Option<String>>> {
         match items(value) {
             Some(items) => Ok(items.iter().map(crate::functions::text_of).collect()),
-            None => parse::list(&crate::functions::text_of(value).unwrap_or_default()).map_err(told),
+            None => parse::list(&crate::functions::text_of(value).unwrap_or_default()).map_err(external),
         }
     };
     if let Some(values) = call.values.get(1) {
         return of_pairs(&first, &optional(values)?);
     }
     if first.len() % 2 == 1 {
-        return Err(told(SqlError::new(SqlState::ARRAY_SUBSCRIPT_ERROR, "array must have even number of elements")));
+        return Err(external(SqlError::new(
+            SqlState::ARRAY_SUBSCRIPT_ERROR,
+            "array must have even number of elements",
+        )));
     }
     let all = optional(&call.values[0])?;
     let keys: Vec<_> = first.iter().step_by(2).cloned().collect();
@@ -113,23 +116,23 @@ fn object_of_texts(call: &Call) -> Result<String> {
 /// The functions.
 pub fn functions() -> [RowFunction; 11] {
     [
-        typed("to_json", 1..=1, a_json, |call| text(Some(json_of(&call.values[0], &call.fields[0])?)))
+        strict("to_json", 1..=1, a_json, |call| text(Some(json_of(&call.values[0], &call.fields[0])?)))
             .with_aliases(&["row_to_json", "array_to_json"]),
-        typed("to_jsonb", 1..=1, a_jsonb, |call| binary(&json_of(&call.values[0], &call.fields[0])?)),
+        strict("to_jsonb", 1..=1, a_jsonb, |call| binary(&json_of(&call.values[0], &call.fields[0])?)),
         // As an item of an aggregate, where NULL is null.
-        typed("json_item", 1..=1, a_json, |call| text(Some(json_of(&call.values[0], &call.fields[0])?))).with_nulls(),
-        typed("json_key", 1..=1, a_json, |call| match shown(&call.values[0], &call.fields[0])? {
+        strict("json_item", 1..=1, a_json, |call| text(Some(json_of(&call.values[0], &call.fields[0])?))).with_nulls(),
+        strict("json_key", 1..=1, a_json, |call| match text_output(&call.values[0], &call.fields[0])? {
             Some(key) => text(Some(quoted(&key))),
-            None => Err(told(SqlError::new(SqlState::INVALID_PARAMETER_VALUE, "field name must not be null"))),
+            None => Err(external(SqlError::new(SqlState::INVALID_PARAMETER_VALUE, "field name must not be null"))),
         })
         .with_nulls(),
-        typed("json_to_jsonb", 1..=1, a_jsonb, |call| binary(&argument(call, 0)?)),
+        strict("json_to_jsonb", 1..=1, a_jsonb, |call| binary(&argument(call, 0)?)),
         variadic("json_build_object", 0, a_json, |call| text(Some(object(call)?))),
         variadic("jsonb_build_object", 0, a_jsonb, |call| binary(&object(call)?)),
         variadic("json_build_array", 0, a_json, |call| text(Some(format!("[{}]", all(call)?.join(", "))))),
         variadic("jsonb_build_array", 0, a_jsonb, |call| binary(&format!("[{}]", all(call)?.join(",")))),
-        typed("json_object", 1..=2, a_json, |call| text(Some(object_of_texts(call)?))),
-        typed("jsonb_object", 1..=2, a_jsonb, |call| binary(&object_of_texts(call)?)),
+        strict("json_object", 1..=2, a_json, |call| text(Some(object_of_texts(call)?))),
+        strict("jsonb_object", 1..=2, a_jsonb, |call| binary(&object_of_texts(call)?)),
     ]
 }
 

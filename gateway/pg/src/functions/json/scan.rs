@@ -1,7 +1,7 @@
 //! Parts of a JSON text, found without parsing what is in them.
 //!
-//! The text is taken to be JSON, as json and jsonb are when they were stored; a text that is not is refused (22P02) where that is
-//! noticed, and never read beyond its end.
+//! The text is taken to be JSON, as json and jsonb are when they were stored; a text that is not is refused (22P02)
+//! where that is noticed, and never read beyond its end.
 
 use crate::error::{Result, SqlError, SqlState};
 use std::borrow::Cow;
@@ -145,7 +145,7 @@ pub fn member<'a>(text: &'a str, key: &str) -> Result<Option<&'a str>> {
     }
 }
 
-/// The item of an array at a place, from its end where that is negative.
+/// The item of an array at a position, from its end where that is negative.
 ///
 /// # Errors
 /// 22P02 for what is no JSON.
@@ -160,7 +160,7 @@ pub fn item(text: &str, place: i64) -> Result<Option<&str>> {
     }
 }
 
-/// What is at a path of keys and places.
+/// The value at a path of keys and positions.
 ///
 /// # Errors
 /// 22P02 for what is no JSON.
@@ -185,7 +185,7 @@ pub fn at<'a>(text: &'a str, path: &[String]) -> Result<Option<&'a str>> {
 /// A value as `->>` gives it: a string's content, `None` for null, else its text.
 ///
 /// # Errors
-/// 22P02 for a string that is none.
+/// 22P02 for a malformed string.
 pub fn content(text: &str) -> Result<Option<String>> {
     let text = text.trim_ascii();
     match text.as_bytes().first() {

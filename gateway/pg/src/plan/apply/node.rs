@@ -18,7 +18,7 @@ pub(crate) enum Kind {
     Exists,
     /// Each is joined with the row outside.
     Rows {
-        /// Whether a row without any is kept.
+        /// Whether a row without matches stays.
         outer: bool,
     },
 }

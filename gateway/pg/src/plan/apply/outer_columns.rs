@@ -1,7 +1,7 @@
 //! Which names of a subquery are columns of the query around it.
 //!
-//! A reference says a relation and a column, not how far outside it looks: the nearest query that has the column is meant. Below
-//! an expression that is the node's own input; for LATERAL the left sides of the joins around it.
+//! A reference says a relation and a column, not how far outside it looks: the nearest query that has the column is
+//! meant. Below an expression that is the node's own input; for LATERAL the left sides of the joins around it.
 
 use super::{OUTER, node::Apply};
 use arrow::datatypes::FieldRef;
@@ -29,19 +29,19 @@ pub(crate) fn free(plan: &LogicalPlan) -> Vec<(FieldRef, Column)> {
     found
 }
 
-type Told<'a> = &'a mut dyn FnMut(&FieldRef, &Column);
+type Report<'a> = &'a mut dyn FnMut(&FieldRef, &Column);
 
-fn look(plan: &LogicalPlan, lefts: &mut Vec<&LogicalPlan>, told: Told<'_>) -> Result<()> {
+fn look(plan: &LogicalPlan, lefts: &mut Vec<&LogicalPlan>, report: Report<'_>) -> Result<()> {
     plan.apply_expressions(|expr| {
         expr.apply(|expr| {
             match expr {
-                Expr::OuterReferenceColumn(field, column) => told(field, column),
+                Expr::OuterReferenceColumn(field, column) => report(field, column),
                 Expr::ScalarSubquery(subquery)
                 | Expr::Exists(Exists { subquery, .. })
                 | Expr::InSubquery(InSubquery { subquery, .. }) => {
                     for (field, column) in free(&subquery.subquery) {
                         if !in_scope(plan, &column) {
-                            told(&field, &column);
+                            report(&field, &column);
                         }
                     }
                 }
@@ -52,19 +52,19 @@ fn look(plan: &LogicalPlan, lefts: &mut Vec<&LogicalPlan>, told: Told<'_>) -> Re
     })?;
     match plan {
         LogicalPlan::Join(join) => {
-            look(&join.left, lefts, told)?;
+            look(&join.left, lefts, report)?;
             let mut lefts: Vec<&LogicalPlan> = lefts.iter().copied().chain([join.left.as_ref()]).collect();
-            look(&join.right, &mut lefts, told)
+            look(&join.right, &mut lefts, report)
         }
         LogicalPlan::Subquery(subquery) => {
             let lefts = std::mem::take(lefts);
             look(&subquery.subquery, &mut Vec::new(), &mut |field, column| {
                 if !lefts.iter().any(|left| left.schema().has_column(column)) {
-                    told(field, column);
+                    report(field, column);
                 }
             })
         }
-        other => other.inputs().into_iter().try_for_each(|input| look(input, &mut lefts.clone(), told)),
+        other => other.inputs().into_iter().try_for_each(|input| look(input, &mut lefts.clone(), report)),
     }
 }
 
@@ -202,12 +202,12 @@ pub(crate) fn is_volatile(plan: &LogicalPlan) -> Result<bool> {
 /// What stands for a placeholder; `None` for itself.
 type Value<'a> = &'a dyn Fn(&Placeholder) -> Option<Expr>;
 
-/// A plan with values in the place of placeholders.
+/// A plan with values for placeholders.
 pub fn bound(plan: &LogicalPlan, value: Value<'_>) -> Result<LogicalPlan> {
     Ok(plan.clone().transform_up_with_subqueries(|node| bound_node(node, value))?.data)
 }
 
-/// A node with values in the place of placeholders, without its inputs.
+/// A node with values for placeholders, without its inputs.
 pub fn bound_node(node: LogicalPlan, value: Value<'_>) -> Result<Transformed<LogicalPlan>> {
     let names = NamePreserver::new(&node);
     let bound = node.map_expressions(|expr| {
@@ -217,7 +217,7 @@ pub fn bound_node(node: LogicalPlan, value: Value<'_>) -> Result<Transformed<Log
     if bound.transformed { bound.map_data(LogicalPlan::recompute_schema) } else { Ok(bound) }
 }
 
-/// An expression with values in the place of placeholders, without its subqueries.
+/// An expression with values for placeholders, without its subqueries.
 pub fn with_values(expr: Expr, value: Value<'_>) -> Result<Transformed<Expr>> {
     expr.transform_up(|expr| match &expr {
         Expr::Placeholder(placeholder) => match value(placeholder) {

@@ -1,11 +1,12 @@
-//! Functions of DataFusion's whose arguments are to be of one type, as PostgreSQL finds it: a quoted text takes the type of what stands beside it.
+//! Functions of DataFusion whose arguments are of one type: `coalesce`, `greatest`, `least`, `nullif`, and those that
+//! put arrays together.
 //!
-//! A literal whose type is open is `Utf8`, all other text `Utf8View`. So [`Beside`] looks at the types alone, settles those that are open by the
-//! others, and leaves the rest to the function inside. What DataFusion compares otherwise than PostgreSQL, intervals and arrays, `greatest`, `least`
-//! and `nullif` compare here.
+//! [`SameType`] settles the types of quoted texts and NULLs by those of the other arguments
+//! ([`common_type::arguments`](crate::common_type::arguments)), and leaves the rest to the function inside. Intervals
+//! and arrays, which DataFusion compares otherwise than PostgreSQL, are compared here.
 
 use super::arrays::{comparator, has_length};
-use crate::types::without_digits;
+use crate::common_type::arguments::{Relation, is_open, settled};
 use arrow::{
     array::{Array, ArrayRef, BooleanArray},
     compute::{kernels::zip::zip, nullif},
@@ -23,101 +24,57 @@ use datafusion::{
 };
 use std::{cmp::Ordering, sync::Arc};
 
-/// How the arguments of a function belong together.
+/// A function of these.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 enum Kind {
-    /// All are of one type.
-    Alike,
+    Coalesce,
     Greatest,
     Least,
     NullIf,
-    /// Arrays of one type.
-    Arrays,
-    /// An array, and values as its items are.
-    ArrayFirst,
-    /// An item, and an array of such.
-    ArrayLast,
+    ArrayAppend,
+    ArrayPrepend,
+    ArrayConcat,
+}
+
+impl Kind {
+    fn relation(self) -> Relation {
+        match self {
+            Self::Coalesce | Self::Greatest | Self::Least | Self::NullIf => Relation::Same,
+            Self::ArrayAppend => Relation::ArrayFirst,
+            Self::ArrayPrepend => Relation::ArrayLast,
+            Self::ArrayConcat => Relation::Arrays,
+        }
+    }
 }
 
 const WRAPPED: [(&str, Kind); 7] = [
-    ("coalesce", Kind::Alike),
+    ("coalesce", Kind::Coalesce),
     ("greatest", Kind::Greatest),
     ("least", Kind::Least),
     ("nullif", Kind::NullIf),
-    ("array_append", Kind::ArrayFirst),
-    ("array_prepend", Kind::ArrayLast),
-    ("array_concat", Kind::Arrays),
+    ("array_append", Kind::ArrayAppend),
+    ("array_prepend", Kind::ArrayPrepend),
+    ("array_concat", Kind::ArrayConcat),
 ];
 
-/// Puts them in the place of DataFusion's.
+/// The functions, each around DataFusion's of its name.
 pub(crate) fn functions(state: &SessionState) -> Vec<Arc<ScalarUDF>> {
     let wrapped = WRAPPED.into_iter().filter_map(|(name, kind)| {
         let inner = state.udf(name).ok()?;
         let signature = Signature::user_defined(Volatility::Immutable);
-        Some(Arc::new(ScalarUDF::from(Beside { kind, inner, signature })))
+        Some(Arc::new(ScalarUDF::from(SameType { kind, inner, signature })))
     });
     wrapped.collect()
 }
 
 #[derive(Debug, PartialEq, Eq, Hash)]
-struct Beside {
+struct SameType {
     kind: Kind,
     inner: Arc<ScalarUDF>,
     signature: Signature,
 }
 
-/// Whether a type is that of a literal whose type is open.
-fn is_open(data: &DataType) -> bool {
-    matches!(data, DataType::Utf8 | DataType::Null)
-}
-
-fn is_text(data: &DataType) -> bool {
-    matches!(data, DataType::Utf8 | DataType::LargeUtf8 | DataType::Utf8View)
-}
-
-/// Types without those that are open, where others say what these are.
-fn settled(kind: Kind, types: &[DataType]) -> Vec<DataType> {
-    let mut types = types.to_vec();
-    let list = types.iter().find(|data| matches!(data, DataType::List(_))).cloned();
-    match (kind, list) {
-        (Kind::Alike | Kind::Greatest | Kind::Least | Kind::NullIf, _) => {
-            let Some(known) = types.iter().find(|data| !is_open(data)).cloned() else { return types };
-            if !is_text(&known) {
-                let read = without_digits(&known);
-                let is_quoted = |data: &&mut DataType| matches!(data, DataType::Utf8);
-                if types.contains(&DataType::Utf8) {
-                    // Numbers of different digits have no type together.
-                    types.iter_mut().for_each(|data| *data = without_digits(data));
-                }
-                types.iter_mut().filter(is_quoted).for_each(|data| *data = read.clone());
-                types.iter_mut().filter(|data| is_open(data)).for_each(|data| *data = known.clone());
-            }
-        }
-        (Kind::Arrays, Some(list)) => {
-            types.iter_mut().filter(|data| is_open(data)).for_each(|data| *data = list.clone())
-        }
-        (Kind::ArrayFirst | Kind::ArrayLast, list) => {
-            let at = if kind == Kind::ArrayFirst { 0 } else { types.len().saturating_sub(1) };
-            let item = (0..types.len()).find(|other| *other != at).map(|other| types[other].clone());
-            match (types.get(at), list, item) {
-                (Some(DataType::List(_)), Some(DataType::List(field)), _) => {
-                    let item = field.data_type();
-                    let others = types.iter_mut().enumerate().filter(|(other, _)| *other != at);
-                    let open = others.map(|(_, data)| data).filter(|data| **data == DataType::Utf8 && !is_text(item));
-                    open.for_each(|data| *data = item.clone());
-                }
-                (Some(data), _, Some(item)) if is_open(data) && !is_open(&item) => {
-                    types[at] = DataType::List(Arc::new(Field::new_list_field(item, true)));
-                }
-                _ => {}
-            }
-        }
-        (Kind::Arrays, None) => {}
-    }
-    types
-}
-
-impl ScalarUDFImpl for Beside {
+impl ScalarUDFImpl for SameType {
     fn name(&self) -> &str {
         self.inner.name()
     }
@@ -132,12 +89,11 @@ impl ScalarUDFImpl for Beside {
 
     fn coerce_types(&self, types: &[DataType]) -> Result<Vec<DataType>> {
         let fields: Vec<FieldRef> =
-            settled(self.kind, types).into_iter().map(|data| Arc::new(Field::new("", data, true))).collect();
-        let alike = matches!(self.kind, Kind::Alike | Kind::Greatest | Kind::Least | Kind::NullIf);
-        if alike && fields.iter().all(|field| field.data_type() == fields[0].data_type() && !is_open(field.data_type()))
-        {
+            settled(self.kind.relation(), types).into_iter().map(|data| Arc::new(Field::new("", data, true))).collect();
+        let agrees = |field: &FieldRef| field.data_type() == fields[0].data_type() && !is_open(field.data_type());
+        if self.kind.relation() == Relation::Same && fields.iter().all(agrees) {
             let types = fields.iter().zip(types);
-            // DataFusion coerces no text to a uuid: `semantics` casts it.
+            // DataFusion coerces no text to a uuid: the rule of literals casts it.
             let stays =
                 |to: &DataType, from: &DataType| matches!((to, from), (DataType::FixedSizeBinary(_), DataType::Utf8));
             let coerced = types.map(|(field, from)| (field.data_type(), from));
@@ -148,12 +104,12 @@ impl ScalarUDFImpl for Beside {
     }
 
     fn return_type(&self, types: &[DataType]) -> Result<DataType> {
-        self.inner.return_type(&settled(self.kind, types))
+        self.inner.return_type(&settled(self.kind.relation(), types))
     }
 
     fn return_field_from_args(&self, arguments: ReturnFieldArgs) -> Result<FieldRef> {
         let types: Vec<_> = arguments.arg_fields.iter().map(|field| field.data_type().clone()).collect();
-        let typed = arguments.arg_fields.iter().zip(settled(self.kind, &types)).map(|(field, data)| {
+        let typed = arguments.arg_fields.iter().zip(settled(self.kind.relation(), &types)).map(|(field, data)| {
             if *field.data_type() == data {
                 Arc::clone(field)
             } else {
@@ -180,14 +136,14 @@ impl ScalarUDFImpl for Beside {
         let data = arguments.args.first().map(ColumnarValue::data_type);
         let ours = data.is_some_and(|data| matches!(data, DataType::List(_)) || has_length(&data));
         match self.kind {
-            Kind::Greatest | Kind::Least | Kind::NullIf if ours => chosen(self.kind, &arguments),
+            Kind::Greatest | Kind::Least | Kind::NullIf if ours => selected(self.kind, &arguments),
             _ => self.inner.invoke_with_args(arguments),
         }
     }
 }
 
-/// One of several intervals or arrays.
-fn chosen(kind: Kind, arguments: &ScalarFunctionArgs) -> Result<ColumnarValue> {
+/// `greatest`, `least` or `nullif` of intervals or arrays.
+fn selected(kind: Kind, arguments: &ScalarFunctionArgs) -> Result<ColumnarValue> {
     let constant = arguments.args.iter().all(|argument| matches!(argument, ColumnarValue::Scalar(_)));
     let rows = if constant { 1 } else { arguments.number_rows };
     let mut all = arguments.args.iter().map(|argument| argument.clone().into_array(rows));

@@ -1,0 +1,44 @@
+//! An analyzer rule that rewrites each expression of a plan, from its leaves up.
+
+use datafusion::{
+    common::{
+        DFSchema,
+        tree_node::{Transformed, TreeNode},
+    },
+    config::ConfigOptions,
+    error::Result,
+    logical_expr::{Expr, LogicalPlan, expr_rewriter::NamePreserver, utils::merge_schema},
+    optimizer::AnalyzerRule,
+};
+
+/// The rule: what it does to an expression, whose columns are those of a schema.
+#[derive(Debug)]
+pub(crate) struct EachExpr {
+    /// The rule's name in EXPLAIN.
+    pub(crate) name: &'static str,
+    pub(crate) rewrite: fn(Expr, &DFSchema) -> Result<Transformed<Expr>>,
+}
+
+impl AnalyzerRule for EachExpr {
+    fn name(&self) -> &str {
+        self.name
+    }
+
+    fn analyze(&self, plan: LogicalPlan, _options: &ConfigOptions) -> Result<LogicalPlan> {
+        let rewritten = plan.transform_up_with_subqueries(|plan| {
+            let mut schema = merge_schema(&plan.inputs());
+            if let LogicalPlan::TableScan(scan) = &plan {
+                let source = DFSchema::try_from_qualified_schema(scan.table_name.clone(), &scan.source.schema())?;
+                schema.merge(&source);
+            }
+            let names = NamePreserver::new(&plan);
+            let rewritten = plan.map_expressions(|expr| {
+                let name = names.save(&expr);
+                let rewritten = expr.transform_up(|expr| (self.rewrite)(expr, &schema))?;
+                Ok(rewritten.update_data(|expr| name.restore(expr)))
+            })?;
+            if rewritten.transformed { rewritten.map_data(LogicalPlan::recompute_schema) } else { Ok(rewritten) }
+        })?;
+        Ok(rewritten.data)
+    }
+}
