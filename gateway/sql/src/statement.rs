@@ -2,10 +2,9 @@
 //!
 //! 1. The text is cut into tokens once, and at semicolons into statements ([`TokenReader::split`]).
 //! 2. The first word decides which parser reads the rest. Definitions ([`definition`], [`role`]), settings and
-//!    transactions
-//! ([`settings`], [`transaction`]) have parsers of our own, because their syntax is ours or PostgreSQL's alone.
-//! sqlparser reads
-//!    queries ([`select_into`]) and writes ([`write`]); its tree is then checked for what is not supported.
+//!    transactions ([`settings`], [`transaction`]) have parsers of our own, because their syntax is ours or
+//!    PostgreSQL's alone. sqlparser reads queries ([`select_into`]) and writes ([`write`]); its tree is then checked
+//!    for what is not supported.
 //! 3. Nothing is ignored: a statement that parses and is not supported is 0A000, and text that does not parse is 42601.
 //!
 //! DataFusion's own definitions are never reached: its planner gets queries only.
