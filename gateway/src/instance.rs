@@ -1,10 +1,11 @@
 //! The server instance: what all its sessions share ([`Shared`]).
 //!
-//! It holds state only. It imports leaves (resources, locks, sequences, notifications) and no room that runs statements.
+//! It holds state only. It imports leaves (resources, locks, sequences, notifications) and no room that runs
+//! statements.
 
 use crate::{
     activity::Activities, notifications::Rooms, purges::Purges, resources::Resources, row_locks::RowLocks,
-    row_numbers::RowNumbers, sequences::Sequences, table_locks::Writers,
+    row_numbers::RowNumbers, sequences::Sequences, table_locks::TableLocks,
 };
 use keyspan_catalog::Catalog;
 use keyspan_storage::{Clock, SystemClock};
@@ -17,7 +18,7 @@ pub struct Shared {
     pub catalog: Arc<Catalog>,
     /// The wall time.
     pub clock: Arc<dyn Clock>,
-    /// Where an operator's `COPY … TO` may write local files; `None` for nowhere.
+    /// The folder into which `COPY … TO` writes files; `None` refuses it.
     pub copy_folder: Option<std::path::PathBuf>,
     /// What running queries share of the machine.
     pub resources: Resources,
@@ -27,8 +28,8 @@ pub struct Shared {
     pub row_numbers: Arc<RowNumbers>,
     /// Numbers of sequences.
     pub sequences: Sequences,
-    /// Who writes private tables.
-    pub writers: Writers,
+    /// Locks of private tables, and when each was last written.
+    pub table_locks: TableLocks,
     /// Which rows open transactions hold.
     pub row_locks: Arc<RowLocks>,
     /// Who listens in each database.
@@ -48,7 +49,7 @@ impl Shared {
             purges: Purges::default(),
             row_numbers: Arc::default(),
             sequences: Sequences::default(),
-            writers: Writers::default(),
+            table_locks: TableLocks::default(),
             row_locks: Arc::default(),
             rooms: Rooms::default(),
             activities: Arc::default(),

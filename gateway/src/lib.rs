@@ -59,6 +59,7 @@ pub(crate) mod settings;
 pub(crate) mod table_locks;
 
 pub mod identity;
+pub mod lock;
 
 #[cfg(test)]
 mod rooms;

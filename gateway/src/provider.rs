@@ -1,10 +1,15 @@
-//! Tables for DataFusion, and what it may ask of them.
+//! Tables for DataFusion.
 //!
-//! The life of a scan: the optimizer shows its filters to [`table`], which promises by [`pushdown`] what becomes ranges of keys
-//! (`interval`, `literal` and `predicate` beneath it) and what stays above; the planner then asks for the scan, and the same
-//! function says what [`exec`] reads. Its rows become batches in [`decode`]. `cells` and `raw` show the same rows as they are
-//! stored. Scans of many rows read row groups instead, where the store has them ([`columnar`]). [`explain`](mod@crate::query::explain) prints what became of it
-//! all.
+//! The life of a scan:
+//!
+//! 1. The optimizer passes its filters to [`table`], which plans them by [`pushdown`] (over `predicate`, `literal` and
+//!    `interval`), and promises which of them become ranges of keys and which must stay above.
+//! 2. The planner asks for the scan, and the same function says what [`exec`] reads.
+//! 3. If the scan reads many rows and the store has row groups, [`columnar`] reads these instead.
+//! 4. Rows of the store become batches in [`decode`]. `cells` and `raw` read the same rows as they are stored.
+//!
+//! Below an aggregation that needs the first or last row of each group only, [`loose_scan`] seeks these. `EXPLAIN`
+//! prints all of this (room `query`, module `explain`).
 //!
 //! Only a [`View`] reaches rows, so nothing here can leave the tenant's span.
 
@@ -16,6 +21,7 @@ mod interval;
 pub mod keys;
 mod literal;
 pub mod loose_scan;
+mod node;
 mod predicate;
 pub mod pushdown;
 mod raw;
@@ -42,51 +48,51 @@ use table::Form;
 pub use exec::ScanExec;
 pub use exec::rows;
 pub use pushdown::{Pushdown, exact_rows};
-pub(crate) use table::InKeyOrder;
+pub(crate) use table::KeyOrderedScans;
 pub use table::{KeyspanTable, exact_range, row_layout, schema_of};
 
-/// Holds what a plan is sure to read against the budgets of its scans: row groups below nothing that ends early, or that leaves any of
-/// them out (statistics held against filters, or against what the other side of a join holds).
+/// Checks the row groups that a plan is certain to read against the scan budget. A scan below a limit may end early;
+/// below a filter or a join it may skip row groups by their statistics.
 ///
 /// # Errors
-/// 53400.
+/// 53400 if they exceed the budget.
 pub fn within_budget(plan: &Arc<dyn ExecutionPlan>) -> Result<()> {
-    let may_leave_out = plan.is::<FilterExec>() || plan.is::<HashJoinExec>() || plan.is::<loose_scan::LooseScanExec>();
-    if may_leave_out || plan.fetch().is_some() {
+    let may_skip = plan.is::<FilterExec>() || plan.is::<HashJoinExec>() || plan.is::<loose_scan::LooseScanExec>();
+    if may_skip || plan.fetch().is_some() {
         return Ok(());
     }
     if let Some(scan) = plan.downcast_ref::<columnar::ColumnarExec>() {
-        let (view, _) = scan.scan().door();
+        let (view, _) = scan.scan().view_and_table();
         let Some(budget) = &view.budget else { return Ok(()) };
-        let checked = budget.check(scan.counts().bytes, scan.scan().hint().as_deref());
+        let checked = budget.check(scan.stats().bytes, scan.scan().hint().as_deref());
         return checked.map_err(|error| DataFusionError::External(Box::new(error)));
     }
     plan.children().into_iter().try_for_each(within_budget)
 }
 
-/// The table functions of a statement, by name: `cells` and `raw`.
+/// The table functions `cells` and `raw` over a view, by name.
 pub fn functions(view: &View) -> Vec<(&'static str, Arc<dyn TableFunctionImpl>)> {
-    let function = |form| -> Arc<dyn TableFunctionImpl> { Arc::new(OfTable { view: view.clone(), form }) };
+    let function = |form| -> Arc<dyn TableFunctionImpl> { Arc::new(TableForm { view: view.clone(), form }) };
     vec![("cells", function(Form::Cells)), ("raw", function(Form::Raw))]
 }
 
-/// A function that shows a table, named by its argument.
+/// A table function whose argument is the name of a table.
 #[derive(Debug)]
-struct OfTable {
+struct TableForm {
     view: View,
     form: Form,
 }
 
-impl TableFunctionImpl for OfTable {
+impl TableFunctionImpl for TableForm {
     fn call_with_args(&self, args: TableFunctionArgs<'_, '_>) -> Result<Arc<dyn TableProvider>> {
         let name = match args.exprs() {
             [Expr::Literal(value, _)] => literal::text(value),
             _ => None,
         };
-        let wrong = |state, message: String| DataFusionError::External(Box::new(SqlError::new(state, message)));
+        let error = |state, message: String| DataFusionError::External(Box::new(SqlError::new(state, message)));
         let Some(name) = name else {
             let message = "the function takes one argument: the name of a table, as text".to_owned();
-            return Err(wrong(SqlState::UNDEFINED_FUNCTION, message));
+            return Err(error(SqlState::UNDEFINED_FUNCTION, message));
         };
         let (schema, bare) = match name.split_once('.').map(|(schema, bare)| (Schema::of(schema), bare)) {
             Some((Some(schema), bare)) => (Some(schema), bare),

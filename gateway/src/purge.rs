@@ -24,8 +24,8 @@ pub(crate) async fn run(shared: Arc<Shared>, stop: CancellationToken) {
         let woken = async {
             match pause {
                 Pause::None => {}
-                Pause::UntilWoken => shared.purges.wanted.notified().await,
-                Pause::AtMost(time) => drop(tokio::time::timeout(time, shared.purges.wanted.notified()).await),
+                Pause::UntilWoken => shared.purges.requested.notified().await,
+                Pause::AtMost(time) => drop(tokio::time::timeout(time, shared.purges.requested.notified()).await),
             }
         };
         if stop.run_until_cancelled(woken).await.is_none() {

@@ -1,28 +1,27 @@
-//! State of the purge of dropped tenants, shared by sessions and the background task ([`purge`](crate::purge)).
+//! What sessions and the background task share about the purge of dropped tenants ([`purge`](crate::purge)).
 
-use std::sync::{Mutex, PoisonError};
+use crate::lock::{Mutex, MutexGuard};
 use tokio::sync::Notify;
 
-/// What sessions and the background share of the purge.
+/// Wakes the background task, and keeps its last error.
 #[derive(Debug, Default)]
 pub struct Purges {
-    pub(crate) wanted: Notify,
+    pub(crate) requested: Notify,
     error: Mutex<Option<String>>,
 }
 
 impl Purges {
-    /// Tells the background that something was dropped.
+    /// Wakes the background task, since a tenant was dropped.
     pub fn wake(&self) {
-        self.wanted.notify_one();
+        self.requested.notify_one();
     }
 
-    /// Why the last try failed; `None` when it did not, or nothing was to be purged.
+    /// The error of the last attempt; `None` if it succeeded or there was nothing to purge.
     pub fn error(&self) -> Option<String> {
         self.lock().clone()
     }
 
-    pub(crate) fn lock(&self) -> std::sync::MutexGuard<'_, Option<String>> {
-        // A text that is replaced whole is whole.
-        self.error.lock().unwrap_or_else(PoisonError::into_inner)
+    pub(crate) fn lock(&self) -> MutexGuard<'_, Option<String>> {
+        self.error.lock()
     }
 }

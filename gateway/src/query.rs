@@ -12,7 +12,7 @@
 //! of CASE, COALESCE, an aggregate or a select list, where it fits; elsewhere DataFusion's bigint. A number with a point is
 //! `double precision`, not numeric. A quoted text beside a value of another type takes that type.
 
-use crate::resources::Sessions;
+use crate::resources::QueryStates;
 use crate::{
     context::StatementContext,
     pg::{error::Result, plan::parameters::parameters, syntax::natural_join},
@@ -39,6 +39,7 @@ pub mod as_of;
 pub mod explain;
 pub(crate) mod inline;
 pub(crate) mod joins;
+mod passes;
 pub(crate) mod plan_cache;
 pub mod runtime;
 pub mod schemas;
@@ -84,7 +85,7 @@ impl Query {
     /// # Errors
     /// Those of [`new`](Self::new).
     pub(crate) fn of_kept(statement: Arc<StatementContext>, view: View) -> Result<Self> {
-        let state = state(&statement, |sessions| &sessions.of_kept);
+        let state = state(&statement, |states| &states.without_functions);
         let context = with_context(state, Arc::clone(&statement), schemas::Rows::of(&view), views::Nesting::default());
         Ok(Self { context, view, statement, parameters: Vec::new(), types: Vec::new() })
     }
@@ -242,16 +243,16 @@ pub(crate) fn context(statement: Arc<StatementContext>, rows: schemas::Rows) -> 
 
 /// The same inside of views.
 fn nested_context(statement: Arc<StatementContext>, rows: schemas::Rows, nesting: views::Nesting) -> SessionContext {
-    with_context(state(&statement, |sessions| &sessions.of_texts), statement, rows, nesting)
+    with_context(state(&statement, |states| &states.with_functions), statement, rows, nesting)
 }
 
 /// A copy of one of the states that a statement starts from.
-fn state(statement: &StatementContext, which: impl FnOnce(&Sessions) -> &SessionState) -> SessionState {
-    static WITHOUT_SERVER: LazyLock<Sessions> = LazyLock::new(|| Sessions::of(state::state().clone()));
+fn state(statement: &StatementContext, which: impl FnOnce(&QueryStates) -> &SessionState) -> SessionState {
+    static WITHOUT_SERVER: LazyLock<QueryStates> = LazyLock::new(|| QueryStates::of(state::state().clone()));
     let sessions = match &statement.shared {
         Some(shared) => {
             let resources = &shared.resources;
-            resources.sessions.get_or_init(|| Sessions::of(with_resources(resources)))
+            resources.states.get_or_init(|| QueryStates::of(with_resources(resources)))
         }
         None => &WITHOUT_SERVER,
     };
@@ -309,12 +310,7 @@ fn columns_of<'a>(
 
 /// Plans a query in a session.
 pub(crate) async fn plan(context: &SessionContext, mut query: ast::Statement) -> Result<LogicalPlan> {
-    crate::pg::plan::materialized::mark(&mut query)?;
-    crate::pg_catalog::rewrite::rewrite(&mut query);
-    natural_join::resolve(&mut query, &columns_of(context)).await?;
-    crate::pg::syntax::rewrite::rows(&mut query)?;
-    crate::pg::syntax::unsupported::refuse(&query)?;
-    crate::pg::syntax::rewrite::rewrite(&mut query)?;
+    passes::run(&mut query, &columns_of(context)).await?;
     let relations = crate::pg::syntax::missing_from::Relations::of(&query);
     let statement = datafusion::sql::parser::Statement::Statement(Box::new(query));
     let plan = context.state().statement_to_plan(statement).await;

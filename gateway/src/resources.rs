@@ -1,8 +1,8 @@
-//! What the server may take of the machine: memory, divided by a pure function, and room for temporary files.
+//! The machine's resources that a server may use: memory, and disk space for temporary files.
 //!
-//! [`Memory::of`] divides what `--memory` says; the engine divides its part further ([`Budget`]). [`Resources`] is what running
-//! queries share: DataFusion's pool of memory, which makes those that sort, group and join give way to each other and write to
-//! temporary files what does not fit, and the bounded folder of these files.
+//! [`Memory::of`] is a pure function that divides `--memory`; the engine divides its part further ([`Budget`]).
+//! [`Resources`] is what running queries share: DataFusion's memory pool, which makes queries that sort, group and join
+//! spill to temporary files what does not fit, and the bounded folder of these files.
 
 mod age;
 mod machine;
@@ -30,61 +30,62 @@ use std::{
 };
 use tokio::sync::Semaphore;
 
-/// The share of the machine's memory that a server takes unless it is told: one over this.
+/// Without `--memory` a server uses one over this of the machine's memory.
 pub const MACHINE_SHARE: u64 = 4;
-/// The least that `--memory` may say: below it not even a sort has room to write its rows to a file.
+/// The least value of `--memory`: below it a sort lacks the memory even to spill.
 pub const MEMORY_BYTES_MIN: u64 = 32 << 20;
-/// The memory of a server that is not told, in a program that embeds it.
+/// The default in a program that embeds the server, and where the system does not tell how much memory there is.
 pub const MEMORY_BYTES: u64 = 2 << 30;
-/// Bytes of temporary files of all running queries, unless it is told otherwise.
+/// The default bound of the temporary files of all running queries.
 pub const TEMP_BYTES: u64 = 16 << 30;
-/// Bytes that a sort keeps aside, to merge what it wrote to files, at most.
+/// The most that a sort reserves for merging its spilled runs.
 const SORT_ASIDE_BYTES_MAX: u64 = 10 << 20;
-/// Bytes of the memory of queries for each row of a batch: with less memory batches are smaller, of which every step of a query holds some.
+/// Query memory for each row of a batch: with less memory batches are smaller, since each operator of a query holds
+/// some batches.
 const BYTES_PER_BATCH_ROW: u64 = 128 << 10;
-/// Rows of a batch, at least.
+/// The fewest rows of a full batch.
 const BATCH_ROWS_MIN: u64 = 128;
-/// Files that are merged at once where memory is scarce, at most.
+/// The most spilled runs that are merged at once where memory is scarce.
 const SCARCE_MERGE_FILES: usize = 8;
-/// Bytes of a row group that is exported, at most.
+/// The largest row group of an exported Parquet file.
 const EXPORT_GROUP_BYTES_MAX: u64 = 64 << 20;
-/// The share of the memory that it takes, at most: one over this.
+/// A row group that is exported takes at most one over this of the memory.
 const EXPORT_GROUP_SHARE: u64 = 16;
-/// Sorts that fit into the memory of queries at the same time, by what they keep aside.
+/// Sorts whose reservations for merging fit into the query memory together.
 const SORTS: u64 = 16;
 
-/// What is done with the memory that the server may take, in bytes.
+/// How the server's memory is divided, in bytes.
 ///
 /// ```text
 /// all   = 1/2 queries · 3/8 engine · 1/8 unplanned
 /// ```
 ///
-/// Unplanned is what nobody counts: batches on their way, messages of clients, writes that wait for the log, plans.
+/// Unplanned memory is not accounted for: batches in flight, messages of clients, writes that wait for the log, plans.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Memory {
-    /// All of it.
+    /// The sum.
     pub all_bytes: u64,
     /// For running queries: sorting, grouping, joining.
     pub query_bytes: u64,
     /// For the store: memtables and caches.
     pub engine_bytes: u64,
-    /// For a memtable, where it is not the engine that says.
+    /// For one memtable; `None` lets the engine choose.
     pub memtable_bytes: Option<u64>,
-    /// What may wait for the log.
+    /// For writes that wait for the log.
     pub queue_bytes: u64,
 }
 
-/// `--memory` asks for less than [`MEMORY_BYTES_MIN`].
+/// `--memory` is less than [`MEMORY_BYTES_MIN`].
 #[derive(Debug, thiserror::Error)]
 #[error("--memory {0} is less than {least}", least = Size(MEMORY_BYTES_MIN))]
 pub struct MemoryTooSmall(pub Size);
 
 impl Memory {
-    /// Divides what `--memory` asks for; without it, one [`MACHINE_SHARE`]th of the machine's memory, or [`MEMORY_BYTES`] where the
-    /// system does not say how much that is.
+    /// Divides `--memory`; without it, one [`MACHINE_SHARE`]th of the machine's memory, or [`MEMORY_BYTES`] where the
+    /// system does not tell how much memory there is.
     ///
     /// # Errors
-    /// If `--memory` asks for too little.
+    /// If `--memory` is too small.
     pub fn of_machine(asked: Option<Size>, memtable: Option<Size>) -> Result<Self, MemoryTooSmall> {
         let all_bytes = match asked {
             Some(size) if size.0 < MEMORY_BYTES_MIN => return Err(MemoryTooSmall(size)),
@@ -94,41 +95,42 @@ impl Memory {
         Ok(Self::of(all_bytes, memtable.map(|size| size.0)))
     }
 
-    /// Divides the memory; less than [`MEMORY_BYTES_MIN`] is taken as that.
+    /// Divides the memory, which is raised to [`MEMORY_BYTES_MIN`].
     pub fn of(all_bytes: u64, memtable_bytes: Option<u64>) -> Self {
         let all_bytes = all_bytes.max(MEMORY_BYTES_MIN);
         let engine_bytes = all_bytes / 8 * 3;
         Self { all_bytes, query_bytes: all_bytes / 2, engine_bytes, memtable_bytes, queue_bytes: all_bytes / 32 }
     }
 
-    /// What the engine makes of its part.
+    /// How the engine divides its part.
     pub fn budget(&self) -> Budget {
         Budget::of(self.engine_bytes, self.memtable_bytes)
     }
 
-    /// Rows of a batch of a query.
+    /// Rows of a full batch.
     pub fn batch_rows(&self) -> usize {
         let rows = (self.query_bytes / BYTES_PER_BATCH_ROW).max(BATCH_ROWS_MIN);
         usize::try_from(rows).unwrap_or(usize::MAX).min(BATCH_ROWS)
     }
 
-    /// Whether there is so little of it that queries do with smaller batches and without what takes memory for speed.
+    /// Whether memory is so small that queries use smaller batches and avoid plans that trade memory for speed.
     pub fn is_scarce(&self) -> bool {
         self.batch_rows() < BATCH_ROWS
     }
 
-    /// Files that are merged at once, at most; 0 for as many as fit. Of each there is more in memory than is counted.
+    /// The most spilled runs that a sort merges at once; 0 for as many as fit. Each takes more memory than DataFusion
+    /// accounts for.
     pub fn merge_files(&self) -> usize {
         if self.is_scarce() { SCARCE_MERGE_FILES } else { 0 }
     }
 
-    /// Bytes of a row group that is exported: it is in memory until it is full.
+    /// Bytes of a row group in an export, which is in memory until it is full.
     pub fn export_group_bytes(&self) -> usize {
         let bytes = (self.all_bytes / EXPORT_GROUP_SHARE).min(EXPORT_GROUP_BYTES_MAX);
         usize::try_from(bytes).unwrap_or(usize::MAX)
     }
 
-    /// What a sort keeps aside to merge with.
+    /// What a sort reserves for merging its spilled runs.
     pub fn sort_aside_bytes(&self) -> usize {
         usize::try_from((self.query_bytes / SORTS).min(SORT_ASIDE_BYTES_MAX)).unwrap_or(usize::MAX)
     }
@@ -140,26 +142,26 @@ impl Default for Memory {
     }
 }
 
-/// What running queries share.
+/// What the queries of a server share.
 #[derive(Clone, Debug)]
 pub struct Resources {
     /// How the memory is divided.
     pub memory: Memory,
-    /// DataFusion's: the pool and the temporary files.
+    /// DataFusion's memory pool and temporary files.
     pub runtime: Arc<RuntimeEnv>,
-    /// What every statement's session starts from, made at the first: to register some hundred functions takes longer than to plan a
-    /// short query.
-    pub(crate) sessions: Arc<OnceLock<Sessions>>,
-    /// Room for plans of prepared statements.
+    /// The states that statements clone, made by the first statement: to register some hundred functions takes longer
+    /// than to plan a short query.
+    pub(crate) states: Arc<OnceLock<QueryStates>>,
+    /// A permit for each plan that a prepared statement may keep.
     pub(crate) plans: Arc<Semaphore>,
 }
 
 impl Resources {
-    /// Temporary files go into `folder`, which is made if it is not there; `None` for the system's. They take `temp_bytes` together,
-    /// and end with their query.
+    /// Temporary files go into `folder`, which is created if it does not exist; `None` for the system's. They take at
+    /// most `temp_bytes` together, and are deleted with their query.
     ///
     /// # Errors
-    /// When the folder cannot be made or used.
+    /// The folder cannot be created or used.
     pub fn new(memory: Memory, folder: Option<PathBuf>, temp_bytes: u64) -> Result<Self> {
         let mode = match folder {
             Some(folder) => DiskManagerMode::Directories(vec![folder]),
@@ -170,7 +172,7 @@ impl Resources {
         let pool = QueryPool::new(usize::try_from(memory.query_bytes).unwrap_or(usize::MAX), memory.sort_aside_bytes());
         let runtime = RuntimeEnvBuilder::new().with_memory_pool(Arc::new(pool)).with_disk_manager_builder(disk);
         let plans = Arc::new(Semaphore::new(plans_max(memory.all_bytes)));
-        Ok(Self { memory, runtime: Arc::new(runtime.build()?), sessions: Arc::default(), plans })
+        Ok(Self { memory, runtime: Arc::new(runtime.build()?), states: Arc::default(), plans })
     }
 
     /// Bytes that running queries have reserved.
@@ -178,7 +180,7 @@ impl Resources {
         self.runtime.memory_pool.reserved() as u64
     }
 
-    /// Bytes of their temporary files, and what these may take.
+    /// Bytes of the temporary files of running queries, and their bound.
     pub fn temp_bytes(&self) -> (u64, u64) {
         let disk = &self.runtime.disk_manager;
         (disk.used_disk_space(), disk.max_temp_directory_size())
@@ -191,11 +193,11 @@ impl Default for Resources {
     }
 }
 
-/// Empties the folder of temporary files, and makes it: a server that was killed left some behind. Whoever calls it holds the store,
-/// to which the folder belongs.
+/// Creates the folder of temporary files, or empties it of what a killed server has left. The caller must have locked
+/// the store that the folder belongs to.
 ///
 /// # Errors
-/// The system's.
+/// The folder cannot be emptied or created.
 pub fn clear_folder(folder: &Path) -> std::io::Result<()> {
     match std::fs::remove_dir_all(folder) {
         Err(error) if error.kind() != std::io::ErrorKind::NotFound => return Err(error),
@@ -206,35 +208,37 @@ pub fn clear_folder(folder: &Path) -> std::io::Result<()> {
 
 /// The most partitions of a query, unless its session says otherwise.
 pub const STREAMS: usize = 2;
-/// Rows in a batch, unless memory is scarce.
+/// Rows of a full batch, unless memory is scarce.
 pub const BATCH_ROWS: usize = 8192;
 
-/// States that all statements of a server start from.
+/// The DataFusion states that all statements of a server clone.
 #[derive(Debug)]
-pub(crate) struct Sessions {
-    pub(crate) of_texts: SessionState,
-    pub(crate) of_kept: SessionState,
+pub(crate) struct QueryStates {
+    /// For statements that are planned from their text.
+    pub(crate) with_functions: SessionState,
+    /// For plans that exist already: without functions by name, so that it is cheap to clone.
+    pub(crate) without_functions: SessionState,
 }
 
-impl Sessions {
-    pub(crate) fn of(of_texts: SessionState) -> Self {
-        let of_kept = SessionStateBuilder::new_from_existing(of_texts.clone())
+impl QueryStates {
+    pub(crate) fn of(with_functions: SessionState) -> Self {
+        let without_functions = SessionStateBuilder::new_from_existing(with_functions.clone())
             .with_scalar_functions(Vec::new())
             .with_higher_order_functions(Vec::new())
             .with_aggregate_functions(Vec::new())
             .with_window_functions(Vec::new())
             .with_table_functions(HashMap::new())
             .build();
-        Self { of_texts, of_kept }
+        Self { with_functions, without_functions }
     }
 }
 
-/// How many plans a server keeps that may take so much memory.
+/// How many plans of prepared statements a server with this memory keeps.
 pub(crate) fn plans_max(memory_bytes: u64) -> usize {
     usize::try_from(memory_bytes / BYTES_PER_PLAN).unwrap_or(usize::MAX).min(Semaphore::MAX_PERMITS)
 }
 
-/// Bytes of the server's memory for each plan that may be kept: a plan takes some ten thousand.
+/// Server memory for each plan that may be kept. A plan takes some ten thousand bytes.
 const BYTES_PER_PLAN: u64 = 512 << 10;
 
 #[cfg(test)]
@@ -301,7 +305,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_killed_server_left_is_cleared() {
+    fn temporary_files_of_a_killed_server_are_deleted() {
         let folder = tempfile::tempdir().unwrap();
         let temp = folder.path().join("temp");
         clear_folder(&temp).unwrap();

@@ -38,7 +38,7 @@ const GATEWAY: &[&[&str]] = &[
         "settings",
         "table_locks",
     ],
-    &["identity"],
+    &["identity", "lock"],
 ];
 
 /// The crates below. Whether each is one room, or its top-level modules are rooms, among which only circles are looked for.

@@ -1,27 +1,32 @@
-//! Rows that open transactions hold, so that `SKIP LOCKED` can pass over them and `NOWAIT` refuse them.
+//! Rows that open transactions lock, so that `SKIP LOCKED` can skip them and `NOWAIT` can refuse them.
 //!
-//! In memory, since one process has the store, and only for these two: that what a transaction holds is as it was, its COMMIT finds by
-//! itself. So several may hold a row here: nobody waits. Databases do not see each other's: the operator's knows the same rows by other keys.
+//! The locks are in memory, since one process has the store, and they serve these two clauses only: whether a locked
+//! row has changed is checked by COMMIT, without them. So nobody waits here, and several transactions may lock the same
+//! row. A database does not see the locks of another; nor does the operator's database, where the same rows have other
+//! keys.
 
-use crate::pg::error::{Result, SqlError, SqlState};
+use crate::{
+    lock::Mutex,
+    pg::error::{Result, SqlError, SqlState},
+};
 use keyspan_catalog::TableId;
 use keyspan_storage::RowKey;
 use std::{
     collections::{HashMap, HashSet},
     sync::{
-        Arc, Mutex, MutexGuard, PoisonError,
+        Arc,
         atomic::{AtomicU64, Ordering},
     },
 };
 
-/// Rows that all transactions of a server hold, at most; a key takes some hundred bytes.
+/// The most rows that all transactions of a server lock together; each takes about a hundred bytes.
 const ROWS_MAX: usize = 1_000_000;
 
-/// The rows that are held on a server.
+/// The row locks of a server.
 #[derive(Debug)]
 pub struct RowLocks {
-    held: Mutex<Held>,
-    last: AtomicU64,
+    locks: Mutex<LockTable>,
+    next_transaction: AtomicU64,
     rows_max: usize,
 }
 
@@ -32,115 +37,114 @@ impl Default for RowLocks {
 }
 
 #[derive(Debug, Default)]
-struct Held {
+struct LockTable {
+    /// Locks in `tables`.
     count: usize,
-    /// By database (`None` is the operator's) and table.
-    tables: HashMap<(Option<u32>, TableId), HashMap<RowKey, Vec<Hold>>>,
+    /// By database (`None` for the operator's) and table.
+    tables: HashMap<(Option<u32>, TableId), HashMap<RowKey, Vec<RowLock>>>,
 }
 
 #[derive(Clone, Copy, Debug)]
-struct Hold {
+struct RowLock {
     transaction: u64,
-    changes: bool,
+    /// FOR UPDATE, or a write; otherwise FOR SHARE.
+    exclusive: bool,
 }
 
-/// What one transaction holds, until this is dropped or [released](Holder::release).
+/// The locks of one transaction, until this is dropped or they are [released](TransactionLocks::release).
 #[derive(Debug)]
-pub(crate) struct Holder {
+pub(crate) struct TransactionLocks {
     locks: Arc<RowLocks>,
     database: Option<u32>,
     transaction: u64,
-    /// `None` once it is released.
+    /// `None` after the release.
     rows: Mutex<Option<HashSet<(TableId, RowKey)>>>,
 }
 
-fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
 impl RowLocks {
-    /// With room for so many rows.
+    /// Room for `rows_max` locks.
     pub(crate) fn of(rows_max: usize) -> Self {
-        Self { held: Mutex::default(), last: AtomicU64::default(), rows_max }
+        Self { locks: Mutex::default(), next_transaction: AtomicU64::default(), rows_max }
     }
 
-    /// One that holds nothing yet.
-    pub(crate) fn holder(self: &Arc<Self>, database: Option<u32>) -> Holder {
-        let transaction = self.last.fetch_add(1, Ordering::Relaxed);
-        Holder { locks: Arc::clone(self), database, transaction, rows: Mutex::new(Some(HashSet::new())) }
+    /// The locks of a new transaction: none yet.
+    pub(crate) fn begin(self: &Arc<Self>, database: Option<u32>) -> TransactionLocks {
+        let transaction = self.next_transaction.fetch_add(1, Ordering::Relaxed);
+        TransactionLocks { locks: Arc::clone(self), database, transaction, rows: Mutex::new(Some(HashSet::new())) }
     }
 }
 
-impl Holder {
-    /// Holds a row. With `alone` only if no other transaction holds it so that the two exclude each other; whether it does.
+impl TransactionLocks {
+    /// Locks a row and returns true. With `if_free`, returns false and does nothing if another transaction has a lock
+    /// that conflicts: two locks conflict if one of them is exclusive. After the release it does nothing.
     ///
     /// # Errors
     /// 53200 beyond [`ROWS_MAX`].
-    pub(crate) fn hold(&self, table: TableId, key: &RowKey, changes: bool, alone: bool) -> Result<bool> {
-        let mut own = locked(&self.rows);
+    pub(crate) fn lock(&self, table: TableId, key: &RowKey, exclusive: bool, if_free: bool) -> Result<bool> {
+        let mut own = self.rows.lock();
         let Some(own) = own.as_mut() else { return Ok(true) };
-        let mut held = locked(&self.locks.held);
+        let mut all = self.locks.locks.lock();
         let rows_max = self.locks.rows_max;
-        let full = held.count >= rows_max;
-        let holds = held.tables.entry((self.database, table)).or_default().entry(key.clone()).or_default();
-        let excludes = |hold: &Hold| hold.transaction != self.transaction && (hold.changes || changes);
-        if alone && holds.iter().any(excludes) {
+        let full = all.count >= rows_max;
+        let locks = all.tables.entry((self.database, table)).or_default().entry(key.clone()).or_default();
+        let conflicts = |lock: &RowLock| lock.transaction != self.transaction && (lock.exclusive || exclusive);
+        if if_free && locks.iter().any(conflicts) {
             return Ok(false);
         }
-        if let Some(hold) = holds.iter_mut().find(|hold| hold.transaction == self.transaction) {
-            hold.changes |= changes;
+        if let Some(lock) = locks.iter_mut().find(|lock| lock.transaction == self.transaction) {
+            lock.exclusive |= exclusive;
             return Ok(true);
         }
         if full {
-            held.forget(self, table, key);
+            all.remove(self, table, key);
             let message = format!("transactions hold more than {rows_max} rows together");
             return Err(SqlError::new(SqlState::OUT_OF_MEMORY, message)
                 .with_hint("Lock fewer rows, or try again when other transactions have ended."));
         }
-        holds.push(Hold { transaction: self.transaction, changes });
-        held.count += 1;
+        locks.push(RowLock { transaction: self.transaction, exclusive });
+        all.count += 1;
         own.insert((table, key.clone()));
         Ok(true)
     }
 
-    /// Lets a row go.
-    pub(crate) fn let_go(&self, table: TableId, key: &RowKey) {
-        if let Some(own) = locked(&self.rows).as_mut()
+    /// Unlocks a row.
+    pub(crate) fn unlock(&self, table: TableId, key: &RowKey) {
+        if let Some(own) = self.rows.lock().as_mut()
             && own.remove(&(table, key.clone()))
         {
-            locked(&self.locks.held).forget(self, table, key);
+            self.locks.locks.lock().remove(self, table, key);
         }
     }
 
-    /// Lets all rows go, and holds none from now on.
+    /// Unlocks all rows; later calls of [`lock`](Self::lock) do nothing.
     pub(crate) fn release(&self) {
-        let rows = locked(&self.rows).take().unwrap_or_default();
-        let mut held = locked(&self.locks.held);
-        rows.iter().for_each(|(table, key)| held.forget(self, *table, key));
+        let rows = self.rows.lock().take().unwrap_or_default();
+        let mut all = self.locks.locks.lock();
+        rows.iter().for_each(|(table, key)| all.remove(self, *table, key));
     }
 }
 
-impl Drop for Holder {
+impl Drop for TransactionLocks {
     fn drop(&mut self) {
         self.release();
     }
 }
 
-impl Held {
-    /// Takes a holder, and what is empty, from a row.
-    fn forget(&mut self, holder: &Holder, table: TableId, key: &RowKey) {
-        let place = (holder.database, table);
-        let Some(rows) = self.tables.get_mut(&place) else { return };
-        if let Some(holds) = rows.get_mut(key) {
-            let before = holds.len();
-            holds.retain(|hold| hold.transaction != holder.transaction);
-            self.count -= before - holds.len();
-            if holds.is_empty() {
+impl LockTable {
+    /// Removes a transaction's lock of a row, and the entries that are empty then.
+    fn remove(&mut self, owner: &TransactionLocks, table: TableId, key: &RowKey) {
+        let table = (owner.database, table);
+        let Some(rows) = self.tables.get_mut(&table) else { return };
+        if let Some(locks) = rows.get_mut(key) {
+            let before = locks.len();
+            locks.retain(|lock| lock.transaction != owner.transaction);
+            self.count -= before - locks.len();
+            if locks.is_empty() {
                 rows.remove(key);
             }
         }
         if rows.is_empty() {
-            self.tables.remove(&place);
+            self.tables.remove(&table);
         }
     }
 }
@@ -154,29 +158,28 @@ mod tests {
     }
 
     #[test]
-    fn who_changes_a_row_excludes_all_others_of_its_database() {
+    fn an_exclusive_lock_excludes_all_others_of_its_database() {
         let locks = Arc::new(RowLocks::default());
-        let (one, two, elsewhere) = (locks.holder(Some(1)), locks.holder(Some(1)), locks.holder(Some(2)));
+        let (one, two, elsewhere) = (locks.begin(Some(1)), locks.begin(Some(1)), locks.begin(Some(2)));
         let (table, a, b) = (TableId(7), key("a"), key("b"));
-        assert!(one.hold(table, &a, true, true).unwrap() && one.hold(table, &a, true, true).unwrap());
-        assert!(!two.hold(table, &a, true, true).unwrap() && !two.hold(table, &a, false, true).unwrap());
-        assert!(two.hold(TableId(8), &a, true, true).unwrap() && elsewhere.hold(table, &a, true, true).unwrap());
-        // Who shares a row excludes who changes it.
-        assert!(one.hold(table, &b, false, true).unwrap() && two.hold(table, &b, false, true).unwrap());
-        assert!(!one.hold(table, &b, true, true).unwrap());
-        // Who does not ask holds it all the same.
-        assert!(two.hold(table, &a, true, false).unwrap());
+        assert!(one.lock(table, &a, true, true).unwrap() && one.lock(table, &a, true, true).unwrap());
+        assert!(!two.lock(table, &a, true, true).unwrap() && !two.lock(table, &a, false, true).unwrap());
+        assert!(two.lock(TableId(8), &a, true, true).unwrap() && elsewhere.lock(table, &a, true, true).unwrap());
+        // A shared lock conflicts with an exclusive one of another transaction.
+        assert!(one.lock(table, &b, false, true).unwrap() && two.lock(table, &b, false, true).unwrap());
+        assert!(!one.lock(table, &b, true, true).unwrap());
+        // Without `if_free` a conflict does not matter.
+        assert!(two.lock(table, &a, true, false).unwrap());
         one.release();
-        // What is released holds nothing, and is refused nothing.
-        assert!(one.hold(table, &a, true, true).unwrap());
-        assert!(!locks.holder(Some(1)).hold(table, &a, false, true).unwrap());
-        two.let_go(table, &a);
+        // After the release nothing is locked, and nothing refused.
+        assert!(one.lock(table, &a, true, true).unwrap());
+        assert!(!locks.begin(Some(1)).lock(table, &a, false, true).unwrap());
+        two.unlock(table, &a);
         assert!(
-            elsewhere.hold(table, &b, true, true).unwrap()
-                && locks.holder(Some(1)).hold(table, &a, true, true).unwrap()
+            elsewhere.lock(table, &b, true, true).unwrap() && locks.begin(Some(1)).lock(table, &a, true, true).unwrap()
         );
         drop((two, elsewhere));
-        let held = locked(&locks.held);
-        assert!(held.count == 0 && held.tables.is_empty(), "{held:?}");
+        let left = locks.locks.lock();
+        assert!(left.count == 0 && left.tables.is_empty(), "{left:?}");
     }
 }

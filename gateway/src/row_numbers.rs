@@ -1,17 +1,18 @@
 //! Keys of rows in private tables without a primary key.
 //!
-//! A key is 16 bytes: a time in microseconds that never comes twice from one process and only grows, then a number that the process
-//! has drawn. So rows lie in the order in which they were inserted, none has the key of another, and nothing needs to be looked up.
+//! A key is 16 bytes: a time in microseconds, which rises from key to key within one process, then a random number of
+//! the process. So rows are in the order in which they were inserted, no two have the same key, and no lookup is needed
+//! to make one.
 
 use keyspan_catalog::Value;
 use std::sync::atomic::{AtomicI64, Ordering};
 
-/// The keys that a process gives.
+/// Makes the keys of one process.
 #[derive(Debug)]
 pub struct RowNumbers {
-    /// Drawn at random: two processes, or two lives of one, have different ones.
+    /// Random, so that two processes, and two runs of one server, differ.
     process: u64,
-    /// The last time that was given.
+    /// The time in the last key.
     last_micros: AtomicI64,
 }
 
@@ -22,10 +23,10 @@ impl Default for RowNumbers {
 }
 
 impl RowNumbers {
-    /// A key that no row has or had.
+    /// The next key, unique among all rows there were.
     pub fn next(&self, now_micros: i64) -> Value {
-        let given = |last: i64| Some(now_micros.max(last + 1));
-        let last = self.last_micros.fetch_update(Ordering::Relaxed, Ordering::Relaxed, given);
+        let next = |last: i64| Some(now_micros.max(last + 1));
+        let last = self.last_micros.fetch_update(Ordering::Relaxed, Ordering::Relaxed, next);
         let micros = last.map_or(now_micros, |last| now_micros.max(last + 1));
         let mut bytes = [0; 16];
         bytes[..8].copy_from_slice(&micros.to_be_bytes());
@@ -39,13 +40,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn numbers_grow_whatever_the_clock_does() {
+    fn keys_rise_whatever_the_clock_does() {
         let numbers = RowNumbers::default();
-        let given = [5, 5, 9, 2, 9].map(|now| match numbers.next(now) {
+        let times = [5, 5, 9, 2, 9].map(|now| match numbers.next(now) {
             Value::Uuid(bytes) => i64::from_be_bytes(bytes[..8].try_into().unwrap()),
             other => panic!("{other:?}"),
         });
-        assert_eq!(given, [5, 6, 9, 10, 11]);
+        assert_eq!(times, [5, 6, 9, 10, 11]);
         assert_ne!(numbers.process, RowNumbers::default().process);
     }
 }

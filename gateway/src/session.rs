@@ -26,7 +26,7 @@ mod transaction;
 pub use crate::row_locks::RowLocks;
 pub use crate::settings::Settings;
 pub use crate::settings::pending::Wanted;
-pub use crate::table_locks::Writers;
+pub use crate::table_locks::TableLocks;
 pub(crate) use pending_ddl::Reserved;
 pub(crate) use transaction::{Lock, changed};
 

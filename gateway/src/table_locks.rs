@@ -1,13 +1,14 @@
-//! Who writes private tables just now, and when they were last written.
+//! Locks of private tables, and when each was last written.
 //!
-//! A change of a table that depends on its rows (they are checked, or written anew) must not miss one that another session adds meanwhile.
-//! Every commit of rows of a private table therefore [holds](Writers::hold) the table together with other writers; such a change holds it
-//! alone from before it reads to after its edit, or, in a transaction, during its COMMIT, and looks then whether the table
-//! was [written](Writers::newest) since it was read. A commit that was prepared before the edit and waited for it fails then, since
-//! the table's row in the catalog has changed, and is tried again.
+//! A change of a table that depends on its rows (it checks them, or rewrites them) must not miss a row that another
+//! session adds meanwhile. So every commit of rows of a private table [locks](TableLocks::lock) the table shared. Such
+//! a change locks it exclusively, from before it reads until after its edit of the catalog; in a transaction only
+//! during COMMIT, which then checks whether the table was [written](TableLocks::last_write_micros) since it was read. A
+//! commit of rows that was prepared before the edit and waited for it fails and is tried again, since the table's row
+//! in the catalog has changed.
 //!
-//! Tables share [`PLACES`] places by their numbers: two that meet in one wait for each other without need. Places are held in order, all
-//! of a commit at once, so that nobody waits for who waits for him.
+//! Tables share [`SLOTS`] locks by their OIDs: two tables of one slot wait for each other without need. A commit takes
+//! all its locks at once, in the order of slots, so that there is no deadlock.
 
 use keyspan_catalog::TableId;
 use std::{
@@ -16,73 +17,73 @@ use std::{
 };
 use tokio::sync::{RwLock, RwLockReadGuard, RwLockWriteGuard};
 
-/// Places that tables share.
-const PLACES: usize = 1_024;
+/// Locks that all tables share.
+const SLOTS: usize = 1_024;
 
-/// The places of a server.
+/// The table locks of a server.
 #[derive(Debug)]
-pub struct Writers(Vec<Place>);
+pub struct TableLocks(Vec<Slot>);
 
 #[derive(Debug)]
-struct Place {
+struct Slot {
     lock: RwLock<()>,
-    /// When the newest commit to a table of the place was made, in microseconds.
-    newest: AtomicI64,
+    /// When a table of the slot was last written.
+    last_write_micros: AtomicI64,
 }
 
-impl Default for Writers {
+impl Default for TableLocks {
     fn default() -> Self {
-        let place = || Place { lock: RwLock::new(()), newest: AtomicI64::new(i64::MIN) };
-        Self(std::iter::repeat_with(place).take(PLACES).collect())
+        let slot = || Slot { lock: RwLock::new(()), last_write_micros: AtomicI64::new(i64::MIN) };
+        Self(std::iter::repeat_with(slot).take(SLOTS).collect())
     }
 }
 
-/// Tables that are held, until it is dropped.
+/// Locked tables, until this is dropped.
 #[derive(Debug)]
-pub(crate) struct Held<'a> {
-    together: Vec<(&'a Place, RwLockReadGuard<'a, ()>)>,
-    alone: Vec<(&'a Place, RwLockWriteGuard<'a, ()>)>,
+pub(crate) struct TableLockGuard<'a> {
+    shared: Vec<(&'a Slot, RwLockReadGuard<'a, ()>)>,
+    exclusive: Vec<(&'a Slot, RwLockWriteGuard<'a, ()>)>,
 }
 
-impl Writers {
-    /// Holds tables: some together with others who write them, some alone.
-    pub(crate) async fn hold(
+impl TableLocks {
+    /// Locks tables, some shared with others who write them, some exclusively.
+    pub(crate) async fn lock(
         &self,
-        together: impl IntoIterator<Item = TableId>,
-        alone: impl IntoIterator<Item = TableId>,
-    ) -> Held<'_> {
-        let mut wanted: BTreeMap<usize, bool> = together.into_iter().map(|table| (place(table), false)).collect();
-        wanted.extend(alone.into_iter().map(|table| (place(table), true)));
-        let mut held = Held { together: Vec::new(), alone: Vec::new() };
-        for (at, alone) in wanted {
-            let place = &self.0[at];
-            if alone {
-                held.alone.push((place, place.lock.write().await));
+        shared: impl IntoIterator<Item = TableId>,
+        exclusive: impl IntoIterator<Item = TableId>,
+    ) -> TableLockGuard<'_> {
+        let mut slots: BTreeMap<usize, bool> = shared.into_iter().map(|table| (slot_of(table), false)).collect();
+        slots.extend(exclusive.into_iter().map(|table| (slot_of(table), true)));
+        let mut guard = TableLockGuard { shared: Vec::new(), exclusive: Vec::new() };
+        for (index, exclusive) in slots {
+            let slot = &self.0[index];
+            if exclusive {
+                guard.exclusive.push((slot, slot.lock.write().await));
             } else {
-                held.together.push((place, place.lock.read().await));
+                guard.shared.push((slot, slot.lock.read().await));
             }
         }
-        held
+        guard
     }
 
-    /// When a table was last written, in microseconds; it may be another table of its place that was.
-    pub(crate) fn newest(&self, table: TableId) -> i64 {
-        self.0[place(table)].newest.load(Ordering::SeqCst)
+    /// When a table, or another of its slot, was last written; `i64::MIN` for never since the start.
+    pub(crate) fn last_write_micros(&self, table: TableId) -> i64 {
+        self.0[slot_of(table)].last_write_micros.load(Ordering::SeqCst)
     }
 }
 
-impl Held<'_> {
-    /// A commit to the tables was made, at a time in microseconds.
+impl TableLockGuard<'_> {
+    /// Records the time of a commit to the tables, in microseconds.
     pub(crate) fn committed(&self, micros: i64) {
-        let places = self.together.iter().map(|(place, _)| place).chain(self.alone.iter().map(|(place, _)| place));
-        for place in places {
-            place.newest.fetch_max(micros, Ordering::SeqCst);
+        let slots = self.shared.iter().map(|(slot, _)| slot).chain(self.exclusive.iter().map(|(slot, _)| slot));
+        for slot in slots {
+            slot.last_write_micros.fetch_max(micros, Ordering::SeqCst);
         }
     }
 }
 
-fn place(table: TableId) -> usize {
-    table.0 as usize % PLACES
+fn slot_of(table: TableId) -> usize {
+    table.0 as usize % SLOTS
 }
 
 #[cfg(test)]
@@ -91,19 +92,19 @@ mod tests {
     use futures::FutureExt;
 
     #[tokio::test]
-    async fn who_changes_a_table_waits_for_those_who_write_it_and_they_for_him() {
-        let writers = Writers::default();
+    async fn exclusive_locks_wait_for_shared_ones_and_the_reverse() {
+        let locks = TableLocks::default();
         let (one, other) = (TableId(20_000), TableId(20_001));
-        let first = writers.hold([one, other], []).await;
-        assert!(writers.hold([one], []).now_or_never().is_some());
-        assert!(writers.hold([], [one]).now_or_never().is_none());
+        let first = locks.lock([one, other], []).await;
+        assert!(locks.lock([one], []).now_or_never().is_some());
+        assert!(locks.lock([], [one]).now_or_never().is_none());
         first.committed(7);
         drop(first);
-        assert_eq!((writers.newest(one), writers.newest(TableId(20_002))), (7, i64::MIN));
-        let alone = writers.hold([other], [one]).await;
-        assert!(writers.hold([one], []).now_or_never().is_none());
-        assert!(writers.hold([other], []).now_or_never().is_some());
+        assert_eq!((locks.last_write_micros(one), locks.last_write_micros(TableId(20_002))), (7, i64::MIN));
+        let alone = locks.lock([other], [one]).await;
+        assert!(locks.lock([one], []).now_or_never().is_none());
+        assert!(locks.lock([other], []).now_or_never().is_some());
         alone.committed(5);
-        assert_eq!(writers.newest(one), 7);
+        assert_eq!(locks.last_write_micros(one), 7);
     }
 }

@@ -1,7 +1,8 @@
-//! What a statement sees: one snapshot of the catalog, one pin of the store, and the writes of its own transaction.
+//! What a statement sees: one snapshot of the catalog, one pin of the store, and the uncommitted writes of its own
+//! transaction.
 //!
-//! Everything that reads rows reads them through a [`View`]. Rows that the transaction wrote itself are read as they will be after
-//! its commit (module `overlay`).
+//! All code that reads rows reads them through a [`View`]. Rows that the transaction has written are read as they will
+//! be after its commit (module `overlay`).
 
 pub mod budget;
 mod overlay;
@@ -19,60 +20,61 @@ use keyspan_catalog::{Relation, Snapshot, Table, TenantStore};
 use keyspan_storage::{Pin, RowKey, RowMutation, RowStream, Scan};
 use std::{collections::BTreeMap, sync::Arc};
 
-/// The buffered writes of a transaction: by table, by key (without the span), mutations in order.
-/// What a savepoint remembers of them is a copy, which shares all that does not change later.
+/// The buffered writes of a transaction: by table, by key (without the tenant's prefix), mutations in order. A
+/// savepoint keeps a copy, which shares all entries that do not change later.
 pub type Buffered = BTreeMap<keyspan_catalog::TableId, OrdMap<RowKey, RowMutation>>;
 
-/// What a statement sees.
+/// A statement's view of catalog and store.
 #[derive(Clone, Debug)]
 pub struct View {
-    /// The catalog.
+    /// The tables, views and roles.
     pub snapshot: Arc<Snapshot>,
-    /// The state of the store.
+    /// The version of the store that is read.
     pub pin: Pin,
-    /// The door to rows.
+    /// The tenant's store, or the operator's: the only way to rows.
     pub rows: TenantStore,
-    /// Writes of the own transaction that are not committed.
+    /// Uncommitted writes of the statement's own transaction.
     pub buffered: Arc<Buffered>,
     /// Whether predicates may become ranges of keys: the setting `keyspan.pushdown`.
     pub pushdown: bool,
     /// Whether scans of many rows may read row groups: the setting `keyspan.columnar`.
     pub columnar: bool,
-    /// The moment, in microseconds, as of which rows are read; `None` for as they are.
+    /// The timestamp, in microseconds, as of which rows are read (`AS OF`); `None` for the newest at the pin.
     pub as_of: Option<i64>,
-    /// What the statement may read; `None` for all there is.
+    /// How much the statement may read; `None` without a bound.
     pub budget: Option<Arc<ScanBudget>>,
-    /// Where names without a schema are looked up.
+    /// Schemas in which names without a schema are looked up.
     pub path: Arc<SearchPath>,
 }
 
 impl View {
-    /// The rows as they were at a moment, in microseconds: without the transaction's own writes. No row groups hold them.
+    /// The same view as of a timestamp, in microseconds: without the transaction's own writes, and by rows, since row
+    /// groups hold the newest values only.
     #[must_use]
-    pub fn past(&self, as_of_micros: i64) -> Self {
+    pub fn with_as_of(&self, as_of_micros: i64) -> Self {
         Self { as_of: Some(as_of_micros), buffered: Arc::default(), columnar: false, ..self.clone() }
     }
 
-    /// The same without rows: nothing of the store is held for it, and to read it is an error.
+    /// The same view without a pin, so that it holds no resource of the store. Reading it is an error.
     pub(crate) fn released(&self) -> Self {
         let pin = Pin { state: Arc::new(()), ..self.pin.clone() };
         Self { pin, buffered: Arc::default(), ..self.clone() }
     }
 
-    /// The table or view of a name, and its schema.
+    /// Looks up a table or view by name; returns its schema too.
     pub fn find(&self, name: &RelationName) -> Option<(Schema, Relation<'_>)> {
         lookup::find(&self.snapshot, self.rows.tenant(), &self.path, name)
     }
 
-    /// Whether the tenant has made a relation of this name.
+    /// Whether the tenant has a relation of its own with this name.
     pub fn has_relation(&self, name: &str) -> bool {
         self.snapshot.private_of(self.rows.tenant()).is_some_and(|own| own.has(name))
     }
 
-    /// The table of this name, to be written.
+    /// Looks up the target of a write.
     ///
     /// # Errors
-    /// 42P01; 0A000 for a view.
+    /// 42P01 if there is no such relation; 0A000 for a view.
     pub fn writable(&self, name: &RelationName) -> Result<&Arc<Table>, SqlError> {
         let found = self.find(name).ok_or_else(|| name.missing("relation"))?.1;
         match found {
@@ -85,7 +87,7 @@ impl View {
         }
     }
 
-    /// Reads rows as they would be after the buffered writes, or as they were. Sets the pin.
+    /// Scans a table at the view's pin and timestamp, with the buffered writes applied.
     pub fn scan(&self, table: &Table, scan: Scan) -> RowStream {
         let scan = Scan { pin: Some(self.pin.clone()), as_of: self.as_of, ..scan };
         match self.buffered.get(&table.id) {

@@ -142,9 +142,9 @@ impl Data {
         (0..data.devices).flat_map(of_device).filter_map(move |number| data.row(number))
     }
 
-    /// The expected aggregates over the rows that satisfy `wanted`.
-    pub(super) fn totals(&self, wanted: impl Fn(&Reading) -> bool) -> Totals {
-        let rows = (0..self.rows).filter_map(|number| self.row(number)).filter(wanted);
+    /// The expected aggregates over the rows that satisfy `predicate`.
+    pub(super) fn totals(&self, predicate: impl Fn(&Reading) -> bool) -> Totals {
+        let rows = (0..self.rows).filter_map(|number| self.row(number)).filter(predicate);
         rows.fold(Totals::default(), |totals, row| Totals {
             rows: totals.rows + 1,
             signal: totals.signal + i64::from(row.signal),

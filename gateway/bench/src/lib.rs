@@ -206,8 +206,8 @@ async fn in_folder<R: Display + Serialize>(
         done = run(folder.path()) => done,
         () = signals.next() => Err(anyhow!("stopped by a signal")),
     };
-    let place = folder.path().to_owned();
-    let removed = folder.close().with_context(|| format!("cannot remove {}", place.display()));
+    let path = folder.path().to_owned();
+    let removed = folder.close().with_context(|| format!("cannot remove {}", path.display()));
     let report = done.and_then(|report| removed.map(|()| report))?;
     let text = if json { serde_json::to_string_pretty(&report)? } else { report.to_string() };
     writeln!(stdout(), "{text}").context("cannot write to standard output")

@@ -9,7 +9,7 @@ use std::{
 
 /// The time of one run.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Taken {
+pub(super) struct Elapsed {
     /// In seconds.
     pub(super) wall: f64,
     /// Of all threads of the process, in seconds.
@@ -20,11 +20,11 @@ pub(super) struct Taken {
 ///
 /// # Errors
 /// Those of the action.
-pub(super) async fn timed<T>(run: impl Future<Output = Result<T>>) -> Result<(T, Taken)> {
+pub(super) async fn timed<T>(run: impl Future<Output = Result<T>>) -> Result<(T, Elapsed)> {
     let (began, cpu) = (Instant::now(), cpu());
     let done = run.await?;
-    let taken = Taken { wall: began.elapsed().as_secs_f64(), cpu: self::cpu() - cpu };
-    Ok((done, taken))
+    let elapsed = Elapsed { wall: began.elapsed().as_secs_f64(), cpu: self::cpu() - cpu };
+    Ok((done, elapsed))
 }
 
 /// CPU seconds of the process's threads, without those that have ended; 0 if the system does not say.
@@ -62,7 +62,7 @@ pub(super) fn bytes_written() -> Option<u64> {
 }
 
 /// Resets the peak of the process's memory, if the system can.
-pub(super) fn forget_peak() {
+pub(super) fn reset_peak() {
     // If it cannot, the peak is that of the whole run, which is an upper bound.
     let _ = fs::write("/proc/self/clear_refs", "5");
 }

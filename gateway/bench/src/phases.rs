@@ -3,12 +3,12 @@
 use super::{
     ScanOptions,
     data::{Data, Random},
-    measure::{bytes_written, file_bytes, forget_peak, percentile, timed},
+    measure::{bytes_written, file_bytes, percentile, reset_peak, timed},
     plain::{Layout, Plain},
     progress::Progress,
     report::{Line, Quantity, Report, Target},
     rounds::{ALL, FEW, HALF, Query, Rounds, Side},
-    store::{How, Open, write_singly},
+    store::{OpenStore, StoreOptions, write_singly},
 };
 use anyhow::{Context, Result, ensure};
 use keyspan_catalog::ids::OPERATOR_DATABASE;
@@ -42,7 +42,7 @@ struct Run<'a> {
     progress: Progress,
     lines: Vec<Line>,
     data: Data,
-    open: Open,
+    open: OpenStore,
     /// The peak of the process's memory, without the phases that write plain files.
     peak_bytes: u64,
 }
@@ -53,11 +53,11 @@ struct Run<'a> {
 /// If an answer is wrong, or anything fails.
 pub(super) async fn run(options: &ScanOptions, folder: &Path) -> Result<Report> {
     let memory = Memory::of_machine(options.memory, None)?;
-    let how = How { folder: &folder.join("store"), memory, codec: Codec::Lz4, compacts: true };
-    let open = Box::pin(Open::new(how.clone())).await?;
+    let how = StoreOptions { folder: &folder.join("store"), memory, codec: Codec::Lz4, compacts: true };
+    let open = Box::pin(OpenStore::new(how.clone())).await?;
     let (progress, lines, data) = (Progress::new(), Vec::new(), Data::new(options.seed, options.rows));
     let mut run = Run { options, folder, memory, progress, lines, data, open, peak_bytes: 0 };
-    forget_peak();
+    reset_peak();
     run.load().await?;
     let layout = run.layout()?;
     run.note_peak();
@@ -66,12 +66,13 @@ pub(super) async fn run(options: &ScanOptions, folder: &Path) -> Result<Report> 
     run.clean(&same, &default).await?;
     run.space("space, LZ4", &same)?;
     // From here on only `compact` compacts: otherwise the background would clean the dirty tables.
-    let mut run = run.reopen(How { compacts: false, ..how.clone() }, "start-up").await?;
+    let mut run = run.reopen(StoreOptions { compacts: false, ..how.clone() }, "start-up").await?;
     run.single_reads().await?;
     run.updates(&same).await?;
     run.compacted(&same).await?;
     run.deletions(&same).await?;
-    let mut run = run.reopen(How { codec: Codec::Zstd, compacts: false, ..how }, "start-up after updates").await?;
+    let mut run =
+        run.reopen(StoreOptions { codec: Codec::Zstd, compacts: false, ..how }, "start-up after updates").await?;
     run.small().await?;
     run.writers().await?;
     run.finish().await
@@ -83,9 +84,9 @@ impl Run<'_> {
         let before = bytes_written();
         self.progress.phase("load", Some(self.data.rows()));
         let progress = &self.progress;
-        let (bytes, taken) = timed(self.open.load(&self.data, |rows| progress.at(rows))).await?;
-        let rate = self.data.rows() as f64 / taken.wall;
-        self.lines.push(Line::told("load, through the tenants' doors", Quantity::per_second(rate)));
+        let (bytes, elapsed) = timed(self.open.load(&self.data, |rows| progress.at(rows))).await?;
+        let rate = self.data.rows() as f64 / elapsed.wall;
+        self.lines.push(Line::single("load, through the tenants' stores", Quantity::per_second(rate)));
         self.progress.phase("compact", None);
         self.open.compact().await?;
         if let Some((before, after)) = before.zip(bytes_written()) {
@@ -106,7 +107,7 @@ impl Run<'_> {
         self.progress.phase(&format!("plain files, {name} layout"), Some(self.data.rows()));
         let progress = &self.progress;
         let plain = Plain::write(&self.folder.join(name), layout, &self.data, |rows| progress.at(rows)).await;
-        forget_peak();
+        reset_peak();
         plain
     }
 
@@ -140,7 +141,7 @@ impl Run<'_> {
         // The median of the rounds' ratios, not the ratio of median times.
         let line = Line { result: Quantity::times(rounds.ratio(other)), ..line };
         self.lines.push(target.into_iter().fold(line, Line::with));
-        self.lines.push(Line::told(format!("{name}: CPU"), Quantity::times(rounds.cpu_ratio(other))));
+        self.lines.push(Line::single(format!("{name}: CPU"), Quantity::times(rounds.cpu_ratio(other))));
     }
 
     fn space(&mut self, name: &str, plain: &Plain) -> Result<()> {
@@ -151,20 +152,20 @@ impl Run<'_> {
     }
 
     /// Closes the store, opens it again and reads a row; measures how long that takes.
-    async fn reopen(mut self, how: How<'_>, name: &str) -> Result<Self> {
+    async fn reopen(mut self, how: StoreOptions<'_>, name: &str) -> Result<Self> {
         self.progress.phase(name, None);
         let number = self.data.rows() - 1;
         let row = (0..=number).rev().find_map(|number| self.data.row(number)).context("a row")?;
         let data = self.data;
         self.open.close().await?;
         let start = async {
-            let open = Box::pin(Open::new(how)).await?;
+            let open = Box::pin(OpenStore::new(how)).await?;
             let table = open.table()?;
             ensure!(open.read(&table, &open.key(&table, &data, &row)?).await?, "a row is lost");
             Ok(open)
         };
-        let (open, taken) = timed(start).await?;
-        self.lines.push(Line::told(name, Quantity::seconds(taken.wall)).with(Target::AtMost(1.0)));
+        let (open, elapsed) = timed(start).await?;
+        self.lines.push(Line::single(name, Quantity::seconds(elapsed.wall)).with(Target::AtMost(1.0)));
         Ok(Self { open, ..self })
     }
 
@@ -197,7 +198,7 @@ impl Run<'_> {
         let mut first = self.read_all(&keys).await?;
         let mut again = self.read_all(&keys).await?;
         let line =
-            |name, times: &mut [Duration], percent| Line::told(name, Quantity::seconds(percentile(times, percent)));
+            |name, times: &mut [Duration], percent| Line::single(name, Quantity::seconds(percentile(times, percent)));
         self.lines.push(line("a row from segments, p50", &mut first, 50).with(Target::AtMost(300e-6)));
         self.lines.push(line("a row from segments, p99", &mut first, 99));
         self.lines.push(line("a row from the row cache, p50", &mut again, 50).with(Target::AtMost(20e-6)));
@@ -210,7 +211,7 @@ impl Run<'_> {
             let progress = &self.progress;
             self.open.update(&mut self.data, percent * 10, |number| progress.at(number)).await?;
             let memory = Quantity::bytes(self.open.memtable_bytes());
-            self.lines.push(Line::told(format!("{percent} % updated: in memtables"), memory));
+            self.lines.push(Line::single(format!("{percent} % updated: in memtables"), memory));
             let target = Some(Target::AtMost(most));
             self.scan(&format!("{percent} % updated, as written"), ALL, same, target).await?;
             self.open.flush().await?;
@@ -242,12 +243,12 @@ impl Run<'_> {
             done
         };
         let (done, read) = tokio::join!(compaction, reads);
-        let (((), taken), ()) = (done?, read?);
-        self.lines.push(Line::told("compaction with 10 % updated", Quantity::seconds(taken.wall)));
-        self.lines.push(Line::told("single reads meanwhile", Quantity::rows(times.len() as u64)));
+        let (((), elapsed), ()) = (done?, read?);
+        self.lines.push(Line::single("compaction with 10 % updated", Quantity::seconds(elapsed.wall)));
+        self.lines.push(Line::single("single reads meanwhile", Quantity::rows(times.len() as u64)));
         for percent in [50, 99] {
             let time = Quantity::seconds(percentile(&mut times, percent));
-            self.lines.push(Line::told(format!("a row during compaction, p{percent}"), time));
+            self.lines.push(Line::single(format!("a row during compaction, p{percent}"), time));
         }
         self.scan("compacted again", ALL, same, Some(Target::AtMost(1.2))).await?;
         Ok(())
@@ -260,8 +261,8 @@ impl Run<'_> {
         self.progress.phase(&format!("delete {prefixes} prefixes"), Some(prefixes));
         let progress = &self.progress;
         let deleting = self.open.delete(&mut self.data, prefixes, |at| progress.at(at));
-        let ((), taken) = timed(deleting).await?;
-        self.lines.push(Line::told("prefix deletes", Quantity::per_second(prefixes as f64 / taken.wall)));
+        let ((), elapsed) = timed(deleting).await?;
+        self.lines.push(Line::single("prefix deletes", Quantity::per_second(prefixes as f64 / elapsed.wall)));
         let before = self.scan(&format!("{prefixes} prefixes deleted"), ALL, same, None).await?;
         self.progress.phase("compact", None);
         self.open.compact().await?;
@@ -297,7 +298,7 @@ impl Run<'_> {
         let alone = writes * 4;
         let ((), one) = timed(write_singly(&self.open, 1, alone, 0)).await?;
         let ((), many) = timed(write_singly(&self.open, WRITERS, writes, alone)).await?;
-        let rate = |writes: u64, taken: f64| Quantity::per_second(writes as f64 / taken);
+        let rate = |writes: u64, elapsed: f64| Quantity::per_second(writes as f64 / elapsed);
         let (many, one) = (rate(WRITERS * writes, many.wall), rate(alone, one.wall));
         self.lines.push(Line::ratio("64 writers to one", many, one).with(Target::AtLeast(10.0)));
         Ok(())

@@ -166,7 +166,7 @@ fn compared(work: Work, connections: u64, mut ours: Done, mut theirs: Option<Don
         let ours = of(&mut ours);
         let line = match &mut theirs {
             Some(theirs) => Line::ratio(name(what), ours, of(theirs)),
-            None => return Line::told(name(what), ours),
+            None => return Line::single(name(what), ours),
         };
         target.map_or(line.clone(), |target| line.with(target))
     };
@@ -183,7 +183,7 @@ fn compared(work: Work, connections: u64, mut ours: Done, mut theirs: Option<Don
     if work == Work::Point && connections > 1 {
         let (half, most) = FIRST_ROW;
         for (what, quantity, target) in [("p50 itself", p50(&mut ours), half), ("p99 itself", p99(&mut ours), most)] {
-            lines.push(Line::told(name(what), quantity).with(Target::AtMost(target)));
+            lines.push(Line::single(name(what), quantity).with(Target::AtMost(target)));
         }
     }
     lines

@@ -19,7 +19,7 @@ use anyhow::{Context, Result, ensure};
 use clap::Args;
 use futures::SinkExt;
 use indicatif::HumanCount;
-use keyspan_gateway::resources::Size;
+use keyspan_gateway::resources::{Memory, Size};
 use serde::Serialize;
 use set::Query;
 use sides::{DATABASE, DuckDb, Side};
@@ -132,87 +132,15 @@ struct Other {
 /// If answers differ, or anything fails.
 pub(super) async fn run(options: &QueriesOptions, folder: &Path) -> Result<QueriesReport> {
     let memory = options.server.memory()?;
-    let rows = data::rows(options);
-    let mut progress = Progress::new();
-    let (mut lines, mut others, mut compared) = (Vec::new(), Vec::new(), Vec::new());
-
-    progress.phase("load into Keyspan", Some(rows));
+    let (rows, progress) = (data::rows(options), Progress::new());
+    let mut run = Run { options, rows, progress, lines: Vec::new(), others: Vec::new(), compared: Vec::new() };
     let store = folder.join("store");
-    let memory_size = Size(memory.all_bytes);
-    let (server, operator) = Server::start(memory_size, &store)?;
-    let operator_client = connect(&operator).await?;
-    operator_client.batch_execute(&format!("CREATE DATABASE {DATABASE}")).await?;
-    operator_client.batch_execute(&data::table()).await?;
-    let client = connect(Config::dbname(&mut operator.clone(), DATABASE)).await?;
-    let seconds = load(&client, options, &progress).await?;
-    let mut keyspan = Side::Keyspan { client, server, memory: memory_size, store: store.clone() };
-    let per_second = |seconds: f64| Quantity::per_second(rows as f64 / seconds);
-    let loaded = per_second(seconds);
-
-    if !options.server.without_postgres {
-        progress.phase("load into PostgreSQL", Some(rows));
-    }
-    match options.server.postgres(&memory, &folder.join("postgres"))? {
-        Some((server, config)) => {
-            let client = connect(&config).await?;
-            client.batch_execute(&data::table()).await?;
-            let seconds = load(&client, options, &progress).await?;
-            lines.push(Line::ratio("COPY: PostgreSQL", loaded, per_second(seconds)).with(Target::AtLeast(1.0)));
-            client.batch_execute("VACUUM ANALYZE cpu").await?;
-            compared.push(server.description(&client).await?);
-            others.push(Other { name: "PostgreSQL", side: Side::Postgres { client, server } });
-        }
-        None => lines.push(Line::told("COPY", loaded)),
-    }
-
-    progress.phase("export", None);
-    let columns = ["host", "ts"].into_iter().chain(data::METRICS).collect::<Vec<_>>().join(", ");
-    let export = format!("COPY (SELECT {columns} FROM cpu) TO 'cpu.parquet' (FORMAT parquet)");
-    let copied = operator_client.execute(&export, &[]).await?;
-    ensure!(copied == rows, "{copied} rows were exported, {rows} are there");
-    let file = store.join("exports/cpu.parquet");
-    others.push(Other { name: "Parquet", side: sides::parquet(&file).await? });
-    compared.push("Parquet: that file, read by DataFusion in the bench's process".to_owned());
-    let own = folder.join("duckdb");
-    match DuckDb::start(&options.python, &own)? {
-        Some((mut duckdb, version)) => {
-            let file = file.to_str().context("the file's name is no text")?;
-            // Times without a zone: DuckDB is slower with one, and Python needs one more package.
-            let columns = "* REPLACE (ts AT TIME ZONE 'UTC' AS ts)";
-            duckdb.run(&format!("CREATE TABLE cpu AS SELECT {columns} FROM '{file}'"))?;
-            duckdb.run("CHECKPOINT")?;
-            compared.push(format!("DuckDB {version}, on a table of its own in the order of the key"));
-            let side = Side::DuckDb { duckdb, python: options.python.clone(), file: own };
-            others.push(Other { name: "DuckDB", side });
-        }
-        None => left_out("--python has no package duckdb"),
-    }
-
-    let mut ratios = Vec::new();
-    for query in set::queries(options) {
-        progress.phase(query.name, None);
-        let (ours, theirs) = compare(&mut keyspan, &mut others, &query, options).await?;
-        for (other, theirs) in others.iter().zip(theirs) {
-            let line = Line::ratio(
-                format!("{}: {}", query.name, other.name),
-                Quantity::seconds(ours),
-                Quantity::seconds(theirs),
-            );
-            let is_bound = match other.name {
-                "PostgreSQL" => {
-                    ratios.push(ours / theirs);
-                    theirs > NOTICEABLE_SECONDS
-                }
-                "DuckDB" => query.is_key_range,
-                _ => false,
-            };
-            lines.push(if is_bound { line.with(Target::AtMost(1.0)) } else { line });
-        }
-    }
-    if !ratios.is_empty() {
-        let line = Line::told("median of all queries: PostgreSQL", Quantity::times(median(ratios)));
-        lines.push(line.with(Target::AtMost(1.0 / FASTER)));
-    }
+    let (mut keyspan, operator, loaded) = run.load_keyspan(Size(memory.all_bytes), &store).await?;
+    run.load_postgres(&memory, &folder.join("postgres"), loaded).await?;
+    let file = run.export(&operator, &store).await?;
+    run.load_duckdb(&file, folder.join("duckdb"))?;
+    run.measure(&mut keyspan).await?;
+    let Run { progress, lines, compared, .. } = run;
     progress.finish();
     Ok(QueriesReport {
         version: env!("CARGO_PKG_VERSION"),
@@ -226,6 +154,113 @@ pub(super) async fn run(options: &QueriesOptions, folder: &Path) -> Result<Queri
         compared,
         lines,
     })
+}
+
+/// The competitors, and the results so far.
+struct Run<'a> {
+    options: &'a QueriesOptions,
+    rows: u64,
+    progress: Progress,
+    lines: Vec<Line>,
+    others: Vec<Other>,
+    compared: Vec<String>,
+}
+
+impl Run<'_> {
+    fn per_second(&self, seconds: f64) -> Quantity {
+        Quantity::per_second(self.rows as f64 / seconds)
+    }
+
+    /// Starts Keyspan and copies the rows into a tenant's database; returns a connection of the operator, and the rows
+    /// per second, too.
+    async fn load_keyspan(&mut self, memory: Size, store: &Path) -> Result<(Side, Client, Quantity)> {
+        self.progress.phase("load into Keyspan", Some(self.rows));
+        let (server, config) = Server::start(memory, store)?;
+        let operator = connect(&config).await?;
+        operator.batch_execute(&format!("CREATE DATABASE {DATABASE}")).await?;
+        operator.batch_execute(&data::table()).await?;
+        let client = connect(Config::dbname(&mut config.clone(), DATABASE)).await?;
+        let seconds = load(&client, self.options, &self.progress).await?;
+        let side = Side::Keyspan { client, server, memory, store: store.to_owned() };
+        Ok((side, operator, self.per_second(seconds)))
+    }
+
+    /// Starts PostgreSQL, if it is installed, and copies the rows into it.
+    async fn load_postgres(&mut self, memory: &Memory, folder: &Path, keyspan: Quantity) -> Result<()> {
+        if !self.options.server.without_postgres {
+            self.progress.phase("load into PostgreSQL", Some(self.rows));
+        }
+        let Some((server, config)) = self.options.server.postgres(memory, folder)? else {
+            self.lines.push(Line::single("COPY", keyspan));
+            return Ok(());
+        };
+        let client = connect(&config).await?;
+        client.batch_execute(&data::table()).await?;
+        let seconds = load(&client, self.options, &self.progress).await?;
+        let line = Line::ratio("COPY: PostgreSQL", keyspan, self.per_second(seconds));
+        self.lines.push(line.with(Target::AtLeast(1.0)));
+        client.batch_execute("VACUUM ANALYZE cpu").await?;
+        self.compared.push(server.description(&client).await?);
+        self.others.push(Other { name: "PostgreSQL", side: Side::Postgres { client, server } });
+        Ok(())
+    }
+
+    /// Exports the rows from Keyspan to a file, which is a competitor; returns its path.
+    async fn export(&mut self, operator: &Client, store: &Path) -> Result<PathBuf> {
+        self.progress.phase("export", None);
+        let columns = ["host", "ts"].into_iter().chain(data::METRICS).collect::<Vec<_>>().join(", ");
+        let export = format!("COPY (SELECT {columns} FROM cpu) TO 'cpu.parquet' (FORMAT parquet)");
+        let (copied, rows) = (operator.execute(&export, &[]).await?, self.rows);
+        ensure!(copied == rows, "{copied} rows were exported, {rows} are there");
+        let file = store.join("exports/cpu.parquet");
+        self.others.push(Other { name: "Parquet", side: sides::parquet(&file).await? });
+        self.compared.push("Parquet: that file, read by DataFusion in the bench's process".to_owned());
+        Ok(file)
+    }
+
+    /// Starts DuckDB, if Python has it, on a table of its own in `own`, made of the file.
+    fn load_duckdb(&mut self, file: &Path, own: PathBuf) -> Result<()> {
+        let Some((mut duckdb, version)) = DuckDb::start(&self.options.python, &own)? else {
+            left_out("--python has no package duckdb");
+            return Ok(());
+        };
+        let file = file.to_str().context("the file's name is no text")?;
+        // Times without a zone: DuckDB is slower with one, and Python needs one more package.
+        let columns = "* REPLACE (ts AT TIME ZONE 'UTC' AS ts)";
+        duckdb.run(&format!("CREATE TABLE cpu AS SELECT {columns} FROM '{file}'"))?;
+        duckdb.run("CHECKPOINT")?;
+        self.compared.push(format!("DuckDB {version}, on a table of its own in the order of the key"));
+        let side = Side::DuckDb { duckdb, python: self.options.python.clone(), file: own };
+        self.others.push(Other { name: "DuckDB", side });
+        Ok(())
+    }
+
+    /// Runs all queries on all sides.
+    async fn measure(&mut self, keyspan: &mut Side) -> Result<()> {
+        let mut ratios = Vec::new();
+        for query in set::queries(self.options) {
+            self.progress.phase(query.name, None);
+            let (ours, theirs) = compare(keyspan, &mut self.others, &query, self.options).await?;
+            for (other, theirs) in self.others.iter().zip(theirs) {
+                let what = format!("{}: {}", query.name, other.name);
+                let line = Line::ratio(what, Quantity::seconds(ours), Quantity::seconds(theirs));
+                let is_bound = match other.name {
+                    "PostgreSQL" => {
+                        ratios.push(ours / theirs);
+                        theirs > NOTICEABLE_SECONDS
+                    }
+                    "DuckDB" => query.is_key_range,
+                    _ => false,
+                };
+                self.lines.push(if is_bound { line.with(Target::AtMost(1.0)) } else { line });
+            }
+        }
+        if !ratios.is_empty() {
+            let line = Line::single("median of all queries: PostgreSQL", Quantity::times(median(ratios)));
+            self.lines.push(line.with(Target::AtMost(1.0 / FASTER)));
+        }
+        Ok(())
+    }
 }
 
 /// Copies all rows; returns the seconds.

@@ -106,14 +106,14 @@ impl Target {
 
 impl Line {
     /// A quantity without a target.
-    pub(super) fn told(what: impl Into<String>, result: Quantity) -> Self {
+    pub(super) fn single(what: impl Into<String>, result: Quantity) -> Self {
         Self { what: what.into(), keyspan: None, other: None, result, target: None, met: None }
     }
 
     /// The ratio of Keyspan's quantity to the other.
     pub(super) fn ratio(what: impl Into<String>, keyspan: Quantity, other: Quantity) -> Self {
         let result = Quantity::times(keyspan.value / other.value);
-        Self { keyspan: Some(keyspan), other: Some(other), ..Self::told(what, result) }
+        Self { keyspan: Some(keyspan), other: Some(other), ..Self::single(what, result) }
     }
 
     /// Adds a target for the result.
@@ -147,7 +147,7 @@ pub(super) fn table(lines: &[Line], f: &mut fmt::Formatter<'_>) -> fmt::Result {
 }
 
 fn cells(line: &Line) -> [String; 6] {
-    let shown = |quantity: &Option<Quantity>| quantity.map(|quantity| quantity.to_string()).unwrap_or_default();
+    let text = |quantity: &Option<Quantity>| quantity.map(|quantity| quantity.to_string()).unwrap_or_default();
     let target = line.target.map(|target| {
         let (sign, value) = match target {
             Target::AtMost(value) => ('≤', value),
@@ -156,7 +156,7 @@ fn cells(line: &Line) -> [String; 6] {
         format!("{sign} {}", Quantity { value, unit: line.result.unit })
     });
     let met = line.met.map_or("", |met| if met { "met" } else { "not met" });
-    let (keyspan, other) = (shown(&line.keyspan), shown(&line.other));
+    let (keyspan, other) = (text(&line.keyspan), text(&line.other));
     [line.what.clone(), keyspan, other, line.result.to_string(), target.unwrap_or_default(), met.to_owned()]
 }
 
@@ -168,10 +168,10 @@ mod tests {
     fn report() -> Report {
         let lines = vec![
             Line::ratio("clean scan", Quantity::seconds(0.066), Quantity::seconds(0.06)).with(Target::AtMost(1.2)),
-            Line::told("start-up", Quantity::seconds(1.5)).with(Target::AtMost(1.0)),
+            Line::single("start-up", Quantity::seconds(1.5)).with(Target::AtMost(1.0)),
             Line::ratio("64 writers", Quantity::per_second(50_000.0), Quantity::per_second(5_000.0))
                 .with(Target::AtLeast(10.0)),
-            Line::told("written", Quantity::bytes(3 << 20)),
+            Line::single("written", Quantity::bytes(3 << 20)),
         ];
         Report { version: "1", rows: 10_000, rounds: 5, seed: 1, memory_bytes: 1 << 30, cores: 2, lines }
     }

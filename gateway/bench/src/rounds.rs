@@ -6,7 +6,7 @@
 
 use super::{
     data::{Data, Reading, TABLE, Totals},
-    measure::{Taken, median, timed},
+    measure::{Elapsed, median, timed},
     plain::Plain,
     store,
 };
@@ -57,7 +57,7 @@ impl Side<'_> {
 
 /// The times of each side in each round.
 #[derive(Debug)]
-pub(super) struct Rounds(Vec<Vec<Taken>>);
+pub(super) struct Rounds(Vec<Vec<Elapsed>>);
 
 impl Rounds {
     /// Asks each side `rounds` times. The `data` beside a side is its expected content.
@@ -70,7 +70,7 @@ impl Rounds {
             let (found, expected) = (totals(&side.answer(&sql).await?)?, data.totals(query.holds));
             ensure!(found == expected, "side {at} answers {sql} by {found:?} instead of {expected:?}");
         }
-        let mut taken = vec![Vec::new(); sides.len()];
+        let mut elapsed = vec![Vec::new(); sides.len()];
         for round in 0..rounds {
             let mut order: Vec<usize> = (0..sides.len()).collect();
             if round % 2 == 1 {
@@ -78,28 +78,28 @@ impl Rounds {
             }
             for at in order {
                 let (_, time) = timed(sides[at].0.answer(&sql)).await?;
-                taken[at].push(time);
+                elapsed[at].push(time);
             }
         }
-        Ok(Self(taken))
+        Ok(Self(elapsed))
     }
 
     /// The median time of a side, in seconds.
     pub(super) fn seconds(&self, side: usize) -> f64 {
-        median(self.0[side].iter().map(|taken| taken.wall).collect())
+        median(self.0[side].iter().map(|elapsed| elapsed.wall).collect())
     }
 
     /// The median ratio of the times of side 0 to those of another side.
     pub(super) fn ratio(&self, other: usize) -> f64 {
-        self.ratios(other, |taken| taken.wall)
+        self.ratios(other, |elapsed| elapsed.wall)
     }
 
     /// The median ratio of the CPU times of all threads.
     pub(super) fn cpu_ratio(&self, other: usize) -> f64 {
-        self.ratios(other, |taken| taken.cpu)
+        self.ratios(other, |elapsed| elapsed.cpu)
     }
 
-    fn ratios(&self, other: usize, of: impl Fn(&Taken) -> f64) -> f64 {
+    fn ratios(&self, other: usize, of: impl Fn(&Elapsed) -> f64) -> f64 {
         median(self.0[0].iter().zip(&self.0[other]).map(|(a, b)| of(a) / of(b)).collect())
     }
 }

@@ -36,15 +36,15 @@ const UPDATE_ROWS: usize = 20_000;
 const PASSWORD: &str = "bench";
 
 /// An open store.
-pub(super) struct Open {
+pub(super) struct OpenStore {
     engine: Arc<Engine>,
     pub(super) shared: Arc<Shared>,
     folder: PathBuf,
 }
 
-/// Options of [`Open::new`].
+/// Options of [`OpenStore::new`].
 #[derive(Clone, Debug)]
-pub(super) struct How<'a> {
+pub(super) struct StoreOptions<'a> {
     pub(super) folder: &'a Path,
     pub(super) memory: Memory,
     pub(super) codec: Codec,
@@ -52,12 +52,12 @@ pub(super) struct How<'a> {
     pub(super) compacts: bool,
 }
 
-impl Open {
+impl OpenStore {
     /// Opens a store.
     ///
     /// # Errors
     /// Those of the store.
-    pub(super) async fn new(how: How<'_>) -> Result<Self> {
+    pub(super) async fn new(how: StoreOptions<'_>) -> Result<Self> {
         let memory = how.memory;
         let engine = Engine::open(EngineOptions {
             memory_bytes: memory.engine_bytes,
@@ -142,19 +142,19 @@ impl Open {
         let lots = data.updated..updated;
         data.updated = updated;
         let (table, tenants) = (self.table()?, tenants()?);
-        let doors: Vec<_> = tenants.into_iter().map(|id| TenantStore::of_tenant(self.store().clone(), id)).collect();
-        let mut waiting: Vec<Vec<RowMutation>> = vec![Vec::new(); doors.len()];
+        let stores: Vec<_> = tenants.into_iter().map(|id| TenantStore::of_tenant(self.store().clone(), id)).collect();
+        let mut waiting: Vec<Vec<RowMutation>> = vec![Vec::new(); stores.len()];
         for number in (0..data.rows()).filter(|number| lots.contains(&data.lot(*number))) {
             let Some(row) = data.row(number) else { continue };
             let tenant = data.tenant_of(row.device) as usize;
             waiting[tenant].push(updated_row(&table, &row)?);
             if waiting[tenant].len() >= UPDATE_ROWS {
-                write(&doors[tenant], &table, std::mem::take(&mut waiting[tenant])).await?;
+                write(&stores[tenant], &table, std::mem::take(&mut waiting[tenant])).await?;
                 step(number);
             }
         }
-        for (door, rows) in doors.iter().zip(waiting) {
-            write(door, &table, rows).await?;
+        for (store, rows) in stores.iter().zip(waiting) {
+            write(store, &table, rows).await?;
         }
         Ok(())
     }
@@ -252,9 +252,9 @@ fn updated_row(table: &Table, row: &Reading) -> Result<RowMutation> {
     Ok(RowMutation { key: table.key.encode(&row.key())?, mutations: set.collect::<Result<_>>()? })
 }
 
-async fn write(door: &TenantStore, table: &Arc<Table>, rows: Vec<RowMutation>) -> Result<()> {
+async fn write(store: &TenantStore, table: &Arc<Table>, rows: Vec<RowMutation>) -> Result<()> {
     let rows = rows.into_iter().map(|row| (table.clone(), row)).collect();
-    door.commit(&door.pin().await?, Writes { rows, ..Writes::default() }).await?;
+    store.commit(&store.pin().await?, Writes { rows, ..Writes::default() }).await?;
     Ok(())
 }
 
@@ -278,7 +278,7 @@ pub(super) async fn run(session: &mut Session, sql: &str) -> Result<Vec<RecordBa
 ///
 /// # Errors
 /// Those of the store.
-pub(super) async fn write_singly(open: &Open, writers: u64, writes: u64, first: u64) -> Result<()> {
+pub(super) async fn write_singly(open: &OpenStore, writers: u64, writes: u64, first: u64) -> Result<()> {
     let (table, tenants) = (open.table()?, tenants()?);
     let tenant = tenants.first().context("a tenant")?;
     let writer = |writer: u64| {

@@ -233,7 +233,7 @@ impl Sides {
         }
         let ours = Quantity::seconds(median(ours));
         let line = match theirs.is_empty() {
-            true => Line::told(name, ours),
+            true => Line::single(name, ours),
             false => Line::ratio(name, ours, Quantity::seconds(median(theirs))),
         };
         self.lines.push(line);
@@ -256,7 +256,7 @@ impl Sides {
             let (ours, gone) = (ours.as_secs_f64(), gone.as_secs_f64());
             let left = format!("SELECT count(*) FROM readings WHERE tenant = '{tenant}'");
             ensure!(answer(&self.operator, &left).await? == [["0"]], "rows of {tenant} are seen after its drop");
-            let gone = Line::told(format!("{what}: invisible"), Quantity::seconds(gone));
+            let gone = Line::single(format!("{what}: invisible"), Quantity::seconds(gone));
             self.lines.push(gone.with(Target::AtMost(DROP_SECONDS)));
             let what = format!("{what}: certified");
             if let Some(postgres) = &self.postgres {
@@ -265,7 +265,7 @@ impl Sides {
                 let theirs = begun.elapsed().as_secs_f64();
                 self.lines.push(Line::ratio(what, Quantity::seconds(ours), Quantity::seconds(theirs)));
             } else {
-                self.lines.push(Line::told(what, Quantity::seconds(ours)));
+                self.lines.push(Line::single(what, Quantity::seconds(ours)));
             }
         }
         // Both sides free the bytes in the background.
@@ -283,7 +283,7 @@ impl Sides {
                 let vacuumed = Quantity::seconds(begun.elapsed().as_secs_f64());
                 self.lines.push(Line::ratio("until their bytes are gone (VACUUM)", purged, vacuumed));
             }
-            None => self.lines.push(Line::told("until their bytes are gone", purged)),
+            None => self.lines.push(Line::single("until their bytes are gone", purged)),
         }
         Ok(())
     }
@@ -308,7 +308,7 @@ impl Sides {
         let what = format!("wide rows: COPY of {}", HumanCount(rows));
         self.lines.push(match theirs {
             Some(theirs) => Line::ratio(what, per_second(ours), per_second(theirs)),
-            None => Line::told(what, per_second(ours)),
+            None => Line::single(what, per_second(ours)),
         });
         self.operator = tenant;
         for (name, sql) in [

@@ -146,25 +146,7 @@ pub(super) async fn run(options: &WireOptions, folder: &Path) -> Result<WireRepo
     let mut lines = Vec::new();
     for (name, form) in [("all rows in text", Form::Text), ("all rows in binary", Form::Binary)] {
         progress.phase(name, None);
-        let (mut ours, mut theirs) = (Vec::new(), Vec::new());
-        for round in 0..=options.rounds {
-            let seconds = select(&keyspan, form, options.rows).await?;
-            let other = match &other {
-                Some(client) => Some(select(client, form, options.rows).await?),
-                None => None,
-            };
-            if round > 0 {
-                ours.push(seconds);
-                theirs.extend(other);
-            }
-        }
-        let ours = Quantity::seconds(median(ours));
-        lines.push(if theirs.is_empty() {
-            Line::told(name, ours)
-        } else {
-            let theirs = Quantity::seconds(median(theirs));
-            Line::ratio(format!("{name}: PostgreSQL"), ours, theirs).with(Target::AtMost(1.0))
-        });
+        lines.push(compare(name, form, options, &keyspan, other.as_ref()).await?);
     }
     drop((keyspan, server, postgres));
     if options.connections > 0 {
@@ -176,8 +158,8 @@ pub(super) async fn run(options: &WireOptions, folder: &Path) -> Result<WireRepo
         let (server, tenant) = started(memory.all_bytes, &folder.join("idle"), &more).await?;
         load(&connect(&tenant).await?, 1, &progress).await?;
         let idle = idle(&server, &tenant, options.connections, &progress).await?;
-        lines.push(Line::told("memory of a connection that waits", idle[0]).with(Target::AtMost(CONNECTION_BYTES)));
-        lines.push(Line::told("memory of one that ran a statement before", idle[1]));
+        lines.push(Line::single("memory of a connection that waits", idle[0]).with(Target::AtMost(CONNECTION_BYTES)));
+        lines.push(Line::single("memory of one that ran a statement before", idle[1]));
     }
     progress.finish();
     Ok(WireReport {
@@ -192,6 +174,34 @@ pub(super) async fn run(options: &WireOptions, folder: &Path) -> Result<WireRepo
     })
 }
 
+/// Selects all rows from both servers in turn.
+async fn compare(
+    name: &str,
+    form: Form,
+    options: &WireOptions,
+    keyspan: &Client,
+    postgres: Option<&Client>,
+) -> Result<Line> {
+    let (mut ours, mut theirs) = (Vec::new(), Vec::new());
+    for round in 0..=options.rounds {
+        let seconds = select(keyspan, form, options.rows).await?;
+        let other = match postgres {
+            Some(client) => Some(select(client, form, options.rows).await?),
+            None => None,
+        };
+        if round > 0 {
+            ours.push(seconds);
+            theirs.extend(other);
+        }
+    }
+    let ours = Quantity::seconds(median(ours));
+    if theirs.is_empty() {
+        return Ok(Line::single(name, ours));
+    }
+    let theirs = Quantity::seconds(median(theirs));
+    Ok(Line::ratio(format!("{name}: PostgreSQL"), ours, theirs).with(Target::AtMost(1.0)))
+}
+
 /// Starts a server with a tenant's database; returns how to connect to the database, too.
 async fn started(memory_bytes: u64, store: &Path, more: &[&str]) -> Result<(Server, Config)> {
     let (server, operator) = Server::start_with(Size(memory_bytes), store, more)?;
@@ -201,15 +211,15 @@ async fn started(memory_bytes: u64, store: &Path, more: &[&str]) -> Result<(Serv
 }
 
 /// Lets this process, and those that it starts, open this many files.
-fn allow_files(wanted: u64) -> Result<()> {
+fn allow_files(files: u64) -> Result<()> {
     let limit = getrlimit(Resource::Nofile);
-    if limit.current.is_none_or(|current| current >= wanted) {
+    if limit.current.is_none_or(|current| current >= files) {
         return Ok(());
     }
-    if limit.maximum.is_some_and(|most| most < wanted) {
-        bail!("{wanted} files have to be open at a time: raise the limit (ulimit -n), or take fewer --connections");
+    if limit.maximum.is_some_and(|most| most < files) {
+        bail!("{files} files have to be open at a time: raise the limit (ulimit -n), or take fewer --connections");
     }
-    Ok(setrlimit(Resource::Nofile, Rlimit { current: Some(wanted), ..limit })?)
+    Ok(setrlimit(Resource::Nofile, Rlimit { current: Some(files), ..limit })?)
 }
 
 /// Makes the table and copies all rows.

@@ -228,7 +228,7 @@ pub(super) async fn run(options: &YcsbOptions, folder: &Path) -> Result<YcsbRepo
             compared = Some(format!("compared to {}", cluster.description(&client).await?));
             lines.push(Line::ratio("load", per_second(ours), per_second(theirs)));
         }
-        None => lines.push(Line::told("load", per_second(ours))),
+        None => lines.push(Line::single("load", per_second(ours))),
     }
     let mut rows = options.rows;
     for mix in Mix::ALL {
@@ -253,7 +253,7 @@ pub(super) async fn run(options: &YcsbOptions, folder: &Path) -> Result<YcsbRepo
             let name = format!("{}: {what}", mix.name());
             lines.push(match &mut theirs {
                 Some(theirs) => Line::ratio(name, of(&mut ours), of(theirs)),
-                None => Line::told(name, of(&mut ours)),
+                None => Line::single(name, of(&mut ours)),
             });
         }
     }

@@ -12,7 +12,7 @@ use keyspan_gateway::{
     demo::{self, ROLES, Size, State},
     instance::Shared,
 };
-use progress::Shown;
+use progress::LoadProgress;
 use queries::Login;
 use std::{
     fmt::Write as _,
@@ -56,16 +56,16 @@ pub async fn fill(shared: &Arc<Shared>, folder: &Path, options: &DemoOptions) ->
             folder.display()
         );
     }
-    let passwords = passwords::kept_in(folder)?;
+    let passwords = passwords::read_or_make(folder)?;
     if state == State::Whole {
         demo::set_passwords(shared, &passwords).await?;
         return Ok(Passwords(passwords));
     }
     let began = Instant::now();
-    let mut shown = Shown::new();
+    let mut bar = LoadProgress::new();
     let size = Size { readings: options.readings, seed: options.seed };
-    let loaded = demo::load(shared, size, &passwords, &mut |progress| shown.step(progress)).await;
-    shown.finish();
+    let loaded = demo::load(shared, size, &passwords, &mut |progress| bar.step(progress)).await;
+    bar.finish();
     loaded.context("the demo could not be loaded; remove the store's folder before the next try")?;
     let took = HumanDuration(began.elapsed());
     // A closed standard error is no reason to stop.

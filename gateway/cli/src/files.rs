@@ -3,7 +3,7 @@
 //! Results go to standard output, progress to standard error. The exit code is 1 if a check finds damage, or anything
 //! fails.
 
-mod shown;
+mod progress;
 
 use anyhow::{Context, Result, bail};
 use clap::Args;
@@ -12,7 +12,7 @@ use keyspan_storage::{
     Error,
     engine::files::{Checked, Copied, Step, StoreFiles},
 };
-use shown::Shown;
+use progress::Progress;
 use std::{
     io::{Write, stdout},
     path::PathBuf,
@@ -21,7 +21,7 @@ use url::Url;
 
 /// Where a store is.
 #[derive(Clone, Debug, Args)]
-pub struct Place {
+pub struct StoreLocation {
     /// The store's folder.
     #[arg(long, value_name = "DIR", default_value = "./keyspan-data")]
     pub store: PathBuf,
@@ -36,7 +36,7 @@ pub struct Place {
 #[derive(Clone, Debug, Args)]
 pub struct BackupOptions {
     #[command(flatten)]
-    from: Place,
+    from: StoreLocation,
 
     /// The folder for the backup; made if it is not there, and empty.
     #[arg(value_name = "BACKUP")]
@@ -51,7 +51,7 @@ pub struct RestoreOptions {
     from: PathBuf,
 
     #[command(flatten)]
-    to: Place,
+    to: StoreLocation,
 }
 
 /// After the help of `keyspan check`.
@@ -59,7 +59,7 @@ pub const CHECK_HELP: &str = "\
 Every frame of the log, the manifest, the dead positions and every segment are read and held against their checksums, and the rows
 of segments are decoded. What is wrong is named by file and byte, one line each, and the check goes on behind it. The exit code is
 1 when something is wrong. Nothing is repaired: bring a backup back. A frame at the very end of the log that was not written whole
-is no damage: no client was told that it was.
+is no damage: no client was done that it was.
 
 The store must not be in use.
 
@@ -89,7 +89,7 @@ Examples:
   keyspan restore /backup/2026-11-21 --store /srv/keyspan
   keyspan restore /backup/2026-11-21 --store /srv/keyspan --segments s3://bucket/new-prefix";
 
-impl Place {
+impl StoreLocation {
     fn files(&self) -> StoreFiles {
         StoreFiles::new(&self.store, self.segments.clone())
     }
@@ -99,20 +99,20 @@ impl Place {
 ///
 /// # Errors
 /// If it is damaged, or cannot be read.
-pub async fn check(place: Place) -> Result<()> {
-    let store = place.store.display().to_string();
+pub async fn check(location: StoreLocation) -> Result<()> {
+    let store = location.store.display().to_string();
     let checked = blocking(move || {
-        let mut shown = Shown::new();
-        let checked = place.files().check(&mut |step| match step {
+        let mut progress = Progress::new();
+        let checked = location.files().check(&mut |step| match step {
             // A closed standard output is no reason to stop.
-            Step::Found(error) => shown.hidden(|| _ = writeln!(stdout(), "{}", whole(error))),
-            step => shown.step(&step),
+            Step::Found(error) => progress.hidden(|| _ = writeln!(stdout(), "{}", with_causes(error))),
+            step => progress.step(&step),
         });
-        shown.finish();
+        progress.finish();
         checked
     });
     let checked = checked.await.with_context(|| format!("cannot check the store {store}"))?;
-    writeln!(stdout(), "{}", told(&checked)).context("cannot write to standard output")?;
+    writeln!(stdout(), "{}", summary(&checked)).context("cannot write to standard output")?;
     match checked.found {
         0 => Ok(()),
         1 => bail!("the store {store} has one damage"),
@@ -127,8 +127,8 @@ pub async fn check(place: Place) -> Result<()> {
 pub async fn backup(options: BackupOptions) -> Result<()> {
     let (from, to) = (options.from.files(), StoreFiles::new(options.to, None));
     let context = format!("cannot back up {} to {}", from.path.display(), to.path.display());
-    let told = format!("backed up to {}", to.path.display());
-    copy(from, to, &told).await.context(context)
+    let done = format!("backed up to {}", to.path.display());
+    copy(from, to, &done).await.context(context)
 }
 
 /// Restores a backup.
@@ -138,20 +138,20 @@ pub async fn backup(options: BackupOptions) -> Result<()> {
 pub async fn restore(options: RestoreOptions) -> Result<()> {
     let (from, to) = (StoreFiles::new(options.from, None), options.to.files());
     let context = format!("cannot restore {} to {}", from.path.display(), to.path.display());
-    let told = format!("restored to {}", to.path.display());
-    copy(from, to, &told).await.context(context)
+    let done = format!("restored to {}", to.path.display());
+    copy(from, to, &done).await.context(context)
 }
 
-async fn copy(from: StoreFiles, to: StoreFiles, told: &str) -> Result<()> {
+async fn copy(from: StoreFiles, to: StoreFiles, done: &str) -> Result<()> {
     let copied = blocking(move || {
-        let mut shown = Shown::new();
-        let copied = from.copy_to(&to, &mut |step| shown.step(&step));
-        shown.finish();
+        let mut progress = Progress::new();
+        let copied = from.copy_to(&to, &mut |step| progress.step(&step));
+        progress.finish();
         copied
     });
     let Copied { segments, segment_bytes, frames, log_bytes } = copied.await?;
     let (segment_bytes, log_bytes) = (Size(segment_bytes), Size(log_bytes));
-    let text = format!("{told}: {segments} segments of {segment_bytes}, {frames} frames of the log of {log_bytes}");
+    let text = format!("{done}: {segments} segments of {segment_bytes}, {frames} frames of the log of {log_bytes}");
     writeln!(stdout(), "{text}").context("cannot write to standard output")
 }
 
@@ -159,7 +159,7 @@ async fn blocking<T: Send + 'static>(work: impl FnOnce() -> keyspan_storage::Res
     Ok(tokio::task::spawn_blocking(work).await??)
 }
 
-fn told(checked: &Checked) -> String {
+fn summary(checked: &Checked) -> String {
     let Checked { files, bytes, segment_rows, frames, unnamed, found } = *checked;
     let bytes = Size(bytes);
     let mut text = format!("{files} files of {bytes}: {segment_rows} rows in segments, {frames} frames of the log");
@@ -171,7 +171,7 @@ fn told(checked: &Checked) -> String {
 }
 
 /// An error with its causes.
-fn whole(error: &Error) -> String {
+fn with_causes(error: &Error) -> String {
     let causes: Vec<String> = anyhow::Chain::new(error).map(ToString::to_string).collect();
     causes.join(": ")
 }

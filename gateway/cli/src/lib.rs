@@ -24,7 +24,7 @@ use keyspan_gateway::{
     resources::raise_open_files,
     server::{Server, ServerOptions, TlsFiles},
 };
-use open::Opened;
+use open::OpenStore;
 use options::ServeOptions;
 use std::{
     io::{self, Write, stderr, stdout},
@@ -87,7 +87,7 @@ enum Command {
     #[command(after_help = files::CHECK_HELP)]
     Check {
         #[command(flatten)]
-        store: files::Place,
+        store: files::StoreLocation,
     },
     /// Copy a store, in use or not, into an empty folder.
     #[command(after_help = files::BACKUP_HELP)]
@@ -140,7 +140,7 @@ async fn run(cli: Cli) -> Result<()> {
     // Before the store is opened: a wrong address should not cost the replay of a log.
     let listen = resolve(&options.listen)?;
     let opened = Box::pin(open::open(&options)).await?;
-    let password = password::settle(&opened.shared.catalog, &options.store).await?;
+    let password = password::ensure(&opened.shared.catalog, &options.store).await?;
     let passwords = match &demo {
         Some(demo) => Some(Box::pin(demo::fill(&opened.shared, &options.store, demo)).await?),
         None => None,
@@ -154,9 +154,9 @@ async fn run(cli: Cli) -> Result<()> {
     })
     .await?;
     let signals = Signals::new()?;
-    tell(&server, &opened, &password, &options)?;
+    print_notices(&server, &opened, &password, &options)?;
     if let (Some(demo), Some(passwords)) = (&demo, &passwords) {
-        let shown = Box::pin(demo::show(server.address(), password.known()?, passwords)).await;
+        let shown = Box::pin(demo::show(server.address(), password.text()?, passwords)).await;
         if let Ok(text) = &shown {
             write!(stdout(), "{text}")?;
         }
@@ -175,7 +175,12 @@ fn resolve(listen: &str) -> Result<SocketAddr> {
 }
 
 /// Prints the notices to standard error, and the address to standard output.
-fn tell(server: &Server, opened: &Opened, password: &password::Password, options: &ServeOptions) -> Result<()> {
+fn print_notices(
+    server: &Server,
+    opened: &OpenStore,
+    password: &password::Password,
+    options: &ServeOptions,
+) -> Result<()> {
     let mut text = opened.notice(options);
     text.push_str(&password.notice(&options.store));
     // A closed standard error is no reason to stop.

@@ -13,7 +13,7 @@ use std::sync::Arc;
 
 /// An open store.
 #[derive(Debug)]
-pub struct Opened {
+pub struct OpenStore {
     /// What sessions share.
     pub shared: Arc<Shared>,
     /// The microseconds of a sync of the log, measured at the start; `None` if the engine does not sync.
@@ -24,7 +24,7 @@ pub struct Opened {
 ///
 /// # Errors
 /// If another process has the store open, the store is damaged, a folder cannot be made, or the system refuses access.
-pub async fn open(options: &ServeOptions) -> Result<Opened> {
+pub async fn open(options: &ServeOptions) -> Result<OpenStore> {
     let context = || format!("cannot open the store {}", options.store.display());
     let memory = options.storage.memory()?;
     let engine = Engine::open(options.engine(&memory)?).await.with_context(context)?;
@@ -42,10 +42,10 @@ pub async fn open(options: &ServeOptions) -> Result<Opened> {
     clear_folder(&temp).with_context(failed)?;
     let resources = Resources::new(memory, Some(temp.clone()), options.storage.temp_max.0).with_context(failed)?;
     let shared = Shared { copy_folder, resources, ..Shared::new(Arc::new(catalog)) };
-    Ok(Opened { shared: Arc::new(shared), sync_micros })
+    Ok(OpenStore { shared: Arc::new(shared), sync_micros })
 }
 
-impl Opened {
+impl OpenStore {
     /// The notice at the start: memory, and the time of a sync.
     pub fn notice(&self, options: &ServeOptions) -> String {
         let memory = &self.shared.resources.memory;

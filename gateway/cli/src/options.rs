@@ -32,7 +32,7 @@ pub struct ServeOptions {
     #[arg(long, value_name = "FILE", requires = "tls_cert")]
     pub tls_key: Option<PathBuf>,
 
-    /// The folder into which operators may COPY … TO; made if it is not there [default: exports in the store's folder]
+    /// The folder into which COPY … TO writes files; made if it is not there [default: exports in the store's folder]
     #[arg(long, value_name = "DIR")]
     pub copy_dir: Option<PathBuf>,
 
@@ -76,7 +76,7 @@ pub struct StorageOptions {
     #[arg(long, value_name = "SIZE", env = "KEYSPAN_TEMP_MAX", default_value_t = Size(TEMP_BYTES))]
     pub temp_max: Size,
 
-    /// How segments that compaction has written are compressed: zstd is smaller by about a third, lz4 two to three
+    /// How segments that compaction has written are compressed: zstd is smaller by about a fifth, lz4 two to three
     /// times faster to read.
     #[arg(long, value_name = "CODEC", env = "KEYSPAN_COLD_CODEC", value_enum, default_value_t = ColdCodec::Lz4)]
     pub cold_codec: ColdCodec,
@@ -152,7 +152,7 @@ impl ServeOptions {
         }
     }
 
-    /// The folder into which operators may copy.
+    /// The folder of `COPY … TO`, created.
     ///
     /// # Errors
     /// If it cannot be made or used.

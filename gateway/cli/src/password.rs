@@ -22,11 +22,11 @@ const LENGTH: usize = 24;
 #[derive(Clone, PartialEq, Eq)]
 pub enum Password {
     /// From the environment variable [`VARIABLE`].
-    Given(String),
+    FromEnvironment(String),
     /// Generated at this start.
-    Made(String),
+    Generated(String),
     /// From the file.
-    Kept(String),
+    FromFile(String),
     /// Set by SQL or by a former environment.
     Unknown,
 }
@@ -34,9 +34,9 @@ pub enum Password {
 impl std::fmt::Debug for Password {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str(match self {
-            Self::Given(_) => "Given(…)",
-            Self::Made(_) => "Made(…)",
-            Self::Kept(_) => "Kept(…)",
+            Self::FromEnvironment(_) => "FromEnvironment(…)",
+            Self::Generated(_) => "Generated(…)",
+            Self::FromFile(_) => "FromFile(…)",
             Self::Unknown => "Unknown",
         })
     }
@@ -47,9 +47,9 @@ impl Password {
     ///
     /// # Errors
     /// If it is not known.
-    pub fn known(&self) -> Result<&str> {
+    pub fn text(&self) -> Result<&str> {
         match self {
-            Self::Given(password) | Self::Made(password) | Self::Kept(password) => Ok(password),
+            Self::FromEnvironment(password) | Self::Generated(password) | Self::FromFile(password) => Ok(password),
             Self::Unknown => anyhow::bail!("the operator's password is not known: set {VARIABLE}"),
         }
     }
@@ -59,11 +59,11 @@ impl Password {
         let file = store.join(FILE);
         let file = file.display();
         match self {
-            Self::Made(password) => {
+            Self::Generated(password) => {
                 format!("the password of role keyspan is {password} (shown this once, kept in {file})\n")
             }
-            Self::Kept(_) => format!("the password of role keyspan is in {file}\n"),
-            Self::Given(_) | Self::Unknown => String::new(),
+            Self::FromFile(_) => format!("the password of role keyspan is in {file}\n"),
+            Self::FromEnvironment(_) | Self::Unknown => String::new(),
         }
     }
 }
@@ -72,42 +72,42 @@ impl Password {
 ///
 /// # Errors
 /// If the file cannot be read or written, or the catalog fails.
-pub async fn settle(catalog: &Catalog, store: &Path) -> Result<Password> {
-    let given = std::env::var(VARIABLE).ok().filter(|password| !password.is_empty());
-    settle_with(catalog, store, given).await
+pub async fn ensure(catalog: &Catalog, store: &Path) -> Result<Password> {
+    let from_environment = std::env::var(VARIABLE).ok().filter(|password| !password.is_empty());
+    ensure_with(catalog, store, from_environment).await
 }
 
-async fn settle_with(catalog: &Catalog, store: &Path, given: Option<String>) -> Result<Password> {
+async fn ensure_with(catalog: &Catalog, store: &Path, from_environment: Option<String>) -> Result<Password> {
     let path = store.join(FILE);
     let context = || format!("cannot use {}", path.display());
-    let kept = kept_in(&path).with_context(context)?;
-    if let Some(password) = given {
+    let from_file = read(&path).with_context(context)?;
+    if let Some(password) = from_environment {
         operator::ensure(catalog, &password).await.with_context(|| format!("cannot use {VARIABLE}"))?;
-        if kept.is_some_and(|kept| kept != password) {
+        if from_file.is_some_and(|from_file| from_file != password) {
             // The file's password is no longer valid.
             fs::remove_file(&path).with_context(context)?;
         }
-        return Ok(Password::Given(password));
+        return Ok(Password::FromEnvironment(password));
     }
     let snapshot = catalog.snapshot();
     if let Some(role) = snapshot.role(operator::OPERATOR_ROLE) {
         let fits = |password: &String| role.secret.as_ref().is_some_and(|secret| is_password_of(password, secret));
-        return Ok(kept.filter(fits).map_or(Password::Unknown, Password::Kept));
+        return Ok(from_file.filter(fits).map_or(Password::Unknown, Password::FromFile));
     }
     // Save the password before it is in force: after a crash in between, the next start takes it from the file.
-    let password = match kept {
+    let password = match from_file {
         Some(password) => password,
         None => {
             let password = Alphanumeric.sample_string(&mut rand::rng(), LENGTH);
-            keep(&path, &password).with_context(context)?;
+            save(&path, &password).with_context(context)?;
             password
         }
     };
     operator::ensure(catalog, &password).await.context("cannot make the operator's role")?;
-    Ok(Password::Made(password))
+    Ok(Password::Generated(password))
 }
 
-fn kept_in(path: &Path) -> std::io::Result<Option<String>> {
+fn read(path: &Path) -> std::io::Result<Option<String>> {
     match fs::read_to_string(path) {
         Ok(text) => Ok(Some(text.trim_end().to_owned()).filter(|password| !password.is_empty())),
         Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
@@ -116,7 +116,7 @@ fn kept_in(path: &Path) -> std::io::Result<Option<String>> {
 }
 
 /// Writes the file atomically: a crash leaves no file or all of it.
-fn keep(path: &Path, password: &str) -> std::io::Result<()> {
+fn save(path: &Path, password: &str) -> std::io::Result<()> {
     let new = path.with_extension("new");
     if let Err(error) = fs::remove_file(&new)
         && error.kind() != ErrorKind::NotFound
@@ -150,25 +150,25 @@ mod tests {
     #[tokio::test]
     async fn a_password_is_made_once_and_kept_in_private() {
         let (folder, catalog) = (tempfile::tempdir().unwrap(), catalog().await);
-        let made = settle_with(&catalog, folder.path(), None).await.unwrap();
-        let Password::Made(password) = &made else { panic!("{made:?}") };
+        let made = ensure_with(&catalog, folder.path(), None).await.unwrap();
+        let Password::Generated(password) = &made else { panic!("{made:?}") };
         assert!(is_in_force(&catalog, password) && made.notice(folder.path()).contains(password));
         let mode = fs::metadata(folder.path().join(FILE)).unwrap().permissions().mode();
         assert_eq!(mode & 0o777, 0o600);
-        let again = settle_with(&catalog, folder.path(), None).await.unwrap();
-        assert_eq!(again, Password::Kept(password.clone()));
+        let again = ensure_with(&catalog, folder.path(), None).await.unwrap();
+        assert_eq!(again, Password::FromFile(password.clone()));
         assert!(!again.notice(folder.path()).contains(password));
     }
 
     #[tokio::test]
     async fn the_environment_has_the_last_word() {
         let (folder, catalog) = (tempfile::tempdir().unwrap(), catalog().await);
-        settle_with(&catalog, folder.path(), None).await.unwrap();
-        let given = Some("correct horse".to_owned());
-        settle_with(&catalog, folder.path(), given).await.unwrap();
+        ensure_with(&catalog, folder.path(), None).await.unwrap();
+        let from_environment = Some("correct horse".to_owned());
+        ensure_with(&catalog, folder.path(), from_environment).await.unwrap();
         assert!(is_in_force(&catalog, "correct horse"));
         assert!(!folder.path().join(FILE).exists());
-        let later = settle_with(&catalog, folder.path(), None).await.unwrap();
-        assert_eq!((later.known().is_err(), later), (true, Password::Unknown));
+        let later = ensure_with(&catalog, folder.path(), None).await.unwrap();
+        assert_eq!((later.text().is_err(), later), (true, Password::Unknown));
     }
 }

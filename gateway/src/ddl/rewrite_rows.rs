@@ -111,7 +111,7 @@ pub(super) async fn alter(
     let shared = session.shared.clone();
     let in_transaction = session.in_transaction();
     // In a transaction COMMIT looks whether others have written the table meanwhile.
-    let _held = if in_transaction { None } else { Some(shared.writers.hold([], [table]).await) };
+    let _held = if in_transaction { None } else { Some(shared.table_locks.lock([], [table]).await) };
     let count = derive(&session.catalog_snapshot())?.numbers();
     let (reserved, first) = match count {
         0 => (None, None),

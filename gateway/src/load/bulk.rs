@@ -103,7 +103,7 @@ impl Bulk {
     pub(crate) async fn finish(self, session: &Session, target: &Target) -> Result<(), Failed> {
         let span = self.load.span();
         let table = target.table.is_private().then_some(target.table.id);
-        let held = session.shared.writers.hold(table, []).await;
+        let held = session.shared.table_locks.lock(table, []).await;
         let finished = shielded(self.load.finish()).await;
         held.committed(finished.map_err(|error| explained(target, error, &span))?);
         Ok(())

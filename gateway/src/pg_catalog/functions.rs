@@ -245,7 +245,7 @@ fn catalog() -> Vec<RowFunction> {
         texts("pg_get_viewdef", 1..=2, |values, statement| {
             let named = text_of(&values[0]).filter(|_| int_of(&values[0]).is_none());
             let number = match &named {
-                Some(name) => Some(objects::oid_of_relation(statement, name).ok_or_else(|| undefined_relation(&name))?),
+                Some(name) => Some(objects::oid_of_relation(statement, name).ok_or_else(|| undefined_relation(name))?),
                 None => oid(&values[0]),
             };
             let view = number.and_then(|number| views::all(statement).find(|view| view.id == number));

@@ -17,7 +17,6 @@ use std::ops::ControlFlow;
 pub fn rewrite(statement: &mut Statement) {
     let flow = statement.visit(&mut Rewriter);
     debug_assert!(flow.is_continue(), "nothing breaks off");
-    super::system_columns::rewrite(statement);
 }
 
 /// Types whose names are numbers by way of `…_oid`, and numbers names by way of `…_text`.

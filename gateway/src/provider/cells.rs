@@ -1,15 +1,16 @@
 //! `cells('t')`: every cell of a table, all versions.
 //!
-//! Columns: the key's (NULL where the key does not conform), `_key`, `family`, `qualifier`, `timestamp`, `value`. A key column of
-//! one of those names is left out: `_key` has it. A qualifier that is no UTF-8 shows as `\x` and hexadecimal digits. Predicates on
-//! `family`, `qualifier` and `timestamp` go down to the store too. The hidden family of markers is not shown.
+//! Columns: the key's (NULL if the key does not conform), `_key`, `family`, `qualifier`, `timestamp`, `value`. A key
+//! column with one of these names is left out; `_key` contains it. A qualifier that is not UTF-8 reads as `\x` and
+//! hexadecimal digits. Predicates on `family`, `qualifier` and `timestamp` are pushed down to the store too. The hidden
+//! family of markers is left out.
 
 use super::{
-    decode::{self, BatchBuilder, ColumnBuilder, Layout},
+    decode::{self, BatchBuilder, BatchSize, ColumnBuilder, Layout},
     keys::{Keys, PartColumn},
     predicate::{KeyBox, keys_of},
     pushdown::Pushdown,
-    table::Planned,
+    table::ScanPlan,
 };
 use crate::pg::{error::Result, types};
 use arrow::{
@@ -26,7 +27,7 @@ const QUALIFIER: &str = "qualifier";
 const TIMESTAMP: &str = "timestamp";
 const VALUE: &str = "value";
 
-/// The columns behind those of the key.
+/// The columns after those of the key.
 const COLUMNS: [(&str, SqlType); 5] = [
     (KEY_COLUMN, SqlType::Bytea),
     (FAMILY, SqlType::Text),
@@ -35,9 +36,9 @@ const COLUMNS: [(&str, SqlType); 5] = [
     (VALUE, SqlType::Bytea),
 ];
 
-/// The columns of the key that do not have one of the names, nullable.
-pub(super) fn key_fields(keys: &Keys, taken: impl Fn(&str) -> bool) -> Vec<Field> {
-    let free = keys.columns().iter().filter(|part| !taken(&part.name));
+/// The columns of the key, nullable, without those whose name `is_taken`.
+pub(super) fn key_fields(keys: &Keys, is_taken: impl Fn(&str) -> bool) -> Vec<Field> {
+    let free = keys.columns().iter().filter(|part| !is_taken(&part.name));
     free.map(|part| types::field_of(&part.name, part.kind, true)).collect()
 }
 
@@ -47,7 +48,7 @@ pub(super) fn schema_of(_: &Table, keys: &Keys) -> SchemaRef {
     Arc::new(Schema::new(fields))
 }
 
-/// All families of a table but the hidden one.
+/// All families of a table, sorted, without the hidden one.
 pub(super) fn all_families(table: &Table) -> Vec<FamilyName> {
     let mut families: Vec<_> = table.families.iter().map(|family| family.name.clone()).collect();
     families.sort();
@@ -58,8 +59,8 @@ fn whole_family(family: FamilyName) -> FamilyColumns {
     FamilyColumns { family, qualifiers: None }
 }
 
-/// Adds what the filters say of families, qualifiers and timestamps.
-pub(super) fn plan(filters: &[Expr], mut pushdown: Pushdown, table: &Table) -> Planned {
+/// Adds the filters on families, qualifiers and timestamps to the plan of keys.
+pub(super) fn plan(filters: &[Expr], mut pushdown: Pushdown, table: &Table) -> ScanPlan {
     let columns = [(FAMILY, SqlType::Text), (QUALIFIER, SqlType::Text), (TIMESTAMP, SqlType::Timestamptz)];
     let keys = Keys::of_columns(columns.map(|(name, kind)| PartColumn { name: name.into(), kind }).to_vec());
     let mut all: Option<Vec<KeyBox>> = None;
@@ -80,41 +81,41 @@ pub(super) fn plan(filters: &[Expr], mut pushdown: Pushdown, table: &Table) -> P
     let families = all_families(table);
     let Some(boxes) = all else {
         let columns = Columns::Of(families.into_iter().map(whole_family).collect());
-        return Planned { pushdown, columns: Some(columns), timestamps: TimestampRange::all() };
+        return ScanPlan { pushdown, columns: Some(columns), timestamps: TimestampRange::all() };
     };
     if boxes.is_empty() {
         pushdown.rows = keyspan_storage::RowSet::none();
         pushdown.shape = super::pushdown::Shape::Nothing;
     }
     let columns = families.into_iter().filter_map(|family| of_family(family, &boxes)).collect();
-    Planned { pushdown, columns: Some(Columns::Of(columns)), timestamps: timestamps(&boxes) }
+    ScanPlan { pushdown, columns: Some(Columns::Of(columns)), timestamps: timestamps(&boxes) }
 }
 
-/// What the boxes want of a family; `None` for nothing.
+/// The columns of a family that are in the boxes; `None` if the family is in none.
 fn of_family(family: FamilyName, boxes: &[KeyBox]) -> Option<FamilyColumns> {
     let name = Value::Text(family.as_str().to_owned());
-    let mut wanted: Vec<bytes::Bytes> = Vec::new();
-    let mut any = false;
+    let mut qualifiers: Vec<bytes::Bytes> = Vec::new();
+    let mut is_read = false;
     for one in boxes.iter().filter(|one| one[0].as_ref().is_none_or(|slot| slot.contains(&name))) {
-        any = true;
+        is_read = true;
         let points = one[1].as_ref().map(|slot| slot.intervals().iter().map(|only| only.as_point().cloned()));
         let points: Option<Vec<Value>> = points.and_then(Iterator::collect);
-        // A qualifier written in hexadecimal may stand for other bytes than its text.
-        let plain = |value: &Value| matches!(value, Value::Text(text) if !text.starts_with("\\x"));
-        let Some(points) = points.filter(|points| points.iter().all(plain)) else {
+        // A text in hexadecimal may stand for bytes that are not UTF-8.
+        let is_text = |value: &Value| matches!(value, Value::Text(text) if !text.starts_with("\\x"));
+        let Some(points) = points.filter(|points| points.iter().all(is_text)) else {
             return Some(whole_family(family));
         };
-        wanted.extend(points.into_iter().filter_map(|value| match value {
+        qualifiers.extend(points.into_iter().filter_map(|value| match value {
             Value::Text(text) => Some(text.into()),
             _ => None,
         }));
     }
-    wanted.sort();
-    wanted.dedup();
-    any.then_some(FamilyColumns { family, qualifiers: Some(wanted) })
+    qualifiers.sort();
+    qualifiers.dedup();
+    is_read.then_some(FamilyColumns { family, qualifiers: Some(qualifiers) })
 }
 
-/// The least range with all timestamps that the boxes want.
+/// The smallest range with all timestamps in the boxes.
 fn timestamps(boxes: &[KeyBox]) -> TimestampRange {
     let mut hull: Option<(i64, Option<i64>)> = None;
     for one in boxes {
@@ -145,7 +146,7 @@ pub(super) fn layout(table: &Table, keys: &Keys, operator: bool, schema: SchemaR
     (Arc::new(Arc::new(layout)), Columns::Of(columns))
 }
 
-/// Reads keys that may not conform.
+/// Decodes keys that may not conform.
 #[derive(Debug)]
 pub(super) struct KeyReader {
     schema: KeySchema,
@@ -158,7 +159,7 @@ impl KeyReader {
         Self { schema }
     }
 
-    /// The parts of a key; of one that does not conform, the tenant alone.
+    /// The parts of a key. If it does not conform, all are NULL but the tenant.
     pub(super) fn read(&self, key: &RowKey) -> Vec<Value> {
         if let Ok(parts) = self.schema.decode(key) {
             return parts;
@@ -215,15 +216,14 @@ impl Layout for Arc<CellLayout> {
             Source::Timestamp => SqlType::Timestamptz,
         };
         let columns = self.sources.iter().map(|source| ColumnBuilder::new(kind(source))).collect();
-        Box::new(CellBuilder { layout: Arc::clone(self), columns, rows: 0, bytes: 0 })
+        Box::new(CellBuilder { layout: Arc::clone(self), columns, size: BatchSize::default() })
     }
 }
 
 struct CellBuilder {
     layout: Arc<CellLayout>,
     columns: Vec<ColumnBuilder>,
-    rows: usize,
-    bytes: usize,
+    size: BatchSize,
 }
 
 /// A qualifier as text.
@@ -237,7 +237,7 @@ impl BatchBuilder for CellBuilder {
         let parts = self.layout.keys.read(&row.key);
         for cell in &row.cells {
             for (source, column) in self.layout.sources.iter().zip(&mut self.columns) {
-                self.bytes += match source {
+                self.size.bytes += match source {
                     Source::Part(part, _) => column.push_value(&parts[*part])?,
                     Source::Key => column.push(&ValueRef::Bytes(row.key.bytes().as_ref().into()))?,
                     Source::Family => column.push(&ValueRef::Text(cell.family.as_str().into()))?,
@@ -246,21 +246,17 @@ impl BatchBuilder for CellBuilder {
                     Source::Value => column.push(&ValueRef::Bytes(cell.value.as_ref().into()))?,
                 };
             }
-            self.rows += 1;
+            self.size.rows += 1;
         }
         Ok(())
     }
 
-    fn rows(&self) -> usize {
-        self.rows
-    }
-
-    fn bytes(&self) -> usize {
-        self.bytes
+    fn size(&self) -> BatchSize {
+        self.size
     }
 
     fn finish(self: Box<Self>) -> Result<RecordBatch> {
         let columns = self.columns.into_iter().map(ColumnBuilder::finish).collect();
-        decode::batch(&self.layout.schema, columns, self.rows)
+        decode::batch(&self.layout.schema, columns, self.size.rows)
     }
 }

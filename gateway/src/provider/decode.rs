@@ -1,8 +1,8 @@
 //! Rows to Arrow batches, column by column.
 //!
-//! A [`Layout`] says what a batch holds; for each batch it starts a [`BatchBuilder`], which takes rows of the store one by one. The
-//! layout of a table's rows ([`RowLayout`]) walks the cells of a row once: they and the wanted columns have the same order. Of rows that
-//! are read where they lie in memory its [`RowBuilder`] takes the values alone.
+//! A [`Layout`] describes the batches of a scan. It starts a [`BatchBuilder`] for each batch, which takes rows of the
+//! store one by one. The builder of a table's rows ([`RowBuilder`]) walks the cells of a row once, since cells and
+//! columns have the same order. For rows in memtables it takes only the values.
 
 use crate::pg::{
     error::{Result, SqlError, SqlState},
@@ -15,6 +15,7 @@ use arrow::{
         RecordBatch, RecordBatchOptions, StringViewBuilder, Time64MicrosecondBuilder, TimestampMicrosecondBuilder,
     },
     datatypes::{IntervalMonthDayNano, SchemaRef},
+    error::ArrowError,
 };
 use bytes::Bytes;
 use keyspan_catalog::{
@@ -31,41 +32,60 @@ mod arrays;
 
 use arrays::Arrays;
 
-/// What a batch of a scan holds.
+/// Describes the batches of a scan.
 pub trait Layout: fmt::Debug + Send + Sync {
-    /// The columns.
+    /// The columns of a batch.
     fn schema(&self) -> &SchemaRef;
     /// Starts a batch.
     fn start(&self) -> Box<dyn BatchBuilder>;
-    /// The layout, if it is one of a table's rows.
+    /// The layout, if it is of a table's rows.
     fn of_rows(&self) -> Option<&Arc<RowLayout>> {
         None
     }
 }
 
-/// A batch in the making.
+/// The size of a batch that is being built.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct BatchSize {
+    /// Its rows.
+    pub rows: usize,
+    /// An estimate of the bytes of its values.
+    pub bytes: usize,
+}
+
+/// Builds a batch of rows of the store.
 pub trait BatchBuilder: Send {
-    /// Takes a row; it may become none, one or several rows of the batch.
+    /// Appends a row of the store, as no, one or several rows of the batch.
     ///
     /// # Errors
-    /// A key or value that does not decode, where the table's policy says so.
+    /// 22P02 for a key or a value that does not decode, if the table does not skip it or read it as NULL.
     fn push(&mut self, row: &Row) -> Result<()>;
-    /// Rows so far.
-    fn rows(&self) -> usize;
-    /// Bytes so far, roughly.
-    fn bytes(&self) -> usize;
+    /// The size so far.
+    fn size(&self) -> BatchSize;
     /// The batch.
     ///
     /// # Errors
-    /// A fault of ours: columns that do not fit the schema.
+    /// XX000: the columns do not fit the schema.
     fn finish(self: Box<Self>) -> Result<RecordBatch>;
 }
 
-/// Makes a batch of finished columns, or of none.
+/// A batch of `rows` rows of columns, which may be none.
+///
+/// # Errors
+/// XX000: the columns do not fit the schema.
 pub(super) fn batch(schema: &SchemaRef, columns: Vec<ArrayRef>, rows: usize) -> Result<RecordBatch> {
+    let batch = record_batch(schema, columns, rows);
+    batch.map_err(|error| SqlError::new(SqlState::INTERNAL_ERROR, error.to_string()))
+}
+
+/// [`batch`] with Arrow's error.
+pub(super) fn record_batch(
+    schema: &SchemaRef,
+    columns: Vec<ArrayRef>,
+    rows: usize,
+) -> std::result::Result<RecordBatch, ArrowError> {
     let options = RecordBatchOptions::new().with_row_count(Some(rows));
     RecordBatch::try_new_with_options(Arc::clone(schema), columns, &options)
-        .map_err(|error| SqlError::new(SqlState::INTERNAL_ERROR, error.to_string()))
 }
 
 /// A column of cells.
@@ -79,28 +99,28 @@ pub struct CellColumn {
     pub qualifier: Bytes,
     /// The type.
     pub kind: SqlType,
-    /// How values were made bytes.
+    /// How its values are encoded in cells.
     pub encoding: Encoding,
-    /// Set when the family merges cells.
+    /// The aggregate of the family, if it has one.
     pub aggregate: Option<Aggregate>,
 }
 
 /// The layout of a table's rows.
 #[derive(Debug)]
 pub struct RowLayout {
-    /// The columns.
+    /// The columns of a batch.
     pub schema: SchemaRef,
-    /// The keys, with the tenant before them for the operator.
+    /// How keys are encoded; for the operator, with the tenant before the parts.
     pub keys: KeySchema,
-    /// Columns that are key parts: the part, and the column's place in the batch.
+    /// Columns that are key parts: the index of the part, and of the column in the batch.
     pub parts: Vec<(usize, usize)>,
-    /// Columns of cells, by family and qualifier, and their places in the batch.
+    /// Columns of cells, sorted by family and qualifier, and the index of each in the batch.
     pub cells: Vec<(CellColumn, usize)>,
     /// The type of each column of the batch.
     pub kinds: Vec<SqlType>,
-    /// What is done with values that do not decode.
+    /// What to do with values that do not decode.
     pub on_bad_value: OnBadValue,
-    /// What is done with keys that do not conform.
+    /// What to do with keys that do not conform.
     pub on_bad_key: OnBadKey,
 }
 
@@ -118,41 +138,40 @@ impl Layout for Arc<RowLayout> {
     }
 }
 
-/// A batch of a table's rows in the making.
+/// Builds a batch of a table's rows.
 pub(super) struct RowBuilder {
     layout: Arc<RowLayout>,
     columns: Vec<ColumnBuilder>,
-    /// Keys of which no part is wanted.
-    unwanted: CheckedKeys,
-    rows: usize,
-    bytes: usize,
+    /// Checks keys if the batch has no key part.
+    checked: CheckedKeys,
+    size: BatchSize,
 }
 
 impl RowBuilder {
     pub(super) fn new(layout: &Arc<RowLayout>) -> Self {
         let columns = layout.kinds.iter().map(|kind| ColumnBuilder::new(*kind)).collect();
-        Self { layout: Arc::clone(layout), columns, unwanted: CheckedKeys::default(), rows: 0, bytes: 0 }
+        Self { layout: Arc::clone(layout), columns, checked: CheckedKeys::default(), size: BatchSize::default() }
     }
 
-    /// Takes a row by the newest values of the layout's columns of cells, in their order.
+    /// Appends a row, given the newest values of the layout's columns of cells, in their order.
     ///
     /// # Errors
     /// As [`push`](BatchBuilder::push).
     pub(super) fn push_newest(&mut self, key: &[u8], values: &[Option<&[u8]>]) -> Result<()> {
         if self.push_key(key)? {
-            for (at, value) in values.iter().enumerate() {
-                self.push_value_of(at, key, *value)?;
+            for (cell, value) in values.iter().enumerate() {
+                self.push_value_of(cell, key, *value)?;
             }
-            self.rows += 1;
+            self.size.rows += 1;
         }
         Ok(())
     }
 
-    /// Appends the parts of a key; false if the row is to be skipped for it.
+    /// Appends the parts of a key; returns false if the row must be skipped since its key does not conform.
     fn push_key(&mut self, key: &[u8]) -> Result<bool> {
         let layout = &self.layout;
         if layout.parts.is_empty() {
-            return match (self.unwanted.next(&layout.keys, key), layout.on_bad_key) {
+            return match (self.checked.next(&layout.keys, key), layout.on_bad_key) {
                 (Ok(()), _) | (Err(_), OnBadKey::Null) => Ok(true),
                 (Err(_), OnBadKey::Skip) => Ok(false),
                 (Err(error), OnBadKey::Error) => Err(bad_key(key, &error)),
@@ -165,24 +184,24 @@ impl RowBuilder {
             (Err(_), OnBadKey::Null) => parts.clear(),
             (Err(error), OnBadKey::Error) => return Err(bad_key(key, &error)),
         }
-        for (part, place) in &layout.parts {
+        for (part, column) in &layout.parts {
             match parts.get(*part) {
-                Some(part) => self.bytes += self.columns[*place].push(part)?,
-                None => self.columns[*place].push_null(),
+                Some(part) => self.size.bytes += self.columns[*column].push(part)?,
+                None => self.columns[*column].push_null(),
             }
         }
         Ok(true)
     }
 
-    /// Appends the value of the layout's column of cells of this number.
-    fn push_value_of(&mut self, at: usize, key: &[u8], value: Option<&[u8]>) -> Result<()> {
-        let (wanted, place) = &self.layout.cells[at];
-        let column = &mut self.columns[*place];
-        match value.map(|value| column.push_cell(wanted, value)) {
+    /// Appends the value of a column of cells, by its index in the layout.
+    fn push_value_of(&mut self, cell: usize, key: &[u8], value: Option<&[u8]>) -> Result<()> {
+        let (cell, column) = &self.layout.cells[cell];
+        let column = &mut self.columns[*column];
+        match value.map(|value| column.push_cell(cell, value)) {
             None => column.push_null(),
-            Some(Ok(bytes)) => self.bytes += bytes,
+            Some(Ok(bytes)) => self.size.bytes += bytes,
             Some(Err(_)) if self.layout.on_bad_value == OnBadValue::Null => column.push_null(),
-            Some(Err(error)) => return Err(bad_value(wanted, Some(key), &error)),
+            Some(Err(error)) => return Err(bad_value(cell, Some(key), &error)),
         }
         Ok(())
     }
@@ -195,8 +214,8 @@ impl BatchBuilder for RowBuilder {
         }
         let mut cells = row.cells.as_slice();
         for at in 0..self.layout.cells.len() {
-            let (wanted, _) = &self.layout.cells[at];
-            let goal = (&wanted.family, &wanted.qualifier);
+            let (column, _) = &self.layout.cells[at];
+            let goal = (&column.family, &column.qualifier);
             // The first cell of a column is its newest.
             while cells.first().is_some_and(|cell| (&cell.family, &cell.qualifier) < goal) {
                 cells = &cells[1..];
@@ -204,21 +223,17 @@ impl BatchBuilder for RowBuilder {
             let newest = cells.first().filter(|cell| (&cell.family, &cell.qualifier) == goal);
             self.push_value_of(at, &row.key, newest.map(|cell| &cell.value[..]))?;
         }
-        self.rows += 1;
+        self.size.rows += 1;
         Ok(())
     }
 
-    fn rows(&self) -> usize {
-        self.rows
-    }
-
-    fn bytes(&self) -> usize {
-        self.bytes
+    fn size(&self) -> BatchSize {
+        self.size
     }
 
     fn finish(self: Box<Self>) -> Result<RecordBatch> {
         let columns = self.columns.into_iter().map(ColumnBuilder::finish).collect();
-        batch(&self.layout.schema, columns, self.rows)
+        batch(&self.layout.schema, columns, self.size.rows)
     }
 }
 
@@ -228,7 +243,7 @@ fn bad_key(key: &[u8], error: &keyspan_catalog::Error) -> SqlError {
         .with_hint("raw() shows such rows with their _key; the table option on_bad_key = skip hides them.")
 }
 
-/// What is said of a value that does not decode, of the row with this key where that is known.
+/// The error of a value that does not decode, with the key of its row if that is known.
 pub(super) fn bad_value(column: &CellColumn, key: Option<&[u8]>, error: &SqlError) -> SqlError {
     let CellColumn { name, family, qualifier, .. } = column;
     let row = key.map(|key| format!("Row \"{}\", cell", key.escape_ascii()));
@@ -238,7 +253,7 @@ pub(super) fn bad_value(column: &CellColumn, key: Option<&[u8]>, error: &SqlErro
         .with_hint("raw() shows the stored bytes; the table option on_bad_value = null reads them as NULL.")
 }
 
-/// The values of one column. The type is looked at once for a value, never more.
+/// Builds one column. Each value is dispatched on the type once.
 #[derive(Debug)]
 pub(super) enum ColumnBuilder {
     Bool(BooleanBuilder),
@@ -259,12 +274,12 @@ pub(super) enum ColumnBuilder {
 }
 
 impl ColumnBuilder {
-    /// A column of a type, as [`types::data_type`] says it in Arrow.
+    /// A column of the Arrow type that [`types::data_type`] gives.
     pub(super) fn new(kind: SqlType) -> Self {
         Self::with_capacity(kind, 0)
     }
 
-    /// A column of a type with room for so many rows.
+    /// A column with room for so many rows.
     pub(super) fn with_capacity(kind: SqlType, rows: usize) -> Self {
         match kind {
             SqlType::Bool => Self::Bool(BooleanBuilder::with_capacity(rows)),
@@ -313,7 +328,7 @@ impl ColumnBuilder {
         }
     }
 
-    /// Appends a value and gives its bytes.
+    /// Appends a value; returns its size in bytes.
     pub(super) fn push(&mut self, value: &ValueRef<'_>) -> Result<usize> {
         match (self, value) {
             (Self::Bool(builder), ValueRef::Bool(value)) => builder.append_value(*value),
@@ -369,7 +384,7 @@ impl ColumnBuilder {
         self.push(&value)
     }
 
-    /// Appends the value of a cell and gives its bytes. Nothing is appended on an error.
+    /// Appends the value of a cell; returns its size in bytes. Appends nothing on an error.
     pub(super) fn push_cell(&mut self, column: &CellColumn, bytes: &[u8]) -> Result<usize> {
         if let Some(merged) = column.aggregate {
             return self.push(&ValueRef::Int(aggregate::value(merged, bytes)?));
@@ -387,8 +402,8 @@ impl ColumnBuilder {
         self.push_value(&mapping::decode(&Bytes::copy_from_slice(bytes), column.kind, column.encoding)?)
     }
 
-    /// Appends values of numbers and times without a [`Value`] between: what [`mapping::decode`] does, faster. `None` where nothing was appended,
-    /// for want of a value or because the type is not of these.
+    /// Appends a number or a time as [`mapping::decode`] decodes it, but faster, without a [`Value`] between. `None` if
+    /// nothing was appended: the type is another one, or the bytes are not one of its values.
     fn push_binary(&mut self, kind: SqlType, bytes: &[u8]) -> Option<()> {
         match self {
             Self::Int2(builder) => builder.append_value(i16::from_be_bytes(bytes.try_into().ok()?)),
@@ -412,7 +427,7 @@ impl ColumnBuilder {
                 _ => return None,
             }),
             Self::Uuid(builder) => builder.append_value(<&[u8; 16]>::try_from(bytes).ok()?).ok()?,
-            // Another scale, or more digits, are to be fitted.
+            // A value of another scale, or with too many digits, takes the slow path.
             Self::Numeric(builder, scale) => {
                 let SqlType::Numeric { precision, .. } = kind else { return None };
                 let (unscaled, _) = mapping::numeric_parts(bytes).filter(|(_, stored)| stored == scale)?;
@@ -449,7 +464,7 @@ fn span_of(Interval { months, days, micros }: Interval) -> Result<IntervalMonthD
     Ok(IntervalMonthDayNano::new(months, days, micros.checked_mul(1_000).ok_or_else(unfit)?))
 }
 
-/// Whether the bytes are a date or time that the type has.
+/// Whether the bytes are a date or time in the range of the type.
 fn accepts(kind: SqlType, bytes: &[u8]) -> bool {
     kind_accepts(kind).is_none_or(|accepts| (accepts.holds)(bytes))
 }

@@ -1,32 +1,30 @@
-//! The scan as a node of DataFusion's plan.
+//! The scan by rows, as a node of DataFusion's physical plan.
 //!
-//! A [`ScanExec`] is a [`View`] and plain data: which keys, which columns, how many, in which direction, laid out how. Its stream
-//! asks the store for rows, hands them to the [layout](super::decode::Layout), and gives batches bounded in rows and bytes. The store
-//! gives rows in the order of keys, so that order is declared, and a reversed read is another scan of the same.
+//! A [`ScanExec`] is a [`View`] and plain data: the ranges of keys, the columns, the limit, the direction, the layout
+//! of batches. Its stream reads rows from the store, passes them to the [layout](super::decode::Layout), and yields
+//! batches bounded in rows and bytes. The store returns rows in key order, so the node declares that order; a reversed
+//! scan is another node.
 //!
-//! Salted keys have an order in each bucket only. A scan of them declares none, until a sort above asks for it: it is a scan then that
-//! reads all buckets at a time and merges them.
+//! Salted keys are in order within each bucket only. A scan of them declares no order, until a sort above asks for it:
+//! then it reads all buckets at once and merges them.
 
 use super::{
     decode::{BatchBuilder, Layout, RowLayout},
+    node,
     pushdown::Shape,
 };
-use crate::{
-    pg::{error::SqlError, exec::node},
-    view::View,
-};
+use crate::{pg::error::SqlError, view::View};
 use arrow::{array::RecordBatch, datatypes::SchemaRef};
 use datafusion::{
     common::{Result, tree_node::TreeNodeRecursion},
     error::DataFusionError,
     execution::{SendableRecordBatchStream, TaskContext, memory_pool::MemoryConsumer},
-    physical_expr::{ConstExpr, EquivalenceProperties, LexOrdering, Partitioning, PhysicalExpr, PhysicalSortExpr},
+    physical_expr::{ConstExpr, EquivalenceProperties, LexOrdering, PhysicalExpr, PhysicalSortExpr},
     physical_plan::{
         DisplayAs, DisplayFormatType, ExecutionPlan, PlanProperties, ReplaceChildrenOptions, SortOrderPushdownResult,
         common::spawn_buffered,
         coop::make_cooperative,
-        execution_plan::{Boundedness, EmissionType, SchedulingType},
-        metrics::{BaselineMetrics, ExecutionPlanMetricsSet, MetricsSet},
+        metrics::{BaselineMetrics, ExecutionPlanMetricsSet},
         sorts::streaming_merge::StreamingMergeBuilder,
         stream::RecordBatchStreamAdapter,
     },
@@ -39,100 +37,107 @@ use std::{
     sync::{Arc, atomic::Ordering},
 };
 
-/// Rows of a batch, unless the session's are smaller.
+/// The most rows of a batch; a session's batch size may be smaller.
 pub const BATCH_ROWS_MAX: usize = 8_192;
-/// Bytes of values after which a batch of so many rows ends; a smaller one ends with as much less.
+/// A batch ends with the row that reaches so many bytes of values; smaller batches have a share of it
+/// ([`batch_bytes_max`]).
 pub const BATCH_BYTES_TARGET: usize = 8 << 20;
 
-/// Rows of a batch of one of many buckets that are merged, at least.
+/// The fewest rows of a batch of one bucket, where buckets are merged.
 const BATCH_ROWS_OF_BUCKET_MIN: usize = 64;
 
-/// What is read.
+/// Which rows and cells a scan reads.
 #[derive(Clone, Debug)]
 pub struct Read {
-    /// Which keys.
+    /// The ranges of keys.
     pub rows: RowSet,
-    /// Which columns.
+    /// The families and qualifiers.
     pub columns: Columns,
-    /// Which cells by timestamp.
+    /// The timestamps of cells.
     pub timestamps: TimestampRange,
-    /// How many of the newest cells of each column; `None` for all.
+    /// The most versions of each column, newest first; `None` for all.
     pub versions_max: Option<u32>,
-    /// Whether a row without any wanted cell counts.
+    /// Whether a row without a cell in these columns is returned.
     pub keep_empty: bool,
-    /// Whether keys descend.
+    /// Whether rows come in descending key order.
     pub reversed: bool,
-    /// Rows of the result, at most.
+    /// The most rows of the result.
     pub limit: Option<usize>,
 }
 
-/// What EXPLAIN says of a scan beyond [`Read`].
+/// What EXPLAIN prints about a scan beside [`Read`].
 #[derive(Clone, Debug)]
-pub struct About {
-    /// The table, or the call of the function, as the query names it.
+pub struct Description {
+    /// The table's name, or the call of the table function.
     pub name: String,
-    /// How rows are reached.
+    /// How the scan reaches its rows.
     pub shape: Shape,
-    /// Whether ranges were coalesced.
+    /// Whether ranges were coalesced to bound their number.
     pub coalesced: bool,
     /// Filters that became ranges.
     pub pushed: Vec<String>,
-    /// Columns of the batches.
+    /// Names of the columns of the batches.
     pub columns: Vec<String>,
-    /// Parts of the key, by their numbers, that have one value in all rows.
+    /// Key parts, by index, that have one value in all rows.
     pub constants: Vec<(usize, Value)>,
-    /// Rows that it reads, roughly, where that is known.
+    /// An estimate of the rows that it reads, if there is one.
     pub rows: Option<u64>,
 }
 
-impl About {
-    /// The numbers of the parts of the key that have one value.
+impl Description {
+    /// The indexes of the key parts that have one value in all rows.
     pub fn constant_parts(&self) -> impl Iterator<Item = usize> {
         self.constants.iter().map(|(part, _)| *part)
     }
 }
 
-/// What is known of the order of rows.
+/// The order of a scan's rows.
 #[derive(Clone, Debug, Default)]
 pub struct Order {
-    /// That of keys, ascending, over the columns of the batches; empty when none is known. Of salted keys that in each bucket.
+    /// Ascending key order, over the columns of the batches; empty if it is unknown. For salted keys, the order within
+    /// each bucket.
     pub by: Vec<PhysicalSortExpr>,
-    /// Columns that have one value.
+    /// Columns that have one value in all rows.
     pub constants: Vec<ConstExpr>,
-    /// The buckets of salted keys; none of others.
+    /// The buckets of salted keys; empty for other keys.
     pub buckets: Vec<KeyRange>,
 }
 
-/// A scan: of all rows, or of the rest beside row groups.
+/// A scan by rows: of all rows, or of the rows that are in no row group.
 #[derive(Debug)]
 pub struct ScanExec {
     view: View,
     table: Arc<Table>,
-    /// Set when only these of the rows are read.
+    /// Set to read only the rows that are in no row group.
     rest: Option<Rest>,
     read: Read,
-    about: About,
+    description: Description,
     layout: Arc<dyn Layout>,
     order: Order,
-    /// Whether the buckets of salted keys are merged, so that rows come in the order of keys.
+    /// Whether the buckets of salted keys are merged, so that rows come in key order.
     merged: bool,
     properties: Arc<PlanProperties>,
     metrics: ExecutionPlanMetricsSet,
-    counts: Arc<ScanMetrics>,
+    store_metrics: Arc<ScanMetrics>,
 }
 
 impl ScanExec {
-    /// A scan.
+    /// A scan of all rows of `read`, which does not merge buckets.
     ///
     /// # Errors
-    /// What DataFusion says of the order.
-    pub fn new(door: (View, Arc<Table>), what: (Read, About), layout: Arc<dyn Layout>, order: Order) -> Result<Self> {
-        Self::of(door, what, layout, (order, false))
+    /// DataFusion refuses the order.
+    pub fn new(
+        source: (View, Arc<Table>),
+        read: (Read, Description),
+        layout: Arc<dyn Layout>,
+        order: Order,
+    ) -> Result<Self> {
+        Self::build(source, read, layout, (order, false))
     }
 
-    fn of(
+    fn build(
         (view, table): (View, Arc<Table>),
-        (read, about): (Read, About),
+        (read, description): (Read, Description),
         layout: Arc<dyn Layout>,
         (order, merged): (Order, bool),
     ) -> Result<Self> {
@@ -142,208 +147,186 @@ impl ScanExec {
             table,
             rest: None,
             read,
-            about,
+            description,
             layout,
             order,
             merged,
-            properties: Arc::new(properties),
+            properties,
             metrics: ExecutionPlanMetricsSet::new(),
-            counts: Arc::default(),
+            store_metrics: Arc::default(),
         })
     }
 
-    /// The same scan of something else.
-    fn reading(&self, read: Read) -> Result<Self> {
-        self.reading_in(read, self.merged)
+    /// This scan with another `read`, and metrics of its own.
+    fn with_read(&self, read: Read) -> Result<Self> {
+        self.with_read_merged(read, self.merged)
     }
 
-    /// The same scan of something else, in the order of keys where buckets are `merged`.
-    fn reading_in(&self, read: Read, merged: bool) -> Result<Self> {
-        let door = (self.view.clone(), Arc::clone(&self.table));
+    /// [`with_read`](Self::with_read), with or without a merge of buckets.
+    fn with_read_merged(&self, read: Read, merged: bool) -> Result<Self> {
+        let source = (self.view.clone(), Arc::clone(&self.table));
         let order = (self.order.clone(), merged);
-        let scan = Self::of(door, (read, self.about.clone()), Arc::clone(&self.layout), order)?;
+        let scan = Self::build(source, (read, self.description.clone()), Arc::clone(&self.layout), order)?;
         Ok(Self { rest: self.rest.clone(), ..scan })
     }
 
-    /// The same scan, of which it is known roughly how many rows it reads.
-    pub(super) fn of_rows(&self, rows: u64) -> Result<Self> {
-        let scan = self.reading(self.read.clone())?;
-        Ok(Self { about: About { rows: Some(rows), ..scan.about }, ..scan })
+    /// This scan with an estimate of the rows that it reads.
+    pub(super) fn with_rows_estimate(&self, rows: u64) -> Result<Self> {
+        let scan = self.with_read(self.read.clone())?;
+        Ok(Self { description: Description { rows: Some(rows), ..scan.description }, ..scan })
     }
 
-    /// The same scan of some of its rows, whose counts are this one's.
+    /// This scan of some of its rows, which counts into the same store metrics.
     ///
     /// # Errors
-    /// What DataFusion says of the order.
+    /// DataFusion refuses the order.
     pub(super) fn narrowed(&self, rows: RowSet) -> Result<Self> {
-        let scan = self.reading(Read { rows, ..self.read.clone() })?;
-        Ok(Self { counts: Arc::clone(&self.counts), ..scan })
+        let scan = self.with_read(Read { rows, ..self.read.clone() })?;
+        Ok(Self { store_metrics: Arc::clone(&self.store_metrics), ..scan })
     }
 
-    /// The same scan of nothing, which holds nothing of the store.
+    /// This scan of no rows, without a pin, so that it holds no resource of the store.
     ///
     /// # Errors
-    /// What DataFusion says of the order.
+    /// DataFusion refuses the order.
     pub(crate) fn released(&self) -> Result<Self> {
-        let scan = self.reading(Read { rows: RowSet::none(), ..self.read.clone() })?;
+        let scan = self.with_read(Read { rows: RowSet::none(), ..self.read.clone() })?;
         Ok(Self { view: self.view.released(), ..scan })
     }
 
-    /// The scan in the direction of another, if a plan over that is one over this too: the same columns of the same table, the same parts
-    /// of the key with one value, the same number of rows at most.
+    /// This scan in the direction of another, if it can replace that one below a plan: it must have the same columns of
+    /// the same table, the same key parts with one value, and the same limit.
     ///
     /// # Errors
-    /// What DataFusion says of the order.
+    /// DataFusion refuses the order.
     pub(crate) fn in_form_of(&self, other: &Self) -> Result<Option<Self>> {
-        let is_alike = Arc::ptr_eq(&self.table, &other.table)
+        let can_replace = Arc::ptr_eq(&self.table, &other.table)
             && self.rest.is_none()
             && other.rest.is_none()
             && self.read.limit == other.read.limit
-            && self.about.constant_parts().eq(other.about.constant_parts())
+            && self.description.constant_parts().eq(other.description.constant_parts())
             && self.order.by == other.order.by
             && self.layout.schema() == other.layout.schema();
-        if !is_alike {
+        if !can_replace {
             return Ok(None);
         }
-        let scan = self.reading_in(Read { reversed: other.read.reversed, ..self.read.clone() }, other.merged)?;
+        let scan = self.with_read_merged(Read { reversed: other.read.reversed, ..self.read.clone() }, other.merged)?;
         Ok(Some(scan))
     }
 
-    /// How many rows it reads, about, where that is known.
+    /// An estimate of the rows that it returns, if there is one.
     pub fn rows_estimate(&self) -> Option<u64> {
         let limit = self.read.limit.map(|limit| limit as u64);
-        self.about.rows.into_iter().chain(limit).min()
+        self.description.rows.into_iter().chain(limit).min()
     }
 
-    /// The same scan of those rows that are in no row group.
+    /// This scan of those rows that are in no row group.
     pub(super) fn of_rest(&self, rest: Rest) -> Result<Self> {
-        Ok(Self { rest: Some(rest), ..self.reading(self.read.clone())? })
+        Ok(Self { rest: Some(rest), ..self.with_read(self.read.clone())? })
     }
 
-    /// The moment as of which rows are read, in microseconds; `None` for as they are.
+    /// The timestamp as of which rows are read, in microseconds; `None` for the newest.
     pub fn as_of(&self) -> Option<i64> {
         self.view.as_of
     }
 
-    /// What is read.
+    /// Which rows and cells it reads.
     pub fn read(&self) -> &Read {
         &self.read
     }
 
-    /// What EXPLAIN says of it.
-    pub fn about(&self) -> &About {
-        &self.about
+    /// What EXPLAIN prints about it.
+    pub fn description(&self) -> &Description {
+        &self.description
     }
 
-    /// The buckets of salted keys: how many are merged, inner `None` when they are read one after the other; `None` for others.
+    /// For salted keys, how many buckets are merged; inner `None` if they are read one after the other. `None` for
+    /// other keys.
     pub(crate) fn buckets_merged(&self) -> Option<Option<usize>> {
         (self.table.key.salt > 0).then(|| self.merged.then_some(self.order.buckets.len()))
     }
 
-    /// Whether it reads all rows, not the rest beside row groups.
+    /// Whether it reads all rows, not only those that are in no row group.
     pub(super) fn is_whole(&self) -> bool {
         self.rest.is_none()
     }
 
-    /// Whose rows are read, and of which table.
-    pub(super) fn door(&self) -> (&View, &Arc<Table>) {
+    /// The view and the table that it reads.
+    pub(super) fn view_and_table(&self) -> (&View, &Arc<Table>) {
         (&self.view, &self.table)
     }
 
-    /// [`counts`](Self::counts), for others that read in its place.
-    pub(super) fn shared_counts(&self) -> &Arc<ScanMetrics> {
-        &self.counts
+    /// Rows, cells and bytes that the store has read for it so far. A node that reads in its place counts into the
+    /// same.
+    pub fn store_metrics(&self) -> &Arc<ScanMetrics> {
+        &self.store_metrics
     }
 
-    /// What the store saw and gave so far.
-    pub fn counts(&self) -> &ScanMetrics {
-        &self.counts
-    }
-
-    /// How its batches are laid out, if they are rows of the table.
+    /// The layout of its batches, if they are rows of the table.
     pub(super) fn row_layout(&self) -> Option<&Arc<RowLayout>> {
         self.layout.of_rows()
     }
 
-    /// What a query that reads so much is told to do, if it says nothing of the key.
+    /// The hint for a query that exceeds the scan budget without a condition on the key.
     pub(super) fn hint(&self) -> Option<String> {
-        (self.about.shape == Shape::FullScan).then(|| {
+        (self.description.shape == Shape::FullScan).then(|| {
             let (table, part) = (&self.table.name, &self.table.key.parts[0].name);
             format!("A condition on \"{part}\", the first part of the key of \"{table}\", makes the query read a range of it.")
         })
     }
 
-    /// Whether the door has a tenant's span.
+    /// Whether it reads a tenant's span; the operator reads the whole table.
     pub fn in_span(&self) -> bool {
         self.view.rows.tenant().is_some()
     }
 }
 
-fn properties(schema: &SchemaRef, (order, merged): (&Order, bool), reversed: bool) -> Result<PlanProperties> {
+fn properties(schema: &SchemaRef, (order, merged): (&Order, bool), reversed: bool) -> Result<Arc<PlanProperties>> {
     let by: &[PhysicalSortExpr] = if merged || order.buckets.is_empty() { &order.by } else { &[] };
-    let ordering = LexOrdering::new(turned(by, reversed));
+    let ordering = LexOrdering::new(directed(by, reversed));
     let mut equivalence = EquivalenceProperties::new_with_orderings(Arc::clone(schema), ordering);
     equivalence.add_constants(order.constants.iter().cloned())?;
-    let one = Partitioning::UnknownPartitioning(1);
-    Ok(PlanProperties::new(equivalence, one, EmissionType::Incremental, Boundedness::Bounded)
-        .with_scheduling_type(SchedulingType::Cooperative))
+    Ok(node::leaf_properties(equivalence, 1))
 }
 
-/// The order, turned round where keys are read `reversed`.
-fn turned(order: &[PhysicalSortExpr], reversed: bool) -> impl Iterator<Item = PhysicalSortExpr> {
+/// The order in the direction of the scan.
+fn directed(order: &[PhysicalSortExpr], reversed: bool) -> impl Iterator<Item = PhysicalSortExpr> {
     order.iter().map(move |by| if reversed { by.reverse() } else { by.clone() })
 }
 
 impl DisplayAs for ScanExec {
     fn fmt_as(&self, _: DisplayFormatType, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "KeyspanScan: {} {}", self.about.name, self.about.shape)
+        write!(f, "KeyspanScan: {} {}", self.description.name, self.description.shape)
     }
 }
 
 impl ExecutionPlan for ScanExec {
-    fn name(&self) -> &'static str {
-        "KeyspanScan"
-    }
-
-    fn properties(&self) -> &Arc<PlanProperties> {
-        &self.properties
-    }
-
+    node::fields!("KeyspanScan");
     node::leaf!();
-    node::about_rows!(|scan| {
-        let limit = scan.read.limit.map(|limit| limit as u64);
-        scan.about.rows.map(|rows| limit.map_or(rows, |limit| rows.min(limit))).or(limit)
-    });
+    node::about_rows!(|scan| scan.rows_estimate());
 
     fn fetch(&self) -> Option<usize> {
         self.read.limit
     }
 
     fn with_fetch(&self, limit: Option<usize>) -> Option<Arc<dyn ExecutionPlan>> {
-        let scan = self.reading(Read { limit, ..self.read.clone() }).ok()?;
+        let scan = self.with_read(Read { limit, ..self.read.clone() }).ok()?;
         Some(Arc::new(scan))
     }
 
-    fn try_pushdown_sort(
-        &self,
-        wanted: &[PhysicalSortExpr],
-    ) -> Result<SortOrderPushdownResult<Arc<dyn ExecutionPlan>>> {
+    fn try_pushdown_sort(&self, order: &[PhysicalSortExpr]) -> Result<SortOrderPushdownResult<Arc<dyn ExecutionPlan>>> {
         if self.read.limit.is_some() {
             // The first rows in one direction are not the first in the other.
             return Ok(SortOrderPushdownResult::Unsupported);
         }
         let merged = !self.order.buckets.is_empty();
         for reversed in [self.read.reversed, !self.read.reversed] {
-            let other = self.reading_in(Read { reversed, ..self.read.clone() }, merged)?;
-            if other.properties.eq_properties.ordering_satisfy(wanted.to_vec())? {
+            let other = self.with_read_merged(Read { reversed, ..self.read.clone() }, merged)?;
+            if other.properties.eq_properties.ordering_satisfy(order.to_vec())? {
                 return Ok(SortOrderPushdownResult::Exact { inner: Arc::new(other) });
             }
         }
         Ok(SortOrderPushdownResult::Unsupported)
-    }
-
-    fn metrics(&self) -> Option<MetricsSet> {
-        Some(self.metrics.clone_inner())
     }
 
     fn execute(&self, partition: usize, context: Arc<TaskContext>) -> Result<SendableRecordBatchStream> {
@@ -352,7 +335,7 @@ impl ExecutionPlan for ScanExec {
         let merged = if self.merged { self.order.buckets.as_slice() } else { &[] };
         let rows = merged.iter().map(|bucket| self.read.rows.intersect(&RowSet::from(bucket.clone())));
         let rows: Vec<RowSet> = rows.filter(|rows| !rows.is_empty()).collect();
-        let order = (rows.len() > 1).then(|| LexOrdering::new(turned(&self.order.by, self.read.reversed)));
+        let order = (rows.len() > 1).then(|| LexOrdering::new(directed(&self.order.by, self.read.reversed)));
         let Some(order) = order.flatten() else {
             let batches = self.stream(self.read.rows.clone(), batch_rows).inspect_ok(move |batch| {
                 metrics.record_output(batch.num_rows());
@@ -360,11 +343,11 @@ impl ExecutionPlan for ScanExec {
             let schema = Arc::clone(self.layout.schema());
             return Ok(make_cooperative(Box::pin(RecordBatchStreamAdapter::new(schema, batches))));
         };
-        // All buckets together hold as much as one batch of a scan that is not merged.
-        let of_bucket = (batch_rows / rows.len()).max(BATCH_ROWS_OF_BUCKET_MIN).min(batch_rows);
+        // Together the batches of all buckets have the size of one batch of a scan that is not merged.
+        let bucket_batch_rows = (batch_rows / rows.len()).max(BATCH_ROWS_OF_BUCKET_MIN).min(batch_rows);
         let streams = rows.into_iter().map(|rows| {
-            let batches = self.stream(rows, of_bucket);
-            // A few rows are read sooner than threads are changed.
+            let batches = self.stream(rows, bucket_batch_rows);
+            // For a few rows, to change threads takes longer than to read them.
             if self.read.limit.is_some() { batches } else { spawn_buffered(batches, 1) }
         });
         let reservation = MemoryConsumer::new("buckets of a scan").register(context.memory_pool());
@@ -381,94 +364,92 @@ impl ExecutionPlan for ScanExec {
 }
 
 impl ScanExec {
-    /// The rows of these that the scan reads, in batches of so many rows at most.
+    /// Reads `rows` in place of the scan's, in batches of at most `batch_rows`.
     fn stream(&self, rows: RowSet, batch_rows: usize) -> SendableRecordBatchStream {
-        batches(Reading {
-            view: self.view.clone(),
-            table: Arc::clone(&self.table),
+        let read = Read { rows, ..self.read.clone() };
+        batches(BatchReader {
             rest: self.rest.clone(),
-            remaining: self.read.limit.unwrap_or(usize::MAX),
             batch_rows,
-            read: Read { rows, ..self.read.clone() },
-            layout: Arc::clone(&self.layout),
-            counts: Arc::clone(&self.counts),
-            incoming: None,
-            asked: None,
-            given: 0,
-            seen: 0,
+            store_metrics: Arc::clone(&self.store_metrics),
             hint: self.view.budget.as_ref().and_then(|_| self.hint()),
-            last: None,
-            queue: Vec::new().into_iter(),
+            ..BatchReader::new(&self.view, &self.table, read, Arc::clone(&self.layout))
         })
     }
 }
 
-/// Reads rows without a plan around it: batches as [`ScanExec`] gives them.
+/// Reads rows without a plan, in the batches that a [`ScanExec`] would yield.
 pub fn rows(view: &View, table: &Arc<Table>, read: Read, layout: Arc<dyn Layout>) -> SendableRecordBatchStream {
-    batches(Reading {
-        view: view.clone(),
-        table: Arc::clone(table),
-        rest: None,
-        remaining: read.limit.unwrap_or(usize::MAX),
-        batch_rows: BATCH_ROWS_MAX,
-        read,
-        layout,
-        counts: Arc::default(),
-        incoming: None,
-        asked: None,
-        given: 0,
-        seen: 0,
-        hint: None,
-        last: None,
-        queue: Vec::new().into_iter(),
-    })
+    batches(BatchReader::new(view, table, read, layout))
 }
 
-fn batches(reading: Reading) -> SendableRecordBatchStream {
-    let schema = Arc::clone(reading.layout.schema());
-    let batches = futures::stream::try_unfold(reading, |mut reading| async move {
-        let batch = reading.next().await.map_err(|error| DataFusionError::External(Box::new(error)))?;
-        Ok(batch.map(|batch| (batch, reading)))
+fn batches(reader: BatchReader) -> SendableRecordBatchStream {
+    let schema = Arc::clone(reader.layout.schema());
+    let batches = futures::stream::try_unfold(reader, |mut reader| async move {
+        let batch = reader.next().await.map_err(|error| DataFusionError::External(Box::new(error)))?;
+        Ok(batch.map(|batch| (batch, reader)))
     });
     Box::pin(RecordBatchStreamAdapter::new(schema, batches))
 }
 
-/// A scan under way.
-struct Reading {
+/// Turns rows of the store into batches.
+struct BatchReader {
     view: View,
     table: Arc<Table>,
     rest: Option<Rest>,
     read: Read,
     layout: Arc<dyn Layout>,
-    counts: Arc<ScanMetrics>,
+    store_metrics: Arc<ScanMetrics>,
+    /// The rows of the current request to the store.
     incoming: Option<RowStream>,
-    /// Rows asked for at most, of the store, and given by it since.
-    asked: Option<u64>,
-    given: u64,
-    /// Bytes that the store had looked at when that was last taken of the budget.
-    seen: u64,
-    /// What a query that reads too much is told.
+    /// The limit of that request, and the rows received for it.
+    requested: Option<u64>,
+    received: u64,
+    /// Bytes that the store had read when the budget was last charged.
+    bytes_charged: u64,
+    /// The hint of the error if the budget is exceeded.
     hint: Option<String>,
+    /// The last key received.
     last: Option<RowKey>,
+    /// Rows that are received and not yet in a batch.
     queue: std::vec::IntoIter<Row>,
-    /// Rows of the result still wanted.
+    /// Rows of the result that are still to come, at most.
     remaining: usize,
-    /// Rows of a batch.
+    /// The most rows of a batch.
     batch_rows: usize,
 }
 
-impl Reading {
-    /// The next batch.
+impl BatchReader {
+    fn new(view: &View, table: &Arc<Table>, read: Read, layout: Arc<dyn Layout>) -> Self {
+        Self {
+            view: view.clone(),
+            table: Arc::clone(table),
+            rest: None,
+            remaining: read.limit.unwrap_or(usize::MAX),
+            batch_rows: BATCH_ROWS_MAX,
+            read,
+            layout,
+            store_metrics: Arc::default(),
+            incoming: None,
+            requested: None,
+            received: 0,
+            bytes_charged: 0,
+            hint: None,
+            last: None,
+            queue: Vec::new().into_iter(),
+        }
+    }
+
+    /// The next batch; `None` at the end.
     async fn next(&mut self) -> crate::pg::error::Result<Option<RecordBatch>> {
         let mut batch = self.layout.start();
-        while self.remaining > batch.rows() && !self.is_full(batch.as_ref()) {
+        while self.remaining > batch.size().rows && !self.is_full(batch.as_ref()) {
             if let Some(row) = self.queue.next() {
                 batch.push(&row)?;
-            } else if !self.fill(batch.rows()).await? {
+            } else if !self.fill(batch.size().rows).await? {
                 break;
             }
         }
-        let rows = batch.rows().min(self.remaining);
+        let rows = batch.size().rows.min(self.remaining);
         if rows == 0 {
             return Ok(None);
         }
@@ -477,24 +458,24 @@ impl Reading {
     }
 
     fn is_full(&self, batch: &dyn BatchBuilder) -> bool {
-        batch.rows() >= self.batch_rows || batch.bytes() >= bytes_of(self.batch_rows)
+        batch.size().rows >= self.batch_rows || batch.size().bytes >= batch_bytes_max(self.batch_rows)
     }
 
-    /// Takes the next rows from the store; false when there are no more. The store is asked for no more rows than are wanted; when
-    /// some of them were skipped for their keys, it is asked again from behind the last.
+    /// Receives the next rows from the store; returns false at the end. A request has the limit of rows that are still
+    /// to come; if some of its rows were skipped for their keys, another request follows after the last key.
     async fn fill(&mut self, in_batch: usize) -> Result<bool, SqlError> {
         let mut incoming = match self.incoming.take() {
             Some(incoming) => incoming,
             None if self.read.rows.is_empty() => return Ok(false),
-            None => self.ask(in_batch),
+            None => self.request(in_batch),
         };
         while let Some(rows) = incoming.try_next().await? {
             if let Some(budget) = &self.view.budget {
-                let seen = self.counts.bytes_seen.load(Ordering::Relaxed);
-                budget.take(seen.saturating_sub(self.seen), self.hint.as_deref())?;
-                self.seen = seen;
+                let seen = self.store_metrics.bytes_seen.load(Ordering::Relaxed);
+                budget.charge(seen.saturating_sub(self.bytes_charged), self.hint.as_deref())?;
+                self.bytes_charged = seen;
             }
-            self.given += rows.len() as u64;
+            self.received += rows.len() as u64;
             self.last = rows.last().map(|row| row.key.clone());
             if !rows.is_empty() {
                 self.queue = rows.into_iter();
@@ -502,25 +483,26 @@ impl Reading {
                 return Ok(true);
             }
         }
-        let cut_short = self.asked.is_some_and(|asked| self.given >= asked);
+        let cut_short = self.requested.is_some_and(|requested| self.received >= requested);
         self.read.rows = match self.last.take().filter(|_| cut_short) {
-            Some(last) => self.read.rows.intersect(&RowSet::from(behind(&last, self.read.reversed))),
+            Some(last) => self.read.rows.intersect(&RowSet::from(range_after(&last, self.read.reversed))),
             None => RowSet::none(),
         };
         Ok(!self.read.rows.is_empty())
     }
 
-    fn ask(&mut self, in_batch: usize) -> RowStream {
-        self.asked = self.read.limit.map(|_| (self.remaining - in_batch) as u64);
-        self.given = 0;
+    /// Starts a request for the rows that are still to come, beside those in the batch.
+    fn request(&mut self, in_batch: usize) -> RowStream {
+        self.requested = self.read.limit.map(|_| (self.remaining - in_batch) as u64);
+        self.received = 0;
         let scan = Scan {
             columns: self.read.columns.clone(),
             timestamps: self.read.timestamps,
             versions_max: self.read.versions_max,
             keep_empty: self.read.keep_empty,
-            rows_max: self.asked,
+            rows_max: self.requested,
             reversed: self.read.reversed,
-            metrics: Some(Arc::clone(&self.counts)),
+            metrics: Some(Arc::clone(&self.store_metrics)),
             ..Scan::of(self.read.rows.clone())
         };
         match &self.rest {
@@ -530,13 +512,13 @@ impl Reading {
     }
 }
 
-/// Bytes after which a batch of at most so many rows ends.
-pub(super) fn bytes_of(rows: usize) -> usize {
+/// The share of [`BATCH_BYTES_TARGET`] of a batch of at most `rows` rows.
+pub(super) fn batch_bytes_max(rows: usize) -> usize {
     BATCH_BYTES_TARGET / BATCH_ROWS_MAX * rows
 }
 
-/// The keys that a scan meets after `last`.
-fn behind(last: &RowKey, reversed: bool) -> KeyRange {
+/// The keys that a scan reads after `last`.
+fn range_after(last: &RowKey, reversed: bool) -> KeyRange {
     if reversed {
         return KeyRange::new(bytes::Bytes::new(), Some(last.bytes().clone()));
     }

@@ -1,8 +1,8 @@
 //! Intervals of one key part, and sets of them. Pure.
 //!
-//! A [`Slot`] is what a predicate leaves of one part of the key: sorted intervals with gaps between them. Predicates become slots,
-//! conjunctions intersect them, disjunctions unite them, and [`pushdown`](super::pushdown) turns the slots of all parts into ranges
-//! of keys.
+//! A [`Slot`] is the set of values of one key part that a predicate allows: sorted intervals with gaps between them.
+//! Comparisons become slots, conjunctions intersect them, disjunctions unite them, and [`pushdown`](super::pushdown)
+//! makes ranges of keys of the slots of all parts.
 
 use keyspan_catalog::Value;
 use std::{cmp::Ordering, ops::Bound};
@@ -14,7 +14,7 @@ pub(super) struct Interval {
     pub(super) high: Bound<Value>,
 }
 
-/// Intervals in order, with gaps between them; none is empty. No interval means no value.
+/// Sorted, nonempty intervals with gaps between them. Without an interval it has no value.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Slot(Vec<Interval>);
 
@@ -31,13 +31,14 @@ pub(super) fn compare(a: &Value, b: &Value) -> Ordering {
         (Value::Bytes(a), Value::Bytes(b)) => a.cmp(b),
         (Value::Date(a), Value::Date(b)) => a.cmp(b),
         (Value::Uuid(a), Value::Uuid(b)) => a.cmp(b),
-        // Literals were brought to the part's type (and numerics to its scale) before they came here.
+        // Literals have the part's type, and numerics its scale.
         _ => unreachable!("values of one key part have one type: {a:?} and {b:?}"),
     }
 }
 
-/// The other side of a bound: what begins where the values up to it end, and the reverse.
-pub(super) fn beyond(bound: &Bound<Value>) -> Bound<Value> {
+/// The bound of the values on the other side: an upper bound becomes the lower bound of all greater values, and the
+/// reverse.
+pub(super) fn opposite(bound: &Bound<Value>) -> Bound<Value> {
     match bound {
         Bound::Included(value) => Bound::Excluded(value.clone()),
         Bound::Excluded(value) => Bound::Included(value.clone()),
@@ -93,7 +94,7 @@ impl Interval {
         }
     }
 
-    /// The value, when it holds exactly one.
+    /// The value, if it holds exactly one.
     pub(super) fn as_point(&self) -> Option<&Value> {
         match (&self.low, &self.high) {
             (Bound::Included(low), Bound::Included(high)) if compare(low, high).is_eq() => Some(low),
@@ -101,7 +102,7 @@ impl Interval {
         }
     }
 
-    /// The prefix, when it holds exactly the texts that start with one.
+    /// The prefix, if it holds exactly the texts that start with it.
     pub(super) fn as_text_prefix(&self) -> Option<&str> {
         match (&self.low, &self.high) {
             (Bound::Included(Value::Text(prefix)), high) if !prefix.is_empty() => {
@@ -112,11 +113,11 @@ impl Interval {
     }
 }
 
-/// The bound below which, and from the prefix on, lie the texts that start with the prefix.
+/// The upper bound of the texts that start with the prefix.
 fn after_prefix(prefix: &str) -> Bound<Value> {
     let mut chars: Vec<char> = prefix.chars().collect();
     while let Some(last) = chars.pop() {
-        // Surrogates are no characters: the range steps over them, as the order of UTF-8 does.
+        // A range of characters skips surrogates, as the order of UTF-8 does.
         if let Some(next) = (last..=char::MAX).nth(1) {
             chars.push(next);
             return Bound::Excluded(Value::Text(chars.into_iter().collect()));
@@ -131,7 +132,7 @@ impl Slot {
         Self(Vec::new())
     }
 
-    /// The intervals' union.
+    /// The union of intervals.
     pub(super) fn new(mut intervals: Vec<Interval>) -> Self {
         intervals.retain(|interval| !interval.is_empty());
         intervals.sort_by(|a, b| compare_low(&a.low, &b.low));
@@ -192,23 +193,23 @@ impl Slot {
         Self(both)
     }
 
-    /// The values that are not in it.
+    /// All values that are not in it.
     pub(super) fn complement(&self) -> Self {
         let (mut low, mut gaps) = (Bound::Unbounded, Vec::with_capacity(self.0.len() + 1));
         for interval in &self.0 {
             if interval.low != Bound::Unbounded {
-                gaps.push(Interval::new(low, beyond(&interval.low)));
+                gaps.push(Interval::new(low, opposite(&interval.low)));
             }
             if interval.high == Bound::Unbounded {
                 return Self::new(gaps);
             }
-            low = beyond(&interval.high);
+            low = opposite(&interval.high);
         }
         gaps.push(Interval::new(low, Bound::Unbounded));
         Self::new(gaps)
     }
 
-    /// The same values and more, in at most `count` intervals; `count` is at least one.
+    /// A superset in at most `count` intervals, which is at least 1.
     pub(super) fn coarsen(&self, count: usize) -> Self {
         let size = self.0.len().div_ceil(count.max(1)).max(1);
         let hull = |group: &[Interval]| Interval::new(group[0].low.clone(), group[group.len() - 1].high.clone());

@@ -1,4 +1,4 @@
-//! What predicates can be turned into ranges of: the parts of a key by their columns' names, or the key as bytes.
+//! The columns that ranges of keys can be made of: key parts by name, or the key as bytes.
 
 use keyspan_catalog::{
     KeySchema, PartBounds, SqlType, Table, Value,
@@ -7,7 +7,7 @@ use keyspan_catalog::{
 use keyspan_storage::{KeyRange, RowKey};
 use std::ops::Bound;
 
-/// One part as predicates name it.
+/// A key part as a column.
 #[derive(Clone, Debug, PartialEq)]
 pub struct PartColumn {
     /// The column.
@@ -16,18 +16,18 @@ pub struct PartColumn {
     pub kind: SqlType,
 }
 
-/// The parts of a table's keys, as predicates name them.
+/// The key parts of a table as columns, or its keys as bytes.
 #[derive(Clone, Debug)]
 pub struct Keys {
     columns: Vec<PartColumn>,
     /// `None` for keys as bytes.
     schema: Option<KeySchema>,
-    /// Whether parts may read as NULL: those of keys that do not conform.
+    /// Whether parts of keys that do not conform read as NULL.
     pub(super) nullable: bool,
 }
 
 impl Keys {
-    /// The parts of a table's keys. The operator's have the tenant before them.
+    /// The key parts of a table; for the operator, the tenant before them.
     pub fn of_table(table: &Table, operator: bool) -> Self {
         let mut schema = table.key.clone();
         schema.with_tenant = operator;
@@ -37,7 +37,7 @@ impl Keys {
         };
         let tenant = operator.then(|| PartColumn { name: TENANT_COLUMN.into(), kind: SqlType::Text });
         let parts = table.key.parts.iter().enumerate();
-        let parts = parts.map(|(number, part)| PartColumn { name: name(number), kind: part.kind });
+        let parts = parts.map(|(index, part)| PartColumn { name: name(index), kind: part.kind });
         Self {
             columns: tenant.into_iter().chain(parts).collect(),
             schema: Some(schema),
@@ -45,7 +45,7 @@ impl Keys {
         }
     }
 
-    /// The same parts where keys that do not conform are shown, with NULL for their parts.
+    /// The same parts, which read as NULL for keys that do not conform.
     #[must_use]
     pub(super) fn with_nulls(self) -> Self {
         Self { nullable: true, ..self }
@@ -57,7 +57,7 @@ impl Keys {
         Self { columns: vec![column], schema: None, nullable: false }
     }
 
-    /// Columns that are no key, for predicates alone.
+    /// Columns that are not of the key: for predicates only, no ranges can be made of them.
     pub(super) fn of_columns(columns: Vec<PartColumn>) -> Self {
         Self { columns, schema: None, nullable: false }
     }
@@ -67,13 +67,13 @@ impl Keys {
         &self.columns
     }
 
-    /// The number and type of the part that a column is.
+    /// The index and type of the part with this column name.
     pub(super) fn part(&self, column: &str) -> Option<(usize, SqlType)> {
-        let number = self.columns.iter().position(|part| part.name == column)?;
-        Some((number, self.columns[number].kind))
+        let index = self.columns.iter().position(|part| part.name == column)?;
+        Some((index, self.columns[index].kind))
     }
 
-    /// Of how many ranges one is made, at most: the buckets of salted keys.
+    /// The number of buckets of salted keys; 1 for other keys. One range may become one in each bucket.
     pub(super) fn buckets(&self) -> usize {
         self.schema.as_ref().map_or(1, |schema| usize::from(schema.salt.max(1)))
     }

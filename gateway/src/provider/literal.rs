@@ -1,10 +1,10 @@
-//! Where a literal lies among the values of a key part. Pure.
+//! The position of a literal among the values of a key part. Pure.
 //!
-//! DataFusion compares a part with a literal in a type that holds both: it may have widened the part by a cast. [`Edge`] brings the
-//! literal back to the part's own type, exactly: a part of whole numbers compared with 1.5 has no value that equals it, and 1 is the
-//! greatest below.
+//! DataFusion compares a part with a literal in a type that holds both, so the part may be inside a widening cast.
+//! [`Edge`] converts the literal back to the part's own type, exactly: for an integer part compared with 1.5 no value
+//! is equal, and 1 is the greatest value below.
 
-use super::interval::{Interval, Slot, beyond};
+use super::interval::{Interval, Slot, opposite};
 use crate::pg::types::UTC;
 use arrow::datatypes::{DataType, TimeUnit};
 use bytes::Bytes;
@@ -14,17 +14,17 @@ use std::ops::Bound;
 
 /// Microseconds of a day.
 const DAY_MICROS: i64 = 86_400_000_000;
-/// Whole numbers up to this are floats of 64 bits exactly.
+/// Integers of up to this absolute value are exact in a 64-bit float.
 const FLOAT_WHOLE_MAX: f64 = (1_i64 << 52) as f64;
 
-/// Where a literal lies among the values of a type.
+/// The position of a literal among the values of a type.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum Edge {
-    /// Below all of them.
+    /// Below all values.
     Under,
-    /// Above all of them.
+    /// Above all values.
     Over,
-    /// Between them, or on one or several.
+    /// Between two values, or equal to one or several.
     At {
         /// The upper bound of the values that are less.
         below: Bound<Value>,
@@ -38,7 +38,7 @@ impl Edge {
         Self::At { below: Bound::Excluded(value.clone()), above: Bound::Excluded(value) }
     }
 
-    /// On the value, or between it and the next.
+    /// Equal to the value, or between it and the next.
     fn floor(value: Value, exactly: bool) -> Self {
         if exactly {
             return Self::on(value);
@@ -68,23 +68,24 @@ impl Edge {
     pub(super) fn equal(&self) -> Slot {
         match self {
             Self::Under | Self::Over => Slot::none(),
-            Self::At { below, above } => Slot::new(vec![Interval::new(beyond(below), beyond(above))]),
+            Self::At { below, above } => Slot::new(vec![Interval::new(opposite(below), opposite(above))]),
         }
     }
 
-    /// Where `literal`, not NULL, lies among the values of `kind`, when both are compared as the type of `cast`, or as they are.
-    /// `None` when the comparison does not keep the order of the part's values, or is not known to.
+    /// The position of `literal`, which is not NULL, among the values of `kind`, if values are compared after a cast to
+    /// the type `cast`, or without a cast. `None` if the comparison does not follow the order of the part's values, or
+    /// may not.
     pub(super) fn of(kind: SqlType, cast: Option<&DataType>, literal: &ScalarValue) -> Option<Self> {
         match kind {
             SqlType::Bool => match (cast, literal) {
                 (None, ScalarValue::Boolean(Some(value))) => Some(Self::on(Value::Bool(*value))),
                 _ => None,
             },
-            SqlType::Int2 => whole(i16::MIN.into(), i16::MAX.into(), cast, literal),
-            SqlType::Int4 => whole(i32::MIN.into(), i32::MAX.into(), cast, literal),
-            SqlType::Int8 => whole(i64::MIN, i64::MAX, cast, literal),
-            SqlType::Float4 | SqlType::Float8 => float(kind, cast, literal),
-            SqlType::Numeric { scale, .. } => numeric(scale, cast, literal),
+            SqlType::Int2 => integer_edge(i16::MIN.into(), i16::MAX.into(), cast, literal),
+            SqlType::Int4 => integer_edge(i32::MIN.into(), i32::MAX.into(), cast, literal),
+            SqlType::Int8 => integer_edge(i64::MIN, i64::MAX, cast, literal),
+            SqlType::Float4 | SqlType::Float8 => float_edge(kind, cast, literal),
+            SqlType::Numeric { scale, .. } => numeric_edge(scale, cast, literal),
             SqlType::Text | SqlType::Varchar(_) | SqlType::Char(_) => {
                 let keeps =
                     cast.is_none_or(|to| matches!(to, DataType::Utf8 | DataType::LargeUtf8 | DataType::Utf8View));
@@ -101,8 +102,8 @@ impl Edge {
                 };
                 cast.is_none_or(binary).then(|| Self::on(Value::Bytes(Bytes::copy_from_slice(bytes))))
             }
-            SqlType::Date => date(cast, literal),
-            SqlType::Timestamp | SqlType::Timestamptz => timestamp(kind, cast, literal),
+            SqlType::Date => date_edge(cast, literal),
+            SqlType::Timestamp | SqlType::Timestamptz => timestamp_edge(kind, cast, literal),
             SqlType::Uuid => match (cast, literal) {
                 (None, ScalarValue::FixedSizeBinary(16, Some(bytes))) => {
                     Some(Self::on(Value::Uuid(bytes.as_slice().try_into().ok()?)))
@@ -121,7 +122,7 @@ impl Edge {
     }
 }
 
-/// The text of a literal of any type of text.
+/// The text of a literal of any of Arrow's string types.
 pub(super) fn text(literal: &ScalarValue) -> Option<&str> {
     match literal {
         ScalarValue::Utf8(text) | ScalarValue::LargeUtf8(text) | ScalarValue::Utf8View(text) => text.as_deref(),
@@ -143,7 +144,7 @@ fn integer(literal: &ScalarValue) -> Option<i128> {
     }
 }
 
-/// The digits of a number at a scale, rounded down, and whether nothing was rounded.
+/// A decimal at another scale, rounded down, and whether that is exact.
 fn scaled(unscaled: i128, from: i8, to: i8) -> Option<(i128, bool)> {
     let shift = i16::from(to) - i16::from(from);
     let factor = 10_i128.checked_pow(u32::from(shift.unsigned_abs()))?;
@@ -153,7 +154,7 @@ fn scaled(unscaled: i128, from: i8, to: i8) -> Option<(i128, bool)> {
     Some((unscaled.div_euclid(factor), unscaled.rem_euclid(factor) == 0))
 }
 
-fn whole(min: i64, max: i64, cast: Option<&DataType>, literal: &ScalarValue) -> Option<Edge> {
+fn integer_edge(min: i64, max: i64, cast: Option<&DataType>, literal: &ScalarValue) -> Option<Edge> {
     let keeps = match cast {
         None | Some(DataType::Int64 | DataType::Decimal128(..) | DataType::Float64) => true,
         Some(DataType::Int32) => max <= i32::MAX.into(),
@@ -162,7 +163,7 @@ fn whole(min: i64, max: i64, cast: Option<&DataType>, literal: &ScalarValue) -> 
     };
     let (floor, exactly) = match literal {
         ScalarValue::Decimal128(Some(unscaled), _, scale) => scaled(*unscaled, *scale, 0)?,
-        // Beyond, several whole numbers would be one float.
+        // Beyond it, several integers equal one float.
         #[expect(clippy::cast_possible_truncation, reason = "bounded")]
         ScalarValue::Float64(Some(float)) if float.abs() < FLOAT_WHOLE_MAX => {
             (float.floor() as i128, float.floor() == *float)
@@ -181,7 +182,7 @@ fn whole(min: i64, max: i64, cast: Option<&DataType>, literal: &ScalarValue) -> 
     }
 }
 
-fn float(kind: SqlType, cast: Option<&DataType>, literal: &ScalarValue) -> Option<Edge> {
+fn float_edge(kind: SqlType, cast: Option<&DataType>, literal: &ScalarValue) -> Option<Edge> {
     if cast.is_some_and(|to| *to != DataType::Float64) {
         return None;
     }
@@ -191,7 +192,7 @@ fn float(kind: SqlType, cast: Option<&DataType>, literal: &ScalarValue) -> Optio
         #[expect(clippy::cast_precision_loss, reason = "bounded")]
         other => integer(other).map(|whole| whole as f64).filter(|whole| whole.abs() < FLOAT_WHOLE_MAX)?,
     };
-    // DataFusion tells −0 from 0 and orders a negative NaN first; keys do not.
+    // DataFusion orders −0 before 0 and a negative NaN first; keys do not.
     if value.is_sign_negative() && (value == 0.0 || value.is_nan()) {
         return None;
     }
@@ -204,7 +205,7 @@ fn float(kind: SqlType, cast: Option<&DataType>, literal: &ScalarValue) -> Optio
     (floor.is_finite()).then(|| Edge::floor(Value::Float(f64::from(floor)), f64::from(floor) == value))
 }
 
-fn numeric(scale: u8, cast: Option<&DataType>, literal: &ScalarValue) -> Option<Edge> {
+fn numeric_edge(scale: u8, cast: Option<&DataType>, literal: &ScalarValue) -> Option<Edge> {
     let own = i8::try_from(scale).ok()?;
     let keeps = match cast {
         None => true,
@@ -218,7 +219,7 @@ fn numeric(scale: u8, cast: Option<&DataType>, literal: &ScalarValue) -> Option<
     keeps.then(|| Edge::floor(Value::Numeric { unscaled, scale }, exactly))
 }
 
-/// The microseconds of a literal point in time, rounded down, and whether nothing was rounded.
+/// The microseconds of a literal timestamp, rounded down, and whether that is exact.
 fn micros(literal: &ScalarValue) -> Option<(i64, bool)> {
     match literal {
         ScalarValue::TimestampSecond(value, _) => Some(((*value)?.checked_mul(1_000_000)?, true)),
@@ -231,12 +232,12 @@ fn micros(literal: &ScalarValue) -> Option<(i64, bool)> {
     }
 }
 
-/// Whether a point in time without zone and one with it are the same number.
+/// Whether timestamps with this zone have the same representation as those without.
 fn is_utc(zone: Option<&str>) -> bool {
     zone.is_none_or(|zone| zone == UTC || zone == "UTC")
 }
 
-fn date(cast: Option<&DataType>, literal: &ScalarValue) -> Option<Edge> {
+fn date_edge(cast: Option<&DataType>, literal: &ScalarValue) -> Option<Edge> {
     match (cast, literal) {
         (None | Some(DataType::Date32), ScalarValue::Date32(Some(days))) => Some(Edge::on(Value::Date(*days))),
         (Some(DataType::Timestamp(_, zone)), literal) if is_utc(zone.as_deref()) => {
@@ -248,7 +249,7 @@ fn date(cast: Option<&DataType>, literal: &ScalarValue) -> Option<Edge> {
     }
 }
 
-fn timestamp(kind: SqlType, cast: Option<&DataType>, literal: &ScalarValue) -> Option<Edge> {
+fn timestamp_edge(kind: SqlType, cast: Option<&DataType>, literal: &ScalarValue) -> Option<Edge> {
     let zoned = match literal {
         ScalarValue::TimestampSecond(_, zone)
         | ScalarValue::TimestampMillisecond(_, zone)
@@ -258,7 +259,7 @@ fn timestamp(kind: SqlType, cast: Option<&DataType>, literal: &ScalarValue) -> O
         _ => return None,
     };
     match cast {
-        // A date holds the points in time of a whole day.
+        // A date equals all timestamps of its day.
         Some(DataType::Date32) => {
             let ScalarValue::Date32(Some(days)) = literal else { return None };
             let day = |days: i32| Value::Timestamp(i64::from(days) * DAY_MICROS);

@@ -1,17 +1,19 @@
-//! The loose scan: of each group of rows that begin with the same key parts, the first row, the last, or both, found by seeking.
+//! The loose index scan: seeks the first row, the last, or both, of each group of rows whose keys begin with the same
+//! parts.
 //!
 //! ```text
-//! AggregateExec       DISTINCT ON (device) … ORDER BY device, at DESC; GROUP BY device with min(at), max(at); DISTINCT device
+//! AggregateExec       DISTINCT ON (device) … ORDER BY device, at DESC; GROUP BY device with min(at), max(at);
+//!                     DISTINCT device
 //!   LooseScanExec     one or two rows of each device, or all rows
 //!     the scan        of all rows
 //! ```
 //!
-//! Where an aggregation asks nothing of a group but what stands at its edges in the order of keys, [`rule`] puts this node between
-//! it and its scan. The aggregation stays, so that the node may give more rows than it has to: all of them are a right answer too. It
-//! seeks from group to group, a read of a few rows for each. When the first groups turn out to be small, a scan of row groups
-//! is faster than so many seeks, and takes its place.
+//! If an aggregation needs only the edges of each group in key order, [`rule`] puts this node between it and its scan.
+//! The aggregation stays, so this node may yield more rows than the edges: the answer is right even if it yields all
+//! rows. It seeks from group to group, and reads a few rows for each. If the first groups turn out to be small, a scan
+//! by row groups is faster than so many seeks, and replaces them.
 //!
-//! PostgreSQL answers `max` so from an index, and MySQL calls it a loose index scan.
+//! PostgreSQL answers `max` from an index in this way, and MySQL calls it a loose index scan.
 
 mod rule;
 
@@ -20,12 +22,10 @@ pub use rule::LooseScans;
 use super::{
     columnar::{self, ColumnarExec},
     decode::{BatchBuilder, Layout, RowLayout},
-    exec::{BATCH_BYTES_TARGET, BATCH_ROWS_MAX, Read, ScanExec, bytes_of},
+    exec::{BATCH_BYTES_TARGET, BATCH_ROWS_MAX, Read, ScanExec, batch_bytes_max},
+    node,
 };
-use crate::{
-    pg::{error::SqlError, exec::node},
-    view::View,
-};
+use crate::{pg::error::SqlError, view::View};
 use arrow::{array::RecordBatch, datatypes::SchemaRef};
 use datafusion::{
     common::{Result, tree_node::TreeNodeRecursion},
@@ -33,10 +33,9 @@ use datafusion::{
     execution::{SendableRecordBatchStream, TaskContext},
     physical_expr::{EquivalenceProperties, PhysicalExpr},
     physical_plan::{
-        DisplayAs, DisplayFormatType, ExecutionPlan, PlanProperties, ReplaceChildrenOptions,
+        DisplayAs, DisplayFormatType, EmptyRecordBatchStream, ExecutionPlan, PlanProperties, ReplaceChildrenOptions,
         coop::make_cooperative,
-        execution_plan::{Boundedness, EmissionType},
-        metrics::{BaselineMetrics, ExecutionPlanMetricsSet, MetricsSet},
+        metrics::{BaselineMetrics, ExecutionPlanMetricsSet},
         stream::RecordBatchStreamAdapter,
     },
 };
@@ -49,21 +48,19 @@ use std::{
 };
 use tokio::sync::OnceCell;
 
-/// Rows that are read from where a seek has led: groups of fewer rows are read through.
+/// Rows that are read after each seek: smaller groups are read through without another seek.
 const SEEK_ROWS: u64 = 16;
-/// Groups after which it is looked at how large they are.
+/// Groups that are read before the choice between seeks and a scan by row groups.
 const PROBED_GROUPS: usize = 16;
-/// Rows of a group, in the mean of those probed, from which on seeking is faster than scanning row groups.
-///
-/// Tests have too few rows for it, and would never go on from the first groups.
-pub const GROUP_ROWS_MIN: u64 = if cfg!(test) { 64 } else { 8_192 };
-/// A scan of more ranges is not made loose: what is left of them is cut anew for each group.
+/// Seeks are faster than a scan by row groups if the probed groups have at least so many rows on average.
+pub const GROUP_ROWS_MIN: u64 = 8_192;
+/// A scan of more ranges is not made loose, since the remaining ranges are computed anew for each group.
 pub const RANGES_MAX: usize = 256;
 
-/// Which rows of a group are wanted.
+/// The rows of a group that the aggregation needs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Edges {
-    /// The first in the order of keys.
+    /// The first in key order.
     First,
     /// The last.
     Last,
@@ -72,22 +69,22 @@ pub enum Edges {
 }
 
 impl Edges {
-    /// These and those.
+    /// The edges that are in either.
     fn and(self, other: Self) -> Self {
         if self == other { self } else { Self::Both }
     }
 }
 
-/// See the module.
+/// Yields the edges of groups, or all rows.
 #[derive(Debug)]
 pub struct LooseScanExec {
-    /// All rows.
+    /// Reads all rows.
     child: Arc<dyn ExecutionPlan>,
     groups: Groups,
     properties: Arc<PlanProperties>,
     metrics: ExecutionPlanMetricsSet,
-    /// What the first of the partitions found that looked.
-    probed: Arc<OnceCell<Probed>>,
+    /// The result of the first partition that runs.
+    probe: Arc<OnceCell<Probe>>,
 }
 
 /// The groups of a scan.
@@ -96,61 +93,65 @@ struct Groups {
     view: View,
     table: Arc<Table>,
     layout: Arc<RowLayout>,
-    counts: Arc<ScanMetrics>,
+    store_metrics: Arc<ScanMetrics>,
     read: Read,
-    /// Key parts that the rows of a group have in common.
+    /// The number of leading key parts that are equal within a group.
     parts: usize,
-    /// Names of those that differ from group to group.
+    /// Names of those of them that differ from group to group.
     names: Vec<String>,
     edges: Edges,
+    /// See [`GROUP_ROWS_MIN`].
+    group_rows_min: u64,
 }
 
-/// What is known when the first groups were read.
+/// What the first groups tell.
 #[derive(Clone, Debug)]
-enum Probed {
-    /// They are small: all rows are to be scanned.
+enum Probe {
+    /// Groups are small: scan all rows.
     Small,
-    /// Their rows, and where the others are.
+    /// Groups are large: the edges of the first groups, and the ranges of the other groups.
     Large(Option<RecordBatch>, RowSet),
 }
 
 impl LooseScanExec {
-    /// The edges of groups of rows that have the first `parts` parts of the key in common, of which those of `names` differ from group to
-    /// group; `None` for scans that cannot be made loose.
-    fn over_scan(child: Arc<dyn ExecutionPlan>, (parts, names): (usize, Vec<String>), edges: Edges) -> Option<Self> {
+    /// The edges of groups whose rows have equal values in the first `parts` key parts; those of `names` differ from
+    /// group to group. `None` if the child is not a scan of rows.
+    fn over_scan(
+        child: Arc<dyn ExecutionPlan>,
+        (parts, names): (usize, Vec<String>),
+        edges: Edges,
+        group_rows_min: u64,
+    ) -> Option<Self> {
         let scan = scan_of(&child)?;
-        let (view, table) = scan.door();
+        let (view, table) = scan.view_and_table();
         let groups = Groups {
             view: view.clone(),
             table: Arc::clone(table),
             layout: Arc::clone(scan.row_layout()?),
-            counts: Arc::clone(scan.shared_counts()),
+            store_metrics: Arc::clone(scan.store_metrics()),
             read: scan.read().clone(),
             parts,
             names,
             edges,
+            group_rows_min,
         };
         Some(Self::new(child, groups))
     }
 
     fn new(child: Arc<dyn ExecutionPlan>, groups: Groups) -> Self {
-        let of = child.properties();
-        let equivalence = EquivalenceProperties::new(child.schema());
-        let properties =
-            PlanProperties::new(equivalence, of.partitioning.clone(), EmissionType::Incremental, Boundedness::Bounded);
-        let properties = Arc::new(properties.with_scheduling_type(of.scheduling_type));
-        Self { child, groups, properties, metrics: ExecutionPlanMetricsSet::new(), probed: Arc::default() }
+        let properties = node::properties_over(&child, EquivalenceProperties::new(child.schema()));
+        Self { child, groups, properties, metrics: ExecutionPlanMetricsSet::new(), probe: Arc::default() }
     }
 
-    /// About how many rows it gives: groups are as large as they have to be to be sought.
-    fn about_rows(&self) -> Option<u64> {
+    /// An estimate of the rows that it yields, if groups are just large enough for seeks.
+    fn rows_estimate(&self) -> Option<u64> {
         let edges = if self.groups.edges == Edges::Both { 2 } else { 1 };
         if self.groups.names.is_empty() {
             return Some(edges);
         }
-        let groups = match self.child.downcast_ref::<ColumnarExec>().map(ColumnarExec::counts) {
-            Some(counts) => (counts.rows + counts.memory) / GROUP_ROWS_MIN,
-            None => scan_of(&self.child)?.about().rows? / SEEK_ROWS,
+        let groups = match self.child.downcast_ref::<ColumnarExec>().map(ColumnarExec::stats) {
+            Some(stats) => (stats.rows + stats.memory) / self.groups.group_rows_min,
+            None => scan_of(&self.child)?.description().rows? / SEEK_ROWS,
         };
         Some((groups + 1) * edges)
     }
@@ -160,7 +161,7 @@ impl LooseScanExec {
     }
 }
 
-/// The scan by rows that reads what a node reads; `None` for nodes that are no scan of ours, or do more than to read.
+/// The scan by rows that is equivalent to a node; `None` for other nodes, and scans that evaluate filters.
 fn scan_of(node: &Arc<dyn ExecutionPlan>) -> Option<&ScanExec> {
     match node.downcast_ref::<ColumnarExec>() {
         Some(fast) => fast.filters().is_empty().then(|| fast.scan()),
@@ -187,41 +188,24 @@ impl DisplayAs for LooseScanExec {
 }
 
 impl ExecutionPlan for LooseScanExec {
-    fn name(&self) -> &'static str {
-        "KeyspanLooseScan"
-    }
-
-    fn properties(&self) -> &Arc<PlanProperties> {
-        &self.properties
-    }
-
+    node::fields!("KeyspanLooseScan");
     node::over_child!();
-
-    node::about_rows!(|loose| loose.about_rows());
-
-    fn metrics(&self) -> Option<MetricsSet> {
-        Some(self.metrics.clone_inner())
-    }
+    node::about_rows!(|loose| loose.rows_estimate());
 
     fn execute(&self, partition: usize, context: Arc<TaskContext>) -> Result<SendableRecordBatchStream> {
-        let (child, groups, probed) = (Arc::clone(&self.child), self.groups.clone(), Arc::clone(&self.probed));
-        let small_ones_scanned = child.is::<ColumnarExec>();
+        let (child, groups, probe) = (Arc::clone(&self.child), self.groups.clone(), Arc::clone(&self.probe));
+        let by_row_groups = child.is::<ColumnarExec>();
         let metrics = BaselineMetrics::new(&self.metrics, partition);
         let schema = child.schema();
         let stream = async move {
-            let found: Result<SendableRecordBatchStream> =
-                match probed.get_or_try_init(|| groups.probe(small_ones_scanned)).await? {
-                    Probed::Small => child.execute(partition, context),
-                    Probed::Large(first, rest) if partition == 0 => {
-                        let batch_rows = context.session_config().batch_size().clamp(1, BATCH_ROWS_MAX);
-                        Ok(groups.stream(first.clone(), rest.clone(), batch_rows))
-                    }
-                    Probed::Large(..) => {
-                        let none = futures::stream::empty();
-                        Ok(Box::pin(RecordBatchStreamAdapter::new(child.schema(), none)))
-                    }
-                };
-            found
+            match probe.get_or_try_init(|| groups.probe(by_row_groups)).await? {
+                Probe::Small => child.execute(partition, context),
+                Probe::Large(first, rest) if partition == 0 => {
+                    let batch_rows = context.session_config().batch_size().clamp(1, BATCH_ROWS_MAX);
+                    Ok(groups.stream(first.clone(), rest.clone(), batch_rows))
+                }
+                Probe::Large(..) => Ok(Box::pin(EmptyRecordBatchStream::new(child.schema())) as _),
+            }
         };
         let counted = move |batch: RecordBatch| {
             metrics.record_output(batch.num_rows());
@@ -233,26 +217,26 @@ impl ExecutionPlan for LooseScanExec {
 }
 
 impl Groups {
-    /// Reads the first groups. What it finds small is to be scanned whole, if that is `scanned` by row groups.
-    async fn probe(&self, scanned: bool) -> Result<Probed> {
+    /// Reads the first groups. They count as small only if the scan of all rows is `by_row_groups`.
+    async fn probe(&self, by_row_groups: bool) -> Result<Probe> {
         let mut walk = Walk { groups: self, left: self.read.rows.clone() };
-        let found = walk.next(PROBED_GROUPS, BATCH_ROWS_MAX).await;
-        let first = found.map_err(|error| DataFusionError::External(Box::new(error)))?;
+        let first = walk.next(PROBED_GROUPS, BATCH_ROWS_MAX).await;
+        let first = first.map_err(|error| DataFusionError::External(Box::new(error)))?;
         let left = walk.left;
-        if scanned && !left.is_empty() {
-            let passed = self.read.rows.intersect(&RowSet::from(passed(&left, self.edges == Edges::Last)));
-            if columnar::rows_about(&self.view, &self.table, passed).await? < PROBED_GROUPS as u64 * GROUP_ROWS_MIN {
-                return Ok(Probed::Small);
+        if by_row_groups && !left.is_empty() {
+            let probed = self.read.rows.intersect(&RowSet::from(range_before(&left, self.edges == Edges::Last)));
+            let rows = columnar::rows_estimate(&self.view, &self.table, probed).await?;
+            if rows < PROBED_GROUPS as u64 * self.group_rows_min {
+                return Ok(Probe::Small);
             }
         }
-        Ok(Probed::Large(first, left))
+        Ok(Probe::Large(first, left))
     }
 
-    /// The rows of the groups of `left`, after a batch that was read before.
+    /// The batch `first`, then the edges of the groups in `left`.
     fn stream(&self, first: Option<RecordBatch>, left: RowSet, batch_rows: usize) -> SendableRecordBatchStream {
         let schema: SchemaRef = Arc::clone(&self.layout.schema);
-        let begun = (self.clone(), left);
-        let others = futures::stream::try_unfold(begun, move |(groups, left)| async move {
+        let others = futures::stream::try_unfold((self.clone(), left), move |(groups, left)| async move {
             let mut walk = Walk { groups: &groups, left };
             let batch = walk.next(usize::MAX, batch_rows).await;
             let batch = batch.map_err(|error| DataFusionError::External(Box::new(error)))?;
@@ -263,33 +247,35 @@ impl Groups {
         Box::pin(RecordBatchStreamAdapter::new(schema, batches))
     }
 
-    /// The keys of the group of a row, of salted keys in its bucket; `None` for a key that does not conform, which is in no group.
+    /// The range of the group of a row; for salted keys, of its part in the row's bucket. `None` for a key that does
+    /// not conform, which is in no group.
     fn group_of(&self, row: &Row) -> Option<KeyRange> {
         let keys = &self.layout.keys;
         let values = keys.decode(&row.key).ok()?;
-        let of = values.get(..self.parts)?;
-        let range = keys.ranges(of, None).into_iter().find(|range| range.contains(&row.key));
-        range.filter(|_| keys.range_is_exact(of, None))
+        let prefix = values.get(..self.parts)?;
+        let range = keys.ranges(prefix, None).into_iter().find(|range| range.contains(&row.key));
+        range.filter(|_| keys.range_is_exact(prefix, None))
     }
 }
 
 /// A walk from group to group.
 struct Walk<'a> {
     groups: &'a Groups,
-    /// The keys ahead.
+    /// The ranges that are not read yet.
     left: RowSet,
 }
 
 impl Walk<'_> {
-    /// The wanted rows of the next groups, `groups_max` of them at most; `None` when there are no more.
+    /// The edges of the next groups, at most `groups_max` of them; `None` at the end.
     async fn next(&mut self, groups_max: usize, batch_rows: usize) -> Result<Option<RecordBatch>, SqlError> {
         let Groups { edges, names, layout, .. } = self.groups;
         let mut batch = layout.start();
         let backwards = *edges == Edges::Last;
-        // A single group is not read through.
+        // Of a single group only the edge is read.
         let rows_max = if names.is_empty() { 1 } else { SEEK_ROWS };
         let mut groups = 0;
-        while groups < groups_max && batch.rows() < batch_rows && batch.bytes() < bytes_of(batch_rows) {
+        while groups < groups_max && batch.size().rows < batch_rows && batch.size().bytes < batch_bytes_max(batch_rows)
+        {
             if self.left.is_empty() {
                 break;
             }
@@ -310,7 +296,7 @@ impl Walk<'_> {
                 {
                     batch.push(&last)?;
                 }
-                self.left = self.left.intersect(&RowSet::from(beyond(&range, backwards)));
+                self.left = self.left.intersect(&RowSet::from(range_after(&range, backwards)));
                 group = Some(range);
                 groups += 1;
             }
@@ -321,21 +307,21 @@ impl Walk<'_> {
         finished(batch)
     }
 
-    /// The last row of a group that has a key that conforms.
+    /// The last row of a group whose key conforms.
     async fn last_of(&self, group: &KeyRange) -> Result<Option<Row>, SqlError> {
         let mut rows = self.left.intersect(&RowSet::from(group.clone()));
         while let Some(last) = self.read(rows.clone(), 1, true).await?.0.pop() {
             if self.groups.group_of(&last).is_some() {
                 return Ok(Some(last));
             }
-            rows = rows.intersect(&RowSet::from(beyond(&KeyRange::point(&last.key), true)));
+            rows = rows.intersect(&RowSet::from(range_after(&KeyRange::point(&last.key), true)));
         }
         Ok(None)
     }
 
-    /// Reads the next rows, fewer where they are large, and says whether there are no others.
+    /// Reads the next rows, fewer if they are large; returns true if there are no others.
     async fn read(&self, rows: RowSet, rows_max: u64, reversed: bool) -> Result<(Vec<Row>, bool), SqlError> {
-        let Groups { view, table, read, counts, .. } = self.groups;
+        let Groups { view, table, read, store_metrics, .. } = self.groups;
         let scan = Scan {
             columns: read.columns.clone(),
             timestamps: read.timestamps,
@@ -343,10 +329,10 @@ impl Walk<'_> {
             keep_empty: read.keep_empty,
             rows_max: Some(rows_max),
             reversed,
-            metrics: Some(Arc::clone(counts)),
+            metrics: Some(Arc::clone(store_metrics)),
             ..Scan::of(rows)
         };
-        let before = counts.bytes_seen.load(Ordering::Relaxed);
+        let before = store_metrics.bytes_seen.load(Ordering::Relaxed);
         let (mut found, mut bytes) = (Vec::new(), 0);
         let mut rows = view.scan(table, scan);
         let mut exhausted = true;
@@ -359,7 +345,7 @@ impl Walk<'_> {
             }
         }
         if let Some(budget) = &view.budget {
-            budget.take(counts.bytes_seen.load(Ordering::Relaxed).saturating_sub(before), None)?;
+            budget.charge(store_metrics.bytes_seen.load(Ordering::Relaxed).saturating_sub(before), None)?;
         }
         let exhausted = exhausted && (found.len() as u64) < rows_max;
         Ok((found, exhausted))
@@ -367,11 +353,11 @@ impl Walk<'_> {
 }
 
 fn finished(batch: Box<dyn BatchBuilder>) -> Result<Option<RecordBatch>, SqlError> {
-    if batch.rows() == 0 { Ok(None) } else { batch.finish().map(Some) }
+    if batch.size().rows == 0 { Ok(None) } else { batch.finish().map(Some) }
 }
 
-/// The keys that a walk has met before those that are left, which are not none.
-fn passed(left: &RowSet, backwards: bool) -> KeyRange {
+/// The range that a walk has read before `left`, which is not empty.
+fn range_before(left: &RowSet, backwards: bool) -> KeyRange {
     let ranges = left.ranges();
     if backwards {
         let end = ranges.last().and_then(|range| range.end.clone());
@@ -380,12 +366,12 @@ fn passed(left: &RowSet, backwards: bool) -> KeyRange {
     KeyRange::new(bytes::Bytes::new(), ranges.first().map(|range| range.start.clone()))
 }
 
-/// The keys that a walk meets after a range.
-fn beyond(range: &KeyRange, backwards: bool) -> KeyRange {
+/// The range that a walk reads after another.
+fn range_after(range: &KeyRange, backwards: bool) -> KeyRange {
     match (&range.end, backwards) {
         (_, true) => KeyRange::new(bytes::Bytes::new(), Some(range.start.clone())),
         (Some(end), false) => KeyRange::new(end.clone(), None),
-        // The last group of all: there is nothing behind it.
+        // The last group of all: an empty range.
         (None, false) => KeyRange::new(range.start.clone(), Some(range.start.clone())),
     }
 }

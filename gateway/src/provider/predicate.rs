@@ -1,8 +1,8 @@
 //! Predicates as sets of keys. Pure.
 //!
-//! A predicate over key parts becomes a [`KeySet`]: a union of boxes, each box a [`Slot`] for every part that it restricts. A
-//! negation is carried down to the comparisons, where SQL's third truth value is decided: what is neither true nor false is in
-//! neither set.
+//! A predicate over key parts becomes a [`KeySet`]: a union of boxes, where a box has a [`Slot`] for every part that it
+//! restricts. Negations are pushed down to the comparisons. There SQL's third truth value is decided: a key for which
+//! the comparison is NULL is neither in the set of the comparison nor in that of its negation.
 
 use super::{
     interval::{Interval, Slot},
@@ -17,18 +17,18 @@ use datafusion::{
 use keyspan_catalog::{SqlType, Value};
 use std::{ops::Bound, sync::Arc};
 
-/// Boxes of one set; a predicate of more is not turned into ranges.
+/// The most boxes of one set; a predicate that needs more makes no ranges.
 pub(super) const BOXES_MAX: usize = 10_000;
 
-/// What is left of each part; `None` for all of it.
+/// The values of each part; `None` for all.
 pub(super) type KeyBox = Vec<Option<Slot>>;
 
-/// Keys: the union of boxes.
+/// A set of keys, as a union of boxes.
 #[derive(Clone, Debug)]
 pub(super) struct KeySet {
-    /// None of them is empty.
+    /// No box is empty.
     pub(super) boxes: Vec<KeyBox>,
-    /// Whether every key in it satisfies the predicate; a set never lacks one that does.
+    /// Whether every key in the set satisfies the predicate. Every key that satisfies it is in the set.
     pub(super) exact: bool,
 }
 
@@ -51,13 +51,13 @@ impl KeySet {
         Self { boxes: vec![only], exact: true }
     }
 
-    /// The keys in both; `None` when there would be too many boxes.
+    /// The keys in both; `None` if that takes too many boxes.
     pub(super) fn intersect(&self, other: &Self) -> Option<Self> {
         let boxes = intersect(&self.boxes, &other.boxes)?;
         Some(Self { boxes, exact: self.exact && other.exact })
     }
 
-    /// The keys in either; `None` when there would be too many boxes.
+    /// The keys in either; `None` if that takes too many boxes.
     fn unite(mut self, other: Self) -> Option<Self> {
         self.exact &= other.exact;
         for next in other.boxes {
@@ -70,31 +70,35 @@ impl KeySet {
         (self.boxes.len() <= BOXES_MAX).then_some(self)
     }
 
-    /// The number of the last part that it restricts, plus one.
+    /// The index of the last part that it restricts, plus one.
     pub(super) fn depth(&self) -> usize {
         let last = |b: &KeyBox| b.iter().rposition(Option::is_some).map_or(0, |last| last + 1);
         self.boxes.iter().map(last).max().unwrap_or(0)
     }
 }
 
-/// What two unions of boxes share; `None` when there would be too many boxes.
+/// The intersection of two unions of boxes; `None` if it takes too many boxes.
 pub(super) fn intersect(left: &[KeyBox], right: &[KeyBox]) -> Option<Vec<KeyBox>> {
     if left.len().saturating_mul(right.len()) > BOXES_MAX {
         return None;
     }
     let pairs = left.iter().flat_map(|a| right.iter().map(move |b| (a, b)));
-    Some(pairs.filter_map(|(a, b)| a.iter().zip(b).map(|(a, b)| both(a.as_ref(), b.as_ref())).collect()).collect())
+    Some(
+        pairs
+            .filter_map(|(a, b)| a.iter().zip(b).map(|(a, b)| intersect_slots(a.as_ref(), b.as_ref())).collect())
+            .collect(),
+    )
 }
 
-/// What two slots share: the outer `None` for nothing at all, the inner for every value.
-fn both(a: Option<&Slot>, b: Option<&Slot>) -> Option<Option<Slot>> {
+/// The intersection of two slots: `None` if it is empty, inner `None` for all values.
+fn intersect_slots(a: Option<&Slot>, b: Option<&Slot>) -> Option<Option<Slot>> {
     match (a, b) {
         (Some(a), Some(b)) => Some(a.intersect(b)).filter(|slot| !slot.is_none()).map(Some),
         (a, b) => Some(a.or(b).cloned()),
     }
 }
 
-/// Two boxes as one, when they differ in one part only.
+/// The union of two boxes, if it is a box: they must differ in one part only.
 fn join(a: &KeyBox, b: &KeyBox) -> Option<KeyBox> {
     let mut differing = (0..a.len()).filter(|part| a[*part] != b[*part]);
     let Some(part) = differing.next() else { return Some(a.clone()) };
@@ -109,7 +113,7 @@ fn join(a: &KeyBox, b: &KeyBox) -> Option<KeyBox> {
     Some(joined)
 }
 
-/// The keys for which `predicate` may be true, or false if `negated`. `None` when the key tells nothing of it.
+/// The keys for which `predicate` may be true, or false if `negated`. `None` if it does not restrict keys.
 pub(super) fn keys_of(predicate: &Expr, negated: bool, keys: &Keys) -> Option<KeySet> {
     let parts = keys.columns().len();
     match predicate {
@@ -144,8 +148,8 @@ pub(super) fn keys_of(predicate: &Expr, negated: bool, keys: &Keys) -> Option<Ke
             keys_of(&low.and(high), negated != between.negated, keys)
         }
         Expr::InList(list) => in_list(&list.expr, &list.list, negated != list.negated, keys),
-        Expr::Like(like) if !like.case_insensitive => starts_like(like, negated != like.negated, keys),
-        Expr::ScalarFunction(function) => of_function(function, negated, keys),
+        Expr::Like(like) if !like.case_insensitive => like_set(like, negated != like.negated, keys),
+        Expr::ScalarFunction(function) => function_set(function, negated, keys),
         _ => None,
     }
 }
@@ -154,7 +158,7 @@ fn compare(left: &Expr, op: Operator, right: &Expr) -> Expr {
     Expr::BinaryExpr(BinaryExpr::new(Box::new(left.clone()), op, Box::new(right.clone())))
 }
 
-/// The operands of a chain of one operator, without recursion: chains of ten thousand are met.
+/// The operands of a chain of one operator, without recursion, since chains may have ten thousand operands.
 fn operands(chain: &Expr, op: Operator) -> Vec<&Expr> {
     let (mut open, mut found) = (vec![chain], Vec::new());
     while let Some(next) = open.pop() {
@@ -185,7 +189,7 @@ fn any_of(chain: &Expr, op: Operator, negated: bool, keys: &Keys) -> Option<KeyS
     operands(chain, op).into_iter().fold(none, |any, operand| any?.unite(keys_of(operand, negated, keys)?))
 }
 
-/// A key part as it stands in a comparison, with the type of the cast around it.
+/// The index and type of the key part that an expression is, and the type that a cast around it converts to.
 fn part_of<'a>(expr: &'a Expr, keys: &Keys) -> Option<(usize, SqlType, Option<&'a DataType>)> {
     match expr {
         Expr::Alias(alias) => part_of(&alias.expr, keys),
@@ -221,7 +225,7 @@ fn comparison(binary: &BinaryExpr, negated: bool, keys: &Keys) -> Option<KeySet>
     let (part, kind, cast) = part_of(left, keys)?;
     let value = literal(right)?;
     let op = match op {
-        // Parts are never NULL; where they may be, this is not a comparison with the key alone.
+        // Key parts are not NULL, except where the table reads keys that do not conform as NULL.
         Operator::IsNotDistinctFrom if !keys.nullable && !value.is_null() => Operator::Eq,
         Operator::IsDistinctFrom if !keys.nullable && !value.is_null() => Operator::NotEq,
         Operator::IsNotDistinctFrom | Operator::IsDistinctFrom => return None,
@@ -235,11 +239,11 @@ fn comparison(binary: &BinaryExpr, negated: bool, keys: &Keys) -> Option<KeySet>
     if value.is_null() {
         return Some(KeySet::none());
     }
-    Some(KeySet::of_part(parts, part, compared(&Edge::of(kind, cast, value)?, op)?))
+    Some(KeySet::of_part(parts, part, slot_of(&Edge::of(kind, cast, value)?, op)?))
 }
 
-/// The values that compare so with a literal.
-pub(super) fn compared(edge: &Edge, op: Operator) -> Option<Slot> {
+/// The values for which a comparison with a literal holds; `None` for other operators.
+pub(super) fn slot_of(edge: &Edge, op: Operator) -> Option<Slot> {
     Some(match op {
         Operator::Eq => edge.equal(),
         Operator::NotEq => edge.equal().complement(),
@@ -251,8 +255,8 @@ pub(super) fn compared(edge: &Edge, op: Operator) -> Option<Slot> {
     })
 }
 
-/// `(a, b) > (x, y)`: less or greater by the first element that differs. The predicate is looked at again, since structures are
-/// compared by other rules for NULL.
+/// `(a, b) > (x, y)`: the first elements that differ decide. The set is inexact, so that the predicate is evaluated
+/// again: DataFusion compares structures by other rules for NULL.
 fn row_comparison(left: &Expr, op: Operator, right: &Expr, negated: bool, keys: &Keys) -> Option<KeySet> {
     let (left, right) = (elements(left)?, elements(right)?);
     if left.len() != right.len() || left.is_empty() || right.iter().any(|e| literal(e).is_none_or(ScalarValue::is_null))
@@ -276,7 +280,7 @@ fn row_comparison(left: &Expr, op: Operator, right: &Expr, negated: bool, keys: 
     keys_of(&rows, negated, keys).map(|set| KeySet { exact: false, ..set })
 }
 
-/// The elements of a row: of a call that makes a structure, or of a literal one.
+/// The elements of a row, which is a call that makes a structure, or a literal structure.
 fn elements(expr: &Expr) -> Option<Vec<Expr>> {
     match expr {
         Expr::ScalarFunction(call) if matches!(call.name(), "struct" | "row") => Some(call.args.clone()),
@@ -312,12 +316,12 @@ fn in_list(tested: &Expr, list: &[Expr], negated: bool, keys: &Keys) -> Option<K
     Some(KeySet::of_part(parts, part, if negated { slot.complement() } else { slot }))
 }
 
-fn of_function(call: &ScalarFunction, negated: bool, keys: &Keys) -> Option<KeySet> {
+fn function_set(call: &ScalarFunction, negated: bool, keys: &Keys) -> Option<KeySet> {
     match (call.name(), call.args.as_slice()) {
         ("starts_with", [tested, prefix]) => text_prefix(tested, literal(prefix)?, negated, keys),
         // `tested = ANY(array)`
         ("array_has" | "array_contains" | "list_has" | "list_contains", [array, tested]) => match array {
-            // Of an array with NULL among its elements, DataFusion's answer for an absent element is false: no NOT IN.
+            // For an absent element of an array with a NULL, DataFusion returns false where NOT IN would return NULL.
             _ if negated => None,
             Expr::ScalarFunction(make) if make.name() == "make_array" => in_list(tested, &make.args, false, keys),
             Expr::Literal(list, _) => {
@@ -346,24 +350,24 @@ fn text_prefix(tested: &Expr, prefix: &ScalarValue, negated: bool, keys: &Keys) 
     if prefix.is_null() {
         return Some(KeySet::none());
     }
-    // The edge says whether the part is compared as text.
+    // Only checks that the part is compared as text.
     Edge::of(kind, cast, prefix)?;
     let slot = Slot::text_prefix(text(prefix)?);
     Some(KeySet::of_part(keys.columns().len(), part, if negated { slot.complement() } else { slot }))
 }
 
-/// What a LIKE pattern says of the text's start.
+/// The literal start of a LIKE pattern.
 struct Pattern {
     /// The characters before the first wildcard.
     prefix: String,
-    /// Whether there is no wildcard.
+    /// Whether the pattern has no wildcard.
     whole: bool,
-    /// Whether nothing but one `%` follows the prefix.
+    /// Whether only `%` follows the prefix.
     only_prefix: bool,
 }
 
 impl Pattern {
-    /// `None` for a pattern that ends in its escape.
+    /// `None` for a pattern that ends with its escape character.
     fn parse(pattern: &str) -> Option<Self> {
         let (mut prefix, mut chars) = (String::new(), pattern.chars());
         while let Some(next) = chars.next() {
@@ -378,7 +382,7 @@ impl Pattern {
     }
 }
 
-fn starts_like(like: &Like, negated: bool, keys: &Keys) -> Option<KeySet> {
+fn like_set(like: &Like, negated: bool, keys: &Keys) -> Option<KeySet> {
     let value = literal(&like.pattern)?;
     let (part, kind, cast) = part_of(&like.expr, keys)?;
     if value.is_null() {

@@ -1,21 +1,22 @@
 //! From filters to ranges of keys. Pure; both the promise to DataFusion and the scan come from here.
 //!
-//! 1. Each filter becomes a set of keys (`predicate`): boxes of slots, one slot for each part of the key.
-//! 2. The sets are intersected. No box left: no row, never all of them.
-//! 3. A box becomes ranges from its first part on. Parts given by values multiply into prefixes; the first part that is given by
-//!    intervals makes a range of each prefix and interval; parts behind it, or behind a gap, stay with the residual. Of salted keys each
-//!    of these is a range in each bucket; only a value for every part says which.
-//! 4. There are at most [`RANGES_MAX`] ranges: a part that would make more is taken in groups of neighbouring values, and the parts
-//!    behind it are left to the residual. The plan says so.
+//! 1. Each filter becomes a set of keys (`predicate`): a union of boxes, each with one slot for each key part.
+//! 2. The sets are intersected. If no box is left, no row is read.
+//! 3. A box becomes ranges, from its first part on. Parts that are restricted to values multiply into prefixes. The
+//!    first part that is restricted to intervals makes one range of each prefix and interval. Later parts, and parts
+//!    after an unrestricted one, are left to the residual filter. With salted keys each of these is a range in every
+//!    bucket, unless all parts have a value, which gives the bucket.
+//! 4. There are at most [`RANGES_MAX`] ranges: the intervals of a part that would make more are coalesced with their
+//!    neighbours, and later parts are left to the residual. The plan says so.
 //!
-//! Ranges may cover too much, never too little. A filter is *exact* when nothing has to look at it again: its set is exact, and so
-//! are the ranges of all parts that it names.
+//! Ranges may hold too many keys, never too few. A filter is *exact* if the ranges need no filter above for it: its set
+//! is exact, and so are the ranges of all parts that it names.
 
 use super::{
     interval::{Interval, Slot},
     keys::Keys,
     literal::Edge,
-    predicate::{KeyBox, KeySet, compared, keys_of},
+    predicate::{KeyBox, KeySet, keys_of, slot_of},
 };
 use datafusion::{
     logical_expr::{Expr, Operator, TableProviderFilterPushDown},
@@ -25,7 +26,7 @@ use keyspan_catalog::{PartBounds, Value};
 use keyspan_storage::{KeyRange, RowSet};
 use std::fmt;
 
-/// Ranges of one scan.
+/// The most ranges of one scan.
 pub const RANGES_MAX: usize = 10_000;
 
 /// How a scan reaches its rows.
@@ -33,11 +34,11 @@ pub const RANGES_MAX: usize = 10_000;
 pub enum Shape {
     /// The filters contradict each other or the key: nothing is read.
     Nothing,
-    /// Single keys.
+    /// Single keys, with their number.
     PointLookup(usize),
     /// One range.
     RangeScan,
-    /// Many ranges.
+    /// Several ranges, with their number.
     SkipScan(usize),
     /// Every row.
     FullScan,
@@ -60,16 +61,16 @@ impl fmt::Display for Shape {
         match self {
             Self::Nothing => f.write_str("nothing to read"),
             Self::PointLookup(1) => f.write_str("point lookup on 1 key"),
-            Self::PointLookup(keys) => write!(f, "point lookup on {} keys", grouped(*keys)),
+            Self::PointLookup(keys) => write!(f, "point lookup on {} keys", with_commas(*keys)),
             Self::RangeScan => f.write_str("range scan"),
-            Self::SkipScan(ranges) => write!(f, "skip scan on {} ranges", grouped(*ranges)),
+            Self::SkipScan(ranges) => write!(f, "skip scan on {} ranges", with_commas(*ranges)),
             Self::FullScan => f.write_str("full scan"),
         }
     }
 }
 
 /// A number with commas between thousands.
-pub(crate) fn grouped(number: usize) -> String {
+pub(crate) fn with_commas(number: usize) -> String {
     let digits = number.to_string();
     let mut out = String::with_capacity(digits.len() + digits.len() / 3);
     for (at, digit) in digits.chars().enumerate() {
@@ -81,27 +82,27 @@ pub(crate) fn grouped(number: usize) -> String {
     out
 }
 
-/// What becomes of filters.
+/// The plan of the filters of one scan.
 #[derive(Clone, Debug)]
 pub struct Pushdown {
-    /// The keys that can satisfy all filters.
+    /// All keys that may satisfy the filters.
     pub rows: RowSet,
-    /// How they are reached.
+    /// How the scan reaches them.
     pub shape: Shape,
-    /// Filters that made the ranges smaller.
+    /// Filters that narrowed the ranges.
     pub pushed: Vec<Expr>,
-    /// Filters that somebody has to look at again.
+    /// Filters that must still be evaluated for each row.
     pub residual: Vec<Expr>,
     /// Whether there would have been more than [`RANGES_MAX`] ranges.
     pub coalesced: bool,
-    /// Parts that have one and the same value in all rows.
+    /// Key parts, by index, that have one value in all rows.
     pub constants: Vec<(usize, Value)>,
-    /// For each filter, in their order.
+    /// What DataFusion is promised about each filter, in their order.
     pub promises: Vec<TableProviderFilterPushDown>,
 }
 
 impl Pushdown {
-    /// No filter, or none that may be used.
+    /// A full scan that leaves all filters to DataFusion.
     pub fn none(filters: &[Expr]) -> Self {
         Self {
             rows: RowSet::all(),
@@ -114,7 +115,7 @@ impl Pushdown {
         }
     }
 
-    /// Plans the filters, all of which hold together.
+    /// Plans the conjunction of the filters.
     pub fn plan(filters: &[Expr], keys: &Keys) -> Self {
         Self::plan_within(filters, keys, RANGES_MAX)
     }
@@ -123,12 +124,12 @@ impl Pushdown {
     pub(super) fn plan_within(filters: &[Expr], keys: &Keys, ranges_max: usize) -> Self {
         let sets: Vec<Option<KeySet>> = filters.iter().map(|filter| keys_of(filter, false, keys)).collect();
         let (mut all, mut coalesced) = (KeySet::all(keys.columns().len()), false);
-        // Whether a filter's set is among those intersected.
-        let mut taken = vec![false; filters.len()];
+        // Whether the set of a filter is in the intersection.
+        let mut intersected = vec![false; filters.len()];
         for (at, set) in sets.iter().enumerate() {
             let Some(set) = set else { continue };
             match all.intersect(set) {
-                Some(both) => (all, taken[at]) = (both, true),
+                Some(both) => (all, intersected[at]) = (both, true),
                 None => coalesced = true,
             }
         }
@@ -140,7 +141,7 @@ impl Pushdown {
         let Ranges { coalesced, out, used, .. } = ranges;
         let out = RowSet::new(out);
         let exact = |at: usize| {
-            !keys.nullable && taken[at] && sets[at].as_ref().is_some_and(|set| set.exact && set.depth() <= used)
+            !keys.nullable && intersected[at] && sets[at].as_ref().is_some_and(|set| set.exact && set.depth() <= used)
         };
         let promise = |at: usize| match &sets[at] {
             Some(_) if exact(at) => TableProviderFilterPushDown::Exact,
@@ -148,14 +149,14 @@ impl Pushdown {
             None => TableProviderFilterPushDown::Unsupported,
         };
         let promises: Vec<_> = (0..filters.len()).map(promise).collect();
-        let chosen = |wanted: &dyn Fn(usize) -> bool| -> Vec<Expr> {
-            filters.iter().enumerate().filter(|(at, _)| wanted(*at)).map(|(_, filter)| filter.clone()).collect()
+        let select = |is_selected: &dyn Fn(usize) -> bool| -> Vec<Expr> {
+            filters.iter().enumerate().filter(|(at, _)| is_selected(*at)).map(|(_, filter)| filter.clone()).collect()
         };
         let begins =
             |set: &KeySet| set.boxes.iter().all(|one| one[..used.max(1).min(one.len())].iter().any(Option::is_some));
         Self {
-            pushed: chosen(&|at| taken[at] && sets[at].as_ref().is_some_and(|set| exact(at) || begins(set))),
-            residual: chosen(&|at| !exact(at)),
+            pushed: select(&|at| intersected[at] && sets[at].as_ref().is_some_and(|set| exact(at) || begins(set))),
+            residual: select(&|at| !exact(at)),
             constants: constants(&all, if keys.nullable { 0 } else { used }),
             shape: Shape::of(&out),
             rows: out,
@@ -170,8 +171,8 @@ impl Pushdown {
     }
 }
 
-/// The keys for which all comparisons hold, each of a part of the key, by its number, with a value: these and no others, in one range, or
-/// in one of each bucket. `None` when keys do not tell so much.
+/// Exactly the keys for which all comparisons hold, in one range, or in one range of each bucket. A comparison is
+/// between a key part, by index, and a value. `None` if ranges cannot express them exactly.
 pub fn exact_rows<'a>(
     keys: &Keys,
     comparisons: impl IntoIterator<Item = (usize, Operator, &'a ScalarValue)>,
@@ -184,7 +185,7 @@ pub fn exact_rows<'a>(
         if value.is_null() {
             return Some(RowSet::none());
         }
-        let slot = compared(&Edge::of(keys.columns().get(part)?.kind, None, value)?, op)?;
+        let slot = slot_of(&Edge::of(keys.columns().get(part)?.kind, None, value)?, op)?;
         let both = all[part].take().map_or_else(|| slot.clone(), |before| before.intersect(&slot));
         if both.is_none() {
             return Some(RowSet::none());
@@ -205,7 +206,7 @@ pub fn exact_rows<'a>(
     (!ranges.coalesced && depth <= ranges.used).then(|| RowSet::new(ranges.out))
 }
 
-/// The leading parts that have one value in all boxes.
+/// The first `used` parts, as far as they have one value in all boxes.
 fn constants(set: &KeySet, used: usize) -> Vec<(usize, Value)> {
     let value = |one: &KeyBox, part: usize| match one[part].as_ref().map(Slot::intervals) {
         Some([only]) => only.as_point().cloned(),
@@ -220,17 +221,17 @@ fn constants(set: &KeySet, used: usize) -> Vec<(usize, Value)> {
     (0..used).filter_map(shared).collect()
 }
 
-/// Collects the ranges of boxes.
+/// Builds the ranges of boxes.
 struct Ranges<'a> {
     keys: &'a Keys,
     out: Vec<KeyRange>,
     coalesced: bool,
-    /// How many leading parts the ranges of all boxes express exactly.
+    /// The number of leading parts that the ranges of all boxes express exactly.
     used: usize,
 }
 
 impl Ranges<'_> {
-    /// Adds the ranges of a box, `budget` of them at most.
+    /// Adds at most `budget` ranges for a box.
     fn add(&mut self, one: &KeyBox, budget: usize) {
         let buckets = if points(one).is_some_and(|points| points <= budget) { 1 } else { self.keys.buckets() };
         if budget < buckets && one.iter().any(Option::is_some) {
@@ -262,7 +263,8 @@ impl Ranges<'_> {
         self.close(&prefixes, None, one.len());
     }
 
-    /// Makes the ranges of prefixes and the slot behind them. `used` parts are expressed, if the ranges are exact.
+    /// Adds the ranges of all prefixes, each followed by the slot of the next part. If they are exact they express
+    /// `used` parts.
     fn close(&mut self, prefixes: &[Vec<Value>], slot: Option<&Slot>, used: usize) {
         let bounds: Vec<Option<PartBounds>> = match slot {
             Some(slot) => slot.intervals().iter().map(|interval| Some(part_bounds(interval))).collect(),
@@ -271,7 +273,7 @@ impl Ranges<'_> {
         for prefix in prefixes {
             for next in &bounds {
                 let next = next.as_ref();
-                // Without a range there is no such key: nothing is added, and nothing too much.
+                // No range means that no such key exists, which is exact.
                 let (ranges, exact) = self.keys.exact_ranges(prefix, next);
                 if ranges.is_empty() {
                     continue;
@@ -287,7 +289,7 @@ impl Ranges<'_> {
     }
 }
 
-/// How many keys a box has, if every part is given by values.
+/// The number of keys in a box, if every part is restricted to values.
 fn points(one: &KeyBox) -> Option<usize> {
     one.iter().try_fold(1, |product: usize, slot| {
         let intervals = slot.as_ref()?.intervals();

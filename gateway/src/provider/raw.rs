@@ -1,12 +1,12 @@
 //! `raw('t')`: the rows of a table as they are stored.
 //!
-//! Columns: the key's (NULL where the key does not conform), `_key`, and for each family a map from qualifier to the newest cell's
-//! value. A family keeps its name; a key column of the same name is left out. The hidden family of markers is not shown, but a row
-//! that has nothing else is.
+//! Columns: the key's (NULL if the key does not conform), `_key`, and for each family a map from qualifier to the
+//! newest cell's value. A family keeps its name; a key column with the same name is left out. The hidden family of
+//! markers is left out, but a row that has no other cells is in the result.
 
 use super::{
     cells::{KeyReader, all_families, key_fields, qualifier_text},
-    decode::{self, BatchBuilder, ColumnBuilder, Layout},
+    decode::{self, BatchBuilder, BatchSize, ColumnBuilder, Layout},
     keys::Keys,
 };
 use crate::pg::{
@@ -35,8 +35,8 @@ fn map_builder() -> MapBuilder<StringBuilder, BinaryBuilder> {
 
 pub(super) fn schema_of(table: &Table, keys: &Keys) -> SchemaRef {
     let families = all_families(table);
-    let taken = |name: &str| name == KEY_COLUMN || families.iter().any(|family| family.as_str() == name);
-    let mut fields = key_fields(keys, taken);
+    let is_taken = |name: &str| name == KEY_COLUMN || families.iter().any(|family| family.as_str() == name);
+    let mut fields = key_fields(keys, is_taken);
     fields.push(types::field_of(KEY_COLUMN, SqlType::Bytea, false));
     fields.extend(families.iter().map(|family| Field::new(family.as_str(), map_type(), false)));
     Arc::new(Schema::new(fields))
@@ -56,8 +56,9 @@ pub(super) fn layout(table: &Table, keys: &Keys, operator: bool, schema: SchemaR
         None => keys.part(name).map_or(Source::Key, |(part, kind)| Source::Part(part, kind)),
     };
     let sources: Vec<Source> = schema.fields().iter().map(|field| source(field.name())).collect();
-    let shown = |family: &FamilyName| sources.iter().any(|of| matches!(of, Source::Family(name) if name == family));
-    let columns = families.iter().filter(|family| shown(family));
+    let is_read =
+        |family: &FamilyName| sources.iter().any(|source| matches!(source, Source::Family(name) if name == family));
+    let columns = families.iter().filter(|family| is_read(family));
     let columns = columns.map(|family| FamilyColumns { family: family.clone(), qualifiers: None }).collect();
     let layout = RawLayout { schema, keys: KeyReader::new(table, operator), sources };
     (Arc::new(Arc::new(layout)), Columns::Of(columns))
@@ -77,25 +78,24 @@ impl Layout for Arc<RawLayout> {
 
     fn start(&self) -> Box<dyn BatchBuilder> {
         let column = |source: &Source| match source {
-            Source::Part(_, kind) => RawColumn::Plain(ColumnBuilder::new(*kind)),
-            Source::Key => RawColumn::Plain(ColumnBuilder::new(SqlType::Bytea)),
+            Source::Part(_, kind) => RawColumn::Values(ColumnBuilder::new(*kind)),
+            Source::Key => RawColumn::Values(ColumnBuilder::new(SqlType::Bytea)),
             Source::Family(_) => RawColumn::Map(Box::new(map_builder())),
         };
         let columns = self.sources.iter().map(column).collect();
-        Box::new(RawBuilder { layout: Arc::clone(self), columns, rows: 0, bytes: 0 })
+        Box::new(RawBuilder { layout: Arc::clone(self), columns, size: BatchSize::default() })
     }
 }
 
 enum RawColumn {
-    Plain(ColumnBuilder),
+    Values(ColumnBuilder),
     Map(Box<MapBuilder<StringBuilder, BinaryBuilder>>),
 }
 
 struct RawBuilder {
     layout: Arc<RawLayout>,
     columns: Vec<RawColumn>,
-    rows: usize,
-    bytes: usize,
+    size: BatchSize,
 }
 
 impl BatchBuilder for RawBuilder {
@@ -103,40 +103,38 @@ impl BatchBuilder for RawBuilder {
         let parts = self.layout.keys.read(&row.key);
         for (source, column) in self.layout.sources.iter().zip(&mut self.columns) {
             match (source, column) {
-                (Source::Part(part, _), RawColumn::Plain(column)) => self.bytes += column.push_value(&parts[*part])?,
+                (Source::Part(part, _), RawColumn::Values(column)) => {
+                    self.size.bytes += column.push_value(&parts[*part])?
+                }
                 (Source::Family(family), RawColumn::Map(map)) => {
                     for cell in row.cells.iter().filter(|cell| cell.family == *family) {
                         map.keys().append_value(qualifier_text(&cell.qualifier));
                         map.values().append_value(&cell.value);
-                        self.bytes += cell.qualifier.len() + cell.value.len();
+                        self.size.bytes += cell.qualifier.len() + cell.value.len();
                     }
                     map.append(true).map_err(|error| SqlError::new(SqlState::INTERNAL_ERROR, error.to_string()))?;
                 }
-                (_, RawColumn::Plain(column)) => {
-                    self.bytes += column.push(&ValueRef::Bytes(row.key.bytes().as_ref().into()))?
+                (_, RawColumn::Values(column)) => {
+                    self.size.bytes += column.push(&ValueRef::Bytes(row.key.bytes().as_ref().into()))?
                 }
-                (_, RawColumn::Map(_)) => unreachable!("a map is a family's"),
+                (_, RawColumn::Map(_)) => unreachable!("only a family has a map"),
             }
         }
-        self.rows += 1;
+        self.size.rows += 1;
         Ok(())
     }
 
-    fn rows(&self) -> usize {
-        self.rows
-    }
-
-    fn bytes(&self) -> usize {
-        self.bytes
+    fn size(&self) -> BatchSize {
+        self.size
     }
 
     fn finish(self: Box<Self>) -> Result<RecordBatch> {
         let finish = |column| -> ArrayRef {
             match column {
-                RawColumn::Plain(column) => column.finish(),
+                RawColumn::Values(column) => column.finish(),
                 RawColumn::Map(mut map) => Arc::new(map.finish()),
             }
         };
-        decode::batch(&self.layout.schema, self.columns.into_iter().map(finish).collect(), self.rows)
+        decode::batch(&self.layout.schema, self.columns.into_iter().map(finish).collect(), self.size.rows)
     }
 }

@@ -1,18 +1,20 @@
-//! Tables as DataFusion sees them: rows of typed columns, or what `cells` and `raw` show of them.
+//! Tables as DataFusion's table providers: rows of typed columns, or those of `cells` and `raw`.
 //!
-//! DataFusion asks twice about filters: what the table promises, and for the scan. Both answers come from one [`Pushdown`]. Should a
-//! scan be given filters with which a promise cannot be kept (more ranges than there may be), it keeps it by a filter of its own: a
-//! promise is remembered as long as the statement's table.
+//! DataFusion asks twice about filters: first which of them the table promises to evaluate, then for the scan. Both
+//! answers come from one [`Pushdown`]. If the scan gets other filters than were asked about before, a promise may not
+//! hold (they may make too many ranges); then the scan evaluates the filter itself. Promises are remembered as long as
+//! the statement's table.
 
 use super::{
     cells, columnar,
     decode::{self, CellColumn, Layout, RowLayout},
-    exec::{About, Order, Read, ScanExec},
+    exec::{Description, Order, Read, ScanExec},
     keys::Keys,
     pushdown::{Pushdown, Shape},
     raw,
 };
 use crate::{
+    lock::Mutex,
     pg::{plan::placeholders::has_placeholder, types},
     view::View,
 };
@@ -40,25 +42,25 @@ use keyspan_storage::{Columns, KeyRange, TimestampRange, scan::FamilyColumns};
 use std::{
     collections::{BTreeMap, HashSet},
     fmt,
-    sync::{Arc, Mutex, PoisonError},
+    sync::Arc,
 };
 
-/// What is shown of a table.
+/// The columns and rows that a table is read as.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Form {
-    /// A row for each row, typed.
+    /// Rows of the columns of SQL.
     Rows,
-    /// The same with the hidden key as the last column.
+    /// The same, with the hidden key as the last column.
     Keyed,
-    /// A row for each cell.
+    /// `cells`: one row for each cell.
     Cells,
-    /// A row for each row, a map for each family.
+    /// `raw`: one row for each row, with a map for each family.
     Raw,
 }
 
-/// In a session's configuration: all scans are by rows, in the order of keys.
+/// An extension of a session's configuration: all scans go by rows, in key order.
 #[derive(Debug)]
-pub(crate) struct InKeyOrder;
+pub(crate) struct KeyOrderedScans;
 
 /// A table for one statement.
 pub struct KeyspanTable {
@@ -68,19 +70,20 @@ pub struct KeyspanTable {
     schema: SchemaRef,
     constraints: Constraints,
     keys: Keys,
-    told: Mutex<Told>,
+    promises: Mutex<Promises>,
 }
 
-/// What was promised of filters.
+/// The filters that were asked about, by what the table has promised.
 #[derive(Clone, Default)]
-struct Told {
+struct Promises {
     exact: HashSet<Expr>,
     inexact: HashSet<Expr>,
 }
 
-/// What a scan of some filters reads.
-pub(super) struct Planned {
+/// What a scan with some filters reads.
+pub(super) struct ScanPlan {
     pub(super) pushdown: Pushdown,
+    /// `None` for those of the layout.
     pub(super) columns: Option<Columns>,
     pub(super) timestamps: TimestampRange,
 }
@@ -96,8 +99,8 @@ pub(super) fn is_operator(view: &View) -> bool {
     view.rows.tenant().is_none()
 }
 
-/// The columns of a table as its owner or the operator sees them. Only key parts are never NULL: garbage collection forgets cells
-/// of other columns.
+/// The columns of a table for its tenant, or for the operator. Only key parts are NOT NULL: garbage collection may
+/// remove cells of other columns.
 pub fn schema_of(table: &Table, operator: bool) -> SchemaRef {
     let tenant = operator.then(|| Field::new(TENANT_COLUMN, types::data_type(SqlType::Text), key_is_nullable(table)));
     let columns = table.columns.iter().map(|column| {
@@ -107,7 +110,7 @@ pub fn schema_of(table: &Table, operator: bool) -> SchemaRef {
     Arc::new(Schema::new(tenant.into_iter().chain(columns).collect::<Vec<_>>()))
 }
 
-/// The columns, and the hidden key behind them.
+/// The columns, and the hidden key after them.
 fn with_hidden_key(table: &Table, columns: &Schema) -> SchemaRef {
     let hidden = table.has_hidden_key().then(|| &table.key.parts[0]);
     let hidden = hidden.map(|part| Arc::new(types::field_of(&part.name, part.kind, false)));
@@ -118,8 +121,8 @@ fn key_is_nullable(table: &Table) -> bool {
     table.on_bad_key == OnBadKey::Null
 }
 
-/// The one range of keys that holds exactly the rows that satisfy the predicate, and whether there is one. The predicate is one that
-/// the planner has simplified; a predicate that no row satisfies has none.
+/// The range of keys that holds exactly the rows that satisfy a predicate, if there is one such range. The predicate
+/// must be simplified. There is none for a predicate that no row satisfies.
 pub fn exact_range(table: &Table, view: &View, predicate: &Expr) -> Option<KeyRange> {
     let filters: Vec<Expr> =
         datafusion::logical_expr::utils::split_conjunction(predicate).into_iter().cloned().collect();
@@ -154,45 +157,43 @@ impl KeyspanTable {
         let unique = form == Form::Rows && !key_is_nullable(&table) && !table.has_hidden_key();
         let constraints = if unique { vec![Constraint::PrimaryKey(key)] } else { Vec::new() };
         let constraints = Constraints::new_unverified(constraints);
-        Self { table, view, form, schema, constraints, keys, told: Mutex::default() }
+        Self { table, view, form, schema, constraints, keys, promises: Mutex::default() }
     }
 
-    /// Whether its rows are read as they are, not as they were.
-    pub(crate) fn is_present(&self) -> bool {
+    /// Whether it reads the newest rows, not those as of a timestamp.
+    pub(crate) fn reads_newest(&self) -> bool {
         self.view.as_of.is_none()
     }
 
-    /// The same table over the rows that another view of the same catalog sees. `told` are filters that came to the scan, as they were
-    /// promised and as they are now.
-    pub(crate) fn seen_by<'a>(&self, view: &View, told: impl Iterator<Item = (&'a Expr, &'a Expr)>) -> Self {
-        let known = self.told.lock().unwrap_or_else(PoisonError::into_inner);
-        let mut now = Told::default();
-        for (then, filter) in told {
-            let (then, filter) = (unqualified(then), unqualified(filter));
-            if known.exact.contains(&then) {
-                now.exact.insert(filter);
-            } else if known.inexact.contains(&then) {
-                now.inexact.insert(filter);
+    /// This table over another view of the same catalog. `filters` are those of the scan: as they were when they were
+    /// promised, and as they are now, with other constants.
+    pub(crate) fn with_view<'a>(&self, view: &View, filters: impl Iterator<Item = (&'a Expr, &'a Expr)>) -> Self {
+        let before = self.promises.lock();
+        let mut promises = Promises::default();
+        for (promised, filter) in filters {
+            let (promised, filter) = (unqualified(promised), unqualified(filter));
+            if before.exact.contains(&promised) {
+                promises.exact.insert(filter);
+            } else if before.inexact.contains(&promised) {
+                promises.inexact.insert(filter);
             }
         }
-        self.over(view.clone(), now)
+        self.over(view.clone(), promises)
     }
 
-    /// The same table without rows, for a plan that is kept: it holds nothing of the store, and is [seen](Self::seen_by) by another view before it
-    /// is read.
+    /// This table without a pin, for a cached plan: it holds no resource of the store, and gets [another
+    /// view](Self::with_view) before it is read.
     pub(crate) fn released(&self) -> Self {
-        let known = self.told.lock().unwrap_or_else(PoisonError::into_inner);
-        self.over(self.view.released(), known.clone())
+        self.over(self.view.released(), self.promises.lock().clone())
     }
 
-    /// The same table, of whose key the planner knows nothing.
+    /// This table without its primary key as a constraint that the planner sees.
     pub(crate) fn without_key(&self) -> Self {
-        let known = self.told.lock().unwrap_or_else(PoisonError::into_inner);
         let constraints = Constraints::default();
-        Self { constraints, ..self.over(self.view.clone(), known.clone()) }
+        Self { constraints, ..self.over(self.view.clone(), self.promises.lock().clone()) }
     }
 
-    fn over(&self, view: View, told: Told) -> Self {
+    fn over(&self, view: View, promises: Promises) -> Self {
         Self {
             table: Arc::clone(&self.table),
             view,
@@ -200,30 +201,31 @@ impl KeyspanTable {
             schema: Arc::clone(&self.schema),
             constraints: self.constraints.clone(),
             keys: self.keys.clone(),
-            told: Mutex::new(told),
+            promises: Mutex::new(promises),
         }
     }
 
-    fn plan(&self, filters: &[Expr]) -> Planned {
+    fn plan(&self, filters: &[Expr]) -> ScanPlan {
         if !self.view.pushdown {
-            return Planned { pushdown: Pushdown::none(filters), columns: None, timestamps: TimestampRange::all() };
+            return ScanPlan { pushdown: Pushdown::none(filters), columns: None, timestamps: TimestampRange::all() };
         }
         let by_parts = Pushdown::plan(filters, &self.keys);
         if matches!(self.form, Form::Rows | Form::Keyed) {
-            return Planned { pushdown: by_parts, columns: None, timestamps: TimestampRange::all() };
+            return ScanPlan { pushdown: by_parts, columns: None, timestamps: TimestampRange::all() };
         }
         let pushdown = by_parts.and(Pushdown::plan(filters, &Keys::as_bytes()));
         match self.form {
             Form::Cells => cells::plan(filters, pushdown, &self.table),
-            _ => Planned { pushdown, columns: None, timestamps: TimestampRange::all() },
+            _ => ScanPlan { pushdown, columns: None, timestamps: TimestampRange::all() },
         }
     }
 
-    /// Filters that nobody else looks at, although the plan leaves something of them.
+    /// Filters that the scan must evaluate itself: the ranges do not, and the planner has no filter above, since it was
+    /// promised that.
     fn unmet(&self, plan: &Pushdown) -> Vec<Expr> {
-        let told = self.told.lock().unwrap_or_else(PoisonError::into_inner);
-        let left = plan.residual.iter();
-        left.filter(|filter| told.exact.contains(filter) || !told.inexact.contains(filter)).cloned().collect()
+        let promises = self.promises.lock();
+        let owed = |filter: &&Expr| promises.exact.contains(filter) || !promises.inexact.contains(filter);
+        plan.residual.iter().filter(owed).cloned().collect()
     }
 
     fn layout(&self, projection: &[usize], schema: SchemaRef) -> (Arc<dyn Layout>, Columns) {
@@ -234,7 +236,7 @@ impl KeyspanTable {
         }
     }
 
-    /// The order of keys over the columns of a batch, and the columns that have one value.
+    /// Key order over the columns of a batch, and the columns that have one value.
     fn order(&self, plan: &Pushdown, schema: &Schema) -> Order {
         let (mut order, mut constants) = (Vec::new(), Vec::new());
         if self.keys.nullable {
@@ -244,45 +246,45 @@ impl KeyspanTable {
         let directions: Vec<bool> = directions.chain(self.table.key.parts.iter().map(|part| part.descending)).collect();
         for (part, column) in self.keys.columns().iter().enumerate() {
             let constant = plan.constants.iter().find(|(constant, _)| *constant == part).map(|(_, value)| value);
-            let Ok(place) = schema.index_of(&column.name) else {
-                // A part that is the same everywhere does not disturb the order of those behind it.
+            let Ok(index) = schema.index_of(&column.name) else {
+                // A part with one value does not affect the order of the next parts.
                 if constant.is_some() { continue } else { break }
             };
             let expr: Arc<dyn datafusion::physical_expr::PhysicalExpr> =
-                Arc::new(expressions::Column::new(&column.name, place));
+                Arc::new(expressions::Column::new(&column.name, index));
             if let Some(value) = constant {
                 let value: ScalarValue = types::scalar_of_value(value, column.kind);
                 constants.push(ConstExpr::new(Arc::clone(&expr), AcrossPartitions::Uniform(Some(value))));
             }
-            // PostgreSQL's defaults: NULL is greater than any value. Parts of keys are never NULL here.
+            // PostgreSQL's defaults, where NULL is greater than any value. Key parts are never NULL here.
             let descending = directions[part];
             order.push(PhysicalSortExpr::new(expr, SortOptions { descending, nulls_first: descending }));
         }
         let key = &self.table.key;
         if key.salt > 0 && self.table.on_bad_key == OnBadKey::Error {
-            // A row that is in no bucket is to be told, and a merge of buckets would not come upon it.
+            // A row that is in no bucket must be reported, and a merge of buckets would not read it.
             return Order { by: Vec::new(), constants, buckets: Vec::new() };
         }
-        let of = |tenant: Option<&str>| (0..key.salt).map(|bucket| key.bucket_range(tenant, bucket)).collect();
+        let buckets_of = |tenant: Option<&str>| (0..key.salt).map(|bucket| key.bucket_range(tenant, bucket)).collect();
         let buckets = match plan.constants.iter().find(|(part, _)| *part == 0) {
-            _ if !is_operator(&self.view) => of(None),
-            Some((_, Value::Text(tenant))) => of(Some(tenant)),
+            _ if !is_operator(&self.view) => buckets_of(None),
+            Some((_, Value::Text(tenant))) => buckets_of(Some(tenant)),
             _ if key.salt == 0 => Vec::new(),
-            // Keys of several tenants are in the order of tenants, then of buckets.
+            // Keys of several tenants are ordered by tenant, then by bucket.
             _ => return Order { by: Vec::new(), constants, buckets: Vec::new() },
         };
         Order { by: order, constants, buckets }
     }
 
     /// The node that reads `projection` under the plan.
-    fn exec(&self, planned: &Planned, projection: &[usize], limit: Option<usize>) -> Result<ScanExec> {
+    fn exec(&self, plan: &ScanPlan, projection: &[usize], limit: Option<usize>) -> Result<ScanExec> {
         let schema: SchemaRef = Arc::new(self.schema.project(projection)?);
         let (layout, columns) = self.layout(projection, Arc::clone(&schema));
-        let plan = &planned.pushdown;
+        let pushdown = &plan.pushdown;
         let read = Read {
-            rows: plan.rows.clone(),
-            columns: planned.columns.clone().unwrap_or(columns),
-            timestamps: planned.timestamps,
+            rows: pushdown.rows.clone(),
+            columns: plan.columns.clone().unwrap_or(columns),
+            timestamps: plan.timestamps,
             versions_max: (self.form != Form::Cells).then_some(1),
             keep_empty: self.form != Form::Cells,
             reversed: false,
@@ -293,35 +295,34 @@ impl KeyspanTable {
             Form::Cells => format!("cells('{}')", self.table.name),
             Form::Raw => format!("raw('{}')", self.table.name),
         };
-        let about = About {
+        let description = Description {
             name,
-            shape: plan.shape,
-            coalesced: plan.coalesced,
-            pushed: plan.pushed.iter().map(|filter| filter.human_display().to_string()).collect(),
+            shape: pushdown.shape,
+            coalesced: pushdown.coalesced,
+            pushed: pushdown.pushed.iter().map(|filter| filter.human_display().to_string()).collect(),
             columns: schema.fields().iter().map(|field| field.name().clone()).collect(),
-            constants: plan.constants.clone(),
+            constants: pushdown.constants.clone(),
             rows: None,
         };
-        let door = (self.view.clone(), Arc::clone(&self.table));
-        ScanExec::new(door, (read, about), layout, self.order(plan, &schema))
+        let source = (self.view.clone(), Arc::clone(&self.table));
+        ScanExec::new(source, (read, description), layout, self.order(pushdown, &schema))
     }
 
-    /// The plan that reads `projection`: by row groups where they serve, else by rows.
+    /// The plan that reads `projection`, by row groups or by rows.
     async fn read(
         &self,
         state: &dyn Session,
-        planned: &Planned,
+        plan: &ScanPlan,
         projection: &[usize],
         limit: Option<usize>,
     ) -> Result<Arc<dyn ExecutionPlan>> {
-        let scan = Arc::new(self.exec(planned, projection, limit)?);
-        if self.form == Form::Rows && state.config().get_extension::<InKeyOrder>().is_none() {
+        let scan = Arc::new(self.exec(plan, projection, limit)?);
+        if self.form == Form::Rows && state.config().get_extension::<KeyOrderedScans>().is_none() {
             let spread = (state.config().target_partitions(), state.config().batch_size());
-            let door = (&self.view, &self.table);
-            match columnar::plan(door, projection, &scan, spread).await? {
-                columnar::Way::Groups(plan) => return Ok(plan),
-                columnar::Way::Rows(Some(rows)) => return Ok(Arc::new(scan.of_rows(rows)?)),
-                columnar::Way::Rows(None) => {}
+            match columnar::plan((&self.view, &self.table), projection, &scan, spread).await? {
+                columnar::Access::RowGroups(plan) => return Ok(plan),
+                columnar::Access::Rows(Some(rows)) => return Ok(Arc::new(scan.with_rows_estimate(rows)?)),
+                columnar::Access::Rows(None) => {}
             }
         }
         Ok(scan)
@@ -345,18 +346,19 @@ impl TableProvider for KeyspanTable {
     fn supports_filters_pushdown(&self, filters: &[&Expr]) -> Result<Vec<TableProviderFilterPushDown>> {
         let filters: Vec<Expr> = filters.iter().map(|filter| unqualified(filter)).collect();
         let mut promises = self.plan(&filters).pushdown.promises;
-        // What filters are worth together is known when all of them have their values: the scan answers for them until then.
-        let is_unknown = self.view.pushdown && filters.iter().any(has_placeholder);
+        // Until parameters have values, it is unknown what the filters do together: the scan takes them over, and
+        // decides then.
+        let is_open = self.view.pushdown && filters.iter().any(has_placeholder);
         for (filter, promise) in filters.iter().zip(&mut promises) {
-            if is_unknown && (has_placeholder(filter) || *promise == TableProviderFilterPushDown::Inexact) {
+            if is_open && (has_placeholder(filter) || *promise == TableProviderFilterPushDown::Inexact) {
                 *promise = TableProviderFilterPushDown::Exact;
             }
         }
-        let mut told = self.told.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut promised = self.promises.lock();
         for (filter, promise) in filters.into_iter().zip(&promises) {
             match promise {
-                TableProviderFilterPushDown::Exact => told.exact.insert(filter),
-                TableProviderFilterPushDown::Inexact => told.inexact.insert(filter),
+                TableProviderFilterPushDown::Exact => promised.exact.insert(filter),
+                TableProviderFilterPushDown::Inexact => promised.inexact.insert(filter),
                 TableProviderFilterPushDown::Unsupported => false,
             };
         }
@@ -370,37 +372,37 @@ impl TableProvider for KeyspanTable {
         filters: &[Expr],
         limit: Option<usize>,
     ) -> Result<Arc<dyn ExecutionPlan>> {
-        let wanted = projection.cloned().unwrap_or_else(|| (0..self.schema.fields().len()).collect());
+        let columns = projection.cloned().unwrap_or_else(|| (0..self.schema.fields().len()).collect());
         let filters: Vec<Expr> = filters.iter().map(unqualified).collect();
-        let planned = self.plan(&filters);
-        let unmet = conjunction(self.unmet(&planned.pushdown));
+        let plan = self.plan(&filters);
+        let unmet = conjunction(self.unmet(&plan.pushdown));
         let Some(predicate) = unmet else {
-            let limit = limit.filter(|_| planned.pushdown.is_exact());
-            return self.read(state, &planned, &wanted, limit).await;
+            let limit = limit.filter(|_| plan.pushdown.is_exact());
+            return self.read(state, &plan, &columns, limit).await;
         };
-        let mut read = wanted.clone();
+        let mut read = columns.clone();
         for column in predicate.column_refs() {
             let at = self.schema.index_of(&column.name)?;
             if !read.contains(&at) {
                 read.push(at);
             }
         }
-        let scan = self.read(state, &planned, &read, None).await?;
+        let scan = self.read(state, &plan, &read, None).await?;
         let schema = DFSchema::try_from(scan.schema().as_ref().clone())?;
         let predicate = state.create_physical_expr(predicate, &schema)?;
         let filter: FilterExec =
-            FilterExecBuilder::new(predicate, scan).apply_projection(Some((0..wanted.len()).collect()))?.build()?;
+            FilterExecBuilder::new(predicate, scan).apply_projection(Some((0..columns.len()).collect()))?.build()?;
         Ok(Arc::new(filter))
     }
 }
 
-/// The filter without the table's name or alias: promise and scan are asked with and without.
+/// The filter without the table's name or alias: DataFusion asks with and without it.
 fn unqualified(filter: &Expr) -> Expr {
     datafusion::logical_expr::expr_rewriter::unnormalize_col(filter.clone())
 }
 
-/// How rows of a table become batches of `schema`: the columns of [`schema_of`] with these numbers, each once, by whatever names. With
-/// it what has to be read for them.
+/// The layout of batches of `schema`, whose columns are those of [`schema_of`] with the indexes `projection`, each at
+/// most once, under any names; and the columns of the store to read for it.
 pub fn row_layout(
     table: &Arc<Table>,
     operator: bool,
@@ -408,7 +410,7 @@ pub fn row_layout(
     schema: SchemaRef,
 ) -> (Arc<dyn Layout>, Columns) {
     let tenant = usize::from(operator);
-    let (mut parts, mut wanted, mut kinds) = (Vec::new(), Vec::new(), Vec::new());
+    let (mut parts, mut cells, mut kinds) = (Vec::new(), Vec::new(), Vec::new());
     for (place, at) in projection.iter().enumerate() {
         let Some(at) = at.checked_sub(tenant) else {
             parts.push((0, place));
@@ -432,33 +434,26 @@ pub fn row_layout(
                     encoding: *encoding,
                     aggregate: table.family(family.as_str()).and_then(|family| family.aggregate),
                 };
-                wanted.push((cell, place));
+                cells.push((cell, place));
             }
         }
     }
-    wanted.sort_by(|(a, _), (b, _)| (&a.family, &a.qualifier).cmp(&(&b.family, &b.qualifier)));
+    cells.sort_by(|(a, _), (b, _)| (&a.family, &a.qualifier).cmp(&(&b.family, &b.qualifier)));
     let mut families: BTreeMap<_, Vec<_>> = BTreeMap::new();
-    for (cell, _) in &wanted {
+    for (cell, _) in &cells {
         families.entry(cell.family.clone()).or_default().push(cell.qualifier.clone());
     }
     let of_family = |(family, qualifiers)| FamilyColumns { family, qualifiers: Some(qualifiers) };
     let mut keys = table.key.clone();
     keys.with_tenant = operator;
-    let layout = RowLayout {
-        schema,
-        keys,
-        parts,
-        cells: wanted,
-        kinds,
-        on_bad_value: table.on_bad_value,
-        on_bad_key: table.on_bad_key,
-    };
+    let layout =
+        RowLayout { schema, keys, parts, cells, kinds, on_bad_value: table.on_bad_value, on_bad_key: table.on_bad_key };
     let layout: Arc<dyn decode::Layout> = Arc::new(Arc::new(layout));
     (layout, Columns::Of(families.into_iter().map(of_family).collect()))
 }
 
 impl Pushdown {
-    /// Both plans of the same filters, over different columns.
+    /// Combines two plans of the same filters over different columns.
     pub(super) fn and(self, other: Self) -> Self {
         let better = |(a, b): (TableProviderFilterPushDown, TableProviderFilterPushDown)| match (&a, &b) {
             (TableProviderFilterPushDown::Exact, _) | (_, TableProviderFilterPushDown::Unsupported) => a,

@@ -5,6 +5,7 @@ mod files;
 use crate::{
     context::{StatementContext, introspection::NoObjects},
     pg::error::SqlError,
+    provider::loose_scan::LooseScans,
     query::{
         self,
         explain::{ExplainOptions, explain},
@@ -13,7 +14,10 @@ use crate::{
 };
 use arrow::array::RecordBatch;
 use bytes::Bytes;
-use datafusion::{physical_plan::execute_stream, prelude::SessionContext};
+use datafusion::{
+    execution::SessionStateBuilder, physical_optimizer::PhysicalOptimizerRule, physical_plan::execute_stream,
+    prelude::SessionContext,
+};
 use files::FileStore;
 use futures::TryStreamExt;
 use keyspan_catalog::{
@@ -301,8 +305,21 @@ impl World {
             ear: Arc::default(),
             shared: None,
         };
-        query::over(Arc::new(facts), &view)
+        with_small_groups(query::over(Arc::new(facts), &view))
     }
+}
+
+/// The session with a loose scan that seeks groups of 64 rows: tables of tests are too small for the bound that ships.
+fn with_small_groups(context: SessionContext) -> SessionContext {
+    let state = context.state();
+    let small: Arc<dyn PhysicalOptimizerRule + Send + Sync> = Arc::new(LooseScans { group_rows_min: 64 });
+    let rules = state.physical_optimizers().iter().map(|rule| match rule.name() == small.name() {
+        true => Arc::clone(&small),
+        false => Arc::clone(rule),
+    });
+    let rules = rules.collect();
+    let state = SessionStateBuilder::new_from_existing(state).with_physical_optimizer_rules(rules).build();
+    SessionContext::new_with_state(state)
 }
 
 /// The answer as PostgreSQL prints it, one line for each row, in the order given; or SQLSTATE and message.

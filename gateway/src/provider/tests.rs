@@ -1,7 +1,8 @@
-//! Tests of scans through DataFusion: what becomes of predicates, that pushdown never changes an answer, and what is shown.
+//! Tests of scans through DataFusion: how predicates are planned, that pushdown never changes an answer, and what
+//! EXPLAIN prints.
 
 mod columnar;
-mod loose;
+mod loose_scan;
 mod order;
 mod predicates;
 mod random;

@@ -220,7 +220,7 @@ pub(super) fn moment(schema: &str) -> Option<i64> {
 /// 0A000 for a table that keeps no history.
 pub(super) fn view(view: &View, table: &Table, as_of_micros: i64) -> Result<View, DataFusionError> {
     if table.history_micros.is_some() {
-        return Ok(view.past(as_of_micros));
+        return Ok(view.with_as_of(as_of_micros));
     }
     let message = format!("relation \"{}\" keeps no history", table.name);
     let error = SqlError::new(SqlState::FEATURE_NOT_SUPPORTED, message).with_hint(NO_HISTORY_HINT);

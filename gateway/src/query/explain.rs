@@ -9,9 +9,9 @@
 use crate::{
     pg::error::{Result, SqlError, SqlState},
     provider::{
-        columnar::{ColumnarExec, Counts, MemoryExec},
+        columnar::{ColumnarExec, ColumnarStats, MemoryExec},
         exec::ScanExec,
-        pushdown::{Shape, grouped},
+        pushdown::{Shape, with_commas},
     },
     query::joins,
 };
@@ -116,11 +116,11 @@ impl Lines {
             None => String::new(),
         };
         if let Some(scan) = node.downcast_ref::<ScanExec>() {
-            self.out.push(format!("{indent}KeyspanScan: {}{actual}", scan.about().name));
+            self.out.push(format!("{indent}KeyspanScan: {}{actual}", scan.description().name));
             return self.scan(scan, &" ".repeat(depth * 6 + 4), residual, None);
         }
         if let Some(fast) = node.downcast_ref::<ColumnarExec>() {
-            self.out.push(format!("{indent}KeyspanScan: {}{actual}", fast.scan().about().name));
+            self.out.push(format!("{indent}KeyspanScan: {}{actual}", fast.scan().description().name));
             let taken = fast.filters().iter().map(|filter| shown(filter.as_ref()));
             let residual: Vec<String> = residual.into_iter().chain(taken).collect();
             let residual = (!residual.is_empty()).then(|| joined(&residual));
@@ -142,7 +142,7 @@ impl Lines {
 
     /// Prints a scan; `fast` when it reads row groups.
     fn scan(&mut self, scan: &ScanExec, indent: &str, residual: Option<String>, fast: Option<&ColumnarExec>) {
-        let (read, about) = (scan.read(), scan.about());
+        let (read, about) = (scan.read(), scan.description());
         let mut line = |label: &str, text: String| self.out.push(format!("{indent}{label}: {}", cut(&text)));
         let coalesced = if about.coalesced { ", coalesced to stay within bounds" } else { "" };
         if let Some(as_of) = scan.as_of() {
@@ -173,7 +173,7 @@ impl Lines {
             },
         );
         if let Some(fast) = fast {
-            line("Row groups", row_groups(fast.counts()));
+            line("Row groups", row_groups(fast.stats()));
             match fast.looked_up().filter(|_| self.analyze) {
                 Some(rows) => line("Looked up", Shape::of(rows).to_string()),
                 None if self.analyze => line("Files", files(fast)),
@@ -186,7 +186,7 @@ impl Lines {
             _ => Some(scan),
         };
         if let Some(scan) = by_rows.filter(|_| self.analyze) {
-            let counts = scan.counts();
+            let counts = scan.store_metrics();
             let read = |counter: &std::sync::atomic::AtomicU64| counter.load(Ordering::Relaxed);
             let (seen, returned) = (read(&counts.rows_seen), read(&counts.rows_returned));
             line("Rows", format!("seen={seen} returned={returned}"));
@@ -202,10 +202,10 @@ fn shown(filter: &dyn PhysicalExpr) -> String {
 }
 
 /// How much of a scan is read as row groups, and how much by rows.
-fn row_groups(counts: &Counts) -> String {
-    let number = |number: u64| grouped(usize::try_from(number).unwrap_or(usize::MAX));
-    let Counts { files, row_groups, rows, memory, rest, .. } = counts;
-    let (groups, files) = (grouped(*row_groups), grouped(*files));
+fn row_groups(counts: &ColumnarStats) -> String {
+    let number = |number: u64| with_commas(usize::try_from(number).unwrap_or(usize::MAX));
+    let ColumnarStats { files, row_groups, rows, memory, rest, .. } = counts;
+    let (groups, files) = (with_commas(*row_groups), with_commas(*files));
     let memory = if *memory == 0 { "none".into() } else { format!("about {} rows", number(*memory)) };
     let rest = rest.map_or_else(|| "none".into(), |rest| format!("about {} rows", number(rest)));
     format!("clean={groups} files={files} rows={}, memory={memory}, rest={rest}", number(*rows))
@@ -242,7 +242,7 @@ fn files(fast: &ColumnarExec) -> String {
 fn cut(text: &str) -> String {
     match text.char_indices().nth(LINE_CHARS_MAX) {
         None => text.to_owned(),
-        Some((at, _)) => format!("{}… ({} more characters)", &text[..at], grouped(text[at..].chars().count())),
+        Some((at, _)) => format!("{}… ({} more characters)", &text[..at], with_commas(text[at..].chars().count())),
     }
 }
 
@@ -281,7 +281,7 @@ fn ranges(ranges: &[KeyRange], in_span: bool) -> String {
         .expect("a string takes all text");
     }
     if ranges.len() > RANGES_SHOWN {
-        write!(text, ", … {} more", grouped(ranges.len() - RANGES_SHOWN)).expect("a string takes all text");
+        write!(text, ", … {} more", with_commas(ranges.len() - RANGES_SHOWN)).expect("a string takes all text");
     }
     text
 }

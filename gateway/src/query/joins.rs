@@ -9,7 +9,7 @@
 //! A join that takes NULL on its right side for "unknown" (`NOT IN`) is none that sort-merge joins know, and stays a hash join.
 
 use super::runtime;
-use crate::provider::InKeyOrder;
+use crate::provider::KeyOrderedScans;
 use datafusion::{
     common::tree_node::{TreeNode, TreeNodeRecursion},
     error::{DataFusionError, Result},
@@ -114,7 +114,7 @@ pub(crate) async fn sorted(context: &SessionContext, plan: &LogicalPlan) -> Resu
     state.config_mut().options_mut().optimizer.prefer_hash_join = false;
     tracing::debug!("a join does not fit into memory: the query begins anew with sort-merge joins");
     let mut in_order = state.clone();
-    in_order.config_mut().set_extension(Arc::new(InKeyOrder));
+    in_order.config_mut().set_extension(Arc::new(KeyOrderedScans));
     let physical = in_order.create_physical_plan(plan).await?;
     if sorts_below_a_join(&physical, false) { state.create_physical_plan(plan).await } else { Ok(physical) }
 }

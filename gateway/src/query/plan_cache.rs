@@ -309,7 +309,7 @@ fn may_be_kept(plan: &LogicalPlan) -> PlanResult<bool> {
     let mut may = true;
     plan.apply_with_subqueries(|node| {
         may &= match node {
-            LogicalPlan::TableScan(scan) => table_of(scan)?.is_some_and(|table| table.is_present()),
+            LogicalPlan::TableScan(scan) => table_of(scan)?.is_some_and(|table| table.reads_newest()),
             // Its types are those of its values.
             LogicalPlan::Values(_) => !has_placeholder_in(node)?,
             LogicalPlan::Extension(_)
@@ -450,6 +450,6 @@ fn with_values_in(
             with_values.data
         });
     }
-    let table = table.seen_by(view, scan.filters.iter().zip(&filters));
+    let table = table.with_view(view, scan.filters.iter().zip(&filters));
     Ok(Some((Arc::new(table), filters)))
 }

@@ -11,7 +11,7 @@ use crate::{
         types,
         workarounds::{canonical_comparisons::Alike, filter_projection},
     },
-    provider::{columnar::KnownAggregates, loose_scan::LooseScans},
+    provider::{columnar::MetadataAggregates, loose_scan::LooseScans},
     resources::{BATCH_ROWS, STREAMS},
 };
 use datafusion::{
@@ -79,7 +79,7 @@ fn make() -> SessionState {
         logical.push(rule);
     }
     let mut physical: Vec<Arc<dyn PhysicalOptimizerRule + Send + Sync>> =
-        vec![Arc::new(LooseScans), Arc::new(KnownAggregates)];
+        vec![Arc::new(LooseScans::default()), Arc::new(MetadataAggregates)];
     for rule in PhysicalOptimizer::new().rules {
         if rule.name() == ProjectionPushdown::new().name() {
             physical.push(Arc::new(filter_projection::TakenOut));

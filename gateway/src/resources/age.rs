@@ -5,12 +5,12 @@ use std::{fmt, str::FromStr};
 /// Units with their seconds, the largest first.
 const UNITS: [(&str, u64); 4] = [("d", 86_400), ("h", 3_600), ("min", 60), ("s", 1)];
 
-/// A span of time, in seconds; never none.
+/// A span of time, in seconds; at least one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Age(pub u64);
 
 impl Age {
-    /// The same in microseconds.
+    /// In microseconds, saturating.
     pub fn micros(self) -> i64 {
         i64::try_from(self.0).unwrap_or(i64::MAX).saturating_mul(1_000_000)
     }

@@ -1,33 +1,33 @@
-//! What the system says of memory: how much there is, and how much this process has; and how many files it lets this process have open.
+//! What the operating system reports: the machine's memory, this process's memory, and the limit of open files.
 
 use rustix::process::{Resource, getrlimit, setrlimit};
 use std::fs;
 
-/// The machine's memory in bytes, or what a container may have of it; `None` where the system does not tell.
+/// The machine's memory in bytes, or the container's limit; `None` where the system does not tell.
 pub fn machine_bytes() -> Option<u64> {
     let machine = kib_of(&fs::read_to_string("/proc/meminfo").ok()?, "MemTotal:")?;
     let limits = ["/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes"];
-    // "max" is no number, and no limit.
+    // "max", which does not parse, means no limit.
     let limits = limits.iter().filter_map(|file| fs::read_to_string(file).ok()?.trim().parse::<u64>().ok());
     Some(limits.fold(machine, u64::min))
 }
 
-/// Bytes of this process in memory, now and at most so far; `None` where the system does not tell.
+/// Resident bytes of this process, current and peak; `None` where the system does not tell.
 pub fn process_bytes() -> Option<(u64, u64)> {
     let status = fs::read_to_string("/proc/self/status").ok()?;
     Some((kib_of(&status, "VmRSS:")?, kib_of(&status, "VmHWM:")?))
 }
 
-/// Lets this process have as many files open as the system allows it to: most systems begin with a thousand, to which connections,
-/// segments and temporary files all count. Gives how many that are; `None` without a bound.
+/// Raises the soft limit of open files to the hard limit, and returns it; `None` without a limit. The usual soft limit
+/// is about a thousand, and connections, segments and temporary files all count.
 pub fn raise_open_files() -> Option<u64> {
     let limit = getrlimit(Resource::Nofile);
-    // Refused, there are as many as before.
+    // If the system refuses, the limit stays as it was.
     let _ = setrlimit(Resource::Nofile, rustix::process::Rlimit { current: limit.maximum, maximum: limit.maximum });
     getrlimit(Resource::Nofile).current
 }
 
-/// Bytes of a line such as `MemTotal:       24684040 kB`.
+/// The bytes in a line such as `MemTotal:       24684040 kB`.
 fn kib_of(text: &str, name: &str) -> Option<u64> {
     let line = text.lines().find_map(|line| line.strip_prefix(name))?;
     let kib: u64 = line.trim().strip_suffix("kB")?.trim_end().parse().ok()?;

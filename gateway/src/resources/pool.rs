@@ -1,9 +1,10 @@
-//! The pool of memory that running queries share: DataFusion's fair one, fair to merges too.
+//! The memory pool of running queries: DataFusion's fair pool, with a bound for merges.
 //!
-//! [`FairSpillPool`] divides what there is among those that can give way by writing to files. The merge of a sort's files cannot, and takes
-//! what memory it finds, for as many files at once as fit: a query with several sorts, such as a sort-merge join, then ends without memory
-//! (53200), because the first of its sorts that came to merge has all of it. Given less, a merge takes fewer files at once and does not
-//! fail. So none has more than an equal share of the memory. A sort has no more than that for rows either, and merges them in memory.
+//! [`FairSpillPool`] divides the memory among consumers that can spill to files. The merge of a sort's files cannot
+//! spill; it takes all memory that is free, to merge as many files at once as fit. In a query with several sorts, such
+//! as a sort-merge join, the first merge then leaves nothing to the others, and the query fails with 53200. With less
+//! memory a merge takes fewer files at once and does not fail. So here no merge gets more than an equal share of the
+//! memory. A sort gets no more than that share for its rows either, and merges these in memory.
 
 use datafusion::{
     common::resources_err,
@@ -15,7 +16,7 @@ use std::{
     sync::atomic::{AtomicUsize, Ordering},
 };
 
-/// What the names of consumers begin with that merge a sort's files; so DataFusion calls them.
+/// The prefix of DataFusion's names of consumers that merge a sort's files.
 const MERGE: &str = "ExternalSorterMerge";
 
 /// See the module.
@@ -23,25 +24,25 @@ const MERGE: &str = "ExternalSorterMerge";
 pub(super) struct QueryPool {
     fair: FairSpillPool,
     bytes: usize,
-    /// What any merge may have, whatever others have: its sort keeps that aside.
+    /// What each merge may have in any case, since its sort has reserved it.
     aside_bytes: usize,
     merges: AtomicUsize,
 }
 
 impl QueryPool {
-    /// A pool of so many bytes, of which a sort keeps so many aside to merge with.
+    /// A pool of `bytes`, where each sort reserves `aside_bytes` for its merge.
     pub(super) fn new(bytes: usize, aside_bytes: usize) -> Self {
         Self { fair: FairSpillPool::new(bytes), bytes, aside_bytes, merges: AtomicUsize::new(0) }
     }
 
-    /// What each merge may have.
+    /// The bound of each merge.
     fn merge_bytes(&self) -> usize {
         let merges = self.merges.load(Ordering::Relaxed).max(1);
         (self.bytes / merges).max(self.aside_bytes)
     }
 }
 
-fn merges(consumer: &MemoryConsumer) -> bool {
+fn is_merge(consumer: &MemoryConsumer) -> bool {
     consumer.name().starts_with(MERGE)
 }
 
@@ -51,14 +52,14 @@ impl MemoryPool for QueryPool {
     }
 
     fn register(&self, consumer: &MemoryConsumer) {
-        if merges(consumer) {
+        if is_merge(consumer) {
             self.merges.fetch_add(1, Ordering::Relaxed);
         }
         self.fair.register(consumer);
     }
 
     fn unregister(&self, consumer: &MemoryConsumer) {
-        if merges(consumer) {
+        if is_merge(consumer) {
             self.merges.fetch_sub(1, Ordering::Relaxed);
         }
         self.fair.unregister(consumer);
@@ -74,7 +75,7 @@ impl MemoryPool for QueryPool {
 
     fn try_grow(&self, reservation: &MemoryReservation, additional: usize) -> Result<()> {
         let share = self.merge_bytes();
-        if merges(reservation.consumer()) && reservation.size() + additional > share {
+        if is_merge(reservation.consumer()) && reservation.size() + additional > share {
             return resources_err!(
                 "{} may have {share} bytes, and wants {additional} more",
                 reservation.consumer().name()
@@ -112,17 +113,17 @@ mod tests {
         first.shrink(700);
         let second = merge(1);
         second.try_grow(700).unwrap();
-        // What the first has it keeps, and gets no more.
+        // The first keeps what it has, and gets no more.
         first.try_grow(1).unwrap_err();
         second.shrink(600);
         second.try_grow(500).unwrap();
         first.shrink(400);
-        // There is as much, and more than its share.
+        // So much is free, but it is more than its share.
         second.try_grow(201).unwrap_err();
         drop(second);
         first.try_grow(1_000).unwrap();
         first.free();
-        // Others are none of its business, and what a sort keeps aside is always allowed.
+        // Other consumers do not change the bound, and what a sort has reserved is always allowed.
         let other = MemoryConsumer::new("other").register(&pool);
         other.try_grow(1_500).unwrap();
         let many: Vec<_> = (0..20).map(merge).collect();

@@ -2,7 +2,8 @@
 
 use std::{fmt, str::FromStr};
 
-/// Units, the largest first: `KB` is a thousand bytes, `KiB` 1,024; a letter alone is the latter, as in PostgreSQL's and Java's options.
+/// Units, the largest first: `KB` is a thousand bytes, `KiB` 1,024. A letter alone means the binary unit, as in
+/// PostgreSQL's and Java's options.
 const UNITS: [(&str, u64); 13] = [
     ("TiB", 1 << 40),
     ("GiB", 1 << 30),
@@ -19,7 +20,7 @@ const UNITS: [(&str, u64); 13] = [
     ("B", 1),
 ];
 
-/// Digits after the point.
+/// The most digits after the point.
 const FRACTION_DIGITS_MAX: usize = 9;
 
 /// A number of bytes.
@@ -45,7 +46,7 @@ impl FromStr for Size {
         if !is_one || fraction.len() > FRACTION_DIGITS_MAX {
             return Err(no_size());
         }
-        // Digits that are no number are too many.
+        // Digits alone fail to parse only when the number is too large.
         let parsed = |digits: &str| if digits.is_empty() { Some(0) } else { digits.parse::<u64>().ok() };
         let (whole, part) = (parsed(whole).ok_or_else(no_size)?, parsed(fraction).ok_or_else(no_size)?);
         let unit_bytes = u128::from(unit_bytes);

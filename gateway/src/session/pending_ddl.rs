@@ -81,7 +81,7 @@ impl Definitions {
 
     /// Whether a table whose rows changes depend on was written since they were read.
     pub(super) fn is_outdated(&self, shared: &Shared) -> bool {
-        self.read.iter().any(|(table, micros)| shared.writers.newest(*table) > *micros)
+        self.read.iter().any(|(table, micros)| shared.table_locks.last_write_micros(*table) > *micros)
     }
 
     /// The tables that are made or changed.

@@ -359,7 +359,7 @@ impl Session {
         let shared = self.shared.clone();
         let written = open.tables.values().filter(|table| table.is_private()).map(|table| table.id);
         let read: Vec<_> = open.definitions.tables_read().collect();
-        let held = shared.writers.hold(written.collect::<Vec<_>>(), read).await;
+        let held = shared.table_locks.lock(written.collect::<Vec<_>>(), read).await;
         let room = (!pending.is_empty()).then(|| self.room());
         let told = Told { room: room.as_deref(), ear: self.ear(), pending };
         let committed =
@@ -440,7 +440,7 @@ impl Session {
             }
             let rows = written.row_count();
             let shared = self.shared.clone();
-            let held = shared.writers.hold(written.private_tables(), []).await;
+            let held = shared.table_locks.lock(written.private_tables(), []).await;
             let writes = Writes { reserved: self.temporary.spaces(), ..written.into_writes() };
             held.committed(shielded(self.identity.rows.commit(pin, writes)).await?);
             self.warn_of_atomicity(rows);

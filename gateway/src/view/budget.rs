@@ -1,8 +1,8 @@
-//! What a statement may read of the store: the tenant's scan budget.
+//! The tenant's scan budget: how many bytes one statement may read from the store.
 //!
-//! Everything that a statement reads in scans is counted, whichever way it is read: rows by what the store looked at, row groups by the
-//! bytes of their pages, rows in memory by their values. When it is more than the budget, the statement ends with 53400. A statement
-//! whose row groups alone are more, and that reads all of them, ends before it reads any ([`check`](ScanBudget::check)).
+//! All that a statement scans is counted: rows by the bytes that the store looked at, row groups by the bytes of their
+//! pages, rows in memory by their values. A statement that exceeds the budget fails with 53400. If it is certain to
+//! read more row groups than the budget allows, it fails before it reads the first ([`check`](ScanBudget::check)).
 
 use crate::{
     pg::error::{SqlError, SqlState},
@@ -18,24 +18,24 @@ pub struct ScanBudget {
 }
 
 impl ScanBudget {
-    /// A budget of which nothing is used.
+    /// A budget of `bytes_max`, all of it left.
     pub fn new(bytes_max: u64) -> Self {
         Self { bytes_max, bytes: AtomicU64::new(0) }
     }
 
-    /// Takes bytes that were read.
+    /// Counts bytes that were read.
     ///
     /// # Errors
-    /// 53400 when that is more than there were, with the hint.
-    pub fn take(&self, bytes: u64, hint: Option<&str>) -> Result<(), SqlError> {
+    /// 53400 when the budget is exceeded, with the hint.
+    pub fn charge(&self, bytes: u64, hint: Option<&str>) -> Result<(), SqlError> {
         let used = self.bytes.fetch_add(bytes, Ordering::Relaxed).saturating_add(bytes);
         if used > self.bytes_max { Err(self.exceeded(hint)) } else { Ok(()) }
     }
 
-    /// Holds bytes that are going to be read against the budget, without taking them.
+    /// Checks that so many bytes could be read, without counting them.
     ///
     /// # Errors
-    /// 53400 when they are more than there are, with the hint.
+    /// 53400 when they exceed what is left, with the hint.
     pub fn check(&self, bytes: u64, hint: Option<&str>) -> Result<(), SqlError> {
         let left = self.bytes_max.saturating_sub(self.bytes.load(Ordering::Relaxed));
         if bytes > left { Err(self.exceeded(hint)) } else { Ok(()) }
@@ -54,14 +54,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_read_is_taken_of_the_budget() {
+    fn reads_are_charged_to_the_budget() {
         let budget = ScanBudget::new(100);
         assert!(budget.check(100, None).is_ok() && budget.check(101, None).is_err());
-        assert!(budget.take(60, None).is_ok());
+        assert!(budget.charge(60, None).is_ok());
         assert!(budget.check(40, None).is_ok() && budget.check(41, None).is_err());
-        assert!(budget.take(40, None).is_ok());
-        let error = budget.take(1, Some("Look.")).unwrap_err();
+        assert!(budget.charge(40, None).is_ok());
+        let error = budget.charge(1, Some("Look.")).unwrap_err();
         assert_eq!((error.state.0, error.hint.as_deref()), ("53400", Some("Look.")));
-        assert!(budget.take(u64::MAX, None).is_err());
+        assert!(budget.charge(u64::MAX, None).is_err());
     }
 }

@@ -1,8 +1,8 @@
-//! A scan over the store and the transaction's own writes, as if those were committed.
+//! A scan over the store and the transaction's own writes, as if these were committed.
 //!
-//! Two streams in key order are merged. *Base* is the scan at the pin. *Own* are the rows with buffered mutations: each is read whole at
-//! the pin, folded as a commit would fold it, and held against the scan's columns, versions and filter. Where both have a
-//! key, own counts: it may have deleted the row.
+//! It merges two streams in key order. *Base* is the scan at the pin. *Own* has the rows with buffered mutations: each
+//! is read whole at the pin, folded as a commit would fold it, and then passed through the scan's columns, versions and
+//! filter. Where both have a key, own wins: it may have deleted the row.
 
 use super::{Buffered, View};
 use futures::{StreamExt, TryStreamExt, stream};
@@ -17,13 +17,13 @@ use std::{
     ops::Bound,
 };
 
-/// Own rows that are read and folded at a time.
+/// Own rows that are read and folded together.
 const OWN_ROWS_MAX: usize = 256;
 
-/// Reads the scan's rows, which carries the pin, over the view's buffered writes to the table.
+/// Scans a table that the view has buffered writes to. `scan` has the pin already.
 pub(super) fn scan(view: &View, table: &Table, scan: Scan) -> RowStream {
     let schema = table.storage_schema();
-    // The transaction's own deletes are not in base: a limit can only be counted after the merge.
+    // Base still has rows that the transaction has deleted: the limit counts after the merge.
     let base = view.rows.scan(table, Scan { rows_max: None, ..scan.clone() });
     let reader = match RowReader::new(&schema, &Scan { metrics: None, ..scan.clone() }, view.pin.now_micros) {
         Ok(reader) => reader,
@@ -57,14 +57,15 @@ struct Own {
     reader: RowReader,
     rows: RowSet,
     reversed: bool,
-    /// The last key that was folded.
+    /// The key of the last row that was folded.
     after: Option<RowKey>,
-    /// What each row will give; `None` for nothing.
+    /// Rows that are folded and not yet merged, in order; `None` for a row that is deleted or filtered out.
     folded: VecDeque<(RowKey, Option<Row>)>,
     ended: bool,
 }
 
 impl Own {
+    /// Folds the next rows, if none are ready and there are more.
     async fn fill(&mut self) -> Result<()> {
         if !self.folded.is_empty() || self.ended {
             return Ok(());
@@ -86,7 +87,7 @@ impl Own {
     }
 }
 
-/// The next keys with buffered mutations in the scan's rows and order, at most [`OWN_ROWS_MAX`].
+/// The next buffered mutations within the scan's rows, in its direction; at most [`OWN_ROWS_MAX`].
 fn next_chunk(
     buffered: &Buffered,
     table: TableId,
@@ -95,7 +96,6 @@ fn next_chunk(
     reversed: bool,
 ) -> Vec<(RowKey, RowMutation)> {
     let Some(own) = buffered.get(&table) else { return Vec::new() };
-    let wanted = |key: &RowKey| contains(rows, key);
     let entry = |(key, mutation): (&RowKey, &RowMutation)| (key.clone(), mutation.clone());
     let bound = after.map_or(Bound::Unbounded, Bound::Excluded);
     let keys: Entries<'_> = if reversed {
@@ -103,7 +103,7 @@ fn next_chunk(
     } else {
         Box::new(own.range::<_, RowKey>((bound, Bound::Unbounded)))
     };
-    keys.filter(|(key, _)| wanted(key)).take(OWN_ROWS_MAX).map(entry).collect()
+    keys.filter(|(key, _)| contains(rows, key)).take(OWN_ROWS_MAX).map(entry).collect()
 }
 
 type Entries<'a> = Box<dyn Iterator<Item = (&'a RowKey, &'a RowMutation)> + 'a>;
@@ -114,7 +114,7 @@ fn contains(rows: &RowSet, key: &RowKey) -> bool {
     next > 0 && ranges[next - 1].contains(key)
 }
 
-/// The whole row after the mutations, as a commit that read it would leave it; `None` when it is gone.
+/// The whole row after the mutations, as a commit would leave it; `None` if no cell is left.
 fn folded(schema: &TableSchema, pin: &Pin, base: Option<Row>, mutation: RowMutation) -> Result<Option<Row>> {
     let RowMutation { key, mut mutations } = mutation;
     let cells = base.map(|row| row.cells).unwrap_or_default();
@@ -124,18 +124,20 @@ fn folded(schema: &TableSchema, pin: &Pin, base: Option<Row>, mutation: RowMutat
     Ok((!cells.is_empty()).then_some(Row { key, cells }))
 }
 
-/// Base and own rows on their way into one stream.
+/// The merge of base and own rows.
 struct Merge {
     base: RowStream,
+    /// Rows of base that are not yet merged.
     ready: VecDeque<Row>,
     base_ended: bool,
     own: Own,
     reversed: bool,
+    /// Rows up to the scan's limit.
     left: u64,
 }
 
 impl Merge {
-    /// The next rows; none at the end.
+    /// The next rows; empty at the end.
     async fn batch(&mut self) -> Result<Vec<Row>> {
         let (mut batch, mut bytes) = (Vec::new(), 0);
         while self.left > 0 && batch.len() < BATCH_ROWS_MAX && bytes < BATCH_BYTES_TARGET {
@@ -149,7 +151,7 @@ impl Merge {
         Ok(batch)
     }
 
-    /// The next row by key, `Some(None)` for one that own writes take away; `None` at the end.
+    /// The next row by key: `None` at the end, `Some(None)` for a row that own writes delete.
     async fn next(&mut self) -> Result<Option<Option<Row>>> {
         while self.ready.is_empty() && !self.base_ended {
             match self.base.try_next().await? {

@@ -40,7 +40,7 @@ pub(super) fn rows(options: &QueriesOptions) -> u64 {
 }
 
 /// The timestamp this many seconds after the first, as text.
-pub(super) fn moment(seconds: u64) -> String {
+pub(super) fn literal(seconds: u64) -> String {
     let moment = chrono::DateTime::from_timestamp(START_SECONDS + seconds.cast_signed(), 0).unwrap_or_default();
     moment.format("%Y-%m-%d %H:%M:%S+00").to_string()
 }
@@ -57,7 +57,7 @@ pub(super) fn pieces(options: &QueriesOptions) -> impl Iterator<Item = String> {
         while piece.len() < PIECE_BYTES
             && let Some(at) = seconds.next()
         {
-            let at = moment(at);
+            let at = literal(at);
             for (host, metrics) in now.iter_mut().enumerate() {
                 // Writing to a String does not fail.
                 let _ = write!(piece, "host_{host}\t{at}");

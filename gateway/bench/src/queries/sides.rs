@@ -223,7 +223,7 @@ impl Drop for DuckDb {
 /// A line of its output: its version, or the result of a query.
 #[derive(Default, Deserialize)]
 #[serde(default)]
-pub(super) struct Told {
+pub(super) struct DuckDbResult {
     version: String,
     /// Seconds until the last row was read.
     pub(super) seconds: f64,
@@ -243,9 +243,9 @@ impl DuckDb {
         let (input, output) = (process.stdin.take().context("a pipe")?, process.stdout.take().context("a pipe")?);
         let mut started = Self { process, input, output: BufReader::new(output).lines() };
         let Some(line) = started.output.next().transpose()? else { return Ok(None) };
-        let told: Told = serde_json::from_str(&line)?;
+        let result: DuckDbResult = serde_json::from_str(&line)?;
         started.run("SET TimeZone = 'UTC'")?;
-        Ok(Some((started, told.version)))
+        Ok(Some((started, result.version)))
     }
 
     /// Kills the process, which may have ended by itself.
@@ -258,13 +258,13 @@ impl DuckDb {
     ///
     /// # Errors
     /// If DuckDB fails.
-    pub(super) fn run(&mut self, sql: &str) -> Result<Told> {
+    pub(super) fn run(&mut self, sql: &str) -> Result<DuckDbResult> {
         writeln!(self.input, "{}", json!(sql))?;
         let line = self.output.next().context("DuckDB ended")??;
-        let told: Told = serde_json::from_str(&line)?;
-        match told.error {
+        let result: DuckDbResult = serde_json::from_str(&line)?;
+        match result.error {
             Some(error) => bail!("DuckDB: {error}"),
-            None => Ok(told),
+            None => Ok(result),
         }
     }
 }

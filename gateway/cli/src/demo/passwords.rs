@@ -20,15 +20,15 @@ const LENGTH: usize = 20;
 ///
 /// # Errors
 /// If the file cannot be read or written.
-pub(super) fn kept_in(folder: &Path) -> Result<[String; ROLES.len()]> {
+pub(super) fn read_or_make(folder: &Path) -> Result<[String; ROLES.len()]> {
     let path = folder.join(FILE);
-    let kept = match fs::read_to_string(&path) {
+    let text = match fs::read_to_string(&path) {
         Ok(text) => text,
         Err(error) if error.kind() == ErrorKind::NotFound => String::new(),
         Err(error) => return Err(error).with_context(|| format!("cannot read {}", path.display())),
     };
     let found =
-        |role: &str| kept.lines().find_map(|line| line.strip_prefix(role)?.strip_prefix(':').map(str::to_owned));
+        |role: &str| text.lines().find_map(|line| line.strip_prefix(role)?.strip_prefix(':').map(str::to_owned));
     let found = ROLES.map(|role| found(role).filter(|password| !password.is_empty()));
     if let [Some(first), Some(second)] = found {
         return Ok([first, second]);
@@ -36,12 +36,12 @@ pub(super) fn kept_in(folder: &Path) -> Result<[String; ROLES.len()]> {
     let passwords =
         found.map(|password| password.unwrap_or_else(|| Alphanumeric.sample_string(&mut rand::rng(), LENGTH)));
     let lines: String = ROLES.iter().zip(&passwords).map(|(role, password)| format!("{role}:{password}\n")).collect();
-    keep(&path, &lines).with_context(|| format!("cannot write {}", path.display()))?;
+    save(&path, &lines).with_context(|| format!("cannot write {}", path.display()))?;
     Ok(passwords)
 }
 
 /// Replaces the file as a whole: a crash leaves the old one or the new one.
-fn keep(path: &Path, text: &str) -> std::io::Result<()> {
+fn save(path: &Path, text: &str) -> std::io::Result<()> {
     let new = path.with_extension("new");
     if let Err(error) = fs::remove_file(&new)
         && error.kind() != ErrorKind::NotFound
@@ -62,8 +62,8 @@ mod tests {
     #[test]
     fn passwords_are_kept_and_private() {
         let folder = tempfile::tempdir().unwrap();
-        let passwords = kept_in(folder.path()).unwrap();
-        assert_eq!(passwords, kept_in(folder.path()).unwrap());
+        let passwords = read_or_make(folder.path()).unwrap();
+        assert_eq!(passwords, read_or_make(folder.path()).unwrap());
         assert_ne!(passwords[0], passwords[1]);
         let mode = fs::metadata(folder.path().join(FILE)).unwrap().permissions().mode();
         assert_eq!(mode & 0o777, 0o600);
@@ -73,8 +73,8 @@ mod tests {
     fn a_line_that_is_missing_is_made_again() {
         let folder = tempfile::tempdir().unwrap();
         fs::write(folder.path().join(FILE), format!("{}:kept\n", ROLES[0])).unwrap();
-        let passwords = kept_in(folder.path()).unwrap();
+        let passwords = read_or_make(folder.path()).unwrap();
         assert_eq!((passwords[0].as_str(), passwords[1].len()), ("kept", LENGTH));
-        assert_eq!(passwords, kept_in(folder.path()).unwrap());
+        assert_eq!(passwords, read_or_make(folder.path()).unwrap());
     }
 }

@@ -8,13 +8,13 @@ use std::io::{IsTerminal, Write, stderr};
 const LINES_FROM_ROWS: u64 = 100_000;
 
 /// Shows a load on standard error.
-pub(super) struct Shown {
+pub(super) struct LoadProgress {
     bar: Option<ProgressBar>,
     table: &'static str,
     tenth: u64,
 }
 
-impl Shown {
+impl LoadProgress {
     /// On this process's standard error.
     pub(super) fn new() -> Self {
         let template = "{prefix:>10} {bar:32} {human_pos:>9}/{human_len} rows";

@@ -14,18 +14,18 @@ pub(super) struct Login<'a> {
 }
 
 /// A query of the demo.
-struct Telling {
+struct DemoQuery {
     heading: &'static str,
     sql: &'static str,
     /// Whether EXPLAIN's lines about keys are shown as well.
     ranges: bool,
 }
 
-/// The prefixes of the lines of EXPLAIN that are shown.
-const EXPLAINED: [&str; 2] = ["Access:", "Ranges:"];
+/// The prefixes of the lines of EXPLAIN that the demo prints.
+const EXPLAIN_LABELS: [&str; 2] = ["Access:", "Ranges:"];
 
-const OF_A_TENANT: [Telling; 2] = [
-    Telling {
+const TENANT_QUERIES: [DemoQuery; 2] = [
+    DemoQuery {
         heading: "Virgin America, a tenant, looks at one route on one day. The predicate is one range of keys:",
         sql: "SELECT flight, scheduled, dep_delay, arr_delay, tailnum\n  FROM flights\n \
               WHERE origin = 'JFK' AND dest = 'SFO'\n   \
@@ -33,7 +33,7 @@ const OF_A_TENANT: [Telling; 2] = [
               ORDER BY scheduled",
         ranges: true,
     },
-    Telling {
+    DemoQuery {
         heading: "It joins its flights with the weather that they left in:",
         sql: "SELECT CASE WHEN w.visib < 2 THEN 'fog' WHEN w.precip > 0 THEN 'rain' ELSE 'fair' END AS weather,\n       \
               count(*) AS flights, round(avg(f.dep_delay)) AS delay_minutes\n  \
@@ -44,7 +44,7 @@ const OF_A_TENANT: [Telling; 2] = [
     },
 ];
 
-const OF_THE_OPERATOR: [Telling; 1] = [Telling {
+const OPERATOR_QUERIES: [DemoQuery; 1] = [DemoQuery {
     heading: "The operator compares tenants, who cannot see each other:",
     sql: "SELECT tenant, count(*) AS flights, round(avg(arr_delay)) AS delay_minutes,\n       \
           round(100.0 * count(*) FILTER (WHERE dep_time IS NULL) / count(*)) AS cancelled_percent\n  \
@@ -57,8 +57,8 @@ const OF_THE_OPERATOR: [Telling; 1] = [Telling {
 /// # Errors
 /// If the connection or a query fails.
 pub(super) async fn ask(address: SocketAddr, tenant: &Login<'_>, operator: &Login<'_>) -> Result<String> {
-    let mut shown = String::new();
-    for (login, queries) in [(tenant, OF_A_TENANT.as_slice()), (operator, OF_THE_OPERATOR.as_slice())] {
+    let mut text = String::new();
+    for (login, queries) in [(tenant, TENANT_QUERIES.as_slice()), (operator, OPERATOR_QUERIES.as_slice())] {
         let (client, connection) = Config::new()
             .host(address.ip().to_string())
             .port(address.port())
@@ -71,36 +71,36 @@ pub(super) async fn ask(address: SocketAddr, tenant: &Login<'_>, operator: &Logi
             .with_context(|| format!("cannot connect as {} to the own address {address}", login.role))?;
         let connection = tokio::spawn(connection);
         for query in queries {
-            tell(&client, query, &mut shown).await.with_context(|| format!("this failed:\n{}", query.sql))?;
+            run(&client, query, &mut text).await.with_context(|| format!("this failed:\n{}", query.sql))?;
         }
         drop(client);
         connection.await??;
     }
-    Ok(shown)
+    Ok(text)
 }
 
-async fn tell(client: &Client, query: &Telling, shown: &mut String) -> Result<()> {
+async fn run(client: &Client, query: &DemoQuery, text: &mut String) -> Result<()> {
     let began = Instant::now();
     let answer = Answer::of(client.simple_query(query.sql).await?);
     let took = began.elapsed();
-    writeln!(shown, "{}\n", query.heading)?;
+    writeln!(text, "{}\n", query.heading)?;
     for line in query.sql.lines() {
-        writeln!(shown, "    {line}")?;
+        writeln!(text, "    {line}")?;
     }
-    shown.push('\n');
+    text.push('\n');
     if query.ranges {
         let plan = Answer::of(client.simple_query(&format!("EXPLAIN {}", query.sql)).await?);
         let lines = plan.rows.iter().flatten().flat_map(|text| text.lines()).map(str::trim);
-        for line in lines.filter(|line| EXPLAINED.iter().any(|label| line.starts_with(label))) {
-            writeln!(shown, "    EXPLAIN  {line}")?;
+        for line in lines.filter(|line| EXPLAIN_LABELS.iter().any(|label| line.starts_with(label))) {
+            writeln!(text, "    EXPLAIN  {line}")?;
         }
-        shown.push('\n');
+        text.push('\n');
     }
     for line in answer.to_string().lines() {
-        writeln!(shown, "    {line}")?;
+        writeln!(text, "    {line}")?;
     }
     let rows = answer.rows.len();
-    writeln!(shown, "    ({rows} {}, {} ms)\n", if rows == 1 { "row" } else { "rows" }, took.as_millis())?;
+    writeln!(text, "    ({rows} {}, {} ms)\n", if rows == 1 { "row" } else { "rows" }, took.as_millis())?;
     Ok(())
 }
 

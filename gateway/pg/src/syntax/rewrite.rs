@@ -1,17 +1,21 @@
-//! A query's syntax tree as DataFusion can plan it with PostgreSQL's meaning.
+//! The two walks that bring a query's syntax tree into a form that DataFusion plans with PostgreSQL's meaning, as tables of rules.
 //!
-//! Names of select items ([`column_names`]), `pg_catalog.f(…)` as `f(…)`, `OPERATOR(pg_catalog.~)` as `~`, collations that are the order of
-//! bytes dropped, `AT TIME ZONE` as `timezone(…)`, keywords that are functions without parentheses, and whole numbers where their
-//! type shows as `integer`.
+//! [`EXPAND`] writes out what DataFusion lacks; its rules stand in files of their own. [`RESOLVE`] comes after it and
+//! meets the nodes that it made: names and operators of `pg_catalog` (`pg_catalog.f(…)` as `f(…)`, `OPERATOR(pg_catalog.~)` as `~`), keywords
+//! that are functions without parentheses, collations (only the order of bytes is left by now), `AT TIME ZONE` as `timezone(…)`, and
+//! whole numbers where their type shows as `integer`.
 
-use super::{build::call, column_names};
+use super::{
+    build::call,
+    calls, column_names, order_by, row_comparison, set_returning, using_columns, values,
+    walk::{Rule, Walk},
+    whole_row,
+};
 use crate::error::{Result, SqlError, SqlState};
 use datafusion::sql::sqlparser::ast::{
-    BinaryOperator, CastKind, DataType, Distinct, Expr, Function, FunctionArg, FunctionArgExpr, FunctionArguments,
-    Ident, ObjectName, OrderBy, OrderByExpr, OrderByKind, Query, Select, SelectItem, SetExpr, Statement, TableFactor,
-    UnaryOperator, Value, VisitMut, VisitorMut, visit_expressions,
+    BinaryOperator, CastKind, DataType, Expr, Function, FunctionArg, FunctionArgExpr, FunctionArguments, Ident,
+    ObjectName, Select, SelectItem, SetExpr, TableFactor, UnaryOperator, Value,
 };
-use std::ops::ControlFlow;
 
 /// The schema of PostgreSQL's own functions.
 const PG_CATALOG: &str = "pg_catalog";
@@ -21,204 +25,133 @@ const TYPED_BY_ARGUMENTS: [&str; 10] =
 /// Functions that stand without parentheses and that the parser takes for columns.
 pub(crate) const KEYWORDS: [&str; 3] = ["current_schema", "current_role", "current_database"];
 
-/// Rewrites a statement.
-///
-/// # Errors
-/// 42883 for an operator that there is not.
-pub fn rewrite(statement: &mut Statement) -> Result<()> {
-    match statement.visit(&mut Rewriter) {
-        ControlFlow::Break(error) => Err(*error),
-        ControlFlow::Continue(()) => Ok(()),
-    }
-}
-
-/// Rewrites the functions that give rows ([`rows`](super::set_returning)), [comparisons of rows](super::row_comparison), [columns that joins merge](super::using_columns), and what stands in another form for DataFusion ([`calls`](super::calls)).
-///
-/// # Errors
-/// 0A000 for a use that has no other form.
-pub fn rows(statement: &mut Statement) -> Result<()> {
-    if let Statement::Query(query) = statement {
-        order_by_hidden(query, true);
-    }
-    match statement.visit(&mut Rows) {
-        ControlFlow::Break(error) => Err(*error),
-        ControlFlow::Continue(()) => Ok(()),
-    }
-}
-
-struct Rows;
-
-impl VisitorMut for Rows {
-    type Break = Box<SqlError>;
-
-    fn pre_visit_query(&mut self, query: &mut Query) -> Flow {
-        if let Err(error) = super::using_columns::order_by(query) {
-            return ControlFlow::Break(Box::new(error));
-        }
-        if let SetExpr::Values(values) = query.body.as_mut() {
-            super::values::rewrite(values);
-        }
-        order_by_hidden(query, false);
-        order_by_labels(query);
-        ControlFlow::Continue(())
-    }
-
-    fn pre_visit_select(&mut self, select: &mut Select) -> Flow {
-        if let Err(error) = super::using_columns::rewrite(select) {
-            return ControlFlow::Break(Box::new(error));
-        }
-        // Names come of what was written.
-        column_names::label(select);
-        super::whole_row::rewrite(select);
-        match super::set_returning::rewrite(select) {
-            Ok(()) => ControlFlow::Continue(()),
-            Err(error) => ControlFlow::Break(Box::new(error)),
-        }
-    }
-
-    fn pre_visit_expr(&mut self, expr: &mut Expr) -> Flow {
-        match super::row_comparison::rewritten(expr) {
-            Ok(Some(new)) => *expr = new,
-            Ok(None) => {}
-            Err(error) => return ControlFlow::Break(Box::new(error)),
-        }
-        match super::calls::rewritten(expr) {
-            Ok(Some(new)) => *expr = new,
-            Ok(None) => {}
-            Err(error) => return ControlFlow::Break(Box::new(error)),
-        }
-        ControlFlow::Continue(())
-    }
-}
-
-struct Rewriter;
-
-type Flow = ControlFlow<Box<SqlError>>;
-
-impl VisitorMut for Rewriter {
-    type Break = Box<SqlError>;
-
-    fn pre_visit_select(&mut self, select: &mut Select) -> Flow {
-        column_names::label(select);
-        for item in &mut select.projection {
-            if let SelectItem::UnnamedExpr(expr) | SelectItem::ExprWithAlias { expr, .. } = item {
-                as_integer(expr);
+/// Writes out in SQL what DataFusion lacks. 0A000 for a use that has no other form, 42601 for rows of unequal length.
+pub static EXPAND: Walk = Walk {
+    queries: &[
+        // Before `using_columns`, which rewrites the select list that decides what a name in ORDER BY means.
+        Rule::new("using_columns in ORDER BY", using_columns::order_by),
+        Rule::new("values", |query| {
+            if let SetExpr::Values(values) = query.body.as_mut() {
+                values::rewrite(values);
             }
-        }
-        ControlFlow::Continue(())
-    }
+            Ok(())
+        }),
+        Rule::new("hidden order", |query| {
+            order_by::hidden_in(query, false);
+            Ok(())
+        }),
+        // Labels the select list, as `labels` would do below.
+        Rule::new("order by labels", |query| {
+            order_by::order_by_labels(query);
+            Ok(())
+        }),
+    ],
+    selects: &[
+        // Before `labels`: it writes `*` out, whose columns have names.
+        Rule::new("using_columns", using_columns::rewrite),
+        // Names follow from what the user wrote, so before all that rewrites items.
+        Rule::new("labels", |select| {
+            column_names::label(select);
+            Ok(())
+        }),
+        // Before `set_returning`: it looks for names of subqueries in FROM, of which that makes more.
+        Rule::new("whole_row", |select| {
+            whole_row::rewrite(select);
+            Ok(())
+        }),
+        Rule::new("set_returning", set_returning::rewrite),
+    ],
+    exprs_down: &[
+        // Before `calls`, which has the form of comparisons with a subquery.
+        Rule::new("row_comparison", |expr| replace(expr, row_comparison::rewritten)),
+        Rule::new("calls", |expr| replace(expr, calls::rewritten)),
+    ],
+    ..Walk::EMPTY
+};
 
-    fn pre_visit_table_factor(&mut self, factor: &mut TableFactor) -> Flow {
-        if let TableFactor::Table { name, args: Some(_), .. } | TableFactor::Function { name, .. } = factor {
+/// Resolves names, operators and the types of whole numbers. 42883 for an operator that does not exist.
+pub static RESOLVE: Walk = Walk {
+    selects: &[
+        // The selects that `EXPAND` made have none yet.
+        Rule::new("labels", |select| {
+            column_names::label(select);
+            Ok(())
+        }),
+        Rule::new("integer items", |select| {
+            integer_items(select);
+            Ok(())
+        }),
+    ],
+    relations: &[Rule::new("functions of pg_catalog", |relation| {
+        if let TableFactor::Table { name, args: Some(_), .. } | TableFactor::Function { name, .. } = relation {
             unqualify(name);
         }
-        ControlFlow::Continue(())
-    }
+        Ok(())
+    })],
+    exprs_down: &[Rule::new("names and integers", names_and_integers)],
+    exprs_up: &[Rule::new("keywords, collations, time zones", |expr| {
+        keywords_and_zones(expr);
+        Ok(())
+    })],
+    ..Walk::EMPTY
+};
 
-    fn pre_visit_expr(&mut self, expr: &mut Expr) -> Flow {
-        match expr {
-            Expr::BinaryOp { op, .. } => {
-                if let BinaryOperator::PGCustomBinaryOperator(path) = op {
-                    match operator(path) {
-                        Some(known) => *op = known,
-                        None => return unknown_operator(path),
-                    }
-                }
-            }
-            Expr::Function(function) => {
-                unqualify(&mut function.name);
-                typed_arguments(function);
-            }
-            Expr::Case { conditions, else_result, .. } => {
-                conditions.iter_mut().for_each(|when| as_integer(&mut when.result));
-                if let Some(value) = else_result {
-                    as_integer(value);
-                }
-            }
-            _ => {}
-        }
-        ControlFlow::Continue(())
+/// Puts another form of an expression in its place, if it has one.
+fn replace(expr: &mut Expr, rule: fn(&Expr) -> Result<Option<Expr>>) -> Result<()> {
+    if let Some(new) = rule(expr)? {
+        *expr = new;
     }
-
-    fn post_visit_expr(&mut self, expr: &mut Expr) -> Flow {
-        let placeholder = || Expr::Identifier(Ident::new(""));
-        match expr {
-            Expr::Collate { expr: inner, .. } => *expr = std::mem::replace(inner, placeholder()),
-            Expr::AtTimeZone { timestamp, time_zone } => {
-                let zone = std::mem::replace(time_zone.as_mut(), placeholder());
-                let stamp = std::mem::replace(timestamp.as_mut(), placeholder());
-                *expr = call("timezone", [zone, stamp]);
-            }
-            Expr::Identifier(ident)
-                if ident.quote_style.is_none() && KEYWORDS.contains(&ident.value.to_lowercase().as_str()) =>
-            {
-                *expr = call(&ident.value.to_lowercase(), []);
-            }
-            _ => {}
-        }
-        ControlFlow::Continue(())
-    }
+    Ok(())
 }
 
-/// `SELECT DISTINCT f(a) … ORDER BY f(a)` orders by the item of the list, which DataFusion does not see once it has a name.
-fn order_by_labels(query: &mut Query) {
-    let SetExpr::Select(select) = query.body.as_mut() else { return };
-    let Some(OrderBy { kind: OrderByKind::Expressions(orders), .. }) = &mut query.order_by else { return };
-    // Of DISTINCT ON, both are expressions over what is read, and have to be the same.
-    if !matches!(select.distinct, Some(Distinct::Distinct)) {
-        return;
-    }
-    let written = select.projection.iter().map(|item| match item {
-        SelectItem::UnnamedExpr(expr) => expr.to_string(),
-        _ => String::new(),
-    });
-    let written: Vec<_> = written.collect();
-    column_names::label(select);
-    for order in orders {
-        let wanted = order.expr.to_string();
-        let found = written.iter().position(|written| *written == wanted);
-        if let Some(SelectItem::ExprWithAlias { alias, .. }) = found.and_then(|index| select.projection.get(index)) {
-            order.expr = Expr::Identifier(alias.clone());
-        }
-    }
-}
-
-/// `SELECT f(t.a) AS a … ORDER BY t.a` orders by the column that the item hides, which DataFusion cannot tell from it. The item of what a client
-/// sees gets another name, which is shown as it was; of a subquery, where somebody else may name it, the order goes, unless it says which rows
-/// there are.
-fn order_by_hidden(query: &mut Query, is_shown: bool) {
-    if let SetExpr::Query(inner) = query.body.as_mut() {
-        if is_shown {
-            order_by_hidden(inner, true);
-        }
-        return;
-    }
-    let is_cut = query.limit_clause.is_some() || query.fetch.is_some();
-    let SetExpr::Select(select) = query.body.as_mut() else { return };
-    let Some(OrderBy { kind: OrderByKind::Expressions(orders), .. }) = &mut query.order_by else { return };
-    let mut hides = false;
+/// Whole numbers that are items of a select list.
+fn integer_items(select: &mut Select) {
     for item in &mut select.projection {
-        let SelectItem::ExprWithAlias { expr, alias } = item else { continue };
-        let name = column_names::folded(alias);
-        let hides_here = |one: &Expr| match one {
-            Expr::CompoundIdentifier(path) => {
-                path.last().is_some_and(|last| column_names::folded(last) == name) && *one != *expr
-            }
-            _ => false,
-        };
-        let found = |one: &Expr| if hides_here(one) { ControlFlow::Break(()) } else { ControlFlow::Continue(()) };
-        if !orders.iter().any(|order| visit_expressions(&order.expr, found).is_break()) {
-            continue;
-        }
-        hides = true;
-        if is_shown {
-            *alias = column_names::other(&name);
-            let shown = |order: &&mut OrderByExpr| matches!(&order.expr, Expr::Identifier(one) if column_names::folded(one) == name);
-            orders.iter_mut().filter(shown).for_each(|order| order.expr = Expr::Identifier(alias.clone()));
+        if let SelectItem::UnnamedExpr(expr) | SelectItem::ExprWithAlias { expr, .. } = item {
+            as_integer(expr);
         }
     }
-    if hides && !is_shown && !is_cut {
-        query.order_by = None;
+}
+
+/// Operators and functions of `pg_catalog`, and whole numbers that show their type in CASE or as an argument.
+fn names_and_integers(expr: &mut Expr) -> Result<()> {
+    match expr {
+        Expr::BinaryOp { op, .. } => {
+            if let BinaryOperator::PGCustomBinaryOperator(path) = op {
+                *op = operator(path).ok_or_else(|| unknown_operator(path))?;
+            }
+        }
+        Expr::Function(function) => {
+            unqualify(&mut function.name);
+            typed_arguments(function);
+        }
+        Expr::Case { conditions, else_result, .. } => {
+            conditions.iter_mut().for_each(|when| as_integer(&mut when.result));
+            if let Some(value) = else_result {
+                as_integer(value);
+            }
+        }
+        _ => {}
+    }
+    Ok(())
+}
+
+/// Collations, `AT TIME ZONE`, and keywords that are functions, once their parts are rewritten.
+fn keywords_and_zones(expr: &mut Expr) {
+    let placeholder = || Expr::Identifier(Ident::new(""));
+    match expr {
+        Expr::Collate { expr: inner, .. } => *expr = std::mem::replace(inner, placeholder()),
+        Expr::AtTimeZone { timestamp, time_zone } => {
+            let zone = std::mem::replace(time_zone.as_mut(), placeholder());
+            let stamp = std::mem::replace(timestamp.as_mut(), placeholder());
+            *expr = call("timezone", [zone, stamp]);
+        }
+        Expr::Identifier(ident)
+            if ident.quote_style.is_none() && KEYWORDS.contains(&ident.value.to_lowercase().as_str()) =>
+        {
+            *expr = call(&ident.value.to_lowercase(), []);
+        }
+        _ => {}
     }
 }
 
@@ -302,7 +235,67 @@ fn operator(path: &[String]) -> Option<BinaryOperator> {
     })
 }
 
-fn unknown_operator(path: &[String]) -> Flow {
-    let message = format!("operator does not exist: {}", path.join("."));
-    ControlFlow::Break(Box::new(SqlError::new(SqlState::UNDEFINED_FUNCTION, message)))
+fn unknown_operator(path: &[String]) -> SqlError {
+    SqlError::new(SqlState::UNDEFINED_FUNCTION, format!("operator does not exist: {}", path.join(".")))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::parse;
+    use expect_test::{Expect, expect};
+
+    #[test]
+    fn rules_run_in_the_order_of_their_tables() {
+        let check = |walk: &Walk, expected: Expect| expected.assert_eq(&walk.names().join("\n"));
+        check(
+            &EXPAND,
+            expect![[r#"
+                query: using_columns in ORDER BY
+                query: values
+                query: hidden order
+                query: order by labels
+                select: using_columns
+                select: labels
+                select: whole_row
+                select: set_returning
+                expr down: row_comparison
+                expr down: calls"#]],
+        );
+        check(
+            &RESOLVE,
+            expect![[r#"
+                select: labels
+                select: integer items
+                relation: functions of pg_catalog
+                expr down: names and integers
+                expr up: keywords, collations, time zones"#]],
+        );
+    }
+
+    #[test]
+    fn each_rule_has_a_name_of_its_own() {
+        for walk in [&EXPAND, &RESOLVE] {
+            let names = walk.names();
+            assert_eq!(names.iter().collect::<std::collections::BTreeSet<_>>().len(), names.len());
+        }
+    }
+
+    #[test]
+    fn names_operators_and_integers_are_resolved() {
+        let check = |sql: &str, expected: Expect| {
+            let mut statement = parse(sql);
+            let outcome = RESOLVE.run(&mut statement);
+            expected.assert_eq(&outcome.map_or_else(|error| error.message, |()| statement.to_string()));
+        };
+        check(
+            "SELECT pg_catalog.version(), 1 AS n FROM t WHERE a OPERATOR(pg_catalog.~) 'x'",
+            expect![[r#"SELECT version() AS "version", CAST(1 AS INTEGER) AS "n" FROM t WHERE a ~ 'x'"#]],
+        );
+        check("SELECT 1 WHERE a OPERATOR(x.~) 'x'", expect!["operator does not exist: x.~"]);
+        check(
+            "SELECT a FROM t WHERE CURRENT_SCHEMA = b COLLATE \"C\" AND c AT TIME ZONE 'UTC' = d",
+            expect!["SELECT a FROM t WHERE current_schema() = b AND timezone('UTC', c) = d"],
+        );
+    }
 }

@@ -1,15 +1,16 @@
-//! The node above row groups and rest: it gives their rows the columns of SQL, and knows the scan by rows that gives the same.
+//! The node above row groups, memory and rest: it gives their rows the columns of SQL, and has an equivalent scan by
+//! rows.
 //!
-//! Row groups come in no order. Where the plan above wants that of the keys, [`try_pushdown_sort`](ExecutionPlan::try_pushdown_sort)
-//! gives the scan by rows in place of this node. Filters that have gone into the row groups by then go above that scan, and so do
-//! columns that were left out. So it is where a join asks for a few keys only, when the first row is asked for.
+//! Row groups come in no order. Where the plan above needs key order,
+//! [`try_pushdown_sort`](ExecutionPlan::try_pushdown_sort) replaces this node by the scan by rows, with the filters and
+//! projections above it that were pushed into the row groups before. The scan by rows also takes over when the first
+//! row is asked for and a join needs a few keys only.
 
 use super::{
-    super::exec::ScanExec,
-    Found,
-    key_lookup::{self, LateFilter},
+    super::{decode::record_batch, exec::ScanExec, node},
+    ScanParts,
+    key_lookup::{self, DynamicFilter},
 };
-use crate::pg::exec::node;
 use arrow::{array::RecordBatch, datatypes::SchemaRef};
 use datafusion::{
     common::{Result, config::ConfigOptions, tree_node::TreeNodeRecursion},
@@ -18,12 +19,12 @@ use datafusion::{
     physical_plan::{
         DisplayAs, DisplayFormatType, EmptyRecordBatchStream, ExecutionPlan, PlanProperties, ReplaceChildrenOptions,
         SortOrderPushdownResult,
-        execution_plan::{Boundedness, CardinalityEffect, EmissionType},
+        execution_plan::CardinalityEffect,
         filter::FilterExec,
         filter_pushdown::{
             ChildPushdownResult, FilterDescription, FilterPushdownPhase, FilterPushdownPropagation, PushedDown,
         },
-        metrics::{BaselineMetrics, ExecutionPlanMetricsSet, MetricsSet},
+        metrics::{BaselineMetrics, ExecutionPlanMetricsSet},
         projection::ProjectionExec,
         stream::RecordBatchStreamAdapter,
     },
@@ -33,72 +34,93 @@ use keyspan_storage::RowSet;
 use std::{fmt, sync::Arc};
 use tokio::sync::OnceCell;
 
-/// How much is where.
+/// How much of a scan is where, before it runs.
 #[derive(Clone, Copy, Debug)]
-pub struct Counts {
-    /// Files with row groups that are read.
+pub struct ColumnarStats {
+    /// Files that are read.
     pub files: usize,
-    /// These row groups.
+    /// Row groups that are read.
     pub row_groups: usize,
-    /// The rows selected of them.
+    /// Rows that are selected in these.
     pub rows: u64,
-    /// Bytes of the columns that are read, by the share of the rows in each row group.
+    /// Bytes of the columns that are read, in proportion to the rows selected in each row group.
     pub bytes: u64,
-    /// Rows in memory, roughly.
+    /// An estimate of the rows in memory.
     pub memory: u64,
-    /// Other rows, roughly; `None` when there are none for certain.
+    /// An estimate of the other rows; `None` if there is certainly none.
     pub rest: Option<u64>,
 }
 
-/// A scan by row groups and rest.
+impl ColumnarStats {
+    /// An estimate of all rows.
+    pub(crate) fn rows_estimate(&self) -> u64 {
+        self.rows + self.memory + self.rest.unwrap_or_default()
+    }
+}
+
+/// A scan by row groups.
 #[derive(Clone, Debug)]
 pub struct ColumnarExec {
-    /// Row groups, rest, or both.
+    /// Row groups, memory and rest, as far as there are any.
     child: Arc<dyn ExecutionPlan>,
-    /// The same rows by the scan by rows, in the order of keys.
+    /// The plan that reads the same by rows, in key order.
     ordered: Arc<dyn ExecutionPlan>,
-    /// That scan.
+    /// The scan in it.
     scan: Arc<ScanExec>,
     rest: Option<Arc<ScanExec>>,
-    /// What `child` was made of, while it is as it was made.
-    found: Option<Arc<Found>>,
-    counts: Counts,
-    /// Filters that the child applies.
+    /// What `child` was made of; `None` once it has filters or fewer columns.
+    parts: Option<Arc<ScanParts>>,
+    stats: ColumnarStats,
+    /// Filters that the child evaluates.
     filters: Vec<Arc<dyn PhysicalExpr>>,
-    /// Filters that say more when rows are asked for.
-    late: Vec<LateFilter>,
-    /// What the scan calls the columns.
+    /// Filters of joins, which are known when the first row is asked for.
+    dynamic_filters: Vec<DynamicFilter>,
+    /// The names of the columns in the scan.
     names: Arc<[String]>,
-    /// The rows that are read in place of the child's, inner `None` for those; known when the first row is asked for.
+    /// Decided when the first row is asked for: the rows to read by rows in place of the child; inner `None` to read
+    /// the child.
     looked_up: Arc<OnceCell<Option<RowSet>>>,
     properties: Arc<PlanProperties>,
     metrics: ExecutionPlanMetricsSet,
 }
 
 impl ColumnarExec {
-    /// A scan of `child`, which reads what was found.
-    pub(super) fn new(child: Arc<dyn ExecutionPlan>, found: Found, counts: Counts) -> Self {
-        let scan = Arc::clone(&found.scan);
+    /// A scan of `child`, which reads the parts.
+    pub(super) fn new(child: Arc<dyn ExecutionPlan>, parts: ScanParts, stats: ColumnarStats) -> Self {
+        let scan = Arc::clone(&parts.scan);
         let ordered = Arc::clone(&scan) as Arc<dyn ExecutionPlan>;
         let properties = properties(&child, &ordered);
-        let rest = found.rest.as_ref().map(|(rest, _)| Arc::clone(rest));
-        let (found, metrics) = (Some(Arc::new(found)), ExecutionPlanMetricsSet::new());
+        let rest = parts.rest.as_ref().map(|(rest, _)| Arc::clone(rest));
+        let (parts, metrics) = (Some(Arc::new(parts)), ExecutionPlanMetricsSet::new());
         let names = scan.schema().fields().iter().map(|field| field.name().clone()).collect();
-        let (filters, late) = (Vec::new(), Vec::new());
+        let (filters, dynamic_filters) = (Vec::new(), Vec::new());
         let looked_up = Arc::default();
-        Self { child, ordered, scan, rest, found, counts, filters, late, names, looked_up, properties, metrics }
+        Self {
+            child,
+            ordered,
+            scan,
+            rest,
+            parts,
+            stats,
+            filters,
+            dynamic_filters,
+            names,
+            looked_up,
+            properties,
+            metrics,
+        }
     }
 
     fn with(&self, child: Arc<dyn ExecutionPlan>, ordered: Arc<dyn ExecutionPlan>) -> Self {
         let (properties, looked_up) = (properties(&child, &ordered), Arc::default());
-        Self { properties, child, ordered, found: None, looked_up, ..self.clone() }
+        Self { properties, child, ordered, parts: None, looked_up, ..self.clone() }
     }
 
     fn over(&self, child: Arc<dyn ExecutionPlan>) -> Self {
         self.with(child, Arc::clone(&self.ordered))
     }
 
-    /// The scan by rows, which says what is read.
+    /// The equivalent scan by rows.
     pub fn scan(&self) -> &ScanExec {
         &self.scan
     }
@@ -108,62 +130,50 @@ impl ColumnarExec {
         self.rest.as_deref()
     }
 
-    /// What is read, all of it and in full; `None` when filters or other columns are in force already.
-    pub(super) fn found(&self) -> Option<&Found> {
-        self.found.as_deref()
+    /// The parts that are read; `None` if filters or projections were pushed into them already.
+    pub(super) fn whole_parts(&self) -> Option<&ScanParts> {
+        self.parts.as_deref()
     }
 
-    /// How much is where.
-    pub fn counts(&self) -> &Counts {
-        &self.counts
+    /// How much of it is where.
+    pub fn stats(&self) -> &ColumnarStats {
+        &self.stats
     }
 
-    /// The rows that were read in place of row groups, if a join asked for a few only.
+    /// The rows that were read by rows in place of row groups, since a join asked for a few only.
     pub fn looked_up(&self) -> Option<&RowSet> {
         self.looked_up.get()?.as_ref()
     }
 
-    /// The plan that gives the same of these rows, by rows.
+    /// The plan that reads these of the rows, by rows.
     fn by_rows(&self, rows: RowSet) -> Result<Arc<dyn ExecutionPlan>> {
         node::over_leaf(&self.ordered, Arc::new(self.scan.narrowed(rows)?))
     }
 
-    /// Filters that row groups and rest have taken over.
+    /// Filters that the nodes below evaluate.
     pub fn filters(&self) -> &[Arc<dyn PhysicalExpr>] {
         &self.filters
     }
 }
 
-/// Those of the child's partitions, with what is known of the ordered rows but for their order.
+/// The partitions of the child, and the equivalences of the ordered plan without its order.
 fn properties(child: &Arc<dyn ExecutionPlan>, ordered: &Arc<dyn ExecutionPlan>) -> Arc<PlanProperties> {
     let mut equivalence = ordered.properties().eq_properties.clone();
     equivalence.clear_orderings();
-    let partitioning = child.properties().partitioning.clone();
-    let properties = PlanProperties::new(equivalence, partitioning, EmissionType::Incremental, Boundedness::Bounded);
-    Arc::new(properties.with_scheduling_type(child.properties().scheduling_type))
+    node::properties_over(child, equivalence)
 }
 
 impl DisplayAs for ColumnarExec {
     fn fmt_as(&self, _: DisplayFormatType, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "KeyspanColumnarScan: {} {}", self.scan.about().name, self.scan.about().shape)
+        write!(f, "KeyspanColumnarScan: {} {}", self.scan.description().name, self.scan.description().shape)
     }
 }
 
 impl ExecutionPlan for ColumnarExec {
-    fn name(&self) -> &'static str {
-        "KeyspanColumnarScan"
-    }
-
-    fn properties(&self) -> &Arc<PlanProperties> {
-        &self.properties
-    }
-
-    // A join makes filters for nodes that show them here.
-    node::over_child!(|node| node.late.iter().map(LateFilter::filter));
-    node::about_rows!(|scan| {
-        let Counts { rows, memory, rest, .. } = scan.counts;
-        Some(rows + memory + rest.unwrap_or_default())
-    });
+    node::fields!("KeyspanColumnarScan");
+    // A join updates its dynamic filters only while some node lists them here.
+    node::over_child!(|node| node.dynamic_filters.iter().map(DynamicFilter::filter));
+    node::about_rows!(|scan| Some(scan.stats.rows_estimate()));
 
     fn supports_limit_pushdown(&self) -> bool {
         true
@@ -188,22 +198,23 @@ impl ExecutionPlan for ColumnarExec {
         result: ChildPushdownResult,
         _: &ConfigOptions,
     ) -> Result<FilterPushdownPropagation<Arc<dyn ExecutionPlan>>> {
-        let taken = result.parent_filters.iter().filter(|filter| matches!(filter.all(), PushedDown::Yes));
-        let taken: Vec<_> = taken.map(|filter| Arc::clone(&filter.filter)).collect();
-        let late = result.parent_filters.iter().filter_map(|filter| LateFilter::of(&filter.filter, &self.names));
-        let late: Vec<LateFilter> = late.collect();
+        let pushed = result.parent_filters.iter().filter(|filter| matches!(filter.all(), PushedDown::Yes));
+        let pushed: Vec<_> = pushed.map(|filter| Arc::clone(&filter.filter)).collect();
+        let dynamic = result.parent_filters.iter().filter_map(|filter| DynamicFilter::of(&filter.filter, &self.names));
+        let dynamic: Vec<DynamicFilter> = dynamic.collect();
         let answer = FilterPushdownPropagation::if_all(result);
-        // Dynamic filters, which come later, only leave out what somebody above would drop.
-        if phase != FilterPushdownPhase::Pre || taken.is_empty() {
-            if late.is_empty() {
+        // Dynamic filters, which come in a later phase, only drop rows that a node above would drop.
+        if phase != FilterPushdownPhase::Pre || pushed.is_empty() {
+            if dynamic.is_empty() {
                 return Ok(answer);
             }
-            let node = Self { late: [self.late.as_slice(), &late].concat(), ..self.over(Arc::clone(&self.child)) };
+            let dynamic_filters = [self.dynamic_filters.as_slice(), &dynamic].concat();
+            let node = Self { dynamic_filters, ..self.over(Arc::clone(&self.child)) };
             return Ok(answer.with_updated_node(Arc::new(node)));
         }
-        let filtered = FilterExec::try_new(conjunction(taken.clone()), Arc::clone(&self.ordered))?;
+        let filtered = FilterExec::try_new(conjunction(pushed.clone()), Arc::clone(&self.ordered))?;
         let mut node = self.with(Arc::clone(&self.child), Arc::new(filtered));
-        node.filters.extend(taken);
+        node.filters.extend(pushed);
         Ok(answer.with_updated_node(Arc::new(node)))
     }
 
@@ -220,31 +231,24 @@ impl ExecutionPlan for ColumnarExec {
         Ok(Some(Arc::new(Self { names, ..self.with(narrowed(&self.child)?, narrowed(&self.ordered)?) })))
     }
 
-    fn try_pushdown_sort(
-        &self,
-        wanted: &[PhysicalSortExpr],
-    ) -> Result<SortOrderPushdownResult<Arc<dyn ExecutionPlan>>> {
-        if self.ordered.properties().eq_properties.ordering_satisfy(wanted.to_vec())? {
+    fn try_pushdown_sort(&self, order: &[PhysicalSortExpr]) -> Result<SortOrderPushdownResult<Arc<dyn ExecutionPlan>>> {
+        if self.ordered.properties().eq_properties.ordering_satisfy(order.to_vec())? {
             return Ok(SortOrderPushdownResult::Exact { inner: Arc::clone(&self.ordered) });
         }
-        self.ordered.try_pushdown_sort(wanted)
-    }
-
-    fn metrics(&self) -> Option<MetricsSet> {
-        Some(self.metrics.clone_inner())
+        self.ordered.try_pushdown_sort(order)
     }
 
     fn execute(&self, partition: usize, context: Arc<TaskContext>) -> Result<SendableRecordBatchStream> {
-        let rows = if self.late.is_empty() {
+        let rows = if self.dynamic_filters.is_empty() {
             self.child.execute(partition, context)?
         } else {
             self.looked_up_or_all(partition, context)
         };
         let schema = self.schema();
         let metrics = BaselineMetrics::new(&self.metrics, partition);
-        let shown = Arc::clone(&schema);
+        let batch_schema = Arc::clone(&schema);
         let rows = rows.map(move |batch| {
-            let batch = as_schema(batch?, &shown)?;
+            let batch = as_schema(batch?, &batch_schema)?;
             metrics.record_output(batch.num_rows());
             Ok(batch)
         });
@@ -253,14 +257,14 @@ impl ExecutionPlan for ColumnarExec {
 }
 
 impl ColumnarExec {
-    /// A partition's rows, once the filters say which they are: looked up in the first partition, or all of the child's.
+    /// The rows of a partition. Evaluates the dynamic filters first: if few rows are left, the first partition reads
+    /// them by rows and the others are empty; else each reads the child.
     fn looked_up_or_all(&self, partition: usize, context: Arc<TaskContext>) -> SendableRecordBatchStream {
         let (node, schema) = (self.clone(), self.schema());
         let rows = async move {
-            let Counts { rows, memory, rest, .. } = node.counts;
-            let about = rows + memory + rest.unwrap_or_default();
-            let few = node.looked_up.get_or_try_init(|| key_lookup::few_rows(&node.scan, &node.late, about)).await?;
-            match few {
+            let all = node.stats.rows_estimate();
+            let few = || key_lookup::few_rows(&node.scan, &node.dynamic_filters, all);
+            match node.looked_up.get_or_try_init(few).await? {
                 None => node.child.execute(partition, context),
                 Some(rows) if partition == 0 => node.by_rows(rows.clone())?.execute(0, context),
                 Some(_) => Ok(Box::pin(EmptyRecordBatchStream::new(node.schema())) as SendableRecordBatchStream),
@@ -270,10 +274,8 @@ impl ColumnarExec {
     }
 }
 
-/// The batch with the fields of SQL: the file's say less of names and NULLs.
-fn as_schema(batch: RecordBatch, schema: &SchemaRef) -> Result<RecordBatch> {
-    let rows = batch.num_rows();
-    let (_, columns, _) = batch.into_parts();
-    let options = arrow::array::RecordBatchOptions::new().with_row_count(Some(rows));
-    Ok(RecordBatch::try_new_with_options(Arc::clone(schema), columns, &options)?)
+/// The batch with SQL's fields in place of the file's, whose names and nullability may differ.
+fn as_schema(rows: RecordBatch, schema: &SchemaRef) -> Result<RecordBatch> {
+    let (_, columns, row_count) = rows.into_parts();
+    Ok(record_batch(schema, columns, row_count)?)
 }

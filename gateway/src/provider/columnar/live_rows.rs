@@ -1,17 +1,20 @@
-//! Row groups with many dead rows here and there: they are decoded whole, and the dead rows left out afterwards, by position.
+//! The deletion filter of row groups with many scattered dead rows: they are decoded whole, and dead rows are dropped
+//! afterwards, by position. A row is *live* if the scan reads it, and *dead* if it is deleted, overwritten, or another
+//! tenant's.
 //!
-//! To skip single rows while decoding costs more than to decode them. So files are read with two columns more, the number of the file and
-//! the position of the row in it, and [`LivingExec`] drops the rows whose bits say that they are not wanted, with these two columns.
+//! To skip single rows while decoding costs more than to decode them. So files are read with two additional columns,
+//! the index of the file and the position of the row in it. [`LiveRowsExec`] looks up each row's bit, drops the dead
+//! rows, and drops the two columns.
 //!
-//! Where few rows are dead and all columns have values of one width, the last rows of a batch are put into the places of the dead ones: the
-//! batch is changed where it lies, and not copied. Rows are in no order here.
+//! If few rows are dead and all columns have values of fixed width, the last live rows of a batch are moved over the
+//! dead ones: the batch is changed in place and not copied. The rows have no order.
 //!
-//! Nothing may look at the values of rows that are not wanted: they are dead, or another tenant's, and what divides by one of them would
-//! fail. Filters that go below this node are held against statistics there, which leave rows out, and never against rows.
+//! No expression may see the values of dead rows: a division by one of them would fail. Filters that are pushed below
+//! this node are only tested against statistics there, never against rows.
 
-use crate::pg::exec::node;
+use super::super::{decode::record_batch, node};
 use arrow::{
-    array::{ArrayData, ArrayRef, AsArray, BooleanArray, RecordBatch, RecordBatchOptions, make_array},
+    array::{ArrayData, ArrayRef, AsArray, BooleanArray, RecordBatch, make_array},
     buffer::{BooleanBuffer, Buffer, MutableBuffer, NullBuffer},
     compute::FilterBuilder,
     datatypes::{DataType, Field, Int64Type, Schema, SchemaRef, UInt32Type},
@@ -24,11 +27,11 @@ use datafusion::{
     physical_expr::{EquivalenceProperties, PhysicalExpr, expressions::Column, projection::ProjectionExpr},
     physical_plan::{
         DisplayAs, DisplayFormatType, ExecutionPlan, PlanProperties, ReplaceChildrenOptions,
-        execution_plan::{Boundedness, CardinalityEffect, EmissionType},
+        execution_plan::CardinalityEffect,
         filter_pushdown::{
             ChildPushdownResult, FilterDescription, FilterPushdownPhase, FilterPushdownPropagation, PushedDown,
         },
-        metrics::{BaselineMetrics, ExecutionPlanMetricsSet, MetricsSet},
+        metrics::{BaselineMetrics, ExecutionPlanMetricsSet},
         projection::ProjectionExec,
         stream::RecordBatchStreamAdapter,
     },
@@ -37,95 +40,64 @@ use futures::{StreamExt, TryStreamExt};
 use parquet::arrow::RowNumber;
 use std::{fmt, sync::Arc};
 
-/// The number of the file. No column of a file is called so: theirs begin with a number, `key` or `_`.
+/// The column with the index of the file. It is never the name of a file's own column: those begin with a number, `key`
+/// or `_`.
 const FILE: &str = "living:file";
-/// The position of the row in its file.
+/// The column with the position of the row in its file.
 const POSITION: &str = "living:position";
 
-/// One row in so many may be dead for the last rows to take the places of the dead ones; where there are more, living ones are copied.
-const HOLES_SHARE: usize = 8;
+/// A batch is compacted in place if at most 1 in `DEAD_ROWS_ONE_IN` rows is dead; else its live rows are copied.
+const DEAD_ROWS_ONE_IN: usize = 8;
 
 /// The two columns, as the source of files makes them.
-pub(super) fn columns() -> [Field; 2] {
+pub(super) fn position_columns() -> [Field; 2] {
     let position = Field::new(POSITION, DataType::Int64, false).with_extension_type(RowNumber);
     [Field::new(FILE, DataType::UInt32, false), position]
 }
 
-/// See the module.
+/// Drops dead rows by their positions.
 #[derive(Clone, Debug)]
-pub(super) struct LivingExec {
-    /// All rows of the row groups, with the two columns at the end.
+pub(super) struct LiveRowsExec {
+    /// Reads all rows of the row groups, with the two columns at the end.
     child: Arc<dyn ExecutionPlan>,
-    /// By number of the file which of its rows are wanted; `None` for all that are read.
-    files: Arc<[Option<BooleanBuffer>]>,
+    /// For each file the live rows by position; `None` if all rows that are read are live.
+    live: Arc<[Option<BooleanBuffer>]>,
     properties: Arc<PlanProperties>,
     metrics: ExecutionPlanMetricsSet,
 }
 
-impl LivingExec {
-    /// The wanted rows of `child`, which evaluates no filter.
-    pub(super) fn new(child: Arc<dyn ExecutionPlan>, files: Arc<[Option<BooleanBuffer>]>) -> Self {
-        let equivalence = EquivalenceProperties::new(shown(&child.schema()));
-        let partitioning = child.properties().partitioning.clone();
-        let properties =
-            PlanProperties::new(equivalence, partitioning, EmissionType::Incremental, Boundedness::Bounded);
-        let properties = properties.with_scheduling_type(child.properties().scheduling_type);
-        Self { child, files, properties: Arc::new(properties), metrics: ExecutionPlanMetricsSet::new() }
+impl LiveRowsExec {
+    /// The live rows of `child`, which evaluates no filter.
+    pub(super) fn new(child: Arc<dyn ExecutionPlan>, live: Arc<[Option<BooleanBuffer>]>) -> Self {
+        let equivalence = EquivalenceProperties::new(without_positions(&child.schema()));
+        let properties = node::properties_over(&child, equivalence);
+        Self { child, live, properties, metrics: ExecutionPlanMetricsSet::new() }
     }
 
     fn over(&self, child: Arc<dyn ExecutionPlan>) -> Self {
-        Self::new(child, Arc::clone(&self.files))
+        Self::new(child, Arc::clone(&self.live))
     }
 }
 
 /// The schema without the two columns.
-fn shown(schema: &SchemaRef) -> SchemaRef {
+fn without_positions(schema: &SchemaRef) -> SchemaRef {
     let fields = schema.fields();
     Arc::new(Schema::new(fields[..fields.len() - 2].to_vec()))
 }
 
-impl DisplayAs for LivingExec {
+impl DisplayAs for LiveRowsExec {
     fn fmt_as(&self, _: DisplayFormatType, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "KeyspanLivingRows")
     }
 }
 
-impl ExecutionPlan for LivingExec {
-    fn name(&self) -> &'static str {
-        "KeyspanLivingRows"
-    }
-
-    fn properties(&self) -> &Arc<PlanProperties> {
-        &self.properties
-    }
-
+impl ExecutionPlan for LiveRowsExec {
+    node::fields!("KeyspanLivingRows");
     node::over_child!();
+    node::filters_for_statistics!("a filter is held against rows that are not wanted");
 
     fn cardinality_effect(&self) -> CardinalityEffect {
         CardinalityEffect::LowerEqual
-    }
-
-    fn gather_filters_for_pushdown(
-        &self,
-        _: FilterPushdownPhase,
-        filters: Vec<Arc<dyn PhysicalExpr>>,
-        _: &ConfigOptions,
-    ) -> Result<FilterDescription> {
-        FilterDescription::from_children(filters, &self.children())
-    }
-
-    fn handle_child_pushdown_result(
-        &self,
-        _: FilterPushdownPhase,
-        result: ChildPushdownResult,
-        _: &ConfigOptions,
-    ) -> Result<FilterPushdownPropagation<Arc<dyn ExecutionPlan>>> {
-        // The child must not have taken one over.
-        let taken = result.parent_filters.iter().any(|filter| matches!(filter.any(), PushedDown::Yes));
-        if taken {
-            return Err(DataFusionError::Internal("a filter is held against rows that are not wanted".into()));
-        }
-        Ok(FilterPushdownPropagation::if_all(result))
     }
 
     fn try_swapping_with_projection(&self, projection: &ProjectionExec) -> Result<Option<Arc<dyn ExecutionPlan>>> {
@@ -137,19 +109,15 @@ impl ExecutionPlan for LivingExec {
             .map(|(name, at)| ProjectionExpr::new(Arc::new(Column::new(name, at)), name));
         let narrow = ProjectionExec::try_new([exprs, own.to_vec()].concat(), Arc::clone(&self.child))?;
         let child = self.child.try_swapping_with_projection(&narrow)?;
-        Ok(child.map(|child| Arc::new(Self::new(child, Arc::clone(&self.files))) as Arc<dyn ExecutionPlan>))
-    }
-
-    fn metrics(&self) -> Option<MetricsSet> {
-        Some(self.metrics.clone_inner())
+        Ok(child.map(|child| Arc::new(Self::new(child, Arc::clone(&self.live))) as Arc<dyn ExecutionPlan>))
     }
 
     fn execute(&self, partition: usize, context: Arc<TaskContext>) -> Result<SendableRecordBatchStream> {
-        let (rows, files) = (self.child.execute(partition, context)?, Arc::clone(&self.files));
+        let (rows, live) = (self.child.execute(partition, context)?, Arc::clone(&self.live));
         let metrics = BaselineMetrics::new(&self.metrics, partition);
-        let (schema, of_batches) = (self.schema(), self.schema());
+        let (schema, batch_schema) = (self.schema(), self.schema());
         let rows = rows.map(move |batch| {
-            let batch = living(batch?, &files, &of_batches)?;
+            let batch = live_rows(batch?, &live, &batch_schema)?;
             metrics.record_output(batch.num_rows());
             Ok(batch)
         });
@@ -158,47 +126,45 @@ impl ExecutionPlan for LivingExec {
     }
 }
 
-/// The wanted rows of a batch, without the two columns.
-fn living(batch: RecordBatch, files: &[Option<BooleanBuffer>], schema: &SchemaRef) -> Result<RecordBatch> {
+/// The live rows of a batch, without the two columns.
+fn live_rows(rows: RecordBatch, files: &[Option<BooleanBuffer>], schema: &SchemaRef) -> Result<RecordBatch> {
     let columns = schema.fields().len();
-    let made = |columns, rows| {
-        let options = RecordBatchOptions::new().with_row_count(Some(rows));
-        Ok(RecordBatch::try_new_with_options(Arc::clone(schema), columns, &options)?)
-    };
-    let wanted = wanted(&batch, columns, files)?;
-    let (_, mut all, read) = batch.into_parts();
+    let live = live_bits(&rows, columns, files)?;
+    let (_, mut all, read) = rows.into_parts();
     all.truncate(columns);
-    let Some(wanted) = wanted else { return made(all, read) };
-    let rows = wanted.count_set_bits();
-    if rows == read {
-        return made(all, rows);
+    let Some(live) = live else { return Ok(record_batch(schema, all, read)?) };
+    let live_count = live.count_set_bits();
+    if live_count == read {
+        return Ok(record_batch(schema, all, read)?);
     }
-    let are_few = read - rows <= read / HOLES_SHARE;
-    if are_few && all.iter().all(|column| column.data_type().primitive_width().is_some()) {
-        let moves = moves(&wanted, rows);
-        return made(all.into_iter().map(|column| moved(column, &moves).slice(0, rows)).collect(), rows);
-    }
-    let wanted = BooleanArray::new(wanted, None);
-    let filter = FilterBuilder::new(&wanted);
-    let filter = if columns > 1 { filter.optimize().build() } else { filter.build() };
-    made(all.iter().map(|column| filter.filter(column)).collect::<Result<_, _>>()?, rows)
+    let few_are_dead = read - live_count <= read / DEAD_ROWS_ONE_IN;
+    let columns = if few_are_dead && all.iter().all(|column| column.data_type().primitive_width().is_some()) {
+        let moves = moves(&live, live_count);
+        all.into_iter().map(|column| moved(column, &moves).slice(0, live_count)).collect()
+    } else {
+        let live = BooleanArray::new(live, None);
+        let filter = FilterBuilder::new(&live);
+        let filter = if columns > 1 { filter.optimize().build() } else { filter.build() };
+        all.iter().map(|column| filter.filter(column)).collect::<Result<_, _>>()?
+    };
+    Ok(record_batch(schema, columns, live_count)?)
 }
 
-/// From where to where rows move, so that those that are wanted are the first `rows`.
-fn moves(wanted: &BooleanBuffer, rows: usize) -> Vec<(usize, usize)> {
-    let last = wanted.slice(rows, wanted.len() - rows);
-    let holes = &!&wanted.slice(0, rows);
+/// Moves of rows, from position to position, after which the live rows are the first `rows`.
+fn moves(live: &BooleanBuffer, rows: usize) -> Vec<(usize, usize)> {
+    let last = live.slice(rows, live.len() - rows);
+    let holes = &!&live.slice(0, rows);
     last.set_indices().map(|at| at + rows).zip(holes.set_indices()).collect()
 }
 
-/// A column of values of one width after moves, changed where it lies unless somebody else holds it.
+/// A column of values of fixed width after moves; changed in place, or in a copy if its buffers are shared.
 fn moved(column: ArrayRef, moves: &[(usize, usize)]) -> ArrayRef {
     let (data_type, len, nulls, offset, mut buffers, _) = column.to_data().into_parts();
     drop(column);
     let (Some(width), Some(values)) = (data_type.primitive_width(), buffers.pop()) else {
-        unreachable!("a column of values of one width has a buffer of them");
+        unreachable!("a column of values of fixed width has a buffer of them");
     };
-    let own = |buffer: Buffer| buffer.into_mutable().unwrap_or_else(|shared| copied(&shared));
+    let own = |buffer: Buffer| buffer.into_mutable().unwrap_or_else(|shared| copy(&shared));
     let mut values = own(values);
     for (from, to) in moves.iter().map(|(from, to)| (from + offset, to + offset)) {
         values.as_slice_mut().copy_within(from * width..(from + 1) * width, to * width);
@@ -215,17 +181,17 @@ fn moved(column: ArrayRef, moves: &[(usize, usize)]) -> ArrayRef {
         NullBuffer::new(BooleanBuffer::new(bits.into(), start, len))
     });
     let data = ArrayData::builder(data_type).len(len).offset(offset).nulls(nulls).add_buffer(values.into());
-    make_array(data.build().expect("it is as it was, but for the order of rows"))
+    make_array(data.build().expect("the array was valid before, and only rows have moved"))
 }
 
-fn copied(shared: &Buffer) -> MutableBuffer {
+fn copy(shared: &Buffer) -> MutableBuffer {
     let mut copy = MutableBuffer::new(shared.len());
     copy.extend_from_slice(shared.as_slice());
     copy
 }
 
-/// Which rows of a batch are wanted; `None` for all.
-fn wanted(batch: &RecordBatch, columns: usize, files: &[Option<BooleanBuffer>]) -> Result<Option<BooleanBuffer>> {
+/// The bits of the rows of a batch; `None` if all are live. The two columns are behind the first `columns`.
+fn live_bits(batch: &RecordBatch, columns: usize, files: &[Option<BooleanBuffer>]) -> Result<Option<BooleanBuffer>> {
     let fault = |what: &str| DataFusionError::Internal(format!("rows of files {what}"));
     let numbers = batch.column(columns).as_primitive_opt::<UInt32Type>().ok_or_else(|| fault("have no file"))?;
     let positions = batch.column(columns + 1).as_primitive_opt::<Int64Type>();
@@ -234,7 +200,7 @@ fn wanted(batch: &RecordBatch, columns: usize, files: &[Option<BooleanBuffer>]) 
     let bits_of = |number: u32| files.get(number as usize).ok_or_else(|| fault("are of no known file"));
     let outside = || fault("stand behind the end of their file");
     let position = |position: i64| usize::try_from(position).map_err(|_| outside());
-    // All values are looked at, which a processor does many at a time; to stop at the first that differs is slower where none does.
+    // Without an early exit, so that the loop is vectorized: nearly always all values are equal.
     if numbers.iter().fold(true, |same, one| same & (*one == number)) {
         let Some(bits) = bits_of(number)? else { return Ok(None) };
         let is_next = |(before, after): (&i64, &i64)| before.wrapping_add(1) == *after;
@@ -267,12 +233,13 @@ mod tests {
         let values: Int64Array = rows.iter().map(|(file, position)| i64::from(*file) * 100 + position).collect();
         let numbers: UInt32Array = rows.iter().map(|(file, _)| Some(*file)).collect();
         let positions: Int64Array = rows.iter().map(|(_, position)| Some(*position)).collect();
-        let [file, position] = columns();
+        let [file, position] = position_columns();
         let schema = Arc::new(Schema::new(vec![Field::new("v", DataType::Int64, true), file, position]));
         let batch =
             RecordBatch::try_new(schema.clone(), vec![Arc::new(values), Arc::new(numbers), Arc::new(positions)]);
         let files: Vec<_> = files.iter().map(|bits| bits.map(BooleanBuffer::from)).collect();
-        let found = living(batch.unwrap(), &files, &shown(&schema)).map_err(|error| error.to_string())?;
+        let found =
+            live_rows(batch.unwrap(), &files, &without_positions(&schema)).map_err(|error| error.to_string())?;
         Ok(found.column(0).as_primitive::<Int64Type>().values().to_vec())
     }
 
@@ -284,7 +251,7 @@ mod tests {
             .with_precision_and_scale(20, 2)
             .unwrap();
         let (numbers, positions) = (UInt32Array::from(vec![0; rows]), Int64Array::from_iter_values(0..rows as i64));
-        let [file, position] = columns();
+        let [file, position] = position_columns();
         let fields = [("w", DataType::Int64), ("n", DataType::Int16), ("d", DataType::Decimal128(20, 2))];
         let fields = fields.map(|(name, data_type)| Field::new(name, data_type, true));
         let schema = Arc::new(Schema::new([&fields[..], &[file, position]].concat()));
@@ -293,11 +260,11 @@ mod tests {
         let batch = RecordBatch::try_new(schema.clone(), columns).unwrap().slice(skipped, rows - skipped);
         let held = shared.then(|| batch.clone());
         let bits: BooleanBuffer = (0..rows).map(|row| !dead.contains(&row)).collect();
-        let found = living(batch, &[Some(bits)], &shown(&schema)).unwrap();
+        let found = live_rows(batch, &[Some(bits)], &without_positions(&schema)).unwrap();
         if let Some(held) = held {
             assert!(held.column(1).as_primitive::<Int16Type>().values().is_sorted(), "another's batch was changed");
         }
-        let mut shown: Vec<_> = (0..found.num_rows())
+        let mut lines: Vec<_> = (0..found.num_rows())
             .map(|row| {
                 let (narrow, wide, exact) = (found.column(1), found.column(0), found.column(2));
                 let narrow = narrow.as_primitive::<Int16Type>().value(row);
@@ -306,12 +273,12 @@ mod tests {
                 format!("{narrow:05} {wide:?} {exact:?}")
             })
             .collect();
-        shown.sort();
-        shown
+        lines.sort();
+        lines
     }
 
     #[test]
-    fn the_last_rows_take_the_places_of_dead_ones() {
+    fn the_last_rows_move_over_dead_ones() {
         let none: fn(usize) -> bool = |_| false;
         for is_null in [none, |row| row % 3 == 0, |row| row > 90] {
             for dead in [&[0][..], &[99], &[5, 98, 99], &[0, 1, 2, 50, 90, 97], &[88, 89, 90, 91, 92, 93, 94, 95]] {
@@ -349,7 +316,7 @@ mod tests {
     }
 
     #[test]
-    fn a_row_of_which_nothing_is_known_is_a_fault() {
+    fn a_row_outside_of_its_file_is_a_fault() {
         for rows in [&[(0, 2)][..], &[(1, 0)], &[(0, -1)], &[(0, 0), (0, 2)], &[(0, 0), (1, 0)]] {
             let error = check(rows, &[Some(&[true, true])]).unwrap_err();
             assert!(error.contains("rows of files"), "{error}");

@@ -1,20 +1,21 @@
-//! Counts and extremes that row groups' metadata know: `count(*)`, `count(column)`, `min` and `max` of all rows of a span read no page of a
-//! row group that lies in it whole.
+//! `count(*)`, `count(column)`, `min` and `max` of all rows of a span from the statistics of row groups: no page is
+//! read of a row group that lies in the span as a whole.
 //!
 //! ```text
-//! AggregateExec: mode=Final              merges states, however many
+//! AggregateExec: mode=Final              merges states
 //!   UnionExec
-//!     KnownExec                          a state for each row group that is known
+//!     MetadataExec                       one state for each row group whose statistics suffice
 //!     AggregateExec: mode=Partial        all other rows: row groups at the ends of the span, rows of memtables, …
 //!       ColumnarExec
 //! ```
 //!
-//! A row group is known when all of its rows are wanted (none is dead, of another tenant, or beyond the span) and its statistics say what is asked
-//! for exactly. These are made of the typed columns that would be read otherwise. Not of floats: PostgreSQL's greatest is NaN, which statistics
-//! leave out. A text's bounds may be cut short, and are marked then.
+//! The statistics of a row group suffice if all of its rows are read (none is dead, another tenant's, or beyond the
+//! span) and they hold exactly the values that are asked for. They are those of the typed columns that would be read
+//! otherwise. Extremes of floats are read from rows, since PostgreSQL's greatest float is NaN, which statistics leave
+//! out. Bounds of texts may be truncated, and are marked then.
 
-use super::{ColumnarExec, Found, From, Source, file_groups};
-use crate::{pg::exec::node, provider::pushdown::grouped};
+use super::{super::node, ColumnarExec, FileColumn, Origin, ScanParts, file_groups};
+use crate::provider::pushdown::with_commas;
 use arrow::{
     array::{Array, ArrayRef, BooleanArray, Int64Array, RecordBatch, new_null_array},
     compute::{cast_with_options, filter},
@@ -29,7 +30,7 @@ use datafusion::{
     },
     execution::{SendableRecordBatchStream, TaskContext},
     physical_expr::{
-        EquivalenceProperties, Partitioning, PhysicalExpr,
+        EquivalenceProperties, PhysicalExpr,
         aggregate::AggregateFunctionExpr,
         expressions::{Column, Literal},
     },
@@ -37,9 +38,8 @@ use datafusion::{
     physical_plan::{
         ChildrenPropertiesMode, DisplayAs, DisplayFormatType, ExecutionPlan, PlanProperties, ReplaceChildrenOptions,
         aggregates::{AggregateExec, AggregateMode},
-        execution_plan::{Boundedness, EmissionType, SchedulingType},
         memory::MemoryStream,
-        metrics::{BaselineMetrics, ExecutionPlanMetricsSet, MetricsSet},
+        metrics::{BaselineMetrics, ExecutionPlanMetricsSet},
         projection::ProjectionExec,
         union::UnionExec,
     },
@@ -51,14 +51,14 @@ use parquet::{
 };
 use std::{fmt, sync::Arc};
 
-/// Takes what is known out of scans below aggregations. To be applied to plans that no other rule has changed but for
-/// [`LooseScans`](crate::provider::loose_scan::LooseScans), which reads a few rows where it applies.
+/// Answers aggregations from statistics, as far as they suffice. Must come before all other rules but
+/// [`LooseScans`](crate::provider::loose_scan::LooseScans), which reads only a few rows where it applies.
 #[derive(Debug)]
-pub struct KnownAggregates;
+pub struct MetadataAggregates;
 
-impl PhysicalOptimizerRule for KnownAggregates {
+impl PhysicalOptimizerRule for MetadataAggregates {
     fn optimize(&self, plan: Arc<dyn ExecutionPlan>, _: &ConfigOptions) -> Result<Arc<dyn ExecutionPlan>> {
-        let changed = plan.transform_up(|node| match split(&node)? {
+        let changed = plan.transform_up(|node| match split_aggregation(&node)? {
             Some(split) => Ok(Transformed::yes(split)),
             None => Ok(Transformed::no(node)),
         });
@@ -74,16 +74,16 @@ impl PhysicalOptimizerRule for KnownAggregates {
     }
 }
 
-/// What is asked of all rows. Columns by their places in the scan.
+/// An aggregate over all rows that statistics can answer. Columns by index in the scan.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Asked {
+enum Aggregate {
     Rows,
     Values(usize),
     Min(usize),
     Max(usize),
 }
 
-impl Asked {
+impl Aggregate {
     fn of(aggregate: &AggregateFunctionExpr) -> Option<Self> {
         if aggregate.is_distinct() || !aggregate.order_bys().is_empty() {
             return None;
@@ -102,7 +102,7 @@ impl Asked {
         }
     }
 
-    /// The same of what is below a projection; `None` when it computes what is asked for.
+    /// The same aggregate below a projection; `None` if the projection computes its argument.
     fn below(self, projection: Option<&ProjectionExec>) -> Option<Self> {
         let Some(projection) = projection else { return Some(self) };
         let column = |at: usize| projection.expr()[at].expr.downcast_ref::<Column>().map(Column::index);
@@ -122,43 +122,46 @@ impl Asked {
     }
 }
 
-/// The states of an aggregation of all rows of a scan: those that are known, and those of the other rows. `None` when none are known.
-fn split(node: &Arc<dyn ExecutionPlan>) -> Result<Option<Arc<dyn ExecutionPlan>>> {
+/// Replaces a partial aggregation over all rows of a scan by a union: states from statistics, and the aggregation of
+/// the other rows. `None` if no statistics suffice.
+fn split_aggregation(node: &Arc<dyn ExecutionPlan>) -> Result<Option<Arc<dyn ExecutionPlan>>> {
     let Some(partial) = node.downcast_ref::<AggregateExec>().filter(|one| is_of_all_rows(one)) else { return Ok(None) };
-    // Columns of a subquery may have names of their own.
-    let renamed = partial.input().downcast_ref::<ProjectionExec>();
-    let input = renamed.map_or(partial.input(), ProjectionExec::input);
+    // A projection may rename columns, those of a subquery for example.
+    let projection = partial.input().downcast_ref::<ProjectionExec>();
+    let input = projection.map_or(partial.input(), ProjectionExec::input);
     let Some(scan) = input.downcast_ref::<ColumnarExec>() else { return Ok(None) };
-    let asked: Option<Vec<Asked>> = partial.aggr_expr().iter().map(|one| Asked::of(one)?.below(renamed)).collect();
-    let (Some(asked), Some(found)) = (asked, scan.found()) else { return Ok(None) };
-    if found.scan.read().limit.is_some() || !are_typed(found, &asked) {
+    let aggregates: Option<Vec<Aggregate>> =
+        partial.aggr_expr().iter().map(|one| Aggregate::of(one)?.below(projection)).collect();
+    let (Some(aggregates), Some(scan_parts)) = (aggregates, scan.whole_parts()) else { return Ok(None) };
+    if scan_parts.scan.read().limit.is_some() || !are_typed(scan_parts, &aggregates) {
         return Ok(None);
     }
-    let (mut known, mut parts) = (Vec::new(), Vec::new());
-    for part in &found.parts {
-        let (states, left) = taken(part, &found.from, &asked, &partial.schema())?;
-        known.extend(states);
+    let (mut states, mut parts) = (Vec::new(), Vec::new());
+    for part in &scan_parts.parts {
+        let (part_states, left) = split_part(part, &scan_parts.origins, &aggregates, &partial.schema())?;
+        states.extend(part_states);
         parts.extend(left);
     }
-    if known.is_empty() {
+    if states.is_empty() {
         return Ok(None);
     }
-    let rows = found.parts.iter().map(|part| part.rows).sum::<u64>() - parts.iter().map(|part| part.rows).sum::<u64>();
-    let known = KnownExec::new(known, partial.schema(), (found.scan.about().name.clone(), rows));
-    let left = Found { parts, ..found.clone() };
+    let rows_of = |parts: &[ParquetPart]| parts.iter().map(|part| part.rows).sum::<u64>();
+    let rows = rows_of(&scan_parts.parts) - rows_of(&parts);
+    let states = MetadataExec::new(states, partial.schema(), (scan_parts.scan.description().name.clone(), rows));
+    let left = ScanParts { parts, ..scan_parts.clone() };
     if left.is_empty() {
-        return Ok(Some(Arc::new(known)));
+        return Ok(Some(Arc::new(states)));
     }
     let over = |node: &Arc<dyn ExecutionPlan>, child| {
         let options = ReplaceChildrenOptions::new(ChildrenPropertiesMode::Recompute);
         Arc::clone(node).replace_children(vec![child], options)
     };
     let left: Arc<dyn ExecutionPlan> = Arc::new(left.plan()?);
-    let left = if renamed.is_some() { over(partial.input(), left)? } else { left };
-    UnionExec::try_new(vec![Arc::new(known), over(node, left)?]).map(Some)
+    let left = if projection.is_some() { over(partial.input(), left)? } else { left };
+    UnionExec::try_new(vec![Arc::new(states), over(node, left)?]).map(Some)
 }
 
-/// Whether it gives the states of one group, which is all rows.
+/// Whether it aggregates all rows into one state, without GROUP BY and FILTER.
 fn is_of_all_rows(partial: &AggregateExec) -> bool {
     *partial.mode() == AggregateMode::Partial
         && partial.group_expr().is_true_no_grouping()
@@ -166,28 +169,28 @@ fn is_of_all_rows(partial: &AggregateExec) -> bool {
         && partial.schema().fields().len() == partial.aggr_expr().len()
 }
 
-/// Whether statistics of what is asked for say what SQL wants to know.
-fn are_typed(found: &Found, asked: &[Asked]) -> bool {
-    let schema = found.scan.schema();
-    asked.iter().all(|one| {
+/// Whether statistics of the columns have the types and the order of SQL.
+fn are_typed(parts: &ScanParts, aggregates: &[Aggregate]) -> bool {
+    let schema = parts.scan.schema();
+    aggregates.iter().all(|one| {
         one.column().is_none_or(|column| {
-            let is_typed = matches!(found.from[column], From::Typed(Source::Cell(_) | Source::Key(_)));
-            is_typed && (matches!(one, Asked::Values(_)) || is_ordered(schema.field(column).data_type()))
+            let is_typed = matches!(parts.origins[column], Origin::Typed(FileColumn::Cell(_) | FileColumn::Key(_)));
+            is_typed && (matches!(one, Aggregate::Values(_)) || is_ordered(schema.field(column).data_type()))
         })
     })
 }
 
-/// Whether values are compared as Parquet's statistics compare them.
+/// Whether Parquet's statistics compare values of the type as SQL does.
 fn is_ordered(data_type: &DataType) -> bool {
     use DataType::{Date32, Int16, Int32, Int64, Timestamp, Utf8View};
     matches!(data_type, Int16 | Int32 | Int64 | Date32 | Timestamp(TimeUnit::Microsecond, _) | Utf8View)
 }
 
-/// The states of the row groups of a part that are known, and the part without these.
-fn taken(
+/// The states of the row groups of a part whose statistics suffice, and the part without these.
+fn split_part(
     part: &ParquetPart,
-    from: &[From],
-    asked: &[Asked],
+    origins: &[Origin],
+    aggregates: &[Aggregate],
     schema: &SchemaRef,
 ) -> Result<(Option<RecordBatch>, Option<ParquetPart>)> {
     let whole: Vec<usize> =
@@ -196,32 +199,33 @@ fn taken(
         return Ok((None, Some(part.clone())));
     }
     let groups: Vec<&RowGroupMetaData> = whole.iter().map(|at| part.metadata.row_group(*at)).collect();
-    let mut are_known = vec![true; groups.len()];
-    let mut columns: Vec<ArrayRef> = Vec::with_capacity(asked.len());
-    for (one, field) in asked.iter().zip(schema.fields()) {
-        let name = one.column().map(|column| match from[column] {
-            From::Typed(source) => file_groups::name(part, source),
-            From::Bytes(_) | From::Part(_) => None,
+    let mut suffice = vec![true; groups.len()];
+    let mut columns: Vec<ArrayRef> = Vec::with_capacity(aggregates.len());
+    for (one, field) in aggregates.iter().zip(schema.fields()) {
+        let name = one.column().map(|column| match origins[column] {
+            Origin::Typed(source) => file_groups::name(part, source),
+            Origin::Bytes(_) | Origin::Part(_) => None,
         });
         let states = match name {
-            None => rows(&groups),
+            None => row_counts(&groups),
             // NULL in every row.
-            Some(None) if matches!(one, Asked::Values(_)) => Arc::new(Int64Array::from(vec![0; groups.len()])),
+            Some(None) if matches!(one, Aggregate::Values(_)) => Arc::new(Int64Array::from(vec![0; groups.len()])),
             Some(None) => new_null_array(field.data_type(), groups.len()),
-            Some(Some(name)) => of_column(&part.metadata, &groups, &name, (*one, field), &mut are_known)?,
+            Some(Some(name)) => of_column(&part.metadata, &groups, &name, (*one, field), &mut suffice)?,
         };
         columns.push(states);
     }
-    let mask = BooleanArray::from(are_known.clone());
+    let mask = BooleanArray::from(suffice.clone());
     if mask.true_count() == 0 {
         return Ok((None, Some(part.clone())));
     }
     let columns = columns.iter().map(|states| filter(states, &mask)).collect::<Result<Vec<_>, _>>()?;
     let states = RecordBatch::try_new(Arc::clone(schema), columns)?;
-    let known: Vec<usize> = whole.iter().zip(&are_known).filter(|(_, known)| **known).map(|(at, _)| *at).collect();
-    let rows: u64 = known.iter().map(|at| rows_of(part.metadata.row_group(*at))).sum();
+    let answered = whole.iter().zip(&suffice).filter(|(_, suffice)| **suffice);
+    let answered: Vec<usize> = answered.map(|(at, _)| *at).collect();
+    let rows: u64 = answered.iter().map(|at| rows_of(part.metadata.row_group(*at))).sum();
     let mut left = part.clone();
-    left.row_groups.retain(|(at, _)| known.binary_search(at).is_err());
+    left.row_groups.retain(|(at, _)| answered.binary_search(at).is_err());
     left.rows -= rows;
     Ok((Some(states), Some(left).filter(|left| !left.row_groups.is_empty())))
 }
@@ -230,96 +234,83 @@ fn rows_of(group: &RowGroupMetaData) -> u64 {
     u64::try_from(group.num_rows()).unwrap_or_default()
 }
 
-fn rows(groups: &[&RowGroupMetaData]) -> ArrayRef {
+fn row_counts(groups: &[&RowGroupMetaData]) -> ArrayRef {
     Arc::new(groups.iter().map(|group| Some(group.num_rows())).collect::<Int64Array>())
 }
 
-/// What statistics of a column of a file say of each row group. Those that are not `known` are marked.
+/// The states of one aggregate from a column's statistics. Clears `suffice` for row groups whose statistics do not
+/// answer it.
 fn of_column(
     metadata: &ParquetMetaData,
     groups: &[&RowGroupMetaData],
     name: &str,
-    (asked, state): (Asked, &arrow::datatypes::Field),
-    known: &mut [bool],
+    (aggregate, state): (Aggregate, &arrow::datatypes::Field),
+    suffice: &mut [bool],
 ) -> Result<ArrayRef> {
-    let nothing = |known: &mut [bool]| {
-        known.fill(false);
+    let nothing = |suffice: &mut [bool]| {
+        suffice.fill(false);
         Ok(new_null_array(state.data_type(), groups.len()))
     };
     let described = metadata.file_metadata().schema_descr();
     let at = described.columns().iter().position(|column| matches!(column.path().parts(), [only] if only == name));
-    let Some(at) = at else { return nothing(known) };
+    let Some(at) = at else { return nothing(suffice) };
     let converter =
         StatisticsConverter::from_column_index(at, state, described)?.with_missing_null_counts_as_zero(false);
     let each = || groups.iter().copied();
     let nulls = converter.row_group_null_counts(each())?;
-    for (at, known) in known.iter_mut().enumerate() {
-        *known &= nulls.is_valid(at);
+    for (at, suffice) in suffice.iter_mut().enumerate() {
+        *suffice &= nulls.is_valid(at);
     }
-    if matches!(asked, Asked::Values(_)) {
+    if matches!(aggregate, Aggregate::Values(_)) {
         let values = groups.iter().zip(&nulls).map(|(group, nulls)| {
             Some(group.num_rows() - i64::try_from(nulls.unwrap_or_default()).unwrap_or_default())
         });
         return Ok(Arc::new(values.collect::<Int64Array>()));
     }
-    let (extremes, exact) = match asked {
-        Asked::Min(_) => (converter.row_group_mins(each())?, converter.row_group_is_min_value_exact(each())?),
+    let (extremes, exact) = match aggregate {
+        Aggregate::Min(_) => (converter.row_group_mins(each())?, converter.row_group_is_min_value_exact(each())?),
         _ => (converter.row_group_maxes(each())?, converter.row_group_is_max_value_exact(each())?),
     };
-    for (at, known) in known.iter_mut().enumerate() {
+    for (at, suffice) in suffice.iter_mut().enumerate() {
         let is_exact = extremes.is_valid(at) && exact.is_valid(at) && exact.value(at);
         let only_nulls = extremes.is_null(at) && nulls.is_valid(at) && nulls.value(at) == rows_of(groups[at]);
-        *known &= is_exact || only_nulls;
+        *suffice &= is_exact || only_nulls;
     }
     let options = arrow::compute::CastOptions { safe: false, format_options: FormatOptions::default() };
     Ok(cast_with_options(&extremes, state.data_type(), &options)?)
 }
 
-/// States that are known.
+/// Yields states that were made from statistics.
 #[derive(Debug)]
-struct KnownExec {
+struct MetadataExec {
     states: Vec<RecordBatch>,
     schema: SchemaRef,
-    /// Of which table, and of how many rows.
+    /// The table's name and the number of rows that they stand for.
     of: (String, u64),
     properties: Arc<PlanProperties>,
     metrics: ExecutionPlanMetricsSet,
 }
 
-impl KnownExec {
+impl MetadataExec {
     fn new(states: Vec<RecordBatch>, schema: SchemaRef, of: (String, u64)) -> Self {
         let equivalence = EquivalenceProperties::new(Arc::clone(&schema));
-        let partitioning = Partitioning::UnknownPartitioning(1);
-        let properties =
-            PlanProperties::new(equivalence, partitioning, EmissionType::Incremental, Boundedness::Bounded)
-                .with_scheduling_type(SchedulingType::Cooperative);
-        Self { states, schema, of, properties: Arc::new(properties), metrics: ExecutionPlanMetricsSet::new() }
+        let properties = node::leaf_properties(equivalence, 1);
+        Self { states, schema, of, properties, metrics: ExecutionPlanMetricsSet::new() }
     }
 }
 
-impl DisplayAs for KnownExec {
+impl DisplayAs for MetadataExec {
     fn fmt_as(&self, _: DisplayFormatType, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (name, rows) = &self.of;
         let row_groups = self.states.iter().map(RecordBatch::num_rows).sum();
-        let rows = grouped(usize::try_from(*rows).unwrap_or(usize::MAX));
-        write!(f, "KeyspanMetadata: {name} row groups={} rows={rows}", grouped(row_groups))
+        let rows = with_commas(usize::try_from(*rows).unwrap_or(usize::MAX));
+        write!(f, "KeyspanMetadata: {name} row groups={} rows={rows}", with_commas(row_groups))
     }
 }
 
-impl ExecutionPlan for KnownExec {
-    fn name(&self) -> &'static str {
-        "KeyspanMetadata"
-    }
-
-    fn properties(&self) -> &Arc<PlanProperties> {
-        &self.properties
-    }
-
+impl ExecutionPlan for MetadataExec {
+    node::fields!("KeyspanMetadata");
     node::leaf!();
-
-    fn metrics(&self) -> Option<MetricsSet> {
-        Some(self.metrics.clone_inner())
-    }
 
     fn execute(&self, partition: usize, _: Arc<TaskContext>) -> Result<SendableRecordBatchStream> {
         let metrics = BaselineMetrics::new(&self.metrics, partition);

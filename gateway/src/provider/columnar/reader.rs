@@ -1,4 +1,5 @@
-//! How DataFusion's Parquet source reads the files of the store: each file carries its own reader and what its footer says.
+//! How DataFusion's Parquet source reads files of the store: each [`PartitionedFile`] carries its file and the metadata
+//! of its footer.
 
 use crate::view::budget::ScanBudget;
 use bytes::Bytes;
@@ -20,23 +21,23 @@ use parquet::{
 };
 use std::{ops::Range, sync::Arc};
 
-/// What a [`PartitionedFile`] carries.
+/// The extension that a [`PartitionedFile`] carries.
 #[derive(Clone, Debug)]
-pub(super) struct Opened {
+pub(super) struct OpenFile {
     pub(super) file: Arc<dyn PartFile>,
     pub(super) metadata: Arc<ParquetMetaData>,
-    /// Who has to know what is read of it.
-    pub(super) spent: Spent,
+    /// Is charged for the bytes that are read.
+    pub(super) budget: Budget,
 }
 
-/// The budget of which a scan's bytes are taken, and what a query is told whose budget they exceed.
-pub(super) type Spent = Option<(Arc<ScanBudget>, Option<Arc<str>>)>;
+/// The scan budget of the statement, and the hint of the error when it is exceeded; `None` without a budget.
+pub(super) type Budget = Option<(Arc<ScanBudget>, Option<Arc<str>>)>;
 
-/// Makes the readers.
+/// Makes readers of files that carry an [`OpenFile`].
 #[derive(Debug)]
-pub(super) struct Readers;
+pub(super) struct ReaderFactory;
 
-impl ParquetFileReaderFactory for Readers {
+impl ParquetFileReaderFactory for ReaderFactory {
     fn create_reader(
         &self,
         partition: usize,
@@ -44,7 +45,7 @@ impl ParquetFileReaderFactory for Readers {
         _: Option<usize>,
         metrics: &ExecutionPlanMetricsSet,
     ) -> Result<Box<dyn AsyncFileReader + Send>> {
-        let opened = file.extension::<Opened>().cloned();
+        let opened = file.extension::<OpenFile>().cloned();
         let opened = opened.ok_or_else(|| DataFusionError::Internal("a file that is none of the store's".into()))?;
         let metrics = ParquetFileMetrics::new(partition, file.object_meta.location.as_ref(), metrics);
         Ok(Box::new(Reader { opened, metrics }))
@@ -52,7 +53,7 @@ impl ParquetFileReaderFactory for Readers {
 }
 
 struct Reader {
-    opened: Opened,
+    opened: OpenFile,
     metrics: ParquetFileMetrics,
 }
 
@@ -67,8 +68,8 @@ impl AsyncFileReader for Reader {
     fn get_byte_ranges(&mut self, ranges: Vec<Range<u64>>) -> BoxFuture<'_, ParquetResult<Vec<Bytes>>> {
         let bytes: u64 = ranges.iter().map(|range| range.end - range.start).sum();
         self.metrics.bytes_scanned.add(usize::try_from(bytes).unwrap_or(usize::MAX));
-        if let Some((budget, hint)) = &self.opened.spent
-            && let Err(error) = budget.take(bytes, hint.as_deref())
+        if let Some((budget, hint)) = &self.opened.budget
+            && let Err(error) = budget.charge(bytes, hint.as_deref())
         {
             return futures::future::ready(Err(ParquetError::External(Box::new(error)))).boxed();
         }

@@ -1,4 +1,4 @@
-//! The arrays of one column, while a batch is made.
+//! Builds a column of arrays.
 
 use super::{ColumnBuilder, unfit};
 use crate::pg::{error::Result, types};
@@ -10,14 +10,14 @@ use arrow::{
 use keyspan_catalog::{SqlType, Value};
 use std::sync::Arc;
 
-/// Arrays of one type of items.
+/// A column of arrays of one item type.
 #[derive(Debug)]
 pub(crate) struct Arrays {
     kind: SqlType,
     items: ColumnBuilder,
-    /// Items so far. They fit into 32 bits: [`push`](Self::push) refuses more.
+    /// Items so far; [`push`](Self::push) refuses more than fit into 32 bits.
     count: i32,
-    /// Where each array begins, and where the last one ends.
+    /// Arrow's offsets: the start of each array, and the end of the last.
     offsets: Vec<i32>,
     valid: NullBufferBuilder,
 }
@@ -29,7 +29,8 @@ impl Arrays {
         Self { kind, items: ColumnBuilder::new(kind), count: 0, offsets, valid: NullBufferBuilder::new(rows) }
     }
 
-    /// Appends an array and gives its bytes. Of one that is refused some items may stay, which the next row's NULL covers.
+    /// Appends an array; returns its size in bytes. After an error some of its items may stay, which then belong to the
+    /// NULL that follows.
     pub(super) fn push(&mut self, items: &[Value]) -> Result<usize> {
         let mut bytes = size_of::<i32>();
         for item in items {
@@ -41,7 +42,7 @@ impl Arrays {
         Ok(bytes)
     }
 
-    /// Ends an array: what was appended since the last one ended, or NULL.
+    /// Ends an array: the items that were appended since the last end, or NULL.
     pub(super) fn end(&mut self, valid: bool) {
         self.offsets.push(self.count);
         self.valid.append(valid);

@@ -1,11 +1,11 @@
-//! Which aggregations ask for edges of groups alone.
+//! Finds the aggregations that need only the edges of groups.
 //!
-//! The groups are told apart by the first parts of the key, but for those that have one value in all rows. Of each group is wanted nothing
-//! (`DISTINCT`), the least or greatest of the part behind (`min`, `max`), or what stands in the first or last row in the order of the parts
-//! behind (`first_value` and `last_value`, which DataFusion makes of `DISTINCT ON`). Filters that are left to do, on rows or on
-//! aggregates, ask for more.
+//! They group by leading key parts; parts that have one value in all rows do not matter. Of each group they need
+//! nothing (`DISTINCT`), the least or greatest value of the next part (`min`, `max`), or columns of the first or last
+//! row in the order of the next parts (`first_value` and `last_value`, which DataFusion makes of `DISTINCT ON`).
+//! Filters above the scan, on rows or on aggregates, need more.
 
-use super::{Edges, LooseScanExec, RANGES_MAX, scan_of};
+use super::{Edges, GROUP_ROWS_MIN, LooseScanExec, RANGES_MAX, scan_of};
 use crate::provider::exec::ScanExec;
 use datafusion::{
     common::{
@@ -24,15 +24,28 @@ use datafusion::{
 use keyspan_catalog::table::OnBadKey;
 use std::sync::Arc;
 
-/// Puts a [`LooseScanExec`] below aggregations that ask for no more. Comes before all other rules: filters stand apart from scans yet.
+/// Puts a [`LooseScanExec`] below aggregations that need only edges. Must come before all other rules, while filters
+/// are nodes of their own.
 #[derive(Debug)]
-pub struct LooseScans;
+pub struct LooseScans {
+    /// The least average size of groups that are sought rather than scanned by row groups.
+    pub group_rows_min: u64,
+}
+
+impl Default for LooseScans {
+    fn default() -> Self {
+        Self { group_rows_min: GROUP_ROWS_MIN }
+    }
+}
 
 impl PhysicalOptimizerRule for LooseScans {
     fn optimize(&self, plan: Arc<dyn ExecutionPlan>, _: &ConfigOptions) -> Result<Arc<dyn ExecutionPlan>> {
-        let changed = plan.transform_up(|node| match node.downcast_ref::<AggregateExec>().and_then(loosened) {
-            Some(input) => Ok(Transformed::yes(over(node, input?)?)),
-            None => Ok(Transformed::no(node)),
+        let changed = plan.transform_up(|node| {
+            let aggregate = node.downcast_ref::<AggregateExec>();
+            match aggregate.and_then(|aggregate| loose_input(aggregate, self.group_rows_min)) {
+                Some(input) => Ok(Transformed::yes(over(node, input?)?)),
+                None => Ok(Transformed::no(node)),
+            }
         });
         Ok(changed?.data)
     }
@@ -46,8 +59,8 @@ impl PhysicalOptimizerRule for LooseScans {
     }
 }
 
-/// The input of an aggregation, over a loose scan; `None` when it asks for more.
-fn loosened(aggregate: &AggregateExec) -> Option<Result<Arc<dyn ExecutionPlan>>> {
+/// The input of an aggregation with a loose scan in it; `None` if the aggregation needs more than edges.
+fn loose_input(aggregate: &AggregateExec, group_rows_min: u64) -> Option<Result<Arc<dyn ExecutionPlan>>> {
     let reads_rows =
         matches!(aggregate.mode(), AggregateMode::Partial | AggregateMode::Single | AggregateMode::SinglePartitioned);
     let (group, filters) = (aggregate.group_expr(), aggregate.filter_expr());
@@ -58,25 +71,27 @@ fn loosened(aggregate: &AggregateExec) -> Option<Result<Arc<dyn ExecutionPlan>>>
     let projection = input.downcast_ref::<ProjectionExec>();
     let child = projection.map_or(input, ProjectionExec::input);
     let scan = scan_of(child)?;
-    let seen = Seen { key: Key::of(scan)?, projection };
-    let grouped: Option<Vec<usize>> = group.expr().iter().map(|(expr, _)| seen.part(expr)).collect();
+    let input_key = ProjectedKey { key: Key::of(scan)?, projection };
+    let grouped: Option<Vec<usize>> = group.expr().iter().map(|(expr, _)| input_key.part(expr)).collect();
     let grouped = grouped?;
-    let is_given = |part: usize| grouped.contains(&part) || seen.key.is_constant(part);
-    let parts = (0..seen.key.parts.len()).take_while(|part| is_given(*part)).count();
-    if parts == seen.key.parts.len() || grouped.iter().any(|part| *part >= parts) {
+    let is_fixed = |part: usize| grouped.contains(&part) || input_key.key.is_constant(part);
+    let parts = (0..input_key.key.parts.len()).take_while(|part| is_fixed(*part)).count();
+    if parts == input_key.key.parts.len() || grouped.iter().any(|part| *part >= parts) {
         return None;
     }
-    // Such a group has rows in every bucket of salted keys, one order in each; a group of parts is sought in each bucket by itself.
-    let in_bucket = seen.key.salt == 0 || parts > usize::from(scan.door().0.rows.tenant().is_none());
+    // A group of all rows has rows in every bucket of salted keys, each in its own order. Other groups are sought in
+    // each bucket by itself.
+    let in_bucket = input_key.key.salt == 0 || parts > usize::from(scan.view_and_table().0.rows.tenant().is_none());
     if !in_bucket && !aggregate.aggr_expr().is_empty() {
         return None;
     }
-    let wanted = aggregate.aggr_expr().iter().map(|function| seen.edge(function, parts, &is_given));
-    let wanted: Option<Vec<Option<Edges>>> = wanted.collect();
-    let edges = wanted?.into_iter().flatten().reduce(Edges::and).unwrap_or(Edges::First);
-    let varying = (0..parts).filter(|part| !seen.key.is_constant(*part));
-    let names = varying.map(|part| seen.key.parts[part].name.clone()).collect();
-    let loose: Arc<dyn ExecutionPlan> = Arc::new(LooseScanExec::over_scan(Arc::clone(child), (parts, names), edges)?);
+    let edges = aggregate.aggr_expr().iter().map(|function| input_key.edge(function, parts, &is_fixed));
+    let edges: Option<Vec<Option<Edges>>> = edges.collect();
+    let edges = edges?.into_iter().flatten().reduce(Edges::and).unwrap_or(Edges::First);
+    let varying = (0..parts).filter(|part| !input_key.key.is_constant(*part));
+    let names = varying.map(|part| input_key.key.parts[part].name.clone()).collect();
+    let loose = LooseScanExec::over_scan(Arc::clone(child), (parts, names), edges, group_rows_min)?;
+    let loose: Arc<dyn ExecutionPlan> = Arc::new(loose);
     Some(match projection {
         Some(_) => over(Arc::clone(input), loose),
         None => Ok(loose),
@@ -88,21 +103,22 @@ fn over(node: Arc<dyn ExecutionPlan>, input: Arc<dyn ExecutionPlan>) -> Result<A
     node.replace_children(vec![input], ReplaceChildrenOptions::new(ChildrenPropertiesMode::Recompute))
 }
 
-/// A part of the key, as a scan shows it.
+/// A key part in the batches of a scan.
 struct Part {
     name: String,
-    /// Its column in the batches, if they have it.
-    place: Option<usize>,
+    /// The index of its column, if the batches have it.
+    column: Option<usize>,
     descending: bool,
-    constant: bool,
-    /// Whether `min` and `max` have the order of keys.
-    compared: bool,
+    /// Whether it has one value in all rows.
+    is_constant: bool,
+    /// Whether `min` and `max` follow the order of keys.
+    is_ordered: bool,
 }
 
 /// The key of a scan's rows.
 struct Key {
     parts: Vec<Part>,
-    /// Over how many buckets keys are spread; 0 for none.
+    /// The number of buckets of salted keys; 0 for other keys.
     salt: u16,
 }
 
@@ -112,83 +128,83 @@ impl Key {
         let (read, layout) = (scan.read(), scan.row_layout()?);
         let ranges = read.rows.ranges();
         let points = ranges.iter().all(|range| range.as_point().is_some());
-        let whole = read.limit.is_none() && !read.reversed && scan.is_whole() && scan.door().0.pushdown;
+        let whole = read.limit.is_none() && !read.reversed && scan.is_whole() && scan.view_and_table().0.pushdown;
         if !whole || points || ranges.len() > RANGES_MAX || layout.on_bad_key == OnBadKey::Null {
             return None;
         }
-        let place = |part: usize| layout.parts.iter().find(|(of, _)| *of == part).map(|(_, place)| *place);
-        let parts = layout.keys.columns().into_iter().enumerate().map(|(number, part)| Part {
+        let column = |part: usize| layout.parts.iter().find(|(index, _)| *index == part).map(|(_, column)| *column);
+        let parts = layout.keys.columns().into_iter().enumerate().map(|(index, part)| Part {
             name: part.name,
-            place: place(number),
+            column: column(index),
             descending: part.descending,
-            constant: scan.about().constant_parts().any(|part| part == number),
-            compared: place(number).is_some_and(|at| !layout.schema.field(at).data_type().is_floating()),
+            is_constant: scan.description().constant_parts().any(|part| part == index),
+            is_ordered: column(index).is_some_and(|at| !layout.schema.field(at).data_type().is_floating()),
         });
         Some(Self { parts: parts.collect(), salt: layout.keys.salt })
     }
 
     fn is_constant(&self, part: usize) -> bool {
-        self.parts[part].constant
+        self.parts[part].is_constant
     }
 }
 
-/// The key, through the projection that stands above the scan.
-struct Seen<'a> {
+/// The key, as the aggregation sees it through a projection above the scan.
+struct ProjectedKey<'a> {
     key: Key,
     projection: Option<&'a ProjectionExec>,
 }
 
-impl Seen<'_> {
-    /// The part of the key that an expression is.
+impl ProjectedKey<'_> {
+    /// The index of the key part that an expression is.
     fn part(&self, expr: &Arc<dyn PhysicalExpr>) -> Option<usize> {
         let mut at = expr.downcast_ref::<Column>()?.index();
         if let Some(projection) = self.projection {
             at = projection.expr().get(at)?.expr.downcast_ref::<Column>()?.index();
         }
-        self.key.parts.iter().position(|part| part.place == Some(at))
+        self.key.parts.iter().position(|part| part.column == Some(at))
     }
 
-    /// The edge of a group of rows with the first `parts` parts in common at which a function finds its value: inner `None` for
-    /// either, `None` for neither.
+    /// The edge of a group by the first `parts` parts that a function takes its value from. Inner `None` if both edges
+    /// have it; `None` if neither needs to.
     fn edge(
         &self,
         function: &AggregateFunctionExpr,
         parts: usize,
-        is_given: &dyn Fn(usize) -> bool,
+        is_fixed: &dyn Fn(usize) -> bool,
     ) -> Option<Option<Edges>> {
-        let turned = |first: bool| if first { Edges::First } else { Edges::Last };
+        let edge_if = |first: bool| if first { Edges::First } else { Edges::Last };
         match function.fun().name() {
             name @ ("min" | "max") => {
                 let [argument] = &function.expressions()[..] else { return None };
                 let part = self.part(argument)?;
-                let of = &self.key.parts[part];
-                if is_given(part) {
-                    return of.compared.then_some(None);
+                let key_part = &self.key.parts[part];
+                if is_fixed(part) {
+                    return key_part.is_ordered.then_some(None);
                 }
-                let next = (parts..self.key.parts.len()).find(|part| !is_given(*part))?;
-                (part == next && of.compared).then(|| Some(turned((name == "min") != of.descending)))
+                let next = (parts..self.key.parts.len()).find(|part| !is_fixed(*part))?;
+                (part == next && key_part.is_ordered).then(|| Some(edge_if((name == "min") != key_part.descending)))
             }
             name @ ("first_value" | "last_value") if !function.ignore_nulls() && !function.is_distinct() => {
-                let first = self.direction(function.order_bys(), parts, is_given)?;
-                Some(first.map(|first| turned(first == (name == "first_value"))))
+                let first = self.direction(function.order_bys(), parts, is_fixed)?;
+                Some(first.map(|first| edge_if(first == (name == "first_value"))))
             }
             _ => None,
         }
     }
 
-    /// Whether an order is that of the keys within a group (true), or the reverse; inner `None` when it says nothing of them, `None`
-    /// when it is another.
+    /// Compares an ORDER BY with key order within a group: true if they agree, false for the reverse. Inner `None` if
+    /// it orders by parts that are equal within a group only; `None` for any other order.
     fn direction(
         &self,
         order: &[PhysicalSortExpr],
         parts: usize,
-        is_given: &dyn Fn(usize) -> bool,
+        is_fixed: &dyn Fn(usize) -> bool,
     ) -> Option<Option<bool>> {
-        let mut within = (parts..self.key.parts.len()).filter(|part| !is_given(*part));
+        let mut within = (parts..self.key.parts.len()).filter(|part| !is_fixed(*part));
         let mut direction = None;
         for by in order {
             let part = self.part(&by.expr)?;
-            if is_given(part) {
+            if is_fixed(part) {
                 continue;
             }
             if within.next() != Some(part) {

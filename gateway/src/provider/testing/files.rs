@@ -1,7 +1,8 @@
-//! A store with a fast path whose every file is made when it is asked for: real Parquet in memory, over the rows of the memory store.
+//! A store with row groups: for each request it makes real Parquet files in memory, of the rows of the memory store.
 //!
-//! It is as contrary as the rules allow. Rows of all tenants share row groups; dead copies of rows, with other rows' values, stand between
-//! the living ones; every tenth row is in the rest, another tenth in memory, in two pieces; selections are lists and bitmaps by turns; files differ in what they call a column, and have none for a column without values.
+//! It is as adverse as the contract allows. Rows of all tenants share row groups; between live rows are dead copies
+//! with other rows' values; every tenth row is in the rest, another tenth in memory, in two parts; selections alternate
+//! between lists and bitmaps; files differ in the names of columns, and lack columns without values.
 
 use arrow::{
     array::{
@@ -34,17 +35,17 @@ use std::{
     sync::{Arc, Mutex},
 };
 
-/// Rows of a row group, dead ones counted.
+/// Rows of a row group, with the dead ones.
 const ROW_GROUP_ROWS: usize = 1_000;
 /// Rows of a page.
 const PAGE_ROWS: usize = 100;
 /// Files of a table.
 const FILES: usize = 3;
-/// Every so many rows one is in the rest.
+/// One row in so many is in the rest.
 const REST_EVERY: usize = 10;
-/// Every so many rows one is in memory.
+/// One row in so many is in memory.
 const MEMORY_EVERY: usize = 10;
-/// Every so many rows a dead one stands before it.
+/// Before one row in so many there is a dead one.
 const DEAD_EVERY: usize = 7;
 
 /// The store.
@@ -125,7 +126,7 @@ impl ColumnarScan for FileStore {
         let conform = layout.key.as_ref().is_some_and(|key| key.decode(&keys).is_some());
         for (at, row) in all.into_iter().enumerate() {
             if at % MEMORY_EVERY == 6 {
-                // As they come: what is in memory was held against nothing.
+                // Unchecked: rows in memory need not be clean.
                 memory.push(row);
             } else if at % REST_EVERY == 3 || !is_clean(&row, &layout, &request, conform) {
                 rest.push(KeyRange::point(&row.key));
@@ -134,7 +135,7 @@ impl ColumnarScan for FileStore {
             }
         }
         let decoder = layout.key.as_ref().filter(|key| request.key.as_ref() == Some(&key.id()));
-        assert_eq!(decoder.is_some(), request.key.is_some(), "the reader knows another decoder");
+        assert_eq!(decoder.is_some(), request.key.is_some(), "the reader has another decoder");
         let parts = files.iter().enumerate();
         let parts = parts.filter_map(|(file, rows)| part(file, rows, &request, decoder.map(AsRef::as_ref))).collect();
         let (store, table, rest) = (Arc::clone(&self.rows), table.clone(), RowSet::new(rest));
@@ -176,7 +177,7 @@ impl MemoryRows for Slots {
     }
 }
 
-/// The newest cell of a column.
+/// The value of a column's newest cell.
 fn newest<'a>(row: &'a Row, column: &RequestedColumn) -> Option<&'a Bytes> {
     let cell = |cell: &&keyspan_storage::Cell| cell.family == column.family && cell.qualifier == column.qualifier;
     row.cells.iter().find(cell).map(|cell| &cell.value)
@@ -194,25 +195,26 @@ fn fits(kind: ColumnKind, value: &[u8]) -> bool {
     }
 }
 
-/// `conform` says that all keys do.
+/// Whether a row may be in a file. If `conform`, all keys of the table conform.
 fn is_clean(row: &Row, layout: &Layout, request: &ColumnarRequest, conform: bool) -> bool {
-    let cells = request.columns.iter().all(|wanted| {
-        let known = layout.columns.iter().find(|of| of.family == wanted.family && of.qualifier == wanted.qualifier);
-        let known = known
-            .filter(|known| known.kind == wanted.kind && known.accepts.map(|accepts| accepts.name) == wanted.accepts)
+    let cells = request.columns.iter().all(|column| {
+        let mut laid_out = layout.columns.iter();
+        let laid_out = laid_out.find(|other| other.family == column.family && other.qualifier == column.qualifier);
+        let laid_out = laid_out
+            .filter(|other| other.kind == column.kind && other.accepts.map(|accepts| accepts.name) == column.accepts)
             .expect("a column that is laid out as it is read");
-        newest(row, wanted)
-            .is_none_or(|value| fits(wanted.kind, value) && known.accepts.is_none_or(|accepts| (accepts.holds)(value)))
+        let accepts = |value: &[u8]| laid_out.accepts.is_none_or(|accepts| (accepts.holds)(value));
+        newest(row, column).is_none_or(|value| fits(column.kind, value) && accepts(value))
     });
     let keys = || BinaryArray::from_iter_values([&row.key[..]]);
     let decodes = || layout.key.as_ref().is_some_and(|key| key.decode(&keys()).is_some());
     cells && (conform || request.key.is_none() || decodes())
 }
 
-/// A position of a file: the row that stands there, and whether it lives.
+/// A row of a file, which is live or dead.
 struct Position<'a> {
     row: &'a Row,
-    lives: bool,
+    is_live: bool,
 }
 
 fn part(
@@ -224,10 +226,10 @@ fn part(
     let mut positions = Vec::new();
     for (at, row) in rows.iter().enumerate() {
         if at % DEAD_EVERY == 0 {
-            // The values are another row's, as if they had been overwritten.
-            positions.push(Position { row: &rows[(at * 31 + 7) % rows.len()], lives: false });
+            // It has another row's values, like an overwritten row.
+            positions.push(Position { row: &rows[(at * 31 + 7) % rows.len()], is_live: false });
         }
-        positions.push(Position { row, lives: true });
+        positions.push(Position { row, is_live: true });
     }
     let prefix = if number == FILES - 1 { "8" } else { "1" };
     let has = |column: &RequestedColumn| positions.iter().any(|position| newest(position.row, column).is_some());
@@ -255,7 +257,20 @@ fn part(
         fields.push(Field::new(name, array.data_type().clone(), true));
         arrays.push(array);
     }
-    let batch = RecordBatch::try_new(Arc::new(Schema::new(fields)), arrays).unwrap();
+    let bytes = file_of(&RecordBatch::try_new(Arc::new(Schema::new(fields)), arrays).unwrap());
+    let mut reader = ParquetMetaDataReader::new().with_page_index_policy(PageIndexPolicy::Required);
+    reader.try_parse(&bytes).unwrap();
+    let metadata = Arc::new(reader.finish().unwrap());
+    let (row_groups, count) = selections(&positions, request);
+    let dead = positions.iter().filter(|position| !position.is_live).count() as u64;
+    let file: Arc<dyn PartFile> = Arc::new(InMemory { number, bytes });
+    let (row_key, span) = ("_key".to_owned(), Bytes::new());
+    let part = ParquetPart { file, metadata, row_groups, rows: count, dead, columns, key_columns, row_key, span };
+    (count > 0).then_some(part)
+}
+
+/// The bytes of a Parquet file with small row groups and pages.
+fn file_of(batch: &RecordBatch) -> Bytes {
     let properties = WriterProperties::builder()
         .set_max_row_group_row_count(Some(ROW_GROUP_ROWS))
         .set_data_page_row_count_limit(PAGE_ROWS)
@@ -263,14 +278,15 @@ fn part(
         .build();
     let mut bytes = Vec::new();
     let mut writer = ArrowWriter::try_new(&mut bytes, batch.schema(), Some(properties)).unwrap();
-    writer.write(&batch).unwrap();
+    writer.write(batch).unwrap();
     writer.close().unwrap();
-    let bytes = Bytes::from(bytes);
-    let mut reader = ParquetMetaDataReader::new().with_page_index_policy(PageIndexPolicy::Required);
-    reader.try_parse(&bytes).unwrap();
-    let metadata = Arc::new(reader.finish().unwrap());
+    Bytes::from(bytes)
+}
+
+/// The row groups that have live rows of the request, with the selection of these, and how many rows they are.
+fn selections(positions: &[Position<'_>], request: &ColumnarRequest) -> (Vec<(usize, Option<RowSelection>)>, u64) {
     let selected = |position: &Position<'_>| {
-        position.lives && request.rows.ranges().iter().any(|range| range.contains(&position.row.key))
+        position.is_live && request.rows.ranges().iter().any(|range| range.contains(&position.row.key))
     };
     let (mut row_groups, mut count) = (Vec::new(), 0);
     for (at, positions) in positions.chunks(ROW_GROUP_ROWS).enumerate() {
@@ -289,16 +305,12 @@ fn part(
             row_groups.push((at, Some(selection)));
         }
     }
-    let dead = positions.iter().filter(|position| !position.lives).count() as u64;
-    let file: Arc<dyn PartFile> = Arc::new(InMemory { number, bytes });
-    let (row_key, span) = ("_key".to_owned(), Bytes::new());
-    let part = ParquetPart { file, metadata, row_groups, rows: count, dead, columns, key_columns, row_key, span };
-    (count > 0).then_some(part)
+    (row_groups, count)
 }
 
 fn array(kind: ColumnKind, values: &[Option<&[u8]>]) -> ArrayRef {
     fn wide<const N: usize, T>(values: &[Option<&[u8]>], read: fn([u8; N]) -> T) -> Vec<Option<T>> {
-        // A row that is dead may hold what does not fit: nobody reads it.
+        // A dead row may have a value that does not fit, which is not read.
         values.iter().map(|value| value.and_then(|value| value.try_into().ok()).map(read)).collect()
     }
     match kind {

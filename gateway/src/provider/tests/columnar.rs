@@ -1,9 +1,9 @@
-//! Scans by row groups give what scans by rows give, over a store whose files are as contrary as they may be.
+//! Scans by row groups give what scans by rows give, over a store whose files are as adverse as they may be.
 
 mod dirty;
 mod filters;
-mod known;
-mod lookup;
+mod key_lookup;
+mod metadata_aggregates;
 
 use crate::{
     provider::testing::{NOW, World, plan, rows, table},
@@ -137,7 +137,7 @@ const BY_ROW_GROUPS: &[&str] = &[
     "SELECT host, n, price FROM metrics WHERE price IS NULL AND n % 50 = 7 ORDER BY host, n",
 ];
 
-/// Others.
+/// Queries whose scans go by rows, or both ways.
 const BY_ROWS: &[&str] = &[
     "SELECT n FROM metrics WHERE host = 'host 3' ORDER BY at LIMIT 5",
     "SELECT n FROM metrics ORDER BY host, at DESC, n LIMIT 5",
@@ -161,7 +161,7 @@ async fn row_groups_never_change_an_answer() {
     let mut wrong: Vec<String> = Vec::new();
     for tenant in [Some("aa-2"), None] {
         let [fast, by_rows] = sessions(&world, tenant).await;
-        // The operator's scans are twice as long: one query in three says enough of them.
+        // The operator's scans are twice as long: one query in three is enough.
         let every = if tenant.is_none() { 3 } else { 1 };
         for (sql, goes) in
             BY_ROW_GROUPS.iter().map(|sql| (sql, true)).chain(BY_ROWS.iter().map(|sql| (sql, false))).step_by(every)
@@ -343,12 +343,12 @@ async fn budgets_count_row_groups_and_memory() {
         }
         // Texts of 8 bytes, two of three rows: more than half of that, as they are in memory; a tenth, compressed.
         assert!((ROWS as u64..20 * ROWS as u64).contains(&most), "{place}: {most}");
-        // A statement that ends early is not held to what all rows are.
+        // A statement that may end early is not checked against the bytes of all rows.
         let first = answer("SELECT count(*) FROM (SELECT cpu, note, doc FROM metrics LIMIT 5000) x", most).await;
         assert!(first == "5000" || first.starts_with("53400"), "{place}: {first}");
         engine.flush().await.unwrap();
     }
-    // What statistics leave out is not read.
+    // Row groups that statistics exclude are not read.
     let narrow = "SELECT n FROM metrics WHERE mem > 9000000000000";
     assert_eq!(answer(narrow, 1_000).await, "");
     engine.close().await.unwrap();
@@ -427,7 +427,8 @@ async fn explain_tells_row_groups() {
     .await;
 }
 
-/// The tables of a world: a shared one, or a private one beside another whose columns have the same names and other types.
+/// The tables of a world: a shared one, or a private one beside another whose columns have the same names and other
+/// types.
 fn tables(private: bool) -> Vec<Arc<Table>> {
     if !private {
         return vec![metrics(|_| {})];
@@ -451,12 +452,12 @@ async fn insert_others(world: &World) {
     }
 }
 
-/// Loads an engine's table, and changes it: what its files hold, what memory holds, and what is dead of the files.
+/// Loads an engine's table and changes it, so that rows are in files, in memory, and dead in files.
 async fn states(private: bool, check: impl AsyncFn(&str, &World)) {
     states_of(tables(private), check).await;
 }
 
-/// As [`states`], of these tables.
+/// [`states`] with these tables.
 async fn states_of(tables: Vec<Arc<Table>>, check: impl AsyncFn(&str, &World)) {
     let private = tables.len() > 1;
     let folder = tempfile::tempdir().unwrap();

@@ -1,4 +1,4 @@
-//! The order of keys is that of the rows, in both directions, whether a scan is one stream or merged of the buckets of salted keys.
+//! Rows come in key order, in both directions, whether a scan is one stream or a merge of the buckets of salted keys.
 
 use super::random;
 use crate::{
@@ -19,10 +19,10 @@ use std::sync::Arc;
 struct Case {
     table: Arc<Table>,
     rows: Vec<Vec<Value>>,
-    /// How many leading parts are given by values, and those of which row.
+    /// How many leading parts are compared with values, and the row with these values.
     constants: usize,
     of_row: Index,
-    /// Whether the order is that of keys, or the reverse.
+    /// Whether the order is key order, or the reverse.
     along: bool,
     limit: usize,
     /// `None` for a tenant's own session, else whether the operator names the tenant.
@@ -53,7 +53,7 @@ impl Case {
         let filter = if given.is_empty() { String::new() } else { format!(" WHERE {}", given.join(" AND ")) };
         let direction = |descending: bool| if descending == self.along { " DESC" } else { "" };
         let tenant = (self.operator == Some(false)).then(|| format!("tenant{}", direction(false)));
-        // What is given may stand in the order, or not.
+        // Parts that are compared with values may be in ORDER BY, or not.
         let from = if self.limit.is_multiple_of(2) { self.constants } else { 0 };
         let behind = parts[from..].iter().map(|part| format!("{}{}", part.name, direction(part.descending)));
         let order = tenant.into_iter().chain(behind).collect::<Vec<_>>().join(", ");
@@ -90,7 +90,8 @@ proptest! {
             for sql in case.queries() {
                 let explained = plan(&ordered, &sql, false).await;
                 prop_assert_eq!(rows(&ordered, &sql).await, rows(&sorted, &sql).await, "{}\n{}", sql, explained);
-                // Of salted keys several tenants have no order together, and DataFusion tells no scan below a filter what is sorted above it.
+                // Of salted keys several tenants have no order together, and DataFusion tells no scan below a filter
+                // what is sorted above it.
                 if !explained.contains("FilterExec") {
                     let sorts = case.table.key.salt > 0 && case.operator == Some(false);
                     prop_assert_eq!(explained.contains("SortExec"), sorts, "{}\n{}", sql, explained);
@@ -118,7 +119,7 @@ async fn salted(salt: u16) -> World {
     world
 }
 
-/// The lines of a scan that say what becomes of buckets.
+/// The lines of EXPLAIN about buckets.
 async fn explained(tenant: Option<&str>, sql: &str, expected: Expect) {
     let lines = plan(&salted(4).await.session(tenant, true).await, sql, true).await;
     let wanted = ["Sort", "LooseScan", "Access", "Ranges", "Order", "Rows:"];
@@ -257,7 +258,7 @@ async fn merge_joins_of_keys_sort_nothing() {
         let lines = displayable(merged.as_ref()).indent(false).to_string();
         assert!(lines.contains("SortMergeJoinExec"), "{lines}");
         assert_eq!(lines.contains("SortExec"), sorts, "{lines}");
-        // Where something is sorted anyhow, row groups are faster.
+        // If a sort is needed anyway, row groups are faster.
         assert_eq!(lines.contains("KeyspanColumnarScan"), sorts, "{lines}");
         let hashed = context.state().create_physical_plan(&plan).await.unwrap();
         assert!(!displayable(hashed.as_ref()).indent(false).to_string().contains("SortMergeJoinExec"));

@@ -1,6 +1,6 @@
-//! What becomes of predicates: access, ranges, and what is left to the filter above.
+//! How predicates are planned: access, ranges, and the residual filter.
 //!
-//! The predicates go the whole way: PostgreSQL's grammar, DataFusion's analyzer and optimizer, promise and scan.
+//! They go through all of it: PostgreSQL's grammar, DataFusion's analyzer and optimizer, promise and scan.
 
 use crate::provider::testing::{World, flights, names, plan, things};
 use expect_test::{Expect, expect};

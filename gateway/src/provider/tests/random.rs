@@ -1,4 +1,4 @@
-//! Random key schemas, rows and predicates: what the ranges and the residual leave is what the predicates leave.
+//! Random key schemas, rows and predicates: ranges and residual select the rows that the predicates select.
 
 use crate::{
     pg::types,
@@ -19,7 +19,7 @@ use keyspan_catalog::{KeyEncoding, KeyPart, SqlType, Table, Value};
 use proptest::{prelude::*, sample::select};
 use std::sync::Arc;
 
-/// Few values, close to each other and to what encodings treat apart.
+/// A few values, close to each other and to the special cases of the encodings.
 fn values(kind: SqlType) -> Vec<Value> {
     let texts = ["", "a", "a#", "a$", "ab", "a b", "b", "\u{1}", "é", "\u{10ffff}"];
     match kind {
@@ -247,7 +247,8 @@ proptest! {
         }
     }
 
-    /// Filters that come later may not break the promise that was made for those before them, while nothing is coalesced.
+    /// Filters that come later may not break the promise that was made for those before them, while nothing is
+    /// coalesced.
     #[test]
     fn promises_hold_when_filters_come_later(case in case(), first in 1..3_usize) {
         let Case { table, filters, operator, .. } = case;

@@ -1,4 +1,5 @@
-//! Scans over a memory store: answers with and without pushdown, order, limits, existence, policies, `cells`, `raw`, EXPLAIN.
+//! Scans over a memory store: answers with and without pushdown, order, limits, existence, policies, `cells`, `raw`,
+//! EXPLAIN.
 
 use crate::provider::{
     keys::Keys,
@@ -283,7 +284,7 @@ async fn keys_that_do_not_conform_follow_the_policy() {
             }
         }
         if policy == OnBadKey::Error {
-            // Fewer rows are read with a range: which of the bad ones are met depends on it.
+            // With a range fewer rows are read, and so fewer bad ones.
             lines[10] = lines[3].clone();
         }
         assert_eq!(lines[..7], lines[7..], "{policy:?}");
@@ -323,7 +324,7 @@ async fn batches_are_bounded() {
     let (count, largest) = batches(&session, "SELECT * FROM many").await;
     assert!(count >= 2 && largest <= crate::provider::exec::BATCH_ROWS_MAX, "{count} batches, {largest} rows");
     assert_eq!(rows(&session, "SELECT count(*), sum(v) FROM many").await, "9000 | 40495500");
-    // More ranges than there may be: coalesced, and still right.
+    // More ranges than the bound: coalesced, and still right.
     let list = |step: usize| (0..40_000).step_by(step).map(|id| id.to_string()).collect::<Vec<_>>().join(", ");
     let sql = format!("SELECT count(*) FROM many WHERE id IN ({})", list(3));
     assert_eq!(rows(&session, &sql).await, "3000");
@@ -332,7 +333,7 @@ async fn batches_are_bounded() {
 }
 
 /// The plan of a filter over salted keys of two numbers, or one.
-fn planned(salt: u16, parts: usize, filter: Expr) -> Pushdown {
+fn pushdown_of(salt: u16, parts: usize, filter: Expr) -> Pushdown {
     let part = |name: &&str| KeyPart { name: (*name).into(), kind: SqlType::Int4, descending: false };
     let key = ["a", "b"][..parts].iter().map(part).collect();
     let table = with(&table("many", KeyEncoding::Delimited, key, &[]), |table| table.key.salt = salt);
@@ -343,18 +344,18 @@ fn planned(salt: u16, parts: usize, filter: Expr) -> Pushdown {
 fn ranges_of_buckets_are_bounded() {
     let list = |count: i32| col("a").in_list((0..count).map(lit).collect(), false);
     // A value for every part names its bucket.
-    let plan = planned(16, 1, list(9_000));
+    let plan = pushdown_of(16, 1, list(9_000));
     assert_eq!((plan.shape, plan.coalesced), (Shape::PointLookup(9_000), false));
-    let plan = planned(16, 2, list(600));
+    let plan = pushdown_of(16, 2, list(600));
     assert_eq!((plan.shape, plan.coalesced), (Shape::SkipScan(9_600), false));
-    let plan = planned(16, 2, list(700));
+    let plan = pushdown_of(16, 2, list(700));
     assert!(plan.coalesced && (5_000..=RANGES_MAX).contains(&plan.rows.ranges().len()), "{}", plan.shape);
     // Many boxes leave no room for a range in each bucket.
     let one = |at: i32| col("a").eq(lit(at)).and(col("b").lt(lit(at)));
     let any = |count: i32| (1..count).map(one).fold(one(0), Expr::or);
-    let plan = planned(256, 2, any(39));
+    let plan = pushdown_of(256, 2, any(39));
     assert_eq!((plan.shape, plan.coalesced), (Shape::SkipScan(39 * 256), false));
-    let plan = planned(256, 2, any(40));
+    let plan = pushdown_of(256, 2, any(40));
     assert_eq!((plan.shape, plan.coalesced), (Shape::FullScan, true));
 }
 

@@ -11,7 +11,7 @@ use crate::{
     session::pending_ddl::told,
     settings::Settings,
     shield::shielded,
-    table_locks::Held,
+    table_locks::TableLockGuard,
     write_set::{ReadSet, WriteSet, conflict},
 };
 use futures::TryStreamExt;
@@ -32,7 +32,7 @@ pub(super) async fn commit_all(
     shared: &Shared,
     rows: &TenantStore,
     (mut open, spaces): (OpenTransaction, BTreeSet<u32>),
-    held: &Held<'_>,
+    held: &TableLockGuard<'_>,
     told: Told<'_>,
 ) -> Result<(Local, usize), (SqlError, Settings)> {
     let result = async {
@@ -72,7 +72,7 @@ async fn commit_rows(
     shared: &Shared,
     rows: &TenantStore,
     (open, spaces): (&mut OpenTransaction, BTreeSet<u32>),
-    held: &Held<'_>,
+    held: &TableLockGuard<'_>,
 ) -> Result<usize> {
     if !open.definitions.is_empty() {
         return commit_defined(shared, rows, (open, spaces), held).await;
@@ -109,7 +109,7 @@ async fn commit_defined(
     shared: &Shared,
     rows: &TenantStore,
     (open, reserved): (&mut OpenTransaction, BTreeSet<u32>),
-    held: &Held<'_>,
+    held: &TableLockGuard<'_>,
 ) -> Result<usize> {
     let Some((tenant, oid)) = rows.tenant().zip(rows.oid()) else {
         return Err(SqlError::new(SqlState::INTERNAL_ERROR, "a session of one tenant was expected"));
@@ -143,7 +143,7 @@ async fn commit_at(
     pin: &Pin,
     (open, reserved): (&mut OpenTransaction, BTreeSet<u32>),
     reads: Reads,
-    held: &Held<'_>,
+    held: &TableLockGuard<'_>,
 ) -> Result<usize> {
     let buffered = std::mem::take(&mut open.buffered);
     if buffered.is_empty() {

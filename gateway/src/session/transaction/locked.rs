@@ -15,7 +15,7 @@ use super::OpenTransaction;
 use crate::{
     dml::target::marker,
     pg::error::{Result, SqlError, SqlState},
-    row_locks::{Holder, RowLocks},
+    row_locks::{RowLocks, TransactionLocks},
     write_set::{ROW_OVERHEAD_BYTES, ReadSet},
 };
 use keyspan_catalog::{Table, TableId};
@@ -37,7 +37,7 @@ const WRITTEN_ROWS_MAX: usize = 1_024;
 #[derive(Debug)]
 pub(crate) struct Locks {
     held: Mutex<Held>,
-    holder: Holder,
+    holder: TransactionLocks,
 }
 
 /// Lets rows go at the end of their transaction.
@@ -84,7 +84,7 @@ impl Lock {
         let mut held = self.locks.held();
         let size = key.len() + ROW_OVERHEAD_BYTES;
         let Some(rows) = held.locks.get_mut(&self.number) else { return Ok(true) };
-        if !self.locks.holder.hold(rows.table.id, &key, rows.changes, alone)? {
+        if !self.locks.holder.lock(rows.table.id, &key, rows.changes, alone)? {
             return Ok(false);
         }
         if !rows.keys.insert(key) {
@@ -124,7 +124,7 @@ impl Lock {
 impl Locks {
     /// Of a transaction in a database; `None` is the operator's.
     pub(super) fn new(row_locks: &Arc<RowLocks>, database: Option<u32>) -> Self {
-        Self { held: Mutex::default(), holder: row_locks.holder(database) }
+        Self { held: Mutex::default(), holder: row_locks.begin(database) }
     }
 
     fn held(&self) -> std::sync::MutexGuard<'_, Held> {
@@ -146,7 +146,7 @@ impl Locks {
         if held.rows + keys.len() > LOCKED_ROWS_MAX {
             return;
         }
-        if keys.iter().any(|key| self.holder.hold(table.id, key, true, false).is_err()) {
+        if keys.iter().any(|key| self.holder.lock(table.id, key, true, false).is_err()) {
             keys.iter().for_each(|key| self.let_go(&held, table.id, key));
             return;
         }
@@ -178,10 +178,10 @@ impl Locks {
 
     /// Lets a row go, but for what other locks of the transaction hold of it.
     fn let_go(&self, held: &Held, table: TableId, key: &RowKey) {
-        self.holder.let_go(table, key);
+        self.holder.unlock(table, key);
         for rows in held.locks.values().filter(|rows| rows.table.id == table && rows.keys.contains(key)) {
             // There was room for it a moment ago; without, others see it no more.
-            let _ = self.holder.hold(table, key, rows.changes, false);
+            let _ = self.holder.lock(table, key, rows.changes, false);
         }
     }
 }

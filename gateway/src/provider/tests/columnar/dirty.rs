@@ -1,17 +1,18 @@
-//! Row groups that are clean and dirty in turn, by seeds: many small ones, in an engine that flushes and compacts by itself.
+//! Row groups that are clean and dirty by turns, from seeds: many small ones, in an engine that flushes and compacts by
+//! itself.
 
 use super::*;
 use keyspan_storage::engine::Granularity;
 use rand::{Rng, SeedableRng, rngs::StdRng};
 use std::ops::Range;
 
-/// Those that are odd have private tables.
+/// Odd seeds have private tables.
 const SEEDS: Range<u64> = 0..3;
 /// The seed whose keys are salted.
 const SALTED: u64 = 2;
-/// Changes of a seed; after each, some queries are asked in both ways.
+/// Changes for each seed; after each change some queries run by row groups and by rows.
 const ROUNDS: usize = 8;
-/// Rows of each tenant at first: some more than what a scan by row groups takes at least.
+/// Rows of each tenant at first: somewhat more than the fewest that are scanned by row groups.
 const ROWS_AT_FIRST: i64 = 5_000;
 
 pub(super) fn options(folder: &std::path::Path) -> EngineOptions {
@@ -34,7 +35,7 @@ pub(super) fn options(folder: &std::path::Path) -> EngineOptions {
     }
 }
 
-/// Deletes rows or writes them anew: a stretch, or some here and there.
+/// Deletes or rewrites rows, in a stretch or scattered.
 async fn change(world: &World, random: &mut StdRng) {
     let tenant = ["aa", "aa-2"][random.random_range(0..2)];
     let first = random.random_range(0..ROWS_AT_FIRST);
@@ -69,11 +70,11 @@ async fn check(seed: u64) {
             1 => engine.compact(None).await.unwrap(),
             _ => {}
         }
-        // Not the operator, to whom rows of two tenants stand in any order where the queries do not say which.
+        // Not as the operator, who sees two tenants' rows in an order that the queries do not determine.
         let tenant = [Some("aa"), Some("aa-2")][random.random_range(0..2)];
         let [fast, by_rows] = sessions(&world, tenant).await;
         let queries = BY_ROW_GROUPS.iter().chain(BY_ROWS);
-        for sql in queries.skip(random.random_range(0..5)).step_by(5).chain(known::KNOWN) {
+        for sql in queries.skip(random.random_range(0..5)).step_by(5).chain(metadata_aggregates::ANSWERED) {
             let (a, b) = (rows(&fast, sql).await, rows(&by_rows, sql).await);
             assert!(a == b && !is_error(&a), "seed {seed}, round {round}, {tenant:?}: {sql}\n{a}\nby rows\n{b}");
         }

@@ -1,4 +1,4 @@
-//! Filters that DataFusion makes while a query runs reach row groups: those that cannot matter are not read.
+//! Filters that DataFusion makes while a query runs reach row groups: row groups that they exclude are not read.
 
 use super::*;
 use dirty::options;
@@ -33,7 +33,7 @@ async fn a_hash_joins_keys_reach_row_groups() {
     let folder = tempfile::tempdir().unwrap();
     let (engine, world) = loaded(folder.path()).await;
     let [fast, by_rows] = sessions(&world, Some("aa")).await;
-    // The few rows of the one side are known before the other is read.
+    // The few rows of the build side are read before the other side.
     let sql = "SELECT count(*), sum(b.procs) FROM (VALUES (4321), (4322), (-5)) a (mem) JOIN metrics b USING (mem)";
     assert_eq!(rows(&fast, sql).await, rows(&by_rows, sql).await);
     let all = read(&fast, "SELECT sum(procs) FROM metrics").await;

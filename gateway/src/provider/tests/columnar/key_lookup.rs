@@ -1,10 +1,10 @@
-//! A join that asks for a few keys gets the rows that a scan of all gives.
+//! A join that asks for a few keys gives the same answer with a key lookup as with a scan of all rows.
 
 use super::*;
 
 /// Joins, and whether the rows of `metrics` are looked up for them.
 const JOINS: &[(&str, bool)] = &[
-    // Keys that are there, and such that are not.
+    // Keys that exist, and keys that do not.
     (
         "SELECT b.n, b.cpu, b.note FROM (VALUES ('host 5', TIMESTAMPTZ '2013-01-02 03:09:05Z', 5), \
          ('host 37', TIMESTAMPTZ '2013-01-02 04:21:05Z', 77), ('host 37', TIMESTAMPTZ '2013-01-02 04:21:05Z', 78), \
@@ -31,7 +31,7 @@ const JOINS: &[(&str, bool)] = &[
         true,
     ),
     ("SELECT count(*) FROM (VALUES ('nix')) a (h) JOIN metrics b ON b.host = a.h", true),
-    // Columns by the names of others.
+    // Columns with the names of others.
     (
         "SELECT count(*), min(b.host), max(b.note) FROM (VALUES ('host 5')) a (h) JOIN (SELECT host AS note, note AS host, n FROM metrics) b ON b.note = a.h",
         true,
@@ -40,7 +40,7 @@ const JOINS: &[(&str, bool)] = &[
         "SELECT count(*), min(b.host) FROM (VALUES ('note 5')) a (h) JOIN (SELECT host AS note, note AS host, n FROM metrics) b ON b.host = a.h",
         false,
     ),
-    // Too many rows, no first part, and joins that want what matches nothing.
+    // No lookup: too many rows, not the first key part, and outer joins, which keep rows without a match.
     (
         "SELECT count(*) FROM (VALUES ('host 1'), ('host 2'), ('host 3'), ('host 4')) a (h) JOIN metrics b ON b.host = a.h",
         false,
@@ -54,7 +54,7 @@ const JOINS: &[(&str, bool)] = &[
     ("SELECT count(*), count(a.h) FROM (VALUES ('host 5'), ('nix')) a (h) FULL JOIN metrics b ON b.host = a.h", false),
     ("SELECT count(*), count(a.h) FROM (VALUES ('host 5'), ('nix')) a (h) RIGHT JOIN metrics b ON b.host = a.h", false),
     ("SELECT n, host FROM metrics ORDER BY mem DESC NULLS LAST, n LIMIT 3", false),
-    // What is looked up for one join gives the keys of another.
+    // Rows that are looked up for one join give the keys of another.
     (
         "SELECT c.n, b.n FROM (VALUES ('host 5', 5)) a (h, m) JOIN metrics b ON b.host = a.h AND b.n = a.m JOIN metrics c ON c.host = b.host AND c.at = b.at ORDER BY 1",
         true,

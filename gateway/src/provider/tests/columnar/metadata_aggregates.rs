@@ -1,10 +1,10 @@
-//! What row groups' metadata say of counts and extremes is what their rows say.
+//! Counts and extremes from metadata of row groups equal those from rows.
 
 use super::*;
 use dirty::options;
 
-/// Queries of which row groups that lie in the span whole know the answer.
-pub(super) const KNOWN: &[&str] = &[
+/// Queries that metadata of row groups answer.
+pub(super) const ANSWERED: &[&str] = &[
     "SELECT count(*) FROM metrics",
     "SELECT count(*), count(cpu), count(small), count(note), count(raw), count(id), min(mem), max(mem) FROM metrics",
     "SELECT min(at), max(at), min(n), max(n), count(ok) FROM metrics",
@@ -13,7 +13,7 @@ pub(super) const KNOWN: &[&str] = &[
     "SELECT count(*), count(mem), max(mem), min(note) FROM metrics WHERE host >= 'host 1' AND host < 'host 7'",
     "SELECT max(m) / 2 - min(p), count(*) + 1 FROM (SELECT procs AS p, mem AS m FROM metrics) x HAVING count(*) > 0",
 ];
-/// Others that are near.
+/// Similar queries that metadata do not answer.
 const UNKNOWN: &[&str] = &[
     "SELECT max(cpu) FROM metrics",
     "SELECT count(*), max(load) FROM metrics",
@@ -47,7 +47,7 @@ async fn metadata_of_row_groups_never_change_an_answer() {
     }
     engine.flush().await.unwrap();
     engine.compact(None).await.unwrap();
-    for sql in KNOWN {
+    for sql in ANSWERED {
         check("compacted", &world, sql, true).await;
     }
     for sql in UNKNOWN {
@@ -73,14 +73,14 @@ async fn metadata_of_row_groups_never_change_an_answer() {
                                           Order: none
                                           Row groups: clean=2 files=2 rows=200, memory=none, rest=none
                                           Files: row groups skipped=0 rows=200 bytes=546, memory rows=0"#]].assert_eq(&plan(&fast, sql, true).await);
-    // All of it is known.
+    // Metadata answer all of it.
     let [operator, _] = sessions(&world, None).await;
     expect![[r#"
         ProjectionExec: expr=[count(Int64(1))@0 as count]  (actual rows=1)
           ->  AggregateExec: mode=Final, gby=[], aggr=[count(Int64(1))]  (actual rows=1)
                 ->  KeyspanMetadata: metrics row groups=60 rows=12,000  (actual rows=60)"#]]
     .assert_eq(&plan(&operator, "SELECT count(*) FROM metrics", true).await);
-    // A greatest text that is longer than statistics are, and the least one: NULL but for these.
+    // The greatest text is longer than statistics keep; all but two values are NULL.
     let long = "zzzzzzzz".repeat(20);
     let changed = |n: i64, note: String| {
         let mut changed = row(n);
@@ -95,20 +95,20 @@ async fn metadata_of_row_groups_never_change_an_answer() {
             "compacted again" => engine.compact(None).await.unwrap(),
             _ => {}
         }
-        for sql in KNOWN {
+        for sql in ANSWERED {
             check(state, &world, sql, true).await;
         }
         let [fast, _] = sessions(&world, Some("aa-2")).await;
         assert_eq!(rows(&fast, notes).await, "true | 100 | 9223372036854775807", "{state}");
     }
-    // The extremes are gone with their rows, also before that is written.
+    // The extremes are deleted with their rows, also before the deletion is flushed.
     world.delete("metrics", [17, 4_000].map(|n| world.key("metrics", "aa-2", &row(n)))).await;
-    for sql in KNOWN {
+    for sql in ANSWERED {
         check("deleted", &world, sql, true).await;
     }
-    // Of a tenant that lies in a row group with others nothing is known of that row group.
+    // Metadata do not answer for a row group that several tenants share.
     let [few, by_rows] = sessions(&world, Some("few")).await;
-    assert_eq!(rows(&few, KNOWN[1]).await, rows(&by_rows, KNOWN[1]).await);
+    assert_eq!(rows(&few, ANSWERED[1]).await, rows(&by_rows, ANSWERED[1]).await);
     engine.close().await.unwrap();
 }
 
@@ -123,7 +123,7 @@ async fn metadata_of_private_tables_know_counts_of_rows_alone() {
     insert_others(&world).await;
     engine.flush().await.unwrap();
     engine.compact(None).await.unwrap();
-    for (sql, is_known) in KNOWN.iter().zip([true, false, false, false, false, false, false]) {
+    for (sql, is_known) in ANSWERED.iter().zip([true, false, false, false, false, false, false]) {
         check("compacted", &world, sql, is_known).await;
     }
     engine.close().await.unwrap();

@@ -5,9 +5,9 @@ use keyspan_storage::engine::files::Step;
 use std::io::{IsTerminal, stderr};
 
 /// Shows steps on standard error.
-pub(super) struct Shown(ProgressBar);
+pub(super) struct Progress(ProgressBar);
 
-impl Shown {
+impl Progress {
     /// On this process's standard error.
     pub(super) fn new() -> Self {
         if !stderr().is_terminal() {

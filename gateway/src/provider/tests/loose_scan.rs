@@ -14,14 +14,15 @@ use std::sync::Arc;
 struct Case {
     table: Arc<Table>,
     rows: Vec<Vec<Value>>,
-    /// How many leading parts are given by values, those of which row, and how many more tell groups apart.
+    /// How many leading parts are compared with values, the row with these values, and how many more parts are grouped
+    /// by.
     constants: usize,
     of_row: Index,
     grouped: usize,
-    /// Whether the order within a group is that of keys, or the reverse.
+    /// Whether the order within a group is key order, or the reverse.
     along: bool,
     operator: bool,
-    /// Rows under keys that do not conform, behind so many bytes of other rows' keys.
+    /// Rows whose keys do not conform: another row's key up to a byte, then other bytes.
     bad: Vec<(Index, Index)>,
 }
 
@@ -44,13 +45,13 @@ impl Case {
     fn queries(&self) -> Vec<String> {
         let parts = &self.table.key.parts;
         let row = self.of_row.get(&self.rows);
-        let given = parts[..self.constants].iter().zip(row);
-        let given: Vec<String> = given
+        let conditions = parts[..self.constants].iter().zip(row);
+        let conditions: Vec<String> = conditions
             .map(|(part, value)| {
                 format!("{} = '{}'::{}", part.name, value.to_text(part.kind).replace('\'', "''"), part.kind)
             })
             .collect();
-        let filter = if given.is_empty() { String::new() } else { format!(" WHERE {}", given.join(" AND ")) };
+        let filter = if conditions.is_empty() { String::new() } else { format!(" WHERE {}", conditions.join(" AND ")) };
         let names: Vec<&str> = parts.iter().map(|part| part.name.as_str()).collect();
         let first = self.constants + self.grouped;
         let tenant = self.operator.then_some("tenant");
@@ -103,7 +104,7 @@ impl Case {
     }
 }
 
-/// The lines, sorted: of queries that ask for no order. The last may be an empty text.
+/// The lines of an answer in no order, sorted. The last may be empty.
 fn sorted(answer: &str) -> Vec<&str> {
     let mut lines: Vec<&str> = answer.split('\n').collect();
     lines.sort_unstable();
@@ -151,7 +152,7 @@ async fn explained(sql: &str, expected: Expect) {
 }
 
 #[tokio::test]
-async fn explain_tells_what_is_sought() {
+async fn explain_prints_what_is_sought() {
     explained(
         "SELECT max(at) FROM flights WHERE origin = 'EWR' AND dest = 'SFO'",
         expect![[r#"
@@ -187,7 +188,7 @@ async fn explain_tells_what_is_sought() {
 }
 
 #[tokio::test]
-async fn what_asks_for_more_is_scanned_whole() {
+async fn queries_that_need_more_are_scanned_whole() {
     for sql in [
         "SELECT max(flight) FROM flights WHERE origin = 'EWR'",
         "SELECT max(at), count(*) FROM flights WHERE origin = 'EWR' AND dest = 'SFO'",

@@ -1,0 +1,328 @@
+//! Makes values of columns of bytes.
+//!
+//! Cells whose bytes are not a typed value of Parquet, and the row keys of private tables, are read as bytes, under a
+//! name that no column of SQL has, so that no filter on values is applied to the bytes. [`DecodeExec`] makes the
+//! columns of SQL of each batch, column by column. Typed columns pass through, and filters on them are pushed below, to
+//! be tested against statistics.
+//!
+//! Bytes that do not decode are rare, and their error message names the row, which is not known here: then the [scan by
+//! rows](ScanExec) runs, which fails at the same row.
+
+use super::{
+    super::{
+        decode::{self, ColumnBuilder, RowLayout, bad_value},
+        exec::ScanExec,
+        node,
+    },
+    FileColumn, Origin,
+};
+use crate::pg::error::{Result as SqlResult, SqlError, SqlState};
+use arrow::{
+    array::{Array, ArrayRef, ArrowPrimitiveType, AsArray, BinaryViewArray, PrimitiveArray, RecordBatch, UInt32Array},
+    compute::take,
+    datatypes::{
+        DataType, Date32Type, Field, Int16Type, Int32Type, Int64Type, Schema, SchemaRef, Time64MicrosecondType,
+        TimeUnit, TimestampMicrosecondType,
+    },
+};
+use bytes::Bytes;
+use datafusion::{
+    common::{Result, config::ConfigOptions, tree_node::TreeNodeRecursion},
+    error::DataFusionError,
+    execution::{SendableRecordBatchStream, TaskContext},
+    physical_expr::{EquivalenceProperties, PhysicalExpr},
+    physical_plan::{
+        DisplayAs, DisplayFormatType, ExecutionPlan, PlanProperties, ReplaceChildrenOptions,
+        execution_plan::CardinalityEffect,
+        filter_pushdown::{
+            ChildPushdownResult, FilterDescription, FilterPushdownPhase, FilterPushdownPropagation, PushedDown,
+        },
+        metrics::{BaselineMetrics, ExecutionPlanMetricsSet},
+        stream::RecordBatchStreamAdapter,
+    },
+};
+use futures::TryStreamExt;
+use keyspan_catalog::{Encoding, SortedKeys, SqlType, ValueRef, table::OnBadValue};
+use std::{fmt, sync::Arc};
+
+/// The prefix of the names of columns of bytes.
+const BYTES: &str = "bytes:";
+
+/// The columns that are read of files.
+pub(super) struct FileColumns {
+    pub(super) sources: Vec<FileColumn>,
+    /// Their names and types.
+    pub(super) schema: SchemaRef,
+    /// How SQL's columns are made of them; `None` if they are the same.
+    pub(super) decode: Option<Arc<[Decode]>>,
+}
+
+/// How one column of SQL is made of a batch. Columns of the batch by index.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Decode {
+    /// A typed column, as it is.
+    Typed(usize),
+    /// Decodes the bytes of a cell: `cell` is its index in the layout.
+    Cell { column: usize, cell: usize },
+    /// Decodes one part of the row key.
+    Part { column: usize, part: usize },
+}
+
+impl FileColumns {
+    /// What to read for the columns of `schema`, given the origin of each.
+    pub(super) fn new(origins: &[Origin], schema: &SchemaRef) -> Self {
+        let (mut sources, mut fields): (Vec<FileColumn>, Vec<Field>) = Default::default();
+        let mut keys = None;
+        let mut bytes = |source, name: &str, nullable, sources: &mut Vec<FileColumn>| {
+            sources.push(source);
+            fields.push(Field::new(format!("{BYTES}{name}"), DataType::BinaryView, nullable));
+            sources.len() - 1
+        };
+        let mut decode = vec![Decode::Typed(0); origins.len()];
+        for (at, field) in schema.fields().iter().enumerate() {
+            match origins[at] {
+                Origin::Typed(_) => {}
+                Origin::Bytes(cell) => {
+                    let column = bytes(FileColumn::Cell(cell), field.name(), true, &mut sources);
+                    decode[at] = Decode::Cell { column, cell };
+                }
+                Origin::Part(part) => {
+                    let column = *keys.get_or_insert_with(|| bytes(FileColumn::RowKey, "key", false, &mut sources));
+                    decode[at] = Decode::Part { column, part };
+                }
+            }
+        }
+        if sources.is_empty() {
+            let typed = origins
+                .iter()
+                .filter_map(|origin| if let Origin::Typed(source) = origin { Some(*source) } else { None });
+            return Self { sources: typed.collect(), schema: Arc::clone(schema), decode: None };
+        }
+        for (at, field) in schema.fields().iter().enumerate() {
+            if let Origin::Typed(source) = origins[at] {
+                decode[at] = Decode::Typed(sources.len());
+                sources.push(source);
+                fields.push(field.as_ref().clone());
+            }
+        }
+        Self { sources, schema: Arc::new(Schema::new(fields)), decode: Some(decode.into()) }
+    }
+}
+
+/// Makes the columns of SQL of those of files.
+#[derive(Clone, Debug)]
+pub(super) struct DecodeExec {
+    child: Arc<dyn ExecutionPlan>,
+    columns: Arc<[Decode]>,
+    /// The same rows by rows, for error messages that name the row.
+    scan: Arc<ScanExec>,
+    /// The tenant's prefix, which every key has and no key part is decoded from.
+    span: Bytes,
+    properties: Arc<PlanProperties>,
+    metrics: ExecutionPlanMetricsSet,
+}
+
+impl DecodeExec {
+    /// The columns of `scan`, made of those of `child`.
+    pub(super) fn new(
+        child: Arc<dyn ExecutionPlan>,
+        columns: &Arc<[Decode]>,
+        scan: &Arc<ScanExec>,
+        span: &Bytes,
+    ) -> Self {
+        let equivalence = EquivalenceProperties::new(scan.schema());
+        let properties = node::properties_over(&child, equivalence);
+        let (columns, scan, span) = (Arc::clone(columns), Arc::clone(scan), span.clone());
+        Self { child, columns, scan, span, properties, metrics: ExecutionPlanMetricsSet::new() }
+    }
+
+    fn over(&self, child: Arc<dyn ExecutionPlan>) -> Self {
+        Self::new(child, &self.columns, &self.scan, &self.span)
+    }
+}
+
+impl DisplayAs for DecodeExec {
+    fn fmt_as(&self, _: DisplayFormatType, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "KeyspanDecode")
+    }
+}
+
+impl ExecutionPlan for DecodeExec {
+    node::fields!("KeyspanDecode");
+    node::over_child!();
+    // A filter below would change which bytes are decoded, and so which rows fail.
+    node::filters_for_statistics!("a filter is held against rows before they are decoded");
+
+    fn cardinality_effect(&self) -> CardinalityEffect {
+        CardinalityEffect::Equal
+    }
+
+    fn execute(&self, partition: usize, context: Arc<TaskContext>) -> Result<SendableRecordBatchStream> {
+        let layout = self.scan.row_layout().map(Arc::clone);
+        let layout = layout.ok_or_else(|| DataFusionError::Internal("a scan of no rows".into()))?;
+        let rows = self.child.execute(partition, Arc::clone(&context))?;
+        let metrics = BaselineMetrics::new(&self.metrics, partition);
+        let node = self.clone();
+        let rows = rows.and_then(move |batch| {
+            let timer = metrics.elapsed_compute().timer();
+            let decoded = decode_batch(&batch, &node.columns, &node.span, &layout);
+            timer.done();
+            metrics.record_output(batch.num_rows());
+            let (scan, context) = (Arc::clone(&node.scan), Arc::clone(&context));
+            async move {
+                match decoded {
+                    Ok(batch) => Ok(batch),
+                    Err(error) => Err(error_of_row(&scan, context, error).await),
+                }
+            }
+        });
+        Ok(Box::pin(RecordBatchStreamAdapter::new(self.schema(), rows)))
+    }
+}
+
+/// The error with which the scan by rows fails, which names the row; `error` if it does not fail.
+async fn error_of_row(scan: &ScanExec, context: Arc<TaskContext>, error: SqlError) -> DataFusionError {
+    let rows = async {
+        let mut rows = scan.execute(0, context)?;
+        while rows.try_next().await?.is_some() {}
+        Ok(())
+    };
+    rows.await.err().unwrap_or_else(|| DataFusionError::External(Box::new(error)))
+}
+
+fn decode_batch(batch: &RecordBatch, columns: &[Decode], span: &[u8], layout: &RowLayout) -> SqlResult<RecordBatch> {
+    let mut decoded: Vec<Option<ArrayRef>> = vec![None; columns.len()];
+    let mut parts: Vec<(usize, usize)> = Vec::new();
+    let mut keys = None;
+    for (at, column) in columns.iter().enumerate() {
+        match column {
+            Decode::Typed(column) => decoded[at] = Some(Arc::clone(batch.column(*column))),
+            Decode::Cell { column, cell } => decoded[at] = Some(cells(bytes(batch, *column)?, *cell, layout)?),
+            Decode::Part { column, part } => {
+                keys = Some(bytes(batch, *column)?);
+                parts.push((*part, at));
+            }
+        }
+    }
+    if let Some(keys) = keys {
+        for (column, (_, at)) in key_parts(keys, &parts, span, layout)?.into_iter().zip(&parts) {
+            decoded[*at] = Some(column);
+        }
+    }
+    decode::batch(&layout.schema, decoded.into_iter().flatten().collect(), batch.num_rows())
+}
+
+fn fault(what: &str) -> SqlError {
+    SqlError::new(SqlState::INTERNAL_ERROR, what.to_owned())
+}
+
+fn bytes(batch: &RecordBatch, column: usize) -> SqlResult<&BinaryViewArray> {
+    batch.column(column).as_binary_view_opt().ok_or_else(|| fault("a column of bytes is none"))
+}
+
+/// Decodes a column of cells: `cell` is its index in the layout.
+fn cells(bytes: &BinaryViewArray, cell: usize, layout: &RowLayout) -> SqlResult<ArrayRef> {
+    let (column, _) = &layout.cells[cell];
+    let is_text = matches!(column.kind, SqlType::Text | SqlType::Varchar(_) | SqlType::Char(_));
+    if is_text
+        && column.aggregate.is_none()
+        && column.encoding == Encoding::Binary
+        && let Ok(texts) = bytes.clone().to_string_view()
+    {
+        // The bytes are the text: no copy.
+        return Ok(Arc::new(texts));
+    }
+    let mut values = ColumnBuilder::with_capacity(column.kind, bytes.len());
+    for value in bytes {
+        match value.map(|value| values.push_cell(column, value)) {
+            None => values.push_null(),
+            Some(Ok(_)) => {}
+            Some(Err(_)) if layout.on_bad_value == OnBadValue::Null => values.push_null(),
+            Some(Err(error)) => return Err(bad_value(column, None, &error)),
+        }
+    }
+    Ok(values.finish())
+}
+
+/// Decodes columns of key parts. `parts` has the index of each part, and that of its column in the layout.
+///
+/// Rows are mostly in key order, so that neighbours share leading parts: a value is decoded once for a run of equal
+/// ones, and then copied by `take`.
+fn key_parts(
+    keys: &BinaryViewArray,
+    parts: &[(usize, usize)],
+    span: &[u8],
+    layout: &RowLayout,
+) -> SqlResult<Vec<ArrayRef>> {
+    let last = layout.keys.column_count() - 1;
+    let any_part = |is: fn(usize, usize) -> bool| parts.iter().any(|(part, _)| is(*part, last));
+    let ends_with_integer = layout.keys.ends_with_integer();
+    let rows_if = |needed| if needed { keys.len() } else { 0 };
+    let mut integers: Vec<i64> = Vec::with_capacity(rows_if(ends_with_integer && any_part(|part, last| part == last)));
+    let column = |(part, at): &(usize, usize)| {
+        ColumnBuilder::with_capacity(layout.kinds[*at], rows_if(*part == last && !ends_with_integer))
+    };
+    let mut columns: Vec<ColumnBuilder> = parts.iter().map(column).collect();
+    // The index of each row's run of equal leading parts.
+    let mut runs = 0;
+    let mut run_of: Vec<u32> = Vec::with_capacity(rows_if(any_part(|part, last| part < last)));
+    let mut sorted = SortedKeys::new(&layout.keys, span);
+    for key in keys.iter().flatten() {
+        let mut pushed = Ok(());
+        let push = |part, value: ValueRef<'_>| {
+            for (column, (index, _)) in columns.iter_mut().zip(parts) {
+                if *index == part
+                    && let Err(error) = column.push(&value)
+                {
+                    pushed = Err(error);
+                }
+            }
+        };
+        let same = if ends_with_integer {
+            let (same, integer) = sorted.next_integer(key, push)?;
+            if integers.capacity() > 0 {
+                integers.push(integer);
+            }
+            same
+        } else {
+            sorted.next(key, push)?
+        };
+        pushed?;
+        runs += u32::from(!same);
+        if run_of.capacity() > 0 {
+            run_of.push(runs - 1);
+        }
+    }
+    let run_of = UInt32Array::from(run_of);
+    let finished = |(column, (part, at)): (ColumnBuilder, &(usize, usize))| {
+        if *part == last && ends_with_integer {
+            return integer_column(&integers, layout.schema.field(*at).data_type());
+        }
+        let values = column.finish();
+        if *part == last || values.len() == keys.len() {
+            return Ok(values);
+        }
+        take(&values, &run_of, None).map_err(|error| fault(&error.to_string()))
+    };
+    columns.into_iter().zip(parts).map(finished).collect()
+}
+
+/// Integers, days or microseconds as a column of the type.
+fn integer_column(integers: &[i64], data: &DataType) -> SqlResult<ArrayRef> {
+    fn of<T: ArrowPrimitiveType>(integers: &[i64], data: &DataType, narrow: fn(i64) -> T::Native) -> ArrayRef {
+        let values: Vec<T::Native> = integers.iter().map(|integer| narrow(*integer)).collect();
+        Arc::new(PrimitiveArray::<T>::new(values.into(), None).with_data_type(data.clone()))
+    }
+    // A key part of such a type holds no integer that does not fit it.
+    Ok(match data {
+        DataType::Int16 => of::<Int16Type>(integers, data, |integer| integer as i16),
+        DataType::Int32 => of::<Int32Type>(integers, data, |integer| integer as i32),
+        DataType::Int64 => of::<Int64Type>(integers, data, |integer| integer),
+        DataType::Date32 => of::<Date32Type>(integers, data, |integer| integer as i32),
+        DataType::Time64(TimeUnit::Microsecond) => of::<Time64MicrosecondType>(integers, data, |integer| integer),
+        DataType::Timestamp(TimeUnit::Microsecond, _) => {
+            of::<TimestampMicrosecondType>(integers, data, |integer| integer)
+        }
+        other => return Err(fault(&format!("a part of a key is no {other}"))),
+    })
+}
