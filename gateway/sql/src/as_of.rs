@@ -13,9 +13,9 @@ use keyspan_pg::error::{Result, SqlError};
 use std::ops::ControlFlow;
 
 /// The clauses that were cut out of a statement.
-pub(crate) struct Past(Vec<Cut>);
+pub(crate) struct AsOfClauses(Vec<Cut>);
 
-impl Past {
+impl AsOfClauses {
     /// Cuts the clauses out of the tokens that are not read yet.
     pub(crate) fn cut(tokens: &mut TokenReader<'_>) -> Result<Self> {
         tokens.cut_expressions("for system_time as of").map(Self)
@@ -36,7 +36,7 @@ impl Past {
     }
 }
 
-impl VisitorMut for Past {
+impl VisitorMut for AsOfClauses {
     type Break = ();
 
     fn pre_visit_table_factor(&mut self, factor: &mut TableFactor) -> ControlFlow<()> {

@@ -7,7 +7,7 @@ mod options;
 
 use crate::{
     adapt::adapt,
-    as_of::Past,
+    as_of::AsOfClauses,
     ast::{
         Statement,
         copy::{Compression, CopyFrom, CopyOut, CopyTo},
@@ -19,11 +19,11 @@ use keyspan_pg::{
     error::{Result, SqlError},
     syntax::build::select_from,
 };
-use options::{Setting, copy_options, invalid, of_settings};
+use options::{OptionValue, checked_options, copy_options, invalid};
 
 pub(crate) fn parse_copy(tokens: &mut TokenReader<'_>) -> Result<Statement> {
     tokens.expect_words("copy")?;
-    let past = Past::cut(tokens)?;
+    let as_of = AsOfClauses::cut(tokens)?;
     let (mut query, table) = if tokens.token(&Token::LParen) {
         if ["insert", "update", "delete"].contains(&tokens.head().as_str()) {
             return Err(SqlError::unsupported("COPY of a statement that writes"));
@@ -37,7 +37,7 @@ pub(crate) fn parse_copy(tokens: &mut TokenReader<'_>) -> Result<Statement> {
             if tokens.peek() == Some(&Token::LParen) { tokens.parenthesised(TokenReader::name)? } else { Vec::new() };
         (select_from(&name, &columns)?, Some((name, columns)))
     };
-    past.put(&mut query)?;
+    as_of.put(&mut query)?;
     adapt(&mut query)?;
     if tokens.words("from") {
         let Some((table, columns)) = table else { return Err(tokens.syntax_error()) };
@@ -45,7 +45,7 @@ pub(crate) fn parse_copy(tokens: &mut TokenReader<'_>) -> Result<Statement> {
             let hint = "COPY … FROM STDIN takes the rows from the client; psql's \\copy reads a file of the client's.";
             return Err(SqlError::unsupported("COPY FROM a file or program of the server").with_hint(hint));
         }
-        let options = of_settings(copy_options(tokens)?, true)?;
+        let options = checked_options(copy_options(tokens)?, true)?;
         if tokens.head() == "where" {
             return Err(SqlError::unsupported("WHERE in COPY"));
         }
@@ -54,7 +54,7 @@ pub(crate) fn parse_copy(tokens: &mut TokenReader<'_>) -> Result<Statement> {
     tokens.expect_words("to")?;
     let query = Box::new(ast::Statement::Query(query));
     if tokens.words("stdout") {
-        let options = of_settings(copy_options(tokens)?, false)?;
+        let options = checked_options(copy_options(tokens)?, false)?;
         return Ok(Statement::CopyOut(CopyOut { query, options }));
     }
     if tokens.head() == "program" {
@@ -65,9 +65,9 @@ pub(crate) fn parse_copy(tokens: &mut TokenReader<'_>) -> Result<Statement> {
     let (mut parquet, mut compression) = (false, Compression::default());
     for (name, value) in copy_options(tokens)? {
         match (name.as_str(), value) {
-            ("format", Setting::Text(format)) if format.eq_ignore_ascii_case("parquet") => parquet = true,
-            ("compression", Setting::Text(value)) => compression = compression_named(&value.to_lowercase())?,
-            ("format", Setting::Text(other)) => {
+            ("format", OptionValue::Text(format)) if format.eq_ignore_ascii_case("parquet") => parquet = true,
+            ("compression", OptionValue::Text(value)) => compression = compression_named(&value.to_lowercase())?,
+            ("format", OptionValue::Text(other)) => {
                 return Err(SqlError::unsupported(format!("COPY to a file as {other}")));
             }
             _ => return Err(SqlError::unsupported(format!("COPY option {}", name.to_uppercase()))),

@@ -1,35 +1,48 @@
 //! Text to [`Statement`](ast::Statement): tokens, the parsers of statements, and the positions of errors. Knows no
 //! session and no catalog.
+//!
+//! `statement` cuts a text into statements and chooses their parsers. A parser reads `tokens`, has sqlparser read
+//! expressions, queries and writes, and makes a type of [`ast`]; `ast` imports no parser. When a statement fails,
+//! [`error_position`] finds the name that the error is about in the text.
 
 pub mod ast;
 
+mod statement;
 mod tokens;
 
+// Queries, and what is cut out of or checked in their trees.
 mod adapt;
 mod as_of;
-mod comment;
-mod copy;
 mod create_table_as;
-mod cursor;
-mod definition;
-pub mod explain;
-mod listen;
 pub mod locking;
-mod maintenance;
-mod merge;
-pub mod names;
-mod prepared;
 mod query;
-mod role;
 mod select_into;
-mod sequence;
-mod settings;
-mod statement;
+
+// Writes.
+mod merge;
 mod subscripts;
-mod transaction;
-mod type_name;
-mod view;
 mod with;
 pub mod write;
+
+// Statements with a statement, a query or rows within them.
+mod copy;
+mod cursor;
+pub mod explain;
+mod prepared;
+
+// Definitions.
+mod comment;
+mod definition;
+pub mod names;
+mod role;
+mod sequence;
+mod type_name;
+mod view;
+
+// The session, and maintenance.
+mod listen;
+mod maintenance;
+mod settings;
+mod transaction;
 
 pub mod error_position;

@@ -2,12 +2,12 @@
 
 use crate::{
     adapt::{adapt, without_database},
-    as_of::{Past, refuse_target},
+    as_of::{AsOfClauses, refuse_target},
     ast::{
         Statement,
         merge::{Merge, MergeAction, MergeClause},
     },
-    subscripts::Parts,
+    subscripts::AssignedSubscripts,
     tokens::TokenReader,
     write::called,
 };
@@ -18,8 +18,8 @@ use datafusion::sql::sqlparser::{
 use keyspan_pg::error::{Result, SqlError};
 
 pub(crate) fn parse_merge(tokens: &mut TokenReader<'_>) -> Result<Statement> {
-    let past = Past::cut(tokens)?;
-    let parts = Parts::cut(tokens, false)?;
+    let as_of = AsOfClauses::cut(tokens)?;
+    let subscripts = AssignedSubscripts::cut(tokens, false)?;
     tokens.expect_words("merge into")?;
     tokens.words("only");
     let target = tokens.parse_with(|parser| parser.parse_table_factor())?;
@@ -44,7 +44,7 @@ pub(crate) fn parse_merge(tokens: &mut TokenReader<'_>) -> Result<Statement> {
             return Err(SqlError::syntax("unreachable WHEN clause specified after unconditional WHEN clause"));
         }
     }
-    past.put(&mut source)?;
+    as_of.put(&mut source)?;
     refuse_target(&target)?;
     for table in [&mut target, &mut source] {
         without_database(table, tokens.database());
@@ -52,7 +52,7 @@ pub(crate) fn parse_merge(tokens: &mut TokenReader<'_>) -> Result<Statement> {
     }
     for clause in &mut clauses {
         if let MergeAction::Update(assignments) = &mut clause.action {
-            parts.put(assignments, called(&target).as_ref())?;
+            subscripts.put(assignments, called(&target).as_ref())?;
         }
     }
     let conditions = clauses.iter_mut().flat_map(|clause| {

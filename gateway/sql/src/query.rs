@@ -2,7 +2,7 @@
 
 use crate::{
     adapt::{adapt, without_database},
-    as_of::Past,
+    as_of::AsOfClauses,
     locking::{Locks, nested},
     tokens::TokenReader,
 };
@@ -18,8 +18,8 @@ pub(crate) fn parse_query(tokens: &mut TokenReader<'_>) -> Result<Box<Query>> {
 /// A query that may lock rows.
 pub(crate) fn parse_locking(tokens: &mut TokenReader<'_>) -> Result<Box<Query>> {
     let locks = Locks::cut(tokens)?;
-    let (mut query, past) = read(tokens)?;
-    past.put(&mut query)?;
+    let (mut query, as_of) = read(tokens)?;
+    as_of.put(&mut query)?;
     without_database(&mut query, tokens.database());
     adapt(&mut query)?;
     locks.put(&mut query)?;
@@ -27,8 +27,8 @@ pub(crate) fn parse_locking(tokens: &mut TokenReader<'_>) -> Result<Box<Query>> 
 }
 
 /// What sqlparser reads, and the `FOR SYSTEM_TIME` clauses that belong into it.
-pub(crate) fn read(tokens: &mut TokenReader<'_>) -> Result<(Box<Query>, Past)> {
-    let past = Past::cut(tokens)?;
+pub(crate) fn read(tokens: &mut TokenReader<'_>) -> Result<(Box<Query>, AsOfClauses)> {
+    let as_of = AsOfClauses::cut(tokens)?;
     // Clauses that lock and were not cut out belong to subqueries; sqlparser would take FOR behind a select list for an
     // alias.
     for lock in [&["for", "update"][..], &["for", "share"], &["for", "no", "key"], &["for", "key", "share"]] {
@@ -42,5 +42,5 @@ pub(crate) fn read(tokens: &mut TokenReader<'_>) -> Result<(Box<Query>, Past)> {
     } else {
         tokens.parse_with(|parser| parser.parse_query())?
     };
-    Ok((query, past))
+    Ok((query, as_of))
 }

@@ -14,9 +14,9 @@ use keyspan_pg::{error::Result, ident::fold, names::RelationName};
 /// Parses a query that is a statement of its own: it may have `INTO`, and may lock rows.
 pub(crate) fn parse_select(tokens: &mut TokenReader<'_>) -> Result<Statement> {
     let locks = Locks::cut(tokens)?;
-    let (mut query, past) = read(tokens)?;
+    let (mut query, as_of) = read(tokens)?;
     let into = take_into(&mut query, tokens.database())?;
-    past.put(&mut query)?;
+    as_of.put(&mut query)?;
     without_database(&mut query, tokens.database());
     adapt(&mut query)?;
     if into.is_some() {

@@ -13,9 +13,9 @@ use keyspan_pg::{
 };
 
 /// The subscripts that were cut out of a statement.
-pub(crate) struct Parts(Vec<Subscripts>);
+pub(crate) struct AssignedSubscripts(Vec<Subscripts>);
 
-impl Parts {
+impl AssignedSubscripts {
     /// Cuts the subscripts out of the tokens that are not read yet.
     pub(crate) fn cut(tokens: &mut TokenReader<'_>, is_update: bool) -> Result<Self> {
         tokens.cut_subscripts(is_update).map(Self)

@@ -3,11 +3,11 @@
 
 use crate::{
     adapt::{adapt, adapt_locking, refuse, without_database},
-    as_of::{Past, refuse_target},
+    as_of::{AsOfClauses, refuse_target},
     ast::Statement,
     locking::{normalize_nested, take_own},
     names::table_name,
-    subscripts::Parts,
+    subscripts::AssignedSubscripts,
     tokens::TokenReader,
     with,
 };
@@ -43,16 +43,16 @@ pub enum OnConflict {
 }
 
 pub(crate) fn parse_insert(tokens: &mut TokenReader<'_>) -> Result<Statement> {
-    let past = Past::cut(tokens)?;
-    let parts = Parts::cut(tokens, false)?;
+    let as_of = AsOfClauses::cut(tokens)?;
+    let subscripts = AssignedSubscripts::cut(tokens, false)?;
     let mut parsed = tokens.parse_with(|parser| parser.parse_statement())?;
-    past.put(&mut parsed)?;
+    as_of.put(&mut parsed)?;
     without_database(&mut parsed, tokens.database());
     with::inline(&mut parsed)?;
     if let ast::Statement::Insert(ast::Insert { on: Some(OnInsert::OnConflict(clause)), .. }) = &mut parsed
         && let OnConflictAction::DoUpdate(update) = &mut clause.action
     {
-        parts.put(&mut update.assignments, None)?;
+        subscripts.put(&mut update.assignments, None)?;
     }
     adapt(&mut parsed)?;
     let ast::Statement::Insert(insert) = parsed else { return Err(SqlError::unsupported("this INSERT")) };
@@ -77,15 +77,15 @@ fn returns_all(items: Option<&[ast::SelectItem]>) -> bool {
 }
 
 pub(crate) fn parse_update(tokens: &mut TokenReader<'_>) -> Result<Statement> {
-    let past = Past::cut(tokens)?;
-    let parts = Parts::cut(tokens, true)?;
+    let as_of = AsOfClauses::cut(tokens)?;
+    let subscripts = AssignedSubscripts::cut(tokens, true)?;
     normalize_nested(tokens);
     let mut parsed = tokens.parse_with(|parser| parser.parse_statement())?;
-    past.put(&mut parsed)?;
+    as_of.put(&mut parsed)?;
     without_database(&mut parsed, tokens.database());
     with::inline(&mut parsed)?;
     if let ast::Statement::Update(update) = &mut parsed {
-        parts.put(&mut update.assignments, called(&update.table).as_ref())?;
+        subscripts.put(&mut update.assignments, called(&update.table).as_ref())?;
         take_own(update.selection.as_mut(), &update.table);
     }
     adapt_locking(&mut parsed)?;
@@ -102,10 +102,10 @@ pub(crate) fn parse_update(tokens: &mut TokenReader<'_>) -> Result<Statement> {
 }
 
 pub(crate) fn parse_delete(tokens: &mut TokenReader<'_>) -> Result<Statement> {
-    let past = Past::cut(tokens)?;
+    let as_of = AsOfClauses::cut(tokens)?;
     normalize_nested(tokens);
     let mut parsed = tokens.parse_with(|parser| parser.parse_statement())?;
-    past.put(&mut parsed)?;
+    as_of.put(&mut parsed)?;
     without_database(&mut parsed, tokens.database());
     with::inline(&mut parsed)?;
     if let ast::Statement::Delete(delete) = &mut parsed {

@@ -5,7 +5,6 @@
 //! prints it ([`print`](crate::codec::print)). All other casts stay Arrow's.
 
 use crate::{
-    codec::time::DAY_MICROS,
     error::SqlError,
     types::{self, TYPE_KEY, is_text, sql_type},
 };

@@ -3,7 +3,7 @@
 //! A filter of DataFusion may hold a projection. When the rule of projections pushes another one below such a filter,
 //! 55.2 takes positions of columns above the filter for positions below it
 //! (`FilterExec::try_swapping_with_projection`): an internal error where the names differ (`SELECT a, d … WHERE (a, b)
-//! > ('p', 'x') ORDER BY a, b, c LIMIT 3`), and values of other columns where they do not. So this rule takes
+//! \> ('p', 'x') ORDER BY a, b, c LIMIT 3`), and values of other columns where they do not. So this rule takes
 //! projections out of filters before that rule, which merges adjacent projections and embeds the rest into filters
 //! anyway.
 

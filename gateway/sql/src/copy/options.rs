@@ -7,23 +7,26 @@ use crate::{
 use datafusion::sql::sqlparser::tokenizer::Token;
 use keyspan_pg::error::{Result, SqlError, SqlState};
 
-/// What an option is set to.
+/// The value of an option.
 #[derive(Debug)]
-pub(crate) enum Setting {
+pub(crate) enum OptionValue {
+    /// The option alone.
     Nothing,
     Text(String),
+    /// `*`
     All,
+    /// Names in parentheses.
     List(Vec<String>),
 }
 
-/// The options as they are written, names in lower case.
-pub(crate) fn copy_options(tokens: &mut TokenReader<'_>) -> Result<Vec<(String, Setting)>> {
+/// Parses the options of either syntax; names are in lower case.
+pub(crate) fn copy_options(tokens: &mut TokenReader<'_>) -> Result<Vec<(String, OptionValue)>> {
     tokens.words("with");
     if tokens.peek() == Some(&Token::LParen) {
-        return tokens.parenthesised(|tokens| Ok((tokens.name()?, setting(tokens)?)));
+        return tokens.parenthesised(|tokens| Ok((tokens.name()?, option_value(tokens)?)));
     }
     let mut options = Vec::new();
-    let text = |value: &str| Setting::Text(value.to_owned());
+    let text = |value: &str| OptionValue::Text(value.to_owned());
     loop {
         let head = tokens.head();
         options.push(match head.as_str() {
@@ -33,12 +36,12 @@ pub(crate) fn copy_options(tokens: &mut TokenReader<'_>) -> Result<Vec<(String, 
             }
             "freeze" | "header" => {
                 tokens.advance();
-                (head, Setting::Nothing)
+                (head, OptionValue::Nothing)
             }
             "delimiter" | "null" | "quote" | "escape" | "encoding" => {
                 tokens.advance();
                 tokens.words("as");
-                (head, Setting::Text(tokens.string()?))
+                (head, OptionValue::Text(tokens.string()?))
             }
             "force" => {
                 tokens.advance();
@@ -46,9 +49,9 @@ pub(crate) fn copy_options(tokens: &mut TokenReader<'_>) -> Result<Vec<(String, 
                 let found = forced.into_iter().find(|(words, _)| tokens.words(words));
                 let (_, name) = found.ok_or_else(|| tokens.syntax_error())?;
                 let columns = if name == "force_quote" && tokens.token(&Token::Mul) {
-                    Setting::All
+                    OptionValue::All
                 } else {
-                    Setting::List(tokens.list(TokenReader::name)?)
+                    OptionValue::List(tokens.list(TokenReader::name)?)
                 };
                 (name.to_owned(), columns)
             }
@@ -57,26 +60,26 @@ pub(crate) fn copy_options(tokens: &mut TokenReader<'_>) -> Result<Vec<(String, 
     }
 }
 
-fn setting(tokens: &mut TokenReader<'_>) -> Result<Setting> {
+fn option_value(tokens: &mut TokenReader<'_>) -> Result<OptionValue> {
     Ok(match tokens.peek().cloned() {
-        Some(Token::Comma | Token::RParen) | None => Setting::Nothing,
+        Some(Token::Comma | Token::RParen) | None => OptionValue::Nothing,
         Some(Token::Mul) => {
             tokens.advance();
-            Setting::All
+            OptionValue::All
         }
-        Some(Token::LParen) => Setting::List(tokens.parenthesised(TokenReader::name)?),
+        Some(Token::LParen) => OptionValue::List(tokens.parenthesised(TokenReader::name)?),
         Some(Token::Number(number, _)) => {
             tokens.advance();
-            Setting::Text(number)
+            OptionValue::Text(number)
         }
-        Some(Token::Word(_)) => Setting::Text(tokens.name()?),
-        _ => Setting::Text(tokens.string()?),
+        Some(Token::Word(_)) => OptionValue::Text(tokens.name()?),
+        _ => OptionValue::Text(tokens.string()?),
     })
 }
 
 /// The options that the statement has, before defaults and checks.
 #[derive(Default)]
-struct Written {
+struct OptionsBuilder {
     format: Option<CopyFormat>,
     header: Option<Header>,
     delimiter: Option<String>,
@@ -90,40 +93,45 @@ struct Written {
     encoding: Option<()>,
 }
 
-pub(crate) fn of_settings(written: Vec<(String, Setting)>, from: bool) -> Result<CopyOptions> {
-    let mut options = Written::default();
-    for (name, setting) in written {
-        options.add(&name, setting)?;
+/// Checks the options of `COPY FROM` (`from`) or `COPY TO` and fills in the defaults.
+///
+/// # Errors
+/// PostgreSQL 15's: 42601 for an unknown or repeated option, 22023 for a value that an option cannot have, 0A000 for
+/// options that do not go together.
+pub(crate) fn checked_options(written: Vec<(String, OptionValue)>, from: bool) -> Result<CopyOptions> {
+    let mut options = OptionsBuilder::default();
+    for (name, value) in written {
+        options.add(&name, value)?;
     }
     options.finish(from)
 }
 
-impl Written {
+impl OptionsBuilder {
     /// Adds an option.
-    fn add(&mut self, name: &str, setting: Setting) -> Result<()> {
+    fn add(&mut self, name: &str, value: OptionValue) -> Result<()> {
         let needs = || SqlError::syntax(format!("{name} requires a parameter"));
-        let text = |setting: Setting| match setting {
-            Setting::Text(text) => Ok(text),
+        let text = |value: OptionValue| match value {
+            OptionValue::Text(text) => Ok(text),
             _ => Err(needs()),
         };
-        let columns = |setting: Setting| match setting {
-            Setting::All => Ok(Forced::All),
-            Setting::List(names) => Ok(Forced::Of(names)),
+        let columns = |value: OptionValue| match value {
+            OptionValue::All => Ok(Forced::All),
+            OptionValue::List(names) => Ok(Forced::Of(names)),
             _ => Err(invalid(format!("argument to option \"{name}\" must be a list of column names"))),
         };
         match name {
-            "format" => put(&mut self.format, format_named(&text(setting)?)?),
-            "header" => put(&mut self.header, header(setting, &needs)?),
-            "freeze" => put(&mut self.freeze, header(setting, &needs)? != Header::No),
-            "delimiter" => put(&mut self.delimiter, text(setting)?),
-            "null" => put(&mut self.null, text(setting)?),
-            "quote" => put(&mut self.quote, text(setting)?),
-            "escape" => put(&mut self.escape, text(setting)?),
-            "force_quote" => put(&mut self.force_quote, columns(setting)?),
-            "force_not_null" => put(&mut self.force_not_null, columns(setting)?),
-            "force_null" => put(&mut self.force_null, columns(setting)?),
+            "format" => put(&mut self.format, format_named(&text(value)?)?),
+            "header" => put(&mut self.header, header(value, &needs)?),
+            "freeze" => put(&mut self.freeze, header(value, &needs)? != Header::No),
+            "delimiter" => put(&mut self.delimiter, text(value)?),
+            "null" => put(&mut self.null, text(value)?),
+            "quote" => put(&mut self.quote, text(value)?),
+            "escape" => put(&mut self.escape, text(value)?),
+            "force_quote" => put(&mut self.force_quote, columns(value)?),
+            "force_not_null" => put(&mut self.force_not_null, columns(value)?),
+            "force_null" => put(&mut self.force_null, columns(value)?),
             "encoding" => {
-                let encoding = text(setting)?;
+                let encoding = text(value)?;
                 let normal: String = encoding.to_lowercase().chars().filter(char::is_ascii_alphanumeric).collect();
                 if !matches!(normal.as_str(), "utf8" | "unicode") {
                     return Err(SqlError::unsupported(format!("COPY with encoding {encoding}"))
@@ -225,10 +233,10 @@ fn format_named(name: &str) -> Result<CopyFormat> {
     }
 }
 
-fn header(setting: Setting, needs: &dyn Fn() -> SqlError) -> Result<Header> {
-    let text = match setting {
-        Setting::Nothing => return Ok(Header::Yes),
-        Setting::Text(text) => text.to_lowercase(),
+fn header(value: OptionValue, needs: &dyn Fn() -> SqlError) -> Result<Header> {
+    let text = match value {
+        OptionValue::Nothing => return Ok(Header::Yes),
+        OptionValue::Text(text) => text.to_lowercase(),
         _ => return Err(needs()),
     };
     match text.as_str() {
