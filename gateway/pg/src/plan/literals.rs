@@ -2,7 +2,7 @@
 //!
 //! Quoted texts in comparisons, IN, BETWEEN, CASE and functions take the type beside them ([`common_type`]), numbers
 //! that are compared with a `numeric` keep their digits, texts that are compared with a `char(n)` lose the blanks at
-//! their end ([`char_blanks`](super::char_blanks)).
+//! their end ([`char_blanks`]).
 
 use super::{
     char_blanks::{self, trim_beside_char},
