@@ -1,4 +1,4 @@
-//! CancellableJoins that compute for long: they give way between batches of rows, and stop when nobody waits for their
+//! Joins that compute for long: they give way between batches of rows, and stop when nobody waits for their
 //! rows any more.
 //!
 //! A join of two large sides computes for minutes between two reads of its sides, and if its condition holds for
@@ -47,7 +47,7 @@ use std::{
 #[derive(Clone, Debug, Default)]
 pub struct CancelFlag(Arc<AtomicBool>);
 
-/// A condition that fails once its query is flag.
+/// A condition that fails once its query is abandoned.
 #[derive(Debug)]
 struct CancellableCondition {
     condition: Arc<dyn PhysicalExpr>,
@@ -182,7 +182,7 @@ pub fn flags(plan: &Arc<dyn ExecutionPlan>) -> Vec<CancelFlag> {
     found
 }
 
-/// A stream of rows, with which their plan is flag when it is dropped.
+/// A stream of rows, with which their plan is abandoned when it is dropped.
 pub fn watched(rows: SendableRecordBatchStream, flags: Vec<CancelFlag>) -> SendableRecordBatchStream {
     if flags.is_empty() { rows } else { Box::pin(Watched { rows, flags }) }
 }
