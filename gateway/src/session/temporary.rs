@@ -26,7 +26,7 @@ use std::{
 };
 
 /// Temporary tables and views of a session, at most.
-const RELATIONS_MAX: usize = if cfg!(test) { 20 } else { 1_000 };
+const RELATIONS_MAX: usize = 1_000;
 
 /// What there is at a moment.
 #[derive(Clone, Debug, Default)]
@@ -44,13 +44,21 @@ impl State {
 }
 
 /// A session's temporary tables.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct Temporary {
     state: Arc<State>,
     /// Numbers that were reserved for them; dropped, they are given up.
     reserved: Option<Reserved>,
     /// The snapshot that they were last added to, and what came of it.
     seen: Option<(Arc<Snapshot>, Arc<Snapshot>)>,
+    /// [`RELATIONS_MAX`]; a test gives fewer.
+    pub(super) relations_max: usize,
+}
+
+impl Default for Temporary {
+    fn default() -> Self {
+        Self { state: Arc::default(), reserved: None, seen: None, relations_max: RELATIONS_MAX }
+    }
 }
 
 impl Temporary {
@@ -192,8 +200,9 @@ impl Session {
         let own = self.door().and_then(|(tenant, _)| after.private_of(Some(tenant)));
         let mut own = own.map(|own| own.as_ref().clone()).unwrap_or_default();
         own.spare.clear();
-        if own.tables.len() + own.views.len() > RELATIONS_MAX {
-            let message = format!("a session has at most {RELATIONS_MAX} temporary tables and views");
+        let most = self.temporary.relations_max;
+        if own.tables.len() + own.views.len() > most {
+            let message = format!("a session has at most {most} temporary tables and views");
             return Err(SqlError::new(SqlState::PROGRAM_LIMIT_EXCEEDED, message).with_hint("DROP some."));
         }
         self.replace_temporary(own);

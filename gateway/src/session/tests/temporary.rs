@@ -278,6 +278,7 @@ async fn a_view_may_outlive_what_others_drop() {
 async fn views_of_many_are_bounded() {
     let world = World::new().await;
     let mut session = world.tenant("alto");
+    session.temporary.relations_max = 20;
     run(&mut session, "BEGIN").await;
     for number in 0..20 {
         run(&mut session, &format!("CREATE TEMP VIEW v{number} AS SELECT {number} AS n")).await;
