@@ -94,12 +94,12 @@ fn timestamps(call: &Call, item: &DataType) -> Result<Vec<ScalarValue>> {
     }
     let mut all = Vec::new();
     let mut next = Some(start);
-    while let Some(micros) = next.filter(|micros| if forward > 0 { *micros <= stop } else { *micros >= stop }) {
+    while let Some(at) = next.filter(|at| if forward > 0 { *at <= stop } else { *at >= stop }) {
         if all.len() == SERIES_ITEMS_MAX {
             return Err(too_long());
         }
-        all.push(ScalarValue::TimestampMicrosecond(Some(micros), zoned.then(|| crate::types::UTC.into())));
-        let time = DateTime::from_timestamp_micros(micros);
+        all.push(ScalarValue::TimestampMicrosecond(Some(at), zoned.then(|| crate::types::UTC.into())));
+        let time = DateTime::from_timestamp_micros(at);
         let moved = time.and_then(|time| {
             let months = Months::new(step.months.unsigned_abs());
             if step.months >= 0 { time.checked_add_months(months) } else { time.checked_sub_months(months) }
