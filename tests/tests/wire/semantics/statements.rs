@@ -73,6 +73,7 @@ async fn semantics_10_definitions_of_datafusion_are_unreachable() -> Result<()> 
         POSITION: 15
         op> SELECT * FROM "/etc/passwd.csv"
         42P01: relation "/etc/passwd.csv" does not exist
+        POSITION: 15
         op> PREPARE p AS DROP TABLE t
         0A000: PREPARE of this statement is not supported
         op> EXECUTE p
