@@ -1,7 +1,8 @@
 //! What a statement knows while it is planned and run: who runs it, when, and the catalog that it sees.
 //!
-//! The session builds a [`StatementContext`] for each statement; `query` and `pg_catalog` take it in place of the session. Functions are
-//! made once for all sessions: the context reaches them in DataFusion's configuration, as [`Carried`].
+//! The session builds a [`StatementContext`] for each statement; `query` and `pg_catalog` take it in place of the
+//! session. Functions are made once for all sessions: the context reaches them in DataFusion's configuration, as
+//! [`Carried`].
 
 pub mod introspection;
 

@@ -1,10 +1,11 @@
 //! Writes: planned as a SELECT of keys and new values under the predicate, then mutations by row.
 //!
-//! [`target`] resolves the table, and [`select`] makes a SELECT that asks for keys and values: both are a [`bound_write`]. Rows stream out
-//! of its [`Query`]; each becomes mutations in a [`WriteSet`](crate::write_set::WriteSet). A row whose reading mattered is in the read set,
-//! and the commit is refused when it changed since the pin. [`execute::write`](crate::execute) then runs a statement that commits by
-//! itself again, [`ATTEMPTS_MAX`] times at most; in a transaction it fails. DataFusion's own hooks for writes are never used: they lose
-//! predicates.
+//! [`target`] resolves the table, and [`select`] makes a SELECT that asks for keys and values: both are a
+//! [`bound_write`]. Rows stream out of its [`Query`]; each becomes mutations in a
+//! [`WriteSet`](crate::write_set::WriteSet). A row whose reading mattered is in the read set, and the commit is refused
+//! when it changed since the pin. [`execute::write`](crate::execute) then runs a statement that commits by itself
+//! again, [`ATTEMPTS_MAX`] times at most; in a transaction it fails. DataFusion's own hooks for writes are never used:
+//! they lose predicates.
 
 pub(crate) mod assign;
 pub(crate) mod bound_write;

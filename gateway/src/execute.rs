@@ -1,8 +1,8 @@
 //! The executive: the only room that knows how to run every kind of statement. PostgreSQL calls it tcop.
 //!
-//! [`Session::prepare`] analyses a statement, [`Session::execute`] runs it and gives an [`Outcome`]: rows as a stream, or a command tag.
-//! `server` calls these for the simple and the extended protocol alike. Definitions go to `ddl`, COPY to `copy`, writes to [`mod@write`],
-//! everything that reads to `query`.
+//! [`Session::prepare`] analyses a statement, [`Session::execute`] runs it and gives an [`Outcome`]: rows as a stream,
+//! or a command tag. `server` calls these for the simple and the extended protocol alike. Definitions go to `ddl`, COPY
+//! to `copy`, writes to [`mod@write`], everything that reads to `query`.
 
 pub(crate) mod auto_parameterize;
 mod create_table_as;
@@ -65,7 +65,8 @@ impl Session {
         prepared.inspect_err(|_| self.failed())
     }
 
-    /// Analyses a statement without parameters that runs at once, and once: what its rows are read from is settled here.
+    /// Analyses a statement without parameters that runs at once, and once: what its rows are read from is settled
+    /// here.
     ///
     /// # Errors
     /// What is wrong with the statement.

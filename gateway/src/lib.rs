@@ -1,14 +1,14 @@
 //! The gateway: a Postgres server in front of one wide-column table.
 //!
-//! The modules stand in the order in which a statement meets them, and import downwards only; `rooms.rs` holds the list and the
-//! test. A connection to the [`server`] passes [`auth`], which fixes role, database and with them the
-//! [`TenantStore`](keyspan_catalog::TenantStore), the only way to rows. [`execute`] runs each statement of its [`session`]:
-//! definitions go to [`ddl`], writes to [`dml`], everything that reads to [`query`], where DataFusion plans it over the tables of
-//! [`provider`] and the relations of [`pg_catalog`]. Rows leave as Arrow batches and become messages in [`wire`]; what goes wrong
-//! becomes a [`SqlError`].
+//! The modules stand in the order in which a statement meets them, and import downwards only; `rooms.rs` holds the list
+//! and the test. A connection to the [`server`] passes [`auth`], which fixes role, database and with them the
+//! [`TenantStore`](keyspan_catalog::TenantStore), the only way to rows. [`execute`] runs each statement of its
+//! [`session`]: definitions go to [`ddl`], writes to [`dml`], everything that reads to [`query`], where DataFusion
+//! plans it over the tables of [`provider`] and the relations of [`pg_catalog`]. Rows leave as Arrow batches and become
+//! messages in [`wire`]; what goes wrong becomes a [`SqlError`].
 //!
-//! Three rooms below are crates of their own, which the gateway calls by their short names: [`wire`] (messages, the encoder of
-//! rows), [`sql`] (text to statements) and [`pg`] (PostgreSQL's semantics on DataFusion).
+//! Three rooms below are crates of their own, which the gateway calls by their short names: [`wire`] (messages, the
+//! encoder of rows), [`sql`] (text to statements) and [`pg`] (PostgreSQL's semantics on DataFusion).
 
 use keyspan_pg as pg;
 use keyspan_sql as sql;

@@ -1,10 +1,10 @@
 //! Which room may import which: the plan of the house, and the test that holds the code to it.
 //!
-//! A room is a top-level module of a crate, with the files below it. [`GATEWAY`] lists the rooms of this crate from top to
-//! bottom. The test parses every file, resolves each path that begins with `crate`, `self`, `super` or a child module to the
-//! file that it names, and wants three things: no import from a lower room to a higher one, no circle of files that crosses a
-//! room, and no circle of more than [`CIRCLE_FILES_MAX`] files. The same is held for the crates [below](CRATES), whose own
-//! order Cargo keeps. Tests may import what they like.
+//! A room is a top-level module of a crate, with the files below it. [`GATEWAY`] lists the rooms of this crate from top
+//! to bottom. The test parses every file, resolves each path that begins with `crate`, `self`, `super` or a child
+//! module to the file that it names, and wants three things: no import from a lower room to a higher one, no circle of
+//! files that crosses a room, and no circle of more than [`CIRCLE_FILES_MAX`] files. The same is held for the crates
+//! [below](CRATES), whose own order Cargo keeps. Tests may import what they like.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -41,7 +41,8 @@ const GATEWAY: &[&[&str]] = &[
     &["identity", "lock"],
 ];
 
-/// The crates below. Whether each is one room, or its top-level modules are rooms, among which only circles are looked for.
+/// The crates below. Whether each is one room, or its top-level modules are rooms, among which only circles are looked
+/// for.
 const CRATES: &[(&str, Rooms)] = &[("pg", Rooms::Modules), ("sql", Rooms::One), ("wire", Rooms::One)];
 
 /// How a crate is divided into rooms.

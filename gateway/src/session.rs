@@ -1,7 +1,8 @@
 //! A connection's session: who it is, its settings, its transaction.
 //!
-//! State only: [`execute`](crate::execute) prepares and runs its statements. Each statement takes a [`View`], one snapshot and one pin;
-//! in a transaction with [`Isolation::RepeatableRead`](crate::sql::ast::session::Isolation) the first statement's.
+//! State only: [`execute`](crate::execute) prepares and runs its statements. Each statement takes a [`View`], one
+//! snapshot and one pin; in a transaction with [`Isolation::RepeatableRead`](crate::sql::ast::session::Isolation) the
+//! first statement's.
 
 use crate::activity::{Activity, Listed};
 use crate::lookup;
@@ -212,7 +213,8 @@ impl Session {
         all
     }
 
-    /// Settings to be reported to the client (ParameterStatus): all at start, later those that changed since the last call.
+    /// Settings to be reported to the client (ParameterStatus): all at start, later those that changed since the last
+    /// call.
     pub fn take_parameter_status(&mut self) -> Vec<(String, String)> {
         self.set_wanted();
         self.settings.take_reports()

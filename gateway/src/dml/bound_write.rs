@@ -91,7 +91,8 @@ impl<'a> BoundWrite<'a> {
         let plan = query.plan(&self.select).await?;
         let mut hints = self.hints;
         if let Kind::Insert(insert, _) = &self.kind {
-            // Parameters in ON CONFLICT are planned with the rows that conflict: their types are those of the columns that are set.
+            // Parameters in ON CONFLICT are planned with the rows that conflict: their types are those of the columns
+            // that are set.
             upsert::hint_parameters(&self.target, insert, &mut hints)?;
         }
         let columns = match self.returning {
@@ -109,7 +110,8 @@ impl<'a> BoundWrite<'a> {
         query.plan(&self.select).await
     }
 
-    /// The mutations of the write, the number of rows, and the rows of RETURNING. With `ranges` a DELETE may give one range.
+    /// The mutations of the write, the number of rows, and the rows of RETURNING. With `ranges` a DELETE may give one
+    /// range.
     ///
     /// # Errors
     /// Those of the plan and of its rows; of assignment (22001, 22003, 23502, …), checks (23514) and keys (23505); 54000.

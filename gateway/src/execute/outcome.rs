@@ -5,8 +5,8 @@ use datafusion::execution::SendableRecordBatchStream;
 
 /// The outcome of a statement.
 pub enum Outcome {
-    /// Rows, with the word of their command tag (`SELECT`, `FETCH`, `EXPLAIN`, `SHOW`, `INSERT 0` …), to which the wire adds their
-    /// number where PostgreSQL does.
+    /// Rows, with the word of their command tag (`SELECT`, `FETCH`, `EXPLAIN`, `SHOW`, `INSERT 0` …), to which the wire
+    /// adds their number where PostgreSQL does.
     Rows {
         /// The word or words of the command tag.
         tag: &'static str,

@@ -1,5 +1,5 @@
-//! INSERT, UPDATE, DELETE and MERGE: one attempt reads at one pin and writes; a statement that commits by itself is tried again when
-//! rows that it read have changed meanwhile.
+//! INSERT, UPDATE, DELETE and MERGE: one attempt reads at one pin and writes; a statement that commits by itself is
+//! tried again when rows that it read have changed meanwhile.
 
 use super::locking::subqueries;
 use crate::{
@@ -76,7 +76,8 @@ pub(super) async fn execute(
     Err(last.unwrap_or_else(not_a_write))
 }
 
-/// One attempt of a statement that commits by itself and whose subqueries lock rows: what they lock is held until the commit.
+/// One attempt of a statement that commits by itself and whose subqueries lock rows: what they lock is held until the
+/// commit.
 async fn in_own_transaction(session: &mut Session, prepared: &Prepared, parameters: &[ScalarValue]) -> Result<Outcome> {
     session.begin_statement();
     match once(session, prepared, parameters).await {

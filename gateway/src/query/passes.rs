@@ -1,7 +1,8 @@
 //! The passes over a query's syntax tree, before DataFusion plans it: one table, in order.
 //!
-//! A pass visits the tree once at most; `EXPAND` and `RESOLVE` are themselves tables of rules for the nodes that one walk meets
-//! ([`rewrite`]). What a pass is for is told in its file; here stands what it needs before it, and what it leaves for those after it.
+//! A pass visits the tree once at most; `EXPAND` and `RESOLVE` are themselves tables of rules for the nodes that one
+//! walk meets ([`rewrite`]). What a pass is for is told in its file; here stands what it needs before it, and what it
+//! leaves for those after it.
 
 use crate::{
     pg::{
@@ -52,8 +53,8 @@ pub(crate) static PASSES: [Pass; 8] = [
     // Needs names that can be planned: each relation of such a join is planned by itself, by all of these passes.
     // Leaves USING for NATURAL, and the list of columns for `*` over a join that merges some.
     Pass { name: "natural_joins", run: Run::Columns(natural_joins) },
-    // Needs labels as the user wrote them. The client's query alone: the others follow in `expand`, which visits them all.
-    // Leaves no item that hides a column in ORDER BY.
+    // Needs labels as the user wrote them. The client's query alone: the others follow in `expand`, which visits them
+    // all. Leaves no item that hides a column in ORDER BY.
     Pass::new("hidden_order", |statement| {
         order_by::hidden_of_result(statement);
         Ok(())

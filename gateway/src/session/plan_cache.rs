@@ -1,15 +1,17 @@
-//! A session's plan cache: prepared statements by what the client sent, so that the same text is not parsed and planned anew.
+//! A session's plan cache: prepared statements by what the client sent, so that the same text is not parsed and planned
+//! anew.
 //!
 //! ```text
 //! by text   sql and declared types                  ──▶ Prepared
 //! by tree   a query without the values of its WHERE ──▶ Prepared, which runs with the values of each text of its kind
 //! ```
 //!
-//! Both maps hold a statement from its second occurrence on: what occurs once is only remembered by its hash ([`Once`]). An entry is
-//! valid for one [`CacheKey`], catalog and settings. A [`Prepared`] in turn carries its own plans: the compiled form of a short
-//! statement ([`point::Kept`](crate::point)), which depends on less (the catalog's version and the search path) and is therefore checked
-//! without a copy of the settings, and the optimised and the physical plan ([`Plans`](crate::query::plan_cache::Plans)), valid for the
-//! same [`CacheKey`]. `execute` asks the cache and fills it; `server` knows nothing of it. Sessions share no plans.
+//! Both maps hold a statement from its second occurrence on: what occurs once is only remembered by its hash
+//! ([`Once`]). An entry is valid for one [`CacheKey`], catalog and settings. A [`Prepared`] in turn carries its own
+//! plans: the compiled form of a short statement ([`point::Kept`](crate::point)), which depends on less (the catalog's
+//! version and the search path) and is therefore checked without a copy of the settings, and the optimised and the
+//! physical plan ([`Plans`](crate::query::plan_cache::Plans)), valid for the same [`CacheKey`]. `execute` asks the
+//! cache and fills it; `server` knows nothing of it. Sessions share no plans.
 
 use super::{Prepared, Session};
 use crate::{query::plan_cache::CacheKey, sql::ast::Statement, wire::transaction_status::TransactionStatus};
@@ -49,8 +51,8 @@ pub(crate) struct Text {
 pub(crate) enum Lookup {
     /// The prepared statement.
     Hit(Prepared),
-    /// Nothing, but the text occurred before: what is made of it now is to be [stored](Session::cache_text) under this key. If another
-    /// session changes the catalog meanwhile, the entry is out of date at once.
+    /// Nothing, but the text occurred before: what is made of it now is to be [stored](Session::cache_text) under this
+    /// key. If another session changes the catalog meanwhile, the entry is out of date at once.
     Again(Text, CacheKey),
     /// Nothing.
     Miss,
