@@ -1,13 +1,22 @@
-//! `pg_catalog` and `information_schema`: what clients ask PostgreSQL about itself, answered live from the statement's snapshot.
+//! `pg_catalog`, `information_schema` and `keyspan`: what clients ask PostgreSQL about itself, answered live from the
+//! statement's snapshot.
 //!
-//! [`relation`] makes a relation when a statement names it: its columns stand in [`system_relations`], its rows come from [`objects`] (tables,
-//! columns, keys, types), [`cluster`] (databases, roles, settings, sessions), [`store_stats`] (of the store), [`views`] and [`information`] (`information_schema`). A relation that
-//! PostgreSQL has and that has no rows here is empty. [`functions`] and [`acl`] are those that know the session or the catalog; [`rewrite`] and
-//! [`system_columns`] turn what DataFusion cannot plan in the queries of psql, of drivers and of tools into what it can.
+//! [`relation`] makes a relation when a statement names it: its columns stand in [`system_relations`], and [`ROWS`] lists
+//! the functions that give its rows: of [`objects`] (tables, columns, keys, types), [`views`], [`comments`], [`cluster`]
+//! (databases, roles, settings, sessions), [`store_stats`] (the inside of the store) and [`information`]
+//! (`information_schema`). A relation that PostgreSQL has and that has no rows here is empty. [`functions`] and [`acl`]
+//! hold the functions that know the session or the catalog; [`rewrite`] and [`system_columns`] turn what DataFusion cannot
+//! plan in the queries of psql, of drivers and of tools into what it can.
 //!
-//! A tenant's session sees its own database, its own role and the roles that share its database, and no other tenant's name.
+//! A tenant's session sees its own database, its own role and the roles that share its database, and no other tenant's
+//! name.
 
-use crate::{context::StatementContext, system_relations};
+use crate::{
+    context::StatementContext,
+    pg::names::{INFORMATION_SCHEMA, KEYSPAN, PG_CATALOG},
+    pg_catalog::columns::Row,
+    system_relations,
+};
 use datafusion::{catalog::TableProvider, datasource::MemTable, error::Result};
 use std::sync::Arc;
 
@@ -30,26 +39,79 @@ pub mod views;
 #[cfg(test)]
 mod tests;
 
-/// A relation with its rows; `None` for a name that there is not, or not for this session.
+/// Gives rows of a relation.
+type RowsOf = fn(&StatementContext) -> Vec<Row>;
+
+/// The relations that have rows: schema, name, and the functions that give them.
+const ROWS: &[(&str, &str, &[RowsOf])] = &[
+    (PG_CATALOG, "pg_am", &[objects::access_methods]),
+    (PG_CATALOG, "pg_attrdef", &[objects::defaults]),
+    (PG_CATALOG, "pg_attribute", &[objects::attribute_rows, views::attribute_rows]),
+    (PG_CATALOG, "pg_authid", &[cluster::roles_rows]),
+    (PG_CATALOG, "pg_class", &[objects::classes, views::classes]),
+    (PG_CATALOG, "pg_collation", &[objects::collations]),
+    (PG_CATALOG, "pg_constraint", &[objects::constraints]),
+    (PG_CATALOG, "pg_cursors", &[cluster::cursors]),
+    (PG_CATALOG, "pg_database", &[cluster::databases_rows]),
+    (PG_CATALOG, "pg_depend", &[objects::dependencies, views::dependency_rows]),
+    (PG_CATALOG, "pg_description", &[comments::descriptions]),
+    (PG_CATALOG, "pg_index", &[objects::indexes]),
+    (PG_CATALOG, "pg_indexes", &[objects::index_definitions]),
+    (PG_CATALOG, "pg_language", &[cluster::languages]),
+    (PG_CATALOG, "pg_namespace", &[objects::schemas]),
+    (PG_CATALOG, "pg_prepared_statements", &[cluster::prepared_statements]),
+    (PG_CATALOG, "pg_proc", &[procs::rows]),
+    (PG_CATALOG, "pg_rewrite", &[views::rules]),
+    (PG_CATALOG, "pg_roles", &[cluster::roles_rows]),
+    (PG_CATALOG, "pg_sequence", &[objects::sequence_rows]),
+    (PG_CATALOG, "pg_settings", &[cluster::settings]),
+    (PG_CATALOG, "pg_shadow", &[cluster::users]),
+    (PG_CATALOG, "pg_shdescription", &[comments::shared_descriptions]),
+    (PG_CATALOG, "pg_stat_activity", &[cluster::activities]),
+    (PG_CATALOG, "pg_stat_all_indexes", &[objects::index_statistics]),
+    (PG_CATALOG, "pg_stat_all_tables", &[objects::table_statistics]),
+    (PG_CATALOG, "pg_stat_database", &[cluster::database_statistics]),
+    (PG_CATALOG, "pg_stat_gssapi", &[cluster::gssapi]),
+    (PG_CATALOG, "pg_stat_user_indexes", &[objects::index_statistics]),
+    (PG_CATALOG, "pg_stat_user_tables", &[objects::table_statistics]),
+    (PG_CATALOG, "pg_statio_all_indexes", &[objects::index_statistics]),
+    (PG_CATALOG, "pg_statio_all_tables", &[objects::table_statistics]),
+    (PG_CATALOG, "pg_statio_user_tables", &[objects::table_statistics]),
+    (PG_CATALOG, "pg_tables", &[objects::table_names]),
+    (PG_CATALOG, "pg_tablespace", &[cluster::tablespaces]),
+    (PG_CATALOG, "pg_type", &[objects::type_rows, views::type_rows]),
+    (PG_CATALOG, "pg_user", &[cluster::users]),
+    (PG_CATALOG, "pg_views", &[views::definitions]),
+    (INFORMATION_SCHEMA, "character_sets", &[information::character_sets]),
+    (INFORMATION_SCHEMA, "check_constraints", &[information::check_constraints]),
+    (INFORMATION_SCHEMA, "columns", &[information::columns, views::standard_columns]),
+    (INFORMATION_SCHEMA, "constraint_column_usage", &[information::constraint_column_usage]),
+    (INFORMATION_SCHEMA, "enabled_roles", &[information::enabled_roles]),
+    (INFORMATION_SCHEMA, "information_schema_catalog_name", &[information::catalog_name]),
+    (INFORMATION_SCHEMA, "key_column_usage", &[information::key_column_usage]),
+    (INFORMATION_SCHEMA, "schemata", &[information::schemata]),
+    (INFORMATION_SCHEMA, "sequences", &[information::sequences]),
+    (INFORMATION_SCHEMA, "table_constraints", &[information::table_constraints]),
+    (INFORMATION_SCHEMA, "tables", &[information::tables, views::standard_tables]),
+    (INFORMATION_SCHEMA, "view_column_usage", &[views::column_usage]),
+    (INFORMATION_SCHEMA, "view_table_usage", &[views::table_usage]),
+    (INFORMATION_SCHEMA, "views", &[views::standard_views]),
+    (KEYSPAN, "compactions", &[store_stats::compactions]),
+    (KEYSPAN, "drops", &[objects::drops]),
+    (KEYSPAN, "memory", &[store_stats::memory]),
+    (KEYSPAN, "segments", &[store_stats::segments]),
+    (KEYSPAN, "tablets", &[store_stats::tablets]),
+    (KEYSPAN, "tenants", &[objects::tenants]),
+];
+
+/// A relation with its rows; `None` for a name that there is not.
 ///
 /// # Errors
 /// A fault of ours: rows that do not have the relation's columns.
 pub fn relation(schema: &str, name: &str, statement: &Arc<StatementContext>) -> Result<Option<Arc<dyn TableProvider>>> {
-    let Some(relation) = system_relations::all().find(|relation| relation.schema == schema && relation.name == name)
-    else {
-        return Ok(None);
-    };
-    let mut rows = columns::Rows::new(relation);
-    match schema {
-        "information_schema" => information::fill(&mut rows, statement),
-        _ => {
-            objects::fill(&mut rows, statement);
-            cluster::fill(&mut rows, statement);
-            store_stats::fill(&mut rows, statement);
-            comments::fill(&mut rows, statement);
-        }
-    }
-    views::fill(&mut rows, statement);
-    let batch = rows.finish()?;
+    let Some(relation) = system_relations::find(schema, name) else { return Ok(None) };
+    let listed = ROWS.iter().find(|(of, named, _)| (*of, *named) == (schema, name));
+    let rows: Vec<Row> = listed.iter().flat_map(|(_, _, gives)| *gives).flat_map(|gives| gives(statement)).collect();
+    let batch = columns::batch(relation, &rows)?;
     Ok(Some(Arc::new(MemTable::try_new(batch.schema(), vec![vec![batch]])?)))
 }

@@ -30,6 +30,11 @@ pub fn all() -> impl Iterator<Item = &'static Relation> {
     ALL.iter()
 }
 
+/// The system relation of this name.
+pub fn find(schema: &str, name: &str) -> Option<&'static Relation> {
+    all().find(|relation| (relation.schema, relation.name) == (schema, name))
+}
+
 fn read(line: &'static str) -> Option<Relation> {
     let mut words = line.split(' ');
     let (schema, name, oid, kind) = (words.next()?, words.next()?, words.next()?.parse().ok()?, words.next()?);

@@ -190,7 +190,13 @@ pub const PUBLIC: &str = "public";
 pub const KEYSPAN: &str = "keyspan";
 
 /// The schemas of PostgreSQL's own relations.
-pub const SYSTEM: [&str; 2] = ["pg_catalog", "information_schema"];
+pub const SYSTEM: [&str; 2] = [PG_CATALOG, INFORMATION_SCHEMA];
+
+/// The schema of PostgreSQL's own relations.
+pub const PG_CATALOG: &str = "pg_catalog";
+
+/// The schema of the SQL standard's relations.
+pub const INFORMATION_SCHEMA: &str = "information_schema";
 
 /// The schema of names without a schema.
 pub const PATH: &str = "search path";

@@ -3,7 +3,7 @@
 //! A tenant sees its own database; roles are its own, the owner's, and those that may connect to the same database.
 
 use super::{
-    columns::{Cell, Row, Rows},
+    columns::{Cell, Row},
     functions::format_type,
     objects::owner,
 };
@@ -49,67 +49,87 @@ pub fn role_name(statement: &StatementContext, oid: u32) -> String {
     found.map_or_else(|| format!("unknown (OID={oid})"), |role| role.name.clone())
 }
 
-/// Fills a relation that describes what is around a database.
-pub fn fill(rows: &mut Rows, statement: &StatementContext) {
-    match rows.relation.name {
-        "pg_database" => rows.extend(databases(statement).into_iter().map(|(oid, name)| {
-            row! {
-                "oid" => oid, "datname" => name, "datdba" => owner(statement), "encoding" => UTF8, "datlocprovider" => "c",
-                "datallowconn" => true, "datconnlimit" => -1, "dattablespace" => TABLESPACE, "datcollate" => "C.UTF-8",
-                "datctype" => "C.UTF-8",
-            }
-        })),
-        "pg_roles" | "pg_authid" => rows.extend(roles(statement).map(role)),
-        "pg_user" | "pg_shadow" => rows.extend(roles(statement).filter(|role| role.login).map(|role| {
-            row! {
-                "usename" => role.name.clone(), "usesysid" => role.oid, "usecreatedb" => role.operator,
-                "usesuper" => role.operator, "passwd" => "********",
-            }
-        })),
-        "pg_tablespace" => rows.extend([(TABLESPACE, "pg_default"), (1664, "pg_global")].map(|(oid, name)| {
-            row! { "oid" => oid, "spcname" => name, "spcowner" => owner(statement) }
-        })),
-        "pg_settings" => rows.extend(statement.settings.iter().map(|(name, value)| {
-            row! {
-                "name" => name.clone(), "setting" => value.clone(), "category" => "Keyspan", "short_desc" => "",
-                "context" => "user", "vartype" => "string", "source" => "session", "boot_val" => value.clone(),
-                "reset_val" => value.clone(),
-            }
-        })),
-        "pg_prepared_statements" => rows.extend(prepared_statements(statement)),
-        "pg_cursors" => rows.extend(cursors(statement)),
-        "pg_stat_activity" => rows.extend(activities(statement)),
-        // What is not counted is NULL.
-        "pg_stat_database" => rows.extend(databases(statement).into_iter().map(|(oid, name)| {
-            row! { "datid" => oid, "datname" => name, "numbackends" => Cell::Null }
-        })),
-        "pg_stat_gssapi" => rows.push(row! { "pid" => statement.process_id }),
-        "pg_language" => {
-            rows.push(row! { "oid" => 14_u32, "lanname" => "sql", "lanowner" => owner(statement), "lanpltrusted" => true })
+/// The rows of `pg_database`.
+pub fn databases_rows(statement: &StatementContext) -> Vec<Row> {
+    let one = |(oid, name): (u32, String)| {
+        row! {
+            "oid" => oid, "datname" => name, "datdba" => owner(statement), "encoding" => UTF8, "datlocprovider" => "c",
+            "datallowconn" => true, "datconnlimit" => -1, "dattablespace" => TABLESPACE, "datcollate" => "C.UTF-8",
+            "datctype" => "C.UTF-8",
         }
-        _ => {}
-    }
+    };
+    databases(statement).into_iter().map(one).collect()
 }
 
-fn role(role: &Role) -> Row {
-    row! {
-        "rolname" => role.name.clone(), "rolsuper" => role.operator, "rolinherit" => true,
-        "rolcreaterole" => role.operator, "rolcreatedb" => role.operator, "rolcanlogin" => role.login,
-        "rolconnlimit" => -1, "rolpassword" => "********", "oid" => role.oid,
-    }
+/// The rows of `pg_roles` and `pg_authid`.
+pub fn roles_rows(statement: &StatementContext) -> Vec<Row> {
+    let one = |role: &Role| {
+        row! {
+            "rolname" => role.name.clone(), "rolsuper" => role.operator, "rolinherit" => true,
+            "rolcreaterole" => role.operator, "rolcreatedb" => role.operator, "rolcanlogin" => role.login,
+            "rolconnlimit" => -1, "rolpassword" => "********", "oid" => role.oid,
+        }
+    };
+    roles(statement).map(one).collect()
 }
 
-/// The sessions of the database: what those of the own role do, and of others only that they are there. An operator is told of all that do anything
-/// in the database, and in its own database of those of all databases.
-fn activities(statement: &StatementContext) -> Vec<Row> {
+/// The rows of `pg_user` and `pg_shadow`: the roles that may log in.
+pub fn users(statement: &StatementContext) -> Vec<Row> {
+    let one = |role: &Role| {
+        row! {
+            "usename" => role.name.clone(), "usesysid" => role.oid, "usecreatedb" => role.operator,
+            "usesuper" => role.operator, "passwd" => "********",
+        }
+    };
+    roles(statement).filter(|role| role.login).map(one).collect()
+}
+
+/// The rows of `pg_tablespace`.
+pub fn tablespaces(statement: &StatementContext) -> Vec<Row> {
+    let one = |(oid, name): (u32, &str)| row! { "oid" => oid, "spcname" => name, "spcowner" => owner(statement) };
+    [(TABLESPACE, "pg_default"), (1664, "pg_global")].map(one).into()
+}
+
+/// The rows of `pg_settings`.
+pub fn settings(statement: &StatementContext) -> Vec<Row> {
+    let one = |(name, value): (&String, &String)| {
+        row! {
+            "name" => name.clone(), "setting" => value.clone(), "category" => "Keyspan", "short_desc" => "",
+            "context" => "user", "vartype" => "string", "source" => "session", "boot_val" => value.clone(),
+            "reset_val" => value.clone(),
+        }
+    };
+    statement.settings.iter().map(one).collect()
+}
+
+/// The rows of `pg_stat_database`. Columns that Keyspan does not count are NULL.
+pub fn database_statistics(statement: &StatementContext) -> Vec<Row> {
+    let one = |(oid, name): (u32, String)| row! { "datid" => oid, "datname" => name, "numbackends" => Cell::Null };
+    databases(statement).into_iter().map(one).collect()
+}
+
+/// The row of `pg_stat_gssapi`: this connection.
+pub fn gssapi(statement: &StatementContext) -> Vec<Row> {
+    vec![row! { "pid" => statement.process_id }]
+}
+
+/// The row of `pg_language`.
+pub fn languages(statement: &StatementContext) -> Vec<Row> {
+    vec![row! { "oid" => 14_u32, "lanname" => "sql", "lanowner" => owner(statement), "lanpltrusted" => true }]
+}
+
+/// The rows of `pg_stat_activity`: the sessions of the database. A role sees what its own sessions do, and only the
+/// presence of those of other roles. An operator sees all sessions of the database, and in the operator's database those
+/// of all databases.
+pub fn activities(statement: &StatementContext) -> Vec<Row> {
     let Some((shared, rows)) = statement.shared.as_ref().zip(statement.rows.as_ref()) else { return Vec::new() };
-    let told_all = statement.snapshot.role(&statement.role).is_some_and(|role| role.operator);
+    let sees_all = statement.snapshot.role(&statement.role).is_some_and(|role| role.operator);
     let seen = |activity: &Activity| statement.operator || activity.tenant == rows.oid();
     let all = shared.activities.all().into_iter().filter(seen);
-    all.map(|activity| doing(&activity, told_all || activity.role == statement.role, statement)).collect()
+    all.map(|activity| activity_row(&activity, sees_all || activity.role == statement.role, statement)).collect()
 }
 
-fn doing(activity: &Activity, told: bool, statement: &StatementContext) -> Row {
+fn activity_row(activity: &Activity, sees_query: bool, statement: &StatementContext) -> Row {
     let at = |micros: Option<i64>| micros.map_or(Cell::Null, Cell::Micros);
     let mut row = row! {
         "datid" => activity.tenant.unwrap_or(OPERATOR_DATABASE), "datname" => activity.database.clone(),
@@ -117,7 +137,7 @@ fn doing(activity: &Activity, told: bool, statement: &StatementContext) -> Row {
         "usename" => activity.role.clone(), "application_name" => activity.application_name.clone(),
         "query" => "<insufficient privilege>",
     };
-    if told {
+    if sees_query {
         let waits = activity.state != "active";
         row.extend(row! {
             "backend_start" => Cell::Micros(activity.started_micros), "xact_start" => at(activity.transaction_micros),
@@ -129,8 +149,8 @@ fn doing(activity: &Activity, told: bool, statement: &StatementContext) -> Row {
     row
 }
 
-/// The session's prepared statements. Plans are counted by none.
-fn prepared_statements(statement: &StatementContext) -> Vec<Row> {
+/// The rows of `pg_prepared_statements`. Plans are not counted.
+pub fn prepared_statements(statement: &StatementContext) -> Vec<Row> {
     let names = |types: Vec<u32>| types.into_iter().map(|oid| format_type(statement, oid, -1)).collect::<Vec<String>>();
     let one = |prepared: PreparedInfo| {
         let results = prepared
@@ -147,8 +167,8 @@ fn prepared_statements(statement: &StatementContext) -> Vec<Row> {
     statement.objects.prepared_statements().into_iter().map(one).collect()
 }
 
-/// The session's cursors.
-fn cursors(statement: &StatementContext) -> Vec<Row> {
+/// The rows of `pg_cursors`.
+pub fn cursors(statement: &StatementContext) -> Vec<Row> {
     let one = |cursor: CursorInfo| {
         row! {
             "name" => cursor.name, "statement" => cursor.text, "is_holdable" => cursor.hold,

@@ -64,52 +64,27 @@ macro_rules! row {
 }
 pub(super) use row;
 
-/// The rows of a relation.
-#[derive(Debug)]
-pub struct Rows {
-    /// The relation.
-    pub relation: &'static Relation,
-    rows: Vec<Row>,
-}
-
-impl Rows {
-    /// No rows yet.
-    pub fn new(relation: &'static Relation) -> Self {
-        Self { relation, rows: Vec::new() }
-    }
-
-    /// Adds a row.
-    pub fn push(&mut self, row: Row) {
-        debug_assert!(
-            row.keys().all(|name| self.relation.columns.column_with_name(name).is_some()),
-            "{} lacks a column of {row:?}",
-            self.relation.name
-        );
-        self.rows.push(row);
-    }
-
-    /// Adds rows.
-    pub fn extend(&mut self, rows: impl IntoIterator<Item = Row>) {
-        rows.into_iter().for_each(|row| self.push(row));
-    }
-
-    /// The rows as a batch.
-    ///
-    /// # Errors
-    /// A value that its column's type does not have.
-    pub fn finish(self) -> Result<RecordBatch> {
-        let schema = self.relation.columns.clone();
-        let columns = schema.fields().iter().map(|field| {
-            if self.rows.is_empty() {
-                return Ok(arrow::array::new_empty_array(field.data_type()));
-            }
-            let values = self.rows.iter().map(|row| scalar(row.get(field.name().as_str()), field));
-            ScalarValue::iter_to_array(values.collect::<Result<Vec<_>>>()?)
-        });
-        let columns = columns.collect::<Result<Vec<ArrayRef>>>()?;
-        let options = RecordBatchOptions::new().with_row_count(Some(self.rows.len()));
-        Ok(RecordBatch::try_new_with_options(schema, columns, &options)?)
-    }
+/// A relation's rows as a batch.
+///
+/// # Errors
+/// A value that its column's type does not have.
+pub fn batch(relation: &Relation, rows: &[Row]) -> Result<RecordBatch> {
+    debug_assert!(
+        rows.iter().flat_map(BTreeMap::keys).all(|name| relation.columns.column_with_name(name).is_some()),
+        "a row of {} names a column that there is not",
+        relation.name
+    );
+    let schema = relation.columns.clone();
+    let columns = schema.fields().iter().map(|field| {
+        if rows.is_empty() {
+            return Ok(arrow::array::new_empty_array(field.data_type()));
+        }
+        let values = rows.iter().map(|row| scalar(row.get(field.name().as_str()), field));
+        ScalarValue::iter_to_array(values.collect::<Result<Vec<_>>>()?)
+    });
+    let columns = columns.collect::<Result<Vec<ArrayRef>>>()?;
+    let options = RecordBatchOptions::new().with_row_count(Some(rows.len()));
+    Ok(RecordBatch::try_new_with_options(schema, columns, &options)?)
 }
 
 fn scalar(cell: Option<&Cell>, field: &Field) -> Result<ScalarValue> {

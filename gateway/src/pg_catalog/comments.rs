@@ -1,10 +1,6 @@
 //! What `COMMENT ON` has said, as functions and relations show it.
 
-use super::{
-    cluster,
-    columns::{Row, Rows},
-    views,
-};
+use super::{cluster, columns::Row, views};
 use crate::pg_catalog::columns::row;
 use crate::{
     context::StatementContext,
@@ -30,19 +26,19 @@ fn of_database(statement: &StatementContext, oid: u32) -> Option<&str> {
     tenant.and_then(|tenant| tenant.comment.as_deref())
 }
 
-/// Adds what relations of the system show of comments.
-pub fn fill(rows: &mut Rows, statement: &StatementContext) {
-    match rows.relation.name {
-        "pg_description" => {
-            let tables = statement.tables().map(|table| table.id.0).chain(views::all(statement).map(|view| view.id));
-            rows.extend(tables.flat_map(|oid| described(statement, oid)).collect::<Vec<_>>());
-        }
-        "pg_shdescription" => rows.extend(cluster::databases(statement).into_iter().filter_map(|(oid, _)| {
-            let text = of_database(statement, oid)?.to_owned();
-            Some(row! { "objoid" => oid, "classoid" => CLASSES.1, "description" => text })
-        })),
-        _ => {}
-    }
+/// The rows of `pg_description`.
+pub fn descriptions(statement: &StatementContext) -> Vec<Row> {
+    let tables = statement.tables().map(|table| table.id.0).chain(views::all(statement).map(|view| view.id));
+    tables.flat_map(|oid| described(statement, oid)).collect()
+}
+
+/// The rows of `pg_shdescription`.
+pub fn shared_descriptions(statement: &StatementContext) -> Vec<Row> {
+    let one = |(oid, _)| {
+        let text = of_database(statement, oid)?.to_owned();
+        Some(row! { "objoid" => oid, "classoid" => CLASSES.1, "description" => text })
+    };
+    cluster::databases(statement).into_iter().filter_map(one).collect()
 }
 
 fn described(statement: &StatementContext, oid: u32) -> Vec<Row> {

@@ -2,95 +2,155 @@
 
 use super::{
     cluster,
-    columns::{Cell, Row, Rows},
-    objects::{self, Attribute},
+    columns::{Cell, Row},
+    objects::{self, Attribute, KeyColumn},
 };
 use crate::pg_catalog::columns::row;
 use crate::{context::StatementContext, pg::types};
-use keyspan_catalog::{Sequence, SqlType, Table, table::Identity};
+use keyspan_catalog::{
+    Sequence, SqlType, Table,
+    table::{Check, Identity},
+};
+use std::sync::Arc;
 
-/// Fills a relation.
-pub fn fill(rows: &mut Rows, statement: &StatementContext) {
-    let database = statement.database.clone();
-    let known = statement.tables();
-    let schema_of = |table: &Table| objects::schema_name(statement, table.id.0);
+fn schema_of(table: &Table, statement: &StatementContext) -> String {
+    objects::schema_name(statement, table.id.0)
+}
+
+/// The row of `information_schema_catalog_name`.
+pub fn catalog_name(statement: &StatementContext) -> Vec<Row> {
+    vec![row! { "catalog_name" => statement.database.clone() }]
+}
+
+/// The rows of `schemata`.
+pub fn schemata(statement: &StatementContext) -> Vec<Row> {
     let owner = cluster::role_name(statement, objects::owner(statement));
-    match rows.relation.name {
-        "information_schema_catalog_name" => rows.push(row! { "catalog_name" => database }),
-        "schemata" => rows.extend(statement.schemas().map(|name| {
-            row! { "catalog_name" => database.clone(), "schema_name" => name, "schema_owner" => owner.clone() }
-        }).chain((!statement.snapshot.temporary.is_empty()).then(|| {
-            row! {
-                "catalog_name" => database.clone(), "schema_name" => statement.temporary_schema(), "schema_owner" => owner.clone(),
-            }
-        }))),
-        "tables" => {
-            rows.extend(known.map(|table| {
-                let kind = if statement.is_temporary(table.id.0) { "LOCAL TEMPORARY" } else { "BASE TABLE" };
-                listed(&database, &schema_of(table), &table.name, kind, "YES")
-            }));
-            rows.extend(objects::system_relations(statement).map(|relation| {
-                let kind = if relation.kind == "r" { "BASE TABLE" } else { "VIEW" };
-                listed(&database, relation.schema, relation.name, kind, "NO")
-            }));
+    let temporary = (!statement.snapshot.temporary.is_empty()).then(|| statement.temporary_schema());
+    let names = statement.schemas().map(str::to_owned).chain(temporary);
+    let one = |name: String| {
+        row! {
+            "catalog_name" => statement.database.clone(), "schema_name" => name, "schema_owner" => owner.clone(),
         }
-        "columns" => rows.extend(known.flat_map(|table| {
-            let columns = objects::attributes(table, statement);
-            columns.iter().zip(1_i32..).map(|(column, place)| described((&database, &schema_of(table)), table, column, place)).collect::<Vec<_>>()
-        })),
-        "table_constraints" => rows.extend(known.filter(|table| !table.has_hidden_key()).map(|table| {
+    };
+    names.map(one).collect()
+}
+
+/// The rows of `tables` but those of views.
+pub fn tables(statement: &StatementContext) -> Vec<Row> {
+    let database = &statement.database;
+    let own = statement.tables().map(|table| {
+        let kind = if statement.is_temporary(table.id.0) { "LOCAL TEMPORARY" } else { "BASE TABLE" };
+        listed(database, &schema_of(table, statement), &table.name, kind, "YES")
+    });
+    let system = objects::system_relations(statement).map(|relation| {
+        let kind = if relation.kind == "r" { "BASE TABLE" } else { "VIEW" };
+        listed(database, relation.schema, relation.name, kind, "NO")
+    });
+    own.chain(system).collect()
+}
+
+/// The rows of `columns` but those of views.
+pub fn columns(statement: &StatementContext) -> Vec<Row> {
+    let of_table = |table: &Arc<Table>| {
+        let place = (statement.database.as_str(), schema_of(table, statement));
+        let columns = objects::attributes(table, statement).into_iter().zip(1_i32..);
+        columns.map(|(column, number)| described((place.0, &place.1), table, &column, number)).collect::<Vec<_>>()
+    };
+    statement.tables().flat_map(of_table).collect()
+}
+
+/// The rows of `table_constraints`.
+pub fn table_constraints(statement: &StatementContext) -> Vec<Row> {
+    let one = |table: &Arc<Table>| {
+        let (database, schema) = (&statement.database, schema_of(table, statement));
+        row! {
+            "constraint_catalog" => database.clone(), "constraint_schema" => schema.clone(),
+            "constraint_name" => objects::key_name(table), "table_catalog" => database.clone(),
+            "table_schema" => schema, "table_name" => table.name.clone(), "constraint_type" => "PRIMARY KEY",
+            "is_deferrable" => "NO", "initially_deferred" => "NO", "enforced" => "YES",
+        }
+    };
+    statement.tables().filter(|table| !table.has_hidden_key()).map(one).collect()
+}
+
+/// The rows of `sequences`. As in PostgreSQL, those of identity columns are not listed.
+pub fn sequences(statement: &StatementContext) -> Vec<Row> {
+    let one = |sequence: &Arc<Sequence>| {
+        let bits = match sequence.kind {
+            SqlType::Int2 => 16,
+            SqlType::Int4 => 32,
+            _ => 64,
+        };
+        row! {
+            "sequence_catalog" => statement.database.clone(),
+            "sequence_schema" => objects::schema_name(statement, sequence.id),
+            "sequence_name" => sequence.name.clone(), "data_type" => types::type_name(sequence.kind),
+            "numeric_precision" => bits, "numeric_precision_radix" => 2, "numeric_scale" => 0,
+            "start_value" => sequence.start.to_string(), "minimum_value" => sequence.min.to_string(),
+            "maximum_value" => sequence.max.to_string(), "increment" => sequence.increment.to_string(),
+            "cycle_option" => if sequence.cycle { "YES" } else { "NO" },
+        }
+    };
+    objects::sequences(statement).filter(|sequence| !is_identity(sequence, statement)).map(one).collect()
+}
+
+/// The rows of `check_constraints`.
+pub fn check_constraints(statement: &StatementContext) -> Vec<Row> {
+    let of_table = |table: &Arc<Table>| {
+        let schema = schema_of(table, statement);
+        let one = |check: &Check| {
             row! {
-                "constraint_catalog" => database.clone(), "constraint_schema" => schema_of(table),
-                "constraint_name" => objects::key_name(table), "table_catalog" => database.clone(),
-                "table_schema" => schema_of(table), "table_name" => table.name.clone(), "constraint_type" => "PRIMARY KEY",
-                "is_deferrable" => "NO", "initially_deferred" => "NO", "enforced" => "YES",
-            }
-        })),
-        // As in PostgreSQL, those of identity columns are no sequences of their own.
-        "sequences" => rows.extend(objects::sequences(statement).filter(|sequence| !is_identity(sequence, statement)).map(|sequence| {
-            let bits = match sequence.kind {
-                SqlType::Int2 => 16,
-                SqlType::Int4 => 32,
-                _ => 64,
-            };
-            row! {
-                "sequence_catalog" => database.clone(), "sequence_schema" => objects::schema_name(statement, sequence.id),
-                "sequence_name" => sequence.name.clone(), "data_type" => types::type_name(sequence.kind),
-                "numeric_precision" => bits, "numeric_precision_radix" => 2, "numeric_scale" => 0,
-                "start_value" => sequence.start.to_string(), "minimum_value" => sequence.min.to_string(),
-                "maximum_value" => sequence.max.to_string(), "increment" => sequence.increment.to_string(),
-                "cycle_option" => if sequence.cycle { "YES" } else { "NO" },
-            }
-        })),
-        "check_constraints" => rows.extend(known.flat_map(|table| table.checks.iter().map(move |check| (table, check))).map(|(table, check)| {
-            row! {
-                "constraint_catalog" => database.clone(), "constraint_schema" => schema_of(table),
+                "constraint_catalog" => statement.database.clone(), "constraint_schema" => schema.clone(),
                 "constraint_name" => check.name.clone(), "check_clause" => format!("(({}))", check.sql),
             }
-        })),
-        "key_column_usage" | "constraint_column_usage" => {
-            let ordered = rows.relation.name == "key_column_usage";
-            for table in known {
-                for (part, place) in objects::key(table, statement).into_iter().zip(1_i32..) {
-                    let mut usage: Row = row! {
-                        "constraint_catalog" => database.clone(), "constraint_schema" => schema_of(table),
-                        "constraint_name" => objects::key_name(table), "table_catalog" => database.clone(),
-                        "table_schema" => schema_of(table), "table_name" => table.name.clone(), "column_name" => part.name,
-                    };
-                    if ordered {
-                        usage.insert("ordinal_position", Cell::from(place));
-                    }
-                    rows.push(usage);
-                }
-            }
-        }
-        "enabled_roles" => rows.push(row! { "role_name" => statement.role.clone() }),
-        "character_sets" => rows.push(row! {
-            "character_set_name" => "UTF8", "character_repertoire" => "UCS", "form_of_use" => "UTF8",
-            "default_collate_catalog" => database,
-        }),
-        _ => {}
-    }
+        };
+        table.checks.iter().map(one).collect::<Vec<_>>()
+    };
+    statement.tables().flat_map(of_table).collect()
+}
+
+/// The columns of primary keys, each with its number in the key.
+fn key_columns(statement: &StatementContext) -> impl Iterator<Item = (Row, i32)> {
+    let of_table = |table: &Arc<Table>| {
+        let (database, schema) = (&statement.database, schema_of(table, statement));
+        let one = |(part, number): (KeyColumn, i32)| {
+            let row = row! {
+                "constraint_catalog" => database.clone(), "constraint_schema" => schema.clone(),
+                "constraint_name" => objects::key_name(table), "table_catalog" => database.clone(),
+                "table_schema" => schema.clone(), "table_name" => table.name.clone(), "column_name" => part.name,
+            };
+            (row, number)
+        };
+        objects::key(table, statement).into_iter().zip(1_i32..).map(one).collect::<Vec<_>>()
+    };
+    statement.tables().flat_map(of_table)
+}
+
+/// The rows of `key_column_usage`.
+pub fn key_column_usage(statement: &StatementContext) -> Vec<Row> {
+    let numbered = |(mut row, number): (Row, i32)| {
+        row.insert("ordinal_position", Cell::from(number));
+        row
+    };
+    key_columns(statement).map(numbered).collect()
+}
+
+/// The rows of `constraint_column_usage`.
+pub fn constraint_column_usage(statement: &StatementContext) -> Vec<Row> {
+    key_columns(statement).map(|(row, _)| row).collect()
+}
+
+/// The row of `enabled_roles`.
+pub fn enabled_roles(statement: &StatementContext) -> Vec<Row> {
+    vec![row! { "role_name" => statement.role.clone() }]
+}
+
+/// The row of `character_sets`.
+pub fn character_sets(statement: &StatementContext) -> Vec<Row> {
+    vec![row! {
+        "character_set_name" => "UTF8", "character_repertoire" => "UCS", "form_of_use" => "UTF8",
+        "default_collate_catalog" => statement.database.clone(),
+    }]
 }
 
 /// Whether a sequence is an identity column's.

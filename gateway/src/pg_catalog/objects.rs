@@ -1,7 +1,8 @@
 //! What is in a database: schemas, tables, columns, primary keys, types.
 //!
 //! OIDs are the catalog's own numbers, so they stay the same for ever: a table has its id; its primary key's index, its constraint
-//! and its row type have the id with a bit set. [`fill`] says which rows each relation has, [`rows`] what is in them; [`names`] finds relations.
+//! and its row type have the id with a bit set.
+//! The functions here say which rows each relation has, [`rows`] what is in them; [`names`] finds relations.
 
 mod names;
 mod rows;
@@ -9,7 +10,7 @@ mod rows;
 pub use names::{is_visible, name_of_relation, oid_of_relation};
 pub(super) use rows::layout;
 
-use super::columns::{Cell, Rows};
+use super::columns::{Cell, Row};
 use crate::pg_catalog::columns::row;
 use crate::{
     context::StatementContext,
@@ -21,7 +22,7 @@ use crate::{
     system_relations::{self, Relation},
 };
 use keyspan_catalog::{
-    Sequence, SqlType, Table,
+    DropCertificate, Sequence, SqlType, Table, Tenant, TenantState,
     table::{Check, Identity, TENANT_COLUMN},
 };
 use rows::{
@@ -207,127 +208,193 @@ pub fn oid_of_function(name: &str) -> Option<u32> {
     proc_lines().find(|words| words[1] == name).and_then(|words| words[0].parse().ok())
 }
 
-/// Fills a relation that describes a database's content.
-pub fn fill(rows: &mut Rows, statement: &StatementContext) {
-    let tables = statement.tables();
-    let keyed = || statement.tables().filter(|table| !table.has_hidden_key());
-    match rows.relation.name {
-        "pg_namespace" => rows.extend(statement.schemas().map(|name| {
-            row! { "oid" => schema_oid(name), "nspname" => name, "nspowner" => owner(statement) }
-        }).chain((!statement.snapshot.temporary.is_empty()).then(|| {
-            row! { "oid" => TEMPORARY_SCHEMA, "nspname" => statement.temporary_schema(), "nspowner" => owner(statement) }
-        }))),
-        "pg_class" => {
-            rows.extend(tables.map(|table| class(table, statement)));
-            rows.extend(keyed().map(|table| index_class(table, statement)));
-            rows.extend(sequences(statement).map(|sequence| sequence_class(sequence, statement)));
-            rows.extend(system_relations(statement).map(|relation| system_class(relation, statement)));
+/// The tables that have a primary key which SQL shows.
+fn keyed_tables(statement: &StatementContext) -> impl Iterator<Item = &Arc<Table>> {
+    statement.tables().filter(|table| !table.has_hidden_key())
+}
+
+/// The rows of `pg_namespace`.
+pub fn schemas(statement: &StatementContext) -> Vec<Row> {
+    let permanent = statement.schemas().map(|name| {
+        row! { "oid" => schema_oid(name), "nspname" => name, "nspowner" => owner(statement) }
+    });
+    let temporary = (!statement.snapshot.temporary.is_empty()).then(|| {
+        row! { "oid" => TEMPORARY_SCHEMA, "nspname" => statement.temporary_schema(), "nspowner" => owner(statement) }
+    });
+    permanent.chain(temporary).collect()
+}
+
+/// The rows of `pg_class` but those of views.
+pub fn classes(statement: &StatementContext) -> Vec<Row> {
+    let tables = statement.tables().map(|table| class(table, statement));
+    let indexes = keyed_tables(statement).map(|table| index_class(table, statement));
+    let sequences = sequences(statement).map(|sequence| sequence_class(sequence, statement));
+    let system = system_relations(statement).map(|relation| system_class(relation, statement));
+    tables.chain(indexes).chain(sequences).chain(system).collect()
+}
+
+/// The rows of `pg_attribute` but those of views: the columns of tables, of their primary keys' indexes, and of system
+/// relations.
+pub fn attribute_rows(statement: &StatementContext) -> Vec<Row> {
+    let of_table = |table: &Arc<Table>| {
+        let columns = attributes(table, statement);
+        let of_key = key(table, statement).into_iter().zip(1_u16..).filter_map(|(part, number)| {
+            let column = columns.iter().find(|column| column.number == part.number)?;
+            let plain = Attribute { number, not_null: false, default: None, identity: None, ..column.clone() };
+            Some(attribute(index_oid(table), &plain))
+        });
+        columns.iter().map(|column| attribute(table.id.0, column)).chain(of_key).collect::<Vec<_>>()
+    };
+    statement.tables().flat_map(of_table).chain(system_relations(statement).flat_map(system_attributes)).collect()
+}
+
+/// The rows of `pg_index`.
+pub fn indexes(statement: &StatementContext) -> Vec<Row> {
+    keyed_tables(statement).map(|table| index(table, statement)).collect()
+}
+
+/// The rows of `pg_constraint`.
+pub fn constraints(statement: &StatementContext) -> Vec<Row> {
+    let keys = keyed_tables(statement).map(|table| constraint(table, statement));
+    keys.chain(statement.tables().flat_map(|table| checks(table, statement))).collect()
+}
+
+/// The rows of `pg_depend` but those of views.
+pub fn dependencies(statement: &StatementContext) -> Vec<Row> {
+    keyed_tables(statement).flat_map(|table| key_dependencies(table, statement)).collect()
+}
+
+/// The rows of `pg_attrdef`.
+pub fn defaults(statement: &StatementContext) -> Vec<Row> {
+    let of_table = |table: &Arc<Table>| {
+        let columns = attributes(table, statement).into_iter();
+        let rows = columns.filter_map(|column| {
+            let (default, number) = (column.default?, column.number);
+            Some(row! {
+                "oid" => detail_oid(table, INDEX, number), "adrelid" => table.id.0, "adnum" => number,
+                "adbin" => default,
+            })
+        });
+        rows.collect::<Vec<_>>()
+    };
+    statement.tables().flat_map(of_table).collect()
+}
+
+/// The rows of `pg_sequence`.
+pub fn sequence_rows(statement: &StatementContext) -> Vec<Row> {
+    let one = |sequence: &Arc<Sequence>| {
+        row! {
+            "seqrelid" => sequence.id, "seqtypid" => types::pg_type_of(sequence.kind).oid(),
+            "seqstart" => sequence.start, "seqincrement" => sequence.increment, "seqmax" => sequence.max,
+            "seqmin" => sequence.min, "seqcache" => 1_i64, "seqcycle" => sequence.cycle,
         }
-        "pg_attribute" => {
-            for table in tables {
-                let columns = attributes(table, statement);
-                rows.extend(columns.iter().map(|column| attribute(table.id.0, column)));
-                rows.extend(key(table, statement).iter().zip(1_u16..).filter_map(|(part, number)| {
-                    let column = columns.iter().find(|column| column.number == part.number)?;
-                    let plain = Attribute { number, not_null: false, default: None, identity: None, ..column.clone() };
-                    Some(attribute(index_oid(table), &plain))
-                }));
-            }
-            rows.extend(system_relations(statement).flat_map(system_attributes));
+    };
+    sequences(statement).map(one).collect()
+}
+
+/// The rows of the view `pg_indexes`.
+pub fn index_definitions(statement: &StatementContext) -> Vec<Row> {
+    let one = |table: &Arc<Table>| {
+        row! {
+            "schemaname" => schema_name(statement, table.id.0), "tablename" => table.name.clone(),
+            "indexname" => key_name(table), "indexdef" => index_definition(table, statement),
         }
-        "pg_index" => rows.extend(keyed().map(|table| index(table, statement))),
-        "pg_constraint" => {
-            rows.extend(keyed().map(|table| constraint(table, statement)));
-            rows.extend(tables.flat_map(|table| checks(table, statement)));
+    };
+    keyed_tables(statement).map(one).collect()
+}
+
+/// The rows of `pg_stat_all_tables` and its kin. Columns that Keyspan does not count are NULL.
+pub fn table_statistics(statement: &StatementContext) -> Vec<Row> {
+    let one = |table: &Arc<Table>| {
+        row! {
+            "relid" => table.id.0, "schemaname" => schema_name(statement, table.id.0), "relname" => table.name.clone(),
         }
-        "pg_depend" => rows.extend(keyed().flat_map(|table| key_dependencies(table, statement))),
-        "pg_attrdef" => {
-            for table in tables {
-                let columns = attributes(table, statement).into_iter();
-                rows.extend(columns.filter_map(|column| {
-                    let (default, number) = (column.default?, column.number);
-                    Some(row! {
-                        "oid" => detail_oid(table, INDEX, number), "adrelid" => table.id.0, "adnum" => number,
-                        "adbin" => default,
-                    })
-                }));
-            }
+    };
+    statement.tables().map(one).collect()
+}
+
+/// The rows of `pg_stat_all_indexes` and its kin. Columns that Keyspan does not count are NULL.
+pub fn index_statistics(statement: &StatementContext) -> Vec<Row> {
+    let one = |table: &Arc<Table>| {
+        row! {
+            "relid" => table.id.0, "indexrelid" => index_oid(table),
+            "schemaname" => schema_name(statement, table.id.0), "relname" => table.name.clone(),
+            "indexrelname" => key_name(table),
         }
-        "pg_sequence" => rows.extend(sequences(statement).map(|sequence| {
-            row! {
-                "seqrelid" => sequence.id, "seqtypid" => types::pg_type_of(sequence.kind).oid(),
-                "seqstart" => sequence.start, "seqincrement" => sequence.increment, "seqmax" => sequence.max,
-                "seqmin" => sequence.min, "seqcache" => 1_i64, "seqcycle" => sequence.cycle,
-            }
-        })),
-        "pg_indexes" => rows.extend(keyed().map(|table| {
-            row! {
-                "schemaname" => schema_name(statement, table.id.0), "tablename" => table.name.clone(), "indexname" => key_name(table),
-                "indexdef" => index_definition(table, statement),
-            }
-        })),
-        // What is not counted is NULL.
-        "pg_stat_all_tables" | "pg_stat_user_tables" | "pg_statio_all_tables" | "pg_statio_user_tables" => {
-            rows.extend(tables.map(|table| {
-                row! { "relid" => table.id.0, "schemaname" => schema_name(statement, table.id.0), "relname" => table.name.clone() }
-            }));
+    };
+    keyed_tables(statement).map(one).collect()
+}
+
+/// The rows of the view `pg_tables`.
+pub fn table_names(statement: &StatementContext) -> Vec<Row> {
+    let one = |table: &Arc<Table>| {
+        row! {
+            "schemaname" => schema_name(statement, table.id.0), "tablename" => table.name.clone(),
+            "hasindexes" => !table.has_hidden_key(),
+            "tableowner" => super::cluster::role_name(statement, owner(statement)),
         }
-        "pg_stat_all_indexes" | "pg_stat_user_indexes" | "pg_statio_all_indexes" => rows.extend(keyed().map(|table| {
-            row! {
-                "relid" => table.id.0, "indexrelid" => index_oid(table), "schemaname" => schema_name(statement, table.id.0),
-                "relname" => table.name.clone(), "indexrelname" => key_name(table),
-            }
-        })),
-        "pg_tables" => rows.extend(tables.map(|table| {
-            row! {
-                "schemaname" => schema_name(statement, table.id.0), "tablename" => table.name.clone(), "hasindexes" => !table.has_hidden_key(),
-                "tableowner" => super::cluster::role_name(statement, owner(statement)),
-            }
-        })),
-        "pg_type" => {
-            rows.extend(type_lines().map(|words| system_type(&words, statement)));
-            rows.extend(tables.map(|table| row_type(table, statement)));
+    };
+    statement.tables().map(one).collect()
+}
+
+/// The rows of `pg_type` but those of views.
+pub fn type_rows(statement: &StatementContext) -> Vec<Row> {
+    let system = type_lines().map(|words| system_type(&words, statement));
+    system.chain(statement.tables().map(|table| row_type(table, statement))).collect()
+}
+
+/// The rows of `pg_am`.
+pub fn access_methods(_: &StatementContext) -> Vec<Row> {
+    vec![
+        row! { "oid" => 2_u32, "amname" => "heap", "amtype" => "t" },
+        row! { "oid" => 403_u32, "amname" => "btree", "amtype" => "i" },
+        row! { "oid" => TABLE_METHOD, "amname" => "keyspan", "amtype" => "t" },
+        row! { "oid" => KEY_METHOD, "amname" => "keyspan_key", "amtype" => "i" },
+    ]
+}
+
+/// The rows of `pg_collation`.
+pub fn collations(statement: &StatementContext) -> Vec<Row> {
+    let one = |(oid, name, provider): (u32, &str, &str)| {
+        row! {
+            "oid" => oid, "collname" => name, "collnamespace" => 11_u32, "collowner" => owner(statement),
+            "collprovider" => provider, "collisdeterministic" => true, "collencoding" => -1,
+            "collcollate" => "C", "collctype" => "C",
         }
-        "pg_proc" => rows.extend(super::procs::rows(statement)),
-        "pg_am" => rows.extend([
-            row! { "oid" => 2_u32, "amname" => "heap", "amtype" => "t" },
-            row! { "oid" => 403_u32, "amname" => "btree", "amtype" => "i" },
-            row! { "oid" => TABLE_METHOD, "amname" => "keyspan", "amtype" => "t" },
-            row! { "oid" => KEY_METHOD, "amname" => "keyspan_key", "amtype" => "i" },
-        ]),
-        "pg_collation" => rows.extend([(DEFAULT_COLLATION, "default", "d"), (950, "C", "c"), (951, "POSIX", "c")].map(
-            |(oid, name, provider): (u32, &str, &str)| {
-                row! {
-                    "oid" => oid, "collname" => name, "collnamespace" => 11_u32, "collowner" => owner(statement),
-                    "collprovider" => provider, "collisdeterministic" => true, "collencoding" => -1,
-                    "collcollate" => "C", "collctype" => "C",
-                }
-            },
-        )),
-        "drops" if rows.relation.schema == KEYSPAN => rows.extend(statement.snapshot.drops.iter().map(|drop| {
-            let purged = drop.purged_micros.map_or(Cell::Null, Cell::Micros);
-            let error = statement.shared.as_ref().filter(|_| drop.purged_micros.is_none());
-            let error = error.and_then(|shared| shared.purges.error());
-            row! {
-                "oid" => drop.oid, "tenant" => drop.tenant.as_str(), "dropped_by" => drop.dropped_by.clone(),
-                "tables" => count(drop.tables), "rows" => count(drop.rows), "bytes" => count(drop.bytes),
-                "dropped_at" => Cell::Micros(drop.dropped_micros), "purged_at" => purged,
-                "purge" => drop.purge_state().name(), "purge_error" => error,
-            }
-        })),
-        "tenants" if rows.relation.schema == KEYSPAN => rows.extend(statement.snapshot.tenants.values().map(|tenant| {
-            let state = match tenant.state {
-                keyspan_catalog::TenantState::Active => "active",
-                keyspan_catalog::TenantState::Dropping => "dropping",
-            };
-            row! {
-                "oid" => tenant.oid, "tenant" => tenant.id.as_str(), "state" => state,
-                "created_at" => Cell::Micros(tenant.created_micros),
-                "scan_budget" => tenant.quotas.scan_bytes_max.map(count),
-            }
-        })),
-        _ => {}
-    }
+    };
+    [(DEFAULT_COLLATION, "default", "d"), (950, "C", "c"), (951, "POSIX", "c")].map(one).into()
+}
+
+/// The rows of `keyspan.drops`.
+pub fn drops(statement: &StatementContext) -> Vec<Row> {
+    let one = |drop: &Arc<DropCertificate>| {
+        let purged = drop.purged_micros.map_or(Cell::Null, Cell::Micros);
+        let error = statement.shared.as_ref().filter(|_| drop.purged_micros.is_none());
+        let error = error.and_then(|shared| shared.purges.error());
+        row! {
+            "oid" => drop.oid, "tenant" => drop.tenant.as_str(), "dropped_by" => drop.dropped_by.clone(),
+            "tables" => count(drop.tables), "rows" => count(drop.rows), "bytes" => count(drop.bytes),
+            "dropped_at" => Cell::Micros(drop.dropped_micros), "purged_at" => purged,
+            "purge" => drop.purge_state().name(), "purge_error" => error,
+        }
+    };
+    statement.snapshot.drops.iter().map(one).collect()
+}
+
+/// The rows of `keyspan.tenants`.
+pub fn tenants(statement: &StatementContext) -> Vec<Row> {
+    let one = |tenant: &Arc<Tenant>| {
+        let state = match tenant.state {
+            TenantState::Active => "active",
+            TenantState::Dropping => "dropping",
+        };
+        row! {
+            "oid" => tenant.oid, "tenant" => tenant.id.as_str(), "state" => state,
+            "created_at" => Cell::Micros(tenant.created_micros),
+            "scan_budget" => tenant.quotas.scan_bytes_max.map(count),
+        }
+    };
+    statement.snapshot.tenants.values().map(one).collect()
 }
 
 /// A count as a `bigint`.

@@ -73,8 +73,9 @@ static ALL: LazyLock<BTreeMap<u32, Function>> = LazyLock::new(|| {
 });
 
 /// The rows of `pg_proc`.
-pub(super) fn rows(statement: &StatementContext) -> impl Iterator<Item = Row> {
-    proc_lines().map(|words| of_type(&words, statement)).chain(ALL.values().map(|function| row(function, statement)))
+pub(super) fn rows(statement: &StatementContext) -> Vec<Row> {
+    let of_types = proc_lines().map(|words| of_type(&words, statement));
+    of_types.chain(ALL.values().map(|function| row(function, statement))).collect()
 }
 
 fn row(function: &Function, statement: &StatementContext) -> Row {

@@ -5,7 +5,7 @@
 //! so keys of others are shown to nobody.
 
 use super::{
-    columns::{Cell, Row, Rows},
+    columns::{Cell, Row},
     objects::count,
 };
 use crate::pg_catalog::columns::row;
@@ -16,24 +16,33 @@ use keyspan_storage::{
 };
 use std::fmt::Write;
 
-/// Fills a relation that describes the inside of the store.
-pub fn fill(rows: &mut Rows, statement: &StatementContext) {
-    let relation = rows.relation.name;
-    if !statement.operator || !matches!(relation, "segments" | "tablets" | "compactions" | "memory") {
-        return;
-    }
-    let Some(shared) = &statement.shared else { return };
-    let inside = shared.catalog.store().inspect();
-    if relation == "memory" {
-        rows.extend(memory(shared, inside.as_ref()));
-        return;
-    }
-    let Some(inside) = inside else { return };
-    match relation {
-        "segments" => rows.extend(inside.segments.iter().map(|info| segment(statement, info))),
-        "tablets" => rows.extend(inside.tablets.iter().map(|info| tablet(statement, info))),
-        _ => rows.extend(inside.compactions.iter().map(|info| compaction(statement, info))),
-    }
+/// What the store shows of itself; `None` when it shows nothing, or to a tenant.
+fn inspection(statement: &StatementContext) -> Option<Inspection> {
+    statement.shared.as_ref().filter(|_| statement.operator)?.catalog.store().inspect()
+}
+
+/// The rows of `keyspan.segments`.
+pub fn segments(statement: &StatementContext) -> Vec<Row> {
+    let inside = inspection(statement);
+    inside.iter().flat_map(|inside| &inside.segments).map(|info| segment(statement, info)).collect()
+}
+
+/// The rows of `keyspan.tablets`.
+pub fn tablets(statement: &StatementContext) -> Vec<Row> {
+    let inside = inspection(statement);
+    inside.iter().flat_map(|inside| &inside.tablets).map(|info| tablet(statement, info)).collect()
+}
+
+/// The rows of `keyspan.compactions`.
+pub fn compactions(statement: &StatementContext) -> Vec<Row> {
+    let inside = inspection(statement);
+    inside.iter().flat_map(|inside| &inside.compactions).map(|info| compaction(statement, info)).collect()
+}
+
+/// The rows of `keyspan.memory`.
+pub fn memory(statement: &StatementContext) -> Vec<Row> {
+    let Some(shared) = statement.shared.as_ref().filter(|_| statement.operator) else { return Vec::new() };
+    memory_areas(shared, shared.catalog.store().inspect().as_ref())
 }
 
 /// The name that SQL has for a table of the store: its own for the catalog's, and for one that is being made or dropped. A table's past has
@@ -75,7 +84,7 @@ fn compaction(statement: &StatementContext, info: &CompactionInfo) -> Row {
     }
 }
 
-fn memory(shared: &Shared, inside: Option<&Inspection>) -> Vec<Row> {
+fn memory_areas(shared: &Shared, inside: Option<&Inspection>) -> Vec<Row> {
     let resources = &shared.resources;
     let of = |area: &str, bytes: u64, limit: Option<u64>| {
         row! { "area" => area, "bytes" => count(bytes), "limit_bytes" => limit.map(count) }

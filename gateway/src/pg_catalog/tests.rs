@@ -1,10 +1,33 @@
 //! The queries of psql and of tools plan and run, and say what PostgreSQL would.
 
-use crate::query::testing::{answer, session, shown};
+use super::{ROWS, relation};
+use crate::{
+    context::StatementContext,
+    query::testing::{answer, session, shown},
+    system_relations,
+};
 use expect_test::{Expect, expect};
+use std::collections::BTreeSet;
 
 const PSQL_15: &str = include_str!("testdata/psql15.sql");
 const COMPLETION_OF_PSQL_15: &str = include_str!("testdata/psql15_completion.sql");
+
+/// Each entry of [`ROWS`] is a relation of `relations.txt`, listed once, whose rows have its columns and types.
+#[test]
+fn listed_relations_are_there() {
+    let mut seen = BTreeSet::new();
+    for (schema, name, _) in ROWS {
+        let Some(columns) = system_relations::find(schema, name) else { panic!("there is no {schema}.{name}") };
+        assert!(seen.insert((schema, name)), "{schema}.{name} is listed twice");
+        for operator in [false, true] {
+            let context = session(operator);
+            let config = context.copied_config();
+            let statement = StatementContext::within(config.options()).unwrap();
+            let made = relation(schema, name, statement).unwrap().unwrap();
+            assert_eq!(made.schema(), columns.columns, "{schema}.{name}");
+        }
+    }
+}
 
 async fn check(operator: bool, queries: &[&str], expected: Expect) {
     let context = session(operator);

@@ -2,7 +2,7 @@
 
 use super::{
     cluster,
-    columns::{Cell, Row, Rows},
+    columns::{Cell, Row},
     objects::{is_visible, layout, namespace, owner, persistence, schema_name},
 };
 use crate::pg_catalog::columns::row;
@@ -41,63 +41,107 @@ pub fn definition(view: &SqlView, statement: &StatementContext) -> String {
     shown.unwrap_or_else(|error| error.message)
 }
 
-/// Adds what a relation of the system shows of views.
-pub fn fill(rows: &mut Rows, statement: &StatementContext) {
-    let role = || cluster::role_name(statement, owner(statement));
-    match (rows.relation.schema, rows.relation.name) {
-        ("pg_catalog", "pg_class") => rows.extend(all(statement).map(|view| class(view, statement))),
-        ("pg_catalog", "pg_attribute") => rows.extend(all(statement).flat_map(|view| attributes(view))),
-        ("pg_catalog", "pg_type") => rows.extend(all(statement).map(|view| row_type(view, statement))),
-        ("pg_catalog", "pg_views") => rows.extend(all(statement).map(|view| {
-            row! {
-                "schemaname" => schema_name(statement, view.id), "viewname" => view.name.clone(), "viewowner" => role(),
-                "definition" => definition(view, statement),
-            }
-        })),
-        ("pg_catalog", "pg_rewrite") => rows.extend(all(statement).map(|view| {
-            row! {
-                "oid" => view.id | RULE, "rulename" => "_RETURN", "ev_class" => view.id, "ev_type" => "1",
-                "ev_enabled" => "O", "is_instead" => true,
-            }
-        })),
-        ("pg_catalog", "pg_depend") => rows.extend(all(statement).flat_map(|view| dependencies(view))),
-        ("information_schema", "views") => rows.extend(all(statement).map(|view| {
-            row! {
-                "table_catalog" => statement.database.clone(), "table_schema" => schema_name(statement, view.id), "table_name" => view.name.clone(),
-                "view_definition" => definition(view, statement), "check_option" => "NONE", "is_updatable" => "NO",
-                "is_insertable_into" => "NO", "is_trigger_updatable" => "NO", "is_trigger_deletable" => "NO",
-                "is_trigger_insertable_into" => "NO",
-            }
-        })),
-        ("information_schema", "tables") => rows.extend(all(statement).map(|view| {
-            let kind = if statement.is_temporary(view.id) { "LOCAL TEMPORARY" } else { "VIEW" };
-            row! {
-                "table_catalog" => statement.database.clone(), "table_schema" => schema_name(statement, view.id), "table_name" => view.name.clone(),
-                "table_type" => kind, "is_insertable_into" => "NO", "is_typed" => "NO",
-            }
-        })),
-        ("information_schema", "columns") => rows.extend(all(statement).flat_map(|view| described(view, statement))),
-        ("information_schema", "view_table_usage") => rows.extend(all(statement).flat_map(|view| {
-            let used = view.uses.keys().filter_map(|number| statement.readable(*number));
-            used.map(|relation| usage(view, statement, &relation, None)).collect::<Vec<_>>()
-        })),
-        ("information_schema", "view_column_usage") => rows.extend(all(statement).flat_map(|view| {
-            let used = view.uses.iter().filter_map(|(number, columns)| Some((statement.readable(*number)?, columns)));
-            let rows = used.flat_map(|(relation, columns): (Relation<'_>, _)| {
-                let names = columns.iter().filter_map(|number| relation.column(*number));
-                names.map(|column| usage(view, statement, &relation, Some(column.to_owned()))).collect::<Vec<_>>()
-            });
-            rows.collect::<Vec<_>>()
-        })),
-        _ => {}
-    }
+/// The rows of `pg_class`.
+pub fn classes(statement: &StatementContext) -> Vec<Row> {
+    all(statement).map(|view| class(view, statement)).collect()
+}
+
+/// The rows of `pg_attribute`.
+pub fn attribute_rows(statement: &StatementContext) -> Vec<Row> {
+    all(statement).flat_map(|view| attributes(view)).collect()
+}
+
+/// The rows of `pg_type`.
+pub fn type_rows(statement: &StatementContext) -> Vec<Row> {
+    all(statement).map(|view| row_type(view, statement)).collect()
+}
+
+/// The rows of `pg_views`.
+pub fn definitions(statement: &StatementContext) -> Vec<Row> {
+    let owner = cluster::role_name(statement, owner(statement));
+    let one = |view: &Arc<SqlView>| {
+        row! {
+            "schemaname" => schema_name(statement, view.id), "viewname" => view.name.clone(),
+            "viewowner" => owner.clone(), "definition" => definition(view, statement),
+        }
+    };
+    all(statement).map(one).collect()
+}
+
+/// The rows of `pg_rewrite`.
+pub fn rules(statement: &StatementContext) -> Vec<Row> {
+    let one = |view: &Arc<SqlView>| {
+        row! {
+            "oid" => view.id | RULE, "rulename" => "_RETURN", "ev_class" => view.id, "ev_type" => "1",
+            "ev_enabled" => "O", "is_instead" => true,
+        }
+    };
+    all(statement).map(one).collect()
+}
+
+/// The rows of `pg_depend`.
+pub fn dependency_rows(statement: &StatementContext) -> Vec<Row> {
+    all(statement).flat_map(|view| dependencies(view)).collect()
+}
+
+/// The rows of `information_schema.views`.
+pub fn standard_views(statement: &StatementContext) -> Vec<Row> {
+    let one = |view: &Arc<SqlView>| {
+        row! {
+            "table_catalog" => statement.database.clone(), "table_schema" => schema_name(statement, view.id),
+            "table_name" => view.name.clone(), "view_definition" => definition(view, statement),
+            "check_option" => "NONE", "is_updatable" => "NO", "is_insertable_into" => "NO",
+            "is_trigger_updatable" => "NO", "is_trigger_deletable" => "NO", "is_trigger_insertable_into" => "NO",
+        }
+    };
+    all(statement).map(one).collect()
+}
+
+/// The rows of `information_schema.tables`.
+pub fn standard_tables(statement: &StatementContext) -> Vec<Row> {
+    let one = |view: &Arc<SqlView>| {
+        let kind = if statement.is_temporary(view.id) { "LOCAL TEMPORARY" } else { "VIEW" };
+        row! {
+            "table_catalog" => statement.database.clone(), "table_schema" => schema_name(statement, view.id),
+            "table_name" => view.name.clone(), "table_type" => kind, "is_insertable_into" => "NO", "is_typed" => "NO",
+        }
+    };
+    all(statement).map(one).collect()
+}
+
+/// The rows of `information_schema.columns`.
+pub fn standard_columns(statement: &StatementContext) -> Vec<Row> {
+    all(statement).flat_map(|view| described(view, statement)).collect()
+}
+
+/// The rows of `information_schema.view_table_usage`.
+pub fn table_usage(statement: &StatementContext) -> Vec<Row> {
+    let of_view = |view: &Arc<SqlView>| {
+        let used = view.uses.keys().filter_map(|number| statement.readable(*number));
+        used.map(|relation| usage(view, statement, &relation, None)).collect::<Vec<_>>()
+    };
+    all(statement).flat_map(of_view).collect()
+}
+
+/// The rows of `information_schema.view_column_usage`.
+pub fn column_usage(statement: &StatementContext) -> Vec<Row> {
+    let of_view = |view: &Arc<SqlView>| {
+        let used = view.uses.iter().filter_map(|(number, columns)| Some((statement.readable(*number)?, columns)));
+        let rows = used.flat_map(|(relation, columns): (Relation<'_>, _)| {
+            let names = columns.iter().filter_map(|number| relation.column(*number));
+            names.map(|column| usage(view, statement, &relation, Some(column.to_owned()))).collect::<Vec<_>>()
+        });
+        rows.collect::<Vec<_>>()
+    };
+    all(statement).flat_map(of_view).collect()
 }
 
 fn usage(view: &SqlView, statement: &StatementContext, used: &Relation<'_>, column: Option<String>) -> Row {
     let database = || statement.database.clone();
     let mut row = row! {
         "view_catalog" => database(), "view_schema" => schema_name(statement, view.id), "view_name" => view.name.clone(),
-        "table_catalog" => database(), "table_schema" => schema_name(statement, used.oid()), "table_name" => used.name().to_owned(),
+        "table_catalog" => database(), "table_schema" => schema_name(statement, used.oid()),
+        "table_name" => used.name().to_owned(),
     };
     if let Some(column) = column {
         row.insert("column_name", Cell::from(column));
@@ -108,8 +152,8 @@ fn usage(view: &SqlView, statement: &StatementContext, used: &Relation<'_>, colu
 fn class(view: &SqlView, statement: &StatementContext) -> Row {
     row! {
         "oid" => view.id, "relname" => view.name.clone(), "relnamespace" => namespace(statement, view.id),
-        "reltype" => view.id | ROW_TYPE, "relowner" => owner(statement), "reltuples" => -1, "relpersistence" => persistence(statement, view.id),
-        "relkind" => "v", "relnatts" => i64::try_from(view.columns.len()).unwrap_or(0), "relhasrules" => true,
+        "reltype" => view.id | ROW_TYPE, "relowner" => owner(statement), "reltuples" => -1,
+        "relpersistence" => persistence(statement, view.id), "relkind" => "v", "relnatts" => i64::try_from(view.columns.len()).unwrap_or(0), "relhasrules" => true,
         "relispopulated" => true, "relreplident" => "n",
     }
 }
@@ -173,8 +217,8 @@ fn described(view: &SqlView, statement: &StatementContext) -> Vec<Row> {
         let length = (name == "character varying" && column.modifier > 4).then(|| i64::from(column.modifier - 4));
         let udt = super::objects::type_lines().find(|words| words[0].parse() == Ok(column.type_oid));
         row! {
-            "table_catalog" => statement.database.clone(), "table_schema" => schema_name(statement, view.id), "table_name" => view.name.clone(),
-            "column_name" => column.name.clone(), "ordinal_position" => i32::from(column.number),
+            "table_catalog" => statement.database.clone(), "table_schema" => schema_name(statement, view.id),
+            "table_name" => view.name.clone(), "column_name" => column.name.clone(), "ordinal_position" => i32::from(column.number),
             "is_nullable" => "YES", "data_type" => name, "character_maximum_length" => length,
             "numeric_precision" => precision, "numeric_precision_radix" => radix, "numeric_scale" => scale,
             "datetime_precision" => name.starts_with("timestamp").then_some(6), "udt_catalog" => statement.database.clone(),
