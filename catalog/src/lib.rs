@@ -1,18 +1,18 @@
-//! The catalog: tenants, tables, row-key schemas, column mappings and roles, kept in the store itself; and the only access
-//! to rows, by tenant.
+//! The catalog: tenants, tables, row-key schemas, column mappings and roles, kept in the store itself; and the only
+//! access to rows, by tenant.
 //!
-//! What belongs here: definitions of objects and their rules, the encodings of values, keys and cells, and the isolation
-//! of tenants. This crate knows neither SQL text nor sessions nor the wire.
+//! What belongs here: definitions of objects and their rules, the encodings of values, keys and cells, and the
+//! isolation of tenants. This crate knows neither SQL text nor sessions nor the wire.
 //!
-//! A statement takes one immutable [`Snapshot`] and uses it to its end. A change is an [`Edit`], a value; a pure function
-//! applies it to a snapshot, and [`Catalog`] commits it, validating a version row. Rows of tables are reached through a
-//! [`TenantStore`] only: it prepends the tenant's span to every key that it passes to the store, and strips it from every
-//! key that the store returns.
+//! A statement takes one immutable [`Snapshot`] and uses it to its end. A change is an [`Edit`], a value; a pure
+//! function applies it to a snapshot, and [`Catalog`] commits it, validating a version row. Rows of tables are reached
+//! through a [`TenantStore`] only: it prepends the tenant's span to every key that it passes to the store, and strips
+//! it from every key that the store returns.
 //!
 //! The modules below are declared in groups, in the order in which a statement meets them. It takes a snapshot from
-//! [`catalog`] and finds tenants, roles and relations in it, or changes them with an edit. The values of a row are fitted
-//! to their types ([`value`]) and encoded as a key ([`key`]) and as cells ([`mapping`]); [`tenant_store`] commits and
-//! scans the rows.
+//! [`catalog`] and finds tenants, roles and relations in it, or changes them with an edit. The values of a row are
+//! fitted to their types ([`value`]) and encoded as a key ([`key`]) and as cells ([`mapping`]); [`tenant_store`]
+//! commits and scans the rows.
 
 // Used by all modules below.
 pub mod error;

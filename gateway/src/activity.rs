@@ -4,10 +4,8 @@
 //! answered. A text is kept up to [`QUERY_BYTES_MAX`], and there are as many lines as sessions.
 
 use crate::identity::Identity;
-use std::{
-    collections::BTreeMap,
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
-};
+use crate::lock::{Mutex, MutexGuard};
+use std::{collections::BTreeMap, sync::Arc};
 
 /// Bytes of a text that are kept: PostgreSQL's `track_activity_query_size`, without the byte at its end.
 pub(crate) const QUERY_BYTES_MAX: usize = 1_023;
@@ -58,7 +56,7 @@ pub(crate) struct Listed {
 
 pub(crate) fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     // Nothing that panics runs under these locks.
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+    mutex.lock()
 }
 
 impl Activities {

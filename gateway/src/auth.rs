@@ -1,8 +1,9 @@
 //! Authentication: from a startup message to an [`Identity`](crate::identity::Identity).
 //!
-//! A client proves its password by SCRAM ([`scram`]); a role that does not exist goes through the same exchange and fails at its
-//! end, so that nobody learns which roles there are. Only then [`login`] looks at the role's rights and at the database, and makes
-//! the one [`TenantStore`](keyspan_catalog::TenantStore) of the connection. [`operator`] makes the first role of a new store.
+//! A client proves its password by SCRAM ([`scram`]); a role that does not exist goes through the same exchange and
+//! fails at its end, so that nobody learns which roles there are. Only then [`login`] looks at the role's rights and at
+//! the database, and makes the one [`TenantStore`](keyspan_catalog::TenantStore) of the connection. [`operator`] makes
+//! the first role of a new store.
 
 pub mod login;
 pub mod operator;

@@ -8,7 +8,7 @@ pub mod introspection;
 
 use crate::{
     context::introspection::SessionObjects,
-    instance::Shared,
+    instance::Instance,
     lookup,
     notifications::{Ear, SharedPending},
     pg::{
@@ -17,8 +17,8 @@ use crate::{
         statement_time::StatementTime,
     },
     resources::STREAMS,
-    sequences::Given,
-    settings::pending::Wanted,
+    sequences::LastValues,
+    settings::pending::PendingSettings,
 };
 use datafusion::{
     common::{
@@ -58,10 +58,10 @@ pub struct StatementContext {
     pub settings: BTreeMap<String, String>,
     /// The tenant store, for what statements change besides rows: sequences. `None` in tests.
     pub rows: Option<TenantStore>,
-    /// The numbers that the session took from sequences: `currval()`.
-    pub given: Arc<Given>,
+    /// The last value that the session took from each sequence: `currval()`.
+    pub last_values: Arc<LastValues>,
     /// Settings that `set_config()` asks for, until the session takes them.
-    pub wanted: Arc<Wanted>,
+    pub pending_settings: Arc<PendingSettings>,
     /// Notifications that the session sends at its commit.
     pub(crate) pending: SharedPending,
     /// The channels that it listens to.
@@ -71,7 +71,7 @@ pub struct StatementContext {
     /// Where names without a schema are looked up.
     pub path: Arc<SearchPath>,
     /// What all sessions share. `None` in tests.
-    pub shared: Option<Arc<Shared>>,
+    pub instance: Option<Arc<Instance>>,
 }
 
 impl StatementContext {
@@ -80,9 +80,9 @@ impl StatementContext {
     /// # Errors
     /// Those of [`Sequences::next`](crate::sequences::Sequences::next).
     pub fn next_number(&self, sequence: &Sequence) -> std::result::Result<i64, SqlError> {
-        let (shared, rows) = self.sequences()?;
-        let number = shared.sequences.next(rows, sequence)?;
-        self.given.remember(sequence.id, number, true);
+        let (instance, rows) = self.sequences()?;
+        let number = instance.sequences.next(rows, sequence)?;
+        self.last_values.remember(sequence.id, number, true);
         Ok(number)
     }
 
@@ -91,10 +91,10 @@ impl StatementContext {
     /// # Errors
     /// Those of [`Sequences::set`](crate::sequences::Sequences::set).
     pub fn set_number(&self, sequence: &Sequence, last: i64, called: bool) -> std::result::Result<i64, SqlError> {
-        let (shared, rows) = self.sequences()?;
-        shared.sequences.set(rows, sequence, last, called)?;
+        let (instance, rows) = self.sequences()?;
+        instance.sequences.set(rows, sequence, last, called)?;
         if called {
-            self.given.remember(sequence.id, last, false);
+            self.last_values.remember(sequence.id, last, false);
         }
         Ok(last)
     }
@@ -106,8 +106,8 @@ impl StatementContext {
         said.unwrap_or(STREAMS).clamp(1, STREAMS.max(*CORES))
     }
 
-    fn sequences(&self) -> std::result::Result<(&Shared, &TenantStore), SqlError> {
-        let both = self.shared.as_deref().zip(self.rows.as_ref());
+    fn sequences(&self) -> std::result::Result<(&Instance, &TenantStore), SqlError> {
+        let both = self.instance.as_deref().zip(self.rows.as_ref());
         both.ok_or_else(|| SqlError::new(SqlState::INTERNAL_ERROR, "a sequence needs a session"))
     }
 
@@ -178,7 +178,7 @@ impl StatementContext {
 
     /// The statement's time, for functions of PostgreSQL.
     pub(crate) fn time(&self) -> StatementTime {
-        let clock = self.shared.as_ref().map(|shared| shared.clock.clone());
+        let clock = self.instance.as_ref().map(|instance| instance.clock.clone());
         StatementTime { now_micros: self.now_micros, transaction_micros: self.transaction_micros, clock }
     }
 
@@ -199,7 +199,7 @@ impl StatementContext {
 pub struct Carried(pub Arc<StatementContext>);
 
 impl ConfigExtension for Carried {
-    const PREFIX: &'static str = "keyspan_facts";
+    const PREFIX: &'static str = "keyspan_statement";
 }
 
 impl ExtensionOptions for Carried {

@@ -1,8 +1,9 @@
 //! `COPY`: rows as files and as streams.
 //!
-//! `COPY … TO 'file'` writes Parquet on the server ([`parquet`]). `COPY … TO STDOUT` sends rows in PostgreSQL's three formats
-//! ([`encode`]); `COPY … FROM STDIN` takes them: bytes are cut into records ([`lines`], [`binary`]), records into fields
-//! ([`fields`]), and fields become rows of a load ([`from`]). Neither direction holds more than a bounded part of the rows.
+//! `COPY … TO 'file'` writes Parquet on the server ([`parquet`]). `COPY … TO STDOUT` sends rows in PostgreSQL's three
+//! formats ([`encode`]); `COPY … FROM STDIN` takes them: bytes are cut into records ([`lines`], [`binary`]), records
+//! into fields ([`fields`]), and fields become rows of a load ([`from`]). Neither direction holds more than a bounded
+//! part of the rows.
 
 pub mod binary;
 pub mod encode;

@@ -1,8 +1,9 @@
-//! Definitions: tables, databases, roles, grants. The operator's, in database `keyspan`; private tables are a tenant's own.
+//! Definitions: tables, databases, roles, grants. The operator's, in database `keyspan`; private tables are a tenant's
+//! own.
 //!
-//! Each becomes [`Edit`](keyspan_catalog::Edit)s of the catalog, derived from the newest snapshot and tried again when another
-//! edit comes first. Those of shared tables, databases and roles stand by themselves: they commit at once and cannot be part of a
-//! transaction. A tenant's own are part of the transaction that they stand in.
+//! Each becomes [`Edit`](keyspan_catalog::Edit)s of the catalog, derived from the newest snapshot and tried again when
+//! another edit comes first. Those of shared tables, databases and roles stand by themselves: they commit at once and
+//! cannot be part of a transaction. A tenant's own are part of the transaction that they stand in.
 
 mod column_defaults;
 mod comment;
@@ -83,7 +84,7 @@ pub async fn execute(session: &mut Session, definition: &Definition) -> Result<(
         return Err(SqlError::new(SqlState::INSUFFICIENT_PRIVILEGE, format!("permission denied for {command}"))
             .with_detail("Databases and roles are defined by an operator in database \"keyspan\"."));
     }
-    // Half of a definition is none: a cancel request waits until it stands.
+    // A definition must not be applied by half: a cancel request waits until it is complete.
     shielded(Box::pin(make(session, definition))).await
 }
 

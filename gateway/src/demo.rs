@@ -1,9 +1,10 @@
 //! The demo's data: flights from New York in 2013, each airline a tenant, and sensor readings made from a seed.
 //!
-//! [`load`] fills an empty store. It runs `demo/schema.sql` and makes the tenants as an operator's session would, by statements;
-//! rows then take the short way, as commits through each tenant's door: the Parquet files beside the schema are part of the
-//! program (`files`), readings are made up one by one (`readings`), and the `loader` turns both into keys and cells by the names of
-//! the table's columns. The roles of the demo come last: a store that lacks them was not loaded to its end, and [`state`] says so.
+//! [`load`] fills an empty store. It runs `demo/schema.sql` and makes the tenants as an operator's session would, by
+//! statements; rows then take the short way, as commits through each tenant's door: the Parquet files beside the schema
+//! are part of the program (`files`), readings are made up one by one (`readings`), and the `loader` turns both into
+//! keys and cells by the names of the table's columns. The roles of the demo come last: a store that lacks them was not
+//! loaded to its end, and [`state`] says so.
 
 mod files;
 pub mod loader;
@@ -12,7 +13,7 @@ mod readings;
 use crate::{
     auth::{login::identify, operator::OPERATOR_ROLE, scram::is_password_of},
     execute::Outcome,
-    instance::Shared,
+    instance::Instance,
     pg::error::{Result, SqlError, SqlState},
     session::Session,
     sql::ast::Statement,
@@ -78,23 +79,23 @@ pub fn state(snapshot: &Snapshot) -> State {
     State::Whole
 }
 
-/// Loads the demo into an empty store, and makes the roles of [`ROLES`] with these passwords. Writes with the speed of the log;
-/// holds a few commits in memory, whatever the size.
+/// Loads the demo into an empty store, and makes the roles of [`ROLES`] with these passwords. Writes with the speed of
+/// the log; holds a few commits in memory, whatever the size.
 ///
 /// # Errors
 /// What a statement or the store says. The store is then [`State::Other`], or [`State::Empty`] still.
 pub async fn load(
-    shared: &Arc<Shared>,
+    instance: &Arc<Instance>,
     size: Size,
     passwords: &[String; ROLES.len()],
     progress: &mut dyn FnMut(Progress),
 ) -> Result<()> {
-    let mut operator = Session::new(shared.clone(), identify(shared, OPERATOR_ROLE, OPERATOR_DATABASE)?, 0);
+    let mut operator = Session::new(instance.clone(), identify(instance, OPERATOR_ROLE, OPERATOR_DATABASE)?, 0);
     define(&mut operator).await?;
     for file in files::FILES {
-        load_file(shared, &file, progress).await?;
+        load_file(instance, &file, progress).await?;
     }
-    make_readings(shared, size, progress).await?;
+    make_readings(instance, size, progress).await?;
     make_roles(&mut operator, passwords).await
 }
 
@@ -106,8 +107,8 @@ async fn define(operator: &mut Session) -> Result<()> {
     Ok(())
 }
 
-async fn load_file(shared: &Arc<Shared>, file: &File, progress: &mut dyn FnMut(Progress)) -> Result<()> {
-    let mut loader = Loader::new(shared, table(shared, file.table)?, &file.columns()?)?;
+async fn load_file(instance: &Arc<Instance>, file: &File, progress: &mut dyn FnMut(Progress)) -> Result<()> {
+    let mut loader = Loader::new(instance, table(instance, file.table)?, &file.columns()?)?;
     let rows_total = file.rows()?;
     let mut step = |rows| progress(Progress { table: file.table, rows, rows_total });
     for row in file.read()? {
@@ -117,8 +118,8 @@ async fn load_file(shared: &Arc<Shared>, file: &File, progress: &mut dyn FnMut(P
     loader.finish(&mut step).await
 }
 
-async fn make_readings(shared: &Arc<Shared>, size: Size, progress: &mut dyn FnMut(Progress)) -> Result<()> {
-    let mut loader = Loader::new(shared, table(shared, "readings")?, &readings::COLUMNS)?;
+async fn make_readings(instance: &Arc<Instance>, size: Size, progress: &mut dyn FnMut(Progress)) -> Result<()> {
+    let mut loader = Loader::new(instance, table(instance, "readings")?, &readings::COLUMNS)?;
     let mut step = |rows| progress(Progress { table: "readings", rows, rows_total: size.readings });
     for number in 0..size.readings {
         let (tenant, values) = readings::reading(size.seed, number);
@@ -140,9 +141,9 @@ async fn make_roles(operator: &mut Session, passwords: &[String; ROLES.len()]) -
 ///
 /// # Errors
 /// What the statement says.
-pub async fn set_passwords(shared: &Arc<Shared>, passwords: &[String; ROLES.len()]) -> Result<()> {
-    let snapshot = shared.catalog.snapshot();
-    let mut operator = Session::new(shared.clone(), identify(shared, OPERATOR_ROLE, OPERATOR_DATABASE)?, 0);
+pub async fn set_passwords(instance: &Arc<Instance>, passwords: &[String; ROLES.len()]) -> Result<()> {
+    let snapshot = instance.catalog.snapshot();
+    let mut operator = Session::new(instance.clone(), identify(instance, OPERATOR_ROLE, OPERATOR_DATABASE)?, 0);
     for (role, password) in ROLES.iter().zip(passwords) {
         let secret = snapshot.role(role).and_then(|role| role.secret.as_ref());
         if !secret.is_some_and(|secret| is_password_of(password, secret)) {
@@ -164,9 +165,9 @@ async fn run(session: &mut Session, sql: &str) -> Result<()> {
     Ok(())
 }
 
-fn table(shared: &Shared, name: &str) -> Result<Arc<Table>> {
+fn table(instance: &Instance, name: &str) -> Result<Arc<Table>> {
     let missing = || SqlError::undefined_relation(name);
-    shared.catalog.snapshot().table(name).cloned().ok_or_else(missing)
+    instance.catalog.snapshot().table(name).cloned().ok_or_else(missing)
 }
 
 /// A tenant of the demo.
@@ -187,14 +188,14 @@ mod tests {
 
     async fn world() -> World {
         let world = World::empty().await;
-        crate::auth::operator::ensure(&world.shared.catalog, "operator").await.unwrap();
+        crate::auth::operator::ensure(&world.instance.catalog, "operator").await.unwrap();
         world
     }
 
     #[tokio::test]
     async fn a_load_that_was_cut_short_does_not_look_whole() {
         let world = world().await;
-        let state = || state(&world.shared.catalog.snapshot());
+        let state = || state(&world.instance.catalog.snapshot());
         assert_eq!(state(), State::Empty);
         let mut operator = world.operator();
         define(&mut operator).await.unwrap();
@@ -213,10 +214,10 @@ mod tests {
         let mut operator = world.operator();
         define(&mut operator).await.unwrap();
         make_roles(&mut operator, &PASSWORDS.map(str::to_owned)).await.unwrap();
-        let secret = |role| world.shared.catalog.snapshot().role(role).unwrap().secret.clone().unwrap();
+        let secret = |role| world.instance.catalog.snapshot().role(role).unwrap().secret.clone().unwrap();
         let before = ROLES.map(secret);
         assert!(is_password_of(PASSWORDS[0], &before[0]) && is_password_of(PASSWORDS[1], &before[1]));
-        set_passwords(&world.shared, &["new".into(), PASSWORDS[1].into()]).await.unwrap();
+        set_passwords(&world.instance, &["new".into(), PASSWORDS[1].into()]).await.unwrap();
         assert!(is_password_of("new", &secret("vx")));
         assert_eq!(secret("wn"), before[1]);
     }
@@ -230,8 +231,8 @@ mod tests {
             let rows = durable.insert(progress.table, progress.rows).unwrap_or_default();
             assert!(rows < progress.rows && progress.rows <= progress.rows_total);
         };
-        load_file(&world.shared, &files::FILES[0], &mut progress).await.unwrap();
-        make_readings(&world.shared, Size { readings: 10_001, seed: 1 }, &mut progress).await.unwrap();
+        load_file(&world.instance, &files::FILES[0], &mut progress).await.unwrap();
+        make_readings(&world.instance, Size { readings: 10_001, seed: 1 }, &mut progress).await.unwrap();
         assert_eq!(durable, BTreeMap::from([("airports", 338), ("readings", 10_001)]));
         check(
             &mut world.operator(),
@@ -259,10 +260,10 @@ mod tests {
     async fn semantics_1_a_loaded_row_has_the_cells_of_an_inserted_one() {
         let world = world().await;
         define(&mut world.operator()).await.unwrap();
-        make_readings(&world.shared, Size { readings: 100, seed: 1 }, &mut |_| {}).await.unwrap();
+        make_readings(&world.instance, Size { readings: 100, seed: 1 }, &mut |_| {}).await.unwrap();
         let mut session = world.tenant("vx");
-        let door = TenantStore::of_tenant(world.shared.catalog.store().clone(), tenant_id("vx").unwrap());
-        let readings = table(&world.shared, "readings").unwrap();
+        let door = TenantStore::of_tenant(world.instance.catalog.store().clone(), tenant_id("vx").unwrap());
+        let readings = table(&world.instance, "readings").unwrap();
         let loaded: Vec<Row> = door.scan(&readings, Scan::all()).try_concat().await.unwrap();
         run(&mut session, "INSERT INTO readings SELECT device_type, device_id || '+', at, temperature, humidity, system_log FROM readings")
             .await

@@ -24,8 +24,8 @@ use crate::{
         error::{Result, SqlError, SqlState},
         names::RelationName,
     },
-    point::{self, Kept},
-    query::{Query, explain, plan_cache::Plans, with_parameters},
+    point::{self, CompiledPlan},
+    query::{Query, explain, plan_cache::PreparedPlan, with_parameters},
     session::{Found, Prepared, Session},
     sql::{
         ast::{
@@ -90,7 +90,7 @@ impl Session {
 async fn prepare(session: &mut Session, statement: Statement, hints: Hints<'_>, runs: Runs) -> Result<Prepared> {
     check_state(session, &statement)?;
     let none = (Vec::new(), None);
-    let (mut kept, mut plans) = (Kept::default(), Plans::default());
+    let (mut kept, mut plans) = (CompiledPlan::default(), PreparedPlan::default());
     let (parameters, columns): (Vec<DataType>, Option<SchemaRef>) = match &statement {
         Statement::Query(_)
         | Statement::Insert(_)
@@ -100,7 +100,7 @@ async fn prepare(session: &mut Session, statement: Statement, hints: Hints<'_>, 
             let view = session.view().await?;
             let compiled = if session.takes_fast_path() { point::compile(&statement, hints, &view) } else { None };
             if session.takes_fast_path() {
-                kept = Kept::of(compiled.as_ref(), &view);
+                kept = CompiledPlan::of(compiled.as_ref(), &view);
             }
             match (compiled, &statement) {
                 (Some(compiled), _) => (compiled.parameters, compiled.columns),
@@ -113,8 +113,8 @@ async fn prepare(session: &mut Session, statement: Statement, hints: Hints<'_>, 
                     let (parameters, plan, query) = Box::pin(analyse(session, view, query, hints)).await?;
                     let columns = Query::columns(&plan);
                     plans = match runs {
-                        Runs::Now if parameters.is_empty() => Plans::ready(query, plan),
-                        _ => Plans::of(&query, &plan, &parameters),
+                        Runs::Now if parameters.is_empty() => PreparedPlan::ready(query, plan),
+                        _ => PreparedPlan::of(&query, &plan, &parameters),
                     };
                     (parameters, Some(columns))
                 }
@@ -270,7 +270,7 @@ async fn answer(
     {
         return Ok(Outcome::Rows { tag: "SELECT", rows });
     }
-    let of_values = session.query_of_kept(view)?.with_parameters(&parameters);
+    let of_values = session.query_of_cached(view)?.with_parameters(&parameters);
     if let Some(physical) = Box::pin(prepared.plans.physical(&of_values, &parameters)).await? {
         return Ok(Outcome::Rows { tag: "SELECT", rows: of_values.run_short(physical)? });
     }
@@ -328,7 +328,7 @@ async fn run_cursor(session: &mut Session, cursor: &CursorStatement, parameters:
                 }
             };
             let depth = session.savepoint_depth();
-            let at_micros = session.shared.clock.now_micros();
+            let at_micros = session.instance.clock.now_micros();
             let (scroll, hold) = (declare.scroll, declare.hold);
             let told = CursorInfo { name: declare.name.clone(), text: declare.text.clone(), at_micros, scroll, hold };
             session.cursors.declare(declare.name.clone(), rows, told, depth)?;
@@ -517,7 +517,7 @@ fn set(session: &mut Session, setting: &Setting) -> Result<Outcome> {
                 session.discard_temporary();
             }
             if matches!(*what, "ALL" | "SEQUENCES") {
-                session.given.forget();
+                session.last_values.forget();
             }
             return Ok(Outcome::Done(format!("DISCARD {what}")));
         }

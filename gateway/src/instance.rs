@@ -1,4 +1,4 @@
-//! The server instance: what all its sessions share ([`Shared`]).
+//! The server instance: what all its sessions share ([`Instance`]).
 //!
 //! It holds state only. It imports leaves (resources, locks, sequences, notifications) and no room that runs
 //! statements.
@@ -13,7 +13,7 @@ use std::sync::Arc;
 
 /// What all sessions of a server share.
 #[derive(Debug)]
-pub struct Shared {
+pub struct Instance {
     /// The catalog.
     pub catalog: Arc<Catalog>,
     /// The wall time.
@@ -38,7 +38,7 @@ pub struct Shared {
     pub activities: Arc<Activities>,
 }
 
-impl Shared {
+impl Instance {
     /// Over the machine's clock, with default resources, and nowhere to copy to.
     pub fn new(catalog: Arc<Catalog>) -> Self {
         Self {

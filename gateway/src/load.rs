@@ -1,12 +1,15 @@
 //! A load: many new rows, written in parts.
 //!
-//! Rows are kept until a part is full. What fits into one part is written with one commit: keys are looked up, one that is there fails the load, all
-//! are relied on to be absent, as for INSERT. Of more than that, all parts go past the store's log and become visible together (`bulk`), where the
-//! store has a way: it has none for tables that keep history or merge cells, and for many loads at a time. Then each part is a commit,
-//! and those before a failure are stored. In a transaction nothing is stored before its COMMIT, and its bounds hold for all of it; but for a private
-//! table that the transaction has made or truncated, whose rows nobody else sees and ROLLBACK forgets: its parts are written at once.
+//! Rows are kept until a part is full. What fits into one part is written with one commit: keys are looked up, one that
+//! is there fails the load, all are relied on to be absent, as for INSERT. Of more than that, all parts go past the
+//! store's log and become visible together (`bulk`), where the store has a way: it has none for tables that keep
+//! history or merge cells, and for many loads at a time. Then each part is a commit, and those before a failure are
+//! stored. In a transaction nothing is stored before its COMMIT, and its bounds hold for all of it; but for a private
+//! table that the transaction has made or truncated, whose rows nobody else sees and ROLLBACK forgets: its parts are
+//! written at once.
 //!
-//! The rows of a private table that is altered pass through here too ([`Load::altering`]), into the space that will have them.
+//! The rows of a private table that is altered pass through here too ([`Load::altering`]), into the space that will
+//! have them.
 
 mod bulk;
 
@@ -44,7 +47,7 @@ const BULK_PART_BYTES_MAX: usize = 1 << 20;
 /// Why a load failed, and at which row if it was one's fault.
 #[derive(Debug)]
 pub(crate) struct Failed {
-    /// What the client is told.
+    /// The message to the client.
     pub error: SqlError,
     /// The number that the row was added with.
     pub row: Option<u64>,
@@ -114,8 +117,9 @@ impl Load {
         Self::begin(session, view, target, named, (Destination::Table, false)).await
     }
 
-    /// The rows of a private table on their way into what it becomes, of which the view's catalog knows: `named` are the columns that
-    /// it had before. To a table with another space they are written there, in parts; else they are only checked.
+    /// The rows of a private table on their way into what it becomes, of which the view's catalog knows: `named` are
+    /// the columns that it had before. To a table with another space they are written there, in parts; else they are
+    /// only checked.
     ///
     /// # Errors
     /// What evaluating a default finds.
@@ -133,8 +137,8 @@ impl Load {
         Self::begin(session, view, target, named, (destination, true)).await
     }
 
-    /// The rows of a private table that is being made, on their way into the space that it will have: they are written there at once, in
-    /// parts, and nobody sees them before the table is there.
+    /// The rows of a private table that is being made, on their way into the space that it will have: they are written
+    /// there at once, in parts, and nobody sees them before the table is there.
     ///
     /// # Errors
     /// What evaluating a default finds.
@@ -161,8 +165,8 @@ impl Load {
         (destination, altering): (Destination, bool),
     ) -> Result<Self> {
         let key_places = target.key_places()?;
-        let shared = &session.shared;
-        let numbers = Numbers { given: shared.row_numbers.clone(), now_micros: shared.clock.now_micros() };
+        let instance = &session.instance;
+        let numbers = Numbers { given: instance.row_numbers.clone(), now_micros: instance.clock.now_micros() };
         let query = session.query(view)?;
         let defaults = Box::pin(Defaults::new(&query, &target, &named)).await?;
         let (rows, bytes, mutations, bulk, stored) = (Vec::new(), 0, 0, None, 0);
@@ -263,8 +267,8 @@ impl Load {
     /// Writes the part; with the last one of a large load, all of it is there.
     ///
     /// # Errors
-    /// 23505 for a key that is there, 23503 for a tenant that is not, 40001 in a transaction or when others keep changing these
-    /// rows, 54000 in a transaction that is too large, the store's.
+    /// 23505 for a key that is there, 23503 for a tenant that is not, 40001 in a transaction or when others keep
+    /// changing these rows, 54000 in a transaction that is too large, the store's.
     pub(crate) async fn write(&mut self, session: &mut Session, last: bool) -> Result<(), Failed> {
         let rows = std::mem::take(&mut self.rows);
         (self.bytes, self.mutations) = (0, 0);
@@ -385,7 +389,7 @@ impl Load {
         Ok(())
     }
 
-    /// 23502 as it is told of a NULL in a row that is there.
+    /// 23502 for a NULL in an existing row.
     fn of_rows(&self, error: SqlError, column: &TargetColumn) -> SqlError {
         if !self.altering || error.state != SqlState::NOT_NULL_VIOLATION {
             return error;

@@ -1,21 +1,23 @@
-//! `LISTEN` and `NOTIFY`: who listens in each database, and what waits to be told to each session.
+//! `LISTEN` and `NOTIFY`: who listens in each database, and the queue of each session.
 //!
 //! ```text
 //! NOTIFY, pg_notify ──▶ Pending of the transaction ──COMMIT──▶ Room of the database ──▶ Queue of each session that listens ──▶ the client
 //! LISTEN, UNLISTEN  ──▶ Pending of the transaction ──COMMIT──▶ Room of the database
 //! ```
 //!
-//! A [`Room`] is that of one tenant: no name leads from one to another, and a database that is dropped and made again has another room.
-//! Who commits with something pending has the room to itself until it is told ([`Room::enter`]): so notifications come in the order of commits, a
-//! session that begins to listen hears of every commit that it does not see, and a commit whose notifications have no place is refused before it
-//! is made. Sessions hold their rooms and queues; a room without sessions, and a queue without its session, is gone.
+//! A [`Room`] is that of one tenant: no name leads from one to another, and a database that is dropped and made again
+//! has another room. Who commits with something pending has the room to itself until it is told ([`Room::enter`]): so
+//! notifications come in the order of commits, a session that begins to listen hears of every commit that it does not
+//! see, and a commit whose notifications have no place is refused before it is made. Sessions hold their rooms and
+//! queues; a room without sessions, and a queue without its session, is gone.
 
+use crate::lock::Mutex;
 use crate::pg::error::{Result, SqlError, SqlState};
 use crate::sql::ast::session::Listening;
 use std::{
     collections::{BTreeSet, HashMap, HashSet, VecDeque},
     fmt,
-    sync::{Arc, Mutex, PoisonError, Weak},
+    sync::{Arc, Weak},
 };
 use tokio::sync::{MutexGuard, Notify};
 
@@ -32,7 +34,7 @@ const CHANNEL_BYTES_LIMIT: usize = 64;
 /// Bytes that are counted for a notification beside its texts.
 const OVERHEAD_BYTES: usize = 64;
 
-/// What is told.
+/// A notification as the client receives it.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Notification {
     /// The session that tells it: its `pg_backend_pid()`.
@@ -44,7 +46,7 @@ pub struct Notification {
 }
 
 impl Notification {
-    /// A notification with texts that may be told.
+    /// A notification whose channel and payload are within PostgreSQL's bounds.
     ///
     /// # Errors
     /// 22023.
@@ -87,7 +89,7 @@ pub type SharedPending = Arc<Mutex<Pending>>;
 pub struct Mark(usize, usize);
 
 impl Pending {
-    /// Adds a notification; the same once more is none.
+    /// Adds a notification; a duplicate is dropped.
     ///
     /// # Errors
     /// 54000 beyond [`QUEUED_MAX`] and [`QUEUED_BYTES_MAX`].
@@ -145,7 +147,7 @@ pub struct Rooms(Mutex<HashMap<Place, Weak<Room>>>);
 impl Rooms {
     /// The room of a database.
     pub fn of(&self, place: Place) -> Arc<Room> {
-        let mut rooms = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut rooms = self.0.lock();
         if let Some(room) = rooms.get(&place).and_then(Weak::upgrade) {
             return room;
         }
@@ -191,7 +193,8 @@ impl Inside<'_> {
         if self.0.iter().filter_map(Weak::upgrade).all(|ear| fits(&ear)) { Ok(()) } else { Err(full()) }
     }
 
-    /// Lets a session listen as its transaction has asked, then tells everybody what it has told. It was checked before.
+    /// Lets a session listen as its transaction has asked, then delivers its notifications. It was checked
+    /// before.
     pub fn tell(&mut self, own: &Arc<Ear>, pending: Pending) {
         for change in pending.listening {
             own.change(change);
@@ -221,12 +224,12 @@ struct Queue {
 }
 
 impl Ear {
-    fn queue(&self) -> std::sync::MutexGuard<'_, Queue> {
-        self.queue.lock().unwrap_or_else(PoisonError::into_inner)
+    fn queue(&self) -> crate::lock::MutexGuard<'_, Queue> {
+        self.queue.lock()
     }
 
-    fn channels_now(&self) -> std::sync::MutexGuard<'_, BTreeSet<String>> {
-        self.channels.lock().unwrap_or_else(PoisonError::into_inner)
+    fn channels_now(&self) -> crate::lock::MutexGuard<'_, BTreeSet<String>> {
+        self.channels.lock()
     }
 
     /// The channels, in order.
@@ -255,7 +258,7 @@ impl Ear {
         self.channels_now().contains(channel)
     }
 
-    /// Listens to nothing from now on; what waits is told.
+    /// Stops listening to all channels; queued notifications are still delivered.
     pub fn close(&self) {
         self.change(Listening::Not(None));
     }

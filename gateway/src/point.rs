@@ -7,14 +7,16 @@
 //! write      INSERT and blind upserts of values, UPDATE and DELETE by the whole key
 //! ```
 //!
-//! A statement is compiled when it is prepared ([`compile`]), which gives the types of its parameters and its columns too, so that nothing
-//! of DataFusion is asked. What it was compiled to is kept with it ([`Kept`]) for one version of the catalog, and compiled anew for
-//! another; should it then have other parameters or columns than the client was told, it goes the general way, which says so.
+//! A statement is compiled when it is prepared ([`compile`]), which gives the types of its parameters and its columns
+//! too, so that nothing of DataFusion is asked. What it was compiled to is kept with it ([`CompiledPlan`]) for one
+//! version of the catalog, and compiled anew for another; should it then have other parameters or columns than the
+//! client was told, it goes the general way, which says so.
 //!
 //! Nothing is decided here that the general path decides by other code. A predicate becomes keys by
-//! [`exact_rows`](crate::provider::exact_rows), of the same parts as pushdown; rows are read by a [`View`], in batches that the same
-//! layouts make; values are assigned, rows checked and mutations made by [`dml`](crate::dml). Whatever is not on the list, at compile time
-//! or with the values of one execution, goes the general way, and so does everything with `keyspan.pushdown` or `keyspan.point` off.
+//! [`exact_rows`](crate::provider::exact_rows), of the same parts as pushdown; rows are read by a [`View`], in batches
+//! that the same layouts make; values are assigned, rows checked and mutations made by [`dml`](crate::dml). Whatever is
+//! not on the list, at compile time or with the values of one execution, goes the general way, and so does everything
+//! with `keyspan.pushdown` or `keyspan.point` off.
 
 mod names;
 mod read;
@@ -23,6 +25,7 @@ mod shape;
 mod tests;
 mod write;
 
+use crate::lock::Mutex;
 use crate::{
     pg::{error::Result, names::SearchPath},
     sql::ast::Statement,
@@ -31,7 +34,7 @@ use crate::{
 };
 use arrow::datatypes::{DataType, SchemaRef};
 use datafusion::{execution::SendableRecordBatchStream, scalar::ScalarValue, sql::sqlparser::ast};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use write::Write;
 
 /// What a statement was compiled to.
@@ -64,12 +67,13 @@ pub(crate) struct Analysed<'a> {
 
 /// What a prepared statement keeps of its compiled form, for one version of the catalog and one path of names.
 #[derive(Debug, Default)]
-pub(crate) struct Kept(Mutex<Option<(Seen, Option<Arc<Plan>>)>>);
+pub(crate) struct CompiledPlan(Mutex<Option<(Seen, Option<Arc<Plan>>)>>);
 
 /// What it was compiled for.
 type Seen = (u64, Arc<SearchPath>);
 
-/// Compiles a statement with the types of parameters that the client declared. `None` for one that goes the general way.
+/// Compiles a statement with the types of parameters that the client declared. `None` for one that goes the general
+/// way.
 pub(crate) fn compile(statement: &Statement, hints: &[Option<DataType>], view: &View) -> Option<Compiled> {
     if !view.pushdown || view.as_of.is_some() {
         return None;
@@ -90,7 +94,7 @@ pub(crate) fn compile(statement: &Statement, hints: &[Option<DataType>], view: &
     Some(Compiled { parameters: parameters.types()?, columns, plan: Arc::new(plan) })
 }
 
-impl Kept {
+impl CompiledPlan {
     /// What the statement was compiled to when it was prepared.
     pub(crate) fn of(compiled: Option<&Compiled>, view: &View) -> Self {
         let seen = (view.snapshot.version, view.path.clone());
@@ -99,7 +103,7 @@ impl Kept {
 
     /// What the statement is compiled to for the view's catalog.
     fn plan(&self, statement: &Analysed<'_>, view: &View) -> Option<Arc<Plan>> {
-        let mut kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut kept = self.0.lock();
         let seen = (view.snapshot.version, view.path.clone());
         if let Some((known, plan)) = &*kept
             && *known == seen

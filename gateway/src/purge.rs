@@ -1,11 +1,12 @@
 //! The purge of dropped tenants, in the background.
 //!
-//! `DROP DATABASE` answers when the tenant's rows are dead; [`run`] then makes their bytes go. It looks at the start, for what a
-//! crash left, and after each drop; what fails is tried again after a while. A drop that was interrupted before its rows were dead, by
-//! a crash or an error, is finished first, and so is a change of the catalog that the start could not finish. How far a purge is stands in the catalog
+//! `DROP DATABASE` answers when the tenant's rows are dead; [`run`] then makes their bytes go. It looks at the start,
+//! for what a crash left, and after each drop; what fails is tried again after a while. A drop that was interrupted
+//! before its rows were dead, by a crash or an error, is finished first, and so is a change of the catalog that the
+//! start could not finish. How far a purge is stands in the catalog
 //! ([`Catalog::purge`](keyspan_catalog::Catalog::purge)) and in `keyspan.drops`, and why it does not come further, too.
 
-use crate::{instance::Shared, pg::error::SqlError};
+use crate::{instance::Instance, pg::error::SqlError};
 use std::{sync::Arc, time::Duration};
 use tokio_util::sync::CancellationToken;
 
@@ -18,14 +19,14 @@ const RETRY_MAX: Duration = Duration::from_secs(300);
 pub const RESUMED: &str = "(resumed)";
 
 /// Purges what was dropped, until `stop`. What is under way then is taken up by the next start.
-pub(crate) async fn run(shared: Arc<Shared>, stop: CancellationToken) {
+pub(crate) async fn run(instance: Arc<Instance>, stop: CancellationToken) {
     let mut wait = RETRY_MIN;
-    while let Some(pause) = stop.run_until_cancelled(step(&shared, &mut wait)).await {
+    while let Some(pause) = stop.run_until_cancelled(step(&instance, &mut wait)).await {
         let woken = async {
             match pause {
                 Pause::None => {}
-                Pause::UntilWoken => shared.purges.requested.notified().await,
-                Pause::AtMost(time) => drop(tokio::time::timeout(time, shared.purges.requested.notified()).await),
+                Pause::UntilWoken => instance.purges.requested.notified().await,
+                Pause::AtMost(time) => drop(tokio::time::timeout(time, instance.purges.requested.notified()).await),
             }
         };
         if stop.run_until_cancelled(woken).await.is_none() {
@@ -42,16 +43,16 @@ enum Pause {
     AtMost(Duration),
 }
 
-async fn step(shared: &Shared, wait: &mut Duration) -> Pause {
-    let mended = shared.catalog.finish_interrupted().await;
-    let finished = shared.catalog.finish_drops(RESUMED, shared.clock.now_micros()).await;
+async fn step(instance: &Instance, wait: &mut Duration) -> Pause {
+    let mended = instance.catalog.finish_interrupted().await;
+    let finished = instance.catalog.finish_drops(RESUMED, instance.clock.now_micros()).await;
     // What can be purged does not wait for what cannot be dropped.
-    let purged = shared.catalog.purge(shared.clock.as_ref()).await;
+    let purged = instance.catalog.purge(instance.clock.as_ref()).await;
     let purged = match (mended.and(finished.map(drop)), purged) {
         (Err(error), Ok(None)) => Err(error),
         (_, purged) => purged,
     };
-    *shared.purges.lock() = purged.as_ref().err().map(|error| SqlError::from(error).message);
+    *instance.purges.lock() = purged.as_ref().err().map(|error| SqlError::from(error).message);
     match purged {
         Ok(report) => {
             *wait = RETRY_MIN;
@@ -90,39 +91,39 @@ mod tests {
         sql(&mut world.operator(), "DROP DATABASE alto").await;
         assert_eq!(sql(&mut world.operator(), drops).await, "alto|waiting|∅|∅");
         let mut wait = RETRY_MIN;
-        assert_eq!(step(&world.shared, &mut wait).await, Pause::None);
+        assert_eq!(step(&world.instance, &mut wait).await, Pause::None);
         assert_eq!(sql(&mut world.operator(), drops).await, "alto|done|∅|true");
-        assert_eq!(step(&world.shared, &mut wait).await, Pause::UntilWoken);
+        assert_eq!(step(&world.instance, &mut wait).await, Pause::UntilWoken);
     }
 
     #[tokio::test]
     async fn what_fails_is_told_and_tried_again_later_and_later() {
         let world = World::new().await;
         sql(&mut world.operator(), "DROP DATABASE alto").await;
-        world.shared.catalog.store().close().await.unwrap();
+        world.instance.catalog.store().close().await.unwrap();
         let mut wait = RETRY_MIN;
-        assert_eq!(step(&world.shared, &mut wait).await, Pause::AtMost(RETRY_MIN));
-        assert_eq!(step(&world.shared, &mut wait).await, Pause::AtMost(2 * RETRY_MIN));
-        assert_eq!(world.shared.purges.error().as_deref(), Some("the store has stopped: it was closed"));
+        assert_eq!(step(&world.instance, &mut wait).await, Pause::AtMost(RETRY_MIN));
+        assert_eq!(step(&world.instance, &mut wait).await, Pause::AtMost(2 * RETRY_MIN));
+        assert_eq!(world.instance.purges.error().as_deref(), Some("the store has stopped: it was closed"));
         wait = RETRY_MAX;
-        step(&world.shared, &mut wait).await;
+        step(&world.instance, &mut wait).await;
         assert_eq!(wait, RETRY_MAX);
     }
 
     #[tokio::test]
     async fn it_runs_until_it_is_stopped() {
         let world = World::new().await;
-        let (stop, shared) = (CancellationToken::new(), world.shared.clone());
-        let running = tokio::spawn(run(shared.clone(), stop.clone()));
+        let (stop, instance) = (CancellationToken::new(), world.instance.clone());
+        let running = tokio::spawn(run(instance.clone(), stop.clone()));
         // The first when it runs already, perhaps; each of them must wake it.
         for tenant in ["alto", "altostrat"] {
             sql(&mut world.operator(), &format!("DROP DATABASE {tenant}")).await;
-            while !shared.catalog.unpurged().is_empty() {
+            while !instance.catalog.unpurged().is_empty() {
                 tokio::task::yield_now().await;
             }
         }
         stop.cancel();
         running.await.unwrap();
-        assert_eq!(shared.purges.error(), None);
+        assert_eq!(instance.purges.error(), None);
     }
 }

@@ -1,16 +1,17 @@
 //! Queries: a DataFusion session for each statement, over the tables that its [`View`] sees.
 //!
-//! [`Query::new`] copies the shared [`state`](mod@state) (functions, rules, planners: built once), gives it the statement's
-//! [`StatementContext`] and the [`schemas`] of its snapshot. [`Query::plan`] refuses what DataFusion would drop silently
-//! ([`unsupported`](crate::pg::syntax::unsupported)), rewrites what it plans differently from PostgreSQL
+//! [`Query::new`] copies the shared [`state`](mod@state) (functions, rules, planners: built once), gives it the
+//! statement's [`StatementContext`] and the [`schemas`] of its snapshot. [`Query::plan`] refuses what DataFusion would
+//! drop silently ([`unsupported`](crate::pg::syntax::unsupported)), rewrites what it plans differently from PostgreSQL
 //! ([`rewrite`](crate::pg::syntax::rewrite)) and plans; [`Query::run`] optimises and starts the stream, on threads of
 //! the query [`runtime`]. Prepared statements keep their optimised plans ([`plan_cache`]); [`joins`] that exceed the
 //! memory are planned again; correlated subqueries that cannot become joins run for each row
 //! ([`apply`](crate::pg::plan::apply)). PostgreSQL's semantics are the room [`pg`](crate::pg).
 //!
-//! Typing of literals, where PostgreSQL and DataFusion differ: a whole number is `integer` beside integers in arithmetic, as a value
-//! of CASE, COALESCE, an aggregate or a select list, where it fits; elsewhere DataFusion's bigint. A number with a point is
-//! `double precision`, not numeric. A quoted text beside a value of another type takes that type.
+//! Typing of literals, where PostgreSQL and DataFusion differ: a whole number is `integer` beside integers in
+//! arithmetic, as a value of CASE, COALESCE, an aggregate or a select list, where it fits; elsewhere DataFusion's
+//! bigint. A number with a point is `double precision`, not numeric. A quoted text beside a value of another type takes
+//! that type.
 
 use crate::resources::QueryStates;
 use crate::{
@@ -71,8 +72,8 @@ impl Query {
         &self.statement
     }
 
-    /// Makes the session for one statement: tables of the view's snapshot (with a leading `tenant` column for the operator),
-    /// `pg_catalog`, `information_schema`, functions, PostgreSQL's semantics.
+    /// Makes the session for one statement: tables of the view's snapshot (with a leading `tenant` column for the
+    /// operator), `pg_catalog`, `information_schema`, functions, PostgreSQL's semantics.
     ///
     /// # Errors
     /// What a definition contradicts.
@@ -80,11 +81,12 @@ impl Query {
         Ok(Self { context: over(statement.clone(), &view), view, statement, parameters: Vec::new(), types: Vec::new() })
     }
 
-    /// The session for a plan that was kept: without functions, which only texts name. A copy of all of them takes as long as a short query.
+    /// The session for a plan that was kept: without functions, which only texts name. A copy of all of them takes as
+    /// long as a short query.
     ///
     /// # Errors
     /// Those of [`new`](Self::new).
-    pub(crate) fn of_kept(statement: Arc<StatementContext>, view: View) -> Result<Self> {
+    pub(crate) fn of_cached(statement: Arc<StatementContext>, view: View) -> Result<Self> {
         let state = state(&statement, |states| &states.without_functions);
         let context = with_context(state, Arc::clone(&statement), schemas::Rows::of(&view), views::Nesting::default());
         Ok(Self { context, view, statement, parameters: Vec::new(), types: Vec::new() })
@@ -113,9 +115,9 @@ impl Query {
     /// # Errors
     /// What is wrong with the query, with its SQLSTATE.
     pub async fn plan(&self, query: &ast::Statement) -> Result<LogicalPlan> {
-        let mut query = match self.moments(query).await? {
+        let mut query = match self.timestamps(query).await? {
             None => query.clone(),
-            Some(moments) => as_of::placed(query, &moments, &self.view)?,
+            Some(timestamps) => as_of::at_timestamps(query, &timestamps, &self.view)?,
         };
         crate::pg::plan::parameters::declare(&mut query, &self.types);
         plan(&self.context, query).await
@@ -129,10 +131,10 @@ impl Query {
         natural_join::resolve(query, &columns_of(&self.context)).await
     }
 
-    /// The moments of a query, in order: `None` when it has none. While parameters have no values none is known.
-    async fn moments(&self, query: &ast::Statement) -> Result<Option<Vec<Option<i64>>>> {
-        let Some((question, count)) = as_of::question(query)? else { return Ok(None) };
-        let asked = plan(&self.context, question).await?;
+    /// The timestamps of a query, in order: `None` when it has none. While parameters have no values none is known.
+    async fn timestamps(&self, query: &ast::Statement) -> Result<Option<Vec<Option<i64>>>> {
+        let Some((timestamps_query, count)) = as_of::timestamps_query(query)? else { return Ok(None) };
+        let asked = plan(&self.context, timestamps_query).await?;
         if self.parameters.is_empty() && !asked.get_parameter_names()?.is_empty() {
             return Ok(Some(vec![None; count]));
         }
@@ -153,14 +155,15 @@ impl Query {
         hints: &[Option<DataType>],
     ) -> Result<Vec<DataType>> {
         let mut hints = hints.to_vec();
-        if let Some((question, _)) = as_of::question(query)? {
-            crate::pg::plan::parameters::hint(&self::plan(&self.context, question).await?, &mut hints)?;
+        if let Some((timestamps_query, _)) = as_of::timestamps_query(query)? {
+            crate::pg::plan::parameters::hint(&self::plan(&self.context, timestamps_query).await?, &mut hints)?;
         }
         parameters(plan, &hints)
     }
 
-    /// The columns that a plan gives, as the client is told them: those of the plan whose types are settled, since a CASE or a UNION
-    /// of an integer and a float is an integer before. With parameters of open types the plan is taken as it is.
+    /// The columns of a plan as the client receives them: those of the plan whose types are settled, since a
+    /// CASE or a UNION of an integer and a float is an integer before. With parameters of open types the plan is taken
+    /// as it is.
     pub fn columns(plan: &LogicalPlan) -> SchemaRef {
         let state = state::state();
         let settled = state.analyzer().execute_and_check(plan.clone(), state.config_options(), |_, _| {});
@@ -214,7 +217,7 @@ impl Query {
         physical: Arc<dyn ExecutionPlan>,
     ) -> Result<SendableRecordBatchStream> {
         provider::within_budget(&physical)?;
-        Ok(shown(joins::run(&self.context, plan, physical)?))
+        Ok(for_client(joins::run(&self.context, plan, physical)?))
     }
 
     /// Runs a [short](inline::is_short) physical plan.
@@ -223,7 +226,7 @@ impl Query {
     /// 53400.
     pub(crate) fn run_short(&self, physical: Arc<dyn ExecutionPlan>) -> Result<SendableRecordBatchStream> {
         provider::within_budget(&physical)?;
-        Ok(shown(runtime::run(physical, self.context.task_ctx())?))
+        Ok(for_client(runtime::run(physical, self.context.task_ctx())?))
     }
 }
 
@@ -249,9 +252,9 @@ fn nested_context(statement: Arc<StatementContext>, rows: schemas::Rows, nesting
 /// A copy of one of the states that a statement starts from.
 fn state(statement: &StatementContext, which: impl FnOnce(&QueryStates) -> &SessionState) -> SessionState {
     static WITHOUT_SERVER: LazyLock<QueryStates> = LazyLock::new(|| QueryStates::of(state::state().clone()));
-    let sessions = match &statement.shared {
-        Some(shared) => {
-            let resources = &shared.resources;
+    let sessions = match &statement.instance {
+        Some(instance) => {
+            let resources = &instance.resources;
             resources.states.get_or_init(|| QueryStates::of(with_resources(resources)))
         }
         None => &WITHOUT_SERVER,
@@ -283,10 +286,11 @@ fn with_resources(resources: &Resources) -> SessionState {
     let options = config.options_mut();
     options.execution.sort_spill_reservation_bytes = resources.memory.sort_aside_bytes();
     if resources.memory.is_scarce() {
-        // Sorted texts keep the buffers that they came in alive, and every batch of them counts all of these once more. So runs
-        // are not put together before they are sorted, which would give many batches of the same buffers,
+        // Sorted texts keep the buffers that they came in alive, and every batch of them counts all of these once more.
+        // So runs are not put together before they are sorted, which would give many batches of the same buffers,
         options.execution.sort_in_place_threshold_bytes = 0;
-        // and one sort writes to files and merges, not one for each stream with a merge of all on top, for which no room is kept.
+        // and one sort writes to files and merges, not one for each stream with a merge of all on top, for which no
+        // room is kept.
         options.optimizer.repartition_sorts = false;
     }
     SessionStateBuilder::new_from_existing(template.clone())
@@ -340,7 +344,7 @@ pub(crate) async fn run(context: &SessionContext, plan: LogicalPlan) -> Result<S
     let optimized = context.state_ref().read().optimize(&plan)?;
     let physical = physical(context, &optimized).await?;
     provider::within_budget(&physical)?;
-    Ok(shown(joins::run(context, &optimized, physical)?))
+    Ok(for_client(joins::run(context, &optimized, physical)?))
 }
 
 async fn physical(context: &SessionContext, plan: &LogicalPlan) -> Result<Arc<dyn ExecutionPlan>> {
@@ -348,8 +352,8 @@ async fn physical(context: &SessionContext, plan: &LogicalPlan) -> Result<Arc<dy
     Ok(state.query_planner().create_physical_plan(plan, &state).await?)
 }
 
-/// Rows with their columns as the client is told them.
-fn shown(rows: SendableRecordBatchStream) -> SendableRecordBatchStream {
+/// The rows with the names and types of columns that the client receives.
+fn for_client(rows: SendableRecordBatchStream) -> SendableRecordBatchStream {
     let schema = crate::pg::syntax::column_names::client_schema(&rows.schema());
     let shown = schema.clone();
     let rows = rows.map(move |batch| {

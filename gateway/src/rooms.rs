@@ -143,7 +143,7 @@ fn faults_of(name: &str, imports: &Imports, floors: &[&[&str]]) -> String {
     faults
 }
 
-/// The strongly connected components of more than one file: files of which each reaches the others.
+/// The strongly connected components of more than one file: in each, every file reaches every other.
 fn circles(imports: &Imports) -> Vec<BTreeSet<Module>> {
     let reached: BTreeMap<&Module, BTreeSet<&Module>> = imports
         .keys()

@@ -1,15 +1,14 @@
 //! Numbers of sequences: `nextval`, `currval`, `lastval`, `setval`, and defaults of columns.
 //!
-//! How far a sequence has come stands in the store ([`TenantStore::advance`]). A gateway takes numbers from there by blocks and gives
-//! them to all of its sessions, one by one; what is left of a block when it stops is a gap, as PostgreSQL has them after a crash. A block
-//! is larger each time, up to [`BLOCK_MAX`], so that a large load seldom waits for the store.
+//! How far a sequence has come stands in the store ([`TenantStore::advance`]). A gateway takes numbers from there by
+//! blocks and gives them to all of its sessions, one by one; what is left of a block when it stops is a gap, as
+//! PostgreSQL has them after a crash. A block is larger each time, up to [`BLOCK_MAX`], so that a large load seldom
+//! waits for the store.
 
+use crate::lock::{Mutex, MutexGuard};
 use crate::pg::error::{Result, SqlError, SqlState};
 use keyspan_catalog::{Sequence, TenantStore, sequence::SequenceValues};
-use std::{
-    collections::HashMap,
-    sync::{Mutex, MutexGuard, PoisonError},
-};
+use std::collections::HashMap;
 
 /// Numbers in the first block of a sequence, as many as PostgreSQL logs ahead.
 const BLOCK_MIN: u64 = 32;
@@ -17,7 +16,7 @@ const BLOCK_MIN: u64 = 32;
 const BLOCK_MAX: u64 = 4_096;
 /// Sequences with a block at a time. Beyond, all blocks are given up.
 const BLOCKS_MAX: usize = 10_000;
-/// Sequences of which a session remembers its last number. Beyond, it forgets all.
+/// Sequences whose last value a session remembers. Beyond this number it forgets all.
 const REMEMBERED_MAX: usize = 10_000;
 
 /// The blocks of a gateway.
@@ -30,9 +29,9 @@ struct Block {
     size: u64,
 }
 
-/// The last numbers that a session was given.
+/// The last value that a session took from each sequence.
 #[derive(Debug, Default)]
-pub struct Given(Mutex<Last>);
+pub struct LastValues(Mutex<Last>);
 
 #[derive(Debug, Default)]
 struct Last {
@@ -81,7 +80,7 @@ impl Sequences {
     }
 }
 
-impl Given {
+impl LastValues {
     /// Remembers a number that the session was given.
     pub fn remember(&self, sequence: u32, number: i64, newest: bool) {
         let mut last = lock(&self.0);
@@ -125,7 +124,7 @@ impl Given {
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     // What is kept is whole after each step.
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+    mutex.lock()
 }
 
 /// The numbers without the first of them.

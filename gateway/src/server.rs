@@ -1,8 +1,9 @@
 //! The server: accepts connections and serves each in a task of its own.
 //!
-//! A connection's way: `startup` (TLS, the first packet, authentication) gives a session; `connection` reads message after message
-//! and hands them to `simple` or `extended`; rows go out by `rows`, those of a COPY come in by `copy`. Whatever a statement waits for, it waits for in an
-//! [`interrupt`] guard: a cancel request, its timeout, a client that goes away or the server's end stop it.
+//! A connection's way: `startup` (TLS, the first packet, authentication) gives a session; `connection` reads message
+//! after message and hands them to `simple` or `extended`; rows go out by `rows`, those of a COPY come in by `copy`.
+//! Whatever a statement waits for, it waits for in an [`interrupt`] guard: a cancel request, its timeout, a client that
+//! goes away or the server's end stop it.
 //!
 //! [`Server::shutdown`] drains: nothing new is accepted, idle connections are closed, running statements get
 //! [`ServerOptions::drain`] to finish, then are stopped with 57P01; the store is closed last.
@@ -21,7 +22,7 @@ mod write_batching;
 
 pub use tls::TlsFiles;
 
-use crate::{instance::Shared, purge};
+use crate::{instance::Instance, purge};
 use cancel::Cancels;
 use std::{
     io,
@@ -40,7 +41,7 @@ use write_batching::Answers;
 
 /// Connections that may be open, those that log in included.
 pub const CONNECTIONS_MAX: usize = 200;
-/// Connections beyond the bound that are still told so (or are cancel requests); further ones are closed at once.
+/// Connections beyond the bound that still receive 53300 (or are cancel requests); further ones are closed at once.
 pub const REFUSALS_MAX: usize = 64;
 /// How long running statements may go on when the server stops.
 pub const DRAIN: Duration = Duration::from_secs(10);
@@ -55,7 +56,7 @@ const BACKLOG: u32 = 1_024;
 #[derive(Clone, Debug)]
 pub struct ServerOptions {
     /// The catalog, the clock and what else sessions share.
-    pub shared: Arc<Shared>,
+    pub instance: Arc<Instance>,
     /// Where to listen; port 0 for any free one.
     pub listen: SocketAddr,
     /// The certificate for TLS; `None` to refuse TLS.
@@ -68,9 +69,9 @@ pub struct ServerOptions {
 
 impl ServerOptions {
     /// On a free port of the loopback, without TLS.
-    pub fn new(shared: Arc<Shared>) -> Self {
+    pub fn new(instance: Arc<Instance>) -> Self {
         let listen = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
-        Self { shared, listen, tls: None, connections_max: CONNECTIONS_MAX, drain: DRAIN }
+        Self { instance, listen, tls: None, connections_max: CONNECTIONS_MAX, drain: DRAIN }
     }
 }
 
@@ -99,7 +100,7 @@ pub enum StartError {
 /// What all connections of a server share.
 #[derive(Debug)]
 pub(crate) struct Hub {
-    pub(crate) shared: Arc<Shared>,
+    pub(crate) instance: Arc<Instance>,
     pub(crate) tls: Option<Tls>,
     pub(crate) cancels: Arc<Cancels>,
     pub(crate) answers: Answers,
@@ -131,7 +132,7 @@ impl Server {
         let listener = listen(options.listen).map_err(refused)?;
         let address = listener.local_addr().map_err(refused)?;
         let hub = Arc::new(Hub {
-            shared: options.shared,
+            instance: options.instance,
             tls,
             cancels: Arc::default(),
             answers: Answers::default(),
@@ -142,7 +143,7 @@ impl Server {
         });
         let tasks = TaskTracker::new();
         tasks.spawn(accept(listener, hub.clone(), tasks.clone()));
-        tasks.spawn(purge::run(hub.shared.clone(), hub.draining.clone()));
+        tasks.spawn(purge::run(hub.instance.clone(), hub.draining.clone()));
         Ok(Self { hub, address, tasks, drain: options.drain })
     }
 
@@ -165,7 +166,7 @@ impl Server {
                 tracing::warn!(connections = self.tasks.len(), "connections do not end: they are left alone");
             }
         }
-        self.hub.shared.catalog.store().close().await
+        self.hub.instance.catalog.store().close().await
     }
 }
 

@@ -7,7 +7,7 @@
 use crate::activity::{Activity, Listed};
 use crate::lookup;
 use crate::wire::transaction_status::TransactionStatus;
-use crate::{identity::Identity, instance::Shared};
+use crate::{identity::Identity, instance::Instance};
 mod activity;
 mod context;
 mod cursors;
@@ -24,7 +24,7 @@ mod transaction;
 
 pub use crate::row_locks::RowLocks;
 pub use crate::settings::Settings;
-pub use crate::settings::pending::Wanted;
+pub use crate::settings::pending::PendingSettings;
 pub use crate::table_locks::TableLocks;
 pub(crate) use pending_ddl::Reserved;
 pub(crate) use transaction::{Lock, changed};
@@ -35,8 +35,8 @@ use crate::{
         names::{RelationName, Schema, SearchPath},
     },
     point,
-    query::plan_cache::Plans,
-    sequences::Given,
+    query::plan_cache::PreparedPlan,
+    sequences::LastValues,
     sql::ast::Statement,
     view::{View, budget::ScanBudget},
     wire::reply::Severity,
@@ -56,7 +56,7 @@ use transaction::TransactionState;
 #[derive(Debug)]
 pub struct Session {
     /// What all sessions share.
-    pub shared: Arc<Shared>,
+    pub instance: Arc<Instance>,
     /// Who it is.
     pub identity: Identity,
     /// The number of the connection: `pg_backend_pid()`.
@@ -74,9 +74,9 @@ pub struct Session {
     objects: Arc<context::Objects>,
     notifications: listening::Notifications,
     /// Numbers that sequences gave.
-    pub(crate) given: Arc<Given>,
+    pub(crate) last_values: Arc<LastValues>,
     /// Settings that functions asked for.
-    pub(crate) wanted: Arc<Wanted>,
+    pub(crate) pending_settings: Arc<PendingSettings>,
     /// What others see of it.
     activity: Listed,
 }
@@ -91,15 +91,15 @@ pub struct Prepared {
     /// The columns of its rows; `None` for a command without rows.
     pub columns: Option<SchemaRef>,
     /// How it goes around the optimizer, if it does.
-    pub(crate) kept: Arc<point::Kept>,
+    pub(crate) kept: Arc<point::CompiledPlan>,
     /// Its plan, if it is a query that goes to the optimizer.
-    pub(crate) plans: Arc<Plans>,
+    pub(crate) plans: Arc<PreparedPlan>,
     /// What it runs as, if it is a query that others are like.
     pub(crate) parameterized: Option<plan_cache::Parameterized>,
 }
 
 impl Prepared {
-    /// One of which nothing is kept.
+    /// A statement that leaves nothing in the session.
     pub(crate) fn new(statement: Statement, parameters: Vec<DataType>, columns: Option<SchemaRef>) -> Self {
         let (kept, plans) = (Arc::default(), Arc::default());
         Self { statement: Arc::new(statement), parameters, columns, kept, plans, parameterized: None }
@@ -132,15 +132,15 @@ pub(crate) enum Found {
 
 impl Session {
     /// A session with default settings.
-    pub fn new(shared: Arc<Shared>, identity: Identity, process_id: i32) -> Self {
+    pub fn new(instance: Arc<Instance>, identity: Identity, process_id: i32) -> Self {
         let settings = Settings::new(&identity);
         let transaction = TransactionState::default();
-        let activity = Activity::new(&identity, process_id, shared.clock.now_micros());
-        let activity = shared.activities.list(activity);
+        let activity = Activity::new(&identity, process_id, instance.clock.now_micros());
+        let activity = instance.activities.list(activity);
         let (statements, cursors) = (Statements::default(), Cursors::default());
         let objects = Arc::new(context::Objects { statements: statements.shown(), cursors: cursors.held() });
         Self {
-            shared,
+            instance,
             identity,
             process_id,
             notices: Vec::new(),
@@ -152,15 +152,15 @@ impl Session {
             cursors,
             objects,
             notifications: listening::Notifications::default(),
-            given: Arc::default(),
-            wanted: Arc::default(),
+            last_values: Arc::default(),
+            pending_settings: Arc::default(),
             activity,
         }
     }
 
     /// Tells the session that a statement or its rows failed: an open transaction has failed then.
     pub fn failed(&mut self) {
-        self.wanted.forget();
+        self.pending_settings.forget();
         if self.transaction.is_of_statement() {
             self.rollback();
         }
@@ -203,7 +203,7 @@ impl Session {
     /// The startup parameters are set: RESET goes back to the settings as they are now.
     pub fn started(&mut self) {
         self.settings.keep_as_initial();
-        self.wanted.started(self.settings.initial().clone());
+        self.pending_settings.started(self.settings.initial().clone());
     }
 
     /// The settings as text, by name in lower case.
@@ -222,7 +222,7 @@ impl Session {
 
     /// Sets what `set_config` has asked for.
     pub(crate) fn set_wanted(&mut self) {
-        for (name, local, value) in self.wanted.take() {
+        for (name, local, value) in self.pending_settings.take() {
             // Outside of a transaction block it held for its statement only.
             if local && !self.remember_local(name) {
                 continue;
@@ -238,7 +238,7 @@ impl Session {
         self.settings.statement_timeout()
     }
 
-    /// How long the session may wait for its next statement as it stands, and what it is told when it does not come.
+    /// How long the session may wait for its next statement, and the error when none comes.
     pub(crate) fn idle_timeout(&self) -> Option<(Duration, SqlError)> {
         let (name, state, what) = match self.transaction_status() {
             TransactionStatus::Idle => ("idle_session_timeout", SqlState::IDLE_SESSION_TIMEOUT, "idle-session"),
@@ -261,7 +261,7 @@ impl Session {
     /// # Errors
     /// 3D000 when the tenant was dropped; the store's.
     pub async fn view(&mut self) -> Result<View> {
-        let snapshot = self.shared.catalog.snapshot();
+        let snapshot = self.instance.catalog.snapshot();
         self.check_tenant(&snapshot)?;
         let rows = self.identity.rows.clone();
         let (pushdown, columnar) = (self.settings.pushdown(), self.settings.columnar());
@@ -270,7 +270,7 @@ impl Session {
             None => (snapshot, rows.pin().await?),
         };
         // Once more: the pin may be younger than a drop, and than another tenant of the same id.
-        self.check_tenant(&self.shared.catalog.snapshot())?;
+        self.check_tenant(&self.instance.catalog.snapshot())?;
         self.transaction.keep_state(&snapshot, &pin);
         let door = self.identity.rows.tenant().zip(self.identity.rows.oid());
         let snapshot = self.transaction.seen(door, snapshot)?;

@@ -1,7 +1,7 @@
-//! Settings: which there are, what values they take, and which of them a client is told about.
+//! Settings: which there are, what values they take, and which of them are reported to the client.
 //!
-//! Those of PostgreSQL that clients send and whose effect is nothing here are taken where every value means the same, and refused
-//! where a value would change an answer. Names are in lower case.
+//! Those of PostgreSQL that clients send and whose effect is nothing here are taken where every value means the same,
+//! and refused where a value would change an answer. Names are in lower case.
 
 pub(crate) mod pending;
 
@@ -32,18 +32,18 @@ enum Takes {
     Millis,
     /// Any text.
     Text,
-    /// Nothing: it tells something.
+    /// Nothing: it is read-only.
     Nothing,
 }
 
-/// A setting: its name, the value at start, what it takes, how the client is told (`None`: it is not), what it is.
-type Known = (&'static str, &'static str, Takes, Option<&'static str>, &'static str);
+/// A setting: its name, the value at start, what it takes, the name under which it is reported to the client (`None`: it is not), what it is.
+type Setting = (&'static str, &'static str, Takes, Option<&'static str>, &'static str);
 
 const LEVELS: &[&str] =
     &["debug5", "debug4", "debug3", "debug2", "debug1", "debug", "log", "notice", "warning", "error"];
 
 /// Every setting, by name.
-const KNOWN: &[Known] = &[
+const KNOWN: &[Setting] = &[
     ("application_name", "", Takes::Text, Some("application_name"), "The name of the program that is connected."),
     ("bytea_output", "hex", Takes::Only(&["hex"]), None, "How bytea is printed."),
     (
@@ -156,7 +156,7 @@ pub struct Settings {
     values: BTreeMap<&'static str, String>,
     /// The values at start, for RESET: startup parameters count as such.
     initial: BTreeMap<&'static str, String>,
-    /// What the client was told last.
+    /// The value that was last reported to the client.
     reported: BTreeMap<&'static str, String>,
     /// Whether nothing was set since.
     is_reported: bool,
@@ -217,7 +217,7 @@ impl Settings {
     /// Sets a setting; `None` resets it.
     ///
     /// # Errors
-    /// 42704 for an unknown one, 55P02 for one that only tells something, 22023 for a value that it cannot have.
+    /// 42704 for an unknown one, 55P02 for a read-only one, 22023 for a value that it cannot have.
     pub fn set(&mut self, name: &str, value: Option<&str>) -> Result<()> {
         let name = name.to_lowercase();
         let (known, _, takes, ..) = find(&name)?;
@@ -286,12 +286,12 @@ impl Settings {
         Some((shown.unwrap_or(known), text))
     }
 
-    /// Takes the values of `other`, but not what the client was told.
+    /// Takes the values of `other`, but not what was reported to the client.
     pub fn restore(&mut self, other: Self) {
         self.replace(|values| *values = other.values);
     }
 
-    /// The settings whose value the client was not told yet.
+    /// The settings whose value was not yet reported to the client.
     pub fn take_reports(&mut self) -> Vec<(String, String)> {
         let mut changed = Vec::new();
         if std::mem::replace(&mut self.is_reported, true) {
@@ -354,7 +354,7 @@ fn timeout(value: &str) -> Option<Duration> {
     u64::try_from(millis).ok().filter(|millis| *millis > 0).map(Duration::from_millis)
 }
 
-fn find(name: &str) -> Result<&'static Known> {
+fn find(name: &str) -> Result<&'static Setting> {
     let lower = name.to_lowercase();
     KNOWN.iter().find(|(known, ..)| *known == lower).ok_or_else(|| {
         let message = format!("unrecognized configuration parameter \"{name}\"");

@@ -1,7 +1,7 @@
 //! Futures that a stop of the statement does not give up: commits, whose outcome would be unknown.
 //!
-//! A connection counts them for its running statement ([`SHIELDS`]); cancel requests, timeouts and shutdowns wait until none
-//! is left. Below every room that commits, so that none of them imports the server.
+//! A connection counts them for its running statement ([`SHIELDS`]); cancel requests, timeouts and shutdowns wait until
+//! none is left. Below every room that commits, so that none of them imports the server.
 
 use std::{
     future::Future,

@@ -1,16 +1,18 @@
 //! The queries of views, with their names bound.
 //!
-//! A view goes on to mean what it meant when it was made: `SELECT *` has the columns of that day, and a relation or a column that
-//! gets another name is still the same. So [`bind`] puts numbers in the place of names before a view is stored,
+//! A view goes on to mean what it meant when it was made: `SELECT *` has the columns of that day, and a relation or a
+//! column that gets another name is still the same. So [`bind`] puts numbers in the place of names before a view is
+//! stored,
 //!
 //! ```text
 //! SELECT * FROM notes n          SELECT * FROM "bound"."16390:1,3" AS "n" ("id", "body")
 //! ```
 //!
-//! (the relation's number, the numbers of its columns that the query may mean, and what the query calls them), and [`opened`] makes a
-//! query of it again that can be planned: `(SELECT "id" AS "id", "text" AS "body" FROM public."memos") AS "n"`. [`shown`] is the text
-//! that `pg_get_viewdef` gives. The syntax tree is all that is looked at; that a column is meant is said of any that has a name
-//! which stands anywhere in the query, or that a `*` beside it may bring: too many rather than too few.
+//! (the relation's number, the numbers of its columns that the query may mean, and what the query calls them), and
+//! [`opened`] makes a query of it again that can be planned: `(SELECT "id" AS "id", "text" AS "body" FROM
+//! public."memos") AS "n"`. [`text_of`] is the text that `pg_get_viewdef` gives. The syntax tree is all that is looked
+//! at; that a column is meant is said of any that has a name which stands anywhere in the query, or that a `*` beside
+//! it may bring: too many rather than too few.
 
 use crate::{
     pg::{
@@ -87,12 +89,12 @@ pub fn opened<'a>(view: &SqlView, numbered: impl Fn(u32) -> Option<(Schema, Rela
     Ok(query)
 }
 
-/// The text of a view's query with the names that relations and columns have now, and with the columns in the place of a `*`. A relation that
-/// is not visible, by its number, is named with its schema.
+/// The text of a view's query with the names that relations and columns have now, and with the columns in the place of
+/// a `*`. A relation that is not visible, by its number, is named with its schema.
 ///
 /// # Errors
 /// As [`opened`].
-pub fn shown<'a>(
+pub fn text_of<'a>(
     view: &SqlView,
     numbered: impl Fn(u32) -> Option<(Schema, Relation<'a>)>,
     is_visible: impl Fn(u32) -> bool,

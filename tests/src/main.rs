@@ -1,5 +1,5 @@
-//! The server under test: the main of `keyspan`, in this package, so that cargo tells its tests where it is. With its allocator, too: tests
-//! ask what the server takes of memory.
+//! The server under test: the main of `keyspan`, in this package, so that cargo tells its tests where it is. With its
+//! allocator, too: tests ask what the server takes of memory.
 
 use std::process::ExitCode;
 

@@ -1,7 +1,7 @@
 //! Intervals: months, days and microseconds, kept separately. Pure.
 //!
-//! They are parsed as in PostgreSQL (`1 year 2 mons 3 days 04:05:06`, `P1Y2M3DT4H5M6S`, `1-2`, `3 days ago`), printed in
-//! its style `postgres`, and compared by length, with months of 30 days and days of 24 hours.
+//! They are parsed as in PostgreSQL (`1 year 2 mons 3 days 04:05:06`, `P1Y2M3DT4H5M6S`, `1-2`, `3 days ago`), printed
+//! in its style `postgres`, and compared by length, with months of 30 days and days of 24 hours.
 
 use super::{calendar::MICROS_PER_DAY, clock::write_fraction};
 use std::{cmp::Ordering, fmt::Write};

@@ -2,9 +2,9 @@
 //! overflows.
 //!
 //! `min` and `max` of floating point numbers have PostgreSQL's order ([`min_max`]), and statistics its algorithm
-//! ([`statistics`]). Sums of [`intervals`], of
-//! [`floats`] in a window's frame and of [`decimals`] with many digits are ours; all others are DataFusion's own, and only their arguments are widened to decimals first. DataFusion cuts an average of decimals off; so it
-//! computes one digit more than PostgreSQL shows, and [`wrapped`] rounds it away.
+//! ([`statistics`]). Sums of [`intervals`], of [`floats`] in a window's frame and of [`decimals`] with many digits are
+//! ours; all others are DataFusion's own, and only their arguments are widened to decimals first. DataFusion cuts an
+//! average of decimals off; so it computes one digit more than PostgreSQL shows, and [`wrapped`] rounds it away.
 //!
 //! DataFusion settles the types in a scalar subquery more than once. So what an argument becomes stays what it is when
 //! it is widened again, and integers, whose sum is no numeric as a bigint's is, are widened where they are summed

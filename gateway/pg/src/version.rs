@@ -1,4 +1,4 @@
-//! The version of PostgreSQL that clients are told.
+//! The version of PostgreSQL that the server reports to clients.
 //!
 //! Tools choose their queries of the system relations by it: these have the columns of PostgreSQL 16 beside those of 15.
 //! Functions, types and keywords follow PostgreSQL 15 (`docs/sql.md`, "Which PostgreSQL").
@@ -15,7 +15,7 @@ pub const SERVER_VERSION: &str = number!();
 /// `server_version_num`: [`SERVER_VERSION`] as one number.
 pub const SERVER_VERSION_NUM: &str = "160000";
 
-/// `SHOW server_version` and the parameter of that name in the protocol, of which tools read the first number.
+/// `SHOW server_version` and the parameter of that name in the protocol. Tools read its first number.
 pub const SERVER_VERSION_WITH_PRODUCT: &str = concat!(number!(), " (Keyspan ", env!("CARGO_PKG_VERSION"), ")");
 
 /// `version()`: clients read the number behind `PostgreSQL`.

@@ -2,7 +2,7 @@
 
 use crate::{
     identity::Identity,
-    instance::Shared,
+    instance::Instance,
     pg::error::{Result, SqlError, SqlState},
 };
 use keyspan_catalog::{
@@ -14,11 +14,11 @@ use std::sync::Arc;
 /// The identity of `role` in `database`.
 ///
 /// # Errors
-/// 28P01 when the role was dropped meanwhile, 28000 when it may not log in, 42501 for the operator's database, 3D000 for a database
-/// that is not there. A tenant's database that the role may not connect to is not there for it either: else a tenant could learn
-/// who the other tenants are.
-pub fn identify(shared: &Shared, role: &str, database: &str) -> Result<Identity> {
-    let snapshot = shared.catalog.snapshot();
+/// 28P01 when the role was dropped meanwhile, 28000 when it may not log in, 42501 for the operator's database, 3D000
+/// for a database that is not there. A tenant's database that the role may not connect to is not there for it either:
+/// else a tenant could learn who the other tenants are.
+pub fn identify(instance: &Instance, role: &str, database: &str) -> Result<Identity> {
+    let snapshot = instance.catalog.snapshot();
     let Some(known) = snapshot.role(role) else {
         let message = format!("password authentication failed for user \"{role}\"");
         return Err(SqlError::new(SqlState::INVALID_PASSWORD, message));
@@ -27,7 +27,7 @@ pub fn identify(shared: &Shared, role: &str, database: &str) -> Result<Identity>
         let message = format!("role \"{role}\" is not permitted to log in");
         return Err(SqlError::new(SqlState::INVALID_AUTHORIZATION, message));
     }
-    let store = shared.catalog.store().clone();
+    let store = instance.catalog.store().clone();
     let identity = |operator, rows| Identity { role: role.to_owned(), operator, database: database.to_owned(), rows };
     if database == OPERATOR_DATABASE {
         return if known.operator {

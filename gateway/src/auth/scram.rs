@@ -1,7 +1,7 @@
 //! SCRAM-SHA-256 (RFC 5802, RFC 7677), with channel binding over TLS (RFC 5929, `tls-server-end-point`).
 //!
-//! The store keeps what checks a proof, not the password ([`ScramSecret`]). The arithmetic is the wire library's; what stands here
-//! is which secret is used, the one for roles that do not exist included, and what a client is told.
+//! The store keeps what checks a proof, not the password ([`ScramSecret`]). The arithmetic is the wire library's; what
+//! stands here is which secret is used, the mock secret of roles that do not exist included, and the errors that a client receives.
 
 use crate::pg::error::{Result, SqlError, SqlState};
 use keyspan_catalog::{Role, ScramSecret, Snapshot};
@@ -76,8 +76,8 @@ fn stored_form(text: &str) -> Option<ScramSecret> {
 
 /// The secret against which a role is checked: its own, or one that no password has.
 ///
-/// The salt of the latter depends on the name and on a secret of the store, so that asking twice, or after a restart, gives the
-/// same salt, as it does for a role that exists.
+/// The salt of the latter depends on the name and on a secret of the store, so that asking twice, or after a restart,
+/// gives the same salt, as it does for a role that exists.
 pub fn secret_for(snapshot: &Snapshot, role: &str) -> ScramSecret {
     if let Some(secret) = snapshot.role(role).and_then(|role| role.secret.clone()) {
         return secret;

@@ -23,8 +23,8 @@ pub struct CopyEncoder {
     options: CopyOptions,
     names: Vec<String>,
     force_quote: Vec<bool>,
-    /// Whether the signature of binary data is still to be written: it stands in one message with the first row, as PostgreSQL sends it,
-    /// and a client may rely on that (ADBC's driver does).
+    /// Whether the signature of binary data is still to be written: it stands in one message with the first row, as
+    /// PostgreSQL sends it, and a client may rely on that (ADBC's driver does).
     unsigned: bool,
 }
 

@@ -1,7 +1,7 @@
 //! Fields of a record: of a line of text or CSV, or of a binary tuple.
 //!
-//! A line is taken apart byte by byte as PostgreSQL's `CopyReadAttributesText` and `CopyReadAttributesCSV` do. What stands for NULL
-//! is looked for in the field as it was written, before backslashes are resolved and outside of quotes.
+//! A line is taken apart byte by byte as PostgreSQL's `CopyReadAttributesText` and `CopyReadAttributesCSV` do. What
+//! stands for NULL is looked for in the field as it was written, before backslashes are resolved and outside of quotes.
 
 use crate::{
     pg::error::{Result, SqlError, SqlState},

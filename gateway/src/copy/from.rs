@@ -91,7 +91,7 @@ impl CopyIn {
         Ok(format!("COPY {}", self.count))
     }
 
-    /// What the client is told when it gives up: 57014.
+    /// The error when the client gives up: 57014.
     pub fn given_up(&self, reason: &str) -> SqlError {
         let error = SqlError::new(SqlState::QUERY_CANCELED, format!("COPY from stdin failed: {reason}"));
         self.tell_stored(self.at_line(error, self.line() + 1))

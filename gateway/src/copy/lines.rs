@@ -1,8 +1,8 @@
 //! Lines of the text formats, out of bytes that come in pieces.
 //!
-//! Where a line ends depends on what stands before: in text a backslash takes the byte after it along, in CSV quotes do so with all
-//! between them. The first end of a line decides how lines end (`\n`, `\r\n` or `\r`); another one later is an error, as in
-//! PostgreSQL. A line `\.` ends the data; what comes behind it is passed over.
+//! Where a line ends depends on what stands before: in text a backslash takes the byte after it along, in CSV quotes do
+//! so with all between them. The first end of a line decides how lines end (`\n`, `\r\n` or `\r`); another one later is
+//! an error, as in PostgreSQL. A line `\.` ends the data; what comes behind it is passed over.
 
 use crate::pg::error::{Result, SqlError, SqlState};
 use bytes::{Buf, Bytes, BytesMut};
@@ -169,7 +169,7 @@ impl Lines {
         Ok(line)
     }
 
-    /// 22P04 for an end of a line that is none here.
+    /// 22P04 for a line ending that differs from the first line's.
     fn stray(&self, found: Ending) -> SqlError {
         let (what, letter) = if found == Ending::Newline { ("newline", "\\n") } else { ("carriage return", "\\r") };
         match self.csv {

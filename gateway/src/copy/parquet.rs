@@ -1,11 +1,12 @@
 //! `COPY … TO 'file' (FORMAT parquet)`: rows into one Parquet file, below a folder that the operator allowed.
 //!
-//! Batches go through a channel of [`BATCHES_MAX`] to a thread that encodes and writes; at most one row group is in memory. The file
-//! appears under its name when it is whole and synced, in place of one that was there; a statement that fails leaves none.
+//! Batches go through a channel of [`BATCHES_MAX`] to a thread that encodes and writes; at most one row group is in
+//! memory. The file appears under its name when it is whole and synced, in place of one that was there; a statement
+//! that fails leaves none.
 
 use crate::{
     identity::Identity,
-    instance::Shared,
+    instance::Instance,
     pg::{
         error::{Result, SqlError, SqlState},
         plan::casts::convert,
@@ -43,7 +44,7 @@ const ROW_GROUP_ROWS_MAX: usize = 1 << 17;
 /// # Errors
 /// Those of [`target`] and [`to_parquet`].
 pub async fn copy_to(session: &mut Session, copy: &CopyTo, parameters: Vec<ScalarValue>) -> Result<String> {
-    let file = target(&session.shared, &session.identity, &copy.path)?;
+    let file = target(&session.instance, &session.identity, &copy.path)?;
     let view = session.view().await?;
     let query = session.query(view)?.with_parameters(&parameters);
     let mut plan = query.plan(&copy.query).await?;
@@ -56,22 +57,23 @@ pub async fn copy_to(session: &mut Session, copy: &CopyTo, parameters: Vec<Scala
         copy::Compression::Lz4 => Compression::LZ4_RAW,
         copy::Compression::Zstd => Compression::ZSTD(ZstdLevel::default()),
     };
-    let group_bytes = session.shared.resources.memory.export_group_bytes();
+    let group_bytes = session.instance.resources.memory.export_group_bytes();
     let count = to_parquet(query.run(plan).await?, file, (compression, group_bytes)).await?;
     Ok(format!("COPY {count}"))
 }
 
-/// The file that a session may write for the path of a `COPY`. A tenant's files live in a folder of its own, named by its id.
+/// The file that a session may write for the path of a `COPY`. A tenant's files live in a folder of its own, named by
+/// its id.
 ///
 /// # Errors
 /// 42501 for a path outside of the allowed folder; 58030 when folders cannot be made.
-pub fn target(shared: &Shared, identity: &Identity, path: &str) -> Result<PathBuf> {
+pub fn target(instance: &Instance, identity: &Identity, path: &str) -> Result<PathBuf> {
     let refused = |detail: String| {
         SqlError::new(SqlState::INSUFFICIENT_PRIVILEGE, format!("COPY may not write \"{path}\""))
             .with_detail(detail)
             .with_hint("Give a relative path: it is taken below the folder of --copy-dir.")
     };
-    let Some(folder) = &shared.copy_folder else {
+    let Some(folder) = &instance.copy_folder else {
         return Err(refused("The server was started without a folder for COPY.".into()));
     };
     let folder = if identity.operator { folder.clone() } else { folder.join(&identity.database) };
@@ -92,7 +94,7 @@ pub fn target(shared: &Shared, identity: &Identity, path: &str) -> Result<PathBu
     Ok(file)
 }
 
-/// Writes the rows and gives their number. A row group is written when it has so many bytes in memory.
+/// Writes the rows and gives their number. A row group is written when it takes `group_bytes` in memory.
 ///
 /// # Errors
 /// The query's; 53100 on a full disk, 58030 for other failures of the file.

@@ -1,4 +1,5 @@
-//! What the columns and conditions of a new table come to, before it is made: defaults are evaluated, conditions planned.
+//! What the columns and conditions of a new table come to, before it is made: defaults are evaluated, conditions
+//! planned.
 
 use crate::{
     dml,
@@ -19,13 +20,13 @@ pub(super) type OwnSequence = (String, SequenceOptions, Option<Identity>);
 
 /// What is settled of a table's columns and conditions.
 #[derive(Debug, Default)]
-pub(super) struct Given {
+pub(super) struct ColumnClauses {
     defaults: Vec<(String, ColumnDefault)>,
     own: Vec<OwnSequence>,
     checks: Vec<(Option<String>, String, Vec<String>)>,
 }
 
-impl Given {
+impl ColumnClauses {
     /// Settles what the statement says; `draft` is the table without it.
     pub(super) async fn of(session: &mut Session, create: &CreateTable, draft: &Table) -> Result<Self> {
         let mut given = Self::default();
@@ -108,7 +109,8 @@ impl Given {
     }
 }
 
-/// The table with columns that have a sequence of their own, and the sequences, whose numbers follow each other from `first` on.
+/// The table with columns that have a sequence of their own, and the sequences, whose numbers follow each other from
+/// `first` on.
 pub(super) fn with_sequences(
     mut table: Table,
     own: &[OwnSequence],

@@ -1,7 +1,7 @@
 //! `COMMENT ON`: a text in the catalog, with the relation or the tenant that it is about.
 //!
-//! Those of what a tenant has made are its own, and part of the transaction that they stand in; those of shared tables and of databases
-//! are the operator's.
+//! Those of what a tenant has made are its own, and part of the transaction that they stand in; those of shared tables
+//! and of databases are the operator's.
 
 use super::{
     database::tenant_id,
@@ -65,7 +65,7 @@ async fn on_database(session: &mut Session, name: &str, text: &Option<String>) -
         return Err(SqlError::new(SqlState::INSUFFICIENT_PRIVILEGE, message));
     }
     let id = tenant_id(name)?;
-    session.shared.catalog.commit(|_| Ok(Edit::CommentTenant(id.clone(), text.clone()))).await?;
+    session.instance.catalog.commit(|_| Ok(Edit::CommentTenant(id.clone(), text.clone()))).await?;
     Ok(())
 }
 
@@ -81,7 +81,7 @@ async fn on_table(
     let commented = |now: &Table| Table { comments: now.comments.with(column, text.clone()), ..now.clone() };
     if session.identity.operator {
         let edit = |snapshot: &Snapshot| Ok(Edit::AlterTable(commented(snapshot.tables.get(&id).ok_or_else(gone)?)));
-        session.shared.catalog.commit(edit).await?;
+        session.instance.catalog.commit(edit).await?;
         return Ok(());
     }
     check_owner(table)?;

@@ -1,7 +1,8 @@
 //! `CREATE DATABASE`, `ALTER DATABASE` and `DROP DATABASE`: tenants.
 //!
-//! The catalog drops a tenant, from invisible to certified ([`Catalog::drop_tenant`](keyspan_catalog::Catalog::drop_tenant)).
-//! The background task ([`purge`](crate::purge)) finishes interrupted drops and purges the tenant's bytes from files.
+//! The catalog drops a tenant, from invisible to certified
+//! ([`Catalog::drop_tenant`](keyspan_catalog::Catalog::drop_tenant)). The background task ([`purge`](crate::purge))
+//! finishes interrupted drops and purges the tenant's bytes from files.
 
 use super::skipped;
 use crate::{
@@ -33,13 +34,13 @@ pub(super) fn tenant_id(name: &str) -> Result<TenantId> {
 
 pub(super) async fn create(session: &mut Session, name: &str) -> Result<()> {
     let id = tenant_id(name)?;
-    let created_micros = session.shared.clock.now_micros();
+    let created_micros = session.instance.clock.now_micros();
     let edit = |snapshot: &Snapshot| {
         let oid = snapshot.next_oid.max(FIRST_OID);
         let (state, quotas) = (TenantState::Active, Quotas::default());
         Ok(Edit::CreateTenant(Tenant { id: id.clone(), oid, state, created_micros, quotas, comment: None }))
     };
-    session.shared.catalog.commit(edit).await?;
+    session.instance.catalog.commit(edit).await?;
     Ok(())
 }
 
@@ -57,7 +58,7 @@ pub(super) async fn alter(session: &mut Session, name: &str, quotas: &[(String, 
         scan_bytes_max = value.as_ref().map(|value| size_of(quota, value)).transpose()?;
     }
     let edit = |_: &Snapshot| Ok(Edit::SetQuotas(id.clone(), Quotas { scan_bytes_max }));
-    session.shared.catalog.commit(edit).await?;
+    session.instance.catalog.commit(edit).await?;
     Ok(())
 }
 
@@ -70,21 +71,21 @@ fn size_of(quota: &str, value: &str) -> Result<u64> {
 }
 
 pub(super) async fn drop(session: &mut Session, name: &str, if_exists: bool) -> Result<()> {
-    let shared = session.shared.clone();
+    let instance = session.instance.clone();
     let id = tenant_id(name)?;
-    if shared.catalog.snapshot().tenant(name).is_none() && if_exists {
+    if instance.catalog.snapshot().tenant(name).is_none() && if_exists {
         skipped(session, &format!("database \"{name}\" does not exist"));
         return Ok(());
     }
-    let dropped = shared.catalog.drop_tenant(&id, &session.identity.role, shared.clock.now_micros()).await;
+    let dropped = instance.catalog.drop_tenant(&id, &session.identity.role, instance.clock.now_micros()).await;
     // Wake it even after an error: the drop may be half done.
-    shared.purges.wake();
+    instance.purges.wake();
     dropped?;
     Ok(())
 }
 
-/// `EXPLAIN DROP DATABASE`: what the drop would delete, table by table. Nothing changes. All tables are listed; the total
-/// counts those with rows of the tenant, as the certificate of the drop does.
+/// `EXPLAIN DROP DATABASE`: what the drop would delete, table by table. Nothing changes. All tables are listed; the
+/// total counts those with rows of the tenant, as the certificate of the drop does.
 ///
 /// # Errors
 /// 42501 outside of the operator's database, 3D000, the store's.
@@ -92,7 +93,7 @@ pub async fn explain_drop_database(session: &Session, name: &str) -> Result<Send
     if !session.identity.operator {
         return Err(SqlError::new(SqlState::INSUFFICIENT_PRIVILEGE, "permission denied for EXPLAIN DROP DATABASE"));
     }
-    let catalog = &session.shared.catalog;
+    let catalog = &session.instance.catalog;
     let id = tenant_id(name)?;
     let snapshot = catalog.snapshot();
     snapshot.tenant(name).ok_or_else(|| no_database(name))?;

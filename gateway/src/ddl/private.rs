@@ -1,10 +1,10 @@
 //! Private tables: what a tenant's own roles define in its database.
 //!
-//! Whoever may connect to a tenant's database may define tables in it and change and drop all of its private ones. Shared tables are
-//! there too, by the same names: they are the operator's.
+//! Whoever may connect to a tenant's database may define tables in it and change and drop all of its private ones.
+//! Shared tables are there too, by the same names: they are the operator's.
 
 use super::{
-    column_defaults::Given,
+    column_defaults::ColumnClauses,
     rewrite_rows::{self, Alteration},
     skipped,
     table::{cascading, definition_of, passed_over, settle},
@@ -46,7 +46,7 @@ pub(super) async fn create(session: &mut Session, create: &CreateTable) -> Resul
     let options = without_storage_parameters(session, &create.options);
     let definition = definition_of(&CreateTable { options, ..create.clone() });
     let draft = Table::define_private(TableId(FIRST_OID), &definition)?;
-    let given = Given::of(session, create, &draft).await?;
+    let given = ColumnClauses::of(session, create, &draft).await?;
     let tenant = tenant(session)?.0;
     let edit = |snapshot: &Snapshot| {
         let id = TableId(snapshot.next_oid.max(FIRST_OID));
@@ -243,7 +243,8 @@ pub(super) async fn drop_sequences(session: &mut Session, drop: &DropTables) -> 
     change(session, edit).await
 }
 
-/// Makes a change of what the tenant has, derived from the newest catalog; in a transaction, from the catalog as that sees it.
+/// Makes a change of what the tenant has, derived from the newest catalog; in a transaction, from the catalog as that
+/// sees it.
 pub(super) async fn change(
     session: &mut Session,
     derive: impl Fn(&Snapshot) -> keyspan_catalog::Result<Vec<PrivateEdit>> + Send + Sync,
@@ -252,7 +253,7 @@ pub(super) async fn change(
     if session.in_transaction() {
         return session.define(derive).await;
     }
-    let catalog = session.shared.catalog.clone();
+    let catalog = session.instance.catalog.clone();
     let temporary = session.catalog_snapshot().temporary.clone();
     let edit = |snapshot: &Snapshot| {
         let edit = Edit::ChangePrivate(tenant.clone(), oid, derive(snapshot)?);
@@ -298,7 +299,7 @@ pub(super) fn check_owner(table: &Table) -> Result<()> {
         .with_detail("It is a shared table: an operator defines it in database \"keyspan\"."))
 }
 
-/// The options without those that mean something to PostgreSQL's storage only; the client is told of these.
+/// The options without those that mean something to PostgreSQL's storage only; a notice to the client names these.
 pub(crate) fn without_storage_parameters(session: &mut Session, options: &[OptionClause]) -> Vec<OptionClause> {
     let (storage, rest): (Vec<_>, Vec<_>) = options.iter().cloned().partition(|option| {
         let name = option.name.as_str();

@@ -1,13 +1,13 @@
-//! Changes of a private table that ask something of its rows: that they fulfil a new condition, or that they are written anew, under
-//! another key or with a value more.
+//! Changes of a private table that ask something of its rows: that they fulfil a new condition, or that they are
+//! written anew, under another key or with a value more.
 //!
 //! ```text
 //! hold the table alone → reserve a space and numbers → read the rows as they are → check them, write them to the space in parts
 //!                      → the edit that gives the table that space
 //! ```
 //!
-//! The edit makes all of it visible at once. Before it, a crash leaves a spare space, which the next start deletes; after it, the old space is
-//! the spare one. Rows pass through in batches: nothing holds a whole table.
+//! The edit makes all of it visible at once. Before it, a crash leaves a spare space, which the next start deletes;
+//! after it, the old space is the spare one. Rows pass through in batches: nothing holds a whole table.
 
 use super::{
     column_defaults::with_sequences,
@@ -108,16 +108,16 @@ pub(super) async fn alter(
     table: TableId,
     derive: impl Fn(&Snapshot) -> keyspan_catalog::Result<Alteration> + Send + Sync,
 ) -> Result<()> {
-    let shared = session.shared.clone();
+    let instance = session.instance.clone();
     let in_transaction = session.in_transaction();
     // In a transaction COMMIT looks whether others have written the table meanwhile.
-    let _held = if in_transaction { None } else { Some(shared.table_locks.lock([], [table]).await) };
+    let _held = if in_transaction { None } else { Some(instance.table_locks.lock([], [table]).await) };
     let count = derive(&session.catalog_snapshot())?.numbers();
     let (reserved, first) = match count {
         0 => (None, None),
         _ if in_transaction => (None, Some(session.reserve(count).await?)),
         _ => {
-            let (reserved, first) = Reserved::new(shared.clone(), (tenant, oid), count).await?;
+            let (reserved, first) = Reserved::new(instance.clone(), (tenant, oid), count).await?;
             (Some(reserved), Some(first))
         }
     };
@@ -142,7 +142,7 @@ pub(super) async fn alter(
     }
     drop(view);
     let edit = Edit::ChangePrivate(tenant.clone(), oid, edits);
-    shared.catalog.commit(|_| Ok(edit.clone())).await?;
+    instance.catalog.commit(|_| Ok(edit.clone())).await?;
     if let Some(reserved) = reserved {
         reserved.used();
     }

@@ -32,7 +32,7 @@ pub(super) async fn create(session: &mut Session, name: &str, options: &RoleOpti
             connect: BTreeSet::new(),
         }))
     };
-    session.shared.catalog.commit(edit).await?;
+    session.instance.catalog.commit(edit).await?;
     Ok(())
 }
 
@@ -49,12 +49,12 @@ pub(super) async fn alter(session: &mut Session, name: &str, options: &RoleOptio
         role.secret = secret.clone().unwrap_or(role.secret);
         Ok(Edit::AlterRole(role))
     };
-    session.shared.catalog.commit(edit).await?;
+    session.instance.catalog.commit(edit).await?;
     Ok(())
 }
 
 pub(super) async fn drop(session: &mut Session, names: &[String], if_exists: bool) -> Result<()> {
-    let catalog = session.shared.catalog.clone();
+    let catalog = session.instance.catalog.clone();
     for name in names {
         if *name == session.identity.role {
             return Err(SqlError::new(SqlState::OBJECT_IN_USE, "current user cannot be dropped"));
@@ -78,7 +78,7 @@ fn drop_ok<T>(result: keyspan_catalog::Result<T>) -> Result<()> {
 }
 
 pub(super) async fn grant(session: &mut Session, databases: &[String], roles: &[String], given: bool) -> Result<()> {
-    let catalog = session.shared.catalog.clone();
+    let catalog = session.instance.catalog.clone();
     for database in databases {
         let tenant = tenant_id(database)?;
         for role in roles {

@@ -1,6 +1,6 @@
 //! `CREATE TABLE`, `ALTER TABLE`, `DROP TABLE`.
 
-use super::{column_defaults::Given, skipped};
+use super::{column_defaults::ColumnClauses, skipped};
 use crate::{
     dml,
     pg::{
@@ -21,14 +21,14 @@ pub(super) async fn create(session: &mut Session, create: &CreateTable) -> Resul
         return Err(SqlError::unsupported("a temporary table in the operator's database")
             .with_hint("A temporary table belongs to a session of a tenant's database."));
     }
-    let catalog = session.shared.catalog.clone();
+    let catalog = session.instance.catalog.clone();
     if create.if_not_exists && catalog.snapshot().table(&create.name).is_some() {
         skipped(session, &format!("relation \"{}\" already exists", create.name));
         return Ok(());
     }
     let definition = definition_of(create);
     let draft = Table::define(TableId(keyspan_catalog::snapshot::FIRST_OID), &definition)?;
-    let given = Given::of(session, create, &draft).await?;
+    let given = ColumnClauses::of(session, create, &draft).await?;
     if given.has_sequences() {
         return Err(SqlError::unsupported("a sequence of a shared table")
             .with_hint("Consecutive keys all meet at one place; use uuid, or a key of what identifies the row."));
@@ -42,7 +42,7 @@ pub(super) async fn create(session: &mut Session, create: &CreateTable) -> Resul
 }
 
 pub(super) async fn alter(session: &mut Session, alter: &AlterTable) -> Result<()> {
-    let catalog = session.shared.catalog.clone();
+    let catalog = session.instance.catalog.clone();
     let before = catalog.snapshot();
     let Some(table) = before.table(&alter.name) else {
         if alter.if_exists {
@@ -72,7 +72,7 @@ pub(super) async fn alter(session: &mut Session, alter: &AlterTable) -> Result<(
 }
 
 pub(super) async fn drop(session: &mut Session, drop: &DropTables) -> Result<()> {
-    let catalog = session.shared.catalog.clone();
+    let catalog = session.instance.catalog.clone();
     let snapshot = catalog.snapshot();
     let mut tables: Vec<Arc<Table>> = Vec::with_capacity(drop.names.len());
     for name in &drop.names {
@@ -181,14 +181,14 @@ pub(super) enum Settled {
     /// A default.
     Default(String, Option<ColumnDefault>),
     /// A column, with what is given with it.
-    Added { column: ColumnDefinition, given: Given, key: bool, if_not_exists: bool },
+    Added { column: ColumnDefinition, given: ColumnClauses, key: bool, if_not_exists: bool },
     /// A condition: its name, what it says, and the columns that it names.
     Check(Option<String>, String, Vec<String>),
 }
 
 impl Settled {
     /// What is given with a column that is added.
-    pub(super) fn given(&self) -> Option<&Given> {
+    pub(super) fn given(&self) -> Option<&ColumnClauses> {
         match self {
             Self::Added { given, .. } => Some(given),
             _ => None,
@@ -208,7 +208,7 @@ pub(super) async fn settle(session: &mut Session, table: &Table, actions: &[Alte
             {
                 let definition = column_of(column, family.as_ref());
                 let draft = table.add_column(&definition)?;
-                let given = Given::of_added(session, column, checks, &draft).await?;
+                let given = ColumnClauses::of_added(session, column, checks, &draft).await?;
                 Settled::Added { column: definition, given, key: *key, if_not_exists: *if_not_exists }
             }
             AlterAction::AddCheck(check) => {

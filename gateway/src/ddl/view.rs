@@ -179,10 +179,10 @@ pub(super) fn dependents(snapshot: &Snapshot, tenant: &TenantId, relations: &BTr
     found
 }
 
-/// Drops the views of all tenants that read a shared table, or these columns of it: one edit for each tenant. Should the table stay
-/// after all, they are gone.
+/// Drops the views of all tenants that read a shared table, or these columns of it: one edit for each tenant. Should
+/// the table stay after all, they are gone.
 pub(super) async fn drop_shared(session: &mut Session, table: u32, columns: Option<&BTreeSet<u16>>) -> Result<()> {
-    let catalog = session.shared.catalog.clone();
+    let catalog = session.instance.catalog.clone();
     let of = |own: &Private| sql_view::dependents(own, table, columns);
     let snapshot = catalog.snapshot();
     let tenants = snapshot.private.iter().filter_map(|(id, own)| Some((snapshot.tenant(id.as_str())?, of(own))));
@@ -203,7 +203,8 @@ pub(super) fn dependents_of_columns(own: &Private, table: u32, columns: &BTreeSe
     if columns.is_empty() { Vec::new() } else { sql_view::dependents(own, table, Some(columns)) }
 }
 
-/// Tells the client what goes with relations, or with columns of them; gives the numbers of the temporary views among it.
+/// Tells the client what goes with relations, or with columns of them; gives the numbers of the temporary views among
+/// it.
 pub(super) fn cascade(
     session: &mut Session,
     relations: impl IntoIterator<Item = u32>,

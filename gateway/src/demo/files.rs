@@ -23,7 +23,8 @@ pub(super) struct File {
     bytes: &'static [u8],
 }
 
-/// The files, in the order in which they are loaded: the small ones first, so that whoever looks in finds something to join.
+/// The files, in the order in which they are loaded: the small ones first, so that whoever looks in finds something to
+/// join.
 pub(super) const FILES: [File; 3] = [
     File { table: "airports", bytes: include_bytes!("../../demo/airports.parquet") },
     File { table: "weather", bytes: include_bytes!("../../demo/weather.parquet") },

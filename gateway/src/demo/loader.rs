@@ -1,11 +1,12 @@
 //! Rows of values → keys and cells → commits, a few at a time.
 //!
-//! The loader finds each column of the source in the table by its name, encodes a row as an INSERT would (a marker cell, then a cell
-//! for each value that is not NULL), collects rows by tenant, and commits [`COMMIT_ROWS`] of them together through the tenant's door.
-//! At most [`COMMITS_MAX`] commits are under way: the log thread writes them as one group while the next rows are encoded.
+//! The loader finds each column of the source in the table by its name, encodes a row as an INSERT would (a marker
+//! cell, then a cell for each value that is not NULL), collects rows by tenant, and commits [`COMMIT_ROWS`] of them
+//! together through the tenant's door. At most [`COMMITS_MAX`] commits are under way: the log thread writes them as one
+//! group while the next rows are encoded.
 
 use crate::{
-    instance::Shared,
+    instance::Instance,
     pg::error::{Result, SqlError, SqlState},
 };
 use bytes::Bytes;
@@ -52,7 +53,7 @@ impl Loader {
     ///
     /// # Errors
     /// 42703 for a column that the table does not have, 23502 when a part of the key is not among them.
-    pub fn new(shared: &Shared, table: Arc<Table>, columns: &[impl AsRef<str>]) -> Result<Self> {
+    pub fn new(instance: &Instance, table: Arc<Table>, columns: &[impl AsRef<str>]) -> Result<Self> {
         let mut key = vec![None; table.key.parts.len()];
         let mut cells = Vec::new();
         for (position, name) in columns.iter().enumerate() {
@@ -73,11 +74,12 @@ impl Loader {
             SqlError::new(SqlState::NOT_NULL_VIOLATION, format!("a key column of \"{}\" has no values", table.name))
         })?;
         let marker = FamilyName::new(MARKER_FAMILY)?;
-        let (store, waiting, commits) = (shared.catalog.store().clone(), BTreeMap::new(), JoinSet::new());
+        let (store, waiting, commits) = (instance.catalog.store().clone(), BTreeMap::new(), JoinSet::new());
         Ok(Self { store, table, key, cells, marker, waiting, commits, rows: 0 })
     }
 
-    /// Takes a row; waits while too many commits are under way. Tells `step` how many rows are durable, when it learns of it.
+    /// Takes a row; waits while too many commits are under way. Tells `step` how many rows are durable, when it learns
+    /// of it.
     ///
     /// # Errors
     /// A value that does not fit, and what a commit before it said.

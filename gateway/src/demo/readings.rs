@@ -1,8 +1,8 @@
 //! Sensor readings made from a seed: as many as one likes, as load.
 //!
-//! Reading `n` is a function of the seed and `n` alone, so nothing is kept. [`DEVICES`] devices read once a minute: reading `n` is
-//! by device `n mod DEVICES` at minute `n div DEVICES`, which makes keys unique and lets rows arrive as they do in life, in order of
-//! time and all over the keys. Tenants own unequal shares of the devices.
+//! Reading `n` is a function of the seed and `n` alone, so nothing is kept. [`DEVICES`] devices read once a minute:
+//! reading `n` is by device `n mod DEVICES` at minute `n div DEVICES`, which makes keys unique and lets rows arrive as
+//! they do in life, in order of time and all over the keys. Tenants own unequal shares of the devices.
 
 use super::tenant_id;
 use keyspan_catalog::{TenantId, Value};
@@ -54,8 +54,8 @@ fn rounded(value: f64) -> f64 {
     (value * 100.0).round() / 100.0
 }
 
-/// SplitMix64 (Steele, Lea, Flood: Fast splittable pseudorandom number generators, 2014): the same numbers for ever, which no
-/// library promises of its standard generator.
+/// SplitMix64 (Steele, Lea, Flood: Fast splittable pseudorandom number generators, 2014): the same numbers for ever,
+/// which no library promises of its standard generator.
 struct Random(u64);
 
 impl Random {

@@ -45,7 +45,8 @@ pub(crate) fn assign_row(
     columns.iter().enumerate().map(|(at, column)| assign(batch.column(from + at), row, column)).collect()
 }
 
-/// A value of a type as one of another, by itself or in an array; `mismatch` is the error of the column that it goes to.
+/// A value of a type as one of another, by itself or in an array; `mismatch` is the error of the column that it goes
+/// to.
 fn cast(value: Value, from: &DataType, kind: SqlType, mismatch: &dyn Fn() -> SqlError) -> Result<Value> {
     use SqlType::{
         Array, Bool, Bytea, Char, Date, Float4, Float8, Int2, Int4, Int8, Interval, Json, Jsonb, Numeric, Text, Time,
@@ -62,7 +63,7 @@ fn cast(value: Value, from: &DataType, kind: SqlType, mismatch: &dyn Fn() -> Sql
         }
         (Text | Varchar(_) | Char(_) | Json | Jsonb, Value::Text(text)) => Value::Text(text),
         // As it is printed depends on the type of its items, which a value does not tell.
-        (Text | Varchar(_) | Char(_), Value::Array(items)) => Value::Text(shown(items, from)),
+        (Text | Varchar(_) | Char(_), Value::Array(items)) => Value::Text(list_text(items, from)),
         (Text | Varchar(_) | Char(_), value) => Value::Text(value.to_text(kind_of(&value, from))),
         (_, Value::Text(text)) => return read(&text, kind),
         (Int2 | Int4 | Int8, Value::Float(value)) => {
@@ -175,7 +176,7 @@ fn kind_of(value: &Value, from: &DataType) -> SqlType {
 }
 
 /// The text of an array of a type.
-fn shown(items: Vec<Value>, from: &DataType) -> String {
+fn list_text(items: Vec<Value>, from: &DataType) -> String {
     let array = Value::Array(items);
     array.to_text(kind_of(&array, from))
 }

@@ -38,7 +38,7 @@ use std::sync::Arc;
 /// The defaults of the columns that a statement does not name.
 pub(crate) struct Defaults {
     columns: Vec<(usize, Source)>,
-    facts: Arc<StatementContext>,
+    statement: Arc<StatementContext>,
 }
 
 enum Source {
@@ -53,16 +53,16 @@ impl Defaults {
     /// # Errors
     /// What evaluating a default finds.
     pub(crate) async fn new(query: &Query, target: &Target, named: &[usize]) -> Result<Self> {
-        let facts = query.statement_context().clone();
+        let statement = query.statement_context().clone();
         let mut columns = Vec::new();
         for (at, column) in target.columns.iter().enumerate().filter(|(at, _)| !named.contains(at)) {
             let Some(default) = &column.default else { continue };
             let source = match &default.value {
                 DefaultValue::Constant(text) => Source::Value(read(text, column.kind)?),
-                DefaultValue::Now => Source::Value(Value::Timestamp(facts.transaction_micros)),
+                DefaultValue::Now => Source::Value(Value::Timestamp(statement.transaction_micros)),
                 DefaultValue::Uuid => Source::Uuid,
                 DefaultValue::Next(id) => {
-                    let found = facts.snapshot.sequence_of(facts.tenant.as_ref(), *id);
+                    let found = statement.snapshot.sequence_of(statement.tenant.as_ref(), *id);
                     Source::Next(found.cloned().ok_or_else(|| {
                         let message = format!("the sequence of column \"{}\" does not exist", column.name);
                         SqlError::new(SqlState::UNDEFINED_TABLE, message)
@@ -80,7 +80,7 @@ impl Defaults {
             };
             columns.push((at, source));
         }
-        Ok(Self { columns, facts })
+        Ok(Self { columns, statement })
     }
 
     /// Puts them into a row.
@@ -92,7 +92,7 @@ impl Defaults {
             values[*at] = match source {
                 Source::Value(value) => value.clone(),
                 Source::Uuid => Value::Uuid(uuid::Uuid::new_v4().into_bytes()),
-                Source::Next(sequence) => Value::Int(self.facts.next_number(sequence)?),
+                Source::Next(sequence) => Value::Int(self.statement.next_number(sequence)?),
             };
         }
         Ok(())
@@ -102,7 +102,8 @@ impl Defaults {
 /// What a default that a statement declares comes to; `None` for NULL.
 ///
 /// # Errors
-/// 0A000 for what cannot be a default; what is wrong with the expression; 42804 and others for a value that the column does not take.
+/// 0A000 for what cannot be a default; what is wrong with the expression; 42804 and others for a value that the column
+/// does not take.
 pub async fn settled(query: &Query, table: &Table, column: &str, expression: &Expr) -> Result<Option<ColumnDefault>> {
     let target = Target::of_table(&query.view, Arc::new(table.clone()));
     let column = &target.columns[target.position(column)?];
@@ -277,7 +278,8 @@ pub(super) fn is_default(expr: &Expr) -> bool {
     matches!(expr, Expr::Identifier(name) if name.quote_style.is_none() && name.value.eq_ignore_ascii_case("default"))
 }
 
-/// 23514 for the first row that contradicts a condition of the table, with the row's place. `altering` are rows that are there.
+/// 23514 for the first row that contradicts a condition of the table, with the row's place. `altering` are rows that
+/// are there.
 ///
 /// # Errors
 /// What evaluating a condition finds, for the first row.

@@ -88,7 +88,7 @@ pub(super) fn source(
     let columns: Vec<&TargetColumn> = named.iter().map(|at| &target.columns[*at]).collect();
     let mut hints = hints.to_vec();
     let Some(mut source) = insert.source.clone() else {
-        // One row, of which nothing is said.
+        // One row of defaults.
         return Ok((select::select(vec![select::value(ast::Value::Null)], Vec::new(), None)?, hints));
     };
     if let SetExpr::Values(values) = source.body.as_mut() {
@@ -120,7 +120,7 @@ pub(super) async fn run(
     upsert::check_target(target, &conflict)?;
     // A row that is new has its defaults, and one that is there keeps what it has.
     let more = target.columns.iter().enumerate().any(|(at, column)| column.default.is_some() && !named.contains(&at));
-    let plain = !returned.wanted() && !more && target.table.checks.is_empty();
+    let plain = !returned.is_wanted() && !more && target.table.checks.is_empty();
     let blind = plain && upsert::is_blind(target, named, &conflict);
     if let OnConflict::Update { assignments, .. } = &conflict
         && !blind
@@ -198,9 +198,9 @@ pub(super) fn new_rows(
 
 /// Where keys come from that no column has.
 fn numbers(query: &Query) -> Numbers {
-    let facts = query.statement_context();
-    let given = facts.shared.as_ref().map(|shared| shared.row_numbers.clone()).unwrap_or_default();
-    Numbers { given, now_micros: facts.now_micros }
+    let statement = query.statement_context();
+    let given = statement.instance.as_ref().map(|instance| instance.row_numbers.clone()).unwrap_or_default();
+    Numbers { given, now_micros: statement.now_micros }
 }
 
 /// A row of the parts of its key and values for all columns, checked.
@@ -259,7 +259,7 @@ pub(crate) async fn put_new(
         if !taken {
             let mutations = creation(target, &row)?;
             written.mutate(&target.table, row.key, mutations)?;
-            if returned.wanted() {
+            if returned.is_wanted() {
                 returned.add(row.number, row.values)?;
             }
             count += 1;

@@ -5,9 +5,9 @@
 //!   FROM source LEFT JOIN table ON condition
 //! ```
 //!
-//! What a clause sets is asked for only in rows that are the clause's own, so that nothing is computed of which PostgreSQL computes nothing. What
-//! stands behind NOT MATCHED sees the source alone: names without a table are those of its columns. A row of the table that two rows of the
-//! source would change is 21000.
+//! What a clause sets is asked for only in rows that are the clause's own, so that nothing is computed of which
+//! PostgreSQL computes nothing. What stands behind NOT MATCHED sees the source alone: names without a table are those
+//! of its columns. A row of the table that two rows of the source would change is 21000.
 
 use super::{
     assign::{assign, assign_row},

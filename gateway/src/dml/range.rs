@@ -13,9 +13,9 @@ use std::sync::Arc;
 /// Rows above which a DELETE of a key prefix deletes the range instead of its rows.
 pub(super) const RANGE_ROWS_MIN: u64 = 10_000;
 
-/// The range that a DELETE may delete whole, with the number of its rows; `None` when rows are to be deleted one by one: the
-/// predicate is not exactly a key prefix, the rows are few, there are rows that the statement does not see, because their keys do
-/// not conform, or the table keeps history, which the deletion of a range would take along.
+/// The range that a DELETE may delete whole, with the number of its rows; `None` when rows are to be deleted one by
+/// one: the predicate is not exactly a key prefix, the rows are few, there are rows that the statement does not see,
+/// because their keys do not conform, or the table keeps history, which the deletion of a range would take along.
 pub(super) async fn whole_prefix(
     query: &Query,
     plan: &LogicalPlan,

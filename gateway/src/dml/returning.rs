@@ -1,8 +1,8 @@
 //! `RETURNING`: the rows that a statement has written, as it asks for them.
 //!
-//! Rows are collected as they will stand after the commit, and become a table that only this statement sees, under the name by which
-//! it calls the one that it writes. The items are then a SELECT over it, which runs before the commit: an item that fails takes the
-//! writes along, and the client gets rows only of what is stored.
+//! Rows are collected as they will stand after the commit, and become a table that only this statement sees, under the
+//! name by which it calls the one that it writes. The items are then a SELECT over it, which runs before the commit: an
+//! item that fails takes the writes along, and the client gets rows only of what is stored.
 
 use super::target::Target;
 use crate::{
@@ -70,7 +70,7 @@ impl<'a> Returned<'a> {
     }
 
     /// Whether anything is returned.
-    pub(super) fn wanted(&self) -> bool {
+    pub(super) fn is_wanted(&self) -> bool {
         self.items.is_some()
     }
 
@@ -145,7 +145,7 @@ pub(super) async fn written_rows(
     items: &[SelectItem],
     rows: &[&[Value]],
 ) -> Result<(ast::Statement, LogicalPlan)> {
-    query.context.register_udtf(WRITTEN_ROWS, Arc::new(Given(table(target, rows)?)));
+    query.context.register_udtf(WRITTEN_ROWS, Arc::new(PreparedTable(table(target, rows)?)));
     let sql = format!("SELECT * FROM {WRITTEN_ROWS}() AS {name}");
     let parsed = Parser::new(&PostgreSqlDialect {}).try_with_sql(&sql).and_then(|mut parser| parser.parse_query());
     let mut select = parsed.map_err(|error| internal(error.to_string()))?;
@@ -181,9 +181,9 @@ fn table(target: &Target, rows: &[&[Value]]) -> Result<Arc<dyn TableProvider>> {
 
 /// A function that gives a table that was made before.
 #[derive(Debug)]
-pub(crate) struct Given(pub(crate) Arc<dyn TableProvider>);
+pub(crate) struct PreparedTable(pub(crate) Arc<dyn TableProvider>);
 
-impl TableFunctionImpl for Given {
+impl TableFunctionImpl for PreparedTable {
     fn call_with_args(&self, _: TableFunctionArgs<'_, '_>) -> datafusion::error::Result<Arc<dyn TableProvider>> {
         Ok(self.0.clone())
     }

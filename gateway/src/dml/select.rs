@@ -1,4 +1,5 @@
-//! Trees of SELECTs that writes are planned as, and what PostgreSQL does to values on their way into columns while it parses.
+//! Trees of SELECTs that writes are planned as, and what PostgreSQL does to values on their way into columns while it
+//! parses.
 
 use super::target::{Target, TargetColumn};
 use crate::{
@@ -53,7 +54,8 @@ pub(crate) fn all_items(target: &Target, table: &Ident) -> Vec<Expr> {
     target.columns.iter().map(|of| column(table, &of.name)).collect()
 }
 
-/// The table of a write as its SELECT reads it: with its hidden key, if it has one, under the name by which the statement calls it.
+/// The table of a write as its SELECT reads it: with its hidden key, if it has one, under the name by which the
+/// statement calls it.
 pub(crate) fn read(target: &Target, table: &TableWithJoins, called: &Ident) -> TableWithJoins {
     let mut table = table.clone();
     if target.hidden_key.is_some()
@@ -160,7 +162,8 @@ pub(super) fn keep_digits(expr: &mut Expr, kind: SqlType) {
     }
 }
 
-/// Makes the rows of a VALUES fit their columns: PostgreSQL types each literal by its column, DataFusion all rows of a column alike.
+/// Makes the rows of a VALUES fit their columns: PostgreSQL types each literal by its column, DataFusion all rows of a
+/// column alike.
 pub(super) fn type_values(rows: &mut [ast::Parens<Vec<Expr>>], columns: &[&TargetColumn]) -> Result<()> {
     for (at, column) in columns.iter().enumerate() {
         for row in rows.iter_mut() {
@@ -173,7 +176,8 @@ pub(super) fn type_values(rows: &mut [ast::Parens<Vec<Expr>>], columns: &[&Targe
         let is_text_column = matches!(column.kind, SqlType::Text | SqlType::Varchar(_) | SqlType::Char(_));
         // What is cast to a kind of text bears its name.
         let bears = is_text_column && cells().any(|cell| matches!(cell, Expr::Cast { .. }));
-        // DataFusion puts together only what bears the same name of a type, and of types that Arrow has no name for, NULL and parameters bear none.
+        // DataFusion puts together only what bears the same name of a type, and of types that Arrow has no name for,
+        // NULL and parameters bear none.
         if matches!(column.kind, SqlType::Uuid | SqlType::Json | SqlType::Jsonb | SqlType::Array(_))
             && !cells().all(is_text)
         {

@@ -230,7 +230,7 @@ impl Target {
             .with_detail(format!("{} already exists.", self.shown_key(parts)))
     }
 
-    /// 23505 as it is told of rows that are there.
+    /// 23505 for a key that existing rows have twice.
     pub(crate) fn not_unique(&self, parts: &[Value]) -> SqlError {
         let message = format!("could not create unique index \"{}_pkey\"", self.table.name);
         SqlError::new(SqlState::UNIQUE_VIOLATION, message)

@@ -119,7 +119,7 @@ pub(super) async fn update(
                 continue;
             }
             let mut mutations: Vec<Mutation> = vec![marker()];
-            let whole = returned.wanted() || checked;
+            let whole = returned.is_wanted() || checked;
             let mut after = whole.then(|| target.row(&batch, keys.len() + set.len(), row)).transpose()?;
             for (at, position) in set.iter().enumerate() {
                 let column = &target.columns[*position];
@@ -137,7 +137,7 @@ pub(super) async fn update(
                 if checked {
                     changed.push(after.clone());
                 }
-                if returned.wanted() {
+                if returned.is_wanted() {
                     returned.add(count, after)?;
                 }
             }
@@ -178,7 +178,7 @@ pub(super) async fn delete(
     let plan = query.plan(select).await?;
     let plan = if parameters.is_empty() { plan } else { plan.with_param_values(parameters.to_vec())? };
     if ranges
-        && !returned.wanted()
+        && !returned.is_wanted()
         && let Some((range, count)) = range::whole_prefix(query, &plan, target).await?
     {
         return Ok((WriteSet::of_range(target.table.clone(), range), count));
@@ -192,7 +192,7 @@ pub(super) async fn delete(
             if written.has(&target.table, &key) {
                 continue;
             }
-            if returned.wanted() {
+            if returned.is_wanted() {
                 returned.add(count, target.row(&batch, keys.len(), row)?)?;
             }
             written.add_read(&target.table, key.clone())?;

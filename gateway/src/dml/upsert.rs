@@ -68,8 +68,8 @@ pub(crate) fn check_target(target: &Target, conflict: &OnConflict) -> Result<()>
     Err(error.with_hint(format!("The primary key is ({}).", key.join(", "))))
 }
 
-/// Whether the update sets exactly the inserted columns beside the key, each from `EXCLUDED`, without a condition: then it
-/// does not matter what was there.
+/// Whether the update sets exactly the inserted columns beside the key, each from `EXCLUDED`, without a condition: then
+/// it does not matter what was there.
 pub(crate) fn is_blind(target: &Target, named: &[usize], conflict: &OnConflict) -> bool {
     let OnConflict::Update { assignments, condition: None, .. } = conflict else { return false };
     let inserted: BTreeSet<&str> = named
@@ -87,7 +87,8 @@ fn is_excluded(value: &Expr, name: &str) -> bool {
     matches!(parts.as_slice(), [row, column] if fold(row) == EXCLUDED && fold(column) == name)
 }
 
-/// Parameters that are set as they are have the type of their column; others in the clause are text unless the client said.
+/// Parameters that are set as they are have the type of their column; others in the clause are text unless the client
+/// said.
 pub(super) fn hint_parameters(target: &Target, insert: &ast::Insert, hints: &mut Vec<Option<DataType>>) -> Result<()> {
     let OnConflict::Update { assignments, condition, .. } = write::on_conflict(insert)? else { return Ok(()) };
     for (name, value) in &assignments {
@@ -156,7 +157,7 @@ impl Upsert<'_> {
             } else {
                 let mutations = insert::creation(target, &row)?;
                 written.mutate(&target.table, row.key, mutations)?;
-                if returned.wanted() {
+                if returned.is_wanted() {
                     returned.add(row.number, row.values)?;
                 }
                 count += 1;
@@ -168,7 +169,8 @@ impl Upsert<'_> {
         Ok(count)
     }
 
-    /// Updates rows that are there: the new values are a SELECT over the table joined with the rows that were to be inserted.
+    /// Updates rows that are there: the new values are a SELECT over the table joined with the rows that were to be
+    /// inserted.
     async fn update(
         &self,
         assignments: &[(String, Expr)],
@@ -188,7 +190,7 @@ impl Upsert<'_> {
             items.push(value);
             places.push(place);
         }
-        let whole = returned.wanted() || !target.table.checks.is_empty();
+        let whole = returned.is_wanted() || !target.table.checks.is_empty();
         if whole {
             items.extend(select::all_items(target, &name));
         }
@@ -222,7 +224,7 @@ impl Upsert<'_> {
                 if let Some(after) = after {
                     target.check_nulls(&after, |at| places.contains(&at))?;
                     defaults::check(self.query, target, &[&after], false).await.map_err(|(_, error)| error)?;
-                    if returned.wanted() {
+                    if returned.is_wanted() {
                         returned.add(new.number, after)?;
                     }
                 }

@@ -1,13 +1,14 @@
-//! Queries that differ in their values alone: each of them a text of its own, with a time or a name that is compared with a column. Dashboards send
-//! such texts all day, and would pay for a plan each time.
+//! Queries that differ in their values alone: each of them a text of its own, with a time or a name that is compared
+//! with a column. Dashboards send such texts all day, and would pay for a plan each time.
 //!
 //! ```text
 //! SELECT … WHERE host = 'a' AND ts >= '2026-01-01' ──▶ SELECT … WHERE host = $1 AND ts >= $2,  'a', '2026-01-01'
 //! ```
 //!
-//! Values that WHERE compares with a column are [lifted](lift) out of the syntax tree. What is left is prepared when it comes again, and each text of
-//! its kind runs as that prepared statement with its values: what such a value means, PostgreSQL takes from the column in either case. A text whose
-//! values are none of their columns' types, or whose plan may not be kept, is planned as it stands, and so is each that came first.
+//! Values that WHERE compares with a column are [lifted](lift) out of the syntax tree. What is left is prepared when it
+//! comes again, and each text of its kind runs as that prepared statement with its values: what such a value means,
+//! PostgreSQL takes from the column in either case. A text whose values are none of their columns' types, or whose plan
+//! may not be kept, is planned as it stands, and so is each that came first.
 
 use super::Runs;
 use crate::{
@@ -40,7 +41,7 @@ pub(crate) async fn prepare(session: &mut Session, statement: &ast::Statement) -
         Some(prepared) => prepared?,
         None if session.plan_cache.trees.once.occurred(&kind) => {
             let again = Statement::Query(Box::new(kind.clone()));
-            // Whatever is wrong is told of the statement as it stands.
+            // Errors are those of the statement as it was written.
             let prepared = Box::pin(super::prepare(session, again, &[], Runs::Later)).await.ok();
             let prepared = prepared.filter(|one| one.parameters.len() == values.len() && one.plans.may_be_kept());
             session.plan_cache.trees.store(TreeEntry {
@@ -62,14 +63,14 @@ pub(crate) async fn prepare(session: &mut Session, statement: &ast::Statement) -
 
 /// A value of a text.
 #[derive(Clone, Debug, PartialEq, Eq)]
-enum Given {
+enum Literal {
     /// In quotes: it takes the type of the column.
     Quoted(String),
     /// Digits: a number, whatever the column.
     Whole(String),
 }
 
-impl Given {
+impl Literal {
     /// As a value of a type; `None` when the text says that it is of another.
     fn of_type(&self, wanted: &DataType) -> Result<Option<ScalarValue>> {
         let text = match self {
@@ -88,8 +89,9 @@ impl Given {
     }
 }
 
-/// The statement with placeholders where its WHERE compares columns with values, and these; `None` when it has none, or placeholders of its own.
-fn lift(statement: &ast::Statement) -> Option<(ast::Statement, Vec<Given>)> {
+/// The statement with placeholders where its WHERE compares columns with values, and these; `None` when it has none, or
+/// placeholders of its own.
+fn lift(statement: &ast::Statement) -> Option<(ast::Statement, Vec<Literal>)> {
     let filter = |query: &ast::Query| match query.body.as_ref() {
         SetExpr::Select(select) => select.selection.is_some(),
         _ => false,
@@ -114,7 +116,7 @@ fn has_placeholder(statement: &ast::Statement) -> bool {
 }
 
 /// Lifts values out of a condition, in their order.
-fn lift_from(condition: &mut Expr, values: &mut Vec<Given>) {
+fn lift_from(condition: &mut Expr, values: &mut Vec<Literal>) {
     use ast::BinaryOperator::{And, Eq, Gt, GtEq, Lt, LtEq, NotEq, Or};
     match condition {
         Expr::Nested(inner) => lift_from(inner, values),
@@ -147,13 +149,13 @@ fn is_column(expr: &Expr) -> bool {
     matches!(expr, Expr::Identifier(_) | Expr::CompoundIdentifier(_))
 }
 
-fn lift_value(expr: &mut Expr, values: &mut Vec<Given>) {
+fn lift_value(expr: &mut Expr, values: &mut Vec<Literal>) {
     let Expr::Value(value) = expr else { return };
     let given = match &value.value {
         // Blanks at the end are none of a `char(n)`, but of a text.
-        Value::SingleQuotedString(text) if !text.ends_with(' ') => Given::Quoted(text.clone()),
+        Value::SingleQuotedString(text) if !text.ends_with(' ') => Literal::Quoted(text.clone()),
         Value::Number(digits, false) if digits.bytes().all(|byte| byte.is_ascii_digit()) => {
-            Given::Whole(digits.clone())
+            Literal::Whole(digits.clone())
         }
         _ => return,
     };

@@ -4,9 +4,10 @@
 //! plan the query → reserve a space → write its rows there, in parts → the edit that makes the table of that space
 //! ```
 //!
-//! The edit makes table and rows visible at once; before it nobody sees either. In a transaction the edit is one of the transaction's. What fails or is
-//! given up before it gives the space up, with what was written; a crash leaves a spare space, which the next start deletes. Rows pass
-//! through in batches: nothing holds all of them. The query reads at one pin, as any statement.
+//! The edit makes table and rows visible at once; before it nobody sees either. In a transaction the edit is one of the
+//! transaction's. What fails or is given up before it gives the space up, with what was written; a crash leaves a spare
+//! space, which the next start deletes. Rows pass through in batches: nothing holds all of them. The query reads at one
+//! pin, as any statement.
 
 use crate::{
     ddl::{
@@ -52,7 +53,7 @@ pub(super) async fn create_table_as(
     let rows = if create.on_commit == Some(OnCommit::DeleteRows) && create.with_data {
         Box::pin(emptied(session, create, parameters)).await?
     } else {
-        filled(session, create, parameters).await?
+        create_and_fill(session, create, parameters).await?
     };
     Ok(match rows {
         Some(rows) if create.with_data => format!("SELECT {rows}"),
@@ -68,7 +69,7 @@ async fn emptied(session: &mut Session, create: &CreateTableAs, parameters: Vec<
     }
     let made = async {
         let empty = CreateTableAs { with_data: false, ..create.clone() };
-        if filled(session, &empty, parameters.clone()).await?.is_none() {
+        if create_and_fill(session, &empty, parameters.clone()).await?.is_none() {
             return Ok(None);
         }
         let name = RelationName::within(Schema::Temporary, create.name.name.as_str());
@@ -86,8 +87,13 @@ async fn emptied(session: &mut Session, create: &CreateTableAs, parameters: Vec<
     made
 }
 
-/// Makes a table with the rows of a query, if it is to have any: their number; `None` when it is there already, and may be.
-async fn filled(session: &mut Session, create: &CreateTableAs, parameters: Vec<ScalarValue>) -> Result<Option<u64>> {
+/// Makes a table with the rows of a query, if it is to have any: their number; `None` when it is there already, and may
+/// be.
+async fn create_and_fill(
+    session: &mut Session,
+    create: &CreateTableAs,
+    parameters: Vec<ScalarValue>,
+) -> Result<Option<u64>> {
     let (owner, oid) = tenant(session)?;
     let view = session.view().await?;
     let place = create.name.schema.map_or_else(|| session.search_path().first(), Ok)?;
@@ -111,7 +117,7 @@ async fn filled(session: &mut Session, create: &CreateTableAs, parameters: Vec<S
     } else if session.in_transaction() {
         (None, shielded(session.reserve(1)).await?)
     } else {
-        let (reserved, number) = shielded(Reserved::new(session.shared.clone(), (&owner, oid), 1)).await?;
+        let (reserved, number) = shielded(Reserved::new(session.instance.clone(), (&owner, oid), 1)).await?;
         (Some(reserved), number)
     };
     let made = async {
@@ -190,7 +196,7 @@ fn definition(create: &CreateTableAs, columns: &datatypes::Schema) -> Result<Tab
     })
 }
 
-/// The type of a column for values of a field; text for one of which only NULL is known.
+/// The type of a column for values of a field; text for a field that is only ever NULL.
 fn column_type(field: &Field) -> Option<SqlType> {
     if field.data_type().is_null() { Some(SqlType::Text) } else { types::sql_type(field) }
 }

@@ -1,9 +1,11 @@
-//! `SELECT … FOR UPDATE` in a transaction: the same query with the keys of the rows behind its columns, which are cut off as the rows are sent.
+//! `SELECT … FOR UPDATE` in a transaction: the same query with the keys of the rows behind its columns, which are cut
+//! off as the rows are sent.
 //!
 //! Which queries may lock is [`sql::locking`](crate::sql::locking::locked)'s, what a lock means the transaction's
-//! ([`Lock`]). Outside of a transaction there is nothing to hold: the query is run as if it had no such clause, unless it says what becomes of
-//! rows that others hold. Then ([`skip_locked`]) its rows are looked at one by one until LIMIT has what it wants, as in PostgreSQL: SKIP LOCKED
-//! passes over those that others hold, and over those that have changed since the query's pin, by who held them a moment ago.
+//! ([`Lock`]). Outside of a transaction there is nothing to hold: the query is run as if it had no such clause, unless
+//! it says what becomes of rows that others hold. Then ([`skip_locked`]) its rows are looked at one by one until LIMIT
+//! has what it wants, as in PostgreSQL: SKIP LOCKED passes over those that others hold, and over those that have
+//! changed since the query's pin, by who held them a moment ago.
 
 mod skip_locked;
 pub(crate) mod subqueries;
@@ -56,7 +58,8 @@ impl Locking {
 /// Runs a query that locks the rows that it gives.
 ///
 /// # Errors
-/// What is wrong with the query; 25006; 0A000 for a view and for rows as they were. The stream's: 54000, 53200; 55P03 and 40001 for NOWAIT.
+/// What is wrong with the query; 25006; 0A000 for a view and for rows as they were. The stream's: 54000, 53200; 55P03
+/// and 40001 for NOWAIT.
 pub(super) async fn rows(
     session: &mut Session,
     query: &LockingQuery,
@@ -129,7 +132,7 @@ async fn rows_at(
     })
 }
 
-/// 0A000 for a view, as it is told of a query.
+/// 0A000 for a view, as for a query.
 fn of_view(error: SqlError, what: &str) -> SqlError {
     if error.state != SqlState::FEATURE_NOT_SUPPORTED {
         return error;
@@ -175,7 +178,7 @@ fn same(a: &Ident, b: &Ident) -> bool {
     crate::pg::ident::fold(a) == crate::pg::ident::fold(b)
 }
 
-/// The rows without the keys behind them, each of which is locked before it is given.
+/// The rows without the keys behind them; each key is locked before its row is returned.
 fn noted(rows: SendableRecordBatchStream, locking: Vec<Locking>) -> SendableRecordBatchStream {
     let keys: usize = locking.iter().map(|table| table.target.key_columns().len()).sum();
     let shown = rows.schema().fields().len().saturating_sub(keys);

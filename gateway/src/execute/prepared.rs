@@ -26,7 +26,7 @@ pub(super) async fn prepare(session: &mut Session, prepare: &Prepare) -> Result<
     let hints: Vec<_> = prepare.types.iter().map(|kind| kind.map(types::data_type)).collect();
     let prepared = Box::pin(super::prepare(session, (*prepare.statement).clone(), &hints, Runs::Later)).await?;
     let types = prepared.parameters.iter().map(types::parameter_pg_type).collect();
-    let at_micros = session.shared.clock.now_micros();
+    let at_micros = session.instance.clock.now_micros();
     let source = Source { text: prepare.text.clone(), at_micros, by_statement: true };
     session.statements.insert(prepare.name.clone(), NamedStatement { prepared: Some(prepared), types, source });
     Ok(())

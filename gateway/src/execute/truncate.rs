@@ -14,8 +14,9 @@ use keyspan_catalog::{Error, ErrorKind, Private, PrivateEdit, Sequence, Snapshot
 use keyspan_storage::{Columns, KeyRange, Mutation, Scan};
 use std::sync::Arc;
 
-/// Deletes all rows of some tables: as ranges, which cost nothing by the row, outside of a transaction. In one, a private table gets a
-/// new space; a shared table, and one that keeps history, is emptied row by row, up to the bounds of a commit.
+/// Deletes all rows of some tables: as ranges, which cost nothing by the row, outside of a transaction. In one, a
+/// private table gets a new space; a shared table, and one that keeps history, is emptied row by row, up to the bounds
+/// of a commit.
 ///
 /// # Errors
 /// 42P01; 0A000 for the operator, whose tables hold the rows of all tenants; 54000, 40001, the store's.
@@ -61,8 +62,8 @@ async fn as_transaction(session: &mut Session, tables: &[RelationName]) -> Resul
     session.commit().await.map(drop)
 }
 
-/// The edits that give the columns of a table new sequences in the place of their own, numbered from `first` on: these begin at their
-/// start, and with ROLLBACK the old ones are there still.
+/// The edits that give the columns of a table new sequences in the place of their own, numbered from `first` on: these
+/// begin at their start, and with ROLLBACK the old ones are there still.
 fn restarted(own: &Private, table: Table, first: u32) -> (Table, Vec<PrivateEdit>) {
     let (mut table, mut edits) = (table, Vec::new());
     let of_table = own.sequences.values().filter(|sequence| sequence.owner.is_some_and(|(of, _)| of == table.id));

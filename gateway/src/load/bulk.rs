@@ -95,15 +95,15 @@ impl Bulk {
         self.load.seal().await.map_err(|error| explained(target, error, &span))
     }
 
-    /// Makes the rows visible, once they are [sealed](Self::seal). A private table is held meanwhile, as by any commit: who changes it by what its
-    /// rows are must not miss them.
+    /// Makes the rows visible, once they are [sealed](Self::seal). A private table is held meanwhile, as by any commit:
+    /// who changes it by what its rows are must not miss them.
     ///
     /// # Errors
     /// 23505; 40001 when the table was changed meanwhile; the store's.
     pub(crate) async fn finish(self, session: &Session, target: &Target) -> Result<(), Failed> {
         let span = self.load.span();
         let table = target.table.is_private().then_some(target.table.id);
-        let held = session.shared.table_locks.lock(table, []).await;
+        let held = session.instance.table_locks.lock(table, []).await;
         let finished = shielded(self.load.finish()).await;
         held.committed(finished.map_err(|error| explained(target, error, &span))?);
         Ok(())

@@ -1,7 +1,7 @@
 //! Access privileges as PostgreSQL shows them: `grantee=letters/grantor`.
 //!
-//! No relation here has a list of its own (privileges are GRANT CONNECT and being an operator), so `acldefault` is what holds, and `aclexplode` takes
-//! such lists apart.
+//! No relation here has a list of its own (privileges are GRANT CONNECT and being an operator), so `acldefault` is what
+//! holds, and `aclexplode` takes such lists apart.
 
 use super::cluster;
 use crate::{

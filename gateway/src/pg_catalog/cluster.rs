@@ -119,13 +119,13 @@ pub fn languages(statement: &StatementContext) -> Vec<Row> {
 }
 
 /// The rows of `pg_stat_activity`: the sessions of the database. A role sees what its own sessions do, and only the
-/// presence of those of other roles. An operator sees all sessions of the database, and in the operator's database those
-/// of all databases.
+/// presence of those of other roles. An operator sees all sessions of the database, and in the operator's database
+/// those of all databases.
 pub fn activities(statement: &StatementContext) -> Vec<Row> {
-    let Some((shared, rows)) = statement.shared.as_ref().zip(statement.rows.as_ref()) else { return Vec::new() };
+    let Some((instance, rows)) = statement.instance.as_ref().zip(statement.rows.as_ref()) else { return Vec::new() };
     let sees_all = statement.snapshot.role(&statement.role).is_some_and(|role| role.operator);
     let seen = |activity: &Activity| statement.operator || activity.tenant == rows.oid();
-    let all = shared.activities.all().into_iter().filter(seen);
+    let all = instance.activities.all().into_iter().filter(seen);
     all.map(|activity| activity_row(&activity, sees_all || activity.role == statement.role, statement)).collect()
 }
 

@@ -60,7 +60,7 @@ pub fn functions() -> Vec<RowFunction> {
             // Nothing of another catalog than that of relations has one.
             let of_class = values.get(1).is_none_or(|catalog| text_of(catalog).as_deref() == Some("pg_class"));
             let found = oid(&values[0]).filter(|_| of_class).and_then(|oid| of_relation(statement, oid));
-            Ok(shown(found.and_then(|(comments, _)| comments.get(None))))
+            Ok(text_value(found.and_then(|(comments, _)| comments.get(None))))
         }),
         row_function("col_description", 2..=2, DataType::Utf8View, |values, statement| {
             let found = oid(&values[0]).and_then(|oid| of_relation(statement, oid));
@@ -68,12 +68,12 @@ pub fn functions() -> Vec<RowFunction> {
             let found = found.zip(number).and_then(|((comments, shift), number)| {
                 comments.get(Some(number.checked_sub(shift).filter(|number| *number > 0)?))
             });
-            Ok(shown(found))
+            Ok(text_value(found))
         }),
         row_function("shobj_description", 2..=2, DataType::Utf8View, |values, statement| {
             let is_database = text_of(&values[1]).as_deref() == Some("pg_database");
             let found = oid(&values[0]).filter(|_| is_database).and_then(|oid| of_database(statement, oid));
-            Ok(shown(found))
+            Ok(text_value(found))
         }),
     ]
 }
@@ -82,6 +82,6 @@ fn oid(value: &ScalarValue) -> Option<u32> {
     int_of(value).and_then(|value| u32::try_from(value).ok())
 }
 
-fn shown(text: Option<&str>) -> ScalarValue {
+fn text_value(text: Option<&str>) -> ScalarValue {
     ScalarValue::Utf8View(text.map(str::to_owned))
 }

@@ -1,5 +1,5 @@
-//! Functions that know the session or the catalog: `version()`, `current_setting()`, `format_type()`, `pg_get_indexdef()` and the
-//! like.
+//! Functions that know the session or the catalog: `version()`, `current_setting()`, `format_type()`,
+//! `pg_get_indexdef()` and the like.
 
 use super::{cluster, objects, procs, views};
 use crate::{
@@ -23,7 +23,8 @@ use std::{ops::RangeInclusive, sync::Arc};
 
 type Values<'a> = &'a [ScalarValue];
 
-/// A function of `arity` arguments that knows the statement: [`row_function`](functions::row_function) with its statement.
+/// A function of `arity` arguments that knows the statement: [`row_function`](functions::row_function) with its
+/// statement.
 pub(super) fn row_function(
     name: &'static str,
     arity: RangeInclusive<usize>,
@@ -53,7 +54,7 @@ pub fn register(state: &mut SessionState) {
     );
 }
 
-fn told(state: SqlState, message: String) -> DataFusionError {
+fn sql_error(state: SqlState, message: String) -> DataFusionError {
     DataFusionError::External(Box::new(SqlError::new(state, message)))
 }
 
@@ -80,7 +81,7 @@ fn schemas(statement: &StatementContext, implicit: bool) -> Vec<String> {
     if implicit {
         statement.path.lookup().filter(there).map(name).collect()
     } else {
-        // That of temporary tables is told where it stands in the path by itself only.
+        // The schema of temporary tables is listed only where the path names it.
         statement.path.named().iter().copied().filter(there).map(name).collect()
     }
 }
@@ -119,10 +120,10 @@ fn session() -> Vec<RowFunction> {
         row_function("current_setting", 1..=2, DataType::Utf8View, current_setting),
         row_function("set_config", 3..=3, DataType::Utf8View, |values, statement| {
             let Some(name) = text_of(&values[0]) else {
-                return Err(told(SqlState::NULL_VALUE_NOT_ALLOWED, "SET requires parameter name".to_owned()));
+                return Err(sql_error(SqlState::NULL_VALUE_NOT_ALLOWED, "SET requires parameter name".to_owned()));
             };
             let local = bool_of(&values[2]) == Some(true);
-            match statement.wanted.ask(&name, text_of(&values[1]).as_deref(), local) {
+            match statement.pending_settings.ask(&name, text_of(&values[1]).as_deref(), local) {
                 Ok(value) => Ok(text(value)),
                 Err(error) => Err(DataFusionError::External(Box::new(error))),
             }
@@ -183,12 +184,12 @@ fn current_setting(values: Values<'_>, statement: &StatementContext) -> Result<S
         "server_version" => Some(SERVER_VERSION.to_owned()),
         "server_version_num" => Some(SERVER_VERSION_NUM.to_owned()),
         "server_encoding" => Some("UTF8".to_owned()),
-        lower => statement.wanted.get(lower).or_else(|| statement.settings.get(lower).cloned()),
+        lower => statement.pending_settings.get(lower).or_else(|| statement.settings.get(lower).cloned()),
     };
     let missing_ok = values.get(1).and_then(bool_of) == Some(true);
     match found {
         None if !missing_ok => {
-            Err(told(SqlState::UNDEFINED_OBJECT, format!("unrecognized configuration parameter \"{name}\"")))
+            Err(sql_error(SqlState::UNDEFINED_OBJECT, format!("unrecognized configuration parameter \"{name}\"")))
         }
         found => Ok(optional(found)),
     }
@@ -351,12 +352,12 @@ fn sequences() -> Vec<RowFunction> {
             None => Ok(ScalarValue::Int64(None)),
         }),
         ints("currval", 1..=1, |values, statement| match text_of(&values[0]) {
-            Some(name) => {
-                given_number(objects::sequence(statement, &name).and_then(|sequence| statement.given.current(sequence)))
-            }
+            Some(name) => given_number(
+                objects::sequence(statement, &name).and_then(|sequence| statement.last_values.current(sequence)),
+            ),
             None => Ok(ScalarValue::Int64(None)),
         }),
-        ints("lastval", 0..=0, |_, statement| given_number(statement.given.newest())),
+        ints("lastval", 0..=0, |_, statement| given_number(statement.last_values.newest())),
         ints("setval", 2..=3, |values, statement| {
             let (Some(name), Some(last)) = (text_of(&values[0]), int_of(&values[1])) else {
                 return Ok(ScalarValue::Int64(None));
@@ -404,12 +405,12 @@ fn casts() -> Vec<RowFunction> {
             let bare = name.split('(').next().unwrap_or_default().trim();
             let bare = bare.strip_prefix("pg_catalog.").unwrap_or(bare);
             let found = bare.parse().ok().or_else(|| objects::oid_of_function(bare));
-            let missing = || told(SqlState::UNDEFINED_FUNCTION, format!("function \"{name}\" does not exist"));
+            let missing = || sql_error(SqlState::UNDEFINED_FUNCTION, format!("function \"{name}\" does not exist"));
             Ok(ScalarValue::UInt32(Some(found.ok_or_else(missing)?)))
         }),
         oids("regtype_oid", |values, _| {
             let Some(name) = text_of(&values[0]) else { return Ok(ScalarValue::UInt32(None)) };
-            let missing = || told(SqlState::UNDEFINED_OBJECT, format!("type \"{name}\" does not exist"));
+            let missing = || sql_error(SqlState::UNDEFINED_OBJECT, format!("type \"{name}\" does not exist"));
             Ok(ScalarValue::UInt32(Some(type_oid(&name).ok_or_else(missing)?)))
         }),
         texts("regtype_text", |values, statement| {
@@ -427,7 +428,7 @@ fn casts() -> Vec<RowFunction> {
                 return Ok(ScalarValue::UInt32(Some(objects::TEMPORARY_SCHEMA)));
             }
             let known = statement.schemas().any(|schema| schema == name);
-            let missing = || told(SqlState::INVALID_SCHEMA_NAME, format!("schema \"{name}\" does not exist"));
+            let missing = || sql_error(SqlState::INVALID_SCHEMA_NAME, format!("schema \"{name}\" does not exist"));
             known.then(|| ScalarValue::UInt32(Some(objects::schema_oid(&name)))).ok_or_else(missing)
         }),
         texts("regnamespace_text", |values, statement| {
@@ -447,7 +448,7 @@ fn casts() -> Vec<RowFunction> {
         oids("regrole_oid", |values, statement| {
             let name = text_of(&values[0]).unwrap_or_default();
             let found = cluster::roles(statement).find(|role| role.name == name).map(|role| role.oid);
-            let missing = || told(SqlState::UNDEFINED_OBJECT, format!("role \"{name}\" does not exist"));
+            let missing = || sql_error(SqlState::UNDEFINED_OBJECT, format!("role \"{name}\" does not exist"));
             Ok(ScalarValue::UInt32(Some(found.ok_or_else(missing)?)))
         }),
         texts("regrole_text", |values, statement| {

@@ -7,7 +7,7 @@ use crate::{
 };
 use arrow::datatypes::{DataType, Field};
 use datafusion::{error::DataFusionError, logical_expr::Volatility, scalar::ScalarValue};
-use std::sync::{Arc, PoisonError};
+use std::sync::Arc;
 
 /// The functions; that which gives rows as a list.
 pub(super) fn functions() -> [RowFunction; 3] {
@@ -15,7 +15,7 @@ pub(super) fn functions() -> [RowFunction; 3] {
     [
         row_function("pg_notify", 2..=2, DataType::Utf8View, |values, statement| {
             let told = |at: usize| text_of(&values[at]).unwrap_or_default();
-            let pending = || statement.pending.lock().unwrap_or_else(PoisonError::into_inner);
+            let pending = || statement.pending.lock();
             Notification::new(statement.process_id, &told(0), &told(1))
                 .and_then(|notification| pending().tell(notification))
                 .map_err(|error| DataFusionError::External(Box::new(error)))?;

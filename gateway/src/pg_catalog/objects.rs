@@ -1,8 +1,8 @@
 //! What is in a database: schemas, tables, columns, primary keys, types.
 //!
-//! OIDs are the catalog's own numbers, so they stay the same for ever: a table has its id; its primary key's index, its constraint
-//! and its row type have the id with a bit set.
-//! The functions here say which rows each relation has, [`rows`] what is in them; [`names`] finds relations.
+//! OIDs are the catalog's own numbers, so they stay the same for ever: a table has its id; its primary key's index, its
+//! constraint and its row type have the id with a bit set. The functions here say which rows each relation has,
+//! [`rows`] what is in them; [`names`] finds relations.
 
 mod names;
 mod rows;
@@ -125,7 +125,7 @@ pub fn index_oid(table: &Table) -> u32 {
     table.id.0 | INDEX
 }
 
-/// The table of which this is the OID, the index's OID or the constraint's OID.
+/// The table with this OID, or whose index or constraint has it.
 pub fn table_of_oid(statement: &StatementContext, oid: u32) -> Option<&Arc<Table>> {
     let id = if oid < INDEX { oid } else { oid & (INDEX - 1) };
     let of_key = matches!(oid & ROW_TYPE, INDEX | CONSTRAINT);
@@ -369,8 +369,8 @@ pub fn collations(statement: &StatementContext) -> Vec<Row> {
 pub fn drops(statement: &StatementContext) -> Vec<Row> {
     let one = |drop: &Arc<DropCertificate>| {
         let purged = drop.purged_micros.map_or(Cell::Null, Cell::Micros);
-        let error = statement.shared.as_ref().filter(|_| drop.purged_micros.is_none());
-        let error = error.and_then(|shared| shared.purges.error());
+        let error = statement.instance.as_ref().filter(|_| drop.purged_micros.is_none());
+        let error = error.and_then(|instance| instance.purges.error());
         row! {
             "oid" => drop.oid, "tenant" => drop.tenant.as_str(), "dropped_by" => drop.dropped_by.clone(),
             "tables" => count(drop.tables), "rows" => count(drop.rows), "bytes" => count(drop.bytes),
@@ -439,7 +439,7 @@ fn check_oids(table: &Table) -> impl Iterator<Item = (u32, &Check)> {
     table.checks.iter().zip(0_u16..).map(|(check, number)| (detail_oid(table, CONSTRAINT, number), check))
 }
 
-/// The condition of which this is the OID.
+/// The check constraint with this OID.
 pub fn check_of_oid(statement: &StatementContext, oid: u32) -> Option<&Check> {
     statement.tables().flat_map(|table| check_oids(table)).find(|(number, _)| *number == oid).map(|(_, check)| check)
 }

@@ -1,8 +1,8 @@
 //! The functions that the server has, as `pg_proc` and psql's `\df` show them.
 //!
-//! What PostgreSQL calls its functions, their numbers and their arguments, is a list of its own (`data/functions.txt`). Which of them there are
-//! here, and what those give, the planner says: a test plans a call of each, and holds the list against that. Functions of DataFusion's that
-//! PostgreSQL has not are not shown.
+//! What PostgreSQL calls its functions, their numbers and their arguments, is a list of its own (`data/functions.txt`).
+//! Which of them there are here, and what those give, the planner says: a test plans a call of each, and holds the list
+//! against that. Functions of DataFusion's that PostgreSQL has not are not shown.
 
 use super::{
     columns::Row,

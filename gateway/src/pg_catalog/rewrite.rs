@@ -152,7 +152,8 @@ fn null() -> Expr {
     parse("NULL::text")
 }
 
-/// Whether an expression is a column of `pg_type` that names a function, which is text here and an OID that shows a name in PostgreSQL.
+/// Whether an expression is a column of `pg_type` that names a function, which is text here and an OID that shows a
+/// name in PostgreSQL.
 fn names_function(expr: &Expr) -> bool {
     let last = match expr {
         Expr::Identifier(ident) => Some(ident),
@@ -185,7 +186,8 @@ fn reg_type(data_type: &DataType) -> Option<&'static str> {
     ["regclass", "regtype", "regnamespace", "regrole", "regproc", "regprocedure"].into_iter().find(|kind| *kind == bare)
 }
 
-/// Whether a value is a name, rather than a number: a text literal, a parameter, a cast to text, or a call that gives text.
+/// Whether a value is a name, rather than a number: a text literal, a parameter, a cast to text, or a call that gives
+/// text.
 fn named(expr: &Expr) -> bool {
     match expr {
         Expr::Value(ValueWithSpan { value: Value::SingleQuotedString(_) | Value::Placeholder(_), .. }) => true,

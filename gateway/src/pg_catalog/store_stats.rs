@@ -1,15 +1,16 @@
-//! The inside of the store, for the operator: `keyspan.segments`, `keyspan.tablets`, `keyspan.compactions`, `keyspan.memory`.
+//! The inside of the store, for the operator: `keyspan.segments`, `keyspan.tablets`, `keyspan.compactions`,
+//! `keyspan.memory`.
 //!
-//! Each is read when a statement names it: what the store tells then ([`Store::inspect`](keyspan_storage::Store::inspect)), not what
-//! the statement's pin sees. A store that shows nothing of itself gives no rows. The schema `keyspan` is not there for a tenant,
-//! so keys of others are shown to nobody.
+//! Each is read when a statement names it: what the store tells then
+//! ([`Store::inspect`](keyspan_storage::Store::inspect)), not what the statement's pin sees. A store that shows nothing
+//! of itself gives no rows. The schema `keyspan` is not there for a tenant, so keys of others are shown to nobody.
 
 use super::{
     columns::{Cell, Row},
     objects::count,
 };
 use crate::pg_catalog::columns::row;
-use crate::{context::StatementContext, instance::Shared, resources};
+use crate::{context::StatementContext, instance::Instance, resources};
 use keyspan_storage::{
     TableName,
     inspect::{CompactionInfo, Inspection, SegmentInfo, TabletInfo},
@@ -18,7 +19,7 @@ use std::fmt::Write;
 
 /// What the store shows of itself; `None` when it shows nothing, or to a tenant.
 fn inspection(statement: &StatementContext) -> Option<Inspection> {
-    statement.shared.as_ref().filter(|_| statement.operator)?.catalog.store().inspect()
+    statement.instance.as_ref().filter(|_| statement.operator)?.catalog.store().inspect()
 }
 
 /// The rows of `keyspan.segments`.
@@ -41,12 +42,12 @@ pub fn compactions(statement: &StatementContext) -> Vec<Row> {
 
 /// The rows of `keyspan.memory`.
 pub fn memory(statement: &StatementContext) -> Vec<Row> {
-    let Some(shared) = statement.shared.as_ref().filter(|_| statement.operator) else { return Vec::new() };
-    memory_areas(shared, shared.catalog.store().inspect().as_ref())
+    let Some(instance) = statement.instance.as_ref().filter(|_| statement.operator) else { return Vec::new() };
+    memory_areas(instance, instance.catalog.store().inspect().as_ref())
 }
 
-/// The name that SQL has for a table of the store: its own for the catalog's, and for one that is being made or dropped. A table's past has
-/// that of the table.
+/// The name that SQL has for a table of the store: its own for the catalog's, and for one that is being made or
+/// dropped. A table's past has that of the table.
 fn table_name(statement: &StatementContext, stored: &TableName) -> String {
     let past_of = stored.of_history();
     let stored = past_of.as_ref().unwrap_or(stored);
@@ -84,8 +85,8 @@ fn compaction(statement: &StatementContext, info: &CompactionInfo) -> Row {
     }
 }
 
-fn memory_areas(shared: &Shared, inside: Option<&Inspection>) -> Vec<Row> {
-    let resources = &shared.resources;
+fn memory_areas(instance: &Instance, inside: Option<&Inspection>) -> Vec<Row> {
+    let resources = &instance.resources;
     let of = |area: &str, bytes: u64, limit: Option<u64>| {
         row! { "area" => area, "bytes" => count(bytes), "limit_bytes" => limit.map(count) }
     };

@@ -1,8 +1,8 @@
 //! System columns of the system's relations, which stand in no list of columns: `c.tableoid`, `c.xmin`.
 //!
-//! A relation's rows all have its own OID as `tableoid`, and the number of a transaction long past as `xmin`: what the catalog holds is never
-//! updated in place. Names are found as SQL finds them: in the FROM of the select that they stand in, then in those around it. Where an
-//! outer join has no row, they are NULL.
+//! A relation's rows all have its own OID as `tableoid`, and the number of a transaction long past as `xmin`: what the
+//! catalog holds is never updated in place. Names are found as SQL finds them: in the FROM of the select that they
+//! stand in, then in those around it. Where an outer join has no row, they are NULL.
 
 use crate::pg::{ident::fold, syntax::build::parsed_expr};
 use crate::system_relations::{self, Relation};

@@ -29,12 +29,12 @@ impl ScalarUDFImpl for TypeOf {
         Ok(DataType::Utf8View)
     }
     fn invoke_with_args(&self, arguments: ScalarFunctionArgs) -> Result<ColumnarValue> {
-        Ok(ColumnarValue::Scalar(text(shown(&arguments.arg_fields[0]))))
+        Ok(ColumnarValue::Scalar(text(type_text(&arguments.arg_fields[0]))))
     }
 }
 
 /// A type's name without its length or digits.
-fn shown(field: &Field) -> String {
+fn type_text(field: &Field) -> String {
     match types::sql_type(field) {
         Some(SqlType::Array(item)) => format!("{}[]", bare(item.kind())),
         Some(kind) => bare(kind),

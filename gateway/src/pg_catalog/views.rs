@@ -36,8 +36,10 @@ pub fn of_oid(statement: &StatementContext, oid: u32) -> Option<&Arc<SqlView>> {
 
 /// The text of its query.
 pub fn definition(view: &SqlView, statement: &StatementContext) -> String {
-    // What is stored was read when it was stored; a reader of the catalog is told what is wrong with it rather than nothing at all.
-    let shown = view_binding::shown(view, |number| statement.numbered(number), |number| is_visible(statement, number));
+    // What is stored was read when it was stored; a reader of the catalog is told what is wrong with it rather than
+    // nothing at all.
+    let shown =
+        view_binding::text_of(view, |number| statement.numbered(number), |number| is_visible(statement, number));
     shown.unwrap_or_else(|error| error.message)
 }
 

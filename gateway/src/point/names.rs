@@ -15,7 +15,8 @@ use std::sync::Arc;
 /// Parameters of a statement, at most.
 const PARAMETERS_MAX: usize = 1 << 16;
 
-/// The types of a statement's parameters as they become known: what the client declared, else that of the column beside it.
+/// The types of a statement's parameters as they become known: what the client declared, else that of the column beside
+/// it.
 pub(super) struct Parameters {
     declared: Vec<Option<DataType>>,
     used: Vec<Option<DataType>>,
@@ -26,8 +27,8 @@ impl Parameters {
         Self { declared: hints.to_vec(), used: Vec::new() }
     }
 
-    /// The type of an operand that stands beside a value of type `kind`. `None` where the general way is to decide: a parameter that
-    /// stands in two places, or a type that is not plainly the same.
+    /// The type of an operand that stands beside a value of type `kind`. `None` where the general way is to decide: a
+    /// parameter that stands in two places, or a type that is not plainly the same.
     pub(super) fn beside(&mut self, operand: &Operand, kind: SqlType) -> Option<()> {
         match operand {
             Operand::Literal(literal) => same(kind, &literal.data_type()).then_some(()),
@@ -62,14 +63,15 @@ impl Parameters {
         self.used[number].replace(data.clone()).is_none().then_some(data)
     }
 
-    /// All types, if there is no parameter of which nothing is known.
+    /// All types; `None` if the type of a parameter is unknown.
     pub(super) fn types(self) -> Option<Vec<DataType>> {
         let all: Option<Vec<DataType>> = self.used.into_iter().collect();
         all.filter(|all| self.declared.len() <= all.len())
     }
 }
 
-/// Whether values of a type of Arrow are compared with a column's, and assigned to it, as they are, or by nothing but their width.
+/// Whether values of a type of Arrow are compared with a column's, and assigned to it, as they are, or by nothing but
+/// their width.
 fn same(kind: SqlType, data: &DataType) -> bool {
     let whole = matches!(data, DataType::Int16 | DataType::Int32 | DataType::Int64);
     let text = matches!(data, DataType::Utf8 | DataType::LargeUtf8 | DataType::Utf8View);
@@ -84,8 +86,8 @@ fn same(kind: SqlType, data: &DataType) -> bool {
 
 /// The table of a name, if nothing is known of it but what this path sees to.
 ///
-/// The fields are all named, so that whoever adds one decides here whether the fast path may pass it over: if not, such a table is not
-/// one that this function gives.
+/// The fields are all named, so that whoever adds one decides here whether the fast path may pass it over: if not, such
+/// a table is not one that this function gives.
 pub(super) fn table(view: &View, name: &RelationName) -> Option<Arc<Table>> {
     let Some((_, Relation::Table(found))) = view.find(name) else { return None };
     if found.has_hidden_key() {
@@ -154,7 +156,7 @@ impl KeyComparisons {
         self.fixed == self.keys.columns().len()
     }
 
-    /// Whether so many leading parts are fixed that this part is one of them.
+    /// Whether this part is among the leading parts that are fixed.
     pub(super) fn is_fixed(&self, part: usize) -> bool {
         part < self.fixed
     }
@@ -173,7 +175,8 @@ impl KeyComparisons {
     }
 }
 
-/// A text in quotes as the value of a column's type, where it is one however the session is set; else as it is, for the general way to decide.
+/// A text in quotes as the value of a column's type, where it is one however the session is set; else as it is, for the
+/// general way to decide.
 fn of_type(operand: Operand, kind: SqlType) -> Operand {
     let Operand::Literal(ScalarValue::Utf8(Some(text))) = &operand else { return operand };
     let plain = |others: &str| {

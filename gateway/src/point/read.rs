@@ -79,7 +79,8 @@ impl Read {
     }
 }
 
-/// The places of the selected columns and the schema of the result. A column that is selected twice is left to the general way.
+/// The places of the selected columns and the schema of the result. A column that is selected twice is left to the
+/// general way.
 fn projection(table: &Table, operator: bool, items: Option<Vec<(String, String)>>) -> Option<(Vec<usize>, SchemaRef)> {
     let all = provider::schema_of(table, operator);
     let Some(items) = items else { return Some(((0..all.fields().len()).collect(), all)) };
@@ -94,7 +95,8 @@ fn projection(table: &Table, operator: bool, items: Option<Vec<(String, String)>
     Some((places, Arc::new(schema)))
 }
 
-/// Whether rows in the order that is asked for are those of keys backwards. `None` for an order that is not that of keys.
+/// Whether rows in the order that is asked for are those of keys backwards. `None` for an order that is not that of
+/// keys.
 fn direction(table: &Table, operator: bool, key: &KeyComparisons, order: &[(String, bool)]) -> Option<bool> {
     let parts = key.keys().columns();
     let tenant = operator.then_some(false);

@@ -1,7 +1,7 @@
 //! Statements that may go around the optimizer, by their syntax tree alone.
 //!
-//! A tree is held against a plain one of its kind, with the parts that are looked at here cut out: whatever else a statement may
-//! have, now or in a later version of the parser, makes it another shape.
+//! A tree is held against a plain one of its kind, with the parts that are looked at here cut out: whatever else a
+//! statement may have, now or in a later version of the parser, makes it another shape.
 
 use crate::{
     pg::{ident::fold, names::RelationName},
@@ -22,7 +22,8 @@ use datafusion::{
 };
 use std::sync::LazyLock;
 
-/// Names without quotes that stand for functions, or for columns of PostgreSQL's catalog that are compared in ways of their own.
+/// Names without quotes that stand for functions, or for columns of PostgreSQL's catalog that are compared in ways of
+/// their own.
 const OTHER_NAMES: [&str; 7] =
     ["current_schema", "current_role", "current_database", "typinput", "typoutput", "typreceive", "typsend"];
 
@@ -156,7 +157,7 @@ impl Named {
     fn item(&self, item: &SelectItem) -> Option<(String, String)> {
         match item {
             SelectItem::UnnamedExpr(expr) => self.column(expr).map(|column| (column.clone(), column)),
-            SelectItem::ExprWithAlias { expr, alias } => Some((self.column(expr)?, shown(alias)?)),
+            SelectItem::ExprWithAlias { expr, alias } => Some((self.column(expr)?, alias_name(alias)?)),
             _ => None,
         }
     }
@@ -174,8 +175,9 @@ impl Named {
     }
 }
 
-/// The name of a result's column. What names columns apart inside ([`labels`](crate::pg::syntax::column_names)) is no name.
-fn shown(alias: &Ident) -> Option<String> {
+/// The name of a result's column. What names columns apart inside ([`labels`](crate::pg::syntax::column_names)) is no
+/// name.
+fn alias_name(alias: &Ident) -> Option<String> {
     Some(fold(alias)).filter(|name| !name.contains(char::is_control))
 }
 
@@ -267,7 +269,8 @@ pub(super) fn insert(insert: &Insert) -> Option<Vec<Vec<Operand>>> {
     values.rows.iter().map(|row| row.content.iter().map(operand).collect()).collect()
 }
 
-/// An UPDATE of one table. That SET names columns plainly, each once, is for [`assignments`](crate::sql::write::assignments) to say.
+/// An UPDATE of one table. That SET names columns plainly, each once, is for
+/// [`assignments`](crate::sql::write::assignments) to say.
 pub(super) fn update(update: &Update) -> Option<ChangeShape> {
     let bare = Update {
         table: UPDATE.table.clone(),

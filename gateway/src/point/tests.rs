@@ -24,7 +24,7 @@ async fn prepared(session: &mut Session, sql: &str, hints: &[Option<DataType>]) 
 
 /// Whether a prepared statement was compiled.
 fn is_compiled(prepared: &Prepared) -> bool {
-    prepared.kept.0.lock().unwrap().as_ref().is_some_and(|(_, plan)| plan.is_some())
+    prepared.kept.0.lock().as_ref().is_some_and(|(_, plan)| plan.is_some())
 }
 
 /// What a statement gave: rows as debug texts, or its tag, or its error.
@@ -169,7 +169,7 @@ async fn a_changed_catalog_is_seen() {
     let count = |text: String| text.lines().count();
     assert_eq!(count(answer(&mut session, &one, key("x", 1)).await), 2);
     run(&mut operator, "ALTER TABLE u ADD COLUMN s text").await;
-    // The one still has its columns, the other no longer those that were told.
+    // The one still has its columns, the other no longer those that were described.
     assert_eq!(count(answer(&mut session, &one, key("x", 1)).await), 2);
     assert!(is_compiled(&one));
     assert!(answer(&mut session, &all, key("x", 1)).await.contains("\"s\""));

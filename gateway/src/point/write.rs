@@ -1,7 +1,7 @@
 //! `INSERT` of values and blind upserts, `UPDATE` and `DELETE` by the whole key.
 //!
-//! Values are assigned, rows are checked and mutations are made by [`dml`](crate::dml), in the order of the general way: which of several
-//! errors is told is the same.
+//! Values are assigned, rows are checked and mutations are made by [`dml`](crate::dml), in the order of the general
+//! way: it reports the same one of several errors.
 
 use super::{
     names::{self, KeyComparisons, Parameters, operand_value},
@@ -256,8 +256,8 @@ fn by_key(
     KeyComparisons::of(keys, comparisons, parameters).filter(KeyComparisons::is_point)
 }
 
-/// Whether an operand goes to a column of a type as it does on the general way: a parameter of the type, a text or NULL to any, a number to
-/// whole numbers.
+/// Whether an operand goes to a column of a type as it does on the general way: a parameter of the type, a text or NULL
+/// to any, a number to whole numbers.
 fn assigned(operand: &Operand, kind: SqlType, parameters: &mut Parameters) -> Option<()> {
     match operand {
         Operand::Literal(ScalarValue::Null | ScalarValue::Utf8(_)) => Some(()),

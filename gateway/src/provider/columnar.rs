@@ -56,9 +56,9 @@ pub(crate) use memory::MemoryExec;
 pub use metadata_aggregates::MetadataAggregates;
 use std::sync::Arc;
 
-/// A scan of at least so many rows in row groups and memory goes by row groups.
+/// A scan of at least this many rows in row groups and memory goes by row groups.
 pub const ROWS_MIN: u64 = 4_096;
-/// A scan of fewer than [`ROWS_MIN`] rows goes by row groups too if it reads so many values,
+/// A scan of fewer than [`ROWS_MIN`] rows goes by row groups too if it reads at least this many values,
 /// [`ROWS_OF_MANY_VALUES_MIN`] rows, and [`ROWS_OF_GROUP_MIN`] rows of each row group on average. A value read by rows
 /// takes some 0.3 µs; to open a row group takes one to three milliseconds.
 const VALUES_MIN: u64 = 8_192;

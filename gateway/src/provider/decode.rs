@@ -279,7 +279,7 @@ impl ColumnBuilder {
         Self::with_capacity(kind, 0)
     }
 
-    /// A column with room for so many rows.
+    /// A column with room for `rows` rows.
     pub(super) fn with_capacity(kind: SqlType, rows: usize) -> Self {
         match kind {
             SqlType::Bool => Self::Bool(BooleanBuilder::with_capacity(rows)),

@@ -39,7 +39,7 @@ use std::{
 
 /// The most rows of a batch; a session's batch size may be smaller.
 pub const BATCH_ROWS_MAX: usize = 8_192;
-/// A batch ends with the row that reaches so many bytes of values; smaller batches have a share of it
+/// A batch ends with the row that reaches this many bytes of values; smaller batches have a share of it
 /// ([`batch_bytes_max`]).
 pub const BATCH_BYTES_TARGET: usize = 8 << 20;
 

@@ -11,7 +11,7 @@
 //! If an aggregation needs only the edges of each group in key order, [`rule`] puts this node between it and its scan.
 //! The aggregation stays, so this node may yield more rows than the edges: the answer is right even if it yields all
 //! rows. It seeks from group to group, and reads a few rows for each. If the first groups turn out to be small, a scan
-//! by row groups is faster than so many seeks, and replaces them.
+//! by row groups is faster than that many seeks, and replaces them.
 //!
 //! PostgreSQL answers `max` from an index in this way, and MySQL calls it a loose index scan.
 
@@ -52,7 +52,7 @@ use tokio::sync::OnceCell;
 const SEEK_ROWS: u64 = 16;
 /// Groups that are read before the choice between seeks and a scan by row groups.
 const PROBED_GROUPS: usize = 16;
-/// Seeks are faster than a scan by row groups if the probed groups have at least so many rows on average.
+/// Seeks are faster than a scan by row groups if the probed groups have at least this many rows on average.
 pub const GROUP_ROWS_MIN: u64 = 8_192;
 /// A scan of more ranges is not made loose, since the remaining ranges are computed anew for each group.
 pub const RANGES_MAX: usize = 256;

@@ -122,7 +122,7 @@ fn key_is_nullable(table: &Table) -> bool {
 }
 
 /// The range of keys that holds exactly the rows that satisfy a predicate, if there is one such range. The predicate
-/// must be simplified. There is none for a predicate that no row satisfies.
+/// must be simplified. A predicate that no row satisfies has no ranges.
 pub fn exact_range(table: &Table, view: &View, predicate: &Expr) -> Option<KeyRange> {
     let filters: Vec<Expr> =
         datafusion::logical_expr::utils::split_conjunction(predicate).into_iter().cloned().collect();

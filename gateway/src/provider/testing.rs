@@ -286,7 +286,7 @@ impl World {
     /// A session with a view.
     pub(super) fn session_of(&self, view: View) -> SessionContext {
         let tenant = view.rows.tenant().map(TenantId::as_str);
-        let facts = StatementContext {
+        let statement = StatementContext {
             role: "ana".into(),
             database: tenant.unwrap_or("keyspan").into(),
             tenant: view.rows.tenant().cloned(),
@@ -299,13 +299,13 @@ impl World {
             objects: Arc::new(NoObjects),
             path: Arc::default(),
             rows: None,
-            given: Arc::default(),
-            wanted: Arc::default(),
+            last_values: Arc::default(),
+            pending_settings: Arc::default(),
             pending: Arc::default(),
             ear: Arc::default(),
-            shared: None,
+            instance: None,
         };
-        with_small_groups(query::over(Arc::new(facts), &view))
+        with_small_groups(query::over(Arc::new(statement), &view))
     }
 }
 

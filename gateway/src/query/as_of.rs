@@ -1,8 +1,9 @@
-//! `FOR SYSTEM_TIME AS OF`: the moments of a statement, worked out before it is planned.
+//! `FOR SYSTEM_TIME AS OF`: the timestamps of a statement, worked out before it is planned.
 //!
-//! DataFusion's planner passes over the clause. So the expressions of a statement are asked for first, as one SELECT of timestamps
-//! ([`question`], [`answer`]); then each `t FOR SYSTEM_TIME AS OF …` becomes `"as of 1700000000000000".t AS t` ([`placed`]), the name of
-//! a schema that [`tables`](super::schemas) opens as the tables as they were ([`moment`], [`view`]).
+//! DataFusion's planner passes over the clause. So the expressions of a statement are asked for first, as one SELECT of
+//! timestamps ([`timestamps_query`], [`answer`]); then each `t FOR SYSTEM_TIME AS OF …` becomes `"as of
+//! 1700000000000000".t AS t` ([`placed`]), the name of a schema that [`tables`](super::schemas) opens as the tables as
+//! they were ([`timestamp`], [`view`]).
 
 use crate::{
     pg::{
@@ -33,22 +34,22 @@ use std::ops::ControlFlow;
 
 /// How the name of a schema of the past begins.
 const PREFIX: &str = "as of ";
-/// What stands for a moment while parameters have no values. Nothing can be read there.
+/// What stands for a timestamp while parameters have no values. Nothing can be read there.
 const UNKNOWN: i64 = i64::MAX;
 
 type Flow = ControlFlow<Box<SqlError>>;
 
-/// The query that gives the moments of a statement, and their number; `None` for a statement without any.
+/// The query that gives the timestamps of a statement, and their number; `None` for a statement without any.
 ///
 /// # Errors
-/// 0A000 for a moment that a subquery gives.
-pub(super) fn question(statement: &Statement) -> Result<Option<(Statement, usize)>> {
+/// 0A000 for a timestamp that a subquery gives.
+pub(super) fn timestamps_query(statement: &Statement) -> Result<Option<(Statement, usize)>> {
     let mut found = Found::default();
     finish(Visit::visit(statement, &mut found))?;
-    if found.moments.is_empty() {
+    if found.timestamps.is_empty() {
         return Ok(None);
     }
-    let count = found.moments.len();
+    let count = found.timestamps.len();
     let typed = |expr| Expr::Cast {
         kind: CastKind::Cast,
         expr: Box::new(expr),
@@ -57,19 +58,20 @@ pub(super) fn question(statement: &Statement) -> Result<Option<(Statement, usize
         format: None,
     };
     let parsed = Parser::parse_sql(&PostgreSqlDialect {}, "SELECT NULL");
-    let mut question = parsed.ok().and_then(|mut all| all.pop()).ok_or_else(|| fault("SELECT NULL does not parse"))?;
-    if let Statement::Query(query) = &mut question
+    let mut timestamps_query =
+        parsed.ok().and_then(|mut all| all.pop()).ok_or_else(|| fault("SELECT NULL does not parse"))?;
+    if let Statement::Query(query) = &mut timestamps_query
         && let SetExpr::Select(select) = query.body.as_mut()
     {
-        select.projection = found.moments.into_iter().map(|expr| SelectItem::UnnamedExpr(typed(expr))).collect();
+        select.projection = found.timestamps.into_iter().map(|expr| SelectItem::UnnamedExpr(typed(expr))).collect();
     }
-    Ok(Some((question, count)))
+    Ok(Some((timestamps_query, count)))
 }
 
 #[derive(Default)]
 struct Found {
-    moments: Vec<Expr>,
-    /// How deep in a moment the visit is.
+    timestamps: Vec<Expr>,
+    /// How deep in a timestamp the visit is.
     within: usize,
 }
 
@@ -77,9 +79,9 @@ impl Visitor for Found {
     type Break = Box<SqlError>;
 
     fn pre_visit_table_factor(&mut self, factor: &TableFactor) -> Flow {
-        if let TableFactor::Table { version: Some(TableVersion::ForSystemTimeAsOf(moment)), .. } = factor {
-            self.moments.push(moment.clone());
-            // The visit goes on into the moment itself.
+        if let TableFactor::Table { version: Some(TableVersion::ForSystemTimeAsOf(timestamp)), .. } = factor {
+            self.timestamps.push(timestamp.clone());
+            // The visit goes on into the timestamp itself.
             self.within += 1;
         }
         ControlFlow::Continue(())
@@ -101,41 +103,45 @@ impl Visitor for Found {
     }
 }
 
-/// The moments that the question gave, in microseconds. The statement's own time, `now_micros`, may be a little after that of the state
-/// which it reads, `pin_micros`, or much in a long transaction: what lies between them is as new as that state.
+/// The timestamps that the timestamps_query gave, in microseconds. The statement's own time, `now_micros`, may be a
+/// little after that of the state which it reads, `pin_micros`, or much in a long transaction: what lies between them
+/// is as new as that state.
 ///
 /// # Errors
-/// 22023 for NULL and for a moment to come.
+/// 22023 for NULL and for a timestamp to come.
 pub(super) fn answer(batches: &[RecordBatch], now_micros: i64, pin_micros: i64) -> Result<Vec<Option<i64>>> {
     let wrong = |message: &str| Err(SqlError::new(SqlState::INVALID_PARAMETER_VALUE, message));
-    let row = batches.iter().find(|batch| batch.num_rows() > 0).ok_or_else(|| fault("moments have no row"))?;
+    let row = batches.iter().find(|batch| batch.num_rows() > 0).ok_or_else(|| fault("timestamps have no row"))?;
     let one = |column: &arrow::array::ArrayRef| {
         if !matches!(column.data_type(), arrow::datatypes::DataType::Timestamp(TimeUnit::Microsecond, _)) {
-            return Err(fault("a moment is no timestamp"));
+            return Err(fault("a timestamp is no timestamp"));
         }
         let column = arrow::array::cast::as_primitive_array::<TimestampMicrosecondType>(column);
         if column.is_null(0) {
-            return wrong("the moment in FOR SYSTEM_TIME AS OF is NULL");
+            return wrong("the timestamp in FOR SYSTEM_TIME AS OF is NULL");
         }
         match column.value(0) {
-            moment if moment > now_micros.max(pin_micros) => {
-                wrong("the moment in FOR SYSTEM_TIME AS OF is in the future")
+            timestamp if timestamp > now_micros.max(pin_micros) => {
+                wrong("the timestamp in FOR SYSTEM_TIME AS OF is in the future")
             }
-            moment => Ok(Some(moment.min(pin_micros))),
+            timestamp => Ok(Some(timestamp.min(pin_micros))),
         }
     };
     row.columns().iter().map(one).collect()
 }
 
-/// The statement with the names of tables as they were at the moments.
+/// The statement with the names of tables as they were at the timestamps.
 ///
 /// # Errors
 /// 42P01 for a table that there is not; 0A000 for a name that is not that of a table in `public`.
-pub(super) fn placed(statement: &Statement, moments: &[Option<i64>], view: &View) -> Result<Statement> {
+pub(super) fn at_timestamps(statement: &Statement, timestamps: &[Option<i64>], view: &View) -> Result<Statement> {
     let mut statement = statement.clone();
     let mut names = Names::default();
     finish(Visit::visit(&statement, &mut names))?;
-    finish(VisitMut::visit(&mut statement, &mut Placing { moments: moments.iter(), defined: names.0, view }))?;
+    finish(VisitMut::visit(
+        &mut statement,
+        &mut AtTimestamps { timestamps: timestamps.iter(), defined: names.0, view },
+    ))?;
     Ok(statement)
 }
 
@@ -153,19 +159,19 @@ impl Visitor for Names {
     }
 }
 
-struct Placing<'a> {
-    moments: std::slice::Iter<'a, Option<i64>>,
+struct AtTimestamps<'a> {
+    timestamps: std::slice::Iter<'a, Option<i64>>,
     defined: Vec<String>,
     view: &'a View,
 }
 
-impl VisitorMut for Placing<'_> {
+impl VisitorMut for AtTimestamps<'_> {
     type Break = Box<SqlError>;
 
     fn pre_visit_table_factor(&mut self, factor: &mut TableFactor) -> Flow {
         let TableFactor::Table { name, alias, version, .. } = factor else { return ControlFlow::Continue(()) };
         let Some(TableVersion::ForSystemTimeAsOf(_)) = version.take() else { return ControlFlow::Continue(()) };
-        let moment = self.moments.next().copied().flatten().unwrap_or(UNKNOWN);
+        let timestamp = self.timestamps.next().copied().flatten().unwrap_or(UNKNOWN);
         let no = |what: &str| {
             let what = format!("FOR SYSTEM_TIME AS OF of {what}");
             ControlFlow::Break(Box::new(SqlError::unsupported(what)))
@@ -192,7 +198,7 @@ impl VisitorMut for Placing<'_> {
             return ControlFlow::Break(Box::new(SqlError::undefined_relation(&known)));
         }
         alias.get_or_insert_with(|| TableAlias { explicit: true, name: table.clone(), columns: Vec::new(), at: None });
-        let schema = Ident::with_quote('"', format!("{PREFIX}{moment}"));
+        let schema = Ident::with_quote('"', format!("{PREFIX}{timestamp}"));
         *name = ObjectName(vec![ObjectNamePart::Identifier(schema), ObjectNamePart::Identifier(table)]);
         ControlFlow::Continue(())
     }
@@ -209,12 +215,12 @@ fn fault(message: &str) -> SqlError {
     SqlError::new(SqlState::INTERNAL_ERROR, message)
 }
 
-/// The moment that a schema stands for, in microseconds.
-pub(super) fn moment(schema: &str) -> Option<i64> {
+/// The timestamp that a schema stands for, in microseconds.
+pub(super) fn timestamp_of(schema: &str) -> Option<i64> {
     schema.strip_prefix(PREFIX)?.parse().ok()
 }
 
-/// What is seen of a table at a moment.
+/// What is seen of a table at a timestamp.
 ///
 /// # Errors
 /// 0A000 for a table that keeps no history.

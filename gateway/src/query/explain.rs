@@ -1,10 +1,11 @@
-//! What EXPLAIN prints: DataFusion's physical plan as PostgreSQL would lay it out, and every scan with its ranges, columns and
-//! predicates; with ANALYZE, what the store saw and gave.
+//! What EXPLAIN prints: DataFusion's physical plan as PostgreSQL would lay it out, and every scan with its ranges,
+//! columns and predicates; with ANALYZE, what the store saw and gave.
 //!
-//! Of a scan by row groups ([`columnar`](crate::provider::columnar)) the row groups and rows are counted that it selects, no others: a row group may
-//! hold rows of several tenants.
+//! Of a scan by row groups ([`columnar`](crate::provider::columnar)) the row groups and rows are counted that it
+//! selects, no others: a row group may hold rows of several tenants.
 //!
-//! Ranges print without the tenant's prefix: the scan does not know it. Where a scan covers all keys it says "tenant span".
+//! Ranges print without the tenant's prefix: the scan does not know it. Where a scan covers all keys it says "tenant
+//! span".
 
 use crate::{
     pg::error::{Result, SqlError, SqlState},
@@ -121,7 +122,7 @@ impl Lines {
         }
         if let Some(fast) = node.downcast_ref::<ColumnarExec>() {
             self.out.push(format!("{indent}KeyspanScan: {}{actual}", fast.scan().description().name));
-            let taken = fast.filters().iter().map(|filter| shown(filter.as_ref()));
+            let taken = fast.filters().iter().map(|filter| filter_text(filter.as_ref()));
             let residual: Vec<String> = residual.into_iter().chain(taken).collect();
             let residual = (!residual.is_empty()).then(|| joined(&residual));
             return self.scan(fast.scan(), &" ".repeat(depth * 6 + 4), residual, Some(fast));
@@ -135,7 +136,7 @@ impl Lines {
             matches!(node.name(), "RepartitionExec" | "CoalescePartitionsExec" | "CoalesceBatchesExec" | "BufferExec");
         let narrows = node.downcast_ref::<ProjectionExec>().is_some_and(|node| all_alias_free_columns(node.expr()));
         let residual = residual.filter(|_| hands_on || narrows);
-        let predicate = node.downcast_ref::<FilterExec>().map(|filter| shown(filter.predicate().as_ref()));
+        let predicate = node.downcast_ref::<FilterExec>().map(|filter| filter_text(filter.predicate().as_ref()));
         let residual = predicate.or(residual);
         node.children().into_iter().for_each(|child| self.node(child, depth + 1, residual.clone()));
     }
@@ -197,7 +198,7 @@ impl Lines {
     }
 }
 
-fn shown(filter: &dyn PhysicalExpr) -> String {
+fn filter_text(filter: &dyn PhysicalExpr) -> String {
     datafusion::physical_expr_common::physical_expr::fmt_sql(filter).to_string()
 }
 

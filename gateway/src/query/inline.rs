@@ -1,8 +1,8 @@
-//! Which plans compute so little that they run on the thread of the connection: the way to the [threads](super::runtime) of queries and
-//! back takes a tenth of a millisecond.
+//! Which plans compute so little that they run on the thread of the connection: the way to the
+//! [threads](super::runtime) of queries and back takes a tenth of a millisecond.
 //!
-//! A list of what is known to be short, not of what is long: one pipeline over one scan of a few rows, or over no table, with expressions
-//! whose time and whose values do not outgrow what they are given.
+//! A list of what is known to be short, not of what is long: one pipeline over one scan of a few rows, or over no
+//! table, with expressions whose time and whose values do not outgrow what they are given.
 
 use crate::{pg::aggregates::FIXED_STATE, provider::ScanExec};
 use datafusion::{

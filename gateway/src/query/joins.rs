@@ -1,12 +1,15 @@
 //! Joins that do not fit into memory.
 //!
-//! A hash join, the fastest, holds one of its sides in memory and writes none of it to files. So a query with hash joins that finds no memory
-//! before its first row is begun anew with sort-merge joins, which sort both sides, in files where memory does not suffice. Nobody has
-//! seen anything of it by then, and it reads the same pin. Once a row was given, it fails as any other (53200).
+//! A hash join, the fastest, holds one of its sides in memory and writes none of it to files. So a query with hash
+//! joins that finds no memory before its first row is begun anew with sort-merge joins, which sort both sides, in files
+//! where memory does not suffice. Nobody has seen anything of it by then, and it reads the same pin. Once a row was
+//! given, it fails as any other (53200).
 //!
-//! Sides that are joined by the first parts of their keys are not sorted: scans by rows give them in order, and hold nothing.
+//! Sides that are joined by the first parts of their keys are not sorted: scans by rows give them in order, and hold
+//! nothing.
 //!
-//! A join that takes NULL on its right side for "unknown" (`NOT IN`) is none that sort-merge joins know, and stays a hash join.
+//! A join that takes NULL on its right side for "unknown" (`NOT IN`) is not supported by sort-merge joins, and stays a
+//! hash join.
 
 use super::runtime;
 use crate::provider::KeyOrderedScans;
@@ -108,7 +111,8 @@ fn has_other_join(physical: &Arc<dyn ExecutionPlan>) -> bool {
     visited.is_ok() && found
 }
 
-/// The physical plan with sort-merge joins: over scans in the order of keys where no side has to be sorted then, else over the fastest ones.
+/// The physical plan with sort-merge joins: over scans in the order of keys where no side has to be sorted then, else
+/// over the fastest ones.
 pub(crate) async fn sorted(context: &SessionContext, plan: &LogicalPlan) -> Result<Arc<dyn ExecutionPlan>> {
     let mut state = context.state();
     state.config_mut().options_mut().optimizer.prefer_hash_join = false;

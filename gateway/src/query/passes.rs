@@ -1,7 +1,7 @@
 //! The passes over a query's syntax tree, before DataFusion plans it: one table, in order.
 //!
 //! A pass visits the tree once at most; `EXPAND` and `RESOLVE` are themselves tables of rules for the nodes that one
-//! walk meets ([`rewrite`]). What a pass is for is told in its file; here stands what it needs before it, and what it
+//! walk meets ([`rewrite`]). The file of a pass says what it is for; here stands what it needs before it, and what it
 //! leaves for those after it.
 
 use crate::{

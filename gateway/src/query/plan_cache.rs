@@ -1,20 +1,22 @@
-//! Plans that prepared statements keep, so that only what is new is planned anew.
+//! PreparedPlan that prepared statements keep, so that only what is new is planned anew.
 //!
 //! ```text
 //! Parse     statement ──planned──▶ a plan with placeholders
 //! Execute   ──optimised, once──▶ kept, with placeholders ──values, and the rows that the statement sees──▶ the physical plan
 //! ```
 //!
-//! A plan is kept if nothing but the statement, the catalog and the session's settings made it what it is ([`may_be_kept`]): no function such
-//! as `now()`, which the optimizer replaces by its value, no relation of the system, no moment of the past, no subquery that runs for
-//! each row. It serves as long as catalog and settings are what they were ([`CacheKey`]). The optimizer has to know the numbers
-//! of LIMIT and OFFSET: a plan serves those that it was made with.
+//! A plan is kept if nothing but the statement, the catalog and the session's settings made it what it is
+//! ([`may_be_kept`]): no function such as `now()`, which the optimizer replaces by its value, no relation of the
+//! system, no moment of the past, no subquery that runs for each row. It serves as long as catalog and settings are
+//! what they were ([`CacheKey`]). The optimizer has to know the numbers of LIMIT and OFFSET: a plan serves those that
+//! it was made with.
 //!
-//! Filters with placeholders are promised to DataFusion whatever they are, so that they come to the scan, and are given to it with values: it
-//! makes ranges of keys of them, and filters for what is no range (`provider::table`). A filter with a value is simplified once more. Of a short
-//! query's physical plan all but the scan is kept too ([`rebind`]).
+//! Filters with placeholders are promised to DataFusion whatever they are, so that they come to the scan, and are given
+//! to it with values: it makes ranges of keys of them, and filters for what is no range (`provider::table`). A filter
+//! with a value is simplified once more. Of a short query's physical plan all but the scan is kept too ([`rebind`]).
 
 use super::{Query, with_parameters};
+use crate::lock::Mutex;
 use crate::pg::plan::placeholders::has_placeholder;
 use crate::{
     pg::{error::Result, plan::apply::outer_columns},
@@ -41,7 +43,7 @@ use rebind::Template;
 use std::{
     collections::BTreeMap,
     fmt,
-    sync::{Arc, Mutex, OnceLock, PoisonError},
+    sync::{Arc, OnceLock},
 };
 use tokio::sync::OwnedSemaphorePermit;
 
@@ -79,7 +81,7 @@ impl CacheKey {
 
 /// What is kept of a statement.
 #[derive(Default)]
-enum Kept {
+enum Entry {
     /// Nothing yet.
     #[default]
     None,
@@ -103,15 +105,15 @@ struct Plan {
 
 /// The plan of a prepared query.
 #[derive(Default)]
-pub(crate) struct Plans(Mutex<Kept>);
+pub(crate) struct PreparedPlan(Mutex<Entry>);
 
-impl fmt::Debug for Plans {
+impl fmt::Debug for PreparedPlan {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Plans")
+        f.write_str("PreparedPlan")
     }
 }
 
-impl Plans {
+impl PreparedPlan {
     /// Of a query that was planned with placeholders, whose types are `types`.
     pub(crate) fn of(query: &Query, plan: &LogicalPlan, types: &[DataType]) -> Self {
         Self(Mutex::new(planned(query, plan, types)))
@@ -119,14 +121,14 @@ impl Plans {
 
     /// Of a query that runs at once, and once.
     pub(crate) fn ready(query: Query, plan: LogicalPlan) -> Self {
-        Self(Mutex::new(Kept::Ready(Box::new((query, plan)))))
+        Self(Mutex::new(Entry::Ready(Box::new((query, plan)))))
     }
 
     /// The query that runs at once.
     pub(crate) fn take_ready(&self) -> Option<(Query, LogicalPlan)> {
-        let mut kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut kept = self.0.lock();
         match std::mem::take(&mut *kept) {
-            Kept::Ready(ready) => Some(*ready),
+            Entry::Ready(ready) => Some(*ready),
             other => {
                 *kept = other;
                 None
@@ -136,19 +138,19 @@ impl Plans {
 
     /// Whether something is kept of the plan, as far as is known.
     pub(crate) fn may_be_kept(&self) -> bool {
-        let kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        matches!(&*kept, Kept::Planned(_) | Kept::Optimized(..))
+        let kept = self.0.lock();
+        matches!(&*kept, Entry::Planned(_) | Entry::Optimized(..))
     }
 
-    fn keep(&self, kept: Kept) {
-        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = kept;
+    fn keep(&self, kept: Entry) {
+        *self.0.lock() = kept;
     }
 
     /// The optimised plan that is kept for these values, if there is one.
     fn optimized_for(&self, query: &Query, parameters: &[ScalarValue]) -> Option<Arc<Plan>> {
-        let kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let kept = self.0.lock();
         match &*kept {
-            Kept::Optimized(plan, fixed)
+            Entry::Optimized(plan, fixed)
                 if plan.key.is(query) && fixed.iter().all(|(at, value)| parameters.get(*at) == Some(value)) =>
             {
                 Some(Arc::clone(plan))
@@ -193,8 +195,8 @@ impl Plans {
         Ok(())
     }
 
-    /// The optimised plan of a statement with the values of its parameters, and the query that runs it. `query` may be one [of a kept
-    /// plan](Query::of_kept).
+    /// The optimised plan of a statement with the values of its parameters, and the query that runs it. `query` may be
+    /// one [of a kept plan](Query::of_kept).
     ///
     /// # Errors
     /// What is wrong with the statement.
@@ -210,23 +212,23 @@ impl Plans {
             return Ok((query, plan));
         }
         let known = {
-            let kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+            let kept = self.0.lock();
             match &*kept {
-                Kept::Planned(plan) if plan.key.is(&query) => Known::Planned(Arc::clone(plan)),
-                Kept::Never(key) if key.is(&query) => Known::Never,
-                _ => Known::Nothing,
+                Entry::Planned(plan) if plan.key.is(&query) => Found::Planned(Arc::clone(plan)),
+                Entry::Never(key) if key.is(&query) => Found::Never,
+                _ => Found::Nothing,
             }
         };
-        let is_new = matches!(known, Known::Nothing);
+        let is_new = matches!(known, Found::Nothing);
         let plan = match known {
-            Known::Planned(plan) => Some(plan),
-            Known::Never | Known::Nothing => None,
+            Found::Planned(plan) => Some(plan),
+            Found::Never | Found::Nothing => None,
         };
         let query = query.for_texts();
         let plan = if is_new {
             let plan = query.plan(statement).await?;
             match planned(&query, &plan, types) {
-                Kept::Planned(plan) => Some(plan),
+                Entry::Planned(plan) => Some(plan),
                 kept => {
                     self.keep(kept);
                     let plan = query.optimize(&with_parameters(plan, parameters)?)?;
@@ -243,12 +245,12 @@ impl Plans {
                     let bound = bound(&optimized, &parameters, &query.view, &options)?;
                     let (key, permit) = (CacheKey::of(&query), plan.permit.clone());
                     let kept = Plan { key, plan: optimized, permit, physical: OnceLock::new() };
-                    self.keep(Kept::Optimized(Arc::new(kept), fixed));
+                    self.keep(Entry::Optimized(Arc::new(kept), fixed));
                     return Ok((query, bound));
                 }
                 // These numbers may be at fault: a LIMIT below zero.
                 Err(_) if !fixed.is_empty() => {}
-                _ => self.keep(Kept::Never(CacheKey::of(&query))),
+                _ => self.keep(Entry::Never(CacheKey::of(&query))),
             }
         }
         // The error, if there is one, is that of the statement with its values.
@@ -259,29 +261,29 @@ impl Plans {
 }
 
 /// What a statement finds.
-enum Known {
+enum Found {
     Planned(Arc<Plan>),
     Never,
     Nothing,
 }
 
-fn planned(query: &Query, plan: &LogicalPlan, types: &[DataType]) -> Kept {
+fn planned(query: &Query, plan: &LogicalPlan, types: &[DataType]) -> Entry {
     let keeps = query.statement.settings.get("plan_cache_mode").is_none_or(|mode| mode != "force_custom_plan");
     let plan = if keeps { typed(plan, types) } else { None };
-    let Some(plan) = plan else { return Kept::Never(CacheKey::of(query)) };
-    let permit = match &query.statement.shared {
+    let Some(plan) = plan else { return Entry::Never(CacheKey::of(query)) };
+    let permit = match &query.statement.instance {
         None => None,
-        Some(shared) => match Arc::clone(&shared.resources.plans).try_acquire_owned() {
+        Some(instance) => match Arc::clone(&instance.resources.plans).try_acquire_owned() {
             Ok(permit) => Some(Arc::new(permit)),
             // Later there may be room.
-            Err(_) => return Kept::None,
+            Err(_) => return Entry::None,
         },
     };
-    Kept::Planned(Arc::new(Plan { key: CacheKey::of(query), plan, permit, physical: OnceLock::new() }))
+    Entry::Planned(Arc::new(Plan { key: CacheKey::of(query), plan, permit, physical: OnceLock::new() }))
 }
 
-/// The plan in which every placeholder has a type, and which holds nothing of the store: a pin would keep the files of dropped tenants. `None` for
-/// one that may not be kept.
+/// The plan in which every placeholder has a type, and which holds nothing of the store: a pin would keep the files of
+/// dropped tenants. `None` for one that may not be kept.
 fn typed(plan: &LogicalPlan, types: &[DataType]) -> Option<LogicalPlan> {
     if !may_be_kept(plan).ok()? {
         return None;
@@ -304,7 +306,7 @@ fn released(plan: LogicalPlan) -> PlanResult<LogicalPlan> {
     Ok(released.data)
 }
 
-/// Whether a plan is the same whenever it is made, and knows what it is told of values and rows later.
+/// Whether a plan is the same whenever it is made, and takes values and rows only when it runs.
 fn may_be_kept(plan: &LogicalPlan) -> PlanResult<bool> {
     let mut may = true;
     plan.apply_with_subqueries(|node| {
@@ -431,7 +433,8 @@ fn simplified(filter: Expr, schema: DFSchema, options: &Arc<ConfigOptions>) -> P
     ExprSimplifier::new(context.build()).simplify(filter)
 }
 
-/// The table of a scan over the rows that a view sees, and the scan's filters with values; `None` for a relation of another kind.
+/// The table of a scan over the rows that a view sees, and the scan's filters with values; `None` for a relation of
+/// another kind.
 fn with_values_in(
     scan: &TableScan,
     parameters: &[ScalarValue],

@@ -1,9 +1,10 @@
 //! Threads of their own for queries, so that what computes keeps no connection waiting.
 //!
-//! Some of DataFusion's operators compute for long before they give way: a nested loop join does as long as it finds no row. On the
-//! threads of the connections that would stop the whole server. So a query runs on threads that serve no connection, and its rows
-//! come over by a channel of [`BATCHES_MAX`]; whoever waits for them can be cancelled, timed out and answered at any time. The query
-//! itself ends when it next gives way, which joins do even while they find nothing ([`cancellable_joins`]).
+//! Some of DataFusion's operators compute for long before they give way: a nested loop join does as long as it finds no
+//! row. On the threads of the connections that would stop the whole server. So a query runs on threads that serve no
+//! connection, and its rows come over by a channel of [`BATCHES_MAX`]; whoever waits for them can be cancelled, timed
+//! out and answered at any time. The query itself ends when it next gives way, which joins do even while they find
+//! nothing ([`cancellable_joins`]).
 
 use super::inline;
 use crate::pg::exec::cancellable_joins;
@@ -23,8 +24,8 @@ const THREADS_MIN: usize = 4;
 /// Bytes of a thread's stack: expressions may be nested deeply.
 const STACK_BYTES: usize = 8 << 20;
 
-/// Runs a plan: on the threads of queries, where it begins at once and is stopped when the stream is dropped; a [short](inline::is_short) one on that of whoever
-/// reads its rows.
+/// Runs a plan: on the threads of queries, where it begins at once and is stopped when the stream is dropped; a
+/// [short](inline::is_short) one on that of whoever reads its rows.
 ///
 /// # Errors
 /// What a short plan finds as it begins.

@@ -1,9 +1,9 @@
 //! The names that a statement can read: the database, its schemas, and the tables in them.
 //!
-//! One database, the session's own: `public` holds the tables of the snapshot, `pg_temp` the session's own, `pg_catalog` and
-//! `information_schema` the relations of [`pg_catalog`], and `keyspan` what only the operator sees. A name without a schema is one of
-//! [`PATH`], which looks it up along the [search path](crate::pg::names::SearchPath). For tables as they were, [`as_of`] makes names of schemas; nothing
-//! can be registered, and there are no other names.
+//! One database, the session's own: `public` holds the tables of the snapshot, `pg_temp` the session's own,
+//! `pg_catalog` and `information_schema` the relations of [`pg_catalog`], and `keyspan` what only the operator sees. A
+//! name without a schema is one of [`PATH`], which looks it up along the [search path](crate::pg::names::SearchPath).
+//! For tables as they were, [`as_of`] makes names of schemas; nothing can be registered, and there are no other names.
 
 use super::{
     as_of,
@@ -125,7 +125,7 @@ impl CatalogProvider for Database {
         self.statement.schemas().map(str::to_owned).collect()
     }
     fn schema(&self, name: &str) -> Option<Arc<dyn SchemaProvider>> {
-        let (form, place) = match as_of::moment(name) {
+        let (form, place) = match as_of::timestamp_of(name) {
             Some(micros) => (RowForm::AsOf(micros), Some(Place::Public)),
             None if name == KEYED => (RowForm::Keyed, Some(Place::Public)),
             None if name == KEYED_TEMPORARY => (RowForm::Keyed, Some(Place::Temporary)),

@@ -1,7 +1,7 @@
 //! What all statements share of DataFusion: functions, planners, rules, configuration.
 //! Memory and temporary files are not among it: they are a server's [`Resources`](crate::resources::Resources).
 
-use super::unnest_keys::Unkeyed;
+use super::unnest_keys::KeylessUnnest;
 use crate::{
     pg::{
         aggregates,
@@ -26,12 +26,12 @@ use datafusion::{
 };
 use std::sync::{Arc, LazyLock};
 
-/// Bytes that a sorted stream runs ahead of the merge that reads it. DataFusion's own bound is a gibibyte, and a query whose rows a client
-/// takes slowly would fill the memory of all queries, and fail.
+/// Bytes that a sorted stream runs ahead of the merge that reads it. DataFusion's own bound is a gibibyte, and a query
+/// whose rows a client takes slowly would fill the memory of all queries, and fail.
 pub const AHEAD_BYTES: usize = 1 << 20;
 
-/// Functions of DataFusion that share a name with one of PostgreSQL's and do something else: no answer is better than a wrong one.
-/// `date_format` takes strftime's patterns, and gives others back as they are.
+/// Functions of DataFusion that share a name with one of PostgreSQL's and do something else: no answer is better than a
+/// wrong one. `date_format` takes strftime's patterns, and gives others back as they are.
 const NOT_POSTGRES: [&str; 1] = ["date_format"];
 
 /// The state that every statement's session starts from.
@@ -51,13 +51,16 @@ fn make() -> SessionState {
     options.sql_parser.dialect = datafusion::config::Dialect::PostgreSQL;
     options.sql_parser.enable_ident_normalization = true;
     options.execution.sort_pushdown_buffer_capacity = AHEAD_BYTES;
-    // What a scan says of its rows is an estimate, and enough to see that a few of them need not be dealt out to all cores.
+    // What a scan says of its rows is an estimate, and enough to see that a few of them need not be dealt out to all
+    // cores.
     options.execution.use_row_number_estimates_to_optimize_partitioning = true;
-    // Scans of files are dealt out by their row groups and rows (`provider/columnar/file_groups.rs`). By bytes, as DataFusion would cut them once more, a scan
-    // of one row group of a file of ten megabytes has two partitions, one of which is empty.
+    // Scans of files are dealt out by their row groups and rows (`provider/columnar/file_groups.rs`). By bytes, as
+    // DataFusion would cut them once more, a scan of one row group of a file of ten megabytes has two partitions, one
+    // of which is empty.
     options.optimizer.repartition_file_scans = false;
-    // A file for each batch that is repartitioned by way of a file: with several batches in a file two writers may have two files open, of
-    // which the reader waits for the one, and finds in the other what it needs, never (apache/datafusion#24883, of 55.2).
+    // A file for each batch that is repartitioned by way of a file: with several batches in a file two writers may have
+    // two files open, of which the reader waits for the one, and finds in the other what it needs, never
+    // (apache/datafusion#24883, of 55.2).
     options.execution.max_spill_file_size_bytes = ConfigNonZeroUsize::try_new(1).expect("one is not zero");
     options.execution.time_zone = Some(types::UTC.to_owned());
     let mut analyzer: Vec<Arc<dyn AnalyzerRule + Send + Sync>> = vec![
@@ -69,7 +72,7 @@ fn make() -> SessionState {
     analyzer.push(checked::checked());
     analyzer.push(Arc::new(interval_order::IntervalOrder));
     analyzer.push(Arc::new(CanonicalComparisons));
-    analyzer.push(Arc::new(Unkeyed));
+    analyzer.push(Arc::new(KeylessUnnest));
     analyzer.push(Arc::new(apply::Correlated::default()));
     let mut logical: Vec<Arc<dyn OptimizerRule + Send + Sync>> = Vec::new();
     for rule in Optimizer::new().rules {

@@ -121,7 +121,7 @@ pub(crate) fn snapshot() -> Snapshot {
 }
 
 /// What a statement knows in database `ua` as `ana`, or in `keyspan` as the operator.
-pub(crate) fn facts(operator: bool) -> StatementContext {
+pub(crate) fn statement_context(operator: bool) -> StatementContext {
     let (role, database) = if operator { ("keyspan", "keyspan") } else { ("ana", "ua") };
     StatementContext {
         role: role.into(),
@@ -136,18 +136,18 @@ pub(crate) fn facts(operator: bool) -> StatementContext {
         rows: None,
         objects: Arc::new(NoObjects),
         path: Arc::default(),
-        given: Arc::default(),
-        wanted: Arc::default(),
+        last_values: Arc::default(),
+        pending_settings: Arc::default(),
         pending: Arc::default(),
         ear: Arc::default(),
-        shared: None,
+        instance: None,
     }
 }
 
-/// A session with the same facts.
+/// A session with this context.
 pub(crate) fn session(operator: bool) -> SessionContext {
     super::context(
-        Arc::new(facts(operator)),
+        Arc::new(statement_context(operator)),
         Rows(Arc::new(|table, _| {
             let fields = table.columns.iter().map(|column| crate::pg::types::field_of(&column.name, column.kind, true));
             let schema = crate::pg::fields::schema(fields.collect());

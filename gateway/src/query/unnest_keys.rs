@@ -1,7 +1,8 @@
 //! Queries that make several rows of one know nothing of primary keys.
 //!
-//! DataFusion 55.2 takes a table's key for one of the rows that `unnest` makes of its rows, too, and leaves out of ORDER BY and GROUP BY what
-//! the key is thought to determine. So tables of a query with an [`Unnest`](LogicalPlan::Unnest) anywhere have no key.
+//! DataFusion 55.2 takes a table's key for one of the rows that `unnest` makes of its rows, too, and leaves out of
+//! ORDER BY and GROUP BY what the key is thought to determine. So tables of a query with an
+//! [`Unnest`](LogicalPlan::Unnest) anywhere have no key.
 
 use super::plan_cache::table_of;
 use datafusion::{
@@ -19,11 +20,11 @@ use std::sync::Arc;
 
 /// The rule; for after all calls that give several rows have become nodes.
 #[derive(Debug)]
-pub(super) struct Unkeyed;
+pub(super) struct KeylessUnnest;
 
-impl AnalyzerRule for Unkeyed {
+impl AnalyzerRule for KeylessUnnest {
     fn name(&self) -> &str {
-        "unkeyed_below_unnest"
+        "keyless_unnest"
     }
 
     fn analyze(&self, plan: LogicalPlan, _: &ConfigOptions) -> Result<LogicalPlan> {

@@ -1,8 +1,9 @@
 //! Views as what DataFusion reads: the plan of their query.
 //!
-//! A view is planned where a statement names it, with names as they are now ([`view_binding`]), and DataFusion puts the plan in the name's
-//! place: predicates go through it as through any subquery. Views may read views, [`DEPTH_MAX`] deep, and a
-//! statement opens [`OPENED_MAX`] of them at most, so that a few that each read another twice do not grow without end.
+//! A view is planned where a statement names it, with names as they are now ([`view_binding`]), and DataFusion puts the
+//! plan in the name's place: predicates go through it as through any subquery. Views may read views, [`DEPTH_MAX`]
+//! deep, and a statement opens [`OPENED_MAX`] of them at most, so that a few that each read another twice do not grow
+//! without end.
 
 use super::{nested_context, plan, schemas::Rows};
 use crate::{

@@ -1,11 +1,13 @@
 //! Cancel requests: a connection's number and secret, by which another connection may stop its running statement.
 //!
-//! The number leaves room: it counts from 1 on each server, and several servers behind one address could give each a range.
+//! The number leaves room: it counts from 1 on each server, and several servers behind one address could give each a
+//! range.
 
+use crate::lock::{Mutex, MutexGuard};
 use std::{
     collections::HashMap,
     sync::{
-        Arc, Mutex, MutexGuard, PoisonError,
+        Arc,
         atomic::{AtomicI32, Ordering},
     },
 };
@@ -39,7 +41,7 @@ pub(crate) struct Registration {
 
 fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     // Nothing that panics runs under these locks.
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+    mutex.lock()
 }
 
 impl Cancels {

@@ -44,7 +44,7 @@ pub(crate) struct Connection {
 pub(crate) enum Failure {
     /// The statement failed; the connection goes on.
     Sql(SqlError),
-    /// The connection ends; the client is told.
+    /// The connection ends after an error to the client.
     Fatal(SqlError),
     /// The connection is lost.
     Lost(io::Error),
@@ -52,7 +52,7 @@ pub(crate) enum Failure {
 
 impl Failure {
     /// With the place in the text of the name that it is about; `nth` is the statement that failed.
-    pub(crate) fn placed(mut self, (text, nth): (&str, usize), database: &str) -> Self {
+    pub(crate) fn with_position(mut self, (text, nth): (&str, usize), database: &str) -> Self {
         if let Self::Sql(error) = &mut self
             && error.position.is_none()
         {

@@ -1,7 +1,8 @@
 //! `COPY` over a connection: rows that go out, and data that come in.
 //!
-//! Data are taken message by message: while one is worked on, no more is read than the socket's buffer, so that a client that is
-//! faster than the store waits. A client that goes away in the middle ends the statement; what was not written then never is.
+//! Data are taken message by message: while one is worked on, no more is read than the socket's buffer, so that a
+//! client that is faster than the store waits. A client that goes away in the middle ends the statement; what was not
+//! written then never is.
 
 use crate::{
     copy::{CopyIn, encode::CopyEncoder},

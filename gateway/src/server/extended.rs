@@ -71,7 +71,7 @@ impl Connection {
             .collect();
         // One without a name is gone with the next, and shown nowhere.
         let text = if name.is_empty() { String::new() } else { sql.to_owned() };
-        let at_micros = self.session.shared.clock.now_micros();
+        let at_micros = self.session.instance.clock.now_micros();
         let source = Source { text, at_micros, by_statement: false };
         self.session.statements.insert(name, NamedStatement { prepared, types, source });
         reply::parse_complete(&mut self.output.buffer);
@@ -89,7 +89,7 @@ impl Connection {
         let (mut guard, session, _) = self.begin();
         let prepared = guard.run(session.prepare_parsed(parsed, &hints)).await;
         self.registration.end();
-        prepared?.map_err(|error| Failure::from(error).placed((sql, 0), &self.session.identity.database))
+        prepared?.map_err(|error| Failure::from(error).with_position((sql, 0), &self.session.identity.database))
     }
 
     /// Makes a portal.

@@ -1,8 +1,8 @@
 //! What may stop a statement: a cancel request, its timeout, a client that went away, the server's end.
 //!
-//! Every wait of a statement goes through [`Guard::run`], which gives the statement's future up when one of these comes first. The
-//! one thing that must not be given up is a commit under way: its outcome would not be known. [`shielded`](crate::shield::shielded) marks it; a stop then
-//! waits until it is done.
+//! Every wait of a statement goes through [`Guard::run`], which gives the statement's future up when one of these comes
+//! first. The one thing that must not be given up is a commit under way: its outcome would not be known.
+//! [`shielded`](crate::shield::shielded) marks it; a stop then waits until it is done.
 
 use crate::{
     pg::error::{SqlError, SqlState},
@@ -40,7 +40,7 @@ pub(crate) enum Stop {
 }
 
 impl Stop {
-    /// What the client is told.
+    /// The error that the client receives.
     pub(crate) fn error(self) -> SqlError {
         match self {
             Self::Cancelled => SqlError::new(SqlState::QUERY_CANCELED, "canceling statement due to user request"),
@@ -52,7 +52,7 @@ impl Stop {
     }
 }
 
-/// What a client is told when the server ends.
+/// The error that a client receives when the server shuts down.
 pub(crate) fn shutdown_error() -> SqlError {
     SqlError::new(SqlState::ADMIN_SHUTDOWN, "terminating connection due to administrator command")
 }

@@ -1,7 +1,7 @@
 //! Rows on their way to the client.
 //!
-//! One batch at a time: it is encoded until the output is full, sent, and only when all of it is written the next is asked for. A
-//! client that reads slowly slows the query down; nothing piles up.
+//! One batch at a time: it is encoded until the output is full, sent, and only when all of it is written the next is
+//! asked for. A client that reads slowly slows the query down; nothing piles up.
 
 use crate::{
     copy::encode::CopyEncoder,

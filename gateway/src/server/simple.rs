@@ -1,8 +1,8 @@
 //! The simple protocol: text with statements, each run to its end, up to the first that fails.
 //!
-//! As in PostgreSQL, several statements of one text are one transaction when they write: what came before one that fails is
-//! forgotten; definitions of a tenant's own are writes. Texts that hold other definitions, or bounds of transactions of their own, are run
-//! statement by statement.
+//! As in PostgreSQL, several statements of one text are one transaction when they write: what came before one that
+//! fails is forgotten; definitions of a tenant's own are writes. Texts that hold other definitions, or bounds of
+//! transactions of their own, are run statement by statement.
 
 use crate::{
     ddl,
@@ -35,7 +35,7 @@ impl Connection {
         {
             return self.run_alone(statement, (&sql, 0)).await;
         }
-        // What is long is let go of: errors are told without a place then.
+        // A long text is dropped; its errors have no position then.
         let text = if sql.len() > error_position::TEXT_BYTES_MAX { String::new() } else { sql };
         if !is_one_transaction(&self.session, &statements)
             || self.session.transaction_status() != TransactionStatus::Idle
@@ -69,7 +69,7 @@ impl Connection {
     async fn run_alone(&mut self, work: FromText, place: (&str, usize)) -> Result<(), Failure> {
         let done = self.run_one(work).await;
         self.registration.end();
-        done.map_err(|failure| failure.placed(place, &self.session.identity.database))
+        done.map_err(|failure| failure.with_position(place, &self.session.identity.database))
     }
 
     async fn run_one(&mut self, work: FromText) -> Result<(), Failure> {

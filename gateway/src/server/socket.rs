@@ -1,6 +1,7 @@
 //! A client's connection as two buffers: bytes that came and are not read yet, bytes that are written and not sent yet.
 //!
-//! Both halves may be given up at any moment without losing bytes, so that a statement can be stopped while either waits.
+//! Both halves may be given up at any moment without losing bytes, so that a statement can be stopped while either
+//! waits.
 
 use bytes::{Buf, BytesMut};
 use std::{future, io};
@@ -8,7 +9,8 @@ use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, ReadHalf, Wr
 
 /// Bytes that are read ahead while a statement runs, at most; beyond, a client that goes away is not noticed.
 pub(crate) const READ_AHEAD_MAX: usize = 64 << 10;
-/// Bytes that there is room for as more is read, at least: the messages of a short statement, so that they come by one read.
+/// Bytes that there is room for as more is read, at least: the messages of a short statement, so that they come by one
+/// read.
 const READ_BYTES_MIN: usize = 1 << 10;
 /// Bytes that there is room for while all that came filled its room, at most.
 const READ_BYTES_MAX: usize = 64 << 10;

@@ -35,7 +35,7 @@ pub(crate) struct Started {
 
 /// Why a connection does not come to be.
 enum Refusal {
-    /// The client is told.
+    /// The client receives an error.
     Told(SqlError),
     /// The connection broke.
     Lost(io::Error),
@@ -53,8 +53,8 @@ impl From<io::Error> for Refusal {
     }
 }
 
-/// Logs a client in; `None` when the connection is over: a cancel request, a refusal, a probe. `place` tells whether there is
-/// room for another connection.
+/// Logs a client in; `None` when the connection is over: a cancel request, a refusal, a probe. `place` tells whether
+/// there is room for another connection.
 pub(crate) async fn start(stream: TcpStream, hub: &Arc<Hub>, place: bool) -> io::Result<Option<Started>> {
     let opened = tokio::select! {
         opened = tokio::time::timeout(LOGIN_TIMEOUT, open(stream, hub)) => opened,
@@ -171,14 +171,15 @@ async fn log_in(
         return Err(SqlError::unsupported("replication").into());
     }
     authenticate(input, output, hub, role, binding).await?;
-    let identity = identify(&hub.shared, role, database)?;
+    let identity = identify(&hub.instance, role, database)?;
     let registration = hub.cancels.register(spoken >= 2);
-    let mut session = Session::new(hub.shared.clone(), identity, registration.process_id);
+    let mut session = Session::new(hub.instance.clone(), identity, registration.process_id);
     let mut warnings = Vec::new();
     for (name, value) in settings(&parameters)? {
         match session.set(&name, &value) {
             Ok(()) => {}
-            // A driver sends what its user never chose (the machine's time zone): it is told, and told the value in force.
+            // A driver sends what its user never chose (the machine's time zone): a notice says so, with the value in
+            // force.
             Err(error) if error.state == SqlState::FEATURE_NOT_SUPPORTED => warnings.push(error),
             Err(error) => return Err(error.into()),
         }
@@ -206,7 +207,7 @@ async fn authenticate(
     reply::authentication_sasl(&mechanisms(binding), &mut output.buffer);
     output.send().await?;
     let (mechanism, first) = sasl_initial(password(input).await?)?;
-    let secret = secret_for(&hub.shared.catalog.snapshot(), role);
+    let secret = secret_for(&hub.instance.catalog.snapshot(), role);
     let (exchange, server_first) = Exchange::start(role, secret, binding, &mechanism, &first)?;
     reply::authentication_continue(&server_first, &mut output.buffer);
     output.send().await?;
@@ -244,7 +245,8 @@ fn settings(parameters: &[(String, String)]) -> Result<Vec<(String, String)>> {
     Ok(settings)
 }
 
-/// The settings in `options`: `-c name=value`, `-cname=value`, `--name=value`, apart by spaces that no backslash stands before.
+/// The settings in `options`: `-c name=value`, `-cname=value`, `--name=value`, apart by spaces that no backslash stands
+/// before.
 fn options(text: &str) -> Result<Vec<(String, String)>> {
     let mut words = vec![String::new()];
     let mut chars = text.chars();

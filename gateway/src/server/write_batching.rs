@@ -1,9 +1,10 @@
 //! Which answers are under way, so that those of several connections go out one right after the other.
 //!
-//! A client that waits for an answer sleeps, and each write to one that sleeps wakes it: on the same machine that interrupts another
-//! core, which costs as much as reading a row does. Where several statements are answered at a time, a connection therefore lets
-//! those that are ready to run go first, and writes when they have come as far: a client of several connections (a pool, a
-//! load generator) is woken once for all of them. A statement that runs alone is answered at once.
+//! A client that waits for an answer sleeps, and each write to one that sleeps wakes it: on the same machine that
+//! interrupts another core, which costs as much as reading a row does. Where several statements are answered at a time,
+//! a connection therefore lets those that are ready to run go first, and writes when they have come as far: a client of
+//! several connections (a pool, a load generator) is woken once for all of them. A statement that runs alone is
+//! answered at once.
 
 use std::sync::{
     Arc,

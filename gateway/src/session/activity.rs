@@ -1,4 +1,5 @@
-//! The session's own line of [`Activities`](crate::activity::Activities): it changes as statements come and are answered.
+//! The session's own line of [`Activities`](crate::activity::Activities): it changes as statements come and are
+//! answered.
 
 use super::Session;
 use crate::{
@@ -9,7 +10,7 @@ use crate::{
 impl Session {
     /// A text of statements has come, or one to be prepared without a name.
     pub(crate) fn received(&self, text: &str, unnamed: bool) {
-        let now = self.shared.clock.now_micros();
+        let now = self.instance.clock.now_micros();
         let mut activity = locked(&self.activity.line);
         put(&mut activity.query, text);
         if unnamed {
@@ -20,7 +21,7 @@ impl Session {
 
     /// A statement that was prepared runs; its text, which is empty for the one without a name.
     pub(crate) fn received_again(&self, text: &str) {
-        let now = self.shared.clock.now_micros();
+        let now = self.instance.clock.now_micros();
         let mut activity = locked(&self.activity.line);
         let Activity { query, unnamed, .. } = &mut *activity;
         put(query, if text.is_empty() { unnamed } else { text });
@@ -29,7 +30,7 @@ impl Session {
 
     /// All that came is answered.
     pub(crate) fn answered(&self) {
-        let now = self.shared.clock.now_micros();
+        let now = self.instance.clock.now_micros();
         let status = self.transaction_status();
         let mut activity = locked(&self.activity.line);
         activity.state = match status {
@@ -59,7 +60,7 @@ mod tests {
         let world = World::new().await;
         let mut session = world.tenant("alto");
         let line = || {
-            let all = world.shared.activities.all();
+            let all = world.instance.activities.all();
             let of = |line: &Activity| format!("{} {} {}", line.state, line.query, line.transaction_micros.is_some());
             all.iter().map(of).collect::<Vec<_>>()
         };
@@ -70,7 +71,7 @@ mod tests {
         run(&mut session, "BEGIN; SET application_name = 'me'").await;
         session.answered();
         assert_eq!(line(), ["idle in transaction BEGIN true"]);
-        let began = world.shared.activities.all()[0].transaction_micros;
+        let began = world.instance.activities.all()[0].transaction_micros;
         session.received("SELECT 1", true);
         session.received("SELECT 2", false);
         session.received_again("");
@@ -79,10 +80,10 @@ mod tests {
         run(&mut session, "SELECT 1 / 0").await;
         session.answered();
         assert_eq!(line(), ["idle in transaction (aborted) SELECT 3 true"]);
-        let activity = world.shared.activities.all().remove(0);
+        let activity = world.instance.activities.all().remove(0);
         assert_eq!((activity.transaction_micros, activity.application_name.as_str()), (began, "me"));
         session.received(&format!("{}é", "x".repeat(QUERY_BYTES_MAX - 1)), false);
-        assert_eq!(world.shared.activities.all()[0].query, "x".repeat(QUERY_BYTES_MAX - 1));
+        assert_eq!(world.instance.activities.all()[0].query, "x".repeat(QUERY_BYTES_MAX - 1));
         drop(session);
         assert!(line().is_empty());
     }

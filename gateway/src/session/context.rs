@@ -3,7 +3,7 @@
 use super::{
     Session,
     cursors::Held,
-    prepared::{NamedStatement, Shown},
+    prepared::{NamedStatement, SharedStatements},
 };
 use crate::{
     context::{
@@ -14,18 +14,18 @@ use crate::{
     query::Query,
     view::View,
 };
-use std::sync::{Arc, PoisonError};
+use std::sync::Arc;
 
 /// The session's prepared statements and cursors, as its statements see them.
 #[derive(Debug)]
 pub(super) struct Objects {
-    pub(super) statements: Shown,
+    pub(super) statements: SharedStatements,
     pub(super) cursors: Held,
 }
 
 impl SessionObjects for Objects {
     fn prepared_statements(&self) -> Vec<PreparedInfo> {
-        let statements = self.statements.lock().unwrap_or_else(PoisonError::into_inner);
+        let statements = self.statements.lock();
         let mut named: Vec<_> = statements.iter().filter(|(name, _)| !name.is_empty()).collect();
         named.sort_by_key(|(name, _)| *name);
         let info = |(name, statement): (&String, &Arc<NamedStatement>)| PreparedInfo {
@@ -40,14 +40,14 @@ impl SessionObjects for Objects {
     }
 
     fn cursors(&self) -> Vec<CursorInfo> {
-        self.cursors.lock().unwrap_or_else(PoisonError::into_inner).values().cloned().collect()
+        self.cursors.lock().values().cloned().collect()
     }
 }
 
 impl Session {
     /// The context of a statement that begins now.
     pub(crate) fn statement_context(&self, view: &View) -> StatementContext {
-        let now_micros = self.shared.clock.now_micros();
+        let now_micros = self.instance.clock.now_micros();
         StatementContext {
             role: self.identity.role.clone(),
             database: self.identity.database.clone(),
@@ -59,13 +59,13 @@ impl Session {
             snapshot: view.snapshot.clone(),
             settings: self.settings(),
             rows: Some(view.rows.clone()),
-            given: self.given.clone(),
-            wanted: self.wanted.clone(),
+            last_values: self.last_values.clone(),
+            pending_settings: self.pending_settings.clone(),
             pending: self.pending(),
             ear: self.ear().clone(),
             objects: self.objects.clone(),
             path: view.path.clone(),
-            shared: Some(self.shared.clone()),
+            instance: Some(self.instance.clone()),
         }
     }
 
@@ -90,7 +90,7 @@ impl Session {
     ///
     /// # Errors
     /// Those of [`Query::of_kept`].
-    pub(crate) fn query_of_kept(&self, view: View) -> Result<Query> {
-        Query::of_kept(Arc::new(self.statement_context(&view)), view)
+    pub(crate) fn query_of_cached(&self, view: View) -> Result<Query> {
+        Query::of_cached(Arc::new(self.statement_context(&view)), view)
     }
 }

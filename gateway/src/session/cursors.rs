@@ -1,8 +1,8 @@
 //! Cursors of a session: queries under way, whose rows `FETCH` takes some at a time.
 //!
-//! A cursor keeps its query's stream, which reads at its own pin: it sees nothing that is written later, and one declared `WITH
-//! HOLD` simply goes on after its transaction. Without `SCROLL` nothing is kept but the row where it stands. With it, rows that have
-//! been read are kept for the way back, up to [`SCROLL_BYTES_MAX`].
+//! A cursor keeps its query's stream, which reads at its own pin: it sees nothing that is written later, and one
+//! declared `WITH HOLD` simply goes on after its transaction. Without `SCROLL` nothing is kept but the row where it
+//! stands. With it, rows that have been read are kept for the way back, up to [`SCROLL_BYTES_MAX`].
 
 use crate::{
     context::introspection::CursorInfo,
@@ -35,7 +35,7 @@ pub(crate) struct Cursors {
 }
 
 /// What is known of the open cursors, by name.
-pub(crate) type Held = Arc<std::sync::Mutex<BTreeMap<String, CursorInfo>>>;
+pub(crate) type Held = Arc<crate::lock::Mutex<BTreeMap<String, CursorInfo>>>;
 
 #[derive(Debug)]
 struct Cursor {
@@ -141,14 +141,14 @@ impl Cursors {
         }
     }
 
-    /// What is told of them.
+    /// What `pg_cursors` shows of them.
     pub(super) fn held(&self) -> Held {
         self.held.clone()
     }
 
     fn tell(&self) {
         let told = self.open.iter().map(|(name, cursor)| (name.clone(), cursor.told.clone())).collect();
-        *self.held.lock().unwrap_or_else(std::sync::PoisonError::into_inner) = told;
+        *self.held.lock() = told;
     }
 
     fn get(&self, name: &str) -> Result<&Cursor> {
@@ -234,7 +234,7 @@ impl Rows {
         passed.checked_sub(1).map(|row| batch.slice(row, 1))
     }
 
-    /// The next rows, at most so many; `None` at the end.
+    /// The next rows, at most `count`; `None` at the end.
     async fn read(&mut self, most: u64) -> Result<Option<RecordBatch>, DataFusionError> {
         loop {
             if let Some((batch, passed)) = &mut self.batch

@@ -1,18 +1,17 @@
 //! What a session listens to, and what its transaction will tell: `LISTEN`, `NOTIFY`, `pg_notify`.
 //!
-//! Statements and functions add to what is [`Pending`]. COMMIT tells it together with the commit of its rows; outside of a transaction block
-//! [`Session::settle`] does at the end of the statement, which the connection says. ROLLBACK and a failure forget it.
+//! Statements and functions add to what is [`Pending`]. COMMIT tells it together with the commit of its rows; outside
+//! of a transaction block [`Session::settle`] does at the end of the statement, which the connection says. ROLLBACK and
+//! a failure forget it.
 
 use super::Session;
+use crate::lock::MutexGuard;
 use crate::{
     notifications::{Ear, Notification, Pending, Room, SharedPending},
     pg::error::{Result, SqlError, SqlState},
     sql::ast::session::Listening,
 };
-use std::{
-    collections::VecDeque,
-    sync::{Arc, MutexGuard, PoisonError},
-};
+use std::{collections::VecDeque, sync::Arc};
 
 /// Bytes of a name in a statement, at most: as in PostgreSQL, what is longer is cut.
 const NAME_BYTES_MAX: usize = 63;
@@ -28,7 +27,7 @@ pub(super) struct Notifications {
 
 impl Notifications {
     pub(super) fn pending(&self) -> MutexGuard<'_, Pending> {
-        self.pending.lock().unwrap_or_else(PoisonError::into_inner)
+        self.pending.lock()
     }
 
     /// Forgets what is pending.
@@ -50,7 +49,7 @@ impl Notifications {
 impl Session {
     /// The room of the session's database.
     pub(super) fn room(&self) -> Arc<Room> {
-        self.shared.rooms.of(self.identity.rows.oid())
+        self.instance.rooms.of(self.identity.rows.oid())
     }
 
     /// `LISTEN`, `UNLISTEN`
@@ -83,7 +82,7 @@ impl Session {
         self.settle().await
     }
 
-    /// A name, cut where it is too long, which the client is told.
+    /// A name, cut where it is too long, with a notice to the client.
     fn cut(&mut self, mut name: String) -> String {
         let cut = name.floor_char_boundary(NAME_BYTES_MAX);
         if cut < name.len() {
@@ -99,10 +98,10 @@ impl Session {
         self.notifications.ear.close();
     }
 
-    /// Tells what statements outside of a transaction block have asked to be told.
+    /// Delivers the notifications of statements outside of a transaction block.
     ///
     /// # Errors
-    /// 54000 when a queue is full: nothing is told then.
+    /// 54000 when a queue is full: nothing is delivered then.
     pub(crate) async fn settle(&mut self) -> Result<()> {
         if self.in_transaction() || self.notifications.pending().is_empty() {
             return Ok(());

@@ -1,16 +1,18 @@
 //! What a transaction has changed of a tenant's own relations.
 //!
-//! A definition is derived from the catalog as the transaction sees it, and kept as edits: every later statement's snapshot is the
-//! committed one with these edits applied ([`TransactionState::seen`]). Numbers of what is made are reserved in the catalog first, so that
-//! rows can be written to a new space and numbers be taken from a new sequence before anybody else knows of them. COMMIT applies the edits to
-//! the newest catalog and makes one commit of them and of the rows (`Catalog::begin_edit`).
+//! A definition is derived from the catalog as the transaction sees it, and kept as edits: every later statement's
+//! snapshot is the committed one with these edits applied ([`TransactionState::seen`]). Numbers of what is made are
+//! reserved in the catalog first, so that rows can be written to a new space and numbers be taken from a new sequence
+//! before anybody else knows of them. COMMIT applies the edits to the newest catalog and makes one commit of them and
+//! of the rows (`Catalog::begin_edit`).
 //!
-//! What others do meanwhile: the edits say from what a table was changed, so that another change of it is a conflict; a change that depends on
-//! a table's rows says when they were read ([`Definitions::read`]), and a write to it since then is one too. Both are 40001.
+//! What others do meanwhile: the edits say from what a table was changed, so that another change of it is a conflict; a
+//! change that depends on a table's rows says when they were read ([`Definitions::read`]), and a write to it since then
+//! is one too. Both are 40001.
 
 use super::{Session, transaction::TransactionState};
 use crate::{
-    instance::Shared,
+    instance::Instance,
     pg::error::{Result, SqlError, SqlState},
     sql::ast::session::Isolation,
     write_set::conflict,
@@ -28,7 +30,8 @@ use std::{
 /// Edits of a transaction, at most.
 const EDITS_MAX: usize = 10_000;
 
-/// The versions of snapshots that only a transaction sees: none is given twice, and no catalog that is stored comes to them.
+/// The versions of snapshots that only a transaction sees: none is given twice, and no catalog that is stored comes to
+/// them.
 pub(super) static VERSIONS: AtomicU64 = AtomicU64::new(1 << 63);
 
 /// The changes of a transaction.
@@ -80,8 +83,8 @@ impl Definitions {
     }
 
     /// Whether a table whose rows changes depend on was written since they were read.
-    pub(super) fn is_outdated(&self, shared: &Shared) -> bool {
-        self.read.iter().any(|(table, micros)| shared.table_locks.last_write_micros(*table) > *micros)
+    pub(super) fn is_outdated(&self, instance: &Instance) -> bool {
+        self.read.iter().any(|(table, micros)| instance.table_locks.last_write_micros(*table) > *micros)
     }
 
     /// The tables that are made or changed.
@@ -139,7 +142,7 @@ impl Definitions {
 /// Numbers that were reserved for what a session makes; those that were not used are given up when it is dropped.
 #[derive(Debug)]
 pub(crate) struct Reserved {
-    shared: Arc<Shared>,
+    instance: Arc<Instance>,
     tenant: TenantId,
     oid: u32,
     numbers: BTreeSet<u32>,
@@ -150,15 +153,19 @@ impl Reserved {
     ///
     /// # Errors
     /// The catalog's.
-    pub(crate) async fn new(shared: Arc<Shared>, (tenant, oid): (&TenantId, u32), count: u32) -> Result<(Self, u32)> {
-        let mut reserved = Self { shared, tenant: tenant.clone(), oid, numbers: BTreeSet::new() };
+    pub(crate) async fn new(
+        instance: Arc<Instance>,
+        (tenant, oid): (&TenantId, u32),
+        count: u32,
+    ) -> Result<(Self, u32)> {
+        let mut reserved = Self { instance, tenant: tenant.clone(), oid, numbers: BTreeSet::new() };
         let first = reserved.more(count).await?;
         Ok((reserved, first))
     }
 
     /// Reserves more that follow each other, and gives the first of these.
     pub(super) async fn more(&mut self, count: u32) -> Result<u32> {
-        let first = self.shared.catalog.reserve(&self.tenant, self.oid, count).await?;
+        let first = self.instance.catalog.reserve(&self.tenant, self.oid, count).await?;
         self.numbers.extend(first..first + count);
         Ok(first)
     }
@@ -172,7 +179,7 @@ impl Reserved {
     pub(super) fn split_off(&mut self, is: impl Fn(u32) -> bool) -> Self {
         let (split, kept) = self.numbers.iter().partition(|number| is(**number));
         self.numbers = kept;
-        Self { shared: self.shared.clone(), tenant: self.tenant.clone(), oid: self.oid, numbers: split }
+        Self { instance: self.instance.clone(), tenant: self.tenant.clone(), oid: self.oid, numbers: split }
     }
 
     /// They are used.
@@ -186,10 +193,10 @@ impl Reserved {
     }
 
     fn release(&mut self) -> impl Future<Output = ()> + Send + use<> {
-        let (shared, tenant, oid) = (self.shared.clone(), self.tenant.clone(), self.oid);
+        let (instance, tenant, oid) = (self.instance.clone(), self.tenant.clone(), self.oid);
         let numbers = std::mem::take(&mut self.numbers);
         async move {
-            if let Err(error) = shared.catalog.release(&tenant, oid, numbers).await {
+            if let Err(error) = instance.catalog.release(&tenant, oid, numbers).await {
                 tracing::warn!(%tenant, %error, "rows of what was not made are still in the store");
             }
         }
@@ -202,7 +209,8 @@ impl Drop for Reserved {
             return;
         }
         let release = self.release();
-        // Nobody waits where a transaction or a session ends; without a runtime, and after a crash, the next start gives them up.
+        // Nobody waits where a transaction or a session ends; without a runtime, and after a crash, the next start
+        // gives them up.
         if let Ok(runtime) = tokio::runtime::Handle::try_current() {
             runtime.spawn(release);
         }
@@ -216,14 +224,14 @@ impl TransactionState {
     /// 40001 when others changed what it has changed.
     pub(super) fn seen(&mut self, door: Option<(&TenantId, u32)>, base: Arc<Snapshot>) -> Result<Arc<Snapshot>> {
         let (Some(definitions), Some(door)) = (self.definitions_mut(), door) else { return Ok(base) };
-        let seen = definitions.seen(door, &base).map_err(|error| told(&error))?;
+        let seen = definitions.seen(door, &base).map_err(|error| catalog_error(&error))?;
         definitions.applied = Some((base, seen.clone()));
         Ok(seen)
     }
 }
 
 /// An edit that no longer applies: another transaction got there first.
-pub(super) fn told(error: &Error) -> SqlError {
+pub(super) fn catalog_error(error: &Error) -> SqlError {
     conflict().with_detail(format!("What the transaction has defined contradicts another: {error}."))
 }
 
@@ -235,7 +243,7 @@ impl Session {
 
     /// The catalog as the session sees it now.
     pub(crate) fn catalog_snapshot(&self) -> Arc<Snapshot> {
-        let base = self.transaction.state().map_or_else(|| self.shared.catalog.snapshot(), |(snapshot, _)| snapshot);
+        let base = self.transaction.state().map_or_else(|| self.instance.catalog.snapshot(), |(snapshot, _)| snapshot);
         let definitions = self.transaction.definitions().zip(self.door());
         // What others contradict is said by the next view.
         let seen = definitions.and_then(|(definitions, door)| definitions.seen(door, &base).ok());
@@ -243,10 +251,10 @@ impl Session {
         self.temporary.seen_now(seen)
     }
 
-    /// Reserves `count` numbers for what the session makes, and gives the first; at the transaction's end, those that were not used are
-    /// given up.
+    /// Reserves `count` numbers for what the session makes, and gives the first; at the transaction's end, those that
+    /// were not used are given up.
     pub(crate) async fn reserve(&mut self, count: u32) -> Result<u32> {
-        let (shared, door) = (self.shared.clone(), self.door().map(|(tenant, oid)| (tenant.clone(), oid)));
+        let (instance, door) = (self.instance.clone(), self.door().map(|(tenant, oid)| (tenant.clone(), oid)));
         let (Some(definitions), Some((tenant, oid))) = (self.transaction.definitions_mut(), door) else {
             return Err(SqlError::new(SqlState::INTERNAL_ERROR, "a transaction of one tenant was expected"));
         };
@@ -254,14 +262,15 @@ impl Session {
         match &mut definitions.reserved {
             Some(reserved) => reserved.more(count).await,
             none => {
-                let (reserved, first) = Reserved::new(shared, (&tenant, oid), count).await?;
+                let (reserved, first) = Reserved::new(instance, (&tenant, oid), count).await?;
                 *none = Some(reserved);
                 Ok(first)
             }
         }
     }
 
-    /// Makes a change of what the tenant has in the transaction. What it makes is numbered from the snapshot's next number on.
+    /// Makes a change of what the tenant has in the transaction. What it makes is numbered from the snapshot's next
+    /// number on.
     ///
     /// # Errors
     /// What the edits contradict; the catalog's.
@@ -298,7 +307,7 @@ impl Session {
     /// What they contradict; 54000 for too many.
     pub(crate) fn defined(&mut self, edits: Vec<PrivateEdit>) -> Result<()> {
         let door = self.door().map(|(tenant, oid)| (tenant.clone(), oid));
-        let base = self.transaction.state().map_or_else(|| self.shared.catalog.snapshot(), |(snapshot, _)| snapshot);
+        let base = self.transaction.state().map_or_else(|| self.instance.catalog.snapshot(), |(snapshot, _)| snapshot);
         let (Some(definitions), Some((tenant, oid))) = (self.transaction.definitions_mut(), door) else {
             return Err(SqlError::new(SqlState::INTERNAL_ERROR, "a transaction of one tenant was expected"));
         };
@@ -326,7 +335,7 @@ impl Session {
             Ok(seen) if seen.next_oid > definitions.with_reserved(&tenant, &base).next_oid => {
                 definitions.rollback_to(mark);
                 let message = "the catalog was changed by another at the same moment";
-                return Err(told(&Error::new(ErrorKind::Conflict, message)));
+                return Err(catalog_error(&Error::new(ErrorKind::Conflict, message)));
             }
             Ok(seen) => seen,
             Err(error) => {
@@ -359,8 +368,9 @@ impl Session {
         self.in_transaction() && self.isolation() == Isolation::RepeatableRead
     }
 
-    /// Whether rows of a table can be written at once in the transaction, and be seen by it: its space was made since the last savepoint,
-    /// nobody else sees it, no statement wrote other rows to the table, and each statement reads the newest state.
+    /// Whether rows of a table can be written at once in the transaction, and be seen by it: its space was made since
+    /// the last savepoint, nobody else sees it, no statement wrote other rows to the table, and each statement reads
+    /// the newest state.
     pub(crate) fn writes_apart(&self, table: &Table) -> Option<u32> {
         let space = table.space?;
         let fresh = self.isolation() == Isolation::ReadCommitted && self.transaction.has_fresh(space);

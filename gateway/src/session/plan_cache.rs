@@ -8,10 +8,10 @@
 //!
 //! Both maps hold a statement from its second occurrence on: what occurs once is only remembered by its hash
 //! ([`Once`]). An entry is valid for one [`CacheKey`], catalog and settings. A [`Prepared`] in turn carries its own
-//! plans: the compiled form of a short statement ([`point::Kept`](crate::point)), which depends on less (the catalog's
-//! version and the search path) and is therefore checked without a copy of the settings, and the optimised and the
-//! physical plan ([`Plans`](crate::query::plan_cache::Plans)), valid for the same [`CacheKey`]. `execute` asks the
-//! cache and fills it; `server` knows nothing of it. Sessions share no plans.
+//! plans: the compiled form of a short statement ([`point::CompiledPlan`](crate::point)), which depends on less (the
+//! catalog's version and the search path) and is therefore checked without a copy of the settings, and the optimised
+//! and the physical plan ([`Plans`](crate::query::plan_cache::PreparedPlan)), valid for the same [`CacheKey`].
+//! `execute` asks the cache and fills it; `server` knows nothing of it. Sessions share no plans.
 
 use super::{Prepared, Session};
 use crate::{query::plan_cache::CacheKey, sql::ast::Statement, wire::transaction_status::TransactionStatus};

@@ -1,12 +1,10 @@
 //! Prepared statements of a session: those of Parse and those of `PREPARE`, under one set of names.
 
 use super::Prepared;
+use crate::lock::{Mutex, MutexGuard};
 use crate::pg::error::{Result, SqlError, SqlState};
 use pgwire::api::Type;
-use std::{
-    collections::HashMap,
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
-};
+use std::{collections::HashMap, sync::Arc};
 
 /// Prepared statements of a session, at most.
 const STATEMENTS_MAX: usize = 4_096;
@@ -16,7 +14,7 @@ const STATEMENTS_MAX: usize = 4_096;
 pub(crate) struct NamedStatement {
     /// `None` for an empty statement.
     pub(crate) prepared: Option<Prepared>,
-    /// The types of the parameters, as the client declared or was told them.
+    /// The types of the parameters, as the client declared them or the server described them.
     pub(crate) types: Vec<Type>,
     /// Where it comes from.
     pub(crate) source: Source,
@@ -34,22 +32,22 @@ pub(crate) struct Source {
 }
 
 /// Statements by name, as the session's own statements see them too.
-pub(crate) type Shown = Arc<Mutex<HashMap<String, Arc<NamedStatement>>>>;
+pub(crate) type SharedStatements = Arc<Mutex<HashMap<String, Arc<NamedStatement>>>>;
 
 /// The prepared statements of a session by name; the unnamed one has the empty name.
 #[derive(Debug, Default)]
 pub(crate) struct Statements {
-    by_name: Shown,
+    by_name: SharedStatements,
 }
 
 impl Statements {
     /// What `pg_prepared_statements` shows.
-    pub(crate) fn shown(&self) -> Shown {
+    pub(crate) fn shown(&self) -> SharedStatements {
         self.by_name.clone()
     }
 
     fn lock(&self) -> MutexGuard<'_, HashMap<String, Arc<NamedStatement>>> {
-        self.by_name.lock().unwrap_or_else(PoisonError::into_inner)
+        self.by_name.lock()
     }
 
     /// Whether a statement may get a name.

@@ -1,15 +1,17 @@
 //! Temporary tables and views: what a session has made for itself alone.
 //!
-//! The catalog knows nothing of them but numbers that are reserved: the definitions are in the session's memory, and only its own snapshots
-//! have them ([`Temporary::seen`]). Their rows are written, as those of private tables are, to spaces; since no table of the catalog has
-//! these, nobody else reads or writes there. A space that no temporary table uses any more is given up with its rows: when the
-//! transaction that dropped the table is over, and when the session ends. After a crash the next start gives all of them up.
+//! The catalog knows nothing of them but numbers that are reserved: the definitions are in the session's memory, and
+//! only its own snapshots have them ([`Temporary::seen`]). Their rows are written, as those of private tables are, to
+//! spaces; since no table of the catalog has these, nobody else reads or writes there. A space that no temporary table
+//! uses any more is given up with its rows: when the transaction that dropped the table is over, and when the session
+//! ends. After a crash the next start gives all of them up.
 //!
-//! Definitions are immutable values, so that BEGIN and SAVEPOINT remember them and ROLLBACK goes back to them. `ON COMMIT DELETE ROWS`
-//! means that no row ever outlives its transaction: what it has buffered for the table is forgotten instead of committed.
+//! Definitions are immutable values, so that BEGIN and SAVEPOINT remember them and ROLLBACK goes back to them. `ON
+//! COMMIT DELETE ROWS` means that no row ever outlives its transaction: what it has buffered for the table is forgotten
+//! instead of committed.
 //!
-//! A temporary view may read what is permanent, too. The session's own changes of that are held against it; other sessions do not know of it, so
-//! that it may outlive what it reads: reading it is an error then (`query::views`).
+//! A temporary view may read what is permanent, too. The session's own changes of that are held against it; other
+//! sessions do not know of it, so that it may outlive what it reads: reading it is an error then (`query::views`).
 
 use super::{
     Session,
@@ -82,7 +84,7 @@ impl Temporary {
         self.state.on_commit.contains_key(&table)
     }
 
-    /// The tables of which no row outlives the transaction.
+    /// The tables whose rows end with the transaction (`ON COMMIT DELETE ROWS`).
     pub(super) fn emptied(&self) -> BTreeSet<TableId> {
         self.state.on_commit.keys().copied().collect()
     }
@@ -105,7 +107,8 @@ impl Temporary {
         self.restore(Arc::new(state));
     }
 
-    /// Gives up the numbers that nothing uses any more; never within a transaction, which may go back to what used them.
+    /// Gives up the numbers that nothing uses any more; never within a transaction, which may go back to what used
+    /// them.
     pub(super) fn tidy(&mut self) {
         let used = self.state.own.used_spaces();
         if let Some(reserved) = &mut self.reserved {
@@ -142,10 +145,10 @@ impl Temporary {
 }
 
 impl Session {
-    /// A snapshot in which what is temporary stands where a tenant's own is, and nothing else does: what definitions are derived from. What
-    /// is permanent stands where others have what is temporary, so that views may read it.
+    /// A snapshot in which what is temporary stands where a tenant's own is, and nothing else does: what definitions
+    /// are derived from. What is permanent stands where others have what is temporary, so that views may read it.
     pub(crate) fn temporary_snapshot(&self) -> Snapshot {
-        let base = self.shared.catalog.snapshot();
+        let base = self.instance.catalog.snapshot();
         let mut snapshot = Snapshot { tables: BTreeMap::new(), private: BTreeMap::new(), ..base.as_ref().clone() };
         if let Some((tenant, _)) = self.door() {
             let seen = self.catalog_snapshot();
@@ -173,15 +176,15 @@ impl Session {
         match &mut self.temporary.reserved {
             Some(reserved) => reserved.more(count).await,
             none => {
-                let (reserved, first) = Reserved::new(self.shared.clone(), (&tenant, oid), count).await?;
+                let (reserved, first) = Reserved::new(self.instance.clone(), (&tenant, oid), count).await?;
                 *none = Some(reserved);
                 Ok(first)
             }
         }
     }
 
-    /// Makes a change of what is temporary, derived from [`temporary_snapshot`](Self::temporary_snapshot). What it makes is numbered from the
-    /// snapshot's next number on.
+    /// Makes a change of what is temporary, derived from [`temporary_snapshot`](Self::temporary_snapshot). What it
+    /// makes is numbered from the snapshot's next number on.
     ///
     /// # Errors
     /// What the edits contradict; 54000 for too many tables; the catalog's.

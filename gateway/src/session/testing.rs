@@ -1,8 +1,9 @@
-//! What tests of sessions share: a server without a wire, over the memory store, and statements with what they were told.
+//! What tests of sessions share: a server without a wire, over the memory store, and statements with what they were
+//! told.
 
 use super::{Prepared, Session};
 use crate::execute::Outcome;
-use crate::{identity::Identity, instance::Shared, sql::ast::Statement};
+use crate::{identity::Identity, instance::Instance, sql::ast::Statement};
 use arrow::{
     datatypes::DataType,
     util::display::{ArrayFormatter, FormatOptions},
@@ -26,7 +27,7 @@ impl Clock for Told {
 
 /// A server without a wire.
 pub(crate) struct World {
-    pub(crate) shared: Arc<Shared>,
+    pub(crate) instance: Arc<Instance>,
 }
 
 impl World {
@@ -44,7 +45,7 @@ impl World {
     /// A store that is empty.
     pub(crate) async fn in_store(store: Arc<dyn Store>, clock: Arc<dyn Clock>) -> Self {
         let catalog = Arc::new(Catalog::open(store).await.unwrap());
-        Self { shared: Arc::new(Shared { clock, ..Shared::new(catalog) }) }
+        Self { instance: Arc::new(Instance { clock, ..Instance::new(catalog) }) }
     }
 
     /// Tenants `alto` and `altostrat`, and the table `t (a, b → n, s, c)`.
@@ -58,16 +59,16 @@ impl World {
     }
 
     pub(crate) fn operator(&self) -> Session {
-        let rows = TenantStore::of_operator(self.shared.catalog.store().clone());
+        let rows = TenantStore::of_operator(self.instance.catalog.store().clone());
         let identity = Identity { role: "keyspan".into(), operator: true, database: "keyspan".into(), rows };
-        Session::new(self.shared.clone(), identity, 1)
+        Session::new(self.instance.clone(), identity, 1)
     }
 
     pub(crate) fn tenant(&self, name: &str) -> Session {
-        let snapshot = self.shared.catalog.snapshot();
-        let rows = TenantStore::of_session(self.shared.catalog.store().clone(), snapshot.tenant(name).unwrap());
+        let snapshot = self.instance.catalog.snapshot();
+        let rows = TenantStore::of_session(self.instance.catalog.store().clone(), snapshot.tenant(name).unwrap());
         let identity = Identity { role: "ana".into(), operator: false, database: name.into(), rows };
-        Session::new(self.shared.clone(), identity, 2)
+        Session::new(self.instance.clone(), identity, 2)
     }
 }
 

@@ -1,4 +1,4 @@
-//! Transactions, settings, definitions and dropped tenants: statements of several sessions and what each is told.
+//! Transactions, settings, definitions and dropped tenants: statements of several sessions and the answer to each.
 
 mod comments;
 mod definitions;
@@ -269,7 +269,7 @@ async fn settings_are_checked_shown_and_rolled_back() {
 #[tokio::test]
 async fn a_commit_is_bounded() {
     let world = World::new().await;
-    let table = world.shared.catalog.snapshot().table("t").unwrap().clone();
+    let table = world.instance.catalog.snapshot().table("t").unwrap().clone();
     let mut written = WriteSet::default();
     let key = RowKey::new("x#1").unwrap();
     let many = vec![Mutation::DeleteFromRow; MUTATIONS_MAX];

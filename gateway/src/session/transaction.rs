@@ -1,8 +1,8 @@
 //! The transaction of a session: what it has read, what it will write.
 //!
-//! Statements append [`WriteSet`] to it. COMMIT makes one commit of all of it. Every row that a statement relied on was read at that
-//! statement's pin ([`ReadSet`]), so that a change by another transaction between two statements is found, and only a change
-//! ([`commit`]).
+//! Statements append [`WriteSet`] to it. COMMIT makes one commit of all of it. Every row that a statement relied on was
+//! read at that statement's pin ([`ReadSet`]), so that a change by another transaction between two statements is found,
+//! and only a change ([`commit`]).
 
 use crate::write_set::COMMIT_BYTES_MAX;
 use crate::write_set::ReadSet;
@@ -27,7 +27,7 @@ use crate::{
     wire::transaction_status::TransactionStatus,
 };
 pub(crate) use commit::changed;
-use commit::{Told, commit_all};
+use commit::{Announcement, commit_all};
 use keyspan_catalog::{Snapshot, Table, TableId, tenant_store::Writes};
 use keyspan_storage::{Atomicity, Pin, RowMutation};
 #[cfg(test)]
@@ -93,7 +93,7 @@ struct Savepoint {
     reads: usize,
     /// The locks until then.
     locks: u64,
-    /// What was to be told until then.
+    /// The notifications until then.
     pending: notifications::Mark,
     tables: BTreeMap<TableId, Arc<Table>>,
     definitions: Mark,
@@ -225,7 +225,7 @@ impl Session {
         self.transaction.of_statement = false;
         let locks = self.new_locks();
         self.transaction.open = Some(Box::new(OpenTransaction {
-            began_micros: self.shared.clock.now_micros(),
+            began_micros: self.instance.clock.now_micros(),
             isolation: isolation.unwrap_or_else(|| self.settings.isolation()),
             read_only: read_only.unwrap_or_else(|| self.settings.read_only()),
             state: None,
@@ -356,14 +356,14 @@ impl Session {
         }
         let (spaces, before) = (self.temporary.spaces(), open.temporary.clone());
         let open = open.with_locks().without(&self.temporary.emptied());
-        let shared = self.shared.clone();
+        let instance = self.instance.clone();
         let written = open.tables.values().filter(|table| table.is_private()).map(|table| table.id);
         let read: Vec<_> = open.definitions.tables_read().collect();
-        let held = shared.table_locks.lock(written.collect::<Vec<_>>(), read).await;
+        let held = instance.table_locks.lock(written.collect::<Vec<_>>(), read).await;
         let room = (!pending.is_empty()).then(|| self.room());
-        let told = Told { room: room.as_deref(), ear: self.ear(), pending };
+        let told = Announcement { room: room.as_deref(), ear: self.ear(), pending };
         let committed =
-            shielded(Box::pin(commit_all(&shared, &self.identity.rows, (*open, spaces), &held, told))).await;
+            shielded(Box::pin(commit_all(&instance, &self.identity.rows, (*open, spaces), &held, told))).await;
         if let Some(room) = room {
             self.notifications.keep(room);
         }
@@ -407,7 +407,7 @@ impl Session {
     }
 
     fn new_locks(&self) -> Arc<Locks> {
-        Arc::new(Locks::new(&self.shared.row_locks, self.identity.rows.oid()))
+        Arc::new(Locks::new(&self.instance.row_locks, self.identity.rows.oid()))
     }
 
     /// The locks of the transaction; outside of one, of a statement.
@@ -431,7 +431,8 @@ impl Session {
     /// Takes what a statement writes: into the transaction, or as a commit of its own.
     ///
     /// # Errors
-    /// 40001 when a row changed since `pin` (a statement of its own is then tried again by its caller), 54000, the store's.
+    /// 40001 when a row changed since `pin` (a statement of its own is then tried again by its caller), 54000, the
+    /// store's.
     pub(crate) async fn write(&mut self, pin: &Pin, written: WriteSet) -> Result<()> {
         let Some(open) = &mut self.transaction.open else {
             let written = written.without(|table| self.temporary.is_emptied(table));
@@ -439,8 +440,8 @@ impl Session {
                 return Ok(());
             }
             let rows = written.row_count();
-            let shared = self.shared.clone();
-            let held = shared.table_locks.lock(written.private_tables(), []).await;
+            let instance = self.instance.clone();
+            let held = instance.table_locks.lock(written.private_tables(), []).await;
             let writes = Writes { reserved: self.temporary.spaces(), ..written.into_writes() };
             held.committed(shielded(self.identity.rows.commit(pin, writes)).await?);
             self.warn_of_atomicity(rows);
@@ -471,7 +472,8 @@ impl Session {
         Ok(())
     }
 
-    /// Writes rows to a space that the session has reserved and no table has yet: at once, in a transaction too. Nobody else sees them.
+    /// Writes rows to a space that the session has reserved and no table has yet: at once, in a transaction too. Nobody
+    /// else sees them.
     ///
     /// # Errors
     /// 40001 when the space is no longer reserved; the store's.
@@ -482,7 +484,7 @@ impl Session {
     }
 
     fn warn_of_atomicity(&mut self, rows: usize) {
-        if rows > 1 && self.shared.catalog.store().atomicity() == Atomicity::Row {
+        if rows > 1 && self.instance.catalog.store().atomicity() == Atomicity::Row {
             let state = SqlState::WARNING;
             self.notice(
                 SqlError::new(state, "this store commits row by row")

@@ -1,28 +1,26 @@
 //! Settings that functions of a running statement ask for: `set_config`.
 //!
-//! A query runs apart from its session and cannot change it. It leaves what it wants here; the session takes it before its next statement,
-//! and before it tells the client of settings. What a statement that fails has asked for is forgotten. There is one place for each
-//! setting and each of both durations.
+//! A query runs apart from its session and cannot change it. It leaves what it wants here; the session takes it before
+//! its next statement, and before it tells the client of settings. What a statement that fails has asked for is
+//! forgotten. There is one place for each setting and each of both durations.
 
 use super::Settings;
+use crate::lock::{Mutex, MutexGuard};
 use crate::pg::error::Result;
-use std::{
-    collections::BTreeMap,
-    sync::{Mutex, PoisonError},
-};
+use std::collections::BTreeMap;
 
 /// What is wanted, by name and by whether it holds until the transaction's end only; `None` for the value at start.
 type Values = BTreeMap<(&'static str, bool), Option<String>>;
 
 /// Settings that are wanted.
 #[derive(Debug, Default)]
-pub struct Wanted {
+pub struct PendingSettings {
     values: Mutex<Values>,
     /// What RESET goes back to.
     initial: Mutex<BTreeMap<&'static str, String>>,
 }
 
-impl Wanted {
+impl PendingSettings {
     /// Asks for a setting; gives its value in its normal form.
     ///
     /// # Errors
@@ -59,11 +57,11 @@ impl Wanted {
         *self.initial() = settings;
     }
 
-    fn initial(&self) -> std::sync::MutexGuard<'_, BTreeMap<&'static str, String>> {
-        self.initial.lock().unwrap_or_else(PoisonError::into_inner)
+    fn initial(&self) -> MutexGuard<'_, BTreeMap<&'static str, String>> {
+        self.initial.lock()
     }
 
-    fn lock(&self) -> std::sync::MutexGuard<'_, Values> {
-        self.values.lock().unwrap_or_else(PoisonError::into_inner)
+    fn lock(&self) -> MutexGuard<'_, Values> {
+        self.values.lock()
     }
 }

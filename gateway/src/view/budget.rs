@@ -32,7 +32,7 @@ impl ScanBudget {
         if used > self.bytes_max { Err(self.exceeded(hint)) } else { Ok(()) }
     }
 
-    /// Checks that so many bytes could be read, without counting them.
+    /// Checks that `bytes` could be read, without counting them.
     ///
     /// # Errors
     /// 53400 when they exceed what is left, with the hint.

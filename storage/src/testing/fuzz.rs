@@ -1,5 +1,5 @@
-//! Entry points of fuzzers, for arbitrary bytes: the targets of the folder `tests/fuzz`, and the tests here with random and
-//! with damaged bytes.
+//! Entry points of fuzzers, for arbitrary bytes: the targets of the folder `tests/fuzz`, and the tests here with random
+//! and with damaged bytes.
 //!
 //! Every function panics only for a bug of this crate: damaged bytes are refused, and bytes that are not refused decode
 //! to what was written.

@@ -1,4 +1,5 @@
-//! A rule by age that changes: what it condemned is gone, at once and for good, whatever the engine has done with it by then.
+//! A rule by age that changes: what it condemned is gone, at once and for good, whatever the engine has done with it by
+//! then.
 //!
 //! The test turns the clock. The same steps go over stores that flush, compact or start again between them.
 

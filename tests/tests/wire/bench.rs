@@ -1,5 +1,5 @@
-//! `keyspan bench`: it runs through, finds right answers, says all that it promises, and leaves nothing behind. No time is held against
-//! anything here.
+//! `keyspan bench`: it runs through, finds right answers, says all that it promises, and leaves nothing behind. No time
+//! is held against anything here.
 
 use super::command::keyspan;
 use anyhow::{Context, Result};

@@ -1,4 +1,5 @@
-//! `COPY … FROM STDIN` and `COPY … TO STDOUT`: the three formats both ways, errors with their lines, clients that go away.
+//! `COPY … FROM STDIN` and `COPY … TO STDOUT`: the three formats both ways, errors with their lines, clients that go
+//! away.
 
 use super::harness::{Harness, OPERATOR_PASSWORD, PASSWORD, Raw, error, rows, told};
 use anyhow::{Context, Result};

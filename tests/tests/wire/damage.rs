@@ -1,7 +1,9 @@
-//! Files that do not hold what was written to them: what the server says of them, what it refuses, and what it goes on serving.
+//! Files that do not hold what was written to them: what the server says of them, what it refuses, and what it goes on
+//! serving.
 //!
-//! Tenants `one` and `two` have rows in tables `t` and `u`. A file is damaged while no server runs. Then a statement that needs the damaged
-//! part fails with XX001, and names file and byte; all others give what they gave before; and `keyspan check` names the file.
+//! Tenants `one` and `two` have rows in tables `t` and `u`. A file is damaged while no server runs. Then a statement
+//! that needs the damaged part fails with XX001, and names file and byte; all others give what they gave before; and
+//! `keyspan check` names the file.
 
 use super::{
     command::keyspan,
@@ -339,7 +341,8 @@ async fn a_damaged_log_refuses_the_start_and_is_found_by_the_check() -> Result<(
         let (code, told) = check(&store).await?;
         let named = format!("{} is damaged at byte ", path.display());
         if damaged.len() < whole.len() {
-            // A log that ends in the middle of a frame is what a crash leaves: that is no damage, and nobody can tell it from one.
+            // A log that ends in the middle of a frame is what a crash leaves: that is no damage, and nobody can tell
+            // it from one.
             assert_eq!(code, Some(0), "{told}");
             continue;
         }

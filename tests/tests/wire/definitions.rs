@@ -1,8 +1,10 @@
-//! Changes of definitions over rows that are in segments already: what was written before reads as it should afterwards.
+//! Changes of definitions over rows that are in segments already: what was written before reads as it should
+//! afterwards.
 //!
-//! A script of statements, each with what an operator or a tenant may do to a table, is run four times: over the memory store, which has no
-//! segments, and over embedded stores that do something with theirs after each statement ([`Upkeep`]). After each statement all of them are
-//! asked the same questions, by row groups and by rows, and have to give the same answers; at some statements these are told here, too.
+//! A script of statements, each with what an operator or a tenant may do to a table, is run four times: over the memory
+//! store, which has no segments, and over embedded stores that do something with theirs after each statement
+//! ([`Upkeep`]). After each statement all of them are asked the same questions, by row groups and by rows, and have to
+//! give the same answers; at some statements these are told here, too.
 
 use super::harness::{Harness, connect, rows};
 use anyhow::Result;

@@ -132,8 +132,8 @@ async fn ten_thousand_connection_attempts_leave_room_for_the_next() -> Result<()
     for wave in 0..ATTEMPTS / AT_A_TIME {
         let attempts = (0..AT_A_TIME).map(|at| async move {
             let Ok(mut raw) = Raw::connect(address).await else { return };
-            // Some say nothing, some half of a word, some who they are; those beyond the bound are refused or closed. Whatever
-            // becomes of a refused one's bytes is no concern of the client's.
+            // Some say nothing, some half of a word, some who they are; those beyond the bound are refused or closed.
+            // Whatever becomes of a refused one's bytes is no concern of the client's.
             let _ = match (wave + at) % 3 {
                 0 => Ok(()),
                 1 => raw.send(b"\0\0\0\x20\0\x03\0").await,

@@ -1,9 +1,10 @@
-//! A full disk: writes fail with 53100, reads go on, and writing resumes when there is room, without a restart; nothing that was acknowledged
-//! is lost, nothing that was refused is there, also after a start on the full disk.
+//! A full disk: writes fail with 53100, reads go on, and writing resumes when there is room, without a restart; nothing
+//! that was acknowledged is lost, nothing that was refused is there, also after a start on the full disk.
 //!
-//! The server may free room by itself (files of the log, inputs of compactions) and take a write again, so nothing here relies on a disk
-//! that stays full: a ballast takes what is free before each statement, each statement is done or refused with 53100, and a record of those
-//! that were done is what reads are held against. That a refusal comes is certain, since what was acknowledged takes room for good.
+//! The server may free room by itself (files of the log, inputs of compactions) and take a write again, so nothing here
+//! relies on a disk that stays full: a ballast takes what is free before each statement, each statement is done or
+//! refused with 53100, and a record of those that were done is what reads are held against. That a refusal comes is
+//! certain, since what was acknowledged takes room for good.
 //!
 //! Once over a simulated disk, everywhere, and once over a tmpfs, where the machine lets the test mount one.
 

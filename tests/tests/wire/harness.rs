@@ -270,7 +270,8 @@ impl Raw {
         }
     }
 
-    /// The types of the messages up to and with ReadyForQuery, or up to the end of the connection; an error as its SQLSTATE.
+    /// The types of the messages up to and with ReadyForQuery, or up to the end of the connection; an error as its
+    /// SQLSTATE.
     pub async fn replies(&mut self) -> Result<String> {
         let mut replies = String::new();
         while let Some((kind, body)) = self.next().await? {

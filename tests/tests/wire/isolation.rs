@@ -1,7 +1,7 @@
 //! Tenants side by side: nothing that a session of one can say shows or changes anything of another.
 //!
-//! Their ids are near each other, and some begin with others. Every value that a tenant writes holds its [`mark`], so that one
-//! of another tenant's is found in whatever is shown.
+//! Their ids are near each other, and some begin with others. Every value that a tenant writes holds its [`mark`], so
+//! that one of another tenant's is found in whatever is shown.
 
 use super::harness::{Harness, PASSWORD, connect, error, rows};
 use anyhow::Result;

@@ -1,5 +1,5 @@
-//! The drop of a tenant: nothing of it stays, nothing of another goes, and its sessions neither read nor write any more, not even
-//! when another tenant gets its name.
+//! The drop of a tenant: nothing of it stays, nothing of another goes, and its sessions neither read nor write any
+//! more, not even when another tenant gets its name.
 
 use super::harness::{Harness, error, rows, told};
 use anyhow::Result;
@@ -66,7 +66,8 @@ async fn the_dry_run_of_a_drop_counts_what_the_certificate_does() -> Result<()> 
     let (operator, alto) = define(&harness).await?;
     let other = harness.tenant("altostrat").await?;
     other.batch_execute("INSERT INTO never_used VALUES ('x')").await?;
-    // Of the shared tables one has rows of the tenant, one had some, one never; the same of its private tables. A view has none.
+    // Of the shared tables one has rows of the tenant, one had some, one never; the same of its private tables. A view
+    // has none.
     for sql in [
         "INSERT INTO t VALUES ('a', 1), ('b', 2)",
         "INSERT INTO u VALUES ('a', 1)",

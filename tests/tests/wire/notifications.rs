@@ -30,7 +30,8 @@ impl Listener {
         Ok(Self { client, told })
     }
 
-    /// The next notifications, which have to come; each without the number of the session that told it, which is checked.
+    /// The next notifications, which have to come; each without the number of the session that told it, which is
+    /// checked.
     async fn hears(&mut self, from: i32, expected: &[&str]) -> Result<()> {
         for expected in expected {
             let told = self.told.recv().await.context("the connection ended")?;

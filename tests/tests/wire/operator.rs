@@ -1,5 +1,5 @@
-//! What the operator sees of the store: that `keyspan.segments`, `tablets`, `compactions` and `memory` tell of the rows that are there and
-//! of the files that hold them, and that nobody else sees them.
+//! What the operator sees of the store: that `keyspan.segments`, `tablets`, `compactions` and `memory` tell of the rows
+//! that are there and of the files that hold them, and that nobody else sees them.
 
 use super::harness::{Harness, PASSWORD, connect, error, rows};
 use anyhow::{Context, Result};

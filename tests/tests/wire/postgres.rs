@@ -1,14 +1,15 @@
 //! The files of `tests/slt/postgres`, whose expected results PostgreSQL 15 gave.
 //!
-//! `tests/record` writes them: it starts a PostgreSQL of its own and runs this module with [`RECORDED_FROM`] set, so that every record
-//! goes there, and with `UPDATE_EXPECT=1` what comes back is written. Without, each file runs against a Keyspan of its own, by the
-//! simple protocol and by the extended one, and must give the same. `connection operator` is who defines tables on Keyspan; on
-//! PostgreSQL it is the same connection as that of records without one. `connection second` is another of the same role.
+//! `tests/record` writes them: it starts a PostgreSQL of its own and runs this module with [`RECORDED_FROM`] set, so
+//! that every record goes there, and with `UPDATE_EXPECT=1` what comes back is written. Without, each file runs against
+//! a Keyspan of its own, by the simple protocol and by the extended one, and must give the same. `connection operator`
+//! is who defines tables on Keyspan; on PostgreSQL it is the same connection as that of records without one.
+//! `connection second` is another of the same role.
 //!
-//! A row is written with `|` between its values, NULL as NULL, an empty text as `(empty)` and a line's end as `\n`; the letters after
-//! `query` are I for integers, R for other numbers, T for text, `?` for what else there is. An error is its SQLSTATE. Where Keyspan
-//! differs by intent the record is `onlyif postgres`, the comment before it says why, and what Keyspan does instead follows it as
-//! `onlyif keyspan` where there is something to hold on to.
+//! A row is written with `|` between its values, NULL as NULL, an empty text as `(empty)` and a line's end as `\n`; the
+//! letters after `query` are I for integers, R for other numbers, T for text, `?` for what else there is. An error is
+//! its SQLSTATE. Where Keyspan differs by intent the record is `onlyif postgres`, the comment before it says why, and
+//! what Keyspan does instead follows it as `onlyif keyspan` where there is something to hold on to.
 
 use super::{
     harness::{self, Harness},

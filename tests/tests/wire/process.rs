@@ -1,5 +1,5 @@
-//! The process as crashes meet it: `kill -9` and SIGTERM while clients write and the store flushes and compacts, a log that was damaged or
-//! cut, a drop cut short.
+//! The process as crashes meet it: `kill -9` and SIGTERM while clients write and the store flushes and compacts, a log
+//! that was damaged or cut, a drop cut short.
 //!
 //! Every test keeps its own record of what the server acknowledged, and compares it with what the next start serves.
 

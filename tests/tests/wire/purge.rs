@@ -1,7 +1,8 @@
-//! The bytes of a dropped tenant: in which files they are before, that they are in none when `keyspan.drops` says so, and that nothing of
-//! others goes with them.
+//! The bytes of a dropped tenant: in which files they are before, that they are in none when `keyspan.drops` says so,
+//! and that nothing of others goes with them.
 //!
-//! Rows of the tenant have a mark in keys and values. It is looked for in every file of the store as it stands, and as manifests write keys.
+//! Rows of the tenant have a mark in keys and values. It is looked for in every file of the store as it stands, and as
+//! manifests write keys.
 
 use super::{
     command::Serving,
@@ -83,7 +84,8 @@ async fn make(serving: &Serving, id: &str) -> Result<Client> {
     tenant(serving, id).await
 }
 
-/// Rows with a text in key and value: several memtables full, some of them dead, one in a side file, the last ones in the log.
+/// Rows with a text in key and value: several memtables full, some of them dead, one in a side file, the last ones in
+/// the log.
 async fn fill(client: &Client, text: &str) -> Result<()> {
     for table in ["t", "u"] {
         for from in [0, 400, 800] {

@@ -1,7 +1,7 @@
 //! The semantics that the design numbers, over the wire; each test names its number.
 //!
-//! A test is a transcript: lines `name> statement`, each followed by what it gave. The statements are run again, one after the
-//! other, in a session for each name, and the transcript that this makes must be the same.
+//! A test is a transcript: lines `name> statement`, each followed by what it gave. The statements are run again, one
+//! after the other, in a session for each name, and the transcript that this makes must be the same.
 
 mod bad_input;
 mod concurrency;
@@ -19,8 +19,8 @@ use expect_test::Expect;
 use std::collections::HashMap;
 use tokio_postgres::{Client, SimpleQueryMessage};
 
-/// The sessions of a transcript: `op` is the operator's; names that begin with `s` are those of tenant `altostrat`, all others of
-/// tenant `alto`, which is the beginning of that name.
+/// The sessions of a transcript: `op` is the operator's; names that begin with `s` are those of tenant `altostrat`, all
+/// others of tenant `alto`, which is the beginning of that name.
 struct Sessions {
     harness: Harness,
     clients: HashMap<String, Client>,

@@ -1,9 +1,9 @@
 //! sqllogictest files over the wire.
 //!
-//! Each file of `tests/slt` runs against a server of its own with two tenants, `alto` and `altostrat`. Records go to a client of
-//! `alto`; after `connection operator`, or `connection altostrat`, to one of these. Every query is run three times: by the simple
-//! protocol with pushdown and without, whose rows must agree, and by the extended protocol, which must give as many. With
-//! `UPDATE_EXPECT=1` in the environment the files are rewritten with what came out.
+//! Each file of `tests/slt` runs against a server of its own with two tenants, `alto` and `altostrat`. Records go to a
+//! client of `alto`; after `connection operator`, or `connection altostrat`, to one of these. Every query is run three
+//! times: by the simple protocol with pushdown and without, whose rows must agree, and by the extended protocol, which
+//! must give as many. With `UPDATE_EXPECT=1` in the environment the files are rewritten with what came out.
 
 use super::harness::Harness;
 use anyhow::{Context, Result};

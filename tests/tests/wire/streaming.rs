@@ -42,8 +42,8 @@ async fn count_rows(raw: &mut Raw) -> Result<u64> {
     anyhow::bail!("the connection has ended")
 }
 
-/// Four clients ask for 300 MB each; three read the first row and then nothing, one reads all. Each query runs for itself: had the
-/// server no bound, it would hold what the three do not take while the fourth reads.
+/// Four clients ask for 300 MB each; three read the first row and then nothing, one reads all. Each query runs for
+/// itself: had the server no bound, it would hold what the three do not take while the fourth reads.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_million_rows_hold_a_bounded_number_of_batches() -> Result<()> {
     const BOUND_KIB: u64 = 300 << 10;
@@ -157,7 +157,8 @@ async fn a_client_that_goes_away_ends_a_statement_that_gives_no_rows() -> Result
         raw.message(b'Q', format!("{sql}\0").as_bytes()).await?;
         drop(raw);
     }
-    // Three places, six statements that would run for days: the fourth and those after it, and this one, get in only when others have ended.
+    // Three places, six statements that would run for days: the fourth and those after it, and this one, get in only
+    // when others have ended.
     let client = loop {
         match harness.connect("alto", "alto").await {
             Ok(client) => break client,

@@ -1,4 +1,5 @@
-//! Wide rows and large values through the server: what a client of PostgreSQL gets of a row of 100,000 columns and of values of 10 MB.
+//! Wide rows and large values through the server: what a client of PostgreSQL gets of a row of 100,000 columns and of
+//! values of 10 MB.
 
 use super::harness::{Harness, rows, told};
 use anyhow::{Context, Result};

@@ -1,8 +1,7 @@
 //! A column of a batch, ready to be written value by value.
 //!
-//! [`Column::new`] looks at the Arrow type, PostgreSQL's type and the format once and makes a function out of them; what is called
-//! for each value is that function. Types without a form of their own go through [`json`] or
-//! [`list`].
+//! [`Column::new`] looks at the Arrow type, PostgreSQL's type and the format once and makes a function out of them;
+//! what is called for each value is that function. Types without a form of their own go through [`json`] or [`list`].
 
 use crate::{
     codec::{float, format::Format, json, list, numeric, time},

@@ -23,7 +23,7 @@ use std::sync::Arc;
 /// What is wrong with a result.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Fault {
-    /// There is none of this argument.
+    /// The argument has no such value.
     Input,
     Overflow,
     Underflow,

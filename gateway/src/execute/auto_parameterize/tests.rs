@@ -33,7 +33,8 @@ fn values_that_where_compares_with_columns_are_lifted() {
             SELECT * FROM t WHERE a IN ($1, $2, lower('Z')) AND b BETWEEN $3 AND 2 + n AND b NOT BETWEEN -1 AND $4
             [Quoted("x"), Quoted("y"), Whole("1"), Whole("3")]"#]],
     );
-    // Not these: a pattern, what is computed, numbers with a point, a type that is named, and what is not compared with a column.
+    // Not these: a pattern, what is computed, numbers with a point, a type that is named, and what is not compared with
+    // a column.
     for sql in [
         "SELECT * FROM t WHERE a LIKE 'x%' OR a = 'x '",
         "SELECT * FROM t WHERE lower(a) = 'x' AND n + 1 = 5 AND 'x' = 'y'",
@@ -51,7 +52,7 @@ fn values_that_where_compares_with_columns_are_lifted() {
     check(&format!("SELECT * FROM t WHERE b IN ({many})"), expect![""]);
 }
 
-/// A table of each type, values of which some are none of its type, and what may stand in their place.
+/// For each type: a table, values (some invalid for the type), and what may stand in their place.
 const TYPES: &[(&str, &[&str])] = &[
     ("boolean", &["'t'", "'false'", "'off'", "1", "'maybe'"]),
     ("smallint", &["7", "'7'", "40000", "'40000'", "' -3 '", "'x'"]),

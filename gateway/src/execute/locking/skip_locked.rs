@@ -1,8 +1,9 @@
 //! Rows that are locked one by one, unless others hold them, until LIMIT has what it wants.
 //!
-//! PostgreSQL locks below LIMIT: a row that is passed over is none of those that are wanted. So the query runs without its [bounds](window), and
-//! its stream is dropped when there are enough. A row that nobody holds any more may still have been changed, after the query's pin, by who
-//! held it: what is taken is held against a pin of after it was taken, so that no two workers get the same job.
+//! PostgreSQL locks below LIMIT: a skipped row does not count towards LIMIT. So the query runs without
+//! its [bounds](window), and its stream is dropped when there are enough. A row that nobody holds any more may still
+//! have been changed, after the query's pin, by who held it: what is taken is held against a pin of after it was taken,
+//! so that no two workers get the same job.
 
 use super::Locking;
 use crate::{
@@ -140,7 +141,8 @@ impl Taking {
         Ok(Some(keys))
     }
 
-    /// Gives back the rows that are no more what was read: who held them has changed them, and was through before they were taken.
+    /// Gives back the rows that are no more what was read: who held them has changed them, and was through before they
+    /// were taken.
     async fn give_back_changed(&mut self, taken: &mut Vec<(usize, Vec<RowKey>)>) -> Result<()> {
         if taken.is_empty() {
             return Ok(());

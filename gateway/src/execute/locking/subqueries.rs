@@ -4,13 +4,14 @@
 //! UPDATE jobs SET … WHERE id = (SELECT id FROM jobs … LIMIT 1 FOR UPDATE SKIP LOCKED) RETURNING …
 //! ```
 //!
-//! They run first, each once, at the statement's pin, and the statement then reads what they gave in their place. In PostgreSQL they may run at any
-//! moment of the statement; what is locked is the same. A statement of its own is a transaction for that, so that what it holds, it holds until it
-//! is committed. One that names something of the statement around it is 0A000.
+//! They run first, each once, at the statement's pin, and the statement then reads what they gave in their place. In
+//! PostgreSQL they may run at any moment of the statement; what is locked is the same. A statement of its own is a
+//! transaction for that, so that what it holds, it holds until it is committed. One that names something of the
+//! statement around it is 0A000.
 
 use super::rows_at;
 use crate::{
-    dml::returning::Given,
+    dml::returning::PreparedTable,
     pg::error::{Result, SqlError, SqlState},
     query::Query,
     session::Session,
@@ -47,7 +48,7 @@ impl Taken {
     /// Lets a query find the rows.
     pub(crate) fn put(&self, query: &Query) {
         for (at, rows) in self.rows.iter().enumerate() {
-            query.context.register_udtf(&format!("{TAKEN_ROWS}_{at}"), Arc::new(Given(rows.clone())));
+            query.context.register_udtf(&format!("{TAKEN_ROWS}_{at}"), Arc::new(PreparedTable(rows.clone())));
         }
     }
 }

@@ -37,7 +37,8 @@ fn oid_within(statement: &StatementContext, schema: Schema, name: &str) -> Optio
     found.or_else(|| Some(views.find(|view| view.name == name)?.id))
 }
 
-/// Whether a relation is the one that its name means where it says no schema; `false` for a number that no relation has.
+/// Whether a relation is the one that its name means where it says no schema; `false` for a number that no relation
+/// has.
 pub fn is_visible(statement: &StatementContext, oid: u32) -> bool {
     schema_and_name(statement, oid).is_some_and(|(schema, name)| is_first(statement, schema, &name))
 }

@@ -1,4 +1,5 @@
-//! Rows of PostgreSQL's relations about tables, their keys and conditions, sequences, types and functions, one function for each kind.
+//! Rows of PostgreSQL's relations about tables, their keys and conditions, sequences, types and functions, one function
+//! for each kind.
 
 use super::{
     Attribute, CONSTRAINT, KEY_METHOD, KeyColumn, ROW_TYPE, TABLE_METHOD, attributes, check_oids, index_oid, key,

@@ -49,7 +49,7 @@ use std::{ops::Range, sync::Arc};
 
 /// Chunks of row groups for each partition, if there are enough row groups.
 const CHUNKS_PER_PARTITION: usize = 4;
-/// A gap of so many dead rows is skipped; a shorter one is decoded and dropped.
+/// A gap of at least this many dead rows is skipped; a shorter one is decoded and dropped.
 const GAP_ROWS_MIN: usize = 1_024;
 
 /// The fewest rows of a full batch, however wide they are.

@@ -41,11 +41,11 @@ const ROW_GROUP_ROWS: usize = 1_000;
 const PAGE_ROWS: usize = 100;
 /// Files of a table.
 const FILES: usize = 3;
-/// One row in so many is in the rest.
+/// One row in this many is in the rest.
 const REST_EVERY: usize = 10;
-/// One row in so many is in memory.
+/// One row in this many is in memory.
 const MEMORY_EVERY: usize = 10;
-/// Before one row in so many there is a dead one.
+/// A dead row stands before one row in this many.
 const DEAD_EVERY: usize = 7;
 
 /// The store.

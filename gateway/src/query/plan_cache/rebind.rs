@@ -1,5 +1,6 @@
-//! The physical plan of a short query, kept too: of a pipeline over one read of a few rows nothing but the read depends on values of parameters,
-//! and on the rows that there are, when each of them stands in a condition that the read keeps.
+//! The physical plan of a short query, kept too: of a pipeline over one read of a few rows nothing but the read depends
+//! on values of parameters, and on the rows that there are, when each of them stands in a condition that the read
+//! keeps.
 //!
 //! ```text
 //! AggregateExec                            kept, over a read of nothing
@@ -7,9 +8,10 @@
 //!     KeyspanScan  host = $1, ts >= $2     made anew for each execution
 //! ```
 //!
-//! To plan such a query takes as long as to run it. What is read is planned by the same code each time, and put below the nodes that are
-//! kept if it is of the same form: the same columns, the same parts of the key with one value, few rows. Anything else is planned whole.
-//! A query that reads nothing, as the `SELECT 1` by which pools look whether a connection is alive, is kept with its one row.
+//! To plan such a query takes as long as to run it. What is read is planned by the same code each time, and put below
+//! the nodes that are kept if it is of the same form: the same columns, the same parts of the key with one value, few
+//! rows. Anything else is planned whole. A query that reads nothing, as the `SELECT 1` by which pools look whether a
+//! connection is alive, is kept with its one row.
 
 use super::{table_of, with_values_in};
 use crate::{
@@ -46,7 +48,8 @@ enum Leaf {
 }
 
 impl Template {
-    /// What is to be kept of an optimised plan's physical plan; `None` for what is no pipeline over a short read, or has parameters elsewhere.
+    /// What is to be kept of an optimised plan's physical plan; `None` for what is no pipeline over a short read, or
+    /// has parameters elsewhere.
     pub(crate) fn of(plan: &LogicalPlan, physical: &Arc<dyn ExecutionPlan>) -> PlanResult<Option<Self>> {
         if !inline::is_short(physical) || !is_stateless(physical)? {
             return Ok(None);
@@ -89,7 +92,8 @@ impl Template {
     }
 }
 
-/// The reads of a plan; `None` if one is not of a table of rows, or if there are parameters elsewhere than in their conditions.
+/// The reads of a plan; `None` if one is not of a table of rows, or if there are parameters elsewhere than in their
+/// conditions.
 fn reads(plan: &LogicalPlan) -> PlanResult<Option<Vec<TableScan>>> {
     let (mut found, mut serves) = (Vec::new(), true);
     plan.apply_with_subqueries(|node| {

@@ -1,6 +1,7 @@
-//! A plan that is kept gives what a new one gives: for any values, after writes, in transactions, after changes of the catalog.
+//! A plan that is kept gives what a new one gives: for any values, after writes, in transactions, after changes of the
+//! catalog.
 
-use super::{Kept, Plans};
+use super::{Entry, PreparedPlan};
 use crate::{
     query::inline,
     session::{
@@ -15,7 +16,7 @@ use datafusion::{
     scalar::ScalarValue,
 };
 use rand::{Rng, SeedableRng, rngs::StdRng, seq::IndexedRandom};
-use std::sync::{Arc, PoisonError};
+use std::sync::Arc;
 
 /// Times that each query runs.
 const ROUNDS: usize = 24;
@@ -104,23 +105,23 @@ async fn prepared(session: &mut Session, sql: &str) -> Prepared {
     session.prepare(statement, &[]).await.unwrap_or_else(|error| panic!("{sql}: {error:?}"))
 }
 
-impl Plans {
+impl PreparedPlan {
     /// Whether a physical plan is kept.
     pub(crate) fn has_physical(&self) -> bool {
-        match &*self.0.lock().unwrap_or_else(PoisonError::into_inner) {
-            Kept::Optimized(plan, _) => plan.physical.get().is_some(),
+        match &*self.0.lock() {
+            Entry::Optimized(plan, _) => plan.physical.get().is_some(),
             _ => false,
         }
     }
 
     /// What is kept, in a word.
     fn word(&self) -> &'static str {
-        match &*self.0.lock().unwrap_or_else(PoisonError::into_inner) {
-            Kept::None => "nothing",
-            Kept::Ready(_) => "ready",
-            Kept::Planned(_) => "planned",
-            Kept::Optimized(..) => "optimized",
-            Kept::Never(_) => "never",
+        match &*self.0.lock() {
+            Entry::None => "nothing",
+            Entry::Ready(_) => "ready",
+            Entry::Planned(_) => "planned",
+            Entry::Optimized(..) => "optimized",
+            Entry::Never(_) => "never",
         }
     }
 }
@@ -222,7 +223,7 @@ async fn a_change_of_the_catalog_or_a_setting_makes_a_new_plan() {
 async fn plans_beyond_the_bound_are_not_kept() {
     let world = world().await;
     let mut one = world.tenant("alto");
-    let room = world.shared.resources.plans.clone();
+    let room = world.instance.resources.plans.clone();
     let all = u32::try_from(room.available_permits()).unwrap();
     let taken = room.acquire_many(all - 1).await.unwrap();
     let first = prepared(&mut one, "SELECT count(*) FROM t WHERE b < $1").await;
@@ -243,7 +244,7 @@ async fn physical(session: &mut Session, sql: &str, values: &[ScalarValue]) -> A
     assert_eq!(prepared.plans.word(), "optimized", "{sql}");
     let Statement::Query(statement) = prepared.statement.as_ref() else { panic!("{sql} is no query") };
     let view = session.view().await.unwrap();
-    let query = session.query_of_kept(view).unwrap();
+    let query = session.query_of_cached(view).unwrap();
     let planned = prepared.plans.optimized(query, statement, (&prepared.parameters, values.to_vec())).await;
     let (query, plan) = planned.unwrap();
     let state = query.context.state();

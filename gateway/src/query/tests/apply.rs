@@ -1,4 +1,5 @@
-//! What DataFusion makes joins of, and the same evaluated row by row: the answers are the same. Then what DataFusion refuses.
+//! What DataFusion makes joins of, and the same evaluated row by row: the answers are the same. Then what DataFusion
+//! refuses.
 
 use crate::{
     pg::plan::apply::Correlated,

@@ -2,7 +2,8 @@
 
 use crate::session::testing::{World, run};
 
-/// Grouping sets give what the same groups give one by one: over a table whose keys are in order, where parts of the key have one value, and in order.
+/// Grouping sets give what the same groups give one by one: over a table whose keys are in order, where parts of the
+/// key have one value, and in order.
 #[tokio::test]
 async fn grouping_sets_give_what_their_groups_give() {
     let world = World::new().await;

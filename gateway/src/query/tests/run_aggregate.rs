@@ -8,7 +8,7 @@ use crate::{
     query::{
         context, plan,
         schemas::Rows,
-        testing::{facts, parse, shown},
+        testing::{parse, shown, statement_context},
     },
 };
 use arrow::{
@@ -81,7 +81,7 @@ fn tables(partitions: Flights) -> Rows {
 
 /// The same rows, with the rule and without.
 fn both(partitions: &Flights) -> [SessionContext; 2] {
-    let state = || context(Arc::new(facts(false)), tables(partitions.clone())).state();
+    let state = || context(Arc::new(statement_context(false)), tables(partitions.clone())).state();
     let ours = RunAggregates { limits: RunLimits { window_rows: 64, runs_max: 16 } };
     let ours: Arc<dyn PhysicalOptimizerRule + Send + Sync> = Arc::new(ours);
     let rules = state().physical_optimizers().to_vec();
@@ -174,7 +174,8 @@ async fn a_run_is_one_state_and_short_runs_are_hashed() {
     let [with, without] = both(&long);
     assert_eq!(counted(&with, BY_ORIGIN).await, (5, 5 + 3, 0));
     assert!(node_of(&physical(&without, BY_ORIGIN).await).is_none());
-    // In a window of short runs the rest is hashed: of 20 groups in turn, a state for each row of the first batch, and for each group of the rest.
+    // In a window of short runs the rest is hashed: of 20 groups in turn, a state for each row of the first batch, and
+    // for each group of the rest.
     let turns = |times| (0..times).flat_map(|_| rows_of(20, 1)).collect::<Vec<_>>();
     let short = vec![vec![turns(4), turns(4), turns(10)], vec![rows_of(20, 10)]];
     let [with, _] = both(&short);

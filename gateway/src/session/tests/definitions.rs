@@ -113,7 +113,7 @@ async fn a_row_that_another_adds_to_a_table_that_is_altered_is_not_missed() {
 /// How many numbers are reserved, once those of ended transactions were given up.
 pub(super) async fn spare(world: &World) -> usize {
     for _ in 0..100_000 {
-        let snapshot = world.shared.catalog.snapshot();
+        let snapshot = world.instance.catalog.snapshot();
         let count: usize = snapshot.private.values().map(|private| private.spare.len()).sum();
         if count == 0 {
             return 0;
@@ -123,7 +123,7 @@ pub(super) async fn spare(world: &World) -> usize {
     1
 }
 
-/// A COPY of so many rows `n`, `n`, …; what it was told.
+/// A COPY of `rows` rows `n`, `n`, …; its answer.
 async fn copy(session: &mut Session, table: &str, rows: usize) -> String {
     let statement = Statement::parse(&format!("COPY {table} FROM STDIN WITH (FREEZE)")).unwrap().swap_remove(0);
     let prepared = session.prepare(statement, &[]).await.unwrap();

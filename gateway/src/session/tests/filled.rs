@@ -12,7 +12,7 @@ use keyspan_storage::{Scan, TableName};
 async fn stored(world: &World) -> usize {
     use futures::TryStreamExt;
     let name = TableName::new(PRIVATE_TABLE).unwrap();
-    let rows: Vec<_> = world.shared.catalog.store().scan(&name, Scan::all()).try_concat().await.unwrap();
+    let rows: Vec<_> = world.instance.catalog.store().scan(&name, Scan::all()).try_concat().await.unwrap();
     rows.len()
 }
 
@@ -62,7 +62,7 @@ async fn what_fails_leaves_neither_table_nor_rows() {
     assert_eq!(told, "22012 division by zero");
     check(&mut session, "SELECT * FROM made", expect![[r#"42P01 relation "made" does not exist"#]]).await;
     assert_eq!(stored(&world).await, 0);
-    assert!(world.shared.catalog.snapshot().private.values().all(|own| own.spare.is_empty()));
+    assert!(world.instance.catalog.snapshot().private.values().all(|own| own.spare.is_empty()));
     check(
         &mut session,
         "CREATE TABLE made AS SELECT 1 AS a; SELECT * FROM made",

@@ -1,4 +1,4 @@
-//! `SELECT … FOR UPDATE` and its kin: what two transactions that hold the same rows are told.
+//! `SELECT … FOR UPDATE` and its kin: the answers to two transactions that lock the same rows.
 
 use super::super::testing::{World, check, run, run_with};
 use crate::session::transaction::LOCKED_ROWS_MAX;
@@ -16,7 +16,7 @@ async fn accounts() -> World {
     world
 }
 
-/// What a transaction that runs `one` is told at COMMIT, when another has run `two` meanwhile.
+/// The answer to COMMIT of a transaction that ran `one`, when another has run `two` meanwhile.
 async fn end_of(world: &World, one: &str, two: &str, then: &str) -> String {
     let (mut first, mut second) = (world.tenant("alto"), world.tenant("alto"));
     let begun = run(&mut first, &format!("BEGIN; {one}")).await;

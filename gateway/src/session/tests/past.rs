@@ -13,8 +13,8 @@ use std::sync::Arc;
 const START: i64 = 1_793_491_200_000_000;
 const HOUR: i64 = 3_600_000_000;
 
-/// Table `h (a, n)`, which keeps a day. At one o'clock `x` and `y` came, at two `x` changed, at three `y` went and `z` came; now it
-/// is four.
+/// Table `h (a, n)`, which keeps a day. At one o'clock `x` and `y` came, at two `x` changed, at three `y` went and `z`
+/// came; now it is four.
 async fn world() -> (World, Arc<ManualClock>) {
     let clock = Arc::new(ManualClock::new(START));
     let world = World::at(clock.clone()).await;

@@ -1,4 +1,4 @@
-//! `SKIP LOCKED` and `NOWAIT`: what a transaction is given and told of rows that another one holds.
+//! `SKIP LOCKED` and `NOWAIT`: the rows and errors of a transaction when another one holds rows.
 
 use super::super::testing::{World, check, run, run_with};
 use crate::{row_locks::RowLocks, wire::transaction_status::TransactionStatus};
@@ -67,7 +67,8 @@ async fn rows_that_another_holds_are_passed_over_below_limit() {
     ] {
         assert_eq!(given(&world, &sql).await, expected, "{sql}");
     }
-    // The holder itself is given what it holds; outside of a transaction others' rows are passed over as well, and nothing is held after.
+    // The holder itself is given what it holds; outside of a transaction others' rows are passed over as well, and
+    // nothing is held after.
     assert_eq!(run(&mut holder, &format!("{skip} LIMIT 2")).await, "1\n2");
     let mut other = world.tenant("alto");
     assert_eq!(run(&mut other, &format!("{skip} LIMIT 2; {skip} LIMIT 2")).await, "4\n5\n4\n5");
@@ -250,9 +251,9 @@ async fn what_a_statement_locks_elsewhere_is_as_it_was_at_its_end() {
 #[tokio::test]
 async fn writes_go_on_where_there_is_no_room_for_what_is_held() {
     let world = jobs(4).await;
-    let mut shared = Arc::try_unwrap(world.shared).unwrap();
-    shared.row_locks = Arc::new(RowLocks::of(2));
-    let world = World { shared: Arc::new(shared) };
+    let mut instance = Arc::try_unwrap(world.instance).unwrap();
+    instance.row_locks = Arc::new(RowLocks::of(2));
+    let world = World { instance: Arc::new(instance) };
     let mut writer = world.tenant("alto");
     // Two rows are seen by others, and the third statement's are not.
     let told =
@@ -267,7 +268,7 @@ async fn writes_go_on_where_there_is_no_room_for_what_is_held() {
     );
     other.rollback();
     assert_eq!(run(&mut writer, "COMMIT").await, "COMMIT");
-    // One of those that others do not see: who takes it is told at COMMIT.
+    // One of those that others do not see: who takes it learns so at COMMIT.
     run(&mut writer, "BEGIN; UPDATE jobs SET state = 'c'").await;
     assert_eq!(
         run(

@@ -14,7 +14,7 @@ use keyspan_storage::{Scan, TableName};
 async fn stored(world: &World) -> usize {
     use futures::TryStreamExt;
     let name = TableName::new(PRIVATE_TABLE).unwrap();
-    let rows: Vec<_> = world.shared.catalog.store().scan(&name, Scan::all()).try_concat().await.unwrap();
+    let rows: Vec<_> = world.instance.catalog.store().scan(&name, Scan::all()).try_concat().await.unwrap();
     rows.len()
 }
 
@@ -53,7 +53,7 @@ async fn nothing_is_left_after_a_crash() {
         .await;
     assert_eq!(stored(&world).await, 11);
     // Another start over what the store has; the session is not asked.
-    let again = Catalog::open(world.shared.catalog.store().clone()).await.unwrap();
+    let again = Catalog::open(world.instance.catalog.store().clone()).await.unwrap();
     assert_eq!(stored(&world).await, 1);
     assert!(again.snapshot().private.values().all(|private| private.spare.is_empty()));
 }

@@ -1,14 +1,15 @@
 //! The commit of a transaction: its rows, and what it has defined, with one commit of the store.
 //!
-//! Every row that a statement relied on was read at that statement's pin. The store checks one pin, the last: rows that were relied on at earlier
-//! ones are compared between their pin and that one first ([`reads_at`]). With definitions the pin is that of the catalog's edit ([`commit_defined`]).
+//! Every row that a statement relied on was read at that statement's pin. The store checks one pin, the last: rows that
+//! were relied on at earlier ones are compared between their pin and that one first ([`reads_at`]). With definitions
+//! the pin is that of the catalog's edit ([`commit_defined`]).
 
 use super::OpenTransaction;
 use crate::{
-    instance::Shared,
+    instance::Instance,
     notifications::{Ear, Pending, Room},
     pg::error::{Result, SqlError, SqlState},
-    session::pending_ddl::told,
+    session::pending_ddl::catalog_error,
     settings::Settings,
     shield::shielded,
     table_locks::TableLockGuard,
@@ -27,13 +28,14 @@ const COMPARED_ROWS: usize = 1_024;
 
 type Local = BTreeMap<String, String>;
 
-/// Commits a transaction, whose temporary tables have these spaces: settings to set back and the number of rows; with an error the settings as they were at BEGIN.
+/// Commits a transaction, whose temporary tables have these spaces: settings to set back and the number of rows; with
+/// an error the settings as they were at BEGIN.
 pub(super) async fn commit_all(
-    shared: &Shared,
+    instance: &Instance,
     rows: &TenantStore,
     (mut open, spaces): (OpenTransaction, BTreeSet<u32>),
     held: &TableLockGuard<'_>,
-    told: Told<'_>,
+    told: Announcement<'_>,
 ) -> Result<(Local, usize), (SqlError, Settings)> {
     let result = async {
         let mut inside = match told.room {
@@ -43,7 +45,7 @@ pub(super) async fn commit_all(
         if let Some(inside) = &inside {
             inside.check(&told.pending)?;
         }
-        let count = commit_rows(shared, rows, (&mut open, spaces), held).await?;
+        let count = commit_rows(instance, rows, (&mut open, spaces), held).await?;
         if let Some(inside) = &mut inside {
             inside.tell(told.ear, told.pending);
         }
@@ -60,7 +62,7 @@ pub(super) async fn commit_all(
 }
 
 /// What the transaction tells others, if anything: when it is committed, and nobody else is about to tell something.
-pub(super) struct Told<'a> {
+pub(super) struct Announcement<'a> {
     /// The database's.
     pub(super) room: Option<&'a Room>,
     pub(super) ear: &'a Arc<Ear>,
@@ -69,13 +71,13 @@ pub(super) struct Told<'a> {
 
 /// Commits rows and definitions: the number of rows.
 async fn commit_rows(
-    shared: &Shared,
+    instance: &Instance,
     rows: &TenantStore,
     (open, spaces): (&mut OpenTransaction, BTreeSet<u32>),
     held: &TableLockGuard<'_>,
 ) -> Result<usize> {
     if !open.definitions.is_empty() {
-        return commit_defined(shared, rows, (open, spaces), held).await;
+        return commit_defined(instance, rows, (open, spaces), held).await;
     }
     let Some(last) = open.reads.last().map(|read_set| read_set.pin.clone()) else {
         let pin = rows.pin().await?;
@@ -89,7 +91,7 @@ async fn commit_rows(
 
 type Reads = BTreeMap<TableId, (Arc<Table>, BTreeSet<RowKey>)>;
 
-/// The rows that were relied on, none of which has changed between its pin and the last one.
+/// The rows that the transaction relied on; none has changed between its pin and the last one.
 async fn reads_at(rows: &TenantStore, reads: Vec<ReadSet>, last: &Pin) -> Result<Reads> {
     let mut all = Reads::new();
     for read_set in reads {
@@ -106,7 +108,7 @@ async fn reads_at(rows: &TenantStore, reads: Vec<ReadSet>, last: &Pin) -> Result
 
 /// Commits rows and definitions together.
 async fn commit_defined(
-    shared: &Shared,
+    instance: &Instance,
     rows: &TenantStore,
     (open, reserved): (&mut OpenTransaction, BTreeSet<u32>),
     held: &TableLockGuard<'_>,
@@ -114,12 +116,12 @@ async fn commit_defined(
     let Some((tenant, oid)) = rows.tenant().zip(rows.oid()) else {
         return Err(SqlError::new(SqlState::INTERNAL_ERROR, "a session of one tenant was expected"));
     };
-    if open.definitions.is_outdated(shared) {
+    if open.definitions.is_outdated(instance) {
         return Err(conflict().with_detail("A table that the transaction has altered was written by another."));
     }
-    let editing = shared.catalog.begin_edit().await?;
+    let editing = instance.catalog.begin_edit().await?;
     let edit = open.definitions.edit((tenant, oid));
-    let after = editing.snapshot().apply(&edit).map_err(|error| told(&error))?;
+    let after = editing.snapshot().apply(&edit).map_err(|error| catalog_error(&error))?;
     let reads = reads_at(rows, std::mem::take(&mut open.reads), editing.pin()).await?;
     let mut written = WriteSet { reads, ..WriteSet::default() };
     let own = open.definitions.tables();
@@ -169,7 +171,7 @@ async fn check_unchanged(rows: &TenantStore, table: &Table, keys: &BTreeSet<RowK
     if changed(rows, table, keys, pins).await?.is_empty() { Ok(()) } else { Err(conflict()) }
 }
 
-/// The rows that differ between two pins: of the first [`COMPARED_ROWS`] of which any do.
+/// The rows that differ between two pins, among the first [`COMPARED_ROWS`].
 ///
 /// # Errors
 /// The store's.

@@ -1,4 +1,5 @@
-//! Rows that a transaction holds by `SELECT … FOR UPDATE` and `FOR SHARE`: what its COMMIT relies on beside what its writes rely on.
+//! Rows that a transaction holds by `SELECT … FOR UPDATE` and `FOR SHARE`: what its COMMIT relies on beside what its
+//! writes rely on.
 //!
 //! ```text
 //! SELECT … FOR UPDATE ──Lock, one for each table──▶ keys, as the rows are sent
@@ -6,12 +7,14 @@
 //!        ──▶ if the transaction writes: rows of FOR UPDATE get a new marker, so that of two that hold a row and write one fails
 //! ```
 //!
-//! Nobody waits: what a lock keeps others from, it finds at COMMIT. Rows are known when they are sent, on the threads of the query, so that a lock
-//! is shared with the stream; ROLLBACK TO forgets those of later statements, and what their streams still add is dropped. Rows are [held](RowLocks)
-//! for all to see until the transaction ends: SKIP LOCKED passes over what others hold, NOWAIT is 55P03. So are rows that
-//! a statement of the transaction writes, if they are few.
+//! Nobody waits: what a lock keeps others from, it finds at COMMIT. Rows are known when they are sent, on the threads
+//! of the query, so that a lock is shared with the stream; ROLLBACK TO forgets those of later statements, and what
+//! their streams still add is dropped. Rows are [held](RowLocks) for all to see until the transaction ends: SKIP LOCKED
+//! passes over what others hold, NOWAIT is 55P03. So are rows that a statement of the transaction writes, if they are
+//! few.
 
 use super::OpenTransaction;
+use crate::lock::{Mutex, MutexGuard};
 use crate::{
     dml::target::marker,
     pg::error::{Result, SqlError, SqlState},
@@ -22,7 +25,7 @@ use keyspan_catalog::{Table, TableId};
 use keyspan_storage::{Pin, RowKey, RowMutation};
 use std::{
     collections::{BTreeMap, BTreeSet},
-    sync::{Arc, Mutex, PoisonError},
+    sync::Arc,
 };
 
 /// Rows that a transaction may lock: each may become a mutation of its commit, which has a bound of its own.
@@ -127,8 +130,8 @@ impl Locks {
         Self { held: Mutex::default(), holder: row_locks.begin(database) }
     }
 
-    fn held(&self) -> std::sync::MutexGuard<'_, Held> {
-        self.held.lock().unwrap_or_else(PoisonError::into_inner)
+    fn held(&self) -> MutexGuard<'_, Held> {
+        self.held.lock()
     }
 
     /// A lock of rows that are read at a pin.
@@ -137,7 +140,8 @@ impl Locks {
         Lock { locks: self.clone(), number: self.held().put(rows) }
     }
 
-    /// Rows that a statement of the transaction writes. Where there is no room for them, others do not see them: whoever takes one is told at COMMIT.
+    /// Rows that a statement of the transaction writes. Where there is no room for them, others do not see them:
+    /// whoever takes one learns so at COMMIT.
     pub(super) fn written(&self, pin: &Pin, table: &Arc<Table>, keys: &BTreeSet<RowKey>) {
         if keys.is_empty() || keys.len() > WRITTEN_ROWS_MAX {
             return;
@@ -196,7 +200,8 @@ impl Held {
 }
 
 impl OpenTransaction {
-    /// The same with the rows that are locked among those that it relies on, and with new markers for those that are to be as if they were changed.
+    /// The same with the rows that are locked among those that it relies on, and with new markers for those that are to
+    /// be as if they were changed.
     pub(super) fn with_locks(mut self: Box<Self>) -> Box<Self> {
         let locks = std::mem::take(&mut self.locks.held().locks);
         let writes = !self.buffered.is_empty() || !self.definitions.is_empty();
@@ -216,7 +221,8 @@ impl OpenTransaction {
         self
     }
 
-    /// New markers for rows that the transaction does not write. They are there: their commit is refused when they have changed.
+    /// New markers for rows that the transaction does not write. They are there: their commit is refused when they have
+    /// changed.
     fn touch(&mut self, table: &Arc<Table>, keys: &BTreeSet<RowKey>) {
         let id: TableId = table.id;
         let rows = Arc::make_mut(&mut self.buffered).entry(id).or_default();

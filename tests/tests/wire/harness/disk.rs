@@ -1,7 +1,9 @@
-//! Disks that a test fills and empties: what is left of them goes to a ballast, so that it is the test that says when they are full.
+//! Disks that a test fills and empties: what is left of them goes to a ballast, so that it is the test that says when
+//! they are full.
 //!
-//! A server may free room by itself at any moment (a file of the log, the inputs of a compaction), so that a full disk does not stay
-//! full. [`Disk::fill`] takes what is left; whoever asks for more room than is free is refused by the disk itself.
+//! A server may free room by itself at any moment (a file of the log, the inputs of a compaction), so that a full disk
+//! does not stay full. [`Disk::fill`] takes what is left; whoever asks for more room than is free is refused by the
+//! disk itself.
 
 use anyhow::{Context, Result};
 use keyspan_storage::fs::{File, Fs, LocalFs};
@@ -103,8 +105,8 @@ impl Disk for Tmpfs {
     }
 }
 
-/// A small disk that is simulated: the machine's file system, with room for so many bytes. Clones are the same one. Room is taken by the
-/// length of files, and given back when they go.
+/// A small disk that is simulated: the machine's file system, with room for so many bytes. Clones are the same one.
+/// Room is taken by the length of files, and given back when they go.
 #[derive(Clone, Debug)]
 pub struct SmallDisk {
     room: Arc<Room>,

@@ -1,4 +1,5 @@
-//! A client that changes its private tables, one step after the other, until the server is gone; and what has to hold of what is left.
+//! A client that changes its private tables, one step after the other, until the server is gone; and what has to hold
+//! of what is left.
 
 use super::super::harness::{connect, rows};
 use anyhow::{Context, Result, ensure};
@@ -20,7 +21,8 @@ pub(super) async fn begin(client: &Client) -> Result<()> {
     Ok(client.batch_execute(&sql).await?)
 }
 
-/// One step, which changes the table, its rows and the number of steps together. A first transaction is taken back, and leaves nothing.
+/// One step, which changes the table, its rows and the number of steps together. A first transaction is taken back, and
+/// leaves nothing.
 async fn step(client: &Client, n: i64) -> Result<(), tokio_postgres::Error> {
     let change = match n % 4 {
         1 => format!("ALTER TABLE m ADD COLUMN c{n} bigint NOT NULL DEFAULT {n}, ADD PRIMARY KEY (id)"),
@@ -37,7 +39,8 @@ async fn step(client: &Client, n: i64) -> Result<(), tokio_postgres::Error> {
     client.batch_execute("INSERT INTO steps VALUES (-1); DELETE FROM steps WHERE n = -1; COMMIT").await
 }
 
-/// Makes steps from `from` on until the server is gone; says which were acknowledged and gives the one that had no answer.
+/// Makes steps from `from` on until the server is gone; says which were acknowledged and gives the one that had no
+/// answer.
 pub(super) async fn go_on(config: Config, from: i64, acknowledged: tokio::sync::mpsc::UnboundedSender<i64>) -> i64 {
     let Ok(client) = connect(&config).await else { return from };
     for n in from.. {

@@ -20,8 +20,8 @@ const BACK: i64 = 5;
 /// Connections that write at a time.
 const WRITERS: i64 = 4;
 
-/// One transaction of a writer, in one of the ways that drivers have; each writes [`STATEMENT_ROWS`] rows or none. That of writer 2 changes
-/// all rows of the statement [`BACK`] before it as well.
+/// One transaction of a writer, in one of the ways that drivers have; each writes [`STATEMENT_ROWS`] rows or none. That
+/// of writer 2 changes all rows of the statement [`BACK`] before it as well.
 async fn write(client: &mut Client, writer: i64, statement: i64) -> Result<(), tokio_postgres::Error> {
     let values = |parts: std::ops::Range<usize>| {
         let text = "x".repeat(150);
@@ -61,7 +61,8 @@ pub(super) struct Record {
     next: BTreeMap<i64, i64>,
 }
 
-/// A writer: it says what was acknowledged, and ends with its connection; then it gives the statement that had no answer.
+/// A writer: it says what was acknowledged, and ends with its connection; then it gives the statement that had no
+/// answer.
 fn writer(config: Config, writer: i64, from: i64, acknowledged: mpsc::UnboundedSender<(i64, i64)>) -> JoinHandle<i64> {
     tokio::spawn(async move {
         let Ok(mut client) = connect(&config).await else { return from };
@@ -76,8 +77,8 @@ fn writer(config: Config, writer: i64, from: i64, acknowledged: mpsc::UnboundedS
 }
 
 impl Record {
-    /// Writes from several connections until `count` statements were acknowledged, sends the signal in the middle of the next ones,
-    /// and waits for the end. Gives the exit code.
+    /// Writes from several connections until `count` statements were acknowledged, sends the signal in the middle of
+    /// the next ones, and waits for the end. Gives the exit code.
     pub(super) async fn write_until(&mut self, serving: Serving, count: usize, signal: Signal) -> Result<Option<i32>> {
         let (acknowledged, mut listen) = mpsc::unbounded_channel();
         let writers: Vec<_> = (0..WRITERS)
@@ -100,8 +101,8 @@ impl Record {
         Ok(ended.status.code())
     }
 
-    /// The statements that are there, after checking that each is there whole and was sent, and that none that was acknowledged is
-    /// missing.
+    /// The statements that are there, after checking that each is there whole and was sent, and that none that was
+    /// acknowledged is missing.
     pub(super) async fn check(&self, serving: &Serving) -> Result<BTreeSet<(i64, i64)>> {
         let client = connect(&tenant(serving, "alto")).await?;
         let sql = "SELECT writer, statement, count(*), count(v), min(part), max(part) FROM t GROUP BY 1, 2";
