@@ -6,7 +6,7 @@ use anyhow::{Result, ensure};
 use keyspan_catalog::Catalog;
 use keyspan_gateway::{
     auth::operator,
-    instance::Shared,
+    instance::Instance,
     server::{Server, ServerOptions},
 };
 use keyspan_storage::engine::{Engine, EngineOptions};
@@ -23,9 +23,9 @@ async fn main() -> Result<()> {
         let catalog = Arc::new(Catalog::open(store).await?);
         operator::ensure(&catalog, "secret").await?;
         // What all connections share; COPY may write no files here.
-        let shared = Arc::new(Shared::new(catalog));
+        let instance = Arc::new(Instance::new(catalog));
         // On a free port of the loopback; the options say otherwise, and more.
-        let server = Server::start(ServerOptions::new(shared)).await?;
+        let server = Server::start(ServerOptions::new(instance)).await?;
         println!("listening on {}", server.address());
 
         let url = format!("postgresql://keyspan:secret@{}/keyspan", server.address());

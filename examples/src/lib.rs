@@ -4,7 +4,7 @@ use anyhow::{Context, Result};
 use keyspan_catalog::Catalog;
 use keyspan_gateway::{
     auth::operator,
-    instance::Shared,
+    instance::Instance,
     server::{Server, ServerOptions},
 };
 use keyspan_storage::engine::{Engine, EngineOptions};
@@ -106,8 +106,8 @@ pub async fn embedded(folder: &Path, operator_password: &str) -> Result<Server> 
     // What all sessions share, among it the folder below which COPY may write.
     let copy_folder = copy_folder_of(folder);
     std::fs::create_dir_all(&copy_folder)?;
-    let shared = Arc::new(Shared { copy_folder: Some(copy_folder), ..Shared::new(catalog) });
-    Ok(Server::start(ServerOptions::new(shared)).await?)
+    let instance = Arc::new(Instance { copy_folder: Some(copy_folder), ..Instance::new(catalog) });
+    Ok(Server::start(ServerOptions::new(instance)).await?)
 }
 
 fn copy_folder_of(folder: &Path) -> PathBuf {

@@ -15,7 +15,7 @@ use keyspan_gateway::{
     auth::{login::identify, operator},
     demo::loader::Loader,
     execute::Outcome,
-    instance::Shared,
+    instance::Instance,
     resources::{Memory, Resources, TEMP_BYTES},
     session::Session,
 };
@@ -38,7 +38,7 @@ const PASSWORD: &str = "bench";
 /// An open store.
 pub(super) struct OpenStore {
     engine: Arc<Engine>,
-    pub(super) shared: Arc<Shared>,
+    pub(super) instance: Arc<Instance>,
     folder: PathBuf,
 }
 
@@ -70,8 +70,8 @@ impl OpenStore {
         let catalog = Catalog::open(engine.clone()).await?;
         operator::ensure(&catalog, PASSWORD).await?;
         let resources = Resources::new(memory, Some(how.folder.join("temp")), TEMP_BYTES)?;
-        let shared = Shared { resources, ..Shared::new(Arc::new(catalog)) };
-        Ok(Self { engine, shared: Arc::new(shared), folder: how.folder.to_owned() })
+        let instance = Instance { resources, ..Instance::new(Arc::new(catalog)) };
+        Ok(Self { engine, instance: Arc::new(instance), folder: how.folder.to_owned() })
     }
 
     /// Closes the store.
@@ -100,7 +100,7 @@ impl OpenStore {
     /// # Errors
     /// If the database does not exist.
     pub(super) fn session(&self, database: &str) -> Result<Session> {
-        Ok(Session::new(self.shared.clone(), identify(&self.shared, operator::OPERATOR_ROLE, database)?, 0))
+        Ok(Session::new(self.instance.clone(), identify(&self.instance, operator::OPERATOR_ROLE, database)?, 0))
     }
 
     /// The table.
@@ -108,12 +108,12 @@ impl OpenStore {
     /// # Errors
     /// If it does not exist.
     pub(super) fn table(&self) -> Result<Arc<Table>> {
-        self.shared.catalog.snapshot().table(TABLE).cloned().context("the table is not there")
+        self.instance.catalog.snapshot().table(TABLE).cloned().context("the table is not there")
     }
 
     /// The store.
     pub(super) fn store(&self) -> &Arc<dyn Store> {
-        self.shared.catalog.store()
+        self.instance.catalog.store()
     }
 
     /// Inserts all rows in the order of their numbers; returns the bytes of their values, the key's included.
@@ -122,7 +122,7 @@ impl OpenStore {
     /// Those of the store.
     pub(super) async fn load(&self, data: &Data, mut step: impl FnMut(u64)) -> Result<u64> {
         let (table, tenants) = (self.table()?, tenants()?);
-        let mut loader = Loader::new(&self.shared, table, &data::COLUMNS)?;
+        let mut loader = Loader::new(&self.instance, table, &data::COLUMNS)?;
         let mut bytes = 0;
         for row in (0..data.rows()).filter_map(|number| data.row(number)) {
             let tenant = &tenants[data.tenant_of(row.device) as usize];

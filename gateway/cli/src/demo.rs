@@ -10,7 +10,7 @@ use keyspan_catalog::ids::OPERATOR_DATABASE;
 use keyspan_gateway::{
     auth::operator::OPERATOR_ROLE,
     demo::{self, ROLES, Size, State},
-    instance::Shared,
+    instance::Instance,
 };
 use progress::LoadProgress;
 use queries::Login;
@@ -47,8 +47,8 @@ pub struct Passwords([String; ROLES.len()]);
 ///
 /// # Errors
 /// If the store holds something else, or only a part of the demo, or the load fails.
-pub async fn fill(shared: &Arc<Shared>, folder: &Path, options: &DemoOptions) -> Result<Passwords> {
-    let state = demo::state(&shared.catalog.snapshot());
+pub async fn fill(instance: &Arc<Instance>, folder: &Path, options: &DemoOptions) -> Result<Passwords> {
+    let state = demo::state(&instance.catalog.snapshot());
     if let State::Other(missing) = state {
         bail!(
             "the store in {0} is not empty and not the whole demo: {missing}\n\
@@ -58,13 +58,13 @@ pub async fn fill(shared: &Arc<Shared>, folder: &Path, options: &DemoOptions) ->
     }
     let passwords = passwords::read_or_make(folder)?;
     if state == State::Whole {
-        demo::set_passwords(shared, &passwords).await?;
+        demo::set_passwords(instance, &passwords).await?;
         return Ok(Passwords(passwords));
     }
     let began = Instant::now();
     let mut bar = LoadProgress::new();
     let size = Size { readings: options.readings, seed: options.seed };
-    let loaded = demo::load(shared, size, &passwords, &mut |progress| bar.step(progress)).await;
+    let loaded = demo::load(instance, size, &passwords, &mut |progress| bar.step(progress)).await;
     bar.finish();
     loaded.context("the demo could not be loaded; remove the store's folder before the next try")?;
     let took = HumanDuration(began.elapsed());

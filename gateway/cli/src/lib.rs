@@ -140,9 +140,9 @@ async fn run(cli: Cli) -> Result<()> {
     // Before the store is opened: a wrong address should not cost the replay of a log.
     let listen = resolve(&options.listen)?;
     let opened = Box::pin(open::open(&options)).await?;
-    let password = password::ensure(&opened.shared.catalog, &options.store).await?;
+    let password = password::ensure(&opened.instance.catalog, &options.store).await?;
     let passwords = match &demo {
-        Some(demo) => Some(Box::pin(demo::fill(&opened.shared, &options.store, demo)).await?),
+        Some(demo) => Some(Box::pin(demo::fill(&opened.instance, &options.store, demo)).await?),
         None => None,
     };
     let tls = options.tls_cert.clone().zip(options.tls_key.clone());
@@ -150,7 +150,7 @@ async fn run(cli: Cli) -> Result<()> {
         listen,
         tls: tls.map(|(certificate, key)| TlsFiles { certificate, key }),
         connections_max: options.connections_max,
-        ..ServerOptions::new(opened.shared.clone())
+        ..ServerOptions::new(opened.instance.clone())
     })
     .await?;
     let signals = Signals::new()?;

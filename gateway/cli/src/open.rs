@@ -4,7 +4,7 @@ use super::options::ServeOptions;
 use anyhow::{Context, Result};
 use keyspan_catalog::Catalog;
 use keyspan_gateway::{
-    instance::Shared,
+    instance::Instance,
     purge::RESUMED,
     resources::{Resources, Size, clear_folder},
 };
@@ -15,7 +15,7 @@ use std::sync::Arc;
 #[derive(Debug)]
 pub struct OpenStore {
     /// What sessions share.
-    pub shared: Arc<Shared>,
+    pub instance: Arc<Instance>,
     /// The microseconds of a sync of the log, measured at the start; `None` if the engine does not sync.
     pub sync_micros: Option<u64>,
 }
@@ -41,14 +41,14 @@ pub async fn open(options: &ServeOptions) -> Result<OpenStore> {
     // This process has locked the store by now, and with it the folder.
     clear_folder(&temp).with_context(failed)?;
     let resources = Resources::new(memory, Some(temp.clone()), options.storage.temp_max.0).with_context(failed)?;
-    let shared = Shared { copy_folder, resources, ..Shared::new(Arc::new(catalog)) };
-    Ok(OpenStore { shared: Arc::new(shared), sync_micros })
+    let instance = Instance { copy_folder, resources, ..Instance::new(Arc::new(catalog)) };
+    Ok(OpenStore { instance: Arc::new(instance), sync_micros })
 }
 
 impl OpenStore {
     /// The notice at the start: memory, and the time of a sync.
     pub fn notice(&self, options: &ServeOptions) -> String {
-        let memory = &self.shared.resources.memory;
+        let memory = &self.instance.resources.memory;
         let (all, queries, engine) = (Size(memory.all_bytes), Size(memory.query_bytes), Size(memory.engine_bytes));
         let store = options.store.display();
         let waits = self.sync_micros.map(|micros| format!("store {store}: a write waits {micros} µs for the disk\n"));

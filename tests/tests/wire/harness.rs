@@ -8,7 +8,7 @@ use bytes::{Buf, BufMut, BytesMut};
 use keyspan_catalog::Catalog;
 use keyspan_gateway::{
     auth::operator,
-    instance::Shared,
+    instance::Instance,
     server::{Server, ServerOptions},
 };
 use keyspan_storage::{
@@ -37,7 +37,7 @@ pub const PASSWORD: &str = "pass word";
 pub struct Harness {
     server: Option<Server>,
     folder: TempDir,
-    shared: Arc<Shared>,
+    instance: Arc<Instance>,
     address: SocketAddr,
     engine: Option<Arc<Engine>>,
 }
@@ -85,12 +85,12 @@ impl Harness {
         operator::ensure(&catalog, OPERATOR_PASSWORD).await?;
         let copy_folder = folder.path().join("exports");
         std::fs::create_dir_all(&copy_folder)?;
-        let shared = Arc::new(Shared { copy_folder: Some(copy_folder), ..Shared::new(catalog) });
-        let mut options = ServerOptions::new(shared.clone());
+        let instance = Arc::new(Instance { copy_folder: Some(copy_folder), ..Instance::new(catalog) });
+        let mut options = ServerOptions::new(instance.clone());
         change(&mut options);
         let server = Server::start(options).await?;
         let address = server.address();
-        Ok(Self { server: Some(server), folder, shared, address, engine: None })
+        Ok(Self { server: Some(server), folder, instance, address, engine: None })
     }
 
     /// Stops the server and starts another over the same embedded store.
@@ -131,13 +131,13 @@ impl Harness {
     /// The folder that operators may copy into.
     #[allow(dead_code, reason = "for tests of other parts")]
     pub fn copy_folder(&self) -> &Path {
-        self.shared.copy_folder.as_deref().expect("the harness sets one")
+        self.instance.copy_folder.as_deref().expect("the harness sets one")
     }
 
     /// The catalog, the clock and what else the sessions share.
     #[allow(dead_code, reason = "for tests of other parts")]
-    pub fn shared(&self) -> &Arc<Shared> {
-        &self.shared
+    pub fn instance(&self) -> &Arc<Instance> {
+        &self.instance
     }
 
     /// How to connect as a role to a database.

@@ -14,7 +14,7 @@ const VALUE_BYTES: usize = 10_000_000;
 
 /// Writes a row of many columns that nobody declared, as another client of the store would.
 async fn write_wide(harness: &Harness, key: &str) -> Result<()> {
-    let table = harness.shared().catalog.snapshot().table("wide").context("the table")?.physical.clone();
+    let table = harness.instance().catalog.snapshot().table("wide").context("the table")?.physical.clone();
     let family = FamilyName::new("m")?;
     let set = |column: usize| Mutation::SetCell {
         family: family.clone(),

@@ -220,7 +220,7 @@ async fn an_empty_drop_prefix_is_refused() -> Result<()> {
     let operator = sessions.get("op").await?;
     operator.batch_execute("CREATE TABLE t (a text PRIMARY KEY, b text)").await?;
     sessions.get("a").await?.batch_execute("INSERT INTO t VALUES ('x', 'y')").await?;
-    let store = sessions.harness.shared().catalog.store().clone();
+    let store = sessions.harness.instance().catalog.store().clone();
     for (table, _) in store.tables().await? {
         let refused = store.drop_row_range(&table, Bytes::new()).await;
         assert!(refused.is_err(), "{table:?}");
