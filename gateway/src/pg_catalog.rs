@@ -65,7 +65,6 @@ const ROWS: &[(&str, &str, &[RowsOf])] = &[
     (PG_CATALOG, "pg_roles", &[cluster::roles_rows]),
     (PG_CATALOG, "pg_sequence", &[objects::sequence_rows]),
     (PG_CATALOG, "pg_settings", &[cluster::settings]),
-    (PG_CATALOG, "pg_shadow", &[cluster::users]),
     (PG_CATALOG, "pg_shdescription", &[comments::shared_descriptions]),
     (PG_CATALOG, "pg_stat_activity", &[cluster::activities]),
     (PG_CATALOG, "pg_stat_all_indexes", &[objects::index_statistics]),

@@ -14,6 +14,7 @@
 //! at; that a column is meant is said of any that has a name which stands anywhere in the query, or that a `*` beside
 //! it may bring: too many rather than too few.
 
+use crate::pg::syntax::dialect::parse_text;
 use crate::{
     pg::{
         error::{Result, SqlError, SqlState},
@@ -23,14 +24,10 @@ use crate::{
     },
     system_relations,
 };
-use datafusion::sql::sqlparser::{
-    ast::{
-        self, Expr, FunctionArg, FunctionArgExpr, FunctionArguments, Ident, JoinConstraint, JoinOperator, ObjectName,
-        ObjectNamePart, Query, Select, SelectItem, SetExpr, TableAlias, TableAliasColumnDef, TableFactor, Visit,
-        VisitMut, Visitor, VisitorMut,
-    },
-    dialect::PostgreSqlDialect,
-    parser::Parser,
+use datafusion::sql::sqlparser::ast::{
+    self, Expr, FunctionArg, FunctionArgExpr, FunctionArguments, Ident, JoinConstraint, JoinOperator, ObjectName,
+    ObjectNamePart, Query, Select, SelectItem, SetExpr, TableAlias, TableAliasColumnDef, TableFactor, Visit, VisitMut,
+    Visitor, VisitorMut,
 };
 use keyspan_catalog::{Relation, SqlView};
 use std::{
@@ -110,7 +107,7 @@ pub fn text_of<'a>(
 }
 
 fn parsed(sql: &str) -> Result<Box<Query>> {
-    let parsed = Parser::new(&PostgreSqlDialect {}).try_with_sql(sql).and_then(|mut parser| parser.parse_query());
+    let parsed = parse_text(sql, |parser| parser.parse_query());
     parsed.map_err(|error| SqlError::new(SqlState::INTERNAL_ERROR, format!("the query of a view: {error}")))
 }
 

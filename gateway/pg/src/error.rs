@@ -194,6 +194,8 @@ states! {
     CONFIGURATION_LIMIT_EXCEEDED = "53400";
     /// A limit of the data model is exceeded.
     PROGRAM_LIMIT_EXCEEDED = "54000";
+    /// A statement whose tree would be too deep.
+    STATEMENT_TOO_COMPLEX = "54001";
     /// An object in use.
     OBJECT_IN_USE = "55006";
     /// An object in the wrong state for the operation.

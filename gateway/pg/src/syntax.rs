@@ -5,9 +5,11 @@
 //! DataFusion would drop is refused by
 //! [`unsupported`].
 
+pub mod balance;
 pub mod build;
 pub mod calls;
 pub mod column_names;
+pub mod dialect;
 pub mod missing_from;
 pub mod natural_join;
 pub mod order_by;

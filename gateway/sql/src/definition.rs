@@ -11,12 +11,12 @@ use crate::{
     create_table_as,
     names::as_temporary,
     sequence,
-    tokens::{DIALECT, TokenReader},
+    tokens::TokenReader,
     type_name::parse_type,
 };
 use datafusion::sql::sqlparser::{
     ast::Expr,
-    dialect::{Dialect, Precedence},
+    dialect::{Dialect, PostgreSqlDialect, Precedence},
     tokenizer::Token,
 };
 use keyspan_catalog::{SequenceOptions, SqlType, table::Identity};
@@ -263,7 +263,7 @@ fn parse_column(tokens: &mut TokenReader<'_>, checks: &mut Vec<CheckClause>) -> 
 /// Parses an expression that ends before `NOT NULL`.
 fn parse_default(tokens: &mut TokenReader<'_>) -> Result<Expr> {
     tokens.parse_with(|parser| {
-        let until = DIALECT.prec_value(Precedence::Like);
+        let until = PostgreSqlDialect {}.prec_value(Precedence::Like);
         parser.parse_subexpr(until)
     })
 }

@@ -37,7 +37,8 @@ pub(crate) fn parse_explain(
         analyze = tokens.words("analyze") || tokens.words("analyse");
         verbose = tokens.words("verbose");
     }
-    if tokens.at_end() {
+    // These would parse another statement each, without end.
+    if tokens.at_end() || matches!(tokens.head().as_str(), "explain" | "prepare") {
         return Err(tokens.syntax_error());
     }
     let statement = parse(tokens)?;

@@ -10,6 +10,7 @@ use crate::{
 };
 use datafusion::sql::sqlparser::{
     ast::{self, DataType},
+    parser::Parser,
     tokenizer::Token,
 };
 use keyspan_pg::error::{Result, SqlError};
@@ -40,6 +41,10 @@ pub(crate) fn parse_prepare(
         Vec::new()
     };
     tokens.expect_words("as")?;
+    // These would parse another statement each, without end.
+    if matches!(tokens.head().as_str(), "explain" | "prepare") {
+        return Err(tokens.syntax_error());
+    }
     let statement = parse(tokens)?;
     match statement {
         Statement::Query(_)
@@ -57,7 +62,10 @@ pub(crate) fn parse_execute(tokens: &mut TokenReader<'_>) -> Result<Statement> {
     tokens.expect_words("execute")?;
     let name = tokens.name()?;
     let arguments = if tokens.peek() == Some(&Token::LParen) {
-        tokens.parenthesised(|tokens| tokens.parse_with(|parser| parser.parse_expr()))?
+        tokens.expect_token(&Token::LParen)?;
+        let all = tokens.parse_with(|parser| parser.parse_comma_separated(Parser::parse_expr))?;
+        tokens.expect_token(&Token::RParen)?;
+        all
     } else {
         Vec::new()
     };

@@ -4,7 +4,7 @@
 
 use crate::names::in_schema;
 use datafusion::sql::sqlparser::{
-    ast::Expr,
+    ast::{Expr, VisitMut},
     dialect::PostgreSqlDialect,
     parser::{Parser, ParserError},
     tokenizer::{Location, Token, TokenWithSpan, Tokenizer},
@@ -12,14 +12,14 @@ use datafusion::sql::sqlparser::{
 use keyspan_pg::{
     error::{Result, SqlError, SqlState},
     names::RelationName,
+    syntax::{balance::balance, dialect::BoundedDialect},
 };
 
+pub(crate) mod complexity;
 pub(crate) mod subscripts;
 
-/// The deepest nesting of expressions.
-const NESTING_MAX: usize = 128;
-/// The dialect of sqlparser.
-pub(crate) const DIALECT: PostgreSqlDialect = PostgreSqlDialect {};
+/// Clauses that a statement may have [cut out](TokenReader::cut_expressions): each is read from a copy of what follows.
+const CUTS_MAX: usize = 256;
 
 /// An expression that was cut out of a statement.
 pub(crate) struct Cut {
@@ -38,6 +38,8 @@ pub(crate) struct TokenReader<'a> {
     database: &'a str,
     tokens: Vec<TokenWithSpan>,
     index: usize,
+    /// AND and OR of the longest chain.
+    longest_chain: usize,
     /// The location of the semicolon behind the statement, if there is one.
     end: Option<Location>,
 }
@@ -63,15 +65,26 @@ fn unqualify_form(tokens: &mut Vec<TokenWithSpan>, next: &Token) {
 impl<'a> TokenReader<'a> {
     /// Cuts the text into statements and leaves out empty ones; text without a statement gives one empty statement.
     pub(crate) fn split(sql: &'a str, database: &'a str) -> Result<Vec<Self>> {
-        let tokens = Tokenizer::new(&DIALECT, sql).tokenize_with_location().map_err(|error| {
+        let tokens = Tokenizer::new(&PostgreSqlDialect {}, sql).tokenize_with_location().map_err(|error| {
             let near = text_from(sql, error.location);
             at(sql, error.location, SqlError::syntax(tokenizer_message(&error.message, &near)))
         })?;
+        if tokens.len() > complexity::TOKENS_MAX {
+            let message = format!("a statement has more than {} words and signs", complexity::TOKENS_MAX);
+            return Err(SqlError::new(SqlState::PROGRAM_LIMIT_EXCEEDED, message).with_hint("COPY loads many rows."));
+        }
         let (mut statements, mut current) = (Vec::new(), Vec::new());
         let mut push = |tokens: &mut Vec<TokenWithSpan>, end: Option<Location>| {
             if !tokens.is_empty() {
-                statements.push(Self { sql, database, tokens: std::mem::take(tokens), index: 0, end });
+                let longest_chain = complexity::check(tokens)?;
+                statements.push(Self {
+                    tokens: std::mem::take(tokens),
+                    longest_chain,
+                    end,
+                    ..Self::empty(sql, database)
+                });
             }
+            Ok::<_, SqlError>(())
         };
         // A semicolon inside parentheses ends no statement: it stays, and is a syntax error at its own position.
         let mut depth = 0_usize;
@@ -79,7 +92,7 @@ impl<'a> TokenReader<'a> {
             match &token.token {
                 Token::Whitespace(_) | Token::EOF => continue,
                 Token::SemiColon if depth == 0 => {
-                    push(&mut current, Some(token.span.start));
+                    push(&mut current, Some(token.span.start))?;
                     continue;
                 }
                 Token::LParen => depth += 1,
@@ -89,11 +102,15 @@ impl<'a> TokenReader<'a> {
             unqualify_form(&mut current, &token.token);
             current.push(token);
         }
-        push(&mut current, None);
+        push(&mut current, None)?;
         if statements.is_empty() {
-            statements.push(Self { sql, database, tokens: Vec::new(), index: 0, end: None });
+            statements.push(Self::empty(sql, database));
         }
         Ok(statements)
+    }
+
+    fn empty(sql: &'a str, database: &'a str) -> Self {
+        Self { sql, database, tokens: Vec::new(), index: 0, longest_chain: 0, end: None }
     }
 
     pub(crate) fn at_end(&self) -> bool {
@@ -124,14 +141,14 @@ impl<'a> TokenReader<'a> {
     /// Whether the words come next or later.
     pub(crate) fn contains(&self, words: &[&str]) -> bool {
         let count = self.tokens.len().saturating_sub(self.index);
-        (0..count).any(|from| words.iter().enumerate().all(|(at, word)| self.head_nth(from + at) == *word))
+        (0..count).any(|from| words.iter().enumerate().all(|(at, word)| is_word(self.peek_nth(from + at), word)))
     }
 
     /// Consumes the words if all of them come next.
     pub(crate) fn words(&mut self, words: &str) -> bool {
         let mut count = 0;
         for word in words.split(' ') {
-            if self.head_nth(count) != word {
+            if !is_word(self.peek_nth(count), word) {
                 return false;
             }
             count += 1;
@@ -146,11 +163,16 @@ impl<'a> TokenReader<'a> {
         let mut from = here;
         while from < self.tokens.len() {
             self.index = from;
-            let misplaced = self.syntax_error();
             if !self.words(words) {
                 from += 1;
                 continue;
             }
+            if cuts.len() >= CUTS_MAX {
+                return Err(complexity::too_complex());
+            }
+            let behind = std::mem::replace(&mut self.index, from);
+            let misplaced = self.syntax_error();
+            self.index = behind;
             let expression = self.parse_with(|parser| parser.parse_expr())?;
             let before = from.checked_sub(1).filter(|before| *before >= here).map(|at| self.tokens[at].clone());
             self.tokens.drain(from..self.index.min(self.tokens.len()));
@@ -190,15 +212,18 @@ impl<'a> TokenReader<'a> {
     /// 1` becomes `LIMIT 1 FOR UPDATE SKIP LOCKED`.
     pub(crate) fn locks_last(&mut self) {
         let word = |tokens: &[TokenWithSpan], at: usize| unquoted_word(tokens.get(at).map(|token| &token.token));
+        let is = |tokens: &[TokenWithSpan], at: usize, wanted: &str| {
+            is_word(tokens.get(at).map(|token| &token.token), wanted)
+        };
         let (mut depth, mut at) = (0_usize, self.index);
         while at < self.tokens.len() {
             match self.tokens[at].token {
                 Token::LParen => depth += 1,
                 Token::RParen => depth = depth.saturating_sub(1),
-                _ if depth > 0 && word(&self.tokens, at) == "for" => {
+                _ if depth > 0 && is(&self.tokens, at, "for") => {
                     let tokens = &self.tokens;
                     let mut end = at + 2;
-                    if word(tokens, end) == "of" {
+                    if is(tokens, end, "of") {
                         end += 2;
                         while matches!(tokens.get(end).map(|token| &token.token), Some(Token::Comma | Token::Period)) {
                             end += 2;
@@ -359,15 +384,21 @@ impl<'a> TokenReader<'a> {
     }
 
     /// Lets sqlparser read from here, and continues behind what it has read.
-    pub(crate) fn parse_with<T>(
+    pub(crate) fn parse_with<T: VisitMut>(
         &mut self,
         parse: impl FnOnce(&mut Parser<'_>) -> std::result::Result<T, ParserError>,
     ) -> Result<T> {
         let rest = self.tokens[self.index.min(self.tokens.len())..].to_vec();
-        let mut parser = Parser::new(&DIALECT).with_recursion_limit(NESTING_MAX).with_tokens_with_locations(rest);
-        match parse(&mut parser) {
-            Ok(parsed) => {
-                self.index += parser.index();
+        let parsed = with_stack_for(self.longest_chain, || {
+            let dialect = BoundedDialect::new(rest.len());
+            let mut parser = dialect.parser(rest);
+            let mut parsed = parse(&mut parser)?;
+            balance(&mut parsed);
+            Ok((parsed, parser.index()))
+        });
+        match parsed {
+            Ok((parsed, read)) => {
+                self.index += read;
                 Ok(parsed)
             }
             Err(error) => Err(self.parser_error(&error)),
@@ -424,9 +455,7 @@ impl<'a> TokenReader<'a> {
     fn parser_error(&self, error: &ParserError) -> SqlError {
         let text = match error {
             ParserError::TokenizerError(text) | ParserError::ParserError(text) => text,
-            ParserError::RecursionLimitExceeded => {
-                return SqlError::new(SqlState::PROGRAM_LIMIT_EXCEEDED, "the statement is nested too deep");
-            }
+            ParserError::RecursionLimitExceeded => return complexity::too_complex(),
         };
         let (message, location) = split_location(text);
         let expected = message.strip_prefix("Expected: ").and_then(|rest| rest.split_once(", found: "));
@@ -462,6 +491,23 @@ const POSTGRES_HEADS: [&str; 15] = [
     "DETACH",
     "INSTALL",
 ];
+
+/// Runs what makes a tree that is as deep as a chain of AND and OR is long, until it is [balanced](balance): on a stack
+/// that has room to drop it when the parser fails.
+fn with_stack_for<T>(chain: usize, run: impl FnOnce() -> T) -> T {
+    const PLAIN: usize = 1_000;
+    /// Of the frames that drop one level.
+    const LEVEL_BYTES: usize = 1 << 10;
+    if chain <= PLAIN { run() } else { stacker::grow((8 << 20) + chain * LEVEL_BYTES, run) }
+}
+
+/// Whether a token is an unquoted word, given in lower case.
+pub(crate) fn is_word(token: Option<&Token>, word: &str) -> bool {
+    match token {
+        Some(Token::Word(found)) => found.quote_style.is_none() && found.value.eq_ignore_ascii_case(word),
+        _ => false,
+    }
+}
 
 /// An unquoted word in lower case; empty for any other token.
 fn unquoted_word(token: Option<&Token>) -> String {

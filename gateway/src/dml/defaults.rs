@@ -5,6 +5,7 @@ use super::{
     returning::written_rows,
     target::{Target, TargetColumn},
 };
+use crate::pg::syntax::dialect::parse_text;
 use crate::{
     context::StatementContext,
     pg::{
@@ -22,11 +23,7 @@ use arrow::{
 use datafusion::{
     common::tree_node::{TreeNode, TreeNodeRecursion},
     logical_expr::{Expr as PlanExpr, LogicalPlan, Volatility},
-    sql::sqlparser::{
-        ast::{self, Expr, SelectItem},
-        dialect::PostgreSqlDialect,
-        parser::Parser,
-    },
+    sql::sqlparser::ast::{self, Expr, SelectItem},
 };
 use futures::TryStreamExt;
 use keyspan_catalog::{
@@ -269,7 +266,7 @@ pub async fn checked_columns(query: &Query, table: &Table, condition: &Expr) -> 
 /// # Errors
 /// For one that cannot be read any more: a fault of ours.
 pub(super) fn parsed(sql: &str) -> Result<Expr> {
-    let parsed = Parser::new(&PostgreSqlDialect {}).try_with_sql(sql).and_then(|mut parser| parser.parse_expr());
+    let parsed = parse_text(sql, |parser| parser.parse_expr());
     parsed.map_err(|error| SqlError::new(SqlState::INTERNAL_ERROR, format!("expression {sql}: {error}")))
 }
 

@@ -5,6 +5,7 @@
 //! item that fails takes the writes along, and the client gets rows only of what is stored.
 
 use super::target::Target;
+use crate::pg::syntax::dialect::parse_text;
 use crate::{
     pg::{
         error::{Result, SqlError, SqlState},
@@ -25,11 +26,7 @@ use datafusion::{
     logical_expr::LogicalPlan,
     physical_plan::stream::RecordBatchStreamAdapter,
     scalar::ScalarValue,
-    sql::sqlparser::{
-        ast::{self, Ident, SelectItem, SetExpr},
-        dialect::PostgreSqlDialect,
-        parser::Parser,
-    },
+    sql::sqlparser::ast::{self, Ident, SelectItem, SetExpr},
 };
 use futures::{TryStreamExt, stream};
 use keyspan_catalog::Value;
@@ -147,7 +144,7 @@ pub(super) async fn written_rows(
 ) -> Result<(ast::Statement, LogicalPlan)> {
     query.context.register_udtf(WRITTEN_ROWS, Arc::new(PreparedTable(table(target, rows)?)));
     let sql = format!("SELECT * FROM {WRITTEN_ROWS}() AS {name}");
-    let parsed = Parser::new(&PostgreSqlDialect {}).try_with_sql(&sql).and_then(|mut parser| parser.parse_query());
+    let parsed = parse_text(&sql, |parser| parser.parse_query());
     let mut select = parsed.map_err(|error| internal(error.to_string()))?;
     if let SetExpr::Select(select) = select.body.as_mut() {
         select.projection = items.to_vec();

@@ -2,6 +2,7 @@
 //! parses.
 
 use super::target::{Target, TargetColumn};
+use crate::pg::syntax::dialect::parse_text;
 use crate::{
     pg::syntax::build::select_from,
     pg::{
@@ -19,8 +20,6 @@ use datafusion::sql::sqlparser::{
         self, CastKind, Expr, Ident, ObjectName, ObjectNamePart, Query, Select, SelectItem, SetExpr, TableAlias,
         TableFactor, TableWithJoins, UnaryOperator, Value, ValueWithSpan, VisitMut, VisitorMut,
     },
-    dialect::PostgreSqlDialect,
-    parser::Parser,
     tokenizer::Span,
 };
 use keyspan_catalog::{SqlType, value::array::ItemType};
@@ -80,7 +79,7 @@ pub(crate) fn cast(expr: Expr, kind: SqlType) -> Result<Expr> {
         SqlType::Array(ItemType::Varchar(_)) => "text[]".to_owned(),
         kind => types::type_name(kind),
     };
-    let parsed = Parser::new(&PostgreSqlDialect {}).try_with_sql(&name).and_then(|mut parser| parser.parse_data_type());
+    let parsed = parse_text(&name, |parser| parser.parse_data_type());
     let data_type = parsed.map_err(|error| {
         crate::pg::error::SqlError::new(crate::pg::error::SqlState::INTERNAL_ERROR, format!("type {name}: {error}"))
     })?;

@@ -314,9 +314,8 @@ fn literal(value: &Value, kind: SqlType) -> Result<Expr> {
 }
 
 fn parse_from(from: &str) -> Result<TableWithJoins> {
-    use datafusion::sql::sqlparser::{dialect::PostgreSqlDialect, parser::Parser};
-    let parsed =
-        Parser::new(&PostgreSqlDialect {}).try_with_sql(from).and_then(|mut parser| parser.parse_table_and_joins());
+    use crate::pg::syntax::dialect::parse_text;
+    let parsed = parse_text(from, |parser| parser.parse_table_and_joins());
     parsed.map_err(|error| SqlError::new(SqlState::INTERNAL_ERROR, error.to_string()))
 }
 

@@ -73,7 +73,7 @@ pub fn roles_rows(statement: &StatementContext) -> Vec<Row> {
     roles(statement).map(one).collect()
 }
 
-/// The rows of `pg_user` and `pg_shadow`: the roles that may log in.
+/// The rows of `pg_user`: the roles that may log in.
 pub fn users(statement: &StatementContext) -> Vec<Row> {
     let one = |role: &Role| {
         row! {

@@ -3,13 +3,10 @@
 //! Casts to `regclass` and its kin become functions, functions that give the rows of a relation become the relation.
 
 use crate::pg::syntax::build::call;
-use datafusion::sql::sqlparser::{
-    ast::{
-        BinaryOperator, CastKind, DataType, Expr, Ident, ObjectName, Select, SelectItem, Statement, TableAlias,
-        TableFactor, Value, ValueWithSpan, VisitMut, VisitorMut,
-    },
-    dialect::PostgreSqlDialect,
-    parser::Parser,
+use crate::pg::syntax::dialect::parse_text;
+use datafusion::sql::sqlparser::ast::{
+    BinaryOperator, CastKind, DataType, Expr, Ident, ObjectName, Select, SelectItem, Statement, TableAlias,
+    TableFactor, Value, ValueWithSpan, VisitMut, VisitorMut,
 };
 use std::ops::ControlFlow;
 
@@ -144,7 +141,7 @@ impl VisitorMut for Rewriter {
 }
 
 fn parse(text: &str) -> Expr {
-    let parsed = Parser::new(&PostgreSqlDialect {}).try_with_sql(text).and_then(|mut parser| parser.parse_expr());
+    let parsed = parse_text(text, |parser| parser.parse_expr());
     parsed.expect("the texts in this file are expressions")
 }
 

@@ -3,6 +3,7 @@
 //! A tree is held against a plain one of its kind, with the parts that are looked at here cut out: whatever else a
 //! statement may have, now or in a later version of the parser, makes it another shape.
 
+use crate::pg::syntax::dialect::parse_text;
 use crate::{
     pg::{ident::fold, names::RelationName},
     sql::names::table_name,
@@ -10,14 +11,10 @@ use crate::{
 use datafusion::{
     logical_expr::Operator,
     scalar::ScalarValue,
-    sql::sqlparser::{
-        ast::{
-            self, BinaryOperator, Delete, Expr, FromTable, Ident, Insert, LimitClause, ObjectName, OrderBy,
-            OrderByKind, Query, Select, SelectItem, SetExpr, Statement, TableFactor, TableWithJoins, UnaryOperator,
-            Update, Value, ValueWithSpan,
-        },
-        dialect::PostgreSqlDialect,
-        parser::Parser,
+    sql::sqlparser::ast::{
+        self, BinaryOperator, Delete, Expr, FromTable, Ident, Insert, LimitClause, ObjectName, OrderBy, OrderByKind,
+        Query, Select, SelectItem, SetExpr, Statement, TableFactor, TableWithJoins, UnaryOperator, Update, Value,
+        ValueWithSpan,
     },
 };
 use std::sync::LazyLock;
@@ -45,7 +42,7 @@ static DELETE: LazyLock<Delete> = LazyLock::new(|| match plain("DELETE FROM t") 
 });
 
 fn plain(sql: &str) -> Statement {
-    let parsed = Parser::new(&PostgreSqlDialect {}).try_with_sql(sql).and_then(|mut parser| parser.parse_statement());
+    let parsed = parse_text(sql, |parser| parser.parse_statement());
     parsed.expect("the texts in this file are statements")
 }
 

@@ -2,7 +2,7 @@
 //!
 //! DataFusion's planner passes over the clause. So the expressions of a statement are asked for first, as one SELECT of
 //! timestamps ([`timestamps_query`], [`answer`]); then each `t FOR SYSTEM_TIME AS OF …` becomes `"as of
-//! 1700000000000000".t AS t` ([`placed`]), the name of a schema that [`tables`](super::schemas) opens as the tables as
+//! 1700000000000000".t AS t` ([`at_timestamps`]), the name of a schema that [`tables`](super::schemas) opens as the tables as
 //! they were ([`timestamp`], [`view`]).
 
 use crate::{
@@ -114,7 +114,7 @@ pub(super) fn answer(batches: &[RecordBatch], now_micros: i64, pin_micros: i64) 
     let row = batches.iter().find(|batch| batch.num_rows() > 0).ok_or_else(|| fault("timestamps have no row"))?;
     let one = |column: &arrow::array::ArrayRef| {
         if !matches!(column.data_type(), arrow::datatypes::DataType::Timestamp(TimeUnit::Microsecond, _)) {
-            return Err(fault("a timestamp is no timestamp"));
+            return Err(fault("a timestamp has another type"));
         }
         let column = arrow::array::cast::as_primitive_array::<TimestampMicrosecondType>(column);
         if column.is_null(0) {

@@ -4,13 +4,13 @@ use crate::{
     error::{Result, SqlError, SqlState},
     ident::quoted,
     names::RelationName,
+    syntax::dialect::parse_text,
 };
 use datafusion::sql::sqlparser::{
     ast::{
         Expr, Function, FunctionArg, FunctionArgExpr, FunctionArgumentList, FunctionArguments, Ident, ObjectName,
-        ObjectNamePart, Query, Value,
+        ObjectNamePart, Query, Value, VisitMut,
     },
-    dialect::PostgreSqlDialect,
     parser::{Parser, ParserError},
 };
 
@@ -30,9 +30,11 @@ pub fn parsed_query(sql: &str) -> Result<Box<Query>> {
     parsed(sql, |parser| parser.parse_query())
 }
 
-fn parsed<T>(sql: &str, parse: impl FnOnce(&mut Parser<'_>) -> std::result::Result<T, ParserError>) -> Result<T> {
-    let parsed = Parser::new(&PostgreSqlDialect {}).try_with_sql(sql).and_then(|mut parser| parse(&mut parser));
-    parsed.map_err(|error| SqlError::new(SqlState::INTERNAL_ERROR, error.to_string()))
+fn parsed<T: VisitMut>(
+    sql: &str,
+    parse: impl FnOnce(&mut Parser<'_>) -> std::result::Result<T, ParserError>,
+) -> Result<T> {
+    parse_text(sql, parse).map_err(|error| SqlError::new(SqlState::INTERNAL_ERROR, error.to_string()))
 }
 
 /// Whether an expression is a quoted text.

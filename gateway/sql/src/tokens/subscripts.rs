@@ -1,12 +1,11 @@
 //! Cuts subscripts behind the columns of `SET`, which sqlparser does not read, out of the tokens.
 
-use crate::tokens::{DIALECT, NESTING_MAX, TokenReader, unquoted_word};
+use crate::tokens::{TokenReader, is_word};
 use datafusion::sql::sqlparser::{
     ast::{AccessExpr, Expr},
-    parser::Parser,
     tokenizer::{Span, Token},
 };
-use keyspan_pg::error::Result;
+use keyspan_pg::{error::Result, syntax::dialect::BoundedDialect};
 
 /// The subscripts of a column that is written.
 pub(crate) struct Subscripts {
@@ -23,10 +22,10 @@ impl TokenReader<'_> {
         let mut cuts = Vec::new();
         // Columns of a list are at depth 0.
         let (mut depth, mut in_list, mut first) = (0_usize, false, is_update);
-        let (mut at, mut before) = (self.index, String::new());
-        while let Some(token) = self.tokens.get(at).map(|token| token.token.clone()) {
-            let word = unquoted_word(Some(&token));
-            let begins = match &token {
+        let (mut at, mut behind_update) = (self.index, false);
+        while let Some(token) = self.tokens.get(at).map(|token| &token.token) {
+            let word = |word: &str| is_word(Some(token), word);
+            let begins = match token {
                 Token::LParen | Token::LBracket => {
                     depth += 1;
                     false
@@ -37,18 +36,18 @@ impl TokenReader<'_> {
                 }
                 Token::Comma => depth == 0 && in_list,
                 _ if depth > 0 => false,
-                _ if word == "set" && (first || before == "update") => {
+                _ if word("set") && (first || behind_update) => {
                     (first, in_list) = (false, true);
                     true
                 }
-                _ if matches!(word.as_str(), "from" | "where" | "returning" | "when") => {
+                _ if ["from", "where", "returning", "when"].into_iter().any(word) => {
                     in_list = false;
                     false
                 }
                 _ => false,
             };
+            behind_update = word("update");
             at += 1;
-            before = word;
             if begins && let Some(cut) = self.subscripts_at(at)? {
                 cuts.push(cut);
             }
@@ -80,7 +79,8 @@ impl TokenReader<'_> {
             return Ok(None);
         }
         let tokens = self.tokens[name..end].to_vec();
-        let mut parser = Parser::new(&DIALECT).with_recursion_limit(NESTING_MAX).with_tokens_with_locations(tokens);
+        let dialect = BoundedDialect::new(tokens.len());
+        let mut parser = dialect.parser(tokens);
         let column = self.tokens[name].span;
         match parser.parse_expr() {
             Ok(Expr::CompoundFieldAccess { access_chain, .. }) => {

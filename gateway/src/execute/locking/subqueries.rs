@@ -10,6 +10,7 @@
 //! statement around it is 0A000.
 
 use super::rows_at;
+use crate::pg::syntax::dialect::parse_text;
 use crate::{
     dml::returning::PreparedTable,
     pg::error::{Result, SqlError, SqlState},
@@ -24,11 +25,7 @@ use crate::{
 use datafusion::{
     datasource::MemTable,
     scalar::ScalarValue,
-    sql::sqlparser::{
-        ast::{self, Visit, VisitMut, Visitor, VisitorMut},
-        dialect::PostgreSqlDialect,
-        parser::Parser,
-    },
+    sql::sqlparser::ast::{self, Visit, VisitMut, Visitor, VisitorMut},
 };
 use futures::TryStreamExt;
 use std::{borrow::Cow, ops::ControlFlow, sync::Arc};
@@ -102,7 +99,7 @@ pub(crate) async fn take(
     let mut places = Vec::with_capacity(queries.len());
     for at in 0..queries.len() {
         let sql = format!("SELECT * FROM {TAKEN_ROWS}_{at}() AS taken");
-        let parsed = Parser::new(&PostgreSqlDialect {}).try_with_sql(&sql).and_then(|mut parser| parser.parse_query());
+        let parsed = parse_text(&sql, |parser| parser.parse_query());
         places.push(parsed.map_err(|error| SqlError::new(SqlState::INTERNAL_ERROR, error.to_string()))?);
     }
     let mut statement = statement.clone();

@@ -165,7 +165,7 @@ async fn moments_may_be_parameters() {
         (Timestamp(µs, "+00:00"))
         DELETE 1
         (Timestamp(µs, "+00:00"), Utf8View)
-        22023 the moment in FOR SYSTEM_TIME AS OF is NULL"#]]
+        22023 the timestamp in FOR SYSTEM_TIME AS OF is NULL"#]]
     .assert_eq(&shown.join("\n"));
 }
 
@@ -215,15 +215,15 @@ async fn semantics_7_what_cannot_be_asked() {
         SELECT * FROM nothing FOR SYSTEM_TIME AS OF now()
           42P01 relation "nothing" does not exist
         SELECT * FROM h FOR SYSTEM_TIME AS OF now() + interval '1 second'
-          22023 the moment in FOR SYSTEM_TIME AS OF is in the future
+          22023 the timestamp in FOR SYSTEM_TIME AS OF is in the future
         SELECT * FROM h FOR SYSTEM_TIME AS OF 'infinity'
-          22023 the moment in FOR SYSTEM_TIME AS OF is in the future
+          22023 the timestamp in FOR SYSTEM_TIME AS OF is in the future
         SELECT * FROM h FOR SYSTEM_TIME AS OF '2026-10-31 23:59Z'
           72000 the table's history does not reach back to the moment asked for
         SELECT * FROM h FOR SYSTEM_TIME AS OF '-infinity'
           72000 the table's history does not reach back to the moment asked for
         SELECT * FROM h FOR SYSTEM_TIME AS OF NULL
-          22023 the moment in FOR SYSTEM_TIME AS OF is NULL
+          22023 the timestamp in FOR SYSTEM_TIME AS OF is NULL
         SELECT * FROM h FOR SYSTEM_TIME AS OF 'yesterday or so'
           22007 invalid input syntax for type timestamp with time zone: "yesterday or so"
         SELECT * FROM h FOR SYSTEM_TIME AS OF 1
