@@ -13,6 +13,7 @@
 //! bigint. A number with a point is `double precision`, not numeric. A quoted text beside a value of another type takes
 //! that type.
 
+use crate::pg::functions::bounded::ResultBytes;
 use crate::resources::QueryStates;
 use crate::{
     context::StatementContext,
@@ -284,6 +285,7 @@ fn with_resources(resources: &Resources) -> SessionState {
     let template = state::state();
     let mut config = template.config().clone().with_batch_size(resources.memory.batch_rows());
     let options = config.options_mut();
+    options.extensions.insert(ResultBytes(resources.memory.result_bytes()));
     options.execution.sort_spill_reservation_bytes = resources.memory.sort_aside_bytes();
     if resources.memory.is_scarce() {
         // Sorted texts keep the buffers that they came in alive, and every batch of them counts all of these once more.

@@ -13,6 +13,7 @@ pub use age::Age;
 pub use machine::{machine_bytes, process_bytes, raise_open_files};
 pub use size::Size;
 
+use crate::pg::functions::bounded::ResultBytes;
 use datafusion::{
     error::Result,
     execution::{
@@ -105,6 +106,11 @@ impl Memory {
     /// How the engine divides its part.
     pub fn budget(&self) -> Budget {
         Budget::of(self.engine_bytes, self.memtable_bytes)
+    }
+
+    /// What one call of a function may give for a batch of rows: a gigabyte, or a quarter of the memory of queries.
+    pub fn result_bytes(&self) -> u64 {
+        (self.query_bytes / 4).min(ResultBytes::MAX)
     }
 
     /// Rows of a full batch.

@@ -23,6 +23,7 @@ use std::{
 };
 
 pub mod arrays;
+pub mod bounded;
 mod date_trunc;
 mod float_errors;
 pub mod formatting;
@@ -153,6 +154,8 @@ pub fn register(state: &mut SessionState) {
     replace(state, date_trunc::functions().chain(subscript_assignment::functions()));
     let checked = float_errors::functions(state);
     replace(state, checked);
+    let bounded = bounded::functions(state);
+    replace(state, bounded);
     let wrapped = same_type::functions(state);
     replace(state, wrapped);
 }

@@ -4,6 +4,7 @@
 //! those of the arguments ([`strict`]); the latter is strict unless it says otherwise: where an argument is NULL, so is
 //! the result.
 
+use super::bounded::ResultBytes;
 use crate::{
     codec::{column::Column, format::Format},
     error::SqlError,
@@ -200,10 +201,14 @@ impl ScalarUDFImpl for RowFunction {
         let once = constant && self.signature.volatility != Volatility::Volatile;
         let rows = if once { 1 } else { arguments.number_rows };
         let mut results = Vec::with_capacity(rows);
+        let (bound, mut bytes) = (ResultBytes::within(options), 0_u64);
         for row in 0..rows {
             let values = arguments.args.iter().map(|argument| value(argument, row)).collect::<Result<Vec<_>>>()?;
             let fields = &arguments.arg_fields;
-            results.push(self.row(&Call { values: &values, fields, returns, options })?);
+            let result = self.row(&Call { values: &values, fields, returns, options })?;
+            bytes = bytes.saturating_add(result.size() as u64);
+            bound.check(self.name, bytes)?;
+            results.push(result);
         }
         match results.pop() {
             Some(result) if once => Ok(ColumnarValue::Scalar(result)),

@@ -1,5 +1,6 @@
 //! Functions of text and bytes that DataFusion lacks or has otherwise.
 
+use super::bounded::ResultBytes;
 use super::scalar_function::{
     self, Call, RowFunction, external, nullable, returns_boolean, returns_integer, returns_text, returns_texts, strict,
     text_list, text_output, variadic,
@@ -12,7 +13,7 @@ use arrow::datatypes::{DataType, Field, FieldRef};
 use base64::Engine as _;
 use datafusion::{error::Result, logical_expr::ScalarUDF, scalar::ScalarValue};
 use regex::{Regex, RegexBuilder};
-use std::sync::Arc;
+use std::{cell::RefCell, collections::VecDeque, sync::Arc};
 
 fn text(value: impl Into<String>) -> Result<ScalarValue> {
     Ok(ScalarValue::Utf8View(Some(value.into())))
@@ -53,16 +54,23 @@ fn format(call: &Call) -> Result<ScalarValue> {
             while let Some(digit) = chars.next_if(char::is_ascii_digit) {
                 digits.push(digit);
             }
-            digits.parse::<usize>().ok()
+            match digits.parse::<i32>() {
+                Ok(number) => Ok(usize::try_from(number).ok()),
+                Err(_) if digits.is_empty() => Ok(None),
+                Err(_) => {
+                    let message = "number is out of range";
+                    Err(external(SqlError::new(SqlState::NUMERIC_VALUE_OUT_OF_RANGE, message)))
+                }
+            }
         };
-        let mut width = number(&mut chars);
+        let mut width = number(&mut chars)?;
         let mut place = None;
         if width.is_some() && chars.next_if_eq(&'$').is_some() {
             (place, width) = (width, None);
         }
         let left = chars.next_if_eq(&'-').is_some();
         if width.is_none() {
-            width = number(&mut chars);
+            width = number(&mut chars)?;
         }
         if chars.peek() == Some(&'*') {
             return Err(external(SqlError::unsupported("a width as an argument of format()")));
@@ -87,17 +95,37 @@ fn format(call: &Call) -> Result<ScalarValue> {
                 return Err(external(SqlError::new(SqlState::NULL_VALUE_NOT_ALLOWED, message)));
             }
         };
+        let bytes = out.len().saturating_add(written.len()).saturating_add(width.unwrap_or(0));
+        ResultBytes::within(call.options).check("format", bytes as u64)?;
         let blanks = " ".repeat(width.unwrap_or(0).saturating_sub(written.chars().count()));
         out.push_str(&if left { format!("{written}{blanks}") } else { format!("{blanks}{written}") });
     }
     text(out)
 }
 
-/// A pattern of PostgreSQL's as a [`Regex`], with its flags.
+/// A pattern of PostgreSQL's as a [`Regex`], with its flags. Those that a thread has compiled last are kept: a column of
+/// texts has most often one pattern, and compiling it takes up to tens of milliseconds.
 ///
 /// # Errors
 /// 2201B for an invalid pattern, 22023 for an unknown flag.
 pub fn pattern(pattern: &str, flags: &str) -> Result<Regex> {
+    /// Patterns that a thread keeps.
+    const KEPT: usize = 8;
+    thread_local! {
+        static NEWEST: RefCell<VecDeque<((String, String), Regex)>> = const { RefCell::new(VecDeque::new()) };
+    }
+    NEWEST.with_borrow_mut(|newest| {
+        if let Some((_, regex)) = newest.iter().find(|((of, with), _)| of == pattern && with == flags) {
+            return Ok(regex.clone());
+        }
+        let regex = compile(pattern, flags)?;
+        newest.truncate(KEPT - 1);
+        newest.push_front(((pattern.to_owned(), flags.to_owned()), regex.clone()));
+        Ok(regex)
+    })
+}
+
+fn compile(pattern: &str, flags: &str) -> Result<Regex> {
     let pattern = pattern.replace("\\y", "\\b").replace("\\m", "\\b").replace("\\M", "\\b");
     let mut builder = RegexBuilder::new(&pattern);
     builder.dot_matches_new_line(true);
