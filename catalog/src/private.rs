@@ -22,6 +22,15 @@ use std::{
     sync::Arc,
 };
 
+/// Tables, views and sequences of a tenant.
+pub const RELATIONS_MAX: usize = 10_000;
+/// Bytes of the text of a view, a default or a check.
+pub const DEFINITION_BYTES_MAX: usize = 1 << 20;
+/// Bytes of all these texts of a tenant, once one of them is longer than [`SHORT_TEXT_BYTES`].
+pub const DEFINITIONS_BYTES_MAX: usize = 64 << 20;
+/// Texts that are not summed up.
+const SHORT_TEXT_BYTES: usize = 4 << 10;
+
 /// The name of the store's table that holds all private tables. No other table can have it, since their names end with
 /// a number.
 pub const PRIVATE_TABLE: &str = "private";
@@ -123,6 +132,7 @@ impl Private {
             PrivateEdit::CreateTable(table) => {
                 self.check_name(&table.name, &is_taken)?;
                 check(table)?;
+                self.check_room(1, table_texts(table))?;
                 if !self.spare.remove(&table.id.0) {
                     take_oid(table.id.0)?;
                 }
@@ -138,6 +148,7 @@ impl Private {
             }
             PrivateEdit::CreateSequence(sequence) => {
                 self.check_name(&sequence.name, &is_taken)?;
+                self.check_room(1, std::iter::empty())?;
                 if !self.spare.remove(&sequence.id) {
                     take_oid(sequence.id)?;
                 }
@@ -151,6 +162,7 @@ impl Private {
             }
             PrivateEdit::CreateView(view) => {
                 self.check_name(&view.name, &is_taken)?;
+                self.check_room(1, std::iter::once(view.sql.len()))?;
                 if !self.spare.remove(&view.id) {
                     take_oid(view.id)?;
                 }
@@ -182,6 +194,7 @@ impl Private {
             self.check_name(&after.name, is_taken)?;
         }
         check(after)?;
+        self.check_room(0, table_texts(after))?;
         if after.space != before.space {
             if !after.space.is_some_and(|space| self.spare.remove(&space)) {
                 let message = format!("the new rows of table \"{}\" have no space of their own", after.name);
@@ -204,7 +217,34 @@ impl Private {
         if after.name != before.name {
             self.check_name(&after.name, is_taken)?;
         }
+        self.check_room(0, std::iter::once(after.sql.len()))?;
         self.views.insert(after.id, Arc::new(after.clone()));
+        Ok(())
+    }
+
+    /// Checks that there is room for more relations, and for texts of these lengths. Definitions stay in memory, in each
+    /// version of the catalog and from each start on.
+    fn check_room(&self, more: usize, texts: impl Iterator<Item = usize>) -> Result<()> {
+        let too_much = |message: String| Err(Error::new(ErrorKind::TooMuch, message));
+        let count = self.tables.len() + self.sequences.len() + self.views.len();
+        if count + more > RELATIONS_MAX {
+            return too_much(format!("a database has at most {RELATIONS_MAX} tables, views and sequences of its own"));
+        }
+        let (mut longest, mut sum) = (0, 0);
+        texts.for_each(|bytes| (longest, sum) = (longest.max(bytes), sum + bytes));
+        if longest > DEFINITION_BYTES_MAX {
+            return too_much(format!("a definition has more than {} KiB of text", DEFINITION_BYTES_MAX >> 10));
+        }
+        // Short ones have room by the number of relations.
+        if sum > SHORT_TEXT_BYTES {
+            let tables = self.tables.values().flat_map(|table| table_texts(table));
+            let all = tables.chain(self.views.values().map(|view| view.sql.len())).sum::<usize>() + sum;
+            if all > DEFINITIONS_BYTES_MAX {
+                let message =
+                    format!("the definitions of a database have more than {} MiB", DEFINITIONS_BYTES_MAX >> 20);
+                return too_much(message);
+            }
+        }
         Ok(())
     }
 
@@ -229,6 +269,12 @@ fn same_keys(before: &Table, after: &Table) -> bool {
         && old.salt == new.salt
         && old.parts.len() == new.parts.len()
         && old.parts.iter().zip(&new.parts).all(|(old, new)| old.descending == new.descending)
+}
+
+/// The lengths of the expressions that a table's definition holds.
+fn table_texts(table: &Table) -> impl Iterator<Item = usize> {
+    let defaults = table.columns.iter().filter_map(|column| column.default.as_ref()).map(|default| default.sql.len());
+    defaults.chain(table.checks.iter().map(|check| check.sql.len()))
 }
 
 fn check(table: &Table) -> Result<()> {

@@ -29,7 +29,7 @@ use std::{
     path::{Path, PathBuf},
     sync::{Arc, OnceLock},
 };
-use tokio::sync::Semaphore;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 /// Without `--memory` a server uses one over this of the machine's memory.
 pub const MACHINE_SHARE: u64 = 4;
@@ -61,7 +61,8 @@ const SORTS: u64 = 16;
 /// all   = 1/2 queries · 3/8 engine · 1/8 unplanned
 /// ```
 ///
-/// Unplanned memory is not accounted for: batches in flight, messages of clients, writes that wait for the log, plans.
+/// Unplanned memory is not accounted for: batches in flight, writes that wait for the log, plans, and messages of
+/// clients, whose long ones have a [bound](Memory::message_bytes).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Memory {
     /// The sum.
@@ -113,6 +114,11 @@ impl Memory {
         (self.query_bytes / 4).min(ResultBytes::MAX)
     }
 
+    /// For long messages of clients: half of what is unplanned.
+    pub fn message_bytes(&self) -> u64 {
+        self.all_bytes / 16
+    }
+
     /// Rows of a full batch.
     pub fn batch_rows(&self) -> usize {
         let rows = (self.query_bytes / BYTES_PER_BATCH_ROW).max(BATCH_ROWS_MIN);
@@ -160,6 +166,29 @@ pub struct Resources {
     pub(crate) states: Arc<OnceLock<QueryStates>>,
     /// A permit for each plan that a prepared statement may keep.
     pub(crate) plans: Arc<Semaphore>,
+    /// Room for long messages of clients.
+    pub(crate) messages: MessageRoom,
+}
+
+/// Room for long messages, which are gathered before they are read.
+#[derive(Clone, Debug)]
+pub(crate) struct MessageRoom {
+    /// A permit for each KiB.
+    permits: Arc<Semaphore>,
+    kib: u32,
+}
+
+impl MessageRoom {
+    fn new(bytes: u64) -> Self {
+        let kib = u32::try_from(bytes >> 10).unwrap_or(u32::MAX);
+        Self { permits: Arc::new(Semaphore::new(kib as usize)), kib }
+    }
+
+    /// Waits for room for a message. One that is longer than all the room comes alone.
+    pub(crate) async fn take(&self, bytes: usize) -> Option<OwnedSemaphorePermit> {
+        let kib = u32::try_from(bytes >> 10).unwrap_or(u32::MAX).min(self.kib);
+        Arc::clone(&self.permits).acquire_many_owned(kib).await.ok()
+    }
 }
 
 impl Resources {
@@ -178,7 +207,8 @@ impl Resources {
         let pool = QueryPool::new(usize::try_from(memory.query_bytes).unwrap_or(usize::MAX), memory.sort_aside_bytes());
         let runtime = RuntimeEnvBuilder::new().with_memory_pool(Arc::new(pool)).with_disk_manager_builder(disk);
         let plans = Arc::new(Semaphore::new(plans_max(memory.all_bytes)));
-        Ok(Self { memory, runtime: Arc::new(runtime.build()?), states: Arc::default(), plans })
+        let messages = MessageRoom::new(memory.message_bytes());
+        Ok(Self { memory, runtime: Arc::new(runtime.build()?), states: Arc::default(), plans, messages })
     }
 
     /// Bytes that running queries have reserved.

@@ -39,6 +39,11 @@ enum Takes {
 /// A setting: its name, the value at start, what it takes, the name under which it is reported to the client (`None`: it is not), what it is.
 type Setting = (&'static str, &'static str, Takes, Option<&'static str>, &'static str);
 
+/// Bytes of a value that is any text: each statement has a copy of all of them.
+const TEXT_BYTES_MAX: usize = 4 << 10;
+/// Bytes of a name in PostgreSQL (`NAMEDATALEN` - 1).
+const NAME_BYTES_MAX: usize = 63;
+
 const LEVELS: &[&str] =
     &["debug5", "debug4", "debug3", "debug2", "debug1", "debug", "log", "notice", "warning", "error"];
 
@@ -376,6 +381,11 @@ impl Takes {
         };
         match self {
             Self::Nothing => Err(fixed(name)),
+            Self::Text if name == "application_name" => Ok(truncated(value).to_owned()),
+            Self::Text if value.len() > TEXT_BYTES_MAX => {
+                let message = format!("the value of parameter \"{name}\" has more than {TEXT_BYTES_MAX} bytes");
+                Err(SqlError::new(SqlState::INVALID_PARAMETER_VALUE, message))
+            }
             Self::Text => Ok(value.to_owned()),
             Self::Bool => read_bool(&lower).map(on_off).ok_or_else(wrong),
             Self::OnlyBool(only) => match read_bool(&lower) {
@@ -408,6 +418,11 @@ impl Takes {
             }
         }
     }
+}
+
+/// At most as many bytes as PostgreSQL keeps of `application_name`.
+fn truncated(value: &str) -> &str {
+    &value[..value.floor_char_boundary(NAME_BYTES_MAX)]
 }
 
 fn read_bool(value: &str) -> Option<bool> {

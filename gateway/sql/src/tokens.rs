@@ -18,6 +18,8 @@ use keyspan_pg::{
 pub(crate) mod complexity;
 pub(crate) mod subscripts;
 
+/// Bytes of a text of statements. Values that are sent as parameters are not part of it.
+const STATEMENT_BYTES_MAX: usize = 64 << 20;
 /// Clauses that a statement may have [cut out](TokenReader::cut_expressions): each is read from a copy of what follows.
 const CUTS_MAX: usize = 256;
 
@@ -65,6 +67,10 @@ fn unqualify_form(tokens: &mut Vec<TokenWithSpan>, next: &Token) {
 impl<'a> TokenReader<'a> {
     /// Cuts the text into statements and leaves out empty ones; text without a statement gives one empty statement.
     pub(crate) fn split(sql: &'a str, database: &'a str) -> Result<Vec<Self>> {
+        if sql.len() > STATEMENT_BYTES_MAX {
+            let message = format!("a statement has more than {} MiB", STATEMENT_BYTES_MAX >> 20);
+            return Err(SqlError::new(SqlState::PROGRAM_LIMIT_EXCEEDED, message).with_hint("COPY loads many rows."));
+        }
         let tokens = Tokenizer::new(&PostgreSqlDialect {}, sql).tokenize_with_location().map_err(|error| {
             let near = text_from(sql, error.location);
             at(sql, error.location, SqlError::syntax(tokenizer_message(&error.message, &near)))

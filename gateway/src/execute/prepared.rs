@@ -22,7 +22,7 @@ use futures::TryStreamExt;
 
 /// `PREPARE`
 pub(super) async fn prepare(session: &mut Session, prepare: &Prepare) -> Result<()> {
-    session.statements.check_free(&prepare.name)?;
+    session.statements.check_free(&prepare.name, &prepare.text)?;
     let hints: Vec<_> = prepare.types.iter().map(|kind| kind.map(types::data_type)).collect();
     let prepared = Box::pin(super::prepare(session, (*prepare.statement).clone(), &hints, Runs::Later)).await?;
     let types = prepared.parameters.iter().map(types::parameter_pg_type).collect();

@@ -6,8 +6,8 @@ use crate::{
         Hub,
         cancel::Registration,
         extended::Portal,
-        interrupt::{Guard, Stop, shutdown_error, wait_until},
-        socket::{Input, Output},
+        interrupt::{self, Guard, Stop, shutdown_error, wait_until},
+        socket::{Input, Output, STALL_TIMEOUT},
         startup::{self, Started},
         write_batching::Answering,
     },
@@ -20,7 +20,7 @@ use crate::{
     },
 };
 use std::{collections::HashMap, io, sync::Arc};
-use tokio::{net::TcpStream, time::Instant};
+use tokio::{net::TcpStream, sync::OwnedSemaphorePermit, time::Instant};
 
 /// A connection.
 pub(crate) struct Connection {
@@ -29,6 +29,8 @@ pub(crate) struct Connection {
     pub(crate) session: Session,
     pub(crate) registration: Registration,
     pub(crate) hub: Arc<Hub>,
+    /// The room that the message takes which is answered now.
+    admitted: Option<OwnedSemaphorePermit>,
     /// Portals by name.
     pub(crate) portals: HashMap<String, Portal>,
     /// After an error in the extended protocol: messages are skipped up to the next Sync.
@@ -89,8 +91,11 @@ pub(crate) async fn serve(stream: TcpStream, hub: Arc<Hub>, place: bool) -> io::
     let Some(Started { input, output, session, registration }) = startup::start(stream, &hub, place).await? else {
         return Ok(());
     };
+    let mut input = input;
+    input.bound_messages(hub.instance.resources.messages.clone());
     let connection = Connection {
         input,
+        admitted: None,
         output,
         session,
         registration,
@@ -129,22 +134,31 @@ impl Connection {
         let idle = if self.in_batch { None } else { self.session.idle_timeout() };
         let idle = idle.and_then(|(timeout, error)| Some((Instant::now().checked_add(timeout)?, error)));
         let listens = !self.in_batch && self.session.transaction_status() == TransactionStatus::Idle;
+        // The message before this one was answered.
+        self.admitted = None;
         loop {
             if let Some(frame) = Frame::take(&mut self.input.buffer, MESSAGE_BYTES_MAX)? {
+                self.admitted = self.input.take_admitted();
                 return Ok(Some(frame));
             }
-            let deadline = idle.as_ref().filter(|_| self.input.buffer.is_empty()).map(|(at, _)| *at);
+            let began = !self.input.buffer.is_empty();
+            let deadline =
+                if began { Instant::now().checked_add(STALL_TIMEOUT) } else { idle.as_ref().map(|(at, _)| *at) };
             // What stands before a Sync is part of a statement under way.
             let ending = if self.in_batch { &self.hub.stopping } else { &self.hub.draining };
             tokio::select! {
                 biased;
                 () = ending.cancelled() => return Err(Failure::Fatal(shutdown_error())),
-                filled = self.input.fill() => if !filled? { return Ok(None) },
+                filled = interrupt::fill(&mut self.input) => if !filled? { return Ok(None) },
                 () = self.session.ear().waits(), if listens => {
                     self.tell_notifications();
                     self.send().await?;
                 }
-                () = wait_until(deadline) => if let Some((_, error)) = idle { return Err(Failure::Fatal(error)) },
+                () = wait_until(deadline) => match idle {
+                    _ if began => return Err(Failure::Fatal(interrupt::stalled())),
+                    Some((_, error)) => return Err(Failure::Fatal(error)),
+                    None => {}
+                },
             }
         }
     }

@@ -50,7 +50,7 @@ enum PortalState {
 impl Connection {
     /// Prepares a statement.
     pub(crate) async fn parse(&mut self, name: String, sql: &str, types: &[u32]) -> Result<(), Failure> {
-        self.session.statements.check_free(&name)?;
+        self.session.statements.check_free(&name, sql)?;
         if name.is_empty() {
             self.session.statements.remove("");
         }

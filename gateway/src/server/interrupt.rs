@@ -6,7 +6,10 @@
 
 use crate::{
     pg::error::{SqlError, SqlState},
-    server::{connection::Failure, socket::Input},
+    server::{
+        connection::Failure,
+        socket::{Input, STALL_TIMEOUT},
+    },
     shield::SHIELDS,
     wire::frontend::{Frame, MESSAGE_BYTES_MAX},
 };
@@ -98,14 +101,18 @@ impl Guard<'_> {
         loop {
             let taken = Frame::take(&mut self.input.buffer, MESSAGE_BYTES_MAX).map_err(Failure::Fatal)?;
             if let Some(frame) = taken {
+                // What a COPY has read is in the load's memory.
+                drop(self.input.take_admitted());
                 return Ok(frame);
             }
             let deadline = wait_until(self.deadline);
+            let stall = if self.input.buffer.is_empty() { None } else { Instant::now().checked_add(STALL_TIMEOUT) };
             tokio::select! {
+                () = wait_until(stall) => return Err(Failure::Fatal(stalled())),
                 () = self.cancel.cancelled() => return Err(Stop::Cancelled.into()),
                 () = self.stopping.cancelled() => return Err(Stop::Shutdown.into()),
                 () = deadline => return Err(Stop::TimedOut.into()),
-                filled = self.input.fill() => if !filled? { return Err(Stop::Gone.into()) },
+                filled = fill(self.input) => if !filled? { return Err(Stop::Gone.into()) },
             }
         }
     }
@@ -119,6 +126,19 @@ impl Guard<'_> {
             () = self.input.gone() => Stop::Gone,
         }
     }
+}
+
+/// [Admits](Input::admit) the message that the buffer begins with, and reads more of it; `false` at the end.
+pub(crate) async fn fill(input: &mut Input) -> Result<bool, Failure> {
+    input.admit().await.map_err(Failure::Fatal)?;
+    Ok(input.fill().await?)
+}
+
+/// The error of a client that has sent a part of a message, and no more.
+pub(crate) fn stalled() -> SqlError {
+    let message =
+        format!("terminating connection: the rest of a message has not come for {} s", STALL_TIMEOUT.as_secs());
+    SqlError::new(SqlState::PROTOCOL_VIOLATION, message)
 }
 
 /// Waits for a moment; for ever without one.

@@ -3,9 +3,15 @@
 //! Both halves may be given up at any moment without losing bytes, so that a statement can be stopped while either
 //! waits.
 
+use crate::{
+    pg::error::{SqlError, SqlState},
+    resources::MessageRoom,
+    wire::frontend::Frame,
+};
 use bytes::{Buf, BytesMut};
-use std::{future, io};
+use std::{future, io, time::Duration};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, ReadHalf, WriteHalf};
+use tokio::{sync::OwnedSemaphorePermit, time::timeout};
 
 /// Bytes that are read ahead while a statement runs, at most; beyond, a client that goes away is not noticed.
 pub(crate) const READ_AHEAD_MAX: usize = 64 << 10;
@@ -16,6 +22,13 @@ const READ_BYTES_MIN: usize = 1 << 10;
 const READ_BYTES_MAX: usize = 64 << 10;
 /// Bytes of output after which they are sent.
 pub(crate) const SEND_BYTES: usize = 64 << 10;
+
+/// Messages up to this length are not counted: a connection's buffers are as large.
+const SHORT_MESSAGE_BYTES: usize = 64 << 10;
+/// How long the rest of a message may be away.
+pub(crate) const STALL_TIMEOUT: Duration = Duration::from_secs(60);
+/// How long a message waits for room.
+const ADMISSION_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// A stream of bytes both ways: TCP, or TLS over it.
 pub(crate) trait Stream: AsyncRead + AsyncWrite + Unpin + Send {}
@@ -29,6 +42,10 @@ pub(crate) struct Input {
     /// Bytes that there is to be room for.
     room: usize,
     ended: bool,
+    /// Room for long messages of all connections; `None` before a client has logged in, and in tests.
+    messages: Option<MessageRoom>,
+    /// What the message takes of it that the buffer begins with.
+    admitted: Option<OwnedSemaphorePermit>,
 }
 
 /// What a client is sent.
@@ -42,7 +59,10 @@ pub(crate) struct Output {
 pub(crate) fn split(stream: Box<dyn Stream>) -> (Input, Output) {
     let (reader, writer) = tokio::io::split(stream);
     let buffer = BytesMut::new();
-    (Input { reader, buffer: buffer.clone(), room: READ_BYTES_MIN, ended: false }, Output { writer, buffer })
+    (
+        Input { reader, buffer: buffer.clone(), room: READ_BYTES_MIN, ended: false, messages: None, admitted: None },
+        Output { writer, buffer },
+    )
 }
 
 impl Input {
@@ -59,6 +79,36 @@ impl Input {
         self.room = if count < room { READ_BYTES_MIN } else { (2 * room).clamp(READ_BYTES_MIN, READ_BYTES_MAX) };
         self.ended = count == 0;
         Ok(count > 0)
+    }
+
+    /// Bounds long messages by what there is room for in all connections.
+    pub(crate) fn bound_messages(&mut self, messages: MessageRoom) {
+        self.messages = Some(messages);
+    }
+
+    /// Waits for room for the message that the buffer begins with, if it is a long one. A short one needs none.
+    ///
+    /// # Errors
+    /// 53200 if there is none for [`ADMISSION_TIMEOUT`].
+    pub(crate) async fn admit(&mut self) -> Result<(), SqlError> {
+        let (Some(messages), None) = (&self.messages, &self.admitted) else { return Ok(()) };
+        let Some(bytes) = Frame::announced(&self.buffer).filter(|bytes| *bytes > SHORT_MESSAGE_BYTES) else {
+            return Ok(());
+        };
+        match timeout(ADMISSION_TIMEOUT, messages.take(bytes)).await {
+            Ok(Some(permit)) => {
+                self.admitted = Some(permit);
+                Ok(())
+            }
+            _ => Err(SqlError::new(SqlState::OUT_OF_MEMORY, "out of memory for messages of clients")
+                .with_detail(format!("A message of {} MiB found no room.", bytes >> 20))
+                .with_hint("COPY sends many rows in short messages.")),
+        }
+    }
+
+    /// The room that a message took, for as long as what it holds is used.
+    pub(crate) fn take_admitted(&mut self) -> Option<OwnedSemaphorePermit> {
+        self.admitted.take()
     }
 
     /// Waits until the client has gone away, reading ahead meanwhile.

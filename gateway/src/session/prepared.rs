@@ -8,6 +8,10 @@ use std::{collections::HashMap, sync::Arc};
 
 /// Prepared statements of a session, at most.
 const STATEMENTS_MAX: usize = 4_096;
+/// Bytes of the texts of a connection's prepared statements, once one is longer than [`SHORT_TEXT_BYTES`].
+const TEXTS_BYTES_MAX: usize = 32 << 20;
+/// Texts that are not summed up.
+const SHORT_TEXT_BYTES: usize = 4 << 10;
 
 /// A prepared statement.
 #[derive(Debug)]
@@ -53,8 +57,8 @@ impl Statements {
     /// Whether a statement may get a name.
     ///
     /// # Errors
-    /// 42P05 for a name that is taken; 54000 beyond [`STATEMENTS_MAX`].
-    pub(crate) fn check_free(&self, name: &str) -> Result<()> {
+    /// 42P05 for a name that is taken; 54000 beyond [`STATEMENTS_MAX`] and [`TEXTS_BYTES_MAX`].
+    pub(crate) fn check_free(&self, name: &str, text: &str) -> Result<()> {
         let by_name = self.lock();
         let taken = by_name.contains_key(name);
         if !name.is_empty() && taken {
@@ -65,6 +69,18 @@ impl Statements {
             let message = format!("a connection has at most {STATEMENTS_MAX} prepared statements");
             return Err(SqlError::new(SqlState::PROGRAM_LIMIT_EXCEEDED, message)
                 .with_hint("Close statements that are not needed any more."));
+        }
+        // Short ones have room by their number.
+        if !name.is_empty() && text.len() > SHORT_TEXT_BYTES {
+            let sum: usize = by_name.values().map(|statement| statement.source.text.len()).sum();
+            if sum + text.len() > TEXTS_BYTES_MAX {
+                let message = format!(
+                    "the prepared statements of a connection have more than {} MiB of text",
+                    TEXTS_BYTES_MAX >> 20
+                );
+                return Err(SqlError::new(SqlState::PROGRAM_LIMIT_EXCEEDED, message)
+                    .with_hint("Close statements that are not needed any more."));
+            }
         }
         Ok(())
     }

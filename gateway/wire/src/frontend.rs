@@ -123,6 +123,11 @@ impl Frame {
         Ok(Some(Self { kind, body }))
     }
 
+    /// The length of the message that the input begins with, as its head says; `None` before the head is there.
+    pub fn announced(input: &[u8]) -> Option<usize> {
+        input.get(1..5).map(|mut length| length.get_u32() as usize)
+    }
+
     /// Whether it belongs to the extended protocol: an error in such a message skips all up to the next Sync.
     pub fn is_extended(&self) -> bool {
         matches!(self.kind, b'P' | b'B' | b'D' | b'E' | b'C' | b'H')
