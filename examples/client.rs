@@ -13,7 +13,7 @@ async fn main() -> Result<()> {
 
     // The operator defines the table once, for all tenants, and makes a tenant with a role for its application.
     let operator = gateway.operator().await?;
-    run(&operator, "DROP DATABASE IF EXISTS example_shop").await?;
+    run(&operator, "DROP DATABASE IF EXISTS example_shop WITH (FORCE)").await?;
     run(&operator, "DROP ROLE IF EXISTS example_clerk").await?;
     run(&operator, "DROP TABLE IF EXISTS example_orders").await?;
     run(
@@ -85,7 +85,7 @@ async fn main() -> Result<()> {
     show(&clerk, "SELECT customer, number, state, total_cents, note FROM example_orders").await?;
 
     drop(clerk);
-    run(&operator, "DROP DATABASE example_shop").await?;
+    run(&operator, "DROP DATABASE example_shop WITH (FORCE)").await?;
     run(&operator, "DROP ROLE example_clerk").await?;
     run(&operator, "DROP TABLE example_orders").await?;
     drop(operator);

@@ -13,7 +13,7 @@ async fn main() -> Result<()> {
     let gateway = Gateway::start().await?;
     let operator = gateway.operator().await?;
     for tenant in ["example_acme", "example_globex"] {
-        run(&operator, &format!("DROP DATABASE IF EXISTS {tenant}")).await?;
+        run(&operator, &format!("DROP DATABASE IF EXISTS {tenant} WITH (FORCE)")).await?;
     }
     run(&operator, "DROP TABLE IF EXISTS example_usage").await?;
     run(
@@ -36,7 +36,7 @@ async fn main() -> Result<()> {
     show(&operator, "EXPLAIN DROP DATABASE example_acme").await?;
     ensure!(units(&operator, "example_acme").await? == Some(49_500), "a dry run changed rows");
 
-    run(&operator, "DROP DATABASE example_acme").await?;
+    run(&operator, "DROP DATABASE example_acme WITH (FORCE)").await?;
     show(&operator, "SELECT * FROM keyspan.drops WHERE tenant = 'example_acme'").await?;
     show(&operator, COUNT).await?;
     ensure!(units(&operator, "example_acme").await?.is_none(), "rows of the dropped tenant are there");
@@ -47,7 +47,7 @@ async fn main() -> Result<()> {
     ensure!(units(&operator, "example_acme").await?.is_none(), "a new tenant sees rows of a dropped one");
 
     for tenant in ["example_acme", "example_globex"] {
-        run(&operator, &format!("DROP DATABASE {tenant}")).await?;
+        run(&operator, &format!("DROP DATABASE {tenant} WITH (FORCE)")).await?;
     }
     run(&operator, "DROP TABLE example_usage").await?;
     drop(operator);

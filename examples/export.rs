@@ -12,7 +12,7 @@ use std::fs::File;
 async fn main() -> Result<()> {
     let gateway = Gateway::start().await?;
     let operator = gateway.operator().await?;
-    run(&operator, "DROP DATABASE IF EXISTS example_lab").await?;
+    run(&operator, "DROP DATABASE IF EXISTS example_lab WITH (FORCE)").await?;
     run(&operator, "DROP TABLE IF EXISTS example_samples").await?;
     run(
         &operator,
@@ -48,7 +48,7 @@ async fn main() -> Result<()> {
     ensure!(batches.iter().map(|batch| batch.num_rows()).sum::<usize>() == 3, "the file does not hold three rows");
 
     std::fs::remove_file(&path)?;
-    run(&operator, "DROP DATABASE example_lab").await?;
+    run(&operator, "DROP DATABASE example_lab WITH (FORCE)").await?;
     run(&operator, "DROP TABLE example_samples").await?;
     drop(operator);
     gateway.stop().await

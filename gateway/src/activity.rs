@@ -5,16 +5,24 @@
 
 use crate::identity::Identity;
 use crate::lock::{Mutex, MutexGuard};
-use std::{collections::BTreeMap, sync::Arc};
+use keyspan_catalog::{Snapshot, TenantState};
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
+use tokio::{sync::Notify, time::Instant};
+use tokio_util::sync::CancellationToken;
 
 /// Bytes of a text that are kept: PostgreSQL's `track_activity_query_size`, without the byte at its end.
 pub(crate) const QUERY_BYTES_MAX: usize = 1_023;
+
+/// How long DROP DATABASE waits for the end of sessions, as PostgreSQL does: a client that has just gone away.
+const END_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// The sessions of a server.
 #[derive(Debug, Default)]
 pub struct Activities {
     lines: Mutex<BTreeMap<u64, Arc<Mutex<Activity>>>>,
     last: Mutex<u64>,
+    /// Notified when a session has ended.
+    ended: Notify,
 }
 
 /// What a session does.
@@ -44,6 +52,26 @@ pub(crate) struct Activity {
     pub(crate) query: String,
     /// The text of the statement without a name.
     pub(crate) unnamed: String,
+    /// How it is stopped.
+    pub(crate) controls: Controls,
+}
+
+/// How others may stop a session.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Controls {
+    /// The token of the statement that runs, if one does.
+    pub(crate) running: Arc<Mutex<Option<CancellationToken>>>,
+    /// Cancelled to end the session.
+    pub(crate) ending: CancellationToken,
+}
+
+impl Controls {
+    /// Stops the statement that runs, if one does.
+    pub(crate) fn cancel(&self) {
+        if let Some(token) = self.running.lock().as_ref() {
+            token.cancel();
+        }
+    }
 }
 
 /// A session's line, for as long as it lives.
@@ -69,6 +97,38 @@ impl Activities {
         Listed { number, line, all: self.clone() }
     }
 
+    /// The sessions of a tenant, given by its OID.
+    pub(crate) fn of_tenant(&self, tenant: u32) -> Vec<Activity> {
+        self.all().into_iter().filter(|activity| activity.tenant == Some(tenant)).collect()
+    }
+
+    /// The sessions of tenants that were dropped.
+    pub(crate) fn of_dropped(&self, snapshot: &Snapshot) -> Vec<Activity> {
+        let is_there =
+            |oid: u32| snapshot.tenants.values().any(|tenant| tenant.oid == oid && tenant.state == TenantState::Active);
+        self.all().into_iter().filter(|activity| activity.tenant.is_some_and(|oid| !is_there(oid))).collect()
+    }
+
+    /// Waits until the sessions of a tenant, given by its OID, have ended, and ends them itself with `force`; `false` if
+    /// some have not after [`END_TIMEOUT`].
+    pub(crate) async fn ended(&self, tenant: u32, force: bool) -> bool {
+        let deadline = Instant::now() + END_TIMEOUT;
+        loop {
+            // Before the look, so that no end is missed.
+            let ended = self.ended.notified();
+            let left = self.of_tenant(tenant);
+            if left.is_empty() {
+                return true;
+            }
+            if force {
+                left.iter().for_each(|activity| activity.controls.ending.cancel());
+            }
+            if tokio::time::timeout_at(deadline, ended).await.is_err() {
+                return false;
+            }
+        }
+    }
+
     /// What all sessions do, the oldest first.
     pub(crate) fn all(&self) -> Vec<Activity> {
         let lines: Vec<_> = locked(&self.lines).values().cloned().collect();
@@ -92,6 +152,7 @@ impl Activity {
             state: "idle",
             query: String::new(),
             unnamed: String::new(),
+            controls: Controls::default(),
         }
     }
 
@@ -106,6 +167,7 @@ impl Activity {
 impl Drop for Listed {
     fn drop(&mut self) {
         locked(&self.all.lines).remove(&self.number);
+        self.all.ended.notify_waiters();
     }
 }
 

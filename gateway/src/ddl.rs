@@ -113,7 +113,7 @@ async fn make(session: &mut Session, definition: &Definition) -> Result<()> {
         Definition::DropTables(drop) => table::drop(session, drop).await,
         Definition::CreateDatabase(name) => database::create(session, name).await,
         Definition::AlterDatabase { name, quotas } => database::alter(session, name, quotas).await,
-        Definition::DropDatabase { name, if_exists } => database::drop(session, name, *if_exists).await,
+        Definition::DropDatabase { name, if_exists, force } => database::drop(session, name, *if_exists, *force).await,
         Definition::CreateRole(name, options) => role::create(session, name, options).await,
         Definition::AlterRole(name, options) => role::alter(session, name, options).await,
         Definition::DropRoles { names, if_exists } => role::drop(session, names, *if_exists).await,

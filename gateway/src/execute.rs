@@ -88,6 +88,7 @@ impl Session {
 }
 
 async fn prepare(session: &mut Session, statement: Statement, hints: Hints<'_>, runs: Runs) -> Result<Prepared> {
+    session.check_rights()?;
     check_state(session, &statement)?;
     let none = (Vec::new(), None);
     let (mut kept, mut plans) = (CompiledPlan::default(), PreparedPlan::default());
@@ -156,6 +157,7 @@ async fn prepare(session: &mut Session, statement: Statement, hints: Hints<'_>, 
 
 async fn execute(session: &mut Session, prepared: &Prepared, parameters: Vec<ScalarValue>) -> Result<Outcome> {
     let statement = prepared.statement.as_ref();
+    session.check_rights()?;
     check_state(session, statement)?;
     if parameters.len() < prepared.parameters.len() {
         let message = format!(

@@ -31,6 +31,7 @@ mod notifications;
 pub mod objects;
 mod procs;
 pub mod rewrite;
+mod signals;
 pub mod store_stats;
 pub mod system_columns;
 pub mod type_of;

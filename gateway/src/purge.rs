@@ -44,6 +44,13 @@ enum Pause {
 }
 
 async fn step(instance: &Instance, wait: &mut Duration) -> Pause {
+    // A query of a session that has not ended yet may hold rows in temporary files: what is said to be purged is gone
+    // from these too.
+    let sessions = instance.activities.of_dropped(&instance.catalog.snapshot());
+    if !sessions.is_empty() {
+        sessions.iter().for_each(|activity| activity.controls.ending.cancel());
+        return Pause::AtMost(RETRY_MIN);
+    }
     let mended = instance.catalog.finish_interrupted().await;
     let finished = instance.catalog.finish_drops(RESUMED, instance.clock.now_micros()).await;
     // What can be purged does not wait for what cannot be dropped.

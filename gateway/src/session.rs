@@ -45,7 +45,7 @@ use crate::{
 use arrow::datatypes::{DataType, SchemaRef};
 use cursors::Cursors;
 use datafusion::{execution::SendableRecordBatchStream, scalar::ScalarValue};
-use keyspan_catalog::{Relation, Snapshot, SqlView, Table};
+use keyspan_catalog::{Relation, SqlView, Table};
 use plan_cache::PlanCache;
 pub(crate) use prepared::{NamedStatement, Source, Statements};
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
@@ -259,10 +259,10 @@ impl Session {
     /// A view for one statement.
     ///
     /// # Errors
-    /// 3D000 when the tenant was dropped; the store's.
+    /// 57P01 when the session may not be here any more; the store's.
     pub async fn view(&mut self) -> Result<View> {
         let snapshot = self.instance.catalog.snapshot();
-        self.check_tenant(&snapshot)?;
+        self.identity.check_rights(&snapshot)?;
         let rows = self.identity.rows.clone();
         let (pushdown, columnar) = (self.settings.pushdown(), self.settings.columnar());
         let (snapshot, pin) = match self.transaction.state() {
@@ -270,7 +270,7 @@ impl Session {
             None => (snapshot, rows.pin().await?),
         };
         // Once more: the pin may be younger than a drop, and than another tenant of the same id.
-        self.check_tenant(&self.instance.catalog.snapshot())?;
+        self.check_rights()?;
         self.transaction.keep_state(&snapshot, &pin);
         let door = self.identity.rows.tenant().zip(self.identity.rows.oid());
         let snapshot = self.transaction.seen(door, snapshot)?;
@@ -310,15 +310,12 @@ impl Session {
         self.notices.push(notice);
     }
 
-    fn check_tenant(&self, snapshot: &Snapshot) -> Result<()> {
-        let Some(id) = self.identity.rows.tenant() else { return Ok(()) };
-        let known = self.identity.rows.oid();
-        if snapshot.tenant(id.as_str()).is_some_and(|now| known.is_none_or(|known| known == now.oid)) {
-            return Ok(());
-        }
-        let database = &self.identity.database;
-        let state = SqlState::INVALID_CATALOG_NAME;
-        Err(SqlError::new(state, format!("database \"{database}\" does not exist"))
-            .with_detail("It was dropped after this session had connected to it."))
+    /// Checks that the session may still be here, by the newest catalog: before each statement, and before more rows of
+    /// one under way.
+    ///
+    /// # Errors
+    /// 57P01, which ends the session.
+    pub(crate) fn check_rights(&self) -> Result<()> {
+        self.identity.check_rights(&self.instance.catalog.snapshot())
     }
 }

@@ -43,8 +43,8 @@ pub(crate) fn parse_alter_database(tokens: &mut TokenReader<'_>) -> Result<Defin
 }
 
 pub(crate) fn parse_drop_database(tokens: &mut TokenReader<'_>) -> Result<Definition> {
-    let (name, if_exists) = drop_database(tokens)?;
-    Ok(Definition::DropDatabase { name, if_exists })
+    let (name, if_exists, force) = drop_database(tokens)?;
+    Ok(Definition::DropDatabase { name, if_exists, force })
 }
 
 /// Parses `EXPLAIN DROP DATABASE` from `DROP` on.
@@ -53,16 +53,17 @@ pub(crate) fn parse_explain_drop(tokens: &mut TokenReader<'_>) -> Result<Stateme
     Ok(Statement::ExplainDropDatabase(drop_database(tokens)?.0))
 }
 
-fn drop_database(tokens: &mut TokenReader<'_>) -> Result<(String, bool)> {
+/// The name, whether it may be missing, and whether its sessions are ended.
+fn drop_database(tokens: &mut TokenReader<'_>) -> Result<(String, bool, bool)> {
     tokens.expect_words("database")?;
     let if_exists = tokens.words("if exists");
     let name = tokens.name()?;
     tokens.words("with");
-    if tokens.peek() == Some(&Token::LParen) {
-        // Sessions of a dropped tenant end at their next statement, with the word and without it.
+    let force = tokens.peek() == Some(&Token::LParen);
+    if force {
         tokens.parenthesised(|tokens| tokens.expect_words("force"))?;
     }
-    Ok((name, if_exists))
+    Ok((name, if_exists, force))
 }
 
 pub(crate) fn parse_create_role(tokens: &mut TokenReader<'_>) -> Result<Definition> {

@@ -28,7 +28,13 @@ pub fn identify(instance: &Instance, role: &str, database: &str) -> Result<Ident
         return Err(SqlError::new(SqlState::INVALID_AUTHORIZATION, message));
     }
     let store = instance.catalog.store().clone();
-    let identity = |operator, rows| Identity { role: role.to_owned(), operator, database: database.to_owned(), rows };
+    let identity = |operator, rows| Identity {
+        role: role.to_owned(),
+        role_oid: Some(known.oid),
+        operator,
+        database: database.to_owned(),
+        rows,
+    };
     if database == OPERATOR_DATABASE {
         return if known.operator {
             Ok(identity(true, TenantStore::of_operator(store)))

@@ -70,18 +70,44 @@ fn size_of(quota: &str, value: &str) -> Result<u64> {
     Ok(value.parse::<Size>().map_err(wrong)?.0)
 }
 
-pub(super) async fn drop(session: &mut Session, name: &str, if_exists: bool) -> Result<()> {
+/// Drops a tenant. With `force` its sessions are ended; without it there may be none.
+pub(super) async fn drop(session: &mut Session, name: &str, if_exists: bool, force: bool) -> Result<()> {
     let instance = session.instance.clone();
     let id = tenant_id(name)?;
-    if instance.catalog.snapshot().tenant(name).is_none() && if_exists {
-        skipped(session, &format!("database \"{name}\" does not exist"));
-        return Ok(());
+    let oid = match instance.catalog.snapshot().tenant(name) {
+        Some(tenant) => Some(tenant.oid),
+        None if if_exists => {
+            skipped(session, &format!("database \"{name}\" does not exist"));
+            return Ok(());
+        }
+        None => None,
+    };
+    if let Some(oid) = oid
+        && !instance.activities.ended(oid, force).await
+    {
+        return Err(in_use(name, instance.activities.of_tenant(oid).len()));
     }
     let dropped = instance.catalog.drop_tenant(&id, &session.identity.role, instance.clock.now_micros()).await;
     // Wake it even after an error: the drop may be half done.
     instance.purges.wake();
     dropped?;
+    // Those that have logged in meanwhile: they end at their next statement, but an idle one would wait for it.
+    if let Some(oid) = oid {
+        instance.activities.of_tenant(oid).iter().for_each(|activity| activity.controls.ending.cancel());
+    }
     Ok(())
+}
+
+/// 55006, as PostgreSQL says it.
+fn in_use(name: &str, sessions: usize) -> SqlError {
+    let message = format!("database \"{name}\" is being accessed by other users");
+    let detail = match sessions {
+        1 => "There is 1 other session using the database.".to_owned(),
+        count => format!("There are {count} other sessions using the database."),
+    };
+    SqlError::new(SqlState::OBJECT_IN_USE, message)
+        .with_detail(detail)
+        .with_hint("DROP DATABASE ... WITH (FORCE) ends them.")
 }
 
 /// `EXPLAIN DROP DATABASE`: what the drop would delete, table by table. Nothing changes. All tables are listed; the

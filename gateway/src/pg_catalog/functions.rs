@@ -46,6 +46,7 @@ pub fn register(state: &mut SessionState) {
         .chain(super::acl::functions())
         .chain(super::comments::functions())
         .chain(super::notifications::functions())
+        .chain(super::signals::functions())
         .chain(sequences())
         .chain(constants());
     replace(

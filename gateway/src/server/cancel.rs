@@ -3,7 +3,10 @@
 //! The number leaves room: it counts from 1 on each server, and several servers behind one address could give each a
 //! range.
 
-use crate::lock::{Mutex, MutexGuard};
+use crate::{
+    activity::Controls,
+    lock::{Mutex, MutexGuard},
+};
 use std::{
     collections::HashMap,
     sync::{
@@ -18,13 +21,10 @@ const SECRET_BYTES: usize = 4;
 /// Bytes of a secret from protocol 3.2 on.
 const LONG_SECRET_BYTES: usize = 32;
 
-/// The token of the statement that runs, if one does.
-type Running = Arc<Mutex<Option<CancellationToken>>>;
-
 /// The connections whose statements can be cancelled.
 #[derive(Debug, Default)]
 pub(crate) struct Cancels {
-    connections: Mutex<HashMap<i32, (Vec<u8>, Running)>>,
+    connections: Mutex<HashMap<i32, (Vec<u8>, Controls)>>,
     last: AtomicI32,
 }
 
@@ -35,7 +35,8 @@ pub(crate) struct Registration {
     pub(crate) process_id: i32,
     /// Its secret.
     pub(crate) secret: Vec<u8>,
-    running: Running,
+    /// How others stop it.
+    pub(crate) controls: Controls,
     cancels: Arc<Cancels>,
 }
 
@@ -49,7 +50,7 @@ impl Cancels {
     pub(crate) fn register(self: &Arc<Self>, long: bool) -> Registration {
         let secret = rand::random::<[u8; LONG_SECRET_BYTES]>();
         let secret = secret[..if long { LONG_SECRET_BYTES } else { SECRET_BYTES }].to_vec();
-        let running = Running::default();
+        let controls = Controls::default();
         let mut connections = locked(&self.connections);
         let process_id = loop {
             let next = |last: i32| Some(if last == i32::MAX { 1 } else { last + 1 });
@@ -59,22 +60,19 @@ impl Cancels {
                 break process_id;
             }
         };
-        connections.insert(process_id, (secret.clone(), running.clone()));
+        connections.insert(process_id, (secret.clone(), controls.clone()));
         drop(connections);
-        Registration { process_id, secret, running, cancels: self.clone() }
+        Registration { process_id, secret, controls, cancels: self.clone() }
     }
 
     /// Stops the statement of a connection; without effect when it runs none or the secret is wrong.
     pub(crate) fn cancel(&self, process_id: i32, secret: &[u8]) {
         let connections = locked(&self.connections);
-        let Some((known, running)) = connections.get(&process_id) else { return };
+        let Some((known, controls)) = connections.get(&process_id) else { return };
         // All bytes are looked at, so that the time tells nothing of them.
         let differs = known.iter().zip(secret).fold(0, |sum, (a, b)| sum | (a ^ b));
-        if known.len() == secret.len()
-            && differs == 0
-            && let Some(token) = locked(running).as_ref()
-        {
-            token.cancel();
+        if known.len() == secret.len() && differs == 0 {
+            controls.cancel();
         }
     }
 }
@@ -83,13 +81,13 @@ impl Registration {
     /// The token of a statement that begins.
     pub(crate) fn begin(&self) -> CancellationToken {
         let token = CancellationToken::new();
-        *locked(&self.running) = Some(token.clone());
+        *locked(&self.controls.running) = Some(token.clone());
         token
     }
 
     /// The statement has ended: what comes late cancels nothing.
     pub(crate) fn end(&self) {
-        *locked(&self.running) = None;
+        *locked(&self.controls.running) = None;
     }
 }
 

@@ -1,7 +1,7 @@
 //! A connection that has logged in: message after message, to its end.
 
 use crate::{
-    pg::error::{Result, SqlError},
+    pg::error::{Result, SqlError, SqlState},
     server::{
         Hub,
         cancel::Registration,
@@ -66,7 +66,8 @@ impl Failure {
 
 impl From<SqlError> for Failure {
     fn from(error: SqlError) -> Self {
-        Self::Sql(error)
+        // What takes the session's rights ends it.
+        if error.state == SqlState::ADMIN_SHUTDOWN { Self::Fatal(error) } else { Self::Sql(error) }
     }
 }
 
@@ -149,6 +150,7 @@ impl Connection {
             tokio::select! {
                 biased;
                 () = ending.cancelled() => return Err(Failure::Fatal(shutdown_error())),
+                () = self.registration.controls.ending.cancelled() => return Err(Failure::Fatal(shutdown_error())),
                 filled = interrupt::fill(&mut self.input) => if !filled? { return Ok(None) },
                 () = self.session.ear().waits(), if listens => {
                     self.tell_notifications();
@@ -279,7 +281,8 @@ impl Connection {
     pub(crate) fn begin(&mut self) -> (Guard<'_>, &mut Session, &mut Output) {
         let cancel = self.registration.begin();
         let deadline = self.session.statement_timeout().and_then(|timeout| Instant::now().checked_add(timeout));
-        let guard = Guard { cancel, deadline, stopping: &self.hub.stopping, input: &mut self.input };
+        let (stopping, ending) = (&self.hub.stopping, &self.registration.controls.ending);
+        let guard = Guard { cancel, deadline, stopping, ending, input: &mut self.input };
         (guard, &mut self.session, &mut self.output)
     }
 }

@@ -177,6 +177,8 @@ impl Connection {
 
     async fn execute_portal(&mut self, portal: &mut Portal, rows_max: Option<u64>) -> Result<Reply, Failure> {
         let Some(prepared) = &portal.statement.prepared else { return Ok(Reply::Empty) };
+        // A portal runs on for as long as its session has rights.
+        self.session.check_rights()?;
         let (mut guard, session, output) = self.begin();
         if let PortalState::Bound(values) = &mut portal.state {
             let values = std::mem::take(values);

@@ -68,6 +68,8 @@ pub(crate) struct Guard<'a> {
     pub(crate) deadline: Option<Instant>,
     /// Cancelled when the server waits no longer.
     pub(crate) stopping: &'a CancellationToken,
+    /// Cancelled when another session ends this one.
+    pub(crate) ending: &'a CancellationToken,
     /// Tells whether the client is there.
     pub(crate) input: &'a mut Input,
 }
@@ -111,6 +113,7 @@ impl Guard<'_> {
                 () = wait_until(stall) => return Err(Failure::Fatal(stalled())),
                 () = self.cancel.cancelled() => return Err(Stop::Cancelled.into()),
                 () = self.stopping.cancelled() => return Err(Stop::Shutdown.into()),
+                () = self.ending.cancelled() => return Err(Stop::Shutdown.into()),
                 () = deadline => return Err(Stop::TimedOut.into()),
                 filled = fill(self.input) => if !filled? { return Err(Stop::Gone.into()) },
             }
@@ -122,6 +125,7 @@ impl Guard<'_> {
         tokio::select! {
             () = self.cancel.cancelled() => Stop::Cancelled,
             () = self.stopping.cancelled() => Stop::Shutdown,
+            () = self.ending.cancelled() => Stop::Shutdown,
             () = deadline => Stop::TimedOut,
             () = self.input.gone() => Stop::Gone,
         }
@@ -166,7 +170,13 @@ mod tests {
         let (mut input, _output) = socket::split(Box::new(server));
         let stopping = CancellationToken::new();
         let deadline = timeout.map(|timeout| Instant::now() + timeout);
-        let mut guard = Guard { cancel: cancel.clone(), deadline, stopping: &stopping, input: &mut input };
+        let mut guard = Guard {
+            cancel: cancel.clone(),
+            deadline,
+            stopping: &stopping,
+            ending: &CancellationToken::new(),
+            input: &mut input,
+        };
         let output = guard.run(future).await;
         drop(client);
         output
@@ -186,7 +196,8 @@ mod tests {
         let (client, server) = tokio::io::duplex(64);
         let (mut input, _output) = socket::split(Box::new(server));
         let (cancel, stopping) = (CancellationToken::new(), CancellationToken::new());
-        let mut guard = Guard { cancel, deadline: None, stopping: &stopping, input: &mut input };
+        let mut guard =
+            Guard { cancel, deadline: None, stopping: &stopping, ending: &CancellationToken::new(), input: &mut input };
         drop(client);
         assert_eq!(guard.run(pending::<()>()).await, Err(Stop::Gone));
     }

@@ -174,6 +174,7 @@ async fn log_in(
     let identity = identify(&hub.instance, role, database)?;
     let registration = hub.cancels.register(spoken >= 2);
     let mut session = Session::new(hub.instance.clone(), identity, registration.process_id);
+    session.controlled_by(registration.controls.clone());
     let mut warnings = Vec::new();
     for (name, value) in settings(&parameters)? {
         match session.set(&name, &value) {

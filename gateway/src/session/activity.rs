@@ -3,11 +3,16 @@
 
 use super::Session;
 use crate::{
-    activity::{Activity, locked, put},
+    activity::{Activity, Controls, locked, put},
     wire::transaction_status::TransactionStatus,
 };
 
 impl Session {
+    /// Others may stop the session by these from now on.
+    pub(crate) fn controlled_by(&self, controls: Controls) {
+        locked(&self.activity.line).controls = controls;
+    }
+
     /// A text of statements has come, or one to be prepared without a name.
     pub(crate) fn received(&self, text: &str, unnamed: bool) {
         let now = self.instance.clock.now_micros();

@@ -60,14 +60,15 @@ impl World {
 
     pub(crate) fn operator(&self) -> Session {
         let rows = TenantStore::of_operator(self.instance.catalog.store().clone());
-        let identity = Identity { role: "keyspan".into(), operator: true, database: "keyspan".into(), rows };
+        let identity =
+            Identity { role: "keyspan".into(), role_oid: None, operator: true, database: "keyspan".into(), rows };
         Session::new(self.instance.clone(), identity, 1)
     }
 
     pub(crate) fn tenant(&self, name: &str) -> Session {
         let snapshot = self.instance.catalog.snapshot();
         let rows = TenantStore::of_session(self.instance.catalog.store().clone(), snapshot.tenant(name).unwrap());
-        let identity = Identity { role: "ana".into(), operator: false, database: name.into(), rows };
+        let identity = Identity { role: "ana".into(), role_oid: None, operator: false, database: name.into(), rows };
         Session::new(self.instance.clone(), identity, 2)
     }
 }

@@ -74,7 +74,7 @@ async fn semantics_7_the_past_outlives_flushes_compactions_and_restarts() -> Res
     );
     assert_eq!(stored.await?.len(), 2, "the table, and its past");
     drop(alto);
-    operator.batch_execute("DROP DATABASE alto").await?;
+    operator.batch_execute("DROP DATABASE alto WITH (FORCE)").await?;
     harness.engine().compact(None).await?;
     let then = &seen.last().context("something was seen")?.moment;
     let left = rows(&operator, &format!("SELECT tenant, a, b, n, note FROM h FOR SYSTEM_TIME AS OF '{then}'")).await?;

@@ -48,7 +48,7 @@ async fn a_drop_leaves_the_others_as_they_were_and_a_certificate() -> Result<()>
     assert_eq!(rows(&operator, "SELECT count(*) FROM t WHERE tenant = 'alto'").await?, ["240"]);
     assert_eq!(rows(&operator, "SELECT * FROM keyspan.drops").await?, [""; 0]);
 
-    operator.batch_execute("DROP DATABASE alto").await?;
+    operator.batch_execute("DROP DATABASE alto WITH (FORCE)").await?;
     assert!(cells("t").await? == t && cells("u").await? == u, "the drop has changed another tenant's cells");
     let certificate = "SELECT tenant, dropped_by, tables, rows, bytes > 0, dropped_at <= now() FROM keyspan.drops";
     assert_eq!(rows(&operator, certificate).await?, ["alto|keyspan|2|241|t|t"]);
@@ -88,7 +88,7 @@ async fn the_dry_run_of_a_drop_counts_what_the_certificate_does() -> Result<()> 
     for table in ["t", "u", "never_used", "own", "own_emptied", "own_never_used"] {
         assert!(dry.iter().any(|line| line.trim().starts_with(&format!("{table}: "))), "{table}: {dry:?}");
     }
-    operator.batch_execute("DROP DATABASE alto").await?;
+    operator.batch_execute("DROP DATABASE alto WITH (FORCE)").await?;
     let certificate = rows(&operator, "SELECT tables, rows, bytes FROM keyspan.drops").await?.concat();
     assert!(certificate.starts_with("2|5|"), "{certificate}");
     let [tables, rows, bytes] = certificate.split('|').collect::<Vec<_>>()[..] else { anyhow::bail!(certificate) };
@@ -102,7 +102,7 @@ async fn a_session_of_a_dropped_tenant_is_told_so_and_stays_out() -> Result<()> 
     let (operator, alto) = define(&harness).await?;
     alto.batch_execute("INSERT INTO t VALUES ('old', 1)").await?;
     let prepared = alto.prepare("SELECT v FROM t").await?;
-    operator.batch_execute("DROP DATABASE alto").await?;
+    operator.batch_execute("DROP DATABASE alto WITH (FORCE)").await?;
     let statements = [
         "SELECT * FROM t",
         "SELECT 1",
@@ -140,7 +140,7 @@ async fn a_transaction_over_a_drop_does_not_reach_the_next_tenant_of_the_name() 
     for isolation in ["READ COMMITTED", "REPEATABLE READ"] {
         for (writes, made_again) in [(checked, false), (blind, false), (checked, true), (blind, true)] {
             alto.batch_execute(&format!("BEGIN ISOLATION LEVEL {isolation}; {writes}")).await?;
-            operator.batch_execute("DROP DATABASE alto").await?;
+            operator.batch_execute("DROP DATABASE alto WITH (FORCE)").await?;
             if made_again {
                 make_again(&operator).await?;
             }
@@ -161,7 +161,7 @@ async fn a_transaction_over_a_drop_does_not_reach_the_next_tenant_of_the_name() 
         }
     }
     alto.batch_execute("BEGIN ISOLATION LEVEL REPEATABLE READ; SELECT * FROM t").await?;
-    operator.batch_execute("DROP DATABASE alto").await?;
+    operator.batch_execute("DROP DATABASE alto WITH (FORCE)").await?;
     make_again(&operator).await?;
     harness.connect("alto", "alto").await?.batch_execute(checked).await?;
     assert_eq!(error(&alto, "SELECT * FROM t").await, GONE);
@@ -217,7 +217,7 @@ async fn writers_racing_a_drop_leave_nothing_in_the_next_tenant_of_the_name() ->
             assert!(!writers.iter().any(|writer| writer.is_finished()), "a writer has failed");
             tokio::task::yield_now().await;
         }
-        operator.batch_execute("DROP DATABASE alto").await?;
+        operator.batch_execute("DROP DATABASE alto WITH (FORCE)").await?;
         assert_eq!(rows(&operator, "SELECT tenant, k FROM t").await?, ["altostrat|stays"], "round {round}");
         make_again(&operator).await?;
         assert_eq!(rows(&operator, "SELECT tenant, k FROM t").await?, ["altostrat|stays"], "round {round}");

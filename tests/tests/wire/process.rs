@@ -298,7 +298,7 @@ async fn a_kill_in_the_middle_of_a_drop_does_not_stop_it() -> Result<()> {
     fill(&serving).await?;
     let operator = connect(&serving.config(PASSWORD)).await?;
     let dropping = connect(&serving.config(PASSWORD)).await?;
-    let dropping = tokio::spawn(async move { dropping.batch_execute("DROP DATABASE alto").await });
+    let dropping = tokio::spawn(async move { dropping.batch_execute("DROP DATABASE alto WITH (FORCE)").await });
     while !rows(&operator, "SELECT datname FROM pg_database WHERE datname = 'alto'").await?.is_empty() {
         tokio::task::yield_now().await;
     }

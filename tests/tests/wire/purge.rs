@@ -153,7 +153,7 @@ async fn drop_and_look(serving: &Serving, folders: &[&Path]) -> Result<()> {
         operator.query(&kept, &[&""]).await?;
         rows(&operator, "SELECT count(*) FROM u WHERE v <> ''").await?;
     }
-    operator.batch_execute("DROP DATABASE alto").await?;
+    operator.batch_execute("DROP DATABASE alto WITH (FORCE)").await?;
     purged(&operator).await?;
     assert_eq!(marked(folders)?, Vec::<PathBuf>::new());
     let after = (held(&tenant(serving, "al").await?).await?, held(&tenant(serving, "altostrat").await?).await?);
@@ -206,7 +206,7 @@ async fn a_kill_in_the_middle_of_a_purge_does_not_stop_it() -> Result<()> {
         }
         fill(&tenant(&serving, "alto").await?, MARK).await?;
         let client = operator(&serving).await?;
-        client.batch_execute("DROP DATABASE alto").await?;
+        client.batch_execute("DROP DATABASE alto WITH (FORCE)").await?;
         // As soon as it is acknowledged, or has begun.
         let waits = "SELECT purge FROM keyspan.drops WHERE purge = 'waiting'";
         while begun && !rows(&client, waits).await?.is_empty() {
@@ -235,7 +235,7 @@ async fn a_transaction_that_still_reads_the_rows_is_waited_for() -> Result<()> {
     let sql = "SELECT k FROM t ORDER BY k";
     reader.batch_execute("BEGIN ISOLATION LEVEL REPEATABLE READ").await?;
     assert_eq!(rows(&reader, sql).await?, [MARK, "stays"]);
-    operator.batch_execute("DROP DATABASE alto").await?;
+    operator.batch_execute("DROP DATABASE alto WITH (FORCE)").await?;
     let states = "SELECT purge, purged_at FROM keyspan.drops";
     while rows(&operator, states).await? != ["running|"] {
         tokio::task::yield_now().await;
@@ -268,7 +268,7 @@ async fn what_the_operator_sees_of_tablets_forgets_the_keys() -> Result<()> {
     );
     let tablets: u64 = rows(&operator, &seen).await?.first().context("a number")?.parse()?;
     assert!(tablets > 1, "{tablets}");
-    operator.batch_execute("DROP DATABASE b").await?;
+    operator.batch_execute("DROP DATABASE b WITH (FORCE)").await?;
     purged(&operator).await?;
     assert_eq!(rows(&operator, &seen).await?, ["0"]);
     assert_eq!(marked(&[&harness.store_folder()])?, Vec::<PathBuf>::new());

@@ -40,6 +40,8 @@ pub enum Definition {
         name: String,
         /// `IF EXISTS`
         if_exists: bool,
+        /// Whether sessions that are connected to it are ended.
+        force: bool,
     },
     /// `CREATE ROLE`
     CreateRole(String, RoleOptions),

@@ -176,7 +176,7 @@ fn databases_and_roles() {
          GRANT CONNECT ON DATABASE a, b TO ana; REVOKE CONNECT ON DATABASE a FROM ana; DROP USER IF EXISTS x, y",
         expect![[r#"
             Definition(CreateDatabase("alto"))
-            Definition(DropDatabase { name: "alto", if_exists: true })
+            Definition(DropDatabase { name: "alto", if_exists: true, force: true })
             ExplainDropDatabase("alto")
             Definition(GrantConnect { databases: ["a", "b"], roles: ["ana"] })
             Definition(RevokeConnect { databases: ["a"], roles: ["ana"] })
