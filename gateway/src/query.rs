@@ -316,6 +316,7 @@ fn columns_of<'a>(
 
 /// Plans a query in a session.
 pub(crate) async fn plan(context: &SessionContext, mut query: ast::Statement) -> Result<LogicalPlan> {
+    crate::pg::syntax::expansion::check(&query)?;
     passes::run(&mut query, &columns_of(context)).await?;
     let relations = crate::pg::syntax::missing_from::Relations::of(&query);
     let statement = datafusion::sql::parser::Statement::Statement(Box::new(query));

@@ -19,6 +19,7 @@ mod wire {
     pub mod full_disk;
     pub mod harness;
     pub mod history;
+    pub mod hostile;
     pub mod isolation;
     pub mod isolation_drop;
     pub mod notifications;
@@ -27,6 +28,7 @@ mod wire {
     pub mod process;
     pub mod protocol;
     pub mod purge;
+    pub mod rights;
     pub mod semantics;
     pub mod slt;
     pub mod streaming;

@@ -10,6 +10,7 @@ pub mod build;
 pub mod calls;
 pub mod column_names;
 pub mod dialect;
+pub mod expansion;
 pub mod missing_from;
 pub mod natural_join;
 pub mod order_by;

@@ -65,6 +65,13 @@ impl World {
         Session::new(self.instance.clone(), identity, 1)
     }
 
+    /// Drops a tenant that sessions are connected to, as if they had logged in while it was dropped.
+    pub(crate) async fn drop_tenant(&self, name: &str) {
+        let id = keyspan_catalog::TenantId::new(name).unwrap();
+        let now = self.instance.clock.now_micros();
+        self.instance.catalog.drop_tenant(&id, "keyspan", now).await.unwrap();
+    }
+
     pub(crate) fn tenant(&self, name: &str) -> Session {
         let snapshot = self.instance.catalog.snapshot();
         let rows = TenantStore::of_session(self.instance.catalog.store().clone(), snapshot.tenant(name).unwrap());

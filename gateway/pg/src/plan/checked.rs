@@ -2,7 +2,10 @@
 //!
 //! The rule runs after DataFusion settled types, which is when it puts its own casts into the plan.
 
-use super::{casts, checked_arithmetic, each_expr::EachExpr};
+use super::{
+    casts, checked_arithmetic,
+    each_expr::{EachExpr, Order},
+};
 use datafusion::{
     common::{DFSchema, tree_node::Transformed},
     error::Result,
@@ -13,7 +16,7 @@ use std::sync::Arc;
 
 /// The rule.
 pub fn checked() -> Arc<dyn AnalyzerRule + Send + Sync> {
-    Arc::new(EachExpr { name: "checked_semantics", rewrite })
+    Arc::new(EachExpr { name: "checked_semantics", order: Order::RootFirst, rewrite })
 }
 
 fn rewrite(expr: Expr, schema: &DFSchema) -> Result<Transformed<Expr>> {

@@ -1,4 +1,4 @@
-//! An analyzer rule that rewrites each expression of a plan, from its leaves up.
+//! An analyzer rule that rewrites each expression of a plan.
 
 use datafusion::{
     common::{
@@ -11,11 +11,23 @@ use datafusion::{
     optimizer::AnalyzerRule,
 };
 
+/// Which of two nested expressions is rewritten first.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Order {
+    /// The inner one.
+    LeavesFirst,
+    /// The outer one: the rule sees operators within it, not yet the functions that they become. To ask for the type of
+    /// nested functions takes the square of their depth, since DataFusion writes out the name of each.
+    RootFirst,
+}
+
 /// The rule: what it does to an expression, whose columns are those of a schema.
 #[derive(Debug)]
 pub(crate) struct EachExpr {
     /// The rule's name in EXPLAIN.
     pub(crate) name: &'static str,
+    /// From the root down, or from the leaves up.
+    pub(crate) order: Order,
     pub(crate) rewrite: fn(Expr, &DFSchema) -> Result<Transformed<Expr>>,
 }
 
@@ -34,7 +46,11 @@ impl AnalyzerRule for EachExpr {
             let names = NamePreserver::new(&plan);
             let rewritten = plan.map_expressions(|expr| {
                 let name = names.save(&expr);
-                let rewritten = expr.transform_up(|expr| (self.rewrite)(expr, &schema))?;
+                let one = |expr| (self.rewrite)(expr, &schema);
+                let rewritten = match self.order {
+                    Order::LeavesFirst => expr.transform_up(one)?,
+                    Order::RootFirst => expr.transform_down(one)?,
+                };
                 Ok(rewritten.update_data(|expr| name.restore(expr)))
             })?;
             if rewritten.transformed { rewritten.map_data(LogicalPlan::recompute_schema) } else { Ok(rewritten) }

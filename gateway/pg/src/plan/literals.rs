@@ -6,7 +6,7 @@
 
 use super::{
     char_blanks::{self, trim_beside_char},
-    each_expr::EachExpr,
+    each_expr::{EachExpr, Order},
 };
 use crate::{
     common_type::{self, SAME_TYPE, cast_unknown, exact_decimal, is_unknown, needs_cast},
@@ -29,7 +29,7 @@ use std::sync::Arc;
 
 /// The rule.
 pub fn untyped() -> Arc<dyn AnalyzerRule + Send + Sync> {
-    Arc::new(EachExpr { name: "untyped_literals", rewrite: type_literals })
+    Arc::new(EachExpr { name: "untyped_literals", order: Order::LeavesFirst, rewrite: type_literals })
 }
 
 fn type_literals(expr: Expr, schema: &DFSchema) -> Result<Transformed<Expr>> {

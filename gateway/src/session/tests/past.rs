@@ -324,7 +324,7 @@ async fn history_is_switched_on_and_off() {
 #[tokio::test]
 async fn semantics_7_a_dropped_tenant_leaves_no_history() {
     let (world, clock) = world().await;
-    run(&mut world.operator(), "DROP DATABASE alto").await;
+    world.drop_tenant("alto").await;
     clock.set(START + 5 * HOUR);
     run(&mut world.operator(), "CREATE DATABASE alto").await;
     let past = "SELECT * FROM h FOR SYSTEM_TIME AS OF '2026-11-01 01:30Z'";

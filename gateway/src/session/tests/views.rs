@@ -30,6 +30,7 @@ async fn a_view_is_its_tenants_alone() {
     )
     .await;
     check(&mut alto, "SELECT * FROM v", expect!["x|1"]).await;
+    drop(alto);
     check(
         &mut world.operator(),
         "EXPLAIN DROP DATABASE alto; DROP DATABASE alto; CREATE DATABASE alto",

@@ -137,7 +137,7 @@ async fn semantics_1_tenants_are_apart() -> Result<()> {
         op> SELECT * FROM mine
         42P01: relation "mine" does not exist
         POSITION: 15
-        op> DROP DATABASE alto
+        op> DROP DATABASE alto WITH (FORCE)
         (0)
         s> SELECT * FROM t ORDER BY a
         x | 2

@@ -229,7 +229,7 @@ async fn a_table_or_tenant_that_comes_again_is_empty() -> Result<()> {
         (1)
         s> INSERT INTO t VALUES ('x', 3)
         (1)
-        op> DROP DATABASE alto
+        op> DROP DATABASE alto WITH (FORCE)
         (0)
         op> CREATE DATABASE alto
         (0)
