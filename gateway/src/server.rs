@@ -22,8 +22,9 @@ mod write_batching;
 
 pub use tls::TlsFiles;
 
-use crate::{instance::Instance, purge};
+use crate::{auth::scram, instance::Instance, purge};
 use cancel::Cancels;
+use keyspan_catalog::MockNonce;
 use std::{
     io,
     net::{Ipv4Addr, SocketAddr},
@@ -104,6 +105,7 @@ pub(crate) struct Hub {
     pub(crate) tls: Option<Tls>,
     pub(crate) cancels: Arc<Cancels>,
     pub(crate) answers: Answers,
+    pub(crate) mock_nonce: MockNonce,
     /// Cancelled when the server begins to stop: idle connections end.
     pub(crate) draining: CancellationToken,
     /// Cancelled when it waits no longer: statements end.
@@ -131,11 +133,13 @@ impl Server {
         let refused = |source| StartError::Listen { address: options.listen, source };
         let listener = listen(options.listen).map_err(refused)?;
         let address = listener.local_addr().map_err(refused)?;
+        let mock_nonce = scram::mock_nonce(&options.instance.catalog).await;
         let hub = Arc::new(Hub {
             instance: options.instance,
             tls,
             cancels: Arc::default(),
             answers: Answers::default(),
+            mock_nonce,
             draining: CancellationToken::new(),
             stopping: CancellationToken::new(),
             places: Arc::new(Semaphore::new(options.connections_max)),

@@ -21,6 +21,7 @@ mod wire {
     pub mod history;
     pub mod isolation;
     pub mod isolation_drop;
+    pub mod login;
     pub mod notifications;
     pub mod operator;
     pub mod postgres;

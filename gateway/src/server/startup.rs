@@ -207,7 +207,7 @@ async fn authenticate(
     reply::authentication_sasl(&mechanisms(binding), &mut output.buffer);
     output.send().await?;
     let (mechanism, first) = sasl_initial(password(input).await?)?;
-    let secret = secret_for(&hub.instance.catalog.snapshot(), role);
+    let secret = secret_for(&hub.instance.catalog.snapshot(), &hub.mock_nonce, role);
     let (exchange, server_first) = Exchange::start(role, secret, binding, &mechanism, &first)?;
     reply::authentication_continue(&server_first, &mut output.buffer);
     output.send().await?;

@@ -1,0 +1,93 @@
+//! Who asks to log in: what a client without a password can learn, and for how long it can try.
+
+use super::harness::{Harness, PASSWORD, Raw, connect, error, rows, told};
+use anyhow::{Context, Result};
+use bytes::{Buf, BufMut, BytesMut};
+
+/// A secret in PostgreSQL's form, with a salt of 16 bytes, which is that of no password known here.
+fn secret(iterations: u32, salt: &str) -> String {
+    let key = format!("{}=", "A".repeat(43));
+    format!("SCRAM-SHA-256${iterations}:{salt}${key}:{key}")
+}
+
+/// The salt and the rounds that the server gives to whoever asks to log in as a role.
+async fn challenge(harness: &Harness, role: &str) -> Result<String> {
+    let mut raw = Raw::connect(harness.address()).await?;
+    raw.startup(196_608, format!("user\0{role}\0\0").as_bytes()).await?;
+    raw.next().await?.context("a request for a password")?;
+    let first = b"n,,n=,r=a nonce of the client";
+    let mut body = BytesMut::from(&b"SCRAM-SHA-256\0"[..]);
+    body.put_u32(first.len() as u32);
+    body.put_slice(first);
+    raw.message(b'p', &body).await?;
+    let (kind, mut body) = raw.next().await?.context("the server's first message")?;
+    assert_eq!((kind, body.get_u32()), (b'R', 11));
+    let text = String::from_utf8(body.to_vec())?;
+    let (_nonce, rest) = text.split_once(',').context("a salt")?;
+    Ok(rest.to_owned())
+}
+
+#[tokio::test]
+async fn nobody_learns_which_roles_there_are() -> Result<()> {
+    let harness = Harness::start().await?;
+    harness.tenant("alto").await?;
+    let operator = harness.operator().await?;
+    // The first role by name, of which anybody may know the secret.
+    operator.batch_execute(&format!("CREATE ROLE aaa LOGIN PASSWORD '{PASSWORD}'; CREATE ROLE bare LOGIN")).await?;
+    let roles = ["alto", "bare", "keyspan", "nobody", "nobody else"];
+    let mut before = Vec::new();
+    for role in roles {
+        let told = challenge(&harness, role).await?;
+        let (salt, rounds) = told.split_once(',').context("rounds")?;
+        assert_eq!((salt.len(), rounds), ("s=".len() + 24, "i=4096"), "{role}");
+        before.push(told);
+    }
+    let mut different = before.clone();
+    different.sort();
+    different.dedup();
+    assert_eq!(different.len(), roles.len());
+    // No role's challenge changes with the password of another, nor with a restart.
+    for change in [
+        format!("ALTER ROLE aaa PASSWORD '{}'", secret(4_096, "W22ZaJ0SNY7soEsUEjb6gQ==")),
+        "ALTER ROLE aaa PASSWORD NULL".to_owned(),
+        "DROP ROLE aaa".to_owned(),
+    ] {
+        operator.batch_execute(&change).await?;
+        for (role, before) in roles.iter().zip(&before) {
+            assert_eq!(challenge(&harness, role).await?, *before, "{role} after {change}");
+        }
+    }
+    let harness = harness.restart().await?;
+    for (role, before) in roles.iter().zip(&before) {
+        assert_eq!(challenge(&harness, role).await?, *before, "{role} after a restart");
+    }
+    // Another server's are others.
+    let other = Harness::start().await?;
+    assert_ne!(challenge(&other, "nobody").await?, before[3]);
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_secret_that_would_harm_those_who_log_in_is_refused() -> Result<()> {
+    let harness = Harness::start().await?;
+    let alto = harness.tenant("alto").await?;
+    let before = challenge(&harness, "alto").await?;
+    let own = |secret: String| format!("ALTER ROLE alto PASSWORD '{secret}'");
+    let salt = "W22ZaJ0SNY7soEsUEjb6gQ==";
+    for (secret, what) in [
+        (secret(1, salt), "1 iterations, not 4096 to 1000000"),
+        (secret(u32::MAX, salt), "4294967295 iterations, not 4096 to 1000000"),
+        (secret(4_096, "AAAA"), "3 bytes of salt, not 8 to 64"),
+        (secret(4_096, &"AAAA".repeat(100_000)), "300000 bytes of salt, not 8 to 64"),
+    ] {
+        assert_eq!(error(&alto, &own(secret)).await, format!("22023 the SCRAM secret has {what}"));
+    }
+    assert_eq!(challenge(&harness, "alto").await?, before);
+    alto.batch_execute(&own(secret(10_000, salt))).await?;
+    assert_eq!(challenge(&harness, "alto").await?, format!("s={salt},i=10000"));
+    let refused = connect(&harness.config("alto", PASSWORD, "alto")).await.err().context("an error")?;
+    let refused = refused.downcast::<tokio_postgres::Error>()?;
+    assert_eq!(told(&refused), "28P01 password authentication failed for user \"alto\"");
+    assert_eq!(rows(&alto, "SELECT 1").await?, ["1"]);
+    Ok(())
+}
