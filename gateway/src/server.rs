@@ -22,7 +22,11 @@ mod write_batching;
 
 pub use tls::TlsFiles;
 
-use crate::{auth::scram, instance::Instance, purge};
+use crate::{
+    auth::{scram, throttle::Throttle},
+    instance::Instance,
+    purge,
+};
 use cancel::Cancels;
 use keyspan_catalog::MockNonce;
 use std::{
@@ -106,6 +110,7 @@ pub(crate) struct Hub {
     pub(crate) cancels: Arc<Cancels>,
     pub(crate) answers: Answers,
     pub(crate) mock_nonce: MockNonce,
+    pub(crate) throttle: Throttle,
     /// Cancelled when the server begins to stop: idle connections end.
     pub(crate) draining: CancellationToken,
     /// Cancelled when it waits no longer: statements end.
@@ -140,6 +145,7 @@ impl Server {
             cancels: Arc::default(),
             answers: Answers::default(),
             mock_nonce,
+            throttle: Throttle::default(),
             draining: CancellationToken::new(),
             stopping: CancellationToken::new(),
             places: Arc::new(Semaphore::new(options.connections_max)),
@@ -220,7 +226,7 @@ async fn serve(stream: TcpStream, peer: SocketAddr, hub: Arc<Hub>) {
         tracing::debug!(%peer, %error, "no TCP_NODELAY");
     }
     // Boxed: the future of a connection is large.
-    if let Err(error) = Box::pin(connection::serve(stream, hub, place.is_ok())).await {
+    if let Err(error) = Box::pin(connection::serve(stream, peer, hub, place.is_ok())).await {
         tracing::debug!(%peer, %error, "connection lost");
     }
 }

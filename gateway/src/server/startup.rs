@@ -1,4 +1,7 @@
-//! The beginning of a connection: TLS, the first packet, authentication, the session.
+//! The beginning of a connection: TLS, the first packet, authentication, the session. Who logs in, and who is refused, is
+//! logged here.
+
+mod settings;
 
 use crate::{
     auth::{
@@ -19,7 +22,8 @@ use crate::{
     },
 };
 use bytes::{Bytes, BytesMut};
-use std::{io, sync::Arc};
+use settings::settings;
+use std::{io, net::SocketAddr, sync::Arc, time::Duration};
 use tokio::{io::AsyncReadExt, io::AsyncWriteExt, net::TcpStream};
 
 /// The newest minor version of protocol 3 that is spoken here.
@@ -53,9 +57,45 @@ impl From<io::Error> for Refusal {
     }
 }
 
+/// Who wants to log in, as the log has it.
+struct Applicant {
+    peer: SocketAddr,
+    role: String,
+    database: String,
+}
+
+/// Bytes of a name in the log: longer ones name nothing.
+const LOGGED_NAME_BYTES_MAX: usize = 63;
+/// Bytes of a reason in the log: names are part of it.
+const LOGGED_REASON_BYTES_MAX: usize = 255;
+
+impl Applicant {
+    fn new(peer: SocketAddr) -> Self {
+        Self { peer, role: String::new(), database: String::new() }
+    }
+
+    fn logged_in(&self) {
+        let Self { peer, role, database } = self;
+        tracing::info!(%peer, role, database, "logged in");
+    }
+
+    fn refused(&self, error: &SqlError) {
+        let cut = |text: &str, bytes_max| text[..text.floor_char_boundary(bytes_max)].to_owned();
+        let (peer, state) = (self.peer, error.state.0);
+        let [role, database] = [&self.role, &self.database].map(|name| cut(name, LOGGED_NAME_BYTES_MAX));
+        let reason = cut(&error.message, LOGGED_REASON_BYTES_MAX);
+        tracing::warn!(%peer, role, database, state, reason, "log-in refused");
+    }
+}
+
 /// Logs a client in; `None` when the connection is over: a cancel request, a refusal, a probe. `place` tells whether
 /// there is room for another connection.
-pub(crate) async fn start(stream: TcpStream, hub: &Arc<Hub>, place: bool) -> io::Result<Option<Started>> {
+pub(crate) async fn start(
+    stream: TcpStream,
+    peer: SocketAddr,
+    hub: &Arc<Hub>,
+    place: bool,
+) -> io::Result<Option<Started>> {
     let opened = tokio::select! {
         opened = tokio::time::timeout(LOGIN_TIMEOUT, open(stream, hub)) => opened,
         () = hub.draining.cancelled() => return Ok(None),
@@ -72,20 +112,25 @@ pub(crate) async fn start(stream: TcpStream, hub: &Arc<Hub>, place: bool) -> io:
         Ok(_) => (0, Err(SqlError::new(SqlState::PROTOCOL_VIOLATION, "unsupported startup packet"))),
         Err(error) => (0, Err(error)),
     };
+    let mut applicant = Applicant::new(peer);
     let logged_in = async {
         let parameters = parameters?;
         if !place {
             return Err(SqlError::new(SqlState::TOO_MANY_CONNECTIONS, "sorry, too many clients already").into());
         }
-        log_in(&mut input, &mut output, hub, minor, parameters, binding.as_ref()).await
+        log_in(&mut input, &mut output, hub, minor, parameters, binding.as_ref(), &mut applicant).await
     };
     let logged_in = tokio::select! {
         logged_in = tokio::time::timeout(LOGIN_TIMEOUT, logged_in) => logged_in,
         () = hub.draining.cancelled() => Ok(Err(Refusal::Told(shutdown_error()))),
     };
     match logged_in {
-        Ok(Ok((session, registration))) => Ok(Some(Started { input, output, session, registration })),
+        Ok(Ok((session, registration))) => {
+            applicant.logged_in();
+            Ok(Some(Started { input, output, session, registration }))
+        }
         Ok(Err(Refusal::Told(error))) => {
+            applicant.refused(&error);
             reply::problem(&error, Severity::Fatal, &mut output.buffer);
             // A client that does not take the error in time does without.
             let _ = tokio::time::timeout(LOGIN_TIMEOUT, output.close()).await;
@@ -154,6 +199,7 @@ async fn log_in(
     minor: u16,
     parameters: Vec<(String, String)>,
     binding: Option<&ChannelBinding>,
+    applicant: &mut Applicant,
 ) -> Result<(Session, Registration), Refusal> {
     let spoken = if minor >= MINOR { MINOR } else { 0 };
     let (options, parameters): (Vec<_>, Vec<_>) =
@@ -167,10 +213,11 @@ async fn log_in(
         SqlError::new(SqlState::INVALID_AUTHORIZATION, "no PostgreSQL user name specified in startup packet")
     })?;
     let database = named("database").filter(|database| !database.is_empty()).unwrap_or(role);
+    (applicant.role, applicant.database) = (role.to_owned(), database.to_owned());
     if named("replication").is_some_and(|value| !matches!(value, "false" | "off" | "no" | "0")) {
         return Err(SqlError::unsupported("replication").into());
     }
-    authenticate(input, output, hub, role, binding).await?;
+    authenticate(input, output, hub, applicant, binding).await?;
     let identity = identify(&hub.instance, role, database)?;
     let registration = hub.cancels.register(spoken >= 2);
     let mut session = Session::new(hub.instance.clone(), identity, registration.process_id);
@@ -201,9 +248,10 @@ async fn authenticate(
     input: &mut Input,
     output: &mut Output,
     hub: &Hub,
-    role: &str,
+    applicant: &Applicant,
     binding: Option<&ChannelBinding>,
 ) -> Result<(), Refusal> {
+    let (role, peer) = (applicant.role.as_str(), applicant.peer.ip());
     reply::authentication_sasl(&mechanisms(binding), &mut output.buffer);
     output.send().await?;
     let (mechanism, first) = sasl_initial(password(input).await?)?;
@@ -211,7 +259,15 @@ async fn authenticate(
     let (exchange, server_first) = Exchange::start(role, secret, binding, &mechanism, &first)?;
     reply::authentication_continue(&server_first, &mut output.buffer);
     output.send().await?;
-    let server_final = exchange.finish(&password(input).await?)?;
+    let verdict = exchange.finish(&password(input).await?);
+    let now = std::time::Instant::now();
+    let delay = match &verdict {
+        Ok(_) => hub.throttle.succeeded(role, peer, now),
+        Err(error) if error.state == SqlState::INVALID_PASSWORD => hub.throttle.failed(role, peer, now),
+        Err(_) => Duration::ZERO,
+    };
+    tokio::time::sleep(delay).await;
+    let server_final = verdict?;
     reply::authentication_final(&server_final, &mut output.buffer);
     reply::authentication_ok(&mut output.buffer);
     Ok(())
@@ -229,75 +285,5 @@ async fn password(input: &mut Input) -> Result<Bytes, Refusal> {
             None if !input.fill().await? => return Err(io::Error::from(io::ErrorKind::UnexpectedEof).into()),
             None => {}
         }
-    }
-}
-
-/// The settings of a startup packet: those in `options`, then those by name.
-fn settings(parameters: &[(String, String)]) -> Result<Vec<(String, String)>> {
-    let mut settings = Vec::new();
-    for (name, value) in parameters {
-        match name.as_str() {
-            "user" | "database" | "replication" => {}
-            "options" => settings.splice(0..0, options(value)?).for_each(drop),
-            _ => settings.push((name.clone(), value.clone())),
-        }
-    }
-    Ok(settings)
-}
-
-/// The settings in `options`: `-c name=value`, `-cname=value`, `--name=value`, apart by spaces that no backslash stands
-/// before.
-fn options(text: &str) -> Result<Vec<(String, String)>> {
-    let mut words = vec![String::new()];
-    let mut chars = text.chars();
-    while let Some(char) = chars.next() {
-        match (char, words.last_mut()) {
-            (char, _) if char.is_whitespace() => words.push(String::new()),
-            ('\\', Some(word)) => word.extend(chars.next()),
-            (char, Some(word)) => word.push(char),
-            (_, None) => {}
-        }
-    }
-    let mut words = words.into_iter().filter(|word| !word.is_empty());
-    let mut settings = Vec::new();
-    while let Some(word) = words.next() {
-        let setting = match word.strip_prefix("--").or_else(|| word.strip_prefix("-c")) {
-            Some("") => words.next(),
-            Some(setting) => Some(setting.to_owned()),
-            None => None,
-        };
-        let Some((name, value)) = setting.as_deref().and_then(|setting| setting.split_once('=')) else {
-            let message = format!("invalid command-line argument for server process: {word}");
-            return Err(SqlError::syntax(message).with_hint("Options are of the form -c name=value."));
-        };
-        settings.push((name.replace('-', "_"), value.to_owned()));
-    }
-    Ok(settings)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn read(text: &str) -> Vec<(String, String)> {
-        options(text).unwrap()
-    }
-
-    #[test]
-    fn options_are_read_in_every_form() {
-        let pair = |name: &str, value: &str| (name.to_owned(), value.to_owned());
-        assert_eq!(read("-c a=1 -cb=2  --c-d=3"), [pair("a", "1"), pair("b", "2"), pair("c_d", "3")]);
-        assert_eq!(read(r"-c a=x\ y\\z"), [pair("a", r"x y\z")]);
-        assert_eq!(read(""), []);
-        assert_eq!(options("-x").unwrap_err().state, SqlState::SYNTAX_ERROR);
-        assert_eq!(options("-c a").unwrap_err().state, SqlState::SYNTAX_ERROR);
-    }
-
-    #[test]
-    fn settings_by_name_come_after_those_in_options() {
-        let parameters = [("user", "u"), ("application_name", "psql"), ("options", "-c application_name=x")];
-        let parameters = parameters.map(|(name, value)| (name.to_owned(), value.to_owned()));
-        let names = |(_, value): (String, String)| value;
-        assert_eq!(settings(&parameters).unwrap().into_iter().map(names).collect::<Vec<_>>(), ["x", "psql"]);
     }
 }

@@ -1,8 +1,14 @@
 //! Who asks to log in: what a client without a password can learn, and for how long it can try.
 
-use super::harness::{Harness, PASSWORD, Raw, connect, error, rows, told};
+use super::{
+    command::Serving,
+    harness::{Harness, PASSWORD, Raw, connect, error, rows, told},
+};
 use anyhow::{Context, Result};
 use bytes::{Buf, BufMut, BytesMut};
+use keyspan_gateway::auth::throttle::DELAY_MIN;
+use std::time::{Duration, Instant};
+use tokio_postgres::Config;
 
 /// A secret in PostgreSQL's form, with a salt of 16 bytes, which is that of no password known here.
 fn secret(iterations: u32, salt: &str) -> String {
@@ -89,5 +95,59 @@ async fn a_secret_that_would_harm_those_who_log_in_is_refused() -> Result<()> {
     let refused = refused.downcast::<tokio_postgres::Error>()?;
     assert_eq!(told(&refused), "28P01 password authentication failed for user \"alto\"");
     assert_eq!(rows(&alto, "SELECT 1").await?, ["1"]);
+    Ok(())
+}
+
+/// How long the server took to refuse a password.
+async fn time_to_refuse(config: &Config) -> Result<Duration> {
+    let begun = Instant::now();
+    let refused = connect(config).await.err().context("an error")?.downcast::<tokio_postgres::Error>()?;
+    assert!(told(&refused).starts_with("28P01 "), "{refused}");
+    Ok(begun.elapsed())
+}
+
+#[tokio::test]
+async fn wrong_passwords_are_answered_later_and_later() -> Result<()> {
+    let harness = Harness::start().await?;
+    harness.tenant("alto").await?;
+    for role in ["alto", "nobody"] {
+        for failures in 1..=5 {
+            let took = time_to_refuse(&harness.config(role, "wrong", "alto")).await?;
+            let least = match failures {
+                1..=3 => Duration::ZERO,
+                4 => DELAY_MIN,
+                _ => 2 * DELAY_MIN,
+            };
+            assert!(took >= least, "{role}: {failures} failures, {took:?}");
+        }
+        // Nobody is locked out, but a right guess is not told at once either. It ends the counts of its role and address.
+        let begun = Instant::now();
+        harness.connect("alto", "alto").await?;
+        assert!(begun.elapsed() >= 2 * DELAY_MIN, "{role}: {:?}", begun.elapsed());
+    }
+    Ok(())
+}
+
+#[tokio::test]
+async fn log_ins_are_logged_without_passwords() -> Result<()> {
+    let folder = tempfile::tempdir()?;
+    let serving = Serving::start_with(folder.path(), Some(PASSWORD), |command| {
+        command.env("KEYSPAN_LOG", "keyspan=info").env("NO_COLOR", "1");
+    })
+    .await?;
+    connect(&serving.config(PASSWORD)).await?;
+    time_to_refuse(&serving.config("a wrong one")).await?;
+    let long = "x".repeat(9_000);
+    time_to_refuse(serving.config("a wrong one").user(&long).dbname("no\nwhere")).await?;
+    let output = serving.signal(rustix::process::Signal::TERM).await?;
+    let log = String::from_utf8(output.stderr)?;
+    let lines = |words: &[&str]| log.lines().filter(|line| words.iter().all(|word| line.contains(word))).count();
+    let of_operator = ["peer=127.0.0.1:", "role=\"keyspan\"", "database=\"keyspan\""];
+    assert_eq!(lines(&[&of_operator[..], &[" INFO ", "logged in"]].concat()), 1, "{log}");
+    let reason = "28P01";
+    assert_eq!(lines(&[&of_operator[..], &[" WARN ", "log-in refused", reason]].concat()), 1, "{log}");
+    assert_eq!(lines(&["role=\"xxx", r#"database="no\nwhere""#, reason]), 1, "{log}");
+    assert!(!log.contains(&"x".repeat(300)), "{log}");
+    assert!(!log.contains(PASSWORD) && !log.contains("a wrong one"), "{log}");
     Ok(())
 }
