@@ -13,6 +13,7 @@ mod connection;
 mod copy;
 mod extended;
 pub mod interrupt;
+mod log_limit;
 mod rows;
 mod simple;
 mod socket;
@@ -29,12 +30,13 @@ use crate::{
 };
 use cancel::Cancels;
 use keyspan_catalog::MockNonce;
+use log_limit::LogLimit;
 use std::{
     io,
     net::{Ipv4Addr, SocketAddr},
     path::PathBuf,
     sync::Arc,
-    time::Duration,
+    time::{Duration, Instant},
 };
 use tls::Tls;
 use tokio::{
@@ -46,11 +48,13 @@ use write_batching::Answers;
 
 /// Connections that may be open, those that log in included.
 pub const CONNECTIONS_MAX: usize = 200;
+/// Connections out of those that are kept for operators, as PostgreSQL's `superuser_reserved_connections`.
+pub const CONNECTIONS_RESERVED: usize = 3;
 /// Connections beyond the bound that still receive 53300 (or are cancel requests); further ones are closed at once.
 pub const REFUSALS_MAX: usize = 64;
 /// How long running statements may go on when the server stops.
 pub const DRAIN: Duration = Duration::from_secs(10);
-/// How long a client may take to log in, as PostgreSQL's `authentication_timeout`.
+/// How long a client may take from its first byte until it has logged in, as PostgreSQL's `authentication_timeout`.
 pub const LOGIN_TIMEOUT: Duration = Duration::from_secs(60);
 /// How long a stopped connection may take to say goodbye before it is left alone.
 const GOODBYE: Duration = Duration::from_secs(2);
@@ -68,6 +72,10 @@ pub struct ServerOptions {
     pub tls: Option<TlsFiles>,
     /// See [`CONNECTIONS_MAX`].
     pub connections_max: usize,
+    /// See [`CONNECTIONS_RESERVED`]; one connection is left to others in any case.
+    pub connections_reserved: usize,
+    /// See [`LOGIN_TIMEOUT`].
+    pub login_timeout: Duration,
     /// See [`DRAIN`].
     pub drain: Duration,
 }
@@ -76,7 +84,15 @@ impl ServerOptions {
     /// On a free port of the loopback, without TLS.
     pub fn new(instance: Arc<Instance>) -> Self {
         let listen = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
-        Self { instance, listen, tls: None, connections_max: CONNECTIONS_MAX, drain: DRAIN }
+        Self {
+            instance,
+            listen,
+            tls: None,
+            connections_max: CONNECTIONS_MAX,
+            connections_reserved: CONNECTIONS_RESERVED,
+            login_timeout: LOGIN_TIMEOUT,
+            drain: DRAIN,
+        }
     }
 }
 
@@ -115,8 +131,21 @@ pub(crate) struct Hub {
     pub(crate) draining: CancellationToken,
     /// Cancelled when it waits no longer: statements end.
     pub(crate) stopping: CancellationToken,
+    login_timeout: Duration,
     places: Arc<Semaphore>,
+    /// Places that operators alone may take.
+    reserved: usize,
     refusals: Arc<Semaphore>,
+    refused: LogLimit,
+}
+
+impl Hub {
+    /// Logs that there was no place for a connection.
+    fn log_refused(&self, peer: SocketAddr) {
+        if let Some(connections) = self.refused.count(Instant::now()) {
+            tracing::warn!(%peer, connections, "too many connections: refused");
+        }
+    }
 }
 
 /// A running server. Dropped, it stops accepting and stops its statements, without waiting; the store stays open.
@@ -148,8 +177,11 @@ impl Server {
             throttle: Throttle::default(),
             draining: CancellationToken::new(),
             stopping: CancellationToken::new(),
+            login_timeout: options.login_timeout,
             places: Arc::new(Semaphore::new(options.connections_max)),
+            reserved: options.connections_reserved.min(options.connections_max.saturating_sub(1)),
             refusals: Arc::new(Semaphore::new(REFUSALS_MAX)),
+            refused: LogLimit::default(),
         });
         let tasks = TaskTracker::new();
         tasks.spawn(accept(listener, hub.clone(), tasks.clone()));
@@ -219,7 +251,7 @@ async fn serve(stream: TcpStream, peer: SocketAddr, hub: Arc<Hub>) {
     let place = hub.places.clone().try_acquire_owned();
     let refusal = if place.is_ok() { None } else { hub.refusals.clone().try_acquire_owned().ok() };
     if place.is_err() && refusal.is_none() {
-        tracing::warn!(%peer, "too many connections: closed");
+        hub.log_refused(peer);
         return;
     }
     if let Err(error) = stream.set_nodelay(true) {

@@ -150,6 +150,7 @@ async fn run(cli: Cli) -> Result<()> {
         listen,
         tls: tls.map(|(certificate, key)| TlsFiles { certificate, key }),
         connections_max: options.connections_max,
+        connections_reserved: options.connections_reserved,
         ..ServerOptions::new(opened.instance.clone())
     })
     .await?;

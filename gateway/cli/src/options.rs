@@ -4,7 +4,7 @@ use anyhow::{Context, Result, ensure};
 use clap::{Args, ValueEnum};
 use keyspan_gateway::{
     resources::{Age, Memory, Size, TEMP_BYTES},
-    server::CONNECTIONS_MAX,
+    server::{CONNECTIONS_MAX, CONNECTIONS_RESERVED},
 };
 use keyspan_storage::engine::{Codec, EngineOptions, LOG_FILE_BYTES, PIN_AGE_MAX_MICROS};
 use std::{
@@ -39,6 +39,10 @@ pub struct ServeOptions {
     /// Connections that may be open at a time.
     #[arg(long, value_name = "NUMBER", default_value_t = CONNECTIONS_MAX)]
     pub connections_max: usize,
+
+    /// Connections of these that are kept for operators: others get 53300 when no more are free.
+    #[arg(long, value_name = "NUMBER", default_value_t = CONNECTIONS_RESERVED)]
+    pub connections_reserved: usize,
 
     /// What of the machine and how it stores.
     #[command(flatten)]

@@ -10,7 +10,7 @@ use crate::{
     },
     pg::error::{Result, SqlError, SqlState},
     server::{
-        Hub, LOGIN_TIMEOUT,
+        GOODBYE, Hub,
         cancel::Registration,
         interrupt::shutdown_error,
         socket::{Input, Output, Stream, split},
@@ -24,7 +24,11 @@ use crate::{
 use bytes::{Bytes, BytesMut};
 use settings::settings;
 use std::{io, net::SocketAddr, sync::Arc, time::Duration};
-use tokio::{io::AsyncReadExt, io::AsyncWriteExt, net::TcpStream};
+use tokio::{
+    io::{AsyncReadExt, AsyncWriteExt},
+    net::TcpStream,
+    time::{Instant, timeout, timeout_at},
+};
 
 /// The newest minor version of protocol 3 that is spoken here.
 const MINOR: u16 = 2;
@@ -74,6 +78,12 @@ impl Applicant {
         Self { peer, role: String::new(), database: String::new() }
     }
 
+    fn too_late<T>(&self) -> Option<T> {
+        let Self { peer, role, database } = self;
+        tracing::warn!(%peer, role, database, "log-in took too long: closed");
+        None
+    }
+
     fn logged_in(&self) {
         let Self { peer, role, database } = self;
         tracing::info!(%peer, role, database, "logged in");
@@ -96,11 +106,13 @@ pub(crate) async fn start(
     hub: &Arc<Hub>,
     place: bool,
 ) -> io::Result<Option<Started>> {
+    let deadline = Instant::now() + hub.login_timeout;
+    let mut applicant = Applicant::new(peer);
     let opened = tokio::select! {
-        opened = tokio::time::timeout(LOGIN_TIMEOUT, open(stream, hub)) => opened,
+        opened = timeout_at(deadline, open(stream, hub)) => opened,
         () = hub.draining.cancelled() => return Ok(None),
     };
-    let Ok(opened) = opened else { return Ok(None) };
+    let Ok(opened) = opened else { return Ok(applicant.too_late()) };
     let Some((mut input, mut output, packet, binding)) = opened? else { return Ok(None) };
     let (minor, parameters) = match packet {
         Ok(Startup::Login { minor, parameters }) => (minor, Ok(parameters)),
@@ -112,16 +124,16 @@ pub(crate) async fn start(
         Ok(_) => (0, Err(SqlError::new(SqlState::PROTOCOL_VIOLATION, "unsupported startup packet"))),
         Err(error) => (0, Err(error)),
     };
-    let mut applicant = Applicant::new(peer);
     let logged_in = async {
         let parameters = parameters?;
         if !place {
+            hub.log_refused(peer);
             return Err(SqlError::new(SqlState::TOO_MANY_CONNECTIONS, "sorry, too many clients already").into());
         }
         log_in(&mut input, &mut output, hub, minor, parameters, binding.as_ref(), &mut applicant).await
     };
     let logged_in = tokio::select! {
-        logged_in = tokio::time::timeout(LOGIN_TIMEOUT, logged_in) => logged_in,
+        logged_in = timeout_at(deadline, logged_in) => logged_in,
         () = hub.draining.cancelled() => Ok(Err(Refusal::Told(shutdown_error()))),
     };
     match logged_in {
@@ -130,14 +142,16 @@ pub(crate) async fn start(
             Ok(Some(Started { input, output, session, registration }))
         }
         Ok(Err(Refusal::Told(error))) => {
-            applicant.refused(&error);
+            if place {
+                applicant.refused(&error);
+            }
             reply::problem(&error, Severity::Fatal, &mut output.buffer);
             // A client that does not take the error in time does without.
-            let _ = tokio::time::timeout(LOGIN_TIMEOUT, output.close()).await;
+            let _ = timeout(GOODBYE, output.close()).await;
             Ok(None)
         }
         Ok(Err(Refusal::Lost(error))) => Err(error),
-        Err(_) => Ok(None),
+        Err(_) => Ok(applicant.too_late()),
     }
 }
 
@@ -219,6 +233,11 @@ async fn log_in(
     }
     authenticate(input, output, hub, applicant, binding).await?;
     let identity = identify(&hub.instance, role, database)?;
+    let is_operator = hub.instance.catalog.snapshot().role(role).is_some_and(|role| role.operator);
+    if !is_operator && hub.places.available_permits() < hub.reserved {
+        let message = "remaining connection slots are reserved for operators";
+        return Err(SqlError::new(SqlState::TOO_MANY_CONNECTIONS, message).into());
+    }
     let registration = hub.cancels.register(spoken >= 2);
     let mut session = Session::new(hub.instance.clone(), identity, registration.process_id);
     let mut warnings = Vec::new();

@@ -2,11 +2,11 @@
 
 use super::{
     command::Serving,
-    harness::{Harness, PASSWORD, Raw, connect, error, rows, told},
+    harness::{Harness, OPERATOR_PASSWORD, PASSWORD, Raw, connect, error, rows, told},
 };
 use anyhow::{Context, Result};
 use bytes::{Buf, BufMut, BytesMut};
-use keyspan_gateway::auth::throttle::DELAY_MIN;
+use keyspan_gateway::auth::{operator::OPERATOR_ROLE, throttle::DELAY_MIN};
 use std::time::{Duration, Instant};
 use tokio_postgres::Config;
 
@@ -149,5 +149,84 @@ async fn log_ins_are_logged_without_passwords() -> Result<()> {
     assert_eq!(lines(&["role=\"xxx", r#"database="no\nwhere""#, reason]), 1, "{log}");
     assert!(!log.contains(&"x".repeat(300)), "{log}");
     assert!(!log.contains(PASSWORD) && !log.contains("a wrong one"), "{log}");
+    Ok(())
+}
+
+#[tokio::test]
+async fn the_last_places_are_kept_for_operators() -> Result<()> {
+    let harness =
+        Harness::start_with(|options| (options.connections_max, options.connections_reserved) = (4, 2)).await?;
+    let (alto, operator) = (harness.tenant("alto").await?, harness.operator().await?);
+    // Connections that have ended give their places back in their time: until then there may be none at all.
+    let full = "53300 sorry, too many clients already";
+    let refused = async |password: &str| loop {
+        let error = connect(&harness.config("alto", password, "alto")).await.err().context("an error")?;
+        let told = told(&error.downcast()?);
+        if told != full {
+            break Ok::<_, anyhow::Error>(told);
+        }
+    };
+    let reserved = "53300 remaining connection slots are reserved for operators";
+    assert_eq!(refused(PASSWORD).await?, reserved);
+    // Who they are kept from is decided once the password was right.
+    assert_eq!(refused("wrong").await?, "28P01 password authentication failed for user \"alto\"");
+    // An operator in a tenant's database is one.
+    let inside = harness.config(OPERATOR_ROLE, OPERATOR_PASSWORD, "alto");
+    let inside = loop {
+        match connect(&inside).await {
+            Ok(client) => break client,
+            Err(error) => assert_eq!(told(&error.downcast()?), full),
+        }
+    };
+    assert_eq!(refused(PASSWORD).await?, reserved);
+    assert_eq!(rows(&inside, "SELECT current_user, current_database()").await?, ["keyspan|alto"]);
+    drop((operator, inside));
+    let again = loop {
+        match harness.connect("alto", "alto").await {
+            Ok(client) => break client,
+            Err(error) => assert!([reserved, full].contains(&told(&error.downcast()?).as_str())),
+        }
+    };
+    assert_eq!((rows(&alto, "SELECT 1").await?, rows(&again, "SELECT 1").await?), (vec!["1".into()], vec!["1".into()]));
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_log_in_has_one_deadline() -> Result<()> {
+    const TIMEOUT: Duration = Duration::from_secs(2);
+    let harness = Harness::start_with(|options| options.login_timeout = TIMEOUT).await?;
+    let client = harness.operator().await?;
+    let begun = Instant::now();
+    let mut raw = Raw::connect(harness.address()).await?;
+    // Time itself is what is tested: the first packet comes late.
+    tokio::time::sleep(TIMEOUT * 3 / 4).await;
+    raw.startup(196_608, b"user\0keyspan\0\0").await?;
+    assert_eq!(raw.next().await?.context("a request for a password")?.0, b'R');
+    assert_eq!(raw.replies().await?, ".");
+    let took = begun.elapsed();
+    assert!(took >= TIMEOUT - TIMEOUT / 10 && took < TIMEOUT * 3 / 2, "{took:?}");
+    // It is for log-ins only.
+    assert_eq!(rows(&client, "SELECT 1").await?, ["1"]);
+    Ok(())
+}
+
+#[tokio::test]
+async fn connections_beyond_the_bound_are_one_line_a_second() -> Result<()> {
+    let folder = tempfile::tempdir()?;
+    let serving = Serving::start_with(folder.path(), Some(PASSWORD), |command| {
+        command.args(["--connections-max", "1"]);
+    })
+    .await?;
+    let client = connect(&serving.config(PASSWORD)).await?;
+    let begun = Instant::now();
+    for _ in 0..50 {
+        let refused = connect(&serving.config(PASSWORD)).await.err().context("an error")?;
+        assert_eq!(told(&refused.downcast()?), "53300 sorry, too many clients already");
+    }
+    let seconds = begun.elapsed().as_secs() as usize;
+    assert_eq!(rows(&client, "SELECT 1").await?, ["1"]);
+    let log = String::from_utf8(serving.signal(rustix::process::Signal::TERM).await?.stderr)?;
+    let lines = log.lines().filter(|line| line.contains("too many connections")).count();
+    assert!((1..=seconds + 1).contains(&lines), "{lines} lines in {seconds} s: {log}");
     Ok(())
 }
