@@ -21,7 +21,7 @@ mod startup;
 mod tls;
 mod write_batching;
 
-pub use tls::TlsFiles;
+pub use tls::TlsOptions;
 
 use crate::{
     auth::{scram, throttle::Throttle},
@@ -69,7 +69,7 @@ pub struct ServerOptions {
     /// Where to listen; port 0 for any free one.
     pub listen: SocketAddr,
     /// The certificate for TLS; `None` to refuse TLS.
-    pub tls: Option<TlsFiles>,
+    pub tls: Option<TlsOptions>,
     /// See [`CONNECTIONS_MAX`].
     pub connections_max: usize,
     /// See [`CONNECTIONS_RESERVED`]; one connection is left to others in any case.
@@ -167,6 +167,9 @@ impl Server {
         let refused = |source| StartError::Listen { address: options.listen, source };
         let listener = listen(options.listen).map_err(refused)?;
         let address = listener.local_addr().map_err(refused)?;
+        if tls.is_none() && !address.ip().to_canonical().is_loopback() {
+            tracing::warn!(%address, "clients come over the network without encryption: there is no certificate for TLS");
+        }
         let mock_nonce = scram::mock_nonce(&options.instance.catalog).await;
         let hub = Arc::new(Hub {
             instance: options.instance,

@@ -22,7 +22,7 @@ use demo::DemoOptions;
 use keyspan_bench::{Bench, Signals};
 use keyspan_gateway::{
     resources::raise_open_files,
-    server::{Server, ServerOptions, TlsFiles},
+    server::{Server, ServerOptions},
 };
 use open::OpenStore;
 use options::ServeOptions;
@@ -145,10 +145,9 @@ async fn run(cli: Cli) -> Result<()> {
         Some(demo) => Some(Box::pin(demo::fill(&opened.instance, &options.store, demo)).await?),
         None => None,
     };
-    let tls = options.tls_cert.clone().zip(options.tls_key.clone());
     let server = Server::start(ServerOptions {
         listen,
-        tls: tls.map(|(certificate, key)| TlsFiles { certificate, key }),
+        tls: options.tls(),
         connections_max: options.connections_max,
         connections_reserved: options.connections_reserved,
         ..ServerOptions::new(opened.instance.clone())

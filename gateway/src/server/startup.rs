@@ -1,6 +1,7 @@
 //! The beginning of a connection: TLS, the first packet, authentication, the session. Who logs in, and who is refused, is
 //! logged here.
 
+mod applicant;
 mod settings;
 
 use crate::{
@@ -14,6 +15,7 @@ use crate::{
         cancel::Registration,
         interrupt::shutdown_error,
         socket::{Input, Output, Stream, split},
+        tls::is_for_us,
     },
     session::Session,
     wire::{
@@ -21,6 +23,7 @@ use crate::{
         reply::{self, Severity},
     },
 };
+use applicant::Applicant;
 use bytes::{Bytes, BytesMut};
 use settings::settings;
 use std::{io, net::SocketAddr, sync::Arc, time::Duration};
@@ -61,43 +64,6 @@ impl From<io::Error> for Refusal {
     }
 }
 
-/// Who wants to log in, as the log has it.
-struct Applicant {
-    peer: SocketAddr,
-    role: String,
-    database: String,
-}
-
-/// Bytes of a name in the log: longer ones name nothing.
-const LOGGED_NAME_BYTES_MAX: usize = 63;
-/// Bytes of a reason in the log: names are part of it.
-const LOGGED_REASON_BYTES_MAX: usize = 255;
-
-impl Applicant {
-    fn new(peer: SocketAddr) -> Self {
-        Self { peer, role: String::new(), database: String::new() }
-    }
-
-    fn too_late<T>(&self) -> Option<T> {
-        let Self { peer, role, database } = self;
-        tracing::warn!(%peer, role, database, "log-in took too long: closed");
-        None
-    }
-
-    fn logged_in(&self) {
-        let Self { peer, role, database } = self;
-        tracing::info!(%peer, role, database, "logged in");
-    }
-
-    fn refused(&self, error: &SqlError) {
-        let cut = |text: &str, bytes_max| text[..text.floor_char_boundary(bytes_max)].to_owned();
-        let (peer, state) = (self.peer, error.state.0);
-        let [role, database] = [&self.role, &self.database].map(|name| cut(name, LOGGED_NAME_BYTES_MAX));
-        let reason = cut(&error.message, LOGGED_REASON_BYTES_MAX);
-        tracing::warn!(%peer, role, database, state, reason, "log-in refused");
-    }
-}
-
 /// Logs a client in; `None` when the connection is over: a cancel request, a refusal, a probe. `place` tells whether
 /// there is room for another connection.
 pub(crate) async fn start(
@@ -109,11 +75,16 @@ pub(crate) async fn start(
     let deadline = Instant::now() + hub.login_timeout;
     let mut applicant = Applicant::new(peer);
     let opened = tokio::select! {
-        opened = timeout_at(deadline, open(stream, hub)) => opened,
+        opened = timeout_at(deadline, open(stream, peer, hub)) => opened,
         () = hub.draining.cancelled() => return Ok(None),
     };
-    let Ok(opened) = opened else { return Ok(applicant.too_late()) };
-    let Some((mut input, mut output, packet, binding)) = opened? else { return Ok(None) };
+    let Ok(opened) = opened else {
+        applicant.too_late();
+        return Ok(None);
+    };
+    let Some(opened) = opened? else { return Ok(None) };
+    let is_encrypted = opened.check_encryption(hub);
+    let Opened { mut input, mut output, packet, binding, .. } = opened;
     let (minor, parameters) = match packet {
         Ok(Startup::Login { minor, parameters }) => (minor, Ok(parameters)),
         Ok(Startup::Cancel { process_id, secret }) => {
@@ -130,7 +101,9 @@ pub(crate) async fn start(
             hub.log_refused(peer);
             return Err(SqlError::new(SqlState::TOO_MANY_CONNECTIONS, "sorry, too many clients already").into());
         }
-        log_in(&mut input, &mut output, hub, minor, parameters, binding.as_ref(), &mut applicant).await
+        applicant.name(&parameters)?;
+        is_encrypted?;
+        log_in(&mut input, &mut output, hub, minor, parameters, binding.as_ref(), &applicant).await
     };
     let logged_in = tokio::select! {
         logged_in = timeout_at(deadline, logged_in) => logged_in,
@@ -151,14 +124,35 @@ pub(crate) async fn start(
             Ok(None)
         }
         Ok(Err(Refusal::Lost(error))) => Err(error),
-        Err(_) => Ok(applicant.too_late()),
+        Err(_) => {
+            applicant.too_late();
+            Ok(None)
+        }
     }
 }
 
-type Opened = (Input, Output, Result<Startup>, Option<ChannelBinding>);
+/// A connection whose first packet has come.
+struct Opened {
+    input: Input,
+    output: Output,
+    packet: Result<Startup>,
+    encrypted: bool,
+    binding: Option<ChannelBinding>,
+}
+
+impl Opened {
+    /// Fails for a connection in the clear, if there are to be none.
+    fn check_encryption(&self, hub: &Hub) -> Result<()> {
+        if self.encrypted || !hub.tls.as_ref().is_some_and(|tls| tls.required) {
+            return Ok(());
+        }
+        let message = "connection is not encrypted, and this server takes encrypted ones only";
+        Err(SqlError::new(SqlState::INVALID_AUTHORIZATION, message).with_hint("Connect with sslmode=verify-full."))
+    }
+}
 
 /// Reads the first packets up to the one that is no question for encryption, and encrypts.
-async fn open(mut stream: TcpStream, hub: &Hub) -> io::Result<Option<Opened>> {
+async fn open(mut stream: TcpStream, peer: SocketAddr, hub: &Hub) -> io::Result<Option<Opened>> {
     let mut buffer = BytesMut::new();
     let mut first = [0];
     if stream.peek(&mut first).await? == 0 {
@@ -166,7 +160,8 @@ async fn open(mut stream: TcpStream, hub: &Hub) -> io::Result<Option<Opened>> {
     }
     /// The first byte of a TLS handshake: the client asks no question.
     const HANDSHAKE: u8 = 0x16;
-    let mut wants_tls = first[0] == HANDSHAKE;
+    let is_direct = first[0] == HANDSHAKE;
+    let mut wants_tls = is_direct;
     while !wants_tls {
         let packet = loop {
             match Startup::take(&mut buffer) {
@@ -188,22 +183,29 @@ async fn open(mut stream: TcpStream, hub: &Hub) -> io::Result<Option<Opened>> {
             packet => {
                 let (mut input, output) = split(Box::new(stream));
                 input.buffer = buffer;
-                return Ok(Some((input, output, packet, None)));
+                return Ok(Some(Opened { input, output, packet, encrypted: false, binding: None }));
             }
         }
     }
     // What came in the clear before the handshake must not pass for what was said within.
     let Some(tls) = hub.tls.as_ref().filter(|_| buffer.is_empty()) else { return Ok(None) };
-    let stream: Box<dyn Stream> = Box::new(tls.acceptor.accept(stream).await?);
+    let stream = tls.acceptor.accept(stream).await;
+    let stream = stream.inspect_err(|error| tracing::warn!(%peer, %error, "TLS handshake failed"))?;
+    if is_direct && !is_for_us(&stream) {
+        tracing::warn!(%peer, "TLS from the first byte, but not for the protocol of PostgreSQL (ALPN): closed");
+        return Ok(None);
+    }
+    let stream: Box<dyn Stream> = Box::new(stream);
     let (mut input, output) = split(stream);
-    loop {
+    let packet = loop {
         match Startup::take(&mut input.buffer) {
             Ok(None) if !input.fill().await? => return Ok(None),
             Ok(None) => {}
-            Ok(Some(packet)) => return Ok(Some((input, output, Ok(packet), tls.binding.clone()))),
-            Err(error) => return Ok(Some((input, output, Err(error), None))),
+            Ok(Some(packet)) => break Ok(packet),
+            Err(error) => break Err(error),
         }
-    }
+    };
+    Ok(Some(Opened { input, output, packet, encrypted: true, binding: tls.binding.clone() }))
 }
 
 async fn log_in(
@@ -213,7 +215,7 @@ async fn log_in(
     minor: u16,
     parameters: Vec<(String, String)>,
     binding: Option<&ChannelBinding>,
-    applicant: &mut Applicant,
+    applicant: &Applicant,
 ) -> Result<(Session, Registration), Refusal> {
     let spoken = if minor >= MINOR { MINOR } else { 0 };
     let (options, parameters): (Vec<_>, Vec<_>) =
@@ -222,16 +224,12 @@ async fn log_in(
         let unknown: Vec<_> = options.into_iter().map(|(name, _)| name).collect();
         reply::negotiate(spoken, &unknown, &mut output.buffer);
     }
-    let named = |wanted| parameters.iter().find(|(name, _)| name == wanted).map(|(_, value)| value.as_str());
-    let role = named("user").filter(|role| !role.is_empty()).ok_or_else(|| {
-        SqlError::new(SqlState::INVALID_AUTHORIZATION, "no PostgreSQL user name specified in startup packet")
-    })?;
-    let database = named("database").filter(|database| !database.is_empty()).unwrap_or(role);
-    (applicant.role, applicant.database) = (role.to_owned(), database.to_owned());
-    if named("replication").is_some_and(|value| !matches!(value, "false" | "off" | "no" | "0")) {
+    let replication = parameters.iter().find(|(name, _)| name == "replication");
+    if replication.is_some_and(|(_, value)| !matches!(value.as_str(), "false" | "off" | "no" | "0")) {
         return Err(SqlError::unsupported("replication").into());
     }
     authenticate(input, output, hub, applicant, binding).await?;
+    let Applicant { role, database, .. } = applicant;
     let identity = identify(&hub.instance, role, database)?;
     let is_operator = hub.instance.catalog.snapshot().role(role).is_some_and(|role| role.operator);
     if !is_operator && hub.places.available_permits() < hub.reserved {
