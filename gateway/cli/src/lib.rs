@@ -15,6 +15,7 @@ pub mod files;
 pub mod open;
 pub mod options;
 pub mod password;
+pub mod permissions;
 
 use anyhow::{Context, Result};
 use clap::{Parser, Subcommand};
@@ -111,6 +112,7 @@ pub fn main() -> ExitCode {
     let cli = Cli::parse();
     let filter = EnvFilter::try_from_env("KEYSPAN_LOG").unwrap_or_else(|_| EnvFilter::new("warn"));
     tracing_subscriber::fmt().with_env_filter(filter).with_writer(io::stderr).init();
+    permissions::keep_to_owner();
     let files = raise_open_files();
     tracing::info!(?files, "how many files may be open");
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().thread_stack_size(STACK_BYTES).build();
