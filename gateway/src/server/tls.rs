@@ -106,5 +106,5 @@ fn client_verifier(path: &Path, provider: Arc<CryptoProvider>) -> Result<Arc<dyn
         roots.add(certificate).map_err(|error| faulty(path, error.to_string()))?;
     }
     let verifier = WebPkiClientVerifier::builder_with_provider(Arc::new(roots), provider).build();
-    Ok(verifier.map_err(|error| faulty(path, error.to_string()))?)
+    verifier.map_err(|error| faulty(path, error.to_string()))
 }
