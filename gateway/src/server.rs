@@ -168,7 +168,7 @@ impl Server {
         let listener = listen(options.listen).map_err(refused)?;
         let address = listener.local_addr().map_err(refused)?;
         if tls.is_none() && !address.ip().to_canonical().is_loopback() {
-            tracing::warn!(%address, "clients come over the network without encryption: there is no certificate for TLS");
+            tracing::warn!(%address, "clients come over the network without encryption: no certificate for TLS");
         }
         let mock_nonce = scram::mock_nonce(&options.instance.catalog).await;
         let hub = Arc::new(Hub {

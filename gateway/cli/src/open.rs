@@ -23,7 +23,8 @@ pub struct OpenStore {
 /// Opens the store that the options name.
 ///
 /// # Errors
-/// If another process has the store open, the store is damaged or open to everybody, a folder cannot be made, or the system refuses access.
+/// If another process has the store open, the store is damaged or open to everybody, a folder cannot be made, or the
+/// system refuses access.
 pub async fn open(options: &ServeOptions) -> Result<OpenStore> {
     let context = || format!("cannot open the store {}", options.store.display());
     let memory = options.storage.memory()?;

@@ -32,8 +32,8 @@ pub struct ServeOptions {
     #[arg(long, value_name = "FILE", requires = "tls_cert")]
     pub tls_key: Option<PathBuf>,
 
-    /// Refuse connections without TLS (28000). Cancel requests, which say nothing but a secret number, come in the clear
-    /// from most clients and are taken.
+    /// Refuse connections without TLS (28000). Cancel requests, which say nothing but a secret number, come in the
+    /// clear from most clients and are taken.
     #[arg(long, requires = "tls_cert")]
     pub tls_required: bool,
 

@@ -1,10 +1,10 @@
 //! Who may read the store: the user of the process alone, as PostgreSQL has it.
 //!
-//! What the program makes has no rights for group and others ([`keep_to_owner`]). A store's folder that was made otherwise,
-//! by an earlier version or by hand, is closed at the start, with a warning ([`close`]): nobody reaches what is below a
-//! closed folder. PostgreSQL refuses such a start; that would stop every store that was made before. What belongs to
-//! another user cannot be closed from here: it is refused if it is open to everybody. Rights of its group stay, since they
-//! may be how the process comes in, as with volumes of Kubernetes.
+//! What the program makes has no rights for group and others ([`keep_to_owner`]). A store's folder that was made
+//! otherwise, by an earlier version or by hand, is closed at the start, with a warning ([`close`]): nobody reaches what
+//! is below a closed folder. PostgreSQL refuses such a start; that would stop every store that was made before. What
+//! belongs to another user cannot be closed from here: it is refused if it is open to everybody. Rights of its group
+//! stay, since they may be how the process comes in, as with volumes of Kubernetes.
 
 use anyhow::{Context, Result, bail};
 use rustix::{
@@ -68,9 +68,9 @@ pub fn close(folder: &Path) -> Result<()> {
             fs::set_permissions(folder, Permissions::from_mode(closed)).with_context(hint)?;
             tracing::warn!("the folder {shown} was open to others: its mode {mode:04o} is {closed:04o} now");
         }
-        Verdict::Refuse => bail!(
-            "the folder {shown} is open to everybody (mode {mode:04o}) and belongs to another user: chmod -R go= {shown}"
-        ),
+        Verdict::Refuse => {
+            bail!("the folder {shown} is open to everybody (mode {mode:04o}) and another user's: chmod -R go= {shown}")
+        }
     }
     Ok(())
 }

@@ -1,5 +1,5 @@
-//! The beginning of a connection: TLS, the first packet, authentication, the session. Who logs in, and who is refused, is
-//! logged here.
+//! The beginning of a connection: TLS, the first packet, authentication, the session. Who logs in, and who is refused,
+//! is logged here.
 
 mod applicant;
 mod settings;

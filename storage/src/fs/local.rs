@@ -1,5 +1,5 @@
-//! The machine's own file system. What is made is for the user of the process alone, whatever the umask: rows of tenants
-//! and secrets of roles are in it.
+//! The machine's own file system. What is made is for the user of the process alone, whatever the umask: rows of
+//! tenants and secrets of roles are in it.
 
 use super::{File, Fs};
 use rustix::{

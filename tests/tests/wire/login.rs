@@ -120,7 +120,8 @@ async fn wrong_passwords_are_answered_later_and_later() -> Result<()> {
             };
             assert!(took >= least, "{role}: {failures} failures, {took:?}");
         }
-        // Nobody is locked out, but a right guess is not told at once either. It ends the counts of its role and address.
+        // Nobody is locked out, but a right guess is not told at once either. It ends the counts of its role and
+        // address.
         let begun = Instant::now();
         harness.connect("alto", "alto").await?;
         assert!(begun.elapsed() >= 2 * DELAY_MIN, "{role}: {:?}", begun.elapsed());
