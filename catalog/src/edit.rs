@@ -1,7 +1,7 @@
 //! Changes of the catalog, as values. [`Snapshot::apply`](crate::Snapshot::apply) applies them;
 //! [`Catalog::commit`](crate::Catalog::commit) stores them.
 
-use crate::{DropCertificate, PrivateEdit, Quotas, Role, RoleName, Table, TableId, Tenant, TenantId};
+use crate::{DropCertificate, MockNonce, PrivateEdit, Quotas, Role, RoleName, Table, TableId, Tenant, TenantId};
 use serde::{Deserialize, Serialize};
 
 /// One change.
@@ -41,4 +41,6 @@ pub enum Edit {
     GrantConnect(RoleName, TenantId),
     /// The role may no longer connect to the tenant's database.
     RevokeConnect(RoleName, TenantId),
+    /// Random bytes for a store that has none; one that has some keeps them.
+    SetMockNonce(MockNonce),
 }

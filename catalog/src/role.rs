@@ -23,6 +23,19 @@ impl fmt::Debug for ScramSecret {
     }
 }
 
+/// Random bytes of the store, from which the salts of roles are made that have no password or do not exist:
+/// PostgreSQL's `mock_authentication_nonce`.
+///
+/// Made once, so that such a salt stays what it is; known to nobody, so that nobody can tell it from a stored one.
+#[derive(Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct MockNonce(pub [u8; 32]);
+
+impl fmt::Debug for MockNonce {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("MockNonce(…)")
+    }
+}
+
 /// A role.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Role {

@@ -2,8 +2,8 @@
 //! [`Edit`].
 
 use crate::{
-    DropCertificate, Edit, Error, ErrorKind, Private, PrivateEdit, Quotas, Relation, Result, Role, RoleName, SqlView,
-    Table, TableId, Tenant, TenantId, TenantState, sql_view,
+    DropCertificate, Edit, Error, ErrorKind, MockNonce, Private, PrivateEdit, Quotas, Relation, Result, Role, RoleName,
+    SqlView, Table, TableId, Tenant, TenantId, TenantState, sql_view,
 };
 use std::{
     collections::BTreeMap,
@@ -35,6 +35,8 @@ pub struct Snapshot {
     pub roles: BTreeMap<RoleName, Arc<Role>>,
     /// The certificates of dropped tenants, oldest first.
     pub drops: Vec<Arc<DropCertificate>>,
+    /// For the salts of roles without a password; `None` in a store that no server of this version has served.
+    pub mock_nonce: Option<MockNonce>,
 }
 
 impl Default for Snapshot {
@@ -49,6 +51,7 @@ impl Default for Snapshot {
             temporary: Arc::default(),
             roles: BTreeMap::new(),
             drops: Vec::new(),
+            mock_nonce: None,
         }
     }
 }
@@ -84,6 +87,7 @@ impl Snapshot {
             Edit::DropRole(name) => next.drop_role(name)?,
             Edit::GrantConnect(role, tenant) => next.grant(role, tenant)?,
             Edit::RevokeConnect(role, tenant) => next.revoke(role, tenant)?,
+            Edit::SetMockNonce(nonce) => next.mock_nonce = next.mock_nonce.or(Some(*nonce)),
         }
         Ok(next)
     }

@@ -13,6 +13,7 @@ mod connection;
 mod copy;
 mod extended;
 pub mod interrupt;
+mod log_limit;
 mod rows;
 mod simple;
 mod socket;
@@ -20,16 +21,22 @@ mod startup;
 mod tls;
 mod write_batching;
 
-pub use tls::TlsFiles;
+pub use tls::TlsOptions;
 
-use crate::{instance::Instance, purge};
+use crate::{
+    auth::{scram, throttle::Throttle},
+    instance::Instance,
+    purge,
+};
 use cancel::Cancels;
+use keyspan_catalog::MockNonce;
+use log_limit::LogLimit;
 use std::{
     io,
     net::{Ipv4Addr, SocketAddr},
     path::PathBuf,
     sync::Arc,
-    time::Duration,
+    time::{Duration, Instant},
 };
 use tls::Tls;
 use tokio::{
@@ -41,11 +48,13 @@ use write_batching::Answers;
 
 /// Connections that may be open, those that log in included.
 pub const CONNECTIONS_MAX: usize = 200;
+/// Connections out of those that are kept for operators, as PostgreSQL's `superuser_reserved_connections`.
+pub const CONNECTIONS_RESERVED: usize = 3;
 /// Connections beyond the bound that still receive 53300 (or are cancel requests); further ones are closed at once.
 pub const REFUSALS_MAX: usize = 64;
 /// How long running statements may go on when the server stops.
 pub const DRAIN: Duration = Duration::from_secs(10);
-/// How long a client may take to log in, as PostgreSQL's `authentication_timeout`.
+/// How long a client may take from its first byte until it has logged in, as PostgreSQL's `authentication_timeout`.
 pub const LOGIN_TIMEOUT: Duration = Duration::from_secs(60);
 /// How long a stopped connection may take to say goodbye before it is left alone.
 const GOODBYE: Duration = Duration::from_secs(2);
@@ -60,9 +69,13 @@ pub struct ServerOptions {
     /// Where to listen; port 0 for any free one.
     pub listen: SocketAddr,
     /// The certificate for TLS; `None` to refuse TLS.
-    pub tls: Option<TlsFiles>,
+    pub tls: Option<TlsOptions>,
     /// See [`CONNECTIONS_MAX`].
     pub connections_max: usize,
+    /// See [`CONNECTIONS_RESERVED`]; one connection is left to others in any case.
+    pub connections_reserved: usize,
+    /// See [`LOGIN_TIMEOUT`].
+    pub login_timeout: Duration,
     /// See [`DRAIN`].
     pub drain: Duration,
 }
@@ -71,7 +84,15 @@ impl ServerOptions {
     /// On a free port of the loopback, without TLS.
     pub fn new(instance: Arc<Instance>) -> Self {
         let listen = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
-        Self { instance, listen, tls: None, connections_max: CONNECTIONS_MAX, drain: DRAIN }
+        Self {
+            instance,
+            listen,
+            tls: None,
+            connections_max: CONNECTIONS_MAX,
+            connections_reserved: CONNECTIONS_RESERVED,
+            login_timeout: LOGIN_TIMEOUT,
+            drain: DRAIN,
+        }
     }
 }
 
@@ -104,12 +125,27 @@ pub(crate) struct Hub {
     pub(crate) tls: Option<Tls>,
     pub(crate) cancels: Arc<Cancels>,
     pub(crate) answers: Answers,
+    pub(crate) mock_nonce: MockNonce,
+    pub(crate) throttle: Throttle,
     /// Cancelled when the server begins to stop: idle connections end.
     pub(crate) draining: CancellationToken,
     /// Cancelled when it waits no longer: statements end.
     pub(crate) stopping: CancellationToken,
+    login_timeout: Duration,
     places: Arc<Semaphore>,
+    /// Places that operators alone may take.
+    reserved: usize,
     refusals: Arc<Semaphore>,
+    refused: LogLimit,
+}
+
+impl Hub {
+    /// Logs that there was no place for a connection.
+    fn log_refused(&self, peer: SocketAddr) {
+        if let Some(connections) = self.refused.count(Instant::now()) {
+            tracing::warn!(%peer, connections, "too many connections: refused");
+        }
+    }
 }
 
 /// A running server. Dropped, it stops accepting and stops its statements, without waiting; the store stays open.
@@ -131,15 +167,24 @@ impl Server {
         let refused = |source| StartError::Listen { address: options.listen, source };
         let listener = listen(options.listen).map_err(refused)?;
         let address = listener.local_addr().map_err(refused)?;
+        if tls.is_none() && !address.ip().to_canonical().is_loopback() {
+            tracing::warn!(%address, "clients come over the network without encryption: no certificate for TLS");
+        }
+        let mock_nonce = scram::mock_nonce(&options.instance.catalog).await;
         let hub = Arc::new(Hub {
             instance: options.instance,
             tls,
             cancels: Arc::default(),
             answers: Answers::default(),
+            mock_nonce,
+            throttle: Throttle::default(),
             draining: CancellationToken::new(),
             stopping: CancellationToken::new(),
+            login_timeout: options.login_timeout,
             places: Arc::new(Semaphore::new(options.connections_max)),
+            reserved: options.connections_reserved.min(options.connections_max.saturating_sub(1)),
             refusals: Arc::new(Semaphore::new(REFUSALS_MAX)),
+            refused: LogLimit::default(),
         });
         let tasks = TaskTracker::new();
         tasks.spawn(accept(listener, hub.clone(), tasks.clone()));
@@ -209,14 +254,14 @@ async fn serve(stream: TcpStream, peer: SocketAddr, hub: Arc<Hub>) {
     let place = hub.places.clone().try_acquire_owned();
     let refusal = if place.is_ok() { None } else { hub.refusals.clone().try_acquire_owned().ok() };
     if place.is_err() && refusal.is_none() {
-        tracing::warn!(%peer, "too many connections: closed");
+        hub.log_refused(peer);
         return;
     }
     if let Err(error) = stream.set_nodelay(true) {
         tracing::debug!(%peer, %error, "no TCP_NODELAY");
     }
     // Boxed: the future of a connection is large.
-    if let Err(error) = Box::pin(connection::serve(stream, hub, place.is_ok())).await {
+    if let Err(error) = Box::pin(connection::serve(stream, peer, hub, place.is_ok())).await {
         tracing::debug!(%peer, %error, "connection lost");
     }
 }

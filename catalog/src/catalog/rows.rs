@@ -3,7 +3,7 @@
 //!
 //! ```text
 //! key                 family "c", qualifier ""; a value in JSON
-//! version             {"format": 1, "version": 7, "next_oid": 16391}    every edit writes it
+//! version             {"format": 1, "version": 7, "next_oid": 16391, "mock_nonce": [7, …]}    every edit writes it
 //! tenant#alto         a Tenant
 //! table#16390         a Table
 //! role#ana            a Role
@@ -17,8 +17,8 @@
 
 use super::CATALOG_TABLE;
 use crate::{
-    DropCertificate, Error, ErrorKind, Private, Result, Role, Sequence, Snapshot, SqlView, Table, TableId, Tenant,
-    TenantId,
+    DropCertificate, Error, ErrorKind, MockNonce, Private, Result, Role, Sequence, Snapshot, SqlView, Table, TableId,
+    Tenant, TenantId,
 };
 use bytes::Bytes;
 use keyspan_storage::{Family, FamilyName, GcRule, Mutation, Row, RowKey, RowMutation, TableName, TableSchema, Write};
@@ -38,11 +38,14 @@ pub(super) struct Version {
     format: u32,
     version: u64,
     next_oid: u32,
+    /// Stores of earlier versions have none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    mock_nonce: Option<MockNonce>,
 }
 
 impl Version {
     pub(super) fn of(snapshot: &Snapshot) -> Self {
-        Self { format: FORMAT, version: snapshot.version, next_oid: snapshot.next_oid }
+        Self { format: FORMAT, version: snapshot.version, next_oid: snapshot.next_oid, mock_nonce: snapshot.mock_nonce }
     }
 
     /// Reads the version row; without one the catalog is empty.
@@ -237,6 +240,7 @@ impl Loaded {
             ("version", "") => {
                 let version = Version::read(Some(row))?;
                 (snapshot.version, snapshot.next_oid) = (version.version, version.next_oid);
+                snapshot.mock_nonce = version.mock_nonce;
             }
             ("tenant", _) => {
                 let tenant: Tenant = decode(row)?;

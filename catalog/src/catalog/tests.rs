@@ -102,6 +102,23 @@ async fn what_was_committed_is_there_after_a_restart() {
 }
 
 #[tokio::test]
+async fn the_mock_nonce_comes_to_an_old_store_and_stays() {
+    let store = store();
+    let catalog = Catalog::open(store.clone()).await.unwrap();
+    catalog.commit(new_tenant("alto")).await.unwrap();
+    // The row as an earlier version wrote it.
+    let row = store.read_row(&rows::catalog_table(), &rows::version_key(), None).await.unwrap().unwrap();
+    assert_eq!(row.newest("c", b"").unwrap().value, r#"{"format":1,"version":1,"next_oid":16385}"#);
+    let (first, second) = (crate::MockNonce([1; 32]), crate::MockNonce([2; 32]));
+    catalog.commit(|_| Ok(Edit::SetMockNonce(first))).await.unwrap();
+    catalog.commit(|_| Ok(Edit::SetMockNonce(second))).await.unwrap();
+    catalog.commit(new_tenant("altostrat")).await.unwrap();
+    let again = Catalog::open(store).await.unwrap();
+    assert_eq!(again.snapshot().mock_nonce, Some(first));
+    assert_eq!(again.snapshot(), catalog.snapshot());
+}
+
+#[tokio::test]
 async fn an_edit_writes_only_what_it_touches() {
     let store = store();
     let catalog = Catalog::open(store.clone()).await.unwrap();

@@ -15,6 +15,7 @@ pub mod files;
 pub mod open;
 pub mod options;
 pub mod password;
+pub mod permissions;
 
 use anyhow::{Context, Result};
 use clap::{Parser, Subcommand};
@@ -22,7 +23,7 @@ use demo::DemoOptions;
 use keyspan_bench::{Bench, Signals};
 use keyspan_gateway::{
     resources::raise_open_files,
-    server::{Server, ServerOptions, TlsFiles},
+    server::{Server, ServerOptions},
 };
 use open::OpenStore;
 use options::ServeOptions;
@@ -111,6 +112,7 @@ pub fn main() -> ExitCode {
     let cli = Cli::parse();
     let filter = EnvFilter::try_from_env("KEYSPAN_LOG").unwrap_or_else(|_| EnvFilter::new("warn"));
     tracing_subscriber::fmt().with_env_filter(filter).with_writer(io::stderr).init();
+    permissions::keep_to_owner();
     let files = raise_open_files();
     tracing::info!(?files, "how many files may be open");
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().thread_stack_size(STACK_BYTES).build();
@@ -145,11 +147,11 @@ async fn run(cli: Cli) -> Result<()> {
         Some(demo) => Some(Box::pin(demo::fill(&opened.instance, &options.store, demo)).await?),
         None => None,
     };
-    let tls = options.tls_cert.clone().zip(options.tls_key.clone());
     let server = Server::start(ServerOptions {
         listen,
-        tls: tls.map(|(certificate, key)| TlsFiles { certificate, key }),
+        tls: options.tls(),
         connections_max: options.connections_max,
+        connections_reserved: options.connections_reserved,
         ..ServerOptions::new(opened.instance.clone())
     })
     .await?;

@@ -1,6 +1,6 @@
 //! Opens a store and its catalog.
 
-use super::options::ServeOptions;
+use super::{options::ServeOptions, permissions};
 use anyhow::{Context, Result};
 use keyspan_catalog::Catalog;
 use keyspan_gateway::{
@@ -23,10 +23,12 @@ pub struct OpenStore {
 /// Opens the store that the options name.
 ///
 /// # Errors
-/// If another process has the store open, the store is damaged, a folder cannot be made, or the system refuses access.
+/// If another process has the store open, the store is damaged or open to everybody, a folder cannot be made, or the
+/// system refuses access.
 pub async fn open(options: &ServeOptions) -> Result<OpenStore> {
     let context = || format!("cannot open the store {}", options.store.display());
     let memory = options.storage.memory()?;
+    permissions::close(&options.store).with_context(context)?;
     let engine = Engine::open(options.engine(&memory)?).await.with_context(context)?;
     let sync_micros = engine.sync_micros();
     let catalog = Catalog::open(engine).await.with_context(context)?;

@@ -4,7 +4,7 @@ use anyhow::{Context, Result, ensure};
 use clap::{Args, ValueEnum};
 use keyspan_gateway::{
     resources::{Age, Memory, Size, TEMP_BYTES},
-    server::CONNECTIONS_MAX,
+    server::{CONNECTIONS_MAX, CONNECTIONS_RESERVED, TlsOptions},
 };
 use keyspan_storage::engine::{Codec, EngineOptions, LOG_FILE_BYTES, PIN_AGE_MAX_MICROS};
 use std::{
@@ -32,6 +32,16 @@ pub struct ServeOptions {
     #[arg(long, value_name = "FILE", requires = "tls_cert")]
     pub tls_key: Option<PathBuf>,
 
+    /// Refuse connections without TLS (28000). Cancel requests, which say nothing but a secret number, come in the
+    /// clear from most clients and are taken.
+    #[arg(long, requires = "tls_cert")]
+    pub tls_required: bool,
+
+    /// Certificates in PEM. Clients must connect with TLS and show a certificate that one of these has signed, besides
+    /// their password.
+    #[arg(long, value_name = "FILE", requires = "tls_cert")]
+    pub tls_client_ca: Option<PathBuf>,
+
     /// The folder into which COPY … TO writes files; made if it is not there [default: exports in the store's folder]
     #[arg(long, value_name = "DIR")]
     pub copy_dir: Option<PathBuf>,
@@ -39,6 +49,10 @@ pub struct ServeOptions {
     /// Connections that may be open at a time.
     #[arg(long, value_name = "NUMBER", default_value_t = CONNECTIONS_MAX)]
     pub connections_max: usize,
+
+    /// Connections of these that are kept for operators: others get 53300 when no more are free.
+    #[arg(long, value_name = "NUMBER", default_value_t = CONNECTIONS_RESERVED)]
+    pub connections_reserved: usize,
 
     /// What of the machine and how it stores.
     #[command(flatten)]
@@ -141,6 +155,12 @@ impl ServeOptions {
         })
     }
 
+    /// The certificate for TLS, and what is asked of clients.
+    pub fn tls(&self) -> Option<TlsOptions> {
+        let (certificate, key) = self.tls_cert.clone().zip(self.tls_key.clone())?;
+        Some(TlsOptions { certificate, key, client_ca: self.tls_client_ca.clone(), required: self.tls_required })
+    }
+
     /// The folder for temporary files: one of this store alone, which a start may empty.
     ///
     /// # Errors
@@ -240,6 +260,20 @@ mod tests {
         assert_eq!(error.to_string(), "--memory 976.5KiB is less than 32MiB");
         for words in [["--memory", "much"], ["--pin-max-age", "0s"], ["--cold-codec", "gzip"], ["--segments", "here"]] {
             assert!(Line::try_parse_from([&["serve"][..], &words].concat()).is_err(), "{words:?}");
+        }
+    }
+
+    #[test]
+    fn tls_is_asked_of_clients_by_a_server_with_a_certificate() {
+        let tls =
+            |words: &[&str]| options(&[&["--tls-cert", "c", "--tls-key", "k"][..], words].concat()).tls().unwrap();
+        assert!(options(&[]).tls().is_none());
+        let asked = |tls: TlsOptions| (tls.required, tls.client_ca);
+        assert_eq!(asked(tls(&[])), (false, None));
+        assert_eq!(asked(tls(&["--tls-required"])), (true, None));
+        assert_eq!(asked(tls(&["--tls-client-ca", "a"])), (false, Some("a".into())));
+        for words in [&["--tls-required"][..], &["--tls-client-ca", "a"], &["--tls-cert", "c"]] {
+            assert!(Line::try_parse_from([&["serve"][..], words].concat()).is_err(), "{words:?}");
         }
     }
 

@@ -4,18 +4,26 @@
 //! stands here is which secret is used, the mock secret of roles that do not exist included, and the errors that a client receives.
 
 use crate::pg::error::{Result, SqlError, SqlState};
-use keyspan_catalog::{Role, ScramSecret, Snapshot};
+use keyspan_catalog::{Catalog, Edit, MockNonce, ScramSecret, Snapshot};
 use pgwire::{
     api::auth::sasl::scram::{
         ScramSecret as Verifier, ScramServerAuth, ScramServerAuthWaitingForClientFinal, gen_salted_password,
     },
     error::PgWireError,
 };
+use std::{fmt::Display, ops::RangeInclusive};
 
 /// Rounds of PBKDF2 for new secrets: what RFC 7677 asks for and PostgreSQL uses.
 pub const ITERATIONS: u32 = 4_096;
 /// Bytes of a salt, as PostgreSQL has them.
 pub const SALT_BYTES: usize = 16;
+/// Rounds that a secret in PostgreSQL's form may have. With fewer it is guessed soon; with more each log-in costs the
+/// client seconds.
+pub const ITERATIONS_ALLOWED: RangeInclusive<u32> = ITERATIONS..=1_000_000;
+/// Bytes of a salt that a secret in PostgreSQL's form may have. The salt goes to everybody who asks to log in.
+pub const SALT_BYTES_ALLOWED: RangeInclusive<usize> = 8..=64;
+/// Bytes of a stored key and of a server key: of a SHA-256.
+const KEY_BYTES: usize = 32;
 /// The mechanism without channel binding.
 pub const MECHANISM: &str = "SCRAM-SHA-256";
 /// The mechanism with channel binding: over TLS only.
@@ -25,16 +33,18 @@ pub const MECHANISM_PLUS: &str = "SCRAM-SHA-256-PLUS";
 /// `SCRAM-SHA-256$iterations:salt$stored key:server key`, is taken as it is: psql's `\password` sends one.
 ///
 /// # Errors
-/// 22023 for an empty password or a secret of another form.
+/// 22023 for an empty password, a secret of another form, and one beyond [`ITERATIONS_ALLOWED`] or
+/// [`SALT_BYTES_ALLOWED`].
 pub fn secret_of(password: &str) -> Result<ScramSecret> {
     if password.is_empty() {
         return Err(SqlError::new(SqlState::INVALID_PARAMETER_VALUE, "the password is empty"));
     }
     if let Some(secret) = password.strip_prefix("SCRAM-SHA-256$") {
-        return stored_form(secret).ok_or_else(|| {
+        let secret = stored_form(secret).ok_or_else(|| {
             SqlError::new(SqlState::INVALID_PARAMETER_VALUE, "the password starts like a SCRAM secret but is none")
                 .with_hint("Give the password itself, or SCRAM-SHA-256$iterations:salt$storedkey:serverkey.")
-        });
+        })?;
+        return check(&secret).map(|()| secret);
     }
     let is_md5 = password.len() == 35 && password.starts_with("md5");
     if is_md5 && password[3..].bytes().all(|byte| byte.is_ascii_hexdigit()) {
@@ -70,24 +80,54 @@ fn stored_form(text: &str) -> Option<ScramSecret> {
         stored_key: STANDARD.decode(stored_key).ok()?,
         server_key: STANDARD.decode(server_key).ok()?,
     };
-    let fits = secret.iterations >= 1 && secret.stored_key.len() == 32 && secret.server_key.len() == 32;
-    fits.then_some(secret)
+    Some(secret)
+}
+
+/// Refuses a secret in PostgreSQL's form that no server would make.
+fn check(secret: &ScramSecret) -> Result<()> {
+    fn within<T: PartialOrd + Display>(what: &str, found: &T, allowed: RangeInclusive<T>) -> Result<()> {
+        if allowed.contains(found) {
+            return Ok(());
+        }
+        let (least, most) = allowed.into_inner();
+        let bounds = if least == most { format!("{most}") } else { format!("{least} to {most}") };
+        let message = format!("the SCRAM secret has {found} {what}, not {bounds}");
+        Err(SqlError::new(SqlState::INVALID_PARAMETER_VALUE, message))
+    }
+    within("iterations", &secret.iterations, ITERATIONS_ALLOWED)?;
+    within("bytes of salt", &secret.salt.len(), SALT_BYTES_ALLOWED)?;
+    within("bytes of stored key", &secret.stored_key.len(), KEY_BYTES..=KEY_BYTES)?;
+    within("bytes of server key", &secret.server_key.len(), KEY_BYTES..=KEY_BYTES)
+}
+
+/// The store's [`MockNonce`], made if it has none.
+///
+/// A store that cannot be written serves all the same: its nonce is then that of this process.
+pub async fn mock_nonce(catalog: &Catalog) -> MockNonce {
+    if let Some(nonce) = catalog.snapshot().mock_nonce {
+        return nonce;
+    }
+    let made = MockNonce(rand::random());
+    match catalog.commit(|_| Ok(Edit::SetMockNonce(made))).await {
+        Ok(after) => after.mock_nonce.unwrap_or(made),
+        Err(error) => {
+            tracing::warn!(%error, "the salts of roles that do not exist change with the next start");
+            made
+        }
+    }
 }
 
 /// The secret against which a role is checked: its own, or one that no password has.
 ///
 /// The salt of the latter depends on the name and on a secret of the store, so that asking twice, or after a restart,
-/// gives the same salt, as it does for a role that exists.
-pub fn secret_for(snapshot: &Snapshot, role: &str) -> ScramSecret {
+/// gives the same salt, as it does for a role that exists. Nothing that a client can learn or change is part of it.
+pub fn secret_for(snapshot: &Snapshot, nonce: &MockNonce, role: &str) -> ScramSecret {
     if let Some(secret) = snapshot.role(role).and_then(|role| role.secret.clone()) {
         return secret;
     }
-    let keys = |role: &std::sync::Arc<Role>| role.secret.as_ref().map(|secret| secret.server_key.clone());
-    let pepper: String = match snapshot.roles.values().find_map(keys) {
-        Some(key) => key.iter().map(|byte| format!("{byte:02x}")).collect(),
-        None => "no role has a password".to_owned(),
-    };
-    let mut salt = gen_salted_password(&pepper, role.as_bytes(), 1);
+    let nonce: String = nonce.0.iter().map(|byte| format!("{byte:02x}")).collect();
+    // One round is an HMAC.
+    let mut salt = gen_salted_password(&nonce, role.as_bytes(), 1);
     salt.truncate(SALT_BYTES);
     ScramSecret {
         salt,
@@ -174,6 +214,9 @@ fn refused(role: &str, error: &PgWireError) -> SqlError {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use base64::{Engine, engine::general_purpose::STANDARD};
+    use keyspan_storage::{clock::ManualClock, memory::MemoryStore};
+    use std::sync::Arc;
 
     // RFC 7677, section 3: the user "user" with the password "pencil".
     const RFC: &str = "SCRAM-SHA-256$4096:W22ZaJ0SNY7soEsUEjb6gQ==$WG5d8oPm3OtcPnkdi4Uo7BkeZkBFzpcXkuLmtbsT4qY=:\
@@ -208,17 +251,32 @@ mod tests {
 
     #[test]
     fn an_unknown_role_has_the_same_salt_twice_and_no_password() {
-        let snapshot = Snapshot::default();
-        let (one, again) = (secret_for(&snapshot, "ana"), secret_for(&snapshot, "ana"));
+        let (snapshot, nonce) = (Snapshot::default(), MockNonce([7; 32]));
+        let (one, again) = (secret_for(&snapshot, &nonce, "ana"), secret_for(&snapshot, &nonce, "ana"));
         assert_eq!((one.salt.len(), &one.salt, one.iterations), (SALT_BYTES, &again.salt, ITERATIONS));
-        assert_ne!(one.salt, secret_for(&snapshot, "bob").salt);
+        assert_ne!(one.salt, secret_for(&snapshot, &nonce, "bob").salt);
+        assert_ne!(one.salt, secret_for(&snapshot, &MockNonce([8; 32]), "ana").salt);
         assert!(!is_password_of("", &one));
+    }
+
+    #[tokio::test]
+    async fn a_store_has_one_nonce() {
+        let store = || Arc::new(MemoryStore::new(Box::new(ManualClock::new(1_000_000))));
+        let (one, other) = (store(), store());
+        let catalog = Catalog::open(one.clone()).await.unwrap();
+        assert_eq!(catalog.snapshot().mock_nonce, None);
+        let made = mock_nonce(&catalog).await;
+        assert_eq!((catalog.snapshot().mock_nonce, mock_nonce(&catalog).await), (Some(made), made));
+        catalog.commit(|_| Ok(Edit::SetMockNonce(MockNonce([7; 32])))).await.unwrap();
+        assert_eq!(mock_nonce(&Catalog::open(one).await.unwrap()).await, made);
+        assert_ne!(mock_nonce(&Catalog::open(other).await.unwrap()).await, made);
+        assert_eq!(format!("{made:?}"), "MockNonce(…)");
     }
 
     #[test]
     fn a_wrong_proof_is_a_wrong_password_for_roles_known_and_unknown() {
-        let snapshot = Snapshot::default();
-        for secret in [secret_of(RFC).unwrap(), secret_for(&snapshot, "nobody")] {
+        let mock = secret_for(&Snapshot::default(), &MockNonce([7; 32]), "nobody");
+        for secret in [secret_of(RFC).unwrap(), mock] {
             let (exchange, server_first) =
                 Exchange::start("user", secret, None, MECHANISM, b"n,,n=user,r=rOprNGfwEbeRWgbNEkqO").unwrap();
             let nonce = server_first.strip_prefix("r=").unwrap().split(',').next().unwrap();
@@ -227,6 +285,27 @@ mod tests {
             assert_eq!(error.state, SqlState::INVALID_PASSWORD);
             assert_eq!(error.message, "password authentication failed for user \"user\"");
         }
+    }
+
+    #[test]
+    fn a_secret_is_within_bounds() {
+        let secret = |iterations: u64, salt: usize, stored_key: usize, server_key: usize| {
+            let bytes = |count: usize| STANDARD.encode(vec![7; count]);
+            let (salt, stored_key, server_key) = (bytes(salt), bytes(stored_key), bytes(server_key));
+            match secret_of(&format!("SCRAM-SHA-256${iterations}:{salt}${stored_key}:{server_key}")) {
+                Ok(_) => "taken".to_owned(),
+                Err(error) => format!("{} {}", error.state.0, error.message),
+            }
+        };
+        let refused = |what: &str| format!("22023 the SCRAM secret has {what}");
+        assert_eq!((secret(4_096, 8, 32, 32).as_str(), secret(1_000_000, 64, 32, 32).as_str()), ("taken", "taken"));
+        assert_eq!(secret(4_095, 16, 32, 32), refused("4095 iterations, not 4096 to 1000000"));
+        assert_eq!(secret(1_000_001, 16, 32, 32), refused("1000001 iterations, not 4096 to 1000000"));
+        assert_eq!(secret(4_096, 7, 32, 32), refused("7 bytes of salt, not 8 to 64"));
+        assert_eq!(secret(4_096, 65, 32, 32), refused("65 bytes of salt, not 8 to 64"));
+        assert_eq!(secret(4_096, 16, 31, 32), refused("31 bytes of stored key, not 32"));
+        assert_eq!(secret(4_096, 16, 32, 33), refused("33 bytes of server key, not 32"));
+        assert_eq!(secret(1 << 32, 16, 32, 32), "22023 the password starts like a SCRAM secret but is none");
     }
 
     #[test]

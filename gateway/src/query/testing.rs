@@ -117,6 +117,7 @@ pub(crate) fn snapshot() -> Snapshot {
         ]
         .into(),
         drops: Vec::new(),
+        mock_nonce: None,
     }
 }
 

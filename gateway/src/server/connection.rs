@@ -19,7 +19,7 @@ use crate::{
         transaction_status::TransactionStatus,
     },
 };
-use std::{collections::HashMap, io, sync::Arc};
+use std::{collections::HashMap, io, net::SocketAddr, sync::Arc};
 use tokio::{net::TcpStream, sync::OwnedSemaphorePermit, time::Instant};
 
 /// A connection.
@@ -88,11 +88,9 @@ impl From<Stop> for Failure {
 }
 
 /// Serves a connection from its first byte to its last.
-pub(crate) async fn serve(stream: TcpStream, hub: Arc<Hub>, place: bool) -> io::Result<()> {
-    let Some(Started { input, output, session, registration }) = startup::start(stream, &hub, place).await? else {
-        return Ok(());
-    };
-    let mut input = input;
+pub(crate) async fn serve(stream: TcpStream, peer: SocketAddr, hub: Arc<Hub>, place: bool) -> io::Result<()> {
+    let started = startup::start(stream, peer, &hub, place).await?;
+    let Some(Started { mut input, output, session, registration }) = started else { return Ok(()) };
     input.bound_messages(hub.instance.resources.messages.clone());
     let connection = Connection {
         input,

@@ -1,4 +1,8 @@
-//! The beginning of a connection: TLS, the first packet, authentication, the session.
+//! The beginning of a connection: TLS, the first packet, authentication, the session. Who logs in, and who is refused,
+//! is logged here.
+
+mod applicant;
+mod settings;
 
 use crate::{
     auth::{
@@ -7,10 +11,11 @@ use crate::{
     },
     pg::error::{Result, SqlError, SqlState},
     server::{
-        Hub, LOGIN_TIMEOUT,
+        GOODBYE, Hub,
         cancel::Registration,
         interrupt::shutdown_error,
         socket::{Input, Output, Stream, split},
+        tls::is_for_us,
     },
     session::Session,
     wire::{
@@ -18,9 +23,15 @@ use crate::{
         reply::{self, Severity},
     },
 };
+use applicant::Applicant;
 use bytes::{Bytes, BytesMut};
-use std::{io, sync::Arc};
-use tokio::{io::AsyncReadExt, io::AsyncWriteExt, net::TcpStream};
+use settings::settings;
+use std::{io, net::SocketAddr, sync::Arc, time::Duration};
+use tokio::{
+    io::{AsyncReadExt, AsyncWriteExt},
+    net::TcpStream,
+    time::{Instant, timeout, timeout_at},
+};
 
 /// The newest minor version of protocol 3 that is spoken here.
 const MINOR: u16 = 2;
@@ -55,13 +66,25 @@ impl From<io::Error> for Refusal {
 
 /// Logs a client in; `None` when the connection is over: a cancel request, a refusal, a probe. `place` tells whether
 /// there is room for another connection.
-pub(crate) async fn start(stream: TcpStream, hub: &Arc<Hub>, place: bool) -> io::Result<Option<Started>> {
+pub(crate) async fn start(
+    stream: TcpStream,
+    peer: SocketAddr,
+    hub: &Arc<Hub>,
+    place: bool,
+) -> io::Result<Option<Started>> {
+    let deadline = Instant::now() + hub.login_timeout;
+    let mut applicant = Applicant::new(peer);
     let opened = tokio::select! {
-        opened = tokio::time::timeout(LOGIN_TIMEOUT, open(stream, hub)) => opened,
+        opened = timeout_at(deadline, open(stream, peer, hub)) => opened,
         () = hub.draining.cancelled() => return Ok(None),
     };
-    let Ok(opened) = opened else { return Ok(None) };
-    let Some((mut input, mut output, packet, binding)) = opened? else { return Ok(None) };
+    let Ok(opened) = opened else {
+        applicant.too_late();
+        return Ok(None);
+    };
+    let Some(opened) = opened? else { return Ok(None) };
+    let is_encrypted = opened.check_encryption(hub);
+    let Opened { mut input, mut output, packet, binding, .. } = opened;
     let (minor, parameters) = match packet {
         Ok(Startup::Login { minor, parameters }) => (minor, Ok(parameters)),
         Ok(Startup::Cancel { process_id, secret }) => {
@@ -75,31 +98,61 @@ pub(crate) async fn start(stream: TcpStream, hub: &Arc<Hub>, place: bool) -> io:
     let logged_in = async {
         let parameters = parameters?;
         if !place {
+            hub.log_refused(peer);
             return Err(SqlError::new(SqlState::TOO_MANY_CONNECTIONS, "sorry, too many clients already").into());
         }
-        log_in(&mut input, &mut output, hub, minor, parameters, binding.as_ref()).await
+        applicant.name(&parameters)?;
+        is_encrypted?;
+        log_in(&mut input, &mut output, hub, minor, parameters, binding.as_ref(), &applicant).await
     };
     let logged_in = tokio::select! {
-        logged_in = tokio::time::timeout(LOGIN_TIMEOUT, logged_in) => logged_in,
+        logged_in = timeout_at(deadline, logged_in) => logged_in,
         () = hub.draining.cancelled() => Ok(Err(Refusal::Told(shutdown_error()))),
     };
     match logged_in {
-        Ok(Ok((session, registration))) => Ok(Some(Started { input, output, session, registration })),
+        Ok(Ok((session, registration))) => {
+            applicant.logged_in();
+            Ok(Some(Started { input, output, session, registration }))
+        }
         Ok(Err(Refusal::Told(error))) => {
+            if place {
+                applicant.refused(&error);
+            }
             reply::problem(&error, Severity::Fatal, &mut output.buffer);
             // A client that does not take the error in time does without.
-            let _ = tokio::time::timeout(LOGIN_TIMEOUT, output.close()).await;
+            let _ = timeout(GOODBYE, output.close()).await;
             Ok(None)
         }
         Ok(Err(Refusal::Lost(error))) => Err(error),
-        Err(_) => Ok(None),
+        Err(_) => {
+            applicant.too_late();
+            Ok(None)
+        }
     }
 }
 
-type Opened = (Input, Output, Result<Startup>, Option<ChannelBinding>);
+/// A connection whose first packet has come.
+struct Opened {
+    input: Input,
+    output: Output,
+    packet: Result<Startup>,
+    encrypted: bool,
+    binding: Option<ChannelBinding>,
+}
+
+impl Opened {
+    /// Fails for a connection in the clear, if there are to be none.
+    fn check_encryption(&self, hub: &Hub) -> Result<()> {
+        if self.encrypted || !hub.tls.as_ref().is_some_and(|tls| tls.required) {
+            return Ok(());
+        }
+        let message = "connection is not encrypted, and this server takes encrypted ones only";
+        Err(SqlError::new(SqlState::INVALID_AUTHORIZATION, message).with_hint("Connect with sslmode=verify-full."))
+    }
+}
 
 /// Reads the first packets up to the one that is no question for encryption, and encrypts.
-async fn open(mut stream: TcpStream, hub: &Hub) -> io::Result<Option<Opened>> {
+async fn open(mut stream: TcpStream, peer: SocketAddr, hub: &Hub) -> io::Result<Option<Opened>> {
     let mut buffer = BytesMut::new();
     let mut first = [0];
     if stream.peek(&mut first).await? == 0 {
@@ -107,7 +160,8 @@ async fn open(mut stream: TcpStream, hub: &Hub) -> io::Result<Option<Opened>> {
     }
     /// The first byte of a TLS handshake: the client asks no question.
     const HANDSHAKE: u8 = 0x16;
-    let mut wants_tls = first[0] == HANDSHAKE;
+    let is_direct = first[0] == HANDSHAKE;
+    let mut wants_tls = is_direct;
     while !wants_tls {
         let packet = loop {
             match Startup::take(&mut buffer) {
@@ -129,22 +183,29 @@ async fn open(mut stream: TcpStream, hub: &Hub) -> io::Result<Option<Opened>> {
             packet => {
                 let (mut input, output) = split(Box::new(stream));
                 input.buffer = buffer;
-                return Ok(Some((input, output, packet, None)));
+                return Ok(Some(Opened { input, output, packet, encrypted: false, binding: None }));
             }
         }
     }
     // What came in the clear before the handshake must not pass for what was said within.
     let Some(tls) = hub.tls.as_ref().filter(|_| buffer.is_empty()) else { return Ok(None) };
-    let stream: Box<dyn Stream> = Box::new(tls.acceptor.accept(stream).await?);
+    let stream = tls.acceptor.accept(stream).await;
+    let stream = stream.inspect_err(|error| tracing::warn!(%peer, %error, "TLS handshake failed"))?;
+    if is_direct && !is_for_us(&stream) {
+        tracing::warn!(%peer, "TLS from the first byte, but not for the protocol of PostgreSQL (ALPN): closed");
+        return Ok(None);
+    }
+    let stream: Box<dyn Stream> = Box::new(stream);
     let (mut input, output) = split(stream);
-    loop {
+    let packet = loop {
         match Startup::take(&mut input.buffer) {
             Ok(None) if !input.fill().await? => return Ok(None),
             Ok(None) => {}
-            Ok(Some(packet)) => return Ok(Some((input, output, Ok(packet), tls.binding.clone()))),
-            Err(error) => return Ok(Some((input, output, Err(error), None))),
+            Ok(Some(packet)) => break Ok(packet),
+            Err(error) => break Err(error),
         }
-    }
+    };
+    Ok(Some(Opened { input, output, packet, encrypted: true, binding: tls.binding.clone() }))
 }
 
 async fn log_in(
@@ -154,6 +215,7 @@ async fn log_in(
     minor: u16,
     parameters: Vec<(String, String)>,
     binding: Option<&ChannelBinding>,
+    applicant: &Applicant,
 ) -> Result<(Session, Registration), Refusal> {
     let spoken = if minor >= MINOR { MINOR } else { 0 };
     let (options, parameters): (Vec<_>, Vec<_>) =
@@ -162,16 +224,18 @@ async fn log_in(
         let unknown: Vec<_> = options.into_iter().map(|(name, _)| name).collect();
         reply::negotiate(spoken, &unknown, &mut output.buffer);
     }
-    let named = |wanted| parameters.iter().find(|(name, _)| name == wanted).map(|(_, value)| value.as_str());
-    let role = named("user").filter(|role| !role.is_empty()).ok_or_else(|| {
-        SqlError::new(SqlState::INVALID_AUTHORIZATION, "no PostgreSQL user name specified in startup packet")
-    })?;
-    let database = named("database").filter(|database| !database.is_empty()).unwrap_or(role);
-    if named("replication").is_some_and(|value| !matches!(value, "false" | "off" | "no" | "0")) {
+    let replication = parameters.iter().find(|(name, _)| name == "replication");
+    if replication.is_some_and(|(_, value)| !matches!(value.as_str(), "false" | "off" | "no" | "0")) {
         return Err(SqlError::unsupported("replication").into());
     }
-    authenticate(input, output, hub, role, binding).await?;
+    authenticate(input, output, hub, applicant, binding).await?;
+    let Applicant { role, database, .. } = applicant;
     let identity = identify(&hub.instance, role, database)?;
+    let is_operator = hub.instance.catalog.snapshot().role(role).is_some_and(|role| role.operator);
+    if !is_operator && hub.places.available_permits() < hub.reserved {
+        let message = "remaining connection slots are reserved for operators";
+        return Err(SqlError::new(SqlState::TOO_MANY_CONNECTIONS, message).into());
+    }
     let registration = hub.cancels.register(spoken >= 2);
     let mut session = Session::new(hub.instance.clone(), identity, registration.process_id);
     session.controlled_by(registration.controls.clone());
@@ -202,17 +266,26 @@ async fn authenticate(
     input: &mut Input,
     output: &mut Output,
     hub: &Hub,
-    role: &str,
+    applicant: &Applicant,
     binding: Option<&ChannelBinding>,
 ) -> Result<(), Refusal> {
+    let (role, peer) = (applicant.role.as_str(), applicant.peer.ip());
     reply::authentication_sasl(&mechanisms(binding), &mut output.buffer);
     output.send().await?;
     let (mechanism, first) = sasl_initial(password(input).await?)?;
-    let secret = secret_for(&hub.instance.catalog.snapshot(), role);
+    let secret = secret_for(&hub.instance.catalog.snapshot(), &hub.mock_nonce, role);
     let (exchange, server_first) = Exchange::start(role, secret, binding, &mechanism, &first)?;
     reply::authentication_continue(&server_first, &mut output.buffer);
     output.send().await?;
-    let server_final = exchange.finish(&password(input).await?)?;
+    let verdict = exchange.finish(&password(input).await?);
+    let now = std::time::Instant::now();
+    let delay = match &verdict {
+        Ok(_) => hub.throttle.succeeded(role, peer, now),
+        Err(error) if error.state == SqlState::INVALID_PASSWORD => hub.throttle.failed(role, peer, now),
+        Err(_) => Duration::ZERO,
+    };
+    tokio::time::sleep(delay).await;
+    let server_final = verdict?;
     reply::authentication_final(&server_final, &mut output.buffer);
     reply::authentication_ok(&mut output.buffer);
     Ok(())
@@ -230,75 +303,5 @@ async fn password(input: &mut Input) -> Result<Bytes, Refusal> {
             None if !input.fill().await? => return Err(io::Error::from(io::ErrorKind::UnexpectedEof).into()),
             None => {}
         }
-    }
-}
-
-/// The settings of a startup packet: those in `options`, then those by name.
-fn settings(parameters: &[(String, String)]) -> Result<Vec<(String, String)>> {
-    let mut settings = Vec::new();
-    for (name, value) in parameters {
-        match name.as_str() {
-            "user" | "database" | "replication" => {}
-            "options" => settings.splice(0..0, options(value)?).for_each(drop),
-            _ => settings.push((name.clone(), value.clone())),
-        }
-    }
-    Ok(settings)
-}
-
-/// The settings in `options`: `-c name=value`, `-cname=value`, `--name=value`, apart by spaces that no backslash stands
-/// before.
-fn options(text: &str) -> Result<Vec<(String, String)>> {
-    let mut words = vec![String::new()];
-    let mut chars = text.chars();
-    while let Some(char) = chars.next() {
-        match (char, words.last_mut()) {
-            (char, _) if char.is_whitespace() => words.push(String::new()),
-            ('\\', Some(word)) => word.extend(chars.next()),
-            (char, Some(word)) => word.push(char),
-            (_, None) => {}
-        }
-    }
-    let mut words = words.into_iter().filter(|word| !word.is_empty());
-    let mut settings = Vec::new();
-    while let Some(word) = words.next() {
-        let setting = match word.strip_prefix("--").or_else(|| word.strip_prefix("-c")) {
-            Some("") => words.next(),
-            Some(setting) => Some(setting.to_owned()),
-            None => None,
-        };
-        let Some((name, value)) = setting.as_deref().and_then(|setting| setting.split_once('=')) else {
-            let message = format!("invalid command-line argument for server process: {word}");
-            return Err(SqlError::syntax(message).with_hint("Options are of the form -c name=value."));
-        };
-        settings.push((name.replace('-', "_"), value.to_owned()));
-    }
-    Ok(settings)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn read(text: &str) -> Vec<(String, String)> {
-        options(text).unwrap()
-    }
-
-    #[test]
-    fn options_are_read_in_every_form() {
-        let pair = |name: &str, value: &str| (name.to_owned(), value.to_owned());
-        assert_eq!(read("-c a=1 -cb=2  --c-d=3"), [pair("a", "1"), pair("b", "2"), pair("c_d", "3")]);
-        assert_eq!(read(r"-c a=x\ y\\z"), [pair("a", r"x y\z")]);
-        assert_eq!(read(""), []);
-        assert_eq!(options("-x").unwrap_err().state, SqlState::SYNTAX_ERROR);
-        assert_eq!(options("-c a").unwrap_err().state, SqlState::SYNTAX_ERROR);
-    }
-
-    #[test]
-    fn settings_by_name_come_after_those_in_options() {
-        let parameters = [("user", "u"), ("application_name", "psql"), ("options", "-c application_name=x")];
-        let parameters = parameters.map(|(name, value)| (name.to_owned(), value.to_owned()));
-        let names = |(_, value): (String, String)| value;
-        assert_eq!(settings(&parameters).unwrap().into_iter().map(names).collect::<Vec<_>>(), ["x", "psql"]);
     }
 }

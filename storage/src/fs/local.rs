@@ -1,12 +1,22 @@
-//! The machine's own file system.
+//! The machine's own file system. What is made is for the user of the process alone, whatever the umask: rows of
+//! tenants and secrets of roles are in it.
 
 use super::{File, Fs};
 use rustix::{
     fs::{FallocateFlags, FlockOperation, fallocate, fdatasync, flock},
     io::Errno,
 };
-use std::{any::Any, fs, io, os::unix::fs::FileExt, path::Path};
+use std::{
+    any::Any,
+    fs, io,
+    os::unix::fs::{DirBuilderExt, FileExt, OpenOptionsExt},
+    path::Path,
+};
 
+/// The mode of folders that are made.
+const FOLDER_MODE: u32 = 0o700;
+/// The mode of files that are made.
+const FILE_MODE: u32 = 0o600;
 /// Zeroes written at once where the file system cannot allocate.
 const ZEROES_BYTES: usize = 1 << 20;
 
@@ -27,7 +37,7 @@ impl Fs for LocalFs {
             _ => Path::new("."),
         };
         self.create_folder(above)?;
-        match fs::create_dir(path) {
+        match fs::DirBuilder::new().mode(FOLDER_MODE).create(path) {
             Err(error) if error.kind() != io::ErrorKind::AlreadyExists => return Err(error),
             _ => {}
         }
@@ -44,7 +54,9 @@ impl Fs for LocalFs {
     }
 
     fn create(&self, path: &Path, bytes: u64) -> io::Result<Box<dyn File>> {
-        let file = fs::File::options().read(true).write(true).create(true).truncate(true).open(path)?;
+        let mut options = fs::File::options();
+        let options = options.read(true).write(true).create(true).truncate(true).mode(FILE_MODE);
+        let file = options.open(path)?;
         let file = LocalFile(file);
         file.allocate(bytes)?;
         Ok(Box::new(file))
@@ -67,7 +79,9 @@ impl Fs for LocalFs {
     }
 
     fn lock(&self, path: &Path) -> io::Result<Option<Box<dyn Any + Send + Sync>>> {
-        let file = fs::File::options().read(true).write(true).create(true).truncate(false).open(path)?;
+        let mut options = fs::File::options();
+        let options = options.read(true).write(true).create(true).truncate(false).mode(FILE_MODE);
+        let file = options.open(path)?;
         match flock(&file, FlockOperation::NonBlockingLockExclusive) {
             Ok(()) => Ok(Some(Box::new(file))),
             Err(Errno::WOULDBLOCK) => Ok(None),

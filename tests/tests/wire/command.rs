@@ -3,9 +3,10 @@
 use super::harness::{Harness, connect, rows};
 use anyhow::{Context, Result};
 use std::{
+    collections::BTreeMap,
     net::SocketAddr,
     os::unix::fs::PermissionsExt,
-    path::Path,
+    path::{Path, PathBuf},
     process::{Output, Stdio},
 };
 use tokio::{
@@ -174,6 +175,72 @@ async fn help_says_how_to_connect_and_names_the_environment() -> Result<()> {
     let help = String::from_utf8(output.stdout)?;
     for word in ["serve", "demo", "KEYSPAN_PASSWORD", "KEYSPAN_LOG", "psql", "Ctrl-C"] {
         assert!(help.contains(word), "{word} is missing");
+    }
+    Ok(())
+}
+
+/// The modes of a folder and all that is below, by path.
+fn modes(folder: &Path) -> Result<BTreeMap<PathBuf, u32>> {
+    let mut all = BTreeMap::from([(folder.to_owned(), std::fs::metadata(folder)?.permissions().mode() & 0o7777)]);
+    for entry in std::fs::read_dir(folder)? {
+        let path = entry?.path();
+        match path.is_dir() {
+            true => all.extend(modes(&path)?),
+            false => drop(all.insert(path.clone(), std::fs::metadata(&path)?.permissions().mode() & 0o7777)),
+        }
+    }
+    Ok(all)
+}
+
+/// A command of the program with the umask that most systems have.
+fn with_common_umask(arguments: &[&str]) -> Command {
+    let mut command = Command::new("sh");
+    command.args(["-c", "umask 022; exec \"$0\" \"$@\"", env!("CARGO_BIN_EXE_keyspan-under-test")]).args(arguments);
+    command.env("KEYSPAN_PASSWORD", "operator").env_remove("KEYSPAN_LOG").kill_on_drop(true);
+    command
+}
+
+#[tokio::test]
+async fn a_store_is_for_its_user_alone() -> Result<()> {
+    let folder = tempfile::tempdir()?;
+    let (store, backup) = (folder.path().join("store"), folder.path().join("backup"));
+    let [store_name, backup_name] = [&store, &backup].map(|path| path.to_str().expect("a path"));
+    let serve = ["serve", "--listen", "127.0.0.1:0", "--memtable-size", "64KiB", "--store", store_name];
+    let serving = Serving::spawn(with_common_umask(&serve)).await?;
+    let operator = connect(&serving.config("operator")).await?;
+    operator.batch_execute("CREATE TABLE t (k bigint PRIMARY KEY, v text); CREATE DATABASE alto").await?;
+    operator
+        .batch_execute("INSERT INTO t SELECT 'alto', g, repeat('x', 1000) FROM generate_series(1, 1000) AS g(g)")
+        .await?;
+    operator.batch_execute("COPY t TO 't.parquet' (FORMAT parquet)").await?;
+    let copied = with_common_umask(&["backup", "--store", store_name, backup_name]).output().await?;
+    assert_eq!(copied.status.code(), Some(0), "{}", String::from_utf8_lossy(&copied.stderr));
+    while rows(&operator, "SELECT * FROM keyspan.segments").await?.is_empty() {
+        tokio::task::yield_now().await;
+    }
+    assert_eq!(serving.signal(rustix::process::Signal::TERM).await?.status.code(), Some(0));
+    assert!(store.join("exports/t.parquet").exists());
+    for folder in [&store, &backup] {
+        let modes = modes(folder)?;
+        assert!(modes.keys().any(|path| path.starts_with(folder.join("seg")) && path.is_file()), "{modes:?}");
+        for (path, mode) in modes {
+            assert_eq!(mode, if path.is_dir() { 0o700 } else { 0o600 }, "{}: {mode:o}", path.display());
+        }
+    }
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_folder_that_was_open_to_others_is_closed_and_told() -> Result<()> {
+    let folder = tempfile::tempdir()?;
+    let store = folder.path().join("store");
+    std::fs::create_dir(&store)?;
+    for (mode, told) in [(0o755, true), (0o770, true), (0o700, false)] {
+        std::fs::set_permissions(&store, std::fs::Permissions::from_mode(mode))?;
+        let serving = Serving::start(&store, Some("operator")).await?;
+        assert_eq!(std::fs::metadata(&store)?.permissions().mode() & 0o7777, 0o700);
+        let log = String::from_utf8(serving.signal(rustix::process::Signal::TERM).await?.stderr)?;
+        assert_eq!(log.contains(&format!("its mode {mode:04o} is 0700 now")), told, "{log}");
     }
     Ok(())
 }

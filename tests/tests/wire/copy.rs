@@ -300,7 +300,8 @@ async fn the_protocol_goes_on_after_a_copy_that_failed() -> Result<()> {
 
 #[tokio::test]
 async fn a_client_that_goes_away_in_the_middle_leaves_nothing() -> Result<()> {
-    let harness = Harness::start_with(|options| options.connections_max = 2).await?;
+    let harness =
+        Harness::start_with(|options| (options.connections_max, options.connections_reserved) = (2, 0)).await?;
     let alto = define(&harness).await?;
     let (mut raw, _) = Raw::log_in(harness.address(), "alto", PASSWORD, "alto").await?;
     raw.message(b'Q', b"COPY t (k) FROM STDIN\0").await?;

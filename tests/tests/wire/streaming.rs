@@ -144,7 +144,8 @@ async fn a_statement_timeout_stops_a_statement_before_its_first_row() -> Result<
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_client_that_goes_away_ends_a_statement_that_gives_no_rows() -> Result<()> {
-    let harness = Harness::start_with(|options| options.connections_max = 3).await?;
+    let harness =
+        Harness::start_with(|options| (options.connections_max, options.connections_reserved) = (3, 0)).await?;
     let alto = define(&harness).await?;
     drop(alto);
     for sql in ENDLESS.into_iter().chain(ENDLESS) {

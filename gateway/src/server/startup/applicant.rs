@@ -1,0 +1,64 @@
+//! Who wants to log in, and the lines of the log about it. No line holds a password.
+
+use crate::pg::error::{Result, SqlError, SqlState};
+use std::net::SocketAddr;
+
+/// Bytes of a name in the log: longer ones name nothing.
+const LOGGED_NAME_BYTES_MAX: usize = 63;
+/// Bytes of a reason in the log: names are part of it.
+const LOGGED_REASON_BYTES_MAX: usize = 255;
+
+/// Who wants to log in; nameless until the first packet has come.
+pub(super) struct Applicant {
+    pub(super) peer: SocketAddr,
+    pub(super) role: String,
+    pub(super) database: String,
+}
+
+impl Applicant {
+    pub(super) fn new(peer: SocketAddr) -> Self {
+        Self { peer, role: String::new(), database: String::new() }
+    }
+
+    /// Takes the names of a startup packet.
+    ///
+    /// # Errors
+    /// 28000 if it names no role.
+    pub(super) fn name(&mut self, parameters: &[(String, String)]) -> Result<()> {
+        let named = |wanted: &str| parameters.iter().find(|(name, value)| name == wanted && !value.is_empty());
+        let Some((_, role)) = named("user") else {
+            let message = "no PostgreSQL user name specified in startup packet";
+            return Err(SqlError::new(SqlState::INVALID_AUTHORIZATION, message));
+        };
+        role.clone_into(&mut self.role);
+        named("database").map_or(role, |(_, database)| database).clone_into(&mut self.database);
+        Ok(())
+    }
+
+    /// Logs the success.
+    pub(super) fn logged_in(&self) {
+        let (peer, [role, database]) = (self.peer, self.logged_names());
+        tracing::info!(%peer, role, database, "logged in");
+    }
+
+    /// Logs what the client is told.
+    pub(super) fn refused(&self, error: &SqlError) {
+        let (peer, [role, database]) = (self.peer, self.logged_names());
+        let (state, reason) = (error.state.0, cut(&error.message, LOGGED_REASON_BYTES_MAX));
+        tracing::warn!(%peer, role, database, state, reason, "log-in refused");
+    }
+
+    /// Logs the end of the time to log in.
+    pub(super) fn too_late(&self) {
+        let (peer, [role, database]) = (self.peer, self.logged_names());
+        tracing::warn!(%peer, role, database, "log-in took too long: closed");
+    }
+
+    fn logged_names(&self) -> [&str; 2] {
+        [&self.role, &self.database].map(|name| cut(name, LOGGED_NAME_BYTES_MAX))
+    }
+}
+
+fn cut(text: &str, bytes_max: usize) -> &str {
+    &text[..text.floor_char_boundary(bytes_max)]
+}
