@@ -29,7 +29,7 @@ pub fn check(statement: &Statement) -> Result<()> {
         .with_hint("CREATE TEMPORARY TABLE AS keeps what a query of WITH gives."))
 }
 
-/// The relations of a query; `named` are those of the queries of WITH around it.
+/// The relations of a query, one of none too; `named` are those of the queries of WITH around it.
 fn weight(query: &Query, named: &HashMap<String, u64>) -> u64 {
     let mut relations = Relations { named: named.clone(), sum: 0, depth: 0 };
     for table in query.with.iter().flat_map(|with| &with.cte_tables) {
@@ -38,7 +38,7 @@ fn weight(query: &Query, named: &HashMap<String, u64>) -> u64 {
     }
     let _: ControlFlow<()> = query.body.visit(&mut relations);
     let _: ControlFlow<()> = query.order_by.visit(&mut relations);
-    relations.sum
+    relations.sum.max(1)
 }
 
 /// Sums up the relations of a query's body. Nested queries are weighed by themselves, with their own WITH.
@@ -89,18 +89,18 @@ mod tests {
 
     #[test]
     fn queries_of_with_count_wherever_they_are_read() {
-        assert_eq!(relations("SELECT 1"), 0);
+        assert_eq!(relations("SELECT 1"), 1);
         assert_eq!(relations("SELECT * FROM a, b JOIN c ON true WHERE x IN (SELECT y FROM d)"), 4);
         assert_eq!(relations("WITH a AS (SELECT * FROM t, u) SELECT * FROM a, a AS b, public.a"), 5);
         assert_eq!(
             relations("WITH a AS (SELECT * FROM t) SELECT * FROM (WITH a AS (SELECT * FROM t, t) SELECT * FROM a) x"),
             2
         );
-        assert_eq!(relations("WITH a AS (SELECT * FROM t) SELECT 1"), 0);
+        assert_eq!(relations("WITH a AS (SELECT * FROM t) SELECT 1"), 1);
         let doubling = |count: usize| {
             let tables: Vec<_> =
                 (1..count).map(|n| format!("a{n} AS (SELECT 1 FROM a{} x, a{} y)", n - 1, n - 1)).collect();
-            format!("WITH a0 AS (SELECT 1 FROM t), {} SELECT * FROM a{}", tables.join(", "), count - 1)
+            format!("WITH a0 AS (SELECT 1), {} SELECT * FROM a{}", tables.join(", "), count - 1)
         };
         assert_eq!(relations(&doubling(9)), 256);
         assert_eq!(relations(&doubling(100)), u64::MAX);
