@@ -4,6 +4,7 @@ mod dirty;
 mod filters;
 mod key_lookup;
 mod metadata_aggregates;
+mod neighbours;
 
 use crate::{
     provider::testing::{NOW, World, plan, rows, table},
