@@ -86,6 +86,7 @@ pub(crate) async fn start(stream: TcpStream, hub: &Arc<Hub>, place: bool) -> io:
     match logged_in {
         Ok(Ok((session, registration))) => Ok(Some(Started { input, output, session, registration })),
         Ok(Err(Refusal::Told(error))) => {
+            super::connection::log_internal(&error);
             reply::problem(&error, Severity::Fatal, &mut output.buffer);
             // A client that does not take the error in time does without.
             let _ = tokio::time::timeout(LOGIN_TIMEOUT, output.close()).await;
