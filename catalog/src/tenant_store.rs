@@ -422,10 +422,13 @@ fn scan_within(span: Bytes, scan: Scan, read: impl FnOnce(Scan) -> RowStream) ->
     read(scan).map_ok(strip).try_filter(|batch| futures::future::ready(!batch.is_empty())).boxed()
 }
 
-/// The request, moved into the span.
+/// The request, moved into the span; the tenant may read nothing beyond it.
 fn request_within(span: Option<&[u8]>, request: ColumnarRequest) -> ColumnarRequest {
     match span {
-        Some(span) => ColumnarRequest { rows: rows_within(span, &request.rows), ..request },
+        Some(span) => {
+            let (rows, span) = (rows_within(span, &request.rows), KeyRange::prefix(span.to_vec()));
+            ColumnarRequest { rows, span, ..request }
+        }
         None => request,
     }
 }

@@ -13,4 +13,4 @@ pub mod lines;
 pub mod parquet;
 
 pub use from::CopyIn;
-pub use parquet::{copy_to, target, to_parquet};
+pub use parquet::{copy_to, remove_parts, target, to_parquet};

@@ -59,7 +59,7 @@ async fn step(instance: &Instance, wait: &mut Duration) -> Pause {
         (Err(error), Ok(None)) => Err(error),
         (_, purged) => purged,
     };
-    *instance.purges.lock() = purged.as_ref().err().map(|error| SqlError::from(error).message);
+    *instance.purges.lock() = purged.as_ref().err().map(|error| SqlError::from(error).for_operator().message);
     match purged {
         Ok(report) => {
             *wait = RETRY_MIN;

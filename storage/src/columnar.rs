@@ -7,13 +7,24 @@
 //! other rows (those of row groups that are not clean) come from the [`Rest`]. Parts, memory and rest are disjoint, and
 //! together they are all rows of the scan: those with at least one live cell.
 //!
-//! A row group may hold rows of several owners. Only the selection keeps them apart: nobody may widen it, or draw
-//! conclusions from the statistics of a row group about the selected rows.
+//! A request names the [span](ColumnarRequest::span) of keys that its caller may read. A row group may hold rows beyond
+//! it, those of other owners: it is a *border row group*, and only the selection keeps the owners apart. Its statistics
+//! (extremes, counts of NULLs, page index, bloom filters) tell about all rows, so that a predicate that is held against
+//! them would tell the caller other owners' values. They are not handed out: a part of border row groups has metadata
+//! without them ([`ParquetPart::is_border`]). A row group that lies in the span as a whole keeps its statistics, even
+//! if the request reads some of its rows only, or some of them are dead: those are the caller's own too, since a
+//! segment that holds live rows of a span holds none that was deleted with an earlier owner of the same span.
+//!
+//! Row groups are not cut at the borders of owners when they are written instead: a table of many small owners would
+//! have many tiny row groups, and each column chunk has its own dictionary, pages and entry in the footer.
 
-use crate::{ColumnKind, Error, FamilyName, Pin, Result, RowSet, RowStream, Scan, TableName};
+use crate::{ColumnKind, Error, FamilyName, KeyRange, Pin, Result, RowSet, RowStream, Scan, TableName};
 use bytes::Bytes;
 use futures::future::BoxFuture;
-use parquet::{arrow::arrow_reader::RowSelection, file::metadata::ParquetMetaData};
+use parquet::{
+    arrow::{ARROW_SCHEMA_META_KEY, arrow_reader::RowSelection},
+    file::metadata::{ColumnChunkMetaData, FileMetaData, ParquetMetaData, ParquetMetaDataBuilder, RowGroupMetaData},
+};
 use std::{
     fmt,
     ops::{ControlFlow, Range},
@@ -39,6 +50,8 @@ pub trait ColumnarScan: Send + Sync {
 pub struct ColumnarRequest {
     /// The rows.
     pub rows: RowSet,
+    /// All keys that the caller may read, those of `rows` among them. It learns nothing of values beyond them.
+    pub span: KeyRange,
     /// Columns whose newest cells are read.
     pub columns: Vec<RequestedColumn>,
     /// The [id](crate::KeyDecoder::id) of the decoder whose columns are requested; keys that it does not decode are
@@ -65,7 +78,7 @@ pub struct RequestedColumn {
 /// The location of the rows of a scan.
 #[derive(Clone, Debug)]
 pub struct Columnar {
-    /// Row groups, at most one part for each file.
+    /// Row groups: for each file at most one part of those in the request's span, and one of border row groups.
     pub parts: Vec<ParquetPart>,
     /// Rows in memory, in pieces that may be read in parallel.
     pub memory: Vec<MemoryPart>,
@@ -78,15 +91,17 @@ pub struct Columnar {
 pub struct ParquetPart {
     /// The file.
     pub file: Arc<dyn PartFile>,
-    /// The metadata of its footer, with the page index.
+    /// The metadata of its footer, with the page index. Of border row groups: of these only, without statistics.
     pub metadata: Arc<ParquetMetaData>,
-    /// Row groups, ascending, and which of their rows; `None` for all. A selection is as long as its row group, and
-    /// selects at least one row. A selection of many short runs is a [bitmap](RowSelection::as_mask).
+    /// Whether these are border row groups: each holds rows beyond the request's span. Their sizes, in the metadata and
+    /// as bytes that are read, depend on the values of these rows: they must not be shown to the caller.
+    pub is_border: bool,
+    /// Row groups by their index in the metadata, ascending, and which of their rows; `None` for all. A selection is as
+    /// long as its row group, and selects at least one row. A selection of many short runs is a
+    /// [bitmap](RowSelection::as_mask).
     pub row_groups: Vec<(usize, Option<RowSelection>)>,
     /// Number of selected rows.
     pub rows: u64,
-    /// Dead rows of these row groups, of any owner.
-    pub dead: u64,
     /// Each requested column's name in the file; `None` if it is NULL in every selected row.
     pub columns: Vec<Option<String>>,
     /// The names of the decoder's columns in the file, in its order; empty if none were requested.
@@ -103,6 +118,75 @@ impl ParquetPart {
     pub fn in_span(self, span: Bytes) -> Self {
         Self { span, ..self }
     }
+
+    /// Divides the row groups into those in the request's span, which `is_own` tells by their index, and border row
+    /// groups, whose statistics are removed.
+    #[must_use]
+    pub fn divided(self, is_own: impl Fn(usize) -> bool) -> Vec<Self> {
+        let (own, border): (Vec<_>, Vec<_>) = self.row_groups.iter().cloned().partition(|(at, _)| is_own(*at));
+        let rows_of = |(at, selection): &(usize, Option<RowSelection>)| match selection {
+            Some(selection) => selection.row_count() as u64,
+            None => u64::try_from(self.metadata.row_group(*at).num_rows()).unwrap_or_default(),
+        };
+        let rows = |groups: &[_]| groups.iter().map(rows_of).sum();
+        let mut parts = Vec::new();
+        if !border.is_empty() {
+            let indexes: Vec<usize> = border.iter().map(|(at, _)| *at).collect();
+            let metadata = Arc::new(without_statistics(&self.metadata, &indexes));
+            let rows = rows(&border);
+            let row_groups = border.into_iter().map(|(_, selection)| selection).enumerate().collect();
+            parts.push(Self { metadata, is_border: true, row_groups, rows, ..self.clone() });
+        }
+        if !own.is_empty() {
+            let rows = rows(&own);
+            parts.push(Self { row_groups: own, rows, ..self });
+        }
+        parts
+    }
+}
+
+/// The metadata of some row groups of a file, by their index, with only what a reader needs to decode their columns.
+/// What is not listed here is not passed on.
+fn without_statistics(whole: &ParquetMetaData, row_groups: &[usize]) -> ParquetMetaData {
+    let file = whole.file_metadata();
+    let types = file.key_value_metadata().map(|pairs| {
+        let types = pairs.iter().filter(|pair| pair.key == ARROW_SCHEMA_META_KEY);
+        types.cloned().collect()
+    });
+    let rows = row_groups.iter().map(|at| whole.row_group(*at).num_rows()).sum();
+    let described = file.schema_descr_ptr();
+    let orders = file.column_orders().cloned();
+    let file = FileMetaData::new(file.version(), rows, None, types, described, orders);
+    let offsets = whole.offset_index().map(|index| row_groups.iter().map(|at| index[*at].clone()).collect());
+    ParquetMetaDataBuilder::new(file)
+        .set_row_groups(row_groups.iter().map(|at| bare_row_group(whole.row_group(*at))).collect())
+        .set_offset_index(offsets)
+        .build()
+}
+
+fn bare_row_group(group: &RowGroupMetaData) -> RowGroupMetaData {
+    let mut bare = RowGroupMetaData::builder(group.schema_descr_ptr())
+        .set_num_rows(group.num_rows())
+        .set_total_byte_size(group.total_byte_size())
+        .set_column_metadata(group.columns().iter().map(bare_column).collect());
+    if let Some(ordinal) = group.ordinal() {
+        bare = bare.set_ordinal(ordinal);
+    }
+    bare.build().expect("it has the columns of the schema, as the row group that was read")
+}
+
+fn bare_column(column: &ColumnChunkMetaData) -> ColumnChunkMetaData {
+    let bare = ColumnChunkMetaData::builder(column.column_descr_ptr())
+        .set_encodings_mask(*column.encodings_mask())
+        .set_num_values(column.num_values())
+        .set_compression_codec(column.compression_codec())
+        .set_total_compressed_size(column.compressed_size())
+        .set_total_uncompressed_size(column.uncompressed_size())
+        .set_data_page_offset(column.data_page_offset())
+        .set_dictionary_page_offset(column.dictionary_page_offset())
+        .set_unencoded_byte_array_data_bytes(column.unencoded_byte_array_data_bytes())
+        .build();
+    bare.expect("a chunk with all that was read of another")
 }
 
 /// A file of a part. It stays readable for as long as the value lives, whatever happens to the store's files.

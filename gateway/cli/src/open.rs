@@ -4,6 +4,7 @@ use super::{options::ServeOptions, permissions};
 use anyhow::{Context, Result};
 use keyspan_catalog::Catalog;
 use keyspan_gateway::{
+    copy::remove_parts,
     instance::Instance,
     purge::RESUMED,
     resources::{Resources, Size, clear_folder},
@@ -37,7 +38,11 @@ pub async fn open(options: &ServeOptions) -> Result<OpenStore> {
     if let Err(error) = catalog.finish_drops(RESUMED, SystemClock.now_micros()).await {
         tracing::warn!(%error, "a drop that was interrupted could not be finished yet");
     }
-    let copy_folder = Some(options.copy_folder()?);
+    let copy_folder = options.copy_folder()?;
+    if let Err(error) = remove_parts(&copy_folder) {
+        tracing::warn!(%error, "files that a crash left in the folder for COPY could not be removed");
+    }
+    let copy_folder = Some(copy_folder);
     let temp = options.temp_folder()?;
     let failed = || format!("cannot use the folder {} for temporary files", temp.display());
     // This process has locked the store by now, and with it the folder.

@@ -252,6 +252,29 @@ impl SqlError {
         Self { state, message: message.into(), detail, hint, position, subject, context }
     }
 
+    /// An error about a file of the server: tenants read `message`, which does not name it, operators and the log
+    /// `internal`, which does.
+    pub fn of_server_file(state: SqlState, message: impl Into<String>, internal: impl Into<String>) -> Self {
+        Self::new(state, message).with_subject(Subject::ServerFile(internal.into()))
+    }
+
+    /// The message with the name of the server's file that the error is about, if it is about one.
+    pub fn internal(&self) -> Option<&str> {
+        match self.subject.as_deref()? {
+            Subject::ServerFile(internal) => Some(internal),
+            _ => None,
+        }
+    }
+
+    /// The error as an operator reads it, with the names of the server's files.
+    #[must_use]
+    pub fn for_operator(self) -> Self {
+        match self.internal().map(str::to_owned) {
+            Some(message) => Self { message, ..self },
+            None => self,
+        }
+    }
+
     /// 0A000: `what` is not supported.
     pub fn unsupported(what: impl fmt::Display) -> Self {
         Self::new(SqlState::FEATURE_NOT_SUPPORTED, format!("{what} is not supported"))
@@ -321,7 +344,11 @@ impl From<keyspan_storage::Error> for SqlError {
 impl From<&keyspan_storage::Error> for SqlError {
     fn from(error: &keyspan_storage::Error) -> Self {
         let hint = store_hint(error.kind()).map(str::to_owned);
-        Self { hint, ..Self::new(store_state(error.kind()), with_causes(error)) }
+        let (state, text) = (store_state(error.kind()), with_causes(error));
+        match without_files(error) {
+            Some(message) => Self { hint, ..Self::of_server_file(state, message, text) },
+            None => Self { hint, ..Self::new(state, text) },
+        }
     }
 }
 
@@ -341,8 +368,25 @@ impl From<&keyspan_catalog::Error> for SqlError {
         Self {
             detail: error.detail.clone(),
             hint: error.hint.clone().or_else(hint),
-            ..Self::new(state, with_causes(error))
+            ..match error.store().and_then(without_files) {
+                Some(message) => Self::of_server_file(state, message, with_causes(error)),
+                None => Self::new(state, with_causes(error)),
+            }
         }
+    }
+}
+
+/// The message of an error of the store without the names of its files; `None` if it has none.
+fn without_files(error: &keyspan_storage::Error) -> Option<String> {
+    use keyspan_storage::Error::{Corrupt, Io, Locked, NoSpace, Unavailable};
+    match error {
+        NoSpace { .. } => Some("no space left to write a file of the store".into()),
+        Corrupt { .. } => Some("a file of the store is damaged".into()),
+        Locked { .. } => Some("the store is in use by another process".into()),
+        Io { action, source, .. } => Some(format!("cannot {action} a file of the store: {}", source.kind())),
+        // The reason may be a failed write to a file.
+        Unavailable(_) => Some("the store has stopped".into()),
+        _ => None,
     }
 }
 
@@ -432,10 +476,12 @@ mod tests {
     fn check(error: keyspan_storage::Error, expected: Expect) {
         let error_of_store = SqlError::from(&error);
         let hint = error_of_store.hint.as_deref().unwrap_or("none");
-        expected.assert_eq(&format!("{}: {}\nHINT: {hint}", error_of_store.state.0, error_of_store.message));
-        // The catalog passes the error on with the same state and hint.
+        let internal = error_of_store.internal().map(|text| format!(" ({text})")).unwrap_or_default();
+        let told = format!("{}: {}{internal}\nHINT: {hint}", error_of_store.state.0, error_of_store.message);
+        expected.assert_eq(&told);
+        // The catalog passes the error on.
         let error_of_catalog = SqlError::from(keyspan_catalog::Error::from(error));
-        assert_eq!((error_of_catalog.state, error_of_catalog.hint), (error_of_store.state, error_of_store.hint));
+        assert_eq!(error_of_catalog, error_of_store);
     }
 
     #[test]
@@ -450,7 +496,7 @@ mod tests {
         check(
             NoSpace { path: "wal/7.log".into() },
             expect![[r#"
-                53100: no space left to write wal/7.log
+                53100: no space left to write a file of the store (no space left to write wal/7.log)
                 HINT: Reads go on. Writes do again when there is room."#]],
         );
         check(
@@ -460,7 +506,7 @@ mod tests {
                 detail: "a block does not have its checksum".into(),
             },
             expect![[r#"
-                XX001: seg/0000.parquet is damaged at byte 4711: a block does not have its checksum
+                XX001: a file of the store is damaged (seg/0000.parquet is damaged at byte 4711: a block does not have its checksum)
                 HINT: Nothing was served from the damaged part. Restore the file from a backup."#]],
         );
     }

@@ -63,35 +63,71 @@ pub async fn copy_to(session: &mut Session, copy: &CopyTo, parameters: Vec<Scala
 }
 
 /// The file that a session may write for the path of a `COPY`. A tenant's files live in a folder of its own, named by
-/// its id.
+/// its id and its OID: the next tenant of the same name has another.
 ///
 /// # Errors
 /// 42501 for a path outside of the allowed folder; 58030 when folders cannot be made.
 pub fn target(instance: &Instance, identity: &Identity, path: &str) -> Result<PathBuf> {
-    let refused = |detail: String| {
-        SqlError::new(SqlState::INSUFFICIENT_PRIVILEGE, format!("COPY may not write \"{path}\""))
-            .with_detail(detail)
-            .with_hint("Give a relative path: it is taken below the folder of --copy-dir.")
-    };
     let Some(folder) = &instance.copy_folder else {
-        return Err(refused("The server was started without a folder for COPY.".into()));
+        return Err(refused(path, "The server was started without a folder for COPY."));
     };
-    let folder = if identity.operator { folder.clone() } else { folder.join(&identity.database) };
+    let oid = identity.rows.oid().map(|oid| format!("-{oid}")).unwrap_or_default();
+    let own = (!identity.operator).then(|| format!("{}{oid}", identity.database));
+    file_below(folder, own.as_deref(), path)
+}
+
+fn refused(path: &str, detail: &str) -> SqlError {
+    SqlError::new(SqlState::INSUFFICIENT_PRIVILEGE, format!("COPY may not write \"{path}\""))
+        .with_detail(detail)
+        .with_hint("Give a relative path: it is taken below the folder of --copy-dir.")
+}
+
+/// The file of a path below the folder, or below the folder `own` in it. Makes the folders of the path.
+fn file_below(all: &Path, own: Option<&str>, path: &str) -> Result<PathBuf> {
+    let outside = || refused(path, "Files are written below the folder for COPY only.");
+    let real = |path: &Path| path.canonicalize().map_err(|error| io_error("find", path, &error));
+    let root = real(all)?;
+    let folder = own.map_or_else(|| root.clone(), |own| root.join(own));
     let wanted = Path::new(path);
-    let inside = wanted.strip_prefix(&folder).unwrap_or(wanted);
+    let given = own.map_or_else(|| all.to_owned(), |own| all.join(own));
+    let inside = wanted.strip_prefix(&folder).or_else(|_| wanted.strip_prefix(&given)).unwrap_or(wanted);
     let plain = inside.components().all(|part| matches!(part, Component::Normal(_) | Component::CurDir));
     if !plain || inside.file_name().is_none() || path.ends_with('/') {
-        return Err(refused(format!("Files are written below \"{}\" only.", folder.display())));
+        return Err(outside());
     }
     let file = folder.join(inside);
     let parent = file.parent().unwrap_or(&folder);
+    // A link below the folder must not lead out of it, and no folder is made behind one that does.
+    let mut there = parent;
+    while there.symlink_metadata().is_err() {
+        there = there.parent().unwrap_or(&root);
+    }
+    if there != root && !real(there)?.starts_with(&folder) {
+        return Err(outside());
+    }
     std::fs::create_dir_all(parent).map_err(|error| io_error("create", parent, &error))?;
-    // A link below the folder must not lead out of it.
-    let real = |path: &Path| path.canonicalize().map_err(|error| io_error("find", path, &error));
-    if !real(parent)?.starts_with(real(&folder)?) || file.is_dir() {
-        return Err(refused(format!("Files are written below \"{}\" only.", folder.display())));
+    if !real(parent)?.starts_with(&folder) || file.is_dir() {
+        return Err(outside());
     }
     Ok(file)
+}
+
+/// Removes what statements that a crash ended left below the folder.
+///
+/// # Errors
+/// If a folder cannot be read, or a file not removed.
+pub fn remove_parts(folder: &Path) -> io::Result<()> {
+    for entry in std::fs::read_dir(folder)? {
+        let entry = entry?;
+        // Of a link this is the link's own type.
+        let kind = entry.file_type()?;
+        if kind.is_dir() {
+            remove_parts(&entry.path())?;
+        } else if kind.is_file() && is_part(&entry.file_name().to_string_lossy()) {
+            std::fs::remove_file(entry.path())?;
+        }
+    }
+    Ok(())
 }
 
 /// Writes the rows and gives their number. A row group is written when it takes `group_bytes` in memory.
@@ -173,6 +209,17 @@ fn portable_batch(batch: &RecordBatch, schema: &SchemaRef) -> Result<RecordBatch
         .map_err(|error| SqlError::new(SqlState::INTERNAL_ERROR, error.to_string()))
 }
 
+/// The name of a file on its way to its name.
+fn part_name(name: &str) -> String {
+    format!(".{name}.{}.part", uuid::Uuid::new_v4())
+}
+
+/// Whether [`part_name`] makes such a name.
+fn is_part(name: &str) -> bool {
+    let inner = name.strip_prefix('.').and_then(|name| name.strip_suffix(".part"));
+    inner.and_then(|inner| inner.rsplit_once('.')).is_some_and(|(_, id)| uuid::Uuid::parse_str(id).is_ok())
+}
+
 /// A file on its way: removed unless it is published.
 struct Part {
     path: PathBuf,
@@ -183,7 +230,7 @@ struct Part {
 impl Part {
     fn create(target: &Path) -> Result<Self> {
         let name = target.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
-        let path = target.with_file_name(format!(".{name}.{}.part", uuid::Uuid::new_v4()));
+        let path = target.with_file_name(part_name(&name));
         let file = File::create_new(&path).map_err(|error| io_error("create", &path, &error))?;
         Ok(Self { path, file, published: false })
     }
@@ -211,11 +258,59 @@ fn part_error(file: &Path, error: parquet::errors::ParquetError) -> SqlError {
     };
     match cause.downcast_ref::<io::Error>() {
         Some(cause) => io_error("write", file, cause),
-        None => SqlError::new(SqlState::IO_ERROR, format!("cannot write \"{}\": {error}", file.display())),
+        None => {
+            let internal = format!("cannot write \"{}\": {error}", file.display());
+            SqlError::of_server_file(SqlState::IO_ERROR, "could not write the file", internal)
+        }
     }
 }
 
 fn io_error(action: &str, path: &Path, error: &io::Error) -> SqlError {
     let state = if error.kind() == io::ErrorKind::StorageFull { SqlState::DISK_FULL } else { SqlState::IO_ERROR };
-    SqlError::new(state, format!("could not {action} \"{}\": {error}", path.display()))
+    let internal = format!("could not {action} \"{}\": {error}", path.display());
+    SqlError::of_server_file(state, format!("could not {action} the file: {}", error.kind()), internal)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_folder_is_made_behind_a_link() {
+        let (all, elsewhere) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+        let told = |own, path: &str| match file_below(all.path(), own, path) {
+            Ok(file) => file.strip_prefix(all.path().canonicalize().unwrap()).unwrap().display().to_string(),
+            Err(error) => {
+                let text = format!("{} {:?}", error, error.detail);
+                assert!(!text.contains(&all.path().display().to_string()), "{text}");
+                error.state.0.to_owned()
+            }
+        };
+        assert_eq!(told(Some("a-1"), "x/y.parquet"), "a-1/x/y.parquet");
+        assert_eq!(told(None, "z/y.parquet"), "z/y.parquet");
+        std::os::unix::fs::symlink(elsewhere.path(), all.path().join("a-1/out")).unwrap();
+        std::os::unix::fs::symlink(all.path().join("a-1"), all.path().join("b-2")).unwrap();
+        for (own, path) in [("a-1", "out/x/y.parquet"), ("a-1", "out/y.parquet"), ("b-2", "x/y.parquet")] {
+            assert_eq!(told(Some(own), path), "42501", "{path}");
+        }
+        std::os::unix::fs::symlink("/not/there", all.path().join("a-1/gone")).unwrap();
+        assert_eq!(told(Some("a-1"), "gone/x/y.parquet"), "58030");
+        assert_eq!(std::fs::read_dir(elsewhere.path()).unwrap().count(), 0);
+    }
+
+    #[test]
+    fn parts_of_a_crash_are_removed() {
+        let folder = tempfile::tempdir().unwrap();
+        let inner = folder.path().join("a-1/x");
+        std::fs::create_dir_all(&inner).unwrap();
+        let part = part_name("y.parquet");
+        for name in [&part, "y.parquet", ".part", ".y.part", "mine.part"] {
+            std::fs::write(inner.join(name), "").unwrap();
+        }
+        remove_parts(folder.path()).unwrap();
+        let left = std::fs::read_dir(&inner).unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap());
+        let mut left: Vec<String> = left.collect();
+        left.sort();
+        assert_eq!(left, [".part", ".y.part", "mine.part", "y.parquet"]);
+    }
 }

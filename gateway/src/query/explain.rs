@@ -2,7 +2,8 @@
 //! columns and predicates; with ANALYZE, what the store saw and gave.
 //!
 //! Of a scan by row groups ([`columnar`](crate::provider::columnar)) the row groups and rows are counted that it
-//! selects, no others: a row group may hold rows of several tenants.
+//! selects, no others: a row group may hold rows of several tenants. Of such a row group the bytes of the tenant's
+//! values are counted, not those that are read, which depend on the others' values.
 //!
 //! Ranges print without the tenant's prefix: the scan does not know it. Where a scan covers all keys it says "tenant
 //! span".
@@ -10,7 +11,7 @@
 use crate::{
     pg::error::{Result, SqlError, SqlState},
     provider::{
-        columnar::{ColumnarExec, ColumnarStats, MemoryExec},
+        columnar::{BorderRowsExec, ColumnarExec, ColumnarStats, MemoryExec},
         exec::ScanExec,
         pushdown::{Shape, with_commas},
     },
@@ -219,6 +220,9 @@ fn files(fast: &ColumnarExec) -> String {
     while let Some(node) = nodes.pop() {
         nodes.extend(node.children().into_iter().cloned());
         let Some(metrics) = node.metrics() else { continue };
+        if let Some(border) = node.downcast_ref::<BorderRowsExec>() {
+            bytes += border.value_bytes();
+        }
         if node.is::<MemoryExec>() {
             memory += metrics.output_rows().unwrap_or_default();
         }

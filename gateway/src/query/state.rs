@@ -30,9 +30,11 @@ use std::sync::{Arc, LazyLock};
 /// whose rows a client takes slowly would fill the memory of all queries, and fail.
 pub const AHEAD_BYTES: usize = 1 << 20;
 
-/// Functions of DataFusion that share a name with one of PostgreSQL's and do something else: no answer is better than a
-/// wrong one. `date_format` takes strftime's patterns, and gives others back as they are.
-const NOT_POSTGRES: [&str; 1] = ["date_format"];
+/// Functions of DataFusion that are not registered. `date_format` shares a name with one that clients know and does
+/// something else: it takes strftime's patterns, and gives others back as they are; no answer is better than a wrong
+/// one. `input_file_name` and `file_row_index` would name the store's files, and tell how many rows of other tenants
+/// lie before a row in one.
+const NOT_POSTGRES: [&str; 3] = ["date_format", "input_file_name", "file_row_index"];
 
 /// The state that every statement's session starts from.
 pub fn state() -> &'static SessionState {

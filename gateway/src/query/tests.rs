@@ -540,3 +540,16 @@ async fn functions_that_only_share_a_name_with_postgresqls_are_not_there() {
     )
     .await;
 }
+
+#[tokio::test]
+async fn no_function_tells_of_the_stores_files() {
+    check(
+        &["SELECT input_file_name() FROM flights", "SELECT file_row_index() FROM flights"],
+        expect![[r#"
+            > SELECT input_file_name() FROM flights
+            42883 function input_file_name does not exist
+            > SELECT file_row_index() FROM flights
+            42883 function file_row_index does not exist"#]],
+    )
+    .await;
+}

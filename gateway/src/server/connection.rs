@@ -64,6 +64,13 @@ impl Failure {
     }
 }
 
+/// Writes to the log what names files of the server.
+pub(super) fn log_internal(error: &SqlError) {
+    if let Some(internal) = error.internal() {
+        tracing::error!(sqlstate = error.state.0, error = internal, "a statement failed on a file of the server");
+    }
+}
+
 impl From<SqlError> for Failure {
     fn from(error: SqlError) -> Self {
         // What takes the session's rights ends it.
@@ -120,7 +127,7 @@ impl Connection {
                 Ok(false) => return Ok(()),
                 Err(Failure::Lost(error)) => return Err(error),
                 Err(Failure::Fatal(error) | Failure::Sql(error)) => {
-                    reply::problem(&error, Severity::Fatal, &mut self.output.buffer);
+                    reply::problem(&self.told(error), Severity::Fatal, &mut self.output.buffer);
                     return self.output.close().await;
                 }
             }
@@ -187,7 +194,7 @@ impl Connection {
             Err(Failure::Sql(error)) => {
                 self.session.failed();
                 self.tell_notices();
-                reply::problem(&error, Severity::Error, &mut self.output.buffer);
+                reply::problem(&self.told(error), Severity::Error, &mut self.output.buffer);
                 self.skipping = extended;
             }
             Err(failure) => return Err(failure),
@@ -198,6 +205,12 @@ impl Connection {
             self.output.send().await?;
         }
         Ok(true)
+    }
+
+    /// An error as the client reads it. What names files of the server goes to its log, and to operators only.
+    fn told(&self, error: SqlError) -> SqlError {
+        log_internal(&error);
+        if self.session.identity.operator { error.for_operator() } else { error }
     }
 
     async fn dispatch(&mut self, message: Frontend) -> Result<(), Failure> {
@@ -228,7 +241,7 @@ impl Connection {
         self.in_batch = false;
         self.end_portals();
         if let Err(error) = self.session.settle().await {
-            reply::problem(&error, Severity::Error, &mut self.output.buffer);
+            reply::problem(&self.told(error), Severity::Error, &mut self.output.buffer);
         }
         self.tell_notices();
         for (name, value) in self.session.take_parameter_status() {

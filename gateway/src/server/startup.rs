@@ -118,6 +118,7 @@ pub(crate) async fn start(
             if place {
                 applicant.refused(&error);
             }
+            super::connection::log_internal(&error);
             reply::problem(&error, Severity::Fatal, &mut output.buffer);
             // A client that does not take the error in time does without.
             let _ = timeout(GOODBYE, output.close()).await;

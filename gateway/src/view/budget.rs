@@ -1,8 +1,9 @@
 //! The tenant's scan budget: how many bytes one statement may read from the store.
 //!
 //! All that a statement scans is counted: rows by the bytes that the store looked at, row groups by the bytes of their
-//! pages, rows in memory by their values. A statement that exceeds the budget fails with 53400. If it is certain to
-//! read more row groups than the budget allows, it fails before it reads the first ([`check`](ScanBudget::check)).
+//! pages, rows in memory and in row groups that other tenants have rows in by their values. A statement that exceeds
+//! the budget fails with 53400. If it is certain to read more row groups than the budget allows, it fails before it
+//! reads the first ([`check`](ScanBudget::check)).
 
 use crate::{
     pg::error::{SqlError, SqlState},

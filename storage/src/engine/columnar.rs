@@ -49,12 +49,13 @@ impl ColumnarScan for Engine {
             let families = rules(&table, segment.meta().stamp, pin.now_micros);
             let clean = segment.clean(&CleanRequest {
                 ranges: &ranges,
+                span: &request.span,
                 dead: &dead,
                 columns: &columns,
                 key: request.key.as_deref(),
                 families: &families,
             })?;
-            parts.extend(clean.part);
+            parts.extend(clean.parts);
             if clean.rest_rows > 0 {
                 rest_rows += clean.rest_rows;
                 rest.insert(id, clean.rest);

@@ -116,7 +116,13 @@ pub(super) async fn read(
     (rows, wanted): &(RowSet, Vec<RequestedColumn>),
     pin: Pin,
 ) -> Result<(Values, u64)> {
-    let request = ColumnarRequest { rows: rows.clone(), columns: wanted.clone(), key: None, pin: Some(pin) };
+    let request = ColumnarRequest {
+        rows: rows.clone(),
+        span: KeyRange::all(),
+        columns: wanted.clone(),
+        key: None,
+        pin: Some(pin),
+    };
     let Columnar { parts, memory, rest } = columnar.columnar(&table(), request.clone())?;
     let mut found = Values::new();
     let mut clean = 0;

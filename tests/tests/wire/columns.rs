@@ -150,7 +150,7 @@ async fn values_are_copied_in_every_format_and_survive_a_restart() -> Result<()>
     }
 
     alto.batch_execute("COPY c TO 'c.parquet' (FORMAT parquet)").await?;
-    let file = std::fs::File::open(harness.copy_folder().join("alto/c.parquet"))?;
+    let file = std::fs::File::open(harness.copy_folder_of("alto")?.join("c.parquet"))?;
     let batch = ParquetRecordBatchReaderBuilder::try_new(file)?.build()?.next().expect("a batch")?;
     let shown = |name: &str| array_value_to_string(batch.column_by_name(name).expect("a column"), 0);
     assert_eq!(shown("a")?, "[1, , -3]");

@@ -134,6 +134,19 @@ impl Harness {
         self.instance.copy_folder.as_deref().expect("the harness sets one")
     }
 
+    /// The folder of a tenant's files of `COPY`, if there is one for this name.
+    pub fn copy_folder_of(&self, tenant: &str) -> Result<PathBuf> {
+        let folders =
+            std::fs::read_dir(self.copy_folder())?.map(|entry| Ok(entry?.path())).collect::<Result<Vec<_>>>()?;
+        let is_of = |path: &PathBuf| {
+            let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
+            name.strip_prefix(tenant)
+                .and_then(|rest| rest.strip_prefix('-'))
+                .is_some_and(|oid| oid.parse::<u32>().is_ok())
+        };
+        folders.into_iter().find(is_of).context("no folder of the tenant")
+    }
+
     /// The catalog, the clock and what else the sessions share.
     #[allow(dead_code, reason = "for tests of other parts")]
     pub fn instance(&self) -> &Arc<Instance> {

@@ -138,6 +138,22 @@ async fn a_session_of_a_dropped_tenant_is_told_so_and_stays_out() -> Result<()> 
 }
 
 #[tokio::test]
+async fn files_of_a_dropped_tenant_do_not_fall_to_the_next_of_its_name() -> Result<()> {
+    let harness = Harness::start().await?;
+    let (operator, alto) = define(&harness).await?;
+    let export = "COPY (SELECT * FROM t) TO 'x/y.parquet' (FORMAT parquet)";
+    alto.batch_execute(export).await?;
+    let first = harness.copy_folder_of("alto")?;
+    operator.batch_execute("DROP DATABASE alto").await?;
+    std::fs::write(first.join("x/y.parquet"), "as it was")?;
+    make_again(&operator).await?;
+    harness.connect("alto", "alto").await?.batch_execute(export).await?;
+    assert_eq!(std::fs::read(first.join("x/y.parquet"))?, b"as it was");
+    assert_eq!(std::fs::read_dir(harness.copy_folder())?.count(), 2);
+    Ok(())
+}
+
+#[tokio::test]
 async fn a_transaction_over_a_drop_does_not_reach_the_next_tenant_of_the_name() -> Result<()> {
     let harness = Harness::start().await?;
     let (operator, first) = define(&harness).await?;

@@ -47,7 +47,9 @@ fn of(error: &DataFusionError) -> SqlError {
             SqlError::new(SqlState::OUT_OF_MEMORY, "out of memory for this query").with_detail(tidy(message))
         }
         DataFusionError::IoError(inner) => of_io(inner),
-        DataFusionError::ObjectStore(inner) => SqlError::new(SqlState::IO_ERROR, tidy(&inner.to_string())),
+        DataFusionError::ObjectStore(inner) => {
+            SqlError::of_server_file(SqlState::IO_ERROR, "could not read a file", tidy(&inner.to_string()))
+        }
         DataFusionError::ParquetError(inner) => of_parquet(inner),
         other => SqlError::new(SqlState::INTERNAL_ERROR, tidy(&other.strip_backtrace())),
     }
@@ -87,12 +89,12 @@ fn ours(error: &(dyn Error + 'static)) -> SqlError {
     SqlError::new(SqlState::INTERNAL_ERROR, tidy(&error.to_string()))
 }
 
+/// An error about a temporary file of the server, whose name may be in the text.
 fn of_io(error: &std::io::Error) -> SqlError {
+    let text = tidy(&error.to_string());
     match is_full(error) {
-        true => {
-            SqlError::new(SqlState::DISK_FULL, "no space left to write a file").with_detail(tidy(&error.to_string()))
-        }
-        false => SqlError::new(SqlState::IO_ERROR, tidy(&error.to_string())),
+        true => SqlError::of_server_file(SqlState::DISK_FULL, "no space left to write a file", text),
+        false => SqlError::of_server_file(SqlState::IO_ERROR, error.kind().to_string(), text),
     }
 }
 

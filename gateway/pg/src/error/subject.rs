@@ -1,6 +1,7 @@
 //! The name that an error is about.
 
-/// A name that a statement wrote and an error complains of: from it the position of the error is found in the text.
+/// What an error is about: mostly a name that the statement wrote, from which the position of the error is found in the
+/// text.
 ///
 /// Names are as they are looked up: in lower case unless the statement quoted them.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -20,4 +21,6 @@ pub enum Subject {
     Qualifier(String),
     /// A function, without its schema and arguments.
     Function(String),
+    /// No name of a statement, but a file of the server: the message with its name, for the log and for operators.
+    ServerFile(String),
 }

@@ -8,6 +8,11 @@
 //! A selection that is a bitmap has many short runs. Its rows are decoded, except for long gaps, and dead rows are
 //! dropped afterwards ([`live_rows`]).
 //!
+//! Border row groups, in which other tenants have rows too, have sources of their own: without statistics, with no row
+//! decoded beyond the first and the last one that is selected, and counted by their rows ([`border_rows`]). Whatever is
+//! estimated of them before they are read depends on the number of rows that are selected, and on the types of columns;
+//! except for the rows of a batch, which depend on the length of texts in the row group as well.
+//!
 //! Filters are tested against statistics of row groups and pages, not against rows while these are decoded. That took
 //! twice as long as a filter above when one row in two passed, and was not faster when one in a hundred passed
 //! (`keyspan bench scan`).
@@ -15,8 +20,9 @@
 use super::{
     super::exec::batch_bytes_max,
     FileColumn,
+    border_rows::BorderRowsExec,
     live_rows::{self, LiveRowsExec},
-    reader::{Budget, OpenFile, ReaderFactory},
+    reader::{Budget, OpenFile, ReaderFactory, Reads},
 };
 use arrow::{
     array::BooleanBufferBuilder,
@@ -44,7 +50,7 @@ use datafusion::{
     scalar::ScalarValue,
 };
 use keyspan_storage::ParquetPart;
-use parquet::{arrow::arrow_reader::RowSelection, file::metadata::ColumnChunkMetaData};
+use parquet::{arrow::arrow_reader::RowSelection, basic::Type as PhysicalType, file::metadata::ColumnChunkMetaData};
 use std::{ops::Range, sync::Arc};
 
 /// Chunks of row groups for each partition, if there are enough row groups.
@@ -55,9 +61,10 @@ const GAP_ROWS_MIN: usize = 1_024;
 /// The fewest rows of a full batch, however wide they are.
 const BATCH_ROWS_MIN: usize = 16;
 
-/// Files that have the same names for the columns.
+/// Files that have the same names for the columns: their border row groups, or the others.
 struct Group {
     names: Vec<String>,
+    is_border: bool,
     parts: Vec<ParquetPart>,
 }
 
@@ -74,21 +81,43 @@ pub(super) fn sources(
     groups.map(|group| source(group, schema, limit, (partitions, batch_rows), budget)).collect()
 }
 
-/// Compressed bytes of the columns in a part, in proportion to the rows selected in each row group.
+/// Compressed bytes of the columns in a part, in proportion to the rows selected in each row group. Of border row
+/// groups the bytes of values of fixed width, which is the least that [`border_rows`](super::border_rows) counts.
 pub(super) fn column_bytes(part: &ParquetPart, columns: &[FileColumn]) -> u64 {
     let names: Vec<String> = names(part, columns).into_iter().flatten().collect();
+    if part.is_border {
+        let Some((group, _)) = part.row_groups.first() else { return 0 };
+        let chunks = part.metadata.row_group(*group).columns().iter();
+        let widths = chunks.filter(|chunk| is_of(chunk, &names)).filter_map(fixed_width);
+        return part.rows * widths.map(|width| width as u64).sum::<u64>();
+    }
     let of_group = |(group, selection): &(usize, Option<RowSelection>)| {
         let group = part.metadata.row_group(*group);
-        let is_read = |column: &&ColumnChunkMetaData| {
-            column.column_path().parts().first().is_some_and(|name| names.contains(name))
-        };
-        let columns = group.columns().iter().filter(is_read);
+        let columns = group.columns().iter().filter(|chunk| is_of(chunk, &names));
         let bytes: i64 = columns.map(ColumnChunkMetaData::compressed_size).sum();
         let rows = u128::try_from(group.num_rows()).unwrap_or_default().max(1);
         let selected = selection.as_ref().map_or(rows, |selection| selection.row_count() as u128);
         u64::try_from(u128::try_from(bytes).unwrap_or_default() * selected / rows).unwrap_or(u64::MAX)
     };
     part.row_groups.iter().map(of_group).sum()
+}
+
+/// Whether the chunk is of a column with one of these names.
+fn is_of(chunk: &ColumnChunkMetaData, names: &[String]) -> bool {
+    chunk.column_path().parts().first().is_some_and(|name| names.contains(name))
+}
+
+/// Bytes of each value of a chunk, as far as its type in the file tells.
+fn fixed_width(chunk: &ColumnChunkMetaData) -> Option<usize> {
+    match chunk.column_type() {
+        PhysicalType::BOOLEAN => Some(1),
+        // Narrower integers have this type too.
+        PhysicalType::INT32 => Some(2),
+        PhysicalType::FLOAT => Some(4),
+        PhysicalType::INT64 | PhysicalType::DOUBLE => Some(8),
+        PhysicalType::FIXED_LEN_BYTE_ARRAY => usize::try_from(chunk.column_descr().type_length()).ok(),
+        PhysicalType::INT96 | PhysicalType::BYTE_ARRAY => None,
+    }
 }
 
 /// Rows of a batch: `rows`, or fewer if they are wide.
@@ -101,16 +130,16 @@ fn batch_rows(parts: &[ParquetPart], names: &[String], rows: usize) -> usize {
 fn row_bytes(part: &ParquetPart, names: &[String]) -> usize {
     let bytes = part.row_groups.iter().map(|(group, _)| {
         let group = part.metadata.row_group(*group);
-        let columns = group.columns().iter().filter(|column| {
-            let path = column.column_path().parts();
-            path.first().is_some_and(|name| names.contains(name))
-        });
-        // A dictionary makes a column small in the file only.
-        let bytes =
-            columns.map(|column| column.uncompressed_size().max(column.unencoded_byte_array_data_bytes().unwrap_or(0)));
-        bytes.sum::<i64>() / group.num_rows().max(1)
+        let rows = usize::try_from(group.num_rows()).unwrap_or_default().max(1);
+        // The length of texts, which an encoding or a dictionary may make smaller in the file.
+        let of_texts = |chunk: &ColumnChunkMetaData| {
+            let bytes = chunk.unencoded_byte_array_data_bytes().unwrap_or_else(|| chunk.uncompressed_size());
+            usize::try_from(bytes).unwrap_or_default() / rows
+        };
+        let chunks = group.columns().iter().filter(|chunk| is_of(chunk, names));
+        chunks.map(|chunk| fixed_width(chunk).unwrap_or_else(|| of_texts(chunk))).sum()
     });
-    usize::try_from(bytes.max().unwrap_or_default()).unwrap_or_default()
+    bytes.max().unwrap_or_default()
 }
 
 /// A name that no column of a file has, which reads as NULL.
@@ -155,9 +184,9 @@ fn group_by_names(parts: Vec<ParquetPart>, columns: &[FileColumn]) -> Vec<Group>
             (None, _) => absent(index),
         });
         let names: Vec<String> = names.collect();
-        match groups.iter_mut().find(|group| group.names == names) {
+        match groups.iter_mut().find(|group| group.names == names && group.is_border == part.is_border) {
             Some(group) => group.parts.push(part),
-            None => groups.push(Group { names, parts: vec![part] }),
+            None => groups.push(Group { names, is_border: part.is_border, parts: vec![part] }),
         }
     }
     groups
@@ -170,17 +199,20 @@ fn source(
     (partitions, batch_rows_max): (usize, usize),
     budget: &Budget,
 ) -> Result<Arc<dyn ExecutionPlan>> {
-    let Group { names, parts } = group;
+    let Group { names, is_border, parts } = group;
     let batch_rows = batch_rows(&parts, &names, batch_rows_max);
     let live: Vec<Option<BooleanBuffer>> = parts.iter().map(live_rows_of).collect();
     let exact = live.iter().all(Option::is_none);
-    let chunks = distribute(&parts, partitions.max(1), !exact, budget);
-    if exact {
-        return files(&names, schema, chunks, (limit, batch_rows), &[]);
-    }
-    // A limit below would count dead rows.
-    let all = files(&names, schema, chunks, (None, batch_rows), &live_rows::position_columns())?;
-    Ok(Arc::new(LiveRowsExec::new(all, live.into())))
+    let reads = if is_border { Reads::CountedAbove } else { Reads::Counted(budget.clone()) };
+    let chunks = distribute(&parts, partitions.max(1), !exact, &reads);
+    let rows = if exact {
+        files(&names, schema, chunks, (limit, batch_rows), &[])?
+    } else {
+        // A limit below would count dead rows.
+        let all = files(&names, schema, chunks, (None, batch_rows), &live_rows::position_columns())?;
+        Arc::new(LiveRowsExec::new(all, live.into()))
+    };
+    Ok(if is_border { Arc::new(BorderRowsExec::new(rows, budget.clone())) } else { rows })
 }
 
 /// A source of files, with additional columns: the first of `own` is the index of the file, the others are made by the
@@ -241,8 +273,10 @@ fn live_rows_of(part: &ParquetPart) -> Option<BooleanBuffer> {
     Some(bits.finish())
 }
 
-/// The access to a row group whose selection is a bitmap: all rows except for long gaps.
-fn access_without_gaps(mask: &BooleanBuffer) -> RowGroupAccess {
+/// The access to a row group whose selection is a bitmap: all rows except for long gaps. Of a border row group, no row
+/// before the first and behind the last one that is selected: it may be another tenant's. Between them are the tenant's
+/// own, since its keys are one range.
+fn access_without_gaps(mask: &BooleanBuffer, is_border: bool) -> RowGroupAccess {
     let mut stretches: Vec<Range<usize>> = Vec::new();
     for (start, end) in mask.set_slices() {
         match stretches.last_mut() {
@@ -251,7 +285,7 @@ fn access_without_gaps(mask: &BooleanBuffer) -> RowGroupAccess {
         }
     }
     match stretches.as_slice() {
-        [one] if one.start < GAP_ROWS_MIN && mask.len() - one.end < GAP_ROWS_MIN => RowGroupAccess::Scan,
+        [one] if !is_border && one.start < GAP_ROWS_MIN && mask.len() - one.end < GAP_ROWS_MIN => RowGroupAccess::Scan,
         _ => {
             let stretches = stretches.into_iter();
             RowGroupAccess::Selection(RowSelection::from_consecutive_ranges(stretches, mask.len()))
@@ -261,7 +295,7 @@ fn access_without_gaps(mask: &BooleanBuffer) -> RowGroupAccess {
 
 /// Divides the parts into chunks and distributes these over partitions: neighbours stay together, and partitions have
 /// about the same number of rows. `numbered` files carry their index.
-fn distribute(parts: &[ParquetPart], partitions: usize, numbered: bool, budget: &Budget) -> Vec<FileGroup> {
+fn distribute(parts: &[ParquetPart], partitions: usize, numbered: bool, reads: &Reads) -> Vec<FileGroup> {
     let row_groups: usize = parts.iter().map(|part| part.row_groups.len()).sum();
     let chunk_row_groups = row_groups.div_ceil(partitions * CHUNKS_PER_PARTITION).max(1);
     let share = parts.iter().map(|part| part.rows).sum::<u64>().div_ceil(partitions as u64).max(1);
@@ -270,7 +304,7 @@ fn distribute(parts: &[ParquetPart], partitions: usize, numbered: bool, budget: 
     for (number, part) in parts.iter().enumerate() {
         for chosen in part.row_groups.chunks(chunk_row_groups) {
             let group = usize::try_from(rows_before / share).unwrap_or(usize::MAX).min(partitions - 1);
-            let (mut chunk, rows) = chunk(part, chosen, budget);
+            let (mut chunk, rows) = chunk(part, chosen, reads);
             if numbered {
                 let number = u32::try_from(number).unwrap_or(u32::MAX);
                 chunk = chunk.with_partition_values(vec![ScalarValue::UInt32(Some(number))]);
@@ -283,7 +317,7 @@ fn distribute(parts: &[ParquetPart], partitions: usize, numbered: bool, budget: 
 }
 
 /// Some row groups of a part as a file, and the number of rows that are selected in them.
-fn chunk(part: &ParquetPart, chosen: &[(usize, Option<RowSelection>)], budget: &Budget) -> (PartitionedFile, u64) {
+fn chunk(part: &ParquetPart, chosen: &[(usize, Option<RowSelection>)], reads: &Reads) -> (PartitionedFile, u64) {
     let all = part.metadata.row_groups();
     let mut plan = ParquetAccessPlan::new_none(all.len());
     let mut rows = 0;
@@ -294,10 +328,10 @@ fn chunk(part: &ParquetPart, chosen: &[(usize, Option<RowSelection>)], budget: &
         };
         let mask = selection.as_ref().and_then(RowSelection::as_mask);
         let exact = || selection.clone().map_or(RowGroupAccess::Scan, RowGroupAccess::Selection);
-        plan.set(*at, mask.map_or_else(exact, access_without_gaps));
+        plan.set(*at, mask.map_or_else(exact, |mask| access_without_gaps(mask, part.is_border)));
     }
     let (file, metadata) = (Arc::clone(&part.file), Arc::clone(&part.metadata));
-    let opened = OpenFile { file, metadata, budget: budget.clone() };
+    let opened = OpenFile { file, metadata, reads: reads.clone() };
     let size = part.file.size();
     let file = PartitionedFile::new(part.file.name(), size).with_extension(opened).with_extension(plan);
     (file, rows)

@@ -29,7 +29,7 @@ use datafusion::{
     scalar::ScalarValue,
 };
 use keyspan_catalog::Table;
-use keyspan_storage::{ColumnarRequest, MemoryPart, RowSet};
+use keyspan_storage::{ColumnarRequest, KeyRange, MemoryPart, RowSet};
 use std::sync::Arc;
 
 /// The most ranges that are looked up. A join pushes down some hundred values at most.
@@ -94,7 +94,8 @@ pub(super) async fn few_rows(scan: &ScanExec, filters: &[DynamicFilter], all_row
 /// # Errors
 /// The store's.
 pub(crate) async fn rows_estimate(view: &View, table: &Arc<Table>, rows: RowSet) -> Result<u64> {
-    let request = ColumnarRequest { rows, columns: Vec::new(), key: None, pin: Some(view.pin.clone()) };
+    let request =
+        ColumnarRequest { rows, span: KeyRange::all(), columns: Vec::new(), key: None, pin: Some(view.pin.clone()) };
     let (rows, table) = (view.rows.clone(), Arc::clone(table));
     // The store may have to read metadata of its files.
     let found = tokio::task::spawn_blocking(move || rows.columnar(&table, request)).await;

@@ -26,8 +26,17 @@ use std::{ops::Range, sync::Arc};
 pub(super) struct OpenFile {
     pub(super) file: Arc<dyn PartFile>,
     pub(super) metadata: Arc<ParquetMetaData>,
-    /// Is charged for the bytes that are read.
-    pub(super) budget: Budget,
+    /// How the bytes that are read are counted.
+    pub(super) reads: Reads,
+}
+
+/// Who counts what is read of a file.
+#[derive(Clone, Debug)]
+pub(super) enum Reads {
+    /// The reader: the bytes are charged to the budget.
+    Counted(Budget),
+    /// A node above, by the rows that it gets ([`border_rows`](super::border_rows)).
+    CountedAbove,
 }
 
 /// The scan budget of the statement, and the hint of the error when it is exceeded; `None` without a budget.
@@ -67,11 +76,13 @@ impl AsyncFileReader for Reader {
 
     fn get_byte_ranges(&mut self, ranges: Vec<Range<u64>>) -> BoxFuture<'_, ParquetResult<Vec<Bytes>>> {
         let bytes: u64 = ranges.iter().map(|range| range.end - range.start).sum();
-        self.metrics.bytes_scanned.add(usize::try_from(bytes).unwrap_or(usize::MAX));
-        if let Some((budget, hint)) = &self.opened.budget
-            && let Err(error) = budget.charge(bytes, hint.as_deref())
-        {
-            return futures::future::ready(Err(ParquetError::External(Box::new(error)))).boxed();
+        if let Reads::Counted(budget) = &self.opened.reads {
+            self.metrics.bytes_scanned.add(usize::try_from(bytes).unwrap_or(usize::MAX));
+            if let Some((budget, hint)) = budget
+                && let Err(error) = budget.charge(bytes, hint.as_deref())
+            {
+                return futures::future::ready(Err(ParquetError::External(Box::new(error)))).boxed();
+            }
         }
         self.opened.file.read(&ranges).map_err(|error| ParquetError::External(Box::new(error))).boxed()
     }

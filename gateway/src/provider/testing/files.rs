@@ -137,7 +137,7 @@ impl ColumnarScan for FileStore {
         let decoder = layout.key.as_ref().filter(|key| request.key.as_ref() == Some(&key.id()));
         assert_eq!(decoder.is_some(), request.key.is_some(), "the reader has another decoder");
         let parts = files.iter().enumerate();
-        let parts = parts.filter_map(|(file, rows)| part(file, rows, &request, decoder.map(AsRef::as_ref))).collect();
+        let parts = parts.flat_map(|(file, rows)| parts_of(file, rows, &request, decoder.map(AsRef::as_ref))).collect();
         let (store, table, rest) = (Arc::clone(&self.rows), table.clone(), RowSet::new(rest));
         let within = rest.intersect(&request.rows);
         let asked = request.rows.clone();
@@ -217,12 +217,12 @@ struct Position<'a> {
     is_live: bool,
 }
 
-fn part(
+fn parts_of(
     number: usize,
     rows: &[Row],
     request: &ColumnarRequest,
     decoder: Option<&dyn KeyDecoder>,
-) -> Option<ParquetPart> {
+) -> Vec<ParquetPart> {
     let mut positions = Vec::new();
     for (at, row) in rows.iter().enumerate() {
         if at % DEAD_EVERY == 0 {
@@ -262,11 +262,15 @@ fn part(
     reader.try_parse(&bytes).unwrap();
     let metadata = Arc::new(reader.finish().unwrap());
     let (row_groups, count) = selections(&positions, request);
-    let dead = positions.iter().filter(|position| !position.is_live).count() as u64;
+    if count == 0 {
+        return Vec::new();
+    }
     let file: Arc<dyn PartFile> = Arc::new(InMemory { number, bytes });
     let (row_key, span) = ("_key".to_owned(), Bytes::new());
-    let part = ParquetPart { file, metadata, row_groups, rows: count, dead, columns, key_columns, row_key, span };
-    (count > 0).then_some(part)
+    let (is_border, rows) = (false, count);
+    let part = ParquetPart { file, metadata, is_border, row_groups, rows, columns, key_columns, row_key, span };
+    let groups: Vec<&[Position<'_>]> = positions.chunks(ROW_GROUP_ROWS).collect();
+    part.divided(|at| groups[at].iter().all(|position| request.span.contains(&position.row.key)))
 }
 
 /// The bytes of a Parquet file with small row groups and pages.

@@ -4,6 +4,7 @@ mod dirty;
 mod filters;
 mod key_lookup;
 mod metadata_aggregates;
+mod neighbours;
 
 use crate::{
     provider::testing::{NOW, World, plan, rows, table},
@@ -368,7 +369,7 @@ async fn explain_tells_row_groups() {
         expect![[r#"
             ProjectionExec: expr=[host@0 as host, sum(metrics.mem)@1 as sum]
               ->  AggregateExec: mode=FinalPartitioned, gby=[host@0 as host], aggr=[sum(metrics.mem)]
-                    ->  RepartitionExec: partitioning=Hash([host@0], 2), input_partitions=6
+                    ->  RepartitionExec: partitioning=Hash([host@0], 2), input_partitions=8
                           ->  AdjacentAggregateExec: mode=Partial, gby=[host@0 as host], aggr=[sum(metrics.mem)]
                                 ->  KeyspanScan: metrics
                                         Access: full scan
@@ -397,7 +398,7 @@ async fn explain_tells_row_groups() {
                 Versions: 1
                 Order: none
                 Row groups: clean=6 files=2 rows=4,560, memory=about 570 rows, rest=about 570 rows
-                Files: row groups skipped=0 rows=5057 bytes=43694, memory rows=570
+                Files: row groups skipped=0 rows=4870 bytes=55494, memory rows=570
                 Rows: seen=570 returned=570
                 Cells: seen=5525 returned=1140
                 Bytes: seen=130523"#]],

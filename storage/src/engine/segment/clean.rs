@@ -15,7 +15,7 @@ use super::{
     shape::KEY,
 };
 use crate::{
-    ColumnKind, GcRule, ParquetPart, PartFile, Result,
+    ColumnKind, GcRule, KeyRange, ParquetPart, PartFile, Result,
     engine::deletion_vector::{DeletionVector, Position},
 };
 use arrow::array::BooleanBufferBuilder;
@@ -33,6 +33,8 @@ const RUNS_MAX: usize = 128;
 pub(crate) struct CleanRequest<'a> {
     /// The requested positions, ascending and disjoint.
     pub(crate) ranges: &'a [Range<Position>],
+    /// The keys that the caller may read: a row group with others is a border row group.
+    pub(crate) span: &'a KeyRange,
     /// Dead positions, which are excluded.
     pub(crate) dead: &'a DeletionVector,
     /// Columns whose newest cells are read.
@@ -65,8 +67,8 @@ impl CleanColumn {
 /// The clean parts of a segment, and the rest.
 #[derive(Debug, Default)]
 pub(crate) struct CleanParts {
-    /// Clean row groups with live rows.
-    pub(crate) part: Option<ParquetPart>,
+    /// Clean row groups with live rows: those in the span, and border row groups.
+    pub(crate) parts: Vec<ParquetPart>,
     /// Positions of the other row groups, including dead ones.
     pub(crate) rest: Vec<Range<Position>>,
     /// Number of live rows among them.
@@ -84,11 +86,15 @@ impl Segment {
         }
         let loaded = self.load()?;
         let found = choose(&loaded.footer, request);
-        let part = (!found.groups.is_empty()).then(|| ParquetPart {
+        if found.groups.is_empty() {
+            return Ok(CleanParts { parts: Vec::new(), rest: found.rest, rest_rows: found.rest_rows });
+        }
+        let own = self.own_positions(request, &loaded.footer, &found.groups)?;
+        let part = ParquetPart {
             metadata: loaded.metadata.metadata().clone(),
+            is_border: false,
             row_groups: found.groups,
             rows: found.rows,
-            dead: found.dead,
             columns: names(&loaded.footer, request),
             key_columns: match (request.key, &loaded.footer.key) {
                 (Some(_), Some(key)) => key.columns.clone(),
@@ -96,10 +102,31 @@ impl Segment {
             },
             row_key: KEY.to_owned(),
             span: Bytes::new(),
-            file: Arc::new(SegmentFile(loaded)),
-        });
-        Ok(CleanParts { part, rest: found.rest, rest_rows: found.rest_rows })
+            file: Arc::new(SegmentFile(Arc::clone(&loaded))),
+        };
+        let parts = part.divided(|at| holds(&own, &loaded.footer.groups[at].positions()));
+        Ok(CleanParts { parts, rest: found.rest, rest_rows: found.rest_rows })
     }
+
+    /// Positions of rows in the span, dead ones too: enough of them to tell which of the row groups are border row
+    /// groups. Most requests are for whole row groups, and then no key is looked up.
+    fn own_positions(
+        &self,
+        request: &CleanRequest<'_>,
+        footer: &Footer,
+        groups: &[(usize, Option<RowSelection>)],
+    ) -> Result<Vec<Range<Position>>> {
+        let is_asked_for = |(at, _): &(usize, _)| holds(request.ranges, &footer.groups[*at].positions());
+        match groups.iter().all(is_asked_for) {
+            true => Ok(request.ranges.to_vec()),
+            false => Ok(vec![self.positions(request.span)?]),
+        }
+    }
+}
+
+/// Whether one of the ranges holds all of these positions.
+fn holds(ranges: &[Range<Position>], positions: &Range<Position>) -> bool {
+    ranges.iter().any(|range| range.start <= positions.start && positions.end <= range.end)
 }
 
 /// The result of [`choose`].
@@ -108,8 +135,6 @@ struct CleanSelection {
     groups: Vec<(usize, Option<RowSelection>)>,
     /// Live rows of the selected row groups.
     rows: u64,
-    /// DeletionVector rows of the groups.
-    dead: u64,
     rest: Vec<Range<Position>>,
     rest_rows: u64,
 }
@@ -132,7 +157,6 @@ fn choose(footer: &Footer, request: &CleanRequest<'_>) -> CleanSelection {
         let selection = (rows < u64::from(group.rows)).then(|| selection(request.dead, &within, &positions));
         chosen.groups.push((at, selection));
         chosen.rows += rows;
-        chosen.dead += request.dead.count_in(positions);
     }
     chosen
 }

@@ -130,7 +130,7 @@ async fn flushes_and_compactions_have_columns_for_every_stretch_of_keys() {
             accepts: None,
         };
         let rows = RowSet::new([KeyRange::prefix(format!("{stretch:02}"))]);
-        let request = ColumnarRequest { rows, columns: vec![column], key: None, pin: None };
+        let request = ColumnarRequest { rows, span: KeyRange::all(), columns: vec![column], key: None, pin: None };
         let found = Store::columnar(engine.as_ref()).unwrap().columnar(&table(), request).unwrap();
         assert!(found.memory.is_empty());
         found.parts.iter().map(|part| part.rows).sum::<u64>()

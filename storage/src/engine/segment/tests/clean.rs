@@ -1,8 +1,12 @@
 //! Which row groups are clean.
 
 use super::*;
-use crate::{ColumnKind, GcRule};
+use crate::{ColumnKind, GcRule, KeyRange};
 use expect_test::{Expect, expect};
+use parquet::{
+    arrow::ARROW_SCHEMA_META_KEY,
+    file::metadata::{ColumnChunkMetaData, RowGroupMetaData},
+};
 use std::collections::BTreeMap;
 
 /// Rows of two row groups of 23 and 17 rows. In the second, family `c` has cells of a rare column.
@@ -41,10 +45,11 @@ fn check(
         rules.iter().map(|(family, rule)| (*family, vec![(rule.clone(), 1_000)])).collect();
     let columns: Vec<CleanColumn> = columns.iter().map(|column| wanted(column, None)).collect();
     let dead = deletion_vectors_of(dead);
-    let request = CleanRequest { ranges, dead: &dead, columns: &columns, key, families: &families };
+    let span = KeyRange::all();
+    let request = CleanRequest { ranges, span: &span, dead: &dead, columns: &columns, key, families: &families };
     let found = segment.clean(&request).unwrap();
     let mut text = String::new();
-    if let Some(part) = found.part {
+    for part in found.parts {
         for (group, selection) in &part.row_groups {
             let runs = selection.as_ref().map(|selection| {
                 let runs = selection.iter().map(|run| format!("{}{}", if run.skip { "-" } else { "+" }, run.row_count));
@@ -52,8 +57,7 @@ fn check(
             });
             text += &format!("group {group}: {}\n", runs.unwrap_or("all".into()));
         }
-        text +=
-            &format!("rows {} dead {} columns {:?} key {:?}\n", part.rows, part.dead, part.columns, part.key_columns);
+        text += &format!("rows {} columns {:?} key {:?}\n", part.rows, part.columns, part.key_columns);
     }
     text += &format!("rest {:?} rows {}\n", found.rest, found.rest_rows);
     expected.assert_eq(&text);
@@ -81,7 +85,7 @@ fn row_groups_are_clean_as_far_as_their_columns_are() {
         &expect![[r#"
         group 0: all
         group 1: all
-        rows 40 dead 0 columns [Some("7:a:i8"), Some("7:a:text")] key ["key:second"]
+        rows 40 columns [Some("7:a:i8"), Some("7:a:text")] key ["key:second"]
         rest [] rows 0
     "#]],
     );
@@ -106,7 +110,7 @@ fn row_groups_are_clean_as_far_as_their_columns_are() {
         all,
         &expect![[r#"
         group 0: all
-        rows 23 dead 0 columns [None, None] key []
+        rows 23 columns [None, None] key []
         rest [23..40] rows 17
     "#]],
     );
@@ -136,7 +140,7 @@ fn residual_cells_and_odd_keys_make_a_row_group_unclean() {
         all,
         &expect![[r#"
         group 1: all
-        rows 17 dead 0 columns [Some("7:a:i8")] key []
+        rows 17 columns [Some("7:a:i8")] key []
         rest [0..23] rows 23
     "#]],
     );
@@ -150,7 +154,7 @@ fn residual_cells_and_odd_keys_make_a_row_group_unclean() {
         &expect![[r#"
         group 0: all
         group 1: all
-        rows 40 dead 0 columns [Some("7:a:text")] key []
+        rows 40 columns [Some("7:a:text")] key []
         rest [] rows 0
     "#]],
     );
@@ -166,7 +170,7 @@ fn residual_cells_and_odd_keys_make_a_row_group_unclean() {
         &expect![[r#"
         group 0: all
         group 1: all
-        rows 40 dead 0 columns [Some("7:a:i8")] key []
+        rows 40 columns [Some("7:a:i8")] key []
         rest [] rows 0
     "#]],
     );
@@ -180,7 +184,7 @@ fn residual_cells_and_odd_keys_make_a_row_group_unclean() {
         std::slice::from_ref(&(0..41)),
         &expect![[r#"
         group 0: all
-        rows 23 dead 0 columns [Some("7:a:i8")] key ["key:second"]
+        rows 23 columns [Some("7:a:i8")] key ["key:second"]
         rest [23..41] rows 18
     "#]],
     );
@@ -202,7 +206,7 @@ fn what_may_be_condemned_is_not_clean() {
         &expect![[r#"
         group 0: all
         group 1: all
-        rows 40 dead 0 columns [Some("7:a:text")] key []
+        rows 40 columns [Some("7:a:text")] key []
         rest [] rows 0
     "#]],
     );
@@ -227,7 +231,7 @@ fn what_may_be_condemned_is_not_clean() {
         &expect![[r#"
         group 0: all
         group 1: all
-        rows 40 dead 0 columns [Some("7:a:text")] key []
+        rows 40 columns [Some("7:a:text")] key []
         rest [] rows 0
     "#]],
     );
@@ -247,7 +251,7 @@ fn what_may_be_condemned_is_not_clean() {
         &expect![[r#"
         group 0: all
         group 1: all
-        rows 40 dead 0 columns [Some("0:b:")] key []
+        rows 40 columns [Some("0:b:")] key []
         rest [] rows 0
     "#]],
     );
@@ -288,7 +292,7 @@ fn living_rows_of_the_ranges_are_selected() {
         &expect![[r#"
         group 0: -2 +3 -1 +4 -10 +3
         group 1: +2 -15
-        rows 12 dead 4 columns [Some("7:a:i8")] key []
+        rows 12 columns [Some("7:a:i8")] key []
         rest [] rows 0
     "#]],
     );
@@ -307,6 +311,50 @@ fn living_rows_of_the_ranges_are_selected() {
     );
 }
 
+/// Three row groups of one segment: rows of `a`, of `a` and `b`, of `b`.
+#[test]
+fn border_row_groups_have_no_statistics() {
+    let row = |at: u8| (vec![if at < 30 { b'a' } else { b'b' }, at], vec![(0, b"i8".to_vec(), 100, vec![at; 8])]);
+    let rows: ModelRows = (0..60).map(row).collect();
+    let segment = write(&Memory::new(), &shape(&ModelRows::new(), true), small(false), &rows);
+    let families = all_keep().into_iter().map(|(family, rule)| (family, vec![(rule, 1_000)])).collect();
+    let columns = [wanted(&INT, None)];
+    let parts = |span: &KeyRange, ranges: &[Range<Position>], dead: &[u32]| {
+        let dead = deletion_vectors_of(dead);
+        let request = CleanRequest { ranges, span, dead: &dead, columns: &columns, key: None, families: &families };
+        let parts = segment.clean(&request).unwrap().parts.into_iter().map(|part| {
+            let metadata = &part.metadata;
+            let chunks = || metadata.row_groups().iter().flat_map(RowGroupMetaData::columns);
+            let has_any = |chunk: &ColumnChunkMetaData| {
+                let lists = chunk.definition_level_histogram().or(chunk.repetition_level_histogram()).is_some();
+                let index = chunk.column_index_offset().or(chunk.bloom_filter_offset()).is_some();
+                chunk.statistics().is_some() || chunk.page_encoding_stats_mask().is_some() || lists || index
+            };
+            let mut pairs = metadata.file_metadata().key_value_metadata().into_iter().flatten();
+            let has_footer = pairs.any(|pair| pair.key != ARROW_SCHEMA_META_KEY);
+            let has_statistics = metadata.column_index().is_some() || has_footer || chunks().any(has_any);
+            assert!(metadata.offset_index().is_some(), "pages are skipped by position");
+            assert_eq!(part.is_border, !has_statistics);
+            let groups: Vec<usize> = part.row_groups.iter().map(|(at, _)| *at).collect();
+            (part.is_border, groups, metadata.num_row_groups(), part.rows)
+        });
+        parts.collect::<Vec<_>>()
+    };
+    let (a, b) = (KeyRange::prefix("a"), KeyRange::prefix("b"));
+    // All rows of a span: the second row group is of both.
+    assert_eq!(parts(&a, &[0..30], &[]), [(true, vec![0], 1, 7), (false, vec![0], 3, 23)]);
+    assert_eq!(parts(&b, &[30..60], &[]), [(true, vec![0], 1, 16), (false, vec![2], 3, 14)]);
+    // Some rows of a row group in the span, and one that is dead.
+    assert_eq!(parts(&a, &[3..20], &[7]), [(false, vec![0], 3, 16)]);
+    assert_eq!(parts(&a, &[3..30], &[7]), [(true, vec![0], 1, 7), (false, vec![0], 3, 19)]);
+    // The neighbour's rows are all dead: they are in the row group nonetheless.
+    let dead: Vec<u32> = (30..60).collect();
+    assert_eq!(parts(&a, &[23..30], &dead), [(true, vec![0], 1, 7)]);
+    // Who may read all keys.
+    assert_eq!(parts(&KeyRange::all(), &[0..60], &[]), [(false, vec![0, 1, 2], 3, 60)]);
+    assert_eq!(parts(&KeyRange::all(), &[25..28], &[]), [(false, vec![1], 3, 3)]);
+}
+
 #[tokio::test]
 async fn a_query_engine_reads_the_part() {
     let rows = sample();
@@ -315,8 +363,9 @@ async fn a_query_engine_reads_the_part() {
     let columns = [wanted(&INT, None)];
     let dead = DeletionVector::default();
     let ranges = std::slice::from_ref(&(0..40));
-    let request = CleanRequest { ranges, dead: &dead, columns: &columns, key: None, families: &families };
-    let part = segment.clean(&request).unwrap().part.unwrap();
+    let (span, key) = (KeyRange::all(), None);
+    let request = CleanRequest { ranges, span: &span, dead: &dead, columns: &columns, key, families: &families };
+    let part = segment.clean(&request).unwrap().parts.remove(0);
     let file = part.file;
     assert_eq!((file.name(), file.size()), ("0000000000000abc.parquet".to_owned(), segment.meta().bytes));
     let size = file.size();
@@ -349,7 +398,7 @@ fn columns_of_families_that_are_gone_are_null() {
         &expect![[r#"
         group 0: all
         group 1: all
-        rows 40 dead 0 columns [None, None] key []
+        rows 40 columns [None, None] key []
         rest [] rows 0
     "#]],
     );
@@ -363,9 +412,9 @@ fn values_must_have_been_held_against_what_they_have_to_be() {
     let families = all_keep().into_iter().map(|(family, rule)| (family, vec![(rule, 0)])).collect();
     let is_clean = |accepts| {
         let columns = [wanted(&(0, "\0*", ColumnKind::Int32), accepts)];
-        let (dead, ranges) = (DeletionVector::default(), [0..3]);
-        let request = CleanRequest { ranges: &ranges, dead: &dead, columns: &columns, key: None, families: &families };
-        segment.clean(&request).unwrap().part.is_some()
+        let (dead, ranges, span) = (DeletionVector::default(), &[0..3], &KeyRange::all());
+        let request = CleanRequest { ranges, span, dead: &dead, columns: &columns, key: None, families: &families };
+        !segment.clean(&request).unwrap().parts.is_empty()
     };
     assert_eq!([None, Some("even"), Some("odd")].map(is_clean), [true, true, false]);
 }
