@@ -89,7 +89,7 @@ impl Session {
     /// A query for a plan that is in the plan cache.
     ///
     /// # Errors
-    /// Those of [`Query::of_kept`].
+    /// Those of [`Query::of_cached`].
     pub(crate) fn query_of_cached(&self, view: View) -> Result<Query> {
         Query::of_cached(Arc::new(self.statement_context(&view)), view)
     }

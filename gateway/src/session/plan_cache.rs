@@ -10,7 +10,7 @@
 //! ([`Once`]). An entry is valid for one [`CacheKey`], catalog and settings. A [`Prepared`] in turn carries its own
 //! plans: the compiled form of a short statement ([`point::CompiledPlan`](crate::point)), which depends on less (the
 //! catalog's version and the search path) and is therefore checked without a copy of the settings, and the optimised
-//! and the physical plan ([`Plans`](crate::query::plan_cache::PreparedPlan)), valid for the same [`CacheKey`].
+//! and the physical plan ([`PreparedPlan`](crate::query::plan_cache::PreparedPlan)), valid for the same [`CacheKey`].
 //! `execute` asks the cache and fills it; `server` knows nothing of it. Sessions share no plans.
 
 use super::{Prepared, Session};
