@@ -222,8 +222,8 @@ impl Private {
         Ok(())
     }
 
-    /// Checks that there is room for more relations, and for texts of these lengths. Definitions stay in memory, in each
-    /// version of the catalog and from each start on.
+    /// Checks that there is room for more relations, and for texts of these lengths. Definitions stay in memory, in
+    /// each version of the catalog and from each start on.
     fn check_room(&self, more: usize, texts: impl Iterator<Item = usize>) -> Result<()> {
         let too_much = |message: String| Err(Error::new(ErrorKind::TooMuch, message));
         let count = self.tables.len() + self.sequences.len() + self.views.len();

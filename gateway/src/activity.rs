@@ -109,8 +109,8 @@ impl Activities {
         self.all().into_iter().filter(|activity| activity.tenant.is_some_and(|oid| !is_there(oid))).collect()
     }
 
-    /// Waits until the sessions of a tenant, given by its OID, have ended, and ends them itself with `force`; `false` if
-    /// some have not after [`END_TIMEOUT`].
+    /// Waits until the sessions of a tenant, given by its OID, have ended, and ends them itself with `force`; `false`
+    /// if some have not after [`END_TIMEOUT`].
     pub(crate) async fn ended(&self, tenant: u32, force: bool) -> bool {
         let deadline = Instant::now() + END_TIMEOUT;
         loop {

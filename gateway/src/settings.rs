@@ -36,7 +36,8 @@ enum Takes {
     Nothing,
 }
 
-/// A setting: its name, the value at start, what it takes, the name under which it is reported to the client (`None`: it is not), what it is.
+/// A setting: its name, the value at start, what it takes, the name under which it is reported to the client (`None`:
+/// it is not), what it is.
 type Setting = (&'static str, &'static str, Takes, Option<&'static str>, &'static str);
 
 /// Bytes of a value that is any text: each statement has a copy of all of them.

@@ -46,3 +46,4 @@ mod settings;
 mod transaction;
 
 pub mod error_position;
+pub mod fuzz;

@@ -1,7 +1,8 @@
 //! SCRAM-SHA-256 (RFC 5802, RFC 7677), with channel binding over TLS (RFC 5929, `tls-server-end-point`).
 //!
 //! The store keeps what checks a proof, not the password ([`ScramSecret`]). The arithmetic is the wire library's; what
-//! stands here is which secret is used, the mock secret of roles that do not exist included, and the errors that a client receives.
+//! stands here is which secret is used, the mock secret of roles that do not exist included, and the errors that a
+//! client receives.
 
 use crate::pg::error::{Result, SqlError, SqlState};
 use keyspan_catalog::{Catalog, Edit, MockNonce, ScramSecret, Snapshot};

@@ -2,8 +2,8 @@
 //!
 //! DataFusion's planner passes over the clause. So the expressions of a statement are asked for first, as one SELECT of
 //! timestamps ([`timestamps_query`], [`answer`]); then each `t FOR SYSTEM_TIME AS OF …` becomes `"as of
-//! 1700000000000000".t AS t` ([`at_timestamps`]), the name of a schema that [`tables`](super::schemas) opens as the tables as
-//! they were ([`timestamp_of`], [`view`]).
+//! 1700000000000000".t AS t` ([`at_timestamps`]), the name of a schema that [`tables`](super::schemas) opens as the
+//! tables as they were ([`timestamp_of`], [`view`]).
 
 use crate::{
     pg::{

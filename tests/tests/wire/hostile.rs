@@ -1,5 +1,5 @@
-//! Statements that ended or froze the server, and their kin, from one tenant's session while another works: each has its
-//! answer with a SQLSTATE, and the other goes on.
+//! Statements that ended or froze the server, and their kin, from one tenant's session while another works: each has
+//! its answer with a SQLSTATE, and the other goes on.
 //!
 //! The server is a process of its own: a stack that overflows, or an allocation that fails, ends it.
 

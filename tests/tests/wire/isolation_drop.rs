@@ -144,7 +144,7 @@ async fn files_of_a_dropped_tenant_do_not_fall_to_the_next_of_its_name() -> Resu
     let export = "COPY (SELECT * FROM t) TO 'x/y.parquet' (FORMAT parquet)";
     alto.batch_execute(export).await?;
     let first = harness.copy_folder_of("alto")?;
-    operator.batch_execute("DROP DATABASE alto").await?;
+    operator.batch_execute("DROP DATABASE alto WITH (FORCE)").await?;
     std::fs::write(first.join("x/y.parquet"), "as it was")?;
     make_again(&operator).await?;
     harness.connect("alto", "alto").await?.batch_execute(export).await?;

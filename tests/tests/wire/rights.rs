@@ -73,7 +73,7 @@ async fn a_drop_waits_for_sessions_or_ends_them() -> Result<()> {
     operator.batch_execute("CREATE TABLE t (k bigint PRIMARY KEY)").await?;
     let alto = harness.tenant("alto").await?;
     alto.batch_execute("INSERT INTO t SELECT g FROM generate_series(1, 20000) g").await?;
-    alto.batch_execute("BEGIN; DECLARE c CURSOR FOR SELECT * FROM t").await?;
+    alto.batch_execute("BEGIN; DECLARE c CURSOR FOR SELECT * FROM t ORDER BY k").await?;
     assert_eq!(rows(&alto, "FETCH 1 FROM c").await?, ["1"]);
     let in_use = "55006 database \"alto\" is being accessed by other users";
     assert_eq!(error(&operator, "DROP DATABASE alto").await, in_use);

@@ -103,8 +103,8 @@ fn format(call: &Call) -> Result<ScalarValue> {
     text(out)
 }
 
-/// A pattern of PostgreSQL's as a [`Regex`], with its flags. Those that a thread has compiled last are kept: a column of
-/// texts has most often one pattern, and compiling it takes up to tens of milliseconds.
+/// A pattern of PostgreSQL's as a [`Regex`], with its flags. Those that a thread has compiled last are kept: a column
+/// of texts has most often one pattern, and compiling it takes up to tens of milliseconds.
 ///
 /// # Errors
 /// 2201B for an invalid pattern, 22023 for an unknown flag.

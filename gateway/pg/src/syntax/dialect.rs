@@ -1,10 +1,11 @@
 //! PostgreSQL's dialect for sqlparser, with a bound on the parser's work.
 //!
-//! sqlparser tries alternatives and goes back, so that the time of some nested texts doubles with each level: `f(f(f(…)))`,
-//! `CASE` in `CASE`, `INTERVAL INTERVAL …` (sqlparser's issues 2344, 2352, 2372, 2378, 2392). [`BoundedDialect`] is
-//! PostgreSQL's dialect and counts the operands that the parser begins to read, again for each alternative. Beyond
-//! [`steps_max`] the parser ends with its error of nesting, which no alternative catches. Everything that a client may
-//! have written is read with it: by [`parse_text`], or token by token by the statement parsers.
+//! sqlparser tries alternatives and goes back, so that the time of some nested texts doubles with each level:
+//! `f(f(f(…)))`, `CASE` in `CASE`, `INTERVAL INTERVAL …` (sqlparser's issues 2344, 2352, 2372, 2378, 2392).
+//! [`BoundedDialect`] is PostgreSQL's dialect and counts the operands that the parser begins to read, again for each
+//! alternative. Beyond [`steps_max`] the parser ends with its error of nesting, which no alternative catches.
+//! Everything that a client may have written is read with it: by [`parse_text`], or token by token by the statement
+//! parsers.
 
 use super::balance::balance;
 use datafusion::sql::sqlparser::{
@@ -156,7 +157,8 @@ mod tests {
         assert!(forty <= 5 * ten, "{ten} {forty}");
     }
 
-    /// Each either parses within the bound or ends with the error of nesting; without the bound most of these take hours.
+    /// Each either parses within the bound or ends with the error of nesting; without the bound most of these take
+    /// hours.
     #[test]
     fn what_doubles_with_each_level_ends() {
         // With the stack that threads of the server have.

@@ -21,8 +21,8 @@ pub const MONTHS: [&str; 12] = [
 pub const DAYS: [&str; 7] = ["Sunday", "Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday"];
 const ROMAN: [&str; 12] = ["I", "II", "III", "IV", "V", "VI", "VII", "VIII", "IX", "X", "XI", "XII"];
 
-/// All patterns; a longer one stands before those that are its beginning. Patterns of letters that come in two cases are listed
-/// in both.
+/// All patterns; a longer one stands before those that are its beginning. Patterns of letters that come in two cases
+/// are listed in both.
 const PATTERNS: [&str; 97] = [
     "A.D.", "A.M.", "AD", "AM", "B.C.", "BC", "CC", "DAY", "DDD", "DD", "DY", "Day", "Dy", "D", "FF1", "FF2", "FF3",
     "FF4", "FF5", "FF6", "HH24", "HH12", "HH", "IDDD", "ID", "IW", "IYYY", "IYY", "IY", "I", "J", "MI", "MM", "MONTH",

@@ -102,12 +102,22 @@ async fn told(world: &World, tenant: &str, seed: u64) -> Vec<String> {
         }
         assert_eq!(answers[0], answers[1], "{tenant}: {sql}");
         assert!(answers[2] == answers[0] || answers[2].starts_with("53400"), "{tenant}: {sql}: {}", answers[2]);
-        let explained = plan(&fast, &sql, true).await;
-        let one_by_one = plan(&by_rows, &sql, true).await;
+        let explained = steady(&plan(&fast, &sql, true).await);
+        let one_by_one = steady(&plan(&by_rows, &sql, true).await);
         let outcome = if answers[2] == answers[0] { "within" } else { "beyond" };
         all.push(format!("{sql}\n{explained}\nby rows:\n{one_by_one}\n{outcome} {bytes_max} bytes\n{}", answers[0]));
     }
     all
+}
+
+/// A plan without what differs from run to run: how many groups an aggregation in part has depends on which partition a
+/// batch came to first.
+fn steady(plan: &str) -> String {
+    let line = |line: &str| match line.split_once("  (actual rows=") {
+        Some((before, _)) if line.contains("mode=Partial") || line.contains("RepartitionExec") => before.to_owned(),
+        _ => line.to_owned(),
+    };
+    plan.lines().map(line).collect::<Vec<_>>().join("\n")
 }
 
 /// Compares what the attackers are told in two worlds, and says how many of their statements read row groups.
