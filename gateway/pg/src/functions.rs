@@ -46,10 +46,8 @@ pub use scalar_function::{RowFunction, row_function};
 /// holds the list against the functions that a session has.
 pub const VOLATILE: &[&str] = &[
     "currval",
-    "file_row_index",
     "gen_random_uuid",
     "has_table_privilege",
-    "input_file_name",
     "lastval",
     "nextval",
     "pg_cancel_backend",
