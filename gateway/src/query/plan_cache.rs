@@ -196,7 +196,7 @@ impl PreparedPlan {
     }
 
     /// The optimised plan of a statement with the values of its parameters, and the query that runs it. `query` may be
-    /// one [of a kept plan](Query::of_kept).
+    /// one [of a kept plan](Query::of_cached).
     ///
     /// # Errors
     /// What is wrong with the statement.

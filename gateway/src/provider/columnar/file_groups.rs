@@ -9,9 +9,10 @@
 //! dropped afterwards ([`live_rows`]).
 //!
 //! Border row groups, in which other tenants have rows too, have sources of their own: without statistics, with no row
-//! decoded beyond the first and the last one that is selected, and counted by their rows ([`border_rows`]). Whatever is
-//! estimated of them before they are read depends on the number of rows that are selected, and on the types of columns;
-//! except for the rows of a batch, which depend on the length of texts in the row group as well.
+//! decoded beyond the first and the last one that is selected, and counted by their rows
+//! ([`border_rows`](super::border_rows)). Whatever is estimated of them before they are read depends on the number of
+//! rows that are selected, and on the types of columns; except for the rows of a batch, which depend on the length of
+//! texts in the row group as well.
 //!
 //! Filters are tested against statistics of row groups and pages, not against rows while these are decoded. That took
 //! twice as long as a filter above when one row in two passed, and was not faster when one in a hundred passed
