@@ -3,7 +3,7 @@
 use crate::{
     pg::error::{Result, SqlError, SqlState},
     server::{
-        Hub,
+        GOODBYE, Hub,
         cancel::Registration,
         extended::Portal,
         interrupt::{self, Guard, Stop, shutdown_error, wait_until},
@@ -128,7 +128,8 @@ impl Connection {
                 Err(Failure::Lost(error)) => return Err(error),
                 Err(Failure::Fatal(error) | Failure::Sql(error)) => {
                     reply::problem(&self.told(error), Severity::Fatal, &mut self.output.buffer);
-                    return self.output.close().await;
+                    // A client that does not take the error in time does without.
+                    return tokio::time::timeout(GOODBYE, self.output.close()).await.unwrap_or(Ok(()));
                 }
             }
         }
@@ -264,6 +265,8 @@ impl Connection {
             biased;
             sent = self.output.send() => Ok(sent?),
             () = self.hub.stopping.cancelled() => Err(Failure::Lost(io::ErrorKind::TimedOut.into())),
+            // A session that is ended does not wait for a client that takes nothing.
+            () = self.registration.controls.ending.cancelled() => Err(Failure::Lost(io::ErrorKind::TimedOut.into())),
         }
     }
 

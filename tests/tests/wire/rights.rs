@@ -1,6 +1,6 @@
 //! Rights that hold now: at each statement those of the newest catalog count, and a session without them ends.
 
-use super::harness::{Harness, PASSWORD, error, rows};
+use super::harness::{Harness, PASSWORD, Raw, error, rows};
 use anyhow::Result;
 use tokio_postgres::Client;
 
@@ -83,6 +83,19 @@ async fn a_drop_waits_for_sessions_or_ends_them() -> Result<()> {
     let ended = error(&alto, "FETCH 1 FROM c").await;
     assert!(ended == ENDED || ended.starts_with("not from the server: "), "{ended}");
     assert_eq!(rows(&operator, "SELECT count(*) FROM pg_stat_activity WHERE datname = 'alto'").await?, ["0"]);
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_client_that_takes_nothing_does_not_hold_a_drop() -> Result<()> {
+    let harness = Harness::start().await?;
+    let operator = harness.operator().await?;
+    drop(harness.tenant("alto").await?);
+    let (mut stalled, _) = Raw::log_in(harness.address(), "alto", PASSWORD, "alto").await?;
+    stalled.message(b'Q', b"SELECT repeat('x', 1000) FROM generate_series(1, 100000)\0").await?;
+    let active = "SELECT 1 FROM pg_stat_activity WHERE datname = 'alto' AND state = 'active'";
+    while rows(&operator, active).await?.is_empty() {}
+    operator.batch_execute("DROP DATABASE alto WITH (FORCE)").await?;
     Ok(())
 }
 
