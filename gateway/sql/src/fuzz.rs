@@ -2,8 +2,8 @@
 
 use crate::ast::Statement;
 
-/// Splits and parses a text. It ends in time by its length, on the stack that threads of the server have, with statements
-/// or an error.
+/// Splits and parses a text. It ends in time by its length, on the stack that threads of the server have, with
+/// statements or an error.
 pub fn sql(bytes: &[u8]) {
     if let Ok(text) = std::str::from_utf8(bytes) {
         let parsed = Statement::parse_in(text, "alto");

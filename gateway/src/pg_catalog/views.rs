@@ -155,7 +155,8 @@ fn class(view: &SqlView, statement: &StatementContext) -> Row {
     row! {
         "oid" => view.id, "relname" => view.name.clone(), "relnamespace" => namespace(statement, view.id),
         "reltype" => view.id | ROW_TYPE, "relowner" => owner(statement), "reltuples" => -1,
-        "relpersistence" => persistence(statement, view.id), "relkind" => "v", "relnatts" => i64::try_from(view.columns.len()).unwrap_or(0), "relhasrules" => true,
+        "relpersistence" => persistence(statement, view.id), "relkind" => "v",
+        "relnatts" => i64::try_from(view.columns.len()).unwrap_or(0), "relhasrules" => true,
         "relispopulated" => true, "relreplident" => "n",
     }
 }
@@ -220,7 +221,8 @@ fn described(view: &SqlView, statement: &StatementContext) -> Vec<Row> {
         let udt = super::objects::type_lines().find(|words| words[0].parse() == Ok(column.type_oid));
         row! {
             "table_catalog" => statement.database.clone(), "table_schema" => schema_name(statement, view.id),
-            "table_name" => view.name.clone(), "column_name" => column.name.clone(), "ordinal_position" => i32::from(column.number),
+            "table_name" => view.name.clone(), "column_name" => column.name.clone(),
+            "ordinal_position" => i32::from(column.number),
             "is_nullable" => "YES", "data_type" => name, "character_maximum_length" => length,
             "numeric_precision" => precision, "numeric_precision_radix" => radix, "numeric_scale" => scale,
             "datetime_precision" => name.starts_with("timestamp").then_some(6), "udt_catalog" => statement.database.clone(),
