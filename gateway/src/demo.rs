@@ -19,7 +19,10 @@ use crate::{
     sql::ast::Statement,
 };
 use files::File;
-use futures::TryStreamExt;
+use futures::{
+    TryStreamExt,
+    future::{BoxFuture, LocalBoxFuture},
+};
 use keyspan_catalog::{Snapshot, Table, TenantId, ids::OPERATOR_DATABASE};
 use loader::Loader;
 use std::sync::Arc;
@@ -84,7 +87,17 @@ pub fn state(snapshot: &Snapshot) -> State {
 ///
 /// # Errors
 /// What a statement or the store says. The store is then [`State::Other`], or [`State::Empty`] still.
-pub async fn load(
+pub fn load<'a>(
+    instance: &'a Arc<Instance>,
+    size: Size,
+    passwords: &'a [String; ROLES.len()],
+    progress: &'a mut dyn FnMut(Progress),
+) -> LocalBoxFuture<'a, Result<()>> {
+    // Boxed, so that this crate compiles it, as `Server::start` says.
+    Box::pin(load_all(instance, size, passwords, progress))
+}
+
+async fn load_all(
     instance: &Arc<Instance>,
     size: Size,
     passwords: &[String; ROLES.len()],
@@ -141,7 +154,14 @@ async fn make_roles(operator: &mut Session, passwords: &[String; ROLES.len()]) -
 ///
 /// # Errors
 /// What the statement says.
-pub async fn set_passwords(instance: &Arc<Instance>, passwords: &[String; ROLES.len()]) -> Result<()> {
+pub fn set_passwords<'a>(
+    instance: &'a Arc<Instance>,
+    passwords: &'a [String; ROLES.len()],
+) -> BoxFuture<'a, Result<()>> {
+    Box::pin(change_passwords(instance, passwords))
+}
+
+async fn change_passwords(instance: &Arc<Instance>, passwords: &[String; ROLES.len()]) -> Result<()> {
     let snapshot = instance.catalog.snapshot();
     let mut operator = Session::new(instance.clone(), identify(instance, OPERATOR_ROLE, OPERATOR_DATABASE)?, 0);
     for (role, password) in ROLES.iter().zip(passwords) {

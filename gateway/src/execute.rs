@@ -40,7 +40,7 @@ use crate::{
 };
 use arrow::datatypes::{DataType, SchemaRef};
 use datafusion::{logical_expr::LogicalPlan, scalar::ScalarValue, sql::sqlparser::ast};
-use futures::TryStreamExt;
+use futures::{TryStreamExt, future::BoxFuture};
 use std::sync::Arc;
 
 type Hints<'a> = &'a [Option<DataType>];
@@ -54,15 +54,21 @@ enum Runs {
     Later,
 }
 
+/// The futures are boxed, so that this crate compiles them, as [`Server::start`](crate::server::Server::start) says.
 impl Session {
     /// Analyses a statement. `hints` are the types that the client declared for `$1`, `$2`, …; `None` to infer.
     ///
     /// # Errors
     /// What is wrong with the statement.
-    pub async fn prepare(&mut self, statement: Statement, hints: &[Option<DataType>]) -> Result<Prepared> {
-        self.set_wanted();
-        let prepared = Box::pin(prepare(self, statement, hints, Runs::Later)).await;
-        prepared.inspect_err(|_| self.failed())
+    pub fn prepare<'a>(
+        &'a mut self,
+        statement: Statement,
+        hints: &'a [Option<DataType>],
+    ) -> BoxFuture<'a, Result<Prepared>> {
+        Box::pin(async move {
+            self.set_wanted();
+            prepare(self, statement, hints, Runs::Later).await.inspect_err(|_| self.failed())
+        })
     }
 
     /// Analyses a statement without parameters that runs at once, and once: what its rows are read from is settled
@@ -70,20 +76,26 @@ impl Session {
     ///
     /// # Errors
     /// What is wrong with the statement.
-    pub async fn prepare_once(&mut self, statement: Statement) -> Result<Prepared> {
-        self.set_wanted();
-        let prepared = Box::pin(prepare(self, statement, &[], Runs::Now)).await;
-        prepared.inspect_err(|_| self.failed())
+    pub fn prepare_once(&mut self, statement: Statement) -> BoxFuture<'_, Result<Prepared>> {
+        Box::pin(async move {
+            self.set_wanted();
+            prepare(self, statement, &[], Runs::Now).await.inspect_err(|_| self.failed())
+        })
     }
 
     /// Runs a statement.
     ///
     /// # Errors
     /// What went wrong before its first row; later errors come from the stream.
-    pub async fn execute(&mut self, prepared: &Prepared, parameters: Vec<ScalarValue>) -> Result<Outcome> {
-        self.set_wanted();
-        let done = Box::pin(execute(self, prepared, parameters)).await;
-        done.inspect_err(|_| self.failed())
+    pub fn execute<'a>(
+        &'a mut self,
+        prepared: &'a Prepared,
+        parameters: Vec<ScalarValue>,
+    ) -> BoxFuture<'a, Result<Outcome>> {
+        Box::pin(async move {
+            self.set_wanted();
+            execute(self, prepared, parameters).await.inspect_err(|_| self.failed())
+        })
     }
 }
 

@@ -39,6 +39,7 @@ use std::{
     time::{Duration, Instant},
 };
 use tls::Tls;
+use futures::future::BoxFuture;
 use tokio::{
     net::{TcpListener, TcpSocket, TcpStream},
     sync::Semaphore,
@@ -160,9 +161,16 @@ pub struct Server {
 impl Server {
     /// Starts listening, and serving in the background.
     ///
+    /// Boxed, so that this crate compiles what serves a connection: an `async fn` is compiled by the crate that polls
+    /// it, which would be each program anew.
+    ///
     /// # Errors
     /// An address that cannot be listened on, files for TLS that are of no use.
-    pub async fn start(options: ServerOptions) -> Result<Self, StartError> {
+    pub fn start(options: ServerOptions) -> BoxFuture<'static, Result<Self, StartError>> {
+        Box::pin(Self::started(options))
+    }
+
+    async fn started(options: ServerOptions) -> Result<Self, StartError> {
         let tls = options.tls.as_ref().map(Tls::load).transpose()?;
         let refused = |source| StartError::Listen { address: options.listen, source };
         let listener = listen(options.listen).map_err(refused)?;
