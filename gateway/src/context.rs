@@ -12,6 +12,7 @@ use crate::{
     lookup,
     notifications::{Ear, SharedPending},
     pg::{
+        cancel_flag::CancelFlag,
         error::{SqlError, SqlState},
         names::{KEYSPAN, PUBLIC, SYSTEM, Schema, SearchPath, TEMPORARY},
         statement_time::StatementTime,
@@ -70,6 +71,8 @@ pub struct StatementContext {
     pub(crate) objects: Arc<dyn SessionObjects>,
     /// Where names without a schema are looked up.
     pub path: Arc<SearchPath>,
+    /// Set once nobody waits for the statement's rows any more.
+    pub cancelled: CancelFlag,
     /// What all sessions share. `None` in tests.
     pub instance: Option<Arc<Instance>>,
 }

@@ -124,7 +124,7 @@ async fn prepare(session: &mut Session, statement: Statement, hints: Hints<'_>, 
                         return Ok(lifted);
                     }
                     let (parameters, plan, query) = Box::pin(analyse(session, view, query, hints)).await?;
-                    let columns = Query::columns(&plan);
+                    let columns = Query::columns(&plan).await;
                     plans = match runs {
                         Runs::Now if parameters.is_empty() => PreparedPlan::ready(query, plan),
                         _ => PreparedPlan::of(&query, &plan, &parameters),
@@ -136,7 +136,7 @@ async fn prepare(session: &mut Session, statement: Statement, hints: Hints<'_>, 
         }
         Statement::LockingQuery(query) => {
             let (parameters, plan) = analyse_now(session, &query.unlocked, hints).await?;
-            (parameters, Some(Query::columns(&plan)))
+            (parameters, Some(Query::columns(&plan).await))
         }
         Statement::Explain(explained) => {
             (explained_parameters(session, explained, hints).await?, Some(explain::schema()))

@@ -27,6 +27,7 @@ use arrow::{
     datatypes::{DataType, Schema, SchemaRef},
 };
 use datafusion::{
+    error::Result as PlanResult,
     execution::{SendableRecordBatchStream, SessionState, SessionStateBuilder, context::SQLOptions},
     logical_expr::LogicalPlan,
     physical_plan::{ExecutionPlan, stream::RecordBatchStreamAdapter},
@@ -43,6 +44,7 @@ pub(crate) mod inline;
 pub(crate) mod joins;
 mod passes;
 pub(crate) mod plan_cache;
+pub(crate) mod planning;
 pub mod runtime;
 pub mod schemas;
 pub mod state;
@@ -165,7 +167,15 @@ impl Query {
     /// The columns of a plan as the client receives them: those of the plan whose types are settled, since a
     /// CASE or a UNION of an integer and a float is an integer before. With parameters of open types the plan is taken
     /// as it is.
-    pub fn columns(plan: &LogicalPlan) -> SchemaRef {
+    pub async fn columns(plan: &LogicalPlan) -> SchemaRef {
+        if planning::is_short_plan(plan) {
+            return Self::columns_of(plan);
+        }
+        let plan = plan.clone();
+        planning::away(async move { Self::columns_of(&plan) }).await
+    }
+
+    fn columns_of(plan: &LogicalPlan) -> SchemaRef {
         let state = state::state();
         let settled = state.analyzer().execute_and_check(plan.clone(), state.config_options(), |_, _| {});
         let raw = plan.schema().as_arrow();
@@ -196,8 +206,8 @@ impl Query {
     ///
     /// # Errors
     /// What DataFusion finds.
-    pub(crate) fn optimize(&self, plan: &LogicalPlan) -> Result<LogicalPlan> {
-        Ok(self.context.state_ref().read().optimize(plan)?)
+    pub(crate) async fn optimize(&self, plan: &LogicalPlan) -> Result<LogicalPlan> {
+        Ok(optimize(&self.context, plan).await?)
     }
 
     /// The physical plan of one that was optimised.
@@ -205,7 +215,7 @@ impl Query {
     /// # Errors
     /// What planning further finds.
     pub(crate) async fn physical(&self, plan: &LogicalPlan) -> Result<Arc<dyn ExecutionPlan>> {
-        physical(&self.context, plan).await
+        Ok(physical(&self.context, plan).await?)
     }
 
     /// Runs a physical plan, which the optimised one became.
@@ -275,6 +285,7 @@ fn with_context(
     options.catalog.default_catalog.clone_from(&statement.database);
     options.execution.target_partitions = statement.streams();
     options.extensions.insert(statement.time());
+    options.extensions.insert(statement.cancelled.clone());
     options.extensions.insert(crate::context::Carried(statement.clone()));
     state.register_catalog_list(Arc::new(schemas::Databases::new(statement, rows, nesting)));
     SessionContext::new_with_state(state)
@@ -314,9 +325,17 @@ fn columns_of<'a>(
     }
 }
 
-/// Plans a query in a session.
-pub(crate) async fn plan(context: &SessionContext, mut query: ast::Statement) -> Result<LogicalPlan> {
+/// Plans a query in a session; one that may take long on the threads of [`planning`].
+pub(crate) async fn plan(context: &SessionContext, query: ast::Statement) -> Result<LogicalPlan> {
     crate::pg::syntax::expansion::check(&query)?;
+    if planning::is_short_query(&query) {
+        return plan_here(context, query).await;
+    }
+    let context = context.clone();
+    planning::away(async move { plan_here(&context, query).await }).await
+}
+
+async fn plan_here(context: &SessionContext, mut query: ast::Statement) -> Result<LogicalPlan> {
     passes::run(&mut query, &columns_of(context)).await?;
     let relations = crate::pg::syntax::missing_from::Relations::of(&query);
     let statement = datafusion::sql::parser::Statement::Statement(Box::new(query));
@@ -344,15 +363,29 @@ pub(crate) fn with_parameters(plan: LogicalPlan, parameters: Vec<ScalarValue>) -
 
 /// Runs a plan in a session.
 pub(crate) async fn run(context: &SessionContext, plan: LogicalPlan) -> Result<SendableRecordBatchStream> {
-    let optimized = context.state_ref().read().optimize(&plan)?;
+    let optimized = optimize(context, &plan).await?;
     let physical = physical(context, &optimized).await?;
     provider::within_budget(&physical)?;
     Ok(for_client(joins::run(context, &optimized, physical)?))
 }
 
-async fn physical(context: &SessionContext, plan: &LogicalPlan) -> Result<Arc<dyn ExecutionPlan>> {
+/// Optimises a plan; one that may take long on the threads of [`planning`].
+pub(crate) async fn optimize(context: &SessionContext, plan: &LogicalPlan) -> PlanResult<LogicalPlan> {
+    if planning::is_short_plan(plan) {
+        return context.state_ref().read().optimize(plan);
+    }
+    let (state, plan) = (context.state(), plan.clone());
+    planning::away(async move { state.optimize(&plan) }).await
+}
+
+/// The physical plan of one that was optimised; one that may take long on the threads of [`planning`].
+pub(crate) async fn physical(context: &SessionContext, plan: &LogicalPlan) -> PlanResult<Arc<dyn ExecutionPlan>> {
     let state = context.state();
-    Ok(state.query_planner().create_physical_plan(plan, &state).await?)
+    if planning::is_short_plan(plan) {
+        return state.query_planner().create_physical_plan(plan, &state).await;
+    }
+    let plan = plan.clone();
+    planning::away(async move { state.query_planner().create_physical_plan(&plan, &state).await }).await
 }
 
 /// The rows with the names and types of columns that the client receives.

@@ -8,7 +8,11 @@
 use crate::lock::{Mutex, MutexGuard};
 use crate::pg::error::{Result, SqlError, SqlState};
 use keyspan_catalog::{Sequence, TenantStore, sequence::SequenceValues};
-use std::collections::HashMap;
+use std::{
+    collections::HashMap,
+    sync::{LazyLock, mpsc},
+};
+use tokio::runtime::{Builder, Runtime};
 
 /// Numbers in the first block of a sequence, as many as PostgreSQL logs ahead.
 const BLOCK_MIN: u64 = 32;
@@ -40,7 +44,7 @@ struct Last {
 }
 
 impl Sequences {
-    /// The next number. It may wait for the store, on a thread of its own: callers are functions that cannot.
+    /// The next number. It may wait for the store and block the caller's thread: callers are functions, which cannot give way.
     ///
     /// # Errors
     /// 2200H at the sequence's end; 42P01 when it was dropped; the store's.
@@ -59,7 +63,8 @@ impl Sequences {
                 None => BLOCK_MIN,
             }
         };
-        let numbers = waited(rows.advance(sequence, |state| sequence.next(state, size)))?;
+        let (store, of) = (rows.clone(), sequence.clone());
+        let numbers = waited(async move { store.advance(&of, |state| of.next(state, size)).await })?;
         let mut blocks = lock(&self.0);
         if blocks.len() >= BLOCKS_MAX {
             blocks.clear();
@@ -74,7 +79,8 @@ impl Sequences {
     /// 22003 for a number that the sequence does not have; the store's.
     pub fn set(&self, rows: &TenantStore, sequence: &Sequence, last: i64, called: bool) -> Result<()> {
         let state = sequence.set(last, called)?;
-        waited(rows.advance(sequence, |_| Ok((state, ()))))?;
+        let (store, of) = (rows.clone(), sequence.clone());
+        waited(async move { store.advance(&of, |_| Ok((state, ()))).await })?;
         lock(&self.0).remove(&sequence.id);
         Ok(())
     }
@@ -133,15 +139,18 @@ fn behind(sequence: &Sequence, numbers: SequenceValues) -> Option<SequenceValues
     (numbers.count > 1).then(|| SequenceValues { first, count: numbers.count - 1 })
 }
 
-/// Waits for the store on a thread of its own: the caller's may be one that runs other sessions, or a query's.
-fn waited<T: Send>(work: impl Future<Output = keyspan_catalog::Result<T>> + Send) -> Result<T> {
-    let failed = |what: &str| SqlError::new(SqlState::INTERNAL_ERROR, format!("the thread of a sequence {what}"));
-    std::thread::scope(|scope| {
-        let thread = scope.spawn(|| {
-            let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
-            let runtime = runtime.map_err(|error| failed(&error.to_string()))?;
-            runtime.block_on(work).map_err(SqlError::from)
-        });
-        thread.join().map_err(|_| failed("panicked"))?
-    })
+/// Waits for the store, whose work a thread of sequences does: the caller's may be one that runs other sessions, or a
+/// query's.
+fn waited<T: Send + 'static>(work: impl Future<Output = keyspan_catalog::Result<T>> + Send + 'static) -> Result<T> {
+    static THREAD: LazyLock<std::io::Result<Runtime>> = LazyLock::new(|| {
+        Builder::new_multi_thread().worker_threads(1).thread_name("keyspan-sequence").enable_all().build()
+    });
+    let failed = |what: &str| SqlError::new(SqlState::INTERNAL_ERROR, format!("the thread of sequences {what}"));
+    let thread = THREAD.as_ref().map_err(|error| failed(&error.to_string()))?;
+    let (answer, answered) = mpsc::sync_channel(1);
+    thread.spawn(async move {
+        // Nobody waits any more only if the caller's thread is gone.
+        let _ = answer.send(work.await);
+    });
+    Ok(answered.recv().map_err(|_| failed("panicked"))??)
 }

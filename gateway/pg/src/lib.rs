@@ -6,6 +6,7 @@
 //! PostgreSQL's, [`error`] has the SQLSTATEs. [`workarounds`] holds rules that mend faults of DataFusion.
 
 pub mod aggregates;
+pub mod cancel_flag;
 pub(crate) mod common_type;
 pub mod error;
 pub mod fields;

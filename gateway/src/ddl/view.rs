@@ -60,7 +60,7 @@ pub(super) async fn create(session: &mut Session, create: &CreateView) -> Result
     // Planned as it will be read.
     let query = view_binding::opened(&draft, |number| lookup::numbered(&view.snapshot, Some(&tenant), number))?;
     let plan = session.query(view)?.plan(&ast::Statement::Query(query)).await?;
-    draft.columns = views::columns(&plan, &create.columns)?;
+    draft.columns = views::columns(&plan, &create.columns).await?;
     draft = draft.rename(&create.name)?;
     let edit = |snapshot: &Snapshot| {
         let old = snapshot.view_in(Some(&tenant), &draft.name).filter(|_| create.or_replace);

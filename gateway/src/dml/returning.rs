@@ -131,7 +131,7 @@ pub(super) async fn columns(
     refuse_aggregates(target)?;
     let (_, plan) = written_rows(query, target, name, items, &[]).await?;
     parameters::hint(&plan, hints)?;
-    Ok(Query::columns(&plan))
+    Ok(Query::columns(&plan).await)
 }
 
 /// `SELECT items FROM rows AS name`

@@ -110,7 +110,8 @@ async fn create_and_fill(
     let query = session.query(view.clone())?.with_parameters(&parameters);
     let plan = with_parameters(query.plan(&create.query).await?, parameters)?;
     let options = without_storage_parameters(session, &create.options);
-    let definition = TableDefinition { options: pairs(&options), ..definition(create, &Query::columns(&plan))? };
+    let columns = Query::columns(&plan).await;
+    let definition = TableDefinition { options: pairs(&options), ..definition(create, &columns)? };
     // A transaction gives up at its end what it has not used.
     let (reserved, number) = if place == Schema::Temporary {
         (None, shielded(session.reserve_temporary(1)).await?)

@@ -7,7 +7,7 @@
 use super::Runs;
 use crate::{
     pg::error::{Result, SqlError},
-    query::plan_cache::CacheKey,
+    query::{plan_cache::CacheKey, planning},
     session::{
         Prepared, Session,
         plan_cache::{Lookup, Text},
@@ -51,18 +51,32 @@ impl FromText {
     }
 }
 
+/// Parses a text on the threads of planning, if it is long: a caller can stop it there. `None` for a short one.
+///
+/// # Errors
+/// Those of [`Statement::parse_in`].
+pub(crate) fn parse_long(sql: &str, database: &str) -> Option<impl Future<Output = Result<Vec<Statement>>> + 'static> {
+    (sql.len() > planning::SHORT_TEXT_BYTES).then(|| {
+        let (sql, database) = (sql.to_owned(), database.to_owned());
+        planning::away(async move { Statement::parse_in(&sql, &database) })
+    })
+}
+
 impl Session {
-    /// The statements of a Query message, without empty ones.
+    /// The statements of a Query message, without empty ones. `parsed` are those of a [long](parse_long) text.
     ///
     /// # Errors
     /// 42601.
-    pub(crate) fn statements(&mut self, sql: &str) -> Result<Vec<FromText>> {
+    pub(crate) fn statements(&mut self, sql: &str, parsed: Option<Vec<Statement>>) -> Result<Vec<FromText>> {
         let cache = match self.lookup_text(sql, None) {
             Lookup::Hit(prepared) => return Ok(vec![FromText::Cached(prepared)]),
             Lookup::Again(text, key) => Some((text, key)),
             Lookup::Miss => None,
         };
-        let mut statements = Statement::parse_in(sql, &self.identity.database)?;
+        let mut statements = match parsed {
+            Some(parsed) => parsed,
+            None => Statement::parse_in(sql, &self.identity.database)?,
+        };
         statements.retain(|statement| *statement != Statement::Empty);
         let mut cache = cache.filter(|_| statements.len() == 1);
         // What goes into the cache runs later, too.
@@ -71,17 +85,26 @@ impl Session {
         Ok(statements.into_iter().map(parsed).collect())
     }
 
-    /// The statement of a Parse message with the types that it declares; `None` for an empty text.
+    /// The statement of a Parse message with the types that it declares; `None` for an empty text. `parsed` are those
+    /// of a [long](parse_long) text.
     ///
     /// # Errors
     /// 42601, for several statements too.
-    pub(crate) fn statement(&mut self, sql: &str, types: &[u32]) -> Result<Option<FromText>> {
+    pub(crate) fn statement(
+        &mut self,
+        sql: &str,
+        parsed: Option<Vec<Statement>>,
+        types: &[u32],
+    ) -> Result<Option<FromText>> {
         let cache = match self.lookup_text(sql, Some(types)) {
             Lookup::Hit(prepared) => return Ok(Some(FromText::Cached(prepared))),
             Lookup::Again(text, key) => Some((text, key)),
             Lookup::Miss => None,
         };
-        let mut statements = Statement::parse_in(sql, &self.identity.database)?;
+        let mut statements = match parsed {
+            Some(parsed) => parsed,
+            None => Statement::parse_in(sql, &self.identity.database)?,
+        };
         statements.retain(|statement| *statement != Statement::Empty);
         if statements.len() > 1 {
             return Err(SqlError::syntax("cannot insert multiple commands into a prepared statement"));

@@ -195,7 +195,7 @@ mod tests {
         let Some(Statement::Query(query)) = parsed.pop() else { return None };
         let query: ast::Statement = *query;
         let plan = plan(context, query).await.ok()?;
-        let columns = Query::columns(&plan);
+        let columns = Query::columns(&plan).await;
         // What may be planned and is not there fails at the types.
         context
             .state_ref()

@@ -287,6 +287,7 @@ impl World {
     pub(super) fn session_of(&self, view: View) -> SessionContext {
         let tenant = view.rows.tenant().map(TenantId::as_str);
         let statement = StatementContext {
+            cancelled: crate::pg::cancel_flag::CancelFlag::default(),
             role: "ana".into(),
             database: tenant.unwrap_or("keyspan").into(),
             tenant: view.rows.tenant().cloned(),

@@ -74,9 +74,8 @@ pub async fn explain(
     plan: &LogicalPlan,
     options: ExplainOptions,
 ) -> Result<SendableRecordBatchStream, DataFusionError> {
-    let state = context.state();
-    let optimized = state.optimize(plan)?;
-    let mut physical = state.query_planner().create_physical_plan(&optimized, &state).await?;
+    let optimized = super::optimize(context, plan).await?;
+    let mut physical = super::physical(context, &optimized).await?;
     if options.analyze {
         physical = joins::run_to_end(context, plan, physical).await?;
     }

@@ -231,7 +231,7 @@ impl PreparedPlan {
                 Entry::Planned(plan) => Some(plan),
                 kept => {
                     self.keep(kept);
-                    let plan = query.optimize(&with_parameters(plan, parameters)?)?;
+                    let plan = query.optimize(&with_parameters(plan, parameters)?).await?;
                     return Ok((query, plan));
                 }
             }
@@ -240,7 +240,7 @@ impl PreparedPlan {
         };
         if let Some(plan) = plan {
             let (with_numbers, fixed) = fixed(&plan.plan, &parameters)?;
-            match query.optimize(&with_numbers) {
+            match query.optimize(&with_numbers).await {
                 Ok(optimized) if may_be_kept(&optimized)? => {
                     let bound = bound(&optimized, &parameters, &query.view, &options)?;
                     let (key, permit) = (CacheKey::of(&query), plan.permit.clone());
@@ -255,7 +255,7 @@ impl PreparedPlan {
         }
         // The error, if there is one, is that of the statement with its values.
         let plan = query.plan(statement).await?;
-        let plan = query.optimize(&with_parameters(plan, parameters)?)?;
+        let plan = query.optimize(&with_parameters(plan, parameters)?).await?;
         Ok((query, plan))
     }
 }

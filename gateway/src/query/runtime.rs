@@ -7,7 +7,7 @@
 //! nothing ([`cancellable_joins`]).
 
 use super::inline;
-use crate::pg::exec::cancellable_joins;
+use crate::pg::{cancel_flag::CancelFlag, exec::cancellable_joins};
 use datafusion::{
     error::Result,
     execution::{SendableRecordBatchStream, TaskContext},
@@ -34,6 +34,7 @@ pub fn run(plan: Arc<dyn ExecutionPlan>, context: Arc<TaskContext>) -> Result<Se
         return execute_stream(plan, context);
     }
     let (schema, flags) = (plan.schema(), cancellable_joins::flags(&plan));
+    let statement = CancelFlag::within(context.session_config().options()).cloned();
     let mut stream = RecordBatchReceiverStream::builder(schema, BATCHES_MAX);
     let batches = stream.tx();
     let query = async move {
@@ -47,7 +48,7 @@ pub fn run(plan: Arc<dyn ExecutionPlan>, context: Arc<TaskContext>) -> Result<Se
         Result::Ok(())
     };
     stream.spawn_on(query, &threads());
-    Ok(cancellable_joins::watched(stream.build(), flags))
+    Ok(cancellable_joins::watched(stream.build(), flags, statement))
 }
 
 /// The threads; those of the caller on a machine that gives no more.

@@ -67,7 +67,7 @@ pub async fn open(
     let query = query.map_err(|error| if temporary { outlived(view) } else { error })?;
     let context = nested_context(statement.clone(), rows.clone(), nested);
     let planned = plan(&context, ast::Statement::Query(query)).await?;
-    if temporary && !has_types(&planned, view) {
+    if temporary && !has_types(&planned, view).await {
         return Err(outlived(view));
     }
     Ok(Arc::new(ViewTable::new(named(planned, view.columns.iter().map(|column| column.name.as_str()))?, None)))
@@ -80,8 +80,8 @@ fn outlived(view: &SqlView) -> SqlError {
 }
 
 /// Whether the columns of a view's query are of the types that they had when it was made.
-fn has_types(plan: &LogicalPlan, view: &SqlView) -> bool {
-    let shown = super::Query::columns(plan);
+async fn has_types(plan: &LogicalPlan, view: &SqlView) -> bool {
+    let shown = super::Query::columns(plan).await;
     let types = shown.fields().iter().map(|field| pg_catalog::views::type_of(field));
     types.eq(view.columns.iter().map(|column| (column.type_oid, column.modifier)))
 }
@@ -108,11 +108,11 @@ fn named<'a>(plan: LogicalPlan, names: impl ExactSizeIterator<Item = &'a str>) -
 ///
 /// # Errors
 /// 42601 for more names than columns, 42701 for a name twice, 42P02 for a parameter.
-pub fn columns(plan: &LogicalPlan, given: &[String]) -> Result<Vec<ViewColumn>> {
+pub async fn columns(plan: &LogicalPlan, given: &[String]) -> Result<Vec<ViewColumn>> {
     if let Some(name) = plan.get_parameter_names()?.into_iter().next() {
         return Err(SqlError::new(SqlState::UNDEFINED_PARAMETER, format!("there is no parameter {name}")));
     }
-    let shown = super::Query::columns(plan);
+    let shown = super::Query::columns(plan).await;
     if given.len() > shown.fields().len() {
         return Err(SqlError::syntax("CREATE VIEW specifies more column names than columns"));
     }

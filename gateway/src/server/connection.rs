@@ -1,6 +1,7 @@
 //! A connection that has logged in: message after message, to its end.
 
 use crate::{
+    execute::text::parse_long,
     pg::error::{Result, SqlError, SqlState},
     server::{
         GOODBYE, Hub,
@@ -12,7 +13,7 @@ use crate::{
         write_batching::Answering,
     },
     session::Session,
-    sql::error_position,
+    sql::{ast::Statement, error_position},
     wire::{
         frontend::{Frame, Frontend, MESSAGE_BYTES_MAX},
         reply::{self, Severity},
@@ -289,6 +290,15 @@ impl Connection {
         for notice in self.session.take_notices() {
             reply::problem(&notice, Severity::of_notice(&notice), &mut self.output.buffer);
         }
+    }
+
+    /// The statements of a long text; `None` for a short one, which is read with less ado.
+    pub(crate) async fn parse_long(&mut self, sql: &str) -> Result<Option<Vec<Statement>>, Failure> {
+        let Some(parsing) = parse_long(sql, &self.session.identity.database) else { return Ok(None) };
+        let (mut guard, ..) = self.begin();
+        let parsed = guard.run(parsing).await;
+        self.registration.end();
+        Ok(Some(parsed??))
     }
 
     /// Begins a statement: what may stop it from now on, with the parts of the connection that it needs.

@@ -55,7 +55,8 @@ impl Connection {
             self.session.statements.remove("");
         }
         let declared: Vec<_> = types.iter().map(|oid| Type::from_oid(*oid)).collect();
-        let prepared = match self.session.statement(sql, types)? {
+        let parsed = self.parse_long(sql).await?;
+        let prepared = match self.session.statement(sql, parsed, types)? {
             None => None,
             Some(FromText::Cached(prepared)) => Some(prepared),
             Some(FromText::Parsed(parsed)) => Some(self.prepare_parsed(parsed, sql, &declared).await?),

@@ -156,6 +156,7 @@ pub(crate) async fn wait_until(deadline: Option<Instant>) {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::query::planning;
     use crate::server::socket;
     use crate::shield::shielded;
     use std::{future::pending, time::Duration};
@@ -189,6 +190,25 @@ mod tests {
         assert_eq!(run(&cancel, Some(Duration::ZERO), pending::<()>()).await, Err(Stop::TimedOut));
         cancel.cancel();
         assert_eq!(run(&cancel, None, pending::<()>()).await, Err(Stop::Cancelled));
+    }
+
+    #[tokio::test]
+    async fn a_cancel_stops_what_is_planned() {
+        let cancel = CancellationToken::new();
+        let (go, gone) = std::sync::mpsc::channel::<()>();
+        let (began, mut begun) = tokio::sync::mpsc::unbounded_channel();
+        let planning = planning::away(async move {
+            began.send(()).unwrap();
+            // Neither the parser nor the planner gives way.
+            let _ = gone.recv();
+        });
+        let stop = async {
+            begun.recv().await.unwrap();
+            cancel.cancel();
+        };
+        let (output, ()) = tokio::join!(run(&cancel, None, planning), stop);
+        assert_eq!(output, Err(Stop::Cancelled));
+        drop(go);
     }
 
     #[tokio::test]

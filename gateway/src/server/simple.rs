@@ -29,7 +29,8 @@ impl Connection {
     pub(crate) async fn query(&mut self, sql: String) -> Result<(), Failure> {
         self.session.statements.remove("");
         self.portals.remove("");
-        let mut statements = self.session.statements(&sql)?;
+        let parsed = self.parse_long(&sql).await?;
+        let mut statements = self.session.statements(&sql, parsed)?;
         if statements.len() == 1
             && let Some(statement) = statements.pop_if(|statement| statement.is_cached())
         {

@@ -49,6 +49,7 @@ impl Session {
     pub(crate) fn statement_context(&self, view: &View) -> StatementContext {
         let now_micros = self.instance.clock.now_micros();
         StatementContext {
+            cancelled: crate::pg::cancel_flag::CancelFlag::default(),
             role: self.identity.role.clone(),
             database: self.identity.database.clone(),
             tenant: view.rows.tenant().cloned(),

@@ -7,6 +7,7 @@
 //! condition a look at a [flag](CancelFlag), which is set when the stream of the query's rows is dropped ([`watched`]):
 //! the condition then fails, and with it the query.
 
+use crate::cancel_flag::CancelFlag;
 use arrow::{
     array::RecordBatch,
     datatypes::{DataType, Schema, SchemaRef},
@@ -17,7 +18,6 @@ use datafusion::{
         config::ConfigOptions,
         tree_node::{Transformed, TreeNode, TreeNodeRecursion},
     },
-    error::DataFusionError,
     execution::{RecordBatchStream, SendableRecordBatchStream},
     logical_expr::ColumnarValue,
     physical_expr::PhysicalExpr,
@@ -36,16 +36,9 @@ use std::{
     fmt,
     hash::{Hash, Hasher},
     pin::Pin,
-    sync::{
-        Arc,
-        atomic::{AtomicBool, Ordering},
-    },
+    sync::Arc,
     task::{Context, Poll},
 };
-
-/// Whether nobody waits for the rows of a query any more.
-#[derive(Clone, Debug, Default)]
-pub struct CancelFlag(Arc<AtomicBool>);
 
 /// A condition that fails once its query is abandoned.
 #[derive(Debug)]
@@ -84,9 +77,7 @@ impl PhysicalExpr for CancellableCondition {
     }
 
     fn evaluate(&self, batch: &RecordBatch) -> Result<ColumnarValue> {
-        if self.flag.0.load(Ordering::Relaxed) {
-            return Err(DataFusionError::Execution("nobody waits for the rows of this query".to_owned()));
-        }
+        self.flag.check()?;
         self.condition.evaluate(batch)
     }
 
@@ -182,19 +173,26 @@ pub fn flags(plan: &Arc<dyn ExecutionPlan>) -> Vec<CancelFlag> {
     found
 }
 
-/// A stream of rows, with which their plan is abandoned when it is dropped.
-pub fn watched(rows: SendableRecordBatchStream, flags: Vec<CancelFlag>) -> SendableRecordBatchStream {
-    if flags.is_empty() { rows } else { Box::pin(Watched { rows, flags }) }
+/// A stream of rows, with which their plan is abandoned when it is dropped before its end. `statement` is the flag that
+/// the functions of the plan look at: those of the statement's other plans do, too, and run after this one.
+pub fn watched(
+    rows: SendableRecordBatchStream,
+    flags: Vec<CancelFlag>,
+    statement: Option<CancelFlag>,
+) -> SendableRecordBatchStream {
+    Box::pin(Watched { rows, flags, statement, ended: false })
 }
 
 struct Watched {
     rows: SendableRecordBatchStream,
     flags: Vec<CancelFlag>,
+    statement: Option<CancelFlag>,
+    ended: bool,
 }
 
 impl Drop for Watched {
     fn drop(&mut self) {
-        self.flags.iter().for_each(|flag| flag.0.store(true, Ordering::Relaxed));
+        self.flags.iter().chain(self.statement.iter().filter(|_| !self.ended)).for_each(CancelFlag::set);
     }
 }
 
@@ -202,7 +200,9 @@ impl Stream for Watched {
     type Item = Result<RecordBatch>;
 
     fn poll_next(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Self::Item>> {
-        self.rows.poll_next_unpin(context)
+        let next = self.rows.poll_next_unpin(context);
+        self.ended |= matches!(next, Poll::Ready(None | Some(Err(_))));
+        next
     }
 }
 

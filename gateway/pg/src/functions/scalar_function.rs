@@ -6,6 +6,7 @@
 
 use super::bounded::ResultBytes;
 use crate::{
+    cancel_flag::CancelFlag,
     codec::{column::Column, format::Format},
     error::SqlError,
     types,
@@ -202,7 +203,9 @@ impl ScalarUDFImpl for RowFunction {
         let rows = if once { 1 } else { arguments.number_rows };
         let mut results = Vec::with_capacity(rows);
         let (bound, mut bytes) = (ResultBytes::within(options), 0_u64);
+        let cancelled = CancelFlag::within(options);
         for row in 0..rows {
+            cancelled.map_or(Ok(()), CancelFlag::check)?;
             let values = arguments.args.iter().map(|argument| value(argument, row)).collect::<Result<Vec<_>>>()?;
             let fields = &arguments.arg_fields;
             let result = self.row(&Call { values: &values, fields, returns, options })?;
