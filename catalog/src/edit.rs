@@ -1,7 +1,9 @@
 //! Changes of the catalog, as values. [`Snapshot::apply`](crate::Snapshot::apply) applies them;
 //! [`Catalog::commit`](crate::Catalog::commit) stores them.
 
-use crate::{DropCertificate, MockNonce, PrivateEdit, Quotas, Role, RoleName, Table, TableId, Tenant, TenantId};
+use crate::{
+    DropCertificate, MockNonce, PrivateEdit, Quotas, Role, RoleName, SettingDefaults, Table, TableId, Tenant, TenantId,
+};
 use serde::{Deserialize, Serialize};
 
 /// One change.
@@ -12,6 +14,8 @@ pub enum Edit {
     CreateTenant(Tenant),
     /// New quotas for the tenant's sessions.
     SetQuotas(TenantId, Quotas),
+    /// What sessions in the tenant's database begin with.
+    SetTenantSettings(TenantId, SettingDefaults),
     /// A new comment on the tenant's database; `None` removes it.
     CommentTenant(TenantId, Option<String>),
     /// The tenant becomes invisible.

@@ -54,7 +54,7 @@ pub use ids::{FamilyId, RoleName, TableId, TenantId};
 pub use key::{CheckedKeys, KeyEncoding, KeyPart, KeySchema, PartBounds, SortedKeys};
 pub use mapping::Encoding;
 pub use private::{Private, PrivateEdit};
-pub use role::{MockNonce, Role, ScramSecret};
+pub use role::{MockNonce, Role, ScramSecret, SettingDefaults};
 pub use sequence::{Sequence, SequenceOptions, SequenceState};
 pub use snapshot::Snapshot;
 pub use sql_view::{Relation, SqlView, ViewColumn};

@@ -2,7 +2,10 @@
 
 use crate::{RoleName, TenantId};
 use serde::{Deserialize, Serialize};
-use std::{collections::BTreeSet, fmt};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    fmt,
+};
 
 /// The server's record of a password (RFC 5802): enough to verify the password, not enough to reveal it.
 #[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -36,8 +39,11 @@ impl fmt::Debug for MockNonce {
     }
 }
 
+/// Settings that sessions begin with, by name.
+pub type SettingDefaults = BTreeMap<String, String>;
+
 /// A role.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Role {
     /// The name.
     pub name: RoleName,
@@ -51,4 +57,16 @@ pub struct Role {
     pub secret: Option<ScramSecret>,
     /// The databases that the role may connect to.
     pub connect: BTreeSet<TenantId>,
+    /// Its sessions at a time; `None` for no limit.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub connection_limit: Option<u32>,
+    /// When its password ends, in microseconds; `None` for never.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub valid_until_micros: Option<i64>,
+    /// What its sessions begin with.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub settings: SettingDefaults,
+    /// What its sessions in a database begin with, besides.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub settings_in: BTreeMap<TenantId, SettingDefaults>,
 }

@@ -3,7 +3,7 @@
 
 use crate::{
     DropCertificate, Edit, Error, ErrorKind, MockNonce, Private, PrivateEdit, Quotas, Relation, Result, Role, RoleName,
-    SqlView, Table, TableId, Tenant, TenantId, TenantState, sql_view,
+    SettingDefaults, SqlView, Table, TableId, Tenant, TenantId, TenantState, sql_view,
 };
 use std::{
     collections::BTreeMap,
@@ -68,6 +68,7 @@ impl Snapshot {
         match edit {
             Edit::CreateTenant(tenant) => next.create_tenant(tenant)?,
             Edit::SetQuotas(id, quotas) => next.set_quotas(id, *quotas)?,
+            Edit::SetTenantSettings(id, settings) => next.set_tenant_settings(id, settings)?,
             Edit::CommentTenant(id, comment) => next.comment_tenant(id, comment.clone())?,
             Edit::BeginDropTenant(id) => next.begin_drop_tenant(id)?,
             Edit::FinishDropTenant(certificate) => next.finish_drop_tenant(certificate)?,
@@ -122,6 +123,13 @@ impl Snapshot {
         Ok(())
     }
 
+    fn set_tenant_settings(&mut self, id: &TenantId, settings: &SettingDefaults) -> Result<()> {
+        let tenant = self.tenant(id.as_str()).ok_or_else(|| no_tenant(id))?;
+        let changed = Tenant { settings: settings.clone(), ..tenant.as_ref().clone() };
+        self.tenants.insert(id.clone(), Arc::new(changed));
+        Ok(())
+    }
+
     fn comment_tenant(&mut self, id: &TenantId, comment: Option<String>) -> Result<()> {
         let tenant = self.tenant(id.as_str()).ok_or_else(|| no_tenant(id))?;
         let commented = Tenant { comment, ..tenant.as_ref().clone() };
@@ -129,13 +137,17 @@ impl Snapshot {
         Ok(())
     }
 
-    /// Also revokes every role's right to connect: a tenant created later under this name is a different one.
+    /// Also revokes every role's right to connect and removes its settings there: a tenant created later under this name
+    /// is a different one.
     fn begin_drop_tenant(&mut self, id: &TenantId) -> Result<()> {
         let tenant = self.tenant(id.as_str()).ok_or_else(|| no_tenant(id))?;
         let dropping = Tenant { state: TenantState::Dropping, ..tenant.as_ref().clone() };
         self.tenants.insert(id.clone(), Arc::new(dropping));
         for role in self.roles.values_mut().filter(|role| role.connect.contains(id)) {
             Arc::make_mut(role).connect.remove(id);
+        }
+        for role in self.roles.values_mut().filter(|role| role.settings_in.contains_key(id)) {
+            Arc::make_mut(role).settings_in.remove(id);
         }
         Ok(())
     }
@@ -264,6 +276,9 @@ impl Snapshot {
         if let Some(id) =
             role.connect.iter().find(|id| !old.connect.contains(*id) && self.tenant(id.as_str()).is_none())
         {
+            return Err(no_tenant(id));
+        }
+        if let Some(id) = role.settings_in.keys().find(|id| self.tenant(id.as_str()).is_none()) {
             return Err(no_tenant(id));
         }
         if !is_login_operator(role) {

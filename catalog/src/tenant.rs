@@ -1,6 +1,6 @@
 //! Tenants, and the certificates of dropped ones.
 
-use crate::TenantId;
+use crate::{SettingDefaults, TenantId};
 use serde::{Deserialize, Serialize};
 
 /// The byte between a tenant's id and the rest of the row key.
@@ -30,6 +30,9 @@ pub struct Tenant {
     /// The limits of the tenant's sessions.
     #[serde(default, skip_serializing_if = "Quotas::is_none")]
     pub quotas: Quotas,
+    /// What sessions in the tenant's database begin with.
+    #[serde(default, skip_serializing_if = "SettingDefaults::is_empty")]
+    pub settings: SettingDefaults,
     /// The comment on the tenant's database.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub comment: Option<String>,

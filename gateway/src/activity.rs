@@ -102,6 +102,13 @@ impl Activities {
         self.all().into_iter().filter(|activity| activity.tenant == Some(tenant)).collect()
     }
 
+    /// The number of a role's sessions that began before this one. So of several that begin at the same time, one is
+    /// the first.
+    pub(crate) fn earlier_of_role(&self, listed: &Listed, role: &str) -> usize {
+        let earlier: Vec<_> = locked(&self.lines).range(..listed.number).map(|(_, line)| line.clone()).collect();
+        earlier.iter().filter(|line| locked(line).role == role).count()
+    }
+
     /// The sessions of tenants that were dropped.
     pub(crate) fn of_dropped(&self, snapshot: &Snapshot) -> Vec<Activity> {
         let is_there =

@@ -11,16 +11,18 @@ mod database;
 pub(crate) mod private;
 mod rewrite_rows;
 mod role;
+mod session_defaults;
 pub(crate) mod table;
 mod view;
 
 pub use database::explain_drop_database;
+pub(crate) use session_defaults::stored;
 
 use crate::{
     pg::error::{Result, SqlError, SqlState},
     session::Session,
     shield::shielded,
-    sql::ast::definition::Definition,
+    sql::ast::definition::{Definition, SessionsOf},
 };
 
 /// The command tag of a definition.
@@ -37,6 +39,8 @@ pub fn tag(definition: &Definition) -> &'static str {
         Definition::Comment(_) => "COMMENT",
         Definition::CreateDatabase(_) => "CREATE DATABASE",
         Definition::AlterDatabase { .. } => "ALTER DATABASE",
+        Definition::SessionDefaults { of: SessionsOf::Database(_), .. } => "ALTER DATABASE",
+        Definition::SessionDefaults { .. } => "ALTER ROLE",
         Definition::DropDatabase { .. } => "DROP DATABASE",
         Definition::CreateRole(..) => "CREATE ROLE",
         Definition::AlterRole(..) => "ALTER ROLE",
@@ -52,6 +56,7 @@ pub fn stands_alone(session: &Session, definition: &Definition) -> bool {
         definition,
         Definition::CreateDatabase(_)
             | Definition::AlterDatabase { .. }
+            | Definition::SessionDefaults { .. }
             | Definition::DropDatabase { .. }
             | Definition::CreateRole(..)
             | Definition::AlterRole(..)
@@ -77,7 +82,11 @@ pub async fn execute(session: &mut Session, definition: &Definition) -> Result<(
         | Definition::AlterView(_)
         | Definition::DropViews(_)
         | Definition::Comment(_) => defines_tables(session),
-        _ => session.identity.operator || role::is_own_password(session, definition),
+        _ => {
+            session.identity.operator
+                || role::is_own_password(session, definition)
+                || session_defaults::is_own(session, definition)
+        }
     };
     if !allowed {
         let command = tag(definition);
@@ -113,6 +122,7 @@ async fn make(session: &mut Session, definition: &Definition) -> Result<()> {
         Definition::DropTables(drop) => table::drop(session, drop).await,
         Definition::CreateDatabase(name) => database::create(session, name).await,
         Definition::AlterDatabase { name, quotas } => database::alter(session, name, quotas).await,
+        Definition::SessionDefaults { of, change } => session_defaults::change(session, of, change).await,
         Definition::DropDatabase { name, if_exists, force } => database::drop(session, name, *if_exists, *force).await,
         Definition::CreateRole(name, options) => role::create(session, name, options).await,
         Definition::AlterRole(name, options) => role::alter(session, name, options).await,

@@ -54,6 +54,7 @@ const ROWS: &[(&str, &str, &[RowsOf])] = &[
     (PG_CATALOG, "pg_constraint", &[objects::constraints]),
     (PG_CATALOG, "pg_cursors", &[cluster::cursors]),
     (PG_CATALOG, "pg_database", &[cluster::databases_rows]),
+    (PG_CATALOG, "pg_db_role_setting", &[cluster::setting_defaults]),
     (PG_CATALOG, "pg_depend", &[objects::dependencies, views::dependency_rows]),
     (PG_CATALOG, "pg_description", &[comments::descriptions]),
     (PG_CATALOG, "pg_index", &[objects::indexes]),

@@ -29,6 +29,7 @@ use crate::{
     purge,
 };
 use cancel::Cancels;
+use futures::future::BoxFuture;
 use keyspan_catalog::MockNonce;
 use log_limit::LogLimit;
 use std::{
@@ -39,7 +40,6 @@ use std::{
     time::{Duration, Instant},
 };
 use tls::Tls;
-use futures::future::BoxFuture;
 use tokio::{
     net::{TcpListener, TcpSocket, TcpStream},
     sync::Semaphore,

@@ -22,6 +22,7 @@ mod wire {
     pub mod hostile;
     pub mod isolation;
     pub mod isolation_drop;
+    pub mod isolation_random;
     pub mod login;
     pub mod notifications;
     pub mod operator;

@@ -74,6 +74,7 @@ mod tests {
                     state,
                     created_micros: 1,
                     quotas: Quotas::default(),
+                    settings: Default::default(),
                     comment: None,
                 }))
             };

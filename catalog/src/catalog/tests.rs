@@ -28,6 +28,7 @@ fn new_tenant(id: &str) -> impl Fn(&Snapshot) -> Result<Edit> + Send + Sync + us
             state: TenantState::Active,
             created_micros: 1,
             quotas: Quotas::default(),
+            settings: Default::default(),
             comment: None,
         }))
     }
@@ -88,8 +89,7 @@ async fn what_was_committed_is_there_after_a_restart() {
     catalog.commit(new_tenant("alto")).await.unwrap();
     catalog.commit(new_tenant("bari")).await.unwrap();
     catalog.commit(new_table("t")).await.unwrap();
-    let role =
-        |oid| Role { name: "ana".into(), oid, login: true, operator: false, secret: None, connect: Default::default() };
+    let role = |oid| Role { name: "ana".into(), oid, login: true, operator: false, secret: None, ..Role::default() };
     catalog.commit(|snapshot| Ok(Edit::CreateRole(role(snapshot.next_oid)))).await.unwrap();
     catalog.commit(|_| Ok(Edit::GrantConnect("ana".into(), TenantId::new("alto").unwrap()))).await.unwrap();
     catalog.drop_tenant(&TenantId::new("bari").unwrap(), "keyspan", 5).await.unwrap();

@@ -10,12 +10,13 @@ fn tenant(id: &str, oid: u32) -> Tenant {
         state: TenantState::Active,
         created_micros: 1,
         quotas: Quotas::default(),
+        settings: Default::default(),
         comment: None,
     }
 }
 
 fn role(name: &str, oid: u32) -> Role {
-    Role { name: name.into(), oid, login: true, operator: false, secret: None, connect: Default::default() }
+    Role { name: name.into(), oid, login: true, operator: false, secret: None, ..Role::default() }
 }
 
 fn table(name: &str, oid: u32) -> Table {

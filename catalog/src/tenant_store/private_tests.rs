@@ -40,6 +40,7 @@ async fn make_tenant(catalog: &Catalog, tenant: &str) {
         state: TenantState::Active,
         created_micros: 1,
         quotas: Quotas::default(),
+        settings: Default::default(),
         comment: None,
     };
     catalog.commit(|snapshot| Ok(Edit::CreateTenant(create(snapshot.next_oid)))).await.unwrap();

@@ -26,6 +26,7 @@ async fn catalog() -> (Catalog, Arc<Table>) {
             state: TenantState::Active,
             created_micros: 1,
             quotas: Quotas::default(),
+            settings: Default::default(),
             comment: None,
         };
         catalog.commit(|snapshot| Ok(Edit::CreateTenant(create(snapshot.next_oid)))).await.unwrap();

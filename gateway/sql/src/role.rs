@@ -3,13 +3,13 @@
 use crate::{
     ast::{
         Statement,
-        definition::{Definition, RoleOptions},
+        definition::{Definition, RoleOptions, SessionsOf},
     },
-    definition,
+    definition, settings,
     tokens::TokenReader,
 };
 use datafusion::sql::sqlparser::tokenizer::Token;
-use keyspan_pg::error::{Result, SqlError};
+use keyspan_pg::error::{Result, SqlError, SqlState};
 
 pub(crate) fn parse_create_database(tokens: &mut TokenReader<'_>) -> Result<Definition> {
     tokens.expect_words("database")?;
@@ -24,6 +24,9 @@ pub(crate) fn parse_alter_database(tokens: &mut TokenReader<'_>) -> Result<Defin
     tokens.expect_words("database")?;
     let name = tokens.name()?;
     let verb = tokens.head();
+    if matches!(verb.as_str(), "set" | "reset") && tokens.peek_nth(1) != Some(&Token::LParen) {
+        return session_defaults(tokens, SessionsOf::Database(name));
+    }
     if !matches!(verb.as_str(), "set" | "reset") || tokens.peek_nth(1) != Some(&Token::LParen) {
         return Err(SqlError::unsupported(format!("ALTER DATABASE … {}", verb.to_uppercase()))
             .with_hint("A database has quotas: ALTER DATABASE … SET (scan_budget = '10GB'), RESET (scan_budget)."));
@@ -80,12 +83,23 @@ pub(crate) fn parse_create_role(tokens: &mut TokenReader<'_>) -> Result<Definiti
 pub(crate) fn parse_alter_role(tokens: &mut TokenReader<'_>) -> Result<Definition> {
     tokens.advance();
     let name = tokens.name()?;
-    for what in ["set", "reset", "rename", "in"] {
-        if tokens.head() == what {
-            return Err(SqlError::unsupported(format!("ALTER ROLE … {}", what.to_uppercase())));
-        }
+    if tokens.head() == "rename" {
+        return Err(SqlError::unsupported("ALTER ROLE … RENAME"));
+    }
+    if tokens.words("in database") {
+        let database = tokens.name()?;
+        return session_defaults(tokens, SessionsOf::RoleIn { role: name, database });
+    }
+    if matches!(tokens.head().as_str(), "set" | "reset") {
+        return session_defaults(tokens, SessionsOf::Role(name));
     }
     Ok(Definition::AlterRole(name, parse_role_options(tokens)?))
+}
+
+/// Parses `SET name TO value`, `RESET name` and `RESET ALL` behind a role or a database.
+fn session_defaults(tokens: &mut TokenReader<'_>, of: SessionsOf) -> Result<Definition> {
+    let change = settings::parse_default(tokens)?;
+    Ok(Definition::SessionDefaults { of, change })
 }
 
 fn parse_role_options(tokens: &mut TokenReader<'_>) -> Result<RoleOptions> {
@@ -110,12 +124,29 @@ fn parse_role_options(tokens: &mut TokenReader<'_>) -> Result<RoleOptions> {
                 }
                 options.password.replace(None).is_some()
             }
+            "connection" => {
+                tokens.advance();
+                tokens.expect_words("limit")?;
+                if options.connection_limit.replace(connection_limit(tokens)?).is_some() {
+                    return Err(SqlError::syntax("conflicting or redundant options"));
+                }
+                continue;
+            }
+            "valid" => {
+                tokens.advance();
+                tokens.expect_words("until")?;
+                if options.valid_until.replace(tokens.string()?).is_some() {
+                    return Err(SqlError::syntax("conflicting or redundant options"));
+                }
+                continue;
+            }
             // Every role has these already.
             "inherit" | "nocreatedb" | "nocreaterole" | "noreplication" | "nobypassrls" => false,
-            "createdb" | "createrole" | "noinherit" | "replication" | "bypassrls" | "connection" | "valid" | "in"
-            | "role" | "admin" | "user" | "sysid" => {
-                return Err(SqlError::unsupported(format!("role option {}", word.to_uppercase()))
-                    .with_hint("Roles have LOGIN, PASSWORD and SUPERUSER (an operator), and GRANT CONNECT."));
+            "createdb" | "createrole" | "noinherit" | "replication" | "bypassrls" | "in" | "role" | "admin"
+            | "user" | "sysid" => {
+                return Err(SqlError::unsupported(format!("role option {}", word.to_uppercase())).with_hint(
+                    "Roles have LOGIN, PASSWORD, VALID UNTIL, CONNECTION LIMIT and SUPERUSER (an operator).",
+                ));
             }
             _ => return Err(here),
         };
@@ -125,6 +156,25 @@ fn parse_role_options(tokens: &mut TokenReader<'_>) -> Result<RoleOptions> {
         tokens.advance();
     }
     Ok(options)
+}
+
+/// The number behind `CONNECTION LIMIT`; `None` for -1.
+fn connection_limit(tokens: &mut TokenReader<'_>) -> Result<Option<u32>> {
+    let here = tokens.syntax_error();
+    let below_zero = tokens.token(&Token::Minus);
+    let number = match tokens.peek() {
+        Some(Token::Number(number, _)) => number.parse::<u32>().map_err(|_| here)?,
+        _ => return Err(here),
+    };
+    tokens.advance();
+    match (below_zero, number) {
+        (false, number) => Ok(Some(number)),
+        (true, 1) => Ok(None),
+        (true, number) => {
+            let message = format!("invalid connection limit: -{number}");
+            Err(SqlError::new(SqlState::INVALID_PARAMETER_VALUE, message))
+        }
+    }
 }
 
 pub(crate) fn parse_drop_roles(tokens: &mut TokenReader<'_>) -> Result<Definition> {

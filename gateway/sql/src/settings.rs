@@ -1,7 +1,7 @@
 //! `SET`, `RESET`, `SHOW`, `DISCARD`.
 
 use crate::{
-    ast::{Statement, session::Setting},
+    ast::{Statement, definition::SettingChange, session::Setting},
     tokens::TokenReader,
     transaction::transaction_modes,
 };
@@ -26,6 +26,20 @@ pub(crate) fn parse_setting(tokens: &mut TokenReader<'_>) -> Result<Statement> {
             Setting::Discard(found.ok_or_else(|| tokens.syntax_error())?.1)
         }
     }))
+}
+
+/// Parses `SET name TO value` and `RESET` behind a role or a database.
+pub(crate) fn parse_default(tokens: &mut TokenReader<'_>) -> Result<SettingChange> {
+    let verb = tokens.head();
+    tokens.advance();
+    if verb == "reset" {
+        let name = if tokens.words("all") { None } else { Some(setting_name(tokens)?) };
+        return Ok(name.map_or(SettingChange::ResetAll, |name| SettingChange::Set(name, None)));
+    }
+    match parse_set(tokens)? {
+        Setting::Set { name, value, local: false } => Ok(SettingChange::Set(name, value)),
+        _ => Err(SqlError::syntax("a session cannot begin with that")),
+    }
 }
 
 fn parse_set(tokens: &mut TokenReader<'_>) -> Result<Setting> {

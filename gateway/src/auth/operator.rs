@@ -38,7 +38,7 @@ pub async fn ensure(catalog: &Catalog, password: &str) -> Result<()> {
                     login: true,
                     operator: true,
                     secret,
-                    connect: Default::default(),
+                    ..Role::default()
                 }),
             })
         })

@@ -5,14 +5,14 @@
 //! client receives.
 
 use crate::pg::error::{Result, SqlError, SqlState};
-use keyspan_catalog::{Catalog, Edit, MockNonce, ScramSecret, Snapshot};
+use keyspan_catalog::{Catalog, Edit, MockNonce, Role, ScramSecret, Snapshot};
 use pgwire::{
     api::auth::sasl::scram::{
         ScramSecret as Verifier, ScramServerAuth, ScramServerAuthWaitingForClientFinal, gen_salted_password,
     },
     error::PgWireError,
 };
-use std::{fmt::Display, ops::RangeInclusive};
+use std::{fmt::Display, ops::RangeInclusive, sync::Arc};
 
 /// Rounds of PBKDF2 for new secrets: what RFC 7677 asks for and PostgreSQL uses.
 pub const ITERATIONS: u32 = 4_096;
@@ -122,8 +122,9 @@ pub async fn mock_nonce(catalog: &Catalog) -> MockNonce {
 ///
 /// The salt of the latter depends on the name and on a secret of the store, so that asking twice, or after a restart,
 /// gives the same salt, as it does for a role that exists. Nothing that a client can learn or change is part of it.
-pub fn secret_for(snapshot: &Snapshot, nonce: &MockNonce, role: &str) -> ScramSecret {
-    if let Some(secret) = snapshot.role(role).and_then(|role| role.secret.clone()) {
+pub fn secret_for(snapshot: &Snapshot, nonce: &MockNonce, role: &str, now_micros: i64) -> ScramSecret {
+    let is_valid = |role: &&Arc<Role>| role.valid_until_micros.is_none_or(|until| now_micros < until);
+    if let Some(secret) = snapshot.role(role).filter(is_valid).and_then(|role| role.secret.clone()) {
         return secret;
     }
     let nonce: String = nonce.0.iter().map(|byte| format!("{byte:02x}")).collect();
@@ -253,10 +254,10 @@ mod tests {
     #[test]
     fn an_unknown_role_has_the_same_salt_twice_and_no_password() {
         let (snapshot, nonce) = (Snapshot::default(), MockNonce([7; 32]));
-        let (one, again) = (secret_for(&snapshot, &nonce, "ana"), secret_for(&snapshot, &nonce, "ana"));
+        let (one, again) = (secret_for(&snapshot, &nonce, "ana", 0), secret_for(&snapshot, &nonce, "ana", 0));
         assert_eq!((one.salt.len(), &one.salt, one.iterations), (SALT_BYTES, &again.salt, ITERATIONS));
-        assert_ne!(one.salt, secret_for(&snapshot, &nonce, "bob").salt);
-        assert_ne!(one.salt, secret_for(&snapshot, &MockNonce([8; 32]), "ana").salt);
+        assert_ne!(one.salt, secret_for(&snapshot, &nonce, "bob", 0).salt);
+        assert_ne!(one.salt, secret_for(&snapshot, &MockNonce([8; 32]), "ana", 0).salt);
         assert!(!is_password_of("", &one));
     }
 
@@ -276,7 +277,7 @@ mod tests {
 
     #[test]
     fn a_wrong_proof_is_a_wrong_password_for_roles_known_and_unknown() {
-        let mock = secret_for(&Snapshot::default(), &MockNonce([7; 32]), "nobody");
+        let mock = secret_for(&Snapshot::default(), &MockNonce([7; 32]), "nobody", 0);
         for secret in [secret_of(RFC).unwrap(), mock] {
             let (exchange, server_first) =
                 Exchange::start("user", secret, None, MECHANISM, b"n,,n=user,r=rOprNGfwEbeRWgbNEkqO").unwrap();

@@ -16,6 +16,7 @@ use keyspan_catalog::{
     Edit, ErrorKind, Quotas, Snapshot, Table, Tenant, TenantId, TenantState, snapshot::FIRST_OID,
     tenant_store::SpanSize,
 };
+use std::collections::BTreeMap;
 
 /// The quota of bytes that a statement may read.
 const SCAN_BUDGET: &str = "scan_budget";
@@ -38,7 +39,15 @@ pub(super) async fn create(session: &mut Session, name: &str) -> Result<()> {
     let edit = |snapshot: &Snapshot| {
         let oid = snapshot.next_oid.max(FIRST_OID);
         let (state, quotas) = (TenantState::Active, Quotas::default());
-        Ok(Edit::CreateTenant(Tenant { id: id.clone(), oid, state, created_micros, quotas, comment: None }))
+        Ok(Edit::CreateTenant(Tenant {
+            id: id.clone(),
+            oid,
+            state,
+            created_micros,
+            quotas,
+            settings: BTreeMap::new(),
+            comment: None,
+        }))
     };
     session.instance.catalog.commit(edit).await?;
     Ok(())

@@ -3,17 +3,20 @@
 use super::{database::tenant_id, skipped};
 use crate::{
     auth::{self, operator::OPERATOR_ROLE},
-    pg::error::{Result, SqlError, SqlState},
+    pg::{
+        codec::parse,
+        error::{Result, SqlError, SqlState},
+    },
     session::Session,
     sql::ast::definition::{Definition, RoleOptions},
 };
 use keyspan_catalog::{Edit, Error, ErrorKind, Role, ScramSecret, Snapshot, snapshot::FIRST_OID};
-use std::collections::BTreeSet;
 
 /// Whether it is the session's own password that is changed, which needs no operator.
 pub(super) fn is_own_password(session: &Session, definition: &Definition) -> bool {
-    matches!(definition, Definition::AlterRole(name, RoleOptions { login: None, operator: None, password: Some(_) })
-        if *name == session.identity.role)
+    matches!(definition, Definition::AlterRole(name, RoleOptions {
+        login: None, operator: None, password: Some(_), connection_limit: None, valid_until: None,
+    }) if *name == session.identity.role)
 }
 
 pub(super) async fn create(session: &mut Session, name: &str, options: &RoleOptions) -> Result<()> {
@@ -21,7 +24,7 @@ pub(super) async fn create(session: &mut Session, name: &str, options: &RoleOpti
         let message = format!("role name \"{name}\" does not have 1 to 63 bytes");
         return Err(SqlError::new(SqlState::INVALID_NAME, message));
     }
-    let secret = secret_of(options)?;
+    let (secret, until) = (secret_of(options)?, valid_until(options)?);
     let edit = |snapshot: &Snapshot| {
         Ok(Edit::CreateRole(Role {
             name: name.to_owned(),
@@ -29,7 +32,9 @@ pub(super) async fn create(session: &mut Session, name: &str, options: &RoleOpti
             login: options.login.unwrap_or_default(),
             operator: options.operator.unwrap_or_default(),
             secret: secret.clone().flatten(),
-            connect: BTreeSet::new(),
+            connection_limit: options.connection_limit.flatten(),
+            valid_until_micros: until.flatten(),
+            ..Role::default()
         }))
     };
     session.instance.catalog.commit(edit).await?;
@@ -41,12 +46,14 @@ pub(super) async fn alter(session: &mut Session, name: &str, options: &RoleOptio
         let message = format!("role \"{name}\" must stay an operator that can log in");
         return Err(SqlError::new(SqlState::DEPENDENT_OBJECTS_STILL_EXIST, message));
     }
-    let secret = secret_of(options)?;
+    let (secret, until) = (secret_of(options)?, valid_until(options)?);
     let edit = |snapshot: &Snapshot| {
         let mut role = snapshot.role(name).ok_or_else(|| no_role(name))?.as_ref().clone();
         role.login = options.login.unwrap_or(role.login);
         role.operator = options.operator.unwrap_or(role.operator);
         role.secret = secret.clone().unwrap_or(role.secret);
+        role.connection_limit = options.connection_limit.unwrap_or(role.connection_limit);
+        role.valid_until_micros = until.unwrap_or(role.valid_until_micros);
         Ok(Edit::AlterRole(role))
     };
     session.instance.catalog.commit(edit).await?;
@@ -94,6 +101,15 @@ pub(super) async fn grant(session: &mut Session, databases: &[String], roles: &[
 
 fn no_role(name: &str) -> Error {
     Error::new(ErrorKind::NoRole, format!("role \"{name}\" does not exist"))
+}
+
+/// When the password ends; the outer `None` when nothing was said, the inner for never.
+fn valid_until(options: &RoleOptions) -> Result<Option<Option<i64>>> {
+    match options.valid_until.as_deref() {
+        None => Ok(None),
+        Some(text) if text.trim().eq_ignore_ascii_case("infinity") => Ok(Some(None)),
+        Some(text) => Ok(Some(Some(parse::timestamp(text, true)?))),
+    }
 }
 
 /// The secret that a password becomes; the outer `None` when none was said.

@@ -16,7 +16,7 @@ use crate::{
     },
     pg::types,
 };
-use keyspan_catalog::{Role, TenantState};
+use keyspan_catalog::{Role, SettingDefaults, TenantState};
 
 /// The OID of the operator's database.
 const OPERATOR_DATABASE: u32 = 5;
@@ -67,10 +67,42 @@ pub fn roles_rows(statement: &StatementContext) -> Vec<Row> {
         row! {
             "rolname" => role.name.clone(), "rolsuper" => role.operator, "rolinherit" => true,
             "rolcreaterole" => role.operator, "rolcreatedb" => role.operator, "rolcanlogin" => role.login,
-            "rolconnlimit" => -1, "rolpassword" => "********", "oid" => role.oid,
+            "rolconnlimit" => connection_limit(role), "rolpassword" => "********", "oid" => role.oid,
+            "rolvaliduntil" => valid_until(role), "rolconfig" => config(&role.settings),
         }
     };
     roles(statement).map(one).collect()
+}
+
+fn connection_limit(role: &Role) -> i64 {
+    role.connection_limit.map_or(-1, i64::from)
+}
+
+fn valid_until(role: &Role) -> Cell {
+    role.valid_until_micros.map_or(Cell::Null, Cell::Micros)
+}
+
+/// Settings as PostgreSQL lists them, `name=value`; `None` for none.
+fn config(settings: &SettingDefaults) -> Option<Vec<String>> {
+    let listed: Vec<_> = settings.iter().map(|(name, value)| format!("{name}={value}")).collect();
+    (!listed.is_empty()).then_some(listed)
+}
+
+/// The rows of `pg_db_role_setting`: what sessions begin with, by database and role; 0 for any.
+pub fn setting_defaults(statement: &StatementContext) -> Vec<Row> {
+    let one = |database: u32, role: u32, settings: &SettingDefaults| {
+        config(settings).map(|config| row! { "setdatabase" => database, "setrole" => role, "setconfig" => config })
+    };
+    let databases = databases(statement);
+    let oid = |name: &str| databases.iter().find(|(_, known)| known == name).map(|(oid, _)| *oid);
+    let of_databases =
+        databases.iter().filter_map(|(oid, name)| one(*oid, 0, &statement.snapshot.tenant(name)?.settings));
+    let of_roles = roles(statement).flat_map(|role| {
+        let within = role.settings_in.iter();
+        let within = within.filter_map(|(tenant, settings)| one(oid(tenant.as_str())?, role.oid, settings));
+        one(0, role.oid, &role.settings).into_iter().chain(within).collect::<Vec<_>>()
+    });
+    of_databases.chain(of_roles).collect()
 }
 
 /// The rows of `pg_user`: the roles that may log in.
@@ -78,7 +110,8 @@ pub fn users(statement: &StatementContext) -> Vec<Row> {
     let one = |role: &Role| {
         row! {
             "usename" => role.name.clone(), "usesysid" => role.oid, "usecreatedb" => role.operator,
-            "usesuper" => role.operator, "passwd" => "********",
+            "usesuper" => role.operator, "passwd" => "********", "valuntil" => valid_until(role),
+            "useconfig" => config(&role.settings),
         }
     };
     roles(statement).filter(|role| role.login).map(one).collect()

@@ -95,13 +95,14 @@ pub(crate) fn snapshot() -> Snapshot {
                 state: TenantState::Active,
                 created_micros: NOW,
                 quotas: Quotas::default(),
+                settings: Default::default(),
                 comment: None,
             }),
         )
     };
     let role = |name: &str, oid, operator, connect: &[&str]| {
         let connect = connect.iter().map(|id| TenantId::new(id).unwrap()).collect();
-        (name.to_owned(), Arc::new(Role { name: name.into(), oid, login: true, operator, secret: None, connect }))
+        (name.to_owned(), Arc::new(Role { name: name.into(), oid, login: true, operator, connect, ..Role::default() }))
     };
     Snapshot {
         version: 7,
@@ -125,6 +126,7 @@ pub(crate) fn snapshot() -> Snapshot {
 pub(crate) fn statement_context(operator: bool) -> StatementContext {
     let (role, database) = if operator { ("keyspan", "keyspan") } else { ("ana", "ua") };
     StatementContext {
+        cancelled: crate::pg::cancel_flag::CancelFlag::default(),
         role: role.into(),
         database: database.into(),
         tenant: (!operator).then(|| TenantId::new(database).unwrap()),

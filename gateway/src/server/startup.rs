@@ -9,6 +9,7 @@ use crate::{
         login::identify,
         scram::{ChannelBinding, Exchange, mechanisms, secret_for},
     },
+    ddl::stored,
     pg::error::{Result, SqlError, SqlState},
     server::{
         GOODBYE, Hub,
@@ -232,7 +233,9 @@ async fn log_in(
     authenticate(input, output, hub, applicant, binding).await?;
     let Applicant { role, database, .. } = applicant;
     let identity = identify(&hub.instance, role, database)?;
-    let is_operator = hub.instance.catalog.snapshot().role(role).is_some_and(|role| role.operator);
+    let snapshot = hub.instance.catalog.snapshot();
+    let known = snapshot.role(role);
+    let is_operator = known.is_some_and(|role| role.operator);
     if !is_operator && hub.places.available_permits() < hub.reserved {
         let message = "remaining connection slots are reserved for operators";
         return Err(SqlError::new(SqlState::TOO_MANY_CONNECTIONS, message).into());
@@ -240,7 +243,16 @@ async fn log_in(
     let registration = hub.cancels.register(spoken >= 2);
     let mut session = Session::new(hub.instance.clone(), identity, registration.process_id);
     session.controlled_by(registration.controls.clone());
+    let limit = known.and_then(|role| role.connection_limit).filter(|_| !is_operator);
+    if limit.is_some_and(|limit| session.earlier_of_role() >= limit as usize) {
+        let message = format!("too many connections for role \"{role}\"");
+        return Err(SqlError::new(SqlState::TOO_MANY_CONNECTIONS, message).into());
+    }
     let mut warnings = Vec::new();
+    for (name, value) in stored(&snapshot, &session.identity) {
+        // What an older server has stored may not be known any more: nobody is locked out by it.
+        warnings.extend(session.set(name, value).err());
+    }
     for (name, value) in settings(&parameters)? {
         match session.set(&name, &value) {
             Ok(()) => {}
@@ -274,7 +286,8 @@ async fn authenticate(
     reply::authentication_sasl(&mechanisms(binding), &mut output.buffer);
     output.send().await?;
     let (mechanism, first) = sasl_initial(password(input).await?)?;
-    let secret = secret_for(&hub.instance.catalog.snapshot(), &hub.mock_nonce, role);
+    let now_micros = hub.instance.clock.now_micros();
+    let secret = secret_for(&hub.instance.catalog.snapshot(), &hub.mock_nonce, role, now_micros);
     let (exchange, server_first) = Exchange::start(role, secret, binding, &mechanism, &first)?;
     reply::authentication_continue(&server_first, &mut output.buffer);
     output.send().await?;

@@ -13,6 +13,11 @@ impl Session {
         locked(&self.activity.line).controls = controls;
     }
 
+    /// The number of sessions of its role that began before it.
+    pub(crate) fn earlier_of_role(&self) -> usize {
+        self.instance.activities.earlier_of_role(&self.activity, &self.identity.role)
+    }
+
     /// A text of statements has come, or one to be prepared without a name.
     pub(crate) fn received(&self, text: &str, unnamed: bool) {
         let now = self.instance.clock.now_micros();

@@ -34,6 +34,13 @@ pub enum Definition {
         /// Names of quotas and their values; `None` removes a quota.
         quotas: Vec<(String, Option<String>)>,
     },
+    /// `ALTER ROLE … SET`, `ALTER DATABASE … SET`, and `RESET`: what sessions begin with
+    SessionDefaults {
+        /// Whose sessions.
+        of: SessionsOf,
+        /// What is set.
+        change: SettingChange,
+    },
     /// `DROP DATABASE`
     DropDatabase {
         /// The tenant.
@@ -330,6 +337,31 @@ pub enum ViewAction {
     },
 }
 
+/// The sessions that begin with a setting.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum SessionsOf {
+    /// Those of a role.
+    Role(String),
+    /// Those of a role in a database.
+    RoleIn {
+        /// The role.
+        role: String,
+        /// The database.
+        database: String,
+    },
+    /// Those in a database.
+    Database(String),
+}
+
+/// A change of what sessions begin with.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum SettingChange {
+    /// `SET name TO value`; `None` for `DEFAULT`, and for `RESET name`
+    Set(String, Option<String>),
+    /// `RESET ALL`
+    ResetAll,
+}
+
 /// The options of `CREATE ROLE` and `ALTER ROLE`; `None` where the statement does not have one.
 #[derive(Clone, Default, PartialEq, Eq)]
 pub struct RoleOptions {
@@ -339,6 +371,10 @@ pub struct RoleOptions {
     pub operator: Option<bool>,
     /// `PASSWORD '…'`; `Some(None)` for `PASSWORD NULL`.
     pub password: Option<Option<String>>,
+    /// `CONNECTION LIMIT`; `Some(None)` for none.
+    pub connection_limit: Option<Option<u32>>,
+    /// `VALID UNTIL '…'`
+    pub valid_until: Option<String>,
 }
 
 impl std::fmt::Debug for RoleOptions {
@@ -346,7 +382,8 @@ impl std::fmt::Debug for RoleOptions {
         // A password never gets into a log.
         let password = self.password.as_ref().map(|password| password.as_ref().map(|_| "…"));
         let mut out = f.debug_struct("RoleOptions");
-        out.field("login", &self.login).field("operator", &self.operator).field("password", &password).finish()
+        out.field("login", &self.login).field("operator", &self.operator).field("password", &password);
+        out.field("connection_limit", &self.connection_limit).field("valid_until", &self.valid_until).finish()
     }
 }
 
