@@ -24,8 +24,9 @@ mod write_batching;
 pub use tls::TlsOptions;
 
 use crate::{
-    auth::{scram, throttle::Throttle},
+    auth::{access::AccessRules, scram, throttle::Throttle},
     instance::Instance,
+    lock::Mutex,
     purge,
 };
 use cancel::Cancels;
@@ -71,6 +72,8 @@ pub struct ServerOptions {
     pub listen: SocketAddr,
     /// The certificate for TLS; `None` to refuse TLS.
     pub tls: Option<TlsOptions>,
+    /// Who may try to log in from where; `None` for everybody.
+    pub access: Option<AccessRules>,
     /// See [`CONNECTIONS_MAX`].
     pub connections_max: usize,
     /// See [`CONNECTIONS_RESERVED`]; one connection is left to others in any case.
@@ -89,6 +92,7 @@ impl ServerOptions {
             instance,
             listen,
             tls: None,
+            access: None,
             connections_max: CONNECTIONS_MAX,
             connections_reserved: CONNECTIONS_RESERVED,
             login_timeout: LOGIN_TIMEOUT,
@@ -124,6 +128,7 @@ pub enum StartError {
 pub(crate) struct Hub {
     pub(crate) instance: Arc<Instance>,
     pub(crate) tls: Option<Tls>,
+    pub(crate) access: Mutex<Option<Arc<AccessRules>>>,
     pub(crate) cancels: Arc<Cancels>,
     pub(crate) answers: Answers,
     pub(crate) mock_nonce: MockNonce,
@@ -182,6 +187,7 @@ impl Server {
         let hub = Arc::new(Hub {
             instance: options.instance,
             tls,
+            access: Mutex::new(options.access.map(Arc::new)),
             cancels: Arc::default(),
             answers: Answers::default(),
             mock_nonce,
@@ -203,6 +209,11 @@ impl Server {
     /// The address that it listens on.
     pub fn address(&self) -> SocketAddr {
         self.address
+    }
+
+    /// Other rules for those who log in from now on; `None` for everybody. Who has logged in stays.
+    pub fn set_access(&self, rules: Option<AccessRules>) {
+        *self.hub.access.lock() = rules.map(Arc::new);
     }
 
     /// Drains and stops, and closes the store.

@@ -5,6 +5,7 @@
 #![allow(unreachable_pub, reason = "the modules are a library to each other, in a binary")]
 
 mod wire {
+    pub mod access;
     pub mod activity;
     pub mod ages;
     pub mod backup;
@@ -32,6 +33,7 @@ mod wire {
     pub mod purge;
     pub mod rights;
     pub mod semantics;
+    pub mod session_defaults;
     pub mod slt;
     pub mod streaming;
     pub mod tls;

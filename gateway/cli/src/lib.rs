@@ -32,6 +32,7 @@ use std::{
     net::{SocketAddr, ToSocketAddrs},
     process::ExitCode,
 };
+use tokio::signal::unix::{SignalKind, signal};
 use tracing_subscriber::EnvFilter;
 
 /// Bytes of a worker's stack: plans of deeply nested queries recurse.
@@ -141,6 +142,7 @@ async fn run(cli: Cli) -> Result<()> {
     };
     // Before the store is opened: a wrong address should not cost the replay of a log.
     let listen = resolve(&options.listen)?;
+    let access = options.access_rules()?;
     let opened = Box::pin(open::open(&options)).await?;
     let password = password::ensure(&opened.instance.catalog, &options.store).await?;
     let passwords = match &demo {
@@ -150,6 +152,7 @@ async fn run(cli: Cli) -> Result<()> {
     let server = Server::start(ServerOptions {
         listen,
         tls: options.tls(),
+        access,
         connections_max: options.connections_max,
         connections_reserved: options.connections_reserved,
         ..ServerOptions::new(opened.instance.clone())
@@ -167,7 +170,7 @@ async fn run(cli: Cli) -> Result<()> {
             return shown.map(drop);
         }
     }
-    wait(server, signals).await
+    wait(server, signals, &options).await
 }
 
 /// The address of `host:port`.
@@ -191,13 +194,30 @@ fn print_notices(
     stdout().flush().context("cannot write to standard output")
 }
 
-/// Serves until a signal, then drains connections; a second signal stops at once.
-async fn wait(server: Server, mut signals: Signals) -> Result<()> {
-    signals.next().await;
+/// Serves until a signal, then drains connections; a second signal stops at once. SIGHUP reads the access rules anew.
+async fn wait(server: Server, mut signals: Signals, options: &ServeOptions) -> Result<()> {
+    let mut hang_up = signal(SignalKind::hangup()).context("cannot listen for signals")?;
+    loop {
+        tokio::select! {
+            () = signals.next() => break,
+            _ = hang_up.recv() => reload(&server, options),
+        }
+    }
     tracing::info!("stopping");
     tokio::select! {
         closed = server.shutdown() => closed.context("cannot close the store"),
         () = signals.next() => anyhow::bail!("stopped by a second signal"),
+    }
+}
+
+/// Reads the access rules anew. Those that are wrong change nothing.
+fn reload(server: &Server, options: &ServeOptions) {
+    match options.access_rules() {
+        Ok(rules) => {
+            server.set_access(rules);
+            tracing::warn!("the access rules were read anew");
+        }
+        Err(error) => tracing::error!("{error:#}; those that were read before still hold"),
     }
 }
 

@@ -3,6 +3,7 @@
 use anyhow::{Context, Result, ensure};
 use clap::{Args, ValueEnum};
 use keyspan_gateway::{
+    auth::access::AccessRules,
     resources::{Age, Memory, Size, TEMP_BYTES},
     server::{CONNECTIONS_MAX, CONNECTIONS_RESERVED, TlsOptions},
 };
@@ -41,6 +42,12 @@ pub struct ServeOptions {
     /// their password.
     #[arg(long, value_name = "FILE", requires = "tls_cert")]
     pub tls_client_ca: Option<PathBuf>,
+
+    /// Rules of who may log in from where, in the form of PostgreSQL's pg_hba.conf (host, hostssl, hostnossl;
+    /// scram-sha-256, reject). The first rule that fits decides, and a connection that none fits is refused. SIGHUP
+    /// reads the file anew [default: everybody may try]
+    #[arg(long, value_name = "FILE")]
+    pub access: Option<PathBuf>,
 
     /// The folder into which COPY … TO writes files; made if it is not there [default: exports in the store's folder]
     #[arg(long, value_name = "DIR")]
@@ -159,6 +166,17 @@ impl ServeOptions {
     pub fn tls(&self) -> Option<TlsOptions> {
         let (certificate, key) = self.tls_cert.clone().zip(self.tls_key.clone())?;
         Some(TlsOptions { certificate, key, client_ca: self.tls_client_ca.clone(), required: self.tls_required })
+    }
+
+    /// The rules of `--access`; `None` without it.
+    ///
+    /// # Errors
+    /// If the file cannot be read, or holds what is no rule.
+    pub fn access_rules(&self) -> Result<Option<AccessRules>> {
+        let Some(path) = &self.access else { return Ok(None) };
+        let named = || format!("cannot use the access rules {}", path.display());
+        let text = std::fs::read_to_string(path).with_context(named)?;
+        Ok(Some(AccessRules::parse(&text).with_context(named)?))
     }
 
     /// The folder for temporary files: one of this store alone, which a start may empty.

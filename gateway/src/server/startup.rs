@@ -6,6 +6,7 @@ mod settings;
 
 use crate::{
     auth::{
+        access::Attempt,
         login::identify,
         scram::{ChannelBinding, Exchange, mechanisms, secret_for},
     },
@@ -85,7 +86,7 @@ pub(crate) async fn start(
     };
     let Some(opened) = opened? else { return Ok(None) };
     let is_encrypted = opened.check_encryption(hub);
-    let Opened { mut input, mut output, packet, binding, .. } = opened;
+    let Opened { mut input, mut output, packet, encrypted, binding } = opened;
     let (minor, parameters) = match packet {
         Ok(Startup::Login { minor, parameters }) => (minor, Ok(parameters)),
         Ok(Startup::Cancel { process_id, secret }) => {
@@ -104,6 +105,7 @@ pub(crate) async fn start(
         }
         applicant.name(&parameters)?;
         is_encrypted?;
+        check_access(hub, &applicant, encrypted)?;
         log_in(&mut input, &mut output, hub, minor, parameters, binding.as_ref(), &applicant).await
     };
     let logged_in = tokio::select! {
@@ -131,6 +133,13 @@ pub(crate) async fn start(
             Ok(None)
         }
     }
+}
+
+/// Fails for a connection that the access rules do not let in.
+fn check_access(hub: &Hub, applicant: &Applicant, encrypted: bool) -> Result<()> {
+    let Some(rules) = hub.access.lock().clone() else { return Ok(()) };
+    let Applicant { peer, role, database } = applicant;
+    rules.check(&Attempt { address: peer.ip().to_canonical(), encrypted, database, role })
 }
 
 /// A connection whose first packet has come.

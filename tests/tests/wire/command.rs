@@ -73,10 +73,15 @@ impl Serving {
         config
     }
 
+    /// Sends a signal.
+    pub fn send(&self, signal: rustix::process::Signal) -> Result<()> {
+        let id = self.child.id().and_then(|id| rustix::process::Pid::from_raw(id as i32)).context("a process")?;
+        Ok(rustix::process::kill_process(id, signal)?)
+    }
+
     /// Sends a signal and waits for the end.
     pub async fn signal(mut self, signal: rustix::process::Signal) -> Result<Output> {
-        let id = self.child.id().and_then(|id| rustix::process::Pid::from_raw(id as i32)).context("a process")?;
-        rustix::process::kill_process(id, signal)?;
+        self.send(signal)?;
         let status = self.child.wait().await?;
         Ok(Output { status, stdout: Vec::new(), stderr: self.told.await?? })
     }
