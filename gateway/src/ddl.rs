@@ -5,6 +5,7 @@
 //! another edit comes first. Those of shared tables, databases and roles stand by themselves: they commit at once and
 //! cannot be part of a transaction. A tenant's own are part of the transaction that they stand in.
 
+mod audit;
 mod column_defaults;
 mod comment;
 mod database;
@@ -90,11 +91,15 @@ pub async fn execute(session: &mut Session, definition: &Definition) -> Result<(
     };
     if !allowed {
         let command = tag(definition);
-        return Err(SqlError::new(SqlState::INSUFFICIENT_PRIVILEGE, format!("permission denied for {command}"))
-            .with_detail("Databases and roles are defined by an operator in database \"keyspan\"."));
+        let refused = SqlError::new(SqlState::INSUFFICIENT_PRIVILEGE, format!("permission denied for {command}"))
+            .with_detail("Databases and roles are defined by an operator in database \"keyspan\".");
+        audit::record(session, definition, Some(&refused));
+        return Err(refused);
     }
     // A definition must not be applied by half: a cancel request waits until it is complete.
-    shielded(Box::pin(make(session, definition))).await
+    let made = shielded(Box::pin(make(session, definition))).await;
+    audit::record(session, definition, made.as_ref().err());
+    made
 }
 
 /// Whether the session may define tables: private ones in a tenant's database, shared ones as an operator.

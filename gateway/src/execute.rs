@@ -17,6 +17,7 @@ mod write;
 pub use outcome::Outcome;
 
 use crate::{
+    audit::Event,
     context::introspection::CursorInfo,
     copy::{self, CopyIn},
     ddl,
@@ -67,7 +68,7 @@ impl Session {
     ) -> BoxFuture<'a, Result<Prepared>> {
         Box::pin(async move {
             self.set_wanted();
-            prepare(self, statement, hints, Runs::Later).await.inspect_err(|_| self.failed())
+            Box::pin(prepare(self, statement, hints, Runs::Later)).await.inspect_err(|_| self.failed())
         })
     }
 
@@ -79,7 +80,7 @@ impl Session {
     pub fn prepare_once(&mut self, statement: Statement) -> BoxFuture<'_, Result<Prepared>> {
         Box::pin(async move {
             self.set_wanted();
-            prepare(self, statement, &[], Runs::Now).await.inspect_err(|_| self.failed())
+            Box::pin(prepare(self, statement, &[], Runs::Now)).await.inspect_err(|_| self.failed())
         })
     }
 
@@ -94,7 +95,7 @@ impl Session {
     ) -> BoxFuture<'a, Result<Outcome>> {
         Box::pin(async move {
             self.set_wanted();
-            execute(self, prepared, parameters).await.inspect_err(|_| self.failed())
+            Box::pin(execute(self, prepared, parameters)).await.inspect_err(|_| self.failed())
         })
     }
 }
@@ -229,7 +230,10 @@ async fn execute(session: &mut Session, prepared: &Prepared, parameters: Vec<Sca
         Statement::Definition(definition) => define(session, definition).await,
         Statement::CreateTableAs(create) => {
             check_definable(session, "CREATE TABLE AS")?;
-            Box::pin(create_table_as::create_table_as(session, create, parameters)).await.map(Outcome::Done)
+            let made = Box::pin(create_table_as::create_table_as(session, create, parameters)).await;
+            let event = Event::new("definition").text("statement", "CREATE TABLE AS");
+            session.audit(event.names("objects", [create.name.to_string()]), made.as_ref().err());
+            made.map(Outcome::Done)
         }
         Statement::Setting(setting) => set(session, setting),
         Statement::Transaction(transaction) => bound(session, transaction).await,

@@ -4,8 +4,8 @@
 //! statements.
 
 use crate::{
-    activity::Activities, notifications::Rooms, purges::Purges, resources::Resources, row_locks::RowLocks,
-    row_numbers::RowNumbers, sequences::Sequences, table_locks::TableLocks,
+    activity::Activities, audit::Audit, notifications::Rooms, purges::Purges, resources::Resources,
+    row_locks::RowLocks, row_numbers::RowNumbers, sequences::Sequences, table_locks::TableLocks,
 };
 use keyspan_catalog::Catalog;
 use keyspan_storage::{Clock, SystemClock};
@@ -18,6 +18,8 @@ pub struct Instance {
     pub catalog: Arc<Catalog>,
     /// The wall time.
     pub clock: Arc<dyn Clock>,
+    /// Where log-ins, definitions and the like are recorded.
+    pub audit: Audit,
     /// The folder into which `COPY … TO` writes files; `None` refuses it.
     pub copy_folder: Option<std::path::PathBuf>,
     /// What running queries share of the machine.
@@ -44,6 +46,7 @@ impl Instance {
         Self {
             catalog,
             clock: Arc::new(SystemClock),
+            audit: Audit::default(),
             copy_folder: None,
             resources: Resources::default(),
             purges: Purges::default(),

@@ -49,6 +49,7 @@ pub mod system_relations;
 pub mod write_set;
 
 pub mod activity;
+pub mod audit;
 pub mod notifications;
 pub mod purges;
 pub mod resources;

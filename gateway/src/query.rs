@@ -329,7 +329,7 @@ fn columns_of<'a>(
 pub(crate) async fn plan(context: &SessionContext, query: ast::Statement) -> Result<LogicalPlan> {
     crate::pg::syntax::expansion::check(&query)?;
     if planning::is_short_query(&query) {
-        return plan_here(context, query).await;
+        return Box::pin(plan_here(context, query)).await;
     }
     let context = context.clone();
     planning::away(async move { plan_here(&context, query).await }).await

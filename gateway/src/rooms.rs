@@ -29,6 +29,7 @@ const GATEWAY: &[&[&str]] = &[
     &["instance", "system_relations", "shield", "write_set"],
     &[
         "activity",
+        "audit",
         "notifications",
         "purges",
         "resources",

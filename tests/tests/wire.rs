@@ -8,6 +8,7 @@ mod wire {
     pub mod access;
     pub mod activity;
     pub mod ages;
+    pub mod audit;
     pub mod backup;
     pub mod bench;
     pub mod columns;

@@ -48,7 +48,7 @@ pub async fn open(options: &ServeOptions) -> Result<OpenStore> {
     // This process has locked the store by now, and with it the folder.
     clear_folder(&temp).with_context(failed)?;
     let resources = Resources::new(memory, Some(temp.clone()), options.storage.temp_max.0).with_context(failed)?;
-    let instance = Instance { copy_folder, resources, ..Instance::new(Arc::new(catalog)) };
+    let instance = Instance { audit: options.audit_log()?, copy_folder, resources, ..Instance::new(Arc::new(catalog)) };
     Ok(OpenStore { instance: Arc::new(instance), sync_micros })
 }
 

@@ -3,6 +3,7 @@
 use anyhow::{Context, Result, ensure};
 use clap::{Args, ValueEnum};
 use keyspan_gateway::{
+    audit::{Audit, BYTES_MAX as AUDIT_BYTES},
     auth::access::AccessRules,
     resources::{Age, Memory, Size, TEMP_BYTES},
     server::{CONNECTIONS_MAX, CONNECTIONS_RESERVED, TlsOptions},
@@ -48,6 +49,15 @@ pub struct ServeOptions {
     /// reads the file anew [default: everybody may try]
     #[arg(long, value_name = "FILE")]
     pub access: Option<PathBuf>,
+
+    /// The folder of the audit log: log-ins and refusals, definitions, grants, drops, exports, ended sessions, a line of
+    /// JSON for each; made if it is not there [default: audit in the store's folder]
+    #[arg(long, value_name = "DIR")]
+    pub audit: Option<PathBuf>,
+
+    /// What the files of the audit log may take; beyond it the oldest goes. 0 keeps none.
+    #[arg(long, value_name = "SIZE", default_value_t = Size(AUDIT_BYTES))]
+    pub audit_max: Size,
 
     /// The folder into which COPY … TO writes files; made if it is not there [default: exports in the store's folder]
     #[arg(long, value_name = "DIR")]
@@ -188,6 +198,19 @@ impl ServeOptions {
             None => Ok(self.store.join("temp")),
             Some(folder) => Ok(folder.join(format!("keyspan-{:016x}", number_of(&self.store)?))),
         }
+    }
+
+    /// The audit log.
+    ///
+    /// # Errors
+    /// If its folder cannot be made or written.
+    pub fn audit_log(&self) -> Result<Audit> {
+        if self.audit_max.0 == 0 {
+            return Ok(Audit::default());
+        }
+        let folder = self.audit.clone().unwrap_or_else(|| self.store.join("audit"));
+        let failed = || format!("cannot write the audit log in {}", folder.display());
+        Audit::open(&folder, self.audit_max.0).with_context(failed)
     }
 
     /// The folder of `COPY … TO`, created.

@@ -5,6 +5,7 @@
 //! that fails leaves none.
 
 use crate::{
+    audit::Event,
     identity::Identity,
     instance::Instance,
     pg::{
@@ -58,7 +59,13 @@ pub async fn copy_to(session: &mut Session, copy: &CopyTo, parameters: Vec<Scala
         copy::Compression::Zstd => Compression::ZSTD(ZstdLevel::default()),
     };
     let group_bytes = session.instance.resources.memory.export_group_bytes();
-    let count = to_parquet(query.run(plan).await?, file, (compression, group_bytes)).await?;
+    let written = match query.run(plan).await {
+        Ok(rows) => to_parquet(rows, file, (compression, group_bytes)).await,
+        Err(error) => Err(error),
+    };
+    let event = Event::new("export").text("file", &copy.path).with("rows", written.as_ref().ok().copied());
+    session.audit(event, written.as_ref().err());
+    let count = written?;
     Ok(format!("COPY {count}"))
 }
 

@@ -5,6 +5,7 @@
 
 use crate::{
     activity::{Activity, Controls},
+    audit::Event,
     context::StatementContext,
     pg::{
         error::{SqlError, SqlState},
@@ -55,6 +56,9 @@ fn signal(
         let message = format!("must be a member of the role whose process is being {done}");
         return Err(DataFusionError::External(Box::new(SqlError::new(SqlState::INSUFFICIENT_PRIVILEGE, message))));
     }
+    let event = Event::new(if done == "canceled" { "cancel" } else { "terminate" });
+    let event = event.by(&statement.role, &statement.database, statement.process_id).with("target_pid", process_id);
+    instance.audit.record(instance.clock.now_micros(), event.text("target_role", &found.role));
     stop(&found.controls);
     Ok(ScalarValue::Boolean(Some(true)))
 }

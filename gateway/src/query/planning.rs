@@ -15,6 +15,7 @@ use datafusion::{
     logical_expr::{Expr, LogicalPlan},
     sql::sqlparser::ast::{self, ObjectNamePart, Statement, visit_expressions, visit_relations},
 };
+use futures::future::BoxFuture;
 use std::{future::Future, ops::ControlFlow, sync::OnceLock};
 use tokio::{
     runtime::{Builder, Handle, Runtime},
@@ -65,7 +66,13 @@ impl Drop for AbortOnDrop {
 }
 
 /// Runs work on the threads of planning, unless it is there already. A panic of the work is one of the caller's.
-pub(crate) async fn away<T: Send + 'static>(work: impl Future<Output = T> + Send + 'static) -> T {
+///
+/// Boxed: most statements do not go this way, and the future of each would have room for it.
+pub(crate) fn away<T: Send + 'static>(work: impl Future<Output = T> + Send + 'static) -> BoxFuture<'static, T> {
+    Box::pin(run(work))
+}
+
+async fn run<T: Send + 'static>(work: impl Future<Output = T> + Send + 'static) -> T {
     if AWAY.try_with(|()| ()).is_ok() {
         return work.await;
     }

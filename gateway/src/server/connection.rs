@@ -1,6 +1,7 @@
 //! A connection that has logged in: message after message, to its end.
 
 use crate::{
+    audit::Event,
     execute::text::parse_long,
     pg::error::{Result, SqlError, SqlState},
     server::{
@@ -40,6 +41,8 @@ pub(crate) struct Connection {
     in_batch: bool,
     /// From the first message of a statement until its answer goes out.
     answering: Option<Answering>,
+    /// The error that has ended it.
+    ended_by: Option<SqlError>,
 }
 
 /// Why a message was not answered as it wanted.
@@ -111,12 +114,21 @@ pub(crate) async fn serve(stream: TcpStream, peer: SocketAddr, hub: Arc<Hub>, pl
         skipping: false,
         in_batch: false,
         answering: None,
+        ended_by: None,
     };
     connection.run().await
 }
 
 impl Connection {
+    /// Serves the client until either end has enough, and records that.
     async fn run(mut self) -> io::Result<()> {
+        let ended = self.run_to_end().await;
+        let event = Event::new("session_ended");
+        self.session.audit(event, self.ended_by.as_ref());
+        ended
+    }
+
+    async fn run_to_end(&mut self) -> io::Result<()> {
         loop {
             let answered = match self.next().await {
                 Ok(Some(frame)) => self.answer(frame).await,
@@ -128,6 +140,7 @@ impl Connection {
                 Ok(false) => return Ok(()),
                 Err(Failure::Lost(error)) => return Err(error),
                 Err(Failure::Fatal(error) | Failure::Sql(error)) => {
+                    self.ended_by = Some(error.clone());
                     reply::problem(&self.told(error), Severity::Fatal, &mut self.output.buffer);
                     // A client that does not take the error in time does without.
                     return tokio::time::timeout(GOODBYE, self.output.close()).await.unwrap_or(Ok(()));

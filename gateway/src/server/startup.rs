@@ -81,7 +81,7 @@ pub(crate) async fn start(
         () = hub.draining.cancelled() => return Ok(None),
     };
     let Ok(opened) = opened else {
-        applicant.too_late();
+        applicant.too_late(&hub.instance);
         return Ok(None);
     };
     let Some(opened) = opened? else { return Ok(None) };
@@ -114,12 +114,12 @@ pub(crate) async fn start(
     };
     match logged_in {
         Ok(Ok((session, registration))) => {
-            applicant.logged_in();
+            applicant.logged_in(&hub.instance, session.process_id);
             Ok(Some(Started { input, output, session, registration }))
         }
         Ok(Err(Refusal::Told(error))) => {
             if place {
-                applicant.refused(&error);
+                applicant.refused(&hub.instance, &error);
             }
             super::connection::log_internal(&error);
             reply::problem(&error, Severity::Fatal, &mut output.buffer);
@@ -129,7 +129,7 @@ pub(crate) async fn start(
         }
         Ok(Err(Refusal::Lost(error))) => Err(error),
         Err(_) => {
-            applicant.too_late();
+            applicant.too_late(&hub.instance);
             Ok(None)
         }
     }

@@ -4,6 +4,8 @@
 use super::Session;
 use crate::{
     activity::{Activity, Controls, locked, put},
+    audit::Event,
+    pg::error::SqlError,
     wire::transaction_status::TransactionStatus,
 };
 
@@ -16,6 +18,14 @@ impl Session {
     /// The number of sessions of its role that began before it.
     pub(crate) fn earlier_of_role(&self) -> usize {
         self.instance.activities.earlier_of_role(&self.activity, &self.identity.role)
+    }
+
+    /// Records what the session has done, or tried to do, in the audit log.
+    pub(crate) fn audit(&self, event: Event, refused: Option<&SqlError>) {
+        let event = event.by(&self.identity.role, &self.identity.database, self.process_id);
+        let event = if self.in_transaction() { event.with("in_transaction", true) } else { event };
+        let event = refused.map_or_else(|| event.clone(), |error| event.clone().with("sqlstate", error.state.0));
+        self.instance.audit.record(self.instance.clock.now_micros(), event);
     }
 
     /// A text of statements has come, or one to be prepared without a name.

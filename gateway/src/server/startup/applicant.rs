@@ -1,6 +1,10 @@
 //! Who wants to log in, and the lines of the log about it. No line holds a password.
 
-use crate::pg::error::{Result, SqlError, SqlState};
+use crate::{
+    audit::Event,
+    instance::Instance,
+    pg::error::{Result, SqlError, SqlState},
+};
 use std::net::SocketAddr;
 
 /// Bytes of a name in the log: longer ones name nothing.
@@ -36,22 +40,31 @@ impl Applicant {
     }
 
     /// Logs the success.
-    pub(super) fn logged_in(&self) {
+    pub(super) fn logged_in(&self, instance: &Instance, process_id: i32) {
         let (peer, [role, database]) = (self.peer, self.logged_names());
         tracing::info!(%peer, role, database, "logged in");
+        self.record(instance, Event::new("log_in").with("pid", process_id));
+    }
+
+    /// Writes an event to the audit log.
+    fn record(&self, instance: &Instance, event: Event) {
+        let event = event.text("role", &self.role).text("database", &self.database);
+        instance.audit.record(instance.clock.now_micros(), event.text("peer", &self.peer.to_string()));
     }
 
     /// Logs what the client is told.
-    pub(super) fn refused(&self, error: &SqlError) {
+    pub(super) fn refused(&self, instance: &Instance, error: &SqlError) {
         let (peer, [role, database]) = (self.peer, self.logged_names());
         let (state, reason) = (error.state.0, cut(&error.message, LOGGED_REASON_BYTES_MAX));
         tracing::warn!(%peer, role, database, state, reason, "log-in refused");
+        self.record(instance, Event::new("log_in_refused").with("sqlstate", state).text("reason", reason));
     }
 
     /// Logs the end of the time to log in.
-    pub(super) fn too_late(&self) {
+    pub(super) fn too_late(&self, instance: &Instance) {
         let (peer, [role, database]) = (self.peer, self.logged_names());
         tracing::warn!(%peer, role, database, "log-in took too long: closed");
+        self.record(instance, Event::new("log_in_refused").text("reason", "it took too long"));
     }
 
     fn logged_names(&self) -> [&str; 2] {

@@ -1,0 +1,80 @@
+//! What the [audit log](crate::audit) says of a definition: the statement's tag and the names that it is about, whether
+//! it was made or refused. Texts of definitions are left out, since defaults, checks and views may hold values.
+
+use super::tag;
+use crate::{
+    audit::Event,
+    pg::error::SqlError,
+    session::Session,
+    sql::ast::definition::{Commented, Definition, RoleOptions, SessionsOf, SettingChange},
+};
+
+/// Records a definition that was made, or why it was not.
+pub(super) fn record(session: &Session, definition: &Definition, refused: Option<&SqlError>) {
+    let kind = match definition {
+        Definition::GrantConnect { .. } | Definition::RevokeConnect { .. } => "grant",
+        Definition::DropTables(_)
+        | Definition::DropSequences(_)
+        | Definition::DropViews(_)
+        | Definition::DropDatabase { .. }
+        | Definition::DropRoles { .. } => "drop",
+        _ => "definition",
+    };
+    session.audit(of(Event::new(kind).text("statement", tag(definition)), definition), refused);
+}
+
+/// The event with names.
+fn of(event: Event, definition: &Definition) -> Event {
+    let one = |event: Event, name: &dyn std::fmt::Display| event.names("objects", [name.to_string()]);
+    match definition {
+        Definition::CreateTable(create) => one(event, &create.name),
+        Definition::AlterTable(alter) => one(event, &alter.name),
+        Definition::CreateSequence(create) => one(event, &create.name),
+        Definition::CreateView(create) => one(event, &create.name),
+        Definition::AlterView(alter) => one(event, &alter.name),
+        Definition::DropTables(drop) | Definition::DropSequences(drop) | Definition::DropViews(drop) => {
+            event.names("objects", drop.names.iter().map(ToString::to_string))
+        }
+        Definition::Comment(comment) => match &comment.on {
+            Commented::Table(name) | Commented::View(name) | Commented::Column(name, _) => one(event, name),
+            Commented::Database(name) => one(event, name),
+        },
+        Definition::CreateDatabase(name) => one(event, name),
+        Definition::AlterDatabase { name, quotas } => {
+            one(event, name).names("options", quotas.iter().map(|(quota, _)| quota.clone()))
+        }
+        Definition::DropDatabase { name, force, .. } => one(event, name).with("force", *force),
+        Definition::SessionDefaults { of, change } => {
+            let event = match of {
+                SessionsOf::Role(name) | SessionsOf::Database(name) => one(event, name),
+                SessionsOf::RoleIn { role, database } => event.names("objects", [role.clone(), database.clone()]),
+            };
+            match change {
+                SettingChange::Set(name, _) => event.names("options", [name.clone()]),
+                SettingChange::ResetAll => event.names("options", ["all".to_owned()]),
+            }
+        }
+        Definition::CreateRole(name, options) | Definition::AlterRole(name, options) => {
+            one(event, name).names("options", said(options).map(str::to_owned))
+        }
+        Definition::DropRoles { names, .. } => event.names("objects", names.iter().cloned()),
+        Definition::GrantConnect { databases, roles } | Definition::RevokeConnect { databases, roles } => {
+            event.names("objects", databases.iter().cloned()).names("roles", roles.iter().cloned())
+        }
+    }
+}
+
+/// The options that a statement about a role has.
+fn said(options: &RoleOptions) -> impl Iterator<Item = &'static str> {
+    let RoleOptions { login, operator, password, connection_limit, valid_until } = options;
+    let flag = |said: &Option<bool>, yes, no| said.map(|is| if is { yes } else { no });
+    [
+        flag(login, "login", "nologin"),
+        flag(operator, "superuser", "nosuperuser"),
+        password.as_ref().map(|_| "password"),
+        connection_limit.map(|_| "connection limit"),
+        valid_until.as_ref().map(|_| "valid until"),
+    ]
+    .into_iter()
+    .flatten()
+}
