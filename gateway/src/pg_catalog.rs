@@ -48,7 +48,7 @@ const ROWS: &[(&str, &str, &[RowsOf])] = &[
     (PG_CATALOG, "pg_am", &[objects::access_methods]),
     (PG_CATALOG, "pg_attrdef", &[objects::defaults]),
     (PG_CATALOG, "pg_attribute", &[objects::attribute_rows, views::attribute_rows]),
-    (PG_CATALOG, "pg_authid", &[cluster::roles_rows]),
+    (PG_CATALOG, "pg_authid", &[cluster::authid_rows]),
     (PG_CATALOG, "pg_class", &[objects::classes, views::classes]),
     (PG_CATALOG, "pg_collation", &[objects::collations]),
     (PG_CATALOG, "pg_constraint", &[objects::constraints]),

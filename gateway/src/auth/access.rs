@@ -245,7 +245,7 @@ mod tests {
     /// Whether a connection may try: `role@database address`, with `+` in front for an encrypted one.
     fn may(rules: &AccessRules, attempt: &str) -> bool {
         let (encrypted, attempt) = attempt.strip_prefix('+').map_or((false, attempt), |rest| (true, rest));
-        let (who, address) = attempt.split_once(' ').unwrap();
+        let (who, address) = attempt.rsplit_once(' ').unwrap();
         let (role, database) = who.split_once('@').unwrap();
         rules.check(&Attempt { address: address.parse().unwrap(), encrypted, database, role }).is_ok()
     }

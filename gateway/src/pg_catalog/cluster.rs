@@ -61,14 +61,23 @@ pub fn databases_rows(statement: &StatementContext) -> Vec<Row> {
     databases(statement).into_iter().map(one).collect()
 }
 
-/// The rows of `pg_roles` and `pg_authid`.
+/// The rows of `pg_roles`.
 pub fn roles_rows(statement: &StatementContext) -> Vec<Row> {
+    let with_settings = |(mut row, role): (Row, &Role)| {
+        row.insert("rolconfig", config(&role.settings).into());
+        row
+    };
+    authid_rows(statement).into_iter().zip(roles(statement)).map(with_settings).collect()
+}
+
+/// The rows of `pg_authid`.
+pub fn authid_rows(statement: &StatementContext) -> Vec<Row> {
     let one = |role: &Role| {
         row! {
             "rolname" => role.name.clone(), "rolsuper" => role.operator, "rolinherit" => true,
             "rolcreaterole" => role.operator, "rolcreatedb" => role.operator, "rolcanlogin" => role.login,
             "rolconnlimit" => connection_limit(role), "rolpassword" => "********", "oid" => role.oid,
-            "rolvaliduntil" => valid_until(role), "rolconfig" => config(&role.settings),
+            "rolvaliduntil" => valid_until(role),
         }
     };
     roles(statement).map(one).collect()

@@ -16,6 +16,11 @@ use keyspan_storage::fs::is_no_space;
 use parquet::errors::ParquetError;
 use std::error::Error;
 
+const NO_FUNCTION_HINT: &str =
+    "No function matches the given name and argument types. You might need to add explicit type casts.";
+/// How DataFusion says, as an internal error, that a function does not take the types of its arguments.
+const NO_SIGNATURE: &str = "' failed to match any signature";
+
 impl From<DataFusionError> for SqlError {
     fn from(error: DataFusionError) -> Self {
         of(&error)
@@ -51,6 +56,7 @@ fn of(error: &DataFusionError) -> SqlError {
             SqlError::of_server_file(SqlState::IO_ERROR, "could not read a file", tidy(&inner.to_string()))
         }
         DataFusionError::ParquetError(inner) => of_parquet(inner),
+        DataFusionError::Internal(message) if message.contains(NO_SIGNATURE) => of_plan(message),
         other => SqlError::new(SqlState::INTERNAL_ERROR, tidy(&other.strip_backtrace())),
     }
 }
@@ -191,6 +197,10 @@ fn of_plan(message: &str) -> SqlError {
     if let Some(function) = between(message, "table function '", "' not found") {
         return SqlError::undefined_function(function, function);
     }
+    if let Some((before, _)) = message.split_once(NO_SIGNATURE) {
+        let function = before.rsplit('\'').next().unwrap_or_default();
+        return SqlError::undefined_function(function, function).with_hint(NO_FUNCTION_HINT);
+    }
     if let Some(table) = between(message, "table '", "' not found") {
         // DataFusion's name has the database and the schema, which is PATH if the statement has none.
         let parts: Vec<_> = table.splitn(3, '.').collect();
@@ -202,9 +212,7 @@ fn of_plan(message: &str) -> SqlError {
     }
     if let Some(call) = between(message, "No function matches the given name and argument types '", "'") {
         let name = call.split_once('(').map_or(call, |(name, _)| name);
-        return SqlError::undefined_function(name, &signature(call)).with_hint(
-            "No function matches the given name and argument types. You might need to add explicit type casts.",
-        );
+        return SqlError::undefined_function(name, &signature(call)).with_hint(NO_FUNCTION_HINT);
     }
     if let Some(operation) =
         between(message, "comparison operation ", "\n").or_else(|| between(message, "arithmetic operation ", "\n"))
@@ -390,6 +398,8 @@ mod tests {
         check(plan("table 'alto.public.t' not found"), expect![[r#"42P01 relation "public.t" does not exist"#]]);
         check(plan("table 'alto.x.t' not found"), expect![[r#"42P01 relation "x.t" does not exist"#]]);
         check(plan("Invalid function 'nix'.\nDid you mean 'nx'?"), expect!["42883 function nix does not exist"]);
+        let signature = "Function 'md5' failed to match any signature, errors: Error during planning: …";
+        check(DataFusionError::Internal(signature.into()), expect!["42883 function md5 does not exist"]);
         check(
             plan("Cannot infer common argument type for comparison operation Int64 = Boolean"),
             expect!["42883 operator does not exist: bigint = boolean"],
