@@ -13,7 +13,7 @@ use datafusion::sql::sqlparser::{
     dialect::{Dialect, PostgreSqlDialect, Precedence},
     keywords::Keyword,
     parser::{Parser, ParserError},
-    tokenizer::TokenWithSpan,
+    tokenizer::{Token, TokenWithSpan},
 };
 use std::{
     any::{Any, TypeId},
@@ -22,6 +22,9 @@ use std::{
 
 /// The deepest nesting of expressions and queries.
 pub const NESTING_MAX: usize = 128;
+
+/// Joins of a text that may stand in each other without brackets: the parser has no bound on their nesting.
+const NESTED_JOINS_MAX: usize = 64;
 
 /// Operands that a text of any length may have.
 const STEPS_MIN: u64 = 20_000;
@@ -38,16 +41,24 @@ fn steps_max(tokens: usize) -> u64 {
 #[derive(Debug)]
 pub struct BoundedDialect {
     steps_left: Cell<u64>,
+    /// Whether `a JOIN b JOIN c ON … ON …` is read, in which the inner join has no brackets.
+    nests_joins: Cell<bool>,
 }
 
 impl BoundedDialect {
     /// For a text of this many tokens.
     pub fn new(tokens: usize) -> Self {
-        Self { steps_left: Cell::new(steps_max(tokens)) }
+        Self { steps_left: Cell::new(steps_max(tokens)), nests_joins: Cell::new(false) }
     }
 
     /// A parser of tokens.
     pub fn parser(&self, tokens: Vec<TokenWithSpan>) -> Parser<'_> {
+        let count = |keyword| {
+            let is_it = |token: &&TokenWithSpan| matches!(&token.token, Token::Word(word) if word.keyword == keyword);
+            tokens.iter().filter(is_it).count()
+        };
+        // sqlparser takes a join behind `a NATURAL JOIN b` for an inner one too, which it is not.
+        self.nests_joins.set(count(Keyword::JOIN) <= NESTED_JOINS_MAX && count(Keyword::NATURAL) == 0);
         Parser::new(self).with_recursion_limit(NESTING_MAX).with_tokens_with_locations(tokens)
     }
 }
@@ -87,6 +98,10 @@ impl Dialect for BoundedDialect {
             }
             None => Some(Err(ParserError::RecursionLimitExceeded)),
         }
+    }
+
+    fn supports_left_associative_joins_without_parens(&self) -> bool {
+        !self.nests_joins.get()
     }
 
     // Names of arguments are identifiers here: an expression in their place is read twice at each level.
