@@ -6,7 +6,8 @@
 use super::walk::finish;
 use crate::error::{Result, SqlError};
 use datafusion::sql::sqlparser::ast::{
-    self, Query, Select, SetExpr, SetOperator, SetQuantifier, Statement, TableFactor, Visit, Visitor,
+    self, Join, JoinConstraint, JoinOperator, Query, Select, SetExpr, SetOperator, SetQuantifier, Statement,
+    TableFactor, Visit, Visitor,
 };
 use std::ops::ControlFlow;
 
@@ -68,7 +69,7 @@ impl Visitor for Walker {
             () if !select.lateral_views.is_empty() => no("LATERAL VIEW"),
             () if !select.sort_by.is_empty() => no("SORT BY"),
             () if !select.cluster_by.is_empty() || !select.distribute_by.is_empty() => no("DISTRIBUTE BY"),
-            () => ControlFlow::Continue(()),
+            () => select.from.iter().try_for_each(|from| from.joins.iter().try_for_each(has_condition)),
         }
     }
 
@@ -77,6 +78,9 @@ impl Visitor for Walker {
             TableFactor::Table { version: Some(_), .. } => no("FOR SYSTEM_TIME AS OF"),
             TableFactor::Table { sample: Some(_), .. } | TableFactor::Derived { sample: Some(_), .. } => {
                 no("TABLESAMPLE")
+            }
+            TableFactor::NestedJoin { table_with_joins, .. } => {
+                table_with_joins.joins.iter().try_for_each(has_condition)
             }
             TableFactor::Table { partitions, .. } if !partitions.is_empty() => no("PARTITION"),
             TableFactor::Table { with_hints, index_hints, .. } if !with_hints.is_empty() || !index_hints.is_empty() => {
@@ -96,6 +100,24 @@ impl Visitor for Walker {
             }
             _ => ControlFlow::Continue(()),
         }
+    }
+}
+
+/// A join that needs a condition has one: DataFusion makes a CROSS JOIN of one that has none.
+fn has_condition(join: &Join) -> Flow {
+    let (JoinOperator::Join(constraint)
+    | JoinOperator::Inner(constraint)
+    | JoinOperator::Left(constraint)
+    | JoinOperator::LeftOuter(constraint)
+    | JoinOperator::Right(constraint)
+    | JoinOperator::RightOuter(constraint)
+    | JoinOperator::FullOuter(constraint)) = &join.join_operator
+    else {
+        return ControlFlow::Continue(());
+    };
+    match constraint {
+        JoinConstraint::None => ControlFlow::Break(Box::new(SqlError::syntax("a JOIN has no ON or USING"))),
+        _ => ControlFlow::Continue(()),
     }
 }
 
@@ -150,6 +172,9 @@ mod tests {
         check("SELECT a COLLATE \"C\" FROM t", expect!["planned"]);
         check("SELECT 1 UNION (SELECT 2 EXCEPT ALL SELECT 3)", expect!["0A000 EXCEPT ALL is not supported"]);
         check("SELECT 1 EXCEPT SELECT 3", expect!["planned"]);
+        check("SELECT * FROM t JOIN u", expect!["42601 a JOIN has no ON or USING"]);
+        check("SELECT * FROM t, (u LEFT JOIN t v)", expect!["42601 a JOIN has no ON or USING"]);
+        check("SELECT * FROM t CROSS JOIN u NATURAL JOIN v JOIN w ON true", expect!["planned"]);
         check("SELECT * FROM t FETCH FIRST 2 ROWS WITH TIES", expect!["0A000 WITH TIES is not supported"]);
     }
 }
