@@ -1,6 +1,6 @@
 //! Bytes of no sense, and clients in crowds: each connection gets an answer or its end, and nobody else notices.
 
-use super::harness::{Harness, OPERATOR_PASSWORD, PASSWORD, Raw, rows};
+use super::harness::{Harness, OPERATOR_PASSWORD, PASSWORD, Raw, rows, told};
 use anyhow::{Context, Result};
 use proptest::{
     collection::vec,
@@ -188,5 +188,24 @@ async fn idle_sessions_are_ended_when_they_ask_for_it() -> Result<()> {
     raw.message(b'Q', b"BEGIN\0").await?;
     assert_eq!(raw.replies().await?, "CZ");
     assert_eq!(raw.replies().await?, "[25P03].");
+    Ok(())
+}
+
+#[tokio::test]
+async fn texts_of_prepared_statements_are_bounded() -> Result<()> {
+    let harness = Harness::start().await?;
+    let client = harness.tenant("alto").await?;
+    // A comment of eight megabytes, which costs nothing to read: three have room, four and a little do not.
+    let text = |nth: usize| format!("SELECT {nth} -- {}", "x".repeat(8 << 20));
+    let mut kept = Vec::new();
+    for nth in 0..3 {
+        kept.push(client.prepare(&text(nth)).await?);
+    }
+    let refused = client.prepare(&text(3)).await.err().context("32 MiB are taken")?;
+    assert_eq!(told(&refused), "54000 the prepared statements of a connection have more than 32 MiB of text");
+    // Those that were made are of use, and closing one makes room.
+    assert_eq!(client.query_one(&kept[1], &[]).await?.get::<_, i32>(0), 1);
+    drop(kept.pop());
+    while client.prepare(&text(4)).await.is_err() {}
     Ok(())
 }
